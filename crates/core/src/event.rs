@@ -1,0 +1,111 @@
+//! What nodes tell their driver: the reason of every drop, retransmission and fallback, and what memory they hold. Metrics, traces
+//! and the answer to "why is nothing moving" are built on these.
+
+use crate::collective::Failure;
+
+macro_rules! reasons {
+    ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $text:literal,)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+        #[repr(u8)]
+        pub enum $name { $($(#[$variant_doc])* $variant,)* }
+
+        impl $name {
+            /// Every reason, in the order of their indices.
+            pub const ALL: &'static [$name] = &[$($name::$variant,)*];
+
+            /// The reason's name in metrics and results.
+            pub const fn name(self) -> &'static str {
+                match self { $($name::$variant => $text,)* }
+            }
+
+            /// The reason as an index into an array of counters.
+            #[inline]
+            pub const fn index(self) -> usize {
+                self as usize
+            }
+        }
+    };
+}
+
+reasons! {
+    /// Why a packet went no further.
+    DropReason {
+        /// The queue of a lossy link had no room.
+        QueueFull = "queue_full",
+        /// Injected loss.
+        InjectedLoss = "injected_loss",
+        /// Injected corruption: a checksum failed.
+        Corrupted = "corrupted",
+        /// A link or switch on the way is down.
+        Down = "down",
+        /// The hop sequence saw this packet before.
+        Repeated = "repeated",
+        /// The packet is older than the anti-replay window.
+        TooOld = "too_old",
+        /// No path leads to the destination.
+        NoRoute = "no_route",
+        /// No node of the job lives where the packet arrived.
+        NoNode = "no_node",
+        /// The bytes are not a packet of this system.
+        Malformed = "malformed",
+        /// The protocol has seen this contribution before.
+        Duplicate = "duplicate",
+        /// The block or operation is already finished.
+        Stale = "stale",
+        /// The receiver has not begun this operation yet.
+        NotReady = "not_ready",
+        /// The packet is outside the agreed window.
+        OutsideWindow = "outside_window",
+        /// Length or type do not fit the job.
+        Mismatch = "mismatch",
+        /// The sender is not a member of the job or not a child in the tree.
+        NotAMember = "not_a_member",
+        /// The host has stopped.
+        HostDead = "host_dead",
+        /// The answer is still being made; asking again will do.
+        InProgress = "in_progress",
+    }
+}
+
+reasons! {
+    /// Why a packet was sent again.
+    RetransmitReason {
+        /// No answer within the retransmission timeout.
+        Timeout = "timeout",
+        /// Later packets were acknowledged first.
+        Gap = "gap",
+        /// The receiver was not ready and now is.
+        Ready = "ready",
+        /// A child asked again for something that is already complete.
+        Asked = "asked",
+    }
+}
+
+/// Something a driver may want to count or write down. Making one costs nothing; a driver that does not care compiles it away.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Event {
+    /// The node dropped the packet that it was given.
+    Dropped(DropReason),
+    /// The node sent block or step `block` again.
+    Retransmitted {
+        /// Why.
+        reason: RetransmitReason,
+        /// Which block (tree) or piece (ring).
+        block: u32,
+    },
+    /// An aggregator slot of this many bytes is in use from now on.
+    SlotTaken {
+        /// Payload memory of the slot.
+        bytes: u32,
+    },
+    /// An aggregator slot of this many bytes is free again.
+    SlotFreed {
+        /// Payload memory of the slot.
+        bytes: u32,
+    },
+    /// An operation failed at this node.
+    Failed(Failure),
+    /// Something that must never happen did; the text names the invariant. Drivers panic in tests and count it in production.
+    Broken(&'static str),
+}

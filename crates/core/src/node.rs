@@ -1,0 +1,101 @@
+//! The traits that join protocols to drivers.
+//!
+//! A node is a state machine: the driver calls a handler, the handler changes the node's state and sends through the [`Tx`] that it
+//! was lent. No node keeps a queue of packets, reads a clock, or allocates in the steady state.
+//!
+//! ## Who owns the vectors
+//! The driver. A worker names a [`Piece`] of the running operation's vector: it sends a piece of the input without copying it
+//! ([`Body::Input`]), folds a packet and its own input into the output ([`Tx::fold`]), delivers a finished piece ([`Tx::deliver`]) and
+//! sends what the output holds ([`Body::Output`]). In simulation the driver keeps a census weight per piece instead of elements, and
+//! checks each delivered piece against the sum that it must be.
+
+use crate::address::{Egress, Ingress};
+use crate::collective::{Collective, Outcome, Piece};
+use crate::event::Event;
+use crate::names::OperationId;
+use crate::payload::{OpError, Payload};
+use crate::time::Instant;
+use crate::wire::Wire;
+
+/// What a packet carries behind its header.
+#[derive(Debug)]
+pub enum Body<'a, P: Payload + ?Sized> {
+    /// Nothing.
+    Empty,
+    /// A payload as it came in.
+    Borrowed(&'a P),
+    /// What an accumulator holds.
+    Acc(&'a P::Acc),
+    /// This worker's own contribution to a piece.
+    Input(Piece),
+    /// What the output holds for a piece.
+    Output(Piece),
+}
+
+impl<P: Payload + ?Sized> Clone for Body<'_, P> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<P: Payload + ?Sized> Copy for Body<'_, P> {}
+
+/// What a driver lends to a handler: the way out, and for workers their vectors.
+pub trait Tx<H: Wire, P: Payload + ?Sized> {
+    /// Sends a packet. Never blocks and never fails: what does not fit is queued or dropped by the driver, which counts it.
+    fn send(&mut self, to: Egress<'_>, header: &H, body: Body<'_, P>);
+
+    /// Whether the way out has room now. A node that finds none stops and is called back by [`Node::on_tx_ready`].
+    fn room(&mut self, to: Egress<'_>) -> bool;
+
+    /// Tells the driver what happened.
+    fn note(&mut self, event: Event);
+
+    /// Worker only: `accumulator := accumulator + input[piece]`, or `:= input[piece]` where `first`.
+    ///
+    /// # Errors
+    /// The operator's own.
+    fn contribute(&mut self, piece: Piece, accumulator: &mut P::Acc, first: bool) -> Result<(), OpError>;
+
+    /// Worker only: `output[piece] := payload + input[piece]`, a partial sum.
+    ///
+    /// # Errors
+    /// [`OpError::Length`] where the payload's length is not that of the piece; the operator's own.
+    fn fold(&mut self, piece: Piece, payload: &P) -> Result<(), OpError>;
+
+    /// Worker only: `output[piece] := body`, which is final; with [`Body::Output`] what the output already holds becomes final.
+    ///
+    /// # Errors
+    /// [`OpError::Length`] where the body's length is not that of the piece.
+    fn deliver(&mut self, piece: Piece, body: Body<'_, P>) -> Result<(), OpError>;
+}
+
+/// A protocol's state machine: worker, switch, leader, server or agent.
+pub trait Node<P: Payload + ?Sized> {
+    /// The system's header.
+    type Header: Wire;
+
+    /// A packet arrived.
+    fn on_packet<T: Tx<Self::Header, P>>(&mut self, now: Instant, from: Ingress, header: &Self::Header, payload: &P, tx: &mut T);
+
+    /// [`Node::next_timeout`] has passed. Calling too early does nothing.
+    fn on_timeout<T: Tx<Self::Header, P>>(&mut self, now: Instant, tx: &mut T);
+
+    /// When the node wants [`Node::on_timeout`]; `None` while it waits for packets only.
+    fn next_timeout(&self) -> Option<Instant>;
+
+    /// There is room again after [`Tx::room`] said no.
+    fn on_tx_ready<T: Tx<Self::Header, P>>(&mut self, _now: Instant, _tx: &mut T) {}
+}
+
+/// A node that owns a vector.
+pub trait Worker<P: Payload + ?Sized>: Node<P> {
+    /// Begins an operation. Its end, also that of one that is refused, is told by [`Worker::poll`].
+    fn submit<T: Tx<Self::Header, P>>(&mut self, now: Instant, collective: Collective, tx: &mut T);
+
+    /// The next operation that has ended, if any.
+    fn poll(&mut self) -> Option<Outcome>;
+
+    /// Gives up a running operation; peers are told where the system can tell them. The job cannot go on after that.
+    fn cancel<T: Tx<Self::Header, P>>(&mut self, now: Instant, operation: OperationId, tx: &mut T);
+}

@@ -1,0 +1,82 @@
+//! What packets carry, in three forms that every protocol runs with unchanged:
+//! [`Length`] (simulation at full speed), [`Census`] (exactly-once checked on every delivery) and elements (`[u8]`, production).
+
+mod census;
+mod elements;
+mod length;
+
+use std::borrow::Borrow;
+use std::fmt;
+use std::hash::Hash;
+
+pub use census::{Census, CensusAcc, weight};
+pub use elements::{DType, ElementAcc, ElementOp, Operator};
+pub use length::Length;
+
+/// Why an operator could not take a payload.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum OpError {
+    /// The payload's length does not fit.
+    Length {
+        /// Bytes expected.
+        expected: usize,
+        /// Bytes there.
+        got: usize,
+    },
+    /// There is no such vector or piece here.
+    NoVector,
+}
+
+impl fmt::Display for OpError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            OpError::Length { expected, got } => write!(f, "payload of {got} bytes where {expected} are expected"),
+            OpError::NoVector => f.write_str("no vector of this operation here"),
+        }
+    }
+}
+
+impl std::error::Error for OpError {}
+
+/// The contents of a packet. Element type and operator belong to the job ([`Payload::Op`]), not to the packet.
+pub trait Payload {
+    /// Element type and operator of a job.
+    type Op: Clone + Eq + Hash + fmt::Debug;
+    /// Memory that a reduction accumulates in; sized once, by [`Payload::accumulator`].
+    type Acc: Clone + Eq + Hash + fmt::Debug;
+    /// An owned copy, for drivers that must keep packets.
+    type Owned: Borrow<Self> + Clone + Eq + Hash + fmt::Debug;
+
+    /// An accumulator for payloads of up to `bytes` bytes.
+    fn accumulator(op: &Self::Op, bytes: usize) -> Self::Acc;
+
+    /// Length on the wire in bytes.
+    fn bytes(&self) -> usize;
+
+    /// Length on the wire in bytes of what an accumulator holds.
+    fn acc_bytes(acc: &Self::Acc, op: &Self::Op) -> usize;
+
+    /// `acc := self`.
+    ///
+    /// # Errors
+    /// [`OpError::Length`] where the payload is longer than the accumulator or not a whole number of elements.
+    fn assign(&self, acc: &mut Self::Acc, op: &mut Self::Op) -> Result<(), OpError>;
+
+    /// `acc := acc + self`.
+    ///
+    /// # Errors
+    /// [`OpError::Length`] where the lengths differ.
+    fn reduce(&self, acc: &mut Self::Acc, op: &mut Self::Op) -> Result<(), OpError>;
+
+    /// Writes what an accumulator holds to `out` and gives its length in bytes.
+    fn emit(acc: &Self::Acc, op: &Self::Op, out: &mut [u8]) -> usize;
+
+    /// An owned copy.
+    fn own(&self) -> Self::Owned;
+
+    /// An owned copy of what an accumulator holds.
+    fn own_acc(acc: &Self::Acc, op: &Self::Op) -> Self::Owned;
+
+    /// An owned payload of no bytes.
+    fn nothing() -> Self::Owned;
+}
