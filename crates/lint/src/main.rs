@@ -1,0 +1,4 @@
+//! Checks of the repository itself.
+#![forbid(unsafe_code)]
+
+fn main() {}
