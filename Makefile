@@ -1,0 +1,73 @@
+# The commands of the repository. Each one does its own set-up from a machine with Rust (rustup), Python 3.10 or newer and a C compiler;
+# none but `test-all` and `bench-peers` has anything to gain from root.
+
+# The pinned toolchain, also where it is installed under another name; looked for only by targets that build.
+ifneq ($(filter-out help clean,$(MAKECMDGOALS)),)
+export RUSTUP_TOOLCHAIN := $(shell scripts/toolchain.sh)
+endif
+
+PYTHON ?= python3
+OUT    ?= out
+TOOLS  := $(CURDIR)/target/tools
+
+CARGO_DENY_VERSION := 0.20.2
+CARGO_DENY := $(TOOLS)/cargo-deny-$(CARGO_DENY_VERSION)/bin/cargo-deny
+
+.DEFAULT_GOAL := help
+.PHONY: help run sim demo test test-all lint lint-format lint-clippy lint-docs lint-dependencies lint-architecture traceability bench bench-peers clean
+
+help: ## this list
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z][a-z-]*:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+run: sim demo ## simulate the quickstart's network, then allreduce real tensors between processes on this machine
+
+sim: ## only the simulation: results in out/quickstart
+	cargo run --locked --release -p fanin -- sim examples/quickstart.toml --out $(OUT)/quickstart
+
+demo: ## only the real thing: a switch process and four workers over UDP on loopback
+	cargo run --locked --release -p fanin -- demo
+
+test: ## every test that needs neither root nor large installs
+	cargo test --locked --workspace
+	$(PYTHON) -m unittest discover -s scripts -p 'test_*.py'
+
+test-all: ## what needs root or large installs; a missing privilege is a skip with its reason
+	$(PYTHON) scripts/test_all.py
+
+lint: lint-format lint-architecture lint-clippy lint-docs lint-dependencies ## formatting, warnings, documentation, licences, architecture, traceability
+
+lint-format:
+	cargo fmt --all -- --check
+
+lint-architecture: ## who imports whom, purity, sizes, traceability
+	cargo run --locked --quiet -p fanin-lint -- check
+
+lint-clippy:
+	cargo clippy --locked --workspace --all-targets -- -D warnings
+
+lint-docs:
+	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps
+
+lint-dependencies: $(CARGO_DENY)
+	$(CARGO_DENY) --locked check licenses bans sources
+
+# Built once, and for speed of building: it runs for seconds.
+$(CARGO_DENY):
+	cargo install --locked cargo-deny --version $(CARGO_DENY_VERSION) --root $(TOOLS)/cargo-deny-$(CARGO_DENY_VERSION) \
+		--target-dir $(TOOLS)/build --config profile.release.lto=false --config profile.release.opt-level=1 --config profile.release.codegen-units=16
+	rm -rf $(TOOLS)/build
+
+traceability: ## render docs/traceability.md from docs/traceability/*.toml
+	cargo run --locked --quiet -p fanin-lint -- traceability --write
+
+bench: ## the simulator's and the runtime's speed on this machine
+	cargo run --locked --release -p fanin -- bench sim
+	cargo bench --locked --workspace --benches
+
+bench-peers: ## the same workload on ns-3, beside ours
+	cargo build --locked --release -p fanin
+	$(PYTHON) scripts/bench_peers.py
+
+clean: ## remove what was built and what runs have written
+	cargo clean
+	rm -rf $(OUT)
