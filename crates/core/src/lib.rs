@@ -35,7 +35,7 @@ pub use collective::{Collective, CollectiveKind, Failure, FailureReason, Outcome
 pub use event::{DropReason, Event, RetransmitReason};
 pub use map::NetworkMap;
 pub use names::{JobId, NodeId, OperationId, PortId, PortSet, Rank};
-pub use node::{Body, Node, Tx, Worker};
+pub use node::{Body, JobNodes, Node, Placed, Tx, Worker};
 pub use payload::{Census, DType, ElementOp, Length, OpError, Operator, Payload};
 pub use replay::ReplayWindow;
 pub use time::{Duration, Instant};

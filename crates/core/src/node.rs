@@ -9,7 +9,7 @@
 //! sends what the output holds ([`Body::Output`]). In simulation the driver keeps a census weight per piece instead of elements, and
 //! checks each delivered piece against the sum that it must be.
 
-use crate::address::{Egress, Ingress};
+use crate::address::{Address, Egress, Ingress};
 use crate::collective::{Collective, Outcome, Piece};
 use crate::event::Event;
 use crate::names::OperationId;
@@ -98,4 +98,22 @@ pub trait Worker<P: Payload + ?Sized>: Node<P> {
 
     /// Gives up a running operation; peers are told where the system can tell them. The job cannot go on after that.
     fn cancel<T: Tx<Self::Header, P>>(&mut self, now: Instant, operation: OperationId, tx: &mut T);
+}
+
+/// A node and where it lives.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Placed<N> {
+    /// Its address.
+    pub at: Address,
+    /// The node.
+    pub node: N,
+}
+
+/// All nodes of a job.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct JobNodes<N> {
+    /// The workers, by rank.
+    pub workers: Vec<Placed<N>>,
+    /// Switches, leaders, servers, agents.
+    pub others: Vec<Placed<N>>,
 }

@@ -1,1 +1,41 @@
-//! (being written)
+//! Fanin's simulator: packet by packet, deterministic, at data-centre scale.
+//!
+//! It drives any [`fanin_core::Node`] and knows no protocol. Time is a `u64` of picoseconds; the same scenario and seed give the same
+//! result to the byte on any machine.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`scenario`] | what to simulate: network, jobs, traffic, faults |
+//! | [`topology`] | hosts, switches, cables; who is next to whom |
+//! | [`queue`] | the event queue: calendar buckets with a total order |
+//! | `packet` | the packet record |
+//! | `link` | drop-tail links with ECN, by busy-until arithmetic |
+//! | [`routing`] | shortest paths and load balancers |
+//! | [`faults`] | loss, duplication, reordering, corruption; links, switches and hosts that fail |
+//! | [`traffic`] | background traffic |
+//! | [`vectors`] | what workers reduce: lengths, census weights with their oracle, elements |
+//! | `net` | the network's state and the [`fanin_core::Tx`] that nodes send through |
+//! | [`engine`] | the event loop |
+//! | [`metrics`] | what comes out |
+//! | [`workloads`] | workloads for measuring the simulator itself |
+#![forbid(unsafe_code)]
+
+pub mod engine;
+pub mod faults;
+mod link;
+pub mod metrics;
+mod net;
+mod packet;
+pub mod queue;
+pub mod random;
+pub mod routing;
+pub mod scenario;
+pub mod topology;
+pub mod traffic;
+pub mod vectors;
+pub mod workloads;
+
+pub use engine::Simulation;
+pub use metrics::{JobResult, RunResult, WorkerResult};
+pub use scenario::{JobSchedule, LinkSpeed, NetworkConfig, NodePlacement, SetupError, Shape};
+pub use topology::Topology;

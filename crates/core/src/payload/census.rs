@@ -15,7 +15,7 @@ pub fn weight(job: JobId, operation: OperationId, rank: Rank, start: u64, end: u
 
 /// The key of `F` for one rank's contribution to one operation.
 #[inline]
-pub(crate) const fn census_key(job: JobId, operation: OperationId, rank: Rank) -> u64 {
+pub const fn census_key(job: JobId, operation: OperationId, rank: Rank) -> u64 {
     derive((job.0 as u64) << 32 | operation.0 as u64, rank.0 as u64)
 }
 

@@ -9,7 +9,7 @@ use std::borrow::Borrow;
 use std::fmt;
 use std::hash::Hash;
 
-pub use census::{Census, CensusAcc, weight};
+pub use census::{Census, CensusAcc, census_key, weight};
 pub use elements::{DType, ElementAcc, ElementOp, Operator};
 pub use length::Length;
 

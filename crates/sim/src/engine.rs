@@ -1,0 +1,738 @@
+//! The event loop: one event at a time, in the order of (time, id).
+
+use std::borrow::Borrow;
+
+use fanin_core::hash::mix;
+use fanin_core::{
+    Collective, CollectiveKind, DropReason, Ingress, Instant, JobNodes, NodeId, OperationId, Outcome, PacketKind, PortId, Role, Wire,
+    Worker,
+};
+
+use crate::faults::{Change, timeline};
+use crate::link::link_flags;
+use crate::metrics::{Ended, JobResult, LinkResult, OperationResult, RunResult, WorkerResult};
+use crate::net::{EventIds, HeldBack, Lent, Net};
+use crate::packet::{Packet, flags, pack_roles};
+use crate::queue::EventQueue;
+use crate::scenario::{Scenario, SetupError};
+use crate::topology::Topology;
+use crate::traffic::{Source, pace};
+use crate::vectors::{Simulated, Vectors};
+
+const NONE: u32 = u32::MAX;
+/// Roles per (node, job) in the lookup table.
+const ROLES: usize = 5;
+
+/// A node and what the engine knows of it.
+struct Slot<N> {
+    node: N,
+    at: u32,
+    is_host: bool,
+    role: Role,
+    job: u16,
+    /// The worker's number, or [`NONE`].
+    worker: u32,
+    /// Time of the earliest pending timer event; `u64::MAX` without one.
+    armed: u64,
+}
+
+/// The state of a host, where faults can change it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Host {
+    Runs,
+    Stalls,
+    Dead,
+}
+
+/// A worker's schedule and results.
+struct WorkerState {
+    slot: u32,
+    job: u16,
+    next_operation: u32,
+    result: WorkerResult,
+    done: bool,
+}
+
+/// A simulation of nodes `N` that carry payloads `P`.
+pub struct Simulation<N: Worker<P>, P: Simulated + ?Sized> {
+    net: Net<N::Header, P::Owned>,
+    vectors: P::Vectors,
+    scenario: Scenario,
+    slots: Vec<Slot<N>>,
+    /// Fresh copies of switch nodes, by slot, where a switch can fail.
+    fresh: Vec<Option<N>>,
+    /// Per (node, job, role): slot.
+    lookup: Vec<u32>,
+    /// Slots at each host.
+    at_host: Vec<Vec<u32>>,
+    workers: Vec<WorkerState>,
+    workers_running: u32,
+    sources: Vec<Source>,
+    /// Per (traffic set's source): how long a full packet lasts on its host's link at its load.
+    traffic_runs: bool,
+    sources_running: u32,
+    hosts: Vec<Host>,
+    host_faults: bool,
+    /// Packets that wait at stalled hosts.
+    waiting: Vec<(u32, u16, Packet<N::Header, P::Owned>)>,
+    changes: Vec<(u64, Change)>,
+    next_change: usize,
+    /// (time, worker) of first submissions, descending.
+    starts: Vec<(u64, u32)>,
+    events: u64,
+}
+
+impl<N, P> Simulation<N, P>
+where
+    N: Worker<P> + Clone,
+    N::Header: Wire + Default,
+    P: Simulated + ?Sized,
+{
+    /// Builds a simulation: `jobs[j]` are the nodes of job j, `operators[j]` its operator.
+    ///
+    /// # Errors
+    /// [`SetupError`] where the scenario contradicts itself.
+    pub fn new(topology: Topology, scenario: Scenario, jobs: Vec<JobNodes<N>>, operators: &[P::Op]) -> Result<Self, SetupError> {
+        check(&topology, &scenario, &jobs)?;
+        let sources: Vec<Source> =
+            scenario.traffic.iter().enumerate().flat_map(|(index, config)| Source::all(config, index as u32, scenario.seed)).collect();
+        let node_count: usize = jobs.iter().map(|job| job.workers.len() + job.others.len()).sum();
+        let map = &topology.map;
+        let links = topology.links.len() as u32;
+        let tx_ready = links + node_count as u32;
+        let first_source = tx_ready + map.hosts();
+        let held_back = first_source + sources.len() as u32;
+        let ids = EventIds { timers: links, tx_ready, sources: first_source, held_back, timeline: held_back + 1, job_start: held_back + 2 };
+        let queue = EventQueue::new(mean_gap_ps(&topology, &scenario));
+        let lookup = vec![NONE; map.nodes() as usize * jobs.len() * ROLES];
+        let mut simulation = Simulation {
+            vectors: P::Vectors::new(&scenario.jobs, operators),
+            slots: Vec::with_capacity(node_count),
+            fresh: Vec::new(),
+            lookup,
+            at_host: vec![Vec::new(); map.hosts() as usize],
+            workers: Vec::new(),
+            workers_running: 0,
+            sources_running: sources.len() as u32,
+            traffic_runs: true,
+            hosts: vec![Host::Runs; map.hosts() as usize],
+            host_faults: false,
+            waiting: Vec::new(),
+            changes: timeline(&scenario.faults),
+            next_change: 0,
+            starts: Vec::new(),
+            events: 0,
+            net: Net::new(topology, &scenario, ids, queue),
+            sources,
+            scenario,
+        };
+        for (job, nodes) in jobs.into_iter().enumerate() {
+            simulation.place_job(job as u16, nodes);
+        }
+        simulation.schedule_beginnings();
+        Ok(simulation)
+    }
+
+    fn place_job(&mut self, job: u16, nodes: JobNodes<N>) {
+        let jobs = self.scenario.jobs.len();
+        let ranks = nodes.workers.len();
+        for (index, placed) in nodes.workers.into_iter().chain(nodes.others).enumerate() {
+            let number = self.slots.len() as u32;
+            let node_id = placed.at.node;
+            let is_host = self.net.topology.map.is_host(node_id);
+            let worker = if index < ranks { self.workers.len() as u32 } else { NONE };
+            if index < ranks {
+                let schedule = &self.scenario.jobs[job as usize];
+                self.starts.push((schedule.start[index].as_ps(), worker));
+                let result = WorkerResult { host: node_id.0, operations: Vec::with_capacity(schedule.elements.len()) };
+                self.workers.push(WorkerState { slot: number, job, next_operation: 0, result, done: false });
+                self.workers_running += 1;
+            }
+            self.lookup[(node_id.index() * jobs + job as usize) * ROLES + placed.at.role as usize] = number;
+            if is_host {
+                self.at_host[node_id.index()].push(number);
+            }
+            let keeps_copy = !is_host && !self.scenario.faults.timed.is_empty();
+            self.fresh.push(keeps_copy.then(|| placed.node.clone()));
+            self.slots.push(Slot { node: placed.node, at: node_id.0, is_host, role: placed.at.role, job, worker, armed: u64::MAX });
+        }
+    }
+
+    fn schedule_beginnings(&mut self) {
+        self.starts.sort_unstable_by(|a, b| b.cmp(a));
+        if let Some(&(time, _)) = self.starts.last() {
+            self.net.queue.push(time, self.net.ids.job_start);
+        }
+        for (index, source) in self.sources.iter().enumerate() {
+            let start = self.scenario.traffic[source.config as usize].start.as_ps();
+            self.net.queue.push(start, self.net.ids.sources + index as u32);
+        }
+        if let Some(&(time, _)) = self.changes.first() {
+            self.net.queue.push(time, self.net.ids.timeline);
+        }
+    }
+
+    /// Runs to the end.
+    pub fn run(mut self) -> RunResult {
+        let ended = self.run_events();
+        self.result(ended)
+    }
+
+    /// The node at `slot` of job `job`, for tests that look inside after a run.
+    pub fn nodes(&self) -> impl Iterator<Item = (NodeId, &N)> {
+        self.slots.iter().map(|slot| (NodeId(slot.at), &slot.node))
+    }
+
+    fn run_events(&mut self) -> Ended {
+        let limit = self.scenario.time_limit.as_ps();
+        let has_jobs = !self.workers.is_empty();
+        let ids = self.net.ids;
+        loop {
+            if has_jobs && self.workers_running == 0 {
+                if !self.scenario.drain {
+                    return Ended::JobsDone;
+                }
+                self.traffic_runs = false;
+            } else if !has_jobs && self.sources_running == 0 {
+                return Ended::TrafficDone;
+            }
+            // The check above is for changes that are rare; most events cannot cause one.
+            loop {
+                let Some((time, id)) = self.net.queue.pop() else {
+                    return if self.workers_running > 0 { Ended::Stuck } else { Ended::JobsDone };
+                };
+                if time > limit {
+                    self.net.now = limit;
+                    return Ended::TimeLimit;
+                }
+                self.net.now = time;
+                self.events += 1;
+                let before = (self.workers_running, self.sources_running);
+                if id < ids.timers {
+                    self.on_link(id);
+                } else {
+                    self.on_other(id);
+                }
+                while let Some(packet) = self.net.loopback.pop_front() {
+                    let at = packet.destination;
+                    self.hand_over(at, PortId(0), packet);
+                }
+                if !self.net.lost_background.is_empty() {
+                    self.on_lost_background();
+                }
+                if before != (self.workers_running, self.sources_running) {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// The packet at the front of a link arrives.
+    #[inline]
+    fn on_link(&mut self, number: u32) {
+        let link = &mut self.net.links[number as usize];
+        match link.fifo.front() {
+            Some(front) if front.arrival_ps == self.net.now => {}
+            // What was scheduled has been lost with its link.
+            _ => return,
+        }
+        let packet = link.fifo.pop_front().expect("a front").packet;
+        if let Some(next) = link.fifo.front() {
+            self.net.queue.push(next.arrival_ps, number);
+        }
+        self.net.packet_hops += 1;
+        if link.has(link_flags::FAULTY) { self.arrive_by_faulty_link(number, packet) } else { self.arrive(number, packet) }
+    }
+
+    #[inline]
+    fn arrive(&mut self, number: u32, packet: Packet<N::Header, P::Owned>) {
+        let link = &self.net.links[number as usize];
+        let (to, port) = (link.to, PortId(link.to_port));
+        if link.has(link_flags::TO_HOST) {
+            self.at_host(to, port, packet);
+        } else if packet.has(flags::NEIGHBOUR | flags::VIA_AGGREGATORS) || packet.destination == to {
+            self.at_aggregator(to, port, packet);
+        } else {
+            self.net.forward(to, packet);
+        }
+    }
+
+    /// Draws what the link does to the packet, and drops repeats by the hop sequence.
+    #[cold]
+    fn arrive_by_faulty_link(&mut self, number: u32, packet: Packet<N::Header, P::Owned>) {
+        let kind = if packet.has(flags::BACKGROUND) { PacketKind::Background } else { packet.header.kind() };
+        let faulty = self.net.faulty[number as usize].as_mut().expect("a faulty link has a state");
+        let sequence = faulty.number();
+        let fate = faulty.fate(kind);
+        if let Some(delay) = fate.second
+            && !packet.has(flags::BACKGROUND)
+        {
+            let copy = packet.clone();
+            self.net.hold_back(self.net.now + delay, HeldBack::Arrive(number, sequence, copy));
+        }
+        match fate.first {
+            Err(reason) => self.net.drop_packet(&packet, reason),
+            Ok(0) => self.arrive_numbered(number, sequence, packet),
+            Ok(delay) => self.net.hold_back(self.net.now + delay, HeldBack::Arrive(number, sequence, packet)),
+        }
+    }
+
+    fn arrive_numbered(&mut self, number: u32, sequence: u64, packet: Packet<N::Header, P::Owned>) {
+        let faulty = self.net.faulty[number as usize].as_mut().expect("a faulty link has a state");
+        match faulty.accept(sequence) {
+            Ok(()) => self.arrive(number, packet),
+            Err(reason) => self.net.drop_packet(&packet, reason),
+        }
+    }
+
+    #[inline]
+    fn at_host(&mut self, host: u32, port: PortId, packet: Packet<N::Header, P::Owned>) {
+        if self.host_faults && self.hosts[host as usize] != Host::Runs {
+            if self.hosts[host as usize] == Host::Dead {
+                return self.net.drop_packet(&packet, DropReason::HostDead);
+            }
+            return self.waiting.push((host, port.0, packet));
+        }
+        if packet.has(flags::BACKGROUND) {
+            return self.on_background(&packet);
+        }
+        self.hand_over(host, port, packet);
+    }
+
+    /// A packet that an aggregator may absorb reaches a switch.
+    fn at_aggregator(&mut self, switch: u32, port: PortId, packet: Packet<N::Header, P::Owned>) {
+        let index = (switch as usize * self.scenario.jobs.len() + packet.job as usize) * ROLES + Role::Switch as usize;
+        let slot = self.lookup[index];
+        if slot != NONE {
+            self.deliver(slot, port, &packet);
+        } else if packet.has(flags::VIA_AGGREGATORS) && packet.destination != switch {
+            self.net.forward(switch, packet);
+        } else {
+            self.net.drop_packet(&packet, DropReason::NoNode);
+        }
+    }
+
+    /// Gives a packet to the node of its job and role at `at`.
+    fn hand_over(&mut self, at: u32, port: PortId, packet: Packet<N::Header, P::Owned>) {
+        let role = usize::from(packet.destination_role());
+        let index = (at as usize * self.scenario.jobs.len() + packet.job as usize) * ROLES + role;
+        match self.lookup.get(index) {
+            Some(&slot) if slot != NONE => self.deliver(slot, port, &packet),
+            _ => self.net.drop_packet(&packet, DropReason::NoNode),
+        }
+    }
+
+    #[inline]
+    fn deliver(&mut self, slot: u32, port: PortId, packet: &Packet<N::Header, P::Owned>) {
+        let from = Ingress { port, source: packet.source_address(), ecn: packet.has(flags::ECN) };
+        let now = Instant::from_ps(self.net.now);
+        let (node, mut tx) = self.lend(slot);
+        node.on_packet(now, from, &packet.header, packet.payload.borrow(), &mut tx);
+        self.after(slot);
+    }
+
+    /// A node, and what its handlers are lent.
+    #[inline]
+    fn lend(&mut self, slot: u32) -> (&mut N, Lent<'_, N::Header, P>) {
+        let slot = &mut self.slots[slot as usize];
+        let worker = (slot.worker != NONE).then_some(slot.worker);
+        let (at, is_host, role, job) = (slot.at, slot.is_host, slot.role, slot.job);
+        (&mut slot.node, Lent { net: &mut self.net, vectors: &mut self.vectors, at, is_host, role, job, worker })
+    }
+
+    /// After a handler: ends of operations, and the node's deadline.
+    #[inline]
+    fn after(&mut self, number: u32) {
+        let slot = &mut self.slots[number as usize];
+        if slot.worker != NONE
+            && let Some(outcome) = slot.node.poll()
+        {
+            self.on_outcome(number, outcome);
+        }
+        let slot = &mut self.slots[number as usize];
+        if let Some(deadline) = slot.node.next_timeout() {
+            let at = deadline.as_ps().max(self.net.now);
+            // An earlier event that is still pending will look again; a later one is superseded.
+            if at < slot.armed && at != u64::MAX {
+                slot.armed = at;
+                self.net.queue.push(at, self.net.ids.timers + number);
+            }
+        }
+    }
+
+    #[cold]
+    fn on_outcome(&mut self, slot: u32, outcome: Outcome) {
+        let worker = self.slots[slot as usize].worker;
+        let mut next = Some(outcome);
+        while let Some(outcome) = next {
+            let state = &mut self.workers[worker as usize];
+            let result = state.result.operations.last_mut().expect("an operation was submitted");
+            result.ended = Some(Instant::from_ps(self.net.now));
+            let failed = outcome.result.is_err();
+            match outcome.result {
+                Ok(()) => self.vectors.finish(worker),
+                Err(failure) => result.failure = Some(failure),
+            }
+            if failed || state.next_operation as usize == self.scenario.jobs[state.job as usize].elements.len() {
+                state.done = true;
+                self.workers_running -= 1;
+                return;
+            }
+            self.submit(worker);
+            next = self.slots[slot as usize].node.poll();
+        }
+    }
+
+    /// Submits a worker's next operation.
+    fn submit(&mut self, worker: u32) {
+        let state = &mut self.workers[worker as usize];
+        let operation = OperationId(state.next_operation);
+        let elements = self.scenario.jobs[state.job as usize].elements[operation.index()];
+        state.next_operation += 1;
+        let submitted = Instant::from_ps(self.net.now);
+        state.result.operations.push(OperationResult { submitted, ended: None, failure: None });
+        let slot = state.slot;
+        self.vectors.begin(worker, operation, elements);
+        let (node, mut tx) = self.lend(slot);
+        node.submit(submitted, Collective { operation, kind: CollectiveKind::Allreduce, elements }, &mut tx);
+    }
+
+    fn on_other(&mut self, id: u32) {
+        let ids = self.net.ids;
+        match id {
+            _ if id < ids.tx_ready => self.on_timer(id - ids.timers),
+            _ if id < ids.sources => self.on_tx_ready(id - ids.tx_ready),
+            _ if id < ids.held_back => self.on_source(id - ids.sources),
+            _ if id == ids.held_back => self.on_held_back(),
+            _ if id == ids.timeline => self.on_timeline(),
+            _ => self.on_job_start(),
+        }
+    }
+
+    fn on_timer(&mut self, number: u32) {
+        let slot = &mut self.slots[number as usize];
+        if slot.armed != self.net.now {
+            return;
+        }
+        slot.armed = u64::MAX;
+        if self.host_faults && slot.is_host && self.hosts[slot.at as usize] != Host::Runs {
+            return;
+        }
+        let now = Instant::from_ps(self.net.now);
+        if slot.node.next_timeout().is_some_and(|deadline| deadline <= now) {
+            let (node, mut tx) = self.lend(number);
+            node.on_timeout(now, &mut tx);
+        }
+        self.after(number);
+    }
+
+    fn on_tx_ready(&mut self, host: u32) {
+        self.net.tx_waiting[host as usize] = false;
+        if self.host_faults && self.hosts[host as usize] != Host::Runs {
+            return;
+        }
+        for index in 0..self.at_host[host as usize].len() {
+            let slot = self.at_host[host as usize][index];
+            let now = Instant::from_ps(self.net.now);
+            let (node, mut tx) = self.lend(slot);
+            node.on_tx_ready(now, &mut tx);
+            self.after(slot);
+        }
+    }
+
+    fn on_job_start(&mut self) {
+        while let Some(&(time, worker)) = self.starts.last() {
+            if time > self.net.now {
+                self.net.queue.push(time, self.net.ids.job_start);
+                return;
+            }
+            self.starts.pop();
+            let host = self.workers[worker as usize].result.host;
+            if self.hosts[host as usize] != Host::Runs {
+                // A dead host never starts; a stalled one starts when it wakes.
+                continue;
+            }
+            self.submit(worker);
+            self.after(self.workers[worker as usize].slot);
+        }
+    }
+
+    fn on_held_back(&mut self) {
+        while let Some((&(time, order), _)) = self.net.held_back.first_key_value() {
+            if time > self.net.now {
+                self.net.queue.push(time, self.net.ids.held_back);
+                return;
+            }
+            match self.net.held_back.remove(&(time, order)).expect("the first key") {
+                HeldBack::Arrive(link, sequence, packet) => self.arrive_numbered(link, sequence, packet),
+                HeldBack::Leave(link, packet) => self.net.transmit(link, packet),
+            }
+        }
+    }
+
+    /// A source of background traffic may send.
+    fn on_source(&mut self, number: u32) {
+        if !self.traffic_runs {
+            return;
+        }
+        let source = &mut self.sources[number as usize];
+        let config = &self.scenario.traffic[source.config as usize];
+        if self.host_faults && self.hosts[source.host.index()] != Host::Runs {
+            return;
+        }
+        if source.is_idle() && !source.next_message(config) {
+            self.sources_running -= 1;
+            return;
+        }
+        let link = self.net.topology.links_out(source.host)[0];
+        // At full rate a few packets are queued at a time; below it each leaves at its own instant.
+        let burst = if config.load >= 1.0 { 8 } else { 1 };
+        let full_frame = self.net.frame_bytes(config.payload_bytes as usize);
+        let gap = pace(self.net.links[link as usize].send_time_ps(full_frame), config.load).as_ps();
+        let mut sent = 0;
+        while sent < burst && source.bytes_left > 0 {
+            let payload_bytes = source.bytes_left.min(u64::from(config.payload_bytes)) as u32;
+            source.bytes_left -= u64::from(payload_bytes);
+            source.in_flight += 1;
+            sent += 1;
+            let weight = mix(u64::from(number), source.packet_count);
+            source.packet_count += 1;
+            let payload = P::background(payload_bytes, weight);
+            source.balance = source.balance.wrapping_add(P::background_weight(&payload));
+            let packet = Packet {
+                source: source.host.0,
+                destination: source.destination.0,
+                // The flow label of background traffic names its source; the message number makes flows differ for hashing.
+                flow: number,
+                frame_bytes: self.net.frame_bytes(payload_bytes as usize),
+                job: (source.flow & 0xffff) as u16,
+                roles: pack_roles(Role::Worker, Role::Worker),
+                flags: flags::BACKGROUND,
+                header: N::Header::default(),
+                payload,
+            };
+            self.net.transmit(link, packet);
+        }
+        if source.bytes_left > 0 {
+            let queue_ends = self.net.busy_until[link as usize].saturating_sub(gap);
+            let at = (self.net.now + gap * sent).max(queue_ends);
+            self.net.queue.push(at, self.net.ids.sources + number);
+        }
+    }
+
+    /// A background packet has arrived.
+    #[inline]
+    fn on_background(&mut self, packet: &Packet<N::Header, P::Owned>) {
+        let source = &mut self.sources[packet.flow as usize];
+        source.in_flight -= 1;
+        source.bytes_delivered += u64::from(packet.frame_bytes - self.net.frame_overhead);
+        source.balance = source.balance.wrapping_sub(P::background_weight(&packet.payload));
+        if source.is_idle() {
+            self.net.queue.push(self.net.now, self.net.ids.sources + packet.flow);
+        }
+    }
+
+    /// Background packets were lost: nobody sends them again, but their messages end.
+    #[cold]
+    fn on_lost_background(&mut self) {
+        while let Some((number, payload)) = self.net.lost_background.pop() {
+            let source = &mut self.sources[number as usize];
+            source.in_flight -= 1;
+            source.balance = source.balance.wrapping_sub(P::background_weight(&payload));
+            if source.is_idle() {
+                self.net.queue.push(self.net.now, self.net.ids.sources + number);
+            }
+        }
+    }
+
+    fn on_timeline(&mut self) {
+        while let Some(&(time, change)) = self.changes.get(self.next_change) {
+            if time > self.net.now {
+                self.net.queue.push(time, self.net.ids.timeline);
+                return;
+            }
+            self.next_change += 1;
+            match change {
+                Change::CablesDown(a, b) => self.cables(a, b, true),
+                Change::CablesUp(a, b) => self.cables(a, b, false),
+                Change::SwitchDown(switch) => self.switch(switch, true),
+                Change::SwitchUp(switch) => self.switch(switch, false),
+                Change::HostStalls(host, _) => self.set_host(host, Host::Stalls),
+                Change::HostWakes(host) => self.wake_host(host),
+                Change::HostDies(host) => self.set_host(host, Host::Dead),
+            }
+        }
+    }
+
+    /// Takes the cables between two nodes down or up.
+    fn cables(&mut self, a: NodeId, b: NodeId, down: bool) {
+        for number in 0..self.net.links.len() {
+            let cable = self.net.topology.links[number];
+            if (cable.from, cable.to) == (a, b) || (cable.from, cable.to) == (b, a) {
+                self.set_link(number, down);
+            }
+        }
+    }
+
+    fn set_link(&mut self, number: usize, down: bool) {
+        if !down {
+            self.net.links[number].flags &= !link_flags::DOWN;
+            return;
+        }
+        self.net.links[number].flags |= link_flags::DOWN;
+        let lost = std::mem::take(&mut self.net.links[number].fifo);
+        self.net.busy_until[number] = self.net.now;
+        for packet in lost {
+            self.net.drop_packet(&packet.packet, DropReason::Down);
+        }
+    }
+
+    /// Takes a switch down with all its cables, or brings it back without its state.
+    fn switch(&mut self, switch: NodeId, down: bool) {
+        for number in 0..self.net.links.len() {
+            let cable = self.net.topology.links[number];
+            if cable.from == switch || cable.to == switch {
+                self.set_link(number, down);
+            }
+        }
+        for number in 0..self.slots.len() {
+            if self.slots[number].at == switch.0
+                && let Some(fresh) = &self.fresh[number]
+            {
+                self.slots[number].node = fresh.clone();
+            }
+        }
+        let first = self.net.topology.map.hosts();
+        let slots = &mut self.net.slots[(switch.0 - first) as usize];
+        (slots.bytes, slots.slots) = (0, 0);
+    }
+
+    fn set_host(&mut self, host: NodeId, state: Host) {
+        self.host_faults = true;
+        self.hosts[host.index()] = state;
+        if state != Host::Dead {
+            return;
+        }
+        for worker in &mut self.workers {
+            if worker.result.host == host.0 && !worker.done {
+                worker.done = true;
+                self.workers_running -= 1;
+            }
+        }
+    }
+
+    /// A stalled host goes on: first what has arrived, then its timers.
+    fn wake_host(&mut self, host: NodeId) {
+        if self.hosts[host.index()] == Host::Dead {
+            return;
+        }
+        self.hosts[host.index()] = Host::Runs;
+        for worker in 0..self.workers.len() as u32 {
+            let state = &self.workers[worker as usize];
+            let due = self.scenario.jobs[state.job as usize].elements.len() > 0 && state.next_operation == 0;
+            let started = !self.starts.iter().any(|&(_, other)| other == worker);
+            if state.result.host == host.0 && due && started {
+                self.submit(worker);
+                self.after(self.workers[worker as usize].slot);
+            }
+        }
+        let waiting = std::mem::take(&mut self.waiting);
+        for (at, port, packet) in waiting {
+            if at == host.0 { self.at_host(at, PortId(port), packet) } else { self.waiting.push((at, port, packet)) }
+        }
+        for index in 0..self.at_host[host.index()].len() {
+            let slot = self.at_host[host.index()][index];
+            self.slots[slot as usize].armed = u64::MAX;
+            self.after(slot);
+        }
+        for number in 0..self.sources.len() {
+            if self.sources[number].host == host {
+                self.net.queue.push(self.net.now, self.net.ids.sources + number as u32);
+            }
+        }
+        self.on_tx_ready(host.0);
+    }
+
+    fn result(self, ended: Ended) -> RunResult {
+        let end = self.net.now;
+        let mut jobs: Vec<JobResult> = self
+            .scenario
+            .jobs
+            .iter()
+            .map(|job| JobResult {
+                workers: Vec::with_capacity(job.start.len()),
+                message_bytes: job.elements.iter().map(|elements| elements * u64::from(job.element_bytes)).collect(),
+            })
+            .collect();
+        for worker in self.workers {
+            jobs[worker.job as usize].workers.push(worker.result);
+        }
+        let links = self.net.links.iter().enumerate().map(|(number, link)| {
+            // What is still queued has not been sent.
+            let queued_ps = self.net.busy_until[number].saturating_sub(end);
+            let bytes = link.bytes_sent.saturating_sub(link.bytes_in(queued_ps));
+            LinkResult {
+                from: link.from.0,
+                to: link.to,
+                bytes,
+                packets: link.packets_sent,
+                utilization: if end == 0 { 0.0 } else { (bytes as f64 / link.bytes_in(end).max(1) as f64).min(1.0) },
+                queue_bytes_peak: link.bytes_in(link.peak_ps),
+                packets_dropped: link.packets_dropped,
+            }
+        });
+        let mut verdict = self.vectors.verdict().clone();
+        if let Some(source) = self.sources.iter().find(|source| source.is_idle() && source.balance != 0) {
+            verdict.blame(|| format!("background traffic of host {}: what arrived is not what was sent", source.host));
+        }
+        let background_bytes: u64 = self.sources.iter().map(|source| source.bytes_delivered).sum();
+        let senders = self.sources.len() as f64;
+        RunResult {
+            ended,
+            end: Instant::from_ps(end),
+            jobs,
+            links: links.collect(),
+            slots: self.net.slots,
+            counters: self.net.counters,
+            packets_marked: self.net.packets_marked,
+            verdict,
+            broken: self.net.broken,
+            background_bytes,
+            background_gbps: if senders == 0.0 || end == 0 { 0.0 } else { background_bytes as f64 * 8e3 / end as f64 / senders },
+            packet_hops: self.net.packet_hops,
+            events: self.events,
+        }
+    }
+}
+
+/// About how often something happens when all links are busy, for the width of the event queue's buckets.
+fn mean_gap_ps(topology: &Topology, scenario: &Scenario) -> u64 {
+    let frame_bits = f64::from(scenario.network.frame_overhead_bytes + 1024) * 8.0;
+    let per_ps: f64 = topology.links.iter().map(|cable| cable.speed.bits_per_second as f64 / frame_bits / 1e12).sum();
+    (1.0 / per_ps.max(1e-12)) as u64
+}
+
+fn check<N>(topology: &Topology, scenario: &Scenario, jobs: &[JobNodes<N>]) -> Result<(), SetupError> {
+    if jobs.len() != scenario.jobs.len() {
+        return Err(SetupError::new("jobs", jobs.len(), format!("nodes for {} jobs", scenario.jobs.len())));
+    }
+    scenario.faults.check()?;
+    for (index, config) in scenario.traffic.iter().enumerate() {
+        config.check(index)?;
+        if let Some(host) = config.hosts.iter().find(|host| !topology.map.is_host(**host)) {
+            return Err(SetupError::new(format!("traffic[{index}].hosts"), host, "hosts of the network"));
+        }
+    }
+    for (index, (nodes, schedule)) in jobs.iter().zip(&scenario.jobs).enumerate() {
+        if nodes.workers.len() != schedule.start.len() {
+            let expected = format!("{} workers, one for each start time", schedule.start.len());
+            return Err(SetupError::new(format!("jobs[{index}].workers"), nodes.workers.len(), expected));
+        }
+        for placed in nodes.workers.iter().chain(&nodes.others) {
+            if placed.at.node.0 >= topology.map.nodes() {
+                return Err(SetupError::new(format!("jobs[{index}]"), placed.at.node, "nodes of the network"));
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,414 @@
+//! The network's state, and the [`Tx`] that nodes send through.
+
+use std::borrow::Borrow;
+use std::collections::{BTreeMap, VecDeque};
+
+use fanin_core::hash::derive;
+use fanin_core::{Body, DropReason, Egress, Event, NodeId, OpError, Payload as _, Piece, PortId, Role, TrafficClass, Tx, Via, Wire};
+
+use crate::faults::FaultyLink;
+use crate::link::{InFlight, Link, link_flags};
+use crate::metrics::{Counters, SlotResult};
+use crate::packet::{Packet, flags, pack_roles};
+use crate::queue::EventQueue;
+use crate::random::{Purpose, Random};
+use crate::routing::{Balancer, BalancerState, Routes};
+use crate::scenario::Scenario;
+use crate::topology::Topology;
+use crate::vectors::{Simulated, Vectors};
+
+/// Numbers of events that are not a link's.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct EventIds {
+    /// Links come first: `0..timers`.
+    pub timers: u32,
+    pub tx_ready: u32,
+    pub sources: u32,
+    pub held_back: u32,
+    pub timeline: u32,
+    pub job_start: u32,
+}
+
+/// A packet that does something later than its link would.
+#[derive(Debug)]
+pub(crate) enum HeldBack<H, O> {
+    /// Arrives at the far end of the link (a reordered packet or a second copy), with its sequence number.
+    Arrive(u32, u64, Packet<H, O>),
+    /// Leaves its host (host noise).
+    Leave(u32, Packet<H, O>),
+}
+
+/// Noise of a job's hosts.
+#[derive(Clone, Debug)]
+pub(crate) struct Noise {
+    pub probability: f64,
+    pub delay_ps: u64,
+    pub random: Random,
+}
+
+/// Everything but the nodes.
+pub(crate) struct Net<H, O> {
+    pub topology: Topology,
+    pub now: u64,
+    pub queue: EventQueue,
+    pub ids: EventIds,
+    pub links: Vec<Link<H, O>>,
+    /// By link: when its transmitter falls idle. Apart from the links, since balancers compare many at once.
+    pub busy_until: Vec<u64>,
+    pub routes: Routes,
+    balancer_state: BalancerState,
+    balancers: [Balancer; 2],
+    /// By link; empty where no link has faults.
+    pub faulty: Vec<Option<Box<FaultyLink>>>,
+    pub held_back: BTreeMap<(u64, u64), HeldBack<H, O>>,
+    held_back_count: u64,
+    /// Packets from one node to another at the same host or switch.
+    pub loopback: VecDeque<Packet<H, O>>,
+    /// By job; `None` without noise.
+    noise: Vec<Option<Box<Noise>>>,
+    /// By host: a node waits for room in the host's queue.
+    pub tx_waiting: Vec<bool>,
+    nic_room_ps: Vec<u64>,
+    pub frame_overhead: u32,
+    pub frame_min: u32,
+    pub counters: Counters,
+    pub packets_marked: u64,
+    pub packet_hops: u64,
+    /// By switch.
+    pub slots: Vec<SlotResult>,
+    pub broken: Vec<&'static str>,
+    /// Sources and payloads of dropped background packets, to be told.
+    pub lost_background: Vec<(u32, O)>,
+}
+
+impl<H: Wire, O: Clone> Net<H, O> {
+    pub fn new(topology: Topology, scenario: &Scenario, ids: EventIds, queue: EventQueue) -> Self {
+        let network = &scenario.network;
+        let map = &topology.map;
+        let mut links = Vec::with_capacity(topology.links.len());
+        for cable in &topology.links {
+            let from_host = map.is_host(cable.from);
+            let (limit, mark) = if from_host { (u64::MAX, u64::MAX) } else { (network.queue_bytes, network.ecn_mark_bytes) };
+            links.push(Link::new(cable.from, cable.to, cable.to_port.0, map.is_host(cable.to), cable.speed, limit, mark));
+        }
+        let mut faulty = Vec::new();
+        if !scenario.faults.links.is_empty() {
+            for index in 0..links.len() {
+                let state = FaultyLink::new(&scenario.faults, &topology, index, scenario.seed).map(Box::new);
+                if state.is_some() {
+                    links[index].flags |= link_flags::FAULTY;
+                }
+                faulty.push(state);
+            }
+        }
+        let balancers = [network.collective_balancer, network.background_balancer];
+        let with_flowlets = balancers.iter().any(|balancer| matches!(balancer, Balancer::Flowlet { .. }));
+        let random = Random::new(scenario.seed, Purpose::Routing, 0);
+        let nic_room_ps = (0..map.hosts())
+            .map(|host| topology.link_out(NodeId(host), PortId(0)).expect("every host has a cable") as usize)
+            .map(|link| links[link].send_time_ps(network.nic_queue_bytes.min(u64::from(u32::MAX)) as u32))
+            .collect();
+        Net {
+            now: 0,
+            queue,
+            ids,
+            busy_until: vec![0; links.len()],
+            links,
+            routes: Routes::new(&topology),
+            balancer_state: BalancerState::new(random, derive(scenario.seed, Purpose::Routing as u64), with_flowlets),
+            balancers,
+            faulty,
+            held_back: BTreeMap::new(),
+            held_back_count: 0,
+            loopback: VecDeque::new(),
+            noise: Self::noise(scenario),
+            tx_waiting: vec![false; map.hosts() as usize],
+            nic_room_ps,
+            frame_overhead: network.frame_overhead_bytes,
+            frame_min: network.frame_bytes_min,
+            counters: Counters::default(),
+            packets_marked: 0,
+            packet_hops: 0,
+            slots: vec![SlotResult::default(); (map.nodes() - map.hosts()) as usize],
+            broken: Vec::new(),
+            lost_background: Vec::new(),
+            topology,
+        }
+    }
+
+    fn noise(scenario: &Scenario) -> Vec<Option<Box<Noise>>> {
+        let of_job = |(index, job): (usize, &crate::scenario::JobSchedule)| {
+            (job.noise_probability > 0.0).then(|| {
+                Box::new(Noise {
+                    probability: job.noise_probability,
+                    delay_ps: job.noise_delay.as_ps(),
+                    random: Random::new(scenario.seed, Purpose::Noise, index as u64),
+                })
+            })
+        };
+        scenario.jobs.iter().enumerate().map(of_job).collect()
+    }
+
+    /// Length on the wire of a packet with this payload.
+    #[inline]
+    pub fn frame_bytes(&self, payload_bytes: usize) -> u32 {
+        (payload_bytes as u32 + self.frame_overhead).max(self.frame_min)
+    }
+
+    /// Counts a dropped packet.
+    #[inline]
+    pub fn drop_packet(&mut self, packet: &Packet<H, O>, reason: DropReason) {
+        self.counters.drop(reason);
+        if packet.has(flags::BACKGROUND) {
+            self.lost_background.push((packet.flow, packet.payload.clone()));
+        }
+    }
+
+    /// Puts a packet into a link's queue.
+    #[inline]
+    pub fn transmit(&mut self, link_number: u32, mut packet: Packet<H, O>) {
+        let link = &mut self.links[link_number as usize];
+        if link.has(link_flags::DOWN) {
+            return self.drop_packet(&packet, DropReason::Down);
+        }
+        let busy_until = &mut self.busy_until[link_number as usize];
+        let start = (*busy_until).max(self.now);
+        let queued = start - self.now;
+        let send_time = link.send_time_ps(packet.frame_bytes);
+        if queued + send_time > link.limit_ps {
+            link.packets_dropped += 1;
+            return self.drop_packet(&packet, DropReason::QueueFull);
+        }
+        if queued > link.mark_ps {
+            packet.flags |= flags::ECN;
+            self.packets_marked += 1;
+        }
+        *busy_until = start + send_time;
+        link.peak_ps = link.peak_ps.max(queued + send_time);
+        link.bytes_sent += u64::from(packet.frame_bytes);
+        link.packets_sent += 1;
+        let arrival_ps = start + send_time + link.latency_ps;
+        if link.fifo.is_empty() {
+            self.queue.push(arrival_ps, link_number);
+        }
+        link.fifo.push_back(InFlight { arrival_ps, packet });
+    }
+
+    /// Sends a packet from switch `at` towards its destination.
+    #[inline]
+    pub fn forward(&mut self, at: u32, packet: Packet<H, O>) {
+        let candidates = self.routes.candidates(at, packet.destination);
+        let link = match *candidates {
+            [] => return self.drop_packet(&packet, DropReason::NoRoute),
+            [only] => only,
+            _ => self.choose(at, &packet),
+        };
+        self.transmit(link, packet);
+    }
+
+    /// The balancer's choice among several links; a link that is down is avoided where another is up.
+    #[inline]
+    fn choose(&mut self, at: u32, packet: &Packet<H, O>) -> u32 {
+        let candidates = self.routes.candidates(at, packet.destination);
+        let count = candidates.len() as u32;
+        let index = match self.balancers[usize::from(packet.has(flags::BACKGROUND))] {
+            Balancer::Random => self.balancer_state.random.below(count),
+            Balancer::Ecmp => {
+                let hash = self.balancer_state.flow_hash(at, packet.source, packet.destination, packet.flow);
+                ((hash >> 32) * u64::from(count) >> 32) as u32
+            }
+            Balancer::Flowlet { gap_ps } => {
+                let hash = self.balancer_state.flow_hash(at, packet.source, packet.destination, packet.flow);
+                self.balancer_state.flowlet(hash, self.now, gap_ps, count)
+            }
+            Balancer::Adaptive { threshold } => self.adaptive(candidates, packet.destination, threshold),
+        };
+        let link = candidates[index as usize];
+        if !self.links[link as usize].has(link_flags::DOWN) {
+            return link;
+        }
+        let rotated = (1..count).map(|step| candidates[((index + step) % count) as usize]);
+        rotated.into_iter().find(|&other| !self.links[other as usize].has(link_flags::DOWN)).unwrap_or(link)
+    }
+
+    /// Canary 3.1: the destination's default port; above the threshold, the port with the fewest queued bytes.
+    fn adaptive(&self, candidates: &[u32], destination: u32, threshold: f64) -> u32 {
+        let queued = |link: u32| self.busy_until[link as usize].saturating_sub(self.now);
+        let default = destination % candidates.len() as u32;
+        let link = candidates[default as usize];
+        let limit = self.links[link as usize].limit_ps;
+        let acceptable = if limit == u64::MAX { 0 } else { (limit as f64 * threshold) as u64 };
+        if queued(link) <= acceptable && !self.links[link as usize].has(link_flags::DOWN) {
+            return default;
+        }
+        let mut best = (u64::MAX, default);
+        for step in 0..candidates.len() as u32 {
+            // The default port first, so that it wins ties.
+            let index = (default + step) % candidates.len() as u32;
+            let link = candidates[index as usize];
+            if !self.links[link as usize].has(link_flags::DOWN) && queued(link) < best.0 {
+                best = (queued(link), index);
+            }
+        }
+        best.1
+    }
+
+    /// Keeps a packet back until `at_ps`.
+    pub fn hold_back(&mut self, at_ps: u64, what: HeldBack<H, O>) {
+        let first = self.held_back.first_key_value().map_or(u64::MAX, |((time, _), _)| *time);
+        self.held_back.insert((at_ps, self.held_back_count), what);
+        self.held_back_count += 1;
+        if at_ps < first {
+            self.queue.push(at_ps, self.ids.held_back);
+        }
+    }
+
+    /// Sends a packet from a host, now or a little later.
+    #[inline]
+    fn leave_host(&mut self, link: u32, packet: Packet<H, O>) {
+        if let Some(noise) = &mut self.noise[packet.job as usize]
+            && noise.random.chance(noise.probability)
+        {
+            let at = self.now + noise.delay_ps;
+            return self.hold_back(at, HeldBack::Leave(link, packet));
+        }
+        self.transmit(link, packet);
+    }
+
+    /// Whether a host's queue has room; if not, its nodes will be called back.
+    #[inline]
+    fn host_room(&mut self, host: u32) -> bool {
+        let link = self.topology.links_out(NodeId(host))[0];
+        let queued = self.busy_until[link as usize].saturating_sub(self.now);
+        let room = self.nic_room_ps[host as usize];
+        if queued < room {
+            return true;
+        }
+        if !self.tx_waiting[host as usize] {
+            self.tx_waiting[host as usize] = true;
+            self.queue.push(self.busy_until[link as usize] - room / 4, self.ids.tx_ready + host);
+        }
+        false
+    }
+}
+
+/// What a handler of the node at `at` is lent.
+pub(crate) struct Lent<'a, H, P: Simulated + ?Sized> {
+    pub net: &'a mut Net<H, P::Owned>,
+    pub vectors: &'a mut P::Vectors,
+    /// The host or switch.
+    pub at: u32,
+    pub is_host: bool,
+    pub role: Role,
+    pub job: u16,
+    /// The worker's number, for workers.
+    pub worker: Option<u32>,
+}
+
+impl<H: Wire, P: Simulated + ?Sized> Lent<'_, H, P> {
+    fn payload(&self, body: Body<'_, P>) -> Result<P::Owned, OpError> {
+        match body {
+            Body::Empty => Ok(P::nothing()),
+            Body::Borrowed(payload) => Ok(payload.own()),
+            Body::Acc(acc) => Ok(P::own_acc(acc, self.vectors.operator(fanin_core::JobId(self.job)))),
+            Body::Input(piece) => self.vectors.input(self.worker.ok_or(OpError::NoVector)?, piece),
+            Body::Output(piece) => self.vectors.output(self.worker.ok_or(OpError::NoVector)?, piece),
+        }
+    }
+
+    fn send_by_port(&mut self, port: PortId, mut packet: Packet<H, P::Owned>) {
+        let Some(link) = self.net.topology.link_out(NodeId(self.at), port) else {
+            return self.net.drop_packet(&packet, DropReason::NoRoute);
+        };
+        packet.destination = self.net.links[link as usize].to;
+        packet.flags |= flags::NEIGHBOUR;
+        if self.is_host { self.net.leave_host(link, packet) } else { self.net.transmit(link, packet) }
+    }
+}
+
+impl<H: Wire, P: Simulated + ?Sized> Tx<H, P> for Lent<'_, H, P> {
+    #[inline]
+    fn send(&mut self, to: Egress<'_>, header: &H, body: Body<'_, P>) {
+        let payload = match self.payload(body) {
+            Ok(payload) => payload,
+            Err(_) => return self.note(Event::Broken("a node sent a piece that its worker does not have")),
+        };
+        let frame_bytes = self.net.frame_bytes(payload.borrow().bytes());
+        let roles = pack_roles(self.role, Role::Worker);
+        let mut packet =
+            Packet { source: self.at, destination: 0, flow: 0, frame_bytes, job: self.job, roles, flags: 0, header: *header, payload };
+        match to {
+            Egress::Port(port) => self.send_by_port(port, packet),
+            Egress::Ports(ports) => {
+                for port in ports.iter() {
+                    self.send_by_port(port, packet.clone());
+                }
+            }
+            Egress::Route(route) => {
+                packet.destination = route.to.node.0;
+                packet.roles = pack_roles(self.role, route.to.role);
+                packet.flow = route.flow.0;
+                if route.via == Via::Aggregators {
+                    packet.flags |= flags::VIA_AGGREGATORS;
+                }
+                debug_assert!(route.class == TrafficClass::Collective, "nodes send packets of collectives");
+                if route.to.node.0 == self.at {
+                    self.net.loopback.push_back(packet);
+                } else if self.is_host {
+                    let link = self.net.topology.links_out(NodeId(self.at))[0];
+                    self.net.leave_host(link, packet);
+                } else {
+                    self.net.forward(self.at, packet);
+                }
+            }
+        }
+    }
+
+    #[inline]
+    fn room(&mut self, _to: Egress<'_>) -> bool {
+        !self.is_host || self.net.host_room(self.at)
+    }
+
+    fn note(&mut self, event: Event) {
+        match event {
+            Event::Dropped(reason) => self.net.counters.drop(reason),
+            Event::Retransmitted { reason, .. } => self.net.counters.retransmit(reason),
+            Event::SlotTaken { bytes } if !self.is_host => {
+                let first = self.net.topology.map.hosts();
+                self.net.slots[(self.at - first) as usize].take(bytes);
+            }
+            Event::SlotFreed { bytes } if !self.is_host => {
+                let first = self.net.topology.map.hosts();
+                self.net.slots[(self.at - first) as usize].free(bytes);
+            }
+            Event::SlotTaken { .. } | Event::SlotFreed { .. } | Event::Failed(_) => {}
+            Event::Broken(what) => {
+                debug_assert!(false, "broken invariant: {what}");
+                self.net.broken.push(what);
+            }
+        }
+    }
+
+    fn contribute(&mut self, piece: Piece, accumulator: &mut P::Acc, first: bool) -> Result<(), OpError> {
+        let worker = self.worker.ok_or(OpError::NoVector)?;
+        let input = self.vectors.input(worker, piece)?;
+        let mut op = self.vectors.operator(fanin_core::JobId(self.job)).clone();
+        if first { input.borrow().assign(accumulator, &mut op) } else { input.borrow().reduce(accumulator, &mut op) }
+    }
+
+    fn fold(&mut self, piece: Piece, payload: &P) -> Result<(), OpError> {
+        self.vectors.fold(self.worker.ok_or(OpError::NoVector)?, piece, payload)
+    }
+
+    fn deliver(&mut self, piece: Piece, body: Body<'_, P>) -> Result<(), OpError> {
+        let worker = self.worker.ok_or(OpError::NoVector)?;
+        match body {
+            Body::Borrowed(payload) => self.vectors.deliver(worker, piece, Some(payload)),
+            Body::Output(held) if held == piece => self.vectors.deliver(worker, piece, None),
+            body => {
+                let payload = self.payload(body)?;
+                self.vectors.deliver(worker, piece, Some(payload.borrow()))
+            }
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! The event queue: a calendar of narrow buckets, with a heap for what lies beyond its horizon.
+//!
+//! Events are ordered by (time, id), a total order that does not depend on when they were inserted, so the bucket width is a matter of
+//! speed only and never changes a result. An id has at most one live event at a time (a link's next arrival, a node's deadline), so
+//! an event is eight bytes: its offset within the bucket and its id.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// Number of buckets; a power of two.
+const BUCKETS: usize = 4096;
+
+/// A priority queue of (time in ps, id).
+#[derive(Debug)]
+pub struct EventQueue {
+    /// Log2 of the bucket width in ps.
+    shift: u32,
+    /// Bucket b holds events of the absolute buckets congruent to b, at most one lap ahead; each is `offset << 32 | id`, unsorted.
+    buckets: Vec<Vec<u64>>,
+    /// Bit b tells whether `buckets[b]` holds something.
+    occupied: Vec<u64>,
+    /// Number of the bucket being drained, counted from time 0.
+    cursor: u64,
+    /// That bucket's events, sorted descending: the next one is last.
+    current: Vec<u64>,
+    /// Events a lap or more ahead.
+    far: BinaryHeap<Reverse<(u64, u32)>>,
+    /// Bucket number of the first event in `far`.
+    far_bucket: u64,
+}
+
+impl EventQueue {
+    /// A queue for a simulation in which about one event happens every `mean_gap_ps`.
+    pub fn new(mean_gap_ps: u64) -> Self {
+        // About four events a bucket: small enough to sort by insertion, wide enough to skip few empty buckets.
+        let shift = (mean_gap_ps.max(1) * 4).next_power_of_two().trailing_zeros().clamp(6, 20);
+        EventQueue {
+            shift,
+            buckets: (0..BUCKETS).map(|_| Vec::new()).collect(),
+            occupied: vec![0; BUCKETS / 64],
+            cursor: 0,
+            current: Vec::new(),
+            far: BinaryHeap::new(),
+            far_bucket: u64::MAX,
+        }
+    }
+
+    /// Adds an event. `time` must not lie before the last one popped.
+    #[inline]
+    pub fn push(&mut self, time: u64, id: u32) {
+        let bucket = time >> self.shift;
+        let key = (time & ((1 << self.shift) - 1)) << 32 | u64::from(id);
+        let ahead = bucket.wrapping_sub(self.cursor);
+        if ahead == 0 {
+            let at = self.current.partition_point(|&other| other > key);
+            self.current.insert(at, key);
+        } else if ahead < BUCKETS as u64 {
+            self.insert(bucket, key);
+        } else {
+            debug_assert!(bucket > self.cursor, "event in the past");
+            self.far.push(Reverse((time, id)));
+            self.far_bucket = self.far_bucket.min(bucket);
+        }
+    }
+
+    #[inline]
+    fn insert(&mut self, bucket: u64, key: u64) {
+        let index = bucket as usize % BUCKETS;
+        self.buckets[index].push(key);
+        self.occupied[index / 64] |= 1 << (index % 64);
+    }
+
+    /// Removes the first event: its time and id.
+    #[inline]
+    pub fn pop(&mut self) -> Option<(u64, u32)> {
+        loop {
+            if let Some(key) = self.current.pop() {
+                return Some((self.cursor << self.shift | key >> 32, key as u32));
+            }
+            if !self.advance() {
+                return None;
+            }
+        }
+    }
+
+    /// Moves the cursor to the next bucket that holds something.
+    fn advance(&mut self) -> bool {
+        let near = self.next_occupied();
+        let target = near.unwrap_or(u64::MAX).min(self.far_bucket);
+        if target == u64::MAX {
+            return false;
+        }
+        self.cursor = target;
+        if self.far_bucket < target + BUCKETS as u64 {
+            self.bring_near();
+        }
+        let index = target as usize % BUCKETS;
+        std::mem::swap(&mut self.current, &mut self.buckets[index]);
+        self.occupied[index / 64] &= !(1 << (index % 64));
+        self.current.sort_unstable_by(|a, b| b.cmp(a));
+        true
+    }
+
+    /// The absolute number of the first occupied bucket after the cursor.
+    #[inline]
+    fn next_occupied(&self) -> Option<u64> {
+        let start = (self.cursor as usize + 1) % BUCKETS;
+        let first = self.occupied[start / 64] >> (start % 64);
+        if first != 0 {
+            return Some(self.cursor + 1 + u64::from(first.trailing_zeros()));
+        }
+        let words = BUCKETS / 64;
+        let to_boundary = (64 - start % 64) as u64;
+        for step in 1..=words {
+            let word = self.occupied[(start / 64 + step) % words];
+            if word != 0 {
+                let bit = u64::from(word.trailing_zeros());
+                return Some(self.cursor + 1 + to_boundary + (step as u64 - 1) * 64 + bit);
+            }
+        }
+        None
+    }
+
+    /// Moves events from the heap that now lie within a lap.
+    fn bring_near(&mut self) {
+        while let Some(&Reverse((time, id))) = self.far.peek() {
+            let bucket = time >> self.shift;
+            if bucket >= self.cursor + BUCKETS as u64 {
+                self.far_bucket = bucket;
+                return;
+            }
+            self.far.pop();
+            let key = (time & ((1 << self.shift) - 1)) << 32 | u64::from(id);
+            self.insert(bucket, key);
+        }
+        self.far_bucket = u64::MAX;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fanin_core::hash::mix;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn agrees_with_a_sorted_set_whatever_the_bucket_width() {
+        for gap in [1, 100, 5_000, 1 << 30] {
+            let (mut queue, mut model) = (EventQueue::new(gap), BTreeSet::new());
+            let mut now = 0;
+            for round in 0..200_000u64 {
+                let draw = mix(gap, round);
+                if draw % 5 < 3 {
+                    let ahead = match draw >> 8 & 15 {
+                        0 => 0,
+                        1 => draw >> 16 & 0xffff_ffff,
+                        2 => draw >> 16 & 0xff,
+                        _ => draw >> 16 & 0xf_ffff,
+                    };
+                    let event = (now + ahead, (draw >> 40) as u32 & 0xffff);
+                    if model.insert(event) {
+                        queue.push(event.0, event.1);
+                    }
+                } else {
+                    let expected = model.pop_first();
+                    assert_eq!(queue.pop(), expected, "gap {gap}, round {round}");
+                    now = expected.map_or(now, |event| event.0);
+                }
+            }
+            while let Some(expected) = model.pop_first() {
+                assert_eq!(queue.pop(), Some(expected));
+            }
+            assert_eq!(queue.pop(), None);
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! Shortest paths, and the load balancers that choose among them.
+
+use fanin_core::{NodeId, hash::mix};
+
+use crate::random::Random;
+use crate::topology::Topology;
+
+/// How a switch chooses among equal paths (baselines 9).
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Balancer {
+    /// By a hash of source, destination and flow label: a flow stays on its path (ECMP).
+    Ecmp,
+    /// At random for each packet.
+    Random,
+    /// At random for each flowlet: a flow that has paused for `gap_ps` may change its path (LetFlow).
+    Flowlet {
+        /// The pause.
+        gap_ps: u64,
+    },
+    /// The destination's default path (destination modulo the number of paths); when more than `threshold` of its queue is full, the
+    /// path with the fewest queued bytes (Canary 3.1, 5).
+    Adaptive {
+        /// Share of the queue's capacity, 0 to 1.
+        threshold: f64,
+    },
+}
+
+/// All shortest paths of a network.
+#[derive(Clone, Debug)]
+pub(crate) struct Routes {
+    /// The switch that a node hangs on, or the switch itself, counted from the first switch.
+    attached: Vec<u32>,
+    switches: usize,
+    first_switch: u32,
+    /// Per (switch, attachment): range of `candidates`.
+    ranges: Vec<(u32, u32)>,
+    /// Link numbers.
+    candidates: Vec<u32>,
+    /// The link from its switch down to each host.
+    down: Vec<u32>,
+}
+
+impl Routes {
+    pub fn new(topology: &Topology) -> Self {
+        let map = &topology.map;
+        let hosts = map.hosts();
+        let switches = (map.nodes() - hosts) as usize;
+        let mut attached: Vec<u32> = Vec::with_capacity(map.nodes() as usize);
+        let mut down = Vec::with_capacity(hosts as usize);
+        for host in (0..hosts).map(NodeId) {
+            let leaf = map.leaf_of(host).expect("every host has a cable");
+            attached.push(leaf.node.0 - hosts);
+            down.push(topology.link_out(leaf.node, leaf.their_port).expect("a cable has two ends"));
+        }
+        attached.extend(0..switches as u32);
+        let mut ranges = vec![(0, 0); switches * switches];
+        let mut candidates = Vec::new();
+        for target in 0..switches {
+            let distance = map.distances(NodeId(hosts + target as u32));
+            for at in 0..switches {
+                let node = NodeId(hosts + at as u32);
+                let begin = candidates.len() as u32;
+                if at != target && distance[node.index()] != u32::MAX {
+                    for next in map.neighbours(node) {
+                        if !map.is_host(next.node) && distance[next.node.index()] + 1 == distance[node.index()] {
+                            candidates.push(topology.link_out(node, next.port).expect("a cable has two ends"));
+                        }
+                    }
+                }
+                ranges[at * switches + target] = (begin, candidates.len() as u32 - begin);
+            }
+        }
+        Routes { attached, switches, first_switch: hosts, ranges, candidates, down }
+    }
+
+    /// The links that lead from switch `at` towards `destination`.
+    #[inline]
+    pub fn candidates(&self, at: u32, destination: u32) -> &[u32] {
+        let target = self.attached[destination as usize];
+        let here = at - self.first_switch;
+        if target == here {
+            return match self.down.get(destination as usize) {
+                Some(link) => std::slice::from_ref(link),
+                None => &[],
+            };
+        }
+        let (begin, count) = self.ranges[here as usize * self.switches + target as usize];
+        &self.candidates[begin as usize..(begin + count) as usize]
+    }
+}
+
+/// What the balancers remember: the random stream and the flowlet table.
+#[derive(Clone, Debug)]
+pub(crate) struct BalancerState {
+    pub random: Random,
+    /// Per hashed (switch, flow): when last seen, and the choice.
+    flowlets: Vec<(u64, u32)>,
+    hash_seed: u64,
+}
+
+/// Entries of the flowlet table.
+const FLOWLETS: usize = 1 << 16;
+
+impl BalancerState {
+    pub fn new(random: Random, hash_seed: u64, with_flowlets: bool) -> Self {
+        BalancerState { random, flowlets: vec![(0, 0); if with_flowlets { FLOWLETS } else { 0 }], hash_seed }
+    }
+
+    /// A hash that differs from switch to switch, so that choices at successive levels are independent.
+    #[inline]
+    pub fn flow_hash(&self, at: u32, source: u32, destination: u32, flow: u32) -> u64 {
+        mix(self.hash_seed ^ u64::from(at), mix(u64::from(source) << 32 | u64::from(destination), u64::from(flow)))
+    }
+
+    /// The flowlet's path among `count`.
+    #[inline]
+    pub fn flowlet(&mut self, hash: u64, now_ps: u64, gap_ps: u64, count: u32) -> u32 {
+        let (last, choice) = self.flowlets[hash as usize % FLOWLETS];
+        let choice = if last != 0 && now_ps - last < gap_ps && choice < count { choice } else { self.random.below(count) };
+        self.flowlets[hash as usize % FLOWLETS] = (now_ps.max(1), choice);
+        choice
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::Purpose;
+    use crate::scenario::{LinkSpeed, Shape};
+    use fanin_core::Duration;
+
+    fn fat_tree() -> Topology {
+        let link = LinkSpeed { bits_per_second: 100_000_000_000, latency: Duration::from_ns(300) };
+        let shape = Shape::FatTree2 { leaves: 4, hosts_per_leaf: 4, spines: 3, parallel_links: 2, host_link: link, fabric_link: link };
+        Topology::new(&shape).unwrap()
+    }
+
+    #[test]
+    fn up_by_any_spine_and_down_by_the_only_way() {
+        let topology = fat_tree();
+        let routes = Routes::new(&topology);
+        let (leaf0, spine1) = (topology.node_named("leaf0").unwrap(), topology.node_named("spine1").unwrap());
+        assert_eq!(routes.candidates(leaf0.0, 15).len(), 6);
+        assert_eq!(routes.candidates(leaf0.0, 2).len(), 1);
+        let down = routes.candidates(spine1.0, 15);
+        assert_eq!(down.len(), 2);
+        assert!(down.iter().all(|&link| topology.name(topology.links[link as usize].to) == "leaf3"));
+        assert_eq!(routes.candidates(leaf0.0, spine1.0).len(), 2);
+    }
+
+    #[test]
+    fn a_flowlet_keeps_its_path_until_it_pauses() {
+        let mut state = BalancerState::new(Random::new(1, Purpose::Routing, 0), 9, true);
+        let first = state.flowlet(77, 1_000, 500, 32);
+        assert!((0..10).all(|step| state.flowlet(77, 1_100 + step, 500, 32) == first));
+        let later: Vec<u32> = (1..20).map(|step| state.flowlet(77, 10_000 * step, 500, 32)).collect();
+        assert!(later.iter().any(|&choice| choice != first));
+    }
+}

@@ -1,0 +1,130 @@
+//! What to simulate: plain data, checked when a [`crate::Simulation`] is built from it.
+
+use fanin_core::{Duration, Instant, JobId, NodeId, Role};
+use serde::Serialize;
+
+use crate::faults::FaultPlan;
+use crate::routing::Balancer;
+use crate::traffic::TrafficConfig;
+
+/// A field of a scenario has a value that cannot be.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{field} = {value}: expected {expected}")]
+pub struct SetupError {
+    /// The field's name in a plan.
+    pub field: String,
+    /// Its value.
+    pub value: String,
+    /// What would have been right.
+    pub expected: String,
+}
+
+impl SetupError {
+    /// `field` has `value`, where `expected` is expected.
+    pub fn new(field: impl Into<String>, value: impl ToString, expected: impl Into<String>) -> Self {
+        SetupError { field: field.into(), value: value.to_string(), expected: expected.into() }
+    }
+}
+
+/// Rate and propagation delay of a link.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub struct LinkSpeed {
+    /// Bits per second on the wire, frame overhead included.
+    pub bits_per_second: u64,
+    /// Propagation delay, with the delay of the switch or host at its end.
+    #[serde(skip)]
+    pub latency: Duration,
+}
+
+/// The shape of a network.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Shape {
+    /// One switch.
+    Star {
+        /// Number of hosts.
+        hosts: u32,
+        /// Every link.
+        link: LinkSpeed,
+    },
+    /// Leaves and spines; every leaf is joined to every spine.
+    FatTree2 {
+        /// Switches with hosts.
+        leaves: u32,
+        /// Hosts on each.
+        hosts_per_leaf: u32,
+        /// Switches above.
+        spines: u32,
+        /// Cables between a leaf and a spine.
+        parallel_links: u32,
+        /// Between host and leaf.
+        host_link: LinkSpeed,
+        /// Between leaf and spine.
+        fabric_link: LinkSpeed,
+    },
+}
+
+/// A network and how its links behave.
+#[derive(Clone, PartialEq, Debug)]
+pub struct NetworkConfig {
+    /// Hosts, switches, cables.
+    pub shape: Shape,
+    /// Capacity of a switch's queue per port, in bytes.
+    pub queue_bytes: u64,
+    /// A packet that finds more than this queued at a switch is marked, in bytes; `u64::MAX` marks none.
+    pub ecn_mark_bytes: u64,
+    /// How much a host's own queue takes before its jobs are told to wait, in bytes. Nothing is dropped there.
+    pub nic_queue_bytes: u64,
+    /// Bytes that a packet occupies on the wire beside its payload: all headers, preamble, gap, checksum.
+    pub frame_overhead_bytes: u32,
+    /// The shortest frame with its preamble and gap, in bytes (84 for Ethernet).
+    pub frame_bytes_min: u32,
+    /// Load balancer for packets of collectives.
+    pub collective_balancer: Balancer,
+    /// Load balancer for background traffic.
+    pub background_balancer: Balancer,
+}
+
+/// Where a node lives.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NodePlacement {
+    /// The host or switch.
+    pub at: NodeId,
+    /// Its job.
+    pub job: JobId,
+    /// Its role there.
+    pub role: Role,
+}
+
+/// What a job does.
+#[derive(Clone, PartialEq, Debug)]
+pub struct JobSchedule {
+    /// Length of each operation's vector in elements.
+    pub elements: Vec<u64>,
+    /// Bytes of an element on the wire.
+    pub element_bytes: u32,
+    /// When each rank submits its first operation; the others follow at once when the former has ended. One entry a rank.
+    pub start: Vec<Instant>,
+    /// Probability that a packet of this job leaves its host late (host noise).
+    pub noise_probability: f64,
+    /// How much later.
+    pub noise_delay: Duration,
+}
+
+/// Everything beside the nodes.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Scenario {
+    /// The network.
+    pub network: NetworkConfig,
+    /// The jobs, by [`JobId`].
+    pub jobs: Vec<JobSchedule>,
+    /// Background traffic.
+    pub traffic: Vec<TrafficConfig>,
+    /// Injected faults.
+    pub faults: FaultPlan,
+    /// Seed of every random decision.
+    pub seed: u64,
+    /// The run is given up at this time.
+    pub time_limit: Duration,
+    /// Go on until nothing moves after the last job has ended (background traffic stops then).
+    pub drain: bool,
+}

@@ -1,0 +1,205 @@
+//! Background traffic: hosts that send messages to each other beside the jobs.
+
+use fanin_core::{Duration, Instant, NodeId};
+
+use crate::random::{Purpose, Random};
+use crate::scenario::SetupError;
+
+/// Who sends to whom.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Pattern {
+    /// Each message goes to an independently drawn host among the others; the next one is drawn when it has arrived.
+    Uniform,
+    /// A random permutation in one cycle: every host sends to one host and receives from one, always the same.
+    Permutation,
+    /// Everybody sends to the first `receivers` hosts of the set, in turn.
+    Incast {
+        /// Number of receivers.
+        receivers: u32,
+    },
+}
+
+/// One set of hosts with background traffic among them.
+#[derive(Clone, PartialEq, Debug)]
+pub struct TrafficConfig {
+    /// The hosts that take part.
+    pub hosts: Vec<NodeId>,
+    /// Who sends to whom.
+    pub pattern: Pattern,
+    /// Length of a message in bytes of payload.
+    pub message_bytes: u64,
+    /// Payload of a full packet in bytes.
+    pub payload_bytes: u32,
+    /// Offered rate of each sender, as a share of its link's rate, above 0 and at most 1.
+    pub load: f64,
+    /// Messages that each host sends; `None` for as many as the jobs last.
+    pub messages: Option<u64>,
+    /// When it begins.
+    pub start: Instant,
+}
+
+impl TrafficConfig {
+    /// Checks sizes and rates.
+    ///
+    /// # Errors
+    /// [`SetupError`] names the field.
+    pub fn check(&self, index: usize) -> Result<(), SetupError> {
+        let field = |name: &str| format!("traffic[{index}].{name}");
+        if !(self.load > 0.0 && self.load <= 1.0) {
+            return Err(SetupError::new(field("load"), self.load, "a share of the link's rate, above 0 and at most 1"));
+        }
+        if self.message_bytes == 0 {
+            return Err(SetupError::new(field("message"), 0, "at least 1 byte"));
+        }
+        if self.payload_bytes == 0 || self.payload_bytes > 65_000 {
+            return Err(SetupError::new(field("payload"), self.payload_bytes, "1 to 65000 bytes"));
+        }
+        if self.hosts.len() < 2 {
+            return Err(SetupError::new(field("hosts"), self.hosts.len(), "at least 2 hosts"));
+        }
+        if let Pattern::Incast { receivers } = self.pattern
+            && (receivers == 0 || receivers as usize >= self.hosts.len())
+        {
+            return Err(SetupError::new(field("receivers"), receivers, format!("1 to {} receivers", self.hosts.len() - 1)));
+        }
+        Ok(())
+    }
+}
+
+/// A host that sends background traffic.
+#[derive(Clone, Debug)]
+pub(crate) struct Source {
+    /// Index of its [`TrafficConfig`].
+    pub config: u32,
+    pub host: NodeId,
+    /// Its place among the hosts of the set.
+    place: u32,
+    pub destination: NodeId,
+    /// Bytes of the message not yet sent.
+    pub bytes_left: u64,
+    /// Packets of the message under way.
+    pub in_flight: u32,
+    /// Messages not yet begun; `u64::MAX` for no end.
+    pub messages_left: u64,
+    /// Messages begun.
+    begun: u64,
+    /// Changes from message to message, so that flow hashing sees new flows.
+    pub flow: u32,
+    /// Payload bytes that have arrived.
+    pub bytes_delivered: u64,
+    /// Census: sum of the weights sent, less those that arrived or were counted as lost. Zero when nothing is under way.
+    pub balance: u64,
+    /// Number of the next packet, whose hash is its weight.
+    pub packet_count: u64,
+    random: Random,
+}
+
+impl Source {
+    /// All sources of a traffic set.
+    pub fn all(config: &TrafficConfig, index: u32, seed: u64) -> Vec<Source> {
+        let mut shared = Random::new(seed, Purpose::Traffic, u64::from(index) << 32 | 0xffff_ffff);
+        let partners = match config.pattern {
+            Pattern::Permutation => shared.one_cycle(config.hosts.len() as u32),
+            _ => Vec::new(),
+        };
+        let sends = |place: &u32| !matches!(config.pattern, Pattern::Incast { receivers } if *place < receivers);
+        (0..config.hosts.len() as u32)
+            .filter(sends)
+            .map(|place| Source {
+                config: index,
+                host: config.hosts[place as usize],
+                place,
+                destination: config.hosts[partners.get(place as usize).copied().unwrap_or(0) as usize],
+                bytes_left: 0,
+                in_flight: 0,
+                messages_left: config.messages.unwrap_or(u64::MAX),
+                begun: 0,
+                flow: 0,
+                bytes_delivered: 0,
+                balance: 0,
+                packet_count: 0,
+                random: Random::new(seed, Purpose::Traffic, u64::from(index) << 32 | u64::from(place)),
+            })
+            .collect()
+    }
+
+    /// Begins the next message; false where there is none.
+    pub fn next_message(&mut self, config: &TrafficConfig) -> bool {
+        if self.messages_left == 0 {
+            return false;
+        }
+        if self.messages_left != u64::MAX {
+            self.messages_left -= 1;
+        }
+        let count = config.hosts.len() as u32;
+        match config.pattern {
+            Pattern::Uniform => {
+                let other = self.random.below(count - 1);
+                self.destination = config.hosts[(if other >= self.place { other + 1 } else { other }) as usize];
+            }
+            Pattern::Permutation => {}
+            Pattern::Incast { receivers } => {
+                self.destination = config.hosts[((u64::from(self.place) + self.begun) % u64::from(receivers)) as usize];
+            }
+        }
+        self.begun += 1;
+        self.flow = self.random.bits() as u32;
+        self.bytes_left = config.message_bytes;
+        true
+    }
+
+    /// Whether the message has arrived and the next one may begin.
+    pub fn is_idle(&self) -> bool {
+        self.bytes_left == 0 && self.in_flight == 0
+    }
+}
+
+/// Time between the starts of two packets of a source at this load.
+pub(crate) fn pace(send_time_ps: u64, load: f64) -> Duration {
+    Duration::from_ps((send_time_ps as f64 / load).round() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(pattern: Pattern) -> TrafficConfig {
+        TrafficConfig {
+            hosts: (0..50).map(NodeId).collect(),
+            pattern,
+            message_bytes: 4096,
+            payload_bytes: 1024,
+            load: 1.0,
+            messages: Some(20),
+            start: Instant::ZERO,
+        }
+    }
+
+    #[test]
+    fn nobody_sends_to_himself_and_a_permutation_reaches_everybody_once() {
+        for pattern in [Pattern::Uniform, Pattern::Permutation, Pattern::Incast { receivers: 3 }] {
+            let config = config(pattern.clone());
+            let mut sources = Source::all(&config, 0, 5);
+            for source in &mut sources {
+                while source.next_message(&config) {
+                    assert_ne!(source.host, source.destination, "{pattern:?}");
+                    assert!(!matches!(pattern, Pattern::Incast { .. }) || source.destination.0 < 3);
+                }
+            }
+            if pattern == Pattern::Permutation {
+                let mut reached: Vec<u32> = sources.iter().map(|source| source.destination.0).collect();
+                reached.sort_unstable();
+                assert_eq!(reached, (0..50).collect::<Vec<_>>());
+            }
+        }
+    }
+
+    #[test]
+    fn impossible_traffic_is_named() {
+        let mut wrong = config(Pattern::Incast { receivers: 50 });
+        assert_eq!(wrong.check(2).unwrap_err().to_string(), "traffic[2].receivers = 50: expected 1 to 49 receivers");
+        wrong = config(Pattern::Uniform);
+        wrong.load = 1.5;
+        assert!(wrong.check(0).unwrap_err().to_string().starts_with("traffic[0].load = 1.5"));
+    }
+}

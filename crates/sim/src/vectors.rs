@@ -1,0 +1,537 @@
+//! What workers reduce, and the oracle that checks what they get.
+//!
+//! Nodes name pieces of vectors; here is what stands behind the names: nothing but lengths, census weights, or real elements. Census
+//! and elements compare each delivered piece with the value that it must have, computed apart from any protocol.
+
+use fanin_core::hash::mix;
+use fanin_core::payload::census_key;
+use fanin_core::{Census, DType, ElementOp, JobId, Length, OpError, OperationId, Payload, Piece, Rank};
+
+use crate::metrics::Verdict;
+use crate::scenario::JobSchedule;
+
+/// A payload that can be simulated.
+pub trait Simulated: Payload {
+    /// The vectors of all workers.
+    type Vectors: Vectors<Self>;
+
+    /// The payload of a background packet: `bytes` long, of this census weight where the payload has one.
+    fn background(bytes: u32, weight: u64) -> Self::Owned;
+
+    /// The census weight of a background packet's payload.
+    fn background_weight(payload: &Self::Owned) -> u64;
+}
+
+/// The vectors of all workers of a run. Workers are numbered through all jobs, by job and rank.
+pub trait Vectors<P: Payload + ?Sized>: Sized {
+    /// Vectors for these jobs; `operators` has one entry a job.
+    fn new(jobs: &[JobSchedule], operators: &[P::Op]) -> Self;
+    /// Element type and operator of a job.
+    fn operator(&self, job: JobId) -> &P::Op;
+    /// A worker begins an operation.
+    fn begin(&mut self, worker: u32, operation: OperationId, elements: u64);
+    /// The worker's contribution.
+    ///
+    /// # Errors
+    /// [`OpError::NoVector`] where no such operation runs or the piece lies outside of it.
+    fn input(&self, worker: u32, piece: Piece) -> Result<P::Owned, OpError>;
+    /// What the worker's output holds.
+    ///
+    /// # Errors
+    /// As [`Vectors::input`].
+    fn output(&self, worker: u32, piece: Piece) -> Result<P::Owned, OpError>;
+    /// `output := payload + input`.
+    ///
+    /// # Errors
+    /// As [`Vectors::input`]; [`OpError::Length`] where the payload does not fit the piece.
+    fn fold(&mut self, worker: u32, piece: Piece, payload: &P) -> Result<(), OpError>;
+    /// `output := payload`, which is final; `None`: what the output holds is final.
+    ///
+    /// # Errors
+    /// As [`Vectors::fold`].
+    fn deliver(&mut self, worker: u32, piece: Piece, payload: Option<&P>) -> Result<(), OpError>;
+    /// The worker says that the operation is complete.
+    fn finish(&mut self, worker: u32);
+    /// What the oracle found so far.
+    fn verdict(&self) -> &Verdict;
+}
+
+/// What is known of a worker whatever the payload: the running operation and which pieces have been delivered.
+#[derive(Clone, Debug)]
+struct Progress {
+    job: JobId,
+    rank: Rank,
+    element_bytes: u32,
+    /// The running operation and its length in elements.
+    running: Option<(OperationId, u64)>,
+    delivered: Vec<u64>,
+    delivered_elements: u64,
+}
+
+impl Progress {
+    fn all(jobs: &[JobSchedule]) -> Vec<Progress> {
+        let of_job = |(index, job): (usize, &JobSchedule)| {
+            let element_bytes = job.element_bytes;
+            (0..job.start.len() as u32).map(move |rank| Progress {
+                job: JobId(index as u16),
+                rank: Rank(rank),
+                element_bytes,
+                running: None,
+                delivered: Vec::new(),
+                delivered_elements: 0,
+            })
+        };
+        jobs.iter().enumerate().flat_map(of_job).collect()
+    }
+
+    fn begin(&mut self, operation: OperationId, elements: u64) {
+        self.running = Some((operation, elements));
+        self.delivered.clear();
+        self.delivered_elements = 0;
+    }
+
+    #[inline]
+    fn bytes(&self, piece: Piece) -> usize {
+        piece.elements as usize * self.element_bytes as usize
+    }
+
+    /// Whether the piece belongs to the running operation.
+    #[inline]
+    fn check(&self, piece: Piece) -> Result<(), OpError> {
+        match self.running {
+            Some((operation, elements)) if operation == piece.operation && piece.end() <= elements => Ok(()),
+            _ => Err(OpError::NoVector),
+        }
+    }
+
+    #[inline]
+    fn check_length(&self, piece: Piece, got: usize) -> Result<(), OpError> {
+        self.check(piece)?;
+        let expected = self.bytes(piece);
+        if got == expected { Ok(()) } else { Err(OpError::Length { expected, got }) }
+    }
+
+    /// Marks a piece as delivered; false if it was before.
+    #[inline]
+    fn mark(&mut self, piece: Piece) -> bool {
+        let (word, bit) = (piece.index as usize / 64, 1u64 << (piece.index % 64));
+        if word >= self.delivered.len() {
+            self.delivered.resize(word + 1, 0);
+        }
+        let fresh = self.delivered[word] & bit == 0;
+        self.delivered[word] |= bit;
+        self.delivered_elements += u64::from(piece.elements);
+        fresh
+    }
+
+    /// Marks the piece and blames the node for a second delivery.
+    #[inline]
+    fn mark_once(&mut self, piece: Piece, verdict: &mut Verdict) {
+        if !self.mark(piece) {
+            verdict.blame(|| format!("{}: piece {} was delivered twice", self.describe(), piece.index));
+        }
+    }
+
+    /// Blames the node unless every element of the operation was delivered.
+    fn finish(&mut self, verdict: &mut Verdict) {
+        match self.running.take() {
+            Some((operation, elements)) if elements != self.delivered_elements => {
+                let got = self.delivered_elements;
+                verdict.blame(|| {
+                    let (job, rank) = (self.job, self.rank);
+                    format!("job {job}, operation {operation}, rank {rank}: complete with {got} of {elements} elements")
+                });
+            }
+            _ => {}
+        }
+    }
+
+    fn describe(&self) -> String {
+        let operation = self.running.map_or_else(|| "none".into(), |(operation, _)| operation.to_string());
+        format!("job {}, operation {operation}, rank {}", self.job, self.rank)
+    }
+}
+
+/// Vectors of which only the length is known.
+#[derive(Clone, Debug)]
+pub struct LengthVectors {
+    workers: Vec<Progress>,
+    verdict: Verdict,
+}
+
+impl Simulated for Length {
+    type Vectors = LengthVectors;
+
+    #[inline]
+    fn background(bytes: u32, _weight: u64) -> Length {
+        Length(bytes)
+    }
+
+    #[inline]
+    fn background_weight(_payload: &Length) -> u64 {
+        0
+    }
+}
+
+impl Vectors<Length> for LengthVectors {
+    fn new(jobs: &[JobSchedule], _operators: &[()]) -> Self {
+        LengthVectors { workers: Progress::all(jobs), verdict: Verdict::default() }
+    }
+
+    fn operator(&self, _job: JobId) -> &() {
+        &()
+    }
+
+    fn begin(&mut self, worker: u32, operation: OperationId, elements: u64) {
+        self.workers[worker as usize].begin(operation, elements);
+    }
+
+    fn input(&self, worker: u32, piece: Piece) -> Result<Length, OpError> {
+        let worker = &self.workers[worker as usize];
+        worker.check(piece)?;
+        Ok(Length(worker.bytes(piece) as u32))
+    }
+
+    fn output(&self, worker: u32, piece: Piece) -> Result<Length, OpError> {
+        self.input(worker, piece)
+    }
+
+    fn fold(&mut self, worker: u32, piece: Piece, payload: &Length) -> Result<(), OpError> {
+        self.workers[worker as usize].check_length(piece, payload.bytes())
+    }
+
+    fn deliver(&mut self, worker: u32, piece: Piece, payload: Option<&Length>) -> Result<(), OpError> {
+        let worker = &mut self.workers[worker as usize];
+        worker.check_length(piece, payload.map_or(worker.bytes(piece), Payload::bytes))?;
+        worker.mark_once(piece, &mut self.verdict);
+        Ok(())
+    }
+
+    fn finish(&mut self, worker: u32) {
+        self.workers[worker as usize].finish(&mut self.verdict);
+    }
+
+    fn verdict(&self) -> &Verdict {
+        &self.verdict
+    }
+}
+
+/// The value that a piece must have, computed once for all workers of a job.
+#[derive(Clone, Copy, Debug, Default)]
+struct Expected {
+    /// Start and end in elements; both 0 where not yet known.
+    start: u64,
+    end: u64,
+    /// Sums over all ranks of F(start) and F(end).
+    at_start: u64,
+    at_end: u64,
+}
+
+/// One operation of a job as the census oracle knows it.
+#[derive(Clone, Debug)]
+struct ExpectedOperation {
+    operation: OperationId,
+    /// Keys of F by rank.
+    keys: Vec<u64>,
+    /// By piece.
+    pieces: Vec<Expected>,
+}
+
+impl ExpectedOperation {
+    fn new(job: JobId, operation: OperationId, workers: usize) -> Self {
+        let keys = (0..workers as u32).map(|rank| census_key(job, operation, Rank(rank))).collect();
+        ExpectedOperation { operation, keys, pieces: Vec::new() }
+    }
+
+    fn sum_at(&self, position: u64) -> u64 {
+        self.keys.iter().fold(0u64, |sum, &key| sum.wrapping_add(mix(key, position)))
+    }
+
+    #[inline]
+    fn value(&mut self, piece: Piece) -> u64 {
+        match self.pieces.get(piece.index as usize) {
+            Some(known) if known.end == piece.end() && known.start == piece.start && known.end > 0 => {
+                known.at_end.wrapping_sub(known.at_start)
+            }
+            _ => self.compute(piece),
+        }
+    }
+
+    #[cold]
+    fn compute(&mut self, piece: Piece) -> u64 {
+        let index = piece.index as usize;
+        if index >= self.pieces.len() {
+            self.pieces.resize(index + 1, Expected::default());
+        }
+        let before = index.checked_sub(1).map(|before| self.pieces[before]);
+        let at_start = match before {
+            Some(before) if before.end == piece.start && before.end > 0 => before.at_end,
+            _ => self.sum_at(piece.start),
+        };
+        let at_end = self.sum_at(piece.end());
+        self.pieces[index] = Expected { start: piece.start, end: piece.end(), at_start, at_end };
+        at_end.wrapping_sub(at_start)
+    }
+}
+
+/// Census weights of all workers, and the oracle.
+#[derive(Clone, Debug)]
+pub struct CensusVectors {
+    workers: Vec<Progress>,
+    /// F's key for each worker's running operation.
+    keys: Vec<u64>,
+    /// What outputs hold, by piece; empty for workers that never fold.
+    held: Vec<Vec<u64>>,
+    /// The last two operations of each job: workers are never further apart than that.
+    expected: Vec<[Option<ExpectedOperation>; 2]>,
+    workers_of: Vec<usize>,
+    verdict: Verdict,
+}
+
+impl Simulated for Census {
+    type Vectors = CensusVectors;
+
+    #[inline]
+    fn background(bytes: u32, weight: u64) -> Census {
+        Census::new(bytes, weight)
+    }
+
+    #[inline]
+    fn background_weight(payload: &Census) -> u64 {
+        payload.weight()
+    }
+}
+
+impl CensusVectors {
+    fn hold(&mut self, worker: u32, piece: Piece, weight: u64) {
+        let held = &mut self.held[worker as usize];
+        if held.len() <= piece.index as usize {
+            held.resize((piece.index as usize + 1).next_power_of_two(), 0);
+        }
+        held[piece.index as usize] = weight;
+    }
+
+    #[inline]
+    fn expected(&mut self, job: JobId, piece: Piece) -> u64 {
+        let slot = &mut self.expected[job.index()][piece.operation.index() % 2];
+        match slot {
+            Some(known) if known.operation == piece.operation => known.value(piece),
+            _ => {
+                let fresh = ExpectedOperation::new(job, piece.operation, self.workers_of[job.index()]);
+                slot.insert(fresh).value(piece)
+            }
+        }
+    }
+
+    #[inline]
+    fn weight(&self, worker: u32, piece: Piece) -> u64 {
+        let key = self.keys[worker as usize];
+        mix(key, piece.end()).wrapping_sub(mix(key, piece.start))
+    }
+}
+
+impl Vectors<Census> for CensusVectors {
+    fn new(jobs: &[JobSchedule], _operators: &[()]) -> Self {
+        let workers = Progress::all(jobs);
+        CensusVectors {
+            keys: vec![0; workers.len()],
+            held: vec![Vec::new(); workers.len()],
+            expected: vec![[None, None]; jobs.len()],
+            workers_of: jobs.iter().map(|job| job.start.len()).collect(),
+            workers,
+            verdict: Verdict::default(),
+        }
+    }
+
+    fn operator(&self, _job: JobId) -> &() {
+        &()
+    }
+
+    fn begin(&mut self, worker: u32, operation: OperationId, elements: u64) {
+        let progress = &mut self.workers[worker as usize];
+        progress.begin(operation, elements);
+        self.keys[worker as usize] = census_key(progress.job, operation, progress.rank);
+    }
+
+    #[inline]
+    fn input(&self, worker: u32, piece: Piece) -> Result<Census, OpError> {
+        let progress = &self.workers[worker as usize];
+        progress.check(piece)?;
+        Ok(Census::new(progress.bytes(piece) as u32, self.weight(worker, piece)))
+    }
+
+    #[inline]
+    fn output(&self, worker: u32, piece: Piece) -> Result<Census, OpError> {
+        let progress = &self.workers[worker as usize];
+        progress.check(piece)?;
+        let held = self.held[worker as usize].get(piece.index as usize).ok_or(OpError::NoVector)?;
+        Ok(Census::new(progress.bytes(piece) as u32, *held))
+    }
+
+    fn fold(&mut self, worker: u32, piece: Piece, payload: &Census) -> Result<(), OpError> {
+        self.workers[worker as usize].check_length(piece, payload.bytes())?;
+        self.hold(worker, piece, payload.weight().wrapping_add(self.weight(worker, piece)));
+        Ok(())
+    }
+
+    fn deliver(&mut self, worker: u32, piece: Piece, payload: Option<&Census>) -> Result<(), OpError> {
+        let weight = match payload {
+            Some(payload) => {
+                self.workers[worker as usize].check_length(piece, payload.bytes())?;
+                // Only workers that send from their output need what it holds.
+                if !self.held[worker as usize].is_empty() {
+                    self.hold(worker, piece, payload.weight());
+                }
+                payload.weight()
+            }
+            None => self.output(worker, piece)?.weight(),
+        };
+        let expected = self.expected(self.workers[worker as usize].job, piece);
+        self.verdict.pieces_checked += 1;
+        let progress = &mut self.workers[worker as usize];
+        if weight != expected {
+            self.verdict.blame(|| {
+                let who = progress.describe();
+                format!("{who}: piece {} (elements {}..{}) is not the sum of all contributions", piece.index, piece.start, piece.end())
+            });
+        }
+        progress.mark_once(piece, &mut self.verdict);
+        Ok(())
+    }
+
+    fn finish(&mut self, worker: u32) {
+        self.workers[worker as usize].finish(&mut self.verdict);
+    }
+
+    fn verdict(&self) -> &Verdict {
+        &self.verdict
+    }
+}
+
+/// Real elements of all workers, and the oracle: for tests.
+#[derive(Clone, Debug)]
+pub struct ElementVectors {
+    workers: Vec<Progress>,
+    operators: Vec<ElementOp>,
+    inputs: Vec<Vec<u8>>,
+    outputs: Vec<Vec<u8>>,
+    workers_of: Vec<usize>,
+    verdict: Verdict,
+}
+
+impl Simulated for [u8] {
+    type Vectors = ElementVectors;
+
+    fn background(_bytes: u32, _weight: u64) -> Box<[u8]> {
+        Box::default()
+    }
+
+    fn background_weight(_payload: &Box<[u8]>) -> u64 {
+        0
+    }
+}
+
+/// A rank's contribution: small whole numbers, so that sums of floats are exact in any order.
+pub fn test_elements(op: ElementOp, job: JobId, operation: OperationId, rank: Rank, elements: u64) -> Vec<u8> {
+    let key = census_key(job, operation, rank);
+    let mut bytes = Vec::with_capacity(elements as usize * op.dtype.bytes());
+    for index in 0..elements {
+        let value = (mix(key, index) % 2_001) as i32 - 1_000;
+        match op.dtype {
+            DType::F32 => bytes.extend_from_slice(&(value as f32).to_le_bytes()),
+            DType::F64 => bytes.extend_from_slice(&f64::from(value).to_le_bytes()),
+            DType::I32 => bytes.extend_from_slice(&value.to_le_bytes()),
+            DType::I64 => bytes.extend_from_slice(&i64::from(value).to_le_bytes()),
+        }
+    }
+    bytes
+}
+
+impl ElementVectors {
+    fn range(&self, worker: u32, piece: Piece) -> Result<std::ops::Range<usize>, OpError> {
+        let progress = &self.workers[worker as usize];
+        progress.check(piece)?;
+        let start = piece.start as usize * progress.element_bytes as usize;
+        Ok(start..start + progress.bytes(piece))
+    }
+
+    fn expected(&self, worker: u32) -> Vec<u8> {
+        let progress = &self.workers[worker as usize];
+        let (operation, elements) = progress.running.unwrap_or_default();
+        let op = self.operators[progress.job.index()];
+        let mut sum = test_elements(op, progress.job, operation, Rank(0), elements);
+        for rank in 1..self.workers_of[progress.job.index()] as u32 {
+            let other = test_elements(op, progress.job, operation, Rank(rank), elements);
+            op.reduce(&mut sum, &other).expect("equal lengths");
+        }
+        sum
+    }
+}
+
+impl Vectors<[u8]> for ElementVectors {
+    fn new(jobs: &[JobSchedule], operators: &[ElementOp]) -> Self {
+        let workers = Progress::all(jobs);
+        ElementVectors {
+            operators: operators.to_vec(),
+            inputs: vec![Vec::new(); workers.len()],
+            outputs: vec![Vec::new(); workers.len()],
+            workers_of: jobs.iter().map(|job| job.start.len()).collect(),
+            workers,
+            verdict: Verdict::default(),
+        }
+    }
+
+    fn operator(&self, job: JobId) -> &ElementOp {
+        &self.operators[job.index()]
+    }
+
+    fn begin(&mut self, worker: u32, operation: OperationId, elements: u64) {
+        let progress = &mut self.workers[worker as usize];
+        progress.begin(operation, elements);
+        let op = self.operators[progress.job.index()];
+        let input = test_elements(op, progress.job, operation, progress.rank, elements);
+        self.outputs[worker as usize] = vec![0; input.len()];
+        self.inputs[worker as usize] = input;
+    }
+
+    fn input(&self, worker: u32, piece: Piece) -> Result<Box<[u8]>, OpError> {
+        Ok(self.inputs[worker as usize][self.range(worker, piece)?].into())
+    }
+
+    fn output(&self, worker: u32, piece: Piece) -> Result<Box<[u8]>, OpError> {
+        Ok(self.outputs[worker as usize][self.range(worker, piece)?].into())
+    }
+
+    fn fold(&mut self, worker: u32, piece: Piece, payload: &[u8]) -> Result<(), OpError> {
+        let range = self.range(worker, piece)?;
+        let op = self.operators[self.workers[worker as usize].job.index()];
+        let input = &self.inputs[worker as usize][range.clone()];
+        op.combine(&mut self.outputs[worker as usize][range], payload, input)
+    }
+
+    fn deliver(&mut self, worker: u32, piece: Piece, payload: Option<&[u8]>) -> Result<(), OpError> {
+        let range = self.range(worker, piece)?;
+        if let Some(payload) = payload {
+            if payload.len() != range.len() {
+                return Err(OpError::Length { expected: range.len(), got: payload.len() });
+            }
+            self.outputs[worker as usize][range].copy_from_slice(payload);
+        }
+        self.verdict.pieces_checked += 1;
+        self.workers[worker as usize].mark_once(piece, &mut self.verdict);
+        Ok(())
+    }
+
+    fn finish(&mut self, worker: u32) {
+        let expected = self.expected(worker);
+        let progress = &mut self.workers[worker as usize];
+        if self.outputs[worker as usize] != expected {
+            self.verdict.blame(|| format!("{}: the result is not the sum of all vectors", progress.describe()));
+        }
+        progress.finish(&mut self.verdict);
+    }
+
+    fn verdict(&self) -> &Verdict {
+        &self.verdict
+    }
+}
