@@ -4,13 +4,15 @@
 //! | module | format |
 //! |---|---|
 //! | [`hop`] | what two Fanin processes put before every packet; knows no protocol |
-//! | `tree` | static reduction trees |
-//! | `ring` | ring allreduce |
+//! | [`tree`] | static reduction trees |
+//! | [`ring`] | ring allreduce |
 //!
 //! Rules for all of them: little-endian; fields at fixed offsets; every reserved bit is zero, or the packet is
 //! [`Malformed`](fanin_core::Malformed); bytes from the network never panic. A view (`HopPacket`, `TreePacket`, `RingPacket`) has
-//! checked length, magic and reserved bits when it is made; its accessors only load bytes.
+//! checked length, kind and reserved bits when it is made; its accessors only load bytes.
 #![forbid(unsafe_code)]
 
 mod bytes;
 pub mod hop;
+pub mod ring;
+pub mod tree;

@@ -1,0 +1,145 @@
+//! What holds for every format: any header survives a round trip, and no bytes whatever make a parser panic or give a header that does
+//! not lead back to the same bytes.
+#![allow(unexpected_cfgs, reason = "cargo-bolero sets the cfg `fuzzing`")]
+
+use fanin_core::{Address, FlowLabel, JobId, Malformed, NodeId, Rank, Role, Suspect, TrafficClass, Via, Wire};
+use fanin_wire::hop::HopHeader;
+use fanin_wire::ring::{AckMask, RingHeader, Segment};
+use fanin_wire::tree::TreeHeader;
+use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
+
+/// The same cases in every run.
+fn seeded(cases: u32) -> ProptestConfig {
+    ProptestConfig { cases, rng_seed: RngSeed::Fixed(0x5eed), failure_persistence: None, ..ProptestConfig::default() }
+}
+
+fn suspects() -> impl Strategy<Value = Suspect> {
+    prop_oneof![
+        Just(Suspect::Unknown),
+        any::<u32>().prop_map(|rank| Suspect::Rank(Rank(rank))),
+        any::<u32>().prop_map(|node| Suspect::Switch(NodeId(node))),
+    ]
+}
+
+fn tree_headers() -> impl Strategy<Value = TreeHeader> {
+    prop_oneof![
+        any::<(u32, u8)>().prop_map(|(block, attempt)| TreeHeader::Contribution { block, attempt }),
+        any::<u32>().prop_map(|block| TreeHeader::Aggregate { block }),
+        (any::<u32>(), suspects()).prop_map(|(block, suspect)| TreeHeader::Waiting { block, suspect }),
+        any::<u32>().prop_map(|block| TreeHeader::Rejected { block }),
+    ]
+}
+
+fn ring_headers() -> impl Strategy<Value = RingHeader> {
+    let data = || (0..=Segment::MAX, any::<(u16, u16, u32)>());
+    prop_oneof![
+        data().prop_map(|(segment, (operation, step, sequence))| {
+            RingHeader::Scatter { segment: Segment::new(segment), operation, step, sequence }
+        }),
+        data().prop_map(|(segment, (operation, step, sequence))| {
+            RingHeader::Gather { segment: Segment::new(segment), operation, step, sequence }
+        }),
+        any::<(u64, u32)>().prop_map(|(mask, next)| RingHeader::Ack { mask: AckMask::new(mask), next }),
+        any::<u16>().prop_map(|operation| RingHeader::Ready { operation }),
+        any::<u16>().prop_map(|operation| RingHeader::Probe { operation }),
+        any::<u16>().prop_map(|operation| RingHeader::Alive { operation }),
+        any::<(u16, u16, u32)>().prop_map(|(operation, step, rank)| RingHeader::StepDone { operation, step, rank: Rank(rank) }),
+        any::<(u16, u16)>().prop_map(|(operation, step)| RingHeader::Go { operation, step }),
+        (any::<u16>(), suspects()).prop_map(|(operation, suspect)| RingHeader::Abort { operation, suspect }),
+    ]
+}
+
+fn addresses() -> impl Strategy<Value = Address> {
+    (any::<u32>(), 0u8..5).prop_map(|(node, role)| Address { node: NodeId(node), role: Role::from_number(role).unwrap() })
+}
+
+fn hop_headers() -> impl Strategy<Value = HopHeader> {
+    (addresses(), addresses(), any::<(u8, u16, u32, u32, u64, u16)>(), any::<[bool; 4]>()).prop_map(
+        |(source, destination, (system, job, flow, epoch, sequence, payload_bytes), [via, ecn, neighbour, class])| HopHeader {
+            system,
+            via: if via { Via::Aggregators } else { Via::Direct },
+            ecn,
+            neighbour,
+            class: if class { TrafficClass::Background } else { TrafficClass::Collective },
+            source,
+            destination,
+            job: JobId(job),
+            flow: FlowLabel(flow),
+            epoch,
+            sequence,
+            payload_bytes,
+        },
+    )
+}
+
+/// A header that is written and read again is the same, its length is what it says, and nothing behind it is touched or read.
+fn survives<H: Wire + PartialEq>(header: H) {
+    let mut out = [0xa5; 64];
+    let length = header.emit(&mut out);
+    assert_eq!(length, header.wire_len());
+    assert!(length <= H::MAX_LEN);
+    assert!(out[length..].iter().all(|byte| *byte == 0xa5));
+    assert_eq!(H::parse(&out), Ok((header, length)));
+    for short in 0..length {
+        assert!(matches!(H::parse(&out[..short]), Err(Malformed::Truncated { .. })), "{short} of {length} bytes");
+    }
+}
+
+/// What can be read from any bytes is exactly what would be written for it.
+fn leads_back(bytes: &[u8]) {
+    fn check<H: Wire + PartialEq>(bytes: &[u8]) {
+        if let Ok((header, length)) = H::parse(bytes) {
+            let mut out = [0; 64];
+            assert_eq!(header.emit(&mut out), length);
+            assert_eq!(out[..length], bytes[..length], "{header:?}");
+        }
+    }
+    check::<TreeHeader>(bytes);
+    check::<RingHeader>(bytes);
+    if let Ok((header, length)) = HopHeader::parse(bytes) {
+        let mut out = [0; HopHeader::LEN];
+        assert_eq!((header.emit(&mut out), &out[..]), (length, &bytes[..length]));
+    }
+}
+
+proptest! {
+    #![proptest_config(seeded(2_000))]
+
+    #[test]
+    fn tree_headers_survive(header in tree_headers()) {
+        survives(header);
+    }
+
+    #[test]
+    fn ring_headers_survive(header in ring_headers()) {
+        survives(header);
+    }
+
+    #[test]
+    fn hop_headers_survive(header in hop_headers()) {
+        let mut out = [0xa5; 40];
+        prop_assert_eq!(header.emit(&mut out), HopHeader::LEN);
+        prop_assert_eq!(HopHeader::parse(&out), Ok((header, HopHeader::LEN)));
+    }
+}
+
+proptest! {
+    #![proptest_config(seeded(20_000))]
+
+    #[test]
+    fn arbitrary_bytes_lead_back(first in 0u8..12, rest in proptest::collection::vec(prop_oneof![3 => Just(0u8), 2 => any::<u8>()], 0..40)) {
+        leads_back(&rest);
+        let mut bytes = vec![if first == 11 { 0xf1 } else { first }];
+        bytes.extend(rest);
+        leads_back(&bytes);
+    }
+}
+
+/// The same property for a fuzzer: `cargo bolero test arbitrary_bytes_fuzzed`. Bolero draws its own seeds from the operating system, so
+/// an ordinary `cargo test` runs the seeded property above instead.
+#[test]
+#[cfg_attr(not(fuzzing), ignore = "draws fresh random inputs: run by `cargo bolero test`, or with --ignored")]
+fn arbitrary_bytes_fuzzed() {
+    bolero::check!().for_each(leads_back);
+}
