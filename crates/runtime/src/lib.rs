@@ -1,1 +1,35 @@
-//! (being written)
+//! Runs a protocol node for real: one thread, one UDP socket, one [`Node`](fanin_core::Node) with elements as its payload.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`config`] | who this node is and who its peers are |
+//! | [`worker`] | [`WorkerDriver`]: allreduce, call by call |
+//! | [`switch`] | [`SwitchDriver`]: serves until it is told to stop |
+//! | [`tensors`] | the vectors that a worker lends for the time of an operation |
+//! | [`counters`] | what happened, by reason |
+//! | [`clock`] | the only clock |
+//!
+//! Packets are written where they leave from: hop header, system header and payload go straight into the batch of the destination,
+//! and the elements come straight from the caller's tensor or the node's accumulator. What comes in is checked once, dropped with a
+//! reason where it does not belong here, and handed to the node where it lies in the receive buffer. In the steady state no packet
+//! costs an allocation or a system call of its own, and the clock is read once per batch.
+//!
+//! This crate knows no system: any node will do.
+#![forbid(unsafe_code)]
+
+pub mod clock;
+pub mod config;
+pub mod counters;
+mod driver;
+mod outlet;
+mod peers;
+pub mod switch;
+pub mod tensors;
+pub mod worker;
+
+pub use clock::Clock;
+pub use config::{ConfigError, NodeConfig, PeerConfig};
+pub use counters::Counters;
+pub use driver::{DriverConfig, Statistics};
+pub use switch::SwitchDriver;
+pub use worker::{RunError, WorkerDriver};

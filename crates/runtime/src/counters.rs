@@ -1,0 +1,105 @@
+//! What happened, by reason. Counted, never guessed: "why is nothing moving" is answered from here.
+
+use fanin_core::{DropReason, Event, RetransmitReason};
+
+/// Counts of one node since it started.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Counters {
+    /// Packets handed to the node.
+    pub packets_received: u64,
+    /// Bytes of their payload.
+    pub payload_bytes_received: u64,
+    /// Packets that the node sent, copies of a multicast counted one by one.
+    pub packets_sent: u64,
+    /// Bytes of their payload.
+    pub payload_bytes_sent: u64,
+    /// Packets for other nodes that were passed on.
+    pub packets_forwarded: u64,
+    /// Packets that went no further, by [`DropReason`].
+    pub dropped: [u64; DropReason::ALL.len()],
+    /// Packets sent again, by [`RetransmitReason`].
+    pub retransmitted: [u64; RetransmitReason::ALL.len()],
+    /// Aggregator memory in use, in bytes.
+    pub slot_bytes: u64,
+    /// The most that was in use at once.
+    pub slot_bytes_peak: u64,
+    /// Operations that failed at this node.
+    pub failed: u64,
+    /// Invariants found broken; each one is a bug.
+    pub broken: u64,
+    /// Packets not sent because they named a piece of an operation that is not running.
+    pub not_lent: u64,
+    /// Peers that came back with a new link epoch, that is, restarted.
+    pub peers_restarted: u64,
+    /// Turns of the loop.
+    pub turns: u64,
+    /// Times that the loop slept.
+    pub waits: u64,
+}
+
+impl Default for Counters {
+    fn default() -> Self {
+        Counters {
+            packets_received: 0,
+            payload_bytes_received: 0,
+            packets_sent: 0,
+            payload_bytes_sent: 0,
+            packets_forwarded: 0,
+            dropped: [0; DropReason::ALL.len()],
+            retransmitted: [0; RetransmitReason::ALL.len()],
+            slot_bytes: 0,
+            slot_bytes_peak: 0,
+            failed: 0,
+            broken: 0,
+            not_lent: 0,
+            peers_restarted: 0,
+            turns: 0,
+            waits: 0,
+        }
+    }
+}
+
+impl Counters {
+    /// Packets dropped for this reason.
+    pub fn dropped_for(&self, reason: DropReason) -> u64 {
+        self.dropped[reason.index()]
+    }
+
+    /// Packets sent again, for whatever reason.
+    pub fn retransmitted_total(&self) -> u64 {
+        self.retransmitted.iter().sum()
+    }
+
+    /// Counts a drop.
+    #[inline]
+    pub(crate) fn drop(&mut self, reason: DropReason) {
+        self.dropped[reason.index()] += 1;
+        tracing::trace!(reason = reason.name(), "dropped");
+    }
+
+    /// Counts what a node told.
+    #[inline]
+    pub(crate) fn note(&mut self, event: &Event) {
+        match event {
+            Event::Dropped(reason) => self.drop(*reason),
+            Event::Retransmitted { reason, block } => {
+                self.retransmitted[reason.index()] += 1;
+                tracing::debug!(reason = reason.name(), block, "sent again");
+            }
+            Event::SlotTaken { bytes } => {
+                self.slot_bytes += u64::from(*bytes);
+                self.slot_bytes_peak = self.slot_bytes_peak.max(self.slot_bytes);
+            }
+            Event::SlotFreed { bytes } => self.slot_bytes = self.slot_bytes.saturating_sub(u64::from(*bytes)),
+            Event::Failed(failure) => {
+                self.failed += 1;
+                tracing::info!(%failure, "an operation failed");
+            }
+            Event::Broken(invariant) => {
+                debug_assert!(false, "broken invariant: {invariant}");
+                self.broken += 1;
+                tracing::error!(invariant, "broken invariant");
+            }
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! The peers of a node: who may send, by which port they are reached, and the state of each link.
+
+use std::net::SocketAddr;
+
+use fanin_core::{Address, DropReason, NodeId, PortId, ReplayWindow};
+use fanin_net::{DestinationId, Sender};
+
+use crate::config::{ConfigError, NODE_MAX, NodeConfig};
+
+/// How many earlier lives of a peer are remembered, so that a late packet of one of them is not taken for a restart.
+const RETIRED: usize = 4;
+
+/// One link of the overlay.
+#[derive(Debug)]
+pub(crate) struct Peer {
+    pub(crate) address: Address,
+    pub(crate) port: PortId,
+    pub(crate) destination: DestinationId,
+    /// The number of the next packet to the peer.
+    pub(crate) next_sequence: u64,
+    epoch: Option<u32>,
+    retired: [Option<u32>; RETIRED],
+    window: ReplayWindow,
+}
+
+impl Peer {
+    /// Whether a packet with this epoch and sequence number is new; says also whether it shows that the peer has restarted.
+    #[inline]
+    pub(crate) fn accept(&mut self, epoch: u32, sequence: u64) -> Result<Restarted, DropReason> {
+        if self.epoch == Some(epoch) {
+            return self.window.accept(sequence).map(|()| Restarted(false));
+        }
+        self.begin_epoch(epoch, sequence)
+    }
+
+    #[cold]
+    fn begin_epoch(&mut self, epoch: u32, sequence: u64) -> Result<Restarted, DropReason> {
+        if self.retired.contains(&Some(epoch)) {
+            return Err(DropReason::TooOld);
+        }
+        let before = self.epoch.replace(epoch);
+        self.retired.rotate_right(1);
+        self.retired[0] = before;
+        self.window = ReplayWindow::new();
+        self.window.accept(sequence).map(|()| Restarted(before.is_some()))
+    }
+}
+
+/// Whether a packet is the first of a peer's new life.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Restarted(pub(crate) bool);
+
+/// An index into the peers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct PeerIndex(u16);
+
+/// All peers, found by socket address, by port and by node number.
+#[derive(Debug)]
+pub(crate) struct Peers {
+    peers: Vec<Peer>,
+    /// Sorted by address.
+    by_socket: Vec<(SocketAddr, PeerIndex)>,
+    by_port: Vec<Option<PeerIndex>>,
+    /// Which peer leads to a node, by node number.
+    by_node: Vec<Option<PeerIndex>>,
+}
+
+impl Peers {
+    /// Checks the configuration and makes a destination of `sender` for every peer.
+    pub(crate) fn new(config: &NodeConfig, local: SocketAddr, sender: &mut Sender) -> Result<Self, ConfigError> {
+        let mut peers = Peers { peers: Vec::new(), by_socket: Vec::new(), by_port: Vec::new(), by_node: Vec::new() };
+        if config.peers.len() > usize::from(u16::MAX) {
+            return Err(ConfigError::TooManyPeers(config.peers.len()));
+        }
+        for peer in &config.peers {
+            if peer.socket.is_ipv4() != local.is_ipv4() {
+                return Err(ConfigError::Family { local, peer: peer.socket });
+            }
+            let index = PeerIndex(peers.peers.len() as u16);
+            if let Some(port) = peer.port {
+                enter(&mut peers.by_port, port.index(), index).map_err(|Taken| ConfigError::SamePort(port))?;
+            }
+            check_node(peer.address.node)?;
+            enter(&mut peers.by_node, peer.address.node.index(), index).map_err(|Taken| ConfigError::SameNode(peer.address.node))?;
+            peers.by_socket.push((peer.socket, index));
+            peers.peers.push(Peer {
+                address: peer.address,
+                port: peer.port.unwrap_or_default(),
+                destination: sender.add(peer.socket),
+                next_sequence: 0,
+                epoch: None,
+                retired: [None; RETIRED],
+                window: ReplayWindow::new(),
+            });
+        }
+        peers.by_socket.sort_unstable_by_key(|(socket, _)| *socket);
+        if let Some(pair) = peers.by_socket.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+            return Err(ConfigError::SameSocket(pair[0].0));
+        }
+        for &(to, by) in &config.routes {
+            check_node(to)?;
+            let index = peers.at_node(by).ok_or(ConfigError::RouteByStranger { to, by })?;
+            if peers.get(index).address.node != by {
+                return Err(ConfigError::RouteByStranger { to, by });
+            }
+            enter(&mut peers.by_node, to.index(), index).map_err(|Taken| ConfigError::SameNode(to))?;
+        }
+        Ok(peers)
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, index: PeerIndex) -> &Peer {
+        &self.peers[usize::from(index.0)]
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, index: PeerIndex) -> &mut Peer {
+        &mut self.peers[usize::from(index.0)]
+    }
+
+    /// The peer with this socket.
+    pub(crate) fn at_socket(&self, socket: SocketAddr) -> Option<PeerIndex> {
+        let at = self.by_socket.binary_search_by_key(&socket, |(socket, _)| *socket).ok()?;
+        Some(self.by_socket[at].1)
+    }
+
+    /// The peer at this port.
+    #[inline]
+    pub(crate) fn at_port(&self, port: PortId) -> Option<PeerIndex> {
+        self.by_port.get(port.index()).copied().flatten()
+    }
+
+    /// The peer that leads to this node.
+    #[inline]
+    pub(crate) fn at_node(&self, node: NodeId) -> Option<PeerIndex> {
+        self.by_node.get(node.index()).copied().flatten()
+    }
+}
+
+/// A place in a table is not free.
+struct Taken;
+
+fn enter(table: &mut Vec<Option<PeerIndex>>, at: usize, index: PeerIndex) -> Result<(), Taken> {
+    if table.len() <= at {
+        table.resize(at + 1, None);
+    }
+    if table[at].replace(index).is_some() { Err(Taken) } else { Ok(()) }
+}
+
+fn check_node(node: NodeId) -> Result<(), ConfigError> {
+    if node > NODE_MAX { Err(ConfigError::NodeTooLarge(node)) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::PeerConfig;
+    use fanin_core::{ElementOp, JobId};
+    use fanin_net::SenderConfig;
+
+    fn peer(node: u32, udp_port: u16, port: Option<u16>) -> PeerConfig {
+        PeerConfig { address: Address::worker(NodeId(node)), socket: SocketAddr::from(([127, 0, 0, 1], udp_port)), port: port.map(PortId) }
+    }
+
+    fn peers(peers: Vec<PeerConfig>, routes: Vec<(NodeId, NodeId)>) -> Result<Peers, ConfigError> {
+        let config = NodeConfig { address: Address::switch(NodeId(9)), job: JobId(0), system: 1, op: ElementOp::F32_SUM, peers, routes };
+        Peers::new(&config, SocketAddr::from(([127, 0, 0, 1], 1)), &mut Sender::new(SenderConfig::default()))
+    }
+
+    #[test]
+    fn peers_are_found_by_socket_port_and_node() {
+        let peers =
+            peers(vec![peer(3, 1_003, Some(1)), peer(1, 1_001, None), peer(2, 1_002, Some(0))], vec![(NodeId(7), NodeId(1))]).unwrap();
+        let node = |index: Option<PeerIndex>| index.map(|index| peers.get(index).address.node.0);
+        assert_eq!(node(peers.at_socket(SocketAddr::from(([127, 0, 0, 1], 1_001)))), Some(1));
+        assert_eq!(node(peers.at_socket(SocketAddr::from(([127, 0, 0, 2], 1_001)))), None);
+        assert_eq!(node(peers.at_port(PortId(1))), Some(3));
+        assert_eq!(node(peers.at_port(PortId(2))), None);
+        assert_eq!(node(peers.at_node(NodeId(2))), Some(2));
+        assert_eq!(node(peers.at_node(NodeId(7))), Some(1));
+        assert_eq!(node(peers.at_node(NodeId(u32::MAX))), None);
+    }
+
+    #[test]
+    fn a_configuration_that_cannot_work_is_refused_by_name() {
+        let error = |list, routes| peers(list, routes).unwrap_err();
+        assert_eq!(error(vec![peer(1, 5, None), peer(1, 6, None)], vec![]), ConfigError::SameNode(NodeId(1)));
+        assert_eq!(error(vec![peer(1, 5, Some(2)), peer(2, 6, Some(2))], vec![]), ConfigError::SamePort(PortId(2)));
+        assert_eq!(error(vec![peer(1, 5, None), peer(2, 5, None)], vec![]), ConfigError::SameSocket(SocketAddr::from(([127, 0, 0, 1], 5))));
+        assert_eq!(
+            error(vec![peer(1, 5, None)], vec![(NodeId(3), NodeId(2))]),
+            ConfigError::RouteByStranger { to: NodeId(3), by: NodeId(2) }
+        );
+        assert_eq!(error(vec![peer(u32::MAX, 5, None)], vec![]), ConfigError::NodeTooLarge(NodeId(u32::MAX)));
+    }
+
+    #[test]
+    fn a_restart_is_seen_and_a_late_packet_of_an_earlier_life_is_dropped() {
+        let mut peers = peers(vec![peer(1, 5, None)], vec![]).unwrap();
+        let peer = peers.get_mut(PeerIndex(0));
+        assert_eq!(peer.accept(100, 0), Ok(Restarted(false)));
+        assert_eq!(peer.accept(100, 0), Err(DropReason::Repeated));
+        assert_eq!(peer.accept(90, 0), Ok(Restarted(true)), "also where the peer's clock was set back");
+        assert_eq!(peer.accept(90, 0), Err(DropReason::Repeated));
+        assert_eq!(peer.accept(100, 1), Err(DropReason::TooOld));
+        assert_eq!(peer.accept(90, 1), Ok(Restarted(false)));
+    }
+}

@@ -1,0 +1,64 @@
+//! A switch: serves its job until it is told to stop.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use fanin_core::Node;
+use fanin_net::{Socket, Waker};
+
+use crate::config::{ConfigError, NodeConfig};
+use crate::driver::{Driver, DriverConfig, Statistics};
+use crate::tensors::Tensors;
+
+/// How long a loop sleeps at most before it looks at its stop flag. With a [`Waker`] the flag is seen at once.
+pub(crate) const STOP_CHECK: Duration = Duration::from_millis(100);
+
+/// Runs the node of a switch, or any other node that owns no vector.
+pub struct SwitchDriver<N> {
+    driver: Driver<N>,
+    config: NodeConfig,
+}
+
+impl<N: Node<[u8]>> SwitchDriver<N> {
+    /// Puts `node` behind `socket`.
+    ///
+    /// # Errors
+    /// [`ConfigError`] where the peers make no sense.
+    pub fn new(socket: Socket, node: N, config: NodeConfig, how: &DriverConfig) -> Result<Self, ConfigError> {
+        Ok(SwitchDriver { driver: Driver::new(socket, node, &config, how)?, config })
+    }
+
+    /// Serves until `stop` is set. A [`SwitchDriver::waker`] makes that immediate.
+    ///
+    /// # Errors
+    /// What the kernel reports while waiting or receiving.
+    pub fn run(&mut self, stop: &AtomicBool) -> io::Result<()> {
+        let mut tensors = Tensors::none(self.config.op);
+        while !stop.load(Ordering::Relaxed) {
+            self.driver.turn(&mut tensors, STOP_CHECK)?;
+        }
+        Ok(())
+    }
+
+    /// The address of the socket.
+    pub fn local_address(&self) -> SocketAddr {
+        self.driver.local_address()
+    }
+
+    /// Interrupts the loop from another thread.
+    pub fn waker(&self) -> Waker {
+        self.driver.waker()
+    }
+
+    /// The node, to be looked at.
+    pub fn node(&self) -> &N {
+        &self.driver.node
+    }
+
+    /// What has been done so far.
+    pub fn statistics(&self) -> Statistics {
+        self.driver.statistics()
+    }
+}

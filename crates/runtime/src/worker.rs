@@ -1,0 +1,136 @@
+//! A worker: runs collective operations, one call each.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use fanin_core::{Collective, CollectiveKind, Failure, OpError, OperationId, Worker};
+use fanin_net::{Socket, Waker};
+
+use crate::config::{ConfigError, NodeConfig};
+use crate::driver::{Driver, DriverConfig, Statistics};
+use crate::switch::STOP_CHECK;
+use crate::tensors::Tensors;
+
+/// Why a call of [`WorkerDriver::allreduce`] did not succeed.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The operation failed; names who is missing, as far as is known.
+    #[error("{0}")]
+    Failed(#[from] Failure),
+    /// The stop flag was set. Peers have been told where the system can tell them.
+    #[error("stopped before the operation was complete")]
+    Stopped,
+    /// The vectors do not fit each other or the element type.
+    #[error("input and output do not fit: {0}")]
+    Vectors(#[from] OpError),
+    /// The socket does not work.
+    #[error("the socket failed: {0}")]
+    Socket(#[from] io::Error),
+}
+
+/// Runs the node of a worker.
+///
+/// Peers may still need answers from a worker that has finished an operation: packets that acknowledge its last ones may be lost.
+/// Between operations the node only lives while [`WorkerDriver::serve_until`] or [`WorkerDriver::serve_for`] runs.
+pub struct WorkerDriver<N> {
+    driver: Driver<N>,
+    config: NodeConfig,
+    next_operation: OperationId,
+    stop: Arc<AtomicBool>,
+}
+
+impl<N: Worker<[u8]>> WorkerDriver<N> {
+    /// Puts `node` behind `socket`.
+    ///
+    /// # Errors
+    /// [`ConfigError`] where the peers make no sense.
+    pub fn new(socket: Socket, node: N, config: NodeConfig, how: &DriverConfig) -> Result<Self, ConfigError> {
+        let driver = Driver::new(socket, node, &config, how)?;
+        Ok(WorkerDriver { driver, config, next_operation: OperationId(0), stop: Arc::default() })
+    }
+
+    /// `output := reduction of the inputs of all workers`. Every worker makes the same calls in the same order, with vectors of the
+    /// same length, which may be 0. Both vectors hold little-endian elements of the job's type, at any alignment.
+    ///
+    /// # Errors
+    /// [`RunError`]; the output is undefined then.
+    pub fn allreduce(&mut self, input: &[u8], output: &mut [u8]) -> Result<(), RunError> {
+        let operation = self.next_operation;
+        let mut tensors = Tensors::lend(self.config.op, operation, input, output)?;
+        self.next_operation = OperationId(operation.0.wrapping_add(1));
+        let collective = Collective { operation, kind: CollectiveKind::Allreduce, elements: tensors.elements() };
+        self.driver.call(&mut tensors, |node, now, tx| node.submit(now, collective, tx));
+        loop {
+            while let Some(outcome) = self.driver.node.poll() {
+                if outcome.operation == operation {
+                    return outcome.result.map_err(RunError::Failed);
+                }
+            }
+            if self.stop.load(Ordering::Relaxed) {
+                self.driver.call(&mut tensors, |node, now, tx| node.cancel(now, operation, tx));
+                return Err(RunError::Stopped);
+            }
+            self.driver.turn(&mut tensors, STOP_CHECK)?;
+        }
+    }
+
+    /// Answers peers until `done` is set or the worker is stopped. A [`WorkerDriver::waker`] makes that immediate.
+    ///
+    /// # Errors
+    /// What the kernel reports while waiting or receiving.
+    pub fn serve_until(&mut self, done: &AtomicBool) -> io::Result<()> {
+        let mut tensors = Tensors::none(self.config.op);
+        while !done.load(Ordering::Relaxed) && !self.stop.load(Ordering::Relaxed) {
+            self.driver.turn(&mut tensors, STOP_CHECK)?;
+        }
+        Ok(())
+    }
+
+    /// Answers peers for this long.
+    ///
+    /// # Errors
+    /// What the kernel reports while waiting or receiving.
+    pub fn serve_for(&mut self, span: Duration) -> io::Result<()> {
+        let (start, mut tensors) = (Instant::now(), Tensors::none(self.config.op));
+        while let Some(left) = span.checked_sub(start.elapsed()).filter(|left| !left.is_zero()) {
+            if self.stop.load(Ordering::Relaxed) {
+                break;
+            }
+            self.driver.turn(&mut tensors, left.min(STOP_CHECK))?;
+        }
+        Ok(())
+    }
+
+    /// The flag that ends a running operation, for a signal handler or another thread.
+    pub fn stop_flag(&self) -> Arc<AtomicBool> {
+        self.stop.clone()
+    }
+
+    /// Uses `stop` as the flag that ends a running operation.
+    pub fn set_stop_flag(&mut self, stop: Arc<AtomicBool>) {
+        self.stop = stop;
+    }
+
+    /// The address of the socket.
+    pub fn local_address(&self) -> SocketAddr {
+        self.driver.local_address()
+    }
+
+    /// Interrupts the loop from another thread.
+    pub fn waker(&self) -> Waker {
+        self.driver.waker()
+    }
+
+    /// The node, to be looked at.
+    pub fn node(&self) -> &N {
+        &self.driver.node
+    }
+
+    /// What has been done so far.
+    pub fn statistics(&self) -> Statistics {
+        self.driver.statistics()
+    }
+}

@@ -1,0 +1,306 @@
+//! What a link of the overlay does for every protocol: packets arrive once, from members only, and nothing that a stranger sends does
+//! any harm. The node is a toy that counts.
+
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use fanin_core::{
+    Address, Body, DropReason, Egress, ElementOp, FlowLabel, Ingress, Instant, JobId, Malformed, Node, NodeId, PacketKind, PortId, Route,
+    TrafficClass, Tx, Via, Wire,
+};
+use fanin_net::{FaultPlan, SenderConfig, Socket, SocketConfig, Waker};
+use fanin_runtime::{DriverConfig, NodeConfig, PeerConfig, SwitchDriver};
+use fanin_wire::hop::HopHeader;
+
+const JOB: JobId = JobId(7);
+const SYSTEM: u8 = 200;
+/// The number of the packet that ends a test.
+const LAST: u32 = u32::MAX;
+
+/// A number, in four bytes.
+#[derive(Clone, Copy, Debug)]
+struct Number(u32);
+
+impl Wire for Number {
+    const MAX_LEN: usize = 4;
+
+    fn wire_len(&self) -> usize {
+        4
+    }
+
+    fn parse(bytes: &[u8]) -> Result<(Self, usize), Malformed> {
+        let front = bytes.first_chunk().ok_or(Malformed::Truncated { needed: 4, got: bytes.len() })?;
+        Ok((Number(u32::from_le_bytes(*front)), 4))
+    }
+
+    fn emit(&self, out: &mut [u8]) -> usize {
+        out[..4].copy_from_slice(&self.0.to_le_bytes());
+        4
+    }
+
+    fn kind(&self) -> PacketKind {
+        PacketKind::Control
+    }
+}
+
+/// Sends the numbers `0..total` with at most `window` of them unanswered, and answers each number that it gets with the same one.
+struct Toy {
+    to: Egress<'static>,
+    total: u32,
+    sent: u32,
+    answered: u32,
+    window: u32,
+    seen: Vec<u32>,
+    sources: Vec<Ingress>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Toy {
+    fn new(to: Egress<'static>, total: u32, stop: &Arc<AtomicBool>) -> Self {
+        Toy { to, total, sent: 0, answered: 0, window: 32, seen: Vec::new(), sources: Vec::new(), stop: stop.clone() }
+    }
+
+    fn fill(&mut self, tx: &mut impl Tx<Number, [u8]>) {
+        while self.sent < self.total && self.sent < self.answered + self.window && tx.room(self.to) {
+            tx.send(self.to, &Number(self.sent), Body::Borrowed(&payload(self.sent)));
+            self.sent += 1;
+        }
+    }
+}
+
+fn payload(number: u32) -> Vec<u8> {
+    vec![number as u8; 100]
+}
+
+impl Node<[u8]> for Toy {
+    type Header = Number;
+
+    fn on_packet<T: Tx<Number, [u8]>>(&mut self, _now: Instant, from: Ingress, header: &Number, bytes: &[u8], tx: &mut T) {
+        if header.0 == LAST {
+            self.stop.store(true, Ordering::Relaxed);
+            return;
+        }
+        assert_eq!(bytes, payload(header.0));
+        self.seen.push(header.0);
+        self.sources.push(from);
+        if self.total == 0 {
+            tx.send(self.to, header, Body::Borrowed(bytes));
+        } else {
+            self.answered += 1;
+            self.fill(tx);
+            if self.answered == self.total {
+                self.stop.store(true, Ordering::Relaxed);
+            }
+        }
+    }
+
+    fn on_timeout<T: Tx<Number, [u8]>>(&mut self, _now: Instant, tx: &mut T) {
+        self.fill(tx);
+    }
+
+    fn next_timeout(&self) -> Option<Instant> {
+        (self.sent == 0 && self.total > 0).then_some(Instant::ZERO)
+    }
+}
+
+fn socket() -> Socket {
+    Socket::bind(&SocketConfig::new((Ipv4Addr::LOCALHOST, 0).into())).unwrap()
+}
+
+fn config(address: Address, peers: &[(Address, SocketAddr)], routes: &[(NodeId, NodeId)]) -> NodeConfig {
+    let peers = peers.iter().zip(0..).map(|(&(address, socket), port)| PeerConfig { address, socket, port: Some(PortId(port)) }).collect();
+    NodeConfig { address, job: JOB, system: SYSTEM, op: ElementOp::F32_SUM, peers, routes: routes.to_vec() }
+}
+
+fn with_faults(faults: FaultPlan, epoch: u32) -> DriverConfig {
+    DriverConfig { sender: SenderConfig { faults, ..SenderConfig::default() }, epoch: Some(epoch), ..DriverConfig::default() }
+}
+
+/// Runs all drivers, each on a thread, until one sets `stop`.
+fn run(drivers: &mut [SwitchDriver<Toy>], stop: &AtomicBool) {
+    let wakers: Vec<Waker> = drivers.iter().map(SwitchDriver::waker).collect();
+    thread::scope(|scope| {
+        for driver in drivers {
+            scope.spawn(|| {
+                driver.run(stop).unwrap();
+                wakers.iter().for_each(Waker::wake);
+            });
+        }
+    });
+}
+
+#[test]
+fn duplicates_and_reordering_below_the_hop_sequence_are_not_seen_above_it() {
+    let stop = Arc::new(AtomicBool::new(false));
+    let (a, b) = (Address::worker(NodeId(0)), Address::worker(NodeId(1)));
+    let (socket_a, socket_b) = (socket(), socket());
+    let (at_a, at_b) = (socket_a.local_address(), socket_b.local_address());
+    let faults = FaultPlan { seed: 3, duplicate: 0.1, reorder: 0.1, ..FaultPlan::default() };
+    let port = Egress::Port(PortId(0));
+    let mut drivers = [
+        SwitchDriver::new(socket_a, Toy::new(port, 5_000, &stop), config(a, &[(b, at_b)], &[]), &with_faults(faults, 1)).unwrap(),
+        SwitchDriver::new(socket_b, Toy::new(port, 0, &stop), config(b, &[(a, at_a)], &[]), &with_faults(faults, 2)).unwrap(),
+    ];
+    run(&mut drivers, &stop);
+    for (driver, other) in [(0, 1), (1, 0)] {
+        let mut seen = drivers[driver].node().seen.clone();
+        assert!(!seen.is_sorted(), "reordering reaches the protocol");
+        seen.sort_unstable();
+        assert!(seen.into_iter().eq(0..5_000), "each number once");
+        let repeated = drivers[driver].statistics().counters.dropped_for(DropReason::Repeated);
+        let injected = drivers[other].statistics().sent.injected[1];
+        assert!((200..=injected).contains(&repeated), "{repeated} of {injected} duplicates dropped");
+    }
+}
+
+#[test]
+fn a_routed_packet_crosses_a_switch_and_keeps_its_source() {
+    let stop = Arc::new(AtomicBool::new(false));
+    let (a, b, switch) = (Address::worker(NodeId(0)), Address::worker(NodeId(1)), Address::switch(NodeId(2)));
+    let (socket_a, socket_b, socket_s) = (socket(), socket(), socket());
+    let (at_a, at_b, at_s) = (socket_a.local_address(), socket_b.local_address(), socket_s.local_address());
+    let to = |address| Egress::Route(Route::direct(address, FlowLabel(0)));
+    let how = with_faults(FaultPlan { seed: 4, duplicate: 0.05, ..FaultPlan::default() }, 1);
+    let mut drivers = [
+        SwitchDriver::new(socket_a, Toy::new(to(b), 500, &stop), config(a, &[(switch, at_s)], &[(b.node, switch.node)]), &how).unwrap(),
+        SwitchDriver::new(socket_b, Toy::new(to(a), 0, &stop), config(b, &[(switch, at_s)], &[(a.node, switch.node)]), &how).unwrap(),
+        SwitchDriver::new(socket_s, Toy::new(to(a), 0, &stop), config(switch, &[(a, at_a), (b, at_b)], &[]), &how).unwrap(),
+    ];
+    run(&mut drivers, &stop);
+    for (driver, other) in [(0, b), (1, a)] {
+        let mut seen = drivers[driver].node().seen.clone();
+        seen.sort_unstable();
+        assert!(seen.into_iter().eq(0..500));
+        assert!(drivers[driver].node().sources.iter().all(|from| from.source == other && from.port == PortId(0)));
+    }
+    assert_eq!(drivers[2].statistics().counters.packets_forwarded, 1_000);
+    assert_eq!(drivers[2].node().seen, []);
+}
+
+/// A socket that speaks for a member, byte by byte.
+struct Puppet {
+    socket: UdpSocket,
+    to: SocketAddr,
+}
+
+impl Puppet {
+    fn hop() -> HopHeader {
+        HopHeader {
+            system: SYSTEM,
+            via: Via::Direct,
+            ecn: false,
+            neighbour: true,
+            class: TrafficClass::Collective,
+            source: Address::worker(NodeId(1)),
+            destination: Address::default(),
+            job: JOB,
+            flow: FlowLabel(0),
+            epoch: 1,
+            sequence: 0,
+            payload_bytes: 100,
+        }
+    }
+
+    fn packet(hop: HopHeader, number: u32) -> Vec<u8> {
+        let mut bytes = vec![0; HopHeader::LEN];
+        hop.emit(&mut bytes);
+        bytes.extend_from_slice(&number.to_le_bytes());
+        bytes.extend_from_slice(&payload(number));
+        bytes
+    }
+
+    fn send(&self, bytes: &[u8]) {
+        self.socket.send_to(bytes, self.to).unwrap();
+    }
+}
+
+/// A driver under test with one member, which is a puppet.
+fn puppet() -> (SwitchDriver<Toy>, Puppet, Arc<AtomicBool>) {
+    let stop = Arc::new(AtomicBool::new(false));
+    let (socket, puppet) = (socket(), UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap());
+    let to = socket.local_address();
+    let config = config(Address::worker(NodeId(0)), &[(Address::worker(NodeId(1)), puppet.local_addr().unwrap())], &[]);
+    let node = Toy::new(Egress::Port(PortId(0)), 0, &stop);
+    (SwitchDriver::new(socket, node, config, &DriverConfig::default()).unwrap(), Puppet { socket: puppet, to }, stop)
+}
+
+#[test]
+fn what_does_not_belong_here_is_dropped_with_its_reason() {
+    let (mut driver, member, stop) = puppet();
+    let stranger = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let hop = Puppet::hop();
+    let good = Puppet::packet(hop, 5);
+    stranger.send_to(&good, member.to).unwrap();
+    member.send(&[]);
+    member.send(b"GET / HTTP/1.1\r\n\r\n");
+    member.send(&good[..20]);
+    member.send(&good[..HopHeader::LEN + 4 + 99]);
+    member.send(&Puppet::packet(HopHeader { sequence: 1, payload_bytes: 101, ..hop }, 5));
+    member.send(&Puppet::packet(HopHeader { job: JobId(8), ..hop }, 5));
+    member.send(&Puppet::packet(HopHeader { system: 9, ..hop }, 5));
+    member.send(&Puppet::packet(HopHeader { source: Address::worker(NodeId(3)), ..hop }, 5));
+    member.send(&Puppet::packet(HopHeader { neighbour: false, destination: Address::worker(NodeId(3)), sequence: 2, ..hop }, 5));
+    member.send(&Puppet::packet(HopHeader { sequence: 3, ..hop }, 6));
+    member.send(&Puppet::packet(HopHeader { sequence: 3, ..hop }, 6));
+    member.send(&Puppet::packet(HopHeader { sequence: 4, ..hop }, LAST));
+    driver.run(&stop).unwrap();
+
+    assert_eq!(driver.node().seen, [6]);
+    let counters = driver.statistics().counters;
+    let dropped: Vec<(&str, u64)> =
+        DropReason::ALL.iter().map(|&reason| (reason.name(), counters.dropped_for(reason))).filter(|(_, count)| *count > 0).collect();
+    assert_eq!(dropped, [("repeated", 1), ("no_node", 2), ("malformed", 5), ("mismatch", 1), ("not_a_member", 2)]);
+}
+
+#[test]
+fn random_bytes_and_bit_flips_never_panic_and_never_reach_the_node_as_a_repeat() {
+    let (mut driver, member, stop) = puppet();
+    let packet = Puppet::packet(Puppet::hop(), 9);
+    let flipper = thread::spawn(move || {
+        for round in 0..4_000u64 {
+            // Flips in the hop header only: the payload is guarded by UDP's checksum, and the toy checks it.
+            let mut bytes = packet.clone();
+            let bit = fanin_core::hash::mix(1, round) as usize % (HopHeader::LEN * 8);
+            if round % 2 == 0 {
+                bytes[bit / 8] ^= 1 << (bit % 8);
+            } else {
+                bytes.iter_mut().zip(0..).for_each(|(byte, at)| *byte = fanin_core::hash::mix(round, at) as u8);
+            }
+            bytes.truncate(fanin_core::hash::mix(2, round) as usize % 200);
+            member.send(&bytes);
+            if round % 100 == 0 {
+                // Small receive buffers overflow otherwise, and the last packet must not be lost.
+                thread::sleep(std::time::Duration::from_millis(1));
+            }
+        }
+        // A life of its own, since flipped epochs have retired others.
+        member.send(&Puppet::packet(HopHeader { epoch: 0x5555_5555, ..Puppet::hop() }, LAST));
+    });
+    driver.run(&stop).unwrap();
+    flipper.join().unwrap();
+    let counters = driver.statistics().counters;
+    let dropped: u64 = counters.dropped.iter().sum();
+    assert!(dropped > 3_000 && counters.packets_received + dropped <= 4_001, "{counters:?}");
+    // Each flip of the epoch or sequence makes another packet; without flips there it is one packet only.
+    assert!(driver.node().seen.len() < 200, "{} packets got through", driver.node().seen.len());
+}
+
+#[test]
+fn a_peer_that_restarts_is_heard_again_and_its_earlier_life_is_not() {
+    let (mut driver, member, stop) = puppet();
+    let say = |epoch, sequence, number| member.send(&Puppet::packet(HopHeader { epoch, sequence, ..Puppet::hop() }, number));
+    say(50, 0, 0);
+    say(50, 1, 1);
+    say(51, 0, 2);
+    say(50, 2, 3);
+    say(51, 0, 4);
+    say(51, 1, 5);
+    say(51, 2, LAST);
+    driver.run(&stop).unwrap();
+    assert_eq!(driver.node().seen, [0, 1, 2, 5]);
+    let counters = driver.statistics().counters;
+    assert_eq!((counters.dropped_for(DropReason::TooOld), counters.dropped_for(DropReason::Repeated)), (1, 1));
+    assert_eq!(counters.peers_restarted, 1);
+}
