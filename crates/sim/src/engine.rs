@@ -12,7 +12,7 @@ use crate::faults::{Change, timeline};
 use crate::link::link_flags;
 use crate::metrics::{Ended, JobResult, LinkResult, OperationResult, RunResult, WorkerResult};
 use crate::net::{EventIds, HeldBack, Lent, Net};
-use crate::packet::{Packet, flags, pack_roles};
+use crate::packet::{NO_PACKET, Packet, flags, pack_roles};
 use crate::queue::EventQueue;
 use crate::scenario::{Scenario, SetupError};
 use crate::topology::Topology;
@@ -74,7 +74,7 @@ pub struct Simulation<N: Worker<P>, P: Simulated + ?Sized> {
     hosts: Vec<Host>,
     host_faults: bool,
     /// Packets that wait at stalled hosts.
-    waiting: Vec<(u32, u16, Packet<N::Header, P::Owned>)>,
+    waiting: Vec<(u32, u16, u32)>,
     changes: Vec<(u64, Change)>,
     next_change: usize,
     /// (time, worker) of first submissions, descending.
@@ -213,9 +213,9 @@ where
                 } else {
                     self.on_other(id);
                 }
-                while let Some(packet) = self.net.loopback.pop_front() {
-                    let at = packet.destination;
-                    self.hand_over(at, PortId(0), packet);
+                while let Some(place) = self.net.loopback.pop_front() {
+                    let at = self.net.packets.get(place).destination;
+                    self.hand_over(at, PortId(0), place);
                 }
                 if !self.net.lost_background.is_empty() {
                     self.on_lost_background();
@@ -228,102 +228,115 @@ where
     }
 
     /// The packet at the front of a link arrives.
-    #[inline]
+    #[inline(always)]
     fn on_link(&mut self, number: u32) {
         let link = &mut self.net.links[number as usize];
-        match link.fifo.front() {
-            Some(front) if front.arrival_ps == self.net.now => {}
+        let place = link.first;
+        if place == NO_PACKET {
             // What was scheduled has been lost with its link.
-            _ => return,
+            return;
         }
-        let packet = link.fifo.pop_front().expect("a front").packet;
-        if let Some(next) = link.fifo.front() {
-            self.net.queue.push(next.arrival_ps, number);
+        let front = self.net.packets.at(place);
+        if front.arrival_ps != self.net.now {
+            return;
+        }
+        let next = front.next;
+        link.first = next;
+        if next != NO_PACKET {
+            let arrival_ps = self.net.packets.at(next).arrival_ps;
+            self.net.queue.push(arrival_ps, number);
         }
         self.net.packet_hops += 1;
-        if link.has(link_flags::FAULTY) { self.arrive_by_faulty_link(number, packet) } else { self.arrive(number, packet) }
+        if link.has(link_flags::FAULTY) { self.arrive_by_faulty_link(number, place) } else { self.arrive(number, place) }
     }
 
-    #[inline]
-    fn arrive(&mut self, number: u32, packet: Packet<N::Header, P::Owned>) {
+    #[inline(always)]
+    fn arrive(&mut self, number: u32, place: u32) {
         let link = &self.net.links[number as usize];
         let (to, port) = (link.to, PortId(link.to_port));
         if link.has(link_flags::TO_HOST) {
-            self.at_host(to, port, packet);
-        } else if packet.has(flags::NEIGHBOUR | flags::VIA_AGGREGATORS) || packet.destination == to {
-            self.at_aggregator(to, port, packet);
+            return self.arrive_at_host(to, port, place);
+        }
+        let packet = self.net.packets.get(place);
+        if packet.has(flags::NEIGHBOUR | flags::VIA_AGGREGATORS) || packet.destination == to {
+            self.arrive_at_aggregator(to, port, place);
         } else {
-            self.net.forward(to, packet);
+            self.net.forward(to, place);
         }
     }
 
     /// Draws what the link does to the packet, and drops repeats by the hop sequence.
     #[cold]
-    fn arrive_by_faulty_link(&mut self, number: u32, packet: Packet<N::Header, P::Owned>) {
-        let kind = if packet.has(flags::BACKGROUND) { PacketKind::Background } else { packet.header.kind() };
+    fn arrive_by_faulty_link(&mut self, number: u32, place: u32) {
+        let packet = self.net.packets.get(place);
+        let is_background = packet.has(flags::BACKGROUND);
+        let kind = if is_background { PacketKind::Background } else { packet.header.kind() };
         let faulty = self.net.faulty[number as usize].as_mut().expect("a faulty link has a state");
         let sequence = faulty.number();
         let fate = faulty.fate(kind);
         if let Some(delay) = fate.second
-            && !packet.has(flags::BACKGROUND)
+            && !is_background
         {
             let copy = packet.clone();
+            let copy = self.net.packets.add(copy);
             self.net.hold_back(self.net.now + delay, HeldBack::Arrive(number, sequence, copy));
         }
         match fate.first {
-            Err(reason) => self.net.drop_packet(&packet, reason),
-            Ok(0) => self.arrive_numbered(number, sequence, packet),
-            Ok(delay) => self.net.hold_back(self.net.now + delay, HeldBack::Arrive(number, sequence, packet)),
+            Err(reason) => self.net.drop_packet(place, reason),
+            Ok(0) => self.arrive_numbered(number, sequence, place),
+            Ok(delay) => self.net.hold_back(self.net.now + delay, HeldBack::Arrive(number, sequence, place)),
         }
     }
 
-    fn arrive_numbered(&mut self, number: u32, sequence: u64, packet: Packet<N::Header, P::Owned>) {
+    fn arrive_numbered(&mut self, number: u32, sequence: u64, place: u32) {
         let faulty = self.net.faulty[number as usize].as_mut().expect("a faulty link has a state");
         match faulty.accept(sequence) {
-            Ok(()) => self.arrive(number, packet),
-            Err(reason) => self.net.drop_packet(&packet, reason),
+            Ok(()) => self.arrive(number, place),
+            Err(reason) => self.net.drop_packet(place, reason),
         }
     }
 
     #[inline]
-    fn at_host(&mut self, host: u32, port: PortId, packet: Packet<N::Header, P::Owned>) {
+    fn arrive_at_host(&mut self, host: u32, port: PortId, place: u32) {
         if self.host_faults && self.hosts[host as usize] != Host::Runs {
             if self.hosts[host as usize] == Host::Dead {
-                return self.net.drop_packet(&packet, DropReason::HostDead);
+                return self.net.drop_packet(place, DropReason::HostDead);
             }
-            return self.waiting.push((host, port.0, packet));
+            return self.waiting.push((host, port.0, place));
         }
-        if packet.has(flags::BACKGROUND) {
-            return self.on_background(&packet);
-        }
-        self.hand_over(host, port, packet);
+        if self.net.packets.get(place).has(flags::BACKGROUND) { self.on_background(place) } else { self.hand_over(host, port, place) }
     }
 
     /// A packet that an aggregator may absorb reaches a switch.
-    fn at_aggregator(&mut self, switch: u32, port: PortId, packet: Packet<N::Header, P::Owned>) {
+    #[inline]
+    fn arrive_at_aggregator(&mut self, switch: u32, port: PortId, place: u32) {
+        let packet = self.net.packets.get(place);
         let index = (switch as usize * self.scenario.jobs.len() + packet.job as usize) * ROLES + Role::Switch as usize;
         let slot = self.lookup[index];
         if slot != NONE {
-            self.deliver(slot, port, &packet);
+            self.deliver(slot, port, place);
         } else if packet.has(flags::VIA_AGGREGATORS) && packet.destination != switch {
-            self.net.forward(switch, packet);
+            self.net.forward(switch, place);
         } else {
-            self.net.drop_packet(&packet, DropReason::NoNode);
+            self.net.drop_packet(place, DropReason::NoNode);
         }
     }
 
     /// Gives a packet to the node of its job and role at `at`.
-    fn hand_over(&mut self, at: u32, port: PortId, packet: Packet<N::Header, P::Owned>) {
+    #[inline]
+    fn hand_over(&mut self, at: u32, port: PortId, place: u32) {
+        let packet = self.net.packets.get(place);
         let role = usize::from(packet.destination_role());
         let index = (at as usize * self.scenario.jobs.len() + packet.job as usize) * ROLES + role;
         match self.lookup.get(index) {
-            Some(&slot) if slot != NONE => self.deliver(slot, port, &packet),
-            _ => self.net.drop_packet(&packet, DropReason::NoNode),
+            Some(&slot) if slot != NONE => self.deliver(slot, port, place),
+            _ => self.net.drop_packet(place, DropReason::NoNode),
         }
     }
 
     #[inline]
-    fn deliver(&mut self, slot: u32, port: PortId, packet: &Packet<N::Header, P::Owned>) {
+    fn deliver(&mut self, slot: u32, port: PortId, place: u32) {
+        let packet = self.net.packets.take(place, P::nothing());
         let from = Ingress { port, source: packet.source_address(), ecn: packet.has(flags::ECN) };
         let now = Instant::from_ps(self.net.now);
         let (node, mut tx) = self.lend(slot);
@@ -464,8 +477,8 @@ where
                 return;
             }
             match self.net.held_back.remove(&(time, order)).expect("the first key") {
-                HeldBack::Arrive(link, sequence, packet) => self.arrive_numbered(link, sequence, packet),
-                HeldBack::Leave(link, packet) => self.net.transmit(link, packet),
+                HeldBack::Arrive(link, sequence, place) => self.arrive_numbered(link, sequence, place),
+                HeldBack::Leave(link, place) => self.net.transmit(link, place),
             }
         }
     }
@@ -511,7 +524,8 @@ where
                 header: N::Header::default(),
                 payload,
             };
-            self.net.transmit(link, packet);
+            let place = self.net.packets.add(packet);
+            self.net.transmit(link, place);
         }
         if source.bytes_left > 0 {
             let queue_ends = self.net.busy_until[link as usize].saturating_sub(gap);
@@ -522,14 +536,17 @@ where
 
     /// A background packet has arrived.
     #[inline]
-    fn on_background(&mut self, packet: &Packet<N::Header, P::Owned>) {
+    fn on_background(&mut self, place: u32) {
+        let packet = self.net.packets.get(place);
         let source = &mut self.sources[packet.flow as usize];
         source.in_flight -= 1;
         source.bytes_delivered += u64::from(packet.frame_bytes - self.net.frame_overhead);
         source.balance = source.balance.wrapping_sub(P::background_weight(&packet.payload));
         if source.is_idle() {
-            self.net.queue.push(self.net.now, self.net.ids.sources + packet.flow);
+            let id = self.net.ids.sources + packet.flow;
+            self.net.queue.push(self.net.now, id);
         }
+        self.net.packets.free(place);
     }
 
     /// Background packets were lost: nobody sends them again, but their messages end.
@@ -580,10 +597,12 @@ where
             return;
         }
         self.net.links[number].flags |= link_flags::DOWN;
-        let lost = std::mem::take(&mut self.net.links[number].fifo);
         self.net.busy_until[number] = self.net.now;
-        for packet in lost {
-            self.net.drop_packet(&packet.packet, DropReason::Down);
+        let mut lost = std::mem::replace(&mut self.net.links[number].first, NO_PACKET);
+        while lost != NO_PACKET {
+            let next = self.net.packets.at(lost).next;
+            self.net.drop_packet(lost, DropReason::Down);
+            lost = next;
         }
     }
 
@@ -637,8 +656,8 @@ where
             }
         }
         let waiting = std::mem::take(&mut self.waiting);
-        for (at, port, packet) in waiting {
-            if at == host.0 { self.at_host(at, PortId(port), packet) } else { self.waiting.push((at, port, packet)) }
+        for (at, port, place) in waiting {
+            if at == host.0 { self.arrive_at_host(at, PortId(port), place) } else { self.waiting.push((at, port, place)) }
         }
         for index in 0..self.at_host[host.index()].len() {
             let slot = self.at_host[host.index()][index];

@@ -4,19 +4,10 @@
 //! falls idle (`busy_until`) and lasts its length. What is queued is the time until then, so buffer limits are kept in picoseconds and
 //! nothing is divided. A link has at most one pending event, the arrival of the packet at the front, however many packets it holds.
 
-use std::collections::VecDeque;
-
 use fanin_core::NodeId;
 
-use crate::packet::Packet;
+use crate::packet::NO_PACKET;
 use crate::scenario::LinkSpeed;
-
-/// A packet on its way: when it arrives at the far end, and the packet.
-#[derive(Debug)]
-pub(crate) struct InFlight<H, O> {
-    pub arrival_ps: u64,
-    pub packet: Packet<H, O>,
-}
 
 /// Bits of [`Link::flags`].
 pub(crate) mod link_flags {
@@ -30,9 +21,11 @@ pub(crate) mod link_flags {
 
 /// One direction of a cable: transmitter, queue before it, and the wire.
 #[derive(Debug)]
-pub(crate) struct Link<H, O> {
-    /// Packets queued or on the wire, in order of arrival.
-    pub fifo: VecDeque<InFlight<H, O>>,
+pub(crate) struct Link {
+    /// The packet that arrives next; the others queued or on the wire hang on it in order of arrival.
+    pub first: u32,
+    /// The packet that arrives last.
+    pub last: u32,
     /// Time of one byte in 2^-16 ps.
     byte_time: u64,
     /// Propagation delay.
@@ -59,14 +52,15 @@ pub(crate) struct Link<H, O> {
     pub packets_dropped: u64,
 }
 
-impl<H, O> Link<H, O> {
+impl Link {
     /// An idle link.
     pub fn new(from: NodeId, to: NodeId, to_port: u16, to_host: bool, speed: LinkSpeed, queue_bytes: u64, mark_bytes: u64) -> Self {
         // 8e12 ps*bits/byte over bits/s, with 16 fractional bits.
         let byte_time = ((8e12 * 65536.0) / speed.bits_per_second as f64).round() as u64;
         let in_time = |bytes: u64| if bytes == u64::MAX { u64::MAX } else { (u128::from(bytes) * u128::from(byte_time) >> 16) as u64 };
         Link {
-            fifo: VecDeque::new(),
+            first: NO_PACKET,
+            last: NO_PACKET,
             byte_time,
             latency_ps: speed.latency.as_ps(),
             limit_ps: in_time(queue_bytes),
@@ -107,7 +101,7 @@ mod tests {
     #[test]
     fn a_byte_at_100_gbit_lasts_80_ps_and_bytes_come_back() {
         let speed = LinkSpeed { bits_per_second: 100_000_000_000, latency: Duration::from_ns(300) };
-        let link: Link<(), ()> = Link::new(NodeId(0), NodeId(1), 0, false, speed, 100_000, u64::MAX);
+        let link = Link::new(NodeId(0), NodeId(1), 0, false, speed, 100_000, u64::MAX);
         assert_eq!(link.send_time_ps(1081), 86_480);
         assert_eq!(link.bytes_in(link.limit_ps), 100_000);
         assert_eq!(link.mark_ps, u64::MAX);

@@ -7,9 +7,9 @@ use fanin_core::hash::derive;
 use fanin_core::{Body, DropReason, Egress, Event, NodeId, OpError, Payload as _, Piece, PortId, Role, TrafficClass, Tx, Via, Wire};
 
 use crate::faults::FaultyLink;
-use crate::link::{InFlight, Link, link_flags};
+use crate::link::{Link, link_flags};
 use crate::metrics::{Counters, SlotResult};
-use crate::packet::{Packet, flags, pack_roles};
+use crate::packet::{NO_PACKET, Packet, Packets, flags, pack_roles};
 use crate::queue::EventQueue;
 use crate::random::{Purpose, Random};
 use crate::routing::{Balancer, BalancerState, Routes};
@@ -31,11 +31,11 @@ pub(crate) struct EventIds {
 
 /// A packet that does something later than its link would.
 #[derive(Debug)]
-pub(crate) enum HeldBack<H, O> {
+pub(crate) enum HeldBack {
     /// Arrives at the far end of the link (a reordered packet or a second copy), with its sequence number.
-    Arrive(u32, u64, Packet<H, O>),
-    /// Leaves its host (host noise).
-    Leave(u32, Packet<H, O>),
+    Arrive(u32, u64, u32),
+    /// Leaves its host by the link (host noise).
+    Leave(u32, u32),
 }
 
 /// Noise of a job's hosts.
@@ -52,7 +52,8 @@ pub(crate) struct Net<H, O> {
     pub now: u64,
     pub queue: EventQueue,
     pub ids: EventIds,
-    pub links: Vec<Link<H, O>>,
+    pub links: Vec<Link>,
+    pub packets: Packets<H, O>,
     /// By link: when its transmitter falls idle. Apart from the links, since balancers compare many at once.
     pub busy_until: Vec<u64>,
     pub routes: Routes,
@@ -60,10 +61,10 @@ pub(crate) struct Net<H, O> {
     balancers: [Balancer; 2],
     /// By link; empty where no link has faults.
     pub faulty: Vec<Option<Box<FaultyLink>>>,
-    pub held_back: BTreeMap<(u64, u64), HeldBack<H, O>>,
+    pub held_back: BTreeMap<(u64, u64), HeldBack>,
     held_back_count: u64,
     /// Packets from one node to another at the same host or switch.
-    pub loopback: VecDeque<Packet<H, O>>,
+    pub loopback: VecDeque<u32>,
     /// By job; `None` without noise.
     noise: Vec<Option<Box<Noise>>>,
     /// By host: a node waits for room in the host's queue.
@@ -114,6 +115,7 @@ impl<H: Wire, O: Clone> Net<H, O> {
             ids,
             busy_until: vec![0; links.len()],
             links,
+            packets: Packets::new(),
             routes: Routes::new(&topology),
             balancer_state: BalancerState::new(random, derive(scenario.seed, Purpose::Routing as u64), with_flowlets),
             balancers,
@@ -155,60 +157,71 @@ impl<H: Wire, O: Clone> Net<H, O> {
         (payload_bytes as u32 + self.frame_overhead).max(self.frame_min)
     }
 
-    /// Counts a dropped packet.
-    #[inline]
-    pub fn drop_packet(&mut self, packet: &Packet<H, O>, reason: DropReason) {
+    /// Counts a dropped packet and frees its place.
+    #[cold]
+    pub fn drop_packet(&mut self, place: u32, reason: DropReason) {
         self.counters.drop(reason);
+        let packet = self.packets.get(place);
         if packet.has(flags::BACKGROUND) {
             self.lost_background.push((packet.flow, packet.payload.clone()));
         }
+        self.packets.free(place);
     }
 
     /// Puts a packet into a link's queue.
-    #[inline]
-    pub fn transmit(&mut self, link_number: u32, mut packet: Packet<H, O>) {
+    #[inline(always)]
+    pub fn transmit(&mut self, link_number: u32, place: u32) {
         let link = &mut self.links[link_number as usize];
+        let in_flight = self.packets.at(place);
         if link.has(link_flags::DOWN) {
-            return self.drop_packet(&packet, DropReason::Down);
+            return self.drop_packet(place, DropReason::Down);
         }
+        let frame_bytes = in_flight.packet.frame_bytes;
         let busy_until = &mut self.busy_until[link_number as usize];
         let start = (*busy_until).max(self.now);
         let queued = start - self.now;
-        let send_time = link.send_time_ps(packet.frame_bytes);
+        let send_time = link.send_time_ps(frame_bytes);
         if queued + send_time > link.limit_ps {
             link.packets_dropped += 1;
-            return self.drop_packet(&packet, DropReason::QueueFull);
+            return self.drop_packet(place, DropReason::QueueFull);
         }
         if queued > link.mark_ps {
-            packet.flags |= flags::ECN;
+            in_flight.packet.flags |= flags::ECN;
             self.packets_marked += 1;
         }
         *busy_until = start + send_time;
         link.peak_ps = link.peak_ps.max(queued + send_time);
-        link.bytes_sent += u64::from(packet.frame_bytes);
+        link.bytes_sent += u64::from(frame_bytes);
         link.packets_sent += 1;
         let arrival_ps = start + send_time + link.latency_ps;
-        if link.fifo.is_empty() {
+        in_flight.arrival_ps = arrival_ps;
+        in_flight.next = NO_PACKET;
+        let last = link.last;
+        link.last = place;
+        if link.first == NO_PACKET {
+            link.first = place;
             self.queue.push(arrival_ps, link_number);
+        } else {
+            self.packets.at(last).next = place;
         }
-        link.fifo.push_back(InFlight { arrival_ps, packet });
     }
 
     /// Sends a packet from switch `at` towards its destination.
-    #[inline]
-    pub fn forward(&mut self, at: u32, packet: Packet<H, O>) {
-        let candidates = self.routes.candidates(at, packet.destination);
+    #[inline(always)]
+    pub fn forward(&mut self, at: u32, place: u32) {
+        let candidates = self.routes.candidates(at, self.packets.get(place).destination);
         let link = match *candidates {
-            [] => return self.drop_packet(&packet, DropReason::NoRoute),
+            [] => return self.drop_packet(place, DropReason::NoRoute),
             [only] => only,
-            _ => self.choose(at, &packet),
+            _ => self.choose(at, place),
         };
-        self.transmit(link, packet);
+        self.transmit(link, place);
     }
 
     /// The balancer's choice among several links; a link that is down is avoided where another is up.
-    #[inline]
-    fn choose(&mut self, at: u32, packet: &Packet<H, O>) -> u32 {
+    #[inline(always)]
+    fn choose(&mut self, at: u32, place: u32) -> u32 {
+        let packet = self.packets.get(place);
         let candidates = self.routes.candidates(at, packet.destination);
         let count = candidates.len() as u32;
         let index = match self.balancers[usize::from(packet.has(flags::BACKGROUND))] {
@@ -254,7 +267,7 @@ impl<H: Wire, O: Clone> Net<H, O> {
     }
 
     /// Keeps a packet back until `at_ps`.
-    pub fn hold_back(&mut self, at_ps: u64, what: HeldBack<H, O>) {
+    pub fn hold_back(&mut self, at_ps: u64, what: HeldBack) {
         let first = self.held_back.first_key_value().map_or(u64::MAX, |((time, _), _)| *time);
         self.held_back.insert((at_ps, self.held_back_count), what);
         self.held_back_count += 1;
@@ -265,14 +278,15 @@ impl<H: Wire, O: Clone> Net<H, O> {
 
     /// Sends a packet from a host, now or a little later.
     #[inline]
-    fn leave_host(&mut self, link: u32, packet: Packet<H, O>) {
-        if let Some(noise) = &mut self.noise[packet.job as usize]
+    fn leave_host(&mut self, link: u32, place: u32) {
+        let job = self.packets.get(place).job;
+        if let Some(noise) = &mut self.noise[job as usize]
             && noise.random.chance(noise.probability)
         {
             let at = self.now + noise.delay_ps;
-            return self.hold_back(at, HeldBack::Leave(link, packet));
+            return self.hold_back(at, HeldBack::Leave(link, place));
         }
-        self.transmit(link, packet);
+        self.transmit(link, place);
     }
 
     /// Whether a host's queue has room; if not, its nodes will be called back.
@@ -317,12 +331,14 @@ impl<H: Wire, P: Simulated + ?Sized> Lent<'_, H, P> {
     }
 
     fn send_by_port(&mut self, port: PortId, mut packet: Packet<H, P::Owned>) {
+        packet.flags |= flags::NEIGHBOUR;
         let Some(link) = self.net.topology.link_out(NodeId(self.at), port) else {
-            return self.net.drop_packet(&packet, DropReason::NoRoute);
+            let place = self.net.packets.add(packet);
+            return self.net.drop_packet(place, DropReason::NoRoute);
         };
         packet.destination = self.net.links[link as usize].to;
-        packet.flags |= flags::NEIGHBOUR;
-        if self.is_host { self.net.leave_host(link, packet) } else { self.net.transmit(link, packet) }
+        let place = self.net.packets.add(packet);
+        if self.is_host { self.net.leave_host(link, place) } else { self.net.transmit(link, place) }
     }
 }
 
@@ -352,13 +368,14 @@ impl<H: Wire, P: Simulated + ?Sized> Tx<H, P> for Lent<'_, H, P> {
                     packet.flags |= flags::VIA_AGGREGATORS;
                 }
                 debug_assert!(route.class == TrafficClass::Collective, "nodes send packets of collectives");
+                let place = self.net.packets.add(packet);
                 if route.to.node.0 == self.at {
-                    self.net.loopback.push_back(packet);
+                    self.net.loopback.push_back(place);
                 } else if self.is_host {
                     let link = self.net.topology.links_out(NodeId(self.at))[0];
-                    self.net.leave_host(link, packet);
+                    self.net.leave_host(link, place);
                 } else {
-                    self.net.forward(self.at, packet);
+                    self.net.forward(self.at, place);
                 }
             }
         }

@@ -1,4 +1,5 @@
-//! The packet record: small, flat, passed by value.
+//! The packet record, and the flat memory that all packets under way live in. A packet keeps its place from the sender to the receiver;
+//! links chain places, so a hop copies nothing.
 
 use fanin_core::{Address, NodeId, Role};
 
@@ -59,5 +60,76 @@ impl<H, O> Packet<H, O> {
     #[inline]
     pub fn destination_role(&self) -> u8 {
         self.roles & 15
+    }
+}
+
+/// No packet: the end of a chain.
+pub(crate) const NO_PACKET: u32 = u32::MAX;
+
+/// A place in [`Packets`].
+#[derive(Debug)]
+pub(crate) struct InFlight<H, O> {
+    /// When the packet arrives at the far end of its link.
+    pub arrival_ps: u64,
+    /// The packet behind it on its link, or the next free place.
+    pub next: u32,
+    pub packet: Packet<H, O>,
+}
+
+/// All packets under way. Memory grows to the most that were ever under way at once.
+#[derive(Debug)]
+pub(crate) struct Packets<H, O> {
+    places: Vec<InFlight<H, O>>,
+    free: u32,
+}
+
+impl<H, O> Packets<H, O> {
+    pub fn new() -> Self {
+        Packets { places: Vec::new(), free: NO_PACKET }
+    }
+
+    /// Gives a packet a place.
+    #[inline]
+    pub fn add(&mut self, packet: Packet<H, O>) -> u32 {
+        let place = self.free;
+        if place == NO_PACKET {
+            self.places.push(InFlight { arrival_ps: 0, next: NO_PACKET, packet });
+            return (self.places.len() - 1) as u32;
+        }
+        let entry = &mut self.places[place as usize];
+        self.free = entry.next;
+        entry.packet = packet;
+        place
+    }
+
+    /// The place's packet and link fields.
+    #[inline]
+    pub fn at(&mut self, place: u32) -> &mut InFlight<H, O> {
+        &mut self.places[place as usize]
+    }
+
+    /// The packet at a place.
+    #[inline]
+    pub fn get(&self, place: u32) -> &Packet<H, O> {
+        &self.places[place as usize].packet
+    }
+
+    /// Makes the place free; what it holds is overwritten by its next packet.
+    #[inline]
+    pub fn free(&mut self, place: u32) {
+        self.places[place as usize].next = self.free;
+        self.free = place;
+    }
+}
+
+impl<H: Copy, O> Packets<H, O> {
+    /// Takes the packet out of its place and leaves an empty payload there.
+    #[inline]
+    pub fn take(&mut self, place: u32, nothing: O) -> Packet<H, O> {
+        let packet = &mut self.places[place as usize].packet;
+        let payload = std::mem::replace(&mut packet.payload, nothing);
+        let Packet { source, destination, flow, frame_bytes, job, roles, flags, header, .. } = *packet;
+        self.free(place);
+        Packet { source, destination, flow, frame_bytes, job, roles, flags, header, payload }
     }
 }

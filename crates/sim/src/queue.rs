@@ -46,16 +46,24 @@ impl EventQueue {
     }
 
     /// Adds an event. `time` must not lie before the last one popped.
-    #[inline]
+    #[inline(always)]
     pub fn push(&mut self, time: u64, id: u32) {
         let bucket = time >> self.shift;
         let key = (time & ((1 << self.shift) - 1)) << 32 | u64::from(id);
         let ahead = bucket.wrapping_sub(self.cursor);
-        if ahead == 0 {
+        if ahead.wrapping_sub(1) < BUCKETS as u64 - 1 {
+            self.insert(bucket, key);
+        } else {
+            self.push_elsewhere(time, id, bucket, key);
+        }
+    }
+
+    /// Adds an event of the bucket being drained, or one beyond the horizon.
+    #[cold]
+    fn push_elsewhere(&mut self, time: u64, id: u32, bucket: u64, key: u64) {
+        if bucket == self.cursor {
             let at = self.current.partition_point(|&other| other > key);
             self.current.insert(at, key);
-        } else if ahead < BUCKETS as u64 {
-            self.insert(bucket, key);
         } else {
             debug_assert!(bucket > self.cursor, "event in the past");
             self.far.push(Reverse((time, id)));
@@ -63,7 +71,7 @@ impl EventQueue {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn insert(&mut self, bucket: u64, key: u64) {
         let index = bucket as usize % BUCKETS;
         self.buckets[index].push(key);
@@ -71,7 +79,7 @@ impl EventQueue {
     }
 
     /// Removes the first event: its time and id.
-    #[inline]
+    #[inline(always)]
     pub fn pop(&mut self) -> Option<(u64, u32)> {
         loop {
             if let Some(key) = self.current.pop() {
