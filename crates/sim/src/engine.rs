@@ -196,8 +196,8 @@ where
             } else if !has_jobs && self.sources_running == 0 {
                 return Ended::TrafficDone;
             }
-            // The check above is for changes that are rare; most events cannot cause one.
-            loop {
+            // What most events cannot cause is looked at only when one says so.
+            while !self.net.attention {
                 let Some((time, id)) = self.net.queue.pop() else {
                     return if self.workers_running > 0 { Ended::Stuck } else { Ended::JobsDone };
                 };
@@ -207,22 +207,19 @@ where
                 }
                 self.net.now = time;
                 self.events += 1;
-                let before = (self.workers_running, self.sources_running);
                 if id < ids.timers {
                     self.on_link(id);
                 } else {
                     self.on_other(id);
                 }
-                while let Some(place) = self.net.loopback.pop_front() {
-                    let at = self.net.packets.get(place).destination;
-                    self.hand_over(at, PortId(0), place);
-                }
-                if !self.net.lost_background.is_empty() {
-                    self.on_lost_background();
-                }
-                if before != (self.workers_running, self.sources_running) {
-                    break;
-                }
+            }
+            self.net.attention = false;
+            while let Some(place) = self.net.loopback.pop_front() {
+                let at = self.net.packets.get(place).destination;
+                self.hand_over(at, PortId(0), place);
+            }
+            if !self.net.lost_background.is_empty() {
+                self.on_lost_background();
             }
         }
     }
@@ -389,6 +386,7 @@ where
             if failed || state.next_operation as usize == self.scenario.jobs[state.job as usize].elements.len() {
                 state.done = true;
                 self.workers_running -= 1;
+                self.net.attention = true;
                 return;
             }
             self.submit(worker);
@@ -495,6 +493,7 @@ where
         }
         if source.is_idle() && !source.next_message(config) {
             self.sources_running -= 1;
+            self.net.attention = true;
             return;
         }
         let link = self.net.topology.links_out(source.host)[0];
@@ -636,6 +635,7 @@ where
             if worker.result.host == host.0 && !worker.done {
                 worker.done = true;
                 self.workers_running -= 1;
+                self.net.attention = true;
             }
         }
     }

@@ -63,6 +63,8 @@ pub(crate) struct Net<H, O> {
     pub faulty: Vec<Option<Box<FaultyLink>>>,
     pub held_back: BTreeMap<(u64, u64), HeldBack>,
     held_back_count: u64,
+    /// Something happened that the event loop must look at: a packet for its own host, lost background traffic, an end.
+    pub attention: bool,
     /// Packets from one node to another at the same host or switch.
     pub loopback: VecDeque<u32>,
     /// By job; `None` without noise.
@@ -122,6 +124,7 @@ impl<H: Wire, O: Clone> Net<H, O> {
             faulty,
             held_back: BTreeMap::new(),
             held_back_count: 0,
+            attention: false,
             loopback: VecDeque::new(),
             noise: Self::noise(scenario),
             tx_waiting: vec![false; map.hosts() as usize],
@@ -164,6 +167,7 @@ impl<H: Wire, O: Clone> Net<H, O> {
         let packet = self.packets.get(place);
         if packet.has(flags::BACKGROUND) {
             self.lost_background.push((packet.flow, packet.payload.clone()));
+            self.attention = true;
         }
         self.packets.free(place);
     }
@@ -371,6 +375,7 @@ impl<H: Wire, P: Simulated + ?Sized> Tx<H, P> for Lent<'_, H, P> {
                 let place = self.net.packets.add(packet);
                 if route.to.node.0 == self.at {
                     self.net.loopback.push_back(place);
+                    self.net.attention = true;
                 } else if self.is_host {
                     let link = self.net.topology.links_out(NodeId(self.at))[0];
                     self.net.leave_host(link, place);
