@@ -1,1 +1,15 @@
-//! (being written)
+//! The systems of in-network aggregation as state machines without I/O: one folder per system, whose `mod.rs` maps the clauses of its
+//! specification to items, and `shared` for what two of them use. They run unchanged in the simulator, over real sockets and in the
+//! model checker; see [`fanin_core::node`] for the traits that join them to a driver.
+//!
+//! | module | system |
+//! |---|---|
+//! | [`tree`] | static reduction trees, one or several per job |
+//! | [`ring`] | bandwidth-optimal ring allreduce |
+//!
+//! All nodes implement `Clone`, `Eq` and `Hash`, and have a `rebase` that makes their stored times relative to the present, so that a
+//! model checker can tell two states apart or not.
+#![forbid(unsafe_code)]
+
+pub mod shared;
+pub mod tree;

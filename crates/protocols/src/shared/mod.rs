@@ -1,0 +1,17 @@
+//! What more than one system uses. Nothing here knows a packet format.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`serial`] | comparison of numbers that wrap |
+//! | [`reliability`] | what a job expects of its network, and how long it waits |
+//! | [`rtt`] | the retransmission timeout |
+//! | [`order`] | which of a window's packets was sent longest ago |
+//! | [`ledger`] | operations: accepted, running, ended |
+//! | [`state`] | `Clone`, `Eq` and `Hash` for nodes that are generic over the payload |
+
+pub mod ledger;
+pub mod order;
+pub mod reliability;
+pub mod rtt;
+pub mod serial;
+pub(crate) mod state;

@@ -1,0 +1,105 @@
+//! A switch's slots: a flat array sized at start-up, with a bit per child beside it.
+
+use fanin_core::{Instant, Payload};
+
+use crate::shared::rtt::rebased;
+
+/// Where a slot stands; the transitions are drawn in the module's documentation.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) enum SlotState {
+    /// Holds nothing.
+    Empty,
+    /// Some children have contributed.
+    Aggregating,
+    /// Complete; there was no room on the way to the parent yet.
+    SendingUp,
+    /// The partial aggregate was sent to the parent.
+    Sent,
+    /// Holds the sum; there was no room on the way to the children yet.
+    SendingDown,
+    /// Holds the sum, which was sent to the children.
+    Done,
+}
+
+/// One slot.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Slot<A> {
+    /// The block that the slot belongs to, or the last one that did.
+    pub block: u32,
+    /// Children that have not contributed.
+    pub missing: u32,
+    pub state: SlotState,
+    /// How often the partial aggregate was sent again.
+    pub resends: u8,
+    /// The parent has said that it waits, so it is there.
+    pub parent_heard: bool,
+    /// When something about this block last went up.
+    pub asked_at: Instant,
+    pub acc: A,
+}
+
+/// All slots of one job at one switch.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Slots<A> {
+    slots: Box<[Slot<A>]>,
+    /// `words` words per slot; bit c tells that child c has contributed.
+    arrived: Box<[u64]>,
+    words: usize,
+}
+
+impl<A> Slots<A> {
+    /// `count` (a power of two) empty slots for at most `children` children.
+    pub(super) fn new<P: Payload<Acc = A> + ?Sized>(count: u32, children: usize, op: &P::Op, block_bytes: u32) -> Self {
+        let words = children.div_ceil(64).max(1);
+        let empty = || Slot {
+            block: 0,
+            missing: 0,
+            state: SlotState::Empty,
+            resends: 0,
+            parent_heard: false,
+            asked_at: Instant::ZERO,
+            acc: P::accumulator(op, block_bytes as usize),
+        };
+        Slots { slots: (0..count).map(|_| empty()).collect(), arrived: vec![0; words * count as usize].into(), words }
+    }
+
+    /// The slot that a block uses.
+    #[inline]
+    pub(super) fn index_of(&self, block: u32) -> u32 {
+        block & (self.slots.len() as u32 - 1)
+    }
+
+    #[inline]
+    pub(super) fn get(&mut self, index: u32) -> &mut Slot<A> {
+        &mut self.slots[index as usize]
+    }
+
+    #[inline]
+    pub(super) fn has_arrived(&self, index: u32, child: u16) -> bool {
+        let word = self.arrived[index as usize * self.words + usize::from(child) / 64];
+        (word >> (child % 64)) & 1 == 1
+    }
+
+    #[inline]
+    pub(super) fn mark_arrived(&mut self, index: u32, child: u16) {
+        self.arrived[index as usize * self.words + usize::from(child) / 64] |= 1 << (child % 64);
+    }
+
+    #[inline]
+    pub(super) fn forget_arrivals(&mut self, index: u32) {
+        let from = index as usize * self.words;
+        self.arrived[from..from + self.words].fill(0);
+    }
+
+    /// The first of `children` children that has not contributed.
+    pub(super) fn first_missing(&self, index: u32, children: usize) -> Option<usize> {
+        (0..children).find(|child| !self.has_arrived(index, *child as u16))
+    }
+
+    /// Makes times relative to `now`.
+    pub(super) fn rebase(&mut self, now: Instant) {
+        for slot in &mut self.slots {
+            slot.asked_at = rebased(slot.asked_at, now);
+        }
+    }
+}
