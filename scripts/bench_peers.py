@@ -1,0 +1,164 @@
+#!/usr/bin/env python3
+"""Measures workload W1 on Fanin's simulator and on ns-3, in turns on the same machine, and prints both and their ratio.
+
+Both count packet-hops (a packet leaving a transmitter) per second of CPU time of one thread's event loop. Instructions per hop are the
+difference between a longer and a shorter run, so that building the network is not in it. Python's standard library only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import ns3
+
+ROOT = Path(__file__).resolve().parent.parent
+WORKLOAD = "w1"
+#: Packets per host of the two runs whose difference gives instructions per hop: the network is that of W1, the time is bearable.
+SHORT_PACKETS, LONG_PACKETS = 32, 64
+
+
+class BenchError(Exception):
+    """A run failed or printed something that is no measurement."""
+
+
+def fanin_program() -> Path:
+    """The release build of `fanin`."""
+    target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+    return target / "release" / "fanin"
+
+
+def parse_workloads(text: str) -> dict[str, dict]:
+    """The workloads that `fanin bench sim --format json` measured, by name: one object, a list of them, or one a line."""
+    try:
+        found = json.loads(text)
+    except json.JSONDecodeError:
+        try:
+            found = [json.loads(line) for line in text.splitlines() if line.strip()]
+        except json.JSONDecodeError as error:
+            raise BenchError(f"not JSON: {error}") from error
+    if isinstance(found, dict):
+        found = found.get("workloads", [found])
+    if not isinstance(found, list) or not all(isinstance(item, dict) and "name" in item for item in found):
+        raise BenchError("expected objects with a name")
+    return {item["name"]: item for item in found}
+
+
+def run_fanin(arguments: Sequence[str] = ()) -> dict:
+    """One run of W1 on Fanin's simulator."""
+    command = [str(fanin_program()), "bench", "sim", "--workload", WORKLOAD, "--format", "json", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise BenchError(f"`{' '.join(command)}` failed: {done.stderr.strip() or done.stdout.strip()}")
+    workloads = parse_workloads(done.stdout)
+    if WORKLOAD not in workloads:
+        raise BenchError(f"`{' '.join(command)}` measured {', '.join(workloads) or 'nothing'}, not {WORKLOAD}")
+    return workloads[WORKLOAD]
+
+
+def instruction_counter() -> Callable[[Sequence[str]], tuple[int, str]] | None:
+    """A function that runs a command and returns its user-space instructions and output, or None where nothing can count them."""
+    if shutil.which("perf"):
+        probe = subprocess.run(["perf", "stat", "-x,", "-e", "instructions:u", "true"], capture_output=True, text=True, check=False)
+        if re.search(r"^\d+,", probe.stderr, re.MULTILINE):
+            return count_by_perf
+    return count_by_callgrind if shutil.which("valgrind") else None
+
+
+def count_by_perf(command: Sequence[str]) -> tuple[int, str]:
+    """Instructions as the processor counts them."""
+    with tempfile.NamedTemporaryFile("r") as report:
+        full = ["perf", "stat", "-x,", "-e", "instructions:u", "-o", report.name, "--", *command]
+        done = subprocess.run(full, capture_output=True, text=True, check=True)
+        match = re.search(r"^(\d+),", report.read(), re.MULTILINE)
+    if match is None:
+        raise BenchError("perf printed no count")
+    return int(match[1]), done.stdout
+
+
+def count_by_callgrind(command: Sequence[str]) -> tuple[int, str]:
+    """Instructions as valgrind executes them."""
+    full = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", *command]
+    done = subprocess.run(full, capture_output=True, text=True, check=True)
+    match = re.search(r"Collected : (\d+)", done.stderr)
+    if match is None:
+        raise BenchError("callgrind printed no count")
+    return int(match[1]), done.stdout
+
+
+def instructions_per_hop(count: Callable[[Sequence[str]], tuple[int, str]], command: Callable[[int], list[str]]) -> float:
+    """Instructions of one more hop; `command` takes the packets that each host sends."""
+    points = []
+    for packets in (SHORT_PACKETS, LONG_PACKETS):
+        instructions, output = count(command(packets))
+        points.append((instructions, parse_workloads(output)[WORKLOAD]["packet_hops"]))
+    (instructions_a, hops_a), (instructions_b, hops_b) = points
+    if hops_b <= hops_a:
+        raise BenchError(f"{LONG_PACKETS} packets a host made {hops_b} hops and {SHORT_PACKETS} made {hops_a}")
+    return (instructions_b - instructions_a) / (hops_b - hops_a)
+
+
+def summary(results: dict[str, list[dict]], instructions: dict[str, float]) -> str:
+    """The table that is printed: medians, the range of the runs, and how many times faster the first one is."""
+    lines = [f"{'simulator':<10} {'packet-hops per CPU-second':>27} {'lowest to highest':>28} {'instructions a hop':>20} {'ratio':>8}"]
+    medians = {name: statistics.median(run["packet_hops_per_cpu_s"] for run in runs) for name, runs in results.items()}
+    base = medians["ns-3"]
+    for name, runs in results.items():
+        rates = [run["packet_hops_per_cpu_s"] for run in runs]
+        spread = f"{min(rates):,.0f} to {max(rates):,.0f}"
+        counted = f"{instructions[name]:,.0f}" if name in instructions else "not counted"
+        lines.append(f"{name:<10} {medians[name]:>27,.0f} {spread:>28} {counted:>20} {medians[name] / base:>8.2f}")
+    return "\n".join(lines)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The program; returns its exit code."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--pairs", type=int, default=5, help="how many times each one runs (default: 5)")
+    parser.add_argument("--no-instructions", action="store_true", help="do not count instructions, which takes a minute")
+    parser.add_argument("--out", type=Path, help="also write all runs to this JSON file")
+    options = parser.parse_args(arguments)
+    if options.pairs < 1:
+        parser.error("--pairs: expected at least 1")
+    reason = ns3.obstacle()
+    if reason is not None:
+        print(f"skipped: ns-3 because {reason}")
+        return 0
+    peer = str(ns3.build())
+    results: dict[str, list[dict]] = {"fanin": [], "ns-3": []}
+    instructions: dict[str, float] = {}
+    try:
+        for pair in range(options.pairs):
+            # In turns, and each first once: whatever else slows the machine down hits both.
+            for name in sorted(results, reverse=pair % 2 == 1):
+                results[name].append(run_fanin() if name == "fanin" else ns3.run())
+                print(f"{name}: {results[name][-1]['packet_hops_per_cpu_s']:,.0f} packet-hops per CPU-second", file=sys.stderr, flush=True)
+        counter = None if options.no_instructions else instruction_counter()
+        if counter is not None:
+            fanin = str(fanin_program())
+            instructions["fanin"] = instructions_per_hop(
+                counter,
+                lambda packets: [fanin, "bench", "sim", "--workload", WORKLOAD, "--packets", str(packets), "--format", "json"],
+            )
+            instructions["ns-3"] = instructions_per_hop(counter, lambda packets: [peer, f"--packets={packets}"])
+    except (BenchError, subprocess.CalledProcessError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    print(summary(results, instructions))
+    if options.out is not None:
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        options.out.write_text(json.dumps({"runs": results, "instructions_per_hop": instructions}, indent=2) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,92 @@
+#!/usr/bin/env python3
+"""Runs the checks that need root or large installs; what this machine cannot do is skipped by name, with the reason.
+
+Usage: test_all.py [--list] [NAME ...]
+
+Exits with 1 if a check fails. Python's standard library only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import ns3
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@dataclass(frozen=True)
+class Check:
+    """A check that not every machine can run."""
+
+    name: str
+    #: Why it cannot run here, or None if it can. May install what it needs.
+    obstacle: Callable[[], str | None]
+    command: Sequence[str]
+
+
+def needs_root() -> str | None:
+    """The obstacle of checks that make network namespaces or raw sockets."""
+    return None if os.geteuid() == 0 else "it needs root"
+
+
+CHECKS = [
+    # Tests that a plain `cargo test` leaves out carry #[ignore = "needs ..."].
+    Check("privileged-tests", needs_root, ["cargo", "test", "--locked", "--workspace", "--lib", "--bins", "--tests", "--", "--ignored", "--nocapture"]),
+    Check("ns3-peer", ns3.obstacle, [sys.executable, "scripts/ns3.py", "--small"]),
+]
+
+
+def run_checks(checks: Sequence[Check], run: Callable[[Sequence[str]], int]) -> tuple[int, int, int]:
+    """Runs `checks` in order and returns how many passed, failed and were skipped."""
+    passed, failed, skipped = 0, 0, 0
+    for check in checks:
+        reason = check.obstacle()
+        if reason is not None:
+            skipped += 1
+            print(f"skipped: {check.name} because {reason}", flush=True)
+            continue
+        print(f"running: {check.name}: {' '.join(check.command)}", flush=True)
+        begin = time.monotonic()
+        code = run(check.command)
+        elapsed_s = time.monotonic() - begin
+        if code == 0:
+            passed += 1
+            print(f"passed: {check.name} in {elapsed_s:.0f} s", flush=True)
+        else:
+            failed += 1
+            print(f"failed: {check.name}, exit code {code}", flush=True)
+    return passed, failed, skipped
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The program; returns its exit code."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--list", action="store_true", help="name the checks and their commands, run none")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="run only these")
+    options = parser.parse_args(arguments)
+    unknown = set(options.names) - {check.name for check in CHECKS}
+    if unknown:
+        parser.error(f"no such check: {', '.join(sorted(unknown))}; there are {', '.join(check.name for check in CHECKS)}")
+    chosen = [check for check in CHECKS if not options.names or check.name in options.names]
+    if options.list:
+        for check in chosen:
+            print(f"{check.name}: {' '.join(check.command)}")
+        return 0
+    if shutil.which("cargo") is None:
+        parser.error("cargo is not on PATH")
+    passed, failed, skipped = run_checks(chosen, lambda command: subprocess.run(command, cwd=ROOT, check=False).returncode)
+    print(f"{passed} passed, {failed} failed, {skipped} skipped")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

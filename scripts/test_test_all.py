@@ -1,0 +1,47 @@
+"""Tests of test_all.py: skips carry their reason, failures decide the exit code."""
+
+import contextlib
+import io
+import unittest
+
+import test_all
+from test_all import Check, run_checks
+
+
+def never(_command):
+    raise AssertionError("a skipped check was run")
+
+
+class RunChecks(unittest.TestCase):
+    def run_quietly(self, checks, run):
+        output = io.StringIO()
+        with contextlib.redirect_stdout(output):
+            counts = run_checks(checks, run)
+        return counts, output.getvalue()
+
+    def test_an_obstacle_is_a_skip_that_names_check_and_reason(self):
+        counts, output = self.run_quietly([Check("namespaces", lambda: "it needs root", ["true"])], never)
+        self.assertEqual(counts, (0, 0, 1))
+        self.assertEqual(output, "skipped: namespaces because it needs root\n")
+
+    def test_a_failure_does_not_stop_the_checks_after_it(self):
+        codes = {"a": 3, "b": 0}
+        checks = [Check(name, lambda: None, [name]) for name in codes]
+        counts, output = self.run_quietly(checks, lambda command: codes[command[0]])
+        self.assertEqual(counts, (1, 1, 0))
+        self.assertIn("failed: a, exit code 3", output)
+        self.assertIn("passed: b", output)
+
+    def test_names_of_checks_are_unique(self):
+        names = [check.name for check in test_all.CHECKS]
+        self.assertEqual(len(names), len(set(names)))
+
+    def test_an_unknown_name_is_refused(self):
+        with contextlib.redirect_stderr(io.StringIO()) as errors, self.assertRaises(SystemExit) as stop:
+            test_all.main(["no-such-check"])
+        self.assertEqual(stop.exception.code, 2)
+        self.assertIn("ns3-peer", errors.getvalue())
+
+
+if __name__ == "__main__":
+    unittest.main()
