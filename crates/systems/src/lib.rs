@@ -1,1 +1,12 @@
-//! (being written)
+//! The registry: the one place that knows which systems exist. A job's configuration goes in, its nodes come out; a driver runs
+//! [`AnyNode`]s and needs no list of its own, so one network, or one daemon, mixes jobs of different systems.
+#![forbid(unsafe_code)]
+
+mod any;
+mod build;
+mod config;
+pub mod layout;
+
+pub use any::{AnyHeader, AnyNode};
+pub use build::build;
+pub use config::{BuildError, JobSpec, RingOrder, System};

@@ -1,0 +1,228 @@
+//! One header and one node type for all systems, by enum dispatch.
+
+use fanin_core::{
+    Body, Collective, Duration, Egress, Event, Ingress, Instant, Malformed, Node, OpError, OperationId, Outcome, PacketKind, Payload,
+    Piece, Tx, Wire, Worker,
+};
+use fanin_protocols::tree::{TreeSwitch, TreeWorker};
+use fanin_wire::tree::TreeHeader;
+
+/// A header of any system.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum AnyHeader {
+    /// Of no system: background traffic.
+    #[default]
+    Background,
+    /// Of static trees.
+    Tree(TreeHeader),
+}
+
+const BACKGROUND: u8 = 0;
+const TREE: u8 = 1;
+
+/// The longer of two lengths.
+const fn longer(a: usize, b: usize) -> usize {
+    if a > b { a } else { b }
+}
+
+/// On the wire: one byte for the system, then the system's header.
+impl Wire for AnyHeader {
+    const MAX_LEN: usize = 1 + longer(TreeHeader::MAX_LEN, 0);
+
+    fn wire_len(&self) -> usize {
+        1 + match self {
+            AnyHeader::Background => 0,
+            AnyHeader::Tree(header) => header.wire_len(),
+        }
+    }
+
+    fn parse(bytes: &[u8]) -> Result<(Self, usize), Malformed> {
+        let (&system, rest) = bytes.split_first().ok_or(Malformed::Truncated { needed: 1, got: 0 })?;
+        match system {
+            BACKGROUND => Ok((AnyHeader::Background, 1)),
+            TREE => TreeHeader::parse(rest).map(|(header, length)| (AnyHeader::Tree(header), 1 + length)),
+            _ => Err(Malformed::Field { name: "system", value: u64::from(system) }),
+        }
+    }
+
+    fn emit(&self, out: &mut [u8]) -> usize {
+        let (first, rest) = out.split_first_mut().expect("room for the header");
+        let (system, length) = match self {
+            AnyHeader::Background => (BACKGROUND, 0),
+            AnyHeader::Tree(header) => (TREE, header.emit(rest)),
+        };
+        *first = system;
+        1 + length
+    }
+
+    #[inline]
+    fn kind(&self) -> PacketKind {
+        match self {
+            AnyHeader::Background => PacketKind::Background,
+            AnyHeader::Tree(header) => header.kind(),
+        }
+    }
+}
+
+/// Wraps the headers of one system on their way out.
+struct Wrapped<'a, T, H> {
+    tx: &'a mut T,
+    wrap: fn(H) -> AnyHeader,
+}
+
+impl<P: Payload + ?Sized, T: Tx<AnyHeader, P>, H: Wire> Tx<H, P> for Wrapped<'_, T, H> {
+    #[inline]
+    fn send(&mut self, to: Egress<'_>, header: &H, body: Body<'_, P>) {
+        self.tx.send(to, &(self.wrap)(*header), body);
+    }
+
+    #[inline]
+    fn room(&mut self, to: Egress<'_>) -> bool {
+        self.tx.room(to)
+    }
+
+    #[inline]
+    fn note(&mut self, event: Event) {
+        self.tx.note(event);
+    }
+
+    #[inline]
+    fn contribute(&mut self, piece: Piece, accumulator: &mut P::Acc, first: bool) -> Result<(), OpError> {
+        self.tx.contribute(piece, accumulator, first)
+    }
+
+    #[inline]
+    fn fold(&mut self, piece: Piece, payload: &P) -> Result<(), OpError> {
+        self.tx.fold(piece, payload)
+    }
+
+    #[inline]
+    fn deliver(&mut self, piece: Piece, body: Body<'_, P>) -> Result<(), OpError> {
+        self.tx.deliver(piece, body)
+    }
+}
+
+/// A node of any system.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum AnyNode<P: Payload + ?Sized> {
+    /// A worker of static trees.
+    TreeWorker(TreeWorker<P>),
+    /// A switch of static trees.
+    TreeSwitch(TreeSwitch<P>),
+}
+
+/// Calls a handler of the node inside, with a [`Tx`] that wraps its headers.
+macro_rules! dispatch {
+    ($self:expr, $tx:expr, $node:ident, $inner:ident => $call:expr) => {
+        match $self {
+            AnyNode::TreeWorker($node) => {
+                let $inner = &mut Wrapped { tx: $tx, wrap: AnyHeader::Tree };
+                $call
+            }
+            AnyNode::TreeSwitch($node) => {
+                let $inner = &mut Wrapped { tx: $tx, wrap: AnyHeader::Tree };
+                $call
+            }
+        }
+    };
+}
+
+impl<P: Payload + ?Sized> Node<P> for AnyNode<P> {
+    type Header = AnyHeader;
+
+    #[inline]
+    fn on_packet<T: Tx<AnyHeader, P>>(&mut self, now: Instant, from: Ingress, header: &AnyHeader, payload: &P, tx: &mut T) {
+        match (self, header) {
+            (AnyNode::TreeWorker(node), AnyHeader::Tree(header)) => {
+                node.on_packet(now, from, header, payload, &mut Wrapped { tx, wrap: AnyHeader::Tree });
+            }
+            (AnyNode::TreeSwitch(node), AnyHeader::Tree(header)) => {
+                node.on_packet(now, from, header, payload, &mut Wrapped { tx, wrap: AnyHeader::Tree });
+            }
+            // A packet of another system is not of this job.
+            _ => tx.note(Event::Dropped(fanin_core::DropReason::Mismatch)),
+        }
+    }
+
+    fn on_timeout<T: Tx<AnyHeader, P>>(&mut self, now: Instant, tx: &mut T) {
+        dispatch!(self, tx, node, inner => node.on_timeout(now, inner));
+    }
+
+    #[inline]
+    fn next_timeout(&self) -> Option<Instant> {
+        match self {
+            AnyNode::TreeWorker(node) => node.next_timeout(),
+            AnyNode::TreeSwitch(node) => node.next_timeout(),
+        }
+    }
+
+    fn on_tx_ready<T: Tx<AnyHeader, P>>(&mut self, now: Instant, tx: &mut T) {
+        dispatch!(self, tx, node, inner => node.on_tx_ready(now, inner));
+    }
+}
+
+impl<P: Payload + ?Sized> Worker<P> for AnyNode<P> {
+    fn submit<T: Tx<AnyHeader, P>>(&mut self, now: Instant, collective: Collective, tx: &mut T) {
+        match self {
+            AnyNode::TreeWorker(node) => node.submit(now, collective, &mut Wrapped { tx, wrap: AnyHeader::Tree }),
+            AnyNode::TreeSwitch(_) => tx.note(Event::Broken("a switch was asked to submit")),
+        }
+    }
+
+    #[inline]
+    fn poll(&mut self) -> Option<Outcome> {
+        match self {
+            AnyNode::TreeWorker(node) => node.poll(),
+            AnyNode::TreeSwitch(_) => None,
+        }
+    }
+
+    fn cancel<T: Tx<AnyHeader, P>>(&mut self, now: Instant, operation: OperationId, tx: &mut T) {
+        match self {
+            AnyNode::TreeWorker(node) => node.cancel(now, operation, &mut Wrapped { tx, wrap: AnyHeader::Tree }),
+            AnyNode::TreeSwitch(_) => tx.note(Event::Broken("a switch was asked to cancel")),
+        }
+    }
+}
+
+impl<P: Payload + ?Sized> AnyNode<P> {
+    /// Makes stored times relative to `now`, so that equal situations at different times are equal states (model checking).
+    pub fn rebase(&mut self, now: Instant) {
+        match self {
+            AnyNode::TreeWorker(node) => node.rebase(now),
+            AnyNode::TreeSwitch(node) => node.rebase(now),
+        }
+    }
+}
+
+/// Less than the workers' shortest retransmission timeout, so that each round of repetitions goes up once.
+pub(crate) const fn resend_gap(rto_min: Duration) -> Duration {
+    rto_min.divided(2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_of_all_systems_come_back_from_the_wire() {
+        let headers = [
+            AnyHeader::Background,
+            AnyHeader::Tree(TreeHeader::Contribution { block: 77, attempt: 3 }),
+            AnyHeader::Tree(TreeHeader::Aggregate { block: 78 }),
+        ];
+        for header in headers {
+            let mut bytes = [0; AnyHeader::MAX_LEN];
+            let length = header.emit(&mut bytes);
+            assert_eq!(length, header.wire_len());
+            assert_eq!(AnyHeader::parse(&bytes[..length]), Ok((header, length)));
+        }
+        assert_eq!(AnyHeader::parse(&[9, 0, 0]), Err(Malformed::Field { name: "system", value: 9 }));
+        assert_eq!(AnyHeader::parse(&[]), Err(Malformed::Truncated { needed: 1, got: 0 }));
+    }
+
+    #[test]
+    fn a_header_is_small_enough_for_a_packet_record() {
+        assert!(size_of::<AnyHeader>() <= 20, "{}", size_of::<AnyHeader>());
+    }
+}

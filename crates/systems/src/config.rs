@@ -1,0 +1,116 @@
+//! Job configuration: which system, with which parameters.
+
+use fanin_core::{Duration, JobId, NodeId};
+use serde::{Deserialize, Serialize};
+
+/// A job's configuration contradicts itself or the network.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BuildError {
+    /// The field.
+    pub field: String,
+    /// Its value.
+    pub value: String,
+    /// What would have been right.
+    pub expected: String,
+}
+
+impl BuildError {
+    /// `field` has `value`, where `expected` is expected.
+    pub fn new(field: impl Into<String>, value: impl ToString, expected: impl Into<String>) -> Self {
+        BuildError { field: field.into(), value: value.to_string(), expected: expected.into() }
+    }
+}
+
+impl std::fmt::Display for BuildError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} = {}: expected {}", self.field, self.value, self.expected)
+    }
+}
+
+impl std::error::Error for BuildError {}
+
+/// In which order the ring visits the workers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RingOrder {
+    /// By host number: neighbours in the network are neighbours in the ring.
+    #[default]
+    Host,
+    /// By rank, that is in the order in which hosts were allocated.
+    Placement,
+}
+
+/// A system and its parameters.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(tag = "system", rename_all = "kebab-case")]
+pub enum System {
+    /// Bandwidth-optimal ring allreduce (baselines 1).
+    Ring {
+        /// The order of the ring.
+        #[serde(default)]
+        order: RingOrder,
+        /// All workers finish a step before anybody begins the next.
+        #[serde(default)]
+        barrier: bool,
+    },
+    /// Static reduction trees (baselines 5).
+    Tree {
+        /// How many; block b is reduced on tree b mod `trees`.
+        #[serde(default = "one")]
+        trees: u32,
+    },
+}
+
+fn one() -> u32 {
+    1
+}
+
+impl System {
+    /// Names of all systems.
+    pub const NAMES: &'static [&'static str] = &["ring", "tree"];
+
+    /// The system's name.
+    pub fn name(&self) -> &'static str {
+        match self {
+            System::Ring { .. } => "ring",
+            System::Tree { .. } => "tree",
+        }
+    }
+
+    /// The system's number in hop headers; 0 is not a system.
+    pub fn number(&self) -> u8 {
+        match self {
+            System::Tree { .. } => 1,
+            System::Ring { .. } => 2,
+        }
+    }
+}
+
+/// One job: who takes part and how.
+#[derive(Clone, Debug)]
+pub struct JobSpec<'a, Op> {
+    /// The job's number.
+    pub id: JobId,
+    /// The hosts of its workers, by rank.
+    pub hosts: &'a [NodeId],
+    /// The system.
+    pub system: System,
+    /// Element type and operator.
+    pub op: Op,
+    /// Bytes of an element on the wire.
+    pub element_bytes: u32,
+    /// Payload of a full packet in bytes; a whole number of elements.
+    pub payload_bytes: u32,
+    /// Packets that a worker has under way at most.
+    pub window: u32,
+    /// Recover from losses; without it the network must lose nothing.
+    pub reliable: bool,
+    /// First retransmission timeout, until round trips have been measured.
+    pub rto_initial: Duration,
+    /// Lower bound of the retransmission timeout.
+    pub rto_min: Duration,
+    /// An operation without progress for so long has failed.
+    pub patience: Duration,
+    /// Seed of the job's random choices (roots of trees).
+    pub seed: u64,
+}

@@ -1,0 +1,169 @@
+//! Where a job's trees and rings lie in a network.
+
+use fanin_core::hash::derive;
+use fanin_core::map::Neighbour;
+use fanin_core::{NetworkMap, NodeId, PortId};
+
+use crate::BuildError;
+
+/// One switch's place in one tree.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct TreePlace {
+    /// The port towards the root; `None` at the root.
+    pub parent: Option<PortId>,
+    /// Ports towards the workers, with the node at each, by port.
+    pub children: Vec<(PortId, NodeId)>,
+}
+
+/// A static reduction tree: the switches that take part, in ascending order, and their places.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TreeLayout {
+    /// The root switch.
+    pub root: NodeId,
+    /// (switch, place).
+    pub places: Vec<(NodeId, TreePlace)>,
+}
+
+/// Roots of `count` trees (baselines 5): the switch itself where all hosts hang on one; else different switches of the top level, drawn
+/// at random, beginning anew when there are more trees than switches.
+///
+/// # Errors
+/// [`BuildError`] where a host has no cable.
+pub fn random_roots(map: &NetworkMap, hosts: &[NodeId], count: u32, seed: u64) -> Result<Vec<NodeId>, BuildError> {
+    let leaves = leaves_of(map, hosts)?;
+    if leaves.len() == 1 {
+        return Ok(vec![leaves[0]; count as usize]);
+    }
+    let mut tops: Vec<NodeId> = map.switches().filter(|&switch| map.level(switch) == map.top_level()).collect();
+    for last in (1..tops.len()).rev() {
+        tops.swap(last, (derive(seed, last as u64) % (last as u64 + 1)) as usize);
+    }
+    Ok((0..count as usize).map(|tree| tops[tree % tops.len()]).collect())
+}
+
+/// The tree of shortest paths from the hosts' switches to `root`. Where a switch has several, parallel cables among them, `seed` decides.
+///
+/// # Errors
+/// [`BuildError`] where a host has no cable or no path to the root.
+pub fn tree(map: &NetworkMap, hosts: &[NodeId], root: NodeId, seed: u64) -> Result<TreeLayout, BuildError> {
+    let distance = map.distances(root);
+    let mut places: Vec<Option<TreePlace>> = vec![None; map.nodes() as usize];
+    for &host in hosts {
+        let leaf = leaf_of(map, host)?;
+        let place = places[leaf.node.index()].get_or_insert_default();
+        place.children.push((leaf.their_port, host));
+    }
+    // From the outside inwards, so that a switch has all its children before it joins its parent.
+    let mut by_distance: Vec<NodeId> = map.switches().filter(|switch| distance[switch.index()] != u32::MAX).collect();
+    by_distance.sort_by_key(|switch| std::cmp::Reverse(distance[switch.index()]));
+    for switch in by_distance {
+        if switch == root || places[switch.index()].is_none() {
+            continue;
+        }
+        let uplink = uplink(map, switch, &distance, seed);
+        places[switch.index()].as_mut().expect("it has children").parent = Some(uplink.port);
+        places[uplink.node.index()].get_or_insert_default().children.push((uplink.their_port, switch));
+    }
+    for &host in hosts {
+        let leaf = leaf_of(map, host)?;
+        if distance[leaf.node.index()] == u32::MAX {
+            return Err(BuildError::new("hosts", host, format!("hosts with a path to switch {root}")));
+        }
+    }
+    let mut found: Vec<(NodeId, TreePlace)> =
+        places.into_iter().enumerate().filter_map(|(node, place)| place.map(|place| (NodeId(node as u32), place))).collect();
+    for (_, place) in &mut found {
+        place.children.sort_unstable_by_key(|(port, _)| *port);
+    }
+    Ok(TreeLayout { root, places: found })
+}
+
+/// One of the cables from `switch` to a switch nearer to the root.
+fn uplink(map: &NetworkMap, switch: NodeId, distance: &[u32], seed: u64) -> Neighbour {
+    let nearer: Vec<&Neighbour> = map
+        .neighbours(switch)
+        .iter()
+        .filter(|next| !map.is_host(next.node) && distance[next.node.index()] + 1 == distance[switch.index()])
+        .collect();
+    *nearer[(derive(seed, u64::from(switch.0)) % nearer.len() as u64) as usize]
+}
+
+/// The switches that the hosts hang on, in ascending order.
+fn leaves_of(map: &NetworkMap, hosts: &[NodeId]) -> Result<Vec<NodeId>, BuildError> {
+    let mut leaves = Vec::with_capacity(hosts.len());
+    for &host in hosts {
+        leaves.push(leaf_of(map, host)?.node);
+    }
+    leaves.sort_unstable();
+    leaves.dedup();
+    Ok(leaves)
+}
+
+/// The switch that a host hangs on.
+pub(crate) fn leaf_of(map: &NetworkMap, host: NodeId) -> Result<Neighbour, BuildError> {
+    if host.0 >= map.hosts() {
+        return Err(BuildError::new("hosts", host, format!("hosts below {}", map.hosts())));
+    }
+    map.leaf_of(host).ok_or_else(|| BuildError::new("hosts", host, "hosts with a cable"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 3 leaves of 2 hosts, 2 spines, 2 parallel cables.
+    fn fat_tree() -> NetworkMap {
+        let mut map = NetworkMap::new(6, &[1, 1, 1, 2, 2]);
+        for host in 0..6 {
+            map.join(NodeId(host), NodeId(6 + host / 2));
+        }
+        for leaf in 6..9 {
+            for spine in 9..11 {
+                map.join(NodeId(leaf), NodeId(spine));
+                map.join(NodeId(leaf), NodeId(spine));
+            }
+        }
+        map
+    }
+
+    #[test]
+    fn a_tree_has_every_participant_below_its_root_once() {
+        let map = fat_tree();
+        let hosts: Vec<NodeId> = [0, 1, 5].map(NodeId).to_vec();
+        for seed in 0..20 {
+            let layout = tree(&map, &hosts, NodeId(10), seed).unwrap();
+            let switches: Vec<u32> = layout.places.iter().map(|(switch, _)| switch.0).collect();
+            assert_eq!(switches, [6, 8, 10]);
+            let place = |switch: u32| &layout.places.iter().find(|(node, _)| node.0 == switch).unwrap().1;
+            assert_eq!(place(6).children, [(PortId(0), NodeId(0)), (PortId(1), NodeId(1))]);
+            assert_eq!(place(8).children, [(PortId(1), NodeId(5))]);
+            assert_eq!(place(10).parent, None);
+            let below: Vec<u32> = place(10).children.iter().map(|(_, node)| node.0).collect();
+            assert_eq!(below, [6, 8]);
+            // The parent's port and the child's port are the two ends of one cable.
+            for (child, leaf) in &place(10).children {
+                let up = place(leaf.0).parent.unwrap();
+                assert_eq!(map.neighbours(*leaf)[up.index()].their_port, *child);
+            }
+        }
+    }
+
+    #[test]
+    fn roots_are_the_only_leaf_or_different_spines() {
+        let map = fat_tree();
+        let one_leaf: Vec<NodeId> = [2, 3].map(NodeId).to_vec();
+        assert_eq!(random_roots(&map, &one_leaf, 2, 1).unwrap(), [NodeId(7), NodeId(7)]);
+        let two_leaves: Vec<NodeId> = [1, 2].map(NodeId).to_vec();
+        let mut roots = random_roots(&map, &two_leaves, 2, 1).unwrap();
+        roots.sort_unstable();
+        assert_eq!(roots, [NodeId(9), NodeId(10)]);
+        let first: Vec<NodeId> = (0..64).map(|seed| random_roots(&map, &two_leaves, 1, seed).unwrap()[0]).collect();
+        assert!(first.contains(&NodeId(9)) && first.contains(&NodeId(10)));
+    }
+
+    #[test]
+    fn a_host_that_is_not_there_is_named() {
+        let error = tree(&fat_tree(), &[NodeId(77)], NodeId(9), 0).unwrap_err();
+        assert_eq!(error.to_string(), "hosts = 77: expected hosts below 6");
+    }
+}
