@@ -55,7 +55,7 @@ impl ReplayWindow {
         } else {
             let mut skipped = self.next;
             while skipped < sequence {
-                if skipped % 64 == 0 && sequence - skipped >= 64 {
+                if skipped.is_multiple_of(64) && sequence - skipped >= 64 {
                     self.seen[(skipped / 64) as usize % WORDS] = 0;
                     skipped += 64;
                 } else {

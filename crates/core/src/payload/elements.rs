@@ -56,7 +56,7 @@ impl ElementOp {
     /// # Errors
     /// [`OpError::Length`] where the lengths differ or are not a whole number of elements; the target is unchanged then.
     pub fn reduce(self, target: &mut [u8], source: &[u8]) -> Result<(), OpError> {
-        if target.len() != source.len() || source.len() % self.dtype.bytes() != 0 {
+        if target.len() != source.len() || !source.len().is_multiple_of(self.dtype.bytes()) {
             return Err(OpError::Length { expected: target.len(), got: source.len() });
         }
         kernels::in_place(self, target, source);
@@ -68,7 +68,7 @@ impl ElementOp {
     /// # Errors
     /// [`OpError::Length`] where the lengths differ or are not a whole number of elements; the target is unchanged then.
     pub fn combine(self, target: &mut [u8], a: &[u8], b: &[u8]) -> Result<(), OpError> {
-        if target.len() != a.len() || b.len() != a.len() || a.len() % self.dtype.bytes() != 0 {
+        if target.len() != a.len() || b.len() != a.len() || !a.len().is_multiple_of(self.dtype.bytes()) {
             return Err(OpError::Length { expected: target.len(), got: if target.len() == a.len() { b.len() } else { a.len() } });
         }
         kernels::into(self, target, a, b);
@@ -171,7 +171,7 @@ impl Payload for [u8] {
 
     #[inline]
     fn assign(&self, acc: &mut ElementAcc, op: &mut ElementOp) -> Result<(), OpError> {
-        if self.len() > acc.bytes.len() || self.len() % op.dtype.bytes() != 0 {
+        if self.len() > acc.bytes.len() || !self.len().is_multiple_of(op.dtype.bytes()) {
             return Err(OpError::Length { expected: acc.bytes.len(), got: self.len() });
         }
         acc.bytes[..self.len()].copy_from_slice(self);
