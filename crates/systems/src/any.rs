@@ -1,5 +1,6 @@
 //! One header and one node type for all systems, by enum dispatch.
 
+use derive_where::derive_where;
 use fanin_core::{
     Body, Collective, Duration, Egress, Event, Ingress, Instant, Malformed, Node, OpError, OperationId, Outcome, PacketKind, Payload,
     Piece, Tx, Wire, Worker,
@@ -103,7 +104,7 @@ impl<P: Payload + ?Sized, T: Tx<AnyHeader, P>, H: Wire> Tx<H, P> for Wrapped<'_,
 }
 
 /// A node of any system.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[derive_where(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum AnyNode<P: Payload + ?Sized> {
     /// A worker of static trees.
     TreeWorker(TreeWorker<P>),
