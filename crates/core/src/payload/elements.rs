@@ -223,9 +223,10 @@ mod tests {
 
     #[test]
     fn every_type_and_operator_agrees_with_scalar_arithmetic() {
+        type Scalar = fn(i64, i64) -> i64;
         let (a, b) = ([3i64, -7, i64::MAX, 0], [2i64, 9, 1, -4]);
         let bytes = |values: &[i64]| values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>();
-        let scalar: [(Operator, fn(i64, i64) -> i64); 4] = [
+        let scalar: [(Operator, Scalar); 4] = [
             (Operator::Sum, i64::wrapping_add),
             (Operator::Prod, i64::wrapping_mul),
             (Operator::Min, |x, y| x.min(y)),
