@@ -1,6 +1,6 @@
 //! The only place where real time enters: protocols see [`Instant`]s, counted from the start of the driver.
 
-use std::time::{Instant as Monotonic, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant as Monotonic, SystemTime, UNIX_EPOCH};
 
 use fanin_core::Instant;
 
@@ -34,4 +34,10 @@ impl Default for Clock {
 /// port do not share. Receivers only ask whether it differs from the ones before, so a clock that is set back does no harm.
 pub fn fresh_epoch() -> u32 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u32)
+}
+
+/// CPU time that this process has used so far, in user and kernel mode, all threads together.
+pub fn process_cpu_time() -> Duration {
+    let spent = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::new(spent.tv_sec.unsigned_abs(), spent.tv_nsec as u32)
 }

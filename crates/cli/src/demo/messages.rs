@@ -1,0 +1,98 @@
+//! What passes between the demo and its child processes: one JSON object a line, orders on the child's standard input, reports on
+//! its standard output.
+
+use std::net::SocketAddr;
+
+use serde::{Deserialize, Serialize};
+
+use super::DemoSystem;
+
+/// What a child is to be.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Setup {
+    pub(super) system: DemoSystem,
+    /// The node: workers are `0..workers`, the switch follows.
+    pub(super) number: u32,
+    pub(super) workers: u32,
+    pub(super) elements: u64,
+    pub(super) payload_bytes: u32,
+    pub(super) window: Option<u32>,
+    pub(super) patience_ms: u64,
+    pub(super) seed: u64,
+    pub(super) loss: f64,
+    pub(super) duplicate: f64,
+    pub(super) reorder: f64,
+    pub(super) corrupt: f64,
+}
+
+/// From the demo to a child.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Order {
+    /// Bind a socket.
+    Setup(Setup),
+    /// These are the sockets of all nodes, in the order of their numbers.
+    Peers { sockets: Vec<SocketAddr> },
+    /// Make the input of this iteration.
+    Prepare { iteration: u32 },
+    /// Run the operation.
+    Run,
+    /// Compare the output with the sums that it must be.
+    Verify,
+    /// Tell what happened, and end.
+    End,
+}
+
+/// How an operation ended at a worker.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Ended {
+    /// Complete.
+    Done,
+    /// Not complete.
+    Failed {
+        /// The reason in words.
+        text: String,
+        /// The rank that is missing, where it is known.
+        suspect_rank: Option<u32>,
+    },
+}
+
+/// From a child to the demo.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Report {
+    /// The socket is there.
+    Bound { address: SocketAddr, receive_buffer_bytes: u64 },
+    /// Peers are known; packets are answered from now on.
+    Ready,
+    /// The input is made.
+    Prepared,
+    /// The operation has ended.
+    Finished { seconds: f64, cpu_seconds: f64, ended: Ended },
+    /// The output is compared.
+    Verified { wrong: u64, first_wrong: Option<u64> },
+    /// What happened since the start.
+    Statistics(ChildStatistics),
+}
+
+/// What happened in a child.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct ChildStatistics {
+    /// CPU time of the switch while the iterations ran; workers report theirs with each operation.
+    pub(super) cpu_seconds: f64,
+    pub(super) packets_sent: u64,
+    pub(super) packets_received: u64,
+    pub(super) datagrams: u64,
+    pub(super) send_calls: u64,
+    pub(super) turns: u64,
+    pub(super) waits: u64,
+    pub(super) slot_bytes_peak: u64,
+    pub(super) broken: u64,
+    /// By reason; zeros left out.
+    pub(super) retransmitted: Vec<(String, u64)>,
+    /// By reason; zeros left out.
+    pub(super) dropped: Vec<(String, u64)>,
+    /// By kind; zeros left out.
+    pub(super) injected: Vec<(String, u64)>,
+}

@@ -1,0 +1,104 @@
+//! The inputs of the demo and the sums that they must give. Values are whole numbers small enough for every partial sum, in whatever
+//! order, to be exact in float32; so outputs are compared for equality.
+
+use fanin_core::hash::{derive, mix};
+
+/// The inputs of one iteration at all ranks.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Vectors {
+    seed: u64,
+    workers: u32,
+    /// Values lie in `-range..range`.
+    range: i64,
+}
+
+impl Vectors {
+    /// The vectors that `seed` gives for this iteration.
+    pub(super) fn new(seed: u64, iteration: u32, workers: u32) -> Self {
+        // A float32 holds every whole number up to 2^24.
+        let range = ((1i64 << 24) / i64::from(workers.max(1))).min(1 << 20);
+        Vectors { seed: derive(seed, u64::from(iteration)), workers, range }
+    }
+
+    fn key(&self, rank: u32) -> u64 {
+        derive(self.seed, u64::from(rank))
+    }
+
+    /// The element at `index` of the vector with this key.
+    #[inline]
+    fn value(&self, key: u64, index: u64) -> i64 {
+        // The product of a 64-bit fraction and the width, as in Lemire's method, without its rejection step: the bias is 2^-43.
+        ((u128::from(mix(key, index)) * (2 * self.range) as u128) >> 64) as i64 - self.range
+    }
+
+    /// Writes the vector of `rank`.
+    pub(super) fn fill(&self, rank: u32, out: &mut [u8]) {
+        let key = self.key(rank);
+        for (index, element) in out.as_chunks_mut().0.iter_mut().enumerate() {
+            *element = (self.value(key, index as u64) as f32).to_le_bytes();
+        }
+    }
+
+    /// Compares `output` with the sums over all ranks, computed in whole numbers; gives the number of wrong elements and the first one.
+    pub(super) fn compare(&self, output: &[u8]) -> (u64, Option<u64>) {
+        let keys: Vec<u64> = (0..self.workers).map(|rank| self.key(rank)).collect();
+        let (mut wrong, mut first_wrong) = (0, None);
+        for (index, element) in output.as_chunks().0.iter().enumerate() {
+            let sum: i64 = keys.iter().map(|&key| self.value(key, index as u64)).sum();
+            if f32::from_le_bytes(*element) != sum as f32 {
+                wrong += 1;
+                first_wrong.get_or_insert(index as u64);
+            }
+        }
+        (wrong, first_wrong)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_of_floats_in_any_order_are_equal_to_the_sums_of_whole_numbers() {
+        for workers in [1, 2, 5, 64] {
+            let vectors = Vectors::new(7, 2, workers);
+            let inputs: Vec<Vec<u8>> = (0..workers)
+                .map(|rank| {
+                    let mut input = vec![0; 4_000];
+                    vectors.fill(rank, &mut input);
+                    input
+                })
+                .collect();
+            let at = |rank: usize, index: usize| f32::from_le_bytes(inputs[rank].as_chunks().0[index]);
+            let mut output = Vec::new();
+            for index in 0..1_000 {
+                let ranks = 0..workers as usize;
+                let sum: f32 =
+                    if index % 2 == 0 { ranks.map(|rank| at(rank, index)).sum() } else { ranks.rev().map(|rank| at(rank, index)).sum() };
+                output.extend_from_slice(&sum.to_le_bytes());
+            }
+            assert_eq!(vectors.compare(&output), (0, None), "{workers} workers");
+        }
+    }
+
+    #[test]
+    fn a_wrong_element_and_an_output_of_another_iteration_are_found() {
+        let vectors = Vectors::new(7, 0, 1);
+        let mut output = vec![0; 400];
+        vectors.fill(0, &mut output);
+        output[42 * 4 + 1] ^= 1;
+        assert_eq!(vectors.compare(&output), (1, Some(42)));
+        let (wrong, _) = Vectors::new(7, 1, 1).compare(&output);
+        assert!(wrong > 95, "{wrong} of 100 elements differ");
+    }
+
+    #[test]
+    fn values_spread_over_the_whole_range() {
+        let vectors = Vectors::new(1, 0, 4);
+        let key = vectors.key(3);
+        let values: Vec<i64> = (0..10_000).map(|index| vectors.value(key, index)).collect();
+        assert!(values.iter().all(|value| (-(1 << 20)..1 << 20).contains(value)));
+        assert!(values.iter().filter(|value| **value < 0).count().abs_diff(5_000) < 200);
+        assert!(values.iter().filter(|value| value.abs() > 1 << 19).count().abs_diff(5_000) < 200);
+    }
+}
