@@ -4,7 +4,7 @@ use std::borrow::Borrow;
 use std::collections::{BTreeMap, VecDeque};
 
 use fanin_core::hash::derive;
-use fanin_core::{Body, DropReason, Egress, Event, NodeId, OpError, Payload as _, Piece, PortId, Role, TrafficClass, Tx, Via, Wire};
+use fanin_core::{Body, DropReason, Egress, Event, NodeId, OpError, Piece, PortId, Role, TrafficClass, Tx, Via, Wire};
 
 use crate::faults::FaultyLink;
 use crate::link::{Link, link_flags};

@@ -1,6 +1,8 @@
 //! Workloads for measuring the simulator itself.
 
-use fanin_core::{Duration, Instant, NodeId};
+use fanin_core::{
+    Collective, Duration, Ingress, Instant, Malformed, Node, NodeId, OperationId, Outcome, PacketKind, Payload, Tx, Wire, Worker,
+};
 
 use crate::faults::FaultPlan;
 use crate::routing::Balancer;
@@ -39,4 +41,54 @@ pub fn w1(seed: u64) -> Scenario {
         time_limit: Duration::from_ms(100),
         drain: false,
     }
+}
+
+/// The header of workloads without jobs; as large as those of real systems, so that packets are.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoHeader(#[allow(dead_code, reason = "only its size matters")] [u32; 3]);
+
+impl Wire for NoHeader {
+    const MAX_LEN: usize = 0;
+
+    fn wire_len(&self) -> usize {
+        0
+    }
+
+    fn parse(_bytes: &[u8]) -> Result<(Self, usize), Malformed> {
+        Ok((NoHeader::default(), 0))
+    }
+
+    fn emit(&self, _out: &mut [u8]) -> usize {
+        0
+    }
+
+    fn kind(&self) -> PacketKind {
+        PacketKind::Background
+    }
+}
+
+/// The node of workloads without jobs: never called.
+#[derive(Clone, Copy, Debug)]
+pub struct Nobody;
+
+impl<P: Payload + ?Sized> Node<P> for Nobody {
+    type Header = NoHeader;
+
+    fn on_packet<T: Tx<NoHeader, P>>(&mut self, _: Instant, _: Ingress, _: &NoHeader, _: &P, _: &mut T) {}
+
+    fn on_timeout<T: Tx<NoHeader, P>>(&mut self, _: Instant, _: &mut T) {}
+
+    fn next_timeout(&self) -> Option<Instant> {
+        None
+    }
+}
+
+impl<P: Payload + ?Sized> Worker<P> for Nobody {
+    fn submit<T: Tx<NoHeader, P>>(&mut self, _: Instant, _: Collective, _: &mut T) {}
+
+    fn poll(&mut self) -> Option<Outcome> {
+        None
+    }
+
+    fn cancel<T: Tx<NoHeader, P>>(&mut self, _: Instant, _: OperationId, _: &mut T) {}
 }
