@@ -11,6 +11,7 @@ fn run<P: Simulated + ?Sized>() -> RunResult {
     Simulation::<Nobody, P>::new(topology, scenario, Vec::new(), &[]).expect("a scenario").run()
 }
 
+#[allow(clippy::disallowed_methods, reason = "a program, not the simulator, reads its arguments")]
 fn main() {
     let result = match std::env::args().nth(1).as_deref() {
         Some("census") => run::<Census>(),

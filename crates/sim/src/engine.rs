@@ -648,7 +648,7 @@ where
         self.hosts[host.index()] = Host::Runs;
         for worker in 0..self.workers.len() as u32 {
             let state = &self.workers[worker as usize];
-            let due = self.scenario.jobs[state.job as usize].elements.len() > 0 && state.next_operation == 0;
+            let due = !self.scenario.jobs[state.job as usize].elements.is_empty() && state.next_operation == 0;
             let started = !self.starts.iter().any(|&(_, other)| other == worker);
             if state.result.host == host.0 && due && started {
                 self.submit(worker);

@@ -57,7 +57,7 @@ impl Link {
     pub fn new(from: NodeId, to: NodeId, to_port: u16, to_host: bool, speed: LinkSpeed, queue_bytes: u64, mark_bytes: u64) -> Self {
         // 8e12 ps*bits/byte over bits/s, with 16 fractional bits.
         let byte_time = ((8e12 * 65536.0) / speed.bits_per_second as f64).round() as u64;
-        let in_time = |bytes: u64| if bytes == u64::MAX { u64::MAX } else { (u128::from(bytes) * u128::from(byte_time) >> 16) as u64 };
+        let in_time = |bytes: u64| if bytes == u64::MAX { u64::MAX } else { ((u128::from(bytes) * u128::from(byte_time)) >> 16) as u64 };
         Link {
             first: NO_PACKET,
             last: NO_PACKET,
@@ -84,7 +84,7 @@ impl Link {
     /// How long `bytes` bytes occupy the transmitter.
     #[inline]
     pub fn send_time_ps(&self, bytes: u32) -> u64 {
-        u64::from(bytes) * self.byte_time >> 16
+        (u64::from(bytes) * self.byte_time) >> 16
     }
 
     /// How many bytes are sent in `ps`.

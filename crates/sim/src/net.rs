@@ -96,10 +96,10 @@ impl<H: Wire, O: Clone> Net<H, O> {
         }
         let mut faulty = Vec::new();
         if !scenario.faults.links.is_empty() {
-            for index in 0..links.len() {
+            for (index, link) in links.iter_mut().enumerate() {
                 let state = FaultyLink::new(&scenario.faults, &topology, index, scenario.seed).map(Box::new);
                 if state.is_some() {
-                    links[index].flags |= link_flags::FAULTY;
+                    link.flags |= link_flags::FAULTY;
                 }
                 faulty.push(state);
             }
@@ -232,7 +232,7 @@ impl<H: Wire, O: Clone> Net<H, O> {
             Balancer::Random => self.balancer_state.random.below(count),
             Balancer::Ecmp => {
                 let hash = self.balancer_state.flow_hash(at, packet.source, packet.destination, packet.flow);
-                ((hash >> 32) * u64::from(count) >> 32) as u32
+                (((hash >> 32) * u64::from(count)) >> 32) as u32
             }
             Balancer::Flowlet { gap_ps } => {
                 let hash = self.balancer_state.flow_hash(at, packet.source, packet.destination, packet.flow);

@@ -105,6 +105,7 @@ impl<P: Payload + ?Sized, T: Tx<AnyHeader, P>, H: Wire> Tx<H, P> for Wrapped<'_,
 
 /// A node of any system.
 #[derive_where(Clone, PartialEq, Eq, Hash, Debug)]
+#[allow(clippy::large_enum_variant, reason = "nodes are made once and live in place; a box would cost a cache miss per packet")]
 pub enum AnyNode<P: Payload + ?Sized> {
     /// A worker of static trees.
     TreeWorker(TreeWorker<P>),

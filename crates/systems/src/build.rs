@@ -27,7 +27,7 @@ fn check<Op>(spec: &JobSpec<'_, Op>, map: &NetworkMap) -> Result<(), BuildError>
     if spec.element_bytes == 0 {
         return Err(BuildError::new("element_bytes", 0, "at least 1"));
     }
-    if spec.payload_bytes == 0 || spec.payload_bytes % spec.element_bytes != 0 {
+    if spec.payload_bytes == 0 || !spec.payload_bytes.is_multiple_of(spec.element_bytes) {
         let expected = format!("a multiple of {}, the length of an element", spec.element_bytes);
         return Err(BuildError::new("payload", spec.payload_bytes, expected));
     }
