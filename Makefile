@@ -62,7 +62,7 @@ traceability: ## render docs/traceability.md from docs/traceability/*.toml
 
 bench: ## the simulator's and the runtime's speed on this machine
 	cargo run --locked --release -p fanin -- bench sim
-	cargo bench --locked --workspace --benches
+	cargo bench --locked -p fanin-core -p fanin-sim --bench '*'
 
 bench-peers: ## the same workload on ns-3, beside ours
 	cargo build --locked --release -p fanin

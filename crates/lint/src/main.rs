@@ -6,6 +6,7 @@
 //! | [`isolation`] | no system imports another one |
 //! | [`purity`] | no `unsafe`, clocks, threads, sockets, files or hash maps where they do not belong |
 //! | [`text`] | lengths of files, words that must not appear |
+//! | [`links`] | links between documents lead somewhere |
 //! | [`traceability`] | every clause and handler of a system has an item that implements it and a test that shows it |
 //!
 //! Each rule is a function from data to violations, and each has a test in which it fails.
@@ -13,6 +14,7 @@
 
 mod isolation;
 mod layers;
+mod links;
 mod purity;
 mod repository;
 mod source;
@@ -64,6 +66,7 @@ fn check() -> Result<Vec<Violation>> {
     violations.extend(isolation::check(&repository));
     violations.extend(purity::check(&repository));
     violations.extend(text::check(&repository));
+    violations.extend(links::check(&repository));
     let matrix = Matrix::load(&repository)?;
     violations.extend(traceability::check(&matrix, &repository));
     Ok(violations)

@@ -134,8 +134,10 @@ mod tests {
         assert_eq!(core.roots, ["crates/core/src/lib.rs"]);
         let check = repository.packages.iter().find(|package| package.name == "fanin-check").unwrap();
         let protocols = check.dependencies.iter().find(|dependency| dependency.name == "fanin-protocols").unwrap();
-        assert!(protocols.internal && !protocols.dev);
+        assert!(protocols.internal && protocols.dev);
         assert_eq!(protocols.features, ["planted-bugs"]);
+        let systems = check.dependencies.iter().find(|dependency| dependency.name == "fanin-systems").unwrap();
+        assert!(systems.internal && !systems.dev);
         assert!(repository.rust_files_below("crates/core/src/").any(|(path, text)| path.ends_with("time.rs") && text.contains("Instant")));
         assert!(repository.files.keys().all(|path| !path.starts_with("target/")));
     }
