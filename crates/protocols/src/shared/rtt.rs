@@ -1,4 +1,9 @@
 //! The retransmission timeout: the estimator of RFC 6298 in integers, with exponential back-off that is common to a whole window.
+//!
+//! In a collective a round trip often holds another worker's timeout, so that under heavy loss timeouts would feed on each other.
+//! Hence two changes. A round trip longer than one and a half times the mean counts as one and a half times the mean (where round trips
+//! have really grown the mean follows, by 6 % a sample). And the timeout without back-off is at most 4 times the shortest round trip
+//! seen or the initial timeout, whichever is longer.
 
 use fanin_core::{Duration, Instant};
 
@@ -10,13 +15,25 @@ pub struct RttEstimator {
     /// Smoothed round trip and its mean deviation; nothing measured yet while the former is zero.
     smoothed_ps: u64,
     deviation_ps: u64,
+    /// The shortest round trip seen.
+    shortest_ps: u64,
+    initial_ps: u64,
     min_ps: u64,
     max_ps: u64,
     /// Timeout without back-off.
     base_ps: u64,
     /// The timeout is doubled this many times.
     level: u8,
+    /// When it was doubled last.
+    doubled_at: Instant,
 }
+
+/// The timeout is doubled at most this many times. What is waited for here is bounded by a window and often only by a straggler, so
+/// there is no congestion to be feared that would call for more.
+const LEVEL_MAX: u8 = 4;
+
+/// The timeout without back-off is at most so many shortest round trips or initial timeouts.
+const CEILING: u64 = 4;
 
 impl RttEstimator {
     /// Nothing measured yet.
@@ -25,43 +42,85 @@ impl RttEstimator {
         let min_ps = reliability.rto_min.as_ps().max(1);
         let max_ps = reliability.rto_max().as_ps().max(min_ps);
         let base_ps = reliability.rto_initial.as_ps().clamp(min_ps, max_ps);
-        RttEstimator { smoothed_ps: 0, deviation_ps: 0, min_ps, max_ps, base_ps, level: 0 }
+        let initial_ps = base_ps;
+        RttEstimator {
+            smoothed_ps: 0,
+            deviation_ps: 0,
+            shortest_ps: u64::MAX,
+            initial_ps,
+            min_ps,
+            max_ps,
+            base_ps,
+            level: 0,
+            doubled_at: Instant::ZERO,
+        }
     }
 
-    /// Takes a round trip into account. By Karn's rule only one of a packet that was sent once.
+    /// Takes a round trip into account.
     #[inline]
-    pub fn sample(&mut self, round_trip: Duration) {
+    fn sample(&mut self, round_trip: Duration) {
         let sample = round_trip.as_ps().max(1);
+        self.shortest_ps = self.shortest_ps.min(sample);
         if self.smoothed_ps == 0 {
             (self.smoothed_ps, self.deviation_ps) = (sample, sample / 2);
         } else {
             // RFC 6298, 2.3: gains of 1/4 and 1/8; the deviation first, with the old mean.
+            let sample = sample.min(self.smoothed_ps + self.smoothed_ps / 2 + 8);
             self.deviation_ps = self.deviation_ps - self.deviation_ps / 4 + sample.abs_diff(self.smoothed_ps) / 4;
             self.smoothed_ps = self.smoothed_ps - self.smoothed_ps / 8 + sample / 8;
         }
-        self.base_ps = self.smoothed_ps.saturating_add(self.deviation_ps.saturating_mul(4)).clamp(self.min_ps, self.max_ps);
+        let estimate = self.smoothed_ps.saturating_add(self.deviation_ps.saturating_mul(4));
+        let ceiling = self.shortest_ps.max(self.initial_ps).saturating_mul(CEILING);
+        self.base_ps = estimate.min(ceiling).clamp(self.min_ps, self.max_ps);
+    }
+
+    /// An answer came to a packet that was sent first at `first_at` and last at `last_at`. Says whether that ended a stall: then what was
+    /// sent before is likely to be answered soon, and its time should count from now.
+    ///
+    /// By Karn's rule only the answer to a packet that was sent once is a measurement, and the end of all back-off. After several copies
+    /// an answer that comes sooner than a round trip after the last one is taken as one to an earlier copy, so as a sign that the
+    /// timeout is too short.
+    #[inline]
+    pub fn on_answer(&mut self, now: Instant, first_at: Instant, last_at: Instant) -> bool {
+        let stalled = self.level != 0;
+        if first_at == last_at {
+            self.sample(now.since(first_at));
+            self.level = 0;
+        } else if now.since(last_at).as_ps() < self.smoothed_ps {
+            self.double(now, last_at);
+        } else if stalled {
+            self.level -= 1;
+        }
+        stalled
+    }
+
+    /// A packet sent at `sent_at` was not answered in time, nor was anything else if `silent`: doubles the timeout, once for all packets
+    /// that were sent before it was doubled last. A single loss while other answers come is no reason to, unless no round trip has ever
+    /// been measured: then the initial timeout may be too short.
+    #[inline]
+    pub fn on_timeout(&mut self, now: Instant, sent_at: Instant, silent: bool) {
+        if silent || self.smoothed_ps == 0 {
+            self.double(now, sent_at);
+        }
+    }
+
+    #[inline]
+    fn double(&mut self, now: Instant, sent_at: Instant) {
+        if sent_at >= self.doubled_at && self.level < LEVEL_MAX {
+            self.level += 1;
+            self.doubled_at = now;
+        }
     }
 
     /// How long to wait for an answer now.
     #[inline]
     pub fn timeout(&self) -> Duration {
-        if self.level == 0 {
-            return Duration::from_ps(self.base_ps);
-        }
-        let doubled = self.base_ps.saturating_mul(1 << self.level.min(32));
-        Duration::from_ps(doubled.min(self.max_ps))
+        Duration::from_ps(self.base_ps.saturating_mul(1 << self.level).min(self.max_ps))
     }
 
-    /// Doubles the timeout until it has been doubled `level` times.
-    #[inline]
-    pub fn back_off(&mut self, level: u8) {
-        self.level = self.level.max(level);
-    }
-
-    /// The network answers: no back-off any more. Says whether there was one.
-    #[inline]
-    pub fn resume(&mut self) -> bool {
-        std::mem::take(&mut self.level) != 0
+    /// Makes times relative to `now`.
+    pub fn rebase(&mut self, now: Instant) {
+        self.doubled_at = rebased(self.doubled_at, now);
     }
 }
 
@@ -92,17 +151,57 @@ mod tests {
         assert_eq!(rtt.timeout(), Duration::from_us(10), "never below the minimum");
     }
 
+    fn at(us: u64) -> Instant {
+        Instant::ZERO + Duration::from_us(us)
+    }
+
     #[test]
     fn back_off_doubles_up_to_the_maximum_and_ends_when_answers_come() {
         let mut rtt = estimator();
-        rtt.back_off(1);
+        rtt.on_timeout(at(100), at(0), true);
         assert_eq!(rtt.timeout(), Duration::from_us(200));
-        rtt.back_off(1);
-        assert_eq!(rtt.timeout(), Duration::from_us(200), "one level for a whole window");
-        rtt.back_off(200);
+        rtt.on_timeout(at(101), at(1), true);
+        assert_eq!(rtt.timeout(), Duration::from_us(200), "once for a whole window");
+        (1..20).for_each(|round| rtt.on_timeout(at(1_000 * round + 1), at(1_000 * round), true));
         assert_eq!(rtt.timeout(), Duration::from_ms(1), "an eighth of the patience");
-        assert!(rtt.resume() && !rtt.resume());
-        assert_eq!(rtt.timeout(), Duration::from_us(100));
+        assert!(rtt.on_answer(at(30_050), at(30_000), at(30_000)), "a stall has ended");
+        assert!(!rtt.on_answer(at(30_051), at(30_001), at(30_001)));
+        assert!(rtt.timeout() < Duration::from_us(150), "{}", rtt.timeout());
+    }
+
+    #[test]
+    fn a_single_loss_does_not_double_the_timeout_and_is_no_measurement() {
+        let mut rtt = estimator();
+        (0..50).for_each(|_| rtt.sample(Duration::from_us(50)));
+        let settled = rtt.clone();
+        rtt.on_timeout(at(1_100), at(1_000), false);
+        rtt.on_answer(at(1_160), at(1_000), at(1_100));
+        assert_eq!(rtt, settled);
+    }
+
+    #[test]
+    fn a_timeout_that_is_too_short_is_doubled_until_it_is_not() {
+        let mut rtt = estimator();
+        (0..50).for_each(|_| rtt.sample(Duration::from_us(50)));
+        for round in 1..=3 {
+            let sent = 1_000 * round;
+            rtt.on_timeout(at(sent + 60), at(sent), false);
+            rtt.on_answer(at(sent + 80), at(sent), at(sent + 60));
+        }
+        assert!(rtt.timeout() >= Duration::from_us(400), "{}", rtt.timeout());
+        rtt.on_answer(at(9_100), at(9_000), at(9_000));
+        assert!(rtt.timeout() >= Duration::from_us(60) && rtt.timeout() < Duration::from_us(100), "measured: {}", rtt.timeout());
+    }
+
+    #[test]
+    fn a_few_very_long_round_trips_do_not_lead_the_timeout_away() {
+        let mut rtt = estimator();
+        for round in 0..1_000u64 {
+            rtt.sample(Duration::from_us(if round % 3 == 0 { 900 } else { 50 }));
+        }
+        assert!(rtt.timeout() < Duration::from_us(250), "{}", rtt.timeout());
+        (0..50).for_each(|_| rtt.sample(Duration::from_us(300)));
+        assert!(rtt.timeout() > Duration::from_us(300), "all are long now: {}", rtt.timeout());
     }
 
     #[test]

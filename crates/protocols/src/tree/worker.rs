@@ -22,6 +22,7 @@ struct Flight {
     under_way: bool,
     /// How often it was sent again; stays at 255.
     attempts: u8,
+    first_at: Instant,
     sent_at: Instant,
 }
 
@@ -78,7 +79,7 @@ impl<P: Payload + ?Sized> TreeWorker<P> {
     pub fn new(config: TreeWorkerConfig<P::Op>) -> Self {
         assert!(config.element_bytes > 0 && config.block_elements > 0, "elements and blocks have a length");
         let window = window_blocks(config.window);
-        let idle = Flight { block: 0, under_way: false, attempts: 0, sent_at: Instant::ZERO };
+        let idle = Flight { block: 0, under_way: false, attempts: 0, first_at: Instant::ZERO, sent_at: Instant::ZERO };
         let block_bytes = config.block_elements as usize * config.element_bytes as usize;
         TreeWorker {
             ledger: Ledger::new(config.job),
@@ -101,8 +102,10 @@ impl<P: Payload + ?Sized> TreeWorker<P> {
     /// Makes all stored times relative to `now`, so that states that differ only in when they were reached are equal.
     pub fn rebase(&mut self, now: Instant) {
         for flight in &mut self.flights {
+            flight.first_at = rebased(flight.first_at, now);
             flight.sent_at = rebased(flight.sent_at, now);
         }
+        self.rtt.rebase(now);
         self.progress_at = rebased(self.progress_at, now);
         self.resumed_at = rebased(self.resumed_at, now);
     }
@@ -145,7 +148,7 @@ impl<P: Payload + ?Sized> TreeWorker<P> {
     fn send_first<T: Tx<TreeHeader, P>>(&mut self, now: Instant, collective: &Collective, index: u32, tx: &mut T) {
         let block = self.base.wrapping_add(index);
         let place = self.place_of(block);
-        self.flights[place as usize] = Flight { block, under_way: true, attempts: 0, sent_at: now };
+        self.flights[place as usize] = Flight { block, under_way: true, attempts: 0, first_at: now, sent_at: now };
         if self.config.reliability.reliable {
             self.order.append(place);
         }
@@ -193,10 +196,7 @@ impl<P: Payload + ?Sized> TreeWorker<P> {
     #[inline]
     fn on_progress(&mut self, now: Instant, place: u32, flight: &Flight) {
         self.order.remove(place);
-        if flight.attempts == 0 {
-            self.rtt.sample(now.since(flight.sent_at));
-        }
-        if self.rtt.resume() {
+        if self.rtt.on_answer(now, flight.first_at, flight.sent_at) {
             self.resumed_at = now;
         }
         self.progress_at = now;
@@ -246,10 +246,7 @@ impl<P: Payload + ?Sized> TreeWorker<P> {
             return;
         }
         flight.attempts = flight.attempts.saturating_add(1);
-        if self.progress_at <= flight.sent_at {
-            // Nothing at all came while this block was waited for: a stall, not a single loss.
-            self.rtt.back_off(flight.attempts);
-        }
+        self.rtt.on_timeout(now, flight.sent_at, self.progress_at <= flight.sent_at);
         flight.sent_at = now;
         let (block, attempt) = (flight.block, flight.attempts);
         tx.note(Event::Retransmitted { reason: RetransmitReason::Timeout, block });
