@@ -1,1 +1,84 @@
-fn main() {}
+//! The `fanin` program: in-network aggregation, simulated and for real.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`plan`] | plans: what to simulate, as data |
+//! | [`run`] | runs a plan's points on all cores |
+//! | [`results`] | one record a run, as JSON and CSV |
+//! | [`table`] | the summary for people |
+//! | [`plot`] | pictures |
+//! | [`sim`] | `fanin sim`: from the command line to files and exit code |
+//! | [`bench`] | `fanin bench`: the simulator's own speed |
+//! | [`demo`] | `fanin demo`: real processes on this machine |
+
+mod bench;
+mod demo;
+mod plan;
+mod plot;
+mod results;
+mod run;
+mod sim;
+mod table;
+
+use std::io::{self, IsTerminal};
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use tracing_subscriber::EnvFilter;
+
+/// In-network aggregation: allreduce whose sums are computed on the way, simulated and for real.
+#[derive(Parser, Debug)]
+#[command(name = "fanin", version, max_term_width = 110, after_help = EXAMPLES)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  fanin sim examples/quickstart.toml --out out/quickstart
+  fanin sim examples/quickstart.toml --set jobs.0.message=1MiB --set run.repetitions=1
+  fanin demo --loss 0.01
+  fanin bench sim
+
+Exit codes: 0 all is well, 1 a run failed or was not exact, 2 the input is wrong.
+RUST_LOG=debug writes what happens to standard error.";
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    /// Simulate a plan.
+    Sim(sim::SimArgs),
+    /// Measure speed.
+    #[command(subcommand)]
+    Bench(BenchCommand),
+    /// Allreduce real tensors between real processes on this machine.
+    Demo(demo::DemoArgs),
+    /// A node process of `fanin demo`.
+    #[command(hide = true)]
+    DemoNode(demo::NodeArgs),
+}
+
+#[derive(Subcommand, Debug)]
+enum BenchCommand {
+    /// The simulator: packet-hops per second of processor time, events, bytes of code that every hop runs through.
+    Sim(bench::BenchArgs),
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_ansi(io::stderr().is_terminal()).init();
+    let done = match &arguments.command {
+        Command::Sim(args) => return sim::run(args),
+        Command::Bench(BenchCommand::Sim(args)) => bench::run(args),
+        Command::Demo(args) => demo::run(args),
+        Command::DemoNode(args) => demo::run_node(args),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::from(1)
+        }
+    }
+}

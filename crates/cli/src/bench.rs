@@ -1,0 +1,174 @@
+//! `fanin bench sim`: how fast the simulator is on this machine, in packet-hops (packets leaving a transmitter) per second of processor
+//! time, on one thread. Neighbours' load disturbs such rates, so the best of several repetitions counts; events per hop do not change.
+
+use std::io::{self, Write};
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+use clap::{Args, ValueEnum};
+use comfy_table::{CellAlignment, Table, presets};
+use fanin_core::{Census, Length};
+use fanin_sim::vectors::Simulated;
+use fanin_sim::workloads::{Nobody, w1};
+use fanin_sim::{RunResult, Simulation, Topology};
+use fanin_systems::AnyNode;
+use rustix::time::{ClockId, clock_gettime};
+use serde::Serialize;
+
+use crate::plan::{Plan, Prepared};
+
+/// Measure the simulator: workload W1 (1024 hosts, a permutation of 1 MiB a host, random spines) and allreduces over 1024 hosts.
+#[derive(Args, Clone, Debug)]
+pub struct BenchArgs {
+    /// How to print the result.
+    #[arg(long, value_enum, default_value_t = BenchFormat::Table)]
+    pub format: BenchFormat,
+    /// Each measurement is made so often; the fastest counts.
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    pub repetitions: u32,
+}
+
+/// Output formats.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum BenchFormat {
+    /// For people.
+    Table,
+    /// An array with an object a measurement.
+    Json,
+}
+
+/// One measurement.
+#[derive(Clone, Debug, Serialize)]
+struct Measurement {
+    name: &'static str,
+    payload: &'static str,
+    packet_hops: u64,
+    events: u64,
+    events_per_hop: f64,
+    cpu_s: f64,
+    packet_hops_per_cpu_s: f64,
+    wall_s: f64,
+}
+
+/// An allreduce over all 1024 hosts of W1's network.
+const COLLECTIVE: &str = r#"
+[network]
+shape = "fat-tree"
+leaves = 32
+hosts_per_leaf = 32
+spines = 32
+rate = "100Gb/s"
+latency = "300ns"
+routing = "random"
+
+[[jobs]]
+system = "tree"
+workers = 1024
+placement = "packed"
+message = "1MiB"
+"#;
+
+/// Runs the command.
+///
+/// # Errors
+/// Where a run goes wrong, which would make its speed worthless.
+pub fn run(args: &BenchArgs) -> Result<()> {
+    let mut measurements = Vec::new();
+    measurements.push(fastest(args, "w1", "length", workload::<Length>)?);
+    measurements.push(fastest(args, "w1", "census", workload::<Census>)?);
+    for (name, sets) in [("ring", ["jobs.0.system=ring"]), ("tree", ["jobs.0.trees=4"])] {
+        let sets: Vec<String> = sets.iter().map(|set| set.to_string()).collect();
+        let plan = Plan::parse("bench", COLLECTIVE, &sets, None)?;
+        let prepared = plan.prepare(&plan.points[0], 0)?;
+        measurements.push(fastest(args, name, "length", || collective::<Length>(&prepared))?);
+        measurements.push(fastest(args, name, "census", || collective::<Census>(&prepared))?);
+    }
+    let mut out = io::stdout().lock();
+    match args.format {
+        BenchFormat::Table => writeln!(out, "{}", table(args, &measurements)),
+        BenchFormat::Json => writeln!(out, "{}", serde_json::to_string_pretty(&measurements)?),
+    }
+    .context("standard output")
+}
+
+/// Builds the simulation of W1, to be run.
+fn workload<P: Simulated + ?Sized>() -> Result<Simulation<Nobody, P>> {
+    let scenario = w1(1);
+    let topology = Topology::new(&scenario.network.shape)?;
+    Ok(Simulation::new(topology, scenario, Vec::new(), &[])?)
+}
+
+/// Builds the simulation of an allreduce, to be run.
+fn collective<P: Simulated<Op = ()> + ?Sized>(prepared: &Prepared) -> Result<Simulation<AnyNode<P>, P>> {
+    let nodes = prepared.nodes::<P>(|_| ())?;
+    Ok(Simulation::new(prepared.topology.clone(), prepared.scenario.clone(), nodes, &[()])?)
+}
+
+/// A simulation, whatever its nodes and payload.
+trait Runs {
+    fn finish(self) -> RunResult;
+}
+
+impl<N, P> Runs for Simulation<N, P>
+where
+    N: fanin_core::Worker<P> + Clone,
+    N::Header: fanin_core::Wire + Default,
+    P: Simulated + ?Sized,
+{
+    fn finish(self) -> RunResult {
+        self.run()
+    }
+}
+
+/// The fastest of several runs; building the simulation is not counted.
+fn fastest<R: Runs>(args: &BenchArgs, name: &'static str, payload: &'static str, build: impl Fn() -> Result<R>) -> Result<Measurement> {
+    let mut best: Option<Measurement> = None;
+    for _ in 0..args.repetitions {
+        let simulation = build()?;
+        let (wall, cpu) = (Instant::now(), cpu_s());
+        let result = simulation.finish();
+        let (cpu_s, wall_s) = (cpu_s() - cpu, wall.elapsed().as_secs_f64());
+        ensure!(result.verdict.wrong == 0 && result.broken.is_empty(), "{name} with {payload} went wrong: {:?}", result.verdict);
+        ensure!(result.jobs.iter().all(fanin_sim::JobResult::is_complete), "{name} with {payload} did not complete: {:?}", result.ended);
+        let measurement = Measurement {
+            name,
+            payload,
+            packet_hops: result.packet_hops,
+            events: result.events,
+            events_per_hop: result.events as f64 / result.packet_hops as f64,
+            cpu_s,
+            packet_hops_per_cpu_s: result.packet_hops as f64 / cpu_s,
+            wall_s,
+        };
+        if best.as_ref().is_none_or(|best| measurement.cpu_s < best.cpu_s) {
+            best = Some(measurement);
+        }
+    }
+    best.context("no repetition")
+}
+
+/// Processor time of this process so far.
+fn cpu_s() -> f64 {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
+
+fn table(args: &BenchArgs, measurements: &[Measurement]) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::UTF8_HORIZONTAL_ONLY);
+    table.set_header(["workload", "payload", "packet-hops", "events per hop", "CPU (s)", "M packet-hops per CPU-second"]);
+    for column in table.column_iter_mut().skip(2) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    for measured in measurements {
+        table.add_row([
+            measured.name.to_string(),
+            measured.payload.to_string(),
+            measured.packet_hops.to_string(),
+            format!("{:.2}", measured.events_per_hop),
+            format!("{:.3}", measured.cpu_s),
+            format!("{:.2}", measured.packet_hops_per_cpu_s / 1e6),
+        ]);
+    }
+    format!("The fastest of {} on one thread:\n{table}", args.repetitions)
+}

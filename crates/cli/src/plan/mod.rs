@@ -1,0 +1,190 @@
+//! Plans: what to simulate, as data.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | `tree` | values that know their line |
+//! | `read` | typed values out of a tree, with the path in every error |
+//! | `units`, `choices` | how quantities and choices are written |
+//! | `schema` | every key |
+//! | `sweep` | series and sweeps: which points there are |
+//! | `build` | from a point and a seed to what the simulator needs |
+//! | `errors` | file, line, key, value, what was expected |
+
+mod build;
+mod choices;
+mod errors;
+mod read;
+pub mod schema;
+mod sweep;
+mod tree;
+pub mod units;
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use build::prepare;
+pub use build::{Prepared, PreparedJob};
+pub use errors::PlanError;
+use read::read;
+use schema::{JOB_KEYS, Job, JobKeys, Plot, Setup};
+pub use sweep::Axis;
+use tree::{Key, Kind, Origin, Step, Tree, parse_path};
+
+/// A plan, read and checked.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The file as it was named.
+    pub file: String,
+    /// Its text.
+    pub text: String,
+    /// What `--set` changed.
+    pub sets: Vec<String>,
+    /// What is varied, slowest first.
+    pub axes: Vec<Axis>,
+    /// All points, in the order of their runs; never empty.
+    pub points: Vec<Point>,
+    /// Pictures; `None` where the plan does not say.
+    pub plots: Option<Vec<Plot>>,
+}
+
+/// One combination of what is varied.
+#[derive(Clone, Debug)]
+pub struct Point {
+    /// Its name on each axis, in the order of the axes.
+    pub labels: Vec<String>,
+    /// What it sets: key and value.
+    pub params: Vec<(String, serde_json::Value)>,
+    /// What is run.
+    pub setup: Setup,
+    /// The plan with the values of this point, for errors.
+    tree: Tree,
+}
+
+impl Plan {
+    /// Reads and checks a plan.
+    ///
+    /// # Errors
+    /// [`PlanError`] with file, line, key, value and what was expected.
+    pub fn load(path: &Path, sets: &[String], seed: Option<u64>) -> Result<Plan, PlanError> {
+        let file = path.display().to_string();
+        let text = fs::read_to_string(path).map_err(|error| PlanError::new(&file, format!("cannot be read: {error}")))?;
+        Plan::parse(&file, &text, sets, seed)
+    }
+
+    /// The same for a text; `file` is its name in errors.
+    ///
+    /// # Errors
+    /// As [`Plan::load`].
+    pub fn parse(file: &str, text: &str, sets: &[String], seed: Option<u64>) -> Result<Plan, PlanError> {
+        let mut tree = Tree::parse(file, text)?;
+        for set in sets {
+            apply_set(file, &mut tree, set)?;
+        }
+        let plots = match tree.take("plot") {
+            Some((_, plots)) => Some(read::<Vec<Plot>>(file, &plots, &[Step::Key("plot".into())])?),
+            None => None,
+        };
+        let axes = sweep::take_axes(file, &mut tree, sets)?;
+        sweep::check_plots(file, text, plots.as_deref().unwrap_or_default(), &axes)?;
+        let points = sweep::combinations(&axes)
+            .into_iter()
+            .map(|combination| point(file, &tree, &axes, &combination, seed))
+            .collect::<Result<_, _>>()?;
+        Ok(Plan { file: file.to_string(), text: text.to_string(), sets: sets.to_vec(), axes, points, plots })
+    }
+
+    /// Builds what one run needs.
+    ///
+    /// # Errors
+    /// [`PlanError`] where sizes do not fit together.
+    pub fn prepare(&self, point: &Point, repetition: u32) -> Result<Prepared, PlanError> {
+        let context = self.describe(point);
+        let seed = point.setup.general.run.seed.wrapping_add(u64::from(repetition));
+        prepare(&self.file, &point.tree, &point.setup, seed).map_err(|error| error.in_point(&context))
+    }
+
+    /// A point in words: `series 4 trees, jobs.0.message 1KiB`; empty where nothing is varied.
+    pub fn describe(&self, point: &Point) -> String {
+        self.axes.iter().zip(&point.labels).map(|(axis, label)| format!("{} {label}", axis.name)).collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// Applies `KEY=VALUE`.
+fn apply_set(file: &str, tree: &mut Tree, set: &str) -> Result<(), PlanError> {
+    let argument: Arc<str> = set.into();
+    let at = Origin::Set(argument.clone());
+    let refuse = |what: String| Err(PlanError::new(file, what).at(at.clone()));
+    let Some((path, value)) = set.split_once('=') else {
+        return refuse("expected KEY=VALUE, such as jobs.0.message=1MiB".into());
+    };
+    if path.trim().is_empty() {
+        return refuse("expected a key before the equals sign".into());
+    }
+    match tree.put(&parse_path(path.trim()), Tree::from_argument(value.trim(), &argument)) {
+        Ok(()) => Ok(()),
+        Err(what) => refuse(format!("{}: {what}", path.trim())),
+    }
+}
+
+/// The point at these indices of the axes.
+fn point(file: &str, base: &Tree, axes: &[Axis], indices: &[usize], seed: Option<u64>) -> Result<Point, PlanError> {
+    let mut tree = base.clone();
+    let mut labels = Vec::new();
+    let mut params = Vec::new();
+    for (axis, &index) in axes.iter().zip(indices) {
+        let choice = &axis.choices[index];
+        labels.push(choice.label.clone());
+        for (path, value) in &choice.assignments {
+            if let Err(what) = tree.put(&parse_path(path), value.clone()) {
+                return Err(PlanError::new(file, format!("{path}: {what}")).at(value.origin.clone()));
+            }
+            params.push((path.clone(), value.to_json()));
+        }
+    }
+    let described = axes.iter().zip(&labels).map(|(axis, label)| format!("{} {label}", axis.name)).collect::<Vec<_>>().join(", ");
+    let mut setup = read_setup(file, &tree).map_err(|error| error.in_point(&described))?;
+    if let Some(seed) = seed {
+        setup.general.run.seed = seed;
+    }
+    Ok(Point { labels, params, setup, tree })
+}
+
+fn read_setup(file: &str, tree: &Tree) -> Result<Setup, PlanError> {
+    let mut rest = tree.clone();
+    let jobs = match rest.take("jobs") {
+        None => Vec::new(),
+        Some((_, Tree { kind: Kind::List(jobs), .. })) => {
+            jobs.iter().enumerate().map(|(index, job)| read_job(file, job, index)).collect::<Result<_, _>>()?
+        }
+        Some((_, other)) => {
+            let what = format!("jobs = {other}: expected a list of tables, [[jobs]]");
+            return Err(PlanError::new(file, what).at(other.origin));
+        }
+    };
+    Ok(Setup { general: read(file, &rest, &[])?, jobs })
+}
+
+/// A job's table holds the keys of its system beside those of every job; each reader gets its own.
+fn read_job(file: &str, tree: &Tree, index: usize) -> Result<Job, PlanError> {
+    let base = [Step::Key("jobs".into()), Step::Index(index)];
+    let Kind::Table(entries) = &tree.kind else {
+        return Err(PlanError::new(file, format!("jobs[{index}] = {tree}: expected a table")).at(tree.origin.clone()));
+    };
+    let part = |keep: fn(&str) -> bool| {
+        let entries: Vec<(Key, Tree)> = entries.iter().filter(|(key, _)| keep(&key.name)).cloned().collect();
+        Tree { kind: Kind::Table(entries), origin: tree.origin.clone() }
+    };
+    let own = part(|key| key == "system" || !JOB_KEYS.contains(&key));
+    let system: fanin_systems::System = read(file, &own, &base)?;
+    let known = serde_json::to_value(system).expect("a system is plain data");
+    if let Kind::Table(entries) = &own.kind
+        && let Some((key, value)) = entries.iter().find(|(key, _)| known.get(&key.name).is_none())
+    {
+        let own_keys = known.as_object().into_iter().flat_map(|object| object.keys()).map(String::as_str);
+        let keys: Vec<String> = JOB_KEYS.iter().copied().chain(own_keys.filter(|key| *key != "system")).map(String::from).collect();
+        let what = format!("jobs[{index}].{} = {value}: unknown key; {}", key.name, read::suggestion(&key.name, &keys));
+        return Err(PlanError::new(file, what).at(key.origin.clone()));
+    }
+    Ok(Job { system, common: read::<JobKeys>(file, &part(|key| JOB_KEYS.contains(&key)), &base)? })
+}

@@ -1,0 +1,572 @@
+//! What may stand in a plan, key by key. Sizes that depend on each other are checked in `build`.
+
+use fanin_core::{DType, PacketKind};
+use fanin_systems::System;
+use serde::Deserialize;
+
+use super::units::{Amount, Bytes, Count, Fraction, Rate, Time};
+
+/// One point of a plan: everything that a run needs except for its seed.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// Everything but the jobs.
+    pub general: General,
+    /// `[[jobs]]`.
+    pub jobs: Vec<Job>,
+}
+
+/// A plan without its jobs.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct General {
+    /// `[network]`.
+    pub network: Network,
+    /// `[[traffic]]`.
+    #[serde(default)]
+    pub traffic: Vec<Traffic>,
+    /// `[faults]`.
+    #[serde(default)]
+    pub faults: Faults,
+    /// `[run]`.
+    #[serde(default)]
+    pub run: Run,
+}
+
+/// `[network]`: hosts, switches, links, queues and load balancing.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Network {
+    /// `"star"` or `"fat-tree"`.
+    pub shape: ShapeName,
+    /// Star: number of hosts.
+    pub hosts: Option<Count>,
+    /// Fat tree: switches with hosts.
+    pub leaves: Option<Count>,
+    /// Fat tree: hosts on each leaf.
+    pub hosts_per_leaf: Option<Count>,
+    /// Fat tree: switches above the leaves.
+    pub spines: Option<Count>,
+    /// Fat tree: cables between a leaf and a spine; 1 where it is not given.
+    pub parallel_links: Option<Count>,
+    /// Rate of every link.
+    pub rate: Rate,
+    /// Propagation delay of every link, with the delay of the switch or host at its end.
+    pub latency: Time,
+    /// Fat tree: rate of links between switches, where it differs.
+    pub fabric_rate: Option<Rate>,
+    /// Fat tree: delay of links between switches, where it differs.
+    pub fabric_latency: Option<Time>,
+    /// Capacity of a switch's queue per port.
+    #[serde(default = "queue_default")]
+    pub queue: Bytes,
+    /// A packet that finds more than this queued is marked; none is where it is not given.
+    pub ecn: Option<Bytes>,
+    /// How much a host queues before its jobs wait.
+    #[serde(default = "nic_queue_default")]
+    pub nic_queue: Bytes,
+    /// Bytes on the wire beside the payload: headers, preamble, gap, checksum.
+    #[serde(default = "frame_overhead_default")]
+    pub frame_overhead: Bytes,
+    /// The shortest frame with its preamble and gap.
+    #[serde(default = "frame_min_default")]
+    pub frame_min: Bytes,
+    /// How switches choose among equal paths.
+    #[serde(default)]
+    pub routing: Routing,
+    /// The same for background traffic, where it differs.
+    pub background_routing: Option<Routing>,
+    /// Flowlets: the pause after which a flow may change its path.
+    #[serde(default = "flowlet_gap_default")]
+    pub flowlet_gap: Time,
+    /// Adaptive: share of the default path's queue above which another path is taken.
+    #[serde(default = "adaptive_threshold_default")]
+    pub adaptive_threshold: Fraction,
+}
+
+/// The shapes of networks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ShapeName {
+    /// One switch.
+    Star,
+    /// Leaves and spines.
+    FatTree,
+}
+
+/// Load balancers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Routing {
+    /// By a hash of the flow.
+    #[default]
+    Ecmp,
+    /// At random for each packet.
+    Random,
+    /// At random for each flowlet.
+    Flowlet,
+    /// By queue lengths.
+    Adaptive,
+}
+
+/// Keys of `[[jobs]]` that do not belong to the system.
+pub const JOB_KEYS: &[&str] = &[
+    "system",
+    "copies",
+    "workers",
+    "placement",
+    "message",
+    "payload",
+    "element",
+    "operations",
+    "start",
+    "start_skew",
+    "noise",
+    "window",
+    "reliable",
+    "rto_initial",
+    "rto_min",
+    "patience",
+];
+
+/// `[[jobs]]`: one job, or several alike.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// The system and its own keys.
+    pub system: System,
+    /// Everything else.
+    pub common: JobKeys,
+}
+
+/// Keys of `[[jobs]]` that every system shares.
+#[derive(Clone, Debug, Deserialize)]
+pub struct JobKeys {
+    /// How many jobs like this one.
+    #[serde(default = "one")]
+    pub copies: Count,
+    /// Number of workers, or their share of all hosts. Not needed where `placement` lists them.
+    pub workers: Option<Amount>,
+    /// Which hosts.
+    #[serde(default)]
+    pub placement: Placement,
+    /// Length of the vector.
+    pub message: Bytes,
+    /// Payload of a full packet.
+    #[serde(default = "payload_default")]
+    pub payload: Bytes,
+    /// Element type.
+    #[serde(default)]
+    pub element: Element,
+    /// How many allreduces, one after the other.
+    #[serde(default = "one")]
+    pub operations: Count,
+    /// When the first begins.
+    #[serde(default = "no_time")]
+    pub start: Time,
+    /// Each worker begins up to so much later, at random.
+    #[serde(default = "no_time")]
+    pub start_skew: Time,
+    /// Host noise.
+    pub noise: Option<Noise>,
+    /// Packets that a worker has under way at most.
+    #[serde(default = "window_default")]
+    pub window: Count,
+    /// Recover from losses.
+    #[serde(default = "yes")]
+    pub reliable: bool,
+    /// First retransmission timeout, until round trips have been measured.
+    #[serde(default = "rto_initial_default")]
+    pub rto_initial: Time,
+    /// Lower bound of the retransmission timeout.
+    #[serde(default = "rto_min_default")]
+    pub rto_min: Time,
+    /// An operation without progress for so long has failed.
+    #[serde(default = "patience_default")]
+    pub patience: Time,
+}
+
+/// Which hosts carry a job's workers.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub enum Placement {
+    /// At random.
+    #[default]
+    Random,
+    /// The first free ones: as few leaves as possible.
+    Packed,
+    /// Evenly over the leaves.
+    Spread,
+    /// These, by rank.
+    Hosts(Vec<u32>),
+}
+
+/// Element types.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Element {
+    /// IEEE 754 binary32.
+    #[default]
+    F32,
+    /// IEEE 754 binary64.
+    F64,
+    /// Signed, 32 bits.
+    I32,
+    /// Signed, 64 bits.
+    I64,
+}
+
+impl Element {
+    /// The element type of the core.
+    pub fn dtype(self) -> DType {
+        match self {
+            Element::F32 => DType::F32,
+            Element::F64 => DType::F64,
+            Element::I32 => DType::I32,
+            Element::I64 => DType::I64,
+        }
+    }
+}
+
+/// `noise`: packets that leave their host late.
+#[derive(Clone, Copy, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Noise {
+    /// Probability per packet.
+    pub probability: Fraction,
+    /// How much later.
+    pub delay: Time,
+}
+
+/// `[[traffic]]`: background traffic.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Traffic {
+    /// Off without being taken out of the plan, for sweeps.
+    #[serde(default = "yes")]
+    pub enabled: bool,
+    /// Who sends to whom.
+    pub pattern: PatternName,
+    /// Incast: number of receivers.
+    pub receivers: Option<Count>,
+    /// Which hosts.
+    #[serde(default)]
+    pub hosts: TrafficHosts,
+    /// Length of a message.
+    #[serde(default = "traffic_message_default")]
+    pub message: Bytes,
+    /// Payload of a full packet.
+    #[serde(default = "payload_default")]
+    pub payload: Bytes,
+    /// Offered rate of each sender as a share of its link's.
+    #[serde(default = "all")]
+    pub load: Fraction,
+    /// Messages that each host sends; as many as the jobs last where it is not given.
+    pub messages: Option<u64>,
+    /// When it begins.
+    #[serde(default = "no_time")]
+    pub start: Time,
+}
+
+/// Patterns of background traffic.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PatternName {
+    /// To a host drawn anew for each message.
+    Uniform,
+    /// Always to the same host; nobody receives from two.
+    Permutation,
+    /// All to a few.
+    Incast,
+}
+
+/// Which hosts send background traffic.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub enum TrafficHosts {
+    /// Those without a worker.
+    #[default]
+    Rest,
+    /// All, also those with workers.
+    All,
+    /// So many of those without a worker, at random.
+    Some(Amount),
+    /// These.
+    Hosts(Vec<u32>),
+}
+
+/// `[faults]`: what is injected.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Faults {
+    /// What links do to packets; for each packet the first entry that fits its link and kind applies.
+    #[serde(default)]
+    pub links: Vec<LinkFaults>,
+    /// What fails when.
+    #[serde(default)]
+    pub timed: Vec<Timed>,
+    /// Repeats are dropped below the protocols. Off only to show what happens without it.
+    #[serde(default = "yes")]
+    pub anti_replay: bool,
+}
+
+impl Default for Faults {
+    fn default() -> Self {
+        Faults { links: Vec::new(), timed: Vec::new(), anti_replay: true }
+    }
+}
+
+/// `[[faults.links]]`: probabilities are per packet and link.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LinkFaults {
+    /// Which links.
+    #[serde(default)]
+    pub links: Links,
+    /// Which packets; all where it is not given.
+    pub kinds: Option<Vec<KindName>>,
+    /// Lost.
+    #[serde(default)]
+    pub loss: Fraction,
+    /// A checksum fails.
+    #[serde(default)]
+    pub corruption: Fraction,
+    /// A second copy arrives.
+    #[serde(default)]
+    pub duplication: Fraction,
+    /// Arrives late, overtaken by others.
+    #[serde(default)]
+    pub reordering: Fraction,
+    /// Longest delay of a copy or a reordered packet.
+    #[serde(default = "fault_delay_default")]
+    pub delay: Time,
+}
+
+/// Which links a fault strikes.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub enum Links {
+    /// All.
+    #[default]
+    All,
+    /// From hosts to switches.
+    HostUp,
+    /// From switches to hosts.
+    HostDown,
+    /// Between switches.
+    Fabric,
+    /// From one node to another, by name.
+    Between {
+        /// The sending node.
+        from: String,
+        /// The receiving node.
+        to: String,
+    },
+}
+
+/// Kinds of packets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum KindName {
+    /// Towards the sum.
+    Contribution,
+    /// Away from the sum.
+    Aggregate,
+    /// Acknowledgements, requests, barriers, aborts.
+    Control,
+    /// Background traffic.
+    Background,
+}
+
+impl KindName {
+    /// The kind of the core.
+    pub fn kind(self) -> PacketKind {
+        match self {
+            KindName::Contribution => PacketKind::Contribution,
+            KindName::Aggregate => PacketKind::Aggregate,
+            KindName::Control => PacketKind::Control,
+            KindName::Background => PacketKind::Background,
+        }
+    }
+}
+
+/// `[[faults.timed]]`: something that fails at a time.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Timed {
+    /// What happens.
+    pub kind: TimedKind,
+    /// Link down: the names of both ends.
+    pub between: Option<(String, String)>,
+    /// Switch down: its name.
+    pub switch: Option<String>,
+    /// Host stall or death: its name; or else `rank` says who.
+    pub host: Option<String>,
+    /// Host stall or death: the host of this worker.
+    pub rank: Option<u32>,
+    /// The job of `rank`; the first where it is not given.
+    pub job: Option<u32>,
+    /// From when.
+    #[serde(default = "no_time")]
+    pub from: Time,
+    /// Until when; for good where it is not given.
+    pub until: Option<Time>,
+}
+
+/// What happens at a time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TimedKind {
+    /// The cables between two nodes carry nothing.
+    LinkDown,
+    /// A switch loses its cables and its state.
+    SwitchDown,
+    /// A host does nothing for a while.
+    HostStall,
+    /// A host stops for good.
+    HostDies,
+}
+
+/// `[run]`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Run {
+    /// Seed of the first repetition; each further one has a seed higher by one.
+    #[serde(default = "seed_default")]
+    pub seed: u64,
+    /// How often each point is run.
+    #[serde(default = "one")]
+    pub repetitions: Count,
+    /// What packets carry.
+    #[serde(default)]
+    pub payload: PayloadName,
+    /// A run is given up at this simulated time.
+    #[serde(default = "time_limit_default")]
+    pub time_limit: Time,
+    /// Go on until nothing moves after the last job has ended.
+    #[serde(default)]
+    pub drain: bool,
+    /// How runs are meant to end.
+    #[serde(default)]
+    pub expect: Expect,
+}
+
+impl Default for Run {
+    fn default() -> Self {
+        Run {
+            seed: seed_default(),
+            repetitions: one(),
+            payload: PayloadName::default(),
+            time_limit: time_limit_default(),
+            drain: false,
+            expect: Expect::default(),
+        }
+    }
+}
+
+/// What packets carry.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PayloadName {
+    /// Weights that show every lost, doubled or foreign contribution.
+    #[default]
+    Census,
+    /// Lengths only: the fastest.
+    Length,
+    /// Real elements, compared with sums that are computed apart: for small networks.
+    Elements,
+}
+
+/// How runs are meant to end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Expect {
+    /// Every job completes.
+    #[default]
+    Success,
+    /// Every run has a job that fails and says why.
+    Failure,
+}
+
+/// `[[plot]]`: one picture.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Plot {
+    /// Name of the file, without its ending.
+    pub name: String,
+    /// Above the picture.
+    pub title: String,
+    /// What is drawn.
+    pub kind: PlotKind,
+    /// The axis of the sweep along x: `"series"`, a swept key. Not for `"cdf"`.
+    pub x: Option<String>,
+    /// The value along y: a number of results.json. Not for `"cdf"`.
+    pub y: Option<String>,
+}
+
+/// What is drawn.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PlotKind {
+    /// A group of bars for each value of x.
+    Bars,
+    /// A line over x for each of the other axes' points.
+    Lines,
+    /// Distribution of the utilisation of links.
+    Cdf,
+}
+
+fn one() -> Count {
+    Count(1)
+}
+fn yes() -> bool {
+    true
+}
+fn all() -> Fraction {
+    Fraction(1.0)
+}
+fn no_time() -> Time {
+    Time(fanin_core::Duration::ZERO)
+}
+fn queue_default() -> Bytes {
+    Bytes(1 << 20)
+}
+fn nic_queue_default() -> Bytes {
+    Bytes(16 << 10)
+}
+/// 19 bytes of header, 14 of Ethernet, 24 of preamble, gap and checksum.
+fn frame_overhead_default() -> Bytes {
+    Bytes(57)
+}
+fn frame_min_default() -> Bytes {
+    Bytes(84)
+}
+fn flowlet_gap_default() -> Time {
+    Time(fanin_core::Duration::from_us(50))
+}
+fn adaptive_threshold_default() -> Fraction {
+    Fraction(0.5)
+}
+fn payload_default() -> Bytes {
+    Bytes(1024)
+}
+fn traffic_message_default() -> Bytes {
+    Bytes(64 << 10)
+}
+/// Enough for 400 us of queueing at 100 Gb/s and 1 KiB a packet would be 5,000; this is what fills an idle network several times over.
+fn window_default() -> Count {
+    Count(512)
+}
+fn rto_initial_default() -> Time {
+    Time(fanin_core::Duration::from_ms(1))
+}
+fn rto_min_default() -> Time {
+    Time(fanin_core::Duration::from_us(100))
+}
+fn patience_default() -> Time {
+    Time(fanin_core::Duration::from_ms(100))
+}
+fn fault_delay_default() -> Time {
+    Time(fanin_core::Duration::from_us(10))
+}
+fn time_limit_default() -> Time {
+    Time(fanin_core::Duration::from_ms(1_000))
+}
+fn seed_default() -> u64 {
+    1
+}

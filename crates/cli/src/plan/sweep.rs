@@ -1,0 +1,179 @@
+//! What a plan varies: `[[series]]` sets several keys together under a name, `[sweep]` runs through values of a key. Every combination
+//! is a point.
+
+use super::errors::PlanError;
+use super::schema::{Plot, PlotKind};
+use super::tree::{Kind, Origin, Tree, parse_path};
+
+/// What is varied along one direction.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Axis {
+    /// `series`, or the key that is swept.
+    pub name: String,
+    /// In the order of the plan; never empty.
+    pub choices: Vec<Choice>,
+}
+
+/// One place on an axis.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Choice {
+    /// Its name in tables and plots.
+    pub label: String,
+    /// Key paths and their values.
+    pub assignments: Vec<(String, Tree)>,
+}
+
+const SERIES_EXPECTED: &str = "expected [[series]] with name = \"...\" and set = { \"jobs.0.trees\" = 4, ... }";
+const SWEEP_EXPECTED: &str = "expected a quoted key path with its values: \"jobs.0.message\" = [\"1KiB\", \"1MiB\"], or with names: { small = \"1KiB\", large = \"1MiB\" }";
+
+/// Takes `series` and `sweep` out of a plan.
+///
+/// # Errors
+/// [`PlanError`] where they are not written as they must be, and where `--set` changes what a series sets.
+pub fn take_axes(file: &str, tree: &mut Tree, sets: &[String]) -> Result<Vec<Axis>, PlanError> {
+    let fixed: Vec<String> = sets.iter().filter_map(|set| set.split_once('=')).map(|(path, _)| plain(path)).collect();
+    let mut axes = Vec::new();
+    if let Some((key, series)) = tree.take("series") {
+        axes.push(series_axis(file, &series, &key.origin, &fixed)?);
+    }
+    if let Some((key, sweep)) = tree.take("sweep") {
+        let Kind::Table(entries) = sweep.kind else {
+            return Err(PlanError::new(file, format!("sweep = {sweep}: {SWEEP_EXPECTED}")).at(key.origin));
+        };
+        for (key, values) in entries {
+            // A value on the command line takes the place of the whole sweep over its key.
+            if fixed.contains(&plain(&key.name)) {
+                continue;
+            }
+            axes.push(sweep_axis(file, &key.name, &values, &key.origin)?);
+        }
+    }
+    for axis in &axes {
+        for (path, value) in axis.choices.iter().flat_map(|choice| &choice.assignments) {
+            let root = plain(path).split('.').next().unwrap_or_default().to_string();
+            if ["series", "sweep", "plot"].contains(&root.as_str()) {
+                let what = format!("{path}: cannot be varied; expected a key of network, jobs, traffic, faults or run");
+                return Err(PlanError::new(file, what).at(value.origin.clone()));
+            }
+        }
+    }
+    Ok(axes)
+}
+
+/// A path in one way of writing.
+fn plain(path: &str) -> String {
+    super::tree::path_text(&parse_path(path.trim()))
+}
+
+fn series_axis(file: &str, series: &Tree, origin: &Origin, fixed: &[String]) -> Result<Axis, PlanError> {
+    let refuse = |what: String, at: &Origin| PlanError::new(file, what).at(at.clone());
+    let Kind::List(items) = &series.kind else {
+        return Err(refuse(format!("series = {series}: {SERIES_EXPECTED}"), origin));
+    };
+    let mut choices: Vec<Choice> = Vec::new();
+    for (index, item) in items.iter().enumerate() {
+        let at = |key: &str| format!("series[{index}].{key}");
+        let Kind::Table(entries) = &item.kind else {
+            return Err(refuse(format!("series[{index}] = {item}: {SERIES_EXPECTED}"), &item.origin));
+        };
+        if let Some((key, value)) = entries.iter().find(|(key, _)| !["name", "set"].contains(&key.name.as_str())) {
+            return Err(refuse(format!("{} = {value}: unknown key; expected one of name, set", at(&key.name)), &key.origin));
+        }
+        let name = match item.get("name").map(|name| &name.kind) {
+            Some(Kind::Text(name)) if !name.is_empty() => name.clone(),
+            Some(_) => {
+                return Err(refuse(format!("{} = {}: expected a text in quotes", at("name"), item.get("name").unwrap()), &item.origin));
+            }
+            None => return Err(refuse(format!("{} is missing: {SERIES_EXPECTED}", at("name")), &item.origin)),
+        };
+        if choices.iter().any(|choice| choice.label == name) {
+            return Err(refuse(format!("{} = {name:?}: expected another name for each series", at("name")), &item.origin));
+        }
+        let set = match item.get("set").map(|set| &set.kind) {
+            Some(Kind::Table(set)) => set,
+            Some(_) => return Err(refuse(format!("{} = {}: {SERIES_EXPECTED}", at("set"), item.get("set").unwrap()), &item.origin)),
+            None => return Err(refuse(format!("{} is missing: {SERIES_EXPECTED}", at("set")), &item.origin)),
+        };
+        let assignments: Vec<(String, Tree)> = set.iter().map(|(key, value)| (key.name.clone(), value.clone())).collect();
+        if let Some((path, _)) = assignments.iter().find(|(path, _)| fixed.contains(&plain(path))) {
+            let what = format!("{}.{path}: set by the series {name:?}; expected a key that no series sets", at("set"));
+            return Err(refuse(what, origin));
+        }
+        choices.push(Choice { label: name, assignments });
+    }
+    if choices.is_empty() {
+        return Err(refuse(format!("series = []: {SERIES_EXPECTED}"), origin));
+    }
+    Ok(Axis { name: "series".into(), choices })
+}
+
+fn sweep_axis(file: &str, path: &str, values: &Tree, origin: &Origin) -> Result<Axis, PlanError> {
+    let choice = |label: String, value: &Tree| Choice { label, assignments: vec![(path.to_string(), value.clone())] };
+    let choices: Vec<Choice> = match &values.kind {
+        Kind::List(items) => items.iter().map(|item| choice(item.label(), item)).collect(),
+        Kind::Table(named) if path.contains('.') => named.iter().map(|(name, value)| choice(name.name.clone(), value)).collect(),
+        _ => Vec::new(),
+    };
+    if choices.is_empty() || !path.contains('.') {
+        return Err(PlanError::new(file, format!("sweep.{path} = {values}: {SWEEP_EXPECTED}")).at(origin.clone()));
+    }
+    for (index, one) in choices.iter().enumerate() {
+        if choices[..index].iter().any(|other| other.label == one.label) {
+            let what = format!("sweep.{path} = {values}: expected {} once", one.label);
+            return Err(PlanError::new(file, what).at(origin.clone()));
+        }
+    }
+    Ok(Axis { name: path.to_string(), choices })
+}
+
+/// All combinations of the axes' choices, the last axis fastest.
+pub fn combinations(axes: &[Axis]) -> Vec<Vec<usize>> {
+    let mut all = vec![Vec::new()];
+    for axis in axes {
+        all = all
+            .into_iter()
+            .flat_map(|head: Vec<usize>| (0..axis.choices.len()).map(move |index| head.iter().copied().chain([index]).collect::<Vec<_>>()))
+            .collect();
+    }
+    all
+}
+
+/// Checks that pictures show axes and numbers that exist.
+///
+/// # Errors
+/// [`PlanError`] naming the key.
+pub fn check_plots(file: &str, text: &str, plots: &[Plot], axes: &[Axis]) -> Result<(), PlanError> {
+    let tree = Tree::parse(file, text)?;
+    for (index, plot) in plots.iter().enumerate() {
+        let refuse = |key: &str, value: &str, expected: String| {
+            let path = parse_path(&format!("plot.{index}.{key}"));
+            let what = format!("plot[{index}].{key} = {value:?}: expected {expected}");
+            Err(PlanError::new(file, what).at(tree.closest(&path).origin.clone()))
+        };
+        if plot.name.is_empty() || !plot.name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c)) {
+            return refuse("name", &plot.name, "the name of a file: letters, digits, - and _".into());
+        }
+        if plots[..index].iter().any(|other| other.name == plot.name) {
+            return refuse("name", &plot.name, "another name for each plot".into());
+        }
+        let names: Vec<&str> = axes.iter().map(|axis| axis.name.as_str()).collect();
+        let shown = names.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(" or ");
+        match (plot.kind, &plot.x, &plot.y) {
+            (PlotKind::Cdf, None, None) => {}
+            (PlotKind::Cdf, Some(x), _) => return refuse("x", x, "no x for a plot of kind \"cdf\"".into()),
+            (PlotKind::Cdf, None, Some(y)) => return refuse("y", y, "no y for a plot of kind \"cdf\"".into()),
+            (_, x, y) => {
+                let x = x.as_deref().unwrap_or_default();
+                if !names.contains(&x) {
+                    return refuse("x", x, format!("what the plan varies: {shown}"));
+                }
+                let y = y.as_deref().unwrap_or_default();
+                if !crate::results::METRICS.iter().any(|metric| metric.key == y) {
+                    let known = crate::results::METRICS.iter().map(|metric| metric.key).collect::<Vec<_>>().join(", ");
+                    return refuse("y", y, format!("one of {known}"));
+                }
+            }
+        }
+    }
+    Ok(())
+}

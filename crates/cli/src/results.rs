@@ -1,0 +1,435 @@
+//! Results: one record a run, written as JSON and CSV. Every field but `wall_s` depends on plan and seed only.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use fanin_core::{Duration, Failure, Instant, Suspect};
+use fanin_sim::metrics::Ended;
+use fanin_sim::{JobResult, RunResult, Topology};
+use serde::{Serialize, Serializer};
+
+use crate::plan::schema::PayloadName;
+use crate::plan::{Prepared, PreparedJob};
+
+/// One run.
+#[derive(Clone, Debug, Serialize)]
+pub struct RunRecord {
+    /// The series that the run belongs to; null where the plan has none.
+    pub series: Option<String>,
+    /// The system; several are joined by `+`.
+    pub system: String,
+    /// Seed of this run: a plan with this seed and one repetition gives the same run.
+    pub seed: u64,
+    /// Number of the repetition, from 0.
+    pub repetition: u32,
+    /// What the point sets.
+    #[serde(serialize_with = "as_map")]
+    pub params: Vec<(String, serde_json::Value)>,
+    /// Hosts of the network.
+    pub hosts: u32,
+    /// Workers of all jobs.
+    pub workers: u32,
+    /// Length of the first job's vector.
+    pub message_bytes: u64,
+    /// Background traffic is present.
+    pub congested: bool,
+    /// Time of an operation from the first worker's beginning to the last one's end; the mean over a job's operations, of the slowest job.
+    pub completion_us: Option<f64>,
+    /// Vector's length over that time; the mean over all jobs.
+    pub goodput_gbps: Option<f64>,
+    /// Mean over all links of the share of time in which they were sending.
+    pub link_utilization_mean: f64,
+    /// The most payload memory that any switch had in use.
+    pub switch_bytes_peak: u64,
+    /// The longest queue of a switch.
+    pub queue_bytes_peak: u64,
+    /// `exact`, `wrong: ...`, or `off` where the payload carries nothing that could be checked.
+    pub census: String,
+    /// Packets that left a transmitter.
+    pub packet_hops: u64,
+    /// Packets dropped anywhere for any reason.
+    pub packets_dropped: u64,
+    /// The same by reason.
+    pub drops: BTreeMap<&'static str, u64>,
+    /// Packets sent again for any reason.
+    pub packets_retransmitted: u64,
+    /// The same by reason.
+    pub retransmissions: BTreeMap<&'static str, u64>,
+    /// Packets marked (ECN).
+    pub packets_marked: u64,
+    /// Events of the simulator.
+    pub events: u64,
+    /// Payload of background traffic that arrived, per sending host.
+    pub background_gbps: f64,
+    /// Simulated time of the whole run.
+    pub simulated_us: f64,
+    /// Why the run ended: `jobs_done`, `traffic_done`, `stuck`, `time_limit`.
+    pub ended: &'static str,
+    /// Why not every job completed; null where every one did.
+    pub failure: Option<String>,
+    /// By job.
+    pub jobs: Vec<JobRecord>,
+    /// Time that the simulation took. The only field that differs from machine to machine and run to run.
+    pub wall_s: f64,
+}
+
+/// One job of a run.
+#[derive(Clone, Debug, Serialize)]
+pub struct JobRecord {
+    /// Its place among the plan's jobs; copies share it.
+    pub entry: usize,
+    /// Its system.
+    pub system: &'static str,
+    /// Its workers.
+    pub workers: u32,
+    /// Length of its vector.
+    pub message_bytes: u64,
+    /// Its operations.
+    pub operations: u32,
+    /// Mean time of an operation; null where one did not complete.
+    pub completion_us: Option<f64>,
+    /// Vector's length over the time of an operation, mean over operations.
+    pub goodput_gbps: Option<f64>,
+    /// The fastest worker's time for all its operations.
+    pub worker_us_min: Option<f64>,
+    /// The median worker's.
+    pub worker_us_median: Option<f64>,
+    /// The slowest worker's.
+    pub worker_us_max: Option<f64>,
+    /// Why it did not complete.
+    pub failure: Option<String>,
+    /// By rank: host, and time from the first submission to the last end. Only in files.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub workers_us: Vec<(u32, Option<f64>)>,
+}
+
+/// One link of a run.
+#[derive(Clone, Debug, Serialize)]
+pub struct LinkRecord {
+    /// The sending node.
+    pub from: String,
+    /// The receiving node.
+    pub to: String,
+    /// Bytes sent, frame overhead included.
+    pub bytes: u64,
+    /// Packets sent.
+    pub packets: u64,
+    /// Share of the run in which the link was sending.
+    pub utilization: f64,
+    /// The longest queue.
+    pub queue_bytes_peak: u64,
+    /// Packets that found the queue full.
+    pub packets_dropped: u64,
+}
+
+/// A number of a run that tables and plots can show.
+pub struct Metric {
+    /// The field of the record.
+    pub key: &'static str,
+    /// For people.
+    pub title: &'static str,
+    /// Its unit; empty for a count or share.
+    pub unit: &'static str,
+    /// Its value; `None` where the run has none.
+    pub value: fn(&RunRecord) -> Option<f64>,
+}
+
+/// All numbers that tables and plots can show.
+pub const METRICS: &[Metric] = &[
+    Metric { key: "completion_us", title: "completion time", unit: "us", value: |run| run.completion_us },
+    Metric { key: "goodput_gbps", title: "goodput", unit: "Gb/s", value: |run| run.goodput_gbps },
+    Metric { key: "link_utilization_mean", title: "mean link utilisation", unit: "", value: |run| Some(run.link_utilization_mean) },
+    Metric { key: "switch_bytes_peak", title: "peak memory of a switch", unit: "B", value: |run| Some(run.switch_bytes_peak as f64) },
+    Metric { key: "queue_bytes_peak", title: "longest queue", unit: "B", value: |run| Some(run.queue_bytes_peak as f64) },
+    Metric { key: "packets_dropped", title: "packets dropped", unit: "", value: |run| Some(run.packets_dropped as f64) },
+    Metric { key: "packets_retransmitted", title: "packets sent again", unit: "", value: |run| Some(run.packets_retransmitted as f64) },
+    Metric { key: "packets_marked", title: "packets marked", unit: "", value: |run| Some(run.packets_marked as f64) },
+    Metric { key: "packet_hops", title: "packet-hops", unit: "", value: |run| Some(run.packet_hops as f64) },
+    Metric { key: "background_gbps", title: "background goodput per host", unit: "Gb/s", value: |run| Some(run.background_gbps) },
+    Metric { key: "simulated_us", title: "simulated time", unit: "us", value: |run| Some(run.simulated_us) },
+    Metric { key: "wall_s", title: "wall time", unit: "s", value: |run| Some(run.wall_s) },
+];
+
+fn as_map<S: Serializer>(params: &[(String, serde_json::Value)], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(params.iter().map(|(key, value)| (key, value)))
+}
+
+impl RunRecord {
+    /// Whether every job completed with the right result.
+    pub fn is_good(&self) -> bool {
+        self.failure.is_none() && self.is_exact()
+    }
+
+    /// Whether nothing wrong was delivered.
+    pub fn is_exact(&self) -> bool {
+        !self.census.starts_with("wrong")
+    }
+}
+
+/// The record of a run; what only the plan knows is left empty.
+pub fn record(prepared: &Prepared, topology: &Topology, result: &RunResult, payload: PayloadName) -> RunRecord {
+    let jobs: Vec<JobRecord> =
+        prepared.jobs.iter().zip(&result.jobs).enumerate().map(|(number, (job, ran))| job_record(number, job, ran, prepared)).collect();
+    let mut systems: Vec<&str> = jobs.iter().map(|job| job.system).collect();
+    systems.dedup();
+    let slowest = jobs.iter().map(|job| job.completion_us).reduce(|a, b| Some(a?.max(b?))).flatten();
+    let goodput: Option<f64> = jobs.iter().map(|job| job.goodput_gbps).sum();
+    let from_switch = |link: &&fanin_sim::metrics::LinkResult| link.from >= topology.map.hosts();
+    RunRecord {
+        series: None,
+        system: systems.join("+"),
+        seed: prepared.scenario.seed,
+        repetition: 0,
+        params: Vec::new(),
+        hosts: topology.map.hosts(),
+        workers: jobs.iter().map(|job| job.workers).sum(),
+        message_bytes: jobs.first().map_or(0, |job| job.message_bytes),
+        congested: !prepared.scenario.traffic.is_empty(),
+        completion_us: slowest,
+        goodput_gbps: goodput.filter(|_| !jobs.is_empty()).map(|sum| sum / jobs.len() as f64),
+        link_utilization_mean: result.link_utilization_mean(),
+        switch_bytes_peak: result.switch_bytes_peak(),
+        queue_bytes_peak: result.links.iter().filter(from_switch).map(|link| link.queue_bytes_peak).max().unwrap_or(0),
+        census: census(result, payload),
+        packet_hops: result.packet_hops,
+        packets_dropped: result.counters.dropped_total(),
+        drops: result.counters.drops().collect(),
+        packets_retransmitted: result.counters.retransmitted_total(),
+        retransmissions: result.counters.retransmissions().collect(),
+        packets_marked: result.packets_marked,
+        events: result.events,
+        background_gbps: result.background_gbps,
+        simulated_us: result.end.as_ps() as f64 / 1e6,
+        ended: match result.ended {
+            Ended::JobsDone => "jobs_done",
+            Ended::TrafficDone => "traffic_done",
+            Ended::Stuck => "stuck",
+            Ended::TimeLimit => "time_limit",
+        },
+        failure: failure(&jobs, result, prepared),
+        jobs,
+        wall_s: 0.0,
+    }
+}
+
+fn census(result: &RunResult, payload: PayloadName) -> String {
+    if let Some(what) = result.broken.first() {
+        return format!("wrong: broken invariant: {what}");
+    }
+    let verdict = &result.verdict;
+    match &verdict.first_wrong {
+        Some(first) => format!("wrong: {} pieces; {first}", verdict.wrong),
+        None if payload == PayloadName::Length => "off".into(),
+        None => "exact".into(),
+    }
+}
+
+/// Why not every job completed.
+fn failure(jobs: &[JobRecord], result: &RunResult, prepared: &Prepared) -> Option<String> {
+    if let Some(text) = jobs.iter().find_map(|job| job.failure.clone()) {
+        return Some(match result.ended {
+            Ended::Stuck => format!("stuck, nothing moves any more: {text}"),
+            Ended::TimeLimit => format!("time limit of {} reached: {text}", prepared.scenario.time_limit),
+            Ended::JobsDone | Ended::TrafficDone => text,
+        });
+    }
+    (jobs.is_empty() && result.ended == Ended::TimeLimit)
+        .then(|| format!("time limit of {} reached before the traffic was through", prepared.scenario.time_limit))
+}
+
+fn job_record(number: usize, job: &PreparedJob, ran: &JobResult, prepared: &Prepared) -> JobRecord {
+    let operations = ran.message_bytes.len();
+    let mean = |value: &dyn Fn(usize) -> Option<f64>| -> Option<f64> {
+        let sum: Option<f64> = (0..operations).map(value).sum();
+        sum.map(|sum| sum / operations as f64)
+    };
+    let workers_us: Vec<(u32, Option<f64>)> = ran
+        .workers
+        .iter()
+        .map(|worker| {
+            let done = worker.operations.len() == operations && worker.operations.iter().all(|operation| operation.failure.is_none());
+            let begin = worker.operations.first().map_or(Instant::ZERO, |first| first.submitted);
+            let end = worker.operations.last().and_then(|last| last.ended).filter(|_| done);
+            (worker.host, end.map(|end| end.since(begin).as_us_f64()))
+        })
+        .collect();
+    let mut times: Vec<f64> = workers_us.iter().filter_map(|(_, time)| *time).collect();
+    times.sort_by(f64::total_cmp);
+    JobRecord {
+        entry: job.entry,
+        system: job.system.name(),
+        workers: job.hosts.len() as u32,
+        message_bytes: ran.message_bytes.first().copied().unwrap_or(0),
+        operations: operations as u32,
+        completion_us: mean(&|operation| ran.completion(operation).map(Duration::as_us_f64)),
+        goodput_gbps: mean(&|operation| ran.goodput_gbps(operation)),
+        worker_us_min: times.first().copied(),
+        worker_us_median: median(&times),
+        worker_us_max: times.last().copied(),
+        failure: (!ran.is_complete()).then(|| job_failure(number, job, ran, prepared)),
+        workers_us,
+    }
+}
+
+/// The failure that leads closest to the cause, with the hosts of the ranks that it names.
+fn job_failure(number: usize, job: &PreparedJob, ran: &JobResult, prepared: &Prepared) -> String {
+    let failures = ran.workers.iter().enumerate().flat_map(|(rank, worker)| {
+        worker.operations.iter().filter_map(move |operation| operation.failure.as_ref()).map(move |failure| (rank, failure))
+    });
+    let clarity = |failure: &Failure| match failure.suspect {
+        Suspect::Rank(_) => 0,
+        Suspect::Switch(_) => 1,
+        Suspect::Unknown => 2,
+    };
+    match failures.min_by_key(|(rank, failure)| (clarity(failure), *rank)) {
+        Some((rank, failure)) => {
+            let suspect = match failure.suspect {
+                Suspect::Rank(suspect) => {
+                    job.hosts.get(suspect.index()).map_or(String::new(), |host| format!(" on {}", prepared.topology.name(*host)))
+                }
+                Suspect::Switch(switch) => format!(" ({})", prepared.topology.name(switch)),
+                Suspect::Unknown => String::new(),
+            };
+            format!("rank {rank} on host{} says: {failure}{suspect}", ran.workers[rank].host)
+        }
+        None => {
+            let unfinished = |worker: &fanin_sim::WorkerResult| {
+                worker.operations.len() < ran.message_bytes.len() || worker.operations.iter().any(|operation| operation.ended.is_none())
+            };
+            let count = ran.workers.iter().filter(|worker| unfinished(worker)).count();
+            let first = ran.workers.iter().position(unfinished).unwrap_or(0);
+            let host = ran.workers.get(first).map_or(0, |worker| worker.host);
+            format!("job {number}: {count} of {} workers have not finished, the first is rank {first} on host{host}", ran.workers.len())
+        }
+    }
+}
+
+/// The links of a run.
+pub fn link_records(topology: &Topology, result: &RunResult) -> Vec<LinkRecord> {
+    let name = |node: u32| topology.name(fanin_core::NodeId(node));
+    let of_link = |link: &fanin_sim::metrics::LinkResult| LinkRecord {
+        from: name(link.from),
+        to: name(link.to),
+        bytes: link.bytes,
+        packets: link.packets,
+        utilization: link.utilization,
+        queue_bytes_peak: link.queue_bytes_peak,
+        packets_dropped: link.packets_dropped,
+    };
+    result.links.iter().map(of_link).collect()
+}
+
+/// The middle of sorted numbers.
+pub fn median(sorted: &[f64]) -> Option<f64> {
+    let (low, high) = (sorted.get(sorted.len().checked_sub(1)? / 2)?, sorted.get(sorted.len() / 2)?);
+    Some((low + high) / 2.0)
+}
+
+/// Writes records as a JSON array, one object a line. `in_full` adds every worker's time.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write_json(records: &[&RunRecord], in_full: bool, out: &mut dyn Write) -> io::Result<()> {
+    for (index, record) in records.iter().enumerate() {
+        write!(out, "{}", if index == 0 { "[\n" } else { ",\n" })?;
+        if in_full {
+            serde_json::to_writer(&mut *out, record)?;
+        } else {
+            let mut brief = (*record).clone();
+            brief.jobs.iter_mut().for_each(|job| job.workers_us.clear());
+            serde_json::to_writer(&mut *out, &brief)?;
+        }
+    }
+    writeln!(out, "{}", if records.is_empty() { "[]" } else { "\n]" })
+}
+
+/// A JSON value as it stands in a CSV cell: texts without quotes, null as nothing.
+fn cell(value: &serde_json::Value) -> String {
+    match value {
+        serde_json::Value::Null => String::new(),
+        serde_json::Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// Fields of the JSON that are columns of the CSV, in order. Tables become a column for each of their keys.
+const COLUMNS: &[&str] = &[
+    "series",
+    "system",
+    "seed",
+    "repetition",
+    "params",
+    "hosts",
+    "workers",
+    "message_bytes",
+    "congested",
+    "completion_us",
+    "goodput_gbps",
+    "link_utilization_mean",
+    "switch_bytes_peak",
+    "queue_bytes_peak",
+    "census",
+    "packet_hops",
+    "packets_dropped",
+    "drops",
+    "packets_retransmitted",
+    "retransmissions",
+    "packets_marked",
+    "events",
+    "background_gbps",
+    "simulated_us",
+    "ended",
+    "failure",
+    "wall_s",
+];
+
+/// Writes records as CSV: the plain fields of the JSON under the same names, `params.KEY` for what points set, `drops.REASON` and
+/// `retransmissions.REASON` for reasons that occurred in any run. Lists by job are in the JSON only.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write_csv(records: &[&RunRecord], out: &mut dyn Write) -> csv::Result<()> {
+    let rows: Vec<serde_json::Value> = records.iter().map(|record| serde_json::to_value(record).expect("a record is plain data")).collect();
+    let mut columns: Vec<(&str, Option<String>)> = Vec::new();
+    for &column in COLUMNS {
+        let mut keys: Vec<String> = match column {
+            // In the order of the plan.
+            "params" => records.iter().flat_map(|record| record.params.iter().map(|(key, _)| key.clone())).collect(),
+            _ => rows.iter().filter_map(|row| row[column].as_object()).flat_map(|table| table.keys().cloned()).collect(),
+        };
+        if ["params", "drops", "retransmissions"].contains(&column) {
+            let mut seen = std::collections::BTreeSet::new();
+            keys.retain(|key| seen.insert(key.clone()));
+            columns.extend(keys.into_iter().map(|key| (column, Some(key))));
+        } else {
+            columns.push((column, None));
+        }
+    }
+    let mut writer = csv::Writer::from_writer(out);
+    writer.write_record(columns.iter().map(|(column, key)| key.as_ref().map_or(column.to_string(), |key| format!("{column}.{key}"))))?;
+    for row in &rows {
+        let cells = columns.iter().map(|(column, key)| match key {
+            None => cell(&row[column]),
+            Some(key) => match (row[column].get(key), *column) {
+                (Some(value), _) => cell(value),
+                (None, "params") => String::new(),
+                (None, _) => "0".into(),
+            },
+        });
+        writer.write_record(cells)?;
+    }
+    writer.flush()?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_of_an_even_number_is_between_the_middle_two() {
+        assert_eq!(median(&[]), None);
+        assert_eq!(median(&[3.0]), Some(3.0));
+        assert_eq!(median(&[1.0, 2.0, 4.0, 9.0]), Some(3.0));
+    }
+}

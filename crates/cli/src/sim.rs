@@ -1,0 +1,147 @@
+//! `fanin sim`: from the command line to files and exit code.
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::thread;
+
+use anyhow::{Context, Result};
+use clap::{Args, ValueEnum};
+
+use crate::plan::Plan;
+use crate::plan::schema::Expect;
+use crate::results::{RunRecord, write_csv, write_json};
+use crate::run::{self, Finished};
+use crate::{plot, table};
+
+/// Simulate a plan: network, jobs, traffic, faults, sweep and repetitions in a TOML file.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = SIM_HELP)]
+pub struct SimArgs {
+    /// The plan.
+    pub plan: PathBuf,
+    /// Folder for results.json, results.csv, links.csv, plan.toml and plots; made where it is missing.
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Seed of the first repetition, in place of the plan's.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=i64::MAX as u64))]
+    pub seed: Option<u64>,
+    /// Runs at the same time; results do not depend on it. [default: all cores]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub threads: Option<u16>,
+    /// Changes a value of the plan. A key that the plan sweeps over is fixed. May be given several times.
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+    /// What to print: a summary, or one row (csv) or object of an array (json) for each run.
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub format: Format,
+}
+
+const SIM_HELP: &str = "\
+Examples:
+  fanin sim examples/quickstart.toml --out out/quickstart
+  fanin sim plan.toml --set jobs.0.message=1MiB --set 'sweep.jobs.0.trees=[1, 2, 4]'
+  fanin sim plan.toml --format json | jq '.[] | {series, goodput_gbps}'
+
+Every result but wall_s depends on plan and seed only. The seed of a row with --set run.repetitions=1 repeats that row's run.";
+
+/// Output formats.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Format {
+    /// A summary for people.
+    Table,
+    /// A row a run.
+    Csv,
+    /// An array with an object a run, each on a line of its own.
+    Json,
+}
+
+/// Runs the command: 0 if all is well, 1 if a run failed or was not exact, 2 if the input is wrong.
+pub fn run(args: &SimArgs) -> ExitCode {
+    let plan = match Plan::load(&args.plan, &args.set, args.seed).and_then(|plan| run::check(&plan).map(|()| plan)) {
+        Ok(plan) => plan,
+        Err(error) => {
+            eprintln!("error: {error}");
+            return ExitCode::from(2);
+        }
+    };
+    if let Some(folder) = &args.out
+        && let Err(error) = fs::create_dir_all(folder)
+    {
+        eprintln!("error: --out {}: expected a folder that can be written to: {error}", folder.display());
+        return ExitCode::from(2);
+    }
+    match simulate(args, &plan) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(1),
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::from(1)
+        }
+    }
+}
+
+/// Whether all runs ended as they should.
+fn simulate(args: &SimArgs, plan: &Plan) -> Result<bool> {
+    let threads = args.threads.map_or_else(|| thread::available_parallelism().map_or(1, usize::from), usize::from);
+    let finished = run::run(plan, threads)?;
+    if let Some(folder) = &args.out {
+        write_folder(folder, plan, &finished).with_context(|| format!("--out {}", folder.display()))?;
+    }
+    print(args, plan, &finished).context("standard output")?;
+    let mut all_well = true;
+    for run in &finished {
+        all_well &= match plan.points[run.point].setup.general.run.expect {
+            Expect::Success => run.record.is_good(),
+            Expect::Failure => run.record.is_exact() && run.record.failure.is_some(),
+        };
+    }
+    Ok(all_well)
+}
+
+fn print(args: &SimArgs, plan: &Plan, finished: &[Finished]) -> io::Result<()> {
+    let records: Vec<&RunRecord> = finished.iter().map(|run| &run.record).collect();
+    let mut out = BufWriter::new(io::stdout().lock());
+    let written = match args.format {
+        Format::Table => out.write_all(table::summary(plan, finished).as_bytes()),
+        Format::Csv => write_csv(&records, &mut out).map_err(io::Error::other),
+        Format::Json => write_json(&records, false, &mut out),
+    };
+    if args.format != Format::Table {
+        let bad = records.iter().filter(|record| !record.is_good()).count();
+        if bad > 0 {
+            eprintln!("{bad} of {} runs failed or are not exact", records.len());
+        }
+    }
+    match written.and_then(|()| out.flush()) {
+        // Whoever reads has seen enough, as in `fanin sim ... | head`.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        other => other,
+    }
+}
+
+fn write_folder(folder: &Path, plan: &Plan, finished: &[Finished]) -> Result<()> {
+    let records: Vec<&RunRecord> = finished.iter().map(|run| &run.record).collect();
+    let create = |name: &str| File::create(folder.join(name)).map(BufWriter::new).with_context(|| name.to_string());
+    write_json(&records, true, &mut create("results.json")?)?;
+    write_csv(&records, &mut create("results.csv")?)?;
+    write_links(plan, finished, create("links.csv")?)?;
+    let changes: String = plan.sets.iter().map(|set| format!("# --set {}\n", set.replace('\n', " "))).collect();
+    fs::write(folder.join("plan.toml"), changes + &plan.text).context("plan.toml")?;
+    plot::write_all(folder, plan, finished)
+}
+
+/// Every link of the first repetition of each point.
+fn write_links(plan: &Plan, finished: &[Finished], out: impl Write) -> Result<()> {
+    let mut writer = csv::Writer::from_writer(out);
+    let columns = ["from", "to", "bytes", "packets", "utilization", "queue_bytes_peak", "packets_dropped"];
+    writer.write_record(plan.axes.iter().map(|axis| axis.name.as_str()).chain(columns))?;
+    for run in finished {
+        for link in &run.links {
+            writer.serialize((&plan.points[run.point].labels, link))?;
+        }
+    }
+    writer.flush()?;
+    Ok(())
+}

@@ -1,0 +1,135 @@
+//! The summary for people: one row a point, medians over its repetitions.
+
+use comfy_table::{Cell, CellAlignment, Color, ContentArrangement, Table, presets};
+
+use crate::plan::Plan;
+use crate::plan::units::bytes_text;
+use crate::results::{RunRecord, median};
+use crate::run::Finished;
+
+/// The table, what is alike in all runs above it, and below it every run that is not as it should be.
+pub fn summary(plan: &Plan, finished: &[Finished]) -> String {
+    let mut text = heading(plan, finished);
+    text.push_str(&table(plan, finished).to_string());
+    text.push('\n');
+    for run in finished.iter().filter(|run| !run.record.is_good()) {
+        let point = plan.describe(&plan.points[run.point]);
+        let place = if point.is_empty() { String::new() } else { format!("{point}, ") };
+        let seed = run.record.seed;
+        if !run.record.is_exact() {
+            text.push_str(&format!("NOT EXACT: {place}seed {seed}: {}\n", run.record.census));
+        }
+        if let Some(failure) = &run.record.failure {
+            text.push_str(&format!("FAILED: {place}seed {seed}: {failure}\n"));
+        }
+    }
+    text
+}
+
+/// What is alike in all runs: network, workers, length.
+fn heading(plan: &Plan, finished: &[Finished]) -> String {
+    let Some(first) = finished.first().map(|run| &run.record) else { return String::new() };
+    let alike = |value: fn(&RunRecord) -> u64| finished.iter().all(|run| value(&run.record) == value(first));
+    let mut parts = Vec::new();
+    if alike(|run| u64::from(run.hosts)) {
+        parts.push(format!("{} hosts", first.hosts));
+    }
+    if alike(|run| u64::from(run.workers)) {
+        parts.push(format!("{} workers", first.workers));
+    }
+    if alike(|run| run.message_bytes) && first.workers > 0 {
+        parts.push(bytes_text(first.message_bytes));
+    }
+    let repetitions = plan.points.first().map_or(1, |point| point.setup.general.run.repetitions.0);
+    parts.push(match repetitions {
+        1 => format!("1 run a row, seed {}", first.seed),
+        _ => format!("{repetitions} runs a row, seeds from {}: median (lowest..highest)", first.seed),
+    });
+    format!("{}: {}\n", plan.file, parts.join(", "))
+}
+
+fn table(plan: &Plan, finished: &[Finished]) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Disabled);
+    let axes: Vec<&str> = plan.axes.iter().map(|axis| axis.name.as_str()).collect();
+    let mut header: Vec<String> = axes.iter().map(|axis| axis.to_string()).collect();
+    if axes.is_empty() {
+        header.push("system".into());
+    }
+    let with_jobs = finished.iter().any(|run| run.record.workers > 0);
+    let with_background = finished.iter().any(|run| run.record.congested);
+    if with_jobs {
+        header.extend(["completion (us)".into(), "goodput (Gb/s)".into(), "switch memory".into()]);
+    }
+    if with_background {
+        header.push("background (Gb/s)".into());
+    }
+    header.extend(["link use".into(), "dropped".into(), "sent again".into(), "census".into()]);
+    let numbers = header.len() - axes.len().max(1);
+    table.set_header(header);
+    for column in table.column_iter_mut().rev().take(numbers) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    for (index, point) in plan.points.iter().enumerate() {
+        let runs: Vec<&RunRecord> = finished.iter().filter(|run| run.point == index).map(|run| &run.record).collect();
+        let mut row: Vec<Cell> = point.labels.iter().map(Cell::new).collect();
+        if axes.is_empty() {
+            row.push(Cell::new(runs.first().map_or("", |run| run.system.as_str())));
+        }
+        if with_jobs {
+            row.push(spread(&runs, |run| run.completion_us, 1));
+            row.push(spread(&runs, |run| run.goodput_gbps, 2));
+            row.push(middle(&runs, |run| run.switch_bytes_peak as f64, |bytes| bytes_short(bytes)));
+        }
+        if with_background {
+            row.push(spread(&runs, |run| run.congested.then_some(run.background_gbps), 1));
+        }
+        row.push(middle(&runs, |run| run.link_utilization_mean, |share| format!("{:.1} %", share * 100.0)));
+        row.push(middle(&runs, |run| run.packets_dropped as f64, |count| format!("{count:.0}")));
+        row.push(middle(&runs, |run| run.packets_retransmitted as f64, |count| format!("{count:.0}")));
+        row.push(verdict(&runs));
+        table.add_row(row);
+    }
+    table
+}
+
+fn sorted(runs: &[&RunRecord], value: impl Fn(&RunRecord) -> Option<f64>) -> Vec<f64> {
+    let mut values: Vec<f64> = runs.iter().filter_map(|run| value(run)).collect();
+    values.sort_by(f64::total_cmp);
+    values
+}
+
+/// Median and range.
+fn spread(runs: &[&RunRecord], value: impl Fn(&RunRecord) -> Option<f64>, digits: usize) -> Cell {
+    let values = sorted(runs, value);
+    let text = match (median(&values), values.as_slice()) {
+        (None, _) => "-".to_string(),
+        (Some(middle), [_]) => format!("{middle:.digits$}"),
+        (Some(middle), values) => format!("{middle:.digits$} ({:.digits$}..{:.digits$})", values[0], values[values.len() - 1]),
+    };
+    Cell::new(text)
+}
+
+/// Median alone.
+fn middle(runs: &[&RunRecord], value: impl Fn(&RunRecord) -> f64, text: impl Fn(f64) -> String) -> Cell {
+    Cell::new(median(&sorted(runs, |run| Some(value(run)))).map_or("-".into(), text))
+}
+
+fn bytes_short(bytes: f64) -> String {
+    match bytes {
+        bytes if bytes >= 10.0 * 1024.0 * 1024.0 => format!("{:.1} MiB", bytes / 1024.0 / 1024.0),
+        bytes if bytes >= 10.0 * 1024.0 => format!("{:.0} KiB", bytes / 1024.0),
+        bytes => format!("{bytes:.0} B"),
+    }
+}
+
+/// Whether the point's runs are right; loud where not.
+fn verdict(runs: &[&RunRecord]) -> Cell {
+    let wrong = runs.iter().filter(|run| !run.is_exact()).count();
+    let failed = runs.iter().filter(|run| run.failure.is_some()).count();
+    match (wrong, failed) {
+        (0, 0) => Cell::new(runs.first().map_or("-", |run| run.census.as_str())),
+        (0, failed) => Cell::new(format!("{failed} FAILED")).fg(Color::Red),
+        (wrong, _) => Cell::new(format!("{wrong} NOT EXACT")).fg(Color::Red),
+    }
+}
