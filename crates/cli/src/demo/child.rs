@@ -17,7 +17,7 @@ use fanin_runtime::clock::process_cpu_time;
 use fanin_runtime::{DriverConfig, RunError, Statistics, SwitchDriver, WorkerDriver};
 
 use super::messages::{ChildStatistics, Ended, Order, Report, Setup};
-use super::nodes::{self, AnyWorker};
+use super::nodes::{self, DemoNode};
 use super::vectors::Vectors;
 
 /// How long a child whose parent has gone may take to leave its loop.
@@ -135,11 +135,10 @@ fn serve() -> Result<()> {
     let Order::Peers { sockets } = inbox.wait()? else { bail!("the second order does not name peers") };
     let config = nodes::node_config(&setup, &sockets);
     let how = driver_config(&setup);
+    let node = nodes::node(&setup)?;
     if setup.number < setup.workers {
-        let node = nodes::worker(&setup);
         run_worker(WorkerDriver::new(socket, node, config, &how)?, &setup, &inbox)
     } else {
-        let node = nodes::switch(&setup);
         run_switch(SwitchDriver::new(socket, node, config, &how)?, &inbox)
     }
 }
@@ -155,7 +154,7 @@ fn driver_config(setup: &Setup) -> DriverConfig {
     DriverConfig { sender: SenderConfig { faults, ..SenderConfig::default() }, ..DriverConfig::default() }
 }
 
-fn run_switch(mut driver: SwitchDriver<nodes::AnySwitch>, inbox: &Inbox) -> Result<()> {
+fn run_switch(mut driver: SwitchDriver<DemoNode>, inbox: &Inbox) -> Result<()> {
     // Nobody else sets it: this is the only thread that makes a driver.
     let _ = inbox.waker.set(driver.waker());
     say(&Report::Ready)?;
@@ -172,7 +171,7 @@ fn run_switch(mut driver: SwitchDriver<nodes::AnySwitch>, inbox: &Inbox) -> Resu
     }
 }
 
-fn run_worker(mut driver: WorkerDriver<AnyWorker>, setup: &Setup, inbox: &Inbox) -> Result<()> {
+fn run_worker(mut driver: WorkerDriver<DemoNode>, setup: &Setup, inbox: &Inbox) -> Result<()> {
     let _ = inbox.waker.set(driver.waker());
     driver.set_stop_flag(inbox.orphaned.clone());
     let mut vectors = Vectors::new(setup.seed, 0, setup.workers);
@@ -201,7 +200,7 @@ fn run_worker(mut driver: WorkerDriver<AnyWorker>, setup: &Setup, inbox: &Inbox)
 }
 
 /// Runs one operation and measures it.
-fn timed(driver: &mut WorkerDriver<AnyWorker>, input: &[u8], output: &mut [u8]) -> Report {
+fn timed(driver: &mut WorkerDriver<DemoNode>, input: &[u8], output: &mut [u8]) -> Report {
     // An operation on a single element, not timed, is a barrier: afterwards all workers begin within a round trip.
     let (input_of_barrier, mut output_of_barrier) = ([0; 4], [0; 4]);
     let mut result = driver.allreduce(&input_of_barrier, &mut output_of_barrier);

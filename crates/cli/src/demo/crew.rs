@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, bail};
 
 use super::messages::{Order, Report};
-use super::{DemoArgs, DemoSystem};
+use super::{DemoArgs, nodes};
 
 /// How long a child may take for anything that does not depend on the network (making or comparing vectors, starting).
 const CHORE_LIMIT: Duration = Duration::from_secs(120);
@@ -70,8 +70,7 @@ impl Crew {
             interrupted: interrupted.clone(),
             patience: Duration::from_secs_f64(args.patience),
         };
-        let switches = u32::from(args.system == DemoSystem::Tree);
-        for number in 0..args.workers + switches {
+        for number in 0..args.workers + nodes::switches(args.system) {
             let name = if number < args.workers { format!("worker {number}") } else { "the switch".to_string() };
             let mut process = Command::new(&program)
                 .args(["demo-node", "--name", &name])

@@ -1,73 +1,100 @@
-//! Which nodes a system consists of on one machine, and how they are joined. The only place in the demo that knows systems.
+//! Which nodes a job consists of on one machine, how they are joined, and with which parameters they run. Systems come from the
+//! registry; how a system's packets travel between the processes is decided here: to the switch where there is one, directly otherwise.
 
 use std::net::SocketAddr;
 
-use fanin_core::{Address, Duration, ElementOp, JobId, NodeId, PortId, Rank, Suspect};
-use fanin_protocols::shared::reliability::Reliability;
-use fanin_protocols::tree::{TreeChild, TreeRole, TreeSwitch, TreeSwitchConfig, TreeWorker, TreeWorkerConfig};
+use anyhow::{Context, Result};
+use fanin_core::{Address, Duration, ElementOp, JobId, NetworkMap, NodeId, PortId};
 use fanin_runtime::{NodeConfig, PeerConfig};
+use fanin_systems::{AnyNode, JobSpec, RingOrder, System, build};
 
+use super::DemoSystem;
 use super::messages::Setup;
 
+/// A node of any system.
+pub(super) type DemoNode = AnyNode<[u8]>;
+
+/// Elements per packet by default: with all headers this fills a frame of Ethernet. Loopback takes more, and 8064 (a jumbo frame; eight
+/// of them fill a batch) costs about a fifth less CPU; but then the demo would show what most networks cannot do.
 pub(super) const PAYLOAD_BYTES_DEFAULT: u32 = 1_408;
+/// With all headers this is just less than a datagram can hold.
 pub(super) const PAYLOAD_BYTES_MAX: u32 = 65_400;
-pub(super) type AnyWorker = TreeWorker<[u8]>;
-pub(super) type AnySwitch = TreeSwitch<[u8]>;
+
+/// What a worker has under way by default, in bytes. Measured with four workers and a switch on two cores: a quarter of it leaves
+/// processes waiting for each other, and four times as much leaves the caches and makes round trips longer than the timeout.
+const WINDOW_BYTES: u32 = 720 << 10;
+
+/// The first retransmission timeout.
+const RTO_INITIAL: Duration = Duration::from_ms(20);
+/// The shortest retransmission timeout: longer than a process waits for its turn when there are more of them than cores (2 ms made
+/// needless retransmissions under load), short enough to recover quickly (20 ms halved the goodput at 1 % loss).
+const RTO_MIN: Duration = Duration::from_ms(5);
+
 const JOB: JobId = JobId(1);
 
-fn reliability(setup: &Setup) -> Reliability {
-    Reliability::lossy(Duration::from_ms(20), Duration::from_us(env("RTO_MIN_US", 2_000)), Duration::from_ms(setup.patience_ms))
+/// The system, as the registry calls it.
+fn system(system: DemoSystem) -> System {
+    match system {
+        DemoSystem::Tree => System::Tree { trees: 1 },
+        DemoSystem::Ring => System::Ring { order: RingOrder::Host, barrier: false },
+    }
 }
 
-fn env(name: &str, default: u64) -> u64 {
-    std::env::var(name).ok().and_then(|v| v.parse().ok()).unwrap_or(default)
+/// How many switches take part.
+pub(super) fn switches(system: DemoSystem) -> u32 {
+    u32::from(system == DemoSystem::Tree)
 }
 
-fn window(setup: &Setup) -> u32 {
-    setup.window.unwrap_or((256 * 1024 / setup.payload_bytes).max(4))
+/// Packets that a worker may have under way.
+pub(super) fn window(requested: Option<u32>, payload_bytes: u32) -> u32 {
+    requested.unwrap_or_else(|| (WINDOW_BYTES / payload_bytes).clamp(4, 4_096))
 }
 
-pub(super) fn worker(setup: &Setup) -> AnyWorker {
-    TreeWorker::new(TreeWorkerConfig {
-        job: JOB,
-        rank: Rank(setup.number),
-        workers: setup.workers,
+/// The node that a process runs.
+pub(super) fn node(setup: &Setup) -> Result<DemoNode> {
+    let map = NetworkMap::star(setup.workers);
+    let hosts: Vec<NodeId> = (0..setup.workers).map(NodeId).collect();
+    let spec = JobSpec {
+        id: JOB,
+        hosts: &hosts,
+        system: system(setup.system),
         op: ElementOp::F32_SUM,
         element_bytes: 4,
-        block_elements: setup.payload_bytes / 4,
-        window: window(setup),
-        uplink: PortId(0),
-        leaf: NodeId(setup.workers),
-        reliability: reliability(setup),
-    })
-}
-
-pub(super) fn switch(setup: &Setup) -> AnySwitch {
-    let children = (0..setup.workers).map(|rank| TreeChild { port: PortId(rank as u16), who: Suspect::Rank(Rank(rank)) }).collect();
-    TreeSwitch::new(TreeSwitchConfig {
-        job: JOB,
-        op: ElementOp::F32_SUM,
-        block_bytes: setup.payload_bytes,
-        window: window(setup),
-        trees: vec![Some(TreeRole { parent: None, children })],
+        payload_bytes: setup.payload_bytes,
+        window: window(setup.window, setup.payload_bytes),
         reliable: true,
-        resend_gap: Duration::from_us(env("RTO_MIN_US", 2_000) / 2),
-    })
+        rto_initial: RTO_INITIAL,
+        rto_min: RTO_MIN,
+        patience: Duration::from_ms(setup.patience_ms),
+        seed: setup.seed,
+    };
+    let nodes = build::<[u8]>(&spec, &map)?;
+    let mine = nodes.workers.into_iter().chain(nodes.others).find(|placed| placed.at == address(setup, setup.number));
+    Ok(mine.with_context(|| format!("the job has no node {}", setup.number))?.node)
 }
 
+/// The address of a process's node: workers come first, the switch follows.
+fn address(setup: &Setup, number: u32) -> Address {
+    if number < setup.workers { Address::worker(NodeId(number)) } else { Address::switch(NodeId(number)) }
+}
+
+/// Who a process exchanges packets with, given the sockets of all of them.
 pub(super) fn node_config(setup: &Setup, sockets: &[SocketAddr]) -> NodeConfig {
-    let switch = Address::switch(NodeId(setup.workers));
-    let peers = if setup.number == setup.workers {
-        (0..setup.workers)
-            .map(|rank| PeerConfig {
-                address: Address::worker(NodeId(rank)),
-                socket: sockets[rank as usize],
-                port: Some(PortId(rank as u16)),
-            })
-            .collect()
+    let peer = |number: u32, port: Option<PortId>| PeerConfig { address: address(setup, number), socket: sockets[number as usize], port };
+    let peers = if setup.number >= setup.workers {
+        // The star's switch has worker h at port h.
+        (0..setup.workers).map(|worker| peer(worker, Some(PortId(worker as u16)))).collect()
+    } else if switches(setup.system) > 0 {
+        vec![peer(setup.workers, Some(PortId(0)))]
     } else {
-        vec![PeerConfig { address: switch, socket: sockets[setup.workers as usize], port: Some(PortId(0)) }]
+        (0..setup.workers).filter(|&worker| worker != setup.number).map(|worker| peer(worker, None)).collect()
     };
-    let address = if setup.number == setup.workers { switch } else { Address::worker(NodeId(setup.number)) };
-    NodeConfig { address, job: JOB, system: 1, op: ElementOp::F32_SUM, peers, routes: vec![] }
+    NodeConfig {
+        address: address(setup, setup.number),
+        job: JOB,
+        system: system(setup.system).number(),
+        op: ElementOp::F32_SUM,
+        peers,
+        routes: Vec::new(),
+    }
 }

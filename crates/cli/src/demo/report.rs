@@ -7,8 +7,8 @@ use anyhow::{Result, bail, ensure};
 use comfy_table::{CellAlignment, Table, presets};
 use serde_json::{Value, json};
 
-use super::DemoArgs;
 use super::messages::{ChildStatistics, Ended};
+use super::{DemoArgs, nodes};
 
 /// One operation, as all workers saw it.
 pub(super) struct Iteration {
@@ -191,7 +191,7 @@ impl Summary {
             "seed": args.seed,
             "params": {
                 "payload_bytes": args.payload,
-                "window": args.window,
+                "window": nodes::window(args.window, args.payload),
                 "loss": args.loss,
                 "duplicate": args.duplicate,
                 "reorder": args.reorder,

@@ -3,39 +3,48 @@
 
 use fanin_core::hash::{derive, mix};
 
+/// Values that come from one hash: three times 21 bits. It makes checking as fast as reading.
+const VALUES_PER_HASH: usize = 3;
+const VALUE_BITS: u32 = 21;
+
 /// The inputs of one iteration at all ranks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Vectors {
     seed: u64,
     workers: u32,
-    /// Values lie in `-range..range`.
-    range: i64,
+    /// Values have this many bits, with the sign.
+    bits: u32,
 }
 
 impl Vectors {
     /// The vectors that `seed` gives for this iteration.
     pub(super) fn new(seed: u64, iteration: u32, workers: u32) -> Self {
-        // A float32 holds every whole number up to 2^24.
-        let range = ((1i64 << 24) / i64::from(workers.max(1))).min(1 << 20);
-        Vectors { seed: derive(seed, u64::from(iteration)), workers, range }
+        // A float32 holds every whole number of up to 25 bits with the sign.
+        let bits = (25 - workers.max(1).next_power_of_two().trailing_zeros()).min(VALUE_BITS);
+        Vectors { seed: derive(seed, u64::from(iteration)), workers, bits }
     }
 
     fn key(&self, rank: u32) -> u64 {
         derive(self.seed, u64::from(rank))
     }
 
-    /// The element at `index` of the vector with this key.
+    /// The three elements that begin at `group * 3` of the vector with this key.
     #[inline]
-    fn value(&self, key: u64, index: u64) -> i64 {
-        // The product of a 64-bit fraction and the width, as in Lemire's method, without its rejection step: the bias is 2^-43.
-        ((u128::from(mix(key, index)) * (2 * self.range) as u128) >> 64) as i64 - self.range
+    fn values(&self, key: u64, group: u64) -> [i32; VALUES_PER_HASH] {
+        let hash = mix(key, group);
+        [hash, hash >> VALUE_BITS, hash >> (2 * VALUE_BITS)].map(|word| {
+            // The sign is the highest of the bits.
+            ((word as u32) << (32 - VALUE_BITS)) as i32 >> (32 - self.bits)
+        })
     }
 
     /// Writes the vector of `rank`.
     pub(super) fn fill(&self, rank: u32, out: &mut [u8]) {
         let key = self.key(rank);
-        for (index, element) in out.as_chunks_mut().0.iter_mut().enumerate() {
-            *element = (self.value(key, index as u64) as f32).to_le_bytes();
+        for (elements, group) in out.as_chunks_mut().0.chunks_mut(VALUES_PER_HASH).zip(0..) {
+            for (element, value) in elements.iter_mut().zip(self.values(key, group)) {
+                *element = (value as f32).to_le_bytes();
+            }
         }
     }
 
@@ -43,11 +52,17 @@ impl Vectors {
     pub(super) fn compare(&self, output: &[u8]) -> (u64, Option<u64>) {
         let keys: Vec<u64> = (0..self.workers).map(|rank| self.key(rank)).collect();
         let (mut wrong, mut first_wrong) = (0, None);
-        for (index, element) in output.as_chunks().0.iter().enumerate() {
-            let sum: i64 = keys.iter().map(|&key| self.value(key, index as u64)).sum();
-            if f32::from_le_bytes(*element) != sum as f32 {
-                wrong += 1;
-                first_wrong.get_or_insert(index as u64);
+        for (elements, group) in output.as_chunks().0.chunks(VALUES_PER_HASH).zip(0u64..) {
+            let mut sums = [0i32; VALUES_PER_HASH];
+            for &key in &keys {
+                let values = self.values(key, group);
+                sums.iter_mut().zip(values).for_each(|(sum, value)| *sum += value);
+            }
+            for ((element, sum), at) in elements.iter().zip(sums).zip(0u64..) {
+                if f32::from_le_bytes(*element) != sum as f32 {
+                    wrong += 1;
+                    first_wrong.get_or_insert(group * VALUES_PER_HASH as u64 + at);
+                }
             }
         }
         (wrong, first_wrong)
@@ -96,7 +111,7 @@ mod tests {
     fn values_spread_over_the_whole_range() {
         let vectors = Vectors::new(1, 0, 4);
         let key = vectors.key(3);
-        let values: Vec<i64> = (0..10_000).map(|index| vectors.value(key, index)).collect();
+        let values: Vec<i32> = (0..4_000).flat_map(|group| vectors.values(key, group)).take(10_000).collect();
         assert!(values.iter().all(|value| (-(1 << 20)..1 << 20).contains(value)));
         assert!(values.iter().filter(|value| **value < 0).count().abs_diff(5_000) < 200);
         assert!(values.iter().filter(|value| value.abs() > 1 << 19).count().abs_diff(5_000) < 200);
