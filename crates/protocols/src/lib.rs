@@ -11,5 +11,6 @@
 //! model checker can tell two states apart or not.
 #![forbid(unsafe_code)]
 
+pub mod ring;
 pub mod shared;
 pub mod tree;

@@ -75,6 +75,13 @@ impl Ledger {
         Some(failure)
     }
 
+    /// An operation fails before it begins: the job was over already.
+    pub fn fail_before(&mut self, operation: OperationId, suspect: Suspect, reason: FailureReason) {
+        self.dead = true;
+        let failure = Failure { job: self.job, operation, block: None, suspect, reason };
+        self.ended.push_back(Outcome { operation, result: Err(failure) });
+    }
+
     /// The job is over although no operation runs here: a peer's operation has failed.
     pub fn close(&mut self) {
         self.dead = true;

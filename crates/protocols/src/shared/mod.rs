@@ -6,12 +6,17 @@
 //! | [`reliability`] | what a job expects of its network, and how long it waits |
 //! | [`rtt`] | the retransmission timeout |
 //! | [`order`] | which of a window's packets was sent longest ago |
+//! | [`window`] | the size of windows |
+//! | [`sender`], [`receiver`] | the ends of a reliable channel |
 //! | [`ledger`] | operations: accepted, running, ended |
-//! | [`state`] | `Clone`, `Eq` and `Hash` for nodes that are generic over the payload |
+//! | `state` | `Clone`, `Eq` and `Hash` for nodes that are generic over the payload |
 
 pub mod ledger;
 pub mod order;
+pub mod receiver;
 pub mod reliability;
 pub mod rtt;
+pub mod sender;
 pub mod serial;
 pub(crate) mod state;
+pub mod window;

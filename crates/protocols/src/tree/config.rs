@@ -3,6 +3,7 @@
 use fanin_core::{Duration, JobId, NodeId, PortId, Rank, Suspect};
 
 use crate::shared::reliability::Reliability;
+use crate::shared::window::rounded;
 
 /// What a worker is told.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -77,11 +78,7 @@ pub struct TreeChild {
 
 /// The window in blocks that is used where `requested` is asked for: the next power of two, so that a block's slot is a mask away.
 pub const fn window_blocks(requested: u32) -> u32 {
-    match requested {
-        0 | 1 => 1,
-        2..=0x4000_0000 => requested.next_power_of_two(),
-        _ => 0x4000_0000,
-    }
+    rounded(requested)
 }
 
 /// The tree, out of `trees`, that block `block` uses (`baselines 5`: block b uses tree b mod N).
@@ -101,11 +98,5 @@ mod tests {
             let expected: Vec<u32> = (0..12).map(|block| block % trees).collect();
             assert_eq!(used, expected, "{trees} trees");
         }
-    }
-
-    #[test]
-    fn windows_are_powers_of_two() {
-        assert_eq!([0, 1, 2, 3, 64, 65].map(window_blocks), [1, 1, 2, 4, 64, 128]);
-        assert_eq!(window_blocks(u32::MAX), 1 << 30);
     }
 }

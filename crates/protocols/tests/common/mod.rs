@@ -108,6 +108,21 @@ pub enum Place<W, S> {
     Switch(S),
 }
 
+/// Stands for the switches of a system that has none.
+pub struct NoSwitch<H>(std::marker::PhantomData<H>);
+
+impl<P: HasVectors + ?Sized, H: Wire> Node<P> for NoSwitch<H> {
+    type Header = H;
+
+    fn on_packet<T: Tx<H, P>>(&mut self, _now: Instant, _from: Ingress, _header: &H, _payload: &P, _tx: &mut T) {}
+
+    fn on_timeout<T: Tx<H, P>>(&mut self, _now: Instant, _tx: &mut T) {}
+
+    fn next_timeout(&self) -> Option<Instant> {
+        None
+    }
+}
+
 /// The network.
 pub struct Net<P: HasVectors + ?Sized, H, W, S> {
     pub nodes: Vec<Place<W, S>>,
@@ -269,7 +284,7 @@ where
         mix(self.faults.seed, self.draws)
     }
 
-    /// Runs until all live workers have ended all operations, or one that failed.
+    /// Runs until no packet is on its way and no node waits for anything.
     pub fn run(mut self, limit: Duration) -> Ended {
         loop {
             let timer =

@@ -1,0 +1,440 @@
+//! The worker of a ring: the way of the data. What happens when packets or workers are lost is in [`super::recovery`].
+
+use std::collections::VecDeque;
+
+use fanin_core::{
+    Address, Body, Collective, DropReason, Egress, Event, FailureReason, Ingress, Instant, Node, OperationId, Outcome, Payload, Piece,
+    Rank, Route, Suspect, Tx, Worker,
+};
+use fanin_wire::ring::{RingHeader, Segment};
+
+use super::barrier::{Barrier, Coordinator, Verdict};
+use super::config::RingWorkerConfig;
+use super::geometry::{Cut, Steps};
+use super::recovery::Recovery;
+use crate::shared::ledger::Ledger;
+use crate::shared::serial::newer16;
+use crate::shared::state::node_state;
+use crate::shared::window::rounded;
+
+/// The name of a packet's contents.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub(super) struct Hop {
+    pub step: u16,
+    pub segment: u32,
+}
+
+/// What is left to do of the running operation.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub(super) struct Rest {
+    /// Segments of this worker's own chunk that it has put into the ring.
+    pub injected: u32,
+    /// Packets to be received, and to be sent.
+    pub receives: u32,
+    pub sends: u32,
+    /// The highest step of which a packet has come.
+    pub step_reached: u16,
+}
+
+/// A worker of a job that reduces round a ring.
+pub struct RingWorker<P: Payload + ?Sized> {
+    pub(super) config: RingWorkerConfig<P::Op>,
+    pub(super) steps: Steps,
+    pub(super) ledger: Ledger,
+    pub(super) cut: Cut,
+    pub(super) rest: Rest,
+    /// Received packets that have a step to go.
+    pub(super) forwards: VecDeque<Hop>,
+    /// Sequence number where nothing is acknowledged.
+    unacknowledged_sequence: u32,
+    /// The newest operation (low 16 bits) that the successor has begun, as far as it said so.
+    pub(super) successor_ready: Option<u16>,
+    /// Packets of the next operation were turned away: their sender is to be told when it begins.
+    turned_away: bool,
+    pub(super) barrier: Barrier,
+    coordinator: Option<Coordinator>,
+    pub(super) recovery: Recovery,
+    /// Used by a lone worker, which is its own aggregator.
+    acc: P::Acc,
+}
+
+node_state!(RingWorker {
+    config,
+    steps,
+    ledger,
+    cut,
+    rest,
+    forwards,
+    unacknowledged_sequence,
+    successor_ready,
+    turned_away,
+    barrier,
+    coordinator,
+    recovery,
+    acc,
+});
+
+impl<P: Payload + ?Sized> RingWorker<P> {
+    /// A worker with its windows; the queue of what is to be sent on is sized with the first operation.
+    ///
+    /// # Panics
+    /// Where an element or a segment has no length, the ring is larger than [`RingWorkerConfig::WORKERS_MAX`], or this worker's place
+    /// is not in it.
+    pub fn new(config: RingWorkerConfig<P::Op>) -> Self {
+        assert!(config.element_bytes > 0 && config.block_elements > 0, "elements and segments have a length");
+        assert!((1..=RingWorkerConfig::<P::Op>::WORKERS_MAX).contains(&config.workers), "a ring has 1 to 32768 workers");
+        assert!(config.position < config.workers, "a worker's place is in the ring");
+        let block_bytes = config.block_elements as usize * config.element_bytes as usize;
+        RingWorker {
+            steps: Steps { workers: config.workers, position: config.position },
+            ledger: Ledger::new(config.job),
+            cut: Cut::default(),
+            rest: Rest::default(),
+            forwards: VecDeque::new(),
+            unacknowledged_sequence: 0,
+            successor_ready: None,
+            turned_away: false,
+            barrier: Barrier::default(),
+            coordinator: (config.barrier.is_some() && config.rank == Rank(0)).then(|| Coordinator::new(config.workers)),
+            recovery: Recovery::new(if config.reliability.reliable { rounded(config.window) } else { 1 }, &config.reliability),
+            acc: P::accumulator(&config.op, if config.workers == 1 { block_bytes } else { 0 }),
+            config,
+        }
+    }
+
+    /// Makes all stored times relative to `now`, so that states that differ only in when they were reached are equal.
+    pub fn rebase(&mut self, now: Instant) {
+        self.barrier.rebase(now);
+        self.recovery.rebase(now);
+    }
+
+    /// Low 16 bits of the number of the running operation, or of the next one.
+    #[inline]
+    pub(super) fn operation16(&self) -> u16 {
+        self.ledger.running().map_or(self.ledger.next(), |running| running.operation).0 as u16
+    }
+
+    /// The way to another worker.
+    #[inline]
+    pub(super) fn to(&self, address: Address) -> Egress<'static> {
+        Egress::Route(Route::direct(address, self.config.flow))
+    }
+
+    /// The piece that a packet to the successor carries.
+    #[inline]
+    fn piece_of(&self, hop: Hop) -> Piece {
+        self.cut.piece(self.steps.sent(u32::from(hop.step)), hop.segment)
+    }
+
+    /// Sends a packet to the successor, for the first time or again.
+    #[inline]
+    pub(super) fn send_data<T: Tx<RingHeader, P>>(&self, hop: Hop, sequence: u32, tx: &mut T) {
+        let (segment, operation, step) = (Segment::new(hop.segment), self.operation16(), hop.step);
+        let header = if self.steps.is_gather(u32::from(step)) {
+            RingHeader::Gather { segment, operation, step, sequence }
+        } else {
+            RingHeader::Scatter { segment, operation, step, sequence }
+        };
+        let piece = self.piece_of(hop);
+        let body = if step == 0 { Body::Input(piece) } else { Body::Output(piece) };
+        tx.send(self.to(self.config.successor.address), &header, body);
+    }
+
+    /// What may be sent next: first what came from the predecessor, then the worker's own chunk.
+    #[inline]
+    fn next_hop(&self) -> Option<Hop> {
+        let own = || (self.rest.injected < self.cut.segments(self.steps.position)).then_some(Hop { step: 0, segment: self.rest.injected });
+        match self.forwards.front() {
+            // In barrier mode all of a step is queued before anything of the next one, so the queue's head says it all.
+            Some(hop) if self.config.barrier.is_some() && u32::from(hop.step) > self.barrier.step => own(),
+            Some(hop) => Some(*hop),
+            None => own(),
+        }
+    }
+
+    /// Sends what may be sent, as far as windows and room allow.
+    #[inline]
+    pub(super) fn pump<T: Tx<RingHeader, P>>(&mut self, now: Instant, tx: &mut T) {
+        if self.ledger.running().is_none() || self.rest.sends == 0 {
+            return;
+        }
+        let reliable = self.config.reliability.reliable;
+        let ready = reliable || self.successor_ready.is_some_and(|newest| !newer16(self.operation16(), newest));
+        while ready && let Some(hop) = self.next_hop() {
+            if reliable && !self.recovery.sent.has_room() || !tx.room(self.to(self.config.successor.address)) {
+                return;
+            }
+            if hop.step == 0 {
+                self.rest.injected += 1;
+            } else {
+                self.forwards.pop_front();
+            }
+            self.rest.sends -= 1;
+            let sequence = if reliable {
+                self.recovery.sent.push(now, hop)
+            } else {
+                self.unacknowledged_sequence = self.unacknowledged_sequence.wrapping_add(1);
+                self.unacknowledged_sequence
+            };
+            self.send_data(hop, sequence, tx);
+        }
+    }
+
+    /// A packet from the predecessor.
+    #[inline]
+    fn on_data<T: Tx<RingHeader, P>>(&mut self, now: Instant, from: Ingress, data: Data, payload: &P, tx: &mut T) {
+        if from.source != self.config.predecessor.address {
+            return tx.note(Event::Dropped(DropReason::NotAMember));
+        }
+        let reliable = self.config.reliability.reliable;
+        if reliable && !self.is_new_packet(now, data.sequence, tx) {
+            return;
+        }
+        if self.ledger.running().is_none() || data.operation != self.operation16() {
+            return self.turn_away(data.operation, tx);
+        }
+        let step = u32::from(data.step);
+        if step >= self.steps.count() || data.gather != self.steps.is_gather(step) {
+            return self.mismatch(tx);
+        }
+        let chunk = self.steps.received(step);
+        if data.segment >= self.cut.segments(chunk) || self.rest.receives == 0 {
+            return self.mismatch(tx);
+        }
+        let piece = self.cut.piece(chunk, data.segment);
+        if payload.bytes() != piece.elements as usize * self.config.element_bytes as usize || !self.store(step, piece, payload, tx) {
+            return self.mismatch(tx);
+        }
+        self.rest.receives -= 1;
+        self.rest.step_reached = self.rest.step_reached.max(data.step);
+        if step + 1 < self.steps.count() {
+            self.forwards.push_back(Hop { step: data.step + 1, segment: data.segment });
+        }
+        if self.config.barrier.is_some() {
+            self.barrier.count(step);
+            self.pass_barrier(now, tx);
+        }
+        self.pump(now, tx);
+        if reliable {
+            let last = data.segment + 1 == self.cut.segments(chunk) || self.rest.receives == 0;
+            self.on_accepted(now, data.sequence, last, tx);
+        }
+        self.finish_if_done();
+    }
+
+    /// Adds or stores (`baselines 1`). The last step of reduce-scatter makes a sum final.
+    #[inline]
+    fn store<T: Tx<RingHeader, P>>(&mut self, step: u32, piece: Piece, payload: &P, tx: &mut T) -> bool {
+        if self.steps.is_gather(step) {
+            return tx.deliver(piece, Body::Borrowed(payload)).is_ok();
+        }
+        let folded = tx.fold(piece, payload).is_ok();
+        if step + 2 == self.steps.workers { folded && tx.deliver(piece, Body::Output(piece)).is_ok() } else { folded }
+    }
+
+    /// There is no vector to put the packet into.
+    #[cold]
+    fn turn_away<T: Tx<RingHeader, P>>(&mut self, operation: u16, tx: &mut T) {
+        if self.abort_answered(self.config.predecessor.address, tx) {
+            return;
+        }
+        let early = !newer16(self.ledger.next().0 as u16, operation);
+        self.turned_away |= early;
+        tx.note(Event::Dropped(if early { DropReason::NotReady } else { DropReason::Stale }));
+    }
+
+    /// The packet fits nothing here: ranks disagree about the operation.
+    #[cold]
+    fn mismatch<T: Tx<RingHeader, P>>(&mut self, tx: &mut T) {
+        tx.note(Event::Dropped(DropReason::Mismatch));
+        self.fail(Suspect::Rank(self.config.predecessor.rank), FailureReason::Mismatch, tx);
+    }
+
+    /// Done when all pieces are here and nothing will be sent from the vectors any more. With a barrier not before the last step, for a
+    /// worker whose last chunks are empty must still say that it has received them.
+    #[inline]
+    pub(super) fn finish_if_done(&mut self) {
+        let moved = self.rest.receives == 0 && self.rest.sends == 0 && self.recovery.sent.is_empty();
+        let last_step = self.config.barrier.is_none() || self.barrier.step + 1 == self.steps.count();
+        if moved && last_step && self.ledger.running().is_some() {
+            self.ledger.complete();
+        }
+    }
+
+    /// Tells the coordinator what is received, and goes on where it says so. The coordinator itself need not send anything for that.
+    fn pass_barrier<T: Tx<RingHeader, P>>(&mut self, now: Instant, tx: &mut T) {
+        // After the last step the operation is over, so nobody waits for it.
+        while self.barrier.step + 1 < self.steps.count() && self.barrier.is_news(self.cut.segments(self.steps.received(self.barrier.step)))
+        {
+            if !self.tell_step_done(now, tx) {
+                return;
+            }
+        }
+    }
+
+    /// Tells the coordinator that the current step is received. True where the next one has begun on the spot.
+    pub(super) fn tell_step_done<T: Tx<RingHeader, P>>(&mut self, now: Instant, tx: &mut T) -> bool {
+        let Some(barrier) = &self.config.barrier else { return false };
+        // The coordinator's own word cannot be lost.
+        self.barrier.tell(if self.coordinator.is_some() { Instant::FAR_FUTURE } else { now });
+        let (operation, step, rank) = (self.operation16(), self.barrier.step as u16, self.config.rank);
+        let Some(coordinator) = &mut self.coordinator else {
+            tx.send(self.to(barrier.coordinator), &RingHeader::StepDone { operation, step, rank }, Body::Empty);
+            return false;
+        };
+        match coordinator.on_step_done(operation, step, rank) {
+            Verdict::Wait => false,
+            Verdict::Go(step) => self.barrier.go(u32::from(step)),
+            Verdict::AllGo(step) => {
+                self.tell_all_go(operation, step, tx);
+                self.barrier.go(u32::from(step))
+            }
+        }
+    }
+
+    /// Rank 0: all others may begin a step.
+    fn tell_all_go<T: Tx<RingHeader, P>>(&self, operation: u16, step: u16, tx: &mut T) {
+        let members = self.config.barrier.as_ref().map_or(&[][..], |barrier| &barrier.members);
+        for (_, address) in members.iter().enumerate().filter(|(rank, _)| *rank != self.config.rank.index()) {
+            tx.send(self.to(*address), &RingHeader::Go { operation, step }, Body::Empty);
+        }
+    }
+
+    /// Rank 0: a worker has received a step.
+    fn on_step_done<T: Tx<RingHeader, P>>(&mut self, now: Instant, from: Ingress, operation: u16, step: u16, rank: Rank, tx: &mut T) {
+        let members = self.config.barrier.as_ref().map_or(&[][..], |barrier| &barrier.members);
+        let known = members.get(rank.index()).is_some_and(|member| *member == from.source);
+        let Some(coordinator) = self.coordinator.as_mut().filter(|_| known) else {
+            return tx.note(Event::Dropped(DropReason::NotAMember));
+        };
+        match coordinator.on_step_done(operation, step, rank) {
+            Verdict::Wait => {}
+            Verdict::Go(step) => tx.send(self.to(from.source), &RingHeader::Go { operation, step }, Body::Empty),
+            Verdict::AllGo(step) => {
+                self.tell_all_go(operation, step, tx);
+                self.begin_step(now, operation, step, tx);
+            }
+        }
+    }
+
+    /// A step may begin.
+    fn begin_step<T: Tx<RingHeader, P>>(&mut self, now: Instant, operation: u16, step: u16, tx: &mut T) {
+        if self.ledger.running().is_none() || operation != self.operation16() || !self.barrier.go(u32::from(step)) {
+            return tx.note(Event::Dropped(DropReason::Stale));
+        }
+        self.pass_barrier(now, tx);
+        self.pump(now, tx);
+        self.finish_if_done();
+    }
+
+    /// A lone worker's sum is its own vector.
+    fn finish_alone<T: Tx<RingHeader, P>>(&mut self, tx: &mut T) {
+        for segment in 0..self.cut.segments(0) {
+            let piece = self.cut.piece(0, segment);
+            let copied = tx.contribute(piece, &mut self.acc, true).and_then(|()| tx.deliver(piece, Body::Acc(&self.acc)));
+            if copied.is_err() {
+                return self.fail(Suspect::Rank(self.config.rank), FailureReason::Mismatch, tx);
+            }
+        }
+        self.ledger.complete();
+    }
+}
+
+/// The fields of a data packet's header.
+#[derive(Clone, Copy)]
+struct Data {
+    gather: bool,
+    segment: u32,
+    operation: u16,
+    step: u16,
+    sequence: u32,
+}
+
+impl<P: Payload + ?Sized> Node<P> for RingWorker<P> {
+    type Header = RingHeader;
+
+    #[inline]
+    fn on_packet<T: Tx<RingHeader, P>>(&mut self, now: Instant, from: Ingress, header: &RingHeader, payload: &P, tx: &mut T) {
+        match *header {
+            RingHeader::Scatter { segment, operation, step, sequence } => {
+                self.on_data(now, from, Data { gather: false, segment: segment.number(), operation, step, sequence }, payload, tx);
+            }
+            RingHeader::Gather { segment, operation, step, sequence } => {
+                self.on_data(now, from, Data { gather: true, segment: segment.number(), operation, step, sequence }, payload, tx);
+            }
+            RingHeader::Ack { mask, next } => self.on_ack(now, from, next, mask.bits(), tx),
+            RingHeader::Ready { operation } => self.on_ready(now, from, operation, tx),
+            RingHeader::Probe { .. } => self.on_probe(from, tx),
+            RingHeader::Alive { .. } => self.on_alive(now, from, tx),
+            RingHeader::StepDone { operation, step, rank } => {
+                if !self.abort_answered(from.source, tx) {
+                    self.on_step_done(now, from, operation, step, rank, tx);
+                }
+            }
+            RingHeader::Go { operation, step } => match &self.config.barrier {
+                Some(barrier) if barrier.coordinator == from.source => self.begin_step(now, operation, step, tx),
+                _ => tx.note(Event::Dropped(DropReason::NotAMember)),
+            },
+            RingHeader::Abort { operation, suspect } => self.on_abort(from, operation, suspect, tx),
+        }
+    }
+
+    fn on_timeout<T: Tx<RingHeader, P>>(&mut self, now: Instant, tx: &mut T) {
+        self.on_timers(now, tx);
+    }
+
+    #[inline]
+    fn next_timeout(&self) -> Option<Instant> {
+        if self.config.reliability.reliable { self.next_timer() } else { None }
+    }
+
+    fn on_tx_ready<T: Tx<RingHeader, P>>(&mut self, now: Instant, tx: &mut T) {
+        self.pump(now, tx);
+        self.finish_if_done();
+    }
+}
+
+impl<P: Payload + ?Sized> Worker<P> for RingWorker<P> {
+    fn submit<T: Tx<RingHeader, P>>(&mut self, now: Instant, collective: Collective, tx: &mut T) {
+        if let Some(suspect) = self.recovery.take_inherited() {
+            return self.ledger.fail_before(collective.operation, suspect, FailureReason::PeerAborted);
+        }
+        let (workers, block_elements) = (self.config.workers, self.config.block_elements);
+        let Some(cut) = Cut::new(collective.operation, collective.elements, workers, block_elements) else {
+            return self.ledger.refuse(collective.operation);
+        };
+        if !self.ledger.begin(collective) {
+            return;
+        }
+        self.cut = cut;
+        if workers == 1 || collective.elements == 0 {
+            return self.finish_alone(tx);
+        }
+        self.rest =
+            Rest { injected: 0, receives: self.steps.received_count(&self.cut), sends: self.steps.sent_count(&self.cut), step_reached: 0 };
+        self.forwards.clear();
+        // What waits is rarely more than what one window brings; the queue grows, a few times in a job's life, where it is.
+        self.forwards.reserve(self.cut.pieces().min(2 * rounded(self.config.window)) as usize);
+        self.barrier.begin();
+        self.recovery.begin(now);
+        if std::mem::take(&mut self.turned_away) || !self.config.reliability.reliable {
+            let operation = self.operation16();
+            tx.send(self.to(self.config.predecessor.address), &RingHeader::Ready { operation }, Body::Empty);
+        }
+        if self.config.barrier.is_some() {
+            self.pass_barrier(now, tx);
+        }
+        self.pump(now, tx);
+        self.finish_if_done();
+    }
+
+    fn poll(&mut self) -> Option<Outcome> {
+        self.ledger.poll()
+    }
+
+    fn cancel<T: Tx<RingHeader, P>>(&mut self, _now: Instant, operation: OperationId, tx: &mut T) {
+        if self.ledger.running().is_some_and(|running| running.operation == operation) {
+            self.fail(Suspect::Rank(self.config.rank), FailureReason::Cancelled, tx);
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! The sending end of a reliable channel: numbers what is sent, keeps it until it is acknowledged, and says what must be sent again.
+
+use fanin_core::{Duration, Instant};
+
+use super::order::SendOrder;
+use super::reliability::Reliability;
+use super::rtt::{RttEstimator, rebased};
+use super::serial::newer;
+
+/// A packet counts as lost where so many later ones have arrived (RFC 5681, 3.2).
+const GAP: u32 = 3;
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+struct Entry<T> {
+    item: T,
+    acknowledged: bool,
+    again: bool,
+    first_at: Instant,
+    sent_at: Instant,
+}
+
+/// What was sent and not yet acknowledged. `T` names a packet's contents, so that it can be made again.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct SendWindow<T> {
+    /// Packet `s` is in entry `s mod capacity`.
+    entries: Box<[Entry<T>]>,
+    /// The first packet that is not acknowledged.
+    first: u32,
+    /// The number of the next packet.
+    next: u32,
+    order: SendOrder,
+    rtt: RttEstimator,
+    /// When something was last acknowledged, or sent while nothing was under way.
+    progress_at: Instant,
+    resumed_at: Instant,
+}
+
+impl<T: Copy + Default> SendWindow<T> {
+    /// At most `capacity` packets under way; a power of two.
+    pub fn new(capacity: u32, reliability: &Reliability) -> Self {
+        debug_assert!(capacity.is_power_of_two());
+        let nothing = Entry { item: T::default(), acknowledged: true, again: false, first_at: Instant::ZERO, sent_at: Instant::ZERO };
+        SendWindow {
+            entries: vec![nothing; capacity as usize].into(),
+            first: 0,
+            next: 0,
+            order: SendOrder::new(capacity),
+            rtt: RttEstimator::new(reliability),
+            progress_at: Instant::ZERO,
+            resumed_at: Instant::ZERO,
+        }
+    }
+
+    #[inline]
+    fn slot(&self, sequence: u32) -> u32 {
+        sequence & (self.entries.len() as u32 - 1)
+    }
+
+    /// Whether everything is acknowledged.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.first == self.next
+    }
+
+    /// Whether one more packet may be sent.
+    #[inline]
+    pub fn has_room(&self) -> bool {
+        self.next.wrapping_sub(self.first) < self.entries.len() as u32
+    }
+
+    /// Gives the next packet, which is sent now, its number. There must be room.
+    #[inline]
+    pub fn push(&mut self, now: Instant, item: T) -> u32 {
+        if self.is_empty() {
+            self.progress_at = now;
+        }
+        let (sequence, slot) = (self.next, self.slot(self.next));
+        self.entries[slot as usize] = Entry { item, acknowledged: false, again: false, first_at: now, sent_at: now };
+        self.order.append(slot);
+        self.next = self.next.wrapping_add(1);
+        sequence
+    }
+
+    /// All packets before `next` have arrived, and those behind it whose bit is set in `mask` (bit i: `next` + 1 + i). False where the
+    /// acknowledgement cannot be right.
+    #[inline]
+    pub fn on_ack(&mut self, now: Instant, next: u32, mask: u64) -> bool {
+        if newer(next, self.next) {
+            return false;
+        }
+        let mut newest = None;
+        while newer(next, self.first) {
+            newest = self.acknowledge(self.first).or(newest);
+            self.first = self.first.wrapping_add(1);
+        }
+        let mut rest = mask;
+        while rest != 0 {
+            let sequence = next.wrapping_add(1).wrapping_add(rest.trailing_zeros());
+            rest &= rest - 1;
+            if !newer(self.first, sequence) && newer(self.next, sequence) {
+                newest = self.acknowledge(sequence).or(newest);
+            }
+        }
+        while self.first != self.next && self.entries[self.slot(self.first) as usize].acknowledged {
+            self.first = self.first.wrapping_add(1);
+        }
+        if let Some((first_at, sent_at)) = newest {
+            self.progress_at = now;
+            if self.rtt.on_answer(now, first_at, sent_at) {
+                self.resumed_at = now;
+            }
+        }
+        true
+    }
+
+    /// Marks a packet; gives when it was sent, first and last, where that is news.
+    #[inline]
+    fn acknowledge(&mut self, sequence: u32) -> Option<(Instant, Instant)> {
+        let slot = self.slot(sequence);
+        let entry = &mut self.entries[slot as usize];
+        if std::mem::replace(&mut entry.acknowledged, true) {
+            return None;
+        }
+        self.order.remove(slot);
+        Some((entry.first_at, entry.sent_at))
+    }
+
+    /// The first packet from `from` on that an acknowledgement shows to be lost: at least [`GAP`] later ones have arrived, the last one
+    /// being `highest`, and it was not sent again before.
+    pub fn lost(&self, from: u32, highest: u32) -> Option<(u32, T)> {
+        let mut sequence = if newer(self.first, from) { self.first } else { from };
+        while newer(self.next, sequence) && newer(highest, sequence) && highest.wrapping_sub(sequence) >= GAP {
+            let entry = &self.entries[self.slot(sequence) as usize];
+            if !entry.acknowledged && !entry.again {
+                return Some((sequence, entry.item));
+            }
+            sequence = sequence.wrapping_add(1);
+        }
+        None
+    }
+
+    /// The first packet that is not acknowledged.
+    #[inline]
+    pub fn first(&self) -> u32 {
+        self.first
+    }
+
+    /// The first packet from `from` on that is not acknowledged.
+    pub fn unacknowledged(&self, from: u32) -> Option<(u32, T)> {
+        let mut sequence = if newer(self.first, from) { self.first } else { from };
+        while newer(self.next, sequence) {
+            let entry = &self.entries[self.slot(sequence) as usize];
+            if !entry.acknowledged {
+                return Some((sequence, entry.item));
+            }
+            sequence = sequence.wrapping_add(1);
+        }
+        None
+    }
+
+    /// When the packet that was sent longest ago is sent again.
+    #[inline]
+    pub fn resend_at(&self) -> Option<Instant> {
+        let sent_at = self.entries[self.order.first()? as usize].sent_at;
+        Some(sent_at.max(self.resumed_at) + self.rtt.timeout())
+    }
+
+    /// The packet that was sent longest ago, where its time is over by `now`; its timeout is noted.
+    pub fn expired(&mut self, now: Instant) -> Option<(u32, T)> {
+        if self.resend_at()? > now {
+            return None;
+        }
+        let slot = self.order.first()?;
+        let entry = self.entries[slot as usize];
+        self.rtt.on_timeout(now, entry.sent_at, self.progress_at <= entry.sent_at);
+        // The entry's number: the one of the window that is congruent to its slot.
+        let ahead = slot.wrapping_sub(self.slot(self.first)) & (self.entries.len() as u32 - 1);
+        Some((self.first.wrapping_add(ahead), entry.item))
+    }
+
+    /// A packet under way is sent again now, or `sent` is false and only its time begins anew.
+    #[inline]
+    pub fn renew(&mut self, now: Instant, sequence: u32, sent: bool) {
+        let slot = self.slot(sequence);
+        let entry = &mut self.entries[slot as usize];
+        entry.again |= sent;
+        entry.sent_at = now;
+        self.order.renew(slot);
+    }
+
+    /// When `patience` without any acknowledgement is over; `None` while nothing is under way.
+    #[inline]
+    pub fn patience_ends_at(&self, patience: Duration) -> Option<Instant> {
+        (!self.is_empty()).then(|| self.progress_at + patience)
+    }
+
+    /// Forgets what is under way: nobody waits for it any more.
+    pub fn abandon(&mut self) {
+        self.order.clear();
+        self.entries.iter_mut().for_each(|entry| entry.acknowledged = true);
+        self.first = self.next;
+    }
+
+    /// Makes times relative to `now`.
+    pub fn rebase(&mut self, now: Instant) {
+        for entry in &mut self.entries {
+            entry.first_at = rebased(entry.first_at, now);
+            entry.sent_at = rebased(entry.sent_at, now);
+        }
+        self.progress_at = rebased(self.progress_at, now);
+        self.resumed_at = rebased(self.resumed_at, now);
+        self.rtt.rebase(now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(us: u64) -> Instant {
+        Instant::ZERO + Duration::from_us(us)
+    }
+
+    fn window(capacity: u32) -> SendWindow<u32> {
+        SendWindow::new(capacity, &Reliability::lossy(Duration::from_us(100), Duration::from_us(10), Duration::from_ms(8)))
+    }
+
+    #[test]
+    fn room_comes_back_with_acknowledgements_in_order() {
+        let mut sent = window(4);
+        (0..4).for_each(|item| assert_eq!(sent.push(at(1), item), item));
+        assert!(!sent.has_room());
+        assert!(sent.on_ack(at(2), 0, 0b101), "1 and 3 have arrived");
+        assert!(!sent.has_room(), "0 has not");
+        assert_eq!(sent.unacknowledged(0), Some((0, 0)));
+        assert_eq!(sent.unacknowledged(1), Some((2, 2)));
+        assert!(sent.on_ack(at(3), 2, 0b1), "an acknowledgement may be older than what is known");
+        assert_eq!(sent.first(), 2);
+        assert!(sent.on_ack(at(4), 3, 0));
+        assert!(sent.is_empty(), "3 was acknowledged before");
+        assert!(!sent.on_ack(at(5), 5, 0), "nothing like that was sent");
+    }
+
+    #[test]
+    fn a_gap_of_three_is_a_loss_once() {
+        let mut sent = window(8);
+        (0..6).for_each(|item| _ = sent.push(at(0), item));
+        sent.on_ack(at(5), 0, 0b11);
+        assert_eq!(sent.lost(0, 2), None);
+        sent.on_ack(at(6), 0, 0b111);
+        assert_eq!(sent.lost(0, 3), Some((0, 0)));
+        sent.renew(at(6), 0, true);
+        assert_eq!(sent.lost(0, 3), None);
+    }
+
+    #[test]
+    fn what_was_sent_longest_ago_expires_first() {
+        let mut sent = window(8);
+        (0..3).for_each(|item| _ = sent.push(at(u64::from(item)), item));
+        assert_eq!(sent.resend_at(), Some(at(100)));
+        assert_eq!(sent.expired(at(99)), None);
+        assert_eq!(sent.expired(at(100)), Some((0, 0)));
+        sent.renew(at(100), 0, true);
+        assert_eq!(sent.expired(at(100)), None, "the timeout was doubled, as nothing at all was acknowledged");
+        assert_eq!(sent.resend_at(), Some(at(201)));
+        assert_eq!(sent.patience_ends_at(Duration::from_us(500)), Some(at(500)));
+    }
+
+    #[test]
+    fn numbers_wrap() {
+        let mut sent = window(4);
+        for item in 0..5_000_000u32 {
+            // Close to the wrap, at little cost.
+            if item == 8 {
+                (sent.first, sent.next) = (u32::MAX - 2, u32::MAX - 2);
+            }
+            let sequence = sent.push(at(1), item);
+            assert!(sent.on_ack(at(2), sequence.wrapping_add(1), 0) && sent.is_empty());
+            if sequence == 3 && item > 8 {
+                return;
+            }
+        }
+        panic!("never wrapped");
+    }
+}

@@ -1,0 +1,249 @@
+//! The ring end to end: every sum is right and comes once, whatever the number of workers, the sizes and the faults; and who is missing
+//! is named by all.
+
+mod common;
+
+use common::{Ended, Faults, HasVectors, JOB, Net, NoSwitch, Script};
+use fanin_core::{
+    Address, Census, DropReason, Duration, Failure, FailureReason, FlowLabel, Instant, NodeId, OperationId, Rank, RetransmitReason, Suspect,
+};
+use fanin_protocols::ring::{RingBarrier, RingPeer, RingWorker, RingWorkerConfig};
+use fanin_protocols::shared::reliability::Reliability;
+use fanin_wire::ring::RingHeader;
+use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
+
+#[derive(Clone, Debug)]
+struct Plan {
+    workers: u32,
+    /// The worker at place p of the ring is the one of rank p * stride mod N (stride and N have no common divisor).
+    stride: u32,
+    window: u32,
+    block_elements: u32,
+    barrier: bool,
+    reliability: Reliability,
+    faults: Faults,
+}
+
+const PATIENCE: Duration = Duration::from_ms(20);
+const LOSSY: Reliability = Reliability::lossy(Duration::from_us(100), Duration::from_us(20), PATIENCE);
+
+fn address(rank: u32) -> Address {
+    Address::worker(NodeId(rank))
+}
+
+impl Plan {
+    fn of(workers: u32) -> Plan {
+        Plan { workers, stride: 1, window: 16, block_elements: 4, barrier: false, reliability: LOSSY, faults: Faults::NONE }
+    }
+
+    fn worker<P: HasVectors + ?Sized>(&self, rank: u32) -> RingWorker<P> {
+        let rank_at = |position: u32| position * self.stride % self.workers;
+        let position = (0..self.workers).find(|position| rank_at(*position) == rank).expect("every rank has a place");
+        let peer = |position: u32| {
+            let rank = rank_at(position % self.workers);
+            RingPeer { address: address(rank), rank: Rank(rank) }
+        };
+        let members = if rank == 0 { (0..self.workers).map(address).collect() } else { Vec::new() };
+        RingWorker::new(RingWorkerConfig {
+            job: JOB,
+            rank: Rank(rank),
+            workers: self.workers,
+            position,
+            predecessor: peer(position + self.workers - 1),
+            successor: peer(position + 1),
+            op: P::OP,
+            element_bytes: common::ELEMENT_BYTES,
+            block_elements: self.block_elements,
+            window: self.window,
+            flow: FlowLabel(rank),
+            barrier: self.barrier.then(|| RingBarrier { coordinator: address(0), members }),
+            reliability: self.reliability,
+        })
+    }
+
+    fn net<P: HasVectors + ?Sized>(&self, scripts: Vec<Script>) -> Net<P, RingHeader, RingWorker<P>, NoSwitch<RingHeader>> {
+        Net::new(P::OP, (0..self.workers).map(|rank| self.worker(rank)).collect(), Vec::new(), scripts, self.faults)
+    }
+
+    fn run<P: HasVectors + ?Sized>(&self, elements: &[u64]) -> Ended {
+        self.net::<P>(vec![Script::of(elements); self.workers as usize]).run(Duration::from_ms(10_000))
+    }
+}
+
+fn plans() -> impl Strategy<Value = Plan> {
+    let shape = (1u32..10, any::<bool>(), prop_oneof![Just(1u32), Just(2), Just(3), Just(8), Just(64), Just(128)], 1u32..6, any::<bool>());
+    let faults = (any::<u64>(), prop_oneof![Just(0u32), Just(10), Just(100), Just(300)], prop_oneof![Just(0u32), Just(50)]);
+    let timing = (prop_oneof![Just(0u64), Just(2), Just(40)], prop_oneof![Just(0u32), Just(200)]);
+    (shape, faults, timing).prop_map(
+        |((workers, reversed, window, block_elements, barrier), (seed, loss, duplication), (jitter_us, refusal))| Plan {
+            workers,
+            stride: if reversed && workers > 1 { workers - 1 } else { 1 },
+            window,
+            block_elements,
+            barrier,
+            reliability: Reliability { patience: Duration::from_ms(5_000), ..LOSSY },
+            faults: Faults { seed, loss, duplication, jitter_us, refusal },
+        },
+    )
+}
+
+fn sizes() -> impl Strategy<Value = Vec<u64>> {
+    proptest::collection::vec(prop_oneof![2 => 0u64..10, 3 => 1u64..60, 1 => 60u64..400], 1..4)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, rng_seed: RngSeed::Fixed(0x717), failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn sums_are_right_under_all_faults(plan in plans(), elements in sizes()) {
+        plan.run::<Census>(&elements).all_done(elements.len());
+    }
+
+    #[test]
+    fn elements_are_summed_under_all_faults(plan in plans(), elements in sizes()) {
+        plan.run::<[u8]>(&elements).all_done(elements.len());
+    }
+
+    #[test]
+    fn a_lossless_network_needs_no_acknowledgement(plan in plans(), elements in sizes()) {
+        let faults = Faults { loss: 0, duplication: 0, ..plan.faults };
+        let plan = Plan { reliability: Reliability::LOSSLESS, faults, barrier: false, ..plan };
+        let ended = plan.run::<Census>(&elements);
+        ended.all_done(elements.len());
+        prop_assert!(ended.counts.retransmitted.is_empty() && ended.counts.dropped.is_empty(), "{:?}", ended.counts);
+        if plan.workers == 1 {
+            prop_assert_eq!(ended.counts.packets, 0);
+        }
+    }
+
+    #[test]
+    fn a_barrier_works_without_loss_recovery(plan in plans(), elements in sizes()) {
+        let faults = Faults { loss: 0, duplication: 0, ..plan.faults };
+        Plan { reliability: Reliability::LOSSLESS, faults, barrier: true, ..plan }.run::<Census>(&elements).all_done(elements.len());
+    }
+
+    #[test]
+    fn workers_may_come_late(plan in plans(), lossless in any::<bool>(), elements in sizes(), starts in proptest::collection::vec(0u64..3_000, 10), pauses in proptest::collection::vec(0u64..500, 10)) {
+        let plan = if lossless {
+            Plan { reliability: Reliability::LOSSLESS, faults: Faults { loss: 0, duplication: 0, ..plan.faults }, ..plan }
+        } else {
+            plan
+        };
+        let scripts = (0..plan.workers as usize).map(|rank| Script {
+            start: Instant::ZERO + Duration::from_us(starts[rank]),
+            pause: Duration::from_us(pauses[rank]),
+            ..Script::of(&elements)
+        });
+        plan.net::<Census>(scripts.collect()).run(Duration::from_ms(20_000)).all_done(elements.len());
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_run(plan in plans(), elements in sizes()) {
+        prop_assert_eq!(plan.run::<Census>(&elements), plan.run::<Census>(&elements));
+    }
+}
+
+/// `baselines 1`: 2(N-1)/N S per host in each direction.
+#[test]
+fn each_worker_sends_its_share_of_bytes() {
+    for workers in 2..8u32 {
+        let elements = u64::from(workers) * 24;
+        let ended = Plan::of(workers).run::<Census>(&[elements]);
+        ended.all_done(1);
+        let bytes = elements * u64::from(common::ELEMENT_BYTES);
+        let share = bytes / u64::from(workers) * 2 * u64::from(workers - 1);
+        assert_eq!(ended.counts.data_bytes_sent, vec![share; workers as usize], "{workers} workers");
+    }
+}
+
+/// With chunks of one packet and no jitter (1 us per hop) the ring takes 2(N-1) hops, and a barrier adds two more hops to all but the
+/// last step.
+#[test]
+fn a_small_vector_takes_one_hop_per_step() {
+    let plan = Plan::of(6);
+    let us = |ended: &Ended| ended.outcomes.iter().map(|outcomes| outcomes[0].0).max().unwrap().as_ps() / 1_000_000;
+    let lossless = Plan { reliability: Reliability::LOSSLESS, ..plan.clone() };
+    assert_eq!(us(&lossless.run::<Census>(&[12])), 1 + 10, "Ready, and 10 hops");
+    let acknowledged = plan.run::<Census>(&[12]);
+    assert_eq!(us(&acknowledged), 10 + 1, "10 hops, and the acknowledgement of the last");
+    let barrier = Plan { barrier: true, ..plan };
+    assert_eq!(us(&barrier.run::<Census>(&[12])), 10 + 9 * 2 + 1);
+}
+
+#[test]
+fn a_single_loss_is_mended_before_the_timeout() {
+    let faults = Faults { loss: 10, seed: 11, ..Faults::NONE };
+    let ended = Plan { window: 64, faults, ..Plan::of(3) }.run::<Census>(&[6_000]);
+    ended.all_done(1);
+    let (gap, timeout) = (ended.counts.retransmitted[&RetransmitReason::Gap], ended.counts.retransmitted[&RetransmitReason::Timeout]);
+    assert!(gap > 2 * timeout, "{gap} by a gap, {timeout} by a timeout");
+}
+
+#[test]
+fn a_late_successor_asks_for_what_it_turned_away() {
+    let mut scripts = vec![Script::of(&[600]); 4];
+    scripts[2].start = Instant::ZERO + Duration::from_us(500);
+    let ended = Plan::of(4).net::<Census>(scripts).run(Duration::from_ms(100));
+    ended.all_done(1);
+    assert!(ended.counts.dropped[&DropReason::NotReady] > 0);
+    assert!(ended.counts.retransmitted[&RetransmitReason::Ready] > 0);
+}
+
+/// The failure of each live worker, checked to come in time.
+fn failures(ended: &Ended, dead: Option<usize>, from: Instant, within: Duration) -> Vec<Failure> {
+    let live = ended.outcomes.iter().enumerate().filter(|(rank, _)| Some(*rank) != dead);
+    live.map(|(rank, outcomes)| {
+        let (at, outcome) = outcomes.last().unwrap_or_else(|| panic!("rank {rank} told nothing"));
+        assert!(*at <= from + within, "rank {rank} told only at {at}");
+        outcome.result.clone().expect_err("it cannot have been completed")
+    })
+    .collect()
+}
+
+#[test]
+fn a_dead_worker_is_named_by_all_others() {
+    for barrier in [false, true] {
+        for (dead, died_us, loss, seed) in [(2, 40, 0, 1), (0, 0, 0, 2), (5, 100, 10, 3), (0, 60, 50, 4), (3, 0, 50, 5), (3, 700, 10, 6)] {
+            let plan = Plan { barrier, faults: Faults { loss, seed, jitter_us: 3, ..Faults::NONE }, ..Plan::of(6) };
+            let died_at = Instant::ZERO + Duration::from_us(died_us);
+            let mut scripts = vec![Script::of(&[6_000]); 6];
+            scripts[dead].dies_at = Some(died_at);
+            let ended = plan.net::<Census>(scripts).run(Duration::from_ms(1_000));
+            let told = failures(&ended, Some(dead), died_at, PATIENCE + PATIENCE.divided(2));
+            assert_eq!(told.len(), 5);
+            for failure in told {
+                assert_eq!(
+                    failure.suspect,
+                    Suspect::Rank(Rank(dead as u32)),
+                    "died at {died_us} us, loss {loss}, barrier {barrier}: {failure}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_worker_that_never_begins_is_named() {
+    let mut scripts = vec![Script::of(&[100]); 5];
+    scripts[3].start = Instant::ZERO + Duration::from_ms(500);
+    let ended = Plan::of(5).net::<Census>(scripts).run(Duration::from_ms(1_000));
+    let told = failures(&ended, Some(3), Instant::ZERO, PATIENCE + Duration::from_ms(1));
+    assert!(told.iter().all(|failure| failure.suspect == Suspect::Rank(Rank(3))), "{told:?}");
+    let (at, outcome) = &ended.outcomes[3][0];
+    assert_eq!(*at, Instant::ZERO + Duration::from_ms(500), "it is told at once when it begins");
+    let failure = outcome.result.clone().unwrap_err();
+    assert_eq!((failure.reason, failure.operation, failure.suspect), (FailureReason::PeerAborted, OperationId(0), Suspect::Rank(Rank(3))));
+}
+
+#[test]
+fn workers_that_disagree_about_the_length_are_told() {
+    for reliability in [LOSSY, Reliability::LOSSLESS] {
+        let mut scripts = vec![Script::of(&[12]); 4];
+        scripts[2] = Script::of(&[11]);
+        let ended = Plan { reliability, ..Plan::of(4) }.net::<Census>(scripts).run(Duration::from_ms(1_000));
+        let told = failures(&ended, None, Instant::ZERO, Duration::from_us(100));
+        assert!(told.iter().any(|failure| failure.reason == FailureReason::Mismatch), "{told:?}");
+        assert!(told.iter().all(|failure| matches!(failure.reason, FailureReason::Mismatch | FailureReason::PeerAborted)));
+    }
+}
