@@ -26,6 +26,21 @@ pub struct BenchArgs {
     /// Each measurement is made so often; the fastest counts.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     pub repetitions: u32,
+    /// Measure only this workload.
+    #[arg(long, value_name = "WORKLOAD", value_parser = ["w1", "ring", "tree"])]
+    pub only: Option<String>,
+    /// Measure only with this payload.
+    #[arg(long, value_parser = ["length", "census"])]
+    pub payload: Option<String>,
+    /// Packets of 1 KiB that each host sends in W1. The difference between a longer and a shorter run is free of set-up.
+    #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
+    pub packets: u64,
+}
+
+impl BenchArgs {
+    fn wants(&self, name: &str, payload: &str) -> bool {
+        self.only.as_deref().is_none_or(|only| only == name) && self.payload.as_deref().is_none_or(|only| only == payload)
+    }
 }
 
 /// Output formats.
@@ -74,14 +89,14 @@ message = "1MiB"
 /// Where a run goes wrong, which would make its speed worthless.
 pub fn run(args: &BenchArgs) -> Result<()> {
     let mut measurements = Vec::new();
-    measurements.push(fastest(args, "w1", "length", workload::<Length>)?);
-    measurements.push(fastest(args, "w1", "census", workload::<Census>)?);
+    measurements.extend(fastest(args, "w1", "length", || workload::<Length>(args.packets))?);
+    measurements.extend(fastest(args, "w1", "census", || workload::<Census>(args.packets))?);
     for (name, sets) in [("ring", ["jobs.0.system=ring"]), ("tree", ["jobs.0.trees=4"])] {
         let sets: Vec<String> = sets.iter().map(|set| set.to_string()).collect();
         let plan = Plan::parse("bench", COLLECTIVE, &sets, None)?;
         let prepared = plan.prepare(&plan.points[0], 0)?;
-        measurements.push(fastest(args, name, "length", || collective::<Length>(&prepared))?);
-        measurements.push(fastest(args, name, "census", || collective::<Census>(&prepared))?);
+        measurements.extend(fastest(args, name, "length", || collective::<Length>(&prepared))?);
+        measurements.extend(fastest(args, name, "census", || collective::<Census>(&prepared))?);
     }
     let mut out = io::stdout().lock();
     match args.format {
@@ -91,9 +106,12 @@ pub fn run(args: &BenchArgs) -> Result<()> {
     .context("standard output")
 }
 
-/// Builds the simulation of W1, to be run.
-fn workload<P: Simulated + ?Sized>() -> Result<Simulation<Nobody, P>> {
-    let scenario = w1(1);
+/// Builds the simulation of W1 with so many packets a host, to be run.
+fn workload<P: Simulated + ?Sized>(packets: u64) -> Result<Simulation<Nobody, P>> {
+    let mut scenario = w1(1);
+    for traffic in &mut scenario.traffic {
+        traffic.message_bytes = packets * u64::from(traffic.payload_bytes);
+    }
     let topology = Topology::new(&scenario.network.shape)?;
     Ok(Simulation::new(topology, scenario, Vec::new(), &[])?)
 }
@@ -120,8 +138,16 @@ where
     }
 }
 
-/// The fastest of several runs; building the simulation is not counted.
-fn fastest<R: Runs>(args: &BenchArgs, name: &'static str, payload: &'static str, build: impl Fn() -> Result<R>) -> Result<Measurement> {
+/// The fastest of several runs, if the measurement is wanted; building the simulation is not counted.
+fn fastest<R: Runs>(
+    args: &BenchArgs,
+    name: &'static str,
+    payload: &'static str,
+    build: impl Fn() -> Result<R>,
+) -> Result<Option<Measurement>> {
+    if !args.wants(name, payload) {
+        return Ok(None);
+    }
     let mut best: Option<Measurement> = None;
     for _ in 0..args.repetitions {
         let simulation = build()?;
@@ -144,7 +170,7 @@ fn fastest<R: Runs>(args: &BenchArgs, name: &'static str, payload: &'static str,
             best = Some(measurement);
         }
     }
-    best.context("no repetition")
+    best.map(Some).context("no repetition")
 }
 
 /// Processor time of this process so far.
