@@ -5,7 +5,9 @@ use fanin_core::{
     Body, Collective, Duration, Egress, Event, Ingress, Instant, Malformed, Node, OpError, OperationId, Outcome, PacketKind, Payload,
     Piece, Tx, Wire, Worker,
 };
+use fanin_protocols::ring::RingWorker;
 use fanin_protocols::tree::{TreeSwitch, TreeWorker};
+use fanin_wire::ring::RingHeader;
 use fanin_wire::tree::TreeHeader;
 
 /// A header of any system.
@@ -16,10 +18,13 @@ pub enum AnyHeader {
     Background,
     /// Of static trees.
     Tree(TreeHeader),
+    /// Of ring allreduce.
+    Ring(RingHeader),
 }
 
 const BACKGROUND: u8 = 0;
 const TREE: u8 = 1;
+const RING: u8 = 2;
 
 /// The longer of two lengths.
 const fn longer(a: usize, b: usize) -> usize {
@@ -28,12 +33,13 @@ const fn longer(a: usize, b: usize) -> usize {
 
 /// On the wire: one byte for the system, then the system's header.
 impl Wire for AnyHeader {
-    const MAX_LEN: usize = 1 + longer(TreeHeader::MAX_LEN, 0);
+    const MAX_LEN: usize = 1 + longer(TreeHeader::MAX_LEN, RingHeader::MAX_LEN);
 
     fn wire_len(&self) -> usize {
         1 + match self {
             AnyHeader::Background => 0,
             AnyHeader::Tree(header) => header.wire_len(),
+            AnyHeader::Ring(header) => header.wire_len(),
         }
     }
 
@@ -42,6 +48,7 @@ impl Wire for AnyHeader {
         match system {
             BACKGROUND => Ok((AnyHeader::Background, 1)),
             TREE => TreeHeader::parse(rest).map(|(header, length)| (AnyHeader::Tree(header), 1 + length)),
+            RING => RingHeader::parse(rest).map(|(header, length)| (AnyHeader::Ring(header), 1 + length)),
             _ => Err(Malformed::Field { name: "system", value: u64::from(system) }),
         }
     }
@@ -51,6 +58,7 @@ impl Wire for AnyHeader {
         let (system, length) = match self {
             AnyHeader::Background => (BACKGROUND, 0),
             AnyHeader::Tree(header) => (TREE, header.emit(rest)),
+            AnyHeader::Ring(header) => (RING, header.emit(rest)),
         };
         *first = system;
         1 + length
@@ -61,6 +69,7 @@ impl Wire for AnyHeader {
         match self {
             AnyHeader::Background => PacketKind::Background,
             AnyHeader::Tree(header) => header.kind(),
+            AnyHeader::Ring(header) => header.kind(),
         }
     }
 }
@@ -111,6 +120,8 @@ pub enum AnyNode<P: Payload + ?Sized> {
     TreeWorker(TreeWorker<P>),
     /// A switch of static trees.
     TreeSwitch(TreeSwitch<P>),
+    /// A worker of ring allreduce.
+    RingWorker(RingWorker<P>),
 }
 
 /// Calls a handler of the node inside, with a [`Tx`] that wraps its headers.
@@ -123,6 +134,10 @@ macro_rules! dispatch {
             }
             AnyNode::TreeSwitch($node) => {
                 let $inner = &mut Wrapped { tx: $tx, wrap: AnyHeader::Tree };
+                $call
+            }
+            AnyNode::RingWorker($node) => {
+                let $inner = &mut Wrapped { tx: $tx, wrap: AnyHeader::Ring };
                 $call
             }
         }
@@ -141,6 +156,9 @@ impl<P: Payload + ?Sized> Node<P> for AnyNode<P> {
             (AnyNode::TreeSwitch(node), AnyHeader::Tree(header)) => {
                 node.on_packet(now, from, header, payload, &mut Wrapped { tx, wrap: AnyHeader::Tree });
             }
+            (AnyNode::RingWorker(node), AnyHeader::Ring(header)) => {
+                node.on_packet(now, from, header, payload, &mut Wrapped { tx, wrap: AnyHeader::Ring });
+            }
             // A packet of another system is not of this job.
             _ => tx.note(Event::Dropped(fanin_core::DropReason::Mismatch)),
         }
@@ -155,6 +173,7 @@ impl<P: Payload + ?Sized> Node<P> for AnyNode<P> {
         match self {
             AnyNode::TreeWorker(node) => node.next_timeout(),
             AnyNode::TreeSwitch(node) => node.next_timeout(),
+            AnyNode::RingWorker(node) => node.next_timeout(),
         }
     }
 
@@ -167,6 +186,7 @@ impl<P: Payload + ?Sized> Worker<P> for AnyNode<P> {
     fn submit<T: Tx<AnyHeader, P>>(&mut self, now: Instant, collective: Collective, tx: &mut T) {
         match self {
             AnyNode::TreeWorker(node) => node.submit(now, collective, &mut Wrapped { tx, wrap: AnyHeader::Tree }),
+            AnyNode::RingWorker(node) => node.submit(now, collective, &mut Wrapped { tx, wrap: AnyHeader::Ring }),
             AnyNode::TreeSwitch(_) => tx.note(Event::Broken("a switch was asked to submit")),
         }
     }
@@ -175,6 +195,7 @@ impl<P: Payload + ?Sized> Worker<P> for AnyNode<P> {
     fn poll(&mut self) -> Option<Outcome> {
         match self {
             AnyNode::TreeWorker(node) => node.poll(),
+            AnyNode::RingWorker(node) => node.poll(),
             AnyNode::TreeSwitch(_) => None,
         }
     }
@@ -182,6 +203,7 @@ impl<P: Payload + ?Sized> Worker<P> for AnyNode<P> {
     fn cancel<T: Tx<AnyHeader, P>>(&mut self, now: Instant, operation: OperationId, tx: &mut T) {
         match self {
             AnyNode::TreeWorker(node) => node.cancel(now, operation, &mut Wrapped { tx, wrap: AnyHeader::Tree }),
+            AnyNode::RingWorker(node) => node.cancel(now, operation, &mut Wrapped { tx, wrap: AnyHeader::Ring }),
             AnyNode::TreeSwitch(_) => tx.note(Event::Broken("a switch was asked to cancel")),
         }
     }
@@ -193,6 +215,7 @@ impl<P: Payload + ?Sized> AnyNode<P> {
         match self {
             AnyNode::TreeWorker(node) => node.rebase(now),
             AnyNode::TreeSwitch(node) => node.rebase(now),
+            AnyNode::RingWorker(node) => node.rebase(now),
         }
     }
 }

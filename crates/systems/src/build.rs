@@ -1,11 +1,12 @@
 //! From a job's configuration to its nodes.
 
-use fanin_core::{Address, JobNodes, NetworkMap, NodeId, Payload, Placed, PortId, Rank, Suspect};
+use fanin_core::{Address, FlowLabel, JobNodes, NetworkMap, NodeId, Payload, Placed, PortId, Rank, Suspect};
+use fanin_protocols::ring::{RingBarrier, RingPeer, RingWorker, RingWorkerConfig};
 use fanin_protocols::shared::reliability::Reliability;
 use fanin_protocols::tree::{TreeChild, TreeParent, TreeRole, TreeSwitch, TreeSwitchConfig, TreeWorker, TreeWorkerConfig};
 
 use crate::any::{AnyNode, resend_gap};
-use crate::config::{BuildError, JobSpec, System};
+use crate::config::{BuildError, JobSpec, RingOrder, System};
 use crate::layout::{self, TreeLayout, leaf_of};
 
 /// The nodes of a job in a network.
@@ -15,7 +16,7 @@ use crate::layout::{self, TreeLayout, leaf_of};
 pub fn build<P: Payload + ?Sized>(spec: &JobSpec<'_, P::Op>, map: &NetworkMap) -> Result<JobNodes<AnyNode<P>>, BuildError> {
     check(spec, map)?;
     match spec.system {
-        System::Ring { .. } => Err(BuildError::new("system", "ring", "tree, for the moment")),
+        System::Ring { order, barrier } => ring(spec, order, barrier),
         System::Tree { trees } => tree(spec, map, trees),
     }
 }
@@ -46,6 +47,56 @@ fn check<Op>(spec: &JobSpec<'_, Op>, map: &NetworkMap) -> Result<(), BuildError>
 
 fn reliability<Op>(spec: &JobSpec<'_, Op>) -> Reliability {
     if spec.reliable { Reliability::lossy(spec.rto_initial, spec.rto_min, spec.patience) } else { Reliability::LOSSLESS }
+}
+
+/// The ranks in the order in which the ring visits them.
+fn ring_order(hosts: &[NodeId], order: RingOrder) -> Vec<u32> {
+    let mut ranks: Vec<u32> = (0..hosts.len() as u32).collect();
+    if order == RingOrder::Host {
+        ranks.sort_unstable_by_key(|&rank| hosts[rank as usize]);
+    }
+    ranks
+}
+
+fn ring<P: Payload + ?Sized>(spec: &JobSpec<'_, P::Op>, order: RingOrder, barrier: bool) -> Result<JobNodes<AnyNode<P>>, BuildError> {
+    let count = spec.hosts.len();
+    let most = RingWorkerConfig::<P::Op>::WORKERS_MAX as usize;
+    if count > most {
+        return Err(BuildError::new("workers", count, format!("at most {most} in a ring")));
+    }
+    let ranks = ring_order(spec.hosts, order);
+    let peer = |position: usize| {
+        let rank = ranks[position % count];
+        RingPeer { rank: Rank(rank), address: Address::worker(spec.hosts[rank as usize]) }
+    };
+    let members = || spec.hosts.iter().map(|&host| Address::worker(host)).collect();
+    let mut workers: Vec<Placed<AnyNode<P>>> = Vec::with_capacity(count);
+    let mut position_of = vec![0; count];
+    for (position, &rank) in ranks.iter().enumerate() {
+        position_of[rank as usize] = position;
+    }
+    for (rank, &position) in position_of.iter().enumerate() {
+        let barrier = barrier
+            .then(|| RingBarrier { coordinator: Address::worker(spec.hosts[0]), members: if rank == 0 { members() } else { Vec::new() } });
+        let config = RingWorkerConfig {
+            job: spec.id,
+            rank: Rank(rank as u32),
+            workers: count as u32,
+            position: position as u32,
+            predecessor: peer(position + count - 1),
+            successor: peer(position + 1),
+            op: spec.op.clone(),
+            element_bytes: spec.element_bytes,
+            block_elements: spec.payload_bytes / spec.element_bytes,
+            window: spec.window,
+            // One flow for the job's ring: hashing tells workers apart by their addresses.
+            flow: FlowLabel(u32::from(spec.id.0)),
+            barrier,
+            reliability: reliability(spec),
+        };
+        workers.push(Placed { at: Address::worker(spec.hosts[rank]), node: AnyNode::RingWorker(RingWorker::new(config)) });
+    }
+    Ok(JobNodes { workers, others: Vec::new() })
 }
 
 fn tree<P: Payload + ?Sized>(spec: &JobSpec<'_, P::Op>, map: &NetworkMap, trees: u32) -> Result<JobNodes<AnyNode<P>>, BuildError> {
