@@ -46,6 +46,8 @@ pub struct TreeWorker<P: Payload + ?Sized> {
     rtt: RttEstimator,
     /// When the last sum came, or the operation began.
     progress_at: Instant,
+    /// A repetition is due and found no room; it goes on when there is some.
+    held_up: bool,
     /// When a stall ended: timeouts of what was sent before count from here, as its answers are on their way now.
     resumed_at: Instant,
     /// The latest word on who is missing.
@@ -66,6 +68,7 @@ node_state!(TreeWorker {
     order,
     rtt,
     progress_at,
+    held_up,
     resumed_at,
     suspect,
     acc,
@@ -92,11 +95,18 @@ impl<P: Payload + ?Sized> TreeWorker<P> {
             order: SendOrder::new(if config.reliability.reliable { window } else { 0 }),
             rtt: RttEstimator::new(&config.reliability),
             progress_at: Instant::ZERO,
+            held_up: false,
             resumed_at: Instant::ZERO,
             suspect: None,
             acc: P::accumulator(&config.op, if config.workers == 1 { block_bytes } else { 0 }),
             config,
         }
+    }
+
+    /// Numbers the job's blocks from `block` on instead of from 0; the same at all workers, before anything is submitted. For a job that
+    /// is taken up again, and to test what happens when the numbers wrap.
+    pub fn first_block(&mut self, block: u32) {
+        self.base = block;
     }
 
     /// Makes all stored times relative to `now`, so that states that differ only in when they were reached are equal.
@@ -217,6 +227,7 @@ impl<P: Payload + ?Sized> TreeWorker<P> {
         self.flights.iter_mut().for_each(|flight| flight.under_way = false);
         self.released.clear();
         self.order.clear();
+        self.held_up = false;
     }
 
     /// Nothing has come for the job's patience.
@@ -236,15 +247,26 @@ impl<P: Payload + ?Sized> TreeWorker<P> {
         Some(sent_at.max(self.resumed_at) + self.rtt.timeout())
     }
 
-    /// `switchml 5`: sends the block of a place of the window again, unless the way out is full: then the first copy may still be in it.
+    /// Sends again what is due, as far as there is room. What finds none keeps its turn: were it put behind what was sent, a window that
+    /// is longer than the queue would repeat the same blocks for ever and never come to the others.
+    fn resend_due<T: Tx<TreeHeader, P>>(&mut self, now: Instant, tx: &mut T) {
+        self.held_up = false;
+        while let (Some(place), Some(at)) = (self.order.first(), self.resend_at())
+            && at <= now
+        {
+            if !tx.room(Egress::Port(self.config.uplink)) {
+                self.held_up = true;
+                return;
+            }
+            self.resend(now, place, tx);
+        }
+    }
+
+    /// `switchml 5`: sends the block of a place of the window again.
     fn resend<T: Tx<TreeHeader, P>>(&mut self, now: Instant, place: u32, tx: &mut T) {
         let Some(&collective) = self.ledger.running() else { return };
         self.order.renew(place);
         let flight = &mut self.flights[place as usize];
-        if !tx.room(Egress::Port(self.config.uplink)) {
-            flight.sent_at = now;
-            return;
-        }
         flight.attempts = flight.attempts.saturating_add(1);
         self.rtt.on_timeout(now, flight.sent_at, self.progress_at <= flight.sent_at);
         flight.sent_at = now;
@@ -306,11 +328,7 @@ impl<P: Payload + ?Sized> Node<P> for TreeWorker<P> {
         if now >= self.progress_at + self.config.reliability.patience {
             return self.give_up(tx);
         }
-        while let (Some(place), Some(at)) = (self.order.first(), self.resend_at())
-            && at <= now
-        {
-            self.resend(now, place, tx);
-        }
+        self.resend_due(now, tx);
     }
 
     #[inline]
@@ -319,10 +337,14 @@ impl<P: Payload + ?Sized> Node<P> for TreeWorker<P> {
             return None;
         }
         let give_up_at = self.progress_at + self.config.reliability.patience;
-        Some(self.resend_at().map_or(give_up_at, |at| at.min(give_up_at)))
+        let resend_at = if self.held_up { None } else { self.resend_at() };
+        Some(resend_at.map_or(give_up_at, |at| at.min(give_up_at)))
     }
 
     fn on_tx_ready<T: Tx<TreeHeader, P>>(&mut self, now: Instant, tx: &mut T) {
+        if self.held_up {
+            self.resend_due(now, tx);
+        }
         self.pump(now, tx);
     }
 }
@@ -336,7 +358,7 @@ impl<P: Payload + ?Sized> Worker<P> for TreeWorker<P> {
             return;
         }
         (self.blocks, self.remaining, self.fresh) = (blocks, blocks, 0);
-        (self.progress_at, self.resumed_at, self.suspect) = (now, now, None);
+        (self.progress_at, self.resumed_at, self.suspect, self.held_up) = (now, now, None, false);
         if self.config.workers <= 1 || blocks == 0 {
             return self.finish_alone(&collective, tx);
         }
