@@ -1,5 +1,7 @@
 //! The event loop: one event at a time, in the order of (time, id).
 
+mod failures;
+
 use std::borrow::Borrow;
 
 use fanin_core::hash::mix;
@@ -8,7 +10,6 @@ use fanin_core::{
     Worker,
 };
 
-use crate::faults::{Change, timeline};
 use crate::link::link_flags;
 use crate::metrics::{Ended, JobResult, LinkResult, OperationResult, RunResult, WorkerResult};
 use crate::net::{EventIds, HeldBack, Lent, Net};
@@ -18,6 +19,7 @@ use crate::scenario::{Scenario, SetupError};
 use crate::topology::Topology;
 use crate::traffic::{Source, pace};
 use crate::vectors::{Simulated, Vectors};
+use failures::{Failures, Host};
 
 const NONE: u32 = u32::MAX;
 /// Roles per (node, job) in the lookup table.
@@ -34,14 +36,6 @@ struct Slot<N> {
     worker: u32,
     /// Time of the earliest pending timer event; `u64::MAX` without one.
     armed: u64,
-}
-
-/// The state of a host, where faults can change it.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Host {
-    Runs,
-    Stalls,
-    Dead,
 }
 
 /// A worker's schedule and results.
@@ -71,12 +65,7 @@ pub struct Simulation<N: Worker<P>, P: Simulated + ?Sized> {
     /// Per (traffic set's source): how long a full packet lasts on its host's link at its load.
     traffic_runs: bool,
     sources_running: u32,
-    hosts: Vec<Host>,
-    host_faults: bool,
-    /// Packets that wait at stalled hosts.
-    waiting: Vec<(u32, u16, u32)>,
-    changes: Vec<(u64, Change)>,
-    next_change: usize,
+    failures: Failures,
     /// (time, worker) of first submissions, descending.
     starts: Vec<(u64, u32)>,
     events: u64,
@@ -115,11 +104,7 @@ where
             workers_running: 0,
             sources_running: sources.len() as u32,
             traffic_runs: true,
-            hosts: vec![Host::Runs; map.hosts() as usize],
-            host_faults: false,
-            waiting: Vec::new(),
-            changes: timeline(&scenario.faults),
-            next_change: 0,
+            failures: Failures::new(&scenario.faults, map.hosts(), topology.links.len()),
             starts: Vec::new(),
             events: 0,
             net: Net::new(topology, &scenario, ids, queue),
@@ -167,7 +152,7 @@ where
             let start = self.scenario.traffic[source.config as usize].start.as_ps();
             self.net.queue.push(start, self.net.ids.sources + index as u32);
         }
-        if let Some(&(time, _)) = self.changes.first() {
+        if let Some(time) = self.failures.next_change_ps() {
             self.net.queue.push(time, self.net.ids.timeline);
         }
     }
@@ -295,11 +280,10 @@ where
 
     #[inline]
     fn arrive_at_host(&mut self, host: u32, port: PortId, place: u32) {
-        if self.host_faults && self.hosts[host as usize] != Host::Runs {
-            if self.hosts[host as usize] == Host::Dead {
-                return self.net.drop_packet(place, DropReason::HostDead);
-            }
-            return self.waiting.push((host, port.0, place));
+        match self.failures.host(host) {
+            Host::Runs => {}
+            Host::Stalls => return self.failures.wait(host, port, place),
+            Host::Dead => return self.net.drop_packet(place, DropReason::HostDead),
         }
         if self.net.packets.get(place).has(flags::BACKGROUND) { self.on_background(place) } else { self.hand_over(host, port, place) }
     }
@@ -426,7 +410,7 @@ where
             return;
         }
         slot.armed = u64::MAX;
-        if self.host_faults && slot.is_host && self.hosts[slot.at as usize] != Host::Runs {
+        if slot.is_host && self.failures.host(slot.at) != Host::Runs {
             return;
         }
         let now = Instant::from_ps(self.net.now);
@@ -439,7 +423,7 @@ where
 
     fn on_tx_ready(&mut self, host: u32) {
         self.net.tx_waiting[host as usize] = false;
-        if self.host_faults && self.hosts[host as usize] != Host::Runs {
+        if self.failures.host(host) != Host::Runs {
             return;
         }
         for index in 0..self.at_host[host as usize].len() {
@@ -459,7 +443,7 @@ where
             }
             self.starts.pop();
             let host = self.workers[worker as usize].result.host;
-            if self.hosts[host as usize] != Host::Runs {
+            if self.failures.host(host) != Host::Runs {
                 // A dead host never starts; a stalled one starts when it wakes.
                 continue;
             }
@@ -475,8 +459,20 @@ where
                 return;
             }
             match self.net.held_back.remove(&(time, order)).expect("the first key") {
-                HeldBack::Arrive(link, sequence, place) => self.arrive_numbered(link, sequence, place),
-                HeldBack::Leave(link, place) => self.net.transmit(link, place),
+                HeldBack::Arrive(link, sequence, place) => {
+                    if self.net.links[link as usize].has(link_flags::DOWN) {
+                        self.net.drop_packet(place, DropReason::Down);
+                    } else {
+                        self.arrive_numbered(link, sequence, place);
+                    }
+                }
+                HeldBack::Leave(link, place) => {
+                    if self.failures.host(self.net.links[link as usize].from.0) == Host::Dead {
+                        self.net.drop_packet(place, DropReason::HostDead);
+                    } else {
+                        self.net.transmit(link, place);
+                    }
+                }
             }
         }
     }
@@ -488,7 +484,8 @@ where
         }
         let source = &mut self.sources[number as usize];
         let config = &self.scenario.traffic[source.config as usize];
-        if self.host_faults && self.hosts[source.host.index()] != Host::Runs {
+        if self.failures.host(source.host.0) != Host::Runs {
+            source.paused = true;
             return;
         }
         if source.is_idle() && !source.next_message(config) {
@@ -559,117 +556,6 @@ where
                 self.net.queue.push(self.net.now, self.net.ids.sources + number);
             }
         }
-    }
-
-    fn on_timeline(&mut self) {
-        while let Some(&(time, change)) = self.changes.get(self.next_change) {
-            if time > self.net.now {
-                self.net.queue.push(time, self.net.ids.timeline);
-                return;
-            }
-            self.next_change += 1;
-            match change {
-                Change::CablesDown(a, b) => self.cables(a, b, true),
-                Change::CablesUp(a, b) => self.cables(a, b, false),
-                Change::SwitchDown(switch) => self.switch(switch, true),
-                Change::SwitchUp(switch) => self.switch(switch, false),
-                Change::HostStalls(host, _) => self.set_host(host, Host::Stalls),
-                Change::HostWakes(host) => self.wake_host(host),
-                Change::HostDies(host) => self.set_host(host, Host::Dead),
-            }
-        }
-    }
-
-    /// Takes the cables between two nodes down or up.
-    fn cables(&mut self, a: NodeId, b: NodeId, down: bool) {
-        for number in 0..self.net.links.len() {
-            let cable = self.net.topology.links[number];
-            if (cable.from, cable.to) == (a, b) || (cable.from, cable.to) == (b, a) {
-                self.set_link(number, down);
-            }
-        }
-    }
-
-    fn set_link(&mut self, number: usize, down: bool) {
-        if !down {
-            self.net.links[number].flags &= !link_flags::DOWN;
-            return;
-        }
-        self.net.links[number].flags |= link_flags::DOWN;
-        self.net.busy_until[number] = self.net.now;
-        let mut lost = std::mem::replace(&mut self.net.links[number].first, NO_PACKET);
-        while lost != NO_PACKET {
-            let next = self.net.packets.at(lost).next;
-            self.net.drop_packet(lost, DropReason::Down);
-            lost = next;
-        }
-    }
-
-    /// Takes a switch down with all its cables, or brings it back without its state.
-    fn switch(&mut self, switch: NodeId, down: bool) {
-        for number in 0..self.net.links.len() {
-            let cable = self.net.topology.links[number];
-            if cable.from == switch || cable.to == switch {
-                self.set_link(number, down);
-            }
-        }
-        for number in 0..self.slots.len() {
-            if self.slots[number].at == switch.0
-                && let Some(fresh) = &self.fresh[number]
-            {
-                self.slots[number].node = fresh.clone();
-            }
-        }
-        let first = self.net.topology.map.hosts();
-        let slots = &mut self.net.slots[(switch.0 - first) as usize];
-        (slots.bytes, slots.slots) = (0, 0);
-    }
-
-    fn set_host(&mut self, host: NodeId, state: Host) {
-        self.host_faults = true;
-        self.hosts[host.index()] = state;
-        if state != Host::Dead {
-            return;
-        }
-        for worker in &mut self.workers {
-            if worker.result.host == host.0 && !worker.done {
-                worker.done = true;
-                self.workers_running -= 1;
-                self.net.attention = true;
-            }
-        }
-    }
-
-    /// A stalled host goes on: first what has arrived, then its timers.
-    fn wake_host(&mut self, host: NodeId) {
-        if self.hosts[host.index()] == Host::Dead {
-            return;
-        }
-        self.hosts[host.index()] = Host::Runs;
-        for worker in 0..self.workers.len() as u32 {
-            let state = &self.workers[worker as usize];
-            let due = !self.scenario.jobs[state.job as usize].elements.is_empty() && state.next_operation == 0;
-            let started = !self.starts.iter().any(|&(_, other)| other == worker);
-            if state.result.host == host.0 && due && started {
-                self.submit(worker);
-                self.after(self.workers[worker as usize].slot);
-            }
-        }
-        let waiting = std::mem::take(&mut self.waiting);
-        for (at, port, place) in waiting {
-            if at == host.0 { self.arrive_at_host(at, PortId(port), place) } else { self.waiting.push((at, port, place)) }
-        }
-        for index in 0..self.at_host[host.index()].len() {
-            let slot = self.at_host[host.index()][index];
-            self.slots[slot as usize].armed = u64::MAX;
-            self.after(slot);
-        }
-        for number in 0..self.sources.len() {
-            if self.sources[number].host == host {
-                self.net.queue.push(self.net.now, self.net.ids.sources + number as u32);
-            }
-        }
-        self.on_tx_ready(host.0);
     }
 
     fn result(self, ended: Ended) -> RunResult {

@@ -91,6 +91,8 @@ pub(crate) struct Source {
     pub balance: u64,
     /// Number of the next packet, whose hash is its weight.
     pub packet_count: u64,
+    /// Its host has stalled when it was about to send.
+    pub paused: bool,
     random: Random,
 }
 
@@ -118,6 +120,7 @@ impl Source {
                 bytes_delivered: 0,
                 balance: 0,
                 packet_count: 0,
+                paused: false,
                 random: Random::new(seed, Purpose::Traffic, u64::from(index) << 32 | u64::from(place)),
             })
             .collect()
