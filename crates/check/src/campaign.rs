@@ -1,0 +1,220 @@
+//! Many runs, each from a seed of its own.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc;
+
+use fanin_core::{Census, DropReason};
+use fanin_sim::RunResult;
+use fanin_systems::System;
+
+use crate::generate::generate;
+use crate::invariants::violations;
+use crate::recipe::{Demand, Recipe};
+use crate::run::run;
+
+/// A run in which something is not as it must be.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Finding {
+    /// What it was generated from.
+    pub seed: u64,
+    /// What is wrong.
+    pub violations: Vec<String>,
+    /// The run.
+    pub recipe: Recipe,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for violation in self.violations.iter().take(8) {
+            writeln!(f, "seed {}: {violation}", self.seed)?;
+        }
+        if self.violations.len() > 8 {
+            writeln!(f, "seed {}: and {} more", self.seed, self.violations.len() - 8)?;
+        }
+        write!(f, "{}", self.recipe)?;
+        writeln!(f, "replay: cargo run --release -p fanin-check --example campaign -- --first {} --seeds 1 --verbose", self.seed)
+    }
+}
+
+/// What happened in a campaign, so that one that tries nothing can be told from one that finds nothing.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Report {
+    /// Runs.
+    pub runs: u64,
+    /// Jobs of each system.
+    pub jobs: BTreeMap<&'static str, u64>,
+    /// Jobs of which every worker completed every operation.
+    pub jobs_complete: u64,
+    /// Jobs of which some worker failed.
+    pub jobs_failed: u64,
+    /// Runs in which every job had to complete.
+    pub runs_must_complete: u64,
+    /// Runs in which a host died.
+    pub runs_with_deaths: u64,
+    /// Pieces that the oracle compared.
+    pub pieces_checked: u64,
+    /// Packets that left a transmitter.
+    pub packet_hops: u64,
+    /// Packets sent again.
+    pub retransmitted: u64,
+    /// Packets marked.
+    pub marked: u64,
+    /// Packets dropped, by reason.
+    pub drops: BTreeMap<&'static str, u64>,
+    /// Runs in which something is not as it must be, by seed.
+    pub findings: Vec<Finding>,
+}
+
+impl Report {
+    fn count(&mut self, recipe: &Recipe, result: &RunResult) {
+        for (job, outcome) in recipe.jobs.iter().zip(&result.jobs) {
+            *self.jobs.entry(job.system.name()).or_default() += 1;
+            self.jobs_complete += u64::from(outcome.is_complete());
+            self.jobs_failed += u64::from(outcome.first_failure().is_some());
+        }
+        self.runs_with_deaths += u64::from(recipe.deaths().next().is_some());
+        self.pieces_checked += result.verdict.pieces_checked;
+        self.packet_hops += result.packet_hops;
+        self.retransmitted += result.counters.retransmitted_total();
+        self.marked += result.packets_marked;
+        for (reason, count) in result.counters.drops() {
+            *self.drops.entry(reason).or_default() += count;
+        }
+    }
+
+    fn merge(&mut self, other: Report) {
+        self.runs += other.runs;
+        for (name, count) in other.jobs {
+            *self.jobs.entry(name).or_default() += count;
+        }
+        self.jobs_complete += other.jobs_complete;
+        self.jobs_failed += other.jobs_failed;
+        self.runs_must_complete += other.runs_must_complete;
+        self.runs_with_deaths += other.runs_with_deaths;
+        self.pieces_checked += other.pieces_checked;
+        self.packet_hops += other.packet_hops;
+        self.retransmitted += other.retransmitted;
+        self.marked += other.marked;
+        for (reason, count) in other.drops {
+            *self.drops.entry(reason).or_default() += count;
+        }
+        self.findings.extend(other.findings);
+        self.findings.sort_by_key(|finding| finding.seed);
+    }
+
+    /// Packets dropped for this reason in all runs.
+    pub fn dropped(&self, reason: DropReason) -> u64 {
+        self.drops.get(reason.name()).copied().unwrap_or(0)
+    }
+
+    /// Panics with all findings, if there are any.
+    ///
+    /// # Panics
+    /// Where a run was not as it must be.
+    pub fn assert_clean(&self) {
+        let words: Vec<String> = self.findings.iter().take(5).map(Finding::to_string).collect();
+        assert!(self.findings.is_empty(), "{} of {} runs are not as they must be\n{}", self.findings.len(), self.runs, words.join("\n"));
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{} runs, {} of them must complete, {} with dead hosts", self.runs, self.runs_must_complete, self.runs_with_deaths)?;
+        writeln!(f, "jobs {:?}: {} complete, {} with failures", self.jobs, self.jobs_complete, self.jobs_failed)?;
+        writeln!(
+            f,
+            "{} packet-hops, {} pieces checked, {} packets sent again, {} marked",
+            self.packet_hops, self.pieces_checked, self.retransmitted, self.marked
+        )?;
+        writeln!(f, "dropped {:?}", self.drops)?;
+        write!(f, "{} findings", self.findings.len())
+    }
+}
+
+/// Which checks a campaign makes of each seed, beside running it once with census payloads.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Checks {
+    /// Run it again: the result must be the same.
+    pub twice: bool,
+    /// Run it with elements: the sums must be right, and times and counts those of the census.
+    pub elements: bool,
+    /// Threads.
+    pub threads: usize,
+}
+
+impl Default for Checks {
+    fn default() -> Self {
+        Checks { twice: true, elements: true, threads: 2 }
+    }
+}
+
+/// Runs one recipe and says what is wrong with it.
+pub fn examine(recipe: &Recipe, checks: Checks) -> (Option<RunResult>, Vec<String>) {
+    let result = match run::<Census>(recipe, |_| {}) {
+        Ok(result) => result,
+        Err(words) => return (None, vec![words]),
+    };
+    let mut found = violations(recipe, &result);
+    if checks.twice && run::<Census>(recipe, |_| {}).as_ref() != Ok(&result) {
+        found.push("the same seed gave another result".into());
+    }
+    if checks.elements {
+        match run::<[u8]>(recipe, |_| {}) {
+            Ok(elements) => {
+                found.extend(violations(recipe, &elements).into_iter().map(|what| format!("with elements: {what}")));
+                if elements.jobs != result.jobs || elements.counters != result.counters {
+                    found.push("elements took another course than the census".into());
+                }
+            }
+            Err(words) => found.push(format!("with elements: {words}")),
+        }
+    }
+    (Some(result), found)
+}
+
+/// Runs the seeds `first..first + count`.
+pub fn campaign(first: u64, count: u64, checks: Checks) -> Report {
+    let next = AtomicU64::new(first);
+    let (sender, receiver) = mpsc::channel();
+    std::thread::scope(|scope| {
+        for _ in 0..checks.threads.max(1) {
+            let (sender, next) = (sender.clone(), &next);
+            scope.spawn(move || {
+                let mut report = Report::default();
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= first + count {
+                        break;
+                    }
+                    examine_seed(seed, checks, &mut report);
+                }
+                sender.send(report).expect("the campaign waits for its threads");
+            });
+        }
+        drop(sender);
+        receiver.iter().fold(Report::default(), |mut all, part| {
+            all.merge(part);
+            all
+        })
+    })
+}
+
+fn examine_seed(seed: u64, checks: Checks, report: &mut Report) {
+    let recipe = generate(seed);
+    let (result, violations) = examine(&recipe, checks);
+    report.runs += 1;
+    report.runs_must_complete += u64::from(recipe.demand == Demand::MustComplete);
+    if let Some(result) = &result {
+        report.count(&recipe, result);
+    }
+    if !violations.is_empty() {
+        report.findings.push(Finding { seed, violations, recipe });
+    }
+}
+
+/// Whether a recipe has a job of a system other than static trees.
+pub fn uses_ring(recipe: &Recipe) -> bool {
+    recipe.jobs.iter().any(|job| matches!(job.system, System::Ring { .. }))
+}

@@ -1,0 +1,348 @@
+//! From a seed to a [`Recipe`]: topology, jobs, traffic and faults, all drawn from it.
+//!
+//! What a job must bear is fixed with the draw: its patience is chosen longer than what congestion, loss and short failures can cost, so
+//! that "every worker completes" can be demanded of all runs but those in which something fails for longer or for good.
+
+use fanin_core::{DType, Duration, ElementOp, Instant, NetworkMap, NodeId, Operator, PacketKind};
+use fanin_sim::faults::{FaultPlan, KindSet, LinkFault, LinkSelector, TimedFault};
+use fanin_sim::routing::Balancer;
+use fanin_sim::traffic::{Pattern, TrafficConfig};
+use fanin_sim::{LinkSpeed, NetworkConfig, Shape, Topology};
+use fanin_systems::{RingOrder, System};
+
+use crate::draw::Draw;
+use crate::recipe::{Demand, JobRecipe, Recipe};
+
+/// Packets that all workers of a job send at most, so that a run takes milliseconds.
+const JOB_PACKETS_MAX: u64 = 6_000;
+/// Packets of background traffic at most.
+const BACKGROUND_PACKETS_MAX: u64 = 8_000;
+/// Ethernet's headers, preamble, gap and checksum with those of IP, UDP and Fanin.
+const FRAME_OVERHEAD_BYTES: u32 = 57;
+const FRAME_BYTES_MIN: u32 = 84;
+/// Of 100 jobs, so many use trees.
+const TREE_PERCENT: u64 = 100;
+
+/// What a run has to suffer.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Weather {
+    /// Nothing is lost: queues are never full and nothing fails; packets may be repeated and overtake each other.
+    Calm,
+    /// Links lose packets, and queues can be full.
+    Lossy,
+    /// Links, switches or hosts fail.
+    Breaking,
+}
+
+/// The run of this seed.
+pub fn generate(seed: u64) -> Recipe {
+    let mut draw = Draw::new(seed, 1);
+    let weather = *draw.pick(&[Weather::Calm, Weather::Lossy, Weather::Lossy, Weather::Breaking, Weather::Breaking]);
+    let network = network(&mut Draw::new(seed, 2), weather);
+    let map = Topology::new(&network.shape).expect("drawn sizes are possible").map;
+    let traffic = traffic(&mut Draw::new(seed, 3), &map);
+    let mut jobs = jobs(&mut Draw::new(seed, 4), &map, weather);
+    let mut faults = FaultPlan::default();
+    let fault_draw = &mut Draw::new(seed, 5);
+    if weather == Weather::Calm {
+        faults.links = harmless_link_faults(fault_draw, &network);
+    } else if weather == Weather::Lossy || fault_draw.percent(40) {
+        faults.links = link_faults(fault_draw, &map);
+    }
+    let scale = Scale::of(&network, &jobs, &traffic, &faults);
+    let patience = Duration::from_ps(scale.trouble_ps.saturating_mul(draw.between(2, 5)));
+    for job in &mut jobs {
+        job.patience = patience;
+        job.start = starts(&mut draw, job.hosts.len(), patience);
+    }
+    let mut demand = Demand::MustComplete;
+    if weather == Weather::Breaking {
+        (faults.timed, demand) = timed_faults(fault_draw, &map, &jobs, scale.duration_ps, patience);
+    }
+    let last_fault = faults.timed.iter().map(end_of).max().unwrap_or(Instant::ZERO);
+    let time_limit = Duration::from_ps(last_fault.as_ps() + scale.duration_ps * 4) + patience.times(40);
+    Recipe { seed, network, jobs, traffic, faults, time_limit, drain: draw.percent(50), demand }
+}
+
+fn link(draw: &mut Draw) -> LinkSpeed {
+    let gbps = *draw.pick(&[10u64, 25, 40, 100, 200, 400]);
+    LinkSpeed { bits_per_second: gbps * 1_000_000_000, latency: Duration::from_ns(draw.scaled(50, 2_000)) }
+}
+
+fn network(draw: &mut Draw, weather: Weather) -> NetworkConfig {
+    let shape = if draw.percent(35) {
+        Shape::Star { hosts: draw.between(1, 26) as u32, link: link(draw) }
+    } else {
+        Shape::FatTree2 {
+            leaves: draw.between(1, 6) as u32,
+            hosts_per_leaf: draw.between(1, 8) as u32,
+            spines: draw.between(1, 4) as u32,
+            parallel_links: draw.between(1, 3) as u32,
+            host_link: link(draw),
+            fabric_link: link(draw),
+        }
+    };
+    let queue_bytes = match weather {
+        Weather::Calm => 1 << 40,
+        // At least a few full frames, or nothing would ever get through.
+        _ => draw.scaled(3_000, 100_000),
+    };
+    let balancer = |draw: &mut Draw| match draw.between(0, 3) {
+        0 => Balancer::Ecmp,
+        1 => Balancer::Random,
+        2 => Balancer::Flowlet { gap_ps: draw.scaled(1_000, 100_000_000) },
+        _ => Balancer::Adaptive { threshold: draw.between(0, 100) as f64 / 100.0 },
+    };
+    NetworkConfig {
+        shape,
+        queue_bytes,
+        ecn_mark_bytes: if draw.percent(30) { u64::MAX } else { draw.scaled(1_000, 200_000) },
+        nic_queue_bytes: draw.scaled(2_000, 100_000),
+        frame_overhead_bytes: FRAME_OVERHEAD_BYTES,
+        frame_bytes_min: FRAME_BYTES_MIN,
+        collective_balancer: balancer(draw),
+        background_balancer: balancer(draw),
+    }
+}
+
+fn traffic(draw: &mut Draw, map: &NetworkMap) -> Vec<TrafficConfig> {
+    if map.hosts() < 2 || draw.percent(50) {
+        return Vec::new();
+    }
+    let count = draw.between(2, u64::from(map.hosts())) as usize;
+    let hosts: Vec<NodeId> = draw.sample(map.hosts(), count).into_iter().map(NodeId).collect();
+    let pattern = match draw.between(0, 2) {
+        0 => Pattern::Uniform,
+        1 => Pattern::Permutation,
+        _ => Pattern::Incast { receivers: draw.between(1, count as u64 - 1) as u32 },
+    };
+    let payload_bytes = draw.scaled(64, 1_500) as u32;
+    let packets_per_host = draw.scaled(1, BACKGROUND_PACKETS_MAX / count as u64);
+    let messages = draw.scaled(1, packets_per_host);
+    vec![TrafficConfig {
+        hosts,
+        pattern,
+        message_bytes: (packets_per_host / messages).max(1) * u64::from(payload_bytes) - draw.between(0, u64::from(payload_bytes) - 1),
+        payload_bytes,
+        load: draw.between(1, 10) as f64 / 10.0,
+        messages: Some(messages),
+        start: Instant::from_ps(draw.between(0, 100_000_000)),
+    }]
+}
+
+fn jobs(draw: &mut Draw, map: &NetworkMap, weather: Weather) -> Vec<JobRecipe> {
+    let count = *draw.pick(&[1, 1, 1, 2, 3]);
+    (0..count).map(|_| job(draw, map, weather)).collect()
+}
+
+fn operator(draw: &mut Draw) -> ElementOp {
+    let dtype = *draw.pick(&[DType::F32, DType::F32, DType::F64, DType::I32, DType::I64]);
+    // Products of floats depend on the order of operands, so they have no single right answer.
+    let operators: &[Operator] = match dtype {
+        DType::F32 | DType::F64 => &[Operator::Sum, Operator::Sum, Operator::Min, Operator::Max],
+        DType::I32 | DType::I64 => &[Operator::Sum, Operator::Prod, Operator::Min, Operator::Max],
+    };
+    ElementOp { dtype, operator: *draw.pick(operators) }
+}
+
+fn system(draw: &mut Draw) -> System {
+    if draw.percent(TREE_PERCENT) {
+        System::Tree { trees: draw.between(1, 4) as u32 }
+    } else {
+        System::Ring { order: *draw.pick(&[RingOrder::Host, RingOrder::Placement]), barrier: draw.percent(35) }
+    }
+}
+
+fn job(draw: &mut Draw, map: &NetworkMap, weather: Weather) -> JobRecipe {
+    let workers = draw.between(1, u64::from(map.hosts().min(24)));
+    let op = operator(draw);
+    let element_bytes = op.dtype.bytes() as u64;
+    let payload_bytes = draw.scaled(4, 1_024).max(element_bytes) / element_bytes * element_bytes;
+    let elements_per_packet = payload_bytes / element_bytes;
+    let operations = *draw.pick(&[1u64, 1, 1, 2, 3, 5]);
+    let packets_max = (JOB_PACKETS_MAX / workers / operations).max(1);
+    let elements = (0..operations)
+        .map(|_| match draw.between(0, 9) {
+            0 => 0,
+            1 => 1,
+            2 => draw.between(1, 3 * elements_per_packet),
+            _ => draw.scaled(1, packets_max * elements_per_packet),
+        })
+        .collect();
+    let rto_min = Duration::from_ns(draw.scaled(2_000, 200_000));
+    JobRecipe {
+        hosts: draw.sample(map.hosts(), workers as usize).into_iter().map(NodeId).collect(),
+        system: system(draw),
+        op,
+        payload_bytes: payload_bytes as u32,
+        window: draw.scaled(1, 64) as u32,
+        reliable: weather != Weather::Calm || draw.percent(40),
+        rto_initial: rto_min.times(draw.scaled(1, 16)),
+        rto_min,
+        patience: Duration::ZERO,
+        elements,
+        start: Vec::new(),
+        noise_probability: if draw.percent(70) { 0.0 } else { draw.between(1, 100) as f64 / 1_000.0 },
+        noise_delay: Duration::from_ns(draw.scaled(100, 50_000)),
+        seed: draw.bits(),
+    }
+}
+
+/// Ranks start together, or up to an eighth of the patience apart.
+fn starts(draw: &mut Draw, workers: usize, patience: Duration) -> Vec<Instant> {
+    let spread = if draw.percent(50) { 0 } else { draw.scaled(1_000, patience.as_ps() / 8) };
+    (0..workers).map(|_| Instant::from_ps(draw.between(0, spread))).collect()
+}
+
+/// Orders of magnitude of a run.
+struct Scale {
+    /// About how long the jobs last where nothing goes wrong, in ps.
+    duration_ps: u64,
+    /// More than congestion, noise and a few losses in a row can hold up one packet, in ps.
+    trouble_ps: u64,
+}
+
+impl Scale {
+    fn of(network: &NetworkConfig, jobs: &[JobRecipe], traffic: &[TrafficConfig], faults: &FaultPlan) -> Self {
+        let (slowest, latency) = match network.shape {
+            Shape::Star { link, .. } => (link.bits_per_second, link.latency),
+            Shape::FatTree2 { host_link, fabric_link, .. } => {
+                (host_link.bits_per_second.min(fabric_link.bits_per_second), host_link.latency + fabric_link.latency)
+            }
+        };
+        let time = |packets: u64, payload: u32| {
+            let bits = packets * u64::from((payload + FRAME_OVERHEAD_BYTES).max(FRAME_BYTES_MIN)) * 8;
+            (u128::from(bits) * 1_000_000_000_000 / u128::from(slowest)) as u64
+        };
+        let round_trip = latency.as_ps() * 4;
+        let mut scale = Scale { duration_ps: 0, trouble_ps: 0 };
+        // All that can stand before a packet in queues: every window once, and all background traffic.
+        let mut queued_ps = 0;
+        let mut slowest_timeout_ps = 0;
+        for job in jobs {
+            let window = u64::from(job.window.next_power_of_two());
+            let rounds = job.packets().div_ceil(window) + job.elements.len() as u64;
+            // A ring takes as many steps as it has workers, twice.
+            let steps = if matches!(job.system, System::Ring { .. }) { 2 * job.hosts.len() as u64 * job.elements.len() as u64 } else { 1 };
+            let noise_ps = if job.noise_probability > 0.0 { job.noise_delay.as_ps() } else { 0 };
+            scale.duration_ps = scale.duration_ps.max(time(2 * job.packets(), job.payload_bytes) + (rounds + steps) * round_trip);
+            queued_ps += time(window * job.hosts.len() as u64, job.payload_bytes) + noise_ps * 4;
+            slowest_timeout_ps = slowest_timeout_ps.max(job.rto_initial.as_ps().max(job.rto_min.as_ps()));
+        }
+        for config in traffic {
+            let packets = config.messages.unwrap_or(0) * config.message_bytes.div_ceil(u64::from(config.payload_bytes));
+            let stretched = time(packets * config.hosts.len() as u64, config.payload_bytes) as f64 / config.load;
+            queued_ps += stretched as u64 + config.start.as_ps();
+        }
+        let delay_ps = faults.links.iter().map(|fault| fault.delay_max.as_ps()).max().unwrap_or(0);
+        // Losses in a row are waited for with doubled timeouts, up to an eighth of the patience.
+        scale.trouble_ps = 8 * (queued_ps + round_trip + 4 * delay_ps) + 64 * slowest_timeout_ps;
+        scale
+    }
+}
+
+/// Repetition and reordering that the hop sequence makes good without loss: no packet comes so late that it has left the window.
+fn harmless_link_faults(draw: &mut Draw, network: &NetworkConfig) -> Vec<LinkFault> {
+    if draw.percent(50) {
+        return Vec::new();
+    }
+    let fastest = match network.shape {
+        Shape::Star { link, .. } => link.bits_per_second,
+        Shape::FatTree2 { host_link, fabric_link, .. } => host_link.bits_per_second.max(fabric_link.bits_per_second),
+    };
+    let frame_ps = u64::from(FRAME_BYTES_MIN) * 8_000_000_000_000 / fastest;
+    vec![LinkFault {
+        links: LinkSelector::All,
+        kinds: KindSet::ALL,
+        loss: 0.0,
+        corruption: 0.0,
+        duplication: draw.between(0, 10) as f64 / 100.0,
+        reordering: draw.between(0, 10) as f64 / 100.0,
+        delay_max: Duration::from_ps(draw.between(0, frame_ps * 512)),
+    }]
+}
+
+fn link_faults(draw: &mut Draw, map: &NetworkMap) -> Vec<LinkFault> {
+    (0..draw.between(1, 3)).map(|_| link_fault(draw, map)).collect()
+}
+
+fn link_fault(draw: &mut Draw, map: &NetworkMap) -> LinkFault {
+    let links = match draw.between(0, 6) {
+        0 => LinkSelector::HostUp,
+        1 => LinkSelector::HostDown,
+        2 => LinkSelector::Fabric,
+        3 => {
+            let from = NodeId(draw.between(0, u64::from(map.nodes()) - 1) as u32);
+            match map.neighbours(from) {
+                [] => LinkSelector::All,
+                neighbours => LinkSelector::Between { from, to: draw.pick(neighbours).node },
+            }
+        }
+        _ => LinkSelector::All,
+    };
+    const KINDS: [PacketKind; 4] = [PacketKind::Contribution, PacketKind::Aggregate, PacketKind::Control, PacketKind::Background];
+    let kinds = match draw.between(0, 2) {
+        0 => KindSet::of(&KINDS.into_iter().filter(|_| draw.percent(50)).collect::<Vec<_>>()),
+        _ => KindSet::ALL,
+    };
+    let loss_percent = draw.between(0, 10);
+    let rate = |draw: &mut Draw, max: u64| if draw.percent(40) { 0.0 } else { draw.between(0, max * 10) as f64 / 1_000.0 };
+    LinkFault {
+        links,
+        kinds,
+        loss: rate(draw, loss_percent),
+        // A packet whose checksum fails is lost as well: a tenth of all packets together.
+        corruption: rate(draw, 10 - loss_percent),
+        duplication: rate(draw, 10),
+        reordering: rate(draw, 10),
+        delay_max: Duration::from_ns(draw.scaled(1, 20_000)),
+    }
+}
+
+/// What fails, and whether jobs must bear it: short silence they must, lost state and lost hosts not.
+fn timed_faults(draw: &mut Draw, map: &NetworkMap, jobs: &[JobRecipe], duration_ps: u64, patience: Duration) -> (Vec<TimedFault>, Demand) {
+    let mild = draw.percent(35);
+    let count = draw.between(1, 3);
+    let mut faults = Vec::new();
+    for _ in 0..count {
+        let from = Instant::from_ps(draw.between(0, duration_ps.saturating_mul(2)));
+        let length = match draw.between(0, 2) {
+            _ if mild => Duration::from_ps(draw.scaled(1, patience.as_ps() / 8 / count)),
+            0 => Duration::from_ps(draw.scaled(1, patience.as_ps() * 3)),
+            1 => Duration::from_ps(draw.scaled(1, duration_ps)),
+            _ => Duration::MAX,
+        };
+        let until = from + length;
+        let job = draw.pick(jobs);
+        let member = *draw.pick(&job.hosts);
+        faults.push(match draw.between(0, if mild { 1 } else { 4 }) {
+            0 if length != Duration::MAX => TimedFault::HostStall { host: member, from, until },
+            1 => {
+                let a = if draw.percent(50) { member } else { NodeId(draw.between(0, u64::from(map.nodes()) - 1) as u32) };
+                match map.neighbours(a) {
+                    [] => continue,
+                    neighbours => TimedFault::LinkDown { a, b: draw.pick(neighbours).node, from, until },
+                }
+            }
+            2 => TimedFault::SwitchDown { switch: *draw.pick(&map.switches().collect::<Vec<_>>()), from, until },
+            _ => TimedFault::HostDies { host: member, at: from },
+        });
+    }
+    (faults, if mild { Demand::MustComplete } else { Demand::MayFail })
+}
+
+/// When a fault has begun and, unless it is for good, ended.
+fn end_of(fault: &TimedFault) -> Instant {
+    match *fault {
+        TimedFault::LinkDown { from, until, .. }
+        | TimedFault::SwitchDown { from, until, .. }
+        | TimedFault::HostStall { from, until, .. } => {
+            if until == Instant::FAR_FUTURE {
+                from
+            } else {
+                until
+            }
+        }
+        TimedFault::HostDies { at, .. } => at,
+    }
+}

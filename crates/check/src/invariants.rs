@@ -1,0 +1,106 @@
+//! What must be true of every run, whatever went wrong in it.
+
+use fanin_core::{Failure, FailureReason, NodeId, Rank, Suspect};
+use fanin_sim::metrics::{Ended, OperationResult};
+use fanin_sim::{RunResult, WorkerResult};
+
+use crate::recipe::{Demand, JobRecipe, Recipe};
+
+/// Says what is wrong with a result; nothing where all is as it must be.
+pub fn violations(recipe: &Recipe, result: &RunResult) -> Vec<String> {
+    let mut found = Vec::new();
+    if result.verdict.wrong > 0 {
+        let first = result.verdict.first_wrong.as_deref().unwrap_or("without words");
+        found.push(format!("{} results are wrong; the first: {first}", result.verdict.wrong));
+    }
+    if let Some(what) = result.broken.first() {
+        found.push(format!("{} broken invariants; the first: {what}", result.broken.len()));
+    }
+    if !matches!(result.ended, Ended::JobsDone) {
+        found.push(format!("the run ended at {} as {:?}", result.end, result.ended));
+    }
+    for (index, job) in recipe.jobs.iter().enumerate() {
+        for (rank, worker) in result.jobs[index].workers.iter().enumerate() {
+            check_worker(recipe, result, (index, job), (rank as u32, worker), &mut found);
+        }
+    }
+    check_links(result, &mut found);
+    found
+}
+
+/// One worker: its operations follow each other, and each ended, unless its host died.
+fn check_worker(
+    recipe: &Recipe,
+    result: &RunResult,
+    (index, job): (usize, &JobRecipe),
+    (rank, worker): (u32, &WorkerResult),
+    found: &mut Vec<String>,
+) {
+    let mut blame = |what: String| found.push(format!("job {index}, rank {rank} on host {}: {what}", worker.host));
+    let death = recipe.deaths().filter(|(host, _)| host.0 == worker.host).map(|(_, at)| at).min();
+    let dead = death.is_some_and(|at| at <= result.end);
+    let failed = worker.operations.iter().find_map(|operation| operation.failure.as_ref());
+    for (number, operation) in worker.operations.iter().enumerate() {
+        if operation.ended.is_none() && !dead && result.ended == Ended::JobsDone {
+            blame(format!("operation {number} has not ended"));
+        }
+        if operation.ended.is_some_and(|ended| ended < operation.submitted) {
+            blame(format!("operation {number} ended before it began"));
+        }
+        if let Some(what) = operation.failure.as_ref().and_then(|failure| check_failure(recipe, job, operation, failure)) {
+            blame(format!("operation {number}: {what}"));
+        }
+    }
+    if !dead && failed.is_none() && worker.operations.len() != job.elements.len() {
+        blame(format!("{} of {} operations were begun", worker.operations.len(), job.elements.len()));
+    }
+    if recipe.demand == Demand::MustComplete
+        && let Some(failure) = failed
+    {
+        blame(format!("failed where it must not: {failure}"));
+    }
+}
+
+/// Whether a failure says why and names somebody who can be the cause.
+fn check_failure(recipe: &Recipe, job: &JobRecipe, operation: &OperationResult, failure: &Failure) -> Option<String> {
+    match failure.reason {
+        FailureReason::NoProgress | FailureReason::PeerAborted => {}
+        _ => return Some(format!("no reason that a fault can cause: {failure}")),
+    }
+    if failure.suspect == Suspect::Unknown {
+        return Some(format!("names nobody: {failure}"));
+    }
+    if operation.ended.is_some_and(|ended| failure.reason == FailureReason::NoProgress && ended < operation.submitted + job.patience) {
+        return Some(format!("lost patience after {}", operation.ended.unwrap_or_default().since(operation.submitted)));
+    }
+    let mut deaths = recipe.deaths();
+    let (Some((dead, _)), None) = (deaths.next(), deaths.next()) else { return None };
+    let alone = recipe.faults.timed.len() == 1 && recipe.faults.links.is_empty() && recipe.traffic.is_empty() && recipe.jobs.len() == 1;
+    (alone && !is_named(recipe, job, dead, failure)).then(|| format!("host {dead} has died, and is not named: {failure}"))
+}
+
+/// Whether the failure leads to the host: its rank, or the switch that it hangs on.
+fn is_named(recipe: &Recipe, job: &JobRecipe, host: NodeId, failure: &Failure) -> bool {
+    match failure.suspect {
+        Suspect::Rank(Rank(rank)) => job.hosts.get(rank as usize) == Some(&host),
+        Suspect::Switch(switch) => {
+            let topology = recipe.topology().expect("the run was built from it");
+            topology.map.leaf_of(host).is_some_and(|leaf| leaf.node == switch)
+        }
+        Suspect::Unknown => false,
+    }
+}
+
+/// No link sends more than its rate allows, and what it did not send was dropped with a reason.
+fn check_links(result: &RunResult, found: &mut Vec<String>) {
+    for link in &result.links {
+        if !(0.0..=1.0).contains(&link.utilization) {
+            found.push(format!("link {} to {}: utilisation {}", link.from, link.to, link.utilization));
+        }
+    }
+    let full: u64 = result.links.iter().map(|link| link.packets_dropped).sum();
+    let counted = result.counters.dropped(fanin_core::DropReason::QueueFull);
+    if full != counted {
+        found.push(format!("{full} packets found a full queue, {counted} were counted"));
+    }
+}

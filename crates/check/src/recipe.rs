@@ -1,0 +1,219 @@
+//! A run as plain data: everything that [`crate::run`] needs, and what people read when it fails.
+
+use std::fmt;
+
+use fanin_core::{Duration, ElementOp, Instant, JobId, NodeId};
+use fanin_sim::faults::{FaultPlan, LinkFault, TimedFault};
+use fanin_sim::scenario::Scenario;
+use fanin_sim::traffic::TrafficConfig;
+use fanin_sim::{JobSchedule, NetworkConfig, SetupError, Shape, Topology};
+use fanin_systems::{JobSpec, System};
+
+/// One job of a run.
+#[derive(Clone, PartialEq, Debug)]
+pub struct JobRecipe {
+    /// The hosts of its workers, by rank.
+    pub hosts: Vec<NodeId>,
+    /// The system and its parameters.
+    pub system: System,
+    /// Element type and operator; runs with census payloads use the length of its elements only.
+    pub op: ElementOp,
+    /// Payload of a full packet in bytes.
+    pub payload_bytes: u32,
+    /// Packets that a worker has under way at most.
+    pub window: u32,
+    /// Whether the protocol recovers from loss.
+    pub reliable: bool,
+    /// First retransmission timeout.
+    pub rto_initial: Duration,
+    /// Shortest retransmission timeout.
+    pub rto_min: Duration,
+    /// An operation without progress for so long fails.
+    pub patience: Duration,
+    /// Length of each operation's vector in elements.
+    pub elements: Vec<u64>,
+    /// When each rank submits its first operation.
+    pub start: Vec<Instant>,
+    /// Probability that a packet leaves its host late.
+    pub noise_probability: f64,
+    /// How much later.
+    pub noise_delay: Duration,
+    /// Seed of the job's own choices (roots of trees).
+    pub seed: u64,
+}
+
+impl JobRecipe {
+    /// The job as the registry takes it, with an operator of some payload.
+    pub fn spec<Op>(&self, id: JobId, op: Op) -> JobSpec<'_, Op> {
+        JobSpec {
+            id,
+            hosts: &self.hosts,
+            system: self.system,
+            op,
+            element_bytes: self.op.dtype.bytes() as u32,
+            payload_bytes: self.payload_bytes,
+            window: self.window,
+            reliable: self.reliable,
+            rto_initial: self.rto_initial,
+            rto_min: self.rto_min,
+            patience: self.patience,
+            seed: self.seed,
+        }
+    }
+
+    /// Bytes of all its vectors together, of one worker.
+    pub fn bytes(&self) -> u64 {
+        self.elements.iter().sum::<u64>() * self.op.dtype.bytes() as u64
+    }
+
+    /// Full packets that all its vectors make, of one worker.
+    pub fn packets(&self) -> u64 {
+        let elements_per_packet = u64::from(self.payload_bytes) / self.op.dtype.bytes() as u64;
+        self.elements.iter().map(|elements| elements.div_ceil(elements_per_packet.max(1))).sum()
+    }
+}
+
+/// How much a run may ask of its jobs.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Demand {
+    /// Something fails for longer than patience lasts, or for good: a job may fail, and says why.
+    MayFail,
+    /// What goes wrong is within what a job must bear: every worker completes every operation.
+    MustComplete,
+}
+
+/// One run.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Recipe {
+    /// Seed of the run, and of what it was generated from.
+    pub seed: u64,
+    /// The network.
+    pub network: NetworkConfig,
+    /// Its jobs.
+    pub jobs: Vec<JobRecipe>,
+    /// Background traffic.
+    pub traffic: Vec<TrafficConfig>,
+    /// What goes wrong.
+    pub faults: FaultPlan,
+    /// When the run must be over.
+    pub time_limit: Duration,
+    /// Whether the run goes on until nothing moves.
+    pub drain: bool,
+    /// What the jobs must bear.
+    pub demand: Demand,
+}
+
+impl Recipe {
+    /// The run as the simulator takes it.
+    pub fn scenario(&self) -> Scenario {
+        let schedule = |job: &JobRecipe| JobSchedule {
+            elements: job.elements.clone(),
+            element_bytes: job.op.dtype.bytes() as u32,
+            start: job.start.clone(),
+            noise_probability: job.noise_probability,
+            noise_delay: job.noise_delay,
+        };
+        Scenario {
+            network: self.network.clone(),
+            jobs: self.jobs.iter().map(schedule).collect(),
+            traffic: self.traffic.clone(),
+            faults: self.faults.clone(),
+            seed: self.seed,
+            time_limit: self.time_limit,
+            drain: self.drain,
+        }
+    }
+
+    /// The network's nodes and cables.
+    ///
+    /// # Errors
+    /// [`SetupError`] where a size is impossible.
+    pub fn topology(&self) -> Result<Topology, SetupError> {
+        Topology::new(&self.network.shape)
+    }
+
+    /// Hosts that die, and when.
+    pub fn deaths(&self) -> impl Iterator<Item = (NodeId, Instant)> + '_ {
+        self.faults.timed.iter().filter_map(|fault| match *fault {
+            TimedFault::HostDies { host, at } => Some((host, at)),
+            _ => None,
+        })
+    }
+}
+
+impl fmt::Display for Recipe {
+    /// One line for each thing that the run consists of.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "seed {}, {:?}, limit {}, drain {}", self.seed, self.demand, self.time_limit, self.drain)?;
+        let network = &self.network;
+        match network.shape {
+            Shape::Star { hosts, link } => {
+                writeln!(f, "star of {hosts} hosts, {} Gb/s, {}", link.bits_per_second / 1_000_000_000, link.latency)?
+            }
+            Shape::FatTree2 { leaves, hosts_per_leaf, spines, parallel_links, host_link, fabric_link } => writeln!(
+                f,
+                "fat tree of {leaves} leaves x {hosts_per_leaf} hosts, {spines} spines, {parallel_links} parallel links; hosts {} Gb/s, {}; \
+                 fabric {} Gb/s, {}",
+                host_link.bits_per_second / 1_000_000_000,
+                host_link.latency,
+                fabric_link.bits_per_second / 1_000_000_000,
+                fabric_link.latency
+            )?,
+        }
+        writeln!(
+            f,
+            "queues {} B, marks above {} B, host queues {} B, balancers {:?} and {:?}",
+            network.queue_bytes, network.ecn_mark_bytes, network.nic_queue_bytes, network.collective_balancer, network.background_balancer
+        )?;
+        for (index, job) in self.jobs.iter().enumerate() {
+            write_job(f, index, job)?;
+        }
+        for traffic in &self.traffic {
+            writeln!(
+                f,
+                "traffic {:?} among {} hosts: {:?} messages of {} B in {} B, load {}, from {}",
+                traffic.pattern,
+                traffic.hosts.len(),
+                traffic.messages,
+                traffic.message_bytes,
+                traffic.payload_bytes,
+                traffic.load,
+                traffic.start
+            )?;
+        }
+        for fault in &self.faults.links {
+            write_link_fault(f, fault)?;
+        }
+        for fault in &self.faults.timed {
+            writeln!(f, "{fault:?}")?;
+        }
+        if self.faults.anti_replay { Ok(()) } else { writeln!(f, "anti-replay window off") }
+    }
+}
+
+fn write_job(f: &mut fmt::Formatter<'_>, index: usize, job: &JobRecipe) -> fmt::Result {
+    let hosts: Vec<u32> = job.hosts.iter().map(|host| host.0).collect();
+    let last_start = job.start.iter().max().copied().unwrap_or_default();
+    writeln!(
+        f,
+        "job {index}: {:?}, {:?} {:?}, workers on hosts {hosts:?}, operations of {:?} elements, payload {} B, window {}, starts until {last_start}",
+        job.system, job.op.operator, job.op.dtype, job.elements, job.payload_bytes, job.window
+    )?;
+    if job.reliable {
+        writeln!(f, "job {index}: timeout first {}, at least {}, patience {}", job.rto_initial, job.rto_min, job.patience)?;
+    } else {
+        writeln!(f, "job {index}: no loss recovery")?;
+    }
+    if job.noise_probability > 0.0 {
+        writeln!(f, "job {index}: noise of {} at {}", job.noise_delay, job.noise_probability)?;
+    }
+    Ok(())
+}
+
+fn write_link_fault(f: &mut fmt::Formatter<'_>, fault: &LinkFault) -> fmt::Result {
+    writeln!(
+        f,
+        "links {:?}, {:?}: loss {}, corruption {}, duplication {}, reordering {}, up to {}",
+        fault.links, fault.kinds, fault.loss, fault.corruption, fault.duplication, fault.reordering, fault.delay_max
+    )
+}

@@ -1,0 +1,57 @@
+//! From a [`Recipe`] to its result, with census payloads or with elements.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use fanin_core::{Census, ElementOp, JobId, JobNodes};
+use fanin_sim::vectors::Simulated;
+use fanin_sim::{RunResult, Simulation};
+use fanin_systems::{AnyNode, build};
+
+use crate::recipe::{JobRecipe, Recipe};
+
+/// Payloads that a recipe can be run with.
+pub trait Payloads: Simulated {
+    /// The job's operator.
+    fn operator(job: &JobRecipe) -> Self::Op;
+}
+
+impl Payloads for Census {
+    fn operator(_job: &JobRecipe) {}
+}
+
+impl Payloads for [u8] {
+    fn operator(job: &JobRecipe) -> ElementOp {
+        job.op
+    }
+}
+
+/// Runs a recipe. `alter` may change a node before the run begins: tests of the checker plant bugs there.
+///
+/// # Errors
+/// The words of the registry or the simulator where it refuses the recipe, or of a panic.
+pub fn run<P: Payloads + ?Sized>(recipe: &Recipe, alter: impl Fn(&mut AnyNode<P>)) -> Result<RunResult, String> {
+    catch_unwind(AssertUnwindSafe(|| {
+        let simulation = simulation::<P>(recipe, alter)?;
+        Ok(simulation.run())
+    }))
+    .unwrap_or_else(|panic| Err(format!("panic: {}", words_of(panic.as_ref()))))
+}
+
+fn simulation<P: Payloads + ?Sized>(recipe: &Recipe, alter: impl Fn(&mut AnyNode<P>)) -> Result<Simulation<AnyNode<P>, P>, String> {
+    let topology = recipe.topology().map_err(|error| error.to_string())?;
+    let operators: Vec<P::Op> = recipe.jobs.iter().map(P::operator).collect();
+    let mut jobs: Vec<JobNodes<AnyNode<P>>> = Vec::with_capacity(recipe.jobs.len());
+    for (index, job) in recipe.jobs.iter().enumerate() {
+        let spec = job.spec(JobId(index as u16), operators[index].clone());
+        let mut nodes = build::<P>(&spec, &topology.map).map_err(|error| format!("job {index}: {error}"))?;
+        nodes.workers.iter_mut().chain(&mut nodes.others).for_each(|placed| alter(&mut placed.node));
+        jobs.push(nodes);
+    }
+    Simulation::new(topology, recipe.scenario(), jobs, &operators).map_err(|error| error.to_string())
+}
+
+/// What a panic said.
+fn words_of(panic: &(dyn Any + Send)) -> &str {
+    panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("without words")
+}
