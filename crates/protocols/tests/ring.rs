@@ -247,3 +247,10 @@ fn workers_that_disagree_about_the_length_are_told() {
         assert!(told.iter().all(|failure| matches!(failure.reason, FailureReason::Mismatch | FailureReason::PeerAborted)));
     }
 }
+
+#[test]
+fn operations_are_told_apart_beyond_their_16_bits() {
+    let operations = vec![2; (1 << 16) + 300];
+    let plan = Plan { faults: Faults { loss: 5, jitter_us: 2, ..Faults::NONE }, ..Plan::of(2) };
+    plan.net::<Census>(vec![Script::of(&operations); 2]).run(Duration::from_ms(100_000)).all_done(operations.len());
+}

@@ -23,6 +23,8 @@ struct Plan {
     trees: u32,
     window: u32,
     block_elements: u32,
+    /// Number of the job's first block.
+    first_block: u32,
     reliability: Reliability,
     faults: Faults,
 }
@@ -32,7 +34,7 @@ const LOSSY: Reliability = Reliability::lossy(Duration::from_us(100), Duration::
 
 impl Plan {
     fn star(workers: u32) -> Plan {
-        Plan { workers, leaves: 1, trees: 1, window: 4, block_elements: 4, reliability: LOSSY, faults: Faults::NONE }
+        Plan { workers, leaves: 1, trees: 1, window: 4, block_elements: 4, first_block: 0, reliability: LOSSY, faults: Faults::NONE }
     }
 
     fn leaf_of(&self, rank: u32) -> usize {
@@ -45,7 +47,7 @@ impl Plan {
     }
 
     fn worker<P: HasVectors + ?Sized>(&self, rank: u32) -> TreeWorker<P> {
-        TreeWorker::new(TreeWorkerConfig {
+        let mut worker = TreeWorker::new(TreeWorkerConfig {
             job: JOB,
             rank: Rank(rank),
             workers: self.workers,
@@ -56,7 +58,9 @@ impl Plan {
             uplink: PortId(0),
             leaf: NodeId(self.leaf_of(rank) as u32),
             reliability: self.reliability,
-        })
+        });
+        worker.first_block(self.first_block);
+        worker
     }
 
     fn switch<P: HasVectors + ?Sized>(&self, trees: Vec<Option<TreeRole>>) -> TreeSwitch<P> {
@@ -115,16 +119,24 @@ impl Plan {
 }
 
 fn plans() -> impl Strategy<Value = Plan> {
-    let shape = (1u32..9, 1u32..4, 1u32..4, prop_oneof![Just(1u32), Just(2), Just(3), Just(8), Just(64)], 1u32..6);
+    let shape = (
+        1u32..9,
+        1u32..4,
+        1u32..4,
+        prop_oneof![Just(1u32), Just(2), Just(3), Just(8), Just(64)],
+        1u32..6,
+        prop_oneof![Just(0u32), Just(u32::MAX - 20)],
+    );
     let faults = (any::<u64>(), prop_oneof![Just(0u32), Just(10), Just(100), Just(300)], prop_oneof![Just(0u32), Just(50)]);
     let timing = (prop_oneof![Just(0u64), Just(2), Just(40)], prop_oneof![Just(0u32), Just(200)]);
     (shape, faults, timing).prop_map(
-        |((workers, leaves, trees, window, block_elements), (seed, loss, duplication), (jitter_us, refusal))| Plan {
+        |((workers, leaves, trees, window, block_elements, first_block), (seed, loss, duplication), (jitter_us, refusal))| Plan {
             workers,
             leaves: leaves.min(workers),
             trees,
             window,
             block_elements,
+            first_block,
             reliability: Reliability { patience: Duration::from_ms(5_000), ..LOSSY },
             faults: Faults { seed, loss, duplication, jitter_us, refusal },
         },

@@ -307,6 +307,9 @@ impl<P: Payload + ?Sized> RingWorker<P> {
         let Some(coordinator) = self.coordinator.as_mut().filter(|_| known) else {
             return tx.note(Event::Dropped(DropReason::NotAMember));
         };
+        if u32::from(step) + 1 >= self.steps.count() {
+            return tx.note(Event::Dropped(DropReason::Mismatch));
+        }
         match coordinator.on_step_done(operation, step, rank) {
             Verdict::Wait => {}
             Verdict::Go(step) => tx.send(self.to(from.source), &RingHeader::Go { operation, step }, Body::Empty),
@@ -319,7 +322,8 @@ impl<P: Payload + ?Sized> RingWorker<P> {
 
     /// A step may begin.
     fn begin_step<T: Tx<RingHeader, P>>(&mut self, now: Instant, operation: u16, step: u16, tx: &mut T) {
-        if self.ledger.running().is_none() || operation != self.operation16() || !self.barrier.go(u32::from(step)) {
+        let ours = self.ledger.running().is_some() && operation == self.operation16() && u32::from(step) < self.steps.count();
+        if !ours || !self.barrier.go(u32::from(step)) {
             return tx.note(Event::Dropped(DropReason::Stale));
         }
         self.pass_barrier(now, tx);

@@ -1,0 +1,306 @@
+//! Packets that no node of ours would send, in any state: nodes drop them with a reason, and never panic. Also the ends of operations
+//! that do not depend on the network: cancelled, refused, empty, alone.
+
+mod common;
+
+use common::{ELEMENT_BYTES, HasVectors, JOB, Vectors, VectorsOf};
+use fanin_core::{
+    Address, Body, Collective, CollectiveKind, DropReason, Duration, Egress, Event, FailureReason, FlowLabel, Ingress, Instant, Node,
+    NodeId, OpError, OperationId, Outcome, Payload, Piece, PortId, Rank, Suspect, Tx, Wire, Worker,
+};
+use fanin_protocols::ring::{RingBarrier, RingPeer, RingWorker, RingWorkerConfig};
+use fanin_protocols::shared::reliability::Reliability;
+use fanin_protocols::tree::{TreeChild, TreeParent, TreeRole, TreeSwitch, TreeSwitchConfig, TreeWorker, TreeWorkerConfig};
+use fanin_wire::ring::{AckMask, RingHeader, Segment};
+use fanin_wire::tree::TreeHeader;
+use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
+
+type Bytes = [u8];
+
+const LOSSY: Reliability = Reliability::lossy(Duration::from_us(100), Duration::from_us(20), Duration::from_ms(20));
+
+/// A `Tx` that leads nowhere and remembers what was said. Sums are not compared: hostile packets make them wrong.
+struct Sink<H> {
+    vectors: VectorsOf<Bytes>,
+    sent: Vec<H>,
+    notes: Vec<Event>,
+}
+
+impl<H> Sink<H> {
+    fn new(elements: u64) -> Self {
+        Sink { vectors: VectorsOf::<Bytes>::new(Rank(0), 1, &[elements; 4]), sent: Vec::new(), notes: Vec::new() }
+    }
+
+    fn drops(&self) -> Vec<DropReason> {
+        self.notes.iter().filter_map(|note| if let Event::Dropped(reason) = note { Some(*reason) } else { None }).collect()
+    }
+}
+
+impl<H: Wire> Tx<H, Bytes> for Sink<H> {
+    fn send(&mut self, _to: Egress<'_>, header: &H, body: Body<'_, Bytes>) {
+        if let Body::Input(piece) | Body::Output(piece) = body {
+            let _ = self.vectors.input(piece);
+        }
+        self.sent.push(*header);
+    }
+
+    fn room(&mut self, _to: Egress<'_>) -> bool {
+        true
+    }
+
+    fn note(&mut self, event: Event) {
+        assert!(!matches!(event, Event::Broken(_)), "{event:?}");
+        self.notes.push(event);
+    }
+
+    fn contribute(&mut self, piece: Piece, accumulator: &mut <Bytes as Payload>::Acc, _first: bool) -> Result<(), OpError> {
+        self.vectors.input(piece).assign(accumulator, &mut Bytes::OP.clone())
+    }
+
+    fn fold(&mut self, piece: Piece, payload: &Bytes) -> Result<(), OpError> {
+        self.vectors.fold(piece, payload)
+    }
+
+    fn deliver(&mut self, piece: Piece, _body: Body<'_, Bytes>) -> Result<(), OpError> {
+        let _ = self.vectors.input(piece);
+        Ok(())
+    }
+}
+
+fn tree_worker(workers: u32, reliability: Reliability) -> TreeWorker<Bytes> {
+    TreeWorker::new(TreeWorkerConfig {
+        job: JOB,
+        rank: Rank(0),
+        workers,
+        op: Bytes::OP,
+        element_bytes: ELEMENT_BYTES,
+        block_elements: 2,
+        window: 4,
+        uplink: PortId(0),
+        leaf: NodeId(9),
+        reliability,
+    })
+}
+
+fn tree_switch(reliable: bool) -> TreeSwitch<Bytes> {
+    let children: Vec<_> = (0..3).map(|child| TreeChild { port: PortId(child), who: Suspect::Rank(Rank(child.into())) }).collect();
+    let role = |parent| Some(TreeRole { parent, children: children.clone() });
+    TreeSwitch::new(TreeSwitchConfig {
+        job: JOB,
+        op: Bytes::OP,
+        block_bytes: 8,
+        window: 2,
+        trees: vec![role(None), role(Some(TreeParent { port: PortId(3), node: NodeId(8) })), None],
+        reliable,
+        resend_gap: Duration::from_us(10),
+    })
+}
+
+fn ring_worker(workers: u32, reliability: Reliability) -> RingWorker<Bytes> {
+    let peer = |rank: u32| RingPeer { address: Address::worker(NodeId(rank)), rank: Rank(rank) };
+    RingWorker::new(RingWorkerConfig {
+        job: JOB,
+        rank: Rank(0),
+        workers,
+        position: 0,
+        predecessor: peer(workers - 1),
+        successor: peer(1 % workers),
+        op: Bytes::OP,
+        element_bytes: ELEMENT_BYTES,
+        block_elements: 2,
+        window: 8,
+        flow: FlowLabel(0),
+        barrier: Some(RingBarrier {
+            coordinator: Address::worker(NodeId(0)),
+            members: (0..workers).map(|rank| Address::worker(NodeId(rank))).collect(),
+        }),
+        reliability,
+    })
+}
+
+fn collective(operation: u32, elements: u64) -> Collective {
+    Collective { operation: OperationId(operation), kind: CollectiveKind::Allreduce, elements }
+}
+
+fn ingress() -> impl Strategy<Value = Ingress> {
+    (0u16..6, 0u32..6).prop_map(|(port, node)| Ingress { port: PortId(port), source: Address::worker(NodeId(node)), ecn: false })
+}
+
+fn numbers() -> impl Strategy<Value = u32> {
+    prop_oneof![6 => 0u32..12, 1 => any::<u32>(), 1 => Just(u32::MAX), 1 => Just(1u32 << 31)]
+}
+
+fn tree_headers() -> impl Strategy<Value = TreeHeader> {
+    prop_oneof![
+        4 => (numbers(), 0u8..4).prop_map(|(block, attempt)| TreeHeader::Contribution { block, attempt }),
+        3 => numbers().prop_map(|block| TreeHeader::Aggregate { block }),
+        1 => numbers().prop_map(|block| TreeHeader::Waiting { block, suspect: Suspect::Rank(Rank(block)) }),
+        1 => numbers().prop_map(|block| TreeHeader::Rejected { block }),
+    ]
+}
+
+fn ring_headers() -> impl Strategy<Value = RingHeader> {
+    let small = || prop_oneof![8 => 0u16..9, 1 => any::<u16>()];
+    let operation = || prop_oneof![8 => 0u16..2, 1 => any::<u16>()];
+    prop_oneof![
+        4 => (numbers(), operation(), small(), numbers()).prop_map(|(segment, operation, step, sequence)| {
+            RingHeader::Scatter { segment: Segment::new(segment % 5), operation, step, sequence }
+        }),
+        3 => (numbers(), operation(), small(), numbers()).prop_map(|(segment, operation, step, sequence)| {
+            RingHeader::Gather { segment: Segment::new(segment), operation, step, sequence }
+        }),
+        3 => (any::<u64>(), numbers()).prop_map(|(mask, next)| RingHeader::Ack { mask: AckMask::new(mask), next }),
+        1 => operation().prop_map(|operation| RingHeader::Ready { operation }),
+        1 => operation().prop_map(|operation| RingHeader::Probe { operation }),
+        1 => operation().prop_map(|operation| RingHeader::Alive { operation }),
+        2 => (operation(), small(), numbers()).prop_map(|(operation, step, rank)| RingHeader::StepDone { operation, step, rank: Rank(rank) }),
+        2 => (operation(), small()).prop_map(|(operation, step)| RingHeader::Go { operation, step }),
+        1 => operation().prop_map(|operation| RingHeader::Abort { operation, suspect: Suspect::Unknown }),
+    ]
+}
+
+fn payloads() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![6 => Just(8usize), 2 => Just(4usize), 1 => 0usize..20].prop_map(|length| vec![1; length])
+}
+
+/// Gives a node packets and time, now and then an operation.
+fn torment<N: Node<Bytes>>(
+    node: &mut N,
+    packets: Vec<(Ingress, N::Header, Vec<u8>)>,
+    mut also: impl FnMut(&mut N, usize, Instant, &mut Sink<N::Header>),
+) {
+    let mut sink = Sink::new(50);
+    let mut now = Instant::ZERO;
+    for (number, (from, header, payload)) in packets.into_iter().enumerate() {
+        also(node, number, now, &mut sink);
+        node.on_packet(now, from, &header, &payload, &mut sink);
+        now += Duration::from_us(7);
+        if let Some(at) = node.next_timeout().filter(|at| *at <= now || number % 5 == 0) {
+            now = now.max(at);
+            node.on_timeout(now, &mut sink);
+            assert!(node.next_timeout().is_none_or(|next| next > now));
+        }
+        node.on_tx_ready(now, &mut sink);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, rng_seed: RngSeed::Fixed(0xbad), failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_switch_survives_anything(reliable in any::<bool>(), packets in proptest::collection::vec((ingress(), tree_headers(), payloads()), 1..150)) {
+        torment(&mut tree_switch(reliable), packets, |_, _, _, _| {});
+    }
+
+    #[test]
+    fn a_tree_worker_survives_anything(reliable in any::<bool>(), packets in proptest::collection::vec((ingress(), tree_headers(), payloads()), 1..100)) {
+        let mut worker = tree_worker(3, if reliable { LOSSY } else { Reliability::LOSSLESS });
+        let mut operation = 0;
+        torment(&mut worker, packets, |worker, number, now, sink| {
+            if number % 10 == 3 {
+                worker.submit(now, collective(operation, 13), sink);
+            }
+            while let Some(Outcome { result, .. }) = worker.poll() {
+                operation += u32::from(result.is_ok());
+            }
+        });
+    }
+
+    #[test]
+    fn a_ring_worker_survives_anything(workers in 2u32..5, reliable in any::<bool>(), packets in proptest::collection::vec((ingress(), ring_headers(), payloads()), 1..200)) {
+        let mut worker = ring_worker(workers, if reliable { LOSSY } else { Reliability::LOSSLESS });
+        let mut operation = 0;
+        torment(&mut worker, packets, |worker, number, now, sink| {
+            if number % 10 == 3 {
+                worker.submit(now, collective(operation, 13), sink);
+            }
+            while let Some(Outcome { result, .. }) = worker.poll() {
+                operation += u32::from(result.is_ok());
+            }
+        });
+    }
+}
+
+#[test]
+fn packets_from_outside_the_tree_are_dropped() {
+    let (mut switch, mut sink) = (tree_switch(true), Sink::new(0));
+    let from = |port| Ingress { port: PortId(port), source: Address::worker(NodeId(0)), ecn: false };
+    let contribution = |block| TreeHeader::Contribution { block, attempt: 0 };
+    switch.on_packet(Instant::ZERO, from(5), &contribution(0), &[0; 8], &mut sink);
+    switch.on_packet(Instant::ZERO, from(0), &contribution(2), &[0; 8], &mut sink);
+    switch.on_packet(Instant::ZERO, from(3), &contribution(1), &[0; 8], &mut sink);
+    switch.on_packet(Instant::ZERO, from(0), &TreeHeader::Aggregate { block: 1 }, &[0; 8], &mut sink);
+    assert_eq!(sink.drops(), [DropReason::NotAMember; 4]);
+    switch.on_packet(Instant::ZERO, from(0), &contribution(0), &[0; 8], &mut sink);
+    switch.on_packet(Instant::ZERO, from(1), &contribution(0), &[0; 4], &mut sink);
+    switch.on_packet(Instant::ZERO, from(1), &contribution(3), &[0; 9], &mut sink);
+    switch.on_packet(Instant::ZERO, from(1), &contribution(6), &[], &mut sink);
+    switch.on_packet(Instant::ZERO, from(3), &TreeHeader::Aggregate { block: 1 }, &[0; 8], &mut sink);
+    let expected = [DropReason::Mismatch, DropReason::Mismatch, DropReason::Mismatch, DropReason::OutsideWindow];
+    assert_eq!(sink.drops()[4..], expected);
+}
+
+fn result<W: Worker<Bytes>>(worker: &mut W) -> Option<Result<(), FailureReason>> {
+    worker.poll().map(|outcome| outcome.result.map_err(|failure| failure.reason))
+}
+
+/// Empty, refused, cancelled.
+fn ends<W: Worker<Bytes>>(mut worker: W) {
+    let (mut sink, now) = (Sink::new(0), Instant::ZERO);
+    worker.submit(now, collective(0, 0), &mut sink);
+    assert_eq!(result(&mut worker), Some(Ok(())), "nothing to do");
+    assert_eq!((sink.sent.len(), worker.next_timeout()), (0, None));
+    let mut sink = Sink::new(50);
+    worker.submit(now, collective(5, 4), &mut sink);
+    assert_eq!(result(&mut worker), Some(Err(FailureReason::Refused)), "not the next one");
+    worker.submit(now, collective(1, 4), &mut sink);
+    worker.submit(now, collective(2, 4), &mut sink);
+    assert_eq!(result(&mut worker), Some(Err(FailureReason::Refused)), "one is running");
+    worker.cancel(now, OperationId(0), &mut sink);
+    assert_eq!(result(&mut worker), None, "that one is over");
+    worker.cancel(now, OperationId(1), &mut sink);
+    assert_eq!(result(&mut worker), Some(Err(FailureReason::Cancelled)));
+    assert_eq!(worker.next_timeout(), None);
+    worker.submit(now, collective(2, 4), &mut sink);
+    assert_eq!(result(&mut worker), Some(Err(FailureReason::Refused)), "the job is over");
+    assert!(sink.notes.iter().any(|note| matches!(note, Event::Failed(_))));
+}
+
+/// Alone.
+fn is_done_at_once<W: Worker<Bytes>>(mut worker: W) {
+    let mut sink = Sink::new(50);
+    for operation in 0..3 {
+        worker.submit(Instant::ZERO, collective(operation, 13), &mut sink);
+        assert_eq!(result(&mut worker), Some(Ok(())));
+    }
+    assert!(sink.sent.is_empty() && worker.next_timeout().is_none());
+}
+
+#[test]
+fn operations_end_without_a_network() {
+    for reliability in [LOSSY, Reliability::LOSSLESS] {
+        ends(tree_worker(3, reliability));
+        ends(ring_worker(3, reliability));
+        is_done_at_once(tree_worker(1, reliability));
+        is_done_at_once(ring_worker(1, reliability));
+    }
+}
+
+#[test]
+fn states_that_differ_in_time_only_are_equal_after_rebasing() {
+    let reach = |at: u64| {
+        let (start, mut sink) = (Instant::ZERO + Duration::from_ms(at), Sink::new(50));
+        let mut worker = tree_worker(3, LOSSY);
+        worker.submit(start, collective(0, 13), &mut sink);
+        worker.on_timeout(start + Duration::from_us(150), &mut sink);
+        worker.rebase(start + Duration::from_us(150));
+        let mut ring_sink = Sink::new(50);
+        let mut ring = ring_worker(3, LOSSY);
+        ring.submit(start, collective(0, 13), &mut ring_sink);
+        ring.on_timeout(start + Duration::from_us(150), &mut ring_sink);
+        ring.rebase(start + Duration::from_us(150));
+        (worker, ring)
+    };
+    assert_eq!(reach(1), reach(77));
+}
