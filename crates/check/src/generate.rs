@@ -96,6 +96,7 @@ fn network(draw: &mut Draw, weather: Weather) -> NetworkConfig {
     NetworkConfig {
         shape,
         queue_bytes,
+        lossless: None,
         ecn_mark_bytes: if draw.percent(30) { u64::MAX } else { draw.scaled(1_000, 200_000) },
         nic_queue_bytes: draw.scaled(2_000, 100_000),
         frame_overhead_bytes: FRAME_OVERHEAD_BYTES,

@@ -11,8 +11,9 @@ use fanin_core::{
 };
 
 use crate::link::link_flags;
+use crate::lossless::NO_LINK;
 use crate::metrics::{Ended, JobResult, LinkResult, OperationResult, RunResult, WorkerResult};
-use crate::net::{EventIds, HeldBack, Lent, Net};
+use crate::net::{EventIds, HeldBack, Lent, Net, TxWaiting};
 use crate::packet::{NO_PACKET, Packet, flags, pack_roles};
 use crate::queue::EventQueue;
 use crate::scenario::{Scenario, SetupError};
@@ -22,6 +23,8 @@ use crate::vectors::{Simulated, Vectors};
 use failures::{Failures, Host};
 
 const NONE: u32 = u32::MAX;
+/// Time between two looks for a deadlock.
+const DEADLOCK_CHECK_PS: u64 = 50_000_000;
 /// Roles per (node, job) in the lookup table.
 const ROLES: usize = 5;
 
@@ -69,6 +72,8 @@ pub struct Simulation<N: Worker<P>, P: Simulated + ?Sized> {
     /// (time, worker) of first submissions, descending.
     starts: Vec<(u64, u32)>,
     events: u64,
+    /// Links that wait for each other in a circle.
+    deadlock: Vec<u32>,
 }
 
 impl<N, P> Simulation<N, P>
@@ -91,7 +96,16 @@ where
         let tx_ready = links + node_count as u32;
         let first_source = tx_ready + map.hosts();
         let held_back = first_source + sources.len() as u32;
-        let ids = EventIds { timers: links, tx_ready, sources: first_source, held_back, timeline: held_back + 1, job_start: held_back + 2 };
+        let ids = EventIds {
+            timers: links,
+            tx_ready,
+            sources: first_source,
+            held_back,
+            timeline: held_back + 1,
+            job_start: held_back + 2,
+            deadlock_check: held_back + 3,
+            wakes: held_back + 4,
+        };
         let queue = EventQueue::new(mean_gap_ps(&topology, &scenario));
         let lookup = vec![NONE; map.nodes() as usize * jobs.len() * ROLES];
         let mut simulation = Simulation {
@@ -107,6 +121,7 @@ where
             failures: Failures::new(&scenario.faults, map.hosts(), topology.links.len()),
             starts: Vec::new(),
             events: 0,
+            deadlock: Vec::new(),
             net: Net::new(topology, &scenario, ids, queue),
             sources,
             scenario,
@@ -155,6 +170,9 @@ where
         if let Some(time) = self.failures.next_change_ps() {
             self.net.queue.push(time, self.net.ids.timeline);
         }
+        if self.net.lossless.is_some() {
+            self.net.queue.push(DEADLOCK_CHECK_PS, self.net.ids.deadlock_check);
+        }
     }
 
     /// Runs to the end.
@@ -194,11 +212,19 @@ where
                 self.events += 1;
                 if id < ids.timers {
                     self.on_link(id);
+                } else if id >= ids.wakes {
+                    self.net.on_wake(id - ids.wakes);
                 } else {
                     self.on_other(id);
                 }
             }
             self.net.attention = false;
+            if !self.deadlock.is_empty() {
+                return Ended::Deadlock;
+            }
+            if self.net.lossless.is_some() {
+                self.net.settle();
+            }
             while let Some(place) = self.net.loopback.pop_front() {
                 let at = self.net.packets.get(place).destination;
                 self.hand_over(at, PortId(0), place);
@@ -259,7 +285,8 @@ where
         if let Some(delay) = fate.second
             && !is_background
         {
-            let copy = packet.clone();
+            let mut copy = packet.clone();
+            copy.charged_to = NO_LINK;
             let copy = self.net.packets.add(copy);
             self.net.hold_back(self.net.now + delay, HeldBack::Arrive(number, sequence, copy));
         }
@@ -317,12 +344,18 @@ where
 
     #[inline]
     fn deliver(&mut self, slot: u32, port: PortId, place: u32) {
+        if self.net.lossless.is_some() {
+            self.net.release(place);
+        }
         let packet = self.net.packets.take(place, P::nothing());
         let from = Ingress { port, source: packet.source_address(), ecn: packet.has(flags::ECN) };
         let now = Instant::from_ps(self.net.now);
         let (node, mut tx) = self.lend(slot);
         node.on_packet(now, from, &packet.header, packet.payload.borrow(), &mut tx);
         self.after(slot);
+        if self.net.lossless.is_some() {
+            self.net.settle();
+        }
     }
 
     /// A node, and what its handlers are lent.
@@ -400,7 +433,8 @@ where
             _ if id < ids.held_back => self.on_source(id - ids.sources),
             _ if id == ids.held_back => self.on_held_back(),
             _ if id == ids.timeline => self.on_timeline(),
-            _ => self.on_job_start(),
+            _ if id == ids.job_start => self.on_job_start(),
+            _ => self.on_deadlock_check(),
         }
     }
 
@@ -422,7 +456,7 @@ where
     }
 
     fn on_tx_ready(&mut self, host: u32) {
-        self.net.tx_waiting[host as usize] = false;
+        self.net.tx_waiting[host as usize] = TxWaiting::No;
         if self.failures.host(host) != Host::Runs {
             return;
         }
@@ -432,6 +466,16 @@ where
             let (node, mut tx) = self.lend(slot);
             node.on_tx_ready(now, &mut tx);
             self.after(slot);
+        }
+    }
+
+    /// Looks for a deadlock now and then; without other events there is nothing to look for later.
+    fn on_deadlock_check(&mut self) {
+        if let Some(cycle) = self.net.deadlock() {
+            self.deadlock = cycle;
+            self.net.attention = true;
+        } else if !self.net.queue.is_empty() {
+            self.net.queue.push(self.net.now + DEADLOCK_CHECK_PS, self.net.ids.deadlock_check);
         }
     }
 
@@ -508,23 +552,19 @@ where
             source.packet_count += 1;
             let payload = P::background(payload_bytes, weight);
             source.balance = source.balance.wrapping_add(P::background_weight(&payload));
-            let packet = Packet {
-                source: source.host.0,
-                destination: source.destination.0,
-                // The flow label of background traffic names its source; the message number makes flows differ for hashing.
-                flow: number,
-                frame_bytes: self.net.frame_bytes(payload_bytes as usize),
-                job: (source.flow & 0xffff) as u16,
-                roles: pack_roles(Role::Worker, Role::Worker),
-                flags: flags::BACKGROUND,
-                header: N::Header::default(),
-                payload,
-            };
+            let frame_bytes = self.net.frame_bytes(payload_bytes as usize);
+            let roles = pack_roles(Role::Worker, Role::Worker);
+            // The job field tells messages apart for flow hashing; the flow label names the source.
+            let job = (source.flow & 0xffff) as u16;
+            let mut packet = Packet::new(source.host.0, frame_bytes, job, roles, N::Header::default(), payload);
+            packet.destination = source.destination.0;
+            packet.flow = number;
+            packet.flags = flags::BACKGROUND;
             let place = self.net.packets.add(packet);
             self.net.transmit(link, place);
         }
         if source.bytes_left > 0 {
-            let queue_ends = self.net.busy_until[link as usize].saturating_sub(gap);
+            let queue_ends = (self.net.now + self.net.queued_ps(link)).saturating_sub(gap);
             let at = (self.net.now + gap * sent).max(queue_ends);
             self.net.queue.push(at, self.net.ids.sources + number);
         }
@@ -592,8 +632,14 @@ where
         }
         let background_bytes: u64 = self.sources.iter().map(|source| source.bytes_delivered).sum();
         let senders = self.sources.len() as f64;
+        let name = |node: NodeId| self.net.topology.name(node);
+        let ends = |&link: &u32| {
+            let cable = &self.net.topology.links[link as usize];
+            (name(cable.from), name(cable.to))
+        };
         RunResult {
             ended,
+            deadlock: self.deadlock.iter().map(ends).collect(),
             end: Instant::from_ps(end),
             jobs,
             links: links.collect(),

@@ -10,6 +10,7 @@
 //! | [`queue`] | the event queue: calendar buckets with a total order |
 //! | `packet` | the packet record |
 //! | `link` | drop-tail links with ECN, by busy-until arithmetic |
+//! | [`lossless`] | lossless links: credits, two models of a switch, deadlocks |
 //! | [`routing`] | shortest paths and load balancers |
 //! | [`faults`] | loss, duplication, reordering, corruption; links, switches and hosts that fail |
 //! | [`traffic`] | background traffic |
@@ -23,6 +24,7 @@
 pub mod engine;
 pub mod faults;
 mod link;
+pub mod lossless;
 pub mod metrics;
 mod net;
 mod packet;

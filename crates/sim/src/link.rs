@@ -17,6 +17,8 @@ pub(crate) mod link_flags {
     pub const DOWN: u8 = 2;
     /// Faults are injected on this link.
     pub const FAULTY: u8 = 4;
+    /// Nothing is dropped for lack of room; see `lossless`.
+    pub const LOSSLESS: u8 = 8;
 }
 
 /// One direction of a cable: transmitter, queue before it, and the wire.

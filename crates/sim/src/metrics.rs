@@ -194,6 +194,8 @@ pub enum Ended {
     TrafficDone,
     /// Nothing will ever happen again, but a job has not ended.
     Stuck,
+    /// Links of a lossless network wait for each other in a circle; see [`RunResult::deadlock`].
+    Deadlock,
     /// The time limit was reached.
     TimeLimit,
 }
@@ -203,6 +205,8 @@ pub enum Ended {
 pub struct RunResult {
     /// Why the run ended.
     pub ended: Ended,
+    /// The links of a deadlock, each of which waits for the next: names of their two ends.
+    pub deadlock: Vec<(String, String)>,
     /// Simulated time at the end.
     pub end: Instant,
     /// By job.

@@ -8,6 +8,7 @@ use fanin_core::{Body, DropReason, Egress, Event, NodeId, OpError, Piece, PortId
 
 use crate::faults::FaultyLink;
 use crate::link::{Link, link_flags};
+use crate::lossless::Lossless;
 use crate::metrics::{Counters, SlotResult};
 use crate::packet::{NO_PACKET, Packet, Packets, flags, pack_roles};
 use crate::queue::EventQueue;
@@ -27,6 +28,20 @@ pub(crate) struct EventIds {
     pub held_back: u32,
     pub timeline: u32,
     pub job_start: u32,
+    pub deadlock_check: u32,
+    /// One a link; the last ones.
+    pub wakes: u32,
+}
+
+/// Whether a node at a host waits for room in its queue.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum TxWaiting {
+    /// No.
+    No,
+    /// Yes, and it will be called back at a known time.
+    Scheduled,
+    /// Yes, when the queue's packets have got credits.
+    ForCredit,
 }
 
 /// A packet that does something later than its link would.
@@ -56,6 +71,10 @@ pub(crate) struct Net<H, O> {
     pub packets: Packets<H, O>,
     /// By link: when its transmitter falls idle. Apart from the links, since balancers compare many at once.
     pub busy_until: Vec<u64>,
+    /// By link: packets that lack credits, as the time that it takes to send them.
+    pub waiting_ps: Vec<u64>,
+    /// `None` where links drop what they cannot queue.
+    pub lossless: Option<Box<Lossless>>,
     pub routes: Routes,
     balancer_state: BalancerState,
     balancers: [Balancer; 2],
@@ -69,8 +88,8 @@ pub(crate) struct Net<H, O> {
     pub loopback: VecDeque<u32>,
     /// By job; `None` without noise.
     noise: Vec<Option<Box<Noise>>>,
-    /// By host: a node waits for room in the host's queue.
-    pub tx_waiting: Vec<bool>,
+    /// By host: whether a node waits for room in the host's queue.
+    pub tx_waiting: Vec<TxWaiting>,
     nic_room_ps: Vec<u64>,
     pub frame_overhead: u32,
     pub frame_min: u32,
@@ -91,8 +110,13 @@ impl<H: Wire, O: Clone> Net<H, O> {
         let mut links = Vec::with_capacity(topology.links.len());
         for cable in &topology.links {
             let from_host = map.is_host(cable.from);
-            let (limit, mark) = if from_host { (u64::MAX, u64::MAX) } else { (network.queue_bytes, network.ecn_mark_bytes) };
-            links.push(Link::new(cable.from, cable.to, cable.to_port.0, map.is_host(cable.to), cable.speed, limit, mark));
+            let capacity = network.queue_capacity();
+            let (limit, mark) = if from_host { (u64::MAX, u64::MAX) } else { (capacity, network.ecn_mark_bytes) };
+            let mut link = Link::new(cable.from, cable.to, cable.to_port.0, map.is_host(cable.to), cable.speed, limit, mark);
+            if network.lossless.is_some() {
+                link.flags |= link_flags::LOSSLESS;
+            }
+            links.push(link);
         }
         let mut faulty = Vec::new();
         if !scenario.faults.links.is_empty() {
@@ -107,6 +131,10 @@ impl<H: Wire, O: Clone> Net<H, O> {
         let balancers = [network.collective_balancer, network.background_balancer];
         let with_flowlets = balancers.iter().any(|balancer| matches!(balancer, Balancer::Flowlet { .. }));
         let random = Random::new(scenario.seed, Purpose::Routing, 0);
+        let lossless = network.lossless.map(|config| {
+            let to_host = links.iter().map(|link| link.has(link_flags::TO_HOST));
+            Box::new(Lossless::new(config, to_host, map.hosts(), map.nodes() - map.hosts()))
+        });
         let nic_room_ps = (0..map.hosts())
             .map(|host| topology.link_out(NodeId(host), PortId(0)).expect("every host has a cable") as usize)
             .map(|link| links[link].send_time_ps(network.nic_queue_bytes.min(u64::from(u32::MAX)) as u32))
@@ -116,6 +144,8 @@ impl<H: Wire, O: Clone> Net<H, O> {
             queue,
             ids,
             busy_until: vec![0; links.len()],
+            waiting_ps: vec![0; links.len()],
+            lossless,
             links,
             packets: Packets::new(),
             routes: Routes::new(&topology),
@@ -127,7 +157,7 @@ impl<H: Wire, O: Clone> Net<H, O> {
             attention: false,
             loopback: VecDeque::new(),
             noise: Self::noise(scenario),
-            tx_waiting: vec![false; map.hosts() as usize],
+            tx_waiting: vec![TxWaiting::No; map.hosts() as usize],
             nic_room_ps,
             frame_overhead: network.frame_overhead_bytes,
             frame_min: network.frame_bytes_min,
@@ -164,6 +194,10 @@ impl<H: Wire, O: Clone> Net<H, O> {
     #[cold]
     pub fn drop_packet(&mut self, place: u32, reason: DropReason) {
         self.counters.drop(reason);
+        if self.lossless.is_some() {
+            self.release(place);
+            self.attention = true;
+        }
         let packet = self.packets.get(place);
         if packet.has(flags::BACKGROUND) {
             self.lost_background.push((packet.flow, packet.payload.clone()));
@@ -176,16 +210,15 @@ impl<H: Wire, O: Clone> Net<H, O> {
     #[inline(always)]
     pub fn transmit(&mut self, link_number: u32, place: u32) {
         let link = &mut self.links[link_number as usize];
-        let in_flight = self.packets.at(place);
-        if link.has(link_flags::DOWN) {
+        if link.has(link_flags::DOWN | link_flags::LOSSLESS) {
+            if link.has(link_flags::LOSSLESS) {
+                return self.send_lossless(link_number, place);
+            }
             return self.drop_packet(place, DropReason::Down);
         }
-        let frame_bytes = in_flight.packet.frame_bytes;
-        let busy_until = &mut self.busy_until[link_number as usize];
-        let start = (*busy_until).max(self.now);
-        let queued = start - self.now;
-        let send_time = link.send_time_ps(frame_bytes);
-        if queued + send_time > link.limit_ps {
+        let in_flight = self.packets.at(place);
+        let queued = self.busy_until[link_number as usize].saturating_sub(self.now);
+        if queued + link.send_time_ps(in_flight.packet.frame_bytes) > link.limit_ps {
             link.packets_dropped += 1;
             return self.drop_packet(place, DropReason::QueueFull);
         }
@@ -193,11 +226,22 @@ impl<H: Wire, O: Clone> Net<H, O> {
             in_flight.packet.flags |= flags::ECN;
             self.packets_marked += 1;
         }
-        *busy_until = start + send_time;
-        link.peak_ps = link.peak_ps.max(queued + send_time);
+        self.depart(link_number, place);
+    }
+
+    /// Sends a packet behind what the link has to send already; gives the time when its last byte leaves.
+    #[inline(always)]
+    pub fn depart(&mut self, link_number: u32, place: u32) -> u64 {
+        let link = &mut self.links[link_number as usize];
+        let in_flight = self.packets.at(place);
+        let frame_bytes = in_flight.packet.frame_bytes;
+        let busy_until = &mut self.busy_until[link_number as usize];
+        let departure = (*busy_until).max(self.now) + link.send_time_ps(frame_bytes);
+        *busy_until = departure;
+        link.peak_ps = link.peak_ps.max(departure - self.now);
         link.bytes_sent += u64::from(frame_bytes);
         link.packets_sent += 1;
-        let arrival_ps = start + send_time + link.latency_ps;
+        let arrival_ps = departure + link.latency_ps;
         in_flight.arrival_ps = arrival_ps;
         in_flight.next = NO_PACKET;
         let last = link.last;
@@ -208,18 +252,29 @@ impl<H: Wire, O: Clone> Net<H, O> {
         } else {
             self.packets.at(last).next = place;
         }
+        departure
     }
 
-    /// Sends a packet from switch `at` towards its destination.
+    /// The link by which switch `at` sends a packet towards its destination; `None` where none leads there.
+    #[inline(always)]
+    pub fn route(&mut self, at: u32, place: u32) -> Option<u32> {
+        match *self.routes.candidates(at, self.packets.get(place).destination) {
+            [] => None,
+            [only] => Some(only),
+            _ => Some(self.choose(at, place)),
+        }
+    }
+
+    /// Sends a packet that has reached switch `at` on towards its destination.
     #[inline(always)]
     pub fn forward(&mut self, at: u32, place: u32) {
-        let candidates = self.routes.candidates(at, self.packets.get(place).destination);
-        let link = match *candidates {
-            [] => return self.drop_packet(place, DropReason::NoRoute),
-            [only] => only,
-            _ => self.choose(at, place),
-        };
-        self.transmit(link, place);
+        if self.lossless.is_some() {
+            return self.forward_lossless(at, place);
+        }
+        match self.route(at, place) {
+            Some(link) => self.transmit(link, place),
+            None => self.drop_packet(place, DropReason::NoRoute),
+        }
     }
 
     /// The balancer's choice among several links; a link that is down is avoided where another is up.
@@ -231,11 +286,11 @@ impl<H: Wire, O: Clone> Net<H, O> {
         let index = match self.balancers[usize::from(packet.has(flags::BACKGROUND))] {
             Balancer::Random => self.balancer_state.random.below(count),
             Balancer::Ecmp => {
-                let hash = self.balancer_state.flow_hash(at, packet.source, packet.destination, packet.flow);
+                let hash = self.balancer_state.flow_hash(at, packet);
                 (((hash >> 32) * u64::from(count)) >> 32) as u32
             }
             Balancer::Flowlet { gap_ps } => {
-                let hash = self.balancer_state.flow_hash(at, packet.source, packet.destination, packet.flow);
+                let hash = self.balancer_state.flow_hash(at, packet);
                 self.balancer_state.flowlet(hash, self.now, gap_ps, count)
             }
             Balancer::Adaptive { threshold } => self.adaptive(candidates, packet.destination, threshold),
@@ -250,7 +305,7 @@ impl<H: Wire, O: Clone> Net<H, O> {
 
     /// Canary 3.1: the destination's default port; above the threshold, the port with the fewest queued bytes.
     fn adaptive(&self, candidates: &[u32], destination: u32, threshold: f64) -> u32 {
-        let queued = |link: u32| self.busy_until[link as usize].saturating_sub(self.now);
+        let queued = |link: u32| self.queued_ps(link);
         let default = destination % candidates.len() as u32;
         let link = candidates[default as usize];
         let limit = self.links[link as usize].limit_ps;
@@ -297,16 +352,35 @@ impl<H: Wire, O: Clone> Net<H, O> {
     #[inline]
     fn host_room(&mut self, host: u32) -> bool {
         let link = self.topology.links_out(NodeId(host))[0];
-        let queued = self.busy_until[link as usize].saturating_sub(self.now);
         let room = self.nic_room_ps[host as usize];
-        if queued < room {
+        if self.queued_ps(link) < room {
             return true;
         }
-        if !self.tx_waiting[host as usize] {
-            self.tx_waiting[host as usize] = true;
-            self.queue.push(self.busy_until[link as usize] - room / 4, self.ids.tx_ready + host);
+        if self.tx_waiting[host as usize] == TxWaiting::No {
+            self.call_back(host, link);
         }
         false
+    }
+
+    /// Schedules the call when the host's queue is nearly empty.
+    fn call_back(&mut self, host: u32, link: u32) {
+        if self.waiting_ps[link as usize] > 0 {
+            self.tx_waiting[host as usize] = TxWaiting::ForCredit;
+            return;
+        }
+        self.tx_waiting[host as usize] = TxWaiting::Scheduled;
+        let early = self.nic_room_ps[host as usize] / 4;
+        let at = self.busy_until[link as usize].saturating_sub(early).max(self.now);
+        self.queue.push(at, self.ids.tx_ready + host);
+    }
+
+    /// The packets of a host's queue have got credits: its nodes are called back if they wait.
+    #[inline]
+    pub fn host_may_send(&mut self, link: u32) {
+        let host = self.links[link as usize].from.0;
+        if self.waiting_ps[link as usize] == 0 && self.tx_waiting.get(host as usize) == Some(&TxWaiting::ForCredit) {
+            self.call_back(host, link);
+        }
     }
 }
 
@@ -355,13 +429,13 @@ impl<H: Wire, P: Simulated + ?Sized> Tx<H, P> for Lent<'_, H, P> {
         };
         let frame_bytes = self.net.frame_bytes(payload.borrow().bytes());
         let roles = pack_roles(self.role, Role::Worker);
-        let mut packet =
-            Packet { source: self.at, destination: 0, flow: 0, frame_bytes, job: self.job, roles, flags: 0, header: *header, payload };
+        let mut packet = Packet::new(self.at, frame_bytes, self.job, roles, *header, payload);
         match to {
             Egress::Port(port) => self.send_by_port(port, packet),
             Egress::Ports(ports) => {
                 for port in ports.iter() {
                     self.send_by_port(port, packet.clone());
+                    packet.flags |= flags::COPY;
                 }
             }
             Egress::Route(route) => {
@@ -380,7 +454,10 @@ impl<H: Wire, P: Simulated + ?Sized> Tx<H, P> for Lent<'_, H, P> {
                     let link = self.net.topology.links_out(NodeId(self.at))[0];
                     self.net.leave_host(link, place);
                 } else {
-                    self.net.forward(self.at, place);
+                    match self.net.route(self.at, place) {
+                        Some(link) => self.net.transmit(link, place),
+                        None => self.net.drop_packet(place, DropReason::NoRoute),
+                    }
                 }
             }
         }

@@ -3,6 +3,8 @@
 
 use fanin_core::{Address, NodeId, Role};
 
+use crate::lossless::NO_LINK;
+
 /// A packet in the simulated network.
 #[derive(Clone, Debug)]
 pub(crate) struct Packet<H, O> {
@@ -14,6 +16,10 @@ pub(crate) struct Packet<H, O> {
     pub flow: u32,
     /// Length on the wire, frame overhead included.
     pub frame_bytes: u32,
+    /// Lossless: the link whose far buffer holds the packet.
+    pub charged_to: u32,
+    /// Lossless: the output that a packet made by the switch goes to.
+    pub output: u32,
     /// The job's index.
     pub job: u16,
     /// Roles of source (high half) and destination (low half).
@@ -36,6 +42,8 @@ pub(crate) mod flags {
     pub const ECN: u8 = 4;
     /// Background traffic: no node handles it.
     pub const BACKGROUND: u8 = 8;
+    /// A further copy of the multicast that the packet before it belongs to.
+    pub const COPY: u8 = 16;
 }
 
 /// Roles of source and destination in one byte.
@@ -45,6 +53,12 @@ pub(crate) const fn pack_roles(source: Role, destination: Role) -> u8 {
 }
 
 impl<H, O> Packet<H, O> {
+    /// A packet that `source` makes, without a destination yet.
+    #[inline]
+    pub fn new(source: u32, frame_bytes: u32, job: u16, roles: u8, header: H, payload: O) -> Self {
+        Packet { source, destination: 0, flow: 0, frame_bytes, charged_to: NO_LINK, output: NO_LINK, job, roles, flags: 0, header, payload }
+    }
+
     #[inline]
     pub fn has(&self, flag: u8) -> bool {
         self.flags & flag != 0
@@ -114,6 +128,12 @@ impl<H, O> Packets<H, O> {
         &self.places[place as usize].packet
     }
 
+    /// The place behind this one on its chain.
+    #[inline]
+    pub fn next_of(&self, place: u32) -> u32 {
+        self.places[place as usize].next
+    }
+
     /// Makes the place free; what it holds is overwritten by its next packet.
     #[inline]
     pub fn free(&mut self, place: u32) {
@@ -128,8 +148,8 @@ impl<H: Copy, O> Packets<H, O> {
     pub fn take(&mut self, place: u32, nothing: O) -> Packet<H, O> {
         let packet = &mut self.places[place as usize].packet;
         let payload = std::mem::replace(&mut packet.payload, nothing);
-        let Packet { source, destination, flow, frame_bytes, job, roles, flags, header, .. } = *packet;
+        let Packet { source, destination, flow, frame_bytes, charged_to, output, job, roles, flags, header, .. } = *packet;
         self.free(place);
-        Packet { source, destination, flow, frame_bytes, job, roles, flags, header, payload }
+        Packet { source, destination, flow, frame_bytes, charged_to, output, job, roles, flags, header, payload }
     }
 }

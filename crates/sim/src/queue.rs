@@ -91,6 +91,11 @@ impl EventQueue {
         }
     }
 
+    /// Whether no event is pending.
+    pub fn is_empty(&self) -> bool {
+        self.current.is_empty() && self.far.is_empty() && self.occupied.iter().all(|&word| word == 0)
+    }
+
     /// Moves the cursor to the next bucket that holds something.
     fn advance(&mut self) -> bool {
         let near = self.next_occupied();

@@ -2,6 +2,7 @@
 
 use fanin_core::{NodeId, hash::mix};
 
+use crate::packet::Packet;
 use crate::random::Random;
 use crate::topology::Topology;
 
@@ -108,8 +109,9 @@ impl BalancerState {
 
     /// A hash that differs from switch to switch, so that choices at successive levels are independent.
     #[inline]
-    pub fn flow_hash(&self, at: u32, source: u32, destination: u32, flow: u32) -> u64 {
-        mix(self.hash_seed ^ u64::from(at), mix(u64::from(source) << 32 | u64::from(destination), u64::from(flow)))
+    pub fn flow_hash<H, O>(&self, at: u32, packet: &Packet<H, O>) -> u64 {
+        let ends = u64::from(packet.source) << 32 | u64::from(packet.destination);
+        mix(self.hash_seed ^ u64::from(at), mix(ends, u64::from(packet.flow) << 16 | u64::from(packet.job)))
     }
 
     /// The flowlet's path among `count`.

@@ -4,6 +4,7 @@ use fanin_core::{Duration, Instant, JobId, NodeId, Role};
 use serde::Serialize;
 
 use crate::faults::FaultPlan;
+use crate::lossless::{LosslessConfig, SwitchModel};
 use crate::routing::Balancer;
 use crate::traffic::TrafficConfig;
 
@@ -68,8 +69,10 @@ pub enum Shape {
 pub struct NetworkConfig {
     /// Hosts, switches, cables.
     pub shape: Shape,
-    /// Capacity of a switch's queue per port, in bytes.
+    /// Capacity of a switch's queue per port, in bytes, where links drop what they cannot queue.
     pub queue_bytes: u64,
+    /// Buffers of a network that loses nothing; `None` for drop-tail queues.
+    pub lossless: Option<LosslessConfig>,
     /// A packet that finds more than this queued at a switch is marked, in bytes; `u64::MAX` marks none.
     pub ecn_mark_bytes: u64,
     /// How much a host's own queue takes before its jobs are told to wait, in bytes. Nothing is dropped there.
@@ -82,6 +85,17 @@ pub struct NetworkConfig {
     pub collective_balancer: Balancer,
     /// Load balancer for background traffic.
     pub background_balancer: Balancer,
+}
+
+impl NetworkConfig {
+    /// Capacity of the buffer before each output of a switch, in bytes: what adaptive routing measures its threshold by.
+    pub fn queue_capacity(&self) -> u64 {
+        match self.lossless {
+            None => self.queue_bytes,
+            Some(LosslessConfig { model: SwitchModel::OutputQueued, input_bytes, .. }) => input_bytes,
+            Some(LosslessConfig { model: SwitchModel::InputQueued, output_bytes, .. }) => output_bytes,
+        }
+    }
 }
 
 /// Where a node lives.

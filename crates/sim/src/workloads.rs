@@ -19,6 +19,7 @@ pub fn w1(seed: u64) -> Scenario {
         network: NetworkConfig {
             shape: Shape::FatTree2 { leaves: 32, hosts_per_leaf: 32, spines: 32, parallel_links: 1, host_link: link, fabric_link: link },
             queue_bytes: 1024 * frame_bytes,
+            lossless: None,
             ecn_mark_bytes: u64::MAX,
             nic_queue_bytes: 16 * frame_bytes,
             frame_overhead_bytes: 57,

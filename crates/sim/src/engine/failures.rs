@@ -126,6 +126,9 @@ where
             self.net.drop_packet(lost, DropReason::Down);
             lost = next;
         }
+        if self.net.lossless.is_some() {
+            self.net.drop_waiting(number as u32);
+        }
     }
 
     /// Takes a switch down with all its cables, or brings it back without its state.
