@@ -152,6 +152,7 @@ impl<P: Payload + ?Sized> RingWorker<P> {
             return;
         }
         self.successor_ready = Some(operation);
+        self.open();
         if self.ledger.running().is_some() && operation == self.operation16() && self.config.reliability.reliable {
             let mut next = self.recovery.sent.first();
             while let Some((sequence, hop)) = self.recovery.sent.unacknowledged(next) {

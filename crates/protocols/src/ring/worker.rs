@@ -34,6 +34,10 @@ pub(super) struct Rest {
     pub sends: u32,
     /// The highest step of which a packet has come.
     pub step_reached: u16,
+    /// Low 16 bits of the operation's number.
+    operation: u16,
+    /// The successor takes data: it has begun, or what it turns away comes again.
+    open: bool,
 }
 
 /// A worker of a job that reduces round a ring.
@@ -120,24 +124,28 @@ impl<P: Payload + ?Sized> RingWorker<P> {
         Egress::Route(Route::direct(address, self.config.flow))
     }
 
-    /// The piece that a packet to the successor carries.
-    #[inline]
-    fn piece_of(&self, hop: Hop) -> Piece {
-        self.cut.piece(self.steps.sent(u32::from(hop.step)), hop.segment)
-    }
-
     /// Sends a packet to the successor, for the first time or again.
     #[inline]
     pub(super) fn send_data<T: Tx<RingHeader, P>>(&self, hop: Hop, sequence: u32, tx: &mut T) {
-        let (segment, operation, step) = (Segment::new(hop.segment), self.operation16(), hop.step);
+        self.send_piece(hop, self.cut.piece(self.steps.sent(u32::from(hop.step)), hop.segment), sequence, tx);
+    }
+
+    #[inline]
+    fn send_piece<T: Tx<RingHeader, P>>(&self, hop: Hop, piece: Piece, sequence: u32, tx: &mut T) {
+        let (segment, operation, step) = (Segment::new(hop.segment), self.rest.operation, hop.step);
         let header = if self.steps.is_gather(u32::from(step)) {
             RingHeader::Gather { segment, operation, step, sequence }
         } else {
             RingHeader::Scatter { segment, operation, step, sequence }
         };
-        let piece = self.piece_of(hop);
         let body = if step == 0 { Body::Input(piece) } else { Body::Output(piece) };
         tx.send(self.to(self.config.successor.address), &header, body);
+    }
+
+    /// Data may go to the successor when it has begun; with loss recovery at once.
+    pub(super) fn open(&mut self) {
+        let begun = self.successor_ready.is_some_and(|newest| !newer16(self.rest.operation, newest));
+        self.rest.open = begun || self.config.reliability.reliable;
     }
 
     /// What may be sent next: first what came from the predecessor, then the worker's own chunk.
@@ -152,16 +160,32 @@ impl<P: Payload + ?Sized> RingWorker<P> {
         }
     }
 
-    /// Sends what may be sent, as far as windows and room allow.
+    /// Whether windows and room allow a packet to the successor.
+    #[inline]
+    fn can_send<T: Tx<RingHeader, P>>(&self, tx: &mut T) -> bool {
+        let window = !self.config.reliability.reliable || self.recovery.sent.has_room();
+        window && self.rest.open && tx.room(self.to(self.config.successor.address))
+    }
+
+    /// The number of a packet that is sent now.
+    #[inline]
+    fn number(&mut self, now: Instant, hop: Hop) -> u32 {
+        self.rest.sends -= 1;
+        if self.config.reliability.reliable {
+            return self.recovery.sent.push(now, hop);
+        }
+        self.unacknowledged_sequence = self.unacknowledged_sequence.wrapping_add(1);
+        self.unacknowledged_sequence
+    }
+
+    /// Sends what may be sent.
     #[inline]
     pub(super) fn pump<T: Tx<RingHeader, P>>(&mut self, now: Instant, tx: &mut T) {
-        if self.ledger.running().is_none() || self.rest.sends == 0 {
+        if self.rest.sends == 0 {
             return;
         }
-        let reliable = self.config.reliability.reliable;
-        let ready = reliable || self.successor_ready.is_some_and(|newest| !newer16(self.operation16(), newest));
-        while ready && let Some(hop) = self.next_hop() {
-            if reliable && !self.recovery.sent.has_room() || !tx.room(self.to(self.config.successor.address)) {
+        while let Some(hop) = self.next_hop() {
+            if !self.can_send(tx) {
                 return;
             }
             if hop.step == 0 {
@@ -169,15 +193,21 @@ impl<P: Payload + ?Sized> RingWorker<P> {
             } else {
                 self.forwards.pop_front();
             }
-            self.rest.sends -= 1;
-            let sequence = if reliable {
-                self.recovery.sent.push(now, hop)
-            } else {
-                self.unacknowledged_sequence = self.unacknowledged_sequence.wrapping_add(1);
-                self.unacknowledged_sequence
-            };
+            let sequence = self.number(now, hop);
             self.send_data(hop, sequence, tx);
         }
+    }
+
+    /// Sends a piece that was just received on. What could be sent before it has been sent already, so it goes at once where the queue
+    /// is empty. (In step s+1 this worker sends the chunk that it received in step s.)
+    #[inline]
+    fn forward<T: Tx<RingHeader, P>>(&mut self, now: Instant, hop: Hop, piece: Piece, tx: &mut T) {
+        if self.config.barrier.is_none() && self.forwards.is_empty() && self.can_send(tx) {
+            let sequence = self.number(now, hop);
+            return self.send_piece(hop, piece, sequence, tx);
+        }
+        self.forwards.push_back(hop);
+        self.pump(now, tx);
     }
 
     /// A packet from the predecessor.
@@ -190,7 +220,7 @@ impl<P: Payload + ?Sized> RingWorker<P> {
         if reliable && !self.is_new_packet(now, data.sequence, tx) {
             return;
         }
-        if self.ledger.running().is_none() || data.operation != self.operation16() {
+        if self.ledger.running().is_none() || data.operation != self.rest.operation {
             return self.turn_away(data.operation, tx);
         }
         let step = u32::from(data.step);
@@ -208,13 +238,13 @@ impl<P: Payload + ?Sized> RingWorker<P> {
         self.rest.receives -= 1;
         self.rest.step_reached = self.rest.step_reached.max(data.step);
         if step + 1 < self.steps.count() {
-            self.forwards.push_back(Hop { step: data.step + 1, segment: data.segment });
+            self.forward(now, Hop { step: data.step + 1, segment: data.segment }, piece, tx);
         }
         if self.config.barrier.is_some() {
             self.barrier.count(step);
             self.pass_barrier(now, tx);
+            self.pump(now, tx);
         }
-        self.pump(now, tx);
         if reliable {
             let last = data.segment + 1 == self.cut.segments(chunk) || self.rest.receives == 0;
             self.on_accepted(now, data.sequence, last, tx);
@@ -414,8 +444,15 @@ impl<P: Payload + ?Sized> Worker<P> for RingWorker<P> {
         if workers == 1 || collective.elements == 0 {
             return self.finish_alone(tx);
         }
-        self.rest =
-            Rest { injected: 0, receives: self.steps.received_count(&self.cut), sends: self.steps.sent_count(&self.cut), step_reached: 0 };
+        self.rest = Rest {
+            injected: 0,
+            receives: self.steps.received_count(&self.cut),
+            sends: self.steps.sent_count(&self.cut),
+            step_reached: 0,
+            operation: collective.operation.0 as u16,
+            open: false,
+        };
+        self.open();
         self.forwards.clear();
         // What waits is rarely more than what one window brings; the queue grows, a few times in a job's life, where it is.
         self.forwards.reserve(self.cut.pieces().min(2 * rounded(self.config.window)) as usize);

@@ -125,7 +125,7 @@ impl<T: Copy + Default> SendWindow<T> {
         Some((entry.first_at, entry.sent_at))
     }
 
-    /// The first packet from `from` on that an acknowledgement shows to be lost: at least [`GAP`] later ones have arrived, the last one
+    /// The first packet from `from` on that an acknowledgement shows to be lost: at least 3 later ones have arrived, the last one
     /// being `highest`, and it was not sent again before.
     pub fn lost(&self, from: u32, highest: u32) -> Option<(u32, T)> {
         let mut sequence = if newer(self.first, from) { self.first } else { from };

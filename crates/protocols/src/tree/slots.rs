@@ -35,6 +35,8 @@ pub(super) struct Slot<A> {
     pub parent_heard: bool,
     /// When something about this block last went up.
     pub asked_at: Instant,
+    /// Bit c: child c, of the first 64, has contributed.
+    arrived: u64,
     pub acc: A,
 }
 
@@ -42,7 +44,7 @@ pub(super) struct Slot<A> {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Slots<A> {
     slots: Box<[Slot<A>]>,
-    /// `words` words per slot; bit c tells that child c has contributed.
+    /// The bits of the children from 64 on: `words` words per slot.
     arrived: Box<[u64]>,
     words: usize,
 }
@@ -50,7 +52,7 @@ pub(super) struct Slots<A> {
 impl<A> Slots<A> {
     /// `count` (a power of two) empty slots for at most `children` children.
     pub(super) fn new<P: Payload<Acc = A> + ?Sized>(count: u32, children: usize, op: &P::Op, block_bytes: u32) -> Self {
-        let words = children.div_ceil(64).max(1);
+        let words = children.div_ceil(64).saturating_sub(1);
         let empty = || Slot {
             block: 0,
             missing: 0,
@@ -58,6 +60,7 @@ impl<A> Slots<A> {
             resends: 0,
             parent_heard: false,
             asked_at: Instant::ZERO,
+            arrived: 0,
             acc: P::accumulator(op, block_bytes as usize),
         };
         Slots { slots: (0..count).map(|_| empty()).collect(), arrived: vec![0; words * count as usize].into(), words }
@@ -74,19 +77,33 @@ impl<A> Slots<A> {
         &mut self.slots[index as usize]
     }
 
+    /// Whether a child has contributed to the slot's block.
     #[inline]
     pub(super) fn has_arrived(&self, index: u32, child: u16) -> bool {
-        let word = self.arrived[index as usize * self.words + usize::from(child) / 64];
+        let word = if child < 64 { self.slots[index as usize].arrived } else { self.arrived[self.word(index, child)] };
         (word >> (child % 64)) & 1 == 1
     }
 
+    /// A child contributes; gives the number of children that are missing now.
     #[inline]
-    pub(super) fn mark_arrived(&mut self, index: u32, child: u16) {
-        self.arrived[index as usize * self.words + usize::from(child) / 64] |= 1 << (child % 64);
+    pub(super) fn mark_arrived(&mut self, index: u32, child: u16) -> u32 {
+        let word = self.word(index, child);
+        let slot = &mut self.slots[index as usize];
+        let bits = if child < 64 { &mut slot.arrived } else { &mut self.arrived[word] };
+        *bits |= 1 << (child % 64);
+        slot.missing -= 1;
+        slot.missing
+    }
+
+    /// Where the bit of a child from 64 on is.
+    #[inline]
+    fn word(&self, index: u32, child: u16) -> usize {
+        (index as usize * self.words + usize::from(child) / 64).wrapping_sub(1)
     }
 
     #[inline]
     pub(super) fn forget_arrivals(&mut self, index: u32) {
+        self.slots[index as usize].arrived = 0;
         let from = index as usize * self.words;
         self.arrived[from..from + self.words].fill(0);
     }

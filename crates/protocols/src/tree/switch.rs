@@ -149,43 +149,60 @@ impl<P: Payload + ?Sized> TreeSwitch<P> {
     }
 }
 
+impl<P: Payload + ?Sized> TreeSwitch<P> {
+    /// `baselines 5`, `switchml 4`: adds a child's first contribution to a block that has begun, the way of most packets. `None`, and nothing is changed, where the
+    /// packet is anything else.
+    #[inline]
+    fn add(&mut self, block: u32, port: PortId, payload: &P) -> Option<u32> {
+        let tree = tree_of_block(block, self.places.len() as u32);
+        let child = self.places[tree as usize].as_ref()?.child(port)?;
+        let index = self.slots.index_of(block);
+        let repeated = self.slots.has_arrived(index, child) && !self.planted.ignores_bitmap();
+        let slot = self.slots.get(index);
+        if repeated || slot.block != block || slot.state != SlotState::Aggregating {
+            return None;
+        }
+        payload.reduce(&mut slot.acc, &mut self.op).ok()?;
+        Some(self.slots.mark_arrived(index, child))
+    }
+}
+
 #[inline]
 fn drop_packet<P: Payload + ?Sized, T: Tx<TreeHeader, P>>(tx: &mut T, reason: DropReason) {
     tx.note(Event::Dropped(reason));
 }
 
 impl<P: Payload + ?Sized> At<'_, P> {
-    /// `baselines 5`, `switchml 4`: adds a child's contribution, once.
+    /// A contribution that [`TreeSwitch::add`] leaves: it begins a block, or it was counted before, or it does not fit.
     fn on_contribution<T: Tx<TreeHeader, P>>(&mut self, now: Instant, port: PortId, attempt: u8, payload: &P, tx: &mut T) {
         let Some(child) = self.place.child(port) else { return drop_packet(tx, DropReason::NotAMember) };
         let slot = self.slots.get(self.index);
-        let fresh = slot.state == SlotState::Empty || newer(self.block, slot.block);
-        if !fresh && slot.block != self.block {
+        if slot.state != SlotState::Empty && slot.block == self.block {
+            if slot.state == SlotState::Aggregating && !self.slots.has_arrived(self.index, child) {
+                // `TreeSwitch::add` could not add it.
+                return self.reject(port, tx);
+            }
+            return self.on_repeat(now, port, attempt, tx);
+        }
+        if slot.state != SlotState::Empty && !newer(self.block, slot.block) {
             return drop_packet(tx, DropReason::Stale);
         }
-        if fresh {
-            if !matches!(slot.state, SlotState::Empty | SlotState::Done) {
-                // No worker may be that far ahead ("Exactly once"), so this is not of our job's making.
-                return drop_packet(tx, DropReason::OutsideWindow);
-            }
-            if !self.begin(payload, tx) {
-                return self.reject(port, tx);
-            }
-        } else {
-            let counts_again = self.planted.ignores_bitmap();
-            if slot.state != SlotState::Aggregating || (self.slots.has_arrived(self.index, child) && !counts_again) {
-                return self.on_repeat(now, port, attempt, tx);
-            }
-            if payload.reduce(&mut self.slots.get(self.index).acc, self.op).is_err() {
-                return self.reject(port, tx);
-            }
+        if !matches!(slot.state, SlotState::Empty | SlotState::Done) {
+            // No worker may be that far ahead ("Exactly once"), so this is not of our job's making.
+            return drop_packet(tx, DropReason::OutsideWindow);
         }
-        self.slots.mark_arrived(self.index, child);
-        let slot = self.slots.get(self.index);
-        slot.missing -= 1;
-        if slot.missing == 0 {
-            if self.place.parent.is_some() { self.complete_up(now, tx) } else { self.complete_down(tx) }
+        if !self.begin(payload, tx) {
+            return self.reject(port, tx);
         }
+        if self.slots.mark_arrived(self.index, child) == 0 {
+            self.complete(now, tx);
+        }
+    }
+
+    /// All children have contributed.
+    #[inline]
+    fn complete<T: Tx<TreeHeader, P>>(&mut self, now: Instant, tx: &mut T) {
+        if self.place.parent.is_some() { self.complete_up(now, tx) } else { self.complete_down(tx) }
     }
 
     /// A block's first contribution takes the slot. False where it does not fit.
@@ -430,6 +447,16 @@ impl<P: Payload + ?Sized> Node<P> for TreeSwitch<P> {
 
     #[inline]
     fn on_packet<T: Tx<TreeHeader, P>>(&mut self, now: Instant, from: Ingress, header: &TreeHeader, payload: &P, tx: &mut T) {
+        if let TreeHeader::Contribution { block, .. } = *header
+            && let Some(missing) = self.add(block, from.port, payload)
+        {
+            if missing == 0
+                && let Some(mut at) = self.at(block)
+            {
+                at.complete(now, tx);
+            }
+            return;
+        }
         let (TreeHeader::Contribution { block, .. }
         | TreeHeader::Aggregate { block }
         | TreeHeader::Waiting { block, .. }
