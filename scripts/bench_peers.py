@@ -23,6 +23,8 @@ import ns3
 
 ROOT = Path(__file__).resolve().parent.parent
 WORKLOAD = "w1"
+PEER = "ns-3"
+FULL_PACKETS = 1024
 #: Packets per host of the two runs whose difference gives instructions per hop: the network is that of W1, the time is bearable.
 SHORT_PACKETS, LONG_PACKETS = 32, 64
 
@@ -37,32 +39,31 @@ def fanin_program() -> Path:
     return target / "release" / "fanin"
 
 
-def parse_workloads(text: str) -> dict[str, dict]:
-    """The workloads that `fanin bench sim --format json` measured, by name: one object, a list of them, or one a line."""
+def parse_measurement(text: str) -> dict:
+    """The one measurement of W1 in what a program printed: an object, or a list with one."""
     try:
         found = json.loads(text)
-    except json.JSONDecodeError:
-        try:
-            found = [json.loads(line) for line in text.splitlines() if line.strip()]
-        except json.JSONDecodeError as error:
-            raise BenchError(f"not JSON: {error}") from error
-    if isinstance(found, dict):
-        found = found.get("workloads", [found])
-    if not isinstance(found, list) or not all(isinstance(item, dict) and "name" in item for item in found):
-        raise BenchError("expected objects with a name")
-    return {item["name"]: item for item in found}
+    except json.JSONDecodeError as error:
+        raise BenchError(f"not JSON: {error}") from error
+    if isinstance(found, list) and len(found) == 1:
+        found = found[0]
+    if not isinstance(found, dict) or found.get("name") != WORKLOAD:
+        raise BenchError(f"expected one measurement of {WORKLOAD}, found {text.strip()}")
+    return found
 
 
-def run_fanin(arguments: Sequence[str] = ()) -> dict:
+def fanin_command(payload: str, packets: int) -> list[str]:
     """One run of W1 on Fanin's simulator."""
-    command = [str(fanin_program()), "bench", "sim", "--workload", WORKLOAD, "--format", "json", *arguments]
+    bench = [str(fanin_program()), "bench", "sim", "--only", WORKLOAD, "--payload", payload]
+    return [*bench, "--packets", str(packets), "--repetitions", "1", "--format", "json"]
+
+
+def measure(command: Sequence[str]) -> dict:
+    """Runs one measurement."""
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise BenchError(f"`{' '.join(command)}` failed: {done.stderr.strip() or done.stdout.strip()}")
-    workloads = parse_workloads(done.stdout)
-    if WORKLOAD not in workloads:
-        raise BenchError(f"`{' '.join(command)}` measured {', '.join(workloads) or 'nothing'}, not {WORKLOAD}")
-    return workloads[WORKLOAD]
+    return parse_measurement(done.stdout)
 
 
 def instruction_counter() -> Callable[[Sequence[str]], tuple[int, str]] | None:
@@ -100,7 +101,7 @@ def instructions_per_hop(count: Callable[[Sequence[str]], tuple[int, str]], comm
     points = []
     for packets in (SHORT_PACKETS, LONG_PACKETS):
         instructions, output = count(command(packets))
-        points.append((instructions, parse_workloads(output)[WORKLOAD]["packet_hops"]))
+        points.append((instructions, parse_measurement(output)["packet_hops"]))
     (instructions_a, hops_a), (instructions_b, hops_b) = points
     if hops_b <= hops_a:
         raise BenchError(f"{LONG_PACKETS} packets a host made {hops_b} hops and {SHORT_PACKETS} made {hops_a}")
@@ -109,14 +110,14 @@ def instructions_per_hop(count: Callable[[Sequence[str]], tuple[int, str]], comm
 
 def summary(results: dict[str, list[dict]], instructions: dict[str, float]) -> str:
     """The table that is printed: medians, the range of the runs, and how many times faster the first one is."""
-    lines = [f"{'simulator':<10} {'packet-hops per CPU-second':>27} {'lowest to highest':>28} {'instructions a hop':>20} {'ratio':>8}"]
+    lines = [f"{'simulator':<15} {'packet-hops per CPU-second':>27} {'lowest to highest':>28} {'instructions a hop':>20} {'times ns-3':>12}"]
     medians = {name: statistics.median(run["packet_hops_per_cpu_s"] for run in runs) for name, runs in results.items()}
-    base = medians["ns-3"]
+    base = medians[PEER]
     for name, runs in results.items():
         rates = [run["packet_hops_per_cpu_s"] for run in runs]
         spread = f"{min(rates):,.0f} to {max(rates):,.0f}"
         counted = f"{instructions[name]:,.0f}" if name in instructions else "not counted"
-        lines.append(f"{name:<10} {medians[name]:>27,.0f} {spread:>28} {counted:>20} {medians[name] / base:>8.2f}")
+        lines.append(f"{name:<15} {medians[name]:>27,.0f} {spread:>28} {counted:>20} {medians[name] / base:>12.2f}")
     return "\n".join(lines)
 
 
@@ -134,22 +135,22 @@ def main(arguments: Sequence[str]) -> int:
         print(f"skipped: ns-3 because {reason}")
         return 0
     peer = str(ns3.build())
-    results: dict[str, list[dict]] = {"fanin": [], "ns-3": []}
+    commands: dict[str, Callable[[int], list[str]]] = {
+        "fanin": lambda packets: fanin_command("length", packets),
+        "fanin, census": lambda packets: fanin_command("census", packets),
+        PEER: lambda packets: [peer, f"--packets={packets}"],
+    }
+    results: dict[str, list[dict]] = {name: [] for name in commands}
     instructions: dict[str, float] = {}
     try:
         for pair in range(options.pairs):
-            # In turns, and each first once: whatever else slows the machine down hits both.
-            for name in sorted(results, reverse=pair % 2 == 1):
-                results[name].append(run_fanin() if name == "fanin" else ns3.run())
+            # In turns, and from either end: whatever else slows the machine down hits all.
+            for name in list(commands) if pair % 2 == 0 else reversed(commands):
+                results[name].append(measure(commands[name](FULL_PACKETS)))
                 print(f"{name}: {results[name][-1]['packet_hops_per_cpu_s']:,.0f} packet-hops per CPU-second", file=sys.stderr, flush=True)
         counter = None if options.no_instructions else instruction_counter()
         if counter is not None:
-            fanin = str(fanin_program())
-            instructions["fanin"] = instructions_per_hop(
-                counter,
-                lambda packets: [fanin, "bench", "sim", "--workload", WORKLOAD, "--packets", str(packets), "--format", "json"],
-            )
-            instructions["ns-3"] = instructions_per_hop(counter, lambda packets: [peer, f"--packets={packets}"])
+            instructions = {name: instructions_per_hop(counter, command) for name, command in commands.items()}
     except (BenchError, subprocess.CalledProcessError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

@@ -11,23 +11,15 @@ def run_of(rate):
     return {"name": "w1", "packet_hops": 10, "packet_hops_per_cpu_s": rate}
 
 
-class ParseWorkloads(unittest.TestCase):
-    def test_an_object_a_list_and_lines_are_understood(self):
-        for text in (
-            '{"name": "w1", "packet_hops": 3}',
-            '[{"name": "w0"}, {"name": "w1", "packet_hops": 3}]',
-            '{"name": "w0"}\n{"name": "w1", "packet_hops": 3}\n',
-            '{"workloads": [{"name": "w1", "packet_hops": 3}]}',
-        ):
-            self.assertEqual(bench_peers.parse_workloads(text)["w1"]["packet_hops"], 3)
-
-    def test_nothing_is_no_workload(self):
-        self.assertEqual(bench_peers.parse_workloads(""), {})
+class ParseMeasurement(unittest.TestCase):
+    def test_an_object_and_a_list_of_one_are_understood(self):
+        for text in ('{"name": "w1", "packet_hops": 3}', '[{"name": "w1", "packet_hops": 3}]\n'):
+            self.assertEqual(bench_peers.parse_measurement(text)["packet_hops"], 3)
 
     def test_anything_else_is_an_error(self):
-        for text in ("fast", "[1]", '{"packet_hops": 3}'):
+        for text in ("", "fast", "[]", "[1]", '{"packet_hops": 3}', '{"name": "ring"}', '[{"name": "w1"}, {"name": "w1"}]'):
             with self.assertRaises(bench_peers.BenchError):
-                bench_peers.parse_workloads(text)
+                bench_peers.parse_measurement(text)
 
 
 class InstructionsPerHop(unittest.TestCase):
