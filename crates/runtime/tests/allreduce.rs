@@ -11,9 +11,10 @@ use fanin_core::{
 };
 use fanin_net::{FaultPlan, SenderConfig, Socket, SocketConfig, Waker};
 use fanin_runtime::{Counters, DriverConfig, NodeConfig, PeerConfig, RunError, SwitchDriver, WorkerDriver};
-use fanin_systems::{AnyNode, JobSpec, System, build};
+use fanin_systems::{AnyNode, JobSpec, RingOrder, System, build};
 
 const TREE: System = System::Tree { trees: 1 };
+const RING: System = System::Ring { order: RingOrder::Host, barrier: false };
 /// No element, one, a few, an odd number over several packets, many packets.
 const LENGTHS: [usize; 5] = [0, 1, 5, 4_099, 120_001];
 const NO_FAULTS: FaultPlan = FaultPlan { seed: 0, loss: 0.0, duplicate: 0.0, reorder: 0.0, corrupt: 0.0 };
@@ -179,6 +180,20 @@ fn tree_is_exact_under_every_fault_at_once() {
 }
 
 #[test]
+fn ring_is_exact_for_one_to_five_workers() {
+    (1..=5).for_each(|workers| drop(run_all(RING, workers, NO_FAULTS)));
+}
+
+#[test]
+fn ring_is_exact_under_loss_and_under_every_fault_at_once() {
+    for loss in [0.01, 0.05] {
+        assert!(retransmitted(&run_all(RING, 4, FaultPlan { seed: 60, loss, ..NO_FAULTS })) > 0);
+    }
+    let counters = run_all(RING, 3, FaultPlan { seed: 70, loss: 0.02, duplicate: 0.05, reorder: 0.05, corrupt: 0.01 });
+    assert!(counters.iter().map(|counters| counters.dropped_for(DropReason::Repeated)).sum::<u64>() > 0);
+}
+
+#[test]
 fn garbage_beside_a_run_is_counted_and_harmless() {
     let job = Job::new(TREE, 2, FaultPlan { seed: 80, loss: 0.01, ..NO_FAULTS }, Duration::from_ms(30_000));
     let targets = job.addresses();
@@ -214,6 +229,19 @@ fn a_worker_that_is_not_there_is_named_to_all_others() {
         assert_eq!((failure.suspect, failure.reason), (Suspect::Rank(Rank(2)), FailureReason::NoProgress), "{failure}");
     }
     assert_eq!(counters.iter().map(|counters| counters.failed).sum::<u64>(), 3);
+}
+
+#[test]
+fn a_ring_with_a_gap_fails_at_every_worker_and_a_neighbour_names_it() {
+    let (results, _) = run(Job::new(RING, 4, NO_FAULTS, Duration::from_ms(800)), &[10_000], &[0, 1, 3]);
+    let failures: Vec<_> = results
+        .into_iter()
+        .map(|result| match result {
+            Err(RunError::Failed(failure)) => failure,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert!(failures.iter().any(|failure| failure.suspect == Suspect::Rank(Rank(2))), "{failures:?}");
 }
 
 #[test]
