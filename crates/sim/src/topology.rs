@@ -85,7 +85,12 @@ impl Topology {
         map
     }
 
-    fn from_map(map: NetworkMap, switch_names: Vec<String>, speed: impl Fn(&NetworkMap, (NodeId, NodeId)) -> LinkSpeed) -> Self {
+    /// Any network: its map, a name for each switch, and the speed of the link between two neighbours.
+    ///
+    /// # Panics
+    /// If there is not one name a switch.
+    pub fn from_map(map: NetworkMap, switch_names: Vec<String>, speed: impl Fn(&NetworkMap, (NodeId, NodeId)) -> LinkSpeed) -> Self {
+        assert_eq!(switch_names.len(), map.switches().count(), "one name a switch");
         let mut links = Vec::new();
         let mut out = Vec::new();
         for from in (0..map.nodes()).map(NodeId) {
