@@ -174,3 +174,15 @@ fn tree_switch<P: Payload + ?Sized>(
     };
     Some(Placed { at: Address::switch(switch), node: AnyNode::TreeSwitch(TreeSwitch::new(config)) })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ring_goes_by_host_number_or_by_rank() {
+        let hosts = [7, 2, 9, 4].map(NodeId);
+        assert_eq!(ring_order(&hosts, RingOrder::Host), [1, 3, 0, 2]);
+        assert_eq!(ring_order(&hosts, RingOrder::Placement), [0, 1, 2, 3]);
+    }
+}
