@@ -118,6 +118,12 @@ impl RttEstimator {
         Duration::from_ps(self.base_ps.saturating_mul(1 << self.level).min(self.max_ps))
     }
 
+    /// Whether nothing at all was answered in time lately.
+    #[inline]
+    pub fn is_stalled(&self) -> bool {
+        self.level != 0
+    }
+
     /// Makes times relative to `now`.
     pub fn rebase(&mut self, now: Instant) {
         self.doubled_at = rebased(self.doubled_at, now);

@@ -48,6 +48,8 @@ pub struct TreeWorker<P: Payload + ?Sized> {
     progress_at: Instant,
     /// A repetition is due and found no room; it goes on when there is some.
     held_up: bool,
+    /// Nothing is sent again before this; in a stall, what is due goes out one by one.
+    pace_at: Instant,
     /// When a stall ended: timeouts of what was sent before count from here, as its answers are on their way now.
     resumed_at: Instant,
     /// The latest word on who is missing.
@@ -69,6 +71,7 @@ node_state!(TreeWorker {
     rtt,
     progress_at,
     held_up,
+    pace_at,
     resumed_at,
     suspect,
     acc,
@@ -96,6 +99,7 @@ impl<P: Payload + ?Sized> TreeWorker<P> {
             rtt: RttEstimator::new(&config.reliability),
             progress_at: Instant::ZERO,
             held_up: false,
+            pace_at: Instant::ZERO,
             resumed_at: Instant::ZERO,
             suspect: None,
             acc: P::accumulator(&config.op, if config.workers == 1 { block_bytes } else { 0 }),
@@ -118,6 +122,7 @@ impl<P: Payload + ?Sized> TreeWorker<P> {
         self.rtt.rebase(now);
         self.progress_at = rebased(self.progress_at, now);
         self.resumed_at = rebased(self.resumed_at, now);
+        self.pace_at = rebased(self.pace_at, now);
     }
 
     #[inline]
@@ -209,6 +214,9 @@ impl<P: Payload + ?Sized> TreeWorker<P> {
         if self.rtt.on_answer(now, flight.first_at, flight.sent_at) {
             self.resumed_at = now;
         }
+        if !self.rtt.is_stalled() {
+            self.pace_at = Instant::ZERO;
+        }
         self.progress_at = now;
         self.suspect = None;
     }
@@ -244,7 +252,7 @@ impl<P: Payload + ?Sized> TreeWorker<P> {
     #[inline]
     fn resend_at(&self) -> Option<Instant> {
         let sent_at = self.flights[self.order.first()? as usize].sent_at;
-        Some(sent_at.max(self.resumed_at) + self.rtt.timeout())
+        Some((sent_at.max(self.resumed_at) + self.rtt.timeout()).max(self.pace_at))
     }
 
     /// Sends again what is due, as far as there is room. What finds none keeps its turn: were it put behind what was sent, a window that
@@ -271,6 +279,11 @@ impl<P: Payload + ?Sized> TreeWorker<P> {
         self.rtt.on_timeout(now, flight.sent_at, self.progress_at <= flight.sent_at);
         flight.sent_at = now;
         let (block, attempt) = (flight.block, flight.attempts);
+        if self.rtt.is_stalled() {
+            // A whole window at once, always in the same order, would fill the same queue again before the same block comes to its turn.
+            // So it is spread over the timeout.
+            self.pace_at = now + self.rtt.timeout().divided(self.flights.len() as u64);
+        }
         tx.note(Event::Retransmitted { reason: RetransmitReason::Timeout, block });
         let body = Body::Input(self.piece(&collective, block.wrapping_sub(self.base)));
         tx.send(Egress::Port(self.config.uplink), &TreeHeader::Contribution { block, attempt }, body);
