@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use clap::{Args, ValueEnum};
-use comfy_table::{CellAlignment, Table, presets};
+use comfy_table::{CellAlignment, Table};
 use fanin_core::{Census, Length};
 use fanin_sim::vectors::Simulated;
 use fanin_sim::workloads::{Nobody, w1};
@@ -181,7 +181,7 @@ fn cpu_s() -> f64 {
 
 fn table(args: &BenchArgs, measurements: &[Measurement]) -> String {
     let mut table = Table::new();
-    table.load_style(presets::UTF8_HORIZONTAL_ONLY);
+    table.load_style(crate::table::STYLE);
     table.set_header(["workload", "payload", "packet-hops", "events per hop", "CPU (s)", "M packet-hops per CPU-second"]);
     for column in table.column_iter_mut().skip(2) {
         column.set_cell_alignment(CellAlignment::Right);

@@ -1,7 +1,182 @@
-use crate::plan::Plan;
-use crate::run::Finished;
-use anyhow::Result;
+//! Pictures of results, as SVG: bars, lines over a swept key, and the distribution of the utilisation of links.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`frame`] | title, legend, axes: what every picture shares |
+//! | [`data`] | which points belong to which bar or line, and their medians |
+
+mod data;
+mod frame;
+
 use std::path::Path;
-pub fn write_all(_folder: &Path, _plan: &Plan, _finished: &[Finished]) -> Result<()> {
+
+use anyhow::{Context, Result};
+
+use crate::plan::Plan;
+use crate::plan::schema::{Plot, PlotKind};
+use crate::results::{METRICS, Metric};
+use crate::run::Finished;
+use data::{Group, Spread, groups, numeric_axis, spread};
+use frame::{Frame, Look, Pen, Ticks};
+use plotters::prelude::IntoLogRange;
+
+/// Draws what the plan asks for; where it does not say, goodput as bars, links as a distribution, and completion time over sizes where
+/// they are swept.
+///
+/// # Errors
+/// Those of writing files.
+pub fn write_all(folder: &Path, plan: &Plan, finished: &[Finished]) -> Result<()> {
+    let plots = plan.plots.clone().unwrap_or_else(|| usual(plan));
+    for plot in &plots {
+        let path = folder.join(format!("{}.svg", plot.name));
+        draw(&path, plot, plan, finished).with_context(|| format!("plot {}", plot.name))?;
+    }
     Ok(())
+}
+
+/// The pictures of a plan that does not ask for any.
+fn usual(plan: &Plan) -> Vec<Plot> {
+    let make = |name: &str, title: &str, kind, x: Option<&str>, y: Option<&str>| Plot {
+        name: name.into(),
+        title: title.into(),
+        kind,
+        x: x.map(String::from),
+        y: y.map(String::from),
+    };
+    let mut plots = vec![make("links", "Utilisation of links", PlotKind::Cdf, None, None)];
+    let has_jobs = plan.points.iter().any(|point| !point.setup.jobs.is_empty());
+    if !has_jobs {
+        return plots;
+    }
+    if let Some(first) = plan.axes.first() {
+        plots.push(make("goodput", "Goodput", PlotKind::Bars, Some(&first.name), Some("goodput_gbps")));
+    }
+    if let Some(sizes) = plan.axes.iter().find(|axis| axis.name.ends_with(".message") && axis.choices.len() > 1) {
+        plots.push(make("completion", "Completion time", PlotKind::Lines, Some(&sizes.name), Some("completion_us")));
+    }
+    plots
+}
+
+fn draw(path: &Path, plot: &Plot, plan: &Plan, finished: &[Finished]) -> Result<()> {
+    let x = plan.axes.iter().position(|axis| Some(&axis.name) == plot.x.as_ref());
+    let metric = METRICS.iter().find(|metric| Some(metric.key) == plot.y.as_deref());
+    let groups = groups(plan, x);
+    let text = match (plot.kind, x, metric) {
+        (PlotKind::Bars, Some(x), Some(metric)) => bars(plot, plan, finished, x, metric, &groups),
+        (PlotKind::Lines, Some(x), Some(metric)) => lines(plot, plan, finished, x, metric, &groups),
+        _ => cdf(plot, finished, &groups),
+    }?;
+    std::fs::write(path, text)?;
+    Ok(())
+}
+
+/// What the numbers are: said under the title.
+fn note(plan: &Plan) -> String {
+    match plan.points.iter().map(|point| point.setup.general.run.repetitions.0).max() {
+        Some(runs) if runs > 1 => format!("median of {runs} runs, whiskers from the lowest to the highest"),
+        _ => String::new(),
+    }
+}
+
+fn with_unit(metric: &Metric) -> String {
+    if metric.unit.is_empty() { metric.title.to_string() } else { format!("{} ({})", metric.title, metric.unit) }
+}
+
+/// A group of bars for each value of the axis `x`.
+fn bars(plot: &Plot, plan: &Plan, finished: &[Finished], x: usize, metric: &Metric, groups: &[Group]) -> Result<String> {
+    let categories: Vec<String> = plan.axes[x].choices.iter().map(|choice| choice.label.clone()).collect();
+    let spreads: Vec<Vec<Option<Spread>>> =
+        groups.iter().map(|group| group.points.iter().map(|&point| spread(finished, point, metric)).collect()).collect();
+    let top = spreads.iter().flatten().flatten().map(|spread| spread.high).fold(0.0, f64::max);
+    let y_label = with_unit(metric);
+    let frame = Frame { title: &plot.title, note: &note(plan), x_label: &data::axis_title(plan, x), y_label: &y_label, groups };
+    // Bars differ by colour alone: there is no line to be dashed.
+    let looks: Vec<Look> = (0..groups.len()).map(|index| Look { color: index, dash: 0 }).collect();
+    let ticks = Ticks { places: (0..categories.len()).map(|index| index as f64 + 0.5).collect(), labels: categories };
+    let y_range = 0.0..if top > 0.0 { top * 1.12 } else { 1.0 };
+    frame::render(&frame, &looks, (0.0..ticks.places.len() as f64, y_range), &ticks, |pen| {
+        let width = 0.8 / groups.len() as f64;
+        for (group, (spreads, look)) in spreads.iter().zip(&looks).enumerate() {
+            for (category, spread) in spreads.iter().enumerate() {
+                let left = category as f64 + 0.1 + group as f64 * width;
+                let center = left + width / 2.0;
+                let Some(spread) = spread else {
+                    pen.label("failed", (center, 0.0), frame::MUTED)?;
+                    continue;
+                };
+                pen.bar(left + width * 0.04..left + width * 0.96, spread.middle, *look)?;
+                if spread.high > spread.low {
+                    pen.whisker(center, (spread.low, spread.high), frame::INK)?;
+                }
+                pen.label(&frame::short_number(spread.middle), (center, spread.high), frame::INK)?;
+            }
+        }
+        Ok(())
+    })
+}
+
+/// A line over the axis `x` for each combination of the others.
+fn lines(plot: &Plot, plan: &Plan, finished: &[Finished], x: usize, metric: &Metric, groups: &[Group]) -> Result<String> {
+    let scale = numeric_axis(plan, x);
+    let spreads: Vec<Vec<Option<Spread>>> =
+        groups.iter().map(|group| group.points.iter().map(|&point| spread(finished, point, metric)).collect()).collect();
+    let all: Vec<&Spread> = spreads.iter().flatten().flatten().collect();
+    let low = all.iter().map(|spread| spread.low).fold(f64::INFINITY, f64::min);
+    let high = all.iter().map(|spread| spread.high).fold(0.0, f64::max);
+    let y_label = with_unit(metric);
+    let frame = Frame { title: &plot.title, note: &note(plan), x_label: &data::axis_title(plan, x), y_label: &y_label, groups };
+    let looks: Vec<Look> = groups.iter().map(|group| group.look).collect();
+    let (first, last) = (scale.places[0], scale.places[scale.places.len() - 1]);
+    let margin = ((last - first).abs() * 0.04).max(0.1);
+    let x_range = first.min(last) - margin..first.max(last) + margin;
+    let ticks = Ticks { places: scale.places.clone(), labels: scale.labels.clone() };
+    if low > 0.0 && high / low >= 20.0 {
+        let range = (low * 0.8..high * 1.25).log_scale();
+        frame::render(&frame, &looks, (x_range, range), &ticks, |pen| all_lines(pen, &scale.places, &spreads, &looks))
+    } else {
+        let range = 0.0..if high > 0.0 { high * 1.08 } else { 1.0 };
+        frame::render(&frame, &looks, (x_range, range), &ticks, |pen| all_lines(pen, &scale.places, &spreads, &looks))
+    }
+}
+
+fn all_lines(pen: &mut dyn Pen, places: &[f64], spreads: &[Vec<Option<Spread>>], looks: &[Look]) -> Result<()> {
+    for (spreads, look) in spreads.iter().zip(looks) {
+        let drawn: Vec<(f64, &Spread)> =
+            places.iter().zip(spreads).filter_map(|(x, spread)| spread.as_ref().map(|spread| (*x, spread))).collect();
+        pen.line(drawn.iter().map(|(x, spread)| (*x, spread.middle)).collect(), *look)?;
+        for (x, spread) in drawn {
+            if spread.high > spread.low {
+                pen.whisker(x, (spread.low, spread.high), look.rgb())?;
+            }
+            pen.dot((x, spread.middle), *look)?;
+        }
+    }
+    Ok(())
+}
+
+/// Which share of links is used up to how much, in the first repetition of each point.
+fn cdf(plot: &Plot, finished: &[Finished], groups: &[Group]) -> Result<String> {
+    let looks: Vec<Look> = groups.iter().map(|group| group.look).collect();
+    let note = "all links, both directions; first repetition of each";
+    let frame = Frame { title: &plot.title, note, x_label: "utilisation of the link (%)", y_label: "share of links (%)", groups };
+    let places: Vec<f64> = (0..=5).map(|step| f64::from(step) * 20.0).collect();
+    let ticks = Ticks { labels: places.iter().map(|place| format!("{place}")).collect(), places };
+    frame::render(&frame, &looks, (0.0..100.0, 0.0..100.0), &ticks, |pen| {
+        for (group, look) in groups.iter().zip(&looks) {
+            let links = finished.iter().filter(|run| group.points.contains(&run.point)).flat_map(|run| &run.links);
+            let mut used: Vec<f64> = links.map(|link| link.utilization * 100.0).collect();
+            used.sort_by(f64::total_cmp);
+            let share = |count: usize| count as f64 * 100.0 / used.len().max(1) as f64;
+            let mut points = vec![(0.0, 0.0)];
+            for (index, &value) in used.iter().enumerate() {
+                if used.get(index + 1) != Some(&value) {
+                    let before = points[points.len() - 1].1;
+                    points.extend([(value, before), (value, share(index + 1))]);
+                }
+            }
+            points.push((100.0, 100.0));
+            pen.line(points, *look)?;
+        }
+        Ok(())
+    })
 }

@@ -63,7 +63,7 @@ pub struct RunRecord {
     pub background_gbps: f64,
     /// Simulated time of the whole run.
     pub simulated_us: f64,
-    /// Why the run ended: `jobs_done`, `traffic_done`, `stuck`, `time_limit`.
+    /// Why the run ended: `jobs_done`, `traffic_done`, `stuck`, `deadlock`, `time_limit`.
     pub ended: &'static str,
     /// Why not every job completed; null where every one did.
     pub failure: Option<String>,
@@ -104,7 +104,7 @@ pub struct JobRecord {
 }
 
 /// One link of a run.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug)]
 pub struct LinkRecord {
     /// The sending node.
     pub from: String,
@@ -204,6 +204,7 @@ pub fn record(prepared: &Prepared, topology: &Topology, result: &RunResult, payl
             Ended::JobsDone => "jobs_done",
             Ended::TrafficDone => "traffic_done",
             Ended::Stuck => "stuck",
+            Ended::Deadlock => "deadlock",
             Ended::TimeLimit => "time_limit",
         },
         failure: failure(&jobs, result, prepared),
@@ -226,11 +227,15 @@ fn census(result: &RunResult, payload: PayloadName) -> String {
 
 /// Why not every job completed.
 fn failure(jobs: &[JobRecord], result: &RunResult, prepared: &Prepared) -> Option<String> {
+    if result.ended == Ended::Deadlock {
+        let circle = result.deadlock.iter().map(|(from, to)| format!("{from} to {to}")).collect::<Vec<_>>().join(", ");
+        return Some(format!("deadlock: each of these links waits for the next: {circle}"));
+    }
     if let Some(text) = jobs.iter().find_map(|job| job.failure.clone()) {
         return Some(match result.ended {
             Ended::Stuck => format!("stuck, nothing moves any more: {text}"),
             Ended::TimeLimit => format!("time limit of {} reached: {text}", prepared.scenario.time_limit),
-            Ended::JobsDone | Ended::TrafficDone => text,
+            Ended::JobsDone | Ended::TrafficDone | Ended::Deadlock => text,
         });
     }
     (jobs.is_empty() && result.ended == Ended::TimeLimit)

@@ -19,8 +19,6 @@ use crate::results::{LinkRecord, RunRecord, link_records, record};
 pub struct Finished {
     /// Index of its point.
     pub point: usize,
-    /// Its number among the repetitions of the point.
-    pub repetition: u32,
     /// Its row of results.
     pub record: RunRecord,
     /// Its links; only for the first repetition of each point.
@@ -87,7 +85,7 @@ fn run_one(plan: &Plan, index: usize, repetition: u32) -> Result<Finished, PlanE
     let topology = &prepared.topology;
     let links = if repetition == 0 { link_records(topology, &result) } else { Vec::new() };
     let record = describe(plan, point, repetition, &prepared, topology, &result, wall_s);
-    Ok(Finished { point: index, repetition, record, links })
+    Ok(Finished { point: index, record, links })
 }
 
 fn describe(

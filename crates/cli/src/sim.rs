@@ -139,7 +139,15 @@ fn write_links(plan: &Plan, finished: &[Finished], out: impl Write) -> Result<()
     writer.write_record(plan.axes.iter().map(|axis| axis.name.as_str()).chain(columns))?;
     for run in finished {
         for link in &run.links {
-            writer.serialize((&plan.points[run.point].labels, link))?;
+            let numbers = [
+                link.bytes.to_string(),
+                link.packets.to_string(),
+                link.utilization.to_string(),
+                link.queue_bytes_peak.to_string(),
+                link.packets_dropped.to_string(),
+            ];
+            let labels = plan.points[run.point].labels.iter().map(String::as_str);
+            writer.write_record(labels.chain([link.from.as_str(), link.to.as_str()]).chain(numbers.iter().map(String::as_str)))?;
         }
     }
     writer.flush()?;

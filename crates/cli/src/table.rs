@@ -1,6 +1,6 @@
 //! The summary for people: one row a point, medians over its repetitions.
 
-use comfy_table::{Cell, CellAlignment, Color, ContentArrangement, Table, presets};
+use comfy_table::{Cell, CellAlignment, Color, ContentArrangement, LineStyle, Table, TableStyle};
 
 use crate::plan::Plan;
 use crate::plan::units::bytes_text;
@@ -10,8 +10,9 @@ use crate::run::Finished;
 /// The table, what is alike in all runs above it, and below it every run that is not as it should be.
 pub fn summary(plan: &Plan, finished: &[Finished]) -> String {
     let mut text = heading(plan, finished);
-    text.push_str(&table(plan, finished).to_string());
-    text.push('\n');
+    for line in table(plan, finished).lines() {
+        text.extend([line.trim_end(), "\n"]);
+    }
     for run in finished.iter().filter(|run| !run.record.is_good()) {
         let point = plan.describe(&plan.points[run.point]);
         let place = if point.is_empty() { String::new() } else { format!("{point}, ") };
@@ -48,11 +49,23 @@ fn heading(plan: &Plan, finished: &[Finished]) -> String {
     format!("{}: {}\n", plan.file, parts.join(", "))
 }
 
+/// A line under the header and one below everything.
+pub const STYLE: TableStyle =
+    TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─')).bottom_border(LineStyle::none().fill('─').junction('─'));
+
+/// The axes' names without the parts of their keys that nobody needs to tell them apart.
+fn axis_names(plan: &Plan) -> Vec<String> {
+    let last = |name: &str| name.rsplit('.').next().unwrap_or(name).to_string();
+    let all: Vec<String> = plan.axes.iter().map(|axis| last(&axis.name)).collect();
+    let unique = |short: &String| all.iter().filter(|other| *other == short).count() == 1;
+    plan.axes.iter().zip(&all).map(|(axis, short)| if unique(short) { short.clone() } else { axis.name.clone() }).collect()
+}
+
 fn table(plan: &Plan, finished: &[Finished]) -> Table {
     let mut table = Table::new();
-    table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Disabled);
-    let axes: Vec<&str> = plan.axes.iter().map(|axis| axis.name.as_str()).collect();
-    let mut header: Vec<String> = axes.iter().map(|axis| axis.to_string()).collect();
+    table.load_style(STYLE).set_content_arrangement(ContentArrangement::Disabled);
+    let axes = axis_names(plan);
+    let mut header = axes.clone();
     if axes.is_empty() {
         header.push("system".into());
     }
@@ -79,7 +92,7 @@ fn table(plan: &Plan, finished: &[Finished]) -> Table {
         if with_jobs {
             row.push(spread(&runs, |run| run.completion_us, 1));
             row.push(spread(&runs, |run| run.goodput_gbps, 2));
-            row.push(middle(&runs, |run| run.switch_bytes_peak as f64, |bytes| bytes_short(bytes)));
+            row.push(middle(&runs, |run| run.switch_bytes_peak as f64, bytes_short));
         }
         if with_background {
             row.push(spread(&runs, |run| run.congested.then_some(run.background_gbps), 1));
@@ -105,7 +118,10 @@ fn spread(runs: &[&RunRecord], value: impl Fn(&RunRecord) -> Option<f64>, digits
     let text = match (median(&values), values.as_slice()) {
         (None, _) => "-".to_string(),
         (Some(middle), [_]) => format!("{middle:.digits$}"),
-        (Some(middle), values) => format!("{middle:.digits$} ({:.digits$}..{:.digits$})", values[0], values[values.len() - 1]),
+        (Some(middle), values) => {
+            let [middle, low, high] = [middle, values[0], values[values.len() - 1]].map(|value| format!("{value:.digits$}"));
+            if low == high { middle } else { format!("{middle} ({low}..{high})") }
+        }
     };
     Cell::new(text)
 }

@@ -1,21 +1,21 @@
 //! From one point of a plan and a seed to what the simulator needs. Sizes that depend on each other are checked here.
 
-use std::fmt::Display;
-
-use fanin_core::{Duration, ElementOp, Instant, JobId, JobNodes, NodeId, Operator, Payload};
-use fanin_sim::faults::{FaultPlan, KindSet, LinkFault, LinkSelector, TimedFault};
+use fanin_core::{Duration, Instant, JobId, JobNodes, NodeId, Payload};
+use fanin_sim::lossless::{LosslessConfig, SwitchModel};
 use fanin_sim::random::{Purpose, Random};
 use fanin_sim::routing::Balancer;
 use fanin_sim::scenario::{JobSchedule, LinkSpeed, NetworkConfig, Scenario, SetupError, Shape};
 use fanin_sim::topology::Topology;
 use fanin_sim::traffic::{Pattern, TrafficConfig};
-use fanin_systems::{AnyNode, JobSpec, System};
+use fanin_systems::{AnyNode, JobSpec};
 
-use super::errors::PlanError;
+use super::errors::{PlanError, Refuse};
+use super::faults::faults;
+use super::placement::{Free, PreparedJob, place_jobs};
 use super::schema::{
-    Job, LinkFaults, Links, Network, PatternName, Placement, Routing, Setup, ShapeName, Timed, TimedKind, Traffic, TrafficHosts,
+    Network, PatternName, Placement, QUEUE_BYTES_DEFAULT, Routing, Setup, ShapeName, SwitchModelName, Traffic, TrafficHosts,
 };
-use super::tree::{Origin, Tree, parse_path};
+use super::tree::{Tree, parse_path};
 use super::units::{Amount, Count};
 
 /// What one run needs, without the nodes, which depend on what packets carry.
@@ -28,28 +28,15 @@ pub struct Prepared {
     /// By job number; copies are jobs of their own.
     pub jobs: Vec<PreparedJob>,
     file: String,
-}
-
-/// One job, placed.
-#[derive(Clone, Debug)]
-pub struct PreparedJob {
-    /// Its place among the plan's `[[jobs]]`.
-    pub entry: usize,
-    /// Its system.
-    pub system: System,
-    /// The hosts of its workers, by rank.
-    pub hosts: Vec<NodeId>,
-    /// Element type and operator.
-    pub op: ElementOp,
-    settings: Job,
-    origin: Option<Origin>,
+    /// The point in words, for errors.
+    context: String,
 }
 
 /// Builds what a run of `setup` with this seed needs.
 ///
 /// # Errors
 /// [`PlanError`] with file, line, key, value and what was expected.
-pub fn prepare(file: &str, tree: &Tree, setup: &Setup, seed: u64) -> Result<Prepared, PlanError> {
+pub fn prepare(file: &str, tree: &Tree, setup: &Setup, seed: u64, context: &str) -> Result<Prepared, PlanError> {
     let refuse = Refuse { file, tree };
     let network = network(&refuse, &setup.general.network)?;
     let topology = Topology::new(&network.shape).map_err(|error| refuse.setup(&error))?;
@@ -80,13 +67,13 @@ pub fn prepare(file: &str, tree: &Tree, setup: &Setup, seed: u64) -> Result<Prep
         return Err(refuse.say("jobs", "none", "a job or traffic"));
     }
     let scenario = Scenario { network, jobs: schedules, traffic, faults, seed, time_limit: run.time_limit.0, drain: run.drain };
-    Ok(Prepared { topology, scenario, jobs: placed, file: file.to_string() })
+    Ok(Prepared { topology, scenario, jobs: placed, file: file.to_string(), context: context.to_string() })
 }
 
 impl Prepared {
     /// The error for what the simulator refuses.
     pub fn refuse(&self, error: &SetupError) -> PlanError {
-        PlanError::new(&self.file, error.to_string())
+        PlanError::new(&self.file, error.to_string()).in_point(&self.context)
     }
 
     /// The nodes of every job; `op` gives each job's operator in the form of the payload.
@@ -111,44 +98,12 @@ impl Prepared {
                 seed: Random::new(self.scenario.seed, Purpose::Systems, number as u64).bits(),
             };
             fanin_systems::build::<P>(&spec, &self.topology.map).map_err(|error| {
+                let origin = job.table.closest(&parse_path(&error.field)).origin.clone();
                 let what = format!("jobs[{}].{} = {}: expected {}", job.entry, error.field, error.value, error.expected);
-                let failed = PlanError::new(&self.file, what);
-                match job.origin.clone() {
-                    Some(origin) => failed.at(origin),
-                    None => failed,
-                }
+                PlanError::new(&self.file, what).at(origin).in_point(&self.context)
             })
         };
         self.jobs.iter().enumerate().map(nodes_of).collect()
-    }
-}
-
-/// Makes errors that lead to a key.
-struct Refuse<'a> {
-    file: &'a str,
-    tree: &'a Tree,
-}
-
-impl Refuse<'_> {
-    /// The key has a value that does not do.
-    fn say(&self, path: &str, value: impl Display, expected: impl Display) -> PlanError {
-        let origin = self.tree.closest(&parse_path(path)).origin.clone();
-        PlanError::new(self.file, format!("{path} = {value}: expected {expected}")).at(origin)
-    }
-
-    /// The same, with the value as it stands in the plan.
-    fn at(&self, path: &str, expected: impl Display) -> PlanError {
-        match self.tree.find(&parse_path(path)) {
-            Some(value) => self.say(path, value, expected),
-            None => {
-                let origin = self.tree.closest(&parse_path(path)).origin.clone();
-                PlanError::new(self.file, format!("{path} is missing: expected {expected}")).at(origin)
-            }
-        }
-    }
-
-    fn setup(&self, error: &SetupError) -> PlanError {
-        self.say(&error.field, &error.value, &error.expected)
     }
 }
 
@@ -202,7 +157,8 @@ fn network(refuse: &Refuse<'_>, config: &Network) -> Result<NetworkConfig, PlanE
     };
     Ok(NetworkConfig {
         shape,
-        queue_bytes: config.queue.0,
+        queue_bytes: config.queue.map_or(QUEUE_BYTES_DEFAULT, |bytes| bytes.0),
+        lossless: lossless(refuse, config)?,
         ecn_mark_bytes: config.ecn.map_or(u64::MAX, |bytes| bytes.0),
         nic_queue_bytes: config.nic_queue.0,
         frame_overhead_bytes: small("network.frame_overhead", config.frame_overhead.0, 10_000)?,
@@ -210,6 +166,21 @@ fn network(refuse: &Refuse<'_>, config: &Network) -> Result<NetworkConfig, PlanE
         collective_balancer: balancer(config.routing),
         background_balancer: balancer(config.background_routing.unwrap_or(config.routing)),
     })
+}
+
+fn lossless(refuse: &Refuse<'_>, config: &Network) -> Result<Option<LosslessConfig>, PlanError> {
+    let Some(lossless) = &config.lossless else { return Ok(None) };
+    if config.queue.is_some() {
+        return Err(refuse.at("network.queue", "no such key beside lossless"));
+    }
+    let model = match lossless.model {
+        SwitchModelName::InputQueued => SwitchModel::InputQueued,
+        SwitchModelName::OutputQueued if lossless.output.is_some() => {
+            return Err(refuse.at("network.lossless.output", "no such key with model = \"output-queued\""));
+        }
+        SwitchModelName::OutputQueued => SwitchModel::OutputQueued,
+    };
+    Ok(Some(LosslessConfig { model, input_bytes: lossless.input.0, output_bytes: lossless.output.unwrap_or(lossless.input).0 }))
 }
 
 /// A network that would not fit any machine is refused before it is laid out.
@@ -225,7 +196,8 @@ fn check_size(refuse: &Refuse<'_>, shape: &Shape) -> Result<(), PlanError> {
             return Err(refuse.at("network.spines", format!("at most {LINKS_MAX} cables between leaves and spines")));
         }
         if leaves.saturating_add(spines) > 8_192 {
-            return Err(refuse.at("network.leaves", "at most 8192 switches, leaves and spines together"));
+            let key = if leaves > spines { "network.leaves" } else { "network.spines" };
+            return Err(refuse.at(key, "at most 8192 switches, leaves and spines together"));
         }
     }
     Ok(())
@@ -240,144 +212,18 @@ fn check_frames(refuse: &Refuse<'_>, network: &NetworkConfig, setup: &Setup) -> 
             return Err(refuse.at(&format!("{name}.payload"), "1 to 65000 bytes"));
         }
         let frame = (payload + u64::from(network.frame_overhead_bytes)).max(u64::from(network.frame_bytes_min));
-        for (key, bytes) in [("network.queue", network.queue_bytes), ("network.nic_queue", network.nic_queue_bytes)] {
+        let mut buffers = vec![("network.queue", network.queue_bytes), ("network.nic_queue", network.nic_queue_bytes)];
+        if let Some(lossless) = &network.lossless {
+            buffers.extend([("network.lossless.input", lossless.input_bytes), ("network.lossless.output", lossless.output_bytes)]);
+        }
+        for (key, bytes) in buffers {
             if bytes < frame {
-                return Err(refuse.say(key, bytes, format!("at least {frame} bytes, a full frame of {name}")));
+                let expected = format!("at least {frame} bytes, a full frame of {name}");
+                return Err(if refuse.has(key) { refuse.at(key, expected) } else { refuse.say(key, bytes, expected) });
             }
         }
     }
     Ok(())
-}
-
-/// Hosts that nobody has taken yet.
-struct Free {
-    taken: Vec<bool>,
-    /// All hosts in random order. Everybody takes a prefix of what is left, so a larger job has the hosts of a smaller one, and more.
-    shuffled: Vec<u32>,
-    /// Hosts leaf by leaf in turn.
-    spread: Vec<u32>,
-}
-
-impl Free {
-    fn new(topology: &Topology, seed: u64) -> Self {
-        let hosts = topology.map.hosts();
-        let mut shuffled: Vec<u32> = (0..hosts).collect();
-        Random::new(seed, Purpose::Placement, 0).shuffle(&mut shuffled);
-        let mut seen = vec![0u32; topology.map.nodes() as usize];
-        let mut spread: Vec<(u32, u32)> = (0..hosts)
-            .map(|host| {
-                let leaf = topology.map.leaf_of(NodeId(host)).map_or(0, |leaf| leaf.node.index());
-                seen[leaf] += 1;
-                (seen[leaf], host)
-            })
-            .collect();
-        spread.sort_unstable();
-        Free { taken: vec![false; hosts as usize], shuffled, spread: spread.into_iter().map(|(_, host)| host).collect() }
-    }
-
-    fn hosts(&self) -> u32 {
-        self.taken.len() as u32
-    }
-
-    fn left(&self) -> u32 {
-        self.taken.iter().filter(|taken| !**taken).count() as u32
-    }
-
-    fn take(&mut self, placement: &Placement, count: u32) -> Vec<NodeId> {
-        let ascending: Vec<u32> = (0..self.hosts()).collect();
-        let order: &[u32] = match placement {
-            Placement::Random => &self.shuffled,
-            Placement::Packed => &ascending,
-            Placement::Spread => &self.spread,
-            Placement::Hosts(hosts) => hosts,
-        };
-        let chosen: Vec<u32> = order.iter().copied().filter(|host| !self.taken[*host as usize]).take(count as usize).collect();
-        for &host in &chosen {
-            self.taken[host as usize] = true;
-        }
-        chosen.into_iter().map(NodeId).collect()
-    }
-}
-
-/// Places all jobs: first those whose hosts are listed, then the others in order.
-fn place_jobs(refuse: &Refuse<'_>, setup: &Setup, free: &mut Free) -> Result<Vec<PreparedJob>, PlanError> {
-    let total: u64 = setup.jobs.iter().map(|job| u64::from(job.common.copies.0)).sum();
-    if total > 60_000 {
-        return Err(refuse.say("jobs", total, "at most 60000 jobs"));
-    }
-    let mut listed: Vec<Option<Vec<NodeId>>> = Vec::new();
-    for (entry, job) in setup.jobs.iter().enumerate() {
-        listed.push(match &job.common.placement {
-            Placement::Hosts(hosts) => Some(listed_hosts(refuse, job, entry, hosts, free)?),
-            _ => None,
-        });
-    }
-    let mut placed = Vec::new();
-    for (entry, job) in setup.jobs.iter().enumerate() {
-        for _ in 0..job.common.copies.0 {
-            let hosts = match &listed[entry] {
-                Some(hosts) => hosts.clone(),
-                None => {
-                    let count = worker_count(refuse, job, entry, free)?;
-                    free.take(&job.common.placement, count)
-                }
-            };
-            placed.push(PreparedJob {
-                entry,
-                system: job.system,
-                hosts,
-                op: ElementOp { dtype: job.common.element.dtype(), operator: Operator::Sum },
-                settings: job.clone(),
-                origin: Some(refuse.tree.closest(&parse_path(&format!("jobs.{entry}"))).origin.clone()),
-            });
-        }
-    }
-    Ok(placed)
-}
-
-fn listed_hosts(refuse: &Refuse<'_>, job: &Job, entry: usize, hosts: &[u32], free: &mut Free) -> Result<Vec<NodeId>, PlanError> {
-    let path = format!("jobs[{entry}].placement");
-    if hosts.is_empty() {
-        return Err(refuse.at(&path, "at least 1 host"));
-    }
-    if job.common.copies.0 != 1 {
-        return Err(refuse.at(&format!("jobs[{entry}].copies"), "1, since the hosts are listed"));
-    }
-    if let Some(Amount::Count(workers)) = job.common.workers
-        && workers as usize != hosts.len()
-    {
-        return Err(refuse.at(&format!("jobs[{entry}].workers"), format!("{}, the number of hosts listed", hosts.len())));
-    }
-    for (index, &host) in hosts.iter().enumerate() {
-        let path = format!("{path}[{index}]");
-        if host >= free.hosts() {
-            return Err(refuse.say(&path, host, format!("hosts from 0 to {}", free.hosts() - 1)));
-        }
-        if std::mem::replace(&mut free.taken[host as usize], true) {
-            return Err(refuse.say(&path, host, "a host that no other worker has"));
-        }
-    }
-    Ok(hosts.iter().copied().map(NodeId).collect())
-}
-
-fn worker_count(refuse: &Refuse<'_>, job: &Job, entry: usize, free: &Free) -> Result<u32, PlanError> {
-    let path = format!("jobs[{entry}].workers");
-    let (hosts, left) = (free.hosts(), free.left());
-    let count = match job.common.workers {
-        None => return Err(refuse.at(&path, "a number of workers or a percentage of all hosts")),
-        Some(Amount::Count(count)) => count,
-        Some(Amount::Share(share)) => (f64::from(hosts) * share).round() as u32,
-    };
-    if count > hosts {
-        return Err(refuse.at(&path, format!("at most {hosts}, the number of hosts")));
-    }
-    if count > left {
-        return Err(refuse.at(&path, format!("at most {left}: the other {} of {hosts} hosts have workers already", hosts - left)));
-    }
-    if count == 0 {
-        return Err(refuse.at(&path, format!("at least 1 of {hosts} hosts")));
-    }
-    Ok(count)
 }
 
 /// When a job does what.
@@ -385,7 +231,7 @@ fn schedule(refuse: &Refuse<'_>, job: &PreparedJob, seed: u64, number: u64) -> R
     let common = &job.settings.common;
     let element_bytes = job.op.dtype.bytes() as u64;
     let path = |key: &str| format!("jobs[{}].{key}", job.entry);
-    if common.message.0 % element_bytes != 0 {
+    if !common.message.0.is_multiple_of(element_bytes) {
         return Err(refuse.at(&path("message"), format!("a multiple of {element_bytes} bytes, the length of an element")));
     }
     if common.message.0 / common.payload.0.max(1) > 1 << 30 {
@@ -456,133 +302,4 @@ fn background(
         messages: config.messages,
         start: Instant::ZERO + config.start.0,
     })
-}
-
-fn faults(refuse: &Refuse<'_>, setup: &Setup, topology: &Topology, jobs: &[PreparedJob]) -> Result<FaultPlan, PlanError> {
-    let config = &setup.general.faults;
-    let links = config.links.iter().enumerate().map(|(index, faults)| link_faults(refuse, faults, index, topology));
-    let timed = config.timed.iter().enumerate().map(|(index, timed)| timed_fault(refuse, timed, index, topology, jobs));
-    let plan =
-        FaultPlan { links: links.collect::<Result<_, _>>()?, timed: timed.collect::<Result<_, _>>()?, anti_replay: config.anti_replay };
-    plan.check().map_err(|error| refuse.setup(&error))?;
-    Ok(plan)
-}
-
-fn link_faults(refuse: &Refuse<'_>, faults: &LinkFaults, index: usize, topology: &Topology) -> Result<LinkFault, PlanError> {
-    let path = |key: &str| format!("faults.links[{index}].{key}");
-    let links = match &faults.links {
-        Links::All => LinkSelector::All,
-        Links::HostUp => LinkSelector::HostUp,
-        Links::HostDown => LinkSelector::HostDown,
-        Links::Fabric => LinkSelector::Fabric,
-        Links::Between { from, to } => {
-            let (from, to) = (node(refuse, topology, &path("links.from"), from)?, node(refuse, topology, &path("links.to"), to)?);
-            if !topology.map.neighbours(from).iter().any(|next| next.node == to) {
-                return Err(refuse.at(&path("links"), "two neighbours: no cable joins these"));
-            }
-            LinkSelector::Between { from, to }
-        }
-    };
-    let kinds = faults.kinds.as_ref().map_or(KindSet::ALL, |kinds| KindSet::of(&kinds.iter().map(|kind| kind.kind()).collect::<Vec<_>>()));
-    Ok(LinkFault {
-        links,
-        kinds,
-        loss: faults.loss.0,
-        corruption: faults.corruption.0,
-        duplication: faults.duplication.0,
-        reordering: faults.reordering.0,
-        delay_max: faults.delay.0,
-    })
-}
-
-fn node(refuse: &Refuse<'_>, topology: &Topology, path: &str, name: &str) -> Result<NodeId, PlanError> {
-    topology.node_named(name).ok_or_else(|| {
-        let switches = match topology.map.switches().count() {
-            1 => "switch0".to_string(),
-            _ => "leaf0, leaf1, ..., spine0, ...".to_string(),
-        };
-        refuse.say(path, format!("{name:?}"), format!("a node of the network: host0 to host{}, {switches}", topology.map.hosts() - 1))
-    })
-}
-
-fn timed_fault(
-    refuse: &Refuse<'_>,
-    timed: &Timed,
-    index: usize,
-    topology: &Topology,
-    jobs: &[PreparedJob],
-) -> Result<TimedFault, PlanError> {
-    let path = |key: &str| format!("faults.timed[{index}].{key}");
-    let from = Instant::ZERO + timed.from.0;
-    let until = timed.until.map_or(Instant::FAR_FUTURE, |until| Instant::ZERO + until.0);
-    if until <= from {
-        return Err(refuse.at(&path("until"), "a time after from"));
-    }
-    let given = [
-        ("between", timed.between.is_some()),
-        ("switch", timed.switch.is_some()),
-        ("host", timed.host.is_some()),
-        ("rank", timed.rank.is_some()),
-        ("job", timed.job.is_some()),
-        ("until", timed.until.is_some()),
-    ];
-    let only = |kind: &str, allowed: &[&str]| match given.iter().find(|(key, given)| *given && !allowed.contains(key)) {
-        Some((key, _)) => Err(refuse.at(&path(key), format!("no such key with kind = {kind:?}"))),
-        None => Ok(()),
-    };
-    match timed.kind {
-        TimedKind::LinkDown => {
-            only("link-down", &["between", "until"])?;
-            let Some((a, b)) = &timed.between else { return Err(refuse.at(&path("between"), "the names of two neighbours")) };
-            let (a, b) = (node(refuse, topology, &path("between[0]"), a)?, node(refuse, topology, &path("between[1]"), b)?);
-            if !topology.map.neighbours(a).iter().any(|next| next.node == b) {
-                return Err(refuse.at(&path("between"), "two neighbours: no cable joins these"));
-            }
-            Ok(TimedFault::LinkDown { a, b, from, until })
-        }
-        TimedKind::SwitchDown => {
-            only("switch-down", &["switch", "until"])?;
-            let Some(name) = &timed.switch else { return Err(refuse.at(&path("switch"), "the name of a switch")) };
-            let switch = node(refuse, topology, &path("switch"), name)?;
-            if topology.map.is_host(switch) {
-                return Err(refuse.at(&path("switch"), "the name of a switch"));
-            }
-            Ok(TimedFault::SwitchDown { switch, from, until })
-        }
-        TimedKind::HostStall => {
-            only("host-stall", &["host", "rank", "job", "until"])?;
-            if timed.until.is_none() {
-                return Err(refuse.at(&path("until"), "a time after from"));
-            }
-            Ok(TimedFault::HostStall { host: host(refuse, timed, index, topology, jobs)?, from, until })
-        }
-        TimedKind::HostDies => {
-            only("host-dies", &["host", "rank", "job"])?;
-            Ok(TimedFault::HostDies { host: host(refuse, timed, index, topology, jobs)?, at: from })
-        }
-    }
-}
-
-/// The host that a fault strikes, by its own name or by the worker on it.
-fn host(refuse: &Refuse<'_>, timed: &Timed, index: usize, topology: &Topology, jobs: &[PreparedJob]) -> Result<NodeId, PlanError> {
-    let path = |key: &str| format!("faults.timed[{index}].{key}");
-    match (&timed.host, timed.rank) {
-        (Some(name), None) => {
-            let host = node(refuse, topology, &path("host"), name)?;
-            if topology.map.is_host(host) { Ok(host) } else { Err(refuse.at(&path("host"), "the name of a host, such as \"host3\"")) }
-        }
-        (None, Some(rank)) => {
-            let number = timed.job.unwrap_or(0);
-            let Some(job) = jobs.get(number as usize) else {
-                return Err(refuse.say(&path("job"), number, format!("a job below {}", jobs.len())));
-            };
-            let workers = job.hosts.len();
-            job.hosts
-                .get(rank as usize)
-                .copied()
-                .ok_or_else(|| refuse.at(&path("rank"), format!("a rank below {workers}, the number of workers")))
-        }
-        (Some(_), Some(_)) => Err(refuse.at(&path("rank"), "either host or rank")),
-        (None, None) => Err(refuse.at(&path("host"), "the name of a host, such as \"host3\", or a rank")),
-    }
 }

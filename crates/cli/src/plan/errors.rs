@@ -1,8 +1,10 @@
 //! What is wrong with a plan: file, line, key, value, and what was expected.
 
-use std::fmt;
+use std::fmt::{self, Display};
 
-use super::tree::Origin;
+use fanin_sim::scenario::SetupError;
+
+use super::tree::{Origin, Tree, parse_path};
 
 /// A plan cannot be run.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -34,7 +36,7 @@ impl PlanError {
     }
 }
 
-impl fmt::Display for PlanError {
+impl Display for PlanError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.file)?;
         match &self.origin {
@@ -51,3 +53,40 @@ impl fmt::Display for PlanError {
 }
 
 impl std::error::Error for PlanError {}
+
+/// Makes errors that lead to a key.
+pub struct Refuse<'a> {
+    /// The plan's file.
+    pub file: &'a str,
+    /// The plan, with the values of the point.
+    pub tree: &'a Tree,
+}
+
+impl Refuse<'_> {
+    /// The key has a value that does not do.
+    pub fn say(&self, path: &str, value: impl Display, expected: impl Display) -> PlanError {
+        let origin = self.tree.closest(&parse_path(path)).origin.clone();
+        PlanError::new(self.file, format!("{path} = {value}: expected {expected}")).at(origin)
+    }
+
+    /// Whether the plan has the key.
+    pub fn has(&self, path: &str) -> bool {
+        self.tree.find(&parse_path(path)).is_some()
+    }
+
+    /// The same, with the value as it stands in the plan.
+    pub fn at(&self, path: &str, expected: impl Display) -> PlanError {
+        match self.tree.find(&parse_path(path)) {
+            Some(value) => self.say(path, value, expected),
+            None => {
+                let origin = self.tree.closest(&parse_path(path)).origin.clone();
+                PlanError::new(self.file, format!("{path} is missing: expected {expected}")).at(origin)
+            }
+        }
+    }
+
+    /// What the simulator refuses.
+    pub fn setup(&self, error: &SetupError) -> PlanError {
+        self.say(&error.field, &error.value, &error.expected)
+    }
+}

@@ -8,11 +8,15 @@
 //! | `schema` | every key |
 //! | `sweep` | series and sweeps: which points there are |
 //! | `build` | from a point and a seed to what the simulator needs |
+//! | `placement` | which hosts carry which workers |
+//! | `faults` | names in fault plans become nodes |
 //! | `errors` | file, line, key, value, what was expected |
 
 mod build;
 mod choices;
 mod errors;
+mod faults;
+mod placement;
 mod read;
 pub mod schema;
 mod sweep;
@@ -23,9 +27,10 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
+pub use build::Prepared;
 use build::prepare;
-pub use build::{Prepared, PreparedJob};
 pub use errors::PlanError;
+pub use placement::PreparedJob;
 use read::read;
 use schema::{JOB_KEYS, Job, JobKeys, Plot, Setup};
 pub use sweep::Axis;
@@ -51,6 +56,8 @@ pub struct Plan {
 /// One combination of what is varied.
 #[derive(Clone, Debug)]
 pub struct Point {
+    /// Its place on each axis.
+    pub indices: Vec<usize>,
     /// Its name on each axis, in the order of the axes.
     pub labels: Vec<String>,
     /// What it sets: key and value.
@@ -81,6 +88,7 @@ impl Plan {
         for set in sets {
             apply_set(file, &mut tree, set)?;
         }
+        check_sections(file, &tree)?;
         let plots = match tree.take("plot") {
             Some((_, plots)) => Some(read::<Vec<Plot>>(file, &plots, &[Step::Key("plot".into())])?),
             None => None,
@@ -101,12 +109,27 @@ impl Plan {
     pub fn prepare(&self, point: &Point, repetition: u32) -> Result<Prepared, PlanError> {
         let context = self.describe(point);
         let seed = point.setup.general.run.seed.wrapping_add(u64::from(repetition));
-        prepare(&self.file, &point.tree, &point.setup, seed).map_err(|error| error.in_point(&context))
+        prepare(&self.file, &point.tree, &point.setup, seed, &context).map_err(|error| error.in_point(&context))
     }
 
     /// A point in words: `series 4 trees, jobs.0.message 1KiB`; empty where nothing is varied.
     pub fn describe(&self, point: &Point) -> String {
         self.axes.iter().zip(&point.labels).map(|(axis, label)| format!("{} {label}", axis.name)).collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// What a plan consists of.
+const SECTIONS: &[&str] = &["network", "jobs", "traffic", "faults", "series", "sweep", "run", "plot"];
+
+fn check_sections(file: &str, tree: &Tree) -> Result<(), PlanError> {
+    let Kind::Table(entries) = &tree.kind else { return Ok(()) };
+    match entries.iter().find(|(key, _)| !SECTIONS.contains(&key.name.as_str())) {
+        Some((key, value)) => {
+            let known: Vec<String> = SECTIONS.iter().map(|section| section.to_string()).collect();
+            let what = format!("{} = {value}: unknown key; {}", key.name, read::suggestion(&key.name, &known));
+            Err(PlanError::new(file, what).at(key.origin.clone()))
+        }
+        None => Ok(()),
     }
 }
 
@@ -147,7 +170,7 @@ fn point(file: &str, base: &Tree, axes: &[Axis], indices: &[usize], seed: Option
     if let Some(seed) = seed {
         setup.general.run.seed = seed;
     }
-    Ok(Point { labels, params, setup, tree })
+    Ok(Point { indices: indices.to_vec(), labels, params, setup, tree })
 }
 
 fn read_setup(file: &str, tree: &Tree) -> Result<Setup, PlanError> {

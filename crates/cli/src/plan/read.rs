@@ -83,7 +83,7 @@ impl Fault {
         let what = match self.what {
             What::Expected { expected, .. } => format!("{} = {value}: expected {expected}", path_text(&path)),
             What::UnknownKey { key, known } => format!("{} = {value}: unknown key; {}", below(&key), suggestion(&key, &known)),
-            What::Missing(key) => format!("{} is missing: expected it here", below(&key)),
+            What::Missing(key) => format!("{} is missing: it has no default", below(&key)),
             What::Other(text) if path.is_empty() => text,
             What::Other(text) => format!("{} = {value}: {text}", path_text(&path)),
         };

@@ -56,9 +56,10 @@ pub struct Network {
     pub fabric_rate: Option<Rate>,
     /// Fat tree: delay of links between switches, where it differs.
     pub fabric_latency: Option<Time>,
-    /// Capacity of a switch's queue per port.
-    #[serde(default = "queue_default")]
-    pub queue: Bytes,
+    /// Capacity of a switch's queue per port, where what finds no room is dropped.
+    pub queue: Option<Bytes>,
+    /// Buffers of a network that loses nothing, in place of `queue`.
+    pub lossless: Option<Lossless>,
     /// A packet that finds more than this queued is marked; none is where it is not given.
     pub ecn: Option<Bytes>,
     /// How much a host queues before its jobs wait.
@@ -81,6 +82,28 @@ pub struct Network {
     /// Adaptive: share of the default path's queue above which another path is taken.
     #[serde(default = "adaptive_threshold_default")]
     pub adaptive_threshold: Fraction,
+}
+
+/// `lossless`: links with credits for finite buffers.
+#[derive(Clone, Copy, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Lossless {
+    /// How a switch is built inside.
+    pub model: SwitchModelName,
+    /// Buffer of each input port.
+    pub input: Bytes,
+    /// Input-queued: buffer of each output port; as large as that of an input where it is not given.
+    pub output: Option<Bytes>,
+}
+
+/// How a lossless switch is built inside.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SwitchModelName {
+    /// A queue for each output; nobody is blocked by packets for another output.
+    OutputQueued,
+    /// A queue for each input, blocked by its first packet.
+    InputQueued,
 }
 
 /// The shapes of networks.
@@ -523,9 +546,9 @@ fn all() -> Fraction {
 fn no_time() -> Time {
     Time(fanin_core::Duration::ZERO)
 }
-fn queue_default() -> Bytes {
-    Bytes(1 << 20)
-}
+/// Capacity of a switch's queue per port, where the plan does not say.
+pub const QUEUE_BYTES_DEFAULT: u64 = 1 << 20;
+
 fn nic_queue_default() -> Bytes {
     Bytes(16 << 10)
 }
@@ -548,7 +571,7 @@ fn payload_default() -> Bytes {
 fn traffic_message_default() -> Bytes {
     Bytes(64 << 10)
 }
-/// Enough for 400 us of queueing at 100 Gb/s and 1 KiB a packet would be 5,000; this is what fills an idle network several times over.
+/// Fills an idle network of 100 Gb/s and a few microseconds several times over; what more would gain under congestion stands in queues.
 fn window_default() -> Count {
     Count(512)
 }

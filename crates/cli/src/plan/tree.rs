@@ -198,8 +198,13 @@ impl Tree {
                     Step::Index(index) => index.to_string(),
                 };
                 if !entries.iter().any(|(key, _)| key.name == name) {
-                    let empty = Tree { kind: Kind::Table(Vec::new()), origin: value.origin.clone() };
-                    entries.push((Key { name: name.clone(), origin: value.origin.clone() }, empty));
+                    let origin = value.origin.clone();
+                    let table = Tree { kind: Kind::Table(Vec::new()), origin: origin.clone() };
+                    let empty = match rest.first() {
+                        Some(Step::Index(_)) => Tree { kind: Kind::List(vec![table]), origin: origin.clone() },
+                        _ => table,
+                    };
+                    entries.push((Key { name: name.clone(), origin }, empty));
                 }
                 let entry = entries.iter_mut().find(|(key, _)| key.name == name).expect("it was just added");
                 if rest.is_empty() {

@@ -172,9 +172,9 @@ impl<'de> Deserialize<'de> for Count {
 pub fn bytes_text(bytes: u64) -> String {
     match bytes {
         0..1024 => format!("{bytes} B"),
-        _ if bytes % (1 << 30) == 0 => format!("{} GiB", bytes >> 30),
-        _ if bytes % (1 << 20) == 0 => format!("{} MiB", bytes >> 20),
-        _ if bytes % (1 << 10) == 0 => format!("{} KiB", bytes >> 10),
+        _ if bytes.is_multiple_of(1 << 30) => format!("{} GiB", bytes >> 30),
+        _ if bytes.is_multiple_of(1 << 20) => format!("{} MiB", bytes >> 20),
+        _ if bytes.is_multiple_of(1 << 10) => format!("{} KiB", bytes >> 10),
         _ => format!("{bytes} B"),
     }
 }

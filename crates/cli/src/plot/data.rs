@@ -1,0 +1,108 @@
+//! Which points belong to which bar or line, and the numbers of their runs.
+
+use crate::plan::Plan;
+use crate::plan::units::{bytes_of, fraction_of, microseconds_of};
+use crate::results::{Metric, median};
+use crate::run::Finished;
+
+use super::frame::Look;
+
+/// The points that share a colour and a kind of line: one combination of all axes but the one along x.
+pub struct Group {
+    /// In words.
+    pub label: String,
+    /// How it is drawn.
+    pub look: Look,
+    /// Indices of its points, along x.
+    pub points: Vec<usize>,
+}
+
+/// The runs of a point.
+pub struct Spread {
+    pub low: f64,
+    pub middle: f64,
+    pub high: f64,
+}
+
+/// All groups in the order of the plan. The first axis gives the colour, the others together the kind of line.
+pub fn groups(plan: &Plan, x: Option<usize>) -> Vec<Group> {
+    let others: Vec<usize> = (0..plan.axes.len()).filter(|axis| Some(*axis) != x).collect();
+    let mut groups: Vec<(Vec<usize>, Group)> = Vec::new();
+    for (number, point) in plan.points.iter().enumerate() {
+        let key: Vec<usize> = others.iter().map(|&axis| point.indices[axis]).collect();
+        if let Some((_, group)) = groups.iter_mut().find(|(known, _)| *known == key) {
+            group.points.push(number);
+            continue;
+        }
+        let rest = others
+            .iter()
+            .skip(1)
+            .rev()
+            .fold((0, 1), |(index, scale), &axis| (index + point.indices[axis] * scale, scale * plan.axes[axis].choices.len()));
+        let look = Look { color: key.first().copied().unwrap_or(0), dash: rest.0 };
+        let labels: Vec<String> = others.iter().map(|&axis| choice_label(plan, axis, point.indices[axis])).collect();
+        groups.push((key, Group { label: labels.join(", "), look, points: vec![number] }));
+    }
+    groups.into_iter().map(|(_, group)| group).collect()
+}
+
+/// A choice's name, with its key where the name alone says nothing.
+fn choice_label(plan: &Plan, axis: usize, choice: usize) -> String {
+    let label = &plan.axes[axis].choices[choice].label;
+    if label.parse::<f64>().is_ok() || label == "true" || label == "false" {
+        format!("{} {label}", last_part(&plan.axes[axis].name))
+    } else {
+        label.clone()
+    }
+}
+
+fn last_part(key: &str) -> &str {
+    key.rsplit('.').next().unwrap_or(key)
+}
+
+/// What stands under the axis of a sweep.
+pub fn axis_title(plan: &Plan, axis: usize) -> String {
+    match plan.axes[axis].name.as_str() {
+        "series" => String::new(),
+        key => last_part(key).replace('_', " "),
+    }
+}
+
+/// Median and range of a number over a point's runs; `None` where no run has it.
+pub fn spread(finished: &[Finished], point: usize, metric: &Metric) -> Option<Spread> {
+    let mut values: Vec<f64> = finished.iter().filter(|run| run.point == point).filter_map(|run| (metric.value)(&run.record)).collect();
+    values.sort_by(f64::total_cmp);
+    Some(Spread { low: *values.first()?, middle: median(&values)?, high: *values.last()? })
+}
+
+/// Where the choices of an axis lie along x.
+pub struct Scale {
+    pub places: Vec<f64>,
+    pub labels: Vec<String>,
+}
+
+/// By value where all choices are numbers, in steps of a doubling where they span much; evenly spaced otherwise.
+pub fn numeric_axis(plan: &Plan, axis: usize) -> Scale {
+    let labels: Vec<String> = plan.axes[axis].choices.iter().map(|choice| choice.label.clone()).collect();
+    let values: Option<Vec<f64>> = labels.iter().map(|label| number(label)).collect();
+    let even = (0..labels.len()).map(|index| index as f64).collect();
+    let places = match values {
+        Some(values) => {
+            let low = values.iter().copied().fold(f64::INFINITY, f64::min);
+            let high = values.iter().copied().fold(0.0, f64::max);
+            if low > 0.0 && high / low >= 8.0 { values.iter().map(|value| value.log2()).collect() } else { values }
+        }
+        None => even,
+    };
+    Scale { places, labels }
+}
+
+/// The number that a label stands for, in any of the units of plans.
+fn number(label: &str) -> Option<f64> {
+    label
+        .parse()
+        .ok()
+        .or_else(|| bytes_of(label).map(|bytes| bytes as f64))
+        .or_else(|| fraction_of(label))
+        .or_else(|| microseconds_of(label))
+}
