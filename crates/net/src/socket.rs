@@ -27,7 +27,7 @@ pub struct SocketConfig {
 impl SocketConfig {
     /// Large buffers, no ECN, bound to `bind`.
     pub fn new(bind: SocketAddr) -> Self {
-        SocketConfig { bind, receive_buffer_bytes: 16 << 20, send_buffer_bytes: 4 << 20, ecn_capable: false }
+        SocketConfig { bind, receive_buffer_bytes: 16 << 20, send_buffer_bytes: 1 << 20, ecn_capable: false }
     }
 }
 
