@@ -53,6 +53,8 @@ reasons! {
         Duplicate = "duplicate",
         /// The block or operation is already finished.
         Stale = "stale",
+        /// The switch holds no slot for this block: what it needs from here comes, or came, another way (Canary).
+        NoSlot = "no_slot",
         /// The receiver has not begun this operation yet.
         NotReady = "not_ready",
         /// The packet is outside the agreed window.

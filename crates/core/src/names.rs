@@ -85,6 +85,22 @@ impl PortSet {
         there
     }
 
+    /// Takes out all ports; keeps the memory for others.
+    #[inline]
+    pub fn clear(&mut self) {
+        self.words.clear();
+    }
+
+    /// Makes this the set of all ports 64 w + i for which bit i of word number w is set; keeps its memory.
+    #[inline]
+    pub fn assign(&mut self, words: impl IntoIterator<Item = u64>) {
+        self.words.clear();
+        self.words.extend(words);
+        while self.words.last() == Some(&0) {
+            self.words.pop();
+        }
+    }
+
     /// Whether the port is in the set.
     #[inline]
     pub fn contains(&self, port: PortId) -> bool {
@@ -137,6 +153,18 @@ mod tests {
         assert_eq!(set.iter().map(|port| port.0).collect::<Vec<_>>(), [0, 63, 64, 130]);
         assert_eq!(set.len(), 4);
         assert!(set.contains(PortId(64)) && !set.contains(PortId(65)) && !set.contains(PortId(900)));
+    }
+
+    #[test]
+    fn a_port_set_is_made_from_words() {
+        let mut set: PortSet = [9u16, 700].into_iter().map(PortId).collect();
+        set.assign([0b101, 1 << 63, 0]);
+        assert_eq!(set, [0u16, 2, 127].into_iter().map(PortId).collect());
+        set.assign([0, 0]);
+        assert_eq!(set, PortSet::new());
+        set.assign([1]);
+        set.clear();
+        assert_eq!(set, PortSet::new());
     }
 
     #[test]

@@ -6,13 +6,15 @@
 //! | [`hop`] | what two Fanin processes put before every packet; knows no protocol |
 //! | [`tree`] | static reduction trees |
 //! | [`ring`] | ring allreduce |
+//! | [`canary`] | Canary |
 //!
 //! Rules for all of them: little-endian; fields at fixed offsets; every reserved bit is zero, or the packet is
-//! [`Malformed`](fanin_core::Malformed); bytes from the network never panic. A view (`HopPacket`, `TreePacket`, `RingPacket`) has
+//! [`Malformed`](fanin_core::Malformed); bytes from the network never panic. A view (`HopPacket`, `TreePacket`, ...) has
 //! checked length, kind and reserved bits when it is made; its accessors only load bytes.
 #![forbid(unsafe_code)]
 
 mod bytes;
+pub mod canary;
 pub mod hop;
 pub mod ring;
 pub mod tree;

@@ -2,7 +2,8 @@
 //! not lead back to the same bytes.
 #![allow(unexpected_cfgs, reason = "cargo-bolero sets the cfg `fuzzing`")]
 
-use fanin_core::{Address, FlowLabel, JobId, Malformed, NodeId, Rank, Role, Suspect, TrafficClass, Via, Wire};
+use fanin_core::{Address, FlowLabel, JobId, Malformed, NodeId, PortId, Rank, Role, Suspect, TrafficClass, Via, Wire};
+use fanin_wire::canary::{CanaryHeader, CanaryId, PartialSum};
 use fanin_wire::hop::HopHeader;
 use fanin_wire::ring::{AckMask, RingHeader, Segment};
 use fanin_wire::tree::TreeHeader;
@@ -47,6 +48,27 @@ fn ring_headers() -> impl Strategy<Value = RingHeader> {
         any::<(u16, u16, u32)>().prop_map(|(operation, step, rank)| RingHeader::StepDone { operation, step, rank: Rank(rank) }),
         any::<(u16, u16)>().prop_map(|(operation, step)| RingHeader::Go { operation, step }),
         (any::<u16>(), suspects()).prop_map(|(operation, suspect)| RingHeader::Abort { operation, suspect }),
+    ]
+}
+
+fn canary_headers() -> impl Strategy<Value = CanaryHeader> {
+    let id = || any::<(u8, u8, u32)>().prop_map(|(app, generation, block)| CanaryId::new(app, generation, block));
+    let sum = move || {
+        (id(), any::<u32>(), 2..=u16::MAX, any::<u16>()).prop_map(|(id, leader, hosts, counter)| {
+            let counter = 1 + counter % (hosts - 1);
+            PartialSum { id, leader: NodeId(leader), counter, hosts }
+        })
+    };
+    prop_oneof![
+        sum().prop_map(CanaryHeader::Reduce),
+        (sum(), any::<u16>(), any::<u16>()).prop_map(|(sum, switch, port)| CanaryHeader::Collided { sum, switch, port: PortId(port) }),
+        id().prop_map(|id| CanaryHeader::Broadcast { id }),
+        (id(), any::<u32>(), any::<u16>(), any::<u16>()).prop_map(|(id, switch, shard, ports)| CanaryHeader::Restore {
+            id,
+            switch: NodeId(switch),
+            shard,
+            ports
+        }),
     ]
 }
 
@@ -97,6 +119,7 @@ fn leads_back(bytes: &[u8]) {
     }
     check::<TreeHeader>(bytes);
     check::<RingHeader>(bytes);
+    check::<CanaryHeader>(bytes);
     if let Ok((header, length)) = HopHeader::parse(bytes) {
         let mut out = [0; HopHeader::LEN];
         assert_eq!((header.emit(&mut out), &out[..]), (length, &bytes[..length]));
@@ -113,6 +136,11 @@ proptest! {
 
     #[test]
     fn ring_headers_survive(header in ring_headers()) {
+        survives(header);
+    }
+
+    #[test]
+    fn canary_headers_survive(header in canary_headers()) {
         survives(header);
     }
 

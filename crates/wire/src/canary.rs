@@ -1,0 +1,367 @@
+//! Packets of Canary: the 19 bytes of its paper (`canary 2`), with the kinds that the text needs and gives no bits to.
+//!
+//! | offset | bytes | field | |
+//! |---|---|---|---|
+//! | 0 | 4 | `dst` | reduce: the leader's host; restore: the switch; else zero |
+//! | 4 | 4 | `id` | the block: see [`CanaryId`] |
+//! | 8 | 2 | `counter` | reduce: contributions in this packet, 1 to `hosts` - 1, since the leader sends none; else zero |
+//! | 10 | 2 | `hosts` | reduce: workers of the job; else zero |
+//! | 12 | 4 | `children` | collided: the port by which the packet came; restore: shard in the high half, its 16 ports in the low half; else zero |
+//! | 16 | 2 | `switch_addr` | collided: the switch; else zero |
+//! | 18 | 1 | bits | 7 `bypass`, 6 `multicast`, 5-3 reserved (zero), 2-0 `kind` |
+//!
+//! | `kind` | name | `bypass` | `multicast` | |
+//! |---|---|---|---|---|
+//! | 0 | reduce | 0 | 0 | towards the leader, for every switch on the way to aggregate |
+//! | 0 | collided | 1 | 0 | the same after a collision: switches only forward it |
+//! | 1 | broadcast | 0 | 1 | the sum, down along the children that the switches recorded |
+//! | 2 | restore | 1 | 0 | the sum, to a switch that begins a broadcast of its own |
+//! | 3-6 | | | | reserved: retransmission request and answer, failure of a block, completion |
+//!
+//! The paper does not say where in the byte its two bits are: they are the highest, so that the padding, which holds the kind, is at the
+//! end. A switch of more than 16 ports gets one restoration a *shard* of 16 ports; with 16 bits for the shard's number every port that
+//! there can be is within reach.
+
+use fanin_core::{Malformed, NodeId, PacketKind, PortId, Wire};
+
+use crate::bytes::{front, put, require, u16_at, u32_at};
+
+const BYPASS: u8 = 1 << 7;
+const MULTICAST: u8 = 1 << 6;
+const RESERVED: u8 = 0b0011_1000;
+const KIND: u8 = 0b111;
+
+const REDUCE: u8 = 0;
+const BROADCAST: u8 = 1;
+const RESTORE: u8 = 2;
+
+const LENGTH: usize = 19;
+
+/// The name of a block on the wire: application (8 bits, the highest), generation (4 bits) and block number (20 bits).
+///
+/// A job numbers its blocks with 32 bits, through all its operations; the wire carries the low 20. A receiver takes the number that is
+/// nearest to a block that it works on ([`CanaryId::offset_from`]), which is right where the two are less than 2^19 apart.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct CanaryId(u32);
+
+impl CanaryId {
+    /// Bits of the block number.
+    pub const BLOCK_BITS: u32 = 20;
+    const BLOCK_MASK: u32 = (1 << Self::BLOCK_BITS) - 1;
+
+    /// The name of block number `block` in its generation; of `generation` the low 4 bits count, of `block` the low 20.
+    #[inline]
+    pub const fn new(app: u8, generation: u8, block: u32) -> Self {
+        CanaryId((app as u32) << 24 | (generation as u32 & 15) << Self::BLOCK_BITS | block & Self::BLOCK_MASK)
+    }
+
+    /// The job, as far as it is named.
+    #[inline]
+    pub const fn app(self) -> u8 {
+        (self.0 >> 24) as u8
+    }
+
+    /// How often the block was begun anew, modulo 16.
+    #[inline]
+    pub const fn generation(self) -> u8 {
+        (self.0 >> Self::BLOCK_BITS) as u8 & 15
+    }
+
+    /// The low 20 bits of the block number.
+    #[inline]
+    pub const fn block(self) -> u32 {
+        self.0 & Self::BLOCK_MASK
+    }
+
+    /// All 32 bits.
+    #[inline]
+    pub const fn bits(self) -> u32 {
+        self.0
+    }
+
+    /// How far the block is ahead of block number `reference` (behind, where negative): from -2^19 to 2^19 - 1.
+    #[inline]
+    pub const fn offset_from(self, reference: u32) -> i32 {
+        let unused = u32::BITS - Self::BLOCK_BITS;
+        (self.0.wrapping_sub(reference) << unused) as i32 >> unused
+    }
+}
+
+/// A view over the bytes of a packet that begins with a Canary header.
+#[derive(Clone, Copy, Debug)]
+pub struct CanaryPacket<'a> {
+    bytes: &'a [u8],
+}
+
+impl<'a> CanaryPacket<'a> {
+    /// Checks length, kind, flags, and that fields which the kind does not use are zero.
+    ///
+    /// # Errors
+    /// [`Malformed::Truncated`], or the field that is wrong: `kind`, `bypass`, `multicast`, `reserved`, or one of the table's.
+    #[inline]
+    pub fn new(bytes: &'a [u8]) -> Result<Self, Malformed> {
+        let head = front(bytes, LENGTH)?;
+        let bits = head[18];
+        require(bits & RESERVED == 0, "reserved", bits & RESERVED)?;
+        let (dst, counter, hosts) = (u32_at(head, 0), u16_at(head, 8), u16_at(head, 10));
+        let (children, switch) = (u32_at(head, 12), u16_at(head, 16));
+        match bits & KIND {
+            REDUCE => {
+                require(bits & MULTICAST == 0, "multicast", bits & MULTICAST)?;
+                require(counter >= 1 && counter < hosts, "counter", counter)?;
+                let children_max = if bits & BYPASS == 0 { 0 } else { u32::from(u16::MAX) };
+                require(children <= children_max, "children", children)?;
+                require(bits & BYPASS != 0 || switch == 0, "switch_addr", switch)?;
+            }
+            BROADCAST => {
+                require(bits & BYPASS == 0, "bypass", bits & BYPASS)?;
+                require(bits & MULTICAST != 0, "multicast", bits & MULTICAST)?;
+                require(dst == 0, "dst", dst)?;
+                require(children == 0, "children", children)?;
+            }
+            RESTORE => {
+                require(bits & BYPASS != 0, "bypass", bits & BYPASS)?;
+                require(bits & MULTICAST == 0, "multicast", bits & MULTICAST)?;
+            }
+            kind => require(false, "kind", kind)?,
+        }
+        if bits & KIND != REDUCE {
+            require(counter == 0, "counter", counter)?;
+            require(hosts == 0, "hosts", hosts)?;
+            require(switch == 0, "switch_addr", switch)?;
+        }
+        Ok(CanaryPacket { bytes })
+    }
+
+    /// The block that the packet is about.
+    #[inline]
+    pub fn id(&self) -> CanaryId {
+        CanaryId(u32_at(self.bytes, 4))
+    }
+
+    /// The header as a plain enum.
+    #[inline]
+    pub fn header(&self) -> CanaryHeader {
+        let (bytes, id) = (self.bytes, self.id());
+        match bytes[18] & KIND {
+            REDUCE => {
+                let (leader, counter, hosts) = (NodeId(u32_at(bytes, 0)), u16_at(bytes, 8), u16_at(bytes, 10));
+                let sum = PartialSum { id, leader, counter, hosts };
+                if bytes[18] & BYPASS == 0 {
+                    CanaryHeader::Reduce(sum)
+                } else {
+                    CanaryHeader::Collided { sum, switch: u16_at(bytes, 16), port: PortId(u16_at(bytes, 12)) }
+                }
+            }
+            BROADCAST => CanaryHeader::Broadcast { id },
+            _ => {
+                let (shard, ports) = (u16_at(bytes, 14), u16_at(bytes, 12));
+                CanaryHeader::Restore { id, switch: NodeId(u32_at(bytes, 0)), shard, ports }
+            }
+        }
+    }
+
+    /// What follows the header.
+    #[inline]
+    pub fn payload(&self) -> &'a [u8] {
+        &self.bytes[LENGTH..]
+    }
+}
+
+/// What a packet on its way to the leader holds.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct PartialSum {
+    /// The block.
+    pub id: CanaryId,
+    /// The host of the block's leader.
+    pub leader: NodeId,
+    /// Number of contributions in the payload.
+    pub counter: u16,
+    /// Number of workers in the job.
+    pub hosts: u16,
+}
+
+/// The header of a packet of Canary.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum CanaryHeader {
+    /// Upwards: a contribution or a partial aggregate, for every switch on the way.
+    Reduce(PartialSum),
+    /// Upwards, past all switches: a switch had no descriptor for it.
+    Collided {
+        /// What it holds.
+        sum: PartialSum,
+        /// The switch.
+        switch: u16,
+        /// The port by which the packet came there.
+        port: PortId,
+    },
+    /// Downwards: the sum over all workers.
+    Broadcast {
+        /// The block.
+        id: CanaryId,
+    },
+    /// To a switch: the sum, for children that it could not record.
+    Restore {
+        /// The block.
+        id: CanaryId,
+        /// The switch.
+        switch: NodeId,
+        /// Which ports: bit i of `ports` is port 16 `shard` + i.
+        shard: u16,
+        /// The ports.
+        ports: u16,
+    },
+}
+
+impl CanaryHeader {
+    /// Ports of one shard.
+    pub const SHARD_PORTS: u16 = 16;
+
+    /// The block that the packet is about.
+    #[inline]
+    pub const fn id(&self) -> CanaryId {
+        match *self {
+            CanaryHeader::Reduce(PartialSum { id, .. })
+            | CanaryHeader::Collided { sum: PartialSum { id, .. }, .. }
+            | CanaryHeader::Broadcast { id }
+            | CanaryHeader::Restore { id, .. } => id,
+        }
+    }
+}
+
+impl Wire for CanaryHeader {
+    const MAX_LEN: usize = LENGTH;
+
+    #[inline]
+    fn wire_len(&self) -> usize {
+        LENGTH
+    }
+
+    #[inline]
+    fn parse(bytes: &[u8]) -> Result<(Self, usize), Malformed> {
+        Ok((CanaryPacket::new(bytes)?.header(), LENGTH))
+    }
+
+    #[inline]
+    fn emit(&self, out: &mut [u8]) -> usize {
+        let out = &mut out[..LENGTH];
+        out.fill(0);
+        put(out, 4, self.id().bits().to_le_bytes());
+        match *self {
+            CanaryHeader::Reduce(sum) | CanaryHeader::Collided { sum, .. } => {
+                put(out, 0, sum.leader.0.to_le_bytes());
+                put(out, 8, sum.counter.to_le_bytes());
+                put(out, 10, sum.hosts.to_le_bytes());
+                out[18] = REDUCE;
+            }
+            CanaryHeader::Broadcast { .. } => out[18] = BROADCAST | MULTICAST,
+            CanaryHeader::Restore { switch, shard, ports, .. } => {
+                put(out, 0, switch.0.to_le_bytes());
+                put(out, 12, ports.to_le_bytes());
+                put(out, 14, shard.to_le_bytes());
+                out[18] = RESTORE | BYPASS;
+            }
+        }
+        if let CanaryHeader::Collided { switch, port, .. } = *self {
+            put(out, 12, port.0.to_le_bytes());
+            put(out, 16, switch.to_le_bytes());
+            out[18] |= BYPASS;
+        }
+        LENGTH
+    }
+
+    #[inline]
+    fn kind(&self) -> PacketKind {
+        match self {
+            CanaryHeader::Reduce(_) | CanaryHeader::Collided { .. } => PacketKind::Contribution,
+            CanaryHeader::Broadcast { .. } | CanaryHeader::Restore { .. } => PacketKind::Aggregate,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ID: CanaryId = CanaryId::new(0x12, 0x3, 0x4_5678);
+    const SUM: PartialSum = PartialSum { id: ID, leader: NodeId(0x0403_0201), counter: 0x0605, hosts: 0x0807 };
+
+    #[test]
+    fn golden_bytes() {
+        let cases: [(CanaryHeader, [u8; 19]); 4] = [
+            (CanaryHeader::Reduce(SUM), [1, 2, 3, 4, 0x78, 0x56, 0x34, 0x12, 5, 6, 7, 8, 0, 0, 0, 0, 0, 0, 0x00]),
+            (
+                CanaryHeader::Collided { sum: SUM, switch: 0x0c0b, port: PortId(0x0a09) },
+                [1, 2, 3, 4, 0x78, 0x56, 0x34, 0x12, 5, 6, 7, 8, 9, 10, 0, 0, 11, 12, 0x80],
+            ),
+            (CanaryHeader::Broadcast { id: ID }, [0, 0, 0, 0, 0x78, 0x56, 0x34, 0x12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x41]),
+            (
+                CanaryHeader::Restore { id: ID, switch: NodeId(0x0403_0201), shard: 0x0c0b, ports: 0x0a09 },
+                [1, 2, 3, 4, 0x78, 0x56, 0x34, 0x12, 0, 0, 0, 0, 9, 10, 11, 12, 0, 0, 0x82],
+            ),
+        ];
+        for (header, golden) in cases {
+            let mut out = [0xee; 24];
+            assert_eq!(header.emit(&mut out), golden.len(), "{header:?}");
+            assert_eq!(out[..golden.len()], golden, "{header:?}");
+            assert!(out[golden.len()..].iter().all(|byte| *byte == 0xee), "{header:?}");
+            assert_eq!(CanaryHeader::parse(&golden), Ok((header, golden.len())));
+            assert_eq!(CanaryPacket::new(&out).unwrap().payload(), [0xee; 5]);
+        }
+    }
+
+    #[test]
+    fn a_block_of_the_paper_has_its_overhead() {
+        // canary 2: 19 + 14 (Ethernet) + 24 (preamble, gap, checksum) = 57 bytes; 128 of 185 bytes are payload.
+        let overhead = CanaryHeader::Broadcast { id: ID }.wire_len() + 14 + 24;
+        assert_eq!((overhead, 128 + overhead, 1024 + overhead), (57, 185, 1081));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let error = |change: &[(usize, u8)], header: CanaryHeader| {
+            let mut bytes = [0; 19];
+            header.emit(&mut bytes);
+            change.iter().for_each(|(at, value)| bytes[*at] = *value);
+            match CanaryHeader::parse(&bytes) {
+                Err(Malformed::Field { name, value }) => (name, value),
+                other => panic!("{other:?}"),
+            }
+        };
+        let (reduce, broadcast) = (CanaryHeader::Reduce(SUM), CanaryHeader::Broadcast { id: ID });
+        let restore = CanaryHeader::Restore { id: ID, switch: NodeId(9), shard: 0, ports: 1 };
+        assert_eq!(error(&[(18, 0x03)], reduce), ("kind", 3));
+        assert_eq!(error(&[(18, 0x08)], reduce), ("reserved", 8));
+        assert_eq!(error(&[(18, 0x40)], reduce), ("multicast", 0x40));
+        assert_eq!(error(&[(8, 0), (9, 0)], reduce), ("counter", 0));
+        assert_eq!(error(&[(8, 7), (9, 8)], reduce), ("counter", 0x0807));
+        assert_eq!(error(&[(12, 1)], reduce), ("children", 1));
+        assert_eq!(error(&[(16, 1)], reduce), ("switch_addr", 1));
+        assert_eq!(error(&[(14, 1), (18, 0x80)], reduce), ("children", 0x1_0000));
+        assert_eq!(error(&[(18, 0x01)], broadcast), ("multicast", 0));
+        assert_eq!(error(&[(18, 0xc1)], broadcast), ("bypass", 0x80));
+        assert_eq!(error(&[(0, 7)], broadcast), ("dst", 7));
+        assert_eq!(error(&[(10, 7)], broadcast), ("hosts", 7));
+        assert_eq!(error(&[(18, 0x02)], restore), ("bypass", 0));
+        assert_eq!(error(&[(17, 1)], restore), ("switch_addr", 256));
+        assert_eq!(CanaryHeader::parse(&[0; 18]), Err(Malformed::Truncated { needed: 19, got: 18 }));
+    }
+
+    #[test]
+    fn block_numbers_are_found_again_within_half_of_their_space() {
+        let half = 1 << (CanaryId::BLOCK_BITS - 1);
+        for reference in [0, 5, half as u32, 1 << 20, u32::MAX - 3, 0x8000_0000] {
+            for offset in [0, 1, 77, half - 1, -1, -half] {
+                let block = reference.wrapping_add(offset as u32);
+                assert_eq!(CanaryId::new(255, 15, block).offset_from(reference), offset, "{reference} {offset}");
+            }
+        }
+        let id = CanaryId::new(7, 18, 0xfff0_0001);
+        assert_eq!((id.app(), id.generation(), id.block()), (7, 2, 1));
+    }
+
+    #[test]
+    fn the_header_is_small_in_memory() {
+        assert!(size_of::<CanaryHeader>() <= 20, "{} bytes", size_of::<CanaryHeader>());
+    }
+}
