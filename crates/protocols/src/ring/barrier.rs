@@ -8,6 +8,9 @@ use crate::shared::reliability::Reliability;
 use crate::shared::rtt::rebased;
 use crate::shared::serial::newer16;
 
+/// The rank of the worker that all others tell.
+pub(super) const COORDINATOR: Rank = Rank(0);
+
 /// Where one worker stands in the running operation.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(super) struct Barrier {
@@ -53,6 +56,12 @@ impl Barrier {
         Some(self.told_at + Duration::from_ps(doubled.as_ps().min(reliability.rto_max().as_ps()).max(1)))
     }
 
+    /// Whether this worker waits for the word that the next step may begin.
+    #[inline]
+    pub(super) fn is_waiting(&self) -> bool {
+        self.told_count > 0
+    }
+
     /// `step` may begin. False where it has begun already.
     pub(super) fn go(&mut self, step: u32) -> bool {
         if step != self.step + 1 {
@@ -95,6 +104,17 @@ pub(super) enum Verdict {
 impl Coordinator {
     pub(super) fn new(workers: u32) -> Self {
         Coordinator { operation: 0, step: 0, missing: workers, workers, arrived: vec![0; workers.div_ceil(64) as usize].into() }
+    }
+
+    /// The first rank but the coordinator's own that the current step waits for.
+    pub(super) fn first_missing(&self) -> Option<Rank> {
+        (1..self.workers).find(|rank| self.arrived[*rank as usize / 64] >> (rank % 64) & 1 == 0).map(Rank)
+    }
+
+    /// How many ranks the current step waits for.
+    #[inline]
+    pub(super) fn missing(&self) -> u32 {
+        self.missing
     }
 
     fn clear(&mut self) {
@@ -142,6 +162,7 @@ mod tests {
             assert_eq!(all.on_step_done(0, step, Rank(2)), Verdict::Wait);
             assert_eq!(all.on_step_done(0, step, Rank(2)), Verdict::Wait);
             assert_eq!(all.on_step_done(0, step, Rank(0)), Verdict::Wait);
+            assert_eq!(all.first_missing(), Some(Rank(1)));
             assert_eq!(all.on_step_done(0, step, Rank(1)), Verdict::AllGo(step + 1));
             assert_eq!(all.on_step_done(0, step, Rank(1)), Verdict::Go(step + 1), "the word was lost");
         }

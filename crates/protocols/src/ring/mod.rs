@@ -49,7 +49,9 @@
 //! * Nothing acknowledged for the job's patience: the successor is named.
 //! * Nothing heard from the predecessor for a quarter of the patience while something is expected: it is asked (`Probe`), and named
 //!   where it does not answer (`Alive`) until the patience is over.
-//! * All neighbours alive, and no progress for four times the patience: nobody is named.
+//! * All neighbours alive, and no progress: where there is a barrier, its coordinator gives up after twice the patience and names the
+//!   first rank that it waits for; who waits for the coordinator's word, after three times the patience, and names the coordinator.
+//!   Otherwise nobody is named, after four times the patience. Passing a barrier is progress.
 //!
 //! Who gives up sends `Abort` with the suspect to both neighbours, which give up as well and pass it on, each once; so all name the one
 //! whom the first named. An `Abort` that is lost is made up for: a worker that has given up answers whatever it gets with it.

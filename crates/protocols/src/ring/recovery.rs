@@ -3,6 +3,7 @@
 use fanin_core::{Address, Body, DropReason, Duration, Event, FailureReason, Ingress, Instant, Payload, RetransmitReason, Suspect, Tx};
 use fanin_wire::ring::{AckMask, RingHeader};
 
+use super::barrier::COORDINATOR;
 use super::worker::{Hop, RingWorker};
 use crate::shared::receiver::ReceiveWindow;
 use crate::shared::reliability::Reliability;
@@ -12,8 +13,9 @@ use crate::shared::sender::SendWindow;
 /// A packet that comes in order is acknowledged with the 8th of its kind at the latest.
 const ACK_EVERY: u32 = 8;
 
-/// How many times the patience the ring may stand still while all neighbours are alive.
-const STANDSTILL_PATIENCES: u64 = 4;
+/// How many times the patience the ring may stand still while all neighbours are alive: at the coordinator of a barrier, which knows
+/// who is missing; at who waits for the coordinator's word; at all others.
+const STANDSTILL_PATIENCES: [u64; 3] = [2, 3, 4];
 
 /// The state of recovery.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -27,8 +29,8 @@ pub(super) struct Recovery {
     /// When the predecessor was last heard, and last asked.
     heard_at: Instant,
     probed_at: Option<Instant>,
-    /// When a packet was last accepted or acknowledged.
-    progress_at: Instant,
+    /// When a packet was last accepted or acknowledged, or a barrier passed.
+    pub progress_at: Instant,
     /// The job has failed: the operation, and who is missing.
     given_up: Option<(u16, Suspect)>,
     /// It failed elsewhere and no operation here has been told.
@@ -164,13 +166,27 @@ impl<P: Payload + ?Sized> RingWorker<P> {
         self.finish_if_done();
     }
 
-    /// Sends a packet again, unless the way out is full: then the first copy may still be in it.
+    /// Sends a packet again, as soon as there is room.
     fn resend<T: Tx<RingHeader, P>>(&mut self, now: Instant, sequence: u32, hop: Hop, reason: RetransmitReason, tx: &mut T) {
-        let room = tx.room(self.to(self.config.successor.address));
-        self.recovery.sent.renew(now, sequence, room);
-        if room {
-            tx.note(Event::Retransmitted { reason, block: self.piece_index(hop) });
-            self.send_data(hop, sequence, tx);
+        if !tx.room(self.to(self.config.successor.address)) {
+            return self.recovery.sent.hold_up();
+        }
+        self.recovery.sent.renew(now, sequence);
+        tx.note(Event::Retransmitted { reason, block: self.piece_index(hop) });
+        self.send_data(hop, sequence, tx);
+    }
+
+    /// Sends again what has not been acknowledged in time.
+    fn resend_expired<T: Tx<RingHeader, P>>(&mut self, now: Instant, tx: &mut T) {
+        while let Some((sequence, hop)) = self.recovery.sent.expired(now) {
+            self.resend(now, sequence, hop, RetransmitReason::Timeout, tx);
+        }
+    }
+
+    /// There is room again.
+    pub(super) fn go_on<T: Tx<RingHeader, P>>(&mut self, now: Instant, tx: &mut T) {
+        if self.recovery.sent.go_on() {
+            self.resend_expired(now, tx);
         }
     }
 
@@ -209,15 +225,26 @@ impl<P: Payload + ?Sized> RingWorker<P> {
         Some(self.recovery.probed_at.map_or(self.recovery.heard_at + patience.divided(4), |at| at + patience.divided(16)))
     }
 
+    /// When the operation fails although all neighbours are alive, and who is named.
+    fn standstill(&self) -> (Instant, Suspect) {
+        let [coordinator, told, other] = STANDSTILL_PATIENCES;
+        let waits = self.barrier.is_waiting();
+        let (patiences, suspect) = match &self.coordinator {
+            Some(all) if waits => (coordinator, all.first_missing().map_or(Suspect::Unknown, Suspect::Rank)),
+            None if waits => (told, Suspect::Rank(COORDINATOR)),
+            _ => (other, Suspect::Unknown),
+        };
+        (self.recovery.progress_at + self.config.reliability.patience.times(patiences), suspect)
+    }
+
     /// When the operation fails, and who is named.
     #[inline]
     fn give_up_at(&self) -> (Instant, Suspect) {
         let patience = self.config.reliability.patience;
-        let standstill = (self.recovery.progress_at + patience.times(STANDSTILL_PATIENCES), Suspect::Unknown);
         let successor = self.recovery.sent.patience_ends_at(patience).map(|at| (at, Suspect::Rank(self.config.successor.rank)));
         let silent = (self.rest.receives > 0).then(|| self.recovery.heard_at + patience);
         let predecessor = silent.map(|at| (at, Suspect::Rank(self.config.predecessor.rank)));
-        [successor, predecessor].into_iter().flatten().fold(standstill, |first, other| if other.0 < first.0 { other } else { first })
+        [successor, predecessor].into_iter().flatten().fold(self.standstill(), |first, other| if other.0 < first.0 { other } else { first })
     }
 
     /// The next of all timers.
@@ -249,9 +276,7 @@ impl<P: Payload + ?Sized> RingWorker<P> {
         if at <= now {
             return self.fail(suspect, FailureReason::NoProgress, tx);
         }
-        while let Some((sequence, hop)) = self.recovery.sent.expired(now) {
-            self.resend(now, sequence, hop, RetransmitReason::Timeout, tx);
-        }
+        self.resend_expired(now, tx);
         let operation = self.operation16();
         if self.probe_at().is_some_and(|at| at <= now) {
             self.recovery.probed_at = Some(now);

@@ -56,7 +56,7 @@ pub struct RingWorker<P: Payload + ?Sized> {
     /// Packets of the next operation were turned away: their sender is to be told when it begins.
     turned_away: bool,
     pub(super) barrier: Barrier,
-    coordinator: Option<Coordinator>,
+    pub(super) coordinator: Option<Coordinator>,
     pub(super) recovery: Recovery,
     /// Used by a lone worker, which is its own aggregator.
     acc: P::Acc,
@@ -299,6 +299,7 @@ impl<P: Payload + ?Sized> RingWorker<P> {
             if !self.tell_step_done(now, tx) {
                 return;
             }
+            self.recovery.progress_at = now;
         }
     }
 
@@ -340,7 +341,12 @@ impl<P: Payload + ?Sized> RingWorker<P> {
         if u32::from(step) + 1 >= self.steps.count() {
             return tx.note(Event::Dropped(DropReason::Mismatch));
         }
-        match coordinator.on_step_done(operation, step, rank) {
+        let missing = coordinator.missing();
+        let verdict = coordinator.on_step_done(operation, step, rank);
+        if coordinator.missing() != missing {
+            self.recovery.progress_at = now;
+        }
+        match verdict {
             Verdict::Wait => {}
             Verdict::Go(step) => tx.send(self.to(from.source), &RingHeader::Go { operation, step }, Body::Empty),
             Verdict::AllGo(step) => {
@@ -356,6 +362,7 @@ impl<P: Payload + ?Sized> RingWorker<P> {
         if !ours || !self.barrier.go(u32::from(step)) {
             return tx.note(Event::Dropped(DropReason::Stale));
         }
+        self.recovery.progress_at = now;
         self.pass_barrier(now, tx);
         self.pump(now, tx);
         self.finish_if_done();
@@ -423,6 +430,7 @@ impl<P: Payload + ?Sized> Node<P> for RingWorker<P> {
     }
 
     fn on_tx_ready<T: Tx<RingHeader, P>>(&mut self, now: Instant, tx: &mut T) {
+        self.go_on(now, tx);
         self.pump(now, tx);
         self.finish_if_done();
     }

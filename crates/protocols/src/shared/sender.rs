@@ -33,6 +33,10 @@ pub struct SendWindow<T> {
     /// When something was last acknowledged, or sent while nothing was under way.
     progress_at: Instant,
     resumed_at: Instant,
+    /// A repetition is due and found no room; it goes on when there is some.
+    held_up: bool,
+    /// Nothing expires before this: in a stall, what is due goes out one by one.
+    pace_at: Instant,
 }
 
 impl<T: Copy + Default> SendWindow<T> {
@@ -48,6 +52,8 @@ impl<T: Copy + Default> SendWindow<T> {
             rtt: RttEstimator::new(reliability),
             progress_at: Instant::ZERO,
             resumed_at: Instant::ZERO,
+            held_up: false,
+            pace_at: Instant::ZERO,
         }
     }
 
@@ -109,6 +115,9 @@ impl<T: Copy + Default> SendWindow<T> {
             if self.rtt.on_answer(now, first_at, sent_at) {
                 self.resumed_at = now;
             }
+            if !self.rtt.is_stalled() {
+                self.pace_at = Instant::ZERO;
+            }
         }
         true
     }
@@ -158,11 +167,14 @@ impl<T: Copy + Default> SendWindow<T> {
         None
     }
 
-    /// When the packet that was sent longest ago is sent again.
+    /// When the packet that was sent longest ago is sent again; `None` also while there is no room.
     #[inline]
     pub fn resend_at(&self) -> Option<Instant> {
+        if self.held_up {
+            return None;
+        }
         let sent_at = self.entries[self.order.first()? as usize].sent_at;
-        Some(sent_at.max(self.resumed_at) + self.rtt.timeout())
+        Some((sent_at.max(self.resumed_at) + self.rtt.timeout()).max(self.pace_at))
     }
 
     /// The packet that was sent longest ago, where its time is over by `now`; its timeout is noted.
@@ -178,14 +190,33 @@ impl<T: Copy + Default> SendWindow<T> {
         Some((self.first.wrapping_add(ahead), entry.item))
     }
 
-    /// A packet under way is sent again now, or `sent` is false and only its time begins anew.
+    /// A packet under way is sent again now.
+    ///
+    /// In a stall the next one follows after a part of the timeout: a whole window at once, always in the same order, would fill the same
+    /// queue on its way again before the same packet comes to its turn.
     #[inline]
-    pub fn renew(&mut self, now: Instant, sequence: u32, sent: bool) {
+    pub fn renew(&mut self, now: Instant, sequence: u32) {
         let slot = self.slot(sequence);
         let entry = &mut self.entries[slot as usize];
-        entry.again |= sent;
+        entry.again = true;
         entry.sent_at = now;
         self.order.renew(slot);
+        if self.rtt.is_stalled() {
+            self.pace_at = now + self.rtt.timeout().divided(self.entries.len() as u64);
+        }
+    }
+
+    /// There is no room for what must be sent again. It keeps its turn: were it put behind what was sent, a window that is longer than
+    /// the queue would repeat the same packets for ever and never come to the others.
+    #[inline]
+    pub fn hold_up(&mut self) {
+        self.held_up = true;
+    }
+
+    /// There is room again. Says whether something waits for it.
+    #[inline]
+    pub fn go_on(&mut self) -> bool {
+        std::mem::take(&mut self.held_up)
     }
 
     /// When `patience` without any acknowledgement is over; `None` while nothing is under way.
@@ -199,6 +230,7 @@ impl<T: Copy + Default> SendWindow<T> {
         self.order.clear();
         self.entries.iter_mut().for_each(|entry| entry.acknowledged = true);
         self.first = self.next;
+        self.held_up = false;
     }
 
     /// Makes times relative to `now`.
@@ -209,6 +241,7 @@ impl<T: Copy + Default> SendWindow<T> {
         }
         self.progress_at = rebased(self.progress_at, now);
         self.resumed_at = rebased(self.resumed_at, now);
+        self.pace_at = rebased(self.pace_at, now);
         self.rtt.rebase(now);
     }
 }
@@ -249,7 +282,7 @@ mod tests {
         assert_eq!(sent.lost(0, 2), None);
         sent.on_ack(at(6), 0, 0b111);
         assert_eq!(sent.lost(0, 3), Some((0, 0)));
-        sent.renew(at(6), 0, true);
+        sent.renew(at(6), 0);
         assert_eq!(sent.lost(0, 3), None);
     }
 
@@ -260,10 +293,24 @@ mod tests {
         assert_eq!(sent.resend_at(), Some(at(100)));
         assert_eq!(sent.expired(at(99)), None);
         assert_eq!(sent.expired(at(100)), Some((0, 0)));
-        sent.renew(at(100), 0, true);
+        sent.renew(at(100), 0);
         assert_eq!(sent.expired(at(100)), None, "the timeout was doubled, as nothing at all was acknowledged");
         assert_eq!(sent.resend_at(), Some(at(201)));
         assert_eq!(sent.patience_ends_at(Duration::from_us(500)), Some(at(500)));
+    }
+
+    #[test]
+    fn in_a_stall_packets_expire_one_by_one_and_one_without_room_keeps_its_turn() {
+        let mut sent = window(8);
+        (0..3).for_each(|item| _ = sent.push(at(0), item));
+        assert_eq!(sent.expired(at(100)), Some((0, 0)));
+        sent.hold_up();
+        assert_eq!((sent.resend_at(), sent.expired(at(150))), (None, None));
+        assert!(sent.go_on() && !sent.go_on());
+        assert_eq!(sent.expired(at(200)), Some((0, 0)), "doubled once, and still the first");
+        sent.renew(at(200), 0);
+        assert_eq!((sent.resend_at(), sent.expired(at(224))), (Some(at(225)), None));
+        assert_eq!(sent.expired(at(225)), Some((1, 1)));
     }
 
     #[test]
