@@ -21,7 +21,7 @@ const BACKGROUND_PACKETS_MAX: u64 = 8_000;
 const FRAME_OVERHEAD_BYTES: u32 = 57;
 const FRAME_BYTES_MIN: u32 = 84;
 /// Of 100 jobs, so many use trees.
-const TREE_PERCENT: u64 = 100;
+const TREE_PERCENT: u64 = 50;
 
 /// What a run has to suffer.
 #[derive(Clone, Copy, PartialEq, Eq)]
