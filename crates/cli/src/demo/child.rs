@@ -242,6 +242,7 @@ fn child_statistics(statistics: &Statistics, cpu: Duration) -> ChildStatistics {
         waits: counters.waits,
         slot_bytes_peak: counters.slot_bytes_peak,
         broken: counters.broken,
+        refused_by_kernel: sent.failed,
         retransmitted: named(RetransmitReason::ALL.iter().map(|reason| reason.name()), &counters.retransmitted),
         dropped: named(DropReason::ALL.iter().map(|reason| reason.name()), &counters.dropped),
         injected: named(FaultKind::ALL.iter().map(|kind| kind.name()), &sent.injected),

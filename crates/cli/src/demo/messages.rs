@@ -89,6 +89,8 @@ pub(super) struct ChildStatistics {
     pub(super) waits: u64,
     pub(super) slot_bytes_peak: u64,
     pub(super) broken: u64,
+    /// Datagrams that the kernel refused to send.
+    pub(super) refused_by_kernel: u64,
     /// By reason; zeros left out.
     pub(super) retransmitted: Vec<(String, u64)>,
     /// By reason; zeros left out.

@@ -158,6 +158,10 @@ impl Summary {
         line("packets sent again", listed(&self.totals(|statistics| &statistics.retransmitted)));
         line("packets dropped", listed(&self.totals(|statistics| &statistics.dropped)));
         line("faults injected", listed(&self.totals(|statistics| &statistics.injected)));
+        let refused = self.total(|statistics| statistics.refused_by_kernel);
+        if refused > 0 {
+            line("refused by the kernel", format!("{refused} packets: longer than the link takes?"));
+        }
         line("receive buffers", format!("{} bytes at least", self.receive_buffer_bytes));
         for lost in self.iterations.last().iter().flat_map(|iteration| &iteration.lost) {
             line("process lost", lost.clone());
@@ -208,6 +212,7 @@ impl Summary {
             "retransmitted": self.totals(|statistics| &statistics.retransmitted),
             "dropped": self.totals(|statistics| &statistics.dropped),
             "injected": self.totals(|statistics| &statistics.injected),
+            "refused_by_kernel": self.total(|statistics| statistics.refused_by_kernel),
             "slot_bytes_peak": self.statistics.iter().flatten().map(|statistics| statistics.slot_bytes_peak).max(),
             "receive_buffer_bytes": self.receive_buffer_bytes,
         }))?)
