@@ -497,10 +497,14 @@ where
     }
 
     fn on_held_back(&mut self) {
+        if self.net.held_back_armed != self.net.now {
+            // Superseded by an earlier look.
+            return;
+        }
+        self.net.held_back_armed = u64::MAX;
         while let Some((&(time, order), _)) = self.net.held_back.first_key_value() {
             if time > self.net.now {
-                self.net.queue.push(time, self.net.ids.held_back);
-                return;
+                break;
             }
             match self.net.held_back.remove(&(time, order)).expect("the first key") {
                 HeldBack::Arrive(link, sequence, place) => {
@@ -519,6 +523,7 @@ where
                 }
             }
         }
+        self.net.arm_held_back();
     }
 
     /// A source of background traffic may send.

@@ -82,6 +82,8 @@ pub(crate) struct Net<H, O> {
     pub faulty: Vec<Option<Box<FaultyLink>>>,
     pub held_back: BTreeMap<(u64, u64), HeldBack>,
     held_back_count: u64,
+    /// Time of the pending look at `held_back`; `u64::MAX` without one.
+    pub held_back_armed: u64,
     /// Something happened that the event loop must look at: a packet for its own host, lost background traffic, an end.
     pub attention: bool,
     /// Packets from one node to another at the same host or switch.
@@ -154,6 +156,7 @@ impl<H: Wire, O: Clone> Net<H, O> {
             faulty,
             held_back: BTreeMap::new(),
             held_back_count: 0,
+            held_back_armed: u64::MAX,
             attention: false,
             loopback: VecDeque::new(),
             noise: Self::noise(scenario),
@@ -327,11 +330,18 @@ impl<H: Wire, O: Clone> Net<H, O> {
 
     /// Keeps a packet back until `at_ps`.
     pub fn hold_back(&mut self, at_ps: u64, what: HeldBack) {
-        let first = self.held_back.first_key_value().map_or(u64::MAX, |((time, _), _)| *time);
         self.held_back.insert((at_ps, self.held_back_count), what);
         self.held_back_count += 1;
-        if at_ps < first {
-            self.queue.push(at_ps, self.ids.held_back);
+        self.arm_held_back();
+    }
+
+    /// Schedules the first packet that is held back, unless an earlier look is pending.
+    pub fn arm_held_back(&mut self) {
+        if let Some((&(time, _), _)) = self.held_back.first_key_value()
+            && time < self.held_back_armed
+        {
+            self.held_back_armed = time;
+            self.queue.push(time, self.ids.held_back);
         }
     }
 
