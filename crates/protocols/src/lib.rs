@@ -6,11 +6,13 @@
 //! |---|---|
 //! | [`tree`] | static reduction trees, one or several per job |
 //! | [`ring`] | bandwidth-optimal ring allreduce |
+//! | [`canary`] | Canary: trees that form anew for each block, around congestion |
 //!
 //! All nodes implement `Clone`, `Eq` and `Hash`, and have a `rebase` that makes their stored times relative to the present, so that a
 //! model checker can tell two states apart or not.
 #![forbid(unsafe_code)]
 
+pub mod canary;
 pub mod ring;
 pub mod shared;
 pub mod tree;

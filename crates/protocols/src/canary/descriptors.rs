@@ -1,0 +1,293 @@
+//! A switch's descriptors: an array of fixed length that says which block is at which place, and the descriptors themselves, which lie
+//! close together however long the array is.
+
+use fanin_core::{Instant, NodeId, Payload, PortId, PortSet};
+use fanin_wire::canary::{CanaryId, PartialSum};
+
+use super::config::Placement;
+use super::pool::Pool;
+use crate::shared::rtt::rebased;
+
+/// An empty place.
+const EMPTY: u32 = u32::MAX;
+
+/// Odd, and about 2^32 divided by the golden ratio: consecutive numbers land far apart (multiply-shift hashing).
+const MULTIPLIER: u32 = 0x9e37_79b1;
+
+/// Where a descriptor stands; the transitions are drawn in the module's documentation.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) enum State {
+    /// Packets are added until the timeout.
+    Collecting,
+    /// Its time is over, and there was no room on the way out yet: packets are still added.
+    Ready,
+    /// Its sum was sent on; it remembers the children.
+    Sent,
+    /// Holds the sum over all workers; there was no room on the way to the children yet.
+    Descending,
+}
+
+/// One descriptor (`canary 3`).
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Descriptor<A> {
+    pub id: CanaryId,
+    pub leader: NodeId,
+    /// When it is sent on.
+    pub deadline: Instant,
+    /// Contributions in `sum`.
+    pub counter: u16,
+    /// Workers of the job.
+    pub hosts: u16,
+    pub state: State,
+    /// Bit p: packets have come by port p, of the first 64.
+    children: u64,
+    pub sum: A,
+}
+
+impl<A> Descriptor<A> {
+    /// Whether everything that can come has come: the leader sends no contribution (`canary 5.2`, 3a).
+    #[inline]
+    pub(super) fn is_complete(&self) -> bool {
+        u32::from(self.counter) + 1 >= u32::from(self.hosts)
+    }
+
+    /// What the descriptor holds, as a packet says it.
+    #[inline]
+    pub(super) fn partial_sum(&self) -> PartialSum {
+        PartialSum { id: self.id, leader: self.leader, counter: self.counter, hosts: self.hosts }
+    }
+}
+
+/// All descriptors of one job at one switch.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Descriptors<A> {
+    placement: Placement,
+    /// By place: the descriptor's number, or [`EMPTY`].
+    array: Box<[u32]>,
+    pool: Pool<Descriptor<A>>,
+    /// The children from port 64 on: `words` words a descriptor.
+    more_children: Vec<u64>,
+    words: usize,
+}
+
+impl<A> Descriptors<A> {
+    /// An array of `length` places, for a switch with `ports` ports.
+    pub(super) fn new(length: u32, placement: Placement, ports: u16) -> Self {
+        let words = usize::from(ports).div_ceil(64).saturating_sub(1);
+        Descriptors { placement, array: vec![EMPTY; length as usize].into(), pool: Pool::new(), more_children: Vec::new(), words }
+    }
+
+    /// The place of a block.
+    #[inline]
+    pub(super) fn place_of(&self, id: CanaryId) -> u32 {
+        let length = self.array.len() as u32;
+        match self.placement {
+            Placement::Hash => ((u64::from(id.bits().wrapping_mul(MULTIPLIER)) * u64::from(length)) >> 32) as u32,
+            Placement::Static if length.is_power_of_two() => id.block() & (length - 1),
+            Placement::Static => id.block() % length,
+        }
+    }
+
+    /// The number of the descriptor at a place.
+    #[inline]
+    pub(super) fn at(&self, place: u32) -> Option<u32> {
+        let number = self.array[place as usize];
+        (number != EMPTY).then_some(number)
+    }
+
+    /// A descriptor that is in use, by number.
+    #[inline]
+    pub(super) fn get(&mut self, number: u32) -> &mut Descriptor<A> {
+        &mut self.pool[number]
+    }
+
+    /// Whether the descriptor that a timer was set for is still the one that waits for it.
+    #[inline]
+    pub(super) fn waits_for(&self, number: u32, deadline: Instant) -> bool {
+        let descriptor = &self.pool[number];
+        descriptor.state == State::Collecting && descriptor.deadline == deadline
+    }
+
+    /// Number of descriptors in use.
+    pub(super) fn in_use(&self) -> u32 {
+        self.pool.in_use()
+    }
+
+    /// Takes an empty place for a block whose first packet came by `port`; `None`, and nothing is taken, where its payload does not fit.
+    #[inline]
+    pub(super) fn take<P: Payload<Acc = A> + ?Sized>(
+        &mut self,
+        place: u32,
+        sum: &PartialSum,
+        payload: &P,
+        op: &mut P::Op,
+        block_bytes: u32,
+    ) -> Option<u32> {
+        let make = || Descriptor {
+            id: sum.id,
+            leader: sum.leader,
+            deadline: Instant::ZERO,
+            counter: 0,
+            hosts: 0,
+            state: State::Sent,
+            children: 0,
+            sum: P::accumulator(op, block_bytes as usize),
+        };
+        let number = self.pool.take(make);
+        let descriptor = &mut self.pool[number];
+        if payload.assign(&mut descriptor.sum, op).is_err() {
+            self.pool.give_back(number);
+            return None;
+        }
+        (descriptor.id, descriptor.leader) = (sum.id, sum.leader);
+        (descriptor.counter, descriptor.hosts) = (sum.counter, sum.hosts);
+        (descriptor.state, descriptor.children) = (State::Collecting, 0);
+        self.forget_more_children(number);
+        self.array[place as usize] = number;
+        Some(number)
+    }
+
+    /// Frees the descriptor of a block.
+    #[inline]
+    pub(super) fn give_back(&mut self, number: u32) {
+        // What a timer that is still set for it will find.
+        self.pool[number].state = State::Sent;
+        let place = self.place_of(self.pool[number].id);
+        self.array[place as usize] = EMPTY;
+        self.pool.give_back(number);
+    }
+
+    /// Remembers that a packet came by `port`.
+    #[inline]
+    pub(super) fn add_child(&mut self, number: u32, port: PortId) {
+        let bit = 1 << (port.0 % 64);
+        if port.0 < 64 {
+            self.pool[number].children |= bit;
+        } else {
+            let word = number as usize * self.words + port.index() / 64 - 1;
+            self.more_children[word] |= bit;
+        }
+    }
+
+    /// Forgets that packets came by `port`.
+    pub(super) fn remove_child(&mut self, number: u32, port: PortId) {
+        let bit = 1 << (port.0 % 64);
+        if port.0 < 64 {
+            self.pool[number].children &= !bit;
+        } else if port.index() / 64 <= self.words {
+            let word = number as usize * self.words + port.index() / 64 - 1;
+            self.more_children[word] &= !bit;
+        }
+    }
+
+    /// Gives the children's ports.
+    #[inline]
+    pub(super) fn children(&self, number: u32, ports: &mut PortSet) {
+        let from = number as usize * self.words;
+        let more = if self.words == 0 { &[] } else { &self.more_children[from..from + self.words] };
+        ports.assign(std::iter::once(self.pool[number].children).chain(more.iter().copied()));
+    }
+
+    #[inline]
+    fn forget_more_children(&mut self, number: u32) {
+        if self.words == 0 {
+            return;
+        }
+        let from = number as usize * self.words;
+        let to = from + self.words;
+        if self.more_children.len() < to {
+            self.more_children.resize(to, 0);
+        }
+        self.more_children[from..to].fill(0);
+    }
+
+    /// Makes times relative to `now` and numbers the descriptors in the order of their places; gives the old number of each.
+    pub(super) fn rebase(&mut self, now: Instant) -> Vec<u32>
+    where
+        A: Clone,
+    {
+        let kept: Vec<u32> = self.array.iter().copied().filter(|number| *number != EMPTY).collect();
+        self.more_children =
+            kept.iter().flat_map(|number| self.more_children[*number as usize * self.words..][..self.words].iter().copied()).collect();
+        self.pool.renumber(&kept);
+        let places = self.array.iter_mut().filter(|number| **number != EMPTY);
+        for (new, place) in places.enumerate() {
+            *place = new as u32;
+            let descriptor = &mut self.pool[new as u32];
+            let is_set = descriptor.state == State::Collecting;
+            descriptor.deadline = if is_set { rebased(descriptor.deadline, now) } else { Instant::ZERO };
+        }
+        kept
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fanin_core::Length;
+
+    fn sum(block: u32) -> PartialSum {
+        PartialSum { id: CanaryId::new(1, 0, block), leader: NodeId(0), counter: 1, hosts: 9 }
+    }
+
+    #[test]
+    fn every_place_is_used_about_as_often_by_the_hash() {
+        for length in [1u32, 7, 64, 1000] {
+            let descriptors = Descriptors::<Length>::new(length, Placement::Hash, 4);
+            let mut used = vec![0u32; length as usize];
+            (0..length * 64).for_each(|block| used[descriptors.place_of(CanaryId::new(3, 0, block)) as usize] += 1);
+            assert!(used.iter().all(|count| (32..=128).contains(count)), "{length}: {used:?}");
+        }
+    }
+
+    #[test]
+    fn consecutive_blocks_share_no_place_of_a_static_array() {
+        for length in [5u32, 8] {
+            let descriptors = Descriptors::<Length>::new(length, Placement::Static, 4);
+            let places: Vec<u32> = (20..20 + length).map(|block| descriptors.place_of(CanaryId::new(3, 0, block))).collect();
+            let expected: Vec<u32> = (20..20 + length).map(|block| block % length).collect();
+            assert_eq!(places, expected);
+        }
+    }
+
+    #[test]
+    fn children_of_any_port_are_remembered_until_the_descriptor_is_free() {
+        let mut descriptors = Descriptors::<Length>::new(8, Placement::Static, 200);
+        let numbers: Vec<u32> = (0..3).map(|place| descriptors.take(place, &sum(place), &Length(4), &mut (), 4).unwrap()).collect();
+        let ports = [0u16, 63, 64, 199];
+        for &number in &numbers {
+            descriptors.add_child(number, PortId(number as u16 + 5));
+            ports.iter().for_each(|port| descriptors.add_child(number, PortId(*port)));
+        }
+        let mut set = PortSet::new();
+        for &number in &numbers {
+            descriptors.children(number, &mut set);
+            let expected: PortSet = ports.into_iter().chain([number as u16 + 5]).map(PortId).collect();
+            assert_eq!(set, expected);
+        }
+        descriptors.give_back(numbers[1]);
+        assert_eq!((descriptors.in_use(), descriptors.at(1)), (2, None));
+        let again = descriptors.take(1, &sum(1), &Length(4), &mut (), 4).unwrap();
+        descriptors.children(again, &mut set);
+        assert!(set.is_empty());
+    }
+
+    #[test]
+    fn histories_are_forgotten() {
+        let fill = |order: &[u32]| {
+            let mut descriptors = Descriptors::<Length>::new(8, Placement::Static, 70);
+            for &place in order {
+                let number = descriptors.take(place, &sum(place), &Length(4), &mut (), 4).unwrap();
+                descriptors.add_child(number, PortId(64 + place as u16));
+            }
+            descriptors
+        };
+        let (mut one, mut other) = (fill(&[1, 5, 3]), fill(&[3, 2, 1, 5]));
+        let unwanted = other.at(2).unwrap();
+        other.give_back(unwanted);
+        assert_ne!(one, other);
+        assert_eq!(one.rebase(Instant::ZERO), [0, 2, 1]);
+        assert_eq!(other.rebase(Instant::ZERO), [2, 0, 3]);
+        assert_eq!(one, other);
+    }
+}

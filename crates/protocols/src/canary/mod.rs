@@ -1,0 +1,97 @@
+//! Canary: reduction trees that form anew for each block. Contributions go towards the block's leader by whatever path the load balancer
+//! chooses; switches add what meets within a short time, and remember where it came from, so that the sum finds its way back.
+//!
+//! | clause | item |
+//! |---|---|
+//! | `canary 1`, leader in turn; root = the leader's leaf, without code of its own | [`CanaryWorker`], [`CanarySwitch`] |
+//! | `canary 2`, packet format | [`fanin_wire::canary`] |
+//! | `canary 3`, array of descriptors, by hash or statically | [`CanarySwitchConfig`], [`Placement`], `descriptors` |
+//! | `canary 4`, window; sum, count and ports to restore of each led block | [`CanaryWorkerConfig`], `leader` |
+//! | `canary 5.1`, `5.11`, host | [`CanaryWorker`] |
+//! | `canary 5.2` to `5.6`, `5.9`, switch: timeouts, stragglers, collisions, broadcast, restoration | [`CanarySwitch`] |
+//! | `canary 5.7`, `5.8`, leader | `leader` |
+//!
+//! This is Canary for a network that loses nothing. Loss and failures (`canary 5.10` and `5.12` to `5.16`) are not treated: nothing is
+//! sent twice, no switch gives a descriptor up, and the generation in a block's name is 0.
+//!
+//! ## Descriptors of a switch
+//!
+//! ```text
+//!         first packet              timeout, or all contributions        sum from above
+//!   free -------------> Collecting ------------------------------> Sent ---------------> free
+//!                           |                                       ^ |                   ^
+//!                           | no room on the way up                 | | no room below     |
+//!                           v                                       | v                   |
+//!                         Ready ------------------------------------+ Descending ---------+
+//! ```
+//!
+//! A packet of a block in `Collecting` or `Ready` is added. In `Sent` it is a *straggler*: its port is remembered and it goes on at once,
+//! and may be added further up. If the place is another block's it is a *collision*: the packet goes straight to the leader with the
+//! switch and the port in its header, and after the broadcast the leader sends the sum to that switch, once a shard of 16 ports.
+//! Straggler and collided packet go out as they come in; only sums wait in a descriptor for room.
+//!
+//! ## Why every worker gets every sum
+//! Follow a contribution up. Every switch that sees it either has a descriptor with the port it came by, or tells the leader that port
+//! and nobody above touches the packet any more. What a switch sends on behalf of a descriptor is again such a packet at the next
+//! switch, and the root sends to the leader. The leader answers to its leaf, which is the root, and to every switch that told a port; so by
+//! going down again each descriptor gets the sum and passes it to all ports it has. When the first sum comes all contributions have been
+//! counted, hence have passed, hence every port has been recorded; that is why the descriptor can be freed with the first. The sum may
+//! come again: a leaf of which some packets went by another spine has two parents, and a port can be both recorded and told. Who has no
+//! descriptor drops it ([`DropReason::NoSlot`](fanin_core::DropReason::NoSlot)), and a worker takes each sum once. Broadcast and
+//! restorations may overtake each other: neither needs the other.
+//!
+//! ## Exactly once
+//! Descriptors and leaders add counts and cannot see a packet that comes twice; that none does is up to the hop sequence, below. A block
+//! is complete when H-1 contributions are counted. The leader's own comes last, so that it is added once, whatever happened before.
+//!
+//! ## Blocks
+//! A job numbers its blocks with 32 bits through all operations; block b is led by worker b mod H (counted without the wrap, so that H
+//! need not be a power of two). Packets carry the low 20 bits, and a receiver takes the nearest number to the first block whose sum it
+//! lacks. That is right for everything that lies ahead: a worker never sends a block [`SPAN`] = 2^18 - 1 or more ahead of the first one
+//! that it lacks, and has the sum of a block only when all others have sent it, so what it sends is less than 2^19 ahead of the first
+//! block that any other worker lacks. What lies behind is a broadcast that comes again, late. Hence neither workers nor switches confuse
+//! two blocks as long as no packet and no descriptor outlives the next 2^19 blocks of its job: half a gigabyte at 1 KiB a block.
+//!
+//! ## Window
+//! A worker has at most W blocks under way: sent, and their sums not there. It sends blocks in order, so the first block that is missing
+//! anywhere has been sent by all, or will be. Sums of led blocks, which all others wait for, leave before contributions.
+//!
+//! ## A worker that comes late
+//! Others may be an operation ahead. What they send for a block that the late worker leads is summed in its record, which needs nothing
+//! of the operation but the block's number; the own contribution is added when the operation begins.
+//!
+//! ## Memory
+//! A node per job and switch has an array of its own, so the switch's memory is divided among jobs beforehand (`canary 7`, concurrent
+//! allreduces) and blocks of different jobs do not collide. The array has a fixed length; it holds numbers, and the descriptors lie in a
+//! pool that grows to the most that were ever in use at once. A leader's records likewise: as many as blocks that are open at once.
+//! [`Event::SlotTaken`](fanin_core::Event::SlotTaken) and [`Event::SlotFreed`](fanin_core::Event::SlotFreed) count a full payload from a
+//! descriptor's first packet to the broadcast, as the paper's model of memory does (`canary 6`), though the sum itself is needed only until
+//! it is sent on.
+
+mod config;
+mod descriptors;
+mod leader;
+mod planted;
+mod pool;
+mod switch;
+mod worker;
+
+use fanin_core::{FlowLabel, JobId};
+
+pub use config::{CanarySwitchConfig, CanaryWorkerConfig, Placement, SPAN, WINDOW_UNLIMITED};
+#[cfg(feature = "planted-bugs")]
+pub use planted::Planted;
+pub use switch::CanarySwitch;
+pub use worker::CanaryWorker;
+
+/// A job's name in packets. Whoever carries packets of more than 256 jobs names the job beside the header, as Fanin's drivers do.
+#[inline]
+const fn app_of(job: JobId) -> u8 {
+    job.0 as u8
+}
+
+/// One flow for a job: hashing tells its packets apart by their ends.
+#[inline]
+const fn flow_of(job: JobId) -> FlowLabel {
+    FlowLabel(job.0 as u32)
+}

@@ -1,0 +1,60 @@
+//! Bugs put in on purpose, to show that a checker finds them. Without the feature `planted-bugs` there are none, at no cost.
+
+#[cfg(feature = "planted-bugs")]
+/// A bug put in on purpose, to show that a checker finds it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Planted {
+    /// No bug.
+    #[default]
+    None,
+    /// A switch adds what a packet carries and forgets to add its counter.
+    KeepCounter,
+    /// A leader sends no restorations.
+    SkipRestoration,
+    /// A switch that was sent a straggler does not record where it came from.
+    ForgetStraggler,
+}
+
+#[cfg(feature = "planted-bugs")]
+impl Planted {
+    pub(super) const NONE: Planted = Planted::None;
+
+    #[inline]
+    pub(super) fn keeps_counter(self) -> bool {
+        self == Planted::KeepCounter
+    }
+
+    #[inline]
+    pub(super) fn skips_restoration(self) -> bool {
+        self == Planted::SkipRestoration
+    }
+
+    #[inline]
+    pub(super) fn forgets_straggler(self) -> bool {
+        self == Planted::ForgetStraggler
+    }
+}
+
+#[cfg(not(feature = "planted-bugs"))]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Planted;
+
+#[cfg(not(feature = "planted-bugs"))]
+impl Planted {
+    pub(super) const NONE: Planted = Planted;
+
+    #[inline]
+    pub(super) fn keeps_counter(self) -> bool {
+        false
+    }
+
+    #[inline]
+    pub(super) fn skips_restoration(self) -> bool {
+        false
+    }
+
+    #[inline]
+    pub(super) fn forgets_straggler(self) -> bool {
+        false
+    }
+}

@@ -1,0 +1,329 @@
+//! The aggregator of a Canary job at one switch. The states of its descriptors, and why everybody gets every sum, are in the
+//! [module's documentation](super).
+
+use std::collections::VecDeque;
+
+use fanin_core::{Address, Body, DropReason, Duration, Egress, Event, FlowLabel, Ingress, Instant, Node, NodeId, Payload, PortId, PortSet};
+use fanin_core::{JobId, Route, Tx};
+use fanin_wire::canary::{CanaryHeader, CanaryId, PartialSum};
+
+use super::config::CanarySwitchConfig;
+use super::descriptors::{Descriptors, State};
+use super::flow_of;
+use super::planted::Planted;
+use crate::shared::rtt::rebased;
+use crate::shared::state::node_state;
+
+/// When a descriptor's time is over. All last equally long, so the first one set is the first one due.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+struct Timer {
+    deadline: Instant,
+    /// The descriptor's number; it is another block's by now unless it still waits for just this deadline.
+    number: u32,
+}
+
+/// The aggregator of one job at one switch.
+pub struct CanarySwitch<P: Payload + ?Sized> {
+    job: JobId,
+    node: NodeId,
+    ports: u16,
+    op: P::Op,
+    block_bytes: u32,
+    timeout: Duration,
+    descriptors: Descriptors<P::Acc>,
+    /// The first one is live: its descriptor waits for it.
+    timers: VecDeque<Timer>,
+    /// Descriptors that wait for room on the way up, and on the way down.
+    waiting_up: VecDeque<u32>,
+    waiting_down: VecDeque<u32>,
+    /// Where the copies of a broadcast go: memory that is used again.
+    copies: PortSet,
+    planted: Planted,
+}
+
+node_state!(CanarySwitch { job, node, ports, op, block_bytes, timeout, descriptors, timers, waiting_up, waiting_down, copies, planted });
+
+impl<P: Payload + ?Sized> CanarySwitch<P> {
+    /// A switch with its array of descriptors.
+    ///
+    /// # Panics
+    /// Where the array has no place, or the switch's number has more than 16 bits.
+    pub fn new(config: CanarySwitchConfig<P::Op>) -> Self {
+        assert!(config.descriptors > 0, "an array of descriptors has at least one place");
+        assert!(config.node.0 <= u32::from(u16::MAX), "packets name a switch with 16 bits");
+        CanarySwitch {
+            job: config.job,
+            node: config.node,
+            ports: config.ports,
+            op: config.op,
+            block_bytes: config.block_bytes,
+            timeout: config.timeout,
+            descriptors: Descriptors::new(config.descriptors, config.placement, config.ports),
+            timers: VecDeque::new(),
+            waiting_up: VecDeque::new(),
+            waiting_down: VecDeque::new(),
+            copies: PortSet::new(),
+            planted: Planted::NONE,
+        }
+    }
+
+    /// The job that the switch aggregates for.
+    pub fn job(&self) -> JobId {
+        self.job
+    }
+
+    /// Number of descriptors in use; none when nothing of the job is under way.
+    pub fn descriptors_in_use(&self) -> u32 {
+        self.descriptors.in_use()
+    }
+
+    /// Puts in a bug.
+    #[cfg(feature = "planted-bugs")]
+    pub fn plant(&mut self, bug: Planted) {
+        self.planted = bug;
+    }
+
+    /// Makes all stored times relative to `now`, and forgets how the present state was reached, so that states that behave alike are
+    /// equal.
+    pub fn rebase(&mut self, now: Instant) {
+        let Self { descriptors, timers, waiting_up, waiting_down, .. } = self;
+        timers.retain(|timer| descriptors.waits_for(timer.number, timer.deadline));
+        let old_numbers = descriptors.rebase(now);
+        let renumber = |number: &mut u32| {
+            let new = old_numbers.iter().position(|old| old == number);
+            *number = new.expect("who waits is in use") as u32;
+        };
+        for timer in timers {
+            timer.deadline = rebased(timer.deadline, now);
+            renumber(&mut timer.number);
+        }
+        waiting_up.iter_mut().chain(waiting_down).for_each(renumber);
+        self.copies.clear();
+    }
+
+    #[inline]
+    fn flow(&self) -> FlowLabel {
+        flow_of(self.job)
+    }
+
+    /// `canary 5.2`: a contribution or a partial aggregate.
+    #[inline]
+    fn on_reduce<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, port: PortId, sum: &PartialSum, payload: &P, tx: &mut T) {
+        if port.0 >= self.ports {
+            return tx.note(Event::Dropped(DropReason::NotAMember));
+        }
+        let place = self.descriptors.place_of(sum.id);
+        match self.descriptors.at(place) {
+            None => self.begin(now, place, port, sum, payload, tx),
+            Some(number) if self.descriptors.get(number).id == sum.id => self.join(number, port, sum, payload, tx),
+            Some(_) => self.collide(port, sum, payload, tx),
+        }
+    }
+
+    /// `canary 5.2`, 2: the first packet of a block takes a descriptor.
+    #[inline]
+    fn begin<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, place: u32, port: PortId, sum: &PartialSum, payload: &P, tx: &mut T) {
+        let bytes = payload.bytes() as u32;
+        let fits = bytes > 0 && bytes <= self.block_bytes;
+        let taken = if fits { self.descriptors.take(place, sum, payload, &mut self.op, self.block_bytes) } else { None };
+        let Some(number) = taken else { return tx.note(Event::Dropped(DropReason::Mismatch)) };
+        tx.note(Event::SlotTaken { bytes });
+        self.descriptors.add_child(number, port);
+        let descriptor = self.descriptors.get(number);
+        if descriptor.is_complete() {
+            return self.send_up(number, tx);
+        }
+        descriptor.deadline = now + self.timeout;
+        let deadline = descriptor.deadline;
+        self.timers.push_back(Timer { deadline, number });
+    }
+
+    /// `canary 5.2`, 3 and 4: a packet of a block that has a descriptor.
+    #[inline]
+    fn join<T: Tx<CanaryHeader, P>>(&mut self, number: u32, port: PortId, sum: &PartialSum, payload: &P, tx: &mut T) {
+        let descriptor = self.descriptors.get(number);
+        match descriptor.state {
+            State::Collecting | State::Ready => {}
+            State::Sent => return self.pass_straggler(number, port, sum, payload, tx),
+            // Everything has been counted, so this is not of our job's making.
+            State::Descending => return tx.note(Event::Dropped(DropReason::Stale)),
+        }
+        if payload.reduce(&mut descriptor.sum, &mut self.op).is_err() {
+            return tx.note(Event::Dropped(DropReason::Mismatch));
+        }
+        if !self.planted.keeps_counter() {
+            descriptor.counter = descriptor.counter.saturating_add(sum.counter);
+        }
+        let sends_at_once = descriptor.is_complete() && descriptor.state == State::Collecting;
+        self.descriptors.add_child(number, port);
+        if sends_at_once {
+            self.send_up(number, tx);
+            self.drop_dead_timers();
+        }
+    }
+
+    /// `canary 5.2`, 4: the descriptor was sent on already. It remembers the child and lets the packet pass.
+    #[inline]
+    fn pass_straggler<T: Tx<CanaryHeader, P>>(&mut self, number: u32, port: PortId, sum: &PartialSum, payload: &P, tx: &mut T) {
+        if !self.planted.forgets_straggler() {
+            self.descriptors.add_child(number, port);
+        }
+        let route = Route::by_aggregators(Address::worker(sum.leader), self.flow());
+        tx.send(Egress::Route(route), &CanaryHeader::Reduce(*sum), Body::Borrowed(payload));
+    }
+
+    /// `canary 5.2`, 5: another block is at this place. The leader is told whom the broadcast will not reach, and no switch on the way
+    /// touches the packet (`canary 5.4`).
+    #[inline]
+    fn collide<T: Tx<CanaryHeader, P>>(&mut self, port: PortId, sum: &PartialSum, payload: &P, tx: &mut T) {
+        let route = Route::direct(Address::worker(sum.leader), self.flow());
+        let header = CanaryHeader::Collided { sum: *sum, switch: self.node.0 as u16, port };
+        tx.send(Egress::Route(route), &header, Body::Borrowed(payload));
+    }
+
+    /// `canary 5.3`: sends on what a descriptor holds, now or when there is room.
+    #[inline]
+    fn send_up<T: Tx<CanaryHeader, P>>(&mut self, number: u32, tx: &mut T) {
+        let flow = self.flow();
+        let descriptor = self.descriptors.get(number);
+        let to = Egress::Route(Route::by_aggregators(Address::worker(descriptor.leader), flow));
+        if !tx.room(to) {
+            descriptor.state = State::Ready;
+            return self.waiting_up.push_back(number);
+        }
+        tx.send(to, &CanaryHeader::Reduce(descriptor.partial_sum()), Body::Acc(&descriptor.sum));
+        descriptor.state = State::Sent;
+    }
+
+    /// Timers of descriptors that were sent before their time: the node must not be woken for them.
+    #[inline]
+    fn drop_dead_timers(&mut self) {
+        while let Some(timer) = self.timers.front()
+            && !self.descriptors.waits_for(timer.number, timer.deadline)
+        {
+            self.timers.pop_front();
+        }
+    }
+
+    /// `canary 5.5`: the sum comes down. The children get it and the descriptor is free; who has none drops it, for its children get
+    /// theirs from a restoration, or have got it already.
+    #[inline]
+    fn on_broadcast<T: Tx<CanaryHeader, P>>(&mut self, port: PortId, id: CanaryId, payload: &P, tx: &mut T) {
+        let found = self.descriptors.at(self.descriptors.place_of(id));
+        let Some(number) = found.filter(|number| self.descriptors.get(*number).id == id) else {
+            return tx.note(Event::Dropped(DropReason::NoSlot));
+        };
+        let descriptor = self.descriptors.get(number);
+        match descriptor.state {
+            State::Sent => {}
+            State::Descending => return tx.note(Event::Dropped(DropReason::Duplicate)),
+            // A sum lacks what is still here, so this is not of our job's making.
+            State::Collecting | State::Ready => return tx.note(Event::Dropped(DropReason::InProgress)),
+        }
+        if payload.bytes() != P::acc_bytes(&descriptor.sum, &self.op) {
+            return tx.note(Event::Dropped(DropReason::Mismatch));
+        }
+        self.descriptors.children(number, &mut self.copies);
+        self.copies.remove(port);
+        if !tx.room(Egress::Ports(&self.copies)) {
+            return self.keep_sum(number, port, payload, tx);
+        }
+        tx.send(Egress::Ports(&self.copies), &CanaryHeader::Broadcast { id }, Body::Borrowed(payload));
+        self.free(number, tx);
+    }
+
+    /// There is no room on the way down: the sum waits in the descriptor.
+    #[cold]
+    fn keep_sum<T: Tx<CanaryHeader, P>>(&mut self, number: u32, port: PortId, payload: &P, tx: &mut T) {
+        let descriptor = self.descriptors.get(number);
+        if payload.assign(&mut descriptor.sum, &mut self.op).is_err() {
+            return tx.note(Event::Dropped(DropReason::Mismatch));
+        }
+        descriptor.state = State::Descending;
+        self.descriptors.remove_child(number, port);
+        self.waiting_down.push_back(number);
+    }
+
+    #[inline]
+    fn free<T: Tx<CanaryHeader, P>>(&mut self, number: u32, tx: &mut T) {
+        let bytes = P::acc_bytes(&self.descriptors.get(number).sum, &self.op) as u32;
+        self.descriptors.give_back(number);
+        tx.note(Event::SlotFreed { bytes });
+    }
+
+    /// `canary 5.6`: the sum for children that a collision kept out of the descriptor. If there is one, it stays: the broadcast frees it.
+    fn on_restore<T: Tx<CanaryHeader, P>>(&mut self, id: CanaryId, switch: NodeId, shard: u16, ports: u16, payload: &P, tx: &mut T) {
+        if switch != self.node {
+            return tx.note(Event::Dropped(DropReason::NotAMember));
+        }
+        let first = u32::from(shard) * u32::from(CanaryHeader::SHARD_PORTS);
+        let end = first + u16::BITS - ports.leading_zeros();
+        if end > u32::from(self.ports) {
+            return tx.note(Event::Dropped(DropReason::Mismatch));
+        }
+        let word = u64::from(ports) << (first % 64);
+        self.copies.assign(std::iter::repeat_n(0, first as usize / 64).chain([word]));
+        tx.send(Egress::Ports(&self.copies), &CanaryHeader::Broadcast { id }, Body::Borrowed(payload));
+    }
+
+    /// Sends partial aggregates that wait for room; each may have another way out, so one that has none does not hold up the others.
+    fn flush_up<T: Tx<CanaryHeader, P>>(&mut self, tx: &mut T) {
+        for _ in 0..self.waiting_up.len() {
+            let Some(number) = self.waiting_up.pop_front() else { return };
+            self.send_up(number, tx);
+        }
+    }
+
+    fn flush_down<T: Tx<CanaryHeader, P>>(&mut self, tx: &mut T) {
+        for _ in 0..self.waiting_down.len() {
+            let Some(number) = self.waiting_down.pop_front() else { return };
+            self.descriptors.children(number, &mut self.copies);
+            if !tx.room(Egress::Ports(&self.copies)) {
+                self.waiting_down.push_back(number);
+                continue;
+            }
+            let descriptor = self.descriptors.get(number);
+            tx.send(Egress::Ports(&self.copies), &CanaryHeader::Broadcast { id: descriptor.id }, Body::Acc(&descriptor.sum));
+            self.free(number, tx);
+        }
+    }
+}
+
+impl<P: Payload + ?Sized> Node<P> for CanarySwitch<P> {
+    type Header = CanaryHeader;
+
+    #[inline]
+    fn on_packet<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, from: Ingress, header: &CanaryHeader, payload: &P, tx: &mut T) {
+        match *header {
+            CanaryHeader::Reduce(ref sum) => self.on_reduce(now, from.port, sum, payload, tx),
+            CanaryHeader::Broadcast { id } => self.on_broadcast(from.port, id, payload, tx),
+            CanaryHeader::Restore { id, switch, shard, ports } => self.on_restore(id, switch, shard, ports, payload, tx),
+            // Only forwarded (`canary 5.4`), which is the driver's business.
+            CanaryHeader::Collided { .. } => tx.note(Event::Dropped(DropReason::NotAMember)),
+        }
+    }
+
+    /// `canary 5.3`: the time of some descriptors is over.
+    #[inline]
+    fn on_timeout<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, tx: &mut T) {
+        while let Some(&Timer { deadline, number }) = self.timers.front()
+            && deadline <= now
+        {
+            self.timers.pop_front();
+            if self.descriptors.waits_for(number, deadline) {
+                self.send_up(number, tx);
+            }
+        }
+        self.drop_dead_timers();
+    }
+
+    #[inline]
+    fn next_timeout(&self) -> Option<Instant> {
+        self.timers.front().map(|timer| timer.deadline)
+    }
+
+    fn on_tx_ready<T: Tx<CanaryHeader, P>>(&mut self, _now: Instant, tx: &mut T) {
+        self.flush_up(tx);
+        self.flush_down(tx);
+    }
+}
