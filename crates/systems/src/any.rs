@@ -5,8 +5,10 @@ use fanin_core::{
     Body, Collective, Duration, Egress, Event, Ingress, Instant, Malformed, Node, OpError, OperationId, Outcome, PacketKind, Payload,
     Piece, Tx, Wire, Worker,
 };
+use fanin_protocols::canary::{CanarySwitch, CanaryWorker};
 use fanin_protocols::ring::RingWorker;
 use fanin_protocols::tree::{TreeSwitch, TreeWorker};
+use fanin_wire::canary::CanaryHeader;
 use fanin_wire::ring::RingHeader;
 use fanin_wire::tree::TreeHeader;
 
@@ -20,11 +22,14 @@ pub enum AnyHeader {
     Tree(TreeHeader),
     /// Of ring allreduce.
     Ring(RingHeader),
+    /// Of Canary.
+    Canary(CanaryHeader),
 }
 
 const BACKGROUND: u8 = 0;
 const TREE: u8 = 1;
 const RING: u8 = 2;
+const CANARY: u8 = 3;
 
 /// The longer of two lengths.
 const fn longer(a: usize, b: usize) -> usize {
@@ -33,13 +38,14 @@ const fn longer(a: usize, b: usize) -> usize {
 
 /// On the wire: one byte for the system, then the system's header.
 impl Wire for AnyHeader {
-    const MAX_LEN: usize = 1 + longer(TreeHeader::MAX_LEN, RingHeader::MAX_LEN);
+    const MAX_LEN: usize = 1 + longer(CanaryHeader::MAX_LEN, longer(TreeHeader::MAX_LEN, RingHeader::MAX_LEN));
 
     fn wire_len(&self) -> usize {
         1 + match self {
             AnyHeader::Background => 0,
             AnyHeader::Tree(header) => header.wire_len(),
             AnyHeader::Ring(header) => header.wire_len(),
+            AnyHeader::Canary(header) => header.wire_len(),
         }
     }
 
@@ -49,6 +55,7 @@ impl Wire for AnyHeader {
             BACKGROUND => Ok((AnyHeader::Background, 1)),
             TREE => TreeHeader::parse(rest).map(|(header, length)| (AnyHeader::Tree(header), 1 + length)),
             RING => RingHeader::parse(rest).map(|(header, length)| (AnyHeader::Ring(header), 1 + length)),
+            CANARY => CanaryHeader::parse(rest).map(|(header, length)| (AnyHeader::Canary(header), 1 + length)),
             _ => Err(Malformed::Field { name: "system", value: u64::from(system) }),
         }
     }
@@ -59,6 +66,7 @@ impl Wire for AnyHeader {
             AnyHeader::Background => (BACKGROUND, 0),
             AnyHeader::Tree(header) => (TREE, header.emit(rest)),
             AnyHeader::Ring(header) => (RING, header.emit(rest)),
+            AnyHeader::Canary(header) => (CANARY, header.emit(rest)),
         };
         *first = system;
         1 + length
@@ -70,6 +78,7 @@ impl Wire for AnyHeader {
             AnyHeader::Background => PacketKind::Background,
             AnyHeader::Tree(header) => header.kind(),
             AnyHeader::Ring(header) => header.kind(),
+            AnyHeader::Canary(header) => header.kind(),
         }
     }
 }
@@ -122,6 +131,10 @@ pub enum AnyNode<P: Payload + ?Sized> {
     TreeSwitch(TreeSwitch<P>),
     /// A worker of ring allreduce.
     RingWorker(RingWorker<P>),
+    /// A worker of Canary.
+    CanaryWorker(CanaryWorker<P>),
+    /// A switch of Canary.
+    CanarySwitch(CanarySwitch<P>),
 }
 
 /// Calls a handler of the node inside, with a [`Tx`] that wraps its headers.
@@ -138,6 +151,14 @@ macro_rules! dispatch {
             }
             AnyNode::RingWorker($node) => {
                 let $inner = &mut Wrapped { tx: $tx, wrap: AnyHeader::Ring };
+                $call
+            }
+            AnyNode::CanaryWorker($node) => {
+                let $inner = &mut Wrapped { tx: $tx, wrap: AnyHeader::Canary };
+                $call
+            }
+            AnyNode::CanarySwitch($node) => {
+                let $inner = &mut Wrapped { tx: $tx, wrap: AnyHeader::Canary };
                 $call
             }
         }
@@ -159,6 +180,12 @@ impl<P: Payload + ?Sized> Node<P> for AnyNode<P> {
             (AnyNode::RingWorker(node), AnyHeader::Ring(header)) => {
                 node.on_packet(now, from, header, payload, &mut Wrapped { tx, wrap: AnyHeader::Ring });
             }
+            (AnyNode::CanarySwitch(node), AnyHeader::Canary(header)) => {
+                node.on_packet(now, from, header, payload, &mut Wrapped { tx, wrap: AnyHeader::Canary });
+            }
+            (AnyNode::CanaryWorker(node), AnyHeader::Canary(header)) => {
+                node.on_packet(now, from, header, payload, &mut Wrapped { tx, wrap: AnyHeader::Canary });
+            }
             // A packet of another system is not of this job.
             _ => tx.note(Event::Dropped(fanin_core::DropReason::Mismatch)),
         }
@@ -174,6 +201,8 @@ impl<P: Payload + ?Sized> Node<P> for AnyNode<P> {
             AnyNode::TreeWorker(node) => node.next_timeout(),
             AnyNode::TreeSwitch(node) => node.next_timeout(),
             AnyNode::RingWorker(node) => node.next_timeout(),
+            AnyNode::CanaryWorker(node) => node.next_timeout(),
+            AnyNode::CanarySwitch(node) => node.next_timeout(),
         }
     }
 
@@ -187,7 +216,8 @@ impl<P: Payload + ?Sized> Worker<P> for AnyNode<P> {
         match self {
             AnyNode::TreeWorker(node) => node.submit(now, collective, &mut Wrapped { tx, wrap: AnyHeader::Tree }),
             AnyNode::RingWorker(node) => node.submit(now, collective, &mut Wrapped { tx, wrap: AnyHeader::Ring }),
-            AnyNode::TreeSwitch(_) => tx.note(Event::Broken("a switch was asked to submit")),
+            AnyNode::CanaryWorker(node) => node.submit(now, collective, &mut Wrapped { tx, wrap: AnyHeader::Canary }),
+            AnyNode::TreeSwitch(_) | AnyNode::CanarySwitch(_) => tx.note(Event::Broken("a switch was asked to submit")),
         }
     }
 
@@ -196,7 +226,8 @@ impl<P: Payload + ?Sized> Worker<P> for AnyNode<P> {
         match self {
             AnyNode::TreeWorker(node) => node.poll(),
             AnyNode::RingWorker(node) => node.poll(),
-            AnyNode::TreeSwitch(_) => None,
+            AnyNode::CanaryWorker(node) => node.poll(),
+            AnyNode::TreeSwitch(_) | AnyNode::CanarySwitch(_) => None,
         }
     }
 
@@ -204,7 +235,8 @@ impl<P: Payload + ?Sized> Worker<P> for AnyNode<P> {
         match self {
             AnyNode::TreeWorker(node) => node.cancel(now, operation, &mut Wrapped { tx, wrap: AnyHeader::Tree }),
             AnyNode::RingWorker(node) => node.cancel(now, operation, &mut Wrapped { tx, wrap: AnyHeader::Ring }),
-            AnyNode::TreeSwitch(_) => tx.note(Event::Broken("a switch was asked to cancel")),
+            AnyNode::CanaryWorker(node) => node.cancel(now, operation, &mut Wrapped { tx, wrap: AnyHeader::Canary }),
+            AnyNode::TreeSwitch(_) | AnyNode::CanarySwitch(_) => tx.note(Event::Broken("a switch was asked to cancel")),
         }
     }
 }
@@ -216,6 +248,8 @@ impl<P: Payload + ?Sized> AnyNode<P> {
             AnyNode::TreeWorker(node) => node.rebase(now),
             AnyNode::TreeSwitch(node) => node.rebase(now),
             AnyNode::RingWorker(node) => node.rebase(now),
+            AnyNode::CanaryWorker(node) => node.rebase(now),
+            AnyNode::CanarySwitch(node) => node.rebase(now),
         }
     }
 }
@@ -228,6 +262,7 @@ pub(crate) const fn resend_gap(rto_min: Duration) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fanin_wire::canary::CanaryId;
 
     #[test]
     fn headers_of_all_systems_come_back_from_the_wire() {
@@ -235,6 +270,8 @@ mod tests {
             AnyHeader::Background,
             AnyHeader::Tree(TreeHeader::Contribution { block: 77, attempt: 3 }),
             AnyHeader::Tree(TreeHeader::Aggregate { block: 78 }),
+            AnyHeader::Ring(RingHeader::Probe { operation: 79 }),
+            AnyHeader::Canary(CanaryHeader::Broadcast { id: CanaryId::new(1, 0, 80) }),
         ];
         for header in headers {
             let mut bytes = [0; AnyHeader::MAX_LEN];
@@ -248,6 +285,6 @@ mod tests {
 
     #[test]
     fn a_header_is_small_enough_for_a_packet_record() {
-        assert!(size_of::<AnyHeader>() <= 20, "{}", size_of::<AnyHeader>());
+        assert!(size_of::<AnyHeader>() <= 24, "{}", size_of::<AnyHeader>());
     }
 }

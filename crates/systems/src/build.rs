@@ -6,7 +6,8 @@ use fanin_protocols::shared::reliability::Reliability;
 use fanin_protocols::tree::{TreeChild, TreeParent, TreeRole, TreeSwitch, TreeSwitchConfig, TreeWorker, TreeWorkerConfig};
 
 use crate::any::{AnyNode, resend_gap};
-use crate::config::{BuildError, JobSpec, RingOrder, System};
+use crate::canary::{self, Table};
+use crate::config::{BuildError, JobSpec, RingOrder, System, UNLIMITED};
 use crate::layout::{self, TreeLayout, leaf_of};
 
 /// The nodes of a job in a network.
@@ -18,6 +19,7 @@ pub fn build<P: Payload + ?Sized>(spec: &JobSpec<'_, P::Op>, map: &NetworkMap) -
     match spec.system {
         System::Ring { order, barrier } => ring(spec, order, barrier),
         System::Tree { trees } => tree(spec, map, trees),
+        System::Canary { timeout_ps, descriptors, placement } => canary::nodes(spec, map, Table { timeout_ps, descriptors, placement }),
     }
 }
 
@@ -32,8 +34,10 @@ fn check<Op>(spec: &JobSpec<'_, Op>, map: &NetworkMap) -> Result<(), BuildError>
         let expected = format!("a multiple of {}, the length of an element", spec.element_bytes);
         return Err(BuildError::new("payload", spec.payload_bytes, expected));
     }
-    if spec.window == 0 || spec.window > 1 << 20 {
-        return Err(BuildError::new("window", spec.window, "1 to 1048576 packets"));
+    let may_be_unlimited = matches!(spec.system, System::Canary { .. });
+    if spec.window == 0 || spec.window > 1 << 20 && !(spec.window == UNLIMITED && may_be_unlimited) {
+        let more = if may_be_unlimited { ", or unlimited" } else { "" };
+        return Err(BuildError::new("window", spec.window, format!("1 to 1048576 packets{more}")));
     }
     let mut taken = vec![false; map.hosts() as usize];
     for &host in spec.hosts {

@@ -40,6 +40,17 @@ pub enum RingOrder {
     Placement,
 }
 
+/// How a block finds its place in a switch's array of descriptors (Canary).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Placement {
+    /// By a hash: two blocks may want the same place.
+    #[default]
+    Hash,
+    /// One block after the other, round the array: none collide while fewer are under way than it has places.
+    Static,
+}
+
 /// A system and its parameters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "system", rename_all = "kebab-case")]
@@ -59,21 +70,49 @@ pub enum System {
         #[serde(default = "one")]
         trees: u32,
     },
+    /// Canary: trees that form anew for each block (canary 1 to 9), for networks that lose nothing.
+    Canary {
+        /// How long a switch collects a block's packets, in ps.
+        #[serde(default = "canary_timeout_ps")]
+        timeout_ps: u64,
+        /// Length of this job's array of descriptors at each switch; a switch's memory is divided among jobs by these.
+        #[serde(default = "canary_descriptors")]
+        descriptors: u32,
+        /// How a block finds its place in it.
+        #[serde(default)]
+        placement: Placement,
+    },
 }
 
 fn one() -> u32 {
     1
 }
 
+/// The paper's model of memory takes 1 us (canary 7).
+fn canary_timeout_ps() -> u64 {
+    1_000_000
+}
+
+/// As many as the paper's switch has (canary 3).
+fn canary_descriptors() -> u32 {
+    32_768
+}
+
 impl System {
     /// Names of all systems.
-    pub const NAMES: &'static [&'static str] = &["ring", "tree"];
+    pub const NAMES: &'static [&'static str] = &["ring", "tree", "canary"];
+
+    /// Canary as its paper has it: 1 us, 32 Ki descriptors, hashed.
+    pub fn canary() -> Self {
+        System::Canary { timeout_ps: canary_timeout_ps(), descriptors: canary_descriptors(), placement: Placement::Hash }
+    }
 
     /// The system's name.
     pub fn name(&self) -> &'static str {
         match self {
             System::Ring { .. } => "ring",
             System::Tree { .. } => "tree",
+            System::Canary { .. } => "canary",
         }
     }
 
@@ -82,9 +121,13 @@ impl System {
         match self {
             System::Tree { .. } => 1,
             System::Ring { .. } => 2,
+            System::Canary { .. } => 3,
         }
     }
 }
+
+/// A window that does not limit: a worker sends as much as its way out takes.
+pub const UNLIMITED: u32 = u32::MAX;
 
 /// One job: who takes part and how.
 #[derive(Clone, Debug)]
@@ -101,7 +144,7 @@ pub struct JobSpec<'a, Op> {
     pub element_bytes: u32,
     /// Payload of a full packet in bytes; a whole number of elements.
     pub payload_bytes: u32,
-    /// Packets that a worker has under way at most.
+    /// Packets that a worker has under way at most; [`UNLIMITED`] where the system can do without a limit (Canary).
     pub window: u32,
     /// Recover from losses; without it the network must lose nothing.
     pub reliable: bool,

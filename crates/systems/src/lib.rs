@@ -4,9 +4,10 @@
 
 mod any;
 mod build;
+mod canary;
 mod config;
 pub mod layout;
 
 pub use any::{AnyHeader, AnyNode};
 pub use build::build;
-pub use config::{BuildError, JobSpec, RingOrder, System};
+pub use config::{BuildError, JobSpec, Placement, RingOrder, System, UNLIMITED};

@@ -1,0 +1,161 @@
+//! Canary on simulated networks that lose nothing: whatever the topology, the timeouts, the size of the tables, the paths and the load, every
+//! sum is exact, every job completes, and when nothing moves any more no switch holds anything.
+
+use fanin_check::{Demand, Draw, JobRecipe, Payloads, Recipe, run, violations};
+use fanin_core::{Census, DType, DropReason, Duration, ElementOp, Instant, NetworkMap, NodeId, Operator};
+use fanin_sim::faults::FaultPlan;
+use fanin_sim::lossless::{LosslessConfig, SwitchModel};
+use fanin_sim::routing::Balancer;
+use fanin_sim::traffic::{Pattern, TrafficConfig};
+use fanin_sim::{LinkSpeed, NetworkConfig, RunResult, Shape, Topology};
+use fanin_systems::{Placement, System, UNLIMITED};
+
+/// Packets that all workers of a job send at most.
+const JOB_PACKETS_MAX: u64 = 3_000;
+const PAYLOAD_BYTES_MAX: u64 = 1_024;
+const FRAME_OVERHEAD_BYTES: u32 = 57;
+
+fn link(draw: &mut Draw) -> LinkSpeed {
+    let gbps = *draw.pick(&[25u64, 100, 100, 400]);
+    LinkSpeed { bits_per_second: gbps * 1_000_000_000, latency: Duration::from_ns(draw.scaled(50, 2_000)) }
+}
+
+fn balancer(draw: &mut Draw) -> Balancer {
+    match draw.between(0, 5) {
+        0 => Balancer::Ecmp,
+        1 => Balancer::Random,
+        2 => Balancer::Flowlet { gap_ps: draw.scaled(1_000, 5_000_000) },
+        _ => Balancer::Adaptive { threshold: draw.between(0, 10) as f64 / 10.0 },
+    }
+}
+
+fn network(draw: &mut Draw) -> NetworkConfig {
+    let shape = if draw.percent(20) {
+        Shape::Star { hosts: draw.between(1, 90) as u32, link: link(draw) }
+    } else {
+        Shape::FatTree2 {
+            leaves: draw.between(1, 6) as u32,
+            hosts_per_leaf: draw.between(1, 8) as u32,
+            spines: draw.between(1, 5) as u32,
+            parallel_links: draw.between(1, 2) as u32,
+            host_link: link(draw),
+            fabric_link: link(draw),
+        }
+    };
+    let frame_bytes = PAYLOAD_BYTES_MAX + u64::from(FRAME_OVERHEAD_BYTES);
+    let lossless = LosslessConfig {
+        model: *draw.pick(&[SwitchModel::OutputQueued, SwitchModel::InputQueued]),
+        input_bytes: draw.scaled(2 * frame_bytes, 262_144),
+        output_bytes: draw.scaled(2 * frame_bytes, 262_144),
+    };
+    NetworkConfig {
+        shape,
+        queue_bytes: 0,
+        lossless: Some(lossless),
+        ecn_mark_bytes: u64::MAX,
+        nic_queue_bytes: draw.scaled(2_000, 100_000),
+        frame_overhead_bytes: FRAME_OVERHEAD_BYTES,
+        frame_bytes_min: 84,
+        collective_balancer: balancer(draw),
+        background_balancer: balancer(draw),
+    }
+}
+
+fn job(draw: &mut Draw, map: &NetworkMap) -> JobRecipe {
+    let workers = draw.between(1, u64::from(map.hosts().min(40)));
+    let op = ElementOp { dtype: *draw.pick(&[DType::F32, DType::I32, DType::I64]), operator: Operator::Sum };
+    let element_bytes = op.dtype.bytes() as u64;
+    let payload_bytes = draw.scaled(element_bytes, PAYLOAD_BYTES_MAX) / element_bytes * element_bytes;
+    let elements_per_packet = payload_bytes / element_bytes;
+    let operations = draw.between(1, 4);
+    let packets_max = (JOB_PACKETS_MAX / workers / operations).max(1);
+    let elements = (0..operations).map(|_| match draw.between(0, 9) {
+        0 => 0,
+        1 => 1,
+        2 => draw.between(1, 3 * elements_per_packet),
+        _ => draw.scaled(1, packets_max * elements_per_packet),
+    });
+    let elements = elements.collect();
+    let places = if draw.percent(60) { draw.between(1, 8) } else { draw.scaled(8, 4_096) };
+    let system = System::Canary {
+        timeout_ps: draw.scaled(100_000, 5_000_000),
+        descriptors: places as u32,
+        placement: *draw.pick(&[Placement::Hash, Placement::Static]),
+    };
+    let late = if draw.percent(50) { 0 } else { draw.scaled(1_000, 20_000_000) };
+    JobRecipe {
+        hosts: draw.sample(map.hosts(), workers as usize).into_iter().map(NodeId).collect(),
+        system,
+        op,
+        payload_bytes: payload_bytes as u32,
+        window: if draw.percent(40) { UNLIMITED } else { draw.scaled(1, 1_024) as u32 },
+        reliable: false,
+        rto_initial: Duration::ZERO,
+        rto_min: Duration::ZERO,
+        patience: Duration::MAX,
+        elements,
+        start: (0..workers).map(|_| Instant::from_ps(draw.between(0, late))).collect(),
+        noise_probability: if draw.percent(50) { 0.0 } else { draw.between(1, 300) as f64 / 1_000.0 },
+        noise_delay: Duration::from_ns(draw.scaled(100, 20_000)),
+        seed: draw.bits(),
+    }
+}
+
+fn traffic(draw: &mut Draw, map: &NetworkMap) -> Vec<TrafficConfig> {
+    if map.hosts() < 2 || draw.percent(40) {
+        return Vec::new();
+    }
+    let count = draw.between(2, u64::from(map.hosts())) as usize;
+    vec![TrafficConfig {
+        hosts: draw.sample(map.hosts(), count).into_iter().map(NodeId).collect(),
+        pattern: draw.pick(&[Pattern::Uniform, Pattern::Permutation]).clone(),
+        message_bytes: draw.scaled(1_000, 60_000),
+        payload_bytes: 1_024,
+        load: draw.between(2, 10) as f64 / 10.0,
+        messages: Some(draw.between(1, 10)),
+        start: Instant::ZERO,
+    }]
+}
+
+fn recipe(seed: u64) -> Recipe {
+    let network = network(&mut Draw::new(seed, 1));
+    let map = Topology::new(&network.shape).expect("drawn sizes are possible").map;
+    let draw = &mut Draw::new(seed, 2);
+    let count = *draw.pick(&[1, 1, 2, 3, 8]);
+    let jobs = (0..count).map(|_| job(draw, &map)).collect();
+    let traffic = traffic(&mut Draw::new(seed, 3), &map);
+    let (faults, time_limit) = (FaultPlan::default(), Duration::from_ms(1_000));
+    Recipe { seed, network, jobs, traffic, faults, time_limit, drain: true, demand: Demand::MustComplete }
+}
+
+/// Runs a seed and panics where something is not as it must be.
+fn check<P: Payloads + ?Sized>(seed: u64) -> RunResult {
+    let recipe = recipe(seed);
+    let result = run::<P>(&recipe, |_| {}).unwrap_or_else(|words| panic!("{words}\n{recipe}"));
+    let mut found = violations(&recipe, &result);
+    for (switch, slots) in result.slots.iter().enumerate().filter(|(_, slots)| (slots.slots, slots.bytes) != (0, 0)) {
+        found.push(format!("switch {switch} still holds {} descriptors of {} bytes", slots.slots, slots.bytes));
+    }
+    assert!(found.is_empty(), "{found:#?}\n{recipe}");
+    result
+}
+
+#[test]
+fn every_sum_is_exact_and_nothing_is_left_behind() {
+    let (mut pieces, mut unwanted, mut peak) = (0, 0, 0);
+    for seed in 0..600 {
+        let result = check::<Census>(seed);
+        pieces += result.verdict.pieces_checked;
+        unwanted += result.counters.dropped(DropReason::NoSlot);
+        peak = peak.max(result.slots.iter().map(|slots| slots.slots_peak).max().unwrap_or(0));
+    }
+    assert!(pieces > 100_000 && unwanted > 10_000 && peak > 100, "{pieces} pieces, {unwanted} broadcasts dropped, {peak} descriptors");
+}
+
+#[test]
+fn elements_are_summed_and_take_the_same_course() {
+    for seed in 1_000..1_060 {
+        let (elements, census) = (check::<[u8]>(seed), check::<Census>(seed));
+        assert_eq!((&elements.jobs, &elements.counters), (&census.jobs, &census.counters), "seed {seed}");
+    }
+}

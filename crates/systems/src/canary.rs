@@ -1,0 +1,124 @@
+//! The nodes of a Canary job.
+
+use std::sync::Arc;
+
+use fanin_core::{Address, Duration, JobNodes, NetworkMap, NodeId, Payload, Placed, Rank};
+use fanin_protocols::canary::{self, CanarySwitch, CanarySwitchConfig, CanaryWorker, CanaryWorkerConfig};
+
+use crate::any::AnyNode;
+use crate::config::{BuildError, JobSpec, Placement, UNLIMITED};
+use crate::layout::leaf_of;
+
+/// The parameters of a Canary switch.
+#[derive(Clone, Copy)]
+pub(crate) struct Table {
+    pub timeout_ps: u64,
+    pub descriptors: u32,
+    pub placement: Placement,
+}
+
+pub(crate) fn nodes<P: Payload + ?Sized>(
+    spec: &JobSpec<'_, P::Op>,
+    map: &NetworkMap,
+    table: Table,
+) -> Result<JobNodes<AnyNode<P>>, BuildError> {
+    if spec.reliable {
+        return Err(BuildError::new("reliable", true, "false: canary does not recover from loss"));
+    }
+    let (workers, nodes) = (spec.hosts.len(), map.nodes());
+    if workers > usize::from(u16::MAX) {
+        return Err(BuildError::new("workers", workers, "at most 65535, which packets count with 16 bits"));
+    }
+    if nodes > 1 << 16 {
+        return Err(BuildError::new("network", nodes, "at most 65536 hosts and switches, which packets name with 16 bits"));
+    }
+    if table.descriptors == 0 || table.descriptors > 1 << 24 {
+        return Err(BuildError::new("descriptors", table.descriptors, "1 to 16777216"));
+    }
+    let members: Arc<[NodeId]> = spec.hosts.into();
+    let worker = |(rank, &host): (usize, &NodeId)| {
+        let config = CanaryWorkerConfig {
+            job: spec.id,
+            rank: Rank(rank as u32),
+            members: Arc::clone(&members),
+            op: spec.op.clone(),
+            element_bytes: spec.element_bytes,
+            block_elements: spec.payload_bytes / spec.element_bytes,
+            window: if spec.window == UNLIMITED { canary::WINDOW_UNLIMITED } else { spec.window },
+            uplink: leaf_of(map, host)?.port,
+        };
+        Ok(Placed { at: Address::worker(host), node: AnyNode::CanaryWorker(CanaryWorker::new(config)) })
+    };
+    let workers: Vec<Placed<AnyNode<P>>> = spec.hosts.iter().enumerate().map(worker).collect::<Result<_, BuildError>>()?;
+    // A lone worker needs no network; otherwise packets may pass any switch, since balancers choose the paths.
+    let others = if workers.len() == 1 { Vec::new() } else { map.switches().map(|switch| switch_node(spec, map, switch, table)).collect() };
+    Ok(JobNodes { workers, others })
+}
+
+fn switch_node<P: Payload + ?Sized>(spec: &JobSpec<'_, P::Op>, map: &NetworkMap, switch: NodeId, table: Table) -> Placed<AnyNode<P>> {
+    let config = CanarySwitchConfig {
+        job: spec.id,
+        node: switch,
+        ports: map.neighbours(switch).len() as u16,
+        op: spec.op.clone(),
+        block_bytes: spec.payload_bytes,
+        timeout: Duration::from_ps(table.timeout_ps),
+        descriptors: table.descriptors,
+        placement: match table.placement {
+            Placement::Hash => canary::Placement::Hash,
+            Placement::Static => canary::Placement::Static,
+        },
+    };
+    Placed { at: Address::switch(switch), node: AnyNode::CanarySwitch(CanarySwitch::new(config)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::System;
+    use fanin_core::{JobId, Length};
+
+    fn built(hosts: &[u32], change: impl FnOnce(&mut JobSpec<'_, ()>)) -> Result<JobNodes<AnyNode<Length>>, String> {
+        let hosts: Vec<NodeId> = hosts.iter().copied().map(NodeId).collect();
+        let mut spec = JobSpec {
+            id: JobId(1),
+            hosts: &hosts,
+            system: System::canary(),
+            op: (),
+            element_bytes: 4,
+            payload_bytes: 1024,
+            window: UNLIMITED,
+            reliable: false,
+            rto_initial: Duration::ZERO,
+            rto_min: Duration::ZERO,
+            patience: Duration::ZERO,
+            seed: 0,
+        };
+        change(&mut spec);
+        let mut map = NetworkMap::new(4, &[1, 1, 2]);
+        for (a, b) in [(0, 4), (1, 4), (2, 5), (3, 5), (4, 6), (5, 6)] {
+            map.join(NodeId(a), NodeId(b));
+        }
+        crate::build(&spec, &map).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn every_switch_takes_part() {
+        let nodes = built(&[3, 0], |_| {}).unwrap();
+        let at = |placed: &[Placed<AnyNode<Length>>]| placed.iter().map(|placed| placed.at.node.0).collect::<Vec<_>>();
+        assert_eq!((at(&nodes.workers), at(&nodes.others)), (vec![3, 0], vec![4, 5, 6]));
+        assert_eq!(built(&[3], |_| {}).unwrap().others, []);
+    }
+
+    #[test]
+    fn what_it_cannot_do_is_named() {
+        let error = |change: fn(&mut JobSpec<'_, ()>)| built(&[0, 1], change).unwrap_err();
+        assert_eq!(error(|spec| spec.reliable = true), "reliable = true: expected false: canary does not recover from loss");
+        assert_eq!(error(|spec| spec.window = 0), "window = 0: expected 1 to 1048576 packets, or unlimited");
+        let without_places = |spec: &mut JobSpec<'_, ()>| {
+            spec.system = System::Canary { timeout_ps: 1, descriptors: 0, placement: Placement::Static };
+        };
+        assert_eq!(error(without_places), "descriptors = 0: expected 1 to 16777216");
+        assert_eq!(error(|spec| spec.system = System::Tree { trees: 1 }), "window = 4294967295: expected 1 to 1048576 packets");
+    }
+}
