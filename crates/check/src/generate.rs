@@ -5,6 +5,7 @@
 
 use fanin_core::{DType, Duration, ElementOp, Instant, NetworkMap, NodeId, Operator, PacketKind};
 use fanin_sim::faults::{FaultPlan, KindSet, LinkFault, LinkSelector, TimedFault};
+use fanin_sim::lossless::{LosslessConfig, SwitchModel};
 use fanin_sim::routing::Balancer;
 use fanin_sim::traffic::{Pattern, TrafficConfig};
 use fanin_sim::{LinkSpeed, NetworkConfig, Shape, Topology};
@@ -50,7 +51,7 @@ pub fn generate(seed: u64) -> Recipe {
         faults.links = link_faults(fault_draw, &map);
     }
     let scale = Scale::of(&network, &jobs, &traffic, &faults);
-    let patience = Duration::from_ps(scale.trouble_ps.saturating_mul(draw.between(2, 5)));
+    let patience = Duration::from_ps(scale.trouble_ps.saturating_mul(draw.between(2, 4)));
     for job in &mut jobs {
         job.patience = patience;
         job.start = starts(&mut draw, job.hosts.len(), patience);
@@ -67,6 +68,16 @@ pub fn generate(seed: u64) -> Recipe {
 fn link(draw: &mut Draw) -> LinkSpeed {
     let gbps = *draw.pick(&[10u64, 25, 40, 100, 200, 400]);
     LinkSpeed { bits_per_second: gbps * 1_000_000_000, latency: Duration::from_ns(draw.scaled(50, 2_000)) }
+}
+
+fn lossless(draw: &mut Draw) -> LosslessConfig {
+    // A buffer holds a frame at least, or nothing would ever move.
+    let bytes = |draw: &mut Draw| draw.scaled(1_600, 100_000);
+    LosslessConfig {
+        model: *draw.pick(&[SwitchModel::OutputQueued, SwitchModel::InputQueued]),
+        input_bytes: bytes(draw),
+        output_bytes: bytes(draw),
+    }
 }
 
 fn network(draw: &mut Draw, weather: Weather) -> NetworkConfig {
@@ -96,7 +107,7 @@ fn network(draw: &mut Draw, weather: Weather) -> NetworkConfig {
     NetworkConfig {
         shape,
         queue_bytes,
-        lossless: None,
+        lossless: if weather == Weather::Calm && draw.percent(50) { Some(lossless(draw)) } else { None },
         ecn_mark_bytes: if draw.percent(30) { u64::MAX } else { draw.scaled(1_000, 200_000) },
         nic_queue_bytes: draw.scaled(2_000, 100_000),
         frame_overhead_bytes: FRAME_OVERHEAD_BYTES,
@@ -236,10 +247,23 @@ impl Scale {
             queued_ps += stretched as u64 + config.start.as_ps();
         }
         let delay_ps = faults.links.iter().map(|fault| fault.delay_max.as_ps()).max().unwrap_or(0);
-        // Losses in a row are waited for with doubled timeouts, up to an eighth of the patience.
-        scale.trouble_ps = 8 * (queued_ps + round_trip + 4 * delay_ps) + 64 * slowest_timeout_ps;
+        // Timeouts double up to four times, and never fall below a round trip.
+        let attempt_ps = 16 * (slowest_timeout_ps.max(2 * round_trip) + 4 * delay_ps);
+        scale.trouble_ps = 8 * queued_ps + attempts(faults) * attempt_ps;
         scale
     }
+}
+
+/// After so many attempts a packet and its answer, which cross eight links at most, have got through all but surely.
+fn attempts(faults: &FaultPlan) -> u64 {
+    let worst = faults.links.iter().map(|fault| fault.loss + fault.corruption).fold(0.0, f64::max);
+    let through: f64 = (0..8).fold(1.0, |through, _| through * (1.0 - worst));
+    let (mut lost, mut count) = (1.0, 0);
+    while lost > 1e-10 && count < 64 {
+        lost *= 1.0 - through;
+        count += 1;
+    }
+    count.max(6)
 }
 
 /// Repetition and reordering that the hop sequence makes good without loss: no packet comes so late that it has left the window.

@@ -17,7 +17,7 @@ pub fn violations(recipe: &Recipe, result: &RunResult) -> Vec<String> {
         found.push(format!("{} broken invariants; the first: {what}", result.broken.len()));
     }
     if !matches!(result.ended, Ended::JobsDone) {
-        found.push(format!("the run ended at {} as {:?}", result.end, result.ended));
+        found.push(format!("the run ended at {} as {:?} {:?}", result.end, result.ended, result.deadlock));
     }
     for (index, job) in recipe.jobs.iter().enumerate() {
         for (rank, worker) in result.jobs[index].workers.iter().enumerate() {

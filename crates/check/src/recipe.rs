@@ -165,6 +165,9 @@ impl fmt::Display for Recipe {
             "queues {} B, marks above {} B, host queues {} B, balancers {:?} and {:?}",
             network.queue_bytes, network.ecn_mark_bytes, network.nic_queue_bytes, network.collective_balancer, network.background_balancer
         )?;
+        if let Some(lossless) = network.lossless {
+            writeln!(f, "lossless: {lossless:?}")?;
+        }
         for (index, job) in self.jobs.iter().enumerate() {
             write_job(f, index, job)?;
         }
