@@ -82,6 +82,13 @@ fn run_one(plan: &Plan, index: usize, repetition: u32) -> Result<Finished, PlanE
     };
     let wall_s = begin.elapsed().as_secs_f64();
     tracing::debug!(point = plan.describe(point), repetition, events = result.events, wall_s, "run ended");
+    for (job, ran) in result.jobs.iter().enumerate() {
+        for (rank, worker) in ran.workers.iter().enumerate() {
+            if let Some(failure) = worker.operations.iter().find_map(|operation| operation.failure.as_ref()) {
+                tracing::debug!(job, rank, host = worker.host, %failure, "worker failed");
+            }
+        }
+    }
     let topology = &prepared.topology;
     let links = if repetition == 0 { link_records(topology, &result) } else { Vec::new() };
     let record = describe(plan, point, repetition, &prepared, topology, &result, wall_s);

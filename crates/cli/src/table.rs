@@ -27,6 +27,17 @@ pub fn summary(plan: &Plan, finished: &[Finished]) -> String {
     text
 }
 
+/// The runs of a plan that has not run: a line a point.
+pub fn runs(plan: &Plan) -> String {
+    let count = |point: &crate::plan::Point| u64::from(point.setup.general.run.repetitions.0);
+    let total: u64 = plan.points.iter().map(count).sum();
+    let mut text = format!("{}: {} points, {total} runs\n", plan.file, plan.points.len());
+    for point in plan.points.iter().filter(|_| !plan.axes.is_empty()) {
+        text.push_str(&format!("  {} x {}\n", plan.describe(point), count(point)));
+    }
+    text
+}
+
 /// What is alike in all runs: network, workers, length.
 fn heading(plan: &Plan, finished: &[Finished]) -> String {
     let Some(first) = finished.first().map(|run| &run.record) else { return String::new() };

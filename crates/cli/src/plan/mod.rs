@@ -89,12 +89,12 @@ impl Plan {
             apply_set(file, &mut tree, set)?;
         }
         check_sections(file, &tree)?;
-        let plots = match tree.take("plot") {
-            Some((_, plots)) => Some(read::<Vec<Plot>>(file, &plots, &[Step::Key("plot".into())])?),
+        let plots = tree.take("plot");
+        let (axes, fixed) = sweep::take_axes(file, &mut tree, sets)?;
+        let plots = match plots {
+            Some((_, plots)) => Some(sweep::check_plots(file, &plots, &axes, &fixed)?),
             None => None,
         };
-        let axes = sweep::take_axes(file, &mut tree, sets)?;
-        sweep::check_plots(file, text, plots.as_deref().unwrap_or_default(), &axes)?;
         let points = sweep::combinations(&axes)
             .into_iter()
             .map(|combination| point(file, &tree, &axes, &combination, seed))

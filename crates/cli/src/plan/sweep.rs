@@ -2,8 +2,9 @@
 //! is a point.
 
 use super::errors::PlanError;
+use super::read::read;
 use super::schema::{Plot, PlotKind};
-use super::tree::{Kind, Origin, Tree, parse_path};
+use super::tree::{Kind, Origin, Step, Tree, parse_path};
 
 /// What is varied along one direction.
 #[derive(Clone, PartialEq, Debug)]
@@ -28,9 +29,12 @@ const SWEEP_EXPECTED: &str = "expected a quoted key path with its values: \"jobs
 
 /// Takes `series` and `sweep` out of a plan.
 ///
+/// Gives the axes, and the swept keys that `--set` has fixed.
+///
 /// # Errors
 /// [`PlanError`] where they are not written as they must be, and where `--set` changes what a series sets.
-pub fn take_axes(file: &str, tree: &mut Tree, sets: &[String]) -> Result<Vec<Axis>, PlanError> {
+pub fn take_axes(file: &str, tree: &mut Tree, sets: &[String]) -> Result<(Vec<Axis>, Vec<String>), PlanError> {
+    let mut no_longer_swept = Vec::new();
     let fixed: Vec<String> = sets.iter().filter_map(|set| set.split_once('=')).map(|(path, _)| plain(path)).collect();
     let mut axes = Vec::new();
     if let Some((key, series)) = tree.take("series") {
@@ -43,6 +47,7 @@ pub fn take_axes(file: &str, tree: &mut Tree, sets: &[String]) -> Result<Vec<Axi
         for (key, values) in entries {
             // A value on the command line takes the place of the whole sweep over its key.
             if fixed.contains(&plain(&key.name)) {
+                no_longer_swept.push(key.name);
                 continue;
             }
             axes.push(sweep_axis(file, &key.name, &values, &key.origin)?);
@@ -57,7 +62,7 @@ pub fn take_axes(file: &str, tree: &mut Tree, sets: &[String]) -> Result<Vec<Axi
             }
         }
     }
-    Ok(axes)
+    Ok((axes, no_longer_swept))
 }
 
 /// A path in one way of writing.
@@ -138,17 +143,17 @@ pub fn combinations(axes: &[Axis]) -> Vec<Vec<usize>> {
     all
 }
 
-/// Checks that pictures show axes and numbers that exist.
+/// Reads what pictures there are, and checks that they show axes and numbers that exist. Pictures over a key that is `fixed` are left out.
 ///
 /// # Errors
 /// [`PlanError`] naming the key.
-pub fn check_plots(file: &str, text: &str, plots: &[Plot], axes: &[Axis]) -> Result<(), PlanError> {
-    let tree = Tree::parse(file, text)?;
+pub fn check_plots(file: &str, tree: &Tree, axes: &[Axis], fixed: &[String]) -> Result<Vec<Plot>, PlanError> {
+    let mut plots = read::<Vec<Plot>>(file, tree, &[Step::Key("plot".into())])?;
     for (index, plot) in plots.iter().enumerate() {
         let refuse = |key: &str, value: &str, expected: String| {
-            let path = parse_path(&format!("plot.{index}.{key}"));
+            let origin = tree.closest(&[Step::Index(index), Step::Key(key.into())]).origin.clone();
             let what = format!("plot[{index}].{key} = {value:?}: expected {expected}");
-            Err(PlanError::new(file, what).at(tree.closest(&path).origin.clone()))
+            Err(PlanError::new(file, what).at(origin))
         };
         if plot.name.is_empty() || !plot.name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c)) {
             return refuse("name", &plot.name, "the name of a file: letters, digits, - and _".into());
@@ -164,8 +169,8 @@ pub fn check_plots(file: &str, text: &str, plots: &[Plot], axes: &[Axis]) -> Res
             (PlotKind::Cdf, None, Some(y)) => return refuse("y", y, "no y for a plot of kind \"cdf\"".into()),
             (_, x, y) => {
                 let x = x.as_deref().unwrap_or_default();
-                if !names.contains(&x) {
-                    return refuse("x", x, format!("what the plan varies: {shown}"));
+                if !names.contains(&x) && !fixed.iter().any(|key| key == x) {
+                    return refuse("x", x, format!("what the plan varies: {}", if shown.is_empty() { "nothing" } else { &shown }));
                 }
                 let y = y.as_deref().unwrap_or_default();
                 if !crate::results::METRICS.iter().any(|metric| metric.key == y) {
@@ -175,5 +180,6 @@ pub fn check_plots(file: &str, text: &str, plots: &[Plot], axes: &[Axis]) -> Res
             }
         }
     }
-    Ok(())
+    plots.retain(|plot| plot.x.as_ref().is_none_or(|x| !fixed.contains(x)));
+    Ok(plots)
 }

@@ -1,0 +1,217 @@
+//! Wrong plans: the error names file, line, key, value and what was expected, and nothing is written.
+
+mod common;
+
+use common::{SMALL, folder, good, plan, refused, rows};
+
+/// A plan whose line 10 is `jobs[0].workers`.
+const GOOD: &str = r#"[network]
+shape = "star"
+hosts = 16
+rate = "100Gb/s"
+latency = "300ns"
+
+[[jobs]]
+system = "tree"
+trees = 1
+workers = 4
+message = "4KiB"
+
+[[traffic]]
+pattern = "uniform"
+hosts = 4
+load = 0.5
+
+[faults]
+anti_replay = true
+
+[run]
+seed = 1
+"#;
+
+/// A line of the plan, what takes its place, and the error.
+const WRONG: &[(&str, &str, &str)] = &[
+    ("workers = 4", "workers = 2000", "plan.toml:10: jobs[0].workers = 2000: expected at most 16, the number of hosts"),
+    (
+        "workers = 4",
+        "workers = 0",
+        "plan.toml:10: jobs[0].workers = 0: expected a whole number of 1 or more or a percentage, such as 512 or \"50%\"",
+    ),
+    ("workers = 4", "", "plan.toml:7: jobs[0].workers is missing: expected a number of workers or a percentage of all hosts"),
+    ("workers = 4", "workers = 14", "plan.toml:15: traffic[0].hosts = 4: expected at most 2, the number of hosts without a worker"),
+    (
+        "workers = 4",
+        "workers = 4\nplacement = [1, 2, 2, 3]",
+        "plan.toml:11: jobs[0].placement[2] = 2: expected a host that no other worker has",
+    ),
+    ("workers = 4", "workers = 4\nplacement = [16]", "plan.toml:10: jobs[0].workers = 4: expected 1, the number of hosts listed"),
+    ("workers = 4", "placement = [16]", "plan.toml:10: jobs[0].placement[0] = 16: expected hosts from 0 to 15"),
+    (
+        "message = \"4KiB\"",
+        "message = \"4kb\"",
+        "plan.toml:11: jobs[0].message = \"4kb\": expected bytes, such as 1024, \"100kB\" or \"4MiB\"",
+    ),
+    ("message = \"4KiB\"", "message = 4.5", "plan.toml:11: jobs[0].message = 4.5: expected bytes, such as 1024, \"100kB\" or \"4MiB\""),
+    (
+        "message = \"4KiB\"",
+        "message = 1022",
+        "plan.toml:11: jobs[0].message = 1022: expected a multiple of 4 bytes, the length of an element",
+    ),
+    ("message = \"4KiB\"", "", "plan.toml:7: jobs[0].message is missing: it has no default"),
+    (
+        "message = \"4KiB\"",
+        "message = \"4KiB\"\nmesage = 1",
+        "plan.toml:12: jobs[0].mesage = 1: unknown key; did you mean message? Expected one of system, copies, workers, placement, message, \
+         payload, element, operations, start, start_skew, noise, window, reliable, rto_initial, rto_min, patience, trees",
+    ),
+    ("trees = 1", "trees = 0", "plan.toml:9: jobs[0].trees = 0: expected 1 to 1024"),
+    ("trees = 1", "trees = \"many\"", "plan.toml:9: jobs[0].trees = \"many\": expected a whole number of 0 or more"),
+    ("system = \"tree\"", "system = \"trie\"", "plan.toml:8: jobs[0].system = \"trie\": expected \"ring\" or \"tree\""),
+    ("trees = 1", "payload = \"70000B\"", "plan.toml:9: jobs[0].payload = \"70000B\": expected 1 to 65000 bytes"),
+    ("trees = 1", "payload = 1023", "plan.toml:9: jobs[0].payload = 1023: expected a multiple of 4, the length of an element"),
+    (
+        "rate = \"100Gb/s\"",
+        "rate = \"100GB/s\"",
+        "plan.toml:4: network.rate = \"100GB/s\": expected bits per second from 1kb/s to 100Tb/s, such as \"100Gb/s\"",
+    ),
+    (
+        "latency = \"300ns\"",
+        "latency = 300",
+        "plan.toml:5: network.latency = 300: expected a time, such as \"300ns\", \"1.5us\", \"10ms\" or \"2s\"",
+    ),
+    ("hosts = 16", "hosts = 16\nleaves = 4", "plan.toml:4: network.leaves = 4: expected no such key with shape = \"star\""),
+    ("hosts = 16", "hosts = 0", "plan.toml:3: network.hosts = 0: expected a whole number of 1 or more"),
+    ("hosts = 16", "hosts = 70000", "plan.toml:3: network.hosts = 70000: expected at most 60000 ports on a switch"),
+    (
+        "hosts = 16",
+        "hosts = 16\nqueue = \"1KiB\"",
+        "plan.toml:4: network.queue = \"1KiB\": expected at least 1081 bytes, a full frame of jobs[0]",
+    ),
+    ("shape = \"star\"", "shape = \"ring\"", "plan.toml:2: network.shape = \"ring\": expected \"star\" or \"fat-tree\""),
+    (
+        "load = 0.5",
+        "load = 1.5",
+        "plan.toml:16: traffic[0].load = 1.5: expected a number from 0 to 1 or a percentage, such as 0.01 or \"1%\"",
+    ),
+    ("load = 0.5", "load = 0", "plan.toml:16: traffic[0].load = 0: expected a share of the link's rate above 0 and at most 1"),
+    ("pattern = \"uniform\"", "pattern = \"incast\"\nreceivers = 4", "plan.toml:15: traffic[0].receivers = 4: expected 1 to 3 receivers"),
+    (
+        "anti_replay = true",
+        "links = [{ links = { from = \"host0\", to = \"leaf0\" } }]",
+        "plan.toml:19: faults.links[0].links.to = \"leaf0\": expected a node of the network: host0 to host15, switch0",
+    ),
+    (
+        "anti_replay = true",
+        "links = [{ loss = 1.1 }]",
+        "plan.toml:19: faults.links[0].loss = 1.1: expected a number from 0 to 1 or a percentage, such as 0.01 or \"1%\"",
+    ),
+    (
+        "anti_replay = true",
+        "timed = [{ kind = \"host-dies\", rank = 4 }]",
+        "plan.toml:19: faults.timed[0].rank = 4: expected a rank below 4, the number of workers",
+    ),
+    (
+        "anti_replay = true",
+        "timed = [{ kind = \"host-stall\", rank = 3, from = \"2us\", until = \"1us\" }]",
+        "plan.toml:19: faults.timed[0].until = \"1us\": expected a time after from",
+    ),
+    ("anti_replay = true", "anti_replay = 1", "plan.toml:19: faults.anti_replay = 1: expected true or false"),
+    ("seed = 1", "seed = -1", "plan.toml:22: run.seed = -1: expected a whole number of 0 or more"),
+    (
+        "[run]",
+        "[runs]",
+        "plan.toml:21: runs = { seed = 1 }: unknown key; did you mean run? Expected one of network, jobs, traffic, faults, series, sweep, run, plot",
+    ),
+    ("seed = 1", "seed = 1\n[sweep]\n\"jobs.0.trees\" = [1, 0]", "plan.toml:24: jobs[0].trees = 0: expected 1 to 1024 (in jobs.0.trees 0)"),
+    (
+        "seed = 1",
+        "seed = 1\n[[series]]\nname = \"a\"\nset = { \"jobs.1.trees\" = 1 }",
+        "plan.toml:25: jobs.1.trees: [1]: expected an index below 1",
+    ),
+    (
+        "seed = 1",
+        "seed = 1\n[[plot]]\nname = \"p\"\ntitle = \"P\"\nkind = \"bars\"\nx = \"series\"\ny = \"goodput_gbps\"",
+        "plan.toml:27: plot[0].x = \"series\": expected what the plan varies: nothing",
+    ),
+];
+
+#[test]
+fn every_wrong_plan_is_refused_in_words_that_lead_to_the_place() {
+    let folder = folder("wrong-plans");
+    for (old, new, expected) in WRONG {
+        assert_eq!(GOOD.matches(old).count(), 1, "{old}");
+        let name = plan(&folder, &GOOD.replace(old, new));
+        let said = refused(&folder, &["sim", name, "--out", "results"]);
+        assert_eq!(said, format!("error: {expected}"), "{old} -> {new}");
+        assert!(!folder.join("results").exists(), "nothing is written for a plan that cannot run");
+    }
+    let name = plan(&folder, GOOD);
+    good(&folder, &["sim", name, "--out", "results"]);
+    assert!(folder.join("results/results.json").exists());
+}
+
+#[test]
+fn what_is_not_there_or_not_toml_is_refused() {
+    let folder = folder("not-toml");
+    assert!(refused(&folder, &["sim", "none.toml"]).starts_with("error: none.toml: cannot be read: "));
+    let name = plan(&folder, "[network]\nshape = star\n");
+    assert!(refused(&folder, &["sim", name]).starts_with("error: plan.toml:2: not TOML: "));
+    let name = plan(&folder, "");
+    assert_eq!(refused(&folder, &["sim", name]), "error: plan.toml:1: network is missing: it has no default");
+}
+
+#[test]
+fn set_changes_a_value_and_its_errors_name_it() {
+    let folder = folder("set");
+    let name = plan(&folder, GOOD);
+    let run = |sets: &[&str]| {
+        let arguments: Vec<&str> =
+            ["sim", name, "--format", "json"].into_iter().chain(sets.iter().flat_map(|set| ["--set", set])).collect();
+        rows(&good(&folder, &arguments)).remove(0)
+    };
+    let row = run(&["jobs.0.message=8KiB", "jobs[0].workers=\"50%\"", "traffic.0.enabled=false", "run.seed=5"]);
+    assert_eq!((&row["message_bytes"], &row["workers"]), (&8192.into(), &8.into()));
+    assert_eq!((&row["congested"], &row["seed"]), (&false.into(), &5.into()));
+    for (set, expected) in [
+        ("jobs.0.worker=3", "jobs[0].worker = 3: unknown key; did you mean workers?"),
+        ("jobs.0.workers=17", "jobs[0].workers = 17: expected at most 16, the number of hosts"),
+        ("jobs.1.workers=3", "jobs.1.workers: [1]: expected an index below 1"),
+        ("jobs.workers=3", "jobs.workers: workers: expected an index below 1, such as 0"),
+        ("jobs.0.workers", "expected KEY=VALUE, such as jobs.0.message=1MiB"),
+        ("networks.hosts=3", "networks = { hosts = 3 }: unknown key; did you mean network?"),
+        ("jobs.0.message.x=3", "jobs.0.message.x: x: expected nothing below \"4KiB\""),
+    ] {
+        let said = refused(&folder, &["sim", name, "--set", set]);
+        assert!(said.starts_with(&format!("error: plan.toml: --set {set}: {expected}")), "{said}");
+    }
+}
+
+#[test]
+fn set_fixes_what_is_swept_and_may_not_touch_what_series_set() {
+    let folder = folder("set-sweep");
+    let name = plan(&folder, SMALL);
+    let all = good(&folder, &["sim", name, "--check"]);
+    assert!(all.starts_with("plan.toml: 4 points, 12 runs\n"), "{all}");
+    let fixed = good(&folder, &["sim", name, "--check", "--set", "traffic.0.enabled=true"]);
+    assert_eq!(fixed, "plan.toml: 2 points, 6 runs\n  series ring x 3\n  series 2 trees x 3\n");
+    let swept = good(&folder, &["sim", name, "--check", "--set", "sweep.jobs.0.message=[\"1KiB\", \"2KiB\"]"]);
+    assert!(swept.starts_with("plan.toml: 8 points, 24 runs\n"), "{swept}");
+    let said = refused(&folder, &["sim", name, "--set", "jobs.0.trees=4"]);
+    assert!(said.contains("set by the series \"2 trees\""), "{said}");
+}
+
+#[test]
+fn a_seed_on_the_command_line_repeats_one_run_of_many() {
+    let folder = folder("seed");
+    let name = plan(&folder, SMALL);
+    let all = rows(&good(&folder, &["sim", name, "--format", "json"]));
+    assert_eq!(all.len(), 12);
+    let third = all.iter().filter(|row| row["seed"] == 9);
+    let again = rows(&good(&folder, &["sim", name, "--format", "json", "--seed", "9", "--set", "run.repetitions=1"]));
+    for (first, mut second) in third.zip(again) {
+        assert_eq!(first["repetition"], 2);
+        second["repetition"] = 2.into();
+        second["wall_s"] = first["wall_s"].clone();
+        assert_eq!(*first, second);
+    }
+}

@@ -1,0 +1,217 @@
+//! `fanin sim` from end to end: the same results whatever the number of threads, formats that read back, physical limits, examples.
+
+mod common;
+
+use std::fs;
+
+use common::{SMALL, examples, fanin, folder, good, plan, rows, without_wall_s};
+use serde_json::Value;
+
+#[test]
+fn results_do_not_depend_on_the_number_of_threads() {
+    let folder = folder("threads");
+    let name = plan(&folder, SMALL);
+    let run = |threads: &str| {
+        let printed = good(&folder, &["sim", name, "--threads", threads, "--format", "json", "--out", threads]);
+        let rows: Vec<Value> = rows(&printed).into_iter().map(without_wall_s).collect();
+        (rows, fs::read(folder.join(threads).join("links.csv")).unwrap(), fs::read(folder.join(threads).join("links.svg")).unwrap())
+    };
+    let one = run("1");
+    assert_eq!(one.0.len(), 12);
+    assert_eq!(one, run("4"));
+}
+
+#[test]
+fn a_repetition_has_the_same_hosts_and_traffic_in_every_series() {
+    let folder = folder("paired");
+    let name = plan(&folder, SMALL);
+    good(&folder, &["sim", name, "--out", "out"]);
+    let all = rows(&fs::read_to_string(folder.join("out/results.json")).unwrap());
+    let hosts =
+        |row: &Value| -> Vec<Value> { row["jobs"][0]["workers_us"].as_array().unwrap().iter().map(|pair| pair[0].clone()).collect() };
+    for repetition in 0..3 {
+        let same: Vec<&Value> = all.iter().filter(|row| row["repetition"] == repetition).collect();
+        assert!(same.len() == 4 && same.iter().all(|row| hosts(row) == hosts(same[0])));
+    }
+    assert_ne!(hosts(&all[0]), hosts(&all[1]), "repetitions differ");
+}
+
+#[test]
+fn json_and_csv_hold_the_same_numbers() {
+    let folder = folder("formats");
+    let name = plan(&folder, SMALL);
+    let json = rows(&good(&folder, &["sim", name, "--format", "json"]));
+    let csv = good(&folder, &["sim", name, "--format", "csv"]);
+    let mut reader = csv::Reader::from_reader(csv.as_bytes());
+    let header = reader.headers().unwrap().clone();
+    let records: Vec<csv::StringRecord> = reader.records().map(Result::unwrap).collect();
+    assert_eq!(records.len(), json.len());
+    for (record, row) in records.iter().zip(&json) {
+        for (column, cell) in header.iter().zip(record) {
+            let value = match column.split_once('.') {
+                Some((table, key)) => &row[table][key],
+                None => &row[column],
+            };
+            let expected = match value {
+                Value::Null if column.starts_with("drops") || column.starts_with("retransmissions") => "0".to_string(),
+                Value::Null => String::new(),
+                Value::String(text) => text.clone(),
+                other => other.to_string(),
+            };
+            // Readers of JSON may round the last digit of a number in their own way.
+            let same = match (cell.parse::<f64>(), expected.parse::<f64>()) {
+                (Ok(a), Ok(b)) => (a - b).abs() <= b.abs() * 1e-12,
+                _ => cell == expected,
+            };
+            assert!(column == "wall_s" || same, "{column}: {cell} but {expected}");
+        }
+    }
+    for key in json[0].as_object().unwrap().keys().filter(|key| !["jobs", "drops", "retransmissions", "params"].contains(&key.as_str())) {
+        assert!(header.iter().any(|column| column == key), "{key} is missing in the CSV");
+    }
+    let needed = [
+        "system",
+        "seed",
+        "params",
+        "hosts",
+        "workers",
+        "message_bytes",
+        "congested",
+        "completion_us",
+        "goodput_gbps",
+        "link_utilization_mean",
+        "switch_bytes_peak",
+        "census",
+        "packet_hops",
+        "packets_dropped",
+        "wall_s",
+    ];
+    assert!(needed.iter().all(|key| json.iter().all(|row| row.get(key).is_some())));
+}
+
+/// A change of behaviour is a difference here: look at it, and if it is meant, accept it with `cargo insta accept`.
+#[test]
+fn the_summary_of_a_small_plan() {
+    let folder = folder("summary");
+    let name = plan(&folder, SMALL);
+    insta::assert_snapshot!(good(&folder, &["sim", name]));
+}
+
+#[test]
+fn goodput_stays_below_what_frames_leave_of_the_wire() {
+    let folder = folder("caps");
+    for (payload, cap, least) in [(1024u32, 94.73, 90.0), (128, 69.19, 65.0)] {
+        for workers in [2u32, 3, 8] {
+            for system in ["tree", "ring"] {
+                let text = format!(
+                    "[network]\nshape = \"star\"\nhosts = {workers}\nrate = \"100Gb/s\"\nlatency = \"300ns\"\n\
+                     [[jobs]]\nsystem = \"{system}\"\nworkers = {workers}\nmessage = \"1MiB\"\npayload = {payload}\n"
+                );
+                let name = plan(&folder, &text);
+                let row = rows(&good(&folder, &["sim", name, "--format", "json"])).remove(0);
+                let goodput = row["goodput_gbps"].as_f64().unwrap();
+                let n = f64::from(workers);
+                let share = if system == "ring" { n / (2.0 * (n - 1.0)) } else { 1.0 };
+                assert!(goodput <= cap * share, "{system}, {workers} workers, {payload} B: {goodput} above {}", cap * share);
+                assert!(goodput >= least * share * 0.95, "{system}, {workers} workers, {payload} B: {goodput} for {}", cap * share);
+                assert_eq!(row["census"], "exact");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_payload_gives_the_same_times() {
+    let folder = folder("payloads");
+    let name = plan(&folder, SMALL);
+    let run = |payload: &str| {
+        let set = format!("run.payload={payload}");
+        let printed = good(&folder, &["sim", name, "--format", "json", "--set", &set, "--set", "run.repetitions=1"]);
+        rows(&printed).into_iter().map(without_wall_s).collect::<Vec<_>>()
+    };
+    let census = run("census");
+    assert!(census.iter().all(|row| row["census"] == "exact"));
+    assert_eq!(census, run("elements"));
+    let mut length = run("length");
+    assert!(length.iter().all(|row| row["census"] == "off"));
+    length.iter_mut().for_each(|row| row["census"] = "exact".into());
+    assert_eq!(census, length);
+}
+
+#[test]
+fn every_example_can_be_read_and_small_ones_run() {
+    let folder = folder("examples");
+    let mut count = 0;
+    for entry in fs::read_dir(examples()).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|extension| extension == "toml") {
+            count += 1;
+            good(&folder, &["sim", path.to_str().unwrap(), "--check"]);
+        }
+    }
+    assert!(count >= 4, "{count} examples");
+    for (name, runs) in [("loss.toml", 40), ("lossless.toml", 4)] {
+        let path = examples().join(name);
+        let all = rows(&good(&folder, &["sim", path.to_str().unwrap(), "--format", "json", "--out", name]));
+        assert_eq!(all.len(), runs);
+        assert!(all.iter().all(|row| row["census"] == "exact" && row["failure"].is_null()), "{name}");
+    }
+    assert!(folder.join("loss.toml/completion.svg").exists());
+}
+
+#[test]
+fn the_error_names_the_host_that_died() {
+    let folder = folder("failure");
+    let path = examples().join("failure.toml");
+    let path = path.to_str().unwrap();
+    let all = rows(&good(&folder, &["sim", path, "--format", "json", "--set", "jobs.0.placement=packed"]));
+    assert_eq!(all.len(), 2);
+    for row in &all {
+        let failure = row["failure"].as_str().unwrap();
+        assert!(failure.ends_with("waiting for rank 3 on host3"), "{failure}");
+        assert_eq!((&row["census"], &row["completion_us"]), (&Value::from("exact"), &Value::Null));
+    }
+    let unexpected = fanin(&folder, &["sim", path, "--set", "run.expect=success"]);
+    assert_eq!(unexpected.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&unexpected.stdout).contains("FAILED: series tree, seed 1: "));
+    let survived = fanin(&folder, &["sim", path, "--set", "faults.timed=[]"]);
+    assert_eq!(survived.status.code(), Some(1), "failure was expected");
+}
+
+#[test]
+fn without_the_hop_sequence_duplicates_are_told() {
+    let folder = folder("duplicates");
+    let text = "[network]\nshape = \"star\"\nhosts = 4\nrate = \"100Gb/s\"\nlatency = \"300ns\"\n\
+                [[jobs]]\nsystem = \"ring\"\nworkers = 4\nmessage = \"64KiB\"\nreliable = false\npatience = \"1ms\"\n\
+                [faults]\nlinks = [{ duplication = 0.2 }]\n";
+    let name = plan(&folder, text);
+    good(&folder, &["sim", name]);
+    let off = fanin(&folder, &["sim", name, "--set", "faults.anti_replay=false", "--set", "run.time_limit=1ms"]);
+    // With debug assertions the node's own bookkeeping may panic before the oracle speaks.
+    assert!(matches!(off.status.code(), Some(1 | 101)), "{:?}", off.status);
+    let said = String::from_utf8_lossy(&off.stdout).into_owned();
+    assert!(off.status.code() == Some(101) || said.contains("NOT EXACT: seed 1: wrong: "), "{said}");
+}
+
+#[test]
+fn traffic_alone_is_a_plan_too() {
+    let folder = folder("traffic");
+    let text = "[network]\nshape = \"star\"\nhosts = 4\nrate = \"100Gb/s\"\nlatency = \"300ns\"\n\
+                [[traffic]]\npattern = \"permutation\"\nmessages = 3\nmessage = \"10KiB\"\n";
+    let name = plan(&folder, text);
+    let row = rows(&good(&folder, &["sim", name, "--format", "json"])).remove(0);
+    assert_eq!((&row["ended"], &row["goodput_gbps"]), (&Value::from("traffic_done"), &Value::Null));
+    assert_eq!(row["packet_hops"], 4 * 3 * 10 * 2);
+    assert!(good(&folder, &["sim", name]).contains("background"));
+}
+
+#[test]
+fn help_and_version_are_there() {
+    let folder = folder("help");
+    assert!(good(&folder, &["--version"]).starts_with("fanin "));
+    for arguments in [&["--help"][..], &["sim", "--help"], &["bench", "sim", "--help"], &["demo", "--help"]] {
+        assert!(good(&folder, arguments).contains("Usage: fanin"));
+    }
+    assert_eq!(fanin(&folder, &["sim"]).status.code(), Some(2));
+    assert_eq!(fanin(&folder, &["sim", "x.toml", "--threads", "0"]).status.code(), Some(2));
+}
