@@ -10,6 +10,7 @@
 //! | [`sim`] | `fanin sim`: from the command line to files and exit code |
 //! | [`bench`] | `fanin bench`: the simulator's own speed |
 //! | [`demo`] | `fanin demo`: real processes on this machine |
+#![forbid(unsafe_code)]
 
 mod bench;
 mod demo;

@@ -59,7 +59,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Applies every rule to the repository that this program was built in.
+/// Applies every rule to the repository that the current folder is in.
 fn check() -> Result<Vec<Violation>> {
     let repository = Repository::load()?;
     let mut violations = layers::check(&repository.packages);

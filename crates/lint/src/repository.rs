@@ -46,13 +46,9 @@ pub struct Dependency {
 }
 
 impl Repository {
-    /// Reads the repository that this program was built in.
+    /// Reads the repository that the current folder is in.
     pub fn load() -> Result<Self> {
-        let metadata = MetadataCommand::new()
-            .manifest_path(Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml"))
-            .no_deps()
-            .exec()
-            .context("cargo metadata")?;
+        let metadata = MetadataCommand::new().no_deps().exec().context("cargo metadata")?;
         let root = metadata.workspace_root.clone().into_std_path_buf();
         let packages = metadata.workspace_packages().into_iter().map(|package| Package::from_metadata(package, &root)).collect();
         let files = read_files(&root)?;
