@@ -115,7 +115,13 @@ impl<N: Node<[u8]>> Driver<N> {
     /// What the kernel reports while waiting or receiving.
     pub(crate) fn turn(&mut self, tensors: &mut Tensors<'_>, limit: Duration) -> io::Result<()> {
         self.outlet.counters.turns += 1;
-        let readable = self.more || self.rest(limit)?;
+        let readable = if self.more {
+            // Nothing sleeps here, so nothing waits for room either: try.
+            self.outlet.sender.flush(&self.socket);
+            true
+        } else {
+            self.rest(limit)?
+        };
         // Read before the socket is: what arrives later than this is not missing yet.
         let now = self.clock.now();
         if readable {
