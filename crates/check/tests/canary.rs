@@ -3,12 +3,14 @@
 
 use fanin_check::{Demand, Draw, JobRecipe, Payloads, Recipe, run, violations};
 use fanin_core::{Census, DType, DropReason, Duration, ElementOp, Instant, NetworkMap, NodeId, Operator};
+use fanin_protocols::canary::Planted;
 use fanin_sim::faults::FaultPlan;
 use fanin_sim::lossless::{LosslessConfig, SwitchModel};
+use fanin_sim::metrics::Ended;
 use fanin_sim::routing::Balancer;
 use fanin_sim::traffic::{Pattern, TrafficConfig};
 use fanin_sim::{LinkSpeed, NetworkConfig, RunResult, Shape, Topology};
-use fanin_systems::{Placement, System, UNLIMITED};
+use fanin_systems::{AnyNode, Placement, System, UNLIMITED};
 
 /// Packets that all workers of a job send at most.
 const JOB_PACKETS_MAX: u64 = 3_000;
@@ -158,4 +160,25 @@ fn elements_are_summed_and_take_the_same_course() {
         let (elements, census) = (check::<[u8]>(seed), check::<Census>(seed));
         assert_eq!((&elements.jobs, &elements.counters), (&census.jobs, &census.counters), "seed {seed}");
     }
+}
+
+/// How many of some seeds end without all results where every node has this bug.
+fn stuck_with(bug: Planted) -> usize {
+    let stuck = |seed: &u64| {
+        let result = run::<Census>(&recipe(*seed), |node| match node {
+            AnyNode::CanaryWorker(worker) => worker.plant(bug),
+            AnyNode::CanarySwitch(switch) => switch.plant(bug),
+            _ => {}
+        });
+        result.is_ok_and(|result| result.ended == Ended::Stuck)
+    };
+    (0..40).filter(stuck).count()
+}
+
+#[test]
+fn planted_bugs_leave_somebody_without_a_result() {
+    assert_eq!(stuck_with(Planted::None), 0);
+    assert!(stuck_with(Planted::SkipRestoration) > 10);
+    assert!(stuck_with(Planted::KeepCounter) > 10);
+    assert!(stuck_with(Planted::ForgetStraggler) > 5);
 }
