@@ -127,7 +127,7 @@ fn lines(plot: &Plot, plan: &Plan, finished: &[Finished], x: usize, metric: &Met
     let frame = Frame { title: &plot.title, note: &note(plan), x_label: &data::axis_title(plan, x), y_label: &y_label, groups };
     let looks: Vec<Look> = groups.iter().map(|group| group.look).collect();
     let (first, last) = (scale.places[0], scale.places[scale.places.len() - 1]);
-    let margin = ((last - first).abs() * 0.04).max(0.1);
+    let margin = if first == last { 0.5 } else { (last - first).abs() * 0.04 };
     let x_range = first.min(last) - margin..first.max(last) + margin;
     let ticks = Ticks { places: scale.places.clone(), labels: scale.labels.clone() };
     if low > 0.0 && high / low >= 20.0 {

@@ -81,16 +81,21 @@ pub struct Scale {
     pub labels: Vec<String>,
 }
 
-/// By value where all choices are numbers, in steps of a doubling where they span much; evenly spaced otherwise.
+/// By value where all choices are numbers, in steps of a doubling where they span much; evenly spaced where that leaves some on top of
+/// each other (zero and small numbers beside large ones) or they are no numbers.
 pub fn numeric_axis(plan: &Plan, axis: usize) -> Scale {
     let labels: Vec<String> = plan.axes[axis].choices.iter().map(|choice| choice.label.clone()).collect();
     let values: Option<Vec<f64>> = labels.iter().map(|label| number(label)).collect();
     let even = (0..labels.len()).map(|index| index as f64).collect();
     let places = match values {
         Some(values) => {
-            let low = values.iter().copied().fold(f64::INFINITY, f64::min);
-            let high = values.iter().copied().fold(0.0, f64::max);
-            if low > 0.0 && high / low >= 8.0 { values.iter().map(|value| value.log2()).collect() } else { values }
+            let smallest = values.iter().copied().filter(|value| *value > 0.0).fold(f64::INFINITY, f64::min);
+            let wide = values.iter().copied().fold(0.0, f64::max) / smallest >= 8.0;
+            match values.iter().all(|value| *value > 0.0) {
+                true if wide => values.iter().map(|value| value.log2()).collect(),
+                false if wide => even,
+                _ => values,
+            }
         }
         None => even,
     };

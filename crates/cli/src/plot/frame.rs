@@ -31,7 +31,7 @@ const PALETTE: [RGBColor; 8] = [
 const LEFT: i32 = 16;
 const LEGEND_ROW: i32 = 22;
 /// Mean width of a character as a share of the font's size: what a legend's entry needs.
-const CHARACTER: f64 = 0.56;
+const CHARACTER: f64 = 0.53;
 
 /// How a group is drawn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -150,7 +150,7 @@ fn heading(canvas: &Canvas<'_>, frame: &Frame<'_>, looks: &[Look]) -> Result<i32
     let mut x = LEFT;
     y += 4;
     for (group, look) in frame.groups.iter().zip(looks) {
-        let width = 34 + (group.label.chars().count() as f64 * 14.0 * CHARACTER) as i32 + 22;
+        let width = 34 + (group.label.chars().count() as f64 * 14.0 * CHARACTER) as i32 + 16;
         if x + width > WIDTH as i32 && x > LEFT {
             (x, y) = (LEFT, y + LEGEND_ROW);
         }
