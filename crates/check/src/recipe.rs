@@ -1,4 +1,4 @@
-//! A run as plain data: everything that [`crate::run`] needs, and what people read when it fails.
+//! A run as plain data: everything that [`fn@crate::run`] needs, and what people read when it fails.
 
 use std::fmt;
 

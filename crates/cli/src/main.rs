@@ -8,7 +8,7 @@
 //! | [`table`] | the summary for people |
 //! | [`plot`] | pictures |
 //! | [`sim`] | `fanin sim`: from the command line to files and exit code |
-//! | [`bench`] | `fanin bench`: the simulator's own speed |
+//! | [`mod@bench`] | `fanin bench`: the simulator's own speed |
 //! | [`demo`] | `fanin demo`: real processes on this machine |
 #![forbid(unsafe_code)]
 
