@@ -43,10 +43,10 @@ lint-architecture: ## who imports whom, purity, sizes, traceability
 	cargo run --locked --quiet -p fanin-lint -- check
 
 lint-clippy:
-	cargo clippy --locked --workspace --all-targets -- -D warnings
+	cargo clippy --locked --keep-going --workspace --all-targets -- -D warnings
 
 lint-docs:
-	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps
+	RUSTDOCFLAGS="-D warnings" cargo doc --locked --keep-going --workspace --no-deps
 
 lint-dependencies: $(CARGO_DENY)
 	$(CARGO_DENY) --locked check licenses bans sources
