@@ -46,7 +46,7 @@ fn heading(plan: &Plan, finished: &[Finished]) -> String {
     if alike(|run| u64::from(run.hosts)) {
         parts.push(format!("{} hosts", first.hosts));
     }
-    if alike(|run| u64::from(run.workers)) {
+    if alike(|run| u64::from(run.workers)) && first.workers > 0 {
         parts.push(format!("{} workers", first.workers));
     }
     if alike(|run| run.message_bytes) && first.workers > 0 {

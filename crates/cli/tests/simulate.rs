@@ -215,3 +215,19 @@ fn help_and_version_are_there() {
     assert_eq!(fanin(&folder, &["sim"]).status.code(), Some(2));
     assert_eq!(fanin(&folder, &["sim", "x.toml", "--threads", "0"]).status.code(), Some(2));
 }
+
+#[test]
+fn the_bench_measures_what_it_says() {
+    let folder = folder("bench");
+    let measured = rows(&good(&folder, &["bench", "sim", "--only", "w1", "--packets", "8", "--repetitions", "1", "--format", "json"]));
+    let payloads: Vec<&str> = measured.iter().map(|row| row["payload"].as_str().unwrap()).collect();
+    assert_eq!(payloads, ["length", "census"]);
+    for row in &measured {
+        // 8 packets of each of 1024 hosts over two links under one leaf, or four links.
+        let hops = row["packet_hops"].as_u64().unwrap();
+        assert!((8 * 1024 * 2..=8 * 1024 * 4).contains(&hops), "{hops}");
+        let rate = hops as f64 / row["cpu_s"].as_f64().unwrap();
+        assert!((row["packet_hops_per_cpu_s"].as_f64().unwrap() / rate - 1.0).abs() < 1e-6);
+    }
+    assert_eq!(measured[0]["events"], measured[1]["events"]);
+}

@@ -204,8 +204,9 @@ fn read_job(file: &str, tree: &Tree, index: usize) -> Result<Job, PlanError> {
     if let Kind::Table(entries) = &own.kind
         && let Some((key, value)) = entries.iter().find(|(key, _)| known.get(&key.name).is_none())
     {
-        let own_keys = known.as_object().into_iter().flat_map(|object| object.keys()).map(String::as_str);
-        let keys: Vec<String> = JOB_KEYS.iter().copied().chain(own_keys.filter(|key| *key != "system")).map(String::from).collect();
+        let own_keys =
+            known.as_object().into_iter().flat_map(|object| object.keys()).map(String::as_str).filter(|key| !JOB_KEYS.contains(key));
+        let keys: Vec<String> = JOB_KEYS.iter().copied().chain(own_keys).map(String::from).collect();
         let what = format!("jobs[{index}].{} = {value}: unknown key; {}", key.name, read::suggestion(&key.name, &keys));
         return Err(PlanError::new(file, what).at(key.origin.clone()));
     }
