@@ -5,8 +5,10 @@ pub mod campaign;
 mod draw;
 pub mod generate;
 pub mod invariants;
+pub mod model;
 pub mod recipe;
 pub mod run;
+mod simple;
 
 pub use campaign::{Checks, Finding, Report, campaign, examine};
 pub use draw::Draw;

@@ -1,0 +1,51 @@
+//! Random runs from seeds: nothing is wrong in any of them, and enough happens in them for that to mean something.
+
+use fanin_check::{Checks, campaign, generate};
+use fanin_core::DropReason;
+
+/// Seeds of the campaign. `--example campaign` runs as many as one likes.
+const SEEDS: u64 = 4_000;
+
+#[test]
+fn thousands_of_random_runs_are_as_they_must_be() {
+    let report = campaign(0, SEEDS, Checks::default());
+    println!("{report}");
+    report.assert_clean();
+    assert_eq!(report.runs, SEEDS);
+    for system in ["tree", "ring"] {
+        assert!(report.jobs[system] > SEEDS / 2, "{system}: {:?}", report.jobs);
+    }
+    assert!(report.jobs_complete > SEEDS && report.jobs_failed > SEEDS / 20, "{report}");
+    assert!(report.runs_must_complete > SEEDS / 2 && report.runs_with_deaths > SEEDS / 20, "{report}");
+    assert!(report.pieces_checked > 500 * SEEDS && report.retransmitted > 100 * SEEDS && report.marked > SEEDS, "{report}");
+    let reasons = [
+        DropReason::QueueFull,
+        DropReason::InjectedLoss,
+        DropReason::Corrupted,
+        DropReason::Down,
+        DropReason::Repeated,
+        DropReason::HostDead,
+        DropReason::Duplicate,
+        DropReason::Stale,
+        DropReason::NotReady,
+        DropReason::InProgress,
+    ];
+    for reason in reasons {
+        assert!(report.dropped(reason) > 100, "{}: {report}", reason.name());
+    }
+}
+
+#[test]
+fn a_seed_always_gives_the_same_recipe_and_seeds_give_different_ones() {
+    let recipes: Vec<_> = (0..200).map(generate).collect();
+    assert_eq!(recipes, (0..200).map(generate).collect::<Vec<_>>());
+    for (index, recipe) in recipes.iter().enumerate() {
+        assert!(recipes[..index].iter().all(|other| other.jobs != recipe.jobs), "seed {index}");
+    }
+}
+
+#[test]
+fn a_campaign_does_not_depend_on_the_number_of_threads() {
+    let once = Checks { twice: false, elements: false, threads: 1 };
+    assert_eq!(campaign(50, 100, once), campaign(50, 100, Checks { threads: 3, ..once }));
+}

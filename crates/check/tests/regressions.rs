@@ -1,0 +1,114 @@
+//! What campaigns have found, as plain runs that show it.
+
+use fanin_check::{Checks, Demand, Recipe, examine};
+use fanin_core::{Duration, Instant, NodeId};
+use fanin_sim::faults::TimedFault;
+use fanin_sim::traffic::{Pattern, TrafficConfig};
+use fanin_sim::{LinkSpeed, Shape};
+use fanin_systems::{RingOrder, System};
+
+const TREE: System = System::Tree { trees: 2 };
+const RING: System = System::Ring { order: RingOrder::Host, barrier: false };
+const BARRIER: System = System::Ring { order: RingOrder::Host, barrier: true };
+
+fn clean(recipe: &Recipe) -> fanin_sim::RunResult {
+    let (result, violations) = examine(recipe, Checks::default());
+    assert_eq!(violations, [""; 0], "{recipe}");
+    result.expect("it was run")
+}
+
+/// A repetition that found no room went behind those that had been sent, so that the same ones had room the next time.
+#[test]
+fn a_window_longer_than_the_hosts_queue_starves_nobody() {
+    for system in [TREE, RING, BARRIER] {
+        for seed in 0..10 {
+            let mut recipe = Recipe::star(system, 6, 30_000).with_link_fault(0.05, 0.0, 0.02, Duration::from_us(1));
+            recipe.seed = seed;
+            recipe.network.nic_queue_bytes = 2_000;
+            (recipe.jobs[0].window, recipe.jobs[0].payload_bytes) = (64, 1_024);
+            assert!(clean(&recipe).counters.retransmitted_total() > 10);
+        }
+    }
+}
+
+/// All of a window was sent again at once, always in the same order, and filled the same short queue before the same packet.
+#[test]
+fn a_window_longer_than_a_queue_on_the_way_starves_nobody() {
+    let fast = LinkSpeed { bits_per_second: 400_000_000_000, latency: Duration::from_ns(60) };
+    let slow = LinkSpeed { bits_per_second: 10_000_000_000, ..fast };
+    for system in [TREE, RING, BARRIER] {
+        for seed in 0..10 {
+            let mut recipe = Recipe::fat_tree(system, 5, 1, 60_000).with_link_fault(0.02, 0.0, 0.0, Duration::ZERO);
+            recipe.seed = seed;
+            recipe.network.shape =
+                Shape::FatTree2 { leaves: 5, hosts_per_leaf: 1, spines: 1, parallel_links: 1, host_link: fast, fabric_link: slow };
+            recipe.network.queue_bytes = 4_600;
+            (recipe.jobs[0].window, recipe.jobs[0].payload_bytes) = (64, 1_024);
+            assert!(clean(&recipe).counters.dropped(fanin_core::DropReason::QueueFull) > 0);
+        }
+    }
+}
+
+/// With one element for many workers one packet moves a step, and most workers see nothing but barriers for most of the time.
+#[test]
+fn passing_a_barrier_is_progress() {
+    for seed in 0..5 {
+        let mut recipe = Recipe::star(BARRIER, 24, 1).with_link_fault(0.09, 0.0, 0.0, Duration::ZERO);
+        recipe.seed = seed;
+        recipe.jobs[0].patience = Duration::from_ms(20);
+        clean(&recipe);
+    }
+}
+
+/// Nobody expects a packet of the dead host, so nobody but the coordinator of the barrier can know who is missing.
+#[test]
+fn a_worker_that_dies_at_a_barrier_is_named() {
+    for dead in [0, 7, 23] {
+        let mut recipe = Recipe::star(BARRIER, 24, 1);
+        recipe.faults.timed = vec![TimedFault::HostDies { host: NodeId(dead), at: Instant::from_ps(60_000_000) }];
+        recipe.demand = Demand::MayFail;
+        let result = clean(&recipe);
+        let failed = result.jobs[0].workers.iter().filter(|worker| worker.operations[0].failure.is_some()).count();
+        assert!(failed >= 22, "{failed} of 23 workers failed");
+    }
+}
+
+/// A ring worker that only hands on what it received was taken for one that never sends from its output.
+#[test]
+fn one_element_goes_round_a_ring() {
+    for system in [RING, BARRIER] {
+        for workers in 2..8 {
+            clean(&Recipe::star(system, workers, 1));
+        }
+    }
+}
+
+/// A stall brought a dead host back to life.
+#[test]
+fn a_dead_host_stays_dead() {
+    let mut recipe = Recipe::star(TREE, 4, 10_000);
+    let at = |us| Instant::ZERO + Duration::from_us(us);
+    recipe.faults.timed =
+        vec![TimedFault::HostDies { host: NodeId(2), at: at(2) }, TimedFault::HostStall { host: NodeId(2), from: at(3), until: at(4) }];
+    recipe.demand = Demand::MayFail;
+    assert!(clean(&recipe).jobs[0].first_failure().is_some());
+}
+
+/// A host that stalls after its last message was waited for twice.
+#[test]
+fn a_stall_after_the_last_message_ends_nothing_twice() {
+    let mut recipe = Recipe::star(TREE, 4, 100_000);
+    recipe.traffic = vec![TrafficConfig {
+        hosts: vec![NodeId(0), NodeId(1)],
+        pattern: Pattern::Permutation,
+        message_bytes: 100,
+        payload_bytes: 100,
+        load: 1.0,
+        messages: Some(1),
+        start: Instant::ZERO,
+    }];
+    let at = |us| Instant::ZERO + Duration::from_us(us);
+    let stall = |from, until| TimedFault::HostStall { host: NodeId(0), from: at(from), until: at(until) };
+    recipe.faults.timed = vec![stall(5, 9), stall(7, 8), stall(12, 13)];
+    assert_eq!(clean(&recipe).background_bytes, 200);
+}
