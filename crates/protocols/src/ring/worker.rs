@@ -164,7 +164,8 @@ impl<P: Payload + ?Sized> RingWorker<P> {
     #[inline]
     fn can_send<T: Tx<RingHeader, P>>(&self, tx: &mut T) -> bool {
         let window = !self.config.reliability.reliable || self.recovery.sent.has_room();
-        window && self.rest.open && tx.room(self.to(self.config.successor.address))
+        // Without loss recovery a repeat could be taken for one packet more than there are.
+        window && self.rest.open && self.rest.sends > 0 && tx.room(self.to(self.config.successor.address))
     }
 
     /// The number of a packet that is sent now.
