@@ -200,7 +200,7 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
             return tx.note(Event::Dropped(DropReason::Duplicate));
         }
         // Only this worker knows the sum of a block that it leads.
-        let is_led = self.ordinal_of(u64::from(index)).is_some();
+        let is_led = index.checked_sub(self.first_led).is_some_and(|behind_first| behind_first.is_multiple_of(self.hosts()));
         let Some(&collective) = self.ledger.running().filter(|_| !is_led) else {
             return tx.note(Event::Dropped(DropReason::NotAMember));
         };
