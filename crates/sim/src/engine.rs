@@ -202,7 +202,11 @@ where
             // What most events cannot cause is looked at only when one says so.
             while !self.net.attention {
                 let Some((time, id)) = self.net.queue.pop() else {
-                    return if self.workers_running > 0 { Ended::Stuck } else { Ended::JobsDone };
+                    return match (has_jobs, self.workers_running) {
+                        (true, 0) => Ended::JobsDone,
+                        (true, _) => Ended::Stuck,
+                        (false, _) => Ended::TrafficDone,
+                    };
                 };
                 if time > limit {
                     self.net.now = limit;
@@ -581,7 +585,7 @@ where
         let packet = self.net.packets.get(place);
         let source = &mut self.sources[packet.flow as usize];
         source.in_flight -= 1;
-        source.bytes_delivered += u64::from(packet.frame_bytes - self.net.frame_overhead);
+        source.bytes_delivered += packet.payload.borrow().bytes() as u64;
         source.balance = source.balance.wrapping_sub(P::background_weight(&packet.payload));
         if source.is_idle() {
             let id = self.net.ids.sources + packet.flow;

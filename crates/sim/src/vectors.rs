@@ -448,8 +448,8 @@ pub struct ElementVectors {
 impl Simulated for [u8] {
     type Vectors = ElementVectors;
 
-    fn background(_bytes: u32, _weight: u64) -> Box<[u8]> {
-        Box::default()
+    fn background(bytes: u32, _weight: u64) -> Box<[u8]> {
+        vec![0; bytes as usize].into()
     }
 
     fn background_weight(_payload: &Box<[u8]>) -> u64 {
