@@ -46,7 +46,8 @@
 //! once. Without, the predecessor sends nothing before it has heard `Ready`, which costs half a round trip per operation.
 //!
 //! ## Who is missing
-//! * Nothing acknowledged for the job's patience: the successor is named.
+//! * Nothing acknowledged for the job's patience: the successor is named; unless it says that it is still in an operation before
+//!   (`Alive`), for then it will go on, or give up by itself.
 //! * Nothing heard from the predecessor for a quarter of the patience while something is expected: it is asked (`Probe`), and named
 //!   where it does not answer (`Alive`) until the patience is over.
 //! * All neighbours alive, and no progress: where there is a barrier, its coordinator gives up after twice the patience and names the

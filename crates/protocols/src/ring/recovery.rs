@@ -9,6 +9,7 @@ use crate::shared::receiver::ReceiveWindow;
 use crate::shared::reliability::Reliability;
 use crate::shared::rtt::rebased;
 use crate::shared::sender::SendWindow;
+use crate::shared::serial::newer16;
 
 /// A packet that comes in order is acknowledged with the 8th of its kind at the latest.
 const ACK_EVERY: u32 = 8;
@@ -207,12 +208,17 @@ impl<P: Payload + ?Sized> RingWorker<P> {
         }
     }
 
-    /// The predecessor is there.
-    pub(super) fn on_alive<T: Tx<RingHeader, P>>(&mut self, now: Instant, from: Ingress, tx: &mut T) {
-        if from.source != self.config.predecessor.address {
+    /// A neighbour is there: the predecessor, who was asked, or the successor, who is in an operation before this one.
+    pub(super) fn on_alive<T: Tx<RingHeader, P>>(&mut self, now: Instant, from: Ingress, operation: u16, tx: &mut T) {
+        let behind = from.source == self.config.successor.address && newer16(self.operation16(), operation);
+        if behind {
+            self.recovery.sent.on_alive(now);
+        } else if from.source != self.config.predecessor.address {
             return tx.note(Event::Dropped(DropReason::NotAMember));
         }
-        (self.recovery.heard_at, self.recovery.probed_at) = (now, None);
+        if from.source == self.config.predecessor.address {
+            (self.recovery.heard_at, self.recovery.probed_at) = (now, None);
+        }
     }
 
     /// When the predecessor is asked; `None` while nothing is expected of it.

@@ -272,6 +272,11 @@ impl<P: Payload + ?Sized> RingWorker<P> {
         let early = !newer16(self.ledger.next().0 as u16, operation);
         self.turned_away |= early;
         tx.note(Event::Dropped(if early { DropReason::NotReady } else { DropReason::Stale }));
+        if early && self.ledger.running().is_some() && self.config.reliability.reliable {
+            // Who waits in an operation before is not missing: it will go on, or say who is.
+            let operation = self.operation16();
+            tx.send(self.to(self.config.predecessor.address), &RingHeader::Alive { operation }, Body::Empty);
+        }
     }
 
     /// The packet fits nothing here: ranks disagree about the operation.
@@ -407,7 +412,7 @@ impl<P: Payload + ?Sized> Node<P> for RingWorker<P> {
             RingHeader::Ack { mask, next } => self.on_ack(now, from, next, mask.bits(), tx),
             RingHeader::Ready { operation } => self.on_ready(now, from, operation, tx),
             RingHeader::Probe { .. } => self.on_probe(from, tx),
-            RingHeader::Alive { .. } => self.on_alive(now, from, tx),
+            RingHeader::Alive { operation } => self.on_alive(now, from, operation, tx),
             RingHeader::StepDone { operation, step, rank } => {
                 if !self.abort_answered(from.source, tx) {
                     self.on_step_done(now, from, operation, step, rank, tx);

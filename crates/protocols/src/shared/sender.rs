@@ -32,6 +32,8 @@ pub struct SendWindow<T> {
     rtt: RttEstimator,
     /// When something was last acknowledged, or sent while nothing was under way.
     progress_at: Instant,
+    /// When the receiver last said that it is there, but busy.
+    alive_at: Instant,
     resumed_at: Instant,
     /// A repetition is due and found no room; it goes on when there is some.
     held_up: bool,
@@ -51,6 +53,7 @@ impl<T: Copy + Default> SendWindow<T> {
             order: SendOrder::new(capacity),
             rtt: RttEstimator::new(reliability),
             progress_at: Instant::ZERO,
+            alive_at: Instant::ZERO,
             resumed_at: Instant::ZERO,
             held_up: false,
             pace_at: Instant::ZERO,
@@ -94,9 +97,9 @@ impl<T: Copy + Default> SendWindow<T> {
         if newer(next, self.next) {
             return false;
         }
-        let mut newest = None;
+        let mut answered = None;
         while newer(next, self.first) {
-            newest = self.acknowledge(self.first).or(newest);
+            answered = self.acknowledge(self.first, answered);
             self.first = self.first.wrapping_add(1);
         }
         let mut rest = mask;
@@ -104,34 +107,40 @@ impl<T: Copy + Default> SendWindow<T> {
             let sequence = next.wrapping_add(1).wrapping_add(rest.trailing_zeros());
             rest &= rest - 1;
             if !newer(self.first, sequence) && newer(self.next, sequence) {
-                newest = self.acknowledge(sequence).or(newest);
+                answered = self.acknowledge(sequence, answered);
             }
         }
         while self.first != self.next && self.entries[self.slot(self.first) as usize].acknowledged {
             self.first = self.first.wrapping_add(1);
         }
-        if let Some((first_at, sent_at)) = newest {
+        if let Some((first_at, sent_at)) = answered {
             self.progress_at = now;
             if self.rtt.on_answer(now, first_at, sent_at) {
-                self.resumed_at = now;
-            }
-            if !self.rtt.is_stalled() {
-                self.pace_at = Instant::ZERO;
+                // In a stall every answer lets one packet go at once; when it is over, answers to what was sent are on their way.
+                self.pace_at = now;
+                if !self.rtt.is_stalled() {
+                    self.resumed_at = now;
+                }
             }
         }
         true
     }
 
-    /// Marks a packet; gives when it was sent, first and last, where that is news.
+    /// Marks a packet. Gives when it was sent, first and last, where that is news: of all packets that one acknowledgement answers, the
+    /// newest, or one that was sent twice, for then the others may have waited for that (Karn's rule).
     #[inline]
-    fn acknowledge(&mut self, sequence: u32) -> Option<(Instant, Instant)> {
+    fn acknowledge(&mut self, sequence: u32, answered: Option<(Instant, Instant)>) -> Option<(Instant, Instant)> {
         let slot = self.slot(sequence);
         let entry = &mut self.entries[slot as usize];
         if std::mem::replace(&mut entry.acknowledged, true) {
-            return None;
+            return answered;
         }
+        let (first_at, sent_at) = (entry.first_at, entry.sent_at);
         self.order.remove(slot);
-        Some((entry.first_at, entry.sent_at))
+        match answered {
+            Some((first, last)) if first != last && (first_at == sent_at || sent_at < last) => answered,
+            _ => Some((first_at, sent_at)),
+        }
     }
 
     /// The first packet from `from` on that an acknowledgement shows to be lost: at least 3 later ones have arrived, the last one
@@ -219,10 +228,15 @@ impl<T: Copy + Default> SendWindow<T> {
         std::mem::take(&mut self.held_up)
     }
 
-    /// When `patience` without any acknowledgement is over; `None` while nothing is under way.
+    /// When `patience` without any sign of the receiver is over; `None` while nothing is under way.
     #[inline]
     pub fn patience_ends_at(&self, patience: Duration) -> Option<Instant> {
-        (!self.is_empty()).then(|| self.progress_at + patience)
+        (!self.is_empty()).then(|| self.progress_at.max(self.alive_at) + patience)
+    }
+
+    /// The receiver is there, though it cannot take what is sent.
+    pub fn on_alive(&mut self, now: Instant) {
+        self.alive_at = now;
     }
 
     /// Forgets what is under way: nobody waits for it any more.
@@ -240,6 +254,7 @@ impl<T: Copy + Default> SendWindow<T> {
             entry.sent_at = rebased(entry.sent_at, now);
         }
         self.progress_at = rebased(self.progress_at, now);
+        self.alive_at = rebased(self.alive_at, now);
         self.resumed_at = rebased(self.resumed_at, now);
         self.pace_at = rebased(self.pace_at, now);
         self.rtt.rebase(now);

@@ -53,7 +53,7 @@ pub struct TreeWorker<P: Payload + ?Sized> {
     /// When a stall ended: timeouts of what was sent before count from here, as its answers are on their way now.
     resumed_at: Instant,
     /// The latest word on who is missing.
-    suspect: Option<(u32, Suspect)>,
+    suspect: Option<(u32, Suspect, Instant)>,
     /// Used by a lone worker, which is its own aggregator.
     acc: P::Acc,
 }
@@ -123,6 +123,7 @@ impl<P: Payload + ?Sized> TreeWorker<P> {
         self.progress_at = rebased(self.progress_at, now);
         self.resumed_at = rebased(self.resumed_at, now);
         self.pace_at = rebased(self.pace_at, now);
+        self.suspect = self.suspect.map(|(block, suspect, at)| (block, suspect, rebased(at, now)));
     }
 
     #[inline]
@@ -212,10 +213,11 @@ impl<P: Payload + ?Sized> TreeWorker<P> {
     fn on_progress(&mut self, now: Instant, place: u32, flight: &Flight) {
         self.order.remove(place);
         if self.rtt.on_answer(now, flight.first_at, flight.sent_at) {
-            self.resumed_at = now;
-        }
-        if !self.rtt.is_stalled() {
-            self.pace_at = Instant::ZERO;
+            // In a stall every sum lets one block go at once; when it is over, answers to what was sent are on their way.
+            self.pace_at = now;
+            if !self.rtt.is_stalled() {
+                self.resumed_at = now;
+            }
         }
         self.progress_at = now;
         self.suspect = None;
@@ -242,7 +244,7 @@ impl<P: Payload + ?Sized> TreeWorker<P> {
     fn give_up<T: Tx<TreeHeader, P>>(&mut self, tx: &mut T) {
         let first = self.flights.iter().filter(|flight| flight.under_way).map(|flight| flight.block.wrapping_sub(self.base)).min();
         let (block, suspect) = match self.suspect {
-            Some((block, suspect)) => (Some(block.wrapping_sub(self.base)), suspect),
+            Some((block, suspect, _)) => (Some(block.wrapping_sub(self.base)), suspect),
             None => (first, Suspect::Switch(self.config.leaf)),
         };
         self.fail(block, suspect, FailureReason::NoProgress, tx);
@@ -289,14 +291,17 @@ impl<P: Payload + ?Sized> TreeWorker<P> {
         tx.send(Egress::Port(self.config.uplink), &TreeHeader::Contribution { block, attempt }, body);
     }
 
-    /// Word on who is missing. A rank is more precise than a switch, so a switch does not replace it.
-    fn on_waiting<T: Tx<TreeHeader, P>>(&mut self, block: u32, suspect: Suspect, tx: &mut T) {
+    /// Word on who is missing. A rank is more precise than a switch, so a switch does not replace it; unless the word on the rank was not
+    /// repeated for so long that it must have turned up, for those who wait ask again every eighth of the patience.
+    fn on_waiting<T: Tx<TreeHeader, P>>(&mut self, now: Instant, block: u32, suspect: Suspect, tx: &mut T) {
         let flight = &self.flights[self.place_of(block) as usize];
         if !flight.under_way || flight.block != block {
             return tx.note(Event::Dropped(DropReason::Stale));
         }
-        if matches!(suspect, Suspect::Rank(_)) || !matches!(self.suspect, Some((_, Suspect::Rank(_)))) {
-            self.suspect = Some((block, suspect));
+        let faded = self.config.reliability.patience.divided(4);
+        let keeps = matches!(self.suspect, Some((_, Suspect::Rank(_), at)) if now.since(at) < faded);
+        if matches!(suspect, Suspect::Rank(_)) || !keeps {
+            self.suspect = Some((block, suspect, now));
         }
     }
 
@@ -328,7 +333,7 @@ impl<P: Payload + ?Sized> Node<P> for TreeWorker<P> {
     fn on_packet<T: Tx<TreeHeader, P>>(&mut self, now: Instant, _from: Ingress, header: &TreeHeader, payload: &P, tx: &mut T) {
         match *header {
             TreeHeader::Aggregate { block } => self.on_aggregate(now, block, payload, tx),
-            TreeHeader::Waiting { block, suspect } => self.on_waiting(block, suspect, tx),
+            TreeHeader::Waiting { block, suspect } => self.on_waiting(now, block, suspect, tx),
             TreeHeader::Rejected { block } => self.on_rejected(block, tx),
             TreeHeader::Contribution { .. } => tx.note(Event::Dropped(DropReason::NotAMember)),
         }
