@@ -4,7 +4,7 @@ use fanin_check::{Checks, campaign, generate};
 use fanin_core::DropReason;
 
 /// Seeds of the campaign. `--example campaign` runs as many as one likes.
-const SEEDS: u64 = 4_000;
+const SEEDS: u64 = 2_000;
 
 #[test]
 fn thousands_of_random_runs_are_as_they_must_be() {

@@ -55,7 +55,7 @@ fn passing_a_barrier_is_progress() {
     for seed in 0..5 {
         let mut recipe = Recipe::star(BARRIER, 24, 1).with_link_fault(0.09, 0.0, 0.0, Duration::ZERO);
         recipe.seed = seed;
-        recipe.jobs[0].patience = Duration::from_ms(20);
+        recipe.jobs[0].patience = Duration::from_ms(2);
         clean(&recipe);
     }
 }
@@ -69,7 +69,8 @@ fn a_worker_that_dies_at_a_barrier_is_named() {
         recipe.demand = Demand::MayFail;
         let result = clean(&recipe);
         let failed = result.jobs[0].workers.iter().filter(|worker| worker.operations[0].failure.is_some()).count();
-        assert!(failed >= 22, "{failed} of 23 workers failed");
+        // Who has all sums is done, whoever dies.
+        assert!(failed >= 3, "{failed} of 23 workers failed");
     }
 }
 
@@ -111,4 +112,54 @@ fn a_stall_after_the_last_message_ends_nothing_twice() {
     let stall = |from, until| TimedFault::HostStall { host: NodeId(0), from: at(from), until: at(until) };
     recipe.faults.timed = vec![stall(5, 9), stall(7, 8), stall(12, 13)];
     assert_eq!(clean(&recipe).background_bytes, 200);
+}
+
+/// Each answer in a stall began the timeouts of all other packets anew, so that one packet went in a timeout.
+#[test]
+fn a_stall_ends_as_fast_as_answers_come() {
+    for system in [TREE, RING, BARRIER] {
+        for seed in 0..10 {
+            let mut recipe = Recipe::star(system, 3, 20_000).with_link_fault(0.03, 0.0, 0.0, Duration::ZERO);
+            recipe.seed = seed;
+            let job = &mut recipe.jobs[0];
+            (job.window, job.payload_bytes, job.rto_min) = (64, 396, Duration::from_us(4));
+            job.start[1] = Instant::ZERO + Duration::from_ms(3);
+            job.patience = Duration::from_ms(300);
+            let result = clean(&recipe);
+            let end = result.jobs[0].completion(0).expect("all complete");
+            eprintln!("{system:?} {seed}: {end}");
+            assert!(end < Duration::from_ms(2000), "{system:?}, seed {seed}: {end}");
+        }
+    }
+}
+
+/// Who had been missing at first, and came, was still suspected when somebody else was missing.
+#[test]
+fn a_late_worker_is_not_taken_for_the_dead_one() {
+    let mut recipe = Recipe::fat_tree(TREE, 3, 2, 1);
+    let patience = Duration::from_ms(4);
+    let job = &mut recipe.jobs[0];
+    // The one that dies is alone under its leaf.
+    job.hosts = [0, 1, 2, 3, 5].map(NodeId).to_vec();
+    job.start = vec![Instant::ZERO; 5];
+    job.start[0] = Instant::ZERO + patience.divided(8);
+    job.patience = patience;
+    recipe.faults.timed = vec![TimedFault::HostDies { host: NodeId(5), at: Instant::ZERO }];
+    recipe.demand = Demand::MayFail;
+    // The checker demands that every failure leads to the dead host.
+    assert_eq!(clean(&recipe).jobs[0].workers.iter().filter(|worker| worker.operations.iter().any(|one| one.failure.is_some())).count(), 4);
+}
+
+/// The successor waited for a dead worker in the operation before, and was itself named as the one that does not answer.
+#[test]
+fn a_successor_that_is_behind_is_not_taken_for_dead() {
+    for at_us in 5..30 {
+        let mut recipe = Recipe::star(RING, 3, 60);
+        recipe.jobs[0].elements = vec![17, 53, 5, 100];
+        recipe.jobs[0].payload_bytes = 8;
+        recipe.jobs[0].patience = Duration::from_ms(7);
+        recipe.faults.timed = vec![TimedFault::HostDies { host: NodeId(0), at: Instant::ZERO + Duration::from_us(at_us) }];
+        recipe.demand = Demand::MayFail;
+        clean(&recipe);
+    }
 }
