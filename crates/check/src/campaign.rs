@@ -7,7 +7,6 @@ use std::sync::mpsc;
 
 use fanin_core::{Census, DropReason};
 use fanin_sim::RunResult;
-use fanin_systems::System;
 
 use crate::generate::generate;
 use crate::invariants::violations;
@@ -212,9 +211,4 @@ fn examine_seed(seed: u64, checks: Checks, report: &mut Report) {
     if !violations.is_empty() {
         report.findings.push(Finding { seed, violations, recipe });
     }
-}
-
-/// Whether a recipe has a job of a system other than static trees.
-pub fn uses_ring(recipe: &Recipe) -> bool {
-    recipe.jobs.iter().any(|job| matches!(job.system, System::Ring { .. }))
 }

@@ -9,7 +9,7 @@ use fanin_sim::lossless::{LosslessConfig, SwitchModel};
 use fanin_sim::routing::Balancer;
 use fanin_sim::traffic::{Pattern, TrafficConfig};
 use fanin_sim::{LinkSpeed, NetworkConfig, Shape, Topology};
-use fanin_systems::{RingOrder, System};
+use fanin_systems::{Placement, RingOrder, System};
 
 use crate::draw::Draw;
 use crate::recipe::{Demand, JobRecipe, Recipe};
@@ -21,8 +21,6 @@ const BACKGROUND_PACKETS_MAX: u64 = 8_000;
 /// Ethernet's headers, preamble, gap and checksum with those of IP, UDP and Fanin.
 const FRAME_OVERHEAD_BYTES: u32 = 57;
 const FRAME_BYTES_MIN: u32 = 84;
-/// Of 100 jobs, so many use trees.
-const TREE_PERCENT: u64 = 50;
 
 /// What a run has to suffer.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -157,11 +155,16 @@ fn operator(draw: &mut Draw) -> ElementOp {
     ElementOp { dtype, operator: *draw.pick(operators) }
 }
 
-fn system(draw: &mut Draw) -> System {
-    if draw.percent(TREE_PERCENT) {
-        System::Tree { trees: draw.between(1, 4) as u32 }
-    } else {
-        System::Ring { order: *draw.pick(&[RingOrder::Host, RingOrder::Placement]), barrier: draw.percent(35) }
+fn system(draw: &mut Draw, reliable: bool) -> System {
+    match draw.between(0, if reliable { 1 } else { 2 }) {
+        0 => System::Tree { trees: draw.between(1, 4) as u32 },
+        1 => System::Ring { order: *draw.pick(&[RingOrder::Host, RingOrder::Placement]), barrier: draw.percent(35) },
+        // For networks that lose nothing.
+        _ => System::Canary {
+            timeout_ps: draw.scaled(1_000, 100_000_000),
+            descriptors: draw.scaled(1, 4_096) as u32,
+            placement: *draw.pick(&[Placement::Hash, Placement::Static]),
+        },
     }
 }
 
@@ -182,13 +185,14 @@ fn job(draw: &mut Draw, map: &NetworkMap, weather: Weather) -> JobRecipe {
         })
         .collect();
     let rto_min = Duration::from_ns(draw.scaled(2_000, 200_000));
+    let reliable = weather != Weather::Calm || draw.percent(30);
     JobRecipe {
         hosts: draw.sample(map.hosts(), workers as usize).into_iter().map(NodeId).collect(),
-        system: system(draw),
+        system: system(draw, reliable),
         op,
         payload_bytes: payload_bytes as u32,
         window: draw.scaled(1, 64) as u32,
-        reliable: weather != Weather::Calm || draw.percent(40),
+        reliable,
         rto_initial: rto_min.times(draw.scaled(1, 16)),
         rto_min,
         patience: Duration::ZERO,

@@ -1,4 +1,27 @@
 //! Checks that Fanin's protocols do what they must, whatever happens to their packets.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`generate()`] | from a seed to a [`Recipe`]: network, jobs, traffic and faults, all drawn from it |
+//! | [`recipe`] | a run as plain data, and what people read when it fails |
+//! | [`mod@run`] | a recipe run in the simulator, with census payloads or with elements |
+//! | [`invariants`] | what must be true of every run |
+//! | [`mod@campaign`] | many seeds: a [`Report`] of what happened, and of every run that is not as it must be |
+//! | [`model`] | every behaviour of small networks, by model checking |
+//!
+//! ## What a campaign checks of a run
+//! * Every piece that a worker was given is the exact sum of all contributions, was delivered once, and none is missing from a completed
+//!   operation: by census weights, and again with elements against sums computed without the protocols' loops.
+//! * Every operation ends: the run neither comes to a standstill nor to its time limit. All workers complete where nothing fails for
+//!   longer than they must bear ([`Demand::MustComplete`]); otherwise a worker may fail, after its patience, with a failure that names
+//!   somebody; and where a host that died is all that went wrong, every failure names its rank or its switch.
+//! * No node reports a broken invariant, and none panics. No link sends faster than it can; what was dropped is counted.
+//! * The same seed gives the same result, and elements take the same course as the census.
+//!
+//! ## Replaying a failure
+//! A finding names its seed. `cargo run --release -p fanin-check --example campaign -- --first SEED --seeds 1 --verbose` prints the run
+//! in words and what is wrong with it; the same seed is the same run on every machine, as long as [`generate()`] is the same. A finding
+//! that is understood becomes a plain recipe in `tests/regressions.rs`, which does not depend on that.
 #![forbid(unsafe_code)]
 
 pub mod campaign;

@@ -127,8 +127,8 @@ fn a_stall_ends_as_fast_as_answers_come() {
             job.patience = Duration::from_ms(300);
             let result = clean(&recipe);
             let end = result.jobs[0].completion(0).expect("all complete");
-            eprintln!("{system:?} {seed}: {end}");
-            assert!(end < Duration::from_ms(2000), "{system:?}, seed {seed}: {end}");
+            // The late worker begins after 3 ms.
+            assert!(end < Duration::from_ms(4), "{system:?}, seed {seed}: {end}");
         }
     }
 }

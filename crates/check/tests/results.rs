@@ -1,0 +1,86 @@
+//! A few fixed runs and what comes out of them. A change of behaviour is a change of the table; `INSTA_UPDATE=always cargo test
+//! -p fanin-check --test results` writes a new one.
+
+use std::fmt::Write;
+
+use fanin_check::{Recipe, run, violations};
+use fanin_core::{Census, Duration, Instant, NodeId};
+use fanin_sim::faults::TimedFault;
+use fanin_sim::lossless::{LosslessConfig, SwitchModel};
+use fanin_sim::traffic::{Pattern, TrafficConfig};
+use fanin_systems::{RingOrder, System};
+
+const TREE: System = System::Tree { trees: 1 };
+const TREES: System = System::Tree { trees: 4 };
+const RING: System = System::Ring { order: RingOrder::Host, barrier: false };
+const BARRIER: System = System::Ring { order: RingOrder::Placement, barrier: true };
+
+/// 16 workers under 4 leaves reduce 256 KiB in packets of 1 KiB.
+fn alone(system: System) -> Recipe {
+    let mut recipe = Recipe::fat_tree(system, 4, 4, 65_536);
+    (recipe.jobs[0].payload_bytes, recipe.jobs[0].window) = (1_024, 64);
+    recipe
+}
+
+fn lossless(system: System, model: SwitchModel) -> Recipe {
+    let mut recipe = alone(system);
+    recipe.jobs[0].reliable = false;
+    recipe.network.lossless = Some(LosslessConfig { model, input_bytes: 16_000, output_bytes: 8_000 });
+    recipe
+}
+
+/// One percent lost, a tenth repeated or overtaken, background traffic, short queues, a link that is down for a while.
+fn hostile(system: System) -> Recipe {
+    let mut recipe = alone(system).with_link_fault(0.01, 0.1, 0.1, Duration::from_us(2));
+    recipe.network.queue_bytes = 20_000;
+    recipe.network.ecn_mark_bytes = 10_000;
+    recipe.traffic = vec![TrafficConfig {
+        hosts: (0..16).map(NodeId).collect(),
+        pattern: Pattern::Uniform,
+        message_bytes: 20_000,
+        payload_bytes: 1_000,
+        load: 0.5,
+        messages: Some(5),
+        start: Instant::ZERO,
+    }];
+    let at = |us| Instant::ZERO + Duration::from_us(us);
+    recipe.faults.timed = vec![TimedFault::LinkDown { a: NodeId(3), b: NodeId(16), from: at(20), until: at(60) }];
+    recipe
+}
+
+#[test]
+fn results_stay_as_they_are() {
+    let mut table =
+        format!("{:<22} {:>14} {:>8} {:>7} {:>7} {:>11}  dropped\n", "", "completed_ps", "hops", "again", "marked", "slots_peak");
+    let runs = [
+        ("tree", alone(TREE)),
+        ("4 trees", alone(TREES)),
+        ("ring", alone(RING)),
+        ("ring, barrier", alone(BARRIER)),
+        ("tree, output-queued", lossless(TREE, SwitchModel::OutputQueued)),
+        ("4 trees, input-queued", lossless(TREES, SwitchModel::InputQueued)),
+        ("ring, output-queued", lossless(RING, SwitchModel::OutputQueued)),
+        ("ring, input-queued", lossless(RING, SwitchModel::InputQueued)),
+        ("tree, hostile", hostile(TREE)),
+        ("4 trees, hostile", hostile(TREES)),
+        ("ring, hostile", hostile(RING)),
+        ("ring, barrier, hostile", hostile(BARRIER)),
+    ];
+    for (name, recipe) in runs {
+        let result = run::<Census>(&recipe, |_| {}).expect("the recipe is run");
+        assert_eq!(violations(&recipe, &result), [""; 0], "{name}");
+        let dropped: Vec<String> = result.counters.drops().map(|(reason, count)| format!("{reason} {count}")).collect();
+        writeln!(
+            table,
+            "{name:<22} {:>14} {:>8} {:>7} {:>7} {:>11}  {}",
+            result.jobs[0].completion(0).expect("it is complete").as_ps(),
+            result.packet_hops,
+            result.counters.retransmitted_total(),
+            result.packets_marked,
+            result.slots.iter().map(|slot| slot.slots_peak).max().unwrap_or(0),
+            dropped.join(", ")
+        )
+        .expect("a string takes all");
+    }
+    insta::assert_snapshot!(table);
+}
