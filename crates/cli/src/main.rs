@@ -7,7 +7,9 @@
 //! | [`results`] | one record a run, as JSON and CSV |
 //! | [`table`] | the summary for people |
 //! | [`plot`] | pictures |
+//! | [`report`] | all of that as one page |
 //! | [`sim`] | `fanin sim`: from the command line to files and exit code |
+//! | [`repro`] | `fanin repro`: results held against what a paper says |
 //! | [`mod@bench`] | `fanin bench`: the simulator's own speed |
 //! | [`demo`] | `fanin demo`: real processes on this machine |
 #![forbid(unsafe_code)]
@@ -16,6 +18,8 @@ mod bench;
 mod demo;
 mod plan;
 mod plot;
+mod report;
+mod repro;
 mod results;
 mod run;
 mod sim;
@@ -39,6 +43,7 @@ const EXAMPLES: &str = "\
 Examples:
   fanin sim examples/quickstart.toml --out out/quickstart
   fanin sim examples/quickstart.toml --set jobs.0.message=1MiB --set run.repetitions=1
+  fanin repro canary --quick --out out/canary
   fanin demo --loss 0.01
   fanin bench sim
 
@@ -49,6 +54,8 @@ RUST_LOG=debug writes what happens to standard error.";
 enum Command {
     /// Simulate a plan.
     Sim(sim::SimArgs),
+    /// Reproduce a paper's figures and hold them against its claims.
+    Repro(repro::ReproArgs),
     /// Measure speed.
     #[command(subcommand)]
     Bench(BenchCommand),
@@ -71,6 +78,7 @@ fn main() -> ExitCode {
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_ansi(io::stderr().is_terminal()).init();
     let done = match &arguments.command {
         Command::Sim(args) => return sim::run(args),
+        Command::Repro(args) => return repro::run(args),
         Command::Bench(BenchCommand::Sim(args)) => bench::run(args),
         Command::Demo(args) => demo::run(args),
         Command::DemoNode(args) => demo::run_node(args),

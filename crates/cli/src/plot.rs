@@ -1,4 +1,4 @@
-//! Pictures of results, as SVG: bars, lines over a swept key, and the distribution of the utilisation of links.
+//! Pictures of results, as SVG: bars, lines over a swept key, the distribution of the utilisation of links, memory over time.
 //!
 //! | module | what it holds |
 //! |---|---|
@@ -8,6 +8,7 @@
 mod data;
 mod frame;
 
+use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result};
@@ -20,18 +21,29 @@ use data::{Group, Spread, groups, numeric_axis, spread};
 use frame::{Frame, Look, Pen, Ticks};
 use plotters::prelude::IntoLogRange;
 
-/// Draws what the plan asks for; where it does not say, goodput as bars, links as a distribution, and completion time over sizes where
-/// they are swept.
+/// Draws what the plan asks for; where it does not say, goodput as bars, links as a distribution, completion time over sizes where they
+/// are swept, and memory over time where it is sampled.
 ///
 /// # Errors
 /// Those of writing files.
 pub fn write_all(folder: &Path, plan: &Plan, finished: &[Finished]) -> Result<()> {
-    let plots = plan.plots.clone().unwrap_or_else(|| usual(plan));
-    for plot in &plots {
-        let path = folder.join(format!("{}.svg", plot.name));
-        draw(&path, plot, plan, finished).with_context(|| format!("plot {}", plot.name))?;
+    for (name, svg) in pictures(plan, finished)? {
+        fs::write(folder.join(format!("{name}.svg")), svg).with_context(|| format!("plot {name}"))?;
     }
     Ok(())
+}
+
+/// The same pictures as texts: name and SVG.
+///
+/// # Errors
+/// Those of drawing.
+pub fn pictures(plan: &Plan, finished: &[Finished]) -> Result<Vec<(String, String)>> {
+    let plots = plan.plots.clone().unwrap_or_else(|| usual(plan));
+    let one = |plot: &Plot| {
+        let svg = draw(plot, plan, finished).with_context(|| format!("plot {}", plot.name))?;
+        Ok((plot.name.clone(), svg))
+    };
+    plots.iter().map(one).collect()
 }
 
 /// The pictures of a plan that does not ask for any.
@@ -54,20 +66,22 @@ fn usual(plan: &Plan) -> Vec<Plot> {
     if let Some(sizes) = plan.axes.iter().find(|axis| axis.name.ends_with(".message") && axis.choices.len() > 1) {
         plots.push(make("completion", "Completion time", PlotKind::Lines, Some(&sizes.name), Some("completion_us")));
     }
+    if plan.points.iter().any(|point| point.setup.general.run.memory_interval.is_some()) {
+        plots.push(make("memory", "Memory of switches", PlotKind::Memory, None, None));
+    }
     plots
 }
 
-fn draw(path: &Path, plot: &Plot, plan: &Plan, finished: &[Finished]) -> Result<()> {
+fn draw(plot: &Plot, plan: &Plan, finished: &[Finished]) -> Result<String> {
     let x = plan.axes.iter().position(|axis| Some(&axis.name) == plot.x.as_ref());
     let metric = METRICS.iter().find(|metric| Some(metric.key) == plot.y.as_deref());
     let groups = groups(plan, x);
-    let text = match (plot.kind, x, metric) {
+    match (plot.kind, x, metric) {
         (PlotKind::Bars, Some(x), Some(metric)) => bars(plot, plan, finished, x, metric, &groups),
         (PlotKind::Lines, Some(x), Some(metric)) => lines(plot, plan, finished, x, metric, &groups),
+        (PlotKind::Memory, _, _) => memory(plot, finished, &groups),
         _ => cdf(plot, finished, &groups),
-    }?;
-    std::fs::write(path, text)?;
-    Ok(())
+    }
 }
 
 /// What the numbers are: said under the title.
@@ -152,6 +166,42 @@ fn all_lines(pen: &mut dyn Pen, places: &[f64], spreads: &[Vec<Option<Spread>>],
         }
     }
     Ok(())
+}
+
+/// Memory of the switch that has most in use, over time, in the first repetition of each point.
+fn memory(plot: &Plot, finished: &[Finished], groups: &[Group]) -> Result<String> {
+    let looks: Vec<Look> = groups.iter().map(|group| group.look).collect();
+    let note = "the switch with most in use; first repetition of each";
+    let frame = Frame { title: &plot.title, note, x_label: "time (us)", y_label: "memory in use (KiB)", groups };
+    let lines: Vec<Vec<(f64, f64)>> = groups
+        .iter()
+        .map(|group| {
+            let samples = finished.iter().filter(|run| group.points.contains(&run.point)).flat_map(|run| &run.memory);
+            samples.map(|sample| (sample.at.as_ps() as f64 / 1e6, sample.bytes_max as f64 / 1024.0)).collect()
+        })
+        .collect();
+    let last = lines.iter().flatten().map(|(time, _)| *time).fold(1.0, f64::max);
+    let high = lines.iter().flatten().map(|(_, used)| *used).fold(1.0, f64::max);
+    let places = round_steps(last);
+    let ticks = Ticks { labels: places.iter().map(|place| frame::short_number(*place)).collect(), places };
+    frame::render(&frame, &looks, (0.0..last, 0.0..high * 1.05), &ticks, |pen| {
+        for (line, look) in lines.into_iter().zip(&looks) {
+            pen.line(line, *look)?;
+        }
+        Ok(())
+    })
+}
+
+/// From 0 to at most `last` in at most 10 steps of 1, 2 or 5 times a power of ten.
+fn round_steps(last: f64) -> Vec<f64> {
+    let mut step = 1.0;
+    for factor in [2.0, 2.5, 2.0].into_iter().cycle() {
+        if last / step <= 10.0 {
+            break;
+        }
+        step *= factor;
+    }
+    (0..=(last / step) as u32).map(|index| f64::from(index) * step).collect()
 }
 
 /// Which share of links is used up to how much, in the first repetition of each point.

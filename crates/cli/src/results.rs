@@ -41,6 +41,20 @@ pub struct RunRecord {
     pub link_utilization_mean: f64,
     /// The most payload memory that any switch had in use.
     pub switch_bytes_peak: u64,
+    /// The mean over time of payload memory in use, at the switch where that is highest.
+    pub switch_bytes_mean: f64,
+    /// The same at a leaf, mean over all leaves that had any in use.
+    pub leaf_bytes_mean: f64,
+    /// The most that any leaf had in use.
+    pub leaf_bytes_peak: u64,
+    /// How long a leaf holds a slot, mean over all slots; null where none was taken.
+    pub leaf_slot_us: Option<f64>,
+    /// Share of links that were sending in less than 1 % of the time.
+    pub links_idle: f64,
+    /// In 80 % of the time or more.
+    pub links_busy: f64,
+    /// In 70 % of the time or more, but less than 90 %.
+    pub links_70_to_90: f64,
     /// The longest queue of a switch.
     pub queue_bytes_peak: u64,
     /// `exact`, `wrong: ...`, or `off` where the payload carries nothing that could be checked.
@@ -140,6 +154,14 @@ pub const METRICS: &[Metric] = &[
     Metric { key: "goodput_gbps", title: "goodput", unit: "Gb/s", value: |run| run.goodput_gbps },
     Metric { key: "link_utilization_mean", title: "mean link utilisation", unit: "", value: |run| Some(run.link_utilization_mean) },
     Metric { key: "switch_bytes_peak", title: "peak memory of a switch", unit: "B", value: |run| Some(run.switch_bytes_peak as f64) },
+    Metric { key: "switch_bytes_mean", title: "mean memory of the fullest switch", unit: "B", value: |run| Some(run.switch_bytes_mean) },
+    Metric { key: "leaf_bytes_mean", title: "mean memory of a leaf", unit: "B", value: |run| Some(run.leaf_bytes_mean) },
+    Metric { key: "leaf_bytes_peak", title: "peak memory of a leaf", unit: "B", value: |run| Some(run.leaf_bytes_peak as f64) },
+    Metric { key: "leaf_slot_us", title: "time that a leaf holds a slot", unit: "us", value: |run| run.leaf_slot_us },
+    Metric { key: "leaf_bytes_by_rate", title: "goodput times the time that a leaf holds a slot", unit: "B", value: bytes_by_rate },
+    Metric { key: "links_idle", title: "links used less than 1 %", unit: "", value: |run| Some(run.links_idle) },
+    Metric { key: "links_busy", title: "links used 80 % or more", unit: "", value: |run| Some(run.links_busy) },
+    Metric { key: "links_70_to_90", title: "links used 70 to 90 %", unit: "", value: |run| Some(run.links_70_to_90) },
     Metric { key: "queue_bytes_peak", title: "longest queue", unit: "B", value: |run| Some(run.queue_bytes_peak as f64) },
     Metric { key: "packets_dropped", title: "packets dropped", unit: "", value: |run| Some(run.packets_dropped as f64) },
     Metric { key: "packets_retransmitted", title: "packets sent again", unit: "", value: |run| Some(run.packets_retransmitted as f64) },
@@ -149,6 +171,12 @@ pub const METRICS: &[Metric] = &[
     Metric { key: "simulated_us", title: "simulated time", unit: "us", value: |run| Some(run.simulated_us) },
     Metric { key: "wall_s", title: "wall time", unit: "s", value: |run| Some(run.wall_s) },
 ];
+
+/// Little's law: what a leaf should have in use where every piece of the vector takes one slot there. For one job.
+fn bytes_by_rate(run: &RunRecord) -> Option<f64> {
+    let bytes_per_us = run.goodput_gbps? / 8.0 * 1e3;
+    (run.jobs.len() == 1).then_some(bytes_per_us * run.leaf_slot_us?)
+}
 
 fn as_map<S: Serializer>(params: &[(String, serde_json::Value)], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_map(params.iter().map(|(key, value)| (key, value)))
@@ -174,6 +202,11 @@ pub fn record(prepared: &Prepared, topology: &Topology, result: &RunResult, payl
     systems.dedup();
     let slowest = jobs.iter().map(|job| job.completion_us).reduce(|a, b| Some(a?.max(b?))).flatten();
     let goodput: Option<f64> = jobs.iter().map(|job| job.goodput_gbps).sum();
+    let leaves = Leaves::of(topology, result);
+    let share = |used: std::ops::Range<f64>| {
+        let count = result.links.iter().filter(|link| used.contains(&link.utilization)).count();
+        count as f64 / result.links.len().max(1) as f64
+    };
     let from_switch = |link: &&fanin_sim::metrics::LinkResult| link.from >= topology.map.hosts();
     RunRecord {
         series: None,
@@ -189,6 +222,13 @@ pub fn record(prepared: &Prepared, topology: &Topology, result: &RunResult, payl
         goodput_gbps: goodput.filter(|_| !jobs.is_empty()).map(|sum| sum / jobs.len() as f64),
         link_utilization_mean: result.link_utilization_mean(),
         switch_bytes_peak: result.switch_bytes_peak(),
+        switch_bytes_mean: result.slots.iter().map(|slots| slots.bytes_mean()).fold(0.0, f64::max),
+        leaf_bytes_mean: leaves.bytes_mean,
+        leaf_bytes_peak: leaves.bytes_peak,
+        leaf_slot_us: leaves.slot_us,
+        links_idle: share(0.0..0.01),
+        links_busy: share(0.8..f64::INFINITY),
+        links_70_to_90: share(0.7..0.9),
         queue_bytes_peak: result.links.iter().filter(from_switch).map(|link| link.queue_bytes_peak).max().unwrap_or(0),
         census: census(result, payload),
         packet_hops: result.packet_hops,
@@ -210,6 +250,34 @@ pub fn record(prepared: &Prepared, topology: &Topology, result: &RunResult, payl
         failure: failure(&jobs, result, prepared),
         jobs,
         wall_s: 0.0,
+    }
+}
+
+/// Memory of the switches that hosts hang on.
+struct Leaves {
+    bytes_mean: f64,
+    bytes_peak: u64,
+    slot_us: Option<f64>,
+}
+
+impl Leaves {
+    fn of(topology: &Topology, result: &RunResult) -> Leaves {
+        let hosts = topology.map.hosts();
+        let mut is_leaf = vec![false; result.slots.len()];
+        for host in 0..hosts {
+            if let Some(leaf) = topology.map.leaf_of(fanin_core::NodeId(host)) {
+                is_leaf[(leaf.node.0 - hosts) as usize] = true;
+            }
+        }
+        let used: Vec<_> =
+            result.slots.iter().zip(is_leaf).filter(|(slots, leaf)| *leaf && slots.taken > 0).map(|(slots, _)| slots).collect();
+        let taken: u64 = used.iter().map(|slots| slots.taken).sum();
+        let slot_ps: u128 = used.iter().map(|slots| slots.slot_ps).sum();
+        Leaves {
+            bytes_mean: used.iter().map(|slots| slots.bytes_mean()).sum::<f64>() / used.len().max(1) as f64,
+            bytes_peak: used.iter().map(|slots| slots.bytes_peak).max().unwrap_or(0),
+            slot_us: (taken > 0).then(|| slot_ps as f64 / taken as f64 / 1e6),
+        }
     }
 }
 
@@ -372,6 +440,13 @@ const COLUMNS: &[&str] = &[
     "goodput_gbps",
     "link_utilization_mean",
     "switch_bytes_peak",
+    "switch_bytes_mean",
+    "leaf_bytes_mean",
+    "leaf_bytes_peak",
+    "leaf_slot_us",
+    "links_idle",
+    "links_busy",
+    "links_70_to_90",
     "queue_bytes_peak",
     "census",
     "packet_hops",

@@ -4,6 +4,7 @@
 use std::time::Instant;
 
 use fanin_core::{Census, Length};
+use fanin_sim::metrics::MemorySample;
 use fanin_sim::vectors::Simulated;
 use fanin_sim::{RunResult, Simulation, Topology};
 use fanin_systems::AnyNode;
@@ -23,6 +24,8 @@ pub struct Finished {
     pub record: RunRecord,
     /// Its links; only for the first repetition of each point.
     pub links: Vec<LinkRecord>,
+    /// Memory of its switches over time; only for the first repetition of each point, and where the plan asks for it.
+    pub memory: Vec<MemorySample>,
 }
 
 /// Builds every point once, so that nothing is written or run for a plan that cannot be run as a whole.
@@ -92,7 +95,8 @@ fn run_one(plan: &Plan, index: usize, repetition: u32) -> Result<Finished, PlanE
     let topology = &prepared.topology;
     let links = if repetition == 0 { link_records(topology, &result) } else { Vec::new() };
     let record = describe(plan, point, repetition, &prepared, topology, &result, wall_s);
-    Ok(Finished { point: index, record, links })
+    let memory = if repetition == 0 { result.memory } else { Vec::new() };
+    Ok(Finished { point: index, record, links, memory })
 }
 
 fn describe(
@@ -120,7 +124,10 @@ fn describe(
 pub fn simulate<P: Simulated + ?Sized>(prepared: &Prepared, op: impl Fn(&PreparedJob) -> P::Op) -> Result<RunResult, PlanError> {
     let operators: Vec<P::Op> = prepared.jobs.iter().map(&op).collect();
     let nodes = prepared.nodes::<P>(op)?;
-    let simulation = Simulation::<AnyNode<P>, P>::new(prepared.topology.clone(), prepared.scenario.clone(), nodes, &operators)
+    let mut simulation = Simulation::<AnyNode<P>, P>::new(prepared.topology.clone(), prepared.scenario.clone(), nodes, &operators)
         .map_err(|error| prepared.refuse(&error))?;
+    if let Some(interval) = prepared.memory_interval {
+        simulation.sample_memory(interval);
+    }
     Ok(simulation.run())
 }

@@ -13,7 +13,7 @@ use crate::plan::Plan;
 use crate::plan::schema::Expect;
 use crate::results::{RunRecord, write_csv, write_json};
 use crate::run::{self, Finished};
-use crate::{plot, table};
+use crate::{plot, report, table};
 
 /// Simulate a plan: network, jobs, traffic, faults, sweep and repetitions in a TOML file.
 #[derive(Args, Clone, Debug)]
@@ -21,7 +21,7 @@ use crate::{plot, table};
 pub struct SimArgs {
     /// The plan.
     pub plan: PathBuf,
-    /// Folder for results.json, results.csv, links.csv, plan.toml and plots; made where it is missing.
+    /// Folder for results.json, results.csv, links.csv, memory.csv where it is sampled, plan.toml, plots and report.html; made where it is missing.
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Seed of the first repetition, in place of the plan's.
@@ -94,6 +94,8 @@ fn simulate(args: &SimArgs, plan: &Plan) -> Result<bool> {
     let threads = args.threads.map_or_else(|| thread::available_parallelism().map_or(1, usize::from), usize::from);
     let finished = run::run(plan, threads)?;
     if let Some(folder) = &args.out {
+        let page = report::of_plan(plan, &finished)?;
+        fs::write(folder.join("report.html"), page).context("report.html")?;
         write_folder(folder, plan, &finished).with_context(|| format!("--out {}", folder.display()))?;
     }
     print(args, plan, &finished).context("standard output")?;
@@ -101,7 +103,7 @@ fn simulate(args: &SimArgs, plan: &Plan) -> Result<bool> {
 }
 
 /// Whether a run ended as the plan expects, and exact in any case.
-fn as_expected(plan: &Plan, run: &Finished) -> bool {
+pub fn as_expected(plan: &Plan, run: &Finished) -> bool {
     match plan.points[run.point].setup.general.run.expect {
         Expect::Success => run.record.is_good(),
         Expect::Failure => run.record.is_exact() && run.record.failure.is_some(),
@@ -129,15 +131,37 @@ fn print(args: &SimArgs, plan: &Plan, finished: &[Finished]) -> io::Result<()> {
     }
 }
 
-fn write_folder(folder: &Path, plan: &Plan, finished: &[Finished]) -> Result<()> {
+/// Writes everything but the report.
+///
+/// # Errors
+/// Those of drawing and of writing files.
+pub fn write_folder(folder: &Path, plan: &Plan, finished: &[Finished]) -> Result<()> {
     let records: Vec<&RunRecord> = finished.iter().map(|run| &run.record).collect();
     let create = |name: &str| File::create(folder.join(name)).map(BufWriter::new).with_context(|| name.to_string());
     write_json(&records, true, &mut create("results.json")?)?;
     write_csv(&records, &mut create("results.csv")?)?;
+    if finished.iter().any(|run| !run.memory.is_empty()) {
+        write_memory(plan, finished, create("memory.csv")?)?;
+    }
     write_links(plan, finished, create("links.csv")?)?;
-    let changes: String = plan.sets.iter().map(|set| format!("# --set {}\n", set.replace('\n', " "))).collect();
-    fs::write(folder.join("plan.toml"), changes + &plan.text).context("plan.toml")?;
+    fs::write(folder.join("plan.toml"), plan.text_with_sets()).context("plan.toml")?;
     plot::write_all(folder, plan, finished)
+}
+
+/// Memory of the switches over time in the first repetition of each point.
+fn write_memory(plan: &Plan, finished: &[Finished], out: impl Write) -> Result<()> {
+    let mut writer = csv::Writer::from_writer(out);
+    writer.write_record(plan.axes.iter().map(|axis| axis.name.as_str()).chain(["time_us", "switch_bytes_max", "bytes_total"]))?;
+    for run in finished {
+        for sample in &run.memory {
+            let time_us = sample.at.as_ps() as f64 / 1e6;
+            let numbers = [time_us.to_string(), sample.bytes_max.to_string(), sample.bytes_total.to_string()];
+            let labels = plan.points[run.point].labels.iter().map(String::as_str);
+            writer.write_record(labels.chain(numbers.iter().map(String::as_str)))?;
+        }
+    }
+    writer.flush()?;
+    Ok(())
 }
 
 /// Every link of the first repetition of each point.

@@ -13,16 +13,8 @@ pub fn summary(plan: &Plan, finished: &[Finished]) -> String {
     for line in table(plan, finished).lines() {
         text.extend([line.trim_end(), "\n"]);
     }
-    for run in finished.iter().filter(|run| !run.record.is_good()) {
-        let point = plan.describe(&plan.points[run.point]);
-        let place = if point.is_empty() { String::new() } else { format!("{point}, ") };
-        let seed = run.record.seed;
-        if !run.record.is_exact() {
-            text.push_str(&format!("NOT EXACT: {place}seed {seed}: {}\n", run.record.census));
-        }
-        if let Some(failure) = &run.record.failure {
-            text.push_str(&format!("FAILED: {place}seed {seed}: {failure}\n"));
-        }
+    for problem in problems(plan, finished) {
+        text.extend([problem.as_str(), "\n"]);
     }
     text
 }
@@ -38,8 +30,40 @@ pub fn runs(plan: &Plan) -> String {
     text
 }
 
+/// Every run that is not as it should be, in words.
+pub fn problems(plan: &Plan, finished: &[Finished]) -> Vec<String> {
+    let mut all = Vec::new();
+    for run in finished.iter().filter(|run| !run.record.is_good()) {
+        let point = plan.describe(&plan.points[run.point]);
+        let place = if point.is_empty() { String::new() } else { format!("{point}, ") };
+        let seed = run.record.seed;
+        if !run.record.is_exact() {
+            all.push(format!("NOT EXACT: {place}seed {seed}: {}", run.record.census));
+        }
+        if let Some(failure) = &run.record.failure {
+            all.push(format!("FAILED: {place}seed {seed}: {failure}"));
+        }
+    }
+    all
+}
+
+/// The cells of the table, as texts.
+pub struct Cells {
+    /// Titles of the columns.
+    pub header: Vec<String>,
+    /// A row a point.
+    pub rows: Vec<Vec<String>>,
+}
+
+/// The table without its form.
+pub fn cells(plan: &Plan, finished: &[Finished]) -> Cells {
+    let table = table(plan, finished);
+    let texts = |row: &comfy_table::Row| row.cell_iter().map(Cell::content).collect();
+    Cells { header: table.header().map(texts).unwrap_or_default(), rows: table.row_iter().map(texts).collect() }
+}
+
 /// What is alike in all runs: network, workers, length.
-fn heading(plan: &Plan, finished: &[Finished]) -> String {
+pub fn heading(plan: &Plan, finished: &[Finished]) -> String {
     let Some(first) = finished.first().map(|run| &run.record) else { return String::new() };
     let alike = |value: fn(&RunRecord) -> u64| finished.iter().all(|run| value(&run.record) == value(first));
     let mut parts = Vec::new();

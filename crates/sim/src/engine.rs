@@ -6,13 +6,13 @@ use std::borrow::Borrow;
 
 use fanin_core::hash::mix;
 use fanin_core::{
-    Collective, CollectiveKind, DropReason, Ingress, Instant, JobNodes, NodeId, OperationId, Outcome, PacketKind, PortId, Role, Wire,
-    Worker,
+    Collective, CollectiveKind, DropReason, Duration, Ingress, Instant, JobNodes, NodeId, OperationId, Outcome, PacketKind, PortId, Role,
+    Wire, Worker,
 };
 
 use crate::link::link_flags;
 use crate::lossless::NO_LINK;
-use crate::metrics::{Ended, JobResult, LinkResult, OperationResult, RunResult, WorkerResult};
+use crate::metrics::{Ended, JobResult, LinkResult, MemorySampler, OperationResult, RunResult, WorkerResult};
 use crate::net::{EventIds, HeldBack, Lent, Net, TxWaiting};
 use crate::packet::{NO_PACKET, Packet, flags, pack_roles};
 use crate::queue::EventQueue;
@@ -173,6 +173,11 @@ where
         if self.net.lossless.is_some() {
             self.net.queue.push(DEADLOCK_CHECK_PS, self.net.ids.deadlock_check);
         }
+    }
+
+    /// Asks for the memory of switches at this interval.
+    pub fn sample_memory(&mut self, interval: Duration) {
+        self.net.memory = MemorySampler::new(interval);
     }
 
     /// Runs to the end.
@@ -607,8 +612,9 @@ where
         }
     }
 
-    fn result(self, ended: Ended) -> RunResult {
+    fn result(mut self, ended: Ended) -> RunResult {
         let end = self.net.now;
+        self.net.slots.iter_mut().for_each(|slots| slots.advance(end));
         let mut jobs: Vec<JobResult> = self
             .scenario
             .jobs
@@ -652,6 +658,7 @@ where
             end: Instant::from_ps(end),
             jobs,
             links: links.collect(),
+            memory: self.net.memory.finish(end, &self.net.slots),
             slots: self.net.slots,
             counters: self.net.counters,
             packets_marked: self.net.packets_marked,

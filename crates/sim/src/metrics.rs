@@ -97,11 +97,35 @@ pub struct SlotResult {
     pub slots: u64,
     /// The most at any time.
     pub slots_peak: u64,
+    /// Slots taken over the whole run.
+    pub taken: u64,
+    /// Bytes in use, integrated over time: byte-picoseconds.
+    pub byte_ps: u128,
+    /// Slots in use, integrated over time: slot-picoseconds. Over [`taken`](Self::taken): how long a slot is held.
+    pub slot_ps: u128,
+    /// Up to when the integrals go.
+    pub(crate) until_ps: u64,
 }
 
 impl SlotResult {
+    /// Carries the integrals on to `now_ps`.
     #[inline]
-    pub(crate) fn take(&mut self, bytes: u32) {
+    pub(crate) fn advance(&mut self, now_ps: u64) {
+        let span = now_ps - self.until_ps;
+        self.byte_ps += u128::from(self.bytes) * u128::from(span);
+        self.slot_ps += u128::from(self.slots) * u128::from(span);
+        self.until_ps = now_ps;
+    }
+
+    /// Bytes in use, mean over the run.
+    pub fn bytes_mean(&self) -> f64 {
+        if self.until_ps == 0 { 0.0 } else { self.byte_ps as f64 / self.until_ps as f64 }
+    }
+
+    #[inline]
+    pub(crate) fn take(&mut self, now_ps: u64, bytes: u32) {
+        self.advance(now_ps);
+        self.taken += 1;
         self.bytes += u64::from(bytes);
         self.slots += 1;
         self.bytes_peak = self.bytes_peak.max(self.bytes);
@@ -109,9 +133,57 @@ impl SlotResult {
     }
 
     #[inline]
-    pub(crate) fn free(&mut self, bytes: u32) {
+    pub(crate) fn free(&mut self, now_ps: u64, bytes: u32) {
+        self.advance(now_ps);
         self.bytes = self.bytes.saturating_sub(u64::from(bytes));
         self.slots = self.slots.saturating_sub(1);
+    }
+}
+
+/// Memory in use at all switches at one time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MemorySample {
+    /// When.
+    pub at: Instant,
+    /// Payload bytes in use at the switch that has most.
+    pub bytes_max: u64,
+    /// Payload bytes in use at all switches together.
+    pub bytes_total: u64,
+}
+
+/// Takes samples of memory at a fixed interval. It costs no events: a sample is taken when memory next changes after its time has come,
+/// and until then nothing has changed.
+#[derive(Clone, Debug)]
+pub(crate) struct MemorySampler {
+    interval_ps: u64,
+    /// Time of the next sample; never without an interval.
+    pub next_ps: u64,
+    samples: Vec<MemorySample>,
+}
+
+impl MemorySampler {
+    pub const OFF: MemorySampler = MemorySampler { interval_ps: u64::MAX, next_ps: u64::MAX, samples: Vec::new() };
+
+    pub fn new(interval: Duration) -> Self {
+        MemorySampler { interval_ps: interval.as_ps().max(1), next_ps: 0, samples: Vec::new() }
+    }
+
+    /// Takes all samples that are due before memory changes at `now_ps`.
+    #[cold]
+    pub fn sample(&mut self, now_ps: u64, slots: &[SlotResult]) {
+        let bytes_max = slots.iter().map(|slot| slot.bytes).max().unwrap_or(0);
+        let bytes_total = slots.iter().map(|slot| slot.bytes).sum();
+        while self.next_ps <= now_ps {
+            self.samples.push(MemorySample { at: Instant::from_ps(self.next_ps), bytes_max, bytes_total });
+            self.next_ps = self.next_ps.saturating_add(self.interval_ps);
+        }
+    }
+
+    pub fn finish(mut self, end_ps: u64, slots: &[SlotResult]) -> Vec<MemorySample> {
+        if self.next_ps <= end_ps {
+            self.sample(end_ps, slots);
+        }
+        self.samples
     }
 }
 
@@ -215,6 +287,8 @@ pub struct RunResult {
     pub links: Vec<LinkResult>,
     /// By switch, in the order of their ids.
     pub slots: Vec<SlotResult>,
+    /// Memory over time, where [`crate::Simulation::sample_memory`] has asked for it.
+    pub memory: Vec<MemorySample>,
     /// Drops and retransmissions by reason.
     pub counters: Counters,
     /// Packets that were marked.
@@ -242,5 +316,38 @@ impl RunResult {
     /// The most payload memory that any switch had in use.
     pub fn switch_bytes_peak(&self) -> u64 {
         self.slots.iter().map(|slot| slot.bytes_peak).max().unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_integrated_over_time() {
+        let mut slots = SlotResult::default();
+        slots.take(100, 1_000);
+        slots.take(200, 500);
+        slots.free(400, 1_000);
+        slots.advance(1_000);
+        assert_eq!(slots.byte_ps, 1_000 * 100 + 1_500 * 200 + 500 * 600);
+        assert_eq!(slots.slot_ps, 100 + 2 * 200 + 600);
+        assert_eq!((slots.taken, slots.bytes_peak, slots.bytes), (2, 1_500, 500));
+        assert!((slots.bytes_mean() - 700.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn samples_show_memory_as_it_was_at_their_time() {
+        let mut sampler = MemorySampler::new(Duration::from_ps(100));
+        let mut slots = [SlotResult::default(); 2];
+        for (now, slot, bytes) in [(50, 0, 10), (150, 1, 7), (420, 0, 5)] {
+            if now >= sampler.next_ps {
+                sampler.sample(now, &slots);
+            }
+            slots[slot].take(now, bytes);
+        }
+        let samples = sampler.finish(500, &slots);
+        let seen: Vec<(u64, u64, u64)> = samples.iter().map(|one| (one.at.as_ps(), one.bytes_max, one.bytes_total)).collect();
+        assert_eq!(seen, [(0, 0, 0), (100, 10, 10), (200, 10, 17), (300, 10, 17), (400, 10, 17), (500, 15, 22)]);
     }
 }

@@ -9,7 +9,7 @@ use fanin_core::{Body, DropReason, Egress, Event, NodeId, OpError, Piece, PortId
 use crate::faults::FaultyLink;
 use crate::link::{Link, link_flags};
 use crate::lossless::Lossless;
-use crate::metrics::{Counters, SlotResult};
+use crate::metrics::{Counters, MemorySampler, SlotResult};
 use crate::packet::{NO_PACKET, Packet, Packets, flags, pack_roles};
 use crate::queue::EventQueue;
 use crate::random::{Purpose, Random};
@@ -100,6 +100,7 @@ pub(crate) struct Net<H, O> {
     pub packet_hops: u64,
     /// By switch.
     pub slots: Vec<SlotResult>,
+    pub memory: MemorySampler,
     pub broken: Vec<&'static str>,
     /// Sources and payloads of dropped background packets, to be told.
     pub lost_background: Vec<(u32, O)>,
@@ -168,6 +169,7 @@ impl<H: Wire, O: Clone> Net<H, O> {
             packets_marked: 0,
             packet_hops: 0,
             slots: vec![SlotResult::default(); (map.nodes() - map.hosts()) as usize],
+            memory: MemorySampler::OFF,
             broken: Vec::new(),
             lost_background: Vec::new(),
             topology,
@@ -185,6 +187,15 @@ impl<H: Wire, O: Clone> Net<H, O> {
             })
         };
         scenario.jobs.iter().enumerate().map(of_job).collect()
+    }
+
+    /// Memory of a switch, about to change.
+    #[inline]
+    fn slots_of(&mut self, switch: u32) -> &mut SlotResult {
+        if self.now >= self.memory.next_ps {
+            self.memory.sample(self.now, &self.slots);
+        }
+        &mut self.slots[(switch - self.topology.map.hosts()) as usize]
     }
 
     /// Length on the wire of a packet with this payload.
@@ -287,6 +298,7 @@ impl<H: Wire, O: Clone> Net<H, O> {
         let candidates = self.routes.candidates(at, packet.destination);
         let count = candidates.len() as u32;
         let index = match self.balancers[usize::from(packet.has(flags::BACKGROUND))] {
+            Balancer::Destination => packet.destination % count,
             Balancer::Random => self.balancer_state.random.below(count),
             Balancer::Ecmp => {
                 let hash = self.balancer_state.flow_hash(at, packet);
@@ -483,12 +495,12 @@ impl<H: Wire, P: Simulated + ?Sized> Tx<H, P> for Lent<'_, H, P> {
             Event::Dropped(reason) => self.net.counters.drop(reason),
             Event::Retransmitted { reason, .. } => self.net.counters.retransmit(reason),
             Event::SlotTaken { bytes } if !self.is_host => {
-                let first = self.net.topology.map.hosts();
-                self.net.slots[(self.at - first) as usize].take(bytes);
+                let now = self.net.now;
+                self.net.slots_of(self.at).take(now, bytes);
             }
             Event::SlotFreed { bytes } if !self.is_host => {
-                let first = self.net.topology.map.hosts();
-                self.net.slots[(self.at - first) as usize].free(bytes);
+                let now = self.net.now;
+                self.net.slots_of(self.at).free(now, bytes);
             }
             Event::SlotTaken { .. } | Event::SlotFreed { .. } | Event::Failed(_) => {}
             Event::Broken(what) => {

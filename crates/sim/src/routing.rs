@@ -11,6 +11,8 @@ use crate::topology::Topology;
 pub enum Balancer {
     /// By a hash of source, destination and flow label: a flow stays on its path (ECMP).
     Ecmp,
+    /// The destination's default path (destination modulo the number of paths), always.
+    Destination,
     /// At random for each packet.
     Random,
     /// At random for each flowlet: a flow that has paused for `gap_ps` may change its path (LetFlow).

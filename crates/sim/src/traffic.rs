@@ -1,5 +1,8 @@
 //! Background traffic: hosts that send messages to each other beside the jobs.
 
+use std::sync::Arc;
+
+use fanin_core::hash::mix;
 use fanin_core::{Duration, Instant, NodeId};
 
 use crate::random::{Purpose, Random};
@@ -10,6 +13,8 @@ use crate::scenario::SetupError;
 pub enum Pattern {
     /// Each message goes to an independently drawn host among the others; the next one is drawn when it has arrived.
     Uniform,
+    /// As uniform, but everybody's n-th messages go to different hosts, so that each host receives one of them.
+    Derangement,
     /// A random permutation in one cycle: every host sends to one host and receives from one, always the same.
     Permutation,
     /// Everybody sends to the first `receivers` hosts of the set, in turn.
@@ -91,9 +96,39 @@ pub(crate) struct Source {
     pub balance: u64,
     /// Number of the next packet, whose hash is its weight.
     pub packet_count: u64,
+    /// For derangements.
+    rounds: Option<Arc<Rounds>>,
     /// Its host has stalled when it was about to send.
     pub paused: bool,
     random: Random,
+}
+
+/// Rotations of one random order of the hosts, a random one for each round of messages: nobody sends to itself, and nobody receives
+/// from two.
+#[derive(Clone, Debug)]
+struct Rounds {
+    order: Vec<u32>,
+    /// By host: its place in the order.
+    place_in_order: Vec<u32>,
+    seed: u64,
+}
+
+impl Rounds {
+    fn new(count: u32, random: &mut Random) -> Self {
+        let mut order: Vec<u32> = (0..count).collect();
+        random.shuffle(&mut order);
+        let mut place_in_order = vec![0; count as usize];
+        for (place, &host) in order.iter().enumerate() {
+            place_in_order[host as usize] = place as u32;
+        }
+        Rounds { order, place_in_order, seed: random.bits() }
+    }
+
+    fn receiver(&self, sender: u32, round: u64) -> u32 {
+        let count = self.order.len() as u64;
+        let shift = 1 + mix(self.seed, round) % (count - 1);
+        self.order[((u64::from(self.place_in_order[sender as usize]) + shift) % count) as usize]
+    }
 }
 
 impl Source {
@@ -104,6 +139,7 @@ impl Source {
             Pattern::Permutation => shared.one_cycle(config.hosts.len() as u32),
             _ => Vec::new(),
         };
+        let rounds = (config.pattern == Pattern::Derangement).then(|| Arc::new(Rounds::new(config.hosts.len() as u32, &mut shared)));
         let sends = |place: &u32| !matches!(config.pattern, Pattern::Incast { receivers } if *place < receivers);
         (0..config.hosts.len() as u32)
             .filter(sends)
@@ -120,6 +156,7 @@ impl Source {
                 bytes_delivered: 0,
                 balance: 0,
                 packet_count: 0,
+                rounds: rounds.clone(),
                 paused: false,
                 random: Random::new(seed, Purpose::Traffic, u64::from(index) << 32 | u64::from(place)),
             })
@@ -139,6 +176,10 @@ impl Source {
             Pattern::Uniform => {
                 let other = self.random.below(count - 1);
                 self.destination = config.hosts[(if other >= self.place { other + 1 } else { other }) as usize];
+            }
+            Pattern::Derangement => {
+                let rounds = self.rounds.as_ref().expect("made with the source");
+                self.destination = config.hosts[rounds.receiver(self.place, self.begun) as usize];
             }
             Pattern::Permutation => {}
             Pattern::Incast { receivers } => {
@@ -180,7 +221,7 @@ mod tests {
 
     #[test]
     fn nobody_sends_to_himself_and_a_permutation_reaches_everybody_once() {
-        for pattern in [Pattern::Uniform, Pattern::Permutation, Pattern::Incast { receivers: 3 }] {
+        for pattern in [Pattern::Uniform, Pattern::Derangement, Pattern::Permutation, Pattern::Incast { receivers: 3 }] {
             let config = config(pattern.clone());
             let mut sources = Source::all(&config, 0, 5);
             for source in &mut sources {
@@ -195,6 +236,22 @@ mod tests {
                 assert_eq!(reached, (0..50).collect::<Vec<_>>());
             }
         }
+    }
+
+    #[test]
+    fn in_each_round_of_a_derangement_everybody_receives_once_from_somebody_else_than_before() {
+        let config = config(Pattern::Derangement);
+        let mut sources = Source::all(&config, 0, 5);
+        let mut changed = 0;
+        for _ in 0..20 {
+            let before: Vec<NodeId> = sources.iter().map(|source| source.destination).collect();
+            assert!(sources.iter_mut().all(|source| source.next_message(&config)));
+            let mut reached: Vec<u32> = sources.iter().map(|source| source.destination.0).collect();
+            changed += sources.iter().zip(&before).filter(|(source, before)| source.destination != **before).count();
+            reached.sort_unstable();
+            assert_eq!(reached, (0..50).collect::<Vec<_>>());
+        }
+        assert!(changed > 900, "{changed} of 1000 peers have changed");
     }
 
     #[test]

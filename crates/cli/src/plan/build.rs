@@ -27,6 +27,8 @@ pub struct Prepared {
     pub scenario: Scenario,
     /// By job number; copies are jobs of their own.
     pub jobs: Vec<PreparedJob>,
+    /// Interval of samples of the switches' memory.
+    pub memory_interval: Option<Duration>,
     file: String,
     /// The point in words, for errors.
     context: String,
@@ -67,7 +69,11 @@ pub fn prepare(file: &str, tree: &Tree, setup: &Setup, seed: u64, context: &str)
         return Err(refuse.say("jobs", "none", "a job or traffic"));
     }
     let scenario = Scenario { network, jobs: schedules, traffic, faults, seed, time_limit: run.time_limit.0, drain: run.drain };
-    Ok(Prepared { topology, scenario, jobs: placed, file: file.to_string(), context: context.to_string() })
+    let memory_interval = run.memory_interval.map(|interval| interval.0);
+    if memory_interval == Some(Duration::ZERO) {
+        return Err(refuse.at("run.memory_interval", "a time above 0"));
+    }
+    Ok(Prepared { topology, scenario, jobs: placed, memory_interval, file: file.to_string(), context: context.to_string() })
 }
 
 impl Prepared {
@@ -148,6 +154,7 @@ fn network(refuse: &Refuse<'_>, config: &Network) -> Result<NetworkConfig, PlanE
     };
     let balancer = |routing: Routing| match routing {
         Routing::Ecmp => Balancer::Ecmp,
+        Routing::Destination => Balancer::Destination,
         Routing::Random => Balancer::Random,
         Routing::Flowlet => Balancer::Flowlet { gap_ps: config.flowlet_gap.0.as_ps() },
         Routing::Adaptive => Balancer::Adaptive { threshold: config.adaptive_threshold.0 },
@@ -286,6 +293,7 @@ fn background(
     };
     let pattern = match (config.pattern, config.receivers) {
         (PatternName::Uniform, None) => Pattern::Uniform,
+        (PatternName::Derangement, None) => Pattern::Derangement,
         (PatternName::Permutation, None) => Pattern::Permutation,
         (PatternName::Incast, receivers) => Pattern::Incast { receivers: receivers.map_or(1, |count| count.0) },
         (_, Some(_)) => return Err(refuse.at(&path("receivers"), "no such key without pattern = \"incast\"")),

@@ -17,10 +17,10 @@ mod choices;
 mod errors;
 mod faults;
 mod placement;
-mod read;
+pub mod read;
 pub mod schema;
 mod sweep;
-mod tree;
+pub mod tree;
 pub mod units;
 
 use std::fs;
@@ -32,7 +32,7 @@ use build::prepare;
 pub use errors::PlanError;
 pub use placement::PreparedJob;
 use read::read;
-use schema::{JOB_KEYS, Job, JobKeys, Plot, Setup};
+use schema::{JOB_KEYS, Job, JobKeys, Plot, PlotKind, Setup};
 pub use sweep::Axis;
 use tree::{Key, Kind, Origin, Step, Tree, parse_path};
 
@@ -98,8 +98,20 @@ impl Plan {
         let points = sweep::combinations(&axes)
             .into_iter()
             .map(|combination| point(file, &tree, &axes, &combination, seed))
-            .collect::<Result<_, _>>()?;
+            .collect::<Result<Vec<Point>, _>>()?;
+        if let Some(plot) = plots.iter().flatten().find(|plot| plot.kind == PlotKind::Memory)
+            && points.iter().all(|point| point.setup.general.run.memory_interval.is_none())
+        {
+            let what = format!("run.memory_interval is missing: the plot {:?} needs it, such as \"5us\"", plot.name);
+            return Err(PlanError::new(file, what));
+        }
         Ok(Plan { file: file.to_string(), text: text.to_string(), sets: sets.to_vec(), axes, points, plots })
+    }
+
+    /// Its text, with what `--set` changed as comments above it.
+    pub fn text_with_sets(&self) -> String {
+        let changes: String = self.sets.iter().map(|set| format!("# --set {}\n", set.replace('\n', " "))).collect();
+        changes + &self.text
     }
 
     /// Builds what one run needs.

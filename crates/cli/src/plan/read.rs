@@ -202,7 +202,7 @@ impl<'de> Deserializer<'de> for &'de Tree {
             Kind::Integer(value) => visitor.visit_i64(*value),
             Kind::Float(value) => visitor.visit_f64(*value),
             Kind::Text(value) => visitor.visit_borrowed_str(value),
-            Kind::List(items) => visitor.visit_seq(Items { items, next: 0 }),
+            Kind::List(items) => read_items(items, visitor),
             Kind::Table(entries) => visitor.visit_map(Entries { entries, next: 0 }),
         }
         .map_err(|fault| fault.here(self))
@@ -227,6 +227,17 @@ impl<'de> Deserializer<'de> for &'de Tree {
         bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit unit_struct seq tuple tuple_struct map
         struct identifier ignored_any
     }
+}
+
+/// Reads a list; what is left of it when the reader has had enough is an error.
+fn read_items<'de, V: Visitor<'de>>(items: &'de [Tree], visitor: V) -> Result<V::Value, Fault> {
+    let mut access = Items { items, next: 0 };
+    let value = visitor.visit_seq(&mut access)?;
+    if access.next < items.len() {
+        let expected = format!("{} items", access.next);
+        return Err(de::Error::invalid_length(items.len(), &expected.as_str()));
+    }
+    Ok(value)
 }
 
 /// The items of a list.

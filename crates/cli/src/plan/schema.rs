@@ -123,6 +123,8 @@ pub enum Routing {
     /// By a hash of the flow.
     #[default]
     Ecmp,
+    /// By the destination, always.
+    Destination,
     /// At random for each packet.
     Random,
     /// At random for each flowlet.
@@ -294,6 +296,8 @@ pub struct Traffic {
 pub enum PatternName {
     /// To a host drawn anew for each message.
     Uniform,
+    /// The same, but nobody receives from two.
+    Derangement,
     /// Always to the same host; nobody receives from two.
     Permutation,
     /// All to a few.
@@ -464,6 +468,8 @@ pub struct Run {
     /// Go on until nothing moves after the last job has ended.
     #[serde(default)]
     pub drain: bool,
+    /// Interval of samples of the switches' memory; none are taken where it is not given.
+    pub memory_interval: Option<Time>,
     /// How runs are meant to end.
     #[serde(default)]
     pub expect: Expect,
@@ -477,6 +483,7 @@ impl Default for Run {
             payload: PayloadName::default(),
             time_limit: time_limit_default(),
             drain: false,
+            memory_interval: None,
             expect: Expect::default(),
         }
     }
@@ -516,9 +523,9 @@ pub struct Plot {
     pub title: String,
     /// What is drawn.
     pub kind: PlotKind,
-    /// The axis of the sweep along x: `"series"`, a swept key. Not for `"cdf"`.
+    /// The axis of the sweep along x: `"series"`, a swept key. Not for `"cdf"` and `"memory"`.
     pub x: Option<String>,
-    /// The value along y: a number of results.json. Not for `"cdf"`.
+    /// The value along y: a number of results.json. Not for `"cdf"` and `"memory"`.
     pub y: Option<String>,
 }
 
@@ -532,6 +539,8 @@ pub enum PlotKind {
     Lines,
     /// Distribution of the utilisation of links.
     Cdf,
+    /// Memory of the switch that has most in use, over time.
+    Memory,
 }
 
 fn one() -> Count {

@@ -1,5 +1,5 @@
-//! What a plan varies: `[[series]]` sets several keys together under a name, `[sweep]` runs through values of a key. Every combination
-//! is a point.
+//! What a plan varies: `[[series]]` sets several keys together under a name, `[sweep]` runs through values of a key, or through names
+//! that set several keys together. Every combination is a point.
 
 use super::errors::PlanError;
 use super::read::read;
@@ -9,7 +9,7 @@ use super::tree::{Kind, Origin, Step, Tree, parse_path};
 /// What is varied along one direction.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Axis {
-    /// `series`, or the key that is swept.
+    /// `series`, the key that is swept, or the name of what is.
     pub name: String,
     /// In the order of the plan; never empty.
     pub choices: Vec<Choice>,
@@ -26,6 +26,7 @@ pub struct Choice {
 
 const SERIES_EXPECTED: &str = "expected [[series]] with name = \"...\" and set = { \"jobs.0.trees\" = 4, ... }";
 const SWEEP_EXPECTED: &str = "expected a quoted key path with its values: \"jobs.0.message\" = [\"1KiB\", \"1MiB\"], or with names: { small = \"1KiB\", large = \"1MiB\" }";
+const NAMED_EXPECTED: &str = "expected names that set several keys each: { idle = { \"traffic.0.enabled\" = false }, congested = { ... } }, or else a quoted key path";
 
 /// Takes `series` and `sweep` out of a plan.
 ///
@@ -50,7 +51,10 @@ pub fn take_axes(file: &str, tree: &mut Tree, sets: &[String]) -> Result<(Vec<Ax
                 no_longer_swept.push(key.name);
                 continue;
             }
-            axes.push(sweep_axis(file, &key.name, &values, &key.origin)?);
+            axes.push(match key.name.contains('.') {
+                true => sweep_axis(file, &key.name, &values, &key.origin)?,
+                false => named_axis(file, &key.name, &values, &key.origin, &fixed)?,
+            });
         }
     }
     for axis in &axes {
@@ -116,10 +120,10 @@ fn sweep_axis(file: &str, path: &str, values: &Tree, origin: &Origin) -> Result<
     let choice = |label: String, value: &Tree| Choice { label, assignments: vec![(path.to_string(), value.clone())] };
     let choices: Vec<Choice> = match &values.kind {
         Kind::List(items) => items.iter().map(|item| choice(item.label(), item)).collect(),
-        Kind::Table(named) if path.contains('.') => named.iter().map(|(name, value)| choice(name.name.clone(), value)).collect(),
+        Kind::Table(named) => named.iter().map(|(name, value)| choice(name.name.clone(), value)).collect(),
         _ => Vec::new(),
     };
-    if choices.is_empty() || !path.contains('.') {
+    if choices.is_empty() {
         return Err(PlanError::new(file, format!("sweep.{path} = {values}: {SWEEP_EXPECTED}")).at(origin.clone()));
     }
     for (index, one) in choices.iter().enumerate() {
@@ -129,6 +133,29 @@ fn sweep_axis(file: &str, path: &str, values: &Tree, origin: &Origin) -> Result<
         }
     }
     Ok(Axis { name: path.to_string(), choices })
+}
+
+/// Words that mean something else where an axis is named.
+const NOT_AXES: &[&str] = &["series", "field", "over"];
+
+/// An axis whose places set several keys together, as series do.
+fn named_axis(file: &str, name: &str, places: &Tree, origin: &Origin, fixed: &[String]) -> Result<Axis, PlanError> {
+    let refuse = |at: &str, value: &Tree| Err(PlanError::new(file, format!("sweep.{at} = {value}: {NAMED_EXPECTED}")).at(origin.clone()));
+    let mut choices = Vec::new();
+    let Kind::Table(entries) = &places.kind else { return refuse(name, places) };
+    for (key, set) in entries {
+        let Kind::Table(set_keys) = &set.kind else { return refuse(&format!("{name}.{}", key.name), set) };
+        let assignments: Vec<(String, Tree)> = set_keys.iter().map(|(path, value)| (path.name.clone(), value.clone())).collect();
+        if let Some((path, _)) = assignments.iter().find(|(path, _)| fixed.contains(&plain(path))) {
+            let what = format!("sweep.{name}.{}.{path}: set by the sweep; expected a key that it does not set", key.name);
+            return Err(PlanError::new(file, what).at(key.origin.clone()));
+        }
+        choices.push(Choice { label: key.name.clone(), assignments });
+    }
+    if choices.is_empty() || NOT_AXES.contains(&name) {
+        return refuse(name, places);
+    }
+    Ok(Axis { name: name.to_string(), choices })
 }
 
 /// All combinations of the axes' choices, the last axis fastest.
@@ -164,9 +191,9 @@ pub fn check_plots(file: &str, tree: &Tree, axes: &[Axis], fixed: &[String]) -> 
         let names: Vec<&str> = axes.iter().map(|axis| axis.name.as_str()).collect();
         let shown = names.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(" or ");
         match (plot.kind, &plot.x, &plot.y) {
-            (PlotKind::Cdf, None, None) => {}
-            (PlotKind::Cdf, Some(x), _) => return refuse("x", x, "no x for a plot of kind \"cdf\"".into()),
-            (PlotKind::Cdf, None, Some(y)) => return refuse("y", y, "no y for a plot of kind \"cdf\"".into()),
+            (PlotKind::Cdf | PlotKind::Memory, None, None) => {}
+            (PlotKind::Cdf | PlotKind::Memory, Some(x), _) => return refuse("x", x, "no x for a plot of this kind".into()),
+            (PlotKind::Cdf | PlotKind::Memory, None, Some(y)) => return refuse("y", y, "no y for a plot of this kind".into()),
             (_, x, y) => {
                 let x = x.as_deref().unwrap_or_default();
                 if !names.contains(&x) && !fixed.iter().any(|key| key == x) {

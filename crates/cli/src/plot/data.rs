@@ -63,7 +63,7 @@ fn last_part(key: &str) -> &str {
 /// What stands under the axis of a sweep.
 pub fn axis_title(plan: &Plan, axis: usize) -> String {
     match plan.axes[axis].name.as_str() {
-        "series" => String::new(),
+        named if !named.contains('.') => String::new(),
         key => last_part(key).replace('_', " "),
     }
 }

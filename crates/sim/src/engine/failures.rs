@@ -148,6 +148,7 @@ where
         }
         let first = self.net.topology.map.hosts();
         let slots = &mut self.net.slots[(switch.0 - first) as usize];
+        slots.advance(self.net.now);
         (slots.bytes, slots.slots) = (0, 0);
     }
 

@@ -1,0 +1,395 @@
+//! `claims.toml`: what a paper says of one of its figures, as data beside the plan that puts it to the test.
+//!
+//! ```toml
+//! title = "Goodput for different congestion intensity"
+//!
+//! [quick]
+//! set = ["run.repetitions=1"]
+//!
+//! [[readings]]
+//! name = "literal"
+//! text = "background traffic is routed adaptively, too"
+//! replace = { condition = { congested = "literal" } }
+//!
+//! [[claims]]
+//! id = "canary-at-5"
+//! class = "SIM"
+//! text = "When using only 5% of the hosts [...], Canary performance only decreases by 20%"
+//! paper = 0.8
+//! where = { "jobs.0.workers" = "5%", series = "Canary" }
+//! ratio = [{ condition = "congested" }, { condition = "idle" }]
+//! window = [0.7, 0.9]
+//! ```
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Visitor};
+
+use crate::plan::read::read;
+use crate::plan::tree::{Step, Tree};
+use crate::plan::{Plan, PlanError};
+use crate::results::{METRICS, Metric};
+
+/// A figure's claims.
+#[derive(Clone, Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Claims {
+    /// What the figure shows.
+    pub title: String,
+    /// What `--quick` changes.
+    #[serde(default)]
+    pub quick: Quick,
+    /// Other ways to read the text, which are held against the claims beside the plan's own.
+    #[serde(default)]
+    pub readings: Vec<Reading>,
+    /// The claims.
+    pub claims: Vec<Claim>,
+}
+
+/// `[quick]`.
+#[derive(Clone, Debug, Default, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Quick {
+    /// Changes of the plan, each a `KEY=VALUE` as for `--set`.
+    #[serde(default)]
+    pub set: Vec<String>,
+}
+
+/// `[[readings]]`: the same claims, held against other points of the same plan.
+#[derive(Clone, Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Reading {
+    /// Its name in tables.
+    pub name: String,
+    /// What is read differently.
+    pub text: String,
+    /// By axis: which place stands for which.
+    pub replace: BTreeMap<String, BTreeMap<String, String>>,
+}
+
+/// By what a claim can be tested.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Deserialize, serde::Serialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum Class {
+    /// Packet-level simulation.
+    Sim,
+    /// Arithmetic.
+    Ana,
+    /// Special hardware.
+    Hw,
+    /// Software on ordinary machines.
+    Sw,
+}
+
+/// `[[claims]]`: one claim. Exactly one of `value`, `ratio`, `difference` and `order` says what is measured; with `untestable` there
+/// may be none.
+#[derive(Clone, Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Claim {
+    /// Its name within the figure.
+    pub id: String,
+    /// What the paper says, quoted or shortened.
+    pub text: String,
+    /// The paper's own number, in the unit of what is measured.
+    pub paper: Option<f64>,
+    /// By what it can be tested.
+    pub class: Class,
+    /// The number of a run that is looked at.
+    #[serde(default = "goodput")]
+    pub field: String,
+    /// What all selections share.
+    #[serde(default, rename = "where")]
+    pub shared: Selection,
+    /// A number.
+    pub value: Option<Selection>,
+    /// The first over the second, run by run with the same seed.
+    pub ratio: Option<[Selection; 2]>,
+    /// The first less the second, run by run with the same seed.
+    pub difference: Option<[Selection; 2]>,
+    /// Each is more than the next.
+    pub order: Option<Vec<Selection>>,
+    /// Holds only if it holds at every place of these axes.
+    #[serde(default)]
+    pub at_each: Vec<String>,
+    /// Which repetition counts.
+    #[serde(default)]
+    pub repetitions: Statistic,
+    /// Lowest and highest number that agrees with the claim; `inf` and `-inf` leave an end open.
+    pub window: Option<Window>,
+    /// Why no verdict is possible here.
+    pub untestable: Option<String>,
+}
+
+/// Which points of the plan: places on axes, and what to do with several.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Selection {
+    /// By axis: its places.
+    pub places: BTreeMap<String, Vec<String>>,
+    /// Another number of a run than the claim's.
+    pub field: Option<String>,
+    /// Which of several points counts.
+    pub over: Option<Statistic>,
+}
+
+/// One number out of several.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Statistic {
+    /// The middle one.
+    #[default]
+    Median,
+    /// Their mean.
+    Mean,
+    /// The lowest.
+    Lowest,
+    /// The highest.
+    Highest,
+}
+
+/// Lowest and highest number that agrees with a claim.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Window {
+    /// The lowest.
+    pub low: f64,
+    /// The highest.
+    pub high: f64,
+}
+
+impl Window {
+    /// Whether a number lies inside.
+    pub fn contains(self, value: f64) -> bool {
+        self.low <= value && value <= self.high
+    }
+}
+
+fn goodput() -> String {
+    "goodput_gbps".into()
+}
+
+impl<'de> Deserialize<'de> for Window {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let [low, high] = <[f64; 2]>::deserialize(deserializer)?;
+        if low.is_nan() || high.is_nan() || low > high {
+            return Err(D::Error::custom("expected [lowest, highest], such as [0.7, 0.9] or [1.5, inf]"));
+        }
+        Ok(Window { low, high })
+    }
+}
+
+/// A place on an axis as the plan names it, or several.
+struct Places(Vec<String>);
+
+impl<'de> Deserialize<'de> for Places {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct PlacesVisitor;
+        impl<'de> Visitor<'de> for PlacesVisitor {
+            type Value = Places;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("the name of a place on an axis, or a list of them")
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<Places, E> {
+                Ok(Places(vec![text.to_string()]))
+            }
+
+            fn visit_u64<E: Error>(self, number: u64) -> Result<Places, E> {
+                self.visit_str(&number.to_string())
+            }
+
+            fn visit_f64<E: Error>(self, number: f64) -> Result<Places, E> {
+                self.visit_str(&format!("{number:?}"))
+            }
+
+            fn visit_bool<E: Error>(self, value: bool) -> Result<Places, E> {
+                self.visit_str(&value.to_string())
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Places, A::Error> {
+                let mut all = Vec::new();
+                while let Some(Places(mut some)) = items.next_element()? {
+                    all.append(&mut some);
+                }
+                Ok(Places(all))
+            }
+        }
+        deserializer.deserialize_any(PlacesVisitor)
+    }
+}
+
+impl<'de> Deserialize<'de> for Selection {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut selection = Selection::default();
+        for (axis, Places(places)) in BTreeMap::<String, Places>::deserialize(deserializer)? {
+            match (axis.as_str(), places.as_slice()) {
+                ("field", [field]) => selection.field = Some(field.clone()),
+                ("over", [over]) => {
+                    let over = Statistic::deserialize(serde::de::value::StrDeserializer::<serde::de::value::Error>::new(over));
+                    let expected = "over: expected \"median\", \"mean\", \"lowest\" or \"highest\"";
+                    selection.over = Some(over.map_err(|_| D::Error::custom(expected))?);
+                }
+                _ => {
+                    selection.places.insert(axis, places);
+                }
+            }
+        }
+        Ok(selection)
+    }
+}
+
+impl Selection {
+    /// The selection with what it shares with others; its own places go first.
+    pub fn within(&self, shared: &Selection) -> Selection {
+        let mut places = shared.places.clone();
+        places.extend(self.places.clone());
+        let field = self.field.clone().or_else(|| shared.field.clone());
+        Selection { places, field, over: self.over.or(shared.over) }
+    }
+
+    /// In words: `Canary, congested`.
+    pub fn describe(&self) -> String {
+        let mut parts: Vec<String> = self.places.values().map(|places| places.join("/")).collect();
+        parts.extend(self.field.clone());
+        parts.join(", ")
+    }
+}
+
+impl Claim {
+    /// What is measured, in the order of the file; empty where nothing is.
+    pub fn selections(&self) -> Vec<&Selection> {
+        let pairs = [&self.ratio, &self.difference].into_iter().flatten().flatten();
+        self.value.iter().chain(pairs).chain(self.order.iter().flatten()).collect()
+    }
+
+    /// Its selections' numbers.
+    pub fn metric(&self, selection: &Selection) -> &'static Metric {
+        let key = selection.field.as_ref().unwrap_or(&self.field);
+        METRICS.iter().find(|metric| metric.key == *key).expect("checked when the claims were read")
+    }
+}
+
+impl Claims {
+    /// Reads claims and checks that they speak of what the plan varies. `plan` is the whole plan: not the quick one.
+    ///
+    /// # Errors
+    /// [`PlanError`] with file, line, key, value and what was expected.
+    pub fn parse(file: &str, text: &str, plan: &Plan) -> Result<Claims, PlanError> {
+        let tree = Tree::parse(file, text)?;
+        let claims: Claims = read(file, &tree, &[])?;
+        let check = Check { file, tree: &tree, plan };
+        for (index, reading) in claims.readings.iter().enumerate() {
+            check.reading(reading, index)?;
+        }
+        for (index, claim) in claims.claims.iter().enumerate() {
+            check.claim(claim, index)?;
+            if claims.claims[..index].iter().any(|other| other.id == claim.id) {
+                return Err(check.refuse(index, &["id"], format!("{:?}", claim.id), "another name for each claim"));
+            }
+        }
+        Ok(claims)
+    }
+}
+
+/// Holds claims against the plan.
+struct Check<'a> {
+    file: &'a str,
+    tree: &'a Tree,
+    plan: &'a Plan,
+}
+
+impl Check<'_> {
+    fn refuse(&self, claim: usize, keys: &[&str], value: impl fmt::Display, expected: impl fmt::Display) -> PlanError {
+        self.refuse_at("claims", claim, keys, value, expected)
+    }
+
+    fn refuse_at(&self, list: &str, index: usize, keys: &[&str], value: impl fmt::Display, expected: impl fmt::Display) -> PlanError {
+        let steps = [Step::Key(list.into()), Step::Index(index)];
+        let path: Vec<Step> = steps.into_iter().chain(keys.iter().map(|key| Step::Key((*key).into()))).collect();
+        let key = keys.iter().map(|key| format!(".{key}")).collect::<String>();
+        let what = format!("{list}[{index}]{key} = {value}: expected {expected}");
+        PlanError::new(self.file, what).at(self.tree.closest(&path).origin.clone())
+    }
+
+    fn reading(&self, reading: &Reading, index: usize) -> Result<(), PlanError> {
+        for (axis, places) in &reading.replace {
+            for place in places.iter().flat_map(|(from, to)| [from, to]) {
+                self.place(axis, place)
+                    .map_err(|(value, expected)| self.refuse_at("readings", index, &["replace", axis], value, expected))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn claim(&self, claim: &Claim, index: usize) -> Result<(), PlanError> {
+        let kinds = [("value", claim.value.is_some()), ("ratio", claim.ratio.is_some()), ("difference", claim.difference.is_some())];
+        let mut given: Vec<&str> = kinds.iter().filter(|(_, given)| *given).map(|(name, _)| *name).collect();
+        given.extend(claim.order.as_ref().map(|_| "order"));
+        let refuse = |keys: &[&str], value: String, expected: String| Err(self.refuse(index, keys, value, expected));
+        match given.as_slice() {
+            [] if claim.untestable.is_some() => {}
+            [] => return refuse(&[], format!("{:?}", claim.id), "value, ratio, difference or order, or untestable with a reason".into()),
+            [_] => {}
+            [first, second, ..] => return refuse(&[second], "...".into(), format!("one of {first} and {second}")),
+        }
+        let needs_window = claim.untestable.is_none() && claim.order.is_none();
+        if needs_window && claim.window.is_none() {
+            return refuse(&[], format!("{:?}", claim.id), "a window, [lowest, highest]".into());
+        }
+        if claim.order.is_some() && claim.window.is_some() {
+            return refuse(&["window"], "...".into(), "no window with order".into());
+        }
+        if claim.order.as_ref().is_some_and(|order| order.len() < 2) {
+            return refuse(&["order"], "...".into(), "two or more, the highest first".into());
+        }
+        if let Some(axis) = claim.at_each.iter().find(|axis| !self.plan.axes.iter().any(|known| known.name == **axis)) {
+            return refuse(&["at_each"], format!("{axis:?}"), self.axes());
+        }
+        let own = given.first().copied().unwrap_or("where");
+        for selection in claim.selections() {
+            self.selection(claim, &selection.within(&claim.shared))
+                .map_err(|(value, expected)| self.refuse(index, &[own], value, expected))?;
+        }
+        Ok(())
+    }
+
+    /// What is wrong: the value, and what was expected.
+    fn selection(&self, claim: &Claim, selection: &Selection) -> Result<(), (String, String)> {
+        let field = selection.field.as_ref().unwrap_or(&claim.field);
+        if !METRICS.iter().any(|metric| metric.key == *field) {
+            let known: Vec<&str> = METRICS.iter().map(|metric| metric.key).collect();
+            return Err((format!("{field:?}"), format!("a field, one of {}", known.join(", "))));
+        }
+        for (axis, places) in &selection.places {
+            for place in places {
+                self.place(axis, place)?;
+            }
+        }
+        let chosen = |axis: &str| selection.places.get(axis).map_or(usize::MAX, Vec::len);
+        let open =
+            self.plan.axes.iter().find(|axis| axis.choices.len() > 1 && chosen(&axis.name) > 1 && !claim.at_each.contains(&axis.name));
+        match open {
+            Some(axis) if selection.over.is_none() => {
+                let expected = format!("one place on the axis {:?}, at_each, or over = \"lowest\" or the like", axis.name);
+                Err((selection.describe(), expected))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn place(&self, axis: &str, place: &str) -> Result<(), (String, String)> {
+        let Some(known) = self.plan.axes.iter().find(|known| known.name == axis) else {
+            return Err((format!("{axis:?}"), self.axes()));
+        };
+        if known.choices.iter().any(|choice| choice.label == place) {
+            return Ok(());
+        }
+        let places: Vec<String> = known.choices.iter().map(|choice| format!("{:?}", choice.label)).collect();
+        Err((format!("{place:?}"), format!("a place on the axis {axis:?} of the plan: {}", places.join(", "))))
+    }
+
+    fn axes(&self) -> String {
+        let axes: Vec<String> = self.plan.axes.iter().map(|axis| format!("{:?}", axis.name)).collect();
+        format!("what the plan varies: {}", axes.join(", "))
+    }
+}

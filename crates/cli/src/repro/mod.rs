@@ -1,0 +1,221 @@
+//! `fanin repro`: runs a paper's figures and holds what comes out against what the paper says.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`catalog`] | where experiments are: plan, claims and README of each figure |
+//! | [`claims`] | the schema of claims |
+//! | [`evaluate`] | from results to verdicts |
+//! | [`output`] | table and JSON of verdicts |
+
+pub mod catalog;
+pub mod claims;
+pub mod evaluate;
+pub mod output;
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::thread;
+
+use anyhow::{Context, Result};
+use clap::{Args, ValueEnum};
+
+use crate::plan::{Plan, PlanError};
+use crate::report::{self, Section};
+use crate::run::{self, Finished};
+use crate::sim;
+use catalog::{Catalog, Figure};
+use claims::Claims;
+use evaluate::{Judged, Results, judge};
+
+/// Reproduce a paper's figures: run their plans, and hold what comes out against what the paper says.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = REPRO_HELP)]
+pub struct ReproArgs {
+    /// The paper; lists papers and figures where it is not given.
+    pub paper: Option<String>,
+    /// Its figures; all where none is given.
+    pub figures: Vec<String>,
+    /// Fewer repetitions and points, as each figure's claims.toml says: for a first look.
+    #[arg(long)]
+    pub quick: bool,
+    /// Folder for report.html and claims.json, and a folder with results, plots and plan for each figure.
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Experiments in this folder, DIR/PAPER/FIGURE/plan.toml and claims.toml, in place of those in the program.
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+    /// Changes a value of every plan, after what --quick changes. May be given several times.
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+    /// Runs at the same time; results do not depend on it. [default: all cores]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub threads: Option<u16>,
+    /// What to print: a table, or an array with one object a claim.
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub format: Format,
+}
+
+const REPRO_HELP: &str = "\
+Examples:
+  fanin repro
+  fanin repro canary --quick --out out/canary
+  fanin repro canary fig08 --format json | jq '.[] | {claim, measured, verdict}'
+
+A verdict is one of: reproduced, not reproduced, cannot be tested here. A claim that is not reproduced is a result, not an error.
+Exit codes: 0 every run was exact, 1 a run failed or was not exact, 2 the input is wrong.";
+
+/// Output formats.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Format {
+    /// For people.
+    Table,
+    /// One object a claim.
+    Json,
+}
+
+/// A figure, read and checked.
+struct Task {
+    figure: Figure,
+    plan: Plan,
+    claims: Claims,
+}
+
+/// A figure that has been run.
+pub struct Done {
+    /// Where it is from.
+    pub figure: Figure,
+    /// What was run.
+    pub plan: Plan,
+    /// The figure's title.
+    pub title: String,
+    /// Other readings of the text: name, and what is read differently.
+    pub readings: Vec<(String, String)>,
+    /// What came out.
+    pub finished: Vec<Finished>,
+    /// What has become of its claims.
+    pub judged: Vec<Judged>,
+}
+
+/// Runs the command: 0 if every run was exact, 1 if one failed or was not exact, 2 if the input is wrong.
+pub fn run(args: &ReproArgs) -> ExitCode {
+    let catalog = args.dir.clone().map_or(Catalog::Embedded, Catalog::Folder);
+    let Some(paper) = &args.paper else {
+        print!("{}", list(&catalog));
+        return ExitCode::SUCCESS;
+    };
+    let tasks = match tasks(args, &catalog, paper) {
+        Ok(tasks) => tasks,
+        Err(error) => {
+            eprintln!("error: {error}");
+            return ExitCode::from(2);
+        }
+    };
+    if let Some(folder) = &args.out
+        && let Err(error) = fs::create_dir_all(folder)
+    {
+        eprintln!("error: --out {}: expected a folder that can be written to: {error}", folder.display());
+        return ExitCode::from(2);
+    }
+    match reproduce(args, paper, tasks) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(1),
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::from(1)
+        }
+    }
+}
+
+/// Papers and their figures.
+fn list(catalog: &Catalog) -> String {
+    let mut text = String::new();
+    for paper in catalog.papers() {
+        text.push_str(&format!("{paper}: {}\n", catalog.figures(&paper).join(", ")));
+    }
+    if text.is_empty() { "no experiments\n".into() } else { text }
+}
+
+/// Reads everything before anything is run.
+fn tasks(args: &ReproArgs, catalog: &Catalog, paper: &str) -> Result<Vec<Task>, PlanError> {
+    let known = catalog.figures(paper);
+    if known.is_empty() {
+        let what = format!("{paper:?}: expected one of {}", catalog.papers().join(", "));
+        return Err(PlanError::new("fanin repro", what));
+    }
+    if let Some(figure) = args.figures.iter().find(|figure| !known.contains(figure)) {
+        return Err(PlanError::new("fanin repro", format!("{figure:?}: expected one of {}", known.join(", "))));
+    }
+    let chosen = if args.figures.is_empty() { &known } else { &args.figures };
+    chosen.iter().map(|name| task(args, catalog.figure(paper, name)?)).collect()
+}
+
+fn task(args: &ReproArgs, figure: Figure) -> Result<Task, PlanError> {
+    let file = figure.file("plan.toml");
+    let whole = Plan::parse(&file, &figure.plan, &[], None)?;
+    let claims = Claims::parse(&figure.file("claims.toml"), &figure.claims, &whole)?;
+    let quick = if args.quick { claims.quick.set.as_slice() } else { &[] };
+    let sets: Vec<String> = quick.iter().chain(&args.set).cloned().collect();
+    let plan = if sets.is_empty() { whole } else { Plan::parse(&file, &figure.plan, &sets, None)? };
+    run::check(&plan)?;
+    Ok(Task { figure, plan, claims })
+}
+
+/// Runs all figures; whether all runs ended as they should.
+fn reproduce(args: &ReproArgs, paper: &str, tasks: Vec<Task>) -> Result<bool> {
+    let threads = args.threads.map_or_else(|| thread::available_parallelism().map_or(1, usize::from), usize::from);
+    let mut all = Vec::new();
+    for task in tasks {
+        let done = one(task, threads)?;
+        if let Some(folder) = &args.out {
+            let folder = folder.join(&done.figure.name);
+            fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
+            sim::write_folder(&folder, &done.plan, &done.finished).with_context(|| format!("--out {}", folder.display()))?;
+        }
+        if args.format == Format::Table {
+            put(&output::table(&done, args.quick))?;
+        }
+        all.push(done);
+    }
+    if args.format == Format::Json {
+        put(&output::json(&all, args.quick))?;
+    } else {
+        put(&output::summary(&all))?;
+    }
+    if let Some(folder) = &args.out {
+        write_all(folder, paper, &all, args.quick).with_context(|| format!("--out {}", folder.display()))?;
+    }
+    let good = |done: &Done| done.finished.iter().all(|run| sim::as_expected(&done.plan, run));
+    for done in &all {
+        for run in done.finished.iter().filter(|run| !sim::as_expected(&done.plan, run)) {
+            let place = done.plan.describe(&done.plan.points[run.point]);
+            let what = run.record.failure.as_deref().filter(|_| run.record.is_exact()).unwrap_or(&run.record.census);
+            eprintln!("error: {}: {place}, seed {}: {what}", done.figure.name, run.record.seed);
+        }
+    }
+    Ok(all.iter().all(good))
+}
+
+fn one(task: Task, threads: usize) -> Result<Done> {
+    let Task { figure, plan, claims } = task;
+    let finished = run::run(&plan, threads).with_context(|| figure.name.clone())?;
+    let judged = judge(&claims, &Results { plan: &plan, finished: &finished });
+    let readings = claims.readings.iter().map(|reading| (reading.name.clone(), reading.text.clone())).collect();
+    Ok(Done { title: claims.title, readings, figure, plan, finished, judged })
+}
+
+/// Writes to standard output; whoever reads may have seen enough, as in `fanin repro ... | head`.
+fn put(text: &str) -> Result<()> {
+    match io::stdout().lock().write_all(text.as_bytes()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        other => other.context("standard output"),
+    }
+}
+
+fn write_all(folder: &Path, paper: &str, all: &[Done], quick: bool) -> Result<()> {
+    fs::write(folder.join("claims.json"), output::json(all, quick)).context("claims.json")?;
+    let sections = all.iter().map(Section::of_figure).collect::<Result<Vec<_>>>()?;
+    let page = report::of_paper(paper, &sections, quick)?;
+    fs::write(folder.join("report.html"), page).context("report.html")
+}
