@@ -8,6 +8,7 @@
 mod data;
 mod frame;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
@@ -54,6 +55,7 @@ fn usual(plan: &Plan) -> Vec<Plot> {
         kind,
         x: x.map(String::from),
         y: y.map(String::from),
+        only: BTreeMap::new(),
     };
     let mut plots = vec![make("links", "Utilisation of links", PlotKind::Cdf, None, None)];
     let has_jobs = plan.points.iter().any(|point| !point.setup.jobs.is_empty());
@@ -75,7 +77,7 @@ fn usual(plan: &Plan) -> Vec<Plot> {
 fn draw(plot: &Plot, plan: &Plan, finished: &[Finished]) -> Result<String> {
     let x = plan.axes.iter().position(|axis| Some(&axis.name) == plot.x.as_ref());
     let metric = METRICS.iter().find(|metric| Some(metric.key) == plot.y.as_deref());
-    let groups = groups(plan, x);
+    let groups = groups(plan, x, &plot.only);
     match (plot.kind, x, metric) {
         (PlotKind::Bars, Some(x), Some(metric)) => bars(plot, plan, finished, x, metric, &groups),
         (PlotKind::Lines, Some(x), Some(metric)) => lines(plot, plan, finished, x, metric, &groups),

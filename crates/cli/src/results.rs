@@ -53,6 +53,8 @@ pub struct RunRecord {
     pub links_idle: f64,
     /// In 80 % of the time or more.
     pub links_busy: f64,
+    /// In between.
+    pub links_between: f64,
     /// In 70 % of the time or more, but less than 90 %.
     pub links_70_to_90: f64,
     /// The longest queue of a switch.
@@ -161,6 +163,7 @@ pub const METRICS: &[Metric] = &[
     Metric { key: "leaf_bytes_by_rate", title: "goodput times the time that a leaf holds a slot", unit: "B", value: bytes_by_rate },
     Metric { key: "links_idle", title: "links used less than 1 %", unit: "", value: |run| Some(run.links_idle) },
     Metric { key: "links_busy", title: "links used 80 % or more", unit: "", value: |run| Some(run.links_busy) },
+    Metric { key: "links_between", title: "links used 1 to 80 %", unit: "", value: |run| Some(run.links_between) },
     Metric { key: "links_70_to_90", title: "links used 70 to 90 %", unit: "", value: |run| Some(run.links_70_to_90) },
     Metric { key: "queue_bytes_peak", title: "longest queue", unit: "B", value: |run| Some(run.queue_bytes_peak as f64) },
     Metric { key: "packets_dropped", title: "packets dropped", unit: "", value: |run| Some(run.packets_dropped as f64) },
@@ -228,6 +231,7 @@ pub fn record(prepared: &Prepared, topology: &Topology, result: &RunResult, payl
         leaf_slot_us: leaves.slot_us,
         links_idle: share(0.0..0.01),
         links_busy: share(0.8..f64::INFINITY),
+        links_between: share(0.01..0.8),
         links_70_to_90: share(0.7..0.9),
         queue_bytes_peak: result.links.iter().filter(from_switch).map(|link| link.queue_bytes_peak).max().unwrap_or(0),
         census: census(result, payload),
@@ -446,6 +450,7 @@ const COLUMNS: &[&str] = &[
     "leaf_slot_us",
     "links_idle",
     "links_busy",
+    "links_between",
     "links_70_to_90",
     "queue_bytes_peak",
     "census",

@@ -130,3 +130,45 @@ macro_rules! by_choice {
 }
 
 by_choice!(Placement, TrafficHosts, Links);
+
+/// A place on an axis of a sweep, by its name, or several.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Places(pub Vec<String>);
+
+impl<'de> Deserialize<'de> for Places {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct PlacesVisitor;
+        impl<'de> Visitor<'de> for PlacesVisitor {
+            type Value = Places;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("the name of a place on an axis, or a list of them")
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<Places, E> {
+                Ok(Places(vec![text.to_string()]))
+            }
+
+            fn visit_u64<E: Error>(self, number: u64) -> Result<Places, E> {
+                self.visit_str(&number.to_string())
+            }
+
+            fn visit_f64<E: Error>(self, number: f64) -> Result<Places, E> {
+                self.visit_str(&format!("{number:?}"))
+            }
+
+            fn visit_bool<E: Error>(self, value: bool) -> Result<Places, E> {
+                self.visit_str(&value.to_string())
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Places, A::Error> {
+                let mut all = Vec::new();
+                while let Some(Places(mut some)) = items.next_element()? {
+                    all.append(&mut some);
+                }
+                Ok(Places(all))
+            }
+        }
+        deserializer.deserialize_any(PlacesVisitor)
+    }
+}

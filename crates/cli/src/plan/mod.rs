@@ -6,6 +6,7 @@
 //! | `read` | typed values out of a tree, with the path in every error |
 //! | `units`, `choices` | how quantities and choices are written |
 //! | `schema` | every key |
+//! | `system` | the keys of each system |
 //! | `sweep` | series and sweeps: which points there are |
 //! | `build` | from a point and a seed to what the simulator needs |
 //! | `placement` | which hosts carry which workers |
@@ -13,13 +14,14 @@
 //! | `errors` | file, line, key, value, what was expected |
 
 mod build;
-mod choices;
+pub mod choices;
 mod errors;
 mod faults;
 mod placement;
 pub mod read;
 pub mod schema;
 mod sweep;
+mod system;
 pub mod tree;
 pub mod units;
 
@@ -92,7 +94,7 @@ impl Plan {
         let plots = tree.take("plot");
         let (axes, fixed) = sweep::take_axes(file, &mut tree, sets)?;
         let plots = match plots {
-            Some((_, plots)) => Some(sweep::check_plots(file, &plots, &axes, &fixed)?),
+            Some((_, plots)) => Some(sweep::check_plots(file, &plots, &axes, &fixed, sets)?),
             None => None,
         };
         let points = sweep::combinations(&axes)
@@ -211,16 +213,6 @@ fn read_job(file: &str, tree: &Tree, index: usize) -> Result<Job, PlanError> {
         Tree { kind: Kind::Table(entries), origin: tree.origin.clone() }
     };
     let own = part(|key| key == "system" || !JOB_KEYS.contains(&key));
-    let system: fanin_systems::System = read(file, &own, &base)?;
-    let known = serde_json::to_value(system).expect("a system is plain data");
-    if let Kind::Table(entries) = &own.kind
-        && let Some((key, value)) = entries.iter().find(|(key, _)| known.get(&key.name).is_none())
-    {
-        let own_keys =
-            known.as_object().into_iter().flat_map(|object| object.keys()).map(String::as_str).filter(|key| !JOB_KEYS.contains(key));
-        let keys: Vec<String> = JOB_KEYS.iter().copied().chain(own_keys).map(String::from).collect();
-        let what = format!("jobs[{index}].{} = {value}: unknown key; {}", key.name, read::suggestion(&key.name, &keys));
-        return Err(PlanError::new(file, what).at(key.origin.clone()));
-    }
+    let system = system::read_system(file, &own, &base)?;
     Ok(Job { system, common: read::<JobKeys>(file, &part(|key| JOB_KEYS.contains(&key)), &base)? })
 }

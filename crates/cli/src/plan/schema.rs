@@ -1,10 +1,13 @@
 //! What may stand in a plan, key by key. Sizes that depend on each other are checked in `build`.
 
+use std::collections::BTreeMap;
+
 use fanin_core::{DType, PacketKind};
 use fanin_systems::System;
 use serde::Deserialize;
 
-use super::units::{Amount, Bytes, Count, Fraction, Rate, Time};
+use super::choices::Places;
+use super::units::{Amount, Bytes, Count, Fraction, Rate, Time, Window};
 
 /// One point of a plan: everything that a run needs except for its seed.
 #[derive(Clone, Debug)]
@@ -194,7 +197,7 @@ pub struct JobKeys {
     pub noise: Option<Noise>,
     /// Packets that a worker has under way at most.
     #[serde(default = "window_default")]
-    pub window: Count,
+    pub window: Window,
     /// Recover from losses.
     #[serde(default = "yes")]
     pub reliable: bool,
@@ -527,6 +530,9 @@ pub struct Plot {
     pub x: Option<String>,
     /// The value along y: a number of results.json. Not for `"cdf"` and `"memory"`.
     pub y: Option<String>,
+    /// By axis: the places that are shown; all where it is not given.
+    #[serde(default)]
+    pub only: BTreeMap<String, Places>,
 }
 
 /// What is drawn.
@@ -581,8 +587,8 @@ fn traffic_message_default() -> Bytes {
     Bytes(64 << 10)
 }
 /// Fills an idle network of 100 Gb/s and a few microseconds several times over; what more would gain under congestion stands in queues.
-fn window_default() -> Count {
-    Count(512)
+fn window_default() -> Window {
+    Window(512)
 }
 fn rto_initial_default() -> Time {
     Time(fanin_core::Duration::from_ms(1))

@@ -174,7 +174,7 @@ pub fn combinations(axes: &[Axis]) -> Vec<Vec<usize>> {
 ///
 /// # Errors
 /// [`PlanError`] naming the key.
-pub fn check_plots(file: &str, tree: &Tree, axes: &[Axis], fixed: &[String]) -> Result<Vec<Plot>, PlanError> {
+pub fn check_plots(file: &str, tree: &Tree, axes: &[Axis], fixed: &[String], sets: &[String]) -> Result<Vec<Plot>, PlanError> {
     let mut plots = read::<Vec<Plot>>(file, tree, &[Step::Key("plot".into())])?;
     for (index, plot) in plots.iter().enumerate() {
         let refuse = |key: &str, value: &str, expected: String| {
@@ -190,6 +190,18 @@ pub fn check_plots(file: &str, tree: &Tree, axes: &[Axis], fixed: &[String]) -> 
         }
         let names: Vec<&str> = axes.iter().map(|axis| axis.name.as_str()).collect();
         let shown = names.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(" or ");
+        for (axis, places) in &plot.only {
+            let Some(known) = axes.iter().find(|known| known.name == *axis && plot.x.as_ref() != Some(axis)) else {
+                return refuse("only", axis, format!("what the plan varies, but for x: {shown}"));
+            };
+            // A place that --set has taken out of a sweep is not missed.
+            if sets.is_empty()
+                && let Some(place) = places.0.iter().find(|place| !known.choices.iter().any(|choice| choice.label == **place))
+            {
+                let labels: Vec<String> = known.choices.iter().map(|choice| format!("{:?}", choice.label)).collect();
+                return refuse("only", place, format!("places on the axis {axis:?}: {}", labels.join(", ")));
+            }
+        }
         match (plot.kind, &plot.x, &plot.y) {
             (PlotKind::Cdf | PlotKind::Memory, None, None) => {}
             (PlotKind::Cdf | PlotKind::Memory, Some(x), _) => return refuse("x", x, "no x for a plot of this kind".into()),

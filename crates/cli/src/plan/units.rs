@@ -3,6 +3,7 @@
 use std::fmt;
 
 use fanin_core::Duration;
+use fanin_systems::UNLIMITED;
 use serde::de::{Deserialize, Deserializer, Error, Unexpected, Visitor};
 
 /// A number of bytes: `1024` or `"4MiB"`.
@@ -33,6 +34,10 @@ pub struct Fraction(pub f64);
 /// A whole number of 1 or more that fits 32 bits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Count(pub u32);
+
+/// Packets under way at most: `512` or `"unlimited"`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Window(pub u32);
 
 const BYTE_UNITS: &[(&str, u64)] =
     &[("", 1), ("B", 1), ("kB", 1_000), ("MB", 1_000_000), ("GB", 1_000_000_000), ("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30)];
@@ -163,6 +168,17 @@ impl<'de> Deserialize<'de> for Count {
             expected: "a whole number of 1 or more",
             text: |_| None,
             integer: |value| u32::try_from(value).ok().filter(|count| *count > 0).map(Count),
+            float: |_| None,
+        })
+    }
+}
+
+impl<'de> Deserialize<'de> for Window {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Quantity {
+            expected: "a whole number of 1 or more, or \"unlimited\"",
+            text: |text| (text == "unlimited").then_some(Window(UNLIMITED)),
+            integer: |value| u32::try_from(value).ok().filter(|count| *count > 0 && *count < UNLIMITED).map(Window),
             float: |_| None,
         })
     }

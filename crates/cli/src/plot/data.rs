@@ -1,6 +1,9 @@
 //! Which points belong to which bar or line, and the numbers of their runs.
 
+use std::collections::BTreeMap;
+
 use crate::plan::Plan;
+use crate::plan::choices::Places;
 use crate::plan::units::{bytes_of, fraction_of, microseconds_of};
 use crate::results::{Metric, median};
 use crate::run::Finished;
@@ -25,10 +28,14 @@ pub struct Spread {
 }
 
 /// All groups in the order of the plan. The first axis gives the colour, the others together the kind of line.
-pub fn groups(plan: &Plan, x: Option<usize>) -> Vec<Group> {
+pub fn groups(plan: &Plan, x: Option<usize>, only: &BTreeMap<String, Places>) -> Vec<Group> {
     let others: Vec<usize> = (0..plan.axes.len()).filter(|axis| Some(*axis) != x).collect();
     let mut groups: Vec<(Vec<usize>, Group)> = Vec::new();
     for (number, point) in plan.points.iter().enumerate() {
+        let shown = |axis: usize| only.get(&plan.axes[axis].name).is_none_or(|places| places.0.contains(&point.labels[axis]));
+        if !(0..plan.axes.len()).all(shown) {
+            continue;
+        }
         let key: Vec<usize> = others.iter().map(|&axis| point.indices[axis]).collect();
         if let Some((_, group)) = groups.iter_mut().find(|(known, _)| *known == key) {
             group.points.push(number);
@@ -63,7 +70,7 @@ fn last_part(key: &str) -> &str {
 /// What stands under the axis of a sweep.
 pub fn axis_title(plan: &Plan, axis: usize) -> String {
     match plan.axes[axis].name.as_str() {
-        named if !named.contains('.') => String::new(),
+        "series" => String::new(),
         key => last_part(key).replace('_', " "),
     }
 }

@@ -24,8 +24,9 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Visitor};
+use serde::de::{Deserialize, Deserializer, Error};
 
+use crate::plan::choices::Places;
 use crate::plan::read::read;
 use crate::plan::tree::{Step, Tree};
 use crate::plan::{Plan, PlanError};
@@ -112,6 +113,9 @@ pub struct Claim {
     /// Holds only if it holds at every place of these axes.
     #[serde(default)]
     pub at_each: Vec<String>,
+    /// Holds if it holds at one place of these axes. Not beside `at_each`.
+    #[serde(default)]
+    pub at_some: Vec<String>,
     /// Which repetition counts.
     #[serde(default)]
     pub repetitions: Statistic,
@@ -147,6 +151,18 @@ pub enum Statistic {
     Highest,
 }
 
+impl Statistic {
+    /// In words.
+    pub fn text(self) -> &'static str {
+        match self {
+            Statistic::Median => "median",
+            Statistic::Mean => "mean",
+            Statistic::Lowest => "lowest",
+            Statistic::Highest => "highest",
+        }
+    }
+}
+
 /// Lowest and highest number that agrees with a claim.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Window {
@@ -174,47 +190,6 @@ impl<'de> Deserialize<'de> for Window {
             return Err(D::Error::custom("expected [lowest, highest], such as [0.7, 0.9] or [1.5, inf]"));
         }
         Ok(Window { low, high })
-    }
-}
-
-/// A place on an axis as the plan names it, or several.
-struct Places(Vec<String>);
-
-impl<'de> Deserialize<'de> for Places {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct PlacesVisitor;
-        impl<'de> Visitor<'de> for PlacesVisitor {
-            type Value = Places;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("the name of a place on an axis, or a list of them")
-            }
-
-            fn visit_str<E: Error>(self, text: &str) -> Result<Places, E> {
-                Ok(Places(vec![text.to_string()]))
-            }
-
-            fn visit_u64<E: Error>(self, number: u64) -> Result<Places, E> {
-                self.visit_str(&number.to_string())
-            }
-
-            fn visit_f64<E: Error>(self, number: f64) -> Result<Places, E> {
-                self.visit_str(&format!("{number:?}"))
-            }
-
-            fn visit_bool<E: Error>(self, value: bool) -> Result<Places, E> {
-                self.visit_str(&value.to_string())
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Places, A::Error> {
-                let mut all = Vec::new();
-                while let Some(Places(mut some)) = items.next_element()? {
-                    all.append(&mut some);
-                }
-                Ok(Places(all))
-            }
-        }
-        deserializer.deserialize_any(PlacesVisitor)
     }
 }
 
@@ -247,11 +222,20 @@ impl Selection {
         Selection { places, field, over: self.over.or(shared.over) }
     }
 
+    /// Its places with their axes, in words.
+    pub fn place_text(&self) -> String {
+        self.places.iter().map(|(axis, places)| format!("{axis} {}", places.join("/"))).collect::<Vec<_>>().join(", ")
+    }
+
     /// In words: `Canary, congested`.
     pub fn describe(&self) -> String {
         let mut parts: Vec<String> = self.places.values().map(|places| places.join("/")).collect();
         parts.extend(self.field.clone());
-        parts.join(", ")
+        let text = parts.join(", ");
+        match self.over {
+            Some(over) => format!("{} of {text}", over.text()),
+            None => text,
+        }
     }
 }
 
@@ -260,6 +244,11 @@ impl Claim {
     pub fn selections(&self) -> Vec<&Selection> {
         let pairs = [&self.ratio, &self.difference].into_iter().flatten().flatten();
         self.value.iter().chain(pairs).chain(self.order.iter().flatten()).collect()
+    }
+
+    /// The axes along which it is held against several places.
+    pub fn places_along(&self) -> &[String] {
+        if self.at_some.is_empty() { &self.at_each } else { &self.at_some }
     }
 
     /// Its selections' numbers.
@@ -342,8 +331,13 @@ impl Check<'_> {
         if claim.order.as_ref().is_some_and(|order| order.len() < 2) {
             return refuse(&["order"], "...".into(), "two or more, the highest first".into());
         }
-        if let Some(axis) = claim.at_each.iter().find(|axis| !self.plan.axes.iter().any(|known| known.name == **axis)) {
-            return refuse(&["at_each"], format!("{axis:?}"), self.axes());
+        if !claim.at_each.is_empty() && !claim.at_some.is_empty() {
+            return refuse(&["at_some"], "...".into(), "one of at_each and at_some".into());
+        }
+        for (key, axes) in [("at_each", &claim.at_each), ("at_some", &claim.at_some)] {
+            if let Some(axis) = axes.iter().find(|axis| !self.plan.axes.iter().any(|known| known.name == **axis)) {
+                return refuse(&[key], format!("{axis:?}"), self.axes());
+            }
         }
         let own = given.first().copied().unwrap_or("where");
         for selection in claim.selections() {
@@ -366,11 +360,14 @@ impl Check<'_> {
             }
         }
         let chosen = |axis: &str| selection.places.get(axis).map_or(usize::MAX, Vec::len);
-        let open =
-            self.plan.axes.iter().find(|axis| axis.choices.len() > 1 && chosen(&axis.name) > 1 && !claim.at_each.contains(&axis.name));
+        let open = self
+            .plan
+            .axes
+            .iter()
+            .find(|axis| axis.choices.len() > 1 && chosen(&axis.name) > 1 && !claim.places_along().contains(&axis.name));
         match open {
             Some(axis) if selection.over.is_none() => {
-                let expected = format!("one place on the axis {:?}, at_each, or over = \"lowest\" or the like", axis.name);
+                let expected = format!("one place on the axis {:?}, at_each, at_some, or over = \"lowest\" or the like", axis.name);
                 Err((selection.describe(), expected))
             }
             _ => Ok(()),

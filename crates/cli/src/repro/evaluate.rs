@@ -92,36 +92,33 @@ impl Results<'_> {
     }
 
     fn at_all_places(&self, claim: &Claim, reading: Option<&Reading>) -> Result<Outcome, Missing> {
-        let places = self.places(claim)?;
-        let mut failing: Option<(String, Measured)> = None;
-        let mut measured = Vec::new();
-        for place in &places {
-            let (value, holds) = self.at_one_place(claim, reading, place)?;
-            if !holds && failing.is_none() {
-                let at: Vec<String> = place.places.iter().map(|(axis, at)| format!("{axis} {}", at.join("/"))).collect();
-                failing = Some((at.join(", "), value.clone()));
-            }
-            measured.push(value);
+        let mut places = Vec::new();
+        for place in self.places(claim)? {
+            let (measured, holds) = self.at_one_place(claim, reading, &place)?;
+            places.push((place, measured, holds));
         }
-        let numbers: Option<Vec<f64>> =
-            measured.iter().map(|value| if let Measured::Number(value) = value { Some(*value) } else { None }).collect();
-        let shown = match (numbers, &failing) {
-            (Some(numbers), _) if numbers.len() > 1 => Measured::Range([Statistic::Lowest.of(&numbers), Statistic::Highest.of(&numbers)]),
-            (None, Some((_, value))) => value.clone(),
-            _ => measured.swap_remove(0),
+        let any = !claim.at_some.is_empty();
+        let holding = places.iter().filter(|(_, _, holds)| *holds).count();
+        let agrees = if any { holding > 0 } else { holding == places.len() };
+        // The place that decides: one that fails where all must hold, one that holds where one is enough.
+        let telling = places.iter().find(|(_, _, holds)| *holds == any).unwrap_or(&places[0]);
+        let reason = match (any, agrees) {
+            (true, _) => Some(format!("at {holding} of {} places", places.len())),
+            (false, true) => None,
+            (false, false) => Some(telling.0.place_text()).filter(|at| !at.is_empty()).map(|at| format!("not at {at}")),
         };
-        Ok(match failing {
-            None => Outcome { measured: shown, verdict: Verdict::Reproduced, reason: None },
-            Some((at, _)) => {
-                Outcome { measured: shown, verdict: Verdict::NotReproduced, reason: (!at.is_empty()).then(|| format!("not at {at}")) }
-            }
-        })
+        let number = |(_, measured, _): &(_, Measured, _)| if let Measured::Number(value) = measured { Some(*value) } else { None };
+        let measured = match places.iter().map(number).collect::<Option<Vec<f64>>>() {
+            Some(numbers) if numbers.len() > 1 => Measured::Range([Statistic::Lowest.of(&numbers), Statistic::Highest.of(&numbers)]),
+            _ => telling.1.clone(),
+        };
+        Ok(Outcome { measured, verdict: if agrees { Verdict::Reproduced } else { Verdict::NotReproduced }, reason })
     }
 
     /// All places of the axes at each of which the claim must hold.
     fn places(&self, claim: &Claim) -> Result<Vec<Selection>, Missing> {
         let mut all = vec![Selection::default()];
-        for name in &claim.at_each {
+        for name in claim.places_along() {
             let axis = self.plan.axes.iter().find(|axis| axis.name == *name);
             let axis = axis.ok_or_else(|| Missing::LeftOut(format!("all but one place on the axis {name}")))?;
             let among = claim.shared.places.get(name);

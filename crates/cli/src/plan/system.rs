@@ -1,0 +1,65 @@
+//! Keys of `[[jobs]]` that belong to the system. They are those of the registry, except that times have units here and that no key may
+//! mean two things: a plan's `placement` is where workers are.
+
+use fanin_systems::{Placement, System};
+
+use super::errors::PlanError;
+use super::read::{read, suggestion};
+use super::schema::JOB_KEYS;
+use super::tree::{Key, Kind, Step, Tree};
+use super::units::Time;
+
+/// A key of a plan and its name in the registry.
+const RENAMED: &[(&str, &str)] = &[("timeout", "timeout_ps"), ("table", "placement")];
+
+/// A key's name in the registry.
+fn in_registry(key: &str) -> &str {
+    RENAMED.iter().find(|(plan, _)| *plan == key).map_or(key, |(_, registry)| registry)
+}
+
+/// A key's name in plans.
+fn in_plan(key: &str) -> &str {
+    RENAMED.iter().find(|(_, registry)| *registry == key).map_or(key, |(plan, _)| plan)
+}
+
+/// Reads the part of a job's table that is not every job's, which stands at `base` in the plan.
+///
+/// # Errors
+/// [`PlanError`] with file, line, key, value and what was expected.
+pub fn read_system(file: &str, tree: &Tree, base: &[Step]) -> Result<System, PlanError> {
+    let Kind::Table(entries) = &tree.kind else { unreachable!("the caller has made a table") };
+    let mut translated = Vec::new();
+    for (key, value) in entries {
+        let name = in_registry(&key.name).to_string();
+        translated.push((Key { name, origin: key.origin.clone() }, translate(file, key, value, base)?));
+    }
+    let system: System = read(file, &Tree { kind: Kind::Table(translated), origin: tree.origin.clone() }, base)?;
+    let known = serde_json::to_value(system).expect("a system is plain data");
+    let own: Vec<&str> = known.as_object().into_iter().flat_map(|object| object.keys()).map(|key| in_plan(key)).collect();
+    match entries.iter().find(|(key, _)| !own.contains(&key.name.as_str())) {
+        None => Ok(system),
+        Some((key, value)) => {
+            let keys: Vec<String> = JOB_KEYS.iter().chain(own.iter().filter(|key| **key != "system")).map(|key| key.to_string()).collect();
+            let path = super::tree::path_text(base);
+            let what = format!("{path}.{} = {value}: unknown key; {}", key.name, suggestion(&key.name, &keys));
+            Err(PlanError::new(file, what).at(key.origin.clone()))
+        }
+    }
+}
+
+/// A value as the registry has it; what is wrong with it is said here, under the plan's key.
+fn translate(file: &str, key: &Key, value: &Tree, base: &[Step]) -> Result<Tree, PlanError> {
+    let path: Vec<Step> = base.iter().cloned().chain([Step::Key(key.name.clone())]).collect();
+    match key.name.as_str() {
+        "timeout" => {
+            let ps = read::<Time>(file, value, &path)?.0.as_ps();
+            let kind = i64::try_from(ps).map(Kind::Integer).map_err(|_| {
+                let what = format!("{} = {value}: expected at most 100 days", super::tree::path_text(&path));
+                PlanError::new(file, what).at(key.origin.clone())
+            })?;
+            Ok(Tree { kind, origin: value.origin.clone() })
+        }
+        "table" => read::<Placement>(file, value, &path).map(|_| value.clone()),
+        _ => Ok(value.clone()),
+    }
+}

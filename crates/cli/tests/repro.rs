@@ -1,0 +1,300 @@
+//! `fanin repro`: claims are held against what comes out, wrong claims are refused before anything runs, and the report is one page that
+//! needs nothing else.
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+
+use common::{folder, good, refused, rows};
+
+const PLAN: &str = r#"[network]
+shape = "star"
+hosts = 8
+rate = "100Gb/s"
+latency = "300ns"
+
+[[jobs]]
+system = "tree"
+workers = 4
+message = "16KiB"
+
+[[traffic]]
+pattern = "uniform"
+hosts = "rest"
+
+[[series]]
+name = "ring"
+set = { "jobs.0.system" = "ring" }
+
+[[series]]
+name = "tree <b>&"
+set = { "jobs.0.system" = "tree" }
+
+[sweep.condition]
+idle = { "traffic.0.enabled" = false }
+congested = { "traffic.0.enabled" = true }
+other = { "traffic.0.enabled" = true, "traffic.0.load" = 0.5 }
+
+[sweep]
+"jobs.0.message" = ["4KiB", "64KiB"]
+
+[run]
+repetitions = 2
+memory_interval = "1us"
+"#;
+
+const HEAD: &str = r#"title = "A figure of <i>tests</i>"
+
+[quick]
+set = ["run.repetitions=1", 'sweep.jobs.0.message=["4KiB"]']
+
+[[readings]]
+name = "half"
+text = "background at half load"
+replace = { condition = { congested = "other" } }
+"#;
+
+/// One of each kind, with the verdict that it must get.
+const CLAIMS: &[(&str, &str)] = &[
+    (
+        "reproduced",
+        r#"value = { series = "ring", condition = "idle", "jobs.0.message" = "4KiB" }
+window = [0.1, 100]
+paper = 50"#,
+    ),
+    (
+        "not reproduced",
+        r#"value = { series = "ring", condition = "idle", "jobs.0.message" = "4KiB" }
+window = [1000, inf]"#,
+    ),
+    (
+        "reproduced",
+        r#"where = { condition = "congested" }
+ratio = [{ series = "tree <b>&" }, { series = "ring" }]
+window = [1.0, inf]
+at_each = ["jobs.0.message"]"#,
+    ),
+    (
+        "not reproduced",
+        r#"field = "completion_us"
+where = { condition = "idle", "jobs.0.message" = "64KiB" }
+difference = [{ series = "tree <b>&" }, { series = "ring" }]
+window = [0, inf]"#,
+    ),
+    (
+        "reproduced",
+        r#"where = { condition = "idle" }
+order = [{ series = "tree <b>&" }, { series = "ring" }]
+at_each = ["jobs.0.message"]"#,
+    ),
+    (
+        "not reproduced",
+        r#"where = { condition = "idle" }
+order = [{ series = "ring" }, { series = "tree <b>&" }]
+at_some = ["jobs.0.message"]"#,
+    ),
+    (
+        "reproduced",
+        r#"where = { condition = "idle", "jobs.0.message" = "4KiB", series = ["ring", "tree <b>&"] }
+ratio = [{ over = "lowest" }, { over = "highest" }]
+window = [0, 1]
+repetitions = "lowest""#,
+    ),
+    ("cannot be tested here", r#"untestable = "there is no such machine""#),
+    (
+        "cannot be tested here",
+        r#"value = { series = "ring", condition = "idle", "jobs.0.message" = "4KiB" }
+untestable = "the text gives no tolerance""#,
+    ),
+];
+
+fn claims(all: &[(&str, &str)]) -> String {
+    let one = |(index, (_, body)): (usize, &(&str, &str))| {
+        format!(
+            "\n[[claims]]\nid = \"claim-{index}\"\nclass = \"{}\"\ntext = \"says <{index}>\"\n{body}\n",
+            if index == 7 { "HW" } else { "SIM" }
+        )
+    };
+    HEAD.to_string() + &all.iter().enumerate().map(one).collect::<String>()
+}
+
+fn experiment(folder: &Path, plan: &str, claims: &str) {
+    let figure = folder.join("experiments/paper/fig1");
+    fs::create_dir_all(&figure).expect("a folder");
+    fs::write(figure.join("plan.toml"), plan).expect("a plan");
+    fs::write(figure.join("claims.toml"), claims).expect("claims");
+    fs::write(figure.join("README.md"), "# Choices <of> ours\n").expect("a README");
+}
+
+const RUN: [&str; 4] = ["repro", "paper", "--dir", "experiments"];
+
+#[test]
+fn each_kind_of_claim_gets_its_verdict() {
+    let folder = folder("repro-verdicts");
+    experiment(&folder, PLAN, &claims(CLAIMS));
+    let judged = rows(&good(&folder, &[&RUN[..], &["--format", "json"]].concat()));
+    assert_eq!(judged.len(), CLAIMS.len());
+    for ((index, row), (verdict, _)) in judged.iter().enumerate().zip(CLAIMS) {
+        assert_eq!(row["claim"], format!("fig1/claim-{index}"));
+        assert_eq!(row["paper"], format!("says <{index}>"));
+        assert_eq!(row["verdict"], *verdict, "{row}");
+        assert_eq!(row["quick"], false);
+    }
+    assert_eq!(judged[0]["window"], serde_json::json!([0.1, 100.0]));
+    assert_eq!((&judged[0]["paper_value"], judged[0]["measured"].is_f64()), (&serde_json::json!(50.0), true));
+    assert_eq!(judged[1]["window"], serde_json::json!([1000.0, null]));
+    let range = judged[2]["measured"].as_array().expect("the lowest and highest");
+    assert!(range.len() == 2 && range[0].as_f64() <= range[1].as_f64(), "{range:?}");
+    let half = &judged[2]["readings"][0];
+    assert_eq!((&half["reading"], &half["verdict"]), (&serde_json::json!("half"), &serde_json::json!("reproduced")));
+    assert_ne!(half["measured"], judged[2]["measured"], "another reading looks at other runs");
+    assert_eq!(judged[0]["readings"], serde_json::json!([]), "idle runs are the same in both readings");
+    assert_eq!(judged[4]["window"], "tree <b>& > ring");
+    assert_eq!(judged[4]["measured"].as_array().map(Vec::len), Some(2));
+    assert_eq!(judged[5]["reason"], "at 0 of 2 places");
+    assert_eq!((&judged[7]["measured"], &judged[7]["class"]), (&serde_json::Value::Null, &serde_json::json!("HW")));
+    assert!(judged[8]["measured"].is_f64() && judged[8]["reason"] == "the text gives no tolerance", "{}", judged[8]);
+}
+
+#[test]
+fn a_ratio_is_that_of_the_rows_of_results() {
+    let folder = folder("repro-ratio");
+    experiment(&folder, PLAN, &claims(&CLAIMS[..3]));
+    let judged = rows(&good(&folder, &[&RUN[..], &["--format", "json", "--out", "out"]].concat()));
+    let results = rows(&fs::read_to_string(folder.join("out/fig1/results.json")).expect("results"));
+    let goodput = |series: &str, message: &str, repetition: u64| {
+        let fits = |row: &&serde_json::Value| {
+            row["series"] == series
+                && row["params"]["jobs.0.message"] == message
+                && row["params"]["traffic.0.enabled"] == true
+                && row["params"].get("traffic.0.load").is_none()
+                && row["repetition"] == repetition
+        };
+        results.iter().find(fits).expect("a run")["goodput_gbps"].as_f64().expect("a number")
+    };
+    let ratio = |message: &str| {
+        let each = [0, 1].map(|repetition| goodput("tree <b>&", message, repetition) / goodput("ring", message, repetition));
+        (each[0] + each[1]) / 2.0
+    };
+    let (small, large) = (ratio("4KiB"), ratio("64KiB"));
+    let measured = judged[2]["measured"].as_array().expect("a range").iter().map(|end| end.as_f64().expect("a number")).collect::<Vec<_>>();
+    assert!(
+        (measured[0] - small.min(large)).abs() < 1e-12 && (measured[1] - small.max(large)).abs() < 1e-12,
+        "{measured:?} {small} {large}"
+    );
+}
+
+#[test]
+fn a_quick_run_says_so_and_what_it_leaves_out() {
+    let folder = folder("repro-quick");
+    experiment(&folder, PLAN, &claims(CLAIMS));
+    let judged = rows(&good(&folder, &[&RUN[..], &["--format", "json", "--quick"]].concat()));
+    assert!(judged.iter().all(|row| row["quick"] == true));
+    assert_eq!(judged[3]["verdict"], "cannot be tested here");
+    assert_eq!(judged[3]["reason"], "--quick leaves out idle, 64KiB, tree <b>&");
+    assert_eq!(judged[2]["verdict"], "reproduced", "at the places that are left");
+    let table = good(&folder, &[&RUN[..], &["--quick"]].concat());
+    assert!(table.contains("QUICK") && table.contains("9 claims: "), "{table}");
+}
+
+#[test]
+fn the_report_is_one_page_and_escapes_what_it_shows() {
+    let folder = folder("repro-report");
+    experiment(&folder, PLAN, &claims(CLAIMS));
+    good(&folder, &[&RUN[..], &["--out", "out"]].concat());
+    let page = fs::read_to_string(folder.join("out/report.html")).expect("a report");
+    for wanted in [
+        "says &#60;3&#62;",
+        "A figure of &#60;i&#62;tests",
+        "not reproduced",
+        "half reading",
+        "there is no such machine",
+        "tree &#60;b&#62;&#38;",
+    ] {
+        assert!(page.contains(wanted), "{wanted}");
+    }
+    assert!(page.contains("Choices &#60;of&#62; ours") && page.contains("[sweep.condition]"), "README and plan");
+    assert!(!page.contains("<b>") && !page.contains("<i>tests"), "texts are escaped, in pictures too");
+    assert_eq!(page.matches("<svg").count(), 4, "goodput, links, completion over sizes, memory");
+    for foreign in ["http://", "https://", "src=", "<script", "<link", "url("] {
+        let found = page.replace("http://www.w3.org/2000/svg", "");
+        assert!(!found.contains(foreign), "{foreign}");
+    }
+    for file in ["claims.json", "fig1/results.json", "fig1/results.csv", "fig1/memory.csv", "fig1/goodput.svg", "fig1/plan.toml"] {
+        assert!(folder.join("out").join(file).is_file(), "{file}");
+    }
+}
+
+#[test]
+fn a_run_without_its_number_is_a_reason_and_an_error() {
+    let folder = folder("repro-failed");
+    experiment(&folder, &PLAN.replace("repetitions = 2", "repetitions = 2\ntime_limit = \"3us\""), &claims(CLAIMS));
+    let output = common::fanin(&folder, &[&RUN[..], &["--format", "json"]].concat());
+    assert_eq!(output.status.code(), Some(1));
+    let judged = rows(&String::from_utf8(output.stdout).expect("text"));
+    assert_eq!((&judged[0]["verdict"], &judged[0]["measured"]), (&serde_json::json!("not reproduced"), &serde_json::Value::Null));
+    let reason = judged[0]["reason"].as_str().expect("a reason");
+    assert!(reason.starts_with("no goodput_gbps at series ring, ") && reason.contains("time limit of 3"), "{reason}");
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(errors.contains("error: fig1: series ring, "), "{errors}");
+}
+
+/// A claim, and the error after `experiments/paper/fig1/claims.toml:`.
+const WRONG: &[(&str, &str)] = &[
+    (
+        "value = { series = \"rings\" }\nwindow = [0, 1]",
+        "16: claims[0].value = \"rings\": expected a place on the axis \"series\" of the plan: \"ring\", \"tree <b>&\"",
+    ),
+    (
+        "value = { serie = \"ring\" }\nwindow = [0, 1]",
+        "16: claims[0].value = \"serie\": expected what the plan varies: \"series\", \"condition\", \"jobs.0.message\"",
+    ),
+    (
+        "value = { series = \"ring\" }\nwindow = [0, 1]",
+        "16: claims[0].value = ring: expected one place on the axis \"condition\", at_each, at_some, or over = \"lowest\" or the like",
+    ),
+    ("field = \"goodputs\"\nvalue = { over = \"mean\" }\nwindow = [0, 1]", "17: claims[0].value = \"goodputs\": expected a field, one of "),
+    ("value = { over = \"mean\" }", "12: claims[0] = \"claim-0\": expected a window, [lowest, highest]"),
+    (
+        "value = { over = \"mean\" }\nwindow = [2, 1]",
+        "17: claims[0].window = [2, 1]: expected [lowest, highest], such as [0.7, 0.9] or [1.5, inf]",
+    ),
+    ("value = { over = \"mean\" }\nwindow = [1, 2, 3]", "17: claims[0].window = [1, 2, 3]: expected 2 items"),
+    (
+        "value = { over = \"most\" }\nwindow = [0, 1]",
+        "16: claims[0].value = { over = \"most\" }: over: expected \"median\", \"mean\", \"lowest\" or \"highest\"",
+    ),
+    ("value = { over = \"mean\" }\nratio = [{}, {}]\nwindow = [0, 1]", "17: claims[0].ratio = ...: expected one of value and ratio"),
+    ("order = [{ over = \"mean\" }]", "16: claims[0].order = ...: expected two or more, the highest first"),
+    ("", "12: claims[0] = \"claim-0\": expected value, ratio, difference or order, or untestable with a reason"),
+    ("windows = [0, 1]", "16: claims[0].windows = [0, 1]: unknown key; did you mean window? Expected one of "),
+    ("class = \"SIN\"", "not TOML: "),
+];
+
+#[test]
+fn wrong_claims_are_refused_with_file_line_key_value_and_what_was_expected() {
+    let folder = folder("repro-wrong");
+    for (body, expected) in WRONG {
+        experiment(&folder, PLAN, &claims(&[("", body)]));
+        let said = refused(&folder, &[&RUN[..], &["--format", "json"]].concat());
+        let place = "error: experiments/paper/fig1/claims.toml:";
+        let matches = said.strip_prefix(place).is_some_and(|rest| rest.contains(expected));
+        assert!(matches, "{body}\n{said}\n{place}{expected}");
+    }
+    let unknown = refused(&folder, &["repro", "paper", "fig2", "--dir", "experiments"]);
+    assert_eq!(unknown, "error: fanin repro: \"fig2\": expected one of fig1");
+    let unknown = refused(&folder, &["repro", "papers", "--dir", "experiments"]);
+    assert_eq!(unknown, "error: fanin repro: \"papers\": expected one of paper");
+}
+
+#[test]
+fn the_program_carries_its_experiments() {
+    let folder = folder("repro-embedded");
+    let listed = good(&folder, &["repro"]);
+    assert!(listed.starts_with("canary: fig02, fig06, fig07, fig08, fig09, fig10, fig11, memory, parameters, sensitivity\n"), "{listed}");
+    let judged = rows(&good(&folder, &["repro", "canary", "fig06", "--format", "json"]));
+    assert!(judged.iter().any(|row| row["class"] == "HW" && row["verdict"] == "cannot be tested here"));
+    let simulated = judged.iter().find(|row| row["claim"] == "fig06/goodput-of-the-simulator").expect("the claim");
+    assert_eq!(simulated["verdict"], "reproduced", "{simulated}");
+}
