@@ -21,7 +21,8 @@ message = "16KiB"
 
 [[traffic]]
 pattern = "uniform"
-hosts = "rest"
+hosts = "all"
+message = "16KiB"
 
 [[series]]
 name = "ring"
@@ -244,31 +245,31 @@ fn a_run_without_its_number_is_a_reason_and_an_error() {
 const WRONG: &[(&str, &str)] = &[
     (
         "value = { series = \"rings\" }\nwindow = [0, 1]",
-        "16: claims[0].value = \"rings\": expected a place on the axis \"series\" of the plan: \"ring\", \"tree <b>&\"",
+        "15: claims[0].value = \"rings\": expected a place on the axis \"series\" of the plan: \"ring\", \"tree <b>&\"",
     ),
     (
         "value = { serie = \"ring\" }\nwindow = [0, 1]",
-        "16: claims[0].value = \"serie\": expected what the plan varies: \"series\", \"condition\", \"jobs.0.message\"",
+        "15: claims[0].value = \"serie\": expected what the plan varies: \"series\", \"condition\", \"jobs.0.message\"",
     ),
     (
         "value = { series = \"ring\" }\nwindow = [0, 1]",
-        "16: claims[0].value = ring: expected one place on the axis \"condition\", at_each, at_some, or over = \"lowest\" or the like",
+        "15: claims[0].value = ring: expected one place on the axis \"condition\", at_each, at_some, or over = \"lowest\" or the like",
     ),
-    ("field = \"goodputs\"\nvalue = { over = \"mean\" }\nwindow = [0, 1]", "17: claims[0].value = \"goodputs\": expected a field, one of "),
-    ("value = { over = \"mean\" }", "12: claims[0] = \"claim-0\": expected a window, [lowest, highest]"),
+    ("field = \"goodputs\"\nvalue = { over = \"mean\" }\nwindow = [0, 1]", "16: claims[0].value = \"goodputs\": expected a field, one of "),
+    ("value = { over = \"mean\" }", "11: claims[0] = \"claim-0\": expected a window, [lowest, highest]"),
     (
         "value = { over = \"mean\" }\nwindow = [2, 1]",
-        "17: claims[0].window = [2, 1]: expected [lowest, highest], such as [0.7, 0.9] or [1.5, inf]",
+        "16: claims[0].window = [2, 1]: expected [lowest, highest], such as [0.7, 0.9] or [1.5, inf]",
     ),
-    ("value = { over = \"mean\" }\nwindow = [1, 2, 3]", "17: claims[0].window = [1, 2, 3]: expected 2 items"),
+    ("value = { over = \"mean\" }\nwindow = [1, 2, 3]", "16: claims[0].window = [1, 2, 3]: expected 2 items"),
     (
         "value = { over = \"most\" }\nwindow = [0, 1]",
-        "16: claims[0].value = { over = \"most\" }: over: expected \"median\", \"mean\", \"lowest\" or \"highest\"",
+        "15: claims[0].value = { over = \"most\" }: over: expected \"median\", \"mean\", \"lowest\" or \"highest\"",
     ),
-    ("value = { over = \"mean\" }\nratio = [{}, {}]\nwindow = [0, 1]", "17: claims[0].ratio = ...: expected one of value and ratio"),
-    ("order = [{ over = \"mean\" }]", "16: claims[0].order = ...: expected two or more, the highest first"),
-    ("", "12: claims[0] = \"claim-0\": expected value, ratio, difference or order, or untestable with a reason"),
-    ("windows = [0, 1]", "16: claims[0].windows = [0, 1]: unknown key; did you mean window? Expected one of "),
+    ("value = { over = \"mean\" }\nratio = [{}, {}]\nwindow = [0, 1]", "16: claims[0].ratio = ...: expected one of value and ratio"),
+    ("order = [{ over = \"mean\" }]", "15: claims[0].order = ...: expected two or more, the highest first"),
+    ("", "11: claims[0] = \"claim-0\": expected value, ratio, difference or order, or untestable with a reason"),
+    ("windows = [0, 1]", "15: claims[0].windows = [0, 1]: unknown key; did you mean window? Expected one of "),
     ("class = \"SIN\"", "not TOML: "),
 ];
 

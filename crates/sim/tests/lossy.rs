@@ -121,6 +121,13 @@ fn adaptive_routing_leaves_the_default_path_only_when_its_queue_is_long() {
 }
 
 #[test]
+fn by_destination_a_packet_takes_the_default_path_whatever_its_queue() {
+    let flows = vec![to_first(&[0, 4], 100), to_first(&[8, 5], 100), to_first(&[1, 6], 100)];
+    let result = run(network(fat_tree(), Balancer::Destination, 256), flows);
+    assert_eq!(packets_up(&result, 1), [200, 100, 0, 0], "destinations 0 and 8 go by spine 0, destination 1 by spine 1");
+}
+
+#[test]
 fn a_full_queue_drops_and_a_long_one_marks() {
     let flows = || vec![to_first(&[0, 1, 2, 3], 300)];
     let star = Shape::Star { hosts: 4, link: LINK };
