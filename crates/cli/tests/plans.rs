@@ -132,6 +132,32 @@ const WRONG: &[(&str, &str, &str)] = &[
         "seed = 1\n[[plot]]\nname = \"p\"\ntitle = \"P\"\nkind = \"bars\"\nx = \"series\"\ny = \"goodput_gbps\"",
         "plan.toml:27: plot[0].x = \"series\": expected what the plan varies: nothing",
     ),
+    (
+        "\"tree\"\ntrees = 1",
+        "\"canary\"\ntimeout = \"1\"",
+        "plan.toml:9: jobs[0].timeout = \"1\": expected a time, such as \"300ns\", \"1.5us\", \"10ms\" or \"2s\"",
+    ),
+    ("\"tree\"\ntrees = 1", "\"canary\"\ntable = \"hashed\"", "plan.toml:9: jobs[0].table = \"hashed\": expected \"hash\" or \"static\""),
+    (
+        "\"tree\"\ntrees = 1",
+        "\"canary\"\ntimeout_ps = 5",
+        "plan.toml:9: jobs[0].timeout_ps = 5: unknown key; expected one of system, copies, workers, placement, message, payload, element, \
+         operations, start, start_skew, noise, window, reliable, rto_initial, rto_min, patience, descriptors, table, timeout",
+    ),
+    ("trees = 1", "window = 0", "plan.toml:9: jobs[0].window = 0: expected a whole number of 1 or more, or \"unlimited\""),
+    ("trees = 1", "window = \"unlimited\"", "plan.toml:9: jobs[0].window = \"unlimited\": expected 1 to 1048576 packets"),
+    ("seed = 1", "seed = 1\nmemory_interval = \"0us\"", "plan.toml:23: run.memory_interval = \"0us\": expected a time above 0"),
+    (
+        "seed = 1",
+        "seed = 1\n[sweep.load]\nlow = 0.5",
+        "plan.toml:23: sweep.load.low = 0.5: expected names that set several keys each: { idle = { \"traffic.0.enabled\" = false }, congested = \
+         { ... } }, or else a quoted key path",
+    ),
+    (
+        "seed = 1",
+        "seed = 1\n[[plot]]\nname = \"p\"\ntitle = \"P\"\nkind = \"memory\"",
+        "plan.toml: run.memory_interval is missing: the plot \"p\" needs it, such as \"5us\"",
+    ),
 ];
 
 #[test]
@@ -216,6 +242,33 @@ fn a_seed_on_the_command_line_repeats_one_run_of_many() {
         second["wall_s"] = first["wall_s"].clone();
         assert_eq!(*first, second);
     }
+}
+
+#[test]
+fn a_sweep_may_set_several_keys_by_a_name() {
+    let folder = folder("named-sweep");
+    let sweep = "[sweep.crowd]\nsmall = { \"jobs.0.workers\" = 2, \"traffic.0.enabled\" = false }\nlarge = { \"jobs.0.workers\" = 8 }\n";
+    let name = plan(&folder, &format!("{GOOD}\n{sweep}"));
+    assert_eq!(good(&folder, &["sim", name, "--check"]), "plan.toml: 2 points, 2 runs\n  crowd small x 1\n  crowd large x 1\n");
+    let all = rows(&good(&folder, &["sim", name, "--format", "json"]));
+    let seen: Vec<_> = all.iter().map(|row| (row["workers"].as_u64(), row["congested"].as_bool())).collect();
+    assert_eq!(seen, [(Some(2), Some(false)), (Some(8), Some(true))]);
+    let said = refused(&folder, &["sim", name, "--set", "jobs.0.workers=4"]);
+    assert!(said.ends_with("sweep.crowd.small.jobs.0.workers: set by the sweep; expected a key that it does not set"), "{said}");
+}
+
+#[test]
+fn memory_is_sampled_where_the_plan_asks_for_it() {
+    let folder = folder("memory");
+    let name = plan(&folder, &GOOD.replace("seed = 1", "seed = 1\nmemory_interval = \"200ns\""));
+    let row = rows(&good(&folder, &["sim", name, "--out", "results", "--format", "json"])).remove(0);
+    let samples = std::fs::read_to_string(folder.join("results/memory.csv")).expect("samples");
+    let used: Vec<u64> = samples.lines().skip(1).map(|line| line.split(',').nth(1).expect("a column").parse().expect("bytes")).collect();
+    let peak = row["switch_bytes_peak"].as_u64().expect("bytes");
+    assert_eq!(used.len(), (row["simulated_us"].as_f64().expect("us") / 0.2) as usize + 1);
+    assert!(used[0] == 0 && used.iter().any(|bytes| *bytes > 0) && used.iter().all(|bytes| *bytes <= peak), "{used:?} {peak}");
+    let mean = row["switch_bytes_mean"].as_f64().expect("bytes");
+    assert!(mean > 0.0 && mean < peak as f64 && row["leaf_bytes_peak"] == peak, "{row}");
 }
 
 /// Every key that the program knows is in the documentation; the program itself says which it knows.

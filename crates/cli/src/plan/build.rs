@@ -104,8 +104,11 @@ impl Prepared {
                 seed: Random::new(self.scenario.seed, Purpose::Systems, number as u64).bits(),
             };
             fanin_systems::build::<P>(&spec, &self.topology.map).map_err(|error| {
-                let origin = job.table.closest(&parse_path(&error.field)).origin.clone();
-                let what = format!("jobs[{}].{} = {}: expected {}", job.entry, error.field, error.value, error.expected);
+                let path = parse_path(&error.field);
+                let origin = job.table.closest(&path).origin.clone();
+                // As it stands in the plan, if it does.
+                let value = job.table.find(&path).map_or_else(|| error.value.clone(), ToString::to_string);
+                let what = format!("jobs[{}].{} = {value}: expected {}", job.entry, error.field, error.expected);
                 PlanError::new(&self.file, what).at(origin).in_point(&self.context)
             })
         };

@@ -230,6 +230,7 @@ impl<'de> Deserializer<'de> for &'de Tree {
 }
 
 /// Reads a list; what is left of it when the reader has had enough is an error.
+#[expect(clippy::result_large_err, reason = "serde's methods beside it return the same")]
 fn read_items<'de, V: Visitor<'de>>(items: &'de [Tree], visitor: V) -> Result<V::Value, Fault> {
     let mut access = Items { items, next: 0 };
     let value = visitor.visit_seq(&mut access)?;
