@@ -2,7 +2,7 @@
 //! whenever nothing else can happen, or a few times too early. Every state that can be reached is looked at.
 //!
 //! The nodes are those that run in the simulator and over sockets, driven through [`fanin_core::Tx`] by a driver that collects what
-//! they send ([`driver`]). Two states are one where nodes, packets under way and results are equal; nodes store times relative to the
+//! they send. Two states are one where nodes, packets under way and results are equal; nodes store times relative to the
 //! present ([`AnyNode::rebase`]), so time that has passed makes no difference.
 //!
 //! What is left out: how long things take. A packet takes no time, a timer runs out when the model says so, and patience never ends.
