@@ -157,8 +157,8 @@ fn parse_patience(text: &str) -> Result<f64, String> {
 /// Runs the demo.
 ///
 /// # Errors
-/// Where a process cannot be started, a worker dies or fails, or a sum is wrong. With `--kill` it is an error if a survivor does not
-/// name the worker that was killed.
+/// Where a process cannot be started, a worker dies or fails, or a sum is wrong. With `--kill` it is an error if a survivor
+/// neither has all sums nor names the worker that was killed.
 pub fn run(args: &DemoArgs) -> Result<()> {
     if let Some(rank) = args.kill {
         ensure!(rank < args.workers, "--kill {rank}: there are only workers 0 to {}", args.workers - 1);
@@ -292,16 +292,14 @@ fn iterate(args: &DemoArgs, crew: &mut Crew, number: u32, kill: Option<(u32, Dur
         other => bail!("unexpected {other:?}"),
     })?;
     iteration.lost = crew.lost().iter().map(Lost::to_string).collect();
-    if iteration.survivors_done() {
-        crew.order_workers(|_| Order::Verify)?;
-        crew.collect_workers(|rank, report| match report {
-            Report::Verified { wrong, first_wrong } => {
-                iteration.verify(rank, wrong, first_wrong);
-                Ok(())
-            }
-            other => bail!("unexpected {other:?}"),
-        })?;
-    }
+    let done: Vec<bool> = iteration.ended.iter().map(|ended| *ended == Some(Ended::Done)).collect();
+    crew.ask_some(&done, &Order::Verify, |rank, report| match report {
+        Report::Verified { wrong, first_wrong } => {
+            iteration.verify(rank, wrong, first_wrong);
+            Ok(())
+        }
+        other => bail!("unexpected {other:?}"),
+    })?;
     Ok(iteration)
 }
 

@@ -109,9 +109,21 @@ impl Crew {
         self.order(self.workers as usize, order)
     }
 
+    /// Gives the worker processes of `ranks` an order, and waits for a report of each that is alive.
+    pub(super) fn ask_some(&mut self, ranks: &[bool], order: &Order, hear: impl FnMut(u32, Report) -> Result<()>) -> Result<()> {
+        self.give(ranks.len(), |number| ranks[number as usize].then(|| order.clone()))?;
+        let limit = CHORE_LIMIT + self.patience;
+        self.collect_from(|number| ranks.get(number).copied().unwrap_or(false), limit, hear)
+    }
+
     fn order(&mut self, count: usize, order: impl Fn(u32) -> Order) -> Result<()> {
+        self.give(count, |number| Some(order(number)))
+    }
+
+    fn give(&mut self, count: usize, order: impl Fn(u32) -> Option<Order>) -> Result<()> {
         for (number, member) in self.members[..count].iter_mut().enumerate().filter(|(_, member)| member.alive) {
-            let mut line = serde_json::to_string(&order(number as u32))?;
+            let Some(order) = order(number as u32) else { continue };
+            let mut line = serde_json::to_string(&order)?;
             line.push('\n');
             if let Some(input) = &mut member.input {
                 // A child that cannot be written to has ended, which is noticed by the end of its output.
@@ -133,18 +145,24 @@ impl Crew {
     /// Waits for a report of every worker that is alive.
     pub(super) fn collect_workers(&mut self, hear: impl FnMut(u32, Report) -> Result<()>) -> Result<()> {
         let limit = CHORE_LIMIT + self.patience;
-        self.collect_from(self.workers as usize, limit, hear)
+        let workers = self.workers as usize;
+        self.collect_from(|number| number < workers, limit, hear)
     }
 
     /// Waits for a report of every process that is alive, up to `limit` without any.
     pub(super) fn collect(&mut self, limit: Duration, hear: impl FnMut(u32, Report) -> Result<()>) -> Result<()> {
-        self.collect_from(self.members.len(), limit, hear)
+        self.collect_from(|_| true, limit, hear)
     }
 
-    fn collect_from(&mut self, count: usize, limit: Duration, mut hear: impl FnMut(u32, Report) -> Result<()>) -> Result<()> {
+    fn collect_from(
+        &mut self,
+        awaited: impl Fn(usize) -> bool,
+        limit: Duration,
+        mut hear: impl FnMut(u32, Report) -> Result<()>,
+    ) -> Result<()> {
         let mut heard = vec![false; self.members.len()];
         let mut last = Instant::now();
-        while self.members[..count].iter().zip(&heard).any(|(member, heard)| member.alive && !heard) {
+        while self.members.iter().enumerate().any(|(number, member)| member.alive && !heard[number] && awaited(number)) {
             if self.interrupted.load(Ordering::Relaxed) {
                 bail!("interrupted");
             }

@@ -17,7 +17,7 @@ pub(super) struct Iteration {
     pub(super) ended: Vec<Option<Ended>>,
     seconds: Vec<f64>,
     cpu_seconds: f64,
-    /// Wrong elements by rank, and the first of them; `None` where nothing was compared.
+    /// Wrong elements by rank, and the first of them; `None` where nothing was compared, as the worker has no sums.
     wrong: Vec<Option<(u64, Option<u64>)>>,
     /// Processes that were lost up to now.
     pub(super) lost: Vec<String>,
@@ -184,6 +184,7 @@ impl Summary {
                     "completion_us": iteration.slowest_s().map(|slowest| slowest * 1e6),
                     "exact": iteration.exact(),
                     "ended": iteration.ended,
+                    "wrong": iteration.wrong.iter().map(|wrong| wrong.map(|(count, _)| count)).collect::<Vec<_>>(),
                     "lost": iteration.lost,
                 })
             })
@@ -242,10 +243,12 @@ impl Summary {
             match ended {
                 Some(Ended::Failed { suspect_rank: Some(suspect), .. }) if *suspect == killed => {}
                 Some(Ended::Failed { text, .. }) => bail!("worker {rank} does not name worker {killed}, which was killed: {text}"),
-                Some(Ended::Done) => bail!("worker {rank} knows nothing of the end of worker {killed}"),
+                // The worker that was killed had sent all that this one needed: an exact result is no less valid for what happened later.
+                Some(Ended::Done) => ensure!(last.wrong[rank].is_some(), "the sums of worker {rank} were not compared"),
                 None => bail!("worker {rank} has ended too"),
             }
         }
+        ensure!(!last.survivors_done(), "no worker knows of the end of worker {killed}");
         Ok(())
     }
 }
