@@ -1,0 +1,335 @@
+//! The shared memory itself: made by one process without a name in any file system, found by the others through `/proc`, gone with the
+//! last process that uses it.
+#![allow(unsafe_code)]
+
+use std::fs::File;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::{io, process, ptr, slice};
+
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+
+/// Areas that different ranks write begin at multiples of this, so that no two share a cache line (or a pair of them that is fetched
+/// together).
+const LINE_BYTES: usize = 128;
+/// Input and result areas begin at multiples of a page.
+const PAGE_BYTES: usize = 4_096;
+/// What the first eight bytes are: name and version of the layout.
+const MAGIC: u64 = u64::from_le_bytes(*b"fanin-01");
+
+/// The ranks that can share one segment.
+pub const WORLD_MAX: u32 = 1_024;
+/// The largest segment in bytes.
+const SEGMENT_BYTES_MAX: usize = 4 << 30;
+
+/// How a segment is divided.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Layout {
+    /// Number of ranks, 1 to [`WORLD_MAX`].
+    pub world: u32,
+    /// Slots, at least 1: how far a rank may be ahead of the slowest one, in blocks.
+    pub slots: u32,
+    /// The longest block in bytes; a multiple of 4096.
+    pub block_bytes: u32,
+}
+
+impl Layout {
+    fn check(&self) -> Result<(), SegmentError> {
+        let valid = (1..=WORLD_MAX).contains(&self.world)
+            && (1..=4_096).contains(&self.slots)
+            && self.block_bytes > 0
+            && (self.block_bytes as usize).is_multiple_of(PAGE_BYTES);
+        if valid && self.bytes() <= SEGMENT_BYTES_MAX { Ok(()) } else { Err(SegmentError::Layout(*self)) }
+    }
+
+    fn ranks_at(&self) -> usize {
+        LINE_BYTES * 2
+    }
+
+    fn slots_at(&self) -> usize {
+        (self.ranks_at() + self.world as usize * LINE_BYTES).next_multiple_of(PAGE_BYTES)
+    }
+
+    /// Counters, then a signature and a flag for each rank.
+    fn slot_head_bytes(&self) -> usize {
+        (LINE_BYTES + self.world as usize * 8).next_multiple_of(PAGE_BYTES)
+    }
+
+    fn slot_bytes(&self) -> usize {
+        self.slot_head_bytes() + (self.world as usize + 1) * self.block_bytes as usize
+    }
+
+    /// Bytes of the whole segment.
+    pub fn bytes(&self) -> usize {
+        self.slots_at() + self.slots as usize * self.slot_bytes()
+    }
+}
+
+/// Why a segment cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum SegmentError {
+    /// The layout is not possible.
+    #[error("shared memory for {} ranks with {} slots of {} bytes is not possible", .0.world, .0.slots, .0.block_bytes)]
+    Layout(Layout),
+    /// The kernel did not make or map it.
+    #[error("shared memory: {what}: {source}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// It is not the segment that was meant.
+    #[error("{path} is not the job's shared memory (another process, or another version of Fanin)")]
+    Foreign {
+        /// Where it was found.
+        path: String,
+    },
+}
+
+fn system(what: &'static str) -> impl Fn(io::Error) -> SegmentError {
+    move |source| SegmentError::System { what, source }
+}
+
+/// Memory that the ranks of a job share.
+#[derive(Debug)]
+pub struct Segment {
+    base: NonNull<u8>,
+    layout: Layout,
+    memory: File,
+}
+
+// SAFETY: the memory is reached through atomics, and through areas that `Pool` hands out to one rank at a time.
+unsafe impl Send for Segment {}
+// SAFETY: as above.
+unsafe impl Sync for Segment {}
+
+impl Segment {
+    /// Makes a segment. `nonce` tells it from others.
+    ///
+    /// # Errors
+    /// [`SegmentError::Layout`], or what the kernel refuses (no memory, no `memfd`).
+    pub fn create(layout: Layout, nonce: u64) -> Result<Self, SegmentError> {
+        layout.check()?;
+        let memory =
+            memfd_create("fanin", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).map_err(|error| system("memfd_create")(error.into()))?;
+        ftruncate(&memory, layout.bytes() as u64).map_err(|error| system("set its length")(error.into()))?;
+        // Nobody can make the file shorter, so no access faults.
+        fcntl_add_seals(&memory, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL).map_err(|error| system("seal it")(error.into()))?;
+        let segment = Segment::map(memory, layout)?;
+        for (index, word) in
+            [u64::from(layout.world), u64::from(layout.slots), u64::from(layout.block_bytes), nonce].into_iter().enumerate()
+        {
+            segment.word(8 + index * 8).store(word, Ordering::Relaxed);
+        }
+        segment.word(0).store(MAGIC, Ordering::Release);
+        Ok(segment)
+    }
+
+    /// Where other processes of this host find the segment for as long as this process lives.
+    pub fn path(&self) -> String {
+        format!("/proc/{}/fd/{}", process::id(), self.memory.as_raw_fd())
+    }
+
+    /// Opens a segment that another process (or this one) has made.
+    ///
+    /// # Errors
+    /// Where the path cannot be opened (another host, container or user), or is another segment than the one of `layout` and `nonce`.
+    pub fn open(path: &str, layout: Layout, nonce: u64) -> Result<Self, SegmentError> {
+        layout.check()?;
+        let foreign = || SegmentError::Foreign { path: path.into() };
+        let memory = File::options().read(true).write(true).open(path).map_err(system("open it"))?;
+        let metadata = memory.metadata().map_err(system("look at it"))?;
+        let seals = rustix::fs::fcntl_get_seals(&memory).map_err(|_| foreign())?;
+        if metadata.len() != layout.bytes() as u64 || !seals.contains(SealFlags::SHRINK) {
+            return Err(foreign());
+        }
+        let segment = Segment::map(memory.into(), layout)?;
+        let expected = [MAGIC, u64::from(layout.world), u64::from(layout.slots), u64::from(layout.block_bytes), nonce];
+        if expected.into_iter().enumerate().any(|(index, word)| segment.word(index * 8).load(Ordering::Acquire) != word) {
+            return Err(foreign());
+        }
+        Ok(segment)
+    }
+
+    fn map(memory: OwnedFd, layout: Layout) -> Result<Self, SegmentError> {
+        // SAFETY: a new mapping of a file that is as long as the mapping and cannot become shorter.
+        let base = unsafe {
+            mmap(ptr::null_mut(), layout.bytes(), ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, &memory, 0)
+                .map_err(|error| system("map it")(error.into()))?
+        };
+        let base = NonNull::new(base.cast::<u8>()).ok_or_else(|| system("map it")(io::ErrorKind::OutOfMemory.into()))?;
+        Ok(Segment { base, layout, memory: memory.into() })
+    }
+
+    /// How it is divided.
+    pub fn layout(&self) -> Layout {
+        self.layout
+    }
+
+    /// The word at `offset`, a multiple of 8 inside of the segment's heads.
+    fn word(&self, offset: usize) -> &AtomicU64 {
+        assert!(offset.is_multiple_of(8) && offset + 8 <= self.layout.bytes());
+        // SAFETY: in bounds and aligned; this word is only ever accessed atomically, here and in other processes.
+        unsafe { AtomicU64::from_ptr(self.base.as_ptr().add(offset).cast()) }
+    }
+
+    /// The half word at `offset`, a multiple of 4 inside of the segment's heads.
+    fn half(&self, offset: usize) -> &AtomicU32 {
+        assert!(offset.is_multiple_of(4) && offset + 4 <= self.layout.bytes());
+        // SAFETY: as in `word`.
+        unsafe { AtomicU32::from_ptr(self.base.as_ptr().add(offset).cast()) }
+    }
+
+    /// Set once the job has failed; 0 before.
+    pub(super) fn failed(&self) -> &AtomicU64 {
+        self.word(LINE_BYTES)
+    }
+
+    /// One of 15 words that a rank tells the others.
+    pub(super) fn told(&self, rank: u32, index: usize) -> &AtomicU64 {
+        assert!(rank < self.layout.world && index < LINE_BYTES / 8 - 1);
+        self.word(self.layout.ranks_at() + rank as usize * LINE_BYTES + 8 + index * 8)
+    }
+
+    /// How many blocks a rank has arrived at.
+    pub(super) fn progress(&self, rank: u32) -> &AtomicU64 {
+        assert!(rank < self.layout.world);
+        self.word(self.layout.ranks_at() + rank as usize * LINE_BYTES)
+    }
+
+    fn slot_at(&self, slot: u32) -> usize {
+        assert!(slot < self.layout.slots);
+        self.layout.slots_at() + slot as usize * self.layout.slot_bytes()
+    }
+
+    /// How many ranks have arrived at the slot's block.
+    pub(super) fn arrived(&self, slot: u32) -> &AtomicU32 {
+        self.half(self.slot_at(slot))
+    }
+
+    /// The last block whose result is in the slot, plus 1, modulo 2^32.
+    pub(super) fn done(&self, slot: u32) -> &AtomicU32 {
+        self.half(self.slot_at(slot) + 64)
+    }
+
+    /// How many ranks sleep until the slot is done.
+    pub(super) fn sleepers(&self, slot: u32) -> &AtomicU32 {
+        self.half(self.slot_at(slot) + 68)
+    }
+
+    /// What a rank takes its block of the slot for.
+    pub(super) fn signature(&self, slot: u32, rank: u32) -> &AtomicU64 {
+        assert!(rank < self.layout.world);
+        self.word(self.slot_at(slot) + LINE_BYTES + rank as usize * 8)
+    }
+
+    fn area(&self, slot: u32, number: u32) -> NonNull<u8> {
+        assert!(number <= self.layout.world);
+        let offset = self.slot_at(slot) + self.layout.slot_head_bytes() + number as usize * self.layout.block_bytes as usize;
+        // SAFETY: in bounds: the slot has `world + 1` areas.
+        unsafe { self.base.add(offset) }
+    }
+
+    /// A rank's input area of a slot.
+    ///
+    /// # Safety
+    /// Nobody may write to it while the slice lives.
+    pub(super) unsafe fn input(&self, slot: u32, rank: u32, bytes: usize) -> &[u8] {
+        assert!(bytes <= self.layout.block_bytes as usize && rank < self.layout.world);
+        // SAFETY: in bounds; not written to, by the caller's promise.
+        unsafe { slice::from_raw_parts(self.area(slot, rank).as_ptr(), bytes) }
+    }
+
+    /// As [`Segment::input`], to be written.
+    ///
+    /// # Safety
+    /// Nobody else may have a slice of it while this one lives.
+    #[allow(clippy::mut_from_ref)]
+    pub(super) unsafe fn input_mut(&self, slot: u32, rank: u32, bytes: usize) -> &mut [u8] {
+        assert!(bytes <= self.layout.block_bytes as usize && rank < self.layout.world);
+        // SAFETY: in bounds; the only slice, by the caller's promise.
+        unsafe { slice::from_raw_parts_mut(self.area(slot, rank).as_ptr(), bytes) }
+    }
+
+    /// The result area of a slot.
+    ///
+    /// # Safety
+    /// Nobody may write to it while the slice lives.
+    pub(super) unsafe fn result(&self, slot: u32, bytes: usize) -> &[u8] {
+        assert!(bytes <= self.layout.block_bytes as usize);
+        // SAFETY: in bounds; not written to, by the caller's promise.
+        unsafe { slice::from_raw_parts(self.area(slot, self.layout.world).as_ptr(), bytes) }
+    }
+
+    /// As [`Segment::result`], to be written.
+    ///
+    /// # Safety
+    /// Nobody else may have a slice of it while this one lives.
+    #[allow(clippy::mut_from_ref)]
+    pub(super) unsafe fn result_mut(&self, slot: u32, bytes: usize) -> &mut [u8] {
+        assert!(bytes <= self.layout.block_bytes as usize);
+        // SAFETY: in bounds; the only slice, by the caller's promise.
+        unsafe { slice::from_raw_parts_mut(self.area(slot, self.layout.world).as_ptr(), bytes) }
+    }
+}
+
+impl Drop for Segment {
+    fn drop(&mut self) {
+        // SAFETY: the mapping was made by `map` with this length, and nobody has a slice of it any more.
+        let unmapped = unsafe { munmap(self.base.as_ptr().cast(), self.layout.bytes()) };
+        debug_assert!(unmapped.is_ok());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LAYOUT: Layout = Layout { world: 3, slots: 2, block_bytes: 4_096 };
+
+    #[test]
+    fn what_one_writes_the_other_reads() {
+        let mine = Segment::create(LAYOUT, 7).unwrap();
+        let other = Segment::open(&mine.path(), LAYOUT, 7).unwrap();
+        mine.told(2, 3).store(99, Ordering::Release);
+        assert_eq!(other.told(2, 3).load(Ordering::Acquire), 99);
+        mine.arrived(1).store(5, Ordering::Release);
+        assert_eq!((other.arrived(1).load(Ordering::Acquire), other.arrived(0).load(Ordering::Acquire)), (5, 0));
+    }
+
+    #[test]
+    fn another_segment_is_refused() {
+        let mine = Segment::create(LAYOUT, 7).unwrap();
+        assert!(matches!(Segment::open(&mine.path(), LAYOUT, 8), Err(SegmentError::Foreign { .. })));
+        assert!(matches!(Segment::open(&mine.path(), Layout { slots: 3, ..LAYOUT }, 7), Err(SegmentError::Foreign { .. })));
+        assert!(matches!(Segment::open("/proc/self/exe", LAYOUT, 7), Err(SegmentError::System { .. } | SegmentError::Foreign { .. })));
+        assert!(matches!(Segment::open("/no/such/file", LAYOUT, 7), Err(SegmentError::System { .. })));
+        for layout in [Layout { world: 0, ..LAYOUT }, Layout { slots: 0, ..LAYOUT }, Layout { block_bytes: 5, ..LAYOUT }] {
+            assert!(matches!(Segment::create(layout, 0), Err(SegmentError::Layout(_))));
+        }
+    }
+
+    #[test]
+    fn areas_do_not_overlap() {
+        let segment = Segment::create(LAYOUT, 1).unwrap();
+        // SAFETY: one slice at a time.
+        unsafe {
+            for slot in 0..2 {
+                for rank in 0..3 {
+                    segment.input_mut(slot, rank, 4_096).fill((slot * 4 + rank) as u8 + 1);
+                }
+                segment.result_mut(slot, 4_096).fill((slot * 4 + 3) as u8 + 1);
+            }
+            for slot in 0..2 {
+                assert_eq!((segment.done(slot).load(Ordering::Relaxed), segment.signature(slot, 2).load(Ordering::Relaxed)), (0, 0));
+                for rank in 0..3 {
+                    assert!(segment.input(slot, rank, 4_096).iter().all(|&byte| u32::from(byte) == slot * 4 + rank + 1));
+                }
+                assert!(segment.result(slot, 4_096).iter().all(|&byte| u32::from(byte) == slot * 4 + 4));
+            }
+        }
+    }
+}
