@@ -240,9 +240,11 @@ impl Scale {
             let rounds = job.packets().div_ceil(window) + job.elements.len() as u64;
             // A ring takes as many steps as it has workers, twice.
             let steps = if matches!(job.system, System::Ring { .. }) { 2 * job.hosts.len() as u64 * job.elements.len() as u64 } else { 1 };
+            // On both ways, a switch may hold a packet at each level for its timeout.
+            let held_ps = if let System::Canary { timeout_ps, .. } = job.system { 8 * timeout_ps } else { 0 };
             let noise_ps = if job.noise_probability > 0.0 { job.noise_delay.as_ps() } else { 0 };
             scale.duration_ps = scale.duration_ps.max(time(2 * job.packets(), job.payload_bytes) + (rounds + steps) * round_trip);
-            queued_ps += time(window * job.hosts.len() as u64, job.payload_bytes) + noise_ps * 4;
+            queued_ps += time(window * job.hosts.len() as u64, job.payload_bytes) + noise_ps * 4 + held_ps;
             slowest_timeout_ps = slowest_timeout_ps.max(job.rto_initial.as_ps().max(job.rto_min.as_ps()));
         }
         for config in traffic {

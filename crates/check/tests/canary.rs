@@ -2,9 +2,9 @@
 //! sum is exact, every job completes, and when nothing moves any more no switch holds anything.
 
 use fanin_check::{Demand, Draw, JobRecipe, Payloads, Recipe, run, violations};
-use fanin_core::{Census, DType, DropReason, Duration, ElementOp, Instant, NetworkMap, NodeId, Operator};
+use fanin_core::{Census, DType, DropReason, Duration, ElementOp, Instant, NetworkMap, NodeId, Operator, Suspect};
 use fanin_protocols::canary::Planted;
-use fanin_sim::faults::FaultPlan;
+use fanin_sim::faults::{FaultPlan, TimedFault};
 use fanin_sim::lossless::{LosslessConfig, SwitchModel};
 use fanin_sim::metrics::Ended;
 use fanin_sim::routing::Balancer;
@@ -160,6 +160,43 @@ fn elements_are_summed_and_take_the_same_course() {
         let (elements, census) = (check::<[u8]>(seed), check::<Census>(seed));
         assert_eq!((&elements.jobs, &elements.counters), (&census.jobs, &census.counters), "seed {seed}");
     }
+}
+
+/// As many of a seed's runs as say something of patience: one of its hosts dies.
+fn with_a_death(seed: u64, patience: Duration) -> (Recipe, Instant) {
+    let mut recipe = recipe(seed);
+    let draw = &mut Draw::new(seed, 4);
+    // So that it is known who is missing: a delayed packet may die with its host although a later one has left.
+    recipe.jobs.truncate(1);
+    let job = &mut recipe.jobs[0];
+    (job.patience, job.noise_probability) = (patience, 0.0);
+    let at = Instant::from_ps(draw.scaled(1_000, 100_000_000));
+    recipe.faults.timed = vec![TimedFault::HostDies { host: *draw.pick(&job.hosts), at }];
+    (recipe.drain, recipe.demand) = (draw.percent(50), Demand::MayFail);
+    recipe.traffic.clear();
+    (recipe, at)
+}
+
+#[test]
+fn whoever_lives_ends_within_patience_of_a_death() {
+    // Longer than any of these runs goes without a sum.
+    let patience = Duration::from_ms(50);
+    let (mut failed, mut named) = (0, 0);
+    for seed in 0..300 {
+        let (recipe, died_at) = with_a_death(seed, patience);
+        let result = run::<Census>(&recipe, |_| {}).unwrap_or_else(|words| panic!("{words}\n{recipe}"));
+        // All workers that live have ended, and whom they name has died.
+        assert_eq!(violations(&recipe, &result), [""; 0], "{recipe}");
+        for operation in result.jobs[0].workers.iter().flat_map(|worker| &worker.operations) {
+            let Some(failure) = &operation.failure else { continue };
+            assert!(failure.block.is_some(), "{failure}");
+            let ended = operation.ended.expect("a failure is an end");
+            let last_sum = died_at.max(operation.submitted) + Duration::from_ms(5);
+            assert!(ended <= last_sum + patience, "{failure} at {ended}, died at {died_at}\n{recipe}");
+            (failed, named) = (failed + 1, named + u64::from(failure.suspect != Suspect::Unknown));
+        }
+    }
+    assert!(failed > 1_000 && named > 200, "{failed} workers failed, {named} of them knew why");
 }
 
 /// How many of some seeds end without all results where every node has this bug.

@@ -6,7 +6,7 @@ mod common;
 
 use canary_fabric::Plan;
 use common::{Faults, Script};
-use fanin_core::{Census, DropReason, Duration, Instant};
+use fanin_core::{Census, DropReason, Duration, FailureReason, Instant, Rank, Suspect};
 use fanin_protocols::canary::{Placement, WINDOW_UNLIMITED};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -39,6 +39,7 @@ fn plans() -> impl Strategy<Value = Plan> {
             tops: if pods > 1 { tops } else { 0 },
             parallel_links,
             window,
+            patience: Duration::MAX,
             block_elements,
             first_block,
             timeout: Duration::from_ns(timeout_ns),
@@ -168,6 +169,37 @@ fn a_leader_that_comes_late_loses_nothing() {
         let (at, _) = run.ended.outcomes[2][0];
         assert!(at >= Instant::ZERO + Duration::from_us(500));
     }
+}
+
+#[test]
+fn a_worker_that_dies_keeps_nobody_waiting_for_ever() {
+    let patience = Duration::from_us(200);
+    let (mut failed, mut named) = (0, 0);
+    for died_at_us in 0..120 {
+        for (window, descriptors) in [(3, 1_024), (WINDOW_UNLIMITED, 2)] {
+            let faults = Faults { seed: died_at_us, jitter_us: 4, ..Faults::NONE };
+            let shape = Plan { leaves_per_pod: 2, spines_per_pod: 2, wander: 300, ..Plan::star(5) };
+            let plan = Plan { window, descriptors, patience, faults, ..shape };
+            let mut scripts = vec![Script::of(&[4 * 60, 4 * 7]); 5];
+            let died_at = Instant::ZERO + Duration::from_us(died_at_us);
+            scripts[3].dies_at = Some(died_at);
+            let ended = plan.run::<Census>(scripts).ended;
+            for (rank, outcomes) in ended.outcomes.iter().enumerate().filter(|(rank, _)| *rank != 3) {
+                let (at, last) = outcomes.last().expect("every operation ends");
+                let Err(failure) = &last.result else {
+                    assert_eq!(outcomes.len(), 2, "rank {rank} has begun no other operation");
+                    continue;
+                };
+                assert_eq!((failure.job, failure.reason), (common::JOB, FailureReason::NoProgress));
+                assert!(failure.block.is_some());
+                assert!(*at <= died_at.max(Instant::ZERO + Duration::from_us(1)) + patience + Duration::from_us(100), "rank {rank}: {at}");
+                assert!(matches!(failure.suspect, Suspect::Unknown | Suspect::Rank(Rank(3))), "rank {rank}: {failure}");
+                failed += 1;
+                named += u32::from(failure.suspect != Suspect::Unknown);
+            }
+        }
+    }
+    assert!(failed > 400 && named > 50, "{failed} workers failed, {named} of them knew why");
 }
 
 #[test]

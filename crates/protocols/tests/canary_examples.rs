@@ -6,7 +6,7 @@ use common::{ELEMENT_BYTES, JOB};
 use fanin_core::payload::weight;
 use fanin_core::{
     Address, Body, Census, Collective, CollectiveKind, DropReason, Duration, Egress, Event, FailureReason, Ingress, Instant, Node, NodeId,
-    OpError, OperationId, Outcome, Payload, Piece, PortId, Rank, Tx, Via, Worker,
+    OpError, OperationId, Outcome, Payload, Piece, PortId, Rank, Suspect, Tx, Via, Worker,
 };
 use fanin_protocols::canary::{CanarySwitch, CanarySwitchConfig, CanaryWorker, CanaryWorkerConfig, Placement, WINDOW_UNLIMITED};
 use fanin_wire::canary::{CanaryHeader, CanaryId, PartialSum};
@@ -14,6 +14,7 @@ use fanin_wire::canary::{CanaryHeader, CanaryId, PartialSum};
 const BLOCK_ELEMENTS: u32 = 4;
 const BLOCK_BYTES: u32 = BLOCK_ELEMENTS * ELEMENT_BYTES;
 const TIMEOUT: Duration = Duration::from_us(1);
+const PATIENCE: Duration = Duration::from_ms(5);
 
 /// Where a packet went.
 #[derive(Clone, PartialEq, Debug)]
@@ -151,6 +152,7 @@ fn worker_with(rank: u32, hosts: u32, window: u32) -> Bench<CanaryWorker<Census>
         element_bytes: ELEMENT_BYTES,
         block_elements: BLOCK_ELEMENTS,
         window,
+        patience: PATIENCE,
         uplink: PortId(0),
     };
     Bench::new(CanaryWorker::new(config), rank)
@@ -536,4 +538,78 @@ fn vectors_of_different_lengths_are_an_error_at_the_leader() {
     leaf.gets(0, reduce(0, 0, 1, 3), Census::new(BLOCK_BYTES - ELEMENT_BYTES, 5));
     leaf.gets(0, reduce(1, 0, 1, 3), Census::new(BLOCK_BYTES + ELEMENT_BYTES, 5));
     assert_eq!(leaf.dropped(), [DropReason::Mismatch, DropReason::Mismatch]);
+}
+
+/// The end of the operation that runs: why, at which block, and who is missing.
+fn failure_of(bench: &mut Bench<CanaryWorker<Census>>) -> Option<(FailureReason, Option<u32>, Suspect)> {
+    let failure = bench.node.poll()?.result.err()?;
+    assert_eq!((failure.job, failure.operation), (JOB, OperationId(0)));
+    Some((failure.reason, failure.block, failure.suspect))
+}
+
+#[test]
+fn a_worker_that_gets_no_sum_gives_up() {
+    let mut bench = worker(1, 4);
+    bench.submits(0, 8);
+    bench.waits(Duration::from_ms(4));
+    // A sum begins the time anew.
+    bench.gets(0, broadcast(0), sum_of(&[0, 1, 2, 3], 0));
+    bench.waits(PATIENCE - Duration::from_ps(1));
+    assert_eq!(failure_of(&mut bench), None);
+    bench.waits(Duration::from_ps(1));
+    assert_eq!(failure_of(&mut bench), Some((FailureReason::NoProgress, Some(1), Suspect::Unknown)));
+    assert!(matches!(bench.seen.notes.as_slice(), [Event::Failed(_)]));
+    assert_eq!(bench.node.next_timeout(), None);
+}
+
+#[test]
+fn who_is_silent_is_named_where_sums_prove_it() {
+    let all = [0, 1, 2, 3];
+    let outcome = |done: &[u32]| {
+        let mut bench = worker(1, 4);
+        bench.submits(0, 12);
+        for &block in done {
+            bench.gets(0, broadcast(block), sum_of(&all, block));
+        }
+        // Of blocks 1, 5 and 9, which it leads, all others' contributions come.
+        for block in [1, 5, 9].into_iter().filter(|_| done.contains(&0)) {
+            bench.gets(0, reduce(block, 1, 3, 4), sum_of(&[0, 2, 3], block));
+        }
+        bench.waits(PATIENCE);
+        failure_of(&mut bench).map(|(_, block, suspect)| (block, suspect))
+    };
+    let silent = |rank| Suspect::Rank(Rank(rank));
+    assert_eq!(outcome(&[]), Some((Some(0), Suspect::Unknown)));
+    // Rank 2 may not have sent block 0.
+    assert_eq!(outcome(&[2]), Some((Some(0), Suspect::Unknown)));
+    assert_eq!(outcome(&[2, 6]), Some((Some(0), Suspect::Unknown)));
+    // All have: rank 2 for block 3, rank 3 for block 2.
+    assert_eq!(outcome(&[2, 3]), Some((Some(0), silent(0))));
+    // All have sent block 2: the others for block 5, this worker itself.
+    assert_eq!(outcome(&[0]), Some((Some(2), silent(2))));
+    // Of two, it is the other.
+    let mut bench = worker(0, 2);
+    bench.submits(0, 2);
+    bench.waits(PATIENCE);
+    assert_eq!(failure_of(&mut bench), Some((FailureReason::NoProgress, Some(0), silent(1))));
+}
+
+#[test]
+fn whoever_has_the_longer_vector_does_not_wait_for_ever() {
+    // Two blocks at ranks 0 and 2, three at rank 1: nobody else has a third one.
+    let mut longer = worker(1, 3);
+    longer.submits(0, 3);
+    longer.gets(0, broadcast(0), sum_of(&[0, 1, 2], 0));
+    longer.gets(0, reduce(1, 1, 2, 3), sum_of(&[0, 2], 1));
+    longer.waits(PATIENCE);
+    assert_eq!(failure_of(&mut longer), Some((FailureReason::NoProgress, Some(2), Suspect::Unknown)));
+}
+
+#[test]
+fn whoever_waits_for_a_leader_that_found_a_mismatch_does_not_wait_for_ever() {
+    let mut bench = worker(2, 3);
+    bench.submits(0, 1);
+    assert_eq!(bench.node.next_timeout(), Some(bench.now + PATIENCE));
+    bench.waits(PATIENCE);
+    assert_eq!(failure_of(&mut bench), Some((FailureReason::NoProgress, Some(0), Suspect::Unknown)));
 }

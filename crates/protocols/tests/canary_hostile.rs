@@ -15,6 +15,8 @@ use proptest::test_runner::RngSeed;
 
 type Bytes = [u8];
 
+const PATIENCE: Duration = Duration::from_us(500);
+
 /// A `Tx` that leads nowhere and remembers what was said. Sums are not compared: hostile packets make them wrong.
 struct Sink {
     vectors: VectorsOf<Bytes>,
@@ -75,6 +77,7 @@ fn worker(hosts: u32, window: u32) -> CanaryWorker<Bytes> {
         element_bytes: ELEMENT_BYTES,
         block_elements: 2,
         window,
+        patience: PATIENCE,
         uplink: PortId(0),
     })
 }

@@ -25,6 +25,9 @@ pub(crate) fn nodes<P: Payload + ?Sized>(
     if spec.reliable {
         return Err(BuildError::new("reliable", true, "false: canary does not recover from loss"));
     }
+    if spec.patience == Duration::ZERO {
+        return Err(BuildError::new("patience", spec.patience, "more than 0"));
+    }
     let (workers, nodes) = (spec.hosts.len(), map.nodes());
     if workers > usize::from(u16::MAX) {
         return Err(BuildError::new("workers", workers, "at most 65535, which packets count with 16 bits"));
@@ -45,6 +48,7 @@ pub(crate) fn nodes<P: Payload + ?Sized>(
             element_bytes: spec.element_bytes,
             block_elements: spec.payload_bytes / spec.element_bytes,
             window: if spec.window == UNLIMITED { canary::WINDOW_UNLIMITED } else { spec.window },
+            patience: spec.patience,
             uplink: leaf_of(map, host)?.port,
         };
         Ok(Placed { at: Address::worker(host), node: AnyNode::CanaryWorker(CanaryWorker::new(config)) })
@@ -91,7 +95,7 @@ mod tests {
             reliable: false,
             rto_initial: Duration::ZERO,
             rto_min: Duration::ZERO,
-            patience: Duration::ZERO,
+            patience: Duration::from_ms(100),
             seed: 0,
         };
         change(&mut spec);
@@ -114,6 +118,7 @@ mod tests {
     fn what_it_cannot_do_is_named() {
         let error = |change: fn(&mut JobSpec<'_, ()>)| built(&[0, 1], change).unwrap_err();
         assert_eq!(error(|spec| spec.reliable = true), "reliable = true: expected false: canary does not recover from loss");
+        assert_eq!(error(|spec| spec.patience = Duration::ZERO), "patience = 0 ps: expected more than 0");
         assert_eq!(error(|spec| spec.window = 0), "window = 0: expected 1 to 1048576 packets, or unlimited");
         let without_places = |spec: &mut JobSpec<'_, ()>| {
             spec.system = System::Canary { timeout_ps: 1, descriptors: 0, placement: Placement::Static };

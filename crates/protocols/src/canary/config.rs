@@ -28,6 +28,8 @@ pub struct CanaryWorkerConfig<O> {
     pub block_elements: u32,
     /// Blocks at most that are sent and whose sum has not come; [`WINDOW_UNLIMITED`] for as many as the way out takes.
     pub window: u32,
+    /// An operation that gets no sum for so long has failed; [`Duration::MAX`] where somebody else watches over it.
+    pub patience: Duration,
     /// The port that leads to the worker's leaf switch.
     pub uplink: PortId,
 }

@@ -60,6 +60,12 @@
 //! Others may be an operation ahead. What they send for a block that the late worker leads is summed in its record, which needs nothing
 //! of the operation but the block's number; the own contribution is added when the operation begins.
 //!
+//! ## Patience
+//! Nothing is repeated, so a peer that dies, or whose vector has another length, leaves blocks without a sum. A worker that has got none for
+//! the job's patience gives up and names the block. Sums tell little about who is missing: only where later sums prove that everybody has
+//! sent the block is its leader named, and of two workers the other. A leader whose packets contradict each other gives up at once. Workers
+//! do not tell each other, and switches keep the descriptors of a job that has failed.
+//!
 //! ## Memory
 //! A node per job and switch has an array of its own, so the switch's memory is divided among jobs beforehand (`canary 7`, concurrent
 //! allreduces) and blocks of different jobs do not collide. The array has a fixed length; it holds numbers, and the descriptors lie in a

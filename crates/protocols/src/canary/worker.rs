@@ -1,8 +1,8 @@
 //! The worker of a Canary job: sends its contributions towards each block's leader, leads every H-th block itself, and takes the sums.
 
 use fanin_core::{
-    Address, Body, Collective, DropReason, Egress, Event, FailureReason, Ingress, Instant, Node, OperationId, Outcome, Payload, Piece,
-    Route, Suspect, Tx, Worker,
+    Address, Body, Collective, DropReason, Duration, Egress, Event, FailureReason, Ingress, Instant, Node, OperationId, Outcome, Payload,
+    Piece, Rank, Route, Suspect, Tx, Worker,
 };
 use fanin_wire::canary::{CanaryHeader, CanaryId, PartialSum};
 
@@ -10,6 +10,7 @@ use super::config::{CanaryWorkerConfig, SPAN};
 use super::leader::{Collision, Leader};
 use super::{app_of, flow_of};
 use crate::shared::ledger::Ledger;
+use crate::shared::rtt::rebased;
 use crate::shared::state::node_state;
 
 #[cfg(feature = "planted-bugs")]
@@ -41,6 +42,8 @@ pub struct CanaryWorker<P: Payload + ?Sized> {
     first_led: u32,
     led_before: u32,
     leader: Leader<P>,
+    /// When the last sum came, or the operation began.
+    progress_at: Instant,
     /// Used by a lone worker, which is its own network.
     alone: P::Acc,
 }
@@ -60,6 +63,7 @@ node_state!(CanaryWorker {
     first_led,
     led_before,
     leader,
+    progress_at,
     alone,
 });
 
@@ -89,6 +93,7 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
             first_led: config.rank.0,
             led_before: 0,
             leader: Leader::new(hosts, block_bytes, flow_of(config.job)),
+            progress_at: Instant::ZERO,
             alone: P::accumulator(&config.op, if hosts == 1 { block_bytes as usize } else { 0 }),
             config,
         }
@@ -107,8 +112,9 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
         self.leader.planted = bug;
     }
 
-    /// Forgets how the present state was reached, so that states that behave alike are equal. No time is stored.
-    pub fn rebase(&mut self, _now: Instant) {
+    /// Makes stored times relative to `now`, and forgets how the present state was reached, so that states that behave alike are equal.
+    pub fn rebase(&mut self, now: Instant) {
+        self.progress_at = rebased(self.progress_at, now);
         self.leader.rebase();
     }
 
@@ -187,7 +193,7 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
 
     /// `canary 5.11`: a sum. Takes it once, and sends what it makes room for.
     #[inline]
-    fn on_broadcast<T: Tx<CanaryHeader, P>>(&mut self, id: CanaryId, payload: &P, tx: &mut T) {
+    fn on_broadcast<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, id: CanaryId, payload: &P, tx: &mut T) {
         let index = match self.index_of(id) {
             Ok(index) => index,
             Err(reason) => return tx.note(Event::Dropped(reason)),
@@ -208,17 +214,24 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
         let expected_bytes = piece.elements as usize * self.config.element_bytes as usize;
         if payload.bytes() != expected_bytes || tx.deliver(piece, Body::Borrowed(payload)).is_err() {
             tx.note(Event::Dropped(DropReason::Mismatch));
-            return self.fail(Some(index), FailureReason::Mismatch, tx);
+            return self.fail(Some(index), Suspect::Unknown, FailureReason::Mismatch, tx);
         }
         self.under_way -= 1;
-        self.mark_done(index);
+        self.mark_done(now, index);
         self.pump(tx);
     }
 
     /// `canary 5.7`: a contribution or a partial aggregate of a block that this worker leads. It may come before the worker has begun
     /// the operation: the sum of the others waits then.
     #[inline]
-    fn on_contribution<T: Tx<CanaryHeader, P>>(&mut self, sum: &PartialSum, collision: Option<Collision>, payload: &P, tx: &mut T) {
+    fn on_contribution<T: Tx<CanaryHeader, P>>(
+        &mut self,
+        now: Instant,
+        sum: &PartialSum,
+        collision: Option<Collision>,
+        payload: &P,
+        tx: &mut T,
+    ) {
         let index = match self.index_of(sum.id) {
             Ok(index) if !self.ledger.is_dead() => index,
             Ok(_) => return tx.note(Event::Dropped(DropReason::Stale)),
@@ -233,14 +246,14 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
         }
         match self.leader.add(ordinal, sum, collision, payload, &mut self.config.op) {
             Ok(true) if has_begun => {
-                self.finish_led(index as u32, ordinal, tx);
+                self.finish_led(now, index as u32, ordinal, tx);
                 self.pump(tx);
             }
             Ok(_) => {}
             Err(reason) => {
                 tx.note(Event::Dropped(reason));
                 if reason == DropReason::Mismatch && has_begun {
-                    self.fail(Some(index as u32), FailureReason::Mismatch, tx);
+                    self.fail(Some(index as u32), Suspect::Unknown, FailureReason::Mismatch, tx);
                 }
             }
         }
@@ -248,16 +261,16 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
 
     /// All others have contributed to a block that this worker leads.
     #[inline]
-    fn finish_led<T: Tx<CanaryHeader, P>>(&mut self, index: u32, ordinal: u32, tx: &mut T) {
+    fn finish_led<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, index: u32, ordinal: u32, tx: &mut T) {
         let Some(&collective) = self.ledger.running() else { return };
         match self.leader.finish(ordinal, self.piece(&collective, index), tx) {
-            Ok(()) => self.mark_done(index),
-            Err(_) => self.fail(Some(index), FailureReason::Mismatch, tx),
+            Ok(()) => self.mark_done(now, index),
+            Err(_) => self.fail(Some(index), Suspect::Unknown, FailureReason::Mismatch, tx),
         }
     }
 
     /// Blocks of this operation that were complete before this worker began it.
-    fn finish_early<T: Tx<CanaryHeader, P>>(&mut self, tx: &mut T) {
+    fn finish_early<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, tx: &mut T) {
         if !self.leader.has_open() {
             return;
         }
@@ -265,14 +278,15 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
         for (ordinal, index) in led.enumerate() {
             let ordinal = first.wrapping_add(ordinal as u32);
             if self.leader.is_ready(ordinal) {
-                self.finish_led(index, ordinal, tx);
+                self.finish_led(now, index, ordinal, tx);
             }
         }
     }
 
     /// The sum of a block of the running operation is here.
     #[inline]
-    fn mark_done(&mut self, index: u32) {
+    fn mark_done(&mut self, now: Instant, index: u32) {
+        self.progress_at = now;
         self.done[index as usize / 64] |= 1 << (index % 64);
         self.remaining -= 1;
         if self.remaining == 0 {
@@ -308,12 +322,34 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
     }
 
     /// Gives up the operation, and the job with it.
-    fn fail<T: Tx<CanaryHeader, P>>(&mut self, block: Option<u32>, reason: FailureReason, tx: &mut T) {
-        if let Some(failure) = self.ledger.fail(block, Suspect::Unknown, reason) {
+    fn fail<T: Tx<CanaryHeader, P>>(&mut self, block: Option<u32>, suspect: Suspect, reason: FailureReason, tx: &mut T) {
+        if let Some(failure) = self.ledger.fail(block, suspect, reason) {
             tx.note(Event::Failed(failure));
         }
         self.leader.clear();
         self.rest();
+    }
+
+    /// Who keeps the first missing block from being complete. A sum that has come tells that all workers but its leader have sent
+    /// everything before it; so where sums of later blocks have come of two leaders, all contributions to the missing block are there,
+    /// and its leader is silent. Otherwise it may be anybody: sums do not tell whose contribution they lack.
+    fn missing(&self) -> Suspect {
+        let own = self.config.rank.0;
+        if self.hosts() == 2 {
+            return Suspect::Rank(Rank(1 - own));
+        }
+        let leader_of = |index: u32| ((u64::from(self.base_leader) + u64::from(index)) % u64::from(self.hosts())) as u32;
+        let mut leaders = (self.oldest + 1..self.next).filter(|index| self.is_done(*index)).map(leader_of);
+        let all_have_sent = leaders.next().is_some_and(|first| first == own || leaders.any(|other| other != first));
+        let leader = leader_of(self.oldest);
+        if all_have_sent && leader != own { Suspect::Rank(Rank(leader)) } else { Suspect::Unknown }
+    }
+
+    /// When the operation has failed unless a sum comes; `None` where nothing runs, or patience has no end.
+    #[inline]
+    fn patience_ends_at(&self) -> Option<Instant> {
+        let ends = self.ledger.running().is_some() && self.config.patience != Duration::MAX;
+        ends.then(|| self.progress_at + self.config.patience)
     }
 
     /// `canary 9`, P7: a lone worker's sum is its own vector.
@@ -322,7 +358,7 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
             let piece = self.piece(collective, index);
             let copied = tx.contribute(piece, &mut self.alone, true).and_then(|()| tx.deliver(piece, Body::Acc(&self.alone)));
             if copied.is_err() {
-                return self.fail(Some(index), FailureReason::Mismatch, tx);
+                return self.fail(Some(index), Suspect::Unknown, FailureReason::Mismatch, tx);
             }
         }
         self.complete();
@@ -333,21 +369,27 @@ impl<P: Payload + ?Sized> Node<P> for CanaryWorker<P> {
     type Header = CanaryHeader;
 
     #[inline]
-    fn on_packet<T: Tx<CanaryHeader, P>>(&mut self, _now: Instant, _from: Ingress, header: &CanaryHeader, payload: &P, tx: &mut T) {
+    fn on_packet<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, _from: Ingress, header: &CanaryHeader, payload: &P, tx: &mut T) {
         match *header {
-            CanaryHeader::Broadcast { id } => self.on_broadcast(id, payload, tx),
-            CanaryHeader::Reduce(ref sum) => self.on_contribution(sum, None, payload, tx),
-            CanaryHeader::Collided { ref sum, switch, port } => self.on_contribution(sum, Some(Collision { switch, port }), payload, tx),
+            CanaryHeader::Broadcast { id } => self.on_broadcast(now, id, payload, tx),
+            CanaryHeader::Reduce(ref sum) => self.on_contribution(now, sum, None, payload, tx),
+            CanaryHeader::Collided { ref sum, switch, port } => {
+                self.on_contribution(now, sum, Some(Collision { switch, port }), payload, tx)
+            }
             CanaryHeader::Restore { .. } => tx.note(Event::Dropped(DropReason::NotAMember)),
         }
     }
 
-    /// Without loss a worker waits for packets only.
-    fn on_timeout<T: Tx<CanaryHeader, P>>(&mut self, _now: Instant, _tx: &mut T) {}
+    /// Without loss a worker waits for packets only, and not for ever.
+    fn on_timeout<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, tx: &mut T) {
+        if self.patience_ends_at().is_some_and(|at| at <= now) {
+            self.fail(Some(self.oldest), self.missing(), FailureReason::NoProgress, tx);
+        }
+    }
 
     #[inline]
     fn next_timeout(&self) -> Option<Instant> {
-        None
+        self.patience_ends_at()
     }
 
     fn on_tx_ready<T: Tx<CanaryHeader, P>>(&mut self, _now: Instant, tx: &mut T) {
@@ -356,20 +398,20 @@ impl<P: Payload + ?Sized> Node<P> for CanaryWorker<P> {
 }
 
 impl<P: Payload + ?Sized> Worker<P> for CanaryWorker<P> {
-    fn submit<T: Tx<CanaryHeader, P>>(&mut self, _now: Instant, collective: Collective, tx: &mut T) {
+    fn submit<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, collective: Collective, tx: &mut T) {
         let Ok(blocks) = u32::try_from(collective.elements.div_ceil(u64::from(self.config.block_elements))) else {
             return self.ledger.refuse(collective.operation);
         };
         if !self.ledger.begin(collective) {
             return;
         }
-        (self.blocks, self.remaining) = (blocks, blocks);
+        (self.blocks, self.remaining, self.progress_at) = (blocks, blocks, now);
         self.next_leader = self.base_leader;
         self.done.resize(blocks.div_ceil(64) as usize, 0);
         if self.hosts() == 1 || blocks == 0 {
             return self.finish_alone(&collective, tx);
         }
-        self.finish_early(tx);
+        self.finish_early(now, tx);
         self.pump(tx);
     }
 
@@ -379,7 +421,7 @@ impl<P: Payload + ?Sized> Worker<P> for CanaryWorker<P> {
 
     fn cancel<T: Tx<CanaryHeader, P>>(&mut self, _now: Instant, operation: OperationId, tx: &mut T) {
         if self.ledger.running().is_some_and(|running| running.operation == operation) {
-            self.fail(None, FailureReason::Cancelled, tx);
+            self.fail(None, Suspect::Unknown, FailureReason::Cancelled, tx);
         }
     }
 }

@@ -234,6 +234,7 @@ pub struct Plan {
     pub tops: u32,
     pub parallel_links: u32,
     pub window: u32,
+    pub patience: Duration,
     pub block_elements: u32,
     /// Number of the job's first block.
     pub first_block: u32,
@@ -263,6 +264,7 @@ impl Plan {
             tops: 0,
             parallel_links: 1,
             window: 64,
+            patience: Duration::MAX,
             block_elements: 4,
             first_block: 0,
             timeout: Duration::from_us(1),
@@ -312,6 +314,7 @@ impl Plan {
             element_bytes: ELEMENT_BYTES,
             block_elements: self.block_elements,
             window: self.window,
+            patience: self.patience,
             uplink: PortId(0),
         });
         worker.first_block(self.first_block);
