@@ -11,7 +11,7 @@ fn reduce(criterion: &mut Criterion) {
     group.throughput(Throughput::Bytes(BYTES as u64));
     // Streamed from a buffer larger than the second-level cache.
     let input = vec![1u8; 16 << 20];
-    for dtype in [DType::F32, DType::I32, DType::F64] {
+    for dtype in [DType::F32, DType::I32, DType::F64, DType::F16, DType::BF16, DType::U8] {
         let mut op = ElementOp { dtype, operator: Operator::Sum };
         let mut acc = <[u8]>::accumulator(&op, BYTES);
         input[..BYTES].assign(&mut acc, &mut op).expect("it fits");

@@ -1,4 +1,4 @@
-//! The vocabulary of Fanin, without dependencies and without I/O.
+//! The vocabulary of Fanin, without I/O.
 //!
 //! A *system* (ring allreduce, static trees, Canary, ...) is a set of state machines that implement [`Node`]; a *driver* (the
 //! simulator, the UDP runtime, the model checker) owns clocks, links and tensors, calls the nodes and lends them a [`Tx`].
@@ -36,7 +36,7 @@ pub use event::{DropReason, Event, RetransmitReason};
 pub use map::NetworkMap;
 pub use names::{JobId, NodeId, OperationId, PortId, PortSet, Rank};
 pub use node::{Body, JobNodes, Node, Placed, Tx, Worker};
-pub use payload::{Census, DType, ElementOp, Length, OpError, Operator, Payload};
+pub use payload::{BlockExponent, Census, DType, ElementOp, FixedPoint, Length, OpError, Operator, Payload};
 pub use replay::ReplayWindow;
 pub use time::{Duration, Instant};
 pub use wire::{Malformed, PacketKind, Wire};

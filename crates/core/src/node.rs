@@ -13,7 +13,7 @@ use crate::address::{Address, Egress, Ingress};
 use crate::collective::{Collective, Outcome, Piece};
 use crate::event::Event;
 use crate::names::OperationId;
-use crate::payload::{OpError, Payload};
+use crate::payload::{BlockExponent, OpError, Payload};
 use crate::time::Instant;
 use crate::wire::Wire;
 
@@ -68,6 +68,25 @@ pub trait Tx<H: Wire, P: Payload + ?Sized> {
     /// # Errors
     /// [`OpError::Length`] where the body's length is not that of the piece.
     fn deliver(&mut self, piece: Piece, body: Body<'_, P>) -> Result<(), OpError>;
+
+    /// Worker only, for block fixed point: the exponent of a piece of the input. Drivers that have no real elements have none either.
+    fn exponent(&mut self, _piece: Piece) -> BlockExponent {
+        BlockExponent::ZERO
+    }
+
+    /// Worker only: sends a piece of the input in block fixed point, with the largest exponent of all workers. The same as
+    /// [`Body::Input`] in drivers that have no real elements.
+    fn send_fixed(&mut self, to: Egress<'_>, header: &H, piece: Piece, _exponent: BlockExponent) {
+        self.send(to, header, Body::Input(piece));
+    }
+
+    /// Worker only: `output[piece] := payload`, which is a sum in block fixed point and final.
+    ///
+    /// # Errors
+    /// As [`Tx::deliver`].
+    fn deliver_fixed(&mut self, piece: Piece, payload: &P, _exponent: BlockExponent) -> Result<(), OpError> {
+        self.deliver(piece, Body::Borrowed(payload))
+    }
 }
 
 /// A protocol's state machine: worker, switch, leader, server or agent.

@@ -1,6 +1,8 @@
 //! The way out: what a node sends is framed and written into the batch of its destination.
 
-use fanin_core::{Address, Body, DropReason, Egress, Event, FlowLabel, JobId, OpError, Payload, Piece, TrafficClass, Tx, Via, Wire};
+use fanin_core::{
+    Address, BlockExponent, Body, DropReason, Egress, Event, FlowLabel, JobId, OpError, Payload, Piece, TrafficClass, Tx, Via, Wire,
+};
 use fanin_net::{DATAGRAM_BYTES_MAX, Sender, Socket};
 use fanin_wire::hop::HopHeader;
 
@@ -117,6 +119,27 @@ impl Lent<'_, '_> {
         }
     }
 
+    /// Sends one copy of a piece of the input as integers, which are written straight into the packet.
+    fn send_fixed_to<H: Wire>(&mut self, to: Option<PeerIndex>, hop: &HopHeader, header: &H, piece: Piece, exponent: BlockExponent) {
+        let Some(to) = to else { return self.outlet.counters.drop(DropReason::NoRoute) };
+        let lent = self.tensors.input(piece).and_then(|input| Ok((input, self.tensors.fixed_point()?)));
+        let Ok((input, fixed_point)) = lent else {
+            tracing::debug!(?piece, "a node wants to send what it was not lent");
+            self.outlet.counters.not_lent += 1;
+            return;
+        };
+        let header_bytes = header.wire_len();
+        let fill = |out: &mut [u8]| {
+            header.emit(out);
+            fixed_point.quantise(exponent, input, &mut out[header_bytes..]);
+        };
+        let hop = HopHeader { payload_bytes: input.len() as u16, ..*hop };
+        if self.outlet.write(self.socket, to, &hop, header_bytes + input.len(), fill, &[]) {
+            self.outlet.counters.packets_sent += 1;
+            self.outlet.counters.payload_bytes_sent += input.len() as u64;
+        }
+    }
+
     /// The peers behind an egress, one after the other.
     fn all_have_room(&self, to: Egress<'_>) -> bool {
         let peers = &self.outlet.peers;
@@ -178,6 +201,27 @@ impl<H: Wire> Tx<H, [u8]> for Lent<'_, '_> {
     #[inline]
     fn deliver(&mut self, piece: Piece, body: Body<'_, [u8]>) -> Result<(), OpError> {
         self.tensors.deliver(piece, body)
+    }
+
+    fn exponent(&mut self, piece: Piece) -> BlockExponent {
+        self.tensors.exponent(piece)
+    }
+
+    fn send_fixed(&mut self, to: Egress<'_>, header: &H, piece: Piece, exponent: BlockExponent) {
+        match to {
+            Egress::Port(port) => {
+                let peer = self.outlet.peers.at_port(port);
+                let hop = HopHeader { neighbour: true, ..self.outlet.hop(self.neighbour(peer)) };
+                self.send_fixed_to(peer, &hop, header, piece, exponent);
+            }
+            // Workers of systems with fixed point have one switch and know its port.
+            Egress::Ports(_) | Egress::Route(_) => self.outlet.counters.drop(DropReason::NoRoute),
+        }
+    }
+
+    #[inline]
+    fn deliver_fixed(&mut self, piece: Piece, payload: &[u8], exponent: BlockExponent) -> Result<(), OpError> {
+        self.tensors.deliver_fixed(piece, payload, exponent)
     }
 }
 

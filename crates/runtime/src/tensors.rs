@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use fanin_core::{Body, ElementOp, OpError, OperationId, Payload, Piece};
+use fanin_core::{BlockExponent, Body, DType, ElementOp, FixedPoint, OpError, OperationId, Operator, Payload, Piece};
 
 /// Input and output of one operation, or of none.
 #[derive(Debug)]
@@ -11,12 +11,14 @@ pub struct Tensors<'a> {
     operation: Option<OperationId>,
     input: &'a [u8],
     output: &'a mut [u8],
+    /// How binary32 elements become integers on the wire, where they do.
+    fixed_point: Option<FixedPoint>,
 }
 
 impl<'a> Tensors<'a> {
     /// No operation is running: every piece is refused.
     pub fn none(op: ElementOp) -> Self {
-        Tensors { op, operation: None, input: &[], output: &mut [] }
+        Tensors { op, operation: None, input: &[], output: &mut [], fixed_point: None }
     }
 
     /// The vectors of `operation`.
@@ -27,7 +29,12 @@ impl<'a> Tensors<'a> {
         if input.len() != output.len() || !input.len().is_multiple_of(op.dtype.bytes()) {
             return Err(OpError::Length { expected: output.len(), got: input.len() });
         }
-        Ok(Tensors { op, operation: Some(operation), input, output })
+        Ok(Tensors { op, operation: Some(operation), input, output, fixed_point: None })
+    }
+
+    /// These vectors, which go on the wire as block fixed point if the node asks for that.
+    pub fn with_fixed_point(self, fixed_point: Option<FixedPoint>) -> Self {
+        Tensors { fixed_point, ..self }
     }
 
     /// Length in elements.
@@ -105,7 +112,8 @@ impl<'a> Tensors<'a> {
     /// See [`Tx::deliver`](fanin_core::Tx::deliver).
     ///
     /// # Errors
-    /// As [`Tensors::input`], and [`OpError::Length`] where the body does not fit the piece.
+    /// As [`Tensors::input`], [`OpError::Length`] where the body does not fit the piece, and [`OpError::Unsupported`] for means that
+    /// workers would have to compute themselves.
     pub fn deliver(&mut self, piece: Piece, body: Body<'_, [u8]>) -> Result<(), OpError> {
         let range = self.range(piece)?;
         let expected = range.len();
@@ -124,13 +132,47 @@ impl<'a> Tensors<'a> {
             }
             Body::Output(other) => {
                 // The output already holds it, unless it is another piece's, which no system asks for.
-                return if other == piece { Ok(()) } else { Err(OpError::NoVector) };
+                return match self.op.operator {
+                    _ if other != piece => Err(OpError::NoVector),
+                    // A worker that adds up by itself does not divide; better no result than a wrong one.
+                    Operator::Avg => Err(OpError::Unsupported),
+                    _ => Ok(()),
+                };
             }
         };
         if got != expected {
             return Err(OpError::Length { expected, got });
         }
         self.output[range].copy_from_slice(source);
+        Ok(())
+    }
+}
+
+/// Block fixed point; see [`fanin_core::FixedPoint`].
+impl Tensors<'_> {
+    /// The exponent of a piece of the input. Where there is no such piece, nothing can be sent of it either.
+    pub fn exponent(&self, piece: Piece) -> BlockExponent {
+        self.input(piece).map_or(BlockExponent::NOT_FINITE, BlockExponent::of)
+    }
+
+    /// How the elements of this operation become integers.
+    ///
+    /// # Errors
+    /// [`OpError::Unsupported`] where they do not.
+    pub fn fixed_point(&self) -> Result<FixedPoint, OpError> {
+        self.fixed_point.filter(|_| self.op.dtype == DType::F32).ok_or(OpError::Unsupported)
+    }
+
+    /// See [`Tx::deliver_fixed`](fanin_core::Tx::deliver_fixed).
+    ///
+    /// # Errors
+    /// As [`Tensors::deliver`], and [`OpError::Unsupported`] where this operation's elements are not sent as integers.
+    pub fn deliver_fixed(&mut self, piece: Piece, integers: &[u8], exponent: BlockExponent) -> Result<(), OpError> {
+        let (range, fixed_point) = (self.range(piece)?, self.fixed_point()?);
+        if integers.len() != range.len() {
+            return Err(OpError::Length { expected: range.len(), got: integers.len() });
+        }
+        fixed_point.dequantise(exponent, integers, &mut self.output[range]);
         Ok(())
     }
 }
@@ -147,6 +189,22 @@ mod tests {
 
     fn piece(start: u64, elements: u32) -> Piece {
         Piece { operation: OPERATION, index: 0, start, elements }
+    }
+
+    #[test]
+    fn elements_go_as_integers_and_come_back() {
+        let (input, mut output) = (floats(&[1.5, -2.0, 3.0]), vec![0; 12]);
+        let point = FixedPoint::new(2, false);
+        let mut tensors = Tensors::lend(ElementOp::F32_SUM, OPERATION, &input, &mut output).unwrap().with_fixed_point(Some(point));
+        let exponent = tensors.exponent(piece(0, 2));
+        assert_eq!(exponent.value(), Some(2));
+        let mut integers = [0; 8];
+        tensors.fixed_point().unwrap().quantise(exponent, tensors.input(piece(0, 2)).unwrap(), &mut integers);
+        tensors.deliver_fixed(piece(0, 2), &integers, exponent).unwrap();
+        assert_eq!(tensors.output(piece(0, 2)).unwrap(), floats(&[1.5, -2.0]));
+        assert_eq!(tensors.deliver_fixed(piece(0, 1), &integers, exponent), Err(OpError::Length { expected: 4, got: 8 }));
+        let mut floats_only = tensors.with_fixed_point(None);
+        assert_eq!(floats_only.deliver_fixed(piece(0, 2), &integers, exponent), Err(OpError::Unsupported));
     }
 
     #[test]

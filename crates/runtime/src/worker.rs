@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use fanin_core::{Collective, CollectiveKind, Failure, OpError, OperationId, Worker};
+use fanin_core::{Collective, CollectiveKind, Failure, FixedPoint, OpError, OperationId, Worker};
 use fanin_net::{Socket, Waker};
 
 use crate::config::{ConfigError, NodeConfig};
@@ -39,6 +39,7 @@ pub struct WorkerDriver<N> {
     driver: Driver<N>,
     config: NodeConfig,
     next_operation: OperationId,
+    fixed_point: Option<FixedPoint>,
     stop: Arc<AtomicBool>,
 }
 
@@ -49,7 +50,12 @@ impl<N: Worker<[u8]>> WorkerDriver<N> {
     /// [`ConfigError`] where the peers make no sense.
     pub fn new(socket: Socket, node: N, config: NodeConfig, how: &DriverConfig) -> Result<Self, ConfigError> {
         let driver = Driver::new(socket, node, &config, how)?;
-        Ok(WorkerDriver { driver, config, next_operation: OperationId(0), stop: Arc::default() })
+        Ok(WorkerDriver { driver, config, next_operation: OperationId(0), fixed_point: None, stop: Arc::default() })
+    }
+
+    /// Lets binary32 elements go on the wire as block fixed point, for a node that works so. The same at all workers of the job.
+    pub fn set_fixed_point(&mut self, fixed_point: FixedPoint) {
+        self.fixed_point = Some(fixed_point);
     }
 
     /// `output := reduction of the inputs of all workers`. Every worker makes the same calls in the same order, with vectors of the
@@ -59,7 +65,7 @@ impl<N: Worker<[u8]>> WorkerDriver<N> {
     /// [`RunError`]; the output is undefined then.
     pub fn allreduce(&mut self, input: &[u8], output: &mut [u8]) -> Result<(), RunError> {
         let operation = self.next_operation;
-        let mut tensors = Tensors::lend(self.config.op, operation, input, output)?;
+        let mut tensors = Tensors::lend(self.config.op, operation, input, output)?.with_fixed_point(self.fixed_point);
         self.next_operation = OperationId(operation.0.wrapping_add(1));
         let collective = Collective { operation, kind: CollectiveKind::Allreduce, elements: tensors.elements() };
         self.driver.call(&mut tensors, |node, now, tx| node.submit(now, collective, tx));

@@ -457,42 +457,45 @@ impl Simulated for [u8] {
     }
 }
 
-/// Element number `index` of the vector behind a census key: a small whole number, so that sums of floats are exact in any order.
-fn test_value(key: u64, index: u64) -> i64 {
-    (mix(key, index) % 2_001) as i64 - 1_000
-}
-
-fn push_element(dtype: DType, value: i64, bytes: &mut Vec<u8>) {
-    match dtype {
-        DType::F32 => bytes.extend_from_slice(&(value as f32).to_le_bytes()),
-        DType::F64 => bytes.extend_from_slice(&(value as f64).to_le_bytes()),
-        DType::I32 => bytes.extend_from_slice(&(value as i32).to_le_bytes()),
-        DType::I64 => bytes.extend_from_slice(&value.to_le_bytes()),
-    }
+/// Element number `index` of the vector behind a census key: a whole number, so small that sums of floats are exact in any order.
+fn test_value(dtype: DType, key: u64, index: u64) -> i64 {
+    let largest = match dtype {
+        DType::U8 | DType::I8 | DType::BF16 => 8,
+        DType::F16 | DType::I16 => 64,
+        DType::F32 | DType::F64 | DType::I32 | DType::I64 => 1_000,
+    };
+    let value = (mix(key, index) % (2 * largest + 1)) as i64;
+    if dtype == DType::U8 { value } else { value - largest as i64 }
 }
 
 /// A rank's contribution: small whole numbers, so that sums of floats are exact in any order.
 pub fn test_elements(op: ElementOp, job: JobId, operation: OperationId, rank: Rank, elements: u64) -> Vec<u8> {
     let key = census_key(job, operation, rank);
     let mut bytes = Vec::with_capacity(elements as usize * op.dtype.bytes());
-    (0..elements).for_each(|index| push_element(op.dtype, test_value(key, index), &mut bytes));
+    (0..elements).for_each(|index| op.dtype.push_i64(test_value(op.dtype, key, index), &mut bytes));
     bytes
 }
 
 /// What the reduction of all ranks' [`test_elements`] must be, element by element in 64-bit arithmetic, so without the loops that the
-/// protocols use. Products of floats are right only as long as they are exact.
+/// protocols use. Products of floats are right only as long as they are exact; sums of narrow floats where they are rounded once.
 pub fn expected_elements(op: ElementOp, job: JobId, operation: OperationId, ranks: u32, elements: u64) -> Vec<u8> {
     let keys: Vec<u64> = (0..ranks).map(|rank| census_key(job, operation, Rank(rank))).collect();
     let combine: fn(i64, i64) -> i64 = match op.operator {
-        Operator::Sum => i64::wrapping_add,
+        Operator::Sum | Operator::Avg => i64::wrapping_add,
         Operator::Prod => i64::wrapping_mul,
         Operator::Min => i64::min,
         Operator::Max => i64::max,
+        Operator::And => |x, y| x & y,
+        Operator::Or => |x, y| x | y,
+        Operator::Xor => |x, y| x ^ y,
     };
     let mut bytes = Vec::with_capacity(elements as usize * op.dtype.bytes());
     for index in 0..elements {
-        let value = keys.iter().map(|&key| test_value(key, index)).reduce(combine).unwrap_or(0);
-        push_element(op.dtype, value, &mut bytes);
+        let value = keys.iter().map(|&key| test_value(op.dtype, key, index)).reduce(combine).unwrap_or(0);
+        match op.operator {
+            Operator::Avg => op.dtype.push_f64(value as f64 / f64::from(ranks), &mut bytes),
+            _ => op.dtype.push_i64(value, &mut bytes),
+        }
     }
     bytes
 }

@@ -1,146 +1,57 @@
 //! Real elements: little-endian, unaligned bytes on the wire; element type and operator belong to the job.
 
-use super::{OpError, Payload};
+use half::{bf16, f16};
 
-/// Element types.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum DType {
-    /// IEEE 754 binary32.
-    F32,
-    /// IEEE 754 binary64.
-    F64,
-    /// Signed 32-bit integer; sums and products wrap.
-    I32,
-    /// Signed 64-bit integer; sums and products wrap.
-    I64,
-}
-
-impl DType {
-    /// Bytes of one element.
-    pub const fn bytes(self) -> usize {
-        match self {
-            DType::F32 | DType::I32 => 4,
-            DType::F64 | DType::I64 => 8,
-        }
-    }
-}
-
-/// Built-in operators. All are associative and commutative, floats up to rounding.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Operator {
-    /// The sum.
-    Sum,
-    /// The product.
-    Prod,
-    /// The smaller one; of a number and a NaN, the number.
-    Min,
-    /// The larger one; of a number and a NaN, the number.
-    Max,
-}
-
-/// Element type and operator of a job.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct ElementOp {
-    /// The element type.
-    pub dtype: DType,
-    /// The operator.
-    pub operator: Operator,
-}
+use super::dtype::{DType, ElementOp, Operator};
+use super::{OpError, Payload, kernels, narrow};
 
 impl ElementOp {
-    /// Sums of binary32 floats.
-    pub const F32_SUM: ElementOp = ElementOp { dtype: DType::F32, operator: Operator::Sum };
-
     /// `target[i] := target[i] + source[i]`, element by element.
     ///
     /// # Errors
-    /// [`OpError::Length`] where the lengths differ or are not a whole number of elements; the target is unchanged then.
+    /// [`OpError::Length`] where the lengths differ or are not a whole number of elements, [`OpError::Unsupported`] where type and
+    /// operator do not go together; the target is unchanged then.
+    #[inline]
     pub fn reduce(self, target: &mut [u8], source: &[u8]) -> Result<(), OpError> {
         if target.len() != source.len() || !source.len().is_multiple_of(self.dtype.bytes()) {
             return Err(OpError::Length { expected: target.len(), got: source.len() });
         }
-        kernels::in_place(self, target, source);
-        Ok(())
+        supported(kernels::in_place(self, target, source))
     }
 
     /// `target[i] := a[i] + b[i]`, element by element.
     ///
     /// # Errors
-    /// [`OpError::Length`] where the lengths differ or are not a whole number of elements; the target is unchanged then.
+    /// As [`ElementOp::reduce`].
     pub fn combine(self, target: &mut [u8], a: &[u8], b: &[u8]) -> Result<(), OpError> {
         if target.len() != a.len() || b.len() != a.len() || !a.len().is_multiple_of(self.dtype.bytes()) {
             return Err(OpError::Length { expected: target.len(), got: if target.len() == a.len() { b.len() } else { a.len() } });
         }
-        kernels::into(self, target, a, b);
-        Ok(())
+        supported(kernels::into(self, target, a, b))
+    }
+
+    /// Makes the reduction of all workers' vectors the result: divides by their number for [`Operator::Avg`], and leaves it otherwise.
+    /// Done once per element, by whoever holds the reduction of *all* vectors first.
+    pub fn finish(self, target: &mut [u8], workers: u32) {
+        if self.operator == Operator::Avg {
+            kernels::divide(self.dtype, target, workers);
+        }
     }
 }
 
-/// The loops. Each is a plain loop over fixed-size chunks, which the compiler turns into vector instructions with unaligned loads.
-mod kernels {
-    use super::{DType, ElementOp, Operator};
-
-    macro_rules! for_type {
-        ($kernel:ident, $operator:expr, $type:ty, $add:expr, $mul:expr, $min:expr, $max:expr, ($($arg:expr),*)) => {
-            match $operator {
-                Operator::Sum => $kernel!($type, $add, $($arg),*),
-                Operator::Prod => $kernel!($type, $mul, $($arg),*),
-                Operator::Min => $kernel!($type, $min, $($arg),*),
-                Operator::Max => $kernel!($type, $max, $($arg),*),
-            }
-        };
-    }
-
-    macro_rules! for_op {
-        ($kernel:ident, $op:expr, $args:tt) => {
-            match $op.dtype {
-                DType::F32 => {
-                    for_type!($kernel, $op.operator, f32, |x: f32, y: f32| x + y, |x: f32, y: f32| x * y, f32::min, f32::max, $args)
-                }
-                DType::F64 => {
-                    for_type!($kernel, $op.operator, f64, |x: f64, y: f64| x + y, |x: f64, y: f64| x * y, f64::min, f64::max, $args)
-                }
-                DType::I32 => for_type!($kernel, $op.operator, i32, i32::wrapping_add, i32::wrapping_mul, Ord::min, Ord::max, $args),
-                DType::I64 => for_type!($kernel, $op.operator, i64, i64::wrapping_add, i64::wrapping_mul, Ord::min, Ord::max, $args),
-            }
-        };
-    }
-
-    macro_rules! two_operands {
-        ($type:ty, $f:expr, $target:expr, $source:expr) => {{
-            let (target, _) = $target.as_chunks_mut::<{ size_of::<$type>() }>();
-            let (source, _) = $source.as_chunks::<{ size_of::<$type>() }>();
-            for (x, y) in target.iter_mut().zip(source) {
-                *x = $f(<$type>::from_le_bytes(*x), <$type>::from_le_bytes(*y)).to_le_bytes();
-            }
-        }};
-    }
-
-    macro_rules! three_operands {
-        ($type:ty, $f:expr, $target:expr, $a:expr, $b:expr) => {{
-            let (target, _) = $target.as_chunks_mut::<{ size_of::<$type>() }>();
-            let (a, _) = $a.as_chunks::<{ size_of::<$type>() }>();
-            let (b, _) = $b.as_chunks::<{ size_of::<$type>() }>();
-            for ((out, x), y) in target.iter_mut().zip(a).zip(b) {
-                *out = $f(<$type>::from_le_bytes(*x), <$type>::from_le_bytes(*y)).to_le_bytes();
-            }
-        }};
-    }
-
-    pub(super) fn in_place(op: ElementOp, target: &mut [u8], source: &[u8]) {
-        for_op!(two_operands, op, (target, source));
-    }
-
-    pub(super) fn into(op: ElementOp, target: &mut [u8], a: &[u8], b: &[u8]) {
-        for_op!(three_operands, op, (target, a, b));
-    }
+fn supported(done: bool) -> Result<(), OpError> {
+    if done { Ok(()) } else { Err(OpError::Unsupported) }
 }
 
 /// An accumulator of elements.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct ElementAcc {
+    /// What has been accumulated, in the elements' type.
     bytes: Box<[u8]>,
     used: usize,
+    /// The same in binary32, not yet rounded, where elements are narrow floats. Rounded at every contribution: whatever sends an
+    /// accumulator then only copies, and a packet is sent as often as there are workers.
+    wide: Box<[u8]>,
 }
 
 impl ElementAcc {
@@ -155,8 +66,9 @@ impl Payload for [u8] {
     type Acc = ElementAcc;
     type Owned = Box<[u8]>;
 
-    fn accumulator(_op: &ElementOp, bytes: usize) -> ElementAcc {
-        ElementAcc { bytes: vec![0; bytes].into(), used: 0 }
+    fn accumulator(op: &ElementOp, bytes: usize) -> ElementAcc {
+        let wide = if op.dtype.is_widened() { bytes / 2 * 4 } else { 0 };
+        ElementAcc { bytes: vec![0; bytes].into(), used: 0, wide: vec![0; wide].into() }
     }
 
     #[inline]
@@ -176,12 +88,31 @@ impl Payload for [u8] {
         }
         acc.bytes[..self.len()].copy_from_slice(self);
         acc.used = self.len();
+        match op.dtype {
+            DType::F16 => narrow::widen_all::<f16>(self, &mut acc.wide),
+            DType::BF16 => narrow::widen_all::<bf16>(self, &mut acc.wide),
+            _ => {}
+        }
         Ok(())
     }
 
     #[inline]
     fn reduce(&self, acc: &mut ElementAcc, op: &mut ElementOp) -> Result<(), OpError> {
-        op.reduce(&mut acc.bytes[..acc.used], self)
+        if !op.dtype.is_widened() {
+            return op.reduce(&mut acc.bytes[..acc.used], self);
+        }
+        if self.len() != acc.used {
+            return Err(OpError::Length { expected: acc.used, got: self.len() });
+        }
+        supported(kernels::widened(*op, &mut acc.wide, &mut acc.bytes[..acc.used], self))
+    }
+
+    fn finish(acc: &mut ElementAcc, op: &ElementOp, workers: u32) {
+        match (op.operator, op.dtype) {
+            (Operator::Avg, DType::F16) => narrow::divide::<f16>(&mut acc.wide, &mut acc.bytes[..acc.used], workers),
+            (Operator::Avg, DType::BF16) => narrow::divide::<bf16>(&mut acc.wide, &mut acc.bytes[..acc.used], workers),
+            _ => op.finish(&mut acc.bytes[..acc.used], workers),
+        }
     }
 
     fn emit(acc: &ElementAcc, _op: &ElementOp, out: &mut [u8]) -> usize {
@@ -242,6 +173,101 @@ mod tests {
             op.combine(&mut out, &bytes(&a), &bytes(&b)).unwrap();
             assert_eq!(out, bytes(&expected), "{operator:?}");
         }
+    }
+
+    /// What an operator does to two elements, in 64-bit arithmetic.
+    fn scalar(operator: Operator, x: i64, y: i64) -> i64 {
+        match operator {
+            Operator::Sum | Operator::Avg => x + y,
+            Operator::Prod => x * y,
+            Operator::Min => x.min(y),
+            Operator::Max => x.max(y),
+            Operator::And => x & y,
+            Operator::Or => x | y,
+            Operator::Xor => x ^ y,
+        }
+    }
+
+    #[test]
+    fn every_supported_combination_agrees_with_whole_numbers() {
+        for op in ElementOp::all() {
+            // Long enough for whole blocks and a rest; small enough for every type and product.
+            let values: Vec<Vec<i64>> =
+                (0..4u64).map(|rank| (0..150).map(|index| (crate::hash::mix(rank, index) % 4) as i64).collect()).collect();
+            let bytes = |values: &[i64]| {
+                let mut bytes = Vec::new();
+                values.iter().for_each(|&value| op.dtype.push_i64(value, &mut bytes));
+                bytes
+            };
+            let expected: Vec<i64> =
+                (0..150).map(|index| values.iter().map(|vector| vector[index]).reduce(|x, y| scalar(op.operator, x, y)).unwrap()).collect();
+            let mut result = bytes(&expected);
+            if op.operator == Operator::Avg {
+                result.clear();
+                expected.iter().for_each(|&sum| op.dtype.push_f64(sum as f64 / 4.0, &mut result));
+            }
+            let mut acc = <[u8]>::accumulator(&op, 8 * 150);
+            bytes(&values[0]).assign(&mut acc, &mut { op }).unwrap();
+            let mut in_place = bytes(&values[0]);
+            for vector in &values[1..] {
+                bytes(vector).reduce(&mut acc, &mut { op }).unwrap();
+                let (a, b) = (in_place.clone(), bytes(vector));
+                let mut out = vec![0xee; a.len()];
+                op.combine(&mut out, &a, &b).unwrap();
+                op.reduce(&mut in_place, &b).unwrap();
+                assert_eq!(in_place, out, "{op:?}");
+            }
+            <[u8]>::finish(&mut acc, &op, 4);
+            op.finish(&mut in_place, 4);
+            assert_eq!(acc.as_bytes(), result, "{op:?}");
+            assert_eq!(in_place, result, "{op:?}");
+        }
+    }
+
+    #[test]
+    fn combinations_that_do_not_exist_are_refused_and_change_nothing() {
+        for (dtype, operator) in [(DType::F32, Operator::And), (DType::BF16, Operator::Xor), (DType::I8, Operator::Avg)] {
+            let op = ElementOp { dtype, operator };
+            let mut target = vec![7u8; 8];
+            assert_eq!(op.reduce(&mut target, &[1; 8]), Err(OpError::Unsupported));
+            assert_eq!(op.combine(&mut target, &[1; 8], &[1; 8]), Err(OpError::Unsupported));
+            assert_eq!(target, [7; 8]);
+        }
+    }
+
+    #[test]
+    fn narrow_floats_add_up_in_binary32_and_are_rounded_once() {
+        for dtype in [DType::F16, DType::BF16] {
+            let op = ElementOp::new(dtype, Operator::Avg).unwrap();
+            let bytes = |value: f64| {
+                let mut bytes = Vec::new();
+                (0..70).for_each(|_| dtype.push_f64(value, &mut bytes));
+                bytes
+            };
+            // In its own type 1 + 2^-11 is 1, so that a thousand of them would be lost.
+            let small = 2f64.powi(-11);
+            let mut acc = <[u8]>::accumulator(&op, 140);
+            bytes(1.0).assign(&mut acc, &mut { op }).unwrap();
+            (0..1_024).for_each(|_| bytes(small).reduce(&mut acc, &mut { op }).unwrap());
+            assert_eq!(acc.as_bytes(), bytes(1.5), "{dtype}");
+            assert_eq!(<[u8]>::own_acc(&acc, &op)[..], bytes(1.5));
+            // The largest numbers overflow as a sum, and not as a mean.
+            let (large, mut acc) = (if dtype == DType::F16 { 60_000.0 } else { 1e38 }, <[u8]>::accumulator(&op, 140));
+            bytes(large).assign(&mut acc, &mut { op }).unwrap();
+            bytes(large).reduce(&mut acc, &mut { op }).unwrap();
+            <[u8]>::finish(&mut acc, &op, 2);
+            assert_eq!(acc.as_bytes(), bytes(large), "{dtype}");
+        }
+    }
+
+    #[test]
+    fn narrow_floats_refuse_other_lengths() {
+        let mut op = ElementOp::new(DType::BF16, Operator::Sum).unwrap();
+        let mut acc = <[u8]>::accumulator(&op, 8);
+        [0u8; 4].assign(&mut acc, &mut op).unwrap();
+        assert_eq!([0u8; 6].reduce(&mut acc, &mut op), Err(OpError::Length { expected: 4, got: 6 }));
+        assert_eq!([0u8; 3].assign(&mut acc, &mut op), Err(OpError::Length { expected: 8, got: 3 }));
+        assert_eq!(acc.as_bytes(), [0; 4]);
     }
 
     #[test]

@@ -2,15 +2,21 @@
 //! [`Length`] (simulation at full speed), [`Census`] (exactly-once checked on every delivery) and elements (`[u8]`, production).
 
 mod census;
+mod dtype;
 mod elements;
+mod fixed_point;
+mod kernels;
 mod length;
+mod narrow;
 
 use std::borrow::Borrow;
 use std::fmt;
 use std::hash::Hash;
 
 pub use census::{Census, CensusAcc, census_key, weight};
-pub use elements::{DType, ElementAcc, ElementOp, Operator};
+pub use dtype::{DType, ElementOp, Operator, UnknownName, Unsupported};
+pub use elements::ElementAcc;
+pub use fixed_point::{BlockExponent, FixedPoint};
 pub use length::Length;
 
 /// Why an operator could not take a payload.
@@ -25,6 +31,8 @@ pub enum OpError {
     },
     /// There is no such vector or piece here.
     NoVector,
+    /// Element type and operator do not go together.
+    Unsupported,
 }
 
 impl fmt::Display for OpError {
@@ -32,6 +40,7 @@ impl fmt::Display for OpError {
         match self {
             OpError::Length { expected, got } => write!(f, "payload of {got} bytes where {expected} are expected"),
             OpError::NoVector => f.write_str("no vector of this operation here"),
+            OpError::Unsupported => f.write_str("element type and operator do not go together"),
         }
     }
 }
@@ -67,6 +76,11 @@ pub trait Payload {
     /// # Errors
     /// [`OpError::Length`] where the lengths differ.
     fn reduce(&self, acc: &mut Self::Acc, op: &mut Self::Op) -> Result<(), OpError>;
+
+    /// The accumulator holds the reduction of the vectors of all `workers` workers: makes it the result. Only means need that; for them
+    /// it divides. Called once, by the aggregator that is the first to hold what all have contributed.
+    #[inline]
+    fn finish(_acc: &mut Self::Acc, _op: &Self::Op, _workers: u32) {}
 
     /// Writes what an accumulator holds to `out` and gives its length in bytes.
     fn emit(acc: &Self::Acc, op: &Self::Op, out: &mut [u8]) -> usize;

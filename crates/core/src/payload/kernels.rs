@@ -1,0 +1,136 @@
+//! The loops over elements. Each is a plain loop over fixed-size chunks, which the compiler turns into vector instructions with
+//! unaligned loads. A combination of type and operator that does not exist changes nothing and gives false.
+
+use std::ops::{BitAnd, BitOr, BitXor};
+
+use half::{bf16, f16};
+
+use super::dtype::{DType, ElementOp, Operator};
+use super::narrow;
+
+macro_rules! float {
+    ($kernel:ident, $type:ty, $operator:expr, $args:tt) => {
+        match $operator {
+            Operator::Sum | Operator::Avg => $kernel!($type, |x: $type, y: $type| x + y, $args),
+            Operator::Prod => $kernel!($type, |x: $type, y: $type| x * y, $args),
+            Operator::Min => $kernel!($type, <$type>::min, $args),
+            Operator::Max => $kernel!($type, <$type>::max, $args),
+            Operator::And | Operator::Or | Operator::Xor => return false,
+        }
+    };
+}
+
+macro_rules! integer {
+    ($kernel:ident, $type:ty, $operator:expr, $args:tt) => {
+        match $operator {
+            Operator::Sum => $kernel!($type, <$type>::wrapping_add, $args),
+            Operator::Prod => $kernel!($type, <$type>::wrapping_mul, $args),
+            Operator::Min => $kernel!($type, <$type>::min, $args),
+            Operator::Max => $kernel!($type, <$type>::max, $args),
+            Operator::And => $kernel!($type, <$type>::bitand, $args),
+            Operator::Or => $kernel!($type, <$type>::bitor, $args),
+            Operator::Xor => $kernel!($type, <$type>::bitxor, $args),
+            Operator::Avg => return false,
+        }
+    };
+}
+
+/// Narrow floats: the kernel is given the type of the elements, and works on binary32.
+macro_rules! narrow_float {
+    ($kernel:ident, $type:ty, $operator:expr, $args:tt) => {
+        match $operator {
+            Operator::Sum | Operator::Avg => $kernel!($type, |x: f32, y: f32| x + y, $args),
+            Operator::Prod => $kernel!($type, |x: f32, y: f32| x * y, $args),
+            Operator::Min => $kernel!($type, f32::min, $args),
+            Operator::Max => $kernel!($type, f32::max, $args),
+            Operator::And | Operator::Or | Operator::Xor => return false,
+        }
+    };
+}
+
+macro_rules! for_op {
+    ($kernel:ident, $narrow_kernel:ident, $op:expr, $args:tt) => {
+        match $op.dtype {
+            DType::F32 => float!($kernel, f32, $op.operator, $args),
+            DType::F64 => float!($kernel, f64, $op.operator, $args),
+            DType::F16 => narrow_float!($narrow_kernel, f16, $op.operator, $args),
+            DType::BF16 => narrow_float!($narrow_kernel, bf16, $op.operator, $args),
+            DType::I8 => integer!($kernel, i8, $op.operator, $args),
+            DType::I16 => integer!($kernel, i16, $op.operator, $args),
+            DType::I32 => integer!($kernel, i32, $op.operator, $args),
+            DType::I64 => integer!($kernel, i64, $op.operator, $args),
+            DType::U8 => integer!($kernel, u8, $op.operator, $args),
+        }
+    };
+}
+
+macro_rules! two_operands {
+    ($type:ty, $f:expr, ($target:expr, $source:expr)) => {{
+        let (target, _) = $target.as_chunks_mut::<{ size_of::<$type>() }>();
+        let (source, _) = $source.as_chunks::<{ size_of::<$type>() }>();
+        for (x, y) in target.iter_mut().zip(source) {
+            *x = $f(<$type>::from_le_bytes(*x), <$type>::from_le_bytes(*y)).to_le_bytes();
+        }
+    }};
+}
+
+macro_rules! narrow_two_operands {
+    ($type:ty, $f:expr, ($target:expr, $source:expr)) => {
+        narrow::in_place::<$type>($target, $source, $f)
+    };
+}
+
+macro_rules! three_operands {
+    ($type:ty, $f:expr, ($target:expr, $a:expr, $b:expr)) => {{
+        let (target, _) = $target.as_chunks_mut::<{ size_of::<$type>() }>();
+        let (a, _) = $a.as_chunks::<{ size_of::<$type>() }>();
+        let (b, _) = $b.as_chunks::<{ size_of::<$type>() }>();
+        for ((out, x), y) in target.iter_mut().zip(a).zip(b) {
+            *out = $f(<$type>::from_le_bytes(*x), <$type>::from_le_bytes(*y)).to_le_bytes();
+        }
+    }};
+}
+
+macro_rules! narrow_three_operands {
+    ($type:ty, $f:expr, ($target:expr, $a:expr, $b:expr)) => {
+        narrow::into::<$type>($target, $a, $b, $f)
+    };
+}
+
+/// `target[i] := target[i] + source[i]`.
+pub(super) fn in_place(op: ElementOp, target: &mut [u8], source: &[u8]) -> bool {
+    for_op!(two_operands, narrow_two_operands, op, (target, source));
+    true
+}
+
+/// `target[i] := a[i] + b[i]`.
+pub(super) fn into(op: ElementOp, target: &mut [u8], a: &[u8], b: &[u8]) -> bool {
+    for_op!(three_operands, narrow_three_operands, op, (target, a, b));
+    true
+}
+
+/// `wide[i] := wide[i] + source[i]` in binary32 for narrow floats, and `target` the same in the elements' type.
+pub(super) fn widened(op: ElementOp, wide: &mut [u8], target: &mut [u8], source: &[u8]) -> bool {
+    macro_rules! accumulate {
+        ($type:ty, $f:expr, ($wide:expr, $target:expr, $source:expr)) => {
+            narrow::accumulate::<$type>($wide, $target, $source, $f)
+        };
+    }
+    match op.dtype {
+        DType::F16 => narrow_float!(accumulate, f16, op.operator, (wide, target, source)),
+        DType::BF16 => narrow_float!(accumulate, bf16, op.operator, (wide, target, source)),
+        _ => return false,
+    }
+    true
+}
+
+/// `target[i] := target[i] / divisor`.
+pub(super) fn divide(dtype: DType, target: &mut [u8], divisor: u32) {
+    match dtype {
+        DType::F32 => target.as_chunks_mut().0.iter_mut().for_each(|x| *x = (f32::from_le_bytes(*x) / divisor as f32).to_le_bytes()),
+        DType::F64 => target.as_chunks_mut().0.iter_mut().for_each(|x| *x = (f64::from_le_bytes(*x) / f64::from(divisor)).to_le_bytes()),
+        DType::F16 => narrow::map::<f16>(target, |x| x / divisor as f32),
+        DType::BF16 => narrow::map::<bf16>(target, |x| x / divisor as f32),
+        DType::I8 | DType::I16 | DType::I32 | DType::I64 | DType::U8 => {}
+    }
+}
