@@ -4,12 +4,75 @@ use std::fmt;
 
 use crate::names::{JobId, NodeId, OperationId, Rank};
 
-/// The kinds of collective that systems offer.
+/// The kinds of collective. A system that cannot do one refuses it ([`FailureReason::Refused`]).
+///
+/// All are one scheme: a vector of [`shares`](CollectiveKind::shares) of equal length, and for each share the ranks that
+/// [contribute](CollectiveKind::contributes) to its reduction and those that [receive](CollectiveKind::receives) it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum CollectiveKind {
     /// Every worker gets the reduction of all vectors.
     #[default]
     Allreduce,
+    /// One worker gets the reduction of all vectors.
+    Reduce {
+        /// The worker that gets it.
+        root: Rank,
+    },
+    /// Every worker gets one worker's vector.
+    Broadcast {
+        /// The worker whose vector it is.
+        root: Rank,
+    },
+    /// Nobody goes on before all have come; there is no vector.
+    Barrier,
+    /// The vector has a share for each worker, which gets the reduction of all workers' vectors there.
+    ReduceScatter,
+    /// Every worker gets the shares of all workers, in the order of ranks.
+    AllGather,
+}
+
+impl CollectiveKind {
+    /// In how many parts of equal length the vector is divided.
+    pub const fn shares(self, workers: u32) -> u32 {
+        match self {
+            CollectiveKind::ReduceScatter | CollectiveKind::AllGather => workers,
+            _ => 1,
+        }
+    }
+
+    /// Whether the worker's vector is part of the reduction of a share.
+    #[inline]
+    pub const fn contributes(self, rank: Rank, share: u32) -> bool {
+        match self {
+            CollectiveKind::Allreduce | CollectiveKind::Reduce { .. } | CollectiveKind::ReduceScatter => true,
+            CollectiveKind::Broadcast { root } => rank.0 == root.0,
+            CollectiveKind::AllGather => rank.0 as u32 == share,
+            CollectiveKind::Barrier => false,
+        }
+    }
+
+    /// Whether the worker gets the reduction of a share.
+    #[inline]
+    pub const fn receives(self, rank: Rank, share: u32) -> bool {
+        match self {
+            CollectiveKind::Allreduce | CollectiveKind::Broadcast { .. } | CollectiveKind::AllGather => true,
+            CollectiveKind::Reduce { root } => rank.0 == root.0,
+            CollectiveKind::ReduceScatter => rank.0 as u32 == share,
+            CollectiveKind::Barrier => false,
+        }
+    }
+
+    /// The name in messages and tables.
+    pub const fn name(self) -> &'static str {
+        match self {
+            CollectiveKind::Allreduce => "allreduce",
+            CollectiveKind::Reduce { .. } => "reduce",
+            CollectiveKind::Broadcast { .. } => "broadcast",
+            CollectiveKind::Barrier => "barrier",
+            CollectiveKind::ReduceScatter => "reduce-scatter",
+            CollectiveKind::AllGather => "all-gather",
+        }
+    }
 }
 
 /// One collective operation. All workers of a job submit the same sequence of them.

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use fanin_core::{Collective, Failure, FailureReason, JobId, OperationId, Outcome, Suspect};
+use fanin_core::{Collective, CollectiveKind, Failure, FailureReason, JobId, OperationId, Outcome, Suspect};
 
 /// A worker's operations.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -40,9 +40,18 @@ impl Ledger {
         self.dead
     }
 
-    /// Begins an operation. False, and the end is noted as refused, where another one is running, one has failed, or the number is not
-    /// the next one.
+    /// Begins an allreduce. False, and the end is noted as refused, where another operation is running, one has failed, the number is not
+    /// the next one, or it is no allreduce.
     pub fn begin(&mut self, collective: Collective) -> bool {
+        if collective.kind != CollectiveKind::Allreduce {
+            self.refuse(collective.operation);
+            return false;
+        }
+        self.begin_any(collective)
+    }
+
+    /// As [`Ledger::begin`], for systems that offer every kind of collective.
+    pub fn begin_any(&mut self, collective: Collective) -> bool {
         if self.dead || self.running.is_some() || collective.operation != self.next {
             self.refuse(collective.operation);
             return false;
@@ -96,7 +105,6 @@ impl Ledger {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fanin_core::CollectiveKind;
 
     fn operation(number: u32) -> Collective {
         Collective { operation: OperationId(number), kind: CollectiveKind::Allreduce, elements: 1 }
@@ -118,6 +126,15 @@ mod tests {
         assert_eq!(reason(ledger.poll()), Some(FailureReason::Refused));
         assert_eq!(ledger.poll(), Some(Outcome { operation: OperationId(0), result: Ok(()) }));
         assert_eq!(ledger.poll(), None);
+    }
+
+    #[test]
+    fn only_systems_that_offer_them_take_other_collectives() {
+        let mut ledger = Ledger::new(JobId(1));
+        let barrier = Collective { kind: CollectiveKind::Barrier, ..operation(0) };
+        assert!(!ledger.begin(barrier));
+        assert_eq!(reason(ledger.poll()), Some(FailureReason::Refused));
+        assert!(ledger.begin_any(barrier));
     }
 
     #[test]
