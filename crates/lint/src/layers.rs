@@ -40,6 +40,18 @@ const LAYERS: &[Layer] = &[
     },
     Layer { name: "fanin-systems", internal: &["fanin-core", "fanin-wire", "fanin-protocols"], internal_dev: &[], external: None },
     Layer {
+        name: "fanin-control",
+        internal: &["fanin-core", "fanin-wire", "fanin-systems"],
+        internal_dev: &[],
+        external: Some(&["serde", "serde_json", "thiserror"]),
+    },
+    Layer {
+        name: "fanin-daemon",
+        internal: &["fanin-core", "fanin-wire", "fanin-systems", "fanin-net", "fanin-runtime", "fanin-control"],
+        internal_dev: &[],
+        external: None,
+    },
+    Layer {
         name: "fanin-check",
         internal: &["fanin-core", "fanin-wire", "fanin-protocols", "fanin-systems", "fanin-sim"],
         internal_dev: &["fanin-net", "fanin-runtime"],
@@ -56,6 +68,8 @@ const LAYERS: &[Layer] = &[
             "fanin-check",
             "fanin-net",
             "fanin-runtime",
+            "fanin-control",
+            "fanin-daemon",
         ],
         internal_dev: &[],
         external: None,

@@ -1,0 +1,61 @@
+//! The control protocol between a communicator and a switch: who takes part in a job, whether all are alive, what each is doing when
+//! nothing moves, and how a job goes on after the switch was restarted. One TCP connection for each rank of each job; no element of a
+//! vector travels on it.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`message`] | what either side says |
+//! | [`call`] | what a rank is doing: [`CallDescription`] |
+//! | [`frame`] | messages to bytes and back: [`encode`], [`Decoder`] |
+//! | [`client`] | the client's side of the handshake: [`ClientSession`] |
+//!
+//! Nothing here reads a clock, opens a socket or draws a random number: bytes, times and seeds come from the caller.
+//!
+//! # A job's life
+//!
+//! ```text
+//!   rank                             switch
+//!    | Hello{version} -------------->  |
+//!    | <--------------- Hello{version} |  another version: an error that names both, and the end
+//!    | Join{job, rank, world, ...} ->  |
+//!    | <------------- Waiting{missing} |  again and again, until all ranks are there
+//!    | <-- Admitted{data, peers, ...}  |
+//!    | <---------------- Resume{plans} |  only where the job goes on after a restart of the switch
+//!    | Ready ----------------------->  |  the rank's sockets are open
+//!    | <------------------------ Start |  all ranks are ready
+//!    | Alive <-------------------> Alive, every [`ALIVE_INTERVAL_MS`]
+//!    | Stalled{call} --------------->  |  nothing moves
+//!    | <--------------------- Describe |  to all ranks
+//!    | Call{call} ------------------>  |
+//!    | <-------------- Notice | Failed |  what is wrong
+//!    | Leave ----------------------->  |
+//! ```
+#![forbid(unsafe_code)]
+
+pub mod call;
+pub mod client;
+pub mod frame;
+pub mod message;
+
+pub use call::{CallDescription, CallKind, Op, Signature};
+pub use client::{ClientError, ClientSession};
+pub use frame::{Decoder, FRAME_BYTES_MAX, FrameError, encode};
+pub use message::{
+    Admitted, Attach, BlockRange, ClientMessage, Failed, FailureKind, Hello, HostId, JobWish, Join, OperationPlan, PeerInfo, Progress,
+    Refusal, Refused, ResumeState, Segment, Source, SwitchHello, SwitchMessage,
+};
+
+/// What every connection begins with, so that a stranger on the port is told apart from an old version.
+pub const MAGIC: &str = "fanin-control";
+
+/// Version of the control protocol. Sides with different versions do not talk.
+pub const VERSION: u32 = 1;
+
+/// How often either side says [`Alive`](ClientMessage::Alive), in ms. Any other message counts as well.
+pub const ALIVE_INTERVAL_MS: u64 = 250;
+
+/// The most ranks that a job can have.
+pub const WORLD_MAX: u32 = 1_024;
+
+/// Bytes of a datagram that are not elements: the hop header and the longest header of any system.
+pub const HEADER_BYTES_MAX: u32 = (fanin_wire::hop::HopHeader::LEN + <fanin_systems::AnyHeader as fanin_core::Wire>::MAX_LEN) as u32;
