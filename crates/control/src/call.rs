@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use fanin_core::{DType, ElementOp, Operator};
+use fanin_core::{CollectiveKind, DType, ElementOp, Operator, Rank};
 use serde::{Deserialize, Serialize};
 
 /// An element type and an operator, written as their names (`f32`, `sum`).
@@ -79,15 +79,39 @@ pub enum CallKind {
     AllGather,
 }
 
+impl From<CallKind> for CollectiveKind {
+    fn from(kind: CallKind) -> Self {
+        match kind {
+            CallKind::Allreduce => CollectiveKind::Allreduce,
+            CallKind::Reduce { root } => CollectiveKind::Reduce { root: Rank(root) },
+            CallKind::Broadcast { root } => CollectiveKind::Broadcast { root: Rank(root) },
+            CallKind::Barrier => CollectiveKind::Barrier,
+            CallKind::ReduceScatter => CollectiveKind::ReduceScatter,
+            CallKind::AllGather => CollectiveKind::AllGather,
+        }
+    }
+}
+
+impl From<CollectiveKind> for CallKind {
+    fn from(kind: CollectiveKind) -> Self {
+        match kind {
+            CollectiveKind::Allreduce => CallKind::Allreduce,
+            CollectiveKind::Reduce { root } => CallKind::Reduce { root: root.0 },
+            CollectiveKind::Broadcast { root } => CallKind::Broadcast { root: root.0 },
+            CollectiveKind::Barrier => CallKind::Barrier,
+            CollectiveKind::ReduceScatter => CallKind::ReduceScatter,
+            CollectiveKind::AllGather => CallKind::AllGather,
+        }
+    }
+}
+
 impl fmt::Display for CallKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(CollectiveKind::from(*self).name())?;
         match self {
-            CallKind::Allreduce => f.write_str("allreduce"),
-            CallKind::Reduce { root } => write!(f, "reduce to rank {root}"),
-            CallKind::Broadcast { root } => write!(f, "broadcast from rank {root}"),
-            CallKind::Barrier => f.write_str("barrier"),
-            CallKind::ReduceScatter => f.write_str("reduce_scatter"),
-            CallKind::AllGather => f.write_str("all_gather"),
+            CallKind::Reduce { root } => write!(f, " to rank {root}"),
+            CallKind::Broadcast { root } => write!(f, " from rank {root}"),
+            _ => Ok(()),
         }
     }
 }

@@ -1,0 +1,2 @@
+//! The software switch as a service.
+#![forbid(unsafe_code)]
