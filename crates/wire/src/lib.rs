@@ -7,6 +7,7 @@
 //! | [`tree`] | static reduction trees |
 //! | [`ring`] | ring allreduce |
 //! | [`canary`] | Canary |
+//! | [`switchml`] | SwitchML |
 //!
 //! Rules for all of them: little-endian; fields at fixed offsets; every reserved bit is zero, or the packet is
 //! [`Malformed`](fanin_core::Malformed); bytes from the network never panic. A view (`HopPacket`, `TreePacket`, ...) has
@@ -17,4 +18,5 @@ mod bytes;
 pub mod canary;
 pub mod hop;
 pub mod ring;
+pub mod switchml;
 pub mod tree;

@@ -2,10 +2,11 @@
 //! not lead back to the same bytes.
 #![allow(unexpected_cfgs, reason = "cargo-bolero sets the cfg `fuzzing`")]
 
-use fanin_core::{Address, FlowLabel, JobId, Malformed, NodeId, PortId, Rank, Role, Suspect, TrafficClass, Via, Wire};
+use fanin_core::{Address, BlockExponent, FlowLabel, JobId, Malformed, NodeId, PortId, Rank, Role, Suspect, TrafficClass, Via, Wire};
 use fanin_wire::canary::{CanaryHeader, CanaryId, PartialSum};
 use fanin_wire::hop::HopHeader;
 use fanin_wire::ring::{AckMask, RingHeader, Segment};
+use fanin_wire::switchml::{SlotUse, SwitchMlHeader};
 use fanin_wire::tree::TreeHeader;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -72,6 +73,17 @@ fn canary_headers() -> impl Strategy<Value = CanaryHeader> {
     ]
 }
 
+fn switchml_headers() -> impl Strategy<Value = SwitchMlHeader> {
+    let at = || any::<(u16, u32)>().prop_map(|(slot, round)| SlotUse { slot, round });
+    let exponents = || any::<Option<i16>>().prop_map(|exponent| exponent.map(BlockExponent::from_bits));
+    prop_oneof![
+        (at(), any::<u8>(), exponents()).prop_map(|(at, attempt, exponent)| SwitchMlHeader::Contribution { at, attempt, exponent }),
+        (at(), exponents()).prop_map(|(at, exponent)| SwitchMlHeader::Result { at, exponent }),
+        (at(), suspects()).prop_map(|(at, suspect)| SwitchMlHeader::Waiting { at, suspect }),
+        at().prop_map(|at| SwitchMlHeader::Rejected { at }),
+    ]
+}
+
 fn addresses() -> impl Strategy<Value = Address> {
     (any::<u32>(), 0u8..5).prop_map(|(node, role)| Address { node: NodeId(node), role: Role::from_number(role).unwrap() })
 }
@@ -120,6 +132,7 @@ fn leads_back(bytes: &[u8]) {
     check::<TreeHeader>(bytes);
     check::<RingHeader>(bytes);
     check::<CanaryHeader>(bytes);
+    check::<SwitchMlHeader>(bytes);
     if let Ok((header, length)) = HopHeader::parse(bytes) {
         let mut out = [0; HopHeader::LEN];
         assert_eq!((header.emit(&mut out), &out[..]), (length, &bytes[..length]));
@@ -141,6 +154,11 @@ proptest! {
 
     #[test]
     fn canary_headers_survive(header in canary_headers()) {
+        survives(header);
+    }
+
+    #[test]
+    fn switchml_headers_survive(header in switchml_headers()) {
         survives(header);
     }
 

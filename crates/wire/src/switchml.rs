@@ -1,0 +1,271 @@
+//! Packets of SwitchML.
+//!
+//! | offset | bytes | field | |
+//! |---|---|---|---|
+//! | 0 | 1 | `kind` | 1 contribution, 2 result, 3 waiting, 4 rejected; 5 and 6 as 1 and 2, with an exponent |
+//! | 1 | 1 | `attempt` or `suspect_kind` | contribution: how often it was sent before, 255 for more; waiting: 0 unknown, 1 rank, 2 switch; else zero |
+//! | 2 | 2 | `slot` | index into the job's pool |
+//! | 4 | 4 | `round` | how often the slot has been used before, by all operations of the job; its lowest bit is the version |
+//! | 8 | 4 | `suspect` | waiting only: the rank or the switch; zero where unknown |
+//! | 8 | 2 | `exponent` | kinds 5 and 6: the exponent of the next block of this slot, signed; -32768 for a block of zeros, 32767 for one that is not finite |
+//! | 10 | 2 | reserved | kinds 5 and 6: zero |
+//!
+//! `switchml 2` has a version bit in place of the round, so that a packet that is two uses of a slot late looks like a new one
+//! (`switchml 10`); here it is told by its number. The job stands in the hop header; `pkt_id` is not needed, since slot and round name
+//! the block; one exponent is enough for any length of a block.
+
+use fanin_core::{BlockExponent, Malformed, NodeId, PacketKind, Rank, Suspect, Wire};
+
+use crate::bytes::{front, put, require, u16_at, u32_at};
+
+const CONTRIBUTION: u8 = 1;
+const RESULT: u8 = 2;
+const WAITING: u8 = 3;
+const REJECTED: u8 = 4;
+const SCALED_CONTRIBUTION: u8 = 5;
+const SCALED_RESULT: u8 = 6;
+
+const SHORT: usize = 8;
+const LONG: usize = 12;
+
+/// One use of a slot: what a block of a job's vectors is called on the wire.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct SlotUse {
+    /// How often the slot was used before.
+    pub round: u32,
+    /// Index into the job's pool.
+    pub slot: u16,
+}
+
+impl SlotUse {
+    /// Which of the slot's two versions the round uses: 0 or 1.
+    #[inline]
+    pub const fn version(self) -> u32 {
+        self.round & 1
+    }
+}
+
+/// A view over the bytes of a packet that begins with a SwitchML header.
+#[derive(Clone, Copy, Debug)]
+pub struct SwitchMlPacket<'a> {
+    bytes: &'a [u8],
+}
+
+impl<'a> SwitchMlPacket<'a> {
+    /// Checks length, kind and reserved bits.
+    ///
+    /// # Errors
+    /// [`Malformed::Truncated`], or the field that is wrong: `kind`, `attempt`, `reserved`, `suspect_kind` or `suspect`.
+    #[inline]
+    pub fn new(bytes: &'a [u8]) -> Result<Self, Malformed> {
+        let head = front(bytes, SHORT)?;
+        match head[0] {
+            CONTRIBUTION | SCALED_CONTRIBUTION => {}
+            RESULT | REJECTED | SCALED_RESULT => require(head[1] == 0, "attempt", head[1])?,
+            WAITING => {
+                let head = front(bytes, LONG)?;
+                require(head[1] <= 2, "suspect_kind", head[1])?;
+                let suspect = u32_at(head, 8);
+                require(head[1] != 0 || suspect == 0, "suspect", suspect)?;
+            }
+            kind => require(false, "kind", kind)?,
+        }
+        if matches!(head[0], SCALED_CONTRIBUTION | SCALED_RESULT) {
+            let reserved = u16_at(front(bytes, LONG)?, 10);
+            require(reserved == 0, "reserved", reserved)?;
+        }
+        Ok(SwitchMlPacket { bytes })
+    }
+
+    /// The slot and its round.
+    #[inline]
+    pub fn slot_use(&self) -> SlotUse {
+        SlotUse { slot: u16_at(self.bytes, 2), round: u32_at(self.bytes, 4) }
+    }
+
+    #[inline]
+    fn exponent(&self) -> Option<BlockExponent> {
+        let scaled = matches!(self.bytes[0], SCALED_CONTRIBUTION | SCALED_RESULT);
+        scaled.then(|| BlockExponent::from_bits(u16_at(self.bytes, 8) as i16))
+    }
+
+    /// The header as a plain enum.
+    #[inline]
+    pub fn header(&self) -> SwitchMlHeader {
+        let at = self.slot_use();
+        match self.bytes[0] {
+            CONTRIBUTION | SCALED_CONTRIBUTION => SwitchMlHeader::Contribution { at, attempt: self.bytes[1], exponent: self.exponent() },
+            RESULT | SCALED_RESULT => SwitchMlHeader::Result { at, exponent: self.exponent() },
+            WAITING => {
+                let name = u32_at(self.bytes, 8);
+                let suspect = match self.bytes[1] {
+                    1 => Suspect::Rank(Rank(name)),
+                    2 => Suspect::Switch(NodeId(name)),
+                    _ => Suspect::Unknown,
+                };
+                SwitchMlHeader::Waiting { at, suspect }
+            }
+            _ => SwitchMlHeader::Rejected { at },
+        }
+    }
+
+    /// What follows the header.
+    #[inline]
+    pub fn payload(&self) -> &'a [u8] {
+        &self.bytes[if matches!(self.bytes[0], CONTRIBUTION | RESULT | REJECTED) { SHORT } else { LONG }..]
+    }
+}
+
+/// The header of a packet of SwitchML.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum SwitchMlHeader {
+    /// Upwards: a worker's contribution or a switch's partial aggregate.
+    Contribution {
+        /// The slot and its round.
+        at: SlotUse,
+        /// 0 for the first time, else how often it was sent before (255 for more).
+        attempt: u8,
+        /// In block fixed point: the largest exponent of the next block of this slot, among those that have contributed.
+        exponent: Option<BlockExponent>,
+    },
+    /// Downwards: the sum over all workers.
+    Result {
+        /// The slot and its round.
+        at: SlotUse,
+        /// In block fixed point: the exponent that all workers use for the next block of this slot.
+        exponent: Option<BlockExponent>,
+    },
+    /// The answer to a repeated contribution where others are missing: who.
+    Waiting {
+        /// The slot and its round.
+        at: SlotUse,
+        /// Who has not contributed.
+        suspect: Suspect,
+    },
+    /// Downwards: the contribution differs in length or form from the one that came first.
+    Rejected {
+        /// The slot and its round.
+        at: SlotUse,
+    },
+}
+
+impl SwitchMlHeader {
+    /// The slot and its round.
+    #[inline]
+    pub const fn at(&self) -> SlotUse {
+        match *self {
+            SwitchMlHeader::Contribution { at, .. }
+            | SwitchMlHeader::Result { at, .. }
+            | SwitchMlHeader::Waiting { at, .. }
+            | SwitchMlHeader::Rejected { at } => at,
+        }
+    }
+}
+
+impl Wire for SwitchMlHeader {
+    const MAX_LEN: usize = LONG;
+
+    #[inline]
+    fn wire_len(&self) -> usize {
+        match self {
+            SwitchMlHeader::Contribution { exponent: None, .. }
+            | SwitchMlHeader::Result { exponent: None, .. }
+            | SwitchMlHeader::Rejected { .. } => SHORT,
+            _ => LONG,
+        }
+    }
+
+    #[inline]
+    fn parse(bytes: &[u8]) -> Result<(Self, usize), Malformed> {
+        let header = SwitchMlPacket::new(bytes)?.header();
+        Ok((header, header.wire_len()))
+    }
+
+    #[inline]
+    fn emit(&self, out: &mut [u8]) -> usize {
+        let mut scale = |exponent: Option<BlockExponent>, plain, scaled| match exponent {
+            None => plain,
+            Some(exponent) => {
+                put(out, 8, exponent.to_bits().to_le_bytes());
+                put(out, 10, [0, 0]);
+                scaled
+            }
+        };
+        let (kind, second) = match *self {
+            SwitchMlHeader::Contribution { attempt, exponent, .. } => (scale(exponent, CONTRIBUTION, SCALED_CONTRIBUTION), attempt),
+            SwitchMlHeader::Result { exponent, .. } => (scale(exponent, RESULT, SCALED_RESULT), 0),
+            SwitchMlHeader::Rejected { .. } => (REJECTED, 0),
+            SwitchMlHeader::Waiting { suspect, .. } => {
+                let (kind, name) = match suspect {
+                    Suspect::Unknown => (0, 0),
+                    Suspect::Rank(rank) => (1, rank.0),
+                    Suspect::Switch(node) => (2, node.0),
+                };
+                put(out, 8, name.to_le_bytes());
+                (WAITING, kind)
+            }
+        };
+        put(out, 0, [kind, second]);
+        put(out, 2, self.at().slot.to_le_bytes());
+        put(out, 4, self.at().round.to_le_bytes());
+        self.wire_len()
+    }
+
+    #[inline]
+    fn kind(&self) -> PacketKind {
+        match self {
+            SwitchMlHeader::Contribution { .. } => PacketKind::Contribution,
+            SwitchMlHeader::Result { .. } => PacketKind::Aggregate,
+            SwitchMlHeader::Waiting { .. } | SwitchMlHeader::Rejected { .. } => PacketKind::Control,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn golden_bytes() {
+        let at = SlotUse { slot: 0x0201, round: 0x0605_0403 };
+        let exponent = |bits| Some(BlockExponent::from_bits(bits));
+        let cases: [(SwitchMlHeader, &[u8]); 8] = [
+            (SwitchMlHeader::Contribution { at, attempt: 0, exponent: None }, &[1, 0, 1, 2, 3, 4, 5, 6]),
+            (SwitchMlHeader::Contribution { at, attempt: 9, exponent: exponent(-2) }, &[5, 9, 1, 2, 3, 4, 5, 6, 254, 255, 0, 0]),
+            (SwitchMlHeader::Result { at, exponent: None }, &[2, 0, 1, 2, 3, 4, 5, 6]),
+            (SwitchMlHeader::Result { at, exponent: exponent(258) }, &[6, 0, 1, 2, 3, 4, 5, 6, 2, 1, 0, 0]),
+            (SwitchMlHeader::Waiting { at, suspect: Suspect::Unknown }, &[3, 0, 1, 2, 3, 4, 5, 6, 0, 0, 0, 0]),
+            (SwitchMlHeader::Waiting { at, suspect: Suspect::Rank(Rank(258)) }, &[3, 1, 1, 2, 3, 4, 5, 6, 2, 1, 0, 0]),
+            (SwitchMlHeader::Waiting { at, suspect: Suspect::Switch(NodeId(4)) }, &[3, 2, 1, 2, 3, 4, 5, 6, 4, 0, 0, 0]),
+            (SwitchMlHeader::Rejected { at }, &[4, 0, 1, 2, 3, 4, 5, 6]),
+        ];
+        for (header, golden) in cases {
+            let mut out = [0xee; 16];
+            assert_eq!(header.emit(&mut out), golden.len(), "{header:?}");
+            assert_eq!(&out[..golden.len()], golden, "{header:?}");
+            assert!(out[golden.len()..].iter().all(|byte| *byte == 0xee), "{header:?}");
+            assert_eq!(SwitchMlHeader::parse(golden), Ok((header, golden.len())));
+            let with_payload = [golden, &[7, 8, 9]].concat();
+            assert_eq!(SwitchMlPacket::new(&with_payload).unwrap().payload(), [7, 8, 9], "{header:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let error = |bytes: &[u8]| SwitchMlHeader::parse(bytes).unwrap_err();
+        assert_eq!(error(&[0, 0, 0, 0, 1, 0, 0, 0]), Malformed::Field { name: "kind", value: 0 });
+        assert_eq!(error(&[7, 0, 0, 0, 1, 0, 0, 0]), Malformed::Field { name: "kind", value: 7 });
+        assert_eq!(error(&[2, 3, 0, 0, 1, 0, 0, 0]), Malformed::Field { name: "attempt", value: 3 });
+        assert_eq!(error(&[6, 3, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0]), Malformed::Field { name: "attempt", value: 3 });
+        assert_eq!(error(&[5, 3, 0, 0, 1, 0, 0, 0, 0, 0, 0, 8]), Malformed::Field { name: "reserved", value: 0x800 });
+        assert_eq!(error(&[3, 3, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0]), Malformed::Field { name: "suspect_kind", value: 3 });
+        assert_eq!(error(&[3, 0, 0, 0, 1, 0, 0, 0, 6, 0, 0, 0]), Malformed::Field { name: "suspect", value: 6 });
+        assert_eq!(error(&[5, 1, 0, 0, 1, 0, 0, 0, 6, 0, 0]), Malformed::Truncated { needed: 12, got: 11 });
+        assert_eq!(error(&[1, 0, 0, 0, 1, 0, 0]), Malformed::Truncated { needed: 8, got: 7 });
+    }
+
+    #[test]
+    fn the_header_is_small_in_memory() {
+        assert!(size_of::<SwitchMlHeader>() <= 20, "{} bytes", size_of::<SwitchMlHeader>());
+    }
+}
