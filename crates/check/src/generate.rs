@@ -148,9 +148,9 @@ fn jobs(draw: &mut Draw, map: &NetworkMap, weather: Weather) -> Vec<JobRecipe> {
 fn operator(draw: &mut Draw) -> ElementOp {
     let dtype = *draw.pick(&[DType::F32, DType::F32, DType::F64, DType::I32, DType::I64]);
     // Products of floats depend on the order of operands, so they have no single right answer.
-    let operators: &[Operator] = match dtype {
-        DType::F32 | DType::F64 => &[Operator::Sum, Operator::Sum, Operator::Min, Operator::Max],
-        DType::I32 | DType::I64 => &[Operator::Sum, Operator::Prod, Operator::Min, Operator::Max],
+    let operators: &[Operator] = match dtype.is_float() {
+        true => &[Operator::Sum, Operator::Sum, Operator::Min, Operator::Max],
+        false => &[Operator::Sum, Operator::Prod, Operator::Min, Operator::Max],
     };
     ElementOp { dtype, operator: *draw.pick(operators) }
 }
