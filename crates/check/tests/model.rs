@@ -1,9 +1,10 @@
 //! Every behaviour of small networks.
 
-use fanin_check::model::{COMPLETE, EXACT, Limits, NEVER_STUCK, NetworkModel, PROGRESS};
+use fanin_check::model::{COMPLETE, EXACT, Limits, NEVER_STUCK, NOTHING_LEFT, NetworkModel, PROGRESS};
 use fanin_core::{Duration, JobId, NetworkMap, NodeId, PacketKind};
+use fanin_protocols::canary;
 use fanin_protocols::tree::Planted;
-use fanin_systems::{AnyNode, JobSpec, RingOrder, System};
+use fanin_systems::{AnyNode, JobSpec, Placement, RingOrder, System, UNLIMITED};
 use stateright::{Checker, HasDiscoveries, Model};
 
 /// Elements of a packet.
@@ -22,6 +23,20 @@ fn two_levels() -> (NetworkMap, Vec<NodeId>) {
     map.join(NodeId(2), NodeId(4));
     map.join(NodeId(3), NodeId(4));
     (map, vec![NodeId(0), NodeId(1)])
+}
+
+/// Three hosts on two leaves, joined by spines.
+fn two_leaves(spines: u32) -> (NetworkMap, Vec<NodeId>) {
+    let levels: Vec<u8> = [1, 1].into_iter().chain((0..spines).map(|_| 2)).collect();
+    let mut map = NetworkMap::new(3, &levels);
+    for (host, leaf) in [(0, 3), (1, 3), (2, 4)] {
+        map.join(NodeId(host), NodeId(leaf));
+    }
+    for spine in 5..5 + spines {
+        map.join(NodeId(3), NodeId(spine));
+        map.join(NodeId(4), NodeId(spine));
+    }
+    (map, (0..3).map(NodeId).collect())
 }
 
 fn model((map, hosts): (NetworkMap, Vec<NodeId>), system: System, reliable: bool, elements: &[u64], limits: Limits) -> NetworkModel {
@@ -43,12 +58,42 @@ fn model((map, hosts): (NetworkMap, Vec<NodeId>), system: System, reliable: bool
     NetworkModel::new(&spec, map, elements, limits).expect("the job fits the network")
 }
 
+fn model_of_canary(network: (NetworkMap, Vec<NodeId>), descriptors: u32, window: u32, elements: &[u64]) -> NetworkModel {
+    model_of_canary_with(Limits::default(), network, descriptors, window, elements)
+}
+
+/// Canary with arrays of so many places, and timers that run out whenever they like.
+fn model_of_canary_with(
+    limits: Limits,
+    (map, hosts): (NetworkMap, Vec<NodeId>),
+    descriptors: u32,
+    window: u32,
+    elements: &[u64],
+) -> NetworkModel {
+    let spec = JobSpec {
+        id: JobId(0),
+        hosts: &hosts,
+        system: System::Canary { timeout_ps: 1_000, descriptors, placement: Placement::Static },
+        op: (),
+        element_bytes: 4,
+        payload_bytes: 4 * BLOCK as u32,
+        window,
+        reliable: false,
+        rto_initial: Duration::ZERO,
+        rto_min: Duration::ZERO,
+        // Time passes as it likes, so patience must not end.
+        patience: Duration::MAX,
+        seed: 0,
+    };
+    NetworkModel::new(&spec, map, elements, limits).expect("the job fits the network").with_timeouts_at_any_time()
+}
+
 /// Looks at all states, of which there must be at least so many, and finds nothing wrong.
 fn assert_holds(name: &str, model: NetworkModel, states_min: usize) {
     let checker = model.checker().threads(2).spawn_bfs().join();
     println!("{name}: {} states", checker.unique_state_count());
     assert!(checker.is_done());
-    for property in [EXACT, NEVER_STUCK, PROGRESS] {
+    for property in [EXACT, NEVER_STUCK, PROGRESS, NOTHING_LEFT] {
         if let Some(path) = checker.discovery(property) {
             panic!("{name}: {property}: not so after {:?}, {:?}", path.clone().into_actions(), path.last_state());
         }
@@ -138,4 +183,47 @@ fn a_ring_without_loss_recovery_needs_the_anti_replay_window() {
     };
     assert_holds("ring without recovery, with the window", model(), 100);
     assert_found("ring without recovery, without the window", model().without_anti_replay(), EXACT);
+}
+
+#[test]
+fn canary_at_one_switch() {
+    assert_holds("canary, star of 3, 2 blocks, 1 descriptor", model_of_canary(star(3), 1, UNLIMITED, &[2 * BLOCK]), 860);
+    assert_holds("canary, star of 3, window of 1", model_of_canary(star(3), 1, 1, &[4 * BLOCK]), 1_300);
+    assert_holds("canary, star of 3, 3 blocks, 2 descriptors", model_of_canary(star(3), 2, UNLIMITED, &[3 * BLOCK]), 18_000);
+    assert_holds("canary, star of 4, 2 blocks, 1 descriptor", model_of_canary(star(4), 1, UNLIMITED, &[2 * BLOCK]), 10_000);
+}
+
+#[test]
+fn canary_with_two_operations_and_a_late_worker() {
+    let model = model_of_canary(star(3), 1, UNLIMITED, &[2 * BLOCK, 1]).with_late_worker();
+    assert_holds("canary, 2 operations", model, 1_700);
+}
+
+#[test]
+fn canary_on_two_leaves() {
+    assert_holds("canary, two leaves, 2 blocks, 1 descriptor", model_of_canary(two_leaves(1), 1, UNLIMITED, &[2 * BLOCK]), 3_000);
+    assert_holds("canary, two leaves, 3 blocks, window of 1", model_of_canary(two_leaves(1), 1, 1, &[3 * BLOCK]), 1_000);
+    // A leaf's packets may take different ways, and its broadcast come from two parents.
+    assert_holds("canary, two spines, 2 blocks, 1 descriptor", model_of_canary(two_leaves(2), 1, UNLIMITED, &[2 * BLOCK]), 5_000);
+}
+
+#[test]
+fn bugs_in_canary_have_counterexamples() {
+    for bug in [canary::Planted::KeepCounter, canary::Planted::SkipRestoration, canary::Planted::ForgetStraggler] {
+        let plant = move |node: &mut AnyNode<_>| match node {
+            AnyNode::CanaryWorker(worker) => worker.plant(bug),
+            AnyNode::CanarySwitch(switch) => switch.plant(bug),
+            _ => {}
+        };
+        assert_found(&format!("canary, {bug:?}"), model_of_canary(two_leaves(1), 1, UNLIMITED, &[2 * BLOCK]).altered(plant), NEVER_STUCK);
+    }
+}
+
+#[test]
+fn canary_needs_the_anti_replay_window() {
+    let limits = Limits { duplicates: 1, ..Limits::default() };
+    let contributions = |kind| kind == PacketKind::Contribution;
+    let model = || model_of_canary_with(limits, star(4), 1, UNLIMITED, &[BLOCK]).with_faults_on(contributions);
+    assert_holds("canary, with the window", model(), 300);
+    assert_found("canary, without the window", model().without_anti_replay(), EXACT);
 }

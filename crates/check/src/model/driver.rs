@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use fanin_core::map::Neighbour;
 use fanin_core::payload::weight;
 use fanin_core::{
     Address, Body, Census, Collective, CollectiveKind, Egress, Event, Ingress, Instant, JobId, JobNodes, NetworkMap, Node, NodeId, OpError,
-    OperationId, Payload, Piece, PortId, Rank, Tx, Via, Worker,
+    OperationId, Payload, Piece, PortId, Rank, Route, Tx, Via, Worker,
 };
 use fanin_systems::{AnyHeader, AnyNode, JobSpec};
 
@@ -25,7 +26,8 @@ pub(super) struct Layout {
 /// What a node is called for.
 pub(super) enum Step {
     Submit(usize),
-    Deliver(Packet),
+    /// A packet arrives by one of its ways.
+    Deliver(Packet, usize),
     /// Its deadline has come; nothing happens where it has none.
     Timeout(usize),
 }
@@ -64,6 +66,18 @@ impl Layout {
         piece.elements as usize * self.element_bytes as usize
     }
 
+    /// Where a packet arrives that is sent to a neighbour.
+    fn way_by(&self, next: &Neighbour) -> Option<(usize, PortId)> {
+        self.node_at(next.node).map(|to| (to, next.their_port))
+    }
+
+    /// All neighbours that are nearer to the destination.
+    fn next_hops(&self, here: NodeId, to: NodeId) -> Vec<(usize, PortId)> {
+        let distances = self.map.distances(to);
+        let is_nearer = |next: &&Neighbour| distances[next.node.index()] < distances[here.index()];
+        self.map.neighbours(here).iter().filter(is_nearer).filter_map(|next| self.way_by(next)).collect()
+    }
+
     fn node_at(&self, node: NodeId) -> Option<usize> {
         let address = if self.map.is_host(node) { Address::worker(node) } else { Address::switch(node) };
         self.index_of.get(&address).copied()
@@ -74,11 +88,12 @@ impl Layout {
 pub(super) fn drive(layout: &Layout, state: &mut State, step: Step) {
     match step {
         Step::Submit(worker) => submit(layout, state, worker),
-        Step::Deliver(packet) => match packet.header() {
+        Step::Deliver(packet, way) => match packet.header() {
             Ok(header) => {
-                let from = Ingress { port: packet.port, source: packet.source, ecn: false };
+                let (to, port) = packet.ways[way];
+                let from = Ingress { port, source: packet.source, ecn: false };
                 let payload = packet.payload();
-                call(layout, state, packet.to, Instant::ZERO, |node, now, tx| node.on_packet(now, from, &header, &payload, tx));
+                call(layout, state, to, Instant::ZERO, |node, now, tx| node.on_packet(now, from, &header, &payload, tx));
             }
             Err(error) => state.blame(|| format!("a node sent a header that cannot be read: {error}")),
         },
@@ -112,6 +127,10 @@ fn call(
     handler(node, now, &mut lent);
     let wrong = lent.wrong;
     node.rebase(now);
+    if let AnyNode::CanarySwitch(switch) = node {
+        // A timer may run out at any time, so only their order matters.
+        switch.forget_durations();
+    }
     let mut outcomes = std::iter::from_fn(|| nodes[index].poll()).collect::<Vec<_>>().into_iter();
     if let Some(what) = wrong {
         state.blame(|| what);
@@ -187,20 +206,28 @@ impl Lent<'_> {
         Ok(())
     }
 
-    fn put(&mut self, to: Option<usize>, port: PortId, header: &AnyHeader, payload: Census) {
+    fn put(&mut self, ways: Vec<(usize, PortId)>, header: &AnyHeader, payload: Census) {
         let source = self.layout.addresses[self.index];
-        match to {
-            Some(to) => self.packets.push(Packet::new(to, port, source, header, payload, payload.bytes())),
-            None => self.blame(format!("{source:?} sent a packet where nobody lives")),
+        if ways.is_empty() {
+            return self.blame(format!("{source:?} sent a packet where nobody lives"));
         }
+        self.packets.push(Packet::new(ways, source, header, payload));
     }
 
     fn put_by_port(&mut self, port: PortId, header: &AnyHeader, payload: Census) {
         let here = self.layout.addresses[self.index].node;
-        match self.layout.map.neighbours(here).get(port.index()) {
-            Some(next) => self.put(self.layout.node_at(next.node), next.their_port, header, payload),
-            None => self.blame(format!("node {here} has no port {port}")),
-        }
+        let way = self.layout.map.neighbours(here).get(port.index()).and_then(|next| self.layout.way_by(next));
+        self.put(way.into_iter().collect(), header, payload);
+    }
+
+    /// Aggregators see the packet on its way, so it goes one hop; otherwise it arrives, since how long it takes is left out.
+    fn put_by_route(&mut self, route: Route, header: &AnyHeader, payload: Census) {
+        let here = self.layout.addresses[self.index].node;
+        let ways = match route.via {
+            Via::Direct => self.layout.index_of.get(&route.to).map(|&to| (to, PortId(0))).into_iter().collect(),
+            Via::Aggregators => self.layout.next_hops(here, route.to.node),
+        };
+        self.put(ways, header, payload);
     }
 }
 
@@ -212,10 +239,7 @@ impl Tx<AnyHeader, Census> for Lent<'_> {
         match to {
             Egress::Port(port) => self.put_by_port(port, header, payload),
             Egress::Ports(ports) => ports.iter().for_each(|port| self.put_by_port(port, header, payload)),
-            Egress::Route(route) => {
-                assert_eq!(route.via, Via::Direct, "the model has no paths that aggregators could be on");
-                self.put(self.layout.index_of.get(&route.to).copied(), PortId(0), header, payload);
-            }
+            Egress::Route(route) => self.put_by_route(route, header, payload),
         }
     }
 

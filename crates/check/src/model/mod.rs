@@ -5,6 +5,8 @@
 //! they send. Two states are one where nodes, packets under way and results are equal; nodes store times relative to the
 //! present ([`AnyNode::rebase`]), so time that has passed makes no difference.
 //!
+//! Packets that aggregators may absorb on their way go from switch to switch, by any of the shortest paths.
+//!
 //! What is left out: how long things take. A packet takes no time, a timer runs out when the model says so, and patience never ends.
 
 mod driver;
@@ -39,6 +41,8 @@ pub struct NetworkModel {
     anti_replay: bool,
     /// The last worker submits when it likes; otherwise all have submitted at the start.
     late_worker: bool,
+    /// Timers run out whenever they like.
+    timeouts_at_any_time: bool,
     may_be_lost: fn(PacketKind) -> bool,
 }
 
@@ -47,13 +51,13 @@ pub struct NetworkModel {
 pub enum Action {
     /// The late worker submits its first operation.
     Submit,
-    /// The packet at this place arrives; it may overtake others.
-    Deliver(usize),
+    /// The packet at this place arrives, by one of the ways that it may take; it may overtake others.
+    Deliver(usize, usize),
     /// It is lost.
     Lose(usize),
     /// It is repeated.
     Repeat(usize),
-    /// A node's timer runs out too early.
+    /// A node's timer runs out, while other things could happen.
     EarlyTimeout(usize),
     /// Nothing is under way: all timers run out.
     TimePasses,
@@ -68,7 +72,15 @@ impl NetworkModel {
         let nodes = build::<Census>(spec, &map)?;
         let layout = Layout::new(spec, map, &nodes, elements);
         let nodes = nodes.workers.into_iter().chain(nodes.others).map(|placed| placed.node).collect();
-        Ok(NetworkModel { layout, nodes, limits, anti_replay: true, late_worker: false, may_be_lost: |_| true })
+        Ok(NetworkModel {
+            layout,
+            nodes,
+            limits,
+            anti_replay: true,
+            late_worker: false,
+            timeouts_at_any_time: false,
+            may_be_lost: |_| true,
+        })
     }
 
     /// Without the hop sequence: the nodes see every repeat.
@@ -80,6 +92,13 @@ impl NetworkModel {
     /// The last worker submits its first operation at any time.
     pub fn with_late_worker(mut self) -> Self {
         self.late_worker = true;
+        self
+    }
+
+    /// Timers run out at any time, as often as nodes set them: for nodes that set a timer only because something has come. The limits on
+    /// early timeouts and rounds do not count then.
+    pub fn with_timeouts_at_any_time(mut self) -> Self {
+        self.timeouts_at_any_time = true;
         self
     }
 
@@ -130,7 +149,7 @@ impl Model for NetworkModel {
             if place > 0 && state.packets[place - 1] == *packet {
                 continue;
             }
-            actions.push(Action::Deliver(place));
+            actions.extend((0..packet.ways.len()).map(|way| Action::Deliver(place, way)));
             if !(self.may_be_lost)(packet.kind()) {
                 continue;
             }
@@ -141,10 +160,10 @@ impl Model for NetworkModel {
                 actions.push(Action::Repeat(place));
             }
         }
-        if state.early_timeouts > 0 {
+        if state.early_timeouts > 0 || self.timeouts_at_any_time {
             actions.extend((0..state.nodes.len()).filter(|node| state.has_timer(*node)).map(Action::EarlyTimeout));
         }
-        let idle = state.packets.is_empty() && !self.submits_later(state);
+        let idle = state.packets.is_empty() && !self.submits_later(state) && !self.timeouts_at_any_time;
         if idle && state.rounds <= self.limits.rounds && (0..state.nodes.len()).any(|node| state.has_timer(node)) {
             actions.push(Action::TimePasses);
         }
@@ -153,10 +172,10 @@ impl Model for NetworkModel {
     fn next_state(&self, state: &State, action: Action) -> Option<State> {
         Some(match action {
             Action::Submit => self.step(state, Step::Submit(self.layout.workers() - 1)),
-            Action::Deliver(place) => {
+            Action::Deliver(place, way) => {
                 let mut taken = state.clone();
                 let packet = taken.packets.remove(place);
-                self.step(&taken, Step::Deliver(packet))
+                self.step(&taken, Step::Deliver(packet, way))
             }
             Action::Lose(place) => {
                 let mut next = state.clone();
@@ -172,7 +191,9 @@ impl Model for NetworkModel {
             }
             Action::EarlyTimeout(node) => {
                 let mut next = self.step(state, Step::Timeout(node));
-                next.early_timeouts -= 1;
+                if !self.timeouts_at_any_time {
+                    next.early_timeouts -= 1;
+                }
                 next
             }
             Action::TimePasses => {
@@ -191,6 +212,9 @@ impl Model for NetworkModel {
                 moves || model.is_complete(state) || (0..state.nodes.len()).any(|node| state.has_timer(node))
             }),
             Property::always(PROGRESS, |model: &NetworkModel, state: &State| state.rounds <= model.limits.rounds),
+            Property::always(NOTHING_LEFT, |model: &NetworkModel, state: &State| {
+                !(state.packets.is_empty() && model.is_complete(state) && state.holds_something())
+            }),
             Property::sometimes(COMPLETE, |model: &NetworkModel, state: &State| model.is_complete(state)),
         ]
     }
@@ -202,5 +226,7 @@ pub const EXACT: &str = "every piece is the exact sum, once";
 pub const NEVER_STUCK: &str = "never stuck";
 /// Time need not pass more often than losses explain.
 pub const PROGRESS: &str = "time passes only as often as losses explain";
+/// When all is done and nothing is under way, no switch of Canary holds a descriptor.
+pub const NOTHING_LEFT: &str = "nothing is left behind";
 /// There is a way to the end.
 pub const COMPLETE: &str = "all workers complete";

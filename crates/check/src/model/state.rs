@@ -1,6 +1,6 @@
 //! A state of the model: nodes, packets under way, and what workers have got.
 
-use fanin_core::{Address, Census, Malformed, Node, PacketKind, PortId, Wire};
+use fanin_core::{Address, Census, Malformed, Node, PacketKind, Payload, PortId, Wire};
 use fanin_systems::{AnyHeader, AnyNode};
 
 use super::Limits;
@@ -8,8 +8,8 @@ use super::Limits;
 /// A packet under way. Headers are kept as bytes: they have an order then, so that equal sets of packets are equal states.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Packet {
-    pub(super) to: usize,
-    pub(super) port: PortId,
+    /// Where it may arrive, and by which port: several where paths are equally short.
+    pub(super) ways: Vec<(usize, PortId)>,
     pub(super) source: Address,
     header: [u8; AnyHeader::MAX_LEN],
     payload_bytes: u32,
@@ -19,10 +19,10 @@ pub struct Packet {
 }
 
 impl Packet {
-    pub(super) fn new(to: usize, port: PortId, source: Address, header: &AnyHeader, payload: Census, payload_bytes: usize) -> Self {
+    pub(super) fn new(ways: Vec<(usize, PortId)>, source: Address, header: &AnyHeader, payload: Census) -> Self {
         let mut bytes = [0; AnyHeader::MAX_LEN];
         header.emit(&mut bytes);
-        Packet { to, port, source, header: bytes, payload_bytes: payload_bytes as u32, weight: payload.weight(), copies: 1 }
+        Packet { ways, source, header: bytes, payload_bytes: payload.bytes() as u32, weight: payload.weight(), copies: 1 }
     }
 
     pub(super) fn header(&self) -> Result<AnyHeader, Malformed> {
@@ -95,6 +95,11 @@ impl State {
 
     pub(super) fn has_timer(&self, node: usize) -> bool {
         self.nodes[node].next_timeout().is_some()
+    }
+
+    /// Whether a switch still holds something of a job; only Canary's give everything up by themselves.
+    pub(super) fn holds_something(&self) -> bool {
+        self.nodes.iter().any(|node| matches!(node, AnyNode::CanarySwitch(switch) if switch.descriptors_in_use() > 0))
     }
 
     pub(super) fn lose(&mut self, place: usize) {
