@@ -95,7 +95,10 @@ fn note(plan: &Plan) -> String {
 }
 
 fn with_unit(metric: &Metric) -> String {
-    if metric.unit.is_empty() { metric.title.to_string() } else { format!("{} ({})", metric.title, metric.unit) }
+    match data::shown_unit(metric) {
+        ("", _) => metric.title.to_string(),
+        (unit, _) => format!("{} ({unit})", metric.title),
+    }
 }
 
 /// A group of bars for each value of the axis `x`.
@@ -173,7 +176,7 @@ fn all_lines(pen: &mut dyn Pen, places: &[f64], spreads: &[Vec<Option<Spread>>],
 /// Memory of the switch that has most in use, over time, in the first repetition of each point.
 fn memory(plot: &Plot, finished: &[Finished], groups: &[Group]) -> Result<String> {
     let looks: Vec<Look> = groups.iter().map(|group| group.look).collect();
-    let note = "the switch with most in use; first repetition of each";
+    let note = "at the switch that has most in use; first repetition of each";
     let frame = Frame { title: &plot.title, note, x_label: "time (us)", y_label: "memory in use (KiB)", groups };
     let lines: Vec<Vec<(f64, f64)>> = groups
         .iter()
@@ -213,7 +216,8 @@ fn cdf(plot: &Plot, finished: &[Finished], groups: &[Group]) -> Result<String> {
     let frame = Frame { title: &plot.title, note, x_label: "utilisation of the link (%)", y_label: "share of links (%)", groups };
     let places: Vec<f64> = (0..=5).map(|step| f64::from(step) * 20.0).collect();
     let ticks = Ticks { labels: places.iter().map(|place| format!("{place}")).collect(), places };
-    frame::render(&frame, &looks, (0.0..100.0, 0.0..100.0), &ticks, |pen| {
+    // A little more than everything, so that lines at the ends can be seen.
+    frame::render(&frame, &looks, (0.0..100.5, 0.0..101.0), &ticks, |pen| {
         for (group, look) in groups.iter().zip(&looks) {
             let links = finished.iter().filter(|run| group.points.contains(&run.point)).flat_map(|run| &run.links);
             let mut used: Vec<f64> = links.map(|link| link.utilization * 100.0).collect();

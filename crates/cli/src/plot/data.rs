@@ -27,9 +27,11 @@ pub struct Spread {
     pub high: f64,
 }
 
-/// All groups in the order of the plan. The first axis gives the colour, the others together the kind of line.
+/// All groups in the order of the plan. The first axis gives the colour, the others together the kind of line; an axis of which only one
+/// place is shown does not tell groups apart.
 pub fn groups(plan: &Plan, x: Option<usize>, only: &BTreeMap<String, Places>) -> Vec<Group> {
-    let others: Vec<usize> = (0..plan.axes.len()).filter(|axis| Some(*axis) != x).collect();
+    let varies = |axis: usize| plan.axes[axis].choices.len() > 1 && only.get(&plan.axes[axis].name).is_none_or(|places| places.0.len() > 1);
+    let others: Vec<usize> = (0..plan.axes.len()).filter(|axis| Some(*axis) != x && varies(*axis)).collect();
     let mut groups: Vec<(Vec<usize>, Group)> = Vec::new();
     for (number, point) in plan.points.iter().enumerate() {
         let shown = |axis: usize| only.get(&plan.axes[axis].name).is_none_or(|places| places.0.contains(&point.labels[axis]));
@@ -75,9 +77,16 @@ pub fn axis_title(plan: &Plan, axis: usize) -> String {
     }
 }
 
-/// Median and range of a number over a point's runs; `None` where no run has it.
+/// A number's unit in pictures, and what it is multiplied with.
+pub fn shown_unit(metric: &Metric) -> (&'static str, f64) {
+    if metric.unit == "B" { ("KiB", 1.0 / 1024.0) } else { (metric.unit, 1.0) }
+}
+
+/// Median and range of a number over a point's runs, in the unit of pictures; `None` where no run has it.
 pub fn spread(finished: &[Finished], point: usize, metric: &Metric) -> Option<Spread> {
-    let mut values: Vec<f64> = finished.iter().filter(|run| run.point == point).filter_map(|run| (metric.value)(&run.record)).collect();
+    let (_, factor) = shown_unit(metric);
+    let of_run = |run: &Finished| (metric.value)(&run.record).map(|value| value * factor);
+    let mut values: Vec<f64> = finished.iter().filter(|run| run.point == point).filter_map(of_run).collect();
     values.sort_by(f64::total_cmp);
     Some(Spread { low: *values.first()?, middle: median(&values)?, high: *values.last()? })
 }
