@@ -7,6 +7,7 @@
 //! | [`message`] | what either side says |
 //! | [`call`] | what a rank is doing: [`CallDescription`] |
 //! | [`frame`] | messages to bytes and back: [`encode`], [`Decoder`] |
+//! | [`resume`] | what is left of a job's operations after a restart of the switch |
 //! | [`client`] | the client's side of the handshake: [`ClientSession`] |
 //!
 //! Nothing here reads a clock, opens a socket or draws a random number: bytes, times and seeds come from the caller.
@@ -36,6 +37,7 @@ pub mod call;
 pub mod client;
 pub mod frame;
 pub mod message;
+pub mod resume;
 
 pub use call::{CallDescription, CallKind, Op, Signature};
 pub use client::{ClientError, ClientSession};

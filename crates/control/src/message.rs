@@ -23,10 +23,12 @@ pub enum ClientMessage {
         /// Counts up from 0.
         sequence: u64,
     },
-    /// Nothing has moved for some time.
+    /// Nothing has moved for some time. May be said again while that goes on.
     Stalled {
         /// What the rank is doing.
         call: CallDescription,
+        /// For how long nothing has moved here, in ms.
+        idle_ms: u64,
     },
     /// The answer to [`SwitchMessage::Describe`].
     Call {
@@ -248,7 +250,8 @@ pub struct ResumeState {
 pub struct Progress {
     /// The operation, with its signature.
     pub call: CallDescription,
-    /// Blocks whose result has been delivered here. Ascending, without overlaps.
+    /// Blocks whose result has been delivered here, and which therefore must not be summed again. A rank that gets no result of a block
+    /// does not list it. Ascending, without overlaps. For operations before [`ResumeState::operation`] all blocks count as listed.
     pub finished: Vec<BlockRange>,
     /// Those of them whose result is still there. Ascending, without overlaps.
     pub held: Vec<BlockRange>,
