@@ -46,7 +46,7 @@ impl CollectiveKind {
         match self {
             CollectiveKind::Allreduce | CollectiveKind::Reduce { .. } | CollectiveKind::ReduceScatter => true,
             CollectiveKind::Broadcast { root } => rank.0 == root.0,
-            CollectiveKind::AllGather => rank.0 as u32 == share,
+            CollectiveKind::AllGather => rank.0 == share,
             CollectiveKind::Barrier => false,
         }
     }
@@ -57,7 +57,7 @@ impl CollectiveKind {
         match self {
             CollectiveKind::Allreduce | CollectiveKind::Broadcast { .. } | CollectiveKind::AllGather => true,
             CollectiveKind::Reduce { root } => rank.0 == root.0,
-            CollectiveKind::ReduceScatter => rank.0 as u32 == share,
+            CollectiveKind::ReduceScatter => rank.0 == share,
             CollectiveKind::Barrier => false,
         }
     }
