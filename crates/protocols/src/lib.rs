@@ -7,6 +7,7 @@
 //! | [`tree`] | static reduction trees, one or several per job |
 //! | [`ring`] | bandwidth-optimal ring allreduce |
 //! | [`canary`] | Canary: trees that form anew for each block, around congestion |
+//! | [`switchml`] | SwitchML: a pool of slots with two versions each, at one switch or a tree of them |
 //!
 //! All nodes implement `Clone`, `Eq` and `Hash`, and have a `rebase` that makes their stored times relative to the present, so that a
 //! model checker can tell two states apart or not.
@@ -15,4 +16,5 @@
 pub mod canary;
 pub mod ring;
 pub mod shared;
+pub mod switchml;
 pub mod tree;

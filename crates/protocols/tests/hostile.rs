@@ -5,13 +5,17 @@ mod common;
 
 use common::{ELEMENT_BYTES, HasVectors, JOB, Vectors, VectorsOf};
 use fanin_core::{
-    Address, Body, Collective, CollectiveKind, DropReason, Duration, Egress, Event, FailureReason, FlowLabel, Ingress, Instant, Node,
-    NodeId, OpError, OperationId, Outcome, Payload, Piece, PortId, Rank, Suspect, Tx, Wire, Worker,
+    Address, BlockExponent, Body, Collective, CollectiveKind, DropReason, Duration, Egress, Event, FailureReason, FlowLabel, Ingress,
+    Instant, Node, NodeId, OpError, OperationId, Outcome, Payload, Piece, PortId, Rank, Suspect, Tx, Wire, Worker,
 };
 use fanin_protocols::ring::{RingBarrier, RingPeer, RingWorker, RingWorkerConfig};
 use fanin_protocols::shared::reliability::Reliability;
+use fanin_protocols::switchml::{
+    SwitchMlChild, SwitchMlParent, SwitchMlSwitch, SwitchMlSwitchConfig, SwitchMlWorker, SwitchMlWorkerConfig,
+};
 use fanin_protocols::tree::{TreeChild, TreeParent, TreeRole, TreeSwitch, TreeSwitchConfig, TreeWorker, TreeWorkerConfig};
 use fanin_wire::ring::{AckMask, RingHeader, Segment};
+use fanin_wire::switchml::{SlotUse, SwitchMlHeader};
 use fanin_wire::tree::TreeHeader;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -97,6 +101,36 @@ fn tree_switch(reliable: bool) -> TreeSwitch<Bytes> {
     })
 }
 
+fn switchml_worker(workers: u32, reliability: Reliability, fixed_point: bool) -> SwitchMlWorker<Bytes> {
+    SwitchMlWorker::new(SwitchMlWorkerConfig {
+        job: JOB,
+        rank: Rank(0),
+        workers,
+        op: Bytes::OP,
+        element_bytes: ELEMENT_BYTES,
+        block_elements: 2,
+        pool: 3,
+        uplink: PortId(0),
+        switch: NodeId(9),
+        reliability,
+        fixed_point,
+    })
+}
+
+fn switchml_switch(root: bool, fixed_point: bool) -> SwitchMlSwitch<Bytes> {
+    SwitchMlSwitch::new(SwitchMlSwitchConfig {
+        job: JOB,
+        op: Bytes::OP,
+        workers: 3,
+        block_bytes: 8,
+        pool: 3,
+        parent: (!root).then_some(SwitchMlParent { port: PortId(3), node: NodeId(8) }),
+        children: (0..3).map(|child| SwitchMlChild { port: PortId(child), who: Suspect::Rank(Rank(child.into())) }).collect(),
+        fixed_point,
+        resend_gap: Duration::from_us(10),
+    })
+}
+
 fn ring_worker(workers: u32, reliability: Reliability) -> RingWorker<Bytes> {
     let peer = |rank: u32| RingPeer { address: Address::worker(NodeId(rank)), rank: Rank(rank) };
     RingWorker::new(RingWorkerConfig {
@@ -160,6 +194,20 @@ fn ring_headers() -> impl Strategy<Value = RingHeader> {
     ]
 }
 
+fn switchml_headers() -> impl Strategy<Value = SwitchMlHeader> {
+    let at = || {
+        (prop_oneof![8 => 0u16..3, 1 => 0u16..5, 1 => any::<u16>()], prop_oneof![8 => 0u32..5, 1 => numbers()])
+            .prop_map(|(slot, round)| SlotUse { slot, round })
+    };
+    let exponents = || prop_oneof![1 => Just(None), 1 => any::<i16>().prop_map(|bits| Some(BlockExponent::from_bits(bits)))];
+    prop_oneof![
+        4 => (at(), 0u8..4, exponents()).prop_map(|(at, attempt, exponent)| SwitchMlHeader::Contribution { at, attempt, exponent }),
+        3 => (at(), exponents()).prop_map(|(at, exponent)| SwitchMlHeader::Result { at, exponent }),
+        1 => at().prop_map(|at| SwitchMlHeader::Waiting { at, suspect: Suspect::Rank(Rank(at.round)) }),
+        1 => at().prop_map(|at| SwitchMlHeader::Rejected { at }),
+    ]
+}
+
 fn payloads() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![6 => Just(8usize), 2 => Just(4usize), 1 => 0usize..20].prop_map(|length| vec![1; length])
 }
@@ -208,6 +256,33 @@ proptest! {
     }
 
     #[test]
+    fn a_switchml_switch_survives_anything(
+        root in any::<bool>(),
+        fixed_point in any::<bool>(),
+        packets in proptest::collection::vec((ingress(), switchml_headers(), payloads()), 1..150)
+    ) {
+        torment(&mut switchml_switch(root, fixed_point), packets, |_, _, _, _| {});
+    }
+
+    #[test]
+    fn a_switchml_worker_survives_anything(
+        reliable in any::<bool>(),
+        fixed_point in any::<bool>(),
+        packets in proptest::collection::vec((ingress(), switchml_headers(), payloads()), 1..100)
+    ) {
+        let mut worker = switchml_worker(3, if reliable { LOSSY } else { Reliability::LOSSLESS }, fixed_point);
+        let mut operation = 0;
+        torment(&mut worker, packets, |worker, number, now, sink| {
+            if number % 10 == 3 {
+                worker.submit(now, collective(operation, 13), sink);
+            }
+            while let Some(Outcome { result, .. }) = worker.poll() {
+                operation += u32::from(result.is_ok());
+            }
+        });
+    }
+
+    #[test]
     fn a_ring_worker_survives_anything(workers in 2u32..5, reliable in any::<bool>(), packets in proptest::collection::vec((ingress(), ring_headers(), payloads()), 1..200)) {
         let mut worker = ring_worker(workers, if reliable { LOSSY } else { Reliability::LOSSLESS });
         let mut operation = 0;
@@ -239,6 +314,43 @@ fn packets_from_outside_the_tree_are_dropped() {
     switch.on_packet(Instant::ZERO, from(3), &TreeHeader::Aggregate { block: 1 }, &[0; 8], &mut sink);
     let expected = [DropReason::Mismatch, DropReason::Mismatch, DropReason::Mismatch, DropReason::OutsideWindow];
     assert_eq!(sink.drops()[4..], expected);
+}
+
+#[test]
+fn packets_from_outside_a_switchml_job_are_dropped() {
+    let (mut switch, mut sink) = (switchml_switch(true, false), Sink::new(0));
+    let from = |port| Ingress { port: PortId(port), source: Address::worker(NodeId(0)), ecn: false };
+    let contribution = |slot, round| SwitchMlHeader::Contribution { at: SlotUse { slot, round }, attempt: 0, exponent: None };
+    let result = SwitchMlHeader::Result { at: SlotUse { slot: 0, round: 0 }, exponent: None };
+    let mut drops_of = |port: u16, header: SwitchMlHeader, payload: &[u8]| {
+        let before = sink.drops().len();
+        switch.on_packet(Instant::ZERO, from(port), &header, payload, &mut sink);
+        sink.drops()[before..].to_vec()
+    };
+    let none: [DropReason; 0] = [];
+    // A rank outside of the job; a result from a child; a slot outside of the pool.
+    assert_eq!(drops_of(5, contribution(0, 0), &[0; 8]), [DropReason::NotAMember]);
+    assert_eq!(drops_of(0, result, &[0; 8]), [DropReason::NotAMember]);
+    assert_eq!(drops_of(0, contribution(3, 0), &[0; 8]), [DropReason::OutsideWindow]);
+    assert_eq!(drops_of(0, contribution(u16::MAX, 0), &[0; 8]), [DropReason::OutsideWindow]);
+    // Lengths: none, too long, no whole number of elements, not that of the first; fixed point in a job without.
+    assert_eq!(drops_of(0, contribution(0, 0), &[]), [DropReason::Mismatch]);
+    assert_eq!(drops_of(0, contribution(0, 0), &[0; 12]), [DropReason::Mismatch]);
+    assert_eq!(drops_of(0, contribution(0, 0), &[0; 7]), [DropReason::Mismatch]);
+    let fixed = SwitchMlHeader::Contribution { at: SlotUse { slot: 0, round: 0 }, attempt: 0, exponent: Some(BlockExponent::ZERO) };
+    assert_eq!(drops_of(0, fixed, &[0; 8]), [DropReason::Mismatch]);
+    assert_eq!(drops_of(0, contribution(0, 4), &[0; 8]), none);
+    assert_eq!(drops_of(1, contribution(0, 4), &[0; 4]), [DropReason::Mismatch]);
+    assert_eq!(drops_of(1, fixed, &[0; 8]), [DropReason::Stale]);
+    // Rounds: repeated, of long ago, and ahead while this one is not complete or by more than a worker can be.
+    assert_eq!(drops_of(0, contribution(0, 4), &[0; 8]), [DropReason::Duplicate]);
+    assert_eq!(drops_of(2, contribution(0, 2), &[0; 8]), [DropReason::Stale]);
+    assert_eq!(drops_of(2, contribution(0, 6), &[0; 8]), [DropReason::OutsideWindow]);
+    assert_eq!(drops_of(1, contribution(0, 4), &[0; 8]), none);
+    assert_eq!(drops_of(2, contribution(0, 4), &[0; 8]), none);
+    assert_eq!(drops_of(2, contribution(0, 8), &[0; 8]), [DropReason::OutsideWindow]);
+    assert_eq!(drops_of(2, contribution(0, 6), &[0; 8]), none);
+    assert_eq!(drops_of(1, contribution(0, 4), &[0; 8]), [DropReason::Stale]);
 }
 
 fn result<W: Worker<Bytes>>(worker: &mut W) -> Option<Result<(), FailureReason>> {
@@ -282,6 +394,9 @@ fn operations_end_without_a_network() {
     for reliability in [LOSSY, Reliability::LOSSLESS] {
         ends(tree_worker(3, reliability));
         ends(ring_worker(3, reliability));
+        ends(switchml_worker(3, reliability, false));
+        ends(switchml_worker(3, reliability, true));
+        is_done_at_once(switchml_worker(1, reliability, true));
         is_done_at_once(tree_worker(1, reliability));
         is_done_at_once(ring_worker(1, reliability));
     }
@@ -300,7 +415,12 @@ fn states_that_differ_in_time_only_are_equal_after_rebasing() {
         ring.submit(start, collective(0, 13), &mut ring_sink);
         ring.on_timeout(start + Duration::from_us(150), &mut ring_sink);
         ring.rebase(start + Duration::from_us(150));
-        (worker, ring)
+        let mut switchml_sink = Sink::new(50);
+        let mut switchml = switchml_worker(3, LOSSY, true);
+        switchml.submit(start, collective(0, 13), &mut switchml_sink);
+        switchml.on_timeout(start + Duration::from_us(150), &mut switchml_sink);
+        switchml.rebase(start + Duration::from_us(150));
+        (worker, ring, switchml)
     };
     assert_eq!(reach(1), reach(77));
 }

@@ -9,6 +9,7 @@
 //! | [`window`] | the size of windows |
 //! | [`sender`], [`receiver`] | the ends of a reliable channel |
 //! | [`ledger`] | operations: accepted, running, ended |
+//! | `slots` | the slots of a switch, with a bit per child |
 //! | `state` | `Clone`, `Eq` and `Hash` for nodes that are generic over the payload |
 
 pub mod ledger;
@@ -18,5 +19,6 @@ pub mod reliability;
 pub mod rtt;
 pub mod sender;
 pub mod serial;
+pub(crate) mod slots;
 pub(crate) mod state;
 pub mod window;

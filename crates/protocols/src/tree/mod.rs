@@ -59,7 +59,6 @@
 
 mod config;
 mod planted;
-mod slots;
 mod switch;
 mod worker;
 

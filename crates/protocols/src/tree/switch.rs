@@ -10,8 +10,8 @@ use fanin_wire::tree::TreeHeader;
 
 use super::config::{TreeChild, TreeParent, TreeRole, TreeSwitchConfig, tree_of_block, window_blocks};
 use super::planted::Planted;
-use super::slots::{SlotState, Slots};
 use crate::shared::serial::newer;
+use crate::shared::slots::{SlotState, Slots};
 use crate::shared::state::node_state;
 
 /// Marks a port that leads to no child.
@@ -159,7 +159,7 @@ impl<P: Payload + ?Sized> TreeSwitch<P> {
         let index = self.slots.index_of(block);
         let repeated = self.slots.has_arrived(index, child) && !self.planted.ignores_bitmap();
         let slot = self.slots.get(index);
-        if repeated || slot.block != block || slot.state != SlotState::Aggregating {
+        if repeated || slot.number != block || slot.state != SlotState::Aggregating {
             return None;
         }
         payload.reduce(&mut slot.acc, &mut self.op).ok()?;
@@ -177,14 +177,14 @@ impl<P: Payload + ?Sized> At<'_, P> {
     fn on_contribution<T: Tx<TreeHeader, P>>(&mut self, now: Instant, port: PortId, attempt: u8, payload: &P, tx: &mut T) {
         let Some(child) = self.place.child(port) else { return drop_packet(tx, DropReason::NotAMember) };
         let slot = self.slots.get(self.index);
-        if slot.state != SlotState::Empty && slot.block == self.block {
+        if slot.state != SlotState::Empty && slot.number == self.block {
             if slot.state == SlotState::Aggregating && !self.slots.has_arrived(self.index, child) {
                 // `TreeSwitch::add` could not add it.
                 return self.reject(port, tx);
             }
             return self.on_repeat(now, port, attempt, tx);
         }
-        if slot.state != SlotState::Empty && !newer(self.block, slot.block) {
+        if slot.state != SlotState::Empty && !newer(self.block, slot.number) {
             return drop_packet(tx, DropReason::Stale);
         }
         if !matches!(slot.state, SlotState::Empty | SlotState::Done) {
@@ -225,7 +225,7 @@ impl<P: Payload + ?Sized> At<'_, P> {
             tx.note(Event::SlotFreed { bytes: freed });
         }
         tx.note(Event::SlotTaken { bytes: bytes as u32 });
-        slot.block = self.block;
+        slot.number = self.block;
         slot.state = SlotState::Aggregating;
         slot.missing = self.place.children.len() as u32;
         slot.resends = 0;
@@ -356,10 +356,10 @@ impl<P: Payload + ?Sized> At<'_, P> {
             return self.pass_down(payload, tx);
         }
         let slot = self.slots.get(self.index);
-        if slot.block != self.block || slot.state != SlotState::Sent {
+        if slot.number != self.block || slot.state != SlotState::Sent {
             let reason = match slot.state {
-                SlotState::Done | SlotState::SendingDown if slot.block == self.block => DropReason::Duplicate,
-                _ if newer(slot.block, self.block) => DropReason::Stale,
+                SlotState::Done | SlotState::SendingDown if slot.number == self.block => DropReason::Duplicate,
+                _ if newer(slot.number, self.block) => DropReason::Stale,
                 _ => DropReason::OutsideWindow,
             };
             return drop_packet(tx, reason);
@@ -383,7 +383,7 @@ impl<P: Payload + ?Sized> At<'_, P> {
         if payload.bytes() > self.block_bytes as usize || payload.assign(&mut slot.acc, self.op).is_err() {
             return drop_packet(tx, DropReason::Mismatch);
         }
-        slot.block = self.block;
+        slot.number = self.block;
         tx.note(Event::SlotTaken { bytes: payload.bytes() as u32 });
         self.complete_down(tx);
     }
@@ -393,14 +393,14 @@ impl<P: Payload + ?Sized> At<'_, P> {
         let header = TreeHeader::Waiting { block: self.block, suspect };
         let slot = self.slots.get(self.index);
         if self.place.is_parent(port) {
-            if slot.block != self.block || slot.state != SlotState::Sent {
+            if slot.number != self.block || slot.state != SlotState::Sent {
                 return drop_packet(tx, DropReason::Stale);
             }
             slot.parent_heard = true;
             return tx.send(Egress::Ports(&self.place.ports), &header, Body::Empty);
         }
         let Some(child) = self.place.child(port) else { return drop_packet(tx, DropReason::NotAMember) };
-        if slot.block != self.block || slot.state != SlotState::Aggregating || self.slots.has_arrived(self.index, child) {
+        if slot.number != self.block || slot.state != SlotState::Aggregating || self.slots.has_arrived(self.index, child) {
             return drop_packet(tx, DropReason::Stale);
         }
         tx.send(Egress::Ports(&self.place.ports), &header, Body::Empty);
@@ -413,7 +413,7 @@ impl<P: Payload + ?Sized> At<'_, P> {
             return drop_packet(tx, DropReason::NotAMember);
         }
         let slot = self.slots.get(self.index);
-        if self.reliable && (slot.block != self.block || slot.state != SlotState::Sent) {
+        if self.reliable && (slot.number != self.block || slot.state != SlotState::Sent) {
             return drop_packet(tx, DropReason::Stale);
         }
         tx.send(Egress::Ports(&self.place.ports), &TreeHeader::Rejected { block: self.block }, Body::Empty);
@@ -427,7 +427,7 @@ impl<P: Payload + ?Sized> At<'_, P> {
             }
             self.place.waiting_up.pop_front();
             *self.waiting_count -= 1;
-            (self.index, self.block) = (index, self.slots.get(index).block);
+            (self.index, self.block) = (index, self.slots.get(index).number);
             self.send_up(now, 0, tx);
         }
         while let Some(&index) = self.place.waiting_down.front() {
@@ -436,7 +436,7 @@ impl<P: Payload + ?Sized> At<'_, P> {
             }
             self.place.waiting_down.pop_front();
             *self.waiting_count -= 1;
-            (self.index, self.block) = (index, self.slots.get(index).block);
+            (self.index, self.block) = (index, self.slots.get(index).number);
             self.send_down(tx);
         }
     }

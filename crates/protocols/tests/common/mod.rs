@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 
 use fanin_core::hash::mix;
 use fanin_core::{
-    Address, Body, Collective, CollectiveKind, DropReason, Duration, Egress, Event, Ingress, Instant, JobId, Node, NodeId, OpError,
-    OperationId, Outcome, Piece, PortId, Rank, RetransmitReason, Role, Tx, Wire, Worker,
+    Address, BlockExponent, Body, Collective, CollectiveKind, DropReason, Duration, Egress, Event, Ingress, Instant, JobId, Node, NodeId,
+    OpError, OperationId, Outcome, Piece, PortId, Rank, RetransmitReason, Role, Tx, Wire, Worker,
 };
 pub use vectors::{ELEMENT_BYTES, HasVectors, Vectors, VectorsOf};
 
@@ -222,6 +222,23 @@ impl<P: HasVectors + ?Sized, H: Wire + PartialEq> Tx<H, P> for Lent<'_, P, H> {
             Body::Empty => P::nothing(),
         };
         vectors.deliver(piece, owned.borrow())
+    }
+
+    fn exponent(&mut self, piece: Piece) -> BlockExponent {
+        let (rank, _) = self.vectors.as_ref().expect("only workers have vectors").members();
+        vectors::exponent(rank.0, piece)
+    }
+
+    fn send_fixed(&mut self, to: Egress<'_>, header: &H, piece: Piece, exponent: BlockExponent) {
+        let (rank, workers) = self.vectors.as_ref().expect("only workers have vectors").members();
+        assert_eq!(exponent, vectors::largest_exponent(workers, piece), "rank {rank} sends {piece:?}");
+        self.send(to, header, Body::Input(piece));
+    }
+
+    fn deliver_fixed(&mut self, piece: Piece, payload: &P, exponent: BlockExponent) -> Result<(), OpError> {
+        let (rank, workers) = self.vectors.as_ref().ok_or(OpError::NoVector)?.members();
+        assert_eq!(exponent, vectors::largest_exponent(workers, piece), "rank {rank} is given {piece:?}");
+        self.deliver(piece, Body::Borrowed(payload))
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use fanin_core::hash::mix;
 use fanin_core::payload::weight;
-use fanin_core::{Census, DType, ElementOp, OpError, OperationId, Operator, Payload, Piece, Rank};
+use fanin_core::{BlockExponent, Census, DType, ElementOp, OpError, OperationId, Operator, Payload, Piece, Rank};
 
 use super::JOB;
 
@@ -20,6 +20,8 @@ pub trait HasVectors: Payload {
 /// The vectors of one worker.
 pub trait Vectors<P: Payload + ?Sized> {
     fn new(rank: Rank, workers: u32, operations: &[u64]) -> Self;
+    /// The rank that has these vectors, and the number of ranks.
+    fn members(&self) -> (Rank, u32);
     fn input(&self, piece: Piece) -> P::Owned;
     fn output(&self, piece: Piece) -> P::Owned;
     fn fold(&mut self, piece: Piece, payload: &P) -> Result<(), OpError>;
@@ -27,6 +29,21 @@ pub trait Vectors<P: Payload + ?Sized> {
     fn deliver(&mut self, piece: Piece, payload: &P) -> Result<(), OpError>;
     /// Panics unless the delivered pieces are the operation's vector, without gaps or overlaps, and numbered without gaps.
     fn assert_whole(&self, operation: usize);
+}
+
+/// The exponent of a rank's piece, where blocks go as fixed point: anything, also what stands for zeros and for what is not finite.
+pub fn exponent(rank: u32, piece: Piece) -> BlockExponent {
+    let draw = mix(u64::from(rank) << 32 | u64::from(piece.operation.0), u64::from(piece.index));
+    match draw % 20 {
+        0 => BlockExponent::NOT_FINITE,
+        1 => BlockExponent::ZERO,
+        _ => BlockExponent::from_bits((draw >> 32) as i16 % 100),
+    }
+}
+
+/// The exponent that all ranks must use for a piece.
+pub fn largest_exponent(workers: u32, piece: Piece) -> BlockExponent {
+    (0..workers).map(|rank| exponent(rank, piece)).max().expect("there is a worker")
 }
 
 /// Length of an element in bytes.
@@ -81,6 +98,10 @@ impl CensusVectors {
 impl Vectors<Census> for CensusVectors {
     fn new(rank: Rank, workers: u32, operations: &[u64]) -> Self {
         CensusVectors { rank, workers, operations: operations.to_vec(), output: BTreeMap::new(), delivered: Delivered::default() }
+    }
+
+    fn members(&self) -> (Rank, u32) {
+        (self.rank, self.workers)
     }
 
     fn input(&self, piece: Piece) -> Census {
@@ -141,6 +162,10 @@ impl Vectors<[u8]> for ElementVectors {
     fn new(rank: Rank, workers: u32, operations: &[u64]) -> Self {
         let output = operations.iter().map(|elements| vec![0; *elements as usize * ELEMENT_BYTES as usize]).collect();
         ElementVectors { rank, workers, output, delivered: Delivered::default() }
+    }
+
+    fn members(&self) -> (Rank, u32) {
+        (self.rank, self.workers)
     }
 
     fn input(&self, piece: Piece) -> Box<[u8]> {

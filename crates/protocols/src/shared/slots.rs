@@ -1,12 +1,12 @@
-//! A switch's slots: a flat array sized at start-up, with a bit per child beside it.
+//! A switch's slots: a flat array sized at start-up, with a bit per child beside it. Of static trees and of SwitchML.
 
 use fanin_core::{Instant, Payload};
 
-use crate::shared::rtt::rebased;
+use super::rtt::rebased;
 
-/// Where a slot stands; the transitions are drawn in the module's documentation.
+/// Where a slot stands; the transitions are drawn in the systems' documentation.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(super) enum SlotState {
+pub(crate) enum SlotState {
     /// Holds nothing.
     Empty,
     /// Some children have contributed.
@@ -23,9 +23,9 @@ pub(super) enum SlotState {
 
 /// One slot.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(super) struct Slot<A> {
-    /// The block that the slot belongs to, or the last one that did.
-    pub block: u32,
+pub(crate) struct Slot<A> {
+    /// What the slot is used for, or was last: the number of a block (trees), or of the slot's round (SwitchML).
+    pub number: u32,
     /// Children that have not contributed.
     pub missing: u32,
     pub state: SlotState,
@@ -33,7 +33,7 @@ pub(super) struct Slot<A> {
     pub resends: u8,
     /// The parent has said that it waits, so it is there.
     pub parent_heard: bool,
-    /// When something about this block last went up.
+    /// When something about it last went up.
     pub asked_at: Instant,
     /// Bit c: child c, of the first 64, has contributed.
     arrived: u64,
@@ -42,7 +42,7 @@ pub(super) struct Slot<A> {
 
 /// All slots of one job at one switch.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(super) struct Slots<A> {
+pub(crate) struct Slots<A> {
     slots: Box<[Slot<A>]>,
     /// The bits of the children from 64 on: `words` words per slot.
     arrived: Box<[u64]>,
@@ -50,11 +50,11 @@ pub(super) struct Slots<A> {
 }
 
 impl<A> Slots<A> {
-    /// `count` (a power of two) empty slots for at most `children` children.
-    pub(super) fn new<P: Payload<Acc = A> + ?Sized>(count: u32, children: usize, op: &P::Op, block_bytes: u32) -> Self {
+    /// `count` empty slots for at most `children` children.
+    pub(crate) fn new<P: Payload<Acc = A> + ?Sized>(count: u32, children: usize, op: &P::Op, block_bytes: u32) -> Self {
         let words = children.div_ceil(64).saturating_sub(1);
         let empty = || Slot {
-            block: 0,
+            number: 0,
             missing: 0,
             state: SlotState::Empty,
             resends: 0,
@@ -66,27 +66,27 @@ impl<A> Slots<A> {
         Slots { slots: (0..count).map(|_| empty()).collect(), arrived: vec![0; words * count as usize].into(), words }
     }
 
-    /// The slot that a block uses.
+    /// The slot of a block, where blocks go round all slots; their count is a power of two.
     #[inline]
-    pub(super) fn index_of(&self, block: u32) -> u32 {
+    pub(crate) fn index_of(&self, block: u32) -> u32 {
         block & (self.slots.len() as u32 - 1)
     }
 
     #[inline]
-    pub(super) fn get(&mut self, index: u32) -> &mut Slot<A> {
+    pub(crate) fn get(&mut self, index: u32) -> &mut Slot<A> {
         &mut self.slots[index as usize]
     }
 
-    /// Whether a child has contributed to the slot's block.
+    /// Whether a child has contributed to the slot.
     #[inline]
-    pub(super) fn has_arrived(&self, index: u32, child: u16) -> bool {
+    pub(crate) fn has_arrived(&self, index: u32, child: u16) -> bool {
         let word = if child < 64 { self.slots[index as usize].arrived } else { self.arrived[self.word(index, child)] };
         (word >> (child % 64)) & 1 == 1
     }
 
     /// A child contributes; gives the number of children that are missing now.
     #[inline]
-    pub(super) fn mark_arrived(&mut self, index: u32, child: u16) -> u32 {
+    pub(crate) fn mark_arrived(&mut self, index: u32, child: u16) -> u32 {
         let word = self.word(index, child);
         let slot = &mut self.slots[index as usize];
         let bits = if child < 64 { &mut slot.arrived } else { &mut self.arrived[word] };
@@ -102,19 +102,19 @@ impl<A> Slots<A> {
     }
 
     #[inline]
-    pub(super) fn forget_arrivals(&mut self, index: u32) {
+    pub(crate) fn forget_arrivals(&mut self, index: u32) {
         self.slots[index as usize].arrived = 0;
         let from = index as usize * self.words;
         self.arrived[from..from + self.words].fill(0);
     }
 
     /// The first of `children` children that has not contributed.
-    pub(super) fn first_missing(&self, index: u32, children: usize) -> Option<usize> {
+    pub(crate) fn first_missing(&self, index: u32, children: usize) -> Option<usize> {
         (0..children).find(|child| !self.has_arrived(index, *child as u16))
     }
 
     /// Makes times relative to `now`.
-    pub(super) fn rebase(&mut self, now: Instant) {
+    pub(crate) fn rebase(&mut self, now: Instant) {
         for slot in &mut self.slots {
             slot.asked_at = rebased(slot.asked_at, now);
         }

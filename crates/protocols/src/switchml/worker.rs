@@ -1,0 +1,465 @@
+//! The worker of a SwitchML job: sends its blocks to the switch and takes the results, each of which lets the next block of its slot go.
+
+use std::collections::VecDeque;
+
+use fanin_core::{
+    BlockExponent, Body, Collective, DropReason, Egress, Event, FailureReason, Ingress, Instant, Node, OperationId, Outcome, Payload,
+    Piece, RetransmitReason, Suspect, Tx, Worker,
+};
+use fanin_wire::switchml::{SlotUse, SwitchMlHeader};
+
+use super::config::{POOL_MAX, SwitchMlWorkerConfig};
+use crate::shared::ledger::Ledger;
+use crate::shared::order::SendOrder;
+use crate::shared::rtt::{RttEstimator, rebased};
+use crate::shared::serial::newer;
+use crate::shared::state::node_state;
+
+/// The block of a slot that is under way, or the last one that was.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+struct Flight {
+    round: u32,
+    /// The block's index in the running operation. With fixed point, those below the pool's size are the leading ones.
+    index: u32,
+    under_way: bool,
+    /// How often it was sent again; stays at 255.
+    attempts: u8,
+    /// With fixed point: the exponent that all workers use for the block.
+    exponent: BlockExponent,
+    first_at: Instant,
+    sent_at: Instant,
+}
+
+const IDLE: Flight = Flight {
+    round: 0,
+    index: 0,
+    under_way: false,
+    attempts: 0,
+    exponent: BlockExponent::ZERO,
+    first_at: Instant::ZERO,
+    sent_at: Instant::ZERO,
+};
+
+/// A worker of a SwitchML job.
+pub struct SwitchMlWorker<P: Payload + ?Sized> {
+    config: SwitchMlWorkerConfig<P::Op>,
+    ledger: Ledger,
+    /// Slot and round of the running operation's first block.
+    base: SlotUse,
+    /// Number of pieces of the running operation's vector.
+    pieces: u32,
+    /// One past the index of its last block: with fixed point the pieces come behind a whole pool of exponents.
+    end: u32,
+    /// Index of the first block of the first pool that has not been sent.
+    fresh: u32,
+    /// Blocks whose result has not come yet.
+    remaining: u32,
+    /// One for each slot.
+    flights: Box<[Flight]>,
+    /// Slots whose next block may be sent but had no room yet.
+    released: VecDeque<u16>,
+    order: SendOrder,
+    rtt: RttEstimator,
+    /// When the last result came, or the operation began.
+    progress_at: Instant,
+    /// A repetition is due and found no room; it goes on when there is some.
+    held_up: bool,
+    /// Nothing is sent again before this; in a stall, what is due goes out one by one.
+    pace_at: Instant,
+    /// When a stall ended: timeouts of what was sent before count from here, as its answers are on their way now.
+    resumed_at: Instant,
+    /// The latest word on who is missing, and for which piece.
+    suspect: Option<(u32, Suspect, Instant)>,
+    /// Used by a lone worker, which is its own aggregator.
+    acc: P::Acc,
+}
+
+node_state!(SwitchMlWorker {
+    config,
+    ledger,
+    base,
+    pieces,
+    end,
+    fresh,
+    remaining,
+    flights,
+    released,
+    order,
+    rtt,
+    progress_at,
+    held_up,
+    pace_at,
+    resumed_at,
+    suspect,
+    acc,
+});
+
+impl<P: Payload + ?Sized> SwitchMlWorker<P> {
+    /// A worker with all its memory.
+    ///
+    /// # Panics
+    /// Where an element or a block has no length, or the pool has no slot or more than [`POOL_MAX`].
+    pub fn new(config: SwitchMlWorkerConfig<P::Op>) -> Self {
+        assert!(config.element_bytes > 0 && config.block_elements > 0, "elements and blocks have a length");
+        assert!((1..=POOL_MAX).contains(&config.pool), "1 to 65536 slots");
+        let block_bytes = config.block_elements as usize * config.element_bytes as usize;
+        SwitchMlWorker {
+            ledger: Ledger::new(config.job),
+            base: SlotUse { slot: 0, round: 0 },
+            pieces: 0,
+            end: 0,
+            fresh: 0,
+            remaining: 0,
+            flights: vec![IDLE; config.pool as usize].into(),
+            released: VecDeque::with_capacity(config.pool as usize),
+            order: SendOrder::new(if config.reliability.reliable { config.pool } else { 0 }),
+            rtt: RttEstimator::new(&config.reliability),
+            progress_at: Instant::ZERO,
+            held_up: false,
+            pace_at: Instant::ZERO,
+            resumed_at: Instant::ZERO,
+            suspect: None,
+            acc: P::accumulator(&config.op, if config.workers == 1 { block_bytes } else { 0 }),
+            config,
+        }
+    }
+
+    /// Numbers the rounds of the job's slots from `round` on instead of from 0; the same at all workers, before anything is submitted.
+    /// For a job that is taken up again, and to test what happens when the numbers wrap.
+    pub fn first_round(&mut self, round: u32) {
+        self.base.round = round;
+    }
+
+    /// Makes all stored times relative to `now`, so that states that differ only in when they were reached are equal.
+    pub fn rebase(&mut self, now: Instant) {
+        for flight in &mut self.flights {
+            flight.first_at = rebased(flight.first_at, now);
+            flight.sent_at = rebased(flight.sent_at, now);
+        }
+        self.rtt.rebase(now);
+        self.progress_at = rebased(self.progress_at, now);
+        self.resumed_at = rebased(self.resumed_at, now);
+        self.pace_at = rebased(self.pace_at, now);
+        self.suspect = self.suspect.map(|(piece, suspect, at)| (piece, suspect, rebased(at, now)));
+    }
+
+    /// Blocks that come before the first piece.
+    #[inline]
+    fn leading(&self) -> u32 {
+        if self.config.fixed_point { self.config.pool } else { 0 }
+    }
+
+    /// The piece that a block carries, or where it carries none, the one whose exponent it announces.
+    #[inline]
+    fn piece_of(&self, index: u32) -> u32 {
+        index.checked_sub(self.leading()).unwrap_or(index)
+    }
+
+    /// The elements of piece number `index` of the running operation.
+    #[inline]
+    fn piece(&self, collective: &Collective, index: u32) -> Piece {
+        let start = u64::from(index) * u64::from(self.config.block_elements);
+        let elements = (collective.elements - start).min(u64::from(self.config.block_elements)) as u32;
+        Piece { operation: collective.operation, index, start, elements }
+    }
+
+    /// Where a block of the first pool goes.
+    #[inline]
+    fn first_use(&self, index: u32) -> SlotUse {
+        let (slot, pool) = (u32::from(self.base.slot) + index, self.config.pool);
+        let (slot, round) = if slot < pool { (slot, self.base.round) } else { (slot - pool, self.base.round.wrapping_add(1)) };
+        SlotUse { slot: slot as u16, round }
+    }
+
+    /// Sends what may be sent, as far as there is room: first the first block of each slot, then what results have released.
+    #[inline]
+    fn pump<T: Tx<SwitchMlHeader, P>>(&mut self, now: Instant, tx: &mut T) {
+        let Some(&collective) = self.ledger.running() else { return };
+        let fresh_end = self.pieces.min(self.config.pool);
+        loop {
+            let fresh = self.fresh < fresh_end;
+            if !fresh && self.released.is_empty() || !tx.room(Egress::Port(self.config.uplink)) {
+                return;
+            }
+            if fresh {
+                let (index, at) = (self.fresh, self.first_use(self.fresh));
+                self.fresh += 1;
+                self.flights[usize::from(at.slot)].exponent = BlockExponent::ZERO;
+                self.send_first(now, &collective, index, at, tx);
+            } else if let Some(slot) = self.released.pop_front() {
+                let before = &self.flights[usize::from(slot)];
+                let (index, round) = (before.index + self.config.pool, before.round.wrapping_add(1));
+                self.send_first(now, &collective, index, SlotUse { slot, round }, tx);
+            }
+        }
+    }
+
+    #[inline]
+    fn send_first<T: Tx<SwitchMlHeader, P>>(&mut self, now: Instant, collective: &Collective, index: u32, at: SlotUse, tx: &mut T) {
+        let flight = &mut self.flights[usize::from(at.slot)];
+        *flight = Flight { round: at.round, index, under_way: true, attempts: 0, exponent: flight.exponent, first_at: now, sent_at: now };
+        if self.config.reliability.reliable {
+            self.order.append(u32::from(at.slot));
+        }
+        self.send(collective, at.slot, tx);
+    }
+
+    /// `switchml 5`: sends the block of a slot, for the first time or again.
+    #[inline]
+    fn send<T: Tx<SwitchMlHeader, P>>(&self, collective: &Collective, slot: u16, tx: &mut T) {
+        let flight = &self.flights[usize::from(slot)];
+        let (at, attempt, to) = (SlotUse { slot, round: flight.round }, flight.attempts, Egress::Port(self.config.uplink));
+        if !self.config.fixed_point {
+            let header = SwitchMlHeader::Contribution { at, attempt, exponent: None };
+            return tx.send(to, &header, Body::Input(self.piece(collective, flight.index)));
+        }
+        // `switchml 6`: the exponent of the slot's next block rides on this one.
+        let next = if flight.index < self.pieces { tx.exponent(self.piece(collective, flight.index)) } else { BlockExponent::ZERO };
+        let header = SwitchMlHeader::Contribution { at, attempt, exponent: Some(next) };
+        match flight.index.checked_sub(self.config.pool) {
+            None => tx.send(to, &header, Body::Empty),
+            Some(piece) => tx.send_fixed(to, &header, self.piece(collective, piece), flight.exponent),
+        }
+    }
+
+    /// `switchml 5`: a result is taken once, and the next block of its slot sent.
+    #[inline]
+    fn on_result<T: Tx<SwitchMlHeader, P>>(&mut self, now: Instant, at: SlotUse, exponent: Option<BlockExponent>, payload: &P, tx: &mut T) {
+        let Some(&collective) = self.ledger.running() else { return tx.note(Event::Dropped(DropReason::Stale)) };
+        let Some(&flight) = self.flights.get(usize::from(at.slot)) else { return tx.note(Event::Dropped(DropReason::OutsideWindow)) };
+        if flight.round != at.round || !flight.under_way {
+            let reason = match flight.round {
+                known if known == at.round => DropReason::Duplicate,
+                known if newer(at.round, known) => DropReason::OutsideWindow,
+                _ => DropReason::Stale,
+            };
+            return tx.note(Event::Dropped(reason));
+        }
+        if exponent.is_some() != self.config.fixed_point || !self.deliver(&collective, &flight, payload, tx) {
+            tx.note(Event::Dropped(DropReason::Mismatch));
+            return self.fail(Some(self.piece_of(flight.index)), Suspect::Unknown, FailureReason::Mismatch, tx);
+        }
+        let done = &mut self.flights[usize::from(at.slot)];
+        done.under_way = false;
+        done.exponent = exponent.unwrap_or(BlockExponent::ZERO);
+        if self.config.reliability.reliable {
+            self.on_progress(now, at.slot, &flight);
+        }
+        self.remaining -= 1;
+        if self.remaining == 0 {
+            return self.finish();
+        }
+        if u64::from(flight.index) + u64::from(self.config.pool) < u64::from(self.end) {
+            self.released.push_back(at.slot);
+            self.pump(now, tx);
+        }
+    }
+
+    /// Hands the result of a block to the driver; false where it does not fit.
+    #[inline]
+    fn deliver<T: Tx<SwitchMlHeader, P>>(&self, collective: &Collective, flight: &Flight, payload: &P, tx: &mut T) -> bool {
+        let Some(index) = flight.index.checked_sub(self.leading()) else { return payload.bytes() == 0 };
+        let piece = self.piece(collective, index);
+        if payload.bytes() != piece.elements as usize * self.config.element_bytes as usize {
+            return false;
+        }
+        if self.config.fixed_point {
+            tx.deliver_fixed(piece, payload, flight.exponent).is_ok()
+        } else {
+            tx.deliver(piece, Body::Borrowed(payload)).is_ok()
+        }
+    }
+
+    /// Timers after a result has come.
+    #[inline]
+    fn on_progress(&mut self, now: Instant, slot: u16, flight: &Flight) {
+        self.order.remove(u32::from(slot));
+        if self.rtt.on_answer(now, flight.first_at, flight.sent_at) {
+            // In a stall every result lets one block go at once; when it is over, answers to what was sent are on their way.
+            self.pace_at = now;
+            if !self.rtt.is_stalled() {
+                self.resumed_at = now;
+            }
+        }
+        self.progress_at = now;
+        self.suspect = None;
+    }
+
+    /// `switchml 5`: all results are here; the next operation goes on where this one ends, on every worker alike.
+    fn finish(&mut self) {
+        self.ledger.complete();
+        let (slot, pool) = (u64::from(self.base.slot) + u64::from(self.end), u64::from(self.config.pool));
+        self.base = SlotUse { slot: (slot % pool) as u16, round: self.base.round.wrapping_add((slot / pool) as u32) };
+    }
+
+    /// Gives up the operation, and the job with it.
+    fn fail<T: Tx<SwitchMlHeader, P>>(&mut self, piece: Option<u32>, suspect: Suspect, reason: FailureReason, tx: &mut T) {
+        if let Some(failure) = self.ledger.fail(piece, suspect, reason) {
+            tx.note(Event::Failed(failure));
+        }
+        self.flights.iter_mut().for_each(|flight| flight.under_way = false);
+        self.released.clear();
+        self.order.clear();
+        self.held_up = false;
+    }
+
+    /// Nothing has come for the job's patience.
+    fn give_up<T: Tx<SwitchMlHeader, P>>(&mut self, tx: &mut T) {
+        let under_way = self.flights.iter().filter(|flight| flight.under_way);
+        let first = under_way.map(|flight| flight.index).min().map(|index| self.piece_of(index));
+        let (piece, suspect) = match self.suspect {
+            Some((piece, suspect, _)) => (Some(piece), suspect),
+            None => (first, Suspect::Switch(self.config.switch)),
+        };
+        self.fail(piece, suspect, FailureReason::NoProgress, tx);
+    }
+}
+
+/// Repetitions, and word on who is missing.
+impl<P: Payload + ?Sized> SwitchMlWorker<P> {
+    /// When the block that was sent longest ago is sent again.
+    #[inline]
+    fn resend_at(&self) -> Option<Instant> {
+        let sent_at = self.flights[self.order.first()? as usize].sent_at;
+        Some((sent_at.max(self.resumed_at) + self.rtt.timeout()).max(self.pace_at))
+    }
+
+    /// Sends again what is due, as far as there is room. What finds none keeps its turn: were it put behind what was sent, a pool that is
+    /// longer than the queue would repeat the same blocks for ever and never come to the others.
+    fn resend_due<T: Tx<SwitchMlHeader, P>>(&mut self, now: Instant, tx: &mut T) {
+        self.held_up = false;
+        while let (Some(slot), Some(at)) = (self.order.first(), self.resend_at())
+            && at <= now
+        {
+            if !tx.room(Egress::Port(self.config.uplink)) {
+                self.held_up = true;
+                return;
+            }
+            self.resend(now, slot as u16, tx);
+        }
+    }
+
+    /// `switchml 5`: no result came in time; the same block is sent again, to the same slot and version.
+    fn resend<T: Tx<SwitchMlHeader, P>>(&mut self, now: Instant, slot: u16, tx: &mut T) {
+        let Some(&collective) = self.ledger.running() else { return };
+        self.order.renew(u32::from(slot));
+        let flight = &mut self.flights[usize::from(slot)];
+        flight.attempts = flight.attempts.saturating_add(1);
+        self.rtt.on_timeout(now, flight.sent_at, self.progress_at <= flight.sent_at);
+        flight.sent_at = now;
+        let index = flight.index;
+        if self.rtt.is_stalled() {
+            // A whole pool at once, always in the same order, would fill the same queue again before the same block comes to its turn.
+            // So it is spread over the timeout.
+            self.pace_at = now + self.rtt.timeout().divided(self.flights.len() as u64);
+        }
+        tx.note(Event::Retransmitted { reason: RetransmitReason::Timeout, block: self.piece_of(index) });
+        self.send(&collective, slot, tx);
+    }
+
+    /// The block under way that a packet is about.
+    fn under_way(&self, at: SlotUse) -> Option<&Flight> {
+        self.flights.get(usize::from(at.slot)).filter(|flight| flight.under_way && flight.round == at.round)
+    }
+
+    /// Word on who is missing. A rank is more precise than a switch, so a switch does not replace it; unless the word on the rank was not
+    /// repeated for so long that it must have turned up, for those who wait ask again every eighth of the patience.
+    fn on_waiting<T: Tx<SwitchMlHeader, P>>(&mut self, now: Instant, at: SlotUse, suspect: Suspect, tx: &mut T) {
+        let Some(flight) = self.under_way(at) else { return tx.note(Event::Dropped(DropReason::Stale)) };
+        let piece = self.piece_of(flight.index);
+        let faded = self.config.reliability.patience.divided(4);
+        let keeps = matches!(self.suspect, Some((_, Suspect::Rank(_), at)) if now.since(at) < faded);
+        if matches!(suspect, Suspect::Rank(_)) || !keeps {
+            self.suspect = Some((piece, suspect, now));
+        }
+    }
+
+    fn on_rejected<T: Tx<SwitchMlHeader, P>>(&mut self, at: SlotUse, tx: &mut T) {
+        let Some(flight) = self.under_way(at) else { return tx.note(Event::Dropped(DropReason::Stale)) };
+        self.fail(Some(self.piece_of(flight.index)), Suspect::Unknown, FailureReason::Mismatch, tx);
+    }
+
+    /// A lone worker's result is its own vector.
+    fn finish_alone<T: Tx<SwitchMlHeader, P>>(&mut self, collective: &Collective, tx: &mut T) {
+        for index in 0..self.pieces {
+            let piece = self.piece(collective, index);
+            let copied = tx.contribute(piece, &mut self.acc, true).and_then(|()| tx.deliver(piece, Body::Acc(&self.acc)));
+            if copied.is_err() {
+                return self.fail(Some(index), Suspect::Rank(self.config.rank), FailureReason::Mismatch, tx);
+            }
+        }
+        self.finish();
+    }
+}
+
+impl<P: Payload + ?Sized> Node<P> for SwitchMlWorker<P> {
+    type Header = SwitchMlHeader;
+
+    #[inline]
+    fn on_packet<T: Tx<SwitchMlHeader, P>>(&mut self, now: Instant, _from: Ingress, header: &SwitchMlHeader, payload: &P, tx: &mut T) {
+        match *header {
+            SwitchMlHeader::Result { at, exponent } => self.on_result(now, at, exponent, payload, tx),
+            SwitchMlHeader::Waiting { at, suspect } => self.on_waiting(now, at, suspect, tx),
+            SwitchMlHeader::Rejected { at } => self.on_rejected(at, tx),
+            SwitchMlHeader::Contribution { .. } => tx.note(Event::Dropped(DropReason::NotAMember)),
+        }
+    }
+
+    /// `switchml 5`: the timer of the slot that was sent longest ago, or the patience, has run out.
+    fn on_timeout<T: Tx<SwitchMlHeader, P>>(&mut self, now: Instant, tx: &mut T) {
+        if self.ledger.running().is_none() || !self.config.reliability.reliable {
+            return;
+        }
+        if now >= self.progress_at + self.config.reliability.patience {
+            return self.give_up(tx);
+        }
+        self.resend_due(now, tx);
+    }
+
+    #[inline]
+    fn next_timeout(&self) -> Option<Instant> {
+        if self.ledger.running().is_none() || !self.config.reliability.reliable {
+            return None;
+        }
+        let give_up_at = self.progress_at + self.config.reliability.patience;
+        let resend_at = if self.held_up { None } else { self.resend_at() };
+        Some(resend_at.map_or(give_up_at, |at| at.min(give_up_at)))
+    }
+
+    fn on_tx_ready<T: Tx<SwitchMlHeader, P>>(&mut self, now: Instant, tx: &mut T) {
+        if self.held_up {
+            self.resend_due(now, tx);
+        }
+        self.pump(now, tx);
+    }
+}
+
+impl<P: Payload + ?Sized> Worker<P> for SwitchMlWorker<P> {
+    fn submit<T: Tx<SwitchMlHeader, P>>(&mut self, now: Instant, collective: Collective, tx: &mut T) {
+        let pieces = u32::try_from(collective.elements.div_ceil(u64::from(self.config.block_elements))).ok();
+        let Some((pieces, end)) = pieces.and_then(|pieces| Some((pieces, pieces.checked_add(self.leading())?))) else {
+            return self.ledger.refuse(collective.operation);
+        };
+        if !self.ledger.begin(collective) {
+            return;
+        }
+        // Without pieces nothing is sent, so no number is used either.
+        (self.pieces, self.end, self.fresh) = (pieces, if pieces == 0 { 0 } else { end }, 0);
+        self.remaining = pieces + pieces.min(self.leading());
+        (self.progress_at, self.resumed_at, self.suspect, self.held_up) = (now, now, None, false);
+        if self.config.workers <= 1 || pieces == 0 {
+            return self.finish_alone(&collective, tx);
+        }
+        self.pump(now, tx);
+    }
+
+    fn poll(&mut self) -> Option<Outcome> {
+        self.ledger.poll()
+    }
+
+    fn cancel<T: Tx<SwitchMlHeader, P>>(&mut self, _now: Instant, operation: OperationId, tx: &mut T) {
+        if self.ledger.running().is_some_and(|running| running.operation == operation) {
+            self.fail(None, Suspect::Unknown, FailureReason::Cancelled, tx);
+        }
+    }
+}
