@@ -2,14 +2,16 @@
 
 use derive_where::derive_where;
 use fanin_core::{
-    Body, Collective, Duration, Egress, Event, Ingress, Instant, Malformed, Node, OpError, OperationId, Outcome, PacketKind, Payload,
-    Piece, Tx, Wire, Worker,
+    BlockExponent, Body, Collective, Duration, Egress, Event, Ingress, Instant, Malformed, Node, OpError, OperationId, Outcome, PacketKind,
+    Payload, Piece, Tx, Wire, Worker,
 };
 use fanin_protocols::canary::{CanarySwitch, CanaryWorker};
 use fanin_protocols::ring::RingWorker;
+use fanin_protocols::switchml::{SwitchMlSwitch, SwitchMlWorker};
 use fanin_protocols::tree::{TreeSwitch, TreeWorker};
 use fanin_wire::canary::CanaryHeader;
 use fanin_wire::ring::RingHeader;
+use fanin_wire::switchml::SwitchMlHeader;
 use fanin_wire::tree::TreeHeader;
 
 /// A header of any system.
@@ -24,12 +26,15 @@ pub enum AnyHeader {
     Ring(RingHeader),
     /// Of Canary.
     Canary(CanaryHeader),
+    /// Of SwitchML.
+    SwitchMl(SwitchMlHeader),
 }
 
 const BACKGROUND: u8 = 0;
 const TREE: u8 = 1;
 const RING: u8 = 2;
 const CANARY: u8 = 3;
+const SWITCHML: u8 = 4;
 
 /// The longer of two lengths.
 const fn longer(a: usize, b: usize) -> usize {
@@ -38,7 +43,8 @@ const fn longer(a: usize, b: usize) -> usize {
 
 /// On the wire: one byte for the system, then the system's header.
 impl Wire for AnyHeader {
-    const MAX_LEN: usize = 1 + longer(CanaryHeader::MAX_LEN, longer(TreeHeader::MAX_LEN, RingHeader::MAX_LEN));
+    const MAX_LEN: usize =
+        1 + longer(longer(CanaryHeader::MAX_LEN, SwitchMlHeader::MAX_LEN), longer(TreeHeader::MAX_LEN, RingHeader::MAX_LEN));
 
     fn wire_len(&self) -> usize {
         1 + match self {
@@ -46,6 +52,7 @@ impl Wire for AnyHeader {
             AnyHeader::Tree(header) => header.wire_len(),
             AnyHeader::Ring(header) => header.wire_len(),
             AnyHeader::Canary(header) => header.wire_len(),
+            AnyHeader::SwitchMl(header) => header.wire_len(),
         }
     }
 
@@ -56,6 +63,7 @@ impl Wire for AnyHeader {
             TREE => TreeHeader::parse(rest).map(|(header, length)| (AnyHeader::Tree(header), 1 + length)),
             RING => RingHeader::parse(rest).map(|(header, length)| (AnyHeader::Ring(header), 1 + length)),
             CANARY => CanaryHeader::parse(rest).map(|(header, length)| (AnyHeader::Canary(header), 1 + length)),
+            SWITCHML => SwitchMlHeader::parse(rest).map(|(header, length)| (AnyHeader::SwitchMl(header), 1 + length)),
             _ => Err(Malformed::Field { name: "system", value: u64::from(system) }),
         }
     }
@@ -67,6 +75,7 @@ impl Wire for AnyHeader {
             AnyHeader::Tree(header) => (TREE, header.emit(rest)),
             AnyHeader::Ring(header) => (RING, header.emit(rest)),
             AnyHeader::Canary(header) => (CANARY, header.emit(rest)),
+            AnyHeader::SwitchMl(header) => (SWITCHML, header.emit(rest)),
         };
         *first = system;
         1 + length
@@ -79,6 +88,7 @@ impl Wire for AnyHeader {
             AnyHeader::Tree(header) => header.kind(),
             AnyHeader::Ring(header) => header.kind(),
             AnyHeader::Canary(header) => header.kind(),
+            AnyHeader::SwitchMl(header) => header.kind(),
         }
     }
 }
@@ -119,6 +129,20 @@ impl<P: Payload + ?Sized, T: Tx<AnyHeader, P>, H: Wire> Tx<H, P> for Wrapped<'_,
     fn deliver(&mut self, piece: Piece, body: Body<'_, P>) -> Result<(), OpError> {
         self.tx.deliver(piece, body)
     }
+
+    fn exponent(&mut self, piece: Piece) -> BlockExponent {
+        self.tx.exponent(piece)
+    }
+
+    #[inline]
+    fn send_fixed(&mut self, to: Egress<'_>, header: &H, piece: Piece, exponent: BlockExponent) {
+        self.tx.send_fixed(to, &(self.wrap)(*header), piece, exponent);
+    }
+
+    #[inline]
+    fn deliver_fixed(&mut self, piece: Piece, payload: &P, exponent: BlockExponent) -> Result<(), OpError> {
+        self.tx.deliver_fixed(piece, payload, exponent)
+    }
 }
 
 /// A node of any system.
@@ -135,6 +159,10 @@ pub enum AnyNode<P: Payload + ?Sized> {
     CanaryWorker(CanaryWorker<P>),
     /// A switch of Canary.
     CanarySwitch(CanarySwitch<P>),
+    /// A worker of SwitchML.
+    SwitchMlWorker(SwitchMlWorker<P>),
+    /// A switch of SwitchML.
+    SwitchMlSwitch(SwitchMlSwitch<P>),
 }
 
 /// Calls a handler of the node inside, with a [`Tx`] that wraps its headers.
@@ -159,6 +187,14 @@ macro_rules! dispatch {
             }
             AnyNode::CanarySwitch($node) => {
                 let $inner = &mut Wrapped { tx: $tx, wrap: AnyHeader::Canary };
+                $call
+            }
+            AnyNode::SwitchMlWorker($node) => {
+                let $inner = &mut Wrapped { tx: $tx, wrap: AnyHeader::SwitchMl };
+                $call
+            }
+            AnyNode::SwitchMlSwitch($node) => {
+                let $inner = &mut Wrapped { tx: $tx, wrap: AnyHeader::SwitchMl };
                 $call
             }
         }
@@ -186,6 +222,12 @@ impl<P: Payload + ?Sized> Node<P> for AnyNode<P> {
             (AnyNode::CanaryWorker(node), AnyHeader::Canary(header)) => {
                 node.on_packet(now, from, header, payload, &mut Wrapped { tx, wrap: AnyHeader::Canary });
             }
+            (AnyNode::SwitchMlSwitch(node), AnyHeader::SwitchMl(header)) => {
+                node.on_packet(now, from, header, payload, &mut Wrapped { tx, wrap: AnyHeader::SwitchMl });
+            }
+            (AnyNode::SwitchMlWorker(node), AnyHeader::SwitchMl(header)) => {
+                node.on_packet(now, from, header, payload, &mut Wrapped { tx, wrap: AnyHeader::SwitchMl });
+            }
             // A packet of another system is not of this job.
             _ => tx.note(Event::Dropped(fanin_core::DropReason::Mismatch)),
         }
@@ -203,6 +245,8 @@ impl<P: Payload + ?Sized> Node<P> for AnyNode<P> {
             AnyNode::RingWorker(node) => node.next_timeout(),
             AnyNode::CanaryWorker(node) => node.next_timeout(),
             AnyNode::CanarySwitch(node) => node.next_timeout(),
+            AnyNode::SwitchMlWorker(node) => node.next_timeout(),
+            AnyNode::SwitchMlSwitch(node) => node.next_timeout(),
         }
     }
 
@@ -217,7 +261,10 @@ impl<P: Payload + ?Sized> Worker<P> for AnyNode<P> {
             AnyNode::TreeWorker(node) => node.submit(now, collective, &mut Wrapped { tx, wrap: AnyHeader::Tree }),
             AnyNode::RingWorker(node) => node.submit(now, collective, &mut Wrapped { tx, wrap: AnyHeader::Ring }),
             AnyNode::CanaryWorker(node) => node.submit(now, collective, &mut Wrapped { tx, wrap: AnyHeader::Canary }),
-            AnyNode::TreeSwitch(_) | AnyNode::CanarySwitch(_) => tx.note(Event::Broken("a switch was asked to submit")),
+            AnyNode::SwitchMlWorker(node) => node.submit(now, collective, &mut Wrapped { tx, wrap: AnyHeader::SwitchMl }),
+            AnyNode::TreeSwitch(_) | AnyNode::CanarySwitch(_) | AnyNode::SwitchMlSwitch(_) => {
+                tx.note(Event::Broken("a switch was asked to submit"))
+            }
         }
     }
 
@@ -227,7 +274,8 @@ impl<P: Payload + ?Sized> Worker<P> for AnyNode<P> {
             AnyNode::TreeWorker(node) => node.poll(),
             AnyNode::RingWorker(node) => node.poll(),
             AnyNode::CanaryWorker(node) => node.poll(),
-            AnyNode::TreeSwitch(_) | AnyNode::CanarySwitch(_) => None,
+            AnyNode::SwitchMlWorker(node) => node.poll(),
+            AnyNode::TreeSwitch(_) | AnyNode::CanarySwitch(_) | AnyNode::SwitchMlSwitch(_) => None,
         }
     }
 
@@ -236,7 +284,10 @@ impl<P: Payload + ?Sized> Worker<P> for AnyNode<P> {
             AnyNode::TreeWorker(node) => node.cancel(now, operation, &mut Wrapped { tx, wrap: AnyHeader::Tree }),
             AnyNode::RingWorker(node) => node.cancel(now, operation, &mut Wrapped { tx, wrap: AnyHeader::Ring }),
             AnyNode::CanaryWorker(node) => node.cancel(now, operation, &mut Wrapped { tx, wrap: AnyHeader::Canary }),
-            AnyNode::TreeSwitch(_) | AnyNode::CanarySwitch(_) => tx.note(Event::Broken("a switch was asked to cancel")),
+            AnyNode::SwitchMlWorker(node) => node.cancel(now, operation, &mut Wrapped { tx, wrap: AnyHeader::SwitchMl }),
+            AnyNode::TreeSwitch(_) | AnyNode::CanarySwitch(_) | AnyNode::SwitchMlSwitch(_) => {
+                tx.note(Event::Broken("a switch was asked to cancel"))
+            }
         }
     }
 }
@@ -250,6 +301,8 @@ impl<P: Payload + ?Sized> AnyNode<P> {
             AnyNode::RingWorker(node) => node.rebase(now),
             AnyNode::CanaryWorker(node) => node.rebase(now),
             AnyNode::CanarySwitch(node) => node.rebase(now),
+            AnyNode::SwitchMlWorker(node) => node.rebase(now),
+            AnyNode::SwitchMlSwitch(node) => node.rebase(now),
         }
     }
 }
@@ -263,6 +316,7 @@ pub(crate) const fn resend_gap(rto_min: Duration) -> Duration {
 mod tests {
     use super::*;
     use fanin_wire::canary::CanaryId;
+    use fanin_wire::switchml::SlotUse;
 
     #[test]
     fn headers_of_all_systems_come_back_from_the_wire() {
@@ -272,6 +326,7 @@ mod tests {
             AnyHeader::Tree(TreeHeader::Aggregate { block: 78 }),
             AnyHeader::Ring(RingHeader::Probe { operation: 79 }),
             AnyHeader::Canary(CanaryHeader::Broadcast { id: CanaryId::new(1, 0, 80) }),
+            AnyHeader::SwitchMl(SwitchMlHeader::Rejected { at: SlotUse { slot: 2, round: 81 } }),
         ];
         for header in headers {
             let mut bytes = [0; AnyHeader::MAX_LEN];

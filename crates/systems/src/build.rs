@@ -9,6 +9,7 @@ use crate::any::{AnyNode, resend_gap};
 use crate::canary::{self, Table};
 use crate::config::{BuildError, JobSpec, RingOrder, System, UNLIMITED};
 use crate::layout::{self, TreeLayout, leaf_of};
+use crate::switchml;
 
 /// The nodes of a job in a network.
 ///
@@ -19,6 +20,7 @@ pub fn build<P: Payload + ?Sized>(spec: &JobSpec<'_, P::Op>, map: &NetworkMap) -
     match spec.system {
         System::Ring { order, barrier } => ring(spec, order, barrier),
         System::Tree { trees } => tree(spec, map, trees),
+        System::SwitchMl { fixed_point } => switchml::nodes(spec, map, fixed_point),
         System::Canary { timeout_ps, descriptors, placement } => canary::nodes(spec, map, Table { timeout_ps, descriptors, placement }),
     }
 }
@@ -49,7 +51,7 @@ fn check<Op>(spec: &JobSpec<'_, Op>, map: &NetworkMap) -> Result<(), BuildError>
     Ok(())
 }
 
-fn reliability<Op>(spec: &JobSpec<'_, Op>) -> Reliability {
+pub(crate) fn reliability<Op>(spec: &JobSpec<'_, Op>) -> Reliability {
     if spec.reliable { Reliability::lossy(spec.rto_initial, spec.rto_min, spec.patience) } else { Reliability::LOSSLESS }
 }
 

@@ -82,6 +82,14 @@ pub enum System {
         #[serde(default)]
         placement: Placement,
     },
+    /// SwitchML: a pool of slots at one switch, or at each of a tree of switches; the window is the size of the pool (switchml 1 to 10).
+    #[serde(rename = "switchml")]
+    SwitchMl {
+        /// 32-bit floats go as integers with an exponent per block (switchml 6). The simulator takes the packets' course, with an
+        /// exchange of exponents ahead; its payloads are not rounded.
+        #[serde(default)]
+        fixed_point: bool,
+    },
 }
 
 fn one() -> u32 {
@@ -100,7 +108,7 @@ fn canary_descriptors() -> u32 {
 
 impl System {
     /// Names of all systems.
-    pub const NAMES: &'static [&'static str] = &["ring", "tree", "canary"];
+    pub const NAMES: &'static [&'static str] = &["ring", "tree", "canary", "switchml"];
 
     /// Canary as its paper has it: 1 us, 32 Ki descriptors, hashed.
     pub fn canary() -> Self {
@@ -113,6 +121,7 @@ impl System {
             System::Ring { .. } => "ring",
             System::Tree { .. } => "tree",
             System::Canary { .. } => "canary",
+            System::SwitchMl { .. } => "switchml",
         }
     }
 
@@ -122,6 +131,7 @@ impl System {
             System::Tree { .. } => 1,
             System::Ring { .. } => 2,
             System::Canary { .. } => 3,
+            System::SwitchMl { .. } => 4,
         }
     }
 }
