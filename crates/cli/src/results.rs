@@ -5,7 +5,8 @@ use std::io::{self, Write};
 
 use fanin_core::{Duration, Failure, Instant, Suspect};
 use fanin_sim::metrics::Ended;
-use fanin_sim::{JobResult, RunResult, Topology};
+use fanin_sim::{JobResult, RunResult, Shape, Topology};
+use fanin_systems::System;
 use serde::{Serialize, Serializer};
 
 use crate::plan::schema::PayloadName;
@@ -47,8 +48,12 @@ pub struct RunRecord {
     pub leaf_bytes_mean: f64,
     /// The most that any leaf had in use.
     pub leaf_bytes_peak: u64,
-    /// How long a leaf holds a slot, mean over all slots; null where none was taken.
+    /// How long a leaf holds a slot, mean over all slots, from when each was taken and freed; null where none was taken.
     pub leaf_slot_us: Option<f64>,
+    /// Slots that a leaf takes for a full packet of the vector, mean over leaves that took any; null for several jobs.
+    pub leaf_slots_per_packet: Option<f64>,
+    /// What Canary's paper expects a leaf to have in use (`canary 6`); null for other systems and several jobs.
+    pub leaf_bytes_by_model: Option<f64>,
     /// Share of links that were sending in less than 1 % of the time.
     pub links_idle: f64,
     /// In 80 % of the time or more.
@@ -160,6 +165,13 @@ pub const METRICS: &[Metric] = &[
     Metric { key: "leaf_bytes_mean", title: "mean memory of a leaf", unit: "B", value: |run| Some(run.leaf_bytes_mean) },
     Metric { key: "leaf_bytes_peak", title: "peak memory of a leaf", unit: "B", value: |run| Some(run.leaf_bytes_peak as f64) },
     Metric { key: "leaf_slot_us", title: "time that a leaf holds a slot", unit: "us", value: |run| run.leaf_slot_us },
+    Metric {
+        key: "leaf_slots_per_packet",
+        title: "slots of a leaf per packet of the vector",
+        unit: "",
+        value: |run| run.leaf_slots_per_packet,
+    },
+    Metric { key: "leaf_bytes_by_model", title: "memory of a leaf by the paper's model", unit: "B", value: |run| run.leaf_bytes_by_model },
     Metric { key: "leaf_bytes_by_rate", title: "goodput times the time that a leaf holds a slot", unit: "B", value: bytes_by_rate },
     Metric { key: "links_idle", title: "links used less than 1 %", unit: "", value: |run| Some(run.links_idle) },
     Metric { key: "links_busy", title: "links used 80 % or more", unit: "", value: |run| Some(run.links_busy) },
@@ -229,6 +241,8 @@ pub fn record(prepared: &Prepared, topology: &Topology, result: &RunResult, payl
         leaf_bytes_mean: leaves.bytes_mean,
         leaf_bytes_peak: leaves.bytes_peak,
         leaf_slot_us: leaves.slot_us,
+        leaf_slots_per_packet: leaves.slots_per_packet(prepared),
+        leaf_bytes_by_model: bytes_by_model(prepared),
         links_idle: share(0.0..0.01),
         links_busy: share(0.8..f64::INFINITY),
         links_between: share(0.01..0.8),
@@ -262,6 +276,8 @@ struct Leaves {
     bytes_mean: f64,
     bytes_peak: u64,
     slot_us: Option<f64>,
+    /// Slots taken, mean over leaves.
+    slots_taken: f64,
 }
 
 impl Leaves {
@@ -276,13 +292,35 @@ impl Leaves {
         let used: Vec<_> =
             result.slots.iter().zip(is_leaf).filter(|(slots, leaf)| *leaf && slots.taken > 0).map(|(slots, _)| slots).collect();
         let taken: u64 = used.iter().map(|slots| slots.taken).sum();
-        let slot_ps: u128 = used.iter().map(|slots| slots.slot_ps).sum();
+        let held_ps: u128 = used.iter().map(|slots| slots.held_ps()).sum();
         Leaves {
             bytes_mean: used.iter().map(|slots| slots.bytes_mean()).sum::<f64>() / used.len().max(1) as f64,
             bytes_peak: used.iter().map(|slots| slots.bytes_peak).max().unwrap_or(0),
-            slot_us: (taken > 0).then(|| slot_ps as f64 / taken as f64 / 1e6),
+            slot_us: (taken > 0).then(|| held_ps as f64 / taken as f64 / 1e6),
+            slots_taken: taken as f64 / used.len().max(1) as f64,
         }
     }
+
+    fn slots_per_packet(&self, prepared: &Prepared) -> Option<f64> {
+        let ([job], [schedule]) = (prepared.jobs.as_slice(), prepared.scenario.jobs.as_slice()) else { return None };
+        let packet_elements = job.settings.common.payload.0 / u64::from(schedule.element_bytes);
+        let packets: u64 = schedule.elements.iter().map(|elements| elements.div_ceil(packet_elements)).sum();
+        (packets > 0 && self.slots_taken > 0.0).then(|| self.slots_taken / packets as f64)
+    }
+}
+
+/// `canary 6`: b (2d (l + t) + r), the rate of a host times the longest time to the leader and back, where each switch waits for its
+/// timeout. The leader's own time r is 0 here: leaders sum at line rate.
+fn bytes_by_model(prepared: &Prepared) -> Option<f64> {
+    let [job] = prepared.jobs.as_slice() else { return None };
+    let System::Canary { timeout_ps, .. } = job.system else { return None };
+    let (rate, hops, path_ps) = match prepared.scenario.network.shape {
+        Shape::Star { link, .. } => (link.bits_per_second, 2, 2 * link.latency.as_ps()),
+        Shape::FatTree2 { host_link, fabric_link, .. } => {
+            (host_link.bits_per_second, 4, 2 * (host_link.latency.as_ps() + fabric_link.latency.as_ps()))
+        }
+    };
+    Some(rate as f64 / 8.0 * (2 * (path_ps + hops * timeout_ps)) as f64 / 1e12)
 }
 
 fn census(result: &RunResult, payload: PayloadName) -> String {
@@ -448,6 +486,8 @@ const COLUMNS: &[&str] = &[
     "leaf_bytes_mean",
     "leaf_bytes_peak",
     "leaf_slot_us",
+    "leaf_slots_per_packet",
+    "leaf_bytes_by_model",
     "links_idle",
     "links_busy",
     "links_between",

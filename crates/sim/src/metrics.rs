@@ -101,19 +101,20 @@ pub struct SlotResult {
     pub taken: u64,
     /// Bytes in use, integrated over time: byte-picoseconds.
     pub byte_ps: u128,
-    /// Slots in use, integrated over time: slot-picoseconds. Over [`taken`](Self::taken): how long a slot is held.
-    pub slot_ps: u128,
-    /// Up to when the integrals go.
+    /// When slots were taken, summed over all that were: with `freed_at_ps` how long they were held, whichever was freed when.
+    taken_at_ps: u128,
+    /// When slots were freed, summed likewise.
+    freed_at_ps: u128,
+    /// Up to when the integral goes.
     pub(crate) until_ps: u64,
 }
 
 impl SlotResult {
-    /// Carries the integrals on to `now_ps`.
+    /// Carries the integral on to `now_ps`.
     #[inline]
     pub(crate) fn advance(&mut self, now_ps: u64) {
         let span = now_ps - self.until_ps;
         self.byte_ps += u128::from(self.bytes) * u128::from(span);
-        self.slot_ps += u128::from(self.slots) * u128::from(span);
         self.until_ps = now_ps;
     }
 
@@ -122,10 +123,17 @@ impl SlotResult {
         if self.until_ps == 0 { 0.0 } else { self.byte_ps as f64 / self.until_ps as f64 }
     }
 
+    /// How long all slots that were taken have been held together, in picoseconds; those still in use until the end of the run. From the
+    /// times of single events, not from how many slots were in use, so that one can be held against the other.
+    pub fn held_ps(&self) -> u128 {
+        self.freed_at_ps + u128::from(self.slots) * u128::from(self.until_ps) - self.taken_at_ps
+    }
+
     #[inline]
     pub(crate) fn take(&mut self, now_ps: u64, bytes: u32) {
         self.advance(now_ps);
         self.taken += 1;
+        self.taken_at_ps += u128::from(now_ps);
         self.bytes += u64::from(bytes);
         self.slots += 1;
         self.bytes_peak = self.bytes_peak.max(self.bytes);
@@ -135,8 +143,17 @@ impl SlotResult {
     #[inline]
     pub(crate) fn free(&mut self, now_ps: u64, bytes: u32) {
         self.advance(now_ps);
+        // A node that comes back without its state may free what it does not have.
+        self.freed_at_ps += u128::from(now_ps) * u128::from(self.slots > 0);
         self.bytes = self.bytes.saturating_sub(u64::from(bytes));
         self.slots = self.slots.saturating_sub(1);
+    }
+
+    /// The switch has lost everything.
+    pub(crate) fn lose_all(&mut self, now_ps: u64) {
+        self.advance(now_ps);
+        self.freed_at_ps += u128::from(now_ps) * u128::from(self.slots);
+        (self.bytes, self.slots) = (0, 0);
     }
 }
 
@@ -331,9 +348,21 @@ mod tests {
         slots.free(400, 1_000);
         slots.advance(1_000);
         assert_eq!(slots.byte_ps, 1_000 * 100 + 1_500 * 200 + 500 * 600);
-        assert_eq!(slots.slot_ps, 100 + 2 * 200 + 600);
+        // The first or the second was freed: 300 + 800 or 200 + 900.
+        assert_eq!(slots.held_ps(), 1_100);
         assert_eq!((slots.taken, slots.bytes_peak, slots.bytes), (2, 1_500, 500));
         assert!((slots.bytes_mean() - 700.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_switch_that_fails_holds_nothing_any_longer() {
+        let mut slots = SlotResult::default();
+        slots.take(100, 10);
+        slots.take(200, 10);
+        slots.lose_all(300);
+        slots.free(400, 10);
+        slots.advance(1_000);
+        assert_eq!((slots.held_ps(), slots.byte_ps, slots.bytes), (300, 3_000, 0));
     }
 
     #[test]

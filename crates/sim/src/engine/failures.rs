@@ -147,9 +147,7 @@ where
             }
         }
         let first = self.net.topology.map.hosts();
-        let slots = &mut self.net.slots[(switch.0 - first) as usize];
-        slots.advance(self.net.now);
-        (slots.bytes, slots.slots) = (0, 0);
+        self.net.slots[(switch.0 - first) as usize].lose_all(self.net.now);
     }
 
     fn stall_host(&mut self, host: NodeId, until: Instant) {
