@@ -7,6 +7,7 @@
 //! | [`message`] | what either side says |
 //! | [`call`] | what a rank is doing: [`CallDescription`] |
 //! | [`frame`] | messages to bytes and back: [`encode`], [`Decoder`] |
+//! | [`jobs`] | the switch's side: all its jobs, as a state machine |
 //! | [`resume`] | what is left of a job's operations after a restart of the switch |
 //! | [`client`] | the client's side of the handshake: [`ClientSession`] |
 //!
@@ -36,12 +37,14 @@
 pub mod call;
 pub mod client;
 pub mod frame;
+pub mod jobs;
 pub mod message;
 pub mod resume;
 
 pub use call::{CallDescription, CallKind, Op, Signature};
 pub use client::{ClientError, ClientSession};
 pub use frame::{Decoder, FRAME_BYTES_MAX, FrameError, encode};
+pub use jobs::{Action, ConnectionId, Jobs, JobsConfig, Note, OpenJob};
 pub use message::{
     Admitted, Attach, BlockRange, ClientMessage, Failed, FailureKind, Hello, HostId, JobWish, Join, OperationPlan, PeerInfo, Progress,
     Refusal, Refused, ResumeState, Segment, Source, SwitchHello, SwitchMessage,

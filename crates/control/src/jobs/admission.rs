@@ -1,0 +1,211 @@
+//! Whether a rank may join: what can be seen from its request alone, and what from the ranks that are already there.
+
+use std::net::SocketAddr;
+
+use super::config::{JobsConfig, WINDOW_MAX};
+use super::job::Job;
+use super::text::span;
+use crate::message::{Join, Refusal, Refused};
+use crate::{HEADER_BYTES_MAX, WORLD_MAX, resume};
+
+/// The longest name of a job, in characters.
+pub const JOB_NAME_CHARS_MAX: usize = 128;
+/// The longest identification of a host, in bytes.
+pub const HOST_BYTES_MAX: usize = 256;
+/// The shortest datagram that a path must carry: what every IPv4 path does.
+pub const DATAGRAM_BYTES_MIN: u32 = 548;
+/// Payloads are a multiple of this, so that they hold a whole number of elements of any type.
+pub const PAYLOAD_STEP_BYTES: u32 = 8;
+
+fn invalid(text: String) -> Result<(), Refused> {
+    Err(Refused { code: Refusal::Invalid, text })
+}
+
+/// Checks one request by itself.
+pub(super) fn check(config: &JobsConfig, join: &Join, peer: SocketAddr) -> Result<(), Refused> {
+    check_names(join, peer)?;
+    check_wish(config, join)?;
+    let Some(state) = &join.resume else { return Ok(()) };
+    if let Err(error) = resume::check(join.rank, state) {
+        return invalid(error.to_string());
+    }
+    check_payload(config, "resume.payload_bytes", state.payload_bytes)
+}
+
+fn check_names(join: &Join, peer: SocketAddr) -> Result<(), Refused> {
+    let name = &join.job;
+    if name.is_empty() || name.chars().count() > JOB_NAME_CHARS_MAX || name.chars().any(char::is_control) {
+        return invalid(format!("job = {name:?}: expected 1 to {JOB_NAME_CHARS_MAX} printable characters"));
+    }
+    if join.world == 0 || join.world > WORLD_MAX {
+        return invalid(format!("world = {}: expected 1 to {WORLD_MAX}", join.world));
+    }
+    if join.rank >= join.world {
+        return invalid(format!("rank = {}: expected 0 to {}, since world is {}", join.rank, join.world - 1, join.world));
+    }
+    if join.host.0.len() > HOST_BYTES_MAX {
+        return invalid(format!("host has {} bytes: expected at most {HOST_BYTES_MAX}", join.host.0.len()));
+    }
+    let data = join.data;
+    if data.port() == 0 {
+        return invalid(format!("data = {data}: expected the port of an open UDP socket"));
+    }
+    if data.ip().to_canonical().is_loopback() && !peer.ip().is_loopback() {
+        return invalid(format!("data = {data}: a loopback address cannot be reached from here; rank {} comes from {peer}", join.rank));
+    }
+    if data.ip().is_multicast() {
+        return invalid(format!("data = {data}: expected the address of one host"));
+    }
+    Ok(())
+}
+
+fn check_wish(config: &JobsConfig, join: &Join) -> Result<(), Refused> {
+    let wish = &join.wish;
+    if join.path_datagram_bytes < DATAGRAM_BYTES_MIN {
+        return invalid(format!("path_datagram_bytes = {}: expected at least {DATAGRAM_BYTES_MIN}", join.path_datagram_bytes));
+    }
+    if wish.patience_ms == 0 || wish.patience_ms > config.patience_ms_max {
+        let most = span(config.patience_ms_max);
+        return invalid(format!("patience = {}: this switch allows more than 0 and at most {most}", span(wish.patience_ms)));
+    }
+    if wish.window.is_some_and(|window| window == 0 || window > WINDOW_MAX) {
+        return invalid(format!("window = {}: expected 1 to {WINDOW_MAX} packets", wish.window.unwrap_or_default()));
+    }
+    wish.payload_bytes.map_or(Ok(()), |bytes| check_payload(config, "payload_bytes", bytes))
+}
+
+fn check_payload(config: &JobsConfig, name: &str, bytes: u32) -> Result<(), Refused> {
+    if bytes == 0 || !bytes.is_multiple_of(PAYLOAD_STEP_BYTES) || bytes > config.payload_bytes_max {
+        let most = config.payload_bytes_max;
+        return invalid(format!("{name} = {bytes}: expected a multiple of {PAYLOAD_STEP_BYTES}, at most {most}"));
+    }
+    Ok(())
+}
+
+/// What a rank that joins `job` wants otherwise than the ranks that are there, in words.
+pub(super) fn disagreement(job: &Job, join: &Join, peer: SocketAddr) -> Option<String> {
+    let (&other, there) = job.members.first_key_value()?;
+    let rank = join.rank;
+    let (ours, theirs) = (&there.join.wish, &join.wish);
+    let differ = |what: &str, theirs: String, ours: String| {
+        Some(format!("ranks of job `{}` want different things: rank {rank} wants {what} {theirs} and rank {other} {ours}", job.name))
+    };
+    if join.world != job.world {
+        return differ("world", join.world.to_string(), job.world.to_string());
+    }
+    if theirs.system != ours.system {
+        return differ("system", format!("{:?}", theirs.system), format!("{:?}", ours.system));
+    }
+    let number = |value: Option<u32>| value.map_or("of the switch's choice".into(), |value| value.to_string());
+    if theirs.payload_bytes != ours.payload_bytes {
+        return differ("payload_bytes", number(theirs.payload_bytes), number(ours.payload_bytes));
+    }
+    if theirs.window != ours.window {
+        return differ("window", number(theirs.window), number(ours.window));
+    }
+    if theirs.patience_ms != ours.patience_ms {
+        return differ("patience", span(theirs.patience_ms), span(ours.patience_ms));
+    }
+    if theirs.fixed_point != ours.fixed_point {
+        return differ("fixed_point", theirs.fixed_point.to_string(), ours.fixed_point.to_string());
+    }
+    if theirs.op != ours.op {
+        return differ("elements", theirs.op.to_string(), ours.op.to_string());
+    }
+    let is_ipv4 = |socket: SocketAddr| if socket.is_ipv4() { "IPv4" } else { "IPv6" };
+    let families = [Job::data_of(join, peer), Job::data_of(&there.join, there.peer)].map(is_ipv4);
+    if families[0] != families[1] {
+        return differ("to be reached by", families[0].into(), families[1].into());
+    }
+    let past = |join: &Join| match &join.resume {
+        Some(state) => format!("with job instance {:016x}, {} bytes a packet", state.instance, state.payload_bytes),
+        None => "from the beginning".into(),
+    };
+    let key = |join: &Join| join.resume.as_ref().map(|state| (state.instance, state.payload_bytes));
+    if key(join) != key(&there.join) { differ("to go on", past(join), past(&there.join)) } else { None }
+}
+
+/// Bytes of elements in a packet: what is wished for or, without a wish, what the shortest path carries.
+pub(super) fn payload_bytes(config: &JobsConfig, joins: &[&Join]) -> Result<u32, String> {
+    let Some(narrow) = joins.iter().min_by_key(|join| join.path_datagram_bytes) else { return Ok(PAYLOAD_STEP_BYTES) };
+    let room = (narrow.path_datagram_bytes - HEADER_BYTES_MAX).min(config.payload_bytes_max) / PAYLOAD_STEP_BYTES * PAYLOAD_STEP_BYTES;
+    let wanted = joins[0].resume.as_ref().map(|state| state.payload_bytes).or(joins[0].wish.payload_bytes);
+    match wanted {
+        Some(bytes) if bytes > room => Err(format!(
+            "packets with {bytes} bytes of elements do not fit: the path to rank {} carries datagrams of {} bytes, which leaves {room}",
+            narrow.rank, narrow.path_datagram_bytes
+        )),
+        Some(bytes) => Ok(bytes),
+        None => Ok(room),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::call::Op;
+    use crate::message::{HostId, JobWish};
+    use fanin_systems::System;
+
+    const PEER: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 7)), 999);
+
+    fn join() -> Join {
+        Join {
+            job: "train".into(),
+            rank: 1,
+            world: 4,
+            data: ([0, 0, 0, 0], 5_000).into(),
+            host: HostId("a".into()),
+            path_datagram_bytes: 1_472,
+            wish: JobWish {
+                system: System::Tree { trees: 1 },
+                payload_bytes: None,
+                window: None,
+                patience_ms: 30_000,
+                fixed_point: false,
+                op: Op::F32_SUM,
+            },
+            attach: None,
+            resume: None,
+        }
+    }
+
+    #[test]
+    fn a_request_that_makes_no_sense_is_refused_with_its_value_and_what_was_expected() {
+        type Change = fn(&mut Join);
+        let cases: [(Change, &str); 12] = [
+            (|join| join.job = String::new(), "job = \"\": expected 1 to 128"),
+            (|join| join.job = "a\nb".into(), "job = \"a\\nb\""),
+            (|join| join.job = "x".repeat(129), "1 to 128"),
+            (|join| join.world = 0, "world = 0: expected 1 to 1024"),
+            (|join| join.world = 1_025, "world = 1025"),
+            (|join| join.rank = 4, "rank = 4: expected 0 to 3"),
+            (|join| join.data.set_port(0), "data = 0.0.0.0:0"),
+            (|join| join.data = ([127, 0, 0, 1], 9).into(), "a loopback address cannot be reached"),
+            (|join| join.path_datagram_bytes = 100, "path_datagram_bytes = 100"),
+            (|join| join.wish.patience_ms = 0, "patience = 0 ms"),
+            (|join| join.wish.payload_bytes = Some(12), "payload_bytes = 12: expected a multiple of 8"),
+            (|join| join.wish.window = Some(1 << 20), "window = 1048576: expected 1 to 65536"),
+        ];
+        let config = JobsConfig::default();
+        assert_eq!(check(&config, &join(), PEER), Ok(()));
+        for (change, expected) in cases {
+            let mut join = join();
+            change(&mut join);
+            let refused = check(&config, &join, PEER).unwrap_err();
+            assert!(refused.code == Refusal::Invalid && refused.text.contains(expected), "{refused:?}");
+        }
+    }
+
+    #[test]
+    fn the_shortest_path_decides_and_a_wish_that_does_not_fit_names_it() {
+        let config = JobsConfig::default();
+        let (wide, mut narrow) = (Join { path_datagram_bytes: 9_000, ..join() }, Join { rank: 2, ..join() });
+        let bytes = payload_bytes(&config, &[&wide, &narrow]).unwrap();
+        assert!(bytes.is_multiple_of(8) && bytes + HEADER_BYTES_MAX <= 1_472 && bytes + 8 + HEADER_BYTES_MAX > 1_472, "{bytes}");
+        narrow.path_datagram_bytes = 600;
+        let wishing = Join { wish: JobWish { payload_bytes: Some(1_024), ..wide.wish }, ..wide };
+        let error = payload_bytes(&config, &[&wishing, &narrow]).unwrap_err();
+        assert!(error.contains("1024 bytes") && error.contains("rank 2") && error.contains("600"), "{error}");
+    }
+}

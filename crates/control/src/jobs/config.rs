@@ -1,0 +1,197 @@
+//! Limits of a switch, and what it asks its driver to do.
+
+use std::net::{IpAddr, SocketAddr};
+
+use fanin_systems::System;
+
+use crate::call::Op;
+use crate::message::{FailureKind, Refusal, SwitchMessage};
+
+/// Limits and time limits of a switch.
+#[derive(Clone, PartialEq, Debug)]
+pub struct JobsConfig {
+    /// Name and version of the program, for people.
+    pub software: String,
+    /// Seed of all random numbers: of instances, epochs and jobs. Two switches, and two lives of one, must have different ones.
+    pub seed: u64,
+    /// Jobs at once, those included that wait for ranks.
+    pub jobs_max: usize,
+    /// Connections at once.
+    pub connections_max: usize,
+    /// Memory of all jobs together, in bytes, as [`memory_bytes`] estimates it.
+    pub memory_bytes_max: u64,
+    /// The longest patience that a job may ask for, in ms.
+    pub patience_ms_max: u64,
+    /// The most bytes of elements in a packet.
+    pub payload_bytes_max: u32,
+    /// What a rank may have under way, in bytes, where a job does not say it.
+    pub window_bytes: u32,
+    /// How long a connection may take to join a job, in ms.
+    pub handshake_ms: u64,
+    /// How long a rank whose connection was lost may take to come back, in ms.
+    pub grace_ms: u64,
+    /// How long ranks may take to say what they are doing, in ms.
+    pub describe_ms: u64,
+    /// How long running jobs may go on when the switch drains, in ms.
+    pub drain_ms: u64,
+}
+
+impl Default for JobsConfig {
+    fn default() -> Self {
+        JobsConfig {
+            software: concat!("fanin ", env!("CARGO_PKG_VERSION")).into(),
+            seed: 0,
+            jobs_max: 64,
+            connections_max: 4_096,
+            memory_bytes_max: 1 << 30,
+            patience_ms_max: 3_600_000,
+            payload_bytes_max: 65_400,
+            // Measured with four workers and a switch on two cores: a quarter of it leaves processes waiting for each other, and four
+            // times as much leaves the caches and makes round trips longer than the timeout.
+            window_bytes: 704 << 10,
+            handshake_ms: 5_000,
+            grace_ms: 1_000,
+            describe_ms: 2_000,
+            drain_ms: 30_000,
+        }
+    }
+}
+
+/// The most packets that a window can have.
+pub const WINDOW_MAX: u32 = 65_536;
+
+/// About how much memory a job takes at the switch, in bytes: its slots, in two versions and with room for sums that are wider than the
+/// elements, a batch each way for every rank, and what a thread needs. Buffers of the kernel are not included.
+pub const fn memory_bytes(world: u32, window: u32, payload_bytes: u32) -> u64 {
+    let slots = 2 * window as u64 * payload_bytes as u64;
+    2 * slots + world as u64 * (192 << 10) + (1 << 20)
+}
+
+/// How many packets a window of so many bytes is: a power of two, since systems number their slots so.
+pub(super) fn window_packets(window_bytes: u32, payload_bytes: u32) -> u32 {
+    1 << (window_bytes / payload_bytes).clamp(4, 4_096).ilog2()
+}
+
+/// One connection, as the driver numbers it. Numbers are never used again.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ConnectionId(pub u64);
+
+/// What the driver is to do, in this order.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Action {
+    /// Send a message.
+    Send(ConnectionId, SwitchMessage),
+    /// Close a connection, once what was sent before has left. Nothing of it needs to be told any more.
+    Close(ConnectionId),
+    /// Open a socket for a job and run its switch node, then call [`Jobs::on_opened`](super::Jobs::on_opened).
+    OpenJob(Box<OpenJob>),
+    /// End a job's node and close its socket.
+    CloseJob {
+        /// [`OpenJob::job_id`].
+        job_id: u16,
+    },
+    /// For logs and counters only.
+    Note(Note),
+}
+
+/// What a job's switch node needs.
+#[derive(Clone, PartialEq, Debug)]
+pub struct OpenJob {
+    /// The job's number in packets.
+    pub job_id: u16,
+    /// Its name.
+    pub name: String,
+    /// Names it among all jobs of all times.
+    pub instance: u64,
+    /// The system that sums.
+    pub system: System,
+    /// Element type and operator, for systems whose packets do not carry them.
+    pub op: Op,
+    /// Sum floats as block fixed point.
+    pub fixed_point: bool,
+    /// Bytes of elements in a full packet.
+    pub payload_bytes: u32,
+    /// Packets that a rank may have under way.
+    pub window: u32,
+    /// How long ranks wait for one another, in ms.
+    pub patience_ms: u64,
+    /// Seed of the job's random choices.
+    pub seed: u64,
+    /// The link epoch.
+    pub epoch: u32,
+    /// The local address that all ranks have come to; unspecified where they have come to different ones.
+    pub bind: IpAddr,
+    /// The sockets of the ranks: rank r's is number r.
+    pub ranks: Vec<SocketAddr>,
+}
+
+/// Something that happened, for logs and counters.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Note {
+    /// Somebody was not admitted.
+    Refused {
+        /// Its address.
+        peer: SocketAddr,
+        /// Why, as a kind.
+        code: Refusal,
+        /// Why, in words.
+        text: String,
+    },
+    /// All ranks have joined, and the job has its socket.
+    Admitted {
+        /// The job.
+        job_id: u16,
+        /// Its name.
+        name: String,
+        /// How many ranks.
+        world: u32,
+        /// How many of them go on with what they did before a restart.
+        resumed: bool,
+    },
+    /// All ranks are ready.
+    Started {
+        /// The job.
+        job_id: u16,
+        /// Its name.
+        name: String,
+    },
+    /// A rank's connection was lost; it may come back.
+    Detached {
+        /// The job's name.
+        name: String,
+        /// The rank.
+        rank: u32,
+    },
+    /// It came back.
+    Attached {
+        /// The job's name.
+        name: String,
+        /// The rank.
+        rank: u32,
+    },
+    /// A diagnosis, as told to the ranks.
+    Notice {
+        /// The job's name.
+        name: String,
+        /// In words.
+        text: String,
+    },
+    /// All ranks have left.
+    Ended {
+        /// The job.
+        job_id: u16,
+        /// Its name.
+        name: String,
+    },
+    /// It has failed.
+    Failed {
+        /// The job.
+        job_id: u16,
+        /// Its name.
+        name: String,
+        /// Why, as a kind.
+        kind: FailureKind,
+        /// Why, in words.
+        text: String,
+    },
+}

@@ -1,0 +1,307 @@
+//! A job from the arrival of its last rank to its end.
+
+use std::net::{IpAddr, SocketAddr};
+
+use super::config::{Action, ConnectionId, Note, OpenJob, memory_bytes, window_packets};
+use super::job::{Job, Member, Phase, Presence};
+use super::text::{ranks, span, verb};
+use super::{FAILURES_REMEMBERED, Jobs, Stage, WAITING_INTERVAL_MS, admission};
+use crate::message::{Admitted, Failed, FailureKind, Join, Refusal, ResumeState, SwitchMessage};
+use crate::{ALIVE_INTERVAL_MS, resume};
+
+impl Jobs {
+    /// All ranks have joined: works out what the job is and asks the driver to open it.
+    pub(super) fn open(&mut self, now_ms: u64, job_id: u16) {
+        let (seed, epoch) = (self.draw(), (self.draw() >> 32) as u32);
+        let Some(job) = self.jobs.get_mut(&job_id) else { return };
+        let joins: Vec<&Join> = job.members.values().map(|member| &member.join).collect();
+        let payload_bytes = match admission::payload_bytes(&self.config, &joins) {
+            Ok(bytes) => bytes,
+            Err(text) => return self.fail(job_id, FailureKind::Disagreement, text, None),
+        };
+        let states: Vec<ResumeState> = joins.iter().filter_map(|join| join.resume.clone()).collect();
+        let wish = joins[0].wish;
+        if !states.is_empty() {
+            match resume::merge(&states) {
+                Ok(plans) => job.plans = Some(plans),
+                Err(error) => {
+                    let kind = match error {
+                        resume::ResumeError::Mismatch { .. } | resume::ResumeError::Blocks { .. } => FailureKind::Mismatch,
+                        _ => FailureKind::ResultLost,
+                    };
+                    let text = format!("the job cannot go on after the restart of the switch: {error}");
+                    return self.fail(job_id, kind, text, Some(error.rank()));
+                }
+            }
+        }
+        job.phase = Phase::Opening;
+        job.deadline_ms = now_ms + job.patience_ms;
+        // The lists of every rank were needed for that only.
+        job.members.values_mut().for_each(|member| member.join.resume = None);
+        let window = wish.window.unwrap_or_else(|| window_packets(self.config.window_bytes, payload_bytes));
+        job.memory_bytes = memory_bytes(job.world, window, payload_bytes);
+        let peers = job.peers();
+        let data = SocketAddr::new(job.bind(), 0);
+        let ranks = peers.iter().map(|peer| peer.address).collect();
+        let (instance, patience_ms, system) = (job.instance, job.patience_ms, wish.system);
+        let admitted = Admitted { instance, job_id, data, system, payload_bytes, window, patience_ms, seed, epoch, peers };
+        job.admitted = Some((Box::new(admitted), 0));
+        let open = OpenJob {
+            job_id,
+            name: job.name.clone(),
+            instance,
+            system,
+            op: wish.op,
+            fixed_point: wish.fixed_point,
+            payload_bytes,
+            window,
+            patience_ms,
+            seed,
+            epoch,
+            bind: job.bind(),
+            ranks,
+        };
+        self.actions.push_back(Action::OpenJob(Box::new(open)));
+    }
+
+    /// The driver has opened a job's socket at this port, or could not, and says why.
+    pub fn on_opened(&mut self, now_ms: u64, job_id: u16, result: Result<u16, String>) {
+        let Some(job) = self.jobs.get_mut(&job_id).filter(|job| job.phase == Phase::Opening) else { return };
+        let opened = match result {
+            Ok(port) => port,
+            Err(error) => return self.fail(job_id, FailureKind::Switch, format!("the switch cannot open the job: {error}"), None),
+        };
+        job.phase = Phase::Starting;
+        job.deadline_ms = now_ms + job.patience_ms;
+        if let Some((_, port)) = &mut job.admitted {
+            *port = opened;
+        }
+        let (name, world, resumed) = (job.name.clone(), job.world, job.plans.is_some());
+        let connections: Vec<(u32, ConnectionId)> =
+            job.members.iter().filter_map(|(rank, member)| Some((*rank, member.connection()?))).collect();
+        self.actions.push_back(Action::Note(Note::Admitted { job_id, name, world, resumed }));
+        for (rank, connection) in connections {
+            self.admit(job_id, rank, connection);
+        }
+    }
+
+    /// Tells a rank what it has been admitted to.
+    fn admit(&mut self, job_id: u16, rank: u32, connection: ConnectionId) {
+        let Some(job) = self.jobs.get(&job_id) else { return };
+        let Some(admitted) = job.members.get(&rank).and_then(|member| job.admitted_at(member)) else { return };
+        let mut say = |message| self.actions.push_back(Action::Send(connection, message));
+        say(SwitchMessage::Admitted(admitted));
+        if let Some(plans) = &job.plans {
+            say(SwitchMessage::Resume { plans: plans.clone() });
+        }
+        for (&rank, member) in &job.members {
+            for (key, value) in &member.shares {
+                say(SwitchMessage::Shared { rank, key: key.clone(), value: value.clone() });
+            }
+        }
+        if job.phase == Phase::Running {
+            say(SwitchMessage::Start);
+        }
+    }
+
+    /// A rank comes back on a new connection.
+    pub(super) fn attach(&mut self, connection: ConnectionId, job_id: u16, join: &Join, peer: SocketAddr, local: IpAddr) {
+        let Some(job) = self.jobs.get_mut(&job_id) else { return };
+        let (name, instance) = (job.name.clone(), job.instance);
+        let Some(member) = job.members.get_mut(&join.rank).filter(|member| !member.has_left() && join.job == name) else {
+            let text = format!("rank {} of job `{}` is not part of job instance {instance:016x}", join.rank, join.job);
+            return self.refuse(connection, Refusal::UnknownInstance, text);
+        };
+        let (before, data) = (Job::data_of(&member.join, member.peer), Job::data_of(join, peer));
+        if before != data {
+            let text = format!("rank {} comes back with the UDP socket {data} and had {before}", join.rank);
+            return self.refuse(connection, Refusal::Invalid, text);
+        }
+        let old = member.connection();
+        (member.presence, member.peer, member.local) = (Presence::Attached(connection), peer, local);
+        if let Some(known) = self.connections.get_mut(&connection) {
+            known.stage = Stage::Member { job_id, rank: join.rank };
+        }
+        if let Some(old) = old {
+            // The rank knows that it is dead, even if nobody has told the switch.
+            self.close(old);
+        }
+        self.actions.push_back(Action::Note(Note::Attached { name, rank: join.rank }));
+        self.admit(job_id, join.rank, connection);
+    }
+
+    pub(super) fn start_if_ready(&mut self, job_id: u16) {
+        let Some(job) = self.jobs.get_mut(&job_id) else { return };
+        if job.phase != Phase::Starting || !job.members.values().all(|member| member.ready) {
+            return;
+        }
+        job.phase = Phase::Running;
+        for connection in job.connections() {
+            self.actions.push_back(Action::Send(connection, SwitchMessage::Start));
+        }
+        self.actions.push_back(Action::Note(Note::Started { job_id, name: job.name.clone() }));
+    }
+
+    /// A rank needs the job no more.
+    pub(super) fn leave(&mut self, now_ms: u64, job_id: u16, rank: u32, operation: u32) {
+        let Some(job) = self.jobs.get_mut(&job_id) else { return };
+        if job.phase == Phase::Waiting {
+            return self.unjoin(job_id, rank);
+        }
+        let Some(member) = job.members.get_mut(&rank) else { return };
+        let connection = member.connection();
+        member.presence = Presence::Left { operation };
+        let (phase, all_left, stalled) = (job.phase, job.all_left(), job.stall.is_some() || job.describing.is_some());
+        if let Some(connection) = connection {
+            self.close(connection);
+        }
+        if all_left {
+            self.end(job_id);
+        } else if phase != Phase::Running {
+            let text = format!("rank {rank} has left the job before it began");
+            self.fail(job_id, FailureKind::RankLeft, text, Some(rank));
+        } else if stalled {
+            self.describe(now_ms, job_id, true);
+        }
+    }
+
+    /// A rank leaves a job that is not complete; the last one takes the job with it.
+    pub(super) fn unjoin(&mut self, job_id: u16, rank: u32) {
+        let Some(job) = self.jobs.get_mut(&job_id) else { return };
+        let Some(member) = job.members.remove(&rank) else { return };
+        job.waiting_changed = true;
+        if job.members.is_empty() {
+            self.jobs.remove(&job_id);
+        }
+        if let Some(connection) = member.connection() {
+            self.close(connection);
+        }
+    }
+
+    /// All ranks have left.
+    fn end(&mut self, job_id: u16) {
+        let Some(job) = self.jobs.remove(&job_id) else { return };
+        self.actions.push_back(Action::CloseJob { job_id });
+        self.actions.push_back(Action::Note(Note::Ended { job_id, name: job.name }));
+    }
+
+    /// Ends a job for all its ranks, in the same words.
+    pub(super) fn fail(&mut self, job_id: u16, kind: FailureKind, text: String, suspect_rank: Option<u32>) {
+        let Some(job) = self.jobs.remove(&job_id) else { return };
+        let failed = Failed { kind, text: text.clone(), suspect_rank };
+        for connection in job.connections() {
+            self.actions.push_back(Action::Send(connection, SwitchMessage::Failed(failed.clone())));
+            self.close(connection);
+        }
+        if job.phase != Phase::Waiting {
+            self.actions.push_back(Action::CloseJob { job_id });
+            if self.failures.len() == FAILURES_REMEMBERED {
+                self.failures.pop_front();
+            }
+            self.failures.push_back((job.instance, failed));
+        }
+        self.actions.push_back(Action::Note(Note::Failed { job_id, name: job.name, kind, text }));
+    }
+
+    pub(super) fn tick_job(&mut self, now_ms: u64, job_id: u16) {
+        let Some(job) = self.jobs.get(&job_id) else { return };
+        if let Some((kind, text, suspect)) = self.overdue(now_ms, job) {
+            return self.fail(job_id, kind, text, suspect);
+        }
+        match job.phase {
+            Phase::Waiting => self.tell_who_is_missing(now_ms, job_id),
+            Phase::Running => self.tick_stall(now_ms, job_id),
+            Phase::Opening | Phase::Starting => {}
+        }
+    }
+
+    /// Whether a job has waited too long, for what, and for whom.
+    fn overdue(&self, now_ms: u64, job: &Job) -> Option<(FailureKind, String, Option<u32>)> {
+        let patience = span(job.patience_ms);
+        let late = job.deadline_ms <= now_ms;
+        match job.phase {
+            Phase::Waiting if late => {
+                let (missing, count) = job.missing();
+                let have = if count == 1 { "has" } else { "have" };
+                let text = format!("{} of job `{}` (world {}) {have} not joined within {patience}", ranks(&missing), job.name, job.world);
+                return Some((FailureKind::Incomplete, text, missing.first().copied()));
+            }
+            Phase::Opening | Phase::Starting if late => {
+                let slow: Vec<u32> = job.members.iter().filter(|(_, member)| !member.ready).map(|(rank, _)| *rank).collect();
+                let text = format!("{} {} not ready within {patience}", ranks(&slow), verb(&slow, "was", "were"));
+                return Some((FailureKind::Incomplete, text, slow.first().copied()));
+            }
+            _ => {}
+        }
+        job.members.iter().find_map(|(&rank, member)| self.missed(now_ms, job, rank, member))
+    }
+
+    /// Whether a rank is gone for good.
+    fn missed(&self, now_ms: u64, job: &Job, rank: u32, member: &Member) -> Option<(FailureKind, String, Option<u32>)> {
+        let from = member.peer;
+        match member.presence {
+            Presence::Detached { since_ms } if since_ms + self.config.grace_ms <= now_ms => {
+                let text = format!("rank {rank} ({from}) is gone: its connection was closed without a word");
+                Some((FailureKind::RankLost, text, Some(rank)))
+            }
+            Presence::Attached(connection) if self.connections.get(&connection)?.heard_ms + job.patience_ms <= now_ms => {
+                let text = format!("nothing has been heard of rank {rank} ({from}) for {}", span(job.patience_ms));
+                Some((FailureKind::RankSilent, text, Some(rank)))
+            }
+            _ => None,
+        }
+    }
+
+    fn tell_who_is_missing(&mut self, now_ms: u64, job_id: u16) {
+        let Some(job) = self.jobs.get_mut(&job_id) else { return };
+        let interval = if job.waiting_changed { ALIVE_INTERVAL_MS } else { WAITING_INTERVAL_MS };
+        if job.waiting_told_ms + interval > now_ms {
+            return;
+        }
+        (job.waiting_told_ms, job.waiting_changed) = (now_ms, false);
+        let (missing, missing_count) = job.missing();
+        for connection in job.connections() {
+            let message = SwitchMessage::Waiting { missing: missing.clone(), missing_count };
+            self.actions.push_back(Action::Send(connection, message));
+        }
+    }
+
+    /// Takes no new jobs any more, and ends the running ones when [`JobsConfig::drain_ms`](super::JobsConfig::drain_ms) is over. Jobs
+    /// that are not complete fail at once.
+    pub fn drain(&mut self, now_ms: u64) {
+        if self.draining_until_ms.is_some() {
+            return;
+        }
+        let after_ms = self.config.drain_ms;
+        self.draining_until_ms = Some(now_ms + after_ms);
+        let (waiting, running): (Vec<_>, Vec<_>) = self.jobs.values().partition(|job| job.phase == Phase::Waiting);
+        let waiting: Vec<u16> = waiting.iter().map(|job| job.id).collect();
+        for connection in running.iter().flat_map(|job| job.connections()).collect::<Vec<_>>() {
+            self.actions.push_back(Action::Send(connection, SwitchMessage::Draining { after_ms }));
+        }
+        for job_id in waiting {
+            self.fail(job_id, FailureKind::Shutdown, "the switch shuts down".into(), None);
+        }
+    }
+
+    /// Whether [`Jobs::drain`] has been called.
+    pub fn is_draining(&self) -> bool {
+        self.draining_until_ms.is_some()
+    }
+
+    /// Whether the switch drains and nothing is left to wait for.
+    pub fn is_drained(&self) -> bool {
+        self.is_draining() && self.jobs.is_empty()
+    }
+
+    /// Ends all jobs and connections at once.
+    pub fn stop(&mut self) {
+        self.draining_until_ms.get_or_insert(0);
+        for job_id in self.jobs.keys().copied().collect::<Vec<_>>() {
+            self.fail(job_id, FailureKind::Shutdown, "the switch shuts down".into(), None);
+        }
+        for connection in self.connections.keys().copied().collect::<Vec<_>>() {
+            self.refuse(connection, Refusal::Draining, "the switch shuts down".into());
+        }
+    }
+}
