@@ -190,14 +190,15 @@ impl<P: Payload + ?Sized> SwitchMlSwitch<P> {
         let index = self.index_of(at);
         let slot = self.slots.get(index);
         let (number, state) = (slot.number, slot.state);
-        if state != SlotState::Empty && number == at.round {
+        let looks_new = state == SlotState::Done && self.looks_new(index, child);
+        if state != SlotState::Empty && number == at.round && !looks_new {
             if state == SlotState::Aggregating && !self.slots.has_arrived(index, child) {
                 // `SwitchMlSwitch::add` could not add it.
                 return self.reject(at, port, tx);
             }
             return self.on_repeat(now, port, at, attempt, tx);
         }
-        if state != SlotState::Empty && !newer(at.round, number) && !self.looks_new(index, child) {
+        if state != SlotState::Empty && !newer(at.round, number) && !looks_new {
             return drop_packet(tx, DropReason::Stale);
         }
         let in_use = !matches!(state, SlotState::Empty | SlotState::Done);
