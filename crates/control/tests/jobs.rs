@@ -1,0 +1,361 @@
+//! What the switch does in each situation that its users meet.
+
+mod common;
+
+use common::{PATIENCE_MS, Switch, call, join};
+use fanin_control::{
+    Attach, BlockRange, CallDescription, ClientMessage, FailureKind, Hello, JobsConfig, Join, Note, OperationPlan, Progress, ResumeState,
+    Segment, Source, SwitchMessage,
+};
+
+fn switch() -> Switch {
+    Switch::new(JobsConfig { seed: 5, ..JobsConfig::default() })
+}
+
+fn stalled(call: CallDescription) -> ClientMessage {
+    ClientMessage::Stalled { call, idle_ms: 2_000 }
+}
+
+#[test]
+fn a_job_lives_from_its_first_rank_to_its_last() {
+    let mut switch = switch();
+    let first = switch.join(join("a", 1, 2));
+    switch.pass(1_500, &[first]);
+    assert!(switch.told[&first].has(&SwitchMessage::Waiting { missing: vec![0], missing_count: 1 }));
+    let second = switch.join(join("a", 0, 2));
+    let admitted = switch.told[&first].admitted().unwrap().clone();
+    assert_eq!(switch.told[&second].admitted(), Some(&admitted));
+    assert_eq!(
+        admitted.peers.iter().map(|peer| (peer.rank, peer.address.to_string())).collect::<Vec<_>>(),
+        [(0, "127.0.0.1:20000".into()), (1, "127.0.0.1:20001".into())]
+    );
+    assert_eq!(admitted.data.port(), 7_000 + admitted.job_id);
+    switch.say(first, ClientMessage::Ready);
+    assert!(!switch.told[&first].has(&SwitchMessage::Start), "rank 0 is not ready");
+    switch.say(second, ClientMessage::Ready);
+    switch.pass(60_000, &[first, second]);
+    switch.say(first, ClientMessage::Leave { operation: 4 });
+    assert!(switch.told[&first].closed && switch.sockets.len() == 1);
+    switch.say(second, ClientMessage::Leave { operation: 4 });
+    assert!(switch.sockets.is_empty() && switch.jobs.status().next().is_none() && switch.jobs.next_tick_ms().is_none());
+    assert!(matches!(switch.notes.last(), Some(Note::Ended { .. })));
+}
+
+#[test]
+fn a_version_that_differs_is_refused_with_both_versions() {
+    let mut switch = switch();
+    let connection = switch.connect();
+    switch.say(connection, ClientMessage::Hello(Hello { version: 99, ..Hello::new("other 3.1") }));
+    let text = switch.told[&connection].refused().unwrap();
+    assert!(text.contains("version 1 ") && text.contains("version 99") && text.contains("other 3.1"), "{text}");
+    assert!(matches!(switch.told[&connection].messages[0], SwitchMessage::Hello(_)) && switch.told[&connection].closed);
+}
+
+#[test]
+fn the_same_rank_twice_is_refused_with_both_addresses_and_the_job_goes_on() {
+    let mut switch = switch();
+    let first = switch.join(join("a", 0, 2));
+    let again = switch.join(join("a", 0, 2));
+    let text = switch.told[&again].refused().unwrap();
+    assert!(text.contains("127.0.0.1:40000") && text.contains("127.0.0.1:40001") && text.contains("rank 0"), "{text}");
+    let second = switch.join(join("a", 1, 2));
+    switch.ready(&[first, second]);
+    let late = switch.join(join("a", 1, 2));
+    assert!(switch.told[&late].refused().unwrap().contains("there already"));
+    let stranger = switch.join(join("a", 2, 3));
+    assert!(switch.told[&stranger].refused().unwrap().contains("runs with 2 ranks"));
+    assert_eq!(switch.sockets.len(), 1);
+}
+
+#[test]
+fn ranks_that_want_different_things_are_all_refused_and_told_who_wants_what() {
+    type Change = fn(&mut Join);
+    let cases: [(Change, &str); 5] = [
+        (|join| join.world = 4, "rank 1 wants world 4 and rank 0 3"),
+        (|join| join.wish.window = Some(64), "window 64 and rank 0 of the switch's choice"),
+        (|join| join.wish.patience_ms = 5_000, "patience 5 s and rank 0 10 s"),
+        (|join| join.wish.fixed_point = true, "fixed_point true and rank 0 false"),
+        (|join| join.data = "[::1]:9".parse().unwrap(), "IPv6 and rank 0 IPv4"),
+    ];
+    for (change, expected) in cases {
+        let mut switch = switch();
+        let first = switch.join(join("a", 0, 3));
+        let mut other = join("a", 1, 3);
+        change(&mut other);
+        let second = switch.join(other);
+        let text = switch.told[&second].refused().unwrap().to_owned();
+        assert!(text.contains(expected), "{text}");
+        assert_eq!(switch.failure(first).0, text);
+    }
+}
+
+#[test]
+fn a_job_that_is_never_complete_fails_with_the_missing_ranks() {
+    let mut switch = switch();
+    let there: Vec<_> = [0, 2].map(|rank| switch.join(join("a", rank, 4))).to_vec();
+    switch.pass(PATIENCE_MS - 100, &there);
+    assert!(switch.told[&there[0]].failed().is_none());
+    switch.pass(200, &there);
+    for connection in there {
+        assert_eq!(switch.failure(connection), ("ranks 1 and 3 of job `a` (world 4) have not joined within 10 s", Some(1)));
+    }
+    assert!(switch.jobs.next_tick_ms().is_none());
+}
+
+#[test]
+fn a_rank_that_dies_is_named_to_all_others_and_other_jobs_go_on() {
+    let mut switch = switch();
+    let (a, b) = (switch.run("a", 3), switch.run("b", 2));
+    switch.close(a[1]);
+    switch.pass(500, &[a.clone(), b.clone()].concat());
+    assert!(switch.told[&a[0]].failed().is_none(), "it may still come back");
+    switch.pass(600, &[a.clone(), b.clone()].concat());
+    for rank in [0, 2] {
+        assert_eq!(switch.failure(a[rank]), ("rank 1 (127.0.0.1:40001) is gone: its connection was closed without a word", Some(1)));
+    }
+    assert!(b.iter().all(|connection| switch.told[connection].failed().is_none()) && switch.sockets.len() == 1);
+}
+
+#[test]
+fn a_rank_that_says_nothing_for_too_long_is_named() {
+    let mut switch = switch();
+    let ranks = switch.run("a", 2);
+    switch.pass(PATIENCE_MS + 100, &ranks[..1]);
+    assert_eq!(switch.failure(ranks[0]), ("nothing has been heard of rank 1 (127.0.0.1:40001) for 10 s", Some(1)));
+}
+
+#[test]
+fn a_rank_whose_connection_was_lost_comes_back_and_nothing_has_happened() {
+    let mut switch = switch();
+    let ranks = switch.run("a", 2);
+    switch.say(ranks[1], ClientMessage::Share { key: "shm".into(), value: "x7".into() });
+    let instance = switch.told[&ranks[0]].admitted().unwrap().instance;
+    switch.close(ranks[0]);
+    let attach = |instance| Join { attach: Some(Attach { instance }), ..join("a", 0, 2) };
+    let back = switch.join(attach(instance));
+    let told = &switch.told[&back];
+    assert!(told.admitted().is_some() && told.has(&SwitchMessage::Start));
+    assert!(told.has(&SwitchMessage::Shared { rank: 1, key: "shm".into(), value: "x7".into() }));
+    switch.pass(5_000, &[back, ranks[1]]);
+    assert!(switch.told[&back].failed().is_none());
+    // The switch need not have noticed that the old connection is dead.
+    let again = switch.join(attach(instance));
+    assert!(switch.told[&again].admitted().is_some() && switch.told[&back].closed);
+    // Somebody else's instance, and one that nobody knows.
+    let stranger = switch.join(Join { attach: Some(Attach { instance: instance ^ 1 }), ..join("a", 0, 2) });
+    assert!(switch.told[&stranger].refused().unwrap().contains("no job instance"));
+    // Who comes back after the failure learns why.
+    switch.close(again);
+    switch.pass(1_100, &[ranks[1]]);
+    let late = switch.join(attach(instance));
+    assert_eq!(switch.failure(late), switch.failure(ranks[1]));
+}
+
+#[test]
+fn a_process_that_was_started_anew_takes_the_place_of_its_dead_predecessor() {
+    let mut switch = switch();
+    let ranks = switch.run("a", 2);
+    switch.close(ranks[0]);
+    let fresh = switch.join(join("a", 0, 2));
+    assert!(switch.failure(ranks[1]).0.contains("rank 0 has been started anew"));
+    let other = switch.join(join("a", 1, 2));
+    switch.ready(&[fresh, other]);
+}
+
+#[test]
+fn a_job_of_the_same_name_can_follow_while_slow_ranks_still_leave() {
+    let mut switch = switch();
+    let old = switch.run("a", 2);
+    switch.say(old[0], ClientMessage::Leave { operation: 1 });
+    let new = switch.join(join("a", 0, 2));
+    assert!(switch.told[&new].refused().is_none());
+    switch.say(old[1], ClientMessage::Leave { operation: 1 });
+    let other = switch.join(join("a", 1, 2));
+    switch.ready(&[new, other]);
+    assert_eq!(switch.sockets.len(), 1);
+}
+
+#[test]
+fn ranks_in_different_calls_fail_with_both_calls() {
+    let mut switch = switch();
+    let ranks = switch.run("a", 2);
+    switch.say(ranks[0], stalled(call(3, 1_000)));
+    assert!(ranks.iter().all(|rank| switch.told[rank].has(&SwitchMessage::Describe)));
+    switch.say(ranks[0], ClientMessage::Call { call: call(3, 1_000) });
+    switch.say(ranks[1], ClientMessage::Call { call: call(3, 500) });
+    let text = "rank 1 calls allreduce of 500 f32 (sum) as operation 3 where rank 0 calls allreduce of 1000 f32 (sum)";
+    assert_eq!([switch.failure(ranks[0]), switch.failure(ranks[1])], [(text, Some(1)); 2]);
+}
+
+#[test]
+fn a_mismatch_seen_in_packets_is_looked_into_at_once_and_is_nothing_where_calls_agree() {
+    let mut switch = switch();
+    let ranks = switch.run("a", 2);
+    let job_id = *switch.sockets.keys().next().unwrap();
+    let answer = |switch: &mut Switch, elements: [u64; 2]| {
+        switch.jobs.on_mismatch(switch.now_ms, job_id);
+        switch.settle();
+        for (rank, elements) in ranks.iter().zip(elements) {
+            switch.say(*rank, ClientMessage::Call { call: call(3, elements) });
+        }
+    };
+    answer(&mut switch, [7, 7]);
+    assert!(switch.told[&ranks[0]].notices().is_empty() && switch.told[&ranks[0]].failed().is_none());
+    answer(&mut switch, [7, 8]);
+    assert!(switch.told[&ranks[0]].failed().is_none(), "not asked more than once a second");
+    switch.pass(1_000, &ranks);
+    answer(&mut switch, [7, 8]);
+    assert!(switch.failure(ranks[0]).0.contains("allreduce of 8"));
+}
+
+#[test]
+fn a_rank_that_does_not_come_is_named_at_once_and_fails_the_job_when_patience_is_over() {
+    let mut switch = switch();
+    let ranks = switch.run("a", 3);
+    switch.say(ranks[0], stalled(call(17, 9)));
+    let mut asked = [0; 3];
+    for _ in 0..400 {
+        for (rank, connection) in ranks.iter().enumerate() {
+            let describes = switch.told[connection].messages.iter().filter(|message| **message == SwitchMessage::Describe).count();
+            if describes > asked[rank] && switch.open.contains(connection) {
+                asked[rank] = describes;
+                let doing = if rank == 2 { CallDescription::idle(17) } else { call(17, 9) };
+                switch.say(*connection, ClientMessage::Call { call: doing });
+            }
+        }
+        switch.pass(50, &ranks);
+    }
+    let notice = switch.told[&ranks[2]].notices()[0];
+    assert_eq!(notice, "rank 2 has not called operation 17 (allreduce of 9 f32 (sum)); ranks 0 and 1 have waited for 2 s");
+    let (text, suspect) = switch.failure(ranks[1]);
+    assert!(text.contains("rank 2 has not called operation 17") && text.contains("10 s") && suspect == Some(2), "{text}");
+    assert_eq!(switch.told[&ranks[0]].failed().unwrap().kind, FailureKind::RankLate);
+}
+
+#[test]
+fn a_rank_that_comes_late_but_in_time_harms_nobody() {
+    let mut switch = switch();
+    let ranks = switch.run("a", 2);
+    switch.say(ranks[0], stalled(call(1, 9)));
+    switch.say(ranks[0], ClientMessage::Call { call: call(1, 9) });
+    switch.say(ranks[1], ClientMessage::Call { call: CallDescription::idle(1) });
+    assert_eq!(switch.told[&ranks[0]].notices().len(), 1);
+    // It comes; the next time that they are asked both are somewhere else, and the matter is forgotten.
+    switch.pass(3_000, &ranks);
+    ranks.iter().for_each(|rank| switch.say(*rank, ClientMessage::Call { call: CallDescription::idle(2) }));
+    switch.pass(60_000, &ranks);
+    assert_eq!(switch.told[&ranks[0]].notices().len(), 1);
+    assert!(switch.told[&ranks[0]].failed().is_none());
+}
+
+#[test]
+fn a_rank_that_has_left_is_named_to_who_waits_for_it() {
+    let mut switch = switch();
+    let ranks = switch.run("a", 3);
+    switch.say(ranks[2], ClientMessage::Leave { operation: 5 });
+    switch.say(ranks[0], stalled(call(5, 9)));
+    ranks[..2].iter().for_each(|rank| switch.say(*rank, ClientMessage::Call { call: call(5, 9) }));
+    assert_eq!(
+        switch.failure(ranks[1]),
+        ("rank 2 has left the job, and ranks 0 and 1 wait in operation 5 (allreduce of 9 f32 (sum))", Some(2))
+    );
+}
+
+#[test]
+fn a_standstill_with_no_packet_from_somebody_names_it() {
+    let mut switch = switch();
+    let ranks = switch.run("a", 2);
+    switch.jobs.on_traffic(*switch.sockets.keys().next().unwrap(), &[12, 0]);
+    switch.say(ranks[0], stalled(call(0, 9)));
+    ranks.iter().for_each(|rank| switch.say(*rank, ClientMessage::Call { call: call(0, 9) }));
+    let notices = switch.told[&ranks[1]].notices();
+    assert!(notices[0].contains("no packet from rank 1: is UDP blocked"), "{notices:?}");
+}
+
+#[test]
+fn draining_lets_running_jobs_end_and_takes_no_others() {
+    let mut switch = switch();
+    let (running, waiting) = (switch.run("a", 1), switch.join(join("b", 0, 2)));
+    switch.jobs.drain(switch.now_ms);
+    switch.settle();
+    assert!(switch.told[&running[0]].has(&SwitchMessage::Draining { after_ms: 30_000 }));
+    assert_eq!(switch.failure(waiting).0, "the switch shuts down");
+    let late = switch.join(join("c", 0, 1));
+    assert!(switch.told[&late].refused().unwrap().contains("about to end"));
+    assert!(!switch.jobs.is_drained());
+    switch.pass(29_900, &running);
+    assert!(switch.told[&running[0]].failed().is_none());
+    switch.pass(200, &running);
+    assert_eq!(switch.failure(running[0]).0, "the switch shuts down");
+    assert!(switch.jobs.is_drained() && switch.sockets.is_empty());
+}
+
+#[test]
+fn limits_are_kept_and_named() {
+    let mut switch = Switch::new(JobsConfig { jobs_max: 1, connections_max: 3, memory_bytes_max: 64 << 20, ..JobsConfig::default() });
+    let mut big = join("big", 0, 2);
+    (big.wish.window, big.wish.payload_bytes) = (Some(65_536), Some(1_024));
+    let big = switch.join(big);
+    assert!(switch.told[&big].refused().unwrap().contains("the 64 MiB that this switch allows"));
+    switch.run("a", 1);
+    let other = switch.join(join("b", 0, 1));
+    assert!(switch.told[&other].refused().unwrap().contains("1 jobs already"));
+    let many: Vec<_> = (0..3).map(|_| switch.connect()).collect();
+    assert!(switch.told[&many[2]].refused().unwrap().contains("3 control connections"));
+    switch.pass(5_100, &[]);
+    assert!(switch.told[&many[0]].refused().unwrap().contains("within 5 s"));
+}
+
+#[test]
+fn a_switch_without_sockets_says_so() {
+    let mut switch = switch();
+    switch.out_of_sockets = true;
+    let rank = switch.join(join("a", 0, 1));
+    assert_eq!(switch.failure(rank).0, "the switch cannot open the job: too many open files");
+    assert!(switch.sockets.is_empty());
+}
+
+#[test]
+fn a_job_goes_on_at_a_restarted_switch_with_what_is_left_of_it() {
+    let mut before = switch();
+    let ranks = before.run("a", 2);
+    let admitted = before.told[&ranks[0]].admitted().unwrap().clone();
+    let state = |finished: u64| ResumeState {
+        instance: admitted.instance,
+        payload_bytes: admitted.payload_bytes,
+        operation: 3,
+        progress: vec![Progress {
+            call: call(3, 9),
+            finished: vec![BlockRange::new(0, finished)],
+            held: vec![BlockRange::new(0, finished)],
+        }],
+    };
+    let rejoin =
+        |rank, finished| Join { attach: Some(Attach { instance: admitted.instance }), resume: Some(state(finished)), ..join("a", rank, 2) };
+    let mut after = Switch::new(JobsConfig { seed: 6, ..JobsConfig::default() });
+    let back = [after.join(rejoin(0, 2)), after.join(rejoin(1, 5))];
+    let segment = |first_block, blocks, source| Segment { first_block, blocks, source };
+    let segments = vec![segment(2, 3, Source::Holder(1)), segment(5, 3, Source::Sum)];
+    let resume = SwitchMessage::Resume { plans: vec![OperationPlan { operation: 3, segments }] };
+    for connection in back {
+        let told = &after.told[&connection];
+        assert!(told.has(&resume) && told.admitted().unwrap().instance != admitted.instance);
+        assert_eq!(told.admitted().unwrap().payload_bytes, admitted.payload_bytes);
+    }
+    after.ready(&back);
+
+    // A rank that starts from the beginning does not fit ranks that go on.
+    let mut after = switch();
+    let old = after.join(rejoin(0, 2));
+    let new = after.join(join("a", 1, 2));
+    assert!(after.told[&new].refused().unwrap().contains("rank 1 wants to go on from the beginning"));
+    assert!(after.failure(old).0.contains("rank 0 with job instance"));
+
+    // A result that is lost is an error and never another sum.
+    let mut lost = rejoin(1, 5);
+    lost.resume.as_mut().unwrap().progress[0].held.clear();
+    let mut after = switch();
+    let ranks = [after.join(rejoin(0, 2)), after.join(lost)];
+    assert!(after.failure(ranks[0]).0.contains("rank 0 needs block 2 of operation 3, which rank 1 has had"));
+    assert!(after.sockets.is_empty());
+}
