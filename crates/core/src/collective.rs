@@ -82,8 +82,19 @@ pub struct Collective {
     pub operation: OperationId,
     /// What is computed.
     pub kind: CollectiveKind,
-    /// Length of the vector in elements; 0 is legal.
+    /// Length of the whole vector in elements, all shares together; 0 is legal.
     pub elements: u64,
+    /// Which of the job's element types and operators; 0 where there is only one.
+    pub op: u8,
+    /// What all workers must agree on, as one number: a system that carries it in its packets rejects contributions to another call.
+    pub fingerprint: u32,
+}
+
+impl Collective {
+    /// An allreduce in a job with one operator.
+    pub const fn allreduce(operation: OperationId, elements: u64) -> Self {
+        Collective { operation, kind: CollectiveKind::Allreduce, elements, op: 0, fingerprint: 0 }
+    }
 }
 
 /// A run of consecutive elements of an operation's vector that travels in one packet. A worker cuts a vector into the same pieces at

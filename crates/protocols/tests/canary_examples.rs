@@ -5,8 +5,8 @@ mod common;
 use common::{ELEMENT_BYTES, JOB};
 use fanin_core::payload::weight;
 use fanin_core::{
-    Address, Body, Census, Collective, CollectiveKind, DropReason, Duration, Egress, Event, FailureReason, Ingress, Instant, Node, NodeId,
-    OpError, OperationId, Outcome, Payload, Piece, PortId, Rank, Suspect, Tx, Via, Worker,
+    Address, Body, Census, Collective, DropReason, Duration, Egress, Event, FailureReason, Ingress, Instant, Node, NodeId, OpError,
+    OperationId, Outcome, Payload, Piece, PortId, Rank, Suspect, Tx, Via, Worker,
 };
 use fanin_protocols::canary::{CanarySwitch, CanarySwitchConfig, CanaryWorker, CanaryWorkerConfig, Placement, WINDOW_UNLIMITED};
 use fanin_wire::canary::{CanaryHeader, CanaryId, PartialSum};
@@ -165,7 +165,7 @@ fn worker(rank: u32, hosts: u32) -> Bench<CanaryWorker<Census>> {
 impl Bench<CanaryWorker<Census>> {
     fn submits(&mut self, operation: u32, blocks: u32) -> Vec<(To, CanaryHeader, Census)> {
         let elements = u64::from(blocks * BLOCK_ELEMENTS);
-        let collective = Collective { operation: OperationId(operation), kind: CollectiveKind::Allreduce, elements };
+        let collective = Collective::allreduce(OperationId(operation), elements);
         self.node.submit(self.now, collective, &mut self.seen);
         std::mem::take(&mut self.seen.sent)
     }

@@ -5,8 +5,8 @@ mod common;
 
 use common::{ELEMENT_BYTES, HasVectors, JOB, Vectors, VectorsOf};
 use fanin_core::{
-    Address, Body, Collective, CollectiveKind, DropReason, Duration, Egress, Event, FailureReason, Ingress, Instant, Node, NodeId, OpError,
-    OperationId, Outcome, Payload, Piece, PortId, Rank, Tx, Worker,
+    Address, Body, Collective, DropReason, Duration, Egress, Event, FailureReason, Ingress, Instant, Node, NodeId, OpError, OperationId,
+    Outcome, Payload, Piece, PortId, Rank, Tx, Worker,
 };
 use fanin_protocols::canary::{CanarySwitch, CanarySwitchConfig, CanaryWorker, CanaryWorkerConfig, Placement, SPAN, WINDOW_UNLIMITED};
 use fanin_wire::canary::{CanaryHeader, CanaryId, PartialSum};
@@ -96,7 +96,7 @@ fn switch(descriptors: u32) -> CanarySwitch<Bytes> {
 }
 
 fn submit(worker: &mut CanaryWorker<Bytes>, operation: u32, elements: u64, sink: &mut Sink) {
-    let collective = Collective { operation: OperationId(operation), kind: CollectiveKind::Allreduce, elements };
+    let collective = Collective::allreduce(OperationId(operation), elements);
     worker.submit(Instant::ZERO, collective, sink);
 }
 

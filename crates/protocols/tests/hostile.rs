@@ -5,8 +5,8 @@ mod common;
 
 use common::{ELEMENT_BYTES, HasVectors, JOB, Vectors, VectorsOf};
 use fanin_core::{
-    Address, BlockExponent, Body, Collective, CollectiveKind, DropReason, Duration, Egress, Event, FailureReason, FlowLabel, Ingress,
-    Instant, Node, NodeId, OpError, OperationId, Outcome, Payload, Piece, PortId, Rank, Suspect, Tx, Wire, Worker,
+    Address, BlockExponent, Body, Collective, DropReason, Duration, Egress, Event, FailureReason, FlowLabel, Ingress, Instant, Node,
+    NodeId, OpError, OperationId, Outcome, Payload, Piece, PortId, Rank, Suspect, Tx, Wire, Worker,
 };
 use fanin_protocols::ring::{RingBarrier, RingPeer, RingWorker, RingWorkerConfig};
 use fanin_protocols::shared::reliability::Reliability;
@@ -15,7 +15,7 @@ use fanin_protocols::switchml::{
 };
 use fanin_protocols::tree::{TreeChild, TreeParent, TreeRole, TreeSwitch, TreeSwitchConfig, TreeWorker, TreeWorkerConfig};
 use fanin_wire::ring::{AckMask, RingHeader, Segment};
-use fanin_wire::switchml::{SlotUse, SwitchMlHeader};
+use fanin_wire::switchml::{CallLabel, SlotUse, SwitchMlHeader};
 use fanin_wire::tree::TreeHeader;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -154,7 +154,7 @@ fn ring_worker(workers: u32, reliability: Reliability) -> RingWorker<Bytes> {
 }
 
 fn collective(operation: u32, elements: u64) -> Collective {
-    Collective { operation: OperationId(operation), kind: CollectiveKind::Allreduce, elements }
+    Collective::allreduce(OperationId(operation), elements)
 }
 
 fn ingress() -> impl Strategy<Value = Ingress> {
@@ -194,6 +194,11 @@ fn ring_headers() -> impl Strategy<Value = RingHeader> {
     ]
 }
 
+fn calls() -> impl Strategy<Value = CallLabel> {
+    let any_call = (0u32..3, prop_oneof![Just(CallLabel::ALL), 0u16..4], 0u8..3);
+    prop_oneof![2 => Just(CallLabel::NONE), 1 => any_call.prop_map(|(fingerprint, receiver, op)| CallLabel { fingerprint, receiver, op })]
+}
+
 fn switchml_headers() -> impl Strategy<Value = SwitchMlHeader> {
     let at = || {
         (prop_oneof![8 => 0u16..3, 1 => 0u16..5, 1 => any::<u16>()], prop_oneof![8 => 0u32..5, 1 => numbers()])
@@ -201,7 +206,8 @@ fn switchml_headers() -> impl Strategy<Value = SwitchMlHeader> {
     };
     let exponents = || prop_oneof![1 => Just(None), 1 => any::<i16>().prop_map(|bits| Some(BlockExponent::from_bits(bits)))];
     prop_oneof![
-        4 => (at(), 0u8..4, exponents()).prop_map(|(at, attempt, exponent)| SwitchMlHeader::Contribution { at, attempt, exponent }),
+        4 => (at(), 0u8..4, exponents(), calls())
+            .prop_map(|(at, attempt, exponent, call)| SwitchMlHeader::Contribution { at, attempt, exponent, call }),
         3 => (at(), exponents()).prop_map(|(at, exponent)| SwitchMlHeader::Result { at, exponent }),
         1 => at().prop_map(|at| SwitchMlHeader::Waiting { at, suspect: Suspect::Rank(Rank(at.round)) }),
         1 => at().prop_map(|at| SwitchMlHeader::Rejected { at }),
@@ -320,7 +326,8 @@ fn packets_from_outside_the_tree_are_dropped() {
 fn packets_from_outside_a_switchml_job_are_dropped() {
     let (mut switch, mut sink) = (switchml_switch(true, false), Sink::new(0));
     let from = |port| Ingress { port: PortId(port), source: Address::worker(NodeId(0)), ecn: false };
-    let contribution = |slot, round| SwitchMlHeader::Contribution { at: SlotUse { slot, round }, attempt: 0, exponent: None };
+    let contribution =
+        |slot, round| SwitchMlHeader::Contribution { at: SlotUse { slot, round }, attempt: 0, exponent: None, call: CallLabel::NONE };
     let result = SwitchMlHeader::Result { at: SlotUse { slot: 0, round: 0 }, exponent: None };
     let mut drops_of = |port: u16, header: SwitchMlHeader, payload: &[u8]| {
         let before = sink.drops().len();
@@ -337,7 +344,12 @@ fn packets_from_outside_a_switchml_job_are_dropped() {
     assert_eq!(drops_of(0, contribution(0, 0), &[]), [DropReason::Mismatch]);
     assert_eq!(drops_of(0, contribution(0, 0), &[0; 12]), [DropReason::Mismatch]);
     assert_eq!(drops_of(0, contribution(0, 0), &[0; 7]), [DropReason::Mismatch]);
-    let fixed = SwitchMlHeader::Contribution { at: SlotUse { slot: 0, round: 0 }, attempt: 0, exponent: Some(BlockExponent::ZERO) };
+    let fixed = SwitchMlHeader::Contribution {
+        at: SlotUse { slot: 0, round: 0 },
+        attempt: 0,
+        exponent: Some(BlockExponent::ZERO),
+        call: CallLabel::NONE,
+    };
     assert_eq!(drops_of(0, fixed, &[0; 8]), [DropReason::Mismatch]);
     assert_eq!(drops_of(0, contribution(0, 4), &[0; 8]), none);
     assert_eq!(drops_of(1, contribution(0, 4), &[0; 4]), [DropReason::Mismatch]);

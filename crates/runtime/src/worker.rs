@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use fanin_core::{Collective, CollectiveKind, Failure, FixedPoint, OpError, OperationId, Worker};
+use fanin_core::{Collective, Failure, FixedPoint, OpError, OperationId, Worker};
 use fanin_net::{Socket, Waker};
 
 use crate::config::{ConfigError, NodeConfig};
@@ -67,7 +67,7 @@ impl<N: Worker<[u8]>> WorkerDriver<N> {
         let operation = self.next_operation;
         let mut tensors = Tensors::lend(self.config.op, operation, input, output)?.with_fixed_point(self.fixed_point);
         self.next_operation = OperationId(operation.0.wrapping_add(1));
-        let collective = Collective { operation, kind: CollectiveKind::Allreduce, elements: tensors.elements() };
+        let collective = Collective::allreduce(operation, tensors.elements());
         self.driver.call(&mut tensors, |node, now, tx| node.submit(now, collective, tx));
         loop {
             while let Some(outcome) = self.driver.node.poll() {

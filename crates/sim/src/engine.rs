@@ -6,7 +6,7 @@ use std::borrow::Borrow;
 
 use fanin_core::hash::mix;
 use fanin_core::{
-    Collective, CollectiveKind, DropReason, Duration, Ingress, Instant, JobNodes, NodeId, OperationId, Outcome, PacketKind, PortId, Role,
+    Collective, DropReason, Duration, Ingress, Instant, JobNodes, NodeId, OperationId, Outcome, PacketKind, PortId, Role,
     Wire, Worker,
 };
 
@@ -431,7 +431,7 @@ where
         let slot = state.slot;
         self.vectors.begin(worker, operation, elements);
         let (node, mut tx) = self.lend(slot);
-        node.submit(submitted, Collective { operation, kind: CollectiveKind::Allreduce, elements }, &mut tx);
+        node.submit(submitted, Collective::allreduce(operation, elements), &mut tx);
     }
 
     fn on_other(&mut self, id: u32) {

@@ -2,17 +2,22 @@
 //!
 //! | offset | bytes | field | |
 //! |---|---|---|---|
-//! | 0 | 1 | `kind` | 1 contribution, 2 result, 3 waiting, 4 rejected; 5 and 6 as 1 and 2, with an exponent |
+//! | 0 | 1 | `kind` | 1 contribution, 2 result, 3 waiting, 4 rejected; 5 and 6 as 1 and 2, with an exponent; 7 and 8 as 1 and 5, with a call |
 //! | 1 | 1 | `attempt` or `suspect_kind` | contribution: how often it was sent before, 255 for more; waiting: 0 unknown, 1 rank, 2 switch; else zero |
 //! | 2 | 2 | `slot` | index into the job's pool |
 //! | 4 | 4 | `round` | how often the slot has been used before, by all operations of the job; its lowest bit is the version |
 //! | 8 | 4 | `suspect` | waiting only: the rank or the switch; zero where unknown |
-//! | 8 | 2 | `exponent` | kinds 5 and 6: the exponent of the next block of this slot, signed; -32768 for a block of zeros, 32767 for one that is not finite |
-//! | 10 | 2 | reserved | kinds 5 and 6: zero |
+//! | 8 | 2 | `exponent` | kinds 5, 6 and 8: the exponent of the next block of this slot, signed; -32768 for a block of zeros, 32767 for one that is not finite |
+//! | 10 | 2 | reserved | kinds 5, 6 and 8: zero |
+//! | 8 or 12 | 4 | `fingerprint` | kinds 7 and 8: what workers must agree on in this call |
+//! | 12 or 16 | 2 | `receiver` | kinds 7 and 8: the only rank that needs the result, 65535 for all |
+//! | 14 or 18 | 1 | `op` | kinds 7 and 8: which of the job's operators |
+//! | 15 or 19 | 1 | reserved | kinds 7 and 8: zero |
 //!
 //! `switchml 2` has a version bit in place of the round, so that a packet that is two uses of a slot late looks like a new one
 //! (`switchml 10`); here it is told by its number. The job stands in the hop header; `pkt_id` is not needed, since slot and round name
-//! the block; one exponent is enough for any length of a block.
+//! the block; one exponent is enough for any length of a block. A job with one operator and nothing but allreduce needs no call in its
+//! packets.
 
 use fanin_core::{BlockExponent, Malformed, NodeId, PacketKind, Rank, Suspect, Wire};
 
@@ -24,9 +29,12 @@ const WAITING: u8 = 3;
 const REJECTED: u8 = 4;
 const SCALED_CONTRIBUTION: u8 = 5;
 const SCALED_RESULT: u8 = 6;
+const CALL: u8 = 7;
+const SCALED_CALL: u8 = 8;
 
 const SHORT: usize = 8;
 const LONG: usize = 12;
+const CALL_BYTES: usize = 8;
 
 /// One use of a slot: what a block of a job's vectors is called on the wire.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -42,6 +50,31 @@ impl SlotUse {
     #[inline]
     pub const fn version(self) -> u32 {
         self.round & 1
+    }
+}
+
+/// What a contribution belongs to, in a job whose calls differ from each other: in operator, in kind, in length. The same in all
+/// contributions to a block.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct CallLabel {
+    /// What workers must agree on. A contribution with another one is rejected, and not added to what it does not belong to.
+    pub fingerprint: u32,
+    /// The only rank that needs the result, or [`CallLabel::ALL`].
+    pub receiver: u16,
+    /// Which of the job's operators.
+    pub op: u8,
+}
+
+impl CallLabel {
+    /// In place of a receiver: every rank needs the result.
+    pub const ALL: u16 = u16::MAX;
+    /// The first operator, the result for all, nothing to agree on. Takes no room in packets.
+    pub const NONE: CallLabel = CallLabel { fingerprint: 0, receiver: CallLabel::ALL, op: 0 };
+}
+
+impl Default for CallLabel {
+    fn default() -> Self {
+        CallLabel::NONE
     }
 }
 
@@ -68,9 +101,15 @@ impl<'a> SwitchMlPacket<'a> {
                 let suspect = u32_at(head, 8);
                 require(head[1] != 0 || suspect == 0, "suspect", suspect)?;
             }
+            CALL | SCALED_CALL => {
+                let reserved = front(bytes, call_at(head[0]) + CALL_BYTES)?[call_at(head[0]) + 7];
+                require(reserved == 0, "reserved", reserved)?;
+                // There is one way to say nothing.
+                require(call_of(head[0], bytes) != CallLabel::NONE, "op", 0u8)?;
+            }
             kind => require(false, "kind", kind)?,
         }
-        if matches!(head[0], SCALED_CONTRIBUTION | SCALED_RESULT) {
+        if matches!(head[0], SCALED_CONTRIBUTION | SCALED_RESULT | SCALED_CALL) {
             let reserved = u16_at(front(bytes, LONG)?, 10);
             require(reserved == 0, "reserved", reserved)?;
         }
@@ -85,7 +124,7 @@ impl<'a> SwitchMlPacket<'a> {
 
     #[inline]
     fn exponent(&self) -> Option<BlockExponent> {
-        let scaled = matches!(self.bytes[0], SCALED_CONTRIBUTION | SCALED_RESULT);
+        let scaled = matches!(self.bytes[0], SCALED_CONTRIBUTION | SCALED_RESULT | SCALED_CALL);
         scaled.then(|| BlockExponent::from_bits(u16_at(self.bytes, 8) as i16))
     }
 
@@ -94,7 +133,15 @@ impl<'a> SwitchMlPacket<'a> {
     pub fn header(&self) -> SwitchMlHeader {
         let at = self.slot_use();
         match self.bytes[0] {
-            CONTRIBUTION | SCALED_CONTRIBUTION => SwitchMlHeader::Contribution { at, attempt: self.bytes[1], exponent: self.exponent() },
+            CONTRIBUTION | SCALED_CONTRIBUTION => {
+                SwitchMlHeader::Contribution { at, attempt: self.bytes[1], exponent: self.exponent(), call: CallLabel::NONE }
+            }
+            CALL | SCALED_CALL => SwitchMlHeader::Contribution {
+                at,
+                attempt: self.bytes[1],
+                exponent: self.exponent(),
+                call: call_of(self.bytes[0], self.bytes),
+            },
             RESULT | SCALED_RESULT => SwitchMlHeader::Result { at, exponent: self.exponent() },
             WAITING => {
                 let name = u32_at(self.bytes, 8);
@@ -112,8 +159,26 @@ impl<'a> SwitchMlPacket<'a> {
     /// What follows the header.
     #[inline]
     pub fn payload(&self) -> &'a [u8] {
-        &self.bytes[if matches!(self.bytes[0], CONTRIBUTION | RESULT | REJECTED) { SHORT } else { LONG }..]
+        let length = match self.bytes[0] {
+            CONTRIBUTION | RESULT | REJECTED => SHORT,
+            kind @ (CALL | SCALED_CALL) => call_at(kind) + CALL_BYTES,
+            _ => LONG,
+        };
+        &self.bytes[length..]
     }
+}
+
+/// Where the call stands in a packet of this kind.
+#[inline]
+const fn call_at(kind: u8) -> usize {
+    if kind == SCALED_CALL { LONG } else { SHORT }
+}
+
+/// The call in a packet of this kind, which is long enough.
+#[inline]
+fn call_of(kind: u8, bytes: &[u8]) -> CallLabel {
+    let at = call_at(kind);
+    CallLabel { fingerprint: u32_at(bytes, at), receiver: u16_at(bytes, at + 4), op: bytes[at + 6] }
 }
 
 /// The header of a packet of SwitchML.
@@ -127,6 +192,8 @@ pub enum SwitchMlHeader {
         attempt: u8,
         /// In block fixed point: the largest exponent of the next block of this slot, among those that have contributed.
         exponent: Option<BlockExponent>,
+        /// What it belongs to.
+        call: CallLabel,
     },
     /// Downwards: the sum over all workers.
     Result {
@@ -142,7 +209,7 @@ pub enum SwitchMlHeader {
         /// Who has not contributed.
         suspect: Suspect,
     },
-    /// Downwards: the contribution differs in length or form from the one that came first.
+    /// Downwards: the contribution differs in call, length or form from the one that came first.
     Rejected {
         /// The slot and its round.
         at: SlotUse,
@@ -163,14 +230,15 @@ impl SwitchMlHeader {
 }
 
 impl Wire for SwitchMlHeader {
-    const MAX_LEN: usize = LONG;
+    const MAX_LEN: usize = LONG + CALL_BYTES;
 
     #[inline]
     fn wire_len(&self) -> usize {
         match self {
-            SwitchMlHeader::Contribution { exponent: None, .. }
-            | SwitchMlHeader::Result { exponent: None, .. }
-            | SwitchMlHeader::Rejected { .. } => SHORT,
+            SwitchMlHeader::Contribution { exponent, call, .. } => {
+                (if exponent.is_none() { SHORT } else { LONG }) + if *call == CallLabel::NONE { 0 } else { CALL_BYTES }
+            }
+            SwitchMlHeader::Result { exponent: None, .. } | SwitchMlHeader::Rejected { .. } => SHORT,
             _ => LONG,
         }
     }
@@ -192,7 +260,16 @@ impl Wire for SwitchMlHeader {
             }
         };
         let (kind, second) = match *self {
-            SwitchMlHeader::Contribution { attempt, exponent, .. } => (scale(exponent, CONTRIBUTION, SCALED_CONTRIBUTION), attempt),
+            SwitchMlHeader::Contribution { attempt, exponent, call: CallLabel::NONE, .. } => {
+                (scale(exponent, CONTRIBUTION, SCALED_CONTRIBUTION), attempt)
+            }
+            SwitchMlHeader::Contribution { attempt, exponent, call, .. } => {
+                let kind = scale(exponent, CALL, SCALED_CALL);
+                put(out, call_at(kind), call.fingerprint.to_le_bytes());
+                put(out, call_at(kind) + 4, call.receiver.to_le_bytes());
+                put(out, call_at(kind) + 6, [call.op, 0]);
+                (kind, attempt)
+            }
             SwitchMlHeader::Result { exponent, .. } => (scale(exponent, RESULT, SCALED_RESULT), 0),
             SwitchMlHeader::Rejected { .. } => (REJECTED, 0),
             SwitchMlHeader::Waiting { suspect, .. } => {
@@ -229,9 +306,18 @@ mod tests {
     fn golden_bytes() {
         let at = SlotUse { slot: 0x0201, round: 0x0605_0403 };
         let exponent = |bits| Some(BlockExponent::from_bits(bits));
-        let cases: [(SwitchMlHeader, &[u8]); 8] = [
-            (SwitchMlHeader::Contribution { at, attempt: 0, exponent: None }, &[1, 0, 1, 2, 3, 4, 5, 6]),
-            (SwitchMlHeader::Contribution { at, attempt: 9, exponent: exponent(-2) }, &[5, 9, 1, 2, 3, 4, 5, 6, 254, 255, 0, 0]),
+        let (none, call) = (CallLabel::NONE, CallLabel { fingerprint: 0x0a09_0807, receiver: 0x0c0b, op: 13 });
+        let cases: [(SwitchMlHeader, &[u8]); 10] = [
+            (SwitchMlHeader::Contribution { at, attempt: 0, exponent: None, call: none }, &[1, 0, 1, 2, 3, 4, 5, 6]),
+            (
+                SwitchMlHeader::Contribution { at, attempt: 9, exponent: exponent(-2), call: none },
+                &[5, 9, 1, 2, 3, 4, 5, 6, 254, 255, 0, 0],
+            ),
+            (SwitchMlHeader::Contribution { at, attempt: 9, exponent: None, call }, &[7, 9, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 0]),
+            (
+                SwitchMlHeader::Contribution { at, attempt: 0, exponent: exponent(-2), call },
+                &[8, 0, 1, 2, 3, 4, 5, 6, 254, 255, 0, 0, 7, 8, 9, 10, 11, 12, 13, 0],
+            ),
             (SwitchMlHeader::Result { at, exponent: None }, &[2, 0, 1, 2, 3, 4, 5, 6]),
             (SwitchMlHeader::Result { at, exponent: exponent(258) }, &[6, 0, 1, 2, 3, 4, 5, 6, 2, 1, 0, 0]),
             (SwitchMlHeader::Waiting { at, suspect: Suspect::Unknown }, &[3, 0, 1, 2, 3, 4, 5, 6, 0, 0, 0, 0]),
@@ -240,7 +326,7 @@ mod tests {
             (SwitchMlHeader::Rejected { at }, &[4, 0, 1, 2, 3, 4, 5, 6]),
         ];
         for (header, golden) in cases {
-            let mut out = [0xee; 16];
+            let mut out = [0xee; 24];
             assert_eq!(header.emit(&mut out), golden.len(), "{header:?}");
             assert_eq!(&out[..golden.len()], golden, "{header:?}");
             assert!(out[golden.len()..].iter().all(|byte| *byte == 0xee), "{header:?}");
@@ -254,7 +340,10 @@ mod tests {
     fn what_is_wrong_is_named() {
         let error = |bytes: &[u8]| SwitchMlHeader::parse(bytes).unwrap_err();
         assert_eq!(error(&[0, 0, 0, 0, 1, 0, 0, 0]), Malformed::Field { name: "kind", value: 0 });
-        assert_eq!(error(&[7, 0, 0, 0, 1, 0, 0, 0]), Malformed::Field { name: "kind", value: 7 });
+        assert_eq!(error(&[9, 0, 0, 0, 1, 0, 0, 0]), Malformed::Field { name: "kind", value: 9 });
+        assert_eq!(error(&[7, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4]), Malformed::Field { name: "reserved", value: 4 });
+        assert_eq!(error(&[7, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 255, 255, 0, 0]), Malformed::Field { name: "op", value: 0 });
+        assert_eq!(error(&[8, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]), Malformed::Truncated { needed: 20, got: 16 });
         assert_eq!(error(&[2, 3, 0, 0, 1, 0, 0, 0]), Malformed::Field { name: "attempt", value: 3 });
         assert_eq!(error(&[6, 3, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0]), Malformed::Field { name: "attempt", value: 3 });
         assert_eq!(error(&[5, 3, 0, 0, 1, 0, 0, 0, 0, 0, 0, 8]), Malformed::Field { name: "reserved", value: 0x800 });
@@ -266,6 +355,6 @@ mod tests {
 
     #[test]
     fn the_header_is_small_in_memory() {
-        assert!(size_of::<SwitchMlHeader>() <= 20, "{} bytes", size_of::<SwitchMlHeader>());
+        assert!(size_of::<SwitchMlHeader>() <= 24, "{} bytes", size_of::<SwitchMlHeader>());
     }
 }

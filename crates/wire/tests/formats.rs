@@ -6,7 +6,7 @@ use fanin_core::{Address, BlockExponent, FlowLabel, JobId, Malformed, NodeId, Po
 use fanin_wire::canary::{CanaryHeader, CanaryId, PartialSum};
 use fanin_wire::hop::HopHeader;
 use fanin_wire::ring::{AckMask, RingHeader, Segment};
-use fanin_wire::switchml::{SlotUse, SwitchMlHeader};
+use fanin_wire::switchml::{CallLabel, SlotUse, SwitchMlHeader};
 use fanin_wire::tree::TreeHeader;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -73,11 +73,21 @@ fn canary_headers() -> impl Strategy<Value = CanaryHeader> {
     ]
 }
 
+fn calls() -> impl Strategy<Value = CallLabel> {
+    let any_call = (any::<u32>(), any::<u16>(), any::<u8>());
+    prop_oneof![Just(CallLabel::NONE), any_call.prop_map(|(fingerprint, receiver, op)| CallLabel { fingerprint, receiver, op })]
+}
+
 fn switchml_headers() -> impl Strategy<Value = SwitchMlHeader> {
     let at = || any::<(u16, u32)>().prop_map(|(slot, round)| SlotUse { slot, round });
     let exponents = || any::<Option<i16>>().prop_map(|exponent| exponent.map(BlockExponent::from_bits));
     prop_oneof![
-        (at(), any::<u8>(), exponents()).prop_map(|(at, attempt, exponent)| SwitchMlHeader::Contribution { at, attempt, exponent }),
+        (at(), any::<u8>(), exponents(), calls()).prop_map(|(at, attempt, exponent, call)| SwitchMlHeader::Contribution {
+            at,
+            attempt,
+            exponent,
+            call
+        }),
         (at(), exponents()).prop_map(|(at, exponent)| SwitchMlHeader::Result { at, exponent }),
         (at(), suspects()).prop_map(|(at, suspect)| SwitchMlHeader::Waiting { at, suspect }),
         at().prop_map(|at| SwitchMlHeader::Rejected { at }),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use fanin_core::map::Neighbour;
 use fanin_core::payload::weight;
 use fanin_core::{
-    Address, Body, Census, Collective, CollectiveKind, Egress, Event, Ingress, Instant, JobId, JobNodes, NetworkMap, Node, NodeId, OpError,
+    Address, Body, Census, Collective, Egress, Event, Ingress, Instant, JobId, JobNodes, NetworkMap, Node, NodeId, OpError,
     OperationId, Payload, Piece, PortId, Rank, Route, Tx, Via, Worker,
 };
 use fanin_systems::{AnyHeader, AnyNode, JobSpec};
@@ -110,7 +110,7 @@ fn submit(layout: &Layout, state: &mut State, worker: usize) {
     let Some(&elements) = layout.elements.get(results.begun) else { return };
     let operation = OperationId(results.begun as u32);
     *results = Results { begun: results.begun + 1, ended: results.ended, ..Results::default() };
-    let collective = Collective { operation, kind: CollectiveKind::Allreduce, elements };
+    let collective = Collective::allreduce(operation, elements);
     call(layout, state, worker, Instant::ZERO, |node, now, tx| node.submit(now, collective, tx));
 }
 

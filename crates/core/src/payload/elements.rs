@@ -71,6 +71,10 @@ impl Payload for [u8] {
         ElementAcc { bytes: vec![0; bytes].into(), used: 0, wide: vec![0; wide].into() }
     }
 
+    fn largest(ops: &[ElementOp]) -> &ElementOp {
+        ops.iter().find(|op| op.dtype.is_widened()).unwrap_or(&ops[0])
+    }
+
     #[inline]
     fn bytes(&self) -> usize {
         self.len()

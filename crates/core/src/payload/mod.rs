@@ -59,6 +59,11 @@ pub trait Payload {
     /// An accumulator for payloads of up to `bytes` bytes.
     fn accumulator(op: &Self::Op, bytes: usize) -> Self::Acc;
 
+    /// Which of these operators needs the largest accumulator: one for it does for all of them. There is at least one.
+    fn largest(ops: &[Self::Op]) -> &Self::Op {
+        &ops[0]
+    }
+
     /// Length on the wire in bytes.
     fn bytes(&self) -> usize;
 

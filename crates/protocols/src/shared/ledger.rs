@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     fn operation(number: u32) -> Collective {
-        Collective { operation: OperationId(number), kind: CollectiveKind::Allreduce, elements: 1 }
+        Collective::allreduce(OperationId(number), 1)
     }
 
     fn reason(outcome: Option<Outcome>) -> Option<FailureReason> {

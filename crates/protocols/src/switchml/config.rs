@@ -74,3 +74,14 @@ pub struct SwitchMlChild {
     /// Who is there: a rank or a switch.
     pub who: Suspect,
 }
+
+/// What the calls of a job may be about: see [`Collective::op`](fanin_core::Collective::op).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct SwitchMlOffer<O> {
+    /// Element type and operator; at a switch and with fixed point, sums of 32-bit integers.
+    pub op: O,
+    /// Length of an element in bytes.
+    pub element_bytes: u32,
+    /// Whether elements go on the wire as block fixed point.
+    pub fixed_point: bool,
+}

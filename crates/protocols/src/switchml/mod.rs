@@ -50,6 +50,13 @@
 //! skipped block's slot belongs to an operation that every worker has finished, for operations follow one another, and a worker that has
 //! completed one has had a contribution to its last block of every other.
 //!
+//! ## Calls
+//! The operations of a job may differ in element type and operator, if these were [offered](SwitchMlWorker::offer), and in kind
+//! ([`CollectiveKind`](fanin_core::CollectiveKind)). Contributions then carry a [`CallLabel`](fanin_wire::switchml::CallLabel): whatever
+//! differs from the first contribution to a round in its label is rejected, so that nothing is added to what it does not belong to. A
+//! worker that has nothing to contribute to a block sends an empty contribution, and one that does not need the result gets an empty one;
+//! both count for arrivals, for the pool and for loss as all others do. A vector with a share for each worker is cut share by share.
+//!
 //! ## Loss
 //! Only workers have timers. A repeated contribution (`attempt` > 0) is answered with the stored result, to that child alone, where there
 //! is one. Where the partial aggregate was sent up and no result came yet it goes up again, at most once per
@@ -65,7 +72,7 @@ mod planted;
 mod switch;
 mod worker;
 
-pub use config::{POOL_MAX, SwitchMlChild, SwitchMlParent, SwitchMlSwitchConfig, SwitchMlWorkerConfig};
+pub use config::{POOL_MAX, SwitchMlChild, SwitchMlOffer, SwitchMlParent, SwitchMlSwitchConfig, SwitchMlWorkerConfig};
 #[cfg(feature = "planted-bugs")]
 pub use planted::Planted;
 pub use switch::SwitchMlSwitch;

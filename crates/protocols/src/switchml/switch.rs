@@ -4,12 +4,12 @@
 use std::collections::VecDeque;
 
 use fanin_core::{
-    BlockExponent, Body, DropReason, Duration, Egress, Event, Ingress, Instant, JobId, Node, Payload, PortId, PortSet, RetransmitReason,
-    Suspect, Tx,
+    BlockExponent, Body, DropReason, Duration, Egress, Event, Ingress, Instant, JobId, Node, Payload, PortId, PortSet, Rank,
+    RetransmitReason, Suspect, Tx,
 };
-use fanin_wire::switchml::{SlotUse, SwitchMlHeader};
+use fanin_wire::switchml::{CallLabel, SlotUse, SwitchMlHeader};
 
-use super::config::{POOL_MAX, SwitchMlChild, SwitchMlParent, SwitchMlSwitchConfig};
+use super::config::{POOL_MAX, SwitchMlChild, SwitchMlOffer, SwitchMlParent, SwitchMlSwitchConfig};
 use super::planted::Planted;
 use crate::shared::serial::newer;
 use crate::shared::slots::{SlotState, Slots};
@@ -18,14 +18,25 @@ use crate::shared::state::node_state;
 /// Marks a port that leads to no child.
 const NO_CHILD: u16 = u16::MAX;
 
+/// A contribution without its elements.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+struct Form {
+    at: SlotUse,
+    exponent: Option<BlockExponent>,
+    call: CallLabel,
+}
+
 /// The aggregator of one job at one switch.
 pub struct SwitchMlSwitch<P: Payload + ?Sized> {
     job: JobId,
-    op: P::Op,
+    /// What calls may be about; [`CallLabel::op`] is an index.
+    ops: Box<[P::Op]>,
+    /// For each of them, whether it comes as block fixed point.
+    fixed_point: Box<[bool]>,
+    any_fixed_point: bool,
     workers: u32,
     block_bytes: u32,
     pool: u32,
-    fixed_point: bool,
     resend_gap: Duration,
     parent: Option<SwitchMlParent>,
     children: Box<[SwitchMlChild]>,
@@ -35,8 +46,12 @@ pub struct SwitchMlSwitch<P: Payload + ?Sized> {
     ports: PortSet,
     /// Version v of slot s is at v P + s; a slot's number is its round.
     slots: Slots<P::Acc>,
-    /// The largest exponent that was announced, for each of `slots`.
+    /// The largest exponent that was announced, for each of `slots`; none are kept where no call is in fixed point.
     exponents: Box<[BlockExponent]>,
+    /// What the first contribution said that it belongs to, for each of `slots`.
+    calls: Box<[CallLabel]>,
+    /// For each child, the ports of all others.
+    others: Box<[PortSet]>,
     /// What waits for room on the way up, and on the way down.
     waiting_up: VecDeque<SlotUse>,
     waiting_down: VecDeque<SlotUse>,
@@ -45,11 +60,12 @@ pub struct SwitchMlSwitch<P: Payload + ?Sized> {
 
 node_state!(SwitchMlSwitch {
     job,
-    op,
+    ops,
+    fixed_point,
+    any_fixed_point,
     workers,
     block_bytes,
     pool,
-    fixed_point,
     resend_gap,
     parent,
     children,
@@ -57,6 +73,8 @@ node_state!(SwitchMlSwitch {
     ports,
     slots,
     exponents,
+    calls,
+    others,
     waiting_up,
     waiting_down,
     planted,
@@ -76,12 +94,16 @@ impl<P: Payload + ?Sized> SwitchMlSwitch<P> {
             child_at[child.port.index()] = number as u16;
         }
         let count = 2 * config.pool;
+        let but = |child: &SwitchMlChild| config.children.iter().map(|other| other.port).filter(|port| *port != child.port).collect();
         SwitchMlSwitch {
             job: config.job,
             workers: config.workers,
             block_bytes: config.block_bytes,
             pool: config.pool,
-            fixed_point: config.fixed_point,
+            fixed_point: [config.fixed_point].into(),
+            any_fixed_point: config.fixed_point,
+            calls: vec![CallLabel::NONE; count as usize].into(),
+            others: config.children.iter().map(but).collect(),
             resend_gap: config.resend_gap,
             parent: config.parent,
             ports: config.children.iter().map(|child| child.port).collect(),
@@ -89,11 +111,26 @@ impl<P: Payload + ?Sized> SwitchMlSwitch<P> {
             exponents: vec![BlockExponent::ZERO; if config.fixed_point { count as usize } else { 0 }].into(),
             children: config.children.into(),
             child_at: child_at.into(),
-            op: config.op,
+            ops: [config.op].into(),
             waiting_up: VecDeque::new(),
             waiting_down: VecDeque::new(),
             planted: Planted::NONE,
         }
+    }
+
+    /// Lets calls be about more than the configured element type and operator, which stays number 0: these are 1, 2, ... The same at all
+    /// workers and switches, before any packet.
+    ///
+    /// # Panics
+    /// Where there are more than 255.
+    pub fn offer(&mut self, offers: &[SwitchMlOffer<P::Op>]) {
+        assert!(offers.len() <= 255, "a packet names operators by 8 bits");
+        self.ops = self.ops.iter().take(1).cloned().chain(offers.iter().map(|offer| offer.op.clone())).collect();
+        self.fixed_point = self.fixed_point.iter().take(1).copied().chain(offers.iter().map(|offer| offer.fixed_point)).collect();
+        self.any_fixed_point = self.fixed_point.contains(&true);
+        let count = 2 * self.pool;
+        self.slots = Slots::new::<P>(count, self.children.len(), P::largest(&self.ops), self.block_bytes);
+        self.exponents = vec![BlockExponent::ZERO; if self.any_fixed_point { count as usize } else { 0 }].into();
     }
 
     /// The job that the switch aggregates for.
@@ -131,20 +168,36 @@ impl<P: Payload + ?Sized> SwitchMlSwitch<P> {
     /// The exponent to send with what the slot holds.
     #[inline]
     fn exponent(&self, index: u32) -> Option<BlockExponent> {
-        self.exponents.get(index as usize).copied()
+        let op = usize::from(self.calls[index as usize].op);
+        if self.fixed_point[op] { self.exponents.get(index as usize).copied() } else { None }
     }
 
-    /// Whether a block in fixed point is from a job with fixed point, and the other way round.
+    /// The operator of what the slot holds.
     #[inline]
-    fn is_our_form(&self, exponent: Option<BlockExponent>) -> bool {
-        exponent.is_some() == self.fixed_point
+    fn op(&mut self, index: u32) -> &mut P::Op {
+        &mut self.ops[usize::from(self.calls[index as usize].op)]
+    }
+
+    /// Whether there is such an operator, and its blocks are in fixed point where this one is.
+    #[inline]
+    fn is_our_form(&self, form: &Form) -> bool {
+        self.fixed_point.get(usize::from(form.call.op)).is_some_and(|fixed| *fixed == form.exponent.is_some())
+    }
+
+    /// The child at which the only rank hangs that needs the result; `None` where all do, or where it is below another switch.
+    #[inline]
+    fn only_receiver(&self, index: u32) -> Option<usize> {
+        match self.calls[index as usize].receiver {
+            CallLabel::ALL => None,
+            rank => self.children.iter().position(|child| child.who == Suspect::Rank(Rank(u32::from(rank)))),
+        }
     }
 
     /// How much later than a version's last round its next one may be. Two, unless an operation in fixed point is shorter than the pool:
     /// it uses P numbers for its exponents, whatever its length, so a slot may be left out until numbers have gone round the pool.
     #[inline]
     fn rounds_ahead_max(&self) -> u32 {
-        if self.fixed_point { 2 * self.pool + 4 } else { 2 }
+        if self.any_fixed_point { 2 * self.pool + 4 } else { 2 }
     }
 }
 
@@ -158,23 +211,43 @@ impl<P: Payload + ?Sized> SwitchMlSwitch<P> {
     /// `switchml 4`, step 3: adds a child's first contribution to a round that has begun, the way of most packets; gives the number of
     /// children that are missing. `None`, and nothing is changed, where the packet is anything else.
     #[inline]
-    fn add(&mut self, at: SlotUse, port: PortId, exponent: Option<BlockExponent>, payload: &P) -> Option<u32> {
+    fn add<T: Tx<SwitchMlHeader, P>>(&mut self, form: &Form, port: PortId, payload: &P, tx: &mut T) -> Option<u32> {
         let child = self.child(port)?;
-        if u32::from(at.slot) >= self.pool || !self.is_our_form(exponent) {
+        if u32::from(form.at.slot) >= self.pool || !self.is_our_form(form) {
             return None;
         }
-        let index = self.index_of(at);
+        let index = self.index_of(form.at);
         let repeated = self.slots.has_arrived(index, child) && !self.planted.ignores_bitmap();
         let slot = self.slots.get(index);
-        if repeated || slot.number != at.round || slot.state != SlotState::Aggregating {
+        let same = slot.number == form.at.round && slot.state == SlotState::Aggregating && self.calls[index as usize] == form.call;
+        if repeated || !same {
             return None;
         }
-        payload.reduce(&mut slot.acc, &mut self.op).ok()?;
-        if let Some(exponent) = exponent {
+        let op = &mut self.ops[usize::from(form.call.op)];
+        if form.call == CallLabel::NONE {
+            payload.reduce(&mut slot.acc, op).ok()?;
+        } else if payload.bytes() > 0 {
+            Self::add_to(payload, &mut slot.acc, op, self.block_bytes, tx)?;
+        }
+        if let Some(exponent) = form.exponent {
             let largest = &mut self.exponents[index as usize];
             *largest = exponent.max(*largest);
         }
         Some(self.slots.mark_arrived(index, child))
+    }
+
+    /// Adds to what others have contributed, if anybody has.
+    #[inline]
+    fn add_to<T: Tx<SwitchMlHeader, P>>(payload: &P, acc: &mut P::Acc, op: &mut P::Op, block_bytes: u32, tx: &mut T) -> Option<()> {
+        if P::acc_bytes(acc, op) > 0 {
+            return payload.reduce(acc, op).ok();
+        }
+        if payload.bytes() > block_bytes as usize {
+            return None;
+        }
+        payload.assign(acc, op).ok()?;
+        tx.note(Event::SlotTaken { bytes: payload.bytes() as u32 });
+        Some(())
     }
 
     /// A contribution that [`SwitchMlSwitch::add`] leaves: it begins a round, or it was counted before, or it does not fit.
@@ -182,10 +255,11 @@ impl<P: Payload + ?Sized> SwitchMlSwitch<P> {
         &mut self,
         now: Instant,
         port: PortId,
-        (at, attempt, exponent): (SlotUse, u8, Option<BlockExponent>),
+        (form, attempt): (Form, u8),
         payload: &P,
         tx: &mut T,
     ) {
+        let at = form.at;
         let Some(child) = self.child(port) else { return drop_packet(tx, DropReason::NotAMember) };
         let index = self.index_of(at);
         let slot = self.slots.get(index);
@@ -207,7 +281,7 @@ impl<P: Payload + ?Sized> SwitchMlSwitch<P> {
             // No worker may be that far ahead ("Exactly once"), so this is not of our job's making.
             return drop_packet(tx, DropReason::OutsideWindow);
         }
-        if !self.is_our_form(exponent) || !self.begin(at, exponent, payload, tx) {
+        if !self.is_our_form(&form) || !self.begin(&form, payload, tx) {
             return self.reject(at, port, tx);
         }
         if self.slots.mark_arrived(index, child) == 0 {
@@ -226,19 +300,24 @@ impl<P: Payload + ?Sized> SwitchMlSwitch<P> {
     }
 
     /// A round's first contribution takes the version. False where it does not fit.
-    fn begin<T: Tx<SwitchMlHeader, P>>(&mut self, at: SlotUse, exponent: Option<BlockExponent>, payload: &P, tx: &mut T) -> bool {
-        let bytes = payload.bytes();
-        // With fixed point, what only announces exponents has no payload.
-        if bytes > self.block_bytes as usize || bytes == 0 && !self.fixed_point {
+    fn begin<T: Tx<SwitchMlHeader, P>>(&mut self, form: &Form, payload: &P, tx: &mut T) -> bool {
+        let (bytes, at) = (payload.bytes(), form.at);
+        // What only announces exponents has no payload, nor has a worker's share in a call where it has nothing to give.
+        let may_be_empty = form.exponent.is_some() || form.call != CallLabel::NONE;
+        if bytes > self.block_bytes as usize || bytes == 0 && !may_be_empty {
             return false;
         }
         let index = self.index_of(at);
+        let freed = {
+            let op = self.op(index).clone();
+            P::acc_bytes(&self.slots.get(index).acc, &op) as u32
+        };
         let slot = self.slots.get(index);
-        let freed = P::acc_bytes(&slot.acc, &self.op) as u32;
+        let op = &mut self.ops[usize::from(form.call.op)];
         let stored = if self.planted.keeps_accumulator() && slot.state == SlotState::Done {
-            payload.reduce(&mut slot.acc, &mut self.op)
+            payload.reduce(&mut slot.acc, op)
         } else {
-            payload.assign(&mut slot.acc, &mut self.op)
+            payload.assign(&mut slot.acc, op)
         };
         if stored.is_err() {
             return false;
@@ -256,13 +335,14 @@ impl<P: Payload + ?Sized> SwitchMlSwitch<P> {
         slot.parent_heard = false;
         slot.asked_at = Instant::ZERO;
         self.slots.forget_arrivals(index);
-        if let Some(exponent) = exponent {
+        self.calls[index as usize] = form.call;
+        if let Some(exponent) = form.exponent {
             self.exponents[index as usize] = exponent;
         }
         true
     }
 
-    /// The contribution differs from the one that came first in its length or form: ranks disagree about the operation.
+    /// The contribution differs from the one that came first in its call, length or form: ranks disagree about the operation.
     #[cold]
     fn reject<T: Tx<SwitchMlHeader, P>>(&mut self, at: SlotUse, port: PortId, tx: &mut T) {
         drop_packet(tx, DropReason::Mismatch);
@@ -276,7 +356,7 @@ impl<P: Payload + ?Sized> SwitchMlSwitch<P> {
             return self.complete_up(now, at, tx);
         }
         let index = self.index_of(at);
-        P::finish(&mut self.slots.get(index).acc, &self.op, self.workers);
+        P::finish(&mut self.slots.get(index).acc, &self.ops[usize::from(self.calls[index as usize].op)], self.workers);
         self.complete_down(at, tx);
     }
 
@@ -294,7 +374,7 @@ impl<P: Payload + ?Sized> SwitchMlSwitch<P> {
     fn send_up<T: Tx<SwitchMlHeader, P>>(&mut self, now: Instant, at: SlotUse, attempt: u8, tx: &mut T) {
         let Some(parent) = self.parent else { return };
         let index = self.index_of(at);
-        let header = SwitchMlHeader::Contribution { at, attempt, exponent: self.exponent(index) };
+        let header = SwitchMlHeader::Contribution { at, attempt, exponent: self.exponent(index), call: self.calls[index as usize] };
         let slot = self.slots.get(index);
         tx.send(Egress::Port(parent.port), &header, Body::Acc(&slot.acc));
         (slot.asked_at, slot.state) = (now, SlotState::Sent);
@@ -313,8 +393,15 @@ impl<P: Payload + ?Sized> SwitchMlSwitch<P> {
     fn send_down<T: Tx<SwitchMlHeader, P>>(&mut self, at: SlotUse, tx: &mut T) {
         let index = self.index_of(at);
         let header = SwitchMlHeader::Result { at, exponent: self.exponent(index) };
+        let receiver = self.only_receiver(index);
         let slot = self.slots.get(index);
-        tx.send(Egress::Ports(&self.ports), &header, Body::Acc(&slot.acc));
+        match receiver {
+            None => tx.send(Egress::Ports(&self.ports), &header, Body::Acc(&slot.acc)),
+            Some(child) => {
+                tx.send(Egress::Port(self.children[child].port), &header, Body::Acc(&slot.acc));
+                tx.send(Egress::Ports(&self.others[child]), &header, Body::Empty);
+            }
+        }
         slot.state = SlotState::Done;
     }
 }
@@ -333,7 +420,9 @@ impl<P: Payload + ?Sized> SwitchMlSwitch<P> {
             SlotState::Done => {
                 tx.note(Event::Retransmitted { reason: RetransmitReason::Asked, block: at.round });
                 let header = SwitchMlHeader::Result { at, exponent: self.exponent(index) };
-                tx.send(Egress::Port(port), &header, Body::Acc(&self.slots.get(index).acc));
+                let needs = self.only_receiver(index).is_none_or(|child| self.children[child].port == port);
+                let body = if needs { Body::Acc(&self.slots.get(index).acc) } else { Body::Empty };
+                tx.send(Egress::Port(port), &header, body);
             }
             SlotState::Sent => self.ask_parent(now, port, at, attempt, tx),
             SlotState::Aggregating => self.name_missing(now, port, at, attempt, tx),
@@ -404,9 +493,16 @@ impl<P: Payload + ?Sized> SwitchMlSwitch<P> {
             };
             return drop_packet(tx, reason);
         }
-        let fits = exponent.is_some() == self.fixed_point && payload.bytes() == P::acc_bytes(&slot.acc, &self.op);
-        if !fits || payload.assign(&mut slot.acc, &mut self.op).is_err() {
+        let op = usize::from(self.calls[index as usize].op);
+        let (before, bytes) = (P::acc_bytes(&slot.acc, &self.ops[op]), payload.bytes());
+        // Where nobody below has contributed, the result is all that others have.
+        let as_long = bytes == before || before == 0 && bytes <= self.block_bytes as usize;
+        let fits = exponent.is_some() == self.fixed_point[op] && as_long;
+        if !fits || payload.assign(&mut slot.acc, &mut self.ops[op]).is_err() {
             return drop_packet(tx, DropReason::Mismatch);
+        }
+        if bytes > before {
+            tx.note(Event::SlotTaken { bytes: (bytes - before) as u32 });
         }
         if let Some(exponent) = exponent {
             self.exponents[index as usize] = exponent;
@@ -453,8 +549,8 @@ impl<P: Payload + ?Sized> Node<P> for SwitchMlSwitch<P> {
 
     #[inline]
     fn on_packet<T: Tx<SwitchMlHeader, P>>(&mut self, now: Instant, from: Ingress, header: &SwitchMlHeader, payload: &P, tx: &mut T) {
-        if let SwitchMlHeader::Contribution { at, exponent, .. } = *header
-            && let Some(missing) = self.add(at, from.port, exponent, payload)
+        if let SwitchMlHeader::Contribution { at, exponent, call, .. } = *header
+            && let Some(missing) = self.add(&Form { at, exponent, call }, from.port, payload, tx)
         {
             if missing == 0 {
                 self.complete(now, at, tx);
@@ -465,8 +561,8 @@ impl<P: Payload + ?Sized> Node<P> for SwitchMlSwitch<P> {
             return drop_packet(tx, DropReason::OutsideWindow);
         }
         match *header {
-            SwitchMlHeader::Contribution { at, attempt, exponent } => {
-                self.on_contribution(now, from.port, (at, attempt, exponent), payload, tx);
+            SwitchMlHeader::Contribution { at, attempt, exponent, call } => {
+                self.on_contribution(now, from.port, (Form { at, exponent, call }, attempt), payload, tx);
             }
             SwitchMlHeader::Result { at, exponent } => self.on_result(from.port, (at, exponent), payload, tx),
             SwitchMlHeader::Waiting { at, suspect } => self.on_waiting(now, from.port, at, suspect, tx),

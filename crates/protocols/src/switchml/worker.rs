@@ -3,12 +3,12 @@
 use std::collections::VecDeque;
 
 use fanin_core::{
-    BlockExponent, Body, Collective, DropReason, Egress, Event, FailureReason, Ingress, Instant, Node, OperationId, Outcome, Payload,
-    Piece, RetransmitReason, Suspect, Tx, Worker,
+    BlockExponent, Body, Collective, CollectiveKind, DropReason, Egress, Event, FailureReason, Ingress, Instant, Node, OperationId,
+    Outcome, Payload, Piece, RetransmitReason, Suspect, Tx, Worker,
 };
-use fanin_wire::switchml::{SlotUse, SwitchMlHeader};
+use fanin_wire::switchml::{CallLabel, SlotUse, SwitchMlHeader};
 
-use super::config::{POOL_MAX, SwitchMlWorkerConfig};
+use super::config::{POOL_MAX, SwitchMlOffer, SwitchMlWorkerConfig};
 use crate::shared::ledger::Ledger;
 use crate::shared::order::SendOrder;
 use crate::shared::rtt::{RttEstimator, rebased};
@@ -40,10 +40,26 @@ const IDLE: Flight = Flight {
     sent_at: Instant::ZERO,
 };
 
+/// How the vector of the running operation is cut and labelled.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+struct Cut {
+    element_bytes: u32,
+    block_elements: u32,
+    fixed_point: bool,
+    label: CallLabel,
+    /// Elements of a share, and pieces.
+    share_elements: u64,
+    share_pieces: u32,
+}
+
 /// A worker of a SwitchML job.
 pub struct SwitchMlWorker<P: Payload + ?Sized> {
     config: SwitchMlWorkerConfig<P::Op>,
+    /// What calls may be about, by [`Collective::op`].
+    offers: Box<[SwitchMlOffer<P::Op>]>,
     ledger: Ledger,
+    /// What the running operation is about.
+    cut: Cut,
     /// Slot and round of the running operation's first block.
     base: SlotUse,
     /// Number of pieces of the running operation's vector.
@@ -76,7 +92,9 @@ pub struct SwitchMlWorker<P: Payload + ?Sized> {
 
 node_state!(SwitchMlWorker {
     config,
+    offers,
     ledger,
+    cut,
     base,
     pieces,
     end,
@@ -103,7 +121,17 @@ impl<P: Payload + ?Sized> SwitchMlWorker<P> {
         assert!(config.element_bytes > 0 && config.block_elements > 0, "elements and blocks have a length");
         assert!((1..=POOL_MAX).contains(&config.pool), "1 to 65536 slots");
         let block_bytes = config.block_elements as usize * config.element_bytes as usize;
+        let offer = SwitchMlOffer { op: config.op.clone(), element_bytes: config.element_bytes, fixed_point: config.fixed_point };
         SwitchMlWorker {
+            cut: Cut {
+                element_bytes: config.element_bytes,
+                block_elements: config.block_elements,
+                fixed_point: config.fixed_point,
+                label: CallLabel::NONE,
+                share_elements: 0,
+                share_pieces: 0,
+            },
+            offers: [offer].into(),
             ledger: Ledger::new(config.job),
             base: SlotUse { slot: 0, round: 0 },
             pieces: 0,
@@ -121,6 +149,22 @@ impl<P: Payload + ?Sized> SwitchMlWorker<P> {
             suspect: None,
             acc: P::accumulator(&config.op, if config.workers == 1 { block_bytes } else { 0 }),
             config,
+        }
+    }
+
+    /// Lets calls be about more than the configured element type and operator, which stays number 0: these are 1, 2, ... The same at all
+    /// workers and switches, before anything is submitted. A full block has as many bytes as the configured one.
+    ///
+    /// # Panics
+    /// Where there are more than 255, or an element is longer than a block.
+    pub fn offer(&mut self, offers: &[SwitchMlOffer<P::Op>]) {
+        let block_bytes = self.config.block_elements * self.config.element_bytes;
+        assert!(offers.len() <= 255, "a packet names operators by 8 bits");
+        assert!(offers.iter().all(|offer| (1..=block_bytes).contains(&offer.element_bytes)), "a block has an element at least");
+        self.offers = self.offers.iter().take(1).chain(offers).cloned().collect();
+        if self.config.workers == 1 {
+            let ops: Vec<P::Op> = self.offers.iter().map(|offer| offer.op.clone()).collect();
+            self.acc = P::accumulator(P::largest(&ops), block_bytes as usize);
         }
     }
 
@@ -146,7 +190,7 @@ impl<P: Payload + ?Sized> SwitchMlWorker<P> {
     /// Blocks that come before the first piece.
     #[inline]
     fn leading(&self) -> u32 {
-        if self.config.fixed_point { self.config.pool } else { 0 }
+        if self.cut.fixed_point { self.config.pool } else { 0 }
     }
 
     /// The piece that a block carries, or where it carries none, the one whose exponent it announces.
@@ -155,12 +199,31 @@ impl<P: Payload + ?Sized> SwitchMlWorker<P> {
         index.checked_sub(self.leading()).unwrap_or(index)
     }
 
+    /// The share that piece number `index` of the running operation is part of.
+    #[inline]
+    fn share_of(&self, index: u32) -> u32 {
+        // Most vectors have one share, and then nothing is divided.
+        if self.cut.share_pieces >= self.pieces { 0 } else { index / self.cut.share_pieces }
+    }
+
     /// The elements of piece number `index` of the running operation.
     #[inline]
     fn piece(&self, collective: &Collective, index: u32) -> Piece {
-        let start = u64::from(index) * u64::from(self.config.block_elements);
-        let elements = (collective.elements - start).min(u64::from(self.config.block_elements)) as u32;
-        Piece { operation: collective.operation, index, start, elements }
+        let (share, block_elements) = (self.share_of(index), u64::from(self.cut.block_elements));
+        let start = u64::from(index - share * self.cut.share_pieces) * block_elements;
+        let elements = (self.cut.share_elements - start).min(block_elements) as u32;
+        Piece { operation: collective.operation, index, start: u64::from(share) * self.cut.share_elements + start, elements }
+    }
+
+    /// What a contribution to piece number `index` belongs to.
+    #[inline]
+    fn label(&self, collective: &Collective, index: u32) -> CallLabel {
+        let receiver = match collective.kind {
+            CollectiveKind::Reduce { root } => root.0 as u16,
+            CollectiveKind::ReduceScatter => self.share_of(index) as u16,
+            _ => CallLabel::ALL,
+        };
+        CallLabel { receiver, ..self.cut.label }
     }
 
     /// Where a block of the first pool goes.
@@ -209,13 +272,16 @@ impl<P: Payload + ?Sized> SwitchMlWorker<P> {
     fn send<T: Tx<SwitchMlHeader, P>>(&self, collective: &Collective, slot: u16, tx: &mut T) {
         let flight = &self.flights[usize::from(slot)];
         let (at, attempt, to) = (SlotUse { slot, round: flight.round }, flight.attempts, Egress::Port(self.config.uplink));
-        if !self.config.fixed_point {
-            let header = SwitchMlHeader::Contribution { at, attempt, exponent: None };
-            return tx.send(to, &header, Body::Input(self.piece(collective, flight.index)));
+        if !self.cut.fixed_point {
+            let (piece, call) = (self.piece(collective, flight.index), self.label(collective, flight.index));
+            let header = SwitchMlHeader::Contribution { at, attempt, exponent: None, call };
+            let contributes = collective.kind.contributes(self.config.rank, self.share_of(flight.index));
+            return tx.send(to, &header, if contributes { Body::Input(piece) } else { Body::Empty });
         }
         // `switchml 6`: the exponent of the slot's next block rides on this one.
         let next = if flight.index < self.pieces { tx.exponent(self.piece(collective, flight.index)) } else { BlockExponent::ZERO };
-        let header = SwitchMlHeader::Contribution { at, attempt, exponent: Some(next) };
+        let call = self.label(collective, self.piece_of(flight.index));
+        let header = SwitchMlHeader::Contribution { at, attempt, exponent: Some(next), call };
         match flight.index.checked_sub(self.config.pool) {
             None => tx.send(to, &header, Body::Empty),
             Some(piece) => tx.send_fixed(to, &header, self.piece(collective, piece), flight.exponent),
@@ -235,7 +301,7 @@ impl<P: Payload + ?Sized> SwitchMlWorker<P> {
             };
             return tx.note(Event::Dropped(reason));
         }
-        if exponent.is_some() != self.config.fixed_point || !self.deliver(&collective, &flight, payload, tx) {
+        if exponent.is_some() != self.cut.fixed_point || !self.deliver(&collective, &flight, payload, tx) {
             tx.note(Event::Dropped(DropReason::Mismatch));
             return self.fail(Some(self.piece_of(flight.index)), Suspect::Unknown, FailureReason::Mismatch, tx);
         }
@@ -259,11 +325,15 @@ impl<P: Payload + ?Sized> SwitchMlWorker<P> {
     #[inline]
     fn deliver<T: Tx<SwitchMlHeader, P>>(&self, collective: &Collective, flight: &Flight, payload: &P, tx: &mut T) -> bool {
         let Some(index) = flight.index.checked_sub(self.leading()) else { return payload.bytes() == 0 };
+        if !collective.kind.receives(self.config.rank, self.share_of(index)) {
+            // Between switches of several levels a result may come all the same.
+            return true;
+        }
         let piece = self.piece(collective, index);
-        if payload.bytes() != piece.elements as usize * self.config.element_bytes as usize {
+        if payload.bytes() != piece.elements as usize * self.cut.element_bytes as usize {
             return false;
         }
-        if self.config.fixed_point {
+        if self.cut.fixed_point {
             tx.deliver_fixed(piece, payload, flight.exponent).is_ok()
         } else {
             tx.deliver(piece, Body::Borrowed(payload)).is_ok()
@@ -381,7 +451,8 @@ impl<P: Payload + ?Sized> SwitchMlWorker<P> {
 
     /// A lone worker's result is its own vector.
     fn finish_alone<T: Tx<SwitchMlHeader, P>>(&mut self, collective: &Collective, tx: &mut T) {
-        for index in 0..self.pieces {
+        let pieces = if collective.kind == CollectiveKind::Barrier { 0 } else { self.pieces };
+        for index in 0..pieces {
             let piece = self.piece(collective, index);
             let copied = tx.contribute(piece, &mut self.acc, true).and_then(|()| tx.deliver(piece, Body::Acc(&self.acc)));
             if copied.is_err() {
@@ -389,6 +460,41 @@ impl<P: Payload + ?Sized> SwitchMlWorker<P> {
             }
         }
         self.finish();
+    }
+}
+
+impl<P: Payload + ?Sized> SwitchMlWorker<P> {
+    /// How the vector of an operation is cut, and into how many pieces; `None` where that is not possible.
+    fn cut_for(&self, collective: &Collective) -> Option<(Cut, u32)> {
+        let offer = self.offers.get(usize::from(collective.op))?;
+        let block_elements = self.config.block_elements * self.config.element_bytes / offer.element_bytes;
+        let shares = collective.kind.shares(self.config.workers);
+        let root_fits = match collective.kind {
+            CollectiveKind::Reduce { root } | CollectiveKind::Broadcast { root } => {
+                root.0 < self.config.workers.min(u32::from(CallLabel::ALL))
+            }
+            CollectiveKind::ReduceScatter | CollectiveKind::AllGather => self.config.workers <= u32::from(CallLabel::ALL),
+            CollectiveKind::Barrier => collective.elements == 0,
+            CollectiveKind::Allreduce => true,
+        };
+        if !root_fits || !collective.elements.is_multiple_of(u64::from(shares)) {
+            return None;
+        }
+        let share_elements = collective.elements / u64::from(shares);
+        let share_pieces = u32::try_from(share_elements.div_ceil(u64::from(block_elements))).ok()?;
+        // In a barrier workers meet in one empty block.
+        let share_pieces = if collective.kind == CollectiveKind::Barrier { 1 } else { share_pieces };
+        // Contributions may be empty only where packets carry a call.
+        let fingerprint = if collective.kind == CollectiveKind::Allreduce { collective.fingerprint } else { collective.fingerprint.max(1) };
+        let label = CallLabel { fingerprint, receiver: CallLabel::ALL, op: collective.op };
+        // What is copied, or nothing at all, needs no exponents.
+        let reduces = !matches!(collective.kind, CollectiveKind::Broadcast { .. } | CollectiveKind::AllGather | CollectiveKind::Barrier);
+        if offer.fixed_point && !reduces {
+            return None;
+        }
+        let cut =
+            Cut { element_bytes: offer.element_bytes, block_elements, fixed_point: offer.fixed_point, label, share_elements, share_pieces };
+        Some((cut, share_pieces.checked_mul(shares)?))
     }
 }
 
@@ -436,13 +542,13 @@ impl<P: Payload + ?Sized> Node<P> for SwitchMlWorker<P> {
 
 impl<P: Payload + ?Sized> Worker<P> for SwitchMlWorker<P> {
     fn submit<T: Tx<SwitchMlHeader, P>>(&mut self, now: Instant, collective: Collective, tx: &mut T) {
-        let pieces = u32::try_from(collective.elements.div_ceil(u64::from(self.config.block_elements))).ok();
-        let Some((pieces, end)) = pieces.and_then(|pieces| Some((pieces, pieces.checked_add(self.leading())?))) else {
-            return self.ledger.refuse(collective.operation);
-        };
-        if !self.ledger.begin(collective) {
+        let Some((cut, pieces)) = self.cut_for(&collective) else { return self.ledger.refuse(collective.operation) };
+        let leading = if cut.fixed_point { self.config.pool } else { 0 };
+        let Some(end) = pieces.checked_add(leading) else { return self.ledger.refuse(collective.operation) };
+        if !self.ledger.begin_any(collective) {
             return;
         }
+        self.cut = cut;
         // Without pieces nothing is sent, so no number is used either.
         (self.pieces, self.end, self.fresh) = (pieces, if pieces == 0 { 0 } else { end }, 0);
         self.remaining = pieces + pieces.min(self.leading());

@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 
 use fanin_core::hash::mix;
 use fanin_core::{
-    Address, BlockExponent, Body, Collective, CollectiveKind, DropReason, Duration, Egress, Event, Ingress, Instant, JobId, Node, NodeId,
-    OpError, OperationId, Outcome, Piece, PortId, Rank, RetransmitReason, Role, Tx, Wire, Worker,
+    Address, BlockExponent, Body, Collective, DropReason, Duration, Egress, Event, Ingress, Instant, JobId, Node, NodeId, OpError,
+    OperationId, Outcome, Piece, PortId, Rank, RetransmitReason, Role, Tx, Wire, Worker,
 };
 pub use vectors::{ELEMENT_BYTES, HasVectors, Vectors, VectorsOf};
 
@@ -364,7 +364,7 @@ where
                 let Some(&elements) = self.scripts[node].elements.get(number) else { return };
                 self.submitted[node] += 1;
                 let operation = OperationId(number as u32);
-                let collective = Collective { operation, kind: CollectiveKind::Allreduce, elements };
+                let collective = Collective::allreduce(operation, elements);
                 self.call(node, |place, now, lent| {
                     if let Place::Worker(worker) = place {
                         worker.submit(now, collective, lent);
