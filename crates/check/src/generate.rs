@@ -146,19 +146,35 @@ fn jobs(draw: &mut Draw, map: &NetworkMap, weather: Weather) -> Vec<JobRecipe> {
 }
 
 fn operator(draw: &mut Draw) -> ElementOp {
-    let dtype = *draw.pick(&[DType::F32, DType::F32, DType::F64, DType::I32, DType::I64]);
+    const TYPES: [DType; 12] = [
+        DType::F32,
+        DType::F32,
+        DType::F32,
+        DType::F64,
+        DType::I32,
+        DType::I32,
+        DType::I64,
+        DType::F16,
+        DType::BF16,
+        DType::I8,
+        DType::I16,
+        DType::U8,
+    ];
+    let dtype = *draw.pick(&TYPES);
     // Products of floats depend on the order of operands, so they have no single right answer.
-    let operators: &[Operator] = match dtype.is_float() {
-        true => &[Operator::Sum, Operator::Sum, Operator::Min, Operator::Max],
-        false => &[Operator::Sum, Operator::Prod, Operator::Min, Operator::Max],
+    let operators: &[Operator] = if dtype.is_float() {
+        &[Operator::Sum, Operator::Sum, Operator::Min, Operator::Max]
+    } else {
+        &[Operator::Sum, Operator::Prod, Operator::Min, Operator::Max, Operator::And, Operator::Or, Operator::Xor]
     };
     ElementOp { dtype, operator: *draw.pick(operators) }
 }
 
-fn system(draw: &mut Draw, reliable: bool) -> System {
-    match draw.between(0, if reliable { 1 } else { 2 }) {
+fn system(draw: &mut Draw, reliable: bool, op: ElementOp) -> System {
+    match draw.between(0, if reliable { 2 } else { 3 }) {
         0 => System::Tree { trees: draw.between(1, 4) as u32 },
         1 => System::Ring { order: *draw.pick(&[RingOrder::Host, RingOrder::Placement]), barrier: draw.percent(35) },
+        2 => System::SwitchMl { fixed_point: op == ElementOp::F32_SUM && draw.percent(50) },
         // For networks that lose nothing.
         _ => System::Canary {
             timeout_ps: draw.scaled(1_000, 100_000_000),
@@ -170,7 +186,7 @@ fn system(draw: &mut Draw, reliable: bool) -> System {
 
 fn job(draw: &mut Draw, map: &NetworkMap, weather: Weather) -> JobRecipe {
     let workers = draw.between(1, u64::from(map.hosts().min(24)));
-    let op = operator(draw);
+    let mut op = operator(draw);
     let element_bytes = op.dtype.bytes() as u64;
     let payload_bytes = draw.scaled(4, 1_024).max(element_bytes) / element_bytes * element_bytes;
     let elements_per_packet = payload_bytes / element_bytes;
@@ -186,9 +202,14 @@ fn job(draw: &mut Draw, map: &NetworkMap, weather: Weather) -> JobRecipe {
         .collect();
     let rto_min = Duration::from_ns(draw.scaled(2_000, 200_000));
     let reliable = weather != Weather::Calm || draw.percent(30);
+    let system = system(draw, reliable, op);
+    if matches!(system, System::SwitchMl { .. }) && op.dtype.is_float() && op.operator == Operator::Sum && draw.percent(25) {
+        // The switch divides.
+        op.operator = Operator::Avg;
+    }
     JobRecipe {
         hosts: draw.sample(map.hosts(), workers as usize).into_iter().map(NodeId).collect(),
-        system: system(draw, reliable),
+        system,
         op,
         payload_bytes: payload_bytes as u32,
         window: draw.scaled(1, 64) as u32,
@@ -237,7 +258,8 @@ impl Scale {
         let mut slowest_timeout_ps = 0;
         for job in jobs {
             let window = u64::from(job.window.next_power_of_two());
-            let rounds = job.packets().div_ceil(window) + job.elements.len() as u64;
+            // With fixed point, exponents take a round of each operation.
+            let rounds = job.packets().div_ceil(window) + 2 * job.elements.len() as u64;
             // A ring takes as many steps as it has workers, twice.
             let steps = if matches!(job.system, System::Ring { .. }) { 2 * job.hosts.len() as u64 * job.elements.len() as u64 } else { 1 };
             // On both ways, a switch may hold a packet at each level for its timeout.

@@ -80,6 +80,21 @@ fn trees_reach_the_cap_of_the_frame_overhead_and_never_pass_it() {
     }
 }
 
+/// `switchml 7`: the time does not depend on the number of workers; exponents cost one round.
+#[test]
+fn switchml_reaches_the_cap_of_the_frame_overhead() {
+    for payload_bytes in [1024, 128] {
+        for workers in [4, 16] {
+            for fixed_point in [false, true] {
+                let goodput = goodput_gbps(&recipe(System::SwitchMl { fixed_point }, workers, payload_bytes, 4 << 20));
+                let cap = efficiency(payload_bytes) * RATE_GBPS;
+                let what = format!("{workers} workers, {payload_bytes} B, fixed point {fixed_point}: {goodput} of {cap}");
+                assert!(goodput < cap && goodput > 0.97 * cap, "{what}");
+            }
+        }
+    }
+}
+
 /// `baselines 1`: each host sends 2(N-1)/N of the vector.
 #[test]
 fn a_ring_reaches_half_of_that_and_a_little_more_for_few_workers() {

@@ -12,6 +12,8 @@ use fanin_systems::{RingOrder, System};
 
 const TREE: System = System::Tree { trees: 1 };
 const TREES: System = System::Tree { trees: 4 };
+const SWITCHML: System = System::SwitchMl { fixed_point: false };
+const FIXED_POINT: System = System::SwitchMl { fixed_point: true };
 const RING: System = System::Ring { order: RingOrder::Host, barrier: false };
 const BARRIER: System = System::Ring { order: RingOrder::Placement, barrier: true };
 
@@ -51,7 +53,7 @@ fn hostile(system: System) -> Recipe {
 #[test]
 fn results_stay_as_they_are() {
     let mut table =
-        format!("{:<22} {:>14} {:>8} {:>7} {:>7} {:>11}  dropped\n", "", "completed_ps", "hops", "again", "marked", "slots_peak");
+        format!("{:<23} {:>14} {:>8} {:>7} {:>7} {:>11}  dropped\n", "", "completed_ps", "hops", "again", "marked", "slots_peak");
     let runs = [
         ("tree", alone(TREE)),
         ("4 trees", alone(TREES)),
@@ -59,6 +61,11 @@ fn results_stay_as_they_are() {
         ("ring, barrier", alone(BARRIER)),
         ("tree, output-queued", lossless(TREE, SwitchModel::OutputQueued)),
         ("4 trees, input-queued", lossless(TREES, SwitchModel::InputQueued)),
+        ("switchml", alone(SWITCHML)),
+        ("switchml, fixed point", alone(FIXED_POINT)),
+        ("switchml, output-queued", lossless(SWITCHML, SwitchModel::OutputQueued)),
+        ("switchml, hostile", hostile(SWITCHML)),
+        ("fixed point, hostile", hostile(FIXED_POINT)),
         ("ring, output-queued", lossless(RING, SwitchModel::OutputQueued)),
         ("ring, input-queued", lossless(RING, SwitchModel::InputQueued)),
         ("tree, hostile", hostile(TREE)),
@@ -72,7 +79,7 @@ fn results_stay_as_they_are() {
         let dropped: Vec<String> = result.counters.drops().map(|(reason, count)| format!("{reason} {count}")).collect();
         writeln!(
             table,
-            "{name:<22} {:>14} {:>8} {:>7} {:>7} {:>11}  {}",
+            "{name:<23} {:>14} {:>8} {:>7} {:>7} {:>11}  {}",
             result.jobs[0].completion(0).expect("it is complete").as_ps(),
             result.packet_hops,
             result.counters.retransmitted_total(),

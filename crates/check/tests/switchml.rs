@@ -1,0 +1,175 @@
+//! SwitchML: every behaviour of small networks, bugs that are found, and vectors under loss, repetition and overtaking.
+
+use fanin_check::model::{COMPLETE, EXACT, Limits, NEVER_STUCK, NetworkModel, PROGRESS};
+use fanin_check::{Checks, Recipe, examine, generate, run, violations};
+use fanin_core::{Census, DType, Duration, ElementOp, JobId, NetworkMap, NodeId, Operator, PacketKind};
+use fanin_protocols::switchml::Planted;
+use fanin_systems::{AnyNode, JobSpec, System};
+use stateright::{Checker, HasDiscoveries, Model};
+
+/// Elements of a packet.
+const BLOCK: u64 = 4;
+const FLOATS: System = System::SwitchMl { fixed_point: false };
+const FIXED_POINT: System = System::SwitchMl { fixed_point: true };
+
+fn star(workers: u32) -> (NetworkMap, Vec<NodeId>) {
+    (NetworkMap::star(workers), (0..workers).map(NodeId).collect())
+}
+
+/// Two leaves with a host each under one root.
+fn two_levels() -> (NetworkMap, Vec<NodeId>) {
+    let mut map = NetworkMap::new(2, &[1, 1, 2]);
+    map.join(NodeId(0), NodeId(2));
+    map.join(NodeId(1), NodeId(3));
+    map.join(NodeId(2), NodeId(4));
+    map.join(NodeId(3), NodeId(4));
+    (map, vec![NodeId(0), NodeId(1)])
+}
+
+/// A job with a pool of one slot, so that every block uses it again.
+fn model((map, hosts): (NetworkMap, Vec<NodeId>), system: System, reliable: bool, elements: &[u64], limits: Limits) -> NetworkModel {
+    let spec = JobSpec {
+        id: JobId(0),
+        hosts: &hosts,
+        system,
+        op: (),
+        element_bytes: 4,
+        payload_bytes: 4 * BLOCK as u32,
+        window: 1,
+        reliable,
+        // Times mean little here; but what a node may do again after some time, it may do at once.
+        rto_initial: Duration::from_ps(16),
+        rto_min: Duration::from_ps(1),
+        patience: Duration::from_ms(1_000),
+        seed: 0,
+    };
+    NetworkModel::new(&spec, map, elements, limits).expect("the job fits the network")
+}
+
+/// Looks at all states, of which there must be at least so many, and finds nothing wrong.
+fn assert_holds(name: &str, model: NetworkModel, states_min: usize) {
+    let checker = model.checker().threads(2).spawn_bfs().join();
+    println!("{name}: {} states", checker.unique_state_count());
+    assert!(checker.is_done());
+    for property in [EXACT, NEVER_STUCK, PROGRESS] {
+        if let Some(path) = checker.discovery(property) {
+            panic!("{name}: {property}: not so after {:?}, {:?}", path.clone().into_actions(), path.last_state());
+        }
+    }
+    assert!(checker.discovery(COMPLETE).is_some(), "{name}: no way to the end");
+    assert!(checker.unique_state_count() >= states_min, "{name}: only {} states", checker.unique_state_count());
+}
+
+/// Looks for a wrong sum, and finds one.
+fn assert_wrong(name: &str, model: NetworkModel) {
+    let checker = model.checker().threads(2).finish_when(HasDiscoveries::AnyFailures).spawn_bfs().join();
+    println!("{name}: {} states", checker.unique_state_count());
+    let path = checker.discovery(EXACT).unwrap_or_else(|| panic!("{name}: no counterexample"));
+    println!("{name}: {:?}", path.into_actions());
+}
+
+const ONE_OF_EACH: Limits = Limits { losses: 1, duplicates: 1, early_timeouts: 1, rounds: 4 };
+
+fn with(bug: Planted) -> impl Fn(&mut AnyNode<Census>) {
+    move |node| {
+        if let AnyNode::SwitchMlSwitch(switch) = node {
+            switch.plant(bug);
+        }
+    }
+}
+
+#[test]
+fn a_star_of_two_and_of_three_workers() {
+    assert_holds("star of 2, 3 blocks", model(star(2), FLOATS, true, &[3 * BLOCK], ONE_OF_EACH), 10_000);
+    assert_holds("star of 3, 2 blocks", model(star(3), FLOATS, true, &[2 * BLOCK], ONE_OF_EACH), 80_000);
+}
+
+#[test]
+fn two_leaves_and_a_root() {
+    assert_holds("two levels, 2 blocks", model(two_levels(), FLOATS, true, &[2 * BLOCK], ONE_OF_EACH), 100_000);
+}
+
+#[test]
+fn exponents_ahead_and_a_late_worker() {
+    assert_holds("fixed point, 2 operations", model(star(2), FIXED_POINT, true, &[BLOCK, 1], ONE_OF_EACH).with_late_worker(), 10_000);
+}
+
+#[test]
+fn planted_bugs_have_counterexamples() {
+    for bug in [Planted::IgnoreBitmap, Planted::KeepAccumulator] {
+        let model = model(star(2), FLOATS, true, &[4 * BLOCK], ONE_OF_EACH).altered(with(bug));
+        assert_wrong(&format!("{bug:?}"), model);
+    }
+}
+
+/// `switchml 10`: a packet that is two rounds late finds its bit clear. Either the hop sequence or the round keeps it out.
+#[test]
+fn without_the_hop_sequence_a_version_bit_is_not_enough_and_the_round_is() {
+    let repeated = || {
+        let limits = Limits { duplicates: 1, rounds: 1, ..Limits::default() };
+        model(star(2), FLOATS, false, &[4 * BLOCK], limits).with_faults_on(|kind| kind == PacketKind::Contribution)
+    };
+    assert_holds("version bit, hop sequence", repeated().altered(with(Planted::VersionBitOnly)), 50);
+    assert_wrong("version bit only", repeated().without_anti_replay().altered(with(Planted::VersionBitOnly)));
+    assert_holds("rounds only", repeated().without_anti_replay(), 50);
+}
+
+/// What the checker says of a run with a bug.
+fn findings(recipe: &Recipe, bug: Planted) -> Vec<String> {
+    match run::<Census>(recipe, with(bug)) {
+        Ok(result) => violations(recipe, &result),
+        Err(words) => vec![words],
+    }
+}
+
+#[test]
+fn bugs_are_found_within_20_random_runs() {
+    let ours = |recipe: &Recipe| recipe.jobs.iter().all(|job| matches!(job.system, System::SwitchMl { .. }));
+    let recipes: Vec<Recipe> = (0..).map(generate).filter(ours).take(20).collect();
+    for recipe in &recipes {
+        assert_eq!(findings(recipe, Planted::None), [""; 0], "without the bug:\n{recipe}");
+    }
+    for bug in [Planted::IgnoreBitmap, Planted::KeepAccumulator] {
+        let shows = |recipe: &&Recipe| findings(recipe, bug).iter().any(|what| what.contains("is not the sum of all contributions"));
+        let found = recipes.iter().filter(shows).count();
+        assert!(found >= 3, "{bug:?}: {found} runs show it");
+    }
+}
+
+/// Every type and operator, exact in elements as by census, with up to a tenth of all packets lost, repeated and overtaken, on one switch
+/// and on a tree of them.
+#[test]
+fn every_type_and_operator_is_exact_under_loss_repetition_and_overtaking() {
+    let exact = |op: &ElementOp| op.operator != Operator::Prod || !op.dtype.is_float();
+    for (number, op) in ElementOp::all().filter(exact).enumerate() {
+        let rate = (number % 11) as f64 / 100.0;
+        let shape = |recipe: Recipe| {
+            let mut recipe = recipe.with_link_fault(rate, rate, rate, Duration::from_us(5));
+            recipe.seed = number as u64;
+            recipe.jobs[0].op = op;
+            recipe.jobs[0].elements = vec![3_000, 1, 0, 517];
+            recipe
+        };
+        let system = System::SwitchMl { fixed_point: op == ElementOp::F32_SUM && number % 2 == 0 };
+        for recipe in [shape(Recipe::star(system, 5, 0)), shape(Recipe::fat_tree(system, 3, 2, 0))] {
+            let (_, found) = examine(&recipe, Checks { twice: false, ..Checks::default() });
+            assert_eq!(found, [""; 0], "{op:?}\n{recipe}");
+        }
+    }
+    assert_eq!(ElementOp::all().filter(exact).count(), 4 * 4 + 5 * 7);
+}
+
+/// As fixed point: nothing is rounded in the simulator, but exponents go ahead of every operation, whatever its length.
+#[test]
+fn fixed_point_takes_its_exchange_of_exponents_under_every_loss() {
+    for percent in 0..=10u32 {
+        let rate = f64::from(percent) / 100.0;
+        let mut recipe = Recipe::fat_tree(FIXED_POINT, 2, 3, 0).with_link_fault(rate, rate, rate, Duration::from_us(5));
+        recipe.seed = u64::from(percent);
+        recipe.jobs[0].op = ElementOp { dtype: DType::F32, operator: Operator::Sum };
+        recipe.jobs[0].elements = vec![1, 64, 5_000, 0, 65, 1_024];
+        let (result, found) = examine(&recipe, Checks::default());
+        assert_eq!(found, [""; 0], "{recipe}");
+        assert_eq!(result.expect("it was run").counters.retransmitted_total() > 0, percent > 0);
+    }
+}
