@@ -7,6 +7,7 @@
 //! | [`switch`] | [`SwitchDriver`]: serves until it is told to stop |
 //! | [`tensors`] | the vectors that a worker lends for the time of an operation |
 //! | [`counters`] | what happened, by reason |
+//! | [`watch`] | the same, for another thread to look at |
 //! | [`clock`] | the only clock |
 //!
 //! Packets are written where they leave from: hop header, system header and payload go straight into the batch of the destination,
@@ -25,11 +26,13 @@ mod outlet;
 mod peers;
 pub mod switch;
 pub mod tensors;
+pub mod watch;
 pub mod worker;
 
 pub use clock::Clock;
 pub use config::{ConfigError, NodeConfig, PeerConfig};
-pub use counters::Counters;
+pub use counters::{Counters, PeerCounters};
 pub use driver::{DriverConfig, Statistics};
 pub use switch::SwitchDriver;
-pub use worker::{RunError, WorkerDriver};
+pub use watch::{Snapshot, Watch};
+pub use worker::{CollectiveCall, RunError, WorkerDriver};

@@ -4,24 +4,42 @@ use std::ops::Range;
 
 use fanin_core::{BlockExponent, Body, DType, ElementOp, FixedPoint, OpError, OperationId, Operator, Payload, Piece};
 
+/// The memory of an operation's vectors.
+#[derive(Debug)]
+pub enum Vectors<'a> {
+    /// The result takes the input's place.
+    InPlace(&'a mut [u8]),
+    /// Two vectors. Either may be a part of what the operation is about, where this worker has no more to give, or to get.
+    Apart {
+        /// What the worker contributes.
+        input: &'a [u8],
+        /// The first element of the operation's vector that is in `input`.
+        input_start: u64,
+        /// Where results go.
+        output: &'a mut [u8],
+        /// The first element of the operation's vector that is in `output`.
+        output_start: u64,
+    },
+}
+
 /// Input and output of one operation, or of none.
 #[derive(Debug)]
 pub struct Tensors<'a> {
     op: ElementOp,
     operation: Option<OperationId>,
-    input: &'a [u8],
-    output: &'a mut [u8],
+    vectors: Vectors<'a>,
     /// How binary32 elements become integers on the wire, where they do.
     fixed_point: Option<FixedPoint>,
+    delivered: u64,
 }
 
 impl<'a> Tensors<'a> {
     /// No operation is running: every piece is refused.
     pub fn none(op: ElementOp) -> Self {
-        Tensors { op, operation: None, input: &[], output: &mut [], fixed_point: None }
+        Tensors { op, operation: None, vectors: Vectors::InPlace(&mut []), fixed_point: None, delivered: 0 }
     }
 
-    /// The vectors of `operation`.
+    /// The vectors of `operation`, input and output of the same length.
     ///
     /// # Errors
     /// [`OpError::Length`] where the lengths differ or are not a whole number of elements.
@@ -29,7 +47,17 @@ impl<'a> Tensors<'a> {
         if input.len() != output.len() || !input.len().is_multiple_of(op.dtype.bytes()) {
             return Err(OpError::Length { expected: output.len(), got: input.len() });
         }
-        Ok(Tensors { op, operation: Some(operation), input, output, fixed_point: None })
+        Ok(Tensors::new(op, operation, Vectors::Apart { input, input_start: 0, output, output_start: 0 }))
+    }
+
+    /// The vectors of `operation`. A piece that is not in them is refused when the node names it.
+    pub fn new(op: ElementOp, operation: OperationId, vectors: Vectors<'a>) -> Self {
+        Tensors { op, operation: Some(operation), vectors, fixed_point: None, delivered: 0 }
+    }
+
+    /// Pieces that were delivered so far.
+    pub fn delivered(&self) -> u64 {
+        self.delivered
     }
 
     /// These vectors, which go on the wire as block fixed point if the node asks for that.
@@ -37,23 +65,52 @@ impl<'a> Tensors<'a> {
         Tensors { fixed_point, ..self }
     }
 
-    /// Length in elements.
+    /// Length of the input in elements.
     pub fn elements(&self) -> u64 {
-        (self.input.len() / self.op.dtype.bytes()) as u64
+        (self.memory().0.len() / self.op.dtype.bytes()) as u64
     }
 
-    /// The bytes of a piece; also where the piece is nonsense, as one that came from the network may be, nothing outside the vectors
-    /// is named.
+    /// The input and the number of its first element, then the output and the number of its first one.
     #[inline]
-    fn range(&self, piece: Piece) -> Result<Range<usize>, OpError> {
-        if self.operation != Some(piece.operation) {
+    fn memory(&self) -> (&[u8], u64, &[u8], u64) {
+        match &self.vectors {
+            Vectors::InPlace(bytes) => (bytes, 0, bytes, 0),
+            Vectors::Apart { input, input_start, output, output_start } => (input, *input_start, output, *output_start),
+        }
+    }
+
+    /// The bytes of a piece in a vector of `bytes` bytes that begins with element `first`; also where the piece is nonsense, as one that
+    /// came from the network may be, nothing outside the vector is named.
+    #[inline]
+    fn range(&self, piece: Piece, bytes: usize, first: u64) -> Result<Range<usize>, OpError> {
+        Self::range_in(self.op, self.operation, piece, bytes, first)
+    }
+
+    #[inline]
+    fn range_in(op: ElementOp, running: Option<OperationId>, piece: Piece, bytes: usize, first: u64) -> Result<Range<usize>, OpError> {
+        if running != Some(piece.operation) {
             return Err(OpError::NoVector);
         }
-        let width = self.op.dtype.bytes() as u64;
-        let end = piece.start.checked_add(u64::from(piece.elements)).and_then(|end| end.checked_mul(width));
+        let width = op.dtype.bytes() as u64;
+        let start = piece.start.checked_sub(first).ok_or(OpError::NoVector)?;
+        let end = start.checked_add(u64::from(piece.elements)).and_then(|end| end.checked_mul(width));
         match end {
-            Some(end) if end <= self.input.len() as u64 => Ok((piece.start * width) as usize..end as usize),
+            Some(end) if end <= bytes as u64 => Ok((start * width) as usize..end as usize),
             _ => Err(OpError::NoVector),
+        }
+    }
+
+    #[inline]
+    fn output_range(&self, piece: Piece) -> Result<Range<usize>, OpError> {
+        let (_, _, output, first) = self.memory();
+        self.range(piece, output.len(), first)
+    }
+
+    #[inline]
+    fn output_mut(&mut self) -> &mut [u8] {
+        match &mut self.vectors {
+            Vectors::InPlace(bytes) => bytes,
+            Vectors::Apart { output, .. } => output,
         }
     }
 
@@ -63,7 +120,8 @@ impl<'a> Tensors<'a> {
     /// [`OpError::NoVector`] where there is no such piece, or its operation is not the running one.
     #[inline]
     pub fn input(&self, piece: Piece) -> Result<&[u8], OpError> {
-        Ok(&self.input[self.range(piece)?])
+        let (input, first, _, _) = self.memory();
+        Ok(&input[self.range(piece, input.len(), first)?])
     }
 
     /// The piece of the output.
@@ -72,7 +130,8 @@ impl<'a> Tensors<'a> {
     /// As [`Tensors::input`].
     #[inline]
     pub fn output(&self, piece: Piece) -> Result<&[u8], OpError> {
-        Ok(&self.output[self.range(piece)?])
+        let (_, _, output, first) = self.memory();
+        Ok(&output[self.range(piece, output.len(), first)?])
     }
 
     /// The bytes that `body` stands for.
@@ -95,9 +154,9 @@ impl<'a> Tensors<'a> {
     /// # Errors
     /// As [`Tensors::input`], and where the accumulator does not fit.
     pub fn contribute(&mut self, piece: Piece, accumulator: &mut <[u8] as Payload>::Acc, first: bool) -> Result<(), OpError> {
-        let range = self.range(piece)?;
-        let input = &self.input[range];
-        if first { input.assign(accumulator, &mut self.op) } else { input.reduce(accumulator, &mut self.op) }
+        let mut op = self.op;
+        let input = self.input(piece)?;
+        if first { input.assign(accumulator, &mut op) } else { input.reduce(accumulator, &mut op) }
     }
 
     /// See [`Tx::fold`](fanin_core::Tx::fold).
@@ -105,8 +164,17 @@ impl<'a> Tensors<'a> {
     /// # Errors
     /// As [`Tensors::input`], and [`OpError::Length`] where the payload does not fit the piece.
     pub fn fold(&mut self, piece: Piece, payload: &[u8]) -> Result<(), OpError> {
-        let range = self.range(piece)?;
-        self.op.combine(&mut self.output[range.clone()], payload, &self.input[range])
+        let (op, to) = (self.op, self.output_range(piece)?);
+        match &mut self.vectors {
+            Vectors::InPlace(bytes) => op.reduce(&mut bytes[to], payload),
+            Vectors::Apart { input, input_start, output, .. } => {
+                let (bytes, first) = (input.len(), *input_start);
+                let input: &[u8] = input;
+                let output: &mut [u8] = &mut output[to];
+                let from = Self::range_in(op, self.operation, piece, bytes, first)?;
+                op.combine(output, payload, &input[from])
+            }
+        }
     }
 
     /// See [`Tx::deliver`](fanin_core::Tx::deliver).
@@ -115,35 +183,42 @@ impl<'a> Tensors<'a> {
     /// As [`Tensors::input`], [`OpError::Length`] where the body does not fit the piece, and [`OpError::Unsupported`] for means that
     /// workers would have to compute themselves.
     pub fn deliver(&mut self, piece: Piece, body: Body<'_, [u8]>) -> Result<(), OpError> {
-        let range = self.range(piece)?;
-        let expected = range.len();
-        let (source, got) = match body {
-            Body::Empty => (&[][..], 0),
-            Body::Borrowed(bytes) => (bytes, bytes.len()),
-            Body::Acc(acc) => (acc.as_bytes(), acc.as_bytes().len()),
-            Body::Input(other) => {
-                let bytes = self.input(other)?;
-                if bytes.len() != expected {
-                    return Err(OpError::Length { expected, got: bytes.len() });
-                }
-                let from = self.range(other)?;
-                self.output[range].copy_from_slice(&self.input[from]);
-                return Ok(());
-            }
+        let range = self.output_range(piece)?;
+        let source = match body {
+            Body::Empty => &[],
+            Body::Borrowed(bytes) => bytes,
+            Body::Acc(acc) => acc.as_bytes(),
+            Body::Input(other) => return self.deliver_input(range, other),
             Body::Output(other) => {
                 // The output already holds it, unless it is another piece's, which no system asks for.
                 return match self.op.operator {
                     _ if other != piece => Err(OpError::NoVector),
                     // A worker that adds up by itself does not divide; better no result than a wrong one.
                     Operator::Avg => Err(OpError::Unsupported),
-                    _ => Ok(()),
+                    _ => Ok(self.delivered += 1),
                 };
             }
         };
-        if got != expected {
-            return Err(OpError::Length { expected, got });
+        if source.len() != range.len() {
+            return Err(OpError::Length { expected: range.len(), got: source.len() });
         }
-        self.output[range].copy_from_slice(source);
+        self.output_mut()[range].copy_from_slice(source);
+        self.delivered += 1;
+        Ok(())
+    }
+
+    /// Copies a piece of the input to the output.
+    fn deliver_input(&mut self, to: Range<usize>, piece: Piece) -> Result<(), OpError> {
+        let (input, first, _, _) = self.memory();
+        let from = self.range(piece, input.len(), first)?;
+        if from.len() != to.len() {
+            return Err(OpError::Length { expected: to.len(), got: from.len() });
+        }
+        match &mut self.vectors {
+            Vectors::InPlace(bytes) => bytes.copy_within(from, to.start),
+            Vectors::Apart { input, output, .. } => output[to].copy_from_slice(&input[from]),
+        }
+        self.delivered += 1;
         Ok(())
     }
 }
@@ -168,11 +243,12 @@ impl Tensors<'_> {
     /// # Errors
     /// As [`Tensors::deliver`], and [`OpError::Unsupported`] where this operation's elements are not sent as integers.
     pub fn deliver_fixed(&mut self, piece: Piece, integers: &[u8], exponent: BlockExponent) -> Result<(), OpError> {
-        let (range, fixed_point) = (self.range(piece)?, self.fixed_point()?);
+        let (range, fixed_point) = (self.output_range(piece)?, self.fixed_point()?);
         if integers.len() != range.len() {
             return Err(OpError::Length { expected: range.len(), got: integers.len() });
         }
-        fixed_point.dequantise(exponent, integers, &mut self.output[range]);
+        fixed_point.dequantise(exponent, integers, &mut self.output_mut()[range]);
+        self.delivered += 1;
         Ok(())
     }
 }
@@ -236,6 +312,30 @@ mod tests {
         tensors.deliver(piece(1, 2), Body::Output(piece(1, 2))).unwrap();
         assert_eq!(tensors.deliver(piece(0, 1), Body::Empty), Err(OpError::Length { expected: 4, got: 0 }));
         assert_eq!(output, floats(&[7.0, 12.0, 23.0]));
+    }
+
+    #[test]
+    fn in_place_the_result_takes_the_inputs_place() {
+        let mut bytes = floats(&[1.0, 2.0, 3.0]);
+        let mut tensors = Tensors::new(ElementOp::F32_SUM, OPERATION, Vectors::InPlace(&mut bytes));
+        tensors.fold(piece(1, 1), &floats(&[10.0])).unwrap();
+        tensors.deliver(piece(1, 1), Body::Output(piece(1, 1))).unwrap();
+        tensors.deliver(piece(2, 1), Body::Input(piece(0, 1))).unwrap();
+        assert_eq!(tensors.delivered(), 2);
+        assert_eq!(bytes, floats(&[1.0, 12.0, 1.0]));
+    }
+
+    #[test]
+    fn a_part_of_a_vector_lies_where_its_first_element_says() {
+        let (input, mut output) = (floats(&[1.0, 2.0, 3.0, 4.0]), vec![0; 8]);
+        let vectors = Vectors::Apart { input: &input, input_start: 0, output: &mut output, output_start: 2 };
+        let mut tensors = Tensors::new(ElementOp::F32_SUM, OPERATION, vectors);
+        assert_eq!(tensors.input(piece(2, 2)).unwrap(), floats(&[3.0, 4.0]));
+        tensors.deliver(piece(3, 1), Body::Borrowed(&floats(&[9.0]))).unwrap();
+        for outside in [piece(1, 1), piece(3, 2), piece(u64::MAX, 1)] {
+            assert_eq!(tensors.deliver(outside, Body::Borrowed(&floats(&[9.0]))), Err(OpError::NoVector), "{outside:?}");
+        }
+        assert_eq!(output, floats(&[0.0, 9.0]));
     }
 
     #[test]

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use fanin_core::{Collective, Failure, FixedPoint, OpError, OperationId, Worker};
+use fanin_core::{Collective, CollectiveKind, ElementOp, Failure, FixedPoint, OpError, OperationId, Worker};
 use fanin_net::{Socket, Waker};
 
 use crate::config::{ConfigError, NodeConfig};
 use crate::driver::{Driver, DriverConfig, Statistics};
 use crate::switch::STOP_CHECK;
-use crate::tensors::Tensors;
+use crate::tensors::{Tensors, Vectors};
 
 /// Why a call of [`WorkerDriver::allreduce`] did not succeed.
 #[derive(Debug, thiserror::Error)]
@@ -41,6 +41,24 @@ pub struct WorkerDriver<N> {
     next_operation: OperationId,
     fixed_point: Option<FixedPoint>,
     stop: Arc<AtomicBool>,
+    busy: bool,
+}
+
+/// A collective, for a job whose operations differ.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CollectiveCall {
+    /// What is computed.
+    pub kind: CollectiveKind,
+    /// Element type and operator.
+    pub op: ElementOp,
+    /// Their number in the job: [`Collective::op`].
+    pub op_number: u8,
+    /// How elements become integers on the wire, where they do.
+    pub fixed_point: Option<FixedPoint>,
+    /// Length of the whole vector in elements.
+    pub elements: u64,
+    /// What all workers must agree on: [`Collective::fingerprint`].
+    pub fingerprint: u32,
 }
 
 impl<N: Worker<[u8]>> WorkerDriver<N> {
@@ -50,7 +68,7 @@ impl<N: Worker<[u8]>> WorkerDriver<N> {
     /// [`ConfigError`] where the peers make no sense.
     pub fn new(socket: Socket, node: N, config: NodeConfig, how: &DriverConfig) -> Result<Self, ConfigError> {
         let driver = Driver::new(socket, node, &config, how)?;
-        Ok(WorkerDriver { driver, config, next_operation: OperationId(0), fixed_point: None, stop: Arc::default() })
+        Ok(WorkerDriver { driver, config, next_operation: OperationId(0), fixed_point: None, stop: Arc::default(), busy: false })
     }
 
     /// Lets binary32 elements go on the wire as block fixed point, for a node that works so. The same at all workers of the job.
@@ -66,21 +84,45 @@ impl<N: Worker<[u8]>> WorkerDriver<N> {
     pub fn allreduce(&mut self, input: &[u8], output: &mut [u8]) -> Result<(), RunError> {
         let operation = self.next_operation;
         let mut tensors = Tensors::lend(self.config.op, operation, input, output)?.with_fixed_point(self.fixed_point);
-        self.next_operation = OperationId(operation.0.wrapping_add(1));
         let collective = Collective::allreduce(operation, tensors.elements());
-        self.driver.call(&mut tensors, |node, now, tx| node.submit(now, collective, tx));
+        self.run(collective, &mut tensors, |_| true)
+    }
+
+    /// Any collective that the node's system offers. Every worker makes the same calls in the same order.
+    ///
+    /// `goes_on` is told, at least every 100 ms, how many pieces were delivered so far, and says whether to go on.
+    ///
+    /// # Errors
+    /// As [`WorkerDriver::allreduce`]; [`RunError::Stopped`] where `goes_on` said no.
+    pub fn collective(&mut self, call: &CollectiveCall, vectors: Vectors<'_>, goes_on: impl FnMut(u64) -> bool) -> Result<(), RunError> {
+        let operation = self.next_operation;
+        let CollectiveCall { kind, op, op_number, fixed_point, elements, fingerprint } = *call;
+        let mut tensors = Tensors::new(op, operation, vectors).with_fixed_point(fixed_point);
+        self.run(Collective { operation, kind, elements, op: op_number, fingerprint }, &mut tensors, goes_on)
+    }
+
+    fn run(&mut self, collective: Collective, tensors: &mut Tensors<'_>, mut goes_on: impl FnMut(u64) -> bool) -> Result<(), RunError> {
+        let operation = collective.operation;
+        self.next_operation = OperationId(operation.0.wrapping_add(1));
+        self.driver.call(tensors, |node, now, tx| node.submit(now, collective, tx));
+        let limit = if self.busy { Duration::ZERO } else { STOP_CHECK };
         loop {
             while let Some(outcome) = self.driver.node.poll() {
                 if outcome.operation == operation {
                     return outcome.result.map_err(RunError::Failed);
                 }
             }
-            if self.stop.load(Ordering::Relaxed) {
-                self.driver.call(&mut tensors, |node, now, tx| node.cancel(now, operation, tx));
+            if self.stop.load(Ordering::Relaxed) || !goes_on(tensors.delivered()) {
+                self.driver.call(tensors, |node, now, tx| node.cancel(now, operation, tx));
                 return Err(RunError::Stopped);
             }
-            self.driver.turn(&mut tensors, STOP_CHECK)?;
+            self.driver.turn(tensors, limit)?;
         }
+    }
+
+    /// Never sleep while an operation runs: the shortest delay, for workers that have a core each.
+    pub fn set_busy(&mut self, busy: bool) {
+        self.busy = busy;
     }
 
     /// Answers peers until `done` is set or the worker is stopped. A [`WorkerDriver::waker`] makes that immediate.

@@ -1,8 +1,8 @@
 //! Nodes of a SwitchML job: one switch where all hosts hang on one, else a tree of switches (switchml 8).
 
-use fanin_core::{Address, JobNodes, NetworkMap, NodeId, Payload, Placed, Rank, Suspect};
+use fanin_core::{Address, DType, ElementOp, JobNodes, NetworkMap, NodeId, Operator, Payload, Placed, Rank, Suspect};
 use fanin_protocols::switchml::{
-    POOL_MAX, SwitchMlChild, SwitchMlParent, SwitchMlSwitch, SwitchMlSwitchConfig, SwitchMlWorker, SwitchMlWorkerConfig,
+    POOL_MAX, SwitchMlChild, SwitchMlOffer, SwitchMlParent, SwitchMlSwitch, SwitchMlSwitchConfig, SwitchMlWorker, SwitchMlWorkerConfig,
 };
 
 use crate::any::{AnyNode, resend_gap};
@@ -84,4 +84,66 @@ fn switch<P: Payload + ?Sized>(
         resend_gap: resend_gap(spec.rto_min),
     };
     Placed { at: Address::switch(switch), node: AnyNode::SwitchMlSwitch(SwitchMlSwitch::new(config)) }
+}
+
+/// Element types and operators of a communicator's job, for [`AnyNode::offer`]: every one that goes together, in this order after the one
+/// of the job's configuration, and where `fixed_point`, sums and means of binary32 once more, as block fixed point.
+fn offers(fixed_point: bool, at_switch: bool) -> Vec<SwitchMlOffer<ElementOp>> {
+    let plain = ElementOp::all().map(|op| SwitchMlOffer { op, element_bytes: op.dtype.bytes() as u32, fixed_point: false });
+    let scaled = FIXED_POINT_OPERATORS.map(|operator| {
+        let dtype = DType::F32;
+        // A switch adds the integers; workers divide where a mean is wanted.
+        let op = if at_switch { ElementOp::I32_SUM } else { ElementOp { dtype, operator } };
+        SwitchMlOffer { op, element_bytes: FIXED_POINT_BYTES, fixed_point: true }
+    });
+    plain.chain(scaled.into_iter().filter(|_| fixed_point)).collect()
+}
+
+/// What is summed as block fixed point.
+const FIXED_POINT_OPERATORS: [Operator; 2] = [Operator::Sum, Operator::Avg];
+
+/// The number by which packets of a job with [`AnyNode::offer`] name an element type and operator. `None` where there is no such number:
+/// they do not go together, or are not done in fixed point.
+pub fn offer_number(op: ElementOp, fixed_point: bool) -> Option<u8> {
+    let plain = ElementOp::all().position(|other| other == op)?;
+    let number = match FIXED_POINT_OPERATORS.iter().position(|operator| *operator == op.operator) {
+        _ if !fixed_point => plain,
+        Some(index) if op.dtype == DType::F32 => ElementOp::all().count() + index,
+        _ => return None,
+    };
+    u8::try_from(number + 1).ok()
+}
+
+impl AnyNode<[u8]> {
+    /// Lets the operations of a job differ in element type and operator: see [`offer_number`]. False, and nothing is changed, where the
+    /// system does not do that.
+    pub fn offer(&mut self, fixed_point: bool) -> bool {
+        match self {
+            AnyNode::SwitchMlWorker(worker) => worker.offer(&offers(fixed_point, false)),
+            AnyNode::SwitchMlSwitch(switch) => switch.offer(&offers(fixed_point, true)),
+            _ => return false,
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_operator_has_a_number_of_its_own_on_both_sides() {
+        let (worker, switch) = (offers(true, false), offers(true, true));
+        for op in ElementOp::all() {
+            let offer = worker[usize::from(offer_number(op, false).unwrap()) - 1];
+            assert_eq!((offer.op, offer.fixed_point), (op, false));
+            assert_eq!(switch[usize::from(offer_number(op, false).unwrap()) - 1], offer);
+        }
+        let mean = ElementOp { dtype: DType::F32, operator: Operator::Avg };
+        let number = usize::from(offer_number(mean, true).unwrap()) - 1;
+        assert_eq!((worker[number].op, switch[number].op), (mean, ElementOp::I32_SUM));
+        assert!(worker[number].fixed_point && switch[number].fixed_point);
+        assert_eq!(offer_number(ElementOp { dtype: DType::F64, operator: Operator::Sum }, true), None);
+        assert_eq!(offer_number(ElementOp { dtype: DType::F64, operator: Operator::Xor }, false), None);
+    }
 }
