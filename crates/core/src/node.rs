@@ -115,6 +115,11 @@ pub trait Worker<P: Payload + ?Sized>: Node<P> {
     /// The next operation that has ended, if any.
     fn poll(&mut self) -> Option<Outcome>;
 
+    /// How many blocks of the running operation are not complete here; `None` where none runs or the system does not count them.
+    fn remaining(&self) -> Option<u32> {
+        None
+    }
+
     /// Gives up a running operation; peers are told where the system can tell them. The job cannot go on after that.
     fn cancel<T: Tx<Self::Header, P>>(&mut self, now: Instant, operation: OperationId, tx: &mut T);
 }

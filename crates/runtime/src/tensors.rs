@@ -30,13 +30,12 @@ pub struct Tensors<'a> {
     vectors: Vectors<'a>,
     /// How binary32 elements become integers on the wire, where they do.
     fixed_point: Option<FixedPoint>,
-    delivered: u64,
 }
 
 impl<'a> Tensors<'a> {
     /// No operation is running: every piece is refused.
     pub fn none(op: ElementOp) -> Self {
-        Tensors { op, operation: None, vectors: Vectors::InPlace(&mut []), fixed_point: None, delivered: 0 }
+        Tensors { op, operation: None, vectors: Vectors::InPlace(&mut []), fixed_point: None }
     }
 
     /// The vectors of `operation`, input and output of the same length.
@@ -52,12 +51,7 @@ impl<'a> Tensors<'a> {
 
     /// The vectors of `operation`. A piece that is not in them is refused when the node names it.
     pub fn new(op: ElementOp, operation: OperationId, vectors: Vectors<'a>) -> Self {
-        Tensors { op, operation: Some(operation), vectors, fixed_point: None, delivered: 0 }
-    }
-
-    /// Pieces that were delivered so far.
-    pub fn delivered(&self) -> u64 {
-        self.delivered
+        Tensors { op, operation: Some(operation), vectors, fixed_point: None }
     }
 
     /// These vectors, which go on the wire as block fixed point if the node asks for that.
@@ -195,7 +189,7 @@ impl<'a> Tensors<'a> {
                     _ if other != piece => Err(OpError::NoVector),
                     // A worker that adds up by itself does not divide; better no result than a wrong one.
                     Operator::Avg => Err(OpError::Unsupported),
-                    _ => Ok(self.delivered += 1),
+                    _ => Ok(()),
                 };
             }
         };
@@ -203,7 +197,6 @@ impl<'a> Tensors<'a> {
             return Err(OpError::Length { expected: range.len(), got: source.len() });
         }
         self.output_mut()[range].copy_from_slice(source);
-        self.delivered += 1;
         Ok(())
     }
 
@@ -218,7 +211,6 @@ impl<'a> Tensors<'a> {
             Vectors::InPlace(bytes) => bytes.copy_within(from, to.start),
             Vectors::Apart { input, output, .. } => output[to].copy_from_slice(&input[from]),
         }
-        self.delivered += 1;
         Ok(())
     }
 }
@@ -248,7 +240,6 @@ impl Tensors<'_> {
             return Err(OpError::Length { expected: range.len(), got: integers.len() });
         }
         fixed_point.dequantise(exponent, integers, &mut self.output_mut()[range]);
-        self.delivered += 1;
         Ok(())
     }
 }
@@ -321,7 +312,6 @@ mod tests {
         tensors.fold(piece(1, 1), &floats(&[10.0])).unwrap();
         tensors.deliver(piece(1, 1), Body::Output(piece(1, 1))).unwrap();
         tensors.deliver(piece(2, 1), Body::Input(piece(0, 1))).unwrap();
-        assert_eq!(tensors.delivered(), 2);
         assert_eq!(bytes, floats(&[1.0, 12.0, 1.0]));
     }
 

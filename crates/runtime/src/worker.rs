@@ -90,18 +90,19 @@ impl<N: Worker<[u8]>> WorkerDriver<N> {
 
     /// Any collective that the node's system offers. Every worker makes the same calls in the same order.
     ///
-    /// `goes_on` is told, at least every 100 ms, how many pieces were delivered so far, and says whether to go on.
+    /// `goes_on` is told, at least every 100 ms, how many blocks are not complete here (0 where the system does not count them), and says
+    /// whether to go on.
     ///
     /// # Errors
     /// As [`WorkerDriver::allreduce`]; [`RunError::Stopped`] where `goes_on` said no.
-    pub fn collective(&mut self, call: &CollectiveCall, vectors: Vectors<'_>, goes_on: impl FnMut(u64) -> bool) -> Result<(), RunError> {
+    pub fn collective(&mut self, call: &CollectiveCall, vectors: Vectors<'_>, goes_on: impl FnMut(u32) -> bool) -> Result<(), RunError> {
         let operation = self.next_operation;
         let CollectiveCall { kind, op, op_number, fixed_point, elements, fingerprint } = *call;
         let mut tensors = Tensors::new(op, operation, vectors).with_fixed_point(fixed_point);
         self.run(Collective { operation, kind, elements, op: op_number, fingerprint }, &mut tensors, goes_on)
     }
 
-    fn run(&mut self, collective: Collective, tensors: &mut Tensors<'_>, mut goes_on: impl FnMut(u64) -> bool) -> Result<(), RunError> {
+    fn run(&mut self, collective: Collective, tensors: &mut Tensors<'_>, mut goes_on: impl FnMut(u32) -> bool) -> Result<(), RunError> {
         let operation = collective.operation;
         self.next_operation = OperationId(operation.0.wrapping_add(1));
         self.driver.call(tensors, |node, now, tx| node.submit(now, collective, tx));
@@ -112,7 +113,7 @@ impl<N: Worker<[u8]>> WorkerDriver<N> {
                     return outcome.result.map_err(RunError::Failed);
                 }
             }
-            if self.stop.load(Ordering::Relaxed) || !goes_on(tensors.delivered()) {
+            if self.stop.load(Ordering::Relaxed) || !goes_on(self.driver.node.remaining().unwrap_or(0)) {
                 self.driver.call(tensors, |node, now, tx| node.cancel(now, operation, tx));
                 return Err(RunError::Stopped);
             }

@@ -269,6 +269,13 @@ impl<P: Payload + ?Sized> Worker<P> for AnyNode<P> {
     }
 
     #[inline]
+    fn remaining(&self) -> Option<u32> {
+        match self {
+            AnyNode::SwitchMlWorker(node) => node.remaining(),
+            _ => None,
+        }
+    }
+
     fn poll(&mut self) -> Option<Outcome> {
         match self {
             AnyNode::TreeWorker(node) => node.poll(),

@@ -563,6 +563,10 @@ impl<P: Payload + ?Sized> Worker<P> for SwitchMlWorker<P> {
         self.ledger.poll()
     }
 
+    fn remaining(&self) -> Option<u32> {
+        self.ledger.running().map(|_| self.remaining)
+    }
+
     fn cancel<T: Tx<SwitchMlHeader, P>>(&mut self, _now: Instant, operation: OperationId, tx: &mut T) {
         if self.ledger.running().is_some_and(|running| running.operation == operation) {
             self.fail(None, Suspect::Unknown, FailureReason::Cancelled, tx);
