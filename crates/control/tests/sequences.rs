@@ -221,7 +221,6 @@ fn whatever_users_do_nothing_is_left_behind() {
         "rank_silent",
         "rank_left",
         "mismatch",
-        "rank_late",
         "result_lost",
         "switch",
         "shutdown",
