@@ -34,5 +34,6 @@ pub use config::{ConfigError, NodeConfig, PeerConfig};
 pub use counters::{Counters, PeerCounters};
 pub use driver::{DriverConfig, Statistics};
 pub use switch::SwitchDriver;
+pub use tensors::Vectors;
 pub use watch::{Snapshot, Watch};
 pub use worker::{CollectiveCall, RunError, WorkerDriver};

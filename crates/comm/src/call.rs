@@ -1,0 +1,283 @@
+//! One collective as a rank sees it: which bytes of its vectors belong to which block, and how it is told apart from another.
+
+use std::ops::Range;
+
+use fanin_control::{CallDescription, CallKind, Signature};
+use fanin_core::{CollectiveKind, ElementOp, Rank, hash};
+
+/// One call of a communicator.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Call {
+    /// Counts the calls of the communicator from 0; the same at all ranks.
+    pub(crate) number: u32,
+    pub(crate) kind: CollectiveKind,
+    pub(crate) op: ElementOp,
+    /// Elements of a share: of the whole vector, except where each rank has a share of its own.
+    pub(crate) elements: u64,
+    pub(crate) world: u32,
+    pub(crate) rank: u32,
+}
+
+impl Call {
+    pub(crate) fn shares(&self) -> u32 {
+        self.kind.shares(self.world)
+    }
+
+    /// What must be the same at all ranks.
+    pub(crate) fn signature(&self) -> Signature {
+        Signature { kind: kind_of(self.kind), op: self.op.into(), elements: self.elements }
+    }
+
+    /// The number and everything that must be the same at all ranks, as one number.
+    pub(crate) fn fingerprint(&self) -> u64 {
+        self.words()[..4].iter().fold(u64::from(self.world), |sum, word| hash::mix(sum, *word))
+    }
+
+    /// For the control connection.
+    pub(crate) fn describe(&self, total_blocks: u64) -> CallDescription {
+        CallDescription::begun(self.number, self.signature(), total_blocks)
+    }
+
+    /// For ranks that share memory with this one.
+    pub(crate) fn words(&self) -> [u64; 5] {
+        let (kind, root) = match self.kind {
+            CollectiveKind::Allreduce => (1, 0),
+            CollectiveKind::Reduce { root } => (2, root.0),
+            CollectiveKind::Broadcast { root } => (3, root.0),
+            CollectiveKind::Barrier => (4, 0),
+            CollectiveKind::ReduceScatter => (5, 0),
+            CollectiveKind::AllGather => (6, 0),
+        };
+        let op = u64::from(self.op.dtype.number()) << 8 | u64::from(self.op.operator.number());
+        [u64::from(self.number), kind << 32 | u64::from(root), op, self.elements, 1]
+    }
+
+    /// What another rank told by [`Call::words`]; `None` where that is no call.
+    pub(crate) fn from_words(words: [u64; 5], world: u32, rank: u32) -> Option<Self> {
+        let root = Rank(words[1] as u32);
+        let kind = match words[1] >> 32 {
+            1 => CollectiveKind::Allreduce,
+            2 => CollectiveKind::Reduce { root },
+            3 => CollectiveKind::Broadcast { root },
+            4 => CollectiveKind::Barrier,
+            5 => CollectiveKind::ReduceScatter,
+            6 => CollectiveKind::AllGather,
+            _ => return None,
+        };
+        let dtype = fanin_core::DType::from_number((words[2] >> 8) as u8)?;
+        let operator = fanin_core::Operator::from_number(words[2] as u8)?;
+        let running = words[4] == 1;
+        let op = ElementOp { dtype, operator };
+        running.then_some(Call { number: words[0] as u32, kind, op, elements: words[3], world, rank })
+    }
+
+    /// The bytes of a block in this rank's input; of the whole vector, or of its own share where `own` (the input of an all-gather).
+    fn bytes(&self, block: &Block, own: bool) -> Range<usize> {
+        let share = if own { 0 } else { u64::from(block.share) };
+        let width = self.op.dtype.bytes() as u64;
+        let start = (share * self.elements + block.start) * width;
+        start as usize..(start + u64::from(block.elements) * width) as usize
+    }
+
+    /// Whether this rank contributes to a share.
+    pub(crate) fn contributes(&self, share: u32) -> bool {
+        self.kind.contributes(Rank(self.rank), share)
+    }
+
+    /// Whether this rank gets the reduction of a share.
+    pub(crate) fn receives(&self, share: u32) -> bool {
+        self.kind.receives(Rank(self.rank), share)
+    }
+}
+
+fn kind_of(kind: CollectiveKind) -> CallKind {
+    match kind {
+        CollectiveKind::Allreduce => CallKind::Allreduce,
+        CollectiveKind::Reduce { root } => CallKind::Reduce { root: root.0 },
+        CollectiveKind::Broadcast { root } => CallKind::Broadcast { root: root.0 },
+        CollectiveKind::Barrier => CallKind::Barrier,
+        CollectiveKind::ReduceScatter => CallKind::ReduceScatter,
+        CollectiveKind::AllGather => CallKind::AllGather,
+    }
+}
+
+/// A run of elements of one share.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Block {
+    pub(crate) share: u32,
+    /// The first element, from the beginning of the share.
+    pub(crate) start: u64,
+    pub(crate) elements: u32,
+}
+
+/// How a vector is cut into blocks. A call always has a block, if only an empty one: ranks meet in it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Blocks {
+    shares: u32,
+    elements: u64,
+    block_elements: u32,
+    per_share: u64,
+}
+
+impl Blocks {
+    pub(crate) fn new(call: &Call, block_elements: u32) -> Self {
+        let per_share = call.elements.div_ceil(u64::from(block_elements)).max(1);
+        let shares = if call.elements == 0 { 1 } else { call.shares() };
+        Blocks { shares, elements: call.elements, block_elements, per_share }
+    }
+
+    pub(crate) fn count(&self) -> u64 {
+        self.per_share * u64::from(self.shares)
+    }
+
+    pub(crate) fn get(&self, index: u64) -> Block {
+        let start = index % self.per_share * u64::from(self.block_elements);
+        let elements = (self.elements - start).min(u64::from(self.block_elements)) as u32;
+        Block { share: (index / self.per_share) as u32, start, elements }
+    }
+}
+
+/// The vectors of a call, as bytes.
+pub(crate) enum Buffers<'a> {
+    /// The result takes the input's place.
+    InPlace(&'a mut [u8]),
+    /// Two vectors. Where each rank has a share, the shorter one holds the rank's own share only.
+    Apart {
+        /// What the rank contributes.
+        input: &'a [u8],
+        /// Where the result goes.
+        output: &'a mut [u8],
+    },
+}
+
+impl Buffers<'_> {
+    /// What this rank contributes to a block, if it does.
+    pub(crate) fn input(&self, call: &Call, block: &Block) -> Option<&[u8]> {
+        if !call.contributes(block.share) {
+            return None;
+        }
+        Some(match self {
+            Buffers::InPlace(bytes) => &bytes[call.bytes(block, false)],
+            Buffers::Apart { input, .. } => &input[call.bytes(block, call.kind == CollectiveKind::AllGather)],
+        })
+    }
+
+    /// Where this rank gets the result of a block, if it does.
+    pub(crate) fn output(&mut self, call: &Call, block: &Block) -> Option<&mut [u8]> {
+        if !call.receives(block.share) {
+            return None;
+        }
+        Some(match self {
+            Buffers::InPlace(bytes) => &mut bytes[call.bytes(block, false)],
+            Buffers::Apart { output, .. } => &mut output[call.bytes(block, call.kind == CollectiveKind::ReduceScatter)],
+        })
+    }
+
+    /// Whether the vectors are as long as the call needs them.
+    ///
+    /// # Errors
+    /// Says which one is not, and how long it must be.
+    pub(crate) fn check(&self, call: &Call) -> Result<(), String> {
+        let width = call.op.dtype.bytes() as u64;
+        let share = call.elements * width;
+        let whole = share * u64::from(call.shares());
+        let expect = |what: &str, got: usize, expected: u64| {
+            if got as u64 == expected {
+                return Ok(());
+            }
+            Err(format!(
+                "{}: the {what} has {} elements, expected {} ({})",
+                call.kind.name(),
+                got as u64 / width,
+                expected / width,
+                call.op.dtype
+            ))
+        };
+        match self {
+            Buffers::InPlace(bytes) => expect("vector", bytes.len(), whole),
+            Buffers::Apart { input, output } => {
+                let contributes = (0..call.shares()).any(|share| call.contributes(share));
+                let receives = (0..call.shares()).any(|share| call.receives(share));
+                if contributes {
+                    expect("input", input.len(), if call.kind == CollectiveKind::AllGather { share } else { whole })?;
+                }
+                if receives {
+                    expect("output", output.len(), if call.kind == CollectiveKind::ReduceScatter { share } else { whole })?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fanin_core::{DType, Operator};
+
+    fn call(kind: CollectiveKind, elements: u64, rank: u32) -> Call {
+        Call { number: 7, kind, op: ElementOp { dtype: DType::I16, operator: Operator::Sum }, elements, world: 3, rank }
+    }
+
+    #[test]
+    fn blocks_cover_every_share_once_and_never_cross_its_end() {
+        for elements in [0, 1, 4, 5, 11] {
+            for kind in [CollectiveKind::Allreduce, CollectiveKind::AllGather, CollectiveKind::Barrier] {
+                let call = call(kind, elements, 0);
+                let blocks = Blocks::new(&call, 4);
+                assert!(blocks.count() >= 1);
+                let mut covered = vec![0; (elements * u64::from(call.shares())) as usize];
+                for index in 0..blocks.count() {
+                    let bytes = call.bytes(&blocks.get(index), false);
+                    covered[bytes.start / 2..bytes.end / 2].iter_mut().for_each(|count| *count += 1);
+                }
+                assert!(covered.iter().all(|&count| count == 1), "{kind:?} {elements}: {covered:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn calls_that_differ_in_anything_have_different_fingerprints() {
+        let first = call(CollectiveKind::Allreduce, 10, 0);
+        let others = [
+            Call { number: 8, ..first },
+            Call { elements: 11, ..first },
+            Call { kind: CollectiveKind::Reduce { root: Rank(0) }, ..first },
+            Call { kind: CollectiveKind::Reduce { root: Rank(1) }, ..first },
+            Call { op: ElementOp { dtype: DType::BF16, operator: Operator::Sum }, ..first },
+            Call { op: ElementOp { dtype: DType::I16, operator: Operator::Max }, ..first },
+        ];
+        assert!(others.iter().all(|other| other.fingerprint() != first.fingerprint()));
+        assert_eq!(Call { rank: 2, ..first }.fingerprint(), first.fingerprint());
+        for other in others {
+            assert_eq!(Call::from_words(other.words(), 3, 0), Some(other));
+        }
+        assert_eq!(Call::from_words([0; 5], 3, 0), None);
+    }
+
+    #[test]
+    fn vectors_of_the_wrong_length_are_refused_in_words() {
+        let gather = call(CollectiveKind::AllGather, 5, 1);
+        let (input, mut output) = ([0; 10], [0; 28]);
+        let error = Buffers::Apart { input: &input, output: &mut output }.check(&gather).unwrap_err();
+        assert_eq!(error, "all-gather: the output has 14 elements, expected 15 (i16)");
+        let reduce = call(CollectiveKind::Reduce { root: Rank(0) }, 5, 1);
+        assert_eq!(Buffers::Apart { input: &input, output: &mut [] }.check(&reduce), Ok(()), "only the root needs an output");
+    }
+
+    #[test]
+    fn shares_lie_where_the_caller_expects_them() {
+        let scatter = call(CollectiveKind::ReduceScatter, 2, 1);
+        let (input, mut output) = ([0, 0, 1, 0, 2, 0, 3, 0, 4, 0, 5, 0], [0; 4]);
+        let mut buffers = Buffers::Apart { input: &input, output: &mut output };
+        let block = Block { share: 1, start: 1, elements: 1 };
+        assert_eq!(buffers.input(&scatter, &block).unwrap(), [3, 0]);
+        buffers.output(&scatter, &block).unwrap().copy_from_slice(&[9, 9]);
+        assert!(buffers.output(&scatter, &Block { share: 0, ..block }).is_none());
+        assert_eq!(output, [0, 0, 9, 9]);
+        let gather = call(CollectiveKind::AllGather, 2, 1);
+        let buffers = Buffers::Apart { input: &input[..4], output: &mut [] };
+        assert_eq!(buffers.input(&gather, &block).unwrap(), [1, 0]);
+        assert!(buffers.input(&gather, &Block { share: 2, ..block }).is_none());
+    }
+}

@@ -1,0 +1,379 @@
+//! The communicator: what users call.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use fanin_core::{CollectiveKind, DType, ElementOp, Operator, Rank};
+use fanin_daemon::DaemonHandle;
+
+use crate::call::{Buffers, Call};
+use crate::config::{Config, Meeting};
+use crate::element::Element;
+use crate::error::CommError;
+use crate::link::{Link, locked};
+use crate::meeting;
+use crate::path::datagrams::DatagramPath;
+use crate::path::memory::MemoryPath;
+use crate::path::patience::Patience;
+use crate::path::{Path, PathReport, alone};
+use crate::queue::{Handle, Lent, Queue, Task};
+
+/// A rank's place in a job.
+///
+/// Every rank makes the same calls in the same order, with vectors of the same type and length; anything else is an error at every rank.
+/// After [`CommError::Failed`] a communicator is of no use: every later call gives the same error. Calls from several threads are run one
+/// after another, in the order in which they were made.
+///
+/// Dropping a communicator leaves the job; the others go on until they need this rank.
+pub struct Communicator {
+    core: Arc<Core>,
+    queue: Mutex<Option<Queue>>,
+    control: Mutex<Option<JoinHandle<()>>>,
+    /// The switch in this process, for as long as anybody needs it.
+    embedded: Option<Arc<DaemonHandle>>,
+    switch: Option<SocketAddr>,
+    report: PathReport,
+    splits: Mutex<u32>,
+}
+
+/// What a call needs, shared with the thread that runs calls in the background.
+pub(crate) struct Core {
+    config: Config,
+    /// `None` for a job of one rank.
+    link: Option<Arc<Link>>,
+    engine: Mutex<Engine>,
+    pub(crate) turns: crate::queue::Turns,
+}
+
+struct Engine {
+    path: Path,
+    /// The number of the next call.
+    next: u32,
+    closed: bool,
+}
+
+impl fmt::Debug for Communicator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Communicator")
+            .field("job", &self.core.config.job)
+            .field("rank", &self.rank())
+            .field("world", &self.world())
+            .finish()
+    }
+}
+
+impl Communicator {
+    /// Joins a job; returns once all of its ranks have.
+    ///
+    /// # Errors
+    /// [`CommError`], at the latest a few seconds after the configured timeout.
+    pub fn join(config: Config) -> Result<Self, CommError> {
+        config.check()?;
+        if config.world == 1 {
+            return Ok(Communicator::build(config, Path::Alone, None, None, None, PathReport::alone()));
+        }
+        let joined = meeting::join(&config)?;
+        let report = PathReport::of(&joined);
+        let patience = Duration::from_millis(joined.admitted.patience_ms);
+        let path = match joined.memory {
+            Ok(pool) => Path::Memory(Box::new(MemoryPath::new(pool))),
+            Err(_) => Path::Datagrams(Box::new(DatagramPath::new(&config, &joined.admitted, joined.socket)?)),
+        };
+        let (link, thread) = Link::start(config.job.clone(), joined.stream, joined.session, patience, config.notices.clone())?;
+        if let Path::Datagrams(path) = &path {
+            link.set_waker(path.waker());
+        }
+        tracing::info!(job = config.job, rank = config.rank, world = config.world, path = %report, "joined");
+        let control = Some((link, thread));
+        Ok(Communicator::build(config, path, control, joined.embedded, Some(joined.switch), report))
+    }
+
+    /// Joins the job that the environment describes: see [`Config::from_env`].
+    ///
+    /// # Errors
+    /// As [`Communicator::join`].
+    pub fn from_env() -> Result<Self, CommError> {
+        Communicator::join(Config::from_env()?)
+    }
+
+    fn build(
+        config: Config,
+        path: Path,
+        control: Option<(Arc<Link>, JoinHandle<()>)>,
+        embedded: Option<Arc<DaemonHandle>>,
+        switch: Option<SocketAddr>,
+        report: PathReport,
+    ) -> Self {
+        let (link, thread) = control.unzip();
+        let engine = Mutex::new(Engine { path, next: 0, closed: false });
+        Communicator {
+            core: Arc::new(Core { config, link, engine, turns: crate::queue::Turns::default() }),
+            queue: Mutex::new(None),
+            control: Mutex::new(thread),
+            embedded,
+            switch,
+            report,
+            splits: Mutex::new(0),
+        }
+    }
+
+    /// This rank.
+    pub fn rank(&self) -> u32 {
+        self.core.config.rank
+    }
+
+    /// Number of ranks.
+    pub fn world(&self) -> u32 {
+        self.core.config.world
+    }
+
+    /// The job's name.
+    pub fn job(&self) -> &str {
+        &self.core.config.job
+    }
+
+    /// How vectors travel, and why so.
+    pub fn path(&self) -> &PathReport {
+        &self.report
+    }
+
+    /// Every rank gets the reduction of all vectors, in place.
+    ///
+    /// # Errors
+    /// [`CommError::Arguments`] where type and operator do not go together; [`CommError::Failed`].
+    pub fn allreduce<T: Element>(&self, vector: &mut [T], operator: Operator) -> Result<(), CommError> {
+        let elements = vector.len() as u64;
+        self.call(CollectiveKind::Allreduce, element_op::<T>(operator)?, elements, &mut in_place(vector))
+    }
+
+    /// As [`Communicator::allreduce`], with a vector for the result.
+    ///
+    /// # Errors
+    /// As [`Communicator::allreduce`], and where the lengths differ.
+    pub fn allreduce_into<T: Element>(&self, input: &[T], output: &mut [T], operator: Operator) -> Result<(), CommError> {
+        let elements = input.len() as u64;
+        self.call(CollectiveKind::Allreduce, element_op::<T>(operator)?, elements, &mut apart(input, output))
+    }
+
+    /// Rank `root` gets the reduction of all vectors, in place; the other ranks' vectors stay as they are.
+    ///
+    /// # Errors
+    /// As [`Communicator::allreduce`], and where there is no such rank.
+    pub fn reduce<T: Element>(&self, vector: &mut [T], operator: Operator, root: u32) -> Result<(), CommError> {
+        let (kind, elements) = (CollectiveKind::Reduce { root: self.root(root)? }, vector.len() as u64);
+        self.call(kind, element_op::<T>(operator)?, elements, &mut in_place(vector))
+    }
+
+    /// Every rank gets rank `root`'s vector.
+    ///
+    /// # Errors
+    /// As [`Communicator::reduce`].
+    pub fn broadcast<T: Element>(&self, vector: &mut [T], root: u32) -> Result<(), CommError> {
+        let (kind, elements) = (CollectiveKind::Broadcast { root: self.root(root)? }, vector.len() as u64);
+        self.call(kind, copies(T::DTYPE), elements, &mut in_place(vector))
+    }
+
+    /// Returns once all ranks have called it.
+    ///
+    /// # Errors
+    /// [`CommError::Failed`].
+    pub fn barrier(&self) -> Result<(), CommError> {
+        self.call(CollectiveKind::Barrier, copies(DType::U8), 0, &mut in_place::<u8>(&mut []))
+    }
+
+    /// Every rank gets its part of the reduction of all vectors: `input` has a part of `output`'s length for each rank.
+    ///
+    /// # Errors
+    /// As [`Communicator::allreduce`], and where the lengths do not fit.
+    pub fn reduce_scatter<T: Element>(&self, input: &[T], output: &mut [T], operator: Operator) -> Result<(), CommError> {
+        let elements = output.len() as u64;
+        self.call(CollectiveKind::ReduceScatter, element_op::<T>(operator)?, elements, &mut apart(input, output))
+    }
+
+    /// Every rank gets the vectors of all ranks, in the order of ranks: `output` has a part of `input`'s length for each.
+    ///
+    /// # Errors
+    /// As [`Communicator::allreduce`], and where the lengths do not fit.
+    pub fn all_gather<T: Element>(&self, input: &[T], output: &mut [T]) -> Result<(), CommError> {
+        let elements = input.len() as u64;
+        self.call(CollectiveKind::AllGather, copies(T::DTYPE), elements, &mut apart(input, output))
+    }
+
+    /// As [`Communicator::allreduce`], in the background: the vector comes back by the handle.
+    ///
+    /// # Errors
+    /// As [`Communicator::allreduce`]; what goes wrong later is told by the handle.
+    pub fn allreduce_async<T: Element>(&self, vector: Vec<T>, operator: Operator) -> Result<Handle<Vec<T>>, CommError> {
+        let elements = vector.len() as u64;
+        self.call_async(CollectiveKind::Allreduce, element_op::<T>(operator)?, elements, vector)
+    }
+
+    /// Any collective over bytes, in the background and in place, for callers that know element types at run time only. `elements` is the
+    /// length of a share: of the vector, or of one rank's part of it (reduce-scatter, all-gather).
+    ///
+    /// # Errors
+    /// [`CommError::Arguments`]; what goes wrong later is told by the handle.
+    pub fn call_async<B: Lent>(&self, kind: CollectiveKind, op: ElementOp, elements: u64, vector: B) -> Result<Handle<B>, CommError> {
+        self.check(kind, op)?;
+        let mut queue = locked(&self.queue);
+        if queue.is_none() {
+            *queue = Some(Queue::start(self.core.clone())?);
+        }
+        let (handle, answer) = Handle::new();
+        let task = Task::new(self.core.turns.take(), kind, op, elements, vector, answer);
+        match &*queue {
+            Some(queue) => queue.push(Box::new(task)),
+            None => return Err(CommError::Closed { job: self.job().into() }),
+        }
+        Ok(handle)
+    }
+
+    /// Any collective over bytes, for callers that know element types at run time only. `elements` as in [`Communicator::call_async`].
+    ///
+    /// # Errors
+    /// As [`Communicator::allreduce`], and where a vector is not as long as it must be.
+    pub fn call_bytes(&self, kind: CollectiveKind, op: ElementOp, elements: u64, input: &[u8], output: &mut [u8]) -> Result<(), CommError> {
+        self.call(kind, op, elements, &mut Buffers::Apart { input, output })
+    }
+
+    /// As [`Communicator::call_bytes`], in place.
+    ///
+    /// # Errors
+    /// As [`Communicator::call_bytes`].
+    pub fn call_bytes_in_place(&self, kind: CollectiveKind, op: ElementOp, elements: u64, vector: &mut [u8]) -> Result<(), CommError> {
+        self.call(kind, op, elements, &mut Buffers::InPlace(vector))
+    }
+
+    fn call(&self, kind: CollectiveKind, op: ElementOp, elements: u64, buffers: &mut Buffers<'_>) -> Result<(), CommError> {
+        self.check(kind, op)?;
+        let ticket = self.core.turns.take();
+        self.core.turns.wait(ticket);
+        let result = self.core.run(kind, op, elements, buffers);
+        self.core.turns.done();
+        result
+    }
+
+    fn check(&self, kind: CollectiveKind, op: ElementOp) -> Result<(), CommError> {
+        if let CollectiveKind::Reduce { root } | CollectiveKind::Broadcast { root } = kind {
+            self.root(root.0)?;
+        }
+        ElementOp::new(op.dtype, op.operator).map_err(|error| CommError::Arguments(error.to_string()))?;
+        Ok(())
+    }
+
+    fn root(&self, root: u32) -> Result<Rank, CommError> {
+        if root < self.world() {
+            return Ok(Rank(root));
+        }
+        Err(CommError::Arguments(format!("root = {root}: there are only ranks 0 to {}", self.world() - 1)))
+    }
+
+    /// Divides the ranks into communicators by `color`; within one, ranks are in the order of `key`, and of their present ranks where
+    /// keys are equal. A rank without a color gets none. All ranks call it.
+    ///
+    /// # Errors
+    /// As [`Communicator::allreduce`] and [`Communicator::join`].
+    pub fn split(&self, color: Option<u32>, key: i64) -> Result<Option<Communicator>, CommError> {
+        let mine = [color.map_or(-1, i64::from), key];
+        let mut all = vec![0; 2 * self.world() as usize];
+        self.all_gather(&mine, &mut all)?;
+        let number = {
+            let mut splits = locked(&self.splits);
+            *splits += 1;
+            *splits
+        };
+        let Some(color) = color else { return Ok(None) };
+        let mut members: Vec<(i64, u32)> =
+            all.chunks_exact(2).zip(0..).filter(|(entry, _)| entry[0] == i64::from(color)).map(|(entry, rank)| (entry[1], rank)).collect();
+        members.sort_unstable();
+        let rank = members.iter().position(|(_, rank)| *rank == self.rank()).unwrap_or_default() as u32;
+        let config = Config {
+            rank,
+            world: members.len() as u32,
+            job: format!("{}/{number}.{color}", self.job()),
+            meeting: self.switch.map_or(Meeting::Nowhere, |switch| Meeting::Switch(switch.to_string())),
+            ..self.core.config.clone()
+        };
+        let mut child = Communicator::join(config)?;
+        // The switch in this process must outlive the parent.
+        child.embedded = self.embedded.clone();
+        Ok(Some(child))
+    }
+
+    /// Leaves the job; the same as dropping the communicator. Calls in the background are finished first.
+    pub fn leave(self) {}
+
+    fn close(&self) {
+        // Without its sender the queue ends after its last task.
+        drop(locked(&self.queue).take());
+        let next = {
+            let mut engine = locked(&self.core.engine);
+            engine.closed = true;
+            engine.next
+        };
+        if let Some(link) = &self.core.link {
+            link.close(next);
+        }
+        if let Some(thread) = locked(&self.control).take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Communicator {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl Core {
+    /// Runs a call whose turn it is.
+    pub(crate) fn run(&self, kind: CollectiveKind, op: ElementOp, elements: u64, buffers: &mut Buffers<'_>) -> Result<(), CommError> {
+        let mut engine = locked(&self.engine);
+        if engine.closed {
+            return Err(CommError::Closed { job: self.config.job.clone() });
+        }
+        if let Some(failure) = self.link.as_ref().and_then(|link| link.failure()) {
+            return Err(failure);
+        }
+        let call = Call { number: engine.next, kind, op, elements, world: self.config.world, rank: self.config.rank };
+        buffers.check(&call).map_err(CommError::Arguments)?;
+        engine.next = engine.next.wrapping_add(1);
+        let result = match (&mut engine.path, &self.link) {
+            (Path::Memory(path), Some(link)) => path.run(&call, buffers, link, self.patience(link)),
+            (Path::Datagrams(path), Some(link)) => path.run(&call, buffers, link, self.patience(link)),
+            (Path::Alone, _) | (_, None) => {
+                alone::run(&call, buffers);
+                Ok(())
+            }
+        };
+        if let (Err(error), Some(link)) = (&result, &self.link) {
+            link.fail(error.clone());
+        }
+        result
+    }
+
+    fn patience<'a>(&self, link: &'a Link) -> Patience<'a> {
+        Patience::new(link, self.config.stall_notice, self.config.timeout)
+    }
+}
+
+fn element_op<T: Element>(operator: Operator) -> Result<ElementOp, CommError> {
+    ElementOp::new(T::DTYPE, operator).map_err(|error| CommError::Arguments(error.to_string()))
+}
+
+/// What is only copied needs no operator; this one is there for every type.
+fn copies(dtype: DType) -> ElementOp {
+    ElementOp { dtype, operator: Operator::Max }
+}
+
+fn in_place<T: Element>(vector: &mut [T]) -> Buffers<'_> {
+    Buffers::InPlace(bytemuck::cast_slice_mut(vector))
+}
+
+fn apart<'a, T: Element>(input: &'a [T], output: &'a mut [T]) -> Buffers<'a> {
+    Buffers::Apart { input: bytemuck::cast_slice(input), output: bytemuck::cast_slice_mut(output) }
+}

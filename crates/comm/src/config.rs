@@ -1,0 +1,340 @@
+//! Who takes part, where the ranks meet, and how long they wait: given by the caller or read from the environment.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fanin_control::WORLD_MAX;
+use fanin_net::FaultPlan;
+use fanin_net::shm::Waiting;
+
+/// Where the ranks of a job meet.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Meeting {
+    /// At a switch (`fanin switch`), `HOST:PORT`.
+    Switch(String),
+    /// At rank 0, which runs a switch in its own process and listens on `HOST:PORT`.
+    Rendezvous(String),
+    /// Nowhere: there is only one rank.
+    Nowhere,
+}
+
+/// How vectors travel.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Transport {
+    /// Through shared memory where all ranks are on one host, and over UDP otherwise.
+    #[default]
+    Auto,
+    /// Over UDP, also on one host.
+    Udp,
+    /// Through shared memory; it is an error where that is not possible.
+    Memory,
+}
+
+/// Takes what the user should know while a communicator waits: who is missing, why nothing moves.
+#[derive(Clone)]
+pub struct Notices(Arc<dyn Fn(&str) + Send + Sync>);
+
+impl Notices {
+    /// Calls `tell` for every notice.
+    pub fn to(tell: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        Notices(Arc::new(tell))
+    }
+
+    pub(crate) fn tell(&self, text: &str) {
+        (self.0)(text);
+    }
+}
+
+impl Default for Notices {
+    /// To standard error, a line each.
+    fn default() -> Self {
+        Notices::to(|text| eprintln!("fanin: {text}"))
+    }
+}
+
+impl fmt::Debug for Notices {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Notices")
+    }
+}
+
+/// What a communicator is to be.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// This rank.
+    pub rank: u32,
+    /// How many ranks there are.
+    pub world: u32,
+    /// The job's name: ranks that give the same one at the same meeting place belong together.
+    pub job: String,
+    /// Where the ranks meet.
+    pub meeting: Meeting,
+    /// How long to wait for other ranks or the switch, when joining and whenever nothing moves.
+    pub timeout: Duration,
+    /// After how long without progress to find out and tell why.
+    pub stall_notice: Duration,
+    /// How vectors travel.
+    pub transport: Transport,
+    /// How to wait for other ranks.
+    pub waiting: Waiting,
+    /// The local address to send from; by default the one that leads to the switch.
+    pub bind: Option<IpAddr>,
+    /// Bytes of elements in a packet; by default what the path carries.
+    pub payload_bytes: Option<u32>,
+    /// Packets under way; by default the switch chooses.
+    pub window: Option<u32>,
+    /// Sum binary32 floats as block fixed point, as hardware switches do (UDP only).
+    pub fixed_point: bool,
+    /// Injected faults of what this rank sends by UDP: for tests.
+    pub faults: FaultPlan,
+    /// Where notices go.
+    pub notices: Notices,
+}
+
+impl Config {
+    /// Defaults for rank `rank` of `world`.
+    pub fn new(rank: u32, world: u32, meeting: Meeting) -> Self {
+        Config {
+            rank,
+            world,
+            job: "default".into(),
+            meeting,
+            timeout: Duration::from_secs(60),
+            stall_notice: Duration::from_secs(5),
+            transport: Transport::Auto,
+            waiting: Waiting::Adaptive,
+            bind: None,
+            payload_bytes: None,
+            window: None,
+            fixed_point: false,
+            faults: FaultPlan::default(),
+            notices: Notices::default(),
+        }
+    }
+
+    /// Reads the environment: `FANIN_*` ([`VARIABLES`]), and where these are missing the variables of torchrun and of Open MPI's mpirun.
+    ///
+    /// # Errors
+    /// [`ConfigError`] names the variable, its value and what was expected.
+    pub fn from_env() -> Result<Self, ConfigError> {
+        Config::from_variables(|name| std::env::var(name).ok())
+    }
+
+    /// As [`Config::from_env`], from anything that knows variables.
+    ///
+    /// # Errors
+    /// As [`Config::from_env`].
+    pub fn from_variables(get: impl Fn(&str) -> Option<String>) -> Result<Self, ConfigError> {
+        let first = |names: &[&'static str]| names.iter().find_map(|&name| Some((name, get(name).filter(|value| !value.is_empty())?)));
+        let rank = first(&["FANIN_RANK", "RANK", "OMPI_COMM_WORLD_RANK"]);
+        let world = first(&["FANIN_WORLD", "WORLD_SIZE", "OMPI_COMM_WORLD_SIZE"]);
+        let (rank, world) = match (rank, world) {
+            (None, None) => (0, 1),
+            (Some((name, value)), Some((world_name, world_value))) => {
+                (number(name, &value, "a rank: 0, 1, 2, ...")?, number(world_name, &world_value, "a number of ranks")?)
+            }
+            (Some((name, _)), None) => return Err(ConfigError::missing("FANIN_WORLD", name)),
+            (None, Some((name, _))) => return Err(ConfigError::missing("FANIN_RANK", name)),
+        };
+        let mut config = Config::new(rank, world, Meeting::Nowhere);
+        config.meeting = meeting(&first, world)?;
+        if let Some((_, job)) = first(&["FANIN_JOB", "TORCHELASTIC_RUN_ID"]) {
+            config.job = job;
+        }
+        if let Some((name, value)) = first(&["FANIN_TIMEOUT"]) {
+            config.timeout = seconds(name, &value)?;
+        }
+        if let Some((name, value)) = first(&["FANIN_STALL_NOTICE"]) {
+            config.stall_notice = seconds(name, &value)?;
+        }
+        if let Some((name, value)) = first(&["FANIN_TRANSPORT"]) {
+            config.transport = choose(name, &value, &[("auto", Transport::Auto), ("udp", Transport::Udp), ("shm", Transport::Memory)])?;
+        }
+        if let Some((name, value)) = first(&["FANIN_WAIT"]) {
+            config.waiting = choose(name, &value, &[("adaptive", Waiting::Adaptive), ("busy", Waiting::Busy)])?;
+        }
+        if let Some((name, value)) = first(&["FANIN_BIND"]) {
+            config.bind = Some(number(name, &value, "an IP address of this host")?);
+        }
+        if let Some((name, value)) = first(&["FANIN_PAYLOAD"]) {
+            config.payload_bytes = Some(number(name, &value, "a number of bytes")?);
+        }
+        if let Some((name, value)) = first(&["FANIN_WINDOW"]) {
+            config.window = Some(number(name, &value, "a number of packets")?);
+        }
+        if let Some((name, value)) = first(&["FANIN_FIXED_POINT"]) {
+            config.fixed_point = choose(name, &value, &[("0", false), ("1", true)])?;
+        }
+        config.check()?;
+        Ok(config)
+    }
+
+    /// Whether the values make sense together.
+    ///
+    /// # Errors
+    /// [`ConfigError`].
+    pub fn check(&self) -> Result<(), ConfigError> {
+        let wrong = |what: &'static str, value: String, expected: String| Err(ConfigError::Value { what, value, expected });
+        if !(1..=WORLD_MAX).contains(&self.world) {
+            return wrong("world", self.world.to_string(), format!("1 to {WORLD_MAX} ranks"));
+        }
+        if self.rank >= self.world {
+            return wrong("rank", self.rank.to_string(), format!("0 to {} in a world of {}", self.world - 1, self.world));
+        }
+        if self.world > 1 && self.meeting == Meeting::Nowhere {
+            return Err(ConfigError::NoMeeting { world: self.world });
+        }
+        if self.job.is_empty() || self.job.len() > 128 || self.job.chars().any(char::is_control) {
+            return wrong("job", format!("{:?}", self.job), "a name of 1 to 128 printable characters".into());
+        }
+        if self.fixed_point && self.transport == Transport::Memory {
+            return wrong("fixed_point", "true".into(), "false with shared memory, where floats are summed as floats".into());
+        }
+        Ok(())
+    }
+}
+
+/// The variables that [`Config::from_env`] reads, what each means, and its default.
+pub const VARIABLES: &[(&str, &str)] = &[
+    ("FANIN_RANK", "this process's rank; else RANK (torchrun), OMPI_COMM_WORLD_RANK (mpirun), 0"),
+    ("FANIN_WORLD", "number of ranks; else WORLD_SIZE, OMPI_COMM_WORLD_SIZE, 1"),
+    ("FANIN_SWITCH", "HOST:PORT of a switch (`fanin switch`)"),
+    ("FANIN_RENDEZVOUS", "HOST:PORT where rank 0 listens if there is no switch; else MASTER_ADDR:(MASTER_PORT + 1)"),
+    ("FANIN_JOB", "the job's name, the same at all ranks; else TORCHELASTIC_RUN_ID, `default`"),
+    ("FANIN_TIMEOUT", "how long to wait for other ranks or the switch, in s; 60"),
+    ("FANIN_STALL_NOTICE", "after how long without progress to say why, in s; 5"),
+    ("FANIN_TRANSPORT", "auto, udp or shm; auto takes shared memory where all ranks are on one host"),
+    ("FANIN_WAIT", "adaptive (spin, yield, then sleep) or busy (never sleep); adaptive"),
+    ("FANIN_BIND", "the local IP address to send from; by default the one that leads to the switch"),
+    ("FANIN_PAYLOAD", "bytes of elements in a packet; by default what the path carries"),
+    ("FANIN_WINDOW", "packets under way; by default the switch chooses"),
+    ("FANIN_FIXED_POINT", "1 sums floats as block fixed point, as hardware switches do; 0"),
+];
+
+fn meeting(first: &impl Fn(&[&'static str]) -> Option<(&'static str, String)>, world: u32) -> Result<Meeting, ConfigError> {
+    let address = |name: &'static str, value: String| match value.rsplit_once(':') {
+        Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok() => Ok(value),
+        _ => Err(ConfigError::Value { what: name, value, expected: "HOST:PORT".into() }),
+    };
+    if let Some((name, value)) = first(&["FANIN_SWITCH"]) {
+        return Ok(Meeting::Switch(address(name, value)?));
+    }
+    if let Some((name, value)) = first(&["FANIN_RENDEZVOUS"]) {
+        return Ok(Meeting::Rendezvous(address(name, value)?));
+    }
+    if let (Some((_, host)), Some((name, port))) = (first(&["MASTER_ADDR"]), first(&["MASTER_PORT"])) {
+        // The port itself is taken by torchrun's own store.
+        let port: u16 = number(name, &port, "a port")?;
+        let port = port.checked_add(1).ok_or_else(|| ConfigError::Value {
+            what: name,
+            value: port.to_string(),
+            expected: "below 65535".into(),
+        })?;
+        return Ok(Meeting::Rendezvous(format!("{host}:{port}")));
+    }
+    if world > 1 { Err(ConfigError::NoMeeting { world }) } else { Ok(Meeting::Nowhere) }
+}
+
+/// What is wrong with a configuration.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// A value is not what it must be.
+    #[error("{what} = {value}: expected {expected}")]
+    Value {
+        /// The variable or field.
+        what: &'static str,
+        /// Its value.
+        value: String,
+        /// What would make sense.
+        expected: String,
+    },
+    /// One variable is set and another is not.
+    #[error("{missing} is not set, but {set} is")]
+    Missing {
+        /// What is missing.
+        missing: &'static str,
+        /// What is there.
+        set: &'static str,
+    },
+    /// Several ranks do not know where to meet.
+    #[error("{world} ranks, but no place to meet: set FANIN_SWITCH=HOST:PORT, or FANIN_RENDEZVOUS=HOST:PORT of rank 0")]
+    NoMeeting {
+        /// How many.
+        world: u32,
+    },
+}
+
+impl ConfigError {
+    const fn missing(missing: &'static str, set: &'static str) -> Self {
+        ConfigError::Missing { missing, set }
+    }
+}
+
+fn number<T: FromStr>(what: &'static str, value: &str, expected: &str) -> Result<T, ConfigError> {
+    value.trim().parse().map_err(|_| ConfigError::Value { what, value: value.into(), expected: expected.into() })
+}
+
+fn seconds(what: &'static str, value: &str) -> Result<Duration, ConfigError> {
+    let wrong = || ConfigError::Value { what, value: value.into(), expected: "seconds, 0.01 to 86400".into() };
+    let seconds: f64 = value.trim().parse().map_err(|_| wrong())?;
+    if (0.01..=86_400.0).contains(&seconds) { Ok(Duration::from_secs_f64(seconds)) } else { Err(wrong()) }
+}
+
+fn choose<T: Copy>(what: &'static str, value: &str, choices: &[(&str, T)]) -> Result<T, ConfigError> {
+    choices.iter().find(|(name, _)| *name == value).map(|(_, choice)| *choice).ok_or_else(|| {
+        let names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
+        ConfigError::Value { what, value: value.into(), expected: names.join(" or ") }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(variables: &[(&str, &str)]) -> Result<Config, ConfigError> {
+        Config::from_variables(|name| variables.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_string()))
+    }
+
+    #[test]
+    fn without_any_variable_there_is_one_rank() {
+        let config = read(&[]).unwrap();
+        assert_eq!((config.rank, config.world, config.meeting), (0, 1, Meeting::Nowhere));
+    }
+
+    #[test]
+    fn torchrun_is_understood_and_fanins_own_variables_win() {
+        let torchrun = [("RANK", "1"), ("WORLD_SIZE", "4"), ("MASTER_ADDR", "h0"), ("MASTER_PORT", "29500"), ("TORCHELASTIC_RUN_ID", "r7")];
+        let config = read(&torchrun).unwrap();
+        assert_eq!((config.rank, config.world, config.job.as_str()), (1, 4, "r7"));
+        assert_eq!(config.meeting, Meeting::Rendezvous("h0:29501".into()));
+        let own = [&torchrun[..], &[("FANIN_RANK", "2"), ("FANIN_SWITCH", "s:7000"), ("FANIN_TRANSPORT", "udp"), ("FANIN_TIMEOUT", "1.5")]];
+        let config = read(&own.concat()).unwrap();
+        assert_eq!((config.rank, config.meeting), (2, Meeting::Switch("s:7000".into())));
+        assert_eq!((config.transport, config.timeout), (Transport::Udp, Duration::from_millis(1_500)));
+    }
+
+    #[test]
+    fn wrong_values_are_named_with_what_was_expected() {
+        let world = [("FANIN_RANK", "0"), ("FANIN_WORLD", "2"), ("FANIN_SWITCH", "s:1")];
+        for (variable, expected) in [
+            (("FANIN_RANK", "x"), "FANIN_RANK = x: expected a rank"),
+            (("FANIN_RANK", "2"), "rank = 2: expected 0 to 1"),
+            (("FANIN_SWITCH", "s"), "FANIN_SWITCH = s: expected HOST:PORT"),
+            (("FANIN_TRANSPORT", "rdma"), "FANIN_TRANSPORT = rdma: expected auto or udp or shm"),
+            (("FANIN_TIMEOUT", "-1"), "FANIN_TIMEOUT = -1: expected seconds"),
+            (("FANIN_BIND", "eth0"), "FANIN_BIND = eth0: expected an IP address"),
+            (("FANIN_WORLD", "5000"), "world = 5000: expected 1 to 1024"),
+        ] {
+            let mut variables: Vec<_> = world.into_iter().filter(|(name, _)| *name != variable.0).collect();
+            variables.push(variable);
+            let error = read(&variables).unwrap_err().to_string();
+            assert!(error.starts_with(expected), "{error}");
+        }
+        assert_eq!(read(&[("RANK", "0")]).unwrap_err().to_string(), "FANIN_WORLD is not set, but RANK is");
+        let error = read(&[("RANK", "0"), ("WORLD_SIZE", "2")]).unwrap_err().to_string();
+        assert!(error.contains("FANIN_RENDEZVOUS"), "{error}");
+    }
+}

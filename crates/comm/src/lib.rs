@@ -1,0 +1,43 @@
+//! The communicator: collective operations between the processes of a job, summed by a switch or, on one host, in shared memory.
+//!
+//! ```no_run
+//! use fanin_comm::{Communicator, Operator};
+//!
+//! let comm = Communicator::from_env()?;
+//! let mut gradients = vec![1.0f32; 1_000];
+//! comm.allreduce(&mut gradients, Operator::Avg)?;
+//! # Ok::<(), fanin_comm::CommError>(())
+//! ```
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`config`] | [`Config`]: who takes part, where ranks meet; the environment |
+//! | `meeting` | joining: control connection, embedded switch, which path vectors take |
+//! | `link` | the control connection of a running job: liveness, reasons of failures |
+//! | `communicator` | [`Communicator`]: the collectives |
+//! | `call` | one collective: blocks, shares, fingerprints |
+//! | `queue` | [`Handle`]: calls in the background, the order of all calls |
+//! | `path` | vectors by shared memory, by UDP, or not at all |
+#![forbid(unsafe_code)]
+
+mod call;
+mod communicator;
+pub mod config;
+mod element;
+mod error;
+mod link;
+mod meeting;
+mod path;
+mod queue;
+
+pub use communicator::Communicator;
+pub use config::{Config, ConfigError, Meeting, Notices, Transport, VARIABLES};
+pub use element::Element;
+pub use error::CommError;
+pub use fanin_control::FailureKind;
+pub use fanin_core::{CollectiveKind, DType, ElementOp, Operator, Rank};
+pub use fanin_net::FaultPlan;
+pub use fanin_net::shm::Waiting;
+pub use half::{bf16, f16};
+pub use path::PathReport;
+pub use queue::{Handle, Lent};

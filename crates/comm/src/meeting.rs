@@ -1,0 +1,332 @@
+//! How the ranks of a job find each other: by a switch, or by one that rank 0 runs in its own process; and whether they share memory.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
+use std::os::unix::fs::MetadataExt;
+use std::sync::{Arc, Mutex, Weak};
+use std::time::{Duration, Instant};
+use std::{fs, thread};
+
+use fanin_control::{Admitted, ClientError, ClientMessage, ClientSession, HostId, JobWish, Join, Op, SwitchMessage, encode};
+use fanin_daemon::{DaemonConfig, DaemonHandle};
+use fanin_net::shm::{Pool, Segment};
+use fanin_net::{Socket, SocketConfig};
+use serde::{Deserialize, Serialize};
+
+use crate::config::{Config, Meeting, Transport};
+use crate::error::CommError;
+use crate::link::locked;
+use crate::path::memory;
+
+/// How often an address is tried at which nobody listens yet.
+const RETRY: Duration = Duration::from_millis(50);
+/// Headers of IP and UDP at most.
+const IP_UDP_BYTES: u32 = 48;
+/// What the others are told of shared memory (by rank 0), and whether it works (by every rank).
+const MEMORY_KEY: &str = "memory";
+const MAPPED_KEY: &str = "mapped";
+const MAPPED: &str = "ok";
+
+/// The program's name and version, for the other side.
+pub(crate) const SOFTWARE: &str = concat!("fanin ", env!("CARGO_PKG_VERSION"));
+
+/// A job that has been joined and started.
+pub(crate) struct Joined {
+    pub(crate) stream: TcpStream,
+    pub(crate) session: ClientSession,
+    pub(crate) admitted: Admitted,
+    pub(crate) switch: SocketAddr,
+    pub(crate) socket: Socket,
+    /// The rank's end of the shared memory, or why there is none.
+    pub(crate) memory: Result<Pool, String>,
+    /// The switch in this process, if it is here; it ends with the last communicator that uses it.
+    pub(crate) embedded: Option<Arc<DaemonHandle>>,
+}
+
+/// Joins the job of `config` and returns once all ranks are ready.
+///
+/// # Errors
+/// [`CommError`], within the configured timeout.
+pub(crate) fn join(config: &Config) -> Result<Joined, CommError> {
+    let deadline = Instant::now() + config.timeout;
+    let (text, whom) = match &config.meeting {
+        Meeting::Switch(text) => (text, "the switch"),
+        Meeting::Rendezvous(text) => (text, "rank 0"),
+        Meeting::Nowhere => return Err(crate::ConfigError::NoMeeting { world: config.world }.into()),
+    };
+    let address = resolve(text, deadline)?;
+    let embedded = match &config.meeting {
+        Meeting::Rendezvous(_) if config.rank == 0 => Some(embedded_switch(address)?),
+        _ => None,
+    };
+    let stream = connect(config, address, whom, deadline)?;
+    let local = stream.local_addr().map_err(CommError::system("the control connection"))?;
+    let socket = open_socket(config.bind.unwrap_or_else(|| local.ip()))?;
+    let mut talk = Talk { config, stream, session: ClientSession::new(), deadline, waiting_told: Instant::now(), missing: String::new() };
+    talk.say(&ClientSession::greeting(SOFTWARE))?;
+    talk.say(&encode(&ClientMessage::Join(Box::new(request(config, &socket, address)))))?;
+    let admitted = talk.until_admitted()?;
+    let memory = talk.share_memory(&admitted)?;
+    talk.say(&encode(&ClientMessage::Ready))?;
+    while !matches!(talk.hear()?, SwitchMessage::Start) {}
+    if let (Transport::Memory, Err(reason)) = (config.transport, &memory) {
+        let text = format!("shared memory was asked for, but is not possible: {reason}");
+        return Err(CommError::Failed { job: config.job.clone(), text, suspect_rank: None, kind: None });
+    }
+    Ok(Joined { stream: talk.stream, session: talk.session, admitted, switch: address, socket, memory, embedded })
+}
+
+/// The first address of `text`; names may take a moment to be known.
+fn resolve(text: &str, deadline: Instant) -> Result<SocketAddr, CommError> {
+    loop {
+        let error = match text.to_socket_addrs() {
+            Ok(mut addresses) => match addresses.next() {
+                Some(address) => return Ok(address),
+                None => io::Error::from(io::ErrorKind::NotFound),
+            },
+            Err(error) => error,
+        };
+        if Instant::now() >= deadline {
+            return Err(CommError::system(format!("the address {text}"))(error));
+        }
+        thread::sleep(RETRY);
+    }
+}
+
+/// Switches that run in this process, by the address at which they listen: several communicators with the same meeting place share one.
+static EMBEDDED: Mutex<BTreeMap<SocketAddr, Weak<DaemonHandle>>> = Mutex::new(BTreeMap::new());
+
+fn embedded_switch(address: SocketAddr) -> Result<Arc<DaemonHandle>, CommError> {
+    let mut running = locked(&EMBEDDED);
+    if let Some(daemon) = running.get(&address).and_then(Weak::upgrade) {
+        return Ok(daemon);
+    }
+    let daemon = fanin_daemon::Daemon::start(DaemonConfig::embedded(address))
+        .map_err(|error| CommError::System { what: format!("rank 0 cannot run a switch at {address}"), reason: error.to_string() })?;
+    let daemon = Arc::new(daemon);
+    running.retain(|_, daemon| daemon.strong_count() > 0);
+    running.insert(address, Arc::downgrade(&daemon));
+    Ok(daemon)
+}
+
+fn connect(config: &Config, address: SocketAddr, whom: &'static str, deadline: Instant) -> Result<TcpStream, CommError> {
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+        match TcpStream::connect_timeout(&address, left) {
+            Ok(stream) => {
+                stream.set_nodelay(true).map_err(CommError::system("the control connection"))?;
+                return Ok(stream);
+            }
+            Err(error) if Instant::now() >= deadline => {
+                let (rank, seconds, reason) = (config.rank, config.timeout.as_secs_f64(), error.to_string());
+                return Err(CommError::Unreachable { rank, whom, address, seconds, reason });
+            }
+            // Nobody listens there yet.
+            Err(_) => thread::sleep(RETRY),
+        }
+    }
+}
+
+fn open_socket(ip: IpAddr) -> Result<Socket, CommError> {
+    Socket::bind(&SocketConfig::new(SocketAddr::new(ip, 0)))
+        .map_err(|error| CommError::System { what: "the socket for vectors".into(), reason: error.to_string() })
+}
+
+fn request(config: &Config, socket: &Socket, switch: SocketAddr) -> Join {
+    Join {
+        job: config.job.clone(),
+        rank: config.rank,
+        world: config.world,
+        data: socket.local_address(),
+        host: host_id(),
+        path_datagram_bytes: path_datagram_bytes(socket.local_address().ip(), switch),
+        wish: JobWish {
+            system: fanin_systems::System::SwitchMl { fixed_point: false },
+            payload_bytes: config.payload_bytes,
+            window: config.window,
+            patience_ms: config.timeout.as_millis() as u64,
+            fixed_point: config.fixed_point,
+            op: Op::F32_SUM,
+        },
+        attach: None,
+        resume: None,
+    }
+}
+
+/// What two processes have in common that can reach each other's memory through `/proc`: the running kernel, the namespace of process
+/// numbers, the user.
+fn host_id() -> HostId {
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let namespace = fs::metadata("/proc/self/ns/pid").map(|metadata| metadata.ino()).unwrap_or_default();
+    let user = rustix::process::geteuid().as_raw();
+    HostId(format!("{}/{namespace}/{user}", boot.trim()))
+}
+
+/// The longest datagram (without headers of IP and UDP) that the kernel sends to `switch` whole, by its route and what it has learnt of
+/// the path. 1452 where the kernel does not say.
+fn path_datagram_bytes(local: IpAddr, switch: SocketAddr) -> u32 {
+    let mtu = || -> io::Result<u32> {
+        let probe = UdpSocket::bind(SocketAddr::new(local, 0))?;
+        probe.connect(switch)?;
+        let mtu = if switch.is_ipv4() { rustix::net::sockopt::ip_mtu(&probe)? } else { rustix::net::sockopt::ipv6_mtu(&probe)? };
+        Ok(mtu)
+    };
+    mtu().unwrap_or(1_500).saturating_sub(IP_UDP_BYTES).min(fanin_net::DATAGRAM_BYTES_MAX as u32)
+}
+
+/// How rank 0 tells where its memory is found.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Offer {
+    At { path: String, nonce: u64 },
+    None { reason: String },
+}
+
+/// A connection on which the job is not yet started.
+struct Talk<'a> {
+    config: &'a Config,
+    stream: TcpStream,
+    session: ClientSession,
+    deadline: Instant,
+    waiting_told: Instant,
+    missing: String,
+}
+
+impl Talk<'_> {
+    fn say(&mut self, bytes: &[u8]) -> Result<(), CommError> {
+        // Where the switch has closed the connection it has said why, which is read next.
+        let _ = self.stream.write_all(bytes);
+        Ok(())
+    }
+
+    /// The next message.
+    fn hear(&mut self) -> Result<SwitchMessage, CommError> {
+        let mut bytes = [0; 4 << 10];
+        // The switch gives up first, and says who is missing; this is for one that says nothing.
+        let deadline = self.deadline + Duration::from_secs(3);
+        loop {
+            if let Some(message) = self.session.next().map_err(|error| self.refused(error))? {
+                return Ok(message);
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(self.failed(format!(
+                    "the switch has not started the job within {:.1} s{}",
+                    self.config.timeout.as_secs_f64(),
+                    self.missing
+                )));
+            }
+            self.stream.set_read_timeout(Some(left)).map_err(CommError::system("the control connection"))?;
+            match self.stream.read(&mut bytes) {
+                Ok(0) => return Err(self.failed("the switch has closed the connection: it has ended".into())),
+                Ok(count) => self.session.push(&bytes[..count]),
+                Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted) => {}
+                Err(error) => return Err(CommError::system("the control connection")(error)),
+            }
+        }
+    }
+
+    fn failed(&self, text: String) -> CommError {
+        CommError::Failed { job: self.config.job.clone(), text, suspect_rank: None, kind: None }
+    }
+
+    fn refused(&self, error: ClientError) -> CommError {
+        match error {
+            ClientError::Failed(failed) => CommError::Failed {
+                job: self.config.job.clone(),
+                text: failed.text,
+                suspect_rank: failed.suspect_rank,
+                kind: Some(failed.kind),
+            },
+            other => CommError::Refused { rank: self.config.rank, text: other.to_string() },
+        }
+    }
+
+    fn until_admitted(&mut self) -> Result<Admitted, CommError> {
+        loop {
+            match self.hear()? {
+                SwitchMessage::Admitted(admitted) => return Ok(*admitted),
+                SwitchMessage::Waiting { missing, missing_count } => self.tell_missing(&missing, missing_count),
+                _ => {}
+            }
+        }
+    }
+
+    /// Now and then, who is missing.
+    fn tell_missing(&mut self, missing: &[u32], count: u32) {
+        let named: Vec<String> = missing.iter().take(8).map(u32::to_string).collect();
+        let more = if count as usize > named.len() { format!(" and {} more", count as usize - named.len()) } else { String::new() };
+        self.missing = format!("; waiting for rank {}{more}", named.join(", "));
+        if self.waiting_told.elapsed() >= self.config.stall_notice {
+            self.waiting_told = Instant::now();
+            let text = format!("job {:?}: rank {} waits for rank {}{more} to join", self.config.job, self.config.rank, named.join(", "));
+            self.config.notices.tell(&text);
+        }
+    }
+
+    /// Finds out whether all ranks can share memory; all find the same.
+    fn share_memory(&mut self, admitted: &Admitted) -> Result<Result<Pool, String>, CommError> {
+        let mine = if self.config.rank == 0 { Some(self.offer(admitted)) } else { None };
+        let mut segment: Result<Segment, String> = Err("rank 0 has said nothing".into());
+        let mut answers = BTreeMap::new();
+        if let Some((offer, made)) = mine {
+            segment = made;
+            let value = serde_json::to_string(&offer).unwrap_or_default();
+            self.say(&encode(&ClientMessage::Share { key: MEMORY_KEY.into(), value }))?;
+        }
+        while answers.len() < self.config.world as usize {
+            let SwitchMessage::Shared { rank, key, value } = self.hear()? else { continue };
+            if key == MEMORY_KEY && rank == 0 {
+                if self.config.rank != 0 {
+                    segment = self.open(&value);
+                }
+                let value = match &segment {
+                    Ok(_) => MAPPED.to_string(),
+                    Err(reason) => reason.chars().take(500).collect(),
+                };
+                self.say(&encode(&ClientMessage::Share { key: MAPPED_KEY.into(), value }))?;
+            } else if key == MAPPED_KEY {
+                answers.insert(rank, value);
+            }
+        }
+        // The lowest rank's reason, so that all say the same.
+        if let Some((rank, reason)) = answers.iter().find(|(_, answer)| *answer != MAPPED) {
+            return Ok(Err(if *rank == 0 { reason.clone() } else { format!("rank {rank}: {reason}") }));
+        }
+        Ok(segment.map(|segment| Pool::new(segment, self.config.rank, self.config.waiting)))
+    }
+
+    /// Rank 0: memory for all, if that can be.
+    fn offer(&self, admitted: &Admitted) -> (Offer, Result<Segment, String>) {
+        let made = self
+            .may_share(admitted)
+            .and_then(|()| Segment::create(memory::layout(self.config.world), admitted.instance).map_err(|error| error.to_string()));
+        match &made {
+            Ok(segment) => (Offer::At { path: segment.path(), nonce: admitted.instance }, made),
+            Err(reason) => (Offer::None { reason: reason.clone() }, made),
+        }
+    }
+
+    fn may_share(&self, admitted: &Admitted) -> Result<(), String> {
+        if self.config.transport == Transport::Udp {
+            return Err("UDP was asked for".into());
+        }
+        if self.config.fixed_point {
+            return Err("block fixed point is summed by a switch".into());
+        }
+        let mine = host_id();
+        match admitted.peers.iter().find(|peer| peer.host != mine) {
+            Some(peer) => Err(format!("rank {} is on another host (or in another container, or another user's) than rank 0", peer.rank)),
+            None => Ok(()),
+        }
+    }
+
+    fn open(&self, offer: &str) -> Result<Segment, String> {
+        match serde_json::from_str(offer).map_err(|error| error.to_string())? {
+            Offer::None { reason } => Err(reason),
+            Offer::At { .. } if self.config.transport == Transport::Udp => Err("UDP was asked for".into()),
+            Offer::At { path, nonce } => Segment::open(&path, memory::layout(self.config.world), nonce).map_err(|error| error.to_string()),
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! Vectors by UDP: SwitchML between this rank and the switch.
+
+use std::time::{Duration, Instant};
+
+use fanin_control::{Admitted, FailureKind};
+use fanin_core::{
+    Address, CollectiveKind, Duration as SimDuration, ElementOp, Failure, FailureReason, FixedPoint, JobId, NetworkMap, NodeId, Operator,
+    PortId, Suspect,
+};
+use fanin_net::shm::Waiting;
+use fanin_net::{SenderConfig, Socket, Waker};
+use fanin_runtime::{CollectiveCall, DriverConfig, NodeConfig, PeerConfig, RunError, Vectors, WorkerDriver};
+use fanin_systems::{AnyNode, JobSpec, build, offer_number};
+
+use super::patience::Patience;
+use crate::call::{Blocks, Buffers, Call};
+use crate::config::Config;
+use crate::error::CommError;
+use crate::link::Link;
+
+/// The first retransmission timeout. It holds until the first answer, so it may be generous.
+const RTO_INITIAL: SimDuration = SimDuration::from_ms(100);
+/// The shortest one: longer than a process waits for its turn when there are more of them than cores.
+const RTO_MIN: SimDuration = SimDuration::from_ms(5);
+/// How long a rank whose packets are rejected waits for the switch to say why.
+const VERDICT_WAIT: Duration = Duration::from_secs(5);
+
+/// One rank's end of the path.
+pub(crate) struct DatagramPath {
+    driver: WorkerDriver<AnyNode<[u8]>>,
+    payload_bytes: u32,
+    fixed_point: bool,
+}
+
+impl DatagramPath {
+    /// # Errors
+    /// Where what the switch has said makes no sense.
+    pub(crate) fn new(config: &Config, admitted: &Admitted, socket: Socket) -> Result<Self, CommError> {
+        let node = node(config, admitted)?;
+        let (switch, job) = (NodeId(config.world), JobId(admitted.job_id));
+        let peers = vec![PeerConfig { address: Address::switch(switch), socket: admitted.data, port: Some(PortId(0)) }];
+        let config_of_node = NodeConfig {
+            address: Address::worker(NodeId(config.rank)),
+            job,
+            system: admitted.system.number(),
+            op: ElementOp::F32_SUM,
+            peers,
+            routes: Vec::new(),
+        };
+        let how = DriverConfig {
+            sender: SenderConfig { faults: config.faults, ..SenderConfig::default() },
+            epoch: Some(admitted.epoch),
+            ..DriverConfig::default()
+        };
+        let mut driver = WorkerDriver::new(socket, node, config_of_node, &how)
+            .map_err(|error| CommError::System { what: "the path to the switch".into(), reason: error.to_string() })?;
+        driver.set_busy(config.waiting == Waiting::Busy);
+        Ok(DatagramPath { driver, payload_bytes: admitted.payload_bytes, fixed_point: config.fixed_point })
+    }
+
+    /// Wakes a rank that sleeps in its socket.
+    pub(crate) fn waker(&self) -> Waker {
+        self.driver.waker()
+    }
+
+    /// Runs a call.
+    ///
+    /// # Errors
+    /// The job has failed.
+    pub(crate) fn run(&mut self, call: &Call, buffers: &mut Buffers<'_>, link: &Link, mut patience: Patience<'_>) -> Result<(), CommError> {
+        let total = Blocks::new(call, (self.payload_bytes / call.op.dtype.bytes() as u32).max(1)).count();
+        link.begin(call.describe(total));
+        let (what, vectors) = (self.collective(call), vectors(call, buffers));
+        let (mut known, mut error) = (u32::MAX, None);
+        let result = self.driver.collective(&what, vectors, |remaining| {
+            if link.has_failed() {
+                return false;
+            }
+            if remaining != known {
+                known = remaining;
+                link.progress(total.saturating_sub(u64::from(remaining)));
+                patience.moved();
+                return true;
+            }
+            error = patience.check().err();
+            error.is_none()
+        });
+        match (result, error) {
+            (Ok(()), _) => {
+                link.end(call.number.wrapping_add(1));
+                Ok(())
+            }
+            (Err(_), Some(error)) => Err(error),
+            (Err(error), None) => Err(self.explain(error, link)),
+        }
+    }
+
+    /// The call as the protocol sees it.
+    fn collective(&self, call: &Call) -> CollectiveCall {
+        let scaled = self.fixed_point && offer_number(call.op, true).is_some() && reduces(call.kind);
+        // Without elements ranks still meet, so that nobody takes a call for another one.
+        let kind = if call.elements == 0 { CollectiveKind::Barrier } else { call.kind };
+        CollectiveCall {
+            kind,
+            op: call.op,
+            op_number: offer_number(call.op, scaled && call.elements > 0).unwrap_or_default(),
+            fixed_point: (scaled && call.elements > 0).then(|| FixedPoint::new(call.world, call.op.operator == Operator::Avg)),
+            elements: call.elements * u64::from(call.shares()),
+            // 0 would say that there is nothing to agree on.
+            fingerprint: (call.fingerprint() as u32).max(1),
+        }
+    }
+
+    /// Why the driver has stopped, in the switch's words if it has any.
+    fn explain(&self, error: RunError, link: &Link) -> CommError {
+        if let RunError::Failed(Failure { reason: FailureReason::Mismatch, .. }) = &error {
+            link.report_stall(Duration::ZERO);
+            let start = Instant::now();
+            while !link.has_failed() && start.elapsed() < VERDICT_WAIT {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+        if let Some(failure) = link.failure() {
+            return failure;
+        }
+        let (suspect, kind) = match &error {
+            RunError::Failed(failure) => (
+                if let Suspect::Rank(rank) = failure.suspect { Some(rank.0) } else { None },
+                (failure.reason == FailureReason::Mismatch).then_some(FailureKind::Mismatch),
+            ),
+            _ => (None, None),
+        };
+        link.fail(link.failed_with(error.to_string(), suspect, kind))
+    }
+}
+
+/// Whether anything is summed.
+fn reduces(kind: CollectiveKind) -> bool {
+    matches!(kind, CollectiveKind::Allreduce | CollectiveKind::Reduce { .. } | CollectiveKind::ReduceScatter)
+}
+
+/// The vectors as the driver needs them.
+fn vectors<'a>(call: &Call, buffers: &'a mut Buffers<'_>) -> Vectors<'a> {
+    let own = u64::from(call.rank) * call.elements;
+    match buffers {
+        Buffers::InPlace(bytes) => Vectors::InPlace(bytes),
+        Buffers::Apart { input, output } => Vectors::Apart {
+            input,
+            input_start: if call.kind == CollectiveKind::AllGather { own } else { 0 },
+            output,
+            output_start: if call.kind == CollectiveKind::ReduceScatter { own } else { 0 },
+        },
+    }
+}
+
+/// This rank's node: a worker of a star around the switch.
+fn node(config: &Config, admitted: &Admitted) -> Result<AnyNode<[u8]>, CommError> {
+    let map = NetworkMap::star(config.world);
+    let hosts: Vec<NodeId> = (0..config.world).map(NodeId).collect();
+    let spec = JobSpec {
+        id: JobId(admitted.job_id),
+        hosts: &hosts,
+        system: admitted.system,
+        op: ElementOp::F32_SUM,
+        element_bytes: 4,
+        payload_bytes: admitted.payload_bytes,
+        window: admitted.window,
+        reliable: true,
+        rto_initial: RTO_INITIAL,
+        rto_min: RTO_MIN,
+        // The communicator's own patience is what counts: it knows why.
+        patience: SimDuration::from_ms(admitted.patience_ms.saturating_mul(4)),
+        seed: admitted.seed,
+    };
+    let broken = |reason: String| CommError::System { what: "what the switch has admitted this rank to".into(), reason };
+    let nodes = build::<[u8]>(&spec, &map).map_err(|error| broken(error.to_string()))?;
+    let mine = Address::worker(NodeId(config.rank));
+    let placed = nodes.workers.into_iter().find(|placed| placed.at == mine);
+    let mut node = placed.ok_or_else(|| broken(format!("no place for rank {}", config.rank)))?.node;
+    if !node.offer(config.fixed_point) {
+        return Err(broken(format!("{:?} does not do every type and operator", admitted.system)));
+    }
+    Ok(node)
+}

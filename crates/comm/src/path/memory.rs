@@ -1,0 +1,193 @@
+//! All ranks on one host: vectors travel through shared memory, and the rank that comes last to a block computes its result.
+
+use std::time::Duration;
+
+use fanin_control::FailureKind;
+use fanin_core::{DType, ElementOp, OpError, Payload, Rank};
+use fanin_net::shm::{Inputs, Layout, Pool, Trouble};
+
+use super::patience::Patience;
+use crate::call::{Block, Blocks, Buffers, Call};
+use crate::error::CommError;
+use crate::link::Link;
+
+/// The longest block in bytes. Blocks of all ranks and slots should stay in a core's own cache.
+const BLOCK_BYTES_MAX: u32 = 64 << 10;
+/// The shortest block into which a longer vector is cut: below that, meeting costs more than summing.
+const BLOCK_BYTES_MIN: u64 = 16 << 10;
+/// Into how many blocks a vector of medium length is cut, so that ranks copy while others sum.
+const BLOCKS_WANTED: u64 = 8;
+/// How far ranks may be apart, in blocks.
+const SLOTS: u32 = 4;
+/// Sums are computed piece by piece, so that a piece of the result stays in the first-level cache while all inputs pass by.
+const TILE_BYTES: usize = 8 << 10;
+/// How long a rank sleeps at most before it looks whether the job has failed.
+const LOOK_INTERVAL: Duration = Duration::from_millis(20);
+
+/// How memory for `world` ranks is divided.
+pub(crate) fn layout(world: u32) -> Layout {
+    Layout { world, slots: SLOTS, block_bytes: BLOCK_BYTES_MAX }
+}
+
+/// One rank's end of the shared memory.
+pub(crate) struct MemoryPath {
+    pool: Pool,
+    tiles: Tiles,
+}
+
+impl MemoryPath {
+    pub(crate) fn new(pool: Pool) -> Self {
+        MemoryPath { pool, tiles: Tiles::default() }
+    }
+
+    /// Runs a call.
+    ///
+    /// # Errors
+    /// The job has failed.
+    pub(crate) fn run(&mut self, call: &Call, buffers: &mut Buffers<'_>, link: &Link, mut patience: Patience<'_>) -> Result<(), CommError> {
+        let blocks = Blocks::new(call, block_elements(call));
+        let (count, fingerprint) = (blocks.count(), call.fingerprint());
+        link.begin(call.describe(count));
+        self.pool.tell(&call.words());
+        let (mut arrived, mut read) = (0, 0);
+        while read < count {
+            while arrived < count && self.pool.may_arrive() {
+                let block = blocks.get(arrived);
+                let bytes = block.elements as usize * call.op.dtype.bytes();
+                let tiles = &mut self.tiles;
+                self.pool
+                    .arrive(fingerprint, buffers.input(call, &block), bytes, |inputs, result| tiles.reduce(call, &block, inputs, result))
+                    .map_err(|trouble| self.explain(trouble, call, link))?;
+                arrived += 1;
+            }
+            while !self.pool.wait(LOOK_INTERVAL).map_err(|trouble| self.explain(trouble, call, link))? {
+                patience.check().inspect_err(|_| self.pool.fail(1))?;
+            }
+            let block = blocks.get(read);
+            let bytes = block.elements as usize * call.op.dtype.bytes();
+            self.pool.read(bytes, |result| {
+                if let Some(output) = buffers.output(call, &block) {
+                    output.copy_from_slice(result);
+                }
+            });
+            read += 1;
+            link.progress(read);
+            if read.is_multiple_of(u64::from(SLOTS)) {
+                patience.moved();
+            }
+        }
+        let next = call.number.wrapping_add(1);
+        self.pool.tell(&[u64::from(next), 0, 0, 0, 0]);
+        link.end(next);
+        Ok(())
+    }
+
+    /// Tells all ranks that this one has no part in the job any more.
+    pub(crate) fn give_up(&self) {
+        self.pool.fail(1);
+    }
+
+    /// Trouble in words. Every rank finds the same ones, since all look at the same memory.
+    fn explain(&self, trouble: Trouble, call: &Call, link: &Link) -> CommError {
+        if let Some(failure) = link.failure() {
+            return failure;
+        }
+        let calls: Vec<Option<Call>> = (0..call.world)
+            .map(|rank| Call::from_words([0, 1, 2, 3, 4].map(|index| self.pool.told(rank, index)), call.world, rank))
+            .collect();
+        let error = match (trouble, disagreement(&calls)) {
+            (Trouble::Mismatch, Some((rank, text))) => link.failed_with(text, Some(rank), Some(FailureKind::Mismatch)),
+            (Trouble::Mismatch, None) => link.failed_with(trouble.to_string(), None, Some(FailureKind::Mismatch)),
+            (Trouble::Failed(_), _) => link.failed_with("another rank has given up".into(), None, None),
+        };
+        link.fail(error)
+    }
+}
+
+/// The first rank whose call is not that of the ranks before it, and how they differ.
+fn disagreement(calls: &[Option<Call>]) -> Option<(u32, String)> {
+    let first = calls.iter().flatten().next()?;
+    let other = calls.iter().flatten().find(|call| call.fingerprint() != first.fingerprint())?;
+    let tell = |call: &Call| format!("rank {} calls {} as operation {}", call.rank, call.signature(), call.number);
+    Some((other.rank, format!("{}, where {}", tell(other), tell(first))))
+}
+
+/// Elements of a block: the same at all ranks, since all know the call.
+fn block_elements(call: &Call) -> u32 {
+    let width = call.op.dtype.bytes() as u64;
+    let wanted = (call.elements * width / BLOCKS_WANTED).next_multiple_of(4_096);
+    (wanted.clamp(BLOCK_BYTES_MIN, u64::from(BLOCK_BYTES_MAX)) / width) as u32
+}
+
+/// Computes results of blocks.
+#[derive(Default)]
+struct Tiles {
+    /// For elements that are added up in a wider type: made once for each of them.
+    wide: Vec<(ElementOp, <[u8] as Payload>::Acc)>,
+}
+
+impl Tiles {
+    /// The result of a block: contributions in the order of ranks, so that every run gives the same bits.
+    fn reduce(&mut self, call: &Call, block: &Block, inputs: &Inputs<'_>, result: &mut [u8]) {
+        let contributors = (0..inputs.world()).filter(|&rank| call.kind.contributes(Rank(rank), block.share));
+        for start in (0..result.len()).step_by(TILE_BYTES) {
+            let range = start..(start + TILE_BYTES).min(result.len());
+            let tile = &mut result[range.clone()];
+            let inputs = contributors.clone().map(|rank| &inputs.of(rank)[range.clone()]);
+            let done = if is_copy(call) { copy(inputs, tile) } else { self.sum(call.op, call.world, inputs, tile) };
+            // All inputs are as long as the tile, and the operator was checked when the call was made.
+            debug_assert_eq!(done, Ok(()));
+        }
+    }
+
+    fn sum<'a>(&mut self, op: ElementOp, world: u32, mut inputs: impl Iterator<Item = &'a [u8]>, tile: &mut [u8]) -> Result<(), OpError> {
+        if op.dtype.is_widened() {
+            return self.sum_wide(op, world, inputs, tile);
+        }
+        match (inputs.next(), inputs.next()) {
+            (Some(first), Some(second)) => op.combine(tile, first, second)?,
+            (Some(first), None) => tile.copy_from_slice(first),
+            _ => {}
+        }
+        for input in inputs {
+            op.reduce(tile, input)?;
+        }
+        op.finish(tile, world);
+        Ok(())
+    }
+
+    fn sum_wide<'a>(
+        &mut self,
+        mut op: ElementOp,
+        world: u32,
+        inputs: impl Iterator<Item = &'a [u8]>,
+        tile: &mut [u8],
+    ) -> Result<(), OpError> {
+        let known = self.wide.iter().position(|(known, _)| *known == op);
+        let index = known.unwrap_or_else(|| {
+            self.wide.push((op, <[u8]>::accumulator(&op, TILE_BYTES)));
+            self.wide.len() - 1
+        });
+        let accumulator = &mut self.wide[index].1;
+        for (number, input) in inputs.enumerate() {
+            if number == 0 { input.assign(accumulator, &mut op)? } else { input.reduce(accumulator, &mut op)? }
+        }
+        <[u8]>::finish(accumulator, &op, world);
+        tile.copy_from_slice(accumulator.as_bytes());
+        Ok(())
+    }
+}
+
+/// Whether a share is one rank's vector as it is.
+fn is_copy(call: &Call) -> bool {
+    matches!(call.kind, fanin_core::CollectiveKind::Broadcast { .. } | fanin_core::CollectiveKind::AllGather)
+}
+
+fn copy<'a>(mut inputs: impl Iterator<Item = &'a [u8]>, tile: &mut [u8]) -> Result<(), OpError> {
+    if let Some(input) = inputs.next() {
+        tile.copy_from_slice(input);
+    }
+    Ok(())
+}
+
+const _: () = assert!(TILE_BYTES.is_multiple_of(DType::F64.bytes()) && (BLOCK_BYTES_MAX as usize).is_multiple_of(TILE_BYTES));

@@ -1,0 +1,75 @@
+//! How the vectors of a communicator travel.
+
+pub(crate) mod alone;
+pub(crate) mod datagrams;
+pub(crate) mod memory;
+pub(crate) mod patience;
+
+use std::fmt;
+use std::net::SocketAddr;
+
+use crate::meeting::Joined;
+
+pub(crate) enum Path {
+    Alone,
+    Memory(Box<memory::MemoryPath>),
+    Datagrams(Box<datagrams::DatagramPath>),
+}
+
+/// How vectors travel, and why so.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum PathReport {
+    /// There is only one rank.
+    Alone,
+    /// Through shared memory.
+    Memory {
+        /// The switch that keeps the job.
+        switch: SocketAddr,
+    },
+    /// By UDP to the switch.
+    Datagrams {
+        /// The switch's socket for this job.
+        switch: SocketAddr,
+        /// This rank's socket.
+        local: SocketAddr,
+        /// Bytes of elements in a packet.
+        payload_bytes: u32,
+        /// Packets under way.
+        window: u32,
+        /// Why not through shared memory.
+        reason: String,
+    },
+}
+
+impl PathReport {
+    pub(crate) fn alone() -> Self {
+        PathReport::Alone
+    }
+
+    pub(crate) fn of(joined: &Joined) -> Self {
+        match &joined.memory {
+            Ok(_) => PathReport::Memory { switch: joined.switch },
+            Err(reason) => PathReport::Datagrams {
+                switch: joined.admitted.data,
+                local: joined.socket.local_address(),
+                payload_bytes: joined.admitted.payload_bytes,
+                window: joined.admitted.window,
+                reason: reason.clone(),
+            },
+        }
+    }
+}
+
+impl fmt::Display for PathReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PathReport::Alone => f.write_str("one rank, nothing travels"),
+            PathReport::Memory { .. } => f.write_str("shared memory (all ranks are on this host)"),
+            PathReport::Datagrams { switch, local, payload_bytes, window, reason } => write!(
+                f,
+                "UDP from {local} to the switch at {switch}, {payload_bytes} bytes a packet, {window} packets under way \
+                 (no shared memory: {reason})"
+            ),
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! How long a call waits: first silently, then the switch is asked why nothing moves, and at last the call fails.
+
+use std::time::{Duration, Instant};
+
+use crate::error::CommError;
+use crate::link::Link;
+
+/// The switch ends a job after its patience, in the same words for all ranks; a rank that hears nothing of that by so much later ends by
+/// itself.
+const GRACE: Duration = Duration::from_secs(3);
+
+/// The patience of one call.
+pub(crate) struct Patience<'a> {
+    link: &'a Link,
+    notice: Duration,
+    timeout: Duration,
+    moved: Instant,
+    asked: Instant,
+}
+
+impl<'a> Patience<'a> {
+    /// A call begins.
+    pub(crate) fn new(link: &'a Link, notice: Duration, timeout: Duration) -> Self {
+        let now = Instant::now();
+        Patience { link, notice, timeout, moved: now, asked: now }
+    }
+
+    /// Something moved.
+    pub(crate) fn moved(&mut self) {
+        self.moved = Instant::now();
+        self.asked = self.moved;
+    }
+
+    /// Nothing moved for a while.
+    ///
+    /// # Errors
+    /// The job has failed, or the time is over.
+    pub(crate) fn check(&mut self) -> Result<(), CommError> {
+        if let Some(failure) = self.link.failure() {
+            return Err(failure);
+        }
+        let still = self.moved.elapsed();
+        if still >= self.timeout + GRACE {
+            let text = format!("no progress for {:.1} s, and no word of the switch why", still.as_secs_f64());
+            return Err(self.link.fail(self.link.failed_with(text, None, None)));
+        }
+        // The patience of the switch counts from the first question.
+        if self.asked.elapsed() >= self.notice.min(self.timeout) {
+            self.asked = Instant::now();
+            self.link.report_stall(still);
+        }
+        Ok(())
+    }
+}

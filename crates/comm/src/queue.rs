@@ -1,0 +1,195 @@
+//! Calls in the background, and the order of all calls.
+
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread::{self, JoinHandle};
+
+use fanin_core::{CollectiveKind, ElementOp};
+
+use crate::call::Buffers;
+use crate::communicator::Core;
+use crate::element::Element;
+use crate::error::CommError;
+use crate::link::locked;
+
+/// Whose turn it is: calls run in the order in which tickets were taken.
+#[derive(Debug, Default)]
+pub(crate) struct Turns {
+    state: Mutex<(u64, u64)>,
+    changed: Condvar,
+}
+
+impl Turns {
+    /// A ticket for the next call.
+    pub(crate) fn take(&self) -> u64 {
+        let mut state = locked(&self.state);
+        state.0 += 1;
+        state.0 - 1
+    }
+
+    /// Waits until it is the turn of `ticket`.
+    pub(crate) fn wait(&self, ticket: u64) {
+        let mut state = locked(&self.state);
+        while state.1 != ticket {
+            state = self.changed.wait(state).unwrap_or_else(std::sync::PoisonError::into_inner);
+        }
+    }
+
+    /// The call whose turn it was has ended.
+    pub(crate) fn done(&self) {
+        let mut state = locked(&self.state);
+        state.1 += 1;
+        if state.0 > state.1 {
+            self.changed.notify_all();
+        }
+    }
+}
+
+/// A vector that is lent to a call in the background.
+pub trait Lent: Send + 'static {
+    /// Its bytes.
+    fn bytes(&mut self) -> &mut [u8];
+}
+
+impl<T: Element> Lent for Vec<T> {
+    fn bytes(&mut self) -> &mut [u8] {
+        bytemuck::cast_slice_mut(self)
+    }
+}
+
+/// A call in the background.
+#[derive(Debug)]
+pub struct Handle<B> {
+    answer: Receiver<(B, Result<(), CommError>)>,
+    early: Option<(B, Result<(), CommError>)>,
+}
+
+impl<B> Handle<B> {
+    pub(crate) fn new() -> (Self, Sender<(B, Result<(), CommError>)>) {
+        let (sender, answer) = channel();
+        (Handle { answer, early: None }, sender)
+    }
+
+    /// Whether the call has ended.
+    pub fn is_done(&mut self) -> bool {
+        if self.early.is_none() {
+            self.early = match self.answer.try_recv() {
+                Ok(answer) => Some(answer),
+                Err(TryRecvError::Empty) => None,
+                Err(TryRecvError::Disconnected) => return true,
+            };
+        }
+        self.early.is_some()
+    }
+
+    /// Waits for the end of the call and gives the vector back.
+    ///
+    /// # Errors
+    /// What went wrong; the vector is lost then.
+    pub fn wait(self) -> Result<B, CommError> {
+        let answer = match self.early {
+            Some(answer) => Ok(answer),
+            None => self.answer.recv(),
+        };
+        match answer {
+            Ok((vector, result)) => result.map(|()| vector),
+            Err(_) => Err(CommError::Closed { job: String::new() }),
+        }
+    }
+}
+
+/// Something to run in the background.
+pub(crate) trait Run: Send {
+    fn run(self: Box<Self>, core: &Core);
+}
+
+pub(crate) struct Task<B> {
+    ticket: u64,
+    kind: CollectiveKind,
+    op: ElementOp,
+    elements: u64,
+    vector: B,
+    answer: Sender<(B, Result<(), CommError>)>,
+}
+
+impl<B: Lent> Task<B> {
+    pub(crate) fn new(
+        ticket: u64,
+        kind: CollectiveKind,
+        op: ElementOp,
+        elements: u64,
+        vector: B,
+        answer: Sender<(B, Result<(), CommError>)>,
+    ) -> Self {
+        Task { ticket, kind, op, elements, vector, answer }
+    }
+}
+
+impl<B: Lent> Run for Task<B> {
+    fn run(mut self: Box<Self>, core: &Core) {
+        core.turns.wait(self.ticket);
+        let result = core.run(self.kind, self.op, self.elements, &mut Buffers::InPlace(self.vector.bytes()));
+        core.turns.done();
+        // Nobody may be interested any more.
+        let _ = self.answer.send((self.vector, result));
+    }
+}
+
+/// The thread that runs calls in the background; ends when dropped, after its last call.
+pub(crate) struct Queue {
+    tasks: Option<Sender<Box<dyn Run>>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Queue {
+    pub(crate) fn start(core: Arc<Core>) -> Result<Self, CommError> {
+        let (tasks, receiver) = channel::<Box<dyn Run>>();
+        let thread = thread::Builder::new()
+            .name("fanin-calls".into())
+            .spawn(move || receiver.into_iter().for_each(|task| task.run(&core)))
+            .map_err(CommError::system("a thread for calls in the background"))?;
+        Ok(Queue { tasks: Some(tasks), thread: Some(thread) })
+    }
+
+    pub(crate) fn push(&self, task: Box<dyn Run>) {
+        if let Some(tasks) = &self.tasks {
+            // The thread lives as long as the sender.
+            let _ = tasks.send(task);
+        }
+    }
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        drop(self.tasks.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn turns_come_in_the_order_of_tickets() {
+        let turns = Arc::new(Turns::default());
+        let order = Arc::new(Mutex::new(Vec::new()));
+        let tickets: Vec<u64> = (0..8).map(|_| turns.take()).collect();
+        let threads: Vec<_> = tickets
+            .into_iter()
+            .rev()
+            .map(|ticket| {
+                let (turns, order) = (turns.clone(), order.clone());
+                thread::spawn(move || {
+                    turns.wait(ticket);
+                    locked(&order).push(ticket);
+                    turns.done();
+                })
+            })
+            .collect();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        assert_eq!(*locked(&order), [0, 1, 2, 3, 4, 5, 6, 7]);
+    }
+}

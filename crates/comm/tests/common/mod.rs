@@ -1,0 +1,63 @@
+//! Ranks as threads of the test: each has its own communicator, sockets and mapping, as processes would.
+#![allow(dead_code)]
+
+use std::net::TcpListener;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use fanin_comm::{CommError, Communicator, Config, Meeting, Notices, Transport};
+
+/// Waiting is never what is tested: long enough for a machine that is busy with other things.
+pub const PATIENT: Duration = Duration::from_secs(60);
+
+/// What ranks were told.
+pub type Told = Arc<Mutex<Vec<String>>>;
+
+/// A place to meet on this machine, where nobody listens yet.
+pub fn place() -> Meeting {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    Meeting::Rendezvous(listener.local_addr().unwrap().to_string())
+}
+
+/// Configurations of all ranks, and what they will be told.
+pub fn configs(world: u32, transport: Transport) -> (Vec<Config>, Told) {
+    static JOB: AtomicU32 = AtomicU32::new(0);
+    let (meeting, told) = (place(), Told::default());
+    let job = format!("test-{}", JOB.fetch_add(1, Ordering::Relaxed));
+    let configs = (0..world)
+        .map(|rank| {
+            let told = told.clone();
+            Config {
+                job: job.clone(),
+                transport,
+                timeout: PATIENT,
+                notices: Notices::to(move |text| told.lock().unwrap().push(text.to_string())),
+                ..Config::new(rank, world, meeting.clone())
+            }
+        })
+        .collect();
+    (configs, told)
+}
+
+/// Runs `act` at every rank, with a communicator each; gives what they return, by rank.
+pub fn at_all<R: Send + 'static>(
+    configs: Vec<Config>,
+    act: impl Fn(Communicator) -> R + Send + Sync + 'static,
+) -> Vec<Result<R, CommError>> {
+    let act = Arc::new(act);
+    let threads: Vec<_> = configs
+        .into_iter()
+        .map(|config| {
+            let act = act.clone();
+            thread::spawn(move || Communicator::join(config).map(|comm| act(comm)))
+        })
+        .collect();
+    threads.into_iter().map(|thread| thread.join().expect("no rank panics")).collect()
+}
+
+/// As [`at_all`], where joining must succeed.
+pub fn run<R: Send + 'static>(configs: Vec<Config>, act: impl Fn(Communicator) -> R + Send + Sync + 'static) -> Vec<R> {
+    at_all(configs, act).into_iter().map(|result| result.expect("joined")).collect()
+}

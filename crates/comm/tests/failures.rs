@@ -1,0 +1,185 @@
+//! Whatever goes wrong, every rank gets an error that says what and who, and nobody hangs.
+
+mod common;
+
+use std::thread;
+use std::time::Duration;
+
+use common::{PATIENT, at_all, configs, run};
+use fanin_comm::{CommError, Communicator, Operator, Transport};
+
+const BOTH: [Transport; 2] = [Transport::Memory, Transport::Udp];
+
+fn text(error: &CommError) -> String {
+    error.to_string()
+}
+
+/// Every rank calls something else, as `call` says; gives all errors.
+fn disagree(transport: Transport, call: impl Fn(&Communicator) -> Result<(), CommError> + Send + Sync + 'static) -> Vec<CommError> {
+    let (mut configs, _) = configs(3, transport);
+    configs.iter_mut().for_each(|config| config.stall_notice = Duration::from_millis(200));
+    run(configs, move |comm| {
+        comm.barrier().unwrap();
+        // Who is done with what the others do not call learns of it in the next call.
+        let mut result = call(&comm);
+        while result.is_ok() {
+            result = comm.barrier();
+        }
+        let error = result.unwrap_err();
+        assert_eq!(text(&comm.barrier().unwrap_err()), text(&error), "a failed communicator says the same for ever");
+        error
+    })
+}
+
+#[test]
+fn ranks_that_differ_in_length_type_operator_or_collective_all_get_an_error_that_says_so() {
+    for transport in BOTH {
+        let length = disagree(transport, |comm| comm.allreduce(&mut vec![1f32; 1_000 + 24 * comm.rank() as usize / 2], Operator::Sum));
+        for error in &length {
+            assert!(text(error).contains("allreduce of 1000 f32 (sum)") && text(error).contains("1024"), "{error}");
+            assert!(error.suspect_rank().is_some(), "{error}");
+        }
+        let kinds = disagree(transport, |comm| match comm.rank() {
+            2 => comm.allreduce(&mut [1f64; 50], Operator::Sum),
+            _ => comm.allreduce(&mut [1f32; 100], Operator::Sum),
+        });
+        for error in &kinds {
+            assert!(text(error).contains("50 f64 (sum)") && text(error).contains("100 f32 (sum)"), "{error}");
+            assert_eq!(error.suspect_rank(), Some(2), "{error}");
+        }
+        let order = disagree(transport, |comm| match comm.rank() {
+            0 => comm.broadcast(&mut [1i32; 5], 0),
+            _ => comm.reduce(&mut [1i32; 5], Operator::Max, 1),
+        });
+        for error in &order {
+            assert!(text(error).contains("broadcast from rank 0") && text(error).contains("reduce to rank 1"), "{error}");
+        }
+    }
+}
+
+#[test]
+fn a_rank_that_does_not_come_is_named_first_in_a_notice_and_then_in_an_error() {
+    for transport in BOTH {
+        let (mut configs, told) = configs(3, transport);
+        for config in &mut configs {
+            (config.timeout, config.stall_notice) = (Duration::from_secs(2), Duration::from_millis(300));
+        }
+        let errors = run(configs, |comm| {
+            comm.barrier().unwrap();
+            if comm.rank() == 1 {
+                // Alive, but busy with something else.
+                thread::sleep(Duration::from_secs(8));
+            }
+            comm.allreduce(&mut [1i32; 9], Operator::Sum).unwrap_err()
+        });
+        for error in &errors {
+            assert_eq!(error.suspect_rank(), Some(1), "{error}");
+        }
+        let told = told.lock().unwrap().join("\n");
+        assert!(told.contains("rank 1"), "{told}");
+    }
+}
+
+#[test]
+fn a_rank_that_leaves_while_others_need_it_is_named() {
+    for transport in BOTH {
+        let (mut configs, _) = configs(3, transport);
+        configs.iter_mut().for_each(|config| config.stall_notice = Duration::from_millis(200));
+        let errors = run(configs, |comm| {
+            comm.barrier().unwrap();
+            if comm.rank() == 2 { None } else { Some(comm.barrier().unwrap_err()) }
+        });
+        for error in errors.iter().flatten() {
+            assert_eq!(error.suspect_rank(), Some(2), "{error}");
+            assert!(text(error).contains("left"), "{error}");
+        }
+    }
+}
+
+#[test]
+fn ranks_that_never_join_are_named_by_those_that_wait() {
+    let (mut configs, _) = configs(4, Transport::Auto);
+    configs.iter_mut().for_each(|config| config.timeout = Duration::from_secs(1));
+    configs.remove(2);
+    for result in at_all(configs, |_| ()) {
+        let error = result.unwrap_err();
+        assert!(text(&error).contains("rank 2"), "{error}");
+    }
+}
+
+#[test]
+fn where_nobody_listens_the_error_says_where() {
+    let (mut configs, _) = configs(2, Transport::Auto);
+    let mut second = configs.remove(1);
+    second.timeout = Duration::from_millis(300);
+    let error = Communicator::join(second).unwrap_err();
+    assert!(matches!(error, CommError::Unreachable { rank: 1, whom: "rank 0", .. }), "{error}");
+}
+
+#[test]
+fn two_of_the_same_rank_are_refused_by_name() {
+    let (mut configs, _) = configs(3, Transport::Auto);
+    configs[2].rank = 1;
+    configs.iter_mut().for_each(|config| config.timeout = Duration::from_secs(2));
+    let results = at_all(configs, |_| ());
+    assert!(results.iter().all(Result::is_err));
+    assert!(results.iter().any(|result| matches!(result, Err(CommError::Refused { rank: 1, .. }))), "{results:?}");
+}
+
+#[test]
+fn wrong_arguments_change_nothing() {
+    let (configs, _) = configs(2, Transport::Auto);
+    run(configs, |comm| {
+        let mut bits = [1f32; 4];
+        let error = comm.allreduce(&mut bits, Operator::Xor).unwrap_err();
+        assert!(matches!(&error, CommError::Arguments(text) if text.contains("no xor of f32")), "{error}");
+        let error = comm.broadcast(&mut bits, 2).unwrap_err();
+        assert_eq!(text(&error), "root = 2: there are only ranks 0 to 1");
+        let error = comm.all_gather(&[1i8; 3], &mut [0i8; 5]).unwrap_err();
+        assert_eq!(text(&error), "all-gather: the output has 5 elements, expected 6 (i8)");
+        comm.allreduce(&mut bits, Operator::Sum).unwrap();
+        assert_eq!(bits, [2.0; 4]);
+    });
+}
+
+#[test]
+fn nothing_is_left_behind_by_a_hundred_communicators() {
+    fn open_files() -> usize {
+        std::fs::read_dir("/proc/self/fd").unwrap().count()
+    }
+    fn threads() -> Vec<String> {
+        let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+        let names = tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok());
+        names.filter(|name| name.starts_with("fanin")).collect()
+    }
+    if std::env::var_os("FANIN_TEST_ALONE").is_none() {
+        // Other tests of this process open files and start threads, so this one has a process of its own.
+        let me = std::env::current_exe().unwrap();
+        let status = std::process::Command::new(me)
+            .args(["--exact", "nothing_is_left_behind_by_a_hundred_communicators", "--nocapture"])
+            .env("FANIN_TEST_ALONE", "1")
+            .status()
+            .unwrap();
+        return assert!(status.success());
+    }
+    let mut before = None;
+    for round in 0..100 {
+        for transport in BOTH {
+            let (configs, _) = configs(2, transport);
+            run(configs, |comm| {
+                let handle = comm.allreduce_async(vec![1i32; 10], Operator::Sum).unwrap();
+                comm.barrier().unwrap();
+                assert_eq!(handle.wait().unwrap(), [2; 10]);
+            });
+        }
+        // The last thread to be joined may still be on the kernel's list for a moment.
+        let mut tries = 0;
+        while !threads().is_empty() && tries < PATIENT.as_millis() {
+            thread::sleep(Duration::from_millis(1));
+            tries += 1;
+        }
+        assert!(threads().is_empty(), "round {round}: {:?}", threads());
+        let files = *before.get_or_insert_with(open_files);
+        assert_eq!(open_files(), files, "round {round}");
+    }
+}
