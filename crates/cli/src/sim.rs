@@ -95,7 +95,7 @@ fn simulate(args: &SimArgs, plan: &Plan) -> Result<bool> {
     let finished = run::run(plan, threads)?;
     if let Some(folder) = &args.out {
         let page = report::of_plan(plan, &finished)?;
-        fs::write(folder.join("report.html"), page).context("report.html")?;
+        fs::write(folder.join(report::FILE), page).context(report::FILE)?;
         write_folder(folder, plan, &finished).with_context(|| format!("--out {}", folder.display()))?;
     }
     print(args, plan, &finished).context("standard output")?;
@@ -114,7 +114,10 @@ fn print(args: &SimArgs, plan: &Plan, finished: &[Finished]) -> io::Result<()> {
     let records: Vec<&RunRecord> = finished.iter().map(|run| &run.record).collect();
     let mut out = BufWriter::new(io::stdout().lock());
     let written = match args.format {
-        Format::Table => out.write_all(table::summary(plan, finished).as_bytes()),
+        Format::Table => {
+            let report = args.out.as_ref().map_or(String::new(), |folder| report::place(folder));
+            out.write_all(table::summary(plan, finished).as_bytes()).and_then(|()| out.write_all(report.as_bytes()))
+        }
         Format::Csv => write_csv(&records, &mut out).map_err(io::Error::other),
         Format::Json => write_json(&records, false, &mut out),
     };

@@ -127,3 +127,46 @@ fn number(label: &str) -> Option<f64> {
         .or_else(|| fraction_of(label))
         .or_else(|| microseconds_of(label))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLAN: &str = r#"
+[network]
+shape = "star"
+hosts = 8
+rate = "100Gb/s"
+latency = "300ns"
+[[jobs]]
+system = "ring"
+workers = 4
+message = "1KiB"
+[[series]]
+name = "ring"
+set = { "jobs.0.system" = "ring" }
+[[series]]
+name = "tree"
+set = { "jobs.0.system" = "tree" }
+[sweep]
+"jobs.0.message" = ["1KiB", "2KiB"]
+"jobs.0.workers" = [2, 4]
+"#;
+
+    fn drawn(only: &[(&str, &[&str])]) -> Vec<(String, usize, usize)> {
+        let plan = Plan::parse("plan.toml", PLAN, &[], None).expect("a plan");
+        let places = |places: &[&str]| Places(places.iter().map(|place| place.to_string()).collect());
+        let only = only.iter().map(|(axis, shown)| (axis.to_string(), places(shown))).collect();
+        let x = plan.axes.iter().position(|axis| axis.name == "jobs.0.workers");
+        groups(&plan, x, &only).into_iter().map(|group| (group.label, group.look.color, group.look.dash)).collect()
+    }
+
+    #[test]
+    fn what_is_the_same_for_all_does_not_tell_them_apart() {
+        let named = |label: &str, color, dash| (label.to_string(), color, dash);
+        let of_all = [named("ring, 1KiB", 0, 0), named("ring, 2KiB", 0, 1), named("tree, 1KiB", 1, 0), named("tree, 2KiB", 1, 1)];
+        assert_eq!(drawn(&[]), of_all);
+        assert_eq!(drawn(&[("jobs.0.message", &["2KiB"])]), [named("ring", 0, 0), named("tree", 1, 0)]);
+        assert_eq!(drawn(&[("jobs.0.message", &["2KiB"]), ("series", &["tree"])]), [named("", 0, 0)]);
+    }
+}

@@ -1,5 +1,7 @@
 //! `report.html`: results as one page that needs nothing else, neither scripts nor anything from elsewhere.
 
+use std::path::Path;
+
 use anyhow::{Context, Result};
 use askama::Template;
 
@@ -9,6 +11,14 @@ use crate::repro::evaluate::{Judged, Outcome, Verdict};
 use crate::repro::output::{measured_text, number_text, window_text};
 use crate::run::Finished;
 use crate::{plot, table};
+
+/// The page's file.
+pub const FILE: &str = "report.html";
+
+/// Where the page is, said under a table.
+pub fn place(folder: &Path) -> String {
+    format!("report: {}\n", folder.join(FILE).display())
+}
 
 /// A page.
 #[derive(Template)]
@@ -127,7 +137,7 @@ fn claim_row(judged: &Judged, outcome: &Outcome, reading: Option<&str>) -> Claim
 /// # Errors
 /// Those of drawing.
 pub fn of_plan(plan: &Plan, finished: &[Finished]) -> Result<String> {
-    let name = std::path::Path::new(&plan.file).file_stem().map_or(plan.file.clone(), |stem| stem.to_string_lossy().into_owned());
+    let name = Path::new(&plan.file).file_stem().map_or(plan.file.clone(), |stem| stem.to_string_lossy().into_owned());
     let section = Section::of_plan("results", &name, plan, finished)?;
     Page { title: &plan.file, version: env!("CARGO_PKG_VERSION"), quick: false, counts: None, sections: &[section] }
         .render()

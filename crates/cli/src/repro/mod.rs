@@ -185,6 +185,9 @@ fn reproduce(args: &ReproArgs, paper: &str, tasks: Vec<Task>) -> Result<bool> {
     }
     if let Some(folder) = &args.out {
         write_all(folder, paper, &all, args.quick).with_context(|| format!("--out {}", folder.display()))?;
+        if args.format == Format::Table {
+            put(&report::place(folder))?;
+        }
     }
     let good = |done: &Done| done.finished.iter().all(|run| sim::as_expected(&done.plan, run));
     for done in &all {
@@ -217,5 +220,5 @@ fn write_all(folder: &Path, paper: &str, all: &[Done], quick: bool) -> Result<()
     fs::write(folder.join("claims.json"), output::json(all, quick)).context("claims.json")?;
     let sections = all.iter().map(Section::of_figure).collect::<Result<Vec<_>>>()?;
     let page = report::of_paper(paper, &sections, quick)?;
-    fs::write(folder.join("report.html"), page).context("report.html")
+    fs::write(folder.join(report::FILE), page).context(report::FILE)
 }
