@@ -41,3 +41,8 @@ pub use fanin_net::shm::Waiting;
 pub use half::{bf16, f16};
 pub use path::PathReport;
 pub use queue::{Handle, Lent};
+
+/// The examples of the documentation compile.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/communicator.md")]
+struct Documentation;
