@@ -1,2 +1,30 @@
-//! The software switch as a service.
+//! The software switch as a service: admits jobs over control connections, gives each a socket, a thread and a switch node of its own,
+//! watches over its ranks, and says what it does.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`config`] | [`DaemonConfig`]: addresses, ports and limits |
+//! | `daemon` | [`Daemon`], [`DaemonHandle`]: start, drain, stop |
+//! | `service` | the loop that joins connections, jobs and time |
+//! | `connection` | one control connection |
+//! | `worker` | one job: its socket, its thread, its node |
+//! | `http` | `/metrics` and `/healthz` |
+//! | `metrics` | what is measured, and under which names |
+//! | `process` | what the operating system says about this process |
+//!
+//! What a switch decides is decided in [`fanin_control::Jobs`], which does no I/O; this crate carries it out. Packets never pass through
+//! the control thread. Jobs are kept apart by the kernel: each has its own UDP socket, from which only members are heard.
 #![forbid(unsafe_code)]
+
+pub mod config;
+mod connection;
+mod daemon;
+mod http;
+mod metrics;
+mod process;
+mod service;
+mod worker;
+
+pub use config::DaemonConfig;
+pub use daemon::{Daemon, DaemonHandle, DaemonRemote, StartError};
+pub use worker::{RTO_INITIAL, RTO_MIN};

@@ -37,6 +37,21 @@ pub struct Counters {
     pub waits: u64,
 }
 
+/// Counts of one peer of a node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PeerCounters {
+    /// Packets from it that were handed to the node or passed on.
+    pub packets_received: u64,
+    /// Bytes of their payload.
+    pub payload_bytes_received: u64,
+    /// Packets from it that were dropped before the node saw them.
+    pub packets_dropped: u64,
+    /// Packets to it.
+    pub packets_sent: u64,
+    /// Bytes of their payload.
+    pub payload_bytes_sent: u64,
+}
+
 impl Default for Counters {
     fn default() -> Self {
         Counters {

@@ -14,6 +14,7 @@ use crate::counters::Counters;
 use crate::outlet::{Lent, Outlet};
 use crate::peers::{PeerIndex, Peers, Restarted};
 use crate::tensors::Tensors;
+use crate::watch::Watch;
 
 /// While injected faults hold datagrams back, the loop turns at least this often, so that none is kept for ever.
 const HELD_CHECK: Duration = Duration::from_millis(1);
@@ -61,6 +62,8 @@ pub(crate) struct Driver<N> {
     more: bool,
     /// For how many turns that has been so.
     turns_behind: u32,
+    /// Who looks at the counts from another thread, and when they are written down for it next.
+    watch: Option<(Watch, Instant)>,
 }
 
 /// What a datagram turned out to be.
@@ -86,7 +89,8 @@ impl<N: Node<[u8]>> Driver<N> {
             pending_bytes_max: how.pending_bytes_max,
             refused: false,
         };
-        Ok(Driver { node, socket, receiver: Receiver::new(how.receive_runs), outlet, clock: Clock::start(), more: false, turns_behind: 0 })
+        let receiver = Receiver::new(how.receive_runs);
+        Ok(Driver { node, socket, receiver, outlet, clock: Clock::start(), more: false, turns_behind: 0, watch: None })
     }
 
     pub(crate) fn local_address(&self) -> SocketAddr {
@@ -99,6 +103,29 @@ impl<N: Node<[u8]>> Driver<N> {
 
     pub(crate) fn statistics(&self) -> Statistics {
         Statistics { counters: self.outlet.counters.clone(), sent: *self.outlet.sender.statistics() }
+    }
+
+    /// Counts that another thread may look at.
+    pub(crate) fn watch(&mut self) -> Watch {
+        let (watch, _) = self.watch.get_or_insert_with(|| (Watch::new(self.outlet.peers.counters().count()), Instant::ZERO));
+        watch.clone()
+    }
+
+    /// Writes the counts down for those who look at them, if that is due.
+    fn publish(&mut self, now: Instant) {
+        if let Some((watch, due)) = &mut self.watch
+            && *due <= now
+            && watch.write(&self.outlet.counters, self.outlet.sender.statistics(), self.outlet.peers.counters())
+        {
+            *due = now + Watch::INTERVAL;
+        }
+    }
+
+    /// Writes the counts down one last time.
+    pub(crate) fn publish_last(&mut self) {
+        if let Some((watch, _)) = &self.watch {
+            watch.write_last(&self.outlet.counters, self.outlet.sender.statistics(), self.outlet.peers.counters());
+        }
     }
 
     /// Calls the node from outside of the loop, and sends what it says.
@@ -124,6 +151,7 @@ impl<N: Node<[u8]>> Driver<N> {
         };
         // Read before the socket is: what arrives later than this is not missing yet.
         let now = self.clock.now();
+        self.publish(now);
         if readable {
             self.receive(now, tensors)?;
         }
@@ -182,17 +210,32 @@ impl<N: Node<[u8]>> Driver<N> {
             for datagram in run.datagrams() {
                 match admit::<N::Header>(outlet, peer, run.ecn, datagram) {
                     Ok(Admitted::Here { from, header, payload }) => {
+                        count(outlet, peer, payload.len());
                         outlet.counters.packets_received += 1;
                         outlet.counters.payload_bytes_received += payload.len() as u64;
                         node.on_packet(now, from, &header, payload, &mut Lent { socket, outlet, tensors });
                     }
-                    Ok(Admitted::Beyond { by, hop, rest }) => outlet.forward(socket, by, &hop, rest),
-                    Err(reason) => outlet.counters.drop(reason),
+                    Ok(Admitted::Beyond { by, hop, rest }) => {
+                        count(outlet, peer, usize::from(hop.payload_bytes));
+                        outlet.forward(socket, by, &hop, rest);
+                    }
+                    Err(reason) => {
+                        outlet.peers.get_mut(peer).counters.packets_dropped += 1;
+                        outlet.counters.drop(reason);
+                    }
                 }
             }
         }
         Ok(())
     }
+}
+
+/// Counts a packet from a peer.
+#[inline]
+fn count(outlet: &mut Outlet, peer: PeerIndex, payload_bytes: usize) {
+    let counters = &mut outlet.peers.get_mut(peer).counters;
+    counters.packets_received += 1;
+    counters.payload_bytes_received += payload_bytes as u64;
 }
 
 /// Decides whether a datagram is a packet that belongs here, and takes it apart.

@@ -75,6 +75,8 @@ impl Outlet {
         front(&mut slot[HopHeader::LEN..]);
         slot[HopHeader::LEN + front_bytes..].copy_from_slice(payload);
         peer.next_sequence += 1;
+        peer.counters.packets_sent += 1;
+        peer.counters.payload_bytes_sent += u64::from(hop.payload_bytes);
         self.sender.commit(socket, peer.destination);
         true
     }

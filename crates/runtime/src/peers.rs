@@ -6,6 +6,7 @@ use fanin_core::{Address, DropReason, NodeId, PortId, ReplayWindow};
 use fanin_net::{DestinationId, Sender};
 
 use crate::config::{ConfigError, NODE_MAX, NodeConfig};
+use crate::counters::PeerCounters;
 
 /// How many earlier lives of a peer are remembered, so that a late packet of one of them is not taken for a restart.
 const RETIRED: usize = 4;
@@ -18,6 +19,7 @@ pub(crate) struct Peer {
     pub(crate) destination: DestinationId,
     /// The number of the next packet to the peer.
     pub(crate) next_sequence: u64,
+    pub(crate) counters: PeerCounters,
     epoch: Option<u32>,
     retired: [Option<u32>; RETIRED],
     window: ReplayWindow,
@@ -88,6 +90,7 @@ impl Peers {
                 port: peer.port.unwrap_or_default(),
                 destination: sender.add(peer.socket),
                 next_sequence: 0,
+                counters: PeerCounters::default(),
                 epoch: None,
                 retired: [None; RETIRED],
                 window: ReplayWindow::new(),
@@ -106,6 +109,11 @@ impl Peers {
             enter(&mut peers.by_node, to.index(), index).map_err(|Taken| ConfigError::SameNode(to))?;
         }
         Ok(peers)
+    }
+
+    /// What has passed between the node and each peer, in the order in which they were configured.
+    pub(crate) fn counters(&self) -> impl Iterator<Item = PeerCounters> + '_ {
+        self.peers.iter().map(|peer| peer.counters)
     }
 
     #[inline]

@@ -11,6 +11,7 @@ use fanin_net::{Socket, Waker};
 use crate::config::{ConfigError, NodeConfig};
 use crate::driver::{Driver, DriverConfig, Statistics};
 use crate::tensors::Tensors;
+use crate::watch::Watch;
 
 /// How long a loop sleeps at most before it looks at its stop flag. With a [`Waker`] the flag is seen at once.
 pub(crate) const STOP_CHECK: Duration = Duration::from_millis(100);
@@ -39,7 +40,13 @@ impl<N: Node<[u8]>> SwitchDriver<N> {
         while !stop.load(Ordering::Relaxed) {
             self.driver.turn(&mut tensors, STOP_CHECK)?;
         }
+        self.driver.publish_last();
         Ok(())
+    }
+
+    /// What is done, for another thread to look at while [`SwitchDriver::run`] runs: written down a few times a second.
+    pub fn watch(&mut self) -> Watch {
+        self.driver.watch()
     }
 
     /// The address of the socket.

@@ -85,6 +85,11 @@ impl Jobs {
         }
     }
 
+    /// The driver cannot go on with a job, for this reason.
+    pub fn on_broken(&mut self, job_id: u16, reason: &str) {
+        self.fail(job_id, FailureKind::Switch, format!("the switch cannot go on with the job: {reason}"), None);
+    }
+
     /// Tells a rank what it has been admitted to.
     fn admit(&mut self, job_id: u16, rank: u32, connection: ConnectionId) {
         let Some(job) = self.jobs.get(&job_id) else { return };

@@ -1,0 +1,45 @@
+//! Where a switch listens, and how much it takes upon itself.
+
+use std::net::SocketAddr;
+use std::ops::RangeInclusive;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use fanin_control::JobsConfig;
+
+/// What a switch is started with.
+#[derive(Clone, PartialEq, Debug)]
+pub struct DaemonConfig {
+    /// Where ranks join: TCP. Port 0 lets the kernel choose. Sockets for vectors are opened at the same IP address or, where that is
+    /// unspecified, at the ones that ranks come to.
+    pub listen: SocketAddr,
+    /// Where `/metrics` and `/healthz` are served, if anywhere.
+    pub http: Option<SocketAddr>,
+    /// UDP ports for jobs; the kernel chooses where they are not given.
+    pub data_ports: Option<RangeInclusive<u16>>,
+    /// Limits, and seed of all random numbers.
+    pub jobs: JobsConfig,
+}
+
+impl DaemonConfig {
+    /// A switch with default limits at this address, without HTTP.
+    pub fn new(listen: SocketAddr) -> Self {
+        let jobs = JobsConfig { seed: fresh_seed(), ..JobsConfig::default() };
+        DaemonConfig { listen, http: None, data_ports: None, jobs }
+    }
+
+    /// A switch inside of rank 0's process: for its own jobs, and gone with it.
+    pub fn embedded(listen: SocketAddr) -> Self {
+        DaemonConfig::new(listen)
+    }
+
+    /// How long running jobs may go on when the switch drains.
+    pub fn drain_timeout(&self) -> Duration {
+        Duration::from_millis(self.jobs.drain_ms)
+    }
+}
+
+/// A seed that two switches, and two lives of one, do not share: time and process. It keeps jobs apart and keeps no secret.
+fn fresh_seed() -> u64 {
+    let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
+    fanin_core::hash::mix(time, u64::from(std::process::id()))
+}

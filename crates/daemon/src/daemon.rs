@@ -1,0 +1,146 @@
+//! A switch from outside: start, drain, stop.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::thread::{self, JoinHandle};
+
+use tokio::runtime::Builder;
+use tokio::sync::mpsc::{self, UnboundedSender};
+
+use crate::config::DaemonConfig;
+use crate::service::{Command, Service};
+
+/// Why a switch cannot be started.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// An address is taken, not local, or not permitted.
+    #[error("cannot listen for {what} at {address}: {source}")]
+    Listen {
+        /// For what.
+        what: &'static str,
+        /// The address asked for.
+        address: SocketAddr,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The kernel gives no thread or no event queue.
+    #[error("cannot start the switch: {0}")]
+    System(#[from] io::Error),
+}
+
+/// The switch service.
+pub struct Daemon;
+
+impl Daemon {
+    /// Starts a switch in this process, on a thread of its own. When this returns, ranks can connect.
+    ///
+    /// # Errors
+    /// [`StartError`] with the address and the kernel's reason.
+    pub fn start(config: DaemonConfig) -> Result<DaemonHandle, StartError> {
+        let control = listen("control connections", config.listen)?;
+        let http = config.http.map(|address| listen("HTTP", address)).transpose()?;
+        let control_address = control.local_addr()?;
+        let http_address = http.as_ref().map(TcpListener::local_addr).transpose()?;
+        let (commands, told) = mpsc::unbounded_channel();
+        let runtime = Builder::new_current_thread().enable_io().enable_time().build()?;
+        let draining = Arc::new(AtomicBool::new(false));
+        let flag = draining.clone();
+        let service = move || {
+            let result = runtime.block_on(async { Service::open(config, control, http, flag)?.run(told).await });
+            if let Err(error) = result {
+                tracing::error!(%error, "the switch has ended early");
+            }
+        };
+        let thread = thread::Builder::new().name("fanin-switch".into()).spawn(service)?;
+        tracing::info!(control = %control_address, http = http_address.map(tracing::field::display), "the switch is ready");
+        Ok(DaemonHandle { control_address, http_address, commands, thread: Some(thread) })
+    }
+}
+
+fn listen(what: &'static str, address: SocketAddr) -> Result<TcpListener, StartError> {
+    let open = || {
+        let listener = TcpListener::bind(address)?;
+        listener.set_nonblocking(true)?;
+        Ok(listener)
+    };
+    open().map_err(|source| StartError::Listen { what, address, source })
+}
+
+/// A running switch. Dropping it ends the switch at once, with a word to all ranks.
+#[derive(Debug)]
+pub struct DaemonHandle {
+    control_address: SocketAddr,
+    http_address: Option<SocketAddr>,
+    commands: UnboundedSender<Command>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl DaemonHandle {
+    /// Where ranks join.
+    pub fn control_address(&self) -> SocketAddr {
+        self.control_address
+    }
+
+    /// Where `/metrics` and `/healthz` are served, if anywhere.
+    pub fn http_address(&self) -> Option<SocketAddr> {
+        self.http_address
+    }
+
+    /// Takes no new jobs any more; ends when the running ones have ended, or when the time for that is over. Returns at once.
+    pub fn drain(&self) {
+        // It may have ended already.
+        let _ = self.commands.send(Command::Drain);
+    }
+
+    /// Ends at once: running jobs fail. Returns at once.
+    pub fn stop(&self) {
+        let _ = self.commands.send(Command::Stop);
+    }
+
+    /// A way to say [`DaemonHandle::drain`] and [`DaemonHandle::stop`] from another thread, as one that waits for signals.
+    pub fn remote(&self) -> DaemonRemote {
+        DaemonRemote(self.commands.clone())
+    }
+
+    /// Whether the switch has ended.
+    pub fn has_ended(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// Waits until the switch has ended, that is, after [`DaemonHandle::drain`] or [`DaemonHandle::stop`].
+    pub fn wait(mut self) {
+        self.join();
+    }
+
+    fn join(&mut self) {
+        if let Some(thread) = self.thread.take() {
+            // A panic has been written to standard error, and there is nothing left to end.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for DaemonHandle {
+    fn drop(&mut self) {
+        self.stop();
+        self.join();
+    }
+}
+
+/// Ends a switch from another thread.
+#[derive(Clone, Debug)]
+pub struct DaemonRemote(UnboundedSender<Command>);
+
+impl DaemonRemote {
+    /// As [`DaemonHandle::drain`].
+    pub fn drain(&self) {
+        let _ = self.0.send(Command::Drain);
+    }
+
+    /// As [`DaemonHandle::stop`].
+    pub fn stop(&self) {
+        let _ = self.0.send(Command::Stop);
+    }
+}

@@ -1,0 +1,243 @@
+//! What is measured, and under which names. The page for operators lists them; a test holds it against this file's output.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicU64;
+
+use fanin_control::jobs::Phase;
+use fanin_control::{FailureKind, Refusal};
+use fanin_core::{DropReason, RetransmitReason};
+use fanin_runtime::Snapshot;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::{Registry, Unit};
+
+use crate::process::ProcessStatus;
+
+type Labels = Vec<(&'static str, String)>;
+
+/// Counts since the start of the switch.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Totals {
+    pub(crate) admitted: u64,
+    pub(crate) resumed: u64,
+    pub(crate) ended: u64,
+    pub(crate) notices: u64,
+    pub(crate) reattached: u64,
+    pub(crate) failed: BTreeMap<FailureKind, u64>,
+    pub(crate) refused: BTreeMap<Refusal, u64>,
+    /// Of jobs that are gone.
+    pub(crate) gone: Traffic,
+}
+
+/// Packets and why they went no further.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Traffic {
+    received_packets: u64,
+    received_payload_bytes: u64,
+    sent_packets: u64,
+    sent_payload_bytes: u64,
+    broken_invariants: u64,
+    dropped: [u64; DropReason::ALL.len()],
+    retransmitted: [u64; RetransmitReason::ALL.len()],
+}
+
+impl Default for Traffic {
+    fn default() -> Self {
+        Traffic {
+            received_packets: 0,
+            received_payload_bytes: 0,
+            sent_packets: 0,
+            sent_payload_bytes: 0,
+            broken_invariants: 0,
+            dropped: [0; DropReason::ALL.len()],
+            retransmitted: [0; RetransmitReason::ALL.len()],
+        }
+    }
+}
+
+impl Traffic {
+    pub(crate) fn add(&mut self, snapshot: &Snapshot) {
+        let counters = &snapshot.counters;
+        self.received_packets += counters.packets_received;
+        self.received_payload_bytes += counters.payload_bytes_received;
+        self.sent_packets += counters.packets_sent;
+        self.sent_payload_bytes += counters.payload_bytes_sent;
+        self.broken_invariants += counters.broken;
+        self.dropped.iter_mut().zip(counters.dropped).for_each(|(to, from)| *to += from);
+        self.retransmitted.iter_mut().zip(counters.retransmitted).for_each(|(to, from)| *to += from);
+    }
+}
+
+/// One job.
+#[derive(Clone, Debug)]
+pub(crate) struct JobView {
+    pub(crate) job_id: u16,
+    pub(crate) name: String,
+    pub(crate) phase: Phase,
+    pub(crate) present: u32,
+    pub(crate) snapshot: Option<Snapshot>,
+}
+
+/// Everything that is told.
+#[derive(Clone, Debug)]
+pub(crate) struct View<'a> {
+    pub(crate) totals: &'a Totals,
+    pub(crate) jobs: Vec<JobView>,
+    pub(crate) connections: usize,
+    pub(crate) memory_bytes: u64,
+    pub(crate) draining: bool,
+    pub(crate) process: ProcessStatus,
+}
+
+/// A registry that is filled once and thrown away: what a scrape shows is what was true at that moment, and jobs that are gone leave
+/// nothing behind.
+struct Page(Registry);
+
+impl Page {
+    fn counters(&mut self, name: &str, help: &str, values: impl IntoIterator<Item = (Labels, u64)>) {
+        let family = Family::<Labels, Counter<u64, AtomicU64>>::default();
+        for (labels, value) in values {
+            family.get_or_create(&labels).inc_by(value);
+        }
+        self.0.register(name, help, family);
+    }
+
+    fn counter(&mut self, name: &str, help: &str, value: u64) {
+        self.counters(name, help, [(Labels::new(), value)]);
+    }
+
+    fn gauges(&mut self, name: &str, help: &str, values: impl IntoIterator<Item = (Labels, u64)>) {
+        let family = Family::<Labels, Gauge>::default();
+        for (labels, value) in values {
+            family.get_or_create(&labels).set(value as i64);
+        }
+        self.0.register(name, help, family);
+    }
+
+    fn gauge(&mut self, name: &str, help: &str, value: u64) {
+        self.gauges(name, help, [(Labels::new(), value)]);
+    }
+}
+
+/// All metrics in the text format of OpenMetrics, which Prometheus reads.
+pub(crate) fn render(view: &View<'_>) -> String {
+    let mut page = Page(Registry::default());
+    switch(&mut page, view);
+    jobs(&mut page, &view.jobs);
+    ranks(&mut page, &view.jobs);
+    process(&mut page, &view.process);
+    let mut text = String::new();
+    encode(&mut text, &page.0).expect("a String takes all text");
+    text
+}
+
+fn switch(page: &mut Page, view: &View<'_>) {
+    let totals = view.totals;
+    let label = |name: &'static str, value: &str| vec![(name, value.to_owned())];
+    page.gauges(
+        "fanin_switch_build_info",
+        "Always 1; the label says which version runs",
+        [(label("version", env!("CARGO_PKG_VERSION")), 1)],
+    );
+    page.gauge("fanin_switch_draining", "1 while the switch waits for its jobs to end and takes no others", u64::from(view.draining));
+    page.gauge("fanin_switch_control_connections", "Open control connections", view.connections as u64);
+    page.gauge("fanin_switch_memory_bytes", "Memory set aside for jobs, as estimated at their admission", view.memory_bytes);
+    let count = |phase: Phase| view.jobs.iter().filter(|job| job.phase == phase).count() as u64;
+    let phases = [Phase::Waiting, Phase::Opening, Phase::Starting, Phase::Running];
+    page.gauges("fanin_switch_jobs", "Jobs by phase", phases.map(|phase| (label("phase", phase.name()), count(phase))));
+    page.counter("fanin_switch_jobs_admitted", "Jobs whose ranks had all joined", totals.admitted);
+    page.counter("fanin_switch_jobs_resumed", "Those among them that went on after a restart of a switch", totals.resumed);
+    page.counter("fanin_switch_jobs_ended", "Jobs that all ranks have left", totals.ended);
+    let failed = |kind: &FailureKind| (label("reason", kind.name()), totals.failed.get(kind).copied().unwrap_or(0));
+    page.counters("fanin_switch_jobs_failed", "Jobs that failed, by reason", FailureKind::ALL.iter().map(failed));
+    let refused = |code: &Refusal| (label("reason", code.name()), totals.refused.get(code).copied().unwrap_or(0));
+    page.counters("fanin_switch_refusals", "Connections that were not admitted, by reason", Refusal::ALL.iter().map(refused));
+    page.counter("fanin_switch_notices", "Diagnoses told to ranks while nothing moved", totals.notices);
+    page.counter("fanin_switch_reattached", "Ranks that came back after their connection was lost", totals.reattached);
+    let mut all = totals.gone;
+    view.jobs.iter().filter_map(|job| job.snapshot.as_ref()).for_each(|snapshot| all.add(snapshot));
+    page.counter("fanin_switch_received_packets", "Packets of all jobs that reached their node", all.received_packets);
+    page.counter("fanin_switch_received_payload_bytes", "Bytes of vectors in them", all.received_payload_bytes);
+    page.counter("fanin_switch_sent_packets", "Packets of all jobs that were sent, copies counted one by one", all.sent_packets);
+    page.counter("fanin_switch_sent_payload_bytes", "Bytes of vectors in them", all.sent_payload_bytes);
+    page.counter("fanin_switch_broken_invariants", "Bugs that were noticed and contained", all.broken_invariants);
+    let dropped = DropReason::ALL.iter().map(|reason| (label("reason", reason.name()), all.dropped[reason.index()]));
+    page.counters("fanin_switch_dropped_packets", "Packets of all jobs that went no further, by reason", dropped);
+    let sent_again = RetransmitReason::ALL.iter().map(|reason| (label("reason", reason.name()), all.retransmitted[reason.index()]));
+    page.counters("fanin_switch_retransmitted_packets", "Packets of all jobs that were sent again, by reason", sent_again);
+}
+
+fn jobs(page: &mut Page, jobs: &[JobView]) {
+    let label = |job: &JobView| vec![("job", job.name.clone()), ("job_id", job.job_id.to_string())];
+    page.gauges(
+        "fanin_switch_job_ranks",
+        "Ranks that have joined and not left",
+        jobs.iter().map(|job| (label(job), u64::from(job.present))),
+    );
+    let running: Vec<(&JobView, &Snapshot)> = jobs.iter().filter_map(|job| Some((job, job.snapshot.as_ref()?))).collect();
+    let each = |value: fn(&Snapshot) -> u64| running.iter().map(move |(job, snapshot)| (label(job), value(snapshot))).collect::<Vec<_>>();
+    page.gauges("fanin_switch_job_slot_bytes", "Aggregator memory in use", each(|snapshot| snapshot.counters.slot_bytes));
+    page.gauges("fanin_switch_job_slot_peak_bytes", "The most that was in use at once", each(|snapshot| snapshot.counters.slot_bytes_peak));
+    page.counters(
+        "fanin_switch_job_received_packets",
+        "Packets that reached the node",
+        each(|snapshot| snapshot.counters.packets_received),
+    );
+    page.counters("fanin_switch_job_sent_packets", "Packets that were sent", each(|snapshot| snapshot.counters.packets_sent));
+    let with_reason = |job: &JobView, reason: &str| {
+        let mut labels = label(job);
+        labels.push(("reason", reason.to_owned()));
+        labels
+    };
+    let mut dropped = Vec::new();
+    let mut sent_again = Vec::new();
+    for (job, snapshot) in &running {
+        for reason in DropReason::ALL.iter().filter(|reason| snapshot.counters.dropped_for(**reason) > 0) {
+            dropped.push((with_reason(job, reason.name()), snapshot.counters.dropped_for(*reason)));
+        }
+        for reason in RetransmitReason::ALL.iter().filter(|reason| snapshot.counters.retransmitted[reason.index()] > 0) {
+            sent_again.push((with_reason(job, reason.name()), snapshot.counters.retransmitted[reason.index()]));
+        }
+    }
+    page.counters("fanin_switch_job_dropped_packets", "Packets that went no further, by reason", dropped);
+    page.counters("fanin_switch_job_retransmitted_packets", "Packets that were sent again, by reason", sent_again);
+}
+
+fn ranks(page: &mut Page, jobs: &[JobView]) {
+    let mut received = (Vec::new(), Vec::new());
+    let mut sent = (Vec::new(), Vec::new());
+    let mut dropped = Vec::new();
+    for job in jobs {
+        for (rank, peer) in job.snapshot.iter().flat_map(|snapshot| snapshot.peers.iter().enumerate()) {
+            let label = || vec![("job", job.name.clone()), ("job_id", job.job_id.to_string()), ("rank", rank.to_string())];
+            received.0.push((label(), peer.packets_received));
+            received.1.push((label(), peer.payload_bytes_received));
+            sent.0.push((label(), peer.packets_sent));
+            sent.1.push((label(), peer.payload_bytes_sent));
+            dropped.push((label(), peer.packets_dropped));
+        }
+    }
+    page.counters("fanin_switch_rank_received_packets", "Packets from a rank that reached the node", received.0);
+    page.counters("fanin_switch_rank_received_payload_bytes", "Bytes of its vectors in them", received.1);
+    page.counters("fanin_switch_rank_sent_packets", "Packets to a rank", sent.0);
+    page.counters("fanin_switch_rank_sent_payload_bytes", "Bytes of results in them: their rate is the rank's goodput", sent.1);
+    page.counters("fanin_switch_rank_rejected_packets", "Packets from a rank that were dropped before the node", dropped);
+}
+
+/// The names that Prometheus' client libraries have agreed on.
+fn process(page: &mut Page, process: &ProcessStatus) {
+    let cpu = Counter::<f64, AtomicU64>::default();
+    cpu.inc_by(process.cpu.as_secs_f64());
+    page.0.register_with_unit("process_cpu", "Processor time of this process, user and kernel", Unit::Seconds, cpu);
+    for (name, help, value) in [
+        ("process_resident_memory_bytes", "Memory of this process in RAM", process.resident_bytes),
+        ("process_open_fds", "Open file descriptors of this process", process.open_files),
+        ("process_threads", "Threads of this process", process.threads),
+    ] {
+        if let Some(value) = value {
+            page.gauge(name, help, value);
+        }
+    }
+}

@@ -1,0 +1,300 @@
+//! The loop that joins connections, jobs and time: events go into [`Jobs`], and what it decides is carried out.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{SocketAddr, TcpListener as StdListener};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use fanin_control::jobs::Phase;
+use fanin_control::{Action, ConnectionId, Jobs, Note, OpenJob, encode};
+use fanin_core::DropReason;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
+use tokio::time::{Instant, sleep_until};
+
+use crate::config::DaemonConfig;
+use crate::connection::{self, ConnectionEvent, Outbox};
+use crate::http::{Http, Scrape};
+use crate::metrics::{JobView, Totals, View, render};
+use crate::process::ProcessStatus;
+use crate::worker::{JobWorker, JobWorkers, Ports};
+
+/// How long to wait where the kernel has no descriptor for a new connection.
+pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// How often the data plane's counts are looked at.
+const TRAFFIC_INTERVAL: Duration = Duration::from_millis(250);
+
+/// Events of connections that may wait; a connection that has more to say waits itself.
+const EVENTS_WAITING: usize = 1_024;
+
+/// From the handle.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Command {
+    Drain,
+    Stop,
+}
+
+/// A job's thread has ended, with the reason where it was not told to.
+struct WorkerEnded {
+    job_id: u16,
+    instance: u64,
+    reason: Option<String>,
+}
+
+pub(crate) struct Service {
+    jobs: Jobs,
+    listener: TcpListener,
+    start: Instant,
+    outboxes: BTreeMap<ConnectionId, Outbox>,
+    workers: JobWorkers,
+    /// Told to stop, and not ended yet; by instance, since job numbers are used again.
+    ending: BTreeMap<u64, JobWorker>,
+    /// Packets that did not fit their operation, when last looked at, by job.
+    mismatches: BTreeMap<u16, u64>,
+    ports: Ports,
+    totals: Totals,
+    draining: Arc<AtomicBool>,
+    next_connection: u64,
+    next_traffic: Instant,
+    events: (connection::Events, mpsc::Receiver<(ConnectionId, ConnectionEvent)>),
+    ended: (UnboundedSender<WorkerEnded>, UnboundedReceiver<WorkerEnded>),
+    scrapes: mpsc::Receiver<Scrape>,
+}
+
+impl Service {
+    /// Takes over the listeners; must be called in the runtime that will drive them.
+    pub(crate) fn open(
+        config: DaemonConfig,
+        control: StdListener,
+        http: Option<StdListener>,
+        draining: Arc<AtomicBool>,
+    ) -> io::Result<Self> {
+        let (ask, scrapes) = mpsc::channel(16);
+        if let Some(listener) = http {
+            let http = Http { scrapes: ask, draining: draining.clone() };
+            tokio::spawn(http.serve(TcpListener::from_std(listener)?));
+        }
+        let start = Instant::now();
+        Ok(Service {
+            jobs: Jobs::new(config.jobs),
+            listener: TcpListener::from_std(control)?,
+            start,
+            outboxes: BTreeMap::new(),
+            workers: JobWorkers::new(),
+            ending: BTreeMap::new(),
+            mismatches: BTreeMap::new(),
+            ports: Ports::new(config.data_ports),
+            totals: Totals::default(),
+            draining,
+            next_connection: 0,
+            next_traffic: start,
+            events: mpsc::channel(EVENTS_WAITING),
+            ended: mpsc::unbounded_channel(),
+            scrapes,
+        })
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.start.elapsed().as_millis() as u64
+    }
+
+    /// Serves until told to end, and then until nothing is left.
+    pub(crate) async fn run(mut self, mut commands: UnboundedReceiver<Command>) -> io::Result<()> {
+        loop {
+            self.carry_out();
+            if self.jobs.is_drained() && self.workers.is_empty() && self.ending.is_empty() {
+                // What is still connected has no job.
+                self.jobs.stop();
+                self.carry_out();
+                break;
+            }
+            let tick = self.jobs.next_tick_ms().map(|at_ms| self.start + Duration::from_millis(at_ms));
+            let looks_at_traffic = !self.workers.is_empty();
+            tokio::select! {
+                accepted = self.listener.accept() => self.on_accept(accepted).await,
+                Some((connection, event)) = self.events.1.recv() => self.on_event(connection, event),
+                Some(ended) = self.ended.1.recv() => self.on_worker_ended(ended),
+                command = commands.recv() => self.on_command(command.unwrap_or(Command::Stop)),
+                Some(scrape) = self.scrapes.recv() => drop(scrape.send(self.metrics())),
+                () = sleep_until(tick.unwrap_or(self.start)), if tick.is_some() => self.jobs.on_tick(self.now_ms()),
+                () = sleep_until(self.next_traffic), if looks_at_traffic => self.look_at_traffic(),
+            }
+        }
+        self.say_goodbye().await;
+        tracing::info!("the switch has ended");
+        Ok(())
+    }
+
+    /// Gives what was said last a moment to leave.
+    async fn say_goodbye(mut self) {
+        self.outboxes.clear();
+        let Service { events: (sender, mut receiver), .. } = self;
+        drop(sender);
+        // Every connection holds a sender until both sides have closed.
+        let _ = tokio::time::timeout(Duration::from_secs(1), async { while receiver.recv().await.is_some() {} }).await;
+    }
+
+    async fn on_accept(&mut self, accepted: io::Result<(TcpStream, SocketAddr)>) {
+        let local = accepted.and_then(|(stream, peer)| Ok((stream.local_addr()?, stream, peer)));
+        match local {
+            Ok((local, stream, peer)) => {
+                let id = ConnectionId(self.next_connection);
+                self.next_connection += 1;
+                self.outboxes.insert(id, connection::serve(id, stream, self.events.0.clone()));
+                self.jobs.on_connect(self.now_ms(), id, peer, local.ip());
+            }
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept a control connection");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+
+    fn on_event(&mut self, connection: ConnectionId, event: ConnectionEvent) {
+        let now_ms = self.now_ms();
+        match event {
+            ConnectionEvent::Message(message) => self.jobs.on_message(now_ms, connection, message),
+            ConnectionEvent::Garbage(error) => self.jobs.on_garbage(connection, &error),
+            ConnectionEvent::Closed => {
+                self.outboxes.remove(&connection);
+                self.jobs.on_closed(now_ms, connection);
+            }
+        }
+    }
+
+    fn on_command(&mut self, command: Command) {
+        self.draining.store(true, Ordering::Relaxed);
+        match command {
+            Command::Drain => {
+                tracing::info!("draining: no new jobs; running ones may end");
+                self.jobs.drain(self.now_ms());
+            }
+            Command::Stop => self.jobs.stop(),
+        }
+    }
+
+    /// Does what [`Jobs`] has decided.
+    fn carry_out(&mut self) {
+        while let Some(action) = self.jobs.next_action() {
+            match action {
+                Action::Send(connection, message) => {
+                    let Some(outbox) = self.outboxes.get(&connection) else { continue };
+                    if outbox.try_send(encode(&message)).is_err() {
+                        // It does not read, or has closed: as good as gone.
+                        self.outboxes.remove(&connection);
+                        self.jobs.on_closed(self.now_ms(), connection);
+                    }
+                }
+                Action::Close(connection) => drop(self.outboxes.remove(&connection)),
+                Action::OpenJob(open) => self.open_job(&open),
+                Action::CloseJob { job_id } => {
+                    self.mismatches.remove(&job_id);
+                    if let Some(worker) = self.workers.remove(&job_id) {
+                        worker.stop();
+                        self.ending.insert(worker.instance, worker);
+                    }
+                }
+                Action::Note(note) => self.take_note(note),
+            }
+        }
+    }
+
+    fn open_job(&mut self, open: &OpenJob) {
+        let (job_id, instance, tell) = (open.job_id, open.instance, self.ended.0.clone());
+        // The service may have ended, and then nobody needs to be told.
+        let on_end = move |reason| drop(tell.send(WorkerEnded { job_id, instance, reason }));
+        let result = JobWorker::start(open, &mut self.ports, on_end).map(|worker| {
+            let port = worker.port;
+            self.workers.insert(job_id, worker);
+            port
+        });
+        if self.workers.len() == 1 {
+            self.next_traffic = Instant::now() + TRAFFIC_INTERVAL;
+        }
+        self.jobs.on_opened(self.now_ms(), job_id, result);
+    }
+
+    fn on_worker_ended(&mut self, ended: WorkerEnded) {
+        if let Some(reason) = ended.reason {
+            tracing::error!(job_id = ended.job_id, reason, "a job's thread has ended");
+            if self.workers.get(&ended.job_id).is_some_and(|worker| worker.instance == ended.instance) {
+                // Moves the worker to those that end.
+                self.jobs.on_broken(ended.job_id, &reason);
+                self.carry_out();
+            }
+        }
+        if let Some(worker) = self.ending.remove(&ended.instance) {
+            self.totals.gone.add(&worker.join());
+        }
+    }
+
+    /// Tells [`Jobs`] how many packets have come from whom, and whether any did not fit.
+    fn look_at_traffic(&mut self) {
+        self.next_traffic = Instant::now() + TRAFFIC_INTERVAL;
+        let now_ms = self.now_ms();
+        for (&job_id, worker) in &self.workers {
+            let snapshot = worker.read();
+            let packets: Vec<u64> = snapshot.peers.iter().map(|peer| peer.packets_received).collect();
+            self.jobs.on_traffic(job_id, &packets);
+            let mismatches = snapshot.counters.dropped_for(DropReason::Mismatch);
+            if self.mismatches.insert(job_id, mismatches).unwrap_or(0) < mismatches {
+                self.jobs.on_mismatch(now_ms, job_id);
+            }
+        }
+    }
+
+    fn metrics(&self) -> String {
+        let view = |status: fanin_control::jobs::JobStatus<'_>| JobView {
+            job_id: status.job_id,
+            name: status.name.to_owned(),
+            phase: status.phase,
+            present: status.present,
+            snapshot: self.workers.get(&status.job_id).filter(|_| status.phase != Phase::Waiting).map(JobWorker::read),
+        };
+        render(&View {
+            totals: &self.totals,
+            jobs: self.jobs.status().map(view).collect(),
+            connections: self.jobs.connections(),
+            memory_bytes: self.jobs.memory_bytes(),
+            draining: self.draining.load(Ordering::Relaxed),
+            process: ProcessStatus::read(),
+        })
+    }
+
+    fn take_note(&mut self, note: Note) {
+        let totals = &mut self.totals;
+        match note {
+            Note::Refused { peer, code, text } => {
+                *totals.refused.entry(code).or_default() += 1;
+                tracing::warn!(%peer, reason = code.name(), text, "refused");
+            }
+            Note::Admitted { job_id, name, world, resumed } => {
+                totals.admitted += 1;
+                totals.resumed += u64::from(resumed);
+                let port = self.workers.get(&job_id).map(|worker| worker.port);
+                tracing::info!(job = name, job_id, world, port, resumed, "admitted");
+            }
+            Note::Started { job_id, name } => tracing::info!(job = name, job_id, "started"),
+            Note::Detached { name, rank } => tracing::warn!(job = name, rank, "lost the connection of a rank"),
+            Note::Attached { name, rank } => {
+                totals.reattached += 1;
+                tracing::info!(job = name, rank, "a rank has come back");
+            }
+            Note::Notice { name, text } => {
+                totals.notices += 1;
+                tracing::warn!(job = name, text, "nothing moves");
+            }
+            Note::Ended { job_id, name } => {
+                totals.ended += 1;
+                tracing::info!(job = name, job_id, "ended");
+            }
+            Note::Failed { job_id, name, kind, text } => {
+                *totals.failed.entry(kind).or_default() += 1;
+                tracing::warn!(job = name, job_id, reason = kind.name(), text, "failed");
+            }
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! One job at the switch: its socket, its thread, its node.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::ops::RangeInclusive;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+
+use fanin_control::OpenJob;
+use fanin_core::{Address, Duration, ElementOp, JobId, NetworkMap, NodeId, PortId};
+use fanin_net::{NetError, Socket, SocketConfig, Waker};
+use fanin_runtime::{DriverConfig, NodeConfig, PeerConfig, Snapshot, SwitchDriver, Watch};
+use fanin_systems::{AnyNode, JobSpec, build};
+
+/// The first retransmission timeout of ranks. It holds until the first answer, so it may be generous: on a link of 1 Gb/s that several
+/// ranks share a full window takes about 50 ms.
+pub const RTO_INITIAL: Duration = Duration::from_ms(100);
+/// The shortest retransmission timeout of ranks: longer than a process waits for its turn when there are more of them than cores (2 ms
+/// made needless retransmissions under load), short enough to recover quickly (20 ms halved the goodput at 1 % loss).
+pub const RTO_MIN: Duration = Duration::from_ms(5);
+
+/// A job whose thread runs.
+pub(crate) struct JobWorker {
+    pub(crate) instance: u64,
+    pub(crate) port: u16,
+    watch: Watch,
+    stop: Arc<AtomicBool>,
+    waker: Waker,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl JobWorker {
+    /// Opens a job. `on_end` is called by its thread as its last act, with the reason where it has not been told to stop.
+    ///
+    /// # Errors
+    /// Why it cannot be opened, in words.
+    pub(crate) fn start(open: &OpenJob, ports: &mut Ports, on_end: impl FnOnce(Option<String>) + Send + 'static) -> Result<Self, String> {
+        let world = open.ranks.len() as u32;
+        let node = switch_node(open, world)?;
+        let socket = ports.bind(open.bind)?;
+        let address = Address::switch(NodeId(world));
+        let peer = |(rank, socket): (usize, &SocketAddr)| PeerConfig {
+            address: Address::worker(NodeId(rank as u32)),
+            socket: *socket,
+            // The star's switch has worker r at port r.
+            port: Some(PortId(rank as u16)),
+        };
+        let config = NodeConfig {
+            address,
+            job: JobId(open.job_id),
+            system: open.system.number(),
+            op: open.op.into(),
+            peers: open.ranks.iter().enumerate().map(peer).collect(),
+            routes: Vec::new(),
+        };
+        let how = DriverConfig { epoch: Some(open.epoch), ..DriverConfig::default() };
+        let mut driver = SwitchDriver::new(socket, node, config, &how).map_err(|error| error.to_string())?;
+        let (port, waker, watch) = (driver.local_address().port(), driver.waker(), driver.watch());
+        let stop = Arc::new(AtomicBool::new(false));
+        let told = stop.clone();
+        let run = move || {
+            // A broken invariant ends this job and no other.
+            let result = catch_unwind(AssertUnwindSafe(|| driver.run(&told)));
+            drop(driver);
+            on_end(match result {
+                Ok(Ok(())) => None,
+                Ok(Err(error)) => Some(format!("its socket failed: {error}")),
+                Err(_) => Some("it ended by a bug; the switch's log has more".into()),
+            });
+        };
+        let thread = thread::Builder::new()
+            .name(format!("fanin-job-{}", open.job_id))
+            .spawn(run)
+            .map_err(|error| format!("no thread for it: {error}"))?;
+        Ok(JobWorker { instance: open.instance, port, watch, stop, waker, thread: Some(thread) })
+    }
+
+    /// Makes the thread end soon.
+    pub(crate) fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.waker.wake();
+    }
+
+    /// Waits for the end of the thread.
+    pub(crate) fn join(mut self) -> Snapshot {
+        if let Some(thread) = self.thread.take() {
+            // A panic was caught and told already.
+            let _ = thread.join();
+        }
+        self.watch.read()
+    }
+
+    /// What has been done up to now.
+    pub(crate) fn read(&self) -> Snapshot {
+        self.watch.read()
+    }
+}
+
+/// No thread is left behind, whatever happens to the service.
+impl Drop for JobWorker {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// The node of a job's only switch.
+fn switch_node(open: &OpenJob, world: u32) -> Result<AnyNode<[u8]>, String> {
+    let op = ElementOp::from(open.op);
+    let hosts: Vec<NodeId> = (0..world).map(NodeId).collect();
+    let spec = JobSpec {
+        id: JobId(open.job_id),
+        hosts: &hosts,
+        system: open.system,
+        op,
+        element_bytes: op.dtype.bytes() as u32,
+        payload_bytes: open.payload_bytes,
+        window: open.window,
+        reliable: true,
+        rto_initial: RTO_INITIAL,
+        rto_min: RTO_MIN,
+        patience: Duration::from_ms(open.patience_ms),
+        seed: open.seed,
+    };
+    let nodes = build::<[u8]>(&spec, &NetworkMap::star(world)).map_err(|error| error.to_string())?;
+    let at = Address::switch(NodeId(world));
+    let placed = nodes.others.into_iter().find(|placed| placed.at == at);
+    let mut node = placed.ok_or_else(|| format!("the system {} has nothing to do at a switch", open.system.name()))?.node;
+    // Systems with one element type and operator leave it at that.
+    node.offer(open.fixed_point);
+    Ok(node)
+}
+
+/// The UDP ports for jobs.
+pub(crate) struct Ports {
+    range: Option<RangeInclusive<u16>>,
+    /// Goes round, so that a port rests for as long as possible before it gets another job.
+    next: u16,
+}
+
+impl Ports {
+    pub(crate) fn new(range: Option<RangeInclusive<u16>>) -> Self {
+        let next = range.as_ref().map_or(0, |range| *range.start());
+        Ports { range, next }
+    }
+
+    fn bind(&mut self, ip: std::net::IpAddr) -> Result<Socket, String> {
+        let open = |port| Socket::bind(&SocketConfig::new(SocketAddr::new(ip, port)));
+        let Some(range) = self.range.clone() else { return open(0).map_err(|error| error.to_string()) };
+        for _ in range.clone() {
+            let port = self.next;
+            self.next = if port == *range.end() { *range.start() } else { port + 1 };
+            match open(port) {
+                Err(NetError::Bind { source, .. }) if source.kind() == std::io::ErrorKind::AddrInUse => {}
+                result => return result.map_err(|error| error.to_string()),
+            }
+        }
+        Err(format!("no UDP port is free at {ip} from {} to {}", range.start(), range.end()))
+    }
+}
+
+/// Jobs by number.
+pub(crate) type JobWorkers = BTreeMap<u16, JobWorker>;
