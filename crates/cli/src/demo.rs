@@ -89,6 +89,9 @@ pub enum DemoSystem {
     Tree,
     /// Workers in a ring; no switch.
     Ring,
+    /// Sums are computed by a switch process with a pool of slots.
+    #[value(name = "switchml")]
+    SwitchMl,
 }
 
 impl DemoSystem {
@@ -97,6 +100,7 @@ impl DemoSystem {
         match self {
             DemoSystem::Tree => "tree",
             DemoSystem::Ring => "ring",
+            DemoSystem::SwitchMl => "switchml",
         }
     }
 }

@@ -32,7 +32,7 @@ fn all_exact(result: &Value) -> bool {
 
 #[test]
 fn every_system_is_exact_under_every_fault() {
-    for system in ["tree", "ring"] {
+    for system in ["tree", "ring", "switchml"] {
         let faults = ["--loss", "0.01", "--duplicate", "0.01", "--reorder", "0.01", "--corrupt", "0.01"];
         let arguments = ["--system", system, "--workers", "3", "--size", "1MiB", "--iterations", "2", "--patience", PATIENCE];
         let result = succeed(&[&arguments[..], &faults[..]].concat());
@@ -58,7 +58,7 @@ fn vectors_of_no_element_and_of_one_and_a_lone_worker_work() {
 
 #[test]
 fn a_worker_that_is_killed_is_named_by_all_others_that_lack_its_contribution() {
-    for system in ["tree", "ring"] {
+    for system in ["tree", "ring", "switchml"] {
         let result = succeed(&["--system", system, "--size", "1MiB", "--iterations", "2", "--kill", "2", "--patience", "2"]);
         let last = result["iterations"].as_array().unwrap().last().unwrap();
         assert_eq!(last["ended"][2], Value::Null, "{result}");

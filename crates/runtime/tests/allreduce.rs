@@ -7,13 +7,15 @@ use std::thread;
 
 use fanin_core::hash::mix;
 use fanin_core::{
-    Address, DropReason, Duration, ElementOp, FailureReason, JobId, NetworkMap, NodeId, PortId, Rank, RetransmitReason, Suspect,
+    Address, DropReason, Duration, ElementOp, FailureReason, FixedPoint, JobId, NetworkMap, NodeId, PortId, Rank, RetransmitReason, Suspect,
 };
 use fanin_net::{FaultPlan, SenderConfig, Socket, SocketConfig, Waker};
 use fanin_runtime::{Counters, DriverConfig, NodeConfig, PeerConfig, RunError, SwitchDriver, WorkerDriver};
 use fanin_systems::{AnyNode, JobSpec, RingOrder, System, build};
 
 const TREE: System = System::Tree { trees: 1 };
+const SWITCHML: System = System::SwitchMl { fixed_point: false };
+const FIXED_POINT: System = System::SwitchMl { fixed_point: true };
 const RING: System = System::Ring { order: RingOrder::Host, barrier: false };
 /// No element, one, a few, an odd number over several packets, many packets.
 const LENGTHS: [usize; 5] = [0, 1, 5, 4_099, 120_001];
@@ -39,7 +41,8 @@ impl Job {
             id: JobId(3),
             hosts: &hosts,
             system,
-            op: ElementOp::F32_SUM,
+            // In fixed point the switch adds integers.
+            op: if system == FIXED_POINT { ElementOp::I32_SUM } else { ElementOp::F32_SUM },
             element_bytes: 4,
             payload_bytes: 1_024,
             window: 64,
@@ -81,7 +84,11 @@ impl Job {
             if at >= workers {
                 switch = Some(SwitchDriver::new(socket, node, config, &how).unwrap());
             } else {
-                drivers.push(WorkerDriver::new(socket, node, config, &how).unwrap());
+                let mut driver = WorkerDriver::new(socket, node, config, &how).unwrap();
+                if self.system == FIXED_POINT {
+                    driver.set_fixed_point(FixedPoint::new(self.workers, false));
+                }
+                drivers.push(driver);
             }
         }
         (drivers, switch)
@@ -179,6 +186,25 @@ fn tree_is_exact_under_every_fault_at_once() {
     assert!(counters.iter().map(|counters| counters.dropped_for(DropReason::Repeated)).sum::<u64>() > 0);
 }
 
+/// Whole numbers below 2^17 of up to five workers: as fixed point each has a dozen bits more than it needs.
+#[test]
+fn switchml_is_exact_as_floats_and_as_fixed_point_for_one_to_five_workers() {
+    for system in [SWITCHML, FIXED_POINT] {
+        (1..=5).for_each(|workers| drop(run_all(system, workers, NO_FAULTS)));
+    }
+}
+
+#[test]
+fn switchml_is_exact_under_loss_and_under_every_fault_at_once() {
+    for system in [SWITCHML, FIXED_POINT] {
+        for loss in [0.01, 0.05] {
+            assert!(retransmitted(&run_all(system, 4, FaultPlan { seed: 90, loss, ..NO_FAULTS })) > 0);
+        }
+        let counters = run_all(system, 3, FaultPlan { seed: 95, loss: 0.02, duplicate: 0.05, reorder: 0.05, corrupt: 0.01 });
+        assert!(counters.iter().map(|counters| counters.dropped_for(DropReason::Repeated)).sum::<u64>() > 0);
+    }
+}
+
 #[test]
 fn ring_is_exact_for_one_to_five_workers() {
     (1..=5).for_each(|workers| drop(run_all(RING, workers, NO_FAULTS)));
@@ -223,12 +249,14 @@ fn garbage_beside_a_run_is_counted_and_harmless() {
 
 #[test]
 fn a_worker_that_is_not_there_is_named_to_all_others() {
-    let (results, counters) = run(Job::new(TREE, 4, NO_FAULTS, Duration::from_ms(800)), &[10_000], &[0, 1, 3]);
-    for result in results {
-        let Err(RunError::Failed(failure)) = result else { panic!("{result:?}") };
-        assert_eq!((failure.suspect, failure.reason), (Suspect::Rank(Rank(2)), FailureReason::NoProgress), "{failure}");
+    for system in [TREE, SWITCHML, FIXED_POINT] {
+        let (results, counters) = run(Job::new(system, 4, NO_FAULTS, Duration::from_ms(800)), &[10_000], &[0, 1, 3]);
+        for result in results {
+            let Err(RunError::Failed(failure)) = result else { panic!("{result:?}") };
+            assert_eq!((failure.suspect, failure.reason), (Suspect::Rank(Rank(2)), FailureReason::NoProgress), "{failure}");
+        }
+        assert_eq!(counters.iter().map(|counters| counters.failed).sum::<u64>(), 3);
     }
-    assert_eq!(counters.iter().map(|counters| counters.failed).sum::<u64>(), 3);
 }
 
 #[test]

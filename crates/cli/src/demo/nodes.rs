@@ -38,15 +38,17 @@ fn system(system: DemoSystem) -> System {
     match system {
         DemoSystem::Tree => System::Tree { trees: 1 },
         DemoSystem::Ring => System::Ring { order: RingOrder::Host, barrier: false },
+        DemoSystem::SwitchMl => System::SwitchMl { fixed_point: false },
     }
 }
 
 /// How many switches take part.
 pub(super) fn switches(system: DemoSystem) -> u32 {
-    u32::from(system == DemoSystem::Tree)
+    u32::from(system != DemoSystem::Ring)
 }
 
-/// Packets that a worker may have under way. The default is a power of two, since trees round up to one.
+/// Packets that a worker may have under way. The default is a power of two, since trees round up to one; of
+/// SwitchML it is the pool.
 pub(super) fn window(requested: Option<u32>, payload_bytes: u32) -> u32 {
     requested.unwrap_or_else(|| 1 << (WINDOW_BYTES / payload_bytes).clamp(4, 4_096).ilog2())
 }

@@ -239,6 +239,17 @@ pub enum Element {
     I32,
     /// Signed, 64 bits.
     I64,
+    /// IEEE 754 binary16.
+    F16,
+    /// The upper half of a binary32.
+    #[serde(rename = "bf16")]
+    BF16,
+    /// Signed, 8 bits.
+    I8,
+    /// Signed, 16 bits.
+    I16,
+    /// Unsigned, 8 bits.
+    U8,
 }
 
 impl Element {
@@ -249,6 +260,11 @@ impl Element {
             Element::F64 => DType::F64,
             Element::I32 => DType::I32,
             Element::I64 => DType::I64,
+            Element::F16 => DType::F16,
+            Element::BF16 => DType::BF16,
+            Element::I8 => DType::I8,
+            Element::I16 => DType::I16,
+            Element::U8 => DType::U8,
         }
     }
 }
