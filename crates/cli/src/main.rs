@@ -11,11 +11,13 @@
 //! | [`sim`] | `fanin sim`: from the command line to files and exit code |
 //! | [`repro`] | `fanin repro`: results held against what a paper says |
 //! | [`mod@bench`] | `fanin bench`: the simulator's own speed |
+//! | [`link`] | `fanin bench link`: what a link carries, the yardstick for collectives over it |
 //! | [`demo`] | `fanin demo`: real processes on this machine |
 #![forbid(unsafe_code)]
 
 mod bench;
 mod demo;
+mod link;
 mod plan;
 mod plot;
 mod report;
@@ -70,6 +72,8 @@ enum Command {
 enum BenchCommand {
     /// The simulator: packet-hops per second of processor time, events, bytes of code that every hop runs through.
     Sim(bench::BenchArgs),
+    /// A link: bytes of UDP payload per second between two processes.
+    Link(link::LinkArgs),
 }
 
 fn main() -> ExitCode {
@@ -80,6 +84,7 @@ fn main() -> ExitCode {
         Command::Sim(args) => return sim::run(args),
         Command::Repro(args) => return repro::run(args),
         Command::Bench(BenchCommand::Sim(args)) => bench::run(args),
+        Command::Bench(BenchCommand::Link(args)) => link::run(args),
         Command::Demo(args) => demo::run(args),
         Command::DemoNode(args) => demo::run_node(args),
     };
