@@ -3,7 +3,7 @@
 use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use fanin_core::{DType, ElementOp, Operator, Payload};
+use fanin_core::{BlockExponent, DType, ElementOp, FixedPoint, Operator, Payload};
 
 fn reduce(criterion: &mut Criterion) {
     const BYTES: usize = 1024;
@@ -23,5 +23,20 @@ fn reduce(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, reduce);
+/// What a worker does to a block in fixed point: its exponent, the integers, and back.
+fn fixed_point(criterion: &mut Criterion) {
+    const BYTES: usize = 1024;
+    let mut group = criterion.benchmark_group("fixed_point_1KiB");
+    group.throughput(Throughput::Bytes(BYTES as u64));
+    let floats: Vec<u8> = (0..BYTES / 4).flat_map(|index| (index as f32 - 100.5).to_le_bytes()).collect();
+    let (point, exponent) = (FixedPoint::new(8, false), BlockExponent::of(&floats));
+    let (mut integers, mut back) = (vec![0; BYTES], vec![0; BYTES]);
+    group.bench_function("exponent", |bencher| bencher.iter(|| BlockExponent::of(black_box(&floats))));
+    group.bench_function("quantise", |bencher| bencher.iter(|| point.quantise(exponent, black_box(&floats), &mut integers)));
+    point.quantise(exponent, &floats, &mut integers);
+    group.bench_function("dequantise", |bencher| bencher.iter(|| point.dequantise(exponent, black_box(&integers), &mut back)));
+    group.finish();
+}
+
+criterion_group!(benches, reduce, fixed_point);
 criterion_main!(benches);

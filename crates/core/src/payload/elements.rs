@@ -249,7 +249,7 @@ mod tests {
                 bytes
             };
             // In its own type 1 + 2^-11 is 1, so that a thousand of them would be lost.
-            let small = 2f64.powi(-11);
+            let small = 1.0 / 2_048.0;
             let mut acc = <[u8]>::accumulator(&op, 140);
             bytes(1.0).assign(&mut acc, &mut { op }).unwrap();
             (0..1_024).for_each(|_| bytes(small).reduce(&mut acc, &mut { op }).unwrap());

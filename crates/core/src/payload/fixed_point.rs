@@ -201,7 +201,7 @@ mod tests {
                 }
                 let (error, bound) = ((f64::from(got) - exact).abs(), point.error_bound(exponent));
                 // The result is rounded to binary32, and the reference is a sum of binary64 numbers.
-                let rounding = exact.abs() * 2f64.powi(-24) + f64::from(f32::from_bits(1)) + exact.abs() * 1e-12;
+                let rounding = exact.abs() * f64::from(f32::EPSILON) / 2.0 + f64::from(f32::from_bits(1)) + exact.abs() * 1e-12;
                 assert!(error <= bound + rounding, "case {case}: {got} for {exact}, off by {error}, bound {bound}");
                 worst = worst.max((error - rounding) / bound);
             }
