@@ -3,8 +3,8 @@
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
-use std::time::Duration;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 use fanin_core::{CollectiveKind, DType, ElementOp, Operator, Rank};
 use fanin_daemon::DaemonHandle;
@@ -27,7 +27,8 @@ use crate::queue::{Handle, Lent, Queue, Task};
 /// After [`CommError::Failed`] a communicator is of no use: every later call gives the same error. Calls from several threads are run one
 /// after another, in the order in which they were made.
 ///
-/// Dropping a communicator leaves the job; the others go on until they need this rank.
+/// Dropping a communicator leaves the job; the others go on until they need this rank. Rank 0, where it runs the switch, stays until the
+/// others have left as well, but at most for the configured timeout.
 pub struct Communicator {
     core: Arc<Core>,
     queue: Mutex<Option<Queue>>,
@@ -82,7 +83,14 @@ impl Communicator {
             Ok(pool) => Path::Memory(Box::new(MemoryPath::new(pool))),
             Err(_) => Path::Datagrams(Box::new(DatagramPath::new(&config, &joined.admitted, joined.socket)?)),
         };
-        let (link, thread) = Link::start(config.job.clone(), joined.stream, joined.session, patience, config.notices.clone())?;
+        let (link, thread) = Link::start(
+            config.job.clone(),
+            joined.stream,
+            joined.session,
+            patience,
+            config.notices.clone(),
+            matches!(config.meeting, Meeting::Switch(_)),
+        )?;
         if let Path::Datagrams(path) = &path {
             link.set_waker(path.waker());
         }
@@ -321,11 +329,26 @@ impl Communicator {
             let _ = thread.join();
         }
     }
+
+    /// Where the switch is in this process and nobody here needs it any more, it stays until the other ranks have left too, but not
+    /// longer than they would wait for one another: the last results may have to be sent again.
+    fn linger(&mut self) {
+        let Some(daemon) = self.embedded.take().and_then(Arc::into_inner) else { return };
+        daemon.drain();
+        let start = Instant::now();
+        while !daemon.has_ended() && start.elapsed() < self.core.config.timeout {
+            thread::sleep(LINGER_LOOK);
+        }
+    }
 }
+
+/// How often a rank that runs the switch looks whether the others have left.
+const LINGER_LOOK: Duration = Duration::from_millis(1);
 
 impl Drop for Communicator {
     fn drop(&mut self) {
         self.close();
+        self.linger();
     }
 }
 
@@ -339,6 +362,8 @@ impl Core {
         if let Some(failure) = self.link.as_ref().and_then(|link| link.failure()) {
             return Err(failure);
         }
+        // What is only copied needs no operator, and a mean would divide.
+        let op = if is_copy(kind) { copies(op.dtype) } else { op };
         let call = Call { number: engine.next, kind, op, elements, world: self.config.world, rank: self.config.rank };
         buffers.check(&call).map_err(CommError::Arguments)?;
         engine.next = engine.next.wrapping_add(1);
@@ -363,6 +388,11 @@ impl Core {
 
 fn element_op<T: Element>(operator: Operator) -> Result<ElementOp, CommError> {
     ElementOp::new(T::DTYPE, operator).map_err(|error| CommError::Arguments(error.to_string()))
+}
+
+/// Whether nothing is reduced.
+pub(crate) fn is_copy(kind: CollectiveKind) -> bool {
+    matches!(kind, CollectiveKind::Broadcast { .. } | CollectiveKind::AllGather | CollectiveKind::Barrier)
 }
 
 /// What is only copied needs no operator; this one is there for every type.

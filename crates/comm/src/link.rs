@@ -24,6 +24,8 @@ pub(crate) struct Link {
     switch: SocketAddr,
     patience: Duration,
     notices: Notices,
+    /// Whether it is of interest that the switch shuts down: not where rank 0 runs it and has only left before the others.
+    tells_draining: bool,
     writer: Mutex<TcpStream>,
     /// Set with `failure`, so that waiting loops need no lock.
     failed: AtomicBool,
@@ -52,6 +54,7 @@ impl Link {
         session: ClientSession,
         patience: Duration,
         notices: Notices,
+        tells_draining: bool,
     ) -> Result<(Arc<Link>, JoinHandle<()>), CommError> {
         let broken = |error| CommError::system("the control connection")(error);
         let link = Arc::new(Link {
@@ -59,6 +62,7 @@ impl Link {
             switch: stream.peer_addr().map_err(broken)?,
             patience,
             notices,
+            tells_draining,
             writer: Mutex::new(stream.try_clone().map_err(broken)?),
             failed: AtomicBool::new(false),
             failure: Mutex::new(None),
@@ -74,11 +78,6 @@ impl Link {
             .spawn(move || mine.run(stream, session))
             .map_err(CommError::system("a thread for the control connection"))?;
         Ok((link, thread))
-    }
-
-    /// The job's name.
-    pub(crate) fn job(&self) -> &str {
-        &self.job
     }
 
     /// Whoever sleeps in this socket is woken when the job fails.
@@ -208,7 +207,7 @@ impl Link {
                     let _ = self.send(&ClientMessage::Call { call: self.call() });
                 }
                 Ok(Some(SwitchMessage::Notice { text })) => self.notices.tell(&format!("job {:?}: {text}", self.job)),
-                Ok(Some(SwitchMessage::Draining { after_ms })) => {
+                Ok(Some(SwitchMessage::Draining { after_ms })) if self.tells_draining => {
                     let seconds = after_ms as f64 / 1e3;
                     self.notices.tell(&format!("job {:?}: the switch shuts down in {seconds:.1} s", self.job));
                 }

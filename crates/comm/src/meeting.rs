@@ -57,7 +57,7 @@ pub(crate) fn join(config: &Config) -> Result<Joined, CommError> {
     };
     let address = resolve(text, deadline)?;
     let embedded = match &config.meeting {
-        Meeting::Rendezvous(_) if config.rank == 0 => Some(embedded_switch(address)?),
+        Meeting::Rendezvous(_) if config.rank == 0 => Some(embedded_switch(address, config.timeout)?),
         _ => None,
     };
     let stream = connect(config, address, whom, deadline)?;
@@ -97,12 +97,14 @@ fn resolve(text: &str, deadline: Instant) -> Result<SocketAddr, CommError> {
 /// Switches that run in this process, by the address at which they listen: several communicators with the same meeting place share one.
 static EMBEDDED: Mutex<BTreeMap<SocketAddr, Weak<DaemonHandle>>> = Mutex::new(BTreeMap::new());
 
-fn embedded_switch(address: SocketAddr) -> Result<Arc<DaemonHandle>, CommError> {
+fn embedded_switch(address: SocketAddr, linger: Duration) -> Result<Arc<DaemonHandle>, CommError> {
     let mut running = locked(&EMBEDDED);
     if let Some(daemon) = running.get(&address).and_then(Weak::upgrade) {
         return Ok(daemon);
     }
-    let daemon = fanin_daemon::Daemon::start(DaemonConfig::embedded(address))
+    let mut daemon = DaemonConfig::embedded(address);
+    daemon.jobs.drain_ms = linger.as_millis() as u64;
+    let daemon = fanin_daemon::Daemon::start(daemon)
         .map_err(|error| CommError::System { what: format!("rank 0 cannot run a switch at {address}"), reason: error.to_string() })?;
     let daemon = Arc::new(daemon);
     running.retain(|_, daemon| daemon.strong_count() > 0);

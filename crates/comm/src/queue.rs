@@ -129,9 +129,9 @@ impl<B: Lent> Run for Task<B> {
     fn run(mut self: Box<Self>, core: &Core) {
         core.turns.wait(self.ticket);
         let result = core.run(self.kind, self.op, self.elements, &mut Buffers::InPlace(self.vector.bytes()));
-        core.turns.done();
-        // Nobody may be interested any more.
+        // Nobody may be interested any more. Told before the next call begins, so that whoever has seen that end finds this one done.
         let _ = self.answer.send((self.vector, result));
+        core.turns.done();
     }
 }
 

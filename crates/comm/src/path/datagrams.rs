@@ -14,6 +14,7 @@ use fanin_systems::{AnyNode, JobSpec, build, offer_number};
 
 use super::patience::Patience;
 use crate::call::{Blocks, Buffers, Call};
+use crate::communicator::is_copy;
 use crate::config::Config;
 use crate::error::CommError;
 use crate::link::Link;
@@ -97,7 +98,7 @@ impl DatagramPath {
 
     /// The call as the protocol sees it.
     fn collective(&self, call: &Call) -> CollectiveCall {
-        let scaled = self.fixed_point && offer_number(call.op, true).is_some() && reduces(call.kind);
+        let scaled = self.fixed_point && offer_number(call.op, true).is_some() && !is_copy(call.kind);
         // Without elements ranks still meet, so that nobody takes a call for another one.
         let kind = if call.elements == 0 { CollectiveKind::Barrier } else { call.kind };
         CollectiveCall {
@@ -132,11 +133,6 @@ impl DatagramPath {
         };
         link.fail(link.failed_with(error.to_string(), suspect, kind))
     }
-}
-
-/// Whether anything is summed.
-fn reduces(kind: CollectiveKind) -> bool {
-    matches!(kind, CollectiveKind::Allreduce | CollectiveKind::Reduce { .. } | CollectiveKind::ReduceScatter)
 }
 
 /// The vectors as the driver needs them.

@@ -8,6 +8,7 @@ use fanin_net::shm::{Inputs, Layout, Pool, Trouble};
 
 use super::patience::Patience;
 use crate::call::{Block, Blocks, Buffers, Call};
+use crate::communicator::is_copy;
 use crate::error::CommError;
 use crate::link::Link;
 
@@ -82,11 +83,6 @@ impl MemoryPath {
         Ok(())
     }
 
-    /// Tells all ranks that this one has no part in the job any more.
-    pub(crate) fn give_up(&self) {
-        self.pool.fail(1);
-    }
-
     /// Trouble in words. Every rank finds the same ones, since all look at the same memory.
     fn explain(&self, trouble: Trouble, call: &Call, link: &Link) -> CommError {
         if let Some(failure) = link.failure() {
@@ -134,7 +130,7 @@ impl Tiles {
             let range = start..(start + TILE_BYTES).min(result.len());
             let tile = &mut result[range.clone()];
             let inputs = contributors.clone().map(|rank| &inputs.of(rank)[range.clone()]);
-            let done = if is_copy(call) { copy(inputs, tile) } else { self.sum(call.op, call.world, inputs, tile) };
+            let done = if is_copy(call.kind) { copy(inputs, tile) } else { self.sum(call.op, call.world, inputs, tile) };
             // All inputs are as long as the tile, and the operator was checked when the call was made.
             debug_assert_eq!(done, Ok(()));
         }
@@ -176,11 +172,6 @@ impl Tiles {
         tile.copy_from_slice(accumulator.as_bytes());
         Ok(())
     }
-}
-
-/// Whether a share is one rank's vector as it is.
-fn is_copy(call: &Call) -> bool {
-    matches!(call.kind, fanin_core::CollectiveKind::Broadcast { .. } | fanin_core::CollectiveKind::AllGather)
 }
 
 fn copy<'a>(mut inputs: impl Iterator<Item = &'a [u8]>, tile: &mut [u8]) -> Result<(), OpError> {
