@@ -64,9 +64,10 @@ bench: ## the simulator's and the runtime's speed on this machine
 	cargo run --locked --release -p fanin -- bench sim
 	cargo bench --locked -p fanin-core -p fanin-sim --bench '*'
 
-bench-peers: ## the same workload on ns-3, beside ours
+bench-peers: ## the same work on ns-3, on gloo and on Open MPI, beside ours
 	cargo build --locked --release -p fanin
 	$(PYTHON) scripts/bench_peers.py
+	$(PYTHON) scripts/bench_collectives.py
 
 clean: ## remove what was built and what runs have written
 	cargo clean

@@ -16,6 +16,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import packages
+
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "peers" / "ns3" / "w1.cc"
 PROGRAM = ROOT / "target" / "peers" / "ns3-w1"
@@ -37,18 +39,7 @@ def obstacle() -> str | None:
     """Why ns-3 cannot be used here, or None if it can. Installs the package where that is allowed."""
     if compiler() is None:
         return "there is no C++ compiler"
-    if HEADER.exists():
-        return None
-    if shutil.which("apt-get") is None:
-        return f"ns-3's headers are not in {HEADER.parent} and this system has no apt-get to install {PACKAGE}"
-    if os.geteuid() != 0:
-        return f"{PACKAGE} is not installed and this user is not root"
-    environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
-    for command in (["apt-get", "update", "-qq"], ["apt-get", "install", "-y", "-qq", "--no-install-recommends", PACKAGE]):
-        done = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=False)
-        if done.returncode != 0:
-            return f"`{' '.join(command)}` failed"
-    return None if HEADER.exists() else f"{PACKAGE} has no {HEADER}"
+    return packages.missing([PACKAGE], HEADER.exists)
 
 
 def build() -> Path:
