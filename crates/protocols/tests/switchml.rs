@@ -5,11 +5,12 @@ mod common;
 
 use common::{Ended, Faults, HasVectors, JOB, Net, Script};
 use fanin_core::{
-    Census, DropReason, Duration, Failure, FailureReason, Instant, NodeId, OperationId, PortId, Rank, RetransmitReason, Suspect,
+    Census, CollectiveKind, DropReason, Duration, Failure, FailureReason, Instant, NodeId, OperationId, PortId, Rank, RetransmitReason,
+    Suspect,
 };
 use fanin_protocols::shared::reliability::Reliability;
 use fanin_protocols::switchml::{
-    SwitchMlChild, SwitchMlParent, SwitchMlSwitch, SwitchMlSwitchConfig, SwitchMlWorker, SwitchMlWorkerConfig,
+    SwitchMlChild, SwitchMlOffer, SwitchMlParent, SwitchMlSwitch, SwitchMlSwitchConfig, SwitchMlWorker, SwitchMlWorkerConfig,
 };
 use fanin_wire::switchml::SwitchMlHeader;
 use proptest::prelude::*;
@@ -70,11 +71,12 @@ impl Plan {
             fixed_point: self.fixed_point,
         });
         worker.first_round(self.first_round);
+        worker.offer(&[Self::fixed_point_offer::<P>()]);
         worker
     }
 
     fn switch<P: HasVectors + ?Sized>(&self, parent: Option<SwitchMlParent>, children: Vec<SwitchMlChild>) -> SwitchMlSwitch<P> {
-        SwitchMlSwitch::new(SwitchMlSwitchConfig {
+        let mut switch = SwitchMlSwitch::new(SwitchMlSwitchConfig {
             job: JOB,
             op: P::OP,
             workers: self.workers,
@@ -84,7 +86,14 @@ impl Plan {
             children,
             fixed_point: self.fixed_point,
             resend_gap: Duration::from_us(15),
-        })
+        });
+        switch.offer(&[Self::fixed_point_offer::<P>()]);
+        switch
+    }
+
+    /// Calls may also be about operator number 1.
+    fn fixed_point_offer<P: HasVectors + ?Sized>() -> SwitchMlOffer<P::Op> {
+        SwitchMlOffer { op: P::OP, element_bytes: common::ELEMENT_BYTES, fixed_point: true }
     }
 
     /// Leaf l: worker number k on it at port k, the spine at port 100. Spine: leaf l at port l.
@@ -119,9 +128,56 @@ impl Plan {
         net
     }
 
+    /// Calls of any kind: a script for all workers.
+    fn script(&self, calls: &[Call]) -> Script {
+        let workers = self.workers;
+        let kinds: Vec<CollectiveKind> = calls.iter().map(|call| call.kind(workers)).collect();
+        let length = |(call, kind): (&Call, &CollectiveKind)| match kind {
+            CollectiveKind::Barrier => 0,
+            kind => call.share_elements * u64::from(kind.shares(workers)),
+        };
+        let elements: Vec<u64> = calls.iter().zip(&kinds).map(length).collect();
+        // What is only copied does not go as fixed point.
+        let op = |(call, kind): (&Call, &CollectiveKind)| {
+            let reduces = matches!(kind, CollectiveKind::Allreduce | CollectiveKind::Reduce { .. } | CollectiveKind::ReduceScatter);
+            u8::from(call.fixed_point && reduces)
+        };
+        let ops = calls.iter().zip(&kinds).map(op).collect();
+        Script { kinds, ops, fingerprint: 7, ..Script::of(&elements) }
+    }
+
     fn run<P: HasVectors + ?Sized>(&self, elements: &[u64]) -> Ended {
         self.net::<P>(vec![Script::of(elements); self.workers as usize]).run(Duration::from_ms(10_000))
     }
+}
+
+/// A call of any kind.
+#[derive(Clone, Copy, Debug)]
+struct Call {
+    kind: u32,
+    root: u32,
+    share_elements: u64,
+    fixed_point: bool,
+}
+
+impl Call {
+    fn kind(&self, workers: u32) -> CollectiveKind {
+        let root = Rank(self.root % workers);
+        match self.kind {
+            0 => CollectiveKind::Allreduce,
+            1 => CollectiveKind::Reduce { root },
+            2 => CollectiveKind::Broadcast { root },
+            3 => CollectiveKind::Barrier,
+            4 => CollectiveKind::ReduceScatter,
+            _ => CollectiveKind::AllGather,
+        }
+    }
+}
+
+fn calls() -> impl Strategy<Value = Vec<Call>> {
+    let call = (0u32..6, 0u32..9, prop_oneof![1 => Just(0u64), 4 => 1u64..40], any::<bool>());
+    let call = call.prop_map(|(kind, root, share_elements, fixed_point)| Call { kind, root, share_elements, fixed_point });
+    proptest::collection::vec(call, 1..8)
 }
 
 fn plans() -> impl Strategy<Value = Plan> {
@@ -164,6 +220,14 @@ proptest! {
     #[test]
     fn elements_are_summed_under_all_faults(plan in plans(), elements in sizes()) {
         plan.run::<[u8]>(&elements).all_done(elements.len());
+    }
+
+    #[test]
+    fn collectives_of_every_kind_are_right_under_all_faults(plan in plans(), calls in calls()) {
+        let plan = Plan { fixed_point: false, ..plan };
+        let scripts = || vec![plan.script(&calls); plan.workers as usize];
+        plan.net::<Census>(scripts()).run(Duration::from_ms(20_000)).all_done(calls.len());
+        plan.net::<[u8]>(scripts()).run(Duration::from_ms(20_000)).all_done(calls.len());
     }
 
     #[test]
@@ -317,6 +381,20 @@ fn workers_that_disagree_about_the_length_are_told() {
         let told = failures(&ended, None, Instant::ZERO, PATIENCE + Duration::from_ms(1));
         assert_eq!((told[3].reason, told[3].operation), (FailureReason::Mismatch, OperationId(0)));
         assert_eq!((told[0].reason, told[0].suspect), (FailureReason::NoProgress, Suspect::Rank(Rank(3))));
+    }
+}
+
+/// Same length, another call: what does not belong together is not added up.
+#[test]
+fn workers_that_disagree_about_the_call_are_told() {
+    for leaves in [1, 2] {
+        let plan = Plan { workers: 4, leaves, ..Plan::star(4) };
+        let mut scripts = vec![Script { fingerprint: 7, ..Script::of(&[40]) }; 4];
+        scripts[3] = Script { start: Instant::ZERO + Duration::from_us(100), fingerprint: 8, ..Script::of(&[40]) };
+        let ended = plan.net::<Census>(scripts).run(Duration::from_ms(1_000));
+        let told = failures(&ended, None, Instant::ZERO, PATIENCE + Duration::from_ms(1));
+        assert_eq!((told[3].reason, told[3].operation), (FailureReason::Mismatch, OperationId(0)));
+        assert!(told.iter().all(|failure| matches!(failure.reason, FailureReason::Mismatch | FailureReason::NoProgress)), "{told:?}");
     }
 }
 

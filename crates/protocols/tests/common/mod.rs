@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 
 use fanin_core::hash::mix;
 use fanin_core::{
-    Address, BlockExponent, Body, Collective, DropReason, Duration, Egress, Event, Ingress, Instant, JobId, Node, NodeId, OpError,
-    OperationId, Outcome, Piece, PortId, Rank, RetransmitReason, Role, Tx, Wire, Worker,
+    Address, BlockExponent, Body, Collective, CollectiveKind, DropReason, Duration, Egress, Event, Ingress, Instant, JobId, Node, NodeId,
+    OpError, OperationId, Outcome, Piece, PortId, Rank, RetransmitReason, Role, Tx, Wire, Worker,
 };
 pub use vectors::{ELEMENT_BYTES, HasVectors, Vectors, VectorsOf};
 
@@ -40,6 +40,12 @@ impl Faults {
 pub struct Script {
     /// Length of each operation's vector in elements.
     pub elements: Vec<u64>,
+    /// What the operations are; allreduces where nothing is said.
+    pub kinds: Vec<CollectiveKind>,
+    /// Which of the job's operators they use; the first where nothing is said.
+    pub ops: Vec<u8>,
+    /// What workers must agree on.
+    pub fingerprint: u32,
     /// When the first operation is submitted.
     pub start: Instant,
     /// Time between the end of one operation and the next submission.
@@ -50,7 +56,15 @@ pub struct Script {
 
 impl Script {
     pub fn of(elements: &[u64]) -> Self {
-        Script { elements: elements.to_vec(), start: Instant::ZERO, pause: Duration::ZERO, dies_at: None }
+        Script {
+            elements: elements.to_vec(),
+            kinds: Vec::new(),
+            ops: Vec::new(),
+            fingerprint: 0,
+            start: Instant::ZERO,
+            pause: Duration::ZERO,
+            dies_at: None,
+        }
     }
 }
 
@@ -253,7 +267,12 @@ where
     pub fn new(op: P::Op, workers: Vec<W>, switches: Vec<S>, scripts: Vec<Script>, faults: Faults) -> Self {
         let count = workers.len();
         let operations: Vec<u64> = scripts[0].elements.clone();
-        let vectors = (0..count).map(|rank| VectorsOf::<P>::new(Rank(rank as u32), count as u32, &operations)).collect();
+        let vectors = |rank| {
+            let mut vectors = VectorsOf::<P>::new(Rank(rank as u32), count as u32, &operations);
+            vectors.set_kinds(&scripts[0].kinds);
+            vectors
+        };
+        let vectors = (0..count).map(vectors).collect();
         let nodes: Vec<Place<W, S>> = workers.into_iter().map(Place::Worker).chain(switches.into_iter().map(Place::Switch)).collect();
         let ended = Ended { outcomes: vec![Vec::new(); count], counts: Counts::default() };
         let mut net = Net {
@@ -364,7 +383,10 @@ where
                 let Some(&elements) = self.scripts[node].elements.get(number) else { return };
                 self.submitted[node] += 1;
                 let operation = OperationId(number as u32);
-                let collective = Collective::allreduce(operation, elements);
+                let kind = self.scripts[node].kinds.get(number).copied().unwrap_or_default();
+                let op = self.scripts[node].ops.get(number).copied().unwrap_or_default();
+                let fingerprint = self.scripts[node].fingerprint;
+                let collective = Collective { kind, op, fingerprint, ..Collective::allreduce(operation, elements) };
                 self.call(node, |place, now, lent| {
                     if let Place::Worker(worker) = place {
                         worker.submit(now, collective, lent);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use fanin_core::hash::mix;
 use fanin_core::payload::weight;
-use fanin_core::{BlockExponent, Census, DType, ElementOp, OpError, OperationId, Operator, Payload, Piece, Rank};
+use fanin_core::{BlockExponent, Census, CollectiveKind, DType, ElementOp, OpError, OperationId, Operator, Payload, Piece, Rank};
 
 use super::JOB;
 
@@ -20,6 +20,8 @@ pub trait HasVectors: Payload {
 /// The vectors of one worker.
 pub trait Vectors<P: Payload + ?Sized> {
     fn new(rank: Rank, workers: u32, operations: &[u64]) -> Self;
+    /// What the operations are; allreduces where nothing is said.
+    fn set_kinds(&mut self, kinds: &[CollectiveKind]);
     /// The rank that has these vectors, and the number of ranks.
     fn members(&self) -> (Rank, u32);
     fn input(&self, piece: Piece) -> P::Owned;
@@ -49,6 +51,58 @@ pub fn largest_exponent(workers: u32, piece: Piece) -> BlockExponent {
 /// Length of an element in bytes.
 pub const ELEMENT_BYTES: u32 = 4;
 
+/// What the operations are: who contributes to a piece and who gets it.
+#[derive(Clone, Default)]
+struct Calls {
+    rank: Rank,
+    workers: u32,
+    elements: Vec<u64>,
+    kinds: Vec<CollectiveKind>,
+}
+
+impl Calls {
+    fn new(rank: Rank, workers: u32, elements: &[u64]) -> Self {
+        Calls { rank, workers, elements: elements.to_vec(), kinds: Vec::new() }
+    }
+
+    fn kind(&self, operation: OperationId) -> CollectiveKind {
+        self.kinds.get(operation.index()).copied().unwrap_or_default()
+    }
+
+    fn share_elements(&self, operation: OperationId) -> u64 {
+        self.elements[operation.index()] / u64::from(self.kind(operation).shares(self.workers))
+    }
+
+    /// The share that a piece lies in. Panics where it lies in two.
+    fn share_of(&self, piece: Piece) -> u32 {
+        let share_elements = self.share_elements(piece.operation).max(1);
+        let share = piece.start / share_elements;
+        assert!(piece.elements > 0 && (piece.end() - 1) / share_elements == share, "{piece:?}");
+        share as u32
+    }
+
+    /// The ranks whose vectors are part of a piece's result.
+    fn contributors(&self, piece: Piece) -> impl Iterator<Item = Rank> {
+        let (kind, share) = (self.kind(piece.operation), self.share_of(piece));
+        (0..self.workers).map(Rank).filter(move |rank| kind.contributes(*rank, share))
+    }
+
+    fn assert_contributes(&self, piece: Piece) {
+        assert!(self.kind(piece.operation).contributes(self.rank, self.share_of(piece)), "rank {} sends {piece:?}", self.rank);
+    }
+
+    fn assert_receives(&self, piece: Piece) {
+        assert!(self.kind(piece.operation).receives(self.rank, self.share_of(piece)), "rank {} is given {piece:?}", self.rank);
+    }
+
+    /// The elements that this rank must be given, which are one stretch for all kinds.
+    fn received(&self, operation: OperationId) -> std::ops::Range<u64> {
+        let (kind, share) = (self.kind(operation), self.share_elements(operation));
+        let mut shares = (0..kind.shares(self.workers)).filter(|share| kind.receives(self.rank, *share)).map(u64::from);
+        shares.next().map_or(0..0, |first| first * share..(shares.last().unwrap_or(first) + 1) * share)
+    }
+}
+
 /// Pieces delivered, by number, of each operation.
 #[derive(Default)]
 struct Delivered {
@@ -61,24 +115,24 @@ impl Delivered {
         assert_eq!(before, None, "delivered twice");
     }
 
-    fn assert_whole(&self, operation: usize, elements: u64) {
+    fn assert_whole(&self, operation: usize, calls: &Calls) {
         let operation = OperationId(operation as u32);
-        let pieces = self.pieces.range((operation, 0)..=(operation, u32::MAX)).map(|(_, piece)| *piece);
-        let mut end = 0;
+        let received = calls.received(operation);
+        let mut pieces = self.pieces.range((operation, 0)..=(operation, u32::MAX)).map(|(_, piece)| *piece).peekable();
+        let (first, mut end) = (pieces.peek().map_or(0, |piece| piece.index), received.start);
+        assert!(received.start > 0 || first == 0, "{operation} begins with piece {first}");
         for (index, piece) in pieces.enumerate() {
-            assert_eq!((piece.index as usize, piece.start), (index, end), "{operation}");
+            assert_eq!((piece.index as usize, piece.start), (first as usize + index, end), "{operation}");
             assert!(piece.elements > 0);
             end = piece.end();
         }
-        assert_eq!(end, elements, "operation {operation} is not whole");
+        assert_eq!(end, received.end, "operation {operation} is not whole");
     }
 }
 
 /// Census weights instead of elements.
 pub struct CensusVectors {
-    rank: Rank,
-    workers: u32,
-    operations: Vec<u64>,
+    calls: Calls,
     output: BTreeMap<(OperationId, u32), Census>,
     delivered: Delivered,
 }
@@ -90,22 +144,27 @@ impl HasVectors for Census {
 
 impl CensusVectors {
     fn of(&self, rank: Rank, piece: Piece) -> Census {
-        assert!(piece.end() <= self.operations[piece.operation.index()], "{piece:?}");
+        assert!(piece.end() <= self.calls.elements[piece.operation.index()], "{piece:?}");
         Census::new(piece.elements * ELEMENT_BYTES, weight(JOB, piece.operation, rank, piece.start, piece.end()))
     }
 }
 
 impl Vectors<Census> for CensusVectors {
     fn new(rank: Rank, workers: u32, operations: &[u64]) -> Self {
-        CensusVectors { rank, workers, operations: operations.to_vec(), output: BTreeMap::new(), delivered: Delivered::default() }
+        CensusVectors { calls: Calls::new(rank, workers, operations), output: BTreeMap::new(), delivered: Delivered::default() }
+    }
+
+    fn set_kinds(&mut self, kinds: &[CollectiveKind]) {
+        self.calls.kinds = kinds.to_vec();
     }
 
     fn members(&self) -> (Rank, u32) {
-        (self.rank, self.workers)
+        (self.calls.rank, self.calls.workers)
     }
 
     fn input(&self, piece: Piece) -> Census {
-        self.of(self.rank, piece)
+        self.calls.assert_contributes(piece);
+        self.of(self.calls.rank, piece)
     }
 
     fn output(&self, piece: Piece) -> Census {
@@ -120,22 +179,23 @@ impl Vectors<Census> for CensusVectors {
     }
 
     fn deliver(&mut self, piece: Piece, payload: &Census) -> Result<(), OpError> {
-        let expected = (1..self.workers).fold(self.of(Rank(0), piece), |sum, rank| sum.plus(self.of(Rank(rank), piece)));
-        assert_eq!(*payload, expected, "rank {}: {piece:?}", self.rank);
+        let nothing = Census::new(piece.elements * ELEMENT_BYTES, 0);
+        let expected = self.calls.contributors(piece).fold(nothing, |sum, rank| sum.plus(self.of(rank, piece)));
+        self.calls.assert_receives(piece);
+        assert_eq!(*payload, expected, "rank {}: {piece:?}", self.calls.rank);
         self.output.insert((piece.operation, piece.index), *payload);
         self.delivered.add(piece);
         Ok(())
     }
 
     fn assert_whole(&self, operation: usize) {
-        self.delivered.assert_whole(operation, self.operations[operation]);
+        self.delivered.assert_whole(operation, &self.calls);
     }
 }
 
 /// Real elements: 32-bit integers, whose sum wraps.
 pub struct ElementVectors {
-    rank: Rank,
-    workers: u32,
+    calls: Calls,
     output: Vec<Vec<u8>>,
     delivered: Delivered,
 }
@@ -161,15 +221,20 @@ fn range_of(piece: Piece) -> std::ops::Range<usize> {
 impl Vectors<[u8]> for ElementVectors {
     fn new(rank: Rank, workers: u32, operations: &[u64]) -> Self {
         let output = operations.iter().map(|elements| vec![0; *elements as usize * ELEMENT_BYTES as usize]).collect();
-        ElementVectors { rank, workers, output, delivered: Delivered::default() }
+        ElementVectors { calls: Calls::new(rank, workers, operations), output, delivered: Delivered::default() }
+    }
+
+    fn set_kinds(&mut self, kinds: &[CollectiveKind]) {
+        self.calls.kinds = kinds.to_vec();
     }
 
     fn members(&self) -> (Rank, u32) {
-        (self.rank, self.workers)
+        (self.calls.rank, self.calls.workers)
     }
 
     fn input(&self, piece: Piece) -> Box<[u8]> {
-        bytes_of(piece, |index| element(self.rank.0, piece.operation, index)).into()
+        self.calls.assert_contributes(piece);
+        bytes_of(piece, |index| element(self.calls.rank.0, piece.operation, index)).into()
     }
 
     fn output(&self, piece: Piece) -> Box<[u8]> {
@@ -182,14 +247,16 @@ impl Vectors<[u8]> for ElementVectors {
     }
 
     fn deliver(&mut self, piece: Piece, payload: &[u8]) -> Result<(), OpError> {
-        let sum = |index| (0..self.workers).fold(0i32, |sum, rank| sum.wrapping_add(element(rank, piece.operation, index)));
-        assert_eq!(payload, bytes_of(piece, sum), "rank {}: {piece:?}", self.rank);
+        let ranks: Vec<u32> = self.calls.contributors(piece).map(|rank| rank.0).collect();
+        let sum = |index| ranks.iter().fold(0i32, |sum, rank| sum.wrapping_add(element(*rank, piece.operation, index)));
+        self.calls.assert_receives(piece);
+        assert_eq!(payload, bytes_of(piece, sum), "rank {}: {piece:?}", self.calls.rank);
         self.output[piece.operation.index()][range_of(piece)].copy_from_slice(payload);
         self.delivered.add(piece);
         Ok(())
     }
 
     fn assert_whole(&self, operation: usize) {
-        self.delivered.assert_whole(operation, self.output[operation].len() as u64 / u64::from(ELEMENT_BYTES));
+        self.delivered.assert_whole(operation, &self.calls);
     }
 }
