@@ -114,8 +114,17 @@ pub enum DemoFormat {
     Json,
 }
 
-/// Reads a number of bytes with an optional unit.
+/// Reads a number of bytes of float32 with an optional unit.
 fn parse_size(text: &str) -> Result<u64, String> {
+    let bytes = parse_bytes(text)?;
+    if bytes % 4 != 0 {
+        return Err(format!("{bytes} bytes are not a whole number of float32 elements (4 bytes each)"));
+    }
+    Ok(bytes)
+}
+
+/// Reads a number of bytes with an optional unit.
+pub fn parse_bytes(text: &str) -> Result<u64, String> {
     const UNITS: [(&str, u64); 8] = [
         ("KiB", 1 << 10),
         ("MiB", 1 << 20),
@@ -128,11 +137,7 @@ fn parse_size(text: &str) -> Result<u64, String> {
     ];
     let (digits, factor) = UNITS.iter().find_map(|(unit, factor)| Some((text.strip_suffix(unit)?, *factor))).unwrap_or((text, 1));
     let number: u64 = digits.trim().parse().map_err(|_| "expected a whole number of bytes, as in 64MiB, 100kB or 4096".to_string())?;
-    let bytes = number.checked_mul(factor).filter(|bytes| *bytes <= 16 << 30).ok_or("larger than 16 GiB")?;
-    if bytes % 4 != 0 {
-        return Err(format!("{bytes} bytes are not a whole number of float32 elements (4 bytes each)"));
-    }
-    Ok(bytes)
+    Ok(number.checked_mul(factor).filter(|bytes| *bytes <= 16 << 30).ok_or("larger than 16 GiB")?)
 }
 
 /// Reads a probability.

@@ -10,11 +10,14 @@
 //! | [`report`] | all of that as one page |
 //! | [`sim`] | `fanin sim`: from the command line to files and exit code |
 //! | [`repro`] | `fanin repro`: results held against what a paper says |
-//! | [`mod@bench`] | `fanin bench`: the simulator's own speed |
+//! | [`mod@bench`] | `fanin bench sim`: the simulator's own speed |
+//! | [`allreduce`] | `fanin bench allreduce`: collectives between processes |
 //! | [`link`] | `fanin bench link`: what a link carries, the yardstick for collectives over it |
+//! | [`switch`] | `fanin switch`: the software switch as a service |
 //! | [`demo`] | `fanin demo`: real processes on this machine |
 #![forbid(unsafe_code)]
 
+mod allreduce;
 mod bench;
 mod demo;
 mod link;
@@ -25,6 +28,7 @@ mod repro;
 mod results;
 mod run;
 mod sim;
+mod switch;
 mod table;
 
 use std::io::{self, IsTerminal};
@@ -47,7 +51,9 @@ Examples:
   fanin sim examples/quickstart.toml --set jobs.0.message=1MiB --set run.repetitions=1
   fanin repro canary --quick --out out/canary
   fanin demo --loss 0.01
+  fanin switch --listen 0.0.0.0:7700 --http 127.0.0.1:9470
   fanin bench sim
+  fanin bench allreduce --workers 4 --sizes 4KiB,64MiB
 
 Exit codes: 0 all is well, 1 a run failed or was not exact, 2 the input is wrong.
 RUST_LOG=debug writes what happens to standard error.";
@@ -61,6 +67,8 @@ enum Command {
     /// Measure speed.
     #[command(subcommand)]
     Bench(BenchCommand),
+    /// Sum vectors for jobs of other processes, as a switch in the network would.
+    Switch(switch::SwitchArgs),
     /// Allreduce real tensors between real processes on this machine.
     Demo(demo::DemoArgs),
     /// A node process of `fanin demo`.
@@ -72,18 +80,25 @@ enum Command {
 enum BenchCommand {
     /// The simulator: packet-hops per second of processor time, events, bytes of code that every hop runs through.
     Sim(bench::BenchArgs),
+    /// Collectives between real processes: time, bandwidth as nccl-tests print it, and whether every element is right.
+    Allreduce(allreduce::AllreduceArgs),
     /// A link: bytes of UDP payload per second between two processes.
     Link(link::LinkArgs),
 }
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_ansi(io::stderr().is_terminal()).init();
+    // A switch logs more than the others, and in a form of its own.
+    if !matches!(arguments.command, Command::Switch(_)) {
+        let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn"));
+        tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_ansi(io::stderr().is_terminal()).init();
+    }
     let done = match &arguments.command {
         Command::Sim(args) => return sim::run(args),
         Command::Repro(args) => return repro::run(args),
+        Command::Switch(args) => return switch::run(args),
         Command::Bench(BenchCommand::Sim(args)) => bench::run(args),
+        Command::Bench(BenchCommand::Allreduce(args)) => allreduce::run(args),
         Command::Bench(BenchCommand::Link(args)) => link::run(args),
         Command::Demo(args) => demo::run(args),
         Command::DemoNode(args) => demo::run_node(args),

@@ -1,0 +1,461 @@
+//! `fanin bench allreduce`: how long collectives take between real processes, in the terms of nccl-tests, and whether every element is
+//! right.
+
+use std::fmt::Write as _;
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::{Args, ValueEnum};
+use comfy_table::{CellAlignment, Table, presets};
+use fanin_comm::{CollectiveKind, Communicator, Config, DType, ElementOp, Meeting, Operator, Rank, Transport};
+use serde::{Deserialize, Serialize};
+
+use crate::demo::parse_bytes;
+
+/// Measure collectives between processes: of this machine (`--workers`), or this process as one rank of many (`--rank`, `--world` and a
+/// place to meet, or the variables FANIN_*).
+#[derive(Args, Clone, Debug)]
+pub struct AllreduceArgs {
+    /// Start so many processes on this machine.
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=256), conflicts_with_all = ["rank", "world"])]
+    pub workers: u32,
+    /// This process is one rank; others are started elsewhere.
+    #[arg(long, value_name = "R", requires = "world")]
+    pub rank: Option<u32>,
+    /// Number of ranks.
+    #[arg(long, value_name = "N", requires = "rank")]
+    pub world: Option<u32>,
+    /// The switch, HOST:PORT. Without it rank 0 runs one.
+    #[arg(long, value_name = "HOST:PORT")]
+    pub switch: Option<String>,
+    /// Where rank 0 listens if there is no switch, HOST:PORT.
+    #[arg(long, value_name = "HOST:PORT", conflicts_with = "switch")]
+    pub rendezvous: Option<String>,
+    /// Message sizes: one, a list (`4B,64KiB,1MiB`), or a range that doubles (`4B..256MiB`).
+    #[arg(long, value_name = "SIZES", default_value = "4B..64MiB")]
+    pub sizes: String,
+    /// Element type: f32 f64 f16 bf16 i8 i16 i32 i64 u8.
+    #[arg(long, default_value = "f32")]
+    pub dtype: DType,
+    /// Operator: sum avg min max prod and or xor.
+    #[arg(long, default_value = "sum")]
+    pub op: Operator,
+    /// Which collective.
+    #[arg(long, value_enum, default_value_t = Kind::Allreduce)]
+    pub collective: Kind,
+    /// How vectors travel.
+    #[arg(long, value_enum, default_value_t = Way::Auto)]
+    pub transport: Way,
+    /// Runs of each size; by default as many as take about half a second, at least 5.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub iterations: Option<u32>,
+    /// How long ranks wait for one another, in seconds.
+    #[arg(long, value_name = "S", default_value_t = 30.0)]
+    pub timeout: f64,
+    /// Sum binary32 floats as block fixed point, as hardware switches do.
+    #[arg(long)]
+    pub fixed_point: bool,
+    /// How to print the result.
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub format: Format,
+}
+
+/// Collectives.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Kind {
+    /// Every rank gets the reduction of all vectors.
+    Allreduce,
+    /// Rank 0 gets it.
+    Reduce,
+    /// Every rank gets rank 0's vector.
+    Broadcast,
+    /// Every rank gets its part of the reduction.
+    ReduceScatter,
+    /// Every rank gets all vectors.
+    AllGather,
+}
+
+/// How vectors travel.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Way {
+    /// Shared memory on one host, UDP otherwise.
+    Auto,
+    /// UDP.
+    Udp,
+    /// Shared memory.
+    Shm,
+}
+
+/// Output formats.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Format {
+    /// For people.
+    Table,
+    /// An array with an object a size.
+    Json,
+}
+
+/// One size.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Row {
+    size_bytes: u64,
+    elements: u64,
+    dtype: String,
+    op: String,
+    iterations: u32,
+    /// Of the slowest rank, on average over all iterations.
+    time_us: f64,
+    /// Bytes of the vector over the time, in 10^6 bytes a second.
+    algbw_mb_s: f64,
+    /// What nccl-tests call bus bandwidth: comparable over numbers of ranks.
+    busbw_mb_s: f64,
+    /// Elements that are not what they must be, at all ranks together.
+    wrong: u64,
+    /// Processor time of all ranks, for each GiB of vector.
+    cpu_s_per_gib: f64,
+    path: String,
+}
+
+/// Runs the benchmark.
+///
+/// # Errors
+/// Where a size makes no sense, ranks do not meet, a collective fails or an element is wrong.
+pub fn run(args: &AllreduceArgs) -> Result<()> {
+    let sizes = parse_sizes(&args.sizes, args.dtype)?;
+    ElementOp::new(args.dtype, args.op)?;
+    match config(args)? {
+        Some(config) => print(args, &measure(args, &sizes, config)?),
+        None => conduct(args),
+    }
+}
+
+/// This process's part, where it is one rank; `None` where it is to start all of them.
+fn config(args: &AllreduceArgs) -> Result<Option<Config>> {
+    let mut config = match (args.rank, args.world) {
+        (Some(rank), Some(world)) => {
+            let meeting = match (&args.switch, &args.rendezvous) {
+                (Some(switch), _) => Meeting::Switch(switch.clone()),
+                (None, Some(rendezvous)) => Meeting::Rendezvous(rendezvous.clone()),
+                (None, None) => Config::from_env().map(|config| config.meeting).unwrap_or(Meeting::Nowhere),
+            };
+            Config { job: "bench".into(), ..Config::new(rank, world, meeting) }
+        }
+        _ if std::env::var_os("FANIN_RANK").is_some() => Config::from_env()?,
+        _ => return Ok(None),
+    };
+    ensure!(args.timeout.is_finite() && (0.1..=86_400.0).contains(&args.timeout), "--timeout {}: expected 0.1 to 86400 s", args.timeout);
+    config.timeout = Duration::from_secs_f64(args.timeout);
+    config.fixed_point |= args.fixed_point;
+    match args.transport {
+        Way::Auto => {}
+        Way::Udp => config.transport = Transport::Udp,
+        Way::Shm => config.transport = Transport::Memory,
+    }
+    config.check()?;
+    Ok(Some(config))
+}
+
+/// Starts all ranks and shows what rank 0 measures. A rank whose process dies is named by the others.
+fn conduct(args: &AllreduceArgs) -> Result<()> {
+    let program = std::env::current_exe().context("cannot find this program's own file")?;
+    let mut place = args.rendezvous.clone();
+    if args.switch.is_none() && place.is_none() {
+        // Rank 0 listens where the kernel has just found a free port.
+        let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).context("no free port on 127.0.0.1")?;
+        place = Some(free.to_string());
+    }
+    let mut crew = Crew(Vec::new());
+    for rank in 0..args.workers {
+        let mut command = Command::new(&program);
+        command.args(["bench", "allreduce", "--rank", &rank.to_string(), "--world", &args.workers.to_string(), "--format", "json"]);
+        match (&args.switch, &place) {
+            (Some(switch), _) => command.args(["--switch", switch]),
+            (None, Some(place)) => command.args(["--rendezvous", place]),
+            (None, None) => &mut command,
+        };
+        command.args([
+            "--sizes",
+            &args.sizes,
+            "--dtype",
+            args.dtype.name(),
+            "--op",
+            args.op.name(),
+            "--timeout",
+            &args.timeout.to_string(),
+        ]);
+        command.args(["--collective", &name(&args.collective), "--transport", &name(&args.transport)]);
+        if let Some(iterations) = args.iterations {
+            command.args(["--iterations", &iterations.to_string()]);
+        }
+        if args.fixed_point {
+            command.arg("--fixed-point");
+        }
+        let output = if rank == 0 { Stdio::piped() } else { Stdio::null() };
+        let child = command.stdin(Stdio::null()).stdout(output).spawn().with_context(|| format!("cannot start rank {rank}"))?;
+        crew.0.push(child);
+    }
+    let output = crew.0[0].stdout.take().context("rank 0 has no output")?;
+    let mut text = String::new();
+    for line in BufReader::new(output).lines() {
+        text.push_str(&line?);
+        text.push('\n');
+    }
+    for (rank, child) in crew.0.iter_mut().enumerate() {
+        let status = child.wait().with_context(|| format!("cannot wait for rank {rank}"))?;
+        ensure!(status.success(), "rank {rank}: {status}");
+    }
+    print(args, &serde_json::from_str::<Vec<Row>>(&text).context("rank 0 has printed nonsense")?)
+}
+
+/// The processes of all ranks; none outlives this one.
+struct Crew(Vec<Child>);
+
+impl Drop for Crew {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            if !matches!(child.try_wait(), Ok(Some(_))) {
+                let _ = child.kill();
+                let _ = child.wait();
+            }
+        }
+    }
+}
+
+/// The name of an option's value.
+fn name(value: &impl ValueEnum) -> String {
+    value.to_possible_value().map(|value| value.get_name().to_string()).unwrap_or_default()
+}
+
+/// One rank's part. Every rank gets the same rows.
+fn measure(args: &AllreduceArgs, sizes: &[u64], config: Config) -> Result<Vec<Row>> {
+    let comm = Communicator::join(config)?;
+    let work = Work::new(args, &comm)?;
+    let mut rows = Vec::new();
+    for &size in sizes {
+        rows.push(work.measure(args, &comm, size)?);
+    }
+    comm.barrier()?;
+    Ok(rows)
+}
+
+struct Work {
+    kind: CollectiveKind,
+    op: ElementOp,
+    rank: u32,
+    world: u32,
+}
+
+impl Work {
+    fn new(args: &AllreduceArgs, comm: &Communicator) -> Result<Self> {
+        let op = ElementOp::new(args.dtype, args.op)?;
+        let kind = match args.collective {
+            Kind::Allreduce => CollectiveKind::Allreduce,
+            Kind::Reduce => CollectiveKind::Reduce { root: Rank(0) },
+            Kind::Broadcast => CollectiveKind::Broadcast { root: Rank(0) },
+            Kind::ReduceScatter => CollectiveKind::ReduceScatter,
+            Kind::AllGather => CollectiveKind::AllGather,
+        };
+        Ok(Work { kind, op, rank: comm.rank(), world: comm.world() })
+    }
+
+    fn measure(&self, args: &AllreduceArgs, comm: &Communicator, size: u64) -> Result<Row> {
+        // As in nccl-tests, the size is that of the longer vector.
+        let width = self.op.dtype.bytes() as u64;
+        let share = size / width / u64::from(self.kind.shares(self.world));
+        let whole = share * u64::from(self.kind.shares(self.world));
+        let input = self.input(self.rank, share, whole);
+        let mut output = vec![0; self.output_elements(share, whole) as usize * width as usize];
+        let mut call = || comm.call_bytes(self.kind, self.op, share, &input, &mut output);
+        call()?;
+        let iterations = self.iterations(args, comm, &mut call)?;
+        comm.barrier()?;
+        let (start, cpu) = (Instant::now(), fanin_runtime::clock::process_cpu_time());
+        for _ in 0..iterations {
+            call()?;
+        }
+        let seconds = start.elapsed().as_secs_f64() / f64::from(iterations);
+        let cpu = (fanin_runtime::clock::process_cpu_time() - cpu).as_secs_f64();
+        let wrong = self.wrong(share, whole, &output);
+        let mut slowest = [seconds];
+        comm.allreduce(&mut slowest, Operator::Max)?;
+        let mut cpu = [cpu];
+        comm.allreduce(&mut cpu, Operator::Sum)?;
+        let mut wrong = [wrong as i64];
+        comm.allreduce(&mut wrong, Operator::Sum)?;
+        let bytes = (whole * width) as f64;
+        let algbw = bytes / slowest[0] / 1e6;
+        Ok(Row {
+            size_bytes: whole * width,
+            elements: whole,
+            dtype: self.op.dtype.name().into(),
+            op: self.op.operator.name().into(),
+            iterations,
+            time_us: slowest[0] * 1e6,
+            algbw_mb_s: algbw,
+            busbw_mb_s: algbw * self.bus_factor(),
+            wrong: wrong[0] as u64,
+            cpu_s_per_gib: if bytes > 0.0 { cpu[0] / f64::from(iterations) / (bytes / f64::from(1u32 << 30)) } else { 0.0 },
+            path: comm.path().to_string(),
+        })
+    }
+
+    /// How often the call is made: as asked, or so often that it takes half a second; rank 0 decides.
+    fn iterations(
+        &self,
+        args: &AllreduceArgs,
+        comm: &Communicator,
+        call: &mut impl FnMut() -> Result<(), fanin_comm::CommError>,
+    ) -> Result<u32> {
+        if let Some(iterations) = args.iterations {
+            return Ok(iterations);
+        }
+        let start = Instant::now();
+        for _ in 0..3 {
+            call()?;
+        }
+        let each = start.elapsed().as_secs_f64() / 3.0;
+        let mut decided = [((0.5 / each) as i32).clamp(5, 5_000)];
+        comm.broadcast(&mut decided, 0)?;
+        Ok(decided[0] as u32)
+    }
+
+    /// Factors of nccl-tests (its PERFORMANCE.md).
+    fn bus_factor(&self) -> f64 {
+        let n = f64::from(self.world);
+        match self.kind {
+            CollectiveKind::Allreduce => 2.0 * (n - 1.0) / n,
+            CollectiveKind::ReduceScatter | CollectiveKind::AllGather => (n - 1.0) / n,
+            _ => 1.0,
+        }
+    }
+
+    fn output_elements(&self, share: u64, whole: u64) -> u64 {
+        if self.kind == CollectiveKind::ReduceScatter { share } else { whole }
+    }
+
+    /// Element `index` of rank `rank`'s vector, small enough that every type and operator is exact with 256 ranks.
+    fn element(&self, rank: u32, index: u64) -> i64 {
+        match self.op.operator {
+            Operator::Prod if rank == 0 => 1 + (index % 3) as i64,
+            Operator::Prod => 1,
+            // With 256 ranks a sum of zeros and ones is exact in bfloat16.
+            Operator::Sum | Operator::Avg => i64::from((index * 7 + u64::from(rank) * 3) % 11 == 0),
+            _ => ((index * 7 + u64::from(rank) * 3) % 11) as i64,
+        }
+    }
+
+    fn input(&self, rank: u32, share: u64, whole: u64) -> Vec<u8> {
+        let (first, count) = if self.kind == CollectiveKind::AllGather { (u64::from(rank) * share, share) } else { (0, whole) };
+        let mut bytes = Vec::with_capacity(count as usize * self.op.dtype.bytes());
+        (first..first + count).for_each(|index| self.op.dtype.push_i64(self.element(rank, index), &mut bytes));
+        bytes
+    }
+
+    /// Elements of this rank's output that are not what they must be.
+    fn wrong(&self, share: u64, whole: u64, output: &[u8]) -> u64 {
+        if !self.kind.receives(Rank(self.rank), if self.kind == CollectiveKind::ReduceScatter { self.rank } else { 0 }) {
+            return 0;
+        }
+        let first = if self.kind == CollectiveKind::ReduceScatter { u64::from(self.rank) * share } else { 0 };
+        let mut expected = Vec::with_capacity(8);
+        let width = self.op.dtype.bytes();
+        let count = self.output_elements(share, whole);
+        (0..count)
+            .filter(|&at| {
+                expected.clear();
+                self.push_expected(first + at, share, &mut expected);
+                expected != output[at as usize * width..(at as usize + 1) * width]
+            })
+            .count() as u64
+    }
+
+    fn push_expected(&self, index: u64, share: u64, out: &mut Vec<u8>) {
+        let dtype = self.op.dtype;
+        let values = (0..self.world).map(|rank| self.element(rank, index));
+        match self.kind {
+            CollectiveKind::Broadcast { root } => return dtype.push_i64(self.element(root.0, index), out),
+            CollectiveKind::AllGather => return dtype.push_i64(self.element((index / share) as u32, index), out),
+            _ => {}
+        }
+        match self.op.operator {
+            Operator::Sum => dtype.push_i64(values.sum(), out),
+            Operator::Avg => dtype.push_f64(values.sum::<i64>() as f64 / f64::from(self.world), out),
+            Operator::Prod => dtype.push_i64(values.product(), out),
+            Operator::Min => dtype.push_i64(values.min().unwrap_or(0), out),
+            Operator::Max => dtype.push_i64(values.max().unwrap_or(0), out),
+            Operator::And => dtype.push_i64(values.fold(-1, |sum, value| sum & value), out),
+            Operator::Or => dtype.push_i64(values.fold(0, |sum, value| sum | value), out),
+            Operator::Xor => dtype.push_i64(values.fold(0, |sum, value| sum ^ value), out),
+        }
+    }
+}
+
+/// Shows the rows; it is an error if an element was wrong.
+fn print(args: &AllreduceArgs, rows: &[Row]) -> Result<()> {
+    match args.format {
+        Format::Json => println!("{}", serde_json::to_string(rows)?),
+        Format::Table => print!("{}", table(args, rows)),
+    }
+    match rows.iter().find(|row| row.wrong > 0) {
+        Some(row) => bail!("{} wrong elements with {} bytes", row.wrong, row.size_bytes),
+        None => Ok(()),
+    }
+}
+
+fn table(args: &AllreduceArgs, rows: &[Row]) -> String {
+    let mut out = String::new();
+    let path = rows.first().map_or("", |row| &row.path);
+    let _ = writeln!(out, "{} over {path}\n", name(&args.collective));
+    let mut table = Table::new();
+    table.load_style(presets::ASCII_MARKDOWN);
+    table.set_header(["size, B", "elements", "type", "op", "time, us", "algbw, MB/s", "busbw, MB/s", "CPU-s/GiB", "wrong"]);
+    for row in rows {
+        table.add_row([
+            row.size_bytes.to_string(),
+            row.elements.to_string(),
+            row.dtype.clone(),
+            row.op.clone(),
+            format!("{:.2}", row.time_us),
+            format!("{:.1}", row.algbw_mb_s),
+            format!("{:.1}", row.busbw_mb_s),
+            format!("{:.2}", row.cpu_s_per_gib),
+            row.wrong.to_string(),
+        ]);
+    }
+    for column in [0, 1, 4, 5, 6, 7, 8] {
+        if let Some(column) = table.column_mut(column) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    let _ = writeln!(out, "{table}");
+    out
+}
+
+/// Reads sizes: whole numbers of elements, ascending in a range.
+fn parse_sizes(text: &str, dtype: DType) -> Result<Vec<u64>> {
+    let size = |text: &str| -> Result<u64> {
+        let bytes = parse_bytes(text).map_err(|error| anyhow::anyhow!("--sizes {text}: {error}"))?;
+        Ok(bytes.next_multiple_of(dtype.bytes() as u64))
+    };
+    let Some((first, last)) = text.split_once("..") else { return text.split(',').map(size).collect() };
+    let (first, last) = (size(first)?, size(last)?);
+    ensure!(first > 0 && first <= last, "--sizes {text}: expected a range that begins above 0 and does not end before it begins");
+    Ok(std::iter::successors(Some(first), |size| size.checked_mul(2)).take_while(|size| *size <= last).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_lists_or_ranges() {
+        assert_eq!(parse_sizes("4B..32B", DType::F32).unwrap(), [4, 8, 16, 32]);
+        assert_eq!(parse_sizes("4KiB,1MiB", DType::F32).unwrap(), [4_096, 1 << 20]);
+        assert_eq!(parse_sizes("0", DType::F64).unwrap(), [0]);
+        assert!(parse_sizes("8B..4B", DType::F32).unwrap_err().to_string().contains("range"));
+        assert!(parse_sizes("x", DType::F32).is_err());
+    }
+}
