@@ -18,7 +18,7 @@ use crate::plan::Plan;
 use crate::plan::schema::{Plot, PlotKind};
 use crate::results::{METRICS, Metric};
 use crate::run::Finished;
-use data::{Group, Spread, groups, numeric_axis, spread};
+use data::{Group, Spread, groups, joined, numeric_axis, spread};
 use frame::{Frame, Look, Pen, Ticks};
 use plotters::prelude::IntoLogRange;
 
@@ -139,11 +139,12 @@ fn lines(plot: &Plot, plan: &Plan, finished: &[Finished], x: usize, metric: &Met
     let scale = numeric_axis(plan, x);
     let spreads: Vec<Vec<Option<Spread>>> =
         groups.iter().map(|group| group.points.iter().map(|&point| spread(finished, point, metric)).collect()).collect();
+    let (groups, spreads) = joined(groups, spreads);
     let all: Vec<&Spread> = spreads.iter().flatten().flatten().collect();
     let low = all.iter().map(|spread| spread.low).fold(f64::INFINITY, f64::min);
     let high = all.iter().map(|spread| spread.high).fold(0.0, f64::max);
     let y_label = with_unit(metric);
-    let frame = Frame { title: &plot.title, note: &note(plan), x_label: &data::axis_title(plan, x), y_label: &y_label, groups };
+    let frame = Frame { title: &plot.title, note: &note(plan), x_label: &data::axis_title(plan, x), y_label: &y_label, groups: &groups };
     let looks: Vec<Look> = groups.iter().map(|group| group.look).collect();
     let (first, last) = (scale.places[0], scale.places[scale.places.len() - 1]);
     let margin = if first == last { 0.5 } else { (last - first).abs() * 0.04 };
@@ -175,9 +176,7 @@ fn all_lines(pen: &mut dyn Pen, places: &[f64], spreads: &[Vec<Option<Spread>>],
 
 /// Memory of the switch that has most in use, over time, in the first repetition of each point.
 fn memory(plot: &Plot, finished: &[Finished], groups: &[Group]) -> Result<String> {
-    let looks: Vec<Look> = groups.iter().map(|group| group.look).collect();
     let note = "at the switch that has most in use; first repetition of each";
-    let frame = Frame { title: &plot.title, note, x_label: "time (us)", y_label: "memory in use (KiB)", groups };
     let lines: Vec<Vec<(f64, f64)>> = groups
         .iter()
         .map(|group| {
@@ -185,6 +184,9 @@ fn memory(plot: &Plot, finished: &[Finished], groups: &[Group]) -> Result<String
             samples.map(|sample| (sample.at.as_ps() as f64 / 1e6, sample.bytes_max as f64 / 1024.0)).collect()
         })
         .collect();
+    let (groups, lines) = joined(groups, lines);
+    let looks: Vec<Look> = groups.iter().map(|group| group.look).collect();
+    let frame = Frame { title: &plot.title, note, x_label: "time (us)", y_label: "memory in use (KiB)", groups: &groups };
     let last = lines.iter().flatten().map(|(time, _)| *time).fold(1.0, f64::max);
     let high = lines.iter().flatten().map(|(_, used)| *used).fold(1.0, f64::max);
     let places = round_steps(last);

@@ -11,6 +11,7 @@ use crate::run::Finished;
 use super::frame::Look;
 
 /// The points that share a colour and a kind of line: one combination of all axes but the one along x.
+#[derive(Clone)]
 pub struct Group {
     /// In words.
     pub label: String,
@@ -21,6 +22,7 @@ pub struct Group {
 }
 
 /// The runs of a point.
+#[derive(PartialEq)]
 pub struct Spread {
     pub low: f64,
     pub middle: f64,
@@ -53,6 +55,21 @@ pub fn groups(plan: &Plan, x: Option<usize>, only: &BTreeMap<String, Places>) ->
         groups.push((key, Group { label: labels.join(", "), look, points: vec![number] }));
     }
     groups.into_iter().map(|(_, group)| group).collect()
+}
+
+/// Groups whose lines are the same are drawn as one with all their names: on top of each other only the last would be seen.
+pub fn joined<T: PartialEq>(groups: &[Group], lines: Vec<T>) -> (Vec<Group>, Vec<T>) {
+    let (mut kept, mut drawn): (Vec<Group>, Vec<T>) = (Vec::new(), Vec::new());
+    for (group, line) in groups.iter().zip(lines) {
+        match drawn.iter().position(|other| *other == line) {
+            Some(same) => kept[same].label = format!("{} = {}", kept[same].label, group.label),
+            None => {
+                kept.push(group.clone());
+                drawn.push(line);
+            }
+        }
+    }
+    (kept, drawn)
 }
 
 /// A choice's name, with its key where the name alone says nothing.
@@ -159,6 +176,15 @@ set = { "jobs.0.system" = "tree" }
         let only = only.iter().map(|(axis, shown)| (axis.to_string(), places(shown))).collect();
         let x = plan.axes.iter().position(|axis| axis.name == "jobs.0.workers");
         groups(&plan, x, &only).into_iter().map(|group| (group.label, group.look.color, group.look.dash)).collect()
+    }
+
+    #[test]
+    fn lines_on_top_of_each_other_are_one() {
+        let group = |label: &str, color| Group { label: label.into(), look: Look { color, dash: 0 }, points: Vec::new() };
+        let groups = [group("a", 0), group("b", 1), group("c", 2)];
+        let (kept, drawn) = joined(&groups, vec![[1, 2], [1, 3], [1, 2]]);
+        let named: Vec<(&str, usize)> = kept.iter().map(|group| (group.label.as_str(), group.look.color)).collect();
+        assert_eq!((named, drawn), (vec![("a = c", 0), ("b", 1)], vec![[1, 2], [1, 3]]));
     }
 
     #[test]
