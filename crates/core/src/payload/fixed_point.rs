@@ -105,8 +105,10 @@ impl FixedPoint {
         let Some(e) = exponent.value() else { return integers.fill(0) };
         let (scale, limit) = (power_of_two(self.bits - e), power_of_two(self.bits) - 1.0);
         for (x, q) in block.as_chunks().0.iter().zip(integers.as_chunks_mut().0) {
-            // In this order a NaN, which only a wrong exponent lets come this far, becomes a number.
-            let scaled = (f64::from(f32::from_le_bytes(*x)) * scale).max(-limit).min(limit);
+            let scaled = f64::from(f32::from_le_bytes(*x)) * scale;
+            // Put like this, a NaN, which only a wrong exponent lets come this far, becomes a number, and each line is one instruction.
+            let scaled = if scaled > -limit { scaled } else { -limit };
+            let scaled = if scaled < limit { scaled } else { limit };
             *q = ((scaled + ROUNDER).to_bits() as i32).to_le_bytes();
         }
     }

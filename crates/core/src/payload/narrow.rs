@@ -13,6 +13,20 @@ pub(super) trait Narrow: Copy {
     fn widen(from: &[[u8; 2]], to: &mut [f32]);
     /// Rounds as many elements as there are.
     fn round(from: &[f32], to: &mut [[u8; 2]]);
+
+    /// `wide[i] := f(wide[i], source[i])`, and `target` the same, rounded: what a switch does to every packet.
+    fn accumulate(wide: &mut [[u8; 4]], target: &mut [[u8; 2]], source: &[[u8; 2]], f: impl Fn(f32, f32) -> f32) {
+        for ((wide, target), source) in wide.chunks_mut(BLOCK).zip(target.chunks_mut(BLOCK)).zip(source.chunks(BLOCK)) {
+            let mut block = [0.0; BLOCK];
+            let block = &mut block[..source.len()];
+            Self::widen(source, block);
+            for (x, sum) in block.iter_mut().zip(wide) {
+                *x = f(f32::from_le_bytes(*sum), *x);
+                *sum = x.to_le_bytes();
+            }
+            Self::round(block, target);
+        }
+    }
 }
 
 impl Narrow for f16 {
@@ -37,14 +51,37 @@ impl Narrow for f16 {
 impl Narrow for bf16 {
     #[inline]
     fn widen(from: &[[u8; 2]], to: &mut [f32]) {
-        // The upper half of a binary32, and so simple that the compiler vectorises it; of a signalling NaN `half` would make a quiet one.
-        to.iter_mut().zip(from).for_each(|(x, bytes)| *x = f32::from_bits(u32::from(u16::from_le_bytes(*bytes)) << 16));
+        to.iter_mut().zip(from).for_each(|(x, bytes)| *x = widened_bf16(*bytes));
     }
 
     #[inline]
     fn round(from: &[f32], to: &mut [[u8; 2]]) {
-        to.iter_mut().zip(from).for_each(|(bytes, x)| *bytes = bf16::from_f32(*x).to_le_bytes());
+        to.iter_mut().zip(from).for_each(|(bytes, x)| *bytes = rounded_bf16(*x).to_le_bytes());
     }
+
+    /// Without blocks, as all of it is arithmetic.
+    fn accumulate(wide: &mut [[u8; 4]], target: &mut [[u8; 2]], source: &[[u8; 2]], f: impl Fn(f32, f32) -> f32) {
+        for ((sum, out), x) in wide.iter_mut().zip(target).zip(source) {
+            let total = f(f32::from_le_bytes(*sum), widened_bf16(*x));
+            *sum = total.to_le_bytes();
+            *out = rounded_bf16(total).to_le_bytes();
+        }
+    }
+}
+
+/// The upper half of a binary32. Of a signalling NaN `half` would make a quiet one.
+#[inline]
+fn widened_bf16(bytes: [u8; 2]) -> f32 {
+    f32::from_bits(u32::from(u16::from_le_bytes(bytes)) << 16)
+}
+
+/// The nearest bfloat16, without branches, so that loops of it become vector instructions, which those of `half` do not.
+#[inline]
+fn rounded_bf16(x: f32) -> u16 {
+    let bits = x.to_bits();
+    let rounded = bits.wrapping_add(0x7fff + (bits >> 16 & 1)) >> 16;
+    // A NaN stays one, also where all of its upper bits are zero.
+    (if bits & 0x7fff_ffff > 0x7f80_0000 { bits >> 16 | 0x40 } else { rounded }) as u16
 }
 
 /// `target[i] := f(target[i], source[i])`.
@@ -75,17 +112,7 @@ pub(super) fn into<N: Narrow>(target: &mut [u8], a: &[u8], b: &[u8], f: impl Fn(
 
 /// `wide[i] := f(wide[i], source[i])`, and `target` the same, rounded.
 pub(super) fn accumulate<N: Narrow>(wide: &mut [u8], target: &mut [u8], source: &[u8], f: impl Fn(f32, f32) -> f32) {
-    let (wide, target, source) = (wide.as_chunks_mut::<4>().0, target.as_chunks_mut().0, source.as_chunks().0);
-    for ((wide, target), source) in wide.chunks_mut(BLOCK).zip(target.chunks_mut(BLOCK)).zip(source.chunks(BLOCK)) {
-        let mut block = [0.0; BLOCK];
-        let block = &mut block[..source.len()];
-        N::widen(source, block);
-        for (x, sum) in block.iter_mut().zip(wide) {
-            *x = f(f32::from_le_bytes(*sum), *x);
-            *sum = x.to_le_bytes();
-        }
-        N::round(block, target);
-    }
+    N::accumulate(wide.as_chunks_mut().0, target.as_chunks_mut().0, source.as_chunks().0, f);
 }
 
 /// `target[i] := f(target[i])`.
@@ -119,5 +146,34 @@ pub(super) fn divide<N: Narrow>(wide: &mut [u8], target: &mut [u8], divisor: u32
             *sum = x.to_le_bytes();
         }
         N::round(block, target);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hash::mix;
+
+    #[test]
+    fn bfloat16_is_rounded_as_by_the_reference() {
+        let near = |bits: u32| (-2i32..=2).map(move |step| bits.wrapping_add_signed(step));
+        let halfway = (0..=u16::MAX).flat_map(|upper| near(u32::from(upper) << 16).chain(near(u32::from(upper) << 16 | 0x8000)));
+        for bits in halfway.chain((0..200_000).map(|index| mix(1, index) as u32)) {
+            let x = f32::from_bits(bits);
+            let (rounded, reference) = (bf16::from_bits(rounded_bf16(x)), bf16::from_f32(x));
+            assert!(rounded.to_bits() == reference.to_bits() || x.is_nan() && rounded.is_nan(), "{x:e}: {rounded} and {reference}");
+        }
+    }
+
+    #[test]
+    fn every_narrow_float_is_widened_exactly() {
+        for bits in 0..=u16::MAX {
+            let mut wide = [0.0; 2];
+            f16::widen(&[bits.to_le_bytes()], &mut wide[..1]);
+            bf16::widen(&[bits.to_le_bytes()], &mut wide[1..]);
+            for (wide, reference) in wide.into_iter().zip([f16::from_bits(bits).to_f32(), bf16::from_bits(bits).to_f32()]) {
+                assert!(wide.to_bits() == reference.to_bits() || wide.is_nan() && reference.is_nan(), "{bits:#x}: {wide}, {reference}");
+            }
+        }
     }
 }
