@@ -48,10 +48,11 @@ impl Daemon {
         let draining = Arc::new(AtomicBool::new(false));
         let flag = draining.clone();
         let service = move || {
-            let result = runtime.block_on(async { Service::open(config, control, http, flag)?.run(told).await });
-            if let Err(error) = result {
+            let result: io::Result<()> = runtime.block_on(async { Service::open(config, control, http, flag)?.run(told).await });
+            if let Err(error) = &result {
                 tracing::error!(%error, "the switch has ended early");
             }
+            result
         };
         let thread = thread::Builder::new().name("fanin-switch".into()).spawn(service)?;
         tracing::info!(control = %control_address, http = http_address.map(tracing::field::display), "the switch is ready");
@@ -74,7 +75,7 @@ pub struct DaemonHandle {
     control_address: SocketAddr,
     http_address: Option<SocketAddr>,
     commands: UnboundedSender<Command>,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<JoinHandle<io::Result<()>>>,
 }
 
 impl DaemonHandle {
@@ -110,22 +111,24 @@ impl DaemonHandle {
     }
 
     /// Waits until the switch has ended, that is, after [`DaemonHandle::drain`] or [`DaemonHandle::stop`].
-    pub fn wait(mut self) {
-        self.join();
+    ///
+    /// # Errors
+    /// Where it has ended without being told to.
+    pub fn wait(mut self) -> io::Result<()> {
+        self.join()
     }
 
-    fn join(&mut self) {
-        if let Some(thread) = self.thread.take() {
-            // A panic has been written to standard error, and there is nothing left to end.
-            let _ = thread.join();
-        }
+    fn join(&mut self) -> io::Result<()> {
+        let Some(thread) = self.thread.take() else { return Ok(()) };
+        thread.join().unwrap_or_else(|_| Err(io::Error::other("the switch has ended by a bug")))
     }
 }
 
 impl Drop for DaemonHandle {
     fn drop(&mut self) {
         self.stop();
-        self.join();
+        // Whatever went wrong has been logged.
+        let _ = self.join();
     }
 }
 

@@ -253,7 +253,7 @@ fn draining_lets_jobs_end_and_then_the_switch_ends() {
     assert_eq!(refused.code, Refusal::Draining);
     assert!(!daemon.has_ended());
     rank.leave(0);
-    daemon.wait();
+    daemon.wait().unwrap();
     assert!(TcpListener::bind(switch).is_ok(), "the port is free again");
 }
 
@@ -270,7 +270,7 @@ fn a_drain_has_a_limit_and_a_stop_has_none() {
         let ClientError::Failed(failed) = rank.end() else { panic!("not a failure") };
         assert_eq!((failed.kind, failed.text.as_str()), (FailureKind::Shutdown, "the switch shuts down"));
         drop(rank);
-        daemon.wait();
+        daemon.wait().unwrap();
     }
 }
 

@@ -1,0 +1,132 @@
+//! `fanin switch`: the software switch as a service, until a signal ends it.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`settings`] | what can be set, on the command line and in a file |
+
+mod settings;
+
+use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::thread;
+
+use anyhow::{Context, Result};
+use clap::Args;
+use fanin_daemon::{Daemon, DaemonHandle};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use tracing_subscriber::EnvFilter;
+
+use settings::{LogFormat, Settings};
+
+/// Sum vectors for jobs of other processes, as a switch in the network would.
+///
+/// Ranks join a job at this switch (FANIN_SWITCH=HOST:PORT), send their vectors to it by UDP, and get the sums. Each job has a socket, a
+/// thread and memory of its own. Without options it listens on loopback only, for processes of this machine.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct SwitchArgs {
+    /// A TOML file with the same settings, named as here without the dashes: `memory_max = "4GiB"`. Options here come first.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Where ranks join (TCP); vectors go to UDP ports of the same IP address. 0.0.0.0 is every address of this host.
+    #[arg(long, value_name = "IP:PORT")]
+    pub listen: Option<String>,
+    /// Where to serve /metrics (for Prometheus) and /healthz; nowhere by default.
+    #[arg(long, value_name = "IP:PORT")]
+    pub http: Option<String>,
+    /// UDP ports for jobs, one each, as 7000-7999; any free ports by default.
+    #[arg(long, value_name = "FIRST-LAST")]
+    pub data_ports: Option<String>,
+    /// Jobs at once.
+    #[arg(long, value_name = "NUMBER")]
+    pub jobs_max: Option<String>,
+    /// Control connections at once: one for each rank of each job.
+    #[arg(long, value_name = "NUMBER")]
+    pub connections_max: Option<String>,
+    /// Memory of all jobs together, as 512MiB or 4GiB.
+    #[arg(long, value_name = "SIZE")]
+    pub memory_max: Option<String>,
+    /// The longest that a job may let its ranks wait for one another, as 60s.
+    #[arg(long, value_name = "TIME")]
+    pub patience_max: Option<String>,
+    /// After SIGTERM, how long running jobs may go on, as 30s.
+    #[arg(long, value_name = "TIME")]
+    pub drain_timeout: Option<String>,
+    /// How to write logs to standard error: text, or json with one object a line. RUST_LOG=debug writes more.
+    #[arg(long, value_name = "text|json")]
+    pub log_format: Option<String>,
+    /// Only read the settings, print them all as a config file, and end.
+    #[arg(long)]
+    pub check: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  fanin switch                                        for processes of this machine, at 127.0.0.1:7700
+  fanin switch --listen 0.0.0.0:7700 --http 127.0.0.1:9470
+  fanin switch --config switch.toml --check
+
+SIGTERM and Ctrl-C drain: no new jobs, and running ones may end within --drain-timeout. Said twice they end the switch at once.
+More in docs/switch.md.";
+
+/// Serves until a signal ends it. The exit code is 2 where the settings are wrong.
+pub fn run(args: &SwitchArgs) -> ExitCode {
+    let settings = match Settings::read(args) {
+        Ok(settings) => settings,
+        Err(error) => {
+            eprintln!("error: {error}");
+            return ExitCode::from(2);
+        }
+    };
+    if args.check {
+        print!("{settings}");
+        return ExitCode::SUCCESS;
+    }
+    log_to_stderr(settings.log_format);
+    match serve(&settings) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::from(1)
+        }
+    }
+}
+
+fn log_to_stderr(format: LogFormat) {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_target(false);
+    match format {
+        LogFormat::Text => logs.with_ansi(io::stderr().is_terminal()).init(),
+        LogFormat::Json => logs.json().flatten_event(true).init(),
+    }
+}
+
+fn serve(settings: &Settings) -> Result<()> {
+    // Before anything is promised to anybody: a signal that comes now is obeyed.
+    let mut signals = Signals::new([SIGTERM, SIGINT]).context("cannot watch for signals")?;
+    let daemon = Daemon::start(settings.daemon())?;
+    // For people and scripts; whoever started the switch may not be listening.
+    let _ = announce(&daemon);
+    let (remote, watching) = (daemon.remote(), signals.handle());
+    let watcher = thread::Builder::new().name("fanin-signals".into()).spawn(move || {
+        for (count, _) in signals.forever().enumerate() {
+            if count == 0 { remote.drain() } else { remote.stop() }
+        }
+    })?;
+    let ended = daemon.wait();
+    watching.close();
+    // It only reads signals, and none is left.
+    let _ = watcher.join();
+    Ok(ended?)
+}
+
+fn announce(daemon: &DaemonHandle) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    writeln!(out, "ranks join at {}", daemon.control_address())?;
+    if let Some(address) = daemon.http_address() {
+        writeln!(out, "metrics at http://{address}/metrics, health at http://{address}/healthz")?;
+    }
+    out.flush()
+}

@@ -1,0 +1,327 @@
+//! `fanin switch` as its operators meet it: what `docs/switch.md` says is what happens.
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use common::{folder, good, refused};
+use fanin_comm::{CommError, Communicator, Config, Meeting, Operator, Transport};
+use rustix::process::{Pid, Signal, kill_process};
+
+/// Far longer than anything takes: only a test that hangs meets it.
+const GUARD: Duration = Duration::from_secs(120);
+
+fn documentation() -> String {
+    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/switch.md")).expect("the operators' page")
+}
+
+/// The contents of all blocks in this language.
+fn blocks(language: &str) -> Vec<String> {
+    let text = documentation();
+    let blocks = text.split("\n```").collect::<Vec<_>>();
+    blocks.iter().filter_map(|block| block.strip_prefix(language)?.strip_prefix('\n')).map(str::to_owned).collect()
+}
+
+/// A switch process; killed where a test ends without ending it.
+struct Switch {
+    process: Child,
+    output: BufReader<ChildStdout>,
+    log: PathBuf,
+}
+
+impl Switch {
+    fn start(folder: &Path, arguments: &[&str]) -> Switch {
+        let log = folder.join("log");
+        let mut process = Command::new(env!("CARGO_BIN_EXE_fanin"))
+            .current_dir(folder)
+            .arg("switch")
+            .args(arguments)
+            .env_remove("RUST_LOG")
+            .stdout(Stdio::piped())
+            .stderr(fs::File::create(&log).unwrap())
+            .spawn()
+            .unwrap();
+        let output = BufReader::new(process.stdout.take().unwrap());
+        Switch { process, output, log }
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.output.read_line(&mut line).unwrap();
+        assert!(!line.is_empty(), "the switch has ended: {}", self.log());
+        line.trim_end().to_owned()
+    }
+
+    /// Where ranks join and where metrics are.
+    fn addresses(&mut self) -> (SocketAddr, SocketAddr) {
+        let control = self.line().strip_prefix("ranks join at ").unwrap().parse().unwrap();
+        let http = self.line();
+        let http = http.strip_prefix("metrics at http://").unwrap().split('/').next().unwrap().parse().unwrap();
+        (control, http)
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(&self.log).unwrap()
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.process), signal).unwrap();
+    }
+
+    fn end(&mut self) -> ExitStatus {
+        let start = Instant::now();
+        loop {
+            if let Some(status) = self.process.try_wait().unwrap() {
+                return status;
+            }
+            assert!(start.elapsed() < GUARD, "it does not end: {}", self.log());
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Drop for Switch {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+const EPHEMERAL: [&str; 4] = ["--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"];
+
+fn rank(switch: SocketAddr, job: &str, rank: u32, world: u32) -> Config {
+    let timeout = GUARD;
+    Config { job: job.into(), transport: Transport::Udp, timeout, ..Config::new(rank, world, Meeting::Switch(switch.to_string())) }
+}
+
+/// Runs `body` at every rank of a job.
+fn job<R: Send>(switch: SocketAddr, name: &str, world: u32, body: impl Fn(Communicator) -> R + Sync) -> Vec<R> {
+    thread::scope(|scope| {
+        let body = &body;
+        let at = |number| scope.spawn(move || body(Communicator::join(rank(switch, name, number, world)).unwrap()));
+        let threads: Vec<_> = (0..world).map(at).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    })
+}
+
+fn get(address: SocketAddr, path: &str) -> (u16, String) {
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n").unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    let (head, body) = text.split_once("\r\n\r\n").unwrap();
+    (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+}
+
+/// A port that was free a moment ago.
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// Every command in the documentation, on free ports, says what the documentation says that it says.
+#[test]
+fn commands_of_the_documentation_do_what_it_says() {
+    let folder = folder("switch_documentation");
+    let configs = blocks("toml");
+    assert_eq!(configs.len(), 1);
+    fs::write(folder.join("switch.toml"), &configs[0]).unwrap();
+    let commands = blocks("console");
+    assert_eq!(commands.len(), 3);
+    for block in commands {
+        let check = block.contains("--check");
+        let (control, http) = (free_port().to_string(), free_port().to_string());
+        let block = if check { block } else { block.replace("7700", &control).replace("9470", &http) };
+        let (command, expected) = block.split_once('\n').unwrap();
+        let arguments: Vec<&str> = command.strip_prefix("$ fanin switch").unwrap().split_whitespace().collect();
+        if check {
+            let arguments = [&["switch"], &arguments[..]].concat();
+            assert_eq!(good(&folder, &arguments).trim_end(), expected);
+            continue;
+        }
+        // The first one listens where it does by default, which somebody may do already.
+        let listen = format!("127.0.0.1:{control}");
+        let arguments = if arguments.is_empty() { vec!["--listen", &listen] } else { arguments };
+        let mut switch = Switch::start(&folder, &arguments);
+        for line in expected.lines() {
+            assert_eq!(switch.line(), line, "{}", switch.log());
+        }
+        switch.signal(Signal::TERM);
+        assert!(switch.end().success());
+    }
+    assert!(
+        documentation().contains("| `127.0.0.1:7700` |") && good(&folder, &["switch", "--check"]).contains("listen = \"127.0.0.1:7700\"")
+    );
+}
+
+/// The table of settings has every setting, with its default; the program itself says which there are.
+#[test]
+fn every_setting_and_its_default_are_documented_and_can_be_given_in_both_ways() {
+    let folder = folder("switch_settings");
+    let all = good(&folder, &["switch", "--check"]);
+    let documentation = documentation();
+    let mut count = 0;
+    for line in all.lines() {
+        count += 1;
+        let (name, default) = match line.strip_prefix("# ") {
+            Some(unset) => (unset.split(' ').next().unwrap(), None),
+            None => line.split_once(" = ").map(|(name, value)| (name, Some(value.trim_matches('"')))).unwrap(),
+        };
+        let row = documentation.lines().find(|row| row.starts_with(&format!("| `{name}` |"))).unwrap_or_else(|| panic!("{name}"));
+        assert!(
+            default.is_none_or(|default| row.contains(&format!("| `{default}` |")) || row.contains(&format!("| {default} |"))),
+            "{row}"
+        );
+        assert!(good(&folder, &["switch", "--help"]).contains(&format!("--{}", name.replace('_', "-"))));
+    }
+    assert_eq!(count, 9);
+    // What is printed is a config file that says the same.
+    let config = &blocks("toml")[0];
+    fs::write(folder.join("a.toml"), config).unwrap();
+    let printed = good(&folder, &["switch", "--config", "a.toml", "--check"]);
+    assert_eq!(printed.trim_end(), config.trim_end());
+}
+
+#[test]
+fn settings_that_make_no_sense_are_refused_with_their_value_and_what_is_expected() {
+    let folder = folder("switch_refused");
+    for (option, value, expected) in [
+        ("--listen", "localhost", "an IP address and a TCP port"),
+        ("--http", "9470", "an IP address and a TCP port"),
+        ("--data-ports", "8000-7000", "the first and the last UDP port"),
+        ("--jobs-max", "0", "a number from 1 to 60000"),
+        ("--connections-max", "many", "a number from 1"),
+        ("--memory-max", "12parsecs", "a size of at least 1MiB"),
+        ("--patience-max", "0s", "a time from 1ms"),
+        ("--drain-timeout", "90000s", "a time from 0s to 86400s"),
+        ("--log-format", "xml", "text or json"),
+    ] {
+        let said = refused(&folder, &["switch", option, value]);
+        assert!(said.contains(&format!("{option} {value}: expected {expected}")), "{said}");
+        let name = option.trim_start_matches('-').replace('-', "_");
+        fs::write(folder.join("switch.toml"), format!("{name} = \"{value}\"\n")).unwrap();
+        let said = refused(&folder, &["switch", "--config", "switch.toml"]);
+        assert!(said.contains(&format!("switch.toml: {name} = \"{value}\": expected {expected}")), "{said}");
+    }
+    fs::write(folder.join("switch.toml"), "jobs = 4\n").unwrap();
+    assert!(refused(&folder, &["switch", "--config", "switch.toml"]).contains("there is no setting jobs; there are listen, http"));
+    fs::write(folder.join("switch.toml"), "listen =\n").unwrap();
+    assert!(refused(&folder, &["switch", "--config", "switch.toml"]).contains("line 1"));
+    assert!(refused(&folder, &["switch", "--config", "missing.toml"]).contains("missing.toml: No such file"));
+}
+
+/// Names of samples, and values of a label.
+fn samples(metrics: &str) -> BTreeSet<&str> {
+    metrics.lines().filter(|line| !line.starts_with('#')).map(|line| line.split(['{', ' ']).next().unwrap()).collect()
+}
+
+fn labels<'a>(metrics: &'a str, name: &str) -> BTreeSet<&'a str> {
+    let values = metrics.lines().filter(|line| line.starts_with(&format!("{name}{{")));
+    values.map(|line| line.split("reason=\"").nth(1).unwrap().split('"').next().unwrap()).collect()
+}
+
+#[test]
+fn every_metric_is_documented_and_every_documented_metric_is_there() {
+    let folder = folder("switch_metrics");
+    let mut switch = Switch::start(&folder, &EPHEMERAL);
+    let (control, http) = switch.addresses();
+    let scraped = job(control, "measured", 2, |comm| {
+        let mut vector = vec![comm.rank() as f32; 100_000];
+        for _ in 0..3 {
+            comm.allreduce(&mut vector, Operator::Sum).unwrap();
+        }
+        // A stranger, so that drops have a reason.
+        let metrics = || get(http, "/metrics").1;
+        let start = Instant::now();
+        let mut scraped = metrics();
+        while !scraped.contains("fanin_switch_job_dropped_packets_total{") {
+            assert!(start.elapsed() < GUARD, "{scraped}");
+            if let fanin_comm::PathReport::Datagrams { switch, .. } = comm.path() {
+                let stranger = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+                stranger.send_to(b"hello", switch).unwrap();
+            }
+            scraped = metrics();
+        }
+        comm.barrier().unwrap();
+        scraped
+    });
+    let documentation = documentation();
+    let words: BTreeSet<&str> =
+        documentation.split('`').filter(|word| word.starts_with("fanin_switch_") || word.starts_with("process_")).collect();
+    let found = samples(&scraped[0]);
+    for name in &found {
+        assert!(words.contains(name), "{name} is not documented");
+    }
+    // Nothing had to be sent again.
+    let absent: Vec<_> =
+        words.iter().filter(|word| word.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_') && !found.contains(**word)).collect();
+    assert!(absent.iter().all(|name| **name == "fanin_switch_job_retransmitted_packets_total"), "{absent:?}");
+    for (name, section) in [("fanin_switch_jobs_failed_total", "### Why a job failed"), ("fanin_switch_refusals_total", "### Why somebody")]
+    {
+        let table = documentation.split(section).nth(1).unwrap().split("\n#").next().unwrap();
+        let documented: BTreeSet<&str> =
+            table.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next()).filter(|word| *word != "reason").collect();
+        assert_eq!(labels(&scraped[0], name), documented);
+    }
+    assert!(scraped[0].contains("fanin_switch_rank_received_payload_bytes_total{job=\"measured\","));
+    assert_eq!(get(http, "/healthz"), (200, "ok\n".into()));
+    switch.signal(Signal::INT);
+    assert!(switch.end().success());
+}
+
+#[test]
+fn a_signal_drains_and_a_second_one_ends() {
+    let folder = folder("switch_drain");
+    let mut switch = Switch::start(&folder, &[&EPHEMERAL[..], &["--drain-timeout", "3600s", "--log-format", "json"]].concat());
+    let (control, http) = switch.addresses();
+    let switch = &switch;
+    let ends = job(control, "long", 2, |comm| {
+        let mut vector = vec![1.0f64; 10];
+        comm.allreduce(&mut vector, Operator::Sum).unwrap();
+        if comm.rank() == 0 {
+            switch.signal(Signal::TERM);
+            let start = Instant::now();
+            while get(http, "/healthz") != (503, "draining\n".into()) {
+                assert!(start.elapsed() < GUARD);
+            }
+        }
+        // The job goes on while the switch drains, and nobody else gets in.
+        comm.allreduce(&mut vector, Operator::Sum).unwrap();
+        assert_eq!(vector, [4.0; 10]);
+        if comm.rank() == 0 {
+            let error = Communicator::join(rank(control, "late", 0, 1)).err().unwrap().to_string();
+            assert!(error.contains("about to end"), "{error}");
+            switch.signal(Signal::TERM);
+        }
+        // It ends while both wait: one for the other, which has no more to say.
+        loop {
+            if let Err(error) = comm.allreduce(&mut vector, Operator::Max) {
+                return error;
+            }
+        }
+    });
+    for error in ends {
+        let CommError::Failed { text, .. } = &error else { panic!("{error}") };
+        assert!(text.contains("the switch shuts down"), "{text}");
+    }
+    let log = switch.log();
+    let events: Vec<serde_json::Value> = log.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}"))).collect();
+    let of = |message: &str| events.iter().find(|event| event["message"] == message).unwrap_or_else(|| panic!("{message}: {log}"));
+    assert_eq!((&of("admitted")["job"], &of("admitted")["world"]), (&"long".into(), &2.into()));
+    assert_eq!((&of("failed")["reason"], &of("refused")["reason"]), (&"shutdown".into(), &"draining".into()));
+}
+
+#[test]
+fn an_address_that_is_taken_is_an_error_that_names_it() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let output = common::fanin(&folder("switch_taken"), &["switch", "--listen", &address]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains(&format!("cannot listen for control connections at {address}")));
+}
