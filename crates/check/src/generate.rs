@@ -5,7 +5,7 @@
 
 use fanin_core::{DType, Duration, ElementOp, Instant, NetworkMap, NodeId, Operator, PacketKind};
 use fanin_sim::faults::{FaultPlan, KindSet, LinkFault, LinkSelector, TimedFault};
-use fanin_sim::lossless::{LosslessConfig, SwitchModel};
+use fanin_sim::lossless::{Arbitration, LosslessConfig, SwitchModel};
 use fanin_sim::routing::Balancer;
 use fanin_sim::traffic::{Pattern, TrafficConfig};
 use fanin_sim::{LinkSpeed, NetworkConfig, Shape, Topology};
@@ -75,6 +75,7 @@ fn lossless(draw: &mut Draw) -> LosslessConfig {
         model: *draw.pick(&[SwitchModel::OutputQueued, SwitchModel::InputQueued]),
         input_bytes: bytes(draw),
         output_bytes: bytes(draw),
+        arbitration: Arbitration::default(),
     }
 }
 

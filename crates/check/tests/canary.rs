@@ -5,7 +5,7 @@ use fanin_check::{Demand, Draw, JobRecipe, Payloads, Recipe, run, violations};
 use fanin_core::{Census, DType, DropReason, Duration, ElementOp, Instant, NetworkMap, NodeId, Operator, Suspect};
 use fanin_protocols::canary::Planted;
 use fanin_sim::faults::{FaultPlan, TimedFault};
-use fanin_sim::lossless::{LosslessConfig, SwitchModel};
+use fanin_sim::lossless::{Arbitration, LosslessConfig, SwitchModel};
 use fanin_sim::metrics::Ended;
 use fanin_sim::routing::Balancer;
 use fanin_sim::traffic::{Pattern, TrafficConfig};
@@ -49,6 +49,7 @@ fn network(draw: &mut Draw) -> NetworkConfig {
         model: *draw.pick(&[SwitchModel::OutputQueued, SwitchModel::InputQueued]),
         input_bytes: draw.scaled(2 * frame_bytes, 262_144),
         output_bytes: draw.scaled(2 * frame_bytes, 262_144),
+        arbitration: Arbitration::default(),
     };
     NetworkConfig {
         shape,

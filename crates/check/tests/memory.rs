@@ -11,7 +11,7 @@ use fanin_core::{
     OperationId, Operator, Outcome, Piece, Placed, Tx, Worker,
 };
 use fanin_sim::faults::FaultPlan;
-use fanin_sim::lossless::{LosslessConfig, SwitchModel};
+use fanin_sim::lossless::{Arbitration, LosslessConfig, SwitchModel};
 use fanin_sim::metrics::Ended;
 use fanin_sim::routing::Balancer;
 use fanin_sim::{LinkSpeed, NetworkConfig, RunResult, Shape, Simulation};
@@ -173,7 +173,12 @@ fn recipe(window: u32, workers: u32, bytes: u64) -> Recipe {
     let network = NetworkConfig {
         shape,
         queue_bytes: 0,
-        lossless: Some(LosslessConfig { model: SwitchModel::InputQueued, input_bytes: 16 << 10, output_bytes: 16 << 10 }),
+        lossless: Some(LosslessConfig {
+            model: SwitchModel::InputQueued,
+            input_bytes: 16 << 10,
+            output_bytes: 16 << 10,
+            arbitration: Arbitration::default(),
+        }),
         ecn_mark_bytes: u64::MAX,
         nic_queue_bytes: 16 << 10,
         frame_overhead_bytes: 57,

@@ -103,6 +103,20 @@ pub trait Node<P: Payload + ?Sized> {
     /// When the node wants [`Node::on_timeout`]; `None` while it waits for packets only.
     fn next_timeout(&self) -> Option<Instant>;
 
+    /// [`Node::on_packet`], and what [`Node::next_timeout`] says then. A node that is of one of several kinds finds out only once which.
+    #[inline(always)]
+    fn receive<T: Tx<Self::Header, P>>(
+        &mut self,
+        now: Instant,
+        from: Ingress,
+        header: &Self::Header,
+        payload: &P,
+        tx: &mut T,
+    ) -> Option<Instant> {
+        self.on_packet(now, from, header, payload, tx);
+        self.next_timeout()
+    }
+
     /// There is room again after [`Tx::room`] said no.
     fn on_tx_ready<T: Tx<Self::Header, P>>(&mut self, _now: Instant, _tx: &mut T) {}
 }

@@ -6,8 +6,7 @@ use std::borrow::Borrow;
 
 use fanin_core::hash::mix;
 use fanin_core::{
-    Collective, DropReason, Duration, Ingress, Instant, JobNodes, NodeId, OperationId, Outcome, PacketKind, PortId, Role,
-    Wire, Worker,
+    Collective, DropReason, Duration, Ingress, Instant, JobNodes, NodeId, OperationId, Outcome, PacketKind, PortId, Role, Wire, Worker,
 };
 
 use crate::link::link_flags;
@@ -29,9 +28,12 @@ const DEADLOCK_CHECK_PS: u64 = 50_000_000;
 const ROLES: usize = 5;
 
 /// A node and what the engine knows of it.
+#[repr(C)]
 struct Slot<N> {
-    node: N,
     at: u32,
+    /// Number of the link that leaves by port 0 of its host or switch; the others follow.
+    first_link: u32,
+    ports: u16,
     is_host: bool,
     role: Role,
     job: u16,
@@ -39,6 +41,36 @@ struct Slot<N> {
     worker: u32,
     /// Time of the earliest pending timer event; `u64::MAX` without one.
     armed: u64,
+    node: N,
+}
+
+impl<N> Slot<N> {
+    /// The node, and what its handlers are lent.
+    #[inline(always)]
+    fn lend<'a, P: Simulated + ?Sized>(
+        &'a mut self,
+        net: &'a mut Net<N::Header, P::Owned>,
+        vectors: &'a mut P::Vectors,
+    ) -> (&'a mut N, Lent<'a, N::Header, P>)
+    where
+        N: Worker<P>,
+    {
+        let Slot { at, first_link, ports, is_host, role, job, worker, .. } = *self;
+        let worker = (worker != NONE).then_some(worker);
+        (&mut self.node, Lent { net, vectors, at, first_link, ports, is_host, role, job, worker })
+    }
+
+    /// Schedules the node's deadline.
+    #[inline(always)]
+    fn arm<H: Wire, O: Clone>(&mut self, number: u32, deadline: Option<Instant>, net: &mut Net<H, O>) {
+        let Some(deadline) = deadline else { return };
+        let at = deadline.as_ps().max(net.now);
+        // An earlier event that is still pending will look again; a later one is superseded.
+        if at < self.armed && at != u64::MAX {
+            self.armed = at;
+            net.queue.push(at, net.ids.timers + number);
+        }
+    }
 }
 
 /// A worker's schedule and results.
@@ -154,7 +186,19 @@ where
             }
             let keeps_copy = !is_host && !self.scenario.faults.timed.is_empty();
             self.fresh.push(keeps_copy.then(|| placed.node.clone()));
-            self.slots.push(Slot { node: placed.node, at: node_id.0, is_host, role: placed.at.role, job, worker, armed: u64::MAX });
+            let links = self.net.topology.links_out(node_id);
+            let (first_link, ports) = (links.first().copied().unwrap_or(0), links.len() as u16);
+            self.slots.push(Slot {
+                node: placed.node,
+                at: node_id.0,
+                first_link,
+                ports,
+                is_host,
+                role: placed.at.role,
+                job,
+                worker,
+                armed: u64::MAX,
+            });
         }
     }
 
@@ -170,7 +214,7 @@ where
         if let Some(time) = self.failures.next_change_ps() {
             self.net.queue.push(time, self.net.ids.timeline);
         }
-        if self.net.lossless.is_some() {
+        if self.net.is_lossless {
             self.net.queue.push(DEADLOCK_CHECK_PS, self.net.ids.deadlock_check);
         }
     }
@@ -231,7 +275,7 @@ where
             if !self.deadlock.is_empty() {
                 return Ended::Deadlock;
             }
-            if self.net.lossless.is_some() {
+            if self.net.is_lossless {
                 self.net.settle();
             }
             while let Some(place) = self.net.loopback.pop_front() {
@@ -248,7 +292,7 @@ where
     #[inline(always)]
     fn on_link(&mut self, number: u32) {
         let link = &mut self.net.links[number as usize];
-        let place = link.first;
+        let place = link.on_wire.first;
         if place == NO_PACKET {
             // What was scheduled has been lost with its link.
             return;
@@ -258,20 +302,20 @@ where
             return;
         }
         let next = front.next;
-        link.first = next;
+        link.on_wire.first = next;
         if next != NO_PACKET {
             let arrival_ps = self.net.packets.at(next).arrival_ps;
             self.net.queue.push(arrival_ps, number);
         }
         self.net.packet_hops += 1;
-        if link.has(link_flags::FAULTY) { self.arrive_by_faulty_link(number, place) } else { self.arrive(number, place) }
+        let (to, port, flags) = (link.to, PortId(link.to_port), link.flags);
+        if flags & link_flags::FAULTY != 0 { self.arrive_by_faulty_link(number, place) } else { self.arrive(to, port, flags, place) }
     }
 
+    /// A packet arrives by `port` of host or switch `to`.
     #[inline(always)]
-    fn arrive(&mut self, number: u32, place: u32) {
-        let link = &self.net.links[number as usize];
-        let (to, port) = (link.to, PortId(link.to_port));
-        if link.has(link_flags::TO_HOST) {
+    fn arrive(&mut self, to: u32, port: PortId, link_flags: u8, place: u32) {
+        if link_flags & link_flags::TO_HOST != 0 {
             return self.arrive_at_host(to, port, place);
         }
         let packet = self.net.packets.get(place);
@@ -309,12 +353,15 @@ where
     fn arrive_numbered(&mut self, number: u32, sequence: u64, place: u32) {
         let faulty = self.net.faulty[number as usize].as_mut().expect("a faulty link has a state");
         match faulty.accept(sequence) {
-            Ok(()) => self.arrive(number, place),
+            Ok(()) => {
+                let link = &self.net.links[number as usize];
+                self.arrive(link.to, PortId(link.to_port), link.flags, place);
+            }
             Err(reason) => self.net.drop_packet(place, reason),
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn arrive_at_host(&mut self, host: u32, port: PortId, place: u32) {
         match self.failures.host(host) {
             Host::Runs => {}
@@ -325,7 +372,7 @@ where
     }
 
     /// A packet that an aggregator may absorb reaches a switch.
-    #[inline]
+    #[inline(always)]
     fn arrive_at_aggregator(&mut self, switch: u32, port: PortId, place: u32) {
         let packet = self.net.packets.get(place);
         let index = (switch as usize * self.scenario.jobs.len() + packet.job as usize) * ROLES + Role::Switch as usize;
@@ -340,7 +387,7 @@ where
     }
 
     /// Gives a packet to the node of its job and role at `at`.
-    #[inline]
+    #[inline(always)]
     fn hand_over(&mut self, at: u32, port: PortId, place: u32) {
         let packet = self.net.packets.get(place);
         let role = usize::from(packet.destination_role());
@@ -351,33 +398,36 @@ where
         }
     }
 
-    #[inline]
-    fn deliver(&mut self, slot: u32, port: PortId, place: u32) {
-        if self.net.lossless.is_some() {
-            self.net.release(place);
-        }
-        let packet = self.net.packets.take(place, P::nothing());
+    fn deliver(&mut self, number: u32, port: PortId, place: u32) {
+        let packet = self.net.packets.get(place);
         let from = Ingress { port, source: packet.source_address(), ecn: packet.has(flags::ECN) };
-        let now = Instant::from_ps(self.net.now);
-        let (node, mut tx) = self.lend(slot);
-        node.on_packet(now, from, &packet.header, packet.payload.borrow(), &mut tx);
-        self.after(slot);
-        if self.net.lossless.is_some() {
-            self.net.settle();
+        let (charged_to, bytes) = (packet.charged_to, packet.frame_bytes);
+        let (header, payload) = self.net.packets.take(place, P::nothing());
+        if charged_to != NO_LINK {
+            self.net.give_back(charged_to, self.net.now, bytes);
         }
+        let now = Instant::from_ps(self.net.now);
+        let slot = &mut self.slots[number as usize];
+        let (node, mut tx) = slot.lend(&mut self.net, &mut self.vectors);
+        let deadline = node.receive(now, from, &header, payload.borrow(), &mut tx);
+        if slot.worker != NONE
+            && let Some(outcome) = slot.node.poll()
+        {
+            self.on_outcome(number, outcome);
+            self.after(number);
+        } else {
+            slot.arm(number, deadline, &mut self.net);
+        }
+        self.net.settle();
     }
 
     /// A node, and what its handlers are lent.
     #[inline]
     fn lend(&mut self, slot: u32) -> (&mut N, Lent<'_, N::Header, P>) {
-        let slot = &mut self.slots[slot as usize];
-        let worker = (slot.worker != NONE).then_some(slot.worker);
-        let (at, is_host, role, job) = (slot.at, slot.is_host, slot.role, slot.job);
-        (&mut slot.node, Lent { net: &mut self.net, vectors: &mut self.vectors, at, is_host, role, job, worker })
+        self.slots[slot as usize].lend(&mut self.net, &mut self.vectors)
     }
 
     /// After a handler: ends of operations, and the node's deadline.
-    #[inline]
     fn after(&mut self, number: u32) {
         let slot = &mut self.slots[number as usize];
         if slot.worker != NONE
@@ -386,14 +436,7 @@ where
             self.on_outcome(number, outcome);
         }
         let slot = &mut self.slots[number as usize];
-        if let Some(deadline) = slot.node.next_timeout() {
-            let at = deadline.as_ps().max(self.net.now);
-            // An earlier event that is still pending will look again; a later one is superseded.
-            if at < slot.armed && at != u64::MAX {
-                slot.armed = at;
-                self.net.queue.push(at, self.net.ids.timers + number);
-            }
-        }
+        slot.arm(number, slot.node.next_timeout(), &mut self.net);
     }
 
     #[cold]
@@ -527,7 +570,8 @@ where
                     if self.failures.host(self.net.links[link as usize].from.0) == Host::Dead {
                         self.net.drop_packet(place, DropReason::HostDead);
                     } else {
-                        self.net.transmit(link, place);
+                        let bytes = self.net.packets.get(place).frame_bytes;
+                        self.net.transmit(link, place, bytes);
                     }
                 }
             }
@@ -575,10 +619,10 @@ where
             packet.flow = number;
             packet.flags = flags::BACKGROUND;
             let place = self.net.packets.add(packet);
-            self.net.transmit(link, place);
+            self.net.transmit(link, place, frame_bytes);
         }
         if source.bytes_left > 0 {
-            let queue_ends = (self.net.now + self.net.queued_ps(link)).saturating_sub(gap);
+            let queue_ends = (self.net.now + self.net.links[link as usize].queued_ps(self.net.now)).saturating_sub(gap);
             let at = (self.net.now + gap * sent).max(queue_ends);
             self.net.queue.push(at, self.net.ids.sources + number);
         }
@@ -627,9 +671,9 @@ where
         for worker in self.workers {
             jobs[worker.job as usize].workers.push(worker.result);
         }
-        let links = self.net.links.iter().enumerate().map(|(number, link)| {
+        let links = self.net.links.iter().map(|link| {
             // What is still queued has not been sent.
-            let queued_ps = self.net.busy_until[number].saturating_sub(end);
+            let queued_ps = link.busy_until.saturating_sub(end);
             let bytes = link.bytes_sent.saturating_sub(link.bytes_in(queued_ps));
             LinkResult {
                 from: link.from.0,

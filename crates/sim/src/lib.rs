@@ -10,6 +10,7 @@
 //! | [`queue`] | the event queue: calendar buckets with a total order |
 //! | `packet` | the packet record |
 //! | `link` | drop-tail links with ECN, by busy-until arithmetic |
+//! | `credits` | credits of a lossless link, by time |
 //! | [`lossless`] | lossless links: credits, two models of a switch, deadlocks |
 //! | [`routing`] | shortest paths and load balancers |
 //! | [`faults`] | loss, duplication, reordering, corruption; links, switches and hosts that fail |
@@ -21,6 +22,7 @@
 //! | [`workloads`] | workloads for measuring the simulator itself |
 #![forbid(unsafe_code)]
 
+mod credits;
 pub mod engine;
 pub mod faults;
 mod link;

@@ -6,6 +6,7 @@
 
 use fanin_core::NodeId;
 
+use crate::credits::Credits;
 use crate::packet::NO_PACKET;
 use crate::scenario::LinkSpeed;
 
@@ -19,62 +20,125 @@ pub(crate) mod link_flags {
     pub const FAULTY: u8 = 4;
     /// Nothing is dropped for lack of room; see `lossless`.
     pub const LOSSLESS: u8 = 8;
+    /// What the switch at the near end makes goes through one of its inputs first; see `lossless`.
+    pub const BY_INPUT: u8 = 16;
+    /// The near end is a host.
+    pub const FROM_HOST: u8 = 32;
 }
 
-/// One direction of a cable: transmitter, queue before it, and the wire.
-#[derive(Debug)]
-pub(crate) struct Link {
-    /// The packet that arrives next; the others queued or on the wire hang on it in order of arrival.
+/// No time.
+pub(crate) const NEVER: u64 = u64::MAX;
+
+/// First and last of packets that hang on each other by `next`. The last one means nothing where there is no first one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Chain {
     pub first: u32,
-    /// The packet that arrives last.
     pub last: u32,
+}
+
+impl Chain {
+    pub const EMPTY: Chain = Chain { first: NO_PACKET, last: NO_PACKET };
+
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.first == NO_PACKET
+    }
+}
+
+/// One direction of a cable: transmitter, queue before it, and the wire. What a hop touches stands together.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub(crate) struct Link {
+    /// Packets queued or on the wire, in order of arrival.
+    pub on_wire: Chain,
+    /// When the transmitter falls idle.
+    pub busy_until: u64,
     /// Time of one byte in 2^-16 ps.
     byte_time: u64,
     /// Propagation delay.
     pub latency_ps: u64,
     /// The queue's capacity, as the time that it takes to send it.
     pub limit_ps: u64,
-    /// Packets that find more queued than this are marked.
-    pub mark_ps: u64,
     /// The node at the far end.
     pub to: u32,
     /// The port there.
     pub to_port: u16,
     /// See [`link_flags`].
     pub flags: u8,
-    /// The node at the near end.
-    pub from: NodeId,
-    /// Bytes that have been queued for sending, frame overhead included.
-    pub bytes_sent: u64,
-    /// Packets that have been queued for sending.
-    pub packets_sent: u64,
     /// The longest queue seen, in ps.
     pub peak_ps: u64,
+    /// Packets that have been queued for sending.
+    pub packets_sent: u64,
+    /// Bytes that have been queued for sending, frame overhead included.
+    pub bytes_sent: u64,
+    /// Packets that find more queued than this are marked.
+    pub mark_ps: u64,
+    /// Lossless: packets that lack credits.
+    pub waiting: Chain,
+    /// Lossless: the same as the time that it takes to send them.
+    pub waiting_ps: u64,
+    /// Lossless: room in the buffer at the far end.
+    pub credits: Credits,
+    /// Lossless: time of the pending wake-up.
+    pub wake_at: u64,
+    /// Lossless, input-queued: first packets of inputs that wait for room in this output's buffer.
+    pub claims: Chain,
+    /// From hosts: how much is queued before the host's nodes are told to wait.
+    pub room_ps: u64,
     /// Packets that found the queue full.
     pub packets_dropped: u64,
+    /// The node at the near end.
+    pub from: NodeId,
+    /// Lossless, input-queued: the input that was served last.
+    pub served: u32,
+}
+
+/// A link's ends and sizes.
+pub(crate) struct LinkConfig {
+    pub from: NodeId,
+    pub to: NodeId,
+    pub to_port: u16,
+    pub speed: LinkSpeed,
+    /// See [`link_flags`].
+    pub flags: u8,
+    /// Capacity of the queue.
+    pub queue_bytes: u64,
+    /// Packets that find more queued than this are marked.
+    pub mark_bytes: u64,
+    /// From hosts: how much is queued before the host's nodes are told to wait.
+    pub room_bytes: u64,
+    /// Lossless: size of the buffer at the far end.
+    pub buffer_bytes: u64,
 }
 
 impl Link {
     /// An idle link.
-    pub fn new(from: NodeId, to: NodeId, to_port: u16, to_host: bool, speed: LinkSpeed, queue_bytes: u64, mark_bytes: u64) -> Self {
+    pub fn new(config: &LinkConfig) -> Self {
         // 8e12 ps*bits/byte over bits/s, with 16 fractional bits.
-        let byte_time = ((8e12 * 65536.0) / speed.bits_per_second as f64).round() as u64;
+        let byte_time = ((8e12 * 65536.0) / config.speed.bits_per_second as f64).round() as u64;
         let in_time = |bytes: u64| if bytes == u64::MAX { u64::MAX } else { ((u128::from(bytes) * u128::from(byte_time)) >> 16) as u64 };
         Link {
-            first: NO_PACKET,
-            last: NO_PACKET,
+            on_wire: Chain::EMPTY,
+            busy_until: 0,
             byte_time,
-            latency_ps: speed.latency.as_ps(),
-            limit_ps: in_time(queue_bytes),
-            mark_ps: in_time(mark_bytes),
-            to: to.0,
-            to_port,
-            flags: if to_host { link_flags::TO_HOST } else { 0 },
-            from,
+            latency_ps: config.speed.latency.as_ps(),
+            limit_ps: in_time(config.queue_bytes),
+            mark_ps: in_time(config.mark_bytes),
+            to: config.to.0,
+            to_port: config.to_port,
+            flags: config.flags,
+            from: config.from,
             bytes_sent: 0,
             packets_sent: 0,
             peak_ps: 0,
             packets_dropped: 0,
+            waiting: Chain::EMPTY,
+            waiting_ps: 0,
+            credits: Credits::new(config.buffer_bytes),
+            wake_at: NEVER,
+            claims: Chain::EMPTY,
+            served: 0,
+            room_ps: in_time(config.room_bytes),
         }
     }
 
@@ -87,6 +151,18 @@ impl Link {
     #[inline]
     pub fn send_time_ps(&self, bytes: u32) -> u64 {
         (u64::from(bytes) * self.byte_time) >> 16
+    }
+
+    /// What is queued, as the time that it takes to send it.
+    #[inline]
+    pub fn queued_ps(&self, now_ps: u64) -> u64 {
+        self.busy_until.saturating_sub(now_ps) + self.waiting_ps
+    }
+
+    /// Whether the queue has room for `bytes` more bytes. Bytes leave one by one, so what is queued is the time until the link falls idle.
+    #[inline]
+    pub fn has_room(&self, bytes: u32, now_ps: u64) -> bool {
+        self.queued_ps(now_ps) + self.send_time_ps(bytes) <= self.limit_ps
     }
 
     /// How many bytes are sent in `ps`.
@@ -102,10 +178,25 @@ mod tests {
 
     #[test]
     fn a_byte_at_100_gbit_lasts_80_ps_and_bytes_come_back() {
-        let speed = LinkSpeed { bits_per_second: 100_000_000_000, latency: Duration::from_ns(300) };
-        let link = Link::new(NodeId(0), NodeId(1), 0, false, speed, 100_000, u64::MAX);
+        let link = Link::new(&LinkConfig {
+            from: NodeId(0),
+            to: NodeId(1),
+            to_port: 0,
+            speed: LinkSpeed { bits_per_second: 100_000_000_000, latency: Duration::from_ns(300) },
+            flags: 0,
+            queue_bytes: 100_000,
+            mark_bytes: u64::MAX,
+            room_bytes: 0,
+            buffer_bytes: 0,
+        });
         assert_eq!(link.send_time_ps(1081), 86_480);
         assert_eq!(link.bytes_in(link.limit_ps), 100_000);
         assert_eq!(link.mark_ps, u64::MAX);
+    }
+
+    #[test]
+    fn what_a_lossy_hop_touches_fits_into_little_more_than_a_cache_line() {
+        assert!(std::mem::offset_of!(Link, waiting) <= 80);
+        assert_eq!(align_of::<Link>(), 64);
     }
 }

@@ -11,14 +11,15 @@
 //!
 //! Two models of a switch, which differ in who is blocked by whom ([`SwitchModel`]).
 
-use std::collections::VecDeque;
+mod deadlock;
 
 use fanin_core::{DropReason, Wire};
 use serde::{Deserialize, Serialize};
 
-use crate::link::link_flags;
-use crate::net::Net;
-use crate::packet::{NO_PACKET, flags};
+use crate::link::{Chain, Link, NEVER, link_flags};
+use crate::net::{Net, depart};
+use crate::packet::{NO_PACKET, Packets, flags};
+use crate::queue::EventQueue;
 
 /// How a lossless switch is built inside.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -27,10 +28,25 @@ pub enum SwitchModel {
     /// Virtual output queues: a packet goes to its output's queue at once, first come first served, and is charged to the input that it
     /// came by until its last byte has left. Packets that the switch makes are charged to nobody and never blocked.
     OutputQueued,
-    /// A queue per input, blocked by its first packet until that one's output buffer has room; outputs serve waiting inputs in turn.
+    /// A queue per input, blocked by its first packet until that one's output buffer has room; outputs serve waiting inputs by their
+    /// [`Arbitration`].
     /// Packets that the switch makes enter by one more input, the aggregator's; the copies of one multicast claim their outputs
     /// independently, and the next packet follows when all have moved on.
     InputQueued,
+}
+
+/// Which of the inputs whose first packets wait for room in an output's buffer is next (input-queued switches). Each choice is fair: while
+/// inputs wait, none of them is passed over for ever.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Arbitration {
+    /// The one whose first packet has waited longest for this output: who has been served goes to the end.
+    #[default]
+    FirstCome,
+    /// The next one after the one that was served last, in a fixed order.
+    RoundRobin,
+    /// The one whose first packet came to the switch first: inputs with longer queues are served more often.
+    OldestFirst,
 }
 
 /// A lossless network's buffers.
@@ -42,444 +58,401 @@ pub struct LosslessConfig {
     pub input_bytes: u64,
     /// Buffer of each output port in bytes (input-queued switches); at least one frame.
     pub output_bytes: u64,
+    /// Whom an output serves next (input-queued switches).
+    pub arbitration: Arbitration,
 }
 
 /// No link: nobody is charged, or no output is chosen.
 pub(crate) const NO_LINK: u32 = u32::MAX;
-const NEVER: u64 = u64::MAX;
 
-/// The transmitter's side of a link: credits for the buffer at the far end, and packets without them.
-#[derive(Clone, Debug)]
-struct Transmitter {
-    /// Bytes of credit at hand.
-    credit: u64,
-    /// Bytes of credit to come, by time.
-    coming: VecDeque<(u64, u32)>,
-    /// The far end is a host, which always takes what comes.
-    endless: bool,
-    /// Packets that lack credits: first and last of a chain.
-    first: u32,
-    last: u32,
-    /// Time of the pending wake-up.
-    wake_at: u64,
-    /// Input-queued: inputs whose first packet waits for room in this output's buffer, in order of arrival: (input, packet).
-    claims: VecDeque<(u32, u32)>,
-}
-
-/// An input of an input-queued switch: packets in order of arrival.
-#[derive(Clone, Debug)]
+/// An input of an input-queued switch.
+#[derive(Clone, Copy, Debug)]
 struct Input {
-    first: u32,
-    last: u32,
-    /// Copies of the first packet's multicast that still wait for their outputs.
+    /// Packets behind those that wait for their outputs, in order of arrival.
+    behind: Chain,
+    /// The first packet, or copies of the first packet's multicast, that wait for their outputs.
     pending: u32,
 }
 
-impl Input {
-    const EMPTY: Input = Input { first: NO_PACKET, last: NO_PACKET, pending: 0 };
-}
-
-/// State of all lossless links.
-#[derive(Clone, Debug)]
+/// State of a lossless network beside that of its links.
+#[derive(Debug)]
 pub(crate) struct Lossless {
-    config: LosslessConfig,
-    transmitters: Vec<Transmitter>,
-    /// By link: the input at its far end; behind them one a switch for packets that it makes itself.
+    /// Input-queued: by link, the input at its far end; behind them one a switch for packets that it makes itself.
     inputs: Vec<Input>,
-    first_switch: u32,
+    /// The first switch's input for packets that it makes itself, less the first switch's number.
+    own_input: u32,
     /// Links to look at before the handler returns.
     work: Vec<u32>,
+    arbitration: Arbitration,
 }
 
 impl Lossless {
-    /// `to_host[l]`: link l leads to a host.
-    pub fn new(config: LosslessConfig, to_host: impl Iterator<Item = bool>, first_switch: u32, switches: u32) -> Self {
-        let transmitters: Vec<Transmitter> = to_host
-            .map(|endless| Transmitter {
-                credit: config.input_bytes,
-                coming: VecDeque::new(),
-                endless,
-                first: NO_PACKET,
-                last: NO_PACKET,
-                wake_at: NEVER,
-                claims: VecDeque::new(),
-            })
-            .collect();
-        let inputs = vec![Input::EMPTY; transmitters.len() + switches as usize];
-        Lossless { config, transmitters, inputs, first_switch, work: Vec::new() }
+    /// A network of `links` links and switches that are numbered from `first_switch` on; `None`: it is not lossless.
+    pub fn new(config: Option<LosslessConfig>, links: usize, first_switch: u32, switches: u32) -> Self {
+        let inputs = match config {
+            Some(config) if config.model == SwitchModel::InputQueued => links + switches as usize,
+            _ => 0,
+        };
+        let inputs = vec![Input { behind: Chain::EMPTY, pending: 0 }; inputs];
+        Lossless {
+            inputs,
+            own_input: (links as u32).wrapping_sub(first_switch),
+            work: Vec::new(),
+            arbitration: config.map_or_else(Arbitration::default, |config| config.arbitration),
+        }
     }
 
+    #[inline]
     fn is_input_queued(&self) -> bool {
-        self.config.model == SwitchModel::InputQueued
-    }
-}
-
-impl Transmitter {
-    /// Adds a credit for `bytes` bytes from `time` on.
-    #[inline]
-    fn give(&mut self, time: u64, bytes: u32) {
-        let mut at = self.coming.len();
-        // Nearly always the last one; departures of different outputs may commit out of order.
-        while at > 0 && self.coming[at - 1].0 > time {
-            at -= 1;
-        }
-        if at == self.coming.len() { self.coming.push_back((time, bytes)) } else { self.coming.insert(at, (time, bytes)) }
+        !self.inputs.is_empty()
     }
 
-    /// Takes credit for `bytes` bytes out of what is there by `limit`; false and nothing taken where that is not enough.
+    /// Whether nothing stands at an input.
     #[inline]
-    fn take(&mut self, bytes: u32, limit: u64) -> bool {
-        if self.endless {
-            return true;
-        }
-        while self.credit < u64::from(bytes) {
-            match self.coming.front() {
-                Some(&(time, more)) if time <= limit => {
-                    self.credit += u64::from(more);
-                    self.coming.pop_front();
-                }
-                _ => return false,
-            }
-        }
-        self.credit -= u64::from(bytes);
-        true
+    fn is_free(&self, input: u32) -> bool {
+        let queue = &self.inputs[input as usize];
+        queue.pending == 0 && queue.behind.is_empty()
     }
 }
 
 impl<H: Wire, O: Clone> Net<H, O> {
-    #[inline]
-    fn lossless(&mut self) -> &mut Lossless {
-        self.lossless.as_mut().expect("a lossless network")
-    }
-
-    /// What is queued before a link, as the time that it takes to send it.
-    #[inline]
-    pub fn queued_ps(&self, link: u32) -> u64 {
-        self.busy_until[link as usize].saturating_sub(self.now) + self.waiting_ps[link as usize]
-    }
-
-    /// A host or a node at a switch sends a packet by `link`.
-    pub fn send_lossless(&mut self, link: u32, place: u32) {
-        let at = self.links[link as usize].from.0;
-        let first_switch = self.lossless().first_switch;
-        if at < first_switch || !self.lossless().is_input_queued() {
-            self.commit_or_wait(link, place);
+    /// A host or a node at a switch sends a packet of `bytes` bytes by `number`.
+    pub fn send_lossless(&mut self, number: u32, place: u32, bytes: u32) {
+        let link = &self.links[number as usize];
+        if !link.has(link_flags::BY_INPUT) {
+            self.commit_or_wait(number, place, bytes, NO_LINK);
         } else {
-            self.packets.at(place).packet.output = link;
-            let input = self.lossless().transmitters.len() as u32 + at - first_switch;
-            self.enter(input, place);
+            let input = self.lossless.own_input.wrapping_add(link.from.0);
+            // It comes to the switch where it is made.
+            self.packets.at(place).arrival_ps = self.now;
+            if self.lossless.is_free(input) {
+                self.claim_first(input, NO_LINK, number, place, bytes);
+            } else {
+                self.packets.at(place).packet.output = number;
+                self.stand_behind(input, place);
+            }
         }
         self.settle();
     }
 
     /// A packet has reached switch `at` and goes on from there.
+    #[inline(always)]
     pub fn forward_lossless(&mut self, at: u32, place: u32) {
-        let input = self.packets.get(place).charged_to;
-        if self.lossless().is_input_queued() && input != NO_LINK {
-            self.enter(input, place);
-        } else {
-            match self.route(at, place) {
-                Some(link) => self.commit_or_wait(link, place),
-                None => self.drop_packet(place, DropReason::NoRoute),
-            }
+        let packet = self.packets.get(place);
+        let (input, bytes) = (packet.charged_to, packet.frame_bytes);
+        let by_input = self.lossless.is_input_queued() && input != NO_LINK;
+        if by_input && !self.lossless.is_free(input) {
+            return self.stand_behind(input, place);
+        }
+        match self.route(at, place) {
+            Some(link) if by_input => self.claim_first(input, input, link, place, bytes),
+            Some(link) => self.commit_or_wait(link, place, bytes, input),
+            None => self.drop_packet(place, DropReason::NoRoute),
         }
         self.settle();
     }
 
-    /// The packet is gone from where it stood (consumed by an aggregator, or lost): its buffer is free.
+    /// The packet is gone from where it stood: its buffer is free.
     pub fn release(&mut self, place: u32) {
         let packet = &mut self.packets.at(place).packet;
         let charged_to = std::mem::replace(&mut packet.charged_to, NO_LINK);
-        let bytes = packet.frame_bytes;
         if charged_to != NO_LINK {
+            let bytes = packet.frame_bytes;
             self.give_back(charged_to, self.now, bytes);
         }
     }
 
     /// Takes everything that waits before a link that went down.
-    pub fn drop_waiting(&mut self, link: u32) {
-        let transmitter = &mut self.lossless().transmitters[link as usize];
-        let mut place = std::mem::replace(&mut transmitter.first, NO_PACKET);
+    pub fn drop_waiting(&mut self, number: u32) {
+        let mut place = std::mem::replace(&mut self.links[number as usize].waiting.first, NO_PACKET);
         while place != NO_PACKET {
             let next = self.packets.at(place).next;
             self.drop_packet(place, DropReason::Down);
             place = next;
         }
-        self.waiting_ps[link as usize] = 0;
-        self.serve_claims(link);
+        self.links[number as usize].waiting_ps = 0;
+        self.serve_claims(number);
         self.settle();
     }
 
-    /// Queues a packet before its link: it commits its departure if it gets credits, else it waits for them.
-    #[inline]
-    fn commit_or_wait(&mut self, link: u32, place: u32) {
-        if self.links[link as usize].has(link_flags::DOWN) {
+    /// Queues a packet, which stands in the buffer at the end of link `charged_to`, before its link: it commits its departure if it gets
+    /// credits, else it waits for them.
+    #[inline(always)]
+    fn commit_or_wait(&mut self, number: u32, place: u32, bytes: u32, charged_to: u32) {
+        let link = &mut self.links[number as usize];
+        match commit(link, number, &mut self.packets, place, bytes, self.now, &mut self.queue) {
+            Some(departure) if charged_to != NO_LINK => self.give_back(charged_to, departure, bytes),
+            Some(_) => {}
+            None => self.wait_for_credit(number, place, bytes, charged_to),
+        }
+    }
+
+    /// The packet is the first one that lacks credits, or stands behind others.
+    fn wait_for_credit(&mut self, number: u32, place: u32, bytes: u32, charged_to: u32) {
+        let link = &mut self.links[number as usize];
+        let in_flight = self.packets.at(place);
+        in_flight.packet.charged_to = charged_to;
+        in_flight.next = NO_PACKET;
+        if link.has(link_flags::DOWN) {
             return self.drop_packet(place, DropReason::Down);
         }
-        let limit = self.busy_until[link as usize].max(self.now);
-        let bytes = self.packets.get(place).frame_bytes;
-        let transmitter = &mut self.lossless().transmitters[link as usize];
-        let was_empty = transmitter.first == NO_PACKET;
-        if was_empty && transmitter.take(bytes, limit) {
-            return self.commit(link, place);
-        }
-        let last = std::mem::replace(&mut transmitter.last, place);
-        if was_empty {
-            transmitter.first = place;
+        link.waiting_ps += link.send_time_ps(bytes);
+        link.peak_ps = link.peak_ps.max(link.queued_ps(self.now));
+        let last = std::mem::replace(&mut link.waiting.last, place);
+        if link.waiting.is_empty() {
+            link.waiting.first = place;
+            arm(link, number, &self.packets, self.now, &mut self.queue, self.ids.wakes);
         } else {
             self.packets.at(last).next = place;
         }
-        self.packets.at(place).next = NO_PACKET;
-        self.waiting_ps[link as usize] += self.links[link as usize].send_time_ps(bytes);
-        let queued = self.queued_ps(link);
-        let peak = &mut self.links[link as usize].peak_ps;
-        *peak = (*peak).max(queued);
-        if was_empty {
-            self.arm(link);
-        }
     }
 
-    /// The packet's departure is certain: it follows what is committed already.
-    #[inline]
-    fn commit(&mut self, link: u32, place: u32) {
-        let charged_to = self.packets.get(place).charged_to;
-        let departure = self.depart(link, place);
-        let endless = self.lossless().transmitters[link as usize].endless;
-        let packet = &mut self.packets.at(place).packet;
-        packet.charged_to = if endless { NO_LINK } else { link };
-        let bytes = packet.frame_bytes;
-        if charged_to != NO_LINK {
-            self.give_back(charged_to, departure, bytes);
-        }
-    }
-
-    /// `bytes` bytes of the buffer at the end of `link` are free from `at` on.
-    #[inline]
-    fn give_back(&mut self, link: u32, at: u64, bytes: u32) {
-        let time = at + self.links[link as usize].latency_ps;
-        let lossless = self.lossless();
-        let transmitter = &mut lossless.transmitters[link as usize];
-        transmitter.give(time, bytes);
-        if transmitter.first != NO_PACKET {
-            lossless.work.push(link);
+    /// `bytes` bytes of the buffer at the end of link `number` are free from `at` on.
+    #[inline(always)]
+    pub fn give_back(&mut self, number: u32, at: u64, bytes: u32) {
+        let link = &mut self.links[number as usize];
+        link.credits.give(at + link.latency_ps, bytes);
+        if !link.waiting.is_empty() {
+            // Where the credit comes too late to change anything now, and a look at it is due in time, there is nothing to do.
+            let next_ps = link.credits.next_ps();
+            if next_ps <= link.busy_until.max(self.now) || next_ps < link.wake_at || !link.claims.is_empty() {
+                self.lossless.work.push(number);
+            }
         }
     }
 
     /// Looks at all links that have got credits, and at those that this concerns in turn.
-    #[inline]
+    #[inline(always)]
     pub fn settle(&mut self) {
-        while let Some(link) = self.lossless().work.pop() {
+        while let Some(link) = self.lossless.work.pop() {
             self.advance_link(link);
         }
     }
 
     /// Commits as many waiting packets as have credits, lets inputs move up, and arms the next wake-up.
-    fn advance_link(&mut self, link: u32) {
-        loop {
-            let limit = self.busy_until[link as usize].max(self.now);
-            let transmitter = &mut self.lossless.as_mut().expect("a lossless network").transmitters[link as usize];
-            let place = transmitter.first;
-            if place == NO_PACKET {
-                break;
-            }
+    fn advance_link(&mut self, number: u32) {
+        let mut link = &mut self.links[number as usize];
+        while !link.waiting.is_empty() {
+            let place = link.waiting.first;
             let in_flight = self.packets.at(place);
-            let (bytes, next) = (in_flight.packet.frame_bytes, in_flight.next);
-            if !transmitter.take(bytes, limit) {
+            let (bytes, charged_to) = (in_flight.packet.frame_bytes, in_flight.packet.charged_to);
+            if !link.credits.take(bytes, link.busy_until.max(self.now)) {
                 break;
             }
-            transmitter.first = next;
-            self.waiting_ps[link as usize] -= self.links[link as usize].send_time_ps(bytes);
-            self.commit(link, place);
+            link.waiting.first = in_flight.next;
+            link.waiting_ps -= link.send_time_ps(bytes);
+            let departure = depart(link, number, &mut self.packets, place, bytes, number, self.now, &mut self.queue);
+            if charged_to != NO_LINK {
+                self.give_back(charged_to, departure, bytes);
+                link = &mut self.links[number as usize];
+            }
         }
-        self.serve_claims(link);
-        self.arm(link);
-        self.host_may_send(link);
-    }
-
-    /// Schedules the link's wake-up, if it needs one: its next credit, or room in its buffer for the next claim.
-    fn arm(&mut self, link: u32) {
-        let room_at = self.room_for_claim_at(link);
-        let now = self.now;
-        let transmitter = &mut self.lossless().transmitters[link as usize];
-        let credit_at = match transmitter.coming.front() {
-            Some(&(time, _)) if transmitter.first != NO_PACKET => time,
-            _ => NEVER,
-        };
-        let at = credit_at.min(room_at);
-        if at == NEVER {
-            return;
+        if !link.claims.is_empty() {
+            self.serve_claims(number);
+            link = &mut self.links[number as usize];
         }
-        let at = at.max(now);
-        if at < transmitter.wake_at {
-            transmitter.wake_at = at;
-            let id = self.ids.wakes + link;
-            self.queue.push(at, id);
+        if !link.claims.is_empty() || !link.waiting.is_empty() {
+            arm(link, number, &self.packets, self.now, &mut self.queue, self.ids.wakes);
+        }
+        if link.has(link_flags::FROM_HOST) && link.waiting_ps == 0 {
+            self.host_may_send(number);
         }
     }
 
     /// The link's wake-up.
-    pub fn on_wake(&mut self, link: u32) {
-        let now = self.now;
-        let transmitter = &mut self.lossless().transmitters[link as usize];
-        if transmitter.wake_at != now {
+    #[inline]
+    pub fn on_wake(&mut self, number: u32) {
+        let link = &mut self.links[number as usize];
+        if link.wake_at != self.now {
             return;
         }
-        transmitter.wake_at = NEVER;
-        self.advance_link(link);
+        link.wake_at = NEVER;
+        self.advance_link(number);
         self.settle();
     }
 
-    /// A packet stands at an input of an input-queued switch.
-    fn enter(&mut self, input: u32, place: u32) {
+    /// A packet stands at an input behind others.
+    #[inline]
+    fn stand_behind(&mut self, input: u32, place: u32) {
+        let behind = &mut self.lossless.inputs[input as usize].behind;
         self.packets.at(place).next = NO_PACKET;
-        let queue = &mut self.lossless().inputs[input as usize];
-        let last = std::mem::replace(&mut queue.last, place);
-        if queue.first == NO_PACKET {
-            queue.first = place;
-            self.advance_input(input);
+        let last = std::mem::replace(&mut behind.last, place);
+        if behind.is_empty() {
+            behind.first = place;
         } else {
             self.packets.at(last).next = place;
+        }
+    }
+
+    /// A packet that nobody is before at its input wants to go on by `number`.
+    #[inline(always)]
+    fn claim_first(&mut self, input: u32, charged_to: u32, number: u32, place: u32, bytes: u32) {
+        if !self.claim(input, charged_to, number, place, bytes) {
+            self.lossless.inputs[input as usize].pending = 1;
         }
     }
 
     /// Moves first packets of an input to their outputs until one is blocked. The copies of one multicast stand behind each other and
     /// move independently; the input goes on when all have moved.
     fn advance_input(&mut self, input: u32) {
-        loop {
-            let queue = &self.lossless().inputs[input as usize];
-            let mut place = queue.first;
-            if place == NO_PACKET || queue.pending > 0 {
-                return;
-            }
-            let mut pending = 0;
+        let mut place = self.lossless.inputs[input as usize].behind.first;
+        let mut pending = 0;
+        while place != NO_PACKET && pending == 0 {
             loop {
                 let next = self.packets.at(place).next;
-                pending += u32::from(!self.claim(input, place));
+                pending += u32::from(!self.claim_next(input, place));
                 place = next;
                 if place == NO_PACKET || !self.packets.get(place).has(flags::COPY) {
                     break;
                 }
             }
-            let queue = &mut self.lossless().inputs[input as usize];
-            (queue.first, queue.pending) = (place, pending);
         }
+        let queue = &mut self.lossless.inputs[input as usize];
+        (queue.behind.first, queue.pending) = (place, pending);
     }
 
-    /// Moves a packet to its output's buffer; false where it has to wait for its turn.
-    fn claim(&mut self, input: u32, place: u32) -> bool {
-        let output = match self.packets.get(place).output {
-            NO_LINK => self.route(self.links[input as usize].to, place),
-            fixed => Some(fixed),
+    /// Finds a packet's output and moves it there; false where it has to wait for its turn.
+    #[inline]
+    fn claim_next(&mut self, input: u32, place: u32) -> bool {
+        let packet = &mut self.packets.at(place).packet;
+        let (bytes, charged_to) = (packet.frame_bytes, packet.charged_to);
+        let number = match std::mem::replace(&mut packet.output, NO_LINK) {
+            NO_LINK => match self.route(self.links[input as usize].to, place) {
+                Some(number) => number,
+                None => {
+                    self.drop_packet(place, DropReason::NoRoute);
+                    return true;
+                }
+            },
+            fixed => fixed,
         };
-        let Some(link) = output else {
-            self.drop_packet(place, DropReason::NoRoute);
-            return true;
-        };
-        if self.lossless().transmitters[link as usize].claims.is_empty() && self.has_room(link, place) {
-            self.move_to_output(link, place);
-            return true;
-        }
-        self.lossless().transmitters[link as usize].claims.push_back((input, place));
-        self.arm(link);
-        false
+        self.claim(input, charged_to, number, place, bytes)
     }
 
-    /// Bytes leave a buffer one by one, so what is queued is the time until the link falls idle.
-    fn has_room(&self, link: u32, place: u32) -> bool {
-        let needed = self.links[link as usize].send_time_ps(self.packets.get(place).frame_bytes);
-        self.queued_ps(link) + needed <= self.links[link as usize].limit_ps
+    /// Moves a packet to its output's buffer; false where it has to wait for its turn. It stands at `input`, in the buffer at the end of
+    /// link `charged_to` if it came by one.
+    #[inline(always)]
+    fn claim(&mut self, input: u32, charged_to: u32, number: u32, place: u32, bytes: u32) -> bool {
+        let link = &mut self.links[number as usize];
+        if !link.claims.is_empty() || !link.has_room(bytes, self.now) {
+            self.wait_for_output(input, number, place);
+            return false;
+        }
+        link.served = input;
+        self.move_to_output(charged_to, number, place, bytes);
+        true
     }
 
-    /// When the output's buffer will have room for the first claim, as far as is known; `NEVER` while what it holds lacks credits.
-    fn room_for_claim_at(&self, link: u32) -> u64 {
-        let transmitter = &self.lossless.as_ref().expect("a lossless network").transmitters[link as usize];
-        let Some(&(_, place)) = transmitter.claims.front() else { return NEVER };
-        let held = self.links[link as usize].send_time_ps(self.packets.get(place).frame_bytes) + self.waiting_ps[link as usize];
-        match self.links[link as usize].limit_ps.checked_sub(held) {
-            Some(allowed) => self.busy_until[link as usize].saturating_sub(allowed),
-            None => NEVER,
+    /// The output's buffer has no room, or others wait for it.
+    fn wait_for_output(&mut self, input: u32, number: u32, place: u32) {
+        let before = self.before_in_turn(input, number, place);
+        let link = &mut self.links[number as usize];
+        let next = if before == NO_PACKET { &mut link.claims.first } else { &mut self.packets.at(before).next };
+        let behind = std::mem::replace(next, place);
+        if behind == NO_PACKET {
+            link.claims.last = place;
         }
+        let in_flight = self.packets.at(place);
+        (in_flight.next, in_flight.packet.output) = (behind, input);
+        arm(link, number, &self.packets, self.now, &mut self.queue, self.ids.wakes);
+    }
+
+    /// The packet behind which one from `input` waits for output `number`, so that the first one is always the next one to be served.
+    #[inline(always)]
+    fn before_in_turn(&self, input: u32, number: u32, place: u32) -> u32 {
+        let link = &self.links[number as usize];
+        match self.lossless.arbitration {
+            Arbitration::FirstCome if link.claims.is_empty() => NO_PACKET,
+            Arbitration::FirstCome => link.claims.last,
+            // Who is served becomes the last one of the order, which leaves the order of the others as it is.
+            Arbitration::RoundRobin => {
+                let turn = |input: u32| u64::from(input.wrapping_sub(link.served).wrapping_sub(1));
+                self.last_before(link, turn(input), |other| turn(self.packets.get(other).output))
+            }
+            Arbitration::OldestFirst => self.last_before(link, self.packets.arrival_of(place), |other| self.packets.arrival_of(other)),
+        }
+    }
+
+    /// The last one of those that wait for an output whose key is at most `key`.
+    fn last_before(&self, link: &Link, key: u64, key_of: impl Fn(u32) -> u64) -> u32 {
+        let (mut before, mut place) = (NO_PACKET, link.claims.first);
+        while place != NO_PACKET && key_of(place) <= key {
+            (before, place) = (place, self.packets.next_of(place));
+        }
+        before
     }
 
     /// The packet leaves its input for the output's buffer: the input's buffer is free now.
-    fn move_to_output(&mut self, link: u32, place: u32) {
-        self.packets.at(place).packet.output = NO_LINK;
-        self.release(place);
-        self.commit_or_wait(link, place);
+    #[inline(always)]
+    fn move_to_output(&mut self, charged_to: u32, number: u32, place: u32, bytes: u32) {
+        self.commit_or_wait(number, place, bytes, NO_LINK);
+        if charged_to != NO_LINK {
+            self.give_back(charged_to, self.now, bytes);
+        }
     }
 
     /// Lets waiting inputs move up, in turn, while the output's buffer has room.
-    fn serve_claims(&mut self, link: u32) {
-        while let Some(&(input, place)) = self.lossless().transmitters[link as usize].claims.front() {
-            if !self.has_room(link, place) {
+    fn serve_claims(&mut self, number: u32) {
+        loop {
+            let link = &mut self.links[number as usize];
+            let place = link.claims.first;
+            if place == NO_PACKET {
                 return;
             }
-            self.lossless().transmitters[link as usize].claims.pop_front();
-            self.move_to_output(link, place);
-            let queue = &mut self.lossless().inputs[input as usize];
+            let in_flight = self.packets.at(place);
+            let (bytes, charged_to) = (in_flight.packet.frame_bytes, in_flight.packet.charged_to);
+            if !link.has_room(bytes, self.now) {
+                return;
+            }
+            link.claims.first = in_flight.next;
+            let input = std::mem::replace(&mut in_flight.packet.output, NO_LINK);
+            link.served = input;
+            self.move_to_output(charged_to, number, place, bytes);
+            let queue = &mut self.lossless.inputs[input as usize];
             queue.pending -= 1;
-            if queue.pending == 0 {
+            if queue.pending == 0 && !queue.behind.is_empty() {
                 self.advance_input(input);
             }
         }
     }
+}
 
-    /// A cycle of links each of which waits for the next, if there is one: nothing on it will ever move.
-    pub fn deadlock(&mut self) -> Option<Vec<u32>> {
-        let waits_for = self.waits_for();
-        let mut seen = vec![0u32; waits_for.len()];
-        for start in 0..waits_for.len() as u32 {
-            // Follows one path; marks of earlier paths end it, since they led nowhere.
-            let mark = start + 1;
-            let mut stack = vec![(start, 0usize)];
-            let mut path = Vec::new();
-            while let Some((link, next)) = stack.pop() {
-                if next == 0 {
-                    if seen[link as usize] != 0 {
-                        continue;
-                    }
-                    seen[link as usize] = mark;
-                    path.push(link);
-                }
-                let Some(&other) = waits_for[link as usize].get(next) else {
-                    path.pop();
-                    continue;
-                };
-                stack.push((link, next + 1));
-                if let Some(begin) = path.iter().position(|&on_path| on_path == other) {
-                    return Some(path.split_off(begin));
-                }
-                stack.push((other, 0));
-            }
-        }
-        None
+/// If the packet gets credits, its departure is certain: it follows what is committed already. Gives the time when its last byte leaves.
+#[inline(always)]
+fn commit<H, O>(
+    link: &mut Link,
+    number: u32,
+    packets: &mut Packets<H, O>,
+    place: u32,
+    bytes: u32,
+    now_ps: u64,
+    queue: &mut EventQueue,
+) -> Option<u64> {
+    let (gets, holds) = match link.flags & (link_flags::TO_HOST | link_flags::DOWN) {
+        0 => (link.waiting.is_empty() && link.credits.take(bytes, link.busy_until.max(now_ps)), number),
+        // A host takes what comes: nobody needs to be told when it has.
+        link_flags::TO_HOST => (true, NO_LINK),
+        _ => (false, NO_LINK),
+    };
+    if gets { Some(depart(link, number, packets, place, bytes, holds, now_ps, queue)) } else { None }
+}
+
+/// Schedules a link's wake-up, if it needs one: its next credit, or room in its buffer for the next claim.
+fn arm<H, O>(link: &mut Link, number: u32, packets: &Packets<H, O>, now_ps: u64, queue: &mut EventQueue, wakes: u32) {
+    let mut at = NEVER;
+    if !link.waiting.is_empty() {
+        at = link.credits.next_ps();
     }
-
-    /// For each link that lacks credits: the links that what stands in its buffer waits for. A packet whose departure is committed
-    /// waits for nobody.
-    fn waits_for(&mut self) -> Vec<Vec<u32>> {
-        let lossless = self.lossless.as_ref().expect("a lossless network");
-        let mut edges = vec![Vec::new(); lossless.transmitters.len()];
-        for (link, transmitter) in lossless.transmitters.iter().enumerate() {
-            if transmitter.first == NO_PACKET || !transmitter.coming.is_empty() {
-                continue;
-            }
-            // Output-queued: waiting packets stand in the buffers that they are charged to.
-            let mut place = transmitter.first;
-            while place != NO_PACKET {
-                let charged_to = self.packets.get(place).charged_to;
-                if charged_to != NO_LINK && edges[charged_to as usize].last() != Some(&(link as u32)) {
-                    edges[charged_to as usize].push(link as u32);
-                }
-                place = self.packets.next_of(place);
-            }
-            // Input-queued: an input's first packet waits for room in this output.
-            for &(input, _) in &transmitter.claims {
-                if let Some(edges) = edges.get_mut(input as usize) {
-                    edges.push(link as u32);
-                }
-            }
+    if !link.claims.is_empty() {
+        // The output's buffer will have room for the first claim; nobody knows when while what it holds lacks credits.
+        let held = link.send_time_ps(packets.get(link.claims.first).frame_bytes) + link.waiting_ps;
+        if let Some(allowed) = link.limit_ps.checked_sub(held) {
+            at = at.min(link.busy_until.saturating_sub(allowed));
         }
-        edges
+    }
+    let at = at.max(now_ps);
+    if at < link.wake_at {
+        link.wake_at = at;
+        queue.push(at, wakes + number);
     }
 }

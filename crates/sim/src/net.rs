@@ -4,18 +4,18 @@ use std::borrow::Borrow;
 use std::collections::{BTreeMap, VecDeque};
 
 use fanin_core::hash::derive;
-use fanin_core::{Body, DropReason, Egress, Event, NodeId, OpError, Piece, PortId, Role, TrafficClass, Tx, Via, Wire};
+use fanin_core::{Body, DropReason, Egress, Event, OpError, Piece, PortId, Role, TrafficClass, Tx, Via, Wire};
 
 use crate::faults::FaultyLink;
-use crate::link::{Link, link_flags};
-use crate::lossless::Lossless;
+use crate::link::{Link, LinkConfig, link_flags};
+use crate::lossless::{Lossless, NO_LINK, SwitchModel};
 use crate::metrics::{Counters, MemorySampler, SlotResult};
 use crate::packet::{NO_PACKET, Packet, Packets, flags, pack_roles};
 use crate::queue::EventQueue;
 use crate::random::{Purpose, Random};
 use crate::routing::{Balancer, BalancerState, Routes};
-use crate::scenario::Scenario;
-use crate::topology::Topology;
+use crate::scenario::{NetworkConfig, Scenario};
+use crate::topology::{Cable, Topology};
 use crate::vectors::{Simulated, Vectors};
 
 /// Numbers of events that are not a link's.
@@ -69,12 +69,9 @@ pub(crate) struct Net<H, O> {
     pub ids: EventIds,
     pub links: Vec<Link>,
     pub packets: Packets<H, O>,
-    /// By link: when its transmitter falls idle. Apart from the links, since balancers compare many at once.
-    pub busy_until: Vec<u64>,
-    /// By link: packets that lack credits, as the time that it takes to send them.
-    pub waiting_ps: Vec<u64>,
-    /// `None` where links drop what they cannot queue.
-    pub lossless: Option<Box<Lossless>>,
+    /// Links drop nothing for lack of room.
+    pub is_lossless: bool,
+    pub lossless: Lossless,
     pub routes: Routes,
     balancer_state: BalancerState,
     balancers: [Balancer; 2],
@@ -88,11 +85,12 @@ pub(crate) struct Net<H, O> {
     pub attention: bool,
     /// Packets from one node to another at the same host or switch.
     pub loopback: VecDeque<u32>,
+    /// Some job's hosts are noisy.
+    has_noise: bool,
     /// By job; `None` without noise.
     noise: Vec<Option<Box<Noise>>>,
     /// By host: whether a node waits for room in the host's queue.
     pub tx_waiting: Vec<TxWaiting>,
-    nic_room_ps: Vec<u64>,
     pub frame_overhead: u32,
     pub frame_min: u32,
     pub counters: Counters,
@@ -110,17 +108,7 @@ impl<H: Wire, O: Clone> Net<H, O> {
     pub fn new(topology: Topology, scenario: &Scenario, ids: EventIds, queue: EventQueue) -> Self {
         let network = &scenario.network;
         let map = &topology.map;
-        let mut links = Vec::with_capacity(topology.links.len());
-        for cable in &topology.links {
-            let from_host = map.is_host(cable.from);
-            let capacity = network.queue_capacity();
-            let (limit, mark) = if from_host { (u64::MAX, u64::MAX) } else { (capacity, network.ecn_mark_bytes) };
-            let mut link = Link::new(cable.from, cable.to, cable.to_port.0, map.is_host(cable.to), cable.speed, limit, mark);
-            if network.lossless.is_some() {
-                link.flags |= link_flags::LOSSLESS;
-            }
-            links.push(link);
-        }
+        let mut links = links(&topology, network);
         let mut faulty = Vec::new();
         if !scenario.faults.links.is_empty() {
             for (index, link) in links.iter_mut().enumerate() {
@@ -134,20 +122,12 @@ impl<H: Wire, O: Clone> Net<H, O> {
         let balancers = [network.collective_balancer, network.background_balancer];
         let with_flowlets = balancers.iter().any(|balancer| matches!(balancer, Balancer::Flowlet { .. }));
         let random = Random::new(scenario.seed, Purpose::Routing, 0);
-        let lossless = network.lossless.map(|config| {
-            let to_host = links.iter().map(|link| link.has(link_flags::TO_HOST));
-            Box::new(Lossless::new(config, to_host, map.hosts(), map.nodes() - map.hosts()))
-        });
-        let nic_room_ps = (0..map.hosts())
-            .map(|host| topology.link_out(NodeId(host), PortId(0)).expect("every host has a cable") as usize)
-            .map(|link| links[link].send_time_ps(network.nic_queue_bytes.min(u64::from(u32::MAX)) as u32))
-            .collect();
+        let lossless = Lossless::new(network.lossless, links.len(), map.hosts(), map.nodes() - map.hosts());
         Net {
             now: 0,
             queue,
             ids,
-            busy_until: vec![0; links.len()],
-            waiting_ps: vec![0; links.len()],
+            is_lossless: network.lossless.is_some(),
             lossless,
             links,
             packets: Packets::new(),
@@ -160,9 +140,9 @@ impl<H: Wire, O: Clone> Net<H, O> {
             held_back_armed: u64::MAX,
             attention: false,
             loopback: VecDeque::new(),
+            has_noise: scenario.jobs.iter().any(|job| job.noise_probability > 0.0),
             noise: Self::noise(scenario),
             tx_waiting: vec![TxWaiting::No; map.hosts() as usize],
-            nic_room_ps,
             frame_overhead: network.frame_overhead_bytes,
             frame_min: network.frame_bytes_min,
             counters: Counters::default(),
@@ -208,7 +188,7 @@ impl<H: Wire, O: Clone> Net<H, O> {
     #[cold]
     pub fn drop_packet(&mut self, place: u32, reason: DropReason) {
         self.counters.drop(reason);
-        if self.lossless.is_some() {
+        if self.is_lossless {
             self.release(place);
             self.attention = true;
         }
@@ -222,51 +202,24 @@ impl<H: Wire, O: Clone> Net<H, O> {
 
     /// Puts a packet into a link's queue.
     #[inline(always)]
-    pub fn transmit(&mut self, link_number: u32, place: u32) {
-        let link = &mut self.links[link_number as usize];
+    pub fn transmit(&mut self, number: u32, place: u32, bytes: u32) {
+        let link = &mut self.links[number as usize];
         if link.has(link_flags::DOWN | link_flags::LOSSLESS) {
             if link.has(link_flags::LOSSLESS) {
-                return self.send_lossless(link_number, place);
+                return self.send_lossless(number, place, bytes);
             }
             return self.drop_packet(place, DropReason::Down);
         }
-        let in_flight = self.packets.at(place);
-        let queued = self.busy_until[link_number as usize].saturating_sub(self.now);
-        if queued + link.send_time_ps(in_flight.packet.frame_bytes) > link.limit_ps {
+        let queued = link.busy_until.saturating_sub(self.now);
+        if queued + link.send_time_ps(bytes) > link.limit_ps {
             link.packets_dropped += 1;
             return self.drop_packet(place, DropReason::QueueFull);
         }
         if queued > link.mark_ps {
-            in_flight.packet.flags |= flags::ECN;
+            self.packets.at(place).packet.flags |= flags::ECN;
             self.packets_marked += 1;
         }
-        self.depart(link_number, place);
-    }
-
-    /// Sends a packet behind what the link has to send already; gives the time when its last byte leaves.
-    #[inline(always)]
-    pub fn depart(&mut self, link_number: u32, place: u32) -> u64 {
-        let link = &mut self.links[link_number as usize];
-        let in_flight = self.packets.at(place);
-        let frame_bytes = in_flight.packet.frame_bytes;
-        let busy_until = &mut self.busy_until[link_number as usize];
-        let departure = (*busy_until).max(self.now) + link.send_time_ps(frame_bytes);
-        *busy_until = departure;
-        link.peak_ps = link.peak_ps.max(departure - self.now);
-        link.bytes_sent += u64::from(frame_bytes);
-        link.packets_sent += 1;
-        let arrival_ps = departure + link.latency_ps;
-        in_flight.arrival_ps = arrival_ps;
-        in_flight.next = NO_PACKET;
-        let last = link.last;
-        link.last = place;
-        if link.first == NO_PACKET {
-            link.first = place;
-            self.queue.push(arrival_ps, link_number);
-        } else {
-            self.packets.at(last).next = place;
-        }
-        departure
+        depart(link, number, &mut self.packets, place, bytes, NO_LINK, self.now, &mut self.queue);
     }
 
     /// The link by which switch `at` sends a packet towards its destination; `None` where none leads there.
@@ -282,11 +235,12 @@ impl<H: Wire, O: Clone> Net<H, O> {
     /// Sends a packet that has reached switch `at` on towards its destination.
     #[inline(always)]
     pub fn forward(&mut self, at: u32, place: u32) {
-        if self.lossless.is_some() {
+        if self.is_lossless {
             return self.forward_lossless(at, place);
         }
+        let bytes = self.packets.get(place).frame_bytes;
         match self.route(at, place) {
-            Some(link) => self.transmit(link, place),
+            Some(link) => self.transmit(link, place, bytes),
             None => self.drop_packet(place, DropReason::NoRoute),
         }
     }
@@ -320,7 +274,7 @@ impl<H: Wire, O: Clone> Net<H, O> {
 
     /// Canary 3.1: the destination's default port; above the threshold, the port with the fewest queued bytes.
     fn adaptive(&self, candidates: &[u32], destination: u32, threshold: f64) -> u32 {
-        let queued = |link: u32| self.queued_ps(link);
+        let queued = |link: u32| self.links[link as usize].queued_ps(self.now);
         let default = destination % candidates.len() as u32;
         let link = candidates[default as usize];
         let limit = self.links[link as usize].limit_ps;
@@ -358,52 +312,117 @@ impl<H: Wire, O: Clone> Net<H, O> {
     }
 
     /// Sends a packet from a host, now or a little later.
-    #[inline]
-    fn leave_host(&mut self, link: u32, place: u32) {
-        let job = self.packets.get(place).job;
-        if let Some(noise) = &mut self.noise[job as usize]
+    #[inline(always)]
+    fn leave_host(&mut self, link: u32, place: u32, bytes: u32) {
+        if self.has_noise
+            && let Some(noise) = &mut self.noise[self.packets.get(place).job as usize]
             && noise.random.chance(noise.probability)
         {
             let at = self.now + noise.delay_ps;
             return self.hold_back(at, HeldBack::Leave(link, place));
         }
-        self.transmit(link, place);
+        self.transmit(link, place, bytes);
     }
 
-    /// Whether a host's queue has room; if not, its nodes will be called back.
-    #[inline]
-    fn host_room(&mut self, host: u32) -> bool {
-        let link = self.topology.links_out(NodeId(host))[0];
-        let room = self.nic_room_ps[host as usize];
-        if self.queued_ps(link) < room {
+    /// Whether the queue of host `host` before its link `number` has room; if not, its nodes will be called back.
+    #[inline(always)]
+    fn host_room(&mut self, host: u32, number: u32) -> bool {
+        let link = &self.links[number as usize];
+        if link.queued_ps(self.now) < link.room_ps {
             return true;
         }
         if self.tx_waiting[host as usize] == TxWaiting::No {
-            self.call_back(host, link);
+            self.call_back(host, number);
         }
         false
     }
 
     /// Schedules the call when the host's queue is nearly empty.
-    fn call_back(&mut self, host: u32, link: u32) {
-        if self.waiting_ps[link as usize] > 0 {
+    fn call_back(&mut self, host: u32, number: u32) {
+        let link = &self.links[number as usize];
+        if link.waiting_ps > 0 {
             self.tx_waiting[host as usize] = TxWaiting::ForCredit;
             return;
         }
         self.tx_waiting[host as usize] = TxWaiting::Scheduled;
-        let early = self.nic_room_ps[host as usize] / 4;
-        let at = self.busy_until[link as usize].saturating_sub(early).max(self.now);
+        let early = link.room_ps / 4;
+        let at = link.busy_until.saturating_sub(early).max(self.now);
         self.queue.push(at, self.ids.tx_ready + host);
     }
 
     /// The packets of a host's queue have got credits: its nodes are called back if they wait.
     #[inline]
-    pub fn host_may_send(&mut self, link: u32) {
-        let host = self.links[link as usize].from.0;
-        if self.waiting_ps[link as usize] == 0 && self.tx_waiting.get(host as usize) == Some(&TxWaiting::ForCredit) {
-            self.call_back(host, link);
+    pub fn host_may_send(&mut self, number: u32) {
+        let host = self.links[number as usize].from.0;
+        if self.tx_waiting[host as usize] == TxWaiting::ForCredit {
+            self.call_back(host, number);
         }
     }
+}
+
+/// Sends a packet of `bytes` bytes behind what the link has to send already; gives the time when its last byte leaves. `holds` is the
+/// link whose far buffer it is charged to.
+#[inline(always)]
+#[allow(clippy::too_many_arguments, reason = "what the caller has at hand is not looked up again")]
+pub(crate) fn depart<H, O>(
+    link: &mut Link,
+    number: u32,
+    packets: &mut Packets<H, O>,
+    place: u32,
+    bytes: u32,
+    holds: u32,
+    now_ps: u64,
+    queue: &mut EventQueue,
+) -> u64 {
+    let departure = link.busy_until.max(now_ps) + link.send_time_ps(bytes);
+    link.busy_until = departure;
+    link.peak_ps = link.peak_ps.max(departure - now_ps);
+    link.bytes_sent += u64::from(bytes);
+    link.packets_sent += 1;
+    let arrival_ps = departure + link.latency_ps;
+    let in_flight = packets.at(place);
+    in_flight.arrival_ps = arrival_ps;
+    in_flight.next = NO_PACKET;
+    in_flight.packet.charged_to = holds;
+    let last = std::mem::replace(&mut link.on_wire.last, place);
+    if link.on_wire.is_empty() {
+        link.on_wire.first = place;
+        queue.push(arrival_ps, number);
+    } else {
+        packets.at(last).next = place;
+    }
+    departure
+}
+
+/// All links of a network, idle.
+fn links(topology: &Topology, network: &NetworkConfig) -> Vec<Link> {
+    let map = &topology.map;
+    let kind = network.lossless.map(|config| config.model);
+    let link = |cable: &Cable| {
+        let from_host = map.is_host(cable.from);
+        let (queue_bytes, mark_bytes) = if from_host { (u64::MAX, u64::MAX) } else { (network.queue_capacity(), network.ecn_mark_bytes) };
+        let mut flags = 0;
+        for (flag, has) in [
+            (link_flags::FROM_HOST, from_host),
+            (link_flags::TO_HOST, map.is_host(cable.to)),
+            (link_flags::LOSSLESS, kind.is_some()),
+            (link_flags::BY_INPUT, !from_host && kind == Some(SwitchModel::InputQueued)),
+        ] {
+            flags |= if has { flag } else { 0 };
+        }
+        Link::new(&LinkConfig {
+            from: cable.from,
+            to: cable.to,
+            to_port: cable.to_port.0,
+            speed: cable.speed,
+            flags,
+            queue_bytes,
+            mark_bytes,
+            room_bytes: network.nic_queue_bytes.min(u64::from(u32::MAX)),
+            buffer_bytes: network.lossless.map_or(0, |config| config.input_bytes),
+        })
+    };
+    topology.links.iter().map(link).collect()
 }
 
 /// What a handler of the node at `at` is lent.
@@ -412,6 +431,9 @@ pub(crate) struct Lent<'a, H, P: Simulated + ?Sized> {
     pub vectors: &'a mut P::Vectors,
     /// The host or switch.
     pub at: u32,
+    /// Number of the link that leaves by its port 0; the others follow.
+    pub first_link: u32,
+    pub ports: u16,
     pub is_host: bool,
     pub role: Role,
     pub job: u16,
@@ -420,7 +442,8 @@ pub(crate) struct Lent<'a, H, P: Simulated + ?Sized> {
 }
 
 impl<H: Wire, P: Simulated + ?Sized> Lent<'_, H, P> {
-    fn payload(&self, body: Body<'_, P>) -> Result<P::Owned, OpError> {
+    #[inline(always)]
+    fn payload(&mut self, body: Body<'_, P>) -> Result<P::Owned, OpError> {
         match body {
             Body::Empty => Ok(P::nothing()),
             Body::Borrowed(payload) => Ok(payload.own()),
@@ -430,20 +453,41 @@ impl<H: Wire, P: Simulated + ?Sized> Lent<'_, H, P> {
         }
     }
 
+    /// Sends a packet to the job's node at the other end of a cable.
+    #[inline(always)]
     fn send_by_port(&mut self, port: PortId, mut packet: Packet<H, P::Owned>) {
         packet.flags |= flags::NEIGHBOUR;
-        let Some(link) = self.net.topology.link_out(NodeId(self.at), port) else {
+        if port.0 >= self.ports {
             let place = self.net.packets.add(packet);
             return self.net.drop_packet(place, DropReason::NoRoute);
-        };
+        }
+        let link = self.first_link + u32::from(port.0);
         packet.destination = self.net.links[link as usize].to;
+        let bytes = packet.frame_bytes;
         let place = self.net.packets.add(packet);
-        if self.is_host { self.net.leave_host(link, place) } else { self.net.transmit(link, place) }
+        if self.is_host { self.net.leave_host(link, place, bytes) } else { self.net.transmit(link, place, bytes) }
+    }
+
+    /// Sends a packet that is on its way to an address.
+    #[inline(always)]
+    fn send_by_route(&mut self, place: u32, to: u32, bytes: u32) {
+        if to == self.at {
+            self.net.loopback.push_back(place);
+            self.net.attention = true;
+        } else if self.is_host {
+            self.net.leave_host(self.first_link, place, bytes);
+        } else {
+            match self.net.route(self.at, place) {
+                Some(link) => self.net.transmit(link, place, bytes),
+                None => self.net.drop_packet(place, DropReason::NoRoute),
+            }
+        }
     }
 }
 
 impl<H: Wire, P: Simulated + ?Sized> Tx<H, P> for Lent<'_, H, P> {
-    #[inline]
+    // Where a node sends, it is known what and by which way: inlined, little of this is left.
+    #[inline(always)]
     fn send(&mut self, to: Egress<'_>, header: &H, body: Body<'_, P>) {
         let payload = match self.payload(body) {
             Ok(payload) => payload,
@@ -461,35 +505,25 @@ impl<H: Wire, P: Simulated + ?Sized> Tx<H, P> for Lent<'_, H, P> {
                 }
             }
             Egress::Route(route) => {
+                debug_assert!(route.class == TrafficClass::Collective, "nodes send packets of collectives");
                 packet.destination = route.to.node.0;
                 packet.roles = pack_roles(self.role, route.to.role);
                 packet.flow = route.flow.0;
                 if route.via == Via::Aggregators {
                     packet.flags |= flags::VIA_AGGREGATORS;
                 }
-                debug_assert!(route.class == TrafficClass::Collective, "nodes send packets of collectives");
                 let place = self.net.packets.add(packet);
-                if route.to.node.0 == self.at {
-                    self.net.loopback.push_back(place);
-                    self.net.attention = true;
-                } else if self.is_host {
-                    let link = self.net.topology.links_out(NodeId(self.at))[0];
-                    self.net.leave_host(link, place);
-                } else {
-                    match self.net.route(self.at, place) {
-                        Some(link) => self.net.transmit(link, place),
-                        None => self.net.drop_packet(place, DropReason::NoRoute),
-                    }
-                }
+                self.send_by_route(place, route.to.node.0, frame_bytes);
             }
         }
     }
 
     #[inline]
     fn room(&mut self, _to: Egress<'_>) -> bool {
-        !self.is_host || self.net.host_room(self.at)
+        !self.is_host || self.net.host_room(self.at, self.first_link)
     }
 
+    #[inline]
     fn note(&mut self, event: Event) {
         match event {
             Event::Dropped(reason) => self.net.counters.drop(reason),
@@ -521,6 +555,7 @@ impl<H: Wire, P: Simulated + ?Sized> Tx<H, P> for Lent<'_, H, P> {
         self.vectors.fold(self.worker.ok_or(OpError::NoVector)?, piece, payload)
     }
 
+    #[inline(always)]
     fn deliver(&mut self, piece: Piece, body: Body<'_, P>) -> Result<(), OpError> {
         let worker = self.worker.ok_or(OpError::NoVector)?;
         match body {

@@ -18,7 +18,7 @@ pub(crate) struct Packet<H, O> {
     pub frame_bytes: u32,
     /// Lossless: the link whose far buffer holds the packet.
     pub charged_to: u32,
-    /// Lossless: the output that a packet made by the switch goes to.
+    /// Lossless: the output that a packet made by the switch goes to; while a packet waits for its output, the input that it stands at.
     pub output: u32,
     /// The job's index.
     pub job: u16,
@@ -83,7 +83,7 @@ pub(crate) const NO_PACKET: u32 = u32::MAX;
 /// A place in [`Packets`].
 #[derive(Debug)]
 pub(crate) struct InFlight<H, O> {
-    /// When the packet arrives at the far end of its link.
+    /// When the packet arrives at the far end of its link, or arrived.
     pub arrival_ps: u64,
     /// The packet behind it on its link, or the next free place.
     pub next: u32,
@@ -134,6 +134,12 @@ impl<H, O> Packets<H, O> {
         self.places[place as usize].next
     }
 
+    /// When the packet at a place came to where it is.
+    #[inline]
+    pub fn arrival_of(&self, place: u32) -> u64 {
+        self.places[place as usize].arrival_ps
+    }
+
     /// Makes the place free; what it holds is overwritten by its next packet.
     #[inline]
     pub fn free(&mut self, place: u32) {
@@ -143,13 +149,12 @@ impl<H, O> Packets<H, O> {
 }
 
 impl<H: Copy, O> Packets<H, O> {
-    /// Takes the packet out of its place and leaves an empty payload there.
-    #[inline]
-    pub fn take(&mut self, place: u32, nothing: O) -> Packet<H, O> {
-        let packet = &mut self.places[place as usize].packet;
-        let payload = std::mem::replace(&mut packet.payload, nothing);
-        let Packet { source, destination, flow, frame_bytes, charged_to, output, job, roles, flags, header, .. } = *packet;
-        self.free(place);
-        Packet { source, destination, flow, frame_bytes, charged_to, output, job, roles, flags, header, payload }
+    /// Takes header and payload out of their place, leaves an empty payload there, and frees it.
+    #[inline(always)]
+    pub fn take(&mut self, place: u32, nothing: O) -> (H, O) {
+        let in_flight = &mut self.places[place as usize];
+        in_flight.next = self.free;
+        self.free = place;
+        (in_flight.packet.header, std::mem::replace(&mut in_flight.packet.payload, nothing))
     }
 }

@@ -15,14 +15,20 @@ const BUCKETS: usize = 4096;
 pub struct EventQueue {
     /// Log2 of the bucket width in ps.
     shift: u32,
-    /// Bucket b holds events of the absolute buckets congruent to b, at most one lap ahead; each is `offset << 32 | id`, unsorted.
-    buckets: Vec<Vec<u64>>,
+    /// Bucket b holds events of the absolute buckets congruent to b, at most one lap ahead; each is `time << 32 | id`, unsorted. The low
+    /// half of the time tells the order within a bucket.
+    buckets: Box<[Vec<u64>; BUCKETS]>,
     /// Bit b tells whether `buckets[b]` holds something.
-    occupied: Vec<u64>,
+    occupied: Box<[u64; BUCKETS / 64]>,
     /// Number of the bucket being drained, counted from time 0.
     cursor: u64,
-    /// That bucket's events, sorted descending: the next one is last.
+    /// High half of the times in it.
+    high: u64,
+    /// That bucket's events, sorted, and how many of them have been removed.
     current: Vec<u64>,
+    removed: usize,
+    /// Memory for sorting.
+    sorter: Sorter,
     /// Events a lap or more ahead.
     far: BinaryHeap<Reverse<(u64, u32)>>,
     /// Bucket number of the first event in `far`.
@@ -36,10 +42,13 @@ impl EventQueue {
         let shift = (mean_gap_ps.max(1) * 4).next_power_of_two().trailing_zeros().clamp(6, 20);
         EventQueue {
             shift,
-            buckets: (0..BUCKETS).map(|_| Vec::new()).collect(),
-            occupied: vec![0; BUCKETS / 64],
+            buckets: Box::new([const { Vec::new() }; BUCKETS]),
+            occupied: Box::new([0; BUCKETS / 64]),
             cursor: 0,
+            high: 0,
             current: Vec::new(),
+            removed: 0,
+            sorter: Sorter::default(),
             far: BinaryHeap::new(),
             far_bucket: u64::MAX,
         }
@@ -49,7 +58,7 @@ impl EventQueue {
     #[inline(always)]
     pub fn push(&mut self, time: u64, id: u32) {
         let bucket = time >> self.shift;
-        let key = (time & ((1 << self.shift) - 1)) << 32 | u64::from(id);
+        let key = time << 32 | u64::from(id);
         let ahead = bucket.wrapping_sub(self.cursor);
         if ahead.wrapping_sub(1) < BUCKETS as u64 - 1 {
             self.insert(bucket, key);
@@ -62,7 +71,7 @@ impl EventQueue {
     #[cold]
     fn push_elsewhere(&mut self, time: u64, id: u32, bucket: u64, key: u64) {
         if bucket == self.cursor {
-            let at = self.current.partition_point(|&other| other > key);
+            let at = self.removed + self.current[self.removed..].partition_point(|&other| other < key);
             self.current.insert(at, key);
         } else {
             debug_assert!(bucket > self.cursor, "event in the past");
@@ -74,16 +83,20 @@ impl EventQueue {
     #[inline(always)]
     fn insert(&mut self, bucket: u64, key: u64) {
         let index = bucket as usize % BUCKETS;
-        self.buckets[index].push(key);
-        self.occupied[index / 64] |= 1 << (index % 64);
+        let events = &mut self.buckets[index];
+        if events.is_empty() {
+            self.occupied[index / 64] |= 1 << (index % 64);
+        }
+        events.push(key);
     }
 
     /// Removes the first event: its time and id.
     #[inline(always)]
     pub fn pop(&mut self) -> Option<(u64, u32)> {
         loop {
-            if let Some(key) = self.current.pop() {
-                return Some((self.cursor << self.shift | key >> 32, key as u32));
+            if let Some(&key) = self.current.get(self.removed) {
+                self.removed += 1;
+                return Some((self.high | key >> 32, key as u32));
             }
             if !self.advance() {
                 return None;
@@ -93,7 +106,7 @@ impl EventQueue {
 
     /// Whether no event is pending.
     pub fn is_empty(&self) -> bool {
-        self.current.is_empty() && self.far.is_empty() && self.occupied.iter().all(|&word| word == 0)
+        self.removed == self.current.len() && self.far.is_empty() && self.occupied.iter().all(|&word| word == 0)
     }
 
     /// Moves the cursor to the next bucket that holds something.
@@ -104,13 +117,16 @@ impl EventQueue {
             return false;
         }
         self.cursor = target;
+        self.high = (target << self.shift) & !u64::from(u32::MAX);
         if self.far_bucket < target + BUCKETS as u64 {
             self.bring_near();
         }
         let index = target as usize % BUCKETS;
+        self.current.clear();
+        self.removed = 0;
         std::mem::swap(&mut self.current, &mut self.buckets[index]);
         self.occupied[index / 64] &= !(1 << (index % 64));
-        self.current.sort_unstable_by(|a, b| b.cmp(a));
+        self.sorter.sort(&mut self.current);
         true
     }
 
@@ -143,10 +159,89 @@ impl EventQueue {
                 return;
             }
             self.far.pop();
-            let key = (time & ((1 << self.shift) - 1)) << 32 | u64::from(id);
-            self.insert(bucket, key);
+            self.insert(bucket, time << 32 | u64::from(id));
         }
         self.far_bucket = u64::MAX;
+    }
+}
+
+/// Sorts what consists of few runs that are sorted already. That is what a bucket of many events is like: each event is caused by
+/// another one, and those come in order.
+#[derive(Debug, Default)]
+struct Sorter {
+    /// Where runs end, but for the last one.
+    ends: Vec<usize>,
+    merged: Vec<u64>,
+}
+
+impl Sorter {
+    /// So many events are sorted by insertion.
+    const FEW: usize = 32;
+    /// Runs that are worth merging; more are sorted otherwise.
+    const RUNS: usize = 12;
+
+    fn sort(&mut self, events: &mut Vec<u64>) {
+        if events.len() <= Self::FEW {
+            return sort_by_insertion(events);
+        }
+        self.ends.clear();
+        for (index, pair) in events.windows(2).enumerate() {
+            if pair[1] < pair[0] {
+                self.ends.push(index + 1);
+            }
+        }
+        if self.ends.len() >= Self::RUNS {
+            return events.sort_unstable();
+        }
+        while !self.ends.is_empty() {
+            self.merge_pairs(events);
+            std::mem::swap(events, &mut self.merged);
+        }
+    }
+
+    /// Merges the first run with the second one, the third one with the fourth one, and so on.
+    fn merge_pairs(&mut self, events: &[u64]) {
+        self.merged.clear();
+        self.merged.reserve(events.len());
+        let runs = self.ends.len() + 1;
+        let (mut start, mut kept) = (0, 0);
+        for run in (0..runs).step_by(2) {
+            let end = |run: usize| self.ends.get(run).copied().unwrap_or(events.len());
+            let (middle, last) = (end(run), end(run + 1));
+            merge(&events[start..middle], &events[middle..last], &mut self.merged);
+            start = last;
+            if last < events.len() {
+                self.ends[kept] = last;
+                kept += 1;
+            }
+        }
+        self.ends.truncate(kept);
+    }
+}
+
+/// Appends two sorted runs as one.
+#[inline]
+fn merge(mut left: &[u64], mut right: &[u64], merged: &mut Vec<u64>) {
+    while let (Some(&first), Some(&second)) = (left.first(), right.first()) {
+        let takes_left = first <= second;
+        merged.push(if takes_left { first } else { second });
+        left = &left[usize::from(takes_left)..];
+        right = &right[usize::from(!takes_left)..];
+    }
+    merged.extend_from_slice(left);
+    merged.extend_from_slice(right);
+}
+
+#[inline]
+fn sort_by_insertion(events: &mut [u64]) {
+    for end in 1..events.len() {
+        let event = events[end];
+        let mut place = end;
+        while place > 0 && events[place - 1] > event {
+            events[place] = events[place - 1];
+            place -= 1;
+        }
+        events[place] = event;
     }
 }
 

@@ -111,7 +111,7 @@ impl Topology {
         self.out[node.index()].get(port.index()).copied()
     }
 
-    /// Numbers of all links that leave `node`, by port.
+    /// Numbers of all links that leave `node`, by port; they follow each other.
     pub fn links_out(&self, node: NodeId) -> &[u32] {
         &self.out[node.index()]
     }

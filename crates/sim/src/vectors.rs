@@ -34,7 +34,7 @@ pub trait Vectors<P: Payload + ?Sized>: Sized {
     ///
     /// # Errors
     /// [`OpError::NoVector`] where no such operation runs or the piece lies outside of it.
-    fn input(&self, worker: u32, piece: Piece) -> Result<P::Owned, OpError>;
+    fn input(&mut self, worker: u32, piece: Piece) -> Result<P::Owned, OpError>;
     /// What the worker's output holds.
     ///
     /// # Errors
@@ -120,12 +120,14 @@ impl Progress {
     #[inline]
     fn mark(&mut self, piece: Piece) -> bool {
         let (word, bit) = (piece.index as usize / 64, 1u64 << (piece.index % 64));
-        if word >= self.delivered.len() {
-            self.delivered.resize(word + 1, 0);
-        }
-        let fresh = self.delivered[word] & bit == 0;
-        self.delivered[word] |= bit;
         self.delivered_elements += u64::from(piece.elements);
+        let Some(slot) = self.delivered.get_mut(word) else {
+            self.delivered.resize(word + 1, 0);
+            self.delivered[word] = bit;
+            return true;
+        };
+        let fresh = *slot & bit == 0;
+        *slot |= bit;
         fresh
     }
 
@@ -191,14 +193,14 @@ impl Vectors<Length> for LengthVectors {
         self.workers[worker as usize].begin(operation, elements);
     }
 
-    fn input(&self, worker: u32, piece: Piece) -> Result<Length, OpError> {
-        let worker = &self.workers[worker as usize];
-        worker.check(piece)?;
-        Ok(Length(worker.bytes(piece) as u32))
+    fn input(&mut self, worker: u32, piece: Piece) -> Result<Length, OpError> {
+        self.output(worker, piece)
     }
 
     fn output(&self, worker: u32, piece: Piece) -> Result<Length, OpError> {
-        self.input(worker, piece)
+        let worker = &self.workers[worker as usize];
+        worker.check(piece)?;
+        Ok(Length(worker.bytes(piece) as u32))
     }
 
     fn fold(&mut self, worker: u32, piece: Piece, payload: &Length) -> Result<(), OpError> {
@@ -279,14 +281,33 @@ impl ExpectedOperation {
     }
 }
 
+/// A worker's vectors in census weights.
+#[derive(Clone, Debug)]
+struct CensusWorker {
+    progress: Progress,
+    /// F's key for the running operation.
+    key: u64,
+    /// A position and F there: contributions follow each other, so the end of one is the start of the next.
+    known_at: u64,
+    known: u64,
+    /// What the output holds, by piece; empty for a worker that never folds.
+    held: Vec<u64>,
+}
+
+impl CensusWorker {
+    /// The census weight of a piece of the input.
+    #[inline]
+    fn weight(&mut self, piece: Piece) -> u64 {
+        let at_start = if self.known_at == piece.start { self.known } else { mix(self.key, piece.start) };
+        (self.known_at, self.known) = (piece.end(), mix(self.key, piece.end()));
+        self.known.wrapping_sub(at_start)
+    }
+}
+
 /// Census weights of all workers, and the oracle.
 #[derive(Clone, Debug)]
 pub struct CensusVectors {
-    workers: Vec<Progress>,
-    /// F's key for each worker's running operation.
-    keys: Vec<u64>,
-    /// What outputs hold, by piece; empty for workers that never fold.
-    held: Vec<Vec<u64>>,
+    workers: Vec<CensusWorker>,
     /// The last two operations of each job: workers are never further apart than that.
     expected: Vec<[Option<ExpectedOperation>; 2]>,
     workers_of: Vec<usize>,
@@ -309,10 +330,10 @@ impl Simulated for Census {
 
 impl CensusVectors {
     fn hold(&mut self, worker: u32, piece: Piece, weight: u64) {
-        if self.held[worker as usize].is_empty() {
+        if self.workers[worker as usize].held.is_empty() {
             self.recall(worker);
         }
-        let held = &mut self.held[worker as usize];
+        let held = &mut self.workers[worker as usize].held;
         if held.len() <= piece.index as usize {
             held.resize((piece.index as usize + 1).next_power_of_two(), 0);
         }
@@ -321,43 +342,50 @@ impl CensusVectors {
 
     /// Fills in what was delivered to a worker before its output was first needed: right values all, for a wrong one is held at once.
     fn recall(&mut self, worker: u32) {
-        let progress = &self.workers[worker as usize];
+        let CensusWorker { progress, held, .. } = &mut self.workers[worker as usize];
         let Some((operation, _)) = progress.running else { return };
         let pieces = match &self.expected[progress.job.index()][operation.index() % 2] {
             Some(known) if known.operation == operation => &known.pieces[..],
             _ => &[],
         };
-        self.held[worker as usize] = pieces.iter().map(|piece| piece.at_end.wrapping_sub(piece.at_start)).collect();
+        held.extend(pieces.iter().map(|piece| piece.at_end.wrapping_sub(piece.at_start)));
     }
 
-    #[inline]
-    fn expected(&mut self, job: JobId, piece: Piece) -> u64 {
-        let slot = &mut self.expected[job.index()][piece.operation.index() % 2];
-        match slot {
-            Some(known) if known.operation == piece.operation => known.value(piece),
-            _ => {
-                let fresh = ExpectedOperation::new(job, piece.operation, self.workers_of[job.index()]);
-                slot.insert(fresh).value(piece)
-            }
+    /// What the output holds is final.
+    fn deliver_held(&mut self, worker: u32, piece: Piece) -> Result<(), OpError> {
+        let weight = self.output(worker, piece)?.weight();
+        let progress = &mut self.workers[worker as usize].progress;
+        let expected = expected(&mut self.expected, &self.workers_of, progress.job, piece);
+        self.verdict.pieces_checked += 1;
+        if weight != expected {
+            self.verdict.blame(|| wrong_sum(progress, piece));
         }
+        progress.mark_once(piece, &mut self.verdict);
+        Ok(())
     }
+}
 
-    #[inline]
-    fn weight(&self, worker: u32, piece: Piece) -> u64 {
-        let key = self.keys[worker as usize];
-        mix(key, piece.end()).wrapping_sub(mix(key, piece.start))
+/// The weight that a piece of a job's result must have.
+#[inline(always)]
+fn expected(operations: &mut [[Option<ExpectedOperation>; 2]], workers_of: &[usize], job: JobId, piece: Piece) -> u64 {
+    match &mut operations[job.index()][piece.operation.index() % 2] {
+        Some(known) if known.operation == piece.operation => known.value(piece),
+        unknown => unknown.insert(ExpectedOperation::new(job, piece.operation, workers_of[job.index()])).value(piece),
     }
+}
+
+fn wrong_sum(progress: &Progress, piece: Piece) -> String {
+    let (start, end) = (piece.start, piece.end());
+    format!("{}: piece {} (elements {start}..{end}) is not the sum of all contributions", progress.describe(), piece.index)
 }
 
 impl Vectors<Census> for CensusVectors {
     fn new(jobs: &[JobSchedule], _operators: &[()]) -> Self {
-        let workers = Progress::all(jobs);
+        let worker = |progress| CensusWorker { progress, key: 0, known_at: 0, known: mix(0, 0), held: Vec::new() };
         CensusVectors {
-            keys: vec![0; workers.len()],
-            held: vec![Vec::new(); workers.len()],
             expected: vec![[None, None]; jobs.len()],
             workers_of: jobs.iter().map(|job| job.start.len()).collect(),
-            workers,
+            workers: Progress::all(jobs).into_iter().map(worker).collect(),
             verdict: Verdict::default(),
         }
     }
@@ -367,23 +395,24 @@ impl Vectors<Census> for CensusVectors {
     }
 
     fn begin(&mut self, worker: u32, operation: OperationId, elements: u64) {
-        let progress = &mut self.workers[worker as usize];
-        progress.begin(operation, elements);
-        self.keys[worker as usize] = census_key(progress.job, operation, progress.rank);
+        let worker = &mut self.workers[worker as usize];
+        worker.progress.begin(operation, elements);
+        worker.key = census_key(worker.progress.job, operation, worker.progress.rank);
+        (worker.known_at, worker.known) = (0, mix(worker.key, 0));
     }
 
     #[inline]
-    fn input(&self, worker: u32, piece: Piece) -> Result<Census, OpError> {
-        let progress = &self.workers[worker as usize];
-        progress.check(piece)?;
-        Ok(Census::new(progress.bytes(piece) as u32, self.weight(worker, piece)))
+    fn input(&mut self, worker: u32, piece: Piece) -> Result<Census, OpError> {
+        let worker = &mut self.workers[worker as usize];
+        worker.progress.check(piece)?;
+        Ok(Census::new(worker.progress.bytes(piece) as u32, worker.weight(piece)))
     }
 
     #[inline]
     fn output(&self, worker: u32, piece: Piece) -> Result<Census, OpError> {
-        let progress = &self.workers[worker as usize];
+        let CensusWorker { progress, held, .. } = &self.workers[worker as usize];
         progress.check(piece)?;
-        let held = match self.held[worker as usize].get(piece.index as usize) {
+        let held = match held.get(piece.index as usize) {
             Some(held) => *held,
             None if progress.has(piece) => match &self.expected[progress.job.index()][piece.operation.index() % 2] {
                 Some(known) if known.operation == piece.operation => known.sum_at(piece.end()).wrapping_sub(known.sum_at(piece.start)),
@@ -395,38 +424,34 @@ impl Vectors<Census> for CensusVectors {
     }
 
     fn fold(&mut self, worker: u32, piece: Piece, payload: &Census) -> Result<(), OpError> {
-        self.workers[worker as usize].check_length(piece, payload.bytes())?;
-        self.hold(worker, piece, payload.weight().wrapping_add(self.weight(worker, piece)));
+        let state = &mut self.workers[worker as usize];
+        state.progress.check_length(piece, payload.bytes())?;
+        let weight = payload.weight().wrapping_add(state.weight(piece));
+        self.hold(worker, piece, weight);
         Ok(())
     }
 
+    #[inline(always)]
     fn deliver(&mut self, worker: u32, piece: Piece, payload: Option<&Census>) -> Result<(), OpError> {
-        let weight = match payload {
-            Some(payload) => {
-                self.workers[worker as usize].check_length(piece, payload.bytes())?;
-                payload.weight()
-            }
-            None => self.output(worker, piece)?.weight(),
-        };
-        let expected = self.expected(self.workers[worker as usize].job, piece);
-        // A worker that never sends from its output, as in a tree, needs no memory of what it holds, as long as that is right.
-        if payload.is_some() && (weight != expected || !self.held[worker as usize].is_empty()) {
-            self.hold(worker, piece, weight);
-        }
+        let Some(payload) = payload else { return self.deliver_held(worker, piece) };
+        let CensusWorker { progress, held, .. } = &mut self.workers[worker as usize];
+        progress.check_length(piece, payload.bytes())?;
+        let weight = payload.weight();
+        let expected = expected(&mut self.expected, &self.workers_of, progress.job, piece);
         self.verdict.pieces_checked += 1;
-        let progress = &mut self.workers[worker as usize];
         if weight != expected {
-            self.verdict.blame(|| {
-                let who = progress.describe();
-                format!("{who}: piece {} (elements {}..{}) is not the sum of all contributions", piece.index, piece.start, piece.end())
-            });
+            self.verdict.blame(|| wrong_sum(progress, piece));
         }
         progress.mark_once(piece, &mut self.verdict);
+        // A worker that never sends from its output, as in a tree, needs no memory of what it holds, as long as that is right.
+        if weight != expected || !held.is_empty() {
+            self.hold(worker, piece, weight);
+        }
         Ok(())
     }
 
     fn finish(&mut self, worker: u32) {
-        self.workers[worker as usize].finish(&mut self.verdict);
+        self.workers[worker as usize].progress.finish(&mut self.verdict);
     }
 
     fn verdict(&self) -> &Verdict {
@@ -542,7 +567,7 @@ impl Vectors<[u8]> for ElementVectors {
         self.inputs[worker as usize] = input;
     }
 
-    fn input(&self, worker: u32, piece: Piece) -> Result<Box<[u8]>, OpError> {
+    fn input(&mut self, worker: u32, piece: Piece) -> Result<Box<[u8]>, OpError> {
         Ok(self.inputs[worker as usize][self.range(worker, piece)?].into())
     }
 

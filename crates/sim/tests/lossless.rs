@@ -2,7 +2,7 @@
 
 use fanin_core::{Duration, Instant, Length, NetworkMap, NodeId};
 use fanin_sim::faults::FaultPlan;
-use fanin_sim::lossless::{LosslessConfig, SwitchModel};
+use fanin_sim::lossless::{Arbitration, LosslessConfig, SwitchModel};
 use fanin_sim::metrics::Ended;
 use fanin_sim::routing::Balancer;
 use fanin_sim::scenario::Scenario;
@@ -12,13 +12,19 @@ use fanin_sim::{LinkSpeed, NetworkConfig, RunResult, Shape, Simulation, Topology
 
 const FRAME: u64 = 1024 + 57;
 const LINK: LinkSpeed = LinkSpeed { bits_per_second: 100_000_000_000, latency: Duration::from_ns(300) };
+const ARBITRATIONS: [Arbitration; 3] = [Arbitration::FirstCome, Arbitration::RoundRobin, Arbitration::OldestFirst];
 const MODELS: [SwitchModel; 2] = [SwitchModel::OutputQueued, SwitchModel::InputQueued];
 
 fn network(shape: Shape, model: SwitchModel, buffer_bytes: u64) -> NetworkConfig {
     NetworkConfig {
         shape,
         queue_bytes: 0,
-        lossless: Some(LosslessConfig { model, input_bytes: buffer_bytes, output_bytes: buffer_bytes }),
+        lossless: Some(LosslessConfig {
+            model,
+            input_bytes: buffer_bytes,
+            output_bytes: buffer_bytes,
+            arbitration: Arbitration::default(),
+        }),
         ecn_mark_bytes: u64::MAX,
         nic_queue_bytes: 8 * FRAME,
         frame_overhead_bytes: 57,
@@ -84,6 +90,53 @@ fn senders_of_an_incast_get_equal_shares() {
         let (least, most) = (sent.iter().min().unwrap(), sent.iter().max().unwrap());
         assert!(*most as f64 <= *least as f64 * 1.1, "{model:?}: {sent:?}");
     }
+}
+
+/// Bytes that each of the hosts from 1 on has sent to host 0 in 500 us without a pause, in packets of so many bytes.
+fn shares(arbitration: Arbitration, buffer_bytes: u64, payload_bytes: &[u32]) -> Vec<f64> {
+    let hosts = payload_bytes.len() as u32 + 1;
+    let mut network = network(Shape::Star { hosts, link: LINK }, SwitchModel::InputQueued, buffer_bytes);
+    let lossless = network.lossless.as_mut().expect("a lossless network");
+    (lossless.arbitration, lossless.output_bytes) = (arbitration, FRAME);
+    let flood = |(sender, &payload_bytes): (u32, &u32)| {
+        let config = traffic([0, sender], Pattern::Incast { receivers: 1 }, 1);
+        TrafficConfig { message_bytes: 1 << 40, payload_bytes, messages: None, ..config }
+    };
+    let mut scenario = scenario(network, (1..).zip(payload_bytes).map(flood).collect());
+    scenario.time_limit = Duration::from_us(500);
+    let result = run(Topology::new(&scenario.network.shape).expect("a network"), scenario);
+    assert_eq!(result.counters.dropped_total(), 0, "{arbitration:?}");
+    let down = result.links.iter().find(|link| link.to == 0).expect("the receiver's link");
+    assert!(down.utilization > 0.98, "{arbitration:?}: {}", down.utilization);
+    result.links.iter().filter(|link| (1..hosts).contains(&link.from)).map(|link| link.bytes as f64).collect()
+}
+
+#[test]
+fn each_arbitration_is_fair_to_saturated_inputs() {
+    for arbitration in ARBITRATIONS {
+        for buffer_bytes in [2 * FRAME, 8 * FRAME, 32 * FRAME] {
+            let sent = shares(arbitration, buffer_bytes, &[1024; 5]);
+            let (least, most) = sent.iter().fold((f64::MAX, 0f64), |(least, most), &bytes| (least.min(bytes), most.max(bytes)));
+            assert!(most <= least * 1.03, "{arbitration:?}, {buffer_bytes} bytes: {sent:?}");
+        }
+    }
+}
+
+#[test]
+fn inputs_take_turns_by_packets_and_the_oldest_packet_first_makes_bytes_equal() {
+    // By age all packets wait equally long, so of equal buffers equal numbers of bytes leave in that time, whatever the packets' length.
+    let buffer_bytes = 128 * FRAME;
+    let ratio = |arbitration| {
+        let sent = shares(arbitration, buffer_bytes, &[1024, 128]);
+        // What still stands in the buffers, which are full, has not been served.
+        let served = [0, 1].map(|sender: usize| sent[sender] - buffer_bytes as f64);
+        served[0] / served[1]
+    };
+    let by_packets = FRAME as f64 / (128 + 57) as f64;
+    let [first_come, round_robin, oldest_first] = ARBITRATIONS.map(ratio);
+    assert!((first_come / by_packets - 1.0).abs() < 0.05, "{first_come}");
+    assert!((round_robin / by_packets - 1.0).abs() < 0.05, "{round_robin}");
+    assert!((oldest_first - 1.0).abs() < 0.15, "{oldest_first}");
 }
 
 #[test]

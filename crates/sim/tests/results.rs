@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use fanin_core::{Duration, Instant, Length, NodeId};
 use fanin_sim::faults::{FaultPlan, KindSet, LinkFault, LinkSelector, TimedFault};
-use fanin_sim::lossless::{LosslessConfig, SwitchModel};
+use fanin_sim::lossless::{Arbitration, LosslessConfig, SwitchModel};
 use fanin_sim::routing::Balancer;
 use fanin_sim::scenario::Scenario;
 use fanin_sim::traffic::{Pattern, TrafficConfig};
@@ -77,7 +77,8 @@ fn run(scenario: Scenario) -> RunResult {
 
 #[test]
 fn results_stay_as_they_are() {
-    let lossless = |model| Some(LosslessConfig { model, input_bytes: 16 * FRAME, output_bytes: 4 * FRAME });
+    let arbitration = Arbitration::default();
+    let lossless = |model| Some(LosslessConfig { model, input_bytes: 16 * FRAME, output_bytes: 4 * FRAME, arbitration });
     let mut broken = scenario(Pattern::Permutation, Balancer::Ecmp, None);
     broken.faults = faults();
     let scenarios = [

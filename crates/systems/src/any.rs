@@ -93,16 +93,43 @@ impl Wire for AnyHeader {
     }
 }
 
-/// Wraps the headers of one system on their way out.
-struct Wrapped<'a, T, H> {
-    tx: &'a mut T,
-    wrap: fn(H) -> AnyHeader,
+impl From<TreeHeader> for AnyHeader {
+    #[inline(always)]
+    fn from(header: TreeHeader) -> Self {
+        AnyHeader::Tree(header)
+    }
 }
 
-impl<P: Payload + ?Sized, T: Tx<AnyHeader, P>, H: Wire> Tx<H, P> for Wrapped<'_, T, H> {
-    #[inline]
+impl From<RingHeader> for AnyHeader {
+    #[inline(always)]
+    fn from(header: RingHeader) -> Self {
+        AnyHeader::Ring(header)
+    }
+}
+
+impl From<SwitchMlHeader> for AnyHeader {
+    #[inline(always)]
+    fn from(header: SwitchMlHeader) -> Self {
+        AnyHeader::SwitchMl(header)
+    }
+}
+
+impl From<CanaryHeader> for AnyHeader {
+    #[inline(always)]
+    fn from(header: CanaryHeader) -> Self {
+        AnyHeader::Canary(header)
+    }
+}
+
+/// Wraps the headers of one system on their way out.
+struct Wrapped<'a, T> {
+    tx: &'a mut T,
+}
+
+impl<P: Payload + ?Sized, T: Tx<AnyHeader, P>, H: Wire + Into<AnyHeader>> Tx<H, P> for Wrapped<'_, T> {
+    #[inline(always)]
     fn send(&mut self, to: Egress<'_>, header: &H, body: Body<'_, P>) {
-        self.tx.send(to, &(self.wrap)(*header), body);
+        self.tx.send(to, &(*header).into(), body);
     }
 
     #[inline]
@@ -136,7 +163,7 @@ impl<P: Payload + ?Sized, T: Tx<AnyHeader, P>, H: Wire> Tx<H, P> for Wrapped<'_,
 
     #[inline]
     fn send_fixed(&mut self, to: Egress<'_>, header: &H, piece: Piece, exponent: BlockExponent) {
-        self.tx.send_fixed(to, &(self.wrap)(*header), piece, exponent);
+        self.tx.send_fixed(to, &(*header).into(), piece, exponent);
     }
 
     #[inline]
@@ -170,31 +197,31 @@ macro_rules! dispatch {
     ($self:expr, $tx:expr, $node:ident, $inner:ident => $call:expr) => {
         match $self {
             AnyNode::TreeWorker($node) => {
-                let $inner = &mut Wrapped { tx: $tx, wrap: AnyHeader::Tree };
+                let $inner = &mut Wrapped { tx: $tx };
                 $call
             }
             AnyNode::TreeSwitch($node) => {
-                let $inner = &mut Wrapped { tx: $tx, wrap: AnyHeader::Tree };
+                let $inner = &mut Wrapped { tx: $tx };
                 $call
             }
             AnyNode::RingWorker($node) => {
-                let $inner = &mut Wrapped { tx: $tx, wrap: AnyHeader::Ring };
+                let $inner = &mut Wrapped { tx: $tx };
                 $call
             }
             AnyNode::CanaryWorker($node) => {
-                let $inner = &mut Wrapped { tx: $tx, wrap: AnyHeader::Canary };
+                let $inner = &mut Wrapped { tx: $tx };
                 $call
             }
             AnyNode::CanarySwitch($node) => {
-                let $inner = &mut Wrapped { tx: $tx, wrap: AnyHeader::Canary };
+                let $inner = &mut Wrapped { tx: $tx };
                 $call
             }
             AnyNode::SwitchMlWorker($node) => {
-                let $inner = &mut Wrapped { tx: $tx, wrap: AnyHeader::SwitchMl };
+                let $inner = &mut Wrapped { tx: $tx };
                 $call
             }
             AnyNode::SwitchMlSwitch($node) => {
-                let $inner = &mut Wrapped { tx: $tx, wrap: AnyHeader::SwitchMl };
+                let $inner = &mut Wrapped { tx: $tx };
                 $call
             }
         }
@@ -206,30 +233,31 @@ impl<P: Payload + ?Sized> Node<P> for AnyNode<P> {
 
     #[inline]
     fn on_packet<T: Tx<AnyHeader, P>>(&mut self, now: Instant, from: Ingress, header: &AnyHeader, payload: &P, tx: &mut T) {
+        self.receive(now, from, header, payload, tx);
+    }
+
+    #[inline(always)]
+    fn receive<T: Tx<AnyHeader, P>>(
+        &mut self,
+        now: Instant,
+        from: Ingress,
+        header: &AnyHeader,
+        payload: &P,
+        tx: &mut T,
+    ) -> Option<Instant> {
         match (self, header) {
-            (AnyNode::TreeWorker(node), AnyHeader::Tree(header)) => {
-                node.on_packet(now, from, header, payload, &mut Wrapped { tx, wrap: AnyHeader::Tree });
-            }
-            (AnyNode::TreeSwitch(node), AnyHeader::Tree(header)) => {
-                node.on_packet(now, from, header, payload, &mut Wrapped { tx, wrap: AnyHeader::Tree });
-            }
-            (AnyNode::RingWorker(node), AnyHeader::Ring(header)) => {
-                node.on_packet(now, from, header, payload, &mut Wrapped { tx, wrap: AnyHeader::Ring });
-            }
-            (AnyNode::CanarySwitch(node), AnyHeader::Canary(header)) => {
-                node.on_packet(now, from, header, payload, &mut Wrapped { tx, wrap: AnyHeader::Canary });
-            }
-            (AnyNode::CanaryWorker(node), AnyHeader::Canary(header)) => {
-                node.on_packet(now, from, header, payload, &mut Wrapped { tx, wrap: AnyHeader::Canary });
-            }
-            (AnyNode::SwitchMlSwitch(node), AnyHeader::SwitchMl(header)) => {
-                node.on_packet(now, from, header, payload, &mut Wrapped { tx, wrap: AnyHeader::SwitchMl });
-            }
-            (AnyNode::SwitchMlWorker(node), AnyHeader::SwitchMl(header)) => {
-                node.on_packet(now, from, header, payload, &mut Wrapped { tx, wrap: AnyHeader::SwitchMl });
-            }
+            (AnyNode::TreeWorker(node), AnyHeader::Tree(header)) => node.receive(now, from, header, payload, &mut Wrapped { tx }),
+            (AnyNode::TreeSwitch(node), AnyHeader::Tree(header)) => node.receive(now, from, header, payload, &mut Wrapped { tx }),
+            (AnyNode::RingWorker(node), AnyHeader::Ring(header)) => node.receive(now, from, header, payload, &mut Wrapped { tx }),
+            (AnyNode::CanarySwitch(node), AnyHeader::Canary(header)) => node.receive(now, from, header, payload, &mut Wrapped { tx }),
+            (AnyNode::CanaryWorker(node), AnyHeader::Canary(header)) => node.receive(now, from, header, payload, &mut Wrapped { tx }),
+            (AnyNode::SwitchMlSwitch(node), AnyHeader::SwitchMl(header)) => node.receive(now, from, header, payload, &mut Wrapped { tx }),
+            (AnyNode::SwitchMlWorker(node), AnyHeader::SwitchMl(header)) => node.receive(now, from, header, payload, &mut Wrapped { tx }),
             // A packet of another system is not of this job.
-            _ => tx.note(Event::Dropped(fanin_core::DropReason::Mismatch)),
+            (node, _) => {
+                tx.note(Event::Dropped(fanin_core::DropReason::Mismatch));
+                node.next_timeout()
+            }
         }
     }
 
@@ -258,10 +286,10 @@ impl<P: Payload + ?Sized> Node<P> for AnyNode<P> {
 impl<P: Payload + ?Sized> Worker<P> for AnyNode<P> {
     fn submit<T: Tx<AnyHeader, P>>(&mut self, now: Instant, collective: Collective, tx: &mut T) {
         match self {
-            AnyNode::TreeWorker(node) => node.submit(now, collective, &mut Wrapped { tx, wrap: AnyHeader::Tree }),
-            AnyNode::RingWorker(node) => node.submit(now, collective, &mut Wrapped { tx, wrap: AnyHeader::Ring }),
-            AnyNode::CanaryWorker(node) => node.submit(now, collective, &mut Wrapped { tx, wrap: AnyHeader::Canary }),
-            AnyNode::SwitchMlWorker(node) => node.submit(now, collective, &mut Wrapped { tx, wrap: AnyHeader::SwitchMl }),
+            AnyNode::TreeWorker(node) => node.submit(now, collective, &mut Wrapped { tx }),
+            AnyNode::RingWorker(node) => node.submit(now, collective, &mut Wrapped { tx }),
+            AnyNode::CanaryWorker(node) => node.submit(now, collective, &mut Wrapped { tx }),
+            AnyNode::SwitchMlWorker(node) => node.submit(now, collective, &mut Wrapped { tx }),
             AnyNode::TreeSwitch(_) | AnyNode::CanarySwitch(_) | AnyNode::SwitchMlSwitch(_) => {
                 tx.note(Event::Broken("a switch was asked to submit"))
             }
@@ -288,10 +316,10 @@ impl<P: Payload + ?Sized> Worker<P> for AnyNode<P> {
 
     fn cancel<T: Tx<AnyHeader, P>>(&mut self, now: Instant, operation: OperationId, tx: &mut T) {
         match self {
-            AnyNode::TreeWorker(node) => node.cancel(now, operation, &mut Wrapped { tx, wrap: AnyHeader::Tree }),
-            AnyNode::RingWorker(node) => node.cancel(now, operation, &mut Wrapped { tx, wrap: AnyHeader::Ring }),
-            AnyNode::CanaryWorker(node) => node.cancel(now, operation, &mut Wrapped { tx, wrap: AnyHeader::Canary }),
-            AnyNode::SwitchMlWorker(node) => node.cancel(now, operation, &mut Wrapped { tx, wrap: AnyHeader::SwitchMl }),
+            AnyNode::TreeWorker(node) => node.cancel(now, operation, &mut Wrapped { tx }),
+            AnyNode::RingWorker(node) => node.cancel(now, operation, &mut Wrapped { tx }),
+            AnyNode::CanaryWorker(node) => node.cancel(now, operation, &mut Wrapped { tx }),
+            AnyNode::SwitchMlWorker(node) => node.cancel(now, operation, &mut Wrapped { tx }),
             AnyNode::TreeSwitch(_) | AnyNode::CanarySwitch(_) | AnyNode::SwitchMlSwitch(_) => {
                 tx.note(Event::Broken("a switch was asked to cancel"))
             }

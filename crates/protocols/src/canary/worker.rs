@@ -284,7 +284,7 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
     }
 
     /// The sum of a block of the running operation is here.
-    #[inline]
+    #[inline(always)]
     fn mark_done(&mut self, now: Instant, index: u32) {
         self.progress_at = now;
         self.done[index as usize / 64] |= 1 << (index % 64);

@@ -111,8 +111,8 @@ where
         }
         *count += 1;
         link.flags |= link_flags::DOWN;
-        self.net.busy_until[number] = self.net.now;
-        let mut lost = std::mem::replace(&mut link.first, NO_PACKET);
+        link.busy_until = self.net.now;
+        let mut lost = std::mem::replace(&mut link.on_wire.first, NO_PACKET);
         while lost != NO_PACKET {
             let in_flight = self.net.packets.at(lost);
             let (next, frame_bytes) = (in_flight.next, in_flight.packet.frame_bytes);
@@ -126,7 +126,7 @@ where
             self.net.drop_packet(lost, DropReason::Down);
             lost = next;
         }
-        if self.net.lossless.is_some() {
+        if self.net.is_lossless {
             self.net.drop_waiting(number as u32);
         }
     }

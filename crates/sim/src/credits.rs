@@ -1,0 +1,122 @@
+//! Credits for the buffer at the far end of a lossless link: bytes at hand, and bytes that come at known times.
+
+/// Bytes from a time on.
+#[derive(Clone, Copy, Debug, Default)]
+struct Credit {
+    from_ps: u64,
+    bytes: u32,
+}
+
+/// A ring of credits in the order of their times. Its memory grows to the most that were ever under way at once.
+#[derive(Clone, Debug)]
+pub(crate) struct Credits {
+    /// Bytes at hand.
+    at_hand: u64,
+    /// A power of two of places.
+    coming: Box<[Credit]>,
+    /// The first credit's place is this modulo the ring's length.
+    head: u32,
+    count: u32,
+}
+
+impl Credits {
+    /// A buffer of `bytes` bytes that is empty.
+    pub fn new(bytes: u64) -> Self {
+        Credits { at_hand: bytes, coming: vec![Credit::default(); 4].into(), head: 0, count: 0 }
+    }
+
+    #[inline]
+    fn mask(&self) -> usize {
+        self.coming.len() - 1
+    }
+
+    /// When the next credit comes; `u64::MAX` where none is on its way.
+    #[inline]
+    pub fn next_ps(&self) -> u64 {
+        if self.count == 0 { u64::MAX } else { self.coming[self.head as usize & self.mask()].from_ps }
+    }
+
+    /// Adds a credit for `bytes` bytes from `from_ps` on.
+    #[inline(always)]
+    pub fn give(&mut self, from_ps: u64, bytes: u32) {
+        let count = self.count as usize;
+        if count == self.coming.len() {
+            self.grow();
+        }
+        let mask = self.mask();
+        let behind = self.head as usize + count;
+        self.count += 1;
+        // Departures of different outputs may commit out of order, which is rare.
+        if count > 0 && self.coming[(behind - 1) & mask].from_ps > from_ps {
+            return self.insert(from_ps, bytes);
+        }
+        self.coming[behind & mask] = Credit { from_ps, bytes };
+    }
+
+    #[cold]
+    fn grow(&mut self) {
+        self.coming.rotate_left(self.head as usize & self.mask());
+        self.head = 0;
+        let longer = self.coming.len() * 2;
+        let mut coming = std::mem::take(&mut self.coming).into_vec();
+        coming.resize(longer, Credit::default());
+        self.coming = coming.into();
+    }
+
+    /// Puts a credit before those that come later; the last place is free.
+    #[cold]
+    fn insert(&mut self, from_ps: u64, bytes: u32) {
+        let mask = self.mask();
+        let mut place = self.head as usize + self.count as usize - 1;
+        while place > self.head as usize && self.coming[(place - 1) & mask].from_ps > from_ps {
+            self.coming[place & mask] = self.coming[(place - 1) & mask];
+            place -= 1;
+        }
+        self.coming[place & mask] = Credit { from_ps, bytes };
+    }
+
+    /// Takes `bytes` bytes out of what is there by `limit_ps`; false, and nothing is taken, where that is not enough.
+    #[inline(always)]
+    pub fn take(&mut self, bytes: u32, limit_ps: u64) -> bool {
+        while self.at_hand < u64::from(bytes) {
+            let next = self.coming[self.head as usize & self.mask()];
+            if self.count == 0 || next.from_ps > limit_ps {
+                return false;
+            }
+            self.at_hand += u64::from(next.bytes);
+            self.head = self.head.wrapping_add(1);
+            self.count -= 1;
+        }
+        self.at_hand -= u64::from(bytes);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fanin_core::hash::mix;
+
+    #[test]
+    fn agrees_with_a_sorted_list() {
+        let (mut credits, mut model, mut at_hand) = (Credits::new(1_000), Vec::<(u64, u32)>::new(), 1_000u64);
+        for round in 0..200_000u64 {
+            let draw = mix(3, round);
+            let (bytes, limit) = ((draw >> 8) as u32 % 700 + 1, round + (draw >> 40) % 50);
+            if draw.is_multiple_of(2) {
+                let from = round + (draw >> 50) % 40;
+                credits.give(from, bytes);
+                let place = model.partition_point(|&(other, _)| other <= from);
+                model.insert(place, (from, bytes));
+            } else {
+                while at_hand < u64::from(bytes) && model.first().is_some_and(|&(from, _)| from <= limit) {
+                    at_hand += u64::from(model.remove(0).1);
+                }
+                let enough = at_hand >= u64::from(bytes);
+                assert_eq!(credits.take(bytes, limit), enough, "round {round}");
+                at_hand -= if enough { u64::from(bytes) } else { 0 };
+            }
+            assert_eq!(credits.next_ps(), model.first().map_or(u64::MAX, |&(from, _)| from), "round {round}");
+        }
+    }
+}
