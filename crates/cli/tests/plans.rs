@@ -86,6 +86,16 @@ const WRONG: &[(&str, &str, &str)] = &[
         "hosts = 16\nqueue = \"1KiB\"",
         "plan.toml:4: network.queue = \"1KiB\": expected at least 1081 bytes, a full frame of jobs[0]",
     ),
+    (
+        "hosts = 16",
+        "hosts = 16\nlossless = { model = \"output-queued\", input = \"64KiB\", arbitration = \"round-robin\" }",
+        "plan.toml:4: network.lossless.arbitration = \"round-robin\": expected no such key with model = \"output-queued\"",
+    ),
+    (
+        "hosts = 16",
+        "hosts = 16\nlossless = { model = \"input-queued\", input = \"64KiB\", arbitration = \"random\" }",
+        "plan.toml:4: network.lossless.arbitration = \"random\": expected \"first-come\", \"round-robin\" or \"oldest-first\"",
+    ),
     ("shape = \"star\"", "shape = \"ring\"", "plan.toml:2: network.shape = \"ring\": expected \"star\" or \"fat-tree\""),
     (
         "load = 0.5",

@@ -183,14 +183,22 @@ fn lossless(refuse: &Refuse<'_>, config: &Network) -> Result<Option<LosslessConf
     if config.queue.is_some() {
         return Err(refuse.at("network.queue", "no such key beside lossless"));
     }
+    let output_queued_has_none = [("output", lossless.output.is_some()), ("arbitration", lossless.arbitration.is_some())];
     let model = match lossless.model {
         SwitchModelName::InputQueued => SwitchModel::InputQueued,
-        SwitchModelName::OutputQueued if lossless.output.is_some() => {
-            return Err(refuse.at("network.lossless.output", "no such key with model = \"output-queued\""));
+        SwitchModelName::OutputQueued => {
+            if let Some((key, _)) = output_queued_has_none.iter().find(|(_, given)| *given) {
+                return Err(refuse.at(&format!("network.lossless.{key}"), "no such key with model = \"output-queued\""));
+            }
+            SwitchModel::OutputQueued
         }
-        SwitchModelName::OutputQueued => SwitchModel::OutputQueued,
     };
-    Ok(Some(LosslessConfig { model, input_bytes: lossless.input.0, output_bytes: lossless.output.unwrap_or(lossless.input).0 }))
+    Ok(Some(LosslessConfig {
+        model,
+        input_bytes: lossless.input.0,
+        output_bytes: lossless.output.unwrap_or(lossless.input).0,
+        arbitration: lossless.arbitration.unwrap_or_default(),
+    }))
 }
 
 /// A network that would not fit any machine is refused before it is laid out.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use fanin_core::{DType, PacketKind};
+use fanin_sim::lossless::Arbitration;
 use fanin_systems::System;
 use serde::Deserialize;
 
@@ -97,6 +98,8 @@ pub struct Lossless {
     pub input: Bytes,
     /// Input-queued: buffer of each output port; as large as that of an input where it is not given.
     pub output: Option<Bytes>,
+    /// Input-queued: which of the inputs that wait for an output is next.
+    pub arbitration: Option<Arbitration>,
 }
 
 /// How a lossless switch is built inside.
