@@ -1,5 +1,6 @@
 //! `fanin bench sim`: how fast the simulator is on this machine, in packet-hops (packets leaving a transmitter) per second of processor
-//! time, on one thread. Neighbours' load disturbs such rates, so the best of several repetitions counts; events per hop do not change.
+//! time, on one thread. Neighbours' load disturbs such rates, so the best of several repetitions counts; events per hop do not change, and
+//! instructions per hop, where the processor's counters can be read, hardly do.
 
 use std::io::{self, Write};
 use std::time::Instant;
@@ -12,13 +13,18 @@ use fanin_sim::vectors::Simulated;
 use fanin_sim::workloads::{Nobody, w1};
 use fanin_sim::{RunResult, Simulation, Topology};
 use fanin_systems::AnyNode;
+use perf_event::events::Hardware;
+use perf_event::{Builder, Counter};
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
-use crate::plan::{Plan, Prepared};
+use crate::plan::{Plan, Point, Prepared};
+use crate::repro::catalog::Catalog;
 
-/// Measure the simulator: workload W1 (1024 hosts, a permutation of 1 MiB a host, random spines) and allreduces over 1024 hosts.
+/// Measure the simulator: workload W1 (1024 hosts, a permutation of 1 MiB a host, random spines), the cell of Canary's Fig. 8 in which
+/// 512 hosts reduce and 512 send to each other (lossless, 4 MiB), and allreduces over 1024 hosts.
 #[derive(Args, Clone, Debug)]
+#[command(after_help = AFTER_HELP)]
 pub struct BenchArgs {
     /// How to print the result.
     #[arg(long, value_enum, default_value_t = BenchFormat::Table)]
@@ -27,7 +33,7 @@ pub struct BenchArgs {
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     pub repetitions: u32,
     /// Measure only this workload.
-    #[arg(long, value_name = "WORKLOAD", value_parser = ["w1", "ring", "tree"])]
+    #[arg(long, value_name = "WORKLOAD", value_parser = ["w1", "fig08", "ring", "tree"])]
     pub only: Option<String>,
     /// Measure only with this payload.
     #[arg(long, value_parser = ["length", "census"])]
@@ -35,7 +41,15 @@ pub struct BenchArgs {
     /// Packets of 1 KiB that each host sends in W1. The difference between a longer and a shorter run is free of set-up.
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
     pub packets: u64,
+    /// Bytes that each of the 512 hosts reduces in fig08.
+    #[arg(long, value_name = "SIZE", default_value = "4MiB")]
+    pub message: String,
 }
+
+const AFTER_HELP: &str = "\
+Instructions are counted where the kernel lets a process read its own counters (kernel.perf_event_paranoid at most 2, and a
+machine that has them). Where it does not, a simulator of processors counts them, set-up included:
+  valgrind --tool=callgrind fanin bench sim --only fig08 --payload census --repetitions 1";
 
 impl BenchArgs {
     fn wants(&self, name: &str, payload: &str) -> bool {
@@ -60,6 +74,9 @@ struct Measurement {
     packet_hops: u64,
     events: u64,
     events_per_hop: f64,
+    /// Of the processor, outside of the kernel; absent where they cannot be counted.
+    instructions: Option<u64>,
+    instructions_per_hop: Option<f64>,
     cpu_s: f64,
     packet_hops_per_cpu_s: f64,
     wall_s: f64,
@@ -91,6 +108,11 @@ pub fn run(args: &BenchArgs) -> Result<()> {
     let mut measurements = Vec::new();
     measurements.extend(fastest(args, "w1", "length", || workload::<Length>(args.packets))?);
     measurements.extend(fastest(args, "w1", "census", || workload::<Census>(args.packets))?);
+    if args.wants("fig08", "length") || args.wants("fig08", "census") {
+        let prepared = fig08(&args.message)?;
+        measurements.extend(fastest(args, "fig08", "length", || collective::<Length>(&prepared))?);
+        measurements.extend(fastest(args, "fig08", "census", || collective::<Census>(&prepared))?);
+    }
     for (name, sets) in [("ring", ["jobs.0.system=ring"]), ("tree", ["jobs.0.trees=4"])] {
         let sets: Vec<String> = sets.iter().map(|set| set.to_string()).collect();
         let plan = Plan::parse("bench", COLLECTIVE, &sets, None)?;
@@ -114,6 +136,16 @@ fn workload<P: Simulated + ?Sized>(packets: u64) -> Result<Simulation<Nobody, P>
     }
     let topology = Topology::new(&scenario.network.shape)?;
     Ok(Simulation::new(topology, scenario, Vec::new(), &[])?)
+}
+
+/// The congested cell of Canary's Fig. 8 with half of the hosts: the plan's network and traffic, the series "Canary".
+fn fig08(message: &str) -> Result<Prepared> {
+    let figure = Catalog::Embedded.figure("canary", "fig08")?;
+    let sets = ["jobs.0.workers=50%", &format!("jobs.0.message={message}")].map(str::to_string);
+    let plan = Plan::parse(&figure.file("plan.toml"), &figure.plan, &sets, None)?;
+    let wanted = |point: &&Point| ["Canary", "congested"].iter().all(|name| point.labels.iter().any(|label| label == name));
+    let point = plan.points.iter().find(wanted).context("the plan of Fig. 8 has no congested run of Canary")?;
+    Ok(plan.prepare(point, 0)?)
 }
 
 /// Builds the simulation of an allreduce, to be run.
@@ -151,9 +183,11 @@ fn fastest<R: Runs>(
     let mut best: Option<Measurement> = None;
     for _ in 0..args.repetitions {
         let simulation = build()?;
+        let counter = instructions();
         let (wall, cpu) = (Instant::now(), cpu_s());
         let result = simulation.finish();
         let (cpu_s, wall_s) = (cpu_s() - cpu, wall.elapsed().as_secs_f64());
+        let instructions = counter.and_then(counted);
         ensure!(result.verdict.wrong == 0 && result.broken.is_empty(), "{name} with {payload} went wrong: {:?}", result.verdict);
         ensure!(result.jobs.iter().all(fanin_sim::JobResult::is_complete), "{name} with {payload} did not complete: {:?}", result.ended);
         let measurement = Measurement {
@@ -162,6 +196,8 @@ fn fastest<R: Runs>(
             packet_hops: result.packet_hops,
             events: result.events,
             events_per_hop: result.events as f64 / result.packet_hops as f64,
+            instructions,
+            instructions_per_hop: instructions.map(|count| count as f64 / result.packet_hops as f64),
             cpu_s,
             packet_hops_per_cpu_s: result.packet_hops as f64 / cpu_s,
             wall_s,
@@ -173,6 +209,19 @@ fn fastest<R: Runs>(
     best.map(Some).context("no repetition")
 }
 
+/// A running counter of this thread's instructions; `None` where there is none, or it may not be read.
+fn instructions() -> Option<Counter> {
+    let mut counter = Builder::new(Hardware::INSTRUCTIONS).build().ok()?;
+    counter.enable().ok()?;
+    Some(counter)
+}
+
+/// What a counter says, unless the processor had no time for it.
+fn counted(mut counter: Counter) -> Option<u64> {
+    counter.disable().ok()?;
+    counter.read().ok().filter(|count| *count > 0)
+}
+
 /// Processor time of this process so far.
 fn cpu_s() -> f64 {
     let time = clock_gettime(ClockId::ProcessCPUTime);
@@ -182,7 +231,15 @@ fn cpu_s() -> f64 {
 fn table(args: &BenchArgs, measurements: &[Measurement]) -> String {
     let mut table = Table::new();
     table.load_style(crate::table::STYLE);
-    table.set_header(["workload", "payload", "packet-hops", "events per hop", "CPU (s)", "M packet-hops per CPU-second"]);
+    table.set_header([
+        "workload",
+        "payload",
+        "packet-hops",
+        "events per hop",
+        "instructions per hop",
+        "CPU (s)",
+        "M packet-hops per CPU-second",
+    ]);
     for column in table.column_iter_mut().skip(2) {
         column.set_cell_alignment(CellAlignment::Right);
     }
@@ -192,6 +249,7 @@ fn table(args: &BenchArgs, measurements: &[Measurement]) -> String {
             measured.payload.to_string(),
             measured.packet_hops.to_string(),
             format!("{:.2}", measured.events_per_hop),
+            measured.instructions_per_hop.map_or_else(|| "not available".to_string(), |count| format!("{count:.0}")),
             format!("{:.3}", measured.cpu_s),
             format!("{:.2}", measured.packet_hops_per_cpu_s / 1e6),
         ]);

@@ -231,3 +231,24 @@ fn the_bench_measures_what_it_says() {
     }
     assert_eq!(measured[0]["events"], measured[1]["events"]);
 }
+
+#[test]
+fn the_bench_measures_the_congested_cell_of_canary() {
+    let folder = folder("bench_fig08");
+    let arguments = ["bench", "sim", "--only", "fig08", "--message", "64KiB", "--payload", "census", "--repetitions", "1"];
+    let measured = rows(&good(&folder, &[&arguments[..], &["--format", "json"]].concat())).remove(0);
+    assert_eq!((&measured["name"], &measured["payload"]), (&Value::from("fig08"), &Value::from("census")));
+    // The same run by the figure's plan, without what it varies.
+    let text = fs::read_to_string(examples().join("../experiments/canary/fig08/plan.toml")).expect("the plan of Fig. 8");
+    let (setting, _) = text.split_once("[[series]]").expect("the series");
+    let name = plan(&folder, &format!("{setting}[run]\nseed = 1\n"));
+    let sets = ["--set", "jobs.0.workers=512", "--set", "jobs.0.message=64KiB", "--set", "jobs.0.system=canary"];
+    let row = rows(&good(&folder, &[&["sim", name, "--format", "json"], &sets[..]].concat())).remove(0);
+    assert_eq!((&row["packet_hops"], &row["events"]), (&measured["packet_hops"], &measured["events"]));
+    let per_hop = measured["events"].as_f64().unwrap() / measured["packet_hops"].as_f64().unwrap();
+    assert!((measured["events_per_hop"].as_f64().unwrap() - per_hop).abs() < 1e-9 && per_hop < 1.7, "{per_hop}");
+    match measured["instructions"].as_u64() {
+        Some(count) => assert!(count > measured["packet_hops"].as_u64().unwrap()),
+        None => assert!(measured["instructions_per_hop"].is_null()),
+    }
+}
