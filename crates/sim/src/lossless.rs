@@ -251,7 +251,7 @@ impl<H: Wire, O: Clone> Net<H, O> {
             self.serve_claims(number);
             link = &mut self.links[number as usize];
         }
-        if !link.claims.is_empty() || !link.waiting.is_empty() {
+        if !link.claims.is_empty() || !link.waiting.is_empty() && link.credits.next_ps() < link.wake_at {
             arm(link, number, &self.packets, self.now, &mut self.queue, self.ids.wakes);
         }
         if link.has(link_flags::FROM_HOST) && link.waiting_ps == 0 {

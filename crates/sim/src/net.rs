@@ -225,10 +225,10 @@ impl<H: Wire, O: Clone> Net<H, O> {
     /// The link by which switch `at` sends a packet towards its destination; `None` where none leads there.
     #[inline(always)]
     pub fn route(&mut self, at: u32, place: u32) -> Option<u32> {
-        match *self.routes.candidates(at, self.packets.get(place).destination) {
-            [] => None,
-            [only] => Some(only),
-            _ => Some(self.choose(at, place)),
+        match self.routes.range(at, self.packets.get(place).destination) {
+            (_, 0) => None,
+            (first, 1) => Some(self.routes.link(first)),
+            (first, count) => Some(self.choose(at, place, first, count)),
         }
     }
 
@@ -247,10 +247,8 @@ impl<H: Wire, O: Clone> Net<H, O> {
 
     /// The balancer's choice among several links; a link that is down is avoided where another is up.
     #[inline(always)]
-    fn choose(&mut self, at: u32, place: u32) -> u32 {
+    fn choose(&mut self, at: u32, place: u32, first: u32, count: u32) -> u32 {
         let packet = self.packets.get(place);
-        let candidates = self.routes.candidates(at, packet.destination);
-        let count = candidates.len() as u32;
         let index = match self.balancers[usize::from(packet.has(flags::BACKGROUND))] {
             Balancer::Destination => packet.destination % count,
             Balancer::Random => self.balancer_state.random.below(count),
@@ -262,33 +260,30 @@ impl<H: Wire, O: Clone> Net<H, O> {
                 let hash = self.balancer_state.flow_hash(at, packet);
                 self.balancer_state.flowlet(hash, self.now, gap_ps, count)
             }
-            Balancer::Adaptive { threshold } => self.adaptive(candidates, packet.destination, threshold),
+            Balancer::Adaptive { threshold } => self.adaptive(first, count, packet.destination % count, threshold),
         };
-        let link = candidates[index as usize];
+        let link = self.routes.link(first + index);
         if !self.links[link as usize].has(link_flags::DOWN) {
             return link;
         }
-        let rotated = (1..count).map(|step| candidates[((index + step) % count) as usize]);
-        rotated.into_iter().find(|&other| !self.links[other as usize].has(link_flags::DOWN)).unwrap_or(link)
+        let mut rotated = (1..count).map(|step| self.routes.link(first + (index + step) % count));
+        rotated.find(|&other| !self.links[other as usize].has(link_flags::DOWN)).unwrap_or(link)
     }
 
     /// Canary 3.1: the destination's default port; above the threshold, the port with the fewest queued bytes.
-    fn adaptive(&self, candidates: &[u32], destination: u32, threshold: f64) -> u32 {
-        let queued = |link: u32| self.links[link as usize].queued_ps(self.now);
-        let default = destination % candidates.len() as u32;
-        let link = candidates[default as usize];
-        let limit = self.links[link as usize].limit_ps;
-        let acceptable = if limit == u64::MAX { 0 } else { (limit as f64 * threshold) as u64 };
-        if queued(link) <= acceptable && !self.links[link as usize].has(link_flags::DOWN) {
+    fn adaptive(&self, first: u32, count: u32, default: u32, threshold: f64) -> u32 {
+        let link = &self.links[self.routes.link(first + default) as usize];
+        let acceptable = if link.limit_ps == u64::MAX { 0 } else { (link.limit_ps as f64 * threshold) as u64 };
+        if link.queued_ps(self.now) <= acceptable && !link.has(link_flags::DOWN) {
             return default;
         }
         let mut best = (u64::MAX, default);
-        for step in 0..candidates.len() as u32 {
-            // The default port first, so that it wins ties.
-            let index = (default + step) % candidates.len() as u32;
-            let link = candidates[index as usize];
-            if !self.links[link as usize].has(link_flags::DOWN) && queued(link) < best.0 {
-                best = (queued(link), index);
+        // The default port first, so that it wins ties.
+        for index in (default..count).chain(0..default) {
+            let link = &self.links[self.routes.link(first + index) as usize];
+            let queued_ps = link.queued_ps(self.now);
+            if queued_ps < best.0 && !link.has(link_flags::DOWN) {
+                best = (queued_ps, index);
             }
         }
         best.1

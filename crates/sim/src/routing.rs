@@ -37,10 +37,9 @@ pub(crate) struct Routes {
     first_switch: u32,
     /// Per (switch, attachment): range of `candidates`.
     ranges: Vec<(u32, u32)>,
-    /// Link numbers.
+    /// Link numbers: first the link from its switch down to each host, then those of `ranges`.
     candidates: Vec<u32>,
-    /// The link from its switch down to each host.
-    down: Vec<u32>,
+    hosts: u32,
 }
 
 impl Routes {
@@ -49,15 +48,14 @@ impl Routes {
         let hosts = map.hosts();
         let switches = (map.nodes() - hosts) as usize;
         let mut attached: Vec<u32> = Vec::with_capacity(map.nodes() as usize);
-        let mut down = Vec::with_capacity(hosts as usize);
+        let mut candidates = Vec::with_capacity(hosts as usize);
         for host in (0..hosts).map(NodeId) {
             let leaf = map.leaf_of(host).expect("every host has a cable");
             attached.push(leaf.node.0 - hosts);
-            down.push(topology.link_out(leaf.node, leaf.their_port).expect("a cable has two ends"));
+            candidates.push(topology.link_out(leaf.node, leaf.their_port).expect("a cable has two ends"));
         }
         attached.extend(0..switches as u32);
         let mut ranges = vec![(0, 0); switches * switches];
-        let mut candidates = Vec::new();
         for target in 0..switches {
             let distance = map.distances(NodeId(hosts + target as u32));
             for at in 0..switches {
@@ -73,22 +71,32 @@ impl Routes {
                 ranges[at * switches + target] = (begin, candidates.len() as u32 - begin);
             }
         }
-        Routes { attached, switches, first_switch: hosts, ranges, candidates, down }
+        Routes { attached, switches, first_switch: hosts, ranges, candidates, hosts }
+    }
+
+    /// The links that lead from switch `at` towards `destination`: number of the first one's place among all, and how many there are.
+    #[inline]
+    pub fn range(&self, at: u32, destination: u32) -> (u32, u32) {
+        let target = self.attached[destination as usize];
+        let here = at - self.first_switch;
+        if target != here {
+            self.ranges[here as usize * self.switches + target as usize]
+        } else {
+            (destination, u32::from(destination < self.hosts))
+        }
+    }
+
+    /// The link at a place.
+    #[inline]
+    pub fn link(&self, place: u32) -> u32 {
+        self.candidates[place as usize]
     }
 
     /// The links that lead from switch `at` towards `destination`.
-    #[inline]
+    #[cfg(test)]
     pub fn candidates(&self, at: u32, destination: u32) -> &[u32] {
-        let target = self.attached[destination as usize];
-        let here = at - self.first_switch;
-        if target == here {
-            return match self.down.get(destination as usize) {
-                Some(link) => std::slice::from_ref(link),
-                None => &[],
-            };
-        }
-        let (begin, count) = self.ranges[here as usize * self.switches + target as usize];
-        &self.candidates[begin as usize..(begin + count) as usize]
+        let (first, count) = self.range(at, destination);
+        if count == 0 { &[] } else { &self.candidates[first as usize..(first + count) as usize] }
     }
 }
 
