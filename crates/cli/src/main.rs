@@ -15,11 +15,13 @@
 //! | [`link`] | `fanin bench link`: what a link carries, the yardstick for collectives over it |
 //! | [`switch`] | `fanin switch`: the software switch as a service |
 //! | [`demo`] | `fanin demo`: real processes on this machine |
+//! | [`doctor`] | `fanin doctor`: what is wrong here, and what mends it |
 #![forbid(unsafe_code)]
 
 mod allreduce;
 mod bench;
 mod demo;
+mod doctor;
 mod link;
 mod plan;
 mod plot;
@@ -71,6 +73,8 @@ enum Command {
     Switch(switch::SwitchArgs),
     /// Allreduce real tensors between real processes on this machine.
     Demo(demo::DemoArgs),
+    /// Find out what keeps collectives from running, or from running well, and what mends it.
+    Doctor(doctor::DoctorArgs),
     /// A node process of `fanin demo`.
     #[command(hide = true)]
     DemoNode(demo::NodeArgs),
@@ -96,6 +100,7 @@ fn main() -> ExitCode {
     let done = match &arguments.command {
         Command::Sim(args) => return sim::run(args),
         Command::Repro(args) => return repro::run(args),
+        Command::Doctor(args) => return doctor::run(args),
         Command::Switch(args) => return switch::run(args),
         Command::Bench(BenchCommand::Sim(args)) => bench::run(args),
         Command::Bench(BenchCommand::Allreduce(args)) => allreduce::run(args),

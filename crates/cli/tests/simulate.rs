@@ -4,7 +4,7 @@ mod common;
 
 use std::fs;
 
-use common::{SMALL, examples, fanin, folder, good, plan, rows, without_wall_s};
+use common::{SMALL, examples, fanin, folder, good, plan, refused, rows, without_wall_s};
 use serde_json::Value;
 
 #[test]
@@ -19,6 +19,27 @@ fn results_do_not_depend_on_the_number_of_threads() {
     let one = run("1");
     assert_eq!(one.0.len(), 12);
     assert_eq!(one, run("4"));
+}
+
+/// Exact under loss, and with an exchange of exponents ahead a little later.
+#[test]
+fn switchml_runs_from_a_plan() {
+    let folder = folder("switchml");
+    let text = SMALL
+        .replace("system = \"tree\"", "system = \"switchml\"\nwindow = 16")
+        .replace("\"jobs.0.system\" = \"ring\"", "\"jobs.0.fixed_point\" = true")
+        .replace("\"jobs.0.system\" = \"tree\", \"jobs.0.trees\" = 2", "\"jobs.0.element\" = \"bf16\"")
+        + "\n[[faults.links]]\nloss = \"2%\"\nduplication = \"2%\"\n";
+    let name = plan(&folder, &text);
+    let all = rows(&good(&folder, &["sim", name, "--format", "json"]));
+    assert_eq!(all.len(), 12);
+    for row in &all {
+        assert_eq!((&row["jobs"][0]["system"], &row["census"]), (&"switchml".into(), &"exact".into()), "{row}");
+        assert!(row["drops"]["injected_loss"].as_u64().is_some_and(|count| count > 0), "{row}");
+    }
+    let wrong = text.replace("\"bf16\"", "\"bf16\", \"jobs.0.fixed_point\" = true");
+    let said = refused(&folder, &["sim", plan(&folder, &wrong)]);
+    assert!(said.contains("fixed_point") && said.contains("32-bit floats"), "{said}");
 }
 
 #[test]
@@ -150,7 +171,7 @@ fn every_example_can_be_read_and_small_ones_run() {
         }
     }
     assert!(count >= 4, "{count} examples");
-    for (name, runs) in [("loss.toml", 40), ("lossless.toml", 4)] {
+    for (name, runs) in [("loss.toml", 60), ("lossless.toml", 4)] {
         let path = examples().join(name);
         let all = rows(&good(&folder, &["sim", path.to_str().unwrap(), "--format", "json", "--out", name]));
         assert_eq!(all.len(), runs);

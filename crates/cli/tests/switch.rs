@@ -295,7 +295,7 @@ fn a_signal_drains_and_a_second_one_ends() {
         comm.allreduce(&mut vector, Operator::Sum).unwrap();
         assert_eq!(vector, [4.0; 10]);
         if comm.rank() == 0 {
-            let error = Communicator::join(rank(control, "late", 0, 1)).err().unwrap().to_string();
+            let error = Communicator::join(rank(control, "late", 0, 2)).err().unwrap().to_string();
             assert!(error.contains("about to end"), "{error}");
             switch.signal(Signal::TERM);
         }

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use fanin_control::{CallDescription, CallKind, Signature};
 use fanin_core::{CollectiveKind, ElementOp, Rank, hash};
+use fanin_runtime::Vectors;
 
 /// One call of a communicator.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -137,6 +138,23 @@ impl Blocks {
     }
 }
 
+impl Blocks {
+    /// The bytes of a block in the whole vector.
+    pub(crate) fn bytes(&self, call: &Call, index: u64) -> Range<usize> {
+        call.bytes(&self.get(index), false)
+    }
+
+    /// The bytes of neighbouring blocks in the whole vector; they are at least one, and of one share.
+    pub(crate) fn span(&self, call: &Call, first: u64, count: u64) -> Range<usize> {
+        self.bytes(call, first).start..self.bytes(call, first + count - 1).end
+    }
+
+    /// The first block after `index` that is of another share.
+    pub(crate) fn end_of_share(&self, index: u64) -> u64 {
+        (index / self.per_share + 1) * self.per_share
+    }
+}
+
 /// The vectors of a call, as bytes.
 pub(crate) enum Buffers<'a> {
     /// The result takes the input's place.
@@ -171,6 +189,32 @@ impl Buffers<'_> {
             Buffers::InPlace(bytes) => &mut bytes[call.bytes(block, false)],
             Buffers::Apart { output, .. } => &mut output[call.bytes(block, call.kind == CollectiveKind::ReduceScatter)],
         })
+    }
+
+    /// A part of one share of both vectors, where this rank gives or gets something; `bytes` is its place in the whole vector.
+    pub(crate) fn part(&mut self, call: &Call, share: u32, bytes: Range<usize>) -> Vectors<'_> {
+        let (contributes, receives) = (call.contributes(share), call.receives(share));
+        let own = call.rank as usize * call.elements as usize * call.op.dtype.bytes();
+        let placed = |own_only: bool| if own_only { bytes.start - own..bytes.end - own } else { bytes.clone() };
+        match self {
+            Buffers::InPlace(vector) => Vectors::InPlace(&mut vector[bytes]),
+            Buffers::Apart { input, output } => Vectors::Apart {
+                input: if contributes { &input[placed(call.kind == CollectiveKind::AllGather)] } else { &[] },
+                input_start: 0,
+                output: if receives { &mut output[placed(call.kind == CollectiveKind::ReduceScatter)] } else { &mut [] },
+                output_start: 0,
+            },
+        }
+    }
+
+    /// As [`Buffers::part`], of the output only; `None` where this rank gets nothing of the share.
+    pub(crate) fn output_part(&mut self, call: &Call, share: u32, bytes: Range<usize>) -> Option<&mut [u8]> {
+        if !call.receives(share) {
+            return None;
+        }
+        match self.part(call, share, bytes) {
+            Vectors::InPlace(output) | Vectors::Apart { output, .. } => Some(output),
+        }
     }
 
     /// Whether the vectors are as long as the call needs them.

@@ -13,7 +13,7 @@ use crate::call::{Buffers, Call};
 use crate::config::{Config, Meeting};
 use crate::element::Element;
 use crate::error::CommError;
-use crate::link::{Link, locked};
+use crate::link::{Link, Opened, Survival, locked};
 use crate::meeting;
 use crate::path::datagrams::DatagramPath;
 use crate::path::memory::MemoryPath;
@@ -78,19 +78,17 @@ impl Communicator {
         }
         let joined = meeting::join(&config)?;
         let report = PathReport::of(&joined);
-        let patience = Duration::from_millis(joined.admitted.patience_ms);
         let path = match joined.memory {
             Ok(pool) => Path::Memory(Box::new(MemoryPath::new(pool))),
             Err(_) => Path::Datagrams(Box::new(DatagramPath::new(&config, &joined.admitted, joined.socket)?)),
         };
-        let (link, thread) = Link::start(
-            config.job.clone(),
-            joined.stream,
-            joined.session,
-            patience,
-            config.notices.clone(),
-            matches!(config.meeting, Meeting::Switch(_)),
-        )?;
+        let survival = match (&config.meeting, &path) {
+            (Meeting::Switch(_), Path::Memory(_)) => Survival::Memory,
+            (Meeting::Switch(_), _) => Survival::Resume,
+            _ => Survival::None,
+        };
+        let opened = Opened { stream: joined.stream, session: joined.session, join: joined.join, admitted: joined.admitted };
+        let (link, thread) = Link::start(&config, opened, survival)?;
         if let Path::Datagrams(path) = &path {
             link.set_waker(path.waker());
         }
@@ -117,15 +115,11 @@ impl Communicator {
     ) -> Self {
         let (link, thread) = control.unzip();
         let engine = Mutex::new(Engine { path, next: 0, closed: false });
-        Communicator {
-            core: Arc::new(Core { config, link, engine, turns: crate::queue::Turns::default() }),
-            queue: Mutex::new(None),
-            control: Mutex::new(thread),
-            embedded,
-            switch,
-            report,
-            splits: Mutex::new(0),
+        let core = Arc::new(Core { config, link, engine, turns: crate::queue::Turns::default() });
+        if let Some(link) = &core.link {
+            link.set_core(Arc::downgrade(&core));
         }
+        Communicator { core, queue: Mutex::new(None), control: Mutex::new(thread), embedded, switch, report, splits: Mutex::new(0) }
     }
 
     /// This rank.
@@ -379,6 +373,18 @@ impl Core {
             link.fail(error.clone());
         }
         result
+    }
+
+    /// The switch was restarted: takes the job up again, unless a call runs, which does it itself.
+    pub(crate) fn resume_if_idle(&self) {
+        let Ok(mut engine) = self.engine.try_lock() else { return };
+        let next = engine.next;
+        if let (Path::Datagrams(path), Some(link)) = (&mut engine.path, &self.link)
+            && link.was_restarted()
+            && let Err(error) = path.resume_idle(next, link, self.patience(link))
+        {
+            link.fail(error);
+        }
     }
 
     fn patience<'a>(&self, link: &'a Link) -> Patience<'a> {

@@ -3,20 +3,62 @@
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use fanin_control::{
-    ALIVE_INTERVAL_MS, CallDescription, ClientError, ClientMessage, ClientSession, Failed, FailureKind, SwitchMessage, encode,
+    ALIVE_INTERVAL_MS, Admitted, Attach, CallDescription, ClientError, ClientMessage, ClientSession, Failed, FailureKind, Join,
+    SwitchMessage, encode,
 };
 use fanin_net::Waker;
 
-use crate::config::Notices;
+use crate::communicator::Core;
+use crate::config::{Config, Notices};
 use crate::error::CommError;
+use crate::meeting::{self, Knock};
 
 /// How often the thread looks at its clock while nothing comes.
 const TICK: Duration = Duration::from_millis(100);
+
+/// How long one attempt to reach a lost switch takes at most.
+const KNOCK_LIMIT: Duration = Duration::from_secs(2);
+/// How often a lost switch is tried again, and how often it is looked whether a call has taken the job up again.
+const RETRY: Duration = Duration::from_millis(20);
+
+/// What becomes of a job whose switch is gone.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Survival {
+    /// It ends: the switch was rank 0's.
+    None,
+    /// Vectors do not need the switch; only who dies is not noticed at once any more.
+    Memory,
+    /// It goes on where it was when the switch is there again.
+    Resume,
+}
+
+/// What is needed to find the switch again.
+struct Ticket {
+    join: Join,
+    instance: u64,
+    switch_instance: u64,
+}
+
+/// A connection on which a job has been started.
+pub(crate) struct Opened {
+    pub(crate) stream: TcpStream,
+    pub(crate) session: ClientSession,
+    pub(crate) join: Join,
+    pub(crate) admitted: Admitted,
+}
+
+/// How a conversation with the switch has ended.
+enum End {
+    /// This side has no more to say, or the job has failed.
+    Over,
+    /// The connection is of no use any more, for this reason.
+    Lost(String),
+}
 
 /// What the control thread and the callers of collectives share.
 pub(crate) struct Link {
@@ -24,8 +66,14 @@ pub(crate) struct Link {
     switch: SocketAddr,
     patience: Duration,
     notices: Notices,
-    /// Whether it is of interest that the switch shuts down: not where rank 0 runs it and has only left before the others.
-    tells_draining: bool,
+    survival: Survival,
+    ticket: Mutex<Ticket>,
+    /// Where the job is taken up again if no call runs.
+    core: OnceLock<Weak<Core>>,
+    /// Another life of the switch has answered: whoever has the engine takes the job up again.
+    restarted: AtomicBool,
+    /// The connection on which that was done, for the control thread.
+    fresh: Mutex<Option<(TcpStream, ClientSession)>>,
     writer: Mutex<TcpStream>,
     /// Set with `failure`, so that waiting loops need no lock.
     failed: AtomicBool,
@@ -48,21 +96,20 @@ impl Link {
     ///
     /// # Errors
     /// Where no thread is to be had.
-    pub(crate) fn start(
-        job: String,
-        stream: TcpStream,
-        session: ClientSession,
-        patience: Duration,
-        notices: Notices,
-        tells_draining: bool,
-    ) -> Result<(Arc<Link>, JoinHandle<()>), CommError> {
+    pub(crate) fn start(config: &Config, opened: Opened, survival: Survival) -> Result<(Arc<Link>, JoinHandle<()>), CommError> {
         let broken = |error| CommError::system("the control connection")(error);
+        let Opened { stream, session, join, admitted } = opened;
+        let switch_instance = session.switch().map_or(0, |hello| hello.switch_instance);
         let link = Arc::new(Link {
-            job,
+            job: config.job.clone(),
             switch: stream.peer_addr().map_err(broken)?,
-            patience,
-            notices,
-            tells_draining,
+            patience: Duration::from_millis(admitted.patience_ms),
+            notices: config.notices.clone(),
+            survival,
+            ticket: Mutex::new(Ticket { join, instance: admitted.instance, switch_instance }),
+            core: OnceLock::new(),
+            restarted: AtomicBool::new(false),
+            fresh: Mutex::new(None),
             writer: Mutex::new(stream.try_clone().map_err(broken)?),
             failed: AtomicBool::new(false),
             failure: Mutex::new(None),
@@ -71,13 +118,41 @@ impl Link {
             finished_blocks: AtomicU64::new(0),
             waker: Mutex::new(None),
         });
-        stream.set_read_timeout(Some(TICK)).map_err(broken)?;
         let mine = link.clone();
         let thread = thread::Builder::new()
             .name("fanin-control".into())
             .spawn(move || mine.run(stream, session))
             .map_err(CommError::system("a thread for the control connection"))?;
         Ok((link, thread))
+    }
+
+    /// The core that takes the job up again if no call runs.
+    pub(crate) fn set_core(&self, core: Weak<Core>) {
+        let _ = self.core.set(core);
+    }
+
+    /// Where the switch is.
+    pub(crate) fn switch(&self) -> SocketAddr {
+        self.switch
+    }
+
+    /// Whether the job must be taken up again at a switch that knows nothing of it.
+    #[inline]
+    pub(crate) fn was_restarted(&self) -> bool {
+        self.restarted.load(Ordering::Acquire)
+    }
+
+    /// The job was taken up again, on this connection.
+    pub(crate) fn resumed(&self, opened: Opened) {
+        let Opened { stream, session, join, admitted } = opened;
+        let switch_instance = session.switch().map_or(0, |hello| hello.switch_instance);
+        *locked(&self.ticket) = Ticket { join, instance: admitted.instance, switch_instance };
+        if let Ok(writer) = stream.try_clone() {
+            *locked(&self.writer) = writer;
+        }
+        *locked(&self.fresh) = Some((stream, session));
+        self.restarted.store(false, Ordering::Release);
+        self.notices.tell(&format!("job {:?}: goes on at the switch at {}, which was restarted", self.job, self.switch));
     }
 
     /// Whoever sleeps in this socket is woken when the job fails.
@@ -157,28 +232,39 @@ impl Link {
     }
 
     fn run(&self, mut stream: TcpStream, mut session: ClientSession) {
+        while let End::Lost(why) = self.talk(&mut stream, &mut session) {
+            match self.find_again(&why) {
+                Some(found) => (stream, session) = found,
+                None => break,
+            }
+        }
+        tracing::debug!(job = self.job, "the control thread ends");
+    }
+
+    fn is_over(&self) -> bool {
+        self.closing.load(Ordering::Acquire) || self.has_failed()
+    }
+
+    fn talk(&self, stream: &mut TcpStream, session: &mut ClientSession) -> End {
         let mut bytes = vec![0; 16 << 10];
         let (mut heard, mut said, mut sequence) = (Instant::now(), Instant::now(), 0);
-        while !self.closing.load(Ordering::Acquire) && !self.has_failed() {
-            if let Err(error) = self.hear(&mut session) {
+        if let Err(error) = stream.set_read_timeout(Some(TICK)) {
+            return End::Lost(error.to_string());
+        }
+        while !self.is_over() {
+            if let Err(error) = self.hear(session) {
                 self.fail(error);
-                break;
+                return End::Over;
             }
             match stream.read(&mut bytes) {
-                Ok(0) => {
-                    self.lost("it has closed the connection: it has ended or was restarted");
-                    break;
-                }
+                Ok(0) => return End::Lost("it has closed the connection: it has ended or was restarted".into()),
                 Ok(count) => {
                     heard = Instant::now();
                     session.push(&bytes[..count]);
                 }
                 Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => {
-                    self.lost(&error.to_string());
-                    break;
-                }
+                Err(error) => return End::Lost(error.to_string()),
             }
             if said.elapsed() >= Duration::from_millis(ALIVE_INTERVAL_MS) {
                 // An error shows at the next read as well.
@@ -186,17 +272,73 @@ impl Link {
                 (said, sequence) = (Instant::now(), sequence + 1);
             }
             if heard.elapsed() > self.patience {
-                self.lost(&format!("nothing was heard of it for {:.1} s", heard.elapsed().as_secs_f64()));
+                return End::Lost(format!("nothing was heard of it for {:.1} s", heard.elapsed().as_secs_f64()));
             }
         }
-        tracing::debug!(job = self.job, "the control thread ends");
+        End::Over
     }
 
-    /// The connection is of no use any more, unless this side has closed it.
-    fn lost(&self, why: &str) {
-        if !self.closing.load(Ordering::Acquire) {
-            self.fail(self.failed_with(format!("the switch at {} is lost: {why}", self.switch), None, None));
+    /// The switch is lost: tries to find it again for as long as ranks wait for each other.
+    fn find_again(&self, why: &str) -> Option<(TcpStream, ClientSession)> {
+        if self.is_over() {
+            return None;
         }
+        let lost = format!("the switch at {} is lost: {why}", self.switch);
+        if self.survival == Survival::None {
+            self.fail(self.failed_with(lost, None, None));
+            return None;
+        }
+        self.notices.tell(&format!("job {:?}: {lost}; it is tried again for {:.1} s", self.job, self.patience.as_secs_f64()));
+        let deadline = Instant::now() + self.patience;
+        while !self.is_over() && Instant::now() < deadline {
+            match meeting::knock(self.switch, KNOCK_LIMIT) {
+                Ok(knock) if knock.switch_instance == locked(&self.ticket).switch_instance => {
+                    if let Some(found) = self.attach(knock) {
+                        return Some(found);
+                    }
+                }
+                Ok(_) if self.survival == Survival::Resume => return self.await_resumption(),
+                Ok(_) => break,
+                Err(_) => {}
+            }
+            thread::sleep(RETRY);
+        }
+        if self.survival == Survival::Memory {
+            self.notices.tell(&format!("job {:?}: goes on in shared memory without the switch", self.job));
+        } else if !self.is_over() {
+            self.fail(self.failed_with(lost, None, None));
+        }
+        None
+    }
+
+    /// The same switch, which still knows the job: only the connection is new.
+    fn attach(&self, knock: Knock) -> Option<(TcpStream, ClientSession)> {
+        let Knock { mut stream, session, .. } = knock;
+        let join = {
+            let ticket = locked(&self.ticket);
+            Join { attach: Some(Attach { instance: ticket.instance }), ..ticket.join.clone() }
+        };
+        stream.write_all(&encode(&ClientMessage::Join(Box::new(join)))).ok()?;
+        *locked(&self.writer) = stream.try_clone().ok()?;
+        Some((stream, session))
+    }
+
+    /// Another life of the switch: whoever has the engine takes the job up again, a call that runs or this thread.
+    fn await_resumption(&self) -> Option<(TcpStream, ClientSession)> {
+        self.restarted.store(true, Ordering::Release);
+        if let Some(waker) = &*locked(&self.waker) {
+            waker.wake();
+        }
+        while !self.is_over() {
+            if let Some(fresh) = locked(&self.fresh).take() {
+                return Some(fresh);
+            }
+            if let Some(core) = self.core.get().and_then(Weak::upgrade) {
+                core.resume_if_idle();
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        None
     }
 
     fn hear(&self, session: &mut ClientSession) -> Result<(), CommError> {
@@ -207,7 +349,8 @@ impl Link {
                     let _ = self.send(&ClientMessage::Call { call: self.call() });
                 }
                 Ok(Some(SwitchMessage::Notice { text })) => self.notices.tell(&format!("job {:?}: {text}", self.job)),
-                Ok(Some(SwitchMessage::Draining { after_ms })) if self.tells_draining => {
+                // Not of interest where rank 0 runs the switch and has only left before the others.
+                Ok(Some(SwitchMessage::Draining { after_ms })) if self.survival != Survival::None => {
                     let seconds = after_ms as f64 / 1e3;
                     self.notices.tell(&format!("job {:?}: the switch shuts down in {seconds:.1} s", self.job));
                 }

@@ -8,7 +8,9 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
-use fanin_control::{Admitted, ClientError, ClientMessage, ClientSession, HostId, JobWish, Join, Op, SwitchMessage, encode};
+use fanin_control::{
+    Admitted, ClientError, ClientMessage, ClientSession, HostId, JobWish, Join, Op, OperationPlan, ResumeState, SwitchMessage, encode,
+};
 use fanin_daemon::{DaemonConfig, DaemonHandle};
 use fanin_net::shm::{Pool, Segment};
 use fanin_net::{Socket, SocketConfig};
@@ -35,6 +37,8 @@ pub(crate) const SOFTWARE: &str = concat!("fanin ", env!("CARGO_PKG_VERSION"));
 pub(crate) struct Joined {
     pub(crate) stream: TcpStream,
     pub(crate) session: ClientSession,
+    /// What this rank has said when it joined.
+    pub(crate) join: Join,
     pub(crate) admitted: Admitted,
     pub(crate) switch: SocketAddr,
     pub(crate) socket: Socket,
@@ -65,7 +69,8 @@ pub(crate) fn join(config: &Config) -> Result<Joined, CommError> {
     let socket = open_socket(config.bind.unwrap_or_else(|| local.ip()))?;
     let mut talk = Talk { config, stream, session: ClientSession::new(), deadline, waiting_told: Instant::now(), missing: String::new() };
     talk.say(&ClientSession::greeting(SOFTWARE))?;
-    talk.say(&encode(&ClientMessage::Join(Box::new(request(config, &socket, address)))))?;
+    let join = request(config, &socket, address);
+    talk.say(&encode(&ClientMessage::Join(Box::new(join.clone()))))?;
     let admitted = talk.until_admitted()?;
     let memory = talk.share_memory(&admitted)?;
     talk.say(&encode(&ClientMessage::Ready))?;
@@ -74,7 +79,82 @@ pub(crate) fn join(config: &Config) -> Result<Joined, CommError> {
         let text = format!("shared memory was asked for, but is not possible: {reason}");
         return Err(CommError::Failed { job: config.job.clone(), text, suspect_rank: None, kind: None });
     }
-    Ok(Joined { stream: talk.stream, session: talk.session, admitted, switch: address, socket, memory, embedded })
+    Ok(Joined { stream: talk.stream, session: talk.session, join, admitted, switch: address, socket, memory, embedded })
+}
+
+/// A connection to a switch that may be another one than before; only greetings were exchanged.
+pub(crate) struct Knock {
+    pub(crate) stream: TcpStream,
+    pub(crate) session: ClientSession,
+    /// Which life of the switch answers.
+    pub(crate) switch_instance: u64,
+}
+
+/// Sees whether a switch answers at `address`.
+///
+/// # Errors
+/// In words, where nobody does.
+pub(crate) fn knock(address: SocketAddr, limit: Duration) -> Result<Knock, String> {
+    let deadline = Instant::now() + limit;
+    let mut stream = TcpStream::connect_timeout(&address, limit).map_err(|error| error.to_string())?;
+    let _ = stream.set_nodelay(true);
+    stream.write_all(&ClientSession::greeting(SOFTWARE)).map_err(|error| error.to_string())?;
+    let (mut session, mut bytes) = (ClientSession::new(), [0; 1 << 10]);
+    loop {
+        if session.next().map_err(|error| error.to_string())?.is_none()
+            && let Some(switch_instance) = session.switch().map(|hello| hello.switch_instance)
+        {
+            return Ok(Knock { stream, session, switch_instance });
+        }
+        let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+        stream.set_read_timeout(Some(left)).map_err(|error| error.to_string())?;
+        match stream.read(&mut bytes) {
+            Ok(0) => return Err("it has closed the connection".into()),
+            Ok(count) => session.push(&bytes[..count]),
+            Err(error) => return Err(error.to_string()),
+        }
+    }
+}
+
+/// A job that goes on at a switch that was restarted.
+pub(crate) struct Rejoined {
+    pub(crate) stream: TcpStream,
+    pub(crate) session: ClientSession,
+    pub(crate) join: Join,
+    pub(crate) admitted: Admitted,
+    pub(crate) socket: Socket,
+    /// What is left of the operations that were running.
+    pub(crate) plans: Vec<OperationPlan>,
+}
+
+/// Joins a job again, at a switch that knows nothing of it any more; returns once all ranks have.
+///
+/// # Errors
+/// [`CommError`], within the configured timeout.
+pub(crate) fn rejoin(config: &Config, address: SocketAddr, resume: ResumeState) -> Result<Rejoined, CommError> {
+    let deadline = Instant::now() + config.timeout;
+    let stream = connect(config, address, "the switch", deadline)?;
+    let local = stream.local_addr().map_err(CommError::system("the control connection"))?;
+    let socket = open_socket(config.bind.unwrap_or_else(|| local.ip()))?;
+    let mut talk = Talk { config, stream, session: ClientSession::new(), deadline, waiting_told: Instant::now(), missing: String::new() };
+    talk.say(&ClientSession::greeting(SOFTWARE))?;
+    let mut join = request(config, &socket, address);
+    // Blocks must be what they were.
+    join.wish.payload_bytes = Some(resume.payload_bytes);
+    join.resume = Some(resume);
+    talk.say(&encode(&ClientMessage::Join(Box::new(join.clone()))))?;
+    let admitted = talk.until_admitted()?;
+    talk.say(&encode(&ClientMessage::Ready))?;
+    let mut plans = Vec::new();
+    loop {
+        match talk.hear()? {
+            SwitchMessage::Start => break,
+            SwitchMessage::Resume { plans: said } => plans = said,
+            _ => {}
+        }
+    }
+    join.resume = None;
+    Ok(Rejoined { stream: talk.stream, session: talk.session, join, admitted, socket, plans })
 }
 
 /// The first address of `text`; names may take a moment to be known.

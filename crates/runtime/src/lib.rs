@@ -8,6 +8,7 @@
 //! | [`tensors`] | the vectors that a worker lends for the time of an operation |
 //! | [`counters`] | what happened, by reason |
 //! | [`watch`] | the same, for another thread to look at |
+//! | [`blocks`] | which blocks of an operation are complete |
 //! | [`clock`] | the only clock |
 //!
 //! Packets are written where they leave from: hop header, system header and payload go straight into the batch of the destination,
@@ -18,6 +19,7 @@
 //! This crate knows no system: any node will do.
 #![forbid(unsafe_code)]
 
+pub mod blocks;
 pub mod clock;
 pub mod config;
 pub mod counters;
@@ -29,6 +31,7 @@ pub mod tensors;
 pub mod watch;
 pub mod worker;
 
+pub use blocks::BlockSet;
 pub use clock::Clock;
 pub use config::{ConfigError, NodeConfig, PeerConfig};
 pub use counters::{Counters, PeerCounters};

@@ -4,6 +4,8 @@ use std::ops::Range;
 
 use fanin_core::{BlockExponent, Body, DType, ElementOp, FixedPoint, OpError, OperationId, Operator, Payload, Piece};
 
+use crate::blocks::BlockSet;
+
 /// The memory of an operation's vectors.
 #[derive(Debug)]
 pub enum Vectors<'a> {
@@ -30,12 +32,14 @@ pub struct Tensors<'a> {
     vectors: Vectors<'a>,
     /// How binary32 elements become integers on the wire, where they do.
     fixed_point: Option<FixedPoint>,
+    /// Where pieces that were delivered are written down, and the number of the first one.
+    delivered: Option<(&'a mut BlockSet, u64)>,
 }
 
 impl<'a> Tensors<'a> {
     /// No operation is running: every piece is refused.
     pub fn none(op: ElementOp) -> Self {
-        Tensors { op, operation: None, vectors: Vectors::InPlace(&mut []), fixed_point: None }
+        Tensors { op, operation: None, vectors: Vectors::InPlace(&mut []), fixed_point: None, delivered: None }
     }
 
     /// The vectors of `operation`, input and output of the same length.
@@ -51,12 +55,24 @@ impl<'a> Tensors<'a> {
 
     /// The vectors of `operation`. A piece that is not in them is refused when the node names it.
     pub fn new(op: ElementOp, operation: OperationId, vectors: Vectors<'a>) -> Self {
-        Tensors { op, operation: Some(operation), vectors, fixed_point: None }
+        Tensors { op, operation: Some(operation), vectors, fixed_point: None, delivered: None }
     }
 
     /// These vectors, which go on the wire as block fixed point if the node asks for that.
     pub fn with_fixed_point(self, fixed_point: Option<FixedPoint>) -> Self {
         Tensors { fixed_point, ..self }
+    }
+
+    /// These vectors; the pieces that are delivered are written down in `delivered`, the first one as number `first`.
+    pub fn with_delivered(self, delivered: &'a mut BlockSet, first: u64) -> Self {
+        Tensors { delivered: Some((delivered, first)), ..self }
+    }
+
+    #[inline]
+    fn on_delivered(&mut self, piece: Piece) {
+        if let Some((delivered, first)) = &mut self.delivered {
+            delivered.insert(*first + u64::from(piece.index));
+        }
     }
 
     /// Length of the input in elements.
@@ -197,6 +213,7 @@ impl<'a> Tensors<'a> {
             return Err(OpError::Length { expected: range.len(), got: source.len() });
         }
         self.output_mut()[range].copy_from_slice(source);
+        self.on_delivered(piece);
         Ok(())
     }
 
@@ -240,6 +257,7 @@ impl Tensors<'_> {
             return Err(OpError::Length { expected: range.len(), got: integers.len() });
         }
         fixed_point.dequantise(exponent, integers, &mut self.output_mut()[range]);
+        self.on_delivered(piece);
         Ok(())
     }
 }

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use fanin_core::{Collective, CollectiveKind, ElementOp, Failure, FixedPoint, OpError, OperationId, Worker};
 use fanin_net::{Socket, Waker};
 
+use crate::blocks::BlockSet;
 use crate::config::{ConfigError, NodeConfig};
 use crate::driver::{Driver, DriverConfig, Statistics};
 use crate::switch::STOP_CHECK;
@@ -90,15 +91,24 @@ impl<N: Worker<[u8]>> WorkerDriver<N> {
 
     /// Any collective that the node's system offers. Every worker makes the same calls in the same order.
     ///
+    /// Pieces whose result is here are written down in `delivered`, the first one under the number beside it.
+    ///
     /// `goes_on` is told, at least every 100 ms, how many blocks are not complete here (0 where the system does not count them), and says
     /// whether to go on.
     ///
     /// # Errors
     /// As [`WorkerDriver::allreduce`]; [`RunError::Stopped`] where `goes_on` said no.
-    pub fn collective(&mut self, call: &CollectiveCall, vectors: Vectors<'_>, goes_on: impl FnMut(u32) -> bool) -> Result<(), RunError> {
+    pub fn collective(
+        &mut self,
+        call: &CollectiveCall,
+        vectors: Vectors<'_>,
+        delivered: (&mut BlockSet, u64),
+        goes_on: impl FnMut(u32) -> bool,
+    ) -> Result<(), RunError> {
         let operation = self.next_operation;
         let CollectiveCall { kind, op, op_number, fixed_point, elements, fingerprint } = *call;
-        let mut tensors = Tensors::new(op, operation, vectors).with_fixed_point(fixed_point);
+        let (delivered, first) = delivered;
+        let mut tensors = Tensors::new(op, operation, vectors).with_fixed_point(fixed_point).with_delivered(delivered, first);
         self.run(Collective { operation, kind, elements, op: op_number, fingerprint }, &mut tensors, goes_on)
     }
 

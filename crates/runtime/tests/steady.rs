@@ -12,7 +12,8 @@ use fanin_systems::{JobSpec, System, build};
 const WORKERS: u32 = 2;
 const ELEMENTS: usize = 1 << 20;
 const PAYLOAD_BYTES: u32 = 1_024;
-const SYSTEM: System = System::Tree { trees: 1 };
+const TREE: System = System::Tree { trees: 1 };
+const SWITCHML: System = System::SwitchMl { fixed_point: false };
 
 struct Measured {
     statistics: Statistics,
@@ -20,12 +21,12 @@ struct Measured {
 }
 
 /// Two workers and a switch run one operation to warm up and one that is measured.
-fn run() -> Vec<Measured> {
+fn run(system: System) -> Vec<Measured> {
     let hosts: Vec<NodeId> = (0..WORKERS).map(NodeId).collect();
     let spec = JobSpec {
         id: JobId(0),
         hosts: &hosts,
-        system: SYSTEM,
+        system,
         op: ElementOp::F32_SUM,
         element_bytes: 4,
         payload_bytes: PAYLOAD_BYTES,
@@ -44,7 +45,7 @@ fn run() -> Vec<Measured> {
         |at: u32, port: u16| PeerConfig { address: address(at), socket: sockets[at as usize].local_address(), port: Some(PortId(port)) };
     let config = |at: u32| {
         let peers = if at < WORKERS { vec![peer(WORKERS, 0)] } else { (0..WORKERS).map(|worker| peer(worker, worker as u16)).collect() };
-        NodeConfig { address: address(at), job: JobId(0), system: SYSTEM.number(), op: ElementOp::F32_SUM, peers, routes: Vec::new() }
+        NodeConfig { address: address(at), job: JobId(0), system: system.number(), op: ElementOp::F32_SUM, peers, routes: Vec::new() }
     };
     let configs: Vec<NodeConfig> = (0..=WORKERS).map(config).collect();
     let wakers: Vec<Waker> = sockets.iter().map(Socket::waker).collect();
@@ -81,7 +82,7 @@ fn run() -> Vec<Measured> {
 #[test]
 fn packets_cost_neither_allocations_nor_system_calls_of_their_own() {
     let offload = Socket::bind(&SocketConfig::new((Ipv4Addr::LOCALHOST, 0).into())).unwrap().send_segments_max() > 1;
-    for measured in run() {
+    for measured in [TREE, SWITCHML].into_iter().flat_map(run) {
         let (counters, sent) = (&measured.statistics.counters, &measured.statistics.sent);
         let packets = counters.packets_sent;
         assert!(packets >= 2 * (ELEMENTS * 4 / PAYLOAD_BYTES as usize) as u64);

@@ -17,6 +17,9 @@ use crate::switchml;
 /// [`BuildError`] names the field that contradicts the network or another field.
 pub fn build<P: Payload + ?Sized>(spec: &JobSpec<'_, P::Op>, map: &NetworkMap) -> Result<JobNodes<AnyNode<P>>, BuildError> {
     check(spec, map)?;
+    if P::needs_finish(&spec.op) && !matches!(spec.system, System::SwitchMl { .. }) {
+        return Err(BuildError::new("operator", "avg", "one that needs no division at the end: only switchml divides"));
+    }
     match spec.system {
         System::Ring { order, barrier } => ring(spec, order, barrier),
         System::Tree { trees } => tree(spec, map, trees),
@@ -184,6 +187,33 @@ fn tree_switch<P: Payload + ?Sized>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fanin_core::{DType, Duration, ElementOp, JobId, Operator};
+
+    #[test]
+    fn means_are_for_systems_that_divide() {
+        let hosts = [0, 1].map(NodeId);
+        let op = ElementOp::new(DType::F32, Operator::Avg).unwrap();
+        let nodes = |system| {
+            let spec = JobSpec {
+                id: JobId(0),
+                hosts: &hosts,
+                system,
+                op,
+                element_bytes: 4,
+                payload_bytes: 64,
+                window: 4,
+                reliable: true,
+                rto_initial: Duration::from_ms(1),
+                rto_min: Duration::from_ms(1),
+                patience: Duration::from_ms(100),
+                seed: 0,
+            };
+            build::<[u8]>(&spec, &NetworkMap::star(2))
+        };
+        assert!(nodes(System::SwitchMl { fixed_point: false }).is_ok());
+        let refused = nodes(System::Tree { trees: 1 }).unwrap_err().to_string();
+        assert_eq!(refused, "operator = avg: expected one that needs no division at the end: only switchml divides");
+    }
 
     #[test]
     fn a_ring_goes_by_host_number_or_by_rank() {

@@ -9,10 +9,11 @@ use fanin_core::{
 };
 use fanin_net::shm::Waiting;
 use fanin_net::{SenderConfig, Socket, Waker};
-use fanin_runtime::{CollectiveCall, DriverConfig, NodeConfig, PeerConfig, RunError, Vectors, WorkerDriver};
+use fanin_runtime::{BlockSet, CollectiveCall, DriverConfig, NodeConfig, PeerConfig, RunError, Vectors, WorkerDriver};
 use fanin_systems::{AnyNode, JobSpec, build, offer_number};
 
 use super::patience::Patience;
+use super::resume::Memory;
 use crate::call::{Blocks, Buffers, Call};
 use crate::communicator::is_copy;
 use crate::config::Config;
@@ -26,37 +27,45 @@ const RTO_MIN: SimDuration = SimDuration::from_ms(5);
 /// How long a rank whose packets are rejected waits for the switch to say why.
 const VERDICT_WAIT: Duration = Duration::from_secs(5);
 
+/// Why a call has not ended well.
+pub(super) enum Stop {
+    /// The switch was restarted: the call goes on when the job was taken up again.
+    Restarted,
+    /// The job has failed.
+    Failed(CommError),
+}
+
 /// One rank's end of the path.
 pub(crate) struct DatagramPath {
+    pub(super) config: Config,
     driver: WorkerDriver<AnyNode<[u8]>>,
-    payload_bytes: u32,
-    fixed_point: bool,
+    pub(super) admitted: Admitted,
+    /// Blocks of the running call whose result is here.
+    pub(super) delivered: BlockSet,
+    /// Blocks of the running call.
+    total: u64,
+    pub(super) memory: Memory,
 }
 
 impl DatagramPath {
     /// # Errors
     /// Where what the switch has said makes no sense.
     pub(crate) fn new(config: &Config, admitted: &Admitted, socket: Socket) -> Result<Self, CommError> {
-        let node = node(config, admitted)?;
-        let (switch, job) = (NodeId(config.world), JobId(admitted.job_id));
-        let peers = vec![PeerConfig { address: Address::switch(switch), socket: admitted.data, port: Some(PortId(0)) }];
-        let config_of_node = NodeConfig {
-            address: Address::worker(NodeId(config.rank)),
-            job,
-            system: admitted.system.number(),
-            op: ElementOp::F32_SUM,
-            peers,
-            routes: Vec::new(),
-        };
-        let how = DriverConfig {
-            sender: SenderConfig { faults: config.faults, ..SenderConfig::default() },
-            epoch: Some(admitted.epoch),
-            ..DriverConfig::default()
-        };
-        let mut driver = WorkerDriver::new(socket, node, config_of_node, &how)
-            .map_err(|error| CommError::System { what: "the path to the switch".into(), reason: error.to_string() })?;
-        driver.set_busy(config.waiting == Waiting::Busy);
-        Ok(DatagramPath { driver, payload_bytes: admitted.payload_bytes, fixed_point: config.fixed_point })
+        Ok(DatagramPath {
+            config: config.clone(),
+            driver: driver(config, admitted, socket)?,
+            admitted: admitted.clone(),
+            delivered: BlockSet::default(),
+            total: 0,
+            memory: Memory::default(),
+        })
+    }
+
+    /// The job goes on at another socket of the switch, with nothing under way.
+    pub(super) fn renew(&mut self, admitted: Admitted, socket: Socket) -> Result<(), CommError> {
+        self.driver = driver(&self.config, &admitted, socket)?;
+        self.admitted = admitted;
+        Ok(())
     }
 
     /// Wakes a rank that sleeps in its socket.
@@ -64,17 +73,48 @@ impl DatagramPath {
         self.driver.waker()
     }
 
+    /// How the call's vector is cut.
+    pub(super) fn blocks(&self, call: &Call) -> Blocks {
+        Blocks::new(call, (self.admitted.payload_bytes / call.op.dtype.bytes() as u32).max(1))
+    }
+
     /// Runs a call.
     ///
     /// # Errors
     /// The job has failed.
     pub(crate) fn run(&mut self, call: &Call, buffers: &mut Buffers<'_>, link: &Link, mut patience: Patience<'_>) -> Result<(), CommError> {
-        let total = Blocks::new(call, (self.payload_bytes / call.op.dtype.bytes() as u32).max(1)).count();
+        let total = self.blocks(call).count();
         link.begin(call.describe(total));
-        let (what, vectors) = (self.collective(call), vectors(call, buffers));
-        let (mut known, mut error) = (u32::MAX, None);
-        let result = self.driver.collective(&what, vectors, |remaining| {
-            if link.has_failed() {
+        self.delivered.reset(total);
+        self.total = total;
+        let mut result = match self.memory.plan_of(call.number) {
+            Some(plan) => self.replay(&plan, Some((call, buffers)), link, &mut patience),
+            None => self.collective(&self.what(call), vectors(call, buffers), 0, link, &mut patience),
+        };
+        loop {
+            match result {
+                Ok(()) => break,
+                Err(Stop::Failed(error)) => return Err(error),
+                Err(Stop::Restarted) => result = self.resume(Some((call, buffers)), call.number, link, &mut patience),
+            }
+        }
+        self.memory.keep(call, &self.blocks(call), self.admitted.window, buffers);
+        link.end(call.number.wrapping_add(1));
+        Ok(())
+    }
+
+    /// Runs a collective; `first` is the number of its first block in the call that it is a part of.
+    pub(super) fn collective(
+        &mut self,
+        what: &CollectiveCall,
+        vectors: Vectors<'_>,
+        first: u64,
+        link: &Link,
+        patience: &mut Patience<'_>,
+    ) -> Result<(), Stop> {
+        let (mut known, mut error, total) = (u32::MAX, None, self.total);
+        let result = self.driver.collective(what, vectors, (&mut self.delivered, first), |remaining| {
+            if link.has_failed() || link.was_restarted() {
                 return false;
             }
             if remaining != known {
@@ -87,18 +127,16 @@ impl DatagramPath {
             error.is_none()
         });
         match (result, error) {
-            (Ok(()), _) => {
-                link.end(call.number.wrapping_add(1));
-                Ok(())
-            }
-            (Err(_), Some(error)) => Err(error),
-            (Err(error), None) => Err(self.explain(error, link)),
+            (Ok(()), _) => Ok(()),
+            (Err(_), Some(error)) => Err(Stop::Failed(error)),
+            (Err(RunError::Stopped), None) if !link.has_failed() => Err(Stop::Restarted),
+            (Err(error), None) => Err(Stop::Failed(self.explain(error, link))),
         }
     }
 
     /// The call as the protocol sees it.
-    fn collective(&self, call: &Call) -> CollectiveCall {
-        let scaled = self.fixed_point && offer_number(call.op, true).is_some() && !is_copy(call.kind);
+    pub(super) fn what(&self, call: &Call) -> CollectiveCall {
+        let scaled = self.config.fixed_point && offer_number(call.op, true).is_some() && !is_copy(call.kind);
         // Without elements ranks still meet, so that nobody takes a call for another one.
         let kind = if call.elements == 0 { CollectiveKind::Barrier } else { call.kind };
         CollectiveCall {
@@ -136,7 +174,7 @@ impl DatagramPath {
 }
 
 /// The vectors as the driver needs them.
-fn vectors<'a>(call: &Call, buffers: &'a mut Buffers<'_>) -> Vectors<'a> {
+pub(super) fn vectors<'a>(call: &Call, buffers: &'a mut Buffers<'_>) -> Vectors<'a> {
     let own = u64::from(call.rank) * call.elements;
     match buffers {
         Buffers::InPlace(bytes) => Vectors::InPlace(bytes),
@@ -147,6 +185,30 @@ fn vectors<'a>(call: &Call, buffers: &'a mut Buffers<'_>) -> Vectors<'a> {
             output_start: if call.kind == CollectiveKind::ReduceScatter { own } else { 0 },
         },
     }
+}
+
+/// This rank's node behind its socket.
+fn driver(config: &Config, admitted: &Admitted, socket: Socket) -> Result<WorkerDriver<AnyNode<[u8]>>, CommError> {
+    let node = node(config, admitted)?;
+    let switch = NodeId(config.world);
+    let peers = vec![PeerConfig { address: Address::switch(switch), socket: admitted.data, port: Some(PortId(0)) }];
+    let of_node = NodeConfig {
+        address: Address::worker(NodeId(config.rank)),
+        job: JobId(admitted.job_id),
+        system: admitted.system.number(),
+        op: ElementOp::F32_SUM,
+        peers,
+        routes: Vec::new(),
+    };
+    let how = DriverConfig {
+        sender: SenderConfig { faults: config.faults, ..SenderConfig::default() },
+        epoch: Some(admitted.epoch),
+        ..DriverConfig::default()
+    };
+    let mut driver = WorkerDriver::new(socket, node, of_node, &how)
+        .map_err(|error| CommError::System { what: "the path to the switch".into(), reason: error.to_string() })?;
+    driver.set_busy(config.waiting == Waiting::Busy);
+    Ok(driver)
 }
 
 /// This rank's node: a worker of a star around the switch.

@@ -4,6 +4,7 @@ pub(crate) mod alone;
 pub(crate) mod datagrams;
 pub(crate) mod memory;
 pub(crate) mod patience;
+mod resume;
 
 use std::fmt;
 use std::net::SocketAddr;

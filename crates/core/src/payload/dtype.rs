@@ -88,7 +88,7 @@ numbered! {
         /// The larger one; of a number and a NaN, the number.
         Max = 3, "max";
         /// The sum divided by the number of workers; of floats only. The division is [`Payload::finish`](super::Payload::finish), which
-        /// aggregators of SwitchML call; workers that add up by themselves (ring) refuse means.
+        /// aggregators of SwitchML call; jobs of other systems with this operator are refused.
         Avg = 4, "avg";
         /// Bitwise and; of integers only, as all bit operators.
         And = 5, "and";

@@ -119,6 +119,10 @@ impl Payload for [u8] {
         }
     }
 
+    fn needs_finish(op: &ElementOp) -> bool {
+        op.operator == Operator::Avg
+    }
+
     fn emit(acc: &ElementAcc, _op: &ElementOp, out: &mut [u8]) -> usize {
         out[..acc.used].copy_from_slice(acc.as_bytes());
         acc.used

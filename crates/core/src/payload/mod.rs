@@ -87,6 +87,12 @@ pub trait Payload {
     #[inline]
     fn finish(_acc: &mut Self::Acc, _op: &Self::Op, _workers: u32) {}
 
+    /// Whether [`Payload::finish`] does anything: not all systems call it.
+    #[inline]
+    fn needs_finish(_op: &Self::Op) -> bool {
+        false
+    }
+
     /// Writes what an accumulator holds to `out` and gives its length in bytes.
     fn emit(acc: &Self::Acc, op: &Self::Op, out: &mut [u8]) -> usize;
 

@@ -1,0 +1,192 @@
+//! The switch is killed, without a word, and started again: jobs go on, and every sum is exact.
+
+mod common;
+
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use common::{PATIENT, configs, run};
+use fanin_comm::{Config, Meeting, Operator, Transport};
+use fanin_daemon::{Daemon, DaemonConfig};
+
+const SWITCH: &str = "FANIN_TEST_SWITCH";
+
+/// Not a test of its own: the process that is killed. It ends when its standard input ends, so that none outlives the tests.
+#[test]
+fn a_switch_for_the_other_tests() {
+    let Ok(address) = std::env::var(SWITCH) else { return };
+    let daemon = Daemon::start(DaemonConfig::new(address.parse().unwrap())).unwrap();
+    println!("\nlistening at {}", daemon.control_address());
+    let mut line = String::new();
+    let _ = std::io::stdin().read_line(&mut line);
+}
+
+/// A switch in a process of its own.
+struct Switch {
+    process: Child,
+    address: SocketAddr,
+}
+
+impl Switch {
+    fn start(address: &str) -> Switch {
+        let mut process = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "a_switch_for_the_other_tests", "--nocapture"])
+            .env(SWITCH, address)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(process.stdout.take().unwrap()).lines();
+        let address = lines.map_while(Result::ok).find_map(|line| line.strip_prefix("listening at ")?.parse().ok());
+        Switch { process, address: address.expect("the switch says where it listens") }
+    }
+
+    /// Kills it, and starts another one at the same address.
+    fn restart(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+        *self = Switch::start(&self.address.to_string());
+    }
+}
+
+impl Drop for Switch {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn at(switch: &Switch, world: u32) -> Vec<Config> {
+    let (configs, _) = configs(world, Transport::Udp);
+    let meeting = Meeting::Switch(switch.address.to_string());
+    configs.into_iter().map(|config| Config { meeting: meeting.clone(), ..config }).collect()
+}
+
+#[test]
+fn sums_are_exact_whenever_the_switch_is_killed() {
+    const WORLD: u32 = 3;
+    const CALLS: u32 = 60;
+    let mut switch = Switch::start("127.0.0.1:0");
+    let (configs, calls) = (at(&switch, WORLD), Arc::new(AtomicU32::new(0)));
+    let counted = calls.clone();
+    let ranks = thread::spawn(move || {
+        run(configs, move |comm| {
+            let rank = comm.rank();
+            for call in 0..CALLS {
+                // From one block to several windows; every length leaves another rest.
+                let elements = [5, 100_003, 352, 400_001, 30_000][call as usize % 5];
+                let input: Vec<i32> = (0..elements).map(|index| index * 3 + (rank * 7 + call) as i32).collect();
+                let mut sum = vec![0; input.len()];
+                match call % 3 {
+                    0 => comm.allreduce_into(&input, &mut sum, Operator::Sum).unwrap(),
+                    _ => {
+                        sum.copy_from_slice(&input);
+                        comm.allreduce(&mut sum, Operator::Sum).unwrap();
+                    }
+                }
+                let constant = (7 * (WORLD * (WORLD - 1) / 2) + WORLD * call) as i32;
+                assert!((0..elements).zip(&sum).all(|(index, sum)| *sum == index * 3 * WORLD as i32 + constant), "call {call}");
+                if call % 4 == rank {
+                    // Between two calls while others are in one.
+                    thread::sleep(Duration::from_millis(3));
+                }
+                let mut root = vec![(call * 10 + rank) as i64; 1_000];
+                comm.broadcast(&mut root, call % WORLD).unwrap();
+                assert!(root.iter().all(|value| *value == i64::from(call * 10 + call % WORLD)));
+                let mut all = [0u8; 3];
+                comm.all_gather(&[rank as u8 + 1], &mut all).unwrap();
+                assert_eq!(all, [1, 2, 3]);
+                counted.fetch_add(1, Ordering::Relaxed);
+            }
+        })
+    });
+    let mut restarts = 0;
+    while !ranks.is_finished() {
+        // Whatever they are doing just now.
+        let before = calls.load(Ordering::Relaxed);
+        while !ranks.is_finished() && calls.load(Ordering::Relaxed) < before + 11 {
+            thread::sleep(Duration::from_micros(700));
+        }
+        if !ranks.is_finished() {
+            switch.restart();
+            restarts += 1;
+        }
+    }
+    ranks.join().unwrap();
+    assert!(restarts >= 3, "{restarts} restarts");
+}
+
+#[test]
+fn a_job_of_which_all_ranks_are_idle_goes_on() {
+    let mut switch = Switch::start("127.0.0.1:0");
+    let configs = at(&switch, 2);
+    let (first, second) = (Arc::new(std::sync::Barrier::new(3)), Arc::new(std::sync::Barrier::new(3)));
+    let (reached, go) = (first.clone(), second.clone());
+    let ranks = thread::spawn(move || {
+        run(configs, move |comm| {
+            let mut one = [1.5f32; 10];
+            comm.allreduce(&mut one, Operator::Sum).unwrap();
+            reached.wait();
+            go.wait();
+            comm.allreduce(&mut one, Operator::Sum).unwrap();
+            assert_eq!(one, [6.0; 10]);
+        })
+    });
+    first.wait();
+    switch.restart();
+    second.wait();
+    ranks.join().unwrap();
+}
+
+#[test]
+fn a_switch_that_does_not_come_back_is_an_error_that_names_it() {
+    let switch = Switch::start("127.0.0.1:0");
+    let (address, mut configs) = (switch.address, at(&switch, 2));
+    configs.iter_mut().for_each(|config| config.timeout = Duration::from_secs(2));
+    let (reached, gone) = (Arc::new(std::sync::Barrier::new(3)), Arc::new(std::sync::Barrier::new(3)));
+    let (first, second) = (reached.clone(), gone.clone());
+    let ranks = thread::spawn(move || {
+        run(configs, move |comm| {
+            comm.barrier().unwrap();
+            first.wait();
+            second.wait();
+            comm.barrier().unwrap_err().to_string()
+        })
+    });
+    reached.wait();
+    drop(switch);
+    gone.wait();
+    for error in ranks.join().unwrap() {
+        assert!(error.contains(&address.to_string()), "{error}");
+    }
+}
+
+#[test]
+fn in_shared_memory_a_job_goes_on_without_its_switch() {
+    let switch = Switch::start("127.0.0.1:0");
+    let mut configs = at(&switch, 2);
+    for config in &mut configs {
+        (config.transport, config.timeout) = (Transport::Memory, PATIENT);
+    }
+    let (reached, gone) = (Arc::new(std::sync::Barrier::new(3)), Arc::new(std::sync::Barrier::new(3)));
+    let (first, second) = (reached.clone(), gone.clone());
+    let ranks = thread::spawn(move || {
+        run(configs, move |comm| {
+            comm.barrier().unwrap();
+            first.wait();
+            second.wait();
+            let mut sum = vec![2i64; 5_000];
+            comm.allreduce(&mut sum, Operator::Prod).unwrap();
+            assert!(sum.iter().all(|value| *value == 4));
+        })
+    });
+    reached.wait();
+    drop(switch);
+    gone.wait();
+    ranks.join().unwrap();
+}
