@@ -94,7 +94,7 @@ const WRONG: &[(&str, &str, &str)] = &[
     (
         "hosts = 16",
         "hosts = 16\nlossless = { model = \"input-queued\", input = \"64KiB\", arbitration = \"random\" }",
-        "plan.toml:4: network.lossless.arbitration = \"random\": expected \"first-come\", \"round-robin\" or \"oldest-first\"",
+        "plan.toml:4: network.lossless.arbitration = \"random\": expected \"first-come\" or \"round-robin\" or \"oldest-first\"",
     ),
     ("shape = \"star\"", "shape = \"ring\"", "plan.toml:2: network.shape = \"ring\": expected \"star\" or \"fat-tree\""),
     (
