@@ -5,9 +5,11 @@ The bridge has a namespace too, so that nothing of the host's network is touched
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
+import signal
 import subprocess
 from collections.abc import Callable, Sequence
 from types import TracebackType
@@ -100,9 +102,12 @@ class Star:
         self._remove()
 
     def _sweep(self) -> None:
-        """Removes what a run has left behind that was killed."""
+        """Removes what a run has left behind that was killed: its namespaces, and the processes in them, which nobody else has started."""
         names = [line.split()[0] for line in must(["ip", "netns", "list"]).splitlines() if line.strip()]
         for name in stale(names, is_alive):
+            for pid in must(["ip", "netns", "pids", name]).split():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(int(pid), signal.SIGTERM)
             must(["ip", "netns", "del", name])
 
     def _build(self) -> None:

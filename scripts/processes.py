@@ -71,9 +71,11 @@ class Crew:
                 if process.poll() is None:
                     signal_session(process.pid, number)
             deadline = time.monotonic() + 5
-            for process in self._running:
+            for process in [process for process in self._running if process.returncode is None]:
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     process.wait(max(0.0, deadline - time.monotonic()))
+                    # What it has started may not have heeded.
+                    signal_session(process.pid, signal.SIGKILL)
         self._running.clear()
         for files in self._files.values():
             for file in files:

@@ -57,15 +57,18 @@ impl<T: Element> Lent for Vec<T> {
     }
 }
 
+/// The vector, and how the call has ended.
+type Answer<B> = (B, Result<(), CommError>);
+
 /// A call in the background.
 #[derive(Debug)]
 pub struct Handle<B> {
-    answer: Receiver<(B, Result<(), CommError>)>,
-    early: Option<(B, Result<(), CommError>)>,
+    answer: Receiver<Answer<B>>,
+    early: Option<Answer<B>>,
 }
 
 impl<B> Handle<B> {
-    pub(crate) fn new() -> (Self, Sender<(B, Result<(), CommError>)>) {
+    pub(crate) fn new() -> (Self, Sender<Answer<B>>) {
         let (sender, answer) = channel();
         (Handle { answer, early: None }, sender)
     }
@@ -109,18 +112,11 @@ pub(crate) struct Task<B> {
     op: ElementOp,
     elements: u64,
     vector: B,
-    answer: Sender<(B, Result<(), CommError>)>,
+    answer: Sender<Answer<B>>,
 }
 
 impl<B: Lent> Task<B> {
-    pub(crate) fn new(
-        ticket: u64,
-        kind: CollectiveKind,
-        op: ElementOp,
-        elements: u64,
-        vector: B,
-        answer: Sender<(B, Result<(), CommError>)>,
-    ) -> Self {
+    pub(crate) fn new(ticket: u64, kind: CollectiveKind, op: ElementOp, elements: u64, vector: B, answer: Sender<Answer<B>>) -> Self {
         Task { ticket, kind, op, elements, vector, answer }
     }
 }

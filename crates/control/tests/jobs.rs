@@ -316,6 +316,36 @@ fn a_switch_without_sockets_says_so() {
 }
 
 #[test]
+fn a_job_whose_node_breaks_fails_alone() {
+    let mut switch = switch();
+    let (broken, healthy) = (switch.run("a", 2), switch.run("b", 1));
+    let job_id = *switch.sockets.keys().next().unwrap();
+    switch.jobs.on_broken(job_id, "its socket failed: no buffer space");
+    switch.settle();
+    let text = "the switch cannot go on with the job: its socket failed: no buffer space";
+    assert_eq!([switch.failure(broken[0]), switch.failure(broken[1])], [(text, None); 2]);
+    assert!(switch.told[&healthy[0]].failed().is_none() && switch.sockets.len() == 1);
+    // A second word about it, and one about a job that is long gone, change nothing.
+    switch.jobs.on_broken(job_id, "again");
+    switch.settle();
+    assert_eq!(switch.sockets.len(), 1);
+}
+
+#[test]
+fn ranks_that_come_to_different_addresses_get_the_one_that_they_came_to() {
+    let mut switch = switch();
+    let joins = [(0, "127.0.0.1"), (1, "10.0.0.1")].map(|(rank, local)| {
+        let connection = switch.connect_to(local.parse().unwrap());
+        switch.say(connection, ClientMessage::Hello(Hello::new("test")));
+        switch.say(connection, ClientMessage::Join(Box::new(join("a", rank, 2))));
+        connection
+    });
+    let data = joins.map(|connection| switch.told[&connection].admitted().unwrap().data.ip().to_string());
+    assert_eq!(data, ["127.0.0.1", "10.0.0.1"]);
+    assert!(switch.sockets.values().next().unwrap().bind.is_unspecified());
+}
+
+#[test]
 fn a_job_goes_on_at_a_restarted_switch_with_what_is_left_of_it() {
     let mut before = switch();
     let ranks = before.run("a", 2);

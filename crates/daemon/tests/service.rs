@@ -206,7 +206,7 @@ fn ranks_in_different_calls_are_told_so_before_anybody_stalls() {
                             fingerprint: elements as u32,
                         };
                         let vectors = fanin_runtime::Vectors::InPlace(&mut vector);
-                        assert!(driver.collective(&call, vectors, |_| true).is_err());
+                        assert!(driver.collective(&call, vectors, (&mut fanin_runtime::BlockSet::default(), 0), |_| true).is_err());
                     });
                     // Nobody says that it stalls: the switch sees packets that do not fit and asks.
                     let error = loop {
@@ -300,6 +300,20 @@ fn a_system_that_needs_no_switch_and_windows_that_no_pool_has_are_refused_in_wor
     ring.wish.system = System::Ring { order: fanin_systems::RingOrder::Host, barrier: false };
     let error = text(&Rank::join(daemon.control_address(), ring).end());
     assert!(error.contains("the system ring has nothing to do at a switch"), "{error}");
+}
+
+#[test]
+fn one_switch_serves_ipv4_and_ipv6() {
+    let Ok(daemon) = Daemon::start(DaemonConfig { listen: "[::]:0".parse().unwrap(), ..config() }) else {
+        return eprintln!("skipped: there is no IPv6 here");
+    };
+    let port = daemon.control_address().port();
+    for ip in ["127.0.0.1", "::1"] {
+        let ip = ip.parse().unwrap();
+        let join = |rank| Join { data: SocketAddr::new(ip, 0), ..join(&ip.to_string(), rank, 2) };
+        run_job_with(SocketAddr::new(ip, port), &join, 2, 5_000, 2);
+    }
+    until("both have ended", || metric(&daemon, "fanin_switch_jobs_ended_total", "") == 2.0);
 }
 
 #[test]

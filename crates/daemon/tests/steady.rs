@@ -3,8 +3,14 @@
 mod common;
 
 use std::fs;
+use std::net::UdpSocket;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
 
-use common::{Rank, join, metric, run_job, start, until};
+use common::{Rank, allreduce, join, loopback, metric, run_job, start, until};
+use fanin_core::hash::mix;
 use fanin_daemon::DaemonHandle;
 
 fn entries(folder: &str) -> usize {
@@ -40,6 +46,53 @@ fn settle(daemon: &DaemonHandle) {
     });
 }
 
+/// A job that goes on while others come and go and a stranger sends it garbage: all its sums are exact. Gives how many operations it did.
+fn run_beside(daemon: &DaemonHandle, body: impl FnOnce()) -> u32 {
+    let mut ranks: Vec<Rank> = (0..2).map(|rank| Rank::join(daemon.control_address(), join("beside", rank, 2))).collect();
+    let admitted: Vec<_> = ranks.iter_mut().map(|rank| rank.admitted().unwrap()).collect();
+    let (mut second, mut first) = (ranks.pop().unwrap(), ranks.pop().unwrap());
+    let mut drivers = [first.driver(&admitted[0]), second.driver(&admitted[1])];
+    first.say(fanin_control::ClientMessage::Ready);
+    second.start().unwrap();
+    let (done, (tell, told)) = (AtomicBool::new(false), mpsc::channel());
+    let data = admitted[0].data;
+    let operations = thread::scope(|scope| {
+        let [one, two] = &mut drivers;
+        let (first, second, done) = (&first, &second, &done);
+        scope.spawn(move || {
+            let stranger = UdpSocket::bind(loopback()).unwrap();
+            for i in 0u64.. {
+                if done.load(Ordering::Relaxed) {
+                    break;
+                }
+                let garbage: Vec<u8> = (0..40).flat_map(|j| mix(i, j).to_le_bytes()).collect();
+                // A full buffer is the network's way to refuse it.
+                let _ = stranger.send_to(&garbage, data);
+                thread::sleep(Duration::from_micros(200));
+            }
+        });
+        // Both make the same calls: the first says each time that there is one more.
+        let leading = scope.spawn(move || {
+            let mut operation = 0;
+            while !done.load(Ordering::Relaxed) {
+                tell.send(operation).unwrap();
+                allreduce(one, first, operation, 2_000, 1).unwrap();
+                operation += 1;
+            }
+            operation
+        });
+        scope.spawn(move || told.iter().for_each(|operation| allreduce(two, second, operation, 2_000, 1).unwrap()));
+        body();
+        done.store(true, Ordering::Relaxed);
+        leading.join().unwrap()
+    });
+    let strangers = metric(daemon, "fanin_switch_job_dropped_packets_total", "reason=\"not_a_member\"");
+    assert!(strangers > 0.0, "no garbage has come");
+    first.leave(operations);
+    second.leave(operations);
+    operations
+}
+
 #[test]
 fn two_hundred_joins_and_leaves_leave_no_thread_no_descriptor_and_no_memory() {
     let daemon = start();
@@ -47,7 +100,8 @@ fn two_hundred_joins_and_leaves_leave_no_thread_no_descriptor_and_no_memory() {
     settle(&daemon);
     let (threads, descriptors) = (entries("/proc/self/task"), entries("/proc/self/fd"));
     let before = resident_bytes();
-    (0..200).for_each(|round| come_and_go(&daemon, round));
+    let operations = run_beside(&daemon, || (0..200).for_each(|round| come_and_go(&daemon, round)));
+    assert!(operations > 0);
     settle(&daemon);
     until("threads are as before", || entries("/proc/self/task") <= threads);
     until("descriptors are as before", || entries("/proc/self/fd") <= descriptors);

@@ -52,6 +52,12 @@ const LAYERS: &[Layer] = &[
         external: None,
     },
     Layer {
+        name: "fanin-comm",
+        internal: &["fanin-core", "fanin-systems", "fanin-net", "fanin-runtime", "fanin-control", "fanin-daemon"],
+        internal_dev: &[],
+        external: None,
+    },
+    Layer {
         name: "fanin-check",
         internal: &["fanin-core", "fanin-wire", "fanin-protocols", "fanin-systems", "fanin-sim"],
         internal_dev: &["fanin-net", "fanin-runtime"],
@@ -70,6 +76,7 @@ const LAYERS: &[Layer] = &[
             "fanin-runtime",
             "fanin-control",
             "fanin-daemon",
+            "fanin-comm",
         ],
         internal_dev: &[],
         external: None,

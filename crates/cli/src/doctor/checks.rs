@@ -118,6 +118,10 @@ fn sockets(sockets: &Result<(), String>) -> Finding {
     }
 }
 
+fn counted(count: u64, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
 /// Whether the kernel cuts batches into datagrams and puts datagrams together.
 fn offload(offload: &Result<Offload, String>) -> Finding {
     const KERNEL: &str = "uname -r   (GSO needs Linux 4.18 or newer, GRO 5.0; gVisor and some sandboxes have neither)";
@@ -134,7 +138,7 @@ fn offload(offload: &Result<Offload, String>) -> Finding {
     }
     let out = send_segments_max > 1 && send_calls < datagrams;
     let back = runs < received;
-    let said = format!("{datagrams} datagrams left in {send_calls} calls and arrived in {runs} runs");
+    let said = format!("{datagrams} datagrams left in {} and arrived in {}", counted(send_calls, "call"), counted(runs, "piece"));
     match (out, back) {
         (true, true) => Finding::ok(OFFLOAD, format!("{said}: GSO and GRO work")),
         (false, true) => Finding::warning(OFFLOAD, format!("{said}: no GSO, so that every datagram sent costs a system call"), KERNEL),
@@ -195,11 +199,11 @@ fn memory(memory: &Result<(), String>, transport: Transport) -> Finding {
 }
 
 fn cores(cores: usize, processes: Option<u32>, busy: bool) -> Finding {
-    let plural = if cores == 1 { "" } else { "s" };
+    let all = counted(cores as u64, "core");
     let Some(processes) = processes else {
-        return Finding::ok(CORES, format!("{cores} core{plural}; how many ranks run on this host is not known"));
+        return Finding::ok(CORES, format!("{all}; how many ranks run on this host is not known"));
     };
-    let said = format!("{processes} ranks on this host, {cores} core{plural}");
+    let said = format!("{} on this host, {all}", counted(processes.into(), "rank"));
     if processes as usize <= cores {
         return Finding::ok(CORES, said);
     }

@@ -1,5 +1,7 @@
 //! From facts to findings: where ranks meet, and the way there.
 
+use std::net::IpAddr;
+
 use fanin_comm::Meeting;
 
 use super::facts::{Answer, AnswerKind, Facts, PathMtu, Route, Trial};
@@ -42,7 +44,8 @@ fn switch(place: &Meeting, answer: &Answer) -> Finding {
         Meeting::Nowhere => ("", "nobody"),
     };
     let (host, port) = host_and_port(text);
-    let listen = format!("on {host}: fanin switch --listen 0.0.0.0:{port}");
+    let here = host == "localhost" || host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback());
+    let listen = if here { format!("fanin switch --listen {text}") } else { format!("on {host}: fanin switch --listen 0.0.0.0:{port}") };
     let open = format!("on {host}: sudo ufw allow {port}/tcp   (or: sudo firewall-cmd --add-port={port}/tcp)");
     match &answer.kind {
         AnswerKind::Switch { software, round_trip } => {
@@ -197,6 +200,8 @@ mod tests {
         let place = Meeting::Switch("agg:7000".into());
         let good = switch(&place, &at(AnswerKind::Switch { software: "fanin 0.1.0".into(), round_trip: Duration::from_micros(1_500) }));
         assert_eq!(good, Finding::ok("switch", "fanin 0.1.0 answers at agg:7000 within 1.5 ms"));
+        let here = switch(&Meeting::Switch("127.0.0.1:7000".into()), &at(AnswerKind::Refused));
+        assert_eq!(mend(&here), "fanin switch --listen 127.0.0.1:7000");
         let cases = [
             (AnswerKind::Unresolved("unknown".into()), "getent hosts agg"),
             (AnswerKind::Refused, "on agg: fanin switch --listen 0.0.0.0:7000"),

@@ -142,12 +142,17 @@ impl Switch {
     }
 
     pub fn connect(&mut self) -> ConnectionId {
+        self.connect_to(LOCAL)
+    }
+
+    /// A connection to this address of the switch.
+    pub fn connect_to(&mut self, local: IpAddr) -> ConnectionId {
         let connection = ConnectionId(self.next_connection);
         self.next_connection += 1;
         self.open.insert(connection);
         self.told.insert(connection, Told::default());
         let peer = SocketAddr::new(LOCAL, 40_000 + (connection.0 % 20_000) as u16);
-        self.jobs.on_connect(self.now_ms, connection, peer, LOCAL);
+        self.jobs.on_connect(self.now_ms, connection, peer, local);
         self.settle();
         connection
     }

@@ -13,7 +13,7 @@ use fanin_control::{
 use fanin_core::{Address, CollectiveKind, ElementOp, JobId, NetworkMap, NodeId, PortId};
 use fanin_daemon::{Daemon, DaemonConfig, DaemonHandle, RTO_INITIAL, RTO_MIN};
 use fanin_net::{Socket, SocketConfig};
-use fanin_runtime::{CollectiveCall, DriverConfig, NodeConfig, PeerConfig, RunError, Vectors, WorkerDriver};
+use fanin_runtime::{BlockSet, CollectiveCall, DriverConfig, NodeConfig, PeerConfig, RunError, Vectors, WorkerDriver};
 use fanin_systems::{AnyNode, JobSpec, System, build, offer_number};
 
 /// Far longer than anything takes: only a test that hangs meets it.
@@ -81,7 +81,7 @@ pub struct Rank {
 impl Rank {
     /// Connects and asks to join; a data socket is opened where the request does not name one.
     pub fn join(switch: SocketAddr, mut join: Join) -> Rank {
-        let socket = (join.data.port() == 0).then(|| Socket::bind(&SocketConfig::new(loopback())).unwrap());
+        let socket = (join.data.port() == 0).then(|| Socket::bind(&SocketConfig::new(join.data)).unwrap());
         if let Some(socket) = &socket {
             join.data = socket.local_address();
         }
@@ -212,7 +212,9 @@ pub fn allreduce(
         elements: elements as u64,
         fingerprint,
     };
-    driver.collective(&call, Vectors::InPlace(&mut vector), |_| true)?;
+    let mut delivered = BlockSet::default();
+    delivered.reset(elements as u64);
+    driver.collective(&call, Vectors::InPlace(&mut vector), (&mut delivered, 0), |_| true)?;
     assert!(vector == sum(rank.world, operation, elements), "rank {} has a wrong sum in operation {operation}", rank.rank);
     Ok(())
 }

@@ -99,7 +99,7 @@ impl Calls {
     fn received(&self, operation: OperationId) -> std::ops::Range<u64> {
         let (kind, share) = (self.kind(operation), self.share_elements(operation));
         let mut shares = (0..kind.shares(self.workers)).filter(|share| kind.receives(self.rank, *share)).map(u64::from);
-        shares.next().map_or(0..0, |first| first * share..(shares.last().unwrap_or(first) + 1) * share)
+        shares.next().map_or(0..0, |first| first * share..(shares.next_back().unwrap_or(first) + 1) * share)
     }
 }
 

@@ -110,7 +110,7 @@ fn offloads_are_judged_by_what_happened() {
         let finding = super::offload(&Ok(offload));
         (finding.level, finding.text)
     };
-    assert!(matches!(judged(OFFLOADED), (Level::Ok, text) if text.contains("32 datagrams left in 1 calls and arrived in 1 runs")));
+    assert!(matches!(judged(OFFLOADED), (Level::Ok, text) if text.contains("32 datagrams left in 1 call and arrived in 1 piece")));
     let (level, text) = judged(Offload { send_segments_max: 1, send_calls: 32, ..OFFLOADED });
     assert!(level == Level::Warning && text.contains("no GSO"), "{text}");
     let (level, text) = judged(Offload { runs: 32, ..OFFLOADED });

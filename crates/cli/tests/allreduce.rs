@@ -1,0 +1,106 @@
+//! `fanin bench allreduce` with real processes.
+
+use std::io::Read;
+use std::net::TcpListener;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+use serde_json::Value;
+
+fn fanin() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fanin"));
+    command.args(["bench", "allreduce"]);
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("FANIN_")) {
+        command.env_remove(name);
+    }
+    command
+}
+
+fn run(arguments: &[&str]) -> Output {
+    fanin().args(arguments).output().unwrap()
+}
+
+fn rows(arguments: &[&str]) -> Vec<Value> {
+    let output = run(arguments);
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn every_element_is_right_by_either_path() {
+    for transport in ["shm", "udp"] {
+        for collective in ["allreduce", "reduce", "broadcast", "reduce-scatter", "all-gather"] {
+            let arguments = ["--workers", "3", "--sizes", "0,4,1000B,256KiB", "--iterations", "3", "--format", "json"];
+            let rows = rows(&[&arguments[..], &["--transport", transport, "--collective", collective]].concat());
+            assert_eq!(rows.len(), 4, "{collective}");
+            for row in rows {
+                assert_eq!(row["wrong"], 0, "{row}");
+                for field in ["size_bytes", "time_us", "algbw_mb_s", "busbw_mb_s"] {
+                    assert!(row[field].is_number(), "{row}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn types_operators_and_block_fixed_point() {
+    let base = ["--workers", "2", "--sizes", "64KiB", "--iterations", "2", "--format", "json"];
+    let cases: [&[&str]; 3] =
+        [&["--dtype", "bf16", "--op", "avg"], &["--dtype", "u8", "--op", "xor"], &["--transport", "udp", "--fixed-point"]];
+    for more in cases {
+        let rows = rows(&[&base[..], more].concat());
+        assert_eq!(rows[0]["wrong"], 0);
+    }
+}
+
+#[test]
+fn the_table_names_path_and_columns() {
+    let output = run(&["--workers", "2", "--sizes", "4KiB", "--iterations", "2"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    for expected in ["allreduce over shared memory", "algbw, MB/s", "busbw, MB/s", "wrong", " 4096 |"] {
+        assert!(text.contains(expected), "{expected}: {text}");
+    }
+}
+
+#[test]
+fn wrong_arguments_are_refused_with_what_was_expected() {
+    for (arguments, expected) in [
+        (vec!["--sizes", "9..4"], "range that begins above 0"),
+        (vec!["--dtype", "f8"], "f32 f64 i32"),
+        (vec!["--dtype", "f32", "--op", "xor"], "no xor of f32"),
+        (vec!["--rank", "2", "--world", "2", "--switch", "127.0.0.1:1"], "rank = 2: expected 0 to 1"),
+        (vec!["--rank", "0", "--world", "2"], "no place to meet"),
+        (vec!["--timeout", "0"], "expected 0.1 to 86400"),
+    ] {
+        let output = run(&[&["--iterations", "1"], &arguments[..]].concat());
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && text.contains(expected), "{arguments:?}: {text}");
+    }
+}
+
+fn rank(rank: u32, place: &str, transport: &str) -> Child {
+    let mut command = fanin();
+    command.args(["--rank", &rank.to_string(), "--world", "3", "--rendezvous", place, "--transport", transport]);
+    command.args(["--sizes", "1MiB", "--iterations", "1000000", "--timeout", "10"]);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+#[test]
+fn a_rank_that_is_killed_is_named_by_all_others() {
+    for transport in ["shm", "udp"] {
+        let place = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+        let mut ranks: Vec<Child> = (0..3).map(|number| rank(number, &place, transport)).collect();
+        // Whether they are joining or computing by then, the others learn of it.
+        std::thread::sleep(Duration::from_millis(500));
+        let mut killed = ranks.remove(1);
+        killed.kill().unwrap();
+        killed.wait().unwrap();
+        for mut other in ranks {
+            let mut text = String::new();
+            other.stderr.take().unwrap().read_to_string(&mut text).unwrap();
+            assert!(!other.wait().unwrap().success());
+            assert!(text.contains("rank 1"), "{transport}: {text}");
+        }
+    }
+}
