@@ -84,13 +84,14 @@ fn a_switch_that_is_there_is_greeted_and_tried() {
     let address = format!("127.0.0.1:{}", free_port());
     let mut command = Command::new(env!("CARGO_BIN_EXE_fanin"));
     let child = command.args(["switch", "--listen", &address]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-    let _switch = Switch(child.expect("the switch starts"));
+    let mut switch = Switch(child.expect("the switch starts"));
     // The switch takes a moment to listen.
     let found = loop {
         let found = findings(&["--switch", &address], &[("FANIN_RANK", "1"), ("FANIN_WORLD", "2")]);
         if one(&found, "switch")["level"] == "ok" {
             break found;
         }
+        assert!(matches!(switch.0.try_wait(), Ok(None)), "the switch has ended");
         std::thread::sleep(Duration::from_millis(50));
     };
     for check in ["configuration", "local address", "path MTU", "trial"] {

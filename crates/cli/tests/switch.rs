@@ -8,6 +8,8 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::Mutex;
+use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -315,6 +317,49 @@ fn a_signal_drains_and_a_second_one_ends() {
     let of = |message: &str| events.iter().find(|event| event["message"] == message).unwrap_or_else(|| panic!("{message}: {log}"));
     assert_eq!((&of("admitted")["job"], &of("admitted")["world"]), (&"long".into(), &2.into()));
     assert_eq!((&of("failed")["reason"], &of("refused")["reason"]), (&"shutdown".into(), &"draining".into()));
+}
+
+/// Killed without a word in the middle of a job, and started again at the same address: sums go on and are exact, and nothing is said to
+/// the caller of a collective.
+#[test]
+fn a_job_survives_a_switch_that_is_killed_and_started_again() {
+    const OPERATIONS: u64 = 40;
+    let folder = folder("switch_restart");
+    let listen = format!("127.0.0.1:{}", free_port());
+    let arguments = ["--listen", &listen, "--http", "127.0.0.1:0"];
+    let mut before = Switch::start(&folder, &arguments);
+    let (control, _) = before.addresses();
+    let ((tell, told), (answer, answered)) = (channel(), channel());
+    let answered = Mutex::new(answered);
+    let (_after, http) = thread::scope(|scope| {
+        let (folder, arguments, before) = (&folder, &arguments, &mut before);
+        let restart = scope.spawn(move || {
+            told.recv().expect("the job comes so far");
+            before.signal(Signal::KILL);
+            assert!(!before.end().success());
+            answer.send(()).unwrap();
+            let mut after = Switch::start(folder, arguments);
+            let (_, http) = after.addresses();
+            (after, http)
+        });
+        job(control, "survivor", 3, move |comm| {
+            for operation in 0..OPERATIONS {
+                let element = |rank: u64, index: u64| (index * 31 + rank * 7 + operation) as i64;
+                let mut vector: Vec<i64> = (0..60_000).map(|index| element(u64::from(comm.rank()), index)).collect();
+                if comm.rank() == 1 && operation == OPERATIONS / 4 {
+                    // The others are in the operation, or on their way to it.
+                    tell.send(()).unwrap();
+                    answered.lock().unwrap().recv().expect("the switch is dead");
+                }
+                comm.allreduce(&mut vector, Operator::Sum).unwrap();
+                let expected = |index: u64| (0..3).map(|rank| element(rank, index)).sum::<i64>();
+                assert!(vector.iter().zip(0..).all(|(sum, index)| *sum == expected(index)), "operation {operation}");
+            }
+        });
+        restart.join().unwrap()
+    });
+    let metrics = get(http, "/metrics").1;
+    assert!(metrics.contains("fanin_switch_jobs_resumed_total 1\n"), "{metrics}");
 }
 
 #[test]

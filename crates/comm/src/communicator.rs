@@ -252,10 +252,8 @@ impl Communicator {
     fn call(&self, kind: CollectiveKind, op: ElementOp, elements: u64, buffers: &mut Buffers<'_>) -> Result<(), CommError> {
         self.check(kind, op)?;
         let ticket = self.core.turns.take();
-        self.core.turns.wait(ticket);
-        let result = self.core.run(kind, op, elements, buffers);
-        self.core.turns.done();
-        result
+        let _turn = self.core.turns.wait(ticket);
+        self.core.run(kind, op, elements, buffers)
     }
 
     fn check(&self, kind: CollectiveKind, op: ElementOp) -> Result<(), CommError> {
@@ -384,6 +382,17 @@ impl Core {
             && let Err(error) = path.resume_idle(next, link, self.patience(link))
         {
             link.fail(error);
+        }
+    }
+
+    /// Ends the job at this rank, and so at all.
+    pub(crate) fn fail(&self, text: &str) -> CommError {
+        match &self.link {
+            Some(link) => link.fail(link.failed_with(text.into(), Some(self.config.rank), None)),
+            None => {
+                locked(&self.engine).closed = true;
+                CommError::Closed { job: self.config.job.clone() }
+            }
         }
     }
 

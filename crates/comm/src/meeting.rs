@@ -23,8 +23,9 @@ use crate::path::memory;
 
 /// How often an address is tried at which nobody listens yet.
 const RETRY: Duration = Duration::from_millis(50);
-/// Headers of IP and UDP at most.
-const IP_UDP_BYTES: u32 = 48;
+/// Headers of IP and UDP, of either version of IP.
+const IPV4_UDP_BYTES: u32 = 28;
+const IPV6_UDP_BYTES: u32 = 48;
 /// What the others are told of shared memory (by rank 0), and whether it works (by every rank).
 const MEMORY_KEY: &str = "memory";
 const MAPPED_KEY: &str = "mapped";
@@ -246,7 +247,7 @@ fn host_id() -> HostId {
 }
 
 /// The longest datagram (without headers of IP and UDP) that the kernel sends to `switch` whole, by its route and what it has learnt of
-/// the path. 1452 where the kernel does not say.
+/// the path. As on Ethernet where the kernel does not say.
 fn path_datagram_bytes(local: IpAddr, switch: SocketAddr) -> u32 {
     let mtu = || -> io::Result<u32> {
         let probe = UdpSocket::bind(SocketAddr::new(local, 0))?;
@@ -254,7 +255,8 @@ fn path_datagram_bytes(local: IpAddr, switch: SocketAddr) -> u32 {
         let mtu = if switch.is_ipv4() { rustix::net::sockopt::ip_mtu(&probe)? } else { rustix::net::sockopt::ipv6_mtu(&probe)? };
         Ok(mtu)
     };
-    mtu().unwrap_or(1_500).saturating_sub(IP_UDP_BYTES).min(fanin_net::DATAGRAM_BYTES_MAX as u32)
+    let headers = if switch.is_ipv4() { IPV4_UDP_BYTES } else { IPV6_UDP_BYTES };
+    mtu().unwrap_or(1_500).saturating_sub(headers).min(fanin_net::DATAGRAM_BYTES_MAX as u32)
 }
 
 /// How rank 0 tells where its memory is found.

@@ -1,5 +1,6 @@
 //! Calls in the background, and the order of all calls.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::{self, JoinHandle};
@@ -27,20 +28,26 @@ impl Turns {
         state.0 - 1
     }
 
-    /// Waits until it is the turn of `ticket`.
-    pub(crate) fn wait(&self, ticket: u64) {
+    /// Waits until it is the turn of `ticket`, which ends when what is returned is dropped: also where a caller panics.
+    pub(crate) fn wait(&self, ticket: u64) -> Turn<'_> {
         let mut state = locked(&self.state);
         while state.1 != ticket {
             state = self.changed.wait(state).unwrap_or_else(std::sync::PoisonError::into_inner);
         }
+        Turn(self)
     }
+}
 
-    /// The call whose turn it was has ended.
-    pub(crate) fn done(&self) {
-        let mut state = locked(&self.state);
+/// A call's turn, for as long as it lives.
+#[must_use]
+pub(crate) struct Turn<'t>(&'t Turns);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let mut state = locked(&self.0.state);
         state.1 += 1;
         if state.0 > state.1 {
-            self.changed.notify_all();
+            self.0.changed.notify_all();
         }
     }
 }
@@ -123,11 +130,13 @@ impl<B: Lent> Task<B> {
 
 impl<B: Lent> Run for Task<B> {
     fn run(mut self: Box<Self>, core: &Core) {
-        core.turns.wait(self.ticket);
-        let result = core.run(self.kind, self.op, self.elements, &mut Buffers::InPlace(self.vector.bytes()));
+        let turn = core.turns.wait(self.ticket);
+        // A panic, in a caller's `Lent` or by a bug, ends the job with an error, before the next call begins.
+        let run = AssertUnwindSafe(|| core.run(self.kind, self.op, self.elements, &mut Buffers::InPlace(self.vector.bytes())));
+        let result = catch_unwind(run).unwrap_or_else(|_| Err(core.fail("a call in the background has panicked")));
         // Nobody may be interested any more. Told before the next call begins, so that whoever has seen that end finds this one done.
         let _ = self.answer.send((self.vector, result));
-        core.turns.done();
+        drop(turn);
     }
 }
 
@@ -179,9 +188,8 @@ mod tests {
             .map(|ticket| {
                 let (turns, order) = (turns.clone(), order.clone());
                 thread::spawn(move || {
-                    turns.wait(ticket);
+                    let _turn = turns.wait(ticket);
                     locked(&order).push(ticket);
-                    turns.done();
                 })
             })
             .collect();

@@ -146,6 +146,28 @@ fn wrong_arguments_change_nothing() {
 }
 
 #[test]
+fn a_caller_that_panics_in_the_background_is_an_error_and_no_hang() {
+    struct Broken;
+    impl fanin_comm::Lent for Broken {
+        fn bytes(&mut self) -> &mut [u8] {
+            panic!("the caller's own bug");
+        }
+    }
+    let (mut configs, _) = configs(2, Transport::Auto);
+    configs.iter_mut().for_each(|config| (config.timeout, config.stall_notice) = (Duration::from_secs(2), Duration::from_millis(200)));
+    run(configs, |comm| {
+        let op = fanin_comm::ElementOp { dtype: fanin_comm::DType::I8, operator: Operator::Sum };
+        if comm.rank() == 1 {
+            let handle = comm.call_async(fanin_comm::CollectiveKind::Allreduce, op, 4, Broken).unwrap();
+            assert!(handle.wait().is_err());
+            assert!(text(&comm.barrier().unwrap_err()).contains("panicked"));
+        } else {
+            assert_eq!(comm.allreduce(&mut [1i8; 4], Operator::Sum).unwrap_err().suspect_rank(), Some(1));
+        }
+    });
+}
+
+#[test]
 fn nothing_is_left_behind_by_a_hundred_communicators() {
     fn open_files() -> usize {
         std::fs::read_dir("/proc/self/fd").unwrap().count()

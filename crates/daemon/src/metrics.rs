@@ -105,7 +105,9 @@ impl Page {
     }
 
     fn counter(&mut self, name: &str, help: &str, value: u64) {
-        self.counters(name, help, [(Labels::new(), value)]);
+        let counter = Counter::<u64, AtomicU64>::default();
+        counter.inc_by(value);
+        self.0.register(name, help, counter);
     }
 
     fn gauges(&mut self, name: &str, help: &str, values: impl IntoIterator<Item = (Labels, u64)>) {
@@ -117,7 +119,9 @@ impl Page {
     }
 
     fn gauge(&mut self, name: &str, help: &str, value: u64) {
-        self.gauges(name, help, [(Labels::new(), value)]);
+        let gauge: Gauge = Gauge::default();
+        gauge.set(value as i64);
+        self.0.register(name, help, gauge);
     }
 }
 
