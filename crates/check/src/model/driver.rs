@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use fanin_core::map::Neighbour;
 use fanin_core::payload::weight;
 use fanin_core::{
-    Address, Body, Census, Collective, Egress, Event, Ingress, Instant, JobId, JobNodes, NetworkMap, Node, NodeId, OpError,
-    OperationId, Payload, Piece, PortId, Rank, Route, Tx, Via, Worker,
+    Address, Body, Census, Collective, Egress, Event, Ingress, Instant, JobId, JobNodes, NetworkMap, Node, NodeId, OpError, OperationId,
+    Payload, Piece, PortId, Rank, Route, Tx, Via, Worker,
 };
 use fanin_systems::{AnyHeader, AnyNode, JobSpec};
 
