@@ -80,7 +80,8 @@ fn the_configuration_is_told_and_its_errors_name_the_variable() {
         good.text.starts_with("rank 1 of 4") && good.text.contains("rank 0, h0:29501") && good.text.contains("MASTER_PORT=29500"),
         "{good:?}"
     );
-    let cases: [(&[(&str, &str)], &str, &str); 5] = [
+    type Variables = &'static [(&'static str, &'static str)];
+    let cases: [(Variables, &str, &str); 5] = [
         (&[("FANIN_RANK", "x"), ("FANIN_WORLD", "2")], "FANIN_RANK = x", "export FANIN_RANK="),
         (&[("FANIN_RANK", "1")], "FANIN_WORLD is not set", "export FANIN_WORLD="),
         (&[("FANIN_RANK", "0"), ("FANIN_WORLD", "2")], "no place to meet", "export FANIN_SWITCH="),
