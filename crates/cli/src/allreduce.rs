@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, ValueEnum};
 use comfy_table::{CellAlignment, Table, presets};
-use fanin_comm::{CollectiveKind, Communicator, Config, DType, ElementOp, Meeting, Operator, Rank, Transport};
+use fanin_comm::{CollectiveKind, Communicator, Config, DType, ElementOp, Operator, Rank, Transport};
 use serde::{Deserialize, Serialize};
 
 use crate::demo::parse_bytes;
@@ -134,15 +134,17 @@ pub fn run(args: &AllreduceArgs) -> Result<()> {
 
 /// This process's part, where it is one rank; `None` where it is to start all of them.
 fn config(args: &AllreduceArgs) -> Result<Option<Config>> {
+    let own = |name: &str| std::env::var(name).ok();
     let mut config = match (args.rank, args.world) {
-        (Some(rank), Some(world)) => {
-            let meeting = match (&args.switch, &args.rendezvous) {
-                (Some(switch), _) => Meeting::Switch(switch.clone()),
-                (None, Some(rendezvous)) => Meeting::Rendezvous(rendezvous.clone()),
-                (None, None) => Config::from_env().map(|config| config.meeting).unwrap_or(Meeting::Nowhere),
-            };
-            Config { job: "bench".into(), ..Config::new(rank, world, meeting) }
-        }
+        // What is not said on the command line is as the environment says.
+        (Some(rank), Some(world)) => Config::from_variables(|name| match name {
+            "FANIN_RANK" => Some(rank.to_string()),
+            "FANIN_WORLD" => Some(world.to_string()),
+            "FANIN_SWITCH" if args.switch.is_some() || args.rendezvous.is_some() => args.switch.clone(),
+            "FANIN_RENDEZVOUS" if args.rendezvous.is_some() => args.rendezvous.clone(),
+            "FANIN_JOB" => own(name).or_else(|| Some("bench".into())),
+            name => own(name),
+        })?,
         _ if std::env::var_os("FANIN_RANK").is_some() => Config::from_env()?,
         _ => return Ok(None),
     };

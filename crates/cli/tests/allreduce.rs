@@ -64,6 +64,15 @@ fn the_table_names_path_and_columns() {
 }
 
 #[test]
+fn what_the_command_line_does_not_say_the_environment_does() {
+    let arguments = ["--workers", "2", "--sizes", "64KiB", "--iterations", "2", "--transport", "udp", "--format", "json"];
+    let output = fanin().args(arguments).env("FANIN_PAYLOAD", "1024").env("FANIN_WINDOW", "32").output().unwrap();
+    let rows: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
+    let path = rows[0]["path"].as_str().unwrap();
+    assert!(path.contains("1024 bytes a packet, 32 packets under way"), "{path}");
+}
+
+#[test]
 fn wrong_arguments_are_refused_with_what_was_expected() {
     for (arguments, expected) in [
         (vec!["--sizes", "9..4"], "range that begins above 0"),
