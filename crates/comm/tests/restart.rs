@@ -167,6 +167,32 @@ fn a_switch_that_does_not_come_back_is_an_error_that_names_it() {
 }
 
 #[test]
+fn in_shared_memory_who_is_late_is_named_also_without_a_switch() {
+    let switch = Switch::start("127.0.0.1:0");
+    let mut configs = at(&switch, 3);
+    for config in &mut configs {
+        (config.transport, config.timeout) = (Transport::Memory, Duration::from_secs(1));
+    }
+    let gate = Arc::new(std::sync::Barrier::new(4));
+    let (gone, done) = (gate.clone(), Arc::new(std::sync::Barrier::new(3)));
+    let ranks = thread::spawn(move || {
+        run(configs, move |comm| {
+            comm.barrier().unwrap();
+            gone.wait();
+            gone.wait();
+            let error = (comm.rank() != 1).then(|| comm.barrier().unwrap_err());
+            done.wait();
+            error.map(|error| error.suspect_rank())
+        })
+    });
+    gate.wait();
+    drop(switch);
+    gate.wait();
+    // Whoever gives up first tells the other whom it waits for.
+    assert_eq!(ranks.join().unwrap(), [Some(Some(1)), None, Some(Some(1))]);
+}
+
+#[test]
 fn in_shared_memory_a_job_goes_on_without_its_switch() {
     let switch = Switch::start("127.0.0.1:0");
     let mut configs = at(&switch, 2);

@@ -1,6 +1,6 @@
 //! From a job's configuration to its nodes.
 
-use fanin_core::{Address, FlowLabel, JobNodes, NetworkMap, NodeId, Payload, Placed, PortId, Rank, Suspect};
+use fanin_core::{Address, FlowLabel, JobNodes, NetworkMap, NodeId, Payload, Placed, PortId, Rank};
 use fanin_protocols::ring::{RingBarrier, RingPeer, RingWorker, RingWorkerConfig};
 use fanin_protocols::shared::reliability::Reliability;
 use fanin_protocols::tree::{TreeChild, TreeParent, TreeRole, TreeSwitch, TreeSwitchConfig, TreeWorker, TreeWorkerConfig};
@@ -8,7 +8,7 @@ use fanin_protocols::tree::{TreeChild, TreeParent, TreeRole, TreeSwitch, TreeSwi
 use crate::any::{AnyNode, resend_gap};
 use crate::canary::{self, Table};
 use crate::config::{BuildError, JobSpec, RingOrder, System, UNLIMITED};
-use crate::layout::{self, TreeLayout, leaf_of};
+use crate::layout::{self, Members, TreeLayout, leaf_of};
 use crate::switchml;
 
 /// The nodes of a job in a network.
@@ -119,11 +119,8 @@ fn tree<P: Payload + ?Sized>(spec: &JobSpec<'_, P::Op>, map: &NetworkMap, trees:
         .map(|(tree, &root)| layout::tree(map, spec.hosts, root, spec.seed.wrapping_add(tree as u64)))
         .collect::<Result<_, _>>()?;
     let workers = spec.hosts.iter().enumerate().map(|(rank, &host)| tree_worker(spec, map, rank as u32, host)).collect::<Result<_, _>>()?;
-    let mut rank_at = vec![None; map.hosts() as usize];
-    for (rank, host) in spec.hosts.iter().enumerate() {
-        rank_at[host.index()] = Some(Rank(rank as u32));
-    }
-    let others = map.switches().filter_map(|switch| tree_switch(spec, map, switch, &layouts, &rank_at)).collect();
+    let members = Members::new(map, spec.hosts);
+    let others = map.switches().filter_map(|switch| tree_switch(spec, map, switch, &layouts, &members)).collect();
     Ok(JobNodes { workers, others })
 }
 
@@ -155,17 +152,14 @@ fn tree_switch<P: Payload + ?Sized>(
     map: &NetworkMap,
     switch: NodeId,
     layouts: &[TreeLayout],
-    rank_at: &[Option<Rank>],
+    members: &Members<'_>,
 ) -> Option<Placed<AnyNode<P>>> {
-    let who = |node: NodeId| {
-        if map.is_host(node) { rank_at[node.index()].map_or(Suspect::Unknown, Suspect::Rank) } else { Suspect::Switch(node) }
-    };
     let parent = |port: PortId| TreeParent { port, node: map.neighbours(switch)[port.index()].node };
     let role = |layout: &TreeLayout| {
         let (_, place) = layout.places.iter().find(|(node, _)| *node == switch)?;
         Some(TreeRole {
             parent: place.parent.map(parent),
-            children: place.children.iter().map(|&(port, node)| TreeChild { port, who: who(node) }).collect(),
+            children: place.children.iter().map(|&(port, node)| TreeChild { port, who: members.who(node) }).collect(),
         })
     };
     let trees: Vec<Option<TreeRole>> = layouts.iter().map(role).collect();

@@ -2,7 +2,7 @@
 
 use fanin_core::hash::derive;
 use fanin_core::map::Neighbour;
-use fanin_core::{NetworkMap, NodeId, PortId};
+use fanin_core::{NetworkMap, NodeId, PortId, Rank, Suspect};
 
 use crate::BuildError;
 
@@ -22,6 +22,28 @@ pub struct TreeLayout {
     pub root: NodeId,
     /// (switch, place).
     pub places: Vec<(NodeId, TreePlace)>,
+}
+
+/// Who a job has at which node: what a switch calls a child that is missing.
+pub(crate) struct Members<'a> {
+    map: &'a NetworkMap,
+    rank_at: Vec<Option<Rank>>,
+}
+
+impl<'a> Members<'a> {
+    /// Rank r is at `hosts[r]`.
+    pub(crate) fn new(map: &'a NetworkMap, hosts: &[NodeId]) -> Self {
+        let mut rank_at = vec![None; map.hosts() as usize];
+        for (rank, host) in hosts.iter().enumerate() {
+            rank_at[host.index()] = Some(Rank(rank as u32));
+        }
+        Members { map, rank_at }
+    }
+
+    /// The rank at a host, or the switch.
+    pub(crate) fn who(&self, node: NodeId) -> Suspect {
+        if self.map.is_host(node) { self.rank_at[node.index()].map_or(Suspect::Unknown, Suspect::Rank) } else { Suspect::Switch(node) }
+    }
 }
 
 /// Roots of `count` trees (baselines 5): the switch itself where all hosts hang on one; else different switches of the top level, drawn

@@ -1,6 +1,6 @@
 //! Nodes of a SwitchML job: one switch where all hosts hang on one, else a tree of switches (switchml 8).
 
-use fanin_core::{Address, DType, ElementOp, JobNodes, NetworkMap, NodeId, Operator, Payload, Placed, Rank, Suspect};
+use fanin_core::{Address, DType, ElementOp, JobNodes, NetworkMap, NodeId, Operator, Payload, Placed, Rank};
 use fanin_protocols::switchml::{
     POOL_MAX, SwitchMlChild, SwitchMlOffer, SwitchMlParent, SwitchMlSwitch, SwitchMlSwitchConfig, SwitchMlWorker, SwitchMlWorkerConfig,
 };
@@ -8,7 +8,7 @@ use fanin_protocols::switchml::{
 use crate::any::{AnyNode, resend_gap};
 use crate::build::reliability;
 use crate::config::{BuildError, JobSpec};
-use crate::layout::{self, TreePlace, leaf_of};
+use crate::layout::{self, Members, TreePlace, leaf_of};
 
 /// Bytes of an element in fixed point: a 32-bit integer for a binary32 float.
 const FIXED_POINT_BYTES: u32 = 4;
@@ -28,11 +28,8 @@ pub(crate) fn nodes<P: Payload + ?Sized>(
     let root = layout::random_roots(map, spec.hosts, 1, spec.seed)?[0];
     let layout = layout::tree(map, spec.hosts, root, spec.seed)?;
     let workers = spec.hosts.iter().enumerate().map(|(rank, &host)| worker(spec, map, rank as u32, host, fixed_point));
-    let mut rank_at = vec![None; map.hosts() as usize];
-    for (rank, host) in spec.hosts.iter().enumerate() {
-        rank_at[host.index()] = Some(Rank(rank as u32));
-    }
-    let others = layout.places.iter().map(|(node, place)| switch(spec, map, *node, place, &rank_at, fixed_point)).collect();
+    let members = Members::new(map, spec.hosts);
+    let others = layout.places.iter().map(|(node, place)| switch(spec, map, *node, place, &members, fixed_point)).collect();
     Ok(JobNodes { workers: workers.collect::<Result<_, _>>()?, others })
 }
 
@@ -66,12 +63,9 @@ fn switch<P: Payload + ?Sized>(
     map: &NetworkMap,
     switch: NodeId,
     place: &TreePlace,
-    rank_at: &[Option<Rank>],
+    members: &Members<'_>,
     fixed_point: bool,
 ) -> Placed<AnyNode<P>> {
-    let who = |node: NodeId| {
-        if map.is_host(node) { rank_at[node.index()].map_or(Suspect::Unknown, Suspect::Rank) } else { Suspect::Switch(node) }
-    };
     let config = SwitchMlSwitchConfig {
         job: spec.id,
         op: spec.op.clone(),
@@ -79,7 +73,7 @@ fn switch<P: Payload + ?Sized>(
         block_bytes: spec.payload_bytes,
         pool: spec.window,
         parent: place.parent.map(|port| SwitchMlParent { port, node: map.neighbours(switch)[port.index()].node }),
-        children: place.children.iter().map(|&(port, node)| SwitchMlChild { port, who: who(node) }).collect(),
+        children: place.children.iter().map(|&(port, node)| SwitchMlChild { port, who: members.who(node) }).collect(),
         fixed_point,
         resend_gap: resend_gap(spec.rto_min),
     };

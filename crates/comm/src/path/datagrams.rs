@@ -123,7 +123,7 @@ impl DatagramPath {
                 patience.moved();
                 return true;
             }
-            error = patience.check().err();
+            error = patience.check(|| None).err();
             error.is_none()
         });
         match (result, error) {

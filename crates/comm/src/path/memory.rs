@@ -62,7 +62,7 @@ impl MemoryPath {
                 arrived += 1;
             }
             while !self.pool.wait(LOOK_INTERVAL).map_err(|trouble| self.explain(trouble, call, link))? {
-                patience.check().inspect_err(|_| self.pool.fail(1))?;
+                patience.check(|| late(&self.pool, call.world)).inspect_err(|error| self.pool.fail(code(error)))?;
             }
             let block = blocks.get(read);
             let bytes = block.elements as usize * call.op.dtype.bytes();
@@ -94,7 +94,11 @@ impl MemoryPath {
         let error = match (trouble, disagreement(&calls)) {
             (Trouble::Mismatch, Some((rank, text))) => link.failed_with(text, Some(rank), Some(FailureKind::Mismatch)),
             (Trouble::Mismatch, None) => link.failed_with(trouble.to_string(), None, Some(FailureKind::Mismatch)),
-            (Trouble::Failed(_), _) => link.failed_with("another rank has given up".into(), None, None),
+            (Trouble::Failed(code), _) => {
+                let suspect = suspect(code);
+                let whom = suspect.map_or(String::new(), |rank| format!(", waiting for rank {rank}"));
+                link.failed_with(format!("another rank has given up{whom}"), suspect, None)
+            }
         };
         link.fail(error)
     }
@@ -106,6 +110,21 @@ fn disagreement(calls: &[Option<Call>]) -> Option<(u32, String)> {
     let other = calls.iter().flatten().find(|call| call.fingerprint() != first.fingerprint())?;
     let tell = |call: &Call| format!("rank {} calls {} as operation {}", call.rank, call.signature(), call.number);
     Some((other.rank, format!("{}, where {}", tell(other), tell(first))))
+}
+
+/// What a rank that gives up leaves in the shared memory: 1, or whom it suspects, plus 2.
+fn code(error: &CommError) -> u64 {
+    error.suspect_rank().map_or(1, |rank| u64::from(rank) + 2)
+}
+
+/// Whom a rank that has given up suspects.
+fn suspect(code: u64) -> Option<u32> {
+    u32::try_from(code.checked_sub(2)?).ok()
+}
+
+/// The first of the ranks that have come to the fewest blocks.
+fn late(pool: &Pool, world: u32) -> Option<u32> {
+    (0..world).min_by_key(|&rank| pool.progress_of(rank))
 }
 
 /// Elements of a block: the same at all ranks, since all know the call.

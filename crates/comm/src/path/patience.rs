@@ -31,18 +31,20 @@ impl<'a> Patience<'a> {
         self.asked = self.moved;
     }
 
-    /// Nothing moved for a while.
+    /// Nothing moved for a while; `late` is a rank that the others wait for, where that can be seen from here.
     ///
     /// # Errors
     /// The job has failed, or the time is over.
-    pub(crate) fn check(&mut self) -> Result<(), CommError> {
+    pub(crate) fn check(&mut self, late: impl FnOnce() -> Option<u32>) -> Result<(), CommError> {
         if let Some(failure) = self.link.failure() {
             return Err(failure);
         }
         let still = self.moved.elapsed();
         if still >= self.timeout + GRACE {
-            let text = format!("no progress for {:.1} s, and no word of the switch why", still.as_secs_f64());
-            return Err(self.link.fail(self.link.failed_with(text, None, None)));
+            let late = late();
+            let whom = late.map_or(String::new(), |rank| format!("; waiting for rank {rank}"));
+            let text = format!("no progress for {:.1} s, and no word of the switch why{whom}", still.as_secs_f64());
+            return Err(self.link.fail(self.link.failed_with(text, late, None)));
         }
         // The patience of the switch counts from the first question.
         if self.asked.elapsed() >= self.notice.min(self.timeout) {
