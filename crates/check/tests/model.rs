@@ -1,29 +1,16 @@
 //! Every behaviour of small networks.
 
+mod small;
+
 use fanin_check::model::{COMPLETE, EXACT, Limits, NEVER_STUCK, NOTHING_LEFT, NetworkModel, PROGRESS};
 use fanin_core::{Duration, JobId, NetworkMap, NodeId, PacketKind};
 use fanin_protocols::canary;
 use fanin_protocols::tree::Planted;
 use fanin_systems::{AnyNode, JobSpec, Placement, RingOrder, System, UNLIMITED};
+use small::{BLOCK, model, star, two_levels};
 use stateright::{Checker, HasDiscoveries, Model};
 
-/// Elements of a packet.
-const BLOCK: u64 = 4;
 const TREE: System = System::Tree { trees: 1 };
-
-fn star(workers: u32) -> (NetworkMap, Vec<NodeId>) {
-    (NetworkMap::star(workers), (0..workers).map(NodeId).collect())
-}
-
-/// Two leaves with a host each under one root.
-fn two_levels() -> (NetworkMap, Vec<NodeId>) {
-    let mut map = NetworkMap::new(2, &[1, 1, 2]);
-    map.join(NodeId(0), NodeId(2));
-    map.join(NodeId(1), NodeId(3));
-    map.join(NodeId(2), NodeId(4));
-    map.join(NodeId(3), NodeId(4));
-    (map, vec![NodeId(0), NodeId(1)])
-}
 
 /// Three hosts on two leaves, joined by spines.
 fn two_leaves(spines: u32) -> (NetworkMap, Vec<NodeId>) {
@@ -37,25 +24,6 @@ fn two_leaves(spines: u32) -> (NetworkMap, Vec<NodeId>) {
         map.join(NodeId(4), NodeId(spine));
     }
     (map, (0..3).map(NodeId).collect())
-}
-
-fn model((map, hosts): (NetworkMap, Vec<NodeId>), system: System, reliable: bool, elements: &[u64], limits: Limits) -> NetworkModel {
-    let spec = JobSpec {
-        id: JobId(0),
-        hosts: &hosts,
-        system,
-        op: (),
-        element_bytes: 4,
-        payload_bytes: 4 * BLOCK as u32,
-        window: 1,
-        reliable,
-        // Times mean little here; but what a node may do again after some time, it may do at once.
-        rto_initial: Duration::from_ps(16),
-        rto_min: Duration::from_ps(1),
-        patience: Duration::from_ms(1_000),
-        seed: 0,
-    };
-    NetworkModel::new(&spec, map, elements, limits).expect("the job fits the network")
 }
 
 fn model_of_canary(network: (NetworkMap, Vec<NodeId>), descriptors: u32, window: u32, elements: &[u64]) -> NetworkModel {

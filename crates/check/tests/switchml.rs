@@ -1,50 +1,17 @@
 //! SwitchML: every behaviour of small networks, bugs that are found, and vectors under loss, repetition and overtaking.
 
+mod small;
+
 use fanin_check::model::{COMPLETE, EXACT, Limits, NEVER_STUCK, NetworkModel, PROGRESS};
 use fanin_check::{Checks, Recipe, examine, generate, run, violations};
-use fanin_core::{Census, DType, Duration, ElementOp, JobId, NetworkMap, NodeId, Operator, PacketKind};
+use fanin_core::{Census, DType, Duration, ElementOp, Operator, PacketKind};
 use fanin_protocols::switchml::Planted;
-use fanin_systems::{AnyNode, JobSpec, System};
+use fanin_systems::{AnyNode, System};
+use small::{BLOCK, model, star, two_levels};
 use stateright::{Checker, HasDiscoveries, Model};
 
-/// Elements of a packet.
-const BLOCK: u64 = 4;
 const FLOATS: System = System::SwitchMl { fixed_point: false };
 const FIXED_POINT: System = System::SwitchMl { fixed_point: true };
-
-fn star(workers: u32) -> (NetworkMap, Vec<NodeId>) {
-    (NetworkMap::star(workers), (0..workers).map(NodeId).collect())
-}
-
-/// Two leaves with a host each under one root.
-fn two_levels() -> (NetworkMap, Vec<NodeId>) {
-    let mut map = NetworkMap::new(2, &[1, 1, 2]);
-    map.join(NodeId(0), NodeId(2));
-    map.join(NodeId(1), NodeId(3));
-    map.join(NodeId(2), NodeId(4));
-    map.join(NodeId(3), NodeId(4));
-    (map, vec![NodeId(0), NodeId(1)])
-}
-
-/// A job with a pool of one slot, so that every block uses it again.
-fn model((map, hosts): (NetworkMap, Vec<NodeId>), system: System, reliable: bool, elements: &[u64], limits: Limits) -> NetworkModel {
-    let spec = JobSpec {
-        id: JobId(0),
-        hosts: &hosts,
-        system,
-        op: (),
-        element_bytes: 4,
-        payload_bytes: 4 * BLOCK as u32,
-        window: 1,
-        reliable,
-        // Times mean little here; but what a node may do again after some time, it may do at once.
-        rto_initial: Duration::from_ps(16),
-        rto_min: Duration::from_ps(1),
-        patience: Duration::from_ms(1_000),
-        seed: 0,
-    };
-    NetworkModel::new(&spec, map, elements, limits).expect("the job fits the network")
-}
 
 /// Looks at all states, of which there must be at least so many, and finds nothing wrong.
 fn assert_holds(name: &str, model: NetworkModel, states_min: usize) {
