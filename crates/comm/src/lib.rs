@@ -31,11 +31,11 @@ mod path;
 mod queue;
 
 pub use communicator::Communicator;
-pub use config::{Config, ConfigError, Meeting, Notices, Transport, VARIABLES};
+pub use config::{Config, ConfigError, Interrupt, Meeting, Notices, Transport, VARIABLES};
 pub use element::Element;
 pub use error::CommError;
 pub use fanin_control::FailureKind;
-pub use fanin_core::{CollectiveKind, DType, ElementOp, Operator, Rank};
+pub use fanin_core::{CollectiveKind, DType, ElementOp, Operator, Rank, UnknownName};
 pub use fanin_net::FaultPlan;
 pub use fanin_net::shm::Waiting;
 pub use half::{bf16, f16};

@@ -9,20 +9,24 @@ use std::time::{Duration, Instant};
 use std::{fs, thread};
 
 use fanin_control::{
-    Admitted, ClientError, ClientMessage, ClientSession, HostId, JobWish, Join, Op, OperationPlan, ResumeState, SwitchMessage, encode,
+    Admitted, ClientError, ClientMessage, ClientSession, FailureKind, HostId, JobWish, Join, Op, OperationPlan, ResumeState, SwitchMessage,
+    encode,
 };
 use fanin_daemon::{DaemonConfig, DaemonHandle};
 use fanin_net::shm::{Pool, Segment};
 use fanin_net::{Socket, SocketConfig};
 use serde::{Deserialize, Serialize};
 
-use crate::config::{Config, Meeting, Transport};
+use crate::config::{Config, INTERRUPT_LOOK, Meeting, Transport};
 use crate::error::CommError;
 use crate::link::locked;
 use crate::path::memory;
+use crate::path::patience::INTERRUPTED;
 
 /// How often an address is tried at which nobody listens yet.
 const RETRY: Duration = Duration::from_millis(50);
+/// How long one attempt takes at most.
+const CONNECT_LIMIT: Duration = Duration::from_secs(1);
 /// Headers of IP and UDP, of either version of IP.
 const IPV4_UDP_BYTES: u32 = 28;
 const IPV6_UDP_BYTES: u32 = 48;
@@ -193,9 +197,18 @@ fn embedded_switch(address: SocketAddr, linger: Duration) -> Result<Arc<DaemonHa
     Ok(daemon)
 }
 
+/// The user does not want to wait for the others any more.
+fn given_up(config: &Config) -> CommError {
+    let text = format!("rank {} has not joined: {INTERRUPTED}", config.rank);
+    CommError::Failed { job: config.job.clone(), text, suspect_rank: Some(config.rank), kind: Some(FailureKind::Aborted) }
+}
+
 fn connect(config: &Config, address: SocketAddr, whom: &'static str, deadline: Instant) -> Result<TcpStream, CommError> {
     loop {
-        let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+        if config.interrupt.is_wanted() {
+            return Err(given_up(config));
+        }
+        let left = deadline.saturating_duration_since(Instant::now()).clamp(Duration::from_millis(1), CONNECT_LIMIT);
         match TcpStream::connect_timeout(&address, left) {
             Ok(stream) => {
                 stream.set_nodelay(true).map_err(CommError::system("the control connection"))?;
@@ -293,6 +306,9 @@ impl Talk<'_> {
             if let Some(message) = self.session.next().map_err(|error| self.refused(error))? {
                 return Ok(message);
             }
+            if self.config.interrupt.is_wanted() {
+                return Err(given_up(self.config));
+            }
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return Err(self.failed(format!(
@@ -301,7 +317,7 @@ impl Talk<'_> {
                     self.missing
                 )));
             }
-            self.stream.set_read_timeout(Some(left)).map_err(CommError::system("the control connection"))?;
+            self.stream.set_read_timeout(Some(left.min(INTERRUPT_LOOK))).map_err(CommError::system("the control connection"))?;
             match self.stream.read(&mut bytes) {
                 Ok(0) => return Err(self.failed("the switch has closed the connection: it has ended".into())),
                 Ok(count) => self.session.push(&bytes[..count]),

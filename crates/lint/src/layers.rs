@@ -81,6 +81,7 @@ const LAYERS: &[Layer] = &[
         internal_dev: &[],
         external: None,
     },
+    Layer { name: "fanin-py", internal: &["fanin-comm"], internal_dev: &[], external: None },
     Layer { name: "fanin-lint", internal: &[], internal_dev: &[], external: None },
 ];
 
