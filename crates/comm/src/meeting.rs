@@ -182,7 +182,11 @@ fn resolve(text: &str, deadline: Instant) -> Result<SocketAddr, CommError> {
 /// Switches that run in this process, by the address at which they listen: several communicators with the same meeting place share one.
 static EMBEDDED: Mutex<BTreeMap<SocketAddr, Weak<DaemonHandle>>> = Mutex::new(BTreeMap::new());
 
-fn embedded_switch(address: SocketAddr, linger: Duration) -> Result<Arc<DaemonHandle>, CommError> {
+/// The switch in this process at `address`; it is started if there is none, with port 0 always.
+///
+/// # Errors
+/// [`CommError::System`], where nobody can listen there.
+pub(crate) fn embedded_switch(address: SocketAddr, linger: Duration) -> Result<Arc<DaemonHandle>, CommError> {
     let mut running = locked(&EMBEDDED);
     if let Some(daemon) = running.get(&address).and_then(Weak::upgrade) {
         return Ok(daemon);
@@ -193,7 +197,7 @@ fn embedded_switch(address: SocketAddr, linger: Duration) -> Result<Arc<DaemonHa
         .map_err(|error| CommError::System { what: format!("rank 0 cannot run a switch at {address}"), reason: error.to_string() })?;
     let daemon = Arc::new(daemon);
     running.retain(|_, daemon| daemon.strong_count() > 0);
-    running.insert(address, Arc::downgrade(&daemon));
+    running.insert(daemon.control_address(), Arc::downgrade(&daemon));
     Ok(daemon)
 }
 

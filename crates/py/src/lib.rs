@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `communicator` | [`communicator::Communicator`]: collectives over memory at given addresses |
 //! | `handle` | [`handle::Handle`]: calls in the background |
+//! | `host` | [`host::Host`]: a switch in this process |
 //! | `settings` | keyword arguments and the environment become a configuration |
 //! | `memory` | addresses become slices: all that is `unsafe` here |
 //! | `interrupt` | Ctrl-C ends waiting |
@@ -16,6 +17,7 @@ use pyo3::prelude::*;
 mod communicator;
 mod errors;
 mod handle;
+mod host;
 mod interrupt;
 mod memory;
 mod settings;
@@ -28,6 +30,8 @@ mod _native {
     use crate::communicator::Communicator;
     #[pymodule_export]
     use crate::handle::Handle;
+    #[pymodule_export]
+    use crate::host::Host;
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
