@@ -1,4 +1,4 @@
-//! Plans: what to simulate, as data.
+//! Plans: what to simulate, as data; and what comes out.
 //!
 //! | module | what it holds |
 //! |---|---|
@@ -12,6 +12,9 @@
 //! | `placement` | which hosts carry which workers |
 //! | `faults` | names in fault plans become nodes |
 //! | `errors` | file, line, key, value, what was expected |
+//! | [`run`] | runs a plan's points on all cores |
+//! | [`results`] | one record a run, as JSON and CSV |
+#![forbid(unsafe_code)]
 
 mod build;
 pub mod choices;
@@ -19,6 +22,8 @@ mod errors;
 mod faults;
 mod placement;
 pub mod read;
+pub mod results;
+pub mod run;
 pub mod schema;
 mod sweep;
 mod system;
