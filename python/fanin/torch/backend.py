@@ -25,6 +25,7 @@ from fanin.torch.elements import Elements, reduced
 from fanin.torch.errors import of_collective
 from fanin.torch.forwarding import Forwarding
 from fanin.torch.meeting import HOSTING, meet, own_address
+from fanin.torch.monitored import MonitoredBarrier
 from fanin.torch.program import Program
 from fanin.torch.work import FaninWork, GatheredWork
 
@@ -74,6 +75,7 @@ class FaninBackend(Backend):
             self._comm = self._join(common)
         _log.info("rank %d of %d: %s", rank, size, self._comm.path)
         self._forwarding = Forwarding(store, rank, size, timeout, own_address(store, local) if local else os.environ.get("FANIN_BIND"))
+        self._monitored = MonitoredBarrier(store, rank, size)
         _open.add(self)
 
     def _join(self, common: dict[str, Any]) -> Communicator:
@@ -402,8 +404,7 @@ class FaninBackend(Backend):
 
     def monitored_barrier(self, options: Any, wait_all_ranks: bool = False) -> None:
         """A barrier that says who is missing."""
-        group = self._forwarding.group("monitored_barrier", "it is made of messages between two ranks")
-        group.monitored_barrier(options.timeout if options.timeout.days >= 0 else self._options._timeout, wait_all_ranks)
+        self._monitored.wait(options.timeout if options.timeout.days >= 0 else self._options._timeout, wait_all_ranks)
 
 
 def _scaled(tensor: Tensor, op: ReduceOp) -> Tensor:

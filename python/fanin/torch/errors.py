@@ -19,6 +19,7 @@ def of_collective(name: str, timeout_s: float, error: BaseException) -> BaseExce
     """What a caller of PyTorch gets for an error of the communicator in the collective ``name``; wrong arguments stay what they are."""
     if not isinstance(error, FaninError) or isinstance(error, ValueError | CollectiveError):
         return error
+    name = name.removeprefix("fanin:")
     about = {"rank": error.rank, "job": error.job, "cause": error.cause}
     if isinstance(error, TimeoutError):
         return CollectiveTimeoutError(f"fanin: {name} has ended by its timeout of {timeout_s:g} s: {error}", **about)

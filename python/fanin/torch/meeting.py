@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from datetime import timedelta
 from pathlib import Path
 
-from torch.distributed import DistStoreError, PrefixStore, Store, TCPStore
+from torch.distributed import PrefixStore, Store, TCPStore
 
 from fanin import _native
 from fanin.errors import ConfigurationError, JobTimeoutError
@@ -64,7 +64,7 @@ def meet(store: Store, rank: int, size: int, timeout: timedelta) -> Place:
         return place
     try:
         store.wait(["place"], timeout)
-    except DistStoreError as error:
+    except RuntimeError as error:
         text = f"rank {rank} has not heard of rank 0 within {timeout.total_seconds():g} s"
         raise JobTimeoutError(text, rank=rank, cause=0) from error
     place = Place(**json.loads(store.get("place")))
@@ -77,7 +77,7 @@ def _place(store: Store, size: int, timeout: timedelta) -> Place:
     keys = [f"host/{rank}" for rank in range(size)]
     try:
         store.wait(keys, timeout)
-    except DistStoreError as error:
+    except RuntimeError as error:
         missing = [rank for rank in range(size) if not store.check([keys[rank]])]
         text = f"not all ranks have come within {timeout.total_seconds():g} s: waiting for {_ranks(missing)}"
         raise JobTimeoutError(text, rank=0, cause=missing[0] if missing else None) from error

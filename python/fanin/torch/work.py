@@ -16,6 +16,7 @@ import torch
 from torch.distributed import Work
 from torch.futures import Future
 
+from fanin.errors import FaninError
 from fanin.torch.errors import CollectiveTimeoutError, of_collective
 from fanin.torch.memory import After
 
@@ -47,7 +48,7 @@ class FaninWork(Work):
     ) -> None:
         """``limit_s`` is a timeout shorter than the communicator's own, ``timeout_s``; ``after`` is done before results are looked at."""
         super().__init__()
-        self._name = name
+        self._name = name.removeprefix("fanin:")
         self._comm = comm
         self._timeout_s = timeout_s
         self._result = result
@@ -75,16 +76,16 @@ class FaninWork(Work):
         return True
 
     def _wait_at_most(self, limit_s: float) -> None:
-        if self._handles and not self._handles[-1].wait(limit_s):
+        if self._handles and not _has_ended(self._handles[-1], limit_s):
             text = f"fanin: {self._name} has not ended within the timeout of {limit_s:g} s that wait() was given"
             raise CollectiveTimeoutError(text, rank=self._comm.rank, job=self._comm.job)
 
     def _settle(self) -> None:
         """Waits for the end, as long as it takes, and does once what is to be done then."""
         for handle in self._handles:
-            if self._limit_s is not None and not handle.wait(self._limit_s):
+            if self._limit_s is not None and not _has_ended(handle, self._limit_s):
                 self._comm.abort(f"{self._name} has not ended within its timeout of {self._limit_s:g} s")
-            handle.wait(None)
+            _has_ended(handle, None)
         if self._lock is None:
             return
         with self._lock:
@@ -148,6 +149,14 @@ class FaninWork(Work):
     def synchronize(self) -> None:
         """The same as waiting."""
         self.wait()
+
+
+def _has_ended(handle: Handle, limit_s: float | None) -> bool:
+    """Waits for a call, for so long at most; whether it has ended, well or not."""
+    try:
+        return handle.wait(limit_s)
+    except FaninError:
+        return True
 
 
 def _devices(result: Any) -> list[torch.device]:
