@@ -105,8 +105,22 @@ class FaninBackend(Backend):
         """``dist.split_group`` works."""
         return True
 
+    # PyTorch asks for each of these by way of the class; without an answer here it would ask itself again, for ever.
+
+    supports_coalescing = False
+    supports_shrinking = False
+    supports_reconfigure = False
+    supports_window = False
+    supports_abort_hooks = False
+    _supports_time_estimate = False
+
     def split(self, store: Store, ranks: Sequence[int], options: Backend.Options) -> FaninBackend:
         """The group of ``ranks``, of which this rank is one."""
+        if self._rank not in ranks:
+            raise ValueError(
+                f"split_group: rank {self._rank} is in none of the groups, which a backend in Python cannot tell PyTorch:"
+                " give every rank a group, or use new_group"
+            )
         return FaninBackend(PrefixStore("split", store), list(ranks).index(self._rank), len(ranks), options._timeout)
 
     def merge(self, store: Store, options: Backend.Options, rank: int, size: int) -> FaninBackend:

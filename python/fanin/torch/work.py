@@ -113,7 +113,7 @@ class FaninWork(Work):
         return self._result
 
     def _complete(self, base: Future[Any]) -> None:
-        if self._ended or all(handle.done() for handle in self._handles):
+        if self.is_completed():
             base.set_result(None)
         elif self._limit_s is not None:
             _COMPLETIONS.submit(self._complete_after_limit, base)

@@ -27,6 +27,14 @@ from torch.testing._internal.distributed import distributed_test
 
 distributed_test.BACKEND = os.environ["BACKEND"] = "fanin"
 
+#: Tests that know CPU backends by their names only, inside: they are told gloo's, with the group made already.
+BY_NAME = {
+    "test_accumulate_gradients_no_sync",
+    "test_accumulate_gradients_no_sync_allreduce_hook",
+    "test_accumulate_gradients_no_sync_allreduce_with_then_hook",
+    "test_accumulate_gradients_no_sync_grad_is_view",
+}
+
 EXCLUSIONS: dict[str, str] = json.loads((Path(__file__).parent / "upstream_exclusions.json").read_text())
 
 #: Tests of groups that are made of some of at least 8 ranks.
@@ -51,6 +59,12 @@ class TestUpstream(distributed_test.TestDistBackend, distributed_test.Distribute
         super().setUp()
         os.environ["WORLD_SIZE"] = str(BIG_WORLD if self._testMethodName in BIG else WORLD)
         self._start_processes(torch.multiprocessing.get_context("fork").Process)
+
+
+    def run_test(self, test_name: str, parent_pipe: Any) -> None:
+        if test_name in BY_NAME:
+            distributed_test.BACKEND = "gloo"
+        super().run_test(test_name, parent_pipe)
 
 
 def _excluded(reason: str) -> Any:
