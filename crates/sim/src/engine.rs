@@ -9,11 +9,12 @@ use fanin_core::{
     Collective, DropReason, Duration, Ingress, Instant, JobNodes, NodeId, OperationId, Outcome, PacketKind, PortId, Role, Wire, Worker,
 };
 
+use crate::credits::TIME_MAX_PS;
 use crate::link::link_flags;
 use crate::lossless::NO_LINK;
 use crate::metrics::{Ended, JobResult, LinkResult, MemorySampler, OperationResult, RunResult, WorkerResult};
 use crate::net::{EventIds, HeldBack, Lent, Net, TxWaiting};
-use crate::packet::{NO_PACKET, Packet, flags, pack_roles};
+use crate::packet::{NO_PACKET, Packet, Received, flags, pack_roles};
 use crate::queue::EventQueue;
 use crate::scenario::{Scenario, SetupError};
 use crate::topology::Topology;
@@ -329,17 +330,16 @@ where
     /// Draws what the link does to the packet, and drops repeats by the hop sequence.
     #[cold]
     fn arrive_by_faulty_link(&mut self, number: u32, place: u32) {
-        let packet = self.net.packets.get(place);
-        let is_background = packet.has(flags::BACKGROUND);
-        let kind = if is_background { PacketKind::Background } else { packet.header.kind() };
+        let is_background = self.net.packets.get(place).has(flags::BACKGROUND);
+        let kind = if is_background { PacketKind::Background } else { self.net.packets.rest(place).header.kind() };
         let faulty = self.net.faulty[number as usize].as_mut().expect("a faulty link has a state");
         let sequence = faulty.number();
         let fate = faulty.fate(kind);
         if let Some(delay) = fate.second
             && !is_background
         {
-            let mut copy = packet.clone();
-            copy.charged_to = NO_LINK;
+            let mut copy = self.net.packets.copy(place);
+            copy.head.charged_to = NO_LINK;
             let copy = self.net.packets.add(copy);
             self.net.hold_back(self.net.now + delay, HeldBack::Arrive(number, sequence, copy));
         }
@@ -399,12 +399,10 @@ where
     }
 
     fn deliver(&mut self, number: u32, port: PortId, place: u32) {
-        let packet = self.net.packets.get(place);
-        let from = Ingress { port, source: packet.source_address(), ecn: packet.has(flags::ECN) };
-        let (charged_to, bytes) = (packet.charged_to, packet.frame_bytes);
-        let (header, payload) = self.net.packets.take(place, P::nothing());
+        let Received { source, header, payload, charged_to, frame_bytes, is_marked } = self.net.packets.take(place, P::nothing());
+        let from = Ingress { port, source, ecn: is_marked };
         if charged_to != NO_LINK {
-            self.net.give_back(charged_to, self.net.now, bytes);
+            self.net.give_back(charged_to, self.net.now, frame_bytes);
         }
         let now = Instant::from_ps(self.net.now);
         let slot = &mut self.slots[number as usize];
@@ -615,9 +613,9 @@ where
             // The job field tells messages apart for flow hashing; the flow label names the source.
             let job = (source.flow & 0xffff) as u16;
             let mut packet = Packet::new(source.host.0, frame_bytes, job, roles, N::Header::default(), payload);
-            packet.destination = source.destination.0;
-            packet.flow = number;
-            packet.flags = flags::BACKGROUND;
+            packet.head.destination = source.destination.0;
+            packet.rest.flow = number;
+            packet.head.flags = flags::BACKGROUND;
             let place = self.net.packets.add(packet);
             self.net.transmit(link, place, frame_bytes);
         }
@@ -631,7 +629,7 @@ where
     /// A background packet has arrived.
     #[inline]
     fn on_background(&mut self, place: u32) {
-        let packet = self.net.packets.get(place);
+        let packet = self.net.packets.rest(place);
         let source = &mut self.sources[packet.flow as usize];
         source.in_flight -= 1;
         source.bytes_delivered += packet.payload.borrow().bytes() as u64;
@@ -728,6 +726,9 @@ fn check<N>(topology: &Topology, scenario: &Scenario, jobs: &[JobNodes<N>]) -> R
         return Err(SetupError::new("jobs", jobs.len(), format!("nodes for {} jobs", scenario.jobs.len())));
     }
     scenario.faults.check()?;
+    if scenario.network.lossless.is_some() && scenario.time_limit.as_ps() >= TIME_MAX_PS {
+        return Err(SetupError::new("time_limit", scenario.time_limit, "less than 281 s on lossless links"));
+    }
     for (index, config) in scenario.traffic.iter().enumerate() {
         config.check(index)?;
         if let Some(host) = config.hosts.iter().find(|host| !topology.map.is_host(**host)) {

@@ -192,9 +192,9 @@ impl<H: Wire, O: Clone> Net<H, O> {
             self.release(place);
             self.attention = true;
         }
-        let packet = self.packets.get(place);
-        if packet.has(flags::BACKGROUND) {
-            self.lost_background.push((packet.flow, packet.payload.clone()));
+        if self.packets.get(place).has(flags::BACKGROUND) {
+            let rest = self.packets.rest(place);
+            self.lost_background.push((rest.flow, rest.payload.clone()));
             self.attention = true;
         }
         self.packets.free(place);
@@ -216,7 +216,7 @@ impl<H: Wire, O: Clone> Net<H, O> {
             return self.drop_packet(place, DropReason::QueueFull);
         }
         if queued > link.mark_ps {
-            self.packets.at(place).packet.flags |= flags::ECN;
+            self.packets.at(place).flags |= flags::ECN;
             self.packets_marked += 1;
         }
         depart(link, number, &mut self.packets, place, bytes, NO_LINK, self.now, &mut self.queue);
@@ -248,19 +248,19 @@ impl<H: Wire, O: Clone> Net<H, O> {
     /// The balancer's choice among several links; a link that is down is avoided where another is up.
     #[inline(always)]
     fn choose(&mut self, at: u32, place: u32, first: u32, count: u32) -> u32 {
-        let packet = self.packets.get(place);
-        let index = match self.balancers[usize::from(packet.has(flags::BACKGROUND))] {
-            Balancer::Destination => packet.destination % count,
+        let head = self.packets.get(place);
+        let index = match self.balancers[usize::from(head.has(flags::BACKGROUND))] {
+            Balancer::Destination => head.destination % count,
             Balancer::Random => self.balancer_state.random.below(count),
             Balancer::Ecmp => {
-                let hash = self.balancer_state.flow_hash(at, packet);
+                let hash = self.balancer_state.flow_hash(at, head, self.packets.rest(place));
                 (((hash >> 32) * u64::from(count)) >> 32) as u32
             }
             Balancer::Flowlet { gap_ps } => {
-                let hash = self.balancer_state.flow_hash(at, packet);
+                let hash = self.balancer_state.flow_hash(at, head, self.packets.rest(place));
                 self.balancer_state.flowlet(hash, self.now, gap_ps, count)
             }
-            Balancer::Adaptive { threshold } => self.adaptive(first, count, packet.destination % count, threshold),
+            Balancer::Adaptive { threshold } => self.adaptive(first, count, head.destination % count, threshold),
         };
         let link = self.routes.link(first + index);
         if !self.links[link as usize].has(link_flags::DOWN) {
@@ -375,10 +375,10 @@ pub(crate) fn depart<H, O>(
     link.bytes_sent += u64::from(bytes);
     link.packets_sent += 1;
     let arrival_ps = departure + link.latency_ps;
-    let in_flight = packets.at(place);
-    in_flight.arrival_ps = arrival_ps;
-    in_flight.next = NO_PACKET;
-    in_flight.packet.charged_to = holds;
+    let head = packets.at(place);
+    head.arrival_ps = arrival_ps;
+    head.next = NO_PACKET;
+    head.charged_to = holds;
     let last = std::mem::replace(&mut link.on_wire.last, place);
     if link.on_wire.is_empty() {
         link.on_wire.first = place;
@@ -451,14 +451,14 @@ impl<H: Wire, P: Simulated + ?Sized> Lent<'_, H, P> {
     /// Sends a packet to the job's node at the other end of a cable.
     #[inline(always)]
     fn send_by_port(&mut self, port: PortId, mut packet: Packet<H, P::Owned>) {
-        packet.flags |= flags::NEIGHBOUR;
+        packet.head.flags |= flags::NEIGHBOUR;
         if port.0 >= self.ports {
             let place = self.net.packets.add(packet);
             return self.net.drop_packet(place, DropReason::NoRoute);
         }
         let link = self.first_link + u32::from(port.0);
-        packet.destination = self.net.links[link as usize].to;
-        let bytes = packet.frame_bytes;
+        packet.head.destination = self.net.links[link as usize].to;
+        let bytes = packet.head.frame_bytes;
         let place = self.net.packets.add(packet);
         if self.is_host { self.net.leave_host(link, place, bytes) } else { self.net.transmit(link, place, bytes) }
     }
@@ -496,16 +496,16 @@ impl<H: Wire, P: Simulated + ?Sized> Tx<H, P> for Lent<'_, H, P> {
             Egress::Ports(ports) => {
                 for port in ports.iter() {
                     self.send_by_port(port, packet.clone());
-                    packet.flags |= flags::COPY;
+                    packet.head.flags |= flags::COPY;
                 }
             }
             Egress::Route(route) => {
                 debug_assert!(route.class == TrafficClass::Collective, "nodes send packets of collectives");
-                packet.destination = route.to.node.0;
-                packet.roles = pack_roles(self.role, route.to.role);
-                packet.flow = route.flow.0;
+                packet.head.destination = route.to.node.0;
+                packet.head.roles = pack_roles(self.role, route.to.role);
+                packet.rest.flow = route.flow.0;
                 if route.via == Via::Aggregators {
-                    packet.flags |= flags::VIA_AGGREGATORS;
+                    packet.head.flags |= flags::VIA_AGGREGATORS;
                 }
                 let place = self.net.packets.add(packet);
                 self.send_by_route(place, route.to.node.0, frame_bytes);
