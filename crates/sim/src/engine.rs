@@ -13,7 +13,7 @@ use crate::credits::TIME_MAX_PS;
 use crate::link::link_flags;
 use crate::lossless::NO_LINK;
 use crate::metrics::{Ended, JobResult, LinkResult, MemorySampler, OperationResult, RunResult, WorkerResult};
-use crate::net::{EventIds, HeldBack, Lent, Net, TxWaiting};
+use crate::net::{EventIds, HeldBack, Lent, Net, Post, TxWaiting};
 use crate::packet::{NO_PACKET, Packet, Received, flags, pack_roles};
 use crate::queue::EventQueue;
 use crate::scenario::{Scenario, SetupError};
@@ -31,15 +31,7 @@ const ROLES: usize = 5;
 /// A node and what the engine knows of it.
 #[repr(C)]
 struct Slot<N> {
-    at: u32,
-    /// Number of the link that leaves by port 0 of its host or switch; the others follow.
-    first_link: u32,
-    ports: u16,
-    is_host: bool,
-    role: Role,
-    job: u16,
-    /// The worker's number, or [`NONE`].
-    worker: u32,
+    post: Post,
     /// Time of the earliest pending timer event; `u64::MAX` without one.
     armed: u64,
     node: N,
@@ -56,9 +48,7 @@ impl<N> Slot<N> {
     where
         N: Worker<P>,
     {
-        let Slot { at, first_link, ports, is_host, role, job, worker, .. } = *self;
-        let worker = (worker != NONE).then_some(worker);
-        (&mut self.node, Lent { net, vectors, at, first_link, ports, is_host, role, job, worker })
+        (&mut self.node, Lent { net, vectors, post: &self.post })
     }
 
     /// Schedules the node's deadline.
@@ -189,17 +179,9 @@ where
             self.fresh.push(keeps_copy.then(|| placed.node.clone()));
             let links = self.net.topology.links_out(node_id);
             let (first_link, ports) = (links.first().copied().unwrap_or(0), links.len() as u16);
-            self.slots.push(Slot {
-                node: placed.node,
-                at: node_id.0,
-                first_link,
-                ports,
-                is_host,
-                role: placed.at.role,
-                job,
-                worker,
-                armed: u64::MAX,
-            });
+            let worker = (worker != NONE).then_some(worker);
+            let post = Post { at: node_id.0, first_link, ports, is_host, role: placed.at.role, job, worker };
+            self.slots.push(Slot { post, armed: u64::MAX, node: placed.node });
         }
     }
 
@@ -233,7 +215,7 @@ where
 
     /// The node at `slot` of job `job`, for tests that look inside after a run.
     pub fn nodes(&self) -> impl Iterator<Item = (NodeId, &N)> {
-        self.slots.iter().map(|slot| (NodeId(slot.at), &slot.node))
+        self.slots.iter().map(|slot| (NodeId(slot.post.at), &slot.node))
     }
 
     fn run_events(&mut self) -> Ended {
@@ -408,7 +390,7 @@ where
         let slot = &mut self.slots[number as usize];
         let (node, mut tx) = slot.lend(&mut self.net, &mut self.vectors);
         let deadline = node.receive(now, from, &header, payload.borrow(), &mut tx);
-        if slot.worker != NONE
+        if slot.post.worker.is_some()
             && let Some(outcome) = slot.node.poll()
         {
             self.on_outcome(number, outcome);
@@ -428,7 +410,7 @@ where
     /// After a handler: ends of operations, and the node's deadline.
     fn after(&mut self, number: u32) {
         let slot = &mut self.slots[number as usize];
-        if slot.worker != NONE
+        if slot.post.worker.is_some()
             && let Some(outcome) = slot.node.poll()
         {
             self.on_outcome(number, outcome);
@@ -439,7 +421,7 @@ where
 
     #[cold]
     fn on_outcome(&mut self, slot: u32, outcome: Outcome) {
-        let worker = self.slots[slot as usize].worker;
+        let Some(worker) = self.slots[slot as usize].post.worker else { return };
         let mut next = Some(outcome);
         while let Some(outcome) = next {
             let state = &mut self.workers[worker as usize];
@@ -494,7 +476,7 @@ where
             return;
         }
         slot.armed = u64::MAX;
-        if slot.is_host && self.failures.host(slot.at) != Host::Runs {
+        if slot.post.is_host && self.failures.host(slot.post.at) != Host::Runs {
             return;
         }
         let now = Instant::from_ps(self.net.now);

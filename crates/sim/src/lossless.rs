@@ -369,7 +369,9 @@ impl<H: Wire, O: Clone> Net<H, O> {
                 let turn = |input: u32| u64::from(input.wrapping_sub(link.served).wrapping_sub(1));
                 self.last_before(link, turn(input), |other| turn(self.packets.get(other).output))
             }
-            Arbitration::OldestFirst => self.last_before(link, self.packets.get(place).arrival_ps, |other| self.packets.get(other).arrival_ps),
+            Arbitration::OldestFirst => {
+                self.last_before(link, self.packets.get(place).arrival_ps, |other| self.packets.get(other).arrival_ps)
+            }
         }
     }
 

@@ -420,20 +420,26 @@ fn links(topology: &Topology, network: &NetworkConfig) -> Vec<Link> {
     topology.links.iter().map(link).collect()
 }
 
-/// What a handler of the node at `at` is lent.
-pub(crate) struct Lent<'a, H, P: Simulated + ?Sized> {
-    pub net: &'a mut Net<H, P::Owned>,
-    pub vectors: &'a mut P::Vectors,
+/// Where a node stands.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Post {
     /// The host or switch.
     pub at: u32,
     /// Number of the link that leaves by its port 0; the others follow.
     pub first_link: u32,
     pub ports: u16,
+    pub job: u16,
     pub is_host: bool,
     pub role: Role,
-    pub job: u16,
     /// The worker's number, for workers.
     pub worker: Option<u32>,
+}
+
+/// What a node's handler is lent.
+pub(crate) struct Lent<'a, H, P: Simulated + ?Sized> {
+    pub net: &'a mut Net<H, P::Owned>,
+    pub vectors: &'a mut P::Vectors,
+    pub post: &'a Post,
 }
 
 impl<H: Wire, P: Simulated + ?Sized> Lent<'_, H, P> {
@@ -442,9 +448,9 @@ impl<H: Wire, P: Simulated + ?Sized> Lent<'_, H, P> {
         match body {
             Body::Empty => Ok(P::nothing()),
             Body::Borrowed(payload) => Ok(payload.own()),
-            Body::Acc(acc) => Ok(P::own_acc(acc, self.vectors.operator(fanin_core::JobId(self.job)))),
-            Body::Input(piece) => self.vectors.input(self.worker.ok_or(OpError::NoVector)?, piece),
-            Body::Output(piece) => self.vectors.output(self.worker.ok_or(OpError::NoVector)?, piece),
+            Body::Acc(acc) => Ok(P::own_acc(acc, self.vectors.operator(fanin_core::JobId(self.post.job)))),
+            Body::Input(piece) => self.vectors.input(self.post.worker.ok_or(OpError::NoVector)?, piece),
+            Body::Output(piece) => self.vectors.output(self.post.worker.ok_or(OpError::NoVector)?, piece),
         }
     }
 
@@ -452,27 +458,27 @@ impl<H: Wire, P: Simulated + ?Sized> Lent<'_, H, P> {
     #[inline(always)]
     fn send_by_port(&mut self, port: PortId, mut packet: Packet<H, P::Owned>) {
         packet.head.flags |= flags::NEIGHBOUR;
-        if port.0 >= self.ports {
+        if port.0 >= self.post.ports {
             let place = self.net.packets.add(packet);
             return self.net.drop_packet(place, DropReason::NoRoute);
         }
-        let link = self.first_link + u32::from(port.0);
+        let link = self.post.first_link + u32::from(port.0);
         packet.head.destination = self.net.links[link as usize].to;
         let bytes = packet.head.frame_bytes;
         let place = self.net.packets.add(packet);
-        if self.is_host { self.net.leave_host(link, place, bytes) } else { self.net.transmit(link, place, bytes) }
+        if self.post.is_host { self.net.leave_host(link, place, bytes) } else { self.net.transmit(link, place, bytes) }
     }
 
     /// Sends a packet that is on its way to an address.
     #[inline(always)]
     fn send_by_route(&mut self, place: u32, to: u32, bytes: u32) {
-        if to == self.at {
+        if to == self.post.at {
             self.net.loopback.push_back(place);
             self.net.attention = true;
-        } else if self.is_host {
-            self.net.leave_host(self.first_link, place, bytes);
+        } else if self.post.is_host {
+            self.net.leave_host(self.post.first_link, place, bytes);
         } else {
-            match self.net.route(self.at, place) {
+            match self.net.route(self.post.at, place) {
                 Some(link) => self.net.transmit(link, place, bytes),
                 None => self.net.drop_packet(place, DropReason::NoRoute),
             }
@@ -489,8 +495,8 @@ impl<H: Wire, P: Simulated + ?Sized> Tx<H, P> for Lent<'_, H, P> {
             Err(_) => return self.note(Event::Broken("a node sent a piece that its worker does not have")),
         };
         let frame_bytes = self.net.frame_bytes(payload.borrow().bytes());
-        let roles = pack_roles(self.role, Role::Worker);
-        let mut packet = Packet::new(self.at, frame_bytes, self.job, roles, *header, payload);
+        let roles = pack_roles(self.post.role, Role::Worker);
+        let mut packet = Packet::new(self.post.at, frame_bytes, self.post.job, roles, *header, payload);
         match to {
             Egress::Port(port) => self.send_by_port(port, packet),
             Egress::Ports(ports) => {
@@ -502,7 +508,7 @@ impl<H: Wire, P: Simulated + ?Sized> Tx<H, P> for Lent<'_, H, P> {
             Egress::Route(route) => {
                 debug_assert!(route.class == TrafficClass::Collective, "nodes send packets of collectives");
                 packet.head.destination = route.to.node.0;
-                packet.head.roles = pack_roles(self.role, route.to.role);
+                packet.head.roles = pack_roles(self.post.role, route.to.role);
                 packet.rest.flow = route.flow.0;
                 if route.via == Via::Aggregators {
                     packet.head.flags |= flags::VIA_AGGREGATORS;
@@ -515,7 +521,7 @@ impl<H: Wire, P: Simulated + ?Sized> Tx<H, P> for Lent<'_, H, P> {
 
     #[inline]
     fn room(&mut self, _to: Egress<'_>) -> bool {
-        !self.is_host || self.net.host_room(self.at, self.first_link)
+        !self.post.is_host || self.net.host_room(self.post.at, self.post.first_link)
     }
 
     #[inline]
@@ -523,13 +529,13 @@ impl<H: Wire, P: Simulated + ?Sized> Tx<H, P> for Lent<'_, H, P> {
         match event {
             Event::Dropped(reason) => self.net.counters.drop(reason),
             Event::Retransmitted { reason, .. } => self.net.counters.retransmit(reason),
-            Event::SlotTaken { bytes } if !self.is_host => {
+            Event::SlotTaken { bytes } if !self.post.is_host => {
                 let now = self.net.now;
-                self.net.slots_of(self.at).take(now, bytes);
+                self.net.slots_of(self.post.at).take(now, bytes);
             }
-            Event::SlotFreed { bytes } if !self.is_host => {
+            Event::SlotFreed { bytes } if !self.post.is_host => {
                 let now = self.net.now;
-                self.net.slots_of(self.at).free(now, bytes);
+                self.net.slots_of(self.post.at).free(now, bytes);
             }
             Event::SlotTaken { .. } | Event::SlotFreed { .. } | Event::Failed(_) => {}
             Event::Broken(what) => {
@@ -540,19 +546,19 @@ impl<H: Wire, P: Simulated + ?Sized> Tx<H, P> for Lent<'_, H, P> {
     }
 
     fn contribute(&mut self, piece: Piece, accumulator: &mut P::Acc, first: bool) -> Result<(), OpError> {
-        let worker = self.worker.ok_or(OpError::NoVector)?;
+        let worker = self.post.worker.ok_or(OpError::NoVector)?;
         let input = self.vectors.input(worker, piece)?;
-        let mut op = self.vectors.operator(fanin_core::JobId(self.job)).clone();
+        let mut op = self.vectors.operator(fanin_core::JobId(self.post.job)).clone();
         if first { input.borrow().assign(accumulator, &mut op) } else { input.borrow().reduce(accumulator, &mut op) }
     }
 
     fn fold(&mut self, piece: Piece, payload: &P) -> Result<(), OpError> {
-        self.vectors.fold(self.worker.ok_or(OpError::NoVector)?, piece, payload)
+        self.vectors.fold(self.post.worker.ok_or(OpError::NoVector)?, piece, payload)
     }
 
     #[inline(always)]
     fn deliver(&mut self, piece: Piece, body: Body<'_, P>) -> Result<(), OpError> {
-        let worker = self.worker.ok_or(OpError::NoVector)?;
+        let worker = self.post.worker.ok_or(OpError::NoVector)?;
         match body {
             Body::Borrowed(payload) => self.vectors.deliver(worker, piece, Some(payload)),
             Body::Output(held) if held == piece => self.vectors.deliver(worker, piece, None),

@@ -140,7 +140,7 @@ where
             }
         }
         for number in 0..self.slots.len() {
-            if self.slots[number].at == switch.0
+            if self.slots[number].post.at == switch.0
                 && let Some(fresh) = &self.fresh[number]
             {
                 self.slots[number].node = fresh.clone();
