@@ -14,7 +14,7 @@ impl Credit {
     }
 
     #[inline]
-    fn from_ps(self) -> u64 {
+    fn time_ps(self) -> u64 {
         self.0 >> 16
     }
 
@@ -58,7 +58,7 @@ impl Credits {
     /// When the next credit comes; `u64::MAX` where none is on its way.
     #[inline]
     pub fn next_ps(&self) -> u64 {
-        if self.count == 0 { u64::MAX } else { self.coming[self.head as usize & self.mask()].from_ps() }
+        if self.count == 0 { u64::MAX } else { self.coming[self.head as usize & self.mask()].time_ps() }
     }
 
     /// Adds a credit for `bytes` bytes from `from_ps` on.
@@ -119,7 +119,7 @@ impl Credits {
     pub fn take(&mut self, bytes: u32, limit_ps: u64) -> bool {
         while self.at_hand < u64::from(bytes) {
             let next = self.coming[self.head as usize & self.mask()];
-            if self.count == 0 || next.from_ps() > limit_ps {
+            if self.count == 0 || next.time_ps() > limit_ps {
                 return false;
             }
             self.at_hand += next.bytes();
