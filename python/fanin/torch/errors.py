@@ -20,7 +20,7 @@ def of_collective(name: str, timeout_s: float, error: BaseException) -> BaseExce
     if not isinstance(error, FaninError) or isinstance(error, ValueError | CollectiveError):
         return error
     name = name.removeprefix("fanin:")
-    about = {"rank": error.rank, "job": error.job, "cause": error.cause}
     if isinstance(error, TimeoutError):
-        return CollectiveTimeoutError(f"fanin: {name} has ended by its timeout of {timeout_s:g} s: {error}", **about)
-    return CollectiveError(f"fanin: {name} has failed: {error}", **about)
+        text = f"fanin: {name} has ended by its timeout of {timeout_s:g} s: {error}"
+        return CollectiveTimeoutError(text, rank=error.rank, job=error.job, cause=error.cause)
+    return CollectiveError(f"fanin: {name} has failed: {error}", rank=error.rank, job=error.job, cause=error.cause)

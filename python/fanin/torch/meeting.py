@@ -17,7 +17,7 @@ from pathlib import Path
 
 from torch.distributed import PrefixStore, Store, TCPStore
 
-from fanin import _native
+from fanin._native import Host
 from fanin.errors import ConfigurationError, JobTimeoutError
 
 #: How long a switch in this process stays for ranks that have not left, at most, in seconds.
@@ -142,7 +142,7 @@ class Hosting:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._hosts: dict[str, tuple[_native.Host, int]] = {}
+        self._hosts: dict[str, tuple[Host, int]] = {}
 
     def open(self, address: str, timeout: timedelta) -> str:
         """``HOST:PORT`` of the switch at this address; it is started if there is none."""
@@ -150,7 +150,7 @@ class Hosting:
             host, users = self._hosts.get(address, (None, 0))
             if host is None:
                 listen = f"[{address}]:0" if ":" in address else f"{address}:0"
-                host = _native.Host(listen, linger=min(timeout.total_seconds(), LINGER_MAX_S))
+                host = Host(listen, linger=min(timeout.total_seconds(), LINGER_MAX_S))
             self._hosts[address] = (host, users + 1)
             return host.address
 

@@ -33,7 +33,7 @@ class MonitoredBarrier:
             if text:
                 raise DistBackendError(f"[Rank 0]: {text}")
             return
-        store.set(f"{self._rank}", b"")
+        store.set(f"{self._rank}", "")
         try:
             store.wait(["verdict"], timeout)
             text = store.get("verdict").decode()

@@ -48,7 +48,7 @@ class FaninWork(Work):
     ) -> None:
         """``limit_s`` is a timeout shorter than the communicator's own, ``timeout_s``; ``after`` is done before results are looked at."""
         super().__init__()
-        self._name = name.removeprefix("fanin:")
+        self._name = name
         self._comm = comm
         self._timeout_s = timeout_s
         self._result = result
@@ -77,7 +77,7 @@ class FaninWork(Work):
 
     def _wait_at_most(self, limit_s: float) -> None:
         if self._handles and not _has_ended(self._handles[-1], limit_s):
-            text = f"fanin: {self._name} has not ended within the timeout of {limit_s:g} s that wait() was given"
+            text = f"{self._name} has not ended within the timeout of {limit_s:g} s that wait() was given"
             raise CollectiveTimeoutError(text, rank=self._comm.rank, job=self._comm.job)
 
     def _settle(self) -> None:
@@ -159,7 +159,7 @@ def _has_ended(handle: Handle, limit_s: float | None) -> bool:
         return True
 
 
-def _devices(result: Any) -> list[torch.device]:
+def _devices(result: Any) -> list[int | str | torch.device]:
     """The GPUs of the tensors in ``result``, for futures to order streams by."""
     if isinstance(result, torch.Tensor):
         return [result.device] if result.device.type == "cuda" else []
