@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import ns3
+import torch_tests
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -41,6 +42,7 @@ def needs_root() -> str | None:
 CHECKS = [
     # Tests that a plain `cargo test` leaves out carry #[ignore = "needs ..."].
     Check("privileged-tests", needs_root, ["cargo", "test", "--locked", "--workspace", "--lib", "--bins", "--tests", "--", "--ignored", "--nocapture"]),
+    Check("torch", torch_tests.obstacle, [sys.executable, "scripts/torch_tests.py"]),
     Check("ns3-peer", ns3.obstacle, [sys.executable, "scripts/ns3.py", "--small"]),
 ]
 
