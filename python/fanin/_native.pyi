@@ -142,3 +142,55 @@ class Host:
 
     def close(self) -> None:
         """Ends once the other ranks have left its jobs, or when it has lingered long enough."""
+
+@final
+class Table:
+    """A table of results."""
+
+    @property
+    def column_names(self) -> list[str]:
+        """Names of the columns, in order."""
+
+    def __len__(self) -> int: ...
+    def column(self, name: str) -> list[Any]:
+        """The values of a column; ``None`` where a row has none."""
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """The table as an Arrow stream."""
+
+@final
+class Results:
+    """What a plan's runs have given."""
+
+    @property
+    def ok(self) -> bool: ...
+    @property
+    def plan(self) -> str: ...
+    @property
+    def csv(self) -> str: ...
+    @property
+    def json(self) -> str: ...
+    @property
+    def runs(self) -> Table: ...
+    @property
+    def jobs(self) -> Table: ...
+    @property
+    def workers(self) -> Table: ...
+    @property
+    def links(self) -> Table: ...
+    @property
+    def memory(self) -> Table: ...
+
+def simulate(
+    plan: Any,
+    *,
+    is_text: bool = False,
+    sets: dict[str, Any] | None = None,
+    seed: int | None = None,
+    threads: int | None = None,
+    progress: Callable[[int, int], object] | None = None,
+) -> Results:
+    """Runs all points of a plan and gives what came out.
+
+    ``plan`` is a dictionary, or a text where ``is_text``, or else the path of a file.
+    """
