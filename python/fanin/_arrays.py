@@ -24,8 +24,8 @@ ENGINE_TYPES = {
     "uint8": "u8",
 }
 
-#: Types that the engine does not know but whose results have the same bits as those of another type, and the operators for which that is so:
-#: sums and products wrap, and a complex number is two real ones.
+#: Types that the engine does not know but whose results have the same bits as those of another type, and the operators for which that is
+#: so: sums and products wrap, and a complex number is two real ones.
 _ALIKE: dict[str, tuple[str, int, frozenset[str]]] = {
     "bool": ("u8", 1, frozenset({"min", "max", "and", "or", "xor"})),
     "uint16": ("i16", 1, frozenset({"sum", "prod", "and", "or", "xor"})),

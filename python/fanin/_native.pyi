@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Any, Literal, TypeAlias, final
 
+__all__ = ["Communicator", "Handle", "Host", "Results", "Table", "__version__", "simulate"]
+
 __version__: str
 
 _Kind: TypeAlias = Literal["allreduce", "reduce", "broadcast", "barrier", "reduce_scatter", "all_gather"]
@@ -126,8 +128,10 @@ class Handle:
         """What has gone wrong; ``None`` where nothing has, or not yet."""
 
     def add_done_callback(self, callback: Callable[[Handle], object]) -> None:
-        """Calls ``callback`` with a handle of the call once that has ended: in the thread that runs calls in the background, or at once where
-        it has ended already."""
+        """Calls ``callback`` with a handle of the call once that has ended.
+
+        In the thread that runs calls in the background, or at once where it has ended already.
+        """
 
 @final
 class Host:

@@ -41,7 +41,7 @@ def run(
     """
     if workers < 1:
         raise ValueError(f"workers = {workers}: expected at least 1")
-    context = multiprocessing.get_context(start)
+    context: Any = multiprocessing.get_context(start)
     # In this process, which outlives the ranks: at a port that the kernel chooses, so that nobody else can take it in between.
     switch = _native.Host("127.0.0.1:0", linger=1.0)
     job = f"run-{os.getpid()}-{time.monotonic_ns()}"

@@ -1,8 +1,8 @@
 """Plans as typed objects: what :func:`fanin.simulate` runs, key by key.
 
-Each class is a dictionary to Python and a set of known keys to type checkers: ``Job(system="tree", workers=8, message="1MiB")``. Sizes, rates
-and times are texts with a unit (``"4MiB"``, ``"100Gb/s"``, ``"300ns"``) or plain numbers of bytes. Keys that are left out have the program's
-defaults.
+Each class is a dictionary to Python and a set of known keys to type checkers: ``Job(system="tree", workers=8, message="1MiB")``.
+Sizes, rates and times are texts with a unit (``"4MiB"``, ``"100Gb/s"``, ``"300ns"``) or plain numbers of bytes. Keys that are left out
+have the program's defaults.
 """
 
 from __future__ import annotations

@@ -108,8 +108,8 @@ def simulate(
     """Runs all points of a plan, by the code of ``fanin sim``.
 
     Args:
-        plan: A :class:`fanin.plans.Plan` or any dictionary like it, the path of a plan's file, or a plan's text. A string is a text where it has
-            a line end.
+        plan: A :class:`fanin.plans.Plan` or any dictionary like it, the path of a plan's file, or a plan's text. A string is a text where
+            it has a line end.
         changes: Values in place of the plan's, by their keys: ``{"jobs.0.message": "1MiB"}``. A key that the plan sweeps over is fixed.
         seed: Seed of the first repetition, in place of the plan's.
         threads: Runs at the same time; results do not depend on it. All cores by default.
