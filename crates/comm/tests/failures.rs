@@ -159,7 +159,7 @@ fn a_user_who_has_had_enough_ends_the_wait_in_calls_and_before() {
     for transport in BOTH {
         for in_background in [false, true] {
             let (mut configs, _) = configs(2, transport);
-            let (enough, asked) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+            let [enough, asked, ended] = [(); 3].map(|()| Arc::new(AtomicBool::new(false)));
             let (its_enough, its_asked) = (enough.clone(), asked.clone());
             configs[0].interrupt = Interrupt::when(move || {
                 its_asked.store(true, Ordering::Relaxed);
@@ -174,16 +174,20 @@ fn a_user_who_has_had_enough_ends_the_wait_in_calls_and_before() {
                         thread::sleep(Duration::from_millis(1));
                     }
                     enough.store(true, Ordering::Relaxed);
+                    while !ended.load(Ordering::Relaxed) {
+                        thread::sleep(Duration::from_millis(1));
+                    }
                     loop {
-                        match comm.barrier() {
-                            Ok(()) => {}
-                            Err(error) => return error,
+                        if let Err(error) = comm.barrier() {
+                            return error;
                         }
                     }
                 }
                 comm.barrier().unwrap();
                 let _handle = in_background.then(|| comm.allreduce_async(vec![0i32; 10], Operator::Sum).unwrap());
-                comm.reduce(&mut [0f32; 1_000], Operator::Sum, 1).unwrap_err()
+                let error = comm.reduce(&mut [0f32; 1_000], Operator::Sum, 1).unwrap_err();
+                ended.store(true, Ordering::Relaxed);
+                error
             });
             for error in &errors {
                 assert_eq!(error.suspect_rank(), Some(0), "{error}");
