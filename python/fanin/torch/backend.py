@@ -15,9 +15,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._C._distributed_c10d import Backend, ErrorType
 from torch.autograd import profiler
 from torch.distributed import PrefixStore, ReduceOp, Store, Work
-from torch._C._distributed_c10d import Backend, ErrorType
 
 from fanin._native import Communicator
 from fanin.errors import FaninError
@@ -94,7 +94,7 @@ class FaninBackend(Backend):
 
     # What the group is.
 
-    def getBackendName(self) -> str:
+    def getBackendName(self) -> str:  # noqa: N802, since it is PyTorch's name
         """The name in PyTorch's messages."""
         return "fanin"
 
@@ -222,9 +222,7 @@ class FaninBackend(Backend):
         except FaninError as raised:
             self._failed = True
             error = of_collective(name, self._timeout_s, raised)
-        work = FaninWork(
-            name, self._comm, self._timeout_s, result, handles=handles, error=error, after=program.after, limit_s=limit_s
-        )
+        work = FaninWork(name, self._comm, self._timeout_s, result, handles=handles, error=error, after=program.after, limit_s=limit_s)
         if span is not None:
             span._call_end_callbacks_on_future(work.get_future())
         if self._coalesced is not None:
@@ -409,9 +407,7 @@ class FaninBackend(Backend):
         """Every rank gives each its part."""
         return self._forward("alltoall", _NOT_REDUCED, outputs, inputs, options)
 
-    def all_to_all_single(
-        self, output: Tensor, given: Tensor, output_splits: list[int], input_splits: list[int], options: Any
-    ) -> Work:
+    def all_to_all_single(self, output: Tensor, given: Tensor, output_splits: list[int], input_splits: list[int], options: Any) -> Work:
         """Every rank gives each its part, in one tensor."""
         return self._forward("all_to_all_single", _NOT_REDUCED, output, given, output_splits, input_splits, options)
 
