@@ -69,7 +69,9 @@ impl RttEstimator {
             self.deviation_ps = self.deviation_ps - self.deviation_ps / 4 + sample.abs_diff(self.smoothed_ps) / 4;
             self.smoothed_ps = self.smoothed_ps - self.smoothed_ps / 8 + sample / 8;
         }
-        let estimate = self.smoothed_ps.saturating_add(self.deviation_ps.saturating_mul(4));
+        // Where the round trip is steady, the shortest timeout is what an answer may be late by (the G of RFC 6298, 2.3): a queue that
+        // always delays packets by more than that must not make all of them late.
+        let estimate = self.smoothed_ps.saturating_add(self.deviation_ps.saturating_mul(4).max(self.min_ps));
         let ceiling = self.shortest_ps.max(self.initial_ps).saturating_mul(CEILING);
         self.base_ps = estimate.min(ceiling).clamp(self.min_ps, self.max_ps);
     }
@@ -150,11 +152,22 @@ mod tests {
         for _ in 0..100 {
             rtt.sample(Duration::from_us(50));
         }
-        assert!(rtt.timeout() >= Duration::from_us(50) && rtt.timeout() < Duration::from_us(52), "{}", rtt.timeout());
+        assert!(rtt.timeout() >= Duration::from_us(60) && rtt.timeout() < Duration::from_us(62), "{}", rtt.timeout());
         for _ in 0..100 {
             rtt.sample(Duration::from_us(1));
         }
-        assert_eq!(rtt.timeout(), Duration::from_us(10), "never below the minimum");
+        assert!(rtt.timeout() >= Duration::from_us(10) && rtt.timeout() < Duration::from_us(12), "{}", rtt.timeout());
+    }
+
+    #[test]
+    fn a_round_trip_longer_than_the_minimum_leaves_room_for_late_answers() {
+        let mut rtt = RttEstimator::new(&Reliability::lossy(Duration::from_ms(50), Duration::from_ms(5), Duration::from_ms(800)));
+        // A window of packets that queue up at a slow link, then a full queue.
+        (1..=500u64).for_each(|packet| rtt.sample(Duration::from_us(12 * packet)));
+        for round in 0..500u64 {
+            assert!(rtt.timeout() >= Duration::from_us(10_000), "{}", rtt.timeout());
+            rtt.sample(Duration::from_us(6_000 + round % 2));
+        }
     }
 
     fn at(us: u64) -> Instant {
