@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -36,7 +37,8 @@ _ALIKE: dict[str, tuple[str, int, frozenset[str]]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+# Not frozen: that would make a small call half as slow again.
+@dataclass(slots=True)
 class View:
     """Memory of an array."""
 
@@ -159,16 +161,22 @@ def _is_buffer(array: Any) -> bool:
     return True
 
 
+@functools.lru_cache(maxsize=256)
+def _name(dtype: np.dtype[Any]) -> str:
+    """The name of a type of elements that can be sent; numpy takes its time to find it."""
+    if dtype.hasobject:
+        raise ArgumentError(f"an array of Python objects ({dtype}): expected numbers")
+    if not dtype.isnative:
+        raise ArgumentError(f"elements of type {dtype} have their bytes in another order than this machine's")
+    return dtype.name
+
+
 def _view_ndarray(ndarray: np.ndarray[Any, Any], owner: Any = None) -> View:
-    if ndarray.dtype.hasobject:
-        raise ArgumentError(f"an array of Python objects ({ndarray.dtype}): expected numbers")
-    if not ndarray.dtype.isnative:
-        raise ArgumentError(f"elements of type {ndarray.dtype} have their bytes in another order than this machine's")
     return View(
         array=ndarray if owner is None else owner,
         address=ndarray.__array_interface__["data"][0],
         bytes=ndarray.nbytes,
-        dtype=ndarray.dtype.name,
+        dtype=_name(ndarray.dtype),
         shape=ndarray.shape,
         writable=ndarray.flags.writeable,
         empty=lambda shape: np.empty(shape, ndarray.dtype),
