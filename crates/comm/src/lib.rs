@@ -30,7 +30,7 @@ mod meeting;
 mod path;
 mod queue;
 
-pub use communicator::Communicator;
+pub use communicator::{Communicator, Progress};
 pub use config::{Config, ConfigError, Meeting, Notices, Transport, VARIABLES};
 pub use element::Element;
 pub use error::CommError;
@@ -38,6 +38,7 @@ pub use fanin_control::FailureKind;
 pub use fanin_core::{CollectiveKind, DType, ElementOp, Operator, Rank};
 pub use fanin_net::FaultPlan;
 pub use fanin_net::shm::Waiting;
+pub use fanin_runtime::Statistics;
 pub use half::{bf16, f16};
 pub use path::PathReport;
 pub use queue::{Handle, Lent};

@@ -11,9 +11,10 @@ use std::{fs, thread};
 use fanin_control::{
     Admitted, ClientError, ClientMessage, ClientSession, HostId, JobWish, Join, Op, OperationPlan, ResumeState, SwitchMessage, encode,
 };
+use fanin_core::hash;
 use fanin_daemon::{DaemonConfig, DaemonHandle};
 use fanin_net::shm::{Pool, Segment};
-use fanin_net::{Socket, SocketConfig};
+use fanin_net::{FaultPlan, Socket, SocketConfig};
 use serde::{Deserialize, Serialize};
 
 use crate::config::{Config, Meeting, Transport};
@@ -62,7 +63,7 @@ pub(crate) fn join(config: &Config) -> Result<Joined, CommError> {
     };
     let address = resolve(text, deadline)?;
     let embedded = match &config.meeting {
-        Meeting::Rendezvous(_) if config.rank == 0 => Some(embedded_switch(address, config.timeout)?),
+        Meeting::Rendezvous(_) if config.rank == 0 => Some(embedded_switch(address, config)?),
         _ => None,
     };
     let stream = connect(config, address, whom, deadline)?;
@@ -178,13 +179,14 @@ fn resolve(text: &str, deadline: Instant) -> Result<SocketAddr, CommError> {
 /// Switches that run in this process, by the address at which they listen: several communicators with the same meeting place share one.
 static EMBEDDED: Mutex<BTreeMap<SocketAddr, Weak<DaemonHandle>>> = Mutex::new(BTreeMap::new());
 
-fn embedded_switch(address: SocketAddr, linger: Duration) -> Result<Arc<DaemonHandle>, CommError> {
+fn embedded_switch(address: SocketAddr, config: &Config) -> Result<Arc<DaemonHandle>, CommError> {
     let mut running = locked(&EMBEDDED);
     if let Some(daemon) = running.get(&address).and_then(Weak::upgrade) {
         return Ok(daemon);
     }
     let mut daemon = DaemonConfig::embedded(address);
-    daemon.jobs.drain_ms = linger.as_millis() as u64;
+    daemon.jobs.drain_ms = config.timeout.as_millis() as u64;
+    daemon.faults = FaultPlan { seed: hash::mix(config.faults.seed, u64::from(config.world)), ..config.faults };
     let daemon = fanin_daemon::Daemon::start(daemon)
         .map_err(|error| CommError::System { what: format!("rank 0 cannot run a switch at {address}"), reason: error.to_string() })?;
     let daemon = Arc::new(daemon);
