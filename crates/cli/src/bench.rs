@@ -9,6 +9,7 @@ use anyhow::{Context, Result, ensure};
 use clap::{Args, ValueEnum};
 use comfy_table::{CellAlignment, Table};
 use fanin_core::{Census, Length};
+use fanin_plan::{Plan, Point, Prepared};
 use fanin_sim::vectors::Simulated;
 use fanin_sim::workloads::{Nobody, w1};
 use fanin_sim::{RunResult, Simulation, Topology};
@@ -18,7 +19,6 @@ use perf_event::{Builder, Counter};
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
-use crate::plan::{Plan, Point, Prepared};
 use crate::repro::catalog::Catalog;
 
 /// Measure the simulator: workload W1 (1024 hosts, a permutation of 1 MiB a host, random spines), the cell of Canary's Fig. 8 in which

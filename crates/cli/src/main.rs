@@ -2,9 +2,7 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`plan`] | plans: what to simulate, as data |
-//! | [`run`] | runs a plan's points on all cores |
-//! | [`results`] | one record a run, as JSON and CSV |
+//! | [`progress`] | runs a plan and shows how far it is |
 //! | [`table`] | the summary for people |
 //! | [`plot`] | pictures |
 //! | [`report`] | all of that as one page |
@@ -23,12 +21,10 @@ mod bench;
 mod demo;
 mod doctor;
 mod link;
-mod plan;
 mod plot;
+mod progress;
 mod report;
 mod repro;
-mod results;
-mod run;
 mod sim;
 mod switch;
 mod table;

@@ -14,11 +14,11 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use crate::plan::Plan;
-use crate::plan::schema::{Plot, PlotKind};
-use crate::results::{METRICS, Metric};
-use crate::run::Finished;
 use data::{Group, Spread, groups, joined, numeric_axis, spread};
+use fanin_plan::Plan;
+use fanin_plan::results::{METRICS, Metric};
+use fanin_plan::run::Finished;
+use fanin_plan::schema::{Plot, PlotKind};
 use frame::{Frame, Look, Pen, Ticks};
 use plotters::prelude::IntoLogRange;
 

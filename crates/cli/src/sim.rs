@@ -8,12 +8,12 @@ use std::thread;
 
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
+use fanin_plan::Plan;
+use fanin_plan::results::{RunRecord, write_csv, write_json};
+use fanin_plan::run::{self, Finished};
+use fanin_plan::schema::Expect;
 
-use crate::plan::Plan;
-use crate::plan::schema::Expect;
-use crate::results::{RunRecord, write_csv, write_json};
-use crate::run::{self, Finished};
-use crate::{plot, report, table};
+use crate::{plot, progress, report, table};
 
 /// Simulate a plan: network, jobs, traffic, faults, sweep and repetitions in a TOML file.
 #[derive(Args, Clone, Debug)]
@@ -92,7 +92,7 @@ pub fn run(args: &SimArgs) -> ExitCode {
 /// Whether all runs ended as they should.
 fn simulate(args: &SimArgs, plan: &Plan) -> Result<bool> {
     let threads = args.threads.map_or_else(|| thread::available_parallelism().map_or(1, usize::from), usize::from);
-    let finished = run::run(plan, threads)?;
+    let finished = progress::run(plan, threads)?;
     if let Some(folder) = &args.out {
         let page = report::of_plan(plan, &finished)?;
         fs::write(folder.join(report::FILE), page).context(report::FILE)?;

@@ -1,11 +1,10 @@
 //! The summary for people: one row a point, medians over its repetitions.
 
 use comfy_table::{Cell, CellAlignment, Color, ContentArrangement, LineStyle, Table, TableStyle};
-
-use crate::plan::Plan;
-use crate::plan::units::bytes_text;
-use crate::results::{RunRecord, median};
-use crate::run::Finished;
+use fanin_plan::Plan;
+use fanin_plan::results::{RunRecord, median};
+use fanin_plan::run::Finished;
+use fanin_plan::units::bytes_text;
 
 /// The table, what is alike in all runs above it, and below it every run that is not as it should be.
 pub fn summary(plan: &Plan, finished: &[Finished]) -> String {
@@ -21,7 +20,7 @@ pub fn summary(plan: &Plan, finished: &[Finished]) -> String {
 
 /// The runs of a plan that has not run: a line a point.
 pub fn runs(plan: &Plan) -> String {
-    let count = |point: &crate::plan::Point| u64::from(point.setup.general.run.repetitions.0);
+    let count = |point: &fanin_plan::Point| u64::from(point.setup.general.run.repetitions.0);
     let total: u64 = plan.points.iter().map(count).sum();
     let mut text = format!("{}: {} points, {total} runs\n", plan.file, plan.points.len());
     for point in plan.points.iter().filter(|_| !plan.axes.is_empty()) {

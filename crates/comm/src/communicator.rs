@@ -18,7 +18,7 @@ use crate::link::{Link, Opened, Survival, locked};
 use crate::meeting;
 use crate::path::datagrams::DatagramPath;
 use crate::path::memory::MemoryPath;
-use crate::path::patience::Patience;
+use crate::path::patience::{INTERRUPTED, Patience};
 use crate::path::traffic::Traffic;
 use crate::path::{Path, PathReport, alone};
 use crate::queue::{Handle, Lent, Queue, Task};
@@ -252,18 +252,33 @@ impl Communicator {
     /// # Errors
     /// [`CommError::Arguments`]; what goes wrong later is told by the handle.
     pub fn call_async<B: Lent>(&self, kind: CollectiveKind, op: ElementOp, elements: u64, vector: B) -> Result<Handle<B>, CommError> {
+        let (handle, answer) = Handle::new();
+        // Nobody may be interested any more.
+        self.call_async_then(kind, op, elements, vector, move |vector, result| drop(answer.send((vector, result))))?;
+        Ok(handle)
+    }
+
+    /// As [`Communicator::call_async`]; the end of the call is told to `done`, in the thread that runs calls in the background and before the
+    /// next one begins.
+    ///
+    /// # Errors
+    /// [`CommError::Arguments`], without calling `done`; what goes wrong later is told to it.
+    pub fn call_async_then<B: Lent>(
+        &self,
+        kind: CollectiveKind,
+        op: ElementOp,
+        elements: u64,
+        vector: B,
+        done: impl FnOnce(B, Result<(), CommError>) + Send + 'static,
+    ) -> Result<(), CommError> {
         self.check(kind, op)?;
         let mut queue = locked(&self.queue);
-        if queue.is_none() {
-            *queue = Some(Queue::start(self.core.clone())?);
-        }
-        let (handle, answer) = Handle::new();
-        let task = Task::new(self.core.turns.take(), kind, op, elements, vector, answer);
-        match &*queue {
-            Some(queue) => queue.push(Box::new(task)),
-            None => return Err(CommError::Closed { job: self.job().into() }),
-        }
-        Ok(handle)
+        let queue = match &mut *queue {
+            Some(queue) => queue,
+            none => none.insert(Queue::start(self.core.clone())?),
+        };
+        queue.push(Box::new(Task::new(self.core.turns.take(), kind, op, elements, vector, Box::new(done))));
+        Ok(())
     }
 
     /// Any collective over bytes, for callers that know element types at run time only. `elements` as in [`Communicator::call_async`].
@@ -285,7 +300,12 @@ impl Communicator {
     fn call(&self, kind: CollectiveKind, op: ElementOp, elements: u64, buffers: &mut Buffers<'_>) -> Result<(), CommError> {
         self.check(kind, op)?;
         let ticket = self.core.turns.take();
-        let _turn = self.core.turns.wait(ticket);
+        // Calls before this one end soon once the job has.
+        let _turn = self.core.turns.wait(ticket, || {
+            if self.core.config.interrupt.is_wanted() {
+                self.core.fail(INTERRUPTED);
+            }
+        });
         self.core.run(kind, op, elements, buffers)
     }
 
@@ -336,6 +356,11 @@ impl Communicator {
         Ok(Some(child))
     }
 
+    /// Ends the job for all ranks, also in the middle of a call: each gets an error with this text that names this rank.
+    pub fn abort(&self, text: &str) {
+        self.core.fail(text);
+    }
+
     /// Leaves the job; the same as dropping the communicator. Calls in the background are finished first.
     pub fn leave(self) {}
 
@@ -361,7 +386,8 @@ impl Communicator {
         let Some(daemon) = self.embedded.take().and_then(Arc::into_inner) else { return };
         daemon.drain();
         let start = Instant::now();
-        while !daemon.has_ended() && start.elapsed() < self.core.config.timeout {
+        let Config { timeout, interrupt, .. } = &self.core.config;
+        while !daemon.has_ended() && start.elapsed() < *timeout && !interrupt.is_wanted() {
             thread::sleep(LINGER_LOOK);
         }
     }
@@ -421,7 +447,7 @@ impl Core {
     /// Ends the job at this rank, and so at all.
     pub(crate) fn fail(&self, text: &str) -> CommError {
         match &self.link {
-            Some(link) => link.fail(link.failed_with(text.into(), Some(self.config.rank), None)),
+            Some(link) => link.abort(text),
             None => {
                 locked(&self.engine).closed = true;
                 CommError::Closed { job: self.config.job.clone() }
@@ -429,8 +455,8 @@ impl Core {
         }
     }
 
-    fn patience<'a>(&self, link: &'a Link) -> Patience<'a> {
-        Patience::new(link, self.config.stall_notice, self.config.timeout)
+    fn patience<'a>(&'a self, link: &'a Link) -> Patience<'a> {
+        Patience::new(link, &self.config.interrupt, self.config.stall_notice, self.config.timeout)
     }
 }
 

@@ -61,6 +61,30 @@ impl fmt::Debug for Notices {
     }
 }
 
+/// Asks whether the user has had enough of waiting. Asked by the thread that waits, about every 50 ms, for as long as it does.
+#[derive(Clone, Default)]
+pub struct Interrupt(Option<Arc<dyn Fn() -> bool + Send + Sync>>);
+
+impl Interrupt {
+    /// Waiting ends, and with it the job, once `asked` is true.
+    pub fn when(asked: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        Interrupt(Some(Arc::new(asked)))
+    }
+
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.0.as_ref().is_some_and(|asked| asked())
+    }
+}
+
+impl fmt::Debug for Interrupt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Interrupt")
+    }
+}
+
+/// How often it is asked whether to go on waiting.
+pub(crate) const INTERRUPT_LOOK: Duration = Duration::from_millis(50);
+
 /// What a communicator is to be.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -92,6 +116,8 @@ pub struct Config {
     pub faults: FaultPlan,
     /// Where notices go.
     pub notices: Notices,
+    /// Ends waiting, when joining and in calls.
+    pub interrupt: Interrupt,
 }
 
 impl Config {
@@ -112,6 +138,7 @@ impl Config {
             fixed_point: false,
             faults: FaultPlan::default(),
             notices: Notices::default(),
+            interrupt: Interrupt::default(),
         }
     }
 

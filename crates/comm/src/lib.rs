@@ -17,6 +17,7 @@
 //! | `communicator` | [`Communicator`]: the collectives |
 //! | `call` | one collective: blocks, shares, fingerprints |
 //! | `queue` | [`Handle`]: calls in the background, the order of all calls |
+//! | `host` | [`Host`]: a switch in this process |
 //! | `path` | vectors by shared memory, by UDP, or not at all |
 #![forbid(unsafe_code)]
 
@@ -25,21 +26,23 @@ mod communicator;
 pub mod config;
 mod element;
 mod error;
+mod host;
 mod link;
 mod meeting;
 mod path;
 mod queue;
 
 pub use communicator::{Communicator, Progress};
-pub use config::{Config, ConfigError, Meeting, Notices, Transport, VARIABLES};
+pub use config::{Config, ConfigError, Interrupt, Meeting, Notices, Transport, VARIABLES};
 pub use element::Element;
 pub use error::CommError;
 pub use fanin_control::FailureKind;
-pub use fanin_core::{CollectiveKind, DType, ElementOp, Operator, Rank};
+pub use fanin_core::{CollectiveKind, DType, ElementOp, Operator, Rank, UnknownName};
 pub use fanin_net::FaultPlan;
 pub use fanin_net::shm::Waiting;
 pub use fanin_runtime::Statistics;
 pub use half::{bf16, f16};
+pub use host::Host;
 pub use path::PathReport;
 pub use queue::{Handle, Lent};
 

@@ -63,6 +63,7 @@ enum End {
 /// What the control thread and the callers of collectives share.
 pub(crate) struct Link {
     job: String,
+    rank: u32,
     switch: SocketAddr,
     patience: Duration,
     notices: Notices,
@@ -102,6 +103,7 @@ impl Link {
         let switch_instance = session.switch().map_or(0, |hello| hello.switch_instance);
         let link = Arc::new(Link {
             job: config.job.clone(),
+            rank: config.rank,
             switch: stream.peer_addr().map_err(broken)?,
             patience: Duration::from_millis(admitted.patience_ms),
             notices: config.notices.clone(),
@@ -171,6 +173,15 @@ impl Link {
         if self.has_failed() { locked(&self.failure).clone() } else { None }
     }
 
+    /// Waits for the job to have failed, for so long at most.
+    pub(crate) fn await_failure(&self, limit: Duration) -> Option<CommError> {
+        let start = Instant::now();
+        while !self.has_failed() && start.elapsed() < limit {
+            thread::sleep(Duration::from_millis(1));
+        }
+        self.failure()
+    }
+
     /// The job has failed for this reason; the first one stays. Gives the one that stays.
     pub(crate) fn fail(&self, error: CommError) -> CommError {
         let stays = locked(&self.failure).get_or_insert(error).clone();
@@ -179,6 +190,15 @@ impl Link {
             waker.wake();
         }
         stays
+    }
+
+    /// Ends the job, for all ranks, in these words; gives what the job has failed with.
+    pub(crate) fn abort(&self, text: &str) -> CommError {
+        if !self.has_failed() {
+            let _ = self.send(&ClientMessage::Abort { text: text.into() });
+        }
+        let whole = format!("rank {} has ended the job: {text}", self.rank);
+        self.fail(self.failed_with(whole, Some(self.rank), Some(FailureKind::Aborted)))
     }
 
     /// A failure of this job in these words.

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use std::{fs, thread};
 
 use fanin_control::{
-    Admitted, ClientError, ClientMessage, ClientSession, HostId, JobWish, Join, Op, OperationPlan, ResumeState, SwitchMessage, encode,
+    Admitted, ClientError, ClientMessage, ClientSession, FailureKind, HostId, JobWish, Join, Op, OperationPlan, ResumeState, SwitchMessage,
+    encode,
 };
 use fanin_core::hash;
 use fanin_daemon::{DaemonConfig, DaemonHandle};
@@ -17,13 +18,16 @@ use fanin_net::shm::{Pool, Segment};
 use fanin_net::{FaultPlan, Socket, SocketConfig};
 use serde::{Deserialize, Serialize};
 
-use crate::config::{Config, Meeting, Transport};
+use crate::config::{Config, INTERRUPT_LOOK, Meeting, Transport};
 use crate::error::CommError;
 use crate::link::locked;
 use crate::path::memory;
+use crate::path::patience::INTERRUPTED;
 
 /// How often an address is tried at which nobody listens yet.
 const RETRY: Duration = Duration::from_millis(50);
+/// How long one attempt takes at most.
+const CONNECT_LIMIT: Duration = Duration::from_secs(1);
 /// Headers of IP and UDP, of either version of IP.
 const IPV4_UDP_BYTES: u32 = 28;
 const IPV6_UDP_BYTES: u32 = 48;
@@ -63,7 +67,7 @@ pub(crate) fn join(config: &Config) -> Result<Joined, CommError> {
     };
     let address = resolve(text, deadline)?;
     let embedded = match &config.meeting {
-        Meeting::Rendezvous(_) if config.rank == 0 => Some(embedded_switch(address, config)?),
+        Meeting::Rendezvous(_) if config.rank == 0 => Some(embedded_switch(address, config.timeout, switch_faults(config))?),
         _ => None,
     };
     let stream = connect(config, address, whom, deadline)?;
@@ -179,25 +183,43 @@ fn resolve(text: &str, deadline: Instant) -> Result<SocketAddr, CommError> {
 /// Switches that run in this process, by the address at which they listen: several communicators with the same meeting place share one.
 static EMBEDDED: Mutex<BTreeMap<SocketAddr, Weak<DaemonHandle>>> = Mutex::new(BTreeMap::new());
 
-fn embedded_switch(address: SocketAddr, config: &Config) -> Result<Arc<DaemonHandle>, CommError> {
+/// The switch in this process at `address`; it is started if there is none, with port 0 always.
+///
+/// # Errors
+/// [`CommError::System`], where nobody can listen there.
+pub(crate) fn embedded_switch(address: SocketAddr, linger: Duration, faults: FaultPlan) -> Result<Arc<DaemonHandle>, CommError> {
     let mut running = locked(&EMBEDDED);
     if let Some(daemon) = running.get(&address).and_then(Weak::upgrade) {
         return Ok(daemon);
     }
     let mut daemon = DaemonConfig::embedded(address);
-    daemon.jobs.drain_ms = config.timeout.as_millis() as u64;
-    daemon.faults = FaultPlan { seed: hash::mix(config.faults.seed, u64::from(config.world)), ..config.faults };
+    daemon.jobs.drain_ms = linger.as_millis() as u64;
+    daemon.faults = faults;
     let daemon = fanin_daemon::Daemon::start(daemon)
         .map_err(|error| CommError::System { what: format!("rank 0 cannot run a switch at {address}"), reason: error.to_string() })?;
     let daemon = Arc::new(daemon);
     running.retain(|_, daemon| daemon.strong_count() > 0);
-    running.insert(address, Arc::downgrade(&daemon));
+    running.insert(daemon.control_address(), Arc::downgrade(&daemon));
     Ok(daemon)
+}
+
+/// What the switch in rank 0's process does wrong where rank 0 does.
+fn switch_faults(config: &Config) -> FaultPlan {
+    FaultPlan { seed: hash::mix(config.faults.seed, u64::from(config.world)), ..config.faults }
+}
+
+/// The user does not want to wait for the others any more.
+fn given_up(config: &Config) -> CommError {
+    let text = format!("rank {} has not joined: {INTERRUPTED}", config.rank);
+    CommError::Failed { job: config.job.clone(), text, suspect_rank: Some(config.rank), kind: Some(FailureKind::Aborted) }
 }
 
 fn connect(config: &Config, address: SocketAddr, whom: &'static str, deadline: Instant) -> Result<TcpStream, CommError> {
     loop {
-        let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+        if config.interrupt.is_wanted() {
+            return Err(given_up(config));
+        }
+        let left = deadline.saturating_duration_since(Instant::now()).clamp(Duration::from_millis(1), CONNECT_LIMIT);
         match TcpStream::connect_timeout(&address, left) {
             Ok(stream) => {
                 stream.set_nodelay(true).map_err(CommError::system("the control connection"))?;
@@ -295,6 +317,9 @@ impl Talk<'_> {
             if let Some(message) = self.session.next().map_err(|error| self.refused(error))? {
                 return Ok(message);
             }
+            if self.config.interrupt.is_wanted() {
+                return Err(given_up(self.config));
+            }
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return Err(self.failed(format!(
@@ -303,7 +328,7 @@ impl Talk<'_> {
                     self.missing
                 )));
             }
-            self.stream.set_read_timeout(Some(left)).map_err(CommError::system("the control connection"))?;
+            self.stream.set_read_timeout(Some(left.min(INTERRUPT_LOOK))).map_err(CommError::system("the control connection"))?;
             match self.stream.read(&mut bytes) {
                 Ok(0) => return Err(self.failed("the switch has closed the connection: it has ended".into())),
                 Ok(count) => self.session.push(&bytes[..count]),

@@ -9,6 +9,7 @@ use fanin_core::{CollectiveKind, ElementOp};
 
 use crate::call::Buffers;
 use crate::communicator::Core;
+use crate::config::INTERRUPT_LOOK;
 use crate::element::Element;
 use crate::error::CommError;
 use crate::link::locked;
@@ -29,10 +30,17 @@ impl Turns {
     }
 
     /// Waits until it is the turn of `ticket`, which ends when what is returned is dropped: also where a caller panics.
-    pub(crate) fn wait(&self, ticket: u64) -> Turn<'_> {
+    /// `look` is called now and then as long as it is not.
+    pub(crate) fn wait(&self, ticket: u64, mut look: impl FnMut()) -> Turn<'_> {
         let mut state = locked(&self.state);
         while state.1 != ticket {
-            state = self.changed.wait(state).unwrap_or_else(std::sync::PoisonError::into_inner);
+            let (again, waited) = self.changed.wait_timeout(state, INTERRUPT_LOOK).unwrap_or_else(std::sync::PoisonError::into_inner);
+            state = again;
+            if waited.timed_out() {
+                drop(state);
+                look();
+                state = locked(&self.state);
+            }
         }
         Turn(self)
     }
@@ -56,6 +64,11 @@ impl Drop for Turn<'_> {
 pub trait Lent: Send + 'static {
     /// Its bytes.
     fn bytes(&mut self) -> &mut [u8];
+
+    /// Input and output, where the result does not take the input's place; then [`Lent::bytes`] is not asked for.
+    fn apart(&mut self) -> Option<(&[u8], &mut [u8])> {
+        None
+    }
 }
 
 impl<T: Element> Lent for Vec<T> {
@@ -108,10 +121,16 @@ impl<B> Handle<B> {
     }
 }
 
+/// Why a job ends by a bug of a caller, or ours.
+const PANICKED: &str = "a call in the background has panicked";
+
 /// Something to run in the background.
 pub(crate) trait Run: Send {
     fn run(self: Box<Self>, core: &Core);
 }
+
+/// What is called at the end of a call in the background, with its vector.
+pub(crate) type Done<B> = Box<dyn FnOnce(B, Result<(), CommError>) + Send>;
 
 pub(crate) struct Task<B> {
     ticket: u64,
@@ -119,23 +138,34 @@ pub(crate) struct Task<B> {
     op: ElementOp,
     elements: u64,
     vector: B,
-    answer: Sender<Answer<B>>,
+    done: Done<B>,
 }
 
 impl<B: Lent> Task<B> {
-    pub(crate) fn new(ticket: u64, kind: CollectiveKind, op: ElementOp, elements: u64, vector: B, answer: Sender<Answer<B>>) -> Self {
-        Task { ticket, kind, op, elements, vector, answer }
+    pub(crate) fn new(ticket: u64, kind: CollectiveKind, op: ElementOp, elements: u64, vector: B, done: Done<B>) -> Self {
+        Task { ticket, kind, op, elements, vector, done }
     }
 }
 
 impl<B: Lent> Run for Task<B> {
-    fn run(mut self: Box<Self>, core: &Core) {
-        let turn = core.turns.wait(self.ticket);
+    fn run(self: Box<Self>, core: &Core) {
+        let turn = core.turns.wait(self.ticket, || ());
         // A panic, in a caller's `Lent` or by a bug, ends the job with an error, before the next call begins.
-        let run = AssertUnwindSafe(|| core.run(self.kind, self.op, self.elements, &mut Buffers::InPlace(self.vector.bytes())));
-        let result = catch_unwind(run).unwrap_or_else(|_| Err(core.fail("a call in the background has panicked")));
-        // Nobody may be interested any more. Told before the next call begins, so that whoever has seen that end finds this one done.
-        let _ = self.answer.send((self.vector, result));
+        let Task { kind, op, elements, mut vector, done, .. } = *self;
+        let run = AssertUnwindSafe(|| {
+            // Asked twice, as what is lent by the first answer is lent to its end.
+            match vector.apart().is_some() {
+                true => {
+                    vector.apart().map_or(Ok(()), |(input, output)| core.run(kind, op, elements, &mut Buffers::Apart { input, output }))
+                }
+                false => core.run(kind, op, elements, &mut Buffers::InPlace(vector.bytes())),
+            }
+        });
+        let result = catch_unwind(run).unwrap_or_else(|_| Err(core.fail(PANICKED)));
+        // Told before the next call begins, so that whoever has seen that end finds this one done.
+        if catch_unwind(AssertUnwindSafe(|| done(vector, result))).is_err() {
+            core.fail(PANICKED);
+        }
         drop(turn);
     }
 }
@@ -167,7 +197,8 @@ impl Queue {
 impl Drop for Queue {
     fn drop(&mut self) {
         drop(self.tasks.take());
-        if let Some(thread) = self.thread.take() {
+        // Where the thread itself drops the communicator, at the end of a call, it ends right after that.
+        if let Some(thread) = self.thread.take().filter(|thread| thread.thread().id() != thread::current().id()) {
             let _ = thread.join();
         }
     }
@@ -188,7 +219,7 @@ mod tests {
             .map(|ticket| {
                 let (turns, order) = (turns.clone(), order.clone());
                 thread::spawn(move || {
-                    let _turn = turns.wait(ticket);
+                    let _turn = turns.wait(ticket, || ());
                     locked(&order).push(ticket);
                 })
             })

@@ -42,6 +42,11 @@ pub enum ClientMessage {
         /// The value, at most [`SHARE_VALUE_BYTES_MAX`] bytes.
         value: String,
     },
+    /// The rank ends the job, for all ranks: its user has given up, say.
+    Abort {
+        /// Why, at most [`ABORT_TEXT_CHARS_MAX`] characters; the others are told.
+        text: String,
+    },
     /// The rank needs the job no more. The switch then closes the connection.
     Leave {
         /// How many operations the rank has finished, that is, the number of the first one that it will have no part in.
@@ -109,6 +114,8 @@ pub const SHARE_KEY_BYTES_MAX: usize = 64;
 pub const SHARE_VALUE_BYTES_MAX: usize = 4_096;
 /// How many values a rank can share.
 pub const SHARES_MAX: usize = 16;
+/// The longest reason of a rank that ends its job, in characters.
+pub const ABORT_TEXT_CHARS_MAX: usize = 500;
 /// How many missing ranks are named one by one.
 pub const WAITING_RANKS_MAX: usize = 32;
 
@@ -405,6 +412,8 @@ kinds! {
         RankSilent = "rank_silent",
         /// A rank has left while others need it.
         RankLeft = "rank_left",
+        /// A rank has ended the job for all.
+        Aborted = "aborted",
         /// A rank said what makes no sense.
         Protocol = "protocol",
         /// Ranks call different operations.

@@ -77,10 +77,13 @@ const LAYERS: &[Layer] = &[
             "fanin-control",
             "fanin-daemon",
             "fanin-comm",
+            "fanin-plan",
         ],
         internal_dev: &[],
         external: None,
     },
+    Layer { name: "fanin-plan", internal: &["fanin-core", "fanin-systems", "fanin-sim"], internal_dev: &[], external: None },
+    Layer { name: "fanin-py", internal: &["fanin-comm", "fanin-plan"], internal_dev: &[], external: None },
     Layer { name: "fanin-lint", internal: &[], internal_dev: &[], external: None },
 ];
 

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use crate::plan::Plan;
-use crate::plan::choices::Places;
-use crate::plan::units::{bytes_of, fraction_of, microseconds_of};
-use crate::results::{Metric, median};
-use crate::run::Finished;
+use fanin_plan::Plan;
+use fanin_plan::choices::Places;
+use fanin_plan::results::{Metric, median};
+use fanin_plan::run::Finished;
+use fanin_plan::units::{bytes_of, fraction_of, microseconds_of};
 
 use super::frame::Look;
 

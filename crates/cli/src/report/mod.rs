@@ -4,12 +4,12 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use askama::Template;
+use fanin_plan::Plan;
+use fanin_plan::run::Finished;
 
-use crate::plan::Plan;
 use crate::repro::Done;
 use crate::repro::evaluate::{Judged, Outcome, Verdict};
 use crate::repro::output::{measured_text, number_text, window_text};
-use crate::run::Finished;
 use crate::{plot, table};
 
 /// The page's file.

@@ -3,9 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use fanin_plan::PlanError;
 use include_dir::{Dir, include_dir};
-
-use crate::plan::PlanError;
 
 static EMBEDDED: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/../../experiments");
 

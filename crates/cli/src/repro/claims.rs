@@ -24,13 +24,12 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use fanin_plan::choices::Places;
+use fanin_plan::read::read;
+use fanin_plan::results::{METRICS, Metric};
+use fanin_plan::tree::{Step, Tree};
+use fanin_plan::{Plan, PlanError};
 use serde::de::{Deserialize, Deserializer, Error};
-
-use crate::plan::choices::Places;
-use crate::plan::read::read;
-use crate::plan::tree::{Step, Tree};
-use crate::plan::{Plan, PlanError};
-use crate::results::{METRICS, Metric};
 
 /// A figure's claims.
 #[derive(Clone, Debug, serde::Deserialize)]

@@ -1,11 +1,11 @@
 //! Holds claims against results.
 
+use fanin_plan::results::median;
+use fanin_plan::run::Finished;
+use fanin_plan::{Plan, Point};
 use serde::Serialize;
 
 use super::claims::{Claim, Claims, Reading, Selection, Statistic};
-use crate::plan::{Plan, Point};
-use crate::results::median;
-use crate::run::Finished;
 
 /// What has become of a claim.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]

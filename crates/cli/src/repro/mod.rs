@@ -20,11 +20,11 @@ use std::thread;
 
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
+use fanin_plan::run::{self, Finished};
+use fanin_plan::{Plan, PlanError};
 
-use crate::plan::{Plan, PlanError};
 use crate::report::{self, Section};
-use crate::run::{self, Finished};
-use crate::sim;
+use crate::{progress, sim};
 use catalog::{Catalog, Figure};
 use claims::Claims;
 use evaluate::{Judged, Results, judge};
@@ -202,7 +202,7 @@ fn reproduce(args: &ReproArgs, paper: &str, tasks: Vec<Task>) -> Result<bool> {
 
 fn one(task: Task, threads: usize) -> Result<Done> {
     let Task { figure, plan, claims } = task;
-    let finished = run::run(&plan, threads).with_context(|| figure.name.clone())?;
+    let finished = progress::run(&plan, threads).with_context(|| figure.name.clone())?;
     let judged = judge(&claims, &Results { plan: &plan, finished: &finished });
     let readings = claims.readings.iter().map(|reading| (reading.name.clone(), reading.text.clone())).collect();
     Ok(Done { title: claims.title, readings, figure, plan, finished, judged })

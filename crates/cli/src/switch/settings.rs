@@ -6,9 +6,9 @@ use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 
 use fanin_daemon::DaemonConfig;
+use fanin_plan::units::{bytes_of, bytes_text, microseconds_of};
 
 use super::SwitchArgs;
-use crate::plan::units::{bytes_of, bytes_text, microseconds_of};
 
 /// Where a switch listens by default: processes of this machine find it there, and nobody else.
 const LISTEN: &str = "127.0.0.1:7700";

@@ -1,7 +1,7 @@
 //! Vectors by UDP: SwitchML between this rank and the switch.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use fanin_control::{Admitted, FailureKind};
 use fanin_core::{
@@ -13,6 +13,7 @@ use fanin_net::{SenderConfig, Socket, Waker};
 use fanin_runtime::{BlockSet, CollectiveCall, DriverConfig, NodeConfig, PeerConfig, RunError, Statistics, Vectors, WorkerDriver};
 use fanin_systems::{AnyNode, JobSpec, build, offer_number};
 
+use super::VERDICT_WAIT;
 use super::patience::Patience;
 use super::resume::Memory;
 use super::traffic::Traffic;
@@ -26,8 +27,6 @@ use crate::link::Link;
 const RTO_INITIAL: SimDuration = SimDuration::from_ms(100);
 /// The shortest one: longer than a process waits for its turn when there are more of them than cores.
 const RTO_MIN: SimDuration = SimDuration::from_ms(5);
-/// How long a rank whose packets are rejected waits for the switch to say why.
-const VERDICT_WAIT: Duration = Duration::from_secs(5);
 
 /// Why a call has not ended well.
 pub(super) enum Stop {
@@ -138,8 +137,8 @@ impl DatagramPath {
             if remaining != known {
                 known = remaining;
                 link.progress(total.saturating_sub(u64::from(remaining)));
-                patience.moved();
-                return true;
+                error = patience.go_on().err();
+                return error.is_none();
             }
             error = patience.check(|| None).err();
             error.is_none()
@@ -172,10 +171,7 @@ impl DatagramPath {
     fn explain(&self, error: RunError, link: &Link) -> CommError {
         if let RunError::Failed(Failure { reason: FailureReason::Mismatch, .. }) = &error {
             link.report_stall(Duration::ZERO);
-            let start = Instant::now();
-            while !link.has_failed() && start.elapsed() < VERDICT_WAIT {
-                std::thread::sleep(Duration::from_millis(1));
-            }
+            link.await_failure(VERDICT_WAIT);
         }
         if let Some(failure) = link.failure() {
             return failure;

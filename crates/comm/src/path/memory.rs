@@ -6,6 +6,7 @@ use fanin_control::FailureKind;
 use fanin_core::{DType, ElementOp, OpError, Payload, Rank};
 use fanin_net::shm::{Inputs, Layout, Pool, Trouble};
 
+use super::VERDICT_WAIT;
 use super::patience::Patience;
 use crate::call::{Block, Blocks, Buffers, Call};
 use crate::communicator::is_copy;
@@ -74,7 +75,7 @@ impl MemoryPath {
             read += 1;
             link.progress(read);
             if read.is_multiple_of(u64::from(SLOTS)) {
-                patience.moved();
+                patience.go_on().inspect_err(|error| self.pool.fail(code(error)))?;
             }
         }
         let next = call.number.wrapping_add(1);
@@ -94,6 +95,14 @@ impl MemoryPath {
         let error = match (trouble, disagreement(&calls)) {
             (Trouble::Mismatch, Some((rank, text))) => link.failed_with(text, Some(rank), Some(FailureKind::Mismatch)),
             (Trouble::Mismatch, None) => link.failed_with(trouble.to_string(), None, Some(FailureKind::Mismatch)),
+            (Trouble::Failed(code), _) if code & ABORTED != 0 => {
+                // Those words come by the switch.
+                if let Some(failure) = link.await_failure(VERDICT_WAIT) {
+                    return failure;
+                }
+                let rank = code as u32;
+                link.failed_with(format!("rank {rank} has ended the job"), Some(rank), Some(FailureKind::Aborted))
+            }
             (Trouble::Failed(code), _) => {
                 let suspect = suspect(code);
                 let whom = suspect.map_or(String::new(), |rank| format!(", waiting for rank {rank}"));
@@ -112,8 +121,14 @@ fn disagreement(calls: &[Option<Call>]) -> Option<(u32, String)> {
     Some((other.rank, format!("{}, where {}", tell(other), tell(first))))
 }
 
+/// In what a rank leaves that has ended the job: the rest is its number.
+const ABORTED: u64 = 1 << 63;
+
 /// What a rank that gives up leaves in the shared memory: 1, or whom it suspects, plus 2.
 fn code(error: &CommError) -> u64 {
+    if let CommError::Failed { kind: Some(FailureKind::Aborted), suspect_rank: Some(rank), .. } = error {
+        return ABORTED | u64::from(*rank);
+    }
     error.suspect_rank().map_or(1, |rank| u64::from(rank) + 2)
 }
 

@@ -9,8 +9,12 @@ pub(crate) mod traffic;
 
 use std::fmt;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use crate::meeting::Joined;
+
+/// How long a rank that sees that something is wrong waits for the switch to say what.
+const VERDICT_WAIT: Duration = Duration::from_secs(5);
 
 pub(crate) enum Path {
     Alone,

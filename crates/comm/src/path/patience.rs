@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use crate::config::{INTERRUPT_LOOK, Interrupt};
 use crate::error::CommError;
 use crate::link::Link;
 
@@ -9,20 +10,43 @@ use crate::link::Link;
 /// itself.
 const GRACE: Duration = Duration::from_secs(3);
 
+/// Why a job ends whose user does not want to wait any more.
+pub(crate) const INTERRUPTED: &str = "interrupted by its user";
+
 /// The patience of one call.
 pub(crate) struct Patience<'a> {
     link: &'a Link,
+    interrupt: &'a Interrupt,
     notice: Duration,
     timeout: Duration,
     moved: Instant,
     asked: Instant,
+    /// When the user was last asked whether to go on.
+    looked: Instant,
 }
 
 impl<'a> Patience<'a> {
     /// A call begins.
-    pub(crate) fn new(link: &'a Link, notice: Duration, timeout: Duration) -> Self {
+    pub(crate) fn new(link: &'a Link, interrupt: &'a Interrupt, notice: Duration, timeout: Duration) -> Self {
         let now = Instant::now();
-        Patience { link, notice, timeout, moved: now, asked: now }
+        Patience { link, interrupt, notice, timeout, moved: now, asked: now, looked: now }
+    }
+
+    /// Something moved, and the call goes on.
+    ///
+    /// # Errors
+    /// The user has had enough.
+    pub(crate) fn go_on(&mut self) -> Result<(), CommError> {
+        self.moved();
+        self.look(self.moved)
+    }
+
+    fn look(&mut self, now: Instant) -> Result<(), CommError> {
+        if now.saturating_duration_since(self.looked) < INTERRUPT_LOOK {
+            return Ok(());
+        }
+        self.looked = now;
+        if self.interrupt.is_wanted() { Err(self.link.abort(INTERRUPTED)) } else { Ok(()) }
     }
 
     /// Something moved.
@@ -39,7 +63,9 @@ impl<'a> Patience<'a> {
         if let Some(failure) = self.link.failure() {
             return Err(failure);
         }
-        let still = self.moved.elapsed();
+        let now = Instant::now();
+        self.look(now)?;
+        let still = now.saturating_duration_since(self.moved);
         if still >= self.timeout + GRACE {
             let late = late();
             let whom = late.map_or(String::new(), |rank| format!("; waiting for rank {rank}"));

@@ -38,8 +38,8 @@ pub use config::{Action, ConnectionId, JobsConfig, Note, OpenJob, WINDOW_MAX, me
 pub use job::Phase;
 
 use crate::message::{
-    ClientMessage, Failed, FailureKind, Hello, Join, Refusal, Refused, SHARE_KEY_BYTES_MAX, SHARE_VALUE_BYTES_MAX, SHARES_MAX, SwitchHello,
-    SwitchMessage,
+    ABORT_TEXT_CHARS_MAX, ClientMessage, Failed, FailureKind, Hello, Join, Refusal, Refused, SHARE_KEY_BYTES_MAX, SHARE_VALUE_BYTES_MAX,
+    SHARES_MAX, SwitchHello, SwitchMessage,
 };
 use crate::{ALIVE_INTERVAL_MS, MAGIC, VERSION};
 use job::{Job, Member, Presence};
@@ -416,6 +416,7 @@ impl Jobs {
         match message {
             ClientMessage::Alive { .. } => {}
             ClientMessage::Leave { operation } => self.leave(now_ms, job_id, rank, operation),
+            ClientMessage::Abort { text } => self.abort(job_id, rank, &text),
             _ if early => self.misbehave(job_id, rank, "a message that makes no sense before the job is admitted"),
             ClientMessage::Ready => {
                 member.ready = true;
@@ -450,6 +451,12 @@ impl Jobs {
             let message = SwitchMessage::Shared { rank, key: key.clone(), value: value.clone() };
             self.actions.push_back(Action::Send(connection, message));
         }
+    }
+
+    /// A rank ends the job.
+    fn abort(&mut self, job_id: u16, rank: u32, text: &str) {
+        let text: String = text.chars().filter(|character| !character.is_control()).take(ABORT_TEXT_CHARS_MAX).collect();
+        self.fail(job_id, FailureKind::Aborted, format!("rank {rank} has ended the job: {text}"), Some(rank));
     }
 
     /// A rank has said what makes no sense: its job cannot be relied on any more.

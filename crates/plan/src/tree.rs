@@ -17,6 +17,8 @@ pub enum Origin {
     Line(u32),
     /// This `KEY=VALUE` on the command line.
     Set(Arc<str>),
+    /// A program, which made the plan.
+    Given,
 }
 
 /// A value and where it came from.
@@ -224,6 +226,36 @@ impl Tree {
         }
     }
 
+    /// The value of a program, which made the plan.
+    pub fn given(kind: Kind) -> Tree {
+        Tree { kind, origin: Origin::Given }
+    }
+
+    /// A table of a program.
+    pub fn given_table(entries: impl IntoIterator<Item = (String, Tree)>) -> Tree {
+        Tree::given(Kind::Table(entries.into_iter().map(|(name, value)| (Key { name, origin: Origin::Given }, value)).collect()))
+    }
+
+    /// The plan as a file, which reads as this tree.
+    pub fn to_toml(&self) -> String {
+        let Kind::Table(entries) = &self.kind else { return self.to_string() };
+        let (mut plain, mut sections) = (String::new(), String::new());
+        for (key, value) in entries {
+            match &value.kind {
+                Kind::Table(inner) => sections += &section(&format!("[{key}]"), inner),
+                Kind::List(items) if !items.is_empty() && items.iter().all(|item| matches!(item.kind, Kind::Table(_))) => {
+                    for item in items {
+                        if let Kind::Table(inner) = &item.kind {
+                            sections += &section(&format!("[[{key}]]"), inner);
+                        }
+                    }
+                }
+                _ => plain += &format!("{key} = {value}\n"),
+            }
+        }
+        plain + &sections
+    }
+
     /// The value as JSON.
     pub fn to_json(&self) -> serde_json::Value {
         match &self.kind {
@@ -246,7 +278,7 @@ impl fmt::Display for Tree {
             Kind::Bool(value) => write!(f, "{value}"),
             Kind::Integer(value) => write!(f, "{value}"),
             Kind::Float(value) => write!(f, "{value:?}"),
-            Kind::Text(value) => write!(f, "{value:?}"),
+            Kind::Text(value) => write!(f, "{}", quoted(value)),
             Kind::List(items) => {
                 f.write_str("[")?;
                 for (index, item) in items.iter().enumerate() {
@@ -257,12 +289,31 @@ impl fmt::Display for Tree {
             Kind::Table(entries) if entries.is_empty() => f.write_str("{}"),
             Kind::Table(entries) => {
                 for (index, (key, value)) in entries.iter().enumerate() {
-                    write!(f, "{} {} = {value}", if index == 0 { "{" } else { "," }, key.name)?;
+                    write!(f, "{} {key} = {value}", if index == 0 { "{" } else { "," })?;
                 }
                 f.write_str(" }")
             }
         }
     }
+}
+
+/// As it would stand in a plan: in quotes where it has to.
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bare = |character: char| character.is_ascii_alphanumeric() || character == '_' || character == '-';
+        if !self.name.is_empty() && self.name.chars().all(bare) { f.write_str(&self.name) } else { f.write_str(&quoted(&self.name)) }
+    }
+}
+
+/// A text in quotes. What JSON escapes, TOML escapes alike.
+fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string().replace('\u{7f}', "\\u007f")
+}
+
+/// A table under its header, a line for each of its keys.
+fn section(header: &str, entries: &[(Key, Tree)]) -> String {
+    let lines: String = entries.iter().map(|(key, value)| format!("{key} = {value}\n")).collect();
+    format!("\n{header}\n{lines}")
 }
 
 /// Line numbers of byte offsets.
@@ -341,6 +392,28 @@ mod tests {
         assert_eq!(tree.find(&parse_path("x.y")).unwrap().to_string(), "[1, true, 2.5]");
         let refused = tree.put(&parse_path("d.2.e"), Tree::from_argument("1", &argument)).unwrap_err();
         assert_eq!(refused, "[2]: expected an index below 2");
+    }
+
+    /// The same values, wherever they came from.
+    fn same(one: &Tree, other: &Tree) -> bool {
+        match (&one.kind, &other.kind) {
+            (Kind::List(one), Kind::List(other)) => one.len() == other.len() && one.iter().zip(other).all(|(one, other)| same(one, other)),
+            (Kind::Table(one), Kind::Table(other)) => {
+                one.len() == other.len() && one.iter().zip(other).all(|(one, other)| one.0.name == other.0.name && same(&one.1, &other.1))
+            }
+            (one, other) => one == other,
+        }
+    }
+
+    #[test]
+    fn a_tree_reads_as_the_file_that_it_makes() {
+        let odd =
+            "top = [1, 2.5]\n[t]\n'a b' = \"x\\n\\\"\\u007f\\u0001é\"\nn = { 'c.d' = [], e = {} }\n[[l]]\nx = [{ y = true }]\n[[l]]\n";
+        for text in [PLAN, odd, include_str!("../../../examples/quickstart.toml"), include_str!("../../../examples/failure.toml")] {
+            let tree = Tree::parse("p.toml", text).unwrap();
+            let again = Tree::parse("again.toml", &tree.to_toml()).unwrap();
+            assert!(same(&tree, &again), "{text}\n{}", tree.to_toml());
+        }
     }
 
     #[test]

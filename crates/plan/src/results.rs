@@ -9,8 +9,8 @@ use fanin_sim::{JobResult, RunResult, Shape, Topology};
 use fanin_systems::System;
 use serde::{Serialize, Serializer};
 
-use crate::plan::schema::PayloadName;
-use crate::plan::{Prepared, PreparedJob};
+use crate::schema::PayloadName;
+use crate::{Prepared, PreparedJob};
 
 /// One run.
 #[derive(Clone, Debug, Serialize)]

@@ -8,12 +8,11 @@ use fanin_sim::metrics::MemorySample;
 use fanin_sim::vectors::Simulated;
 use fanin_sim::{RunResult, Simulation, Topology};
 use fanin_systems::AnyNode;
-use indicatif::{ProgressBar, ProgressStyle};
 use rayon::prelude::*;
 
-use crate::plan::schema::PayloadName;
-use crate::plan::{Plan, PlanError, Point, Prepared, PreparedJob};
 use crate::results::{LinkRecord, RunRecord, link_records, record};
+use crate::schema::PayloadName;
+use crate::{Plan, PlanError, Point, Prepared, PreparedJob};
 
 /// What a run gave.
 #[derive(Clone, Debug)]
@@ -39,39 +38,42 @@ pub fn check(plan: &Plan) -> Result<(), PlanError> {
     Ok(())
 }
 
-/// Runs all points of a plan.
+/// Why a plan was not run to its end.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum RunError {
+    /// A repetition cannot be built although the first could: a size that depends on the seed.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// No threads are to be had.
+    #[error("threads to run the plan: {0}")]
+    Threads(String),
+    /// Whoever wanted the results does not any more.
+    #[error("stopped before the last run")]
+    Stopped,
+}
+
+/// All runs of a plan: index of the point, and repetition.
+pub fn runs(plan: &Plan) -> Vec<(usize, u32)> {
+    let repetitions = |point: &Point| 0..point.setup.general.run.repetitions.0;
+    plan.points.iter().enumerate().flat_map(|(index, point)| repetitions(point).map(move |repetition| (index, repetition))).collect()
+}
+
+/// Runs all points of a plan. `goes_on` is asked after each run, in any thread, whether to begin further ones.
 ///
 /// # Errors
-/// Where a repetition cannot be built although the first could: a size that depends on the seed.
-pub fn run(plan: &Plan, threads: usize) -> anyhow::Result<Vec<Finished>> {
-    let runs: Vec<(usize, u32)> = plan
-        .points
-        .iter()
-        .enumerate()
-        .flat_map(|(index, point)| (0..point.setup.general.run.repetitions.0).map(move |repetition| (index, repetition)))
-        .collect();
-    let progress = progress_bar(runs.len() as u64);
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build()?;
-    let finished = pool.install(|| {
+/// [`RunError`].
+pub fn run(plan: &Plan, threads: usize, goes_on: impl Fn() -> bool + Sync) -> Result<Vec<Finished>, RunError> {
+    let runs = runs(plan);
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().map_err(|error| RunError::Threads(error.to_string()))?;
+    pool.install(|| {
         runs.par_iter()
             .with_max_len(1)
             .map(|&(index, repetition)| {
-                let finished = run_one(plan, index, repetition);
-                progress.inc(1);
-                finished
+                let finished = run_one(plan, index, repetition)?;
+                if goes_on() { Ok(finished) } else { Err(RunError::Stopped) }
             })
-            .collect::<Result<Vec<_>, PlanError>>()
-    });
-    progress.finish_and_clear();
-    Ok(finished?)
-}
-
-/// A bar on a terminal, nothing in a pipe.
-fn progress_bar(runs: u64) -> ProgressBar {
-    let style = ProgressStyle::with_template("{bar:40} {pos}/{len} runs, {elapsed} (about {eta} left)").expect("a valid template");
-    let bar = ProgressBar::new(runs).with_style(style);
-    bar.tick();
-    bar
+            .collect()
+    })
 }
 
 fn run_one(plan: &Plan, index: usize, repetition: u32) -> Result<Finished, PlanError> {

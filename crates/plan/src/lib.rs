@@ -1,4 +1,4 @@
-//! Plans: what to simulate, as data.
+//! Plans: what to simulate, as data; and what comes out.
 //!
 //! | module | what it holds |
 //! |---|---|
@@ -12,6 +12,9 @@
 //! | `placement` | which hosts carry which workers |
 //! | `faults` | names in fault plans become nodes |
 //! | `errors` | file, line, key, value, what was expected |
+//! | [`run`] | runs a plan's points on all cores |
+//! | [`results`] | one record a run, as JSON and CSV |
+#![forbid(unsafe_code)]
 
 mod build;
 pub mod choices;
@@ -19,6 +22,8 @@ mod errors;
 mod faults;
 mod placement;
 pub mod read;
+pub mod results;
+pub mod run;
 pub mod schema;
 mod sweep;
 mod system;
@@ -86,7 +91,19 @@ impl Plan {
     /// # Errors
     /// As [`Plan::load`].
     pub fn parse(file: &str, text: &str, sets: &[String], seed: Option<u64>) -> Result<Plan, PlanError> {
-        let mut tree = Tree::parse(file, text)?;
+        Plan::read(file, Tree::parse(file, text)?, text.to_string(), sets, seed)
+    }
+
+    /// The same for what a program has made; `name` stands for the file in errors.
+    ///
+    /// # Errors
+    /// As [`Plan::load`], without lines.
+    pub fn from_tree(name: &str, tree: Tree, sets: &[String], seed: Option<u64>) -> Result<Plan, PlanError> {
+        let text = tree.to_toml();
+        Plan::read(name, tree, text, sets, seed)
+    }
+
+    fn read(file: &str, mut tree: Tree, text: String, sets: &[String], seed: Option<u64>) -> Result<Plan, PlanError> {
         for set in sets {
             apply_set(file, &mut tree, set)?;
         }
@@ -107,7 +124,7 @@ impl Plan {
             let what = format!("run.memory_interval is missing: the plot {:?} needs it, such as \"5us\"", plot.name);
             return Err(PlanError::new(file, what));
         }
-        Ok(Plan { file: file.to_string(), text: text.to_string(), sets: sets.to_vec(), axes, points, plots })
+        Ok(Plan { file: file.to_string(), text, sets: sets.to_vec(), axes, points, plots })
     }
 
     /// Its text, with what `--set` changed as comments above it.

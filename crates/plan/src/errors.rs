@@ -42,7 +42,7 @@ impl Display for PlanError {
         match &self.origin {
             Some(Origin::Line(line)) => write!(f, ":{line}: ")?,
             Some(Origin::Set(argument)) => write!(f, ": --set {argument}: ")?,
-            None => f.write_str(": ")?,
+            Some(Origin::Given) | None => f.write_str(": ")?,
         }
         f.write_str(&self.what)?;
         match &self.context {

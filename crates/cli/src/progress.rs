@@ -1,0 +1,21 @@
+//! How far a plan has been run.
+
+use fanin_plan::Plan;
+use fanin_plan::run::{self, Finished, RunError};
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// Runs all points of a plan, with a bar on a terminal and nothing in a pipe.
+///
+/// # Errors
+/// As [`run::run`].
+pub fn run(plan: &Plan, threads: usize) -> Result<Vec<Finished>, RunError> {
+    let style = ProgressStyle::with_template("{bar:40} {pos}/{len} runs, {elapsed} (about {eta} left)").expect("a valid template");
+    let bar = ProgressBar::new(run::runs(plan).len() as u64).with_style(style);
+    bar.tick();
+    let finished = run::run(plan, threads, || {
+        bar.inc(1);
+        true
+    });
+    bar.finish_and_clear();
+    finished
+}

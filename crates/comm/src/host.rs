@@ -1,0 +1,60 @@
+//! A switch in this process for jobs of which it is rank 0, where the port is not known beforehand.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use fanin_daemon::DaemonHandle;
+use fanin_net::FaultPlan;
+
+use crate::error::CommError;
+use crate::meeting;
+
+/// How often it is looked whether ranks have left.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// A switch in this process.
+///
+/// Communicators of rank 0 whose [`Meeting::Rendezvous`](crate::Meeting::Rendezvous) is its [`Host::address`] use it, in place of one of
+/// their own, and so several jobs can share one. Dropping it waits until other ranks have left the jobs, but not longer than it lingers.
+pub struct Host {
+    daemon: Option<Arc<DaemonHandle>>,
+    address: SocketAddr,
+    linger: Duration,
+}
+
+impl fmt::Debug for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Host").field("address", &self.address).finish_non_exhaustive()
+    }
+}
+
+impl Host {
+    /// Starts a switch at `listen`; with port 0 the kernel chooses one.
+    ///
+    /// # Errors
+    /// [`CommError::System`], where nobody can listen there.
+    pub fn start(listen: SocketAddr, linger: Duration) -> Result<Self, CommError> {
+        let daemon = meeting::embedded_switch(listen, linger, FaultPlan::default())?;
+        Ok(Host { address: daemon.control_address(), daemon: Some(daemon), linger })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        // A communicator that still uses it waits in this place.
+        let Some(daemon) = self.daemon.take().and_then(Arc::into_inner) else { return };
+        daemon.drain();
+        let start = Instant::now();
+        while !daemon.has_ended() && start.elapsed() < self.linger {
+            thread::sleep(LOOK);
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! The communicator as Python sees it: collectives over memory at given addresses, without the interpreter's lock.
+
+use std::process;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use fanin_comm::{CommError, Communicator as Inner, Config, PathReport};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::errors::{self, Who};
+use crate::handle::{Handle, Shared};
+use crate::interrupt;
+use crate::memory::{Region, Request};
+use crate::settings;
+
+/// A process's place in a job.
+#[pyclass(frozen, module = "fanin._native")]
+pub struct Communicator {
+    inner: Mutex<Option<Arc<Inner>>>,
+    who: Who,
+    world: u32,
+    path: PathReport,
+    /// The process that has joined: what a forked child has of it are memory and sockets without the threads that belong to them.
+    process: u32,
+}
+
+impl Communicator {
+    fn join_as(py: Python<'_>, config: Config) -> PyResult<Self> {
+        let who = Who { rank: config.rank, job: config.job.clone() };
+        match interrupt::detached(py, || Inner::join(config))? {
+            Ok(inner) => Ok(Communicator::around(inner)),
+            Err(error) => Err(errors::exception(py, &error, Some(&who))),
+        }
+    }
+
+    fn around(inner: Inner) -> Self {
+        let who = Who { rank: inner.rank(), job: inner.job().into() };
+        let (world, path) = (inner.world(), inner.path().clone());
+        Communicator { inner: Mutex::new(Some(Arc::new(inner))), who, world, path, process: process::id() }
+    }
+
+    /// What calls need.
+    fn open(&self, py: Python<'_>) -> PyResult<Arc<Inner>> {
+        if self.process != process::id() {
+            let text = format!(
+                "the communicator of job {:?} belongs to process {}: one that was forked from it has to join a job of its own",
+                self.who.job, self.process
+            );
+            return Err(errors::closed(py, text, &self.who));
+        }
+        let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        inner.ok_or_else(|| self.raised(py, &CommError::Closed { job: self.who.job.clone() }))
+    }
+
+    fn raised(&self, py: Python<'_>, error: &CommError) -> PyErr {
+        errors::exception(py, error, Some(&self.who))
+    }
+
+    fn take(&self) -> Option<Arc<Inner>> {
+        let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if self.process != process::id() {
+            // The sockets are the parent's, which goes on with them.
+            std::mem::forget(inner);
+            return None;
+        }
+        inner
+    }
+}
+
+#[pymethods]
+impl Communicator {
+    /// Joins a job as the arguments say.
+    #[staticmethod]
+    #[pyo3(signature = (**settings))]
+    fn join(py: Python<'_>, settings: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
+        Communicator::join_as(py, settings::read(py, settings, false)?)
+    }
+
+    /// Joins a job as the environment says; arguments win.
+    #[staticmethod]
+    #[pyo3(signature = (**overrides))]
+    fn from_env(py: Python<'_>, overrides: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
+        Communicator::join_as(py, settings::read(py, overrides, true)?)
+    }
+
+    /// This rank.
+    #[getter]
+    fn rank(&self) -> u32 {
+        self.who.rank
+    }
+
+    /// Number of ranks.
+    #[getter]
+    fn world(&self) -> u32 {
+        self.world
+    }
+
+    /// The job's name.
+    #[getter]
+    fn job(&self) -> &str {
+        &self.who.job
+    }
+
+    /// How vectors travel and why so, for people.
+    #[getter]
+    fn path(&self) -> String {
+        self.path.to_string()
+    }
+
+    /// How vectors travel: `shm`, `udp`, or `alone` where there is only one rank.
+    #[getter]
+    fn transport(&self) -> &'static str {
+        match self.path {
+            PathReport::Alone => "alone",
+            PathReport::Memory { .. } => "shm",
+            PathReport::Datagrams { .. } => "udp",
+        }
+    }
+
+    /// Whether it was closed, or belongs to the process that this one was forked from.
+    #[getter]
+    fn closed(&self) -> bool {
+        self.process != process::id() || self.inner.lock().unwrap_or_else(PoisonError::into_inner).is_none()
+    }
+
+    /// A collective over memory that the caller keeps alive and to itself until this returns.
+    #[pyo3(signature = (kind, dtype, op, elements, input_address, input_bytes, output_address, output_bytes, root=0))]
+    #[expect(clippy::too_many_arguments, reason = "two vectors by address and length, and what to do with them")]
+    fn call(
+        &self,
+        py: Python<'_>,
+        kind: &str,
+        dtype: &str,
+        op: &str,
+        elements: u64,
+        input_address: usize,
+        input_bytes: usize,
+        output_address: usize,
+        output_bytes: usize,
+        root: u32,
+    ) -> PyResult<()> {
+        let vectors = (Region { address: input_address, bytes: input_bytes }, Region { address: output_address, bytes: output_bytes });
+        let request = Request::new((kind, root), (dtype, op), elements, vectors, (self.who.rank, self.world))
+            .map_err(|text| errors::argument(py, text, Some(&self.who)))?;
+        let inner = self.open(py)?;
+        // SAFETY: what this method asks of its callers.
+        interrupt::detached(py, || unsafe { request.run(&inner) })?.map_err(|error| self.raised(py, &error))
+    }
+
+    /// As `call`, in the background: `keep` is held until then, and owns the memory.
+    #[pyo3(signature = (kind, dtype, op, elements, input_address, input_bytes, output_address, output_bytes, root=0, keep=None))]
+    #[expect(clippy::too_many_arguments, reason = "two vectors by address and length, and what to do with them")]
+    fn call_async(
+        &self,
+        py: Python<'_>,
+        kind: &str,
+        dtype: &str,
+        op: &str,
+        elements: u64,
+        input_address: usize,
+        input_bytes: usize,
+        output_address: usize,
+        output_bytes: usize,
+        root: u32,
+        keep: Option<Py<PyAny>>,
+    ) -> PyResult<Handle> {
+        let vectors = (Region { address: input_address, bytes: input_bytes }, Region { address: output_address, bytes: output_bytes });
+        let request = Request::new((kind, root), (dtype, op), elements, vectors, (self.who.rank, self.world))
+            .map_err(|text| errors::argument(py, text, Some(&self.who)))?;
+        let inner = self.open(py)?;
+        let shared = Shared::new(&inner, self.who.clone(), keep.unwrap_or_else(|| py.None()));
+        let mine = shared.clone();
+        // SAFETY: what this method asks of its callers.
+        let started = unsafe { request.start(&inner, move |result| mine.finish(result)) };
+        started.map(|()| Handle::new(shared)).map_err(|error| self.raised(py, &error))
+    }
+
+    /// Divides the ranks into communicators by `color`, in the order of `key`; `None` for a rank without a color. All ranks call it.
+    #[pyo3(signature = (color, key=0))]
+    fn split(&self, py: Python<'_>, color: Option<u32>, key: i64) -> PyResult<Option<Self>> {
+        let inner = self.open(py)?;
+        match interrupt::detached(py, || inner.split(color, key))? {
+            Ok(child) => Ok(child.map(Communicator::around)),
+            Err(error) => Err(self.raised(py, &error)),
+        }
+    }
+
+    /// Ends the job for all ranks, also in the middle of a call: each gets an error with this text.
+    fn abort(&self, py: Python<'_>, text: &str) -> PyResult<()> {
+        let inner = self.open(py)?;
+        py.detach(|| inner.abort(text));
+        Ok(())
+    }
+
+    /// Leaves the job, after calls in the background have ended. Nothing happens where that is done already.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        match self.take() {
+            Some(inner) => interrupt::detached(py, || drop(inner)),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for Communicator {
+    fn drop(&mut self) {
+        let mut inner = self.take();
+        // Calls in the background may need the interpreter's lock to end.
+        if inner.is_some() && Python::try_attach(|py| py.detach(|| drop(inner.take()))).is_none() {
+            std::mem::forget(inner);
+        }
+    }
+}

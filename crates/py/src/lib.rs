@@ -1,0 +1,40 @@
+//! `fanin._native`: what of Fanin's Python package is written in Rust.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | `communicator` | [`communicator::Communicator`]: collectives over memory at given addresses |
+//! | `handle` | [`handle::Handle`]: calls in the background |
+//! | `host` | [`host::Host`]: a switch in this process |
+//! | `settings` | keyword arguments and the environment become a configuration |
+//! | `memory` | addresses become slices: all that is `unsafe` here |
+//! | `interrupt` | Ctrl-C ends waiting |
+//! | `errors` | errors become exceptions |
+//!
+//! Everything that users see is in the package around it, `python/fanin`; names and types here are in `python/fanin/_native.pyi`.
+
+use pyo3::prelude::*;
+
+mod communicator;
+mod errors;
+mod handle;
+mod host;
+mod interrupt;
+mod memory;
+mod settings;
+
+#[pymodule]
+mod _native {
+    use pyo3::prelude::*;
+
+    #[pymodule_export]
+    use crate::communicator::Communicator;
+    #[pymodule_export]
+    use crate::handle::Handle;
+    #[pymodule_export]
+    use crate::host::Host;
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", env!("CARGO_PKG_VERSION"))
+    }
+}

@@ -1,0 +1,98 @@
+//! Keyword arguments become a configuration: by the same reader as the environment's variables, so that both mean the same.
+
+use std::collections::BTreeMap;
+
+use fanin_comm::{CommError, Config, ConfigError, Notices};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::errors;
+use crate::interrupt;
+
+/// Keyword arguments, and the variable that each stands for.
+const KEYWORDS: &[(&str, &str)] = &[
+    ("rank", "FANIN_RANK"),
+    ("world", "FANIN_WORLD"),
+    ("job", "FANIN_JOB"),
+    ("switch", "FANIN_SWITCH"),
+    ("rendezvous", "FANIN_RENDEZVOUS"),
+    ("timeout", "FANIN_TIMEOUT"),
+    ("stall_notice", "FANIN_STALL_NOTICE"),
+    ("transport", "FANIN_TRANSPORT"),
+    ("wait", "FANIN_WAIT"),
+    ("bind", "FANIN_BIND"),
+    ("payload", "FANIN_PAYLOAD"),
+    ("window", "FANIN_WINDOW"),
+    ("fixed_point", "FANIN_FIXED_POINT"),
+];
+
+/// Variables that say where ranks meet: an argument that does makes all of them void.
+const MEETING: &[&str] = &["FANIN_SWITCH", "FANIN_RENDEZVOUS", "MASTER_ADDR", "MASTER_PORT"];
+
+/// Reads keyword arguments, and behind them the environment where `environment` says so. `None` is as if it was not given.
+///
+/// # Errors
+/// `TypeError` for an unknown argument, `ConfigurationError` for a wrong value.
+pub fn read(py: Python<'_>, arguments: Option<&Bound<'_, PyDict>>, environment: bool) -> PyResult<Config> {
+    let mut given = BTreeMap::new();
+    let mut notices = None;
+    for (name, value) in arguments.into_iter().flatten() {
+        let name: String = name.extract()?;
+        if value.is_none() {
+            continue;
+        }
+        if name == "notices" {
+            notices = Some(to_python(value.unbind()));
+            continue;
+        }
+        let Some((keyword, variable)) = KEYWORDS.iter().find(|(keyword, _)| *keyword == name) else {
+            let known: Vec<&str> = KEYWORDS.iter().map(|(keyword, _)| *keyword).chain(["notices"]).collect();
+            let text = format!("unexpected argument {name:?}: there are {}", known.join(", "));
+            return Err(pyo3::exceptions::PyTypeError::new_err(text));
+        };
+        let text = if *keyword == "fixed_point" { u8::from(value.is_truthy()?).to_string() } else { value.str()?.to_string() };
+        given.insert(*variable, text);
+    }
+    let meets = MEETING.iter().any(|variable| given.contains_key(variable));
+    let variable = |name: &str| match given.get(name) {
+        Some(value) => Some(value.clone()),
+        None if environment && !(meets && MEETING.contains(&name)) => std::env::var(name).ok(),
+        None => None,
+    };
+    let mut config = Config::from_variables(variable).map_err(|error| wrong(py, error, &given))?;
+    config.interrupt = interrupt::by_signals();
+    if let Some(notices) = notices {
+        config.notices = notices;
+    }
+    Ok(config)
+}
+
+/// An error names what the caller has written: the argument, not the variable.
+fn wrong(py: Python<'_>, error: ConfigError, given: &BTreeMap<&str, String>) -> PyErr {
+    let error = match error {
+        ConfigError::Value { what, value, expected } if given.contains_key(what) => {
+            let keyword = KEYWORDS.iter().find(|(_, variable)| *variable == what).map_or(what, |(keyword, _)| *keyword);
+            ConfigError::Value { what: keyword, value, expected }
+        }
+        ConfigError::NoMeeting { world } => {
+            let text = format!(
+                "{world} ranks, but no place to meet: give switch=\"HOST:PORT\", or rendezvous=\"HOST:PORT\" of rank 0, or set FANIN_SWITCH or \
+                 FANIN_RENDEZVOUS"
+            );
+            return errors::named(py, "ConfigurationError", text, None, None);
+        }
+        other => other,
+    };
+    errors::exception(py, &CommError::Config(error), None)
+}
+
+/// Notices to a Python function; what that raises goes where Python reports such things.
+fn to_python(callable: Py<PyAny>) -> Notices {
+    Notices::to(move |text| {
+        Python::try_attach(|py| {
+            if let Err(error) = callable.call1(py, (text,)) {
+                error.write_unraisable(py, Some(callable.bind(py)));
+            }
+        });
+    })
+}

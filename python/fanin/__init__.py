@@ -1,0 +1,35 @@
+"""Fanin: in-network aggregation, simulated and for real.
+
+:func:`init` joins a job and gives a :class:`Communicator`, with collectives on arrays; :func:`run` starts such a job on this machine;
+:func:`simulate` runs a plan in the simulator. The backend for PyTorch is in ``fanin.torch`` and needs no import:
+``torch.distributed.init_process_group("fanin")``. ``python -m fanin`` is the program.
+"""
+
+from __future__ import annotations
+
+from fanin._native import __version__
+from fanin.communicator import Communicator, Handle, Operator, init
+from fanin.errors import (
+    ArgumentError,
+    ClosedError,
+    ConfigurationError,
+    FaninError,
+    JobFailedError,
+    JobTimeoutError,
+    PlanError,
+)
+
+__all__ = [
+    "ArgumentError",
+    "ClosedError",
+    "Communicator",
+    "ConfigurationError",
+    "FaninError",
+    "Handle",
+    "JobFailedError",
+    "JobTimeoutError",
+    "Operator",
+    "PlanError",
+    "__version__",
+    "init",
+]

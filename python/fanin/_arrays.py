@@ -1,0 +1,177 @@
+"""Arrays as memory: where their elements lie, and what type they have. Nothing is copied that lies contiguously."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fanin.errors import ArgumentError
+
+#: Element types of the engine by their names in numpy, ml_dtypes and PyTorch.
+ENGINE_TYPES = {
+    "float64": "f64",
+    "float32": "f32",
+    "float16": "f16",
+    "bfloat16": "bf16",
+    "int8": "i8",
+    "int16": "i16",
+    "int32": "i32",
+    "int64": "i64",
+    "uint8": "u8",
+}
+
+#: Types that the engine does not know but whose results have the same bits as those of another type, and the operators for which that is so:
+#: sums and products wrap, and a complex number is two real ones.
+_ALIKE: dict[str, tuple[str, int, frozenset[str]]] = {
+    "bool": ("u8", 1, frozenset({"min", "max", "and", "or", "xor"})),
+    "uint16": ("i16", 1, frozenset({"sum", "prod", "and", "or", "xor"})),
+    "uint32": ("i32", 1, frozenset({"sum", "prod", "and", "or", "xor"})),
+    "uint64": ("i64", 1, frozenset({"sum", "prod", "and", "or", "xor"})),
+    "complex64": ("f32", 2, frozenset({"sum", "avg"})),
+    "complex128": ("f64", 2, frozenset({"sum", "avg"})),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """Memory of an array."""
+
+    #: What the caller gets back, and what owns the memory.
+    array: Any
+    address: int
+    bytes: int
+    #: Name of the element type, as numpy has it.
+    dtype: str
+    shape: tuple[int, ...]
+    writable: bool
+    #: Makes an array of the same kind and type, with another shape and with any content.
+    empty: Callable[[tuple[int, ...]], Any]
+
+    @property
+    def elements(self) -> int:
+        count = 1
+        for length in self.shape:
+            count *= length
+        return count
+
+
+def element_type(view: View, op: str | None) -> tuple[str, int]:
+    """The engine's type for the elements of ``view``, and how many of it each one is. ``op`` is ``None`` where elements are only copied.
+
+    Raises:
+        ArgumentError: There is no such reduction.
+    """
+    known = ENGINE_TYPES.get(view.dtype)
+    if known is not None:
+        return known, 1
+    if op is None:
+        count = view.elements
+        return "u8", view.bytes // count if count else 1
+    name, each, operators = _ALIKE.get(view.dtype, ("", 0, frozenset()))
+    if op in operators:
+        return name, each
+    if operators:
+        raise ArgumentError(f"no {op} of {view.dtype}: there are {', '.join(sorted(operators))}")
+    types = ", ".join([*ENGINE_TYPES, *_ALIKE])
+    raise ArgumentError(f"elements of type {view.dtype} cannot be reduced: there are {types}")
+
+
+def view_input(array: Any) -> View:
+    """The memory of what a rank contributes; a copy where it does not lie contiguously.
+
+    Raises:
+        ArgumentError: It is no array, or its elements are elsewhere.
+    """
+    tensor = _as_tensor(array)
+    if tensor is not None:
+        return _view_tensor(tensor if tensor.is_contiguous() else tensor.contiguous())
+    ndarray = _as_ndarray(array)
+    return _view_ndarray(ndarray if ndarray.flags.c_contiguous else np.ascontiguousarray(ndarray))
+
+
+def view_output(array: Any, what: str = "out") -> View:
+    """The memory of an array that takes a result.
+
+    Raises:
+        ArgumentError: It cannot be written to as it is.
+    """
+    tensor = _as_tensor(array)
+    if tensor is not None:
+        contiguous, view = tensor.is_contiguous(), _view_tensor(tensor, owner=array)
+    else:
+        if not (_is_buffer(array) or hasattr(array, "__dlpack__")):
+            raise ArgumentError(f"{what} is of type {type(array).__name__}: expected an array that can be written to")
+        ndarray = _as_ndarray(array)
+        contiguous, view = ndarray.flags.c_contiguous, _view_ndarray(ndarray, owner=array)
+    if not view.writable:
+        raise ArgumentError(f"{what} is read-only: expected an array that can be written to")
+    if not contiguous:
+        raise ArgumentError(f"{what} is not contiguous: give a contiguous array, or leave it out and assign the result")
+    return view
+
+
+def _as_tensor(array: Any) -> Any | None:
+    """The array, if it is a PyTorch tensor in the memory of this process."""
+    # Where there is a tensor, somebody has imported PyTorch already; importing it takes seconds.
+    torch = sys.modules.get("torch")
+    if torch is None or not isinstance(array, torch.Tensor):
+        return None
+    if array.device.type != "cpu":
+        raise ArgumentError(
+            f"the tensor is on {array.device}: move it to the CPU, or use the backend for torch.distributed (fanin.torch)"
+        )
+    if array.layout != torch.strided:
+        raise ArgumentError(f"the tensor is {array.layout}: expected a dense one")
+    return array.detach()
+
+
+def _view_tensor(tensor: Any, owner: Any = None) -> View:
+    dtype = str(tensor.dtype).removeprefix("torch.")
+    return View(
+        array=tensor if owner is None else owner,
+        address=tensor.data_ptr(),
+        bytes=tensor.numel() * tensor.element_size(),
+        dtype=dtype,
+        shape=tuple(tensor.shape),
+        writable=True,
+        empty=lambda shape: tensor.new_empty(shape),
+    )
+
+
+def _as_ndarray(array: Any) -> np.ndarray[Any, Any]:
+    if isinstance(array, np.ndarray):
+        return array
+    try:
+        if not _is_buffer(array) and hasattr(array, "__dlpack__"):
+            return np.from_dlpack(array)
+        return np.asarray(array)
+    except (TypeError, ValueError, BufferError, RuntimeError) as error:
+        raise ArgumentError(f"{type(array).__name__} is not understood as an array: {error}") from error
+
+
+def _is_buffer(array: Any) -> bool:
+    try:
+        memoryview(array)
+    except TypeError:
+        return False
+    return True
+
+
+def _view_ndarray(ndarray: np.ndarray[Any, Any], owner: Any = None) -> View:
+    if ndarray.dtype.hasobject:
+        raise ArgumentError(f"an array of Python objects ({ndarray.dtype}): expected numbers")
+    if not ndarray.dtype.isnative:
+        raise ArgumentError(f"elements of type {ndarray.dtype} have their bytes in another order than this machine's")
+    return View(
+        array=ndarray if owner is None else owner,
+        address=ndarray.__array_interface__["data"][0],
+        bytes=ndarray.nbytes,
+        dtype=ndarray.dtype.name,
+        shape=ndarray.shape,
+        writable=ndarray.flags.writeable,
+        empty=lambda shape: np.empty(shape, ndarray.dtype),
+    )

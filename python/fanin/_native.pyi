@@ -1,0 +1,130 @@
+"""The native module: collectives over memory at given addresses. Programs use the package around it."""
+
+from collections.abc import Callable
+from typing import Any, Literal, TypeAlias, final
+
+__version__: str
+
+_Kind: TypeAlias = Literal["allreduce", "reduce", "broadcast", "barrier", "reduce_scatter", "all_gather"]
+
+@final
+class Communicator:
+    """A process's place in a job."""
+
+    @staticmethod
+    def join(
+        *,
+        rank: int | None = ...,
+        world: int | None = ...,
+        job: str | None = ...,
+        switch: str | None = ...,
+        rendezvous: str | None = ...,
+        timeout: float | None = ...,
+        stall_notice: float | None = ...,
+        transport: str | None = ...,
+        wait: str | None = ...,
+        bind: str | None = ...,
+        payload: int | None = ...,
+        window: int | None = ...,
+        fixed_point: bool | None = ...,
+        notices: Callable[[str], object] | None = ...,
+    ) -> Communicator:
+        """Joins a job as the arguments say."""
+
+    @staticmethod
+    def from_env(
+        *,
+        rank: int | None = ...,
+        world: int | None = ...,
+        job: str | None = ...,
+        switch: str | None = ...,
+        rendezvous: str | None = ...,
+        timeout: float | None = ...,
+        stall_notice: float | None = ...,
+        transport: str | None = ...,
+        wait: str | None = ...,
+        bind: str | None = ...,
+        payload: int | None = ...,
+        window: int | None = ...,
+        fixed_point: bool | None = ...,
+        notices: Callable[[str], object] | None = ...,
+    ) -> Communicator:
+        """Joins a job as the environment says; arguments win."""
+
+    @property
+    def rank(self) -> int: ...
+    @property
+    def world(self) -> int: ...
+    @property
+    def job(self) -> str: ...
+    @property
+    def path(self) -> str:
+        """How vectors travel and why so, for people."""
+
+    @property
+    def transport(self) -> Literal["shm", "udp", "alone"]: ...
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed, or belongs to the process that this one was forked from."""
+
+    def call(
+        self,
+        kind: _Kind | str,
+        dtype: str,
+        op: str,
+        elements: int,
+        input_address: int,
+        input_bytes: int,
+        output_address: int,
+        output_bytes: int,
+        root: int = 0,
+    ) -> None:
+        """A collective over memory that the caller keeps alive and to itself until this returns.
+
+        ``elements`` is the length of a share: of the vector, or of one rank's part of it (reduce-scatter, all-gather). The same address for
+        input and output means in place; otherwise they must not overlap.
+        """
+
+    def call_async(
+        self,
+        kind: _Kind | str,
+        dtype: str,
+        op: str,
+        elements: int,
+        input_address: int,
+        input_bytes: int,
+        output_address: int,
+        output_bytes: int,
+        root: int = 0,
+        keep: Any = None,
+    ) -> Handle:
+        """As ``call``, in the background: ``keep`` is held until then, and owns the memory."""
+
+    def split(self, color: int | None, key: int = 0) -> Communicator | None:
+        """Divides the ranks into communicators by ``color``, in the order of ``key``. All ranks call it."""
+
+    def abort(self, text: str) -> None:
+        """Ends the job for all ranks, also in the middle of a call: each gets an error with this text."""
+
+    def close(self) -> None:
+        """Leaves the job, after calls in the background have ended."""
+
+@final
+class Handle:
+    """A call in the background."""
+
+    def done(self) -> bool:
+        """Whether the call has ended, well or not."""
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Waits for the end of the call, for ``timeout`` seconds at most; ``False`` where that was not enough.
+
+        Raises what has gone wrong. Where Ctrl-C interrupts it, the job ends for all ranks.
+        """
+
+    def error(self) -> Exception | None:
+        """What has gone wrong; ``None`` where nothing has, or not yet."""
+
+    def add_done_callback(self, callback: Callable[[Handle], object]) -> None:
+        """Calls ``callback`` with a handle of the call once that has ended: in the thread that runs calls in the background, or at once where
+        it has ended already."""

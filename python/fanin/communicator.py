@@ -1,0 +1,427 @@
+"""Collectives between the processes of a job, on numpy arrays, PyTorch tensors and whatever else has memory."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import weakref
+from collections.abc import Callable, Generator
+from types import TracebackType
+from typing import Any, Generic, Literal, TypeAlias, TypeVar, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from fanin import _native
+from fanin._arrays import View, element_type, view_input, view_output
+from fanin.errors import ArgumentError, FaninError
+
+__all__ = ["Communicator", "Handle", "Operator", "init"]
+
+#: Operators; means of floats and complex numbers only, bitwise ones of integers and booleans only.
+Operator: TypeAlias = Literal["sum", "prod", "min", "max", "avg", "and", "or", "xor"]
+
+_T = TypeVar("_T")
+_Scalar = TypeVar("_Scalar", bound=np.generic)
+
+#: Those that were not closed yet, for the end of the program.
+_open: weakref.WeakSet[Communicator] = weakref.WeakSet()
+
+
+def init(
+    *,
+    rank: int | None = None,
+    world: int | None = None,
+    job: str | None = None,
+    switch: str | None = None,
+    rendezvous: str | None = None,
+    timeout: float | None = None,
+    stall_notice: float | None = None,
+    transport: Literal["auto", "udp", "shm"] | None = None,
+    wait: Literal["adaptive", "busy"] | None = None,
+    bind: str | None = None,
+    payload: int | None = None,
+    window: int | None = None,
+    fixed_point: bool | None = None,
+    notices: Callable[[str], object] | None = None,
+) -> Communicator:
+    """Joins a job; returns once all of its ranks have.
+
+    What is not given comes from the environment: from ``FANIN_*``, and where these are missing from the variables of torchrun and Open MPI's
+    mpirun. Without any of them there is one rank, alone.
+
+    Args:
+        rank: This process's rank (``FANIN_RANK``).
+        world: Number of ranks (``FANIN_WORLD``).
+        job: The job's name, the same at all ranks (``FANIN_JOB``).
+        switch: ``HOST:PORT`` of a switch, ``fanin switch`` (``FANIN_SWITCH``).
+        rendezvous: Without a switch, ``HOST:PORT`` at which rank 0 listens (``FANIN_RENDEZVOUS``).
+        timeout: How long to wait for other ranks or the switch, in seconds (``FANIN_TIMEOUT``; 60).
+        stall_notice: After how long without progress to say why, in seconds (``FANIN_STALL_NOTICE``; 5).
+        transport: How vectors travel (``FANIN_TRANSPORT``); ``"auto"`` takes shared memory where all ranks are on one host.
+        wait: ``"busy"`` never sleeps, for ranks with a core each (``FANIN_WAIT``).
+        bind: The local IP address to send from (``FANIN_BIND``).
+        payload: Bytes of elements in a packet (``FANIN_PAYLOAD``).
+        window: Packets under way (``FANIN_WINDOW``).
+        fixed_point: Sum float32 as block fixed point, as hardware switches do (``FANIN_FIXED_POINT``).
+        notices: Called with what the user should know while ranks wait; by default that is printed to standard error. It may be called in
+            another thread.
+
+    Raises:
+        ConfigurationError: Arguments or variables make no sense.
+        JobFailedError: Ranks or the switch did not come (``JobTimeoutError``), or this rank was not admitted.
+    """
+    return Communicator(
+        _native.Communicator.from_env(
+            rank=rank,
+            world=world,
+            job=job,
+            switch=switch,
+            rendezvous=rendezvous,
+            timeout=timeout,
+            stall_notice=stall_notice,
+            transport=transport,
+            wait=wait,
+            bind=bind,
+            payload=payload,
+            window=window,
+            fixed_point=fixed_point,
+            notices=notices,
+        )
+    )
+
+
+class Handle(Generic[_T]):
+    """A call in the background. In a coroutine, ``await`` it.
+
+    The arrays of the call may be neither read nor written until it has ended.
+    """
+
+    def __init__(self, native: _native.Handle, result: _T) -> None:
+        self._native = native
+        self._result = result
+
+    def done(self) -> bool:
+        """Whether the call has ended, well or not."""
+        return self._native.done()
+
+    def wait(self, timeout: float | None = None) -> _T:
+        """The result, once it is there.
+
+        Raises:
+            TimeoutError: It was not there after ``timeout`` seconds; the call goes on.
+            JobFailedError: The job has failed.
+        """
+        if not self._native.wait(timeout):
+            raise TimeoutError(f"the call has not ended within {timeout} s; it goes on")
+        return self._result
+
+    def exception(self) -> Exception | None:
+        """What has gone wrong; ``None`` where nothing has, or not yet."""
+        return self._native.error()
+
+    def add_done_callback(self, callback: Callable[[Handle[_T]], object]) -> None:
+        """Calls ``callback`` with this handle once the call has ended: in another thread, or at once where it has ended already."""
+        self._native.add_done_callback(lambda _: callback(self))
+
+    def __await__(self) -> Generator[Any, None, _T]:
+        loop = asyncio.get_running_loop()
+        ended: asyncio.Future[None] = loop.create_future()
+
+        def end() -> None:
+            if not ended.done():
+                ended.set_result(None)
+
+        def tell(_: _native.Handle) -> None:
+            # Nobody waits any more where the loop is closed.
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(end)
+
+        self._native.add_done_callback(tell)
+        yield from ended
+        return self.wait()
+
+
+class Communicator:
+    """A process's place in a job, made by :func:`init`.
+
+    Every rank makes the same calls in the same order, with arrays of the same type and number of elements; anything else is an error at every
+    rank. All ranks get the same bits. Calls of several threads run one after another.
+
+    Arrays are numpy arrays, PyTorch tensors in the memory of this process, and whatever has a buffer or speaks DLPack. A result is of the same
+    kind as the input. Elements are read and written where they lie if that is contiguously, and copied otherwise. With ``out`` the result is
+    written there; ``out`` may be the input itself.
+
+    As a context manager it leaves the job at the end, and where an exception leaves the block, ends it for all ranks.
+    """
+
+    def __init__(self, native: _native.Communicator) -> None:
+        self._native = native
+        _open.add(self)
+
+    @property
+    def native(self) -> _native.Communicator:
+        """The native communicator, for calls by memory address."""
+        return self._native
+
+    @property
+    def rank(self) -> int:
+        """This rank."""
+        return self._native.rank
+
+    @property
+    def world(self) -> int:
+        """Number of ranks."""
+        return self._native.world
+
+    @property
+    def job(self) -> str:
+        """The job's name."""
+        return self._native.job
+
+    @property
+    def path(self) -> str:
+        """How vectors travel and why so, for people."""
+        return self._native.path
+
+    @property
+    def transport(self) -> Literal["shm", "udp", "alone"]:
+        """How vectors travel; ``"alone"`` where there is only one rank."""
+        return self._native.transport
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed, or belongs to the process that this one was forked from."""
+        return self._native.closed
+
+    def __repr__(self) -> str:
+        state = "closed" if self.closed else self.transport
+        return f"<fanin.Communicator job={self.job!r} rank={self.rank} world={self.world} {state}>"
+
+    # Allreduce
+
+    @overload
+    def allreduce(self, array: _T, op: Operator = "sum", *, out: _T) -> _T: ...
+    @overload
+    def allreduce(self, array: npt.NDArray[_Scalar], op: Operator = "sum", *, out: None = None) -> npt.NDArray[_Scalar]: ...
+    @overload
+    def allreduce(self, array: Any, op: Operator = "sum", *, out: None = None) -> Any: ...
+    def allreduce(self, array: Any, op: Operator = "sum", *, out: Any = None) -> Any:
+        """The reduction of all ranks' arrays, element by element.
+
+        Raises:
+            ArgumentError: Type and operator do not go together, or ``out`` does not fit.
+            JobFailedError: The job has failed.
+        """
+        return self._run(self._allreduce, array, op, out)
+
+    def allreduce_async(self, array: Any, op: Operator = "sum", *, out: Any = None) -> Handle[Any]:
+        """As :meth:`allreduce`, in the background."""
+        return self._start(self._allreduce, array, op, out)
+
+    def _allreduce(self, array: Any, op: Operator, out: Any) -> _Call:
+        return self._same_shape("allreduce", array, op, out)
+
+    # Reduce
+
+    def reduce(self, array: Any, op: Operator = "sum", root: int = 0, *, out: Any = None) -> Any:
+        """As :meth:`allreduce`, with the result at rank ``root`` only; the others get ``None``."""
+        return self._run(self._reduce, array, op, root, out)
+
+    def reduce_async(self, array: Any, op: Operator = "sum", root: int = 0, *, out: Any = None) -> Handle[Any]:
+        """As :meth:`reduce`, in the background."""
+        return self._start(self._reduce, array, op, root, out)
+
+    def _reduce(self, array: Any, op: Operator, root: int, out: Any) -> _Call:
+        self._check_root(root)
+        if self.rank == root:
+            return self._same_shape("reduce", array, op, out, root)
+        given = view_input(array)
+        return _Call("reduce", *element_type(given, op), op, given.elements, given, None, None, root)
+
+    # Broadcast and barrier
+
+    def broadcast(self, array: _T, root: int = 0) -> _T:
+        """Gives every rank the elements of rank ``root``'s array, in place, and returns the array.
+
+        Elements of any type of fixed size may be broadcast.
+        """
+        return self._run(self._broadcast, array, root)
+
+    def broadcast_async(self, array: _T, root: int = 0) -> Handle[_T]:
+        """As :meth:`broadcast`, in the background."""
+        return self._start(self._broadcast, array, root)
+
+    def _broadcast(self, array: Any, root: int) -> _Call:
+        self._check_root(root)
+        is_root = self.rank == root
+        view = view_input(array) if is_root else view_output(array, "the array")
+        dtype, each = element_type(view, None)
+        # The root's own elements come back to it as well.
+        result = view if view.writable else view_output(view.empty(view.shape))
+        return _Call("broadcast", dtype, each, "max", view.elements, view, result, array, root)
+
+    def barrier(self) -> None:
+        """Returns once all ranks have called it."""
+        self._run(_barrier)
+
+    def barrier_async(self) -> Handle[None]:
+        """As :meth:`barrier`, in the background."""
+        return self._start(_barrier)
+
+    # Where each rank has a part
+
+    def reduce_scatter(self, array: Any, op: Operator = "sum", *, out: Any = None) -> Any:
+        """Reduces the arrays of all ranks and gives each rank its part: of ``world`` equal parts along the first dimension, the one of its rank.
+
+        ``out`` may be this rank's part of the input itself.
+        """
+        return self._run(self._reduce_scatter, array, op, out)
+
+    def reduce_scatter_async(self, array: Any, op: Operator = "sum", *, out: Any = None) -> Handle[Any]:
+        """As :meth:`reduce_scatter`, in the background."""
+        return self._start(self._reduce_scatter, array, op, out)
+
+    def _reduce_scatter(self, array: Any, op: Operator, out: Any) -> _Call:
+        given = view_input(array)
+        if not given.shape or given.shape[0] % self.world != 0:
+            raise ArgumentError(
+                f"reduce_scatter: the array's shape is {given.shape}: expected a first dimension that {self.world} ranks can share equally"
+            )
+        part = (given.shape[0] // self.world, *given.shape[1:])
+        result = self._result(given, part, out)
+        return _Call("reduce_scatter", *element_type(given, op), op, result.elements, given, result, result.array, 0)
+
+    def all_gather(self, array: Any, *, out: Any = None) -> Any:
+        """The arrays of all ranks, one behind the other along the first dimension, in the order of ranks.
+
+        ``array`` may be this rank's part of ``out`` itself. Elements of any type of fixed size may be gathered.
+        """
+        return self._run(self._all_gather, array, out)
+
+    def all_gather_async(self, array: Any, *, out: Any = None) -> Handle[Any]:
+        """As :meth:`all_gather`, in the background."""
+        return self._start(self._all_gather, array, out)
+
+    def _all_gather(self, array: Any, out: Any) -> _Call:
+        given = view_input(array)
+        first, *rest = given.shape or (1,)
+        result = self._result(given, (self.world * first, *rest), out)
+        return _Call("all_gather", *element_type(given, None), "max", given.elements, given, result, result.array, 0)
+
+    # Groups and the end
+
+    def split(self, color: int | None, key: int = 0) -> Communicator | None:
+        """Divides the ranks into communicators, one for each ``color``; a rank whose ``color`` is ``None`` gets none.
+
+        Within one, ranks are in the order of ``key``, and of their present ranks where keys are equal. All ranks call it.
+        """
+        if color is not None and not 0 <= color < 2**32:
+            raise ArgumentError(f"color = {color}: expected 0 to {2**32 - 1}, or None")
+        native = self._native.split(color, key)
+        return None if native is None else Communicator(native)
+
+    def abort(self, text: str) -> None:
+        """Ends the job for all ranks, also in the middle of a call of another thread: each gets an error with this text."""
+        self._native.abort(text)
+
+    def close(self) -> None:
+        """Leaves the job, after calls in the background have ended.
+
+        The others go on until they need this rank. Rank 0, where it runs the switch, stays until the others have left as well. Nothing happens
+        where that is done already.
+        """
+        _open.discard(self)
+        self._native.close()
+
+    def __enter__(self) -> Communicator:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        # The others would wait for what this rank will not do any more. Where the job has failed they know.
+        if error is not None and not isinstance(error, FaninError) and not self.closed:
+            self.abort(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
+        self.close()
+
+    # How calls are made
+
+    def _check_root(self, root: int) -> None:
+        if not 0 <= root < self.world:
+            raise ArgumentError(f"root = {root}: there are only ranks 0 to {self.world - 1}")
+
+    def _same_shape(self, kind: str, array: Any, op: Operator, out: Any, root: int = 0) -> _Call:
+        given = view_input(array)
+        result = self._result(given, given.shape, out)
+        return _Call(kind, *element_type(given, op), op, given.elements, given, result, result.array, root)
+
+    @staticmethod
+    def _result(given: View, shape: tuple[int, ...], out: Any) -> View:
+        if out is None:
+            return view_output(given.empty(shape))
+        result = view_output(out)
+        if result.shape != shape or result.dtype != given.dtype:
+            raise ArgumentError(
+                f"out has shape {result.shape} of {result.dtype}: expected {shape} of {given.dtype}, as the array and the number of ranks have it"
+            )
+        return result
+
+    def _run(self, prepare: Callable[..., _Call], *arguments: Any) -> Any:
+        call = self._prepared(prepare, arguments)
+        self._native.call(*call.arguments())
+        return call.returned
+
+    def _start(self, prepare: Callable[..., _Call], *arguments: Any) -> Handle[Any]:
+        call = self._prepared(prepare, arguments)
+        native = self._native.call_async(*call.arguments(), keep=call)
+        return Handle(native, call.returned)
+
+    def _prepared(self, prepare: Callable[..., _Call], arguments: tuple[Any, ...]) -> _Call:
+        try:
+            return prepare(*arguments)
+        except ArgumentError as error:
+            error.rank, error.job = self.rank, self.job
+            raise
+
+
+class _Call:
+    """A collective on memory, and what its caller gets."""
+
+    __slots__ = ("dtype", "elements", "given", "kind", "op", "result", "returned", "root")
+
+    def __init__(
+        self,
+        kind: str,
+        dtype: str,
+        each: int,
+        op: str,
+        elements: int,
+        given: View | None,
+        result: View | None,
+        returned: Any,
+        root: int,
+    ) -> None:
+        self.kind = kind
+        self.dtype = dtype
+        self.op = op
+        self.elements = elements * each
+        self.given = given
+        self.result = result
+        self.returned = returned
+        self.root = root
+
+    def arguments(self) -> tuple[str, str, str, int, int, int, int, int, int]:
+        given, result = self.given, self.result
+        source = (given.address, given.bytes) if given is not None else (0, 0)
+        target = (result.address, result.bytes) if result is not None else (0, 0)
+        return (self.kind, self.dtype, self.op, self.elements, *source, *target, self.root)
+
+
+def _barrier() -> _Call:
+    return _Call("barrier", "u8", 1, "max", 0, None, None, None, 0)
+
+
+@atexit.register
+def _close_all() -> None:
+    # The other ranks shall hear that this one has left, not that it has died; and threads must end before the interpreter does.
+    for communicator in list(_open):
+        communicator.close()

@@ -1,0 +1,38 @@
+"""The PyTorch backend: ``torch.distributed.init_process_group("fanin")``.
+
+Nothing needs to be imported for that: PyTorch finds the backend by the entry point ``torch.distributed.backends``. See ``docs/pytorch.md``.
+
+=================  ==============================================================================
+``backend``        what PyTorch calls: the collectives of a process group
+``elements``       PyTorch's types and operators, and which the communicator knows
+``memory``         tensors as stretches of memory: copies where a tensor is not one
+``work``           a call that runs: waiting, futures, errors
+``meeting``        how the ranks of a group find each other, by the group's store
+``forwarding``     what is left to gloo
+``errors``         exceptions that are PyTorch's and Fanin's alike
+=================  ==============================================================================
+"""
+
+from __future__ import annotations
+
+import torch.distributed as dist
+
+from fanin.torch.errors import CollectiveError, CollectiveTimeoutError
+
+__all__ = ["CollectiveError", "CollectiveTimeoutError", "register"]
+
+#: PyTorch's name of the backend.
+NAME = "fanin"
+
+
+def register() -> None:
+    """Makes the backend known to PyTorch, once; called by PyTorch itself when a group asks for ``fanin``."""
+    if NAME.upper() in dist.Backend._plugins:
+        return
+    # Only now: an older PyTorch has no class to derive a backend from.
+    from fanin.torch.backend import create
+
+    dist.Backend.register_backend(NAME, create, extended_api=True, devices=["cpu", "cuda"])
+
+
+register()

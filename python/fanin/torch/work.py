@@ -1,0 +1,182 @@
+"""A call that runs: waiting for it, futures, errors.
+
+PyTorch keeps a Python ``Work`` behind an object of its own which hands on ``wait`` and ``get_future`` only. So these two carry everything:
+both raise what went wrong, on every rank, and a future is completed whatever happens.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.distributed import Work
+from torch.futures import Future
+
+from fanin.torch.errors import CollectiveTimeoutError, of_collective
+from fanin.torch.memory import After
+
+if TYPE_CHECKING:
+    from fanin._native import Communicator, Handle
+
+#: What PyTorch passes for "as long as the group's timeout".
+NO_TIMEOUT = timedelta(0)
+
+#: Completes futures. Callbacks of users run here and may wait for further collectives, so there must always be another thread: it makes
+#: one only where all others are busy.
+_COMPLETIONS = ThreadPoolExecutor(max_workers=256, thread_name_prefix="fanin-futures")
+
+
+class FaninWork(Work):
+    """One or more calls of a communicator that were made together."""
+
+    def __init__(
+        self,
+        name: str,
+        comm: Communicator,
+        timeout_s: float,
+        result: Any,
+        *,
+        handles: Sequence[Handle] = (),
+        error: BaseException | None = None,
+        after: Sequence[After] = (),
+        limit_s: float | None = None,
+    ) -> None:
+        """``limit_s`` is a timeout shorter than the communicator's own, ``timeout_s``; ``after`` is done before results are looked at."""
+        super().__init__()
+        self._name = name
+        self._comm = comm
+        self._timeout_s = timeout_s
+        self._result = result
+        self._handles = handles
+        self._error = error
+        self._after = after
+        self._limit_s = limit_s
+        self._ended = not handles and not after
+        self._future: Future[Any] | None = None
+        self._lock = threading.Lock() if handles or after else None
+
+    def wait(self, timeout: timedelta = NO_TIMEOUT) -> bool:
+        """Waits for the calls to end. A ``timeout`` ends the waiting with an error here only: the calls go on, and so does the group.
+
+        Raises:
+            CollectiveError: the group has failed.
+            CollectiveTimeoutError: because somebody did not come in time.
+        """
+        if not self._ended:
+            if timeout > NO_TIMEOUT:
+                self._wait_at_most(timeout.total_seconds())
+            self._settle()
+        if self._error is not None:
+            raise self._error
+        return True
+
+    def _wait_at_most(self, limit_s: float) -> None:
+        if self._handles and not self._handles[-1].wait(limit_s):
+            text = f"fanin: {self._name} has not ended within the timeout of {limit_s:g} s that wait() was given"
+            raise CollectiveTimeoutError(text, rank=self._comm.rank, job=self._comm.job)
+
+    def _settle(self) -> None:
+        """Waits for the end, as long as it takes, and does once what is to be done then."""
+        for handle in self._handles:
+            if self._limit_s is not None and not handle.wait(self._limit_s):
+                self._comm.abort(f"{self._name} has not ended within its timeout of {self._limit_s:g} s")
+            handle.wait(None)
+        if self._lock is None:
+            return
+        with self._lock:
+            if self._ended:
+                return
+            errors = [error for error in (handle.error() for handle in self._handles) if error is not None]
+            if errors and self._error is None:
+                self._error = of_collective(self._name, self._limit_s or self._timeout_s, errors[0])
+            if self._error is None:
+                for step in self._after:
+                    step()
+            self._after, self._ended = (), True
+
+    def get_future(self) -> Future[Any]:
+        """A future of the results, which raises what ``wait`` would raise."""
+        if self._future is None:
+            base: Future[Any] = Future(devices=_devices(self._result))
+            # An error has to come out of a callback: one that is set on the future itself is taken for a value by C++.
+            self._future = base.then(self._value)
+            self._complete(base)
+        return self._future
+
+    def _value(self, _base: Future[Any]) -> Any:
+        self.wait()
+        return self._result
+
+    def _complete(self, base: Future[Any]) -> None:
+        if self._ended or all(handle.done() for handle in self._handles):
+            base.set_result(None)
+        elif self._limit_s is not None:
+            _COMPLETIONS.submit(self._complete_after_limit, base)
+        else:
+            # Calls end in the order in which they were made.
+            self._handles[-1].add_done_callback(lambda _handle: _COMPLETIONS.submit(base.set_result, None))
+
+    def _complete_after_limit(self, base: Future[Any]) -> None:
+        try:
+            self._settle()
+        finally:
+            base.set_result(None)
+
+    def is_completed(self) -> bool:
+        """Whether the calls have ended, well or not."""
+        return self._ended or all(handle.done() for handle in self._handles)
+
+    def is_success(self) -> bool:
+        """Whether the calls have ended well."""
+        return self.is_completed() and self.exception() is None
+
+    def exception(self) -> BaseException | None:
+        """What went wrong, if the calls have ended."""
+        if self.is_completed():
+            self._settle()
+        return self._error
+
+    def result(self) -> Any:
+        """The tensors with the results, once there are."""
+        self.wait()
+        return self._result
+
+    def synchronize(self) -> None:
+        """The same as waiting."""
+        self.wait()
+
+
+def _devices(result: Any) -> list[torch.device]:
+    """The GPUs of the tensors in ``result``, for futures to order streams by."""
+    if isinstance(result, torch.Tensor):
+        return [result.device] if result.device.type == "cuda" else []
+    if isinstance(result, list | tuple):
+        return list(dict.fromkeys(device for item in result for device in _devices(item)))
+    return []
+
+
+class GatheredWork(Work):
+    """Several pieces of work, waited for together."""
+
+    def __init__(self, works: Sequence[Work]) -> None:
+        super().__init__()
+        self._works = works
+
+    def wait(self, timeout: timedelta = NO_TIMEOUT) -> bool:
+        """Waits for all."""
+        for work in self._works:
+            work.wait(timeout)
+        return True
+
+    def get_future(self) -> Future[Any]:
+        """A future of all results."""
+        gathered: Future[Any] = torch.futures.collect_all([work.get_future() for work in self._works])
+        return gathered.then(lambda futures: [future.wait() for future in futures.wait()])
+
+    def is_completed(self) -> bool:
+        """Whether all have ended."""
+        return all(work.is_completed() for work in self._works)
