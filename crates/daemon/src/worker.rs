@@ -67,9 +67,15 @@ impl JobWorker {
         let (port, waker, watch) = (driver.local_address().port(), driver.waker(), driver.watch());
         let stop = Arc::new(AtomicBool::new(false));
         let told = stop.clone();
+        #[cfg(test)]
+        let name = open.name.clone();
         let run = move || {
             // A broken invariant ends this job and no other.
-            let result = catch_unwind(AssertUnwindSafe(|| driver.run(&told)));
+            let result = catch_unwind(AssertUnwindSafe(|| {
+                #[cfg(test)]
+                tests::panic_if_doomed(&name, &mut driver);
+                driver.run(&told)
+            }));
             drop(driver);
             on_end(match result {
                 Ok(Ok(())) => None,
@@ -169,3 +175,6 @@ impl Ports {
 
 /// Jobs by number.
 pub(crate) type JobWorkers = BTreeMap<u16, JobWorker>;
+
+#[cfg(test)]
+mod tests;
