@@ -198,7 +198,9 @@ fn bugs_are_found_in_every_collective() {
         assert_eq!(findings(&recipe, Planted::None), [""; 0], "{recipe}");
         for bug in [Planted::IgnoreBitmap, Planted::KeepAccumulator] {
             let found = findings(&recipe, bug);
-            assert!(found.iter().any(|what| what.contains("is not the sum of all contributions")), "{bug:?}, {kind:?}: {found:?}");
+            // Where only one contributes, its repeated packet also shows as one that does not fit.
+            let words = ["is not the sum of all contributions", "a packet does not fit the operation"];
+            assert!(found.iter().any(|what| words.iter().any(|word| what.contains(word))), "{bug:?}, {kind:?}: {found:?}");
         }
     }
 }
