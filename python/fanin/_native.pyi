@@ -128,3 +128,17 @@ class Handle:
     def add_done_callback(self, callback: Callable[[Handle], object]) -> None:
         """Calls ``callback`` with a handle of the call once that has ended: in the thread that runs calls in the background, or at once where
         it has ended already."""
+
+@final
+class Host:
+    """A switch in this process, for jobs of which it is rank 0."""
+
+    def __new__(cls, listen: str, *, linger: float = 60.0) -> Host:
+        """``listen`` is ``IP:PORT``, port 0 for any; ``linger``, in seconds, how long ``close`` waits for other ranks to leave."""
+
+    @property
+    def address(self) -> str:
+        """``IP:PORT`` at which it listens."""
+
+    def close(self) -> None:
+        """Ends once the other ranks have left its jobs, or when it has lingered long enough."""

@@ -14,12 +14,14 @@
 //! | `errors` | file, line, key, value, what was expected |
 //! | [`run`] | runs a plan's points on all cores |
 //! | [`results`] | one record a run, as JSON and CSV |
+//! | [`frames`] | the same as columns |
 #![forbid(unsafe_code)]
 
 mod build;
 pub mod choices;
 mod errors;
 mod faults;
+pub mod frames;
 mod placement;
 pub mod read;
 pub mod results;

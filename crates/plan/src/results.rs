@@ -459,7 +459,7 @@ pub fn write_json(records: &[&RunRecord], in_full: bool, out: &mut dyn Write) ->
 }
 
 /// A JSON value as it stands in a CSV cell: texts without quotes, null as nothing.
-fn cell(value: &serde_json::Value) -> String {
+pub(crate) fn cell(value: &serde_json::Value) -> String {
     match value {
         serde_json::Value::Null => String::new(),
         serde_json::Value::String(text) => text.clone(),
@@ -467,46 +467,103 @@ fn cell(value: &serde_json::Value) -> String {
     }
 }
 
-/// Fields of the JSON that are columns of the CSV, in order. Tables become a column for each of their keys.
-const COLUMNS: &[&str] = &[
-    "series",
-    "system",
-    "seed",
-    "repetition",
-    "params",
-    "hosts",
-    "workers",
-    "message_bytes",
-    "congested",
-    "completion_us",
-    "goodput_gbps",
-    "link_utilization_mean",
-    "switch_bytes_peak",
-    "switch_bytes_mean",
-    "leaf_bytes_mean",
-    "leaf_bytes_peak",
-    "leaf_slot_us",
-    "leaf_slots_per_packet",
-    "leaf_bytes_by_model",
-    "links_idle",
-    "links_busy",
-    "links_between",
-    "links_70_to_90",
-    "queue_bytes_peak",
-    "census",
-    "packet_hops",
-    "packets_dropped",
-    "drops",
-    "packets_retransmitted",
-    "retransmissions",
-    "packets_marked",
-    "events",
-    "background_gbps",
-    "simulated_us",
-    "ended",
-    "failure",
-    "wall_s",
+/// What the cells of a column hold.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ColumnKind {
+    /// Texts.
+    Text,
+    /// Whole numbers from 0.
+    Count,
+    /// Numbers.
+    Number,
+    /// Yes or no.
+    Flag,
+    /// A column for each key that points set, of any kind.
+    Params,
+    /// A column for each reason that occurred: how often.
+    Reasons,
+}
+
+/// Fields of the JSON that are columns of the CSV, in order.
+const COLUMNS: &[(&str, ColumnKind)] = &[
+    ("series", ColumnKind::Text),
+    ("system", ColumnKind::Text),
+    ("seed", ColumnKind::Count),
+    ("repetition", ColumnKind::Count),
+    ("params", ColumnKind::Params),
+    ("hosts", ColumnKind::Count),
+    ("workers", ColumnKind::Count),
+    ("message_bytes", ColumnKind::Count),
+    ("congested", ColumnKind::Flag),
+    ("completion_us", ColumnKind::Number),
+    ("goodput_gbps", ColumnKind::Number),
+    ("link_utilization_mean", ColumnKind::Number),
+    ("switch_bytes_peak", ColumnKind::Count),
+    ("switch_bytes_mean", ColumnKind::Number),
+    ("leaf_bytes_mean", ColumnKind::Number),
+    ("leaf_bytes_peak", ColumnKind::Count),
+    ("leaf_slot_us", ColumnKind::Number),
+    ("leaf_slots_per_packet", ColumnKind::Number),
+    ("leaf_bytes_by_model", ColumnKind::Number),
+    ("links_idle", ColumnKind::Number),
+    ("links_busy", ColumnKind::Number),
+    ("links_between", ColumnKind::Number),
+    ("links_70_to_90", ColumnKind::Number),
+    ("queue_bytes_peak", ColumnKind::Count),
+    ("census", ColumnKind::Text),
+    ("packet_hops", ColumnKind::Count),
+    ("packets_dropped", ColumnKind::Count),
+    ("drops", ColumnKind::Reasons),
+    ("packets_retransmitted", ColumnKind::Count),
+    ("retransmissions", ColumnKind::Reasons),
+    ("packets_marked", ColumnKind::Count),
+    ("events", ColumnKind::Count),
+    ("background_gbps", ColumnKind::Number),
+    ("simulated_us", ColumnKind::Number),
+    ("ended", ColumnKind::Text),
+    ("failure", ColumnKind::Text),
+    ("wall_s", ColumnKind::Number),
 ];
+
+/// A column of the CSV.
+pub(crate) struct CsvColumn {
+    field: &'static str,
+    /// Where the field is a table.
+    key: Option<String>,
+    pub(crate) kind: ColumnKind,
+}
+
+impl CsvColumn {
+    pub(crate) fn name(&self) -> String {
+        self.key.as_ref().map_or(self.field.to_string(), |key| format!("{}.{key}", self.field))
+    }
+
+    /// Its value in a row of the JSON.
+    pub(crate) fn value<'r>(&self, row: &'r serde_json::Value) -> Option<&'r serde_json::Value> {
+        let field = row.get(self.field)?;
+        self.key.as_ref().map_or(Some(field), |key| field.get(key))
+    }
+}
+
+/// The columns that these records have.
+pub(crate) fn columns(records: &[&RunRecord], rows: &[serde_json::Value]) -> Vec<CsvColumn> {
+    let mut columns = Vec::new();
+    for &(field, kind) in COLUMNS {
+        let mut keys: Vec<String> = match kind {
+            // In the order of the plan.
+            ColumnKind::Params => records.iter().flat_map(|record| record.params.iter().map(|(key, _)| key.clone())).collect(),
+            ColumnKind::Reasons => rows.iter().filter_map(|row| row[field].as_object()).flat_map(|table| table.keys().cloned()).collect(),
+            _ => {
+                columns.push(CsvColumn { field, key: None, kind });
+                continue;
+            }
+        };
+        let mut seen = std::collections::BTreeSet::new();
+        keys.retain(|key| seen.insert(key.clone()));
+        columns.extend(keys.into_iter().map(|key| CsvColumn { field, key: Some(key), kind }));
+    }
+    columns
+}
 
 /// Writes records as CSV: the plain fields of the JSON under the same names, `params.KEY` for what points set, `drops.REASON` and
 /// `retransmissions.REASON` for reasons that occurred in any run. Lists by job are in the JSON only.
@@ -515,31 +572,14 @@ const COLUMNS: &[&str] = &[
 /// Those of `out`.
 pub fn write_csv(records: &[&RunRecord], out: &mut dyn Write) -> csv::Result<()> {
     let rows: Vec<serde_json::Value> = records.iter().map(|record| serde_json::to_value(record).expect("a record is plain data")).collect();
-    let mut columns: Vec<(&str, Option<String>)> = Vec::new();
-    for &column in COLUMNS {
-        let mut keys: Vec<String> = match column {
-            // In the order of the plan.
-            "params" => records.iter().flat_map(|record| record.params.iter().map(|(key, _)| key.clone())).collect(),
-            _ => rows.iter().filter_map(|row| row[column].as_object()).flat_map(|table| table.keys().cloned()).collect(),
-        };
-        if ["params", "drops", "retransmissions"].contains(&column) {
-            let mut seen = std::collections::BTreeSet::new();
-            keys.retain(|key| seen.insert(key.clone()));
-            columns.extend(keys.into_iter().map(|key| (column, Some(key))));
-        } else {
-            columns.push((column, None));
-        }
-    }
+    let columns = columns(records, &rows);
     let mut writer = csv::Writer::from_writer(out);
-    writer.write_record(columns.iter().map(|(column, key)| key.as_ref().map_or(column.to_string(), |key| format!("{column}.{key}"))))?;
+    writer.write_record(columns.iter().map(CsvColumn::name))?;
     for row in &rows {
-        let cells = columns.iter().map(|(column, key)| match key {
-            None => cell(&row[column]),
-            Some(key) => match (row[column].get(key), *column) {
-                (Some(value), _) => cell(value),
-                (None, "params") => String::new(),
-                (None, _) => "0".into(),
-            },
+        let cells = columns.iter().map(|column| match (column.value(row), column.kind) {
+            (Some(value), _) => cell(value),
+            (None, ColumnKind::Reasons) => "0".into(),
+            (None, _) => String::new(),
         });
         writer.write_record(cells)?;
     }

@@ -5,6 +5,8 @@
 //! | `communicator` | [`communicator::Communicator`]: collectives over memory at given addresses |
 //! | `handle` | [`handle::Handle`]: calls in the background |
 //! | `host` | [`host::Host`]: a switch in this process |
+//! | `simulate` | [`simulate::simulate`]: plans, run by the code of `fanin sim` |
+//! | `table` | [`table::Table`]: results as Arrow tables |
 //! | `settings` | keyword arguments and the environment become a configuration |
 //! | `memory` | addresses become slices: all that is `unsafe` here |
 //! | `interrupt` | Ctrl-C ends waiting |
@@ -21,6 +23,8 @@ mod host;
 mod interrupt;
 mod memory;
 mod settings;
+mod simulate;
+mod table;
 
 #[pymodule]
 mod _native {
@@ -32,6 +36,12 @@ mod _native {
     use crate::handle::Handle;
     #[pymodule_export]
     use crate::host::Host;
+    #[pymodule_export]
+    use crate::simulate::Results;
+    #[pymodule_export]
+    use crate::simulate::simulate;
+    #[pymodule_export]
+    use crate::table::Table;
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -1,11 +1,36 @@
 //! Credits for the buffer at the far end of a lossless link: bytes at hand, and bytes that come at known times.
 
-/// Bytes from a time on.
+/// Bytes from a time on, in one word: a network has many credits under way, and caches are small.
 #[derive(Clone, Copy, Debug, Default)]
-struct Credit {
-    from_ps: u64,
-    bytes: u32,
+struct Credit(u64);
+
+impl Credit {
+    /// A longer frame gives several credits.
+    const BYTES_MAX: u32 = u16::MAX as u32;
+
+    #[inline]
+    fn new(from_ps: u64, bytes: u32) -> Self {
+        Credit(from_ps << 16 | u64::from(bytes))
+    }
+
+    #[inline]
+    fn time_ps(self) -> u64 {
+        self.0 >> 16
+    }
+
+    #[inline]
+    fn is_later_than(self, other: Credit) -> bool {
+        self.0 > other.0 | u64::from(Self::BYTES_MAX)
+    }
+
+    #[inline]
+    fn bytes(self) -> u64 {
+        self.0 & u64::from(Self::BYTES_MAX)
+    }
 }
+
+/// Credits have times below this, 281 s.
+pub(crate) const TIME_MAX_PS: u64 = 1 << 48;
 
 /// A ring of credits in the order of their times. Its memory grows to the most that were ever under way at once.
 #[derive(Clone, Debug)]
@@ -33,12 +58,16 @@ impl Credits {
     /// When the next credit comes; `u64::MAX` where none is on its way.
     #[inline]
     pub fn next_ps(&self) -> u64 {
-        if self.count == 0 { u64::MAX } else { self.coming[self.head as usize & self.mask()].from_ps }
+        if self.count == 0 { u64::MAX } else { self.coming[self.head as usize & self.mask()].time_ps() }
     }
 
     /// Adds a credit for `bytes` bytes from `from_ps` on.
     #[inline(always)]
     pub fn give(&mut self, from_ps: u64, bytes: u32) {
+        if bytes > Credit::BYTES_MAX {
+            return self.give_much(from_ps, bytes);
+        }
+        let credit = Credit::new(from_ps, bytes);
         let count = self.count as usize;
         if count == self.coming.len() {
             self.grow();
@@ -47,10 +76,20 @@ impl Credits {
         let behind = self.head as usize + count;
         self.count += 1;
         // Departures of different outputs may commit out of order, which is rare.
-        if count > 0 && self.coming[(behind - 1) & mask].from_ps > from_ps {
-            return self.insert(from_ps, bytes);
+        if count > 0 && self.coming[(behind - 1) & mask].is_later_than(credit) {
+            return self.insert(credit);
         }
-        self.coming[behind & mask] = Credit { from_ps, bytes };
+        self.coming[behind & mask] = credit;
+    }
+
+    #[cold]
+    fn give_much(&mut self, from_ps: u64, bytes: u32) {
+        let mut left = bytes;
+        while left > 0 {
+            let part = left.min(Credit::BYTES_MAX);
+            self.give(from_ps, part);
+            left -= part;
+        }
     }
 
     #[cold]
@@ -65,14 +104,14 @@ impl Credits {
 
     /// Puts a credit before those that come later; the last place is free.
     #[cold]
-    fn insert(&mut self, from_ps: u64, bytes: u32) {
+    fn insert(&mut self, credit: Credit) {
         let mask = self.mask();
         let mut place = self.head as usize + self.count as usize - 1;
-        while place > self.head as usize && self.coming[(place - 1) & mask].from_ps > from_ps {
+        while place > self.head as usize && self.coming[(place - 1) & mask].is_later_than(credit) {
             self.coming[place & mask] = self.coming[(place - 1) & mask];
             place -= 1;
         }
-        self.coming[place & mask] = Credit { from_ps, bytes };
+        self.coming[place & mask] = credit;
     }
 
     /// Takes `bytes` bytes out of what is there by `limit_ps`; false, and nothing is taken, where that is not enough.
@@ -80,10 +119,10 @@ impl Credits {
     pub fn take(&mut self, bytes: u32, limit_ps: u64) -> bool {
         while self.at_hand < u64::from(bytes) {
             let next = self.coming[self.head as usize & self.mask()];
-            if self.count == 0 || next.from_ps > limit_ps {
+            if self.count == 0 || next.time_ps() > limit_ps {
                 return false;
             }
-            self.at_hand += u64::from(next.bytes);
+            self.at_hand += next.bytes();
             self.head = self.head.wrapping_add(1);
             self.count -= 1;
         }
@@ -102,12 +141,19 @@ mod tests {
         let (mut credits, mut model, mut at_hand) = (Credits::new(1_000), Vec::<(u64, u32)>::new(), 1_000u64);
         for round in 0..200_000u64 {
             let draw = mix(3, round);
-            let (bytes, limit) = ((draw >> 8) as u32 % 700 + 1, round + (draw >> 40) % 50);
+            // Now and then one that takes several words.
+            let most = if round % 97 == 0 { 200_000 } else { 700 };
+            let (bytes, limit) = ((draw >> 8) as u32 % most + 1, round + (draw >> 40) % 50);
             if draw.is_multiple_of(2) {
                 let from = round + (draw >> 50) % 40;
                 credits.give(from, bytes);
-                let place = model.partition_point(|&(other, _)| other <= from);
-                model.insert(place, (from, bytes));
+                let mut left = bytes;
+                while left > 0 {
+                    let part = left.min(Credit::BYTES_MAX);
+                    let place = model.partition_point(|&(other, _)| other <= from);
+                    model.insert(place, (from, part));
+                    left -= part;
+                }
             } else {
                 while at_hand < u64::from(bytes) && model.first().is_some_and(|&(from, _)| from <= limit) {
                     at_hand += u64::from(model.remove(0).1);

@@ -9,11 +9,12 @@ use fanin_core::{
     Collective, DropReason, Duration, Ingress, Instant, JobNodes, NodeId, OperationId, Outcome, PacketKind, PortId, Role, Wire, Worker,
 };
 
+use crate::credits::TIME_MAX_PS;
 use crate::link::link_flags;
 use crate::lossless::NO_LINK;
 use crate::metrics::{Ended, JobResult, LinkResult, MemorySampler, OperationResult, RunResult, WorkerResult};
-use crate::net::{EventIds, HeldBack, Lent, Net, TxWaiting};
-use crate::packet::{NO_PACKET, Packet, flags, pack_roles};
+use crate::net::{EventIds, HeldBack, Lent, Net, Post, TxWaiting};
+use crate::packet::{NO_PACKET, Packet, Received, flags, pack_roles};
 use crate::queue::EventQueue;
 use crate::scenario::{Scenario, SetupError};
 use crate::topology::Topology;
@@ -30,15 +31,7 @@ const ROLES: usize = 5;
 /// A node and what the engine knows of it.
 #[repr(C)]
 struct Slot<N> {
-    at: u32,
-    /// Number of the link that leaves by port 0 of its host or switch; the others follow.
-    first_link: u32,
-    ports: u16,
-    is_host: bool,
-    role: Role,
-    job: u16,
-    /// The worker's number, or [`NONE`].
-    worker: u32,
+    post: Post,
     /// Time of the earliest pending timer event; `u64::MAX` without one.
     armed: u64,
     node: N,
@@ -55,9 +48,7 @@ impl<N> Slot<N> {
     where
         N: Worker<P>,
     {
-        let Slot { at, first_link, ports, is_host, role, job, worker, .. } = *self;
-        let worker = (worker != NONE).then_some(worker);
-        (&mut self.node, Lent { net, vectors, at, first_link, ports, is_host, role, job, worker })
+        (&mut self.node, Lent { net, vectors, post: &self.post })
     }
 
     /// Schedules the node's deadline.
@@ -188,17 +179,9 @@ where
             self.fresh.push(keeps_copy.then(|| placed.node.clone()));
             let links = self.net.topology.links_out(node_id);
             let (first_link, ports) = (links.first().copied().unwrap_or(0), links.len() as u16);
-            self.slots.push(Slot {
-                node: placed.node,
-                at: node_id.0,
-                first_link,
-                ports,
-                is_host,
-                role: placed.at.role,
-                job,
-                worker,
-                armed: u64::MAX,
-            });
+            let worker = (worker != NONE).then_some(worker);
+            let post = Post { at: node_id.0, first_link, ports, is_host, role: placed.at.role, job, worker };
+            self.slots.push(Slot { post, armed: u64::MAX, node: placed.node });
         }
     }
 
@@ -232,7 +215,7 @@ where
 
     /// The node at `slot` of job `job`, for tests that look inside after a run.
     pub fn nodes(&self) -> impl Iterator<Item = (NodeId, &N)> {
-        self.slots.iter().map(|slot| (NodeId(slot.at), &slot.node))
+        self.slots.iter().map(|slot| (NodeId(slot.post.at), &slot.node))
     }
 
     fn run_events(&mut self) -> Ended {
@@ -329,17 +312,16 @@ where
     /// Draws what the link does to the packet, and drops repeats by the hop sequence.
     #[cold]
     fn arrive_by_faulty_link(&mut self, number: u32, place: u32) {
-        let packet = self.net.packets.get(place);
-        let is_background = packet.has(flags::BACKGROUND);
-        let kind = if is_background { PacketKind::Background } else { packet.header.kind() };
+        let is_background = self.net.packets.get(place).has(flags::BACKGROUND);
+        let kind = if is_background { PacketKind::Background } else { self.net.packets.rest(place).header.kind() };
         let faulty = self.net.faulty[number as usize].as_mut().expect("a faulty link has a state");
         let sequence = faulty.number();
         let fate = faulty.fate(kind);
         if let Some(delay) = fate.second
             && !is_background
         {
-            let mut copy = packet.clone();
-            copy.charged_to = NO_LINK;
+            let mut copy = self.net.packets.copy(place);
+            copy.head.charged_to = NO_LINK;
             let copy = self.net.packets.add(copy);
             self.net.hold_back(self.net.now + delay, HeldBack::Arrive(number, sequence, copy));
         }
@@ -399,18 +381,16 @@ where
     }
 
     fn deliver(&mut self, number: u32, port: PortId, place: u32) {
-        let packet = self.net.packets.get(place);
-        let from = Ingress { port, source: packet.source_address(), ecn: packet.has(flags::ECN) };
-        let (charged_to, bytes) = (packet.charged_to, packet.frame_bytes);
-        let (header, payload) = self.net.packets.take(place, P::nothing());
+        let Received { source, header, payload, charged_to, frame_bytes, is_marked } = self.net.packets.take(place, P::nothing());
+        let from = Ingress { port, source, ecn: is_marked };
         if charged_to != NO_LINK {
-            self.net.give_back(charged_to, self.net.now, bytes);
+            self.net.give_back(charged_to, self.net.now, frame_bytes);
         }
         let now = Instant::from_ps(self.net.now);
         let slot = &mut self.slots[number as usize];
         let (node, mut tx) = slot.lend(&mut self.net, &mut self.vectors);
         let deadline = node.receive(now, from, &header, payload.borrow(), &mut tx);
-        if slot.worker != NONE
+        if slot.post.worker.is_some()
             && let Some(outcome) = slot.node.poll()
         {
             self.on_outcome(number, outcome);
@@ -430,7 +410,7 @@ where
     /// After a handler: ends of operations, and the node's deadline.
     fn after(&mut self, number: u32) {
         let slot = &mut self.slots[number as usize];
-        if slot.worker != NONE
+        if slot.post.worker.is_some()
             && let Some(outcome) = slot.node.poll()
         {
             self.on_outcome(number, outcome);
@@ -441,7 +421,7 @@ where
 
     #[cold]
     fn on_outcome(&mut self, slot: u32, outcome: Outcome) {
-        let worker = self.slots[slot as usize].worker;
+        let Some(worker) = self.slots[slot as usize].post.worker else { return };
         let mut next = Some(outcome);
         while let Some(outcome) = next {
             let state = &mut self.workers[worker as usize];
@@ -498,7 +478,7 @@ where
             return;
         }
         slot.armed = u64::MAX;
-        if slot.is_host && self.failures.host(slot.at) != Host::Runs {
+        if slot.post.is_host && self.failures.host(slot.post.at) != Host::Runs {
             return;
         }
         let now = Instant::from_ps(self.net.now);
@@ -617,9 +597,9 @@ where
             // The job field tells messages apart for flow hashing; the flow label names the source.
             let job = (source.flow & 0xffff) as u16;
             let mut packet = Packet::new(source.host.0, frame_bytes, job, roles, N::Header::default(), payload);
-            packet.destination = source.destination.0;
-            packet.flow = number;
-            packet.flags = flags::BACKGROUND;
+            packet.head.destination = source.destination.0;
+            packet.rest.flow = number;
+            packet.head.flags = flags::BACKGROUND;
             let place = self.net.packets.add(packet);
             self.net.transmit(link, place, frame_bytes);
         }
@@ -633,7 +613,7 @@ where
     /// A background packet has arrived.
     #[inline]
     fn on_background(&mut self, place: u32) {
-        let packet = self.net.packets.get(place);
+        let packet = self.net.packets.rest(place);
         let source = &mut self.sources[packet.flow as usize];
         source.in_flight -= 1;
         source.bytes_delivered += packet.payload.borrow().bytes() as u64;
@@ -730,6 +710,9 @@ fn check<N>(topology: &Topology, scenario: &Scenario, jobs: &[JobNodes<N>]) -> R
         return Err(SetupError::new("jobs", jobs.len(), format!("nodes for {} jobs", scenario.jobs.len())));
     }
     scenario.faults.check()?;
+    if scenario.network.lossless.is_some() && scenario.time_limit.as_ps() >= TIME_MAX_PS {
+        return Err(SetupError::new("time_limit", scenario.time_limit, "less than 281 s on lossless links"));
+    }
     for (index, config) in scenario.traffic.iter().enumerate() {
         config.check(index)?;
         if let Some(host) = config.hosts.iter().find(|host| !topology.map.is_host(**host)) {

@@ -128,7 +128,7 @@ impl<H: Wire, O: Clone> Net<H, O> {
             if self.lossless.is_free(input) {
                 self.claim_first(input, NO_LINK, number, place, bytes);
             } else {
-                self.packets.at(place).packet.output = number;
+                self.packets.at(place).output = number;
                 self.stand_behind(input, place);
             }
         }
@@ -154,7 +154,7 @@ impl<H: Wire, O: Clone> Net<H, O> {
 
     /// The packet is gone from where it stood: its buffer is free.
     pub fn release(&mut self, place: u32) {
-        let packet = &mut self.packets.at(place).packet;
+        let packet = self.packets.at(place);
         let charged_to = std::mem::replace(&mut packet.charged_to, NO_LINK);
         if charged_to != NO_LINK {
             let bytes = packet.frame_bytes;
@@ -190,9 +190,9 @@ impl<H: Wire, O: Clone> Net<H, O> {
     /// The packet is the first one that lacks credits, or stands behind others.
     fn wait_for_credit(&mut self, number: u32, place: u32, bytes: u32, charged_to: u32) {
         let link = &mut self.links[number as usize];
-        let in_flight = self.packets.at(place);
-        in_flight.packet.charged_to = charged_to;
-        in_flight.next = NO_PACKET;
+        let head = self.packets.at(place);
+        head.charged_to = charged_to;
+        head.next = NO_PACKET;
         if link.has(link_flags::DOWN) {
             return self.drop_packet(place, DropReason::Down);
         }
@@ -234,12 +234,12 @@ impl<H: Wire, O: Clone> Net<H, O> {
         let mut link = &mut self.links[number as usize];
         while !link.waiting.is_empty() {
             let place = link.waiting.first;
-            let in_flight = self.packets.at(place);
-            let (bytes, charged_to) = (in_flight.packet.frame_bytes, in_flight.packet.charged_to);
+            let head = self.packets.at(place);
+            let (bytes, charged_to) = (head.frame_bytes, head.charged_to);
             if !link.credits.take(bytes, link.busy_until.max(self.now)) {
                 break;
             }
-            link.waiting.first = in_flight.next;
+            link.waiting.first = head.next;
             link.waiting_ps -= link.send_time_ps(bytes);
             let departure = depart(link, number, &mut self.packets, place, bytes, number, self.now, &mut self.queue);
             if charged_to != NO_LINK {
@@ -314,7 +314,7 @@ impl<H: Wire, O: Clone> Net<H, O> {
     /// Finds a packet's output and moves it there; false where it has to wait for its turn.
     #[inline]
     fn claim_next(&mut self, input: u32, place: u32) -> bool {
-        let packet = &mut self.packets.at(place).packet;
+        let packet = self.packets.at(place);
         let (bytes, charged_to) = (packet.frame_bytes, packet.charged_to);
         let number = match std::mem::replace(&mut packet.output, NO_LINK) {
             NO_LINK => match self.route(self.links[input as usize].to, place) {
@@ -352,8 +352,8 @@ impl<H: Wire, O: Clone> Net<H, O> {
         if behind == NO_PACKET {
             link.claims.last = place;
         }
-        let in_flight = self.packets.at(place);
-        (in_flight.next, in_flight.packet.output) = (behind, input);
+        let head = self.packets.at(place);
+        (head.next, head.output) = (behind, input);
         arm(link, number, &self.packets, self.now, &mut self.queue, self.ids.wakes);
     }
 
@@ -369,7 +369,9 @@ impl<H: Wire, O: Clone> Net<H, O> {
                 let turn = |input: u32| u64::from(input.wrapping_sub(link.served).wrapping_sub(1));
                 self.last_before(link, turn(input), |other| turn(self.packets.get(other).output))
             }
-            Arbitration::OldestFirst => self.last_before(link, self.packets.arrival_of(place), |other| self.packets.arrival_of(other)),
+            Arbitration::OldestFirst => {
+                self.last_before(link, self.packets.get(place).arrival_ps, |other| self.packets.get(other).arrival_ps)
+            }
         }
     }
 
@@ -377,7 +379,7 @@ impl<H: Wire, O: Clone> Net<H, O> {
     fn last_before(&self, link: &Link, key: u64, key_of: impl Fn(u32) -> u64) -> u32 {
         let (mut before, mut place) = (NO_PACKET, link.claims.first);
         while place != NO_PACKET && key_of(place) <= key {
-            (before, place) = (place, self.packets.next_of(place));
+            (before, place) = (place, self.packets.get(place).next);
         }
         before
     }
@@ -399,13 +401,13 @@ impl<H: Wire, O: Clone> Net<H, O> {
             if place == NO_PACKET {
                 return;
             }
-            let in_flight = self.packets.at(place);
-            let (bytes, charged_to) = (in_flight.packet.frame_bytes, in_flight.packet.charged_to);
+            let head = self.packets.at(place);
+            let (bytes, charged_to) = (head.frame_bytes, head.charged_to);
             if !link.has_room(bytes, self.now) {
                 return;
             }
-            link.claims.first = in_flight.next;
-            let input = std::mem::replace(&mut in_flight.packet.output, NO_LINK);
+            link.claims.first = head.next;
+            let input = std::mem::replace(&mut head.output, NO_LINK);
             link.served = input;
             self.move_to_output(charged_to, number, place, bytes);
             let queue = &mut self.lossless.inputs[input as usize];

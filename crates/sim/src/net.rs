@@ -192,9 +192,9 @@ impl<H: Wire, O: Clone> Net<H, O> {
             self.release(place);
             self.attention = true;
         }
-        let packet = self.packets.get(place);
-        if packet.has(flags::BACKGROUND) {
-            self.lost_background.push((packet.flow, packet.payload.clone()));
+        if self.packets.get(place).has(flags::BACKGROUND) {
+            let rest = self.packets.rest(place);
+            self.lost_background.push((rest.flow, rest.payload.clone()));
             self.attention = true;
         }
         self.packets.free(place);
@@ -216,7 +216,7 @@ impl<H: Wire, O: Clone> Net<H, O> {
             return self.drop_packet(place, DropReason::QueueFull);
         }
         if queued > link.mark_ps {
-            self.packets.at(place).packet.flags |= flags::ECN;
+            self.packets.at(place).flags |= flags::ECN;
             self.packets_marked += 1;
         }
         depart(link, number, &mut self.packets, place, bytes, NO_LINK, self.now, &mut self.queue);
@@ -248,19 +248,19 @@ impl<H: Wire, O: Clone> Net<H, O> {
     /// The balancer's choice among several links; a link that is down is avoided where another is up.
     #[inline(always)]
     fn choose(&mut self, at: u32, place: u32, first: u32, count: u32) -> u32 {
-        let packet = self.packets.get(place);
-        let index = match self.balancers[usize::from(packet.has(flags::BACKGROUND))] {
-            Balancer::Destination => packet.destination % count,
+        let head = self.packets.get(place);
+        let index = match self.balancers[usize::from(head.has(flags::BACKGROUND))] {
+            Balancer::Destination => head.destination % count,
             Balancer::Random => self.balancer_state.random.below(count),
             Balancer::Ecmp => {
-                let hash = self.balancer_state.flow_hash(at, packet);
+                let hash = self.balancer_state.flow_hash(at, head, self.packets.rest(place));
                 (((hash >> 32) * u64::from(count)) >> 32) as u32
             }
             Balancer::Flowlet { gap_ps } => {
-                let hash = self.balancer_state.flow_hash(at, packet);
+                let hash = self.balancer_state.flow_hash(at, head, self.packets.rest(place));
                 self.balancer_state.flowlet(hash, self.now, gap_ps, count)
             }
-            Balancer::Adaptive { threshold } => self.adaptive(first, count, packet.destination % count, threshold),
+            Balancer::Adaptive { threshold } => self.adaptive(first, count, head.destination % count, threshold),
         };
         let link = self.routes.link(first + index);
         if !self.links[link as usize].has(link_flags::DOWN) {
@@ -375,10 +375,10 @@ pub(crate) fn depart<H, O>(
     link.bytes_sent += u64::from(bytes);
     link.packets_sent += 1;
     let arrival_ps = departure + link.latency_ps;
-    let in_flight = packets.at(place);
-    in_flight.arrival_ps = arrival_ps;
-    in_flight.next = NO_PACKET;
-    in_flight.packet.charged_to = holds;
+    let head = packets.at(place);
+    head.arrival_ps = arrival_ps;
+    head.next = NO_PACKET;
+    head.charged_to = holds;
     let last = std::mem::replace(&mut link.on_wire.last, place);
     if link.on_wire.is_empty() {
         link.on_wire.first = place;
@@ -420,20 +420,26 @@ fn links(topology: &Topology, network: &NetworkConfig) -> Vec<Link> {
     topology.links.iter().map(link).collect()
 }
 
-/// What a handler of the node at `at` is lent.
-pub(crate) struct Lent<'a, H, P: Simulated + ?Sized> {
-    pub net: &'a mut Net<H, P::Owned>,
-    pub vectors: &'a mut P::Vectors,
+/// Where a node stands.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Post {
     /// The host or switch.
     pub at: u32,
     /// Number of the link that leaves by its port 0; the others follow.
     pub first_link: u32,
     pub ports: u16,
+    pub job: u16,
     pub is_host: bool,
     pub role: Role,
-    pub job: u16,
     /// The worker's number, for workers.
     pub worker: Option<u32>,
+}
+
+/// What a node's handler is lent.
+pub(crate) struct Lent<'a, H, P: Simulated + ?Sized> {
+    pub net: &'a mut Net<H, P::Owned>,
+    pub vectors: &'a mut P::Vectors,
+    pub post: &'a Post,
 }
 
 impl<H: Wire, P: Simulated + ?Sized> Lent<'_, H, P> {
@@ -442,37 +448,37 @@ impl<H: Wire, P: Simulated + ?Sized> Lent<'_, H, P> {
         match body {
             Body::Empty => Ok(P::nothing()),
             Body::Borrowed(payload) => Ok(payload.own()),
-            Body::Acc(acc) => Ok(P::own_acc(acc, self.vectors.operator(fanin_core::JobId(self.job)))),
-            Body::Input(piece) => self.vectors.input(self.worker.ok_or(OpError::NoVector)?, piece),
-            Body::Output(piece) => self.vectors.output(self.worker.ok_or(OpError::NoVector)?, piece),
+            Body::Acc(acc) => Ok(P::own_acc(acc, self.vectors.operator(fanin_core::JobId(self.post.job)))),
+            Body::Input(piece) => self.vectors.input(self.post.worker.ok_or(OpError::NoVector)?, piece),
+            Body::Output(piece) => self.vectors.output(self.post.worker.ok_or(OpError::NoVector)?, piece),
         }
     }
 
     /// Sends a packet to the job's node at the other end of a cable.
     #[inline(always)]
     fn send_by_port(&mut self, port: PortId, mut packet: Packet<H, P::Owned>) {
-        packet.flags |= flags::NEIGHBOUR;
-        if port.0 >= self.ports {
+        packet.head.flags |= flags::NEIGHBOUR;
+        if port.0 >= self.post.ports {
             let place = self.net.packets.add(packet);
             return self.net.drop_packet(place, DropReason::NoRoute);
         }
-        let link = self.first_link + u32::from(port.0);
-        packet.destination = self.net.links[link as usize].to;
-        let bytes = packet.frame_bytes;
+        let link = self.post.first_link + u32::from(port.0);
+        packet.head.destination = self.net.links[link as usize].to;
+        let bytes = packet.head.frame_bytes;
         let place = self.net.packets.add(packet);
-        if self.is_host { self.net.leave_host(link, place, bytes) } else { self.net.transmit(link, place, bytes) }
+        if self.post.is_host { self.net.leave_host(link, place, bytes) } else { self.net.transmit(link, place, bytes) }
     }
 
     /// Sends a packet that is on its way to an address.
     #[inline(always)]
     fn send_by_route(&mut self, place: u32, to: u32, bytes: u32) {
-        if to == self.at {
+        if to == self.post.at {
             self.net.loopback.push_back(place);
             self.net.attention = true;
-        } else if self.is_host {
-            self.net.leave_host(self.first_link, place, bytes);
+        } else if self.post.is_host {
+            self.net.leave_host(self.post.first_link, place, bytes);
         } else {
-            match self.net.route(self.at, place) {
+            match self.net.route(self.post.at, place) {
                 Some(link) => self.net.transmit(link, place, bytes),
                 None => self.net.drop_packet(place, DropReason::NoRoute),
             }
@@ -489,23 +495,23 @@ impl<H: Wire, P: Simulated + ?Sized> Tx<H, P> for Lent<'_, H, P> {
             Err(_) => return self.note(Event::Broken("a node sent a piece that its worker does not have")),
         };
         let frame_bytes = self.net.frame_bytes(payload.borrow().bytes());
-        let roles = pack_roles(self.role, Role::Worker);
-        let mut packet = Packet::new(self.at, frame_bytes, self.job, roles, *header, payload);
+        let roles = pack_roles(self.post.role, Role::Worker);
+        let mut packet = Packet::new(self.post.at, frame_bytes, self.post.job, roles, *header, payload);
         match to {
             Egress::Port(port) => self.send_by_port(port, packet),
             Egress::Ports(ports) => {
                 for port in ports.iter() {
                     self.send_by_port(port, packet.clone());
-                    packet.flags |= flags::COPY;
+                    packet.head.flags |= flags::COPY;
                 }
             }
             Egress::Route(route) => {
                 debug_assert!(route.class == TrafficClass::Collective, "nodes send packets of collectives");
-                packet.destination = route.to.node.0;
-                packet.roles = pack_roles(self.role, route.to.role);
-                packet.flow = route.flow.0;
+                packet.head.destination = route.to.node.0;
+                packet.head.roles = pack_roles(self.post.role, route.to.role);
+                packet.rest.flow = route.flow.0;
                 if route.via == Via::Aggregators {
-                    packet.flags |= flags::VIA_AGGREGATORS;
+                    packet.head.flags |= flags::VIA_AGGREGATORS;
                 }
                 let place = self.net.packets.add(packet);
                 self.send_by_route(place, route.to.node.0, frame_bytes);
@@ -515,7 +521,7 @@ impl<H: Wire, P: Simulated + ?Sized> Tx<H, P> for Lent<'_, H, P> {
 
     #[inline]
     fn room(&mut self, _to: Egress<'_>) -> bool {
-        !self.is_host || self.net.host_room(self.at, self.first_link)
+        !self.post.is_host || self.net.host_room(self.post.at, self.post.first_link)
     }
 
     #[inline]
@@ -523,13 +529,13 @@ impl<H: Wire, P: Simulated + ?Sized> Tx<H, P> for Lent<'_, H, P> {
         match event {
             Event::Dropped(reason) => self.net.counters.drop(reason),
             Event::Retransmitted { reason, .. } => self.net.counters.retransmit(reason),
-            Event::SlotTaken { bytes } if !self.is_host => {
+            Event::SlotTaken { bytes } if !self.post.is_host => {
                 let now = self.net.now;
-                self.net.slots_of(self.at).take(now, bytes);
+                self.net.slots_of(self.post.at).take(now, bytes);
             }
-            Event::SlotFreed { bytes } if !self.is_host => {
+            Event::SlotFreed { bytes } if !self.post.is_host => {
                 let now = self.net.now;
-                self.net.slots_of(self.at).free(now, bytes);
+                self.net.slots_of(self.post.at).free(now, bytes);
             }
             Event::SlotTaken { .. } | Event::SlotFreed { .. } | Event::Failed(_) => {}
             Event::Broken(what) => {
@@ -540,19 +546,19 @@ impl<H: Wire, P: Simulated + ?Sized> Tx<H, P> for Lent<'_, H, P> {
     }
 
     fn contribute(&mut self, piece: Piece, accumulator: &mut P::Acc, first: bool) -> Result<(), OpError> {
-        let worker = self.worker.ok_or(OpError::NoVector)?;
+        let worker = self.post.worker.ok_or(OpError::NoVector)?;
         let input = self.vectors.input(worker, piece)?;
-        let mut op = self.vectors.operator(fanin_core::JobId(self.job)).clone();
+        let mut op = self.vectors.operator(fanin_core::JobId(self.post.job)).clone();
         if first { input.borrow().assign(accumulator, &mut op) } else { input.borrow().reduce(accumulator, &mut op) }
     }
 
     fn fold(&mut self, piece: Piece, payload: &P) -> Result<(), OpError> {
-        self.vectors.fold(self.worker.ok_or(OpError::NoVector)?, piece, payload)
+        self.vectors.fold(self.post.worker.ok_or(OpError::NoVector)?, piece, payload)
     }
 
     #[inline(always)]
     fn deliver(&mut self, piece: Piece, body: Body<'_, P>) -> Result<(), OpError> {
-        let worker = self.worker.ok_or(OpError::NoVector)?;
+        let worker = self.post.worker.ok_or(OpError::NoVector)?;
         match body {
             Body::Borrowed(payload) => self.vectors.deliver(worker, piece, Some(payload)),
             Body::Output(held) if held == piece => self.vectors.deliver(worker, piece, None),

@@ -1,19 +1,23 @@
 //! The packet record, and the flat memory that all packets under way live in. A packet keeps its place from the sender to the receiver;
 //! links chain places, so a hop copies nothing.
+//!
+//! What every hop reads lies apart from what only a packet's ends do: a network full of packets has more of them than the processor's
+//! caches hold, and two heads share a cache line.
 
 use fanin_core::{Address, NodeId, Role};
 
 use crate::lossless::NO_LINK;
 
-/// A packet in the simulated network.
-#[derive(Clone, Debug)]
-pub(crate) struct Packet<H, O> {
-    /// The host or switch that made it.
-    pub source: u32,
+/// What a hop needs to know of a packet.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(32))]
+pub(crate) struct Head {
+    /// When the packet arrives at the far end of its link, or arrived.
+    pub arrival_ps: u64,
+    /// The packet behind it on its link, or the next free place.
+    pub next: u32,
     /// The host or switch that it is for.
     pub destination: u32,
-    /// Label for flow hashing.
-    pub flow: u32,
     /// Length on the wire, frame overhead included.
     pub frame_bytes: u32,
     /// Lossless: the link whose far buffer holds the packet.
@@ -26,13 +30,29 @@ pub(crate) struct Packet<H, O> {
     pub roles: u8,
     /// See [`flags`].
     pub flags: u8,
+}
+
+/// What a packet's ends need to know of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Rest<H, O> {
+    /// The host or switch that made it.
+    pub source: u32,
+    /// Label for flow hashing.
+    pub flow: u32,
     /// The system's header.
     pub header: H,
     /// Length, census weight or elements.
     pub payload: O,
 }
 
-/// Bits of [`Packet::flags`].
+/// A packet that is not in its place yet.
+#[derive(Clone, Debug)]
+pub(crate) struct Packet<H, O> {
+    pub head: Head,
+    pub rest: Rest<H, O>,
+}
+
+/// Bits of [`Head::flags`].
 pub(crate) mod flags {
     /// For the job's node at the other end of this cable.
     pub const NEIGHBOUR: u8 = 1;
@@ -52,22 +72,16 @@ pub(crate) const fn pack_roles(source: Role, destination: Role) -> u8 {
     (source as u8) << 4 | destination as u8
 }
 
-impl<H, O> Packet<H, O> {
-    /// A packet that `source` makes, without a destination yet.
-    #[inline]
-    pub fn new(source: u32, frame_bytes: u32, job: u16, roles: u8, header: H, payload: O) -> Self {
-        Packet { source, destination: 0, flow: 0, frame_bytes, charged_to: NO_LINK, output: NO_LINK, job, roles, flags: 0, header, payload }
-    }
-
+impl Head {
     #[inline]
     pub fn has(&self, flag: u8) -> bool {
         self.flags & flag != 0
     }
 
-    /// The node that made the packet.
+    /// The role of the node that made the packet.
     #[inline]
-    pub fn source_address(&self) -> Address {
-        Address { node: NodeId(self.source), role: Role::from_number(self.roles >> 4).unwrap_or_default() }
+    fn source_role(&self) -> Role {
+        Role::from_number(self.roles >> 4).unwrap_or_default()
     }
 
     /// The role that the packet is for.
@@ -77,84 +91,126 @@ impl<H, O> Packet<H, O> {
     }
 }
 
+impl<H, O> Packet<H, O> {
+    /// A packet that `source` makes, without a destination yet.
+    #[inline(always)]
+    pub fn new(source: u32, frame_bytes: u32, job: u16, roles: u8, header: H, payload: O) -> Self {
+        let head = Head {
+            arrival_ps: 0,
+            next: NO_PACKET,
+            destination: 0,
+            frame_bytes,
+            charged_to: NO_LINK,
+            output: NO_LINK,
+            job,
+            roles,
+            flags: 0,
+        };
+        Packet { head, rest: Rest { source, flow: 0, header, payload } }
+    }
+}
+
 /// No packet: the end of a chain.
 pub(crate) const NO_PACKET: u32 = u32::MAX;
-
-/// A place in [`Packets`].
-#[derive(Debug)]
-pub(crate) struct InFlight<H, O> {
-    /// When the packet arrives at the far end of its link, or arrived.
-    pub arrival_ps: u64,
-    /// The packet behind it on its link, or the next free place.
-    pub next: u32,
-    pub packet: Packet<H, O>,
-}
 
 /// All packets under way. Memory grows to the most that were ever under way at once.
 #[derive(Debug)]
 pub(crate) struct Packets<H, O> {
-    places: Vec<InFlight<H, O>>,
+    heads: Vec<Head>,
+    rests: Vec<Rest<H, O>>,
     free: u32,
 }
 
 impl<H, O> Packets<H, O> {
     pub fn new() -> Self {
-        Packets { places: Vec::new(), free: NO_PACKET }
+        Packets { heads: Vec::new(), rests: Vec::new(), free: NO_PACKET }
     }
 
     /// Gives a packet a place.
-    #[inline]
+    #[inline(always)]
     pub fn add(&mut self, packet: Packet<H, O>) -> u32 {
         let place = self.free;
         if place == NO_PACKET {
-            self.places.push(InFlight { arrival_ps: 0, next: NO_PACKET, packet });
-            return (self.places.len() - 1) as u32;
+            self.heads.push(packet.head);
+            self.rests.push(packet.rest);
+            return (self.heads.len() - 1) as u32;
         }
-        let entry = &mut self.places[place as usize];
-        self.free = entry.next;
-        entry.packet = packet;
+        let head = &mut self.heads[place as usize];
+        self.free = head.next;
+        *head = packet.head;
+        self.rests[place as usize] = packet.rest;
         place
     }
 
-    /// The place's packet and link fields.
+    /// The head of the packet at a place, to be changed.
     #[inline]
-    pub fn at(&mut self, place: u32) -> &mut InFlight<H, O> {
-        &mut self.places[place as usize]
+    pub fn at(&mut self, place: u32) -> &mut Head {
+        &mut self.heads[place as usize]
     }
 
-    /// The packet at a place.
+    /// The head of the packet at a place.
     #[inline]
-    pub fn get(&self, place: u32) -> &Packet<H, O> {
-        &self.places[place as usize].packet
+    pub fn get(&self, place: u32) -> &Head {
+        &self.heads[place as usize]
     }
 
-    /// The place behind this one on its chain.
+    /// The rest of the packet at a place.
     #[inline]
-    pub fn next_of(&self, place: u32) -> u32 {
-        self.places[place as usize].next
-    }
-
-    /// When the packet at a place came to where it is.
-    #[inline]
-    pub fn arrival_of(&self, place: u32) -> u64 {
-        self.places[place as usize].arrival_ps
+    pub fn rest(&self, place: u32) -> &Rest<H, O> {
+        &self.rests[place as usize]
     }
 
     /// Makes the place free; what it holds is overwritten by its next packet.
     #[inline]
     pub fn free(&mut self, place: u32) {
-        self.places[place as usize].next = self.free;
+        self.heads[place as usize].next = self.free;
         self.free = place;
     }
 }
 
+impl<H: Clone, O: Clone> Packets<H, O> {
+    /// A second packet like the one at a place.
+    pub fn copy(&self, place: u32) -> Packet<H, O> {
+        Packet { head: *self.get(place), rest: self.rest(place).clone() }
+    }
+}
+
+/// What the receiver gets.
+pub(crate) struct Received<H, O> {
+    pub source: Address,
+    pub header: H,
+    pub payload: O,
+    /// The link whose far buffer holds the packet, or [`NO_LINK`].
+    pub charged_to: u32,
+    pub frame_bytes: u32,
+    pub is_marked: bool,
+}
+
 impl<H: Copy, O> Packets<H, O> {
-    /// Takes header and payload out of their place, leaves an empty payload there, and frees it.
+    /// Takes a packet out of its place, leaves an empty payload there, and frees it.
     #[inline(always)]
-    pub fn take(&mut self, place: u32, nothing: O) -> (H, O) {
-        let in_flight = &mut self.places[place as usize];
-        in_flight.next = self.free;
+    pub fn take(&mut self, place: u32, nothing: O) -> Received<H, O> {
+        let head = &mut self.heads[place as usize];
+        let rest = &mut self.rests[place as usize];
+        head.next = self.free;
         self.free = place;
-        (in_flight.packet.header, std::mem::replace(&mut in_flight.packet.payload, nothing))
+        Received {
+            source: Address { node: NodeId(rest.source), role: head.source_role() },
+            header: rest.header,
+            payload: std::mem::replace(&mut rest.payload, nothing),
+            charged_to: head.charged_to,
+            frame_bytes: head.frame_bytes,
+            is_marked: head.has(flags::ECN),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_heads_share_a_cache_line() {
+        assert_eq!(size_of::<Head>(), 32);
     }
 }

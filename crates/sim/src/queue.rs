@@ -10,14 +10,80 @@ use std::collections::BinaryHeap;
 /// Number of buckets; a power of two.
 const BUCKETS: usize = 4096;
 
+/// Events in a chunk: with the fields around them it fills a cache line.
+const CHUNK: usize = 7;
+
+/// No chunk.
+const NONE: u32 = u32::MAX;
+
+/// Some events of one bucket.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
+struct Chunk {
+    keys: [u64; CHUNK],
+    /// How many there are.
+    count: u32,
+    /// The bucket's next chunk, from the last one its first; or the next free chunk.
+    next: u32,
+}
+
+/// The chunks of all buckets. Memory grows to the most events that were ever pending at once; what was freed last is used first, so
+/// that it stays in the processor's caches however many buckets the events wander through.
+#[derive(Debug)]
+struct Chunks {
+    all: Vec<Chunk>,
+    free: u32,
+}
+
+impl Chunks {
+    /// A chunk with one event, behind `last` of its bucket if there is one. Gives its number.
+    #[inline]
+    fn add(&mut self, last: u32, key: u64) -> u32 {
+        let number = self.take();
+        let next = if last == NONE { number } else { std::mem::replace(&mut self.all[last as usize].next, number) };
+        let chunk = &mut self.all[number as usize];
+        chunk.keys[0] = key;
+        (chunk.count, chunk.next) = (1, next);
+        number
+    }
+
+    #[inline]
+    fn take(&mut self) -> u32 {
+        let number = self.free;
+        if number != NONE {
+            self.free = self.all[number as usize].next;
+            return number;
+        }
+        self.all.push(Chunk { keys: [0; CHUNK], count: 0, next: NONE });
+        (self.all.len() - 1) as u32
+    }
+
+    /// Appends the events of the bucket whose last chunk this is, in the order in which they were added, and frees the chunks.
+    #[inline]
+    fn drain(&mut self, last: u32, events: &mut Vec<u64>) {
+        let first = self.all[last as usize].next;
+        let mut at = first;
+        loop {
+            let chunk = &self.all[at as usize];
+            events.extend_from_slice(&chunk.keys[..chunk.count as usize]);
+            if at == last {
+                break;
+            }
+            at = chunk.next;
+        }
+        self.all[last as usize].next = std::mem::replace(&mut self.free, first);
+    }
+}
+
 /// A priority queue of (time in ps, id).
 #[derive(Debug)]
 pub struct EventQueue {
     /// Log2 of the bucket width in ps.
     shift: u32,
     /// Bucket b holds events of the absolute buckets congruent to b, at most one lap ahead; each is `time << 32 | id`, unsorted. The low
-    /// half of the time tells the order within a bucket.
-    buckets: Box<[Vec<u64>; BUCKETS]>,
+    /// half of the time tells the order within a bucket. This is the last chunk of each.
+    buckets: Box<[u32; BUCKETS]>,
+    chunks: Chunks,
     /// Bit b tells whether `buckets[b]` holds something.
     occupied: Box<[u64; BUCKETS / 64]>,
     /// Number of the bucket being drained, counted from time 0.
@@ -42,7 +108,8 @@ impl EventQueue {
         let shift = (mean_gap_ps.max(1) * 4).next_power_of_two().trailing_zeros().clamp(6, 20);
         EventQueue {
             shift,
-            buckets: Box::new([const { Vec::new() }; BUCKETS]),
+            buckets: Box::new([NONE; BUCKETS]),
+            chunks: Chunks { all: Vec::new(), free: NONE },
             occupied: Box::new([0; BUCKETS / 64]),
             cursor: 0,
             high: 0,
@@ -83,11 +150,22 @@ impl EventQueue {
     #[inline(always)]
     fn insert(&mut self, bucket: u64, key: u64) {
         let index = bucket as usize % BUCKETS;
-        let events = &mut self.buckets[index];
-        if events.is_empty() {
-            self.occupied[index / 64] |= 1 << (index % 64);
+        let last = self.buckets[index];
+        if let Some(chunk) = self.chunks.all.get_mut(last as usize)
+            && let Some(place) = chunk.keys.get_mut(chunk.count as usize)
+        {
+            *place = key;
+            chunk.count += 1;
+        } else {
+            self.insert_chunk(index, key);
         }
-        events.push(key);
+    }
+
+    /// The bucket's last chunk is full, or the bucket is empty.
+    #[inline(never)]
+    fn insert_chunk(&mut self, index: usize, key: u64) {
+        self.occupied[index / 64] |= 1 << (index % 64);
+        self.buckets[index] = self.chunks.add(self.buckets[index], key);
     }
 
     /// Removes the first event: its time and id.
@@ -124,7 +202,10 @@ impl EventQueue {
         let index = target as usize % BUCKETS;
         self.current.clear();
         self.removed = 0;
-        std::mem::swap(&mut self.current, &mut self.buckets[index]);
+        let last = std::mem::replace(&mut self.buckets[index], NONE);
+        if last != NONE {
+            self.chunks.drain(last, &mut self.current);
+        }
         self.occupied[index / 64] &= !(1 << (index % 64));
         self.sorter.sort(&mut self.current);
         true

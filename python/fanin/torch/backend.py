@@ -24,7 +24,9 @@ from fanin.errors import FaninError
 from fanin.torch.elements import Elements, reduced
 from fanin.torch.errors import of_collective
 from fanin.torch.forwarding import Forwarding
-from fanin.torch.meeting import HOSTING, meet, own_address
+from fanin.torch.meeting import HOSTING, Place, meet, own_address
+from fanin.torch.memory import is_plain, write_back
+from fanin.torch.monitored import MonitoredBarrier
 from fanin.torch.program import Program
 from fanin.torch.work import FaninWork, GatheredWork
 
@@ -59,30 +61,33 @@ class FaninBackend(Backend):
         self._timeout_s = min(max(timeout.total_seconds(), _TIMEOUT_RANGE_S[0]), _TIMEOUT_RANGE_S[1])
         #: A timeout that was set later; the communicator knows the first one only.
         self._limit_s: float | None = None
-        self._place = None
+        self._place: Place | None = None
         self._failed = False
         self._sequence = 0
         self._coalesced: list[Work] | None = None
         store = PrefixStore("fanin", store)
-        common = {"rank": rank, "world": size, "timeout": self._timeout_s, "notices": _log.warning}
         local = True
-        if size == 1:
-            self._comm = Communicator.from_env(job="torch/alone", **common)
-        else:
+        if size > 1:
             self._place = meet(store, rank, size, timeout)
             local = self._place.local
-            self._comm = self._join(common)
+        self._comm = self._join()
         _log.info("rank %d of %d: %s", rank, size, self._comm.path)
         self._forwarding = Forwarding(store, rank, size, timeout, own_address(store, local) if local else os.environ.get("FANIN_BIND"))
+        self._monitored = MonitoredBarrier(store, rank, size)
         _open.add(self)
 
-    def _join(self, common: dict[str, Any]) -> Communicator:
-        place = self._place
-        assert place is not None
+    def _join(self) -> Communicator:
+        place = self._place or Place(job="torch/alone")
         try:
-            if place.switch is not None:
-                return Communicator.from_env(job=place.job, switch=place.switch, **common)
-            return Communicator.from_env(job=place.job, rendezvous=place.rendezvous, **common)
+            return Communicator.from_env(
+                rank=self._rank,
+                world=self._size,
+                job=place.job,
+                switch=place.switch,
+                rendezvous=place.rendezvous,
+                timeout=self._timeout_s,
+                notices=_log.warning,
+            )
         except FaninError as error:
             self._leave_host()
             raise of_collective("joining a group", self._timeout_s, error) from None
@@ -103,8 +108,22 @@ class FaninBackend(Backend):
         """``dist.split_group`` works."""
         return True
 
+    # PyTorch asks for each of these by way of the class; without an answer here it would ask itself again, for ever.
+
+    supports_coalescing = False
+    supports_shrinking = False
+    supports_reconfigure = False
+    supports_window = False
+    supports_abort_hooks = False
+    _supports_time_estimate = False
+
     def split(self, store: Store, ranks: Sequence[int], options: Backend.Options) -> FaninBackend:
         """The group of ``ranks``, of which this rank is one."""
+        if self._rank not in ranks:
+            raise ValueError(
+                f"split_group: rank {self._rank} is in none of the groups, which a backend in Python cannot tell PyTorch:"
+                " give every rank a group, or use new_group"
+            )
         return FaninBackend(PrefixStore("split", store), list(ranks).index(self._rank), len(ranks), options._timeout)
 
     def merge(self, store: Store, options: Backend.Options, rank: int, size: int) -> FaninBackend:
@@ -267,7 +286,7 @@ class FaninBackend(Backend):
             given = _scaled(tensor, options.reduceOp)
             program.reduce(given, elements, options.rootRank)
             if given is not tensor and self._rank == options.rootRank:
-                program.after.append(lambda tensor=tensor, given=given: tensor.copy_(given))
+                program.after.append(write_back(tensor, given))
         return self._run("fanin:reduce", program, options, tensors)
 
     def broadcast(self, tensors: list[Tensor], options: Any) -> Work:
@@ -402,8 +421,7 @@ class FaninBackend(Backend):
 
     def monitored_barrier(self, options: Any, wait_all_ranks: bool = False) -> None:
         """A barrier that says who is missing."""
-        group = self._forwarding.group("monitored_barrier", "it is made of messages between two ranks")
-        group.monitored_barrier(options.timeout if options.timeout.days >= 0 else self._options._timeout, wait_all_ranks)
+        self._monitored.wait(options.timeout if options.timeout.days >= 0 else self._options._timeout, wait_all_ranks)
 
 
 def _scaled(tensor: Tensor, op: ReduceOp) -> Tensor:

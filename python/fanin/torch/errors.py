@@ -19,7 +19,8 @@ def of_collective(name: str, timeout_s: float, error: BaseException) -> BaseExce
     """What a caller of PyTorch gets for an error of the communicator in the collective ``name``; wrong arguments stay what they are."""
     if not isinstance(error, FaninError) or isinstance(error, ValueError | CollectiveError):
         return error
-    about = {"rank": error.rank, "job": error.job, "cause": error.cause}
+    name = name.removeprefix("fanin:")
     if isinstance(error, TimeoutError):
-        return CollectiveTimeoutError(f"fanin: {name} has ended by its timeout of {timeout_s:g} s: {error}", **about)
-    return CollectiveError(f"fanin: {name} has failed: {error}", **about)
+        text = f"fanin: {name} has ended by its timeout of {timeout_s:g} s: {error}"
+        return CollectiveTimeoutError(text, rank=error.rank, job=error.job, cause=error.cause)
+    return CollectiveError(f"fanin: {name} has failed: {error}", rank=error.rank, job=error.job, cause=error.cause)

@@ -6,6 +6,7 @@ import logging
 import os
 import threading
 from datetime import timedelta
+from typing import Any
 
 from torch.distributed import PrefixStore, ProcessGroupGloo, Store
 
@@ -42,7 +43,8 @@ class Forwarding:
         return self._group
 
     def _make(self) -> ProcessGroupGloo:
-        options = ProcessGroupGloo._Options()
+        # Its own declarations do not know this class.
+        options: Any = ProcessGroupGloo._Options()  # type: ignore[attr-defined]
         options._devices = self._devices()
         options._timeout = self._timeout
         options._threads = 2

@@ -15,9 +15,9 @@ from dataclasses import asdict, dataclass
 from datetime import timedelta
 from pathlib import Path
 
-from torch.distributed import DistStoreError, PrefixStore, Store, TCPStore
+from torch.distributed import PrefixStore, Store, TCPStore
 
-from fanin import _native
+from fanin._native import Host
 from fanin.errors import ConfigurationError, JobTimeoutError
 
 #: How long a switch in this process stays for ranks that have not left, at most, in seconds.
@@ -64,7 +64,7 @@ def meet(store: Store, rank: int, size: int, timeout: timedelta) -> Place:
         return place
     try:
         store.wait(["place"], timeout)
-    except DistStoreError as error:
+    except RuntimeError as error:
         text = f"rank {rank} has not heard of rank 0 within {timeout.total_seconds():g} s"
         raise JobTimeoutError(text, rank=rank, cause=0) from error
     place = Place(**json.loads(store.get("place")))
@@ -77,7 +77,7 @@ def _place(store: Store, size: int, timeout: timedelta) -> Place:
     keys = [f"host/{rank}" for rank in range(size)]
     try:
         store.wait(keys, timeout)
-    except DistStoreError as error:
+    except RuntimeError as error:
         missing = [rank for rank in range(size) if not store.check([keys[rank]])]
         text = f"not all ranks have come within {timeout.total_seconds():g} s: waiting for {_ranks(missing)}"
         raise JobTimeoutError(text, rank=0, cause=missing[0] if missing else None) from error
@@ -142,7 +142,7 @@ class Hosting:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._hosts: dict[str, tuple[_native.Host, int]] = {}
+        self._hosts: dict[str, tuple[Host, int]] = {}
 
     def open(self, address: str, timeout: timedelta) -> str:
         """``HOST:PORT`` of the switch at this address; it is started if there is none."""
@@ -150,7 +150,7 @@ class Hosting:
             host, users = self._hosts.get(address, (None, 0))
             if host is None:
                 listen = f"[{address}]:0" if ":" in address else f"{address}:0"
-                host = _native.Host(listen, linger=min(timeout.total_seconds(), LINGER_MAX_S))
+                host = Host(listen, linger=min(timeout.total_seconds(), LINGER_MAX_S))
             self._hosts[address] = (host, users + 1)
             return host.address
 

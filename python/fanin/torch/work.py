@@ -16,6 +16,7 @@ import torch
 from torch.distributed import Work
 from torch.futures import Future
 
+from fanin.errors import FaninError
 from fanin.torch.errors import CollectiveTimeoutError, of_collective
 from fanin.torch.memory import After
 
@@ -75,16 +76,16 @@ class FaninWork(Work):
         return True
 
     def _wait_at_most(self, limit_s: float) -> None:
-        if self._handles and not self._handles[-1].wait(limit_s):
-            text = f"fanin: {self._name} has not ended within the timeout of {limit_s:g} s that wait() was given"
+        if self._handles and not _has_ended(self._handles[-1], limit_s):
+            text = f"{self._name} has not ended within the timeout of {limit_s:g} s that wait() was given"
             raise CollectiveTimeoutError(text, rank=self._comm.rank, job=self._comm.job)
 
     def _settle(self) -> None:
         """Waits for the end, as long as it takes, and does once what is to be done then."""
         for handle in self._handles:
-            if self._limit_s is not None and not handle.wait(self._limit_s):
+            if self._limit_s is not None and not _has_ended(handle, self._limit_s):
                 self._comm.abort(f"{self._name} has not ended within its timeout of {self._limit_s:g} s")
-            handle.wait(None)
+            _has_ended(handle, None)
         if self._lock is None:
             return
         with self._lock:
@@ -112,7 +113,7 @@ class FaninWork(Work):
         return self._result
 
     def _complete(self, base: Future[Any]) -> None:
-        if self._ended or all(handle.done() for handle in self._handles):
+        if self.is_completed():
             base.set_result(None)
         elif self._limit_s is not None:
             _COMPLETIONS.submit(self._complete_after_limit, base)
@@ -150,7 +151,15 @@ class FaninWork(Work):
         self.wait()
 
 
-def _devices(result: Any) -> list[torch.device]:
+def _has_ended(handle: Handle, limit_s: float | None) -> bool:
+    """Waits for a call, for so long at most; whether it has ended, well or not."""
+    try:
+        return handle.wait(limit_s)
+    except FaninError:
+        return True
+
+
+def _devices(result: Any) -> list[int | str | torch.device]:
     """The GPUs of the tensors in ``result``, for futures to order streams by."""
     if isinstance(result, torch.Tensor):
         return [result.device] if result.device.type == "cuda" else []

@@ -114,10 +114,10 @@ where
         link.busy_until = self.net.now;
         let mut lost = std::mem::replace(&mut link.on_wire.first, NO_PACKET);
         while lost != NO_PACKET {
-            let in_flight = self.net.packets.at(lost);
-            let (next, frame_bytes) = (in_flight.next, in_flight.packet.frame_bytes);
+            let head = self.net.packets.get(lost);
+            let (next, frame_bytes) = (head.next, head.frame_bytes);
             let link = &mut self.net.links[number];
-            let sending_from = in_flight.arrival_ps - link.latency_ps - link.send_time_ps(frame_bytes);
+            let sending_from = head.arrival_ps - link.latency_ps - link.send_time_ps(frame_bytes);
             if sending_from >= self.net.now {
                 // It never left the queue.
                 link.bytes_sent -= u64::from(frame_bytes);
@@ -140,7 +140,7 @@ where
             }
         }
         for number in 0..self.slots.len() {
-            if self.slots[number].at == switch.0
+            if self.slots[number].post.at == switch.0
                 && let Some(fresh) = &self.fresh[number]
             {
                 self.slots[number].node = fresh.clone();

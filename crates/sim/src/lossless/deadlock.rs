@@ -53,7 +53,7 @@ impl<H: Wire, O: Clone> Net<H, O> {
                 if charged_to != NO_LINK && edges[charged_to as usize].last() != Some(&(number as u32)) {
                     edges[charged_to as usize].push(number as u32);
                 }
-                place = self.packets.next_of(place);
+                place = self.packets.get(place).next;
             }
             // Input-queued: an input's first packet waits for room in this output.
             let mut place = link.claims.first;
@@ -61,7 +61,7 @@ impl<H: Wire, O: Clone> Net<H, O> {
                 if let Some(edges) = edges.get_mut(self.packets.get(place).output as usize) {
                     edges.push(number as u32);
                 }
-                place = self.packets.next_of(place);
+                place = self.packets.get(place).next;
             }
         }
         edges

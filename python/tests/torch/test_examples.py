@@ -1,0 +1,94 @@
+"""The example program and the ones of ``docs/pytorch.md``, as users run them."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+EXAMPLE = ROOT / "examples" / "train_ddp.py"
+DOCUMENT = ROOT / "docs" / "pytorch.md"
+EPOCHS = "6"
+
+
+def torchrun(*arguments: str, environ: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
+    """A program on two processes."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
+    command += ["--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0", *arguments]
+    given = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1", **(environ or {})}
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=given)
+
+
+def outcome(process: subprocess.Popen[str]) -> str:
+    """The line in which the example says how it went."""
+    said, _ = process.communicate()
+    assert process.returncode == 0, said
+    found = re.search(r"accuracy (0\.\d+), the same parameters on 2 ranks: \w+", said)
+    assert found is not None, said
+    assert float(found[1]) > 0.9, said
+    return found[0]
+
+
+@pytest.fixture(scope="module")
+def by_gloo() -> str:
+    """What the example comes to with gloo."""
+    return outcome(torchrun(str(EXAMPLE), "--backend", "gloo", "--epochs", EPOCHS))
+
+
+def test_the_same_as_with_gloo(by_gloo: str) -> None:
+    """The same accuracy, and for two ranks the same bits."""
+    assert outcome(torchrun(str(EXAMPLE), "--backend", "fanin", "--epochs", EPOCHS)) == by_gloo
+
+
+def test_over_a_switch(by_gloo: str, switch: str) -> None:
+    """Sums are computed by ``fanin switch`` in another process."""
+    process = torchrun(
+        str(EXAMPLE), "--backend", "fanin", "--epochs", EPOCHS, environ={"FANIN_SWITCH": switch, "FANIN_TRANSPORT": "udp"}
+    )
+    assert outcome(process) == by_gloo
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+def test_killed_and_resumed(by_gloo: str, tmp_path: Path, victim: int) -> None:
+    """A process is killed in the middle; torchrun starts all of them again, which go on from the checkpoint."""
+    process = torchrun(
+        "--max-restarts", "1", str(EXAMPLE), "--backend", "fanin", "--epochs", EPOCHS, "--checkpoint", str(tmp_path / "state.pt")
+    )
+    assert process.stdout is not None
+    said, identity = "", 0
+    for line in process.stdout:
+        said += line
+        if found := re.search(rf"rank {victim} of 2: process (\d+), from epoch 0", line):
+            identity = int(found[1])
+        if line.startswith("epoch 2:") and identity:
+            os.kill(identity, signal.SIGKILL)
+            break
+    else:
+        pytest.fail(said)
+    rest, _ = process.communicate()
+    assert process.returncode == 0, said + rest
+    resumed = [int(epoch) for epoch in re.findall(r"rank \d of 2: process \d+, from epoch (\d+)", rest)]
+    assert len(resumed) == 2 and resumed[0] == resumed[1] >= 2, rest
+    assert by_gloo in rest, rest
+
+
+def programs() -> list[str]:
+    """The Python programs of the document."""
+    return re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
+
+
+@pytest.mark.parametrize("index", range(len(programs())))
+def test_the_document(index: int, tmp_path: Path) -> None:
+    """Its programs run, on two processes."""
+    path = tmp_path / "program.py"
+    path.write_text(programs()[index])
+    process = torchrun(str(path))
+    said, _ = process.communicate()
+    assert process.returncode == 0, said
