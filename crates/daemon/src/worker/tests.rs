@@ -51,7 +51,7 @@ fn a_panic_in_the_thread_of_a_job_is_an_error_for_its_ranks_and_nothing_to_other
                     stream: rank.stream.try_clone().unwrap(),
                     session: fanin_control::ClientSession::new(),
                     socket: None,
-                    wish: rank.wish.clone(),
+                    wish: rank.wish,
                     heard: Vec::new(),
                     rank: rank.rank,
                     world: rank.world,
