@@ -30,6 +30,7 @@ demo: ## only the real thing: a switch process and four workers over UDP on loop
 test: ## every test that needs neither root nor large installs
 	cargo test --locked --workspace
 	$(PYTHON) -m unittest discover -s scripts -p 'test_*.py'
+	$(PYTHON) scripts/python_tests.py
 
 test-all: ## what needs root or large installs; a missing privilege is a skip with its reason
 	$(PYTHON) scripts/test_all.py

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import ns3
+import torch_tests
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -59,6 +60,7 @@ CHECKS = [
     Check("miri", needs_miri, ["env", "MIRIFLAGS=-Zmiri-disable-isolation", "cargo", "+nightly", "miri", "test", "-p", "fanin-net", "--lib", "shm"]),
     # Once each, so that the measurements of `make bench-peers` can be made when they are wanted.
     Check("bench-collectives", anywhere, ["sh", "-ec", MEASURE_ONCE]),
+    Check("torch", torch_tests.obstacle, [sys.executable, "scripts/torch_tests.py"]),
     Check("ns3-peer", ns3.obstacle, [sys.executable, "scripts/ns3.py", "--small"]),
 ]
 

@@ -18,6 +18,9 @@ from fanin.errors import (
     JobTimeoutError,
     PlanError,
 )
+from fanin.local import run
+from fanin.plans import Plan
+from fanin.simulation import Results, Table, simulate
 
 __all__ = [
     "ArgumentError",
@@ -29,7 +32,12 @@ __all__ = [
     "JobFailedError",
     "JobTimeoutError",
     "Operator",
+    "Plan",
     "PlanError",
+    "Results",
+    "Table",
     "__version__",
     "init",
+    "run",
+    "simulate",
 ]

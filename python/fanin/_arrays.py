@@ -24,8 +24,8 @@ ENGINE_TYPES = {
     "uint8": "u8",
 }
 
-#: Types that the engine does not know but whose results have the same bits as those of another type, and the operators for which that is so:
-#: sums and products wrap, and a complex number is two real ones.
+#: Types that the engine does not know but whose results have the same bits as those of another type, and the operators for which that is
+#: so: sums and products wrap, and a complex number is two real ones.
 _ALIKE: dict[str, tuple[str, int, frozenset[str]]] = {
     "bool": ("u8", 1, frozenset({"min", "max", "and", "or", "xor"})),
     "uint16": ("i16", 1, frozenset({"sum", "prod", "and", "or", "xor"})),
@@ -103,7 +103,7 @@ def view_output(array: Any, what: str = "out") -> View:
     if tensor is not None:
         contiguous, view = tensor.is_contiguous(), _view_tensor(tensor, owner=array)
     else:
-        if not (_is_buffer(array) or hasattr(array, "__dlpack__")):
+        if not (isinstance(array, np.ndarray) or _is_buffer(array) or hasattr(array, "__dlpack__")):
             raise ArgumentError(f"{what} is of type {type(array).__name__}: expected an array that can be written to")
         ndarray = _as_ndarray(array)
         contiguous, view = ndarray.flags.c_contiguous, _view_ndarray(ndarray, owner=array)
@@ -121,9 +121,7 @@ def _as_tensor(array: Any) -> Any | None:
     if torch is None or not isinstance(array, torch.Tensor):
         return None
     if array.device.type != "cpu":
-        raise ArgumentError(
-            f"the tensor is on {array.device}: move it to the CPU, or use the backend for torch.distributed (fanin.torch)"
-        )
+        raise ArgumentError(f"the tensor is on {array.device}: move it to the CPU, or use the backend for torch.distributed (fanin.torch)")
     if array.layout != torch.strided:
         raise ArgumentError(f"the tensor is {array.layout}: expected a dense one")
     return array.detach()
@@ -156,7 +154,7 @@ def _as_ndarray(array: Any) -> np.ndarray[Any, Any]:
 def _is_buffer(array: Any) -> bool:
     try:
         memoryview(array)
-    except TypeError:
+    except (TypeError, ValueError, BufferError):
         return False
     return True
 

@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Any, Literal, TypeAlias, final
 
+__all__ = ["Communicator", "Handle", "Host", "Results", "Table", "__version__", "simulate"]
+
 __version__: str
 
 _Kind: TypeAlias = Literal["allreduce", "reduce", "broadcast", "barrier", "reduce_scatter", "all_gather"]
@@ -126,8 +128,10 @@ class Handle:
         """What has gone wrong; ``None`` where nothing has, or not yet."""
 
     def add_done_callback(self, callback: Callable[[Handle], object]) -> None:
-        """Calls ``callback`` with a handle of the call once that has ended: in the thread that runs calls in the background, or at once where
-        it has ended already."""
+        """Calls ``callback`` with a handle of the call once that has ended.
+
+        In the thread that runs calls in the background, or at once where it has ended already.
+        """
 
 @final
 class Host:
@@ -142,3 +146,55 @@ class Host:
 
     def close(self) -> None:
         """Ends once the other ranks have left its jobs, or when it has lingered long enough."""
+
+@final
+class Table:
+    """A table of results."""
+
+    @property
+    def column_names(self) -> list[str]:
+        """Names of the columns, in order."""
+
+    def __len__(self) -> int: ...
+    def column(self, name: str) -> list[Any]:
+        """The values of a column; ``None`` where a row has none."""
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """The table as an Arrow stream."""
+
+@final
+class Results:
+    """What a plan's runs have given."""
+
+    @property
+    def ok(self) -> bool: ...
+    @property
+    def plan(self) -> str: ...
+    @property
+    def csv(self) -> str: ...
+    @property
+    def json(self) -> str: ...
+    @property
+    def runs(self) -> Table: ...
+    @property
+    def jobs(self) -> Table: ...
+    @property
+    def workers(self) -> Table: ...
+    @property
+    def links(self) -> Table: ...
+    @property
+    def memory(self) -> Table: ...
+
+def simulate(
+    plan: Any,
+    *,
+    is_text: bool = False,
+    sets: dict[str, Any] | None = None,
+    seed: int | None = None,
+    threads: int | None = None,
+    progress: Callable[[int, int], object] | None = None,
+) -> Results:
+    """Runs all points of a plan and gives what came out.
+
+    ``plan`` is a dictionary, or a text where ``is_text``, or else the path of a file.
+    """

@@ -47,8 +47,8 @@ def init(
 ) -> Communicator:
     """Joins a job; returns once all of its ranks have.
 
-    What is not given comes from the environment: from ``FANIN_*``, and where these are missing from the variables of torchrun and Open MPI's
-    mpirun. Without any of them there is one rank, alone.
+    What is not given comes from the environment: from ``FANIN_*``, and where these are missing from the variables of torchrun and Open
+    MPI's mpirun. Without any of them there is one rank, alone.
 
     Args:
         rank: This process's rank (``FANIN_RANK``).
@@ -145,12 +145,12 @@ class Handle(Generic[_T]):
 class Communicator:
     """A process's place in a job, made by :func:`init`.
 
-    Every rank makes the same calls in the same order, with arrays of the same type and number of elements; anything else is an error at every
-    rank. All ranks get the same bits. Calls of several threads run one after another.
+    Every rank makes the same calls in the same order, with arrays of the same type and number of elements; anything else is an error at
+    every rank. All ranks get the same bits. Calls of several threads run one after another.
 
-    Arrays are numpy arrays, PyTorch tensors in the memory of this process, and whatever has a buffer or speaks DLPack. A result is of the same
-    kind as the input. Elements are read and written where they lie if that is contiguously, and copied otherwise. With ``out`` the result is
-    written there; ``out`` may be the input itself.
+    Arrays are numpy arrays, PyTorch tensors in the memory of this process, and whatever has a buffer or speaks DLPack. A result is a tensor
+    where the input is one, and a numpy array otherwise. Elements are read and written where they lie if that is contiguously; an input that
+    does not is copied. With ``out`` the result is written there; ``out`` may be the input itself.
 
     As a context manager it leaves the job at the end, and where an exception leaves the block, ends it for all ranks.
     """
@@ -246,7 +246,8 @@ class Communicator:
 
         Elements of any type of fixed size may be broadcast.
         """
-        return self._run(self._broadcast, array, root)
+        self._run(self._broadcast, array, root)
+        return array
 
     def broadcast_async(self, array: _T, root: int = 0) -> Handle[_T]:
         """As :meth:`broadcast`, in the background."""
@@ -272,9 +273,9 @@ class Communicator:
     # Where each rank has a part
 
     def reduce_scatter(self, array: Any, op: Operator = "sum", *, out: Any = None) -> Any:
-        """Reduces the arrays of all ranks and gives each rank its part: of ``world`` equal parts along the first dimension, the one of its rank.
+        """Reduces the arrays of all ranks and gives each rank its part.
 
-        ``out`` may be this rank's part of the input itself.
+        Parts are equal and along the first dimension, in the order of ranks. ``out`` may be this rank's part of the input itself.
         """
         return self._run(self._reduce_scatter, array, op, out)
 
@@ -328,8 +329,8 @@ class Communicator:
     def close(self) -> None:
         """Leaves the job, after calls in the background have ended.
 
-        The others go on until they need this rank. Rank 0, where it runs the switch, stays until the others have left as well. Nothing happens
-        where that is done already.
+        The others go on until they need this rank. Rank 0, where it runs the switch, stays until the others have left as well. Nothing
+        happens where that is done already.
         """
         _open.discard(self)
         self._native.close()
@@ -361,7 +362,7 @@ class Communicator:
         result = view_output(out)
         if result.shape != shape or result.dtype != given.dtype:
             raise ArgumentError(
-                f"out has shape {result.shape} of {result.dtype}: expected {shape} of {given.dtype}, as the array and the number of ranks have it"
+                f"out has shape {result.shape} of {result.dtype}: expected {shape} of {given.dtype}, by the array and the world"
             )
         return result
 

@@ -43,9 +43,7 @@ class FaninError(Exception):
         return _rebuild, (type(self), self.args, self.rank, self.job, self.cause)
 
 
-def _rebuild(
-    kind: type[FaninError], arguments: tuple[str, ...], rank: int | None, job: str | None, cause: int | None
-) -> FaninError:
+def _rebuild(kind: type[FaninError], arguments: tuple[str, ...], rank: int | None, job: str | None, cause: int | None) -> FaninError:
     return kind(*arguments, rank=rank, job=job, cause=cause)
 
 

@@ -16,6 +16,9 @@ from typing import Any
 
 import torch
 
+# Once, here, instead of in every process of every test.
+import fanin.torch
+
 #: Processes of a test. Tests that skip themselves in a world of fewer than 8 get 8.
 WORLD = 4
 BIG_WORLD = 8

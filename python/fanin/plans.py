@@ -1,0 +1,230 @@
+"""Plans as typed objects: what :func:`fanin.simulate` runs, key by key.
+
+Each class is a dictionary to Python and a set of known keys to type checkers: ``Job(system="tree", workers=8, message="1MiB")``.
+Sizes, rates and times are texts with a unit (``"4MiB"``, ``"100Gb/s"``, ``"300ns"``) or plain numbers of bytes. Keys that are left out
+have the program's defaults.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, TypeAlias, TypedDict
+
+__all__ = [
+    "Ends",
+    "Faults",
+    "Job",
+    "LinkFaults",
+    "Lossless",
+    "Network",
+    "Noise",
+    "Plan",
+    "Plot",
+    "Run",
+    "Series",
+    "TimedFault",
+    "Traffic",
+]
+
+#: ``"4MiB"``, ``"64KiB"``, or a number of bytes.
+Bytes: TypeAlias = str | int
+#: ``"300ns"``, ``"5us"``, ``"1ms"``.
+Time: TypeAlias = str
+#: ``"100Gb/s"``.
+Rate: TypeAlias = str
+#: A number of hosts, or a share of all of them such as ``0.5``.
+Amount: TypeAlias = int | float | str
+#: ``0.01``.
+Fraction: TypeAlias = int | float
+Value: TypeAlias = Any
+
+
+class _Lossless(TypedDict):
+    model: Literal["output-queued", "input-queued"]
+    input: Bytes
+
+
+class Lossless(_Lossless, total=False):
+    """Links with credits for finite buffers: nothing is dropped."""
+
+    output: Bytes
+    arbitration: Literal["first-come", "round-robin", "oldest-first"]
+
+
+class _Network(TypedDict):
+    shape: Literal["star", "fat-tree"]
+    rate: Rate
+    latency: Time
+
+
+class Network(_Network, total=False):
+    """Hosts, switches, links, queues and load balancing."""
+
+    hosts: int
+    leaves: int
+    hosts_per_leaf: int
+    spines: int
+    parallel_links: int
+    fabric_rate: Rate
+    fabric_latency: Time
+    queue: Bytes
+    lossless: Lossless
+    ecn: Bytes
+    nic_queue: Bytes
+    frame_overhead: Bytes
+    frame_min: Bytes
+    routing: Literal["ecmp", "destination", "random", "flowlet", "adaptive"]
+    background_routing: Literal["ecmp", "destination", "random", "flowlet", "adaptive"]
+    flowlet_gap: Time
+    adaptive_threshold: Fraction
+
+
+class Noise(TypedDict):
+    """Packets that leave their host late."""
+
+    probability: Fraction
+    delay: Time
+
+
+class _Job(TypedDict):
+    system: Literal["ring", "tree", "canary", "switchml"]
+    message: Bytes
+
+
+class Job(_Job, total=False):
+    """One job, or several alike: the keys of every job, and those of its system."""
+
+    copies: int
+    workers: Amount
+    placement: Literal["random", "packed", "spread"] | Sequence[int]
+    payload: Bytes
+    element: Literal["f32", "f64", "i32", "i64", "f16", "bf16", "i8", "i16", "u8"]
+    operations: int
+    start: Time
+    start_skew: Time
+    noise: Noise
+    window: int | Literal["unlimited"]
+    reliable: bool
+    rto_initial: Time
+    rto_min: Time
+    patience: Time
+    # ring
+    order: Literal["host", "placement"]
+    barrier: bool
+    # tree
+    trees: int
+    # canary
+    timeout: Time
+    descriptors: int
+    table: Literal["hash", "static"]
+    # switchml
+    fixed_point: bool
+
+
+class _Traffic(TypedDict):
+    pattern: Literal["uniform", "derangement", "permutation", "incast"]
+
+
+class Traffic(_Traffic, total=False):
+    """Background traffic."""
+
+    enabled: bool
+    receivers: int
+    hosts: Literal["rest", "all"] | Amount | Sequence[int]
+    message: Bytes
+    payload: Bytes
+    load: Fraction
+    messages: int
+    start: Time
+
+
+#: From one node to another, by name: ``{"from": "leaf0", "to": "spine1"}``.
+Ends = TypedDict("Ends", {"from": str, "to": str})
+
+
+class LinkFaults(TypedDict, total=False):
+    """What links do to packets; probabilities are per packet and link."""
+
+    links: Literal["all", "host-up", "host-down", "fabric"] | Ends
+    kinds: Sequence[Literal["contribution", "aggregate", "control", "background"]]
+    loss: Fraction
+    corruption: Fraction
+    duplication: Fraction
+    reordering: Fraction
+    delay: Time
+
+
+class _TimedFault(TypedDict):
+    kind: Literal["link-down", "switch-down", "host-stall", "host-dies"]
+
+
+# Not by its class body: `from` is a word of Python.
+_TimedFaultFrom = TypedDict("_TimedFaultFrom", {"from": Time}, total=False)
+
+
+class TimedFault(_TimedFault, _TimedFaultFrom, total=False):
+    """Something that fails at a time."""
+
+    between: Sequence[str]
+    switch: str
+    host: str
+    rank: int
+    job: int
+    until: Time
+
+
+class Faults(TypedDict, total=False):
+    """What is injected."""
+
+    links: Sequence[LinkFaults]
+    timed: Sequence[TimedFault]
+    anti_replay: bool
+
+
+class Run(TypedDict, total=False):
+    """How points are run."""
+
+    seed: int
+    repetitions: int
+    payload: Literal["census", "length", "elements"]
+    time_limit: Time
+    drain: bool
+    memory_interval: Time
+    expect: Literal["success", "failure"]
+
+
+class Series(TypedDict):
+    """Keys that are set together, under a name: ``Series(name="ring", set={"jobs.0.system": "ring"})``."""
+
+    name: str
+    set: Mapping[str, Value]
+
+
+class _Plot(TypedDict):
+    name: str
+    title: str
+    kind: Literal["bars", "lines", "cdf", "memory"]
+
+
+class Plot(_Plot, total=False):
+    """One picture, for the program's folder of results."""
+
+    x: str
+    y: str
+    only: Mapping[str, Value]
+
+
+class _Plan(TypedDict):
+    network: Network
+
+
+class Plan(_Plan, total=False):
+    """A plan. In ``sweep``, a key has a list of values, or a name has tables of keys that are set together."""
+
+    jobs: Sequence[Job]
+    traffic: Sequence[Traffic]
+    faults: Faults
+    series: Sequence[Series]
+    sweep: Mapping[str, Sequence[Value] | Mapping[str, Mapping[str, Value]]]
+    run: Run
+    plot: Sequence[Plot]
