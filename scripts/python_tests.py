@@ -3,7 +3,7 @@
 
 Usage: python_tests.py [PYTEST-ARGUMENT ...]
 
-FANIN_PROFILE names the Cargo profile that the package is built with; `test` by default, which shares its work with `cargo test`.
+FANIN_PROFILE names the Cargo profile that the package is built with; `dev` by default, which is built soonest.
 Python's standard library only.
 """
 
@@ -44,7 +44,7 @@ def prepare() -> None:
 
 def run(what: str, command: Sequence[str]) -> None:
     """Runs a step, not from the root of the repository, where Python would find the package without its native module."""
-    environ = {"FANIN_PROFILE": "test", **os.environ, "PATH": f"{ENVIRONMENT / 'bin'}{os.pathsep}{os.environ['PATH']}"}
+    environ = {"FANIN_PROFILE": "dev", **os.environ, "PATH": f"{ENVIRONMENT / 'bin'}{os.pathsep}{os.environ['PATH']}"}
     begin = time.monotonic()
     done = subprocess.run(command, cwd=ENVIRONMENT, env=environ, check=False)
     print(f"python: {what}: {'ok' if done.returncode == 0 else 'failed'} in {time.monotonic() - begin:.0f} s", flush=True)

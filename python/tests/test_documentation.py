@@ -21,7 +21,7 @@ def examples() -> list[tuple[str, str]]:
     for page in ("README.md", "docs/python.md"):
         text = (ROOT / page).read_text()
         for match in re.finditer(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
-            if "torch" not in match.group(1):
+            if "import torch" not in match.group(1):
                 line = text.count("\n", 0, match.start()) + 1
                 found.append((f"{page}:{line}", match.group(1)))
     return found

@@ -11,7 +11,7 @@ use fanin_daemon::DaemonHandle;
 use fanin_runtime::Statistics;
 
 use crate::call::{Buffers, Call};
-use crate::config::{Config, Meeting};
+use crate::config::{Config, INTERRUPT_LOOK, Meeting};
 use crate::element::Element;
 use crate::error::CommError;
 use crate::link::{Link, Opened, Survival, locked};
@@ -385,16 +385,24 @@ impl Communicator {
     fn linger(&mut self) {
         let Some(daemon) = self.embedded.take().and_then(Arc::into_inner) else { return };
         daemon.drain();
-        let start = Instant::now();
         let Config { timeout, interrupt, .. } = &self.core.config;
-        while !daemon.has_ended() && start.elapsed() < *timeout && !interrupt.is_wanted() {
+        let (mut looked, mut deadline) = (Instant::now(), Instant::now() + *timeout);
+        while !daemon.has_ended() && Instant::now() < deadline {
             thread::sleep(LINGER_LOOK);
+            if looked.elapsed() >= INTERRUPT_LOOK {
+                looked = Instant::now();
+                if interrupt.is_wanted() {
+                    deadline = deadline.min(looked + LINGER_INTERRUPTED);
+                }
+            }
         }
     }
 }
 
 /// How often a rank that runs the switch looks whether the others have left.
 const LINGER_LOOK: Duration = Duration::from_millis(1);
+/// How long it stays where its user does not want to wait: the others shall hear why their job has failed.
+const LINGER_INTERRUPTED: Duration = Duration::from_secs(1);
 
 impl Drop for Communicator {
     fn drop(&mut self) {

@@ -2,11 +2,13 @@
 
 mod common;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use common::{PATIENT, at_all, configs, run};
-use fanin_comm::{CommError, Communicator, Operator, Transport};
+use fanin_comm::{CommError, Communicator, Interrupt, Operator, Transport};
 
 const BOTH: [Transport; 2] = [Transport::Memory, Transport::Udp];
 
@@ -127,6 +129,77 @@ fn two_of_the_same_rank_are_refused_by_name() {
     let results = at_all(configs, |_| ());
     assert!(results.iter().all(Result::is_err));
     assert!(results.iter().any(|result| matches!(result, Err(CommError::Refused { rank: 1, .. }))), "{results:?}");
+}
+
+#[test]
+fn a_rank_that_ends_the_job_is_named_with_its_reason() {
+    for transport in BOTH {
+        let (configs, _) = configs(3, transport);
+        let errors = run(configs, |comm| {
+            comm.barrier().unwrap();
+            if comm.rank() == 1 {
+                comm.abort("the disk is full");
+            }
+            loop {
+                if let Err(error) = comm.allreduce(&mut [1f32; 100], Operator::Sum) {
+                    assert_eq!(text(&comm.barrier().unwrap_err()), text(&error), "a failed communicator says the same for ever");
+                    return error;
+                }
+            }
+        });
+        for error in &errors {
+            assert_eq!(error.suspect_rank(), Some(1), "{error}");
+            assert!(text(error).ends_with("rank 1 has ended the job: the disk is full"), "{error}");
+        }
+    }
+}
+
+#[test]
+fn a_user_who_has_had_enough_ends_the_wait_in_calls_and_before() {
+    for transport in BOTH {
+        for in_background in [false, true] {
+            let (mut configs, _) = configs(2, transport);
+            let [enough, asked, ended] = [(); 3].map(|()| Arc::new(AtomicBool::new(false)));
+            let (its_enough, its_asked) = (enough.clone(), asked.clone());
+            configs[0].interrupt = Interrupt::when(move || {
+                its_asked.store(true, Ordering::Relaxed);
+                its_enough.load(Ordering::Relaxed)
+            });
+            let errors = run(configs, move |comm| {
+                if comm.rank() == 1 {
+                    // Rank 0 waits for this one by now, and is asked whether to go on.
+                    comm.barrier().unwrap();
+                    asked.store(false, Ordering::Relaxed);
+                    while !asked.load(Ordering::Relaxed) {
+                        thread::sleep(Duration::from_millis(1));
+                    }
+                    enough.store(true, Ordering::Relaxed);
+                    while !ended.load(Ordering::Relaxed) {
+                        thread::sleep(Duration::from_millis(1));
+                    }
+                    loop {
+                        if let Err(error) = comm.barrier() {
+                            return error;
+                        }
+                    }
+                }
+                comm.barrier().unwrap();
+                let _handle = in_background.then(|| comm.allreduce_async(vec![0i32; 10], Operator::Sum).unwrap());
+                let error = comm.reduce(&mut [0f32; 1_000], Operator::Sum, 1).unwrap_err();
+                ended.store(true, Ordering::Relaxed);
+                error
+            });
+            for error in &errors {
+                assert_eq!(error.suspect_rank(), Some(0), "{error}");
+                assert!(text(error).contains("rank 0 has ended the job: interrupted by its user"), "{error}");
+            }
+        }
+    }
+    let (mut configs, _) = configs(2, Transport::Auto);
+    let mut alone = configs.remove(0);
+    alone.interrupt = Interrupt::when(|| true);
+    let error = Communicator::join(alone).unwrap_err();
+    assert!(text(&error).contains("rank 0 has not joined: interrupted by its user"), "{error}");
 }
 
 #[test]

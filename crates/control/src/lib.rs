@@ -30,6 +30,7 @@
 //!    | <--------------------- Describe |  to all ranks
 //!    | Call{call} ------------------>  |
 //!    | <-------------- Notice | Failed |  what is wrong
+//!    | Abort{text} ----------------->  |  a rank ends the job for all
 //!    | Leave ----------------------->  |
 //! ```
 #![forbid(unsafe_code)]

@@ -176,6 +176,16 @@ fn a_job_of_the_same_name_can_follow_while_slow_ranks_still_leave() {
 }
 
 #[test]
+fn a_rank_that_ends_the_job_is_named_with_its_reason() {
+    let mut switch = switch();
+    let ranks = switch.run("a", 3);
+    let reason = format!("no disk\n\u{7}{}", "é".repeat(600));
+    switch.say(ranks[1], ClientMessage::Abort { text: reason });
+    let expected = format!("rank 1 has ended the job: no disk{}", "é".repeat(493));
+    assert!(ranks.iter().all(|rank| switch.failure(*rank) == (expected.as_str(), Some(1))), "{:?}", switch.told);
+}
+
+#[test]
 fn ranks_in_different_calls_fail_with_both_calls() {
     let mut switch = switch();
     let ranks = switch.run("a", 2);

@@ -70,7 +70,7 @@ fn random_join(dice: &mut Dice<'_>, instances: &[u64]) -> Join {
 fn random_message(dice: &mut Dice<'_>, instances: &[u64]) -> ClientMessage {
     let elements = if dice.one_in(8) { 5 } else { 9 };
     let doing = if dice.one_in(4) { CallDescription::idle(dice.below(4) as u32) } else { call(dice.below(3) as u32, elements) };
-    match dice.below(12) {
+    match dice.below(13) {
         0 => ClientMessage::Hello(Hello::new("test")),
         1 => ClientMessage::Join(Box::new(random_join(dice, instances))),
         2..=4 => ClientMessage::Ready,
@@ -78,6 +78,7 @@ fn random_message(dice: &mut Dice<'_>, instances: &[u64]) -> ClientMessage {
         6 => ClientMessage::Stalled { call: doing, idle_ms: dice.below(200) * 100 },
         7 | 8 => ClientMessage::Call { call: doing },
         9 => ClientMessage::Share { key: "k".into(), value: "v".repeat(dice.below(40) as usize * 128) },
+        10 if dice.one_in(2) => ClientMessage::Abort { text: "a reason\n".repeat(dice.below(100) as usize) },
         _ => ClientMessage::Leave { operation: dice.below(4) as u32 },
     }
 }
@@ -224,6 +225,7 @@ fn whatever_users_do_nothing_is_left_behind() {
         "rank_lost",
         "rank_silent",
         "rank_left",
+        "aborted",
         "mismatch",
         "result_lost",
         "switch",

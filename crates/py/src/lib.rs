@@ -2,11 +2,11 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | `communicator` | [`communicator::Communicator`]: collectives over memory at given addresses |
-//! | `handle` | [`handle::Handle`]: calls in the background |
-//! | `host` | [`host::Host`]: a switch in this process |
-//! | `simulate` | [`simulate::simulate`]: plans, run by the code of `fanin sim` |
-//! | `table` | [`table::Table`]: results as Arrow tables |
+//! | `communicator` | `Communicator`: collectives over memory at given addresses |
+//! | `handle` | `Handle`: calls in the background |
+//! | `host` | `Host`: a switch in this process |
+//! | `simulate` | `simulate`: plans, run by the code of `fanin sim` |
+//! | `table` | `Table`: results as Arrow tables |
 //! | `settings` | keyword arguments and the environment become a configuration |
 //! | `memory` | addresses become slices: all that is `unsafe` here |
 //! | `interrupt` | Ctrl-C ends waiting |

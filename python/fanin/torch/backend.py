@@ -15,9 +15,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._C._distributed_c10d import Backend, ErrorType
 from torch.autograd import profiler
 from torch.distributed import PrefixStore, ReduceOp, Store, Work
-from torch._C._distributed_c10d import Backend, ErrorType
 
 from fanin._native import Communicator
 from fanin.errors import FaninError
@@ -25,7 +25,7 @@ from fanin.torch.elements import Elements, reduced
 from fanin.torch.errors import of_collective
 from fanin.torch.forwarding import Forwarding
 from fanin.torch.meeting import HOSTING, Place, meet, own_address
-from fanin.torch.memory import is_plain, write_back
+from fanin.torch.memory import write_back
 from fanin.torch.monitored import MonitoredBarrier
 from fanin.torch.program import Program
 from fanin.torch.work import FaninWork, GatheredWork
@@ -94,7 +94,7 @@ class FaninBackend(Backend):
 
     # What the group is.
 
-    def getBackendName(self) -> str:
+    def getBackendName(self) -> str:  # noqa: N802, since it is PyTorch's name
         """The name in PyTorch's messages."""
         return "fanin"
 
@@ -188,10 +188,9 @@ class FaninBackend(Backend):
     def _run(self, name: str, program: Program, options: Any, result: Any) -> Work:
         """Makes the calls of a program."""
         self._sequence += 1
-        limit_s = self._limit_s
-        if options is not None and (timeout := options.timeout).days >= 0 and timeout:
-            limit_s = timeout.total_seconds()
-        if options is not None and not options.asyncOp and limit_s is None and self._coalesced is None:
+        # One that is not given is negative.
+        limit_s = timeout.total_seconds() if (timeout := options.timeout).days >= 0 and timeout else self._limit_s
+        if not options.asyncOp and limit_s is None and self._coalesced is None:
             if profiler._is_profiler_enabled:
                 with profiler.record_function(name):
                     return self._run_here(name, program, result)
@@ -208,8 +207,7 @@ class FaninBackend(Backend):
         except FaninError as raised:
             self._failed = True
             error = of_collective(name, self._timeout_s, raised)
-        work = FaninWork(name, self._comm, self._timeout_s, result, error=error, after=program.after)
-        return work
+        return FaninWork(name, self._comm, self._timeout_s, result, error=error, after=program.after)
 
     def _run_behind(self, name: str, program: Program, result: Any, limit_s: float | None) -> Work:
         span = profiler.record_function(name) if profiler._is_profiler_enabled else None
@@ -224,9 +222,7 @@ class FaninBackend(Backend):
         except FaninError as raised:
             self._failed = True
             error = of_collective(name, self._timeout_s, raised)
-        work = FaninWork(
-            name, self._comm, self._timeout_s, result, handles=handles, error=error, after=program.after, limit_s=limit_s
-        )
+        work = FaninWork(name, self._comm, self._timeout_s, result, handles=handles, error=error, after=program.after, limit_s=limit_s)
         if span is not None:
             span._call_end_callbacks_on_future(work.get_future())
         if self._coalesced is not None:
@@ -246,7 +242,7 @@ class FaninBackend(Backend):
         first = tensors[0]
         if first.layout != torch.strided:
             return "sparse tensors are not computed by switches"
-        if any(tensor.dtype != first.dtype for tensor in tensors):
+        if len(tensors) > 1 and any(tensor.dtype != first.dtype for tensor in tensors):
             raise ValueError(f"tensors of several types: {sorted({str(tensor.dtype) for tensor in tensors})}")
         return reduced(first.dtype, op.op)
 
@@ -411,9 +407,7 @@ class FaninBackend(Backend):
         """Every rank gives each its part."""
         return self._forward("alltoall", _NOT_REDUCED, outputs, inputs, options)
 
-    def all_to_all_single(
-        self, output: Tensor, given: Tensor, output_splits: list[int], input_splits: list[int], options: Any
-    ) -> Work:
+    def all_to_all_single(self, output: Tensor, given: Tensor, output_splits: list[int], input_splits: list[int], options: Any) -> Work:
         """Every rank gives each its part, in one tensor."""
         return self._forward("all_to_all_single", _NOT_REDUCED, output, given, output_splits, input_splits, options)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 from typing import NamedTuple
 
 import torch
@@ -53,14 +53,14 @@ class Elements(NamedTuple):
     op: str
 
 
-@lru_cache(maxsize=None)
+@cache
 def copied(dtype: torch.dtype) -> Elements:
     """For collectives that only copy: any type, as bytes where the communicator has no name for it."""
     name = NATIVE.get(dtype)
     return Elements("u8", dtype.itemsize, "max") if name is None else Elements(name, 1, "max")
 
 
-@lru_cache(maxsize=None)
+@cache
 def reduced(dtype: torch.dtype, op: ReduceOp.RedOpType) -> Elements | str:
     """For collectives that reduce; a text says why the communicator cannot."""
     operator = _OPERATORS.get(op)

@@ -17,7 +17,7 @@ After = Callable[[], object]
 
 def is_plain(tensor: Tensor) -> bool:
     """Whether a tensor is one stretch of memory that the communicator can use as it is."""
-    return tensor.device.type == "cpu" and tensor.is_contiguous() and not tensor.is_conj()
+    return tensor.is_cpu and tensor.is_contiguous() and not (tensor.is_complex() and tensor.is_conj())
 
 
 def host_copy(tensor: Tensor) -> Tensor:

@@ -49,9 +49,7 @@ def test_the_same_as_with_gloo(by_gloo: str) -> None:
 
 def test_over_a_switch(by_gloo: str, switch: str) -> None:
     """Sums are computed by ``fanin switch`` in another process."""
-    process = torchrun(
-        str(EXAMPLE), "--backend", "fanin", "--epochs", EPOCHS, environ={"FANIN_SWITCH": switch, "FANIN_TRANSPORT": "udp"}
-    )
+    process = torchrun(str(EXAMPLE), "--backend", "fanin", "--epochs", EPOCHS, environ={"FANIN_SWITCH": switch, "FANIN_TRANSPORT": "udp"})
     assert outcome(process) == by_gloo
 
 

@@ -223,9 +223,7 @@ def absent(rank: int, store: str) -> str:
     if rank == DEAD:
         return ""
     with pytest.raises(RuntimeError) as raised:
-        dist.init_process_group(
-            "fanin", init_method=f"file://{store}", rank=rank, world_size=WORLD, timeout=timedelta(seconds=2)
-        )
+        dist.init_process_group("fanin", init_method=f"file://{store}", rank=rank, world_size=WORLD, timeout=timedelta(seconds=2))
     assert not dist.is_initialized()
     return str(raised.value)
 

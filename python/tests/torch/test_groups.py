@@ -86,9 +86,7 @@ def again(rank: int, folder: str) -> None:
     """A group is made, used and destroyed, over and over."""
     seen = []
     for turn in range(21):
-        dist.init_process_group(
-            "fanin", init_method=f"file://{folder}/{turn}", rank=rank, world_size=WORLD, timeout=timedelta(seconds=60)
-        )
+        dist.init_process_group("fanin", init_method=f"file://{folder}/{turn}", rank=rank, world_size=WORLD, timeout=timedelta(seconds=60))
         assert total() == WORLD
         dist.all_reduce(torch.ones(1), async_op=True).get_future().wait()
         other = dist.new_group([0, 1])

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import ranks
 import torch
-import torch.distributed as dist
 
 # DistributedDataParallel imports it for its first model, in every process again.
 import torch._dynamo
+import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 from torch.distributed.device_mesh import init_device_mesh
