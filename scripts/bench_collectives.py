@@ -3,6 +3,8 @@
 
     memory     4 workers on loopback without limits, 64 MiB: UDP and shared memory
     small      4 workers on this host, 4 KiB: shared memory
+    garbage    4 workers on loopback at `fanin switch`, 64 MiB by UDP, with and without garbage for the job's port: its rate, its share of
+               the switch's processor time, and by how much the switch has grown. With root also in the name of members.
     links4, links8
                4 and 8 network namespaces on a bridge, every link with 1 Gbit/s each way, 64 MiB: against gloo, and against the payload
                rate that plain UDP has on the same links. The switch is a process in a namespace of its own, without a limit.
@@ -18,10 +20,12 @@ import argparse
 import json
 import os
 import signal
+import socket
 import statistics
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -39,7 +43,12 @@ LARGE_CALLS, SMALL_CALLS = 5, 2_000
 LINK_RATE, LINK_SECONDS, LINK_PORT, SWITCH_PORT = "1gbit", 2, 7_201, 7_200
 TIMEOUT_S = 180.0
 
+#: Garbage packets a second.
+GARBAGE_RATE = 20_000
+GARBAGE_WORLD, GARBAGE_CALLS, GARBAGE_PAYLOAD = 4, 20, 1_408
+
 UDP, MEMORY = "Fanin UDP", "Fanin shared memory"
+QUIET, GARBAGE = "Fanin UDP, quiet", "Fanin UDP, garbage"
 GLOO, MPI_MEMORY, MPI_TCP = "gloo", "Open MPI shared memory", "Open MPI TCP"
 RAW = "plain UDP"
 #: What runs a contender once and gives its measurement.
@@ -69,6 +78,8 @@ class Case:
     contenders: Callable[[ExitStack, Setup], dict[str, Run]]
     goals: list[Goal]
     obstacle: Callable[[], str | None] = lambda: None
+    #: More lines about the results of all rounds.
+    remarks: Callable[[dict[str, list[dict]]], list[str]] = lambda _results: []
 
 
 @dataclass
@@ -106,6 +117,110 @@ def on_loopback(size: int, calls: int, wanted: Sequence[str]) -> Callable[[ExitS
         return {name: run for name, (peer, run) in everyone.items() if name in wanted and (peer is None or setup.has(peer))}
 
     return contenders
+
+
+@dataclass
+class Switch:
+    """A `fanin switch` on loopback, all of whose jobs use one UDP port."""
+
+    process: subprocess.Popen
+    port: int
+    data_port: int
+    http: str
+
+    def metrics(self) -> dict[str, float]:
+        """What it tells, by name with labels."""
+        with urllib.request.urlopen(f"http://{self.http}/metrics", timeout=10) as answer:
+            lines = answer.read().decode().splitlines()
+        pairs = (line.rsplit(" ", 1) for line in lines if line and not line.startswith("#"))
+        return {name: float(value) for name, value in pairs}
+
+
+def free_port(kind: socket.SocketKind) -> int:
+    """A port of loopback that nobody has just now."""
+    with socket.socket(socket.AF_INET, kind) as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def start_switch(crew: Crew) -> Switch:
+    """Starts one, and waits until it answers."""
+    control, web, data = free_port(socket.SOCK_STREAM), free_port(socket.SOCK_STREAM), free_port(socket.SOCK_DGRAM)
+    http = f"127.0.0.1:{web}"
+    command = [str(fanin_program()), "switch", "--listen", f"127.0.0.1:{control}", "--http", http, "--data-ports", f"{data}-{data}"]
+    switch = Switch(crew.start(command), control, data, http)
+    deadline = time.monotonic() + 10
+    while True:
+        try:
+            switch.metrics()
+            return switch
+        except OSError as error:
+            if time.monotonic() > deadline or switch.process.poll() is not None:
+                raise Failed(f"the switch does not answer: {error}{crew.last_words(switch.process)}") from error
+            time.sleep(0.05)
+
+
+def at_switch(switch: Switch, rate: int) -> dict:
+    """All ranks on this host, at a switch that gets so many packets of garbage a second besides."""
+    deadline, calls = time.monotonic() + TIMEOUT_S, GARBAGE_CALLS
+    command = [str(fanin_program()), "bench", "allreduce", "--workers", str(GARBAGE_WORLD), "--switch", f"127.0.0.1:{switch.port}"]
+    work = ["--sizes", str(LARGE), "--iterations", str(calls), "--transport", "udp", "--format", "json"]
+    before = switch.metrics()
+    begin = time.monotonic()
+    poured = {"sent": {}, "seconds": 1.0}
+    with Crew() as crew:
+        pouring = None
+        if rate:
+            script = Path(__file__).resolve().parent / "garbage.py"
+            pouring = crew.start([sys.executable, str(script), "127.0.0.1", str(switch.data_port), str(rate)])
+        row = measurement.only_row(crew.finish(crew.start([*command, *work], {"FANIN_PAYLOAD": str(GARBAGE_PAYLOAD)}), deadline))
+        took = time.monotonic() - begin
+        if pouring is not None:
+            pouring.send_signal(signal.SIGTERM)
+            poured = json.loads(crew.finish(pouring, deadline))
+    # Until the switch has closed the job and added up what it has seen.
+    time.sleep(1.0)
+    return row | garbage_seen(before, switch.metrics(), poured, took, calls)
+
+
+def garbage_seen(before: dict[str, float], after: dict[str, float], poured: dict, took: float, calls: int) -> dict:
+    """What the switch says of a run; the warm-up is a call as well."""
+    grown = {name: value - before.get(name, 0.0) for name, value in after.items()}
+    switch_cpu = grown["process_cpu_seconds_total"]
+    prefix = 'fanin_switch_dropped_packets_total{reason="'
+    dropped = {name[len(prefix) :].rstrip('"}'): int(value) for name, value in grown.items() if name.startswith(prefix) and value > 0}
+    return {
+        "switch_cpu_s_per_gib": switch_cpu / (calls + 1) / (LARGE / 2**30),
+        "switch_cpu_share": switch_cpu / took,
+        "resident_grown_bytes": int(grown["process_resident_memory_bytes"]),
+        "garbage_per_s": sum(poured["sent"].values()) / poured["seconds"],
+        "garbage_sent": poured["sent"],
+        "garbage_dropped": dropped,
+    }
+
+
+def beside_garbage(stack: ExitStack, _setup: Setup) -> dict[str, Run]:
+    """The same job with and without garbage, at the same switch."""
+    switch = start_switch(stack.enter_context(Crew()))
+    return {QUIET: lambda: at_switch(switch, 0), GARBAGE: lambda: at_switch(switch, GARBAGE_RATE)}
+
+
+def told_of_garbage(results: dict[str, list[dict]]) -> list[str]:
+    """Rate, share of processor time, memory: a line each."""
+    quiet, noisy = results.get(QUIET, []), results.get(GARBAGE, [])
+    if not quiet or not noisy:
+        return []
+    rate = statistics.median(row["garbage_per_s"] for row in noisy)
+    shares = [1 - calm["switch_cpu_s_per_gib"] / row["switch_cpu_s_per_gib"] for calm, row in zip(quiet, noisy, strict=False)]
+    kinds = {kind: sum(row["garbage_sent"].get(kind, 0) for row in noisy) for kind in noisy[0]["garbage_sent"]}
+    reasons = {reason: sum(row["garbage_dropped"].get(reason, 0) for row in noisy) for reason in noisy[0]["garbage_dropped"]}
+    listed = [", ".join(f"{count:,} {name}" for name, count in counts.items()) for counts in (kinds, reasons)]
+    grown = [row["resident_grown_bytes"] / 2**20 for row in [*quiet, *noisy]]
+    return [
+        f"  garbage: {rate:,.0f} packets a second, {listed[0]}; dropped: {listed[1]}",
+        f"  garbage's share of the switch's processor time: {statistics.median(shares):.1%} ({min(shares):.1%} to {max(shares):.1%})",
+        f"  the switch's memory grew by {grown[0]:.1f} MiB in the first run, and by {sum(grown[1:]):.1f} MiB in all others together",
+    ]
 
 
 def plain_udp(star: namespaces.Star) -> dict:
@@ -200,6 +315,16 @@ CASES = [
         "4 workers on this host, 4 KiB of float32",
         on_loopback(SMALL, SMALL_CALLS, [MEMORY, MPI_MEMORY]),
         [Goal("shared memory: time over Open MPI's", "time_us", MEMORY, MPI_MEMORY, "<=", 2.0)],
+    ),
+    Case(
+        "garbage",
+        f"{GARBAGE_WORLD} workers at a switch on loopback, 64 MiB of float32, with garbage for its port",
+        beside_garbage,
+        [
+            Goal("rate beside garbage over rate without", "algbw_mb_s", GARBAGE, QUIET),
+            Goal("the switch's CPU seconds per GiB beside garbage over those without", "switch_cpu_s_per_gib", GARBAGE, QUIET),
+        ],
+        remarks=told_of_garbage,
     ),
     links_case(4),
     links_case(8),
@@ -311,7 +436,7 @@ def run_case(case: Case, setup: Setup, rounds: int) -> dict:
     with ExitStack() as stack:
         contenders = case.contenders(stack, setup)
         results, failed = take_turns(contenders, rounds, lambda text: print(text, file=sys.stderr, flush=True))
-    lines = [*table(results), *verdicts(case.goals, results), *(f"  failed: {name}: {why}" for name, why in failed.items())]
+    lines = [*table(results), *verdicts(case.goals, results), *case.remarks(results), *(f"  failed: {name}: {why}" for name, why in failed.items())]
     print("\n".join(lines), flush=True)
     ratios = [ratio(goal, results) for goal in case.goals]
     summary = [
@@ -326,7 +451,7 @@ def prepare(cases: Sequence[Case]) -> Setup:
     """Installs the peers that are needed, as far as that is allowed."""
     setup = Setup()
     peers = {"gloo": gloo.obstacle, "openmpi": openmpi.obstacle}
-    needed = {"memory": ["gloo", "openmpi"], "small": ["openmpi"]}
+    needed = {"memory": ["gloo", "openmpi"], "small": ["openmpi"], "garbage": []}
     for peer in sorted({peer for case in cases for peer in needed.get(case.name, ["gloo"])}):
         reason = peers[peer]()
         if reason is not None:

@@ -39,9 +39,27 @@ def needs_root() -> str | None:
     return None if os.geteuid() == 0 else "it needs root"
 
 
+def needs_miri() -> str | None:
+    """The obstacle of what runs in Miri, which comes with nightly toolchains only."""
+    found = subprocess.run(["cargo", "+nightly", "miri", "--version"], capture_output=True, check=False)
+    return None if found.returncode == 0 else "it needs Miri: `rustup component add miri rust-src --toolchain nightly`"
+
+
+def anywhere() -> str | None:
+    """No obstacle: what cannot be measured is skipped by the measurement itself, with its reason."""
+    return None
+
+
+#: The smallest form of the measurements of collectives.
+MEASURE_ONCE = f"cargo build --locked --release -p fanin && {sys.executable} scripts/bench_collectives.py --rounds 1 small garbage links4"
+
 CHECKS = [
     # Tests that a plain `cargo test` leaves out carry #[ignore = "needs ..."].
     Check("privileged-tests", needs_root, ["cargo", "test", "--locked", "--workspace", "--lib", "--bins", "--tests", "--", "--ignored", "--nocapture"]),
+    # Every access to shared memory: races, bounds, aliasing. Clocks are the machine's, or nothing that waits would go on.
+    Check("miri", needs_miri, ["env", "MIRIFLAGS=-Zmiri-disable-isolation", "cargo", "+nightly", "miri", "test", "-p", "fanin-net", "--lib", "shm"]),
+    # Once each, so that the measurements of `make bench-peers` can be made when they are wanted.
+    Check("bench-collectives", anywhere, ["sh", "-ec", MEASURE_ONCE]),
     Check("torch", torch_tests.obstacle, [sys.executable, "scripts/torch_tests.py"]),
     Check("ns3-peer", ns3.obstacle, [sys.executable, "scripts/ns3.py", "--small"]),
 ]

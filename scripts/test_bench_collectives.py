@@ -1,6 +1,8 @@
 """Tests of bench_collectives.py and of what it is made of; nothing is installed, no namespace is made."""
 
+import random
 import signal
+import struct
 import subprocess
 import sys
 import time
@@ -10,6 +12,7 @@ from pathlib import Path
 from unittest import mock
 
 import bench_collectives as bench
+import garbage
 import measurement
 import namespaces
 import openmpi
@@ -132,6 +135,43 @@ class Cases(unittest.TestCase):
         with mock.patch("builtins.print") as shown:
             self.assertEqual(bench.run_case(case, bench.Setup(), 1), {"name": "x", "skipped": "it needs root"})
         self.assertTrue(any("it needs root" in str(call) for call in shown.mock_calls))
+
+
+class Garbage(unittest.TestCase):
+    #: A run of two datagrams of four bytes from port 7 to port 9 on loopback, as the kernel shows it.
+    PACKET = b"\x45" + bytes(8) + b"\x11" + bytes(10) + struct.pack("!HHHH", 7, 9, 16, 0) + b"abcdefgh"
+    FRAME = struct.pack("=BBHHHH", 0, 5, 0, 4, 0, 0) + bytes(14) + PACKET
+
+    def test_the_first_datagram_of_a_run_is_found_if_it_goes_to_the_port(self):
+        self.assertEqual(list(garbage.datagrams_of(self.FRAME, 9)), [(7, b"abcd")])
+        self.assertEqual(list(garbage.datagrams_of(self.FRAME, 8)), [])
+        self.assertEqual(list(garbage.datagrams_of(self.FRAME[:40], 9)), [])
+
+    def test_what_is_sent_in_another_name_says_so(self):
+        forged = garbage.in_the_name_of(7, "127.0.0.1", 9, b"abcd")
+        self.assertEqual((len(forged), forged[12:16], forged[-4:]), (32, b"\x7f\x00\x00\x01", b"abcd"))
+        self.assertEqual(struct.unpack("!HHHH", forged[20:28]), (7, 9, 12, 0))
+
+    def test_a_wrong_bit_is_where_it_shows(self):
+        dice, good = random.Random(3), bytes(40)
+        for _ in range(200):
+            bad = garbage.with_a_wrong_bit(good, dice)
+            differing = [at for at in range(40) if bad[at] != good[at]]
+            self.assertEqual(len(differing), 1)
+            self.assertIn(differing[0], garbage.TELLING)
+            self.assertTrue(differing[0] != 2 or bad[2] >= 16, "flags that mean something stay")
+
+    def test_a_run_is_told_by_what_the_switch_says(self):
+        name = 'fanin_switch_dropped_packets_total{reason="malformed"}'
+        before = {"process_cpu_seconds_total": 1.0, "process_resident_memory_bytes": 100.0, name: 5.0}
+        after = {"process_cpu_seconds_total": 3.0, "process_resident_memory_bytes": 90.0, name: 12.0}
+        seen = bench.garbage_seen(before, after, {"sent": {"random": 40}, "seconds": 2.0}, 4.0, 1)
+        self.assertEqual((seen["garbage_dropped"], seen["garbage_per_s"], seen["switch_cpu_share"]), ({"malformed": 7}, 20.0, 0.5))
+        self.assertEqual((seen["switch_cpu_s_per_gib"], seen["resident_grown_bytes"]), (16.0, -10))
+        lines = bench.told_of_garbage({bench.QUIET: [seen | {"switch_cpu_s_per_gib": 12.0}], bench.GARBAGE: [seen]})
+        self.assertIn("20 packets a second, 40 random; dropped: 7 malformed", lines[0])
+        self.assertIn("25.0%", lines[1])
+        self.assertEqual(bench.told_of_garbage({bench.QUIET: [seen]}), [])
 
 
 class OpenMpi(unittest.TestCase):

@@ -44,6 +44,8 @@ pub struct Report {
     pub runs: u64,
     /// Jobs of each system.
     pub jobs: BTreeMap<&'static str, u64>,
+    /// Operations of each kind.
+    pub operations: BTreeMap<&'static str, u64>,
     /// Jobs of which every worker completed every operation.
     pub jobs_complete: u64,
     /// Jobs of which some worker failed.
@@ -70,6 +72,10 @@ impl Report {
     fn count(&mut self, recipe: &Recipe, result: &RunResult) {
         for (job, outcome) in recipe.jobs.iter().zip(&result.jobs) {
             *self.jobs.entry(job.system.name()).or_default() += 1;
+            for number in 0..job.elements.len() {
+                let kind = job.kinds.get(number).copied().unwrap_or_default();
+                *self.operations.entry(kind.name()).or_default() += 1;
+            }
             self.jobs_complete += u64::from(outcome.is_complete());
             self.jobs_failed += u64::from(outcome.first_failure().is_some());
         }
@@ -87,6 +93,9 @@ impl Report {
         self.runs += other.runs;
         for (name, count) in other.jobs {
             *self.jobs.entry(name).or_default() += count;
+        }
+        for (name, count) in other.operations {
+            *self.operations.entry(name).or_default() += count;
         }
         self.jobs_complete += other.jobs_complete;
         self.jobs_failed += other.jobs_failed;
@@ -122,6 +131,7 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{} runs, {} of them must complete, {} with dead hosts", self.runs, self.runs_must_complete, self.runs_with_deaths)?;
         writeln!(f, "jobs {:?}: {} complete, {} with failures", self.jobs, self.jobs_complete, self.jobs_failed)?;
+        writeln!(f, "operations {:?}", self.operations)?;
         writeln!(
             f,
             "{} packet-hops, {} pieces checked, {} packets sent again, {} marked",

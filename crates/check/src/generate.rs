@@ -3,7 +3,7 @@
 //! What a job must bear is fixed with the draw: its patience is chosen longer than what congestion, loss and short failures can cost, so
 //! that "every worker completes" can be demanded of all runs but those in which something fails for longer or for good.
 
-use fanin_core::{DType, Duration, ElementOp, Instant, NetworkMap, NodeId, Operator, PacketKind};
+use fanin_core::{CollectiveKind, DType, Duration, ElementOp, Instant, NetworkMap, NodeId, Operator, PacketKind, Rank};
 use fanin_sim::faults::{FaultPlan, KindSet, LinkFault, LinkSelector, TimedFault};
 use fanin_sim::lossless::{Arbitration, LosslessConfig, SwitchModel};
 use fanin_sim::routing::Balancer;
@@ -40,7 +40,9 @@ pub fn generate(seed: u64) -> Recipe {
     let network = network(&mut Draw::new(seed, 2), weather);
     let map = Topology::new(&network.shape).expect("drawn sizes are possible").map;
     let traffic = traffic(&mut Draw::new(seed, 3), &map);
+    let mut kind_draw = Draw::new(seed, 6);
     let mut jobs = jobs(&mut Draw::new(seed, 4), &map, weather);
+    jobs.iter_mut().for_each(|job| kinds(&mut kind_draw, job));
     let mut faults = FaultPlan::default();
     let fault_draw = &mut Draw::new(seed, 5);
     if weather == Weather::Calm {
@@ -219,11 +221,36 @@ fn job(draw: &mut Draw, map: &NetworkMap, weather: Weather) -> JobRecipe {
         rto_min,
         patience: Duration::ZERO,
         elements,
+        kinds: Vec::new(),
         start: Vec::new(),
         noise_probability: if draw.percent(70) { 0.0 } else { draw.between(1, 100) as f64 / 1_000.0 },
         noise_delay: Duration::from_ns(draw.scaled(100, 50_000)),
         seed: draw.bits(),
     }
+}
+
+/// What the operations of a job are, where its system does more than allreduces.
+fn kinds(draw: &mut Draw, job: &mut JobRecipe) {
+    let System::SwitchMl { fixed_point } = job.system else { return };
+    // A job of a recipe has one operator: a mean would divide what is only copied, and fixed point is for what is added up.
+    let may_copy = !fixed_point && job.op.operator != Operator::Avg;
+    if draw.percent(40) {
+        return;
+    }
+    let workers = job.hosts.len() as u64;
+    let mut kind = || {
+        let root = Rank(draw.between(0, workers - 1) as u32);
+        match draw.between(0, if may_copy { 5 } else { 2 }) {
+            0 => CollectiveKind::Allreduce,
+            1 => CollectiveKind::Reduce { root },
+            2 => CollectiveKind::ReduceScatter,
+            3 => CollectiveKind::Broadcast { root },
+            4 => CollectiveKind::AllGather,
+            _ => CollectiveKind::Barrier,
+        }
+    };
+    let kinds = job.elements.iter().map(|_| kind()).collect();
+    job.set_kinds(kinds);
 }
 
 /// Ranks start together, or up to an eighth of the patience apart.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use fanin_core::{Duration, ElementOp, Instant, JobId, NodeId};
+use fanin_core::{CollectiveKind, Duration, ElementOp, Instant, JobId, NodeId};
 use fanin_sim::faults::{FaultPlan, LinkFault, TimedFault};
 use fanin_sim::scenario::Scenario;
 use fanin_sim::traffic::TrafficConfig;
@@ -32,6 +32,8 @@ pub struct JobRecipe {
     pub patience: Duration,
     /// Length of each operation's vector in elements.
     pub elements: Vec<u64>,
+    /// What each operation is; those that nothing is said of are allreduces.
+    pub kinds: Vec<CollectiveKind>,
     /// When each rank submits its first operation.
     pub start: Vec<Instant>,
     /// Probability that a packet leaves its host late.
@@ -61,6 +63,17 @@ impl JobRecipe {
         }
     }
 
+    /// Makes its operations of these kinds, and their vectors as long as that needs them: a barrier has none, and shares are equal.
+    pub fn set_kinds(&mut self, kinds: Vec<CollectiveKind>) {
+        for (elements, kind) in self.elements.iter_mut().zip(&kinds) {
+            *elements = match kind {
+                CollectiveKind::Barrier => 0,
+                kind => elements.next_multiple_of(u64::from(kind.shares(self.hosts.len() as u32))),
+            };
+        }
+        self.kinds = kinds;
+    }
+
     /// Bytes of all its vectors together, of one worker.
     pub fn bytes(&self) -> u64 {
         self.elements.iter().sum::<u64>() * self.op.dtype.bytes() as u64
@@ -68,8 +81,13 @@ impl JobRecipe {
 
     /// Full packets that all its vectors make, of one worker.
     pub fn packets(&self) -> u64 {
-        let elements_per_packet = u64::from(self.payload_bytes) / self.op.dtype.bytes() as u64;
-        self.elements.iter().map(|elements| elements.div_ceil(elements_per_packet.max(1))).sum()
+        let elements_per_packet = (u64::from(self.payload_bytes) / self.op.dtype.bytes() as u64).max(1);
+        let kinds = self.kinds.iter().copied().chain(std::iter::repeat(CollectiveKind::Allreduce));
+        // No packet holds parts of two shares.
+        let shares = |kind: CollectiveKind| u64::from(kind.shares(self.hosts.len() as u32));
+        let each =
+            self.elements.iter().zip(kinds).map(|(elements, kind)| (elements / shares(kind)).div_ceil(elements_per_packet) * shares(kind));
+        each.sum()
     }
 }
 
@@ -108,6 +126,7 @@ impl Recipe {
     pub fn scenario(&self) -> Scenario {
         let schedule = |job: &JobRecipe| JobSchedule {
             elements: job.elements.clone(),
+            kinds: job.kinds.clone(),
             element_bytes: job.op.dtype.bytes() as u32,
             start: job.start.clone(),
             noise_probability: job.noise_probability,
@@ -206,6 +225,9 @@ fn write_job(f: &mut fmt::Formatter<'_>, index: usize, job: &JobRecipe) -> fmt::
         writeln!(f, "job {index}: timeout first {}, at least {}, patience {}", job.rto_initial, job.rto_min, job.patience)?;
     } else {
         writeln!(f, "job {index}: no loss recovery")?;
+    }
+    if !job.kinds.is_empty() {
+        writeln!(f, "job {index}: operations {:?}", job.kinds)?;
     }
     if job.noise_probability > 0.0 {
         writeln!(f, "job {index}: noise of {} at {}", job.noise_delay, job.noise_probability)?;

@@ -26,6 +26,7 @@ impl Recipe {
             rto_min: Duration::from_us(10),
             patience: Duration::from_ms(100),
             elements: vec![elements],
+            kinds: Vec::new(),
             start: vec![Instant::ZERO; workers as usize],
             noise_probability: 0.0,
             noise_delay: Duration::ZERO,

@@ -15,6 +15,9 @@ fn thousands_of_random_runs_are_as_they_must_be() {
     for (system, at_least) in [("tree", SEEDS / 3), ("ring", SEEDS / 3), ("switchml", SEEDS / 3), ("canary", SEEDS / 20)] {
         assert!(report.jobs[system] > at_least, "{system}: {:?}", report.jobs);
     }
+    for kind in ["allreduce", "reduce", "broadcast", "barrier", "reduce-scatter", "all-gather"] {
+        assert!(report.operations[kind] > SEEDS / 20, "{kind}: {:?}", report.operations);
+    }
     assert!(report.jobs_complete > SEEDS && report.jobs_failed > SEEDS / 20, "{report}");
     assert!(report.runs_must_complete > SEEDS / 2 && report.runs_with_deaths > SEEDS / 20, "{report}");
     assert!(report.pieces_checked > 500 * SEEDS && report.retransmitted > 100 * SEEDS && report.marked > SEEDS, "{report}");

@@ -38,6 +38,7 @@ fn recipe(system: System, workers: u32, payload_bytes: u32, bytes: u64) -> Recip
             rto_min: Duration::from_us(100),
             patience: Duration::from_ms(100),
             elements: vec![bytes / 4],
+            kinds: Vec::new(),
             start: vec![Instant::ZERO; workers as usize],
             noise_probability: 0.0,
             noise_delay: Duration::ZERO,

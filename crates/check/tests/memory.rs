@@ -165,6 +165,7 @@ fn recipe(window: u32, workers: u32, bytes: u64) -> Recipe {
         rto_min: Duration::ZERO,
         patience: Duration::from_ms(100),
         elements: vec![bytes / 4],
+        kinds: Vec::new(),
         start: vec![Instant::ZERO; workers as usize],
         noise_probability: 0.0,
         noise_delay: Duration::ZERO,

@@ -4,7 +4,7 @@ mod small;
 
 use fanin_check::model::{COMPLETE, EXACT, Limits, NEVER_STUCK, NetworkModel, PROGRESS};
 use fanin_check::{Checks, Recipe, examine, generate, run, violations};
-use fanin_core::{Census, DType, Duration, ElementOp, Operator, PacketKind};
+use fanin_core::{Census, CollectiveKind, DType, Duration, ElementOp, Operator, PacketKind, Rank};
 use fanin_protocols::switchml::Planted;
 use fanin_systems::{AnyNode, System};
 use small::{BLOCK, model, star, two_levels};
@@ -138,5 +138,69 @@ fn fixed_point_takes_its_exchange_of_exponents_under_every_loss() {
         let (result, found) = examine(&recipe, Checks::default());
         assert_eq!(found, [""; 0], "{recipe}");
         assert_eq!(result.expect("it was run").counters.retransmitted_total() > 0, percent > 0);
+    }
+}
+
+/// One of each kind that is not an allreduce, where `root` is the root of those that have one.
+fn other_kinds(root: u32) -> Vec<CollectiveKind> {
+    let root = Rank(root);
+    vec![
+        CollectiveKind::Reduce { root },
+        CollectiveKind::Broadcast { root },
+        CollectiveKind::Barrier,
+        CollectiveKind::ReduceScatter,
+        CollectiveKind::AllGather,
+        CollectiveKind::Barrier,
+        CollectiveKind::AllGather,
+        CollectiveKind::ReduceScatter,
+    ]
+}
+
+/// Collectives among so many workers, with this rate of loss, repetition and overtaking.
+fn collectives(workers: u32, rate: f64, tree: bool, op: ElementOp) -> Recipe {
+    let recipe = if tree { Recipe::fat_tree(FLOATS, workers / 2, 2, 0) } else { Recipe::star(FLOATS, workers, 0) };
+    let mut recipe = recipe.with_link_fault(rate, rate, rate, Duration::from_us(5));
+    recipe.seed = u64::from(workers);
+    recipe.jobs[0].op = op;
+    recipe.jobs[0].elements = vec![700, 3_001, 0, 1_500, 900, 0, 0, 1];
+    recipe.jobs[0].set_kinds(other_kinds(workers / 3));
+    recipe
+}
+
+const SUM: ElementOp = ElementOp { dtype: DType::I32, operator: Operator::Sum };
+
+#[test]
+fn every_collective_is_exact_among_1_to_16_workers_under_loss_repetition_and_overtaking() {
+    for workers in 1..=16 {
+        let rate = f64::from(workers % 11) / 100.0;
+        for op in [SUM, ElementOp { dtype: DType::BF16, operator: Operator::Max }] {
+            for tree in [false, true] {
+                if tree && workers % 2 == 1 {
+                    continue;
+                }
+                let recipe = collectives(workers, rate, tree, op);
+                let (result, found) = examine(&recipe, Checks { twice: false, ..Checks::default() });
+                assert_eq!(found, [""; 0], "{recipe}");
+                let again = result.expect("it was run").counters.retransmitted_total();
+                assert!(again > 0 || workers == 1 || rate == 0.0, "nothing was lost: {recipe}");
+            }
+        }
+    }
+}
+
+/// The comparison looks at what each rank is to get of each kind: bugs do not hide in collectives that are no allreduce.
+#[test]
+fn bugs_are_found_in_every_collective() {
+    for kind in other_kinds(1).into_iter().filter(|kind| *kind != CollectiveKind::Barrier) {
+        let mut recipe = collectives(5, 0.05, false, SUM);
+        recipe.jobs[0].elements = vec![5_000; 3];
+        recipe.jobs[0].set_kinds(vec![kind; 3]);
+        assert_eq!(findings(&recipe, Planted::None), [""; 0], "{recipe}");
+        for bug in [Planted::IgnoreBitmap, Planted::KeepAccumulator] {
+            let found = findings(&recipe, bug);
+            // Where only one contributes, its repeated packet also shows as one that does not fit.
+            let words = ["is not the sum of all contributions", "a packet does not fit the operation"];
+            assert!(found.iter().any(|what| words.iter().any(|word| what.contains(word))), "{bug:?}, {kind:?}: {found:?}");
+        }
     }
 }

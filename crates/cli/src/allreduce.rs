@@ -79,7 +79,8 @@ pub enum Kind {
 }
 
 /// How vectors travel.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Way {
     /// Shared memory on one host, UDP otherwise.
     Auto,
@@ -87,6 +88,16 @@ pub enum Way {
     Udp,
     /// Shared memory.
     Shm,
+}
+
+impl From<Way> for Transport {
+    fn from(way: Way) -> Self {
+        match way {
+            Way::Auto => Transport::Auto,
+            Way::Udp => Transport::Udp,
+            Way::Shm => Transport::Memory,
+        }
+    }
 }
 
 /// Output formats.
@@ -151,10 +162,8 @@ fn config(args: &AllreduceArgs) -> Result<Option<Config>> {
     ensure!(args.timeout.is_finite() && (0.1..=86_400.0).contains(&args.timeout), "--timeout {}: expected 0.1 to 86400 s", args.timeout);
     config.timeout = Duration::from_secs_f64(args.timeout);
     config.fixed_point |= args.fixed_point;
-    match args.transport {
-        Way::Auto => {}
-        Way::Udp => config.transport = Transport::Udp,
-        Way::Shm => config.transport = Transport::Memory,
+    if args.transport != Way::Auto {
+        config.transport = args.transport.into();
     }
     config.check()?;
     Ok(Some(config))

@@ -115,7 +115,7 @@ fn serve(settings: &Settings) -> Result<()> {
             if count == 0 { remote.drain() } else { remote.stop() }
         }
     })?;
-    let ended = daemon.wait();
+    let ended = daemon.wait().map(drop);
     watching.close();
     // It only reads signals, and none is left.
     let _ = watcher.join();

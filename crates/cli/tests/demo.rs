@@ -71,12 +71,26 @@ fn a_worker_that_is_killed_is_named_by_all_others_that_lack_its_contribution() {
 }
 
 #[test]
+fn in_shared_memory_sums_are_exact_and_whoever_is_killed_is_named() {
+    let arguments = ["--transport", "auto", "--workers", "3", "--size", "1MiB", "--iterations", "2", "--patience"];
+    let result = succeed(&[&arguments[..], &[PATIENCE]].concat());
+    assert!(all_exact(&result) && result["path"] == "shared memory" && result["params"]["payload_bytes"].is_null(), "{result}");
+    // What is to be lost must be sent.
+    let result = succeed(&[&arguments[..], &[PATIENCE, "--loss", "0.05"]].concat());
+    assert!(all_exact(&result) && result["params"]["payload_bytes"] == 1_408, "{result}");
+    let result = succeed(&[&arguments[..], &["2", "--kill", "1"]].concat());
+    let last = result["iterations"].as_array().unwrap().last().unwrap();
+    assert!([0, 2].iter().any(|rank: &usize| last["ended"][*rank]["failed"]["suspect_rank"] == 1), "{result}");
+}
+
+#[test]
 fn wrong_arguments_are_refused_with_what_was_expected() {
     for (arguments, expected) in [
         (["--size", "5"], "whole number of float32"),
         (["--loss", "1.5"], "less than 1"),
         (["--kill", "9"], "only workers 0 to 3"),
         (["--payload", "70000"], "at most"),
+        (["--transport", "rdma"], "auto, udp, shm"),
     ] {
         let output = demo(&arguments).output().unwrap();
         assert!(!output.status.success());

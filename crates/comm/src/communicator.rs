@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use fanin_core::{CollectiveKind, DType, ElementOp, Operator, Rank};
 use fanin_daemon::DaemonHandle;
+use fanin_runtime::Statistics;
 
 use crate::call::{Buffers, Call};
 use crate::config::{Config, INTERRUPT_LOOK, Meeting};
@@ -18,6 +19,7 @@ use crate::meeting;
 use crate::path::datagrams::DatagramPath;
 use crate::path::memory::MemoryPath;
 use crate::path::patience::{INTERRUPTED, Patience};
+use crate::path::traffic::Traffic;
 use crate::path::{Path, PathReport, alone};
 use crate::queue::{Handle, Lent, Queue, Task};
 
@@ -47,6 +49,19 @@ pub(crate) struct Core {
     link: Option<Arc<Link>>,
     engine: Mutex<Engine>,
     pub(crate) turns: crate::queue::Turns,
+    /// Counts of a path by UDP, also while a call holds the engine.
+    traffic: Option<Arc<Traffic>>,
+}
+
+/// How far a call is at this rank.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Progress {
+    /// Counts the calls of the communicator from 0.
+    pub call: u32,
+    /// Parts of the result that are here.
+    pub finished_blocks: u64,
+    /// Parts that it has.
+    pub blocks: u64,
 }
 
 struct Engine {
@@ -114,8 +129,9 @@ impl Communicator {
         report: PathReport,
     ) -> Self {
         let (link, thread) = control.unzip();
+        let traffic = if let Path::Datagrams(path) = &path { Some(path.traffic()) } else { None };
         let engine = Mutex::new(Engine { path, next: 0, closed: false });
-        let core = Arc::new(Core { config, link, engine, turns: crate::queue::Turns::default() });
+        let core = Arc::new(Core { config, link, engine, turns: crate::queue::Turns::default(), traffic });
         if let Some(link) = &core.link {
             link.set_core(Arc::downgrade(&core));
         }
@@ -140,6 +156,23 @@ impl Communicator {
     /// How vectors travel, and why so.
     pub fn path(&self) -> &PathReport {
         &self.report
+    }
+
+    /// What this rank has sent and received by UDP, with what went wrong on the way, by reason; nothing in shared memory. While a call runs
+    /// the counts may be 0.2 s old.
+    pub fn statistics(&self) -> Statistics {
+        let core = &self.core;
+        if let Ok(engine) = core.engine.try_lock()
+            && let Path::Datagrams(path) = &engine.path
+        {
+            return path.statistics();
+        }
+        core.traffic.as_ref().map(|traffic| traffic.read()).unwrap_or_default()
+    }
+
+    /// How far the running call is; `None` where none runs, or there is only one rank.
+    pub fn progress(&self) -> Option<Progress> {
+        self.core.link.as_ref().and_then(|link| link.running())
     }
 
     /// Every rank gets the reduction of all vectors, in place.

@@ -112,7 +112,7 @@ pub struct Config {
     pub window: Option<u32>,
     /// Sum binary32 floats as block fixed point, as hardware switches do (UDP only).
     pub fixed_point: bool,
-    /// Injected faults of what this rank sends by UDP: for tests.
+    /// Injected faults of what this rank sends by UDP, and the switch if it runs in this process: for tests and demonstrations.
     pub faults: FaultPlan,
     /// Where notices go.
     pub notices: Notices,

@@ -7,6 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fanin_daemon::DaemonHandle;
+use fanin_net::FaultPlan;
 
 use crate::error::CommError;
 use crate::meeting;
@@ -36,7 +37,7 @@ impl Host {
     /// # Errors
     /// [`CommError::System`], where nobody can listen there.
     pub fn start(listen: SocketAddr, linger: Duration) -> Result<Self, CommError> {
-        let daemon = meeting::embedded_switch(listen, linger)?;
+        let daemon = meeting::embedded_switch(listen, linger, FaultPlan::default())?;
         Ok(Host { address: daemon.control_address(), daemon: Some(daemon), linger })
     }
 

@@ -32,7 +32,7 @@ mod meeting;
 mod path;
 mod queue;
 
-pub use communicator::Communicator;
+pub use communicator::{Communicator, Progress};
 pub use config::{Config, ConfigError, Interrupt, Meeting, Notices, Transport, VARIABLES};
 pub use element::Element;
 pub use error::CommError;
@@ -40,6 +40,7 @@ pub use fanin_control::FailureKind;
 pub use fanin_core::{CollectiveKind, DType, ElementOp, Operator, Rank, UnknownName};
 pub use fanin_net::FaultPlan;
 pub use fanin_net::shm::Waiting;
+pub use fanin_runtime::Statistics;
 pub use half::{bf16, f16};
 pub use host::Host;
 pub use path::PathReport;

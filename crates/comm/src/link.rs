@@ -13,7 +13,7 @@ use fanin_control::{
 };
 use fanin_net::Waker;
 
-use crate::communicator::Core;
+use crate::communicator::{Core, Progress};
 use crate::config::{Config, Notices};
 use crate::error::CommError;
 use crate::meeting::{self, Knock};
@@ -221,6 +221,13 @@ impl Link {
     /// A call has ended; `next` is the number of the next one.
     pub(crate) fn end(&self, next: u32) {
         *locked(&self.current) = CallDescription::idle(next);
+    }
+
+    /// How far the running call is, if one runs.
+    pub(crate) fn running(&self) -> Option<Progress> {
+        let call = self.call();
+        let running = !call.is_idle();
+        running.then_some(Progress { call: call.operation, finished_blocks: call.finished_blocks, blocks: call.total_blocks })
     }
 
     fn call(&self) -> CallDescription {

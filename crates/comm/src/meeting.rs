@@ -12,9 +12,10 @@ use fanin_control::{
     Admitted, ClientError, ClientMessage, ClientSession, FailureKind, HostId, JobWish, Join, Op, OperationPlan, ResumeState, SwitchMessage,
     encode,
 };
+use fanin_core::hash;
 use fanin_daemon::{DaemonConfig, DaemonHandle};
 use fanin_net::shm::{Pool, Segment};
-use fanin_net::{Socket, SocketConfig};
+use fanin_net::{FaultPlan, Socket, SocketConfig};
 use serde::{Deserialize, Serialize};
 
 use crate::config::{Config, INTERRUPT_LOOK, Meeting, Transport};
@@ -66,7 +67,7 @@ pub(crate) fn join(config: &Config) -> Result<Joined, CommError> {
     };
     let address = resolve(text, deadline)?;
     let embedded = match &config.meeting {
-        Meeting::Rendezvous(_) if config.rank == 0 => Some(embedded_switch(address, config.timeout)?),
+        Meeting::Rendezvous(_) if config.rank == 0 => Some(embedded_switch(address, config.timeout, switch_faults(config))?),
         _ => None,
     };
     let stream = connect(config, address, whom, deadline)?;
@@ -186,19 +187,25 @@ static EMBEDDED: Mutex<BTreeMap<SocketAddr, Weak<DaemonHandle>>> = Mutex::new(BT
 ///
 /// # Errors
 /// [`CommError::System`], where nobody can listen there.
-pub(crate) fn embedded_switch(address: SocketAddr, linger: Duration) -> Result<Arc<DaemonHandle>, CommError> {
+pub(crate) fn embedded_switch(address: SocketAddr, linger: Duration, faults: FaultPlan) -> Result<Arc<DaemonHandle>, CommError> {
     let mut running = locked(&EMBEDDED);
     if let Some(daemon) = running.get(&address).and_then(Weak::upgrade) {
         return Ok(daemon);
     }
     let mut daemon = DaemonConfig::embedded(address);
     daemon.jobs.drain_ms = linger.as_millis() as u64;
+    daemon.faults = faults;
     let daemon = fanin_daemon::Daemon::start(daemon)
         .map_err(|error| CommError::System { what: format!("rank 0 cannot run a switch at {address}"), reason: error.to_string() })?;
     let daemon = Arc::new(daemon);
     running.retain(|_, daemon| daemon.strong_count() > 0);
     running.insert(daemon.control_address(), Arc::downgrade(&daemon));
     Ok(daemon)
+}
+
+/// What the switch in rank 0's process does wrong where rank 0 does.
+fn switch_faults(config: &Config) -> FaultPlan {
+    FaultPlan { seed: hash::mix(config.faults.seed, u64::from(config.world)), ..config.faults }
 }
 
 /// The user does not want to wait for the others any more.

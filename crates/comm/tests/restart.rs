@@ -101,6 +101,17 @@ fn sums_are_exact_whenever_the_switch_is_killed() {
                 let mut all = [0u8; 3];
                 comm.all_gather(&[rank as u8 + 1], &mut all).unwrap();
                 assert_eq!(all, [1, 2, 3]);
+                // Who gets nothing returns early, and may be in a later call, or have changed its vector, when the switch dies.
+                let mut to_one: Vec<i32> = (0..2_000).map(|index| index + (rank + call) as i32).collect();
+                comm.reduce(&mut to_one, Operator::Sum, call % WORLD).unwrap();
+                let sum_at = |index: i32| index * 3 + (WORLD * (WORLD - 1) / 2 + WORLD * call) as i32;
+                assert!(rank != call % WORLD || to_one.iter().zip(0..).all(|(sum, index)| *sum == sum_at(index)), "reduce {call}");
+                to_one.fill(-1);
+                let parts: Vec<i32> = (0..3_000).map(|index| index + (rank + call) as i32).collect();
+                let mut part = vec![0; 1_000];
+                comm.reduce_scatter(&parts, &mut part, Operator::Sum).unwrap();
+                let first = 1_000 * rank as i32;
+                assert!(part.iter().zip(first..).all(|(sum, index)| *sum == sum_at(index)), "reduce-scatter {call}");
                 counted.fetch_add(1, Ordering::Relaxed);
             }
         })

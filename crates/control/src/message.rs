@@ -262,6 +262,10 @@ pub struct Progress {
     pub finished: Vec<BlockRange>,
     /// Those of them whose result is still there. Ascending, without overlaps.
     pub held: Vec<BlockRange>,
+    /// Of an operation before [`ResumeState::operation`]: blocks of which this rank got no result, and to which it can contribute once more
+    /// what it has contributed. Ascending, without overlaps.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub contributions: Vec<BlockRange>,
 }
 
 /// What is left of one operation after a restart.

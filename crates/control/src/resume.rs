@@ -1,7 +1,9 @@
 //! After a restart of the switch: what is left of the operations that were running, from what each rank has.
 //!
 //! A block whose result has been delivered to anybody must not be summed again: ranks may have changed their inputs since, and another
-//! order of summands would give other bits than the ones that somebody already uses. So it is sent by a rank that still holds it.
+//! order of summands would give other bits than the ones that somebody already uses. So it is sent by a rank that still holds it. Of a block
+//! whose result only some ranks get, the others keep what they have contributed for a while: as long as nobody has the result, it is summed
+//! anew from that.
 
 use std::collections::BTreeSet;
 
@@ -97,7 +99,7 @@ impl ResumeError {
 /// [`ResumeError::Nonsense`].
 pub fn check(rank: u32, state: &ResumeState) -> Result<(), ResumeError> {
     let mut before = None;
-    for Progress { call, finished, held } in &state.progress {
+    for Progress { call, finished, held, contributions } in &state.progress {
         let wrong = |what| Err(ResumeError::Nonsense { rank, operation: call.operation, what });
         if call.signature.is_none() {
             return wrong("it is not a call");
@@ -105,14 +107,17 @@ pub fn check(rank: u32, state: &ResumeState) -> Result<(), ResumeError> {
         if before.replace(call.operation).is_some_and(|before| before >= call.operation) {
             return wrong("operations do not ascend");
         }
-        if finished.len().max(held.len()) > RANGES_MAX {
+        if finished.len().max(held.len()).max(contributions.len()) > RANGES_MAX {
             return wrong("too many ranges");
         }
-        if !ascend(finished, call.total_blocks) || !ascend(held, call.total_blocks) {
+        if [finished, held, contributions].into_iter().any(|ranges| !ascend(ranges, call.total_blocks)) {
             return wrong("ranges of blocks do not ascend, overlap, are empty or leave the operation");
         }
         if call.operation >= state.operation && !contained(held, finished) {
             return wrong("a block is held but not finished");
+        }
+        if call.operation >= state.operation && !contributions.is_empty() {
+            return wrong("it runs, and contributes to all blocks anyway");
         }
     }
     Ok(())
@@ -210,36 +215,49 @@ fn agree(operation: u32, parts: &[Part<'_>]) -> Result<Option<u64>, ResumeError>
     Ok(Some(expected))
 }
 
+/// What a rank has of a block.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum List {
+    Finished,
+    Held,
+    Contributions,
+}
+
 /// A place where a list begins or ends.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Edge {
     block: u64,
     rank: u32,
-    held: bool,
+    list: List,
     begins: bool,
 }
 
-/// Goes over the blocks from the first to the last, knowing at each who has finished it and who holds it.
+/// Goes over the blocks from the first to the last, knowing at each who has finished it, who holds it and who can contribute once more.
 fn sweep(operation: u32, total: u64, parts: &[Part<'_>]) -> Result<Vec<Segment>, ResumeError> {
     let everything = [BlockRange::new(0, total)];
     let mut edges = Vec::new();
     for part in parts {
         let finished = if part.complete { &everything[..] } else { part.progress.map_or(&[][..], |progress| &progress.finished) };
         let held = part.progress.map_or(&[][..], |progress| &progress.held);
-        for (ranges, held) in [(finished, false), (held, true)] {
+        let contributions = part.progress.map_or(&[][..], |progress| &progress.contributions);
+        for (ranges, list) in [(finished, List::Finished), (held, List::Held), (contributions, List::Contributions)] {
             for range in ranges.iter().filter(|range| range.blocks > 0) {
-                edges.push(Edge { block: range.first, rank: part.rank, held, begins: true });
-                edges.push(Edge { block: range.end(), rank: part.rank, held, begins: false });
+                edges.push(Edge { block: range.first, rank: part.rank, list, begins: true });
+                edges.push(Edge { block: range.end(), rank: part.rank, list, begins: false });
             }
         }
     }
     edges.sort_unstable();
-    let (mut finished, mut holders) = (BTreeSet::new(), BTreeSet::new());
+    let (mut finished, mut holders, mut contributors) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
     let (mut segments, mut from, mut next) = (Vec::new(), 0, 0);
     while from < total {
         while let Some(edge) = edges.get(next).filter(|edge| edge.block == from) {
             // A list that goes on where it ends has both edges here, the end first.
-            let set = if edge.held { &mut holders } else { &mut finished };
+            let set = match edge.list {
+                List::Finished => &mut finished,
+                List::Held => &mut holders,
+                List::Contributions => &mut contributors,
+            };
             if edge.begins {
                 set.insert(edge.rank)
             } else {
@@ -249,7 +267,7 @@ fn sweep(operation: u32, total: u64, parts: &[Part<'_>]) -> Result<Vec<Segment>,
         }
         let to = edges.get(next).map_or(total, |edge| edge.block);
         if finished.len() < parts.len() {
-            let source = match (finished.first(), holders.first()) {
+            let source = match (finished.difference(&contributors).next(), holders.first()) {
                 (None, _) => Source::Sum,
                 (Some(_), Some(holder)) => Source::Holder(*holder),
                 (Some(&had), None) => {

@@ -368,6 +368,7 @@ fn a_job_goes_on_at_a_restarted_switch_with_what_is_left_of_it() {
             call: call(3, 9),
             finished: vec![BlockRange::new(0, finished)],
             held: vec![BlockRange::new(0, finished)],
+            contributions: Vec::new(),
         }],
     };
     let rejoin =

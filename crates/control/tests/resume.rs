@@ -8,7 +8,12 @@ use proptest::test_runner::{Config, RngAlgorithm, RngSeed};
 const SIGNATURE: Signature = Signature { kind: CallKind::Allreduce, op: Op::F32_SUM, elements: 1 };
 
 fn progress(operation: u32, total: u64, finished: &[bool], held: &[bool]) -> Progress {
-    Progress { call: CallDescription::begun(operation, SIGNATURE, total), finished: ranges(finished), held: ranges(held) }
+    Progress {
+        call: CallDescription::begun(operation, SIGNATURE, total),
+        finished: ranges(finished),
+        held: ranges(held),
+        contributions: Vec::new(),
+    }
 }
 
 fn ranges(set: &[bool]) -> Vec<BlockRange> {
@@ -119,6 +124,7 @@ proptest! {
                     call: CallDescription::begun(in_operation, SIGNATURE, total),
                     finished: ranges(finished.into_iter().map(|(first, blocks)| (first % 70, blocks)).collect()),
                     held: ranges(held),
+                    contributions: Vec::new(),
                 }])
             })
             .collect();
@@ -173,4 +179,25 @@ fn ranks_that_called_different_things_or_are_far_apart_are_named() {
 fn a_job_between_two_operations_has_nothing_left_to_do() {
     assert_eq!(merge(&[state(5, vec![]), state(5, vec![])]), Ok(vec![]));
     assert_eq!(merge(&[]), Ok(vec![]));
+}
+
+/// Only the last rank gets the reduction; the others have returned, and keep what they have contributed to the last two blocks.
+#[test]
+fn what_only_one_rank_gets_is_summed_anew_from_what_the_others_have_kept() {
+    let given = |kept: u64| Progress { contributions: vec![BlockRange::new(6 - kept, kept)], ..progress(3, 6, &[], &[]) };
+    let root = |finished: u64| progress(3, 6, &(0..6).map(|block| block < finished).collect::<Vec<_>>(), &[]);
+    let root_lacks_two = [state(4, vec![given(2)]), state(4, vec![given(2)]), state(3, vec![root(4)])];
+    let plans = merge(&root_lacks_two).unwrap();
+    assert_eq!(plans, [OperationPlan { operation: 3, segments: vec![Segment { first_block: 4, blocks: 2, source: Source::Sum }] }]);
+    // What one of them keeps no more cannot be summed.
+    let one_is_short = [state(4, vec![given(2)]), state(4, vec![given(1)]), state(3, vec![root(4)])];
+    assert_eq!(merge(&one_is_short), Err(ResumeError::Lost { operation: 3, block: 4, needs: 2, had: 1 }));
+    // What the root has is not summed again: it goes to the rank that still waits to hear that the block is over.
+    let root_has = Progress { held: vec![BlockRange::new(4, 2)], ..progress(3, 6, &[], &[]) };
+    let waiting =
+        [state(4, vec![given(2)]), state(3, vec![progress(3, 6, &[true, true, true, true, false, false], &[])]), state(4, vec![root_has])];
+    let plans = merge(&waiting).unwrap();
+    assert_eq!(plans, [OperationPlan { operation: 3, segments: vec![Segment { first_block: 4, blocks: 2, source: Source::Holder(2) }] }]);
+    // Nobody contributes once more to what it still does.
+    assert!(matches!(check(0, &state(3, vec![given(2)])), Err(ResumeError::Nonsense { operation: 3, .. })));
 }

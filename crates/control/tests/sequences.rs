@@ -59,7 +59,8 @@ fn random_join(dice: &mut Dice<'_>, instances: &[u64]) -> Join {
         let operation = dice.below(3) as u32;
         let finished = vec![BlockRange::new(dice.below(4), 1 + dice.below(4))];
         let held = if dice.one_in(2) { finished.clone() } else { Vec::new() };
-        let progress = vec![Progress { call: call(operation, if dice.one_in(6) { 5 } else { 9 }), finished, held }];
+        let progress =
+            vec![Progress { call: call(operation, if dice.one_in(6) { 5 } else { 9 }), finished, held, contributions: Vec::new() }];
         let operation = operation.saturating_sub(dice.below(2) as u32);
         join.resume = Some(ResumeState { instance: 1 + dice.below(8) / 7, payload_bytes: 1_024, operation, progress });
     }

@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fanin_control::JobsConfig;
+use fanin_net::FaultPlan;
 
 /// What a switch is started with.
 #[derive(Clone, PartialEq, Debug)]
@@ -18,13 +19,15 @@ pub struct DaemonConfig {
     pub data_ports: Option<RangeInclusive<u16>>,
     /// Limits, and seed of all random numbers.
     pub jobs: JobsConfig,
+    /// Injected faults of what jobs send by UDP: for tests and demonstrations.
+    pub faults: FaultPlan,
 }
 
 impl DaemonConfig {
     /// A switch with default limits at this address, without HTTP.
     pub fn new(listen: SocketAddr) -> Self {
         let jobs = JobsConfig { seed: fresh_seed(), ..JobsConfig::default() };
-        DaemonConfig { listen, http: None, data_ports: None, jobs }
+        DaemonConfig { listen, http: None, data_ports: None, jobs, faults: FaultPlan::default() }
     }
 
     /// A switch inside of rank 0's process: for its own jobs, and gone with it.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::thread::{self, JoinHandle};
 
+use fanin_runtime::Statistics;
 use tokio::runtime::Builder;
 use tokio::sync::mpsc::{self, UnboundedSender};
 
@@ -48,7 +49,7 @@ impl Daemon {
         let draining = Arc::new(AtomicBool::new(false));
         let flag = draining.clone();
         let service = move || {
-            let result: io::Result<()> = runtime.block_on(async { Service::open(config, control, http, flag)?.run(told).await });
+            let result: io::Result<Statistics> = runtime.block_on(async { Service::open(config, control, http, flag)?.run(told).await });
             if let Err(error) = &result {
                 tracing::error!(%error, "the switch has ended early");
             }
@@ -75,7 +76,7 @@ pub struct DaemonHandle {
     control_address: SocketAddr,
     http_address: Option<SocketAddr>,
     commands: UnboundedSender<Command>,
-    thread: Option<JoinHandle<io::Result<()>>>,
+    thread: Option<JoinHandle<io::Result<Statistics>>>,
 }
 
 impl DaemonHandle {
@@ -110,16 +111,17 @@ impl DaemonHandle {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Waits until the switch has ended, that is, after [`DaemonHandle::drain`] or [`DaemonHandle::stop`].
+    /// Waits until the switch has ended, that is, after [`DaemonHandle::drain`] or [`DaemonHandle::stop`]; gives what all of its jobs
+    /// together have done.
     ///
     /// # Errors
     /// Where it has ended without being told to.
-    pub fn wait(mut self) -> io::Result<()> {
+    pub fn wait(mut self) -> io::Result<Statistics> {
         self.join()
     }
 
-    fn join(&mut self) -> io::Result<()> {
-        let Some(thread) = self.thread.take() else { return Ok(()) };
+    fn join(&mut self) -> io::Result<Statistics> {
+        let Some(thread) = self.thread.take() else { return Ok(Statistics::default()) };
         thread.join().unwrap_or_else(|_| Err(io::Error::other("the switch has ended by a bug")))
     }
 }

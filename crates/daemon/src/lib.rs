@@ -16,6 +16,10 @@
 //! the control thread. Jobs are kept apart by the kernel: each has its own UDP socket, from which only members are heard.
 #![forbid(unsafe_code)]
 
+/// Helpers of the tests use this crate by its name.
+#[cfg(test)]
+extern crate self as fanin_daemon;
+
 pub mod config;
 mod connection;
 mod daemon;

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicU64;
 use fanin_control::jobs::Phase;
 use fanin_control::{FailureKind, Refusal};
 use fanin_core::{DropReason, RetransmitReason};
-use fanin_runtime::Snapshot;
+use fanin_runtime::{Snapshot, Statistics};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -28,46 +28,7 @@ pub(crate) struct Totals {
     pub(crate) failed: BTreeMap<FailureKind, u64>,
     pub(crate) refused: BTreeMap<Refusal, u64>,
     /// Of jobs that are gone.
-    pub(crate) gone: Traffic,
-}
-
-/// Packets and why they went no further.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Traffic {
-    received_packets: u64,
-    received_payload_bytes: u64,
-    sent_packets: u64,
-    sent_payload_bytes: u64,
-    broken_invariants: u64,
-    dropped: [u64; DropReason::ALL.len()],
-    retransmitted: [u64; RetransmitReason::ALL.len()],
-}
-
-impl Default for Traffic {
-    fn default() -> Self {
-        Traffic {
-            received_packets: 0,
-            received_payload_bytes: 0,
-            sent_packets: 0,
-            sent_payload_bytes: 0,
-            broken_invariants: 0,
-            dropped: [0; DropReason::ALL.len()],
-            retransmitted: [0; RetransmitReason::ALL.len()],
-        }
-    }
-}
-
-impl Traffic {
-    pub(crate) fn add(&mut self, snapshot: &Snapshot) {
-        let counters = &snapshot.counters;
-        self.received_packets += counters.packets_received;
-        self.received_payload_bytes += counters.payload_bytes_received;
-        self.sent_packets += counters.packets_sent;
-        self.sent_payload_bytes += counters.payload_bytes_sent;
-        self.broken_invariants += counters.broken;
-        self.dropped.iter_mut().zip(counters.dropped).for_each(|(to, from)| *to += from);
-        self.retransmitted.iter_mut().zip(counters.retransmitted).for_each(|(to, from)| *to += from);
-    }
+    pub(crate) gone: Statistics,
 }
 
 /// One job.
@@ -160,13 +121,14 @@ fn switch(page: &mut Page, view: &View<'_>) {
     page.counters("fanin_switch_refusals", "Connections that were not admitted, by reason", Refusal::ALL.iter().map(refused));
     page.counter("fanin_switch_notices", "Diagnoses told to ranks while nothing moved", totals.notices);
     page.counter("fanin_switch_reattached", "Ranks that came back after their connection was lost", totals.reattached);
-    let mut all = totals.gone;
-    view.jobs.iter().filter_map(|job| job.snapshot.as_ref()).for_each(|snapshot| all.add(snapshot));
-    page.counter("fanin_switch_received_packets", "Packets of all jobs that reached their node", all.received_packets);
-    page.counter("fanin_switch_received_payload_bytes", "Bytes of vectors in them", all.received_payload_bytes);
-    page.counter("fanin_switch_sent_packets", "Packets of all jobs that were sent, copies counted one by one", all.sent_packets);
-    page.counter("fanin_switch_sent_payload_bytes", "Bytes of vectors in them", all.sent_payload_bytes);
-    page.counter("fanin_switch_broken_invariants", "Bugs that were noticed and contained", all.broken_invariants);
+    let mut all = totals.gone.clone();
+    view.jobs.iter().filter_map(|job| job.snapshot.as_ref()).for_each(|snapshot| all.add(&snapshot.counters, &snapshot.sent));
+    let all = all.counters;
+    page.counter("fanin_switch_received_packets", "Packets of all jobs that reached their node", all.packets_received);
+    page.counter("fanin_switch_received_payload_bytes", "Bytes of vectors in them", all.payload_bytes_received);
+    page.counter("fanin_switch_sent_packets", "Packets of all jobs that were sent, copies counted one by one", all.packets_sent);
+    page.counter("fanin_switch_sent_payload_bytes", "Bytes of vectors in them", all.payload_bytes_sent);
+    page.counter("fanin_switch_broken_invariants", "Bugs that were noticed and contained", all.broken);
     let dropped = DropReason::ALL.iter().map(|reason| (label("reason", reason.name()), all.dropped[reason.index()]));
     page.counters("fanin_switch_dropped_packets", "Packets of all jobs that went no further, by reason", dropped);
     let sent_again = RetransmitReason::ALL.iter().map(|reason| (label("reason", reason.name()), all.retransmitted[reason.index()]));

@@ -10,6 +10,8 @@ use std::time::Duration;
 use fanin_control::jobs::Phase;
 use fanin_control::{Action, ConnectionId, Jobs, Note, OpenJob, encode};
 use fanin_core::DropReason;
+use fanin_net::FaultPlan;
+use fanin_runtime::Statistics;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::time::{Instant, sleep_until};
@@ -55,6 +57,7 @@ pub(crate) struct Service {
     /// Packets that did not fit their operation, when last looked at, by job.
     mismatches: BTreeMap<u16, u64>,
     ports: Ports,
+    faults: FaultPlan,
     totals: Totals,
     draining: Arc<AtomicBool>,
     next_connection: u64,
@@ -87,6 +90,7 @@ impl Service {
             ending: BTreeMap::new(),
             mismatches: BTreeMap::new(),
             ports: Ports::new(config.data_ports),
+            faults: config.faults,
             totals: Totals::default(),
             draining,
             next_connection: 0,
@@ -102,7 +106,8 @@ impl Service {
     }
 
     /// Serves until told to end, and then until nothing is left.
-    pub(crate) async fn run(mut self, mut commands: UnboundedReceiver<Command>) -> io::Result<()> {
+    /// Gives what all jobs together have done.
+    pub(crate) async fn run(mut self, mut commands: UnboundedReceiver<Command>) -> io::Result<Statistics> {
         loop {
             self.carry_out();
             if self.jobs.is_drained() && self.workers.is_empty() && self.ending.is_empty() {
@@ -123,9 +128,10 @@ impl Service {
                 () = sleep_until(self.next_traffic), if looks_at_traffic => self.look_at_traffic(),
             }
         }
+        let done = self.totals.gone.clone();
         self.say_goodbye().await;
         tracing::info!("the switch has ended");
-        Ok(())
+        Ok(done)
     }
 
     /// Gives what was said last a moment to leave.
@@ -206,7 +212,7 @@ impl Service {
         let (job_id, instance, tell) = (open.job_id, open.instance, self.ended.0.clone());
         // The service may have ended, and then nobody needs to be told.
         let on_end = move |reason| drop(tell.send(WorkerEnded { job_id, instance, reason }));
-        let result = JobWorker::start(open, &mut self.ports, on_end).map(|worker| {
+        let result = JobWorker::start(open, &mut self.ports, self.faults, on_end).map(|worker| {
             let port = worker.port;
             self.workers.insert(job_id, worker);
             port
@@ -227,7 +233,8 @@ impl Service {
             }
         }
         if let Some(worker) = self.ending.remove(&ended.instance) {
-            self.totals.gone.add(&worker.join());
+            let last = worker.join();
+            self.totals.gone.add(&last.counters, &last.sent);
         }
     }
 

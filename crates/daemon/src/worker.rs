@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 
 use fanin_control::OpenJob;
-use fanin_core::{Address, Duration, ElementOp, JobId, NetworkMap, NodeId, PortId};
-use fanin_net::{NetError, Socket, SocketConfig, Waker};
+use fanin_core::{Address, Duration, ElementOp, JobId, NetworkMap, NodeId, PortId, hash};
+use fanin_net::{FaultPlan, NetError, SenderConfig, Socket, SocketConfig, Waker};
 use fanin_runtime::{DriverConfig, NodeConfig, PeerConfig, Snapshot, SwitchDriver, Watch};
 use fanin_systems::{AnyNode, JobSpec, build};
 
@@ -36,7 +36,12 @@ impl JobWorker {
     ///
     /// # Errors
     /// Why it cannot be opened, in words.
-    pub(crate) fn start(open: &OpenJob, ports: &mut Ports, on_end: impl FnOnce(Option<String>) + Send + 'static) -> Result<Self, String> {
+    pub(crate) fn start(
+        open: &OpenJob,
+        ports: &mut Ports,
+        faults: FaultPlan,
+        on_end: impl FnOnce(Option<String>) + Send + 'static,
+    ) -> Result<Self, String> {
         let world = open.ranks.len() as u32;
         let node = switch_node(open, world)?;
         let socket = ports.bind(open.bind)?;
@@ -55,14 +60,22 @@ impl JobWorker {
             peers: open.ranks.iter().enumerate().map(peer).collect(),
             routes: Vec::new(),
         };
-        let how = DriverConfig { epoch: Some(open.epoch), ..DriverConfig::default() };
+        let faults = FaultPlan { seed: hash::derive(faults.seed, open.instance), ..faults };
+        let sender = SenderConfig { faults, ..SenderConfig::default() };
+        let how = DriverConfig { sender, epoch: Some(open.epoch), ..DriverConfig::default() };
         let mut driver = SwitchDriver::new(socket, node, config, &how).map_err(|error| error.to_string())?;
         let (port, waker, watch) = (driver.local_address().port(), driver.waker(), driver.watch());
         let stop = Arc::new(AtomicBool::new(false));
         let told = stop.clone();
+        #[cfg(test)]
+        let name = open.name.clone();
         let run = move || {
             // A broken invariant ends this job and no other.
-            let result = catch_unwind(AssertUnwindSafe(|| driver.run(&told)));
+            let result = catch_unwind(AssertUnwindSafe(|| {
+                #[cfg(test)]
+                tests::panic_if_doomed(&name, &mut driver);
+                driver.run(&told)
+            }));
             drop(driver);
             on_end(match result {
                 Ok(Ok(())) => None,
@@ -162,3 +175,6 @@ impl Ports {
 
 /// Jobs by number.
 pub(crate) type JobWorkers = BTreeMap<u16, JobWorker>;
+
+#[cfg(test)]
+mod tests;

@@ -343,6 +343,7 @@ fn after_a_restart_at_the_same_address_the_job_goes_on_with_what_is_left() {
             call: fanin_control::CallDescription { total_blocks: 10, ..call(2, 2_560) },
             finished: vec![BlockRange::new(0, finished)],
             held: vec![BlockRange::new(0, finished)],
+            contributions: Vec::new(),
         }],
     };
     let rejoin = |rank, finished| Join { attach: Some(Attach { instance: 77 }), resume: Some(state(finished)), ..join("a", rank, 2) };

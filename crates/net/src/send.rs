@@ -55,6 +55,19 @@ pub struct SendStatistics {
     pub injected: [u64; 4],
 }
 
+impl SendStatistics {
+    /// Adds what another sender has done.
+    pub fn add(&mut self, other: &SendStatistics) {
+        self.datagrams += other.datagrams;
+        self.bytes += other.bytes;
+        self.calls += other.calls;
+        self.blocked += other.blocked;
+        self.refused += other.refused;
+        self.failed += other.failed;
+        self.injected.iter_mut().zip(other.injected).for_each(|(to, from)| *to += from);
+    }
+}
+
 struct Destination {
     address: SocketAddr,
     data: Lane,

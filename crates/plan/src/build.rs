@@ -260,6 +260,7 @@ fn schedule(refuse: &Refuse<'_>, job: &PreparedJob, seed: u64, number: u64) -> R
     let late = |random: &mut Random| Duration::from_ps(if skew_ps == 0 { 0 } else { random.bits() % (skew_ps + 1) });
     Ok(JobSchedule {
         elements: vec![common.message.0 / element_bytes; common.operations.0 as usize],
+        kinds: Vec::new(),
         element_bytes: element_bytes as u32,
         start: job.hosts.iter().map(|_| Instant::ZERO + common.start.0 + late(&mut random)).collect(),
         noise_probability: common.noise.map_or(0.0, |noise| noise.probability.0),

@@ -85,6 +85,25 @@ impl Counters {
         self.retransmitted.iter().sum()
     }
 
+    /// Adds the counts of another node, or of another life of this one. Of the peaks the higher one stays.
+    pub fn add(&mut self, other: &Counters) {
+        self.packets_received += other.packets_received;
+        self.payload_bytes_received += other.payload_bytes_received;
+        self.packets_sent += other.packets_sent;
+        self.payload_bytes_sent += other.payload_bytes_sent;
+        self.packets_forwarded += other.packets_forwarded;
+        self.dropped.iter_mut().zip(other.dropped).for_each(|(to, from)| *to += from);
+        self.retransmitted.iter_mut().zip(other.retransmitted).for_each(|(to, from)| *to += from);
+        self.slot_bytes += other.slot_bytes;
+        self.slot_bytes_peak = self.slot_bytes_peak.max(other.slot_bytes_peak);
+        self.failed += other.failed;
+        self.broken += other.broken;
+        self.not_lent += other.not_lent;
+        self.peers_restarted += other.peers_restarted;
+        self.turns += other.turns;
+        self.waits += other.waits;
+    }
+
     /// Counts a drop.
     #[inline]
     pub(crate) fn drop(&mut self, reason: DropReason) {

@@ -51,6 +51,14 @@ pub struct Statistics {
     pub sent: SendStatistics,
 }
 
+impl Statistics {
+    /// Adds what another driver has done.
+    pub fn add(&mut self, counters: &Counters, sent: &SendStatistics) {
+        self.counters.add(counters);
+        self.sent.add(sent);
+    }
+}
+
 /// A node, its socket and everything between.
 pub(crate) struct Driver<N> {
     pub(crate) node: N,

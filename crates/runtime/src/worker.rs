@@ -14,6 +14,7 @@ use crate::config::{ConfigError, NodeConfig};
 use crate::driver::{Driver, DriverConfig, Statistics};
 use crate::switch::STOP_CHECK;
 use crate::tensors::{Tensors, Vectors};
+use crate::watch::Watch;
 
 /// Why a call of [`WorkerDriver::allreduce`] did not succeed.
 #[derive(Debug, thiserror::Error)]
@@ -181,6 +182,11 @@ impl<N: Worker<[u8]>> WorkerDriver<N> {
     /// Interrupts the loop from another thread.
     pub fn waker(&self) -> Waker {
         self.driver.waker()
+    }
+
+    /// Counts that another thread may look at while an operation runs.
+    pub fn watch(&mut self) -> Watch {
+        self.driver.watch()
     }
 
     /// The node, to be looked at.

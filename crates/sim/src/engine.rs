@@ -447,14 +447,16 @@ where
     fn submit(&mut self, worker: u32) {
         let state = &mut self.workers[worker as usize];
         let operation = OperationId(state.next_operation);
-        let elements = self.scenario.jobs[state.job as usize].elements[operation.index()];
+        let job = &self.scenario.jobs[state.job as usize];
+        let kind = job.kinds.get(operation.index()).copied().unwrap_or_default();
+        let collective = Collective { kind, ..Collective::allreduce(operation, job.elements[operation.index()]) };
         state.next_operation += 1;
         let submitted = Instant::from_ps(self.net.now);
         state.result.operations.push(OperationResult { submitted, ended: None, failure: None });
         let slot = state.slot;
-        self.vectors.begin(worker, operation, elements);
+        self.vectors.begin(worker, &collective);
         let (node, mut tx) = self.lend(slot);
-        node.submit(submitted, Collective::allreduce(operation, elements), &mut tx);
+        node.submit(submitted, collective, &mut tx);
     }
 
     fn on_other(&mut self, id: u32) {

@@ -1,6 +1,6 @@
 //! What to simulate: plain data, checked when a [`crate::Simulation`] is built from it.
 
-use fanin_core::{Duration, Instant, JobId, NodeId, Role};
+use fanin_core::{CollectiveKind, Duration, Instant, JobId, NodeId, Role};
 use serde::Serialize;
 
 use crate::faults::FaultPlan;
@@ -114,6 +114,8 @@ pub struct NodePlacement {
 pub struct JobSchedule {
     /// Length of each operation's vector in elements.
     pub elements: Vec<u64>,
+    /// What each operation is, from the first one on; those that nothing is said of are allreduces. Not every system does every kind.
+    pub kinds: Vec<CollectiveKind>,
     /// Bytes of an element on the wire.
     pub element_bytes: u32,
     /// When each rank submits its first operation; the others follow at once when the former has ended. One entry a rank.

@@ -5,7 +5,9 @@
 
 use fanin_core::hash::mix;
 use fanin_core::payload::census_key;
-use fanin_core::{Census, DType, ElementOp, JobId, Length, OpError, OperationId, Operator, Payload, Piece, Rank};
+use fanin_core::{
+    Census, Collective, CollectiveKind, DType, ElementOp, JobId, Length, OpError, OperationId, Operator, Payload, Piece, Rank,
+};
 
 use crate::metrics::Verdict;
 use crate::scenario::JobSchedule;
@@ -29,7 +31,7 @@ pub trait Vectors<P: Payload + ?Sized>: Sized {
     /// Element type and operator of a job.
     fn operator(&self, job: JobId) -> &P::Op;
     /// A worker begins an operation.
-    fn begin(&mut self, worker: u32, operation: OperationId, elements: u64);
+    fn begin(&mut self, worker: u32, collective: &Collective);
     /// The worker's contribution.
     ///
     /// # Errors
@@ -61,9 +63,11 @@ pub trait Vectors<P: Payload + ?Sized>: Sized {
 struct Progress {
     job: JobId,
     rank: Rank,
+    workers: u32,
     element_bytes: u32,
     /// The running operation and its length in elements.
     running: Option<(OperationId, u64)>,
+    kind: CollectiveKind,
     delivered: Vec<u64>,
     delivered_elements: u64,
 }
@@ -71,12 +75,14 @@ struct Progress {
 impl Progress {
     fn all(jobs: &[JobSchedule]) -> Vec<Progress> {
         let of_job = |(index, job): (usize, &JobSchedule)| {
-            let element_bytes = job.element_bytes;
+            let (element_bytes, workers) = (job.element_bytes, job.start.len() as u32);
             (0..job.start.len() as u32).map(move |rank| Progress {
                 job: JobId(index as u16),
                 rank: Rank(rank),
+                workers,
                 element_bytes,
                 running: None,
+                kind: CollectiveKind::Allreduce,
                 delivered: Vec::new(),
                 delivered_elements: 0,
             })
@@ -84,8 +90,9 @@ impl Progress {
         jobs.iter().enumerate().flat_map(of_job).collect()
     }
 
-    fn begin(&mut self, operation: OperationId, elements: u64) {
-        self.running = Some((operation, elements));
+    fn begin(&mut self, collective: &Collective) {
+        self.running = Some((collective.operation, collective.elements));
+        self.kind = collective.kind;
         self.delivered.clear();
         self.delivered_elements = 0;
     }
@@ -131,18 +138,49 @@ impl Progress {
         fresh
     }
 
-    /// Marks the piece and blames the node for a second delivery.
+    /// The share of the running operation's vector that a piece begins in.
+    fn share_of(&self, piece: Piece) -> u32 {
+        let (_, elements) = self.running.unwrap_or_default();
+        let share_elements = elements / u64::from(self.kind.shares(self.workers));
+        piece.start.checked_div(share_elements).unwrap_or(0) as u32
+    }
+
+    /// Blames the node for sending what is not part of the result.
+    #[inline]
+    fn mark_sent(&self, piece: Piece, verdict: &mut Verdict) {
+        if self.kind != CollectiveKind::Allreduce && !self.kind.contributes(self.rank, self.share_of(piece)) {
+            verdict.blame(|| format!("{}: contributes piece {}, which is not asked of it", self.describe(), piece.index));
+        }
+    }
+
+    /// Marks the piece and blames the node for a second delivery, or for one of what the rank is not to get.
     #[inline]
     fn mark_once(&mut self, piece: Piece, verdict: &mut Verdict) {
         if !self.mark(piece) {
             verdict.blame(|| format!("{}: piece {} was delivered twice", self.describe(), piece.index));
         }
+        if self.kind != CollectiveKind::Allreduce && !self.kind.receives(self.rank, self.share_of(piece)) {
+            verdict.blame(|| format!("{}: is given piece {}, which is not for it", self.describe(), piece.index));
+        }
+    }
+
+    /// The elements of the running operation that this rank is to get: one stretch, whatever the kind.
+    fn received(&self) -> std::ops::Range<u64> {
+        let (_, elements) = self.running.unwrap_or_default();
+        let (kind, rank) = (self.kind, self.rank);
+        let shares = kind.shares(self.workers);
+        let share_elements = elements / u64::from(shares);
+        let mut mine = (0..shares).filter(|share| kind.receives(rank, *share)).map(u64::from);
+        let Some(first) = mine.next() else { return 0..0 };
+        first * share_elements..(mine.next_back().unwrap_or(first) + 1) * share_elements
     }
 
     /// Blames the node unless every element of the operation was delivered.
     fn finish(&mut self, verdict: &mut Verdict) {
+        let received = self.received();
+        let elements = received.end - received.start;
         match self.running.take() {
-            Some((operation, elements)) if elements != self.delivered_elements => {
+            Some((operation, _)) if elements != self.delivered_elements => {
                 let got = self.delivered_elements;
                 verdict.blame(|| {
                     let (job, rank) = (self.job, self.rank);
@@ -189,8 +227,8 @@ impl Vectors<Length> for LengthVectors {
         &()
     }
 
-    fn begin(&mut self, worker: u32, operation: OperationId, elements: u64) {
-        self.workers[worker as usize].begin(operation, elements);
+    fn begin(&mut self, worker: u32, collective: &Collective) {
+        self.workers[worker as usize].begin(collective);
     }
 
     fn input(&mut self, worker: u32, piece: Piece) -> Result<Length, OpError> {
@@ -238,6 +276,7 @@ struct Expected {
 #[derive(Clone, Debug)]
 struct ExpectedOperation {
     operation: OperationId,
+    kind: CollectiveKind,
     /// Keys of F by rank.
     keys: Vec<u64>,
     /// By piece.
@@ -245,37 +284,41 @@ struct ExpectedOperation {
 }
 
 impl ExpectedOperation {
-    fn new(job: JobId, operation: OperationId, workers: usize) -> Self {
-        let keys = (0..workers as u32).map(|rank| census_key(job, operation, Rank(rank))).collect();
-        ExpectedOperation { operation, keys, pieces: Vec::new() }
+    fn new(progress: &Progress, operation: OperationId) -> Self {
+        let keys = (0..progress.workers).map(|rank| census_key(progress.job, operation, Rank(rank))).collect();
+        ExpectedOperation { operation, kind: progress.kind, keys, pieces: Vec::new() }
     }
 
-    fn sum_at(&self, position: u64) -> u64 {
-        self.keys.iter().fold(0u64, |sum, &key| sum.wrapping_add(mix(key, position)))
+    /// The sum of F at a position over the ranks that contribute to this share.
+    fn sum_at(&self, position: u64, share: u32) -> u64 {
+        let contributes = |rank: u32| self.kind.contributes(Rank(rank), share);
+        let keys = (0..).zip(&self.keys).filter(|(rank, _)| contributes(*rank));
+        keys.fold(0u64, |sum, (_, &key)| sum.wrapping_add(mix(key, position)))
     }
 
     #[inline]
-    fn value(&mut self, piece: Piece) -> u64 {
+    fn value(&mut self, piece: Piece, progress: &Progress) -> u64 {
         match self.pieces.get(piece.index as usize) {
             Some(known) if known.end == piece.end() && known.start == piece.start && known.end > 0 => {
                 known.at_end.wrapping_sub(known.at_start)
             }
-            _ => self.compute(piece),
+            _ => self.compute(piece, progress.share_of(piece)),
         }
     }
 
     #[cold]
-    fn compute(&mut self, piece: Piece) -> u64 {
+    fn compute(&mut self, piece: Piece, share: u32) -> u64 {
         let index = piece.index as usize;
         if index >= self.pieces.len() {
             self.pieces.resize(index + 1, Expected::default());
         }
         let before = index.checked_sub(1).map(|before| self.pieces[before]);
         let at_start = match before {
-            Some(before) if before.end == piece.start && before.end > 0 => before.at_end,
-            _ => self.sum_at(piece.start),
+            // In an all-gather other ranks contribute to the piece before, where that is of another share.
+            Some(before) if before.end == piece.start && before.end > 0 && self.kind != CollectiveKind::AllGather => before.at_end,
+            _ => self.sum_at(piece.start, share),
         };
-        let at_end = self.sum_at(piece.end());
+        let at_end = self.sum_at(piece.end(), share);
         self.pieces[index] = Expected { start: piece.start, end: piece.end(), at_start, at_end };
         at_end.wrapping_sub(at_start)
     }
@@ -310,7 +353,6 @@ pub struct CensusVectors {
     workers: Vec<CensusWorker>,
     /// The last two operations of each job: workers are never further apart than that.
     expected: Vec<[Option<ExpectedOperation>; 2]>,
-    workers_of: Vec<usize>,
     verdict: Verdict,
 }
 
@@ -355,7 +397,7 @@ impl CensusVectors {
     fn deliver_held(&mut self, worker: u32, piece: Piece) -> Result<(), OpError> {
         let weight = self.output(worker, piece)?.weight();
         let progress = &mut self.workers[worker as usize].progress;
-        let expected = expected(&mut self.expected, &self.workers_of, progress.job, piece);
+        let expected = expected(&mut self.expected, progress, piece);
         self.verdict.pieces_checked += 1;
         if weight != expected {
             self.verdict.blame(|| wrong_sum(progress, piece));
@@ -367,10 +409,10 @@ impl CensusVectors {
 
 /// The weight that a piece of a job's result must have.
 #[inline(always)]
-fn expected(operations: &mut [[Option<ExpectedOperation>; 2]], workers_of: &[usize], job: JobId, piece: Piece) -> u64 {
-    match &mut operations[job.index()][piece.operation.index() % 2] {
-        Some(known) if known.operation == piece.operation => known.value(piece),
-        unknown => unknown.insert(ExpectedOperation::new(job, piece.operation, workers_of[job.index()])).value(piece),
+fn expected(operations: &mut [[Option<ExpectedOperation>; 2]], progress: &Progress, piece: Piece) -> u64 {
+    match &mut operations[progress.job.index()][piece.operation.index() % 2] {
+        Some(known) if known.operation == piece.operation => known.value(piece, progress),
+        unknown => unknown.insert(ExpectedOperation::new(progress, piece.operation)).value(piece, progress),
     }
 }
 
@@ -384,7 +426,6 @@ impl Vectors<Census> for CensusVectors {
         let worker = |progress| CensusWorker { progress, key: 0, known_at: 0, known: mix(0, 0), held: Vec::new() };
         CensusVectors {
             expected: vec![[None, None]; jobs.len()],
-            workers_of: jobs.iter().map(|job| job.start.len()).collect(),
             workers: Progress::all(jobs).into_iter().map(worker).collect(),
             verdict: Verdict::default(),
         }
@@ -394,10 +435,10 @@ impl Vectors<Census> for CensusVectors {
         &()
     }
 
-    fn begin(&mut self, worker: u32, operation: OperationId, elements: u64) {
+    fn begin(&mut self, worker: u32, collective: &Collective) {
         let worker = &mut self.workers[worker as usize];
-        worker.progress.begin(operation, elements);
-        worker.key = census_key(worker.progress.job, operation, worker.progress.rank);
+        worker.progress.begin(collective);
+        worker.key = census_key(worker.progress.job, collective.operation, worker.progress.rank);
         (worker.known_at, worker.known) = (0, mix(worker.key, 0));
     }
 
@@ -405,6 +446,7 @@ impl Vectors<Census> for CensusVectors {
     fn input(&mut self, worker: u32, piece: Piece) -> Result<Census, OpError> {
         let worker = &mut self.workers[worker as usize];
         worker.progress.check(piece)?;
+        worker.progress.mark_sent(piece, &mut self.verdict);
         Ok(Census::new(worker.progress.bytes(piece) as u32, worker.weight(piece)))
     }
 
@@ -415,7 +457,10 @@ impl Vectors<Census> for CensusVectors {
         let held = match held.get(piece.index as usize) {
             Some(held) => *held,
             None if progress.has(piece) => match &self.expected[progress.job.index()][piece.operation.index() % 2] {
-                Some(known) if known.operation == piece.operation => known.sum_at(piece.end()).wrapping_sub(known.sum_at(piece.start)),
+                Some(known) if known.operation == piece.operation => {
+                    let share = progress.share_of(piece);
+                    known.sum_at(piece.end(), share).wrapping_sub(known.sum_at(piece.start, share))
+                }
                 _ => return Err(OpError::NoVector),
             },
             None => return Err(OpError::NoVector),
@@ -437,7 +482,7 @@ impl Vectors<Census> for CensusVectors {
         let CensusWorker { progress, held, .. } = &mut self.workers[worker as usize];
         progress.check_length(piece, payload.bytes())?;
         let weight = payload.weight();
-        let expected = expected(&mut self.expected, &self.workers_of, progress.job, piece);
+        let expected = expected(&mut self.expected, progress, piece);
         self.verdict.pieces_checked += 1;
         if weight != expected {
             self.verdict.blame(|| wrong_sum(progress, piece));
@@ -466,7 +511,6 @@ pub struct ElementVectors {
     operators: Vec<ElementOp>,
     inputs: Vec<Vec<u8>>,
     outputs: Vec<Vec<u8>>,
-    workers_of: Vec<usize>,
     verdict: Verdict,
 }
 
@@ -504,6 +548,14 @@ pub fn test_elements(op: ElementOp, job: JobId, operation: OperationId, rank: Ra
 /// What the reduction of all ranks' [`test_elements`] must be, element by element in 64-bit arithmetic, so without the loops that the
 /// protocols use. Products of floats are right only as long as they are exact; sums of narrow floats where they are rounded once.
 pub fn expected_elements(op: ElementOp, job: JobId, operation: OperationId, ranks: u32, elements: u64) -> Vec<u8> {
+    let collective = Collective::allreduce(operation, elements);
+    expected_of(op, job, &collective, ranks)
+}
+
+/// As [`expected_elements`], of any kind of collective: what the whole vector must be for those who get it.
+fn expected_of(op: ElementOp, job: JobId, collective: &Collective, ranks: u32) -> Vec<u8> {
+    let Collective { operation, kind, elements, .. } = *collective;
+    let share_elements = elements / u64::from(kind.shares(ranks));
     let keys: Vec<u64> = (0..ranks).map(|rank| census_key(job, operation, Rank(rank))).collect();
     let combine: fn(i64, i64) -> i64 = match op.operator {
         Operator::Sum | Operator::Avg => i64::wrapping_add,
@@ -516,7 +568,9 @@ pub fn expected_elements(op: ElementOp, job: JobId, operation: OperationId, rank
     };
     let mut bytes = Vec::with_capacity(elements as usize * op.dtype.bytes());
     for index in 0..elements {
-        let value = keys.iter().map(|&key| test_value(op.dtype, key, index)).reduce(combine).unwrap_or(0);
+        let share = index.checked_div(share_elements).unwrap_or(0) as u32;
+        let contributors = (0..).zip(&keys).filter(|(rank, _)| kind.contributes(Rank(*rank), share));
+        let value = contributors.map(|(_, &key)| test_value(op.dtype, key, index)).reduce(combine).unwrap_or(0);
         match op.operator {
             Operator::Avg => op.dtype.push_f64(value as f64 / f64::from(ranks), &mut bytes),
             _ => op.dtype.push_i64(value, &mut bytes),
@@ -536,8 +590,8 @@ impl ElementVectors {
     fn expected(&self, worker: u32) -> Vec<u8> {
         let progress = &self.workers[worker as usize];
         let (operation, elements) = progress.running.unwrap_or_default();
-        let ranks = self.workers_of[progress.job.index()] as u32;
-        expected_elements(self.operators[progress.job.index()], progress.job, operation, ranks, elements)
+        let collective = Collective { kind: progress.kind, ..Collective::allreduce(operation, elements) };
+        expected_of(self.operators[progress.job.index()], progress.job, &collective, progress.workers)
     }
 }
 
@@ -548,7 +602,6 @@ impl Vectors<[u8]> for ElementVectors {
             operators: operators.to_vec(),
             inputs: vec![Vec::new(); workers.len()],
             outputs: vec![Vec::new(); workers.len()],
-            workers_of: jobs.iter().map(|job| job.start.len()).collect(),
             workers,
             verdict: Verdict::default(),
         }
@@ -558,17 +611,19 @@ impl Vectors<[u8]> for ElementVectors {
         &self.operators[job.index()]
     }
 
-    fn begin(&mut self, worker: u32, operation: OperationId, elements: u64) {
+    fn begin(&mut self, worker: u32, collective: &Collective) {
         let progress = &mut self.workers[worker as usize];
-        progress.begin(operation, elements);
+        progress.begin(collective);
         let op = self.operators[progress.job.index()];
-        let input = test_elements(op, progress.job, operation, progress.rank, elements);
+        let input = test_elements(op, progress.job, collective.operation, progress.rank, collective.elements);
         self.outputs[worker as usize] = vec![0; input.len()];
         self.inputs[worker as usize] = input;
     }
 
     fn input(&mut self, worker: u32, piece: Piece) -> Result<Box<[u8]>, OpError> {
-        Ok(self.inputs[worker as usize][self.range(worker, piece)?].into())
+        let range = self.range(worker, piece)?;
+        self.workers[worker as usize].mark_sent(piece, &mut self.verdict);
+        Ok(self.inputs[worker as usize][range].into())
     }
 
     fn output(&self, worker: u32, piece: Piece) -> Result<Box<[u8]>, OpError> {
@@ -598,7 +653,10 @@ impl Vectors<[u8]> for ElementVectors {
     fn finish(&mut self, worker: u32) {
         let expected = self.expected(worker);
         let progress = &mut self.workers[worker as usize];
-        if self.outputs[worker as usize] != expected {
+        let received = progress.received();
+        let bytes = progress.element_bytes as usize;
+        let received = received.start as usize * bytes..received.end as usize * bytes;
+        if self.outputs[worker as usize][received.clone()] != expected[received] {
             self.verdict.blame(|| format!("{}: the result is not the sum of all vectors", progress.describe()));
         }
         progress.finish(&mut self.verdict);
@@ -606,5 +664,81 @@ impl Vectors<[u8]> for ElementVectors {
 
     fn verdict(&self) -> &Verdict {
         &self.verdict
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fanin_core::{Duration, Instant};
+
+    const ELEMENTS: u64 = 30;
+
+    /// What the oracle says where three ranks run one collective, and `act` does what a protocol would do.
+    fn verdict(kind: CollectiveKind, act: impl FnOnce(&mut CensusVectors)) -> u64 {
+        let job = JobSchedule {
+            elements: vec![ELEMENTS],
+            kinds: vec![kind],
+            element_bytes: 4,
+            start: vec![Instant::ZERO; 3],
+            noise_probability: 0.0,
+            noise_delay: Duration::ZERO,
+        };
+        let mut vectors = <CensusVectors as Vectors<Census>>::new(&[job], &[()]);
+        let collective = Collective { kind, ..Collective::allreduce(OperationId(0), ELEMENTS) };
+        (0..3).for_each(|worker| vectors.begin(worker, &collective));
+        act(&mut vectors);
+        (0..3).for_each(|worker| vectors.finish(worker));
+        vectors.verdict().wrong
+    }
+
+    /// A third of the vector, so that each lies in one share.
+    fn piece(index: u32) -> Piece {
+        Piece { operation: OperationId(0), index, start: u64::from(index) * 10, elements: 10 }
+    }
+
+    /// Gives each piece as the sum of what `senders` contribute to all of `receivers`.
+    fn reduce(vectors: &mut CensusVectors, senders: fn(u32) -> Vec<u32>, receivers: fn(u32) -> Vec<u32>) {
+        for piece in (0..3).map(piece) {
+            let nothing = Census::new(40, 0);
+            let sum = senders(piece.index).into_iter().fold(nothing, |sum, worker| sum.plus(vectors.input(worker, piece).unwrap()));
+            receivers(piece.index).into_iter().for_each(|worker| vectors.deliver(worker, piece, Some(&sum)).unwrap());
+        }
+    }
+
+    const ALL: fn(u32) -> Vec<u32> = |_| vec![0, 1, 2];
+    const SECOND: fn(u32) -> Vec<u32> = |_| vec![1];
+    const OWN: fn(u32) -> Vec<u32> = |piece| vec![piece];
+    const ROOT: Rank = Rank(1);
+
+    #[test]
+    fn whoever_does_what_the_collective_asks_is_right() {
+        for (kind, senders, receivers) in [
+            (CollectiveKind::Allreduce, ALL, ALL),
+            (CollectiveKind::Reduce { root: ROOT }, ALL, SECOND),
+            (CollectiveKind::Broadcast { root: ROOT }, SECOND, ALL),
+            (CollectiveKind::ReduceScatter, ALL, OWN),
+            (CollectiveKind::AllGather, OWN, ALL),
+        ] {
+            assert_eq!(verdict(kind, |vectors| reduce(vectors, senders, receivers)), 0, "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn whoever_takes_one_collective_for_another_is_blamed() {
+        let kinds = [
+            CollectiveKind::Allreduce,
+            CollectiveKind::Reduce { root: ROOT },
+            CollectiveKind::Broadcast { root: ROOT },
+            CollectiveKind::ReduceScatter,
+            CollectiveKind::AllGather,
+        ];
+        let acts = [(ALL, ALL), (ALL, SECOND), (SECOND, ALL), (ALL, OWN), (OWN, ALL)];
+        for (right, kind) in kinds.into_iter().enumerate() {
+            for (taken_for, (senders, receivers)) in acts.into_iter().enumerate() {
+                let wrong = verdict(kind, |vectors| reduce(vectors, senders, receivers));
+                assert_eq!(wrong == 0, right == taken_for, "{kind:?} as {:?}", kinds[taken_for]);
+            }
+        }
     }
 }

@@ -1,24 +1,32 @@
 //! A child process of the demo: one worker or one switch, which does what it is told on its standard input.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | [`rank`] | a worker with a communicator |
+//! | [`switch`] | the switch that communicators meet at |
+//! | [`driven`] | a worker or switch that runs one node of a system, without communicators |
+
+mod driven;
+mod rank;
+mod switch;
 
 use std::fmt;
 use std::io::{BufRead, Write};
-use std::net::Ipv4Addr;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::sync::{Arc, OnceLock};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use fanin_core::{DropReason, RetransmitReason, Suspect};
-use fanin_net::{FaultKind, FaultPlan, SenderConfig, Socket, SocketConfig, Waker};
-use fanin_runtime::clock::process_cpu_time;
-use fanin_runtime::{DriverConfig, RunError, Statistics, SwitchDriver, WorkerDriver};
+use fanin_core::{DropReason, RetransmitReason};
+use fanin_net::{FaultKind, FaultPlan, Waker};
+use fanin_runtime::Statistics;
 
-use super::messages::{ChildStatistics, Ended, Order, Report, Setup};
-use super::nodes::{self, DemoNode};
-use super::vectors::Vectors;
+use super::DemoSystem;
+use super::messages::{ChildStatistics, Order, Report, Setup};
 
 /// How long a child whose parent has gone may take to leave its loop.
 const ORPHAN_LIMIT: Duration = Duration::from_secs(2);
@@ -40,14 +48,16 @@ struct Inbox {
     orphaned: Arc<AtomicBool>,
     /// Interrupts the driver, once there is one.
     waker: Arc<OnceLock<Waker>>,
+    /// The process ends as soon as the parent has gone, whatever it is doing.
+    abrupt: Arc<AtomicBool>,
 }
 
 impl Inbox {
     /// Listens on standard input.
     fn open() -> Self {
         let (tell, orders) = channel();
-        let inbox = Inbox { orders, waiting: Arc::default(), orphaned: Arc::default(), waker: Arc::default() };
-        let (waiting, orphaned, waker) = (inbox.waiting.clone(), inbox.orphaned.clone(), inbox.waker.clone());
+        let inbox = Inbox { orders, waiting: Arc::default(), orphaned: Arc::default(), waker: Arc::default(), abrupt: Arc::default() };
+        let (waiting, orphaned, waker, abrupt) = (inbox.waiting.clone(), inbox.orphaned.clone(), inbox.waker.clone(), inbox.abrupt.clone());
         thread::spawn(move || {
             let notify = || {
                 waiting.store(true, Ordering::Relaxed);
@@ -65,6 +75,9 @@ impl Inbox {
                     }
                     Err(error) => tracing::error!(line, %error, "an order that cannot be read"),
                 }
+            }
+            if abrupt.load(Ordering::Relaxed) {
+                std::process::exit(0);
             }
             orphaned.store(true, Ordering::Relaxed);
             drop(tell);
@@ -86,6 +99,19 @@ impl Inbox {
             }
             Err(TryRecvError::Empty) => Ok(None),
             Err(TryRecvError::Disconnected) => Err(Orphaned.into()),
+        }
+    }
+
+    /// There is nothing to do in order any more when the parent has gone.
+    fn end_with_parent(&self) {
+        self.abrupt.store(true, Ordering::Relaxed);
+    }
+
+    /// The sockets of the others, which is the second order.
+    fn peers(&self) -> Result<Vec<SocketAddr>> {
+        match self.wait()? {
+            Order::Peers { sockets } => Ok(sockets),
+            order => bail!("expected to hear of peers, not {order:?}"),
         }
     }
 
@@ -130,99 +156,22 @@ pub fn run(args: &NodeArgs) -> Result<()> {
 fn serve() -> Result<()> {
     let inbox = Inbox::open();
     let Order::Setup(setup) = inbox.wait()? else { bail!("the first order is not a setup") };
-    let socket = Socket::bind(&SocketConfig::new((Ipv4Addr::LOCALHOST, 0).into()))?;
-    say(&Report::Bound { address: socket.local_address(), receive_buffer_bytes: socket.receive_buffer_bytes() as u64 })?;
-    let Order::Peers { sockets } = inbox.wait()? else { bail!("the second order does not name peers") };
-    let config = nodes::node_config(&setup, &sockets);
-    let how = driver_config(&setup);
-    let node = nodes::node(&setup)?;
-    if setup.number < setup.workers {
-        run_worker(WorkerDriver::new(socket, node, config, &how)?, &setup, &inbox)
-    } else {
-        run_switch(SwitchDriver::new(socket, node, config, &how)?, &inbox)
+    match (setup.system, setup.number < setup.workers) {
+        (DemoSystem::SwitchMl, true) => rank::run(&setup, &inbox),
+        (DemoSystem::SwitchMl, false) => switch::run(&setup, &inbox),
+        (DemoSystem::Tree | DemoSystem::Ring, _) => driven::run(&setup, &inbox),
     }
 }
 
-fn driver_config(setup: &Setup) -> DriverConfig {
-    let faults = FaultPlan {
+/// The faults that this process injects into what it sends.
+fn faults(setup: &Setup) -> FaultPlan {
+    FaultPlan {
         seed: fanin_core::hash::derive(setup.seed, u64::from(setup.number)),
         loss: setup.loss,
         duplicate: setup.duplicate,
         reorder: setup.reorder,
         corrupt: setup.corrupt,
-    };
-    DriverConfig { sender: SenderConfig { faults, ..SenderConfig::default() }, ..DriverConfig::default() }
-}
-
-fn run_switch(mut driver: SwitchDriver<DemoNode>, inbox: &Inbox) -> Result<()> {
-    // Nobody else sets it: this is the only thread that makes a driver.
-    let _ = inbox.waker.set(driver.waker());
-    say(&Report::Ready)?;
-    let begin = process_cpu_time();
-    loop {
-        match inbox.take()? {
-            Some(Order::End) => {
-                let spent = process_cpu_time().saturating_sub(begin);
-                return say(&Report::Statistics(child_statistics(&driver.statistics(), spent)));
-            }
-            Some(order) => bail!("a switch does not know how to {order:?}"),
-            None => driver.run(&inbox.waiting)?,
-        }
     }
-}
-
-fn run_worker(mut driver: WorkerDriver<DemoNode>, setup: &Setup, inbox: &Inbox) -> Result<()> {
-    let _ = inbox.waker.set(driver.waker());
-    driver.set_stop_flag(inbox.orphaned.clone());
-    let mut vectors = Vectors::new(setup.seed, 0, setup.workers);
-    // Written once, so that no page is touched for the first time while an operation is timed.
-    let (mut input, mut output) = (vec![1u8; setup.elements as usize * 4], vec![1u8; setup.elements as usize * 4]);
-    say(&Report::Ready)?;
-    loop {
-        match inbox.take()? {
-            Some(Order::Prepare { iteration }) => {
-                vectors = Vectors::new(setup.seed, iteration, setup.workers);
-                vectors.fill(setup.number, &mut input);
-                // All ones is not a number, which no element may be left at.
-                output.fill(0xff);
-                say(&Report::Prepared)?;
-            }
-            Some(Order::Run) => say(&timed(&mut driver, &input, &mut output))?,
-            Some(Order::Verify) => {
-                let (wrong, first_wrong) = vectors.compare(&output);
-                say(&Report::Verified { wrong, first_wrong })?;
-            }
-            Some(Order::End) => return say(&Report::Statistics(child_statistics(&driver.statistics(), Duration::ZERO))),
-            Some(order) => bail!("a worker does not know how to {order:?} now"),
-            None => driver.serve_until(&inbox.waiting)?,
-        }
-    }
-}
-
-/// Runs one operation and measures it.
-fn timed(driver: &mut WorkerDriver<DemoNode>, input: &[u8], output: &mut [u8]) -> Report {
-    // An operation on a single element, not timed, is a barrier: afterwards all workers begin within a round trip.
-    let (input_of_barrier, mut output_of_barrier) = ([0; 4], [0; 4]);
-    let mut result = driver.allreduce(&input_of_barrier, &mut output_of_barrier);
-    let (start, spent) = (Instant::now(), process_cpu_time());
-    if result.is_ok() {
-        result = driver.allreduce(input, output);
-    }
-    let (seconds, cpu) = (start.elapsed().as_secs_f64(), process_cpu_time().saturating_sub(spent));
-    let ended = match result {
-        Ok(()) => Ended::Done,
-        Err(error) => {
-            let suspect_rank = match &error {
-                RunError::Failed(failure) => match failure.suspect {
-                    Suspect::Rank(rank) => Some(rank.0),
-                    Suspect::Unknown | Suspect::Switch(_) => None,
-                },
-                _ => None,
-            };
-            Ended::Failed { text: error.to_string(), suspect_rank }
-        }
-    };
-    Report::Finished { seconds, cpu_seconds: cpu.as_secs_f64(), ended }
 }
 
 /// Names and counts of what is not zero.

@@ -14,10 +14,13 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, bail};
 
 use super::messages::{Order, Report};
+use super::view::View;
 use super::{DemoArgs, nodes};
 
 /// How long a child may take for anything that does not depend on the network (making or comparing vectors, starting).
 const CHORE_LIMIT: Duration = Duration::from_secs(120);
+/// How long children may take to say what they have done.
+const ENDED_LIMIT: Duration = Duration::from_secs(10);
 /// How long children may take to end by themselves.
 const END_LIMIT: Duration = Duration::from_secs(3);
 
@@ -45,6 +48,8 @@ struct Member {
     process: Child,
     input: Option<ChildStdin>,
     alive: bool,
+    /// How far its operation was when it last said so.
+    done: f64,
 }
 
 /// All child processes; the workers come first.
@@ -55,6 +60,8 @@ pub(super) struct Crew {
     lost: Vec<Lost>,
     interrupted: Arc<AtomicBool>,
     patience: Duration,
+    /// What the user sees of all this.
+    pub(super) view: View,
 }
 
 impl Crew {
@@ -69,11 +76,14 @@ impl Crew {
             lost: Vec::new(),
             interrupted: interrupted.clone(),
             patience: Duration::from_secs_f64(args.patience),
+            view: View::open(args),
         };
         for number in 0..args.workers + nodes::switches(args.system) {
             let name = if number < args.workers { format!("worker {number}") } else { "the switch".to_string() };
             let mut process = Command::new(&program)
                 .args(["demo-node", "--name", &name])
+                // What they warn of, the user hears from the workers.
+                .env("RUST_LOG", std::env::var_os("RUST_LOG").unwrap_or_else(|| "error".into()))
                 .stdin(Stdio::piped())
                 .stdout(Stdio::piped())
                 // A group of its own: Ctrl-C reaches this process only, which then ends the children in order.
@@ -82,7 +92,7 @@ impl Crew {
                 .with_context(|| format!("cannot start {name} ({})", program.display()))?;
             let output = process.stdout.take().ok_or_else(|| anyhow!("{name} has no output"))?;
             let input = process.stdin.take();
-            crew.members.push(Member { name, process, input, alive: true });
+            crew.members.push(Member { name, process, input, alive: true, done: 0.0 });
             let tell = tell.clone();
             thread::spawn(move || listen(number, BufReader::new(output), &tell));
         }
@@ -135,7 +145,7 @@ impl Crew {
 
     /// Waits for a report of every process; it is an error if one has ended.
     pub(super) fn collect_all(&mut self, hear: impl FnMut(u32, Report) -> Result<()>) -> Result<()> {
-        self.collect(CHORE_LIMIT, hear)?;
+        self.collect_from(|_| true, CHORE_LIMIT, hear)?;
         match self.lost.first() {
             Some(lost) => bail!("{lost}"),
             None => Ok(()),
@@ -149,9 +159,14 @@ impl Crew {
         self.collect_from(|number| number < workers, limit, hear)
     }
 
-    /// Waits for a report of every process that is alive, up to `limit` without any.
-    pub(super) fn collect(&mut self, limit: Duration, hear: impl FnMut(u32, Report) -> Result<()>) -> Result<()> {
-        self.collect_from(|_| true, limit, hear)
+    /// Tells all processes to say what they have done and to end; the switch last, as what it has done is complete when all workers have
+    /// left.
+    pub(super) fn end(&mut self, mut hear: impl FnMut(u32, Report) -> Result<()>) -> Result<()> {
+        let workers = self.workers as usize;
+        self.order_workers(|_| Order::End)?;
+        self.collect_from(|number| number < workers, ENDED_LIMIT, &mut hear)?;
+        self.give(self.members.len(), |number| (number as usize >= workers).then_some(Order::End))?;
+        self.collect_from(|number| number >= workers, ENDED_LIMIT, hear)
     }
 
     fn collect_from(
@@ -167,6 +182,15 @@ impl Crew {
                 bail!("interrupted");
             }
             match self.heard.recv_timeout(Duration::from_millis(50)) {
+                Ok((number, Some(Report::Live(live)))) => {
+                    let member = &mut self.members[number as usize];
+                    // A worker that says so but does not move may not keep this waiting for ever.
+                    if std::mem::replace(&mut member.done, live.done) != live.done {
+                        last = Instant::now();
+                    }
+                    self.view.on_live(number, &live);
+                }
+                Ok((_, Some(Report::Notice { text }))) => self.view.on_notice(&text),
                 Ok((number, Some(report))) => {
                     heard[number as usize] = true;
                     last = Instant::now();

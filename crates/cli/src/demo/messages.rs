@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use serde::{Deserialize, Serialize};
 
 use super::DemoSystem;
+use crate::allreduce::Way;
 
 /// What a child is to be.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -15,6 +16,7 @@ pub(super) struct Setup {
     pub(super) number: u32,
     pub(super) workers: u32,
     pub(super) elements: u64,
+    pub(super) way: Way,
     pub(super) payload_bytes: u32,
     pub(super) window: Option<u32>,
     pub(super) patience_ms: u64,
@@ -29,9 +31,9 @@ pub(super) struct Setup {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Order {
-    /// Bind a socket.
+    /// Be this; bind a socket, if others need to know it.
     Setup(Setup),
-    /// These are the sockets of all nodes, in the order of their numbers.
+    /// These are the sockets that others need to know, in the order of their nodes' numbers.
     Peers { sockets: Vec<SocketAddr> },
     /// Make the input of this iteration.
     Prepare { iteration: u32 },
@@ -62,10 +64,14 @@ pub(super) enum Ended {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Report {
-    /// The socket is there.
-    Bound { address: SocketAddr, receive_buffer_bytes: u64 },
-    /// Peers are known; packets are answered from now on.
-    Ready,
+    /// The socket is there, where there is one that others need to know.
+    Bound { address: Option<SocketAddr> },
+    /// Peers are known; packets are answered from now on. A worker says how its vectors travel.
+    Ready { path: Option<PathFacts> },
+    /// How far a worker is with its operation. Comes unasked.
+    Live(Live),
+    /// What the user should know while nothing moves. Comes unasked.
+    Notice { text: String },
     /// The input is made.
     Prepared,
     /// The operation has ended.
@@ -74,6 +80,29 @@ pub(super) enum Report {
     Verified { wrong: u64, first_wrong: Option<u64> },
     /// What happened since the start.
     Statistics(ChildStatistics),
+}
+
+/// How a worker's vectors travel.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub(super) struct PathFacts {
+    /// In words.
+    pub(super) text: String,
+    /// Elements in a packet, in bytes; `None` where there are no packets.
+    pub(super) payload_bytes: Option<u32>,
+    /// Packets under way.
+    pub(super) window: Option<u32>,
+    pub(super) receive_buffer_bytes: Option<u64>,
+}
+
+/// How far a worker is with its operation.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+pub(super) struct Live {
+    /// The part of the result that is here, from 0 to 1.
+    pub(super) done: f64,
+    /// Since the operation began.
+    pub(super) seconds: f64,
+    /// Packets sent again, in all operations up to now.
+    pub(super) sent_again: u64,
 }
 
 /// What happened in a child.

@@ -1,5 +1,6 @@
-//! Which nodes a job consists of on one machine, how they are joined, and with which parameters they run. Systems come from the
-//! registry; how a system's packets travel between the processes is decided here: to the switch where there is one, directly otherwise.
+//! Which nodes a job consists of on one machine, how they are joined, and with which parameters they run, where workers have no
+//! communicators. Systems come from the registry; how a system's packets travel between the processes is decided here: to the switch where
+//! there is one, directly otherwise.
 
 use std::net::SocketAddr;
 
@@ -20,8 +21,9 @@ pub(super) const PAYLOAD_BYTES_DEFAULT: u32 = 1_408;
 /// With all headers this is just less than a datagram can hold.
 pub(super) const PAYLOAD_BYTES_MAX: u32 = 65_400;
 
-/// What a worker has under way by default, in bytes. Measured with four workers and a switch on two cores: a quarter of it leaves
-/// processes waiting for each other, and four times as much leaves the caches and makes round trips longer than the timeout.
+/// What a worker has under way by default, in bytes; a switch service chooses the same. Measured with four workers and a switch on two
+/// cores: a quarter of it leaves processes waiting for each other, and four times as much leaves the caches and makes round trips longer
+/// than the timeout.
 const WINDOW_BYTES: u32 = 704 << 10;
 
 /// The first retransmission timeout. It holds until the first answer, so it may be generous: on a link of 1 Gb/s that all processes
@@ -36,9 +38,9 @@ const JOB: JobId = JobId(1);
 /// The system, as the registry calls it.
 fn system(system: DemoSystem) -> System {
     match system {
+        DemoSystem::SwitchMl => System::SwitchMl { fixed_point: false },
         DemoSystem::Tree => System::Tree { trees: 1 },
         DemoSystem::Ring => System::Ring { order: RingOrder::Host, barrier: false },
-        DemoSystem::SwitchMl => System::SwitchMl { fixed_point: false },
     }
 }
 

@@ -7,15 +7,16 @@ use anyhow::{Result, bail, ensure};
 use comfy_table::{CellAlignment, Table, presets};
 use serde_json::{Value, json};
 
-use super::messages::{ChildStatistics, Ended};
-use super::{DemoArgs, nodes};
+use super::DemoArgs;
+use super::messages::{ChildStatistics, Ended, PathFacts};
 
 /// One operation, as all workers saw it.
 pub(super) struct Iteration {
     pub(super) number: u32,
     /// How it ended, by rank; `None` for a worker that is no more.
     pub(super) ended: Vec<Option<Ended>>,
-    seconds: Vec<f64>,
+    /// How long it took, by rank; 0 for a worker that is no more.
+    pub(super) seconds: Vec<f64>,
     cpu_seconds: f64,
     /// Wrong elements by rank, and the first of them; `None` where nothing was compared, as the worker has no sums.
     wrong: Vec<Option<(u64, Option<u64>)>>,
@@ -26,12 +27,19 @@ pub(super) struct Iteration {
 impl Iteration {
     pub(super) fn new(number: u32, workers: u32) -> Self {
         let count = workers as usize;
-        Iteration { number, ended: vec![None; count], seconds: Vec::new(), cpu_seconds: 0.0, wrong: vec![None; count], lost: Vec::new() }
+        Iteration {
+            number,
+            ended: vec![None; count],
+            seconds: vec![0.0; count],
+            cpu_seconds: 0.0,
+            wrong: vec![None; count],
+            lost: Vec::new(),
+        }
     }
 
     pub(super) fn finish(&mut self, rank: u32, seconds: f64, cpu_seconds: f64, ended: Ended) {
         self.ended[rank as usize] = Some(ended);
-        self.seconds.push(seconds);
+        self.seconds[rank as usize] = seconds;
         self.cpu_seconds += cpu_seconds;
     }
 
@@ -41,7 +49,7 @@ impl Iteration {
 
     /// The time of the slowest worker.
     pub(super) fn slowest_s(&self) -> Option<f64> {
-        self.seconds.iter().copied().reduce(f64::max)
+        self.seconds.iter().copied().reduce(f64::max).filter(|slowest| *slowest > 0.0)
     }
 
     /// Whether the operation is complete at every worker that is still there.
@@ -58,7 +66,8 @@ impl Iteration {
 /// All that is known at the end.
 pub(super) struct Summary {
     pub(super) iterations: Vec<Iteration>,
-    pub(super) receive_buffer_bytes: u64,
+    /// How vectors travelled.
+    pub(super) path: PathFacts,
     /// By node; `None` for one that is no more.
     pub(super) statistics: Vec<Option<ChildStatistics>>,
 }
@@ -108,14 +117,8 @@ impl Summary {
     /// For people.
     pub(super) fn table(&self, args: &DemoArgs) -> String {
         let mut out = String::new();
-        let _ = writeln!(
-            out,
-            "{}: {} workers, {} bytes of float32, {} bytes a packet, over UDP on loopback\n",
-            args.system.name(),
-            args.workers,
-            args.size,
-            args.payload
-        );
+        let _ =
+            writeln!(out, "{}: {} workers, {} bytes of float32, over {}\n", args.system.name(), args.workers, args.size, self.path.text);
         let mut table = Table::new();
         table.load_style(presets::ASCII_MARKDOWN).set_header(["iteration", "slowest worker, ms", "goodput, MB/s", "sums"]);
         for iteration in &self.iterations {
@@ -154,15 +157,19 @@ impl Summary {
             line("CPU, all processes", format!("{cpu:.2} s per GiB of tensor"));
         }
         let (datagrams, calls) = (self.total(|statistics| statistics.datagrams), self.total(|statistics| statistics.send_calls));
-        line("packets sent", format!("{datagrams}, {:.1} per system call", datagrams as f64 / calls.max(1) as f64));
-        line("packets sent again", listed(&self.totals(|statistics| &statistics.retransmitted)));
-        line("packets dropped", listed(&self.totals(|statistics| &statistics.dropped)));
-        line("faults injected", listed(&self.totals(|statistics| &statistics.injected)));
+        if self.path.payload_bytes.is_some() {
+            line("packets sent", format!("{datagrams}, {:.1} per system call", datagrams as f64 / calls.max(1) as f64));
+            line("packets sent again", listed(&self.totals(|statistics| &statistics.retransmitted)));
+            line("packets dropped", listed(&self.totals(|statistics| &statistics.dropped)));
+            line("faults injected", listed(&self.totals(|statistics| &statistics.injected)));
+        }
         let refused = self.total(|statistics| statistics.refused_by_kernel);
         if refused > 0 {
             line("refused by the kernel", format!("{refused} packets: longer than the link takes?"));
         }
-        line("receive buffers", format!("{} bytes at least", self.receive_buffer_bytes));
+        if let Some(bytes) = self.path.receive_buffer_bytes {
+            line("receive buffers", format!("{bytes} bytes at least"));
+        }
         for lost in self.iterations.last().iter().flat_map(|iteration| &iteration.lost) {
             line("process lost", lost.clone());
         }
@@ -194,9 +201,10 @@ impl Summary {
             "workers": args.workers,
             "message_bytes": args.size,
             "seed": args.seed,
+            "path": self.path.text,
             "params": {
-                "payload_bytes": args.payload,
-                "window": nodes::window(args.window, args.payload),
+                "payload_bytes": self.path.payload_bytes,
+                "window": self.path.window,
                 "loss": args.loss,
                 "duplicate": args.duplicate,
                 "reorder": args.reorder,
@@ -215,7 +223,7 @@ impl Summary {
             "injected": self.totals(|statistics| &statistics.injected),
             "refused_by_kernel": self.total(|statistics| statistics.refused_by_kernel),
             "slot_bytes_peak": self.statistics.iter().flatten().map(|statistics| statistics.slot_bytes_peak).max(),
-            "receive_buffer_bytes": self.receive_buffer_bytes,
+            "receive_buffer_bytes": self.path.receive_buffer_bytes,
         }))?)
     }
 

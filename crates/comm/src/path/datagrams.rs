@@ -1,5 +1,6 @@
 //! Vectors by UDP: SwitchML between this rank and the switch.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use fanin_control::{Admitted, FailureKind};
@@ -9,12 +10,13 @@ use fanin_core::{
 };
 use fanin_net::shm::Waiting;
 use fanin_net::{SenderConfig, Socket, Waker};
-use fanin_runtime::{BlockSet, CollectiveCall, DriverConfig, NodeConfig, PeerConfig, RunError, Vectors, WorkerDriver};
+use fanin_runtime::{BlockSet, CollectiveCall, DriverConfig, NodeConfig, PeerConfig, RunError, Statistics, Vectors, WorkerDriver};
 use fanin_systems::{AnyNode, JobSpec, build, offer_number};
 
 use super::VERDICT_WAIT;
 use super::patience::Patience;
 use super::resume::Memory;
+use super::traffic::Traffic;
 use crate::call::{Blocks, Buffers, Call};
 use crate::communicator::is_copy;
 use crate::config::Config;
@@ -38,6 +40,7 @@ pub(super) enum Stop {
 pub(crate) struct DatagramPath {
     pub(super) config: Config,
     driver: WorkerDriver<AnyNode<[u8]>>,
+    traffic: Arc<Traffic>,
     pub(super) admitted: Admitted,
     /// Blocks of the running call whose result is here.
     pub(super) delivered: BlockSet,
@@ -50,9 +53,12 @@ impl DatagramPath {
     /// # Errors
     /// Where what the switch has said makes no sense.
     pub(crate) fn new(config: &Config, admitted: &Admitted, socket: Socket) -> Result<Self, CommError> {
+        let mut driver = driver(config, admitted, socket)?;
+        let traffic = Arc::new(Traffic::of(driver.watch()));
         Ok(DatagramPath {
             config: config.clone(),
-            driver: driver(config, admitted, socket)?,
+            driver,
+            traffic,
             admitted: admitted.clone(),
             delivered: BlockSet::default(),
             total: 0,
@@ -62,9 +68,21 @@ impl DatagramPath {
 
     /// The job goes on at another socket of the switch, with nothing under way.
     pub(super) fn renew(&mut self, admitted: Admitted, socket: Socket) -> Result<(), CommError> {
-        self.driver = driver(&self.config, &admitted, socket)?;
+        let mut driver = driver(&self.config, &admitted, socket)?;
+        self.traffic.go_on(&self.driver.statistics(), driver.watch());
+        self.driver = driver;
         self.admitted = admitted;
         Ok(())
+    }
+
+    /// What has been sent and received, for other threads.
+    pub(crate) fn traffic(&self) -> Arc<Traffic> {
+        self.traffic.clone()
+    }
+
+    /// What has been sent and received, up to now.
+    pub(crate) fn statistics(&self) -> Statistics {
+        self.traffic.with(&self.driver.statistics())
     }
 
     /// Wakes a rank that sleeps in its socket.

@@ -5,6 +5,7 @@ pub(crate) mod datagrams;
 pub(crate) mod memory;
 pub(crate) mod patience;
 mod resume;
+pub(crate) mod traffic;
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -41,6 +42,8 @@ pub enum PathReport {
         payload_bytes: u32,
         /// Packets under way.
         window: u32,
+        /// The kernel's buffer for packets that have come, in bytes.
+        receive_buffer_bytes: u64,
         /// Why not through shared memory.
         reason: String,
     },
@@ -59,6 +62,7 @@ impl PathReport {
                 local: joined.socket.local_address(),
                 payload_bytes: joined.admitted.payload_bytes,
                 window: joined.admitted.window,
+                receive_buffer_bytes: joined.socket.receive_buffer_bytes() as u64,
                 reason: reason.clone(),
             },
         }
@@ -70,7 +74,7 @@ impl fmt::Display for PathReport {
         match self {
             PathReport::Alone => f.write_str("one rank, nothing travels"),
             PathReport::Memory { .. } => f.write_str("shared memory (all ranks are on this host)"),
-            PathReport::Datagrams { switch, local, payload_bytes, window, reason } => write!(
+            PathReport::Datagrams { switch, local, payload_bytes, window, reason, .. } => write!(
                 f,
                 "UDP from {local} to the switch at {switch}, {payload_bytes} bytes a packet, {window} packets under way \
                  (no shared memory: {reason})"

@@ -1,5 +1,6 @@
 //! The switch was restarted: ranks tell it which blocks each has, and go on. A block that anybody has finished is sent from there and
-//! never summed again, for its inputs may have changed since and another order of summands would give other bits; the rest is summed anew.
+//! never summed again, for its inputs may have changed since and another order of summands would give other bits; the rest is summed anew. So
+//! a rank keeps the end of its last call: results, and of blocks whose result it did not get, what it has contributed.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -18,16 +19,14 @@ use crate::meeting;
 /// What a rank remembers beyond its running call.
 #[derive(Default)]
 pub(crate) struct Memory {
-    /// The end of the last result.
+    /// The end of the last call.
     kept: Option<Kept>,
-    /// Memory of `kept`, used again and again.
-    spare: Vec<u8>,
     /// What is left of calls that this rank has not made yet.
     plans: VecDeque<OperationPlan>,
 }
 
-/// The end of a result that every rank needs. No rank can lack more of it than a window: a rank sends a block only when it has the result of
-/// the one a window before (`switchml 10`).
+/// The end of a call's vector: the results that this rank got, and elsewhere what it has contributed. No rank can lack more of it than a
+/// window: a rank sends a block only when it has the result of the one a window before, or has heard of it (`switchml 10`).
 struct Kept {
     call: Call,
     first_block: u64,
@@ -35,23 +34,39 @@ struct Kept {
     bytes: Vec<u8>,
 }
 
+impl Kept {
+    /// What is told of it.
+    fn describe(&self, blocks: &Blocks) -> Progress {
+        let (mut held, mut contributions): (Vec<BlockRange>, Vec<BlockRange>) = Default::default();
+        for index in self.first_block..self.total_blocks {
+            // Of a barrier there is no result; that it is over is all there is to know, and a rank that was in it knows.
+            let is_known = self.call.kind == CollectiveKind::Barrier || self.call.receives(blocks.get(index).share);
+            let list = if is_known { &mut held } else { &mut contributions };
+            match list.last_mut() {
+                Some(last) if last.end() == index => last.blocks += 1,
+                _ => list.push(BlockRange::new(index, 1)),
+            }
+        }
+        let finished = vec![BlockRange::new(0, self.total_blocks)];
+        Progress { call: self.call.describe(self.total_blocks), finished, held, contributions }
+    }
+}
+
 impl Memory {
     /// A call has ended here, and may not have at others.
     pub(crate) fn keep(&mut self, call: &Call, blocks: &Blocks, window: u32, buffers: &mut Buffers<'_>) {
-        let mut bytes = self.kept.take().map_or_else(|| std::mem::take(&mut self.spare), |kept| kept.bytes);
+        let mut bytes = self.kept.take().map_or_else(Vec::new, |kept| kept.bytes);
         bytes.clear();
-        let needed_by_all = matches!(call.kind, CollectiveKind::Allreduce | CollectiveKind::Broadcast { .. } | CollectiveKind::AllGather);
-        if !needed_by_all && call.kind != CollectiveKind::Barrier {
-            self.spare = bytes;
-            return;
-        }
         let total_blocks = blocks.count();
         let first_block = total_blocks.saturating_sub(u64::from(window));
-        let output: &[u8] = match buffers {
-            Buffers::InPlace(bytes) => bytes,
-            Buffers::Apart { output, .. } => output,
-        };
-        bytes.extend_from_slice(&output[blocks.bytes(call, first_block).start..]);
+        for index in first_block..total_blocks {
+            let block = blocks.get(index);
+            if let Some(result) = buffers.output(call, &block) {
+                bytes.extend_from_slice(result);
+            } else if let Some(contribution) = buffers.input(call, &block) {
+                bytes.extend_from_slice(contribution);
+            }
+        }
         self.kept = Some(Kept { call: *call, first_block, total_blocks, bytes });
     }
 
@@ -105,15 +120,14 @@ impl DatagramPath {
     /// What this rank has.
     fn state(&self, running: Option<&Call>, next: u32) -> ResumeState {
         let mut progress = Vec::new();
-        if let Some(Kept { call, first_block, total_blocks, .. }) = &self.memory.kept {
-            let held = BlockRange::new(*first_block, total_blocks - first_block);
-            let finished = vec![BlockRange::new(0, *total_blocks)];
-            progress.push(Progress { call: call.describe(*total_blocks), finished, held: vec![held] });
+        if let Some(kept) = &self.memory.kept {
+            progress.push(kept.describe(&self.blocks(&kept.call)));
         }
         if let Some(call) = running {
             let runs = |set: &BlockSet| set.runs().into_iter().map(|(first, blocks)| BlockRange::new(first, blocks)).collect::<Vec<_>>();
             let finished = runs(&self.delivered);
-            progress.push(Progress { call: call.describe(self.blocks(call).count()), held: finished.clone(), finished });
+            let (call, contributions) = (call.describe(self.blocks(call).count()), Vec::new());
+            progress.push(Progress { call, held: finished.clone(), finished, contributions });
         }
         ResumeState { instance: self.admitted.instance, payload_bytes: self.admitted.payload_bytes, operation: next, progress }
     }

@@ -2,7 +2,8 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`segment`] | [`Segment`]: the memory, how it is divided, how it is made and found |
+//! | [`segment`] | [`Segment`]: how the memory is divided |
+//! | `mapping` | how it is made and found; `plain` in its place when the code runs in Miri |
 //! | [`pool`] | [`Pool`]: one rank's side of it |
 //!
 //! This is `switchml` without packets: a vector is cut into blocks, block *r* of a job (counted over all of its operations) uses slot
@@ -21,8 +22,14 @@
 //! ## `unsafe`
 //! Areas are handed out as slices. By the two arguments above nobody writes to an area while somebody else has a slice of it, as long as
 //! all processes follow the protocol; a process that does not can spoil sums, as it could anyway by contributing nonsense, but the
-//! areas never move, never shrink (the memory is sealed) and hold plain bytes.
+//! areas never move, never shrink (the memory is sealed) and hold plain bytes. The tests of this module also run in Miri, which sees races
+//! and accesses out of bounds: `cargo +nightly miri test -p fanin-net --lib shm`.
 
+#[cfg(not(miri))]
+mod mapping;
+#[cfg(miri)]
+#[path = "plain.rs"]
+mod mapping;
 pub mod pool;
 pub mod segment;
 

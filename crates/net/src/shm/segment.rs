@@ -1,15 +1,11 @@
-//! The shared memory itself: made by one process without a name in any file system, found by the others through `/proc`, gone with the
-//! last process that uses it.
+//! How shared memory is divided among ranks and slots, and who may look at which part of it when.
 #![allow(unsafe_code)]
 
-use std::fs::File;
-use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::{io, process, ptr, slice};
+use std::{io, slice};
 
-use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
-use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use super::mapping::Mapping;
 
 /// Areas that different ranks write begin at multiples of this, so that no two share a cache line (or a pair of them that is fetched
 /// together).
@@ -89,16 +85,11 @@ pub enum SegmentError {
     },
 }
 
-fn system(what: &'static str) -> impl Fn(io::Error) -> SegmentError {
-    move |source| SegmentError::System { what, source }
-}
-
 /// Memory that the ranks of a job share.
 #[derive(Debug)]
 pub struct Segment {
-    base: NonNull<u8>,
+    memory: Mapping,
     layout: Layout,
-    memory: File,
 }
 
 // SAFETY: the memory is reached through atomics, and through areas that `Pool` hands out to one rank at a time.
@@ -113,12 +104,7 @@ impl Segment {
     /// [`SegmentError::Layout`], or what the kernel refuses (no memory, no `memfd`).
     pub fn create(layout: Layout, nonce: u64) -> Result<Self, SegmentError> {
         layout.check()?;
-        let memory =
-            memfd_create("fanin", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).map_err(|error| system("memfd_create")(error.into()))?;
-        ftruncate(&memory, layout.bytes() as u64).map_err(|error| system("set its length")(error.into()))?;
-        // Nobody can make the file shorter, so no access faults.
-        fcntl_add_seals(&memory, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL).map_err(|error| system("seal it")(error.into()))?;
-        let segment = Segment::map(memory, layout)?;
+        let segment = Segment { memory: Mapping::create(layout.bytes())?, layout };
         for (index, word) in
             [u64::from(layout.world), u64::from(layout.slots), u64::from(layout.block_bytes), nonce].into_iter().enumerate()
         {
@@ -130,7 +116,7 @@ impl Segment {
 
     /// Where other processes of this host find the segment for as long as this process lives.
     pub fn path(&self) -> String {
-        format!("/proc/{}/fd/{}", process::id(), self.memory.as_raw_fd())
+        self.memory.path()
     }
 
     /// Opens a segment that another process (or this one) has made.
@@ -139,29 +125,12 @@ impl Segment {
     /// Where the path cannot be opened (another host, container or user), or is another segment than the one of `layout` and `nonce`.
     pub fn open(path: &str, layout: Layout, nonce: u64) -> Result<Self, SegmentError> {
         layout.check()?;
-        let foreign = || SegmentError::Foreign { path: path.into() };
-        let memory = File::options().read(true).write(true).open(path).map_err(system("open it"))?;
-        let metadata = memory.metadata().map_err(system("look at it"))?;
-        let seals = rustix::fs::fcntl_get_seals(&memory).map_err(|_| foreign())?;
-        if metadata.len() != layout.bytes() as u64 || !seals.contains(SealFlags::SHRINK) {
-            return Err(foreign());
-        }
-        let segment = Segment::map(memory.into(), layout)?;
+        let segment = Segment { memory: Mapping::open(path, layout.bytes())?, layout };
         let expected = [MAGIC, u64::from(layout.world), u64::from(layout.slots), u64::from(layout.block_bytes), nonce];
         if expected.into_iter().enumerate().any(|(index, word)| segment.word(index * 8).load(Ordering::Acquire) != word) {
-            return Err(foreign());
+            return Err(SegmentError::Foreign { path: path.into() });
         }
         Ok(segment)
-    }
-
-    fn map(memory: OwnedFd, layout: Layout) -> Result<Self, SegmentError> {
-        // SAFETY: a new mapping of a file that is as long as the mapping and cannot become shorter.
-        let base = unsafe {
-            mmap(ptr::null_mut(), layout.bytes(), ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, &memory, 0)
-                .map_err(|error| system("map it")(error.into()))?
-        };
-        let base = NonNull::new(base.cast::<u8>()).ok_or_else(|| system("map it")(io::ErrorKind::OutOfMemory.into()))?;
-        Ok(Segment { base, layout, memory: memory.into() })
     }
 
     /// How it is divided.
@@ -173,14 +142,14 @@ impl Segment {
     fn word(&self, offset: usize) -> &AtomicU64 {
         assert!(offset.is_multiple_of(8) && offset + 8 <= self.layout.bytes());
         // SAFETY: in bounds and aligned; this word is only ever accessed atomically, here and in other processes.
-        unsafe { AtomicU64::from_ptr(self.base.as_ptr().add(offset).cast()) }
+        unsafe { AtomicU64::from_ptr(self.memory.base().as_ptr().add(offset).cast()) }
     }
 
     /// The half word at `offset`, a multiple of 4 inside of the segment's heads.
     fn half(&self, offset: usize) -> &AtomicU32 {
         assert!(offset.is_multiple_of(4) && offset + 4 <= self.layout.bytes());
         // SAFETY: as in `word`.
-        unsafe { AtomicU32::from_ptr(self.base.as_ptr().add(offset).cast()) }
+        unsafe { AtomicU32::from_ptr(self.memory.base().as_ptr().add(offset).cast()) }
     }
 
     /// Set once the job has failed; 0 before.
@@ -230,7 +199,7 @@ impl Segment {
         assert!(number <= self.layout.world);
         let offset = self.slot_at(slot) + self.layout.slot_head_bytes() + number as usize * self.layout.block_bytes as usize;
         // SAFETY: in bounds: the slot has `world + 1` areas.
-        unsafe { self.base.add(offset) }
+        unsafe { self.memory.base().add(offset) }
     }
 
     /// A rank's input area of a slot.
@@ -273,14 +242,6 @@ impl Segment {
         assert!(bytes <= self.layout.block_bytes as usize);
         // SAFETY: in bounds; the only slice, by the caller's promise.
         unsafe { slice::from_raw_parts_mut(self.area(slot, self.layout.world).as_ptr(), bytes) }
-    }
-}
-
-impl Drop for Segment {
-    fn drop(&mut self) {
-        // SAFETY: the mapping was made by `map` with this length, and nobody has a slice of it any more.
-        let unmapped = unsafe { munmap(self.base.as_ptr().cast(), self.layout.bytes()) };
-        debug_assert!(unmapped.is_ok());
     }
 }
 

@@ -6,6 +6,7 @@
 //! | [`reliability`] | what a job expects of its network, and how long it waits |
 //! | [`rtt`] | the retransmission timeout |
 //! | [`order`] | which of a window's packets was sent longest ago |
+//! | [`repetition`] | when a worker sends again what is under way at a switch, and when it gives up |
 //! | [`window`] | the size of windows |
 //! | [`sender`], [`receiver`] | the ends of a reliable channel |
 //! | [`ledger`] | operations: accepted, running, ended |
@@ -16,6 +17,7 @@ pub mod ledger;
 pub mod order;
 pub mod receiver;
 pub mod reliability;
+pub mod repetition;
 pub mod rtt;
 pub mod sender;
 pub mod serial;

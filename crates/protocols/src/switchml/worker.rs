@@ -10,8 +10,8 @@ use fanin_wire::switchml::{CallLabel, SlotUse, SwitchMlHeader};
 
 use super::config::{POOL_MAX, SwitchMlOffer, SwitchMlWorkerConfig};
 use crate::shared::ledger::Ledger;
-use crate::shared::order::SendOrder;
-use crate::shared::rtt::{RttEstimator, rebased};
+use crate::shared::repetition::Repetition;
+use crate::shared::rtt::rebased;
 use crate::shared::serial::newer;
 use crate::shared::state::node_state;
 
@@ -74,43 +74,12 @@ pub struct SwitchMlWorker<P: Payload + ?Sized> {
     flights: Box<[Flight]>,
     /// Slots whose next block may be sent but had no room yet.
     released: VecDeque<u16>,
-    order: SendOrder,
-    rtt: RttEstimator,
-    /// When the last result came, or the operation began.
-    progress_at: Instant,
-    /// A repetition is due and found no room; it goes on when there is some.
-    held_up: bool,
-    /// Nothing is sent again before this; in a stall, what is due goes out one by one.
-    pace_at: Instant,
-    /// When a stall ended: timeouts of what was sent before count from here, as its answers are on their way now.
-    resumed_at: Instant,
-    /// The latest word on who is missing, and for which piece.
-    suspect: Option<(u32, Suspect, Instant)>,
+    repetition: Repetition,
     /// Used by a lone worker, which is its own aggregator.
     acc: P::Acc,
 }
 
-node_state!(SwitchMlWorker {
-    config,
-    offers,
-    ledger,
-    cut,
-    base,
-    pieces,
-    end,
-    fresh,
-    remaining,
-    flights,
-    released,
-    order,
-    rtt,
-    progress_at,
-    held_up,
-    pace_at,
-    resumed_at,
-    suspect,
-    acc,
-});
+node_state!(SwitchMlWorker { config, offers, ledger, cut, base, pieces, end, fresh, remaining, flights, released, repetition, acc });
 
 impl<P: Payload + ?Sized> SwitchMlWorker<P> {
     /// A worker with all its memory.
@@ -140,13 +109,7 @@ impl<P: Payload + ?Sized> SwitchMlWorker<P> {
             remaining: 0,
             flights: vec![IDLE; config.pool as usize].into(),
             released: VecDeque::with_capacity(config.pool as usize),
-            order: SendOrder::new(if config.reliability.reliable { config.pool } else { 0 }),
-            rtt: RttEstimator::new(&config.reliability),
-            progress_at: Instant::ZERO,
-            held_up: false,
-            pace_at: Instant::ZERO,
-            resumed_at: Instant::ZERO,
-            suspect: None,
+            repetition: Repetition::new(&config.reliability, config.pool),
             acc: P::accumulator(&config.op, if config.workers == 1 { block_bytes } else { 0 }),
             config,
         }
@@ -180,11 +143,7 @@ impl<P: Payload + ?Sized> SwitchMlWorker<P> {
             flight.first_at = rebased(flight.first_at, now);
             flight.sent_at = rebased(flight.sent_at, now);
         }
-        self.rtt.rebase(now);
-        self.progress_at = rebased(self.progress_at, now);
-        self.resumed_at = rebased(self.resumed_at, now);
-        self.pace_at = rebased(self.pace_at, now);
-        self.suspect = self.suspect.map(|(piece, suspect, at)| (piece, suspect, rebased(at, now)));
+        self.repetition.rebase(now);
     }
 
     /// Blocks that come before the first piece.
@@ -261,9 +220,7 @@ impl<P: Payload + ?Sized> SwitchMlWorker<P> {
     fn send_first<T: Tx<SwitchMlHeader, P>>(&mut self, now: Instant, collective: &Collective, index: u32, at: SlotUse, tx: &mut T) {
         let flight = &mut self.flights[usize::from(at.slot)];
         *flight = Flight { round: at.round, index, under_way: true, attempts: 0, exponent: flight.exponent, first_at: now, sent_at: now };
-        if self.config.reliability.reliable {
-            self.order.append(u32::from(at.slot));
-        }
+        self.repetition.on_sent(u32::from(at.slot));
         self.send(collective, at.slot, tx);
     }
 
@@ -308,9 +265,7 @@ impl<P: Payload + ?Sized> SwitchMlWorker<P> {
         let done = &mut self.flights[usize::from(at.slot)];
         done.under_way = false;
         done.exponent = exponent.unwrap_or(BlockExponent::ZERO);
-        if self.config.reliability.reliable {
-            self.on_progress(now, at.slot, &flight);
-        }
+        self.repetition.on_answer(now, u32::from(at.slot), flight.first_at, flight.sent_at);
         self.remaining -= 1;
         if self.remaining == 0 {
             return self.finish();
@@ -340,21 +295,6 @@ impl<P: Payload + ?Sized> SwitchMlWorker<P> {
         }
     }
 
-    /// Timers after a result has come.
-    #[inline]
-    fn on_progress(&mut self, now: Instant, slot: u16, flight: &Flight) {
-        self.order.remove(u32::from(slot));
-        if self.rtt.on_answer(now, flight.first_at, flight.sent_at) {
-            // In a stall every result lets one block go at once; when it is over, answers to what was sent are on their way.
-            self.pace_at = now;
-            if !self.rtt.is_stalled() {
-                self.resumed_at = now;
-            }
-        }
-        self.progress_at = now;
-        self.suspect = None;
-    }
-
     /// `switchml 5`: all results are here; the next operation goes on where this one ends, on every worker alike.
     fn finish(&mut self) {
         self.ledger.complete();
@@ -369,16 +309,15 @@ impl<P: Payload + ?Sized> SwitchMlWorker<P> {
         }
         self.flights.iter_mut().for_each(|flight| flight.under_way = false);
         self.released.clear();
-        self.order.clear();
-        self.held_up = false;
+        self.repetition.clear();
     }
 
     /// Nothing has come for the job's patience.
     fn give_up<T: Tx<SwitchMlHeader, P>>(&mut self, tx: &mut T) {
         let under_way = self.flights.iter().filter(|flight| flight.under_way);
         let first = under_way.map(|flight| flight.index).min().map(|index| self.piece_of(index));
-        let (piece, suspect) = match self.suspect {
-            Some((piece, suspect, _)) => (Some(piece), suspect),
+        let (piece, suspect) = match self.repetition.suspect() {
+            Some((piece, suspect)) => (Some(piece), suspect),
             None => (first, Suspect::Switch(self.config.switch)),
         };
         self.fail(piece, suspect, FailureReason::NoProgress, tx);
@@ -387,24 +326,11 @@ impl<P: Payload + ?Sized> SwitchMlWorker<P> {
 
 /// Repetitions, and word on who is missing.
 impl<P: Payload + ?Sized> SwitchMlWorker<P> {
-    /// When the block that was sent longest ago is sent again.
-    #[inline]
-    fn resend_at(&self) -> Option<Instant> {
-        let sent_at = self.flights[self.order.first()? as usize].sent_at;
-        Some((sent_at.max(self.resumed_at) + self.rtt.timeout()).max(self.pace_at))
-    }
-
-    /// Sends again what is due, as far as there is room. What finds none keeps its turn: were it put behind what was sent, a pool that is
-    /// longer than the queue would repeat the same blocks for ever and never come to the others.
+    /// Sends again what is due, as far as there is room.
     fn resend_due<T: Tx<SwitchMlHeader, P>>(&mut self, now: Instant, tx: &mut T) {
-        self.held_up = false;
-        while let (Some(slot), Some(at)) = (self.order.first(), self.resend_at())
-            && at <= now
-        {
-            if !tx.room(Egress::Port(self.config.uplink)) {
-                self.held_up = true;
-                return;
-            }
+        self.repetition.retry();
+        let uplink = Egress::Port(self.config.uplink);
+        while let Some(slot) = self.repetition.next_due(now, |slot| self.flights[slot as usize].sent_at, || tx.room(uplink)) {
             self.resend(now, slot as u16, tx);
         }
     }
@@ -412,17 +338,9 @@ impl<P: Payload + ?Sized> SwitchMlWorker<P> {
     /// `switchml 5`: no result came in time; the same block is sent again, to the same slot and version.
     fn resend<T: Tx<SwitchMlHeader, P>>(&mut self, now: Instant, slot: u16, tx: &mut T) {
         let Some(&collective) = self.ledger.running() else { return };
-        self.order.renew(u32::from(slot));
         let flight = &mut self.flights[usize::from(slot)];
-        flight.attempts = flight.attempts.saturating_add(1);
-        self.rtt.on_timeout(now, flight.sent_at, self.progress_at <= flight.sent_at);
-        flight.sent_at = now;
+        self.repetition.on_repeated(now, u32::from(slot), &mut flight.attempts, &mut flight.sent_at);
         let index = flight.index;
-        if self.rtt.is_stalled() {
-            // A whole pool at once, always in the same order, would fill the same queue again before the same block comes to its turn.
-            // So it is spread over the timeout.
-            self.pace_at = now + self.rtt.timeout().divided(self.flights.len() as u64);
-        }
         tx.note(Event::Retransmitted { reason: RetransmitReason::Timeout, block: self.piece_of(index) });
         self.send(&collective, slot, tx);
     }
@@ -432,16 +350,10 @@ impl<P: Payload + ?Sized> SwitchMlWorker<P> {
         self.flights.get(usize::from(at.slot)).filter(|flight| flight.under_way && flight.round == at.round)
     }
 
-    /// Word on who is missing. A rank is more precise than a switch, so a switch does not replace it; unless the word on the rank was not
-    /// repeated for so long that it must have turned up, for those who wait ask again every eighth of the patience.
     fn on_waiting<T: Tx<SwitchMlHeader, P>>(&mut self, now: Instant, at: SlotUse, suspect: Suspect, tx: &mut T) {
         let Some(flight) = self.under_way(at) else { return tx.note(Event::Dropped(DropReason::Stale)) };
         let piece = self.piece_of(flight.index);
-        let faded = self.config.reliability.patience.divided(4);
-        let keeps = matches!(self.suspect, Some((_, Suspect::Rank(_), at)) if now.since(at) < faded);
-        if matches!(suspect, Suspect::Rank(_)) || !keeps {
-            self.suspect = Some((piece, suspect, now));
-        }
+        self.repetition.on_waiting(now, piece, suspect);
     }
 
     fn on_rejected<T: Tx<SwitchMlHeader, P>>(&mut self, at: SlotUse, tx: &mut T) {
@@ -513,10 +425,10 @@ impl<P: Payload + ?Sized> Node<P> for SwitchMlWorker<P> {
 
     /// `switchml 5`: the timer of the slot that was sent longest ago, or the patience, has run out.
     fn on_timeout<T: Tx<SwitchMlHeader, P>>(&mut self, now: Instant, tx: &mut T) {
-        if self.ledger.running().is_none() || !self.config.reliability.reliable {
+        if self.ledger.running().is_none() || !self.repetition.is_reliable() {
             return;
         }
-        if now >= self.progress_at + self.config.reliability.patience {
+        if self.repetition.has_lost_patience(now) {
             return self.give_up(tx);
         }
         self.resend_due(now, tx);
@@ -524,16 +436,12 @@ impl<P: Payload + ?Sized> Node<P> for SwitchMlWorker<P> {
 
     #[inline]
     fn next_timeout(&self) -> Option<Instant> {
-        if self.ledger.running().is_none() || !self.config.reliability.reliable {
-            return None;
-        }
-        let give_up_at = self.progress_at + self.config.reliability.patience;
-        let resend_at = if self.held_up { None } else { self.resend_at() };
-        Some(resend_at.map_or(give_up_at, |at| at.min(give_up_at)))
+        self.ledger.running()?;
+        self.repetition.next_timeout(|slot| self.flights[slot as usize].sent_at)
     }
 
     fn on_tx_ready<T: Tx<SwitchMlHeader, P>>(&mut self, now: Instant, tx: &mut T) {
-        if self.held_up {
+        if self.repetition.is_held_up() {
             self.resend_due(now, tx);
         }
         self.pump(now, tx);
@@ -552,7 +460,7 @@ impl<P: Payload + ?Sized> Worker<P> for SwitchMlWorker<P> {
         // Without pieces nothing is sent, so no number is used either.
         (self.pieces, self.end, self.fresh) = (pieces, if pieces == 0 { 0 } else { end }, 0);
         self.remaining = pieces + pieces.min(self.leading());
-        (self.progress_at, self.resumed_at, self.suspect, self.held_up) = (now, now, None, false);
+        self.repetition.begin(now);
         if self.config.workers <= 1 || pieces == 0 {
             return self.finish_alone(&collective, tx);
         }

@@ -10,8 +10,8 @@ use fanin_wire::tree::TreeHeader;
 
 use super::config::{TreeWorkerConfig, window_blocks};
 use crate::shared::ledger::Ledger;
-use crate::shared::order::SendOrder;
-use crate::shared::rtt::{RttEstimator, rebased};
+use crate::shared::repetition::Repetition;
+use crate::shared::rtt::rebased;
 use crate::shared::serial::newer;
 use crate::shared::state::node_state;
 
@@ -42,40 +42,12 @@ pub struct TreeWorker<P: Payload + ?Sized> {
     flights: Box<[Flight]>,
     /// Indices of blocks that may be sent but had no room yet.
     released: VecDeque<u32>,
-    order: SendOrder,
-    rtt: RttEstimator,
-    /// When the last sum came, or the operation began.
-    progress_at: Instant,
-    /// A repetition is due and found no room; it goes on when there is some.
-    held_up: bool,
-    /// Nothing is sent again before this; in a stall, what is due goes out one by one.
-    pace_at: Instant,
-    /// When a stall ended: timeouts of what was sent before count from here, as its answers are on their way now.
-    resumed_at: Instant,
-    /// The latest word on who is missing.
-    suspect: Option<(u32, Suspect, Instant)>,
+    repetition: Repetition,
     /// Used by a lone worker, which is its own aggregator.
     acc: P::Acc,
 }
 
-node_state!(TreeWorker {
-    config,
-    ledger,
-    base,
-    blocks,
-    fresh,
-    remaining,
-    flights,
-    released,
-    order,
-    rtt,
-    progress_at,
-    held_up,
-    pace_at,
-    resumed_at,
-    suspect,
-    acc,
-});
+node_state!(TreeWorker { config, ledger, base, blocks, fresh, remaining, flights, released, repetition, acc });
 
 impl<P: Payload + ?Sized> TreeWorker<P> {
     /// A worker with all its memory.
@@ -95,13 +67,7 @@ impl<P: Payload + ?Sized> TreeWorker<P> {
             remaining: 0,
             flights: vec![idle; window as usize].into(),
             released: VecDeque::with_capacity(window as usize),
-            order: SendOrder::new(if config.reliability.reliable { window } else { 0 }),
-            rtt: RttEstimator::new(&config.reliability),
-            progress_at: Instant::ZERO,
-            held_up: false,
-            pace_at: Instant::ZERO,
-            resumed_at: Instant::ZERO,
-            suspect: None,
+            repetition: Repetition::new(&config.reliability, window),
             acc: P::accumulator(&config.op, if config.workers == 1 { block_bytes } else { 0 }),
             config,
         }
@@ -119,11 +85,7 @@ impl<P: Payload + ?Sized> TreeWorker<P> {
             flight.first_at = rebased(flight.first_at, now);
             flight.sent_at = rebased(flight.sent_at, now);
         }
-        self.rtt.rebase(now);
-        self.progress_at = rebased(self.progress_at, now);
-        self.resumed_at = rebased(self.resumed_at, now);
-        self.pace_at = rebased(self.pace_at, now);
-        self.suspect = self.suspect.map(|(block, suspect, at)| (block, suspect, rebased(at, now)));
+        self.repetition.rebase(now);
     }
 
     #[inline]
@@ -165,9 +127,7 @@ impl<P: Payload + ?Sized> TreeWorker<P> {
         let block = self.base.wrapping_add(index);
         let place = self.place_of(block);
         self.flights[place as usize] = Flight { block, under_way: true, attempts: 0, first_at: now, sent_at: now };
-        if self.config.reliability.reliable {
-            self.order.append(place);
-        }
+        self.repetition.on_sent(place);
         let body = Body::Input(self.piece(collective, index));
         tx.send(Egress::Port(self.config.uplink), &TreeHeader::Contribution { block, attempt: 0 }, body);
     }
@@ -194,9 +154,7 @@ impl<P: Payload + ?Sized> TreeWorker<P> {
             return self.fail(Some(index), Suspect::Unknown, FailureReason::Mismatch, tx);
         }
         self.flights[place as usize].under_way = false;
-        if self.config.reliability.reliable {
-            self.on_progress(now, place, &flight);
-        }
+        self.repetition.on_answer(now, place, flight.first_at, flight.sent_at);
         self.remaining -= 1;
         if self.remaining == 0 {
             return self.finish();
@@ -206,21 +164,6 @@ impl<P: Payload + ?Sized> TreeWorker<P> {
             self.released.push_back(next as u32);
             self.pump(now, tx);
         }
-    }
-
-    /// Timers after a sum has come.
-    #[inline]
-    fn on_progress(&mut self, now: Instant, place: u32, flight: &Flight) {
-        self.order.remove(place);
-        if self.rtt.on_answer(now, flight.first_at, flight.sent_at) {
-            // In a stall every sum lets one block go at once; when it is over, answers to what was sent are on their way.
-            self.pace_at = now;
-            if !self.rtt.is_stalled() {
-                self.resumed_at = now;
-            }
-        }
-        self.progress_at = now;
-        self.suspect = None;
     }
 
     /// All sums are here.
@@ -236,38 +179,24 @@ impl<P: Payload + ?Sized> TreeWorker<P> {
         }
         self.flights.iter_mut().for_each(|flight| flight.under_way = false);
         self.released.clear();
-        self.order.clear();
-        self.held_up = false;
+        self.repetition.clear();
     }
 
     /// Nothing has come for the job's patience.
     fn give_up<T: Tx<TreeHeader, P>>(&mut self, tx: &mut T) {
         let first = self.flights.iter().filter(|flight| flight.under_way).map(|flight| flight.block.wrapping_sub(self.base)).min();
-        let (block, suspect) = match self.suspect {
-            Some((block, suspect, _)) => (Some(block.wrapping_sub(self.base)), suspect),
+        let (block, suspect) = match self.repetition.suspect() {
+            Some((block, suspect)) => (Some(block.wrapping_sub(self.base)), suspect),
             None => (first, Suspect::Switch(self.config.leaf)),
         };
         self.fail(block, suspect, FailureReason::NoProgress, tx);
     }
 
-    /// When the block that was sent longest ago is sent again.
-    #[inline]
-    fn resend_at(&self) -> Option<Instant> {
-        let sent_at = self.flights[self.order.first()? as usize].sent_at;
-        Some((sent_at.max(self.resumed_at) + self.rtt.timeout()).max(self.pace_at))
-    }
-
-    /// Sends again what is due, as far as there is room. What finds none keeps its turn: were it put behind what was sent, a window that
-    /// is longer than the queue would repeat the same blocks for ever and never come to the others.
+    /// Sends again what is due, as far as there is room.
     fn resend_due<T: Tx<TreeHeader, P>>(&mut self, now: Instant, tx: &mut T) {
-        self.held_up = false;
-        while let (Some(place), Some(at)) = (self.order.first(), self.resend_at())
-            && at <= now
-        {
-            if !tx.room(Egress::Port(self.config.uplink)) {
-                self.held_up = true;
-                return;
-            }
+        self.repetition.retry();
+        let uplink = Egress::Port(self.config.uplink);
+        while let Some(place) = self.repetition.next_due(now, |place| self.flights[place as usize].sent_at, || tx.room(uplink)) {
             self.resend(now, place, tx);
         }
     }
@@ -275,34 +204,20 @@ impl<P: Payload + ?Sized> TreeWorker<P> {
     /// `switchml 5`: sends the block of a place of the window again.
     fn resend<T: Tx<TreeHeader, P>>(&mut self, now: Instant, place: u32, tx: &mut T) {
         let Some(&collective) = self.ledger.running() else { return };
-        self.order.renew(place);
         let flight = &mut self.flights[place as usize];
-        flight.attempts = flight.attempts.saturating_add(1);
-        self.rtt.on_timeout(now, flight.sent_at, self.progress_at <= flight.sent_at);
-        flight.sent_at = now;
+        self.repetition.on_repeated(now, place, &mut flight.attempts, &mut flight.sent_at);
         let (block, attempt) = (flight.block, flight.attempts);
-        if self.rtt.is_stalled() {
-            // A whole window at once, always in the same order, would fill the same queue again before the same block comes to its turn.
-            // So it is spread over the timeout.
-            self.pace_at = now + self.rtt.timeout().divided(self.flights.len() as u64);
-        }
         tx.note(Event::Retransmitted { reason: RetransmitReason::Timeout, block });
         let body = Body::Input(self.piece(&collective, block.wrapping_sub(self.base)));
         tx.send(Egress::Port(self.config.uplink), &TreeHeader::Contribution { block, attempt }, body);
     }
 
-    /// Word on who is missing. A rank is more precise than a switch, so a switch does not replace it; unless the word on the rank was not
-    /// repeated for so long that it must have turned up, for those who wait ask again every eighth of the patience.
     fn on_waiting<T: Tx<TreeHeader, P>>(&mut self, now: Instant, block: u32, suspect: Suspect, tx: &mut T) {
         let flight = &self.flights[self.place_of(block) as usize];
         if !flight.under_way || flight.block != block {
             return tx.note(Event::Dropped(DropReason::Stale));
         }
-        let faded = self.config.reliability.patience.divided(4);
-        let keeps = matches!(self.suspect, Some((_, Suspect::Rank(_), at)) if now.since(at) < faded);
-        if matches!(suspect, Suspect::Rank(_)) || !keeps {
-            self.suspect = Some((block, suspect, now));
-        }
+        self.repetition.on_waiting(now, block, suspect);
     }
 
     fn on_rejected<T: Tx<TreeHeader, P>>(&mut self, block: u32, tx: &mut T) {
@@ -340,10 +255,10 @@ impl<P: Payload + ?Sized> Node<P> for TreeWorker<P> {
     }
 
     fn on_timeout<T: Tx<TreeHeader, P>>(&mut self, now: Instant, tx: &mut T) {
-        if self.ledger.running().is_none() || !self.config.reliability.reliable {
+        if self.ledger.running().is_none() || !self.repetition.is_reliable() {
             return;
         }
-        if now >= self.progress_at + self.config.reliability.patience {
+        if self.repetition.has_lost_patience(now) {
             return self.give_up(tx);
         }
         self.resend_due(now, tx);
@@ -351,16 +266,12 @@ impl<P: Payload + ?Sized> Node<P> for TreeWorker<P> {
 
     #[inline]
     fn next_timeout(&self) -> Option<Instant> {
-        if self.ledger.running().is_none() || !self.config.reliability.reliable {
-            return None;
-        }
-        let give_up_at = self.progress_at + self.config.reliability.patience;
-        let resend_at = if self.held_up { None } else { self.resend_at() };
-        Some(resend_at.map_or(give_up_at, |at| at.min(give_up_at)))
+        self.ledger.running()?;
+        self.repetition.next_timeout(|place| self.flights[place as usize].sent_at)
     }
 
     fn on_tx_ready<T: Tx<TreeHeader, P>>(&mut self, now: Instant, tx: &mut T) {
-        if self.held_up {
+        if self.repetition.is_held_up() {
             self.resend_due(now, tx);
         }
         self.pump(now, tx);
@@ -376,7 +287,7 @@ impl<P: Payload + ?Sized> Worker<P> for TreeWorker<P> {
             return;
         }
         (self.blocks, self.remaining, self.fresh) = (blocks, blocks, 0);
-        (self.progress_at, self.resumed_at, self.suspect, self.held_up) = (now, now, None, false);
+        self.repetition.begin(now);
         if self.config.workers <= 1 || blocks == 0 {
             return self.finish_alone(&collective, tx);
         }

@@ -220,6 +220,7 @@ impl Run {
         let nodes = JobNodes { workers: (0..hosts).map(courier).collect(), others: Vec::new() };
         let schedule = JobSchedule {
             elements: vec![16_000],
+            kinds: Vec::new(),
             element_bytes: ELEMENT_BYTES,
             start: vec![self.start; hosts as usize],
             noise_probability: self.noise.0,

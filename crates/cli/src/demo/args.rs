@@ -1,0 +1,188 @@
+//! What the user can ask for.
+
+use anyhow::{Result, ensure};
+use clap::{Args, ValueEnum};
+
+use super::nodes;
+use crate::allreduce::Way;
+
+/// Allreduce real tensors between real processes on this machine.
+///
+/// Starts a switch process and worker processes, sums vectors of float32 over them, compares every element of every worker with an
+/// independently computed sum, and prints the goodput (size of the vector / time of the slowest worker). In a terminal it shows how far
+/// each worker is.
+#[derive(Args, Clone, Debug)]
+pub struct DemoArgs {
+    /// The system that does it.
+    #[arg(long, value_enum, default_value_t = DemoSystem::SwitchMl)]
+    pub system: DemoSystem,
+    /// How vectors travel; `auto` takes shared memory. With injected faults it is UDP.
+    #[arg(long, value_enum, default_value_t = Way::Udp)]
+    pub transport: Way,
+    /// Number of worker processes.
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub workers: u32,
+    /// Length of the vector, a multiple of 4 bytes: `64MiB`, `100kB`, `4`, `0`.
+    #[arg(long, default_value = "64MiB", value_parser = parse_size)]
+    pub size: u64,
+    /// How many operations are run one after the other.
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    pub iterations: u32,
+    /// Probability that an outgoing packet is lost.
+    #[arg(long, default_value_t = 0.0, value_parser = parse_probability)]
+    pub loss: f64,
+    /// Probability that an outgoing packet is sent twice.
+    #[arg(long, default_value_t = 0.0, value_parser = parse_probability)]
+    pub duplicate: f64,
+    /// Probability that an outgoing packet is held back and overtaken.
+    #[arg(long, default_value_t = 0.0, value_parser = parse_probability)]
+    pub reorder: f64,
+    /// Probability that an outgoing packet is damaged, and so discarded at the receiver.
+    #[arg(long, default_value_t = 0.0, value_parser = parse_probability)]
+    pub corrupt: f64,
+    /// Seed of the vectors and of the injected faults.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Elements per packet, in bytes, a multiple of 4.
+    #[arg(long, default_value_t = nodes::PAYLOAD_BYTES_DEFAULT, value_parser = parse_payload)]
+    pub payload: u32,
+    /// Packets of a worker that may be on their way at once.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub window: Option<u32>,
+    /// Kill this worker in the middle of a run, to see what the others say.
+    #[arg(long, value_name = "RANK")]
+    pub kill: Option<u32>,
+    /// Seconds without progress after which an operation is given up.
+    #[arg(long, value_name = "SECONDS", default_value_t = 3.0, value_parser = parse_patience)]
+    pub patience: f64,
+    /// How to print the result.
+    #[arg(long, value_enum, default_value_t = DemoFormat::Table)]
+    pub format: DemoFormat,
+}
+
+impl DemoArgs {
+    /// Whether the options make sense together.
+    ///
+    /// # Errors
+    /// Which ones do not, and why.
+    pub(super) fn check(&self) -> Result<()> {
+        if let Some(rank) = self.kill {
+            ensure!(rank < self.workers, "--kill {rank}: there are only workers 0 to {}", self.workers - 1);
+            ensure!(self.workers > 1, "--kill: nobody is left to notice");
+        }
+        let memory = self.transport == Way::Shm;
+        ensure!(!memory || self.system == DemoSystem::SwitchMl, "--transport shm: only switchml has communicators, which share memory");
+        ensure!(!memory || !self.has_faults(), "--transport shm: no packets are sent, so none can be lost or damaged; use udp");
+        Ok(())
+    }
+
+    /// Whether packets are to be lost, repeated, delayed or damaged.
+    fn has_faults(&self) -> bool {
+        [self.loss, self.duplicate, self.reorder, self.corrupt].iter().any(|probability| *probability > 0.0)
+    }
+
+    /// How vectors are to travel.
+    pub(super) fn way(&self) -> Way {
+        if self.has_faults() { Way::Udp } else { self.transport }
+    }
+}
+
+/// The systems that the demo can run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DemoSystem {
+    /// A switch process with a pool of slots, as `fanin switch` runs it; workers use communicators.
+    #[value(name = "switchml")]
+    SwitchMl,
+    /// A tree whose root is a switch process.
+    Tree,
+    /// Workers in a ring; no switch.
+    Ring,
+}
+
+impl DemoSystem {
+    /// The name in results.
+    pub const fn name(self) -> &'static str {
+        match self {
+            DemoSystem::Tree => "tree",
+            DemoSystem::Ring => "ring",
+            DemoSystem::SwitchMl => "switchml",
+        }
+    }
+}
+
+/// Output formats.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum DemoFormat {
+    /// For people.
+    Table,
+    /// One JSON object.
+    Json,
+}
+
+/// Reads a number of bytes of float32 with an optional unit.
+fn parse_size(text: &str) -> Result<u64, String> {
+    let bytes = parse_bytes(text)?;
+    if bytes % 4 != 0 {
+        return Err(format!("{bytes} bytes are not a whole number of float32 elements (4 bytes each)"));
+    }
+    Ok(bytes)
+}
+
+/// Reads a number of bytes with an optional unit.
+pub fn parse_bytes(text: &str) -> Result<u64, String> {
+    const UNITS: [(&str, u64); 8] = [
+        ("KiB", 1 << 10),
+        ("MiB", 1 << 20),
+        ("GiB", 1 << 30),
+        ("kB", 1_000),
+        ("KB", 1_000),
+        ("MB", 1_000_000),
+        ("GB", 1_000_000_000),
+        ("B", 1),
+    ];
+    let (digits, factor) = UNITS.iter().find_map(|(unit, factor)| Some((text.strip_suffix(unit)?, *factor))).unwrap_or((text, 1));
+    let number: u64 = digits.trim().parse().map_err(|_| "expected a whole number of bytes, as in 64MiB, 100kB or 4096".to_string())?;
+    Ok(number.checked_mul(factor).filter(|bytes| *bytes <= 16 << 30).ok_or("larger than 16 GiB")?)
+}
+
+/// Reads a probability.
+fn parse_probability(text: &str) -> Result<f64, String> {
+    let value: f64 = text.parse().map_err(|_| "expected a number between 0 and 1".to_string())?;
+    if (0.0..1.0).contains(&value) { Ok(value) } else { Err("expected a probability of at least 0 and less than 1".into()) }
+}
+
+/// Reads a payload length.
+fn parse_payload(text: &str) -> Result<u32, String> {
+    let bytes = parse_size(text)?;
+    let max = u64::from(nodes::PAYLOAD_BYTES_MAX);
+    if (4..=max).contains(&bytes) {
+        Ok(bytes as u32)
+    } else {
+        Err(format!("a packet holds at least 4 and at most {max} bytes of elements"))
+    }
+}
+
+/// Reads a time in seconds.
+fn parse_patience(text: &str) -> Result<f64, String> {
+    let value: f64 = text.trim_end_matches('s').parse().map_err(|_| "expected a number of seconds".to_string())?;
+    if (0.01..=3_600.0).contains(&value) { Ok(value) } else { Err("expected between 0.01 and 3600 seconds".into()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_read_with_their_units_and_refused_with_a_reason() {
+        assert_eq!(parse_size("64MiB"), Ok(64 << 20));
+        assert_eq!(parse_size("100kB"), Ok(100_000));
+        assert_eq!(parse_size("0"), Ok(0));
+        assert!(parse_size("5").unwrap_err().contains("whole number of float32"));
+        assert!(parse_size("64 parsecs").unwrap_err().contains("64MiB"));
+        assert!(parse_size("99999999GiB").is_err() && parse_size("99999999999999999999GiB").is_err());
+        assert!(parse_payload("70000").unwrap_err().contains("at most"));
+        assert!(parse_probability("1.5").is_err() && parse_probability("NaN").is_err());
+        assert_eq!(parse_patience("2s"), Ok(2.0));
+    }
+}

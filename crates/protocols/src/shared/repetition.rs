@@ -1,0 +1,238 @@
+//! When a worker sends what is under way again, who it believes is missing, and when it gives up: for workers that have a window of blocks
+//! at a switch, each in a place of its own, and of which every answer lets another block go. What a place holds is theirs to know.
+
+use fanin_core::{Instant, Suspect};
+
+use super::order::SendOrder;
+use super::reliability::Reliability;
+use super::rtt::{RttEstimator, rebased};
+
+/// Timers of a window. Without loss recovery there are none.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Repetition {
+    reliability: Reliability,
+    places: u32,
+    order: SendOrder,
+    rtt: RttEstimator,
+    /// When the last answer came, or the operation began.
+    progress_at: Instant,
+    /// A repetition is due and found no room; it goes on when there is some.
+    held_up: bool,
+    /// Nothing is sent again before this; in a stall, what is due goes out one by one.
+    pace_at: Instant,
+    /// When a stall ended: timeouts of what was sent before count from here, as its answers are on their way now.
+    resumed_at: Instant,
+    /// The latest word on who is missing, and for what.
+    suspect: Option<(u32, Suspect, Instant)>,
+}
+
+impl Repetition {
+    /// Nothing sent yet; places are numbered from 0.
+    pub fn new(reliability: &Reliability, places: u32) -> Self {
+        Repetition {
+            reliability: *reliability,
+            places,
+            order: SendOrder::new(if reliability.reliable { places } else { 0 }),
+            rtt: RttEstimator::new(reliability),
+            progress_at: Instant::ZERO,
+            held_up: false,
+            pace_at: Instant::ZERO,
+            resumed_at: Instant::ZERO,
+            suspect: None,
+        }
+    }
+
+    /// Makes all stored times relative to `now`.
+    pub fn rebase(&mut self, now: Instant) {
+        self.rtt.rebase(now);
+        self.progress_at = rebased(self.progress_at, now);
+        self.resumed_at = rebased(self.resumed_at, now);
+        self.pace_at = rebased(self.pace_at, now);
+        self.suspect = self.suspect.map(|(what, suspect, at)| (what, suspect, rebased(at, now)));
+    }
+
+    /// An operation begins, with nothing under way.
+    pub fn begin(&mut self, now: Instant) {
+        (self.progress_at, self.resumed_at, self.suspect, self.held_up) = (now, now, None, false);
+    }
+
+    /// The operation was given up: nothing is under way any more.
+    pub fn clear(&mut self) {
+        self.order.clear();
+        self.held_up = false;
+    }
+
+    /// A place's block was sent for the first time.
+    #[inline]
+    pub fn on_sent(&mut self, place: u32) {
+        if self.reliability.reliable {
+            self.order.append(place);
+        }
+    }
+
+    /// A place's block, which was sent first at `first_at` and last at `sent_at`, was answered.
+    #[inline]
+    pub fn on_answer(&mut self, now: Instant, place: u32, first_at: Instant, sent_at: Instant) {
+        if !self.reliability.reliable {
+            return;
+        }
+        self.order.remove(place);
+        if self.rtt.on_answer(now, first_at, sent_at) {
+            // In a stall every answer lets one block go at once; when it is over, answers to what was sent are on their way.
+            self.pace_at = now;
+            if !self.rtt.is_stalled() {
+                self.resumed_at = now;
+            }
+        }
+        self.progress_at = now;
+        self.suspect = None;
+    }
+
+    /// When a place's block that was last sent at `sent_at` is sent again.
+    #[inline]
+    fn resend_at(&self, sent_at: Instant) -> Instant {
+        (sent_at.max(self.resumed_at) + self.rtt.timeout()).max(self.pace_at)
+    }
+
+    /// What was held up tries again.
+    pub fn retry(&mut self) {
+        self.held_up = false;
+    }
+
+    /// Whether something is due and found no room.
+    #[inline]
+    pub fn is_held_up(&self) -> bool {
+        self.held_up
+    }
+
+    /// The place whose block is to be sent again now, if there is one and there is room; `sent_at` says when a place's block was sent last.
+    /// What finds no room keeps its turn: were it put behind what was sent, a window that is longer than the queue would repeat the same
+    /// blocks for ever and never come to the others.
+    pub fn next_due(&mut self, now: Instant, sent_at: impl FnOnce(u32) -> Instant, has_room: impl FnOnce() -> bool) -> Option<u32> {
+        let place = self.order.first()?;
+        if self.resend_at(sent_at(place)) > now {
+            return None;
+        }
+        self.held_up = !has_room();
+        (!self.held_up).then_some(place)
+    }
+
+    /// A place's block goes out once more: counts that, and sets when it was sent.
+    pub fn on_repeated(&mut self, now: Instant, place: u32, attempts: &mut u8, sent_at: &mut Instant) {
+        self.order.renew(place);
+        *attempts = attempts.saturating_add(1);
+        self.rtt.on_timeout(now, *sent_at, self.progress_at <= *sent_at);
+        *sent_at = now;
+        if self.rtt.is_stalled() {
+            // A whole window at once, always in the same order, would fill the same queue again before the same block comes to its turn.
+            // So it is spread over the timeout.
+            self.pace_at = now + self.rtt.timeout().divided(u64::from(self.places));
+        }
+    }
+
+    /// Word on who is missing. A rank is more precise than a switch, so a switch does not replace it; unless the word on the rank was not
+    /// repeated for so long that it must have turned up, for those who wait ask again every eighth of the patience.
+    pub fn on_waiting(&mut self, now: Instant, what: u32, suspect: Suspect) {
+        let faded = self.reliability.patience.divided(4);
+        let keeps = matches!(self.suspect, Some((_, Suspect::Rank(_), at)) if now.since(at) < faded);
+        if matches!(suspect, Suspect::Rank(_)) || !keeps {
+            self.suspect = Some((what, suspect, now));
+        }
+    }
+
+    /// The latest word on who is missing, and for what.
+    pub fn suspect(&self) -> Option<(u32, Suspect)> {
+        self.suspect.map(|(what, suspect, _)| (what, suspect))
+    }
+
+    /// Whether there are timers at all.
+    #[inline]
+    pub fn is_reliable(&self) -> bool {
+        self.reliability.reliable
+    }
+
+    /// Whether nothing has come for the job's patience.
+    pub fn has_lost_patience(&self, now: Instant) -> bool {
+        now >= self.progress_at + self.reliability.patience
+    }
+
+    /// When there is something to do while an operation runs: to send again or to give up.
+    #[inline]
+    pub fn next_timeout(&self, sent_at: impl FnOnce(u32) -> Instant) -> Option<Instant> {
+        if !self.reliability.reliable {
+            return None;
+        }
+        let give_up_at = self.progress_at + self.reliability.patience;
+        let first = if self.held_up { None } else { self.order.first() };
+        Some(first.map_or(give_up_at, |place| self.resend_at(sent_at(place)).min(give_up_at)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fanin_core::{Duration, NodeId, Rank};
+
+    fn at(us: u64) -> Instant {
+        Instant::ZERO + Duration::from_us(us)
+    }
+
+    fn window() -> Repetition {
+        let mut window = Repetition::new(&Reliability::lossy(Duration::from_us(100), Duration::from_us(10), Duration::from_ms(8)), 4);
+        window.begin(at(0));
+        window
+    }
+
+    #[test]
+    fn what_was_sent_longest_ago_is_due_first_and_keeps_its_turn_until_there_is_room() {
+        let (mut window, sent) = (window(), [at(0), at(5)]);
+        window.on_sent(1);
+        window.on_sent(0);
+        let sent_at = |place: u32| sent[1 - place as usize];
+        assert_eq!(window.next_timeout(sent_at), Some(at(100)));
+        assert_eq!(window.next_due(at(99), sent_at, || true), None);
+        assert_eq!((window.next_due(at(100), sent_at, || false), window.is_held_up()), (None, true));
+        assert_eq!(window.next_timeout(sent_at), Some(at(8_000)), "room is waited for, not time");
+        window.retry();
+        assert_eq!(window.next_due(at(101), sent_at, || true), Some(1));
+        let (mut attempts, mut last) = (255, sent_at(1));
+        window.on_repeated(at(101), 1, &mut attempts, &mut last);
+        assert_eq!((attempts, last), (255, at(101)));
+        // Nothing at all was answered: the timeout has doubled, and what is due goes out one by one.
+        assert_eq!(window.next_due(at(105), |_| at(5), || true), None);
+        assert_eq!(window.next_due(at(205), |_| at(5), || true), Some(0));
+    }
+
+    #[test]
+    fn an_answer_is_progress() {
+        let mut window = window();
+        window.on_sent(2);
+        assert!(window.has_lost_patience(at(8_000)) && !window.has_lost_patience(at(7_999)));
+        window.on_answer(at(4_000), 2, at(3_980), at(3_980));
+        assert!(!window.has_lost_patience(at(11_999)));
+        assert_eq!(window.next_timeout(|_| unreachable!("nothing is under way")), Some(at(12_000)));
+    }
+
+    #[test]
+    fn a_rank_is_a_better_suspect_than_a_switch_for_as_long_as_it_is_named() {
+        let mut window = window();
+        window.on_waiting(at(0), 7, Suspect::Switch(NodeId(9)));
+        window.on_waiting(at(1), 8, Suspect::Rank(Rank(2)));
+        window.on_waiting(at(2), 7, Suspect::Switch(NodeId(9)));
+        assert_eq!(window.suspect(), Some((8, Suspect::Rank(Rank(2)))));
+        window.on_waiting(at(2_001), 7, Suspect::Switch(NodeId(9)));
+        assert_eq!(window.suspect(), Some((7, Suspect::Switch(NodeId(9)))));
+        window.on_sent(0);
+        window.on_answer(at(2_002), 0, at(2_000), at(2_000));
+        assert_eq!(window.suspect(), None);
+    }
+
+    #[test]
+    fn a_network_that_loses_nothing_needs_no_timers() {
+        let mut window = Repetition::new(&Reliability::LOSSLESS, 4);
+        window.begin(at(1));
+        window.on_sent(3);
+        window.on_answer(at(2), 3, at(1), at(1));
+        assert_eq!(window.next_timeout(|_| unreachable!("there is no order")), None);
+    }
+}
