@@ -21,7 +21,7 @@ import torch.distributed as dist
 BACKENDS = ["fanin", "gloo"]
 LENGTHS = [1, 256, 16_384, 262_144]
 #: Rounds of a measurement; the best counts, since whatever else runs on the machine can only add to it.
-ROUNDS = 5
+ROUNDS = 50
 
 
 def measure(pipe: Connection, backend: str, store: Path, rank: int, ranks: int, seconds: float) -> None:
@@ -32,7 +32,7 @@ def measure(pipe: Connection, backend: str, store: Path, rank: int, ranks: int, 
     for length in LENGTHS:
         for in_background in (False, True):
             tensor = torch.zeros(length)
-            calls = 100
+            calls = 50
             best = (float("inf"), float("inf"))
             for turn in range(ROUNDS + 1):
                 dist.barrier()
@@ -46,7 +46,7 @@ def measure(pipe: Connection, backend: str, store: Path, rank: int, ranks: int, 
                     best = min(best, (elapsed / calls * 1e6, busy / calls * 1e6))
                 else:
                     # All ranks must make the same number of calls.
-                    number = torch.tensor([max(100, int(seconds / ROUNDS / elapsed * calls))])
+                    number = torch.tensor([max(10, int(seconds / ROUNDS / elapsed * calls))])
                     dist.broadcast(number, src=0)
                     calls = int(number.item())
             results.append((length * 4, in_background, *best))
