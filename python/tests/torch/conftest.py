@@ -33,4 +33,4 @@ def switch() -> Iterator[str]:
             pytest.fail(f"the switch has ended: {said}")
     finally:
         process.terminate()
-        process.wait()
+        process.communicate()
