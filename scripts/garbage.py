@@ -98,7 +98,8 @@ def pour(address: str, port: int, rate: float, is_over: list[bool]) -> dict:
     root = os.geteuid() == 0
     forger = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW) if root else None
     kinds = mixture(address, port, examples(port, is_over) if root else [])
-    order = itertools.cycle([(kind, packet) for packets in itertools.zip_longest(*kinds.values()) for kind, packet in zip(kinds, packets) if packet])
+    rounds = itertools.zip_longest(*kinds.values())
+    order = itertools.cycle([(kind, packet) for packets in rounds for kind, packet in zip(kinds, packets, strict=True) if packet])
     sent, begin = dict.fromkeys(kinds, 0), time.monotonic()
     total = 0
     while not is_over:
