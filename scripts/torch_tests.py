@@ -55,7 +55,12 @@ def main(arguments: Sequence[str]) -> int:
     if reason is not None:
         print(f"skipped: {reason}")
         return 1
-    environ = {"FANIN_PROFILE": "dev", **os.environ, "OMP_NUM_THREADS": "1", "PATH": f"{ENVIRONMENT / 'bin'}{os.pathsep}{os.environ['PATH']}"}
+    environ = {
+        "FANIN_PROFILE": "dev",
+        **os.environ,
+        "OMP_NUM_THREADS": "1",
+        "PATH": f"{ENVIRONMENT / 'bin'}{os.pathsep}{os.environ['PATH']}",
+    }
     sources = [*TESTS.glob("*.py"), *(ROOT / "python" / "fanin" / "torch").glob("*.py")]
     # Named one by one, since the settings leave their folders to this script.
     style = ["--quiet", "--config", ROOT / "pyproject.toml", *sources]
