@@ -73,7 +73,7 @@ pub(crate) fn join(config: &Config) -> Result<Joined, CommError> {
     let stream = connect(config, address, whom, deadline)?;
     let local = stream.local_addr().map_err(CommError::system("the control connection"))?;
     let socket = open_socket(config.bind.unwrap_or_else(|| local.ip()))?;
-    let mut talk = Talk { config, stream, session: ClientSession::new(), deadline, waiting_told: Instant::now(), missing: String::new() };
+    let mut talk = Talk::new(config, stream, deadline);
     talk.say(&ClientSession::greeting(SOFTWARE))?;
     let join = request(config, &socket, address);
     talk.say(&encode(&ClientMessage::Join(Box::new(join.clone()))))?;
@@ -139,29 +139,21 @@ pub(crate) struct Rejoined {
 /// [`CommError`], within the configured timeout.
 pub(crate) fn rejoin(config: &Config, address: SocketAddr, resume: ResumeState) -> Result<Rejoined, CommError> {
     let deadline = Instant::now() + config.timeout;
-    let stream = connect(config, address, "the switch", deadline)?;
-    let local = stream.local_addr().map_err(CommError::system("the control connection"))?;
-    let socket = open_socket(config.bind.unwrap_or_else(|| local.ip()))?;
-    let mut talk = Talk { config, stream, session: ClientSession::new(), deadline, waiting_told: Instant::now(), missing: String::new() };
-    talk.say(&ClientSession::greeting(SOFTWARE))?;
-    let mut join = request(config, &socket, address);
-    // Blocks must be what they were.
-    join.wish.payload_bytes = Some(resume.payload_bytes);
-    join.resume = Some(resume);
-    talk.say(&encode(&ClientMessage::Join(Box::new(join.clone()))))?;
-    let admitted = talk.until_admitted()?;
-    talk.say(&encode(&ClientMessage::Ready))?;
-    let mut plans = Vec::new();
     loop {
-        match talk.hear()? {
-            SwitchMessage::Start => break,
-            SwitchMessage::Resume { plans: said } => plans = said,
-            _ => {}
+        let mut talk = Talk::new(config, connect(config, address, "the switch", deadline)?, deadline);
+        match talk.rejoin(&resume, address) {
+            Ok((join, admitted, socket, plans)) => {
+                return Ok(Rejoined { stream: talk.stream, session: talk.session, join, admitted, socket, plans });
+            }
+            // That was still the old switch, which had not quite ended, or the new one was restarted as well.
+            Err(_) if talk.is_closed && Instant::now() < deadline => thread::sleep(RETRY),
+            Err(error) => return Err(error),
         }
     }
-    join.resume = None;
-    Ok(Rejoined { stream: talk.stream, session: talk.session, join, admitted, socket, plans })
 }
+
+/// What a rank gets that has joined again.
+type JoinedAgain = (Join, Admitted, Socket, Vec<OperationPlan>);
 
 /// The first address of `text`; names may take a moment to be known.
 fn resolve(text: &str, deadline: Instant) -> Result<SocketAddr, CommError> {
@@ -221,6 +213,7 @@ fn connect(config: &Config, address: SocketAddr, whom: &'static str, deadline: I
         }
         let left = deadline.saturating_duration_since(Instant::now()).clamp(Duration::from_millis(1), CONNECT_LIMIT);
         match TcpStream::connect_timeout(&address, left) {
+            Ok(stream) if is_to_itself(&stream) => give_up(&stream),
             Ok(stream) => {
                 stream.set_nodelay(true).map_err(CommError::system("the control connection"))?;
                 return Ok(stream);
@@ -232,6 +225,19 @@ fn connect(config: &Config, address: SocketAddr, whom: &'static str, deadline: I
             // Nobody listens there yet.
             Err(_) => thread::sleep(RETRY),
         }
+    }
+}
+
+/// Who calls a port of this host at which nobody listens may, sooner or later, call from just that port: TCP then connects the socket to
+/// itself, and the switch cannot have its port back.
+fn is_to_itself(stream: &TcpStream) -> bool {
+    matches!((stream.local_addr(), stream.peer_addr()), (Ok(here), Ok(there)) if here == there)
+}
+
+/// Closes a connection at once: its port is free, without the minute that TCP else keeps it.
+fn give_up(stream: &TcpStream) {
+    if let Err(error) = rustix::net::sockopt::set_socket_linger(stream, Some(Duration::ZERO)) {
+        tracing::debug!(%error, "the port of a connection to itself stays taken for a while");
     }
 }
 
@@ -299,9 +305,40 @@ struct Talk<'a> {
     deadline: Instant,
     waiting_told: Instant,
     missing: String,
+    /// The switch has gone away in the middle of it.
+    is_closed: bool,
 }
 
-impl Talk<'_> {
+impl<'a> Talk<'a> {
+    fn new(config: &'a Config, stream: TcpStream, deadline: Instant) -> Self {
+        let session = ClientSession::new();
+        Talk { config, stream, session, deadline, waiting_told: Instant::now(), missing: String::new(), is_closed: false }
+    }
+
+    /// Joins a job again.
+    fn rejoin(&mut self, resume: &ResumeState, address: SocketAddr) -> Result<JoinedAgain, CommError> {
+        let local = self.stream.local_addr().map_err(CommError::system("the control connection"))?;
+        let socket = open_socket(self.config.bind.unwrap_or_else(|| local.ip()))?;
+        self.say(&ClientSession::greeting(SOFTWARE))?;
+        let mut join = request(self.config, &socket, address);
+        // Blocks must be what they were.
+        join.wish.payload_bytes = Some(resume.payload_bytes);
+        join.resume = Some(resume.clone());
+        self.say(&encode(&ClientMessage::Join(Box::new(join.clone()))))?;
+        let admitted = self.until_admitted()?;
+        self.say(&encode(&ClientMessage::Ready))?;
+        let mut plans = Vec::new();
+        loop {
+            match self.hear()? {
+                SwitchMessage::Start => break,
+                SwitchMessage::Resume { plans: said } => plans = said,
+                _ => {}
+            }
+        }
+        join.resume = None;
+        Ok((join, admitted, socket, plans))
+    }
+
     fn say(&mut self, bytes: &[u8]) -> Result<(), CommError> {
         // Where the switch has closed the connection it has said why, which is read next.
         let _ = self.stream.write_all(bytes);
@@ -330,10 +367,16 @@ impl Talk<'_> {
             }
             self.stream.set_read_timeout(Some(left.min(INTERRUPT_LOOK))).map_err(CommError::system("the control connection"))?;
             match self.stream.read(&mut bytes) {
-                Ok(0) => return Err(self.failed("the switch has closed the connection: it has ended".into())),
+                Ok(0) => {
+                    self.is_closed = true;
+                    return Err(self.failed("the switch has closed the connection: it has ended".into()));
+                }
                 Ok(count) => self.session.push(&bytes[..count]),
                 Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted) => {}
-                Err(error) => return Err(CommError::system("the control connection")(error)),
+                Err(error) => {
+                    self.is_closed = true;
+                    return Err(CommError::system("the control connection")(error));
+                }
             }
         }
     }
@@ -439,5 +482,27 @@ impl Talk<'_> {
             Offer::At { .. } if self.config.transport == Transport::Udp => Err("UDP was asked for".into()),
             Offer::At { path, nonce } => Segment::open(&path, memory::layout(self.config.world), nonce).map_err(|error| error.to_string()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::net::{AddressFamily, SocketType, bind, connect, getsockname, socket};
+
+    #[test]
+    fn a_connection_of_a_port_to_itself_is_known_and_gives_the_port_back() {
+        let nowhere: SocketAddr = "127.0.0.1:0".parse().unwrap();
+        let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+        bind(&socket, &nowhere).unwrap();
+        let address = SocketAddr::try_from(getsockname(&socket).unwrap()).unwrap();
+        connect(&socket, &address).unwrap();
+        let stream = TcpStream::from(socket);
+        assert!(is_to_itself(&stream));
+        give_up(&stream);
+        drop(stream);
+        let listener = std::net::TcpListener::bind(address).unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        assert!(!is_to_itself(&client));
     }
 }

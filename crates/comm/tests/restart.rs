@@ -5,8 +5,8 @@ mod common;
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::Duration;
 
@@ -74,6 +74,8 @@ fn sums_are_exact_whenever_the_switch_is_killed() {
     let mut switch = Switch::start("127.0.0.1:0");
     let (configs, calls) = (at(&switch, WORLD), Arc::new(AtomicU32::new(0)));
     let counted = calls.clone();
+    // Who has left cannot help after a restart, so nobody leaves while another rank lacks a result.
+    let all_done = Arc::new(Barrier::new(WORLD as usize));
     let ranks = thread::spawn(move || {
         run(configs, move |comm| {
             let rank = comm.rank();
@@ -114,6 +116,7 @@ fn sums_are_exact_whenever_the_switch_is_killed() {
                 assert!(part.iter().zip(first..).all(|(sum, index)| *sum == sum_at(index)), "reduce-scatter {call}");
                 counted.fetch_add(1, Ordering::Relaxed);
             }
+            all_done.wait();
         })
     });
     let mut restarts = 0;
@@ -136,7 +139,7 @@ fn sums_are_exact_whenever_the_switch_is_killed() {
 fn a_job_of_which_all_ranks_are_idle_goes_on() {
     let mut switch = Switch::start("127.0.0.1:0");
     let configs = at(&switch, 2);
-    let (first, second) = (Arc::new(std::sync::Barrier::new(3)), Arc::new(std::sync::Barrier::new(3)));
+    let (first, second) = (Arc::new(Barrier::new(3)), Arc::new(Barrier::new(3)));
     let (reached, go) = (first.clone(), second.clone());
     let ranks = thread::spawn(move || {
         run(configs, move |comm| {
@@ -159,7 +162,7 @@ fn a_switch_that_does_not_come_back_is_an_error_that_names_it() {
     let switch = Switch::start("127.0.0.1:0");
     let (address, mut configs) = (switch.address, at(&switch, 2));
     configs.iter_mut().for_each(|config| config.timeout = Duration::from_secs(2));
-    let (reached, gone) = (Arc::new(std::sync::Barrier::new(3)), Arc::new(std::sync::Barrier::new(3)));
+    let (reached, gone) = (Arc::new(Barrier::new(3)), Arc::new(Barrier::new(3)));
     let (first, second) = (reached.clone(), gone.clone());
     let ranks = thread::spawn(move || {
         run(configs, move |comm| {
@@ -184,8 +187,8 @@ fn in_shared_memory_who_is_late_is_named_also_without_a_switch() {
     for config in &mut configs {
         (config.transport, config.timeout) = (Transport::Memory, Duration::from_secs(1));
     }
-    let gate = Arc::new(std::sync::Barrier::new(4));
-    let (gone, done) = (gate.clone(), Arc::new(std::sync::Barrier::new(3)));
+    let gate = Arc::new(Barrier::new(4));
+    let (gone, done) = (gate.clone(), Arc::new(Barrier::new(3)));
     let ranks = thread::spawn(move || {
         run(configs, move |comm| {
             comm.barrier().unwrap();
@@ -210,7 +213,7 @@ fn in_shared_memory_a_job_goes_on_without_its_switch() {
     for config in &mut configs {
         (config.transport, config.timeout) = (Transport::Memory, PATIENT);
     }
-    let (reached, gone) = (Arc::new(std::sync::Barrier::new(3)), Arc::new(std::sync::Barrier::new(3)));
+    let (reached, gone) = (Arc::new(Barrier::new(3)), Arc::new(Barrier::new(3)));
     let (first, second) = (reached.clone(), gone.clone());
     let ranks = thread::spawn(move || {
         run(configs, move |comm| {
