@@ -38,7 +38,7 @@ use std::sync::Arc;
 
 pub use build::Prepared;
 use build::prepare;
-pub use errors::PlanError;
+pub use errors::{PlanError, Refuse};
 pub use placement::PreparedJob;
 use read::read;
 use schema::{JOB_KEYS, Job, JobKeys, Plot, PlotKind, Setup};
