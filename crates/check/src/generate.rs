@@ -183,8 +183,12 @@ fn system(draw: &mut Draw, op: ElementOp) -> System {
 }
 
 fn canary(draw: &mut Draw) -> CanaryParameters {
+    let timeout_min_ps = draw.scaled(1_000, 20_000_000);
     CanaryParameters {
         timeout_ps: draw.scaled(1_000, 100_000_000),
+        timeout_adaptive: draw.percent(40),
+        timeout_min_ps,
+        timeout_max_ps: timeout_min_ps + draw.scaled(1_000, 100_000_000),
         descriptors: draw.scaled(1, 4_096) as u32,
         placement: *draw.pick(&[Placement::Hash, Placement::Static]),
         failure: *draw.pick(&[FailureRule::AllAsked, FailureRule::AllAsked, FailureRule::Hold, FailureRule::FirstRequest]),
@@ -306,7 +310,7 @@ impl Scale {
             // A ring takes as many steps as it has workers, twice.
             let steps = if matches!(job.system, System::Ring { .. }) { 2 * job.hosts.len() as u64 * job.elements.len() as u64 } else { 1 };
             // On both ways, a switch may hold a packet at each level for its timeout.
-            let held_ps = if let System::Canary(parameters) = job.system { 8 * parameters.timeout_ps } else { 0 };
+            let held_ps = if let System::Canary(parameters) = job.system { 8 * parameters.timeout_longest_ps() } else { 0 };
             let noise_ps = if job.noise_probability > 0.0 { job.noise_delay.as_ps() } else { 0 };
             scale.duration_ps = scale.duration_ps.max(time(2 * job.packets(), job.payload_bytes) + (rounds + steps) * round_trip);
             queued_ps += time(window * job.hosts.len() as u64, job.payload_bytes) + noise_ps * 4 + held_ps;

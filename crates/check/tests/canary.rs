@@ -79,9 +79,13 @@ fn job(draw: &mut Draw, map: &NetworkMap) -> JobRecipe {
         _ => draw.scaled(1, packets_max * elements_per_packet),
     });
     let elements = elements.collect();
+    let timeout_min_ps = draw.scaled(1_000, 5_000_000);
     let places = if draw.percent(60) { draw.between(1, 8) } else { draw.scaled(8, 4_096) };
     let system = System::Canary(CanaryParameters {
         timeout_ps: draw.scaled(100_000, 5_000_000),
+        timeout_adaptive: draw.percent(50),
+        timeout_min_ps,
+        timeout_max_ps: timeout_min_ps + draw.scaled(1_000, 50_000_000),
         descriptors: places as u32,
         placement: *draw.pick(&[Placement::Hash, Placement::Static]),
         ..CanaryParameters::default()

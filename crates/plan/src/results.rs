@@ -52,7 +52,7 @@ pub struct RunRecord {
     pub leaf_slot_us: Option<f64>,
     /// Slots that a leaf takes for a full packet of the vector, mean over leaves that took any; null for several jobs.
     pub leaf_slots_per_packet: Option<f64>,
-    /// What Canary's paper expects a leaf to have in use (`canary 6`); null for other systems and several jobs.
+    /// What Canary's paper expects a leaf to have in use (`canary 6`); null for other systems, adaptive timeouts and several jobs.
     pub leaf_bytes_by_model: Option<f64>,
     /// Share of links that were sending in less than 1 % of the time.
     pub links_idle: f64,
@@ -313,7 +313,7 @@ impl Leaves {
 /// timeout. The leader's own time r is 0 here: leaders sum at line rate.
 fn bytes_by_model(prepared: &Prepared) -> Option<f64> {
     let [job] = prepared.jobs.as_slice() else { return None };
-    let System::Canary(CanaryParameters { timeout_ps, .. }) = job.system else { return None };
+    let System::Canary(CanaryParameters { timeout_ps, timeout_adaptive: false, .. }) = job.system else { return None };
     let (rate, hops, path_ps) = match prepared.scenario.network.shape {
         Shape::Star { link, .. } => (link.bits_per_second, 2, 2 * link.latency.as_ps()),
         Shape::FatTree2 { host_link, fabric_link, .. } => {

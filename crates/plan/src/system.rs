@@ -9,8 +9,23 @@ use super::schema::JOB_KEYS;
 use super::tree::{Key, Kind, Step, Tree};
 use super::units::Time;
 
-/// A key of a plan and its name in the registry.
-const RENAMED: &[(&str, &str)] = &[("timeout", "timeout_ps"), ("table", "placement"), ("hold", "hold_ps"), ("lifetime", "lifetime_ps")];
+/// A key of a plan and its name in the registry; one key of a plan may be two there.
+const RENAMED: &[(&str, &str)] = &[
+    ("timeout", "timeout_ps"),
+    ("timeout", "timeout_adaptive"),
+    ("timeout_min", "timeout_min_ps"),
+    ("timeout_max", "timeout_max_ps"),
+    ("table", "placement"),
+    ("hold", "hold_ps"),
+    ("lifetime", "lifetime_ps"),
+];
+
+/// In place of a time: switches find their timeout themselves.
+const ADAPTIVE: &str = "adaptive";
+
+fn is_adaptive(key: &Key, value: &Tree) -> bool {
+    key.name == "timeout" && matches!(&value.kind, Kind::Text(text) if text == ADAPTIVE)
+}
 
 /// A key's name in the registry.
 fn in_registry(key: &str) -> &str {
@@ -30,12 +45,14 @@ pub fn read_system(file: &str, tree: &Tree, base: &[Step]) -> Result<System, Pla
     let Kind::Table(entries) = &tree.kind else { unreachable!("the caller has made a table") };
     let mut translated = Vec::new();
     for (key, value) in entries {
-        let name = in_registry(&key.name).to_string();
+        let name = if is_adaptive(key, value) { "timeout_adaptive" } else { in_registry(&key.name) }.to_string();
         translated.push((Key { name, origin: key.origin.clone() }, translate(file, key, value, base)?));
     }
     let system: System = read(file, &Tree { kind: Kind::Table(translated), origin: tree.origin.clone() }, base)?;
     let known = serde_json::to_value(system).expect("a system is plain data");
-    let own: Vec<&str> = known.as_object().into_iter().flat_map(|object| object.keys()).map(|key| in_plan(key)).collect();
+    let mut own: Vec<&str> = known.as_object().into_iter().flat_map(|object| object.keys()).map(|key| in_plan(key)).collect();
+    own.sort_unstable();
+    own.dedup();
     match entries.iter().find(|(key, _)| !own.contains(&key.name.as_str())) {
         None => Ok(system),
         Some((key, value)) => {
@@ -51,7 +68,8 @@ pub fn read_system(file: &str, tree: &Tree, base: &[Step]) -> Result<System, Pla
 fn translate(file: &str, key: &Key, value: &Tree, base: &[Step]) -> Result<Tree, PlanError> {
     let path: Vec<Step> = base.iter().cloned().chain([Step::Key(key.name.clone())]).collect();
     match key.name.as_str() {
-        "timeout" | "hold" | "lifetime" => {
+        "timeout" if is_adaptive(key, value) => Ok(Tree { kind: Kind::Bool(true), origin: value.origin.clone() }),
+        "timeout" | "timeout_min" | "timeout_max" | "hold" | "lifetime" => {
             let ps = read::<Time>(file, value, &path)?.0.as_ps();
             let kind = i64::try_from(ps).map(Kind::Integer).map_err(|_| {
                 let what = format!("{} = {value}: expected at most 100 days", super::tree::path_text(&path));

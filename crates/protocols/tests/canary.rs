@@ -43,6 +43,7 @@ fn plans() -> impl Strategy<Value = Plan> {
             block_elements,
             first_block,
             timeout: Duration::from_ns(timeout_ns),
+            adaptive: seed % 2 == 0,
             descriptors,
             placement,
             recovery: Recovery::NONE,

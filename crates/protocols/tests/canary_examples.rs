@@ -8,7 +8,7 @@ use fanin_core::{
     Address, Body, Census, Collective, DropReason, Duration, Egress, Event, FailureReason, Ingress, Instant, Node, NodeId, OpError,
     OperationId, Outcome, Payload, Piece, PortId, Rank, Suspect, Tx, Via, Worker,
 };
-use fanin_protocols::canary::{CanarySwitch, CanarySwitchConfig, CanaryWorker, CanaryWorkerConfig, Placement, Recovery, WINDOW_UNLIMITED};
+use fanin_protocols::canary::{CanarySwitch, CanarySwitchConfig, CanaryWorker, CanaryWorkerConfig, Placement, Recovery, Timeout, WINDOW_UNLIMITED};
 use fanin_wire::canary::{CanaryHeader, CanaryId, PartialSum};
 
 const BLOCK_ELEMENTS: u32 = 4;
@@ -136,7 +136,7 @@ fn switch(node: u32, descriptors: u32) -> Bench<CanarySwitch<Census>> {
         ports: 64,
         op: (),
         block_bytes: BLOCK_BYTES,
-        timeout: TIMEOUT,
+        timeout: Timeout::Fixed(TIMEOUT),
         descriptors,
         placement: Placement::Static,
         descriptor_lifetime: Duration::MAX,

@@ -9,8 +9,7 @@ use fanin_core::{
     Outcome, Payload, Piece, PortId, Rank, Tx, Worker,
 };
 use fanin_protocols::canary::{
-    CanarySwitch, CanarySwitchConfig, CanaryWorker, CanaryWorkerConfig, Placement, Recovery, SPAN, WINDOW_UNLIMITED,
-};
+    CanarySwitch, CanarySwitchConfig, CanaryWorker, CanaryWorkerConfig, Placement, Recovery, SPAN, WINDOW_UNLIMITED, Timeout};
 use fanin_wire::canary::{CanaryHeader, CanaryId, PartialSum};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -92,7 +91,7 @@ fn switch(descriptors: u32) -> CanarySwitch<Bytes> {
         ports: 70,
         op: Bytes::OP,
         block_bytes: 8,
-        timeout: Duration::from_us(10),
+        timeout: Timeout::Fixed(Duration::from_us(10)),
         descriptors,
         placement: Placement::Hash,
         descriptor_lifetime: Duration::MAX,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fanin_core::{Address, Duration, JobNodes, NetworkMap, NodeId, Payload, Placed, Rank};
-use fanin_protocols::canary::{self, CanarySwitch, CanarySwitchConfig, CanaryWorker, CanaryWorkerConfig, Recovery};
+use fanin_protocols::canary::{self, CanarySwitch, CanarySwitchConfig, CanaryWorker, CanaryWorkerConfig, Recovery, Timeout};
 
 use crate::any::AnyNode;
 use crate::build::reliability;
@@ -28,6 +28,7 @@ pub(crate) fn nodes<P: Payload + ?Sized>(
     if parameters.descriptors == 0 || parameters.descriptors > 1 << 24 {
         return Err(BuildError::new("descriptors", parameters.descriptors, "1 to 16777216"));
     }
+    let timeout = timeout(parameters)?;
     let (lifetime, recovery) = recovery(spec, parameters)?;
     let members: Arc<[NodeId]> = spec.hosts.into();
     let worker = |(rank, &host): (usize, &NodeId)| {
@@ -50,7 +51,7 @@ pub(crate) fn nodes<P: Payload + ?Sized>(
     let others = if workers.len() == 1 {
         Vec::new()
     } else {
-        map.switches().map(|switch| switch_node(spec, map, switch, parameters, lifetime)).collect()
+        map.switches().map(|switch| switch_node(spec, map, switch, parameters, timeout, lifetime)).collect()
     };
     Ok(JobNodes { workers, others })
 }
@@ -85,11 +86,25 @@ fn recovery<Op>(spec: &JobSpec<'_, Op>, parameters: &CanaryParameters) -> Result
     Ok((lifetime, Recovery { rule, generations: parameters.generations, ..Recovery::new(reliability, lifetime) }))
 }
 
+/// The timeout of a job's switches.
+fn timeout(parameters: &CanaryParameters) -> Result<Timeout, BuildError> {
+    let CanaryParameters { timeout_adaptive, timeout_ps, timeout_min_ps, timeout_max_ps, .. } = *parameters;
+    let [fixed, min, max] = [timeout_ps, timeout_min_ps, timeout_max_ps].map(Duration::from_ps);
+    match timeout_adaptive {
+        false => Ok(Timeout::Fixed(fixed)),
+        true if min == Duration::ZERO || min > max => {
+            Err(BuildError::new("timeout_min", min, format!("more than 0, and not more than timeout_max, {max}")))
+        }
+        true => Ok(Timeout::Adaptive { min, max }),
+    }
+}
+
 fn switch_node<P: Payload + ?Sized>(
     spec: &JobSpec<'_, P::Op>,
     map: &NetworkMap,
     switch: NodeId,
     parameters: &CanaryParameters,
+    timeout: Timeout,
     descriptor_lifetime: Duration,
 ) -> Placed<AnyNode<P>> {
     let config = CanarySwitchConfig {
@@ -98,7 +113,7 @@ fn switch_node<P: Payload + ?Sized>(
         ports: map.neighbours(switch).len() as u16,
         op: spec.op.clone(),
         block_bytes: spec.payload_bytes,
-        timeout: Duration::from_ps(parameters.timeout_ps),
+        timeout,
         descriptors: parameters.descriptors,
         placement: match parameters.placement {
             Placement::Hash => canary::Placement::Hash,

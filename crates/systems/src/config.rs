@@ -68,8 +68,15 @@ pub enum FailureRule {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CanaryParameters {
-    /// How long a switch collects a block's packets, in ps. The paper's model of memory takes 1 us (canary 7).
+    /// How long a switch collects a block's packets, in ps, unless the timeout is adaptive. The paper's model of memory takes 1 us
+    /// (canary 7).
     pub timeout_ps: u64,
+    /// Each switch learns what to expect, and how long it pays to wait for the rest, between the two bounds that follow.
+    pub timeout_adaptive: bool,
+    /// Shortest adaptive timeout, in ps: the one that a switch begins with.
+    pub timeout_min_ps: u64,
+    /// Longest adaptive timeout, in ps.
+    pub timeout_max_ps: u64,
     /// Length of this job's array of descriptors at each switch; a switch's memory is divided among jobs by these. The paper's switch has
     /// 32 Ki (canary 3).
     pub descriptors: u32,
@@ -85,10 +92,20 @@ pub struct CanaryParameters {
     pub lifetime_ps: u64,
 }
 
+impl CanaryParameters {
+    /// The longest that a switch waits, in ps.
+    pub fn timeout_longest_ps(&self) -> u64 {
+        if self.timeout_adaptive { self.timeout_max_ps } else { self.timeout_ps }
+    }
+}
+
 impl Default for CanaryParameters {
     fn default() -> Self {
         CanaryParameters {
             timeout_ps: 1_000_000,
+            timeout_adaptive: false,
+            timeout_min_ps: 500_000,
+            timeout_max_ps: 16_000_000,
             descriptors: 32_768,
             placement: Placement::Hash,
             failure: FailureRule::AllAsked,

@@ -95,6 +95,21 @@ pub enum Placement {
     Static,
 }
 
+/// How long a block's packets are collected at a switch, from the first one.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Timeout {
+    /// Always so long, as the paper has it.
+    Fixed(Duration),
+    /// As the switch learns from what comes, within these bounds: until everything has come that it expects, and for the rest as long
+    /// as it pays. It begins with the lower bound.
+    Adaptive {
+        /// At least, unless everything has come.
+        min: Duration,
+        /// At most; what the switch has learnt that is not so any more costs a block so much.
+        max: Duration,
+    },
+}
+
 /// What a switch is told.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct CanarySwitchConfig<O> {
@@ -109,7 +124,7 @@ pub struct CanarySwitchConfig<O> {
     /// Length of a full block in bytes.
     pub block_bytes: u32,
     /// How long a block's packets are collected, from the first one.
-    pub timeout: Duration,
+    pub timeout: Timeout,
     /// Length of the job's array of descriptors.
     pub descriptors: u32,
     /// How a block finds its place in it.

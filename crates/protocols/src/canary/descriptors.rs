@@ -6,6 +6,7 @@ use fanin_wire::canary::{CanaryId, PartialSum};
 
 use super::config::Placement;
 use super::pool::Pool;
+use super::timeout::Arrivals;
 use crate::shared::rtt::rebased;
 
 /// An empty place.
@@ -43,6 +44,10 @@ pub(super) struct Descriptor<A> {
     pub bytes: u32,
     /// Whether the sum that it holds on its way down is empty.
     pub empty_sum: bool,
+    /// The lane of its timer.
+    pub lane: u8,
+    /// What an adaptive timeout learns from.
+    pub arrivals: Arrivals,
     /// Bit p: packets have come by port p, of the first 64.
     children: u64,
     pub sum: A,
@@ -143,6 +148,8 @@ impl<A> Descriptors<A> {
             state: State::Sent,
             bytes: 0,
             empty_sum: false,
+            lane: 0,
+            arrivals: Arrivals::default(),
             children: 0,
             sum: P::accumulator(op, block_bytes as usize),
         };
@@ -202,6 +209,15 @@ impl<A> Descriptors<A> {
         ports.assign(std::iter::once(self.pool[number].children).chain(more.iter().copied()));
     }
 
+    /// The children of ports 64 `word` and following, by bits.
+    #[inline]
+    pub(super) fn children_word(&self, number: u32, word: usize) -> u64 {
+        match word.checked_sub(1) {
+            None => self.pool[number].children,
+            Some(more) => self.more_children[number as usize * self.words + more],
+        }
+    }
+
     #[inline]
     fn forget_more_children(&mut self, number: u32) {
         if self.words == 0 {
@@ -213,6 +229,13 @@ impl<A> Descriptors<A> {
             self.more_children.resize(to, 0);
         }
         self.more_children[from..to].fill(0);
+    }
+
+    /// Forgets how long blocks have taken so far.
+    pub(super) fn forget_durations(&mut self) {
+        for number in self.array.iter().filter(|number| **number != EMPTY) {
+            self.pool[*number].arrivals.forget_durations();
+        }
     }
 
     /// Makes times relative to `now` and numbers the descriptors in the order of their places; gives the old number of each.
@@ -230,6 +253,7 @@ impl<A> Descriptors<A> {
             let descriptor = &mut self.pool[new as u32];
             let is_set = descriptor.state == State::Collecting || descriptor.state == State::Sent && descriptor.deadline != Instant::ZERO;
             descriptor.deadline = if is_set { rebased(descriptor.deadline, now) } else { Instant::ZERO };
+            descriptor.arrivals.rebase(now);
         }
         kept
     }

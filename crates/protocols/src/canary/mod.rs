@@ -10,6 +10,7 @@
 //! | `canary 5.1`, `5.11`, host | [`CanaryWorker`] |
 //! | `canary 5.2` to `5.6`, `5.9`, switch: timeouts, stragglers, collisions, broadcast, restoration | [`CanarySwitch`] |
 //! | `canary 5.7`, `5.8`, leader | `leader` |
+//! | 5.2.5, "a possible future extension": timeouts that adapt | [`Timeout`], `timeout` |
 //!
 //! This is Canary for a network that loses nothing. Loss and failures (`canary 5.10` and `5.12` to `5.16`) are not treated: nothing is
 //! sent twice, no switch gives a descriptor up, and the generation in a block's name is 0.
@@ -85,13 +86,13 @@ mod planted;
 mod pool;
 mod recovery;
 mod switch;
+mod timeout;
+mod timers;
 mod worker;
 
 use fanin_core::{FlowLabel, JobId};
 
-pub use config::{
-    CanarySwitchConfig, CanaryWorkerConfig, FailureRule, GENERATIONS_MAX, Placement, RELIABLE_WINDOW_MAX, Recovery, SPAN, WINDOW_UNLIMITED,
-};
+pub use config::{CanarySwitchConfig, CanaryWorkerConfig, FailureRule, Placement, Recovery, Timeout, GENERATIONS_MAX, RELIABLE_WINDOW_MAX, SPAN, WINDOW_UNLIMITED};
 #[cfg(feature = "planted-bugs")]
 pub use planted::Planted;
 pub use switch::CanarySwitch;

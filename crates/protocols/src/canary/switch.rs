@@ -7,20 +7,14 @@ use fanin_core::{Address, Body, DropReason, Duration, Egress, Event, FlowLabel, 
 use fanin_core::{JobId, Route, Tx};
 use fanin_wire::canary::{CanaryHeader, CanaryId, PartialSum};
 
-use super::config::CanarySwitchConfig;
+use super::config::{CanarySwitchConfig, Timeout};
 use super::descriptors::{Descriptors, State};
 use super::flow_of;
 use super::planted::Planted;
+use super::timeout::{Arrivals, Estimator};
+use super::timers::{Timer, Timers};
 use crate::shared::rtt::rebased;
 use crate::shared::state::node_state;
-
-/// When a descriptor's time is over. All last equally long, so the first one set is the first one due.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-struct Timer {
-    deadline: Instant,
-    /// The descriptor's number; it is another block's by now unless it still waits for just this deadline.
-    number: u32,
-}
 
 /// The aggregator of one job at one switch.
 pub struct CanarySwitch<P: Payload + ?Sized> {
@@ -29,11 +23,11 @@ pub struct CanarySwitch<P: Payload + ?Sized> {
     ports: u16,
     op: P::Op,
     block_bytes: u32,
-    timeout: Duration,
+    /// What it has learnt, where the timeout is adaptive.
+    estimator: Option<Estimator>,
     lifetime: Duration,
     descriptors: Descriptors<P::Acc>,
-    /// The first one is live: its descriptor waits for it.
-    timers: VecDeque<Timer>,
+    timers: Timers,
     /// When descriptors that were sent on are given up; the first one is live.
     ageing: VecDeque<Timer>,
     /// Descriptors that wait for room on the way up, and on the way down.
@@ -50,7 +44,7 @@ node_state!(CanarySwitch {
     ports,
     op,
     block_bytes,
-    timeout,
+    estimator,
     lifetime,
     descriptors,
     timers,
@@ -75,10 +69,13 @@ impl<P: Payload + ?Sized> CanarySwitch<P> {
             ports: config.ports,
             op: config.op,
             block_bytes: config.block_bytes,
-            timeout: config.timeout,
+            estimator: match config.timeout {
+                Timeout::Fixed(_) => None,
+                Timeout::Adaptive { min, max } => Some(Estimator::new(config.ports, min, max)),
+            },
             lifetime: config.descriptor_lifetime,
             descriptors: Descriptors::new(config.descriptors, config.placement, config.ports),
-            timers: VecDeque::new(),
+            timers: Timers::new(config.timeout),
             ageing: VecDeque::new(),
             waiting_up: VecDeque::new(),
             waiting_down: VecDeque::new(),
@@ -107,7 +104,7 @@ impl<P: Payload + ?Sized> CanarySwitch<P> {
     /// equal.
     pub fn rebase(&mut self, now: Instant) {
         let Self { descriptors, timers, ageing, waiting_up, waiting_down, .. } = self;
-        timers.retain(|timer| descriptors.waits_for(timer.number, timer.deadline));
+        timers.drop_dead(|timer| descriptors.waits_for(timer.number, timer.deadline));
         ageing.retain(|timer| descriptors.ages_until(timer.number, timer.deadline));
         let old_numbers = descriptors.rebase(now);
         let renumber = |number: &mut u32| {
@@ -118,20 +115,27 @@ impl<P: Payload + ?Sized> CanarySwitch<P> {
             timer.deadline = rebased(timer.deadline, now);
             renumber(&mut timer.number);
         }
+        timers.rebase(now);
         waiting_up.iter_mut().chain(waiting_down).for_each(renumber);
         self.copies.clear();
     }
 
     /// Keeps of its timers only which one is first, for a model in which time passes as it likes.
     pub fn forget_durations(&mut self) {
-        let Self { descriptors, timers, ageing, .. } = self;
-        timers.retain(|timer| descriptors.waits_for(timer.number, timer.deadline));
+        let Self { descriptors, timers, ageing, estimator, .. } = self;
+        timers.drop_dead(|timer| descriptors.waits_for(timer.number, timer.deadline));
+        timers.keep_order();
         ageing.retain(|timer| descriptors.ages_until(timer.number, timer.deadline));
-        for timers in [timers, ageing] {
-            for (order, timer) in timers.iter_mut().enumerate() {
-                timer.deadline = Instant::from_ps(order as u64 + 1);
-                descriptors.get(timer.number).deadline = timer.deadline;
-            }
+        for (order, timer) in ageing.iter_mut().enumerate() {
+            timer.deadline = Instant::from_ps(order as u64 + 1);
+        }
+        for timer in timers.iter_mut().chain(ageing) {
+            let descriptor = descriptors.get(timer.number);
+            (descriptor.deadline, descriptor.lane) = (timer.deadline, 0);
+        }
+        descriptors.forget_durations();
+        if let Some(estimator) = estimator {
+            estimator.forget_durations();
         }
     }
 
@@ -163,13 +167,50 @@ impl<P: Payload + ?Sized> CanarySwitch<P> {
         let Some(number) = taken else { return tx.note(Event::Dropped(DropReason::Mismatch)) };
         tx.note(Event::SlotTaken { bytes });
         self.descriptors.add_child(number, port);
-        let descriptor = self.descriptors.get(number);
-        if descriptor.is_complete() {
+        self.descriptors.get(number).arrivals = Arrivals::begin(now);
+        self.watch(now, number, port, sum.counter);
+        if self.has_all(number) {
             return self.send_up(now, number, tx);
         }
-        descriptor.deadline = now + self.timeout;
-        let deadline = descriptor.deadline;
-        self.timers.push_back(Timer { deadline, number });
+        let lane = self.estimator.as_ref().map_or(0, |estimator| self.timers.lane(estimator.timeout()));
+        let deadline = self.timers.set(now, lane, number);
+        let descriptor = self.descriptors.get(number);
+        (descriptor.deadline, descriptor.lane) = (deadline, lane);
+    }
+
+    /// What an adaptive timeout learns from a packet of a block that has a descriptor.
+    #[inline]
+    fn watch(&mut self, now: Instant, number: u32, port: PortId, counter: u16) {
+        if let Some(estimator) = &mut self.estimator {
+            self.descriptors.get(number).arrivals.add(now, counter);
+            estimator.weigh(port, counter);
+        }
+    }
+
+    /// Whether a descriptor has all that can come (`canary 5.2`, 3a), or all that the switch has learnt to expect.
+    #[inline]
+    fn has_all(&mut self, number: u32) -> bool {
+        let Self { descriptors, estimator, .. } = self;
+        let descriptor = descriptors.get(number);
+        if descriptor.is_complete() {
+            return true;
+        }
+        let Some(estimator) = estimator else { return false };
+        let (counter, hosts, mut arrivals) = (descriptor.counter, descriptor.hosts, descriptor.arrivals);
+        let has_all = estimator.expects_no_more(&mut arrivals, counter, hosts, |word| descriptors.children_word(number, word));
+        descriptors.get(number).arrivals = arrivals;
+        has_all
+    }
+
+    /// The sum of a block comes down by `parent`: there is no more to come of it, and an adaptive timeout learns from what has come.
+    #[inline]
+    fn learn(&mut self, number: u32, parent: PortId) {
+        let Self { descriptors, estimator, .. } = self;
+        if let Some(estimator) = estimator {
+            let descriptor = descriptors.get(number);
+            let (arrivals, hosts) = (descriptor.arrivals, descriptor.hosts);
+            estimator.learn(&arrivals, hosts, parent, |word| descriptors.children_word(number, word));
+        }
     }
 
     /// `canary 5.2`, 3 and 4: a packet of a block that has a descriptor.
@@ -178,7 +219,10 @@ impl<P: Payload + ?Sized> CanarySwitch<P> {
         let descriptor = self.descriptors.get(number);
         match descriptor.state {
             State::Collecting | State::Ready => {}
-            State::Sent => return self.pass_straggler(number, port, sum, payload, tx),
+            State::Sent => {
+                self.watch(now, number, port, sum.counter);
+                return self.pass_straggler(number, port, sum, payload, tx);
+            }
             // Everything has been counted, so this is not of our job's making.
             State::Descending => return tx.note(Event::Dropped(DropReason::Stale)),
         }
@@ -189,11 +233,12 @@ impl<P: Payload + ?Sized> CanarySwitch<P> {
         if !self.planted.keeps_counter() {
             descriptor.counter = descriptor.counter.saturating_add(sum.counter);
         }
-        let sends_at_once = descriptor.is_complete() && descriptor.state == State::Collecting;
+        let (is_collecting, lane) = (descriptor.state == State::Collecting, descriptor.lane);
         self.descriptors.add_child(number, port);
-        if sends_at_once {
+        self.watch(now, number, port, sum.counter);
+        if is_collecting && self.has_all(number) {
             self.send_up(now, number, tx);
-            self.drop_dead_timers();
+            self.drop_dead_timers(lane);
         }
     }
 
@@ -237,12 +282,9 @@ impl<P: Payload + ?Sized> CanarySwitch<P> {
 
     /// Timers of descriptors that were sent before their time: the node must not be woken for them.
     #[inline]
-    fn drop_dead_timers(&mut self) {
-        while let Some(timer) = self.timers.front()
-            && !self.descriptors.waits_for(timer.number, timer.deadline)
-        {
-            self.timers.pop_front();
-        }
+    fn drop_dead_timers(&mut self, lane: u8) {
+        let Self { timers, descriptors, .. } = self;
+        timers.tidy(lane, |timer| descriptors.waits_for(timer.number, timer.deadline));
     }
 
     /// The same for those whose sum has come.
@@ -306,6 +348,7 @@ impl<P: Payload + ?Sized> CanarySwitch<P> {
         if bytes > self.block_bytes || bytes != known && bytes > 0 && known > 0 {
             return tx.note(Event::Dropped(DropReason::Mismatch));
         }
+        self.learn(number, port);
         self.descriptors.children(number, &mut self.copies);
         self.copies.remove(port);
         if !tx.room(Egress::Ports(&self.copies)) {
@@ -393,22 +436,19 @@ impl<P: Payload + ?Sized> Node<P> for CanarySwitch<P> {
     /// `canary 5.3`: the time of some descriptors is over.
     #[inline]
     fn on_timeout<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, tx: &mut T) {
-        while let Some(&Timer { deadline, number }) = self.timers.front()
-            && deadline <= now
-        {
-            self.timers.pop_front();
+        while let Some((lane, Timer { deadline, number })) = self.timers.take_due(now) {
             if self.descriptors.waits_for(number, deadline) {
+                self.descriptors.get(number).arrivals.expire(now);
                 self.send_up(now, number, tx);
             }
+            self.drop_dead_timers(lane);
         }
-        self.drop_dead_timers();
         self.give_up_aged(now, tx);
     }
 
     #[inline]
     fn next_timeout(&self) -> Option<Instant> {
-        let first = |timers: &VecDeque<Timer>| timers.front().map(|timer| timer.deadline);
-        match (first(&self.timers), first(&self.ageing)) {
+        match (self.timers.first(), self.ageing.front().map(|timer| timer.deadline)) {
             (Some(one), Some(other)) => Some(one.min(other)),
             (one, other) => one.or(other),
         }

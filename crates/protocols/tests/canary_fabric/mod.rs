@@ -10,7 +10,7 @@ use fanin_core::{
     Address, Body, Collective, Duration, Egress, Event, Ingress, Instant, Malformed, NetworkMap, Node, NodeId, OpError, OperationId,
     Outcome, PacketKind, Payload, Piece, PortId, Rank, Role, Tx, Via, Wire, Worker,
 };
-use fanin_protocols::canary::{CanarySwitch, CanarySwitchConfig, CanaryWorker, CanaryWorkerConfig, Placement, Recovery};
+use fanin_protocols::canary::{CanarySwitch, CanarySwitchConfig, CanaryWorker, CanaryWorkerConfig, Placement, Recovery, Timeout};
 use fanin_wire::canary::CanaryHeader;
 
 use crate::common::{ELEMENT_BYTES, Ended, Faults, HasVectors, JOB, Net, Script};
@@ -265,6 +265,8 @@ pub struct Plan {
     /// Number of the job's first block.
     pub first_block: u32,
     pub timeout: Duration,
+    /// Switches adapt it, from `timeout` to 16 times that.
+    pub adaptive: bool,
     pub descriptors: u32,
     pub placement: Placement,
     pub recovery: Recovery,
@@ -298,6 +300,7 @@ impl Plan {
             block_elements: 4,
             first_block: 0,
             timeout: Duration::from_us(1),
+            adaptive: false,
             descriptors: 1024,
             placement: Placement::Static,
             recovery: Recovery::NONE,
@@ -361,7 +364,12 @@ impl Plan {
             ports: ports as u16,
             op: P::OP,
             block_bytes: self.block_elements * ELEMENT_BYTES,
-            timeout: self.timeout,
+            timeout: if self.adaptive {
+                let min = self.timeout.max(Duration::from_ns(1));
+                Timeout::Adaptive { min, max: min.times(16) }
+            } else {
+                Timeout::Fixed(self.timeout)
+            },
             descriptors: self.descriptors,
             placement: self.placement,
             descriptor_lifetime: self.descriptor_lifetime,
