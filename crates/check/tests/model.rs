@@ -33,20 +33,26 @@ fn model_of_canary(network: (NetworkMap, Vec<NodeId>), descriptors: u32, window:
 /// Canary with arrays of so many places, and timers that run out whenever they like.
 fn model_of_canary_with(
     limits: Limits,
-    (map, hosts): (NetworkMap, Vec<NodeId>),
+    network: (NetworkMap, Vec<NodeId>),
     descriptors: u32,
+    window: u32,
+    elements: &[u64],
+) -> NetworkModel {
+    let parameters = CanaryParameters { timeout_ps: 1_000, descriptors, placement: Placement::Static, ..CanaryParameters::default() };
+    model_of_canary_as(parameters, limits, network, window, elements)
+}
+
+fn model_of_canary_as(
+    parameters: CanaryParameters,
+    limits: Limits,
+    (map, hosts): (NetworkMap, Vec<NodeId>),
     window: u32,
     elements: &[u64],
 ) -> NetworkModel {
     let spec = JobSpec {
         id: JobId(0),
         hosts: &hosts,
-        system: System::Canary(CanaryParameters {
-            timeout_ps: 1_000,
-            descriptors,
-            placement: Placement::Static,
-            ..CanaryParameters::default()
-        }),
+        system: System::Canary(parameters),
         op: (),
         element_bytes: 4,
         payload_bytes: 4 * BLOCK as u32,
@@ -178,6 +184,19 @@ fn canary_on_two_leaves() {
     assert_holds("canary, two leaves, 3 blocks, window of 1", model_of_canary(two_leaves(1), 1, 1, &[3 * BLOCK]), 1_000);
     // A leaf's packets may take different ways, and its broadcast come from two parents.
     assert_holds("canary, two spines, 2 blocks, 1 descriptor", model_of_canary(two_leaves(2), 1, UNLIMITED, &[2 * BLOCK]), 5_000);
+}
+
+/// Switches that learn: every order in which they may, and every guess, right or wrong.
+#[test]
+fn canary_with_adaptive_timeouts() {
+    let model = |network, descriptors, window, elements: &[u64]| {
+        let parameters =
+            CanaryParameters { timeout_adaptive: true, descriptors, placement: Placement::Static, ..CanaryParameters::default() };
+        model_of_canary_as(parameters, Limits::default(), network, window, elements)
+    };
+    assert_holds("adaptive canary, star of 3, 3 blocks, window of 1", model(star(3), 2, 1, &[3 * BLOCK]), 100);
+    assert_holds("adaptive canary, two leaves, 4 blocks, window of 1", model(two_leaves(1), 2, 1, &[4 * BLOCK]), 100);
+    assert_holds("adaptive canary, two spines, 2 blocks, 1 descriptor", model(two_leaves(2), 1, UNLIMITED, &[2 * BLOCK]), 100);
 }
 
 #[test]

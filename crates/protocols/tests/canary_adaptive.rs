@@ -60,21 +60,22 @@ fn where_paths_and_times_are_anybodys_guess_waits_stay_short() {
     };
     let (adaptive, shortest, longest) = (of(true, 1), of(false, 1), of(false, 16));
     assert!(adaptive.as_ps() < shortest.as_ps() * 21 / 20, "{adaptive}, with 1 us fixed {shortest}");
-    assert!(adaptive.as_ps() < longest.as_ps() / 2, "{adaptive}, with 16 us fixed {longest}");
+    assert!(adaptive.as_ps() < longest.as_ps() * 6 / 10, "{adaptive}, with 16 us fixed {longest}");
 }
 
 #[test]
-fn without_room_or_descriptors_switches_adapt_to_what_is_left() {
-    // Of most blocks a part collides and goes another way: a wait for it is in vain.
+fn without_room_or_descriptors_waits_stay_short() {
+    // Of most blocks a part collides and goes another way, so that a wait for it is in vain. Packets cost nothing here, so the shortest timeout is
+    // the best; what is allowed are 2 to 32 us.
     for descriptors in [1, 2, 8] {
-        let of = |adaptive| {
+        let of = |adaptive, timeout_us| {
             let faults = Faults { refusal: 200, ..Faults::NONE };
-            let plan = Plan { adaptive, descriptors, faults, timeout: Duration::from_us(2), ..fabric() };
+            let plan = Plan { adaptive, descriptors, faults, timeout: Duration::from_us(timeout_us), ..fabric() };
             let run = plan.complete::<Census>(&[4 * 40; 30]);
-            assert!(run.tally.collided > 1_000, "{:?}", run.tally);
+            assert!(run.tally.collided > 7_000, "{:?}", run.tally);
             total(&run)
         };
-        let (adaptive, fixed) = (of(true), of(false));
-        assert!(adaptive.as_ps() < fixed.as_ps() * 21 / 20, "{descriptors} descriptors: {adaptive}, fixed {fixed}");
+        let (adaptive, twice, longest) = (of(true, 2), of(false, 4), of(false, 32));
+        assert!(adaptive < twice && adaptive < longest.divided(2), "{descriptors} descriptors: {adaptive}, fixed {twice} and {longest}");
     }
 }

@@ -8,7 +8,9 @@ use fanin_core::{
     Address, Body, Census, Collective, DropReason, Duration, Egress, Event, FailureReason, Ingress, Instant, Node, NodeId, OpError,
     OperationId, Outcome, Payload, Piece, PortId, Rank, Suspect, Tx, Via, Worker,
 };
-use fanin_protocols::canary::{CanarySwitch, CanarySwitchConfig, CanaryWorker, CanaryWorkerConfig, Placement, Recovery, Timeout, WINDOW_UNLIMITED};
+use fanin_protocols::canary::{
+    CanarySwitch, CanarySwitchConfig, CanaryWorker, CanaryWorkerConfig, Placement, Recovery, Timeout, WINDOW_UNLIMITED,
+};
 use fanin_wire::canary::{CanaryHeader, CanaryId, PartialSum};
 
 const BLOCK_ELEMENTS: u32 = 4;

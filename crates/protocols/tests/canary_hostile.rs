@@ -9,7 +9,8 @@ use fanin_core::{
     Outcome, Payload, Piece, PortId, Rank, Tx, Worker,
 };
 use fanin_protocols::canary::{
-    CanarySwitch, CanarySwitchConfig, CanaryWorker, CanaryWorkerConfig, Placement, Recovery, SPAN, WINDOW_UNLIMITED, Timeout};
+    CanarySwitch, CanarySwitchConfig, CanaryWorker, CanaryWorkerConfig, Placement, Recovery, SPAN, Timeout, WINDOW_UNLIMITED,
+};
 use fanin_wire::canary::{CanaryHeader, CanaryId, PartialSum};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -91,7 +92,11 @@ fn switch(descriptors: u32) -> CanarySwitch<Bytes> {
         ports: 70,
         op: Bytes::OP,
         block_bytes: 8,
-        timeout: Timeout::Fixed(Duration::from_us(10)),
+        timeout: if descriptors.is_multiple_of(2) {
+            Timeout::Adaptive { min: Duration::from_us(1), max: Duration::from_us(10) }
+        } else {
+            Timeout::Fixed(Duration::from_us(10))
+        },
         descriptors,
         placement: Placement::Hash,
         descriptor_lifetime: Duration::MAX,

@@ -92,7 +92,10 @@ mod worker;
 
 use fanin_core::{FlowLabel, JobId};
 
-pub use config::{CanarySwitchConfig, CanaryWorkerConfig, FailureRule, Placement, Recovery, Timeout, GENERATIONS_MAX, RELIABLE_WINDOW_MAX, SPAN, WINDOW_UNLIMITED};
+pub use config::{
+    CanarySwitchConfig, CanaryWorkerConfig, FailureRule, GENERATIONS_MAX, Placement, RELIABLE_WINDOW_MAX, Recovery, SPAN, Timeout,
+    WINDOW_UNLIMITED,
+};
 #[cfg(feature = "planted-bugs")]
 pub use planted::Planted;
 pub use switch::CanarySwitch;
