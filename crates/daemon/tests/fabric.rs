@@ -97,7 +97,6 @@ fn announcement(fabric: &Fabric, job: u16, system: System) -> JobAnnouncement {
 fn canary() -> System {
     System::Canary(CanaryParameters { timeout_ps: 2_000_000_000, descriptors: 4_096, ..CanaryParameters::default() })
 }
-}
 
 /// Whole numbers, whose sums over eight ranks are exact in binary32.
 fn input(job: u16, rank: u32, elements: u64) -> Vec<u8> {
@@ -120,6 +119,7 @@ fn host(
     fabric: &Fabric,
     host: NodeId,
     job: &JobAnnouncement,
+    faults: FaultPlan,
     work: Work,
     [go, done]: [Arc<AtomicBool>; 2],
 ) -> JoinHandle<(Vec<Vec<u8>>, FabricStatus)> {
