@@ -79,13 +79,9 @@ fn job(draw: &mut Draw, map: &NetworkMap) -> JobRecipe {
         _ => draw.scaled(1, packets_max * elements_per_packet),
     });
     let elements = elements.collect();
-    let timeout_min_ps = draw.scaled(1_000, 5_000_000);
     let places = if draw.percent(60) { draw.between(1, 8) } else { draw.scaled(8, 4_096) };
     let system = System::Canary(CanaryParameters {
         timeout_ps: draw.scaled(100_000, 5_000_000),
-        timeout_adaptive: draw.percent(50),
-        timeout_min_ps,
-        timeout_max_ps: timeout_min_ps + draw.scaled(1_000, 50_000_000),
         descriptors: places as u32,
         placement: *draw.pick(&[Placement::Hash, Placement::Static]),
         ..CanaryParameters::default()
@@ -110,6 +106,19 @@ fn job(draw: &mut Draw, map: &NetworkMap) -> JobRecipe {
     }
 }
 
+/// Switches of half of the jobs adapt their timeouts.
+fn adaptive_timeouts(draw: &mut Draw, jobs: &mut [JobRecipe]) {
+    for job in jobs {
+        let System::Canary(parameters) = &mut job.system else { unreachable!("all jobs here are Canary's") };
+        if draw.percent(50) {
+            continue;
+        }
+        let min_ps = draw.scaled(1_000, 5_000_000);
+        (parameters.timeout_adaptive, parameters.timeout_min_ps) = (true, min_ps);
+        parameters.timeout_max_ps = min_ps + draw.scaled(1_000, 50_000_000);
+    }
+}
+
 fn traffic(draw: &mut Draw, map: &NetworkMap) -> Vec<TrafficConfig> {
     if map.hosts() < 2 || draw.percent(40) {
         return Vec::new();
@@ -131,7 +140,8 @@ fn recipe(seed: u64) -> Recipe {
     let map = Topology::new(&network.shape).expect("drawn sizes are possible").map;
     let draw = &mut Draw::new(seed, 2);
     let count = *draw.pick(&[1, 1, 2, 3, 8]);
-    let jobs = (0..count).map(|_| job(draw, &map)).collect();
+    let mut jobs: Vec<JobRecipe> = (0..count).map(|_| job(draw, &map)).collect();
+    adaptive_timeouts(&mut Draw::new(seed, 5), &mut jobs);
     let traffic = traffic(&mut Draw::new(seed, 3), &map);
     let (faults, time_limit) = (FaultPlan::default(), Duration::from_ms(1_000));
     Recipe { seed, network, jobs, traffic, faults, time_limit, drain: true, demand: Demand::MustComplete }

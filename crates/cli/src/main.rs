@@ -12,14 +12,17 @@
 //! | [`allreduce`] | `fanin bench allreduce`: collectives between processes |
 //! | [`link`] | `fanin bench link`: what a link carries, the yardstick for collectives over it |
 //! | [`switch`] | `fanin switch`: the software switch as a service |
+//! | [`fabric_worker`] | `fanin fabric-worker`: the process of one host of a fabric |
 //! | [`demo`] | `fanin demo`: real processes on this machine |
 //! | [`doctor`] | `fanin doctor`: what is wrong here, and what mends it |
 #![forbid(unsafe_code)]
 
 mod allreduce;
 mod bench;
+mod check;
 mod demo;
 mod doctor;
+mod fabric_worker;
 mod link;
 mod plot;
 mod progress;
@@ -48,6 +51,7 @@ Examples:
   fanin sim examples/quickstart.toml --out out/quickstart
   fanin sim examples/quickstart.toml --set jobs.0.message=1MiB --set run.repetitions=1
   fanin repro canary --quick --out out/canary
+  fanin check canary --seeds 100
   fanin demo --loss 0.01
   fanin switch --listen 0.0.0.0:7700 --http 127.0.0.1:9470
   fanin bench sim
@@ -62,6 +66,8 @@ enum Command {
     Sim(sim::SimArgs),
     /// Reproduce a paper's figures and hold them against its claims.
     Repro(repro::ReproArgs),
+    /// Run random plans with random faults and check what must be true of all of them.
+    Check(check::CheckArgs),
     /// Measure speed.
     #[command(subcommand)]
     Bench(BenchCommand),
@@ -74,6 +80,9 @@ enum Command {
     /// A node process of `fanin demo`.
     #[command(hide = true)]
     DemoNode(demo::NodeArgs),
+    /// The process of one host of a fabric; takes its orders on standard input.
+    #[command(hide = true)]
+    FabricWorker(fabric_worker::FabricWorkerArgs),
 }
 
 #[derive(Subcommand, Debug)]
@@ -97,12 +106,19 @@ fn main() -> ExitCode {
         Command::Sim(args) => return sim::run(args),
         Command::Repro(args) => return repro::run(args),
         Command::Doctor(args) => return doctor::run(args),
+        Command::Check(args) => {
+            return check::run(args).unwrap_or_else(|error| {
+                eprintln!("error: {error:#}");
+                ExitCode::from(2)
+            });
+        }
         Command::Switch(args) => return switch::run(args),
         Command::Bench(BenchCommand::Sim(args)) => bench::run(args),
         Command::Bench(BenchCommand::Allreduce(args)) => allreduce::run(args),
         Command::Bench(BenchCommand::Link(args)) => link::run(args),
         Command::Demo(args) => demo::run(args),
         Command::DemoNode(args) => demo::run_node(args),
+        Command::FabricWorker(args) => return fabric_worker::run(args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -152,8 +152,8 @@ const WRONG: &[(&str, &str, &str)] = &[
         "\"tree\"\ntrees = 1",
         "\"canary\"\ntimeout_ps = 5",
         "plan.toml:9: jobs[0].timeout_ps = 5: unknown key; expected one of system, copies, workers, placement, message, payload, element, \
-         operations, start, start_skew, noise, window, reliable, rto_initial, rto_min, patience, descriptors, failure, generations, hold, lifetime, table, timeout, timeout_max, \
-         timeout_min",
+         operations, start, start_skew, noise, window, reliable, rto_initial, rto_min, patience, descriptors, failure, \
+         generations, hold, lifetime, table, timeout, timeout_max, timeout_min",
     ),
     ("trees = 1", "window = 0", "plan.toml:9: jobs[0].window = 0: expected a whole number of 1 or more, or \"unlimited\""),
     ("trees = 1", "window = \"unlimited\"", "plan.toml:9: jobs[0].window = \"unlimited\": expected 1 to 1048576 packets"),
