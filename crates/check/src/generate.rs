@@ -202,6 +202,7 @@ fn canary(draw: &mut Draw) -> CanaryParameters {
         generations: draw.between(1, 4) as u8,
         // Longer than four times the longest `rto_min` of a draw, and shorter than most waits.
         lifetime_ps: if lives_short { draw.scaled(800_000_000, 4_000_000_000) } else { 0 },
+        ..CanaryParameters::default()
     }
 }
 
