@@ -53,6 +53,12 @@
 //! block that any other worker lacks. What lies behind is a broadcast that comes again, late. Hence neither workers nor switches confuse
 //! two blocks as long as no packet and no descriptor outlives the next 2^19 blocks of its job: half a gigabyte at 1 KiB a block.
 //!
+//! ## Timeouts that adapt
+//! The paper has one timeout for all switches, and names its choice "based on the current network conditions" as future work. With
+//! [`Timeout::Adaptive`] each switch learns which contributions to expect, sends at once when they are here, and otherwise waits as long as it
+//! pays: `timeout` has the rules. They change when sums are sent, never what is in them: a switch that expects too little sends
+//! stragglers on, and one that expects too much waits no longer than the upper bound.
+//!
 //! ## Window
 //! A worker has at most W blocks under way: sent, and their sums not there. It sends blocks in order, so the first block that is missing
 //! anywhere has been sent by all, or will be. Sums of led blocks, which all others wait for, leave before contributions.
