@@ -6,7 +6,7 @@
 //! | `read` | typed values out of a tree, with the path in every error |
 //! | `units`, `choices` | how quantities and choices are written |
 //! | `schema` | every key |
-//! | `system` | the keys of each system |
+//! | [`system`] | the keys of each system |
 //! | `sweep` | series and sweeps: which points there are |
 //! | `build` | from a point and a seed to what the simulator needs |
 //! | `placement` | which hosts carry which workers |
@@ -28,7 +28,7 @@ pub mod results;
 pub mod run;
 pub mod schema;
 mod sweep;
-mod system;
+pub mod system;
 pub mod tree;
 pub mod units;
 
@@ -38,7 +38,7 @@ use std::sync::Arc;
 
 pub use build::Prepared;
 use build::prepare;
-pub use errors::PlanError;
+pub use errors::{PlanError, Refuse};
 pub use placement::PreparedJob;
 use read::read;
 use schema::{JOB_KEYS, Job, JobKeys, Plot, PlotKind, Setup};
@@ -232,6 +232,6 @@ fn read_job(file: &str, tree: &Tree, index: usize) -> Result<Job, PlanError> {
         Tree { kind: Kind::Table(entries), origin: tree.origin.clone() }
     };
     let own = part(|key| key == "system" || !JOB_KEYS.contains(&key));
-    let system = system::read_system(file, &own, &base)?;
+    let system = system::read_system(file, &own, &base, JOB_KEYS)?;
     Ok(Job { system, common: read::<JobKeys>(file, &part(|key| JOB_KEYS.contains(&key)), &base)? })
 }
