@@ -10,6 +10,8 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
@@ -172,16 +174,35 @@ class Rank:
 
     def end(self) -> None:
         self.process.wait()
+        self.close()
+
+    def close(self) -> None:
+        """Leaves nothing behind, also where the test has failed."""
         self.guard.cancel()
-        for pipe in (self.process.stdin, self.process.stdout):
-            assert pipe is not None
-            pipe.close()
+        # Closes the pipes, and waits.
+        with self.process:
+            self.process.kill()
+
+
+Start = Callable[..., Rank]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    with ExitStack() as stack:
+
+        def begin(*arguments: str) -> Rank:
+            rank = Rank(*arguments)
+            stack.callback(rank.close)
+            return rank
+
+        yield begin
 
 
 @pytest.mark.parametrize(("transport", "how"), [("shm", "call"), ("udp", "call"), ("shm", "async")])
-def test_ctrl_c_ends_a_blocked_collective_and_the_others_are_told_who(transport: str, how: str) -> None:
+def test_ctrl_c_ends_a_blocked_collective_and_the_others_are_told_who(start: Start, transport: str, how: str) -> None:
     host = fanin._native.Host("127.0.0.1:0", linger=1.0)
-    ranks = [Rank(str(rank), host.address, transport, how) for rank in range(3)]
+    ranks = [start(str(rank), host.address, transport, how) for rank in range(3)]
     for rank in ranks:
         rank.until("joined")
     # Nothing moves for want of rank 2: so rank 1 is in the call.
@@ -197,13 +218,33 @@ def test_ctrl_c_ends_a_blocked_collective_and_the_others_are_told_who(transport:
     host.close()
 
 
-def test_ctrl_c_ends_waiting_for_ranks_that_do_not_come() -> None:
+def test_ctrl_c_ends_waiting_for_ranks_that_do_not_come(start: Start) -> None:
     host = fanin._native.Host("127.0.0.1:0", linger=1.0)
-    rank = Rank("0", host.address, "auto", "call")
+    rank = start("0", host.address, "auto", "call")
     rank.until("notice")
     rank.process.send_signal(signal.SIGINT)
     rank.until("interrupted")
     rank.end()
+    host.close()
+
+
+INTERRUPTED_NOTICE = """
+import signal, fanin
+def notice(text):
+    print("notice", flush=True)
+    signal.raise_signal(signal.SIGINT)
+try:
+    fanin.init(rank=0, world=2, job="notice", switch=ADDRESS, timeout=3600.0, stall_notice=0.05, notices=notice)
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+
+
+def test_ctrl_c_in_the_middle_of_a_notice_is_not_lost() -> None:
+    host = fanin._native.Host("127.0.0.1:0", linger=1.0)
+    program = INTERRUPTED_NOTICE.replace("ADDRESS", repr(host.address))
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=HANG)
+    assert (done.stdout.split(), done.stderr) == (["notice", "interrupted"], "")
     host.close()
 
 

@@ -78,11 +78,13 @@ const LAYERS: &[Layer] = &[
             "fanin-daemon",
             "fanin-comm",
             "fanin-plan",
+            "fanin-fabric",
         ],
         internal_dev: &[],
         external: None,
     },
     Layer { name: "fanin-plan", internal: &["fanin-core", "fanin-systems", "fanin-sim"], internal_dev: &[], external: None },
+    Layer { name: "fanin-fabric", internal: &["fanin-core", "fanin-plan"], internal_dev: &["fanin-sim"], external: Some(&["serde"]) },
     Layer { name: "fanin-py", internal: &["fanin-comm", "fanin-plan"], internal_dev: &[], external: None },
     Layer { name: "fanin-lint", internal: &[], internal_dev: &[], external: None },
 ];

@@ -3,6 +3,7 @@
 use std::cell::{Cell, RefCell};
 
 use fanin_comm::Interrupt;
+use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 
 thread_local! {
@@ -43,6 +44,18 @@ fn is_main_thread(py: Python<'_>) -> PyResult<bool> {
     let is_main = threading.call_method0("get_ident")?.eq(main)?;
     IS_MAIN.set(Some(is_main));
     Ok(is_main)
+}
+
+/// What code of the user's has raised that ran while this thread waits: where it is no mere [`PyException`], what waits ends with it. Gives
+/// back what is not taken up.
+pub fn take_up(py: Python<'_>, raised: PyErr) -> Option<PyErr> {
+    if !WAITS.get() || raised.is_instance_of::<PyException>(py) {
+        return Some(raised);
+    }
+    RAISED.with_borrow_mut(|first| {
+        first.get_or_insert(raised);
+    });
+    None
 }
 
 fn has_raised() -> bool {

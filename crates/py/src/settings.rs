@@ -86,11 +86,13 @@ fn wrong(py: Python<'_>, error: ConfigError, given: &BTreeMap<&str, String>) -> 
     errors::exception(py, &CommError::Config(error), None)
 }
 
-/// Notices to a Python function; what that raises goes where Python reports such things.
+/// Notices to a Python function. What that raises goes where Python reports such things, except what ends a program: a Ctrl-C that comes
+/// just while the function runs ends the call that waits.
 fn to_python(callable: Py<PyAny>) -> Notices {
     Notices::to(move |text| {
         Python::try_attach(|py| {
-            if let Err(error) = callable.call1(py, (text,)) {
+            let Err(error) = callable.call1(py, (text,)) else { return };
+            if let Some(error) = interrupt::take_up(py, error) {
                 error.write_unraisable(py, Some(callable.bind(py)));
             }
         });
