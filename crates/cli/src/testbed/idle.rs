@@ -2,6 +2,10 @@
 
 use std::fs;
 use std::io;
+use std::time::{Duration, Instant};
+
+/// Time between two samples: several of the kernel's ticks.
+const INTERVAL: Duration = Duration::from_millis(50);
 
 /// What the processors have done up to now, in ticks of all of them together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,8 +31,34 @@ impl ProcessorTimes {
     }
 
     /// Ticks without work and all ticks since `earlier`.
-    pub fn since(self, earlier: Self) -> (u64, u64) {
+    fn since(self, earlier: Self) -> (u64, u64) {
         (self.idle.saturating_sub(earlier.idle), self.total.saturating_sub(earlier.total))
+    }
+}
+
+/// What the processors did when, so that it can be said afterwards of any span how much of it they were idle.
+#[derive(Debug, Default)]
+pub struct Samples {
+    taken: Vec<(Instant, ProcessorTimes)>,
+}
+
+impl Samples {
+    /// Takes a sample if the last one is older than [`INTERVAL`]; where the kernel does not say, there is none.
+    pub fn take(&mut self) {
+        let now = Instant::now();
+        if self.taken.last().is_none_or(|(last, _)| now - *last >= INTERVAL)
+            && let Ok(times) = ProcessorTimes::now()
+        {
+            self.taken.push((now, times));
+        }
+    }
+
+    /// Idle share between the samples that are closest to these times from within; `None` where there are not two.
+    pub fn idle_share(&self, from: Instant, until: Instant) -> Option<f64> {
+        let mut within = self.taken.iter().filter(|(time, _)| (from..=until).contains(time));
+        let (_, first) = within.next()?;
+        let (idle, total) = within.next_back()?.1.since(*first);
+        (total > 0).then(|| idle as f64 / total as f64)
     }
 }
 
@@ -43,6 +73,18 @@ mod tests {
         for wrong in ["", "cpu0 1 2 3 4 5 6 7 8\n", "cpu  1 2 3\n", "cpu  a b c d e f g h\n"] {
             assert_eq!(ProcessorTimes::parse(wrong), None, "{wrong:?}");
         }
+    }
+
+    #[test]
+    fn a_share_is_taken_from_the_samples_within_a_span() {
+        let start = Instant::now();
+        let sample = |ms: u64, idle: u64| (start + Duration::from_millis(ms), ProcessorTimes { idle, total: ms });
+        let samples = Samples { taken: vec![sample(0, 0), sample(100, 90), sample(200, 140), sample(300, 240)] };
+        let share = |from: u64, until: u64| samples.idle_share(start + Duration::from_millis(from), start + Duration::from_millis(until));
+        assert_eq!(share(0, 300), Some(0.8));
+        assert_eq!(share(50, 250), Some(0.5), "from 100 to 200 ms");
+        assert_eq!(share(150, 250), None, "one sample is no span");
+        assert_eq!(Samples::default().idle_share(start, start), None);
     }
 
     #[test]

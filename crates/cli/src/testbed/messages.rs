@@ -1,154 +1,147 @@
-//! What passes between the testbed and its host processes: one JSON object a line, orders on the process's standard input, reports on its
-//! standard output.
+//! What passes between the testbed and a host's process: one JSON object a line, orders on its standard input, events on its standard
+//! output.
 
-use fanin_systems::System;
+use std::collections::BTreeMap;
+
+use super::stub::JobAnnouncement;
 use serde::{Deserialize, Serialize};
 
-/// A job, as every switch and every worker of it must know it.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct JobAnnouncement {
-    /// Its number, from 1.
-    pub job: u16,
-    /// The system.
-    pub system: System,
-    /// Names of the workers' hosts, by rank.
-    pub hosts: Vec<String>,
-    /// Element type, as [`fanin_core::DType::name`] has it.
-    pub dtype: String,
-    /// Operator, as [`fanin_core::Operator::name`] has it.
-    pub operator: String,
-    /// Payload of a full packet in bytes.
-    pub payload_bytes: u32,
-    /// Packets that a worker has under way at most.
-    pub window: u32,
-    /// Recover from losses.
-    pub reliable: bool,
-    /// First retransmission timeout.
-    pub rto_initial_us: u64,
-    /// Lower bound of the retransmission timeout.
-    pub rto_min_us: u64,
-    /// An operation without progress for so long has failed.
-    pub patience_ms: u64,
-    /// Seed of the job's random choices.
-    pub seed: u64,
-}
-
 /// From the testbed to a host.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, PartialEq, Debug, Serialize)]
+#[serde(tag = "order", rename_all = "snake_case")]
 pub enum Order {
-    /// Be a worker of this job. Answered by [`Report::JobReady`].
-    Job(JobSetup),
-    /// Make the input of this operation. Answered by [`Report::Prepared`].
-    Prepare {
-        /// From 0.
-        operation: u32,
+    /// Be a worker of this job. Answered by [`Event::JobReady`].
+    Job {
+        /// The job; the rank is the host's place among its hosts.
+        job: JobAnnouncement,
+        /// What it runs.
+        operations: Vec<Operations>,
+        /// Seed of the vectors.
+        vector_seed: u64,
+        /// So long after the start, in ms.
+        start_delay_ms: u64,
     },
-    /// Run the operation. Answered by [`Report::Finished`], with [`Report::Live`] before it.
-    Run,
-    /// Compare the output with the sums that it must be. Answered by [`Report::Verified`].
-    Verify,
-    /// Send a stream from now on, whatever becomes of it. Not answered.
-    Stream(StreamSetup),
-    /// Send this stream no more. Not answered.
-    StopStream {
-        /// [`StreamSetup::number`]
-        number: u32,
+    /// Run all operations, one after the other.
+    Start {
+        /// The job.
+        job: u16,
     },
-    /// Tell what happened, and end. Answered by [`Report::Statistics`].
+    /// Send a stream from now on, whatever becomes of it.
+    Traffic {
+        /// Its number.
+        id: u32,
+        /// The host that receives.
+        to: String,
+        /// On the wire, counted as the fabric counts.
+        bits_per_second: u64,
+        /// Payload of a packet.
+        payload_bytes: u32,
+        /// The switch above the leaf that it takes.
+        via: Option<String>,
+    },
+    /// Send this stream no more. Answered by [`Event::TrafficStopped`].
+    StopTraffic {
+        /// Its number.
+        id: u32,
+    },
+    /// Tell what happened, and end. Answered by [`Event::Status`].
     End,
 }
 
-/// What a worker is to be.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct JobSetup {
-    /// The job.
-    pub announcement: JobAnnouncement,
-    /// The worker.
-    pub rank: u32,
-    /// Elements of a vector.
+/// Operations that are alike.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Operations {
+    /// The collective.
+    pub kind: &'static str,
+    /// Elements of the whole vector.
     pub elements: u64,
-    /// Seed of the vectors.
-    pub seed: u64,
+    /// How many.
+    pub count: u32,
+    /// The rank at the root, where the collective has one.
+    pub root: u32,
 }
 
-/// What a stream is to be.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct StreamSetup {
-    /// Its number in the workload.
-    pub number: u32,
-    /// Name of the host that receives.
-    pub to: String,
-    /// On the wire, counted as the fabric counts.
-    pub bits_per_second: u64,
-    /// Payload of a packet in bytes.
-    pub payload_bytes: u32,
-    /// Name of the switch above the leaf that it takes.
-    pub via: Option<String>,
-}
-
-/// How an operation ended at a worker.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Ended {
-    /// Complete.
-    Done,
-    /// Not complete.
-    Failed {
-        /// The reason in words.
-        text: String,
-        /// The rank that is missing, where it is known.
-        suspect_rank: Option<u32>,
+/// From a host to the testbed. Fields that nobody reads here are left out.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum Event {
+    /// The socket is open.
+    Ready,
+    /// The link to the leaf has changed.
+    Link {
+        /// `"up"`, `"one-way"` or `"down"`.
+        state: String,
     },
-}
-
-/// From a host to the testbed.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Report {
-    /// The socket is bound, and the neighbour has answered. Comes unasked, once.
-    Up,
     /// Packets of the job are answered from now on.
     JobReady,
-    /// The input is made.
-    Prepared,
-    /// How far the operation is. Comes unasked, at least every 50 ms while one runs.
-    Live {
+    /// How far the operation that runs is.
+    Progress {
+        /// Its number.
+        operation: u32,
         /// The part of the result that is here, from 0 to 1.
         done: f64,
     },
-    /// The operation has ended.
+    /// An operation has ended just now; its result is compared next.
     Finished {
+        /// Its number.
+        operation: u32,
         /// From its beginning at this worker to its end.
         seconds: f64,
-        /// CPU time of the process meanwhile.
-        cpu_seconds: f64,
-        /// How.
-        ended: Ended,
     },
-    /// The output is compared.
-    Verified {
-        /// Elements that are not what they must be.
-        wrong: u64,
-        /// The first of them.
-        first_wrong: Option<u64>,
+    /// An operation has ended, and its result is compared.
+    Operation(OperationEnd),
+    /// No further operation is run.
+    JobDone,
+    /// A stream has ended.
+    TrafficStopped {
+        /// Its number.
+        id: u32,
+        /// What was sent.
+        #[serde(flatten)]
+        sent: TrafficCount,
+    },
+    /// An order cannot be obeyed.
+    Refused {
+        /// Why.
+        text: String,
     },
     /// What happened since the start.
-    Statistics(HostStatistics),
+    Status(HostStatus),
 }
 
-/// Names and counts; zeros may be left out.
-pub type Counts = Vec<(String, u64)>;
+/// How an operation ended at a worker.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct OperationEnd {
+    /// Its number.
+    pub operation: u32,
+    /// From its beginning at this worker to its end.
+    pub seconds: f64,
+    /// CPU time of the process meanwhile.
+    pub cpu_seconds: f64,
+    /// It is complete, and every element is right.
+    pub ok: bool,
+    /// Elements that are not what they must be.
+    pub wrong_elements: u64,
+    /// The first of them.
+    pub first_wrong: Option<u64>,
+    /// Why it is not complete.
+    pub error: Option<String>,
+    /// Who is missing, where that is known.
+    pub suspect: Option<String>,
+    /// What happened during it.
+    pub counters: WorkerCounters,
+}
 
-/// What happened at a host.
+/// Counts by name; zeros may be missing.
+pub type Counts = BTreeMap<String, u64>;
+
+/// What a worker counts.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub struct HostStatistics {
-    /// CPU time of the process, all of it.
-    pub cpu_seconds: f64,
-    /// Packets of the job.
+pub struct WorkerCounters {
+    /// Packets.
     pub packets_sent: u64,
-    /// Packets of the job.
+    /// Packets.
     pub packets_received: u64,
     /// Packets sent again, by reason.
     pub retransmitted: Counts,
@@ -156,23 +149,31 @@ pub struct HostStatistics {
     pub dropped: Counts,
     /// Injected faults, by kind.
     pub injected: Counts,
-    /// What the system itself counts: blocks issued again by generation, blocks summed by hosts.
+    /// What the system itself counts, as blocks issued again.
     pub protocol: Counts,
-    /// Streams that it sent.
-    pub streams_sent: Vec<StreamCount>,
-    /// Packets of streams that it received.
-    pub stream_packets_received: u64,
-    /// Payload of them.
-    pub stream_bytes_received: u64,
 }
 
-/// What was sent of a stream.
+/// What happened at a host.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
-pub struct StreamCount {
-    /// [`StreamSetup::number`]
-    pub number: u32,
+pub struct HostStatus {
+    /// CPU time of the process, all of it.
+    pub cpu_seconds: f64,
+    /// Since the start.
+    pub counters: WorkerCounters,
+    /// Its port to the leaf, as it says.
+    #[serde(default)]
+    pub port: serde_json::Value,
+    /// Streams.
+    pub traffic_sent: TrafficCount,
+    /// Streams.
+    pub traffic_received: TrafficCount,
+}
+
+/// What went or came of streams.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct TrafficCount {
     /// Packets.
     pub packets: u64,
-    /// Payload of them.
+    /// Payload.
     pub bytes: u64,
 }

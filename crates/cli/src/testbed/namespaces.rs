@@ -4,7 +4,6 @@
 //! serves as on loopback, and nothing is routed by the kernel: forwarding is the switches' work.
 
 use std::fs::File;
-use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
@@ -106,14 +105,15 @@ impl Namespaces {
     ///
     /// # Errors
     /// What `work` gives, or why the namespace cannot be entered.
-    pub fn inside<T: Send>(&self, node: NodeId, work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
+    pub fn inside<T: Send>(&self, node: NodeId, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
         let path = Path::new(FOLDER).join(&self.names[node.index()]);
         thread::scope(|scope| {
             let inside = scope.spawn(move || {
-                move_into_link_name_space(File::open(path)?.as_fd(), Some(LinkNameSpaceType::Network))?;
+                let namespace = File::open(&path).with_context(|| format!("{} cannot be opened", path.display()))?;
+                move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))?;
                 work()
             });
-            inside.join().unwrap_or_else(|_| Err(io::Error::other("the thread in the namespace has ended")))
+            inside.join().unwrap_or_else(|_| bail!("the thread in the namespace has panicked"))
         })
     }
 }

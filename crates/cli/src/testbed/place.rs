@@ -1,7 +1,6 @@
 //! Where the nodes of a fabric run: on this machine's loopback, or each in a network namespace of its own.
 
-use std::io;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -9,12 +8,13 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use fanin_core::NodeId;
+use super::stub::FabricClient;
 use fanin_fabric::Fabric;
 
 use super::namespaces::{self, Namespaces};
 
 /// How long a switch may take to answer a call.
-const CONNECT_LIMIT: Duration = Duration::from_secs(3);
+const CALL_LIMIT: Duration = Duration::from_secs(3);
 
 /// How often a free port is looked for: one that is free for UDP may be taken for TCP.
 const PORT_TRIALS: u32 = 64;
@@ -63,16 +63,18 @@ impl Place {
         }
     }
 
-    /// Calls a node over TCP, from where it lives.
+    /// Calls a switch, from where it lives.
     ///
     /// # Errors
     /// Where it does not answer.
-    pub fn call(&self, node: NodeId, address: SocketAddr) -> io::Result<TcpStream> {
-        let connect = || TcpStream::connect_timeout(&address, CONNECT_LIMIT);
-        match self {
+    pub fn client(&self, switch: NodeId, fabric: &Fabric) -> Result<FabricClient> {
+        let address = fabric.node(switch).address;
+        let connect = || Ok(FabricClient::connect(address, CALL_LIMIT)?);
+        let client = match self {
             Place::Loopback => connect(),
-            Place::Namespaces(namespaces) => namespaces.inside(node, connect),
-        }
+            Place::Namespaces(namespaces) => namespaces.inside(switch, connect),
+        };
+        client.with_context(|| format!("{} does not answer at {address}", fabric.name(switch)))
     }
 }
 

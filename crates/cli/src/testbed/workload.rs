@@ -24,7 +24,7 @@ use fanin_plan::{PlanError, Refuse};
 use fanin_systems::System;
 use serde::Deserialize;
 
-pub use words::{Action, Hosts, Load, Outcome};
+pub use words::{Action, Collective, Hosts, Load, Outcome};
 
 /// A workload, read and held against a fabric.
 #[derive(Clone, Debug)]
@@ -61,6 +61,7 @@ pub const JOB_KEYS: &[&str] = &[
     "hosts",
     "message",
     "payload",
+    "collective",
     "element",
     "operator",
     "operations",
@@ -71,7 +72,7 @@ pub const JOB_KEYS: &[&str] = &[
     "patience",
 ];
 
-/// `[[job]]`: allreduces of one group of workers, one after the other.
+/// `[[job]]`: operations of one group of workers, one after the other.
 #[derive(Clone, Debug)]
 pub struct Job {
     /// The system, with its own keys.
@@ -95,13 +96,16 @@ pub struct JobKeys {
     /// Payload of a full packet.
     #[serde(default = "payload_default")]
     pub payload: Bytes,
+    /// What is computed.
+    #[serde(default)]
+    pub collective: Collective,
     /// Element type.
     #[serde(default)]
     pub element: Element,
     /// Operator.
     #[serde(default = "operator_default")]
     pub operator: String,
-    /// How many allreduces, one after the other.
+    /// How many operations, one after the other.
     #[serde(default = "one")]
     pub operations: Count,
     /// Packets that a worker has under way at most.
@@ -146,16 +150,13 @@ pub struct Traffic {
     pub stop: Option<Time>,
 }
 
-/// `[faults]`: what links do to packets; probabilities are per packet and link.
+/// `[faults]`: what every link does to packets, in both directions; probabilities are per packet and link.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Faults {
-    /// Lost, in either direction.
-    pub loss: Option<Fraction>,
-    /// Lost on the way from hosts to spines, in place of `loss`.
-    pub loss_up: Option<Fraction>,
-    /// Lost on the way from spines to hosts, in place of `loss`.
-    pub loss_down: Option<Fraction>,
+    /// Lost.
+    #[serde(default)]
+    pub loss: Fraction,
     /// A second copy arrives.
     #[serde(default)]
     pub duplication: Fraction,
@@ -165,18 +166,6 @@ pub struct Faults {
     /// Damaged, and so discarded at the receiver.
     #[serde(default)]
     pub corruption: Fraction,
-}
-
-impl Faults {
-    /// Probability that a packet is lost on a link towards the spines.
-    pub fn up(&self) -> f64 {
-        self.loss_up.or(self.loss).unwrap_or_default().0
-    }
-
-    /// Probability that a packet is lost on a link towards the hosts.
-    pub fn down(&self) -> f64 {
-        self.loss_down.or(self.loss).unwrap_or_default().0
-    }
 }
 
 /// `[[event]]`: something happens to a process.

@@ -25,12 +25,6 @@ pub(super) fn check(refuse: &Refuse<'_>, workload: &Workload, fabric: &Fabric) -
     for (index, traffic) in workload.general.traffic.iter().enumerate() {
         check_traffic(refuse, traffic, index, fabric)?;
     }
-    let faults = &workload.general.faults;
-    for (key, other) in [("loss_up", faults.loss_up), ("loss_down", faults.loss_down)] {
-        if faults.loss.is_some() && other.is_some() {
-            return Err(refuse.at(&format!("faults.{key}"), "no such key beside loss, which means both directions"));
-        }
-    }
     for (index, event) in workload.general.event.iter().enumerate() {
         check_event(refuse, event, index, workload, fabric)?;
     }

@@ -22,7 +22,7 @@ rate = "75%"
 via = "spine0"
 
 [faults]
-loss_up = "1%"
+loss = "1%"
 
 [[event]]
 action = "kill"
@@ -49,17 +49,17 @@ fn what_is_written_is_what_is_run() {
     assert!(matches!(job.system, System::Canary { timeout_ps: 5_000_000_000, .. }), "{job:?}");
     assert_eq!((job.common.message, job.op, job.hosts.len()), (Bytes(1 << 20), ElementOp::F32_SUM, 4));
     assert_eq!(workload.general.traffic[0].rate.bits_per_second(100_000_000), 75_000_000);
-    assert_eq!((workload.general.faults.up(), workload.general.faults.down()), (0.01, 0.0));
+    assert_eq!(workload.general.faults.loss, Fraction(0.01));
     assert_eq!(workload.general.event[1].after, Time(Duration::from_ms(1_000)));
     assert_eq!(workload.general.run.seed, 7);
 }
 
 #[test]
-fn all_hosts_are_those_of_the_fabric_and_both_directions_lose_alike() {
+fn all_hosts_are_those_of_the_fabric() {
     let text = "[[job]]\nsystem = \"tree\"\nmessage = 4\n[faults]\nloss = 0.05\n";
     let workload = Workload::parse("w.toml", text, &fabric()).unwrap();
     assert_eq!(workload.jobs[0].hosts, ["host0", "host1", "host2", "host3", "host4", "host5"]);
-    assert_eq!((workload.general.faults.up(), workload.general.faults.down()), (0.05, 0.05));
+    assert_eq!(workload.general.faults.loss, Fraction(0.05));
 }
 
 /// A line of the workload, what takes its place, and the error.
@@ -94,12 +94,7 @@ const WRONG: &[(&str, &str, &str)] = &[
     ("rate = \"75%\"", "rate = 75", "w.toml:14: traffic[0].rate = 75: expected bits per second or a share of the sender's link"),
     ("via = \"spine0\"", "via = \"leaf1\"", "w.toml:15: traffic[0].via = \"leaf1\": expected a switch above leaf0: spine0, spine1"),
     ("via = \"spine0\"", "start = \"2s\"\nstop = \"1s\"", "w.toml:16: traffic[0].stop = \"1s\": expected a time after start"),
-    ("loss_up = \"1%\"", "loss_up = \"101%\"", "w.toml:18: faults.loss_up = \"101%\": expected a number from 0 to 1 or a percentage"),
-    (
-        "loss_up = \"1%\"",
-        "loss_up = \"1%\"\nloss = \"1%\"",
-        "w.toml:18: faults.loss_up = \"1%\": expected no such key beside loss, which means both directions",
-    ),
+    ("loss = \"1%\"", "loss = \"101%\"", "w.toml:18: faults.loss = \"101%\": expected a number from 0 to 1 or a percentage"),
     ("action = \"kill\"", "action = \"slap\"", "w.toml:21: event[0].action = \"slap\": expected \"kill\" or \"restart\""),
     ("action = \"kill\"", "action = \"pause\"", "w.toml:27: event[1].action = \"restart\": expected a kill of spine0 in an event above this one"),
     ("node = \"spine0\"", "node = \"spine7\"", "w.toml:22: event[0].node = \"spine7\": expected one of the fabric's nodes: host0"),
@@ -109,7 +104,7 @@ const WRONG: &[(&str, &str, &str)] = &[
     ("progress = \"50%\"\noperation = 1\n\n", "at = \"1s\"\noperation = 1\n\n", "w.toml:24: event[0].operation = 1: expected no such key without"),
     ("seed = 7", "sead = 7", "w.toml:2: run.sead = 7: unknown key; did you mean seed?"),
     ("seed = 7", "time_limit = \"0s\"", "w.toml:2: run.time_limit = \"0s\": expected a time above 0"),
-    ("[faults]", "[fault]", "w.toml:17: fault = { loss_up = \"1%\" }: unknown key; did you mean faults?"),
+    ("[faults]", "[fault]", "w.toml:17: fault = { loss = \"1%\" }: unknown key; did you mean faults?"),
     ("[[job]]", "[[jobs]]", "did you mean job?"),
 ];
 
@@ -131,7 +126,7 @@ fn every_wrong_workload_is_refused_in_words_that_lead_to_the_place() {
 #[test]
 fn every_key_is_documented() {
     let documentation = include_str!("../../../../../docs/testbed.md");
-    for (line, replacement) in [("seed = 7", "zzz = 1"), ("rate = \"75%\"", "zzz = 1"), ("loss_up = \"1%\"", "zzz = 1"), ("action = \"kill\"", "zzz = 1")]
+    for (line, replacement) in [("seed = 7", "zzz = 1"), ("rate = \"75%\"", "zzz = 1"), ("loss = \"1%\"", "zzz = 1"), ("action = \"kill\"", "zzz = 1")]
     {
         let error = Workload::parse("w.toml", &GOOD.replacen(line, replacement, 1), &fabric()).unwrap_err().to_string();
         let (_, keys) = error.split_once("expected one of ").or_else(|| error.split_once("Expected one of ")).expect(&error);
