@@ -10,6 +10,7 @@
 //! | [`jobs`] | the switch's side: all its jobs, as a state machine |
 //! | [`resume`] | what is left of a job's operations after a restart of the switch |
 //! | [`client`] | the client's side of the handshake: [`ClientSession`] |
+//! | [`fabric`] | what is said to a switch of a fabric of several: [`FabricRequest`], [`JobAnnouncement`] |
 //!
 //! Nothing here reads a clock, opens a socket or draws a random number: bytes, times and seeds come from the caller.
 //!
@@ -37,6 +38,7 @@
 
 pub mod call;
 pub mod client;
+pub mod fabric;
 pub mod frame;
 pub mod jobs;
 pub mod message;
@@ -44,6 +46,7 @@ pub mod resume;
 
 pub use call::{CallDescription, CallKind, Op, Signature};
 pub use client::{ClientError, ClientSession};
+pub use fabric::{FabricReply, FabricRequest, JobAnnouncement, SwitchStatus};
 pub use frame::{Decoder, FRAME_BYTES_MAX, FrameError, encode};
 pub use jobs::{Action, ConnectionId, Jobs, JobsConfig, Note, OpenJob};
 pub use message::{

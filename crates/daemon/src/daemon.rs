@@ -61,7 +61,8 @@ impl Daemon {
     }
 }
 
-fn listen(what: &'static str, address: SocketAddr) -> Result<TcpListener, StartError> {
+/// Listens for TCP connections.
+pub(crate) fn listen(what: &'static str, address: SocketAddr) -> Result<TcpListener, StartError> {
     let open = || {
         let listener = TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;

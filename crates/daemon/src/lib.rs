@@ -10,6 +10,7 @@
 //! | `worker` | one job: its socket, its thread, its node |
 //! | `http` | `/metrics` and `/healthz` |
 //! | `metrics` | what is measured, and under which names |
+//! | [`fabric`] | a switch of a fabric of several, as a service of its own: [`FabricDaemon`] |
 //! | `process` | what the operating system says about this process |
 //!
 //! What a switch decides is decided in [`fanin_control::Jobs`], which does no I/O; this crate carries it out. Packets never pass through
@@ -23,6 +24,7 @@ extern crate self as fanin_daemon;
 pub mod config;
 mod connection;
 mod daemon;
+pub mod fabric;
 mod http;
 mod metrics;
 mod process;
@@ -31,4 +33,5 @@ mod worker;
 
 pub use config::DaemonConfig;
 pub use daemon::{Daemon, DaemonHandle, DaemonRemote, StartError};
+pub use fabric::{FabricClient, FabricClientError, FabricDaemon, FabricDaemonConfig, FabricDaemonHandle};
 pub use worker::{RTO_INITIAL, RTO_MIN};

@@ -15,7 +15,8 @@ use prometheus_client::registry::{Registry, Unit};
 
 use crate::process::ProcessStatus;
 
-type Labels = Vec<(&'static str, String)>;
+/// Labels of a value.
+pub(crate) type Labels = Vec<(&'static str, String)>;
 
 /// Counts since the start of the switch.
 #[derive(Clone, Debug, Default)]
@@ -54,10 +55,18 @@ pub(crate) struct View<'a> {
 
 /// A registry that is filled once and thrown away: what a scrape shows is what was true at that moment, and jobs that are gone leave
 /// nothing behind.
-struct Page(Registry);
+#[derive(Default)]
+pub(crate) struct Page(Registry);
 
 impl Page {
-    fn counters(&mut self, name: &str, help: &str, values: impl IntoIterator<Item = (Labels, u64)>) {
+    /// In the text format of OpenMetrics.
+    pub(crate) fn text(&self) -> String {
+        let mut text = String::new();
+        encode(&mut text, &self.0).expect("a String takes all text");
+        text
+    }
+
+    pub(crate) fn counters(&mut self, name: &str, help: &str, values: impl IntoIterator<Item = (Labels, u64)>) {
         let family = Family::<Labels, Counter<u64, AtomicU64>>::default();
         for (labels, value) in values {
             family.get_or_create(&labels).inc_by(value);
@@ -65,13 +74,13 @@ impl Page {
         self.0.register(name, help, family);
     }
 
-    fn counter(&mut self, name: &str, help: &str, value: u64) {
+    pub(crate) fn counter(&mut self, name: &str, help: &str, value: u64) {
         let counter = Counter::<u64, AtomicU64>::default();
         counter.inc_by(value);
         self.0.register(name, help, counter);
     }
 
-    fn gauges(&mut self, name: &str, help: &str, values: impl IntoIterator<Item = (Labels, u64)>) {
+    pub(crate) fn gauges(&mut self, name: &str, help: &str, values: impl IntoIterator<Item = (Labels, u64)>) {
         let family = Family::<Labels, Gauge>::default();
         for (labels, value) in values {
             family.get_or_create(&labels).set(value as i64);
@@ -79,7 +88,7 @@ impl Page {
         self.0.register(name, help, family);
     }
 
-    fn gauge(&mut self, name: &str, help: &str, value: u64) {
+    pub(crate) fn gauge(&mut self, name: &str, help: &str, value: u64) {
         let gauge: Gauge = Gauge::default();
         gauge.set(value as i64);
         self.0.register(name, help, gauge);
@@ -88,14 +97,12 @@ impl Page {
 
 /// All metrics in the text format of OpenMetrics, which Prometheus reads.
 pub(crate) fn render(view: &View<'_>) -> String {
-    let mut page = Page(Registry::default());
+    let mut page = Page::default();
     switch(&mut page, view);
     jobs(&mut page, &view.jobs);
     ranks(&mut page, &view.jobs);
     process(&mut page, &view.process);
-    let mut text = String::new();
-    encode(&mut text, &page.0).expect("a String takes all text");
-    text
+    page.text()
 }
 
 fn switch(page: &mut Page, view: &View<'_>) {
@@ -193,7 +200,7 @@ fn ranks(page: &mut Page, jobs: &[JobView]) {
 }
 
 /// The names that Prometheus' client libraries have agreed on.
-fn process(page: &mut Page, process: &ProcessStatus) {
+pub(crate) fn process(page: &mut Page, process: &ProcessStatus) {
     let cpu = Counter::<f64, AtomicU64>::default();
     cpu.inc_by(process.cpu.as_secs_f64());
     page.0.register_with_unit("process_cpu", "Processor time of this process, user and kernel", Unit::Seconds, cpu);

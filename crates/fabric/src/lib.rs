@@ -19,7 +19,7 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
 
-use fanin_core::{Duration, NetworkMap, NodeId, PortId};
+use fanin_core::{Duration, NetworkMap, NodeId, PortId, hash};
 use fanin_plan::PlanError;
 use fanin_plan::tree::Tree;
 
@@ -167,6 +167,15 @@ impl Fabric {
             let ends = (link.ends[0].0, link.ends[1].0);
             ends == (a, b) || ends == (b, a)
         })
+    }
+
+    /// A number that all who have read the same description get: names, levels and links, not addresses and rates.
+    pub fn fingerprint(&self) -> u32 {
+        let name = |node: &FabricNode| node.name.bytes().fold(u64::from(node.level), |sum, byte| hash::mix(sum, u64::from(byte)));
+        let nodes = self.nodes.iter().fold(0, |sum, node| hash::mix(sum, name(node)));
+        let end = |(node, port): (NodeId, PortId)| u64::from(node.0) << 16 | u64::from(port.0);
+        let links = self.links.iter().fold(nodes, |sum, link| hash::mix(hash::mix(sum, end(link.ends[0])), end(link.ends[1])));
+        (links >> 32) as u32
     }
 
     /// The same fabric with other sockets: for namespaces, where each node has an address of its own, or for ports that are free.

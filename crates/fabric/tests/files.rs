@@ -67,6 +67,9 @@ fn nodes_and_links_by_name_give_the_same_fabric() {
     assert_eq!(again.nodes(), moved.nodes());
     assert_eq!(again.links(), fabric.links());
     assert_eq!(again.node(NodeId(8)).address.to_string(), "10.0.0.9:7000");
+    assert_eq!(again.fingerprint(), fabric.fingerprint());
+    let other = Fabric::parse("h.toml", &SMALL.replace("spines = 2", "spines = 3")).unwrap();
+    assert_ne!(other.fingerprint(), fabric.fingerprint());
 }
 
 #[test]

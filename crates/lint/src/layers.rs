@@ -47,7 +47,7 @@ const LAYERS: &[Layer] = &[
     },
     Layer {
         name: "fanin-daemon",
-        internal: &["fanin-core", "fanin-wire", "fanin-systems", "fanin-net", "fanin-runtime", "fanin-control"],
+        internal: &["fanin-core", "fanin-wire", "fanin-systems", "fanin-net", "fanin-runtime", "fanin-control", "fanin-fabric"],
         internal_dev: &[],
         external: None,
     },

@@ -2,17 +2,22 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
-use fanin_core::{DropReason, Ingress, Instant, Node, Role, Via, Wire};
+use fanin_core::{DropReason, ElementOp, Ingress, Instant, JobId, Node, PortId, Role, Via, Wire};
 use fanin_net::{Receiver, SendStatistics, Sender, SenderConfig, Socket, Waker};
 use fanin_wire::hop::{HopHeader, HopPacket};
+use fanin_wire::link::LINK_SYSTEM;
 
 use crate::clock::{Clock, fresh_epoch};
-use crate::config::{ConfigError, NodeConfig};
+use crate::config::{ConfigError, NodeConfig, PeerConfig};
 use crate::counters::Counters;
+use crate::fabric::links::Links;
+use crate::fabric::{Command, FabricConfig, FabricRemote, FabricStatus, Inbox, LinkObserver, PortStatus};
 use crate::outlet::{Lent, Outlet};
 use crate::peers::{PeerIndex, Peers, Restarted};
+use crate::residents::{Resident, Residents};
 use crate::tensors::Tensors;
 use crate::watch::Watch;
 
@@ -59,9 +64,9 @@ impl Statistics {
     }
 }
 
-/// A node, its socket and everything between.
+/// Nodes, their socket and everything between.
 pub(crate) struct Driver<N> {
-    pub(crate) node: N,
+    residents: Residents<N>,
     socket: Socket,
     receiver: Receiver,
     outlet: Outlet,
@@ -72,33 +77,89 @@ pub(crate) struct Driver<N> {
     turns_behind: u32,
     /// Who looks at the counts from another thread, and when they are written down for it next.
     watch: Option<(Watch, Instant)>,
+    /// What other threads ask of a node of a fabric.
+    inbox: Option<Arc<Inbox<N>>>,
 }
 
 /// What a datagram turned out to be.
 enum Admitted<'a, H> {
-    /// A packet for this node.
-    Here { from: Ingress, header: H, payload: &'a [u8] },
+    /// A packet for a node that lives here.
+    Here { resident: usize, from: Ingress, header: H, payload: &'a [u8] },
     /// A packet for another node.
     Beyond { by: PeerIndex, hop: HopHeader, rest: &'a [u8] },
+    /// One of the link's own packets, which has been dealt with.
+    Link,
 }
 
 impl<N: Node<[u8]>> Driver<N> {
+    /// One node, its job and its peers.
     pub(crate) fn new(socket: Socket, node: N, config: &NodeConfig, how: &DriverConfig) -> Result<Self, ConfigError> {
+        let mut driver = Driver::without_nodes(socket, config, how)?;
+        driver.residents.add(config.job, config.system, node);
+        Ok(driver)
+    }
+
+    /// A node of a fabric, which knows no job yet.
+    pub(crate) fn in_fabric(socket: Socket, config: &FabricConfig, how: &DriverConfig) -> Result<Self, ConfigError> {
+        let peer = |(port, config): (usize, &crate::fabric::FabricPortConfig)| PeerConfig {
+            address: config.peer,
+            socket: config.socket,
+            port: Some(PortId(port as u16)),
+        };
+        let peers = config.ports.iter().enumerate().map(peer).collect();
+        // Jobs come later, each with a number, a system and an element type of its own.
+        let node =
+            NodeConfig { address: config.address, job: JobId(0), system: LINK_SYSTEM, op: ElementOp::F32_SUM, peers, routes: Vec::new() };
+        let mut driver = Driver::without_nodes(socket, &node, how)?;
+        driver.outlet.links = Some(Box::new(Links::new(config)));
+        driver.inbox = Some(Inbox::new());
+        Ok(driver)
+    }
+
+    fn without_nodes(socket: Socket, config: &NodeConfig, how: &DriverConfig) -> Result<Self, ConfigError> {
         let mut sender = Sender::new(how.sender);
         let peers = Peers::new(config, socket.local_address(), &mut sender)?;
         let outlet = Outlet {
             address: config.address,
-            job: config.job,
-            system: config.system,
             epoch: how.epoch.unwrap_or_else(fresh_epoch),
             sender,
             peers,
             counters: Counters::default(),
+            links: None,
+            now: Instant::ZERO,
             pending_bytes_max: how.pending_bytes_max,
             refused: false,
         };
         let receiver = Receiver::new(how.receive_runs);
-        Ok(Driver { node, socket, receiver, outlet, clock: Clock::start(), more: false, turns_behind: 0, watch: None })
+        let (residents, clock) = (Residents::none(), Clock::start());
+        Ok(Driver { residents, socket, receiver, outlet, clock, more: false, turns_behind: 0, watch: None, inbox: None })
+    }
+
+    /// The node of a driver that has exactly one from the beginning, or of the only job.
+    pub(crate) fn node(&self) -> Option<&N> {
+        self.residents.iter().next().map(|resident| &resident.node)
+    }
+
+    /// The same, to be changed.
+    pub(crate) fn node_mut(&mut self) -> Option<&mut N> {
+        self.residents.iter_mut().next().map(|resident| &mut resident.node)
+    }
+
+    /// The job of that node.
+    pub(crate) fn job(&self) -> Option<JobId> {
+        self.residents.iter().next().map(|resident| resident.job)
+    }
+
+    /// Begins a job; says whether it is new.
+    pub(crate) fn admit_job(&mut self, job: JobId, system: u8, node: N) -> bool {
+        self.residents.add(job, system, node)
+    }
+
+    /// Ends a job; says whether it was there. Its counts remain, except for the memory that it held.
+    pub(crate) fn end_job(&mut self, job: JobId) -> bool {
+        let Some(resident) = self.residents.remove(job) else { return false };
+        self.outlet.counters.add(&Counters { slot_bytes: 0, ..resident.counters });
+        true
     }
 
     pub(crate) fn local_address(&self) -> SocketAddr {
@@ -110,7 +171,14 @@ impl<N: Node<[u8]>> Driver<N> {
     }
 
     pub(crate) fn statistics(&self) -> Statistics {
-        Statistics { counters: self.outlet.counters.clone(), sent: *self.outlet.sender.statistics() }
+        Statistics { counters: self.counters(), sent: *self.outlet.sender.statistics() }
+    }
+
+    /// Counts of all nodes together, and of packets of none.
+    fn counters(&self) -> Counters {
+        let mut counters = self.outlet.counters.clone();
+        self.residents.iter().for_each(|resident| counters.add(&resident.counters));
+        counters
     }
 
     /// Counts that another thread may look at.
@@ -121,9 +189,12 @@ impl<N: Node<[u8]>> Driver<N> {
 
     /// Writes the counts down for those who look at them, if that is due.
     fn publish(&mut self, now: Instant) {
+        if self.watch.as_ref().is_none_or(|(_, due)| *due > now) {
+            return;
+        }
+        let counters = self.counters();
         if let Some((watch, due)) = &mut self.watch
-            && *due <= now
-            && watch.write(&self.outlet.counters, self.outlet.sender.statistics(), self.outlet.peers.counters())
+            && watch.write(&counters, self.outlet.sender.statistics(), self.outlet.peers.counters())
         {
             *due = now + Watch::INTERVAL;
         }
@@ -132,16 +203,22 @@ impl<N: Node<[u8]>> Driver<N> {
     /// Writes the counts down one last time.
     pub(crate) fn publish_last(&mut self) {
         if let Some((watch, _)) = &self.watch {
-            watch.write_last(&self.outlet.counters, self.outlet.sender.statistics(), self.outlet.peers.counters());
+            watch.write_last(&self.counters(), self.outlet.sender.statistics(), self.outlet.peers.counters());
         }
     }
 
-    /// Calls the node from outside of the loop, and sends what it says.
-    pub(crate) fn call<'t, R>(&mut self, tensors: &mut Tensors<'t>, act: impl FnOnce(&mut N, Instant, &mut Lent<'_, 't>) -> R) -> R {
+    /// Calls the first node from outside of the loop, and sends what it says; `None` where there is no node.
+    pub(crate) fn call<'t, R>(
+        &mut self,
+        tensors: &mut Tensors<'t>,
+        act: impl FnOnce(&mut N, Instant, &mut Lent<'_, 't>) -> R,
+    ) -> Option<R> {
         let now = self.clock.now();
-        let result = act(&mut self.node, now, &mut Lent { socket: &self.socket, outlet: &mut self.outlet, tensors });
+        self.outlet.now = now;
+        let (node, mut lent) = self.residents.iter_mut().next()?.lend(&self.socket, &mut self.outlet, tensors);
+        let result = act(node, now, &mut lent);
         self.flush();
-        result
+        Some(result)
     }
 
     /// One turn of the loop: sleeps until there is something to do, but not longer than `limit`, and does it.
@@ -159,29 +236,55 @@ impl<N: Node<[u8]>> Driver<N> {
         };
         // Read before the socket is: what arrives later than this is not missing yet.
         let now = self.clock.now();
+        self.outlet.now = now;
         self.publish(now);
+        self.outlet.drive_links(&self.socket);
         if readable {
             self.receive(now, tensors)?;
         }
         self.turns_behind = if self.more { self.turns_behind + 1 } else { 0 };
         let may_fire = self.turns_behind.is_multiple_of(TURNS_BEHIND_MAX);
-        if may_fire && self.node.next_timeout().is_some_and(|at| at <= now) {
-            self.node.on_timeout(now, &mut Lent { socket: &self.socket, outlet: &mut self.outlet, tensors });
+        if may_fire {
+            self.fire(now, tensors);
         }
         self.flush();
-        if self.outlet.refused && !self.outlet.sender.is_blocked() {
+        if self.outlet.refused && self.is_ready(now) {
             self.outlet.refused = false;
-            let mut lent = Lent { socket: &self.socket, outlet: &mut self.outlet, tensors };
-            self.node.on_tx_ready(now, &mut lent);
+            for resident in self.residents.iter_mut() {
+                let (node, mut lent) = resident.lend(&self.socket, &mut self.outlet, tensors);
+                node.on_tx_ready(now, &mut lent);
+            }
             self.flush();
         }
+        self.serve_inbox(now);
         Ok(())
+    }
+
+    /// Lets timers fire, once what has arrived has been read.
+    fn fire(&mut self, now: Instant, tensors: &mut Tensors<'_>) {
+        if let Some(links) = &mut self.outlet.links {
+            links.judge(now);
+        }
+        for resident in self.residents.iter_mut() {
+            if resident.node.next_timeout().is_some_and(|at| at <= now) {
+                let (node, mut lent) = resident.lend(&self.socket, &mut self.outlet, tensors);
+                node.on_timeout(now, &mut lent);
+            }
+        }
+        self.deliver_looped_back(now, tensors);
+        self.outlet.drive_links(&self.socket);
+    }
+
+    /// Whether nodes that were told that there is no room may try again.
+    fn is_ready(&mut self, now: Instant) -> bool {
+        !self.outlet.sender.is_blocked() && self.outlet.links.as_mut().is_none_or(|links| links.is_ready(now))
     }
 
     /// Sleeps until there is something to do; says whether something can be read.
     fn rest(&mut self, limit: Duration) -> io::Result<bool> {
         let mut limit = if self.outlet.sender.holds() { limit.min(HELD_CHECK) } else { limit };
-        if let Some(at) = self.node.next_timeout() {
+        let links = self.outlet.links.as_ref().map(|links| links.next_timeout(self.outlet.refused));
+        if let Some(at) = self.residents.next_timeout().into_iter().chain(links).min() {
             limit = limit.min(Duration::from_nanos(at.since(self.clock.now()).as_ps().div_ceil(1_000)));
         }
         self.outlet.counters.waits += 1;
@@ -202,7 +305,7 @@ impl<N: Node<[u8]>> Driver<N> {
 
     /// Reads what is there and hands it to the node.
     fn receive(&mut self, now: Instant, tensors: &mut Tensors<'_>) -> io::Result<()> {
-        let Driver { node, socket, receiver, outlet, more, .. } = self;
+        let Driver { residents, socket, receiver, outlet, more, .. } = self;
         let runs = match receiver.receive(socket) {
             Ok(runs) => runs,
             // An ICMP message about an earlier datagram: the peer is not there (yet). The protocol's timers deal with that.
@@ -216,16 +319,18 @@ impl<N: Node<[u8]>> Driver<N> {
                 continue;
             };
             for datagram in run.datagrams() {
-                match admit::<N::Header>(outlet, peer, run.ecn, datagram) {
-                    Ok(Admitted::Here { from, header, payload }) => {
+                match admit::<N>(residents, outlet, peer, run.ecn, datagram) {
+                    Ok(Admitted::Here { resident, from, header, payload }) => {
                         count(outlet, peer, payload.len());
-                        outlet.counters.packets_received += 1;
-                        outlet.counters.payload_bytes_received += payload.len() as u64;
-                        node.on_packet(now, from, &header, payload, &mut Lent { socket, outlet, tensors });
+                        hand_over(residents.get_mut(resident), now, (from, &header, payload), (socket, outlet, tensors));
                     }
+                    Ok(Admitted::Link) => {}
                     Ok(Admitted::Beyond { by, hop, rest }) => {
                         count(outlet, peer, usize::from(hop.payload_bytes));
                         outlet.forward(socket, by, &hop, rest);
+                        if let Some(links) = &mut outlet.links {
+                            links.background_forwarded += u64::from(hop.system == LINK_SYSTEM);
+                        }
                     }
                     Err(reason) => {
                         outlet.peers.get_mut(peer).counters.packets_dropped += 1;
@@ -238,24 +343,144 @@ impl<N: Node<[u8]>> Driver<N> {
     }
 }
 
+impl<N: Node<[u8]>> Driver<N> {
+    /// What nodes of this host have sent to nodes of this host.
+    fn deliver_looped_back(&mut self, now: Instant, tensors: &mut Tensors<'_>) {
+        while let Some(packet) = self.outlet.links.as_mut().and_then(|links| links.take_looped_back()) {
+            let Driver { residents, socket, outlet, .. } = self;
+            match looped_back::<N>(residents, &packet) {
+                Ok((resident, from, header, payload)) => {
+                    hand_over(residents.get_mut(resident), now, (from, &header, payload), (socket, outlet, tensors));
+                }
+                Err(reason) => outlet.counters.drop(reason),
+            }
+            if let Some(links) = &mut self.outlet.links {
+                links.recycle(packet);
+            }
+        }
+    }
+
+    /// Does what other threads ask for.
+    fn serve_inbox(&mut self, now: Instant) {
+        while let Some(command) = self.inbox.as_ref().and_then(|inbox| inbox.take()) {
+            match command {
+                Command::Admit { job, system, node, reply } => reply(self.admit_job(job, system, *node)),
+                Command::End { job, reply } => reply(self.end_job(job)),
+                Command::Look { reply } => reply(self.fabric_status()),
+                Command::StartTraffic(config) => {
+                    if let Some(links) = &mut self.outlet.links {
+                        links.start_source(config, now);
+                    }
+                }
+                Command::StopTraffic { id, reply } => reply(self.outlet.links.as_mut().and_then(|links| links.stop_source(id))),
+            }
+        }
+    }
+
+    /// A way to ask and tell from another thread.
+    pub(crate) fn remote(&mut self) -> FabricRemote<N> {
+        let inbox = self.inbox.get_or_insert_with(Inbox::new);
+        FabricRemote::new(inbox.clone(), self.socket.waker())
+    }
+
+    /// Calls `observer` whenever a link of a fabric changes, and now for each.
+    pub(crate) fn observe_links(&mut self, observer: LinkObserver) {
+        if let Some(links) = &mut self.outlet.links {
+            links.observe(observer);
+        }
+    }
+
+    /// What has been done in a fabric so far.
+    pub(crate) fn fabric_status(&mut self) -> FabricStatus {
+        let now = self.clock.now();
+        let Statistics { counters, sent } = self.statistics();
+        let jobs = self.residents.iter().map(|resident| (resident.job, resident.counters.clone())).collect();
+        let Some(links) = &mut self.outlet.links else { return FabricStatus { counters, sent, jobs, ..FabricStatus::default() } };
+        let mut traffic_sent = crate::fabric::TrafficCount::default();
+        for source in &links.sources {
+            traffic_sent.packets += source.sent.packets;
+            traffic_sent.bytes += source.sent.bytes;
+        }
+        let port = |(index, port): (usize, &mut crate::fabric::links::Port)| PortStatus {
+            port: PortId(index as u16),
+            state: port.neighbour.state(),
+            queue_bytes: port.queue.queued_bytes(now),
+            queue_bytes_peak: port.queue.queued_bytes_peak(),
+            counts: port.counts,
+        };
+        FabricStatus {
+            counters,
+            sent,
+            ports: links.ports.iter_mut().enumerate().map(port).collect(),
+            jobs,
+            traffic_sent,
+            traffic_received: links.received,
+            background_forwarded: links.background_forwarded,
+            marked_received: links.marked_received,
+        }
+    }
+}
+
 /// Counts a packet from a peer.
 #[inline]
 fn count(outlet: &mut Outlet, peer: PeerIndex, payload_bytes: usize) {
     let counters = &mut outlet.peers.get_mut(peer).counters;
     counters.packets_received += 1;
     counters.payload_bytes_received += payload_bytes as u64;
+    if let Some(links) = &mut outlet.links {
+        links.ports[usize::from(peer.0)].counts.packets_received += 1;
+    }
+}
+
+/// Gives a packet to a node.
+#[inline]
+fn hand_over<N: Node<[u8]>>(
+    resident: &mut Resident<N>,
+    now: Instant,
+    (from, header, payload): (Ingress, &N::Header, &[u8]),
+    (socket, outlet, tensors): (&Socket, &mut Outlet, &mut Tensors<'_>),
+) {
+    resident.counters.packets_received += 1;
+    resident.counters.payload_bytes_received += payload.len() as u64;
+    let (node, mut lent) = resident.lend(socket, outlet, tensors);
+    node.on_packet(now, from, header, payload, &mut lent);
+}
+
+/// A packet's system header and its payload.
+#[inline]
+fn contents<'a, H: Wire>(hop: &HopHeader, rest: &'a [u8]) -> Result<(H, &'a [u8]), DropReason> {
+    let (header, header_bytes) = H::parse(rest).map_err(|_| DropReason::Malformed)?;
+    let payload = rest.get(header_bytes..).and_then(|rest| rest.get(..usize::from(hop.payload_bytes)));
+    Ok((header, payload.ok_or(DropReason::Malformed)?))
+}
+
+/// Takes a packet of this host for this host apart.
+fn looped_back<'a, N: Node<[u8]>>(residents: &Residents<N>, packet: &'a [u8]) -> Result<(usize, Ingress, N::Header, &'a [u8]), DropReason> {
+    let packet = HopPacket::new(packet).map_err(|_| DropReason::Malformed)?;
+    let hop = packet.header();
+    let resident = residents.find(hop.job).ok_or(DropReason::NoNode)?;
+    let (header, payload) = contents::<N::Header>(&hop, packet.rest())?;
+    Ok((resident, Ingress { port: PortId(0), source: hop.source, ecn: false }, header, payload))
 }
 
 /// Decides whether a datagram is a packet that belongs here, and takes it apart.
 #[inline]
-fn admit<'a, H: Wire>(outlet: &mut Outlet, peer: PeerIndex, ecn: bool, datagram: &'a [u8]) -> Result<Admitted<'a, H>, DropReason> {
+fn admit<'a, N: Node<[u8]>>(
+    residents: &Residents<N>,
+    outlet: &mut Outlet,
+    peer: PeerIndex,
+    ecn: bool,
+    datagram: &'a [u8],
+) -> Result<Admitted<'a, N::Header>, DropReason> {
     let packet = HopPacket::new(datagram).map_err(|_| DropReason::Malformed)?;
     let hop = packet.header();
-    if hop.job != outlet.job {
-        return Err(DropReason::NoNode);
-    }
-    if hop.system != outlet.system {
-        return Err(DropReason::Mismatch);
+    let resident = residents.find(hop.job);
+    if outlet.links.is_none() {
+        // A socket of one job: nobody else has a word here.
+        let resident = resident.ok_or(DropReason::NoNode)?;
+        if hop.system != residents.get(resident).system {
+            return Err(DropReason::Mismatch);
+        }
     }
     let from = outlet.peers.get(peer);
     // Only a switch passes on what others made.
@@ -263,21 +488,37 @@ fn admit<'a, H: Wire>(outlet: &mut Outlet, peer: PeerIndex, ecn: bool, datagram:
         return Err(DropReason::NotAMember);
     }
     let port = from.port;
-    if let Restarted(true) = outlet.peers.get_mut(peer).accept(hop.epoch, hop.sequence)? {
-        outlet.counters.peers_restarted += 1;
-    }
+    let Restarted(restarted) = outlet.peers.get_mut(peer).accept(hop.epoch, hop.sequence)?;
+    outlet.counters.peers_restarted += u64::from(restarted);
     let ecn = ecn || hop.ecn;
+    let now = outlet.now;
+    if let Some(links) = &mut outlet.links {
+        links.on_packet(peer, now, restarted);
+        if hop.system == LINK_SYSTEM && (hop.neighbour || hop.destination.node == outlet.address.node) {
+            return links.on_link_packet(peer, now, &hop, packet.rest()).map(|()| Admitted::Link);
+        }
+    }
     let mine = hop.neighbour || hop.destination == outlet.address;
-    let absorbed = hop.via == Via::Aggregators && outlet.address.role == Role::Switch;
+    // As in the simulator: an aggregator's packet passes a switch without an aggregator.
+    let is_switch = outlet.address.role == Role::Switch;
+    let absorbed = hop.via == Via::Aggregators && is_switch && resident.is_some();
     if !mine && !absorbed {
-        if outlet.address.role != Role::Switch {
+        if !is_switch {
             return Err(DropReason::NoNode);
         }
-        let by = outlet.peers.at_node(hop.destination.node).filter(|by| *by != peer).ok_or(DropReason::NoRoute)?;
+        let by = outlet.towards(&hop)?;
+        if by == peer {
+            return Err(DropReason::NoRoute);
+        }
         return Ok(Admitted::Beyond { by, hop: HopHeader { ecn, ..hop }, rest: packet.rest() });
     }
-    let (header, header_bytes) = H::parse(packet.rest()).map_err(|_| DropReason::Malformed)?;
-    let payload = packet.rest().get(header_bytes..).and_then(|rest| rest.get(..usize::from(hop.payload_bytes)));
-    let payload = payload.ok_or(DropReason::Malformed)?;
-    Ok(Admitted::Here { from: Ingress { port, source: hop.source, ecn }, header, payload })
+    let resident = resident.ok_or(DropReason::NoNode)?;
+    if hop.system != residents.get(resident).system {
+        return Err(DropReason::Mismatch);
+    }
+    let (header, payload) = contents::<N::Header>(&hop, packet.rest())?;
+    if ecn && let Some(links) = &mut outlet.links {
+        links.marked_received += 1;
+    }
+    Ok(Admitted::Here { resident, from: Ingress { port, source: hop.source, ecn }, header, payload })
 }

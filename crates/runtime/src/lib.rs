@@ -5,6 +5,7 @@
 //! | [`config`] | who this node is and who its peers are |
 //! | [`worker`] | [`WorkerDriver`]: allreduce, call by call |
 //! | [`switch`] | [`SwitchDriver`]: serves until it is told to stop |
+//! | [`fabric`] | nodes of a fabric: ports with queues, rates and delays, hellos, routes, several jobs |
 //! | [`tensors`] | the vectors that a worker lends for the time of an operation |
 //! | [`counters`] | what happened, by reason |
 //! | [`watch`] | the same, for another thread to look at |
@@ -24,8 +25,10 @@ pub mod clock;
 pub mod config;
 pub mod counters;
 mod driver;
+pub mod fabric;
 mod outlet;
 mod peers;
+mod residents;
 pub mod switch;
 pub mod tensors;
 pub mod watch;
@@ -36,6 +39,7 @@ pub use clock::Clock;
 pub use config::{ConfigError, NodeConfig, PeerConfig};
 pub use counters::{Counters, PeerCounters};
 pub use driver::{DriverConfig, Statistics};
+pub use fabric::{FabricConfig, FabricRemote, FabricStatus, FabricSwitch};
 pub use switch::SwitchDriver;
 pub use tensors::Vectors;
 pub use watch::{Snapshot, Watch};

@@ -1,24 +1,29 @@
 //! The way out: what a node sends is framed and written into the batch of its destination.
 
 use fanin_core::{
-    Address, BlockExponent, Body, DropReason, Egress, Event, FlowLabel, JobId, OpError, Payload, Piece, TrafficClass, Tx, Via, Wire,
+    Address, BlockExponent, Body, DropReason, Egress, Event, FlowLabel, Instant, JobId, OpError, Payload, Piece, Role, Route, TrafficClass,
+    Tx, Via, Wire,
 };
 use fanin_net::{DATAGRAM_BYTES_MAX, Sender, Socket};
 use fanin_wire::hop::HopHeader;
 
 use crate::counters::Counters;
+use crate::fabric::links::Links;
 use crate::peers::{PeerIndex, Peers};
 use crate::tensors::Tensors;
 
 /// Everything behind [`Tx`] that outlives a call of a handler.
 pub(crate) struct Outlet {
     pub(crate) address: Address,
-    pub(crate) job: JobId,
-    pub(crate) system: u8,
     pub(crate) epoch: u32,
     pub(crate) sender: Sender,
     pub(crate) peers: Peers,
+    /// What has happened to packets outside of nodes.
     pub(crate) counters: Counters,
+    /// In a fabric, what is between this node and the sender: queues, delays, neighbours, routes.
+    pub(crate) links: Option<Box<Links>>,
+    /// The time of the present turn.
+    pub(crate) now: Instant,
     /// A peer with more bytes than this waiting has no room.
     pub(crate) pending_bytes_max: usize,
     /// A node was told that there is no room and has to be called back.
@@ -27,16 +32,16 @@ pub(crate) struct Outlet {
 
 impl Outlet {
     /// The hop header of a packet that this node makes. Number and lengths are filled in when it is written.
-    fn hop(&self, destination: Address) -> HopHeader {
+    pub(crate) fn hop(&self, job: JobId, system: u8, destination: Address) -> HopHeader {
         HopHeader {
-            system: self.system,
+            system,
             via: Via::Direct,
             ecn: false,
             neighbour: false,
             class: TrafficClass::Collective,
             source: self.address,
             destination,
-            job: self.job,
+            job,
             flow: FlowLabel::default(),
             epoch: self.epoch,
             sequence: 0,
@@ -44,15 +49,31 @@ impl Outlet {
         }
     }
 
+    /// The peer that leads to a node.
+    ///
+    /// # Errors
+    /// Why there is none.
+    #[inline]
+    pub(crate) fn towards(&mut self, hop: &HopHeader) -> Result<PeerIndex, DropReason> {
+        match &mut self.links {
+            None => self.peers.at_node(hop.destination.node).ok_or(DropReason::NoRoute),
+            Some(links) => links.towards(self.now, hop),
+        }
+    }
+
     /// Whether the peer's queue is short enough.
-    fn has_room(&self, peer: PeerIndex) -> bool {
+    fn has_room(&mut self, peer: PeerIndex) -> bool {
+        if let Some(links) = &mut self.links {
+            // A switch does not make its neighbours wait: what does not fit is dropped, as in the simulator.
+            return self.address.role == Role::Switch || links.has_room(peer, self.now);
+        }
         let destination = self.peers.get(peer).destination;
         !self.sender.is_blocked() || self.sender.pending_bytes(destination) < self.pending_bytes_max
     }
 
     /// Writes a packet to a peer: `front` writes what lies between hop header and payload.
     #[inline]
-    fn write(
+    pub(crate) fn write(
         &mut self,
         socket: &Socket,
         to: PeerIndex,
@@ -67,17 +88,27 @@ impl Outlet {
             return false;
         }
         let peer = self.peers.get_mut(to);
-        let Some(slot) = self.sender.reserve(socket, peer.destination, bytes) else {
-            self.counters.drop(DropReason::QueueFull);
-            return false;
+        let place = match &mut self.links {
+            None => self.sender.reserve(socket, peer.destination, bytes).map(|slot| (slot, hop.ecn)).ok_or(DropReason::QueueFull),
+            Some(links) => links.take_in(to, self.now, bytes).map(|place| (place.bytes, hop.ecn || place.is_marked)),
         };
-        HopHeader { sequence: peer.next_sequence, payload_bytes: hop.payload_bytes, ..*hop }.emit(slot);
+        let (slot, ecn) = match place {
+            Ok(place) => place,
+            Err(reason) => {
+                self.counters.drop(reason);
+                return false;
+            }
+        };
+        HopHeader { sequence: peer.next_sequence, ecn, ..*hop }.emit(slot);
         front(&mut slot[HopHeader::LEN..]);
         slot[HopHeader::LEN + front_bytes..].copy_from_slice(payload);
-        peer.next_sequence += 1;
         peer.counters.packets_sent += 1;
         peer.counters.payload_bytes_sent += u64::from(hop.payload_bytes);
-        self.sender.commit(socket, peer.destination);
+        if self.links.is_none() {
+            // In a fabric a packet gets its number when it leaves, in the order in which hellos and others do.
+            peer.next_sequence += 1;
+            self.sender.commit(socket, peer.destination);
+        }
         true
     }
 
@@ -95,18 +126,27 @@ pub(crate) struct Lent<'a, 't> {
     pub(crate) socket: &'a Socket,
     pub(crate) outlet: &'a mut Outlet,
     pub(crate) tensors: &'a mut Tensors<'t>,
+    /// The node's own counts.
+    pub(crate) counters: &'a mut Counters,
+    /// The node's job.
+    pub(crate) job: JobId,
+    /// The job's system.
+    pub(crate) system: u8,
 }
 
 impl Lent<'_, '_> {
     /// Sends one copy.
     #[inline]
-    fn send_to<H: Wire>(&mut self, to: Option<PeerIndex>, hop: &HopHeader, header: &H, body: Body<'_, [u8]>) {
-        let Some(to) = to else { return self.outlet.counters.drop(DropReason::NoRoute) };
+    fn send_to<H: Wire>(&mut self, to: Result<PeerIndex, DropReason>, hop: &HopHeader, header: &H, body: Body<'_, [u8]>) {
+        let to = match to {
+            Ok(to) => to,
+            Err(reason) => return self.outlet.counters.drop(reason),
+        };
         let payload = match self.tensors.bytes_of(body) {
             Ok(payload) => payload,
             Err(error) => {
                 tracing::debug!(?body, %error, "a node wants to send what it was not lent");
-                self.outlet.counters.not_lent += 1;
+                self.counters.not_lent += 1;
                 return;
             }
         };
@@ -116,18 +156,36 @@ impl Lent<'_, '_> {
         // A payload longer than a datagram is caught by `write`.
         let hop = HopHeader { payload_bytes: payload.len() as u16, ..*hop };
         if self.outlet.write(self.socket, to, &hop, header.wire_len(), front, payload) {
-            self.outlet.counters.packets_sent += 1;
-            self.outlet.counters.payload_bytes_sent += payload.len() as u64;
+            self.counters.packets_sent += 1;
+            self.counters.payload_bytes_sent += payload.len() as u64;
         }
+    }
+
+    /// Keeps a packet for another node of the same host, which does not touch a link.
+    #[cold]
+    fn send_here<H: Wire>(&mut self, links: &mut Links, hop: &HopHeader, header: &H, body: Body<'_, [u8]>) {
+        let Ok(payload) = self.tensors.bytes_of(body) else {
+            self.counters.not_lent += 1;
+            return;
+        };
+        let hop = HopHeader { payload_bytes: payload.len() as u16, ..*hop };
+        let front_bytes = HopHeader::LEN + header.wire_len();
+        links.loop_back(front_bytes + payload.len(), |out| {
+            hop.emit(out);
+            header.emit(&mut out[HopHeader::LEN..]);
+            out[front_bytes..].copy_from_slice(payload);
+        });
+        self.counters.packets_sent += 1;
+        self.counters.payload_bytes_sent += payload.len() as u64;
     }
 
     /// Sends one copy of a piece of the input as integers, which are written straight into the packet.
     fn send_fixed_to<H: Wire>(&mut self, to: Option<PeerIndex>, hop: &HopHeader, header: &H, piece: Piece, exponent: BlockExponent) {
-        let Some(to) = to else { return self.outlet.counters.drop(DropReason::NoRoute) };
+        let Some(to) = to else { return self.counters.drop(DropReason::NoRoute) };
         let lent = self.tensors.input(piece).and_then(|input| Ok((input, self.tensors.fixed_point()?)));
         let Ok((input, fixed_point)) = lent else {
             tracing::debug!(?piece, "a node wants to send what it was not lent");
-            self.outlet.counters.not_lent += 1;
+            self.counters.not_lent += 1;
             return;
         };
         let header_bytes = header.wire_len();
@@ -137,21 +195,40 @@ impl Lent<'_, '_> {
         };
         let hop = HopHeader { payload_bytes: input.len() as u16, ..*hop };
         if self.outlet.write(self.socket, to, &hop, header_bytes + input.len(), fill, &[]) {
-            self.outlet.counters.packets_sent += 1;
-            self.outlet.counters.payload_bytes_sent += input.len() as u64;
+            self.counters.packets_sent += 1;
+            self.counters.payload_bytes_sent += input.len() as u64;
         }
     }
 
-    /// The peers behind an egress, one after the other.
-    fn all_have_room(&self, to: Egress<'_>) -> bool {
-        let peers = &self.outlet.peers;
-        // Where nobody is, a packet is dropped at once, so there is always room.
-        let room = |peer: Option<PeerIndex>| peer.is_none_or(|peer| self.outlet.has_room(peer));
+    /// Whether all peers behind an egress have room. Where nobody is, a packet is dropped at once, so there is always room.
+    fn all_have_room(&mut self, to: Egress<'_>) -> bool {
         match to {
-            Egress::Port(port) => room(peers.at_port(port)),
-            Egress::Ports(ports) => ports.iter().all(|port| room(peers.at_port(port))),
-            Egress::Route(route) => room(peers.at_node(route.to.node)),
+            Egress::Port(port) => {
+                let peer = self.outlet.peers.at_port(port);
+                peer.is_none_or(|peer| self.outlet.has_room(peer))
+            }
+            Egress::Ports(ports) => ports.iter().all(|port| {
+                let peer = self.outlet.peers.at_port(port);
+                peer.is_none_or(|peer| self.outlet.has_room(peer))
+            }),
+            Egress::Route(route) => {
+                let peer = self.outlet.towards(&self.routed(&route)).ok();
+                peer.is_none_or(|peer| self.outlet.has_room(peer))
+            }
         }
+    }
+
+    /// The hop header of a packet to the node behind a port.
+    #[inline]
+    fn next_door(&self, peer: Option<PeerIndex>) -> HopHeader {
+        let neighbour = peer.map_or(Address::default(), |peer| self.outlet.peers.get(peer).address);
+        HopHeader { neighbour: true, ..self.outlet.hop(self.job, self.system, neighbour) }
+    }
+
+    /// The hop header of a packet that finds its way by its destination.
+    #[inline]
+    fn routed(&self, route: &Route) -> HopHeader {
+        HopHeader { via: route.via, class: route.class, flow: route.flow, ..self.outlet.hop(self.job, self.system, route.to) }
     }
 }
 
@@ -161,19 +238,26 @@ impl<H: Wire> Tx<H, [u8]> for Lent<'_, '_> {
         match to {
             Egress::Port(port) => {
                 let peer = self.outlet.peers.at_port(port);
-                let hop = HopHeader { neighbour: true, ..self.outlet.hop(self.neighbour(peer)) };
-                self.send_to(peer, &hop, header, body);
+                let hop = self.next_door(peer);
+                self.send_to(peer.ok_or(DropReason::NoRoute), &hop, header, body);
             }
             Egress::Ports(ports) => {
                 for port in ports.iter() {
                     let peer = self.outlet.peers.at_port(port);
-                    let hop = HopHeader { neighbour: true, ..self.outlet.hop(self.neighbour(peer)) };
-                    self.send_to(peer, &hop, header, body);
+                    let hop = self.next_door(peer);
+                    self.send_to(peer.ok_or(DropReason::NoRoute), &hop, header, body);
                 }
             }
             Egress::Route(route) => {
-                let peer = self.outlet.peers.at_node(route.to.node);
-                let hop = HopHeader { via: route.via, class: route.class, flow: route.flow, ..self.outlet.hop(route.to) };
+                let hop = self.routed(&route);
+                if route.to.node == self.outlet.address.node
+                    && let Some(mut links) = self.outlet.links.take()
+                {
+                    self.send_here(&mut links, &hop, header, body);
+                    self.outlet.links = Some(links);
+                    return;
+                }
+                let peer = self.outlet.towards(&hop);
                 self.send_to(peer, &hop, header, body);
             }
         }
@@ -187,7 +271,7 @@ impl<H: Wire> Tx<H, [u8]> for Lent<'_, '_> {
 
     #[inline]
     fn note(&mut self, event: Event) {
-        self.outlet.counters.note(&event);
+        self.counters.note(&event);
     }
 
     #[inline]
@@ -213,24 +297,16 @@ impl<H: Wire> Tx<H, [u8]> for Lent<'_, '_> {
         match to {
             Egress::Port(port) => {
                 let peer = self.outlet.peers.at_port(port);
-                let hop = HopHeader { neighbour: true, ..self.outlet.hop(self.neighbour(peer)) };
+                let hop = self.next_door(peer);
                 self.send_fixed_to(peer, &hop, header, piece, exponent);
             }
             // Workers of systems with fixed point have one switch and know its port.
-            Egress::Ports(_) | Egress::Route(_) => self.outlet.counters.drop(DropReason::NoRoute),
+            Egress::Ports(_) | Egress::Route(_) => self.counters.drop(DropReason::NoRoute),
         }
     }
 
     #[inline]
     fn deliver_fixed(&mut self, piece: Piece, payload: &[u8], exponent: BlockExponent) -> Result<(), OpError> {
         self.tensors.deliver_fixed(piece, payload, exponent)
-    }
-}
-
-impl Lent<'_, '_> {
-    /// The address of the node at the other end of a link.
-    #[inline]
-    fn neighbour(&self, peer: Option<PeerIndex>) -> Address {
-        peer.map_or(Address::default(), |peer| self.outlet.peers.get(peer).address)
     }
 }

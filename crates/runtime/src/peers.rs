@@ -54,7 +54,7 @@ pub(crate) struct Restarted(pub(crate) bool);
 
 /// An index into the peers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct PeerIndex(u16);
+pub(crate) struct PeerIndex(pub(crate) u16);
 
 /// All peers, found by socket address, by port and by node number.
 #[derive(Debug)]

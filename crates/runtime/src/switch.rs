@@ -61,7 +61,7 @@ impl<N: Node<[u8]>> SwitchDriver<N> {
 
     /// The node, to be looked at.
     pub fn node(&self) -> &N {
-        &self.driver.node
+        self.driver.node().expect("it was given one, and keeps it")
     }
 
     /// What has been done so far.

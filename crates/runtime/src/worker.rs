@@ -6,12 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use fanin_core::{Collective, CollectiveKind, ElementOp, Failure, FixedPoint, OpError, OperationId, Worker};
+use fanin_core::{Collective, CollectiveKind, ElementOp, Failure, FixedPoint, JobId, OpError, OperationId, Worker};
 use fanin_net::{Socket, Waker};
 
 use crate::blocks::BlockSet;
 use crate::config::{ConfigError, NodeConfig};
 use crate::driver::{Driver, DriverConfig, Statistics};
+use crate::fabric::{FabricConfig, FabricRemote, FabricStatus, LinkObserver};
 use crate::switch::STOP_CHECK;
 use crate::tensors::{Tensors, Vectors};
 use crate::watch::Watch;
@@ -28,6 +29,9 @@ pub enum RunError {
     /// The vectors do not fit each other or the element type.
     #[error("input and output do not fit: {0}")]
     Vectors(#[from] OpError),
+    /// A worker of a fabric has not been given a job.
+    #[error("there is no job to run this for")]
+    NoJob,
     /// The socket does not work.
     #[error("the socket failed: {0}")]
     Socket(#[from] io::Error),
@@ -39,7 +43,8 @@ pub enum RunError {
 /// Between operations the node only lives while [`WorkerDriver::serve_until`] or [`WorkerDriver::serve_for`] runs.
 pub struct WorkerDriver<N> {
     driver: Driver<N>,
-    config: NodeConfig,
+    /// Element type and operator of the job.
+    op: ElementOp,
     next_operation: OperationId,
     fixed_point: Option<FixedPoint>,
     stop: Arc<AtomicBool>,
@@ -69,8 +74,48 @@ impl<N: Worker<[u8]>> WorkerDriver<N> {
     /// # Errors
     /// [`ConfigError`] where the peers make no sense.
     pub fn new(socket: Socket, node: N, config: NodeConfig, how: &DriverConfig) -> Result<Self, ConfigError> {
-        let driver = Driver::new(socket, node, &config, how)?;
-        Ok(WorkerDriver { driver, config, next_operation: OperationId(0), fixed_point: None, stop: Arc::default(), busy: false })
+        Ok(WorkerDriver::around(Driver::new(socket, node, &config, how)?, config.op))
+    }
+
+    /// A host of a fabric, without a worker until [`WorkerDriver::set_job`].
+    ///
+    /// # Errors
+    /// [`ConfigError`] where the ports make no sense.
+    pub fn in_fabric(socket: Socket, config: &FabricConfig, how: &DriverConfig) -> Result<Self, ConfigError> {
+        Ok(WorkerDriver::around(Driver::in_fabric(socket, config, how)?, ElementOp::F32_SUM))
+    }
+
+    fn around(driver: Driver<N>, op: ElementOp) -> Self {
+        WorkerDriver { driver, op, next_operation: OperationId(0), fixed_point: None, stop: Arc::default(), busy: false }
+    }
+
+    /// Makes this the worker of a job; it is not that of the job before any more.
+    pub fn set_job(&mut self, job: JobId, system: u8, op: ElementOp, node: N) {
+        self.end_job();
+        self.driver.admit_job(job, system, node);
+        (self.op, self.next_operation) = (op, OperationId(0));
+    }
+
+    /// Leaves the job: packets of it are dropped from now on.
+    pub fn end_job(&mut self) {
+        if let Some(job) = self.driver.job() {
+            self.driver.end_job(job);
+        }
+    }
+
+    /// Asks and tells a host of a fabric from another thread, while it runs operations or serves.
+    pub fn remote(&mut self) -> FabricRemote<N> {
+        self.driver.remote()
+    }
+
+    /// Calls `observer` whenever a link of a fabric changes, and now for each.
+    pub fn observe_links(&mut self, observer: LinkObserver) {
+        self.driver.observe_links(observer);
+    }
+
+    /// How things are at a host of a fabric.
+    pub fn fabric_status(&mut self) -> FabricStatus {
+        self.driver.fabric_status()
     }
 
     /// Lets binary32 elements go on the wire as block fixed point, for a node that works so. The same at all workers of the job.
@@ -85,7 +130,7 @@ impl<N: Worker<[u8]>> WorkerDriver<N> {
     /// [`RunError`]; the output is undefined then.
     pub fn allreduce(&mut self, input: &[u8], output: &mut [u8]) -> Result<(), RunError> {
         let operation = self.next_operation;
-        let mut tensors = Tensors::lend(self.config.op, operation, input, output)?.with_fixed_point(self.fixed_point);
+        let mut tensors = Tensors::lend(self.op, operation, input, output)?.with_fixed_point(self.fixed_point);
         let collective = Collective::allreduce(operation, tensors.elements());
         self.run(collective, &mut tensors, |_| true)
     }
@@ -116,15 +161,16 @@ impl<N: Worker<[u8]>> WorkerDriver<N> {
     fn run(&mut self, collective: Collective, tensors: &mut Tensors<'_>, mut goes_on: impl FnMut(u32) -> bool) -> Result<(), RunError> {
         let operation = collective.operation;
         self.next_operation = OperationId(operation.0.wrapping_add(1));
-        self.driver.call(tensors, |node, now, tx| node.submit(now, collective, tx));
+        self.driver.call(tensors, |node, now, tx| node.submit(now, collective, tx)).ok_or(RunError::NoJob)?;
         let limit = if self.busy { Duration::ZERO } else { STOP_CHECK };
         loop {
-            while let Some(outcome) = self.driver.node.poll() {
+            let node = self.driver.node_mut().ok_or(RunError::NoJob)?;
+            while let Some(outcome) = node.poll() {
                 if outcome.operation == operation {
                     return outcome.result.map_err(RunError::Failed);
                 }
             }
-            if self.stop.load(Ordering::Relaxed) || !goes_on(self.driver.node.remaining().unwrap_or(0)) {
+            if self.stop.load(Ordering::Relaxed) || !goes_on(node.remaining().unwrap_or(0)) {
                 self.driver.call(tensors, |node, now, tx| node.cancel(now, operation, tx));
                 return Err(RunError::Stopped);
             }
@@ -142,7 +188,7 @@ impl<N: Worker<[u8]>> WorkerDriver<N> {
     /// # Errors
     /// What the kernel reports while waiting or receiving.
     pub fn serve_until(&mut self, done: &AtomicBool) -> io::Result<()> {
-        let mut tensors = Tensors::none(self.config.op);
+        let mut tensors = Tensors::none(self.op);
         while !done.load(Ordering::Relaxed) && !self.stop.load(Ordering::Relaxed) {
             self.driver.turn(&mut tensors, STOP_CHECK)?;
         }
@@ -154,7 +200,7 @@ impl<N: Worker<[u8]>> WorkerDriver<N> {
     /// # Errors
     /// What the kernel reports while waiting or receiving.
     pub fn serve_for(&mut self, span: Duration) -> io::Result<()> {
-        let (start, mut tensors) = (Instant::now(), Tensors::none(self.config.op));
+        let (start, mut tensors) = (Instant::now(), Tensors::none(self.op));
         while let Some(left) = span.checked_sub(start.elapsed()).filter(|left| !left.is_zero()) {
             if self.stop.load(Ordering::Relaxed) {
                 break;
@@ -190,8 +236,11 @@ impl<N: Worker<[u8]>> WorkerDriver<N> {
     }
 
     /// The node, to be looked at.
+    ///
+    /// # Panics
+    /// At a host of a fabric that has no job.
     pub fn node(&self) -> &N {
-        &self.driver.node
+        self.driver.node().expect("a job was given")
     }
 
     /// What has been done so far.

@@ -4,7 +4,7 @@
 //! | offset | bytes | field | |
 //! |---|---|---|---|
 //! | 0 | 1 | `magic` (high 4 bits) = 0xF, `version` (low 4 bits) = 1 | |
-//! | 1 | 1 | `system` | whose header follows; 0 is the link's own control traffic |
+//! | 1 | 1 | `system` | whose header follows; 0 is the link's own traffic, see [`link`](crate::link) |
 //! | 2 | 1 | `flags` | bit 0 by aggregators, bit 1 ECN CE, bit 2 to the neighbour, bit 3 background class; bits 4-7 are zero |
 //! | 3 | 1 | `roles` | source role (low 4 bits), destination role (high 4 bits) |
 //! | 4 | 2 | `job` | |
@@ -154,6 +154,15 @@ impl HopHeader {
         Ok((HopPacket::new(bytes)?.header(), Self::LEN))
     }
 
+    /// Numbers a packet that was written before, whose turn has come.
+    ///
+    /// # Panics
+    /// Where `packet` is shorter than [`HopHeader::LEN`].
+    #[inline]
+    pub fn number(packet: &mut [u8], sequence: u64) {
+        put(packet, 24, sequence.to_le_bytes());
+    }
+
     /// Writes the header to the front of `out`; gives its length.
     ///
     /// # Panics
@@ -214,6 +223,8 @@ mod tests {
         assert_eq!(out[..32], GOLDEN);
         assert_eq!(out[32..], [0xee; 8], "nothing behind the header is touched");
         assert_eq!(HopHeader::parse(&GOLDEN), Ok((HEADER, 32)));
+        HopHeader::number(&mut out, 77);
+        assert_eq!(HopHeader::parse(&out), Ok((HopHeader { sequence: 77, ..HEADER }, 32)));
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! | module | format |
 //! |---|---|
 //! | [`hop`] | what two Fanin processes put before every packet; knows no protocol |
+//! | [`link`] | hellos between neighbours, and background traffic; knows no protocol either |
 //! | [`tree`] | static reduction trees |
 //! | [`ring`] | ring allreduce |
 //! | [`canary`] | Canary |
@@ -17,6 +18,7 @@
 mod bytes;
 pub mod canary;
 pub mod hop;
+pub mod link;
 pub mod ring;
 pub mod switchml;
 pub mod tree;

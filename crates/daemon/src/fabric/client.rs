@@ -1,0 +1,128 @@
+//! The other side of a control connection to a switch of a fabric. It waits for each answer: testbeds have nothing else to do.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use fanin_control::{Decoder, FabricReply, FabricRequest, FrameError, Hello, JobAnnouncement, SwitchStatus, encode};
+
+/// Why a switch has not done what it was asked for.
+#[derive(Debug, thiserror::Error)]
+pub enum FabricClientError {
+    /// The switch is not there, or does not answer in time.
+    #[error("the switch at {address} does not answer: {source}")]
+    Connection {
+        /// Where it should be.
+        address: SocketAddr,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// What answers is no switch of a fabric.
+    #[error("what answers at {address} is no switch of a fabric: {what}")]
+    Protocol {
+        /// Where it is.
+        address: SocketAddr,
+        /// What it said.
+        what: String,
+    },
+    /// The switch has refused.
+    #[error("the switch at {address} refuses: {text}")]
+    Refused {
+        /// Where it is.
+        address: SocketAddr,
+        /// Why, in its words.
+        text: String,
+    },
+}
+
+/// A control connection to a switch of a fabric.
+#[derive(Debug)]
+pub struct FabricClient {
+    address: SocketAddr,
+    stream: TcpStream,
+    decoder: Decoder,
+}
+
+impl FabricClient {
+    /// Connects; `timeout` is for this and for each answer.
+    ///
+    /// # Errors
+    /// [`FabricClientError`] with the address.
+    pub fn connect(address: SocketAddr, timeout: Duration) -> Result<Self, FabricClientError> {
+        let open = || {
+            let stream = TcpStream::connect_timeout(&address, timeout)?;
+            stream.set_nodelay(true)?;
+            stream.set_read_timeout(Some(timeout))?;
+            stream.set_write_timeout(Some(timeout))?;
+            Ok(stream)
+        };
+        let stream = open().map_err(|source| FabricClientError::Connection { address, source })?;
+        let mut client = FabricClient { address, stream, decoder: Decoder::new() };
+        let hello = Hello::new(concat!("fanin ", env!("CARGO_PKG_VERSION")));
+        match client.ask(&FabricRequest::Hello(hello))? {
+            FabricReply::Hello(_) => Ok(client),
+            other => Err(client.unexpected(&other)),
+        }
+    }
+
+    /// Begins a job; says whether it has a node at this switch.
+    ///
+    /// # Errors
+    /// [`FabricClientError`].
+    pub fn announce(&mut self, job: &JobAnnouncement) -> Result<bool, FabricClientError> {
+        match self.ask(&FabricRequest::Announce(Box::new(job.clone())))? {
+            FabricReply::Announced { takes_part, .. } => Ok(takes_part),
+            other => Err(self.unexpected(&other)),
+        }
+    }
+
+    /// Ends a job.
+    ///
+    /// # Errors
+    /// [`FabricClientError`].
+    pub fn end(&mut self, job: u16) -> Result<(), FabricClientError> {
+        match self.ask(&FabricRequest::End { job })? {
+            FabricReply::Ended { .. } => Ok(()),
+            other => Err(self.unexpected(&other)),
+        }
+    }
+
+    /// How the switch is.
+    ///
+    /// # Errors
+    /// [`FabricClientError`].
+    pub fn status(&mut self) -> Result<SwitchStatus, FabricClientError> {
+        match self.ask(&FabricRequest::Status)? {
+            FabricReply::Status(status) => Ok(*status),
+            other => Err(self.unexpected(&other)),
+        }
+    }
+
+    fn unexpected(&self, reply: &FabricReply) -> FabricClientError {
+        let address = self.address;
+        match reply {
+            FabricReply::Refused { text } => FabricClientError::Refused { address, text: text.clone() },
+            other => FabricClientError::Protocol { address, what: format!("{other:?}") },
+        }
+    }
+
+    fn ask(&mut self, request: &FabricRequest) -> Result<FabricReply, FabricClientError> {
+        let address = self.address;
+        let lost = |source| FabricClientError::Connection { address, source };
+        self.stream.write_all(&encode(request)).map_err(lost)?;
+        let mut buffer = [0; 4_096];
+        loop {
+            let reply = self.decoder.next();
+            let reply = reply.map_err(|error: FrameError| FabricClientError::Protocol { address, what: error.to_string() })?;
+            if let Some(reply) = reply {
+                return Ok(reply);
+            }
+            match self.stream.read(&mut buffer) {
+                Ok(0) => return Err(lost(io::ErrorKind::UnexpectedEof.into())),
+                Ok(bytes) => self.decoder.push(&buffer[..bytes]),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(lost(error)),
+            }
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! Control connections of a switch of a fabric.
+
+use std::io;
+use std::sync::Arc;
+
+use fanin_control::fabric::JobStatus;
+use fanin_control::{Decoder, FabricReply, FabricRequest, JobAnnouncement, MAGIC, SwitchHello, SwitchStatus, VERSION, encode};
+use fanin_core::{Address, JobId, NodeId};
+use fanin_fabric::Fabric;
+use fanin_runtime::fabric::{FabricRemote, FabricStatus};
+use fanin_systems::AnyNode;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, oneshot};
+
+use super::nodes::{port_status, reasons};
+use crate::service::ACCEPT_PAUSE;
+
+/// Connections at once.
+const CONNECTIONS_MAX: usize = 64;
+
+/// Jobs at once, so that a mistake does not take all memory.
+const JOBS_MAX: usize = 1_024;
+
+/// What a control connection may ask.
+pub(crate) struct Control {
+    pub(crate) fabric: Arc<Fabric>,
+    pub(crate) node: NodeId,
+    pub(crate) remote: FabricRemote<AnyNode<[u8]>>,
+    /// Tells this process from an earlier one.
+    pub(crate) instance: u64,
+}
+
+impl Control {
+    /// Serves for ever; ends when the runtime does.
+    pub(crate) async fn serve(self: Arc<Self>, listener: TcpListener) {
+        let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+        while let Ok(place) = places.clone().acquire_owned().await {
+            match listener.accept().await {
+                Ok((stream, peer)) => {
+                    let control = self.clone();
+                    tokio::spawn(async move {
+                        if let Err(error) = control.converse(stream).await {
+                            tracing::debug!(%peer, %error, "a control connection ended early");
+                        }
+                        drop(place);
+                    });
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "cannot accept a control connection");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            }
+        }
+    }
+
+    async fn converse(&self, mut stream: TcpStream) -> io::Result<()> {
+        stream.set_nodelay(true)?;
+        let (mut decoder, mut greeted) = (Decoder::new(), false);
+        let mut buffer = vec![0; 4_096];
+        loop {
+            let request = match decoder.next::<FabricRequest>() {
+                Ok(Some(request)) => request,
+                Ok(None) => {
+                    let bytes = stream.read(&mut buffer).await?;
+                    if bytes == 0 {
+                        return Ok(());
+                    }
+                    decoder.push(&buffer[..bytes]);
+                    continue;
+                }
+                Err(error) => return refuse(&mut stream, error.to_string()).await,
+            };
+            let reply = match request {
+                FabricRequest::Hello(hello) if hello.magic == MAGIC && hello.version == VERSION => {
+                    greeted = true;
+                    FabricReply::Hello(self.hello())
+                }
+                FabricRequest::Hello(hello) => {
+                    let text = format!("this switch speaks version {VERSION} of {MAGIC}, not version {} of {}", hello.version, hello.magic);
+                    return refuse(&mut stream, text).await;
+                }
+                _ if !greeted => return refuse(&mut stream, "the first message is not a hello".into()).await,
+                FabricRequest::Announce(job) => self.announce(*job).await,
+                FabricRequest::End { job } => self.end(job).await,
+                FabricRequest::Status => self.status().await,
+            };
+            stream.write_all(&encode(&reply)).await?;
+        }
+    }
+
+    fn hello(&self) -> SwitchHello {
+        SwitchHello {
+            magic: MAGIC.into(),
+            version: VERSION,
+            software: concat!("fanin ", env!("CARGO_PKG_VERSION")).into(),
+            switch_instance: self.instance,
+        }
+    }
+
+    async fn announce(&self, job: JobAnnouncement) -> FabricReply {
+        let (number, system) = (job.job, job.system);
+        let running = self.look().await.map_or(0, |status| status.jobs.len());
+        if running >= JOBS_MAX {
+            return FabricReply::Refused { text: format!("{running} jobs run here, and no more may") };
+        }
+        let (fabric, at) = (self.fabric.clone(), Address::switch(self.node));
+        // Nodes have memory for all their slots, which takes a moment to make.
+        let made = tokio::task::spawn_blocking(move || {
+            let nodes = job.nodes(&fabric.map).map_err(|error| error.to_string())?;
+            Ok::<_, String>(nodes.others.into_iter().find(|placed| placed.at == at).map(|placed| placed.node))
+        });
+        let node = match made.await {
+            Ok(Ok(Some(node))) => node,
+            Ok(Ok(None)) => return FabricReply::Announced { job: number, takes_part: false },
+            Ok(Err(text)) => return FabricReply::Refused { text },
+            Err(error) => return FabricReply::Refused { text: format!("its node cannot be made: {error}") },
+        };
+        let (tell, told) = oneshot::channel();
+        self.remote.admit(
+            JobId(number),
+            system.number(),
+            node,
+            Box::new(|is_new| {
+                // Whoever asked may have gone.
+                let _ = tell.send(is_new);
+            }),
+        );
+        match told.await {
+            Ok(true) => {
+                tracing::info!(job = number, system = system.name(), "a job begins");
+                FabricReply::Announced { job: number, takes_part: true }
+            }
+            Ok(false) => FabricReply::Refused { text: format!("job {number} runs here already; end it first") },
+            Err(_) => FabricReply::Refused { text: "the switch is about to end".into() },
+        }
+    }
+
+    async fn end(&self, job: u16) -> FabricReply {
+        let (tell, told) = oneshot::channel();
+        self.remote.end(
+            JobId(job),
+            Box::new(|was_there| {
+                // Whoever asked may have gone.
+                let _ = tell.send(was_there);
+            }),
+        );
+        match told.await {
+            Ok(was_there) => {
+                tracing::info!(job, was_there, "a job ends");
+                FabricReply::Ended { job }
+            }
+            Err(_) => FabricReply::Refused { text: "the switch is about to end".into() },
+        }
+    }
+
+    /// How things are; `None` where the loop has ended.
+    pub(crate) async fn look(&self) -> Option<FabricStatus> {
+        let (tell, told) = oneshot::channel();
+        self.remote.look(Box::new(|status| drop(tell.send(status))));
+        told.await.ok()
+    }
+
+    async fn status(&self) -> FabricReply {
+        match self.look().await {
+            Some(status) => FabricReply::Status(Box::new(self.describe(&status))),
+            None => FabricReply::Refused { text: "the switch is about to end".into() },
+        }
+    }
+
+    /// The status for others.
+    fn describe(&self, status: &FabricStatus) -> SwitchStatus {
+        let job = |(job, counters): &(JobId, fanin_runtime::Counters)| JobStatus {
+            job: job.0,
+            packets_received: counters.packets_received,
+            packets_sent: counters.packets_sent,
+            dropped: reasons::dropped(&counters.dropped),
+            retransmitted: reasons::retransmitted(&counters.retransmitted),
+            slot_bytes: counters.slot_bytes,
+            slot_bytes_peak: counters.slot_bytes_peak,
+        };
+        SwitchStatus {
+            name: self.fabric.name(self.node).to_owned(),
+            ports: status.ports.iter().map(|port| port_status(&self.fabric, self.node, port)).collect(),
+            jobs: status.jobs.iter().map(job).collect(),
+            dropped: reasons::dropped(&status.counters.dropped),
+            forwarded: status.counters.packets_forwarded,
+            background_forwarded: status.background_forwarded,
+            peers_restarted: status.counters.peers_restarted,
+            cpu_seconds: fanin_runtime::clock::process_cpu_time().as_secs_f64(),
+            injected: reasons::injected(&status.sent.injected),
+        }
+    }
+}
+
+/// Says what is wrong, and ends the connection.
+async fn refuse(stream: &mut TcpStream, text: String) -> io::Result<()> {
+    stream.write_all(&encode(&FabricReply::Refused { text })).await?;
+    stream.shutdown().await
+}

@@ -1,0 +1,19 @@
+//! A switch of a fabric as a service: its loop on one thread, control connections and metrics on another.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | `nodes` | from a fabric to what the runtime needs of one node: [`node_config`] |
+//! | `service` | [`FabricDaemon`]: start, stop |
+//! | `control` | control connections: jobs begin and end, and how are things |
+//! | `client` | the other side of one, for testbeds: [`FabricClient`] |
+//! | `metrics` | what is measured, and under which names |
+
+mod client;
+mod control;
+mod metrics;
+mod nodes;
+mod service;
+
+pub use client::{FabricClient, FabricClientError};
+pub use nodes::{driver_config, node_config, port_status, reasons};
+pub use service::{FabricDaemon, FabricDaemonConfig, FabricDaemonHandle};

@@ -1,0 +1,85 @@
+//! From a fabric to what the runtime needs of one node, and from what the runtime counts to what is told of it.
+
+use std::collections::BTreeMap;
+
+use fanin_control::fabric::PortStatus;
+use fanin_core::{Address, DropReason, NodeId, RetransmitReason};
+use fanin_fabric::{Fabric, FabricPort, Routes};
+use fanin_net::{FaultKind, FaultPlan, SenderConfig};
+use fanin_runtime::DriverConfig;
+use fanin_runtime::fabric::{self, FabricConfig, FabricPortConfig, HelloConfig, LinkShape};
+
+/// The address of a fabric's node: hosts carry workers.
+fn address(fabric: &Fabric, node: NodeId) -> Address {
+    if fabric.map.is_host(node) { Address::worker(node) } else { Address::switch(node) }
+}
+
+/// A node's ports and routes.
+pub fn node_config(fabric: &Fabric, node: NodeId) -> FabricConfig {
+    let port = |port: FabricPort| FabricPortConfig {
+        peer: address(fabric, port.peer),
+        socket: port.peer_address,
+        shape: LinkShape {
+            bits_per_second: port.settings.bits_per_second,
+            buffer_bytes: port.settings.buffer_bytes,
+            ecn_mark_bytes: port.settings.ecn_mark_bytes,
+            delay: port.settings.delay,
+        },
+    };
+    FabricConfig {
+        address: address(fabric, node),
+        ports: fabric.ports(node).into_iter().map(port).collect(),
+        ways: Routes::new(&fabric.map, node).into_ports(),
+        hello: HelloConfig { interval: fabric.hello_interval, timeout: fabric.hello_timeout },
+        fingerprint: fabric.fingerprint(),
+    }
+}
+
+/// How a node of a fabric uses its socket. Each node has faults of its own, all from one seed.
+pub fn driver_config(faults: FaultPlan, node: NodeId) -> DriverConfig {
+    let faults = FaultPlan { seed: fanin_core::hash::derive(faults.seed, u64::from(node.0)), ..faults };
+    DriverConfig { sender: SenderConfig { faults, ..SenderConfig::default() }, ..DriverConfig::default() }
+}
+
+/// What is told of a port of `node`.
+pub fn port_status(fabric: &Fabric, node: NodeId, status: &fabric::PortStatus) -> PortStatus {
+    let neighbour = fabric.map.neighbours(node).get(status.port.index());
+    PortStatus {
+        port: status.port.0,
+        peer: neighbour.map_or_else(String::new, |next| fabric.name(next.node).to_owned()),
+        state: status.state.name().into(),
+        queue_bytes: status.queue_bytes,
+        queue_bytes_peak: status.queue_bytes_peak,
+        packets_sent: status.counts.packets_sent,
+        bytes_sent: status.counts.bytes_sent,
+        packets_received: status.counts.packets_received,
+        marked: status.counts.marked,
+        dropped_full: status.counts.dropped_full,
+        dropped_down: status.counts.dropped_down,
+        went_down: status.counts.went_down,
+    }
+}
+
+/// Counts under their names, as they are told.
+pub mod reasons {
+    use super::{BTreeMap, DropReason, FaultKind, RetransmitReason};
+
+    fn named(names: impl Iterator<Item = &'static str>, counts: &[u64]) -> BTreeMap<String, u64> {
+        names.zip(counts).filter(|(_, count)| **count > 0).map(|(name, count)| (name.to_owned(), *count)).collect()
+    }
+
+    /// Drops by reason; zeros left out.
+    pub fn dropped(counts: &[u64]) -> BTreeMap<String, u64> {
+        named(DropReason::ALL.iter().map(|reason| reason.name()), counts)
+    }
+
+    /// Packets sent again by reason; zeros left out.
+    pub fn retransmitted(counts: &[u64]) -> BTreeMap<String, u64> {
+        named(RetransmitReason::ALL.iter().map(|reason| reason.name()), counts)
+    }
+
+    /// Injected faults by kind; zeros left out.
+    pub fn injected(counts: &[u64]) -> BTreeMap<String, u64> {
+        named(FaultKind::ALL.iter().map(|kind| kind.name()), counts)
+    }
+}
