@@ -21,6 +21,9 @@ mod allreduce;
 mod bench;
 mod demo;
 mod doctor;
+mod fabric_worker {
+    pub(crate) mod messages;
+}
 mod link;
 mod plot;
 mod progress;

@@ -11,7 +11,6 @@
 //! | [`namespaces`] | a network namespace for each node, a veth for each link |
 //! | [`process`] | one node's process |
 //! | [`crew`] | all processes |
-//! | [`messages`] | what passes between this process and hosts, as JSON lines |
 //! | [`schedule`] | what is due when: events, streams |
 //! | [`job`] | a job as it runs |
 //! | [`conduct`] | a run from its first process to its results |
@@ -24,14 +23,12 @@ mod conduct;
 mod crew;
 mod idle;
 mod job;
-mod messages;
 mod namespaces;
 mod place;
 mod process;
 mod report;
 mod results;
 mod schedule;
-mod stub;
 mod workload;
 
 use std::fs;
@@ -44,8 +41,8 @@ use anyhow::{Context, Result};
 use fanin_fabric::Fabric;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-pub use args::TestbedArgs;
 use args::Format;
+pub use args::TestbedArgs;
 use conduct::Conductor;
 use crew::{Crew, FABRIC_FILE};
 use place::{Place, PlaceName};

@@ -99,7 +99,8 @@ fn a_static_tree_is_exact_too_and_a_worker_that_stood_still_is_waited_for() {
 #[test]
 fn wrong_files_are_refused_before_anything_is_started() {
     let folder = folder("testbed-wrong");
-    fs::write(folder.join("fabric.toml"), "[leaf_spine]\nleaves = 1\nspines = 1\nhosts_per_leaf = 2\n[defaults]\nrate = \"1Mb/s\"\n").unwrap();
+    fs::write(folder.join("fabric.toml"), "[leaf_spine]\nleaves = 1\nspines = 1\nhosts_per_leaf = 2\n[defaults]\nrate = \"1Mb/s\"\n")
+        .unwrap();
     fs::write(folder.join("workload.toml"), "[[job]]\nsystem = \"tree\"\nmessage = 4\nhosts = [\"host7\"]\n").unwrap();
     let error = refused(&folder, &["testbed", "fabric.toml", "workload.toml"]);
     assert_eq!(error, "error: workload.toml:4: job[0].hosts[0] = \"host7\": expected one of the fabric's hosts: host0, host1");
@@ -115,7 +116,10 @@ fn children_of(parent: u32) -> Vec<u32> {
         let stat = fs::read_to_string(process.join("stat")).ok()?;
         stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse::<u32>().ok()
     };
-    processes.filter(|process| parent_of(process) == Some(parent)).filter_map(|process| process.file_name()?.to_str()?.parse().ok()).collect()
+    processes
+        .filter(|process| parent_of(process) == Some(parent))
+        .filter_map(|process| process.file_name()?.to_str()?.parse().ok())
+        .collect()
 }
 
 fn is_running(process: u32) -> bool {

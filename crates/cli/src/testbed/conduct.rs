@@ -11,11 +11,11 @@ use fanin_fabric::Fabric;
 use super::crew::{Crew, Heard};
 use super::idle::Samples;
 use super::job::{JobRun, jobs};
-use super::messages::{Event, HostStatus, Order, TrafficCount};
 use super::place::Place;
 use super::results::{EventRecord, HostRecord, Record, StreamRecord, SwitchRecord};
 use super::schedule::{Pending, Stream, Turn, plain};
 use super::workload::{Action, Workload};
+use crate::fabric_worker::messages::{self as messages, Event, HostStatus, Order, TrafficTotal};
 
 /// How long processes may take to start, or to answer.
 const ANSWER_LIMIT: Duration = Duration::from_secs(30);
@@ -44,7 +44,7 @@ pub struct Conductor<'a> {
     /// Hosts that have taken their job.
     ready: BTreeSet<NodeId>,
     /// Streams that have ended, with what was sent.
-    stopped: Vec<Option<TrafficCount>>,
+    stopped: Vec<Option<TrafficTotal>>,
     /// What hosts have said at their end.
     statuses: Vec<(NodeId, HostStatus)>,
     /// Switches that were started again and have not heard of the jobs.
@@ -122,7 +122,8 @@ impl<'a> Conductor<'a> {
         record.jobs = self.jobs.iter().map(|job| job.record(&self.samples)).collect();
         record.streams = self.stream_records();
         let name = |node: NodeId| self.fabric.name(node).to_string();
-        record.hosts = std::mem::take(&mut self.statuses).into_iter().map(|(node, status)| HostRecord { name: name(node), status }).collect();
+        record.hosts =
+            std::mem::take(&mut self.statuses).into_iter().map(|(node, status)| HostRecord { name: name(node), status }).collect();
         record.hosts.sort_by_key(|host| self.fabric.node_named(&host.name));
         record.events = std::mem::take(&mut self.happened);
         record.processors = std::thread::available_parallelism().map_or(1, usize::from);
@@ -143,7 +144,8 @@ impl<'a> Conductor<'a> {
         while self.up.len() < all.len() || self.linked.len() < hosts {
             self.hear()?;
             if Instant::now() >= limit {
-                let mut silent = all.iter().copied().filter(|node| !self.up.contains(node) || (node.0 < hosts as u32 && !self.linked.contains(node)));
+                let mut silent =
+                    all.iter().copied().filter(|node| !self.up.contains(node) || (node.0 < hosts as u32 && !self.linked.contains(node)));
                 bail!("not there within {} s: {}", ANSWER_LIMIT.as_secs(), names(&mut silent, self.fabric));
             }
         }
@@ -159,7 +161,7 @@ impl<'a> Conductor<'a> {
     /// A neighbour that a switch has not heard of, if there is one.
     fn down_at(&self, switch: NodeId) -> Result<Option<String>> {
         let status = self.place.client(switch, self.fabric)?.status().with_context(|| self.fabric.name(switch).to_string())?;
-        Ok(status.ports.into_iter().find(|port| port.state != "up").map(|port| port.peer))
+        Ok(status.ports.into_iter().find(|port| !port.is_up()).map(|port| port.peer))
     }
 
     /// Tells switches and workers of their jobs.
@@ -220,25 +222,25 @@ impl<'a> Conductor<'a> {
     fn on_event(&mut self, host: NodeId, event: Event) -> Result<()> {
         let jobs = &mut self.jobs;
         match event {
-            Event::Ready => drop(self.up.insert(host)),
+            Event::Ready { .. } => drop(self.up.insert(host)),
             Event::Link { state } if state == "up" => drop(self.linked.insert(host)),
             Event::Link { state } => tracing::info!(host = self.fabric.name(host), state, "the link has changed"),
-            Event::JobReady => drop(self.ready.insert(host)),
-            Event::Progress { operation, done } => jobs.iter_mut().for_each(|job| job.on_progress(host, operation, done)),
-            Event::Finished { operation, seconds } => {
+            Event::JobReady { .. } => drop(self.ready.insert(host)),
+            Event::Progress { operation, done, .. } => jobs.iter_mut().for_each(|job| job.on_progress(host, operation, done)),
+            Event::Finished { operation, seconds, .. } => {
                 let now = Instant::now();
                 jobs.iter_mut().for_each(|job| job.on_finished(host, operation, seconds, now));
             }
-            Event::Operation(end) => jobs.iter_mut().for_each(|job| job.on_end(host, end.clone())),
-            Event::JobDone => jobs.iter_mut().for_each(|job| job.on_over(host)),
-            Event::TrafficStopped { id, sent } => {
+            Event::Operation(end) => jobs.iter_mut().for_each(|job| job.on_end(host, &end)),
+            Event::JobDone { .. } => jobs.iter_mut().for_each(|job| job.on_over(host)),
+            Event::TrafficStopped { id, packets, bytes } => {
                 if let Some(stopped) = self.stopped.get_mut(id as usize) {
-                    *stopped = Some(sent);
+                    *stopped = Some(TrafficTotal { packets, bytes });
                 }
             }
-            Event::Refused { text } => bail!("{} refuses: {text}", self.fabric.name(host)),
+            Event::Refused { order, text } => bail!("{} refuses {order}: {text}", self.fabric.name(host)),
             Event::Status(status) => {
-                self.statuses.push((host, status));
+                self.statuses.push((host, *status));
                 self.crew.release(host);
             }
         }
@@ -261,13 +263,13 @@ impl<'a> Conductor<'a> {
         let id = number as u32;
         let order = match turn {
             None => return Ok(()),
-            Some(Turn::Begin) => Order::Traffic {
+            Some(Turn::Begin) => Order::Traffic(messages::Stream {
                 id,
                 to: traffic.to.clone(),
                 bits_per_second: traffic.rate.bits_per_second(self.uplink_rate(host)),
-                payload_bytes: traffic.payload.0 as u32,
+                payload_bytes: traffic.payload.0 as u16,
                 via: traffic.via.clone(),
-            },
+            }),
             Some(Turn::End) => Order::StopTraffic { id },
         };
         self.crew.order(host, &order)

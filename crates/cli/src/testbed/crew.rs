@@ -8,10 +8,10 @@ use anyhow::{Context, Result, bail};
 use fanin_core::NodeId;
 use fanin_fabric::Fabric;
 
-use super::messages::{Event, Order};
 use super::place::Place;
 use super::process::{Process, Said};
 use super::workload::{Action, Faults};
+use crate::fabric_worker::messages::{Event, Order};
 
 /// How long all processes together may take to end.
 const END_LIMIT: Duration = Duration::from_secs(3);

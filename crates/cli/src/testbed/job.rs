@@ -2,21 +2,21 @@
 
 use std::time::{Duration, Instant};
 
-use super::stub::JobAnnouncement;
+use fanin_control::JobAnnouncement;
 use fanin_core::NodeId;
 use fanin_fabric::Fabric;
 use fanin_sim::random::{Purpose, Random};
 
 use super::idle::Samples;
-use super::messages::{OperationEnd, Operations, Order};
 use super::results::{JobRecord, OperationRecord};
 use super::schedule::Progress;
 use super::workload::{Job, Workload};
+use crate::fabric_worker::messages::{OperationReport, Operations, Order};
 
 /// One operation, while it is gathered from the workers.
 #[derive(Clone, Debug, Default)]
 struct Gathered {
-    workers: Vec<Option<OperationEnd>>,
+    workers: Vec<Option<OperationReport>>,
     /// When the first worker began and the last one ended.
     span: Option<(Instant, Instant)>,
 }
@@ -64,7 +64,7 @@ impl JobRun {
             hosts: hosts.iter().map(|host| host.0).collect(),
         };
         let elements = common.message.0 / job.op.dtype.bytes() as u64;
-        let operations = Operations { kind: common.collective.name(), elements, count: common.operations.0, root: 0 };
+        let operations = Operations { kind: common.collective, elements, count: common.operations.0, root: 0 };
         JobRun {
             announcement,
             operations,
@@ -90,12 +90,7 @@ impl JobRun {
 
     /// The order that makes a host a worker of it.
     pub fn order(&self) -> Order {
-        Order::Job {
-            job: self.announcement.clone(),
-            operations: vec![self.operations.clone()],
-            vector_seed: self.vector_seed,
-            start_delay_ms: 0,
-        }
+        Order::Job { job: Box::new(self.announcement.clone()), operations: vec![self.operations], vector_seed: self.vector_seed }
     }
 
     fn rank(&self, host: NodeId) -> Option<usize> {
@@ -121,14 +116,13 @@ impl JobRun {
     }
 
     /// An operation has ended at a worker, and its result is compared.
-    pub fn on_end(&mut self, host: NodeId, end: OperationEnd) {
+    pub fn on_end(&mut self, host: NodeId, end: &OperationReport) {
         if let Some(rank) = self.rank(host) {
             let next = Progress { operation: end.operation + 1, done: 0.0 };
             if self.progress[rank].operation < next.operation {
                 self.progress[rank] = next;
             }
-            let number = end.operation;
-            self.gathered(number).workers[rank] = Some(end);
+            self.gathered(end.operation).workers[rank] = Some(end.clone());
         }
     }
 
@@ -205,10 +199,10 @@ mod tests {
     #[test]
     fn operations_are_put_together_by_rank() {
         let mut job = job();
-        let end = |operation: u32, seconds: f64| OperationEnd { operation, seconds, ok: true, ..OperationEnd::default() };
-        job.on_end(NodeId(0), end(0, 0.25));
-        job.on_end(NodeId(2), end(0, 0.5));
-        job.on_end(NodeId(0), end(1, 0.5));
+        let end = |operation: u32, seconds: f64| OperationReport { operation, seconds, ok: true, ..OperationReport::default() };
+        job.on_end(NodeId(0), &end(0, 0.25));
+        job.on_end(NodeId(2), &end(0, 0.5));
+        job.on_end(NodeId(0), &end(1, 0.5));
         let record = job.record(&Samples::default());
         assert_eq!((record.operations[0].seconds, record.operations[0].exact), (Some(0.5), true));
         assert_eq!(record.operations[0].goodput_mbit_s, Some(0.064));

@@ -57,7 +57,8 @@ fn maker(name: &str) -> Option<u32> {
 
 /// The commands that build the network, in their order.
 fn commands(fabric: &Fabric, names: &[String]) -> Vec<Vec<String>> {
-    let mut all: Vec<String> = names.iter().flat_map(|name| [format!("ip netns add {name}"), format!("ip -n {name} link set lo up")]).collect();
+    let mut all: Vec<String> =
+        names.iter().flat_map(|name| [format!("ip netns add {name}"), format!("ip -n {name} link set lo up")]).collect();
     for (number, link) in fabric.links().iter().enumerate() {
         let [(a, _), (b, _)] = link.ends;
         let device = format!("l{number}");

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use fanin_core::NodeId;
-use super::stub::FabricClient;
+use fanin_daemon::FabricClient;
 use fanin_fabric::Fabric;
 
 use super::namespaces::{self, Namespaces};

@@ -6,9 +6,12 @@ use std::fmt::Write as _;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 use fanin_plan::units::bytes_text;
 
-use super::messages::{Counts, OperationEnd};
 use super::results::{JobRecord, Record};
+use crate::fabric_worker::messages::OperationReport;
 use crate::table::STYLE;
+
+/// Counts by name.
+type Counts = BTreeMap<String, u64>;
 
 /// All of it.
 pub fn text(record: &Record) -> String {
@@ -80,7 +83,7 @@ fn operations(record: &Record) -> Table {
     table
 }
 
-fn verdict(workers: &[Option<OperationEnd>], exact: bool) -> String {
+fn verdict(workers: &[Option<OperationReport>], exact: bool) -> String {
     let (dead, failed) = (workers.iter().filter(|worker| worker.is_none()).count(), workers.iter().flatten());
     let failed = failed.filter(|end| end.error.is_some()).count();
     let wrong = workers.iter().flatten().any(|end| end.error.is_none() && end.wrong_elements > 0);
@@ -96,7 +99,7 @@ fn again(job: &JobRecord) -> String {
     let mut out = String::new();
     let ends = || job.operations.iter().flat_map(|operation| operation.workers.iter().flatten());
     for (what, of) in [
-        ("sent again", (|end| &end.counters.retransmitted) as fn(&OperationEnd) -> &Counts),
+        ("sent again", (|end| &end.counters.retransmitted) as fn(&OperationReport) -> &Counts),
         ("recovery", |end| &end.counters.protocol),
         ("injected at hosts", |end| &end.counters.injected),
     ] {
@@ -148,12 +151,12 @@ fn switch_counts(record: &Record) -> Vec<(String, Counts)> {
 mod tests {
     use super::super::results::{EventRecord, OperationRecord, StreamRecord, SwitchRecord};
     use super::*;
-    use crate::testbed::messages::TrafficCount;
+    use crate::fabric_worker::messages::TrafficTotal;
 
     #[test]
     fn everything_that_happened_is_said() {
         let end = |seconds: f64, again: u64| {
-            let mut end = OperationEnd { seconds, ok: true, ..OperationEnd::default() };
+            let mut end = OperationReport { seconds, ok: true, ..OperationReport::default() };
             end.counters.retransmitted.insert("timeout".into(), again);
             Some(end)
         };
@@ -178,8 +181,8 @@ mod tests {
                 from: "host2".into(),
                 to: "host5".into(),
                 offered_mbit_s: 15.0,
-                sent: TrafficCount { packets: 1_000, bytes: 1_000_000 },
-                received: TrafficCount { packets: 570, bytes: 570_000 },
+                sent: TrafficTotal { packets: 1_000, bytes: 1_000_000 },
+                received: TrafficTotal { packets: 570, bytes: 570_000 },
             }],
             events: vec![EventRecord { action: "kill", node: "spine1".into(), at_s: 0.25, progress: vec![(0, 0.5)] }],
             switches: vec![SwitchRecord { name: "leaf0".into(), status }],

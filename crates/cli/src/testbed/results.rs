@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-use super::messages::{HostStatus, OperationEnd, TrafficCount};
 use super::workload::{Outcome, Workload};
+use crate::fabric_worker::messages::{HostStatus, OperationReport, TrafficTotal};
 
 /// A run.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -68,7 +68,7 @@ pub struct OperationRecord {
     /// Share of the processors' time that nobody used meanwhile.
     pub cpu_idle_share: Option<f64>,
     /// By rank; `None` for a worker that has died before it ended.
-    pub workers: Vec<Option<OperationEnd>>,
+    pub workers: Vec<Option<OperationReport>>,
 }
 
 /// A stream of background traffic.
@@ -81,9 +81,9 @@ pub struct StreamRecord {
     /// On the wire.
     pub offered_mbit_s: f64,
     /// What has left the host.
-    pub sent: TrafficCount,
+    pub sent: TrafficTotal,
     /// What has arrived at the receiver, of all streams to it.
-    pub received: TrafficCount,
+    pub received: TrafficTotal,
 }
 
 /// An event that happened.
@@ -114,7 +114,6 @@ pub struct HostRecord {
     /// Its name.
     pub name: String,
     /// What it says.
-    #[serde(flatten)]
     pub status: HostStatus,
 }
 
@@ -130,8 +129,10 @@ pub fn median(values: &[f64]) -> Option<f64> {
 impl JobRecord {
     /// Adds an operation that has ended.
     pub fn push(&mut self, mut operation: OperationRecord) {
-        let seconds = |worker: &Option<OperationEnd>| worker.as_ref().filter(|worker| worker.error.is_none()).map(|worker| worker.seconds);
-        operation.seconds = operation.workers.iter().map(seconds).collect::<Option<Vec<f64>>>().and_then(|all| all.into_iter().reduce(f64::max));
+        let seconds =
+            |worker: &Option<OperationReport>| worker.as_ref().filter(|worker| worker.error.is_none()).map(|worker| worker.seconds);
+        operation.seconds =
+            operation.workers.iter().map(seconds).collect::<Option<Vec<f64>>>().and_then(|all| all.into_iter().reduce(f64::max));
         operation.exact = operation.workers.iter().all(|worker| worker.as_ref().is_some_and(|worker| worker.ok));
         let bits = self.message_bytes as f64 * 8.0;
         operation.goodput_mbit_s = operation.seconds.filter(|seconds| *seconds > 0.0).map(|seconds| bits / seconds / 1e6);
@@ -185,7 +186,7 @@ fn unsuccessful(job: usize, operation: &OperationRecord) -> Option<String> {
             let what = match worker {
                 None => "has died".to_string(),
                 Some(end) if end.ok => return None,
-                Some(OperationEnd { error, suspect, .. }) => {
+                Some(OperationReport { error, suspect, .. }) => {
                     let suspect = suspect.as_ref().map_or(String::new(), |suspect| format!(" (missing: {suspect})"));
                     format!("{}{suspect}", error.as_deref().unwrap_or("its result was not compared"))
                 }
@@ -199,7 +200,8 @@ fn unsuccessful(job: usize, operation: &OperationRecord) -> Option<String> {
 /// The first worker with a wrong element, in words.
 fn not_exact(job: usize, operation: &OperationRecord) -> Option<String> {
     operation.workers.iter().enumerate().find_map(|(rank, worker)| {
-        let OperationEnd { wrong_elements, first_wrong, .. } = worker.as_ref().filter(|end| end.error.is_none() && end.wrong_elements > 0)?;
+        let OperationReport { wrong_elements, first_wrong, .. } =
+            worker.as_ref().filter(|end| end.error.is_none() && end.wrong_elements > 0)?;
         let first = first_wrong.map_or(String::new(), |first| format!(", the first is element {first}"));
         Some(format!("job {job}, operation {}: NOT EXACT: {wrong_elements} elements at worker {rank}{first}", operation.number))
     })
@@ -219,20 +221,20 @@ mod tests {
     }
 
     /// So many wrong elements, or else a failure.
-    fn worker(seconds: f64, wrong: Option<u64>) -> Option<OperationEnd> {
+    fn worker(seconds: f64, wrong: Option<u64>) -> Option<OperationReport> {
         let error = if wrong.is_none() { Some("nothing moves".to_string()) } else { None };
-        Some(OperationEnd {
+        Some(OperationReport {
             seconds,
             ok: wrong == Some(0),
             wrong_elements: wrong.unwrap_or(0),
             first_wrong: wrong.filter(|wrong| *wrong > 0).map(|_| 3),
             suspect: error.as_ref().map(|_| "rank 1".into()),
             error,
-            ..OperationEnd::default()
+            ..OperationReport::default()
         })
     }
 
-    fn record(operations: &[[Option<OperationEnd>; 2]]) -> Record {
+    fn record(operations: &[[Option<OperationReport>; 2]]) -> Record {
         let mut job = JobRecord { message_bytes: 1_000, ..JobRecord::default() };
         for (number, workers) in operations.iter().enumerate() {
             job.push(OperationRecord { number: number as u32, workers: workers.to_vec(), ..OperationRecord::default() });
@@ -260,7 +262,10 @@ mod tests {
                 vec![good.clone(), [worker(1.0, Some(0)), worker(1.0, Some(2))]],
                 Some("job 0, operation 1: NOT EXACT: 2 elements at worker 1, the first is element 3"),
             ),
-            (vec![good.clone(), [worker(1.0, None), worker(1.0, Some(0))]], Some("job 0, operation 1: worker 0: nothing moves (missing: rank 1)")),
+            (
+                vec![good.clone(), [worker(1.0, None), worker(1.0, Some(0))]],
+                Some("job 0, operation 1: worker 0: nothing moves (missing: rank 1)"),
+            ),
             (vec![good, [worker(1.0, Some(0)), None]], Some("job 0, operation 1: worker 1: has died")),
         ];
         for (operations, expected) in cases {
@@ -274,7 +279,7 @@ mod tests {
         let failed = [worker(1.0, None), None];
         let good = [worker(1.0, Some(0)), worker(1.0, Some(0))];
         let wrong = [worker(1.0, Some(1)), None];
-        let judge = |operations: &[[Option<OperationEnd>; 2]]| record(operations).judge(&workload("failure", 2));
+        let judge = |operations: &[[Option<OperationReport>; 2]]| record(operations).judge(&workload("failure", 2));
         assert_eq!(judge(&[good.clone(), failed]), Vec::<String>::new());
         assert_eq!(judge(&[good.clone(), good]), ["job 0: every operation completed, where a failure is expected"]);
         assert!(judge(&[wrong])[0].contains("NOT EXACT"));

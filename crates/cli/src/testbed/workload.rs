@@ -24,13 +24,13 @@ use fanin_plan::{PlanError, Refuse};
 use fanin_systems::System;
 use serde::Deserialize;
 
-pub use words::{Action, Collective, Hosts, Load, Outcome};
+use crate::fabric_worker::messages::KindName;
+
+pub use words::{Action, Hosts, Load, Outcome};
 
 /// A workload, read and held against a fabric.
 #[derive(Clone, Debug)]
 pub struct Workload {
-    /// The file as it was named.
-    pub file: String,
     /// `[[job]]`; numbers of jobs are places in this list.
     pub jobs: Vec<Job>,
     /// Everything else.
@@ -98,7 +98,7 @@ pub struct JobKeys {
     pub payload: Bytes,
     /// What is computed.
     #[serde(default)]
-    pub collective: Collective,
+    pub collective: KindName,
     /// Element type.
     #[serde(default)]
     pub element: Element,
@@ -241,7 +241,7 @@ impl Workload {
         let general: General = read(file, &rest, &[])?;
         let read_job = |(index, table): (usize, &Tree)| read_job(&refuse, table, index, fabric);
         let jobs = tables.iter().enumerate().map(read_job).collect::<Result<Vec<Job>, _>>()?;
-        let workload = Workload { file: file.to_string(), jobs, general };
+        let workload = Workload { jobs, general };
         checks::check(&refuse, &workload, fabric)?;
         Ok(workload)
     }

@@ -111,7 +111,8 @@ fn check_traffic(refuse: &Refuse<'_>, traffic: &Traffic, index: usize, fabric: &
         if leaf == other_leaf {
             return Err(refuse.at(&path("via"), format!("no such key: {} and {} are on one leaf", traffic.from, traffic.to)));
         }
-        let above = fabric.map.neighbours(leaf).iter().map(|next| next.node).filter(|node| fabric.map.level(*node) > fabric.map.level(leaf));
+        let above =
+            fabric.map.neighbours(leaf).iter().map(|next| next.node).filter(|node| fabric.map.level(*node) > fabric.map.level(leaf));
         let names: Vec<&str> = above.map(|node| fabric.name(node)).collect();
         if !names.contains(&name.as_str()) {
             let expected = format!("a switch above {}: {}", fabric.name(leaf), names.join(", "));

@@ -80,7 +80,11 @@ const WRONG: &[(&str, &str, &str)] = &[
     ("\"host4\"]", "\"host9\"]", "w.toml:6: job[0].hosts[3] = \"host9\": expected one of the fabric's hosts: host0, host1"),
     ("\"host4\"]", "\"leaf0\"]", "w.toml:6: job[0].hosts[3] = \"leaf0\": expected one of the fabric's hosts: host0, host1"),
     ("\"host4\"]", "\"host1\"]", "w.toml:6: job[0].hosts[3] = \"host1\": expected each host once"),
-    ("hosts = [\"host0\", \"host1\", \"host3\", \"host4\"]", "hosts = \"some\"", "w.toml:6: job[0].hosts = \"some\": expected \"all\" or a list"),
+    (
+        "hosts = [\"host0\", \"host1\", \"host3\", \"host4\"]",
+        "hosts = \"some\"",
+        "w.toml:6: job[0].hosts = \"some\": expected \"all\" or a list",
+    ),
     (
         "operations = 3",
         "[[job]]\nsystem = \"ring\"\nmessage = 4\nhosts = [\"host3\"]",
@@ -89,19 +93,31 @@ const WRONG: &[(&str, &str, &str)] = &[
     ("from = \"host2\"", "from = \"spine0\"", "w.toml:12: traffic[0].from = \"spine0\": expected one of the fabric's hosts"),
     ("to = \"host5\"", "to = \"host2\"", "w.toml:13: traffic[0].to = \"host2\": expected another host than the one that sends"),
     ("to = \"host5\"", "to = \"host1\"", "w.toml:15: traffic[0].via = \"spine0\": expected no such key: host2 and host1 are on one leaf"),
-    ("rate = \"75%\"", "rate = \"2Gb/s\"", "w.toml:14: traffic[0].rate = \"2Gb/s\": expected at most the rate of host2's link, 100000000 b/s"),
+    (
+        "rate = \"75%\"",
+        "rate = \"2Gb/s\"",
+        "w.toml:14: traffic[0].rate = \"2Gb/s\": expected at most the rate of host2's link, 100000000 b/s",
+    ),
     ("rate = \"75%\"", "rate = \"0%\"", "w.toml:14: traffic[0].rate = \"0%\": expected bits per second or a share of the sender's link"),
     ("rate = \"75%\"", "rate = 75", "w.toml:14: traffic[0].rate = 75: expected bits per second or a share of the sender's link"),
     ("via = \"spine0\"", "via = \"leaf1\"", "w.toml:15: traffic[0].via = \"leaf1\": expected a switch above leaf0: spine0, spine1"),
     ("via = \"spine0\"", "start = \"2s\"\nstop = \"1s\"", "w.toml:16: traffic[0].stop = \"1s\": expected a time after start"),
     ("loss = \"1%\"", "loss = \"101%\"", "w.toml:18: faults.loss = \"101%\": expected a number from 0 to 1 or a percentage"),
     ("action = \"kill\"", "action = \"slap\"", "w.toml:21: event[0].action = \"slap\": expected \"kill\" or \"restart\""),
-    ("action = \"kill\"", "action = \"pause\"", "w.toml:27: event[1].action = \"restart\": expected a kill of spine0 in an event above this one"),
+    (
+        "action = \"kill\"",
+        "action = \"pause\"",
+        "w.toml:27: event[1].action = \"restart\": expected a kill of spine0 in an event above this one",
+    ),
     ("node = \"spine0\"", "node = \"spine7\"", "w.toml:22: event[0].node = \"spine7\": expected one of the fabric's nodes: host0"),
     ("operation = 1", "operation = 3", "w.toml:24: event[0].operation = 3: expected an operation from 0 to 2"),
     ("operation = 1", "job = 1", "w.toml:24: event[0].job = 1: expected a job from 0 to 0"),
     ("operation = 1", "at = \"1s\"", "w.toml:23: event[0].progress = \"50%\": expected either at, a time, or progress"),
-    ("progress = \"50%\"\noperation = 1\n\n", "at = \"1s\"\noperation = 1\n\n", "w.toml:24: event[0].operation = 1: expected no such key without"),
+    (
+        "progress = \"50%\"\noperation = 1\n\n",
+        "at = \"1s\"\noperation = 1\n\n",
+        "w.toml:24: event[0].operation = 1: expected no such key without",
+    ),
     ("seed = 7", "sead = 7", "w.toml:2: run.sead = 7: unknown key; did you mean seed?"),
     ("seed = 7", "time_limit = \"0s\"", "w.toml:2: run.time_limit = \"0s\": expected a time above 0"),
     ("[faults]", "[fault]", "w.toml:17: fault = { loss = \"1%\" }: unknown key; did you mean faults?"),
@@ -126,7 +142,8 @@ fn every_wrong_workload_is_refused_in_words_that_lead_to_the_place() {
 #[test]
 fn every_key_is_documented() {
     let documentation = include_str!("../../../../../docs/testbed.md");
-    for (line, replacement) in [("seed = 7", "zzz = 1"), ("rate = \"75%\"", "zzz = 1"), ("loss = \"1%\"", "zzz = 1"), ("action = \"kill\"", "zzz = 1")]
+    for (line, replacement) in
+        [("seed = 7", "zzz = 1"), ("rate = \"75%\"", "zzz = 1"), ("loss = \"1%\"", "zzz = 1"), ("action = \"kill\"", "zzz = 1")]
     {
         let error = Workload::parse("w.toml", &GOOD.replacen(line, replacement, 1), &fabric()).unwrap_err().to_string();
         let (_, keys) = error.split_once("expected one of ").or_else(|| error.split_once("Expected one of ")).expect(&error);

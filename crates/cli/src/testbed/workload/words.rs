@@ -36,39 +36,6 @@ impl Load {
     }
 }
 
-/// What a job computes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Collective {
-    /// Every worker gets the reduction of all vectors.
-    #[default]
-    Allreduce,
-    /// The first worker gets it.
-    Reduce,
-    /// Every worker gets the first one's vector.
-    Broadcast,
-    /// Nobody gets anything before all have come.
-    Barrier,
-    /// Every worker gets its part of the reduction.
-    ReduceScatter,
-    /// Every worker gets all vectors.
-    AllGather,
-}
-
-impl Collective {
-    /// As workloads write it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Collective::Allreduce => "allreduce",
-            Collective::Reduce => "reduce",
-            Collective::Broadcast => "broadcast",
-            Collective::Barrier => "barrier",
-            Collective::ReduceScatter => "reduce-scatter",
-            Collective::AllGather => "all-gather",
-        }
-    }
-}
-
 /// What happens to a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
