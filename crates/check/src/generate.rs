@@ -9,7 +9,7 @@ use fanin_sim::lossless::{Arbitration, LosslessConfig, SwitchModel};
 use fanin_sim::routing::Balancer;
 use fanin_sim::traffic::{Pattern, TrafficConfig};
 use fanin_sim::{LinkSpeed, NetworkConfig, Shape, Topology};
-use fanin_systems::{Placement, RingOrder, System};
+use fanin_systems::{CanaryParameters, FailureRule, Placement, RingOrder, System};
 
 use crate::draw::Draw;
 use crate::recipe::{Demand, JobRecipe, Recipe};
@@ -173,17 +173,24 @@ fn operator(draw: &mut Draw) -> ElementOp {
     ElementOp { dtype, operator: *draw.pick(operators) }
 }
 
-fn system(draw: &mut Draw, reliable: bool, op: ElementOp) -> System {
-    match draw.between(0, if reliable { 2 } else { 3 }) {
+fn system(draw: &mut Draw, op: ElementOp) -> System {
+    match draw.between(0, 3) {
         0 => System::Tree { trees: draw.between(1, 4) as u32 },
         1 => System::Ring { order: *draw.pick(&[RingOrder::Host, RingOrder::Placement]), barrier: draw.percent(35) },
         2 => System::SwitchMl { fixed_point: op == ElementOp::F32_SUM && draw.percent(50) },
-        // For networks that lose nothing.
-        _ => System::Canary {
-            timeout_ps: draw.scaled(1_000, 100_000_000),
-            descriptors: draw.scaled(1, 4_096) as u32,
-            placement: *draw.pick(&[Placement::Hash, Placement::Static]),
-        },
+        _ => System::Canary(canary(draw)),
+    }
+}
+
+fn canary(draw: &mut Draw) -> CanaryParameters {
+    CanaryParameters {
+        timeout_ps: draw.scaled(1_000, 100_000_000),
+        descriptors: draw.scaled(1, 4_096) as u32,
+        placement: *draw.pick(&[Placement::Hash, Placement::Static]),
+        failure: *draw.pick(&[FailureRule::AllAsked, FailureRule::AllAsked, FailureRule::Hold, FailureRule::FirstRequest]),
+        hold_ps: draw.scaled(1_000, 100_000_000),
+        generations: draw.between(1, 4) as u8,
+        lifetime_ps: 0,
     }
 }
 
@@ -205,9 +212,13 @@ fn job(draw: &mut Draw, map: &NetworkMap, weather: Weather) -> JobRecipe {
         .collect();
     let rto_min = Duration::from_ns(draw.scaled(2_000, 200_000));
     let reliable = weather != Weather::Calm || draw.percent(30);
-    let system = system(draw, reliable, op);
-    if matches!(system, System::SwitchMl { .. }) && op.dtype.is_float() && op.operator == Operator::Sum && draw.percent(25) {
-        // The switch divides.
+    let system = system(draw, op);
+    if matches!(system, System::SwitchMl { .. } | System::Canary(_))
+        && op.dtype.is_float()
+        && op.operator == Operator::Sum
+        && draw.percent(25)
+    {
+        // The switch divides, or the leader.
         op.operator = Operator::Avg;
     }
     JobRecipe {
@@ -231,7 +242,11 @@ fn job(draw: &mut Draw, map: &NetworkMap, weather: Weather) -> JobRecipe {
 
 /// What the operations of a job are, where its system does more than allreduces.
 fn kinds(draw: &mut Draw, job: &mut JobRecipe) {
-    let System::SwitchMl { fixed_point } = job.system else { return };
+    let fixed_point = match job.system {
+        System::SwitchMl { fixed_point } => fixed_point,
+        System::Canary(_) => false,
+        System::Ring { .. } | System::Tree { .. } => return,
+    };
     // A job of a recipe has one operator: a mean would divide what is only copied, and fixed point is for what is added up.
     let may_copy = !fixed_point && job.op.operator != Operator::Avg;
     if draw.percent(40) {
@@ -291,7 +306,7 @@ impl Scale {
             // A ring takes as many steps as it has workers, twice.
             let steps = if matches!(job.system, System::Ring { .. }) { 2 * job.hosts.len() as u64 * job.elements.len() as u64 } else { 1 };
             // On both ways, a switch may hold a packet at each level for its timeout.
-            let held_ps = if let System::Canary { timeout_ps, .. } = job.system { 8 * timeout_ps } else { 0 };
+            let held_ps = if let System::Canary(parameters) = job.system { 8 * parameters.timeout_ps } else { 0 };
             let noise_ps = if job.noise_probability > 0.0 { job.noise_delay.as_ps() } else { 0 };
             scale.duration_ps = scale.duration_ps.max(time(2 * job.packets(), job.payload_bytes) + (rounds + steps) * round_trip);
             queued_ps += time(window * job.hosts.len() as u64, job.payload_bytes) + noise_ps * 4 + held_ps;

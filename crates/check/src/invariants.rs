@@ -68,8 +68,8 @@ fn check_failure(recipe: &Recipe, job: &JobRecipe, operation: &OperationResult, 
         FailureReason::NoProgress | FailureReason::PeerAborted => {}
         _ => return Some(format!("no reason that a fault can cause: {failure}")),
     }
-    // A sum that does not come does not tell whose contribution it lacks.
-    let may_be_unknown = matches!(job.system, System::Canary { .. });
+    // A sum that does not come does not tell whose contribution it lacks; only who can ask for it learns that.
+    let may_be_unknown = matches!(job.system, System::Canary(_)) && !job.reliable;
     if failure.suspect == Suspect::Unknown {
         return (!may_be_unknown).then(|| format!("names nobody: {failure}"));
     }

@@ -10,7 +10,7 @@ use fanin_sim::metrics::Ended;
 use fanin_sim::routing::Balancer;
 use fanin_sim::traffic::{Pattern, TrafficConfig};
 use fanin_sim::{LinkSpeed, NetworkConfig, RunResult, Shape, Topology};
-use fanin_systems::{AnyNode, Placement, System, UNLIMITED};
+use fanin_systems::{AnyNode, CanaryParameters, Placement, System, UNLIMITED};
 
 /// Packets that all workers of a job send at most.
 const JOB_PACKETS_MAX: u64 = 3_000;
@@ -80,11 +80,12 @@ fn job(draw: &mut Draw, map: &NetworkMap) -> JobRecipe {
     });
     let elements = elements.collect();
     let places = if draw.percent(60) { draw.between(1, 8) } else { draw.scaled(8, 4_096) };
-    let system = System::Canary {
+    let system = System::Canary(CanaryParameters {
         timeout_ps: draw.scaled(100_000, 5_000_000),
         descriptors: places as u32,
         placement: *draw.pick(&[Placement::Hash, Placement::Static]),
-    };
+        ..CanaryParameters::default()
+    });
     let late = if draw.percent(50) { 0 } else { draw.scaled(1_000, 20_000_000) };
     JobRecipe {
         hosts: draw.sample(map.hosts(), workers as usize).into_iter().map(NodeId).collect(),

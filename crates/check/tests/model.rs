@@ -6,7 +6,7 @@ use fanin_check::model::{COMPLETE, EXACT, Limits, NEVER_STUCK, NOTHING_LEFT, Net
 use fanin_core::{Duration, JobId, NetworkMap, NodeId, PacketKind};
 use fanin_protocols::canary;
 use fanin_protocols::tree::Planted;
-use fanin_systems::{AnyNode, JobSpec, Placement, RingOrder, System, UNLIMITED};
+use fanin_systems::{AnyNode, CanaryParameters, JobSpec, Placement, RingOrder, System, UNLIMITED};
 use small::{BLOCK, model, star, two_levels};
 use stateright::{Checker, HasDiscoveries, Model};
 
@@ -41,7 +41,12 @@ fn model_of_canary_with(
     let spec = JobSpec {
         id: JobId(0),
         hosts: &hosts,
-        system: System::Canary { timeout_ps: 1_000, descriptors, placement: Placement::Static },
+        system: System::Canary(CanaryParameters {
+            timeout_ps: 1_000,
+            descriptors,
+            placement: Placement::Static,
+            ..CanaryParameters::default()
+        }),
         op: (),
         element_bytes: 4,
         payload_bytes: 4 * BLOCK as u32,

@@ -81,6 +81,10 @@ reasons! {
         Ready = "ready",
         /// A child asked again for something that is already complete.
         Asked = "asked",
+        /// The block's generation has failed: it is contributed anew, under the next one (Canary).
+        Reissued = "reissued",
+        /// Several generations have failed: switches are passed by (Canary).
+        Fallback = "fallback",
     }
 }
 

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use fanin_core::{Duration, Failure, Instant, Suspect};
 use fanin_sim::metrics::Ended;
 use fanin_sim::{JobResult, RunResult, Shape, Topology};
-use fanin_systems::System;
+use fanin_systems::{CanaryParameters, System};
 use serde::{Serialize, Serializer};
 
 use crate::schema::PayloadName;
@@ -313,7 +313,7 @@ impl Leaves {
 /// timeout. The leader's own time r is 0 here: leaders sum at line rate.
 fn bytes_by_model(prepared: &Prepared) -> Option<f64> {
     let [job] = prepared.jobs.as_slice() else { return None };
-    let System::Canary { timeout_ps, .. } = job.system else { return None };
+    let System::Canary(CanaryParameters { timeout_ps, .. }) = job.system else { return None };
     let (rate, hops, path_ps) = match prepared.scenario.network.shape {
         Shape::Star { link, .. } => (link.bits_per_second, 2, 2 * link.latency.as_ps()),
         Shape::FatTree2 { host_link, fabric_link, .. } => {

@@ -9,7 +9,7 @@ use super::tree::{Key, Kind, Step, Tree};
 use super::units::Time;
 
 /// A key of a plan and its name in the registry.
-const RENAMED: &[(&str, &str)] = &[("timeout", "timeout_ps"), ("table", "placement")];
+const RENAMED: &[(&str, &str)] = &[("timeout", "timeout_ps"), ("table", "placement"), ("hold", "hold_ps"), ("lifetime", "lifetime_ps")];
 
 /// A key's name in the registry.
 fn in_registry(key: &str) -> &str {
@@ -54,7 +54,7 @@ pub fn read_system(file: &str, tree: &Tree, base: &[Step], common: &[&str]) -> R
 fn translate(file: &str, key: &Key, value: &Tree, base: &[Step]) -> Result<Tree, PlanError> {
     let path: Vec<Step> = base.iter().cloned().chain([Step::Key(key.name.clone())]).collect();
     match key.name.as_str() {
-        "timeout" => {
+        "timeout" | "hold" | "lifetime" => {
             let ps = read::<Time>(file, value, &path)?.0.as_ps();
             let kind = i64::try_from(ps).map(Kind::Integer).map_err(|_| {
                 let what = format!("{} = {value}: expected at most 100 days", super::tree::path_text(&path));

@@ -7,7 +7,7 @@ mod common;
 use canary_fabric::Plan;
 use common::{Faults, Script};
 use fanin_core::{Census, DropReason, Duration, FailureReason, Instant, Rank, Suspect};
-use fanin_protocols::canary::{Placement, WINDOW_UNLIMITED};
+use fanin_protocols::canary::{Placement, Recovery, WINDOW_UNLIMITED};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
@@ -45,6 +45,8 @@ fn plans() -> impl Strategy<Value = Plan> {
             timeout: Duration::from_ns(timeout_ns),
             descriptors,
             placement,
+            recovery: Recovery::NONE,
+            descriptor_lifetime: Duration::MAX,
             wander,
             tidy: false,
             faults: Faults { seed, jitter_us, refusal, ..Faults::NONE },

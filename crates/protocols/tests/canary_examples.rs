@@ -8,7 +8,7 @@ use fanin_core::{
     Address, Body, Census, Collective, DropReason, Duration, Egress, Event, FailureReason, Ingress, Instant, Node, NodeId, OpError,
     OperationId, Outcome, Payload, Piece, PortId, Rank, Suspect, Tx, Via, Worker,
 };
-use fanin_protocols::canary::{CanarySwitch, CanarySwitchConfig, CanaryWorker, CanaryWorkerConfig, Placement, WINDOW_UNLIMITED};
+use fanin_protocols::canary::{CanarySwitch, CanarySwitchConfig, CanaryWorker, CanaryWorkerConfig, Placement, Recovery, WINDOW_UNLIMITED};
 use fanin_wire::canary::{CanaryHeader, CanaryId, PartialSum};
 
 const BLOCK_ELEMENTS: u32 = 4;
@@ -139,6 +139,7 @@ fn switch(node: u32, descriptors: u32) -> Bench<CanarySwitch<Census>> {
         timeout: TIMEOUT,
         descriptors,
         placement: Placement::Static,
+        descriptor_lifetime: Duration::MAX,
     };
     Bench::new(CanarySwitch::new(config), 0)
 }
@@ -153,6 +154,7 @@ fn worker_with(rank: u32, hosts: u32, window: u32) -> Bench<CanaryWorker<Census>
         block_elements: BLOCK_ELEMENTS,
         window,
         patience: PATIENCE,
+        recovery: Recovery::NONE,
         uplink: PortId(0),
     };
     Bench::new(CanaryWorker::new(config), rank)

@@ -8,7 +8,9 @@ use fanin_core::{
     Address, Body, Collective, DropReason, Duration, Egress, Event, FailureReason, Ingress, Instant, Node, NodeId, OpError, OperationId,
     Outcome, Payload, Piece, PortId, Rank, Tx, Worker,
 };
-use fanin_protocols::canary::{CanarySwitch, CanarySwitchConfig, CanaryWorker, CanaryWorkerConfig, Placement, SPAN, WINDOW_UNLIMITED};
+use fanin_protocols::canary::{
+    CanarySwitch, CanarySwitchConfig, CanaryWorker, CanaryWorkerConfig, Placement, Recovery, SPAN, WINDOW_UNLIMITED,
+};
 use fanin_wire::canary::{CanaryHeader, CanaryId, PartialSum};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -78,6 +80,7 @@ fn worker(hosts: u32, window: u32) -> CanaryWorker<Bytes> {
         block_elements: 2,
         window,
         patience: PATIENCE,
+        recovery: Recovery::NONE,
         uplink: PortId(0),
     })
 }
@@ -92,6 +95,7 @@ fn switch(descriptors: u32) -> CanarySwitch<Bytes> {
         timeout: Duration::from_us(10),
         descriptors,
         placement: Placement::Hash,
+        descriptor_lifetime: Duration::MAX,
     })
 }
 

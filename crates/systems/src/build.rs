@@ -6,7 +6,7 @@ use fanin_protocols::shared::reliability::Reliability;
 use fanin_protocols::tree::{TreeChild, TreeParent, TreeRole, TreeSwitch, TreeSwitchConfig, TreeWorker, TreeWorkerConfig};
 
 use crate::any::{AnyNode, resend_gap};
-use crate::canary::{self, Table};
+use crate::canary;
 use crate::config::{BuildError, JobSpec, RingOrder, System, UNLIMITED};
 use crate::layout::{self, Members, TreeLayout, leaf_of};
 use crate::switchml;
@@ -17,14 +17,14 @@ use crate::switchml;
 /// [`BuildError`] names the field that contradicts the network or another field.
 pub fn build<P: Payload + ?Sized>(spec: &JobSpec<'_, P::Op>, map: &NetworkMap) -> Result<JobNodes<AnyNode<P>>, BuildError> {
     check(spec, map)?;
-    if P::needs_finish(&spec.op) && !matches!(spec.system, System::SwitchMl { .. }) {
-        return Err(BuildError::new("operator", "avg", "one that needs no division at the end: only switchml divides"));
+    if P::needs_finish(&spec.op) && !matches!(spec.system, System::SwitchMl { .. } | System::Canary(_)) {
+        return Err(BuildError::new("operator", "avg", "one that needs no division at the end: only switchml and canary divide"));
     }
     match spec.system {
         System::Ring { order, barrier } => ring(spec, order, barrier),
         System::Tree { trees } => tree(spec, map, trees),
         System::SwitchMl { fixed_point } => switchml::nodes(spec, map, fixed_point),
-        System::Canary { timeout_ps, descriptors, placement } => canary::nodes(spec, map, Table { timeout_ps, descriptors, placement }),
+        System::Canary(parameters) => canary::nodes(spec, map, &parameters),
     }
 }
 
@@ -204,9 +204,9 @@ mod tests {
             };
             build::<[u8]>(&spec, &NetworkMap::star(2))
         };
-        assert!(nodes(System::SwitchMl { fixed_point: false }).is_ok());
+        assert!(nodes(System::SwitchMl { fixed_point: false }).is_ok() && nodes(System::canary()).is_ok());
         let refused = nodes(System::Tree { trees: 1 }).unwrap_err().to_string();
-        assert_eq!(refused, "operator = avg: expected one that needs no division at the end: only switchml divides");
+        assert_eq!(refused, "operator = avg: expected one that needs no division at the end: only switchml and canary divide");
     }
 
     #[test]

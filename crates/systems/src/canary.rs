@@ -3,28 +3,18 @@
 use std::sync::Arc;
 
 use fanin_core::{Address, Duration, JobNodes, NetworkMap, NodeId, Payload, Placed, Rank};
-use fanin_protocols::canary::{self, CanarySwitch, CanarySwitchConfig, CanaryWorker, CanaryWorkerConfig};
+use fanin_protocols::canary::{self, CanarySwitch, CanarySwitchConfig, CanaryWorker, CanaryWorkerConfig, Recovery};
 
 use crate::any::AnyNode;
-use crate::config::{BuildError, JobSpec, Placement, UNLIMITED};
+use crate::build::reliability;
+use crate::config::{BuildError, CanaryParameters, FailureRule, JobSpec, Placement, UNLIMITED};
 use crate::layout::leaf_of;
-
-/// The parameters of a Canary switch.
-#[derive(Clone, Copy)]
-pub(crate) struct Table {
-    pub timeout_ps: u64,
-    pub descriptors: u32,
-    pub placement: Placement,
-}
 
 pub(crate) fn nodes<P: Payload + ?Sized>(
     spec: &JobSpec<'_, P::Op>,
     map: &NetworkMap,
-    table: Table,
+    parameters: &CanaryParameters,
 ) -> Result<JobNodes<AnyNode<P>>, BuildError> {
-    if spec.reliable {
-        return Err(BuildError::new("reliable", true, "false: canary does not recover from loss"));
-    }
     if spec.patience == Duration::ZERO {
         return Err(BuildError::new("patience", spec.patience, "more than 0"));
     }
@@ -35,9 +25,10 @@ pub(crate) fn nodes<P: Payload + ?Sized>(
     if nodes > 1 << 16 {
         return Err(BuildError::new("network", nodes, "at most 65536 hosts and switches, which packets name with 16 bits"));
     }
-    if table.descriptors == 0 || table.descriptors > 1 << 24 {
-        return Err(BuildError::new("descriptors", table.descriptors, "1 to 16777216"));
+    if parameters.descriptors == 0 || parameters.descriptors > 1 << 24 {
+        return Err(BuildError::new("descriptors", parameters.descriptors, "1 to 16777216"));
     }
+    let (lifetime, recovery) = recovery(spec, parameters)?;
     let members: Arc<[NodeId]> = spec.hosts.into();
     let worker = |(rank, &host): (usize, &NodeId)| {
         let config = CanaryWorkerConfig {
@@ -49,29 +40,71 @@ pub(crate) fn nodes<P: Payload + ?Sized>(
             block_elements: spec.payload_bytes / spec.element_bytes,
             window: if spec.window == UNLIMITED { canary::WINDOW_UNLIMITED } else { spec.window },
             patience: spec.patience,
+            recovery,
             uplink: leaf_of(map, host)?.port,
         };
         Ok(Placed { at: Address::worker(host), node: AnyNode::CanaryWorker(CanaryWorker::new(config)) })
     };
     let workers: Vec<Placed<AnyNode<P>>> = spec.hosts.iter().enumerate().map(worker).collect::<Result<_, BuildError>>()?;
     // A lone worker needs no network; otherwise packets may pass any switch, since balancers choose the paths.
-    let others = if workers.len() == 1 { Vec::new() } else { map.switches().map(|switch| switch_node(spec, map, switch, table)).collect() };
+    let others = if workers.len() == 1 {
+        Vec::new()
+    } else {
+        map.switches().map(|switch| switch_node(spec, map, switch, parameters, lifetime)).collect()
+    };
     Ok(JobNodes { workers, others })
 }
 
-fn switch_node<P: Payload + ?Sized>(spec: &JobSpec<'_, P::Op>, map: &NetworkMap, switch: NodeId, table: Table) -> Placed<AnyNode<P>> {
+/// How long descriptors live, and what workers do about losses.
+fn recovery<Op>(spec: &JobSpec<'_, Op>, parameters: &CanaryParameters) -> Result<(Duration, Recovery), BuildError> {
+    if !spec.reliable {
+        return Ok((Duration::MAX, Recovery::NONE));
+    }
+    if spec.window > canary::RELIABLE_WINDOW_MAX {
+        let expected = format!("1 to {} packets, each of which is remembered until its sum has come", canary::RELIABLE_WINDOW_MAX);
+        return Err(BuildError::new("window", spec.window, expected));
+    }
+    if !(1..=canary::GENERATIONS_MAX).contains(&parameters.generations) {
+        return Err(BuildError::new("generations", parameters.generations, format!("1 to {}", canary::GENERATIONS_MAX)));
+    }
+    let reliability = reliability(spec);
+    let lifetime = match parameters.lifetime_ps {
+        0 => spec.patience.divided(2),
+        lifetime_ps => Duration::from_ps(lifetime_ps),
+    };
+    // `canary 5.10`: a descriptor that is given up too early costs its workers a request each.
+    let shortest = spec.rto_min.times(4);
+    if lifetime < shortest {
+        return Err(BuildError::new("lifetime", lifetime, format!("{shortest} at least, four times rto_min")));
+    }
+    let rule = match parameters.failure {
+        FailureRule::FirstRequest => canary::FailureRule::FirstRequest,
+        FailureRule::Hold => canary::FailureRule::AfterHold(Duration::from_ps(parameters.hold_ps)),
+        FailureRule::AllAsked => canary::FailureRule::AllAsked,
+    };
+    Ok((lifetime, Recovery { rule, generations: parameters.generations, ..Recovery::new(reliability, lifetime) }))
+}
+
+fn switch_node<P: Payload + ?Sized>(
+    spec: &JobSpec<'_, P::Op>,
+    map: &NetworkMap,
+    switch: NodeId,
+    parameters: &CanaryParameters,
+    descriptor_lifetime: Duration,
+) -> Placed<AnyNode<P>> {
     let config = CanarySwitchConfig {
         job: spec.id,
         node: switch,
         ports: map.neighbours(switch).len() as u16,
         op: spec.op.clone(),
         block_bytes: spec.payload_bytes,
-        timeout: Duration::from_ps(table.timeout_ps),
-        descriptors: table.descriptors,
-        placement: match table.placement {
+        timeout: Duration::from_ps(parameters.timeout_ps),
+        descriptors: parameters.descriptors,
+        placement: match parameters.placement {
             Placement::Hash => canary::Placement::Hash,
             Placement::Static => canary::Placement::Static,
         },
+        descriptor_lifetime,
     };
     Placed { at: Address::switch(switch), node: AnyNode::CanarySwitch(CanarySwitch::new(config)) }
 }
@@ -117,11 +150,24 @@ mod tests {
     #[test]
     fn what_it_cannot_do_is_named() {
         let error = |change: fn(&mut JobSpec<'_, ()>)| built(&[0, 1], change).unwrap_err();
-        assert_eq!(error(|spec| spec.reliable = true), "reliable = true: expected false: canary does not recover from loss");
+        let unlimited = "window = 4294967295: expected 1 to 65536 packets, each of which is remembered until its sum has come";
+        assert_eq!(error(|spec| spec.reliable = true), unlimited);
+        let reliable = |change: fn(&mut CanaryParameters)| {
+            let mut parameters = CanaryParameters::default();
+            change(&mut parameters);
+            built(&[0, 1], |spec| {
+                (spec.reliable, spec.window, spec.rto_min) = (true, 64, Duration::from_us(10));
+                spec.system = System::Canary(parameters);
+            })
+        };
+        assert!(reliable(|_| {}).is_ok());
+        assert_eq!(reliable(|parameters| parameters.generations = 16).unwrap_err(), "generations = 16: expected 1 to 15");
+        let short = reliable(|parameters| parameters.lifetime_ps = 39_000_000).unwrap_err();
+        assert_eq!(short, "lifetime = 39 us: expected 40 us at least, four times rto_min");
         assert_eq!(error(|spec| spec.patience = Duration::ZERO), "patience = 0 ps: expected more than 0");
         assert_eq!(error(|spec| spec.window = 0), "window = 0: expected 1 to 1048576 packets, or unlimited");
         let without_places = |spec: &mut JobSpec<'_, ()>| {
-            spec.system = System::Canary { timeout_ps: 1, descriptors: 0, placement: Placement::Static };
+            spec.system = System::Canary(CanaryParameters { descriptors: 0, ..CanaryParameters::default() });
         };
         assert_eq!(error(without_places), "descriptors = 0: expected 1 to 16777216");
         assert_eq!(error(|spec| spec.system = System::Tree { trees: 1 }), "window = 4294967295: expected 1 to 1048576 packets");

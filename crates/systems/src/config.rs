@@ -51,6 +51,54 @@ pub enum Placement {
     Static,
 }
 
+/// When a leader gives up what it has of a block of which something is missing (Canary).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FailureRule {
+    /// At the first request for its sum: the paper's text. Every slow worker has blocks begun anew.
+    FirstRequest,
+    /// `hold` after the first request, or when all other workers have asked.
+    Hold,
+    /// When all other workers have asked, which says that all have contributed; who has not asked is asked.
+    #[default]
+    AllAsked,
+}
+
+/// The parameters of Canary.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CanaryParameters {
+    /// How long a switch collects a block's packets, in ps. The paper's model of memory takes 1 us (canary 7).
+    pub timeout_ps: u64,
+    /// Length of this job's array of descriptors at each switch; a switch's memory is divided among jobs by these. The paper's switch has
+    /// 32 Ki (canary 3).
+    pub descriptors: u32,
+    /// How a block finds its place in it.
+    pub placement: Placement,
+    /// With loss recovery: when a block is begun anew.
+    pub failure: FailureRule,
+    /// For [`FailureRule::Hold`]: how long, in ps.
+    pub hold_ps: u64,
+    /// With loss recovery: how often switches sum a block, at most, before workers contribute to its leader directly; 1 to 15.
+    pub generations: u8,
+    /// With loss recovery: after how long a switch gives up a descriptor whose sum does not come, in ps; 0 for half of the job's patience.
+    pub lifetime_ps: u64,
+}
+
+impl Default for CanaryParameters {
+    fn default() -> Self {
+        CanaryParameters {
+            timeout_ps: 1_000_000,
+            descriptors: 32_768,
+            placement: Placement::Hash,
+            failure: FailureRule::AllAsked,
+            hold_ps: 20_000_000,
+            generations: 3,
+            lifetime_ps: 0,
+        }
+    }
+}
+
 /// A system and its parameters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "system", rename_all = "kebab-case")]
@@ -70,18 +118,8 @@ pub enum System {
         #[serde(default = "one")]
         trees: u32,
     },
-    /// Canary: trees that form anew for each block (canary 1 to 9), for networks that lose nothing.
-    Canary {
-        /// How long a switch collects a block's packets, in ps.
-        #[serde(default = "canary_timeout_ps")]
-        timeout_ps: u64,
-        /// Length of this job's array of descriptors at each switch; a switch's memory is divided among jobs by these.
-        #[serde(default = "canary_descriptors")]
-        descriptors: u32,
-        /// How a block finds its place in it.
-        #[serde(default)]
-        placement: Placement,
-    },
+    /// Canary: trees that form anew for each block (canary 1 to 9).
+    Canary(CanaryParameters),
     /// SwitchML: a pool of slots at one switch, or at each of a tree of switches; the window is the size of the pool (switchml 1 to 10).
     #[serde(rename = "switchml")]
     SwitchMl {
@@ -96,23 +134,13 @@ fn one() -> u32 {
     1
 }
 
-/// The paper's model of memory takes 1 us (canary 7).
-fn canary_timeout_ps() -> u64 {
-    1_000_000
-}
-
-/// As many as the paper's switch has (canary 3).
-fn canary_descriptors() -> u32 {
-    32_768
-}
-
 impl System {
     /// Names of all systems.
     pub const NAMES: &'static [&'static str] = &["ring", "tree", "canary", "switchml"];
 
     /// Canary as its paper has it: 1 us, 32 Ki descriptors, hashed.
     pub fn canary() -> Self {
-        System::Canary { timeout_ps: canary_timeout_ps(), descriptors: canary_descriptors(), placement: Placement::Hash }
+        System::Canary(CanaryParameters::default())
     }
 
     /// The system's name.

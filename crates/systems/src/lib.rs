@@ -11,5 +11,5 @@ mod switchml;
 
 pub use any::{AnyHeader, AnyNode};
 pub use build::build;
-pub use config::{BuildError, JobSpec, Placement, RingOrder, System, UNLIMITED};
+pub use config::{BuildError, CanaryParameters, FailureRule, JobSpec, Placement, RingOrder, System, UNLIMITED};
 pub use switchml::offer_number;

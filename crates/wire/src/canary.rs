@@ -2,13 +2,13 @@
 //!
 //! | offset | bytes | field | |
 //! |---|---|---|---|
-//! | 0 | 4 | `dst` | reduce: the leader's host; restore: the switch; else zero |
+//! | 0 | 4 | `dst` | reduce: the leader's host; restore: the switch; failed: the worker's host; else zero |
 //! | 4 | 4 | `id` | the block: see [`CanaryId`] |
-//! | 8 | 2 | `counter` | reduce: contributions in this packet, 1 to `hosts` - 1, since the leader sends none; else zero |
+//! | 8 | 2 | `counter` | reduce: contributions in this packet, 1 to `hosts` - 1, since the leader sends none; request: how often it was asked before; else zero |
 //! | 10 | 2 | `hosts` | reduce: workers of the job; else zero |
-//! | 12 | 4 | `children` | collided: the port by which the packet came; restore: shard in the high half, its 16 ports in the low half; else zero |
+//! | 12 | 4 | `children` | collided: the port by which the packet came; restore: shard in the high half, its 16 ports in the low half; request, direct, done, probe: the sender's rank; waiting, aborted: the rank that is missing; else zero |
 //! | 16 | 2 | `switch_addr` | collided: the switch; else zero |
-//! | 18 | 1 | bits | 7 `bypass`, 6 `multicast`, 5-3 reserved (zero), 2-0 `kind` |
+//! | 18 | 1 | bits | 7 `bypass`, 6 `multicast`, 5-4 reserved (zero), 3-0 `kind` |
 //!
 //! | `kind` | name | `bypass` | `multicast` | |
 //! |---|---|---|---|---|
@@ -16,24 +16,45 @@
 //! | 0 | collided | 1 | 0 | the same after a collision: switches only forward it |
 //! | 1 | broadcast | 0 | 1 | the sum, down along the children that the switches recorded |
 //! | 2 | restore | 1 | 0 | the sum, to a switch that begins a broadcast of its own |
-//! | 3-6 | | | | reserved: retransmission request and answer, failure of a block, completion |
+//! | 3 | request | 1 | 0 | to the leader: the sum has not come |
+//! | 4 | answer | 1 | 0 | the sum, to one worker |
+//! | 5 | failed | 0 | 0 | to a worker: the block is to be contributed anew, under this generation |
+//! | 6 | done | 1 | 0 | to a leader: the sender has the sums of all blocks before this one |
+//! | 7 | direct | 1 | 0 | to the leader: one worker's contribution, past all switches, by rank |
+//! | 8 | waiting | 1 | 0 | to a worker: the leader lacks the contribution of a rank |
+//! | 9 | aborted | 1 | 0 | to a worker: the job was given up, for want of a rank |
+//! | 10 | probe | 1 | 0 | to a worker, from the leader: has it contributed, and lacks the sum? |
+//!
+//! Kinds 3 to 10 are ours: the text speaks of requests, of their answers and of failed blocks, and gives them no bits (`canary 2`). Who asks
+//! is in `children`, so that a leader can tell requests apart.
 //!
 //! The paper does not say where in the byte its two bits are: they are the highest, so that the padding, which holds the kind, is at the
 //! end. A switch of more than 16 ports gets one restoration a *shard* of 16 ports; with 16 bits for the shard's number every port that
 //! there can be is within reach.
 
-use fanin_core::{Malformed, NodeId, PacketKind, PortId, Wire};
+use fanin_core::{Malformed, NodeId, PacketKind, PortId, Rank, Wire};
 
 use crate::bytes::{front, put, require, u16_at, u32_at};
 
 const BYPASS: u8 = 1 << 7;
 const MULTICAST: u8 = 1 << 6;
-const RESERVED: u8 = 0b0011_1000;
-const KIND: u8 = 0b111;
+const RESERVED: u8 = 0b0011_0000;
+const KIND: u8 = 0b1111;
 
 const REDUCE: u8 = 0;
 const BROADCAST: u8 = 1;
 const RESTORE: u8 = 2;
+const REQUEST: u8 = 3;
+const ANSWER: u8 = 4;
+const FAILED: u8 = 5;
+const DONE: u8 = 6;
+const DIRECT: u8 = 7;
+const WAITING: u8 = 8;
+const ABORTED: u8 = 9;
+const PROBE: u8 = 10;
+
+/// The rank in a packet that names nobody.
+const NOBODY: u16 = u16::MAX;
 
 const LENGTH: usize = 19;
 
@@ -123,10 +144,18 @@ impl<'a> CanaryPacket<'a> {
                 require(bits & BYPASS != 0, "bypass", bits & BYPASS)?;
                 require(bits & MULTICAST == 0, "multicast", bits & MULTICAST)?;
             }
+            REQUEST | ANSWER | FAILED | DONE | DIRECT | WAITING | ABORTED | PROBE => {
+                let kind = bits & KIND;
+                require((bits & BYPASS != 0) == (kind != FAILED), "bypass", bits & BYPASS)?;
+                require(bits & MULTICAST == 0, "multicast", bits & MULTICAST)?;
+                require(dst == 0 || kind == FAILED, "dst", dst)?;
+                let names_rank = !matches!(kind, ANSWER | FAILED);
+                require(children <= if names_rank { u32::from(NOBODY) } else { 0 }, "children", children)?;
+            }
             kind => require(false, "kind", kind)?,
         }
         if bits & KIND != REDUCE {
-            require(counter == 0, "counter", counter)?;
+            require(counter == 0 || bits & KIND == REQUEST, "counter", counter)?;
             require(hosts == 0, "hosts", hosts)?;
             require(switch == 0, "switch_addr", switch)?;
         }
@@ -154,10 +183,28 @@ impl<'a> CanaryPacket<'a> {
                 }
             }
             BROADCAST => CanaryHeader::Broadcast { id },
-            _ => {
+            RESTORE => {
                 let (shard, ports) = (u16_at(bytes, 14), u16_at(bytes, 12));
                 CanaryHeader::Restore { id, switch: NodeId(u32_at(bytes, 0)), shard, ports }
             }
+            ANSWER => CanaryHeader::Answer { id },
+            FAILED => CanaryHeader::Failed { id, host: NodeId(u32_at(bytes, 0)) },
+            kind => self.about_rank(kind, id),
+        }
+    }
+
+    /// The kinds that name a rank.
+    #[cold]
+    fn about_rank(&self, kind: u8, id: CanaryId) -> CanaryHeader {
+        let number = u16_at(self.bytes, 12);
+        let (rank, missing) = (Rank(u32::from(number)), (number != NOBODY).then_some(Rank(u32::from(number))));
+        match kind {
+            REQUEST => CanaryHeader::Request { id, rank, attempt: u16_at(self.bytes, 8) },
+            DONE => CanaryHeader::Done { id, rank },
+            DIRECT => CanaryHeader::Direct { id, rank },
+            WAITING => CanaryHeader::Waiting { id, missing },
+            PROBE => CanaryHeader::Probe { id, rank },
+            _ => CanaryHeader::Aborted { id, missing },
         }
     }
 
@@ -211,11 +258,70 @@ pub enum CanaryHeader {
         /// The ports.
         ports: u16,
     },
+    /// To the leader: the sum has not come.
+    Request {
+        /// The block, and the generation that the sender is in.
+        id: CanaryId,
+        /// Who sends it.
+        rank: Rank,
+        /// How often it was sent before for this generation; stays at 65,535.
+        attempt: u16,
+    },
+    /// To one worker: the sum.
+    Answer {
+        /// The block.
+        id: CanaryId,
+    },
+    /// To one worker, seen by the switches on the way: the block is contributed anew, under this generation.
+    Failed {
+        /// The block and its new generation.
+        id: CanaryId,
+        /// The worker's host.
+        host: NodeId,
+    },
+    /// To a leader: the sender needs nothing any more of the blocks before this one.
+    Done {
+        /// The first block that it may still need.
+        id: CanaryId,
+        /// Who sends it.
+        rank: Rank,
+    },
+    /// To the leader, past all switches: one worker's contribution.
+    Direct {
+        /// The block.
+        id: CanaryId,
+        /// Whose it is.
+        rank: Rank,
+    },
+    /// From the leader: the block is not complete.
+    Waiting {
+        /// The block.
+        id: CanaryId,
+        /// Whose contribution is missing, if that is known.
+        missing: Option<Rank>,
+    },
+    /// From a worker to all others: it has given the job up.
+    Aborted {
+        /// The block that could not be completed.
+        id: CanaryId,
+        /// Who was missing, if that is known.
+        missing: Option<Rank>,
+    },
+    /// From the leader: whether the receiver has contributed to this generation and lacks the sum. Then it answers with a request.
+    Probe {
+        /// The block, and its generation.
+        id: CanaryId,
+        /// The leader.
+        rank: Rank,
+    },
 }
 
 impl CanaryHeader {
     /// Ports of one shard.
     pub const SHARD_PORTS: u16 = 16;
+
+    /// Ranks are below this: the number itself stands for nobody.
+    pub const RANKS_MAX: u32 = NOBODY as u32;
 
     /// The block that the packet is about.
     #[inline]
@@ -224,7 +330,15 @@ impl CanaryHeader {
             CanaryHeader::Reduce(PartialSum { id, .. })
             | CanaryHeader::Collided { sum: PartialSum { id, .. }, .. }
             | CanaryHeader::Broadcast { id }
-            | CanaryHeader::Restore { id, .. } => id,
+            | CanaryHeader::Restore { id, .. }
+            | CanaryHeader::Request { id, .. }
+            | CanaryHeader::Answer { id }
+            | CanaryHeader::Failed { id, .. }
+            | CanaryHeader::Done { id, .. }
+            | CanaryHeader::Direct { id, .. }
+            | CanaryHeader::Waiting { id, .. }
+            | CanaryHeader::Aborted { id, .. }
+            | CanaryHeader::Probe { id, .. } => id,
         }
     }
 }
@@ -261,6 +375,20 @@ impl Wire for CanaryHeader {
                 put(out, 14, shard.to_le_bytes());
                 out[18] = RESTORE | BYPASS;
             }
+            CanaryHeader::Answer { .. } => out[18] = ANSWER | BYPASS,
+            CanaryHeader::Failed { host, .. } => {
+                put(out, 0, host.0.to_le_bytes());
+                out[18] = FAILED;
+            }
+            CanaryHeader::Request { rank, attempt, .. } => {
+                put(out, 8, attempt.to_le_bytes());
+                put_rank(out, REQUEST, Some(rank));
+            }
+            CanaryHeader::Done { rank, .. } => put_rank(out, DONE, Some(rank)),
+            CanaryHeader::Direct { rank, .. } => put_rank(out, DIRECT, Some(rank)),
+            CanaryHeader::Probe { rank, .. } => put_rank(out, PROBE, Some(rank)),
+            CanaryHeader::Waiting { missing, .. } => put_rank(out, WAITING, missing),
+            CanaryHeader::Aborted { missing, .. } => put_rank(out, ABORTED, missing),
         }
         if let CanaryHeader::Collided { switch, port, .. } = *self {
             put(out, 12, port.0.to_le_bytes());
@@ -273,10 +401,24 @@ impl Wire for CanaryHeader {
     #[inline]
     fn kind(&self) -> PacketKind {
         match self {
-            CanaryHeader::Reduce(_) | CanaryHeader::Collided { .. } => PacketKind::Contribution,
-            CanaryHeader::Broadcast { .. } | CanaryHeader::Restore { .. } => PacketKind::Aggregate,
+            CanaryHeader::Reduce(_) | CanaryHeader::Collided { .. } | CanaryHeader::Direct { .. } => PacketKind::Contribution,
+            CanaryHeader::Broadcast { .. } | CanaryHeader::Restore { .. } | CanaryHeader::Answer { .. } => PacketKind::Aggregate,
+            CanaryHeader::Request { .. }
+            | CanaryHeader::Failed { .. }
+            | CanaryHeader::Done { .. }
+            | CanaryHeader::Waiting { .. }
+            | CanaryHeader::Aborted { .. }
+            | CanaryHeader::Probe { .. } => PacketKind::Control,
         }
     }
+}
+
+/// Writes a kind that only forwards and names a rank, or nobody.
+#[cold]
+fn put_rank(out: &mut [u8], kind: u8, rank: Option<Rank>) {
+    let number = rank.map_or(NOBODY, |rank| rank.0 as u16);
+    put(out, 12, number.to_le_bytes());
+    out[18] = kind | BYPASS;
 }
 
 #[cfg(test)]
@@ -288,7 +430,7 @@ mod tests {
 
     #[test]
     fn golden_bytes() {
-        let cases: [(CanaryHeader, [u8; 19]); 4] = [
+        let cases: [(CanaryHeader, [u8; 19]); 14] = [
             (CanaryHeader::Reduce(SUM), [1, 2, 3, 4, 0x78, 0x56, 0x34, 0x12, 5, 6, 7, 8, 0, 0, 0, 0, 0, 0, 0x00]),
             (
                 CanaryHeader::Collided { sum: SUM, switch: 0x0c0b, port: PortId(0x0a09) },
@@ -299,6 +441,34 @@ mod tests {
                 CanaryHeader::Restore { id: ID, switch: NodeId(0x0403_0201), shard: 0x0c0b, ports: 0x0a09 },
                 [1, 2, 3, 4, 0x78, 0x56, 0x34, 0x12, 0, 0, 0, 0, 9, 10, 11, 12, 0, 0, 0x82],
             ),
+            (
+                CanaryHeader::Request { id: ID, rank: Rank(0x0a09), attempt: 0x0605 },
+                [0, 0, 0, 0, 0x78, 0x56, 0x34, 0x12, 5, 6, 0, 0, 9, 10, 0, 0, 0, 0, 0x83],
+            ),
+            (CanaryHeader::Answer { id: ID }, [0, 0, 0, 0, 0x78, 0x56, 0x34, 0x12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x84]),
+            (
+                CanaryHeader::Failed { id: ID, host: NodeId(0x0403_0201) },
+                [1, 2, 3, 4, 0x78, 0x56, 0x34, 0x12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x05],
+            ),
+            (CanaryHeader::Done { id: ID, rank: Rank(7) }, [0, 0, 0, 0, 0x78, 0x56, 0x34, 0x12, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0x86]),
+            (CanaryHeader::Direct { id: ID, rank: Rank(7) }, [0, 0, 0, 0, 0x78, 0x56, 0x34, 0x12, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0x87]),
+            (
+                CanaryHeader::Waiting { id: ID, missing: Some(Rank(7)) },
+                [0, 0, 0, 0, 0x78, 0x56, 0x34, 0x12, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0x88],
+            ),
+            (
+                CanaryHeader::Waiting { id: ID, missing: None },
+                [0, 0, 0, 0, 0x78, 0x56, 0x34, 0x12, 0, 0, 0, 0, 0xff, 0xff, 0, 0, 0, 0, 0x88],
+            ),
+            (
+                CanaryHeader::Aborted { id: ID, missing: Some(Rank(7)) },
+                [0, 0, 0, 0, 0x78, 0x56, 0x34, 0x12, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0x89],
+            ),
+            (
+                CanaryHeader::Aborted { id: ID, missing: None },
+                [0, 0, 0, 0, 0x78, 0x56, 0x34, 0x12, 0, 0, 0, 0, 0xff, 0xff, 0, 0, 0, 0, 0x89],
+            ),
+            (CanaryHeader::Probe { id: ID, rank: Rank(7) }, [0, 0, 0, 0, 0x78, 0x56, 0x34, 0x12, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0x8a]),
         ];
         for (header, golden) in cases {
             let mut out = [0xee; 24];
@@ -330,8 +500,8 @@ mod tests {
         };
         let (reduce, broadcast) = (CanaryHeader::Reduce(SUM), CanaryHeader::Broadcast { id: ID });
         let restore = CanaryHeader::Restore { id: ID, switch: NodeId(9), shard: 0, ports: 1 };
-        assert_eq!(error(&[(18, 0x03)], reduce), ("kind", 3));
-        assert_eq!(error(&[(18, 0x08)], reduce), ("reserved", 8));
+        assert_eq!(error(&[(18, 0x0b)], reduce), ("kind", 11));
+        assert_eq!(error(&[(18, 0x10)], reduce), ("reserved", 16));
         assert_eq!(error(&[(18, 0x40)], reduce), ("multicast", 0x40));
         assert_eq!(error(&[(8, 0), (9, 0)], reduce), ("counter", 0));
         assert_eq!(error(&[(8, 7), (9, 8)], reduce), ("counter", 0x0807));
@@ -344,6 +514,16 @@ mod tests {
         assert_eq!(error(&[(10, 7)], broadcast), ("hosts", 7));
         assert_eq!(error(&[(18, 0x02)], restore), ("bypass", 0));
         assert_eq!(error(&[(17, 1)], restore), ("switch_addr", 256));
+        let (request, failed) =
+            (CanaryHeader::Request { id: ID, rank: Rank(1), attempt: 0 }, CanaryHeader::Failed { id: ID, host: NodeId(3) });
+        assert_eq!(error(&[(18, 0x03)], request), ("bypass", 0));
+        assert_eq!(error(&[(18, 0xc3)], request), ("multicast", 0x40));
+        assert_eq!(error(&[(14, 1)], request), ("children", 0x1_0001));
+        assert_eq!(error(&[(0, 1)], request), ("dst", 1));
+        assert_eq!(error(&[(10, 1)], request), ("hosts", 1));
+        assert_eq!(error(&[(18, 0x85)], failed), ("bypass", 0x80));
+        assert_eq!(error(&[(12, 1)], failed), ("children", 1));
+        assert_eq!(error(&[(8, 1)], failed), ("counter", 1));
         assert_eq!(CanaryHeader::parse(&[0; 18]), Err(Malformed::Truncated { needed: 19, got: 18 }));
     }
 

@@ -70,6 +70,19 @@ fn canary_headers() -> impl Strategy<Value = CanaryHeader> {
             shard,
             ports
         }),
+        (id(), 0..u16::MAX, any::<(u16, u32, u8)>()).prop_map(|(id, rank, (attempt, host, kind))| {
+            let (rank, missing) = (Rank(u32::from(rank)), (kind < 128).then_some(Rank(u32::from(rank))));
+            match kind % 8 {
+                0 => CanaryHeader::Request { id, rank, attempt },
+                1 => CanaryHeader::Answer { id },
+                2 => CanaryHeader::Failed { id, host: NodeId(host) },
+                3 => CanaryHeader::Done { id, rank },
+                4 => CanaryHeader::Direct { id, rank },
+                5 => CanaryHeader::Waiting { id, missing },
+                6 => CanaryHeader::Aborted { id, missing },
+                _ => CanaryHeader::Probe { id, rank },
+            }
+        }),
     ]
 }
 

@@ -4,12 +4,61 @@ use std::sync::Arc;
 
 use fanin_core::{Duration, JobId, NodeId, PortId, Rank};
 
+use crate::shared::reliability::Reliability;
+
 /// A window that does not limit.
 pub const WINDOW_UNLIMITED: u32 = u32::MAX;
 
 /// A worker does not send a block that is so far ahead of the first one whose sum it lacks, whatever its window: packets name blocks
 /// with 20 bits.
 pub const SPAN: u32 = (1 << 18) - 1;
+
+/// The longest window with which losses can be recovered from: a worker keeps an eye on each block under way.
+pub const RELIABLE_WINDOW_MAX: u32 = 1 << 16;
+
+/// At most so many generations of a block are summed by switches: packets name them with 4 bits, and the one after the last is the
+/// fallback.
+pub const GENERATIONS_MAX: u8 = 15;
+
+/// When a leader gives up a block's generation of which something is missing (`canary 5.13`, 2).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum FailureRule {
+    /// As soon as one worker asks for the sum, as the paper's text says (Canary 3.3). A worker that is merely slow makes others ask, so
+    /// that every block it has not sent yet is begun anew, and again.
+    FirstRequest,
+    /// So long after the first request, or when all others have asked (`canary 5.13`, `T_fail`).
+    AfterHold(Duration),
+    /// When all others have asked: then all have contributed, and something is lost. Who has not asked is asked in turn, for the request
+    /// may be lost as well. A slow worker costs nothing but the time it takes, and who is missing is known by rank.
+    #[default]
+    AllAsked,
+}
+
+/// What a worker does about losses.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Recovery {
+    /// Timeouts; with [`Reliability::LOSSLESS`] nothing is repeated and the rest has no meaning.
+    pub reliability: Reliability,
+    /// When a block is begun anew.
+    pub rule: FailureRule,
+    /// So many generations of a block are summed by switches, 1 to [`GENERATIONS_MAX`]; after that workers contribute to the leader
+    /// directly (`canary 5.15`).
+    pub generations: u8,
+    /// A block's number is not used again, 2^20 blocks later, before this time has passed since: what is left of the earlier block in
+    /// switches and on links must be gone by then (`canary 9`, P5).
+    pub reuse_after: Duration,
+}
+
+impl Recovery {
+    /// For a network that loses nothing.
+    pub const NONE: Recovery =
+        Recovery { reliability: Reliability::LOSSLESS, rule: FailureRule::AllAsked, generations: 3, reuse_after: Duration::ZERO };
+
+    /// As the specification recommends: 3 generations, and no number is used again within the time of two descriptors.
+    pub fn new(reliability: Reliability, descriptor_lifetime: Duration) -> Self {
+        Recovery { reliability, reuse_after: descriptor_lifetime.times(2), ..Recovery::NONE }
+    }
+}
 
 /// What a worker is told.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -30,6 +79,8 @@ pub struct CanaryWorkerConfig<O> {
     pub window: u32,
     /// An operation that gets no sum for so long has failed; [`Duration::MAX`] where somebody else watches over it.
     pub patience: Duration,
+    /// What is done about losses. The same at all workers.
+    pub recovery: Recovery,
     /// The port that leads to the worker's leaf switch.
     pub uplink: PortId,
 }
@@ -63,4 +114,7 @@ pub struct CanarySwitchConfig<O> {
     pub descriptors: u32,
     /// How a block finds its place in it.
     pub placement: Placement,
+    /// A descriptor that was sent on is given up if no sum has come for so long (`canary 5.10`), several retransmission timeouts at
+    /// least; [`Duration::MAX`] for a network that loses nothing.
+    pub descriptor_lifetime: Duration,
 }

@@ -32,13 +32,17 @@ pub(super) enum State {
 pub(super) struct Descriptor<A> {
     pub id: CanaryId,
     pub leader: NodeId,
-    /// When it is sent on.
+    /// When it is sent on; once it was, when it is given up.
     pub deadline: Instant,
     /// Contributions in `sum`.
     pub counter: u16,
     /// Workers of the job.
     pub hosts: u16,
     pub state: State,
+    /// Length in bytes of each of its contributions; 0 where they are empty.
+    pub bytes: u32,
+    /// Whether the sum that it holds on its way down is empty.
+    pub empty_sum: bool,
     /// Bit p: packets have come by port p, of the first 64.
     children: u64,
     pub sum: A,
@@ -108,6 +112,13 @@ impl<A> Descriptors<A> {
         descriptor.state == State::Collecting && descriptor.deadline == deadline
     }
 
+    /// Whether the descriptor that is to be given up at `deadline` is still the one that waits for its sum.
+    #[inline]
+    pub(super) fn ages_until(&self, number: u32, deadline: Instant) -> bool {
+        let descriptor = &self.pool[number];
+        descriptor.state == State::Sent && descriptor.deadline == deadline
+    }
+
     /// Number of descriptors in use.
     pub(super) fn in_use(&self) -> u32 {
         self.pool.in_use()
@@ -130,12 +141,15 @@ impl<A> Descriptors<A> {
             counter: 0,
             hosts: 0,
             state: State::Sent,
+            bytes: 0,
+            empty_sum: false,
             children: 0,
             sum: P::accumulator(op, block_bytes as usize),
         };
         let number = self.pool.take(make);
         let descriptor = &mut self.pool[number];
-        if payload.assign(&mut descriptor.sum, op).is_err() {
+        descriptor.bytes = payload.bytes() as u32;
+        if descriptor.bytes > 0 && payload.assign(&mut descriptor.sum, op).is_err() {
             self.pool.give_back(number);
             return None;
         }
@@ -151,7 +165,7 @@ impl<A> Descriptors<A> {
     #[inline]
     pub(super) fn give_back(&mut self, number: u32) {
         // What a timer that is still set for it will find.
-        self.pool[number].state = State::Sent;
+        (self.pool[number].state, self.pool[number].deadline) = (State::Sent, Instant::ZERO);
         let place = self.place_of(self.pool[number].id);
         self.array[place as usize] = EMPTY;
         self.pool.give_back(number);
@@ -214,7 +228,7 @@ impl<A> Descriptors<A> {
         for (new, place) in places.enumerate() {
             *place = new as u32;
             let descriptor = &mut self.pool[new as u32];
-            let is_set = descriptor.state == State::Collecting;
+            let is_set = descriptor.state == State::Collecting || descriptor.state == State::Sent && descriptor.deadline != Instant::ZERO;
             descriptor.deadline = if is_set { rebased(descriptor.deadline, now) } else { Instant::ZERO };
         }
         kept

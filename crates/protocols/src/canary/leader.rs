@@ -1,17 +1,20 @@
 //! A worker's duties as the leader of some of its job's blocks: sums what comes, remembers which switches must be restored, and sends
-//! the sum back.
+//! the sum back. What it does about losses is in [`super::recovery`].
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
 
-use fanin_core::{Address, Body, DropReason, Egress, FlowLabel, NodeId, OpError, Payload, Piece, PortId, Route, Tx};
+use fanin_core::{Address, Body, DropReason, Egress, FlowLabel, Instant, JobId, NodeId, OpError, Payload, Piece, PortId, Rank, Route, Tx};
 use fanin_wire::canary::{CanaryHeader, CanaryId, PartialSum};
 
+use super::config::Recovery;
+use super::cut::Cut;
+use super::places::Places;
 use super::planted::Planted;
 use super::pool::Pool;
+use super::recovery::Trouble;
+use super::{app_of, flow_of};
 use crate::shared::state::node_state;
-
-/// A place without a record.
-const EMPTY: u32 = u32::MAX;
 
 /// Where a collision happened: the switch, and the port by which the packet came there.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -28,142 +31,217 @@ struct Restoration {
     ports: u16,
 }
 
-/// One block that this worker leads, from its first packet until its sum is sent.
+/// Where a led block stands.
+///
+/// ```text
+///   Open ---------------> Answering ----------> Kept ----------> (forgotten)
+///    | ^   complete        ^    all packets sent |   nobody can
+///    | |                   |                     |   lack it any more
+///    +-+ its generation    +---------------------+
+///        has failed          many ask for the sum
+/// ```
+///
+/// In a network that loses nothing a block is forgotten when its packets have been sent.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) enum Stage {
+    /// Contributions are missing, if only this worker's own.
+    Open,
+    /// The sum is complete and on its way.
+    Answering,
+    /// The sum was sent, and is kept for those whom it does not reach.
+    Kept,
+}
+
+/// One block that this worker leads.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-struct Record<A> {
-    /// The block's number among those that this worker leads.
-    ordinal: u32,
-    id: CanaryId,
+pub(super) struct Record<A> {
+    /// The block's number in the job.
+    pub block: u32,
+    /// How often the block was begun anew.
+    pub generation: u8,
+    pub stage: Stage,
+    /// The sum of this block has no data (see [`Cut`]).
+    empty_sum: bool,
     /// Contributions in `sum`, without this worker's own.
-    counter: u32,
+    pub counter: u32,
+    /// Length in bytes of what came last; 0 where all that came was empty.
+    pub bytes: u32,
     /// One a switch and shard where packets of the block have collided (`canary 4`: `got_ports`).
     restorations: Vec<Restoration>,
     /// Packets of the answer that were sent: the broadcast, then the restorations.
     packets_sent: u32,
-    sum: A,
+    /// Who has asked, and what is done about it; nothing for a block of which nothing is lost.
+    pub trouble: Option<Box<Trouble>>,
+    pub sum: A,
 }
 
 /// The blocks that a worker leads.
 pub(super) struct Leader<P: Payload + ?Sized> {
-    hosts: u32,
+    job: JobId,
+    pub(super) rank: Rank,
+    pub(super) members: Arc<[NodeId]>,
     block_bytes: u32,
-    flow: FlowLabel,
-    records: Pool<Record<P::Acc>>,
-    /// Block number n of those that this worker leads is at place n mod length, a power of two: the record's number, or [`EMPTY`].
-    places: Vec<u32>,
+    pub(super) recovery: Recovery,
+    pub(super) records: Pool<Record<P::Acc>>,
+    /// Number of the record of each block.
+    pub(super) places: Places,
+    /// How many records are open.
+    pub(super) open: u32,
     /// Records whose sums are complete and wait to be sent.
-    complete: VecDeque<u32>,
+    pub(super) answers: VecDeque<u32>,
+    /// Records whose sums are kept, in the order in which they were complete.
+    pub(super) kept: VecDeque<u32>,
+    /// When something is to be done about a record.
+    pub(super) due: BTreeSet<(Instant, u32)>,
     pub(super) planted: Planted,
 }
 
-node_state!(Leader { hosts, block_bytes, flow, records, places, complete, planted });
+node_state!(Leader { job, rank, members, block_bytes, recovery, records, places, open, answers, kept, due, planted });
 
 impl<P: Payload + ?Sized> Leader<P> {
-    /// A leader that has heard nothing yet, in a job of `hosts` workers.
-    pub(super) fn new(hosts: u32, block_bytes: u32, flow: FlowLabel) -> Self {
-        let (records, places, complete) = (Pool::new(), vec![EMPTY; 4], VecDeque::new());
-        Leader { hosts, block_bytes, flow, records, places, complete, planted: Planted::NONE }
+    /// A leader that has heard nothing yet.
+    pub(super) fn new(job: JobId, rank: Rank, members: Arc<[NodeId]>, block_bytes: u32, recovery: Recovery) -> Self {
+        Leader {
+            job,
+            rank,
+            block_bytes,
+            recovery,
+            records: Pool::new(),
+            places: Places::new(members.len() as u32),
+            open: 0,
+            answers: VecDeque::new(),
+            kept: VecDeque::new(),
+            due: BTreeSet::new(),
+            planted: Planted::NONE,
+            members,
+        }
     }
 
     #[inline]
-    fn place_of(&self, ordinal: u32) -> usize {
-        ordinal as usize & (self.places.len() - 1)
+    pub(super) fn hosts(&self) -> u32 {
+        self.members.len() as u32
+    }
+
+    #[inline]
+    pub(super) fn flow(&self) -> FlowLabel {
+        flow_of(self.job)
+    }
+
+    /// The way to a worker, past all switches.
+    #[inline]
+    pub(super) fn to(&self, rank: u32) -> Egress<'static> {
+        Egress::Route(Route::direct(Address::worker(self.members[rank as usize]), self.flow()))
+    }
+
+    /// The name of a block in packets.
+    #[inline]
+    pub(super) fn id(&self, block: u32, generation: u8) -> CanaryId {
+        CanaryId::new(app_of(self.job), generation, block)
     }
 
     /// Whether something of a block has come that is not complete.
+    #[inline]
     pub(super) fn has_open(&self) -> bool {
-        self.records.in_use() as usize > self.complete.len()
+        self.open > 0
     }
 
     /// Whether sums wait to be sent.
     #[inline]
     pub(super) fn has_answers(&self) -> bool {
-        !self.complete.is_empty()
+        !self.answers.is_empty()
     }
 
-    /// The record of an open block.
+    /// The record of a block.
     #[inline]
-    fn find(&self, ordinal: u32) -> Option<u32> {
-        let number = self.places[self.place_of(ordinal)];
-        (number != EMPTY && self.records[number].ordinal == ordinal).then_some(number)
+    pub(super) fn find(&self, block: u32) -> Option<u32> {
+        self.places.get(block).filter(|number| self.records[*number].block == block)
     }
 
     /// Whether all other workers have contributed to an open block.
     #[inline]
-    pub(super) fn is_ready(&self, ordinal: u32) -> bool {
-        self.find(ordinal).is_some_and(|number| self.records[number].counter + 1 == self.hosts)
+    pub(super) fn is_ready(&self, block: u32) -> bool {
+        self.find(block).is_some_and(|number| {
+            let record = &self.records[number];
+            record.stage == Stage::Open && record.counter + 1 == self.hosts()
+        })
     }
 
-    /// `canary 5.7`: adds a packet to the block that is number `ordinal` of those led; says whether only the leader's own contribution
-    /// is missing now.
+    /// `canary 5.7`: adds a packet to a block; says whether only the leader's own contribution is missing now.
     ///
     /// # Errors
     /// [`DropReason::Mismatch`] where the payload does not fit the others, [`DropReason::Duplicate`] where it holds more contributions
-    /// than are missing; nothing is added.
+    /// than are missing or the sum is complete, [`DropReason::Stale`] where it is of another generation; nothing is added.
     #[inline]
     pub(super) fn add(
         &mut self,
-        ordinal: u32,
+        block: u32,
         sum: &PartialSum,
         collision: Option<Collision>,
         payload: &P,
         op: &mut P::Op,
     ) -> Result<bool, DropReason> {
-        let counter = u32::from(sum.counter);
-        let known = self.find(ordinal);
-        let before = known.map_or(0, |number| self.records[number].counter);
-        if before + counter >= self.hosts {
-            return Err(DropReason::Duplicate);
-        }
-        let number = match known {
-            Some(number) => {
-                payload.reduce(&mut self.records[number].sum, op).map_err(|_| DropReason::Mismatch)?;
-                number
-            }
-            None => self.open(ordinal, sum.id, payload, op)?,
+        let (counter, hosts) = (u32::from(sum.counter), self.hosts());
+        let number = match self.find(block) {
+            Some(number) => number,
+            None if counter >= hosts => return Err(DropReason::Duplicate),
+            None if sum.id.generation() != 0 => return Err(DropReason::Stale),
+            None => self.open(block, op),
         };
         let record = &mut self.records[number];
+        if record.stage != Stage::Open || record.counter + counter >= hosts {
+            return Err(DropReason::Duplicate);
+        }
+        let is_current = record.generation == sum.id.generation() || self.planted.mixes_generations();
+        if !is_current || record.generation == self.recovery.generations {
+            return Err(DropReason::Stale);
+        }
+        if let Err(reason) = record.take_in(payload, op, self.block_bytes) {
+            if record.counter == 0 && record.trouble.is_none() {
+                self.close(number);
+            }
+            return Err(reason);
+        }
         record.counter += counter;
         if let Some(collision) = collision {
             record.restore(collision);
         }
-        Ok(record.counter + 1 == self.hosts)
+        Ok(record.counter + 1 == hosts)
     }
 
-    /// The first packet of a block.
-    fn open(&mut self, ordinal: u32, id: CanaryId, payload: &P, op: &mut P::Op) -> Result<u32, DropReason> {
-        let bytes = payload.bytes();
-        if bytes == 0 || bytes > self.block_bytes as usize {
-            return Err(DropReason::Mismatch);
-        }
-        while self.places[self.place_of(ordinal)] != EMPTY {
-            self.widen();
-        }
-        let sum = || P::accumulator(op, self.block_bytes as usize);
-        let make = || Record { ordinal, id, counter: 0, restorations: Vec::new(), packets_sent: 0, sum: sum() };
+    /// A record of a block of which nothing has come yet.
+    #[inline]
+    pub(super) fn open(&mut self, block: u32, op: &P::Op) -> u32 {
+        let block_bytes = self.block_bytes as usize;
+        let make = || Record {
+            block,
+            generation: 0,
+            stage: Stage::Open,
+            empty_sum: false,
+            counter: 0,
+            bytes: 0,
+            restorations: Vec::new(),
+            packets_sent: 0,
+            trouble: None,
+            sum: P::accumulator(op, block_bytes),
+        };
         let number = self.records.take(make);
         let record = &mut self.records[number];
-        if payload.assign(&mut record.sum, op).is_err() {
-            self.records.give_back(number);
-            return Err(DropReason::Mismatch);
-        }
-        (record.ordinal, record.id, record.counter, record.packets_sent) = (ordinal, id, 0, 0);
+        (record.block, record.generation, record.stage) = (block, 0, Stage::Open);
+        (record.empty_sum, record.counter, record.bytes, record.packets_sent) = (false, 0, 0, 0);
         record.restorations.clear();
-        let place = self.place_of(ordinal);
-        self.places[place] = number;
-        Ok(number)
+        record.trouble = None;
+        let records = &self.records;
+        self.places.insert(block, number, |number| records[number].block);
+        self.open += 1;
+        number
     }
 
-    /// Two open blocks are further apart than there are places: doubles them. This ends when the job's workers are as far apart as they
-    /// ever are.
+    /// Forgets an open record.
     #[cold]
-    fn widen(&mut self) {
-        let old = std::mem::take(&mut self.places);
-        self.places = vec![EMPTY; old.len() * 2];
-        for number in old.into_iter().filter(|number| *number != EMPTY) {
-            let place = self.place_of(self.records[number].ordinal);
-            self.places[place] = number;
-        }
+    fn close(&mut self, number: u32) {
+        self.places.remove(self.records[number].block);
+        self.records.give_back(number);
+        self.open -= 1;
     }
 
     /// `canary 5.7`, 4 and 5.8: adds the own contribution, delivers the sum, and has it sent by [`Leader::send_answers`].
@@ -171,14 +249,37 @@ impl<P: Payload + ?Sized> Leader<P> {
     /// # Errors
     /// Where the own vector has another length than what came.
     #[inline]
-    pub(super) fn finish<T: Tx<CanaryHeader, P>>(&mut self, ordinal: u32, piece: Piece, tx: &mut T) -> Result<(), OpError> {
-        let Some(number) = self.find(ordinal) else { return Ok(()) };
+    pub(super) fn finish<T: Tx<CanaryHeader, P>>(
+        &mut self,
+        block: u32,
+        piece: Piece,
+        cut: &Cut,
+        (element_bytes, op): (u32, &P::Op),
+        tx: &mut T,
+    ) -> Result<(), OpError> {
+        let Some(number) = self.find(block) else { return Ok(()) };
+        let hosts = self.hosts();
         let record = &mut self.records[number];
-        tx.contribute(piece, &mut record.sum, false)?;
-        tx.deliver(piece, Body::Acc(&record.sum))?;
-        let place = self.place_of(ordinal);
-        self.places[place] = EMPTY;
-        self.complete.push_back(number);
+        let expected = if cut.fills_contributions() { piece.elements * element_bytes } else { 0 };
+        if record.bytes != expected {
+            return Err(OpError::Length { expected: expected as usize, got: record.bytes as usize });
+        }
+        if cut.has_vector() {
+            tx.contribute(piece, &mut record.sum, expected == 0)?;
+            if cut.fills_contributions() {
+                P::finish(&mut record.sum, op, hosts);
+            }
+            tx.deliver(piece, Body::Acc(&record.sum))?;
+        }
+        record.empty_sum = !cut.fills_sums();
+        record.stage = Stage::Answering;
+        self.open -= 1;
+        self.answers.push_back(number);
+        if self.recovery.reliability.reliable {
+            self.keep(number);
+        } else {
+            self.places.remove(block);
+        }
         Ok(())
     }
 
@@ -186,50 +287,142 @@ impl<P: Payload + ?Sized> Leader<P> {
     /// left.
     #[inline]
     pub(super) fn send_answers<T: Tx<CanaryHeader, P>>(&mut self, uplink: PortId, tx: &mut T) -> bool {
-        while let Some(&number) = self.complete.front() {
-            let record = &mut self.records[number];
-            let restorations: &[Restoration] = if self.planted.skips_restoration() { &[] } else { &record.restorations };
-            let packets = 1 + restorations.len() as u32;
-            while record.packets_sent < packets {
-                if !tx.room(Egress::Port(uplink)) {
-                    return false;
-                }
-                let body = Body::Acc(&record.sum);
-                match record.packets_sent.checked_sub(1) {
-                    None => tx.send(Egress::Port(uplink), &CanaryHeader::Broadcast { id: record.id }, body),
-                    Some(index) => {
-                        let Restoration { switch, shard, ports } = restorations[index as usize];
-                        let switch = NodeId(u32::from(switch));
-                        let header = CanaryHeader::Restore { id: record.id, switch, shard, ports };
-                        tx.send(Egress::Route(Route::direct(Address::switch(switch), self.flow)), &header, body);
-                    }
-                }
-                record.packets_sent += 1;
+        while let Some(&number) = self.answers.front() {
+            let is_direct = self.records[number].generation == self.recovery.generations;
+            let was_sent = if is_direct { self.answer_all(number, uplink, tx) } else { self.broadcast(number, uplink, tx) };
+            if !was_sent {
+                return false;
             }
-            self.complete.pop_front();
-            self.records.give_back(number);
+            self.answers.pop_front();
+            if self.recovery.reliability.reliable {
+                self.records[number].stage = Stage::Kept;
+            } else {
+                self.records.give_back(number);
+            }
         }
         true
+    }
+
+    #[inline]
+    fn broadcast<T: Tx<CanaryHeader, P>>(&mut self, number: u32, uplink: PortId, tx: &mut T) -> bool {
+        let (job, flow) = (self.job, flow_of(self.job));
+        let record = &mut self.records[number];
+        let restorations: &[Restoration] = if self.planted.skips_restoration() { &[] } else { &record.restorations };
+        let packets = 1 + restorations.len() as u32;
+        let (id, body) = (CanaryId::new(app_of(job), record.generation, record.block), record.body());
+        let mut sent = record.packets_sent;
+        while sent < packets && tx.room(Egress::Port(uplink)) {
+            match sent.checked_sub(1) {
+                None => tx.send(Egress::Port(uplink), &CanaryHeader::Broadcast { id }, body),
+                Some(index) => {
+                    let Restoration { switch, shard, ports } = restorations[index as usize];
+                    let switch = NodeId(u32::from(switch));
+                    let header = CanaryHeader::Restore { id, switch, shard, ports };
+                    tx.send(Egress::Route(Route::direct(Address::switch(switch), flow)), &header, body);
+                }
+            }
+            sent += 1;
+        }
+        record.packets_sent = sent;
+        sent == packets
+    }
+
+    /// `canary 5.15`: no tree is left of a block that switches were passed by with, so each worker gets the sum by itself.
+    #[cold]
+    fn answer_all<T: Tx<CanaryHeader, P>>(&mut self, number: u32, uplink: PortId, tx: &mut T) -> bool {
+        let hosts = self.hosts();
+        while self.records[number].packets_sent < hosts {
+            if !tx.room(Egress::Port(uplink)) {
+                return false;
+            }
+            let rank = self.records[number].packets_sent;
+            if rank != self.rank.0 {
+                self.answer(number, rank, tx);
+            }
+            self.records[number].packets_sent += 1;
+        }
+        true
+    }
+
+    /// Sends a complete sum to one worker.
+    #[cold]
+    pub(super) fn answer<T: Tx<CanaryHeader, P>>(&self, number: u32, rank: u32, tx: &mut T) {
+        let record = &self.records[number];
+        tx.send(self.to(rank), &CanaryHeader::Answer { id: self.id(record.block, record.generation) }, record.body());
+    }
+
+    /// Has a complete sum sent once more along its tree.
+    pub(super) fn answer_again(&mut self, number: u32) {
+        let record = &mut self.records[number];
+        (record.stage, record.packets_sent) = (Stage::Answering, 0);
+        self.answers.push_back(number);
     }
 
     /// Forgets all blocks: the job has failed.
     pub(super) fn clear(&mut self) {
         self.records = Pool::new();
-        self.places.fill(EMPTY);
-        self.complete.clear();
+        self.places.clear();
+        self.open = 0;
+        self.answers.clear();
+        self.kept.clear();
+        self.due.clear();
     }
 
-    /// Forgets how the present state was reached, so that states that behave alike are equal.
-    pub(super) fn rebase(&mut self) {
-        let open = self.places.iter().copied().filter(|number| *number != EMPTY);
-        let kept: Vec<u32> = open.chain(self.complete.iter().copied()).collect();
+    /// Forgets how the present state was reached, and makes times relative to `now`, so that states that behave alike are equal.
+    pub(super) fn rebase(&mut self, now: Instant) {
+        let mut kept = self.places.numbers();
+        let placeless: Vec<u32> = self.answers.iter().copied().filter(|number| !kept.contains(number)).collect();
+        kept.extend(placeless);
         self.records.renumber(&kept);
-        let users = self.places.iter_mut().filter(|number| **number != EMPTY).chain(&mut self.complete);
-        users.enumerate().for_each(|(new, number)| *number = new as u32);
+        let renumber = |number: &mut u32| {
+            let new = kept.iter().position(|old| old == number);
+            *number = new.expect("who is listed is in use") as u32;
+        };
+        self.answers.iter_mut().chain(&mut self.kept).for_each(renumber);
+        self.places.renumber(renumber);
+        self.due.clear();
+        for number in 0..kept.len() as u32 {
+            let Some(trouble) = &mut self.records[number].trouble else { continue };
+            trouble.rebase(now);
+            self.due.extend(trouble.due.map(|at| (at, number)));
+        }
     }
 }
 
 impl<A> Record<A> {
+    /// Adds a payload, which is the first where `bytes` and `counter` are 0.
+    #[inline]
+    pub(super) fn take_in<P: Payload<Acc = A> + ?Sized>(
+        &mut self,
+        payload: &P,
+        op: &mut P::Op,
+        block_bytes: u32,
+    ) -> Result<(), DropReason> {
+        let bytes = payload.bytes() as u32;
+        if self.counter > 0 && bytes != self.bytes || bytes > block_bytes {
+            return Err(DropReason::Mismatch);
+        }
+        if bytes > 0 {
+            let taken = if self.counter == 0 { payload.assign(&mut self.sum, op) } else { payload.reduce(&mut self.sum, op) };
+            taken.map_err(|_| DropReason::Mismatch)?;
+        }
+        self.bytes = bytes;
+        Ok(())
+    }
+
+    /// What the answer carries.
+    #[inline]
+    fn body<P: Payload<Acc = A> + ?Sized>(&self) -> Body<'_, P> {
+        if self.empty_sum { Body::Empty } else { Body::Acc(&self.sum) }
+    }
+
+    /// Everything that came is forgotten: the block is begun anew.
+    pub(super) fn begin_anew(&mut self) {
+        self.generation += 1;
+        (self.counter, self.bytes, self.packets_sent) = (0, 0, 0);
+        self.restorations.clear();
+    }
+
     /// A port may be told twice, or have a descriptor as well by now (`canary 9`, P8): who gets the sum twice drops it once.
     #[inline]
     fn restore(&mut self, Collision { switch, port }: Collision) {

@@ -74,17 +74,24 @@
 //! descriptor's first packet to the broadcast, as the paper's model of memory does (`canary 6`), though the sum itself is needed only until
 //! it is sent on.
 
+mod asking;
 mod config;
+mod cut;
 mod descriptors;
+mod fence;
 mod leader;
+mod places;
 mod planted;
 mod pool;
+mod recovery;
 mod switch;
 mod worker;
 
 use fanin_core::{FlowLabel, JobId};
 
-pub use config::{CanarySwitchConfig, CanaryWorkerConfig, Placement, SPAN, WINDOW_UNLIMITED};
+pub use config::{
+    CanarySwitchConfig, CanaryWorkerConfig, FailureRule, GENERATIONS_MAX, Placement, RELIABLE_WINDOW_MAX, Recovery, SPAN, WINDOW_UNLIMITED,
+};
 #[cfg(feature = "planted-bugs")]
 pub use planted::Planted;
 pub use switch::CanarySwitch;

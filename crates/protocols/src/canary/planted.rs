@@ -13,6 +13,10 @@ pub enum Planted {
     SkipRestoration,
     /// A switch that was sent a straggler does not record where it came from.
     ForgetStraggler,
+    /// A leader that gives a generation up keeps what it has summed.
+    KeepFailedSum,
+    /// A leader adds what is of a generation that has failed.
+    MixGenerations,
 }
 
 #[cfg(feature = "planted-bugs")]
@@ -32,6 +36,16 @@ impl Planted {
     #[inline]
     pub(super) fn forgets_straggler(self) -> bool {
         self == Planted::ForgetStraggler
+    }
+
+    #[inline]
+    pub(super) fn keeps_failed_sum(self) -> bool {
+        self == Planted::KeepFailedSum
+    }
+
+    #[inline]
+    pub(super) fn mixes_generations(self) -> bool {
+        self == Planted::MixGenerations
     }
 }
 
@@ -55,6 +69,16 @@ impl Planted {
 
     #[inline]
     pub(super) fn forgets_straggler(self) -> bool {
+        false
+    }
+
+    #[inline]
+    pub(super) fn keeps_failed_sum(self) -> bool {
+        false
+    }
+
+    #[inline]
+    pub(super) fn mixes_generations(self) -> bool {
         false
     }
 }

@@ -30,9 +30,12 @@ pub struct CanarySwitch<P: Payload + ?Sized> {
     op: P::Op,
     block_bytes: u32,
     timeout: Duration,
+    lifetime: Duration,
     descriptors: Descriptors<P::Acc>,
     /// The first one is live: its descriptor waits for it.
     timers: VecDeque<Timer>,
+    /// When descriptors that were sent on are given up; the first one is live.
+    ageing: VecDeque<Timer>,
     /// Descriptors that wait for room on the way up, and on the way down.
     waiting_up: VecDeque<u32>,
     waiting_down: VecDeque<u32>,
@@ -41,7 +44,22 @@ pub struct CanarySwitch<P: Payload + ?Sized> {
     planted: Planted,
 }
 
-node_state!(CanarySwitch { job, node, ports, op, block_bytes, timeout, descriptors, timers, waiting_up, waiting_down, copies, planted });
+node_state!(CanarySwitch {
+    job,
+    node,
+    ports,
+    op,
+    block_bytes,
+    timeout,
+    lifetime,
+    descriptors,
+    timers,
+    ageing,
+    waiting_up,
+    waiting_down,
+    copies,
+    planted
+});
 
 impl<P: Payload + ?Sized> CanarySwitch<P> {
     /// A switch with its array of descriptors.
@@ -58,8 +76,10 @@ impl<P: Payload + ?Sized> CanarySwitch<P> {
             op: config.op,
             block_bytes: config.block_bytes,
             timeout: config.timeout,
+            lifetime: config.descriptor_lifetime,
             descriptors: Descriptors::new(config.descriptors, config.placement, config.ports),
             timers: VecDeque::new(),
+            ageing: VecDeque::new(),
             waiting_up: VecDeque::new(),
             waiting_down: VecDeque::new(),
             copies: PortSet::new(),
@@ -86,14 +106,15 @@ impl<P: Payload + ?Sized> CanarySwitch<P> {
     /// Makes all stored times relative to `now`, and forgets how the present state was reached, so that states that behave alike are
     /// equal.
     pub fn rebase(&mut self, now: Instant) {
-        let Self { descriptors, timers, waiting_up, waiting_down, .. } = self;
+        let Self { descriptors, timers, ageing, waiting_up, waiting_down, .. } = self;
         timers.retain(|timer| descriptors.waits_for(timer.number, timer.deadline));
+        ageing.retain(|timer| descriptors.ages_until(timer.number, timer.deadline));
         let old_numbers = descriptors.rebase(now);
         let renumber = |number: &mut u32| {
             let new = old_numbers.iter().position(|old| old == number);
             *number = new.expect("who waits is in use") as u32;
         };
-        for timer in timers {
+        for timer in timers.iter_mut().chain(ageing) {
             timer.deadline = rebased(timer.deadline, now);
             renumber(&mut timer.number);
         }
@@ -103,13 +124,14 @@ impl<P: Payload + ?Sized> CanarySwitch<P> {
 
     /// Keeps of its timers only which one is first, for a model in which time passes as it likes.
     pub fn forget_durations(&mut self) {
-        let waiting = |timer: &Timer| self.descriptors.waits_for(timer.number, timer.deadline);
-        let live: Vec<u32> = self.timers.iter().filter(|timer| waiting(timer)).map(|timer| timer.number).collect();
-        self.timers.clear();
-        for (order, number) in live.into_iter().enumerate() {
-            let deadline = Instant::from_ps(order as u64 + 1);
-            self.descriptors.get(number).deadline = deadline;
-            self.timers.push_back(Timer { deadline, number });
+        let Self { descriptors, timers, ageing, .. } = self;
+        timers.retain(|timer| descriptors.waits_for(timer.number, timer.deadline));
+        ageing.retain(|timer| descriptors.ages_until(timer.number, timer.deadline));
+        for timers in [timers, ageing] {
+            for (order, timer) in timers.iter_mut().enumerate() {
+                timer.deadline = Instant::from_ps(order as u64 + 1);
+                descriptors.get(timer.number).deadline = timer.deadline;
+            }
         }
     }
 
@@ -127,7 +149,7 @@ impl<P: Payload + ?Sized> CanarySwitch<P> {
         let place = self.descriptors.place_of(sum.id);
         match self.descriptors.at(place) {
             None => self.begin(now, place, port, sum, payload, tx),
-            Some(number) if self.descriptors.get(number).id == sum.id => self.join(number, port, sum, payload, tx),
+            Some(number) if self.descriptors.get(number).id == sum.id => self.join(now, number, port, sum, payload, tx),
             Some(_) => self.collide(port, sum, payload, tx),
         }
     }
@@ -136,14 +158,14 @@ impl<P: Payload + ?Sized> CanarySwitch<P> {
     #[inline]
     fn begin<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, place: u32, port: PortId, sum: &PartialSum, payload: &P, tx: &mut T) {
         let bytes = payload.bytes() as u32;
-        let fits = bytes > 0 && bytes <= self.block_bytes;
+        let fits = bytes <= self.block_bytes;
         let taken = if fits { self.descriptors.take(place, sum, payload, &mut self.op, self.block_bytes) } else { None };
         let Some(number) = taken else { return tx.note(Event::Dropped(DropReason::Mismatch)) };
         tx.note(Event::SlotTaken { bytes });
         self.descriptors.add_child(number, port);
         let descriptor = self.descriptors.get(number);
         if descriptor.is_complete() {
-            return self.send_up(number, tx);
+            return self.send_up(now, number, tx);
         }
         descriptor.deadline = now + self.timeout;
         let deadline = descriptor.deadline;
@@ -152,7 +174,7 @@ impl<P: Payload + ?Sized> CanarySwitch<P> {
 
     /// `canary 5.2`, 3 and 4: a packet of a block that has a descriptor.
     #[inline]
-    fn join<T: Tx<CanaryHeader, P>>(&mut self, number: u32, port: PortId, sum: &PartialSum, payload: &P, tx: &mut T) {
+    fn join<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, number: u32, port: PortId, sum: &PartialSum, payload: &P, tx: &mut T) {
         let descriptor = self.descriptors.get(number);
         match descriptor.state {
             State::Collecting | State::Ready => {}
@@ -160,7 +182,8 @@ impl<P: Payload + ?Sized> CanarySwitch<P> {
             // Everything has been counted, so this is not of our job's making.
             State::Descending => return tx.note(Event::Dropped(DropReason::Stale)),
         }
-        if payload.reduce(&mut descriptor.sum, &mut self.op).is_err() {
+        let bytes = payload.bytes() as u32;
+        if bytes != descriptor.bytes || bytes > 0 && payload.reduce(&mut descriptor.sum, &mut self.op).is_err() {
             return tx.note(Event::Dropped(DropReason::Mismatch));
         }
         if !self.planted.keeps_counter() {
@@ -169,7 +192,7 @@ impl<P: Payload + ?Sized> CanarySwitch<P> {
         let sends_at_once = descriptor.is_complete() && descriptor.state == State::Collecting;
         self.descriptors.add_child(number, port);
         if sends_at_once {
-            self.send_up(number, tx);
+            self.send_up(now, number, tx);
             self.drop_dead_timers();
         }
     }
@@ -195,7 +218,7 @@ impl<P: Payload + ?Sized> CanarySwitch<P> {
 
     /// `canary 5.3`: sends on what a descriptor holds, now or when there is room.
     #[inline]
-    fn send_up<T: Tx<CanaryHeader, P>>(&mut self, number: u32, tx: &mut T) {
+    fn send_up<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, number: u32, tx: &mut T) {
         let flow = self.flow();
         let descriptor = self.descriptors.get(number);
         let to = Egress::Route(Route::by_aggregators(Address::worker(descriptor.leader), flow));
@@ -203,8 +226,13 @@ impl<P: Payload + ?Sized> CanarySwitch<P> {
             descriptor.state = State::Ready;
             return self.waiting_up.push_back(number);
         }
-        tx.send(to, &CanaryHeader::Reduce(descriptor.partial_sum()), Body::Acc(&descriptor.sum));
-        descriptor.state = State::Sent;
+        let body = if descriptor.bytes == 0 { Body::Empty } else { Body::Acc(&descriptor.sum) };
+        tx.send(to, &CanaryHeader::Reduce(descriptor.partial_sum()), body);
+        (descriptor.state, descriptor.deadline) = (State::Sent, Instant::ZERO);
+        if self.lifetime != Duration::MAX {
+            descriptor.deadline = now + self.lifetime;
+            self.ageing.push_back(Timer { deadline: descriptor.deadline, number });
+        }
     }
 
     /// Timers of descriptors that were sent before their time: the node must not be woken for them.
@@ -215,6 +243,47 @@ impl<P: Payload + ?Sized> CanarySwitch<P> {
         {
             self.timers.pop_front();
         }
+    }
+
+    /// The same for those whose sum has come.
+    #[inline]
+    fn drop_dead_ageing(&mut self) {
+        while let Some(timer) = self.ageing.front()
+            && !self.descriptors.ages_until(timer.number, timer.deadline)
+        {
+            self.ageing.pop_front();
+        }
+    }
+
+    /// `canary 5.10`: no sum comes any more for descriptors that are too old. Where one comes all the same, their children ask for it.
+    fn give_up_aged<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, tx: &mut T) {
+        while let Some(&Timer { deadline, number }) = self.ageing.front()
+            && deadline <= now
+        {
+            self.ageing.pop_front();
+            if self.descriptors.ages_until(number, deadline) {
+                self.free(number, tx);
+            }
+        }
+        self.drop_dead_ageing();
+    }
+
+    /// `canary 5.14`: a generation has failed, whose descriptor waits for nothing any more. One that has not been sent on goes its way, and
+    /// the leader drops what it holds.
+    #[cold]
+    fn on_failed<T: Tx<CanaryHeader, P>>(&mut self, id: CanaryId, host: NodeId, tx: &mut T) {
+        for generation in 0..id.generation() {
+            let old = CanaryId::new(id.app(), generation, id.block());
+            let found = self.descriptors.at(self.descriptors.place_of(old));
+            if let Some(number) = found.filter(|number| {
+                let descriptor = self.descriptors.get(*number);
+                descriptor.id == old && descriptor.state == State::Sent
+            }) {
+                self.free(number, tx);
+            }
+        }
+        let route = Route::by_aggregators(Address::worker(host), self.flow());
+        tx.send(Egress::Route(route), &CanaryHeader::Failed { id, host }, Body::Empty);
     }
 
     /// `canary 5.5`: the sum comes down. The children get it and the descriptor is free; who has none drops it, for its children get
@@ -232,7 +301,9 @@ impl<P: Payload + ?Sized> CanarySwitch<P> {
             // A sum lacks what is still here, so this is not of our job's making.
             State::Collecting | State::Ready => return tx.note(Event::Dropped(DropReason::InProgress)),
         }
-        if payload.bytes() != P::acc_bytes(&descriptor.sum, &self.op) {
+        // As long as the contributions, unless those or the sum are empty.
+        let (bytes, known) = (payload.bytes() as u32, descriptor.bytes);
+        if bytes > self.block_bytes || bytes != known && bytes > 0 && known > 0 {
             return tx.note(Event::Dropped(DropReason::Mismatch));
         }
         self.descriptors.children(number, &mut self.copies);
@@ -248,7 +319,8 @@ impl<P: Payload + ?Sized> CanarySwitch<P> {
     #[cold]
     fn keep_sum<T: Tx<CanaryHeader, P>>(&mut self, number: u32, port: PortId, payload: &P, tx: &mut T) {
         let descriptor = self.descriptors.get(number);
-        if payload.assign(&mut descriptor.sum, &mut self.op).is_err() {
+        descriptor.empty_sum = payload.bytes() == 0;
+        if !descriptor.empty_sum && payload.assign(&mut descriptor.sum, &mut self.op).is_err() {
             return tx.note(Event::Dropped(DropReason::Mismatch));
         }
         descriptor.state = State::Descending;
@@ -258,8 +330,9 @@ impl<P: Payload + ?Sized> CanarySwitch<P> {
 
     #[inline]
     fn free<T: Tx<CanaryHeader, P>>(&mut self, number: u32, tx: &mut T) {
-        let bytes = P::acc_bytes(&self.descriptors.get(number).sum, &self.op) as u32;
+        let bytes = self.descriptors.get(number).bytes;
         self.descriptors.give_back(number);
+        self.drop_dead_ageing();
         tx.note(Event::SlotFreed { bytes });
     }
 
@@ -279,10 +352,10 @@ impl<P: Payload + ?Sized> CanarySwitch<P> {
     }
 
     /// Sends partial aggregates that wait for room; each may have another way out, so one that has none does not hold up the others.
-    fn flush_up<T: Tx<CanaryHeader, P>>(&mut self, tx: &mut T) {
+    fn flush_up<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, tx: &mut T) {
         for _ in 0..self.waiting_up.len() {
             let Some(number) = self.waiting_up.pop_front() else { return };
-            self.send_up(number, tx);
+            self.send_up(now, number, tx);
         }
     }
 
@@ -295,7 +368,8 @@ impl<P: Payload + ?Sized> CanarySwitch<P> {
                 continue;
             }
             let descriptor = self.descriptors.get(number);
-            tx.send(Egress::Ports(&self.copies), &CanaryHeader::Broadcast { id: descriptor.id }, Body::Acc(&descriptor.sum));
+            let body = if descriptor.empty_sum { Body::Empty } else { Body::Acc(&descriptor.sum) };
+            tx.send(Egress::Ports(&self.copies), &CanaryHeader::Broadcast { id: descriptor.id }, body);
             self.free(number, tx);
         }
     }
@@ -310,8 +384,9 @@ impl<P: Payload + ?Sized> Node<P> for CanarySwitch<P> {
             CanaryHeader::Reduce(ref sum) => self.on_reduce(now, from.port, sum, payload, tx),
             CanaryHeader::Broadcast { id } => self.on_broadcast(from.port, id, payload, tx),
             CanaryHeader::Restore { id, switch, shard, ports } => self.on_restore(id, switch, shard, ports, payload, tx),
+            CanaryHeader::Failed { id, host } => self.on_failed(id, host, tx),
             // Only forwarded (`canary 5.4`), which is the driver's business.
-            CanaryHeader::Collided { .. } => tx.note(Event::Dropped(DropReason::NotAMember)),
+            _ => tx.note(Event::Dropped(DropReason::NotAMember)),
         }
     }
 
@@ -323,19 +398,24 @@ impl<P: Payload + ?Sized> Node<P> for CanarySwitch<P> {
         {
             self.timers.pop_front();
             if self.descriptors.waits_for(number, deadline) {
-                self.send_up(number, tx);
+                self.send_up(now, number, tx);
             }
         }
         self.drop_dead_timers();
+        self.give_up_aged(now, tx);
     }
 
     #[inline]
     fn next_timeout(&self) -> Option<Instant> {
-        self.timers.front().map(|timer| timer.deadline)
+        let first = |timers: &VecDeque<Timer>| timers.front().map(|timer| timer.deadline);
+        match (first(&self.timers), first(&self.ageing)) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        }
     }
 
-    fn on_tx_ready<T: Tx<CanaryHeader, P>>(&mut self, _now: Instant, tx: &mut T) {
-        self.flush_up(tx);
+    fn on_tx_ready<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, tx: &mut T) {
+        self.flush_up(now, tx);
         self.flush_down(tx);
     }
 }

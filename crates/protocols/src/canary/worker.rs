@@ -1,4 +1,5 @@
-//! The worker of a Canary job: sends its contributions towards each block's leader, leads every H-th block itself, and takes the sums.
+//! The worker of a Canary job: sends its contributions towards each block's leader, leads some blocks itself, and takes the sums. What it
+//! does about losses is in [`super::asking`].
 
 use fanin_core::{
     Address, Body, Collective, DropReason, Duration, Egress, Event, FailureReason, Ingress, Instant, Node, OperationId, Outcome, Payload,
@@ -6,11 +7,15 @@ use fanin_core::{
 };
 use fanin_wire::canary::{CanaryHeader, CanaryId, PartialSum};
 
-use super::config::{CanaryWorkerConfig, SPAN};
+use super::asking::Flights;
+use super::config::{CanaryWorkerConfig, GENERATIONS_MAX, RELIABLE_WINDOW_MAX};
+use super::cut::Cut;
+use super::fence::Fence;
 use super::leader::{Collision, Leader};
 use super::{app_of, flow_of};
 use crate::shared::ledger::Ledger;
 use crate::shared::rtt::rebased;
+use crate::shared::serial::newer;
 use crate::shared::state::node_state;
 
 #[cfg(feature = "planted-bugs")]
@@ -18,30 +23,42 @@ use super::planted::Planted;
 
 /// A worker of a job that reduces by Canary.
 pub struct CanaryWorker<P: Payload + ?Sized> {
-    config: CanaryWorkerConfig<P::Op>,
-    ledger: Ledger,
+    pub(super) config: CanaryWorkerConfig<P::Op>,
+    pub(super) ledger: Ledger,
+    /// How the running operation's vector is cut.
+    pub(super) cut: Cut,
     /// Number in the job of the running operation's first block, or of the next operation's where none runs.
-    base: u32,
-    /// Who leads that block.
+    pub(super) base: u32,
+    /// Who leads that block, where blocks are led in turn.
     base_leader: u32,
     /// Number of blocks of the running operation.
-    blocks: u32,
+    pub(super) blocks: u32,
     /// Index of the first block that this worker has not come to.
-    next: u32,
+    pub(super) next: u32,
     /// Who leads that block.
     next_leader: u32,
     /// Index of the first block without a sum.
-    oldest: u32,
+    pub(super) oldest: u32,
+    /// With loss recovery: index of the first block that is so far ahead that this worker may not complete it.
+    admitted: u32,
     /// Blocks that were sent and whose sum has not come.
-    under_way: u32,
+    pub(super) under_way: u32,
     /// Blocks without a sum.
     remaining: u32,
     /// Bit i: the sum of the block with index i is here.
     done: Vec<u64>,
-    /// Index of the first block from `base` on that this worker leads, and how many it led before.
-    first_led: u32,
-    led_before: u32,
-    leader: Leader<P>,
+    pub(super) leader: Leader<P>,
+    /// What of the blocks under way may have to be sent again.
+    pub(super) flights: Flights,
+    fence: Fence,
+    /// When the fence opens for the next block.
+    fenced_until: Option<Instant>,
+    /// All sums of blocks before this one, by number in the job, are known to be everywhere.
+    horizon: u32,
+    /// Who was missing when the job was given up.
+    pub(super) missed: Option<Rank>,
+    /// Another worker has given the job up between two operations of this one.
+    pub(super) was_told: bool,
     /// When the last sum came, or the operation began.
     progress_at: Instant,
     /// Used by a lone worker, which is its own network.
@@ -51,18 +68,24 @@ pub struct CanaryWorker<P: Payload + ?Sized> {
 node_state!(CanaryWorker {
     config,
     ledger,
+    cut,
     base,
     base_leader,
     blocks,
     next,
     next_leader,
     oldest,
+    admitted,
     under_way,
     remaining,
     done,
-    first_led,
-    led_before,
     leader,
+    flights,
+    fence,
+    fenced_until,
+    horizon,
+    missed,
+    was_told,
     progress_at,
     alone,
 });
@@ -71,28 +94,39 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
     /// A worker that has run nothing yet.
     ///
     /// # Panics
-    /// Where an element or a block has no length, the window is 0, or the worker is not one of 1 to 65,535 members.
+    /// Where an element or a block has no length, the window is 0, or with loss recovery more than [`RELIABLE_WINDOW_MAX`], the number of
+    /// generations is not 1 to 15, or the worker is not one of 1 to 65,535 members.
     pub fn new(config: CanaryWorkerConfig<P::Op>) -> Self {
         assert!(config.element_bytes > 0 && config.block_elements > 0, "elements and blocks have a length");
         assert!(config.window > 0, "a window of no blocks");
-        assert!(config.members.len() <= usize::from(u16::MAX), "packets count contributions with 16 bits");
+        assert!(config.members.len() <= CanaryHeader::RANKS_MAX as usize, "packets count contributions with 16 bits");
         assert!(config.rank.index() < config.members.len(), "a worker is a member of its job");
+        let recovery = config.recovery;
+        assert!((1..=GENERATIONS_MAX).contains(&recovery.generations), "1 to 15 generations");
+        let is_reliable = recovery.reliability.reliable;
+        assert!(!is_reliable || config.window <= RELIABLE_WINDOW_MAX, "each block under way is remembered");
         let hosts = config.members.len() as u32;
         let block_bytes = config.block_elements * config.element_bytes;
         CanaryWorker {
             ledger: Ledger::new(config.job),
+            cut: Cut::none(hosts),
             base: 0,
             base_leader: 0,
             blocks: 0,
             next: 0,
             next_leader: 0,
             oldest: 0,
+            admitted: 0,
             under_way: 0,
             remaining: 0,
             done: Vec::new(),
-            first_led: config.rank.0,
-            led_before: 0,
-            leader: Leader::new(hosts, block_bytes, flow_of(config.job)),
+            leader: Leader::new(config.job, config.rank, config.members.clone(), block_bytes, recovery),
+            flights: Flights::new(&recovery.reliability, config.window),
+            fence: Fence::new(recovery.reuse_after),
+            fenced_until: None,
+            horizon: 0,
+            missed: None,
+            was_told: false,
             progress_at: Instant::ZERO,
             alone: P::accumulator(&config.op, if hosts == 1 { block_bytes as usize } else { 0 }),
             config,
@@ -102,8 +136,8 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
     /// Numbers the job's blocks from `block` on instead of from 0; the same at all workers, before anything is submitted. For a job that
     /// is taken up again, and to test what happens when the numbers wrap.
     pub fn first_block(&mut self, block: u32) {
-        self.base = block;
-        self.set_base_leader(block % self.hosts());
+        (self.base, self.horizon) = (block, block);
+        self.base_leader = block % self.hosts();
     }
 
     /// Puts in a bug.
@@ -115,110 +149,176 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
     /// Makes stored times relative to `now`, and forgets how the present state was reached, so that states that behave alike are equal.
     pub fn rebase(&mut self, now: Instant) {
         self.progress_at = rebased(self.progress_at, now);
-        self.leader.rebase();
+        self.fenced_until = self.fenced_until.map(|at| rebased(at, now));
+        self.fence.rebase(now);
+        self.flights.rebase(now);
+        self.leader.rebase(now);
+    }
+
+    /// Number of led blocks whose sums are kept for those whom they may not have reached.
+    pub fn sums_kept(&self) -> usize {
+        self.leader.kept.len()
     }
 
     #[inline]
-    fn hosts(&self) -> u32 {
+    pub(super) fn hosts(&self) -> u32 {
         self.config.members.len() as u32
+    }
+
+    #[inline]
+    pub(super) fn is_reliable(&self) -> bool {
+        self.config.recovery.reliability.reliable
     }
 
     /// The elements of the running operation's block number `index`.
     #[inline]
-    fn piece(&self, collective: &Collective, index: u32) -> Piece {
-        let start = u64::from(index) * u64::from(self.config.block_elements);
-        let elements = (collective.elements - start).min(u64::from(self.config.block_elements)) as u32;
-        Piece { operation: collective.operation, index, start, elements }
+    pub(super) fn piece(&self, collective: &Collective, index: u32) -> Piece {
+        self.cut.piece(collective, index)
     }
 
     #[inline]
-    fn is_done(&self, index: u32) -> bool {
+    pub(super) fn is_done(&self, index: u32) -> bool {
         self.done[index as usize / 64] >> (index % 64) & 1 == 1
     }
 
-    /// If this worker leads the block with this index (which may be one of a later operation): its number among those it leads.
     #[inline]
-    fn ordinal_of(&self, index: u64) -> Option<u32> {
-        let behind_first = index.checked_sub(u64::from(self.first_led))?;
-        let hosts = u64::from(self.hosts());
-        behind_first.is_multiple_of(hosts).then(|| self.led_before.wrapping_add((behind_first / hosts) as u32))
+    pub(super) fn leads(&self, index: u32) -> bool {
+        self.cut.leader_of(index) == self.config.rank.0
     }
 
-    /// The index of the block that a packet names, from `base` on: beyond the running operation's blocks where it is of a later one.
+    /// The index of the block that a packet names, from `base` on: negative where it is of an operation that has ended, beyond the running
+    /// operation's blocks where it is of a later one.
     ///
     /// # Errors
-    /// [`DropReason::NotAMember`] where it is of another job, [`DropReason::Stale`] where it is of an operation that has ended.
+    /// [`DropReason::NotAMember`] where it is of another job.
     #[inline]
-    fn index_of(&self, id: CanaryId) -> Result<u64, DropReason> {
-        if id.app() != app_of(self.config.job) || id.generation() != 0 {
+    pub(super) fn index_of(&self, id: CanaryId) -> Result<i64, DropReason> {
+        if id.app() != app_of(self.config.job) || id.generation() != 0 && !self.is_reliable() {
             return Err(DropReason::NotAMember);
         }
         let offset = id.offset_from(self.base.wrapping_add(self.oldest));
-        u64::try_from(i64::from(self.oldest) + i64::from(offset)).map_err(|_| DropReason::Stale)
+        Ok(i64::from(self.oldest) + i64::from(offset))
+    }
+
+    /// The number in the job of the block with this index.
+    #[inline]
+    pub(super) fn block_at(&self, index: i64) -> u32 {
+        self.base.wrapping_add(index as u32)
     }
 
     /// Sends what may be sent, as far as there is room: first the sums of blocks that this worker leads, for which all others wait.
     #[inline]
-    fn pump<T: Tx<CanaryHeader, P>>(&mut self, tx: &mut T) {
+    pub(super) fn pump<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, tx: &mut T) {
+        if self.is_reliable() {
+            self.admit(now, tx);
+        }
         if self.leader.has_answers() && !self.leader.send_answers(self.config.uplink, tx) {
             return;
         }
         let Some(&collective) = self.ledger.running() else { return };
         while self.next < self.blocks {
             if self.next_leader != self.config.rank.0 {
-                let is_open = self.under_way < self.config.window && self.next - self.oldest < SPAN;
-                if !is_open || !tx.room(Egress::Port(self.config.uplink)) {
+                let is_open = self.under_way < self.config.window && self.next - self.oldest < self.flights.span();
+                if !is_open || !tx.room(Egress::Port(self.config.uplink)) || self.is_fenced(now) {
                     return;
                 }
-                self.send_contribution(&collective, tx);
+                self.send_first(now, &collective, tx);
             }
             self.next += 1;
-            self.next_leader += 1;
-            if self.next_leader == self.hosts() {
-                self.next_leader = 0;
-            }
+            self.next_leader = self.cut.next_leader(self.next_leader, self.next);
         }
     }
 
-    /// `canary 5.1`: the next block's contribution.
+    /// Whether the next block's name must not be used yet.
     #[inline]
-    fn send_contribution<T: Tx<CanaryHeader, P>>(&mut self, collective: &Collective, tx: &mut T) {
-        let leader = self.config.members[self.next_leader as usize];
-        let id = CanaryId::new(app_of(self.config.job), 0, self.base.wrapping_add(self.next));
-        let header = CanaryHeader::Reduce(PartialSum { id, leader, counter: 1, hosts: self.hosts() as u16 });
-        let route = Route::by_aggregators(Address::worker(leader), flow_of(self.config.job));
-        tx.send(Egress::Route(route), &header, Body::Input(self.piece(collective, self.next)));
-        self.under_way += 1;
+    fn is_fenced(&mut self, now: Instant) -> bool {
+        self.fenced_until = if self.is_reliable() { self.fence.opens_at(now, self.base.wrapping_add(self.next)) } else { None };
+        self.fenced_until.is_some()
     }
 
-    /// `canary 5.11`: a sum. Takes it once, and sends what it makes room for.
+    /// `canary 5.1`: the next block's contribution, and its timer.
     #[inline]
-    fn on_broadcast<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, id: CanaryId, payload: &P, tx: &mut T) {
+    fn send_first<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, collective: &Collective, tx: &mut T) {
+        let generation = if self.is_reliable() { self.flights.begin(now, self.next) } else { 0 };
+        self.under_way += 1;
+        self.send_contribution(collective, self.next, self.next_leader, generation, tx);
+    }
+
+    /// `canary 5.1`: a contribution, to be summed by switches, or after too many generations not.
+    #[inline]
+    pub(super) fn send_contribution<T: Tx<CanaryHeader, P>>(
+        &mut self,
+        collective: &Collective,
+        index: u32,
+        leader: u32,
+        generation: u8,
+        tx: &mut T,
+    ) {
+        let leader = self.config.members[leader as usize];
+        let id = CanaryId::new(app_of(self.config.job), generation, self.base.wrapping_add(index));
+        let (to, flow) = (Address::worker(leader), flow_of(self.config.job));
+        let body = if self.cut.fills_contributions() { Body::Input(self.piece(collective, index)) } else { Body::Empty };
+        if generation == self.config.recovery.generations {
+            let header = CanaryHeader::Direct { id, rank: self.config.rank };
+            return tx.send(Egress::Route(Route::direct(to, flow)), &header, body);
+        }
+        let header = CanaryHeader::Reduce(PartialSum { id, leader, counter: 1, hosts: self.hosts() as u16 });
+        tx.send(Egress::Route(Route::by_aggregators(to, flow)), &header, body);
+    }
+
+    /// `canary 5.11`: a sum, by broadcast or as an answer. Takes it once, and sends what it makes room for.
+    #[inline]
+    fn on_sum<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, id: CanaryId, payload: &P, tx: &mut T) {
         let index = match self.index_of(id) {
-            Ok(index) => index,
+            Ok(index) if index < 0 => return tx.note(Event::Dropped(DropReason::Stale)),
+            Ok(index) if index >= i64::from(self.next) => return tx.note(Event::Dropped(DropReason::OutsideWindow)),
+            Ok(index) => index as u32,
             Err(reason) => return tx.note(Event::Dropped(reason)),
         };
-        if index >= u64::from(self.next) {
-            return tx.note(Event::Dropped(DropReason::OutsideWindow));
-        }
-        let index = index as u32;
         if self.is_done(index) {
             return tx.note(Event::Dropped(DropReason::Duplicate));
         }
         // Only this worker knows the sum of a block that it leads.
-        let is_led = index.checked_sub(self.first_led).is_some_and(|behind_first| behind_first.is_multiple_of(self.hosts()));
+        let is_led = self.leads(index);
         let Some(&collective) = self.ledger.running().filter(|_| !is_led) else {
             return tx.note(Event::Dropped(DropReason::NotAMember));
         };
-        let piece = self.piece(&collective, index);
-        let expected_bytes = piece.elements as usize * self.config.element_bytes as usize;
-        if payload.bytes() != expected_bytes || tx.deliver(piece, Body::Borrowed(payload)).is_err() {
+        if !self.deliver(&collective, index, payload, tx) {
             tx.note(Event::Dropped(DropReason::Mismatch));
             return self.fail(Some(index), Suspect::Unknown, FailureReason::Mismatch, tx);
         }
         self.under_way -= 1;
+        if self.is_reliable() {
+            self.flights.on_sum(now, index);
+        }
         self.mark_done(now, index);
-        self.pump(tx);
+        self.pump(now, tx);
+    }
+
+    /// Hands a sum to the driver; false where it does not fit.
+    #[inline]
+    fn deliver<T: Tx<CanaryHeader, P>>(&self, collective: &Collective, index: u32, payload: &P, tx: &mut T) -> bool {
+        if !self.cut.fills_sums() {
+            return payload.bytes() == 0;
+        }
+        let piece = self.piece(collective, index);
+        let expected_bytes = piece.elements as usize * self.config.element_bytes as usize;
+        payload.bytes() == expected_bytes && tx.deliver(piece, Body::Borrowed(payload)).is_ok()
+    }
+
+    /// Where in the job a contribution belongs to: the index of a block that this worker may lead.
+    ///
+    /// # Errors
+    /// Why it belongs nowhere.
+    #[inline]
+    pub(super) fn led_index(&self, id: CanaryId) -> Result<u32, DropReason> {
+        let index = self.index_of(id)?;
+        if self.ledger.is_dead() || index < 0 {
+            return Err(DropReason::Stale);
+        }
+        // Of a later operation nothing is known yet but the number.
+        let index = u32::try_from(index).map_err(|_| DropReason::OutsideWindow)?;
+        if index < self.blocks && !self.leads(index) { Err(DropReason::NotAMember) } else { Ok(index) }
     }
 
     /// `canary 5.7`: a contribution or a partial aggregate of a block that this worker leads. It may come before the worker has begun
@@ -232,28 +332,35 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
         payload: &P,
         tx: &mut T,
     ) {
-        let index = match self.index_of(sum.id) {
-            Ok(index) if !self.ledger.is_dead() => index,
-            Ok(_) => return tx.note(Event::Dropped(DropReason::Stale)),
+        if u32::from(sum.hosts) != self.hosts() {
+            return tx.note(Event::Dropped(DropReason::NotAMember));
+        }
+        let index = match self.led_index(sum.id) {
+            Ok(index) if index < self.blocks && self.is_done(index) => return tx.note(Event::Dropped(DropReason::Duplicate)),
+            Ok(index) => index,
             Err(reason) => return tx.note(Event::Dropped(reason)),
         };
-        let Some(ordinal) = self.ordinal_of(index).filter(|_| u32::from(sum.hosts) == self.hosts()) else {
-            return tx.note(Event::Dropped(DropReason::NotAMember));
-        };
-        let has_begun = index < u64::from(self.blocks);
-        if has_begun && self.is_done(index as u32) {
-            return tx.note(Event::Dropped(DropReason::Duplicate));
-        }
-        match self.leader.add(ordinal, sum, collision, payload, &mut self.config.op) {
+        let block = self.block_at(i64::from(index));
+        let added = self.leader.add(block, sum, collision, payload, &mut self.config.op);
+        self.on_added(now, index, added, tx);
+    }
+
+    /// What follows when something was added to a block that this worker leads, or was not.
+    #[inline]
+    pub(super) fn on_added<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, index: u32, added: Result<bool, DropReason>, tx: &mut T) {
+        let has_begun = index < self.blocks;
+        match added {
             Ok(true) if has_begun => {
-                self.finish_led(now, index as u32, ordinal, tx);
-                self.pump(tx);
+                if !self.is_reliable() || index < self.admitted {
+                    self.finish_led(now, index, tx);
+                }
+                self.pump(now, tx);
             }
             Ok(_) => {}
             Err(reason) => {
                 tx.note(Event::Dropped(reason));
                 if reason == DropReason::Mismatch && has_begun {
-                    self.fail(Some(index as u32), Suspect::Unknown, FailureReason::Mismatch, tx);
+                    self.fail(Some(index), Suspect::Unknown, FailureReason::Mismatch, tx);
                 }
             }
         }
@@ -261,24 +368,45 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
 
     /// All others have contributed to a block that this worker leads.
     #[inline]
-    fn finish_led<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, index: u32, ordinal: u32, tx: &mut T) {
+    fn finish_led<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, index: u32, tx: &mut T) {
         let Some(&collective) = self.ledger.running() else { return };
-        match self.leader.finish(ordinal, self.piece(&collective, index), tx) {
-            Ok(()) => self.mark_done(now, index),
+        let (block, piece) = (self.block_at(i64::from(index)), self.piece(&collective, index));
+        let how = (self.config.element_bytes, &self.config.op);
+        match self.leader.finish(block, piece, &self.cut, how, tx) {
+            Ok(()) => {
+                if self.is_reliable() {
+                    self.flights.repetition.on_progress(now);
+                }
+                self.mark_done(now, index);
+            }
             Err(_) => self.fail(Some(index), Suspect::Unknown, FailureReason::Mismatch, tx),
         }
     }
 
-    /// Blocks of this operation that were complete before this worker began it.
+    /// With loss recovery a worker completes no block that it might not send, were it not its leader: a sum says of all workers, its
+    /// leader too, how far behind they are at most.
+    #[inline]
+    fn admit<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, tx: &mut T) {
+        while self.admitted < self.blocks && self.admitted - self.oldest < self.flights.span() {
+            let index = self.admitted;
+            self.admitted += 1;
+            if self.leader.has_open() && self.leads(index) && self.leader.is_ready(self.block_at(i64::from(index))) {
+                self.finish_led(now, index, tx);
+            }
+        }
+    }
+
+    /// Without loss recovery: blocks of this operation that were complete before this worker began it.
     fn finish_early<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, tx: &mut T) {
         if !self.leader.has_open() {
             return;
         }
-        let (led, first) = ((self.first_led..self.blocks).step_by(self.hosts() as usize), self.led_before);
-        for (ordinal, index) in led.enumerate() {
-            let ordinal = first.wrapping_add(ordinal as u32);
-            if self.leader.is_ready(ordinal) {
-                self.finish_led(now, index, ordinal, tx);
+        for index in self.cut.led_by(self.config.rank.0) {
+            if self.leader.is_ready(self.block_at(i64::from(index))) {
+                self.finish_led(now, index, tx);
+            }
+            if self.ledger.running().is_none() {
+                return;
             }
         }
     }
@@ -289,42 +417,58 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
         self.progress_at = now;
         self.done[index as usize / 64] |= 1 << (index % 64);
         self.remaining -= 1;
-        if self.remaining == 0 {
-            return self.complete();
+        if self.is_reliable() {
+            self.move_horizon(index);
         }
+        if self.remaining == 0 {
+            return self.complete(now);
+        }
+        let before = self.oldest;
         while self.is_done(self.oldest) {
             self.oldest += 1;
+        }
+        if self.is_reliable() {
+            self.fence.on_done(now, self.base.wrapping_add(before), self.base.wrapping_add(self.oldest));
+        }
+    }
+
+    /// There is a sum of this block, so every worker has sent it, and has all sums that its window needs for that.
+    fn move_horizon(&mut self, index: u32) {
+        let horizon = self.base.wrapping_add(index.saturating_sub(self.flights.span()));
+        if newer(horizon, self.horizon) {
+            self.horizon = horizon;
+            self.leader.release(horizon);
         }
     }
 
     /// All sums are here: the next operation's blocks go on where this one's end.
-    fn complete(&mut self) {
+    fn complete(&mut self, now: Instant) {
         self.ledger.complete();
+        let before = self.base.wrapping_add(self.oldest);
         self.base = self.base.wrapping_add(self.blocks);
-        let hosts = self.hosts();
-        if self.blocks > self.first_led {
-            let led = (self.blocks - self.first_led).div_ceil(hosts);
-            self.led_before = self.led_before.wrapping_add(led);
-        }
-        self.set_base_leader(((u64::from(self.base_leader) + u64::from(self.blocks)) % u64::from(hosts)) as u32);
+        self.fence.on_done(now, before, self.base);
+        self.base_leader = ((u64::from(self.base_leader) + u64::from(self.blocks)) % u64::from(self.hosts())) as u32;
         self.rest();
-    }
-
-    fn set_base_leader(&mut self, rank: u32) {
-        let hosts = self.hosts();
-        (self.base_leader, self.first_led) = (rank, (self.config.rank.0 + hosts - rank) % hosts);
     }
 
     /// Nothing runs.
     fn rest(&mut self) {
         (self.blocks, self.next, self.oldest, self.under_way, self.remaining) = (0, 0, 0, 0, 0);
+        self.admitted = 0;
+        self.fenced_until = None;
+        self.flights.clear();
         self.done.clear();
     }
 
     /// Gives up the operation, and the job with it.
-    fn fail<T: Tx<CanaryHeader, P>>(&mut self, block: Option<u32>, suspect: Suspect, reason: FailureReason, tx: &mut T) {
-        if let Some(failure) = self.ledger.fail(block, suspect, reason) {
+    pub(super) fn fail<T: Tx<CanaryHeader, P>>(&mut self, index: Option<u32>, suspect: Suspect, reason: FailureReason, tx: &mut T) {
+        let block = self.block_at(i64::from(index.unwrap_or(self.oldest)));
+        if let Some(failure) = self.ledger.fail(index, suspect, reason) {
             tx.note(Event::Failed(failure));
+        }
+        if self.is_reliable() && reason != FailureReason::PeerAborted {
+            self.missed = if let Suspect::Rank(rank) = suspect { Some(rank) } else { None };
+            self.leader.abort(CanaryId::new(app_of(self.config.job), 0, block), self.missed, tx);
         }
         self.leader.clear();
         self.rest();
@@ -338,30 +482,30 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
         if self.hosts() == 2 {
             return Suspect::Rank(Rank(1 - own));
         }
-        let leader_of = |index: u32| ((u64::from(self.base_leader) + u64::from(index)) % u64::from(self.hosts())) as u32;
-        let mut leaders = (self.oldest + 1..self.next).filter(|index| self.is_done(*index)).map(leader_of);
+        let leader = self.cut.leader_of(self.oldest);
+        let mut leaders = (self.oldest + 1..self.next).filter(|index| self.is_done(*index)).map(|index| self.cut.leader_of(index));
         let all_have_sent = leaders.next().is_some_and(|first| first == own || leaders.any(|other| other != first));
-        let leader = leader_of(self.oldest);
         if all_have_sent && leader != own { Suspect::Rank(Rank(leader)) } else { Suspect::Unknown }
     }
 
     /// When the operation has failed unless a sum comes; `None` where nothing runs, or patience has no end.
     #[inline]
-    fn patience_ends_at(&self) -> Option<Instant> {
+    pub(super) fn patience_ends_at(&self) -> Option<Instant> {
         let ends = self.ledger.running().is_some() && self.config.patience != Duration::MAX;
         ends.then(|| self.progress_at + self.config.patience)
     }
 
     /// `canary 9`, P7: a lone worker's sum is its own vector.
-    fn finish_alone<T: Tx<CanaryHeader, P>>(&mut self, collective: &Collective, tx: &mut T) {
-        for index in 0..self.blocks {
+    fn finish_alone<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, collective: &Collective, tx: &mut T) {
+        let pieces = if self.cut.has_vector() { self.blocks } else { 0 };
+        for index in 0..pieces {
             let piece = self.piece(collective, index);
             let copied = tx.contribute(piece, &mut self.alone, true).and_then(|()| tx.deliver(piece, Body::Acc(&self.alone)));
             if copied.is_err() {
                 return self.fail(Some(index), Suspect::Unknown, FailureReason::Mismatch, tx);
             }
         }
-        self.complete();
+        self.complete(now);
     }
 }
 
@@ -371,52 +515,86 @@ impl<P: Payload + ?Sized> Node<P> for CanaryWorker<P> {
     #[inline]
     fn on_packet<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, _from: Ingress, header: &CanaryHeader, payload: &P, tx: &mut T) {
         match *header {
-            CanaryHeader::Broadcast { id } => self.on_broadcast(now, id, payload, tx),
+            CanaryHeader::Broadcast { id } => self.on_sum(now, id, payload, tx),
             CanaryHeader::Reduce(ref sum) => self.on_contribution(now, sum, None, payload, tx),
             CanaryHeader::Collided { ref sum, switch, port } => {
                 self.on_contribution(now, sum, Some(Collision { switch, port }), payload, tx)
             }
-            CanaryHeader::Restore { .. } => tx.note(Event::Dropped(DropReason::NotAMember)),
+            CanaryHeader::Answer { id } if self.is_reliable() => self.on_sum(now, id, payload, tx),
+            ref header if self.is_reliable() => self.on_trouble(now, header, payload, tx),
+            _ => tx.note(Event::Dropped(DropReason::NotAMember)),
         }
     }
 
-    /// Without loss a worker waits for packets only, and not for ever.
+    /// `canary 5.12`: a sum has not come in time. Without loss recovery a worker waits for packets only, and not for ever.
     fn on_timeout<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, tx: &mut T) {
         if self.patience_ends_at().is_some_and(|at| at <= now) {
-            self.fail(Some(self.oldest), self.missing(), FailureReason::NoProgress, tx);
+            let suspect = if self.is_reliable() { self.suspect() } else { self.missing() };
+            return self.fail(Some(self.oldest), suspect, FailureReason::NoProgress, tx);
+        }
+        if self.is_reliable() {
+            self.leader.on_due(now, self.flights.repetition.timeout(), tx);
+            self.ask_due(now, tx);
+            if self.fenced_until.is_some_and(|at| at <= now) {
+                self.pump(now, tx);
+            }
         }
     }
 
     #[inline]
     fn next_timeout(&self) -> Option<Instant> {
-        self.patience_ends_at()
+        let patience = self.patience_ends_at();
+        if !self.is_reliable() {
+            return patience;
+        }
+        let runs = self.ledger.running().is_some();
+        let request = if runs { self.flights.next_timeout() } else { None };
+        [patience, request, self.leader.next_due(), self.fenced_until].into_iter().flatten().min()
     }
 
-    fn on_tx_ready<T: Tx<CanaryHeader, P>>(&mut self, _now: Instant, tx: &mut T) {
-        self.pump(tx);
+    fn on_tx_ready<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, tx: &mut T) {
+        if self.flights.repetition.is_held_up() {
+            self.ask_due(now, tx);
+        }
+        self.pump(now, tx);
     }
 }
 
 impl<P: Payload + ?Sized> Worker<P> for CanaryWorker<P> {
     fn submit<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, collective: Collective, tx: &mut T) {
-        let Ok(blocks) = u32::try_from(collective.elements.div_ceil(u64::from(self.config.block_elements))) else {
+        let Some(cut) = Cut::of(&collective, self.hosts(), self.config.block_elements, self.base_leader) else {
             return self.ledger.refuse(collective.operation);
         };
-        if !self.ledger.begin(collective) {
+        if collective.op != 0 {
+            return self.ledger.refuse(collective.operation);
+        }
+        if self.was_told {
+            let suspect = self.missed.map_or(Suspect::Unknown, Suspect::Rank);
+            return self.ledger.fail_before(collective.operation, suspect, FailureReason::PeerAborted);
+        }
+        if !self.ledger.begin_any(collective) {
             return;
         }
-        (self.blocks, self.remaining, self.progress_at) = (blocks, blocks, now);
-        self.next_leader = self.base_leader;
+        let blocks = cut.blocks();
+        (self.cut, self.blocks, self.remaining, self.progress_at) = (cut, blocks, blocks, now);
+        self.next_leader = cut.leader_of(0);
         self.done.resize(blocks.div_ceil(64) as usize, 0);
+        self.flights.repetition.begin(now);
         if self.hosts() == 1 || blocks == 0 {
-            return self.finish_alone(&collective, tx);
+            return self.finish_alone(now, &collective, tx);
         }
-        self.finish_early(now, tx);
-        self.pump(tx);
+        if !self.is_reliable() {
+            self.finish_early(now, tx);
+        }
+        self.pump(now, tx);
     }
 
     fn poll(&mut self) -> Option<Outcome> {
         self.ledger.poll()
+    }
+
+    fn remaining(&self) -> Option<u32> {
+        self.ledger.running().map(|_| self.remaining)
     }
 
     fn cancel<T: Tx<CanaryHeader, P>>(&mut self, _now: Instant, operation: OperationId, tx: &mut T) {

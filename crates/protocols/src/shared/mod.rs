@@ -7,6 +7,7 @@
 //! | [`rtt`] | the retransmission timeout |
 //! | [`order`] | which of a window's packets was sent longest ago |
 //! | [`repetition`] | when a worker sends again what is under way at a switch, and when it gives up |
+//! | [`shares`] | how a vector is cut into pieces, where it has a share for each worker |
 //! | [`window`] | the size of windows |
 //! | [`sender`], [`receiver`] | the ends of a reliable channel |
 //! | [`ledger`] | operations: accepted, running, ended |
@@ -21,6 +22,7 @@ pub mod repetition;
 pub mod rtt;
 pub mod sender;
 pub mod serial;
+pub mod shares;
 pub(crate) mod slots;
 pub(crate) mod state;
 pub mod window;

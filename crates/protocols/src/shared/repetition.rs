@@ -1,7 +1,7 @@
 //! When a worker sends what is under way again, who it believes is missing, and when it gives up: for workers that have a window of blocks
 //! at a switch, each in a place of its own, and of which every answer lets another block go. What a place holds is theirs to know.
 
-use fanin_core::{Instant, Suspect};
+use fanin_core::{Duration, Instant, Suspect};
 
 use super::order::SendOrder;
 use super::reliability::Reliability;
@@ -88,6 +88,22 @@ impl Repetition {
         self.suspect = None;
     }
 
+    /// A place's block, which is under way, was sent anew for another reason than that nothing came.
+    pub fn on_sent_anew(&mut self, place: u32) {
+        self.order.renew(place);
+    }
+
+    /// Something else than an answer shows that the operation goes on.
+    #[inline]
+    pub fn on_progress(&mut self, now: Instant) {
+        self.progress_at = now;
+    }
+
+    /// How long an answer is waited for now.
+    pub fn timeout(&self) -> Duration {
+        self.rtt.timeout()
+    }
+
     /// When a place's block that was last sent at `sent_at` is sent again.
     #[inline]
     fn resend_at(&self, sent_at: Instant) -> Instant {
@@ -171,7 +187,7 @@ impl Repetition {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fanin_core::{Duration, NodeId, Rank};
+    use fanin_core::{NodeId, Rank};
 
     fn at(us: u64) -> Instant {
         Instant::ZERO + Duration::from_us(us)

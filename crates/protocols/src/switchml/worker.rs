@@ -13,6 +13,7 @@ use crate::shared::ledger::Ledger;
 use crate::shared::repetition::Repetition;
 use crate::shared::rtt::rebased;
 use crate::shared::serial::newer;
+use crate::shared::shares::Shares;
 use crate::shared::state::node_state;
 
 /// The block of a slot that is under way, or the last one that was.
@@ -44,12 +45,9 @@ const IDLE: Flight = Flight {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct Cut {
     element_bytes: u32,
-    block_elements: u32,
     fixed_point: bool,
     label: CallLabel,
-    /// Elements of a share, and pieces.
-    share_elements: u64,
-    share_pieces: u32,
+    shares: Shares,
 }
 
 /// A worker of a SwitchML job.
@@ -92,14 +90,7 @@ impl<P: Payload + ?Sized> SwitchMlWorker<P> {
         let block_bytes = config.block_elements as usize * config.element_bytes as usize;
         let offer = SwitchMlOffer { op: config.op.clone(), element_bytes: config.element_bytes, fixed_point: config.fixed_point };
         SwitchMlWorker {
-            cut: Cut {
-                element_bytes: config.element_bytes,
-                block_elements: config.block_elements,
-                fixed_point: config.fixed_point,
-                label: CallLabel::NONE,
-                share_elements: 0,
-                share_pieces: 0,
-            },
+            cut: Cut { element_bytes: config.element_bytes, fixed_point: config.fixed_point, label: CallLabel::NONE, shares: Shares::NONE },
             offers: [offer].into(),
             ledger: Ledger::new(config.job),
             base: SlotUse { slot: 0, round: 0 },
@@ -158,20 +149,10 @@ impl<P: Payload + ?Sized> SwitchMlWorker<P> {
         index.checked_sub(self.leading()).unwrap_or(index)
     }
 
-    /// The share that piece number `index` of the running operation is part of.
-    #[inline]
-    fn share_of(&self, index: u32) -> u32 {
-        // Most vectors have one share, and then nothing is divided.
-        if self.cut.share_pieces >= self.pieces { 0 } else { index / self.cut.share_pieces }
-    }
-
     /// The elements of piece number `index` of the running operation.
     #[inline]
     fn piece(&self, collective: &Collective, index: u32) -> Piece {
-        let (share, block_elements) = (self.share_of(index), u64::from(self.cut.block_elements));
-        let start = u64::from(index - share * self.cut.share_pieces) * block_elements;
-        let elements = (self.cut.share_elements - start).min(block_elements) as u32;
-        Piece { operation: collective.operation, index, start: u64::from(share) * self.cut.share_elements + start, elements }
+        self.cut.shares.piece(collective.operation, index)
     }
 
     /// What a contribution to piece number `index` belongs to.
@@ -179,7 +160,7 @@ impl<P: Payload + ?Sized> SwitchMlWorker<P> {
     fn label(&self, collective: &Collective, index: u32) -> CallLabel {
         let receiver = match collective.kind {
             CollectiveKind::Reduce { root } => root.0 as u16,
-            CollectiveKind::ReduceScatter => self.share_of(index) as u16,
+            CollectiveKind::ReduceScatter => self.cut.shares.share_of(index) as u16,
             _ => CallLabel::ALL,
         };
         CallLabel { receiver, ..self.cut.label }
@@ -232,7 +213,7 @@ impl<P: Payload + ?Sized> SwitchMlWorker<P> {
         if !self.cut.fixed_point {
             let (piece, call) = (self.piece(collective, flight.index), self.label(collective, flight.index));
             let header = SwitchMlHeader::Contribution { at, attempt, exponent: None, call };
-            let contributes = collective.kind.contributes(self.config.rank, self.share_of(flight.index));
+            let contributes = collective.kind.contributes(self.config.rank, self.cut.shares.share_of(flight.index));
             return tx.send(to, &header, if contributes { Body::Input(piece) } else { Body::Empty });
         }
         // `switchml 6`: the exponent of the slot's next block rides on this one.
@@ -280,7 +261,7 @@ impl<P: Payload + ?Sized> SwitchMlWorker<P> {
     #[inline]
     fn deliver<T: Tx<SwitchMlHeader, P>>(&self, collective: &Collective, flight: &Flight, payload: &P, tx: &mut T) -> bool {
         let Some(index) = flight.index.checked_sub(self.leading()) else { return payload.bytes() == 0 };
-        if !collective.kind.receives(self.config.rank, self.share_of(index)) {
+        if !collective.kind.receives(self.config.rank, self.cut.shares.share_of(index)) {
             // Between switches of several levels a result may come all the same.
             return true;
         }
@@ -380,22 +361,12 @@ impl<P: Payload + ?Sized> SwitchMlWorker<P> {
     fn cut_for(&self, collective: &Collective) -> Option<(Cut, u32)> {
         let offer = self.offers.get(usize::from(collective.op))?;
         let block_elements = self.config.block_elements * self.config.element_bytes / offer.element_bytes;
-        let shares = collective.kind.shares(self.config.workers);
         let root_fits = match collective.kind {
-            CollectiveKind::Reduce { root } | CollectiveKind::Broadcast { root } => {
-                root.0 < self.config.workers.min(u32::from(CallLabel::ALL))
-            }
-            CollectiveKind::ReduceScatter | CollectiveKind::AllGather => self.config.workers <= u32::from(CallLabel::ALL),
-            CollectiveKind::Barrier => collective.elements == 0,
-            CollectiveKind::Allreduce => true,
+            CollectiveKind::Reduce { root } => root.0 < u32::from(CallLabel::ALL),
+            CollectiveKind::ReduceScatter => self.config.workers <= u32::from(CallLabel::ALL),
+            _ => true,
         };
-        if !root_fits || !collective.elements.is_multiple_of(u64::from(shares)) {
-            return None;
-        }
-        let share_elements = collective.elements / u64::from(shares);
-        let share_pieces = u32::try_from(share_elements.div_ceil(u64::from(block_elements))).ok()?;
-        // In a barrier workers meet in one empty block.
-        let share_pieces = if collective.kind == CollectiveKind::Barrier { 1 } else { share_pieces };
+        let shares = Shares::of(collective, self.config.workers, block_elements).filter(|_| root_fits)?;
         // Contributions may be empty only where packets carry a call.
         let fingerprint = if collective.kind == CollectiveKind::Allreduce { collective.fingerprint } else { collective.fingerprint.max(1) };
         let label = CallLabel { fingerprint, receiver: CallLabel::ALL, op: collective.op };
@@ -404,9 +375,7 @@ impl<P: Payload + ?Sized> SwitchMlWorker<P> {
         if offer.fixed_point && !reduces {
             return None;
         }
-        let cut =
-            Cut { element_bytes: offer.element_bytes, block_elements, fixed_point: offer.fixed_point, label, share_elements, share_pieces };
-        Some((cut, share_pieces.checked_mul(shares)?))
+        Some((Cut { element_bytes: offer.element_bytes, fixed_point: offer.fixed_point, label, shares }, shares.pieces()))
     }
 }
 

@@ -10,7 +10,7 @@ use fanin_core::{
     Address, Body, Collective, Duration, Egress, Event, Ingress, Instant, Malformed, NetworkMap, Node, NodeId, OpError, OperationId,
     Outcome, PacketKind, Payload, Piece, PortId, Rank, Role, Tx, Via, Wire, Worker,
 };
-use fanin_protocols::canary::{CanarySwitch, CanarySwitchConfig, CanaryWorker, CanaryWorkerConfig, Placement};
+use fanin_protocols::canary::{CanarySwitch, CanarySwitchConfig, CanaryWorker, CanaryWorkerConfig, Placement, Recovery};
 use fanin_wire::canary::CanaryHeader;
 
 use crate::common::{ELEMENT_BYTES, Ended, Faults, HasVectors, JOB, Net, Script};
@@ -65,6 +65,12 @@ pub struct Tally {
     /// Broadcasts that leaders began.
     pub broadcasts: u32,
     pub restorations: u32,
+    pub requests: u32,
+    pub answers: u32,
+    /// Words of leaders that a generation has failed.
+    pub failed: u32,
+    pub direct: u32,
+    pub probes: u32,
 }
 
 /// What all routers share.
@@ -78,6 +84,7 @@ struct Shared {
     /// Nodes forget their history after each call.
     tidy: bool,
     tally: RefCell<Tally>,
+    sums_kept: RefCell<Vec<usize>>,
     draws: RefCell<u64>,
 }
 
@@ -98,11 +105,20 @@ impl Shared {
 /// Nodes that can forget how they came to their state.
 pub trait Rebase {
     fn rebase(&mut self, now: Instant);
+
+    /// Sums that are kept for those whom they may not have reached.
+    fn sums_kept(&self) -> usize {
+        0
+    }
 }
 
 impl<P: Payload + ?Sized> Rebase for CanaryWorker<P> {
     fn rebase(&mut self, now: Instant) {
         CanaryWorker::rebase(self, now);
+    }
+
+    fn sums_kept(&self) -> usize {
+        CanaryWorker::sums_kept(self)
     }
 }
 
@@ -137,6 +153,12 @@ impl<T> FirstHop<'_, T> {
             CanaryHeader::Broadcast { .. } if is_host => tally.broadcasts += 1,
             CanaryHeader::Broadcast { .. } => {}
             CanaryHeader::Restore { .. } => tally.restorations += 1,
+            CanaryHeader::Request { .. } => tally.requests += 1,
+            CanaryHeader::Answer { .. } => tally.answers += 1,
+            CanaryHeader::Failed { .. } if is_host => tally.failed += 1,
+            CanaryHeader::Direct { .. } => tally.direct += 1,
+            CanaryHeader::Probe { .. } => tally.probes += 1,
+            _ => {}
         }
     }
 }
@@ -179,7 +201,11 @@ impl<N: Rebase> Router<N> {
     fn call<T, R>(&mut self, tx: &mut T, handler: impl FnOnce(&mut N, &mut FirstHop<'_, T>) -> R) -> R {
         let result = handler(&mut self.node, &mut FirstHop { tx, at: self.at, shared: &self.shared });
         if self.shared.tidy {
+            // Times are kept: only what does not matter is forgotten.
             self.node.rebase(Instant::ZERO);
+        }
+        if let Some(most) = self.shared.sums_kept.borrow_mut().get_mut(self.at.index()) {
+            *most = self.node.sums_kept().max(*most);
         }
         result
     }
@@ -241,6 +267,8 @@ pub struct Plan {
     pub timeout: Duration,
     pub descriptors: u32,
     pub placement: Placement,
+    pub recovery: Recovery,
+    pub descriptor_lifetime: Duration,
     /// Of 1000 packets, so many leave the destination's own path.
     pub wander: u32,
     pub tidy: bool,
@@ -251,6 +279,8 @@ pub struct Plan {
 pub struct Run {
     pub ended: Ended,
     pub tally: Tally,
+    /// How many sums each worker's leader keeps at most.
+    pub sums_kept: Vec<usize>,
 }
 
 impl Plan {
@@ -270,6 +300,8 @@ impl Plan {
             timeout: Duration::from_us(1),
             descriptors: 1024,
             placement: Placement::Static,
+            recovery: Recovery::NONE,
+            descriptor_lifetime: Duration::MAX,
             wander: 0,
             tidy: false,
             faults: Faults::NONE,
@@ -315,6 +347,7 @@ impl Plan {
             block_elements: self.block_elements,
             window: self.window,
             patience: self.patience,
+            recovery: self.recovery,
             uplink: PortId(0),
         });
         worker.first_block(self.first_block);
@@ -331,6 +364,7 @@ impl Plan {
             timeout: self.timeout,
             descriptors: self.descriptors,
             placement: self.placement,
+            descriptor_lifetime: self.descriptor_lifetime,
         })
     }
 
@@ -345,7 +379,8 @@ impl Plan {
         let (wander, seed, tidy) = (self.wander, self.faults.seed, self.tidy);
         let distances = (0..map.nodes()).map(|node| map.distances(NodeId(node))).collect();
         let (tally, draws) = (RefCell::default(), RefCell::default());
-        let shared = Rc::new(Shared { map, distances, wander, seed, tidy, tally, draws });
+        let sums_kept = RefCell::new(vec![0; self.workers as usize]);
+        let shared = Rc::new(Shared { map, distances, wander, seed, tidy, tally, sums_kept, draws });
         let workers = (0..self.workers).map(|rank| {
             let mut node = self.worker(rank);
             alter(&mut node);
@@ -364,7 +399,8 @@ impl Plan {
         }
         let ended = net.run(Duration::from_ms(60_000));
         let tally = *shared.tally.borrow();
-        Run { ended, tally }
+        let sums_kept = shared.sums_kept.borrow().clone();
+        Run { ended, tally, sums_kept }
     }
 
     pub fn run<P: HasVectors + ?Sized>(&self, scripts: Vec<Script>) -> Run {

@@ -1,0 +1,305 @@
+//! What a worker does about losses (`canary 5.12`, `5.14`, `5.15`): asks leaders for sums that have not come in time, and contributes anew
+//! where a leader says that something is lost.
+
+use fanin_core::{Address, Body, DropReason, Egress, Event, FailureReason, Instant, Payload, Rank, RetransmitReason, Route, Suspect, Tx};
+use fanin_wire::canary::{CanaryHeader, CanaryId};
+
+use super::config::SPAN;
+use super::recovery::Request;
+use super::worker::CanaryWorker;
+use super::{app_of, flow_of};
+use crate::shared::reliability::Reliability;
+use crate::shared::repetition::Repetition;
+use crate::shared::rtt::rebased;
+
+/// A block that is under way, or was last at its place.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Flight {
+    /// The block's index in the running operation.
+    index: u32,
+    generation: u8,
+    under_way: bool,
+    /// How often this generation's sum was asked for; stays at 255.
+    attempts: u8,
+    first_at: Instant,
+    sent_at: Instant,
+}
+
+const IDLE: Flight =
+    Flight { index: u32::MAX, generation: 0, under_way: false, attempts: 0, first_at: Instant::ZERO, sent_at: Instant::ZERO };
+
+/// The blocks under way, each at a place of its own: a worker sends none that is so far ahead of the first one whose sum it lacks that two
+/// would share a place.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Flights {
+    /// By index modulo length, a power of two; empty without loss recovery.
+    flights: Box<[Flight]>,
+    pub repetition: Repetition,
+}
+
+impl Flights {
+    /// Nothing is under way. A window may be spread over four times as many blocks, so that one that is lost holds others up late.
+    pub(super) fn new(reliability: &Reliability, window: u32) -> Self {
+        let places = if reliability.reliable { window.saturating_mul(4).next_power_of_two() } else { 0 };
+        Flights { flights: vec![IDLE; places as usize].into(), repetition: Repetition::new(reliability, places.max(1)) }
+    }
+
+    /// A worker may send blocks less than this ahead of the first one whose sum it lacks.
+    #[inline]
+    pub(super) fn span(&self) -> u32 {
+        if self.flights.is_empty() { SPAN } else { self.flights.len() as u32 }
+    }
+
+    #[inline]
+    fn place_of(&self, index: u32) -> u32 {
+        index & (self.flights.len() as u32 - 1)
+    }
+
+    /// What is known of a block within the span.
+    #[inline]
+    pub(super) fn get(&self, index: u32) -> Option<&Flight> {
+        Some(&self.flights[self.place_of(index) as usize]).filter(|flight| flight.index == index)
+    }
+
+    /// A block is sent for the first time; gives the generation.
+    #[inline]
+    pub(super) fn begin(&mut self, now: Instant, index: u32) -> u8 {
+        let place = self.place_of(index);
+        let flight = &mut self.flights[place as usize];
+        // A leader may have told that the generation has failed before this worker came to the block.
+        let generation = if flight.index == index { flight.generation } else { 0 };
+        *flight = Flight { index, generation, under_way: true, attempts: 0, first_at: now, sent_at: now };
+        self.repetition.on_sent(place);
+        generation
+    }
+
+    /// A block's sum has come.
+    #[inline]
+    pub(super) fn on_sum(&mut self, now: Instant, index: u32) {
+        let place = self.place_of(index);
+        let flight = &mut self.flights[place as usize];
+        flight.under_way = false;
+        self.repetition.on_answer(now, place, flight.first_at, flight.sent_at);
+    }
+
+    /// Nothing is under way any more.
+    pub(super) fn clear(&mut self) {
+        // Indices begin anew with the next operation.
+        self.flights.fill(IDLE);
+        self.repetition.clear();
+    }
+
+    /// When a sum is to be asked for.
+    #[inline]
+    pub(super) fn next_timeout(&self) -> Option<Instant> {
+        self.repetition.next_timeout(|place| self.flights[place as usize].sent_at)
+    }
+
+    pub(super) fn rebase(&mut self, now: Instant) {
+        self.repetition.rebase(now);
+        for flight in &mut self.flights {
+            if flight.under_way {
+                (flight.first_at, flight.sent_at) = (rebased(flight.first_at, now), rebased(flight.sent_at, now));
+            } else if flight.generation == 0 {
+                *flight = IDLE;
+            }
+        }
+    }
+}
+
+impl<P: Payload + ?Sized> CanaryWorker<P> {
+    /// A packet that there is only where something is lost.
+    #[cold]
+    pub(super) fn on_trouble<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, header: &CanaryHeader, payload: &P, tx: &mut T) {
+        match *header {
+            CanaryHeader::Request { id, rank, attempt } => self.on_request(now, id, rank, attempt, tx),
+            CanaryHeader::Failed { id, .. } => self.on_failed(now, id, tx),
+            CanaryHeader::Direct { id, rank } => self.on_direct(now, id, rank, payload, tx),
+            CanaryHeader::Probe { id, .. } => self.on_probe(id, tx),
+            CanaryHeader::Waiting { id, missing } => self.on_waiting(now, id, missing, tx),
+            CanaryHeader::Aborted { missing, .. } => self.on_aborted(missing, tx),
+            _ => tx.note(Event::Dropped(DropReason::NotAMember)),
+        }
+    }
+
+    /// `canary 5.12`: asks for the sums that are due, as far as there is room; in the fallback the contribution goes once more instead.
+    pub(super) fn ask_due<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, tx: &mut T) {
+        let Some(&collective) = self.ledger.running() else { return };
+        self.flights.repetition.retry();
+        let uplink = Egress::Port(self.config.uplink);
+        loop {
+            let Flights { flights, repetition } = &mut self.flights;
+            let Some(place) = repetition.next_due(now, |place| flights[place as usize].sent_at, || tx.room(uplink)) else { return };
+            let flight = &mut flights[place as usize];
+            repetition.on_repeated(now, place, &mut flight.attempts, &mut flight.sent_at);
+            let (index, generation) = (flight.index, flight.generation);
+            if generation == self.config.recovery.generations {
+                tx.note(Event::Retransmitted { reason: RetransmitReason::Fallback, block: index });
+                self.send_contribution(&collective, index, self.cut.leader_of(index), generation, tx);
+            } else {
+                tx.note(Event::Retransmitted { reason: RetransmitReason::Timeout, block: index });
+                self.ask(index, tx);
+            }
+        }
+    }
+
+    /// Asks the leader for a block's sum.
+    fn ask<T: Tx<CanaryHeader, P>>(&self, index: u32, tx: &mut T) {
+        let Some(flight) = self.flights.get(index) else { return };
+        let id = CanaryId::new(app_of(self.config.job), flight.generation, self.block_at(i64::from(index)));
+        let leader = self.config.members[self.cut.leader_of(index) as usize];
+        let header = CanaryHeader::Request { id, rank: self.config.rank, attempt: u16::from(flight.attempts.saturating_sub(1)) };
+        tx.send(Egress::Route(Route::direct(Address::worker(leader), flow_of(self.config.job))), &header, Body::Empty);
+    }
+
+    /// The index of a block of the running operation that this worker does not lead and whose sum it lacks, within its span.
+    fn lacked(&self, id: CanaryId) -> Result<u32, DropReason> {
+        let index = self.index_of(id)?;
+        if index < i64::from(self.oldest) || index < i64::from(self.next) && self.is_done(index as u32) {
+            return Err(DropReason::Stale);
+        }
+        if index >= i64::from(self.blocks) {
+            return Err(DropReason::NotReady);
+        }
+        let index = index as u32;
+        if self.leads(index) {
+            return Err(DropReason::NotAMember);
+        }
+        if index - self.oldest < self.flights.span() { Ok(index) } else { Err(DropReason::OutsideWindow) }
+    }
+
+    /// `canary 5.14`: something of a generation is lost. The contribution goes again, under the new one's name.
+    fn on_failed<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, id: CanaryId, tx: &mut T) {
+        let index = match self.lacked(id) {
+            Ok(index) if id.generation() <= self.config.recovery.generations => index,
+            Ok(_) => return tx.note(Event::Dropped(DropReason::Mismatch)),
+            Err(reason) => return tx.note(Event::Dropped(reason)),
+        };
+        let generation = id.generation();
+        let place = self.flights.place_of(index);
+        let flight = &mut self.flights.flights[place as usize];
+        if flight.index != index {
+            // This worker has not come to the block yet.
+            *flight = Flight { index, generation, ..IDLE };
+            return;
+        }
+        if generation <= flight.generation {
+            return tx.note(Event::Dropped(DropReason::Duplicate));
+        }
+        flight.generation = generation;
+        if !flight.under_way {
+            return;
+        }
+        (flight.attempts, flight.sent_at) = (0, now);
+        self.flights.repetition.on_sent_anew(place);
+        let Some(&collective) = self.ledger.running() else { return };
+        let is_last = generation == self.config.recovery.generations;
+        let reason = if is_last { RetransmitReason::Fallback } else { RetransmitReason::Reissued };
+        tx.note(Event::Retransmitted { reason, block: index });
+        self.send_contribution(&collective, index, self.cut.leader_of(index), generation, tx);
+    }
+
+    /// The leader has not heard from this worker: it asks at once, if it has contributed.
+    fn on_probe<T: Tx<CanaryHeader, P>>(&mut self, id: CanaryId, tx: &mut T) {
+        match self.lacked(id) {
+            Ok(index) if self.flights.get(index).is_some_and(|flight| flight.under_way) => {
+                tx.note(Event::Retransmitted { reason: RetransmitReason::Asked, block: index });
+                self.ask(index, tx);
+            }
+            Ok(_) => tx.note(Event::Dropped(DropReason::NotReady)),
+            Err(reason) => tx.note(Event::Dropped(reason)),
+        }
+    }
+
+    /// The leader lives, and knows who is missing.
+    fn on_waiting<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, id: CanaryId, missing: Option<Rank>, tx: &mut T) {
+        match (self.lacked(id), missing) {
+            (Ok(index), Some(rank)) => self.flights.repetition.on_waiting(now, index, Suspect::Rank(rank)),
+            (Ok(_), None) => {}
+            (Err(reason), _) => tx.note(Event::Dropped(reason)),
+        }
+    }
+
+    /// Another worker has given the job up.
+    fn on_aborted<T: Tx<CanaryHeader, P>>(&mut self, missing: Option<Rank>, tx: &mut T) {
+        if self.ledger.is_dead() {
+            return;
+        }
+        self.missed = missing;
+        let suspect = missing.map_or(Suspect::Unknown, Suspect::Rank);
+        if self.ledger.running().is_some() {
+            return self.fail(Some(self.oldest), suspect, FailureReason::PeerAborted, tx);
+        }
+        // The next operation is told why it cannot begin.
+        self.ledger.close();
+        self.was_told = true;
+    }
+
+    /// Who keeps the operation from going on, as far as is known.
+    pub(super) fn suspect(&self) -> Suspect {
+        if let Some((_, suspect)) = self.flights.repetition.suspect() {
+            return suspect;
+        }
+        let oldest = self.block_at(i64::from(self.oldest));
+        if !self.leads(self.oldest) {
+            // It would have told who is missing.
+            return Suspect::Rank(Rank(self.cut.leader_of(self.oldest)));
+        }
+        let missing = self.leader.find(oldest).and_then(|number| self.leader.missing(number));
+        let only_other = if self.hosts() == 2 { Some(Rank(1 - self.config.rank.0)) } else { None };
+        missing.or(only_other).map_or(Suspect::Unknown, Suspect::Rank)
+    }
+}
+
+/// As a leader.
+impl<P: Payload + ?Sized> CanaryWorker<P> {
+    /// `canary 5.13`: a worker asks for a sum.
+    fn on_request<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, id: CanaryId, rank: Rank, attempt: u16, tx: &mut T) {
+        let index = match self.index_of(id) {
+            Ok(_) if rank.0 >= self.hosts() || rank == self.config.rank => return tx.note(Event::Dropped(DropReason::NotAMember)),
+            Ok(index) => index,
+            Err(reason) => return tx.note(Event::Dropped(reason)),
+        };
+        if self.ledger.is_dead() {
+            let header = CanaryHeader::Aborted { id, missing: self.missed };
+            return tx.send(self.leader.to(rank.0), &header, Body::Empty);
+        }
+        let (block, span) = (self.block_at(index), i64::from(self.flights.span()));
+        let is_ours = !(0..i64::from(self.blocks)).contains(&index) || self.leads(index as u32);
+        let is_near = index < i64::from(self.oldest) + 2 * span;
+        // Of a block that is behind everything that can be asked for is kept.
+        let is_known = index >= i64::from(self.oldest) || self.leader.find(block).is_some();
+        match (is_ours, is_near, is_known) {
+            (true, true, true) => {
+                let request = Request { block, generation: id.generation(), rank, attempt };
+                self.leader.on_request(now, request, self.flights.repetition.timeout(), &self.config.op, tx);
+                self.leader.flush(self.config.uplink, tx);
+            }
+            (false, ..) => tx.note(Event::Dropped(DropReason::NotAMember)),
+            (_, false, _) => tx.note(Event::Dropped(DropReason::OutsideWindow)),
+            _ => tx.note(Event::Dropped(DropReason::Stale)),
+        }
+    }
+
+    /// `canary 5.15`: a contribution that no switch has touched.
+    fn on_direct<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, id: CanaryId, rank: Rank, payload: &P, tx: &mut T) {
+        if rank.0 >= self.hosts() || rank == self.config.rank {
+            return tx.note(Event::Dropped(DropReason::NotAMember));
+        }
+        let index = match self.index_of(id) {
+            Ok(index) if index >= 0 && self.leader.find(self.block_at(index)).is_none() => match self.led_index(id) {
+                Ok(_) => return tx.note(Event::Dropped(DropReason::NotReady)),
+                Err(reason) => return tx.note(Event::Dropped(reason)),
+            },
+            Ok(index) => index,
+            Err(reason) => return tx.note(Event::Dropped(reason)),
+        };
+        let block_bytes = self.config.block_elements * self.config.element_bytes;
+        let added = self.leader.on_direct((self.block_at(index), id, rank), payload, &mut self.config.op, block_bytes, tx);
+        match u32::try_from(index) {
+            Ok(index) => self.on_added(now, index, added, tx),
+            // Of an operation that has ended, so the sum went back.
+            Err(_) => added.err().into_iter().for_each(|reason| tx.note(Event::Dropped(reason))),
+        }
+    }
+}

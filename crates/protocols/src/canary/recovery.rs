@@ -1,0 +1,271 @@
+//! What a leader does about losses (`canary 5.10`, `5.12` to `5.15`): answers requests, gives up generations of which something is lost, asks
+//! who has not asked, and keeps sums until nobody can lack them.
+
+use fanin_core::{Address, Body, DropReason, Duration, Egress, Event, Instant, Payload, PortId, Rank, Route, Tx};
+use fanin_wire::canary::{CanaryHeader, CanaryId};
+
+use super::config::FailureRule;
+use super::leader::{Leader, Stage};
+use crate::shared::rtt::rebased;
+use crate::shared::serial::newer;
+
+/// So many requests for one sum, and it is sent along the tree again instead of to each worker by itself (`canary 9`, P14): most likely
+/// the broadcast was lost near the root.
+const REQUESTS_FOR_BROADCAST: u32 = 4;
+
+/// From this attempt on a worker is told who is missing: the first requests are for what is lost, of which there is nothing to tell.
+const ATTEMPTS_BEFORE_WORD: u16 = 2;
+
+/// Who is asked again waits twice as long each time, so many times.
+const BACK_OFF_MAX: u8 = 6;
+
+/// What is known of a block of which something seems to be lost.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub(super) struct Trouble {
+    /// Bit r: worker r has asked for this generation's sum; in the fallback, has contributed.
+    heard: Vec<u64>,
+    /// How many bits are set.
+    count: u32,
+    /// When the generation is given up, or others are asked.
+    pub due: Option<Instant>,
+    /// How often others were asked.
+    probes: u8,
+    /// Requests since the sum was complete.
+    late: u32,
+    /// Until when requests are left to the broadcast that was sent again.
+    quiet_until: Option<Instant>,
+}
+
+impl Trouble {
+    fn has(&self, rank: u32) -> bool {
+        self.heard.get(rank as usize / 64).is_some_and(|word| word >> (rank % 64) & 1 == 1)
+    }
+
+    fn add(&mut self, rank: u32) {
+        let word = rank as usize / 64;
+        if self.heard.len() <= word {
+            self.heard.resize(word + 1, 0);
+        }
+        self.count += u32::from(!self.has(rank));
+        self.heard[word] |= 1 << (rank % 64);
+    }
+
+    pub(super) fn rebase(&mut self, now: Instant) {
+        self.due = self.due.map(|at| rebased(at, now));
+        self.quiet_until = self.quiet_until.filter(|at| *at > now).map(|at| rebased(at, now));
+    }
+}
+
+/// A request for a sum.
+#[derive(Clone, Copy)]
+pub(super) struct Request {
+    pub block: u32,
+    pub generation: u8,
+    pub rank: Rank,
+    pub attempt: u16,
+}
+
+impl<P: Payload + ?Sized> Leader<P> {
+    /// `canary 5.13`: a worker lacks a sum. Where the block is not known, nothing of it has come.
+    pub(super) fn on_request<T: Tx<CanaryHeader, P>>(
+        &mut self,
+        now: Instant,
+        request: Request,
+        round_trip: Duration,
+        op: &P::Op,
+        tx: &mut T,
+    ) {
+        let number = match self.find(request.block) {
+            Some(number) => number,
+            None => self.open(request.block, op),
+        };
+        if self.records[number].stage != Stage::Open {
+            return self.on_late_request(now, number, request.rank.0, round_trip, tx);
+        }
+        let generation = self.records[number].generation;
+        if request.generation != generation {
+            // The word that the generation has failed is lost, or on its way; who is ahead of the leader is not of our job's making.
+            let is_behind = request.generation < generation;
+            return if is_behind { self.tell_failed(number, request.rank.0, tx) } else { tx.note(Event::Dropped(DropReason::Stale)) };
+        }
+        let is_summed = self.records[number].counter + 1 == self.hosts();
+        if !is_summed && generation < self.recovery.generations {
+            let trouble = self.records[number].trouble.get_or_insert_default();
+            trouble.add(request.rank.0);
+            if trouble.count + 1 == self.hosts() || self.recovery.rule == FailureRule::FirstRequest {
+                return self.fail_generation(number, tx);
+            }
+            if self.records[number].trouble.as_ref().is_some_and(|trouble| trouble.due.is_none()) {
+                let wait = if let FailureRule::AfterHold(hold) = self.recovery.rule { hold } else { round_trip };
+                self.set_due(number, now + wait);
+            }
+        }
+        if request.attempt >= ATTEMPTS_BEFORE_WORD {
+            let (id, missing) = (self.id(request.block, generation), self.missing(number));
+            tx.send(self.to(request.rank.0), &CanaryHeader::Waiting { id, missing }, Body::Empty);
+        }
+    }
+
+    /// Whose contribution to an open block is not known to have been made.
+    pub(super) fn missing(&self, number: u32) -> Option<Rank> {
+        let record = &self.records[number];
+        if record.counter + 1 == self.hosts() {
+            return Some(self.rank);
+        }
+        let heard = |rank: u32| record.trouble.as_ref().is_some_and(|trouble| trouble.has(rank));
+        (0..self.hosts()).find(|rank| *rank != self.rank.0 && !heard(*rank)).map(Rank)
+    }
+
+    /// `canary 5.13`, 1: the sum is complete, so whoever asks gets it.
+    fn on_late_request<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, number: u32, rank: u32, round_trip: Duration, tx: &mut T) {
+        let has_tree = self.records[number].generation < self.recovery.generations;
+        let trouble = self.records[number].trouble.get_or_insert_default();
+        trouble.late = trouble.late.saturating_add(1);
+        if trouble.quiet_until.is_some_and(|until| now < until) {
+            return tx.note(Event::Dropped(DropReason::InProgress));
+        }
+        if !has_tree || trouble.late != REQUESTS_FOR_BROADCAST {
+            return self.answer(number, rank, tx);
+        }
+        trouble.quiet_until = Some(now + round_trip);
+        if self.records[number].stage == Stage::Kept {
+            self.answer_again(number);
+        }
+    }
+
+    /// `canary 5.14`: something of this generation is lost. All others contribute anew, and nothing that is still under way counts.
+    fn fail_generation<T: Tx<CanaryHeader, P>>(&mut self, number: u32, tx: &mut T) {
+        self.forget_due(number);
+        let keeps_sum = self.planted.keeps_failed_sum();
+        let record = &mut self.records[number];
+        let (counter, bytes) = (record.counter, record.bytes);
+        record.begin_anew();
+        if keeps_sum {
+            (record.counter, record.bytes) = (counter, bytes);
+        }
+        record.trouble = None;
+        for rank in (0..self.hosts()).filter(|rank| *rank != self.rank.0) {
+            self.tell_failed(number, rank, tx);
+        }
+    }
+
+    fn tell_failed<T: Tx<CanaryHeader, P>>(&self, number: u32, rank: u32, tx: &mut T) {
+        let (record, host) = (&self.records[number], self.members[rank as usize]);
+        let header = CanaryHeader::Failed { id: self.id(record.block, record.generation), host };
+        // Switches on the way free the descriptors of the failed generation.
+        tx.send(Egress::Route(Route::by_aggregators(Address::worker(host), self.flow())), &header, Body::Empty);
+    }
+
+    /// `canary 5.15`: a worker's contribution that no switch has touched; says whether only the leader's own is missing now.
+    ///
+    /// # Errors
+    /// As [`Leader::add`]; [`DropReason::NotReady`] where the block is not in its fallback.
+    pub(super) fn on_direct<T: Tx<CanaryHeader, P>>(
+        &mut self,
+        (block, id, rank): (u32, CanaryId, Rank),
+        payload: &P,
+        op: &mut P::Op,
+        block_bytes: u32,
+        tx: &mut T,
+    ) -> Result<bool, DropReason> {
+        let number = self.find(block).ok_or(DropReason::NotReady)?;
+        if self.records[number].stage != Stage::Open {
+            self.answer(number, rank.0, tx);
+            return Err(DropReason::Duplicate);
+        }
+        let hosts = self.hosts();
+        let record = &mut self.records[number];
+        if record.generation != self.recovery.generations || record.generation != id.generation() {
+            return Err(DropReason::NotReady);
+        }
+        if record.trouble.as_ref().is_some_and(|trouble| trouble.has(rank.0)) {
+            return Err(DropReason::Duplicate);
+        }
+        record.take_in(payload, op, block_bytes)?;
+        record.counter += 1;
+        record.trouble.get_or_insert_default().add(rank.0);
+        Ok(record.counter + 1 == hosts)
+    }
+
+    fn set_due(&mut self, number: u32, at: Instant) {
+        if let Some(trouble) = &mut self.records[number].trouble {
+            trouble.due = Some(at);
+            self.due.insert((at, number));
+        }
+    }
+
+    fn forget_due(&mut self, number: u32) {
+        let due = self.records[number].trouble.as_mut().and_then(|trouble| trouble.due.take());
+        due.map(|at| self.due.remove(&(at, number)));
+    }
+
+    /// When something is to be done.
+    #[inline]
+    pub(super) fn next_due(&self) -> Option<Instant> {
+        self.due.first().map(|(at, _)| *at)
+    }
+
+    /// Gives up generations, or asks who has not asked.
+    pub(super) fn on_due<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, round_trip: Duration, tx: &mut T) {
+        while let Some(&(at, number)) = self.due.first()
+            && at <= now
+        {
+            self.forget_due(number);
+            let record = &self.records[number];
+            if record.stage != Stage::Open || record.counter + 1 == self.hosts() {
+                continue;
+            }
+            if matches!(self.recovery.rule, FailureRule::AfterHold(_)) {
+                self.fail_generation(number, tx);
+            } else {
+                self.probe(now, number, round_trip, tx);
+            }
+        }
+    }
+
+    /// Asks all who have not asked whether they lack the sum: either their request is lost, or they have not contributed.
+    fn probe<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, number: u32, round_trip: Duration, tx: &mut T) {
+        let record = &self.records[number];
+        let Some(trouble) = &record.trouble else { return };
+        let header = CanaryHeader::Probe { id: self.id(record.block, record.generation), rank: self.rank };
+        for rank in (0..self.hosts()).filter(|rank| *rank != self.rank.0 && !trouble.has(*rank)) {
+            tx.send(self.to(rank), &header, Body::Empty);
+        }
+        let wait = round_trip.times(1 << trouble.probes.min(BACK_OFF_MAX));
+        if let Some(trouble) = &mut self.records[number].trouble {
+            trouble.probes = trouble.probes.saturating_add(1);
+        }
+        self.set_due(number, now + wait);
+    }
+
+    /// Remembers a complete sum (`canary 9`, P11 and P12).
+    pub(super) fn keep(&mut self, number: u32) {
+        self.forget_due(number);
+        self.records[number].trouble = None;
+        self.kept.push_back(number);
+    }
+
+    /// Nobody lacks the sum of a block before `horizon` any more.
+    pub(super) fn release(&mut self, horizon: u32) {
+        while let Some(&number) = self.kept.front()
+            && self.records[number].stage == Stage::Kept
+            && newer(horizon, self.records[number].block)
+        {
+            self.kept.pop_front();
+            self.places.remove(self.records[number].block);
+            self.records.give_back(number);
+        }
+    }
+
+    /// Tells all others that the job is given up.
+    pub(super) fn abort<T: Tx<CanaryHeader, P>>(&self, id: CanaryId, missing: Option<Rank>, tx: &mut T) {
+        for rank in (0..self.hosts()).filter(|rank| *rank != self.rank.0) {
+            tx.send(self.to(rank), &CanaryHeader::Aborted { id, missing }, Body::Empty);
+        }
+    }
+
+    /// The sums that are complete and whose packets have not been sent.
+    pub(super) fn flush<T: Tx<CanaryHeader, P>>(&mut self, uplink: PortId, tx: &mut T) -> bool {
+        !self.has_answers() || self.send_answers(uplink, tx)
+    }
+}
