@@ -51,7 +51,7 @@ use workload::Workload;
 
 /// Runs a workload. The exit code says how it came out: see `fanin testbed --help`.
 pub fn run(args: &TestbedArgs) -> ExitCode {
-    let read = Fabric::load(&args.fabric).and_then(|fabric| Ok((Workload::load(&args.workload, &fabric)?, fabric)));
+    let read = Fabric::load(&args.fabric).and_then(|fabric| Ok((Workload::load(&args.workload, &args.set, &fabric)?, fabric)));
     let (mut workload, fabric) = match read {
         Ok(read) => read,
         Err(error) => {
@@ -120,6 +120,7 @@ fn perform(
     let mut record = Conductor::new(fabric, place, workload, run.seed, crew, interrupted).run()?;
     record.fabric = args.fabric.display().to_string();
     record.workload = args.workload.display().to_string();
+    record.sets = args.set.clone();
     record.place = if args.place == PlaceName::Loopback { "loopback" } else { "namespaces" };
     record.seed = run.seed;
     record.problems = record.judge(workload);

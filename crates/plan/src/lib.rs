@@ -166,8 +166,11 @@ fn check_sections(file: &str, tree: &Tree) -> Result<(), PlanError> {
     }
 }
 
-/// Applies `KEY=VALUE`.
-fn apply_set(file: &str, tree: &mut Tree, set: &str) -> Result<(), PlanError> {
+/// Applies `KEY=VALUE` of a command line to a tree.
+///
+/// # Errors
+/// [`PlanError`] with the argument and what was expected.
+pub fn apply_set(file: &str, tree: &mut Tree, set: &str) -> Result<(), PlanError> {
     let argument: Arc<str> = set.into();
     let at = Origin::Set(argument.clone());
     let refuse = |what: String| Err(PlanError::new(file, what).at(at.clone()));

@@ -23,6 +23,9 @@ pub struct TestbedArgs {
     /// Where the processes run.
     #[arg(long, value_enum, default_value_t = PlaceName::Loopback)]
     pub place: PlaceName,
+    /// Change a value of the workload: `job.0.message=64MiB`. May be given several times.
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
     /// Seed of vectors, faults and random choices, in place of the workload's.
     #[arg(long)]
     pub seed: Option<u64>,
@@ -53,6 +56,7 @@ const EXAMPLES: &str = "\
 Examples:
   fanin testbed examples/testbed/fabric.toml examples/testbed/workload.toml
   fanin testbed examples/testbed/fabric.toml examples/testbed/congested.toml --place namespaces --out result.json
+  fanin testbed examples/testbed/fabric.toml examples/testbed/workload.toml --set job.0.message=64MiB
   fanin testbed examples/testbed/fabric.toml examples/testbed/workload.toml --check
 
 Exit codes: 0 all came out as the workload expects, 1 it did not or a process failed, 2 a file is wrong or the place cannot be had;

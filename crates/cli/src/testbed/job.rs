@@ -172,7 +172,7 @@ mod tests {
         let fabric = "[defaults]\nrate = \"1Mb/s\"\n[leaf_spine]\nleaves = 1\nspines = 1\nhosts_per_leaf = 3\n";
         let fabric = Fabric::parse("f.toml", fabric).unwrap();
         let text = "[[job]]\nsystem = \"tree\"\nmessage = 4000\noperations = 2\nhosts = [\"host2\", \"host0\"]\n";
-        let workload = Workload::parse("w.toml", text, &fabric).unwrap();
+        let workload = Workload::parse("w.toml", text, &[], &fabric).unwrap();
         jobs(&workload, &fabric, 1).remove(0)
     }
 

@@ -19,8 +19,9 @@ pub fn text(record: &Record) -> String {
     // Writing to a string cannot fail.
     let _ = writeln!(
         out,
-        "{} on {}, {}: {} hosts, {} switches left, seed {}",
+        "{}{} on {}, {}: {} hosts, {} switches left, seed {}",
         record.workload,
+        record.sets.iter().map(|set| format!(" {set}")).collect::<String>(),
         record.fabric,
         record.place,
         record.hosts.len(),

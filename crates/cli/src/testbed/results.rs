@@ -12,6 +12,8 @@ pub struct Record {
     pub fabric: String,
     /// The workload's file.
     pub workload: String,
+    /// What `--set` changed.
+    pub sets: Vec<String>,
     /// Where it ran.
     pub place: &'static str,
     /// Of vectors, faults and random choices.
@@ -217,7 +219,7 @@ mod tests {
         let fabric = "[defaults]\nrate = \"1Mb/s\"\n[leaf_spine]\nleaves = 1\nspines = 1\nhosts_per_leaf = 2\n";
         let fabric = Fabric::parse("f.toml", fabric).unwrap();
         let text = format!("[[job]]\nsystem = \"tree\"\nmessage = 1000\noperations = {operations}\n[run]\nexpect = \"{expect}\"\n");
-        Workload::parse("w.toml", &text, &fabric).unwrap()
+        Workload::parse("w.toml", &text, &[], &fabric).unwrap()
     }
 
     /// So many wrong elements, or else a failure.

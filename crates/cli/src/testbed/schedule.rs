@@ -122,7 +122,7 @@ mod tests {
 
     fn workload(text: &str) -> Workload {
         let text = format!("[[job]]\nsystem = \"tree\"\nmessage = 1000\noperations = 5\nhosts = [\"host0\"]\n{text}");
-        Workload::parse("w.toml", &text, &Fabric::parse("f.toml", FABRIC).unwrap()).unwrap()
+        Workload::parse("w.toml", &text, &[], &Fabric::parse("f.toml", FABRIC).unwrap()).unwrap()
     }
 
     fn pending(text: &str) -> Pending {

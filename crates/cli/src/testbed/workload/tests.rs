@@ -44,7 +44,7 @@ fn fabric() -> Fabric {
 
 #[test]
 fn what_is_written_is_what_is_run() {
-    let workload = Workload::parse("w.toml", GOOD, &fabric()).unwrap();
+    let workload = Workload::parse("w.toml", GOOD, &[], &fabric()).unwrap();
     let [job] = workload.jobs.as_slice() else { panic!("{workload:?}") };
     assert!(matches!(job.system, System::Canary { timeout_ps: 5_000_000_000, .. }), "{job:?}");
     assert_eq!((job.common.message, job.op, job.hosts.len()), (Bytes(1 << 20), ElementOp::F32_SUM, 4));
@@ -57,9 +57,18 @@ fn what_is_written_is_what_is_run() {
 #[test]
 fn all_hosts_are_those_of_the_fabric() {
     let text = "[[job]]\nsystem = \"tree\"\nmessage = 4\n[faults]\nloss = 0.05\n";
-    let workload = Workload::parse("w.toml", text, &fabric()).unwrap();
+    let workload = Workload::parse("w.toml", text, &[], &fabric()).unwrap();
     assert_eq!(workload.jobs[0].hosts, ["host0", "host1", "host2", "host3", "host4", "host5"]);
     assert_eq!(workload.general.faults.loss, Fraction(0.05));
+}
+
+#[test]
+fn what_the_command_line_sets_takes_the_place_of_what_is_written() {
+    let set = |text: &str| Workload::parse("w.toml", GOOD, &[text.to_string()], &fabric());
+    assert_eq!(set("job.0.message=64MiB").unwrap().jobs[0].common.message, Bytes(64 << 20));
+    assert!(!set("traffic.0.enabled=false").unwrap().general.traffic[0].enabled);
+    let error = set("job.0.message=5").unwrap_err().to_string();
+    assert_eq!(error, "w.toml: --set job.0.message=5: job[0].message = 5: expected a multiple of 4 bytes, the length of an element");
 }
 
 /// A line of the workload, what takes its place, and the error.
@@ -129,12 +138,12 @@ fn every_wrong_workload_is_refused_in_words_that_lead_to_the_place() {
     for (line, replacement, expected) in WRONG {
         assert!(GOOD.contains(line), "{line}");
         let text = GOOD.replacen(line, replacement, 1);
-        let error = Workload::parse("w.toml", &text, &fabric()).expect_err(replacement).to_string();
+        let error = Workload::parse("w.toml", &text, &[], &fabric()).expect_err(replacement).to_string();
         assert!(error.contains(expected), "{replacement}\n  is     {error}\n  not    {expected}");
     }
-    let error = Workload::parse("w.toml", "[run]\nseed = 1\n", &fabric()).unwrap_err().to_string();
+    let error = Workload::parse("w.toml", "[run]\nseed = 1\n", &[], &fabric()).unwrap_err().to_string();
     assert!(error.contains("job is missing"), "{error}");
-    let error = Workload::load(Path::new("/nowhere/w.toml"), &fabric()).unwrap_err().to_string();
+    let error = Workload::load(Path::new("/nowhere/w.toml"), &[], &fabric()).unwrap_err().to_string();
     assert!(error.starts_with("/nowhere/w.toml: cannot be read"), "{error}");
 }
 
@@ -145,7 +154,7 @@ fn every_key_is_documented() {
     for (line, replacement) in
         [("seed = 7", "zzz = 1"), ("rate = \"75%\"", "zzz = 1"), ("loss = \"1%\"", "zzz = 1"), ("action = \"kill\"", "zzz = 1")]
     {
-        let error = Workload::parse("w.toml", &GOOD.replacen(line, replacement, 1), &fabric()).unwrap_err().to_string();
+        let error = Workload::parse("w.toml", &GOOD.replacen(line, replacement, 1), &[], &fabric()).unwrap_err().to_string();
         let (_, keys) = error.split_once("expected one of ").or_else(|| error.split_once("Expected one of ")).expect(&error);
         for key in keys.split(", ") {
             assert!(documentation.contains(&format!("`{key}`")), "{key} is not documented");
