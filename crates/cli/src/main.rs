@@ -12,6 +12,7 @@
 //! | [`allreduce`] | `fanin bench allreduce`: collectives between processes |
 //! | [`link`] | `fanin bench link`: what a link carries, the yardstick for collectives over it |
 //! | [`switch`] | `fanin switch`: the software switch as a service |
+//! | [`fabric_worker`] | `fanin fabric-worker`: the process of one host of a fabric |
 //! | [`demo`] | `fanin demo`: real processes on this machine |
 //! | [`testbed`] | `fanin testbed`: a workload on a fabric of real switch and host processes |
 //! | [`doctor`] | `fanin doctor`: what is wrong here, and what mends it |
@@ -21,9 +22,7 @@ mod allreduce;
 mod bench;
 mod demo;
 mod doctor;
-mod fabric_worker {
-    pub(crate) mod messages;
-}
+mod fabric_worker;
 mod link;
 mod plot;
 mod progress;
@@ -82,6 +81,9 @@ enum Command {
     /// A node process of `fanin demo`.
     #[command(hide = true)]
     DemoNode(demo::NodeArgs),
+    /// The process of one host of a fabric; takes its orders on standard input.
+    #[command(hide = true)]
+    FabricWorker(fabric_worker::FabricWorkerArgs),
 }
 
 #[derive(Subcommand, Debug)]
@@ -112,6 +114,7 @@ fn main() -> ExitCode {
         Command::Bench(BenchCommand::Link(args)) => link::run(args),
         Command::Demo(args) => demo::run(args),
         Command::DemoNode(args) => demo::run_node(args),
+        Command::FabricWorker(args) => return fabric_worker::run(args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

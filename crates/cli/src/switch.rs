@@ -3,7 +3,9 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`settings`] | what can be set, on the command line and in a file |
+//! | [`fabric`] | a switch of a fabric of several |
 
+mod fabric;
 mod settings;
 
 use std::io::{self, IsTerminal, Write};
@@ -18,6 +20,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tracing_subscriber::EnvFilter;
 
+use crate::fabric_worker::FaultArgs;
 use settings::{LogFormat, Settings};
 
 /// Sum vectors for jobs of other processes, as a switch in the network would.
@@ -27,6 +30,13 @@ use settings::{LogFormat, Settings};
 #[derive(Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct SwitchArgs {
+    /// Be one of the switches of the fabric that this file describes: it forwards packets by its ports, and jobs are announced to it.
+    #[arg(long, value_name = "FABRIC.toml", requires = "name", conflicts_with_all = ["config", "listen", "data_ports", "jobs_max",
+        "connections_max", "memory_max", "patience_max", "drain_timeout", "check"])]
+    pub fabric: Option<PathBuf>,
+    /// Which of the fabric's switches, as leaf0.
+    #[arg(long, requires = "fabric")]
+    pub name: Option<String>,
     /// A TOML file with the same settings, named as here without the dashes: `memory_max = "4GiB"`. Options here come first.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
@@ -60,6 +70,12 @@ pub struct SwitchArgs {
     /// Only read the settings, print them all as a config file, and end.
     #[arg(long)]
     pub check: bool,
+    /// Faults, for tests of fabrics.
+    #[command(flatten, next_help_heading = "Injected faults, with --fabric")]
+    pub faults: FaultArgs,
+    /// With --fabric: end when standard input ends, as where a testbed has gone.
+    #[arg(long, hide = true, requires = "fabric")]
+    pub until_stdin_ends: bool,
 }
 
 const EXAMPLES: &str = "\
@@ -67,12 +83,20 @@ Examples:
   fanin switch                                        for processes of this machine, at 127.0.0.1:7700
   fanin switch --listen 0.0.0.0:7700 --http 127.0.0.1:9470
   fanin switch --config switch.toml --check
+  fanin switch --fabric FABRIC.toml --name leaf0      one of several, as docs/fabric.md says
 
 SIGTERM and Ctrl-C drain: no new jobs, and running ones may end within --drain-timeout. Said twice they end the switch at once.
 More in docs/switch.md.";
 
 /// Serves until a signal ends it. The exit code is 2 where the settings are wrong.
 pub fn run(args: &SwitchArgs) -> ExitCode {
+    if let (Some(path), Some(name)) = (&args.fabric, &args.name) {
+        return fabric::run(args, path, name);
+    }
+    if !args.faults.plan().is_quiet() {
+        eprintln!("error: faults are injected with --fabric only");
+        return ExitCode::from(2);
+    }
     let settings = match Settings::read(args) {
         Ok(settings) => settings,
         Err(error) => {

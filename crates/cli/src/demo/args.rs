@@ -147,7 +147,7 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
 }
 
 /// Reads a probability.
-fn parse_probability(text: &str) -> Result<f64, String> {
+pub fn parse_probability(text: &str) -> Result<f64, String> {
     let value: f64 = text.parse().map_err(|_| "expected a number between 0 and 1".to_string())?;
     if (0.0..1.0).contains(&value) { Ok(value) } else { Err("expected a probability of at least 0 and less than 1".into()) }
 }

@@ -9,7 +9,7 @@ const VALUE_BITS: u32 = 21;
 
 /// The inputs of one iteration at all ranks.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Vectors {
+pub(crate) struct Vectors {
     seed: u64,
     workers: u32,
     /// Values have this many bits, with the sign.
@@ -18,7 +18,7 @@ pub(super) struct Vectors {
 
 impl Vectors {
     /// The vectors that `seed` gives for this iteration.
-    pub(super) fn new(seed: u64, iteration: u32, workers: u32) -> Self {
+    pub(crate) fn new(seed: u64, iteration: u32, workers: u32) -> Self {
         // A float32 holds every whole number of up to 25 bits with the sign.
         let bits = (25 - workers.max(1).next_power_of_two().trailing_zeros()).min(VALUE_BITS);
         Vectors { seed: derive(seed, u64::from(iteration)), workers, bits }
@@ -39,7 +39,7 @@ impl Vectors {
     }
 
     /// Writes the vector of `rank`.
-    pub(super) fn fill(&self, rank: u32, out: &mut [u8]) {
+    pub(crate) fn fill(&self, rank: u32, out: &mut [u8]) {
         let key = self.key(rank);
         for (elements, group) in out.as_chunks_mut().0.chunks_mut(VALUES_PER_HASH).zip(0..) {
             for (element, value) in elements.iter_mut().zip(self.values(key, group)) {
@@ -49,7 +49,7 @@ impl Vectors {
     }
 
     /// Compares `output` with the sums over all ranks, computed in whole numbers; gives the number of wrong elements and the first one.
-    pub(super) fn compare(&self, output: &[u8]) -> (u64, Option<u64>) {
+    pub(crate) fn compare(&self, output: &[u8]) -> (u64, Option<u64>) {
         let keys: Vec<u64> = (0..self.workers).map(|rank| self.key(rank)).collect();
         let (mut wrong, mut first_wrong) = (0, None);
         for (elements, group) in output.as_chunks().0.chunks(VALUES_PER_HASH).zip(0u64..) {

@@ -95,13 +95,12 @@ fn verdict(workers: &[Option<OperationReport>], exact: bool) -> String {
     }
 }
 
-/// What a job's systems counted by themselves, and what was sent again, over all workers and operations.
+/// What was sent again and what was injected, over all workers and operations.
 fn again(job: &JobRecord) -> String {
     let mut out = String::new();
     let ends = || job.operations.iter().flat_map(|operation| operation.workers.iter().flatten());
     for (what, of) in [
         ("sent again", (|end| &end.counters.retransmitted) as fn(&OperationReport) -> &Counts),
-        ("recovery", |end| &end.counters.protocol),
         ("injected at hosts", |end| &end.counters.injected),
     ] {
         let counts = sum(ends().map(of));

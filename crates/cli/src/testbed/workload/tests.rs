@@ -46,7 +46,7 @@ fn fabric() -> Fabric {
 fn what_is_written_is_what_is_run() {
     let workload = Workload::parse("w.toml", GOOD, &[], &fabric()).unwrap();
     let [job] = workload.jobs.as_slice() else { panic!("{workload:?}") };
-    assert!(matches!(job.system, System::Canary { timeout_ps: 5_000_000_000, .. }), "{job:?}");
+    assert!(matches!(job.system, System::Canary(canary) if canary.timeout_ps == 5_000_000_000), "{job:?}");
     assert_eq!((job.common.message, job.op, job.hosts.len()), (Bytes(1 << 20), ElementOp::F32_SUM, 4));
     assert_eq!(workload.general.traffic[0].rate.bits_per_second(100_000_000), 75_000_000);
     assert_eq!(workload.general.faults.loss, Fraction(0.01));

@@ -1,0 +1,252 @@
+//! `fanin fabric-worker`: the process of one host of a fabric. It runs the operations of a job and sends background traffic, as it is told
+//! on its standard input, and says on its standard output what came of it.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`messages`] | orders and events, as JSON lines |
+//! | [`orders`] | the thread that reads orders; some are carried out there |
+//! | [`operations`] | a job's operations, one after the other |
+//! | [`vectors`] | their inputs, and the results that they must give |
+
+pub(crate) mod messages;
+mod operations;
+mod orders;
+mod vectors;
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use clap::Args;
+use fanin_core::{JobId, NodeId};
+use fanin_daemon::fabric::{driver_config, node_config, port_status, reasons};
+use fanin_fabric::Fabric;
+use fanin_net::{FaultPlan, Socket, SocketConfig};
+use fanin_runtime::clock::process_cpu_time;
+use fanin_runtime::fabric::{FabricStatus, TrafficCount};
+use fanin_runtime::{RunError, WorkerDriver};
+use fanin_systems::AnyNode;
+
+use crate::demo::parse_probability;
+use messages::{Event, HostCounters, HostStatus, Operations, Order, TrafficTotal};
+use orders::Orders;
+
+/// The process of one host of a fabric; takes its orders on standard input.
+#[derive(Args, Clone, Debug)]
+pub struct FabricWorkerArgs {
+    /// The fabric's file.
+    #[arg(long, value_name = "FABRIC.toml")]
+    pub fabric: PathBuf,
+    /// The host's name in it.
+    #[arg(long)]
+    pub name: String,
+    #[command(flatten)]
+    pub faults: FaultArgs,
+}
+
+/// Faults injected into everything that a process sends, hellos too.
+#[derive(Args, Clone, Copy, Debug)]
+pub struct FaultArgs {
+    /// Probability that an outgoing packet is lost.
+    #[arg(long, default_value_t = 0.0, value_parser = parse_probability)]
+    pub loss: f64,
+    /// Probability that an outgoing packet is sent twice.
+    #[arg(long, default_value_t = 0.0, value_parser = parse_probability)]
+    pub duplicate: f64,
+    /// Probability that an outgoing packet is held back and overtaken.
+    #[arg(long, default_value_t = 0.0, value_parser = parse_probability)]
+    pub reorder: f64,
+    /// Probability that an outgoing packet is damaged, and so discarded at the receiver.
+    #[arg(long, default_value_t = 0.0, value_parser = parse_probability)]
+    pub corrupt: f64,
+    /// Seed of the injected faults.
+    #[arg(long, default_value_t = 1)]
+    pub fault_seed: u64,
+}
+
+impl FaultArgs {
+    /// The faults.
+    pub fn plan(&self) -> FaultPlan {
+        FaultPlan { seed: self.fault_seed, loss: self.loss, duplicate: self.duplicate, reorder: self.reorder, corrupt: self.corrupt }
+    }
+}
+
+/// Reads a fabric's file and finds a node of it.
+///
+/// # Errors
+/// What is wrong with the file, or which names there are.
+pub fn find_node(path: &std::path::Path, name: &str, is_host: bool) -> Result<(Fabric, NodeId), String> {
+    let fabric = Fabric::load(path).map_err(|error| error.to_string())?;
+    let fits = |node: &NodeId| fabric.map.is_host(*node) == is_host;
+    let found = fabric.node_named(name).filter(fits);
+    match found {
+        Some(node) => Ok((fabric, node)),
+        None => {
+            let what = if is_host { "host" } else { "switch" };
+            let known: Vec<&str> = (0..fabric.map.nodes()).map(NodeId).filter(fits).map(|node| fabric.name(node)).collect();
+            Err(format!("--name {name}: {} has no such {what}; there are {}", path.display(), known.join(", ")))
+        }
+    }
+}
+
+/// Runs until the orders end. The exit code is 2 where the file or the name is wrong.
+pub fn run(args: &FabricWorkerArgs) -> ExitCode {
+    let (fabric, node) = match find_node(&args.fabric, &args.name, true) {
+        Ok(found) => found,
+        Err(text) => {
+            eprintln!("error: {text}");
+            return ExitCode::from(2);
+        }
+    };
+    match Host::open(fabric, node, args.faults.plan()).and_then(|(mut host, orders)| host.serve(&orders)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {}: {error:#}", args.name);
+            ExitCode::from(1)
+        }
+    }
+}
+
+/// Tells the testbed. Where it has gone, there is nothing left to do.
+fn say(event: &Event) {
+    let mut line = serde_json::to_string(event).expect("events are plain data");
+    line.push('\n');
+    let mut out = std::io::stdout().lock();
+    if out.write_all(line.as_bytes()).and_then(|()| out.flush()).is_err() {
+        std::process::exit(0);
+    }
+}
+
+/// A job, and what is to be done for it.
+struct Job {
+    number: u16,
+    rank: u32,
+    workers: u32,
+    payload_bytes: u32,
+    operations: Vec<Operations>,
+    vector_seed: u64,
+}
+
+/// The host.
+struct Host {
+    fabric: Arc<Fabric>,
+    node: NodeId,
+    driver: WorkerDriver<AnyNode<[u8]>>,
+    op: fanin_core::ElementOp,
+    job: Option<Job>,
+}
+
+impl Host {
+    fn open(fabric: Fabric, node: NodeId, faults: FaultPlan) -> Result<(Self, Orders)> {
+        let socket = Socket::bind(&SocketConfig::new(fabric.node(node).address))?;
+        let mut driver = WorkerDriver::in_fabric(socket, &node_config(&fabric, node), &driver_config(faults, node))?;
+        let fabric = Arc::new(fabric);
+        say(&Event::Ready { name: fabric.name(node).into(), node: node.0, address: driver.local_address().to_string() });
+        driver.observe_links(Box::new(|_, state| say(&Event::Link { state: state.name().into() })));
+        let orders = Orders::listen(fabric.clone(), node, driver.remote(), driver.waker());
+        driver.set_stop_flag(orders.orphaned.clone());
+        Ok((Host { fabric, node, driver, op: fanin_core::ElementOp::F32_SUM, job: None }, orders))
+    }
+
+    /// Does what it is told, until there are no orders any more.
+    fn serve(&mut self, orders: &Orders) -> Result<()> {
+        loop {
+            match orders.take() {
+                Some(Ok(Order::Job { job, operations, vector_seed })) => {
+                    if let Err(text) = self.begin(&job, operations, vector_seed) {
+                        say(&Event::Refused { order: "job".into(), text });
+                    }
+                }
+                Some(Ok(Order::Start { job })) => match self.job.take().filter(|own| own.number == job) {
+                    Some(own) => self.run_job(&own)?,
+                    None => say(&Event::Refused { order: "start".into(), text: format!("job {job} is not ready here") }),
+                },
+                Some(Ok(Order::End)) => {
+                    let status = self.driver.fabric_status();
+                    say(&Event::Status(Box::new(host_status(&self.fabric, self.node, &status))));
+                    return Ok(());
+                }
+                Some(Ok(order)) => unreachable!("{order:?} is carried out where orders are read"),
+                Some(Err(orders::Ended)) => return Ok(()),
+                None => self.driver.serve_until(&orders.waiting).context("the socket failed")?,
+            }
+        }
+    }
+
+    fn begin(&mut self, job: &fanin_control::JobAnnouncement, operations: Vec<Operations>, vector_seed: u64) -> Result<(), String> {
+        let rank = job.rank_of(self.node).ok_or_else(|| format!("job {} has no worker here", job.job))?;
+        let nodes = job.nodes(&self.fabric.map).map_err(|error| error.to_string())?;
+        let node = nodes.workers.into_iter().nth(rank as usize).ok_or("the job has no such rank")?.node;
+        for operation in &operations {
+            let workers = job.hosts.len() as u32;
+            let shares = u64::from(fanin_core::CollectiveKind::from(operation.call()).shares(workers));
+            if !operation.elements.is_multiple_of(shares) {
+                return Err(format!("elements = {}: expected a multiple of {shares}, the number of workers", operation.elements));
+            }
+            if operation.root >= workers {
+                return Err(format!("root = {}: expected a rank below {workers}", operation.root));
+            }
+        }
+        self.op = job.op.into();
+        self.driver.set_job(JobId(job.job), job.system.number(), self.op, node);
+        let (number, workers, payload_bytes) = (job.job, job.hosts.len() as u32, job.payload_bytes);
+        self.job = Some(Job { number, rank, workers, payload_bytes, operations, vector_seed });
+        say(&Event::JobReady { job: number, rank });
+        Ok(())
+    }
+
+    /// Goes on answering peers and neighbours while `work` is done on another thread.
+    fn meanwhile<R: Send>(&mut self, work: impl FnOnce() -> R + Send) -> Result<R, RunError> {
+        let done = std::sync::atomic::AtomicBool::new(false);
+        let waker = self.driver.waker();
+        std::thread::scope(|scope| {
+            let worker = scope.spawn(|| {
+                let result = work();
+                done.store(true, std::sync::atomic::Ordering::Relaxed);
+                waker.wake();
+                result
+            });
+            self.driver.serve_until(&done)?;
+            Ok(worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        })
+    }
+}
+
+fn traffic(count: TrafficCount) -> TrafficTotal {
+    TrafficTotal { packets: count.packets, bytes: count.bytes }
+}
+
+fn host_counters(status: &FabricStatus) -> HostCounters {
+    let counters = &status.counters;
+    HostCounters {
+        packets_sent: counters.packets_sent,
+        packets_received: counters.packets_received,
+        payload_bytes_sent: counters.payload_bytes_sent,
+        payload_bytes_received: counters.payload_bytes_received,
+        marked_received: status.marked_received,
+        retransmitted: reasons::retransmitted(&counters.retransmitted),
+        dropped: reasons::dropped(&counters.dropped),
+        injected: reasons::injected(&status.sent.injected),
+        protocol: Default::default(),
+    }
+}
+
+fn host_status(fabric: &Fabric, node: NodeId, status: &FabricStatus) -> HostStatus {
+    let port = status.ports.first().map(|port| port_status(fabric, node, port)).unwrap_or_default();
+    HostStatus {
+        name: fabric.name(node).into(),
+        link: port.state.clone(),
+        cpu_seconds: seconds(process_cpu_time()),
+        counters: host_counters(status),
+        port,
+        traffic_sent: traffic(status.traffic_sent),
+        traffic_received: traffic(status.traffic_received),
+    }
+}
+
+fn seconds(span: Duration) -> f64 {
+    span.as_secs_f64()
+}

@@ -1,0 +1,72 @@
+//! `fanin switch --fabric`: one of the switches of a fabric, until a signal ends it.
+
+use std::io::{self, Read, Write};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::mpsc::channel;
+use std::thread;
+
+use anyhow::{Context, Result};
+use fanin_daemon::{FabricDaemon, FabricDaemonConfig};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use super::settings::Settings;
+use super::{SwitchArgs, log_to_stderr};
+use crate::fabric_worker::find_node;
+
+/// Serves until a signal ends it. The exit code is 2 where the file or the settings are wrong.
+pub(super) fn run(args: &SwitchArgs, path: &Path, name: &str) -> ExitCode {
+    let prepared = find_node(path, name, false).and_then(|found| Ok((found, Settings::read(args)?)));
+    let ((fabric, node), settings) = match prepared {
+        Ok(prepared) => prepared,
+        Err(error) => {
+            eprintln!("error: {error}");
+            return ExitCode::from(2);
+        }
+    };
+    log_to_stderr(settings.log_format);
+    let config = FabricDaemonConfig { fabric, node, http: settings.daemon().http, faults: args.faults.plan() };
+    match serve(config, name, args.until_stdin_ends) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {name}: {error:#}");
+            ExitCode::from(1)
+        }
+    }
+}
+
+fn serve(config: FabricDaemonConfig, name: &str, until_stdin_ends: bool) -> Result<()> {
+    // Before anything is promised to anybody: a signal that comes now is obeyed.
+    let mut signals = Signals::new([SIGTERM, SIGINT]).context("cannot watch for signals")?;
+    let switch = FabricDaemon::start(config)?;
+    let announce = || -> io::Result<()> {
+        let mut out = io::stdout().lock();
+        writeln!(out, "{name} at {}", switch.address())?;
+        if let Some(address) = switch.http_address() {
+            writeln!(out, "metrics at http://{address}/metrics, health at http://{address}/healthz")?;
+        }
+        out.flush()
+    };
+    // For people and scripts; whoever started the switch may not be listening.
+    let _ = announce();
+    let (end, ended) = channel();
+    if until_stdin_ends {
+        let end = end.clone();
+        thread::spawn(move || {
+            let mut rest = [0; 256];
+            while io::stdin().read(&mut rest).is_ok_and(|bytes| bytes > 0) {}
+            let _ = end.send(());
+        });
+    }
+    thread::spawn(move || {
+        if signals.forever().next().is_some() {
+            let _ = end.send(());
+        }
+    });
+    // A loop that has ended by itself has an error to tell.
+    while !switch.has_ended() && ended.recv_timeout(std::time::Duration::from_millis(200)).is_err() {}
+    let status = switch.stop()?;
+    tracing::info!(name, forwarded = status.counters.packets_forwarded, "the switch ends");
+    Ok(())
+}
