@@ -8,7 +8,7 @@ use std::sync::mpsc;
 use fanin_core::{Census, DropReason};
 use fanin_sim::RunResult;
 
-use crate::generate::generate;
+use crate::generate::generate_for;
 use crate::invariants::violations;
 use crate::recipe::{Demand, Recipe};
 use crate::run::run;
@@ -22,6 +22,8 @@ pub struct Finding {
     pub violations: Vec<String>,
     /// The run.
     pub recipe: Recipe,
+    /// The system that all jobs were to be of, if any.
+    pub only: Option<&'static str>,
 }
 
 impl fmt::Display for Finding {
@@ -33,7 +35,7 @@ impl fmt::Display for Finding {
             writeln!(f, "seed {}: and {} more", self.seed, self.violations.len() - 8)?;
         }
         write!(f, "{}", self.recipe)?;
-        writeln!(f, "replay: cargo run --release -p fanin-check --example campaign -- --first {} --seeds 1 --verbose", self.seed)
+        writeln!(f, "replay: fanin check {} --first {} --seeds 1 --verbose", self.only.unwrap_or("all"), self.seed)
     }
 }
 
@@ -151,11 +153,13 @@ pub struct Checks {
     pub elements: bool,
     /// Threads.
     pub threads: usize,
+    /// Jobs of this system only, one of [`fanin_systems::System::NAMES`].
+    pub only: Option<&'static str>,
 }
 
 impl Default for Checks {
     fn default() -> Self {
-        Checks { twice: true, elements: true, threads: 2 }
+        Checks { twice: true, elements: true, threads: 2, only: None }
     }
 }
 
@@ -185,11 +189,16 @@ pub fn examine(recipe: &Recipe, checks: Checks) -> (Option<RunResult>, Vec<Strin
 
 /// Runs the seeds `first..first + count`.
 pub fn campaign(first: u64, count: u64, checks: Checks) -> Report {
+    campaign_with(first, count, checks, |_| {})
+}
+
+/// The same, and calls `on_seed` after each seed, in the threads that run them.
+pub fn campaign_with(first: u64, count: u64, checks: Checks, on_seed: impl Fn(u64) + Sync) -> Report {
     let next = AtomicU64::new(first);
     let (sender, receiver) = mpsc::channel();
     std::thread::scope(|scope| {
         for _ in 0..checks.threads.max(1) {
-            let (sender, next) = (sender.clone(), &next);
+            let (sender, next, on_seed) = (sender.clone(), &next, &on_seed);
             scope.spawn(move || {
                 let mut report = Report::default();
                 loop {
@@ -198,6 +207,7 @@ pub fn campaign(first: u64, count: u64, checks: Checks) -> Report {
                         break;
                     }
                     examine_seed(seed, checks, &mut report);
+                    on_seed(seed);
                 }
                 sender.send(report).expect("the campaign waits for its threads");
             });
@@ -211,7 +221,7 @@ pub fn campaign(first: u64, count: u64, checks: Checks) -> Report {
 }
 
 fn examine_seed(seed: u64, checks: Checks, report: &mut Report) {
-    let recipe = generate(seed);
+    let recipe = generate_for(seed, checks.only);
     let (result, violations) = examine(&recipe, checks);
     report.runs += 1;
     report.runs_must_complete += u64::from(recipe.demand == Demand::MustComplete);
@@ -219,6 +229,6 @@ fn examine_seed(seed: u64, checks: Checks, report: &mut Report) {
         report.count(&recipe, result);
     }
     if !violations.is_empty() {
-        report.findings.push(Finding { seed, violations, recipe });
+        report.findings.push(Finding { seed, violations, recipe, only: checks.only });
     }
 }

@@ -35,13 +35,18 @@ enum Weather {
 
 /// The run of this seed.
 pub fn generate(seed: u64) -> Recipe {
+    generate_for(seed, None)
+}
+
+/// The run of this seed with jobs of one system only, one of [`System::NAMES`]; of any system where none is given.
+pub fn generate_for(seed: u64, only: Option<&str>) -> Recipe {
     let mut draw = Draw::new(seed, 1);
     let weather = *draw.pick(&[Weather::Calm, Weather::Lossy, Weather::Lossy, Weather::Breaking, Weather::Breaking]);
     let network = network(&mut Draw::new(seed, 2), weather);
     let map = Topology::new(&network.shape).expect("drawn sizes are possible").map;
     let traffic = traffic(&mut Draw::new(seed, 3), &map);
     let mut kind_draw = Draw::new(seed, 6);
-    let mut jobs = jobs(&mut Draw::new(seed, 4), &map, weather);
+    let mut jobs = jobs(&mut Draw::new(seed, 4), &map, weather, only);
     jobs.iter_mut().for_each(|job| kinds(&mut kind_draw, job));
     let mut faults = FaultPlan::default();
     let fault_draw = &mut Draw::new(seed, 5);
@@ -143,9 +148,9 @@ fn traffic(draw: &mut Draw, map: &NetworkMap) -> Vec<TrafficConfig> {
     }]
 }
 
-fn jobs(draw: &mut Draw, map: &NetworkMap, weather: Weather) -> Vec<JobRecipe> {
+fn jobs(draw: &mut Draw, map: &NetworkMap, weather: Weather, only: Option<&str>) -> Vec<JobRecipe> {
     let count = *draw.pick(&[1, 1, 1, 2, 3]);
-    (0..count).map(|_| job(draw, map, weather)).collect()
+    (0..count).map(|_| job(draw, map, weather, only)).collect()
 }
 
 fn operator(draw: &mut Draw) -> ElementOp {
@@ -173,8 +178,11 @@ fn operator(draw: &mut Draw) -> ElementOp {
     ElementOp { dtype, operator: *draw.pick(operators) }
 }
 
-fn system(draw: &mut Draw, op: ElementOp) -> System {
-    match draw.between(0, 3) {
+fn system(draw: &mut Draw, op: ElementOp, only: Option<&str>) -> System {
+    let drawn = draw.between(0, 3);
+    // In the order of the numbers below.
+    let wanted = only.and_then(|name| ["tree", "ring", "switchml", "canary"].iter().position(|known| *known == name));
+    match wanted.map_or(drawn, |wanted| wanted as u64) {
         0 => System::Tree { trees: draw.between(1, 4) as u32 },
         1 => System::Ring { order: *draw.pick(&[RingOrder::Host, RingOrder::Placement]), barrier: draw.percent(35) },
         2 => System::SwitchMl { fixed_point: op == ElementOp::F32_SUM && draw.percent(50) },
@@ -183,6 +191,7 @@ fn system(draw: &mut Draw, op: ElementOp) -> System {
 }
 
 fn canary(draw: &mut Draw) -> CanaryParameters {
+    let lives_short = draw.percent(30);
     CanaryParameters {
         timeout_ps: draw.scaled(1_000, 100_000_000),
         descriptors: draw.scaled(1, 4_096) as u32,
@@ -190,11 +199,12 @@ fn canary(draw: &mut Draw) -> CanaryParameters {
         failure: *draw.pick(&[FailureRule::AllAsked, FailureRule::AllAsked, FailureRule::Hold, FailureRule::FirstRequest]),
         hold_ps: draw.scaled(1_000, 100_000_000),
         generations: draw.between(1, 4) as u8,
-        lifetime_ps: 0,
+        // Longer than four times the longest `rto_min` of a draw, and shorter than most waits.
+        lifetime_ps: if lives_short { draw.scaled(800_000_000, 4_000_000_000) } else { 0 },
     }
 }
 
-fn job(draw: &mut Draw, map: &NetworkMap, weather: Weather) -> JobRecipe {
+fn job(draw: &mut Draw, map: &NetworkMap, weather: Weather, only: Option<&str>) -> JobRecipe {
     let workers = draw.between(1, u64::from(map.hosts().min(24)));
     let mut op = operator(draw);
     let element_bytes = op.dtype.bytes() as u64;
@@ -212,7 +222,7 @@ fn job(draw: &mut Draw, map: &NetworkMap, weather: Weather) -> JobRecipe {
         .collect();
     let rto_min = Duration::from_ns(draw.scaled(2_000, 200_000));
     let reliable = weather != Weather::Calm || draw.percent(30);
-    let system = system(draw, op);
+    let system = system(draw, op, only);
     if matches!(system, System::SwitchMl { .. } | System::Canary(_))
         && op.dtype.is_float()
         && op.operator == Operator::Sum

@@ -15,12 +15,13 @@
 //! * Every operation ends: the run neither comes to a standstill nor to its time limit. All workers complete where nothing fails for
 //!   longer than they must bear ([`Demand::MustComplete`]); otherwise a worker may fail, after its patience, with a failure that names
 //!   somebody; and where a host that died is all that went wrong, every failure names its rank or its switch.
+//! * Where the run goes on until nothing moves, no switch is left holding anything of a Canary job that recovers from losses.
 //! * No node reports a broken invariant, and none panics. No link sends faster than it can; what was dropped is counted.
 //! * The same seed gives the same result, and elements take the same course as the census.
 //!
 //! ## Replaying a failure
-//! A finding names its seed. `cargo run --release -p fanin-check --example campaign -- --first SEED --seeds 1 --verbose` prints the run
-//! in words and what is wrong with it; the same seed is the same run on every machine, as long as [`generate()`] is the same. A finding
+//! A finding names its seed. `fanin check --first SEED --seeds 1 --verbose` (`fanin check canary ...` where jobs were to be of one system)
+//! prints the run in words and what is wrong with it; the same seed is the same run on every machine, as long as [`generate()`] is the same. A finding
 //! that is understood becomes a plain recipe in `tests/regressions.rs`, which does not depend on that.
 #![forbid(unsafe_code)]
 
@@ -33,9 +34,9 @@ pub mod recipe;
 pub mod run;
 mod simple;
 
-pub use campaign::{Checks, Finding, Report, campaign, examine};
+pub use campaign::{Checks, Finding, Report, campaign, campaign_with, examine};
 pub use draw::Draw;
-pub use generate::generate;
+pub use generate::{generate, generate_for};
 pub use invariants::violations;
 pub use recipe::{Demand, JobRecipe, Recipe};
 pub use run::{Payloads, run};

@@ -3,7 +3,7 @@
 use fanin_check::{Checks, campaign, generate};
 use fanin_core::DropReason;
 
-/// Seeds of the campaign. `--example campaign` runs as many as one likes.
+/// Seeds of the campaign. `fanin check` runs as many as one likes.
 const SEEDS: u64 = 2_000;
 
 #[test]
@@ -51,4 +51,16 @@ fn a_seed_always_gives_the_same_recipe_and_seeds_give_different_ones() {
 fn a_campaign_does_not_depend_on_the_number_of_threads() {
     let once = Checks { twice: false, elements: false, threads: 1 };
     assert_eq!(campaign(50, 100, once), campaign(50, 100, Checks { threads: 3, ..once }));
+}
+
+/// Seeds of the campaign of Canary alone.
+const CANARY_SEEDS: u64 = 600;
+
+#[test]
+fn canary_bears_what_the_others_bear() {
+    let report = campaign(1_000_000, CANARY_SEEDS, Checks { only: Some("canary"), ..Checks::default() });
+    println!("{report}");
+    report.assert_clean();
+    assert_eq!(report.jobs.keys().collect::<Vec<_>>(), [&"canary"]);
+    assert!(report.jobs_complete > CANARY_SEEDS / 2 && report.jobs_failed > CANARY_SEEDS / 20, "{report}");
 }

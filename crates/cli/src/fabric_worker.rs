@@ -230,7 +230,6 @@ fn host_counters(status: &FabricStatus) -> HostCounters {
         retransmitted: reasons::retransmitted(&counters.retransmitted),
         dropped: reasons::dropped(&counters.dropped),
         injected: reasons::injected(&status.sent.injected),
-        protocol: Default::default(),
     }
 }
 

@@ -20,6 +20,7 @@
 
 mod allreduce;
 mod bench;
+mod check;
 mod demo;
 mod doctor;
 mod fabric_worker;
@@ -52,6 +53,7 @@ Examples:
   fanin sim examples/quickstart.toml --out out/quickstart
   fanin sim examples/quickstart.toml --set jobs.0.message=1MiB --set run.repetitions=1
   fanin repro canary --quick --out out/canary
+  fanin check canary --seeds 100
   fanin demo --loss 0.01
   fanin switch --listen 0.0.0.0:7700 --http 127.0.0.1:9470
   fanin testbed examples/testbed/fabric.toml examples/testbed/workload.toml
@@ -67,6 +69,8 @@ enum Command {
     Sim(sim::SimArgs),
     /// Reproduce a paper's figures and hold them against its claims.
     Repro(repro::ReproArgs),
+    /// Run random plans with random faults and check what must be true of all of them.
+    Check(check::CheckArgs),
     /// Measure speed.
     #[command(subcommand)]
     Bench(BenchCommand),
@@ -107,6 +111,12 @@ fn main() -> ExitCode {
         Command::Sim(args) => return sim::run(args),
         Command::Repro(args) => return repro::run(args),
         Command::Doctor(args) => return doctor::run(args),
+        Command::Check(args) => {
+            return check::run(args).unwrap_or_else(|error| {
+                eprintln!("error: {error:#}");
+                ExitCode::from(2)
+            });
+        }
         Command::Switch(args) => return switch::run(args),
         Command::Testbed(args) => return testbed::run(args),
         Command::Bench(BenchCommand::Sim(args)) => bench::run(args),

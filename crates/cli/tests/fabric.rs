@@ -126,8 +126,8 @@ fn until(fabric: &Fabric, name: &str, is_up: impl Fn(&str) -> bool) {
 
 fn job(number: u16) -> Value {
     json!({"job": number, "system": {"system": "canary", "timeout_ps": 2_000_000_000u64, "descriptors": 4096},
-        "op": {"dtype": "i32", "operator": "sum"}, "payload_bytes": 1024, "window": 64, "reliable": false, "rto_initial_us": 0,
-        "rto_min_us": 0, "patience_ms": 60_000, "seed": 1, "hosts": [0, 1, 2, 3]})
+        "op": {"dtype": "i32", "operator": "sum"}, "payload_bytes": 1024, "window": 64, "reliable": true, "rto_initial_us": 200_000,
+        "rto_min_us": 50_000, "patience_ms": 60_000, "seed": 1, "hosts": [0, 1, 2, 3]})
 }
 
 /// Runs operations of a job at all hosts; gives what became of them.

@@ -50,6 +50,7 @@ fn plans() -> impl Strategy<Value = Plan> {
             wander,
             tidy: false,
             faults: Faults { seed, jitter_us, refusal, ..Faults::NONE },
+            lost: None,
         },
     )
 }

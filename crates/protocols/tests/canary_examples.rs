@@ -156,6 +156,7 @@ fn worker_with(rank: u32, hosts: u32, window: u32) -> Bench<CanaryWorker<Census>
         patience: PATIENCE,
         recovery: Recovery::NONE,
         uplink: PortId(0),
+        leaf: NodeId(90),
     };
     Bench::new(CanaryWorker::new(config), rank)
 }

@@ -82,6 +82,7 @@ fn worker(hosts: u32, window: u32) -> CanaryWorker<Bytes> {
         patience: PATIENCE,
         recovery: Recovery::NONE,
         uplink: PortId(0),
+        leaf: NodeId(90),
     })
 }
 

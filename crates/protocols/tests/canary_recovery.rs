@@ -213,3 +213,26 @@ fn sums_are_kept_only_as_long_as_anybody_may_lack_them() {
     // A window of 8 may be spread over 32 blocks, of which each worker leads 8.
     assert!(run.sums_kept.iter().all(|kept| *kept <= 9 + 8), "{:?}", run.sums_kept);
 }
+
+#[test]
+fn a_lost_packet_is_sent_anew_within_three_round_trips() {
+    // Canary 3.3 and canary 6: at most two round trips until the leader is asked, half of one each for the request and its answer; and the
+    // hold where one is set, unless all have asked before.
+    let fabric = Plan { leaves_per_pod: 2, spines_per_pod: 1, window: 4, ..Plan::star(6) };
+    // Four cables of 1 us each way, and a timeout at each of three switches.
+    let round_trip = Duration::from_us(8) + fabric.timeout.times(3);
+    let reliability = Reliability::lossy(Duration::from_us(50), Duration::from_us(2), PATIENCE);
+    let rules = [FailureRule::FirstRequest, FailureRule::AllAsked, FailureRule::AfterHold(Duration::from_us(30))];
+    for rule in rules {
+        for block in [202, 203, 204, 207] {
+            let recovery = Recovery { rule, ..Recovery::new(reliability, LIFETIME) };
+            let faults = Faults { jitter_us: 0, ..Faults::NONE };
+            let plan = Plan { recovery, faults, lost: Some((0, block)), ..lossy(fabric.clone(), 0) };
+            let run = plan.complete::<Census>(&[4 * 400]);
+            let after = run.reissued_after.expect("the contribution was lost and made anew");
+            assert!(after <= round_trip.times(3), "{rule:?}, block {block}: {after} where a round trip takes {round_trip}");
+            // One block was begun anew, once; who asks for the generation that has failed is told again.
+            assert!((5..=9).contains(&run.tally.failed), "{:?}", run.tally);
+        }
+    }
+}

@@ -14,7 +14,7 @@ use crate::clock::{Clock, fresh_epoch};
 use crate::config::{ConfigError, NodeConfig, PeerConfig};
 use crate::counters::Counters;
 use crate::fabric::links::Links;
-use crate::fabric::{Command, FabricConfig, FabricRemote, FabricStatus, Inbox, LinkObserver, PortStatus};
+use crate::fabric::{FabricConfig, Inbox};
 use crate::outlet::{Lent, Outlet};
 use crate::peers::{PeerIndex, Peers, Restarted};
 use crate::residents::{Resident, Residents};
@@ -66,11 +66,11 @@ impl Statistics {
 
 /// Nodes, their socket and everything between.
 pub(crate) struct Driver<N> {
-    residents: Residents<N>,
-    socket: Socket,
+    pub(crate) residents: Residents<N>,
+    pub(crate) socket: Socket,
     receiver: Receiver,
-    outlet: Outlet,
-    clock: Clock,
+    pub(crate) outlet: Outlet,
+    pub(crate) clock: Clock,
     /// The last receive call filled all buffers, so there may be more.
     more: bool,
     /// For how many turns that has been so.
@@ -78,7 +78,7 @@ pub(crate) struct Driver<N> {
     /// Who looks at the counts from another thread, and when they are written down for it next.
     watch: Option<(Watch, Instant)>,
     /// What other threads ask of a node of a fabric.
-    inbox: Option<Arc<Inbox<N>>>,
+    pub(crate) inbox: Option<Arc<Inbox<N>>>,
 }
 
 /// What a datagram turned out to be.
@@ -357,66 +357,6 @@ impl<N: Node<[u8]>> Driver<N> {
             if let Some(links) = &mut self.outlet.links {
                 links.recycle(packet);
             }
-        }
-    }
-
-    /// Does what other threads ask for.
-    fn serve_inbox(&mut self, now: Instant) {
-        while let Some(command) = self.inbox.as_ref().and_then(|inbox| inbox.take()) {
-            match command {
-                Command::Admit { job, system, node, reply } => reply(self.admit_job(job, system, *node)),
-                Command::End { job, reply } => reply(self.end_job(job)),
-                Command::Look { reply } => reply(self.fabric_status()),
-                Command::StartTraffic(config) => {
-                    if let Some(links) = &mut self.outlet.links {
-                        links.start_source(config, now);
-                    }
-                }
-                Command::StopTraffic { id, reply } => reply(self.outlet.links.as_mut().and_then(|links| links.stop_source(id))),
-            }
-        }
-    }
-
-    /// A way to ask and tell from another thread.
-    pub(crate) fn remote(&mut self) -> FabricRemote<N> {
-        let inbox = self.inbox.get_or_insert_with(Inbox::new);
-        FabricRemote::new(inbox.clone(), self.socket.waker())
-    }
-
-    /// Calls `observer` whenever a link of a fabric changes, and now for each.
-    pub(crate) fn observe_links(&mut self, observer: LinkObserver) {
-        if let Some(links) = &mut self.outlet.links {
-            links.observe(observer);
-        }
-    }
-
-    /// What has been done in a fabric so far.
-    pub(crate) fn fabric_status(&mut self) -> FabricStatus {
-        let now = self.clock.now();
-        let Statistics { counters, sent } = self.statistics();
-        let jobs = self.residents.iter().map(|resident| (resident.job, resident.counters.clone())).collect();
-        let Some(links) = &mut self.outlet.links else { return FabricStatus { counters, sent, jobs, ..FabricStatus::default() } };
-        let mut traffic_sent = crate::fabric::TrafficCount::default();
-        for source in &links.sources {
-            traffic_sent.packets += source.sent.packets;
-            traffic_sent.bytes += source.sent.bytes;
-        }
-        let port = |(index, port): (usize, &mut crate::fabric::links::Port)| PortStatus {
-            port: PortId(index as u16),
-            state: port.neighbour.state(),
-            queue_bytes: port.queue.queued_bytes(now),
-            queue_bytes_peak: port.queue.queued_bytes_peak(),
-            counts: port.counts,
-        };
-        FabricStatus {
-            counters,
-            sent,
-            ports: links.ports.iter_mut().enumerate().map(port).collect(),
-            jobs,
-            traffic_sent,
-            traffic_received: links.received,
-            background_forwarded: links.background_forwarded,
-            marked_received: links.marked_received,
         }
     }
 }

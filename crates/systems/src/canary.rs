@@ -31,6 +31,7 @@ pub(crate) fn nodes<P: Payload + ?Sized>(
     let (lifetime, recovery) = recovery(spec, parameters)?;
     let members: Arc<[NodeId]> = spec.hosts.into();
     let worker = |(rank, &host): (usize, &NodeId)| {
+        let leaf = leaf_of(map, host)?;
         let config = CanaryWorkerConfig {
             job: spec.id,
             rank: Rank(rank as u32),
@@ -41,7 +42,8 @@ pub(crate) fn nodes<P: Payload + ?Sized>(
             window: if spec.window == UNLIMITED { canary::WINDOW_UNLIMITED } else { spec.window },
             patience: spec.patience,
             recovery,
-            uplink: leaf_of(map, host)?.port,
+            uplink: leaf.port,
+            leaf: leaf.node,
         };
         Ok(Placed { at: Address::worker(host), node: AnyNode::CanaryWorker(CanaryWorker::new(config)) })
     };

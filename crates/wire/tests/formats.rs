@@ -5,6 +5,7 @@
 use fanin_core::{Address, BlockExponent, FlowLabel, JobId, Malformed, NodeId, PortId, Rank, Role, Suspect, TrafficClass, Via, Wire};
 use fanin_wire::canary::{CanaryHeader, CanaryId, PartialSum};
 use fanin_wire::hop::HopHeader;
+use fanin_wire::link::LinkHeader;
 use fanin_wire::ring::{AckMask, RingHeader, Segment};
 use fanin_wire::switchml::{CallLabel, SlotUse, SwitchMlHeader};
 use fanin_wire::tree::TreeHeader;
@@ -50,6 +51,11 @@ fn ring_headers() -> impl Strategy<Value = RingHeader> {
         any::<(u16, u16)>().prop_map(|(operation, step)| RingHeader::Go { operation, step }),
         (any::<u16>(), suspects()).prop_map(|(operation, suspect)| RingHeader::Abort { operation, suspect }),
     ]
+}
+
+fn link_headers() -> impl Strategy<Value = LinkHeader> {
+    let hello = any::<(bool, u16, u32)>().prop_map(|(hears, port, fabric)| LinkHeader::Hello { hears, port: PortId(port), fabric });
+    prop_oneof![4 => hello, 1 => Just(LinkHeader::Background)]
 }
 
 fn canary_headers() -> impl Strategy<Value = CanaryHeader> {
@@ -156,6 +162,7 @@ fn leads_back(bytes: &[u8]) {
     check::<RingHeader>(bytes);
     check::<CanaryHeader>(bytes);
     check::<SwitchMlHeader>(bytes);
+    check::<LinkHeader>(bytes);
     if let Ok((header, length)) = HopHeader::parse(bytes) {
         let mut out = [0; HopHeader::LEN];
         assert_eq!((header.emit(&mut out), &out[..]), (length, &bytes[..length]));
@@ -182,6 +189,11 @@ proptest! {
 
     #[test]
     fn switchml_headers_survive(header in switchml_headers()) {
+        survives(header);
+    }
+
+    #[test]
+    fn link_headers_survive(header in link_headers()) {
         survives(header);
     }
 

@@ -182,8 +182,6 @@ pub(crate) struct HostCounters {
     pub(crate) dropped: BTreeMap<String, u64>,
     /// By kind.
     pub(crate) injected: BTreeMap<String, u64>,
-    /// What the system's recovery has done, under its own names.
-    pub(crate) protocol: BTreeMap<String, u64>,
 }
 
 /// What happened at a host up to now.

@@ -153,6 +153,5 @@ fn difference(now: &HostCounters, before: &HostCounters) -> HostCounters {
         retransmitted: maps(&now.retransmitted, &before.retransmitted),
         dropped: maps(&now.dropped, &before.dropped),
         injected: maps(&now.injected, &before.injected),
-        protocol: maps(&now.protocol, &before.protocol),
     }
 }

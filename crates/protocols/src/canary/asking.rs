@@ -247,7 +247,8 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
         }
         let missing = self.leader.find(oldest).and_then(|number| self.leader.missing(number));
         let only_other = if self.hosts() == 2 { Some(Rank(1 - self.config.rank.0)) } else { None };
-        missing.or(only_other).map_or(Suspect::Unknown, Suspect::Rank)
+        // Nobody was heard of at all.
+        missing.or(only_other).map_or(Suspect::Switch(self.config.leaf), Suspect::Rank)
     }
 }
 

@@ -83,6 +83,8 @@ pub struct CanaryWorkerConfig<O> {
     pub recovery: Recovery,
     /// The port that leads to the worker's leaf switch.
     pub uplink: PortId,
+    /// That switch.
+    pub leaf: NodeId,
 }
 
 /// How a block finds its place in a switch's array of descriptors.

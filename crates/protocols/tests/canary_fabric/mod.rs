@@ -2,7 +2,7 @@
 //! wrapped in a router that takes packets hop by hop along a shortest path, one of several, as a load balancer might.
 #![allow(dead_code, reason = "each test program uses a part of this")]
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use fanin_core::hash::mix;
@@ -85,6 +85,10 @@ struct Shared {
     tidy: bool,
     tally: RefCell<Tally>,
     sums_kept: RefCell<Vec<usize>>,
+    /// The contribution of this host to this block is lost, when, and when it was made anew.
+    lost: Option<(NodeId, u32)>,
+    lost_at: Cell<Option<Instant>>,
+    reissued_at: Cell<Option<Instant>>,
     draws: RefCell<u64>,
 }
 
@@ -138,11 +142,23 @@ pub struct Router<N> {
 /// Gives routed packets their first hop.
 struct FirstHop<'a, T> {
     tx: &'a mut T,
+    now: Instant,
     at: NodeId,
     shared: &'a Shared,
 }
 
 impl<T> FirstHop<'_, T> {
+    fn is_to_be_lost(&self, header: &CanaryHeader) -> bool {
+        let CanaryHeader::Reduce(sum) = header else { return false };
+        if self.shared.lost != Some((self.at, sum.id.block())) {
+            return false;
+        }
+        let is_first = sum.id.generation() == 0;
+        let when = if is_first { &self.shared.lost_at } else { &self.shared.reissued_at };
+        when.set(Some(when.get().unwrap_or(self.now)));
+        is_first
+    }
+
     fn count(&self, header: &CanaryHeader) {
         let mut tally = self.shared.tally.borrow_mut();
         let is_host = self.shared.map.is_host(self.at);
@@ -166,6 +182,9 @@ impl<T> FirstHop<'_, T> {
 impl<P: Payload + ?Sized, T: Tx<Routed, P>> Tx<CanaryHeader, P> for FirstHop<'_, T> {
     fn send(&mut self, to: Egress<'_>, header: &CanaryHeader, body: Body<'_, P>) {
         self.count(header);
+        if self.is_to_be_lost(header) {
+            return;
+        }
         match to {
             Egress::Route(route) => {
                 assert_ne!(route.to.node, self.at, "nobody sends to himself");
@@ -198,8 +217,8 @@ impl<P: Payload + ?Sized, T: Tx<Routed, P>> Tx<CanaryHeader, P> for FirstHop<'_,
 }
 
 impl<N: Rebase> Router<N> {
-    fn call<T, R>(&mut self, tx: &mut T, handler: impl FnOnce(&mut N, &mut FirstHop<'_, T>) -> R) -> R {
-        let result = handler(&mut self.node, &mut FirstHop { tx, at: self.at, shared: &self.shared });
+    fn call<T, R>(&mut self, now: Instant, tx: &mut T, handler: impl FnOnce(&mut N, &mut FirstHop<'_, T>) -> R) -> R {
+        let result = handler(&mut self.node, &mut FirstHop { tx, now, at: self.at, shared: &self.shared });
         if self.shared.tidy {
             // Times are kept: only what does not matter is forgotten.
             self.node.rebase(Instant::ZERO);
@@ -219,11 +238,11 @@ impl<P: HasVectors + ?Sized, N: Node<P, Header = CanaryHeader> + Rebase> Node<P>
         if let (Some((to, _)), true) = (header.to, is_for_others) {
             return tx.send(Egress::Port(self.shared.port(self.at, to.node)), header, Body::Borrowed(payload));
         }
-        self.call(tx, |node, tx| node.on_packet(now, from, &header.header, payload, tx));
+        self.call(now, tx, |node, tx| node.on_packet(now, from, &header.header, payload, tx));
     }
 
     fn on_timeout<T: Tx<Routed, P>>(&mut self, now: Instant, tx: &mut T) {
-        self.call(tx, |node, tx| node.on_timeout(now, tx));
+        self.call(now, tx, |node, tx| node.on_timeout(now, tx));
     }
 
     fn next_timeout(&self) -> Option<Instant> {
@@ -231,13 +250,13 @@ impl<P: HasVectors + ?Sized, N: Node<P, Header = CanaryHeader> + Rebase> Node<P>
     }
 
     fn on_tx_ready<T: Tx<Routed, P>>(&mut self, now: Instant, tx: &mut T) {
-        self.call(tx, |node, tx| node.on_tx_ready(now, tx));
+        self.call(now, tx, |node, tx| node.on_tx_ready(now, tx));
     }
 }
 
 impl<P: HasVectors + ?Sized, N: Worker<P, Header = CanaryHeader> + Rebase> Worker<P> for Router<N> {
     fn submit<T: Tx<Routed, P>>(&mut self, now: Instant, collective: Collective, tx: &mut T) {
-        self.call(tx, |node, tx| node.submit(now, collective, tx));
+        self.call(now, tx, |node, tx| node.submit(now, collective, tx));
     }
 
     fn poll(&mut self) -> Option<Outcome> {
@@ -245,7 +264,7 @@ impl<P: HasVectors + ?Sized, N: Worker<P, Header = CanaryHeader> + Rebase> Worke
     }
 
     fn cancel<T: Tx<Routed, P>>(&mut self, now: Instant, operation: OperationId, tx: &mut T) {
-        self.call(tx, |node, tx| node.cancel(now, operation, tx));
+        self.call(now, tx, |node, tx| node.cancel(now, operation, tx));
     }
 }
 
@@ -273,6 +292,8 @@ pub struct Plan {
     pub wander: u32,
     pub tidy: bool,
     pub faults: Faults,
+    /// The contribution of this worker to this block, of the first generation, is lost.
+    pub lost: Option<(u32, u32)>,
 }
 
 /// A run's end.
@@ -281,6 +302,8 @@ pub struct Run {
     pub tally: Tally,
     /// How many sums each worker's leader keeps at most.
     pub sums_kept: Vec<usize>,
+    /// How long after the loss of [`Plan::lost`] the contribution was made anew.
+    pub reissued_after: Option<Duration>,
 }
 
 impl Plan {
@@ -305,6 +328,7 @@ impl Plan {
             wander: 0,
             tidy: false,
             faults: Faults::NONE,
+            lost: None,
         }
     }
 
@@ -349,6 +373,7 @@ impl Plan {
             patience: self.patience,
             recovery: self.recovery,
             uplink: PortId(0),
+            leaf: NodeId(self.leaf_of(rank)),
         });
         worker.first_block(self.first_block);
         worker
@@ -380,7 +405,9 @@ impl Plan {
         let distances = (0..map.nodes()).map(|node| map.distances(NodeId(node))).collect();
         let (tally, draws) = (RefCell::default(), RefCell::default());
         let sums_kept = RefCell::new(vec![0; self.workers as usize]);
-        let shared = Rc::new(Shared { map, distances, wander, seed, tidy, tally, sums_kept, draws });
+        let lost = self.lost.map(|(rank, block)| (NodeId(rank), block));
+        let (lost_at, reissued_at) = (Cell::new(None), Cell::new(None));
+        let shared = Rc::new(Shared { map, distances, wander, seed, tidy, tally, sums_kept, lost, lost_at, reissued_at, draws });
         let workers = (0..self.workers).map(|rank| {
             let mut node = self.worker(rank);
             alter(&mut node);
@@ -400,7 +427,8 @@ impl Plan {
         let ended = net.run(Duration::from_ms(60_000));
         let tally = *shared.tally.borrow();
         let sums_kept = shared.sums_kept.borrow().clone();
-        Run { ended, tally, sums_kept }
+        let reissued_after = shared.lost_at.get().zip(shared.reissued_at.get()).map(|(lost, reissued)| reissued.since(lost));
+        Run { ended, tally, sums_kept, reissued_after }
     }
 
     pub fn run<P: HasVectors + ?Sized>(&self, scripts: Vec<Script>) -> Run {

@@ -9,12 +9,14 @@
 //! | `ways` | which port a packet leaves by |
 //! | `source` | background traffic |
 //! | `links` | all ports together |
+//! | `attend` | what the driver does for other threads |
 //! | `inbox` | what other threads may ask: [`FabricRemote`], [`FabricStatus`] |
 //! | `switch` | [`FabricSwitch`]: serves until it is told to stop |
 //!
 //! A worker of a fabric is a [`WorkerDriver`](crate::WorkerDriver) with one port. Everything else is that of a driver without a fabric: the
 //! way out is longer.
 
+mod attend;
 mod config;
 mod egress;
 mod hello;
@@ -26,7 +28,7 @@ mod ways;
 
 pub use config::{FabricConfig, FabricPortConfig, HelloConfig, LinkShape};
 pub use hello::LinkState;
-pub(crate) use inbox::{Command, Inbox};
+pub(crate) use inbox::Inbox;
 pub use inbox::{FabricRemote, FabricStatus, PortStatus, Reply};
 pub use links::{LinkObserver, PortCounters};
 pub use source::{TrafficConfig, TrafficCount};
