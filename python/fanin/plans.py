@@ -117,6 +117,10 @@ class Job(_Job, total=False):
     timeout: Time
     descriptors: int
     table: Literal["hash", "static"]
+    failure: Literal["all-asked", "hold", "first-request"]
+    hold: Time
+    generations: int
+    lifetime: Time
     # switchml
     fixed_point: bool
 

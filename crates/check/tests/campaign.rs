@@ -49,7 +49,7 @@ fn a_seed_always_gives_the_same_recipe_and_seeds_give_different_ones() {
 
 #[test]
 fn a_campaign_does_not_depend_on_the_number_of_threads() {
-    let once = Checks { twice: false, elements: false, threads: 1 };
+    let once = Checks { twice: false, elements: false, threads: 1, only: None };
     assert_eq!(campaign(50, 100, once), campaign(50, 100, Checks { threads: 3, ..once }));
 }
 

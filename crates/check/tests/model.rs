@@ -6,7 +6,7 @@ use fanin_check::model::{COMPLETE, EXACT, Limits, NEVER_STUCK, NOTHING_LEFT, Net
 use fanin_core::{Duration, JobId, NetworkMap, NodeId, PacketKind};
 use fanin_protocols::canary;
 use fanin_protocols::tree::Planted;
-use fanin_systems::{AnyNode, CanaryParameters, JobSpec, Placement, RingOrder, System, UNLIMITED};
+use fanin_systems::{AnyNode, CanaryParameters, FailureRule, JobSpec, Placement, RingOrder, System, UNLIMITED};
 use small::{BLOCK, model, star, two_levels};
 use stateright::{Checker, HasDiscoveries, Model};
 
@@ -190,6 +190,63 @@ fn bugs_in_canary_have_counterexamples() {
         };
         assert_found(&format!("canary, {bug:?}"), model_of_canary(two_leaves(1), 1, UNLIMITED, &[2 * BLOCK]).altered(plant), NEVER_STUCK);
     }
+}
+
+/// Canary with loss recovery: timers run out when nothing else can happen, and a few too early.
+fn model_of_lossy_canary(
+    network: (NetworkMap, Vec<NodeId>),
+    parameters: CanaryParameters,
+    elements: &[u64],
+    limits: Limits,
+) -> NetworkModel {
+    let (map, hosts) = network;
+    let spec = JobSpec {
+        id: JobId(0),
+        hosts: &hosts,
+        system: System::Canary(CanaryParameters { timeout_ps: 2, lifetime_ps: 1_000, placement: Placement::Static, ..parameters }),
+        op: (),
+        element_bytes: 4,
+        payload_bytes: 4 * BLOCK as u32,
+        window: 1,
+        reliable: true,
+        rto_initial: Duration::from_ps(16),
+        rto_min: Duration::from_ps(1),
+        patience: Duration::MAX,
+        seed: 0,
+    };
+    NetworkModel::new(&spec, map, elements, limits).expect("the job fits the network")
+}
+
+fn of_one_descriptor(failure: FailureRule, generations: u8) -> CanaryParameters {
+    CanaryParameters { descriptors: 1, failure, generations, ..CanaryParameters::default() }
+}
+
+#[test]
+fn canary_with_losses_collisions_and_blocks_begun_anew() {
+    let limits = |losses, early_timeouts| Limits { losses, early_timeouts, duplicates: 0, rounds: 12 };
+    for rule in [FailureRule::AllAsked, FailureRule::FirstRequest] {
+        // Two blocks and one descriptor collide; one generation is lost, and then the fallback is used.
+        let parameters = of_one_descriptor(rule, 1);
+        let model = |workers, losses, early| model_of_lossy_canary(star(workers), parameters, &[2 * BLOCK], limits(losses, early));
+        assert_holds(&format!("canary, star of 2, 2 losses, {rule:?}"), model(2, 2, 1), 5_000);
+        assert_holds(&format!("canary, star of 3, 1 loss, {rule:?}"), model(3, 1, 0), 5_000);
+    }
+    let model = model_of_lossy_canary(star(3), of_one_descriptor(FailureRule::AllAsked, 2), &[BLOCK, 1], limits(1, 0));
+    assert_holds("canary, 2 operations, 1 loss", model, 1_000);
+    let model = model_of_lossy_canary(two_leaves(1), of_one_descriptor(FailureRule::AllAsked, 2), &[BLOCK], limits(1, 1));
+    assert_holds("canary, two leaves, 1 loss", model, 1_000);
+}
+
+#[test]
+fn a_failed_generation_that_still_counts_has_a_counterexample() {
+    let plant = |node: &mut AnyNode<_>| {
+        if let AnyNode::CanaryWorker(worker) = node {
+            worker.plant(canary::Planted::KeepFailedSum);
+        }
+    };
+    let limits = Limits { losses: 1, early_timeouts: 0, duplicates: 0, rounds: 12 };
+    let model = model_of_lossy_canary(star(3), of_one_descriptor(FailureRule::AllAsked, 3), &[BLOCK], limits).altered(plant);
+    assert_found("canary, KeepFailedSum", model, EXACT);
 }
 
 #[test]

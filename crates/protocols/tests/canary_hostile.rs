@@ -11,6 +11,7 @@ use fanin_core::{
 use fanin_protocols::canary::{
     CanarySwitch, CanarySwitchConfig, CanaryWorker, CanaryWorkerConfig, Placement, Recovery, SPAN, WINDOW_UNLIMITED,
 };
+use fanin_protocols::shared::reliability::Reliability;
 use fanin_wire::canary::{CanaryHeader, CanaryId, PartialSum};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -71,6 +72,10 @@ impl Tx<CanaryHeader, Bytes> for Sink {
 }
 
 fn worker(hosts: u32, window: u32) -> CanaryWorker<Bytes> {
+    worker_with(hosts, window, Recovery::NONE)
+}
+
+fn worker_with(hosts: u32, window: u32, recovery: Recovery) -> CanaryWorker<Bytes> {
     CanaryWorker::new(CanaryWorkerConfig {
         job: JOB,
         rank: Rank(0),
@@ -80,7 +85,7 @@ fn worker(hosts: u32, window: u32) -> CanaryWorker<Bytes> {
         block_elements: 2,
         window,
         patience: PATIENCE,
-        recovery: Recovery::NONE,
+        recovery,
         uplink: PortId(0),
         leaf: NodeId(90),
     })
@@ -127,7 +132,25 @@ fn headers() -> impl Strategy<Value = CanaryHeader> {
         3 => id().prop_map(|id| CanaryHeader::Broadcast { id }),
         1 => (id(), 8u32..10, number(), any::<u16>())
             .prop_map(|(id, switch, shard, ports)| CanaryHeader::Restore { id, switch: NodeId(switch), shard, ports }),
+        4 => troubles(),
     ]
+}
+
+/// What there is only where something is lost.
+fn troubles() -> impl Strategy<Value = CanaryHeader> {
+    let id = (0u8..4, prop_oneof![8 => 0u32..12, 1 => any::<u32>()]);
+    (id, prop_oneof![8 => 0u32..4, 1 => 0u32..65_535], any::<u16>(), 0u8..8).prop_map(|((generation, block), rank, attempt, kind)| {
+        let (id, rank) = (CanaryId::new(JOB.0 as u8, generation, block), Rank(rank));
+        match kind {
+            0 | 1 => CanaryHeader::Request { id, rank, attempt },
+            2 => CanaryHeader::Answer { id },
+            3 => CanaryHeader::Failed { id, host: NodeId(rank.0) },
+            4 => CanaryHeader::Direct { id, rank },
+            5 => CanaryHeader::Probe { id, rank },
+            6 => CanaryHeader::Waiting { id, missing: Some(rank) },
+            _ => CanaryHeader::Done { id, rank },
+        }
+    })
 }
 
 fn ingress() -> impl Strategy<Value = Ingress> {
@@ -183,8 +206,10 @@ proptest! {
     }
 
     #[test]
-    fn a_worker_survives_anything(window in 1u32..5, packets in packets()) {
-        let mut node = worker(3, window);
+    fn a_worker_survives_anything(window in 1u32..5, recovers in any::<bool>(), packets in packets()) {
+        let reliability = Reliability::lossy(Duration::from_us(20), Duration::from_us(5), PATIENCE);
+        let recovery = if recovers { Recovery::new(reliability, Duration::from_us(100)) } else { Recovery::NONE };
+        let mut node = worker_with(3, window, recovery);
         let mut operation = 0;
         torment(&mut node, packets, |node, number, sink| {
             while node.poll().is_some() {}

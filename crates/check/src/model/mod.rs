@@ -226,7 +226,7 @@ pub const EXACT: &str = "every piece is the exact sum, once";
 pub const NEVER_STUCK: &str = "never stuck";
 /// Time need not pass more often than losses explain.
 pub const PROGRESS: &str = "time passes only as often as losses explain";
-/// When all is done and nothing is under way, no switch of Canary holds a descriptor.
+/// When all is done and nothing is under way, no switch of Canary holds a descriptor, unless it will give it up when its time is over.
 pub const NOTHING_LEFT: &str = "nothing is left behind";
 /// There is a way to the end.
 pub const COMPLETE: &str = "all workers complete";

@@ -1,6 +1,7 @@
 //! A state of the model: nodes, packets under way, and what workers have got.
 
 use fanin_core::{Address, Census, Malformed, Node, PacketKind, Payload, PortId, Wire};
+use fanin_protocols::canary::CanarySwitch;
 use fanin_systems::{AnyHeader, AnyNode};
 
 use super::Limits;
@@ -97,9 +98,11 @@ impl State {
         self.nodes[node].next_timeout().is_some()
     }
 
-    /// Whether a switch still holds something of a job; only Canary's give everything up by themselves.
+    /// Whether a switch still holds something of a job and will not give it up when its time is over; only Canary's give everything up by
+    /// themselves.
     pub(super) fn holds_something(&self) -> bool {
-        self.nodes.iter().any(|node| matches!(node, AnyNode::CanarySwitch(switch) if switch.descriptors_in_use() > 0))
+        let holds = |switch: &CanarySwitch<Census>| switch.descriptors_in_use() > 0 && switch.next_timeout().is_none();
+        self.nodes.iter().any(|node| matches!(node, AnyNode::CanarySwitch(switch) if holds(switch)))
     }
 
     pub(super) fn lose(&mut self, place: usize) {

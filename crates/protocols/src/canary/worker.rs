@@ -549,7 +549,9 @@ impl<P: Payload + ?Sized> Node<P> for CanaryWorker<P> {
         }
         let runs = self.ledger.running().is_some();
         let request = if runs { self.flights.next_timeout() } else { None };
-        [patience, request, self.leader.next_due(), self.fenced_until].into_iter().flatten().min()
+        let first = [patience, request, self.leader.next_due(), self.fenced_until].into_iter().flatten().min();
+        // Where patience has no end, that is not waited for.
+        first.filter(|at| *at != Instant::FAR_FUTURE)
     }
 
     fn on_tx_ready<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, tx: &mut T) {

@@ -230,7 +230,7 @@ impl Links {
             let Some((before, state)) = port.neighbour.judge(now) else { continue };
             port.counts.went_down += u64::from(before == LinkState::Up);
             let silent = port.neighbour.silent_for(now).map(tracing::field::display);
-            tracing::info!(port = index, peer = port.peer.0, before = before.name(), state = state.name(), silent, "a link has changed");
+            tracing::debug!(port = index, peer = port.peer.0, before = before.name(), state = state.name(), silent, "a link has changed");
             if let Some(observer) = &mut self.observer {
                 observer(PortId(index as u16), state);
             }
