@@ -84,14 +84,16 @@ fn what_the_documentation_shows_runs_and_is_exact() {
 }
 
 #[test]
-fn a_static_tree_is_exact_too_and_a_worker_that_stood_still_is_waited_for() {
+fn a_worker_that_stood_still_is_waited_for_and_a_static_tree_is_exact_too() {
     let _alone = alone();
     let folder = folder("testbed-paused");
-    let workload = "[[job]]\nsystem = \"tree\"\nmessage = \"256KiB\"\nhosts = [\"host0\", \"host5\", \"host6\"]\noperations = 2\n\
+    let workload = "[[job]]\nsystem = \"canary\"\ntimeout = \"10ms\"\nmessage = \"512KiB\"\nhosts = [\"host0\", \"host5\", \"host6\"]\n\
+        operations = 2\n[[job]]\nsystem = \"tree\"\nmessage = \"64KiB\"\nhosts = [\"host1\", \"host7\"]\n\
         [[event]]\naction = \"pause\"\nnode = \"host5\"\nprogress = \"30%\"\n\
         [[event]]\naction = \"resume\"\nnode = \"host5\"\nprogress = \"30%\"\nafter = \"300ms\"\n";
     let results = results(&write(&folder, workload), &["--logs", folder.join("logs").to_str().unwrap()]);
     assert!(operations(&results).iter().all(|operation| operation["exact"] == true), "{results}");
+    assert!(results["jobs"][1]["operations"][0]["exact"] == true, "{results}");
     assert!(operations(&results)[0]["seconds"].as_f64().unwrap() > 0.3, "{results}");
     assert!(folder.join("logs/leaf1.log").exists());
 }

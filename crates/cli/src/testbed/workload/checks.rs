@@ -3,6 +3,7 @@
 use fanin_core::{Duration, NodeId};
 use fanin_fabric::Fabric;
 use fanin_plan::{PlanError, Refuse};
+use fanin_systems::System;
 
 use super::words::{Action, Load};
 use super::{Event, Hosts, Job, Traffic, Workload};
@@ -148,6 +149,10 @@ fn check_event(refuse: &Refuse<'_>, event: &Event, index: usize, workload: &Work
     let Some(job) = workload.jobs.get(event.job.unwrap_or(0) as usize) else {
         return Err(refuse.at(&path("job"), format!("a job from 0 to {}", workload.jobs.len() - 1)));
     };
+    if !matches!(job.system, System::Canary(_) | System::SwitchMl { .. }) {
+        let expected = format!("at, a time: workers of {} do not say how far they are", job.system.name());
+        return Err(refuse.at(&path("progress"), expected));
+    }
     let operations = job.common.operations.0;
     if event.operation.unwrap_or(0) >= operations {
         return Err(refuse.at(&path("operation"), format!("an operation from 0 to {}", operations - 1)));

@@ -127,6 +127,11 @@ const WRONG: &[(&str, &str, &str)] = &[
         "at = \"1s\"\noperation = 1\n\n",
         "w.toml:24: event[0].operation = 1: expected no such key without",
     ),
+    (
+        "system = \"canary\"\nhosts = [\"host0\", \"host1\", \"host3\", \"host4\"]\nmessage = \"1MiB\"\ntimeout = \"5ms\"",
+        "system = \"tree\"\nmessage = 4",
+        "w.toml:21: event[0].progress = \"50%\": expected at, a time: workers of tree do not say how far they are",
+    ),
     ("seed = 7", "sead = 7", "w.toml:2: run.sead = 7: unknown key; did you mean seed?"),
     ("seed = 7", "time_limit = \"0s\"", "w.toml:2: run.time_limit = \"0s\": expected a time above 0"),
     ("[faults]", "[fault]", "w.toml:17: fault = { loss = \"1%\" }: unknown key; did you mean faults?"),
