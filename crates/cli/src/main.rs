@@ -14,6 +14,7 @@
 //! | [`switch`] | `fanin switch`: the software switch as a service |
 //! | [`fabric_worker`] | `fanin fabric-worker`: the process of one host of a fabric |
 //! | [`demo`] | `fanin demo`: real processes on this machine |
+//! | [`testbed`] | `fanin testbed`: a workload on a fabric of real switch and host processes |
 //! | [`doctor`] | `fanin doctor`: what is wrong here, and what mends it |
 #![forbid(unsafe_code)]
 
@@ -31,6 +32,7 @@ mod repro;
 mod sim;
 mod switch;
 mod table;
+mod testbed;
 
 use std::io::{self, IsTerminal};
 use std::process::ExitCode;
@@ -54,6 +56,7 @@ Examples:
   fanin check canary --seeds 100
   fanin demo --loss 0.01
   fanin switch --listen 0.0.0.0:7700 --http 127.0.0.1:9470
+  fanin testbed examples/testbed/fabric.toml examples/testbed/workload.toml
   fanin bench sim
   fanin bench allreduce --workers 4 --sizes 4KiB,64MiB
 
@@ -75,6 +78,8 @@ enum Command {
     Switch(switch::SwitchArgs),
     /// Allreduce real tensors between real processes on this machine.
     Demo(demo::DemoArgs),
+    /// Run a workload on a fabric of several real switches on this machine: losses, failures, background traffic.
+    Testbed(testbed::TestbedArgs),
     /// Find out what keeps collectives from running, or from running well, and what mends it.
     Doctor(doctor::DoctorArgs),
     /// A node process of `fanin demo`.
@@ -113,6 +118,7 @@ fn main() -> ExitCode {
             });
         }
         Command::Switch(args) => return switch::run(args),
+        Command::Testbed(args) => return testbed::run(args),
         Command::Bench(BenchCommand::Sim(args)) => bench::run(args),
         Command::Bench(BenchCommand::Allreduce(args)) => allreduce::run(args),
         Command::Bench(BenchCommand::Link(args)) => link::run(args),

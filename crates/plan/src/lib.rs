@@ -6,7 +6,7 @@
 //! | `read` | typed values out of a tree, with the path in every error |
 //! | `units`, `choices` | how quantities and choices are written |
 //! | `schema` | every key |
-//! | `system` | the keys of each system |
+//! | [`system`] | the keys of each system |
 //! | `sweep` | series and sweeps: which points there are |
 //! | `build` | from a point and a seed to what the simulator needs |
 //! | `placement` | which hosts carry which workers |
@@ -28,7 +28,7 @@ pub mod results;
 pub mod run;
 pub mod schema;
 mod sweep;
-mod system;
+pub mod system;
 pub mod tree;
 pub mod units;
 
@@ -166,8 +166,11 @@ fn check_sections(file: &str, tree: &Tree) -> Result<(), PlanError> {
     }
 }
 
-/// Applies `KEY=VALUE`.
-fn apply_set(file: &str, tree: &mut Tree, set: &str) -> Result<(), PlanError> {
+/// Applies `KEY=VALUE` of a command line to a tree.
+///
+/// # Errors
+/// [`PlanError`] with the argument and what was expected.
+pub fn apply_set(file: &str, tree: &mut Tree, set: &str) -> Result<(), PlanError> {
     let argument: Arc<str> = set.into();
     let at = Origin::Set(argument.clone());
     let refuse = |what: String| Err(PlanError::new(file, what).at(at.clone()));
@@ -232,6 +235,6 @@ fn read_job(file: &str, tree: &Tree, index: usize) -> Result<Job, PlanError> {
         Tree { kind: Kind::Table(entries), origin: tree.origin.clone() }
     };
     let own = part(|key| key == "system" || !JOB_KEYS.contains(&key));
-    let system = system::read_system(file, &own, &base)?;
+    let system = system::read_system(file, &own, &base, JOB_KEYS)?;
     Ok(Job { system, common: read::<JobKeys>(file, &part(|key| JOB_KEYS.contains(&key)), &base)? })
 }

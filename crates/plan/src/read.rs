@@ -92,7 +92,7 @@ impl Fault {
 }
 
 /// What to say beside an unknown key.
-pub(crate) fn suggestion(key: &str, known: &[String]) -> String {
+pub fn suggestion(key: &str, known: &[String]) -> String {
     let closest = known.iter().map(|name| (edits(key, name), name)).min();
     let list = known.join(", ");
     match closest {

@@ -5,7 +5,6 @@ use fanin_systems::{Placement, System};
 
 use super::errors::PlanError;
 use super::read::{read, suggestion};
-use super::schema::JOB_KEYS;
 use super::tree::{Key, Kind, Step, Tree};
 use super::units::Time;
 
@@ -37,12 +36,16 @@ fn in_plan(key: &str) -> &str {
     RENAMED.iter().find(|(_, registry)| *registry == key).map_or(key, |(plan, _)| plan)
 }
 
-/// Reads the part of a job's table that is not every job's, which stands at `base` in the plan.
+/// Reads the part of a job's table that is not every job's, which stands at `base` in the plan. `common` are the keys of every job, for
+/// suggestions.
 ///
 /// # Errors
 /// [`PlanError`] with file, line, key, value and what was expected.
-pub fn read_system(file: &str, tree: &Tree, base: &[Step]) -> Result<System, PlanError> {
-    let Kind::Table(entries) = &tree.kind else { unreachable!("the caller has made a table") };
+pub fn read_system(file: &str, tree: &Tree, base: &[Step], common: &[&str]) -> Result<System, PlanError> {
+    let Kind::Table(entries) = &tree.kind else {
+        let what = format!("{} = {tree}: expected a table", super::tree::path_text(base));
+        return Err(PlanError::new(file, what).at(tree.origin.clone()));
+    };
     let mut translated = Vec::new();
     for (key, value) in entries {
         let name = if is_adaptive(key, value) { "timeout_adaptive" } else { in_registry(&key.name) }.to_string();
@@ -56,7 +59,7 @@ pub fn read_system(file: &str, tree: &Tree, base: &[Step]) -> Result<System, Pla
     match entries.iter().find(|(key, _)| !own.contains(&key.name.as_str())) {
         None => Ok(system),
         Some((key, value)) => {
-            let keys: Vec<String> = JOB_KEYS.iter().chain(own.iter().filter(|key| **key != "system")).map(|key| key.to_string()).collect();
+            let keys: Vec<String> = common.iter().chain(own.iter().filter(|key| **key != "system")).map(|key| key.to_string()).collect();
             let path = super::tree::path_text(base);
             let what = format!("{path}.{} = {value}: unknown key; {}", key.name, suggestion(&key.name, &keys));
             Err(PlanError::new(file, what).at(key.origin.clone()))

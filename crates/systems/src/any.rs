@@ -299,6 +299,7 @@ impl<P: Payload + ?Sized> Worker<P> for AnyNode<P> {
     #[inline]
     fn remaining(&self) -> Option<u32> {
         match self {
+            AnyNode::CanaryWorker(node) => node.remaining(),
             AnyNode::SwitchMlWorker(node) => node.remaining(),
             _ => None,
         }

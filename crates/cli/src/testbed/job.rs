@@ -1,0 +1,211 @@
+//! A job as it runs: which worker is how far, and what has ended how.
+
+use std::time::{Duration, Instant};
+
+use fanin_control::JobAnnouncement;
+use fanin_core::NodeId;
+use fanin_fabric::Fabric;
+use fanin_sim::random::{Purpose, Random};
+
+use super::idle::Samples;
+use super::results::{JobRecord, OperationRecord};
+use super::schedule::Progress;
+use super::workload::{Job, Workload};
+use crate::fabric_worker::messages::{OperationReport, Operations, Order};
+
+/// One operation, while it is gathered from the workers.
+#[derive(Clone, Debug, Default)]
+struct Gathered {
+    workers: Vec<Option<OperationReport>>,
+    /// When the first worker began and the last one ended.
+    span: Option<(Instant, Instant)>,
+}
+
+/// A job that runs or has run.
+#[derive(Debug)]
+pub struct JobRun {
+    announcement: JobAnnouncement,
+    operations: Operations,
+    vector_seed: u64,
+    hosts: Vec<NodeId>,
+    system: String,
+    message_bytes: u64,
+    /// By rank.
+    progress: Vec<Progress>,
+    /// By rank: nothing more comes from it.
+    over: Vec<bool>,
+    /// By number.
+    gathered: Vec<Gathered>,
+}
+
+/// All jobs of a workload, by number.
+pub fn jobs(workload: &Workload, fabric: &Fabric, seed: u64) -> Vec<JobRun> {
+    workload.jobs.iter().enumerate().map(|(number, job)| JobRun::new(job, number, fabric, seed)).collect()
+}
+
+impl JobRun {
+    fn new(job: &Job, number: usize, fabric: &Fabric, seed: u64) -> Self {
+        let common = &job.common;
+        let hosts: Vec<NodeId> = job.hosts.iter().filter_map(|name| fabric.node_named(name)).collect();
+        let vector_seed = fanin_core::hash::derive(seed, number as u64);
+        let us = |time: fanin_plan::units::Time| time.0.as_ps() / 1_000_000;
+        let announcement = JobAnnouncement {
+            job: number as u16 + 1,
+            system: job.system,
+            op: job.op.into(),
+            payload_bytes: common.payload.0 as u32,
+            window: common.window.0,
+            reliable: common.reliable,
+            rto_initial_us: us(common.rto_initial),
+            rto_min_us: us(common.rto_min),
+            patience_ms: us(common.patience) / 1_000,
+            // As in the simulator: the same seed gives the same leaders and trees.
+            seed: Random::new(seed, Purpose::Systems, number as u64).bits(),
+            hosts: hosts.iter().map(|host| host.0).collect(),
+        };
+        let elements = common.message.0 / job.op.dtype.bytes() as u64;
+        let operations = Operations { kind: common.collective, elements, count: common.operations.0, root: 0 };
+        JobRun {
+            announcement,
+            operations,
+            vector_seed,
+            progress: vec![Progress { operation: 0, done: 0.0 }; hosts.len()],
+            over: vec![false; hosts.len()],
+            hosts,
+            system: job.system.name().to_string(),
+            message_bytes: common.message.0,
+            gathered: Vec::new(),
+        }
+    }
+
+    /// What switches and workers are told of it.
+    pub fn announcement(&self) -> &JobAnnouncement {
+        &self.announcement
+    }
+
+    /// The hosts of its workers, by rank.
+    pub fn hosts(&self) -> &[NodeId] {
+        &self.hosts
+    }
+
+    /// The order that makes a host a worker of it.
+    pub fn order(&self) -> Order {
+        Order::Job { job: Box::new(self.announcement.clone()), operations: vec![self.operations], vector_seed: self.vector_seed }
+    }
+
+    fn rank(&self, host: NodeId) -> Option<usize> {
+        self.hosts.iter().position(|own| *own == host)
+    }
+
+    /// A worker says how far it is.
+    pub fn on_progress(&mut self, host: NodeId, operation: u32, done: f64) {
+        if let Some(rank) = self.rank(host) {
+            self.progress[rank] = Progress { operation, done };
+        }
+    }
+
+    /// An operation has ended at a worker just now; the result is compared later.
+    pub fn on_finished(&mut self, host: NodeId, operation: u32, seconds: f64, now: Instant) {
+        if let Some(rank) = self.rank(host) {
+            self.progress[rank] = Progress { operation: operation + 1, done: 0.0 };
+            let begun = now.checked_sub(Duration::from_secs_f64(seconds)).unwrap_or(now);
+            let gathered = self.gathered(operation);
+            let (first, last) = gathered.span.unwrap_or((begun, now));
+            gathered.span = Some((first.min(begun), last.max(now)));
+        }
+    }
+
+    /// An operation has ended at a worker, and its result is compared.
+    pub fn on_end(&mut self, host: NodeId, end: &OperationReport) {
+        if let Some(rank) = self.rank(host) {
+            let next = Progress { operation: end.operation + 1, done: 0.0 };
+            if self.progress[rank].operation < next.operation {
+                self.progress[rank] = next;
+            }
+            self.gathered(end.operation).workers[rank] = Some(end.clone());
+        }
+    }
+
+    fn gathered(&mut self, operation: u32) -> &mut Gathered {
+        let workers = self.hosts.len();
+        let length = self.gathered.len().max(operation as usize + 1);
+        self.gathered.resize_with(length, || Gathered { workers: vec![None; workers], span: None });
+        &mut self.gathered[operation as usize]
+    }
+
+    /// Nothing more comes from this host: all is done, or it has died.
+    pub fn on_over(&mut self, host: NodeId) {
+        if let Some(rank) = self.rank(host) {
+            self.over[rank] = true;
+        }
+    }
+
+    /// Nothing more comes.
+    pub fn is_over(&self) -> bool {
+        self.over.iter().all(|over| *over)
+    }
+
+    /// How far the slowest worker is that is still there.
+    pub fn progress(&self) -> Progress {
+        let left = self.progress.iter().zip(&self.over).filter(|(_, over)| !**over).map(|(progress, _)| *progress);
+        let end = Progress { operation: self.operations.count, done: 0.0 };
+        left.min_by(|a, b| a.operation.cmp(&b.operation).then(a.done.total_cmp(&b.done))).unwrap_or(end)
+    }
+
+    /// What came out.
+    pub fn record(&self, samples: &Samples) -> JobRecord {
+        let mut record =
+            JobRecord { system: self.system.clone(), workers: self.hosts.len(), message_bytes: self.message_bytes, ..JobRecord::default() };
+        for (number, Gathered { workers, span }) in self.gathered.iter().enumerate() {
+            let cpu_idle_share = span.and_then(|(from, until)| samples.idle_share(from, until));
+            record.push(OperationRecord { number: number as u32, workers: workers.clone(), cpu_idle_share, ..OperationRecord::default() });
+        }
+        record
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job() -> JobRun {
+        let fabric = "[defaults]\nrate = \"1Mb/s\"\n[leaf_spine]\nleaves = 1\nspines = 1\nhosts_per_leaf = 3\n";
+        let fabric = Fabric::parse("f.toml", fabric).unwrap();
+        let text = "[[job]]\nsystem = \"tree\"\nmessage = 4000\noperations = 2\nhosts = [\"host2\", \"host0\"]\n";
+        let workload = Workload::parse("w.toml", text, &[], &fabric).unwrap();
+        jobs(&workload, &fabric, 1).remove(0)
+    }
+
+    #[test]
+    fn a_job_is_as_far_as_its_slowest_worker_and_over_when_all_are() {
+        let mut job = job();
+        assert_eq!(job.announcement().hosts, [2, 0]);
+        assert_eq!(job.progress(), Progress { operation: 0, done: 0.0 });
+        job.on_progress(NodeId(2), 0, 0.7);
+        job.on_progress(NodeId(0), 0, 0.3);
+        job.on_progress(NodeId(1), 1, 0.9);
+        assert_eq!(job.progress(), Progress { operation: 0, done: 0.3 }, "a host without a worker of the job says nothing of it");
+        let now = Instant::now();
+        job.on_finished(NodeId(0), 0, 0.01, now);
+        assert_eq!(job.progress(), Progress { operation: 0, done: 0.7 });
+        job.on_over(NodeId(2));
+        assert_eq!(job.progress(), Progress { operation: 1, done: 0.0 }, "who has died keeps nobody waiting");
+        assert!(!job.is_over());
+        job.on_over(NodeId(0));
+        assert!(job.is_over());
+        assert_eq!(job.progress(), Progress { operation: 2, done: 0.0 });
+    }
+
+    #[test]
+    fn operations_are_put_together_by_rank() {
+        let mut job = job();
+        let end = |operation: u32, seconds: f64| OperationReport { operation, seconds, ok: true, ..OperationReport::default() };
+        job.on_end(NodeId(0), &end(0, 0.25));
+        job.on_end(NodeId(2), &end(0, 0.5));
+        job.on_end(NodeId(0), &end(1, 0.5));
+        let record = job.record(&Samples::default());
+        assert_eq!((record.operations[0].seconds, record.operations[0].exact), (Some(0.5), true));
+        assert_eq!(record.operations[0].goodput_mbit_s, Some(0.064));
+        assert!(record.operations[1].workers[0].is_none() && !record.operations[1].exact);
+    }
+}

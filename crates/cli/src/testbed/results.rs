@@ -1,0 +1,289 @@
+//! What came out of a run: everything for programs, and whether it is as the workload expects.
+
+use serde::Serialize;
+
+use super::workload::{Outcome, Workload};
+use crate::fabric_worker::messages::{HostStatus, OperationReport, TrafficTotal};
+
+/// A run.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Record {
+    /// The fabric's file.
+    pub fabric: String,
+    /// The workload's file.
+    pub workload: String,
+    /// What `--set` changed.
+    pub sets: Vec<String>,
+    /// Where it ran.
+    pub place: &'static str,
+    /// Of vectors, faults and random choices.
+    pub seed: u64,
+    /// Of this machine.
+    pub processors: usize,
+    /// From the first operation's beginning to the last one's end.
+    pub wall_s: f64,
+    /// Share of the processors' time that nobody used while operations ran; all processes of the machine count.
+    pub cpu_idle_share: Option<f64>,
+    /// Processor time of all processes of this run since they were started, as a share of what the processors had while operations ran: an
+    /// upper bound of what operations took, as it contains making and comparing vectors.
+    pub cpu_used_share: Option<f64>,
+    /// By number.
+    pub jobs: Vec<JobRecord>,
+    /// By number.
+    pub streams: Vec<StreamRecord>,
+    /// In the order in which they happened.
+    pub events: Vec<EventRecord>,
+    /// What each switch counted; those that were dead at the end are missing.
+    pub switches: Vec<SwitchRecord>,
+    /// What each host counted; those that were dead at the end are missing.
+    pub hosts: Vec<HostRecord>,
+    /// What is not as the workload expects; empty where all is well.
+    pub problems: Vec<String>,
+}
+
+/// A job.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct JobRecord {
+    /// Its system.
+    pub system: String,
+    /// Number of workers.
+    pub workers: usize,
+    /// Length of a vector.
+    pub message_bytes: u64,
+    /// Median over the operations that all workers completed: bits of a vector / time of the slowest worker.
+    pub goodput_mbit_s_median: Option<f64>,
+    /// All that have ended.
+    pub operations: Vec<OperationRecord>,
+}
+
+/// An operation.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct OperationRecord {
+    /// From 0.
+    pub number: u32,
+    /// Of the slowest worker; `None` where not all completed it.
+    pub seconds: Option<f64>,
+    /// Bits of a vector / time of the slowest worker, in 10^6 a second.
+    pub goodput_mbit_s: Option<f64>,
+    /// Whether every element of every worker is right.
+    pub exact: bool,
+    /// Share of the processors' time that nobody used meanwhile.
+    pub cpu_idle_share: Option<f64>,
+    /// By rank; `None` for a worker that has died before it ended.
+    pub workers: Vec<Option<OperationReport>>,
+}
+
+/// A stream of background traffic.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct StreamRecord {
+    /// The host that sends.
+    pub from: String,
+    /// The host that receives.
+    pub to: String,
+    /// On the wire.
+    pub offered_mbit_s: f64,
+    /// What has left the host.
+    pub sent: TrafficTotal,
+    /// What has arrived at the receiver, of all streams to it.
+    pub received: TrafficTotal,
+}
+
+/// An event that happened.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct EventRecord {
+    /// As the workload has it.
+    pub action: &'static str,
+    /// To whom.
+    pub node: String,
+    /// Counted from the beginning of the first operation.
+    pub at_s: f64,
+    /// How far each job was: its operation, and the part of the result that the slowest worker had.
+    pub progress: Vec<(u32, f64)>,
+}
+
+/// A switch at the end of a run.
+#[derive(Clone, Debug, Serialize)]
+pub struct SwitchRecord {
+    /// Its name.
+    pub name: String,
+    /// What it says.
+    pub status: serde_json::Value,
+}
+
+/// A host at the end of a run.
+#[derive(Clone, Debug, Serialize)]
+pub struct HostRecord {
+    /// Its name.
+    pub name: String,
+    /// What it says.
+    pub status: HostStatus,
+}
+
+/// The value in the middle; the mean of the two where there are two.
+pub fn median(values: &[f64]) -> Option<f64> {
+    fanin_plan::results::median(&{
+        let mut sorted = values.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        sorted
+    })
+}
+
+impl JobRecord {
+    /// Adds an operation that has ended.
+    pub fn push(&mut self, mut operation: OperationRecord) {
+        let seconds =
+            |worker: &Option<OperationReport>| worker.as_ref().filter(|worker| worker.error.is_none()).map(|worker| worker.seconds);
+        operation.seconds =
+            operation.workers.iter().map(seconds).collect::<Option<Vec<f64>>>().and_then(|all| all.into_iter().reduce(f64::max));
+        operation.exact = operation.workers.iter().all(|worker| worker.as_ref().is_some_and(|worker| worker.ok));
+        let bits = self.message_bytes as f64 * 8.0;
+        operation.goodput_mbit_s = operation.seconds.filter(|seconds| *seconds > 0.0).map(|seconds| bits / seconds / 1e6);
+        self.operations.push(operation);
+        let goodputs: Vec<f64> = self.operations.iter().filter_map(|operation| operation.goodput_mbit_s).collect();
+        self.goodput_mbit_s_median = median(&goodputs);
+    }
+}
+
+impl Record {
+    /// Processor time of all processes that were there at the end.
+    pub fn used_share(&self) -> Option<f64> {
+        let switches = self.switches.iter().filter_map(|switch| switch.status["cpu_seconds"].as_f64());
+        let used: f64 = switches.chain(self.hosts.iter().map(|host| host.status.cpu_seconds)).sum();
+        let there = self.wall_s * self.processors as f64;
+        (there > 0.0).then(|| used / there)
+    }
+
+    /// What is not as the workload expects.
+    pub fn judge(&self, workload: &Workload) -> Vec<String> {
+        let mut problems = Vec::new();
+        for (number, (job, wanted)) in self.jobs.iter().zip(&workload.jobs).enumerate() {
+            match workload.general.run.expect {
+                Outcome::Success => {
+                    problems.extend(job.operations.iter().filter_map(|operation| unsuccessful(number, operation)));
+                    let (ran, wanted) = (job.operations.len(), wanted.common.operations.0);
+                    if ran < wanted as usize {
+                        problems.push(format!("job {number}: {ran} of {wanted} operations ran"));
+                    }
+                }
+                Outcome::Failure => {
+                    if job.operations.iter().all(|operation| operation.seconds.is_some()) {
+                        problems.push(format!("job {number}: every operation completed, where a failure is expected"));
+                    }
+                    problems.extend(job.operations.iter().filter_map(|operation| not_exact(number, operation)));
+                }
+            }
+        }
+        let (happened, wanted) = (self.events.len(), workload.general.event.len());
+        if happened < wanted {
+            problems.push(format!("{happened} of {wanted} events happened before the last operation had ended"));
+        }
+        problems
+    }
+}
+
+/// Why an operation is no success, if it is none.
+fn unsuccessful(job: usize, operation: &OperationRecord) -> Option<String> {
+    let missing = || {
+        operation.workers.iter().enumerate().find_map(|(rank, worker)| {
+            let what = match worker {
+                None => "has died".to_string(),
+                Some(end) if end.ok => return None,
+                Some(OperationReport { error, suspect, .. }) => {
+                    let suspect = suspect.as_ref().map_or(String::new(), |suspect| format!(" (missing: {suspect})"));
+                    format!("{}{suspect}", error.as_deref().unwrap_or("its result was not compared"))
+                }
+            };
+            Some(format!("job {job}, operation {}: worker {rank}: {what}", operation.number))
+        })
+    };
+    not_exact(job, operation).or_else(missing)
+}
+
+/// The first worker with a wrong element, in words.
+fn not_exact(job: usize, operation: &OperationRecord) -> Option<String> {
+    operation.workers.iter().enumerate().find_map(|(rank, worker)| {
+        let OperationReport { wrong_elements, first_wrong, .. } =
+            worker.as_ref().filter(|end| end.error.is_none() && end.wrong_elements > 0)?;
+        let first = first_wrong.map_or(String::new(), |first| format!(", the first is element {first}"));
+        Some(format!("job {job}, operation {}: NOT EXACT: {wrong_elements} elements at worker {rank}{first}", operation.number))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use fanin_fabric::Fabric;
+
+    use super::*;
+
+    fn workload(expect: &str, operations: u32) -> Workload {
+        let fabric = "[defaults]\nrate = \"1Mb/s\"\n[leaf_spine]\nleaves = 1\nspines = 1\nhosts_per_leaf = 2\n";
+        let fabric = Fabric::parse("f.toml", fabric).unwrap();
+        let text = format!("[[job]]\nsystem = \"tree\"\nmessage = 1000\noperations = {operations}\n[run]\nexpect = \"{expect}\"\n");
+        Workload::parse("w.toml", &text, &[], &fabric).unwrap()
+    }
+
+    /// So many wrong elements, or else a failure.
+    fn worker(seconds: f64, wrong: Option<u64>) -> Option<OperationReport> {
+        let error = if wrong.is_none() { Some("nothing moves".to_string()) } else { None };
+        Some(OperationReport {
+            seconds,
+            ok: wrong == Some(0),
+            wrong_elements: wrong.unwrap_or(0),
+            first_wrong: wrong.filter(|wrong| *wrong > 0).map(|_| 3),
+            suspect: error.as_ref().map(|_| "rank 1".into()),
+            error,
+            ..OperationReport::default()
+        })
+    }
+
+    fn record(operations: &[[Option<OperationReport>; 2]]) -> Record {
+        let mut job = JobRecord { message_bytes: 1_000, ..JobRecord::default() };
+        for (number, workers) in operations.iter().enumerate() {
+            job.push(OperationRecord { number: number as u32, workers: workers.to_vec(), ..OperationRecord::default() });
+        }
+        Record { jobs: vec![job], ..Record::default() }
+    }
+
+    #[test]
+    fn goodput_is_that_of_the_slowest_worker_and_the_median_is_taken_over_complete_operations() {
+        let good = |seconds: f64| [worker(seconds, Some(0)), worker(seconds / 2.0, Some(0))];
+        let record = record(&[good(0.004), good(0.002), [worker(0.001, Some(0)), worker(9.0, None)], good(0.001)]);
+        let goodputs: Vec<Option<f64>> = record.jobs[0].operations.iter().map(|operation| operation.goodput_mbit_s).collect();
+        assert_eq!(goodputs, [Some(2.0), Some(4.0), None, Some(8.0)]);
+        assert_eq!(record.jobs[0].goodput_mbit_s_median, Some(4.0));
+        assert_eq!(record.jobs[0].operations.iter().map(|operation| operation.exact).collect::<Vec<_>>(), [true, true, false, true]);
+    }
+
+    #[test]
+    fn only_complete_and_exact_operations_are_a_success() {
+        let good = [worker(1.0, Some(0)), worker(1.0, Some(0))];
+        let cases = [
+            (vec![good.clone(), good.clone()], None),
+            (vec![good.clone()], Some("job 0: 1 of 2 operations ran")),
+            (
+                vec![good.clone(), [worker(1.0, Some(0)), worker(1.0, Some(2))]],
+                Some("job 0, operation 1: NOT EXACT: 2 elements at worker 1, the first is element 3"),
+            ),
+            (
+                vec![good.clone(), [worker(1.0, None), worker(1.0, Some(0))]],
+                Some("job 0, operation 1: worker 0: nothing moves (missing: rank 1)"),
+            ),
+            (vec![good, [worker(1.0, Some(0)), None]], Some("job 0, operation 1: worker 1: has died")),
+        ];
+        for (operations, expected) in cases {
+            let problems = record(&operations).judge(&workload("success", 2));
+            assert_eq!(problems.first().map(String::as_str), expected, "{problems:?}");
+        }
+    }
+
+    #[test]
+    fn an_expected_failure_must_happen_and_excuses_no_wrong_element() {
+        let failed = [worker(1.0, None), None];
+        let good = [worker(1.0, Some(0)), worker(1.0, Some(0))];
+        let wrong = [worker(1.0, Some(1)), None];
+        let judge = |operations: &[[Option<OperationReport>; 2]]| record(operations).judge(&workload("failure", 2));
+        assert_eq!(judge(&[good.clone(), failed]), Vec::<String>::new());
+        assert_eq!(judge(&[good.clone(), good]), ["job 0: every operation completed, where a failure is expected"]);
+        assert!(judge(&[wrong])[0].contains("NOT EXACT"));
+    }
+}

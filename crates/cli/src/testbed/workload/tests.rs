@@ -1,0 +1,171 @@
+//! Wrong workloads: the error names file, line, key, value and what was expected.
+
+use super::*;
+
+const FABRIC: &str = "[defaults]\nrate = \"100Mb/s\"\n[leaf_spine]\nleaves = 2\nspines = 2\nhosts_per_leaf = 3\n";
+
+/// A workload whose line 7 is `job[0].message`.
+const GOOD: &str = r#"[run]
+seed = 7
+
+[[job]]
+system = "canary"
+hosts = ["host0", "host1", "host3", "host4"]
+message = "1MiB"
+timeout = "5ms"
+operations = 3
+
+[[traffic]]
+from = "host2"
+to = "host5"
+rate = "75%"
+via = "spine0"
+
+[faults]
+loss = "1%"
+
+[[event]]
+action = "kill"
+node = "spine0"
+progress = "50%"
+operation = 1
+
+[[event]]
+action = "restart"
+node = "spine0"
+progress = "50%"
+operation = 1
+after = "1s"
+"#;
+
+fn fabric() -> Fabric {
+    Fabric::parse("fabric.toml", FABRIC).unwrap()
+}
+
+#[test]
+fn what_is_written_is_what_is_run() {
+    let workload = Workload::parse("w.toml", GOOD, &[], &fabric()).unwrap();
+    let [job] = workload.jobs.as_slice() else { panic!("{workload:?}") };
+    assert!(matches!(job.system, System::Canary(canary) if canary.timeout_ps == 5_000_000_000), "{job:?}");
+    assert_eq!((job.common.message, job.op, job.hosts.len()), (Bytes(1 << 20), ElementOp::F32_SUM, 4));
+    assert_eq!(workload.general.traffic[0].rate.bits_per_second(100_000_000), 75_000_000);
+    assert_eq!(workload.general.faults.loss, Fraction(0.01));
+    assert_eq!(workload.general.event[1].after, Time(Duration::from_ms(1_000)));
+    assert_eq!(workload.general.run.seed, 7);
+}
+
+#[test]
+fn all_hosts_are_those_of_the_fabric() {
+    let text = "[[job]]\nsystem = \"tree\"\nmessage = 4\n[faults]\nloss = 0.05\n";
+    let workload = Workload::parse("w.toml", text, &[], &fabric()).unwrap();
+    assert_eq!(workload.jobs[0].hosts, ["host0", "host1", "host2", "host3", "host4", "host5"]);
+    assert_eq!(workload.general.faults.loss, Fraction(0.05));
+}
+
+#[test]
+fn what_the_command_line_sets_takes_the_place_of_what_is_written() {
+    let set = |text: &str| Workload::parse("w.toml", GOOD, &[text.to_string()], &fabric());
+    assert_eq!(set("job.0.message=64MiB").unwrap().jobs[0].common.message, Bytes(64 << 20));
+    assert!(!set("traffic.0.enabled=false").unwrap().general.traffic[0].enabled);
+    let error = set("job.0.message=5").unwrap_err().to_string();
+    assert_eq!(error, "w.toml: --set job.0.message=5: job[0].message = 5: expected a multiple of 4 bytes, the length of an element");
+}
+
+/// A line of the workload, what takes its place, and the error.
+const WRONG: &[(&str, &str, &str)] = &[
+    ("message = \"1MiB\"", "message = \"1mb\"", "w.toml:7: job[0].message = \"1mb\": expected bytes, such as 1024, \"100kB\" or \"4MiB\""),
+    ("message = \"1MiB\"", "message = 6", "w.toml:7: job[0].message = 6: expected a multiple of 4 bytes, the length of an element"),
+    ("message = \"1MiB\"", "", "w.toml:4: job[0].message is missing: it has no default"),
+    ("message = \"1MiB\"", "message = \"8GiB\"", "w.toml:7: job[0].message = \"8GiB\": expected at most 4GiB"),
+    ("operations = 3", "payload = 70000", "w.toml:9: job[0].payload = 70000: expected 1 to 65000 bytes"),
+    ("operations = 3", "operator = \"mean\"", "w.toml:9: job[0].operator = \"mean\": expected an operator (no operator is called `mean`"),
+    ("operations = 3", "operator = \"xor\"", "w.toml:9: job[0].operator = \"xor\": expected "),
+    (
+        "system = \"canary\"",
+        "system = \"canari\"",
+        "w.toml:5: job[0].system = \"canari\": expected \"ring\" or \"tree\" or \"canary\" or \"switchml\"",
+    ),
+    ("timeout = \"5ms\"", "timout = \"5ms\"", "w.toml:8: job[0].timout = \"5ms\": unknown key; did you mean timeout?"),
+    ("\"host4\"]", "\"host9\"]", "w.toml:6: job[0].hosts[3] = \"host9\": expected one of the fabric's hosts: host0, host1"),
+    ("\"host4\"]", "\"leaf0\"]", "w.toml:6: job[0].hosts[3] = \"leaf0\": expected one of the fabric's hosts: host0, host1"),
+    ("\"host4\"]", "\"host1\"]", "w.toml:6: job[0].hosts[3] = \"host1\": expected each host once"),
+    (
+        "hosts = [\"host0\", \"host1\", \"host3\", \"host4\"]",
+        "hosts = \"some\"",
+        "w.toml:6: job[0].hosts = \"some\": expected \"all\" or a list",
+    ),
+    (
+        "operations = 3",
+        "[[job]]\nsystem = \"ring\"\nmessage = 4\nhosts = [\"host3\"]",
+        "w.toml:12: job[1].hosts[0] = \"host3\": expected a host without a worker: job[0] has one there",
+    ),
+    ("from = \"host2\"", "from = \"spine0\"", "w.toml:12: traffic[0].from = \"spine0\": expected one of the fabric's hosts"),
+    ("to = \"host5\"", "to = \"host2\"", "w.toml:13: traffic[0].to = \"host2\": expected another host than the one that sends"),
+    ("to = \"host5\"", "to = \"host1\"", "w.toml:15: traffic[0].via = \"spine0\": expected no such key: host2 and host1 are on one leaf"),
+    (
+        "rate = \"75%\"",
+        "rate = \"2Gb/s\"",
+        "w.toml:14: traffic[0].rate = \"2Gb/s\": expected at most the rate of host2's link, 100000000 b/s",
+    ),
+    ("rate = \"75%\"", "rate = \"0%\"", "w.toml:14: traffic[0].rate = \"0%\": expected bits per second or a share of the sender's link"),
+    ("rate = \"75%\"", "rate = 75", "w.toml:14: traffic[0].rate = 75: expected bits per second or a share of the sender's link"),
+    ("via = \"spine0\"", "via = \"leaf1\"", "w.toml:15: traffic[0].via = \"leaf1\": expected a switch above leaf0: spine0, spine1"),
+    ("via = \"spine0\"", "start = \"2s\"\nstop = \"1s\"", "w.toml:16: traffic[0].stop = \"1s\": expected a time after start"),
+    ("loss = \"1%\"", "loss = \"101%\"", "w.toml:18: faults.loss = \"101%\": expected a number from 0 to 1 or a percentage"),
+    ("action = \"kill\"", "action = \"slap\"", "w.toml:21: event[0].action = \"slap\": expected \"kill\" or \"restart\""),
+    (
+        "action = \"kill\"",
+        "action = \"pause\"",
+        "w.toml:27: event[1].action = \"restart\": expected a kill of spine0 in an event above this one",
+    ),
+    ("node = \"spine0\"", "node = \"spine7\"", "w.toml:22: event[0].node = \"spine7\": expected one of the fabric's nodes: host0"),
+    ("operation = 1", "operation = 3", "w.toml:24: event[0].operation = 3: expected an operation from 0 to 2"),
+    ("operation = 1", "job = 1", "w.toml:24: event[0].job = 1: expected a job from 0 to 0"),
+    ("operation = 1", "at = \"1s\"", "w.toml:23: event[0].progress = \"50%\": expected either at, a time, or progress"),
+    (
+        "progress = \"50%\"\noperation = 1\n\n",
+        "at = \"1s\"\noperation = 1\n\n",
+        "w.toml:24: event[0].operation = 1: expected no such key without",
+    ),
+    (
+        "system = \"canary\"\nhosts = [\"host0\", \"host1\", \"host3\", \"host4\"]\nmessage = \"1MiB\"\ntimeout = \"5ms\"",
+        "system = \"tree\"\nmessage = 4",
+        "w.toml:21: event[0].progress = \"50%\": expected at, a time: workers of tree do not say how far they are",
+    ),
+    ("seed = 7", "sead = 7", "w.toml:2: run.sead = 7: unknown key; did you mean seed?"),
+    ("seed = 7", "time_limit = \"0s\"", "w.toml:2: run.time_limit = \"0s\": expected a time above 0"),
+    ("[faults]", "[fault]", "w.toml:17: fault = { loss = \"1%\" }: unknown key; did you mean faults?"),
+    ("[[job]]", "[[jobs]]", "did you mean job?"),
+];
+
+#[test]
+fn every_wrong_workload_is_refused_in_words_that_lead_to_the_place() {
+    for (line, replacement, expected) in WRONG {
+        assert!(GOOD.contains(line), "{line}");
+        let text = GOOD.replacen(line, replacement, 1);
+        let error = Workload::parse("w.toml", &text, &[], &fabric()).expect_err(replacement).to_string();
+        assert!(error.contains(expected), "{replacement}\n  is     {error}\n  not    {expected}");
+    }
+    let error = Workload::parse("w.toml", "[run]\nseed = 1\n", &[], &fabric()).unwrap_err().to_string();
+    assert!(error.contains("job is missing"), "{error}");
+    let error = Workload::load(Path::new("/nowhere/w.toml"), &[], &fabric()).unwrap_err().to_string();
+    assert!(error.starts_with("/nowhere/w.toml: cannot be read"), "{error}");
+}
+
+/// Every key that the program knows is in the documentation; the program itself says which it knows.
+#[test]
+fn every_key_is_documented() {
+    let documentation = include_str!("../../../../../docs/testbed.md");
+    for (line, replacement) in
+        [("seed = 7", "zzz = 1"), ("rate = \"75%\"", "zzz = 1"), ("loss = \"1%\"", "zzz = 1"), ("action = \"kill\"", "zzz = 1")]
+    {
+        let error = Workload::parse("w.toml", &GOOD.replacen(line, replacement, 1), &[], &fabric()).unwrap_err().to_string();
+        let (_, keys) = error.split_once("expected one of ").or_else(|| error.split_once("Expected one of ")).expect(&error);
+        for key in keys.split(", ") {
+            assert!(documentation.contains(&format!("`{key}`")), "{key} is not documented");
+        }
+    }
+    for key in JOB_KEYS {
+        assert!(documentation.contains(&format!("`{key}`")), "{key} is not documented");
+    }
+}
