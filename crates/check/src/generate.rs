@@ -212,7 +212,7 @@ fn adaptive_timeouts(draw: &mut Draw, jobs: &mut [JobRecipe]) {
         if let System::Canary(parameters) = &mut job.system
             && draw.percent(40)
         {
-            let min_ps = draw.scaled(1_000, 20_000_000);
+            let min_ps = draw.scaled(100_000, 20_000_000);
             (parameters.timeout_adaptive, parameters.timeout_min_ps) = (true, min_ps);
             parameters.timeout_max_ps = min_ps + draw.scaled(1_000, 100_000_000);
         }

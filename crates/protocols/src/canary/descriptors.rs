@@ -7,6 +7,7 @@ use fanin_wire::canary::{CanaryId, PartialSum};
 use super::config::Placement;
 use super::pool::Pool;
 use super::timeout::Arrivals;
+use super::timers::Timer;
 use crate::shared::rtt::rebased;
 
 /// An empty place.
@@ -46,6 +47,8 @@ pub(super) struct Descriptor<A> {
     pub empty_sum: bool,
     /// The lane of its timer.
     pub lane: u8,
+    /// Tells its timer from those of blocks that had its number before, at the same instant perhaps.
+    pub stamp: u32,
     /// What an adaptive timeout learns from.
     pub arrivals: Arrivals,
     /// Bit p: packets have come by port p, of the first 64.
@@ -112,9 +115,9 @@ impl<A> Descriptors<A> {
 
     /// Whether the descriptor that a timer was set for is still the one that waits for it.
     #[inline]
-    pub(super) fn waits_for(&self, number: u32, deadline: Instant) -> bool {
-        let descriptor = &self.pool[number];
-        descriptor.state == State::Collecting && descriptor.deadline == deadline
+    pub(super) fn waits_for(&self, timer: &Timer) -> bool {
+        let descriptor = &self.pool[timer.number];
+        descriptor.state == State::Collecting && (descriptor.deadline, descriptor.stamp) == (timer.deadline, timer.stamp)
     }
 
     /// Whether the descriptor that is to be given up at `deadline` is still the one that waits for its sum.
@@ -149,6 +152,7 @@ impl<A> Descriptors<A> {
             bytes: 0,
             empty_sum: false,
             lane: 0,
+            stamp: 0,
             arrivals: Arrivals::default(),
             children: 0,
             sum: P::accumulator(op, block_bytes as usize),
@@ -163,6 +167,7 @@ impl<A> Descriptors<A> {
         (descriptor.id, descriptor.leader) = (sum.id, sum.leader);
         (descriptor.counter, descriptor.hosts) = (sum.counter, sum.hosts);
         (descriptor.state, descriptor.children) = (State::Collecting, 0);
+        descriptor.stamp = descriptor.stamp.wrapping_add(1);
         self.forget_more_children(number);
         self.array[place as usize] = number;
         Some(number)
@@ -254,6 +259,8 @@ impl<A> Descriptors<A> {
             let is_set = descriptor.state == State::Collecting || descriptor.state == State::Sent && descriptor.deadline != Instant::ZERO;
             descriptor.deadline = if is_set { rebased(descriptor.deadline, now) } else { Instant::ZERO };
             descriptor.arrivals.rebase(now);
+            // No timers are left but those of descriptors that wait for them.
+            descriptor.stamp = 0;
         }
         kept
     }

@@ -104,7 +104,7 @@ impl<P: Payload + ?Sized> CanarySwitch<P> {
     /// equal.
     pub fn rebase(&mut self, now: Instant) {
         let Self { descriptors, timers, ageing, waiting_up, waiting_down, .. } = self;
-        timers.drop_dead(|timer| descriptors.waits_for(timer.number, timer.deadline));
+        timers.drop_dead(|timer| descriptors.waits_for(timer));
         ageing.retain(|timer| descriptors.ages_until(timer.number, timer.deadline));
         let old_numbers = descriptors.rebase(now);
         let renumber = |number: &mut u32| {
@@ -113,6 +113,7 @@ impl<P: Payload + ?Sized> CanarySwitch<P> {
         };
         for timer in timers.iter_mut().chain(ageing) {
             timer.deadline = rebased(timer.deadline, now);
+            timer.stamp = 0;
             renumber(&mut timer.number);
         }
         timers.rebase(now);
@@ -123,7 +124,7 @@ impl<P: Payload + ?Sized> CanarySwitch<P> {
     /// Keeps of its timers only which one is first, for a model in which time passes as it likes.
     pub fn forget_durations(&mut self) {
         let Self { descriptors, timers, ageing, estimator, .. } = self;
-        timers.drop_dead(|timer| descriptors.waits_for(timer.number, timer.deadline));
+        timers.drop_dead(|timer| descriptors.waits_for(timer));
         timers.keep_order();
         ageing.retain(|timer| descriptors.ages_until(timer.number, timer.deadline));
         for (order, timer) in ageing.iter_mut().enumerate() {
@@ -173,8 +174,8 @@ impl<P: Payload + ?Sized> CanarySwitch<P> {
             return self.send_up(now, number, tx);
         }
         let lane = self.estimator.as_ref().map_or(0, |estimator| self.timers.lane(estimator.timeout()));
-        let deadline = self.timers.set(now, lane, number);
         let descriptor = self.descriptors.get(number);
+        let deadline = self.timers.set(now, lane, number, descriptor.stamp);
         (descriptor.deadline, descriptor.lane) = (deadline, lane);
     }
 
@@ -276,7 +277,7 @@ impl<P: Payload + ?Sized> CanarySwitch<P> {
         (descriptor.state, descriptor.deadline) = (State::Sent, Instant::ZERO);
         if self.lifetime != Duration::MAX {
             descriptor.deadline = now + self.lifetime;
-            self.ageing.push_back(Timer { deadline: descriptor.deadline, number });
+            self.ageing.push_back(Timer { deadline: descriptor.deadline, number, stamp: 0, lane: 0 });
         }
     }
 
@@ -284,7 +285,7 @@ impl<P: Payload + ?Sized> CanarySwitch<P> {
     #[inline]
     fn drop_dead_timers(&mut self, lane: u8) {
         let Self { timers, descriptors, .. } = self;
-        timers.tidy(lane, |timer| descriptors.waits_for(timer.number, timer.deadline));
+        timers.tidy(lane, |timer| descriptors.waits_for(timer));
     }
 
     /// The same for those whose sum has come.
@@ -299,7 +300,7 @@ impl<P: Payload + ?Sized> CanarySwitch<P> {
 
     /// `canary 5.10`: no sum comes any more for descriptors that are too old. Where one comes all the same, their children ask for it.
     fn give_up_aged<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, tx: &mut T) {
-        while let Some(&Timer { deadline, number }) = self.ageing.front()
+        while let Some(&Timer { deadline, number, .. }) = self.ageing.front()
             && deadline <= now
         {
             self.ageing.pop_front();
@@ -436,12 +437,12 @@ impl<P: Payload + ?Sized> Node<P> for CanarySwitch<P> {
     /// `canary 5.3`: the time of some descriptors is over.
     #[inline]
     fn on_timeout<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, tx: &mut T) {
-        while let Some((lane, Timer { deadline, number })) = self.timers.take_due(now) {
-            if self.descriptors.waits_for(number, deadline) {
-                self.descriptors.get(number).arrivals.expire(now);
-                self.send_up(now, number, tx);
+        while let Some(timer) = self.timers.take_due(now) {
+            if self.descriptors.waits_for(&timer) {
+                self.descriptors.get(timer.number).arrivals.expire(now);
+                self.send_up(now, timer.number, tx);
             }
-            self.drop_dead_timers(lane);
+            self.drop_dead_timers(timer.lane);
         }
         self.give_up_aged(now, tx);
     }

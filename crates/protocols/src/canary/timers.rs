@@ -12,8 +12,10 @@ use crate::shared::rtt::rebased;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Timer {
     pub deadline: Instant,
-    /// The descriptor's number; it is another block's by now unless it still waits for just this deadline.
+    /// The descriptor's number; it is another block's by now unless it still has the stamp that it had when the timer was set.
     pub number: u32,
+    pub stamp: u32,
+    pub lane: u8,
 }
 
 /// Descriptors that wait equally long.
@@ -60,10 +62,10 @@ impl Timers {
 
     /// Sets the timer of a descriptor that begins now, and gives the deadline.
     #[inline]
-    pub(super) fn set(&mut self, now: Instant, lane: u8, number: u32) -> Instant {
+    pub(super) fn set(&mut self, now: Instant, lane: u8, number: u32, stamp: u32) -> Instant {
         let Lane { duration, timers } = &mut self.lanes[usize::from(lane)];
         let deadline = now + *duration;
-        timers.push_back(Timer { deadline, number });
+        timers.push_back(Timer { deadline, number, stamp, lane });
         self.busy |= 1 << lane;
         self.first = Some(self.first.map_or(deadline, |first| first.min(deadline)));
         deadline
@@ -75,13 +77,12 @@ impl Timers {
         self.first
     }
 
-    /// Takes out the first timer, and its lane, if its time is over.
+    /// Takes out the first timer if its time is over.
     #[inline]
-    pub(super) fn take_due(&mut self, now: Instant) -> Option<(u8, Timer)> {
+    pub(super) fn take_due(&mut self, now: Instant) -> Option<Timer> {
         let first = self.first.filter(|first| *first <= now)?;
         let lane = self.busy_lanes().find(|lane| self.front(*lane).is_some_and(|timer| timer.deadline == first))?;
-        let timer = self.lanes[usize::from(lane)].timers.pop_front()?;
-        Some((lane, timer))
+        self.lanes[usize::from(lane)].timers.pop_front()
     }
 
     /// Takes out what is dead at the front of a lane from which a timer was taken, or whose descriptors need one no more: the node must not
@@ -134,7 +135,7 @@ impl Timers {
         let mut timers: Vec<Timer> = self.lanes.iter_mut().flat_map(|lane| lane.timers.drain(..)).collect();
         timers.sort_by_key(|timer| timer.deadline);
         for (order, timer) in timers.iter_mut().enumerate() {
-            timer.deadline = Instant::from_ps(order as u64 + 1);
+            (timer.deadline, timer.lane) = (Instant::from_ps(order as u64 + 1), 0);
         }
         self.lanes[0].timers.extend(timers);
         self.look();
@@ -174,7 +175,7 @@ mod tests {
         let mut timers = Timers::new(ADAPTIVE);
         for (ns, expected) in [(1, 500), (500, 500), (501, 625), (1_999, 2_000), (2_600, 3_000), (9_000, 3_000)] {
             let lane = timers.lane(Duration::from_ns(ns));
-            assert_eq!(timers.set(Instant::ZERO, lane, 0), at(expected), "{ns}");
+            assert_eq!(timers.set(Instant::ZERO, lane, 0, 0), at(expected), "{ns}");
         }
     }
 
@@ -184,15 +185,15 @@ mod tests {
         let mut deadlines = Vec::new();
         for number in 0..200u32 {
             let lane = (fanin_core::hash::mix(3, u64::from(number)) % 11) as u8;
-            deadlines.push((timers.set(at(u64::from(number) * 40), lane, number), number));
+            deadlines.push((timers.set(at(u64::from(number) * 40), lane, number, 0), number));
         }
         let first = deadlines.iter().map(|(deadline, _)| *deadline).min();
         assert_eq!(timers.first(), first);
         assert_eq!(timers.take_due(at(499)), None);
         let mut due = Vec::new();
-        while let Some((lane, timer)) = timers.take_due(Instant::FAR_FUTURE) {
+        while let Some(timer) = timers.take_due(Instant::FAR_FUTURE) {
             due.push(timer.deadline);
-            timers.tidy(lane, |_| true);
+            timers.tidy(timer.lane, |_| true);
         }
         deadlines.sort_unstable();
         assert_eq!(due, deadlines.iter().map(|(deadline, _)| *deadline).collect::<Vec<_>>());
@@ -202,7 +203,7 @@ mod tests {
     #[test]
     fn the_node_is_not_woken_for_the_dead() {
         let mut timers = Timers::new(ADAPTIVE);
-        let set = |timers: &mut Timers, ns, lane, number| timers.set(at(ns), lane, number);
+        let set = |timers: &mut Timers, ns, lane, number| timers.set(at(ns), lane, number, 0);
         (set(&mut timers, 0, 0, 1), set(&mut timers, 10, 0, 2), set(&mut timers, 0, 4, 3));
         timers.tidy(0, |timer| timer.number > 1);
         assert_eq!(timers.first(), Some(at(510)));
