@@ -283,12 +283,12 @@ impl<N: Node<[u8]>> Driver<N> {
     /// Sleeps until there is something to do; says whether something can be read.
     fn rest(&mut self, limit: Duration) -> io::Result<bool> {
         let mut limit = if self.outlet.sender.holds() { limit.min(HELD_CHECK) } else { limit };
-        let links = self.outlet.links.as_ref().map(|links| links.next_timeout(self.outlet.refused));
+        let blocked = self.outlet.sender.is_blocked();
+        let links = self.outlet.links.as_ref().map(|links| links.next_timeout(self.outlet.refused, blocked));
         if let Some(at) = self.residents.next_timeout().into_iter().chain(links).min() {
             limit = limit.min(Duration::from_nanos(at.since(self.clock.now()).as_ps().div_ceil(1_000)));
         }
         self.outlet.counters.waits += 1;
-        let blocked = self.outlet.sender.is_blocked();
         let ready = self.socket.wait(Some(limit), blocked)?;
         if ready.writable {
             self.outlet.sender.flush(&self.socket);
