@@ -303,7 +303,7 @@ fn what_losses_leave_behind_is_bounded_by_the_lifetime_of_descriptors() {
         let lifetime = Duration::from_us(lifetime_us);
         let (goodput_gbps, bytes) = with_lost_sums(loss, lifetime);
         // From the leader to its leaf, a spine and the leaf: three links; at the leader's own leaf, a quarter of all blocks, one.
-        let lost = 0.75 * (1.0 - (1.0 - loss as f64).powi(3)) + 0.25 * loss;
+        let lost = 0.75 * (1.0 - (1.0_f64 - loss).powi(3)) + 0.25 * loss;
         let left_bytes = goodput_gbps * 1e9 / 8.0 * lost * lifetime.as_ps() as f64 / 1e12;
         let ratio = (bytes - idle_bytes) / left_bytes;
         println!(
