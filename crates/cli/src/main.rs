@@ -68,7 +68,7 @@ enum Command {
     #[command(subcommand)]
     Bench(BenchCommand),
     /// Sum vectors for jobs of other processes, as a switch in the network would.
-    Switch(switch::SwitchArgs),
+    Switch(Box<switch::SwitchArgs>),
     /// Allreduce real tensors between real processes on this machine.
     Demo(demo::DemoArgs),
     /// Find out what keeps collectives from running, or from running well, and what mends it.
