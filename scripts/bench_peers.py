@@ -34,9 +34,9 @@ class BenchError(Exception):
 
 
 def fanin_program() -> Path:
-    """The release build of `fanin`."""
+    """The release build of `fanin`; that of its tests where FANIN_PROFILE is `dev`."""
     target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
-    return target / "release" / "fanin"
+    return target / ("debug" if os.environ.get("FANIN_PROFILE") == "dev" else "release") / "fanin"
 
 
 def parse_measurement(text: str) -> dict:

@@ -50,17 +50,18 @@ def anywhere() -> str | None:
     return None
 
 
-#: The smallest form of the measurements of collectives.
-MEASURE_ONCE = f"cargo build --locked --release -p fanin && {sys.executable} scripts/bench_collectives.py --rounds 1 small garbage links4"
+#: The smallest form of the measurements of collectives, with the program that the tests have built: what comes out is not looked at.
+MEASURE_ONCE = f"cargo build --locked -p fanin && FANIN_PROFILE=dev {sys.executable} scripts/bench_collectives.py --rounds 1 small garbage links4"
 
 CHECKS = [
     # Tests that a plain `cargo test` leaves out carry #[ignore = "needs ..."].
     Check("privileged-tests", needs_root, ["cargo", "test", "--locked", "--workspace", "--lib", "--bins", "--tests", "--", "--ignored", "--nocapture"]),
     # Every access to shared memory: races, bounds, aliasing. Clocks are the machine's, or nothing that waits would go on.
     Check("miri", needs_miri, ["env", "MIRIFLAGS=-Zmiri-disable-isolation", "cargo", "+nightly", "miri", "test", "-p", "fanin-net", "--lib", "shm"]),
+    # Before the measurements, which use its PyTorch.
+    Check("torch", torch_tests.obstacle, [sys.executable, "scripts/torch_tests.py"]),
     # Once each, so that the measurements of `make bench-peers` can be made when they are wanted.
     Check("bench-collectives", anywhere, ["sh", "-ec", MEASURE_ONCE]),
-    Check("torch", torch_tests.obstacle, [sys.executable, "scripts/torch_tests.py"]),
     Check("ns3-peer", ns3.obstacle, [sys.executable, "scripts/ns3.py", "--small"]),
 ]
 

@@ -5,17 +5,17 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use fanin_check::{Demand, JobRecipe, Recipe};
+use fanin_check::{Demand, JobRecipe, Recipe, run};
 use fanin_core::{
     Body, Census, Collective, DType, Duration, Egress, ElementOp, Event, Ingress, Instant, JobId, JobNodes, Node, NodeId, OpError,
-    OperationId, Operator, Outcome, Piece, Placed, Tx, Worker,
+    OperationId, Operator, Outcome, PacketKind, Piece, Placed, Tx, Worker,
 };
-use fanin_sim::faults::FaultPlan;
+use fanin_sim::faults::{FaultPlan, KindSet, LinkFault, LinkSelector};
 use fanin_sim::lossless::{Arbitration, LosslessConfig, SwitchModel};
 use fanin_sim::metrics::Ended;
 use fanin_sim::routing::Balancer;
 use fanin_sim::{LinkSpeed, NetworkConfig, RunResult, Shape, Simulation};
-use fanin_systems::{AnyHeader, AnyNode, System, UNLIMITED, build};
+use fanin_systems::{AnyHeader, AnyNode, CanaryParameters, System, UNLIMITED, build};
 use fanin_wire::canary::{CanaryHeader, CanaryId};
 
 const BLOCK_BYTES: u64 = 1_024;
@@ -268,4 +268,47 @@ fn what_leaves_hold_is_the_rate_of_blocks_times_their_life() {
 fn a_short_window_makes_memory_independent_of_length_and_workers() {
     let (least, most) = range_of_means(32);
     assert!(most / least < 1.1, "{least:.0} to {most:.0}");
+}
+
+/// With losses: the goodput of a job of 16 workers in Gb/s, and what a leaf holds on average, in bytes.
+fn with_lost_sums(loss: f64, lifetime: Duration) -> (f64, f64) {
+    let mut recipe = recipe(32, 16, 8 << 20);
+    recipe.network.lossless = None;
+    recipe.network.queue_bytes = 1 << 20;
+    let job = &mut recipe.jobs[0];
+    job.system = System::Canary(CanaryParameters { lifetime_ps: lifetime.as_ps(), ..CanaryParameters::default() });
+    (job.reliable, job.rto_initial, job.rto_min) = (true, Duration::from_us(40), Duration::from_us(10));
+    recipe.faults.links.push(LinkFault {
+        links: LinkSelector::All,
+        kinds: KindSet::of(&[PacketKind::Aggregate]),
+        loss,
+        corruption: 0.0,
+        duplication: 0.0,
+        reordering: 0.0,
+        delay_max: Duration::ZERO,
+    });
+    let result = run::<Census>(&recipe, |_| {}).expect("it runs");
+    assert_eq!((result.ended, result.verdict.wrong), (Ended::JobsDone, 0));
+    let leaves = result.slots.iter().take(LEAVES as usize).map(|slots| slots.bytes_mean());
+    (result.jobs[0].goodput_gbps(0).expect("it completed"), leaves.sum::<f64>() / f64::from(LEAVES))
+}
+
+/// A descriptor whose sum is lost stays for its lifetime: the model of memory without losses, plus b p T (`canary 6`, decision 9 of the
+/// specifications), where p is how probable it is that the sum is lost before it comes to the leaf.
+#[test]
+fn what_losses_leave_behind_is_bounded_by_the_lifetime_of_descriptors() {
+    let loss = 0.01;
+    let (_, idle_bytes) = with_lost_sums(0.0, Duration::from_ms(1));
+    for lifetime_us in [200, 400] {
+        let lifetime = Duration::from_us(lifetime_us);
+        let (goodput_gbps, bytes) = with_lost_sums(loss, lifetime);
+        // From the leader to its leaf, a spine and the leaf: three links; at the leader's own leaf, a quarter of all blocks, one.
+        let lost = 0.75 * (1.0 - (1.0_f64 - loss).powi(3)) + 0.25 * loss;
+        let left_bytes = goodput_gbps * 1e9 / 8.0 * lost * lifetime.as_ps() as f64 / 1e12;
+        let ratio = (bytes - idle_bytes) / left_bytes;
+        println!(
+            "lifetime {lifetime}: {bytes:.0} bytes at a leaf, {idle_bytes:.0} without losses, {left_bytes:.0} expected more: {ratio:.2}"
+        );
+        assert!((0.5..1.3).contains(&ratio), "{bytes:.0} bytes, {idle_bytes:.0} without losses, {left_bytes:.0} expected more");
+    }
 }

@@ -75,7 +75,7 @@ enum Command {
     #[command(subcommand)]
     Bench(BenchCommand),
     /// Sum vectors for jobs of other processes, as a switch in the network would.
-    Switch(switch::SwitchArgs),
+    Switch(Box<switch::SwitchArgs>),
     /// Allreduce real tensors between real processes on this machine.
     Demo(demo::DemoArgs),
     /// Run a workload on a fabric of several real switches on this machine: losses, failures, background traffic.

@@ -133,7 +133,7 @@ fn who_has_not_asked_is_asked_and_answers_only_if_it_has_contributed() {
     let waiting = CanaryHeader::Waiting { id: named(0, 0), missing: Some(Rank(3)) };
     assert_eq!(h0.gets(0, request(0, 0, 2, 2), NOTHING), [(direct(2), waiting, NOTHING)]);
     h2.gets(0, waiting, NOTHING);
-    h2.now = h2.now + PATIENCE;
+    h2.now += PATIENCE;
     let aborted = CanaryHeader::Aborted { id: named(0, 0), missing: Some(Rank(3)) };
     assert_eq!(h2.waits(Duration::ZERO), [0, 1, 3].map(|host| (direct(host), aborted, NOTHING)));
     let failure = h2.node.poll().unwrap().result.unwrap_err();
@@ -152,7 +152,7 @@ fn a_worker_contributes_anew_once_a_generation_and_in_the_end_directly() {
     assert_eq!(h1.gets(0, failed(0, 1, 1), NOTHING), [(to_leader(0), contribution(0, 1, 1, 3), sum_of(&[1], 0))]);
     assert_eq!(h1.gets(0, failed(0, 1, 1), NOTHING), [], "P2: no name is used twice");
     let fallback = (direct(0), CanaryHeader::Direct { id: named(0, 2), rank: Rank(1) }, sum_of(&[1], 0));
-    assert_eq!(h1.gets(0, failed(0, 2, 1), NOTHING), [fallback.clone()]);
+    assert_eq!(h1.gets(0, failed(0, 2, 1), NOTHING), std::slice::from_ref(&fallback));
     // There it repeats what it has sent, for the leader knows who has contributed.
     assert_eq!(h1.waits(RTO), [fallback]);
     let reasons: Vec<RetransmitReason> =

@@ -283,12 +283,12 @@ impl<N: Node<[u8]>> Driver<N> {
     /// Sleeps until there is something to do; says whether something can be read.
     fn rest(&mut self, limit: Duration) -> io::Result<bool> {
         let mut limit = if self.outlet.sender.holds() { limit.min(HELD_CHECK) } else { limit };
-        let links = self.outlet.links.as_ref().map(|links| links.next_timeout(self.outlet.refused));
+        let blocked = self.outlet.sender.is_blocked();
+        let links = self.outlet.links.as_ref().map(|links| links.next_timeout(self.outlet.refused, blocked));
         if let Some(at) = self.residents.next_timeout().into_iter().chain(links).min() {
             limit = limit.min(Duration::from_nanos(at.since(self.clock.now()).as_ps().div_ceil(1_000)));
         }
         self.outlet.counters.waits += 1;
-        let blocked = self.outlet.sender.is_blocked();
         let ready = self.socket.wait(Some(limit), blocked)?;
         if ready.writable {
             self.outlet.sender.flush(&self.socket);
@@ -349,9 +349,10 @@ impl<N: Node<[u8]>> Driver<N> {
         while let Some(packet) = self.outlet.links.as_mut().and_then(|links| links.take_looped_back()) {
             let Driver { residents, socket, outlet, .. } = self;
             match looped_back::<N>(residents, &packet) {
-                Ok((resident, from, header, payload)) => {
+                Ok(Admitted::Here { resident, from, header, payload }) => {
                     hand_over(residents.get_mut(resident), now, (from, &header, payload), (socket, outlet, tensors));
                 }
+                Ok(Admitted::Beyond { .. } | Admitted::Link) => {}
                 Err(reason) => outlet.counters.drop(reason),
             }
             if let Some(links) = &mut self.outlet.links {
@@ -395,12 +396,12 @@ fn contents<'a, H: Wire>(hop: &HopHeader, rest: &'a [u8]) -> Result<(H, &'a [u8]
 }
 
 /// Takes a packet of this host for this host apart.
-fn looped_back<'a, N: Node<[u8]>>(residents: &Residents<N>, packet: &'a [u8]) -> Result<(usize, Ingress, N::Header, &'a [u8]), DropReason> {
+fn looped_back<'a, N: Node<[u8]>>(residents: &Residents<N>, packet: &'a [u8]) -> Result<Admitted<'a, N::Header>, DropReason> {
     let packet = HopPacket::new(packet).map_err(|_| DropReason::Malformed)?;
     let hop = packet.header();
     let resident = residents.find(hop.job).ok_or(DropReason::NoNode)?;
     let (header, payload) = contents::<N::Header>(&hop, packet.rest())?;
-    Ok((resident, Ingress { port: PortId(0), source: hop.source, ecn: false }, header, payload))
+    Ok(Admitted::Here { resident, from: Ingress { port: PortId(0), source: hop.source, ecn: false }, header, payload })
 }
 
 /// Decides whether a datagram is a packet that belongs here, and takes it apart.

@@ -23,6 +23,9 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(30);
 /// How often what is due is looked for.
 const TICK: Duration = Duration::from_millis(5);
 
+/// How long the end of a process's output may take to be noticed.
+const LAST_WORDS_WAIT: Duration = Duration::from_millis(100);
+
 /// How long packets of streams may be on their way after the last was sent.
 const STREAMS_SETTLE: Duration = Duration::from_millis(100);
 
@@ -92,6 +95,25 @@ impl<'a> Conductor<'a> {
     /// # Errors
     /// Where a process fails that nobody has killed, or nothing moves.
     pub fn run(mut self) -> Result<Record> {
+        let result = self.perform();
+        match result {
+            // Who does not answer may be dead, and that is what the user wants to know.
+            Err(error) if !self.interrupted.load(Ordering::Relaxed) => Err(self.lost().map_or(error, |words| anyhow!(words))),
+            result => result,
+        }
+    }
+
+    /// A process that has ended by itself, with its last words.
+    fn lost(&mut self) -> Option<String> {
+        while let Ok(Some(heard)) = self.crew.hear(LAST_WORDS_WAIT) {
+            if let Heard::Lost(node) = heard {
+                return Some(self.crew.bury(node));
+            }
+        }
+        None
+    }
+
+    fn perform(&mut self) -> Result<Record> {
         self.gather()?;
         self.introduce()?;
         let warm = Instant::now();

@@ -121,7 +121,7 @@ mod tests {
     const FABRIC: &str = "[defaults]\nrate = \"1Mb/s\"\n[leaf_spine]\nleaves = 2\nspines = 1\nhosts_per_leaf = 2\n";
 
     fn workload(text: &str) -> Workload {
-        let text = format!("[[job]]\nsystem = \"tree\"\nmessage = 1000\noperations = 5\nhosts = [\"host0\"]\n{text}");
+        let text = format!("[[job]]\nsystem = \"switchml\"\nmessage = 1000\noperations = 5\nhosts = [\"host0\"]\n{text}");
         Workload::parse("w.toml", &text, &[], &Fabric::parse("f.toml", FABRIC).unwrap()).unwrap()
     }
 

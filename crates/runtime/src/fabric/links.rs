@@ -237,9 +237,13 @@ impl Links {
         }
     }
 
-    /// When there is something to do, if nothing arrives; `waiting` says that nodes wait for room.
-    pub(crate) fn next_timeout(&self, waiting: bool) -> Instant {
+    /// When there is something to do, if nothing arrives. `waiting` says that nodes wait for room; `blocked`, that the kernel has none:
+    /// then nothing leaves before it says that it has.
+    pub(crate) fn next_timeout(&self, waiting: bool, blocked: bool) -> Instant {
         let neighbours = self.ports.iter().map(|port| port.neighbour.next_timeout()).min().unwrap_or(Instant::FAR_FUTURE);
+        if blocked {
+            return neighbours;
+        }
         let due = self.ports.iter().filter_map(|port| port.queue.next_due());
         let due = due.chain(self.sources.iter().map(|source| source.next));
         let is_up = |port: &&Port| port.neighbour.state() == LinkState::Up;
