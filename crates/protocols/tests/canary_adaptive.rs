@@ -1,5 +1,5 @@
-//! Adaptive timeouts on a fabric that loses nothing: what switches gain by learning, and what it costs them where there is nothing to learn. That sums
-//! are right with them is tested with everything else, in `canary` and `canary_recovery`.
+//! Adaptive timeouts on a fabric that loses nothing: what switches gain by learning, and what it costs them where there is nothing to
+//! learn. That sums are right with them is tested with everything else, in `canary` and `canary_recovery`.
 
 mod canary_fabric;
 mod common;
@@ -65,8 +65,8 @@ fn where_paths_and_times_are_anybodys_guess_waits_stay_short() {
 
 #[test]
 fn without_room_or_descriptors_waits_stay_short() {
-    // Of most blocks a part collides and goes another way, so that a wait for it is in vain. Packets cost nothing here, so the shortest timeout is
-    // the best; what is allowed are 2 to 32 us.
+    // Of most blocks a part collides and goes another way, so that a wait for it is in vain. Packets cost nothing here, so the shortest
+    // timeout is the best; what is allowed are 2 to 32 us.
     for descriptors in [1, 2, 8] {
         let of = |adaptive, timeout_us| {
             let faults = Faults { refusal: 200, ..Faults::NONE };

@@ -60,8 +60,8 @@
 //!
 //! ## Timeouts that adapt
 //! The paper has one timeout for all switches, and names its choice "based on the current network conditions" as future work. With
-//! [`Timeout::Adaptive`] each switch learns which contributions to expect, sends at once when they are here, and otherwise waits as long as it
-//! pays: `timeout` has the rules. They change when sums are sent, never what is in them: a switch that expects too little sends
+//! [`Timeout::Adaptive`] each switch learns which contributions to expect, sends at once when they are here, and otherwise waits as long
+//! as it pays: `timeout` has the rules. They change when sums are sent, never what is in them: a switch that expects too little sends
 //! stragglers on, and one that expects too much waits no longer than the upper bound.
 //!
 //! ## Window
@@ -87,10 +87,10 @@
 //!
 //! *When has a generation failed?* The paper gives a partial block up at the first request. But a worker that is slow, by a computation or
 //! a descheduled process, makes all others ask; then every block that it has not sent is begun anew, over and over, for as long as it is
-//! slow, and ends in the fallback. The specification's hold does that later. By default ([`FailureRule::AllAsked`]) a leader waits until all
-//! others have asked, for who asks has contributed; after a round trip it asks those who have not, since requests get lost as well. A slow
-//! worker costs its time and nothing else, and a dead one is known by rank. Eight workers of which one begins 5 ms late, 100 blocks: 299
-//! words of failure and 49 direct contributions with a hold of 400 us, 532 and 228 by the paper's rule, none by default
+//! slow, and ends in the fallback. The specification's hold does that later. By default ([`FailureRule::AllAsked`]) a leader waits until
+//! all others have asked, for who asks has contributed; after a round trip it asks those who have not, since requests get lost as well. A
+//! slow worker costs its time and nothing else, and a dead one is known by rank. Eight workers of which one begins 5 ms late, 100 blocks:
+//! 299 words of failure and 49 direct contributions with a hold of 400 us, 532 and 228 by the paper's rule, none by default
 //! (`tests/canary_recovery.rs`).
 //!
 //! *How long is a sum kept?* A worker that sends block b lacks nothing before b - 4 W; so once there is a sum of b, nobody does.
@@ -103,10 +103,10 @@
 //! of the operation but the block's number; the own contribution is added when the operation begins.
 //!
 //! ## Patience, without loss recovery
-//! Nothing is repeated, so a peer that dies, or whose vector has another length, leaves blocks without a sum. A worker that has got none for
-//! the job's patience gives up and names the block. Sums tell little about who is missing: only where later sums prove that everybody has
-//! sent the block is its leader named, and of two workers the other. A leader whose packets contradict each other gives up at once. Workers
-//! do not tell each other, and switches keep the descriptors of a job that has failed. (With loss recovery they age.)
+//! Nothing is repeated, so a peer that dies, or whose vector has another length, leaves blocks without a sum. A worker that has got none
+//! for the job's patience gives up and names the block. Sums tell little about who is missing: only where later sums prove that everybody
+//! has sent the block is its leader named, and of two workers the other. A leader whose packets contradict each other gives up at once.
+//! Workers do not tell each other, and switches keep the descriptors of a job that has failed. (With loss recovery they age.)
 //!
 //! ## Memory
 //! A node per job and switch has an array of its own, so the switch's memory is divided among jobs beforehand (`canary 7`, concurrent

@@ -15,13 +15,13 @@
 //!   nothing comes by it. That is so where the way to the leader turns downwards.
 //!
 //! The last two are guesses. A guess is checked against what had come in the end, whether it was acted upon or not, and a rule
-//! that was wrong is not trusted before it has been right many times in a row. What turns a port into a regular one, or back, are hits and misses of
-//! whole blocks; blocks of which a switch has seen everything teach nothing, since they need no guess.
+//! that was wrong is not trusted before it has been right many times in a row. What turns a port into a regular one, or back, are hits and
+//! misses of whole blocks; blocks of which a switch has seen everything teach nothing, since they need no guess.
 //!
 //! ## How long to wait
-//! A block whose timer ran out is a measurement. If stragglers came, waiting longer would have spared packets: the timeout moves towards the
-//! last one's delay. If none came, the rest of the time was lost: it moves back towards the delay of the last packet that came. Between
-//! them the timeout settles where it spares about as many packets as it costs waits, between the bounds that it was given.
+//! A block whose timer ran out is a measurement. If stragglers came, waiting longer would have spared packets: the timeout moves towards
+//! the last one's delay. If none came, the rest of the time was lost: it moves back towards the delay of the last packet that came.
+//! Between them the timeout settles where it spares about as many packets as it costs waits, between the bounds that it was given.
 
 use fanin_core::{Duration, Instant, PortId};
 
@@ -328,8 +328,8 @@ mod tests {
             Switch { estimator: Estimator::new(70, MIN, MAX), hosts }
         }
 
-        /// A block of which packets come by these ports, with so many contributions each, until its sum comes by `parent`: gives after how many packets
-        /// the switch would have sent it on.
+        /// A block of which packets come by these ports, with so many contributions each, until its sum comes by `parent`: gives after how
+        /// many packets the switch would have sent it on.
         fn block(&mut self, packets: &[(u16, u16)], parent: u16) -> Option<usize> {
             let mut children = [0; 2];
             let mut arrivals = Arrivals::begin(Instant::ZERO);
@@ -424,7 +424,7 @@ mod tests {
         let mut spine = Switch::new(40);
         let mut early = 0;
         for block in 0..400u64 {
-            let turned = fanin_core::hash::mix(7, block) % 4 != 0;
+            let turned = !fanin_core::hash::mix(7, block).is_multiple_of(4);
             let packets: &[(u16, u16)] = if turned { &[(0, 5), (1, 5), (2, 5)] } else { &[(0, 5), (1, 5)] };
             let sent = spine.block(packets, 9);
             early += u32::from(turned && sent == Some(2));

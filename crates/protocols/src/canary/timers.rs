@@ -204,7 +204,9 @@ mod tests {
     fn the_node_is_not_woken_for_the_dead() {
         let mut timers = Timers::new(ADAPTIVE);
         let set = |timers: &mut Timers, ns, lane, number| timers.set(at(ns), lane, number, 0);
-        (set(&mut timers, 0, 0, 1), set(&mut timers, 10, 0, 2), set(&mut timers, 0, 4, 3));
+        for (ns, lane, number) in [(0, 0, 1), (10, 0, 2), (0, 4, 3)] {
+            set(&mut timers, ns, lane, number);
+        }
         timers.tidy(0, |timer| timer.number > 1);
         assert_eq!(timers.first(), Some(at(510)));
         timers.tidy(0, |timer| timer.number > 2);
