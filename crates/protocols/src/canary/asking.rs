@@ -199,7 +199,7 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
         if !flight.under_way {
             return;
         }
-        (flight.attempts, flight.sent_at) = (0, now);
+        (flight.attempts, flight.accepted, flight.sent_at) = (0, false, now);
         self.flights.repetition.on_sent_anew(place);
         let Some(&collective) = self.ledger.running() else { return };
         let is_last = generation == self.config.recovery.generations;
@@ -229,7 +229,8 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
         let place = self.flights.place_of(index);
         let flight = &mut self.flights.flights[place as usize];
         // In the fallback that is the answer to a contribution: it need not go again, so that others find room in queues.
-        flight.accepted |= flight.index == index && flight.generation == id.generation() && missing != Some(self.config.rank);
+        let is_fallback = id.generation() == self.config.recovery.generations && id.generation() == flight.generation;
+        flight.accepted |= flight.index == index && is_fallback && missing != Some(self.config.rank);
         if let Some(rank) = missing {
             self.flights.repetition.on_waiting(now, index, Suspect::Rank(rank));
         }
