@@ -227,7 +227,7 @@ fn a_lost_packet_is_sent_anew_within_three_round_trips() {
     let reliability = Reliability::lossy(Duration::from_us(50), Duration::from_us(2), PATIENCE);
     let rules = [FailureRule::FirstRequest, FailureRule::AllAsked, FailureRule::AfterHold(Duration::from_us(30))];
     for rule in rules {
-        for block in [202, 203, 204, 207] {
+        for block in [202, 203, 205, 207] {
             let recovery = Recovery { rule, ..Recovery::new(reliability, LIFETIME) };
             let faults = Faults { jitter_us: 0, ..Faults::NONE };
             let plan = Plan { recovery, faults, lost: Some((0, block)), ..lossy(fabric.clone(), 0) };

@@ -19,14 +19,23 @@ pub(super) struct Flight {
     index: u32,
     generation: u8,
     under_way: bool,
+    /// In the fallback: the leader has the contribution, so that asking will do.
+    accepted: bool,
     /// How often this generation's sum was asked for; stays at 255.
     attempts: u8,
     first_at: Instant,
     sent_at: Instant,
 }
 
-const IDLE: Flight =
-    Flight { index: u32::MAX, generation: 0, under_way: false, attempts: 0, first_at: Instant::ZERO, sent_at: Instant::ZERO };
+const IDLE: Flight = Flight {
+    index: u32::MAX,
+    generation: 0,
+    under_way: false,
+    accepted: false,
+    attempts: 0,
+    first_at: Instant::ZERO,
+    sent_at: Instant::ZERO,
+};
 
 /// The blocks under way, each at a place of its own: a worker sends none that is so far ahead of the first one whose sum it lacks that two
 /// would share a place.
@@ -68,7 +77,7 @@ impl Flights {
         let flight = &mut self.flights[place as usize];
         // A leader may have told that the generation has failed before this worker came to the block.
         let generation = if flight.index == index { flight.generation } else { 0 };
-        *flight = Flight { index, generation, under_way: true, attempts: 0, first_at: now, sent_at: now };
+        *flight = Flight { index, generation, under_way: true, accepted: false, attempts: 0, first_at: now, sent_at: now };
         self.repetition.on_sent(place);
         generation
     }
@@ -133,7 +142,7 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
             let flight = &mut flights[place as usize];
             repetition.on_repeated(now, place, &mut flight.attempts, &mut flight.sent_at);
             let (index, generation) = (flight.index, flight.generation);
-            if generation == self.config.recovery.generations {
+            if generation == self.config.recovery.generations && !flight.accepted {
                 tx.note(Event::Retransmitted { reason: RetransmitReason::Fallback, block: index });
                 self.send_contribution(&collective, index, self.cut.leader_of(index), generation, tx);
             } else {
@@ -190,7 +199,7 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
         if !flight.under_way {
             return;
         }
-        (flight.attempts, flight.sent_at) = (0, now);
+        (flight.attempts, flight.accepted, flight.sent_at) = (0, false, now);
         self.flights.repetition.on_sent_anew(place);
         let Some(&collective) = self.ledger.running() else { return };
         let is_last = generation == self.config.recovery.generations;
@@ -213,10 +222,17 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
 
     /// The leader lives, and knows who is missing.
     fn on_waiting<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, id: CanaryId, missing: Option<Rank>, tx: &mut T) {
-        match (self.lacked(id), missing) {
-            (Ok(index), Some(rank)) => self.flights.repetition.on_waiting(now, index, Suspect::Rank(rank)),
-            (Ok(_), None) => {}
-            (Err(reason), _) => tx.note(Event::Dropped(reason)),
+        let index = match self.lacked(id) {
+            Ok(index) => index,
+            Err(reason) => return tx.note(Event::Dropped(reason)),
+        };
+        let place = self.flights.place_of(index);
+        let flight = &mut self.flights.flights[place as usize];
+        // In the fallback that is the answer to a contribution: it need not go again, so that others find room in queues.
+        let is_fallback = id.generation() == self.config.recovery.generations && id.generation() == flight.generation;
+        flight.accepted |= flight.index == index && is_fallback && missing != Some(self.config.rank);
+        if let Some(rank) = missing {
+            self.flights.repetition.on_waiting(now, index, Suspect::Rank(rank));
         }
     }
 
@@ -236,8 +252,8 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
     }
 
     /// Who keeps the operation from going on, as far as is known.
-    pub(super) fn suspect(&self) -> Suspect {
-        if let Some((_, suspect)) = self.flights.repetition.suspect() {
+    pub(super) fn suspect(&self, now: Instant) -> Suspect {
+        if let Some((_, suspect)) = self.flights.repetition.fresh_suspect(now) {
             return suspect;
         }
         let oldest = self.block_at(i64::from(self.oldest));

@@ -156,7 +156,8 @@ impl<P: Payload + ?Sized> Leader<P> {
         tx.send(Egress::Route(Route::by_aggregators(Address::worker(host), self.flow())), &header, Body::Empty);
     }
 
-    /// `canary 5.15`: a worker's contribution that no switch has touched; says whether only the leader's own is missing now.
+    /// `canary 5.15`: a worker's contribution that no switch has touched; says whether only the leader's own is missing now. The worker is
+    /// told who else is: then it repeats its contribution no more, and those of others find room in queues that are too short for all.
     ///
     /// # Errors
     /// As [`Leader::add`]; [`DropReason::NotReady`] where the block is not in its fallback.
@@ -178,13 +179,17 @@ impl<P: Payload + ?Sized> Leader<P> {
         if record.generation != self.recovery.generations || record.generation != id.generation() {
             return Err(DropReason::NotReady);
         }
-        if record.trouble.as_ref().is_some_and(|trouble| trouble.has(rank.0)) {
-            return Err(DropReason::Duplicate);
+        let is_new = !record.trouble.as_ref().is_some_and(|trouble| trouble.has(rank.0));
+        if is_new {
+            record.take_in(payload, op, block_bytes)?;
+            record.counter += 1;
+            record.trouble.get_or_insert_default().add(rank.0);
         }
-        record.take_in(payload, op, block_bytes)?;
-        record.counter += 1;
-        record.trouble.get_or_insert_default().add(rank.0);
-        Ok(record.counter + 1 == hosts)
+        if record.counter + 1 < hosts || !is_new {
+            let missing = self.missing(number);
+            tx.send(self.to(rank.0), &CanaryHeader::Waiting { id, missing }, Body::Empty);
+        }
+        if is_new { Ok(self.records[number].counter + 1 == hosts) } else { Err(DropReason::Duplicate) }
     }
 
     fn set_due(&mut self, number: u32, at: Instant) {

@@ -529,7 +529,7 @@ impl<P: Payload + ?Sized> Node<P> for CanaryWorker<P> {
     /// `canary 5.12`: a sum has not come in time. Without loss recovery a worker waits for packets only, and not for ever.
     fn on_timeout<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, tx: &mut T) {
         if self.patience_ends_at().is_some_and(|at| at <= now) {
-            let suspect = if self.is_reliable() { self.suspect() } else { self.missing() };
+            let suspect = if self.is_reliable() { self.suspect(now) } else { self.missing() };
             return self.fail(Some(self.oldest), suspect, FailureReason::NoProgress, tx);
         }
         if self.is_reliable() {

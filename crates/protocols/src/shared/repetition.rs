@@ -161,6 +161,12 @@ impl Repetition {
         self.suspect.map(|(what, suspect, _)| (what, suspect))
     }
 
+    /// The latest word on who is missing, if it is not so old that whoever gave it must have given it again since.
+    pub fn fresh_suspect(&self, now: Instant) -> Option<(u32, Suspect)> {
+        let faded = self.reliability.patience.divided(4);
+        self.suspect.filter(|(_, _, at)| now.since(*at) < faded).map(|(what, suspect, _)| (what, suspect))
+    }
+
     /// Whether there are timers at all.
     #[inline]
     pub fn is_reliable(&self) -> bool {
@@ -236,6 +242,8 @@ mod tests {
         window.on_waiting(at(1), 8, Suspect::Rank(Rank(2)));
         window.on_waiting(at(2), 7, Suspect::Switch(NodeId(9)));
         assert_eq!(window.suspect(), Some((8, Suspect::Rank(Rank(2)))));
+        assert_eq!(window.fresh_suspect(at(2_000)), Some((8, Suspect::Rank(Rank(2)))));
+        assert_eq!(window.fresh_suspect(at(2_001)), None, "it was not given again for a quarter of the patience");
         window.on_waiting(at(2_001), 7, Suspect::Switch(NodeId(9)));
         assert_eq!(window.suspect(), Some((7, Suspect::Switch(NodeId(9)))));
         window.on_sent(0);
