@@ -128,8 +128,6 @@ proptest! {
 
     #[test]
     fn histories_do_not_matter(plan in plans(), operations in operations(), seed in any::<u64>()) {
-        // That switches with adaptive timeouts have no history is tested in `canary`, where nothing is lost.
-        let plan = Plan { adaptive: false, ..plan };
         let tidy = Plan { tidy: true, ..plan.clone() };
         let scripts = scripts(&plan, &operations, seed);
         let (one, other) = (plan.run::<Census>(scripts.clone()), tidy.run::<Census>(scripts));

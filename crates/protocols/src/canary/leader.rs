@@ -91,7 +91,7 @@ pub(super) struct Leader<P: Payload + ?Sized> {
     pub(super) answers: VecDeque<u32>,
     /// Records whose sums are kept, in the order in which they were complete.
     pub(super) kept: VecDeque<u32>,
-    /// When something is to be done about a record.
+    /// When something is to be done about a block.
     pub(super) due: BTreeSet<(Instant, u32)>,
     pub(super) planted: Planted,
 }
@@ -384,7 +384,9 @@ impl<P: Payload + ?Sized> Leader<P> {
         for number in 0..kept.len() as u32 {
             let Some(trouble) = &mut self.records[number].trouble else { continue };
             trouble.rebase(now);
-            self.due.extend(trouble.due.map(|at| (at, number)));
+            let due = trouble.due;
+            let block = self.records[number].block;
+            self.due.extend(due.map(|at| (at, block)));
         }
     }
 }

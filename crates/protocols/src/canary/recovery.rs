@@ -193,15 +193,19 @@ impl<P: Payload + ?Sized> Leader<P> {
     }
 
     fn set_due(&mut self, number: u32, at: Instant) {
-        if let Some(trouble) = &mut self.records[number].trouble {
+        let record = &mut self.records[number];
+        if let Some(trouble) = &mut record.trouble {
             trouble.due = Some(at);
-            self.due.insert((at, number));
+            // By block: which number its record has is a matter of history.
+            self.due.insert((at, record.block));
         }
     }
 
     fn forget_due(&mut self, number: u32) {
-        let due = self.records[number].trouble.as_mut().and_then(|trouble| trouble.due.take());
-        due.map(|at| self.due.remove(&(at, number)));
+        let record = &mut self.records[number];
+        if let Some(at) = record.trouble.as_mut().and_then(|trouble| trouble.due.take()) {
+            self.due.remove(&(at, record.block));
+        }
     }
 
     /// When something is to be done.
@@ -212,11 +216,15 @@ impl<P: Payload + ?Sized> Leader<P> {
 
     /// Gives up generations, or asks who has not asked.
     pub(super) fn on_due<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, round_trip: Duration, tx: &mut T) {
-        while let Some(&(at, number)) = self.due.first()
+        while let Some(&(at, block)) = self.due.first()
             && at <= now
         {
-            self.forget_due(number);
-            let record = &self.records[number];
+            self.due.pop_first();
+            let Some(number) = self.find(block) else { continue };
+            let record = &mut self.records[number];
+            if let Some(trouble) = &mut record.trouble {
+                trouble.due = None;
+            }
             if record.stage != Stage::Open || record.counter + 1 == self.hosts() {
                 continue;
             }
