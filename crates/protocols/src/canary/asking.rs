@@ -231,7 +231,10 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
         // In the fallback that is the answer to a contribution: it need not go again, so that others find room in queues.
         let is_fallback = id.generation() == self.config.recovery.generations && id.generation() == flight.generation;
         flight.accepted |= flight.index == index && is_fallback && missing != Some(self.config.rank);
-        if let Some(rank) = missing {
+        // Who lacks a later block may only wait for the same one as this worker.
+        if let Some(rank) = missing
+            && index == self.oldest
+        {
             self.flights.repetition.on_waiting(now, index, Suspect::Rank(rank));
         }
     }

@@ -9,7 +9,7 @@ use super::leader::{Leader, Stage};
 use crate::shared::rtt::rebased;
 use crate::shared::serial::newer;
 
-/// So many requests for one sum, and it is sent along the tree again instead of to each worker by itself (`canary 9`, P14): most likely
+/// So many workers ask for one sum, and it is sent along the tree again instead of to each worker by itself (`canary 9`, P14): most likely
 /// the broadcast was lost near the root.
 const REQUESTS_FOR_BROADCAST: u32 = 4;
 
@@ -22,7 +22,7 @@ const BACK_OFF_MAX: u8 = 6;
 /// What is known of a block of which something seems to be lost.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(super) struct Trouble {
-    /// Bit r: worker r has asked for this generation's sum; in the fallback, has contributed.
+    /// Bit r: worker r has asked for this generation's sum; in the fallback, has contributed; once it is complete, has asked since.
     heard: Vec<u64>,
     /// How many bits are set.
     count: u32,
@@ -30,9 +30,7 @@ pub(super) struct Trouble {
     pub due: Option<Instant>,
     /// How often others were asked.
     probes: u8,
-    /// Requests since the sum was complete.
-    late: u32,
-    /// Until when requests are left to the broadcast that was sent again.
+    /// Until when who asks for the first time is left to the broadcast that was sent again.
     quiet_until: Option<Instant>,
 }
 
@@ -120,11 +118,12 @@ impl<P: Payload + ?Sized> Leader<P> {
     fn on_late_request<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, number: u32, rank: u32, round_trip: Duration, tx: &mut T) {
         let has_tree = self.records[number].generation < self.recovery.generations;
         let trouble = self.records[number].trouble.get_or_insert_default();
-        trouble.late = trouble.late.saturating_add(1);
-        if trouble.quiet_until.is_some_and(|until| now < until) {
+        let asks_again = trouble.has(rank);
+        trouble.add(rank);
+        if !asks_again && trouble.quiet_until.is_some_and(|until| now < until) {
             return tx.note(Event::Dropped(DropReason::InProgress));
         }
-        if !has_tree || trouble.late != REQUESTS_FOR_BROADCAST {
+        if asks_again || !has_tree || trouble.count != REQUESTS_FOR_BROADCAST {
             return self.answer(number, rank, tx);
         }
         trouble.quiet_until = Some(now + round_trip);
