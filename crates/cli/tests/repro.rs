@@ -293,7 +293,10 @@ fn wrong_claims_are_refused_with_file_line_key_value_and_what_was_expected() {
 fn the_program_carries_its_experiments() {
     let folder = folder("repro-embedded");
     let listed = good(&folder, &["repro"]);
-    assert!(listed.starts_with("canary: fig02, fig06, fig07, fig08, fig09, fig10, fig11, memory, parameters, sensitivity\n"), "{listed}");
+    assert!(
+        listed.starts_with("canary: adaptive_timeout, fig02, fig06, fig07, fig08, fig09, fig10, fig11, memory, parameters, sensitivity\n"),
+        "{listed}"
+    );
     let judged = rows(&good(&folder, &["repro", "canary", "fig06", "--format", "json"]));
     assert!(judged.iter().any(|row| row["class"] == "HW" && row["verdict"] == "cannot be tested here"));
     let simulated = judged.iter().find(|row| row["claim"] == "fig06/goodput-of-the-simulator").expect("the claim");
