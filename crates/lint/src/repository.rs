@@ -129,8 +129,8 @@ mod tests {
         assert_eq!(core.manifest, "crates/core/Cargo.toml");
         assert_eq!(core.roots, ["crates/core/src/lib.rs"]);
         let check = repository.packages.iter().find(|package| package.name == "fanin-check").unwrap();
-        let protocols = check.dependencies.iter().find(|dependency| dependency.name == "fanin-protocols").unwrap();
-        assert!(protocols.internal && protocols.dev);
+        let protocols = check.dependencies.iter().find(|dependency| dependency.name == "fanin-protocols" && dependency.dev).unwrap();
+        assert!(protocols.internal);
         assert_eq!(protocols.features, ["planted-bugs"]);
         let systems = check.dependencies.iter().find(|dependency| dependency.name == "fanin-systems").unwrap();
         assert!(systems.internal && !systems.dev);
