@@ -114,7 +114,9 @@ class Job(_Job, total=False):
     # tree
     trees: int
     # canary
-    timeout: Time
+    timeout: Time | Literal["adaptive"]
+    timeout_min: Time
+    timeout_max: Time
     descriptors: int
     table: Literal["hash", "static"]
     failure: Literal["all-asked", "hold", "first-request"]
