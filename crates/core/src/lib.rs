@@ -13,6 +13,7 @@
 //! | [`payload`] | what packets carry: [`Length`], [`Census`] or elements (`[u8]`) |
 //! | [`collective`] | [`Collective`], [`Outcome`], [`Failure`] |
 //! | [`event`] | reasons for drops, retransmissions and fallbacks |
+//! | [`gauge`] | what a node holds at a moment: windows and averages |
 //! | [`wire`] | the [`Wire`] trait of headers |
 //! | [`replay`] | the anti-replay window of the hop sequence |
 //! | [`map`] | the graph of a network, as far as systems need it |
@@ -21,6 +22,7 @@
 pub mod address;
 pub mod collective;
 pub mod event;
+pub mod gauge;
 pub mod hash;
 pub mod map;
 pub mod names;
@@ -33,6 +35,7 @@ pub mod wire;
 pub use address::{Address, Egress, FlowLabel, Ingress, Role, Route, TrafficClass, Via};
 pub use collective::{Collective, CollectiveKind, Failure, FailureReason, Outcome, Piece, Suspect};
 pub use event::{DropReason, Event, RetransmitReason};
+pub use gauge::Gauge;
 pub use map::NetworkMap;
 pub use names::{JobId, NodeId, OperationId, PortId, PortSet, Rank};
 pub use node::{Body, JobNodes, Node, Placed, Tx, Worker};

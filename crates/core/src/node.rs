@@ -12,6 +12,7 @@
 use crate::address::{Address, Egress, Ingress};
 use crate::collective::{Collective, Outcome, Piece};
 use crate::event::Event;
+use crate::gauge::Gauge;
 use crate::names::OperationId;
 use crate::payload::{BlockExponent, OpError, Payload};
 use crate::time::Instant;
@@ -119,6 +120,10 @@ pub trait Node<P: Payload + ?Sized> {
 
     /// There is room again after [`Tx::room`] said no.
     fn on_tx_ready<T: Tx<Self::Header, P>>(&mut self, _now: Instant, _tx: &mut T) {}
+
+    /// Tells what the node holds now. Drivers ask at intervals and never per packet. One value a gauge; none of those that the system
+    /// has not, or that are not known yet.
+    fn gauges(&self, _report: &mut dyn FnMut(Gauge, f64)) {}
 }
 
 /// A node that owns a vector.

@@ -2,8 +2,8 @@
 
 use derive_where::derive_where;
 use fanin_core::{
-    BlockExponent, Body, Collective, Duration, Egress, Event, Ingress, Instant, Malformed, Node, OpError, OperationId, Outcome, PacketKind,
-    Payload, Piece, Tx, Wire, Worker,
+    BlockExponent, Body, Collective, Duration, Egress, Event, Gauge, Ingress, Instant, Malformed, Node, OpError, OperationId, Outcome,
+    PacketKind, Payload, Piece, Tx, Wire, Worker,
 };
 use fanin_protocols::canary::{CanarySwitch, CanaryWorker};
 use fanin_protocols::ring::RingWorker;
@@ -280,6 +280,18 @@ impl<P: Payload + ?Sized> Node<P> for AnyNode<P> {
 
     fn on_tx_ready<T: Tx<AnyHeader, P>>(&mut self, now: Instant, tx: &mut T) {
         dispatch!(self, tx, node, inner => node.on_tx_ready(now, inner));
+    }
+
+    fn gauges(&self, report: &mut dyn FnMut(Gauge, f64)) {
+        match self {
+            AnyNode::TreeWorker(node) => node.gauges(report),
+            AnyNode::TreeSwitch(node) => node.gauges(report),
+            AnyNode::RingWorker(node) => node.gauges(report),
+            AnyNode::CanaryWorker(node) => node.gauges(report),
+            AnyNode::CanarySwitch(node) => node.gauges(report),
+            AnyNode::SwitchMlWorker(node) => node.gauges(report),
+            AnyNode::SwitchMlSwitch(node) => node.gauges(report),
+        }
     }
 }
 
