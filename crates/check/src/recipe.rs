@@ -50,6 +50,7 @@ impl JobRecipe {
         JobSpec {
             id,
             hosts: &self.hosts,
+            servers: &[],
             system: self.system,
             op,
             element_bytes: self.op.dtype.bytes() as u32,

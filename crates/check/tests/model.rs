@@ -52,6 +52,7 @@ fn model_of_canary_as(
     let spec = JobSpec {
         id: JobId(0),
         hosts: &hosts,
+        servers: &[],
         system: System::Canary(parameters),
         op: (),
         element_bytes: 4,
@@ -222,6 +223,7 @@ fn model_of_lossy_canary(
     let spec = JobSpec {
         id: JobId(0),
         hosts: &hosts,
+        servers: &[],
         system: System::Canary(CanaryParameters { timeout_ps: 2, lifetime_ps: 1_000, placement: Placement::Static, ..parameters }),
         op: (),
         element_bytes: 4,

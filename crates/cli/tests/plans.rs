@@ -35,7 +35,7 @@ const WRONG: &[(&str, &str, &str)] = &[
     (
         "workers = 4",
         "workers = 0",
-        "plan.toml:10: jobs[0].workers = 0: expected a whole number of 1 or more or a percentage, such as 512 or \"50%\"",
+        "plan.toml:10: jobs[0].workers = 0: expected a whole number of 1 or more, a percentage or a range, such as 512, \"50%\" or \"2..8\"",
     ),
     ("workers = 4", "", "plan.toml:7: jobs[0].workers is missing: expected a number of workers or a percentage of all hosts"),
     ("workers = 4", "workers = 14", "plan.toml:15: traffic[0].hosts = 4: expected at most 2, the number of hosts without a worker"),

@@ -116,6 +116,7 @@ impl JobAnnouncement {
         let spec = JobSpec {
             id: JobId(self.job),
             hosts: &hosts,
+            servers: &[],
             system: self.system,
             op,
             element_bytes: op.dtype.bytes() as u32,

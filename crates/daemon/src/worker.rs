@@ -125,6 +125,7 @@ fn switch_node(open: &OpenJob, world: u32) -> Result<AnyNode<[u8]>, String> {
     let spec = JobSpec {
         id: JobId(open.job_id),
         hosts: &hosts,
+        servers: &[],
         system: open.system,
         op,
         element_bytes: op.dtype.bytes() as u32,

@@ -92,6 +92,7 @@ impl Prepared {
             let spec: JobSpec<'_, P::Op> = JobSpec {
                 id: JobId(number as u16),
                 hosts: &job.hosts,
+                servers: &job.servers,
                 system: job.system,
                 op: op(job),
                 element_bytes: job.op.dtype.bytes() as u32,

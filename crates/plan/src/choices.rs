@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Unexpected, Visitor};
 
-use super::schema::{Links, Placement, TrafficHosts};
+use super::schema::{Links, Placement, Servers, TrafficHosts, Workers};
 use super::units::Amount;
 
 /// A value that can be written in more than one way. Ways that it does not have are errors.
@@ -81,6 +81,38 @@ impl Choice for Placement {
     }
 }
 
+impl Choice for Workers {
+    const EXPECTED: &'static str = "a whole number of 1 or more, a percentage or a range, such as 512, \"50%\" or \"2..8\"";
+
+    fn from_word(word: &str) -> Option<Self> {
+        if let Some((low, high)) = word.split_once("..") {
+            let (low, high) = (low.trim().parse().ok()?, high.trim().parse().ok()?);
+            return (1..=high).contains(&low).then_some(Workers::Between(low, high));
+        }
+        super::units::fraction_of(word).map(|share| Workers::Amount(Amount::Share(share)))
+    }
+
+    fn from_number(number: u64) -> Option<Self> {
+        u32::try_from(number).ok().filter(|count| *count > 0).map(|count| Workers::Amount(Amount::Count(count)))
+    }
+}
+
+impl Choice for Servers {
+    const EXPECTED: &'static str = "a whole number or a list of hosts, such as 1 or [8]";
+
+    fn from_word(_word: &str) -> Option<Self> {
+        None
+    }
+
+    fn from_hosts(hosts: Vec<u32>) -> Option<Self> {
+        Some(Servers::Hosts(hosts))
+    }
+
+    fn from_number(number: u64) -> Option<Self> {
+        u32::try_from(number).ok().map(Servers::Count)
+    }
+}
+
 impl Choice for TrafficHosts {
     const EXPECTED: &'static str = "\"rest\", \"all\", a number of 2 or more, a percentage or a list of hosts, such as [0, 3, 5]";
 
@@ -129,7 +161,7 @@ macro_rules! by_choice {
     )*};
 }
 
-by_choice!(Placement, TrafficHosts, Links);
+by_choice!(Placement, Workers, Servers, TrafficHosts, Links);
 
 /// A place on an axis of a sweep, by its name, or several.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -6,7 +6,7 @@ use fanin_sim::topology::Topology;
 use fanin_systems::System;
 
 use super::errors::{PlanError, Refuse};
-use super::schema::{Job, Placement, Setup};
+use super::schema::{Job, Placement, Servers, Setup, Workers};
 use super::tree::{Tree, parse_path};
 use super::units::Amount;
 
@@ -19,6 +19,8 @@ pub struct PreparedJob {
     pub system: System,
     /// The hosts of its workers, by rank.
     pub hosts: Vec<NodeId>,
+    /// The hosts of its servers; empty for systems that have none.
+    pub servers: Vec<NodeId>,
     /// Element type and operator.
     pub op: ElementOp,
     /// What the plan says of it.
@@ -27,13 +29,31 @@ pub struct PreparedJob {
     pub table: Tree,
 }
 
-/// Hosts that nobody has taken yet.
+/// Which jobs hosts have, and who may still come.
 pub struct Free {
-    taken: Vec<bool>,
+    hosts: Vec<Load>,
     /// All hosts in random order. Everybody takes a prefix of what is left, so a larger job has the hosts of a smaller one, and more.
     shuffled: Vec<u32>,
     /// Hosts leaf by leaf in turn.
     spread: Vec<u32>,
+    seed: u64,
+    /// Random orders drawn for jobs that share hosts.
+    draws: u64,
+}
+
+/// The jobs of a host.
+#[derive(Clone, Copy)]
+struct Load {
+    jobs: u32,
+    /// The fewest that any of them shares the host with, itself included.
+    most: u32,
+}
+
+impl Load {
+    /// Whether a job may come that shares a host with at most `most` jobs, itself included.
+    fn has_room(self, most: u32) -> bool {
+        self.jobs < self.most.min(most)
+    }
 }
 
 impl Free {
@@ -51,32 +71,68 @@ impl Free {
             })
             .collect();
         spread.sort_unstable();
-        Free { taken: vec![false; hosts as usize], shuffled, spread: spread.into_iter().map(|(_, host)| host).collect() }
-    }
-
-    fn hosts(&self) -> u32 {
-        self.taken.len() as u32
-    }
-
-    /// How many are left.
-    pub fn left(&self) -> u32 {
-        self.taken.iter().filter(|taken| !**taken).count() as u32
-    }
-
-    /// Takes `count` hosts, or as many as are left.
-    pub fn take(&mut self, placement: &Placement, count: u32) -> Vec<NodeId> {
-        let ascending: Vec<u32> = (0..self.hosts()).collect();
-        let order: &[u32] = match placement {
-            Placement::Random => &self.shuffled,
-            Placement::Packed => &ascending,
-            Placement::Spread => &self.spread,
-            Placement::Hosts(hosts) => hosts,
-        };
-        let chosen: Vec<u32> = order.iter().copied().filter(|host| !self.taken[*host as usize]).take(count as usize).collect();
-        for &host in &chosen {
-            self.taken[host as usize] = true;
+        Free {
+            hosts: vec![Load { jobs: 0, most: u32::MAX }; hosts as usize],
+            shuffled,
+            spread: spread.into_iter().map(|(_, host)| host).collect(),
+            seed,
+            draws: 0,
         }
+    }
+
+    fn count(&self) -> u32 {
+        self.hosts.len() as u32
+    }
+
+    /// How many have no job.
+    pub fn left(&self) -> u32 {
+        self.left_for(1)
+    }
+
+    /// How many have room for a job that shares its hosts with at most `most` jobs, itself included.
+    fn left_for(&self, most: u32) -> u32 {
+        self.hosts.iter().filter(|load| load.has_room(most)).count() as u32
+    }
+
+    /// Takes `count` hosts that have no job, or as many as there are.
+    pub fn take(&mut self, placement: &Placement, count: u32) -> Vec<NodeId> {
+        self.take_shared(placement, count, 1, &[])
+    }
+
+    /// Takes `count` hosts for a job that shares them with at most `most` jobs, itself included, or as many as there are; none of `but`.
+    fn take_shared(&mut self, placement: &Placement, count: u32, most: u32, but: &[NodeId]) -> Vec<NodeId> {
+        let order = self.order(placement, most);
+        let fits = |host: &u32| self.hosts[*host as usize].has_room(most) && !but.contains(&NodeId(*host));
+        let chosen: Vec<u32> = order.into_iter().filter(fits).take(count as usize).collect();
+        chosen.iter().for_each(|&host| self.settle(host, most));
         chosen.into_iter().map(NodeId).collect()
+    }
+
+    fn settle(&mut self, host: u32, most: u32) {
+        let load = &mut self.hosts[host as usize];
+        load.jobs += 1;
+        load.most = load.most.min(most);
+    }
+
+    /// In which order hosts are asked. Jobs that share hosts each have a random order of their own: by a common one they would all go to
+    /// the same hosts. Where they are spread, those with the fewest jobs come first.
+    fn order(&mut self, placement: &Placement, most: u32) -> Vec<u32> {
+        match placement {
+            Placement::Random if most > 1 => {
+                let mut order: Vec<u32> = (0..self.count()).collect();
+                Random::new(self.seed, Purpose::Placement, 2 << 32 | self.draws).shuffle(&mut order);
+                self.draws += 1;
+                order
+            }
+            Placement::Random => self.shuffled.clone(),
+            Placement::Packed => (0..self.count()).collect(),
+            Placement::Spread => {
+                let mut order = self.spread.clone();
+                order.sort_by_key(|host| self.hosts[*host as usize].jobs);
+                order
+            }
+            Placement::Hosts(hosts) => hosts.clone(),
+        }
     }
 }
 
@@ -89,27 +145,38 @@ pub fn place_jobs(refuse: &Refuse<'_>, setup: &Setup, free: &mut Free) -> Result
     if total > 60_000 {
         return Err(refuse.say("jobs", total, "at most 60000 jobs"));
     }
-    let mut listed: Vec<Option<Vec<NodeId>>> = Vec::new();
+    let mut listed: Vec<(Option<Vec<NodeId>>, Option<Vec<NodeId>>)> = Vec::new();
     for (entry, job) in setup.jobs.iter().enumerate() {
-        listed.push(match &job.common.placement {
-            Placement::Hosts(hosts) => Some(listed_hosts(refuse, job, entry, hosts, free)?),
+        let workers = match &job.common.placement {
+            Placement::Hosts(hosts) => Some(listed_workers(refuse, job, entry, hosts, free)?),
             _ => None,
-        });
+        };
+        let servers = match &job.common.servers {
+            Some(Servers::Hosts(hosts)) => Some(listed_servers(refuse, job, entry, hosts, free)?),
+            _ => None,
+        };
+        listed.push((workers, servers));
     }
-    let mut placed = Vec::new();
+    let mut placed: Vec<PreparedJob> = Vec::new();
     for (entry, job) in setup.jobs.iter().enumerate() {
+        let most = job.common.jobs_per_host.0;
         for _ in 0..job.common.copies.0 {
-            let hosts = match &listed[entry] {
+            let hosts = match &listed[entry].0 {
                 Some(hosts) => hosts.clone(),
                 None => {
-                    let count = worker_count(refuse, job, entry, free)?;
-                    free.take(&job.common.placement, count)
+                    let count = worker_count(refuse, job, entry, free, placed.len() as u64)?;
+                    free.take_shared(&job.common.placement, count, most, listed[entry].1.as_deref().unwrap_or(&[]))
                 }
+            };
+            let servers = match &listed[entry].1 {
+                Some(servers) => servers.clone(),
+                None => drawn_servers(refuse, job, entry, free, &hosts)?,
             };
             placed.push(PreparedJob {
                 entry,
                 system: job.system,
                 hosts,
+                servers,
                 op: ElementOp { dtype: job.common.element.dtype(), operator: Operator::Sum },
                 settings: job.clone(),
                 table: refuse.tree.closest(&parse_path(&format!("jobs.{entry}"))).clone(),
@@ -119,38 +186,69 @@ pub fn place_jobs(refuse: &Refuse<'_>, setup: &Setup, free: &mut Free) -> Result
     Ok(placed)
 }
 
-fn listed_hosts(refuse: &Refuse<'_>, job: &Job, entry: usize, hosts: &[u32], free: &mut Free) -> Result<Vec<NodeId>, PlanError> {
-    let path = format!("jobs[{entry}].placement");
-    if hosts.is_empty() {
-        return Err(refuse.at(&path, "at least 1 host"));
-    }
-    if job.common.copies.0 != 1 {
-        return Err(refuse.at(&format!("jobs[{entry}].copies"), "1, since the hosts are listed"));
-    }
-    if let Some(Amount::Count(workers)) = job.common.workers
+fn listed_workers(refuse: &Refuse<'_>, job: &Job, entry: usize, hosts: &[u32], free: &mut Free) -> Result<Vec<NodeId>, PlanError> {
+    check_list(refuse, job, entry, "placement", hosts)?;
+    if let Some(Workers::Amount(Amount::Count(workers))) = job.common.workers
         && workers as usize != hosts.len()
     {
         return Err(refuse.at(&format!("jobs[{entry}].workers"), format!("{}, the number of hosts listed", hosts.len())));
     }
+    listed_hosts(refuse, job, entry, "placement", hosts, free)
+}
+
+fn listed_servers(refuse: &Refuse<'_>, job: &Job, entry: usize, hosts: &[u32], free: &mut Free) -> Result<Vec<NodeId>, PlanError> {
+    check_list(refuse, job, entry, "servers", hosts)?;
+    if let Placement::Hosts(workers) = &job.common.placement
+        && let Some((index, host)) = hosts.iter().enumerate().find(|(_, host)| workers.contains(host))
+    {
+        return Err(refuse.say(&format!("jobs[{entry}].servers[{index}]"), host, "a host without a worker of the job"));
+    }
+    listed_hosts(refuse, job, entry, "servers", hosts, free)
+}
+
+fn check_list(refuse: &Refuse<'_>, job: &Job, entry: usize, key: &str, hosts: &[u32]) -> Result<(), PlanError> {
+    if hosts.is_empty() {
+        return Err(refuse.at(&format!("jobs[{entry}].{key}"), "at least 1 host"));
+    }
+    if job.common.copies.0 != 1 {
+        return Err(refuse.at(&format!("jobs[{entry}].copies"), "1, since the hosts are listed"));
+    }
+    Ok(())
+}
+
+fn listed_hosts(refuse: &Refuse<'_>, job: &Job, entry: usize, key: &str, hosts: &[u32], free: &mut Free) -> Result<Vec<NodeId>, PlanError> {
+    let most = job.common.jobs_per_host.0;
     for (index, &host) in hosts.iter().enumerate() {
-        let path = format!("{path}[{index}]");
-        if host >= free.hosts() {
-            return Err(refuse.say(&path, host, format!("hosts from 0 to {}", free.hosts() - 1)));
+        let path = format!("jobs[{entry}].{key}[{index}]");
+        if host >= free.count() {
+            return Err(refuse.say(&path, host, format!("hosts from 0 to {}", free.count() - 1)));
         }
-        if std::mem::replace(&mut free.taken[host as usize], true) {
-            return Err(refuse.say(&path, host, "a host that no other worker has"));
+        if hosts[..index].contains(&host) || !free.hosts[host as usize].has_room(most) {
+            let expected = match most {
+                1 => "a host that no other worker has".to_string(),
+                _ => format!("each host once, and with at most {most} jobs (jobs_per_host)"),
+            };
+            return Err(refuse.say(&path, host, expected));
         }
+        free.settle(host, most);
     }
     Ok(hosts.iter().copied().map(NodeId).collect())
 }
 
-fn worker_count(refuse: &Refuse<'_>, job: &Job, entry: usize, free: &Free) -> Result<u32, PlanError> {
+/// How many workers job number `number` has.
+fn worker_count(refuse: &Refuse<'_>, job: &Job, entry: usize, free: &Free, number: u64) -> Result<u32, PlanError> {
     let path = format!("jobs[{entry}].workers");
-    let (hosts, left) = (free.hosts(), free.left());
+    let (hosts, left) = (free.count(), free.left_for(job.common.jobs_per_host.0));
     let count = match job.common.workers {
         None => return Err(refuse.at(&path, "a number of workers or a percentage of all hosts")),
-        Some(Amount::Count(count)) => count,
-        Some(Amount::Share(share)) => (f64::from(hosts) * share).round() as u32,
+        Some(Workers::Amount(Amount::Count(count))) => count,
+        Some(Workers::Amount(Amount::Share(share))) => (f64::from(hosts) * share).round() as u32,
+        Some(Workers::Between(low, high)) => {
+            if high > left {
+                return Err(refuse.at(&path, format!("at most {left}, the number of hosts that have room")));
+            }
+            low + Random::new(free.seed, Purpose::Placement, 3 << 32 | number).below(high - low + 1)
+        }
     };
     if count > hosts {
         return Err(refuse.at(&path, format!("at most {hosts}, the number of hosts")));
@@ -162,4 +260,22 @@ fn worker_count(refuse: &Refuse<'_>, job: &Job, entry: usize, free: &Free) -> Re
         return Err(refuse.at(&path, format!("at least 1 of {hosts} hosts")));
     }
     Ok(count)
+}
+
+/// Hosts for the servers of a job whose workers are at `hosts`.
+fn drawn_servers(refuse: &Refuse<'_>, job: &Job, entry: usize, free: &mut Free, hosts: &[NodeId]) -> Result<Vec<NodeId>, PlanError> {
+    let count = match job.common.servers {
+        Some(Servers::Count(count)) => count,
+        _ => job.system.servers(),
+    };
+    let placement = match &job.common.placement {
+        Placement::Hosts(_) => &Placement::Random,
+        other => other,
+    };
+    let servers = free.take_shared(placement, count, job.common.jobs_per_host.0, hosts);
+    if (servers.len() as u32) < count {
+        let expected = format!("at most {}, the number of hosts that have room beside the workers", servers.len());
+        return Err(refuse.say(&format!("jobs[{entry}].servers"), count, expected));
+    }
+    Ok(servers)
 }

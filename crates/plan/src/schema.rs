@@ -144,7 +144,9 @@ pub const JOB_KEYS: &[&str] = &[
     "system",
     "copies",
     "workers",
+    "servers",
     "placement",
+    "jobs_per_host",
     "message",
     "payload",
     "element",
@@ -175,10 +177,15 @@ pub struct JobKeys {
     #[serde(default = "one")]
     pub copies: Count,
     /// Number of workers, or their share of all hosts. Not needed where `placement` lists them.
-    pub workers: Option<Amount>,
+    pub workers: Option<Workers>,
+    /// Servers, for systems that have them; as many as the system has where it is not given.
+    pub servers: Option<Servers>,
     /// Which hosts.
     #[serde(default)]
     pub placement: Placement,
+    /// How many jobs a host of this one has at most, this one included.
+    #[serde(default = "one")]
+    pub jobs_per_host: Count,
     /// Length of the vector.
     pub message: Bytes,
     /// Payload of a full packet.
@@ -226,6 +233,24 @@ pub enum Placement {
     /// Evenly over the leaves.
     Spread,
     /// These, by rank.
+    Hosts(Vec<u32>),
+}
+
+/// How many workers a job has.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Workers {
+    /// So many, or such a share of all hosts.
+    Amount(Amount),
+    /// Drawn anew for each job, from the first to the last, each as likely as the others.
+    Between(u32, u32),
+}
+
+/// A job's servers.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Servers {
+    /// So many, on hosts that are chosen after those of the workers and in the same way.
+    Count(u32),
+    /// At these hosts.
     Hosts(Vec<u32>),
 }
 

@@ -40,6 +40,7 @@ impl Job {
         let spec = JobSpec {
             id: JobId(3),
             hosts: &hosts,
+            servers: &[],
             system,
             // In fixed point the switch adds integers.
             op: if system == FIXED_POINT { ElementOp::I32_SUM } else { ElementOp::F32_SUM },

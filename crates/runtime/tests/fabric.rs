@@ -34,6 +34,7 @@ fn run(shape: LinkShape) -> Vec<Measured> {
     let spec = JobSpec {
         id: JOB,
         hosts: &hosts,
+        servers: &[],
         system,
         op: ElementOp::F32_SUM,
         element_bytes: 4,

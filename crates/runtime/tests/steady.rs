@@ -26,6 +26,7 @@ fn run(system: System) -> Vec<Measured> {
     let spec = JobSpec {
         id: JobId(0),
         hosts: &hosts,
+        servers: &[],
         system,
         op: ElementOp::F32_SUM,
         element_bytes: 4,

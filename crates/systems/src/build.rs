@@ -44,8 +44,12 @@ fn check<Op>(spec: &JobSpec<'_, Op>, map: &NetworkMap) -> Result<(), BuildError>
         let more = if may_be_unlimited { ", or unlimited" } else { "" };
         return Err(BuildError::new("window", spec.window, format!("1 to 1048576 packets{more}")));
     }
+    if !spec.servers.is_empty() && spec.system.servers() == 0 {
+        let expected = format!("0: {} has no servers", spec.system.name());
+        return Err(BuildError::new("servers", spec.servers.len(), expected));
+    }
     let mut taken = vec![false; map.hosts() as usize];
-    for &host in spec.hosts {
+    for &host in spec.hosts.iter().chain(spec.servers) {
         leaf_of(map, host)?;
         if std::mem::replace(&mut taken[host.index()], true) {
             return Err(BuildError::new("hosts", host, "each host once"));
@@ -181,7 +185,7 @@ fn tree_switch<P: Payload + ?Sized>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fanin_core::{DType, Duration, ElementOp, JobId, Operator};
+    use fanin_core::{DType, Duration, ElementOp, JobId, Length, Operator};
 
     #[test]
     fn means_are_for_systems_that_divide() {
@@ -191,6 +195,7 @@ mod tests {
             let spec = JobSpec {
                 id: JobId(0),
                 hosts: &hosts,
+                servers: &[],
                 system,
                 op,
                 element_bytes: 4,
@@ -207,6 +212,28 @@ mod tests {
         assert!(nodes(System::SwitchMl { fixed_point: false }).is_ok() && nodes(System::canary()).is_ok());
         let refused = nodes(System::Tree { trees: 1 }).unwrap_err().to_string();
         assert_eq!(refused, "operator = avg: expected one that needs no division at the end: only switchml and canary divide");
+    }
+
+    #[test]
+    fn servers_are_for_systems_that_have_them() {
+        let hosts = [0, 1, 2].map(NodeId);
+        let spec = JobSpec {
+            id: JobId(0),
+            hosts: &hosts[..2],
+            servers: &hosts[2..],
+            system: System::Ring { order: RingOrder::Host, barrier: false },
+            op: (),
+            element_bytes: 4,
+            payload_bytes: 64,
+            window: 4,
+            reliable: true,
+            rto_initial: Duration::from_ms(1),
+            rto_min: Duration::from_ms(1),
+            patience: Duration::from_ms(100),
+            seed: 0,
+        };
+        let refused = build::<Length>(&spec, &NetworkMap::star(3)).unwrap_err().to_string();
+        assert_eq!(refused, "servers = 1: expected 0: ring has no servers");
     }
 
     #[test]

@@ -137,6 +137,7 @@ mod tests {
         let mut spec = JobSpec {
             id: JobId(1),
             hosts: &hosts,
+            servers: &[],
             system: System::canary(),
             op: (),
             element_bytes: 4,

@@ -170,6 +170,13 @@ impl System {
         }
     }
 
+    /// How many servers a job has where its configuration does not say; 0 for systems that have none.
+    pub fn servers(&self) -> u32 {
+        match self {
+            System::Ring { .. } | System::Tree { .. } | System::Canary { .. } | System::SwitchMl { .. } => 0,
+        }
+    }
+
     /// The system's number in hop headers; 0 is not a system.
     pub fn number(&self) -> u8 {
         match self {
@@ -191,6 +198,8 @@ pub struct JobSpec<'a, Op> {
     pub id: JobId,
     /// The hosts of its workers, by rank.
     pub hosts: &'a [NodeId],
+    /// The hosts of its servers, for systems that have servers; none of them has a worker of the job.
+    pub servers: &'a [NodeId],
     /// The system.
     pub system: System,
     /// Element type and operator.

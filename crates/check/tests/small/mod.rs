@@ -26,6 +26,7 @@ pub fn model((map, hosts): (NetworkMap, Vec<NodeId>), system: System, reliable: 
     let spec = JobSpec {
         id: JobId(0),
         hosts: &hosts,
+        servers: &[],
         system,
         op: (),
         element_bytes: 4,

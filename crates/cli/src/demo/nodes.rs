@@ -62,6 +62,7 @@ pub(super) fn node(setup: &Setup) -> Result<DemoNode> {
     let spec = JobSpec {
         id: JOB,
         hosts: &hosts,
+        servers: &[],
         system: system(setup.system),
         op: ElementOp::F32_SUM,
         element_bytes: 4,

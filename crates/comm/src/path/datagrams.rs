@@ -232,6 +232,7 @@ fn node(config: &Config, admitted: &Admitted) -> Result<AnyNode<[u8]>, CommError
     let spec = JobSpec {
         id: JobId(admitted.job_id),
         hosts: &hosts,
+        servers: &[],
         system: admitted.system,
         op: ElementOp::F32_SUM,
         element_bytes: 4,

@@ -145,6 +145,7 @@ impl Rank {
         let spec = JobSpec {
             id: JobId(admitted.job_id),
             hosts: &hosts,
+            servers: &[],
             system: admitted.system,
             op,
             element_bytes: op.dtype.bytes() as u32,
