@@ -1,6 +1,9 @@
 //! The event loop: one event at a time, in the order of (time, id).
 
 mod failures;
+mod flows;
+mod series;
+mod training;
 
 use std::borrow::Borrow;
 
@@ -10,6 +13,7 @@ use fanin_core::{
 };
 
 use crate::credits::TIME_MAX_PS;
+use crate::flows::Flow;
 use crate::link::link_flags;
 use crate::lossless::NO_LINK;
 use crate::metrics::{Ended, JobResult, LinkResult, MemorySampler, OperationResult, RunResult, WorkerResult};
@@ -68,9 +72,20 @@ impl<N> Slot<N> {
 struct WorkerState {
     slot: u32,
     job: u16,
+    rank: u32,
     next_operation: u32,
+    /// Elements that became final in operations that have ended.
+    finished_elements: u64,
     result: WorkerResult,
     done: bool,
+    /// Its host has stalled when it was about to begin an operation.
+    due: bool,
+}
+
+impl WorkerState {
+    fn is_running(&self) -> bool {
+        self.result.operations.last().is_some_and(|operation| operation.ended.is_none())
+    }
 }
 
 /// A simulation of nodes `N` that carry payloads `P`.
@@ -88,12 +103,17 @@ pub struct Simulation<N: Worker<P>, P: Simulated + ?Sized> {
     workers: Vec<WorkerState>,
     workers_running: u32,
     sources: Vec<Source>,
+    flows: Vec<Flow>,
     /// Per (traffic set's source): how long a full packet lasts on its host's link at its load.
     traffic_runs: bool,
     sources_running: u32,
     failures: Failures,
-    /// (time, worker) of first submissions, descending.
+    /// (time, worker) of operations that begin by themselves, descending.
     starts: Vec<(u64, u32)>,
+    /// Time of the pending look at `starts`; `u64::MAX` without one.
+    starts_armed: u64,
+    /// By job: when it crashed.
+    crashed: Vec<Option<Instant>>,
     events: u64,
     /// Links that wait for each other in a circle.
     deadlock: Vec<u32>,
@@ -118,7 +138,7 @@ where
         let links = topology.links.len() as u32;
         let tx_ready = links + node_count as u32;
         let first_source = tx_ready + map.hosts();
-        let held_back = first_source + sources.len() as u32;
+        let held_back = first_source + (sources.len() + scenario.flows.len()) as u32;
         let ids = EventIds {
             timers: links,
             tx_ready,
@@ -139,10 +159,13 @@ where
             at_host: vec![Vec::new(); map.hosts() as usize],
             workers: Vec::new(),
             workers_running: 0,
-            sources_running: sources.len() as u32,
+            sources_running: (sources.len() + scenario.flows.len()) as u32,
+            flows: vec![Flow::default(); scenario.flows.len()],
             traffic_runs: true,
-            failures: Failures::new(&scenario.faults, map.hosts(), topology.links.len()),
+            failures: Failures::new(&scenario, map.hosts(), topology.links.len()),
             starts: Vec::new(),
+            starts_armed: u64::MAX,
+            crashed: vec![None; scenario.jobs.len()],
             events: 0,
             deadlock: Vec::new(),
             net: Net::new(topology, &scenario, ids, queue),
@@ -152,6 +175,7 @@ where
         for (job, nodes) in jobs.into_iter().enumerate() {
             simulation.place_job(job as u16, nodes);
         }
+        simulation.net.limit(&simulation.scenario.limits);
         simulation.schedule_beginnings();
         Ok(simulation)
     }
@@ -165,10 +189,21 @@ where
             let is_host = self.net.topology.map.is_host(node_id);
             let worker = if index < ranks { self.workers.len() as u32 } else { NONE };
             if index < ranks {
+                let compute_ps = self.compute_ps(job, index as u32, 0);
                 let schedule = &self.scenario.jobs[job as usize];
-                self.starts.push((schedule.start[index].as_ps(), worker));
+                self.starts.push((schedule.start[index].as_ps() + compute_ps, worker));
                 let result = WorkerResult { host: node_id.0, operations: Vec::with_capacity(schedule.elements.len()) };
-                self.workers.push(WorkerState { slot: number, job, next_operation: 0, result, done: false });
+                let rank = index as u32;
+                self.workers.push(WorkerState {
+                    slot: number,
+                    job,
+                    rank,
+                    next_operation: 0,
+                    finished_elements: 0,
+                    result,
+                    done: false,
+                    due: false,
+                });
                 self.workers_running += 1;
             }
             self.lookup[(node_id.index() * jobs + job as usize) * ROLES + placed.at.role as usize] = number;
@@ -187,12 +222,14 @@ where
 
     fn schedule_beginnings(&mut self) {
         self.starts.sort_unstable_by(|a, b| b.cmp(a));
-        if let Some(&(time, _)) = self.starts.last() {
-            self.net.queue.push(time, self.net.ids.job_start);
-        }
+        self.arm_starts();
         for (index, source) in self.sources.iter().enumerate() {
             let start = self.scenario.traffic[source.config as usize].start.as_ps();
             self.net.queue.push(start, self.net.ids.sources + index as u32);
+        }
+        for (index, flow) in self.scenario.flows.iter().enumerate() {
+            let start = flow.steps[0].at.as_ps();
+            self.net.queue.push(start, self.net.ids.sources + (self.sources.len() + index) as u32);
         }
         if let Some(time) = self.failures.next_change_ps() {
             self.net.queue.push(time, self.net.ids.timeline);
@@ -205,6 +242,7 @@ where
     /// Asks for the memory of switches at this interval.
     pub fn sample_memory(&mut self, interval: Duration) {
         self.net.memory = MemorySampler::new(interval);
+        self.net.watch_ps = 0;
     }
 
     /// Runs to the end.
@@ -220,6 +258,8 @@ where
 
     fn run_events(&mut self) -> Ended {
         let limit = self.scenario.time_limit.as_ps();
+        // The time limit, or an earlier sample.
+        let mut stop = limit.min(self.net.series.as_ref().map_or(u64::MAX, |recorder| recorder.next_ps));
         let has_jobs = !self.workers.is_empty();
         let ids = self.net.ids;
         loop {
@@ -240,9 +280,12 @@ where
                         (false, _) => Ended::TrafficDone,
                     };
                 };
-                if time > limit {
-                    self.net.now = limit;
-                    return Ended::TimeLimit;
+                if time > stop {
+                    stop = self.sample_until(time.min(limit)).min(limit);
+                    if time > limit {
+                        self.net.now = limit;
+                        return Ended::TimeLimit;
+                    }
                 }
                 self.net.now = time;
                 self.events += 1;
@@ -292,7 +335,33 @@ where
         }
         self.net.packet_hops += 1;
         let (to, port, flags) = (link.to, PortId(link.to_port), link.flags);
-        if flags & link_flags::FAULTY != 0 { self.arrive_by_faulty_link(number, place) } else { self.arrive(to, port, flags, place) }
+        if flags & (link_flags::FAULTY | link_flags::COUNTED) != 0 {
+            self.arrive_by_special_link(number, place);
+        } else {
+            self.arrive(to, port, flags, place);
+        }
+    }
+
+    #[cold]
+    fn arrive_by_special_link(&mut self, number: u32, place: u32) {
+        if self.net.links[number as usize].has(link_flags::FAULTY) {
+            return self.arrive_by_faulty_link(number, place);
+        }
+        self.arrive_counted(number, place);
+    }
+
+    /// Counts the packet where somebody wants to know.
+    fn arrive_counted(&mut self, number: u32, place: u32) {
+        let link = &self.net.links[number as usize];
+        let (to, port, link_flags) = (link.to, PortId(link.to_port), link.flags);
+        let head = self.net.packets.get(place);
+        if link.has(link_flags::COUNTED)
+            && !head.has(flags::BACKGROUND)
+            && let Some(recorder) = &mut self.net.series
+        {
+            recorder.count_packet(head.job);
+        }
+        self.arrive(to, port, link_flags, place);
     }
 
     /// A packet arrives by `port` of host or switch `to`.
@@ -335,10 +404,7 @@ where
     fn arrive_numbered(&mut self, number: u32, sequence: u64, place: u32) {
         let faulty = self.net.faulty[number as usize].as_mut().expect("a faulty link has a state");
         match faulty.accept(sequence) {
-            Ok(()) => {
-                let link = &self.net.links[number as usize];
-                self.arrive(link.to, PortId(link.to_port), link.flags, place);
-            }
+            Ok(()) => self.arrive_counted(number, place),
             Err(reason) => self.net.drop_packet(place, reason),
         }
     }
@@ -428,6 +494,7 @@ where
             let result = state.result.operations.last_mut().expect("an operation was submitted");
             result.ended = Some(Instant::from_ps(self.net.now));
             let failed = outcome.result.is_err();
+            state.finished_elements += self.vectors.delivered_elements(worker);
             match outcome.result {
                 Ok(()) => self.vectors.finish(worker),
                 Err(failure) => result.failure = Some(failure),
@@ -436,6 +503,9 @@ where
                 state.done = true;
                 self.workers_running -= 1;
                 self.net.attention = true;
+                return;
+            }
+            if !self.goes_on(worker) {
                 return;
             }
             self.submit(worker);
@@ -514,20 +584,26 @@ where
     }
 
     fn on_job_start(&mut self) {
+        if self.starts_armed != self.net.now {
+            // Superseded by an earlier look.
+            return;
+        }
+        self.starts_armed = u64::MAX;
         while let Some(&(time, worker)) = self.starts.last() {
             if time > self.net.now {
-                self.net.queue.push(time, self.net.ids.job_start);
-                return;
+                break;
             }
             self.starts.pop();
-            let host = self.workers[worker as usize].result.host;
-            if self.failures.host(host) != Host::Runs {
+            let state = &mut self.workers[worker as usize];
+            if self.failures.host(state.result.host) != Host::Runs {
                 // A dead host never starts; a stalled one starts when it wakes.
+                state.due = !state.done;
                 continue;
             }
             self.submit(worker);
             self.after(self.workers[worker as usize].slot);
         }
+        self.arm_starts();
     }
 
     fn on_held_back(&mut self) {
@@ -565,6 +641,9 @@ where
     fn on_source(&mut self, number: u32) {
         if !self.traffic_runs {
             return;
+        }
+        if number as usize >= self.sources.len() {
+            return self.on_flow(number);
         }
         let source = &mut self.sources[number as usize];
         let config = &self.scenario.traffic[source.config as usize];
@@ -614,7 +693,11 @@ where
     #[inline]
     fn on_background(&mut self, place: u32) {
         let packet = self.net.packets.rest(place);
-        let source = &mut self.sources[packet.flow as usize];
+        let Some(source) = self.sources.get_mut(packet.flow as usize) else {
+            let (number, payload) = (packet.flow, packet.payload.clone());
+            self.net.packets.free(place);
+            return self.on_flow_packet(number, &payload);
+        };
         source.in_flight -= 1;
         source.bytes_delivered += packet.payload.borrow().bytes() as u64;
         source.balance = source.balance.wrapping_sub(P::background_weight(&packet.payload));
@@ -629,7 +712,10 @@ where
     #[cold]
     fn on_lost_background(&mut self) {
         while let Some((number, payload)) = self.net.lost_background.pop() {
-            let source = &mut self.sources[number as usize];
+            let Some(source) = self.sources.get_mut(number as usize) else {
+                self.on_lost_flow_packet(number, &payload);
+                continue;
+            };
             source.in_flight -= 1;
             source.balance = source.balance.wrapping_sub(P::background_weight(&payload));
             if source.is_idle() {
@@ -640,16 +726,23 @@ where
 
     fn result(mut self, ended: Ended) -> RunResult {
         let end = self.net.now;
+        if self.net.series.is_some() {
+            self.sample_at(end);
+        }
         self.net.slots.iter_mut().for_each(|slots| slots.advance(end));
         let mut jobs: Vec<JobResult> = self
             .scenario
             .jobs
             .iter()
-            .map(|job| JobResult {
+            .zip(&self.crashed)
+            .map(|(job, crashed)| JobResult {
+                begun: job.start.iter().copied().min().unwrap_or_default(),
+                crashed: *crashed,
                 workers: Vec::with_capacity(job.start.len()),
                 message_bytes: job.elements.iter().map(|elements| elements * u64::from(job.element_bytes)).collect(),
             })
             .collect();
+        let workers: Vec<usize> = jobs.iter().map(|job| job.workers.capacity()).collect();
         for worker in self.workers {
             jobs[worker.job as usize].workers.push(worker.result);
         }
@@ -671,8 +764,9 @@ where
         if let Some(source) = self.sources.iter().find(|source| source.is_idle() && source.balance != 0) {
             verdict.blame(|| format!("background traffic of host {}: what arrived is not what was sent", source.host));
         }
-        let background_bytes: u64 = self.sources.iter().map(|source| source.bytes_delivered).sum();
-        let senders = self.sources.len() as f64;
+        let of_flows: u64 = self.flows.iter().map(|flow| flow.bytes_delivered).sum();
+        let background_bytes = of_flows + self.sources.iter().map(|source| source.bytes_delivered).sum::<u64>();
+        let senders = (self.sources.len() + self.flows.len()) as f64;
         let name = |node: NodeId| self.net.topology.name(node);
         let ends = |&link: &u32| {
             let cable = &self.net.topology.links[link as usize];
@@ -685,6 +779,7 @@ where
             jobs,
             links: links.collect(),
             memory: self.net.memory.finish(end, &self.net.slots),
+            series: self.net.series.take().map_or_else(Vec::new, |recorder| recorder.rows(&workers)),
             slots: self.net.slots,
             counters: self.net.counters,
             packets_marked: self.net.packets_marked,
@@ -705,11 +800,41 @@ fn mean_gap_ps(topology: &Topology, scenario: &Scenario) -> u64 {
     (1.0 / per_ps.max(1e-12)) as u64
 }
 
+/// Flows and limits.
+fn check_beside_jobs(topology: &Topology, scenario: &Scenario) -> Result<(), SetupError> {
+    for (index, flow) in scenario.flows.iter().enumerate() {
+        for (key, host) in [("from", flow.from), ("to", flow.to)] {
+            if !topology.map.is_host(host) {
+                return Err(SetupError::new(format!("flows[{index}].{key}"), host, "a host of the network"));
+            }
+        }
+        let link = topology.links_out(flow.from)[0];
+        flow.check(index, topology.links[link as usize].speed.bits_per_second)?;
+    }
+    for (index, limit) in scenario.limits.iter().enumerate() {
+        limit.check(index)?;
+        if let Some(host) = limit.hosts.iter().find(|host| !topology.map.is_host(**host)) {
+            return Err(SetupError::new(format!("limits[{index}].hosts"), host, "hosts of the network"));
+        }
+        if scenario.network.lossless.is_some() {
+            return Err(SetupError::new("limits", format!("[{} limits]", scenario.limits.len()), "none in a lossless network"));
+        }
+    }
+    for (index, job) in scenario.jobs.iter().enumerate() {
+        let Some(compute) = &job.compute else { continue };
+        if compute.operations == 0 || !(0.0..=1.0).contains(&compute.spread) {
+            return Err(SetupError::new(format!("jobs[{index}].compute"), compute.spread, "a spread from 0 to 1, and 1 operation or more"));
+        }
+    }
+    Ok(())
+}
+
 fn check<N>(topology: &Topology, scenario: &Scenario, jobs: &[JobNodes<N>]) -> Result<(), SetupError> {
     if jobs.len() != scenario.jobs.len() {
         return Err(SetupError::new("jobs", jobs.len(), format!("nodes for {} jobs", scenario.jobs.len())));
     }
     scenario.faults.check()?;
+    check_beside_jobs(topology, scenario)?;
     if scenario.network.lossless.is_some() && scenario.time_limit.as_ps() >= TIME_MAX_PS {
         return Err(SetupError::new("time_limit", scenario.time_limit, "less than 281 s on lossless links"));
     }

@@ -7,6 +7,7 @@ use fanin_core::hash::derive;
 use fanin_core::{Body, DropReason, Egress, Event, OpError, Piece, PortId, Role, TrafficClass, Tx, Via, Wire};
 
 use crate::faults::FaultyLink;
+use crate::limits::Pace;
 use crate::link::{Link, LinkConfig, link_flags};
 use crate::lossless::{Lossless, NO_LINK, SwitchModel};
 use crate::metrics::{Counters, MemorySampler, SlotResult};
@@ -15,6 +16,7 @@ use crate::queue::EventQueue;
 use crate::random::{Purpose, Random};
 use crate::routing::{Balancer, BalancerState, Routes};
 use crate::scenario::{NetworkConfig, Scenario};
+use crate::series::Recorder;
 use crate::topology::{Cable, Topology};
 use crate::vectors::{Simulated, Vectors};
 
@@ -99,6 +101,12 @@ pub(crate) struct Net<H, O> {
     /// By switch.
     pub slots: Vec<SlotResult>,
     pub memory: MemorySampler,
+    /// Jobs over time, where somebody asks for it.
+    pub series: Option<Box<Recorder>>,
+    /// From when on changes of memory are looked at.
+    pub watch_ps: u64,
+    /// By link; empty where no host has a limit.
+    pub paces: Vec<Pace>,
     pub broken: Vec<&'static str>,
     /// Sources and payloads of dropped background packets, to be told.
     pub lost_background: Vec<(u32, O)>,
@@ -150,6 +158,9 @@ impl<H: Wire, O: Clone> Net<H, O> {
             packet_hops: 0,
             slots: vec![SlotResult::default(); (map.nodes() - map.hosts()) as usize],
             memory: MemorySampler::OFF,
+            series: None,
+            watch_ps: u64::MAX,
+            paces: Vec::new(),
             broken: Vec::new(),
             lost_background: Vec::new(),
             topology,
@@ -169,13 +180,27 @@ impl<H: Wire, O: Clone> Net<H, O> {
         scenario.jobs.iter().enumerate().map(of_job).collect()
     }
 
-    /// Memory of a switch, about to change.
+    /// Memory of a switch, about to change by a slot of a job that is taken or freed.
     #[inline]
-    fn slots_of(&mut self, switch: u32) -> &mut SlotResult {
+    fn slots_of(&mut self, switch: u32, job: u16, bytes: u32, taken: bool) -> &mut SlotResult {
+        let index = (switch - self.topology.map.hosts()) as usize;
+        if self.now >= self.watch_ps {
+            self.watch(index, job, bytes, taken);
+        }
+        &mut self.slots[index]
+    }
+
+    /// Somebody samples memory.
+    #[cold]
+    fn watch(&mut self, switch: usize, job: u16, bytes: u32, taken: bool) {
         if self.now >= self.memory.next_ps {
             self.memory.sample(self.now, &self.slots);
         }
-        &mut self.slots[(switch - self.topology.map.hosts()) as usize]
+        match &mut self.series {
+            None => self.watch_ps = self.memory.next_ps,
+            Some(recorder) if taken => recorder.take(switch, job, bytes, self.now),
+            Some(recorder) => recorder.free(switch, job, bytes, self.now),
+        }
     }
 
     /// Length on the wire of a packet with this payload.
@@ -204,9 +229,12 @@ impl<H: Wire, O: Clone> Net<H, O> {
     #[inline(always)]
     pub fn transmit(&mut self, number: u32, place: u32, bytes: u32) {
         let link = &mut self.links[number as usize];
-        if link.has(link_flags::DOWN | link_flags::LOSSLESS) {
+        if link.has(link_flags::DOWN | link_flags::LOSSLESS | link_flags::LIMITED) {
             if link.has(link_flags::LOSSLESS) {
                 return self.send_lossless(number, place, bytes);
+            }
+            if link.has(link_flags::LIMITED) {
+                return self.transmit_limited(number, place, bytes);
             }
             return self.drop_packet(place, DropReason::Down);
         }
@@ -531,11 +559,11 @@ impl<H: Wire, P: Simulated + ?Sized> Tx<H, P> for Lent<'_, H, P> {
             Event::Retransmitted { reason, .. } => self.net.counters.retransmit(reason),
             Event::SlotTaken { bytes } if !self.post.is_host => {
                 let now = self.net.now;
-                self.net.slots_of(self.post.at).take(now, bytes);
+                self.net.slots_of(self.post.at, self.post.job, bytes, true).take(now, bytes);
             }
             Event::SlotFreed { bytes } if !self.post.is_host => {
                 let now = self.net.now;
-                self.net.slots_of(self.post.at).free(now, bytes);
+                self.net.slots_of(self.post.at, self.post.job, bytes, false).free(now, bytes);
             }
             Event::SlotTaken { .. } | Event::SlotFreed { .. } | Event::Failed(_) => {}
             Event::Broken(what) => {

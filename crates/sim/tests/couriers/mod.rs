@@ -223,6 +223,8 @@ impl Run {
             kinds: Vec::new(),
             element_bytes: ELEMENT_BYTES,
             start: vec![self.start; hosts as usize],
+            compute: None,
+            crash: None,
             noise_probability: self.noise.0,
             noise_delay: self.noise.1,
         };
@@ -230,6 +232,8 @@ impl Run {
             network: self.network.clone(),
             jobs: vec![schedule],
             traffic: Vec::new(),
+            flows: Vec::new(),
+            limits: Vec::new(),
             faults: self.faults.clone(),
             seed: self.seed,
             time_limit: Duration::from_ms(1_000),
