@@ -18,7 +18,7 @@ use anyhow::{Context, Result};
 
 use data::{Group, Spread, groups, joined, numeric_axis, spread};
 use fanin_plan::Plan;
-use fanin_plan::results::{METRICS, Metric};
+use fanin_plan::metrics::Metric;
 use fanin_plan::run::Finished;
 use fanin_plan::schema::{Plot, PlotKind};
 use frame::{Frame, Look, Pen, Ticks};
@@ -82,9 +82,9 @@ fn usual(plan: &Plan) -> Vec<Plot> {
 
 fn draw(plot: &Plot, plan: &Plan, finished: &[Finished]) -> Result<String> {
     let x = plan.axes.iter().position(|axis| Some(&axis.name) == plot.x.as_ref());
-    let metric = METRICS.iter().find(|metric| Some(metric.key) == plot.y.as_deref());
+    let metric = plot.y.as_deref().and_then(Metric::named);
     let groups = groups(plan, x, &plot.only);
-    match (plot.kind, x, metric) {
+    match (plot.kind, x, &metric) {
         (PlotKind::Bars, Some(x), Some(metric)) => bars(plot, plan, finished, x, metric, &groups),
         (PlotKind::Lines, Some(x), Some(metric)) => lines(plot, plan, finished, x, metric, &groups),
         (PlotKind::Memory, _, _) => memory(plot, finished, &groups),

@@ -16,6 +16,7 @@
 //! | `faults` | names in fault plans become nodes |
 //! | `errors` | file, line, key, value, what was expected |
 //! | [`run`] | runs a plan's points on all cores |
+//! | [`metrics`] | numbers of a run by name |
 //! | [`results`] | one record a run, as JSON and CSV |
 //! | [`series`] | quantities of jobs over time |
 //! | [`frames`] | the same as columns |
@@ -28,6 +29,7 @@ mod errors;
 mod faults;
 pub mod frames;
 mod iterations;
+pub mod metrics;
 mod placement;
 pub mod read;
 pub mod results;

@@ -165,59 +165,6 @@ pub struct LinkRecord {
     pub packets_dropped: u64,
 }
 
-/// A number of a run that tables and plots can show.
-pub struct Metric {
-    /// The field of the record.
-    pub key: &'static str,
-    /// For people.
-    pub title: &'static str,
-    /// Its unit; empty for a count or share.
-    pub unit: &'static str,
-    /// Its value; `None` where the run has none.
-    pub value: fn(&RunRecord) -> Option<f64>,
-}
-
-/// All numbers that tables and plots can show.
-pub const METRICS: &[Metric] = &[
-    Metric { key: "completion_us", title: "completion time", unit: "us", value: |run| run.completion_us },
-    Metric { key: "goodput_gbps", title: "goodput", unit: "Gb/s", value: |run| run.goodput_gbps },
-    Metric { key: "iteration_us", title: "time of an iteration", unit: "us", value: |run| run.iteration_us },
-    Metric { key: "communication_us", title: "communication of an iteration", unit: "us", value: |run| run.communication_us },
-    Metric { key: "jct_us", title: "job completion time", unit: "us", value: |run| run.jct_us },
-    Metric { key: "link_utilization_mean", title: "mean link utilisation", unit: "", value: |run| Some(run.link_utilization_mean) },
-    Metric { key: "switch_bytes_peak", title: "peak memory of a switch", unit: "B", value: |run| Some(run.switch_bytes_peak as f64) },
-    Metric { key: "switch_bytes_mean", title: "mean memory of the fullest switch", unit: "B", value: |run| Some(run.switch_bytes_mean) },
-    Metric { key: "leaf_bytes_mean", title: "mean memory of a leaf", unit: "B", value: |run| Some(run.leaf_bytes_mean) },
-    Metric { key: "leaf_bytes_peak", title: "peak memory of a leaf", unit: "B", value: |run| Some(run.leaf_bytes_peak as f64) },
-    Metric { key: "leaf_slot_us", title: "time that a leaf holds a slot", unit: "us", value: |run| run.leaf_slot_us },
-    Metric {
-        key: "leaf_slots_per_packet",
-        title: "slots of a leaf per packet of the vector",
-        unit: "",
-        value: |run| run.leaf_slots_per_packet,
-    },
-    Metric { key: "leaf_bytes_by_model", title: "memory of a leaf by the paper's model", unit: "B", value: |run| run.leaf_bytes_by_model },
-    Metric { key: "leaf_bytes_by_rate", title: "goodput times the time that a leaf holds a slot", unit: "B", value: bytes_by_rate },
-    Metric { key: "links_idle", title: "links used less than 1 %", unit: "", value: |run| Some(run.links_idle) },
-    Metric { key: "links_busy", title: "links used 80 % or more", unit: "", value: |run| Some(run.links_busy) },
-    Metric { key: "links_between", title: "links used 1 to 80 %", unit: "", value: |run| Some(run.links_between) },
-    Metric { key: "links_70_to_90", title: "links used 70 to 90 %", unit: "", value: |run| Some(run.links_70_to_90) },
-    Metric { key: "queue_bytes_peak", title: "longest queue", unit: "B", value: |run| Some(run.queue_bytes_peak as f64) },
-    Metric { key: "packets_dropped", title: "packets dropped", unit: "", value: |run| Some(run.packets_dropped as f64) },
-    Metric { key: "packets_retransmitted", title: "packets sent again", unit: "", value: |run| Some(run.packets_retransmitted as f64) },
-    Metric { key: "packets_marked", title: "packets marked", unit: "", value: |run| Some(run.packets_marked as f64) },
-    Metric { key: "packet_hops", title: "packet-hops", unit: "", value: |run| Some(run.packet_hops as f64) },
-    Metric { key: "background_gbps", title: "background goodput per host", unit: "Gb/s", value: |run| Some(run.background_gbps) },
-    Metric { key: "simulated_us", title: "simulated time", unit: "us", value: |run| Some(run.simulated_us) },
-    Metric { key: "wall_s", title: "wall time", unit: "s", value: |run| Some(run.wall_s) },
-];
-
-/// Little's law: what a leaf should have in use where every piece of the vector takes one slot there. For one job.
-fn bytes_by_rate(run: &RunRecord) -> Option<f64> {
-    let bytes_per_us = run.goodput_gbps? / 8.0 * 1e3;
-    (run.jobs.len() == 1).then_some(bytes_per_us * run.leaf_slot_us?)
-}
-
 fn as_map<S: Serializer>(params: &[(String, serde_json::Value)], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_map(params.iter().map(|(key, value)| (key, value)))
 }
@@ -415,7 +362,7 @@ fn job_record(number: usize, job: &PreparedJob, ran: &JobResult, prepared: &Prep
         entry: job.entry,
         system: job.system.name(),
         workers: job.hosts.len() as u32,
-        message_bytes: ran.message_bytes.first().copied().unwrap_or(0),
+        message_bytes: job.settings.common.message_bytes(job.op.dtype.bytes() as u64),
         operations: operations as u32,
         completion_us: over_operations(&|operation| ran.completion(operation).map(Duration::as_us_f64)),
         goodput_gbps: over_operations(&|operation| ran.goodput_gbps(operation)),

@@ -2,6 +2,7 @@
 //! that set several keys together. Every combination is a point.
 
 use super::errors::PlanError;
+use super::metrics::Metric;
 use super::read::read;
 use super::schema::{Plot, PlotKind};
 use super::series::Quantity;
@@ -222,9 +223,8 @@ pub fn check_plots(file: &str, tree: &Tree, axes: &[Axis], fixed: &[String], set
                     return refuse("x", x, format!("what the plan varies: {}", if shown.is_empty() { "nothing" } else { &shown }));
                 }
                 let y = y.as_deref().unwrap_or_default();
-                if !crate::results::METRICS.iter().any(|metric| metric.key == y) {
-                    let known = crate::results::METRICS.iter().map(|metric| metric.key).collect::<Vec<_>>().join(", ");
-                    return refuse("y", y, format!("one of {known}"));
+                if Metric::named(y).is_none() {
+                    return refuse("y", y, Metric::known());
                 }
             }
         }

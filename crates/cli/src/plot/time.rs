@@ -35,33 +35,42 @@ pub fn draw(plot: &Plot, plan: &Plan, finished: &[Finished], groups: &[Group]) -
     let looks: Vec<Look> = groups.iter().map(|group| group.look).collect();
     let note = if means { "mean over copies of a job; first repetition of each" } else { "first repetition of each" };
     let y_label = quantity.title();
-    let last_us = lines.iter().flatten().map(|(time, _)| *time).fold(1.0, f64::max);
+    let last_us = lines.iter().flatten().flatten().map(|(time, _)| *time).fold(1.0, f64::max);
     let (unit, scale) = if last_us >= 10_000.0 { ("time (ms)", 1e-3) } else { ("time (us)", 1.0) };
     let frame = Frame { title: &plot.title, note, x_label: unit, y_label: &y_label, groups: &groups };
-    let high = lines.iter().flatten().map(|(_, value)| *value).fold(0.0, f64::max);
+    let high = lines.iter().flatten().flatten().map(|(_, value)| *value).fold(0.0, f64::max);
     let places = round_steps(last_us * scale);
     let ticks = Ticks { labels: places.iter().map(|place| frame::short_number(*place)).collect(), places };
     let y_range = 0.0..if high > 0.0 { high * 1.08 } else { 1.0 };
     frame::render(&frame, &looks, (0.0..last_us * scale, y_range), &ticks, |pen| {
         for (line, look) in lines.into_iter().zip(&looks) {
-            pen.line(line.into_iter().map(|(time, value)| (time * scale, value)).collect(), *look)?;
+            for part in line {
+                pen.line(part.into_iter().map(|(time, value)| (time * scale, value)).collect(), *look)?;
+            }
         }
         Ok(())
     })
 }
 
-/// The corners of a job's line: begin and end of each interval. Where nobody told of a gauge there is nothing.
-fn steps(run: &Finished, entry: usize, quantity: Quantity) -> Vec<(f64, f64)> {
-    let mut corners = Vec::new();
+/// The corners of a job's line: begin and end of each interval. Where nobody told of a gauge it is interrupted.
+fn steps(run: &Finished, entry: usize, quantity: Quantity) -> Vec<Vec<(f64, f64)>> {
+    let mut parts: Vec<Vec<(f64, f64)>> = Vec::new();
+    let mut is_open = false;
     let of_entry = |job: u32| run.record.jobs.get(job as usize).is_some_and(|job| job.entry == entry);
     for rows in run.series.chunk_by(|a, b| a.at == b.at) {
         let values: Vec<f64> = rows.iter().filter(|row| of_entry(row.job)).filter_map(|row| quantity.of(row)).collect();
         if values.is_empty() {
+            is_open = false;
             continue;
+        }
+        if !std::mem::replace(&mut is_open, true) {
+            parts.push(Vec::new());
         }
         let mean = values.iter().sum::<f64>() / values.len() as f64;
         let end_us = rows[0].at.as_ps() as f64 / 1e6;
-        corners.extend([(end_us - rows[0].span.as_ps() as f64 / 1e6, mean), (end_us, mean)]);
+        if let Some(corners) = parts.last_mut() {
+            corners.extend([(end_us - rows[0].span.as_ps() as f64 / 1e6, mean), (end_us, mean)]);
+        }
     }
-    corners
+    parts
 }

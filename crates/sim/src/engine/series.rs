@@ -44,9 +44,12 @@ where
             let running = if worker.is_running() { self.vectors.delivered_elements(number as u32) } else { 0 };
             totals[usize::from(worker.job)].bytes += (worker.finished_elements + running) * u64::from(job.element_bytes);
         }
+        let mut runs = vec![false; totals.len()];
+        self.workers.iter().filter(|worker| !worker.done).for_each(|worker| runs[usize::from(worker.job)] = true);
         let none: Sums = [(0.0, 0); GAUGES];
         let (mut of_workers, mut of_others) = (vec![none; totals.len()], vec![none; totals.len()]);
-        for slot in &self.slots {
+        // What is left in the nodes of a job that is through says nothing.
+        for slot in self.slots.iter().filter(|slot| runs[usize::from(slot.post.job)]) {
             let sums = if slot.post.worker.is_some() { &mut of_workers } else { &mut of_others };
             let sums = &mut sums[usize::from(slot.post.job)];
             slot.node.gauges(&mut |gauge, value| {
