@@ -74,8 +74,8 @@ fn usual(plan: &Plan) -> Vec<Plot> {
         plots.push(make("memory", "Memory of switches", PlotKind::Memory, None, None));
     }
     if plan.points.iter().any(|point| point.setup.general.run.series_interval.is_some()) {
-        plots.push(make("throughput", "Throughput of jobs", PlotKind::Time, None, Some("throughput_gbps")));
-        plots.push(make("slots", "Slots of jobs", PlotKind::Time, None, Some("slots")));
+        plots.push(make("jobs_goodput", "Goodput over time", PlotKind::Time, None, Some("goodput_gbps")));
+        plots.push(make("jobs_slots", "Slots in use over time", PlotKind::Time, None, Some("slots")));
     }
     plots
 }

@@ -551,7 +551,7 @@ pub struct Run {
     pub drain: bool,
     /// Interval of samples of the switches' memory; none are taken where it is not given.
     pub memory_interval: Option<Time>,
-    /// Interval of samples of jobs: throughput, memory, gauges; none are taken where it is not given.
+    /// Interval of samples of jobs: goodput, memory, gauges; none are taken where it is not given.
     pub series_interval: Option<Time>,
     /// How runs are meant to end.
     #[serde(default)]

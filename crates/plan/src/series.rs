@@ -7,7 +7,7 @@ use fanin_sim::series::SeriesRow;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Quantity {
     /// Bytes of the vector that became final at a worker, mean over workers, as a rate.
-    Throughput,
+    Goodput,
     /// Packets that reached the job's hosts.
     Packets,
     /// Slots in use at all switches together, mean over the interval.
@@ -21,7 +21,7 @@ pub enum Quantity {
 impl Quantity {
     /// Every quantity, in the order of columns.
     pub fn all() -> impl Iterator<Item = Quantity> {
-        let own = [Quantity::Throughput, Quantity::Packets, Quantity::Slots, Quantity::SlotBytes];
+        let own = [Quantity::Goodput, Quantity::Packets, Quantity::Slots, Quantity::SlotBytes];
         own.into_iter().chain(Gauge::ALL.iter().copied().map(Quantity::Gauge))
     }
 
@@ -33,7 +33,7 @@ impl Quantity {
     /// Its name in plans and results.
     pub fn name(self) -> &'static str {
         match self {
-            Quantity::Throughput => "throughput_gbps",
+            Quantity::Goodput => "goodput_gbps",
             Quantity::Packets => "packets",
             Quantity::Slots => "slots",
             Quantity::SlotBytes => "slot_bytes",
@@ -44,7 +44,7 @@ impl Quantity {
     /// For people, with its unit.
     pub fn title(self) -> String {
         match self {
-            Quantity::Throughput => "throughput (Gb/s)".into(),
+            Quantity::Goodput => "goodput (Gb/s)".into(),
             Quantity::Packets => "packets in an interval".into(),
             Quantity::Slots => "slots in use".into(),
             Quantity::SlotBytes => "memory of switches in use (B)".into(),
@@ -58,7 +58,7 @@ impl Quantity {
     /// Its value; `None` for a gauge that nobody has told of.
     pub fn of(self, row: &SeriesRow) -> Option<f64> {
         match self {
-            Quantity::Throughput => Some(row.throughput_gbps),
+            Quantity::Goodput => Some(row.goodput_gbps),
             Quantity::Packets => Some(row.packets as f64),
             Quantity::Slots => Some(row.slots),
             Quantity::SlotBytes => Some(row.slot_bytes),

@@ -1,4 +1,4 @@
-//! Jobs over time: throughput, packets, memory of switches and gauges of nodes, at an interval.
+//! Jobs over time: goodput, packets, memory of switches and gauges of nodes, at an interval.
 //!
 //! What is added up is kept as totals, so an interval is the difference of two samples, and every second sample can be left out when
 //! there are too many: memory is bounded however long a run is.
@@ -20,7 +20,7 @@ pub struct SeriesRow {
     /// The job's number.
     pub job: u32,
     /// Bytes of the vector that became final at a worker, mean over workers, as a rate.
-    pub throughput_gbps: f64,
+    pub goodput_gbps: f64,
     /// Packets that reached the job's hosts.
     pub packets: u64,
     /// Slots in use at all switches together, mean over the interval.
@@ -180,7 +180,7 @@ impl Recorder {
                     at: Instant::from_ps(*at_ps),
                     span: Duration::from_ps(span_ps),
                     job: job as u32,
-                    throughput_gbps: bits * 1e3 / span_ps as f64,
+                    goodput_gbps: bits * 1e3 / span_ps as f64,
                     packets: now.packets - then.packets,
                     slots: (now.slot_ps - then.slot_ps) as f64 / span_ps as f64,
                     slot_bytes: (now.byte_ps - then.byte_ps) as f64 / span_ps as f64,
@@ -217,7 +217,7 @@ mod tests {
         let seen: Vec<_> = rows.iter().map(|row| (row.at.as_ps(), row.job, row.packets, row.slots, row.slot_bytes)).collect();
         assert_eq!(seen, [(1_000, 0, 0, 0.5, 128.0), (1_000, 1, 1, 0.0, 0.0), (2_000, 0, 0, 1.25, 320.0), (2_000, 1, 0, 0.0, 0.0)]);
         // 500 bytes a worker in a nanosecond are 4000 Gb/s.
-        assert_eq!((rows[0].throughput_gbps, rows[2].throughput_gbps), (4_000.0, 12_000.0));
+        assert_eq!((rows[0].goodput_gbps, rows[2].goodput_gbps), (4_000.0, 12_000.0));
     }
 
     #[test]
@@ -235,7 +235,7 @@ mod tests {
         let rows = recorder.rows(&[1, 1]);
         assert!(rows.len() >= 18 && first > 10);
         assert_eq!(rows.iter().map(|row| row.packets).sum::<u64>(), taken);
-        let bytes: f64 = rows.iter().map(|row| row.throughput_gbps * row.span.as_ps() as f64 / 8e3).sum();
+        let bytes: f64 = rows.iter().map(|row| row.goodput_gbps * row.span.as_ps() as f64 / 8e3).sum();
         assert!((bytes - now as f64).abs() < 1e-6 * bytes, "{bytes} {now}");
         assert!(rows.windows(2).all(|pair| pair[0].at <= pair[1].at));
     }

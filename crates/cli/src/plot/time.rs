@@ -15,7 +15,7 @@ use fanin_plan::series::Quantity;
 /// # Errors
 /// Those of drawing.
 pub fn draw(plot: &Plot, plan: &Plan, finished: &[Finished], groups: &[Group]) -> Result<String> {
-    let quantity = plot.y.as_deref().and_then(Quantity::named).unwrap_or(Quantity::Throughput);
+    let quantity = plot.y.as_deref().and_then(Quantity::named).unwrap_or(Quantity::Goodput);
     let (mut drawn, mut lines, mut means) = (Vec::new(), Vec::new(), false);
     for group in groups {
         for run in finished.iter().filter(|run| group.points.contains(&run.point) && !run.series.is_empty()) {
