@@ -12,6 +12,7 @@
 //! | `placement` | which hosts carry which workers |
 //! | `faults` | names in fault plans become nodes |
 //! | `errors` | file, line, key, value, what was expected |
+//! | [`computed`] | plans of figures that are computed from a model |
 //! | [`run`] | runs a plan's points on all cores |
 //! | [`results`] | one record a run, as JSON and CSV |
 //! | [`frames`] | the same as columns |
@@ -19,6 +20,7 @@
 
 mod build;
 pub mod choices;
+pub mod computed;
 mod errors;
 mod faults;
 pub mod frames;
@@ -109,11 +111,14 @@ impl Plan {
         for set in sets {
             apply_set(file, &mut tree, set)?;
         }
-        check_sections(file, &tree)?;
+        check_sections(file, &tree, SECTIONS)?;
         let plots = tree.take("plot");
         let (axes, fixed) = sweep::take_axes(file, &mut tree, sets)?;
         let plots = match plots {
-            Some((_, plots)) => Some(sweep::check_plots(file, &plots, &axes, &fixed, sets)?),
+            Some((_, plots)) => {
+                let fields: Vec<&str> = results::METRICS.iter().map(|metric| metric.key).collect();
+                Some(sweep::check_plots(file, &plots, &axes, &fixed, sets, &fields)?)
+            }
             None => None,
         };
         let points = sweep::combinations(&axes)
@@ -131,8 +136,7 @@ impl Plan {
 
     /// Its text, with what `--set` changed as comments above it.
     pub fn text_with_sets(&self) -> String {
-        let changes: String = self.sets.iter().map(|set| format!("# --set {}\n", set.replace('\n', " "))).collect();
-        changes + &self.text
+        text_with_sets(&self.text, &self.sets)
     }
 
     /// Builds what one run needs.
@@ -151,14 +155,20 @@ impl Plan {
     }
 }
 
+/// A plan's text, with what `--set` changed as comments above it.
+fn text_with_sets(text: &str, sets: &[String]) -> String {
+    let changes: String = sets.iter().map(|set| format!("# --set {}\n", set.replace('\n', " "))).collect();
+    changes + text
+}
+
 /// What a plan consists of.
 const SECTIONS: &[&str] = &["network", "jobs", "traffic", "faults", "series", "sweep", "run", "plot"];
 
-fn check_sections(file: &str, tree: &Tree) -> Result<(), PlanError> {
+fn check_sections(file: &str, tree: &Tree, sections: &[&str]) -> Result<(), PlanError> {
     let Kind::Table(entries) = &tree.kind else { return Ok(()) };
-    match entries.iter().find(|(key, _)| !SECTIONS.contains(&key.name.as_str())) {
+    match entries.iter().find(|(key, _)| !sections.contains(&key.name.as_str())) {
         Some((key, value)) => {
-            let known: Vec<String> = SECTIONS.iter().map(|section| section.to_string()).collect();
+            let known: Vec<String> = sections.iter().map(|section| section.to_string()).collect();
             let what = format!("{} = {value}: unknown key; {}", key.name, read::suggestion(&key.name, &known));
             Err(PlanError::new(file, what).at(key.origin.clone()))
         }
