@@ -63,11 +63,11 @@ def row(claim: dict) -> list[str]:
     return ["| " + " | ".join(cell(text) for text in cells) + " |" for cells in rows]
 
 
-def table(claims: list[dict]) -> str:
+def table(paper: str, claims: list[dict]) -> str:
     """All claims of a figure."""
     quick = any(claim["quick"] for claim in claims)
     figure = claims[0]["figure"]
-    command = f"fanin repro canary {figure}{' --quick' if quick else ''}"
+    command = f"fanin repro {paper} {figure}{' --quick' if quick else ''}"
     note = f"`{command}` gave:" + (" (fewer repetitions and points than the plan has)" if quick else "")
     head = ["| claim | the paper says | paper | measured | window | verdict |", "|---|---|---|---|---|---|"]
     return "\n".join([note, "", *head, *(line for claim in claims for line in row(claim))])
@@ -109,7 +109,7 @@ def main(arguments: list[str]) -> int:
             readme = options.experiments / figure / "README.md"
             if not readme.exists():
                 raise ResultsError(f"{readme} is not there")
-            readme.write_text(insert(readme.read_text(), table(claims), str(readme)))
+            readme.write_text(insert(readme.read_text(), table(options.experiments.resolve().name, claims), str(readme)))
     except ResultsError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

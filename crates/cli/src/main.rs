@@ -6,8 +6,10 @@
 //! | [`table`] | the summary for people |
 //! | [`plot`] | pictures |
 //! | [`report`] | all of that as one page |
+//! | [`grid`] | numbers at places along axes, for claims and pictures |
 //! | [`sim`] | `fanin sim`: from the command line to files and exit code |
 //! | [`repro`] | `fanin repro`: results held against what a paper says |
+//! | [`model`] | `fanin model`: formulas of papers, as tables |
 //! | [`mod@bench`] | `fanin bench sim`: the simulator's own speed |
 //! | [`allreduce`] | `fanin bench allreduce`: collectives between processes |
 //! | [`link`] | `fanin bench link`: what a link carries, the yardstick for collectives over it |
@@ -24,7 +26,9 @@ mod check;
 mod demo;
 mod doctor;
 mod fabric_worker;
+mod grid;
 mod link;
+mod model;
 mod plot;
 mod progress;
 mod report;
@@ -53,6 +57,7 @@ Examples:
   fanin sim examples/quickstart.toml --out out/quickstart
   fanin sim examples/quickstart.toml --set jobs.0.message=1MiB --set run.repetitions=1
   fanin repro canary --quick --out out/canary
+  fanin model a2tp --flows 2..32 --aggregators 450,900
   fanin check canary --seeds 100
   fanin demo --loss 0.01
   fanin switch --listen 0.0.0.0:7700 --http 127.0.0.1:9470
@@ -69,6 +74,9 @@ enum Command {
     Sim(sim::SimArgs),
     /// Reproduce a paper's figures and hold them against its claims.
     Repro(repro::ReproArgs),
+    /// Evaluate the formulas of a paper.
+    #[command(subcommand)]
+    Model(model::ModelArgs),
     /// Run random plans with random faults and check what must be true of all of them.
     Check(check::CheckArgs),
     /// Measure speed.
@@ -110,6 +118,7 @@ fn main() -> ExitCode {
     let done = match &arguments.command {
         Command::Sim(args) => return sim::run(args),
         Command::Repro(args) => return repro::run(args),
+        Command::Model(args) => return model::run(args),
         Command::Doctor(args) => return doctor::run(args),
         Command::Check(args) => {
             return check::run(args).unwrap_or_else(|error| {

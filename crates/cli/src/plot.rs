@@ -14,11 +14,13 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
+use crate::grid::{Grid, Simulated};
 use data::{Group, Spread, groups, joined, numeric_axis, spread};
 use fanin_plan::Plan;
-use fanin_plan::metrics::Metric;
+use fanin_plan::computed::Computed;
+use fanin_plan::metrics::Field;
 use fanin_plan::run::Finished;
 use fanin_plan::schema::{Plot, PlotKind};
 use frame::{Frame, Look, Pen, Ticks};
@@ -30,7 +32,15 @@ use plotters::prelude::IntoLogRange;
 /// # Errors
 /// Those of writing files.
 pub fn write_all(folder: &Path, plan: &Plan, finished: &[Finished]) -> Result<()> {
-    for (name, svg) in pictures(plan, finished)? {
+    write(folder, pictures(plan, finished)?)
+}
+
+/// Writes pictures: name and SVG.
+///
+/// # Errors
+/// Those of writing files.
+pub fn write(folder: &Path, pictures: Vec<(String, String)>) -> Result<()> {
+    for (name, svg) in pictures {
         fs::write(folder.join(format!("{name}.svg")), svg).with_context(|| format!("plot {name}"))?;
     }
     Ok(())
@@ -42,8 +52,21 @@ pub fn write_all(folder: &Path, plan: &Plan, finished: &[Finished]) -> Result<()
 /// Those of drawing.
 pub fn pictures(plan: &Plan, finished: &[Finished]) -> Result<Vec<(String, String)>> {
     let plots = plan.plots.clone().unwrap_or_else(|| usual(plan));
+    let simulated = Simulated { plan, finished };
+    drawn(&plots, &simulated, Some(&simulated))
+}
+
+/// The pictures that a plan of a model asks for: name and SVG.
+///
+/// # Errors
+/// Those of drawing.
+pub fn computed_pictures(plan: &Computed) -> Result<Vec<(String, String)>> {
+    drawn(&plan.plots, plan, None)
+}
+
+fn drawn(plots: &[Plot], grid: &dyn Grid, simulated: Option<&Simulated<'_>>) -> Result<Vec<(String, String)>> {
     let one = |plot: &Plot| {
-        let svg = draw(plot, plan, finished).with_context(|| format!("plot {}", plot.name))?;
+        let svg = draw(plot, grid, simulated).with_context(|| format!("plot {}", plot.name))?;
         Ok((plot.name.clone(), svg))
     };
     plots.iter().map(one).collect()
@@ -80,42 +103,43 @@ fn usual(plan: &Plan) -> Vec<Plot> {
     plots
 }
 
-fn draw(plot: &Plot, plan: &Plan, finished: &[Finished]) -> Result<String> {
-    let x = plan.axes.iter().position(|axis| Some(&axis.name) == plot.x.as_ref());
-    let metric = plot.y.as_deref().and_then(Metric::named);
-    let groups = groups(plan, x, &plot.only);
-    match (plot.kind, x, &metric) {
-        (PlotKind::Bars, Some(x), Some(metric)) => bars(plot, plan, finished, x, metric, &groups),
-        (PlotKind::Lines, Some(x), Some(metric)) => lines(plot, plan, finished, x, metric, &groups),
-        (PlotKind::Memory, _, _) => memory(plot, finished, &groups),
-        (PlotKind::Time, _, _) => time::draw(plot, plan, finished, &groups),
-        _ => cdf(plot, finished, &groups),
+fn draw(plot: &Plot, grid: &dyn Grid, simulated: Option<&Simulated<'_>>) -> Result<String> {
+    let x = plot.x.as_ref().and_then(|x| grid.axis(x));
+    let field = plot.y.as_deref().and_then(|key| grid.fields().named(key));
+    let groups = groups(grid, x, &plot.only);
+    match (plot.kind, x, &field, simulated) {
+        (PlotKind::Bars, Some(x), Some(field), _) => bars(plot, grid, x, field, &groups),
+        (PlotKind::Lines, Some(x), Some(field), _) => lines(plot, grid, x, field, &groups),
+        (PlotKind::Memory, _, _, Some(simulated)) => memory(plot, simulated.finished, &groups),
+        (PlotKind::Time, _, _, Some(simulated)) => time::draw(plot, simulated, &groups),
+        (PlotKind::Cdf, _, _, Some(simulated)) => cdf(plot, simulated.finished, &groups),
+        _ => bail!("it cannot be drawn from these results"),
     }
 }
 
 /// What the numbers are: said under the title.
-fn note(plan: &Plan) -> String {
-    match plan.points.iter().map(|point| point.setup.general.run.repetitions.0).max() {
+fn note(grid: &dyn Grid) -> String {
+    match (0..grid.points()).map(|point| grid.repetitions(point)).max() {
         Some(runs) if runs > 1 => format!("median of {runs} runs, whiskers from the lowest to the highest"),
         _ => String::new(),
     }
 }
 
-fn with_unit(metric: &Metric) -> String {
-    match data::shown_unit(metric) {
-        ("", _) => metric.title.to_string(),
-        (unit, _) => format!("{} ({unit})", metric.title),
+fn with_unit(field: &Field) -> String {
+    match data::shown_unit(field) {
+        ("", _) => field.title.clone(),
+        (unit, _) => format!("{} ({unit})", field.title),
     }
 }
 
 /// A group of bars for each value of the axis `x`.
-fn bars(plot: &Plot, plan: &Plan, finished: &[Finished], x: usize, metric: &Metric, groups: &[Group]) -> Result<String> {
-    let categories: Vec<String> = plan.axes[x].choices.iter().map(|choice| choice.label.clone()).collect();
+fn bars(plot: &Plot, grid: &dyn Grid, x: usize, field: &Field, groups: &[Group]) -> Result<String> {
+    let categories: Vec<String> = grid.axes()[x].choices.iter().map(|choice| choice.label.clone()).collect();
     let spreads: Vec<Vec<Option<Spread>>> =
-        groups.iter().map(|group| group.points.iter().map(|&point| spread(finished, point, metric)).collect()).collect();
+        groups.iter().map(|group| group.points.iter().map(|&point| spread(grid, point, field)).collect()).collect();
     let top = spreads.iter().flatten().flatten().map(|spread| spread.high).fold(0.0, f64::max);
-    let y_label = with_unit(metric);
-    let frame = Frame { title: &plot.title, note: &note(plan), x_label: &data::axis_title(plan, x), y_label: &y_label, groups };
+    let y_label = with_unit(field);
+    let frame = Frame { title: &plot.title, note: &note(grid), x_label: &data::axis_title(grid, x), y_label: &y_label, groups };
     // Bars differ by colour alone: there is no line to be dashed.
     let looks: Vec<Look> = (0..groups.len()).map(|index| Look { color: index, dash: 0 }).collect();
     let ticks = Ticks { places: (0..categories.len()).map(|index| index as f64 + 0.5).collect(), labels: categories };
@@ -142,16 +166,16 @@ fn bars(plot: &Plot, plan: &Plan, finished: &[Finished], x: usize, metric: &Metr
 }
 
 /// A line over the axis `x` for each combination of the others.
-fn lines(plot: &Plot, plan: &Plan, finished: &[Finished], x: usize, metric: &Metric, groups: &[Group]) -> Result<String> {
-    let scale = numeric_axis(plan, x);
+fn lines(plot: &Plot, grid: &dyn Grid, x: usize, field: &Field, groups: &[Group]) -> Result<String> {
+    let scale = numeric_axis(grid, x);
     let spreads: Vec<Vec<Option<Spread>>> =
-        groups.iter().map(|group| group.points.iter().map(|&point| spread(finished, point, metric)).collect()).collect();
+        groups.iter().map(|group| group.points.iter().map(|&point| spread(grid, point, field)).collect()).collect();
     let (groups, spreads) = joined(groups, spreads);
     let all: Vec<&Spread> = spreads.iter().flatten().flatten().collect();
     let low = all.iter().map(|spread| spread.low).fold(f64::INFINITY, f64::min);
     let high = all.iter().map(|spread| spread.high).fold(0.0, f64::max);
-    let y_label = with_unit(metric);
-    let frame = Frame { title: &plot.title, note: &note(plan), x_label: &data::axis_title(plan, x), y_label: &y_label, groups: &groups };
+    let y_label = with_unit(field);
+    let frame = Frame { title: &plot.title, note: &note(grid), x_label: &data::axis_title(grid, x), y_label: &y_label, groups: &groups };
     let looks: Vec<Look> = groups.iter().map(|group| group.look).collect();
     let (first, last) = (scale.places[0], scale.places[scale.places.len() - 1]);
     let margin = if first == last { 0.5 } else { (last - first).abs() * 0.04 };

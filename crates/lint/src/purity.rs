@@ -7,7 +7,7 @@ use crate::source;
 use crate::violation::Violation;
 
 /// Crates without input, output, clocks and randomness of the system.
-const PURE: &[&str] = &["core", "wire", "protocols", "sim"];
+const PURE: &[&str] = &["core", "wire", "protocols", "sim", "models"];
 
 /// Crates that may use `unsafe`.
 const MAY_BE_UNSAFE: &[&str] = &["fanin-net", "fanin-py"];

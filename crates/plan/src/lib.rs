@@ -15,6 +15,7 @@
 //! | `placement` | which hosts carry which workers |
 //! | `faults` | names in fault plans become nodes |
 //! | `errors` | file, line, key, value, what was expected |
+//! | [`computed`] | plans of figures that are computed from a model |
 //! | [`run`] | runs a plan's points on all cores |
 //! | [`metrics`] | numbers of a run by name |
 //! | [`results`] | one record a run, as JSON and CSV |
@@ -25,6 +26,7 @@
 pub mod beside;
 mod build;
 pub mod choices;
+pub mod computed;
 mod errors;
 mod faults;
 pub mod frames;
@@ -49,6 +51,7 @@ use std::sync::Arc;
 pub use build::Prepared;
 use build::prepare;
 pub use errors::{PlanError, Refuse};
+use metrics::Fields;
 pub use placement::PreparedJob;
 use read::read;
 use schema::{JOB_KEYS, Job, JobKeys, Plot, PlotKind, Setup};
@@ -119,11 +122,11 @@ impl Plan {
         for set in sets {
             apply_set(file, &mut tree, set)?;
         }
-        check_sections(file, &tree)?;
+        check_sections(file, &tree, SECTIONS)?;
         let plots = tree.take("plot");
         let (axes, fixed) = sweep::take_axes(file, &mut tree, sets)?;
         let plots = match plots {
-            Some((_, plots)) => Some(sweep::check_plots(file, &plots, &axes, &fixed, sets)?),
+            Some((_, plots)) => Some(sweep::check_plots(file, &plots, &axes, &fixed, sets, Fields::Simulated)?),
             None => None,
         };
         let points = sweep::combinations(&axes)
@@ -147,8 +150,7 @@ impl Plan {
 
     /// Its text, with what `--set` changed as comments above it.
     pub fn text_with_sets(&self) -> String {
-        let changes: String = self.sets.iter().map(|set| format!("# --set {}\n", set.replace('\n', " "))).collect();
-        changes + &self.text
+        text_with_sets(&self.text, &self.sets)
     }
 
     /// Builds what one run needs.
@@ -167,14 +169,20 @@ impl Plan {
     }
 }
 
+/// A plan's text, with what `--set` changed as comments above it.
+fn text_with_sets(text: &str, sets: &[String]) -> String {
+    let changes: String = sets.iter().map(|set| format!("# --set {}\n", set.replace('\n', " "))).collect();
+    changes + text
+}
+
 /// What a plan consists of.
 const SECTIONS: &[&str] = &["network", "jobs", "traffic", "flows", "limits", "faults", "series", "sweep", "run", "plot"];
 
-fn check_sections(file: &str, tree: &Tree) -> Result<(), PlanError> {
+fn check_sections(file: &str, tree: &Tree, sections: &[&str]) -> Result<(), PlanError> {
     let Kind::Table(entries) = &tree.kind else { return Ok(()) };
-    match entries.iter().find(|(key, _)| !SECTIONS.contains(&key.name.as_str())) {
+    match entries.iter().find(|(key, _)| !sections.contains(&key.name.as_str())) {
         Some((key, value)) => {
-            let known: Vec<String> = SECTIONS.iter().map(|section| section.to_string()).collect();
+            let known: Vec<String> = sections.iter().map(|section| section.to_string()).collect();
             let what = format!("{} = {value}: unknown key; {}", key.name, read::suggestion(&key.name, &known));
             Err(PlanError::new(file, what).at(key.origin.clone()))
         }

@@ -1,16 +1,63 @@
 //! Numbers of runs by name, for tables, plots and claims.
 
+use fanin_models::Model;
+
 use crate::results::{JobRecord, RunRecord};
 
-/// A number of a run that tables, plots and claims can show.
-#[derive(Clone, Debug)]
-pub struct Metric {
-    /// Its name: a field of the record, or of one of its jobs.
+/// What a number is called.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Field {
+    /// Its name: a field of a run's record, or of one of its jobs; a parameter or quantity of a model.
     pub key: String,
     /// For people.
     pub title: String,
     /// Its unit; empty for a count or share.
     pub unit: &'static str,
+}
+
+impl Field {
+    fn new(key: &str, title: impl Into<String>, unit: &'static str) -> Self {
+        Field { key: key.into(), title: title.into(), unit }
+    }
+}
+
+/// Which numbers results have.
+#[derive(Clone, Copy)]
+pub enum Fields {
+    /// Those of runs and their jobs.
+    Simulated,
+    /// What a model gives, and what goes into it.
+    Model(&'static Model),
+}
+
+impl Fields {
+    /// The number of this name.
+    pub fn named(self, key: &str) -> Option<Field> {
+        match self {
+            Fields::Simulated => Metric::named(key).map(|metric| metric.field),
+            Fields::Model(model) => Self::of_model(model).find(|(known, _)| *known == key).map(|(_, title)| Field::new(key, title, "")),
+        }
+    }
+
+    /// What [`Fields::named`] knows, in words.
+    pub fn known(self) -> String {
+        match self {
+            Fields::Simulated => Metric::known(),
+            Fields::Model(model) => format!("one of {}", Self::of_model(model).map(|(key, _)| key).collect::<Vec<_>>().join(", ")),
+        }
+    }
+
+    fn of_model(model: &'static Model) -> impl Iterator<Item = (&'static str, &'static str)> {
+        let quantities = model.quantities.iter().map(|quantity| (quantity.key, quantity.title));
+        quantities.chain(model.parameters.iter().map(|parameter| (parameter.key, parameter.title)))
+    }
+}
+
+/// A number of a run that tables, plots and claims can show.
+#[derive(Clone, Debug)]
+pub struct Metric {
+    /// What it is called.
+    pub field: Field,
     of: Of,
 }
 
@@ -24,7 +71,7 @@ enum Of {
 }
 
 /// A number of each run or job.
-struct Field<R> {
+struct Known<R> {
     key: &'static str,
     title: &'static str,
     unit: &'static str,
@@ -35,17 +82,18 @@ impl Metric {
     /// The number of this name: a field of the run, `jobs.0.jct_us` for one of a job, `jobs.0.iterations_us.2` for an iteration's time.
     pub fn named(key: &str) -> Option<Metric> {
         if let Some(field) = RUN.iter().find(|field| field.key == key) {
-            return Some(Metric { key: key.into(), title: field.title.into(), unit: field.unit, of: Of::Run(field.value) });
+            return Some(Metric { field: Field::new(key, field.title, field.unit), of: Of::Run(field.value) });
         }
         let (number, field) = key.strip_prefix("jobs.")?.split_once('.')?;
         let job = number.parse().ok()?;
         if let Some(iteration) = field.strip_prefix("iterations_us.") {
             let iteration = iteration.parse().ok()?;
             let title = format!("time of iteration {iteration} of job {job}");
-            return Some(Metric { key: key.into(), title, unit: "us", of: Of::Iteration(job, iteration) });
+            return Some(Metric { field: Field::new(key, title, "us"), of: Of::Iteration(job, iteration) });
         }
         let field = JOB.iter().find(|known| known.key == field)?;
-        Some(Metric { key: key.into(), title: format!("{} of job {job}", field.title), unit: field.unit, of: Of::Job(job, field.value) })
+        let title = format!("{} of job {job}", field.title);
+        Some(Metric { field: Field::new(key, title, field.unit), of: Of::Job(job, field.value) })
     }
 
     /// What [`Metric::named`] knows, in words.
@@ -65,46 +113,46 @@ impl Metric {
     }
 }
 
-const JOB: &[Field<JobRecord>] = &[
-    Field { key: "completion_us", title: "completion time", unit: "us", value: |job| job.completion_us },
-    Field { key: "goodput_gbps", title: "goodput", unit: "Gb/s", value: |job| job.goodput_gbps },
-    Field { key: "iteration_us", title: "time of an iteration", unit: "us", value: |job| job.iteration_us },
-    Field { key: "communication_us", title: "communication of an iteration", unit: "us", value: |job| job.communication_us },
-    Field { key: "jct_us", title: "completion time", unit: "us", value: |job| job.jct_us },
+const JOB: &[Known<JobRecord>] = &[
+    Known { key: "completion_us", title: "completion time", unit: "us", value: |job| job.completion_us },
+    Known { key: "goodput_gbps", title: "goodput", unit: "Gb/s", value: |job| job.goodput_gbps },
+    Known { key: "iteration_us", title: "time of an iteration", unit: "us", value: |job| job.iteration_us },
+    Known { key: "communication_us", title: "communication of an iteration", unit: "us", value: |job| job.communication_us },
+    Known { key: "jct_us", title: "completion time", unit: "us", value: |job| job.jct_us },
 ];
 
-const RUN: &[Field<RunRecord>] = &[
-    Field { key: "completion_us", title: "completion time", unit: "us", value: |run| run.completion_us },
-    Field { key: "goodput_gbps", title: "goodput", unit: "Gb/s", value: |run| run.goodput_gbps },
-    Field { key: "iteration_us", title: "time of an iteration", unit: "us", value: |run| run.iteration_us },
-    Field { key: "communication_us", title: "communication of an iteration", unit: "us", value: |run| run.communication_us },
-    Field { key: "jct_us", title: "job completion time", unit: "us", value: |run| run.jct_us },
-    Field { key: "link_utilization_mean", title: "mean link utilisation", unit: "", value: |run| Some(run.link_utilization_mean) },
-    Field { key: "switch_bytes_peak", title: "peak memory of a switch", unit: "B", value: |run| Some(run.switch_bytes_peak as f64) },
-    Field { key: "switch_bytes_mean", title: "mean memory of the fullest switch", unit: "B", value: |run| Some(run.switch_bytes_mean) },
-    Field { key: "leaf_bytes_mean", title: "mean memory of a leaf", unit: "B", value: |run| Some(run.leaf_bytes_mean) },
-    Field { key: "leaf_bytes_peak", title: "peak memory of a leaf", unit: "B", value: |run| Some(run.leaf_bytes_peak as f64) },
-    Field { key: "leaf_slot_us", title: "time that a leaf holds a slot", unit: "us", value: |run| run.leaf_slot_us },
-    Field {
+const RUN: &[Known<RunRecord>] = &[
+    Known { key: "completion_us", title: "completion time", unit: "us", value: |run| run.completion_us },
+    Known { key: "goodput_gbps", title: "goodput", unit: "Gb/s", value: |run| run.goodput_gbps },
+    Known { key: "iteration_us", title: "time of an iteration", unit: "us", value: |run| run.iteration_us },
+    Known { key: "communication_us", title: "communication of an iteration", unit: "us", value: |run| run.communication_us },
+    Known { key: "jct_us", title: "job completion time", unit: "us", value: |run| run.jct_us },
+    Known { key: "link_utilization_mean", title: "mean link utilisation", unit: "", value: |run| Some(run.link_utilization_mean) },
+    Known { key: "switch_bytes_peak", title: "peak memory of a switch", unit: "B", value: |run| Some(run.switch_bytes_peak as f64) },
+    Known { key: "switch_bytes_mean", title: "mean memory of the fullest switch", unit: "B", value: |run| Some(run.switch_bytes_mean) },
+    Known { key: "leaf_bytes_mean", title: "mean memory of a leaf", unit: "B", value: |run| Some(run.leaf_bytes_mean) },
+    Known { key: "leaf_bytes_peak", title: "peak memory of a leaf", unit: "B", value: |run| Some(run.leaf_bytes_peak as f64) },
+    Known { key: "leaf_slot_us", title: "time that a leaf holds a slot", unit: "us", value: |run| run.leaf_slot_us },
+    Known {
         key: "leaf_slots_per_packet",
         title: "slots of a leaf per packet of the vector",
         unit: "",
         value: |run| run.leaf_slots_per_packet,
     },
-    Field { key: "leaf_bytes_by_model", title: "memory of a leaf by the paper's model", unit: "B", value: |run| run.leaf_bytes_by_model },
-    Field { key: "leaf_bytes_by_rate", title: "goodput times the time that a leaf holds a slot", unit: "B", value: bytes_by_rate },
-    Field { key: "links_idle", title: "links used less than 1 %", unit: "", value: |run| Some(run.links_idle) },
-    Field { key: "links_busy", title: "links used 80 % or more", unit: "", value: |run| Some(run.links_busy) },
-    Field { key: "links_between", title: "links used 1 to 80 %", unit: "", value: |run| Some(run.links_between) },
-    Field { key: "links_70_to_90", title: "links used 70 to 90 %", unit: "", value: |run| Some(run.links_70_to_90) },
-    Field { key: "queue_bytes_peak", title: "longest queue", unit: "B", value: |run| Some(run.queue_bytes_peak as f64) },
-    Field { key: "packets_dropped", title: "packets dropped", unit: "", value: |run| Some(run.packets_dropped as f64) },
-    Field { key: "packets_retransmitted", title: "packets sent again", unit: "", value: |run| Some(run.packets_retransmitted as f64) },
-    Field { key: "packets_marked", title: "packets marked", unit: "", value: |run| Some(run.packets_marked as f64) },
-    Field { key: "packet_hops", title: "packet-hops", unit: "", value: |run| Some(run.packet_hops as f64) },
-    Field { key: "background_gbps", title: "background goodput per host", unit: "Gb/s", value: |run| Some(run.background_gbps) },
-    Field { key: "simulated_us", title: "simulated time", unit: "us", value: |run| Some(run.simulated_us) },
-    Field { key: "wall_s", title: "wall time", unit: "s", value: |run| Some(run.wall_s) },
+    Known { key: "leaf_bytes_by_model", title: "memory of a leaf by the paper's model", unit: "B", value: |run| run.leaf_bytes_by_model },
+    Known { key: "leaf_bytes_by_rate", title: "goodput times the time that a leaf holds a slot", unit: "B", value: bytes_by_rate },
+    Known { key: "links_idle", title: "links used less than 1 %", unit: "", value: |run| Some(run.links_idle) },
+    Known { key: "links_busy", title: "links used 80 % or more", unit: "", value: |run| Some(run.links_busy) },
+    Known { key: "links_between", title: "links used 1 to 80 %", unit: "", value: |run| Some(run.links_between) },
+    Known { key: "links_70_to_90", title: "links used 70 to 90 %", unit: "", value: |run| Some(run.links_70_to_90) },
+    Known { key: "queue_bytes_peak", title: "longest queue", unit: "B", value: |run| Some(run.queue_bytes_peak as f64) },
+    Known { key: "packets_dropped", title: "packets dropped", unit: "", value: |run| Some(run.packets_dropped as f64) },
+    Known { key: "packets_retransmitted", title: "packets sent again", unit: "", value: |run| Some(run.packets_retransmitted as f64) },
+    Known { key: "packets_marked", title: "packets marked", unit: "", value: |run| Some(run.packets_marked as f64) },
+    Known { key: "packet_hops", title: "packet-hops", unit: "", value: |run| Some(run.packet_hops as f64) },
+    Known { key: "background_gbps", title: "background goodput per host", unit: "Gb/s", value: |run| Some(run.background_gbps) },
+    Known { key: "simulated_us", title: "simulated time", unit: "us", value: |run| Some(run.simulated_us) },
+    Known { key: "wall_s", title: "wall time", unit: "s", value: |run| Some(run.wall_s) },
 ];
 
 /// Little's law: what a leaf should have in use where every piece of the vector takes one slot there. For one job.
@@ -120,9 +168,9 @@ mod tests {
     #[test]
     fn numbers_of_jobs_are_found_by_their_path() {
         for key in ["goodput_gbps", "jobs.0.jct_us", "jobs.12.iteration_us", "jobs.0.iterations_us.3"] {
-            assert_eq!(Metric::named(key).map(|metric| metric.key).as_deref(), Some(key));
+            assert_eq!(Metric::named(key).map(|metric| metric.field.key).as_deref(), Some(key));
         }
-        assert_eq!(Metric::named("jobs.3.goodput_gbps").unwrap().title, "goodput of job 3");
+        assert_eq!(Metric::named("jobs.3.goodput_gbps").unwrap().field.title, "goodput of job 3");
         for key in ["goodput", "jobs.0", "jobs.x.jct_us", "jobs.0.events", "jobs.0.iterations_us.", "jobs.0.iterations_us"] {
             assert!(Metric::named(key).is_none(), "{key}");
         }

@@ -2,7 +2,7 @@
 //! that set several keys together. Every combination is a point.
 
 use super::errors::PlanError;
-use super::metrics::Metric;
+use super::metrics::Fields;
 use super::read::read;
 use super::schema::{Plot, PlotKind};
 use super::series::Quantity;
@@ -63,7 +63,7 @@ pub fn take_axes(file: &str, tree: &mut Tree, sets: &[String]) -> Result<(Vec<Ax
         for (path, value) in axis.choices.iter().flat_map(|choice| &choice.assignments) {
             let root = plain(path).split('.').next().unwrap_or_default().to_string();
             if ["series", "sweep", "plot"].contains(&root.as_str()) {
-                let what = format!("{path}: cannot be varied; expected a key of network, jobs, traffic, faults or run");
+                let what = format!("{path}: cannot be varied; expected a key of network, jobs, traffic, faults or run, or of a model");
                 return Err(PlanError::new(file, what).at(value.origin.clone()));
             }
         }
@@ -172,11 +172,18 @@ pub fn combinations(axes: &[Axis]) -> Vec<Vec<usize>> {
     all
 }
 
-/// Reads what pictures there are, and checks that they show axes and numbers that exist. Pictures over a key that is `fixed` are left out.
+/// Reads what pictures there are, and checks that they show axes and numbers (`fields`) that exist. Pictures over a key that is `fixed` are left out.
 ///
 /// # Errors
 /// [`PlanError`] naming the key.
-pub fn check_plots(file: &str, tree: &Tree, axes: &[Axis], fixed: &[String], sets: &[String]) -> Result<Vec<Plot>, PlanError> {
+pub fn check_plots(
+    file: &str,
+    tree: &Tree,
+    axes: &[Axis],
+    fixed: &[String],
+    sets: &[String],
+    fields: Fields,
+) -> Result<Vec<Plot>, PlanError> {
     let mut plots = read::<Vec<Plot>>(file, tree, &[Step::Key("plot".into())])?;
     for (index, plot) in plots.iter().enumerate() {
         let refuse = |key: &str, value: &str, expected: String| {
@@ -223,8 +230,8 @@ pub fn check_plots(file: &str, tree: &Tree, axes: &[Axis], fixed: &[String], set
                     return refuse("x", x, format!("what the plan varies: {}", if shown.is_empty() { "nothing" } else { &shown }));
                 }
                 let y = y.as_deref().unwrap_or_default();
-                if Metric::named(y).is_none() {
-                    return refuse("y", y, Metric::known());
+                if fields.named(y).is_none() {
+                    return refuse("y", y, fields.known());
                 }
             }
         }

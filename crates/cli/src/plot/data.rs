@@ -2,14 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use fanin_plan::Plan;
 use fanin_plan::choices::Places;
-use fanin_plan::metrics::Metric;
+use fanin_plan::metrics::Field;
 use fanin_plan::results::median;
-use fanin_plan::run::Finished;
 use fanin_plan::units::{bytes_of, fraction_of, microseconds_of};
 
 use super::frame::Look;
+use crate::grid::Grid;
 
 /// The points that share a colour and a kind of line: one combination of all axes but the one along x.
 #[derive(Clone)]
@@ -32,16 +31,18 @@ pub struct Spread {
 
 /// All groups in the order of the plan. The first axis gives the colour, the others together the kind of line; an axis of which only one
 /// place is shown does not tell groups apart.
-pub fn groups(plan: &Plan, x: Option<usize>, only: &BTreeMap<String, Places>) -> Vec<Group> {
-    let varies = |axis: usize| plan.axes[axis].choices.len() > 1 && only.get(&plan.axes[axis].name).is_none_or(|places| places.0.len() > 1);
-    let others: Vec<usize> = (0..plan.axes.len()).filter(|axis| Some(*axis) != x && varies(*axis)).collect();
+pub fn groups(grid: &dyn Grid, x: Option<usize>, only: &BTreeMap<String, Places>) -> Vec<Group> {
+    let axes = grid.axes();
+    let varies = |axis: usize| axes[axis].choices.len() > 1 && only.get(&axes[axis].name).is_none_or(|places| places.0.len() > 1);
+    let others: Vec<usize> = (0..axes.len()).filter(|axis| Some(*axis) != x && varies(*axis)).collect();
     let mut groups: Vec<(Vec<usize>, Group)> = Vec::new();
-    for (number, point) in plan.points.iter().enumerate() {
-        let shown = |axis: usize| only.get(&plan.axes[axis].name).is_none_or(|places| places.0.contains(&point.labels[axis]));
-        if !(0..plan.axes.len()).all(shown) {
+    for number in 0..grid.points() {
+        let (indices, names) = (grid.indices(number), grid.labels(number));
+        let shown = |axis: usize| only.get(&axes[axis].name).is_none_or(|places| places.0.contains(&names[axis]));
+        if !(0..axes.len()).all(shown) {
             continue;
         }
-        let key: Vec<usize> = others.iter().map(|&axis| point.indices[axis]).collect();
+        let key: Vec<usize> = others.iter().map(|&axis| indices[axis]).collect();
         if let Some((_, group)) = groups.iter_mut().find(|(known, _)| *known == key) {
             group.points.push(number);
             continue;
@@ -50,9 +51,9 @@ pub fn groups(plan: &Plan, x: Option<usize>, only: &BTreeMap<String, Places>) ->
             .iter()
             .skip(1)
             .rev()
-            .fold((0, 1), |(index, scale), &axis| (index + point.indices[axis] * scale, scale * plan.axes[axis].choices.len()));
+            .fold((0, 1), |(index, scale), &axis| (index + indices[axis] * scale, scale * axes[axis].choices.len()));
         let look = Look { color: key.first().copied().unwrap_or(0), dash: rest.0 };
-        let labels: Vec<String> = others.iter().map(|&axis| choice_label(plan, axis, point.indices[axis])).collect();
+        let labels: Vec<String> = others.iter().map(|&axis| choice_label(grid, axis, indices[axis])).collect();
         groups.push((key, Group { label: labels.join(", "), look, points: vec![number] }));
     }
     groups.into_iter().map(|(_, group)| group).collect()
@@ -74,10 +75,10 @@ pub fn joined<T: PartialEq>(groups: &[Group], lines: Vec<T>) -> (Vec<Group>, Vec
 }
 
 /// A choice's name, with its key where the name alone says nothing.
-fn choice_label(plan: &Plan, axis: usize, choice: usize) -> String {
-    let label = &plan.axes[axis].choices[choice].label;
+fn choice_label(grid: &dyn Grid, axis: usize, choice: usize) -> String {
+    let label = &grid.axes()[axis].choices[choice].label;
     if label.parse::<f64>().is_ok() || label == "true" || label == "false" {
-        format!("{} {label}", last_part(&plan.axes[axis].name))
+        format!("{} {label}", last_part(&grid.axes()[axis].name))
     } else {
         label.clone()
     }
@@ -88,24 +89,22 @@ fn last_part(key: &str) -> &str {
 }
 
 /// What stands under the axis of a sweep.
-pub fn axis_title(plan: &Plan, axis: usize) -> String {
-    match plan.axes[axis].name.as_str() {
+pub fn axis_title(grid: &dyn Grid, axis: usize) -> String {
+    match grid.axes()[axis].name.as_str() {
         "series" => String::new(),
         key => last_part(key).replace('_', " "),
     }
 }
 
 /// A number's unit in pictures, and what it is multiplied with.
-pub fn shown_unit(metric: &Metric) -> (&'static str, f64) {
-    if metric.unit == "B" { ("KiB", 1.0 / 1024.0) } else { (metric.unit, 1.0) }
+pub fn shown_unit(field: &Field) -> (&'static str, f64) {
+    if field.unit == "B" { ("KiB", 1.0 / 1024.0) } else { (field.unit, 1.0) }
 }
 
 /// Median and range of a number over a point's runs, in the unit of pictures; `None` where no run has it.
-pub fn spread(finished: &[Finished], point: usize, metric: &Metric) -> Option<Spread> {
-    let (_, factor) = shown_unit(metric);
-    let of_run = |run: &Finished| metric.value(&run.record).map(|value| value * factor);
-    let mut values: Vec<f64> = finished.iter().filter(|run| run.point == point).filter_map(of_run).collect();
-    values.sort_by(f64::total_cmp);
+pub fn spread(grid: &dyn Grid, point: usize, field: &Field) -> Option<Spread> {
+    let (_, factor) = shown_unit(field);
+    let values: Vec<f64> = grid.sorted(point, &field.key).into_iter().map(|value| value * factor).collect();
     Some(Spread { low: *values.first()?, middle: median(&values)?, high: *values.last()? })
 }
 
@@ -117,8 +116,8 @@ pub struct Scale {
 
 /// By value where all choices are numbers, in steps of a doubling where they span much; evenly spaced where that leaves some on top of
 /// each other (zero and small numbers beside large ones) or they are no numbers.
-pub fn numeric_axis(plan: &Plan, axis: usize) -> Scale {
-    let labels: Vec<String> = plan.axes[axis].choices.iter().map(|choice| choice.label.clone()).collect();
+pub fn numeric_axis(grid: &dyn Grid, axis: usize) -> Scale {
+    let labels: Vec<String> = grid.axes()[axis].choices.iter().map(|choice| choice.label.clone()).collect();
     let values: Option<Vec<f64>> = labels.iter().map(|label| number(label)).collect();
     let even = (0..labels.len()).map(|index| index as f64).collect();
     let places = match values {
@@ -148,7 +147,10 @@ fn number(label: &str) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
+    use fanin_plan::Plan;
+
     use super::*;
+    use crate::grid::Simulated;
 
     const PLAN: &str = r#"
 [network]
@@ -176,7 +178,10 @@ set = { "jobs.0.system" = "tree" }
         let places = |places: &[&str]| Places(places.iter().map(|place| place.to_string()).collect());
         let only = only.iter().map(|(axis, shown)| (axis.to_string(), places(shown))).collect();
         let x = plan.axes.iter().position(|axis| axis.name == "jobs.0.workers");
-        groups(&plan, x, &only).into_iter().map(|group| (group.label, group.look.color, group.look.dash)).collect()
+        groups(&Simulated { plan: &plan, finished: &[] }, x, &only)
+            .into_iter()
+            .map(|group| (group.label, group.look.color, group.look.dash))
+            .collect()
     }
 
     #[test]

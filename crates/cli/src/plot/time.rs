@@ -5,7 +5,7 @@ use anyhow::Result;
 use super::data::{Group, joined};
 use super::frame::{self, Frame, Look, Ticks};
 use super::round_steps;
-use fanin_plan::Plan;
+use crate::grid::Simulated;
 use fanin_plan::run::Finished;
 use fanin_plan::schema::Plot;
 use fanin_plan::series::Quantity;
@@ -14,7 +14,8 @@ use fanin_plan::series::Quantity;
 ///
 /// # Errors
 /// Those of drawing.
-pub fn draw(plot: &Plot, plan: &Plan, finished: &[Finished], groups: &[Group]) -> Result<String> {
+pub fn draw(plot: &Plot, simulated: &Simulated<'_>, groups: &[Group]) -> Result<String> {
+    let &Simulated { plan, finished } = simulated;
     let quantity = plot.y.as_deref().and_then(Quantity::named).unwrap_or(Quantity::Goodput);
     let (mut drawn, mut lines, mut means) = (Vec::new(), Vec::new(), false);
     for group in groups {

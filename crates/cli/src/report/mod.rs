@@ -5,11 +5,13 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use askama::Template;
 use fanin_plan::Plan;
+use fanin_plan::computed::Computed;
 use fanin_plan::run::Finished;
 
-use crate::repro::Done;
+use crate::model::Rows;
 use crate::repro::evaluate::{Judged, Outcome, Verdict};
 use crate::repro::output::{measured_text, number_text, window_text};
+use crate::repro::{Done, Ran};
 use crate::{plot, table};
 
 /// The page's file.
@@ -100,12 +102,42 @@ impl Section {
         })
     }
 
+    /// What a model gives, without claims.
+    fn of_model(id: &str, title: &str, plan: &Computed) -> Result<Section> {
+        let rows = Rows::of_plan(plan);
+        let cells = rows.cells();
+        Ok(Section {
+            id: id.into(),
+            title: title.into(),
+            heading: format!(
+                "{}: computed, as `fanin model {}` does. {}",
+                plan.file,
+                plan.model.name,
+                rows.legend().trim().replace('\n', "; ")
+            ),
+            problems: Vec::new(),
+            readings: Vec::new(),
+            claims: Vec::new(),
+            pictures: plot::computed_pictures(plan)?.into_iter().map(|(_, svg)| svg).collect(),
+            header: cells.header,
+            labels: rows.parameters(),
+            rows: cells.rows,
+            readme: String::new(),
+            plan: plan.text_with_sets(),
+            verdicts: Vec::new(),
+        })
+    }
+
     /// The results of a figure, with its claims.
     ///
     /// # Errors
     /// Those of drawing.
     pub fn of_figure(done: &Done) -> Result<Section> {
-        let mut section = Section::of_plan(&done.figure.name, &done.title, &done.plan, &done.finished)?;
+        let (id, title) = (&done.figure.name, &done.title);
+        let mut section = match &done.ran {
+            Ran::Simulated { plan, finished } => Section::of_plan(id, title, plan, finished)?,
+            Ran::Computed(plan) => Section::of_model(id, title, plan)?,
+        };
         section.readings.clone_from(&done.readings);
         section.readme.clone_from(&done.figure.readme);
         for judged in &done.judged {

@@ -25,10 +25,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use fanin_plan::choices::Places;
-use fanin_plan::metrics::Metric;
+use fanin_plan::metrics::Fields;
 use fanin_plan::read::read;
 use fanin_plan::tree::{Step, Tree};
-use fanin_plan::{Plan, PlanError};
+use fanin_plan::{Axis, PlanError};
 use serde::de::{Deserialize, Deserializer, Error};
 
 /// A figure's claims.
@@ -250,22 +250,22 @@ impl Claim {
         if self.at_some.is_empty() { &self.at_each } else { &self.at_some }
     }
 
-    /// Its selections' numbers.
-    pub fn metric(&self, selection: &Selection) -> Metric {
-        let key = selection.field.as_ref().unwrap_or(&self.field);
-        Metric::named(key).expect("checked when the claims were read")
+    /// The number that a selection looks at.
+    pub fn field_of<'a>(&'a self, selection: &'a Selection) -> &'a str {
+        selection.field.as_ref().unwrap_or(&self.field)
     }
 }
 
 impl Claims {
-    /// Reads claims and checks that they speak of what the plan varies. `plan` is the whole plan: not the quick one.
+    /// Reads claims and checks that they speak of what the plan varies and of numbers that there are. `axes` are those of the whole plan:
+    /// not of the quick one.
     ///
     /// # Errors
     /// [`PlanError`] with file, line, key, value and what was expected.
-    pub fn parse(file: &str, text: &str, plan: &Plan) -> Result<Claims, PlanError> {
+    pub fn parse(file: &str, text: &str, axes: &[Axis], fields: Fields) -> Result<Claims, PlanError> {
         let tree = Tree::parse(file, text)?;
         let claims: Claims = read(file, &tree, &[])?;
-        let check = Check { file, tree: &tree, plan };
+        let check = Check { file, tree: &tree, axes, fields };
         for (index, reading) in claims.readings.iter().enumerate() {
             check.reading(reading, index)?;
         }
@@ -283,7 +283,8 @@ impl Claims {
 struct Check<'a> {
     file: &'a str,
     tree: &'a Tree,
-    plan: &'a Plan,
+    axes: &'a [Axis],
+    fields: Fields,
 }
 
 impl Check<'_> {
@@ -334,8 +335,8 @@ impl Check<'_> {
             return refuse(&["at_some"], "...".into(), "one of at_each and at_some".into());
         }
         for (key, axes) in [("at_each", &claim.at_each), ("at_some", &claim.at_some)] {
-            if let Some(axis) = axes.iter().find(|axis| !self.plan.axes.iter().any(|known| known.name == **axis)) {
-                return refuse(&[key], format!("{axis:?}"), self.axes());
+            if let Some(axis) = axes.iter().find(|axis| !self.axes.iter().any(|known| known.name == **axis)) {
+                return refuse(&[key], format!("{axis:?}"), self.axes_text());
             }
         }
         let own = given.first().copied().unwrap_or("where");
@@ -348,9 +349,9 @@ impl Check<'_> {
 
     /// What is wrong: the value, and what was expected.
     fn selection(&self, claim: &Claim, selection: &Selection) -> Result<(), (String, String)> {
-        let field = selection.field.as_ref().unwrap_or(&claim.field);
-        if Metric::named(field).is_none() {
-            return Err((format!("{field:?}"), format!("a field, {}", Metric::known())));
+        let field = claim.field_of(selection);
+        if self.fields.named(field).is_none() {
+            return Err((format!("{field:?}"), format!("a field, {}", self.fields.known())));
         }
         for (axis, places) in &selection.places {
             for place in places {
@@ -358,11 +359,8 @@ impl Check<'_> {
             }
         }
         let chosen = |axis: &str| selection.places.get(axis).map_or(usize::MAX, Vec::len);
-        let open = self
-            .plan
-            .axes
-            .iter()
-            .find(|axis| axis.choices.len() > 1 && chosen(&axis.name) > 1 && !claim.places_along().contains(&axis.name));
+        let open =
+            self.axes.iter().find(|axis| axis.choices.len() > 1 && chosen(&axis.name) > 1 && !claim.places_along().contains(&axis.name));
         match open {
             Some(axis) if selection.over.is_none() => {
                 let expected = format!("one place on the axis {:?}, at_each, at_some, or over = \"lowest\" or the like", axis.name);
@@ -373,8 +371,8 @@ impl Check<'_> {
     }
 
     fn place(&self, axis: &str, place: &str) -> Result<(), (String, String)> {
-        let Some(known) = self.plan.axes.iter().find(|known| known.name == axis) else {
-            return Err((format!("{axis:?}"), self.axes()));
+        let Some(known) = self.axes.iter().find(|known| known.name == axis) else {
+            return Err((format!("{axis:?}"), self.axes_text()));
         };
         if known.choices.iter().any(|choice| choice.label == place) {
             return Ok(());
@@ -383,8 +381,8 @@ impl Check<'_> {
         Err((format!("{place:?}"), format!("a place on the axis {axis:?} of the plan: {}", places.join(", "))))
     }
 
-    fn axes(&self) -> String {
-        let axes: Vec<String> = self.plan.axes.iter().map(|axis| format!("{:?}", axis.name)).collect();
+    fn axes_text(&self) -> String {
+        let axes: Vec<String> = self.axes.iter().map(|axis| format!("{:?}", axis.name)).collect();
         format!("what the plan varies: {}", axes.join(", "))
     }
 }

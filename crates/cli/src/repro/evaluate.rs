@@ -1,9 +1,9 @@
 //! Holds claims against results.
 
 use fanin_plan::results::median;
-use fanin_plan::run::Finished;
-use fanin_plan::{Plan, Point};
 use serde::Serialize;
+
+use crate::grid::Grid;
 
 use super::claims::{Claim, Claims, Reading, Selection, Statistic};
 
@@ -58,12 +58,7 @@ pub struct Outcome {
 }
 
 /// A figure's results.
-pub struct Results<'a> {
-    /// The plan that was run.
-    pub plan: &'a Plan,
-    /// What came out.
-    pub finished: &'a [Finished],
-}
+struct Results<'a>(&'a dyn Grid);
 
 /// Why there is no number.
 enum Missing {
@@ -75,7 +70,7 @@ enum Missing {
 
 impl Results<'_> {
     /// Holds a claim, in a reading of the text, against the results.
-    pub fn evaluate(&self, claim: &Claim, reading: Option<&Reading>) -> Outcome {
+    fn evaluate(&self, claim: &Claim, reading: Option<&Reading>) -> Outcome {
         let untestable = |measured, reason: String| Outcome { measured, verdict: Verdict::CannotBeTested, reason: Some(reason) };
         if claim.selections().is_empty() {
             return untestable(Measured::Nothing, claim.untestable.clone().unwrap_or_default());
@@ -119,7 +114,7 @@ impl Results<'_> {
     fn places(&self, claim: &Claim) -> Result<Vec<Selection>, Missing> {
         let mut all = vec![Selection::default()];
         for name in claim.places_along() {
-            let axis = self.plan.axes.iter().find(|axis| axis.name == *name);
+            let axis = self.0.axes().iter().find(|axis| axis.name == *name);
             let axis = axis.ok_or_else(|| Missing::LeftOut(format!("all but one place on the axis {name}")))?;
             let among = claim.shared.places.get(name);
             let labels: Vec<&String> = axis.choices.iter().map(|choice| &choice.label).collect();
@@ -165,22 +160,17 @@ impl Results<'_> {
 
     /// A number of every repetition at the selected point.
     fn numbers(&self, claim: &Claim, reading: Option<&Reading>, selection: &Selection) -> Result<Vec<f64>, Missing> {
-        let metric = claim.metric(selection);
-        let points: Vec<usize> =
-            (0..self.plan.points.len()).filter(|&point| self.selected(&self.plan.points[point], reading, selection)).collect();
+        let field = claim.field_of(selection);
+        let points: Vec<usize> = (0..self.0.points()).filter(|&point| self.selected(point, reading, selection)).collect();
         let (Some(&first), over) = (points.first(), selection.over.unwrap_or_default()) else {
             return Err(Missing::LeftOut(selection.describe()));
         };
-        let repetitions = self.plan.points[first].setup.general.run.repetitions.0;
-        (0..repetitions)
+        (0..self.0.repetitions(first))
             .map(|repetition| {
                 let of_point = |&point: &usize| {
-                    let run = self.finished.iter().find(|run| run.point == point && run.record.repetition == repetition);
-                    let value = run.and_then(|run| metric.value(&run.record)).filter(|value| value.is_finite());
-                    value.ok_or_else(|| {
-                        let why = run.and_then(|run| run.record.failure.clone()).unwrap_or_else(|| "it was not measured".into());
-                        let place = self.plan.describe(&self.plan.points[point]);
-                        Missing::NoNumber(format!("no {} at {place}, repetition {repetition}: {why}", metric.key))
+                    self.0.number(point, repetition, field).map_err(|why| {
+                        let place = self.0.describe(point);
+                        Missing::NoNumber(format!("no {field} at {place}, repetition {repetition}: {why}"))
                     })
                 };
                 Ok(over.of(&points.iter().map(of_point).collect::<Result<Vec<f64>, _>>()?))
@@ -188,14 +178,14 @@ impl Results<'_> {
             .collect()
     }
 
-    fn selected(&self, point: &Point, reading: Option<&Reading>, selection: &Selection) -> bool {
+    fn selected(&self, point: usize, reading: Option<&Reading>, selection: &Selection) -> bool {
         selection.places.iter().all(|(name, places)| {
             let replaced = |place: &String| -> String {
                 let other = reading.and_then(|reading| reading.replace.get(name)).and_then(|places| places.get(place));
                 other.unwrap_or(place).clone()
             };
-            match self.plan.axes.iter().position(|axis| axis.name == *name) {
-                Some(axis) => places.iter().any(|place| replaced(place) == point.labels[axis]),
+            match self.0.axis(name) {
+                Some(axis) => places.iter().any(|place| replaced(place) == self.0.labels(point)[axis]),
                 None => false,
             }
         })
@@ -240,7 +230,8 @@ pub struct Judged {
 }
 
 /// Holds all claims of a figure against its results, in all readings.
-pub fn judge(claims: &Claims, results: &Results<'_>) -> Vec<Judged> {
+pub fn judge(claims: &Claims, results: &dyn Grid) -> Vec<Judged> {
+    let results = Results(results);
     let of_claim = |claim: &Claim| Judged {
         claim: claim.clone(),
         outcome: results.evaluate(claim, None),

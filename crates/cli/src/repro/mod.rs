@@ -12,7 +12,7 @@ pub mod claims;
 pub mod evaluate;
 pub mod output;
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -20,14 +20,18 @@ use std::thread;
 
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
+use fanin_plan::computed::{Computed, is_computed};
+use fanin_plan::metrics::Fields;
 use fanin_plan::run::{self, Finished};
 use fanin_plan::{Plan, PlanError};
 
+use crate::grid::Simulated;
+use crate::model::Rows;
 use crate::report::{self, Section};
-use crate::{progress, sim};
+use crate::{plot, progress, sim};
 use catalog::{Catalog, Figure};
 use claims::Claims;
-use evaluate::{Judged, Results, judge};
+use evaluate::{Judged, judge};
 
 /// Reproduce a paper's figures: run their plans, and hold what comes out against what the paper says.
 #[derive(Args, Clone, Debug)]
@@ -78,24 +82,71 @@ pub enum Format {
 /// A figure, read and checked.
 struct Task {
     figure: Figure,
-    plan: Plan,
+    plan: FigurePlan,
     claims: Claims,
+}
+
+/// How a figure is made.
+enum FigurePlan {
+    /// By simulation.
+    Simulated(Plan),
+    /// By a model's formulas; its numbers are there already.
+    Computed(Computed),
+}
+
+/// What a figure's plan gave.
+pub enum Ran {
+    /// By simulation.
+    Simulated {
+        /// What was run.
+        plan: Plan,
+        /// What came out.
+        finished: Vec<Finished>,
+    },
+    /// By a model's formulas.
+    Computed(Computed),
 }
 
 /// A figure that has been run.
 pub struct Done {
     /// Where it is from.
     pub figure: Figure,
-    /// What was run.
-    pub plan: Plan,
     /// The figure's title.
     pub title: String,
     /// Other readings of the text: name, and what is read differently.
     pub readings: Vec<(String, String)>,
-    /// What came out.
-    pub finished: Vec<Finished>,
+    /// What was run, and what came out.
+    pub ran: Ran,
     /// What has become of its claims.
     pub judged: Vec<Judged>,
+}
+
+impl Done {
+    /// Runs that are not as they should be, in words.
+    fn problems(&self) -> Vec<String> {
+        let Ran::Simulated { plan, finished } = &self.ran else { return Vec::new() };
+        let bad = finished.iter().filter(|run| !sim::as_expected(plan, run));
+        bad.map(|run| {
+            let place = plan.describe(&plan.points[run.point]);
+            let what = run.record.failure.as_deref().filter(|_| run.record.is_exact()).unwrap_or(&run.record.census);
+            format!("{}: {place}, seed {}: {what}", self.figure.name, run.record.seed)
+        })
+        .collect()
+    }
+
+    /// Writes results, pictures and plan.
+    fn write(&self, folder: &Path) -> Result<()> {
+        match &self.ran {
+            Ran::Simulated { plan, finished } => sim::write_folder(folder, plan, finished),
+            Ran::Computed(plan) => {
+                let rows = Rows::of_plan(plan);
+                rows.write_json(&mut File::create(folder.join("results.json"))?).context("results.json")?;
+                rows.write_csv(&mut File::create(folder.join("results.csv"))?).context("results.csv")?;
+                fs::write(folder.join("plan.toml"), plan.text_with_sets()).context("plan.toml")?;
+                plot::write(folder, plot::computed_pictures(plan)?)
+            }
+        }
+    }
 }
 
 /// Runs the command: 0 if every run was exact, 1 if one failed or was not exact, 2 if the input is wrong.
@@ -152,14 +203,23 @@ fn tasks(args: &ReproArgs, catalog: &Catalog, paper: &str) -> Result<Vec<Task>, 
 }
 
 fn task(args: &ReproArgs, figure: Figure) -> Result<Task, PlanError> {
-    let file = figure.file("plan.toml");
+    let (file, claims_file) = (figure.file("plan.toml"), figure.file("claims.toml"));
+    let sets = |claims: &Claims| -> Vec<String> {
+        let quick = if args.quick { claims.quick.set.as_slice() } else { &[] };
+        quick.iter().chain(&args.set).cloned().collect()
+    };
+    if is_computed(&file, &figure.plan)? {
+        let whole = Computed::parse(&file, &figure.plan, &[])?;
+        let claims = Claims::parse(&claims_file, &figure.claims, &whole.axes, Fields::Model(whole.model))?;
+        let plan = Computed::parse(&file, &figure.plan, &sets(&claims))?;
+        return Ok(Task { figure, plan: FigurePlan::Computed(plan), claims });
+    }
     let whole = Plan::parse(&file, &figure.plan, &[], None)?;
-    let claims = Claims::parse(&figure.file("claims.toml"), &figure.claims, &whole)?;
-    let quick = if args.quick { claims.quick.set.as_slice() } else { &[] };
-    let sets: Vec<String> = quick.iter().chain(&args.set).cloned().collect();
+    let claims = Claims::parse(&claims_file, &figure.claims, &whole.axes, Fields::Simulated)?;
+    let sets = sets(&claims);
     let plan = if sets.is_empty() { whole } else { Plan::parse(&file, &figure.plan, &sets, None)? };
     run::check(&plan)?;
-    Ok(Task { figure, plan, claims })
+    Ok(Task { figure, plan: FigurePlan::Simulated(plan), claims })
 }
 
 /// Runs all figures; whether all runs ended as they should.
@@ -171,7 +231,7 @@ fn reproduce(args: &ReproArgs, paper: &str, tasks: Vec<Task>) -> Result<bool> {
         if let Some(folder) = &args.out {
             let folder = folder.join(&done.figure.name);
             fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
-            sim::write_folder(&folder, &done.plan, &done.finished).with_context(|| format!("--out {}", folder.display()))?;
+            done.write(&folder).with_context(|| format!("--out {}", folder.display()))?;
         }
         if args.format == Format::Table {
             put(&output::table(&done, args.quick))?;
@@ -189,23 +249,26 @@ fn reproduce(args: &ReproArgs, paper: &str, tasks: Vec<Task>) -> Result<bool> {
             put(&report::place(folder))?;
         }
     }
-    let good = |done: &Done| done.finished.iter().all(|run| sim::as_expected(&done.plan, run));
-    for done in &all {
-        for run in done.finished.iter().filter(|run| !sim::as_expected(&done.plan, run)) {
-            let place = done.plan.describe(&done.plan.points[run.point]);
-            let what = run.record.failure.as_deref().filter(|_| run.record.is_exact()).unwrap_or(&run.record.census);
-            eprintln!("error: {}: {place}, seed {}: {what}", done.figure.name, run.record.seed);
-        }
-    }
-    Ok(all.iter().all(good))
+    let problems: Vec<String> = all.iter().flat_map(Done::problems).collect();
+    problems.iter().for_each(|problem| eprintln!("error: {problem}"));
+    Ok(problems.is_empty())
 }
 
 fn one(task: Task, threads: usize) -> Result<Done> {
     let Task { figure, plan, claims } = task;
-    let finished = progress::run(&plan, threads).with_context(|| figure.name.clone())?;
-    let judged = judge(&claims, &Results { plan: &plan, finished: &finished });
+    let ran = match plan {
+        FigurePlan::Simulated(plan) => {
+            let finished = progress::run(&plan, threads).with_context(|| figure.name.clone())?;
+            Ran::Simulated { plan, finished }
+        }
+        FigurePlan::Computed(plan) => Ran::Computed(plan),
+    };
+    let judged = match &ran {
+        Ran::Simulated { plan, finished } => judge(&claims, &Simulated { plan, finished }),
+        Ran::Computed(plan) => judge(&claims, plan),
+    };
     let readings = claims.readings.iter().map(|reading| (reading.name.clone(), reading.text.clone())).collect();
-    Ok(Done { title: claims.title, readings, figure, plan, finished, judged })
+    Ok(Done { title: claims.title, readings, figure, ran, judged })
 }
 
 /// Writes to standard output; whoever reads may have seen enough, as in `fanin repro ... | head`.

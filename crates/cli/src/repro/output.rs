@@ -3,9 +3,9 @@
 use comfy_table::{Cell, CellAlignment, Color, ContentArrangement, Table};
 use serde::Serialize;
 
-use super::Done;
 use super::claims::{Class, Selection};
 use super::evaluate::{Judged, Measured, Outcome, Verdict};
+use super::{Done, Ran};
 use crate::table::STYLE;
 
 /// A number with three digits that mean something.
@@ -94,7 +94,7 @@ pub fn table(done: &Done, quick: bool) -> String {
 pub fn summary(all: &[Done]) -> String {
     let verdicts = || all.iter().flat_map(|done| &done.judged).map(|judged| judged.outcome.verdict);
     let count = |verdict: Verdict| format!("{} {}", verdicts().filter(|other| *other == verdict).count(), verdict.text());
-    let runs: usize = all.iter().map(|done| done.finished.len()).sum();
+    let runs: usize = all.iter().map(|done| if let Ran::Simulated { finished, .. } = &done.ran { finished.len() } else { 0 }).sum();
     let counts = [Verdict::Reproduced, Verdict::NotReproduced, Verdict::CannotBeTested].map(count).join(", ");
     format!("{} claims: {counts}; {runs} runs\n", verdicts().count())
 }
