@@ -2,7 +2,9 @@
 
 mod failures;
 mod flows;
+mod outcome;
 mod series;
+mod setup;
 mod training;
 
 use std::borrow::Borrow;
@@ -12,11 +14,10 @@ use fanin_core::{
     Collective, DropReason, Duration, Ingress, Instant, JobNodes, NodeId, OperationId, Outcome, PacketKind, PortId, Role, Wire, Worker,
 };
 
-use crate::credits::TIME_MAX_PS;
 use crate::flows::Flow;
 use crate::link::link_flags;
 use crate::lossless::NO_LINK;
-use crate::metrics::{Ended, JobResult, LinkResult, MemorySampler, OperationResult, RunResult, WorkerResult};
+use crate::metrics::{Ended, MemorySampler, OperationResult, RunResult, WorkerResult};
 use crate::net::{EventIds, HeldBack, Lent, Net, Post, TxWaiting};
 use crate::packet::{NO_PACKET, Packet, Received, flags, pack_roles};
 use crate::queue::EventQueue;
@@ -25,6 +26,7 @@ use crate::topology::Topology;
 use crate::traffic::{Source, pace};
 use crate::vectors::{Simulated, Vectors};
 use failures::{Failures, Host};
+use setup::check;
 
 const NONE: u32 = u32::MAX;
 /// Time between two looks for a deadlock.
@@ -723,74 +725,6 @@ where
             }
         }
     }
-
-    fn result(mut self, ended: Ended) -> RunResult {
-        let end = self.net.now;
-        if self.net.series.is_some() {
-            self.sample_at(end);
-        }
-        self.net.slots.iter_mut().for_each(|slots| slots.advance(end));
-        let mut jobs: Vec<JobResult> = self
-            .scenario
-            .jobs
-            .iter()
-            .zip(&self.crashed)
-            .map(|(job, crashed)| JobResult {
-                begun: job.start.iter().copied().min().unwrap_or_default(),
-                crashed: *crashed,
-                workers: Vec::with_capacity(job.start.len()),
-                message_bytes: job.elements.iter().map(|elements| elements * u64::from(job.element_bytes)).collect(),
-            })
-            .collect();
-        let workers: Vec<usize> = jobs.iter().map(|job| job.workers.capacity()).collect();
-        for worker in self.workers {
-            jobs[worker.job as usize].workers.push(worker.result);
-        }
-        let links = self.net.links.iter().map(|link| {
-            // What is still queued has not been sent.
-            let queued_ps = link.busy_until.saturating_sub(end);
-            let bytes = link.bytes_sent.saturating_sub(link.bytes_in(queued_ps));
-            LinkResult {
-                from: link.from.0,
-                to: link.to,
-                bytes,
-                packets: link.packets_sent,
-                utilization: if end == 0 { 0.0 } else { (bytes as f64 / link.bytes_in(end).max(1) as f64).min(1.0) },
-                queue_bytes_peak: link.bytes_in(link.peak_ps),
-                packets_dropped: link.packets_dropped,
-            }
-        });
-        let mut verdict = self.vectors.verdict().clone();
-        if let Some(source) = self.sources.iter().find(|source| source.is_idle() && source.balance != 0) {
-            verdict.blame(|| format!("background traffic of host {}: what arrived is not what was sent", source.host));
-        }
-        let of_flows: u64 = self.flows.iter().map(|flow| flow.bytes_delivered).sum();
-        let background_bytes = of_flows + self.sources.iter().map(|source| source.bytes_delivered).sum::<u64>();
-        let senders = (self.sources.len() + self.flows.len()) as f64;
-        let name = |node: NodeId| self.net.topology.name(node);
-        let ends = |&link: &u32| {
-            let cable = &self.net.topology.links[link as usize];
-            (name(cable.from), name(cable.to))
-        };
-        RunResult {
-            ended,
-            deadlock: self.deadlock.iter().map(ends).collect(),
-            end: Instant::from_ps(end),
-            jobs,
-            links: links.collect(),
-            memory: self.net.memory.finish(end, &self.net.slots),
-            series: self.net.series.take().map_or_else(Vec::new, |recorder| recorder.rows(&workers)),
-            slots: self.net.slots,
-            counters: self.net.counters,
-            packets_marked: self.net.packets_marked,
-            verdict,
-            broken: self.net.broken,
-            background_bytes,
-            background_gbps: if senders == 0.0 || end == 0 { 0.0 } else { background_bytes as f64 * 8e3 / end as f64 / senders },
-            packet_hops: self.net.packet_hops,
-            events: self.events,
-        }
-    }
 }
 
 /// About how often something happens when all links are busy, for the width of the event queue's buckets.
@@ -798,62 +732,4 @@ fn mean_gap_ps(topology: &Topology, scenario: &Scenario) -> u64 {
     let frame_bits = f64::from(scenario.network.frame_overhead_bytes + 1024) * 8.0;
     let per_ps: f64 = topology.links.iter().map(|cable| cable.speed.bits_per_second as f64 / frame_bits / 1e12).sum();
     (1.0 / per_ps.max(1e-12)) as u64
-}
-
-/// Flows and limits.
-fn check_beside_jobs(topology: &Topology, scenario: &Scenario) -> Result<(), SetupError> {
-    for (index, flow) in scenario.flows.iter().enumerate() {
-        for (key, host) in [("from", flow.from), ("to", flow.to)] {
-            if !topology.map.is_host(host) {
-                return Err(SetupError::new(format!("flows[{index}].{key}"), host, "a host of the network"));
-            }
-        }
-        let link = topology.links_out(flow.from)[0];
-        flow.check(index, topology.links[link as usize].speed.bits_per_second)?;
-    }
-    for (index, limit) in scenario.limits.iter().enumerate() {
-        limit.check(index)?;
-        if let Some(host) = limit.hosts.iter().find(|host| !topology.map.is_host(**host)) {
-            return Err(SetupError::new(format!("limits[{index}].hosts"), host, "hosts of the network"));
-        }
-        if scenario.network.lossless.is_some() {
-            return Err(SetupError::new("limits", format!("[{} limits]", scenario.limits.len()), "none in a lossless network"));
-        }
-    }
-    for (index, job) in scenario.jobs.iter().enumerate() {
-        let Some(compute) = &job.compute else { continue };
-        if compute.operations == 0 || !(0.0..=1.0).contains(&compute.spread) {
-            return Err(SetupError::new(format!("jobs[{index}].compute"), compute.spread, "a spread from 0 to 1, and 1 operation or more"));
-        }
-    }
-    Ok(())
-}
-
-fn check<N>(topology: &Topology, scenario: &Scenario, jobs: &[JobNodes<N>]) -> Result<(), SetupError> {
-    if jobs.len() != scenario.jobs.len() {
-        return Err(SetupError::new("jobs", jobs.len(), format!("nodes for {} jobs", scenario.jobs.len())));
-    }
-    scenario.faults.check()?;
-    check_beside_jobs(topology, scenario)?;
-    if scenario.network.lossless.is_some() && scenario.time_limit.as_ps() >= TIME_MAX_PS {
-        return Err(SetupError::new("time_limit", scenario.time_limit, "less than 281 s on lossless links"));
-    }
-    for (index, config) in scenario.traffic.iter().enumerate() {
-        config.check(index)?;
-        if let Some(host) = config.hosts.iter().find(|host| !topology.map.is_host(**host)) {
-            return Err(SetupError::new(format!("traffic[{index}].hosts"), host, "hosts of the network"));
-        }
-    }
-    for (index, (nodes, schedule)) in jobs.iter().zip(&scenario.jobs).enumerate() {
-        if nodes.workers.len() != schedule.start.len() {
-            let expected = format!("{} workers, one for each start time", schedule.start.len());
-            return Err(SetupError::new(format!("jobs[{index}].workers"), nodes.workers.len(), expected));
-        }
-        for placed in nodes.workers.iter().chain(&nodes.others) {
-            if placed.at.node.0 >= topology.map.nodes() {
-                return Err(SetupError::new(format!("jobs[{index}]"), placed.at.node, "nodes of the network"));
-            }
-        }
-    }
-    Ok(())
 }
