@@ -1,12 +1,14 @@
 //! The event loop: one event at a time, in the order of (time, id).
 
 mod failures;
+mod placing;
 
 use std::borrow::Borrow;
 
 use fanin_core::hash::mix;
 use fanin_core::{
-    Collective, DropReason, Duration, Ingress, Instant, JobNodes, NodeId, OperationId, Outcome, PacketKind, PortId, Role, Wire, Worker,
+    Collective, DropReason, Duration, Ingress, Instant, JobId, JobNodes, NodeId, OperationId, Outcome, PacketKind, PortId, Role,
+    SharedNode, Wire, Worker,
 };
 
 use crate::credits::TIME_MAX_PS;
@@ -87,6 +89,10 @@ pub struct Simulation<N: Worker<P>, P: Simulated + ?Sized> {
     at_host: Vec<Vec<u32>>,
     workers: Vec<WorkerState>,
     workers_running: u32,
+    /// By job: workers that have not ended.
+    running_in: Vec<u32>,
+    /// By job: the nodes that it shares with others.
+    shared_by: Vec<Vec<u32>>,
     sources: Vec<Source>,
     /// Per (traffic set's source): how long a full packet lasts on its host's link at its load.
     traffic_runs: bool,
@@ -110,10 +116,24 @@ where
     /// # Errors
     /// [`SetupError`] where the scenario contradicts itself.
     pub fn new(topology: Topology, scenario: Scenario, jobs: Vec<JobNodes<N>>, operators: &[P::Op]) -> Result<Self, SetupError> {
-        check(&topology, &scenario, &jobs)?;
+        Simulation::with_shared(topology, scenario, jobs, Vec::new(), operators)
+    }
+
+    /// The same with nodes that several jobs share.
+    ///
+    /// # Errors
+    /// [`SetupError`] where the scenario contradicts itself.
+    pub fn with_shared(
+        topology: Topology,
+        scenario: Scenario,
+        jobs: Vec<JobNodes<N>>,
+        shared: Vec<SharedNode<N>>,
+        operators: &[P::Op],
+    ) -> Result<Self, SetupError> {
+        check(&topology, &scenario, &jobs, &shared)?;
         let sources: Vec<Source> =
             scenario.traffic.iter().enumerate().flat_map(|(index, config)| Source::all(config, index as u32, scenario.seed)).collect();
-        let node_count: usize = jobs.iter().map(|job| job.workers.len() + job.others.len()).sum();
+        let node_count: usize = jobs.iter().map(|job| job.workers.len() + job.others.len()).sum::<usize>() + shared.len();
         let map = &topology.map;
         let links = topology.links.len() as u32;
         let tx_ready = links + node_count as u32;
@@ -139,6 +159,8 @@ where
             at_host: vec![Vec::new(); map.hosts() as usize],
             workers: Vec::new(),
             workers_running: 0,
+            running_in: vec![0; scenario.jobs.len()],
+            shared_by: vec![Vec::new(); scenario.jobs.len()],
             sources_running: sources.len() as u32,
             traffic_runs: true,
             failures: Failures::new(&scenario.faults, map.hosts(), topology.links.len()),
@@ -152,37 +174,9 @@ where
         for (job, nodes) in jobs.into_iter().enumerate() {
             simulation.place_job(job as u16, nodes);
         }
+        shared.into_iter().for_each(|node| simulation.place_shared(node));
         simulation.schedule_beginnings();
         Ok(simulation)
-    }
-
-    fn place_job(&mut self, job: u16, nodes: JobNodes<N>) {
-        let jobs = self.scenario.jobs.len();
-        let ranks = nodes.workers.len();
-        for (index, placed) in nodes.workers.into_iter().chain(nodes.others).enumerate() {
-            let number = self.slots.len() as u32;
-            let node_id = placed.at.node;
-            let is_host = self.net.topology.map.is_host(node_id);
-            let worker = if index < ranks { self.workers.len() as u32 } else { NONE };
-            if index < ranks {
-                let schedule = &self.scenario.jobs[job as usize];
-                self.starts.push((schedule.start[index].as_ps(), worker));
-                let result = WorkerResult { host: node_id.0, operations: Vec::with_capacity(schedule.elements.len()) };
-                self.workers.push(WorkerState { slot: number, job, next_operation: 0, result, done: false });
-                self.workers_running += 1;
-            }
-            self.lookup[(node_id.index() * jobs + job as usize) * ROLES + placed.at.role as usize] = number;
-            if is_host {
-                self.at_host[node_id.index()].push(number);
-            }
-            let keeps_copy = !is_host && !self.scenario.faults.timed.is_empty();
-            self.fresh.push(keeps_copy.then(|| placed.node.clone()));
-            let links = self.net.topology.links_out(node_id);
-            let (first_link, ports) = (links.first().copied().unwrap_or(0), links.len() as u16);
-            let worker = (worker != NONE).then_some(worker);
-            let post = Post { at: node_id.0, first_link, ports, is_host, role: placed.at.role, job, worker };
-            self.slots.push(Slot { post, armed: u64::MAX, node: placed.node });
-        }
     }
 
     fn schedule_beginnings(&mut self) {
@@ -381,13 +375,15 @@ where
     }
 
     fn deliver(&mut self, number: u32, port: PortId, place: u32) {
-        let Received { source, header, payload, charged_to, frame_bytes, is_marked } = self.net.packets.take(place, P::nothing());
-        let from = Ingress { port, source, ecn: is_marked };
+        let Received { source, job, header, payload, charged_to, frame_bytes, is_marked } = self.net.packets.take(place, P::nothing());
+        let from = Ingress { port, source, job: JobId(job), ecn: is_marked };
         if charged_to != NO_LINK {
             self.net.give_back(charged_to, self.net.now, frame_bytes);
         }
         let now = Instant::from_ps(self.net.now);
         let slot = &mut self.slots[number as usize];
+        // A node that several jobs share acts for the one whose packet it is.
+        slot.post.job = job;
         let (node, mut tx) = slot.lend(&mut self.net, &mut self.vectors);
         let deadline = node.receive(now, from, &header, payload.borrow(), &mut tx);
         if slot.post.worker.is_some()
@@ -433,10 +429,7 @@ where
                 Err(failure) => result.failure = Some(failure),
             }
             if failed || state.next_operation as usize == self.scenario.jobs[state.job as usize].elements.len() {
-                state.done = true;
-                self.workers_running -= 1;
-                self.net.attention = true;
-                return;
+                return self.end_worker(worker);
             }
             self.submit(worker);
             next = self.slots[slot as usize].node.poll();
@@ -640,7 +633,7 @@ where
 
     fn result(mut self, ended: Ended) -> RunResult {
         let end = self.net.now;
-        self.net.slots.iter_mut().for_each(|slots| slots.advance(end));
+        self.net.slots.iter_mut().chain(&mut self.net.job_slots).for_each(|slots| slots.advance(end));
         let mut jobs: Vec<JobResult> = self
             .scenario
             .jobs
@@ -686,6 +679,7 @@ where
             links: links.collect(),
             memory: self.net.memory.finish(end, &self.net.slots),
             slots: self.net.slots,
+            job_slots: self.net.job_slots,
             counters: self.net.counters,
             packets_marked: self.net.packets_marked,
             verdict,
@@ -705,7 +699,7 @@ fn mean_gap_ps(topology: &Topology, scenario: &Scenario) -> u64 {
     (1.0 / per_ps.max(1e-12)) as u64
 }
 
-fn check<N>(topology: &Topology, scenario: &Scenario, jobs: &[JobNodes<N>]) -> Result<(), SetupError> {
+fn check<N>(topology: &Topology, scenario: &Scenario, jobs: &[JobNodes<N>], shared: &[SharedNode<N>]) -> Result<(), SetupError> {
     if jobs.len() != scenario.jobs.len() {
         return Err(SetupError::new("jobs", jobs.len(), format!("nodes for {} jobs", scenario.jobs.len())));
     }
@@ -728,6 +722,14 @@ fn check<N>(topology: &Topology, scenario: &Scenario, jobs: &[JobNodes<N>]) -> R
             if placed.at.node.0 >= topology.map.nodes() {
                 return Err(SetupError::new(format!("jobs[{index}]"), placed.at.node, "nodes of the network"));
             }
+        }
+    }
+    for (index, node) in shared.iter().enumerate() {
+        if node.placed.at.node.0 >= topology.map.nodes() {
+            return Err(SetupError::new(format!("shared[{index}]"), node.placed.at.node, "nodes of the network"));
+        }
+        if let Some(job) = node.jobs.iter().find(|job| job.index() >= jobs.len()) {
+            return Err(SetupError::new(format!("shared[{index}].jobs"), job, format!("jobs below {}", jobs.len())));
         }
     }
     Ok(())

@@ -146,8 +146,7 @@ where
                 self.slots[number].node = fresh.clone();
             }
         }
-        let first = self.net.topology.map.hosts();
-        self.net.slots[(switch.0 - first) as usize].lose_all(self.net.now);
+        self.net.lose_slots(switch.0);
     }
 
     fn stall_host(&mut self, host: NodeId, until: Instant) {
@@ -161,11 +160,10 @@ where
 
     fn kill_host(&mut self, host: NodeId) {
         self.failures.hosts[host.index()] = Host::Dead;
-        for worker in &mut self.workers {
-            if worker.result.host == host.0 && !worker.done {
-                worker.done = true;
-                self.workers_running -= 1;
-                self.net.attention = true;
+        for worker in 0..self.workers.len() as u32 {
+            let state = &self.workers[worker as usize];
+            if state.result.host == host.0 && !state.done {
+                self.end_worker(worker);
             }
         }
         let waiting = std::mem::take(&mut self.failures.waiting);
