@@ -13,15 +13,19 @@ from typing import Any, Literal, TypeAlias, TypedDict
 __all__ = [
     "Ends",
     "Faults",
+    "Flow",
     "Job",
+    "Limit",
     "LinkFaults",
     "Lossless",
+    "Member",
     "Network",
     "Noise",
     "Plan",
     "Plot",
     "Run",
     "Series",
+    "Step",
     "TimedFault",
     "Traffic",
 ]
@@ -32,6 +36,8 @@ Bytes: TypeAlias = str | int
 Time: TypeAlias = str
 #: ``"100Gb/s"``.
 Rate: TypeAlias = str
+#: ``"26.7Mp/s"``.
+PacketRate: TypeAlias = str
 #: A number of hosts, or a share of all of them such as ``0.5``.
 Amount: TypeAlias = int | float | str
 #: ``0.01``.
@@ -88,20 +94,30 @@ class Noise(TypedDict):
 
 class _Job(TypedDict):
     system: Literal["ring", "tree", "canary", "switchml"]
-    message: Bytes
 
 
 class Job(_Job, total=False):
-    """One job, or several alike: the keys of every job, and those of its system."""
+    """One job, or several alike: the keys of every job, and those of its system. It has a ``message`` or a ``model``."""
 
     copies: int
     workers: Amount
+    servers: int | Sequence[int]
     placement: Literal["random", "packed", "spread"] | Sequence[int]
+    jobs_per_host: int
+    message: Bytes
     payload: Bytes
     element: Literal["f32", "f64", "i32", "i64", "f16", "bf16", "i8", "i16", "u8"]
     operations: int
+    model: Literal["resnet50", "vgg16", "alexnet", "lstm", "bert"]
+    scale: Fraction
+    iterations: int
+    tensor: Bytes
+    compute: Time
+    compute_spread: Fraction
     start: Time
     start_skew: Time
+    arrivals: Time
+    crash: Time
     noise: Noise
     window: int | Literal["unlimited"]
     reliable: bool
@@ -142,6 +158,51 @@ class Traffic(_Traffic, total=False):
     load: Fraction
     messages: int
     start: Time
+
+
+class Member(TypedDict, total=False):
+    """The host where a worker or a server of a job lives."""
+
+    job: int
+    rank: int
+    server: int
+
+
+class Step(TypedDict):
+    """The rate of a flow from a time on."""
+
+    at: Time
+    rate: Rate
+
+
+# Not by its class body: `from` is a word of Python.
+_Flow = TypedDict("_Flow", {"from": str | Member, "to": str | Member})
+
+
+class Flow(_Flow, total=False):
+    """One host sends to another at a given rate, whatever becomes of its packets."""
+
+    enabled: bool
+    payload: Bytes
+    rate: Rate
+    start: Time
+    until: Time
+    steps: Sequence[Step]
+
+
+_LimitFrom = TypedDict("_LimitFrom", {"from": Time}, total=False)
+
+
+class Limit(_LimitFrom, total=False):
+    """What hosts can do beside what their links can."""
+
+    enabled: bool
+    hosts: Literal["all", "workers", "servers"] | Sequence[int] | Member
+    send: PacketRate
+    receive: PacketRate
+    rate: Rate
+    receive_queue: int
+    until: Time
 
 
 #: From one node to another, by name: ``{"from": "leaf0", "to": "spine1"}``.
@@ -196,6 +257,7 @@ class Run(TypedDict, total=False):
     time_limit: Time
     drain: bool
     memory_interval: Time
+    series_interval: Time
     expect: Literal["success", "failure"]
 
 
@@ -209,7 +271,7 @@ class Series(TypedDict):
 class _Plot(TypedDict):
     name: str
     title: str
-    kind: Literal["bars", "lines", "cdf", "memory"]
+    kind: Literal["bars", "lines", "cdf", "memory", "time"]
 
 
 class Plot(_Plot, total=False):
@@ -229,6 +291,8 @@ class Plan(_Plan, total=False):
 
     jobs: Sequence[Job]
     traffic: Sequence[Traffic]
+    flows: Sequence[Flow]
+    limits: Sequence[Limit]
     faults: Faults
     series: Sequence[Series]
     sweep: Mapping[str, Sequence[Value] | Mapping[str, Mapping[str, Value]]]

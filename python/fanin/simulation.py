@@ -61,6 +61,8 @@ class Results:
     links: Table
     #: Memory of the switches over time in the first repetition of each point, where the plan says ``run.memory_interval``.
     memory: Table
+    #: Jobs over time in the first repetition of each point, where the plan says ``run.series_interval``.
+    series: Table
 
     def __init__(self, native: _native.Results) -> None:
         self._native = native
@@ -69,6 +71,7 @@ class Results:
         self.workers = Table(native.workers)
         self.links = Table(native.links)
         self.memory = Table(native.memory)
+        self.series = Table(native.series)
 
     @property
     def ok(self) -> bool:

@@ -36,7 +36,9 @@ PLAN = plans.Plan(
         plans.Series(name="2 trees", set={"jobs.0.system": "tree", "jobs.0.trees": 2}),
     ],
     sweep={"jobs.0.message": ["16KiB", "64KiB"]},
-    run=plans.Run(seed=7, repetitions=2, memory_interval="5us"),
+    flows=[plans.Flow({"from": plans.Member(rank=0), "to": "host7", "rate": "10Gb/s"})],
+    limits=[plans.Limit(hosts="workers", send="20Mp/s", receive="20Mp/s")],
+    run=plans.Run(seed=7, repetitions=2, memory_interval="5us", series_interval="2us"),
 )
 
 
@@ -62,6 +64,10 @@ def test_the_same_plan_and_seed_give_the_programs_bytes(results: fanin.Results, 
     assert [int(row["bytes"]) for row in links] == results.links["bytes"]
     memory = list(csv.DictReader(io.StringIO((out / "memory.csv").read_text())))
     assert [float(row["time_us"]) for row in memory] == results.memory["time_us"]
+    series = list(csv.DictReader(io.StringIO((out / "series.csv").read_text())))
+    assert list(series[0]) == results.series.column_names
+    assert [float(row["goodput_gbps"]) for row in series] == results.series["goodput_gbps"]
+    assert sum(results.series["goodput_gbps"]) > 0
     again = fanin.simulate(file, threads=1)
     assert without_wall_time(again.csv) == without_wall_time(results.csv)
     assert without_wall_time(fanin.simulate(file.read_text()).csv) == without_wall_time(results.csv)
@@ -70,7 +76,7 @@ def test_the_same_plan_and_seed_give_the_programs_bytes(results: fanin.Results, 
 
 def test_tables_are_read_by_polars_pandas_and_pyarrow(results: fanin.Results) -> None:
     header = results.csv.splitlines()[0].split(",")
-    for table in (results.runs, results.jobs, results.workers, results.links, results.memory):
+    for table in (results.runs, results.jobs, results.workers, results.links, results.memory, results.series):
         assert len(table) > 0
         arrow = pyarrow.table(table)
         assert arrow.column_names == table.column_names
@@ -99,7 +105,7 @@ def test_changes_seed_and_progress() -> None:
     seen: list[tuple[int, int]] = []
     results = fanin.simulate(
         {**PLAN, "sweep": None},
-        changes={"jobs.0.message": "4KiB", "run.repetitions": np.int64(3), "traffic.0.enabled": False},
+        changes={"jobs.0.message": "4KiB", "run.repetitions": np.int64(3), "traffic.0.enabled": False, "flows.0.enabled": False},
         seed=100,
         progress=lambda done, total: seen.append((done, total)),
     )
@@ -210,6 +216,10 @@ JOB = {"workers": 2, "message": "1KiB"}
         (plans.Lossless, {"network": {**NETWORK, "lossless": UNKNOWN}}, "network.lossless."),
         (plans.Noise, {"network": NETWORK, "jobs": [{**JOB, "system": "ring", "noise": UNKNOWN}]}, "jobs[0].noise."),
         (plans.Traffic, {"network": NETWORK, "traffic": [UNKNOWN]}, "traffic[0]."),
+        (plans.Flow, {"network": NETWORK, "flows": [UNKNOWN]}, "flows[0]."),
+        (plans.Step, {"network": NETWORK, "flows": [{"from": "host0", "to": "host1", "steps": [UNKNOWN]}]}, "flows[0].steps[0]."),
+        (plans.Member, {"network": NETWORK, "limits": [{"hosts": UNKNOWN}]}, "limits[0].hosts."),
+        (plans.Limit, {"network": NETWORK, "limits": [UNKNOWN]}, "limits[0]."),
         (plans.Faults, {"network": NETWORK, "faults": UNKNOWN}, "faults."),
         (plans.LinkFaults, {"network": NETWORK, "faults": {"links": [UNKNOWN]}}, "faults.links[0]."),
         (plans.TimedFault, {"network": NETWORK, "faults": {"timed": [UNKNOWN]}}, "faults.timed[0]."),
@@ -230,6 +240,19 @@ def test_typed_jobs_have_the_keys_of_all_systems() -> None:
     for system in systems:
         known |= known_keys({"network": NETWORK, "jobs": [{**JOB, "system": system, **UNKNOWN}]}, "jobs[0].")
     assert keys(plans.Job) == known
+
+
+def test_a_job_that_trains_tells_its_iterations() -> None:
+    job = plans.Job(system="switchml", workers=2, model="resnet50", scale=0.001, iterations=3, compute="50us")
+    network = plans.Network(shape="star", hosts=2, rate="100Gb/s", latency="1us")
+    results = fanin.simulate(plans.Plan(network=network, jobs=[job]))
+    assert results.ok
+    [told] = results.to_dicts()[0]["jobs"]
+    assert told["message_bytes"] == 98_000
+    assert len(told["iterations_us"]) == 3
+    assert results.jobs["iteration_us"] == [told["iteration_us"]] == [sum(told["iterations_us"]) / 3]
+    assert told["communication_us"] == pytest.approx(told["iteration_us"] - 50)
+    assert told["jct_us"] == pytest.approx(sum(told["iterations_us"]))
 
 
 @pytest.mark.parametrize("file", sorted((ROOT / "examples").glob("*.toml")), ids=lambda file: file.stem)

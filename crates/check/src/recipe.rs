@@ -132,6 +132,8 @@ impl Recipe {
             kinds: job.kinds.clone(),
             element_bytes: job.op.dtype.bytes() as u32,
             start: job.start.clone(),
+            compute: None,
+            crash: None,
             noise_probability: job.noise_probability,
             noise_delay: job.noise_delay,
         };
@@ -139,6 +141,8 @@ impl Recipe {
             network: self.network.clone(),
             jobs: self.jobs.iter().map(schedule).collect(),
             traffic: self.traffic.clone(),
+            flows: Vec::new(),
+            limits: Vec::new(),
             faults: self.faults.clone(),
             seed: self.seed,
             time_limit: self.time_limit,

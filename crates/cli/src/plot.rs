@@ -1,12 +1,14 @@
-//! Pictures of results, as SVG: bars, lines over a swept key, the distribution of the utilisation of links, memory over time.
+//! Pictures of results, as SVG: bars, lines over a swept key, the distribution of the utilisation of links, memory and jobs over time.
 //!
 //! | module | what it holds |
 //! |---|---|
 //! | [`frame`] | title, legend, axes: what every picture shares |
+//! | [`time`] | quantities of jobs over time |
 //! | [`data`] | which points belong to which bar or line, and their medians |
 
 mod data;
 mod frame;
+mod time;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,14 +18,14 @@ use anyhow::{Context, Result};
 
 use data::{Group, Spread, groups, joined, numeric_axis, spread};
 use fanin_plan::Plan;
-use fanin_plan::results::{METRICS, Metric};
+use fanin_plan::metrics::Metric;
 use fanin_plan::run::Finished;
 use fanin_plan::schema::{Plot, PlotKind};
 use frame::{Frame, Look, Pen, Ticks};
 use plotters::prelude::IntoLogRange;
 
 /// Draws what the plan asks for; where it does not say, goodput as bars, links as a distribution, completion time over sizes where they
-/// are swept, and memory over time where it is sampled.
+/// are swept, memory and jobs over time where they are sampled.
 ///
 /// # Errors
 /// Those of writing files.
@@ -71,17 +73,22 @@ fn usual(plan: &Plan) -> Vec<Plot> {
     if plan.points.iter().any(|point| point.setup.general.run.memory_interval.is_some()) {
         plots.push(make("memory", "Memory of switches", PlotKind::Memory, None, None));
     }
+    if plan.points.iter().any(|point| point.setup.general.run.series_interval.is_some()) {
+        plots.push(make("jobs_goodput", "Goodput over time", PlotKind::Time, None, Some("goodput_gbps")));
+        plots.push(make("jobs_slots", "Slots in use over time", PlotKind::Time, None, Some("slots")));
+    }
     plots
 }
 
 fn draw(plot: &Plot, plan: &Plan, finished: &[Finished]) -> Result<String> {
     let x = plan.axes.iter().position(|axis| Some(&axis.name) == plot.x.as_ref());
-    let metric = METRICS.iter().find(|metric| Some(metric.key) == plot.y.as_deref());
+    let metric = plot.y.as_deref().and_then(Metric::named);
     let groups = groups(plan, x, &plot.only);
-    match (plot.kind, x, metric) {
+    match (plot.kind, x, &metric) {
         (PlotKind::Bars, Some(x), Some(metric)) => bars(plot, plan, finished, x, metric, &groups),
         (PlotKind::Lines, Some(x), Some(metric)) => lines(plot, plan, finished, x, metric, &groups),
         (PlotKind::Memory, _, _) => memory(plot, finished, &groups),
+        (PlotKind::Time, _, _) => time::draw(plot, plan, finished, &groups),
         _ => cdf(plot, finished, &groups),
     }
 }
@@ -200,7 +207,7 @@ fn memory(plot: &Plot, finished: &[Finished], groups: &[Group]) -> Result<String
 }
 
 /// From 0 to at most `last` in at most 10 steps of 1, 2 or 5 times a power of ten.
-fn round_steps(last: f64) -> Vec<f64> {
+pub fn round_steps(last: f64) -> Vec<f64> {
     let mut step = 1.0;
     for factor in [2.0, 2.5, 2.0].into_iter().cycle() {
         if last / step <= 10.0 {

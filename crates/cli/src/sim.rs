@@ -9,6 +9,7 @@ use std::thread;
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use fanin_plan::Plan;
+use fanin_plan::frames::{self, Frame};
 use fanin_plan::results::{RunRecord, write_csv, write_json};
 use fanin_plan::run::{self, Finished};
 use fanin_plan::schema::Expect;
@@ -21,7 +22,7 @@ use crate::{plot, progress, report, table};
 pub struct SimArgs {
     /// The plan.
     pub plan: PathBuf,
-    /// Folder for results.json, results.csv, links.csv, memory.csv where it is sampled, plan.toml, plots and report.html; made where it is missing.
+    /// Folder for results.json, results.csv, links.csv, memory.csv and series.csv where they are sampled, plan.toml, plots and report.html; made where it is missing.
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Seed of the first repetition, in place of the plan's.
@@ -146,9 +147,22 @@ pub fn write_folder(folder: &Path, plan: &Plan, finished: &[Finished]) -> Result
     if finished.iter().any(|run| !run.memory.is_empty()) {
         write_memory(plan, finished, create("memory.csv")?)?;
     }
+    if finished.iter().any(|run| !run.series.is_empty()) {
+        write_frame(&frames::series(plan, finished), create("series.csv")?)?;
+    }
     write_links(plan, finished, create("links.csv")?)?;
     fs::write(folder.join("plan.toml"), plan.text_with_sets()).context("plan.toml")?;
     plot::write_all(folder, plan, finished)
+}
+
+fn write_frame(frame: &Frame, out: impl Write) -> Result<()> {
+    let mut writer = csv::Writer::from_writer(out);
+    writer.write_record(frame.columns.iter().map(|(name, _)| name))?;
+    for row in 0..frame.rows() {
+        writer.write_record(frame.columns.iter().map(|(_, column)| column.text(row)))?;
+    }
+    writer.flush()?;
+    Ok(())
 }
 
 /// Memory of the switches over time in the first repetition of each point.

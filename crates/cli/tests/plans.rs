@@ -288,8 +288,19 @@ fn every_key_is_documented() {
     let folder = folder("documented");
     let name = plan(&folder, GOOD);
     let documentation = std::fs::read_to_string(common::examples().join("README.md")).expect("the documentation of plans");
-    let tables =
-        ["network", "network.lossless", "jobs.0", "jobs.0.noise", "traffic.0", "faults", "faults.links.0", "faults.timed.0", "run"];
+    let tables = [
+        "network",
+        "network.lossless",
+        "jobs.0",
+        "jobs.0.noise",
+        "traffic.0",
+        "flows.0",
+        "limits.0",
+        "faults",
+        "faults.links.0",
+        "faults.timed.0",
+        "run",
+    ];
     let mut count = 0;
     for table in tables {
         let said = refused(&folder, &["sim", name, "--set", &format!("{table}.qqqqqqqq=1")]);

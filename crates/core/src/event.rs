@@ -34,6 +34,8 @@ reasons! {
     DropReason {
         /// The queue of a lossy link had no room.
         QueueFull = "queue_full",
+        /// The host could not take packets in as fast as they came.
+        HostBusy = "host_busy",
         /// Injected loss.
         InjectedLoss = "injected_loss",
         /// Injected corruption: a checksum failed.

@@ -1,20 +1,23 @@
 //! From one point of a plan and a seed to what the simulator needs. Sizes that depend on each other are checked here.
 
 use fanin_core::{Duration, Instant, JobId, JobNodes, NodeId, Payload};
+use fanin_sim::flows::FlowConfig;
 use fanin_sim::lossless::{LosslessConfig, SwitchModel};
 use fanin_sim::random::{Purpose, Random};
 use fanin_sim::routing::Balancer;
-use fanin_sim::scenario::{JobSchedule, LinkSpeed, NetworkConfig, Scenario, SetupError, Shape};
+use fanin_sim::scenario::{LinkSpeed, NetworkConfig, Scenario, SetupError, Shape};
 use fanin_sim::topology::Topology;
 use fanin_sim::traffic::{Pattern, TrafficConfig};
 use fanin_systems::{AnyNode, JobSpec};
 
+use super::beside;
 use super::errors::{PlanError, Refuse};
 use super::faults::faults;
 use super::placement::{Free, PreparedJob, place_jobs};
 use super::schema::{
     Network, PatternName, Placement, QUEUE_BYTES_DEFAULT, Routing, Setup, ShapeName, SwitchModelName, Traffic, TrafficHosts,
 };
+use super::training::{arrivals, schedule};
 use super::tree::{Tree, parse_path};
 use super::units::{Amount, Count};
 
@@ -29,6 +32,8 @@ pub struct Prepared {
     pub jobs: Vec<PreparedJob>,
     /// Interval of samples of the switches' memory.
     pub memory_interval: Option<Duration>,
+    /// Interval of samples of jobs.
+    pub series_interval: Option<Duration>,
     file: String,
     /// The point in words, for errors.
     context: String,
@@ -46,8 +51,8 @@ pub fn prepare(file: &str, tree: &Tree, setup: &Setup, seed: u64, context: &str)
     let mut free = Free::new(&topology, seed);
     let placed = place_jobs(&refuse, setup, &mut free)?;
     let mut schedules = Vec::new();
-    for (number, job) in placed.iter().enumerate() {
-        schedules.push(schedule(&refuse, job, seed, number as u64)?);
+    for ((number, job), arrives) in placed.iter().enumerate().zip(arrivals(&placed, seed)) {
+        schedules.push(schedule(&refuse, job, seed, number as u64, arrives)?);
     }
     let mut traffic = Vec::new();
     for (index, config) in setup.general.traffic.iter().enumerate() {
@@ -57,6 +62,8 @@ pub fn prepare(file: &str, tree: &Tree, setup: &Setup, seed: u64, context: &str)
             traffic.push(config);
         }
     }
+    let flows = beside::flows(&refuse, &setup.general.flows, &topology, &placed)?;
+    let limits = beside::limits(&refuse, &setup.general.limits, network.lossless.is_some(), &topology, &placed)?;
     let faults = faults(&refuse, setup, &topology, &placed)?;
     let run = &setup.general.run;
     if run.time_limit.0 == Duration::ZERO {
@@ -65,15 +72,30 @@ pub fn prepare(file: &str, tree: &Tree, setup: &Setup, seed: u64, context: &str)
     if placed.is_empty() && traffic.iter().any(|config| config.messages.is_none()) {
         return Err(refuse.say("jobs", "none", "a job, or traffic with a number of messages"));
     }
-    if placed.is_empty() && traffic.is_empty() {
+    if placed.is_empty() && !flows.iter().all(FlowConfig::ends) {
+        return Err(refuse.say("jobs", "none", "a job, or flows that end"));
+    }
+    if placed.is_empty() && traffic.is_empty() && flows.is_empty() {
         return Err(refuse.say("jobs", "none", "a job or traffic"));
     }
-    let scenario = Scenario { network, jobs: schedules, traffic, faults, seed, time_limit: run.time_limit.0, drain: run.drain };
+    let scenario =
+        Scenario { network, jobs: schedules, traffic, flows, limits, faults, seed, time_limit: run.time_limit.0, drain: run.drain };
     let memory_interval = run.memory_interval.map(|interval| interval.0);
-    if memory_interval == Some(Duration::ZERO) {
-        return Err(refuse.at("run.memory_interval", "a time above 0"));
+    let series_interval = run.series_interval.map(|interval| interval.0);
+    for (key, interval) in [("run.memory_interval", memory_interval), ("run.series_interval", series_interval)] {
+        if interval == Some(Duration::ZERO) {
+            return Err(refuse.at(key, "a time above 0"));
+        }
     }
-    Ok(Prepared { topology, scenario, jobs: placed, memory_interval, file: file.to_string(), context: context.to_string() })
+    Ok(Prepared {
+        topology,
+        scenario,
+        jobs: placed,
+        memory_interval,
+        series_interval,
+        file: file.to_string(),
+        context: context.to_string(),
+    })
 }
 
 impl Prepared {
@@ -226,7 +248,8 @@ fn check_size(refuse: &Refuse<'_>, shape: &Shape) -> Result<(), PlanError> {
 fn check_frames(refuse: &Refuse<'_>, network: &NetworkConfig, setup: &Setup) -> Result<(), PlanError> {
     let jobs = setup.jobs.iter().enumerate().map(|(index, job)| (format!("jobs[{index}]"), job.common.payload.0));
     let traffic = setup.general.traffic.iter().enumerate().map(|(index, traffic)| (format!("traffic[{index}]"), traffic.payload.0));
-    for (name, payload) in jobs.chain(traffic) {
+    let flows = setup.general.flows.iter().enumerate().map(|(index, flow)| (format!("flows[{index}]"), flow.payload.0));
+    for (name, payload) in jobs.chain(traffic).chain(flows) {
         if payload == 0 || payload > 65_000 {
             return Err(refuse.at(&format!("{name}.payload"), "1 to 65000 bytes"));
         }
@@ -243,30 +266,6 @@ fn check_frames(refuse: &Refuse<'_>, network: &NetworkConfig, setup: &Setup) -> 
         }
     }
     Ok(())
-}
-
-/// When a job does what.
-fn schedule(refuse: &Refuse<'_>, job: &PreparedJob, seed: u64, number: u64) -> Result<JobSchedule, PlanError> {
-    let common = &job.settings.common;
-    let element_bytes = job.op.dtype.bytes() as u64;
-    let path = |key: &str| format!("jobs[{}].{key}", job.entry);
-    if !common.message.0.is_multiple_of(element_bytes) {
-        return Err(refuse.at(&path("message"), format!("a multiple of {element_bytes} bytes, the length of an element")));
-    }
-    if common.message.0 / common.payload.0.max(1) > 1 << 30 {
-        return Err(refuse.at(&path("message"), "at most 2^30 packets"));
-    }
-    let mut random = Random::new(seed, Purpose::Placement, 1 << 32 | number);
-    let skew_ps = common.start_skew.0.as_ps();
-    let late = |random: &mut Random| Duration::from_ps(if skew_ps == 0 { 0 } else { random.bits() % (skew_ps + 1) });
-    Ok(JobSchedule {
-        elements: vec![common.message.0 / element_bytes; common.operations.0 as usize],
-        kinds: Vec::new(),
-        element_bytes: element_bytes as u32,
-        start: job.hosts.iter().map(|_| Instant::ZERO + common.start.0 + late(&mut random)).collect(),
-        noise_probability: common.noise.map_or(0.0, |noise| noise.probability.0),
-        noise_delay: common.noise.map_or(Duration::ZERO, |noise| noise.delay.0),
-    })
 }
 
 fn background(

@@ -2,9 +2,12 @@
 
 use serde_json::Value;
 
+use fanin_sim::series::SeriesRow;
+
 use crate::Plan;
 use crate::results::{ColumnKind, RunRecord, columns};
 use crate::run::Finished;
+use crate::series::Quantity;
 
 /// A table: columns by name, all of the same length.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -38,6 +41,18 @@ impl Column {
             Column::Number(values) => values.len(),
             Column::Flag(values) => values.len(),
         }
+    }
+
+    /// A value as it stands in a CSV cell.
+    pub fn text(&self, row: usize) -> String {
+        let shown = match self {
+            Column::Text(values) => values[row].clone(),
+            Column::Count(values) => values[row].map(|value| value.to_string()),
+            Column::Integer(values) => values[row].map(|value| value.to_string()),
+            Column::Number(values) => values[row].map(|value| value.to_string()),
+            Column::Flag(values) => values[row].map(|value| value.to_string()),
+        };
+        shown.unwrap_or_default()
     }
 
     /// Whether there are no rows.
@@ -107,6 +122,12 @@ pub fn jobs(records: &[&RunRecord]) -> Frame {
     frame.push("operations", count(&|(_, job)| u64::from(job.operations)));
     frame.push("completion_us", number(&|job| job.completion_us));
     frame.push("goodput_gbps", number(&|job| job.goodput_gbps));
+    frame.push("servers", count(&|(_, job)| u64::from(job.servers)));
+    frame.push("begun_us", number(&|job| Some(job.begun_us)));
+    frame.push("jct_us", number(&|job| job.jct_us));
+    frame.push("iteration_us", number(&|job| job.iteration_us));
+    frame.push("communication_us", number(&|job| job.communication_us));
+    frame.push("crashed_us", number(&|job| job.crashed_us));
     frame.push("worker_us_min", number(&|job| job.worker_us_min));
     frame.push("worker_us_median", number(&|job| job.worker_us_median));
     frame.push("worker_us_max", number(&|job| job.worker_us_max));
@@ -158,6 +179,23 @@ pub fn memory(plan: &Plan, finished: &[Finished]) -> Frame {
     frame.push("time_us", Column::Number(all.iter().map(|(_, sample)| Some(sample.at.as_ps() as f64 / 1e6)).collect()));
     frame.push("switch_bytes_max", Column::Count(all.iter().map(|(_, sample)| Some(sample.bytes_max)).collect()));
     frame.push("bytes_total", Column::Count(all.iter().map(|(_, sample)| Some(sample.bytes_total)).collect()));
+    frame
+}
+
+/// Jobs over time in the first repetition of each point, with the columns of `series.csv`. Gauges that no node has told of have no column.
+pub fn series(plan: &Plan, finished: &[Finished]) -> Frame {
+    let all: Vec<_> = finished.iter().flat_map(|run| run.series.iter().map(move |row| (run, row))).collect();
+    let mut frame = labels(plan, all.iter().map(|(run, _)| *run));
+    let number = |value: &dyn Fn(&SeriesRow) -> Option<f64>| Column::Number(all.iter().map(|(_, row)| value(row)).collect());
+    frame.push("time_us", number(&|row| Some(row.at.as_ps() as f64 / 1e6)));
+    frame.push("interval_us", number(&|row| Some(row.span.as_ps() as f64 / 1e6)));
+    frame.push("job", Column::Count(all.iter().map(|(_, row)| Some(u64::from(row.job))).collect()));
+    for quantity in Quantity::all() {
+        let column = number(&|row| quantity.of(row));
+        if !matches!((quantity, &column), (Quantity::Gauge(_), Column::Number(values)) if values.iter().all(Option::is_none)) {
+            frame.push(quantity.name(), column);
+        }
+    }
     frame
 }
 

@@ -9,26 +9,36 @@
 //! | [`system`] | the keys of each system |
 //! | `sweep` | series and sweeps: which points there are |
 //! | `build` | from a point and a seed to what the simulator needs |
+//! | [`beside`] | what there is beside the jobs: background flows, limits of hosts |
+//! | [`training`] | jobs that compute and reduce in turn; models |
+//! | `iterations` | times of a job's iterations |
 //! | `placement` | which hosts carry which workers |
 //! | `faults` | names in fault plans become nodes |
 //! | `errors` | file, line, key, value, what was expected |
 //! | [`run`] | runs a plan's points on all cores |
+//! | [`metrics`] | numbers of a run by name |
 //! | [`results`] | one record a run, as JSON and CSV |
+//! | [`series`] | quantities of jobs over time |
 //! | [`frames`] | the same as columns |
 #![forbid(unsafe_code)]
 
+pub mod beside;
 mod build;
 pub mod choices;
 mod errors;
 mod faults;
 pub mod frames;
+mod iterations;
+pub mod metrics;
 mod placement;
 pub mod read;
 pub mod results;
 pub mod run;
 pub mod schema;
+pub mod series;
 mod sweep;
 pub mod system;
+pub mod training;
 pub mod tree;
 pub mod units;
 
@@ -126,6 +136,12 @@ impl Plan {
             let what = format!("run.memory_interval is missing: the plot {:?} needs it, such as \"5us\"", plot.name);
             return Err(PlanError::new(file, what));
         }
+        if let Some(plot) = plots.iter().flatten().find(|plot| plot.kind == PlotKind::Time)
+            && points.iter().all(|point| point.setup.general.run.series_interval.is_none())
+        {
+            let what = format!("run.series_interval is missing: the plot {:?} needs it, such as \"10us\"", plot.name);
+            return Err(PlanError::new(file, what));
+        }
         Ok(Plan { file: file.to_string(), text, sets: sets.to_vec(), axes, points, plots })
     }
 
@@ -152,7 +168,7 @@ impl Plan {
 }
 
 /// What a plan consists of.
-const SECTIONS: &[&str] = &["network", "jobs", "traffic", "faults", "series", "sweep", "run", "plot"];
+const SECTIONS: &[&str] = &["network", "jobs", "traffic", "flows", "limits", "faults", "series", "sweep", "run", "plot"];
 
 fn check_sections(file: &str, tree: &Tree) -> Result<(), PlanError> {
     let Kind::Table(entries) = &tree.kind else { return Ok(()) };

@@ -9,6 +9,7 @@ use fanin_sim::{JobResult, RunResult, Shape, Topology};
 use fanin_systems::{CanaryParameters, System};
 use serde::{Serialize, Serializer};
 
+use crate::iterations::{Times, mean};
 use crate::schema::PayloadName;
 use crate::{Prepared, PreparedJob};
 
@@ -38,6 +39,12 @@ pub struct RunRecord {
     pub completion_us: Option<f64>,
     /// Vector's length over that time; the mean over all jobs.
     pub goodput_gbps: Option<f64>,
+    /// Time of an iteration, mean over a job's iterations and then over jobs that train; null without any.
+    pub iteration_us: Option<f64>,
+    /// The same for the part of it from the first worker's submission to the last one's end.
+    pub communication_us: Option<f64>,
+    /// From a job's beginning to its end, mean over jobs; null where one did not complete. Jobs that crash do not count here and above.
+    pub jct_us: Option<f64>,
     /// Mean over all links of the share of time in which they were sending.
     pub link_utilization_mean: f64,
     /// The most payload memory that any switch had in use.
@@ -111,6 +118,18 @@ pub struct JobRecord {
     pub completion_us: Option<f64>,
     /// Vector's length over the time of an operation, mean over operations.
     pub goodput_gbps: Option<f64>,
+    /// Its servers.
+    pub servers: u32,
+    /// When it began.
+    pub begun_us: f64,
+    /// From then to its end.
+    pub jct_us: Option<f64>,
+    /// Mean time of an iteration; null for jobs that do not train.
+    pub iteration_us: Option<f64>,
+    /// Mean time of its communication.
+    pub communication_us: Option<f64>,
+    /// When it crashed, if it did; then it did not complete and has not failed.
+    pub crashed_us: Option<f64>,
     /// The fastest worker's time for all its operations.
     pub worker_us_min: Option<f64>,
     /// The median worker's.
@@ -122,6 +141,9 @@ pub struct JobRecord {
     /// By rank: host, and time from the first submission to the last end. Only in files.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub workers_us: Vec<(u32, Option<f64>)>,
+    /// Each iteration's time. Only in files.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub iterations_us: Vec<f64>,
 }
 
 /// One link of a run.
@@ -141,56 +163,6 @@ pub struct LinkRecord {
     pub queue_bytes_peak: u64,
     /// Packets that found the queue full.
     pub packets_dropped: u64,
-}
-
-/// A number of a run that tables and plots can show.
-pub struct Metric {
-    /// The field of the record.
-    pub key: &'static str,
-    /// For people.
-    pub title: &'static str,
-    /// Its unit; empty for a count or share.
-    pub unit: &'static str,
-    /// Its value; `None` where the run has none.
-    pub value: fn(&RunRecord) -> Option<f64>,
-}
-
-/// All numbers that tables and plots can show.
-pub const METRICS: &[Metric] = &[
-    Metric { key: "completion_us", title: "completion time", unit: "us", value: |run| run.completion_us },
-    Metric { key: "goodput_gbps", title: "goodput", unit: "Gb/s", value: |run| run.goodput_gbps },
-    Metric { key: "link_utilization_mean", title: "mean link utilisation", unit: "", value: |run| Some(run.link_utilization_mean) },
-    Metric { key: "switch_bytes_peak", title: "peak memory of a switch", unit: "B", value: |run| Some(run.switch_bytes_peak as f64) },
-    Metric { key: "switch_bytes_mean", title: "mean memory of the fullest switch", unit: "B", value: |run| Some(run.switch_bytes_mean) },
-    Metric { key: "leaf_bytes_mean", title: "mean memory of a leaf", unit: "B", value: |run| Some(run.leaf_bytes_mean) },
-    Metric { key: "leaf_bytes_peak", title: "peak memory of a leaf", unit: "B", value: |run| Some(run.leaf_bytes_peak as f64) },
-    Metric { key: "leaf_slot_us", title: "time that a leaf holds a slot", unit: "us", value: |run| run.leaf_slot_us },
-    Metric {
-        key: "leaf_slots_per_packet",
-        title: "slots of a leaf per packet of the vector",
-        unit: "",
-        value: |run| run.leaf_slots_per_packet,
-    },
-    Metric { key: "leaf_bytes_by_model", title: "memory of a leaf by the paper's model", unit: "B", value: |run| run.leaf_bytes_by_model },
-    Metric { key: "leaf_bytes_by_rate", title: "goodput times the time that a leaf holds a slot", unit: "B", value: bytes_by_rate },
-    Metric { key: "links_idle", title: "links used less than 1 %", unit: "", value: |run| Some(run.links_idle) },
-    Metric { key: "links_busy", title: "links used 80 % or more", unit: "", value: |run| Some(run.links_busy) },
-    Metric { key: "links_between", title: "links used 1 to 80 %", unit: "", value: |run| Some(run.links_between) },
-    Metric { key: "links_70_to_90", title: "links used 70 to 90 %", unit: "", value: |run| Some(run.links_70_to_90) },
-    Metric { key: "queue_bytes_peak", title: "longest queue", unit: "B", value: |run| Some(run.queue_bytes_peak as f64) },
-    Metric { key: "packets_dropped", title: "packets dropped", unit: "", value: |run| Some(run.packets_dropped as f64) },
-    Metric { key: "packets_retransmitted", title: "packets sent again", unit: "", value: |run| Some(run.packets_retransmitted as f64) },
-    Metric { key: "packets_marked", title: "packets marked", unit: "", value: |run| Some(run.packets_marked as f64) },
-    Metric { key: "packet_hops", title: "packet-hops", unit: "", value: |run| Some(run.packet_hops as f64) },
-    Metric { key: "background_gbps", title: "background goodput per host", unit: "Gb/s", value: |run| Some(run.background_gbps) },
-    Metric { key: "simulated_us", title: "simulated time", unit: "us", value: |run| Some(run.simulated_us) },
-    Metric { key: "wall_s", title: "wall time", unit: "s", value: |run| Some(run.wall_s) },
-];
-
-/// Little's law: what a leaf should have in use where every piece of the vector takes one slot there. For one job.
-fn bytes_by_rate(run: &RunRecord) -> Option<f64> {
-    let bytes_per_us = run.goodput_gbps? / 8.0 * 1e3;
-    (run.jobs.len() == 1).then_some(bytes_per_us * run.leaf_slot_us?)
 }
 
 fn as_map<S: Serializer>(params: &[(String, serde_json::Value)], serializer: S) -> Result<S::Ok, S::Error> {
@@ -215,8 +187,13 @@ pub fn record(prepared: &Prepared, topology: &Topology, result: &RunResult, payl
         prepared.jobs.iter().zip(&result.jobs).enumerate().map(|(number, (job, ran))| job_record(number, job, ran, prepared)).collect();
     let mut systems: Vec<&str> = jobs.iter().map(|job| job.system).collect();
     systems.dedup();
-    let slowest = jobs.iter().map(|job| job.completion_us).reduce(|a, b| Some(a?.max(b?))).flatten();
-    let goodput: Option<f64> = jobs.iter().map(|job| job.goodput_gbps).sum();
+    let lasting: Vec<&JobRecord> = jobs.iter().filter(|job| job.crashed_us.is_none()).collect();
+    let slowest = lasting.iter().map(|job| job.completion_us).reduce(|a, b| Some(a?.max(b?))).flatten();
+    let mean_of_all = |value: fn(&JobRecord) -> Option<f64>| {
+        let sum: Option<f64> = lasting.iter().map(|job| value(job)).sum();
+        sum.filter(|_| !lasting.is_empty()).map(|sum| sum / lasting.len() as f64)
+    };
+    let (goodput, jct) = (mean_of_all(|job| job.goodput_gbps), mean_of_all(|job| job.jct_us));
     let leaves = Leaves::of(topology, result);
     let share = |used: std::ops::Range<f64>| {
         let count = result.links.iter().filter(|link| used.contains(&link.utilization)).count();
@@ -232,9 +209,12 @@ pub fn record(prepared: &Prepared, topology: &Topology, result: &RunResult, payl
         hosts: topology.map.hosts(),
         workers: jobs.iter().map(|job| job.workers).sum(),
         message_bytes: jobs.first().map_or(0, |job| job.message_bytes),
-        congested: !prepared.scenario.traffic.is_empty(),
+        congested: !prepared.scenario.traffic.is_empty() || !prepared.scenario.flows.is_empty(),
         completion_us: slowest,
-        goodput_gbps: goodput.filter(|_| !jobs.is_empty()).map(|sum| sum / jobs.len() as f64),
+        goodput_gbps: goodput,
+        iteration_us: mean(lasting.iter().map(|job| job.iteration_us)),
+        communication_us: mean(lasting.iter().map(|job| job.communication_us)),
+        jct_us: jct,
         link_utilization_mean: result.link_utilization_mean(),
         switch_bytes_peak: result.switch_bytes_peak(),
         switch_bytes_mean: result.slots.iter().map(|slots| slots.bytes_mean()).fold(0.0, f64::max),
@@ -354,7 +334,7 @@ fn failure(jobs: &[JobRecord], result: &RunResult, prepared: &Prepared) -> Optio
 
 fn job_record(number: usize, job: &PreparedJob, ran: &JobResult, prepared: &Prepared) -> JobRecord {
     let operations = ran.message_bytes.len();
-    let mean = |value: &dyn Fn(usize) -> Option<f64>| -> Option<f64> {
+    let over_operations = |value: &dyn Fn(usize) -> Option<f64>| -> Option<f64> {
         let sum: Option<f64> = (0..operations).map(value).sum();
         sum.map(|sum| sum / operations as f64)
     };
@@ -370,18 +350,26 @@ fn job_record(number: usize, job: &PreparedJob, ran: &JobResult, prepared: &Prep
         .collect();
     let mut times: Vec<f64> = workers_us.iter().filter_map(|(_, time)| *time).collect();
     times.sort_by(f64::total_cmp);
+    let phases = Times::of(ran, prepared.scenario.jobs[number].compute.map(|compute| compute.operations));
     JobRecord {
+        servers: job.servers.len() as u32,
+        begun_us: ran.begun.since(Instant::ZERO).as_us_f64(),
+        jct_us: phases.jct_us,
+        iteration_us: phases.iteration_us,
+        communication_us: phases.communication_us,
+        crashed_us: ran.crashed.map(|at| at.since(Instant::ZERO).as_us_f64()),
+        iterations_us: phases.iterations_us,
         entry: job.entry,
         system: job.system.name(),
         workers: job.hosts.len() as u32,
-        message_bytes: ran.message_bytes.first().copied().unwrap_or(0),
+        message_bytes: job.settings.common.message_bytes(job.op.dtype.bytes() as u64),
         operations: operations as u32,
-        completion_us: mean(&|operation| ran.completion(operation).map(Duration::as_us_f64)),
-        goodput_gbps: mean(&|operation| ran.goodput_gbps(operation)),
+        completion_us: over_operations(&|operation| ran.completion(operation).map(Duration::as_us_f64)),
+        goodput_gbps: over_operations(&|operation| ran.goodput_gbps(operation)),
         worker_us_min: times.first().copied(),
         worker_us_median: median(&times),
         worker_us_max: times.last().copied(),
-        failure: (!ran.is_complete()).then(|| job_failure(number, job, ran, prepared)),
+        failure: (!ran.is_complete() && ran.crashed.is_none()).then(|| job_failure(number, job, ran, prepared)),
         workers_us,
     }
 }
@@ -451,7 +439,10 @@ pub fn write_json(records: &[&RunRecord], in_full: bool, out: &mut dyn Write) ->
             serde_json::to_writer(&mut *out, record)?;
         } else {
             let mut brief = (*record).clone();
-            brief.jobs.iter_mut().for_each(|job| job.workers_us.clear());
+            for job in &mut brief.jobs {
+                job.workers_us.clear();
+                job.iterations_us.clear();
+            }
             serde_json::to_writer(&mut *out, &brief)?;
         }
     }
@@ -497,6 +488,9 @@ const COLUMNS: &[(&str, ColumnKind)] = &[
     ("congested", ColumnKind::Flag),
     ("completion_us", ColumnKind::Number),
     ("goodput_gbps", ColumnKind::Number),
+    ("iteration_us", ColumnKind::Number),
+    ("communication_us", ColumnKind::Number),
+    ("jct_us", ColumnKind::Number),
     ("link_utilization_mean", ColumnKind::Number),
     ("switch_bytes_peak", ColumnKind::Count),
     ("switch_bytes_mean", ColumnKind::Number),

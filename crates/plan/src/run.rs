@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use fanin_core::{Census, Length};
 use fanin_sim::metrics::MemorySample;
+use fanin_sim::series::SeriesRow;
 use fanin_sim::vectors::Simulated;
 use fanin_sim::{RunResult, Simulation, Topology};
 use fanin_systems::AnyNode;
@@ -25,6 +26,8 @@ pub struct Finished {
     pub links: Vec<LinkRecord>,
     /// Memory of its switches over time; only for the first repetition of each point, and where the plan asks for it.
     pub memory: Vec<MemorySample>,
+    /// Its jobs over time; only for the first repetition of each point, and where the plan asks for it.
+    pub series: Vec<SeriesRow>,
 }
 
 /// Builds every point once, so that nothing is written or run for a plan that cannot be run as a whole.
@@ -97,8 +100,8 @@ fn run_one(plan: &Plan, index: usize, repetition: u32) -> Result<Finished, PlanE
     let topology = &prepared.topology;
     let links = if repetition == 0 { link_records(topology, &result) } else { Vec::new() };
     let record = describe(plan, point, repetition, &prepared, topology, &result, wall_s);
-    let memory = if repetition == 0 { result.memory } else { Vec::new() };
-    Ok(Finished { point: index, record, links, memory })
+    let (memory, series) = if repetition == 0 { (result.memory, result.series) } else { (Vec::new(), Vec::new()) };
+    Ok(Finished { point: index, record, links, memory, series })
 }
 
 fn describe(
@@ -130,6 +133,9 @@ pub fn simulate<P: Simulated + ?Sized>(prepared: &Prepared, op: impl Fn(&Prepare
         .map_err(|error| prepared.refuse(&error))?;
     if let Some(interval) = prepared.memory_interval {
         simulation.sample_memory(interval);
+    }
+    if let Some(interval) = prepared.series_interval {
+        simulation.sample_series(interval);
     }
     Ok(simulation.run())
 }

@@ -7,7 +7,9 @@ use fanin_sim::lossless::Arbitration;
 use fanin_systems::System;
 use serde::Deserialize;
 
+use super::beside::{Flow, Limit};
 use super::choices::Places;
+use super::training::Model;
 use super::units::{Amount, Bytes, Count, Fraction, Rate, Time, Window};
 
 /// One point of a plan: everything that a run needs except for its seed.
@@ -28,6 +30,12 @@ pub struct General {
     /// `[[traffic]]`.
     #[serde(default)]
     pub traffic: Vec<Traffic>,
+    /// `[[flows]]`.
+    #[serde(default)]
+    pub flows: Vec<Flow>,
+    /// `[[limits]]`.
+    #[serde(default)]
+    pub limits: Vec<Limit>,
     /// `[faults]`.
     #[serde(default)]
     pub faults: Faults,
@@ -151,8 +159,16 @@ pub const JOB_KEYS: &[&str] = &[
     "payload",
     "element",
     "operations",
+    "model",
+    "scale",
+    "iterations",
+    "tensor",
+    "compute",
+    "compute_spread",
     "start",
     "start_skew",
+    "arrivals",
+    "crash",
     "noise",
     "window",
     "reliable",
@@ -186,8 +202,8 @@ pub struct JobKeys {
     /// How many jobs a host of this one has at most, this one included.
     #[serde(default = "one")]
     pub jobs_per_host: Count,
-    /// Length of the vector.
-    pub message: Bytes,
+    /// Length of the vector; that of `model` where it is not given.
+    pub message: Option<Bytes>,
     /// Payload of a full packet.
     #[serde(default = "payload_default")]
     pub payload: Bytes,
@@ -197,9 +213,27 @@ pub struct JobKeys {
     /// How many allreduces, one after the other.
     #[serde(default = "one")]
     pub operations: Count,
-    /// When the first begins.
+    /// Trains this model: its length and its time to compute, unless the plan says otherwise.
+    pub model: Option<Model>,
+    /// Factor of the model's length and time.
+    #[serde(default = "all")]
+    pub scale: Fraction,
+    /// Trains for so many iterations, in each of which workers compute and then reduce their vectors.
+    pub iterations: Option<Count>,
+    /// Training: the vector is reduced in operations of at most this length; as a whole where it is not given.
+    pub tensor: Option<Bytes>,
+    /// Training: how long workers compute in an iteration.
+    pub compute: Option<Time>,
+    /// Training: share of `compute` by which each worker's time differs at most in each iteration, at random.
+    #[serde(default)]
+    pub compute_spread: Fraction,
+    /// When it begins.
     #[serde(default = "no_time")]
     pub start: Time,
+    /// Copies begin one after the other from `start` on, at random, with this mean time between them (a Poisson process).
+    pub arrivals: Option<Time>,
+    /// When all its workers and servers stop at once.
+    pub crash: Option<Time>,
     /// Each worker begins up to so much later, at random.
     #[serde(default = "no_time")]
     pub start_skew: Time,
@@ -517,6 +551,8 @@ pub struct Run {
     pub drain: bool,
     /// Interval of samples of the switches' memory; none are taken where it is not given.
     pub memory_interval: Option<Time>,
+    /// Interval of samples of jobs: goodput, memory, gauges; none are taken where it is not given.
+    pub series_interval: Option<Time>,
     /// How runs are meant to end.
     #[serde(default)]
     pub expect: Expect,
@@ -531,6 +567,7 @@ impl Default for Run {
             time_limit: time_limit_default(),
             drain: false,
             memory_interval: None,
+            series_interval: None,
             expect: Expect::default(),
         }
     }
@@ -570,9 +607,9 @@ pub struct Plot {
     pub title: String,
     /// What is drawn.
     pub kind: PlotKind,
-    /// The axis of the sweep along x: `"series"`, a swept key. Not for `"cdf"` and `"memory"`.
+    /// The axis of the sweep along x: `"series"`, a swept key. For `"bars"` and `"lines"`.
     pub x: Option<String>,
-    /// The value along y: a number of results.json. Not for `"cdf"` and `"memory"`.
+    /// The value along y: a number of results.json; for `"time"` a column of series.csv. Not for `"cdf"` and `"memory"`.
     pub y: Option<String>,
     /// By axis: the places that are shown; all where it is not given.
     #[serde(default)]
@@ -591,18 +628,20 @@ pub enum PlotKind {
     Cdf,
     /// Memory of the switch that has most in use, over time.
     Memory,
+    /// A quantity of each job over time.
+    Time,
 }
 
-fn one() -> Count {
+pub(crate) fn one() -> Count {
     Count(1)
 }
-fn yes() -> bool {
+pub(crate) fn yes() -> bool {
     true
 }
 fn all() -> Fraction {
     Fraction(1.0)
 }
-fn no_time() -> Time {
+pub(crate) fn no_time() -> Time {
     Time(fanin_core::Duration::ZERO)
 }
 /// Capacity of a switch's queue per port, where the plan does not say.
@@ -624,7 +663,7 @@ fn flowlet_gap_default() -> Time {
 fn adaptive_threshold_default() -> Fraction {
     Fraction(0.5)
 }
-fn payload_default() -> Bytes {
+pub(crate) fn payload_default() -> Bytes {
     Bytes(1024)
 }
 fn traffic_message_default() -> Bytes {

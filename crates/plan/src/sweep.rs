@@ -2,8 +2,10 @@
 //! that set several keys together. Every combination is a point.
 
 use super::errors::PlanError;
+use super::metrics::Metric;
 use super::read::read;
 use super::schema::{Plot, PlotKind};
+use super::series::Quantity;
 use super::tree::{Kind, Origin, Step, Tree, parse_path};
 
 /// What is varied along one direction.
@@ -204,7 +206,16 @@ pub fn check_plots(file: &str, tree: &Tree, axes: &[Axis], fixed: &[String], set
         }
         match (plot.kind, &plot.x, &plot.y) {
             (PlotKind::Cdf | PlotKind::Memory, None, None) => {}
-            (PlotKind::Cdf | PlotKind::Memory, Some(x), _) => return refuse("x", x, "no x for a plot of this kind".into()),
+            (PlotKind::Cdf | PlotKind::Memory | PlotKind::Time, Some(x), _) => {
+                return refuse("x", x, "no x for a plot of this kind".into());
+            }
+            (PlotKind::Time, None, y) => {
+                let y = y.as_deref().unwrap_or_default();
+                if Quantity::named(y).is_none() {
+                    let known = Quantity::all().map(Quantity::name).collect::<Vec<_>>().join(", ");
+                    return refuse("y", y, format!("one of {known}"));
+                }
+            }
             (PlotKind::Cdf | PlotKind::Memory, None, Some(y)) => return refuse("y", y, "no y for a plot of this kind".into()),
             (_, x, y) => {
                 let x = x.as_deref().unwrap_or_default();
@@ -212,9 +223,8 @@ pub fn check_plots(file: &str, tree: &Tree, axes: &[Axis], fixed: &[String], set
                     return refuse("x", x, format!("what the plan varies: {}", if shown.is_empty() { "nothing" } else { &shown }));
                 }
                 let y = y.as_deref().unwrap_or_default();
-                if !crate::results::METRICS.iter().any(|metric| metric.key == y) {
-                    let known = crate::results::METRICS.iter().map(|metric| metric.key).collect::<Vec<_>>().join(", ");
-                    return refuse("y", y, format!("one of {known}"));
+                if Metric::named(y).is_none() {
+                    return refuse("y", y, Metric::known());
                 }
             }
         }

@@ -14,6 +14,14 @@ pub struct Bytes(pub u64);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rate(pub u64);
 
+/// A rate in bits per second that may be 0: `"20Gb/s"`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RateOrNone(pub u64);
+
+/// Packets per second: `"26.7Mp/s"`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PacketRate(pub u64);
+
 /// A span of time: `"300ns"`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Time(pub Duration);
@@ -44,6 +52,8 @@ const BYTE_UNITS: &[(&str, u64)] =
 
 const RATE_UNITS: &[(&str, u64)] =
     &[("b/s", 1), ("kb/s", 1_000), ("Mb/s", 1_000_000), ("Gb/s", 1_000_000_000), ("Tb/s", 1_000_000_000_000)];
+
+const PACKET_RATE_UNITS: &[(&str, u64)] = &[("p/s", 1), ("kp/s", 1_000), ("Mp/s", 1_000_000), ("Gp/s", 1_000_000_000)];
 
 /// In picoseconds.
 const TIME_UNITS: &[(&str, u64)] = &[("ps", 1), ("ns", 1_000), ("us", 1_000_000), ("ms", 1_000_000_000), ("s", 1_000_000_000_000)];
@@ -114,6 +124,28 @@ impl<'de> Deserialize<'de> for Rate {
         deserializer.deserialize_any(Quantity {
             expected: "bits per second from 1kb/s to 100Tb/s, such as \"100Gb/s\"",
             text: |text| scaled(text, RATE_UNITS).filter(|rate| (1_000..=100_000_000_000_000).contains(rate)).map(Rate),
+            integer: |_| None,
+            float: |_| None,
+        })
+    }
+}
+
+impl<'de> Deserialize<'de> for RateOrNone {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Quantity {
+            expected: "bits per second up to 100Tb/s, such as \"20Gb/s\" or \"0Gb/s\"",
+            text: |text| scaled(text, RATE_UNITS).filter(|rate| *rate == 0 || (1_000..=100_000_000_000_000).contains(rate)).map(RateOrNone),
+            integer: |_| None,
+            float: |_| None,
+        })
+    }
+}
+
+impl<'de> Deserialize<'de> for PacketRate {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Quantity {
+            expected: "packets per second from 1kp/s to 100Gp/s, such as \"26.7Mp/s\"",
+            text: |text| scaled(text, PACKET_RATE_UNITS).filter(|rate| (1_000..=100_000_000_000).contains(rate)).map(PacketRate),
             integer: |_| None,
             float: |_| None,
         })
@@ -221,6 +253,7 @@ mod tests {
         assert_eq!(scaled("100 Gb/s", RATE_UNITS), Some(100_000_000_000));
         assert_eq!(scaled("0.3us", TIME_UNITS), Some(300_000));
         assert_eq!(scaled("1_000ns", TIME_UNITS), Some(1_000_000));
+        assert_eq!(scaled("26.7Mp/s", PACKET_RATE_UNITS), Some(26_700_000));
         for (text, units) in [
             ("4 MB/s", BYTE_UNITS),
             ("4mib", BYTE_UNITS),

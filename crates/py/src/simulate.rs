@@ -164,6 +164,8 @@ pub struct Results {
     links: Py<Table>,
     /// Memory of the switches over time.
     memory: Py<Table>,
+    /// Jobs over time.
+    series: Py<Table>,
 }
 
 impl Results {
@@ -182,9 +184,10 @@ impl Results {
             frames::workers(&records),
             frames::links(plan, finished),
             frames::memory(plan, finished),
+            frames::series(plan, finished),
         ];
         Python::attach(|py| {
-            let [runs, jobs, workers, links, memory] = frames.map(|frame| Table::new(frame).and_then(|table| Py::new(py, table)));
+            let [runs, jobs, workers, links, memory, series] = frames.map(|frame| Table::new(frame).and_then(|table| Py::new(py, table)));
             Ok(Results {
                 ok: finished.iter().all(as_expected),
                 plan: plan.text_with_sets(),
@@ -195,6 +198,7 @@ impl Results {
                 workers: workers?,
                 links: links?,
                 memory: memory?,
+                series: series?,
             })
         })
     }

@@ -1,7 +1,11 @@
 //! The event loop: one event at a time, in the order of (time, id).
 
+mod checks;
 mod failures;
+mod flows;
 mod placing;
+mod series;
+mod training;
 
 use std::borrow::Borrow;
 
@@ -11,7 +15,7 @@ use fanin_core::{
     SharedNode, Wire, Worker,
 };
 
-use crate::credits::TIME_MAX_PS;
+use crate::flows::Flow;
 use crate::link::link_flags;
 use crate::lossless::NO_LINK;
 use crate::metrics::{Ended, JobResult, LinkResult, MemorySampler, OperationResult, RunResult, WorkerResult};
@@ -22,6 +26,7 @@ use crate::scenario::{Scenario, SetupError};
 use crate::topology::Topology;
 use crate::traffic::{Source, pace};
 use crate::vectors::{Simulated, Vectors};
+use checks::check;
 use failures::{Failures, Host};
 
 const NONE: u32 = u32::MAX;
@@ -70,9 +75,20 @@ impl<N> Slot<N> {
 struct WorkerState {
     slot: u32,
     job: u16,
+    rank: u32,
     next_operation: u32,
+    /// Elements that became final in operations that have ended.
+    finished_elements: u64,
     result: WorkerResult,
     done: bool,
+    /// Its host has stalled when it was about to begin an operation.
+    due: bool,
+}
+
+impl WorkerState {
+    fn is_running(&self) -> bool {
+        self.result.operations.last().is_some_and(|operation| operation.ended.is_none())
+    }
 }
 
 /// A simulation of nodes `N` that carry payloads `P`.
@@ -94,12 +110,17 @@ pub struct Simulation<N: Worker<P>, P: Simulated + ?Sized> {
     /// By job: the nodes that it shares with others.
     shared_by: Vec<Vec<u32>>,
     sources: Vec<Source>,
+    flows: Vec<Flow>,
     /// Per (traffic set's source): how long a full packet lasts on its host's link at its load.
     traffic_runs: bool,
     sources_running: u32,
     failures: Failures,
-    /// (time, worker) of first submissions, descending.
+    /// (time, worker) of operations that begin by themselves, descending.
     starts: Vec<(u64, u32)>,
+    /// Time of the pending look at `starts`; `u64::MAX` without one.
+    starts_armed: u64,
+    /// By job: when it crashed.
+    crashed: Vec<Option<Instant>>,
     events: u64,
     /// Links that wait for each other in a circle.
     deadlock: Vec<u32>,
@@ -138,7 +159,7 @@ where
         let links = topology.links.len() as u32;
         let tx_ready = links + node_count as u32;
         let first_source = tx_ready + map.hosts();
-        let held_back = first_source + sources.len() as u32;
+        let held_back = first_source + (sources.len() + scenario.flows.len()) as u32;
         let ids = EventIds {
             timers: links,
             tx_ready,
@@ -161,10 +182,13 @@ where
             workers_running: 0,
             running_in: vec![0; scenario.jobs.len()],
             shared_by: vec![Vec::new(); scenario.jobs.len()],
-            sources_running: sources.len() as u32,
+            sources_running: (sources.len() + scenario.flows.len()) as u32,
+            flows: vec![Flow::default(); scenario.flows.len()],
             traffic_runs: true,
-            failures: Failures::new(&scenario.faults, map.hosts(), topology.links.len()),
+            failures: Failures::new(&scenario, map.hosts(), topology.links.len()),
             starts: Vec::new(),
+            starts_armed: u64::MAX,
+            crashed: vec![None; scenario.jobs.len()],
             events: 0,
             deadlock: Vec::new(),
             net: Net::new(topology, &scenario, ids, queue),
@@ -175,18 +199,21 @@ where
             simulation.place_job(job as u16, nodes);
         }
         shared.into_iter().for_each(|node| simulation.place_shared(node));
+        simulation.net.limit(&simulation.scenario.limits);
         simulation.schedule_beginnings();
         Ok(simulation)
     }
 
     fn schedule_beginnings(&mut self) {
         self.starts.sort_unstable_by(|a, b| b.cmp(a));
-        if let Some(&(time, _)) = self.starts.last() {
-            self.net.queue.push(time, self.net.ids.job_start);
-        }
+        self.arm_starts();
         for (index, source) in self.sources.iter().enumerate() {
             let start = self.scenario.traffic[source.config as usize].start.as_ps();
             self.net.queue.push(start, self.net.ids.sources + index as u32);
+        }
+        for (index, flow) in self.scenario.flows.iter().enumerate() {
+            let start = flow.steps[0].at.as_ps();
+            self.net.queue.push(start, self.net.ids.sources + (self.sources.len() + index) as u32);
         }
         if let Some(time) = self.failures.next_change_ps() {
             self.net.queue.push(time, self.net.ids.timeline);
@@ -199,6 +226,7 @@ where
     /// Asks for the memory of switches at this interval.
     pub fn sample_memory(&mut self, interval: Duration) {
         self.net.memory = MemorySampler::new(interval);
+        self.net.watch_ps = 0;
     }
 
     /// Runs to the end.
@@ -214,6 +242,8 @@ where
 
     fn run_events(&mut self) -> Ended {
         let limit = self.scenario.time_limit.as_ps();
+        // The time limit, or an earlier sample.
+        let mut stop = limit.min(self.net.series.as_ref().map_or(u64::MAX, |recorder| recorder.next_ps));
         let has_jobs = !self.workers.is_empty();
         let ids = self.net.ids;
         loop {
@@ -234,9 +264,12 @@ where
                         (false, _) => Ended::TrafficDone,
                     };
                 };
-                if time > limit {
-                    self.net.now = limit;
-                    return Ended::TimeLimit;
+                if time > stop {
+                    stop = self.sample_until(time.min(limit)).min(limit);
+                    if time > limit {
+                        self.net.now = limit;
+                        return Ended::TimeLimit;
+                    }
                 }
                 self.net.now = time;
                 self.events += 1;
@@ -286,7 +319,33 @@ where
         }
         self.net.packet_hops += 1;
         let (to, port, flags) = (link.to, PortId(link.to_port), link.flags);
-        if flags & link_flags::FAULTY != 0 { self.arrive_by_faulty_link(number, place) } else { self.arrive(to, port, flags, place) }
+        if flags & (link_flags::FAULTY | link_flags::COUNTED) != 0 {
+            self.arrive_by_special_link(number, place);
+        } else {
+            self.arrive(to, port, flags, place);
+        }
+    }
+
+    #[cold]
+    fn arrive_by_special_link(&mut self, number: u32, place: u32) {
+        if self.net.links[number as usize].has(link_flags::FAULTY) {
+            return self.arrive_by_faulty_link(number, place);
+        }
+        self.arrive_counted(number, place);
+    }
+
+    /// Counts the packet where somebody wants to know.
+    fn arrive_counted(&mut self, number: u32, place: u32) {
+        let link = &self.net.links[number as usize];
+        let (to, port, link_flags) = (link.to, PortId(link.to_port), link.flags);
+        let head = self.net.packets.get(place);
+        if link.has(link_flags::COUNTED)
+            && !head.has(flags::BACKGROUND)
+            && let Some(recorder) = &mut self.net.series
+        {
+            recorder.count_packet(head.job);
+        }
+        self.arrive(to, port, link_flags, place);
     }
 
     /// A packet arrives by `port` of host or switch `to`.
@@ -329,10 +388,7 @@ where
     fn arrive_numbered(&mut self, number: u32, sequence: u64, place: u32) {
         let faulty = self.net.faulty[number as usize].as_mut().expect("a faulty link has a state");
         match faulty.accept(sequence) {
-            Ok(()) => {
-                let link = &self.net.links[number as usize];
-                self.arrive(link.to, PortId(link.to_port), link.flags, place);
-            }
+            Ok(()) => self.arrive_counted(number, place),
             Err(reason) => self.net.drop_packet(place, reason),
         }
     }
@@ -424,12 +480,16 @@ where
             let result = state.result.operations.last_mut().expect("an operation was submitted");
             result.ended = Some(Instant::from_ps(self.net.now));
             let failed = outcome.result.is_err();
+            state.finished_elements += self.vectors.delivered_elements(worker);
             match outcome.result {
                 Ok(()) => self.vectors.finish(worker),
                 Err(failure) => result.failure = Some(failure),
             }
             if failed || state.next_operation as usize == self.scenario.jobs[state.job as usize].elements.len() {
                 return self.end_worker(worker);
+            }
+            if !self.goes_on(worker) {
+                return;
             }
             self.submit(worker);
             next = self.slots[slot as usize].node.poll();
@@ -507,20 +567,26 @@ where
     }
 
     fn on_job_start(&mut self) {
+        if self.starts_armed != self.net.now {
+            // Superseded by an earlier look.
+            return;
+        }
+        self.starts_armed = u64::MAX;
         while let Some(&(time, worker)) = self.starts.last() {
             if time > self.net.now {
-                self.net.queue.push(time, self.net.ids.job_start);
-                return;
+                break;
             }
             self.starts.pop();
-            let host = self.workers[worker as usize].result.host;
-            if self.failures.host(host) != Host::Runs {
+            let state = &mut self.workers[worker as usize];
+            if self.failures.host(state.result.host) != Host::Runs {
                 // A dead host never starts; a stalled one starts when it wakes.
+                state.due = !state.done;
                 continue;
             }
             self.submit(worker);
             self.after(self.workers[worker as usize].slot);
         }
+        self.arm_starts();
     }
 
     fn on_held_back(&mut self) {
@@ -558,6 +624,9 @@ where
     fn on_source(&mut self, number: u32) {
         if !self.traffic_runs {
             return;
+        }
+        if number as usize >= self.sources.len() {
+            return self.on_flow(number);
         }
         let source = &mut self.sources[number as usize];
         let config = &self.scenario.traffic[source.config as usize];
@@ -607,7 +676,11 @@ where
     #[inline]
     fn on_background(&mut self, place: u32) {
         let packet = self.net.packets.rest(place);
-        let source = &mut self.sources[packet.flow as usize];
+        let Some(source) = self.sources.get_mut(packet.flow as usize) else {
+            let (number, payload) = (packet.flow, packet.payload.clone());
+            self.net.packets.free(place);
+            return self.on_flow_packet(number, &payload);
+        };
         source.in_flight -= 1;
         source.bytes_delivered += packet.payload.borrow().bytes() as u64;
         source.balance = source.balance.wrapping_sub(P::background_weight(&packet.payload));
@@ -622,7 +695,10 @@ where
     #[cold]
     fn on_lost_background(&mut self) {
         while let Some((number, payload)) = self.net.lost_background.pop() {
-            let source = &mut self.sources[number as usize];
+            let Some(source) = self.sources.get_mut(number as usize) else {
+                self.on_lost_flow_packet(number, &payload);
+                continue;
+            };
             source.in_flight -= 1;
             source.balance = source.balance.wrapping_sub(P::background_weight(&payload));
             if source.is_idle() {
@@ -633,16 +709,23 @@ where
 
     fn result(mut self, ended: Ended) -> RunResult {
         let end = self.net.now;
+        if self.net.series.is_some() {
+            self.sample_at(end);
+        }
         self.net.slots.iter_mut().chain(&mut self.net.job_slots).for_each(|slots| slots.advance(end));
         let mut jobs: Vec<JobResult> = self
             .scenario
             .jobs
             .iter()
-            .map(|job| JobResult {
+            .zip(&self.crashed)
+            .map(|(job, crashed)| JobResult {
+                begun: job.start.iter().copied().min().unwrap_or_default(),
+                crashed: *crashed,
                 workers: Vec::with_capacity(job.start.len()),
                 message_bytes: job.elements.iter().map(|elements| elements * u64::from(job.element_bytes)).collect(),
             })
             .collect();
+        let workers: Vec<usize> = jobs.iter().map(|job| job.workers.capacity()).collect();
         for worker in self.workers {
             jobs[worker.job as usize].workers.push(worker.result);
         }
@@ -664,8 +747,9 @@ where
         if let Some(source) = self.sources.iter().find(|source| source.is_idle() && source.balance != 0) {
             verdict.blame(|| format!("background traffic of host {}: what arrived is not what was sent", source.host));
         }
-        let background_bytes: u64 = self.sources.iter().map(|source| source.bytes_delivered).sum();
-        let senders = self.sources.len() as f64;
+        let of_flows: u64 = self.flows.iter().map(|flow| flow.bytes_delivered).sum();
+        let background_bytes = of_flows + self.sources.iter().map(|source| source.bytes_delivered).sum::<u64>();
+        let senders = (self.sources.len() + self.flows.len()) as f64;
         let name = |node: NodeId| self.net.topology.name(node);
         let ends = |&link: &u32| {
             let cable = &self.net.topology.links[link as usize];
@@ -678,6 +762,7 @@ where
             jobs,
             links: links.collect(),
             memory: self.net.memory.finish(end, &self.net.slots),
+            series: self.net.series.take().map_or_else(Vec::new, |recorder| recorder.rows(&workers)),
             slots: self.net.slots,
             job_slots: self.net.job_slots,
             counters: self.net.counters,
@@ -697,40 +782,4 @@ fn mean_gap_ps(topology: &Topology, scenario: &Scenario) -> u64 {
     let frame_bits = f64::from(scenario.network.frame_overhead_bytes + 1024) * 8.0;
     let per_ps: f64 = topology.links.iter().map(|cable| cable.speed.bits_per_second as f64 / frame_bits / 1e12).sum();
     (1.0 / per_ps.max(1e-12)) as u64
-}
-
-fn check<N>(topology: &Topology, scenario: &Scenario, jobs: &[JobNodes<N>], shared: &[SharedNode<N>]) -> Result<(), SetupError> {
-    if jobs.len() != scenario.jobs.len() {
-        return Err(SetupError::new("jobs", jobs.len(), format!("nodes for {} jobs", scenario.jobs.len())));
-    }
-    scenario.faults.check()?;
-    if scenario.network.lossless.is_some() && scenario.time_limit.as_ps() >= TIME_MAX_PS {
-        return Err(SetupError::new("time_limit", scenario.time_limit, "less than 281 s on lossless links"));
-    }
-    for (index, config) in scenario.traffic.iter().enumerate() {
-        config.check(index)?;
-        if let Some(host) = config.hosts.iter().find(|host| !topology.map.is_host(**host)) {
-            return Err(SetupError::new(format!("traffic[{index}].hosts"), host, "hosts of the network"));
-        }
-    }
-    for (index, (nodes, schedule)) in jobs.iter().zip(&scenario.jobs).enumerate() {
-        if nodes.workers.len() != schedule.start.len() {
-            let expected = format!("{} workers, one for each start time", schedule.start.len());
-            return Err(SetupError::new(format!("jobs[{index}].workers"), nodes.workers.len(), expected));
-        }
-        for placed in nodes.workers.iter().chain(&nodes.others) {
-            if placed.at.node.0 >= topology.map.nodes() {
-                return Err(SetupError::new(format!("jobs[{index}]"), placed.at.node, "nodes of the network"));
-            }
-        }
-    }
-    for (index, node) in shared.iter().enumerate() {
-        if node.placed.at.node.0 >= topology.map.nodes() {
-            return Err(SetupError::new(format!("shared[{index}]"), node.placed.at.node, "nodes of the network"));
-        }
-        if let Some(job) = node.jobs.iter().find(|job| job.index() >= jobs.len()) {
-            return Err(SetupError::new(format!("shared[{index}].jobs"), job, format!("jobs below {}", jobs.len())));
-        }
-    }
-    Ok(())
 }

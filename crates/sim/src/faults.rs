@@ -5,8 +5,9 @@
 
 use fanin_core::{DropReason, Duration, Instant, NodeId, PacketKind, ReplayWindow};
 
+use crate::limits::HostLimit;
 use crate::random::{Purpose, Random};
-use crate::scenario::SetupError;
+use crate::scenario::{Scenario, SetupError};
 use crate::topology::Topology;
 
 /// Which links a fault strikes.
@@ -237,12 +238,14 @@ pub(crate) enum Change {
     HostStalls(NodeId, Instant),
     HostWakes(NodeId),
     HostDies(NodeId),
+    JobCrashes(u16),
+    LimitsChange,
 }
 
-/// The changes of a plan in order of time.
-pub(crate) fn timeline(plan: &FaultPlan) -> Vec<(u64, Change)> {
+/// The changes of a scenario in order of time.
+pub(crate) fn timeline(scenario: &Scenario) -> Vec<(u64, Change)> {
     let mut changes = Vec::new();
-    for fault in &plan.timed {
+    for fault in &scenario.faults.timed {
         match *fault {
             TimedFault::LinkDown { a, b, from, until } => {
                 changes.push((from.as_ps(), Change::CablesDown(a, b)));
@@ -259,6 +262,11 @@ pub(crate) fn timeline(plan: &FaultPlan) -> Vec<(u64, Change)> {
             TimedFault::HostDies { host, at } => changes.push((at.as_ps(), Change::HostDies(host))),
         }
     }
+    for (number, job) in scenario.jobs.iter().enumerate() {
+        changes.extend(job.crash.map(|at| (at.as_ps(), Change::JobCrashes(number as u16))));
+    }
+    let ends = |limit: &HostLimit| [limit.from, limit.until].map(|at| (at.as_ps(), Change::LimitsChange));
+    changes.extend(scenario.limits.iter().flat_map(ends));
     changes.retain(|(time, _)| *time != u64::MAX);
     changes.sort_by_key(|(time, _)| *time);
     changes

@@ -15,6 +15,9 @@
 //! | [`routing`] | shortest paths and load balancers |
 //! | [`faults`] | loss, duplication, reordering, corruption; links, switches and hosts that fail |
 //! | [`traffic`] | background traffic |
+//! | [`flows`] | background flows at given rates |
+//! | [`limits`] | hosts that send or take in less than their links could |
+//! | [`series`] | jobs over time |
 //! | [`vectors`] | what workers reduce: lengths, census weights with their oracle, elements |
 //! | `net` | the network's state and the [`fanin_core::Tx`] that nodes send through |
 //! | [`engine`] | the event loop |
@@ -25,6 +28,8 @@
 mod credits;
 pub mod engine;
 pub mod faults;
+pub mod flows;
+pub mod limits;
 mod link;
 pub mod lossless;
 pub mod metrics;
@@ -34,6 +39,7 @@ pub mod queue;
 pub mod random;
 pub mod routing;
 pub mod scenario;
+pub mod series;
 pub mod topology;
 pub mod traffic;
 pub mod vectors;
@@ -41,5 +47,5 @@ pub mod workloads;
 
 pub use engine::Simulation;
 pub use metrics::{JobResult, RunResult, WorkerResult};
-pub use scenario::{JobSchedule, LinkSpeed, NetworkConfig, NodePlacement, SetupError, Shape};
+pub use scenario::{Compute, JobSchedule, LinkSpeed, NetworkConfig, NodePlacement, SetupError, Shape};
 pub use topology::Topology;

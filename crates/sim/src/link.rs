@@ -24,6 +24,10 @@ pub(crate) mod link_flags {
     pub const BY_INPUT: u8 = 16;
     /// The near end is a host.
     pub const FROM_HOST: u8 = 32;
+    /// The host at one end has a limit; see `limits`.
+    pub const LIMITED: u8 = 64;
+    /// Packets that arrive are counted by job; see `series`.
+    pub const COUNTED: u8 = 128;
 }
 
 /// No time.
@@ -114,8 +118,7 @@ pub(crate) struct LinkConfig {
 impl Link {
     /// An idle link.
     pub fn new(config: &LinkConfig) -> Self {
-        // 8e12 ps*bits/byte over bits/s, with 16 fractional bits.
-        let byte_time = ((8e12 * 65536.0) / config.speed.bits_per_second as f64).round() as u64;
+        let byte_time = Link::byte_time_of(config.speed.bits_per_second);
         let in_time = |bytes: u64| if bytes == u64::MAX { u64::MAX } else { ((u128::from(bytes) * u128::from(byte_time)) >> 16) as u64 };
         Link {
             on_wire: Chain::EMPTY,
@@ -140,6 +143,12 @@ impl Link {
             served: 0,
             room_ps: in_time(config.room_bytes),
         }
+    }
+
+    /// Time of a byte at a rate, in 2^-16 ps.
+    pub fn byte_time_of(bits_per_second: u64) -> u64 {
+        // 8e12 ps*bits/byte over bits/s, with 16 fractional bits.
+        ((8e12 * 65536.0) / bits_per_second as f64).round() as u64
     }
 
     #[inline]

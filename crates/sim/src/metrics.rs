@@ -2,6 +2,8 @@
 
 use fanin_core::{DropReason, Duration, Failure, Instant, RetransmitReason};
 
+use crate::series::SeriesRow;
+
 /// One operation at one worker.
 #[derive(Clone, PartialEq, Debug)]
 pub struct OperationResult {
@@ -29,6 +31,10 @@ pub struct JobResult {
     pub workers: Vec<WorkerResult>,
     /// Bytes of each operation's vector.
     pub message_bytes: Vec<u64>,
+    /// When the first worker began, computing included.
+    pub begun: Instant,
+    /// When the job crashed, if it did.
+    pub crashed: Option<Instant>,
 }
 
 impl JobResult {
@@ -315,6 +321,8 @@ pub struct RunResult {
     pub job_slots: Vec<SlotResult>,
     /// Memory over time, where [`crate::Simulation::sample_memory`] has asked for it.
     pub memory: Vec<MemorySample>,
+    /// Jobs over time, where [`crate::Simulation::sample_series`] has asked for it: by time and job.
+    pub series: Vec<SeriesRow>,
     /// Drops and retransmissions by reason.
     pub counters: Counters,
     /// Packets that were marked.

@@ -7,6 +7,7 @@ use fanin_core::hash::derive;
 use fanin_core::{Body, DropReason, Egress, Event, OpError, Piece, PortId, Role, TrafficClass, Tx, Via, Wire};
 
 use crate::faults::FaultyLink;
+use crate::limits::Pace;
 use crate::link::{Link, LinkConfig, link_flags};
 use crate::lossless::{Lossless, NO_LINK, SwitchModel};
 use crate::metrics::{Counters, MemorySampler, SlotResult};
@@ -15,6 +16,7 @@ use crate::queue::EventQueue;
 use crate::random::{Purpose, Random};
 use crate::routing::{Balancer, BalancerState, Routes};
 use crate::scenario::{NetworkConfig, Scenario};
+use crate::series::Recorder;
 use crate::topology::{Cable, Topology};
 use crate::vectors::{Simulated, Vectors};
 
@@ -103,6 +105,12 @@ pub(crate) struct Net<H, O> {
     /// By switch and job: slots and bytes in use.
     held: Vec<(u64, u64)>,
     pub memory: MemorySampler,
+    /// Jobs over time, where somebody asks for it.
+    pub series: Option<Box<Recorder>>,
+    /// From when on changes of memory are looked at.
+    pub watch_ps: u64,
+    /// By link; empty where no host has a limit.
+    pub paces: Vec<Pace>,
     pub broken: Vec<&'static str>,
     /// Sources and payloads of dropped background packets, to be told.
     pub lost_background: Vec<(u32, O)>,
@@ -156,6 +164,9 @@ impl<H: Wire, O: Clone> Net<H, O> {
             job_slots: vec![SlotResult::default(); scenario.jobs.len()],
             held: vec![(0, 0); scenario.jobs.len() * (map.nodes() - map.hosts()) as usize],
             memory: MemorySampler::OFF,
+            series: None,
+            watch_ps: u64::MAX,
+            paces: Vec::new(),
             broken: Vec::new(),
             lost_background: Vec::new(),
             topology,
@@ -175,19 +186,33 @@ impl<H: Wire, O: Clone> Net<H, O> {
         scenario.jobs.iter().enumerate().map(of_job).collect()
     }
 
-    /// Memory of a switch, about to change.
+    /// Memory of a switch, about to change by a slot of a job that is taken or freed.
     #[inline]
-    fn slots_of(&mut self, switch: u32) -> &mut SlotResult {
+    fn slots_of(&mut self, switch: u32, job: u16, bytes: u32, taken: bool) -> &mut SlotResult {
+        let index = (switch - self.topology.map.hosts()) as usize;
+        if self.now >= self.watch_ps {
+            self.watch(index, job, bytes, taken);
+        }
+        &mut self.slots[index]
+    }
+
+    /// Somebody samples memory.
+    #[cold]
+    fn watch(&mut self, switch: usize, job: u16, bytes: u32, taken: bool) {
         if self.now >= self.memory.next_ps {
             self.memory.sample(self.now, &self.slots);
         }
-        &mut self.slots[(switch - self.topology.map.hosts()) as usize]
+        match &mut self.series {
+            None => self.watch_ps = self.memory.next_ps,
+            Some(recorder) if taken => recorder.take(switch, job, bytes, self.now),
+            Some(recorder) => recorder.free(switch, job, bytes, self.now),
+        }
     }
 
     #[inline]
     fn slot_taken(&mut self, switch: u32, job: u16, bytes: u32) {
         let now = self.now;
-        self.slots_of(switch).take(now, bytes);
+        self.slots_of(switch, job, bytes, true).take(now, bytes);
         self.job_slots[usize::from(job)].take(now, bytes);
         let held = self.held_by(switch, job);
         *held = (held.0 + 1, held.1 + u64::from(bytes));
@@ -196,7 +221,7 @@ impl<H: Wire, O: Clone> Net<H, O> {
     #[inline]
     fn slot_freed(&mut self, switch: u32, job: u16, bytes: u32) {
         let now = self.now;
-        self.slots_of(switch).free(now, bytes);
+        self.slots_of(switch, job, bytes, false).free(now, bytes);
         self.job_slots[usize::from(job)].free(now, bytes);
         let held = self.held_by(switch, job);
         *held = (held.0.saturating_sub(1), held.1.saturating_sub(u64::from(bytes)));
@@ -244,9 +269,12 @@ impl<H: Wire, O: Clone> Net<H, O> {
     #[inline(always)]
     pub fn transmit(&mut self, number: u32, place: u32, bytes: u32) {
         let link = &mut self.links[number as usize];
-        if link.has(link_flags::DOWN | link_flags::LOSSLESS) {
+        if link.has(link_flags::DOWN | link_flags::LOSSLESS | link_flags::LIMITED) {
             if link.has(link_flags::LOSSLESS) {
                 return self.send_lossless(number, place, bytes);
+            }
+            if link.has(link_flags::LIMITED) {
+                return self.transmit_limited(number, place, bytes);
             }
             return self.drop_packet(place, DropReason::Down);
         }

@@ -21,6 +21,8 @@ pub enum Purpose {
     Faults = 5,
     /// Host noise.
     Noise = 6,
+    /// How long jobs compute, and when they arrive.
+    Compute = 7,
 }
 
 /// A deterministic stream of random numbers.

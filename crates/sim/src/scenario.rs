@@ -4,6 +4,8 @@ use fanin_core::{CollectiveKind, Duration, Instant, JobId, NodeId, Role};
 use serde::Serialize;
 
 use crate::faults::FaultPlan;
+use crate::flows::FlowConfig;
+use crate::limits::HostLimit;
 use crate::lossless::{LosslessConfig, SwitchModel};
 use crate::routing::Balancer;
 use crate::traffic::TrafficConfig;
@@ -109,6 +111,17 @@ pub struct NodePlacement {
     pub role: Role,
 }
 
+/// Phases in which a job's workers compute and send nothing.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Compute {
+    /// So many operations make an iteration, which begins with computing; at least 1.
+    pub operations: u32,
+    /// How long a worker computes, on average.
+    pub mean: Duration,
+    /// Each worker draws each phase's time anew, evenly between the mean less this share of it and the mean plus this share: 0 to 1.
+    pub spread: f64,
+}
+
 /// What a job does.
 #[derive(Clone, PartialEq, Debug)]
 pub struct JobSchedule {
@@ -118,8 +131,12 @@ pub struct JobSchedule {
     pub kinds: Vec<CollectiveKind>,
     /// Bytes of an element on the wire.
     pub element_bytes: u32,
-    /// When each rank submits its first operation; the others follow at once when the former has ended. One entry a rank.
+    /// When each rank begins; operations follow at once when the former has ended. One entry a rank.
     pub start: Vec<Instant>,
+    /// Computing between operations; `None`: there is none.
+    pub compute: Option<Compute>,
+    /// When all workers and servers of the job stop at once, for good and without a word.
+    pub crash: Option<Instant>,
     /// Probability that a packet of this job leaves its host late (host noise).
     pub noise_probability: f64,
     /// How much later.
@@ -135,6 +152,10 @@ pub struct Scenario {
     pub jobs: Vec<JobSchedule>,
     /// Background traffic.
     pub traffic: Vec<TrafficConfig>,
+    /// Background flows.
+    pub flows: Vec<FlowConfig>,
+    /// Limits of hosts.
+    pub limits: Vec<HostLimit>,
     /// Injected faults.
     pub faults: FaultPlan,
     /// Seed of every random decision.

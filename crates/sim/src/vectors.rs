@@ -54,6 +54,8 @@ pub trait Vectors<P: Payload + ?Sized>: Sized {
     fn deliver(&mut self, worker: u32, piece: Piece, payload: Option<&P>) -> Result<(), OpError>;
     /// The worker says that the operation is complete.
     fn finish(&mut self, worker: u32);
+    /// Elements that are final in a worker's running operation, or in the last one.
+    fn delivered_elements(&self, worker: u32) -> u64;
     /// What the oracle found so far.
     fn verdict(&self) -> &Verdict;
 }
@@ -254,6 +256,10 @@ impl Vectors<Length> for LengthVectors {
 
     fn finish(&mut self, worker: u32) {
         self.workers[worker as usize].finish(&mut self.verdict);
+    }
+
+    fn delivered_elements(&self, worker: u32) -> u64 {
+        self.workers[worker as usize].delivered_elements
     }
 
     fn verdict(&self) -> &Verdict {
@@ -499,6 +505,10 @@ impl Vectors<Census> for CensusVectors {
         self.workers[worker as usize].progress.finish(&mut self.verdict);
     }
 
+    fn delivered_elements(&self, worker: u32) -> u64 {
+        self.workers[worker as usize].progress.delivered_elements
+    }
+
     fn verdict(&self) -> &Verdict {
         &self.verdict
     }
@@ -662,6 +672,10 @@ impl Vectors<[u8]> for ElementVectors {
         progress.finish(&mut self.verdict);
     }
 
+    fn delivered_elements(&self, worker: u32) -> u64 {
+        self.workers[worker as usize].delivered_elements
+    }
+
     fn verdict(&self) -> &Verdict {
         &self.verdict
     }
@@ -681,6 +695,8 @@ mod tests {
             kinds: vec![kind],
             element_bytes: 4,
             start: vec![Instant::ZERO; 3],
+            compute: None,
+            crash: None,
             noise_probability: 0.0,
             noise_delay: Duration::ZERO,
         };

@@ -37,6 +37,8 @@ pub fn w1(seed: u64) -> Scenario {
             messages: Some(1),
             start: Instant::ZERO,
         }],
+        flows: Vec::new(),
+        limits: Vec::new(),
         faults: FaultPlan::default(),
         seed,
         time_limit: Duration::from_ms(100),

@@ -48,7 +48,17 @@ fn traffic(hosts: impl IntoIterator<Item = u32>, pattern: Pattern, messages: u64
 
 fn scenario(network: NetworkConfig, traffic: Vec<TrafficConfig>) -> Scenario {
     let time_limit = Duration::from_ms(20);
-    Scenario { network, jobs: Vec::new(), traffic, faults: FaultPlan::default(), seed: 7, time_limit, drain: false }
+    Scenario {
+        network,
+        jobs: Vec::new(),
+        traffic,
+        flows: Vec::new(),
+        limits: Vec::new(),
+        faults: FaultPlan::default(),
+        seed: 7,
+        time_limit,
+        drain: false,
+    }
 }
 
 fn run(topology: Topology, scenario: Scenario) -> RunResult {

@@ -55,7 +55,17 @@ fn traffic(hosts: impl IntoIterator<Item = u32>, pattern: Pattern, packets: u64)
 fn run(network: NetworkConfig, traffic: Vec<TrafficConfig>) -> RunResult {
     let topology = Topology::new(&network.shape).expect("a network");
     let time_limit = Duration::from_ms(20);
-    let scenario = Scenario { network, jobs: Vec::new(), traffic, faults: FaultPlan::default(), seed: 11, time_limit, drain: false };
+    let scenario = Scenario {
+        network,
+        jobs: Vec::new(),
+        traffic,
+        flows: Vec::new(),
+        limits: Vec::new(),
+        faults: FaultPlan::default(),
+        seed: 11,
+        time_limit,
+        drain: false,
+    };
     let result = Simulation::<Nobody, Length>::new(topology, scenario, Vec::new(), &[]).expect("a scenario").run();
     assert_eq!(result.ended, Ended::TrafficDone);
     result

@@ -42,6 +42,8 @@ fn scenario(pattern: Pattern, balancer: Balancer, lossless: Option<LosslessConfi
         network,
         jobs: Vec::new(),
         traffic: vec![traffic],
+        flows: Vec::new(),
+        limits: Vec::new(),
         faults: FaultPlan::default(),
         seed: 42,
         time_limit: Duration::from_ms(50),

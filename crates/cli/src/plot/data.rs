@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use fanin_plan::Plan;
 use fanin_plan::choices::Places;
-use fanin_plan::results::{Metric, median};
+use fanin_plan::metrics::Metric;
+use fanin_plan::results::median;
 use fanin_plan::run::Finished;
 use fanin_plan::units::{bytes_of, fraction_of, microseconds_of};
 
@@ -102,7 +103,7 @@ pub fn shown_unit(metric: &Metric) -> (&'static str, f64) {
 /// Median and range of a number over a point's runs, in the unit of pictures; `None` where no run has it.
 pub fn spread(finished: &[Finished], point: usize, metric: &Metric) -> Option<Spread> {
     let (_, factor) = shown_unit(metric);
-    let of_run = |run: &Finished| (metric.value)(&run.record).map(|value| value * factor);
+    let of_run = |run: &Finished| metric.value(&run.record).map(|value| value * factor);
     let mut values: Vec<f64> = finished.iter().filter(|run| run.point == point).filter_map(of_run).collect();
     values.sort_by(f64::total_cmp);
     Some(Spread { low: *values.first()?, middle: median(&values)?, high: *values.last()? })

@@ -25,8 +25,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use fanin_plan::choices::Places;
+use fanin_plan::metrics::Metric;
 use fanin_plan::read::read;
-use fanin_plan::results::{METRICS, Metric};
 use fanin_plan::tree::{Step, Tree};
 use fanin_plan::{Plan, PlanError};
 use serde::de::{Deserialize, Deserializer, Error};
@@ -251,9 +251,9 @@ impl Claim {
     }
 
     /// Its selections' numbers.
-    pub fn metric(&self, selection: &Selection) -> &'static Metric {
+    pub fn metric(&self, selection: &Selection) -> Metric {
         let key = selection.field.as_ref().unwrap_or(&self.field);
-        METRICS.iter().find(|metric| metric.key == *key).expect("checked when the claims were read")
+        Metric::named(key).expect("checked when the claims were read")
     }
 }
 
@@ -349,9 +349,8 @@ impl Check<'_> {
     /// What is wrong: the value, and what was expected.
     fn selection(&self, claim: &Claim, selection: &Selection) -> Result<(), (String, String)> {
         let field = selection.field.as_ref().unwrap_or(&claim.field);
-        if !METRICS.iter().any(|metric| metric.key == *field) {
-            let known: Vec<&str> = METRICS.iter().map(|metric| metric.key).collect();
-            return Err((format!("{field:?}"), format!("a field, one of {}", known.join(", "))));
+        if Metric::named(field).is_none() {
+            return Err((format!("{field:?}"), format!("a field, {}", Metric::known())));
         }
         for (axis, places) in &selection.places {
             for place in places {

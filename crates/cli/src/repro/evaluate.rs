@@ -176,7 +176,7 @@ impl Results<'_> {
             .map(|repetition| {
                 let of_point = |&point: &usize| {
                     let run = self.finished.iter().find(|run| run.point == point && run.record.repetition == repetition);
-                    let value = run.and_then(|run| (metric.value)(&run.record)).filter(|value| value.is_finite());
+                    let value = run.and_then(|run| metric.value(&run.record)).filter(|value| value.is_finite());
                     value.ok_or_else(|| {
                         let why = run.and_then(|run| run.record.failure.clone()).unwrap_or_else(|| "it was not measured".into());
                         let place = self.plan.describe(&self.plan.points[point]);

@@ -2,8 +2,8 @@
 //! does about losses is in [`super::asking`].
 
 use fanin_core::{
-    Address, Body, Collective, DropReason, Duration, Egress, Event, FailureReason, Ingress, Instant, Node, OperationId, Outcome, Payload,
-    Piece, Rank, Route, Suspect, Tx, Worker,
+    Address, Body, Collective, DropReason, Duration, Egress, Event, FailureReason, Gauge, Ingress, Instant, Node, OperationId, Outcome,
+    Payload, Piece, Rank, Route, Suspect, Tx, Worker,
 };
 use fanin_wire::canary::{CanaryHeader, CanaryId, PartialSum};
 
@@ -552,6 +552,12 @@ impl<P: Payload + ?Sized> Node<P> for CanaryWorker<P> {
         let first = [patience, request, self.leader.next_due(), self.fenced_until].into_iter().flatten().min();
         // Where patience has no end, that is not waited for.
         first.filter(|at| *at != Instant::FAR_FUTURE)
+    }
+
+    fn gauges(&self, report: &mut dyn FnMut(Gauge, f64)) {
+        if self.ledger.running().is_some() {
+            report(Gauge::Outstanding, f64::from(self.under_way));
+        }
     }
 
     fn on_tx_ready<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, tx: &mut T) {

@@ -99,6 +99,11 @@ impl Repetition {
         self.progress_at = now;
     }
 
+    /// The smoothed round trip in microseconds; `None` while nothing has been measured.
+    pub fn round_trip_us(&self) -> Option<f64> {
+        self.rtt.smoothed().map(Duration::as_us_f64)
+    }
+
     /// How long an answer is waited for now.
     pub fn timeout(&self) -> Duration {
         self.rtt.timeout()

@@ -56,6 +56,11 @@ impl RttEstimator {
         }
     }
 
+    /// The smoothed round trip; `None` while nothing has been measured.
+    pub fn smoothed(&self) -> Option<Duration> {
+        (self.smoothed_ps > 0).then(|| Duration::from_ps(self.smoothed_ps))
+    }
+
     /// Takes a round trip into account.
     #[inline]
     fn sample(&mut self, round_trip: Duration) {

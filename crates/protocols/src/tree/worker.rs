@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use fanin_core::{
-    Body, Collective, DropReason, Egress, Event, FailureReason, Ingress, Instant, Node, OperationId, Outcome, Payload, Piece,
+    Body, Collective, DropReason, Egress, Event, FailureReason, Gauge, Ingress, Instant, Node, OperationId, Outcome, Payload, Piece,
     RetransmitReason, Suspect, Tx, Worker,
 };
 use fanin_wire::tree::TreeHeader;
@@ -268,6 +268,17 @@ impl<P: Payload + ?Sized> Node<P> for TreeWorker<P> {
     fn next_timeout(&self) -> Option<Instant> {
         self.ledger.running()?;
         self.repetition.next_timeout(|place| self.flights[place as usize].sent_at)
+    }
+
+    fn gauges(&self, report: &mut dyn FnMut(Gauge, f64)) {
+        if self.ledger.running().is_some() {
+            // Every place that has been used holds a block, but for those that wait for room and those that are through.
+            let outstanding = (self.fresh.min(self.remaining) as usize).saturating_sub(self.released.len());
+            report(Gauge::Outstanding, outstanding as f64);
+        }
+        if let Some(round_trip_us) = self.repetition.round_trip_us() {
+            report(Gauge::RoundTrip, round_trip_us);
+        }
     }
 
     fn on_tx_ready<T: Tx<TreeHeader, P>>(&mut self, now: Instant, tx: &mut T) {

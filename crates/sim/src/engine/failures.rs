@@ -3,9 +3,10 @@
 use fanin_core::{DropReason, Instant, NodeId, PortId, Wire, Worker};
 
 use super::Simulation;
-use crate::faults::{Change, FaultPlan, timeline};
+use crate::faults::{Change, timeline};
 use crate::link::link_flags;
 use crate::packet::NO_PACKET;
+use crate::scenario::Scenario;
 use crate::vectors::Simulated;
 
 /// The state of a host.
@@ -32,8 +33,8 @@ pub(super) struct Failures {
 }
 
 impl Failures {
-    pub fn new(plan: &FaultPlan, hosts: u32, links: usize) -> Self {
-        let changes = timeline(plan);
+    pub fn new(scenario: &Scenario, hosts: u32, links: usize) -> Self {
+        let changes = timeline(scenario);
         Failures {
             of_hosts: changes.iter().any(|(_, change)| matches!(change, Change::HostStalls(..) | Change::HostDies(_))),
             changes,
@@ -84,6 +85,8 @@ where
                 Change::HostStalls(host, until) => self.stall_host(host, until),
                 Change::HostWakes(host) => self.wake_host(host),
                 Change::HostDies(host) => self.kill_host(host),
+                Change::JobCrashes(job) => self.crash_job(job),
+                Change::LimitsChange => self.net.set_limits(&self.scenario.limits),
             }
         }
     }
@@ -147,6 +150,9 @@ where
             }
         }
         self.net.lose_slots(switch.0);
+        if let Some(recorder) = &mut self.net.series {
+            recorder.lose_all((switch.0 - self.net.topology.map.hosts()) as usize, self.net.now);
+        }
     }
 
     fn stall_host(&mut self, host: NodeId, until: Instant) {
@@ -184,10 +190,8 @@ where
         }
         self.failures.hosts[host.index()] = Host::Runs;
         for worker in 0..self.workers.len() as u32 {
-            let state = &self.workers[worker as usize];
-            let due = !self.scenario.jobs[state.job as usize].elements.is_empty() && state.next_operation == 0;
-            let started = !self.starts.iter().any(|&(_, other)| other == worker);
-            if state.result.host == host.0 && due && started {
+            let state = &mut self.workers[worker as usize];
+            if state.result.host == host.0 && std::mem::take(&mut state.due) {
                 self.submit(worker);
                 self.after(self.workers[worker as usize].slot);
             }

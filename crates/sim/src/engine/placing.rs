@@ -19,10 +19,21 @@ where
             let number = self.slots.len() as u32;
             let worker = (index < ranks).then_some(self.workers.len() as u32);
             if let Some(worker) = worker {
+                let rank = index as u32;
+                let compute_ps = self.compute_ps(job, rank, 0);
                 let schedule = &self.scenario.jobs[job as usize];
-                self.starts.push((schedule.start[index].as_ps(), worker));
+                self.starts.push((schedule.start[index].as_ps() + compute_ps, worker));
                 let result = WorkerResult { host: placed.at.node.0, operations: Vec::with_capacity(schedule.elements.len()) };
-                self.workers.push(WorkerState { slot: number, job, next_operation: 0, result, done: false });
+                self.workers.push(WorkerState {
+                    slot: number,
+                    job,
+                    rank,
+                    next_operation: 0,
+                    finished_elements: 0,
+                    result,
+                    done: false,
+                    due: false,
+                });
                 self.workers_running += 1;
                 self.running_in[usize::from(job)] += 1;
             }

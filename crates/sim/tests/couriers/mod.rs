@@ -9,6 +9,8 @@ use fanin_core::{
     Outcome, PacketKind, Piece, Placed, Route, Tx, Wire, Worker,
 };
 use fanin_sim::faults::FaultPlan;
+use fanin_sim::flows::FlowConfig;
+use fanin_sim::limits::HostLimit;
 use fanin_sim::routing::Balancer;
 use fanin_sim::scenario::Scenario;
 use fanin_sim::{JobSchedule, LinkSpeed, NetworkConfig, RunResult, Shape, Simulation, Topology};
@@ -178,6 +180,9 @@ pub struct Run {
     pub errands: Vec<(u32, Vec<Errand>)>,
     pub start: Instant,
     pub faults: FaultPlan,
+    pub flows: Vec<FlowConfig>,
+    pub limits: Vec<HostLimit>,
+    pub crash: Option<Instant>,
     pub noise: (f64, Duration),
     pub seed: u64,
 }
@@ -195,7 +200,17 @@ impl Run {
             collective_balancer: Balancer::Random,
             background_balancer: Balancer::Random,
         };
-        Run { network, errands: Vec::new(), start: Instant::ZERO, faults: FaultPlan::default(), noise: (0.0, Duration::ZERO), seed: 1 }
+        Run {
+            network,
+            errands: Vec::new(),
+            start: Instant::ZERO,
+            faults: FaultPlan::default(),
+            flows: Vec::new(),
+            limits: Vec::new(),
+            crash: None,
+            noise: (0.0, Duration::ZERO),
+            seed: 1,
+        }
     }
 
     pub fn errand(mut self, from: u32, errand: Errand) -> Self {
@@ -223,6 +238,8 @@ impl Run {
             kinds: Vec::new(),
             element_bytes: ELEMENT_BYTES,
             start: vec![self.start; hosts as usize],
+            compute: None,
+            crash: self.crash,
             noise_probability: self.noise.0,
             noise_delay: self.noise.1,
         };
@@ -230,6 +247,8 @@ impl Run {
             network: self.network.clone(),
             jobs: vec![schedule],
             traffic: Vec::new(),
+            flows: self.flows.clone(),
+            limits: self.limits.clone(),
             faults: self.faults.clone(),
             seed: self.seed,
             time_limit: Duration::from_ms(1_000),

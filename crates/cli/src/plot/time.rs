@@ -1,0 +1,76 @@
+//! Quantities of jobs over time, as steps: a value holds for the interval that it was taken in.
+
+use anyhow::Result;
+
+use super::data::{Group, joined};
+use super::frame::{self, Frame, Look, Ticks};
+use super::round_steps;
+use fanin_plan::Plan;
+use fanin_plan::run::Finished;
+use fanin_plan::schema::Plot;
+use fanin_plan::series::Quantity;
+
+/// The first repetition of each point: a line for each of the plan's jobs. Copies of a job are one line, their mean.
+///
+/// # Errors
+/// Those of drawing.
+pub fn draw(plot: &Plot, plan: &Plan, finished: &[Finished], groups: &[Group]) -> Result<String> {
+    let quantity = plot.y.as_deref().and_then(Quantity::named).unwrap_or(Quantity::Goodput);
+    let (mut drawn, mut lines, mut means) = (Vec::new(), Vec::new(), false);
+    for group in groups {
+        for run in finished.iter().filter(|run| group.points.contains(&run.point) && !run.series.is_empty()) {
+            let entries = plan.points[run.point].setup.jobs.len();
+            for entry in 0..entries {
+                means |= plan.points[run.point].setup.jobs[entry].common.copies.0 > 1;
+                let name = if entries > 1 { format!("job {entry}") } else { String::new() };
+                let label = [group.label.as_str(), &name].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ");
+                // One group: jobs differ by colour. Several: groups by colour, jobs by the kind of line.
+                let look = if groups.len() == 1 { Look { color: entry, dash: 0 } } else { Look { dash: entry, ..group.look } };
+                drawn.push(Group { label, look, points: Vec::new() });
+                lines.push(steps(run, entry, quantity));
+            }
+        }
+    }
+    let (groups, lines) = joined(&drawn, lines);
+    let looks: Vec<Look> = groups.iter().map(|group| group.look).collect();
+    let note = if means { "mean over copies of a job; first repetition of each" } else { "first repetition of each" };
+    let y_label = quantity.title();
+    let last_us = lines.iter().flatten().flatten().map(|(time, _)| *time).fold(1.0, f64::max);
+    let (unit, scale) = if last_us >= 10_000.0 { ("time (ms)", 1e-3) } else { ("time (us)", 1.0) };
+    let frame = Frame { title: &plot.title, note, x_label: unit, y_label: &y_label, groups: &groups };
+    let high = lines.iter().flatten().flatten().map(|(_, value)| *value).fold(0.0, f64::max);
+    let places = round_steps(last_us * scale);
+    let ticks = Ticks { labels: places.iter().map(|place| frame::short_number(*place)).collect(), places };
+    let y_range = 0.0..if high > 0.0 { high * 1.08 } else { 1.0 };
+    frame::render(&frame, &looks, (0.0..last_us * scale, y_range), &ticks, |pen| {
+        for (line, look) in lines.into_iter().zip(&looks) {
+            for part in line {
+                pen.line(part.into_iter().map(|(time, value)| (time * scale, value)).collect(), *look)?;
+            }
+        }
+        Ok(())
+    })
+}
+
+/// The corners of a job's line: begin and end of each interval. Where nobody told of a gauge it is interrupted.
+fn steps(run: &Finished, entry: usize, quantity: Quantity) -> Vec<Vec<(f64, f64)>> {
+    let mut parts: Vec<Vec<(f64, f64)>> = Vec::new();
+    let mut is_open = false;
+    let of_entry = |job: u32| run.record.jobs.get(job as usize).is_some_and(|job| job.entry == entry);
+    for rows in run.series.chunk_by(|a, b| a.at == b.at) {
+        let values: Vec<f64> = rows.iter().filter(|row| of_entry(row.job)).filter_map(|row| quantity.of(row)).collect();
+        if values.is_empty() {
+            is_open = false;
+            continue;
+        }
+        if !std::mem::replace(&mut is_open, true) {
+            parts.push(Vec::new());
+        }
+        let mean = values.iter().sum::<f64>() / values.len() as f64;
+        let end_us = rows[0].at.as_ps() as f64 / 1e6;
+        if let Some(corners) = parts.last_mut() {
+            corners.extend([(end_us - rows[0].span.as_ps() as f64 / 1e6, mean), (end_us, mean)]);
+        }
+    }
+    parts
+}

@@ -1,0 +1,307 @@
+//! What there is beside the jobs: background flows at given rates, and limits of hosts.
+
+use std::fmt;
+
+use fanin_core::{Duration, Instant, NodeId};
+use fanin_sim::Topology;
+use fanin_sim::flows::{FlowConfig, FlowStep};
+use fanin_sim::limits::HostLimit;
+use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
+use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Unexpected, Visitor};
+
+use super::errors::{PlanError, Refuse};
+use super::placement::PreparedJob;
+use super::schema::{no_time, payload_default, yes};
+use super::units::{Bytes, Count, PacketRate, Rate, RateOrNone, Time};
+
+/// `[[flows]]`: one host sends to another at a given rate.
+#[derive(Clone, Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Flow {
+    /// Off without being taken out of the plan, for sweeps.
+    #[serde(default = "yes")]
+    pub enabled: bool,
+    /// The sending host.
+    pub from: Place,
+    /// The receiving host.
+    pub to: Place,
+    /// Payload of a packet.
+    #[serde(default = "payload_default")]
+    pub payload: Bytes,
+    /// Its rate on the wire, frame overhead included, where that does not change.
+    pub rate: Option<Rate>,
+    /// When it begins; with `rate`.
+    pub start: Option<Time>,
+    /// When it ends; with `rate`. Where it is not given it goes on as long as the jobs.
+    pub until: Option<Time>,
+    /// Rates over time, in place of `rate`.
+    pub steps: Option<Vec<Step>>,
+}
+
+/// `steps`: the rate of a flow from a time on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Step {
+    /// From when.
+    pub at: Time,
+    /// The rate; 0: it pauses, and ends if this is the last step.
+    pub rate: RateOrNone,
+}
+
+/// `[[limits]]`: what hosts can do beside what their links can.
+#[derive(Clone, Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Limit {
+    /// Off without being taken out of the plan, for sweeps.
+    #[serde(default = "yes")]
+    pub enabled: bool,
+    /// Which hosts.
+    #[serde(default)]
+    pub hosts: LimitHosts,
+    /// Packets that a host sends.
+    pub send: Option<PacketRate>,
+    /// Packets that a host takes in.
+    pub receive: Option<PacketRate>,
+    /// Bits that a host sends, frame overhead included.
+    pub rate: Option<Rate>,
+    /// Packets that wait at a host to be taken in; what comes then is dropped.
+    #[serde(default = "receive_queue_default")]
+    pub receive_queue: Count,
+    /// From when.
+    #[serde(default = "no_time")]
+    pub from: Time,
+    /// Until when; for good where it is not given.
+    pub until: Option<Time>,
+}
+
+/// As long as the rings of common network cards.
+fn receive_queue_default() -> Count {
+    Count(4_096)
+}
+
+/// A host: by name, or by who lives there.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Place {
+    /// By its name.
+    Named(String),
+    /// By a worker or server.
+    Of(Member),
+}
+
+/// Somebody of a job.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Member {
+    /// The job's number; copies are jobs of their own.
+    #[serde(default)]
+    pub job: u32,
+    /// The worker.
+    pub rank: Option<u32>,
+    /// The server.
+    pub server: Option<u32>,
+}
+
+/// Which hosts a limit is for.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub enum LimitHosts {
+    /// All.
+    #[default]
+    All,
+    /// Those with a worker.
+    Workers,
+    /// Those with a server.
+    Servers,
+    /// These.
+    Hosts(Vec<u32>),
+    /// The one where somebody lives.
+    Of(Member),
+}
+
+const PLACE: &str = "the name of a host, such as \"host3\", or who lives there, such as { job = 0, rank = 3 } or { job = 0, server = 0 }";
+const LIMIT_HOSTS: &str =
+    "\"all\", \"workers\", \"servers\", a list of hosts, such as [0, 3], or who lives there, such as { job = 0, rank = 3 }";
+
+impl<'de> Deserialize<'de> for Place {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct PlaceVisitor;
+        impl<'de> Visitor<'de> for PlaceVisitor {
+            type Value = Place;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(PLACE)
+            }
+
+            fn visit_str<E: Error>(self, name: &str) -> Result<Place, E> {
+                Ok(Place::Named(name.to_string()))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, entries: A) -> Result<Place, A::Error> {
+                Member::deserialize(MapAccessDeserializer::new(entries)).map(Place::Of)
+            }
+        }
+        deserializer.deserialize_any(PlaceVisitor)
+    }
+}
+
+impl<'de> Deserialize<'de> for LimitHosts {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct HostsVisitor;
+        impl<'de> Visitor<'de> for HostsVisitor {
+            type Value = LimitHosts;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(LIMIT_HOSTS)
+            }
+
+            fn visit_str<E: Error>(self, word: &str) -> Result<LimitHosts, E> {
+                match word {
+                    "all" => Ok(LimitHosts::All),
+                    "workers" => Ok(LimitHosts::Workers),
+                    "servers" => Ok(LimitHosts::Servers),
+                    _ => Err(E::invalid_value(Unexpected::Str(word), &self)),
+                }
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, items: A) -> Result<LimitHosts, A::Error> {
+                Vec::deserialize(SeqAccessDeserializer::new(items)).map(LimitHosts::Hosts)
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, entries: A) -> Result<LimitHosts, A::Error> {
+                Member::deserialize(MapAccessDeserializer::new(entries)).map(LimitHosts::Of)
+            }
+        }
+        deserializer.deserialize_any(HostsVisitor)
+    }
+}
+
+/// The host of somebody of a job; `path` leads to the table that says who.
+fn member(refuse: &Refuse<'_>, path: &str, member: Member, jobs: &[PreparedJob]) -> Result<NodeId, PlanError> {
+    let Some(job) = jobs.get(member.job as usize) else {
+        return Err(refuse.say(&format!("{path}.job"), member.job, format!("a job below {}", jobs.len())));
+    };
+    let (key, number, hosts, who) = match (member.rank, member.server) {
+        (Some(rank), None) => ("rank", rank, &job.hosts, "a rank below"),
+        (None, Some(server)) => ("server", server, &job.servers, "a server below"),
+        _ => return Err(refuse.at(path, "either rank or server")),
+    };
+    let found = hosts.get(number as usize).copied();
+    found.ok_or_else(|| refuse.say(&format!("{path}.{key}"), number, format!("{who} {}, the number that the job has", hosts.len())))
+}
+
+fn place(refuse: &Refuse<'_>, path: &str, place: &Place, topology: &Topology, jobs: &[PreparedJob]) -> Result<NodeId, PlanError> {
+    match place {
+        Place::Of(who) => member(refuse, path, *who, jobs),
+        Place::Named(name) => topology.node_named(name).filter(|node| topology.map.is_host(*node)).ok_or_else(|| {
+            let last = topology.map.hosts() - 1;
+            refuse.say(path, format!("{name:?}"), format!("a host of the network, host0 to host{last}, or who lives there"))
+        }),
+    }
+}
+
+/// All flows that are on.
+///
+/// # Errors
+/// [`PlanError`] where one names something that does not exist, or contradicts itself.
+pub fn flows(refuse: &Refuse<'_>, flows: &[Flow], topology: &Topology, jobs: &[PreparedJob]) -> Result<Vec<FlowConfig>, PlanError> {
+    let mut made = Vec::new();
+    for (index, flow) in flows.iter().enumerate().filter(|(_, flow)| flow.enabled) {
+        let path = |key: &str| format!("flows[{index}].{key}");
+        let config = FlowConfig {
+            from: place(refuse, &path("from"), &flow.from, topology, jobs)?,
+            to: place(refuse, &path("to"), &flow.to, topology, jobs)?,
+            payload_bytes: flow.payload.0.min(u64::from(u32::MAX)) as u32,
+            steps: steps(refuse, flow, index)?,
+        };
+        let link = topology.links_out(config.from)[0];
+        let rate = topology.links[link as usize].speed.bits_per_second;
+        config.check(index, rate).map_err(|error| refuse.setup(&error))?;
+        made.push(config);
+    }
+    Ok(made)
+}
+
+fn steps(refuse: &Refuse<'_>, flow: &Flow, index: usize) -> Result<Vec<FlowStep>, PlanError> {
+    let path = |key: &str| format!("flows[{index}].{key}");
+    let step = |at: Duration, bits_per_second: u64| FlowStep { at: Instant::ZERO + at, bits_per_second };
+    let Some(steps) = &flow.steps else {
+        let Some(rate) = flow.rate else { return Err(refuse.at(&path("rate"), "a rate, such as \"20Gb/s\", or else steps")) };
+        let start = flow.start.map_or(Duration::ZERO, |start| start.0);
+        let mut made = vec![step(start, rate.0)];
+        if let Some(until) = flow.until {
+            if until.0 <= start {
+                return Err(refuse.at(&path("until"), "a time after start"));
+            }
+            made.push(step(until.0, 0));
+        }
+        return Ok(made);
+    };
+    let other = [("rate", flow.rate.is_some()), ("start", flow.start.is_some()), ("until", flow.until.is_some())];
+    if let Some((key, _)) = other.iter().find(|(_, given)| *given) {
+        return Err(refuse.at(&path(key), "no such key beside steps"));
+    }
+    Ok(steps.iter().map(|given| step(given.at.0, given.rate.0)).collect())
+}
+
+/// All limits that are on.
+///
+/// # Errors
+/// [`PlanError`] where one names something that does not exist, or contradicts itself.
+pub fn limits(
+    refuse: &Refuse<'_>,
+    limits: &[Limit],
+    lossless: bool,
+    topology: &Topology,
+    jobs: &[PreparedJob],
+) -> Result<Vec<HostLimit>, PlanError> {
+    let mut made = Vec::new();
+    for (index, limit) in limits.iter().enumerate().filter(|(_, limit)| limit.enabled) {
+        let path = |key: &str| format!("limits[{index}].{key}");
+        if lossless {
+            return Err(refuse.say(
+                &format!("limits[{index}]"),
+                "on",
+                "no limits with network.lossless: hosts would have to hold credits back",
+            ));
+        }
+        if limit.send.is_none() && limit.receive.is_none() && limit.rate.is_none() {
+            return Err(refuse.say(&format!("limits[{index}]"), "nothing", "at least one of send, receive and rate"));
+        }
+        let config = HostLimit {
+            hosts: limit_hosts(refuse, &path("hosts"), &limit.hosts, topology, jobs)?,
+            send_packets_per_second: limit.send.map(|rate| rate.0),
+            receive_packets_per_second: limit.receive.map(|rate| rate.0),
+            send_bits_per_second: limit.rate.map(|rate| rate.0),
+            receive_queue_packets: limit.receive_queue.0,
+            from: Instant::ZERO + limit.from.0,
+            until: limit.until.map_or(Instant::FAR_FUTURE, |until| Instant::ZERO + until.0),
+        };
+        config.check(index).map_err(|error| refuse.setup(&error))?;
+        made.push(config);
+    }
+    Ok(made)
+}
+
+fn limit_hosts(
+    refuse: &Refuse<'_>,
+    path: &str,
+    hosts: &LimitHosts,
+    topology: &Topology,
+    jobs: &[PreparedJob],
+) -> Result<Vec<NodeId>, PlanError> {
+    let count = topology.map.hosts();
+    let mut chosen: Vec<NodeId> = match hosts {
+        LimitHosts::All => (0..count).map(NodeId).collect(),
+        LimitHosts::Workers => jobs.iter().flat_map(|job| job.hosts.iter().copied()).collect(),
+        LimitHosts::Servers => jobs.iter().flat_map(|job| job.servers.iter().copied()).collect(),
+        LimitHosts::Of(who) => vec![member(refuse, path, *who, jobs)?],
+        LimitHosts::Hosts(listed) => {
+            if let Some((place, host)) = listed.iter().enumerate().find(|(_, host)| **host >= count) {
+                return Err(refuse.say(&format!("{path}[{place}]"), host, format!("hosts from 0 to {}", count - 1)));
+            }
+            listed.iter().copied().map(NodeId).collect()
+        }
+    };
+    chosen.sort_unstable();
+    chosen.dedup();
+    Ok(chosen)
+}

@@ -1,0 +1,130 @@
+//! Numbers of runs by name, for tables, plots and claims.
+
+use crate::results::{JobRecord, RunRecord};
+
+/// A number of a run that tables, plots and claims can show.
+#[derive(Clone, Debug)]
+pub struct Metric {
+    /// Its name: a field of the record, or of one of its jobs.
+    pub key: String,
+    /// For people.
+    pub title: String,
+    /// Its unit; empty for a count or share.
+    pub unit: &'static str,
+    of: Of,
+}
+
+/// Where a number stands.
+#[derive(Clone, Copy, Debug)]
+enum Of {
+    Run(fn(&RunRecord) -> Option<f64>),
+    Job(usize, fn(&JobRecord) -> Option<f64>),
+    /// Job and iteration.
+    Iteration(usize, usize),
+}
+
+/// A number of each run or job.
+struct Field<R> {
+    key: &'static str,
+    title: &'static str,
+    unit: &'static str,
+    value: fn(&R) -> Option<f64>,
+}
+
+impl Metric {
+    /// The number of this name: a field of the run, `jobs.0.jct_us` for one of a job, `jobs.0.iterations_us.2` for an iteration's time.
+    pub fn named(key: &str) -> Option<Metric> {
+        if let Some(field) = RUN.iter().find(|field| field.key == key) {
+            return Some(Metric { key: key.into(), title: field.title.into(), unit: field.unit, of: Of::Run(field.value) });
+        }
+        let (number, field) = key.strip_prefix("jobs.")?.split_once('.')?;
+        let job = number.parse().ok()?;
+        if let Some(iteration) = field.strip_prefix("iterations_us.") {
+            let iteration = iteration.parse().ok()?;
+            let title = format!("time of iteration {iteration} of job {job}");
+            return Some(Metric { key: key.into(), title, unit: "us", of: Of::Iteration(job, iteration) });
+        }
+        let field = JOB.iter().find(|known| known.key == field)?;
+        Some(Metric { key: key.into(), title: format!("{} of job {job}", field.title), unit: field.unit, of: Of::Job(job, field.value) })
+    }
+
+    /// What [`Metric::named`] knows, in words.
+    pub fn known() -> String {
+        let run: Vec<&str> = RUN.iter().map(|field| field.key).collect();
+        let job: Vec<&str> = JOB.iter().map(|field| field.key).collect();
+        format!("one of {}, or of a job, such as jobs.0.jct_us: {}, iterations_us.0", run.join(", "), job.join(", "))
+    }
+
+    /// Its value; `None` where the run has none.
+    pub fn value(&self, run: &RunRecord) -> Option<f64> {
+        match self.of {
+            Of::Run(value) => value(run),
+            Of::Job(job, value) => run.jobs.get(job).and_then(value),
+            Of::Iteration(job, iteration) => run.jobs.get(job)?.iterations_us.get(iteration).copied(),
+        }
+    }
+}
+
+const JOB: &[Field<JobRecord>] = &[
+    Field { key: "completion_us", title: "completion time", unit: "us", value: |job| job.completion_us },
+    Field { key: "goodput_gbps", title: "goodput", unit: "Gb/s", value: |job| job.goodput_gbps },
+    Field { key: "iteration_us", title: "time of an iteration", unit: "us", value: |job| job.iteration_us },
+    Field { key: "communication_us", title: "communication of an iteration", unit: "us", value: |job| job.communication_us },
+    Field { key: "jct_us", title: "completion time", unit: "us", value: |job| job.jct_us },
+];
+
+const RUN: &[Field<RunRecord>] = &[
+    Field { key: "completion_us", title: "completion time", unit: "us", value: |run| run.completion_us },
+    Field { key: "goodput_gbps", title: "goodput", unit: "Gb/s", value: |run| run.goodput_gbps },
+    Field { key: "iteration_us", title: "time of an iteration", unit: "us", value: |run| run.iteration_us },
+    Field { key: "communication_us", title: "communication of an iteration", unit: "us", value: |run| run.communication_us },
+    Field { key: "jct_us", title: "job completion time", unit: "us", value: |run| run.jct_us },
+    Field { key: "link_utilization_mean", title: "mean link utilisation", unit: "", value: |run| Some(run.link_utilization_mean) },
+    Field { key: "switch_bytes_peak", title: "peak memory of a switch", unit: "B", value: |run| Some(run.switch_bytes_peak as f64) },
+    Field { key: "switch_bytes_mean", title: "mean memory of the fullest switch", unit: "B", value: |run| Some(run.switch_bytes_mean) },
+    Field { key: "leaf_bytes_mean", title: "mean memory of a leaf", unit: "B", value: |run| Some(run.leaf_bytes_mean) },
+    Field { key: "leaf_bytes_peak", title: "peak memory of a leaf", unit: "B", value: |run| Some(run.leaf_bytes_peak as f64) },
+    Field { key: "leaf_slot_us", title: "time that a leaf holds a slot", unit: "us", value: |run| run.leaf_slot_us },
+    Field {
+        key: "leaf_slots_per_packet",
+        title: "slots of a leaf per packet of the vector",
+        unit: "",
+        value: |run| run.leaf_slots_per_packet,
+    },
+    Field { key: "leaf_bytes_by_model", title: "memory of a leaf by the paper's model", unit: "B", value: |run| run.leaf_bytes_by_model },
+    Field { key: "leaf_bytes_by_rate", title: "goodput times the time that a leaf holds a slot", unit: "B", value: bytes_by_rate },
+    Field { key: "links_idle", title: "links used less than 1 %", unit: "", value: |run| Some(run.links_idle) },
+    Field { key: "links_busy", title: "links used 80 % or more", unit: "", value: |run| Some(run.links_busy) },
+    Field { key: "links_between", title: "links used 1 to 80 %", unit: "", value: |run| Some(run.links_between) },
+    Field { key: "links_70_to_90", title: "links used 70 to 90 %", unit: "", value: |run| Some(run.links_70_to_90) },
+    Field { key: "queue_bytes_peak", title: "longest queue", unit: "B", value: |run| Some(run.queue_bytes_peak as f64) },
+    Field { key: "packets_dropped", title: "packets dropped", unit: "", value: |run| Some(run.packets_dropped as f64) },
+    Field { key: "packets_retransmitted", title: "packets sent again", unit: "", value: |run| Some(run.packets_retransmitted as f64) },
+    Field { key: "packets_marked", title: "packets marked", unit: "", value: |run| Some(run.packets_marked as f64) },
+    Field { key: "packet_hops", title: "packet-hops", unit: "", value: |run| Some(run.packet_hops as f64) },
+    Field { key: "background_gbps", title: "background goodput per host", unit: "Gb/s", value: |run| Some(run.background_gbps) },
+    Field { key: "simulated_us", title: "simulated time", unit: "us", value: |run| Some(run.simulated_us) },
+    Field { key: "wall_s", title: "wall time", unit: "s", value: |run| Some(run.wall_s) },
+];
+
+/// Little's law: what a leaf should have in use where every piece of the vector takes one slot there. For one job.
+fn bytes_by_rate(run: &RunRecord) -> Option<f64> {
+    let bytes_per_us = run.goodput_gbps? / 8.0 * 1e3;
+    (run.jobs.len() == 1).then_some(bytes_per_us * run.leaf_slot_us?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_jobs_are_found_by_their_path() {
+        for key in ["goodput_gbps", "jobs.0.jct_us", "jobs.12.iteration_us", "jobs.0.iterations_us.3"] {
+            assert_eq!(Metric::named(key).map(|metric| metric.key).as_deref(), Some(key));
+        }
+        assert_eq!(Metric::named("jobs.3.goodput_gbps").unwrap().title, "goodput of job 3");
+        for key in ["goodput", "jobs.0", "jobs.x.jct_us", "jobs.0.events", "jobs.0.iterations_us.", "jobs.0.iterations_us"] {
+            assert!(Metric::named(key).is_none(), "{key}");
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! Training jobs: iterations of a phase in which workers compute and one in which they reduce. The phases do not overlap.
+
+use fanin_core::{Duration, Instant};
+use fanin_sim::random::{Purpose, Random};
+use fanin_sim::{Compute, JobSchedule};
+use serde::Deserialize;
+
+use super::errors::{PlanError, Refuse};
+use super::placement::PreparedJob;
+use super::schema::JobKeys;
+use super::units::Time;
+
+/// Models by name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Model {
+    /// ResNet50: 98 MB (`a2tp 7`).
+    #[serde(rename = "resnet50")]
+    ResNet50,
+    /// VGG16: 528 MB (`a2tp 7`).
+    #[serde(rename = "vgg16")]
+    Vgg16,
+    /// AlexNet: 236 MB (Table 7 of NetReduce's paper; `a2tp 7` has no number).
+    #[serde(rename = "alexnet")]
+    AlexNet,
+    /// LSTM: 1748 MB (`a2tp 7`).
+    #[serde(rename = "lstm")]
+    Lstm,
+    /// BERT, base: 110 million parameters of 4 bytes (Devlin et al., NAACL 2019); `a2tp 7` does not say which BERT.
+    #[serde(rename = "bert")]
+    Bert,
+}
+
+impl Model {
+    /// Bytes of its gradients.
+    pub fn bytes(self) -> u64 {
+        const MB: u64 = 1_000_000;
+        match self {
+            Model::ResNet50 => 98 * MB,
+            Model::Vgg16 => 528 * MB,
+            Model::AlexNet => 236 * MB,
+            Model::Lstm => 1_748 * MB,
+            Model::Bert => 440 * MB,
+        }
+    }
+
+    /// How long a worker computes in an iteration, where the plan does not say. A2TP's paper has no times. For AlexNet, VGG16 and ResNet50
+    /// they are what Table 7 of NetReduce's paper leaves of an iteration without communication (a batch of 32 on a GPU). For BERT and
+    /// LSTM there is no source: our choice, of the size of the largest of these.
+    pub fn compute(self) -> Duration {
+        Duration::from_us(match self {
+            Model::AlexNet => 13_500,
+            Model::Vgg16 => 73_100,
+            Model::ResNet50 => 66_150,
+            Model::Bert | Model::Lstm => 100_000,
+        })
+    }
+}
+
+impl JobKeys {
+    /// Whether the job trains.
+    pub fn trains(&self) -> bool {
+        self.model.is_some() || self.iterations.is_some()
+    }
+
+    /// How often a worker computes and reduces its vector.
+    pub fn iteration_count(&self) -> u32 {
+        self.iterations.map_or(1, |count| count.0)
+    }
+
+    /// Length of the vector in bytes, a multiple of `element_bytes` where it is a model's.
+    pub fn message_bytes(&self, element_bytes: u64) -> u64 {
+        let of_model = |model: Model| ((model.bytes() as f64 * self.scale.0) as u64).max(element_bytes).next_multiple_of(element_bytes);
+        self.message.map(|bytes| bytes.0).or_else(|| self.model.map(of_model)).unwrap_or(0)
+    }
+
+    fn compute_mean(&self) -> Duration {
+        let of_model = |model: Model| Duration::from_ps((model.compute().as_ps() as f64 * self.scale.0).round() as u64);
+        self.compute.map(|time| time.0).or_else(|| self.model.map(of_model)).unwrap_or_default()
+    }
+}
+
+/// Operations of a job, at most.
+const OPERATIONS_MAX: u64 = 1 << 20;
+
+/// When a job does what. `arrives` is when it comes.
+///
+/// # Errors
+/// [`PlanError`] names the key.
+pub fn schedule(refuse: &Refuse<'_>, job: &PreparedJob, seed: u64, number: u64, arrives: Duration) -> Result<JobSchedule, PlanError> {
+    let common = &job.settings.common;
+    let path = |key: &str| format!("jobs[{}].{key}", job.entry);
+    let element_bytes = job.op.dtype.bytes() as u64;
+    check(refuse, common, &path)?;
+    let message_bytes = common.message_bytes(element_bytes);
+    for (key, bytes) in [("message", Some(message_bytes)), ("tensor", common.tensor.map(|bytes| bytes.0))] {
+        if bytes.is_some_and(|bytes| !bytes.is_multiple_of(element_bytes)) {
+            return Err(refuse.at(&path(key), format!("a multiple of {element_bytes} bytes, the length of an element")));
+        }
+    }
+    if message_bytes / common.payload.0.max(1) > 1 << 30 {
+        return Err(refuse.at(&path("message"), "at most 2^30 packets"));
+    }
+    let tensor_bytes = common.tensor.map_or(message_bytes, |bytes| bytes.0).clamp(1, message_bytes.max(1));
+    let operations = message_bytes.div_ceil(tensor_bytes).max(1);
+    let total = operations.saturating_mul(u64::from(common.iteration_count())).saturating_mul(u64::from(common.operations.0));
+    if total > OPERATIONS_MAX {
+        let key = if common.trains() { "iterations" } else { "operations" };
+        return Err(refuse.say(&path(key), total, format!("at most {OPERATIONS_MAX} operations in all")));
+    }
+    let tensor = |index: u64| (message_bytes - index * tensor_bytes).min(tensor_bytes) / element_bytes;
+    let mut random = Random::new(seed, Purpose::Placement, 1 << 32 | number);
+    let skew_ps = common.start_skew.0.as_ps();
+    let late = |random: &mut Random| Duration::from_ps(if skew_ps == 0 { 0 } else { random.bits() % (skew_ps + 1) });
+    let compute = Compute { operations: operations as u32, mean: common.compute_mean(), spread: common.compute_spread.0 };
+    Ok(JobSchedule {
+        elements: (0..total).map(|operation| tensor(operation % operations)).collect(),
+        kinds: Vec::new(),
+        element_bytes: element_bytes as u32,
+        start: job.hosts.iter().map(|_| Instant::ZERO + arrives + late(&mut random)).collect(),
+        compute: common.trains().then_some(compute),
+        crash: common.crash.map(|at| Instant::ZERO + at.0),
+        noise_probability: common.noise.map_or(0.0, |noise| noise.probability.0),
+        noise_delay: common.noise.map_or(Duration::ZERO, |noise| noise.delay.0),
+    })
+}
+
+fn check(refuse: &Refuse<'_>, common: &JobKeys, path: &dyn Fn(&str) -> String) -> Result<(), PlanError> {
+    let keys = ["tensor", "compute", "compute_spread"];
+    if !common.trains()
+        && let Some(key) = keys.iter().find(|key| refuse.has(&path(key)))
+    {
+        return Err(refuse.at(&path(key), "no such key without iterations or a model"));
+    }
+    if common.trains() && refuse.has(&path("operations")) {
+        return Err(refuse.at(&path("operations"), "no such key for a job that trains: iterations says how often it reduces its vector"));
+    }
+    if common.model.is_none() && refuse.has(&path("scale")) {
+        return Err(refuse.at(&path("scale"), "no such key without a model"));
+    }
+    if common.message.is_none() && common.model.is_none() {
+        return Err(refuse.at(&path("message"), "a length, such as \"4MiB\", or else a model"));
+    }
+    if common.tensor.is_some_and(|bytes| bytes.0 == 0) {
+        return Err(refuse.at(&path("tensor"), "at least one element"));
+    }
+    if common.scale.0 <= 0.0 {
+        return Err(refuse.at(&path("scale"), "a share above 0 and at most 1"));
+    }
+    if common.arrivals == Some(Time(Duration::ZERO)) {
+        return Err(refuse.at(&path("arrivals"), "a time above 0"));
+    }
+    Ok(())
+}
+
+/// When each job comes, in the order of the jobs: copies of an entry one after the other.
+pub fn arrivals(jobs: &[PreparedJob], seed: u64) -> Vec<Duration> {
+    let mut arrives = Vec::with_capacity(jobs.len());
+    let mut process: Option<(usize, Random, Duration)> = None;
+    for job in jobs {
+        let common = &job.settings.common;
+        let Some(mean) = common.arrivals else {
+            arrives.push(common.start.0);
+            continue;
+        };
+        let (mut random, last) = match process.take() {
+            Some((entry, random, last)) if entry == job.entry => (random, last),
+            _ => (Random::new(seed, Purpose::Compute, 1 << 32 | job.entry as u64), common.start.0),
+        };
+        // Above 0 and at most 1, so that its logarithm is finite.
+        let share = ((random.bits() >> 11) + 1) as f64 / (1u64 << 53) as f64;
+        let gap = Duration::from_ps((mean.0.as_ps() as f64 * -libm::log(share)).round() as u64);
+        arrives.push(last + gap);
+        process = Some((job.entry, random, last + gap));
+    }
+    arrives
+}

@@ -1,0 +1,74 @@
+//! What of a scenario contradicts the network or itself.
+
+use fanin_core::{JobNodes, SharedNode};
+
+use crate::credits::TIME_MAX_PS;
+use crate::scenario::{Scenario, SetupError};
+use crate::topology::Topology;
+
+/// Flows and limits.
+fn check_beside_jobs(topology: &Topology, scenario: &Scenario) -> Result<(), SetupError> {
+    for (index, flow) in scenario.flows.iter().enumerate() {
+        for (key, host) in [("from", flow.from), ("to", flow.to)] {
+            if !topology.map.is_host(host) {
+                return Err(SetupError::new(format!("flows[{index}].{key}"), host, "a host of the network"));
+            }
+        }
+        let link = topology.links_out(flow.from)[0];
+        flow.check(index, topology.links[link as usize].speed.bits_per_second)?;
+    }
+    for (index, limit) in scenario.limits.iter().enumerate() {
+        limit.check(index)?;
+        if let Some(host) = limit.hosts.iter().find(|host| !topology.map.is_host(**host)) {
+            return Err(SetupError::new(format!("limits[{index}].hosts"), host, "hosts of the network"));
+        }
+        if scenario.network.lossless.is_some() {
+            return Err(SetupError::new("limits", format!("[{} limits]", scenario.limits.len()), "none in a lossless network"));
+        }
+    }
+    for (index, job) in scenario.jobs.iter().enumerate() {
+        let Some(compute) = &job.compute else { continue };
+        if compute.operations == 0 || !(0.0..=1.0).contains(&compute.spread) {
+            return Err(SetupError::new(format!("jobs[{index}].compute"), compute.spread, "a spread from 0 to 1, and 1 operation or more"));
+        }
+    }
+    Ok(())
+}
+
+/// Says what cannot be.
+pub(super) fn check<N>(topology: &Topology, scenario: &Scenario, jobs: &[JobNodes<N>], shared: &[SharedNode<N>]) -> Result<(), SetupError> {
+    if jobs.len() != scenario.jobs.len() {
+        return Err(SetupError::new("jobs", jobs.len(), format!("nodes for {} jobs", scenario.jobs.len())));
+    }
+    scenario.faults.check()?;
+    check_beside_jobs(topology, scenario)?;
+    if scenario.network.lossless.is_some() && scenario.time_limit.as_ps() >= TIME_MAX_PS {
+        return Err(SetupError::new("time_limit", scenario.time_limit, "less than 281 s on lossless links"));
+    }
+    for (index, config) in scenario.traffic.iter().enumerate() {
+        config.check(index)?;
+        if let Some(host) = config.hosts.iter().find(|host| !topology.map.is_host(**host)) {
+            return Err(SetupError::new(format!("traffic[{index}].hosts"), host, "hosts of the network"));
+        }
+    }
+    for (index, (nodes, schedule)) in jobs.iter().zip(&scenario.jobs).enumerate() {
+        if nodes.workers.len() != schedule.start.len() {
+            let expected = format!("{} workers, one for each start time", schedule.start.len());
+            return Err(SetupError::new(format!("jobs[{index}].workers"), nodes.workers.len(), expected));
+        }
+        for placed in nodes.workers.iter().chain(&nodes.others) {
+            if placed.at.node.0 >= topology.map.nodes() {
+                return Err(SetupError::new(format!("jobs[{index}]"), placed.at.node, "nodes of the network"));
+            }
+        }
+    }
+    for (index, node) in shared.iter().enumerate() {
+        if node.placed.at.node.0 >= topology.map.nodes() {
+            return Err(SetupError::new(format!("shared[{index}]"), node.placed.at.node, "nodes of the network"));
+        }
+        if let Some(job) = node.jobs.iter().find(|job| job.index() >= jobs.len()) {
+            return Err(SetupError::new(format!("shared[{index}].jobs"), job, format!("jobs below {}", jobs.len())));
+        }
+    }
+    Ok(())
+}

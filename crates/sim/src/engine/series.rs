@@ -1,0 +1,71 @@
+//! Samples of jobs over time: see [`crate::series`].
+
+use fanin_core::{Duration, Wire, Worker};
+
+use super::Simulation;
+use crate::link::link_flags;
+use crate::series::{GAUGES, Recorder, Totals};
+use crate::vectors::{Simulated, Vectors};
+
+/// Sum and number of a gauge's values.
+type Sums = [(f64, u32); GAUGES];
+
+impl<N, P> Simulation<N, P>
+where
+    N: Worker<P> + Clone,
+    N::Header: Wire + Default,
+    P: Simulated + ?Sized,
+{
+    /// Asks for jobs over time at this interval.
+    pub fn sample_series(&mut self, interval: Duration) {
+        let recorder = Recorder::new(interval, self.scenario.jobs.len(), self.net.slots.len());
+        for link in self.net.links.iter_mut().filter(|link| link.has(link_flags::TO_HOST)) {
+            link.flags |= link_flags::COUNTED;
+        }
+        self.net.series = Some(Box::new(recorder));
+        // Every change of memory is looked at.
+        self.net.watch_ps = 0;
+    }
+
+    /// Takes the samples that are due before `time_ps`; gives the time of the next.
+    #[cold]
+    pub(super) fn sample_until(&mut self, time_ps: u64) -> u64 {
+        while let Some(due_ps) = self.net.series.as_ref().map(|recorder| recorder.next_ps).filter(|due_ps| *due_ps < time_ps) {
+            self.sample_at(due_ps);
+        }
+        self.net.series.as_ref().map_or(u64::MAX, |recorder| recorder.next_ps)
+    }
+
+    /// Takes a sample at `at_ps`.
+    pub(super) fn sample_at(&mut self, at_ps: u64) {
+        let mut totals = vec![Totals::default(); self.scenario.jobs.len()];
+        for (number, worker) in self.workers.iter().enumerate() {
+            let job = &self.scenario.jobs[usize::from(worker.job)];
+            let running = if worker.is_running() { self.vectors.delivered_elements(number as u32) } else { 0 };
+            totals[usize::from(worker.job)].bytes += (worker.finished_elements + running) * u64::from(job.element_bytes);
+        }
+        let mut runs = vec![false; totals.len()];
+        self.workers.iter().filter(|worker| !worker.done).for_each(|worker| runs[usize::from(worker.job)] = true);
+        let none: Sums = [(0.0, 0); GAUGES];
+        let (mut of_workers, mut of_others) = (vec![none; totals.len()], vec![none; totals.len()]);
+        // What is left in the nodes of a job that is through says nothing.
+        for slot in self.slots.iter().filter(|slot| runs[usize::from(slot.post.job)]) {
+            let sums = if slot.post.worker.is_some() { &mut of_workers } else { &mut of_others };
+            let sums = &mut sums[usize::from(slot.post.job)];
+            slot.node.gauges(&mut |gauge, value| {
+                let (sum, count) = &mut sums[gauge.index()];
+                *sum += value;
+                *count += 1;
+            });
+        }
+        for (job, totals) in totals.iter_mut().enumerate() {
+            for (index, gauge) in totals.gauges.iter_mut().enumerate() {
+                let (sum, count) = if of_workers[job][index].1 > 0 { of_workers[job][index] } else { of_others[job][index] };
+                *gauge = (count > 0).then(|| sum / f64::from(count));
+            }
+        }
+        if let Some(recorder) = &mut self.net.series {
+            recorder.sample(at_ps, totals);
+        }
+    }
+}
