@@ -98,6 +98,8 @@ pub struct AggregationWorker<P: Payload + ?Sized, W: Windows> {
     edge: u32,
     /// Fragments behind the edge that were acknowledged since the edge moved.
     overtaken_by: u32,
+    /// A fragment that later ones have overtaken waits for room.
+    gap_held_up: bool,
     /// Acknowledgements that were marked on their way, and of which the server has not been told.
     echo: u32,
     /// By fragment number.
@@ -108,7 +110,7 @@ pub struct AggregationWorker<P: Payload + ?Sized, W: Windows> {
 }
 
 node_state!(AggregationWorker<W: Windows> {
-    config, windows, places, ledger, shares, base, end, next, edge, overtaken_by, echo, flights, repetition, acc,
+    config, windows, places, ledger, shares, base, end, next, edge, overtaken_by, gap_held_up, echo, flights, repetition, acc,
 });
 
 impl<P: Payload + ?Sized, W: Windows> AggregationWorker<P, W> {
@@ -143,6 +145,7 @@ impl<P: Payload + ?Sized, W: Windows> AggregationWorker<P, W> {
             next: 0,
             edge: 0,
             overtaken_by: 0,
+            gap_held_up: false,
             echo: 0,
             flights: (0..capacity).map(flight).collect(),
             repetition: Repetition::new(&config.reliability, capacity),
@@ -285,7 +288,11 @@ impl<P: Payload + ?Sized, W: Windows> AggregationWorker<P, W> {
 
     /// 5.5, step 6: later fragments have overtaken the first one, which is sent again, once.
     fn resend_gap<T: Tx<AtpHeader, P>>(&mut self, now: Instant, tx: &mut T) {
-        if self.gap_at().is_none_or(|at| at > now) || !tx.room(self.way_out()) {
+        if self.gap_at().is_none_or(|at| at > now) {
+            return;
+        }
+        self.gap_held_up = !tx.room(self.way_out());
+        if self.gap_held_up {
             return;
         }
         let place = self.place_of(self.edge);
@@ -467,11 +474,12 @@ impl<P: Payload + ?Sized, W: Windows> Node<P> for AggregationWorker<P, W> {
         self.ledger.running()?;
         let due = self.repetition.next_timeout(|place| self.flights[place as usize].sent_at)?;
         // A gap that finds no room is looked at again when there is some.
-        let gap = if self.repetition.is_held_up() { None } else { self.gap_at() };
+        let gap = if self.gap_held_up { None } else { self.gap_at() };
         Some(gap.map_or(due, |gap| gap.min(due)))
     }
 
     fn on_tx_ready<T: Tx<AtpHeader, P>>(&mut self, now: Instant, tx: &mut T) {
+        self.gap_held_up = false;
         if self.ledger.running().is_none() {
             return;
         }
