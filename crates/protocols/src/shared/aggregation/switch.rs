@@ -388,7 +388,11 @@ impl<P: Payload + ?Sized> AggregationSwitch<P> {
                     self.pass(number, packet, payload, tx);
                 }
             }
-            State::Complete if packet.ranks.is_within(aggregator.ranks) => self.repeat(number, packet, tx),
+            State::Complete if packet.ranks.is_within(aggregator.ranks) => {
+                // Where the server has some of these contributions by another way it drops the sum (P3): the next attempt goes alone.
+                aggregator.state = State::Flushed;
+                self.repeat(number, packet, tx);
+            }
             _ => self.pass(number, packet, payload, tx),
         }
     }
@@ -452,7 +456,10 @@ impl<P: Payload + ?Sized> AggregationSwitch<P> {
             let packet = Gradient { at, slot, ranks: aggregator.ranks, fan_in: [0; 2], attempt: 0, flags: AtpFlags::NONE };
             match aggregator.state {
                 State::Open => self.flush(number, packet, AtpFlags::NONE, tx),
-                State::Complete => self.repeat(number, packet, tx),
+                State::Complete => {
+                    aggregator.state = State::Flushed;
+                    self.repeat(number, packet, tx);
+                }
                 State::Flushed | State::Empty => {}
             }
         }
