@@ -9,7 +9,7 @@ use fanin_sim::lossless::{Arbitration, LosslessConfig, SwitchModel};
 use fanin_sim::routing::Balancer;
 use fanin_sim::traffic::{Pattern, TrafficConfig};
 use fanin_sim::{LinkSpeed, NetworkConfig, Shape, Topology};
-use fanin_systems::{CanaryParameters, FailureRule, Placement, RingOrder, System};
+use fanin_systems::{A2tpParameters, AtpParameters, CanaryParameters, FailureRule, Placement, RingOrder, SafetyNets, System, WindowRule};
 
 use crate::draw::Draw;
 use crate::recipe::{Demand, JobRecipe, Recipe};
@@ -48,6 +48,7 @@ pub fn generate_for(seed: u64, only: Option<&str>) -> Recipe {
     let mut kind_draw = Draw::new(seed, 6);
     let mut jobs = jobs(&mut Draw::new(seed, 4), &map, weather, only);
     adaptive_timeouts(&mut Draw::new(seed, 8), &mut jobs);
+    with_servers(&mut Draw::new(seed, 9), &map, &mut jobs, only);
     jobs.iter_mut().for_each(|job| kinds(&mut kind_draw, job));
     let mut faults = FaultPlan::default();
     let fault_draw = &mut Draw::new(seed, 5);
@@ -206,6 +207,53 @@ fn canary(draw: &mut Draw) -> CanaryParameters {
     }
 }
 
+/// Some jobs become jobs of ATP or A2TP: all that were wanted, or one in six of all. Their switches have few aggregators, so that collisions
+/// are the rule.
+fn with_servers(draw: &mut Draw, map: &NetworkMap, jobs: &mut [JobRecipe], only: Option<&str>) {
+    let aggregators = draw.scaled(1, 200) as u32;
+    for job in jobs {
+        let wanted = match only {
+            Some("atp") => Some(false),
+            Some("a2tp") => Some(true),
+            Some(_) => None,
+            None => draw.percent(17).then(|| draw.percent(60)),
+        };
+        let Some(is_a2tp) = wanted else { continue };
+        job.system = system_with_server(draw, aggregators, is_a2tp, job.op);
+        (job.reliable, job.kinds) = (true, Vec::new());
+        let others: Vec<NodeId> = (0..map.hosts()).map(NodeId).filter(|host| !job.hosts.contains(host)).collect();
+        if !others.is_empty() && draw.percent(75) {
+            job.servers = vec![*draw.pick(&others)];
+        }
+    }
+}
+
+fn system_with_server(draw: &mut Draw, aggregators: u32, is_a2tp: bool, op: ElementOp) -> System {
+    let nets = *draw.pick(&[SafetyNets::All, SafetyNets::All, SafetyNets::Paper]);
+    let initial = draw.between(0, 40) as u32;
+    let reclaim_ps = draw.scaled(100_000_000, 20_000_000_000);
+    let fixed_point = op == ElementOp::F32_SUM && draw.percent(50);
+    let overflow = if fixed_point && draw.percent(50) { draw.between(0, 100) as f64 / 1_000.0 } else { 0.0 };
+    let increase_bytes = draw.scaled(1, 10_000) as u32;
+    if !is_a2tp {
+        return System::Atp(AtpParameters { aggregators, initial, increase_bytes, reclaim_ps, nets, fixed_point, overflow });
+    }
+    System::A2tp(A2tpParameters {
+        aggregators,
+        initial,
+        reclaim_ps,
+        nets,
+        fixed_point,
+        overflow,
+        windows: *draw.pick(&[WindowRule::Agreed, WindowRule::Agreed, WindowRule::Own]),
+        threshold: draw.between(0, 50) as f64 / 100.0,
+        priority: draw.between(1, 4) as f64,
+        fair: draw.percent(20),
+        col_only: draw.percent(20),
+        ..A2tpParameters::default()
+    })
+}
+
 /// Switches of some of Canary's jobs adapt their timeouts.
 fn adaptive_timeouts(draw: &mut Draw, jobs: &mut [JobRecipe]) {
     for job in jobs {
@@ -248,6 +296,7 @@ fn job(draw: &mut Draw, map: &NetworkMap, weather: Weather, only: Option<&str>) 
     }
     JobRecipe {
         hosts: draw.sample(map.hosts(), workers as usize).into_iter().map(NodeId).collect(),
+        servers: Vec::new(),
         system,
         op,
         payload_bytes: payload_bytes as u32,
@@ -270,7 +319,7 @@ fn kinds(draw: &mut Draw, job: &mut JobRecipe) {
     let fixed_point = match job.system {
         System::SwitchMl { fixed_point } => fixed_point,
         System::Canary(_) => false,
-        System::Ring { .. } | System::Tree { .. } => return,
+        System::Ring { .. } | System::Tree { .. } | System::Atp(_) | System::A2tp(_) => return,
     };
     // A job of a recipe has one operator: a mean would divide what is only copied, and fixed point is for what is added up.
     let may_copy = !fixed_point && job.op.operator != Operator::Avg;
@@ -330,11 +379,13 @@ impl Scale {
             let rounds = job.packets().div_ceil(window) + 2 * job.elements.len() as u64;
             // A ring takes as many steps as it has workers, twice.
             let steps = if matches!(job.system, System::Ring { .. }) { 2 * job.hosts.len() as u64 * job.elements.len() as u64 } else { 1 };
+            // All contributions to a fragment may meet at the link of one server.
+            let incast = if matches!(job.system, System::Atp(_) | System::A2tp(_)) { job.hosts.len() as u64 } else { 1 };
             // On both ways, a switch may hold a packet at each level for its timeout.
             let held_ps = if let System::Canary(parameters) = job.system { 8 * parameters.timeout_longest_ps() } else { 0 };
             let noise_ps = if job.noise_probability > 0.0 { job.noise_delay.as_ps() } else { 0 };
-            scale.duration_ps = scale.duration_ps.max(time(2 * job.packets(), job.payload_bytes) + (rounds + steps) * round_trip);
-            queued_ps += time(window * job.hosts.len() as u64, job.payload_bytes) + noise_ps * 4 + held_ps;
+            scale.duration_ps = scale.duration_ps.max(time(2 * job.packets() * incast, job.payload_bytes) + (rounds + steps) * round_trip);
+            queued_ps += time(window * job.hosts.len() as u64 * incast, job.payload_bytes) + noise_ps * 4 + held_ps;
             slowest_timeout_ps = slowest_timeout_ps.max(job.rto_initial.as_ps().max(job.rto_min.as_ps()));
         }
         for config in traffic {

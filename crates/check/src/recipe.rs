@@ -14,6 +14,8 @@ use fanin_systems::{JobSpec, System};
 pub struct JobRecipe {
     /// The hosts of its workers, by rank.
     pub hosts: Vec<NodeId>,
+    /// The hosts of its servers, for systems that have servers.
+    pub servers: Vec<NodeId>,
     /// The system and its parameters.
     pub system: System,
     /// Element type and operator; runs with census payloads use the length of its elements only.
@@ -50,7 +52,7 @@ impl JobRecipe {
         JobSpec {
             id,
             hosts: &self.hosts,
-            servers: &[],
+            servers: &self.servers,
             system: self.system,
             op,
             element_bytes: self.op.dtype.bytes() as u32,
@@ -220,10 +222,11 @@ impl fmt::Display for Recipe {
 
 fn write_job(f: &mut fmt::Formatter<'_>, index: usize, job: &JobRecipe) -> fmt::Result {
     let hosts: Vec<u32> = job.hosts.iter().map(|host| host.0).collect();
+    let servers: Vec<u32> = job.servers.iter().map(|host| host.0).collect();
     let last_start = job.start.iter().max().copied().unwrap_or_default();
     writeln!(
         f,
-        "job {index}: {:?}, {:?} {:?}, workers on hosts {hosts:?}, operations of {:?} elements, payload {} B, window {}, starts until {last_start}",
+        "job {index}: {:?}, {:?} {:?}, workers on hosts {hosts:?}, servers on {servers:?}, operations of {:?} elements, payload {} B, window {}, starts until {last_start}",
         job.system, job.op.operator, job.op.dtype, job.elements, job.payload_bytes, job.window
     )?;
     if job.reliable {

@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use fanin_core::{Census, ElementOp, JobId, JobNodes};
 use fanin_sim::vectors::Simulated;
 use fanin_sim::{RunResult, Simulation};
-use fanin_systems::{AnyNode, build};
+use fanin_systems::{AnyNode, JobSpec, build, shared};
 
 use crate::recipe::{JobRecipe, Recipe};
 
@@ -42,13 +42,16 @@ fn simulation<P: Payloads + ?Sized>(recipe: &Recipe, alter: impl Fn(&mut AnyNode
     let topology = recipe.topology().map_err(|error| error.to_string())?;
     let operators: Vec<P::Op> = recipe.jobs.iter().map(P::operator).collect();
     let mut jobs: Vec<JobNodes<AnyNode<P>>> = Vec::with_capacity(recipe.jobs.len());
-    for (index, job) in recipe.jobs.iter().enumerate() {
-        let spec = job.spec(JobId(index as u16), operators[index].clone());
-        let mut nodes = build::<P>(&spec, &topology.map).map_err(|error| format!("job {index}: {error}"))?;
+    let specs: Vec<JobSpec<'_, P::Op>> =
+        recipe.jobs.iter().zip(&operators).enumerate().map(|(index, (job, op))| job.spec(JobId(index as u16), op.clone())).collect();
+    for (index, spec) in specs.iter().enumerate() {
+        let mut nodes = build::<P>(spec, &topology.map).map_err(|error| format!("job {index}: {error}"))?;
         nodes.workers.iter_mut().chain(&mut nodes.others).for_each(|placed| alter(&mut placed.node));
         jobs.push(nodes);
     }
-    Simulation::new(topology, recipe.scenario(), jobs, &operators).map_err(|error| error.to_string())
+    let mut shared = shared::<P>(&specs, &topology.map).map_err(|(index, error)| format!("job {index}: {error}"))?;
+    shared.iter_mut().for_each(|node| alter(&mut node.placed.node));
+    Simulation::with_shared(topology, recipe.scenario(), jobs, shared, &operators).map_err(|error| error.to_string())
 }
 
 /// What a panic said.

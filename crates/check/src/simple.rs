@@ -17,6 +17,7 @@ impl Recipe {
     pub fn star(system: System, workers: u32, elements: u64) -> Recipe {
         let job = JobRecipe {
             hosts: (0..workers).map(NodeId).collect(),
+            servers: Vec::new(),
             system,
             op: ElementOp::F32_SUM,
             payload_bytes: 256,

@@ -1,6 +1,6 @@
 //! Where packets go and where they come from.
 
-use crate::names::{NodeId, PortId, PortSet};
+use crate::names::{JobId, NodeId, PortId, PortSet};
 
 /// The part that a node plays at its host or switch. A host can carry a worker, a leader and a server at once; packets between them
 /// do not touch a link.
@@ -123,6 +123,8 @@ pub struct Ingress {
     pub port: PortId,
     /// The node that made it.
     pub source: Address,
+    /// The job that it is of: a node that several jobs share tells them apart by this.
+    pub job: JobId,
     /// Congestion was experienced on the way (ECN CE).
     pub ecn: bool,
 }

@@ -2,6 +2,7 @@
 //! and the answer to "why is nothing moving" are built on these.
 
 use crate::collective::Failure;
+use crate::names::JobId;
 
 macro_rules! reasons {
     ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $text:literal,)* }) => {
@@ -109,6 +110,13 @@ pub enum Event {
     },
     /// An aggregator slot of this many bytes is free again.
     SlotFreed {
+        /// Payload memory of the slot.
+        bytes: u32,
+    },
+    /// A slot of this many bytes that job `job` had is free again, on behalf of another job: its time was over, or its job has ended.
+    SlotReclaimed {
+        /// The job that had it.
+        job: JobId,
         /// Payload memory of the slot.
         bytes: u32,
     },

@@ -38,7 +38,7 @@ pub use event::{DropReason, Event, RetransmitReason};
 pub use gauge::Gauge;
 pub use map::NetworkMap;
 pub use names::{JobId, NodeId, OperationId, PortId, PortSet, Rank};
-pub use node::{Body, JobNodes, Node, Placed, Tx, Worker};
+pub use node::{Body, JobNodes, Node, Placed, SharedNode, Tx, Worker};
 pub use payload::{BlockExponent, Census, DType, ElementOp, FixedPoint, Length, OpError, Operator, Payload, UnknownName};
 pub use replay::ReplayWindow;
 pub use time::{Duration, Instant};

@@ -13,7 +13,7 @@ use crate::address::{Address, Egress, Ingress};
 use crate::collective::{Collective, Outcome, Piece};
 use crate::event::Event;
 use crate::gauge::Gauge;
-use crate::names::OperationId;
+use crate::names::{JobId, OperationId};
 use crate::payload::{BlockExponent, OpError, Payload};
 use crate::time::Instant;
 use crate::wire::Wire;
@@ -121,6 +121,9 @@ pub trait Node<P: Payload + ?Sized> {
     /// There is room again after [`Tx::room`] said no.
     fn on_tx_ready<T: Tx<Self::Header, P>>(&mut self, _now: Instant, _tx: &mut T) {}
 
+    /// A job has ended, well or not, or is taken away: a node that several jobs share keeps nothing of it ([`SharedNode`]).
+    fn on_job_end<T: Tx<Self::Header, P>>(&mut self, _now: Instant, _job: JobId, _tx: &mut T) {}
+
     /// Tells what the node holds now. Drivers ask at intervals and never per packet. One value a gauge; none of those that the system
     /// has not, or that are not known yet.
     fn gauges(&self, _report: &mut dyn FnMut(Gauge, f64)) {}
@@ -159,4 +162,15 @@ pub struct JobNodes<N> {
     pub workers: Vec<Placed<N>>,
     /// Switches, leaders, servers, agents.
     pub others: Vec<Placed<N>>,
+}
+
+/// A node that several jobs share: the aggregator of a switch whose memory is not divided among them. Its driver hands it the packets of
+/// all these jobs ([`Ingress::job`]) and tells it when one ends ([`Node::on_job_end`]). Whatever it sends from a handler belongs to the job
+/// of the packet that the handler was called for, so a shared node sends nothing from elsewhere.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct SharedNode<N> {
+    /// The node and where it lives.
+    pub placed: Placed<N>,
+    /// The jobs that share it.
+    pub jobs: Vec<JobId>,
 }

@@ -8,11 +8,15 @@
 //! | [`ring`] | bandwidth-optimal ring allreduce |
 //! | [`canary`] | Canary: trees that form anew for each block, around congestion |
 //! | [`switchml`] | SwitchML: a pool of slots with two versions each, at one switch or a tree of them |
+//! | [`atp`] | ATP: aggregators that all jobs of a switch share, first come, first served, with servers behind them |
+//! | [`a2tp`] | A2TP: ATP with a window for aggregators beside that for links, and fewer aggregators for jobs with stragglers |
 //!
 //! All nodes implement `Clone`, `Eq` and `Hash`, and have a `rebase` that makes their stored times relative to the present, so that a
 //! model checker can tell two states apart or not.
 #![forbid(unsafe_code)]
 
+pub mod a2tp;
+pub mod atp;
 pub mod canary;
 pub mod ring;
 pub mod shared;

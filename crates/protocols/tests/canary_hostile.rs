@@ -159,7 +159,7 @@ fn troubles() -> impl Strategy<Value = CanaryHeader> {
 
 fn ingress() -> impl Strategy<Value = Ingress> {
     let port = prop_oneof![6 => 0u16..4, 1 => 62u16..75, 1 => any::<u16>()];
-    port.prop_map(|port| Ingress { port: PortId(port), source: Address::default(), ecn: false })
+    port.prop_map(|port| Ingress { port: PortId(port), source: Address::default(), job: JOB, ecn: false })
 }
 
 fn payloads() -> impl Strategy<Value = Vec<u8>> {
@@ -233,7 +233,7 @@ fn a_worker_does_not_run_away_from_a_block_that_it_lacks() {
     let blocks = |sink: &Sink| sink.sent.iter().map(|header| header.id().block()).max();
     assert_eq!(blocks(&sink), Some(SPAN - 2), "block 0 is its own and not complete");
     let sum = PartialSum { id: CanaryId::new(JOB.0 as u8, 0, 0), leader: NodeId(0), counter: 1, hosts: 2 };
-    let from = Ingress { port: PortId(0), source: Address::default(), ecn: false };
+    let from = Ingress { port: PortId(0), source: Address::default(), job: JOB, ecn: false };
     node.on_packet(Instant::ZERO, from, &CanaryHeader::Reduce(sum), &[1; 8], &mut sink);
     assert_eq!(blocks(&sink), Some(SPAN), "now block 1 is the first that it lacks");
 }
@@ -254,7 +254,7 @@ fn what_is_refused_says_so() {
     submit(&mut node, 1, 24, &mut sink);
     assert_eq!(reason(node.poll()), Some(FailureReason::Refused));
     let sum = PartialSum { id: CanaryId::new(JOB.0 as u8, 0, 0), leader: NodeId(0), counter: 1, hosts: 3 };
-    let from = Ingress { port: PortId(0), source: Address::default(), ecn: false };
+    let from = Ingress { port: PortId(0), source: Address::default(), job: JOB, ecn: false };
     node.on_packet(Instant::ZERO, from, &CanaryHeader::Reduce(sum), &[1; 8], &mut sink);
     assert_eq!(sink.drops(), [DropReason::Stale]);
 }
@@ -263,7 +263,7 @@ fn what_is_refused_says_so() {
 fn packets_of_other_jobs_are_not_taken() {
     let (mut node, mut sink) = (worker(3, 2), Sink::new(24));
     submit(&mut node, 0, 24, &mut sink);
-    let from = Ingress { port: PortId(0), source: Address::default(), ecn: false };
+    let from = Ingress { port: PortId(0), source: Address::default(), job: JOB, ecn: false };
     let sum = |id, hosts| CanaryHeader::Reduce(PartialSum { id, leader: NodeId(0), counter: 1, hosts });
     let ours = JOB.0 as u8;
     let packets = [

@@ -158,7 +158,7 @@ fn collective(operation: u32, elements: u64) -> Collective {
 }
 
 fn ingress() -> impl Strategy<Value = Ingress> {
-    (0u16..6, 0u32..6).prop_map(|(port, node)| Ingress { port: PortId(port), source: Address::worker(NodeId(node)), ecn: false })
+    (0u16..6, 0u32..6).prop_map(|(port, node)| Ingress { port: PortId(port), source: Address::worker(NodeId(node)), job: JOB, ecn: false })
 }
 
 fn numbers() -> impl Strategy<Value = u32> {
@@ -306,7 +306,7 @@ proptest! {
 #[test]
 fn packets_from_outside_the_tree_are_dropped() {
     let (mut switch, mut sink) = (tree_switch(true), Sink::new(0));
-    let from = |port| Ingress { port: PortId(port), source: Address::worker(NodeId(0)), ecn: false };
+    let from = |port| Ingress { port: PortId(port), source: Address::worker(NodeId(0)), job: JOB, ecn: false };
     let contribution = |block| TreeHeader::Contribution { block, attempt: 0 };
     switch.on_packet(Instant::ZERO, from(5), &contribution(0), &[0; 8], &mut sink);
     switch.on_packet(Instant::ZERO, from(0), &contribution(2), &[0; 8], &mut sink);
@@ -325,7 +325,7 @@ fn packets_from_outside_the_tree_are_dropped() {
 #[test]
 fn packets_from_outside_a_switchml_job_are_dropped() {
     let (mut switch, mut sink) = (switchml_switch(true, false), Sink::new(0));
-    let from = |port| Ingress { port: PortId(port), source: Address::worker(NodeId(0)), ecn: false };
+    let from = |port| Ingress { port: PortId(port), source: Address::worker(NodeId(0)), job: JOB, ecn: false };
     let contribution =
         |slot, round| SwitchMlHeader::Contribution { at: SlotUse { slot, round }, attempt: 0, exponent: None, call: CallLabel::NONE };
     let result = SwitchMlHeader::Result { at: SlotUse { slot: 0, round: 0 }, exponent: None };

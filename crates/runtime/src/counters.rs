@@ -124,7 +124,9 @@ impl Counters {
                 self.slot_bytes += u64::from(*bytes);
                 self.slot_bytes_peak = self.slot_bytes_peak.max(self.slot_bytes);
             }
-            Event::SlotFreed { bytes } => self.slot_bytes = self.slot_bytes.saturating_sub(u64::from(*bytes)),
+            Event::SlotFreed { bytes } | Event::SlotReclaimed { bytes, .. } => {
+                self.slot_bytes = self.slot_bytes.saturating_sub(u64::from(*bytes))
+            }
             Event::Failed(failure) => {
                 self.failed += 1;
                 tracing::info!(%failure, "an operation failed");

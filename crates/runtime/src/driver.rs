@@ -401,7 +401,7 @@ fn looped_back<'a, N: Node<[u8]>>(residents: &Residents<N>, packet: &'a [u8]) ->
     let hop = packet.header();
     let resident = residents.find(hop.job).ok_or(DropReason::NoNode)?;
     let (header, payload) = contents::<N::Header>(&hop, packet.rest())?;
-    Ok(Admitted::Here { resident, from: Ingress { port: PortId(0), source: hop.source, ecn: false }, header, payload })
+    Ok(Admitted::Here { resident, from: Ingress { port: PortId(0), source: hop.source, job: hop.job, ecn: false }, header, payload })
 }
 
 /// Decides whether a datagram is a packet that belongs here, and takes it apart.
@@ -461,5 +461,5 @@ fn admit<'a, N: Node<[u8]>>(
     if ecn && let Some(links) = &mut outlet.links {
         links.marked_received += 1;
     }
-    Ok(Admitted::Here { resident, from: Ingress { port, source: hop.source, ecn }, header, payload })
+    Ok(Admitted::Here { resident, from: Ingress { port, source: hop.source, job: hop.job, ecn }, header, payload })
 }

@@ -3,6 +3,7 @@
 mod failures;
 mod flows;
 mod outcome;
+mod placing;
 mod series;
 mod setup;
 mod training;
@@ -11,7 +12,8 @@ use std::borrow::Borrow;
 
 use fanin_core::hash::mix;
 use fanin_core::{
-    Collective, DropReason, Duration, Ingress, Instant, JobNodes, NodeId, OperationId, Outcome, PacketKind, PortId, Role, Wire, Worker,
+    Collective, DropReason, Duration, Ingress, Instant, JobId, JobNodes, NodeId, OperationId, Outcome, PacketKind, PortId, Role,
+    SharedNode, Wire, Worker,
 };
 
 use crate::flows::Flow;
@@ -104,6 +106,10 @@ pub struct Simulation<N: Worker<P>, P: Simulated + ?Sized> {
     at_host: Vec<Vec<u32>>,
     workers: Vec<WorkerState>,
     workers_running: u32,
+    /// By job: workers that have not ended.
+    running_in: Vec<u32>,
+    /// By job: the nodes that it shares with others.
+    shared_by: Vec<Vec<u32>>,
     sources: Vec<Source>,
     flows: Vec<Flow>,
     /// Per (traffic set's source): how long a full packet lasts on its host's link at its load.
@@ -132,10 +138,24 @@ where
     /// # Errors
     /// [`SetupError`] where the scenario contradicts itself.
     pub fn new(topology: Topology, scenario: Scenario, jobs: Vec<JobNodes<N>>, operators: &[P::Op]) -> Result<Self, SetupError> {
-        check(&topology, &scenario, &jobs)?;
+        Simulation::with_shared(topology, scenario, jobs, Vec::new(), operators)
+    }
+
+    /// The same with nodes that several jobs share.
+    ///
+    /// # Errors
+    /// [`SetupError`] where the scenario contradicts itself.
+    pub fn with_shared(
+        topology: Topology,
+        scenario: Scenario,
+        jobs: Vec<JobNodes<N>>,
+        shared: Vec<SharedNode<N>>,
+        operators: &[P::Op],
+    ) -> Result<Self, SetupError> {
+        check(&topology, &scenario, &jobs, &shared)?;
         let sources: Vec<Source> =
             scenario.traffic.iter().enumerate().flat_map(|(index, config)| Source::all(config, index as u32, scenario.seed)).collect();
-        let node_count: usize = jobs.iter().map(|job| job.workers.len() + job.others.len()).sum();
+        let node_count: usize = jobs.iter().map(|job| job.workers.len() + job.others.len()).sum::<usize>() + shared.len();
         let map = &topology.map;
         let links = topology.links.len() as u32;
         let tx_ready = links + node_count as u32;
@@ -161,6 +181,8 @@ where
             at_host: vec![Vec::new(); map.hosts() as usize],
             workers: Vec::new(),
             workers_running: 0,
+            running_in: vec![0; scenario.jobs.len()],
+            shared_by: vec![Vec::new(); scenario.jobs.len()],
             sources_running: (sources.len() + scenario.flows.len()) as u32,
             flows: vec![Flow::default(); scenario.flows.len()],
             traffic_runs: true,
@@ -177,49 +199,10 @@ where
         for (job, nodes) in jobs.into_iter().enumerate() {
             simulation.place_job(job as u16, nodes);
         }
+        shared.into_iter().for_each(|node| simulation.place_shared(node));
         simulation.net.limit(&simulation.scenario.limits);
         simulation.schedule_beginnings();
         Ok(simulation)
-    }
-
-    fn place_job(&mut self, job: u16, nodes: JobNodes<N>) {
-        let jobs = self.scenario.jobs.len();
-        let ranks = nodes.workers.len();
-        for (index, placed) in nodes.workers.into_iter().chain(nodes.others).enumerate() {
-            let number = self.slots.len() as u32;
-            let node_id = placed.at.node;
-            let is_host = self.net.topology.map.is_host(node_id);
-            let worker = if index < ranks { self.workers.len() as u32 } else { NONE };
-            if index < ranks {
-                let compute_ps = self.compute_ps(job, index as u32, 0);
-                let schedule = &self.scenario.jobs[job as usize];
-                self.starts.push((schedule.start[index].as_ps() + compute_ps, worker));
-                let result = WorkerResult { host: node_id.0, operations: Vec::with_capacity(schedule.elements.len()) };
-                let rank = index as u32;
-                self.workers.push(WorkerState {
-                    slot: number,
-                    job,
-                    rank,
-                    next_operation: 0,
-                    finished_elements: 0,
-                    result,
-                    done: false,
-                    due: false,
-                });
-                self.workers_running += 1;
-            }
-            self.lookup[(node_id.index() * jobs + job as usize) * ROLES + placed.at.role as usize] = number;
-            if is_host {
-                self.at_host[node_id.index()].push(number);
-            }
-            let keeps_copy = !is_host && !self.scenario.faults.timed.is_empty();
-            self.fresh.push(keeps_copy.then(|| placed.node.clone()));
-            let links = self.net.topology.links_out(node_id);
-            let (first_link, ports) = (links.first().copied().unwrap_or(0), links.len() as u16);
-            let worker = (worker != NONE).then_some(worker);
-            let post = Post { at: node_id.0, first_link, ports, is_host, role: placed.at.role, job, worker };
-            self.slots.push(Slot { post, armed: u64::MAX, node: placed.node });
-        }
     }
 
     fn schedule_beginnings(&mut self) {
@@ -449,13 +432,15 @@ where
     }
 
     fn deliver(&mut self, number: u32, port: PortId, place: u32) {
-        let Received { source, header, payload, charged_to, frame_bytes, is_marked } = self.net.packets.take(place, P::nothing());
-        let from = Ingress { port, source, ecn: is_marked };
+        let Received { source, job, header, payload, charged_to, frame_bytes, is_marked } = self.net.packets.take(place, P::nothing());
+        let from = Ingress { port, source, job: JobId(job), ecn: is_marked };
         if charged_to != NO_LINK {
             self.net.give_back(charged_to, self.net.now, frame_bytes);
         }
         let now = Instant::from_ps(self.net.now);
         let slot = &mut self.slots[number as usize];
+        // A node that several jobs share acts for the one whose packet it is.
+        slot.post.job = job;
         let (node, mut tx) = slot.lend(&mut self.net, &mut self.vectors);
         let deadline = node.receive(now, from, &header, payload.borrow(), &mut tx);
         if slot.post.worker.is_some()
@@ -502,10 +487,7 @@ where
                 Err(failure) => result.failure = Some(failure),
             }
             if failed || state.next_operation as usize == self.scenario.jobs[state.job as usize].elements.len() {
-                state.done = true;
-                self.workers_running -= 1;
-                self.net.attention = true;
-                return;
+                return self.end_worker(worker);
             }
             if !self.goes_on(worker) {
                 return;

@@ -157,9 +157,16 @@ impl SlotResult {
 
     /// The switch has lost everything.
     pub(crate) fn lose_all(&mut self, now_ps: u64) {
+        self.lose(now_ps, self.slots, self.bytes);
+    }
+
+    /// So many slots are lost at once.
+    pub(crate) fn lose(&mut self, now_ps: u64, slots: u64, bytes: u64) {
         self.advance(now_ps);
-        self.freed_at_ps += u128::from(now_ps) * u128::from(self.slots);
-        (self.bytes, self.slots) = (0, 0);
+        let slots = slots.min(self.slots);
+        self.freed_at_ps += u128::from(now_ps) * u128::from(slots);
+        self.slots -= slots;
+        self.bytes = self.bytes.saturating_sub(bytes);
     }
 }
 
@@ -310,6 +317,8 @@ pub struct RunResult {
     pub links: Vec<LinkResult>,
     /// By switch, in the order of their ids.
     pub slots: Vec<SlotResult>,
+    /// By job: memory in use at all switches together. Where several jobs share a switch, this is how they share it.
+    pub job_slots: Vec<SlotResult>,
     /// Memory over time, where [`crate::Simulation::sample_memory`] has asked for it.
     pub memory: Vec<MemorySample>,
     /// Jobs over time, where [`crate::Simulation::sample_series`] has asked for it: by time and job.

@@ -100,6 +100,10 @@ pub(crate) struct Net<H, O> {
     pub packet_hops: u64,
     /// By switch.
     pub slots: Vec<SlotResult>,
+    /// By job: what it has at all switches together.
+    pub job_slots: Vec<SlotResult>,
+    /// By switch and job: slots and bytes in use.
+    held: Vec<(u64, u64)>,
     pub memory: MemorySampler,
     /// Jobs over time, where somebody asks for it.
     pub series: Option<Box<Recorder>>,
@@ -157,6 +161,8 @@ impl<H: Wire, O: Clone> Net<H, O> {
             packets_marked: 0,
             packet_hops: 0,
             slots: vec![SlotResult::default(); (map.nodes() - map.hosts()) as usize],
+            job_slots: vec![SlotResult::default(); scenario.jobs.len()],
+            held: vec![(0, 0); scenario.jobs.len() * (map.nodes() - map.hosts()) as usize],
             memory: MemorySampler::OFF,
             series: None,
             watch_ps: u64::MAX,
@@ -200,6 +206,40 @@ impl<H: Wire, O: Clone> Net<H, O> {
             None => self.watch_ps = self.memory.next_ps,
             Some(recorder) if taken => recorder.take(switch, job, bytes, self.now),
             Some(recorder) => recorder.free(switch, job, bytes, self.now),
+        }
+    }
+
+    #[inline]
+    fn slot_taken(&mut self, switch: u32, job: u16, bytes: u32) {
+        let now = self.now;
+        self.slots_of(switch, job, bytes, true).take(now, bytes);
+        self.job_slots[usize::from(job)].take(now, bytes);
+        let held = self.held_by(switch, job);
+        *held = (held.0 + 1, held.1 + u64::from(bytes));
+    }
+
+    #[inline]
+    fn slot_freed(&mut self, switch: u32, job: u16, bytes: u32) {
+        let now = self.now;
+        self.slots_of(switch, job, bytes, false).free(now, bytes);
+        self.job_slots[usize::from(job)].free(now, bytes);
+        let held = self.held_by(switch, job);
+        *held = (held.0.saturating_sub(1), held.1.saturating_sub(u64::from(bytes)));
+    }
+
+    /// What a job has at a switch: slots and their bytes.
+    fn held_by(&mut self, switch: u32, job: u16) -> &mut (u64, u64) {
+        let jobs = self.job_slots.len();
+        &mut self.held[(switch - self.topology.map.hosts()) as usize * jobs + usize::from(job)]
+    }
+
+    /// A switch loses its memory.
+    pub fn lose_slots(&mut self, switch: u32) {
+        let now = self.now;
+        self.slots[(switch - self.topology.map.hosts()) as usize].lose_all(now);
+        for job in 0..self.job_slots.len() as u16 {
+            let (slots, bytes) = std::mem::take(self.held_by(switch, job));
+            self.job_slots[usize::from(job)].lose(now, slots, bytes);
         }
     }
 
@@ -456,6 +496,7 @@ pub(crate) struct Post {
     /// Number of the link that leaves by its port 0; the others follow.
     pub first_link: u32,
     pub ports: u16,
+    /// The node's job; of a node that several share, the job of the packet that it was handed last.
     pub job: u16,
     pub is_host: bool,
     pub role: Role,
@@ -558,14 +599,15 @@ impl<H: Wire, P: Simulated + ?Sized> Tx<H, P> for Lent<'_, H, P> {
             Event::Dropped(reason) => self.net.counters.drop(reason),
             Event::Retransmitted { reason, .. } => self.net.counters.retransmit(reason),
             Event::SlotTaken { bytes } if !self.post.is_host => {
-                let now = self.net.now;
-                self.net.slots_of(self.post.at, self.post.job, bytes, true).take(now, bytes);
+                self.net.slot_taken(self.post.at, self.post.job, bytes);
             }
             Event::SlotFreed { bytes } if !self.post.is_host => {
-                let now = self.net.now;
-                self.net.slots_of(self.post.at, self.post.job, bytes, false).free(now, bytes);
+                self.net.slot_freed(self.post.at, self.post.job, bytes);
             }
-            Event::SlotTaken { .. } | Event::SlotFreed { .. } | Event::Failed(_) => {}
+            Event::SlotReclaimed { job, bytes } if !self.post.is_host => {
+                self.net.slot_freed(self.post.at, job.0, bytes);
+            }
+            Event::SlotTaken { .. } | Event::SlotFreed { .. } | Event::SlotReclaimed { .. } | Event::Failed(_) => {}
             Event::Broken(what) => {
                 debug_assert!(false, "broken invariant: {what}");
                 self.net.broken.push(what);

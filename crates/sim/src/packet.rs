@@ -178,6 +178,7 @@ impl<H: Clone, O: Clone> Packets<H, O> {
 /// What the receiver gets.
 pub(crate) struct Received<H, O> {
     pub source: Address,
+    pub job: u16,
     pub header: H,
     pub payload: O,
     /// The link whose far buffer holds the packet, or [`NO_LINK`].
@@ -196,6 +197,7 @@ impl<H: Copy, O> Packets<H, O> {
         self.free = place;
         Received {
             source: Address { node: NodeId(rest.source), role: head.source_role() },
+            job: head.job,
             header: rest.header,
             payload: std::mem::replace(&mut rest.payload, nothing),
             charged_to: head.charged_to,

@@ -2,13 +2,16 @@
 
 use derive_where::derive_where;
 use fanin_core::{
-    BlockExponent, Body, Collective, Duration, Egress, Event, Gauge, Ingress, Instant, Malformed, Node, OpError, OperationId, Outcome,
-    PacketKind, Payload, Piece, Tx, Wire, Worker,
+    BlockExponent, Body, Collective, Duration, Egress, Event, Gauge, Ingress, Instant, JobId, Malformed, Node, OpError, OperationId,
+    Outcome, PacketKind, Payload, Piece, Tx, Wire, Worker,
 };
+use fanin_protocols::a2tp::{A2tpServer, A2tpWorker};
+use fanin_protocols::atp::{AtpServer, AtpSwitch, AtpWorker};
 use fanin_protocols::canary::{CanarySwitch, CanaryWorker};
 use fanin_protocols::ring::RingWorker;
 use fanin_protocols::switchml::{SwitchMlSwitch, SwitchMlWorker};
 use fanin_protocols::tree::{TreeSwitch, TreeWorker};
+use fanin_wire::atp::AtpHeader;
 use fanin_wire::canary::CanaryHeader;
 use fanin_wire::ring::RingHeader;
 use fanin_wire::switchml::SwitchMlHeader;
@@ -28,6 +31,8 @@ pub enum AnyHeader {
     Canary(CanaryHeader),
     /// Of SwitchML.
     SwitchMl(SwitchMlHeader),
+    /// Of ATP, or of A2TP.
+    Atp(AtpHeader),
 }
 
 const BACKGROUND: u8 = 0;
@@ -35,6 +40,7 @@ const TREE: u8 = 1;
 const RING: u8 = 2;
 const CANARY: u8 = 3;
 const SWITCHML: u8 = 4;
+const ATP: u8 = 5;
 
 /// The longer of two lengths.
 const fn longer(a: usize, b: usize) -> usize {
@@ -43,8 +49,10 @@ const fn longer(a: usize, b: usize) -> usize {
 
 /// On the wire: one byte for the system, then the system's header.
 impl Wire for AnyHeader {
-    const MAX_LEN: usize =
-        1 + longer(longer(CanaryHeader::MAX_LEN, SwitchMlHeader::MAX_LEN), longer(TreeHeader::MAX_LEN, RingHeader::MAX_LEN));
+    const MAX_LEN: usize = 1 + longer(
+        longer(longer(CanaryHeader::MAX_LEN, SwitchMlHeader::MAX_LEN), AtpHeader::MAX_LEN),
+        longer(TreeHeader::MAX_LEN, RingHeader::MAX_LEN),
+    );
 
     fn wire_len(&self) -> usize {
         1 + match self {
@@ -53,6 +61,7 @@ impl Wire for AnyHeader {
             AnyHeader::Ring(header) => header.wire_len(),
             AnyHeader::Canary(header) => header.wire_len(),
             AnyHeader::SwitchMl(header) => header.wire_len(),
+            AnyHeader::Atp(header) => header.wire_len(),
         }
     }
 
@@ -64,6 +73,7 @@ impl Wire for AnyHeader {
             RING => RingHeader::parse(rest).map(|(header, length)| (AnyHeader::Ring(header), 1 + length)),
             CANARY => CanaryHeader::parse(rest).map(|(header, length)| (AnyHeader::Canary(header), 1 + length)),
             SWITCHML => SwitchMlHeader::parse(rest).map(|(header, length)| (AnyHeader::SwitchMl(header), 1 + length)),
+            ATP => AtpHeader::parse(rest).map(|(header, length)| (AnyHeader::Atp(header), 1 + length)),
             _ => Err(Malformed::Field { name: "system", value: u64::from(system) }),
         }
     }
@@ -76,6 +86,7 @@ impl Wire for AnyHeader {
             AnyHeader::Ring(header) => (RING, header.emit(rest)),
             AnyHeader::Canary(header) => (CANARY, header.emit(rest)),
             AnyHeader::SwitchMl(header) => (SWITCHML, header.emit(rest)),
+            AnyHeader::Atp(header) => (ATP, header.emit(rest)),
         };
         *first = system;
         1 + length
@@ -89,6 +100,7 @@ impl Wire for AnyHeader {
             AnyHeader::Ring(header) => header.kind(),
             AnyHeader::Canary(header) => header.kind(),
             AnyHeader::SwitchMl(header) => header.kind(),
+            AnyHeader::Atp(header) => header.kind(),
         }
     }
 }
@@ -111,6 +123,13 @@ impl From<SwitchMlHeader> for AnyHeader {
     #[inline(always)]
     fn from(header: SwitchMlHeader) -> Self {
         AnyHeader::SwitchMl(header)
+    }
+}
+
+impl From<AtpHeader> for AnyHeader {
+    #[inline(always)]
+    fn from(header: AtpHeader) -> Self {
+        AnyHeader::Atp(header)
     }
 }
 
@@ -190,6 +209,16 @@ pub enum AnyNode<P: Payload + ?Sized> {
     SwitchMlWorker(SwitchMlWorker<P>),
     /// A switch of SwitchML.
     SwitchMlSwitch(SwitchMlSwitch<P>),
+    /// A worker of ATP.
+    AtpWorker(AtpWorker<P>),
+    /// A server of ATP.
+    AtpServer(AtpServer<P>),
+    /// A worker of A2TP.
+    A2tpWorker(A2tpWorker<P>),
+    /// A server of A2TP.
+    A2tpServer(A2tpServer<P>),
+    /// A switch that jobs of ATP and A2TP share.
+    AtpSwitch(AtpSwitch<P>),
 }
 
 /// Calls a handler of the node inside, with a [`Tx`] that wraps its headers.
@@ -224,6 +253,26 @@ macro_rules! dispatch {
                 let $inner = &mut Wrapped { tx: $tx };
                 $call
             }
+            AnyNode::AtpWorker($node) => {
+                let $inner = &mut Wrapped { tx: $tx };
+                $call
+            }
+            AnyNode::AtpServer($node) => {
+                let $inner = &mut Wrapped { tx: $tx };
+                $call
+            }
+            AnyNode::A2tpWorker($node) => {
+                let $inner = &mut Wrapped { tx: $tx };
+                $call
+            }
+            AnyNode::A2tpServer($node) => {
+                let $inner = &mut Wrapped { tx: $tx };
+                $call
+            }
+            AnyNode::AtpSwitch($node) => {
+                let $inner = &mut Wrapped { tx: $tx };
+                $call
+            }
         }
     };
 }
@@ -253,6 +302,11 @@ impl<P: Payload + ?Sized> Node<P> for AnyNode<P> {
             (AnyNode::CanaryWorker(node), AnyHeader::Canary(header)) => node.receive(now, from, header, payload, &mut Wrapped { tx }),
             (AnyNode::SwitchMlSwitch(node), AnyHeader::SwitchMl(header)) => node.receive(now, from, header, payload, &mut Wrapped { tx }),
             (AnyNode::SwitchMlWorker(node), AnyHeader::SwitchMl(header)) => node.receive(now, from, header, payload, &mut Wrapped { tx }),
+            (AnyNode::AtpSwitch(node), AnyHeader::Atp(header)) => node.receive(now, from, header, payload, &mut Wrapped { tx }),
+            (AnyNode::AtpServer(node), AnyHeader::Atp(header)) => node.receive(now, from, header, payload, &mut Wrapped { tx }),
+            (AnyNode::AtpWorker(node), AnyHeader::Atp(header)) => node.receive(now, from, header, payload, &mut Wrapped { tx }),
+            (AnyNode::A2tpServer(node), AnyHeader::Atp(header)) => node.receive(now, from, header, payload, &mut Wrapped { tx }),
+            (AnyNode::A2tpWorker(node), AnyHeader::Atp(header)) => node.receive(now, from, header, payload, &mut Wrapped { tx }),
             // A packet of another system is not of this job.
             (node, _) => {
                 tx.note(Event::Dropped(fanin_core::DropReason::Mismatch));
@@ -275,11 +329,20 @@ impl<P: Payload + ?Sized> Node<P> for AnyNode<P> {
             AnyNode::CanarySwitch(node) => node.next_timeout(),
             AnyNode::SwitchMlWorker(node) => node.next_timeout(),
             AnyNode::SwitchMlSwitch(node) => node.next_timeout(),
+            AnyNode::AtpWorker(node) => node.next_timeout(),
+            AnyNode::AtpServer(node) => node.next_timeout(),
+            AnyNode::A2tpWorker(node) => node.next_timeout(),
+            AnyNode::A2tpServer(node) => node.next_timeout(),
+            AnyNode::AtpSwitch(node) => node.next_timeout(),
         }
     }
 
     fn on_tx_ready<T: Tx<AnyHeader, P>>(&mut self, now: Instant, tx: &mut T) {
         dispatch!(self, tx, node, inner => node.on_tx_ready(now, inner));
+    }
+
+    fn on_job_end<T: Tx<AnyHeader, P>>(&mut self, now: Instant, job: JobId, tx: &mut T) {
+        dispatch!(self, tx, node, inner => node.on_job_end(now, job, inner));
     }
 
     fn gauges(&self, report: &mut dyn FnMut(Gauge, f64)) {
@@ -291,6 +354,11 @@ impl<P: Payload + ?Sized> Node<P> for AnyNode<P> {
             AnyNode::CanarySwitch(node) => node.gauges(report),
             AnyNode::SwitchMlWorker(node) => node.gauges(report),
             AnyNode::SwitchMlSwitch(node) => node.gauges(report),
+            AnyNode::AtpWorker(node) => node.gauges(report),
+            AnyNode::AtpServer(node) => node.gauges(report),
+            AnyNode::A2tpWorker(node) => node.gauges(report),
+            AnyNode::A2tpServer(node) => node.gauges(report),
+            AnyNode::AtpSwitch(node) => node.gauges(report),
         }
     }
 }
@@ -302,9 +370,9 @@ impl<P: Payload + ?Sized> Worker<P> for AnyNode<P> {
             AnyNode::RingWorker(node) => node.submit(now, collective, &mut Wrapped { tx }),
             AnyNode::CanaryWorker(node) => node.submit(now, collective, &mut Wrapped { tx }),
             AnyNode::SwitchMlWorker(node) => node.submit(now, collective, &mut Wrapped { tx }),
-            AnyNode::TreeSwitch(_) | AnyNode::CanarySwitch(_) | AnyNode::SwitchMlSwitch(_) => {
-                tx.note(Event::Broken("a switch was asked to submit"))
-            }
+            AnyNode::AtpWorker(node) => node.submit(now, collective, &mut Wrapped { tx }),
+            AnyNode::A2tpWorker(node) => node.submit(now, collective, &mut Wrapped { tx }),
+            _ => tx.note(Event::Broken("a node without a vector was asked to submit")),
         }
     }
 
@@ -313,6 +381,8 @@ impl<P: Payload + ?Sized> Worker<P> for AnyNode<P> {
         match self {
             AnyNode::CanaryWorker(node) => node.remaining(),
             AnyNode::SwitchMlWorker(node) => node.remaining(),
+            AnyNode::AtpWorker(node) => node.remaining(),
+            AnyNode::A2tpWorker(node) => node.remaining(),
             _ => None,
         }
     }
@@ -323,7 +393,9 @@ impl<P: Payload + ?Sized> Worker<P> for AnyNode<P> {
             AnyNode::RingWorker(node) => node.poll(),
             AnyNode::CanaryWorker(node) => node.poll(),
             AnyNode::SwitchMlWorker(node) => node.poll(),
-            AnyNode::TreeSwitch(_) | AnyNode::CanarySwitch(_) | AnyNode::SwitchMlSwitch(_) => None,
+            AnyNode::AtpWorker(node) => node.poll(),
+            AnyNode::A2tpWorker(node) => node.poll(),
+            _ => None,
         }
     }
 
@@ -333,9 +405,9 @@ impl<P: Payload + ?Sized> Worker<P> for AnyNode<P> {
             AnyNode::RingWorker(node) => node.cancel(now, operation, &mut Wrapped { tx }),
             AnyNode::CanaryWorker(node) => node.cancel(now, operation, &mut Wrapped { tx }),
             AnyNode::SwitchMlWorker(node) => node.cancel(now, operation, &mut Wrapped { tx }),
-            AnyNode::TreeSwitch(_) | AnyNode::CanarySwitch(_) | AnyNode::SwitchMlSwitch(_) => {
-                tx.note(Event::Broken("a switch was asked to cancel"))
-            }
+            AnyNode::AtpWorker(node) => node.cancel(now, operation, &mut Wrapped { tx }),
+            AnyNode::A2tpWorker(node) => node.cancel(now, operation, &mut Wrapped { tx }),
+            _ => tx.note(Event::Broken("a node without a vector was asked to cancel")),
         }
     }
 }
@@ -351,6 +423,11 @@ impl<P: Payload + ?Sized> AnyNode<P> {
             AnyNode::CanarySwitch(node) => node.rebase(now),
             AnyNode::SwitchMlWorker(node) => node.rebase(now),
             AnyNode::SwitchMlSwitch(node) => node.rebase(now),
+            AnyNode::AtpWorker(node) => node.rebase(now),
+            AnyNode::AtpServer(node) => node.rebase(now),
+            AnyNode::A2tpWorker(node) => node.rebase(now),
+            AnyNode::A2tpServer(node) => node.rebase(now),
+            AnyNode::AtpSwitch(node) => node.rebase(now),
         }
     }
 }
@@ -363,6 +440,7 @@ pub(crate) const fn resend_gap(rto_min: Duration) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fanin_wire::atp::FragmentId;
     use fanin_wire::canary::CanaryId;
     use fanin_wire::switchml::SlotUse;
 
@@ -375,6 +453,7 @@ mod tests {
             AnyHeader::Ring(RingHeader::Probe { operation: 79 }),
             AnyHeader::Canary(CanaryHeader::Broadcast { id: CanaryId::new(1, 0, 80) }),
             AnyHeader::SwitchMl(SwitchMlHeader::Rejected { at: SlotUse { slot: 2, round: 81 } }),
+            AnyHeader::Atp(AtpHeader::Rejected { at: FragmentId { tensor: 1, seq: 82 } }),
         ];
         for header in headers {
             let mut bytes = [0; AnyHeader::MAX_LEN];
@@ -388,6 +467,6 @@ mod tests {
 
     #[test]
     fn a_header_is_small_enough_for_a_packet_record() {
-        assert!(size_of::<AnyHeader>() <= 24, "{}", size_of::<AnyHeader>());
+        assert!(size_of::<AnyHeader>() <= 28, "{}", size_of::<AnyHeader>());
     }
 }

@@ -6,6 +6,7 @@ use fanin_protocols::shared::reliability::Reliability;
 use fanin_protocols::tree::{TreeChild, TreeParent, TreeRole, TreeSwitch, TreeSwitchConfig, TreeWorker, TreeWorkerConfig};
 
 use crate::any::{AnyNode, resend_gap};
+use crate::atp;
 use crate::canary;
 use crate::config::{BuildError, JobSpec, RingOrder, System, UNLIMITED};
 use crate::layout::{self, Members, TreeLayout, leaf_of};
@@ -17,15 +18,21 @@ use crate::switchml;
 /// [`BuildError`] names the field that contradicts the network or another field.
 pub fn build<P: Payload + ?Sized>(spec: &JobSpec<'_, P::Op>, map: &NetworkMap) -> Result<JobNodes<AnyNode<P>>, BuildError> {
     check(spec, map)?;
-    if P::needs_finish(&spec.op) && !matches!(spec.system, System::SwitchMl { .. } | System::Canary(_)) {
-        return Err(BuildError::new("operator", "avg", "one that needs no division at the end: only switchml and canary divide"));
+    if P::needs_finish(&spec.op) && !divides(&spec.system) {
+        return Err(BuildError::new("operator", "avg", "one that needs no division at the end: ring and tree do not divide"));
     }
     match spec.system {
         System::Ring { order, barrier } => ring(spec, order, barrier),
         System::Tree { trees } => tree(spec, map, trees),
         System::SwitchMl { fixed_point } => switchml::nodes(spec, map, fixed_point),
         System::Canary(parameters) => canary::nodes(spec, map, &parameters),
+        System::Atp(_) | System::A2tp(_) => atp::nodes(spec, map),
     }
+}
+
+/// Whether some node of the system makes a mean of a sum.
+fn divides(system: &System) -> bool {
+    !matches!(system, System::Ring { .. } | System::Tree { .. })
 }
 
 fn check<Op>(spec: &JobSpec<'_, Op>, map: &NetworkMap) -> Result<(), BuildError> {
@@ -211,7 +218,7 @@ mod tests {
         };
         assert!(nodes(System::SwitchMl { fixed_point: false }).is_ok() && nodes(System::canary()).is_ok());
         let refused = nodes(System::Tree { trees: 1 }).unwrap_err().to_string();
-        assert_eq!(refused, "operator = avg: expected one that needs no division at the end: only switchml and canary divide");
+        assert_eq!(refused, "operator = avg: expected one that needs no division at the end: ring and tree do not divide");
     }
 
     #[test]

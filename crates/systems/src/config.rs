@@ -116,8 +116,121 @@ impl Default for CanaryParameters {
     }
 }
 
+/// What is done about fragments that are stuck (ATP, A2TP).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SafetyNets {
+    /// The server has switches flush what later fragments have overtaken; what goes to it directly flushes what it passes.
+    #[default]
+    All,
+    /// As the papers have it: workers' gap detection and timers.
+    Paper,
+}
+
+/// Who makes the windows of a job (A2TP).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WindowRule {
+    /// The server, for all workers alike.
+    #[default]
+    Agreed,
+    /// Each worker its own, as in the paper: workers may differ.
+    Own,
+}
+
+/// The parameters of ATP.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(default)]
+pub struct AtpParameters {
+    /// Aggregators of each switch, for all jobs together. The testbed of A2TP has 450 (a2tp 3).
+    pub aggregators: u32,
+    /// First window in packets; 0 for half of the job's window.
+    pub initial: u32,
+    /// By how much the window grows in a round trip, in bytes of payload.
+    pub increase_bytes: u32,
+    /// An aggregator that nothing was heard of for so long may be taken by whoever finds it taken, in ps.
+    pub reclaim_ps: u64,
+    /// What is done about fragments that are stuck.
+    pub nets: SafetyNets,
+    /// 32-bit floats go as integers with one scale; what is too large goes as floats by way of the server (a2tp 5.8). The simulator takes the
+    /// packets' course; its payloads are not rounded.
+    pub fixed_point: bool,
+    /// With fixed point, in the simulator: the share of packets that are too large at one worker.
+    pub overflow: f64,
+}
+
+impl Default for AtpParameters {
+    fn default() -> Self {
+        AtpParameters {
+            aggregators: 450,
+            initial: 0,
+            increase_bytes: 1_500,
+            reclaim_ps: 10_000_000_000,
+            nets: SafetyNets::All,
+            fixed_point: false,
+            overflow: 0.0,
+        }
+    }
+}
+
+/// The parameters of A2TP.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(default)]
+pub struct A2tpParameters {
+    /// As of ATP.
+    pub aggregators: u32,
+    /// First windows in packets; 0 for half of the job's window.
+    pub initial: u32,
+    /// As of ATP.
+    pub reclaim_ps: u64,
+    /// As of ATP.
+    pub nets: SafetyNets,
+    /// As of ATP.
+    pub fixed_point: bool,
+    /// As of ATP.
+    pub overflow: f64,
+    /// Who makes the windows.
+    pub windows: WindowRule,
+    /// H: the share of packets that may meet a collision before a job takes fewer aggregators.
+    pub threshold: f64,
+    /// w: the weight of the latest round in the average of collisions.
+    pub collision_weight: f64,
+    /// g: the weight of the latest round in the average of marks.
+    pub mark_weight: f64,
+    /// By how many packets the window for aggregators grows in a round.
+    pub priority: f64,
+    /// The window for aggregators never falls below this.
+    pub aggregators_min: u32,
+    /// Stragglers make no difference.
+    pub fair: bool,
+    /// Only packets whose aggregator another one wanted count as collisions, not those that found it taken.
+    pub col_only: bool,
+}
+
+impl Default for A2tpParameters {
+    fn default() -> Self {
+        let AtpParameters { aggregators, initial, reclaim_ps, nets, fixed_point, overflow, .. } = AtpParameters::default();
+        A2tpParameters {
+            aggregators,
+            initial,
+            reclaim_ps,
+            nets,
+            fixed_point,
+            overflow,
+            windows: WindowRule::Agreed,
+            threshold: 0.15,
+            collision_weight: 1.0 / 16.0,
+            mark_weight: 1.0 / 16.0,
+            priority: 1.0,
+            aggregators_min: 1,
+            fair: false,
+            col_only: false,
+        }
+    }
+}
+
 /// A system and its parameters.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(tag = "system", rename_all = "kebab-case")]
 pub enum System {
     /// Bandwidth-optimal ring allreduce (baselines 1).
@@ -145,6 +258,10 @@ pub enum System {
         #[serde(default)]
         fixed_point: bool,
     },
+    /// ATP: aggregators that jobs share, with a server for each job behind them (a2tp 1 to 9).
+    Atp(AtpParameters),
+    /// A2TP: ATP with a window for aggregators of its own (a2tp 1 to 9).
+    A2tp(A2tpParameters),
 }
 
 fn one() -> u32 {
@@ -153,11 +270,21 @@ fn one() -> u32 {
 
 impl System {
     /// Names of all systems.
-    pub const NAMES: &'static [&'static str] = &["ring", "tree", "canary", "switchml"];
+    pub const NAMES: &'static [&'static str] = &["ring", "tree", "canary", "switchml", "atp", "a2tp"];
 
     /// Canary as its paper has it: 1 us, 32 Ki descriptors, hashed.
     pub fn canary() -> Self {
         System::Canary(CanaryParameters::default())
+    }
+
+    /// ATP with the aggregators of A2TP's testbed.
+    pub fn atp() -> Self {
+        System::Atp(AtpParameters::default())
+    }
+
+    /// A2TP as its paper has it: H = 0.15, w = g = 1/16, 450 aggregators.
+    pub fn a2tp() -> Self {
+        System::A2tp(A2tpParameters::default())
     }
 
     /// The system's name.
@@ -167,6 +294,8 @@ impl System {
             System::Tree { .. } => "tree",
             System::Canary { .. } => "canary",
             System::SwitchMl { .. } => "switchml",
+            System::Atp(_) => "atp",
+            System::A2tp(_) => "a2tp",
         }
     }
 
@@ -174,6 +303,7 @@ impl System {
     pub fn servers(&self) -> u32 {
         match self {
             System::Ring { .. } | System::Tree { .. } | System::Canary { .. } | System::SwitchMl { .. } => 0,
+            System::Atp(_) | System::A2tp(_) => 1,
         }
     }
 
@@ -184,6 +314,8 @@ impl System {
             System::Ring { .. } => 2,
             System::Canary { .. } => 3,
             System::SwitchMl { .. } => 4,
+            System::Atp(_) => 5,
+            System::A2tp(_) => 6,
         }
     }
 }

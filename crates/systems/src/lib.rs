@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod any;
+mod atp;
 mod build;
 mod canary;
 mod config;
@@ -10,6 +11,10 @@ pub mod layout;
 mod switchml;
 
 pub use any::{AnyHeader, AnyNode};
+pub use atp::shared;
 pub use build::build;
-pub use config::{BuildError, CanaryParameters, FailureRule, JobSpec, Placement, RingOrder, System, UNLIMITED};
+pub use config::{
+    A2tpParameters, AtpParameters, BuildError, CanaryParameters, FailureRule, JobSpec, Placement, RingOrder, SafetyNets, System, UNLIMITED,
+    WindowRule,
+};
 pub use switchml::offer_number;

@@ -9,12 +9,14 @@
 //! | [`ring`] | ring allreduce |
 //! | [`canary`] | Canary |
 //! | [`switchml`] | SwitchML |
+//! | [`atp`] | ATP and A2TP |
 //!
 //! Rules for all of them: little-endian; fields at fixed offsets; every reserved bit is zero, or the packet is
 //! [`Malformed`](fanin_core::Malformed); bytes from the network never panic. A view (`HopPacket`, `TreePacket`, ...) has
 //! checked length, kind and reserved bits when it is made; its accessors only load bytes.
 #![forbid(unsafe_code)]
 
+pub mod atp;
 mod bytes;
 pub mod canary;
 pub mod hop;

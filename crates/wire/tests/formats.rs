@@ -3,6 +3,7 @@
 #![allow(unexpected_cfgs, reason = "cargo-bolero sets the cfg `fuzzing`")]
 
 use fanin_core::{Address, BlockExponent, FlowLabel, JobId, Malformed, NodeId, PortId, Rank, Role, Suspect, TrafficClass, Via, Wire};
+use fanin_wire::atp::{AggregatorName, AtpFlags, AtpHeader, FragmentId, NextRound, RankSet};
 use fanin_wire::canary::{CanaryHeader, CanaryId, PartialSum};
 use fanin_wire::hop::HopHeader;
 use fanin_wire::link::LinkHeader;
@@ -113,6 +114,25 @@ fn switchml_headers() -> impl Strategy<Value = SwitchMlHeader> {
     ]
 }
 
+fn atp_headers() -> impl Strategy<Value = AtpHeader> {
+    let at = || any::<(u32, u32)>().prop_map(|(tensor, seq)| FragmentId { tensor, seq });
+    let slot = || any::<(u16, u8)>().prop_map(|(index, version)| AggregatorName { index, version });
+    prop_oneof![
+        (at(), slot(), 1u64.., any::<([u8; 2], u8, u8)>()).prop_map(|(at, slot, bitmap, (fan_in, attempt, flags))| {
+            AtpHeader::Gradient { at, slot, ranks: RankSet::from_bits(bitmap), fan_in, attempt, flags: AtpFlags::of_gradient(flags) }
+        }),
+        (at(), slot(), any::<(u8, u8, u8)>(), any::<(u16, u16, u16)>()).prop_map(
+            |(at, slot, (next_version, to, flags), (ahead, length, aggregated))| {
+                let round = NextRound { ahead, length, aggregated };
+                AtpHeader::Ack { at, slot, next_version, to, flags: AtpFlags::of_ack(flags), round }
+            }
+        ),
+        (at(), slot()).prop_map(|(at, slot)| AtpHeader::Flush { at, slot }),
+        (at(), any::<u8>()).prop_map(|(at, rank)| AtpHeader::Waiting { at, rank }),
+        at().prop_map(|at| AtpHeader::Rejected { at }),
+    ]
+}
+
 fn addresses() -> impl Strategy<Value = Address> {
     (any::<u32>(), 0u8..5).prop_map(|(node, role)| Address { node: NodeId(node), role: Role::from_number(role).unwrap() })
 }
@@ -162,6 +182,7 @@ fn leads_back(bytes: &[u8]) {
     check::<RingHeader>(bytes);
     check::<CanaryHeader>(bytes);
     check::<SwitchMlHeader>(bytes);
+    check::<AtpHeader>(bytes);
     check::<LinkHeader>(bytes);
     if let Ok((header, length)) = HopHeader::parse(bytes) {
         let mut out = [0; HopHeader::LEN];
@@ -189,6 +210,11 @@ proptest! {
 
     #[test]
     fn switchml_headers_survive(header in switchml_headers()) {
+        survives(header);
+    }
+
+    #[test]
+    fn atp_headers_survive(header in atp_headers()) {
         survives(header);
     }
 

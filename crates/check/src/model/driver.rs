@@ -91,7 +91,7 @@ pub(super) fn drive(layout: &Layout, state: &mut State, step: Step) {
         Step::Deliver(packet, way) => match packet.header() {
             Ok(header) => {
                 let (to, port) = packet.ways[way];
-                let from = Ingress { port, source: packet.source, ecn: false };
+                let from = Ingress { port, source: packet.source, job: layout.job, ecn: false };
                 let payload = packet.payload();
                 call(layout, state, to, Instant::ZERO, |node, now, tx| node.on_packet(now, from, &header, &payload, tx));
             }

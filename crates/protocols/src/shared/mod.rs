@@ -1,8 +1,10 @@
-//! What more than one system uses. Nothing here knows a packet format.
+//! What more than one system uses. Nothing here knows a packet format, except for [`aggregation`], whose systems have one in common.
 //!
 //! | module | what it holds |
 //! |---|---|
+//! | [`aggregation`] | aggregators that jobs share, servers and their workers: of ATP and A2TP |
 //! | [`serial`] | comparison of numbers that wrap |
+//! | [`real`] | a floating-point number in a node's state |
 //! | [`reliability`] | what a job expects of its network, and how long it waits |
 //! | [`rtt`] | the retransmission timeout |
 //! | [`order`] | which of a window's packets was sent longest ago |
@@ -14,8 +16,10 @@
 //! | `slots` | the slots of a switch, with a bit per child |
 //! | `state` | `Clone`, `Eq` and `Hash` for nodes that are generic over the payload |
 
+pub mod aggregation;
 pub mod ledger;
 pub mod order;
+pub mod real;
 pub mod receiver;
 pub mod reliability;
 pub mod repetition;

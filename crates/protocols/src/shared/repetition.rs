@@ -109,6 +109,11 @@ impl Repetition {
         self.rtt.timeout()
     }
 
+    /// The smoothed round trip; the timeout before one was measured.
+    pub fn round_trip(&self) -> Duration {
+        self.rtt.round_trip()
+    }
+
     /// When a place's block that was last sent at `sent_at` is sent again.
     #[inline]
     fn resend_at(&self, sent_at: Instant) -> Instant {

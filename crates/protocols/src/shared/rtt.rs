@@ -125,6 +125,11 @@ impl RttEstimator {
         Duration::from_ps(self.base_ps.saturating_mul(1 << self.level).min(self.max_ps))
     }
 
+    /// The smoothed round trip; the timeout before one was measured.
+    pub fn round_trip(&self) -> Duration {
+        if self.smoothed_ps == 0 { self.timeout() } else { Duration::from_ps(self.smoothed_ps) }
+    }
+
     /// Whether nothing at all was answered in time lately.
     #[inline]
     pub fn is_stalled(&self) -> bool {

@@ -105,7 +105,7 @@ impl<N: Node<Census, Header = CanaryHeader>> Bench<N> {
 
     /// A packet arrives; gives what the node sent.
     pub fn gets(&mut self, port: u16, header: CanaryHeader, payload: Census) -> Vec<(To, CanaryHeader, Census)> {
-        let from = Ingress { port: PortId(port), source: Address::default(), ecn: false };
+        let from = Ingress { port: PortId(port), source: Address::default(), job: JOB, ecn: false };
         self.node.on_packet(self.now, from, &header, &payload, &mut self.seen);
         std::mem::take(&mut self.seen.sent)
     }

@@ -206,7 +206,7 @@ impl<P: HasVectors + ?Sized, H: Wire + PartialEq> Tx<H, P> for Lent<'_, P, H> {
                 counts.slot_bytes += i64::from(bytes);
                 counts.slot_bytes_peak = counts.slot_bytes_peak.max(counts.slot_bytes);
             }
-            Event::SlotFreed { bytes } => {
+            Event::SlotFreed { bytes } | Event::SlotReclaimed { bytes, .. } => {
                 counts.slots_freed += 1;
                 counts.slot_bytes -= i64::from(bytes);
                 assert!(counts.slot_bytes >= 0, "more slots were freed than taken");
@@ -368,7 +368,7 @@ where
     fn handle(&mut self, happening: Happening<H, P::Owned>) {
         match happening {
             Happening::Arrives(packet) => {
-                let from = Ingress { port: packet.port, source: packet.source, ecn: false };
+                let from = Ingress { port: packet.port, source: packet.source, job: JOB, ecn: false };
                 self.call(packet.to, |place, now, lent| match place {
                     Place::Worker(worker) => worker.on_packet(now, from, &packet.header, packet.payload.borrow(), lent),
                     Place::Switch(switch) => switch.on_packet(now, from, &packet.header, packet.payload.borrow(), lent),

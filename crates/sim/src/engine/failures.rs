@@ -149,10 +149,9 @@ where
                 self.slots[number].node = fresh.clone();
             }
         }
-        let first = self.net.topology.map.hosts();
-        self.net.slots[(switch.0 - first) as usize].lose_all(self.net.now);
+        self.net.lose_slots(switch.0);
         if let Some(recorder) = &mut self.net.series {
-            recorder.lose_all((switch.0 - first) as usize, self.net.now);
+            recorder.lose_all((switch.0 - self.net.topology.map.hosts()) as usize, self.net.now);
         }
     }
 
@@ -167,11 +166,10 @@ where
 
     fn kill_host(&mut self, host: NodeId) {
         self.failures.hosts[host.index()] = Host::Dead;
-        for worker in &mut self.workers {
-            if worker.result.host == host.0 && !worker.done {
-                worker.done = true;
-                self.workers_running -= 1;
-                self.net.attention = true;
+        for worker in 0..self.workers.len() as u32 {
+            let state = &self.workers[worker as usize];
+            if state.result.host == host.0 && !state.done {
+                self.end_worker(worker);
             }
         }
         let waiting = std::mem::take(&mut self.failures.waiting);

@@ -17,7 +17,7 @@ where
         if self.net.series.is_some() {
             self.sample_at(end);
         }
-        self.net.slots.iter_mut().for_each(|slots| slots.advance(end));
+        self.net.slots.iter_mut().chain(&mut self.net.job_slots).for_each(|slots| slots.advance(end));
         let mut jobs: Vec<JobResult> = self
             .scenario
             .jobs
@@ -72,6 +72,7 @@ where
             memory: self.net.memory.finish(end, &self.net.slots),
             series: self.net.series.take().map_or_else(Vec::new, |recorder| recorder.rows(&workers)),
             slots: self.net.slots,
+            job_slots: self.net.job_slots,
             counters: self.net.counters,
             packets_marked: self.net.packets_marked,
             verdict,

@@ -1,6 +1,6 @@
-//! What is checked before a simulation is built.
+//! What of a scenario contradicts the network or itself.
 
-use fanin_core::JobNodes;
+use fanin_core::{JobNodes, SharedNode};
 
 use crate::credits::TIME_MAX_PS;
 use crate::scenario::{Scenario, SetupError};
@@ -35,11 +35,8 @@ fn check_beside_jobs(topology: &Topology, scenario: &Scenario) -> Result<(), Set
     Ok(())
 }
 
-/// Whether scenario, network and nodes fit together.
-///
-/// # Errors
-/// [`SetupError`] names the field.
-pub(super) fn check<N>(topology: &Topology, scenario: &Scenario, jobs: &[JobNodes<N>]) -> Result<(), SetupError> {
+/// Says what cannot be.
+pub(super) fn check<N>(topology: &Topology, scenario: &Scenario, jobs: &[JobNodes<N>], shared: &[SharedNode<N>]) -> Result<(), SetupError> {
     if jobs.len() != scenario.jobs.len() {
         return Err(SetupError::new("jobs", jobs.len(), format!("nodes for {} jobs", scenario.jobs.len())));
     }
@@ -63,6 +60,14 @@ pub(super) fn check<N>(topology: &Topology, scenario: &Scenario, jobs: &[JobNode
             if placed.at.node.0 >= topology.map.nodes() {
                 return Err(SetupError::new(format!("jobs[{index}]"), placed.at.node, "nodes of the network"));
             }
+        }
+    }
+    for (index, node) in shared.iter().enumerate() {
+        if node.placed.at.node.0 >= topology.map.nodes() {
+            return Err(SetupError::new(format!("shared[{index}]"), node.placed.at.node, "nodes of the network"));
+        }
+        if let Some(job) = node.jobs.iter().find(|job| job.index() >= jobs.len()) {
+            return Err(SetupError::new(format!("shared[{index}].jobs"), job, format!("jobs below {}", jobs.len())));
         }
     }
     Ok(())

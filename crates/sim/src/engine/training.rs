@@ -56,12 +56,13 @@ where
             return;
         }
         self.crashed[usize::from(job)] = Some(Instant::from_ps(self.net.now));
-        for worker in self.workers.iter_mut().filter(|worker| worker.job == job && !worker.done) {
-            worker.done = true;
-            worker.due = false;
-            self.workers_running -= 1;
+        for worker in 0..self.workers.len() as u32 {
+            let state = &mut self.workers[worker as usize];
+            if state.job == job && !state.done {
+                state.due = false;
+                self.end_worker(worker);
+            }
         }
-        self.net.attention = true;
         let workers = &self.workers;
         self.starts.retain(|(_, worker)| workers[*worker as usize].job != job);
         let jobs = self.scenario.jobs.len();

@@ -1,0 +1,301 @@
+//! The two windows of a job and what they follow (`a2tp 5.7`): the formulas, wherever they are used.
+
+use fanin_core::{Duration, Gauge, Instant};
+use fanin_wire::atp::AtpFlags;
+
+use crate::shared::real::Real;
+use crate::shared::rtt::rebased;
+
+/// Parameters of A2TP's windows.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct A2tpWindowConfig {
+    /// The longest window in fragments (LCW); also the number of places.
+    pub window: u32,
+    /// The first one, of both kinds.
+    pub initial: u32,
+    /// H: so many collisions are borne, as a share of fragments.
+    pub threshold: Real,
+    /// w: the weight of the latest round in the average of collisions.
+    pub collision_weight: Real,
+    /// g: the weight of the latest round in the average of marks.
+    pub mark_weight: Real,
+    /// By how much the aggregator window grows in a round: 1, and more for jobs that are to have more aggregators than others.
+    pub priority: Real,
+    /// The aggregator window of a job never falls below this, however late its stragglers are.
+    pub aggregators_min: u32,
+    /// Fair rather than efficient (`paper 8`): all jobs count as if they had no stragglers.
+    pub fair: bool,
+    /// Only `Col` counts as a collision; otherwise the loser's mark, too (gap 2).
+    pub col_only: bool,
+}
+
+/// The windows of a job.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Control {
+    config: A2tpWindowConfig,
+    acw: Real,
+    lcw: Real,
+    alpha: Real,
+    beta: Real,
+    gamma: Real,
+}
+
+impl Control {
+    /// The windows that a job begins with.
+    pub fn new(config: A2tpWindowConfig) -> Self {
+        let initial = Real::new(f64::from(config.initial.clamp(1, config.window)));
+        Control { config, acw: initial, lcw: initial, alpha: Real::new(0.0), beta: Real::new(0.0), gamma: Real::new(1.0) }
+    }
+
+    /// Its parameters.
+    pub fn config(&self) -> &A2tpWindowConfig {
+        &self.config
+    }
+
+    /// How many fragments of a round go to aggregators.
+    pub fn aggregated(&self) -> u32 {
+        self.acw.whole(self.length())
+    }
+
+    /// How many fragments a round has, and may be under way.
+    pub fn length(&self) -> u32 {
+        self.lcw.whole(self.config.window)
+    }
+
+    /// (4) to (6), with p from (1) and d from (5): what a round has met makes the next windows. A share of collisions is unknown where
+    /// nothing went to aggregators, and a share of a round trip's acknowledgements where the round was interrupted.
+    pub fn update(&mut self, met: &Met) {
+        let Control { config, alpha, beta, .. } = *self;
+        let average = |old: Real, weight: Real, sample: f64| (1.0 - weight.get()) * old.get() + weight.get() * sample;
+        if let Some(collisions) = met.collisions {
+            self.alpha = Real::new(average(alpha, config.collision_weight, collisions));
+        }
+        self.beta = Real::new(average(beta, config.mark_weight, met.marks));
+        if let Some(synchrony) = met.synchrony {
+            self.gamma = Real::new(synchrony.clamp(0.0, 1.0));
+        }
+        let gamma = if config.fair { 1.0 } else { self.gamma.get() };
+        let d = decrease(self.alpha.get(), config.threshold.get(), gamma);
+        let acw = if d > 0.0 { self.acw.get() * (1.0 - d / 2.0) } else { self.acw.get() + config.priority.get() };
+        let lcw = if met.marks > 0.0 { self.lcw.get() * (1.0 - self.beta.get() / 2.0) } else { self.lcw.get() + 1.0 };
+        let lcw = lcw.clamp(1.0, f64::from(config.window));
+        self.lcw = Real::new(lcw);
+        self.acw = Real::new(acw.max(f64::from(config.aggregators_min)).max(1.0).min(lcw));
+    }
+
+    pub(super) fn gauges(&self, report: &mut dyn FnMut(Gauge, f64)) {
+        report(Gauge::AggregatorWindow, self.acw.get());
+        report(Gauge::LinkWindow, self.lcw.get());
+        report(Gauge::CollisionShare, self.alpha.get());
+        report(Gauge::MarkShare, self.beta.get());
+        report(Gauge::Synchrony, self.gamma.get());
+    }
+}
+
+/// d = p^gamma, and 0 where collisions are within what is borne: with gamma = 0 the power would be 1 (P9).
+pub fn decrease(alpha: f64, threshold: f64, gamma: f64) -> f64 {
+    if alpha <= threshold || threshold >= 1.0 {
+        return 0.0;
+    }
+    libm::pow((alpha - threshold) / (1.0 - threshold), gamma.clamp(0.0, 1.0))
+}
+
+/// What a round has met.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Met {
+    /// h: share of the fragments that went to aggregators that met a collision there.
+    pub collisions: Option<f64>,
+    /// e: share of all fragments that met a congested link.
+    pub marks: f64,
+    /// n / LCW.
+    pub synchrony: Option<f64>,
+}
+
+/// Counts what a round meets (gap 3: within a round trip of its first acknowledgement).
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Tally {
+    col_only: bool,
+    began: Instant,
+    /// How long the first counted acknowledgements may take: the shortest round trip, and an eighth.
+    base: Duration,
+    length: u32,
+    aggregated: u32,
+    collided: u32,
+    acknowledged: u32,
+    marked: u32,
+    in_time: u32,
+    /// Something else than stragglers made the round long: a pause between two tensors.
+    interrupted: bool,
+    tensor: u32,
+}
+
+impl Tally {
+    /// Nothing was counted yet.
+    pub fn new(config: &A2tpWindowConfig) -> Self {
+        Tally {
+            col_only: config.col_only,
+            began: Instant::ZERO,
+            base: Duration::MAX,
+            length: config.initial.clamp(1, config.window),
+            aggregated: 0,
+            collided: 0,
+            acknowledged: 0,
+            marked: 0,
+            in_time: 0,
+            interrupted: true,
+            tensor: 0,
+        }
+    }
+
+    /// What the last round has met; another one of so many fragments begins with an acknowledgement that comes now.
+    pub fn begin(&mut self, now: Instant, tensor: u32, length: u32) -> Option<Met> {
+        let share = |part: u32, whole: u32| f64::from(part) / f64::from(whole.max(1));
+        let whole = !self.interrupted && tensor == self.tensor;
+        let met = (self.acknowledged > 0).then(|| Met {
+            collisions: (self.aggregated > 0).then(|| share(self.collided, self.aggregated)),
+            marks: share(self.marked, self.acknowledged),
+            synchrony: whole.then(|| share(self.in_time, self.length)),
+        });
+        if whole {
+            let round_trip = now.since(self.began);
+            self.base = self.base.min(Duration::from_ps(round_trip.as_ps() + round_trip.as_ps() / 8));
+        }
+        *self = Tally {
+            began: now,
+            length,
+            aggregated: 0,
+            collided: 0,
+            acknowledged: 0,
+            marked: 0,
+            in_time: 0,
+            interrupted: false,
+            tensor,
+            ..self.clone()
+        };
+        met
+    }
+
+    /// An acknowledgement of the round.
+    pub fn count(&mut self, now: Instant, tensor: u32, aggregated: bool, flags: AtpFlags) {
+        let collision = if self.col_only { AtpFlags::COL } else { AtpFlags::COL.with(AtpFlags::COLLIDED) };
+        self.acknowledged += 1;
+        self.aggregated += u32::from(aggregated);
+        self.collided += u32::from(aggregated && flags.has(collision));
+        self.marked += u32::from(flags.has(AtpFlags::ECN));
+        self.in_time += u32::from(now.since(self.began) <= self.base);
+        self.interrupted |= tensor != self.tensor;
+    }
+
+    pub(super) fn rebase(&mut self, now: Instant) {
+        self.began = rebased(self.began, now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAPER: A2tpWindowConfig = A2tpWindowConfig {
+        window: 450,
+        initial: 3,
+        threshold: Real::new(0.15),
+        collision_weight: Real::new(1.0 / 16.0),
+        mark_weight: Real::new(1.0 / 16.0),
+        priority: Real::new(1.0),
+        aggregators_min: 1,
+        fair: false,
+        col_only: false,
+    };
+
+    fn met(collisions: f64, marks: f64, synchrony: f64) -> Met {
+        Met { collisions: Some(collisions), marks, synchrony: Some(synchrony) }
+    }
+
+    /// Figure 4 of the paper.
+    #[test]
+    fn the_decrease_is_a_power_of_the_congestion() {
+        for (gamma, expected) in [(0.0, 1.0), (0.2, 0.631), (0.4, 0.398), (0.6, 0.251), (0.8, 0.158), (1.0, 0.1)] {
+            assert!((decrease(0.1, 0.0, gamma) - expected).abs() < 5e-4, "gamma {gamma}");
+        }
+        // P9: no congestion is no decrease, whatever the stragglers; and gamma is a share.
+        assert_eq!([decrease(0.0, 0.0, 0.0), decrease(0.15, 0.15, 0.0), decrease(1.0, 1.0, 0.0)], [0.0; 3]);
+        assert_eq!(decrease(0.5, 0.0, 7.0), 0.5);
+        assert_eq!(decrease(1.0, 0.15, 0.3), 1.0);
+    }
+
+    /// Figure 3: both windows of both jobs are 3 at a switch with 3 aggregators; B has a straggler.
+    #[test]
+    fn figure_3_leaves_two_aggregators_to_a_and_one_to_b() {
+        let config = A2tpWindowConfig { collision_weight: Real::new(1.0), ..PAPER };
+        let next = |synchrony: f64| {
+            let mut job = Control::new(config);
+            job.update(&met(0.7, 0.0, synchrony));
+            (job.aggregated(), job.length())
+        };
+        assert_eq!(next(1.0), (2, 4));
+        assert_eq!(next(0.0), (1, 4));
+    }
+
+    #[test]
+    fn windows_grow_by_one_and_shrink_by_what_they_meet() {
+        let mut job = Control::new(A2tpWindowConfig { initial: 100, ..PAPER });
+        job.update(&met(0.0, 0.0, 1.0));
+        assert_eq!((job.aggregated(), job.length()), (101, 101));
+        // One round of collisions everywhere is not yet more than is borne: alpha = 1/16.
+        job.update(&met(1.0, 0.0, 1.0));
+        assert_eq!((job.aggregated(), job.length()), (102, 102));
+        // (6): beta = 1/16 takes 1/32, and the aggregator window stays within.
+        job.update(&met(0.0, 1.0, 1.0));
+        assert_eq!((job.aggregated(), job.length()), (98, 98));
+        for _ in 0..2_000 {
+            job.update(&met(1.0, 1.0, 0.0));
+        }
+        assert_eq!((job.aggregated(), job.length()), (1, 1), "windows never close");
+        for _ in 0..2_000 {
+            job.update(&met(0.0, 0.0, 1.0));
+        }
+        assert_eq!((job.aggregated(), job.length()), (450, 450));
+    }
+
+    #[test]
+    fn a_straggler_gives_up_aggregators_and_keeps_its_share_of_links() {
+        let run = |config: A2tpWindowConfig, synchrony: f64| {
+            let mut job = Control::new(config);
+            (0..30).for_each(|_| job.update(&met(0.3, 0.0, synchrony)));
+            (job.aggregated(), job.length())
+        };
+        let config = A2tpWindowConfig { initial: 200, ..PAPER };
+        let (leader, straggler) = (run(config, 1.0), run(config, 0.1));
+        assert!(leader.0 > 3 * straggler.0 && leader.1 == straggler.1, "{leader:?} {straggler:?}");
+        let fair = A2tpWindowConfig { fair: true, ..config };
+        assert_eq!(run(fair, 0.1), run(fair, 1.0));
+        assert!(run(A2tpWindowConfig { aggregators_min: 20, ..config }, 0.0).0 >= 20);
+        let favoured = A2tpWindowConfig { priority: Real::new(3.0), ..config };
+        let mut job = Control::new(favoured);
+        job.update(&met(0.0, 0.0, 1.0));
+        assert_eq!(job.aggregated(), 201, "within the link window");
+        (0..5).for_each(|_| job.update(&met(1.0, 0.0, 0.0)));
+        let before = job.acw.get();
+        (0..200).for_each(|_| job.update(&met(0.0, 0.0, 1.0)));
+        assert!(job.acw.get() > before);
+    }
+
+    #[test]
+    fn a_round_is_measured_by_the_shortest_round_trip() {
+        let at = |us: u64| Instant::ZERO + Duration::from_us(us);
+        let mut tally = Tally::new(&A2tpWindowConfig { initial: 10, ..PAPER });
+        assert_eq!(tally.begin(at(0), 0, 10), None);
+        (0..10).for_each(|step| tally.count(at(step), 0, step < 4, AtpFlags::NONE));
+        assert_eq!(tally.begin(at(16), 0, 10), Some(met(0.0, 0.0, 1.0)));
+        // The next round takes 40 us, of which 18 count; two of four fragments met a collision, one as the loser.
+        for step in 0..10 {
+            let flags = [AtpFlags::COL, AtpFlags::COLLIDED, AtpFlags::ECN].get(step as usize).copied().unwrap_or_default();
+            tally.count(at(16 + 4 * step), 0, step < 4, flags);
+        }
+        assert_eq!(tally.begin(at(56), 0, 10), Some(met(0.5, 0.1, 0.5)));
+        // A round in which another tensor begins says nothing of stragglers.
+        tally.count(at(60), 0, true, AtpFlags::NONE);
+        tally.count(at(900), 1, true, AtpFlags::NONE);
+        assert_eq!(tally.begin(at(901), 1, 10).map(|met| met.synchrony), Some(None));
+    }
+}

@@ -1,0 +1,44 @@
+//! A2TP: ATP with two windows. The aggregator window (ACW) follows collisions, and how far a job's workers keep step; the link window (LCW)
+//! follows marks of congested links. What is beyond the former goes to the server directly.
+//!
+//! | clause | item |
+//! |---|---|
+//! | `a2tp 1`, roles | [`A2tpWorker`], [`A2tpServer`], [`A2tpSwitch`] |
+//! | `a2tp 2`, the packet: `Col`, and the next round in acknowledgements | [`AtpHeader`](fanin_wire::atp::AtpHeader) |
+//! | `a2tp 3` to `5.6`, `5.8`, what is ATP's | [`shared::aggregation`](crate::shared::aggregation) |
+//! | `a2tp 5.1`, step 2a, `Col` on the occupant | [`A2tpSwitch`] |
+//! | `a2tp 5.4`, the first ACW fragments of a round to aggregators | [`A2tpWindows`] |
+//! | `a2tp 5.7`, alpha, beta, gamma, both windows | [`Control`], [`Tally`] |
+//! | `a2tp 9`, P1, all workers send a fragment the same way | [`A2tpRounds`], "Agreement", below |
+//! | `a2tp 8`, gaps | "What the paper leaves open", below |
+//! | paper, section 8: fairness | [`A2tpWindowConfig::fair`], [`A2tpWindowConfig::priority`], [`A2tpWindowConfig::aggregators_min`] |
+//!
+//! ## Agreement
+//! In the paper every worker computes its windows from what it sees. If one then sends a fragment to the aggregator and another one to the
+//! server, the aggregator never fills, and both wait for a timeout (P1). Here the server, which sees what all of them see, computes the
+//! windows, and acknowledgements carry them as rounds of fragment numbers. Workers cannot differ; the nets of
+//! [`Nets::All`](crate::shared::aggregation::Nets::All) hold even if they do. [`A2tpWindows::own`] and [`A2tpRounds::Own`], with
+//! [`Nets::Paper`](crate::shared::aggregation::Nets::Paper), are the paper's text.
+//!
+//! ## What the paper leaves open
+//! h counts a fragment whose aggregator another one wanted, and one that found its own taken (gap 2). gamma counts acknowledgements within
+//! the shortest round trip and an eighth of it, from a round's first one on (gap 3); a round in which another tensor begins does not
+//! count. Both windows grow by one fragment a round (gaps 4, 5), the aggregator window of a job with another priority by that much. The first
+//! windows are half of the longest (gap 7). A mark on the way of an acknowledgement is told to the server by the next fragment.
+
+mod control;
+mod rounds;
+mod windows;
+
+use crate::shared::aggregation::{AggregationServer, AggregationSwitch, AggregationWorker};
+
+pub use control::{A2tpWindowConfig, Control, Met, Tally, decrease};
+pub use rounds::{A2tpRounds, AgreedRounds};
+pub use windows::{A2tpWindows, AgreedWindows, OwnWindows};
+
+/// A worker of an A2TP job.
+pub type A2tpWorker<P> = AggregationWorker<P, A2tpWindows>;
+/// The server of an A2TP job.
+pub type A2tpServer<P> = AggregationServer<P, A2tpRounds>;
+/// The aggregators of a switch.
+pub type A2tpSwitch<P> = AggregationSwitch<P>;

@@ -1,0 +1,137 @@
+//! What the nodes are told when they are made.
+
+use fanin_core::{Address, Duration, FlowLabel, JobId, NodeId, PortId, Rank};
+use fanin_wire::atp::RankSet;
+
+use crate::shared::reliability::Reliability;
+
+/// The most workers of a job: a packet names them by the bits of 64.
+pub const WORKERS_MAX: u32 = RankSet::RANKS;
+
+/// The most aggregators of a switch: their numbers have 16 bits.
+pub const AGGREGATORS_MAX: u32 = 1 << 16;
+
+/// The longest window in fragments.
+pub const WINDOW_MAX: u32 = 1 << 15;
+
+/// What workers send again by themselves, and what the server does about fragments that are stuck in a switch.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Nets {
+    /// All of `a2tp 9`, P1: the server asks switches to flush what later fragments have overtaken; workers wait for that before they send
+    /// a fragment again that later ones have overtaken; and what goes to the server directly flushes what it finds on its way.
+    All,
+    /// As the papers have it: three later acknowledgements, or a timeout, let every worker send the fragment again at once, which flushes
+    /// it; direct fragments pass all aggregators by.
+    Paper,
+}
+
+/// What a job tells a switch that it shares with others.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct JobAtSwitch<O> {
+    /// The job.
+    pub job: JobId,
+    /// Element type and operator.
+    pub op: O,
+    /// Length of a full fragment in bytes.
+    pub block_bytes: u32,
+    /// The workers at this switch's ports.
+    pub workers: Vec<(PortId, Rank)>,
+    /// The other switches with workers, and which ranks are there: at the server's switch only; it is the second level.
+    pub elsewhere: Vec<(NodeId, RankSet)>,
+    /// The server.
+    pub server: Address,
+    /// The switch that the server's host hangs on.
+    pub server_switch: NodeId,
+    /// Label of the job's packets for flow hashing.
+    pub flow: FlowLabel,
+}
+
+/// What a switch is told.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct SwitchConfig<O> {
+    /// The switch.
+    pub node: NodeId,
+    /// Aggregators, for all jobs together; 1 to [`AGGREGATORS_MAX`].
+    pub aggregators: u32,
+    /// An aggregator that nothing was heard of for so long may be taken by whoever finds it taken (P4).
+    pub reclaim_after: Duration,
+    /// An element type and operator whose accumulators are large enough for all jobs that will ever come.
+    pub largest: O,
+    /// The longest full fragment of any of them, in bytes.
+    pub block_bytes: u32,
+    /// The jobs that are there from the beginning.
+    pub jobs: Vec<JobAtSwitch<O>>,
+}
+
+/// What a server is told.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct ServerConfig<O> {
+    /// The job.
+    pub job: JobId,
+    /// Where its workers are, by rank; 1 to [`WORKERS_MAX`].
+    pub workers: Vec<Address>,
+    /// Where the server is.
+    pub at: Address,
+    /// The switch that its host hangs on.
+    pub switch: NodeId,
+    /// Element type and operator.
+    pub op: O,
+    /// The same for fragments in fixed point, as switches add them; `op` where nothing goes in fixed point.
+    pub fixed_op: O,
+    /// Length of a full fragment in bytes.
+    pub block_bytes: u32,
+    /// The longest window of the workers in fragments; 1 to [`WINDOW_MAX`]. The same as theirs.
+    pub window: u32,
+    /// Aggregators of a switch.
+    pub aggregators: u32,
+    /// Whether it asks switches to flush what is stuck.
+    pub nets: Nets,
+    /// How long it waits before it asks, where nothing later has come.
+    pub reliability: Reliability,
+    /// Label of the job's packets for flow hashing.
+    pub flow: FlowLabel,
+}
+
+/// What a worker is told.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct WorkerConfig<O> {
+    /// The job.
+    pub job: JobId,
+    /// This worker.
+    pub rank: Rank,
+    /// Number of workers in the job.
+    pub workers: u32,
+    /// Element type and operator.
+    pub op: O,
+    /// Length of an element in bytes.
+    pub element_bytes: u32,
+    /// Length of a fragment in elements.
+    pub block_elements: u32,
+    /// The longest window in fragments; 1 to [`WINDOW_MAX`].
+    pub window: u32,
+    /// Aggregators of a switch.
+    pub aggregators: u32,
+    /// How many workers complete an aggregator, at this worker's switch and at the server's: those whose packets pass it.
+    pub fan_in: [u8; 2],
+    /// The server.
+    pub server: Address,
+    /// Who is suspected where nothing is heard: the switch that the worker hangs on, or who has the server.
+    pub suspect: fanin_core::Suspect,
+    /// What it sends again by itself.
+    pub nets: Nets,
+    /// Loss recovery and patience.
+    pub reliability: Reliability,
+    /// Label of the job's packets for flow hashing.
+    pub flow: FlowLabel,
+    /// Elements go on the wire as fixed point.
+    pub fixed_point: Option<FixedScale>,
+}
+
+/// Fixed point with one scale for all fragments (`a2tp 5.8`): what is too large for it goes as floats, by way of the server.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct FixedScale {
+    /// Elements below 2^exponent fit.
+    pub exponent: i16,
+    /// Of 65,536 fragments, so many are taken for too large at one worker: for drivers that have no real elements.
+    pub too_large: u32,
+}

@@ -1,0 +1,53 @@
+//! What ATP and A2TP share (`a2tp 1` to `5`): aggregators of a switch that all jobs use, first come, first served; a server that merges
+//! whatever reaches it; workers that send each fragment to one or the other. What windows and rounds are is the systems' ([`Windows`],
+//! [`Rounds`]).
+//!
+//! ## An aggregator
+//!
+//! ```text
+//!            first contribution              the last one: the sum goes on
+//!   Empty ------------------------> Open -----------------------------------> Complete
+//!     ^                              |                                            |
+//!     |                              | a fragment sent again, one that lost at    |
+//!     |                              | the first level, or a request to flush:    |
+//!     |                              v what is there goes on                      |
+//!     +--- acknowledgement ------ Flushed                                         |
+//!     +--- acknowledgement -------------------------------------------------------+
+//! ```
+//!
+//! Whose it is says its owner: job, tensor and number of the fragment (P5). A fragment that finds another owner has lost: it goes on to the
+//! server with the mark `collided`, the owner gets the mark `Col`, and the second level does not take it (gap 8), since a sum there would
+//! wait for what has gone by. An aggregator that nobody has spoken of for long is a zombie and goes to whoever finds it taken (P4);
+//! one of a job that has ended is free at once.
+//!
+//! ## Exactly once
+//! Nothing is believed to have come but what a mask of ranks says. A switch adds what is disjoint with what it has. The server takes a packet
+//! iff its mask is disjoint with what is there; one that holds all replaces all (P6); what overlaps is dropped as a whole (P3), and whoever
+//! is not counted sends again, for only the acknowledgement stops a timer. So it does not matter what switches do with a fragment as long as
+//! each packet's mask is true, and a fragment may well lie in two aggregators at once (P14).
+//!
+//! ## Nothing waits for long
+//! A contribution that goes one way while the others go the other leaves an aggregator that never fills. Workers agree (P2, and what A2TP
+//! says of rounds), but collisions have the same effect: one loses, the aggregator becomes free, the rest take it. So the server looks:
+//! when three later fragments are complete, every worker has sent this one, for packets of a worker come in order; the server asks
+//! switches to flush it, at the cost of one packet and half a round trip. Only where something was lost does a worker's own gap
+//! detection or timer come first. Without these nets ([`Nets::Paper`]) that is all there is.
+//!
+//! ## Several jobs, one node
+//! [`AggregationSwitch`] is a [`SharedNode`](fanin_core::SharedNode): the registry makes one for each switch, its driver hands it the packets
+//! of all jobs, and [`AggregationSwitch::admit`] and [`Node::on_job_end`](fanin_core::Node::on_job_end) let jobs come and go.
+
+mod config;
+mod places;
+mod planted;
+mod server;
+mod switch;
+mod worker;
+
+pub use config::{AGGREGATORS_MAX, FixedScale, JobAtSwitch, Nets, ServerConfig, SwitchConfig, WINDOW_MAX, WORKERS_MAX, WorkerConfig};
+pub use places::{Assignment, Places};
+#[cfg(feature = "planted-bugs")]
+pub use planted::Planted;
+pub use server::{AggregationServer, Rounds};
+pub use switch::AggregationSwitch;
+pub use worker::{Acknowledged, AggregationWorker, Way, Windows};

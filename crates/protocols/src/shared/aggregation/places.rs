@@ -1,0 +1,157 @@
+//! Which aggregator a fragment uses (`a2tp 4`). A job's fragments go round its *places*; a place has a version, and both together give the
+//! aggregator, at every worker alike. All begin with the same versions, and only the server changes one: it says so in the acknowledgement
+//! of the place's fragment, which every worker has before it sends the place's next one. So no two workers ever differ (P2).
+
+use fanin_core::JobId;
+use fanin_core::hash::{derive, mix};
+use fanin_wire::atp::AggregatorName;
+
+/// The places of a job.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Places {
+    key: u64,
+    aggregators: u32,
+    /// By place.
+    versions: Box<[u8]>,
+}
+
+impl Places {
+    /// `count` places at switches with so many aggregators, each with the first version that gives an aggregator which no place before it
+    /// has, as long as there is one.
+    pub fn new(job: JobId, count: u32, aggregators: u32) -> Self {
+        let mut places = Places { key: derive(0xa77, u64::from(job.0)), aggregators, versions: vec![0; count as usize].into() };
+        let mut used = Used::none(aggregators);
+        for place in 0..count {
+            places.versions[place as usize] = places.free_version(place, 0, &used);
+            used.add(places.index(place, places.versions[place as usize]));
+        }
+        places
+    }
+
+    /// Number of places.
+    pub fn count(&self) -> u32 {
+        self.versions.len() as u32
+    }
+
+    #[inline]
+    fn index(&self, place: u32, version: u8) -> u16 {
+        let hash = mix(self.key, u64::from(place) << 8 | u64::from(version));
+        (((hash >> 32) * u64::from(self.aggregators)) >> 32) as u16
+    }
+
+    /// The aggregator of a place's next fragment.
+    #[inline]
+    pub fn name(&self, place: u32) -> AggregatorName {
+        let version = self.versions[place as usize];
+        AggregatorName { index: self.index(place, version), version }
+    }
+
+    /// The first version from `version` on whose aggregator no other place has; or that one, where all have.
+    fn free_version(&self, place: u32, version: u8, used: &Used) -> u8 {
+        (0..=255u8).map(|step| version.wrapping_add(step)).find(|version| !used.has(self.index(place, *version))).unwrap_or(version)
+    }
+
+    /// The server says which version a place has from now on.
+    #[inline]
+    pub fn set_version(&mut self, place: u32, version: u8) {
+        if let Some(known) = self.versions.get_mut(place as usize) {
+            *known = version;
+        }
+    }
+}
+
+/// How many places of a job use each aggregator.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct Used(Box<[u16]>);
+
+impl Used {
+    fn none(aggregators: u32) -> Self {
+        Used(vec![0; aggregators as usize].into())
+    }
+
+    fn has(&self, index: u16) -> bool {
+        self.0[usize::from(index)] > 0
+    }
+
+    fn add(&mut self, index: u16) {
+        self.0[usize::from(index)] += 1;
+    }
+
+    fn remove(&mut self, index: u16) {
+        self.0[usize::from(index)] -= 1;
+    }
+}
+
+/// The places as the server knows them: it gives a place another aggregator where a fragment found its own one taken.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Assignment {
+    places: Places,
+    used: Used,
+}
+
+impl Assignment {
+    /// As all workers begin.
+    pub fn new(places: Places) -> Self {
+        let mut used = Used::none(places.aggregators);
+        (0..places.count()).for_each(|place| used.add(places.name(place).index));
+        Assignment { places, used }
+    }
+
+    /// The version that a place has.
+    #[inline]
+    pub fn version(&self, place: u32) -> u8 {
+        self.places.versions.get(place as usize).copied().unwrap_or(0)
+    }
+
+    /// Gives a place another aggregator, and tells its version: one that no place of the job has, if there is one.
+    pub fn move_on(&mut self, place: u32) -> u8 {
+        if place >= self.places.count() {
+            return 0;
+        }
+        let old = self.places.name(place);
+        self.used.remove(old.index);
+        let version = self.places.free_version(place, old.version.wrapping_add(1), &self.used);
+        self.places.set_version(place, version);
+        self.used.add(self.places.index(place, version));
+        version
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_of_a_job_have_aggregators_of_their_own_as_long_as_there_are_enough() {
+        for (count, aggregators) in [(1, 1), (20, 450), (200, 450)] {
+            let places = Places::new(JobId(3), count, aggregators);
+            let mut indices: Vec<u16> = (0..count).map(|place| places.name(place).index).collect();
+            assert!(indices.iter().all(|index| u32::from(*index) < aggregators));
+            indices.sort_unstable();
+            indices.dedup();
+            assert_eq!(indices.len(), count as usize);
+        }
+        let more = Places::new(JobId(3), 10, 4);
+        assert!((0..10).all(|place| more.name(place).index < 4));
+        assert_ne!(Places::new(JobId(3), 8, 450), Places::new(JobId(4), 8, 450));
+    }
+
+    #[test]
+    fn a_place_moves_to_an_aggregator_that_no_other_place_has() {
+        let mut workers = Places::new(JobId(3), 50, 100);
+        let mut server = Assignment::new(workers.clone());
+        for round in 0..500 {
+            let place = round % 50;
+            let before = workers.name(place);
+            let version = server.move_on(place);
+            workers.set_version(place, version);
+            assert_eq!(server.version(place), version);
+            assert_ne!(workers.name(place), before);
+            let mut indices: Vec<u16> = (0..50).map(|place| workers.name(place).index).collect();
+            indices.sort_unstable();
+            indices.dedup();
+            assert!(indices.len() >= 49, "a place finds a free one within 256 attempts, all but surely");
+        }
+        assert_eq!(server.move_on(50), 0, "there is no such place");
+    }
+}

@@ -1,0 +1,498 @@
+//! The aggregators of a switch, shared by all of its jobs: first come, first served. What an aggregator goes through is drawn in the
+//! [module's documentation](super).
+
+use fanin_core::{
+    Address, Body, DropReason, Duration, Egress, Event, FlowLabel, Ingress, Instant, JobId, Node, NodeId, Payload, PortId, PortSet, Rank,
+    Route, Tx,
+};
+use fanin_wire::atp::{AggregatorName, AtpFlags, AtpHeader, FragmentId, RankSet};
+
+use super::config::{AGGREGATORS_MAX, JobAtSwitch, SwitchConfig, WORKERS_MAX};
+use super::planted::Planted;
+use crate::shared::rtt::rebased;
+use crate::shared::state::node_state;
+
+/// Marks a port without a worker, and a number without a job.
+const NONE: u16 = u16::MAX;
+
+/// Where an aggregator stands.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum State {
+    /// Nobody's.
+    Empty,
+    /// Some contributions are there.
+    Open,
+    /// All are there and were sent on; kept until the acknowledgement passes.
+    Complete,
+    /// What was there was sent on before it was complete; whatever comes goes on to the server, until the acknowledgement passes.
+    Flushed,
+}
+
+/// One aggregator (`a2tp 3`).
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct Aggregator<A> {
+    state: State,
+    job: JobId,
+    at: FragmentId,
+    ranks: RankSet,
+    /// How many ranks complete it.
+    fan_in: u8,
+    /// What its contributions met: ECN and `Col`.
+    flags: AtpFlags,
+    /// When something was last heard of its fragment.
+    touched: Instant,
+    acc: A,
+}
+
+/// A job as the switch knows it.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct Entry<O> {
+    job: JobId,
+    op: O,
+    block_bytes: u32,
+    /// The rank at each port, or [`NONE`].
+    rank_at: Box<[u16]>,
+    /// The ports of all workers here.
+    ports: PortSet,
+    elsewhere: Box<[(NodeId, RankSet)]>,
+    server: Address,
+    server_switch: NodeId,
+    flow: FlowLabel,
+}
+
+impl<O> Entry<O> {
+    fn new(job: JobAtSwitch<O>) -> Self {
+        let highest = job.workers.iter().map(|(port, _)| port.index()).max().unwrap_or(0);
+        let mut rank_at = vec![NONE; highest + 1];
+        for &(port, rank) in &job.workers {
+            assert!(rank.0 < WORKERS_MAX, "ranks are below 64");
+            rank_at[port.index()] = rank.0 as u16;
+        }
+        Entry {
+            job: job.job,
+            op: job.op,
+            block_bytes: job.block_bytes,
+            rank_at: rank_at.into(),
+            ports: job.workers.iter().map(|(port, _)| *port).collect(),
+            elsewhere: job.elsewhere.into(),
+            server: job.server,
+            server_switch: job.server_switch,
+            flow: job.flow,
+        }
+    }
+
+    #[inline]
+    fn rank_at(&self, port: PortId) -> Option<Rank> {
+        self.rank_at.get(port.index()).filter(|rank| **rank != NONE).map(|rank| Rank(u32::from(*rank)))
+    }
+
+    /// Whether these contributions may come by this port: a worker's own, or sums of those below another switch.
+    #[inline]
+    fn admits(&self, port: PortId, ranks: RankSet) -> bool {
+        match self.rank_at(port) {
+            Some(rank) => ranks == RankSet::of(rank),
+            None => self.elsewhere.iter().any(|(_, there)| ranks.is_within(*there)),
+        }
+    }
+
+    /// 0 at a worker's switch, 1 at the server's.
+    #[inline]
+    fn level(&self, node: NodeId) -> usize {
+        usize::from(self.server_switch == node)
+    }
+
+    fn to_server(&self) -> Egress<'static> {
+        Egress::Route(Route::by_aggregators(self.server, self.flow))
+    }
+}
+
+/// A gradient without its payload.
+#[derive(Clone, Copy)]
+struct Gradient {
+    at: FragmentId,
+    slot: AggregatorName,
+    ranks: RankSet,
+    fan_in: [u8; 2],
+    attempt: u8,
+    flags: AtpFlags,
+}
+
+impl Gradient {
+    fn header(self) -> AtpHeader {
+        let Gradient { at, slot, ranks, fan_in, attempt, flags } = self;
+        AtpHeader::Gradient { at, slot, ranks, fan_in, attempt, flags }
+    }
+}
+
+/// The aggregators of one switch.
+pub struct AggregationSwitch<P: Payload + ?Sized> {
+    node: NodeId,
+    reclaim_after: Duration,
+    block_bytes: u32,
+    jobs: Vec<Entry<P::Op>>,
+    /// By job number: where it stands in `jobs`, or [`NONE`].
+    number_of: Vec<u16>,
+    aggregators: Box<[Aggregator<P::Acc>]>,
+    planted: Planted,
+}
+
+node_state!(AggregationSwitch { node, reclaim_after, block_bytes, jobs, number_of, aggregators, planted });
+
+impl<P: Payload + ?Sized> AggregationSwitch<P> {
+    /// A switch with all its memory.
+    ///
+    /// # Panics
+    /// Where there is no aggregator or more than [`AGGREGATORS_MAX`], or a job has a rank of 64 or more.
+    pub fn new(config: SwitchConfig<P::Op>) -> Self {
+        assert!((1..=AGGREGATORS_MAX).contains(&config.aggregators), "1 to 65536 aggregators");
+        let empty = || Aggregator {
+            state: State::Empty,
+            job: JobId(0),
+            at: FragmentId::default(),
+            ranks: RankSet::NONE,
+            fan_in: 0,
+            flags: AtpFlags::NONE,
+            touched: Instant::ZERO,
+            acc: P::accumulator(&config.largest, config.block_bytes as usize),
+        };
+        let mut switch = AggregationSwitch {
+            node: config.node,
+            reclaim_after: config.reclaim_after,
+            block_bytes: config.block_bytes,
+            jobs: Vec::new(),
+            number_of: Vec::new(),
+            aggregators: (0..config.aggregators).map(|_| empty()).collect(),
+            planted: Planted::NONE,
+        };
+        config.jobs.into_iter().for_each(|job| switch.admit(job));
+        switch
+    }
+
+    /// A job comes, at any time; it shares the aggregators with those that are there. One of the same number is replaced.
+    ///
+    /// # Panics
+    /// Where it has a rank of 64 or more, or fragments longer than aggregators are.
+    pub fn admit(&mut self, job: JobAtSwitch<P::Op>) {
+        assert!(job.block_bytes <= self.block_bytes, "fragments fit aggregators");
+        let (number, entry) = (job.job.index(), Entry::new(job));
+        if self.number_of.len() <= number {
+            self.number_of.resize(number + 1, NONE);
+        }
+        match self.number_of[number] {
+            NONE => {
+                self.number_of[number] = self.jobs.len() as u16;
+                self.jobs.push(entry);
+            }
+            known => self.jobs[usize::from(known)] = entry,
+        }
+    }
+
+    /// Takes away a job with all that it has here.
+    fn dismiss<T: Tx<AtpHeader, P>>(&mut self, job: JobId, tx: &mut T) {
+        let Some(number) = self.number(job) else { return };
+        let op = self.jobs[number].op.clone();
+        for aggregator in self.aggregators.iter_mut().filter(|one| one.state != State::Empty && one.job == job) {
+            aggregator.state = State::Empty;
+            tx.note(Event::SlotReclaimed { job, bytes: P::acc_bytes(&aggregator.acc, &op) as u32 });
+        }
+        self.number_of[job.index()] = NONE;
+        self.jobs.swap_remove(number);
+        if let Some(moved) = self.jobs.get(number) {
+            self.number_of[moved.job.index()] = number as u16;
+        }
+    }
+
+    /// The longest fragment that an aggregator holds, in bytes.
+    pub fn block_bytes(&self) -> u32 {
+        self.block_bytes
+    }
+
+    /// The jobs that share the switch.
+    pub fn jobs(&self) -> impl Iterator<Item = JobId> + '_ {
+        self.jobs.iter().map(|entry| entry.job)
+    }
+
+    /// How many aggregators a job has.
+    pub fn in_use_by(&self, job: JobId) -> usize {
+        self.aggregators.iter().filter(|one| one.state != State::Empty && one.job == job).count()
+    }
+
+    /// How many aggregators are taken.
+    pub fn in_use(&self) -> usize {
+        self.aggregators.iter().filter(|one| one.state != State::Empty).count()
+    }
+
+    /// Puts in a bug.
+    #[cfg(feature = "planted-bugs")]
+    pub fn plant(&mut self, bug: Planted) {
+        self.planted = bug;
+    }
+
+    /// Makes all stored times relative to `now`, so that states that differ only in when they were reached are equal.
+    pub fn rebase(&mut self, now: Instant) {
+        for aggregator in &mut self.aggregators {
+            aggregator.touched = rebased(aggregator.touched, now);
+        }
+    }
+
+    #[inline]
+    fn number(&self, job: JobId) -> Option<usize> {
+        self.number_of.get(job.index()).filter(|number| **number != NONE).map(|number| usize::from(*number))
+    }
+}
+
+fn drop_packet<H, P: Payload + ?Sized, T: Tx<H, P>>(tx: &mut T, reason: DropReason)
+where
+    H: fanin_core::Wire,
+{
+    tx.note(Event::Dropped(reason));
+}
+
+/// Gradients.
+impl<P: Payload + ?Sized> AggregationSwitch<P> {
+    /// `a2tp 5.1`.
+    fn on_gradient<T: Tx<AtpHeader, P>>(&mut self, now: Instant, from: Ingress, mut packet: Gradient, payload: &P, tx: &mut T) {
+        let Some(number) = self.number(from.job) else { return drop_packet(tx, DropReason::NotAMember) };
+        let entry = &self.jobs[number];
+        if !entry.admits(from.port, packet.ranks) {
+            return drop_packet(tx, DropReason::NotAMember);
+        }
+        if usize::from(packet.slot.index) >= self.aggregators.len() {
+            return drop_packet(tx, DropReason::OutsideWindow);
+        }
+        packet.flags = packet.flags.with_if(AtpFlags::ECN, from.ecn);
+        let bytes = payload.bytes();
+        // 5.1, step 1: what is no fixed point is the server's to add, and so is what cannot be in an aggregator.
+        if packet.flags.has(AtpFlags::FLOAT) || bytes == 0 || bytes > entry.block_bytes as usize {
+            return tx.send(entry.to_server(), &packet.header(), Body::Borrowed(payload));
+        }
+        let aggregator = &self.aggregators[usize::from(packet.slot.index)];
+        let is_ours = aggregator.state != State::Empty && aggregator.job == from.job && aggregator.at == packet.at;
+        if packet.flags.has(AtpFlags::RESEND.with(AtpFlags::COLLIDED)) {
+            return if is_ours { self.flush_with(now, number, packet, payload, tx) } else { self.pass(number, packet, payload, tx) };
+        }
+        let fan_in = packet.fan_in[entry.level(self.node)];
+        if is_ours || self.planted.ignores_owner() && aggregator.state == State::Open {
+            return self.join(now, number, packet, payload, tx);
+        }
+        // A lone worker of its switch has nothing to be added to here.
+        if fan_in <= 1 {
+            return self.pass(number, packet, payload, tx);
+        }
+        if aggregator.state != State::Empty && !self.reclaim(now, packet.slot, tx) {
+            let aggregator = &mut self.aggregators[usize::from(packet.slot.index)];
+            aggregator.flags = aggregator.flags.with(AtpFlags::COL);
+            packet.flags = packet.flags.with(AtpFlags::COLLIDED);
+            return self.pass(number, packet, payload, tx);
+        }
+        self.take(now, number, fan_in, packet, payload, tx);
+    }
+
+    /// The packet goes on to the server as it is.
+    fn pass<T: Tx<AtpHeader, P>>(&self, number: usize, packet: Gradient, payload: &P, tx: &mut T) {
+        tx.send(self.jobs[number].to_server(), &packet.header(), Body::Borrowed(payload));
+    }
+
+    /// P4: an aggregator that nobody has spoken of for long is a zombie, and free. Says whether it is.
+    fn reclaim<T: Tx<AtpHeader, P>>(&mut self, now: Instant, slot: AggregatorName, tx: &mut T) -> bool {
+        let aggregator = &mut self.aggregators[usize::from(slot.index)];
+        if now.since(aggregator.touched) < self.reclaim_after {
+            return false;
+        }
+        aggregator.state = State::Empty;
+        let job = aggregator.job;
+        if let Some(number) = self.number(job) {
+            let bytes = P::acc_bytes(&self.aggregators[usize::from(slot.index)].acc, &self.jobs[number].op) as u32;
+            tx.note(Event::SlotReclaimed { job, bytes });
+        }
+        true
+    }
+
+    /// 5.1, step 2a: the first contribution takes an aggregator that nobody has.
+    fn take<T: Tx<AtpHeader, P>>(&mut self, now: Instant, number: usize, fan_in: u8, packet: Gradient, payload: &P, tx: &mut T) {
+        let aggregator = &mut self.aggregators[usize::from(packet.slot.index)];
+        let entry = &mut self.jobs[number];
+        if payload.assign(&mut aggregator.acc, &mut entry.op).is_err() {
+            return tx.send(entry.to_server(), &packet.header(), Body::Borrowed(payload));
+        }
+        (aggregator.state, aggregator.job, aggregator.at) = (State::Open, entry.job, packet.at);
+        (aggregator.ranks, aggregator.fan_in, aggregator.touched) = (packet.ranks, fan_in, now);
+        aggregator.flags = packet.flags.only(AtpFlags::ECN.with(AtpFlags::COL));
+        tx.note(Event::SlotTaken { bytes: payload.bytes() as u32 });
+        if aggregator.ranks.count() >= u32::from(fan_in) {
+            self.complete(number, packet, tx);
+        }
+    }
+
+    /// 5.1, steps 2b to 2d: the aggregator is this fragment's.
+    fn join<T: Tx<AtpHeader, P>>(&mut self, now: Instant, number: usize, packet: Gradient, payload: &P, tx: &mut T) {
+        let aggregator = &mut self.aggregators[usize::from(packet.slot.index)];
+        aggregator.touched = now;
+        if aggregator.state == State::Flushed {
+            // P1: what has been flushed is the server's to complete.
+            let packet = Gradient { flags: packet.flags.with(AtpFlags::RESEND), ..packet };
+            return self.pass(number, packet, payload, tx);
+        }
+        aggregator.flags = aggregator.flags.with(packet.flags.only(AtpFlags::ECN.with(AtpFlags::COL)));
+        let entry = &mut self.jobs[number];
+        if packet.ranks.overlaps(aggregator.ranks) && !self.planted.ignores_bitmap() {
+            if !packet.ranks.is_within(aggregator.ranks) {
+                return self.pass(number, packet, payload, tx);
+            }
+            return match aggregator.state {
+                // P4: the sum may have been lost.
+                State::Complete => self.repeat(number, packet, tx),
+                _ => drop_packet(tx, DropReason::Duplicate),
+            };
+        }
+        if aggregator.state == State::Complete || payload.reduce(&mut aggregator.acc, &mut entry.op).is_err() {
+            return self.pass(number, packet, payload, tx);
+        }
+        aggregator.ranks = aggregator.ranks.union(packet.ranks);
+        if aggregator.ranks.count() >= u32::from(aggregator.fan_in) {
+            self.complete(number, packet, tx);
+        }
+    }
+
+    /// 5.1, step 2c: the sum goes on, and stays until the acknowledgement.
+    fn complete<T: Tx<AtpHeader, P>>(&mut self, number: usize, packet: Gradient, tx: &mut T) {
+        let aggregator = &mut self.aggregators[usize::from(packet.slot.index)];
+        aggregator.state = State::Complete;
+        let packet = Gradient { ranks: aggregator.ranks, flags: aggregator.flags, ..packet };
+        tx.send(self.jobs[number].to_server(), &packet.header(), Body::Acc(&aggregator.acc));
+    }
+
+    /// 5.1, step 2d: the sum goes on once more; at the next level it takes no aggregator, for that may have been freed already.
+    fn repeat<T: Tx<AtpHeader, P>>(&self, number: usize, packet: Gradient, tx: &mut T) {
+        let aggregator = &self.aggregators[usize::from(packet.slot.index)];
+        let packet = Gradient { ranks: aggregator.ranks, flags: aggregator.flags.with(AtpFlags::RESEND), ..packet };
+        tx.send(self.jobs[number].to_server(), &packet.header(), Body::Acc(&aggregator.acc));
+    }
+
+    /// 5.1, step 3, and gap 8: what is there of the fragment goes on to the server, with this contribution in it where that is new.
+    fn flush_with<T: Tx<AtpHeader, P>>(&mut self, now: Instant, number: usize, packet: Gradient, payload: &P, tx: &mut T) {
+        let aggregator = &mut self.aggregators[usize::from(packet.slot.index)];
+        aggregator.touched = now;
+        let entry = &mut self.jobs[number];
+        match aggregator.state {
+            State::Open => {
+                let is_new = !packet.ranks.overlaps(aggregator.ranks) && payload.reduce(&mut aggregator.acc, &mut entry.op).is_ok();
+                if is_new {
+                    aggregator.ranks = aggregator.ranks.union(packet.ranks);
+                    aggregator.flags = aggregator.flags.with(packet.flags.only(AtpFlags::ECN.with(AtpFlags::COL)));
+                }
+                let has_all = packet.ranks.is_within(aggregator.ranks);
+                let kept = packet.flags.only(AtpFlags::COLLIDED.with(AtpFlags::DIRECT));
+                self.flush(number, packet, kept, tx);
+                if !has_all {
+                    self.pass(number, packet, payload, tx);
+                }
+            }
+            State::Complete if packet.ranks.is_within(aggregator.ranks) => {
+                // Where the server has some of these contributions by another way it drops the sum (P3): the next attempt goes alone.
+                aggregator.state = State::Flushed;
+                self.repeat(number, packet, tx);
+            }
+            _ => self.pass(number, packet, payload, tx),
+        }
+    }
+
+    /// Sends on what an open aggregator holds; it stays its fragment's.
+    fn flush<T: Tx<AtpHeader, P>>(&mut self, number: usize, packet: Gradient, kept: AtpFlags, tx: &mut T) {
+        let aggregator = &mut self.aggregators[usize::from(packet.slot.index)];
+        aggregator.state = State::Flushed;
+        let flags = aggregator.flags.with(AtpFlags::RESEND).with(kept);
+        let packet = Gradient { ranks: aggregator.ranks, flags, ..packet };
+        tx.send(self.jobs[number].to_server(), &packet.header(), Body::Acc(&aggregator.acc));
+    }
+}
+
+/// What comes from the server.
+impl<P: Payload + ?Sized> AggregationSwitch<P> {
+    /// Whether a packet is one that the job's server has sent, here or at its switch. Gives the job's place.
+    fn from_server(&self, from: Ingress) -> Option<usize> {
+        let number = self.number(from.job)?;
+        let entry = &self.jobs[number];
+        let sender = if entry.level(self.node) == 1 { entry.server } else { Address::switch(entry.server_switch) };
+        (from.source == sender).then_some(number)
+    }
+
+    fn is_of(&self, slot: AggregatorName, job: JobId, at: FragmentId) -> bool {
+        self.aggregators.get(usize::from(slot.index)).is_some_and(|one| one.state != State::Empty && one.job == job && one.at == at)
+    }
+
+    /// `a2tp 5.2`: the acknowledgement frees the aggregator and goes on to all workers, or to the one that asked.
+    fn on_ack<T: Tx<AtpHeader, P>>(&mut self, from: Ingress, header: &AtpHeader, payload: &P, tx: &mut T) {
+        let AtpHeader::Ack { at, slot, next_version, to, flags, round } = *header else { return };
+        let Some(number) = self.from_server(from) else { return drop_packet(tx, DropReason::NotAMember) };
+        if !flags.has(AtpFlags::FLOAT) && self.is_of(slot, from.job, at) {
+            let aggregator = &mut self.aggregators[usize::from(slot.index)];
+            aggregator.state = State::Empty;
+            tx.note(Event::SlotFreed { bytes: P::acc_bytes(&aggregator.acc, &self.jobs[number].op) as u32 });
+        }
+        let entry = &self.jobs[number];
+        let header = AtpHeader::Ack { at, slot, next_version, to, flags: flags.with_if(AtpFlags::ECN, from.ecn), round };
+        let below = |node: NodeId| Egress::Route(Route::direct(Address::switch(node), entry.flow));
+        if to == AtpHeader::TO_ALL {
+            if !entry.ports.is_empty() {
+                tx.send(Egress::Ports(&entry.ports), &header, Body::Borrowed(payload));
+            }
+            entry.elsewhere.iter().for_each(|(node, _)| tx.send(below(*node), &header, Body::Borrowed(payload)));
+        } else if let Some(port) = entry.rank_at.iter().position(|rank| *rank == u16::from(to)) {
+            tx.send(Egress::Port(PortId(port as u16)), &header, Body::Borrowed(payload));
+        } else if let Some((node, _)) = entry.elsewhere.iter().find(|(_, ranks)| RankSet::of(Rank(u32::from(to))).is_within(*ranks)) {
+            tx.send(below(*node), &header, Body::Borrowed(payload));
+        } else {
+            drop_packet(tx, DropReason::NotAMember);
+        }
+    }
+
+    /// P1: the server wants what there is of a fragment.
+    fn on_flush<T: Tx<AtpHeader, P>>(&mut self, now: Instant, from: Ingress, at: FragmentId, slot: AggregatorName, tx: &mut T) {
+        let Some(number) = self.from_server(from) else { return drop_packet(tx, DropReason::NotAMember) };
+        if self.is_of(slot, from.job, at) {
+            let aggregator = &mut self.aggregators[usize::from(slot.index)];
+            aggregator.touched = now;
+            let packet = Gradient { at, slot, ranks: aggregator.ranks, fan_in: [0; 2], attempt: 0, flags: AtpFlags::NONE };
+            match aggregator.state {
+                State::Open => self.flush(number, packet, AtpFlags::NONE, tx),
+                State::Complete => {
+                    aggregator.state = State::Flushed;
+                    self.repeat(number, packet, tx);
+                }
+                State::Flushed | State::Empty => {}
+            }
+        }
+        let entry = &self.jobs[number];
+        for (node, _) in &entry.elsewhere {
+            tx.send(Egress::Route(Route::direct(Address::switch(*node), entry.flow)), &AtpHeader::Flush { at, slot }, Body::Empty);
+        }
+    }
+}
+
+impl<P: Payload + ?Sized> Node<P> for AggregationSwitch<P> {
+    type Header = AtpHeader;
+
+    #[inline]
+    fn on_packet<T: Tx<AtpHeader, P>>(&mut self, now: Instant, from: Ingress, header: &AtpHeader, payload: &P, tx: &mut T) {
+        match *header {
+            AtpHeader::Gradient { at, slot, ranks, fan_in, attempt, flags } => {
+                self.on_gradient(now, from, Gradient { at, slot, ranks, fan_in, attempt, flags }, payload, tx);
+            }
+            AtpHeader::Ack { .. } => self.on_ack(from, header, payload, tx),
+            AtpHeader::Flush { at, slot } => self.on_flush(now, from, at, slot, tx),
+            AtpHeader::Waiting { .. } | AtpHeader::Rejected { .. } => drop_packet(tx, DropReason::NotAMember),
+        }
+    }
+
+    /// A switch has no timers: a zombie is found by who wants its aggregator.
+    fn on_timeout<T: Tx<AtpHeader, P>>(&mut self, _now: Instant, _tx: &mut T) {}
+
+    fn next_timeout(&self) -> Option<Instant> {
+        None
+    }
+
+    fn on_job_end<T: Tx<AtpHeader, P>>(&mut self, _now: Instant, job: JobId, tx: &mut T) {
+        self.dismiss(job, tx);
+    }
+}

@@ -1,0 +1,391 @@
+//! Nodes of jobs of ATP and A2TP: workers and servers of each job, and the switches that all of them share.
+
+use std::collections::BTreeMap;
+
+use fanin_core::{
+    Address, Duration, FlowLabel, JobId, JobNodes, NetworkMap, NodeId, Payload, Placed, PortId, Rank, Role, SharedNode, Suspect,
+};
+use fanin_protocols::a2tp::{A2tpRounds, A2tpServer, A2tpWindowConfig, A2tpWindows, A2tpWorker};
+use fanin_protocols::atp::{AtpRounds, AtpServer, AtpSwitch, AtpWindow, AtpWindowConfig, AtpWorker};
+use fanin_protocols::shared::aggregation::{
+    AGGREGATORS_MAX, FixedScale, JobAtSwitch, Nets, ServerConfig, SwitchConfig, WINDOW_MAX, WORKERS_MAX, WorkerConfig,
+};
+use fanin_protocols::shared::real::Real;
+use fanin_wire::atp::RankSet;
+
+use crate::any::AnyNode;
+use crate::build::reliability;
+use crate::config::{A2tpParameters, AtpParameters, BuildError, JobSpec, SafetyNets, System, WindowRule};
+use crate::layout::leaf_of;
+
+/// Elements below 2^8 fit fixed point: about what ATP's scale of a million leaves of 32 bits for a few workers (a2tp 5.8).
+const FIXED_EXPONENT: i16 = 8;
+
+/// What both systems have, whichever it is.
+fn common(system: &System) -> Option<AtpParameters> {
+    match *system {
+        System::Atp(parameters) => Some(parameters),
+        System::A2tp(A2tpParameters { aggregators, initial, reclaim_ps, nets, fixed_point, overflow, .. }) => {
+            Some(AtpParameters { aggregators, initial, reclaim_ps, nets, fixed_point, overflow, ..AtpParameters::default() })
+        }
+        _ => None,
+    }
+}
+
+/// Where a job's nodes are.
+struct Places {
+    server: Address,
+    server_switch: NodeId,
+    /// By switch: the ports and ranks of the workers there whose packets pass it.
+    switches: BTreeMap<NodeId, Vec<(PortId, Rank)>>,
+}
+
+impl Places {
+    /// A server of its own, or one at the host of rank 0, whose worker reaches it without a switch.
+    fn of<Op>(spec: &JobSpec<'_, Op>, map: &NetworkMap) -> Result<Self, BuildError> {
+        if spec.servers.len() > 1 {
+            return Err(BuildError::new("servers", spec.servers.len(), "1, or 0 for one at the host of rank 0"));
+        }
+        let host = spec.servers.first().copied().unwrap_or(spec.hosts[0]);
+        let server_switch = leaf_of(map, host)?.node;
+        let mut switches = BTreeMap::from([(server_switch, Vec::new())]);
+        for (rank, &worker) in spec.hosts.iter().enumerate().filter(|(_, worker)| **worker != host) {
+            let leaf = leaf_of(map, worker)?;
+            switches.entry(leaf.node).or_insert_with(Vec::new).push((leaf.their_port, Rank(rank as u32)));
+        }
+        Ok(Places { server: Address { node: host, role: Role::Server }, server_switch, switches })
+    }
+
+    fn ranks_at(&self, switch: NodeId) -> RankSet {
+        let workers = self.switches.get(&switch).into_iter().flatten();
+        workers.fold(RankSet::NONE, |all, (_, rank)| all.union(RankSet::of(*rank)))
+    }
+
+    /// How many workers complete an aggregator at a worker's switch, and at the server's.
+    fn fan_in(&self, switch: NodeId) -> [u8; 2] {
+        let all: u32 = self.switches.keys().map(|switch| self.ranks_at(*switch).count()).sum();
+        [self.ranks_at(switch).count() as u8, all as u8]
+    }
+}
+
+fn flow(job: JobId) -> FlowLabel {
+    FlowLabel(u32::from(job.0))
+}
+
+fn check<Op>(spec: &JobSpec<'_, Op>, parameters: &AtpParameters) -> Result<(), BuildError> {
+    if spec.hosts.len() > WORKERS_MAX as usize {
+        return Err(BuildError::new("workers", spec.hosts.len(), format!("at most {WORKERS_MAX}, which packets name by bits")));
+    }
+    if spec.window > WINDOW_MAX {
+        return Err(BuildError::new("window", spec.window, format!("1 to {WINDOW_MAX} packets")));
+    }
+    if !(1..=AGGREGATORS_MAX).contains(&parameters.aggregators) {
+        return Err(BuildError::new("aggregators", parameters.aggregators, format!("1 to {AGGREGATORS_MAX}")));
+    }
+    if !spec.reliable {
+        let name = spec.system.name();
+        return Err(BuildError::new("reliable", false, format!("true: without timers {name} can wait for ever after a collision")));
+    }
+    if parameters.fixed_point && spec.element_bytes != 4 {
+        return Err(BuildError::new("fixed_point", true, "false, unless elements are 32-bit floats"));
+    }
+    share("overflow", parameters.overflow)?;
+    if parameters.overflow > 0.0 && !parameters.fixed_point {
+        return Err(BuildError::new("overflow", parameters.overflow, "0 without fixed_point"));
+    }
+    Ok(())
+}
+
+fn share(field: &str, value: f64) -> Result<(), BuildError> {
+    if (0.0..=1.0).contains(&value) { Ok(()) } else { Err(BuildError::new(field, value, "a share from 0 to 1")) }
+}
+
+/// The first window: half of the longest where none is given, as if that were twice what the network holds (gap 7).
+fn initial(given: u32, window: u32) -> u32 {
+    if given == 0 { window.div_ceil(2) } else { given.min(window) }
+}
+
+fn a2tp_windows<Op>(spec: &JobSpec<'_, Op>, parameters: &A2tpParameters) -> Result<A2tpWindowConfig, BuildError> {
+    let A2tpParameters { threshold, collision_weight, mark_weight, priority, aggregators_min, fair, col_only, .. } = *parameters;
+    for (field, value) in [("threshold", threshold), ("collision_weight", collision_weight), ("mark_weight", mark_weight)] {
+        share(field, value)?;
+    }
+    if !(priority > 0.0 && priority <= 1_000.0) {
+        return Err(BuildError::new("priority", priority, "more than 0, and at most 1000"));
+    }
+    if aggregators_min == 0 || aggregators_min > spec.window {
+        return Err(BuildError::new("aggregators_min", aggregators_min, format!("1 to {}, the window", spec.window)));
+    }
+    Ok(A2tpWindowConfig {
+        window: spec.window,
+        initial: initial(parameters.initial, spec.window),
+        threshold: Real::new(threshold),
+        collision_weight: Real::new(collision_weight),
+        mark_weight: Real::new(mark_weight),
+        priority: Real::new(priority),
+        aggregators_min,
+        fair,
+        col_only,
+    })
+}
+
+/// Workers and server of a job; its switches are [`shared`].
+pub(crate) fn nodes<P: Payload + ?Sized>(spec: &JobSpec<'_, P::Op>, map: &NetworkMap) -> Result<JobNodes<AnyNode<P>>, BuildError> {
+    let Some(parameters) = common(&spec.system) else { return Err(BuildError::new("system", spec.system.name(), "atp or a2tp")) };
+    check(spec, &parameters)?;
+    let places = Places::of(spec, map)?;
+    let a2tp = match &spec.system {
+        System::A2tp(parameters) => Some((a2tp_windows(spec, parameters)?, parameters.windows)),
+        _ => None,
+    };
+    let increase = f64::from(parameters.increase_bytes) / f64::from(spec.payload_bytes);
+    let window = AtpWindowConfig { window: spec.window, initial: initial(parameters.initial, spec.window), increase: Real::new(increase) };
+    let mut workers = Vec::with_capacity(spec.hosts.len());
+    for (rank, &host) in spec.hosts.iter().enumerate() {
+        let config = worker_config(spec, map, &parameters, &places, (Rank(rank as u32), host))?;
+        let node = match a2tp {
+            None => AnyNode::AtpWorker(AtpWorker::new(config, AtpWindow::new(window))),
+            Some((windows, WindowRule::Agreed)) => AnyNode::A2tpWorker(A2tpWorker::new(config, A2tpWindows::agreed(windows))),
+            Some((windows, WindowRule::Own)) => AnyNode::A2tpWorker(A2tpWorker::new(config, A2tpWindows::own(windows))),
+        };
+        workers.push(Placed { at: Address::worker(host), node });
+    }
+    if workers.len() == 1 {
+        return Ok(JobNodes { workers, others: Vec::new() });
+    }
+    let config = ServerConfig {
+        job: spec.id,
+        workers: spec.hosts.iter().map(|&host| Address::worker(host)).collect(),
+        at: places.server,
+        switch: places.server_switch,
+        op: spec.op.clone(),
+        fixed_op: spec.op.clone(),
+        block_bytes: spec.payload_bytes,
+        window: spec.window,
+        aggregators: parameters.aggregators,
+        nets: nets(parameters.nets),
+        reliability: reliability(spec),
+        flow: flow(spec.id),
+    };
+    let node = match a2tp {
+        None => AnyNode::AtpServer(AtpServer::new(config, AtpRounds::new(spec.window))),
+        Some((windows, WindowRule::Agreed)) => AnyNode::A2tpServer(A2tpServer::new(config, A2tpRounds::agreed(windows))),
+        Some((_, WindowRule::Own)) => AnyNode::A2tpServer(A2tpServer::new(config, A2tpRounds::Own { window: spec.window })),
+    };
+    Ok(JobNodes { workers, others: vec![Placed { at: places.server, node }] })
+}
+
+fn nets(nets: SafetyNets) -> Nets {
+    match nets {
+        SafetyNets::All => Nets::All,
+        SafetyNets::Paper => Nets::Paper,
+    }
+}
+
+fn worker_config<Op: Clone>(
+    spec: &JobSpec<'_, Op>,
+    map: &NetworkMap,
+    parameters: &AtpParameters,
+    places: &Places,
+    (rank, host): (Rank, NodeId),
+) -> Result<WorkerConfig<Op>, BuildError> {
+    let leaf = leaf_of(map, host)?.node;
+    // Where the server is at a worker's host, nothing is heard when that host is dead; otherwise what is next to this worker may be.
+    let suspect = match spec.servers.is_empty() && rank.0 != 0 {
+        true => Suspect::Rank(Rank(0)),
+        false => Suspect::Switch(leaf),
+    };
+    Ok(WorkerConfig {
+        job: spec.id,
+        rank,
+        workers: spec.hosts.len() as u32,
+        op: spec.op.clone(),
+        element_bytes: spec.element_bytes,
+        block_elements: spec.payload_bytes / spec.element_bytes,
+        window: spec.window,
+        aggregators: parameters.aggregators,
+        fan_in: places.fan_in(leaf),
+        server: places.server,
+        suspect,
+        nets: nets(parameters.nets),
+        reliability: reliability(spec),
+        flow: flow(spec.id),
+        fixed_point: parameters
+            .fixed_point
+            .then_some(FixedScale { exponent: FIXED_EXPONENT, too_large: (parameters.overflow * 65_536.0) as u32 }),
+    })
+}
+
+/// What a job tells the switches that it shares with others: with each of them, what it needs there.
+fn at_switches<Op: Clone>(spec: &JobSpec<'_, Op>, map: &NetworkMap) -> Result<Vec<(NodeId, JobAtSwitch<Op>)>, BuildError> {
+    if spec.hosts.len() < 2 {
+        return Ok(Vec::new());
+    }
+    let places = Places::of(spec, map)?;
+    let others = || places.switches.keys().copied().filter(|switch| *switch != places.server_switch);
+    let at = |(switch, workers): (&NodeId, &Vec<(PortId, Rank)>)| {
+        let is_servers = *switch == places.server_switch;
+        let elsewhere = if is_servers { others().map(|other| (other, places.ranks_at(other))).collect() } else { Vec::new() };
+        let entry = JobAtSwitch {
+            job: spec.id,
+            op: spec.op.clone(),
+            block_bytes: spec.payload_bytes,
+            workers: workers.clone(),
+            elsewhere,
+            server: places.server,
+            server_switch: places.server_switch,
+            flow: flow(spec.id),
+        };
+        (*switch, entry)
+    };
+    Ok(places.switches.iter().map(at).collect())
+}
+
+/// The nodes that jobs share: at each switch one, for all jobs that use its aggregators. Jobs of other systems have none.
+///
+/// # Errors
+/// The job's place in `specs` and what is wrong with it: jobs that share switches must agree about how many aggregators these have.
+pub fn shared<P: Payload + ?Sized>(
+    specs: &[JobSpec<'_, P::Op>],
+    map: &NetworkMap,
+) -> Result<Vec<SharedNode<AnyNode<P>>>, (usize, BuildError)> {
+    let mut switches: BTreeMap<NodeId, Vec<JobAtSwitch<P::Op>>> = BTreeMap::new();
+    let (mut aggregators, mut reclaim_ps) = (None, 0);
+    for (index, spec) in specs.iter().enumerate() {
+        let Some(parameters) = common(&spec.system) else { continue };
+        let known = *aggregators.get_or_insert(parameters.aggregators);
+        if known != parameters.aggregators {
+            let expected = format!("{known}, as in the jobs before it: they share the aggregators of their switches");
+            return Err((index, BuildError::new("aggregators", parameters.aggregators, expected)));
+        }
+        reclaim_ps = reclaim_ps.max(parameters.reclaim_ps);
+        for (switch, entry) in at_switches(spec, map).map_err(|error| (index, error))? {
+            switches.entry(switch).or_default().push(entry);
+        }
+    }
+    let node = |(switch, jobs): (NodeId, Vec<JobAtSwitch<P::Op>>)| {
+        let ops: Vec<P::Op> = jobs.iter().map(|job| job.op.clone()).collect();
+        let config = SwitchConfig {
+            node: switch,
+            aggregators: aggregators.unwrap_or(1),
+            reclaim_after: Duration::from_ps(reclaim_ps),
+            largest: P::largest(&ops).clone(),
+            block_bytes: jobs.iter().map(|job| job.block_bytes).max().unwrap_or(0),
+            jobs,
+        };
+        let jobs = config.jobs.iter().map(|job| job.job).collect();
+        SharedNode { placed: Placed { at: Address::switch(switch), node: AnyNode::AtpSwitch(AtpSwitch::new(config)) }, jobs }
+    };
+    Ok(switches.into_iter().map(node).collect())
+}
+
+impl<P: Payload + ?Sized> AnyNode<P> {
+    /// A job comes to a switch that it shares with those that are there; it goes by [`fanin_core::Node::on_job_end`]. False, and nothing is
+    /// changed, where the node is no such switch, the job has nothing there, or its packets do not fit.
+    ///
+    /// # Errors
+    /// [`BuildError`] where the job does not fit the network.
+    pub fn admit(&mut self, switch: NodeId, spec: &JobSpec<'_, P::Op>, map: &NetworkMap) -> Result<bool, BuildError> {
+        let (AnyNode::AtpSwitch(node), Some(_)) = (self, common(&spec.system)) else { return Ok(false) };
+        let entry = at_switches(spec, map)?.into_iter().find(|(at, _)| *at == switch);
+        match entry {
+            Some((_, entry)) if entry.block_bytes <= node.block_bytes() => node.admit(entry),
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fanin_core::Length;
+
+    const HOSTS: [NodeId; 4] = [NodeId(0), NodeId(1), NodeId(2), NodeId(3)];
+
+    fn spec<'a>(id: u16, hosts: &'a [NodeId], servers: &'a [NodeId], system: System) -> JobSpec<'a, ()> {
+        JobSpec {
+            id: JobId(id),
+            hosts,
+            servers,
+            system,
+            op: (),
+            element_bytes: 4,
+            payload_bytes: 248,
+            window: 64,
+            reliable: true,
+            rto_initial: Duration::from_ms(1),
+            rto_min: Duration::from_us(100),
+            patience: Duration::from_ms(100),
+            seed: 0,
+        }
+    }
+
+    /// Two leaves of three hosts under a spine.
+    fn map() -> NetworkMap {
+        let mut map = NetworkMap::new(6, &[1, 1, 2]);
+        for host in 0..6 {
+            map.join(NodeId(host), NodeId(6 + host / 3));
+        }
+        map.join(NodeId(6), NodeId(8));
+        map.join(NodeId(7), NodeId(8));
+        map
+    }
+
+    #[test]
+    fn switches_are_shared_by_the_jobs_that_pass_them() {
+        let (here, there) = ([NodeId(0), NodeId(1)], [NodeId(2), NodeId(4)]);
+        let specs =
+            [spec(0, &here, &[NodeId(5)], System::atp()), spec(1, &there, &[], System::a2tp()), spec(2, &here[..1], &[], System::atp())];
+        let shared = shared::<Length>(&specs, &map()).unwrap();
+        let found: Vec<(u32, Vec<u16>)> =
+            shared.iter().map(|node| (node.placed.at.node.0, node.jobs.iter().map(|job| job.0).collect())).collect();
+        assert_eq!(found, [(6, vec![0, 1]), (7, vec![0, 1])], "a lone worker needs no switch, and spines do not aggregate");
+        let nodes = nodes::<Length>(&specs[1], &map()).unwrap();
+        assert_eq!(nodes.others[0].at, Address { node: NodeId(2), role: Role::Server }, "at the host of rank 0");
+    }
+
+    #[test]
+    fn a_job_may_come_to_a_switch_later() {
+        let (here, there) = ([NodeId(0), NodeId(1)], [NodeId(2), NodeId(4)]);
+        let first = spec(0, &here, &[NodeId(5)], System::atp());
+        let mut node = shared::<Length>(&[first], &map()).unwrap().remove(0).placed.node;
+        let late = spec(7, &there, &[], System::a2tp());
+        assert_eq!(node.admit(NodeId(6), &late, &map()), Ok(true));
+        let AnyNode::AtpSwitch(switch) = &node else { panic!("a shared switch") };
+        assert_eq!(switch.jobs().collect::<Vec<_>>(), [JobId(0), JobId(7)]);
+        let ring = spec(8, &there, &[], System::Ring { order: Default::default(), barrier: false });
+        assert_eq!(node.admit(NodeId(6), &ring, &map()), Ok(false));
+        let long = JobSpec { payload_bytes: 252, ..spec(9, &there, &[], System::atp()) };
+        assert_eq!(node.admit(NodeId(6), &long, &map()), Ok(false), "its fragments do not fit");
+    }
+
+    #[test]
+    fn what_it_cannot_do_is_named() {
+        let error = |change: fn(&mut JobSpec<'_, ()>)| {
+            let mut spec = spec(0, &HOSTS, &[NodeId(5)], System::atp());
+            change(&mut spec);
+            crate::build::<Length>(&spec, &map()).map(|_| ()).unwrap_err().to_string()
+        };
+        let lossless = "reliable = false: expected true: without timers atp can wait for ever after a collision";
+        assert_eq!(error(|spec| spec.reliable = false), lossless);
+        assert_eq!(error(|spec| spec.window = 40_000), "window = 40000: expected 1 to 32768 packets");
+        let atp = |parameters: AtpParameters| System::Atp(parameters);
+        let mut bad = spec(0, &HOSTS, &[NodeId(5)], atp(AtpParameters { aggregators: 0, ..AtpParameters::default() }));
+        let words = |spec: &JobSpec<'_, ()>| crate::build::<Length>(spec, &map()).map(|_| ()).unwrap_err().to_string();
+        assert_eq!(words(&bad), "aggregators = 0: expected 1 to 65536");
+        bad.system = atp(AtpParameters { overflow: 0.5, ..AtpParameters::default() });
+        assert_eq!(words(&bad), "overflow = 0.5: expected 0 without fixed_point");
+        bad.system = System::A2tp(A2tpParameters { threshold: 1.5, ..A2tpParameters::default() });
+        assert_eq!(words(&bad), "threshold = 1.5: expected a share from 0 to 1");
+        bad.system = System::A2tp(A2tpParameters { priority: 0.0, ..A2tpParameters::default() });
+        assert_eq!(words(&bad), "priority = 0: expected more than 0, and at most 1000");
+        bad.system = System::A2tp(A2tpParameters { aggregators_min: 65, ..A2tpParameters::default() });
+        assert_eq!(words(&bad), "aggregators_min = 65: expected 1 to 64, the window");
+        let other = System::Atp(AtpParameters { aggregators: 9, ..AtpParameters::default() });
+        let specs = [spec(0, &HOSTS, &[NodeId(5)], System::a2tp()), spec(1, &HOSTS, &[NodeId(5)], other)];
+        let (index, error) = shared::<Length>(&specs, &map()).unwrap_err();
+        let expected = "aggregators = 9: expected 450, as in the jobs before it: they share the aggregators of their switches";
+        assert_eq!((index, error.to_string().as_str()), (1, expected));
+    }
+}

@@ -1,0 +1,488 @@
+//! Packets of ATP and of A2TP, which extends ATP's by a flag and by what acknowledgements say of windows.
+//!
+//! | offset | bytes | field | |
+//! |---|---|---|---|
+//! | 0 | 1 | `kind` | 1 gradient, 2 acknowledgement, 3 flush, 4 waiting, 5 rejected |
+//! | 1 | 1 | `flags` | see below; those that a kind does not have are zero |
+//! | 2 | 2 | `index` | which aggregator of a switch; kinds 4 and 5: zero |
+//! | 4 | 1 | `version` | how often the worker's place was given another aggregator; kinds 4 and 5: zero |
+//! | 5 | 1 | `attempt`, `next_version` or `rank` | gradient: how often it was sent before, 255 for more; acknowledgement: the version that the place has from now on; waiting: who is missing; else zero |
+//! | 6 | 1 | `fan_in0` or `to` | gradient: how many workers the first switch waits for; acknowledgement: the only rank that it is for, 255 for all; else zero |
+//! | 7 | 1 | `fan_in1` | gradient: how many workers the server's switch waits for; else zero |
+//! | 8 | 4 | `tensor` | the operation |
+//! | 12 | 4 | `seq` | the fragment; numbers go on from one tensor of a job to the next |
+//! | 16 | 8 | `bitmap` | gradient: the ranks that are in the payload, at least one |
+//! | 16 | 2 | `ahead` | acknowledgement: how far behind this fragment the next round begins; zero without rounds |
+//! | 18 | 2 | `length` | acknowledgement: fragments of that round, which are the window of all workers too (LCW) |
+//! | 20 | 2 | `aggregated` | acknowledgement: how many of them, from the first one on, go to aggregators (ACW) |
+//! | 22 | 2 | reserved | acknowledgement: zero |
+//!
+//! | flag | | of |
+//! |---|---|---|
+//! | 1 | `direct`: for the server, beyond what may go to aggregators | gradients |
+//! | 2 | `resend`: takes out of an aggregator what is there of this fragment, and goes on to the server | gradients |
+//! | 4 | `collided`: found its aggregator taken (`isSWCollision`) | both |
+//! | 8 | `col`: another fragment found this one's aggregator taken (`Col`) | both |
+//! | 16 | `ecn`: congestion was experienced, by a contribution or by an acknowledgement that its sender got | both |
+//! | 32 | `float`: a gradient that does not fit fixed point, or the request to send all of them so (`overflow`) | both |
+//!
+//! `a2tp 2` has 32 bits of bitmap, one fan-in, 16 bits of `seq`, and a second index for the second half of a recirculated packet. Here
+//! 64 ranks fit, both levels have a fan-in (gap 8), and a fragment's name never comes again (P5). The job stands in the hop header.
+
+use fanin_core::{Malformed, PacketKind, Rank, Wire};
+
+use crate::bytes::{front, put, require, u16_at, u32_at, u64_at};
+
+const GRADIENT: u8 = 1;
+const ACK: u8 = 2;
+const FLUSH: u8 = 3;
+const WAITING: u8 = 4;
+const REJECTED: u8 = 5;
+
+const SHORT: usize = 16;
+const LONG: usize = 24;
+
+/// The flags of gradients and acknowledgements.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct AtpFlags(u8);
+
+impl AtpFlags {
+    /// No flag.
+    pub const NONE: AtpFlags = AtpFlags(0);
+    /// For the server, beyond what may go to aggregators.
+    pub const DIRECT: AtpFlags = AtpFlags(1);
+    /// Takes out of an aggregator what is there of this fragment, and goes on to the server.
+    pub const RESEND: AtpFlags = AtpFlags(2);
+    /// Found its aggregator taken.
+    pub const COLLIDED: AtpFlags = AtpFlags(4);
+    /// Another fragment found this one's aggregator taken.
+    pub const COL: AtpFlags = AtpFlags(8);
+    /// Congestion was experienced.
+    pub const ECN: AtpFlags = AtpFlags(16);
+    /// Does not fit fixed point.
+    pub const FLOAT: AtpFlags = AtpFlags(32);
+
+    const OF_GRADIENTS: u8 = 63;
+    const OF_ACKS: u8 = 4 | 8 | 16 | 32;
+
+    /// Whether any of these flags is set.
+    #[inline]
+    pub const fn has(self, flags: AtpFlags) -> bool {
+        self.0 & flags.0 != 0
+    }
+
+    /// With these flags, too.
+    #[inline]
+    pub const fn with(self, flags: AtpFlags) -> AtpFlags {
+        AtpFlags(self.0 | flags.0)
+    }
+
+    /// With these flags, too, if `set`.
+    #[inline]
+    pub const fn with_if(self, flags: AtpFlags, set: bool) -> AtpFlags {
+        if set { self.with(flags) } else { self }
+    }
+
+    /// Only those of these flags that are set.
+    #[inline]
+    pub const fn only(self, flags: AtpFlags) -> AtpFlags {
+        AtpFlags(self.0 & flags.0)
+    }
+
+    /// As on the wire.
+    pub const fn to_bits(self) -> u8 {
+        self.0
+    }
+
+    /// The flags of these bits that a gradient may have.
+    pub const fn of_gradient(bits: u8) -> AtpFlags {
+        AtpFlags(bits & Self::OF_GRADIENTS)
+    }
+
+    /// The flags of these bits that an acknowledgement may have.
+    pub const fn of_ack(bits: u8) -> AtpFlags {
+        AtpFlags(bits & Self::OF_ACKS)
+    }
+}
+
+/// A fragment: what a block of a job's vectors is called on the wire. No two fragments of a job have the same name.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct FragmentId {
+    /// The operation.
+    pub tensor: u32,
+    /// Its number among all fragments of the job; compared as a serial number.
+    pub seq: u32,
+}
+
+/// A set of ranks below 64, not empty in a packet.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct RankSet([u32; 2]);
+
+impl RankSet {
+    /// No rank.
+    pub const NONE: RankSet = RankSet([0; 2]);
+    /// How many ranks there can be.
+    pub const RANKS: u32 = 64;
+
+    /// Bit r for rank r.
+    #[inline]
+    pub const fn from_bits(bits: u64) -> Self {
+        RankSet([bits as u32, (bits >> 32) as u32])
+    }
+
+    /// Bit r for rank r.
+    #[inline]
+    pub const fn bits(self) -> u64 {
+        self.0[0] as u64 | (self.0[1] as u64) << 32
+    }
+
+    /// This rank alone.
+    #[inline]
+    pub const fn of(rank: Rank) -> Self {
+        RankSet::from_bits(1 << (rank.0 % Self::RANKS))
+    }
+
+    /// Ranks 0 to `count` - 1.
+    #[inline]
+    pub const fn first(count: u32) -> Self {
+        RankSet::from_bits(if count >= Self::RANKS { u64::MAX } else { (1 << count) - 1 })
+    }
+
+    /// How many ranks.
+    #[inline]
+    pub const fn count(self) -> u32 {
+        self.bits().count_ones()
+    }
+
+    /// Whether there is none.
+    #[inline]
+    pub const fn is_empty(self) -> bool {
+        self.bits() == 0
+    }
+
+    /// Whether a rank is in both.
+    #[inline]
+    pub const fn overlaps(self, other: RankSet) -> bool {
+        self.bits() & other.bits() != 0
+    }
+
+    /// Whether all of these ranks are in `other`.
+    #[inline]
+    pub const fn is_within(self, other: RankSet) -> bool {
+        self.bits() & !other.bits() == 0
+    }
+
+    /// The ranks of both.
+    #[inline]
+    pub const fn union(self, other: RankSet) -> RankSet {
+        RankSet::from_bits(self.bits() | other.bits())
+    }
+
+    /// Those that are not in `other`.
+    #[inline]
+    pub const fn without(self, other: RankSet) -> RankSet {
+        RankSet::from_bits(self.bits() & !other.bits())
+    }
+
+    /// The lowest rank.
+    #[inline]
+    pub fn lowest(self) -> Option<Rank> {
+        (!self.is_empty()).then(|| Rank(self.bits().trailing_zeros()))
+    }
+}
+
+/// Where a fragment's aggregator is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct AggregatorName {
+    /// Which one of a switch's.
+    pub index: u16,
+    /// How often the worker's place was given another one.
+    pub version: u8,
+}
+
+/// What the next round of a job looks like, the same for all its workers (A2TP).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct NextRound {
+    /// How far behind the acknowledged fragment it begins.
+    pub ahead: u16,
+    /// Its fragments, and the window (LCW); 0 where workers make their own rounds.
+    pub length: u16,
+    /// How many of them go to aggregators (ACW).
+    pub aggregated: u16,
+}
+
+/// A view over the bytes of a packet that begins with a header of ATP or A2TP.
+#[derive(Clone, Copy, Debug)]
+pub struct AtpPacket<'a> {
+    bytes: &'a [u8],
+}
+
+impl<'a> AtpPacket<'a> {
+    /// Checks length, kind and reserved bits.
+    ///
+    /// # Errors
+    /// [`Malformed::Truncated`], or the field that is wrong: `kind`, `flags`, `bitmap`, `reserved`, `index`, `version` and so on.
+    #[inline]
+    pub fn new(bytes: &'a [u8]) -> Result<Self, Malformed> {
+        let head = front(bytes, SHORT)?;
+        match head[0] {
+            GRADIENT => {
+                require(head[1] & !AtpFlags::OF_GRADIENTS == 0, "flags", head[1])?;
+                let bitmap = u64_at(front(bytes, LONG)?, 16);
+                require(bitmap != 0, "bitmap", bitmap)?;
+            }
+            ACK => {
+                require(head[1] & !AtpFlags::OF_ACKS == 0, "flags", head[1])?;
+                require(head[7] == 0, "fan_in1", head[7])?;
+                let reserved = u16_at(front(bytes, LONG)?, 22);
+                require(reserved == 0, "reserved", reserved)?;
+            }
+            kind => {
+                require(matches!(kind, FLUSH | WAITING | REJECTED), "kind", kind)?;
+                require(head[1] == 0, "flags", head[1])?;
+                let named = u16_at(head, 2) == 0 && head[4] == 0;
+                require(kind == FLUSH || named, "index", u16_at(head, 2))?;
+                require(kind == WAITING || head[5] == 0, "rank", head[5])?;
+                require(u16_at(head, 6) == 0, "fan_in0", u16_at(head, 6))?;
+            }
+        }
+        Ok(AtpPacket { bytes })
+    }
+
+    /// The fragment.
+    #[inline]
+    pub fn fragment(&self) -> FragmentId {
+        FragmentId { tensor: u32_at(self.bytes, 8), seq: u32_at(self.bytes, 12) }
+    }
+
+    /// The header as a plain enum.
+    #[inline]
+    pub fn header(&self) -> AtpHeader {
+        let (bytes, at) = (self.bytes, self.fragment());
+        let slot = AggregatorName { index: u16_at(bytes, 2), version: bytes[4] };
+        match bytes[0] {
+            GRADIENT => AtpHeader::Gradient {
+                at,
+                slot,
+                ranks: RankSet::from_bits(u64_at(bytes, 16)),
+                fan_in: [bytes[6], bytes[7]],
+                attempt: bytes[5],
+                flags: AtpFlags(bytes[1]),
+            },
+            ACK => AtpHeader::Ack {
+                at,
+                slot,
+                next_version: bytes[5],
+                to: bytes[6],
+                flags: AtpFlags(bytes[1]),
+                round: NextRound { ahead: u16_at(bytes, 16), length: u16_at(bytes, 18), aggregated: u16_at(bytes, 20) },
+            },
+            FLUSH => AtpHeader::Flush { at, slot },
+            WAITING => AtpHeader::Waiting { at, rank: bytes[5] },
+            _ => AtpHeader::Rejected { at },
+        }
+    }
+
+    /// What follows the header.
+    #[inline]
+    pub fn payload(&self) -> &'a [u8] {
+        &self.bytes[if matches!(self.bytes[0], GRADIENT | ACK) { LONG } else { SHORT }..]
+    }
+}
+
+/// The header of a packet of ATP or A2TP.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum AtpHeader {
+    /// Towards the server: a worker's fragment, or the sum of some.
+    Gradient {
+        /// The fragment.
+        at: FragmentId,
+        /// Its aggregator.
+        slot: AggregatorName,
+        /// Whose contributions the payload holds.
+        ranks: RankSet,
+        /// How many workers complete an aggregator: at the worker's switch, and at the server's.
+        fan_in: [u8; 2],
+        /// 0 for the first time, else how often it was sent before (255 for more).
+        attempt: u8,
+        /// What is to be done with it, and what it met.
+        flags: AtpFlags,
+    },
+    /// From the server: the sum of all contributions; frees aggregators on its way. With [`AtpFlags::FLOAT`] there is no sum yet: all are
+    /// to send what does not need fixed point.
+    Ack {
+        /// The fragment.
+        at: FragmentId,
+        /// The aggregator that it had.
+        slot: AggregatorName,
+        /// The version that its place has from now on.
+        next_version: u8,
+        /// The only rank that it is for, or [`AtpHeader::TO_ALL`].
+        to: u8,
+        /// What its contributions met.
+        flags: AtpFlags,
+        /// The next round (A2TP).
+        round: NextRound,
+    },
+    /// From the server: send on what there is of this fragment, and let the rest pass.
+    Flush {
+        /// The fragment.
+        at: FragmentId,
+        /// Its aggregator.
+        slot: AggregatorName,
+    },
+    /// From the server, to who asks again: somebody else is missing.
+    Waiting {
+        /// The fragment.
+        at: FragmentId,
+        /// Who.
+        rank: u8,
+    },
+    /// From the server: contributions to this fragment differ in length.
+    Rejected {
+        /// The fragment.
+        at: FragmentId,
+    },
+}
+
+impl AtpHeader {
+    /// In place of a rank: an acknowledgement for all workers.
+    pub const TO_ALL: u8 = u8::MAX;
+
+    /// The fragment.
+    #[inline]
+    pub const fn at(&self) -> FragmentId {
+        match *self {
+            AtpHeader::Gradient { at, .. }
+            | AtpHeader::Ack { at, .. }
+            | AtpHeader::Flush { at, .. }
+            | AtpHeader::Waiting { at, .. }
+            | AtpHeader::Rejected { at } => at,
+        }
+    }
+}
+
+impl Wire for AtpHeader {
+    const MAX_LEN: usize = LONG;
+
+    #[inline]
+    fn wire_len(&self) -> usize {
+        if matches!(self, AtpHeader::Gradient { .. } | AtpHeader::Ack { .. }) { LONG } else { SHORT }
+    }
+
+    #[inline]
+    fn parse(bytes: &[u8]) -> Result<(Self, usize), Malformed> {
+        let header = AtpPacket::new(bytes)?.header();
+        Ok((header, header.wire_len()))
+    }
+
+    #[inline]
+    fn emit(&self, out: &mut [u8]) -> usize {
+        let none = AggregatorName::default();
+        let (kind, flags, slot, bytes) = match *self {
+            AtpHeader::Gradient { slot, ranks, fan_in, attempt, flags, .. } => {
+                put(out, 16, ranks.bits().to_le_bytes());
+                (GRADIENT, flags.0, slot, [attempt, fan_in[0], fan_in[1]])
+            }
+            AtpHeader::Ack { slot, next_version, to, flags, round, .. } => {
+                put(out, 16, round.ahead.to_le_bytes());
+                put(out, 18, round.length.to_le_bytes());
+                put(out, 20, round.aggregated.to_le_bytes());
+                put(out, 22, [0, 0]);
+                (ACK, flags.0, slot, [next_version, to, 0])
+            }
+            AtpHeader::Flush { slot, .. } => (FLUSH, 0, slot, [0; 3]),
+            AtpHeader::Waiting { rank, .. } => (WAITING, 0, none, [rank, 0, 0]),
+            AtpHeader::Rejected { .. } => (REJECTED, 0, none, [0; 3]),
+        };
+        put(out, 0, [kind, flags]);
+        put(out, 2, slot.index.to_le_bytes());
+        put(out, 4, [slot.version, bytes[0], bytes[1], bytes[2]]);
+        put(out, 8, self.at().tensor.to_le_bytes());
+        put(out, 12, self.at().seq.to_le_bytes());
+        self.wire_len()
+    }
+
+    #[inline]
+    fn kind(&self) -> PacketKind {
+        match self {
+            AtpHeader::Gradient { .. } => PacketKind::Contribution,
+            AtpHeader::Ack { .. } => PacketKind::Aggregate,
+            AtpHeader::Flush { .. } | AtpHeader::Waiting { .. } | AtpHeader::Rejected { .. } => PacketKind::Control,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn golden_bytes() {
+        let at = FragmentId { tensor: 0x0403_0201, seq: 0x0807_0605 };
+        let slot = AggregatorName { index: 0x0a09, version: 11 };
+        let round = NextRound { ahead: 0x0201, length: 0x0403, aggregated: 0x0605 };
+        let ranks = RankSet::from_bits(0x8000_0000_0000_0003);
+        let flags = AtpFlags::RESEND.with(AtpFlags::COL);
+        let cases: [(AtpHeader, &[u8]); 5] = [
+            (
+                AtpHeader::Gradient { at, slot, ranks, fan_in: [4, 8], attempt: 2, flags },
+                &[1, 10, 9, 10, 11, 2, 4, 8, 1, 2, 3, 4, 5, 6, 7, 8, 3, 0, 0, 0, 0, 0, 0, 128],
+            ),
+            (
+                AtpHeader::Ack { at, slot, next_version: 12, to: 255, flags: AtpFlags::COLLIDED.with(AtpFlags::ECN), round },
+                &[2, 20, 9, 10, 11, 12, 255, 0, 1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3, 4, 5, 6, 0, 0],
+            ),
+            (AtpHeader::Flush { at, slot }, &[3, 0, 9, 10, 11, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8]),
+            (AtpHeader::Waiting { at, rank: 63 }, &[4, 0, 0, 0, 0, 63, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8]),
+            (AtpHeader::Rejected { at }, &[5, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8]),
+        ];
+        for (header, golden) in cases {
+            let mut out = [0xee; 28];
+            assert_eq!(header.emit(&mut out), golden.len(), "{header:?}");
+            assert_eq!(&out[..golden.len()], golden, "{header:?}");
+            assert!(out[golden.len()..].iter().all(|byte| *byte == 0xee), "{header:?}");
+            assert_eq!(AtpHeader::parse(golden), Ok((header, golden.len())));
+            let with_payload = [golden, &[7, 8, 9]].concat();
+            assert_eq!(AtpPacket::new(&with_payload).unwrap().payload(), [7, 8, 9], "{header:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let error = |change: &[(usize, u8)], length: usize| {
+            let mut bytes = [0; 24];
+            (bytes[0], bytes[16]) = (1, 1);
+            change.iter().for_each(|&(at, value)| bytes[at] = value);
+            AtpHeader::parse(&bytes[..length]).unwrap_err()
+        };
+        let field = |name, value| Malformed::Field { name, value };
+        assert_eq!(error(&[(0, 0)], 24), field("kind", 0));
+        assert_eq!(error(&[(0, 6)], 24), field("kind", 6));
+        assert_eq!(error(&[(1, 64)], 24), field("flags", 64));
+        assert_eq!(error(&[(16, 0)], 24), field("bitmap", 0));
+        assert_eq!(error(&[], 23), Malformed::Truncated { needed: 24, got: 23 });
+        assert_eq!(error(&[(0, 3)], 15), Malformed::Truncated { needed: 16, got: 15 });
+        assert_eq!(error(&[(0, 2), (1, 1)], 24), field("flags", 1));
+        assert_eq!(error(&[(0, 2), (7, 3)], 24), field("fan_in1", 3));
+        assert_eq!(error(&[(0, 2), (23, 1)], 24), field("reserved", 256));
+        assert_eq!(error(&[(0, 3), (1, 4)], 16), field("flags", 4));
+        assert_eq!(error(&[(0, 3), (5, 1)], 16), field("rank", 1));
+        assert_eq!(error(&[(0, 4), (2, 9)], 16), field("index", 9));
+        assert_eq!(error(&[(0, 5), (6, 9)], 16), field("fan_in0", 9));
+    }
+
+    #[test]
+    fn sets_of_ranks_do_what_sets_do() {
+        let (low, high) = (RankSet::first(3), RankSet::of(Rank(63)));
+        assert_eq!((RankSet::first(64).count(), RankSet::first(0), low.count()), (64, RankSet::NONE, 3));
+        assert!(!low.overlaps(high) && low.union(high).overlaps(high) && high.is_within(low.union(high)));
+        assert_eq!(low.without(RankSet::of(Rank(0))).lowest(), Some(Rank(1)));
+        assert_eq!((low.without(low).lowest(), high.lowest()), (None, Some(Rank(63))));
+    }
+
+    #[test]
+    fn the_header_is_small_in_memory() {
+        assert!(size_of::<AtpHeader>() <= 28, "{} bytes", size_of::<AtpHeader>());
+    }
+}
