@@ -13,6 +13,7 @@
 //! | [`training`] | jobs that compute and reduce in turn; models |
 //! | `iterations` | times of a job's iterations |
 //! | `placement` | which hosts carry which workers |
+//! | `aggregators` | what jobs have of the switches' memory |
 //! | `faults` | names in fault plans become nodes |
 //! | `errors` | file, line, key, value, what was expected |
 //! | [`run`] | runs a plan's points on all cores |
@@ -23,6 +24,7 @@
 #![forbid(unsafe_code)]
 
 pub mod beside;
+mod aggregators;
 mod build;
 pub mod choices;
 mod errors;
