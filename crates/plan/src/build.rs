@@ -10,8 +10,8 @@ use fanin_sim::topology::Topology;
 use fanin_sim::traffic::{Pattern, TrafficConfig};
 use fanin_systems::{AnyNode, BuildError, JobSpec};
 
-use super::beside;
 use super::aggregators;
+use super::beside;
 use super::errors::{PlanError, Refuse};
 use super::faults::faults;
 use super::placement::{Free, PreparedJob, place_jobs};
@@ -112,7 +112,8 @@ impl Prepared {
     /// [`PlanError`] where a system refuses its configuration.
     pub fn nodes<P: Payload + ?Sized>(&self, op: impl Fn(&PreparedJob) -> P::Op) -> Result<Vec<JobNodes<AnyNode<P>>>, PlanError> {
         let specs = self.specs::<P>(op);
-        let nodes_of = |(number, spec)| fanin_systems::build::<P>(spec, &self.topology.map).map_err(|error| self.refuse_job(number, &error));
+        let nodes_of =
+            |(number, spec)| fanin_systems::build::<P>(spec, &self.topology.map).map_err(|error| self.refuse_job(number, &error));
         specs.iter().enumerate().map(nodes_of).collect()
     }
 

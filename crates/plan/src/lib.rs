@@ -23,8 +23,8 @@
 //! | [`frames`] | the same as columns |
 #![forbid(unsafe_code)]
 
-pub mod beside;
 mod aggregators;
+pub mod beside;
 mod build;
 pub mod choices;
 mod errors;

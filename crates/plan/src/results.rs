@@ -187,8 +187,7 @@ impl RunRecord {
 
 /// The record of a run; what only the plan knows is left empty.
 pub fn record(prepared: &Prepared, topology: &Topology, result: &RunResult, payload: PayloadName) -> RunRecord {
-    let jobs: Vec<JobRecord> =
-        prepared.jobs.iter().enumerate().map(|(number, job)| job_record(number, job, result, prepared)).collect();
+    let jobs: Vec<JobRecord> = prepared.jobs.iter().enumerate().map(|(number, job)| job_record(number, job, result, prepared)).collect();
     let mut systems: Vec<&str> = jobs.iter().map(|job| job.system).collect();
     systems.dedup();
     let lasting: Vec<&JobRecord> = jobs.iter().filter(|job| job.crashed_us.is_none()).collect();

@@ -181,6 +181,16 @@ impl<P: Payload + ?Sized, W: Windows> AggregationWorker<P, W> {
         &self.windows
     }
 
+    /// The worker's windows, to be changed: tests make workers disagree.
+    pub fn windows_mut(&mut self) -> &mut W {
+        &mut self.windows
+    }
+
+    /// The worker's rank.
+    pub fn rank(&self) -> Rank {
+        self.config.rank
+    }
+
     #[inline]
     fn place_of(&self, seq: u32) -> u32 {
         seq & (self.flights.len() as u32 - 1)
