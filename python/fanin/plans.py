@@ -83,6 +83,8 @@ class Network(_Network, total=False):
     background_routing: Literal["ecmp", "destination", "random", "flowlet", "adaptive"]
     flowlet_gap: Time
     adaptive_threshold: Fraction
+    aggregators: int
+    slot_versions: int
 
 
 class Noise(TypedDict):
@@ -93,7 +95,7 @@ class Noise(TypedDict):
 
 
 class _Job(TypedDict):
-    system: Literal["ring", "tree", "canary", "switchml"]
+    system: Literal["ring", "tree", "canary", "switchml", "atp", "a2tp"]
 
 
 class Job(_Job, total=False):
@@ -139,8 +141,25 @@ class Job(_Job, total=False):
     hold: Time
     generations: int
     lifetime: Time
-    # switchml
+    # switchml, atp and a2tp
     fixed_point: bool
+    # atp and a2tp
+    aggregators: int
+    initial: int
+    reclaim: Time
+    nets: Literal["all", "paper"]
+    overflow: Fraction
+    # atp
+    increase: Bytes
+    # a2tp
+    windows: Literal["agreed", "own"]
+    threshold: Fraction
+    collision_weight: Fraction
+    mark_weight: Fraction
+    priority: float
+    aggregators_min: int
+    fair: bool
+    col_only: bool
 
 
 class _Traffic(TypedDict):

@@ -1,6 +1,6 @@
 //! From one point of a plan and a seed to what the simulator needs. Sizes that depend on each other are checked here.
 
-use fanin_core::{Duration, Instant, JobId, JobNodes, NodeId, Payload};
+use fanin_core::{Duration, Instant, JobId, JobNodes, NodeId, Payload, SharedNode};
 use fanin_sim::flows::FlowConfig;
 use fanin_sim::lossless::{LosslessConfig, SwitchModel};
 use fanin_sim::random::{Purpose, Random};
@@ -8,8 +8,9 @@ use fanin_sim::routing::Balancer;
 use fanin_sim::scenario::{LinkSpeed, NetworkConfig, Scenario, SetupError, Shape};
 use fanin_sim::topology::Topology;
 use fanin_sim::traffic::{Pattern, TrafficConfig};
-use fanin_systems::{AnyNode, JobSpec};
+use fanin_systems::{AnyNode, BuildError, JobSpec};
 
+use super::aggregators;
 use super::beside;
 use super::errors::{PlanError, Refuse};
 use super::faults::faults;
@@ -49,7 +50,8 @@ pub fn prepare(file: &str, tree: &Tree, setup: &Setup, seed: u64, context: &str)
     let topology = Topology::new(&network.shape).map_err(|error| refuse.setup(&error))?;
     check_frames(&refuse, &network, setup)?;
     let mut free = Free::new(&topology, seed);
-    let placed = place_jobs(&refuse, setup, &mut free)?;
+    let mut placed = place_jobs(&refuse, setup, &mut free)?;
+    aggregators::divide(&refuse, setup, &mut placed)?;
     let mut schedules = Vec::new();
     for ((number, job), arrives) in placed.iter().enumerate().zip(arrivals(&placed, seed)) {
         schedules.push(schedule(&refuse, job, seed, number as u64, arrives)?);
@@ -109,9 +111,26 @@ impl Prepared {
     /// # Errors
     /// [`PlanError`] where a system refuses its configuration.
     pub fn nodes<P: Payload + ?Sized>(&self, op: impl Fn(&PreparedJob) -> P::Op) -> Result<Vec<JobNodes<AnyNode<P>>>, PlanError> {
-        let nodes_of = |(number, job): (usize, &PreparedJob)| {
+        let specs = self.specs::<P>(op);
+        let nodes_of =
+            |(number, spec)| fanin_systems::build::<P>(spec, &self.topology.map).map_err(|error| self.refuse_job(number, &error));
+        specs.iter().enumerate().map(nodes_of).collect()
+    }
+
+    /// The nodes that several jobs share.
+    ///
+    /// # Errors
+    /// [`PlanError`] where jobs do not agree about them.
+    pub fn shared<P: Payload + ?Sized>(&self, op: impl Fn(&PreparedJob) -> P::Op) -> Result<Vec<SharedNode<AnyNode<P>>>, PlanError> {
+        let specs = self.specs::<P>(op);
+        fanin_systems::shared::<P>(&specs, &self.topology.map).map_err(|(number, error)| self.refuse_job(number, &error))
+    }
+
+    fn specs<P: Payload + ?Sized>(&self, op: impl Fn(&PreparedJob) -> P::Op) -> Vec<JobSpec<'_, P::Op>> {
+        let spec = |(number, job)| {
+            let job: &PreparedJob = job;
             let common = &job.settings.common;
-            let spec: JobSpec<'_, P::Op> = JobSpec {
+            JobSpec {
                 id: JobId(number as u16),
                 hosts: &job.hosts,
                 servers: &job.servers,
@@ -125,17 +144,19 @@ impl Prepared {
                 rto_min: common.rto_min.0,
                 patience: common.patience.0,
                 seed: Random::new(self.scenario.seed, Purpose::Systems, number as u64).bits(),
-            };
-            fanin_systems::build::<P>(&spec, &self.topology.map).map_err(|error| {
-                let path = parse_path(&error.field);
-                let origin = job.table.closest(&path).origin.clone();
-                // As it stands in the plan, if it does.
-                let value = job.table.find(&path).map_or_else(|| error.value.clone(), ToString::to_string);
-                let what = format!("jobs[{}].{} = {value}: expected {}", job.entry, error.field, error.expected);
-                PlanError::new(&self.file, what).at(origin).in_point(&self.context)
-            })
+            }
         };
-        self.jobs.iter().enumerate().map(nodes_of).collect()
+        self.jobs.iter().enumerate().map(spec).collect()
+    }
+
+    /// The error for what a system refuses of a job.
+    fn refuse_job(&self, number: usize, error: &BuildError) -> PlanError {
+        let (job, path) = (&self.jobs[number], parse_path(&error.field));
+        let origin = job.table.closest(&path).origin.clone();
+        // As it stands in the plan, if it does.
+        let value = job.table.find(&path).map_or_else(|| error.value.clone(), ToString::to_string);
+        let what = format!("jobs[{}].{} = {value}: expected {}", job.entry, error.field, error.expected);
+        PlanError::new(&self.file, what).at(origin).in_point(&self.context)
     }
 }
 

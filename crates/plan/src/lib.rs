@@ -13,6 +13,7 @@
 //! | [`training`] | jobs that compute and reduce in turn; models |
 //! | `iterations` | times of a job's iterations |
 //! | `placement` | which hosts carry which workers |
+//! | `aggregators` | what jobs have of the switches' memory |
 //! | `faults` | names in fault plans become nodes |
 //! | `errors` | file, line, key, value, what was expected |
 //! | [`computed`] | plans of figures that are computed from a model |
@@ -23,6 +24,7 @@
 //! | [`frames`] | the same as columns |
 #![forbid(unsafe_code)]
 
+mod aggregators;
 pub mod beside;
 mod build;
 pub mod choices;

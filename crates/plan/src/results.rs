@@ -120,6 +120,10 @@ pub struct JobRecord {
     pub goodput_gbps: Option<f64>,
     /// Its servers.
     pub servers: u32,
+    /// Slots that it had in use at all switches together, mean over the run.
+    pub slots_mean: f64,
+    /// The most at any time.
+    pub slots_peak: u64,
     /// When it began.
     pub begun_us: f64,
     /// From then to its end.
@@ -183,8 +187,7 @@ impl RunRecord {
 
 /// The record of a run; what only the plan knows is left empty.
 pub fn record(prepared: &Prepared, topology: &Topology, result: &RunResult, payload: PayloadName) -> RunRecord {
-    let jobs: Vec<JobRecord> =
-        prepared.jobs.iter().zip(&result.jobs).enumerate().map(|(number, (job, ran))| job_record(number, job, ran, prepared)).collect();
+    let jobs: Vec<JobRecord> = prepared.jobs.iter().enumerate().map(|(number, job)| job_record(number, job, result, prepared)).collect();
     let mut systems: Vec<&str> = jobs.iter().map(|job| job.system).collect();
     systems.dedup();
     let lasting: Vec<&JobRecord> = jobs.iter().filter(|job| job.crashed_us.is_none()).collect();
@@ -332,7 +335,8 @@ fn failure(jobs: &[JobRecord], result: &RunResult, prepared: &Prepared) -> Optio
         .then(|| format!("time limit of {} reached before the traffic was through", prepared.scenario.time_limit))
 }
 
-fn job_record(number: usize, job: &PreparedJob, ran: &JobResult, prepared: &Prepared) -> JobRecord {
+fn job_record(number: usize, job: &PreparedJob, result: &RunResult, prepared: &Prepared) -> JobRecord {
+    let (ran, slots) = (&result.jobs[number], &result.job_slots[number]);
     let operations = ran.message_bytes.len();
     let over_operations = |value: &dyn Fn(usize) -> Option<f64>| -> Option<f64> {
         let sum: Option<f64> = (0..operations).map(value).sum();
@@ -353,6 +357,8 @@ fn job_record(number: usize, job: &PreparedJob, ran: &JobResult, prepared: &Prep
     let phases = Times::of(ran, prepared.scenario.jobs[number].compute.map(|compute| compute.operations));
     JobRecord {
         servers: job.servers.len() as u32,
+        slots_mean: slots.slots_mean(),
+        slots_peak: slots.slots_peak,
         begun_us: ran.begun.since(Instant::ZERO).as_us_f64(),
         jct_us: phases.jct_us,
         iteration_us: phases.iteration_us,

@@ -36,7 +36,9 @@ pub struct Finished {
 /// The first point that cannot be built.
 pub fn check(plan: &Plan) -> Result<(), PlanError> {
     for point in &plan.points {
-        plan.prepare(point, 0)?.nodes::<Length>(|_| ())?;
+        let prepared = plan.prepare(point, 0)?;
+        prepared.nodes::<Length>(|_| ())?;
+        prepared.shared::<Length>(|_| ())?;
     }
     Ok(())
 }
@@ -128,9 +130,10 @@ fn describe(
 /// [`PlanError`] where a system refuses its configuration.
 pub fn simulate<P: Simulated + ?Sized>(prepared: &Prepared, op: impl Fn(&PreparedJob) -> P::Op) -> Result<RunResult, PlanError> {
     let operators: Vec<P::Op> = prepared.jobs.iter().map(&op).collect();
-    let nodes = prepared.nodes::<P>(op)?;
-    let mut simulation = Simulation::<AnyNode<P>, P>::new(prepared.topology.clone(), prepared.scenario.clone(), nodes, &operators)
-        .map_err(|error| prepared.refuse(&error))?;
+    let (nodes, shared) = (prepared.nodes::<P>(&op)?, prepared.shared::<P>(&op)?);
+    let mut simulation =
+        Simulation::<AnyNode<P>, P>::with_shared(prepared.topology.clone(), prepared.scenario.clone(), nodes, shared, &operators)
+            .map_err(|error| prepared.refuse(&error))?;
     if let Some(interval) = prepared.memory_interval {
         simulation.sample_memory(interval);
     }

@@ -91,6 +91,10 @@ pub struct Network {
     /// Flowlets: the pause after which a flow may change its path.
     #[serde(default = "flowlet_gap_default")]
     pub flowlet_gap: Time,
+    /// Aggregators of each switch: jobs of ATP and A2TP share them, jobs of SwitchML have equal parts.
+    pub aggregators: Option<Count>,
+    /// How many aggregators a slot of SwitchML counts for: one, or one for each of its versions.
+    pub slot_versions: Option<Count>,
     /// Adaptive: share of the default path's queue above which another path is taken.
     #[serde(default = "adaptive_threshold_default")]
     pub adaptive_threshold: Fraction,

@@ -6,7 +6,7 @@ use fanin_systems::{Placement, System};
 use super::errors::PlanError;
 use super::read::{read, suggestion};
 use super::tree::{Key, Kind, Step, Tree};
-use super::units::Time;
+use super::units::{Bytes, Fraction, Time};
 
 /// A key of a plan and its name in the registry; one key of a plan may be two there.
 const RENAMED: &[(&str, &str)] = &[
@@ -17,6 +17,8 @@ const RENAMED: &[(&str, &str)] = &[
     ("table", "placement"),
     ("hold", "hold_ps"),
     ("lifetime", "lifetime_ps"),
+    ("reclaim", "reclaim_ps"),
+    ("increase", "increase_bytes"),
 ];
 
 /// In place of a time: switches find their timeout themselves.
@@ -72,13 +74,21 @@ fn translate(file: &str, key: &Key, value: &Tree, base: &[Step]) -> Result<Tree,
     let path: Vec<Step> = base.iter().cloned().chain([Step::Key(key.name.clone())]).collect();
     match key.name.as_str() {
         "timeout" if is_adaptive(key, value) => Ok(Tree { kind: Kind::Bool(true), origin: value.origin.clone() }),
-        "timeout" | "timeout_min" | "timeout_max" | "hold" | "lifetime" => {
+        "timeout" | "timeout_min" | "timeout_max" | "hold" | "lifetime" | "reclaim" => {
             let ps = read::<Time>(file, value, &path)?.0.as_ps();
             let kind = i64::try_from(ps).map(Kind::Integer).map_err(|_| {
                 let what = format!("{} = {value}: expected at most 100 days", super::tree::path_text(&path));
                 PlanError::new(file, what).at(key.origin.clone())
             })?;
             Ok(Tree { kind, origin: value.origin.clone() })
+        }
+        "increase" => {
+            let bytes = read::<Bytes>(file, value, &path)?.0;
+            Ok(Tree { kind: Kind::Integer(bytes.min(1 << 31) as i64), origin: value.origin.clone() })
+        }
+        "overflow" | "threshold" | "collision_weight" | "mark_weight" => {
+            let share = read::<Fraction>(file, value, &path)?.0;
+            Ok(Tree { kind: Kind::Float(share), origin: value.origin.clone() })
         }
         "table" => read::<Placement>(file, value, &path).map(|_| value.clone()),
         _ => Ok(value.clone()),

@@ -129,6 +129,11 @@ impl SlotResult {
         if self.until_ps == 0 { 0.0 } else { self.byte_ps as f64 / self.until_ps as f64 }
     }
 
+    /// Slots in use, mean over the run.
+    pub fn slots_mean(&self) -> f64 {
+        if self.until_ps == 0 { 0.0 } else { self.held_ps() as f64 / self.until_ps as f64 }
+    }
+
     /// How long all slots that were taken have been held together, in picoseconds; those still in use until the end of the run. From the
     /// times of single events, not from how many slots were in use, so that one can be held against the other.
     pub fn held_ps(&self) -> u128 {

@@ -131,7 +131,7 @@ impl<P: Payload + ?Sized, R: Rounds> AggregationServer<P, R> {
             top: None,
             fresh: SendOrder::new(capacity),
             asked: SendOrder::new(capacity),
-            waiting: VecDeque::with_capacity(capacity as usize),
+            waiting: VecDeque::with_capacity(2 * capacity as usize),
             all: RankSet::first(config.workers.len() as u32),
             config,
             planted: Planted::NONE,
@@ -332,8 +332,9 @@ impl<P: Payload + ?Sized, R: Rounds> AggregationServer<P, R> {
     /// Sends an acknowledgement, to all or to one, as soon as there is room.
     fn acknowledge<T: Tx<AtpHeader, P>>(&mut self, place: u32, to: u8, tx: &mut T) {
         if !self.waiting.is_empty() || !tx.room(self.way_out()) {
-            // A request that is answered later is not answered twice.
-            if self.waiting.len() < self.entries.len() {
+            // What was acknowledged before is asked for again; what was not has its place for sure.
+            let is_first = self.entries[place as usize].state == State::Ready;
+            if is_first || self.waiting.len() < self.entries.len() {
                 self.waiting.push_back((place, to));
             }
             return;

@@ -78,6 +78,18 @@ struct Flight {
     sent_at: Instant,
 }
 
+impl Flight {
+    /// From when on its timeout counts. What was sent again before waits up to a timeout longer, by a draw: workers that lose fragments at
+    /// the server's link because they send them at the same time would else do so for ever.
+    fn waits_from(&self, rank: Rank, timeout: fanin_core::Duration) -> Instant {
+        if self.attempts == 0 {
+            return self.sent_at;
+        }
+        let draw = fanin_core::hash::mix(u64::from(rank.0) << 8 | u64::from(self.attempts), u64::from(self.seq));
+        self.sent_at + timeout.divided(64).times(draw % 64)
+    }
+}
+
 /// So many later fragments acknowledged first make a gap (`a2tp 5.5`, step 6).
 const GAP_ACKS: u32 = 3;
 
@@ -167,6 +179,16 @@ impl<P: Payload + ?Sized, W: Windows> AggregationWorker<P, W> {
     /// The worker's windows.
     pub fn windows(&self) -> &W {
         &self.windows
+    }
+
+    /// The worker's windows, to be changed: tests make workers disagree.
+    pub fn windows_mut(&mut self) -> &mut W {
+        &mut self.windows
+    }
+
+    /// The worker's rank.
+    pub fn rank(&self) -> Rank {
+        self.config.rank
     }
 
     #[inline]
@@ -269,8 +291,11 @@ impl<P: Payload + ?Sized, W: Windows> AggregationWorker<P, W> {
     /// 5.6: sends again what is due, as far as there is room.
     fn resend_due<T: Tx<AtpHeader, P>>(&mut self, now: Instant, tx: &mut T) {
         self.repetition.retry();
-        let way_out = self.way_out();
-        while let Some(place) = self.repetition.next_due(now, |place| self.flights[place as usize].sent_at, || tx.room(way_out)) {
+        let (way_out, rank) = (self.way_out(), self.config.rank);
+        loop {
+            let (flights, timeout) = (&self.flights, self.repetition.timeout());
+            let due = self.repetition.next_due(now, |place| flights[place as usize].waits_from(rank, timeout), || tx.room(way_out));
+            let Some(place) = due else { return };
             self.resend(now, place, RetransmitReason::Timeout, tx);
         }
     }
@@ -472,7 +497,8 @@ impl<P: Payload + ?Sized, W: Windows> Node<P> for AggregationWorker<P, W> {
     #[inline]
     fn next_timeout(&self) -> Option<Instant> {
         self.ledger.running()?;
-        let due = self.repetition.next_timeout(|place| self.flights[place as usize].sent_at)?;
+        let (rank, timeout) = (self.config.rank, self.repetition.timeout());
+        let due = self.repetition.next_timeout(|place| self.flights[place as usize].waits_from(rank, timeout))?;
         // A gap that finds no room is looked at again when there is some.
         let gap = if self.gap_held_up { None } else { self.gap_at() };
         Some(gap.map_or(due, |gap| gap.min(due)))
