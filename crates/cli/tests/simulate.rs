@@ -245,6 +245,23 @@ fn jobs_over_time_add_up_to_the_run() {
 }
 
 #[test]
+fn jobs_that_share_hosts_share_their_links() {
+    let folder = folder("sharing");
+    let job = |system: &str| {
+        format!("[[jobs]]\nsystem = \"{system}\"\nplacement = [0, 1, 2, 3]\njobs_per_host = 3\nmessage = \"2MiB\"\nwindow = 256\n")
+    };
+    for system in ["switchml", "tree", "ring"] {
+        let network = "[network]\nshape = \"star\"\nhosts = 4\nrate = \"100Gb/s\"\nlatency = \"1us\"\n";
+        let name = plan(&folder, &format!("{network}{}", job(system).repeat(3)));
+        let row = rows(&good(&folder, &["sim", name, "--format", "json"])).remove(0);
+        let goodput: Vec<f64> = (0..3).map(|job| row["jobs"][job]["goodput_gbps"].as_f64().unwrap()).collect();
+        let (low, high) = goodput.iter().fold((f64::INFINITY, 0.0f64), |(low, high), value| (low.min(*value), high.max(*value)));
+        assert!(high / low < 1.15, "{system}: {goodput:?}");
+        assert_eq!(row["census"], "exact");
+    }
+}
+
+#[test]
 fn the_error_names_the_host_that_died() {
     let folder = folder("failure");
     let path = examples().join("failure.toml");

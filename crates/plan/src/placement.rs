@@ -136,6 +136,12 @@ impl Free {
     }
 }
 
+/// Hosts that a plan lists for a job.
+struct Listed {
+    workers: Option<Vec<NodeId>>,
+    servers: Option<Vec<NodeId>>,
+}
+
 /// Places all jobs: first those whose hosts are listed, then the others in order.
 ///
 /// # Errors
@@ -145,7 +151,7 @@ pub fn place_jobs(refuse: &Refuse<'_>, setup: &Setup, free: &mut Free) -> Result
     if total > 60_000 {
         return Err(refuse.say("jobs", total, "at most 60000 jobs"));
     }
-    let mut listed: Vec<(Option<Vec<NodeId>>, Option<Vec<NodeId>>)> = Vec::new();
+    let mut listed: Vec<Listed> = Vec::new();
     for (entry, job) in setup.jobs.iter().enumerate() {
         let workers = match &job.common.placement {
             Placement::Hosts(hosts) => Some(listed_workers(refuse, job, entry, hosts, free)?),
@@ -155,20 +161,20 @@ pub fn place_jobs(refuse: &Refuse<'_>, setup: &Setup, free: &mut Free) -> Result
             Some(Servers::Hosts(hosts)) => Some(listed_servers(refuse, job, entry, hosts, free)?),
             _ => None,
         };
-        listed.push((workers, servers));
+        listed.push(Listed { workers, servers });
     }
     let mut placed: Vec<PreparedJob> = Vec::new();
     for (entry, job) in setup.jobs.iter().enumerate() {
         let most = job.common.jobs_per_host.0;
         for _ in 0..job.common.copies.0 {
-            let hosts = match &listed[entry].0 {
+            let hosts = match &listed[entry].workers {
                 Some(hosts) => hosts.clone(),
                 None => {
                     let count = worker_count(refuse, job, entry, free, placed.len() as u64)?;
-                    free.take_shared(&job.common.placement, count, most, listed[entry].1.as_deref().unwrap_or(&[]))
+                    free.take_shared(&job.common.placement, count, most, listed[entry].servers.as_deref().unwrap_or(&[]))
                 }
             };
-            let servers = match &listed[entry].1 {
+            let servers = match &listed[entry].servers {
                 Some(servers) => servers.clone(),
                 None => drawn_servers(refuse, job, entry, free, &hosts)?,
             };

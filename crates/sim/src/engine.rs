@@ -555,6 +555,7 @@ where
             node.on_tx_ready(now, &mut tx);
             self.after(slot);
         }
+        self.next_jobs_turn(host);
     }
 
     /// Looks for a deadlock now and then; without other events there is nothing to look for later.
