@@ -45,10 +45,21 @@ def needs_miri() -> str | None:
     return None if found.returncode == 0 else "it needs Miri: `rustup component add miri rust-src --toolchain nightly`"
 
 
+def needs_sanitizer() -> str | None:
+    """The obstacle of what runs with AddressSanitizer, which comes with nightly toolchains only, and not for every machine."""
+    found = subprocess.run(["rustc", "+nightly", "--print", "target-libdir"], capture_output=True, text=True, check=False)
+    if found.returncode == 0 and any(Path(found.stdout.strip()).glob("*asan*")):
+        return None
+    return "it needs a nightly toolchain with AddressSanitizer: `rustup toolchain install nightly`"
+
+
 def anywhere() -> str | None:
     """No obstacle: what cannot be measured is skipped by the measurement itself, with its reason."""
     return None
 
+
+#: Tests of the crate that has `unsafe` with AddressSanitizer. A target is named so that build scripts go without it.
+ADDRESSES = "cargo +nightly test --locked -p fanin-net --lib --tests --target $(rustc -vV | sed -n 's/host: //p') --target-dir target/asan"
 
 #: The smallest form of the measurements of collectives, with the program that the tests have built: what comes out is not looked at.
 MEASURE_ONCE = f"cargo build --locked -p fanin && FANIN_PROFILE=dev {sys.executable} scripts/bench_collectives.py --rounds 1 small garbage links4"
@@ -58,6 +69,8 @@ CHECKS = [
     Check("privileged-tests", needs_root, ["cargo", "test", "--locked", "--workspace", "--lib", "--bins", "--tests", "--", "--ignored", "--nocapture"]),
     # Every access to shared memory: races, bounds, aliasing. Clocks are the machine's, or nothing that waits would go on.
     Check("miri", needs_miri, ["env", "MIRIFLAGS=-Zmiri-disable-isolation", "cargo", "+nightly", "miri", "test", "-p", "fanin-net", "--lib", "shm"]),
+    # The same tests where Miri cannot look: real mappings, sockets, stores past the caches.
+    Check("address-sanitizer", needs_sanitizer, ["env", "RUSTFLAGS=-Zsanitizer=address", "sh", "-ec", ADDRESSES]),
     # Before the measurements, which use its PyTorch.
     Check("torch", torch_tests.obstacle, [sys.executable, "scripts/torch_tests.py"]),
     # Once each, so that the measurements of `make bench-peers` can be made when they are wanted.

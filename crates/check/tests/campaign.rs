@@ -64,3 +64,19 @@ fn canary_bears_what_the_others_bear() {
     assert_eq!(report.jobs.keys().collect::<Vec<_>>(), [&"canary"]);
     assert!(report.jobs_complete > CANARY_SEEDS / 2 && report.jobs_failed > CANARY_SEEDS / 20, "{report}");
 }
+
+/// Seeds of the campaign of SwitchML alone.
+const SWITCHML_SEEDS: u64 = 600;
+
+#[test]
+fn switchml_bears_what_goes_wrong_in_every_collective() {
+    let report = campaign(2_000_000, SWITCHML_SEEDS, Checks { only: Some("switchml"), ..Checks::default() });
+    println!("{report}");
+    report.assert_clean();
+    assert_eq!(report.jobs.keys().collect::<Vec<_>>(), [&"switchml"]);
+    for kind in ["allreduce", "reduce", "broadcast", "barrier", "reduce-scatter", "all-gather"] {
+        assert!(report.operations[kind] > SWITCHML_SEEDS / 10, "{kind}: {:?}", report.operations);
+    }
+    assert!(report.jobs_complete > SWITCHML_SEEDS / 2 && report.jobs_failed > SWITCHML_SEEDS / 20, "{report}");
+    assert!(report.retransmitted > 100 * SWITCHML_SEEDS, "{report}");
+}

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use fanin_control::{CallDescription, CallKind, Signature};
 use fanin_core::{CollectiveKind, ElementOp, Rank, hash};
+use fanin_net::stream::STREAMED_BYTES_MIN;
 use fanin_runtime::Vectors;
 
 /// One call of a communicator.
@@ -189,6 +190,12 @@ impl Buffers<'_> {
             Buffers::InPlace(bytes) => &mut bytes[call.bytes(block, false)],
             Buffers::Apart { output, .. } => &mut output[call.bytes(block, call.kind == CollectiveKind::ReduceScatter)],
         })
+    }
+
+    /// Whether results go past the caches. Not where they take the place of inputs, which are in a cache when their result comes.
+    pub(crate) fn streams(&self, call: &Call) -> bool {
+        let share_bytes = call.elements.saturating_mul(call.op.dtype.bytes() as u64);
+        matches!(self, Buffers::Apart { .. }) && share_bytes >= STREAMED_BYTES_MIN as u64
     }
 
     /// A part of one share of both vectors, where this rank gives or gets something; `bytes` is its place in the whole vector.

@@ -105,6 +105,29 @@ fn every_number_of_ranks_and_every_length() {
     }
 }
 
+/// Results of such vectors are written past the caches, where they do not take the place of inputs.
+#[test]
+fn long_vectors_beside_their_results_are_exact_at_any_alignment() {
+    const ELEMENTS: usize = (8 << 20) / 4 + 3;
+    let op = ElementOp { dtype: DType::I32, operator: Operator::Sum };
+    for transport in [Transport::Memory, Transport::Udp] {
+        let (configs, _) = configs(2, transport);
+        run(configs, move |comm| {
+            let element = |rank: u32, index: usize| (index as i32).wrapping_mul(7) + rank as i32;
+            let input: Vec<u8> = (0..ELEMENTS).flat_map(|index| element(comm.rank(), index).to_le_bytes()).collect();
+            for offset in [0, 3] {
+                let mut output = vec![0xEE; input.len() + 8];
+                let result = &mut output[offset..offset + input.len()];
+                comm.call_bytes(CollectiveKind::Allreduce, op, ELEMENTS as u64, &input, result).unwrap();
+                let sums = result.chunks_exact(4).map(|bytes| i32::from_le_bytes(bytes.try_into().unwrap()));
+                let wrong = sums.enumerate().find(|(index, sum)| *sum != element(0, *index).wrapping_add(element(1, *index)));
+                assert_eq!(wrong, None, "{transport:?}, offset {offset}");
+                assert!(output[..offset].iter().chain(&output[offset + input.len()..]).all(|&byte| byte == 0xEE), "{transport:?}");
+            }
+        });
+    }
+}
+
 #[test]
 fn sums_over_udp_are_exact_under_loss_duplicates_and_reordering() {
     let (mut configs, _) = configs(4, Transport::Udp);

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use fanin_core::{BlockExponent, Body, DType, ElementOp, FixedPoint, OpError, OperationId, Operator, Payload, Piece};
+use fanin_net::stream::{STREAMED_BYTES_MIN, copy_past_caches};
 
 use crate::blocks::BlockSet;
 
@@ -34,12 +35,15 @@ pub struct Tensors<'a> {
     fixed_point: Option<FixedPoint>,
     /// Where pieces that were delivered are written down, and the number of the first one.
     delivered: Option<(&'a mut BlockSet, u64)>,
+    /// The output is so long that what is delivered is not in a cache any more when it is used. Where it takes the input's place, the
+    /// input is in a cache when its result comes, and a plain copy is better.
+    streamed: bool,
 }
 
 impl<'a> Tensors<'a> {
     /// No operation is running: every piece is refused.
     pub fn none(op: ElementOp) -> Self {
-        Tensors { op, operation: None, vectors: Vectors::InPlace(&mut []), fixed_point: None, delivered: None }
+        Tensors { op, operation: None, vectors: Vectors::InPlace(&mut []), fixed_point: None, delivered: None, streamed: false }
     }
 
     /// The vectors of `operation`, input and output of the same length.
@@ -55,7 +59,8 @@ impl<'a> Tensors<'a> {
 
     /// The vectors of `operation`. A piece that is not in them is refused when the node names it.
     pub fn new(op: ElementOp, operation: OperationId, vectors: Vectors<'a>) -> Self {
-        Tensors { op, operation: Some(operation), vectors, fixed_point: None, delivered: None }
+        let streamed = matches!(&vectors, Vectors::Apart { output, .. } if output.len() >= STREAMED_BYTES_MIN);
+        Tensors { op, operation: Some(operation), vectors, fixed_point: None, delivered: None, streamed }
     }
 
     /// These vectors, which go on the wire as block fixed point if the node asks for that.
@@ -212,7 +217,13 @@ impl<'a> Tensors<'a> {
         if source.len() != range.len() {
             return Err(OpError::Length { expected: range.len(), got: source.len() });
         }
-        self.output_mut()[range].copy_from_slice(source);
+        let streamed = self.streamed;
+        let output = &mut self.output_mut()[range];
+        if streamed {
+            copy_past_caches(output, source)
+        } else {
+            output.copy_from_slice(source)
+        }
         self.on_delivered(piece);
         Ok(())
     }

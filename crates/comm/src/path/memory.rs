@@ -5,6 +5,7 @@ use std::time::Duration;
 use fanin_control::FailureKind;
 use fanin_core::{DType, ElementOp, OpError, Payload, Rank};
 use fanin_net::shm::{Inputs, Layout, Pool, Trouble};
+use fanin_net::stream::copy_past_caches;
 
 use super::VERDICT_WAIT;
 use super::patience::Patience;
@@ -13,14 +14,20 @@ use crate::communicator::is_copy;
 use crate::error::CommError;
 use crate::link::Link;
 
-/// The longest block in bytes. Blocks of all ranks and slots should stay in a core's own cache.
+/// The longest block in bytes: what all ranks put into it, and its result, should stay in a core's own cache.
 const BLOCK_BYTES_MAX: u32 = 64 << 10;
 /// The shortest block into which a longer vector is cut: below that, meeting costs more than summing.
 const BLOCK_BYTES_MIN: u64 = 16 << 10;
 /// Into how many blocks a vector of medium length is cut, so that ranks copy while others sum.
 const BLOCKS_WANTED: u64 = 8;
-/// How far ranks may be apart, in blocks.
-const SLOTS: u32 = 4;
+/// How far ranks may be apart, in blocks. Where there are more ranks than cores, ranks take turns, and a turn is as long as that: with 16
+/// blocks a vector of 64 MiB is summed in a quarter of the turns that it takes with 4.
+const SLOTS_MIN: u32 = 4;
+const SLOTS_MAX: u32 = 16;
+/// How many blocks all slots hold, of inputs and results: 8 MiB, which stay in a cache that cores share.
+const AREAS_MAX: u32 = 128;
+/// After how many blocks it is written down that the call goes on.
+const PATIENCE_BLOCKS: u64 = 4;
 /// Sums are computed piece by piece, so that a piece of the result stays in the first-level cache while all inputs pass by.
 const TILE_BYTES: usize = 8 << 10;
 /// How long a rank sleeps at most before it looks whether the job has failed.
@@ -28,7 +35,7 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// How memory for `world` ranks is divided.
 pub(crate) fn layout(world: u32) -> Layout {
-    Layout { world, slots: SLOTS, block_bytes: BLOCK_BYTES_MAX }
+    Layout { world, slots: (AREAS_MAX / (world + 1)).clamp(SLOTS_MIN, SLOTS_MAX), block_bytes: BLOCK_BYTES_MAX }
 }
 
 /// One rank's end of the shared memory.
@@ -51,6 +58,7 @@ impl MemoryPath {
         let (count, fingerprint) = (blocks.count(), call.fingerprint());
         link.begin(call.describe(count));
         self.pool.tell(&call.words());
+        let streamed = buffers.streams(call);
         let (mut arrived, mut read) = (0, 0);
         while read < count {
             while arrived < count && self.pool.may_arrive() {
@@ -69,12 +77,12 @@ impl MemoryPath {
             let bytes = block.elements as usize * call.op.dtype.bytes();
             self.pool.read(bytes, |result| {
                 if let Some(output) = buffers.output(call, &block) {
-                    output.copy_from_slice(result);
+                    if streamed { copy_past_caches(output, result) } else { output.copy_from_slice(result) }
                 }
             });
             read += 1;
             link.progress(read);
-            if read.is_multiple_of(u64::from(SLOTS)) {
+            if read.is_multiple_of(PATIENCE_BLOCKS) {
                 patience.go_on().inspect_err(|error| self.pool.fail(code(error)))?;
             }
         }

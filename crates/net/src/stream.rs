@@ -1,0 +1,75 @@
+//! Copies of what is not looked at again soon: results of long vectors, which leave the caches anyway before anybody reads them.
+#![allow(unsafe_code)]
+
+/// From how many bytes of a vector on its results go past the caches: shorter ones may still be there when they are used.
+pub const STREAMED_BYTES_MIN: usize = 8 << 20;
+
+/// Shorter pieces are copied as usual: the lines that they fill only in part would cost more than the others save.
+const PIECE_BYTES_MIN: usize = 4 << 10;
+
+/// `to := from`, past the caches. A plain copy reads every line of memory that it is about to overwrite; this one does not, and leaves
+/// what the caches hold in its place. Where the processor cannot do that, it is a plain copy.
+///
+/// # Panics
+/// Where the lengths differ.
+pub fn copy_past_caches(to: &mut [u8], from: &[u8]) {
+    assert_eq!(to.len(), from.len(), "as long as what is copied");
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    if to.len() >= PIECE_BYTES_MIN {
+        return x86::copy(to, from);
+    }
+    to.copy_from_slice(from);
+}
+
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+mod x86 {
+    use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_sfence, _mm_stream_si128};
+
+    /// What one store takes; SSE2, which every x86-64 has. Wider ones are no faster here, as all wait for memory.
+    const STORE_BYTES: usize = size_of::<__m128i>();
+    /// A cache line is written whole, or its memory is read after all.
+    const LINE_BYTES: usize = 64;
+
+    pub(super) fn copy(to: &mut [u8], from: &[u8]) {
+        let head = to.as_ptr().align_offset(LINE_BYTES).min(to.len());
+        let (first, to) = to.split_at_mut(head);
+        let (first_from, from) = from.split_at(head);
+        first.copy_from_slice(first_from);
+        let mut lines = to.chunks_exact_mut(LINE_BYTES);
+        let mut sources = from.chunks_exact(LINE_BYTES);
+        for (line, source) in lines.by_ref().zip(sources.by_ref()) {
+            for (store, load) in line.chunks_exact_mut(STORE_BYTES).zip(source.chunks_exact(STORE_BYTES)) {
+                // SAFETY: both are 16 bytes long, and the target begins at a multiple of 64, plus 0, 16, 32 or 48.
+                unsafe { _mm_stream_si128(store.as_mut_ptr().cast(), _mm_loadu_si128(load.as_ptr().cast())) };
+            }
+        }
+        lines.into_remainder().copy_from_slice(sources.remainder());
+        // Such stores may be late for other threads; not later than whatever this thread does next.
+        // SAFETY: SSE, which every x86-64 has.
+        unsafe { _mm_sfence() };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(from: &[u8], start: usize, bytes: usize, offset: usize) {
+        let mut to = vec![0xEE; 5_000];
+        copy_past_caches(&mut to[start..start + bytes], &from[offset..offset + bytes]);
+        assert_eq!(to[start..start + bytes], from[offset..offset + bytes], "{start} {bytes} {offset}");
+        assert!(to[..start].iter().chain(&to[start + bytes..]).all(|&byte| byte == 0xEE), "{start} {bytes} {offset}");
+    }
+
+    #[test]
+    fn every_byte_is_copied_and_none_beside_them_at_any_alignment_and_length() {
+        let from: Vec<u8> = (0..5_000u32).map(|at| (at * 7 + 1) as u8).collect();
+        for start in 0..70 {
+            for bytes in [0, 1, 200, 4_095, 4_096, 4_097, 4_111, 4_112, 4_159, 4_160, 4_161, 4_300] {
+                for offset in [0, 1, 5] {
+                    check(&from, start, bytes, offset);
+                }
+            }
+        }
+    }
+}
