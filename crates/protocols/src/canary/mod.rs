@@ -129,6 +129,7 @@ mod recovery;
 mod switch;
 mod timeout;
 mod timers;
+mod watch;
 mod worker;
 
 use fanin_core::{FlowLabel, JobId};
