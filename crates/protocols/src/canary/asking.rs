@@ -1,16 +1,24 @@
 //! What a worker does about losses (`canary 5.12`, `5.14`, `5.15`): asks leaders for sums that have not come in time, and contributes anew
 //! where a leader says that something is lost.
 
-use fanin_core::{Address, Body, DropReason, Duration, Egress, Event, FailureReason, Instant, Payload, Rank, RetransmitReason, Route, Suspect, Tx};
+use fanin_core::{
+    Address, Body, DropReason, Duration, Egress, Event, FailureReason, Instant, Payload, Rank, RetransmitReason, Route, Suspect, Tx,
+};
 use fanin_wire::canary::{CanaryHeader, CanaryId};
 
 use super::config::SPAN;
-use super::recovery::Request;
+use super::recovery::{Request, Waits};
 use super::worker::CanaryWorker;
 use super::{app_of, flow_of};
 use crate::shared::reliability::Reliability;
 use crate::shared::repetition::Repetition;
 use crate::shared::rtt::rebased;
+
+/// A window may be spread over so many times as many blocks, so that one that is lost holds others up late.
+const SPREAD: u32 = 8;
+
+/// Of long windows less: numbers of blocks in packets have an end.
+const SPAN_MAX: u32 = 1 << 18;
 
 /// A block that is under way, or was last at its place.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -52,9 +60,9 @@ pub(super) struct Flights {
 }
 
 impl Flights {
-    /// Nothing is under way. A window may be spread over four times as many blocks, so that one that is lost holds others up late.
+    /// Nothing is under way.
     pub(super) fn new(reliability: &Reliability, window: u32) -> Self {
-        let places = if reliability.reliable { window.saturating_mul(4).next_power_of_two() } else { 0 };
+        let places = if reliability.reliable { window.saturating_mul(SPREAD).next_power_of_two().min(SPAN_MAX) } else { 0 };
         let repetition = Repetition::new(reliability, places.max(1)).noticing_overtaking();
         Flights { flights: vec![IDLE; places as usize].into(), repetition, answered_after: Duration::MAX }
     }
@@ -111,7 +119,7 @@ impl Flights {
         }
         match (flight.is_overtaken, is_answer) {
             (true, true) => self.repetition.on_loss_found(),
-            (true, false) if after < self.answered_after => self.repetition.on_mistake(),
+            (true, false) if after < self.answered_after => self.repetition.on_mistake(now),
             _ => {}
         }
     }
@@ -357,8 +365,9 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
         match (is_ours, is_near, is_known) {
             (true, true, true) => {
                 let request = Request { block, generation: id.generation(), rank, attempt };
-                self.leader.on_request(now, request, self.flights.repetition.timeout(), &self.config.op, tx);
-                self.leader.flush(self.config.uplink, tx);
+                let waits = Waits { round_trip: self.flights.repetition.timeout(), meeting: self.flights.repetition.smoothed().divided(3) };
+                self.leader.on_request(now, request, waits, &self.config.op, tx);
+                self.leader.flush(now, self.config.uplink, tx);
             }
             (false, ..) => tx.note(Event::Dropped(DropReason::NotAMember)),
             (_, false, _) => tx.note(Event::Dropped(DropReason::OutsideWindow)),

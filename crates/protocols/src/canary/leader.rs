@@ -73,6 +73,8 @@ pub(super) struct Record<A> {
     restorations: Vec<Restoration>,
     /// Packets of the answer that were sent: the broadcast, then the restorations.
     packets_sent: u32,
+    /// When all were.
+    pub answered_at: Instant,
     /// Who has asked, and what is done about it; nothing for a block of which nothing is lost.
     pub trouble: Option<Box<Trouble>>,
     pub sum: A,
@@ -102,22 +104,7 @@ pub(super) struct Leader<P: Payload + ?Sized> {
     pub(super) planted: Planted,
 }
 
-node_state!(Leader {
-    job,
-    rank,
-    members,
-    block_bytes,
-    recovery,
-    records,
-    places,
-    open,
-    answers,
-    kept,
-    due,
-    watch,
-    was_mistaken,
-    planted
-});
+node_state!(Leader { job, rank, members, block_bytes, recovery, records, places, open, answers, kept, due, watch, was_mistaken, planted });
 
 impl<P: Payload + ?Sized> Leader<P> {
     /// A leader that has heard nothing yet.
@@ -246,6 +233,7 @@ impl<P: Payload + ?Sized> Leader<P> {
             bytes: 0,
             restorations: Vec::new(),
             packets_sent: 0,
+            answered_at: Instant::ZERO,
             trouble: None,
             sum: P::accumulator(op, block_bytes),
         };
@@ -312,7 +300,7 @@ impl<P: Payload + ?Sized> Leader<P> {
     /// `canary 5.8`: sends the broadcast and then the restorations of each complete block, as far as there is room; false where some are
     /// left.
     #[inline]
-    pub(super) fn send_answers<T: Tx<CanaryHeader, P>>(&mut self, uplink: PortId, tx: &mut T) -> bool {
+    pub(super) fn send_answers<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, uplink: PortId, tx: &mut T) -> bool {
         while let Some(&number) = self.answers.front() {
             let is_direct = self.records[number].generation == self.recovery.generations;
             let was_sent = if is_direct { self.answer_all(number, uplink, tx) } else { self.broadcast(number, uplink, tx) };
@@ -321,7 +309,8 @@ impl<P: Payload + ?Sized> Leader<P> {
             }
             self.answers.pop_front();
             if self.recovery.reliability.reliable {
-                self.records[number].stage = Stage::Kept;
+                let record = &mut self.records[number];
+                (record.stage, record.answered_at) = (Stage::Kept, now);
             } else {
                 self.records.give_back(number);
             }

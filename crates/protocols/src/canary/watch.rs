@@ -155,7 +155,11 @@ mod tests {
                     let index = (fanin_core::hash::mix(seed << 8 | hosts, step) % 40) as u32;
                     let leader = index % hosts as u32;
                     sums.push((index, leader));
-                    if leader == 0 { watch.on_complete(index) } else { watch.on_sum(index, leader) }
+                    if leader == 0 {
+                        watch.on_complete(index)
+                    } else {
+                        watch.on_sum(index, leader)
+                    }
                     for index in 0..40 {
                         let has_sent = |rank: u32| sums.iter().any(|(later, leader)| *later > index && *leader != rank);
                         assert_eq!(watch.is_sent_by_all(index), (1..hosts as u32).all(has_sent), "{hosts} {seed} {step} {index}");

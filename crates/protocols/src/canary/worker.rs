@@ -212,7 +212,7 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
         if self.is_reliable() {
             self.admit(now, tx);
         }
-        if self.leader.has_answers() && !self.leader.send_answers(self.config.uplink, tx) {
+        if self.leader.has_answers() && !self.leader.send_answers(now, self.config.uplink, tx) {
             return;
         }
         let Some(&collective) = self.ledger.running() else { return };
@@ -363,7 +363,7 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
             Err(reason) => {
                 tx.note(Event::Dropped(reason));
                 if std::mem::take(&mut self.leader.was_mistaken) {
-                    self.flights.repetition.on_mistake();
+                    self.flights.repetition.on_mistake(now);
                 }
                 if reason == DropReason::Mismatch && has_begun {
                     self.fail(Some(index), Suspect::Unknown, FailureReason::Mismatch, tx);

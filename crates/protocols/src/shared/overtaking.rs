@@ -2,17 +2,15 @@
 //! took, or as the smoothed round trip, and four deviations more: the rule of RFC 8985 (RACK), with the deviation of RFC 6298 in place of a
 //! quarter of the shortest round trip. That is found out long before a timeout, which has to be longer than whatever holds up everybody.
 //!
-//! Packets overtake each other on several paths, and answers are made by several nodes, of which one may be slow. So the tolerance adapts:
-//! where a packet was believed to be lost and was not, it is doubled; where sixteen in a row were lost, it is halved again.
+//! Packets overtake each other on several paths, and answers are made by several nodes, of which one may be slow. So the tolerance adapts, as
+//! there: each round trip in which a packet was believed to be lost and was not makes it longer by four deviations, up to a whole round trip;
+//! sixteen in a row that were lost make it what it was.
 
 use fanin_core::{Duration, Instant};
 
 use super::rtt::{RttEstimator, rebased};
 
-/// The tolerance is doubled at most so often. The timeout is a bound as well.
-const LEVEL_MAX: u8 = 6;
-
-/// So many losses that were found rightly halve the tolerance.
+/// So many losses that were found rightly, without a mistake among them, and the tolerance is as short as in the beginning.
 const FOUND_MAX: u8 = 16;
 
 /// What has overtaken what.
@@ -22,9 +20,11 @@ pub struct Overtaking {
     sent_at: Instant,
     /// How long its answer took.
     round_trip: Duration,
-    /// The tolerance is doubled so often.
-    level: u8,
-    /// Losses that were found rightly since it changed last.
+    /// The tolerance is so many spreads longer than one.
+    tolerance: u8,
+    /// When it grew last.
+    grown_at: Instant,
+    /// Losses that were found rightly since the last mistake.
     found: u8,
 }
 
@@ -41,25 +41,29 @@ impl Overtaking {
     #[inline]
     pub fn late_at(&self, sent_at: Instant, rtt: &RttEstimator) -> Option<Instant> {
         let (smoothed, spread) = rtt.estimate().filter(|_| sent_at < self.sent_at)?;
-        Some(sent_at + smoothed.max(self.round_trip) + spread.times(1 << self.level))
+        Some(sent_at + smoothed.max(self.round_trip) + spread.times(u64::from(self.tolerance) + 1).min(smoothed))
     }
 
     /// A packet was believed to be lost, and was.
     pub fn on_found(&mut self) {
         self.found += 1;
         if self.found == FOUND_MAX {
-            (self.level, self.found) = (self.level.saturating_sub(1), 0);
+            (self.tolerance, self.found) = (0, 0);
         }
     }
 
-    /// A packet was believed to be lost, and was only slow.
-    pub fn on_mistake(&mut self) {
-        (self.level, self.found) = ((self.level + 1).min(LEVEL_MAX), 0);
+    /// A packet was believed to be lost, and was only slow. Of several in one round trip the first counts: one cause makes all of them slow.
+    pub fn on_mistake(&mut self, now: Instant) {
+        self.found = 0;
+        if now >= self.grown_at + self.round_trip {
+            (self.tolerance, self.grown_at) = (self.tolerance.saturating_add(1), now);
+        }
     }
 
     /// Makes times relative to `now`.
     pub fn rebase(&mut self, now: Instant) {
         self.sent_at = rebased(self.sent_at, now);
+        self.grown_at = rebased(self.grown_at, now);
     }
 }
 
@@ -100,25 +104,25 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_double_the_tolerance_and_losses_that_were_found_halve_it_again() {
+    fn mistakes_lengthen_the_tolerance_and_losses_that_were_found_shorten_it_again() {
         let (rtt, mut seen) = (measured(), Overtaking::default());
         seen.on_answer(at(50), at(10));
-        let tolerance = |seen: &Overtaking| seen.late_at(at(0), &rtt).unwrap().since(at(0)).as_ps() - 44_000_000;
+        let tolerance = |seen: &Overtaking| seen.late_at(at(0), &rtt).unwrap().since(at(0)).as_ps() - rtt.estimate().unwrap().0.as_ps();
         let narrow = tolerance(&seen);
-        seen.on_mistake();
-        seen.on_mistake();
-        assert!(tolerance(&seen).abs_diff(4 * narrow) < 2_000_000, "{narrow} {}", tolerance(&seen));
+        assert_eq!(narrow, rtt.estimate().unwrap().1.as_ps());
+        seen.on_mistake(at(100));
+        seen.on_mistake(at(120));
+        assert_eq!(tolerance(&seen), 2 * narrow, "once a round trip");
         (0..15).for_each(|_| seen.on_found());
-        assert!(tolerance(&seen) > 3 * narrow);
-        seen.on_found();
-        assert!(tolerance(&seen).abs_diff(2 * narrow) < 2_000_000);
+        assert_eq!(tolerance(&seen), 2 * narrow);
+        seen.on_mistake(at(150));
+        // Four deviations are a third of a round trip here.
+        assert!(tolerance(&seen) <= 3 * narrow && tolerance(&seen) > 5 * narrow / 2, "{}", tolerance(&seen));
         (0..15).for_each(|_| seen.on_found());
-        seen.on_mistake();
-        (0..15).for_each(|_| seen.on_found());
-        assert!(tolerance(&seen) > 3 * narrow, "not sixteen in a row");
-        (0..20).for_each(|_| seen.on_mistake());
-        assert!(tolerance(&seen) < 65 * narrow);
-        (0..200).for_each(|_| seen.on_found());
+        assert!(tolerance(&seen) > 2 * narrow, "not sixteen in a row");
+        (2..200).for_each(|round| seen.on_mistake(at(100 * round)));
+        assert_eq!(tolerance(&seen), rtt.estimate().unwrap().0.as_ps(), "a round trip at most");
+        (0..16).for_each(|_| seen.on_found());
         assert_eq!(tolerance(&seen), narrow);
     }
 }

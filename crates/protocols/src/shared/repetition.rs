@@ -115,6 +115,11 @@ impl Repetition {
         self.progress_at = now;
     }
 
+    /// The smoothed round trip; nothing before one has been measured.
+    pub fn smoothed(&self) -> Duration {
+        self.rtt.estimate().map_or(Duration::ZERO, |(smoothed, _)| smoothed)
+    }
+
     /// How long an answer is waited for now.
     pub fn timeout(&self) -> Duration {
         self.rtt.timeout()
@@ -132,8 +137,8 @@ impl Repetition {
     }
 
     /// A block that was late was not lost.
-    pub fn on_mistake(&mut self) {
-        self.overtaking.iter_mut().for_each(Overtaking::on_mistake);
+    pub fn on_mistake(&mut self, now: Instant) {
+        self.overtaking.iter_mut().for_each(|overtaking| overtaking.on_mistake(now));
     }
 
     /// When a place's block that was last sent at `sent_at` is sent again.
