@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Runs the same workloads on the same fabrics in the simulator and for real, and writes both side by side: results.json, a table and a picture.
 
-Usage: real_vs_sim.py [--fanin PROGRAM] [--place loopback|namespaces] [--out FOLDER] [CASE ...]
+Usage: real_vs_sim.py [--fanin PROGRAM] [--place loopback|namespaces] [--message LENGTH] [--operations COUNT] [--out FOLDER] [CASE ...]
 
 Cases are folders in experiments/canary/real_vs_sim: `plan.toml` is simulated, and SYSTEM.toml is run by `fanin testbed` on fabric.toml (or on
-star.toml, where the case is so called). Exits with 1 if a claim of claims.json fails or a result is not exact. Python's standard library only.
+star.toml, where the case is so called). `--message 64MiB --operations 1` changes both sides alike. Exits with 1 if a claim of claims.json fails or a result is not exact. Python's standard library only.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from figure_results import BEGIN, END, number, window
 FOLDER = Path(__file__).resolve().parent.parent / "experiments" / "canary" / "real_vs_sim"
 SYSTEMS = ("canary", "tree")
 #: In the order of the table and the picture.
-CASES = ("star", "idle", "congested", "loss")
+CASES = ("star", "idle", "congested", "loss", "loss5")
 
 
 class RunError(Exception):
@@ -36,18 +36,24 @@ def output_of(command: Sequence[str]) -> object:
     return json.loads(done.stdout)
 
 
-def simulate(fanin: str, case: str) -> dict[str, float]:
+def sets(key: str, changes: Mapping[str, str]) -> list[str]:
+    """Changes of a job for the command line; plans call their jobs `jobs`, workloads `job`."""
+    return [word for name, value in changes.items() for word in ("--set", f"{key}.0.{name}={value}")]
+
+
+def simulate(fanin: str, case: str, changes: Mapping[str, str]) -> dict[str, float]:
     """Goodput of each system in the simulator, in Mb/s."""
-    rows = output_of([fanin, "sim", str(FOLDER / case / "plan.toml"), "--format", "json"])
+    rows = output_of([fanin, "sim", str(FOLDER / case / "plan.toml"), "--format", "json", *sets("jobs", changes)])
     if not isinstance(rows, list) or any(row["census"] != "exact" or row["failure"] for row in rows):
         raise RunError(f"{case}: the simulation is not exact: {rows}")
     return {row["series"]: row["goodput_gbps"] * 1e3 for row in rows}
 
 
-def measure(fanin: str, case: str, system: str, place: str) -> dict:
+def measure(fanin: str, case: str, system: str, place: str, changes: Mapping[str, str]) -> dict:
     """What the testbed says of one workload."""
     fabric = FOLDER / ("star.toml" if case == "star" else "fabric.toml")
-    found = output_of([fanin, "testbed", str(fabric), str(FOLDER / case / f"{system}.toml"), "--place", place, "--format", "json"])
+    workload = FOLDER / case / f"{system}.toml"
+    found = output_of([fanin, "testbed", str(fabric), str(workload), "--place", place, "--format", "json", *sets("job", changes)])
     if not isinstance(found, dict):
         raise RunError(f"{case}, {system}: expected an object")
     return found
@@ -166,20 +172,27 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--fanin", default="target/release/fanin", help="the program")
     parser.add_argument("--place", default="loopback", choices=("loopback", "namespaces"), help="where the testbed runs")
+    parser.add_argument("--message", help="length of the vector in place of the cases' own, such as 64MiB; needs an --out of its own")
+    parser.add_argument("--operations", type=int, help="operations in place of the cases' own; needs an --out of its own")
     parser.add_argument("--out", type=Path, default=FOLDER, help="where results.json, the picture and the README's tables go")
     parser.add_argument("cases", nargs="*", metavar="CASE", help=f"of {', '.join(CASES)}; all where none is given")
     options = parser.parse_args(arguments)
     unknown = set(options.cases) - set(CASES)
     if unknown:
         parser.error(f"no such case: {', '.join(sorted(unknown))}; there are {', '.join(CASES)}")
+    changes = {"message": f'"{options.message}"'} if options.message else {}
+    changes |= {"operations": str(options.operations)} if options.operations else {}
+    if changes and options.out == FOLDER:
+        parser.error("--message and --operations: expected an --out of their own, or they would replace the results of the cases as they are")
     rows = []
     try:
         for case in [case for case in CASES if not options.cases or case in options.cases]:
-            simulated = simulate(options.fanin, case)
+            simulated = simulate(options.fanin, case, changes)
             for system in SYSTEMS:
-                row = row_of(case, system, simulated[system], measure(options.fanin, case, system, options.place))
+                row = row_of(case, system, simulated[system], measure(options.fanin, case, system, options.place, changes))
                 rows.append(row)
-                print(f"{case} {system}: {row['simulated_mbit_s']:.2f} simulated, {row['measured_mbit_s']:.2f} measured", flush=True)
+                idle = f"processors {row['cpu_idle_share']:.0%} idle, {row['cpu_used_share']:.0%} used"
+                print(f"{case} {system}: {row['simulated_mbit_s']:.2f} simulated, {row['measured_mbit_s']:.2f} measured, {idle}", flush=True)
     except RunError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

@@ -56,6 +56,11 @@ class Tests(unittest.TestCase):
         ]
         self.assertEqual(len(real_vs_sim.judge(all_rows, claims)), len(claims))
 
+    def test_changes_are_the_same_for_both_sides(self):
+        changes = {"message": '"64MiB"', "operations": "1"}
+        self.assertEqual(real_vs_sim.sets("jobs", changes), ["--set", 'jobs.0.message="64MiB"', "--set", "jobs.0.operations=1"])
+        self.assertEqual(real_vs_sim.sets("job", changes)[1], 'job.0.message="64MiB"')
+
     def test_every_case_has_its_files(self):
         for case in real_vs_sim.CASES:
             for name in ("plan.toml", *(f"{system}.toml" for system in real_vs_sim.SYSTEMS)):

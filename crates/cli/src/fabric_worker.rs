@@ -228,6 +228,11 @@ fn host_counters(status: &FabricStatus) -> HostCounters {
         payload_bytes_received: counters.payload_bytes_received,
         marked_received: status.marked_received,
         retransmitted: reasons::retransmitted(&counters.retransmitted),
+        begun_anew: (0..)
+            .zip(counters.begun_anew)
+            .filter(|(_, count)| *count > 0)
+            .map(|(generation, count): (u8, _)| (generation.to_string(), count))
+            .collect(),
         dropped: reasons::dropped(&counters.dropped),
         injected: reasons::injected(&status.sent.injected),
     }

@@ -103,6 +103,13 @@ pub enum Event {
         /// Which block (tree) or piece (ring).
         block: u32,
     },
+    /// Something of a block is lost: a leader has it begun anew by all (Canary). Once a generation, whatever number of packets that takes.
+    BegunAnew {
+        /// The block, by its number in the job.
+        block: u32,
+        /// The new generation, from 1 on.
+        generation: u8,
+    },
     /// An aggregator slot of this many bytes is in use from now on.
     SlotTaken {
         /// Payload memory of the slot.

@@ -148,6 +148,7 @@ const RUN: &[Known<RunRecord>] = &[
     Known { key: "queue_bytes_peak", title: "longest queue", unit: "B", value: |run| Some(run.queue_bytes_peak as f64) },
     Known { key: "packets_dropped", title: "packets dropped", unit: "", value: |run| Some(run.packets_dropped as f64) },
     Known { key: "packets_retransmitted", title: "packets sent again", unit: "", value: |run| Some(run.packets_retransmitted as f64) },
+    Known { key: "blocks_begun_anew", title: "blocks begun anew", unit: "", value: |run| Some(run.blocks_begun_anew as f64) },
     Known { key: "packets_marked", title: "packets marked", unit: "", value: |run| Some(run.packets_marked as f64) },
     Known { key: "packet_hops", title: "packet-hops", unit: "", value: |run| Some(run.packet_hops as f64) },
     Known { key: "background_gbps", title: "background goodput per host", unit: "Gb/s", value: |run| Some(run.background_gbps) },

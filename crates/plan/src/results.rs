@@ -83,6 +83,10 @@ pub struct RunRecord {
     pub packets_retransmitted: u64,
     /// The same by reason.
     pub retransmissions: BTreeMap<&'static str, u64>,
+    /// Blocks that were begun anew for a loss (Canary).
+    pub blocks_begun_anew: u64,
+    /// The same by the new generation, from 1 on.
+    pub begun_anew: BTreeMap<u8, u64>,
     /// Packets marked (ECN).
     pub packets_marked: u64,
     /// Events of the simulator.
@@ -237,6 +241,8 @@ pub fn record(prepared: &Prepared, topology: &Topology, result: &RunResult, payl
         drops: result.counters.drops().collect(),
         packets_retransmitted: result.counters.retransmitted_total(),
         retransmissions: result.counters.retransmissions().collect(),
+        blocks_begun_anew: result.counters.begun_anew().map(|(_, count)| count).sum(),
+        begun_anew: result.counters.begun_anew().collect(),
         packets_marked: result.packets_marked,
         events: result.events,
         background_gbps: result.background_gbps,
@@ -516,6 +522,8 @@ const COLUMNS: &[(&str, ColumnKind)] = &[
     ("drops", ColumnKind::Reasons),
     ("packets_retransmitted", ColumnKind::Count),
     ("retransmissions", ColumnKind::Reasons),
+    ("blocks_begun_anew", ColumnKind::Count),
+    ("begun_anew", ColumnKind::Reasons),
     ("packets_marked", ColumnKind::Count),
     ("events", ColumnKind::Count),
     ("background_gbps", ColumnKind::Number),

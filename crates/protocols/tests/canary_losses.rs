@@ -186,7 +186,7 @@ fn in_the_fallback_each_worker_counts_once_and_is_answered_by_itself() {
 }
 
 #[test]
-fn p14_a_broadcast_that_many_lack_is_sent_again_instead_of_an_answer_to_each() {
+fn p14_a_broadcast_that_many_lack_is_sent_again_in_place_of_more_answers() {
     let hosts = 12;
     let mut h0 = reliable(0, hosts);
     h0.submits(0, 1);
@@ -197,7 +197,8 @@ fn p14_a_broadcast_that_many_lack_is_sent_again_instead_of_an_answer_to_each() {
     for rank in 1..4 {
         assert_eq!(h0.gets(0, request(0, 0, rank, 0), NOTHING), [(direct(rank), answer, whole)]);
     }
-    assert_eq!(h0.gets(0, request(0, 0, 4, 0), NOTHING), [(To::Port(0), sum, whole)]);
+    // Where it was lost behind the root, no tree is left: who has brought it about is answered all the same.
+    assert_eq!(h0.gets(0, request(0, 0, 4, 0), NOTHING), [(direct(4), answer, whole), (To::Port(0), sum, whole)]);
     assert_eq!(h0.gets(0, request(0, 0, 5, 0), NOTHING), [], "it will get the broadcast");
     h0.waits(RTO);
     assert_eq!(h0.gets(0, request(0, 0, 5, 1), NOTHING), [(direct(5), answer, whole)], "it has not got it");

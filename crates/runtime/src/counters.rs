@@ -2,6 +2,9 @@
 
 use fanin_core::{DropReason, Event, RetransmitReason};
 
+/// Generations of a block that are counted apart; all later ones are counted with the last.
+pub const GENERATIONS: usize = 16;
+
 /// Counts of one node since it started.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Counters {
@@ -19,6 +22,8 @@ pub struct Counters {
     pub dropped: [u64; DropReason::ALL.len()],
     /// Packets sent again, by [`RetransmitReason`].
     pub retransmitted: [u64; RetransmitReason::ALL.len()],
+    /// Blocks that this node, as their leader, had begun anew, by the new generation (Canary; the first is never counted).
+    pub begun_anew: [u64; GENERATIONS],
     /// Aggregator memory in use, in bytes.
     pub slot_bytes: u64,
     /// The most that was in use at once.
@@ -62,6 +67,7 @@ impl Default for Counters {
             packets_forwarded: 0,
             dropped: [0; DropReason::ALL.len()],
             retransmitted: [0; RetransmitReason::ALL.len()],
+            begun_anew: [0; GENERATIONS],
             slot_bytes: 0,
             slot_bytes_peak: 0,
             failed: 0,
@@ -94,6 +100,7 @@ impl Counters {
         self.packets_forwarded += other.packets_forwarded;
         self.dropped.iter_mut().zip(other.dropped).for_each(|(to, from)| *to += from);
         self.retransmitted.iter_mut().zip(other.retransmitted).for_each(|(to, from)| *to += from);
+        self.begun_anew.iter_mut().zip(other.begun_anew).for_each(|(to, from)| *to += from);
         self.slot_bytes += other.slot_bytes;
         self.slot_bytes_peak = self.slot_bytes_peak.max(other.slot_bytes_peak);
         self.failed += other.failed;
@@ -119,6 +126,10 @@ impl Counters {
             Event::Retransmitted { reason, block } => {
                 self.retransmitted[reason.index()] += 1;
                 tracing::debug!(reason = reason.name(), block, "sent again");
+            }
+            Event::BegunAnew { block, generation } => {
+                self.begun_anew[usize::from(*generation).min(GENERATIONS - 1)] += 1;
+                tracing::debug!(block, generation, "begun anew");
             }
             Event::SlotTaken { bytes } => {
                 self.slot_bytes += u64::from(*bytes);

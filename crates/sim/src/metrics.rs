@@ -227,11 +227,13 @@ impl MemorySampler {
 pub struct Counters {
     drops: Vec<u64>,
     retransmissions: Vec<u64>,
+    /// By generation, from 1 on.
+    begun_anew: Vec<u64>,
 }
 
 impl Default for Counters {
     fn default() -> Self {
-        Counters { drops: vec![0; DropReason::ALL.len()], retransmissions: vec![0; RetransmitReason::ALL.len()] }
+        Counters { drops: vec![0; DropReason::ALL.len()], retransmissions: vec![0; RetransmitReason::ALL.len()], begun_anew: Vec::new() }
     }
 }
 
@@ -244,6 +246,20 @@ impl Counters {
     #[inline]
     pub(crate) fn retransmit(&mut self, reason: RetransmitReason) {
         self.retransmissions[reason.index()] += 1;
+    }
+
+    #[cold]
+    pub(crate) fn begin_anew(&mut self, generation: u8) {
+        let place = usize::from(generation.max(1)) - 1;
+        if self.begun_anew.len() <= place {
+            self.begun_anew.resize(place + 1, 0);
+        }
+        self.begun_anew[place] += 1;
+    }
+
+    /// Blocks that were begun anew, by their new generation, from 1 on.
+    pub fn begun_anew(&self) -> impl Iterator<Item = (u8, u64)> + '_ {
+        (1..).zip(self.begun_anew.iter().copied())
     }
 
     /// Packets dropped for this reason.

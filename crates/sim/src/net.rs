@@ -598,6 +598,7 @@ impl<H: Wire, P: Simulated + ?Sized> Tx<H, P> for Lent<'_, H, P> {
         match event {
             Event::Dropped(reason) => self.net.counters.drop(reason),
             Event::Retransmitted { reason, .. } => self.net.counters.retransmit(reason),
+            Event::BegunAnew { generation, .. } => self.net.counters.begin_anew(generation),
             Event::SlotTaken { bytes } if !self.post.is_host => {
                 self.net.slot_taken(self.post.at, self.post.job, bytes);
             }

@@ -178,6 +178,9 @@ pub(crate) struct HostCounters {
     pub(crate) marked_received: u64,
     /// By reason.
     pub(crate) retransmitted: BTreeMap<String, u64>,
+    /// Blocks that this host, as their leader, had begun anew, by the new generation.
+    #[serde(default)]
+    pub(crate) begun_anew: BTreeMap<String, u64>,
     /// By reason.
     pub(crate) dropped: BTreeMap<String, u64>,
     /// By kind.

@@ -151,6 +151,7 @@ fn difference(now: &HostCounters, before: &HostCounters) -> HostCounters {
         payload_bytes_received: now.payload_bytes_received - before.payload_bytes_received,
         marked_received: now.marked_received - before.marked_received,
         retransmitted: maps(&now.retransmitted, &before.retransmitted),
+        begun_anew: maps(&now.begun_anew, &before.begun_anew),
         dropped: maps(&now.dropped, &before.dropped),
         injected: maps(&now.injected, &before.injected),
     }

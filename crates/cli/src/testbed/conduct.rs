@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
+use fanin_control::fabric::JobStatus;
 use fanin_core::NodeId;
 use fanin_fabric::Fabric;
 
@@ -12,7 +13,7 @@ use super::crew::{Crew, Heard};
 use super::idle::Samples;
 use super::job::{JobRun, jobs};
 use super::place::Place;
-use super::results::{EventRecord, HostRecord, Record, StreamRecord, SwitchRecord};
+use super::results::{EventRecord, HostRecord, LostRecord, Record, StreamRecord, SwitchRecord};
 use super::schedule::{Pending, Stream, Turn, plain};
 use super::workload::{Action, Workload};
 use crate::fabric_worker::messages::{self as messages, Event, HostStatus, Order, TrafficTotal};
@@ -138,6 +139,8 @@ impl<'a> Conductor<'a> {
         let wall_s = begun.elapsed().as_secs_f64();
         let cpu_idle_share = self.samples.idle_share(begun, Instant::now());
         self.end_streams()?;
+        let dead: Vec<NodeId> = self.fabric.switches().filter(|switch| !self.crew.is_alive(*switch)).collect();
+        dead.into_iter().try_for_each(|switch| self.settle_losses(switch))?;
         let switches = self.switches();
         self.end_hosts()?;
         let mut record = Record { wall_s, cpu_idle_share, switches, ..Record::default() };
@@ -341,6 +344,7 @@ impl<'a> Conductor<'a> {
                     node: name.clone(),
                     at_s: now.saturating_duration_since(begun).as_secs_f64(),
                     progress: progress.iter().map(|progress| (progress.operation, progress.done)).collect(),
+                    lost: None,
                 });
                 self.strike(&name, action)?;
             }
@@ -350,9 +354,16 @@ impl<'a> Conductor<'a> {
 
     fn strike(&mut self, name: &str, action: Action) -> Result<()> {
         let node = self.fabric.node_named(name).context("an event's node")?;
+        let lost = if action == Action::Kill && !self.fabric.map.is_host(node) { Some(self.last_words(node)?) } else { None };
+        if action == Action::Restart {
+            self.settle_losses(node)?;
+        }
         self.crew.strike(node, action)?;
         match action {
             Action::Kill => {
+                if let Some(event) = self.happened.last_mut() {
+                    event.lost = lost;
+                }
                 self.jobs.iter_mut().for_each(|job| job.on_over(node));
                 Ok(())
             }
@@ -362,6 +373,49 @@ impl<'a> Conductor<'a> {
             }
             Action::Pause | Action::Resume => Ok(()),
         }
+    }
+
+    /// What a switch says just before it is killed.
+    fn last_words(&self, switch: NodeId) -> Result<LostRecord> {
+        let status = self.place.client(switch, self.fabric)?.status().with_context(|| self.fabric.name(switch).to_string())?;
+        let payload = |job: u16| self.jobs.iter().map(JobRun::announcement).find(|known| known.job == job).map(|known| known.payload_bytes);
+        let held = |job: &JobStatus| job.slot_bytes / u64::from(payload(job.job).unwrap_or(1).max(1));
+        Ok(LostRecord {
+            held_blocks: status.jobs.iter().map(held).sum(),
+            packets_received: status.ports.iter().map(|port| port.packets_received).sum(),
+            packets_unread: None,
+        })
+    }
+
+    /// Counts what neighbours have sent to a switch that was killed, before it comes back or the run ends.
+    fn settle_losses(&mut self, switch: NodeId) -> Result<()> {
+        let name = self.fabric.name(switch);
+        let Some(number) = self.happened.iter().rposition(|event| event.lost.is_some() && event.node == name) else { return Ok(()) };
+        let sent = self.sent_to(switch)?;
+        if let Some(lost) = &mut self.happened[number].lost
+            && lost.packets_unread.is_none()
+        {
+            lost.packets_unread = sent.map(|sent| sent.saturating_sub(lost.packets_received));
+        }
+        Ok(())
+    }
+
+    /// Packets that all neighbours of a switch have sent to it.
+    fn sent_to(&self, switch: NodeId) -> Result<Option<u64>> {
+        let (name, mut sent) = (self.fabric.name(switch), 0);
+        for next in self.fabric.map.neighbours(switch) {
+            if self.fabric.map.is_host(next.node) || !self.crew.is_alive(next.node) {
+                return Ok(None);
+            }
+            let status = self.place.client(next.node, self.fabric)?.status().with_context(|| self.fabric.name(next.node).to_string())?;
+            sent += status
+                .ports
+                .iter()
+                .filter(|port| port.port == next.their_port.0 && port.peer == name)
+                .map(|port| port.packets_sent)
+                .sum::<u64>();
+        }
+        Ok(Some(sent))
     }
 
     /// What the switches that are alive have counted.

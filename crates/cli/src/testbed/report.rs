@@ -47,6 +47,14 @@ pub fn text(record: &Record) -> String {
         let at: Vec<String> =
             event.progress.iter().map(|(operation, done)| format!("operation {operation} at {:.0} %", done * 100.0)).collect();
         let _ = writeln!(out, "{} {} after {:.3} s ({})", event.action, event.node, event.at_s, at.join(", "));
+        if let Some(lost) = event.lost {
+            let unread = lost.packets_unread.map_or("an unknown number of".into(), |packets| packets.to_string());
+            let _ = writeln!(
+                out,
+                "  in flight through it: {} blocks that it held, and {unread} packets sent to it and not read",
+                lost.held_blocks
+            );
+        }
     }
     for (what, counts) in switch_counts(record) {
         let _ = writeln!(out, "{what}: {}", named(&counts));
@@ -101,6 +109,7 @@ fn again(job: &JobRecord) -> String {
     let ends = || job.operations.iter().flat_map(|operation| operation.workers.iter().flatten());
     for (what, of) in [
         ("sent again", (|end| &end.counters.retransmitted) as fn(&OperationReport) -> &Counts),
+        ("blocks begun anew, by generation", |end| &end.counters.begun_anew),
         ("injected at hosts", |end| &end.counters.injected),
     ] {
         let counts = sum(ends().map(of));
@@ -149,7 +158,7 @@ fn switch_counts(record: &Record) -> Vec<(String, Counts)> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::results::{EventRecord, OperationRecord, StreamRecord, SwitchRecord};
+    use super::super::results::{EventRecord, LostRecord, OperationRecord, StreamRecord, SwitchRecord};
     use super::*;
     use crate::fabric_worker::messages::TrafficTotal;
 
@@ -158,6 +167,7 @@ mod tests {
         let end = |seconds: f64, again: u64| {
             let mut end = OperationReport { seconds, ok: true, ..OperationReport::default() };
             end.counters.retransmitted.insert("timeout".into(), again);
+            end.counters.begun_anew.insert("1".into(), again / 2);
             Some(end)
         };
         let mut job = JobRecord { system: "canary".into(), workers: 2, message_bytes: 1 << 20, ..JobRecord::default() };
@@ -184,7 +194,13 @@ mod tests {
                 sent: TrafficTotal { packets: 1_000, bytes: 1_000_000 },
                 received: TrafficTotal { packets: 570, bytes: 570_000 },
             }],
-            events: vec![EventRecord { action: "kill", node: "spine1".into(), at_s: 0.25, progress: vec![(0, 0.5)] }],
+            events: vec![EventRecord {
+                action: "kill",
+                node: "spine1".into(),
+                at_s: 0.25,
+                progress: vec![(0, 0.5)],
+                lost: Some(LostRecord { held_blocks: 3, packets_received: 99, packets_unread: Some(17) }),
+            }],
             switches: vec![SwitchRecord { name: "leaf0".into(), status }],
             ..Record::default()
         };

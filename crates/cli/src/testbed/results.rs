@@ -99,6 +99,20 @@ pub struct EventRecord {
     pub at_s: f64,
     /// How far each job was: its operation, and the part of the result that the slowest worker had.
     pub progress: Vec<(u32, f64)>,
+    /// Of a switch that was killed: what was lost with it.
+    pub lost: Option<LostRecord>,
+}
+
+/// What was in flight through a switch when it was killed. A block whose contributions are in neither of these has lost nothing by it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct LostRecord {
+    /// Blocks of which it held something, as it said just before: those whose sum had not come back through it.
+    pub held_blocks: u64,
+    /// Packets that it had taken in until then.
+    pub packets_received: u64,
+    /// Packets that its neighbours had sent to it until it came back, or until the end, and that it had not taken in: on a link when it
+    /// died, or sent into it before they lost sight of it. `None` where not all neighbours are switches that are alive.
+    pub packets_unread: Option<u64>,
 }
 
 /// A switch at the end of a run.

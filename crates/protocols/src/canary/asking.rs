@@ -1,16 +1,24 @@
 //! What a worker does about losses (`canary 5.12`, `5.14`, `5.15`): asks leaders for sums that have not come in time, and contributes anew
 //! where a leader says that something is lost.
 
-use fanin_core::{Address, Body, DropReason, Egress, Event, FailureReason, Instant, Payload, Rank, RetransmitReason, Route, Suspect, Tx};
+use fanin_core::{
+    Address, Body, DropReason, Duration, Egress, Event, FailureReason, Instant, Payload, Rank, RetransmitReason, Route, Suspect, Tx,
+};
 use fanin_wire::canary::{CanaryHeader, CanaryId};
 
 use super::config::SPAN;
-use super::recovery::Request;
+use super::recovery::{Request, Waits};
 use super::worker::CanaryWorker;
 use super::{app_of, flow_of};
 use crate::shared::reliability::Reliability;
 use crate::shared::repetition::Repetition;
 use crate::shared::rtt::rebased;
+
+/// A window may be spread over so many times as many blocks, so that one that is lost holds others up late.
+const SPREAD: u32 = 8;
+
+/// Of long windows less: numbers of blocks in packets have an end.
+const SPAN_MAX: u32 = 1 << 18;
 
 /// A block that is under way, or was last at its place.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -23,6 +31,8 @@ pub(super) struct Flight {
     accepted: bool,
     /// How often this generation's sum was asked for; stays at 255.
     attempts: u8,
+    /// The last time because later sums had come.
+    is_overtaken: bool,
     first_at: Instant,
     sent_at: Instant,
 }
@@ -33,6 +43,7 @@ const IDLE: Flight = Flight {
     under_way: false,
     accepted: false,
     attempts: 0,
+    is_overtaken: false,
     first_at: Instant::ZERO,
     sent_at: Instant::ZERO,
 };
@@ -44,13 +55,16 @@ pub(super) struct Flights {
     /// By index modulo length, a power of two; empty without loss recovery.
     flights: Box<[Flight]>,
     pub repetition: Repetition,
+    /// The shortest time from a request to its answer.
+    answered_after: Duration,
 }
 
 impl Flights {
-    /// Nothing is under way. A window may be spread over four times as many blocks, so that one that is lost holds others up late.
+    /// Nothing is under way.
     pub(super) fn new(reliability: &Reliability, window: u32) -> Self {
-        let places = if reliability.reliable { window.saturating_mul(4).next_power_of_two() } else { 0 };
-        Flights { flights: vec![IDLE; places as usize].into(), repetition: Repetition::new(reliability, places.max(1)) }
+        let places = if reliability.reliable { window.saturating_mul(SPREAD).next_power_of_two().min(SPAN_MAX) } else { 0 };
+        let repetition = Repetition::new(reliability, places.max(1)).noticing_overtaking();
+        Flights { flights: vec![IDLE; places as usize].into(), repetition, answered_after: Duration::MAX }
     }
 
     /// A worker may send blocks less than this ahead of the first one whose sum it lacks.
@@ -77,18 +91,37 @@ impl Flights {
         let flight = &mut self.flights[place as usize];
         // A leader may have told that the generation has failed before this worker came to the block.
         let generation = if flight.index == index { flight.generation } else { 0 };
-        *flight = Flight { index, generation, under_way: true, accepted: false, attempts: 0, first_at: now, sent_at: now };
+        *flight = Flight { index, generation, under_way: true, first_at: now, sent_at: now, ..IDLE };
         self.repetition.on_sent(place);
         generation
     }
 
-    /// A block's sum has come.
+    /// A block's sum has come, by broadcast or as an answer.
     #[inline]
-    pub(super) fn on_sum(&mut self, now: Instant, index: u32) {
+    pub(super) fn on_sum(&mut self, now: Instant, index: u32, is_answer: bool) {
         let place = self.place_of(index);
         let flight = &mut self.flights[place as usize];
         flight.under_way = false;
+        if flight.attempts > 0 {
+            self.judge_request(now, place, is_answer);
+        }
+        let flight = &self.flights[place as usize];
         self.repetition.on_answer(now, place, flight.first_at, flight.sent_at);
+    }
+
+    /// Whether it was right to ask for a sum that is here now. A broadcast that comes sooner than any answer ever did was on its way already.
+    #[cold]
+    fn judge_request(&mut self, now: Instant, place: u32, is_answer: bool) {
+        let flight = &self.flights[place as usize];
+        let after = now.since(flight.sent_at);
+        if is_answer && flight.attempts == 1 {
+            self.answered_after = self.answered_after.min(after);
+        }
+        match (flight.is_overtaken, is_answer) {
+            (true, true) => self.repetition.on_loss_found(),
+            (true, false) if after < self.answered_after => self.repetition.on_mistake(now),
+            _ => {}
+        }
     }
 
     /// Nothing is under way any more.
@@ -137,18 +170,53 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
         self.flights.repetition.retry();
         let uplink = Egress::Port(self.config.uplink);
         loop {
-            let Flights { flights, repetition } = &mut self.flights;
+            let Flights { flights, repetition, .. } = &mut self.flights;
             let Some(place) = repetition.next_due(now, |place| flights[place as usize].sent_at, || tx.room(uplink)) else { return };
             let flight = &mut flights[place as usize];
+            flight.is_overtaken = repetition.late_at(flight.sent_at).is_some_and(|at| at <= now);
+            let reason = if flight.is_overtaken { RetransmitReason::Gap } else { RetransmitReason::Timeout };
             repetition.on_repeated(now, place, &mut flight.attempts, &mut flight.sent_at);
             let (index, generation) = (flight.index, flight.generation);
             if generation == self.config.recovery.generations && !flight.accepted {
                 tx.note(Event::Retransmitted { reason: RetransmitReason::Fallback, block: index });
                 self.send_contribution(&collective, index, self.cut.leader_of(index), generation, tx);
             } else {
-                tx.note(Event::Retransmitted { reason: RetransmitReason::Timeout, block: index });
+                tx.note(Event::Retransmitted { reason, block: index });
                 self.ask(index, tx);
             }
+        }
+    }
+
+    /// When the first block that this worker leads is late, of those of which it is known that all others have contributed, or that were
+    /// begun anew.
+    #[inline]
+    pub(super) fn next_late(&self) -> Option<Instant> {
+        let watch = &self.leader.watch;
+        let passed = watch.first_passed().filter(|(index, _)| watch.is_sent_by_all(*index)).map(|(_, at)| at);
+        let anew = watch.first_anew().map(|(_, _, at)| at);
+        let late_at = |at: Option<Instant>| at.and_then(|at| self.flights.repetition.late_at(at));
+        [late_at(passed), late_at(anew)].into_iter().flatten().min()
+    }
+
+    /// `canary 5.13`: has blocks begun anew of which something must be lost, and asks who has not contributed to those that were.
+    pub(super) fn look_after_late<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, tx: &mut T) {
+        if self.ledger.running().is_none() {
+            return;
+        }
+        let is_late = |flights: &Flights, at: Instant| flights.repetition.late_at(at).is_some_and(|late_at| late_at <= now);
+        while let Some((index, at)) = self.leader.watch.first_passed()
+            && (self.is_done(index) || self.leader.watch.is_sent_by_all(index) && is_late(&self.flights, at))
+        {
+            self.leader.watch.drop_passed();
+            if !self.is_done(index) {
+                self.leader.on_late(now, self.block_at(i64::from(index)), &self.config.op, tx);
+            }
+        }
+        while let Some((block, generation, at)) = self.leader.watch.first_anew()
+            && is_late(&self.flights, at)
+        {
+            self.leader.watch.drop_anew();
+            self.leader.on_late_again(now, (block, generation), self.flights.repetition.timeout(), tx);
         }
     }
 
@@ -199,7 +267,12 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
         if !flight.under_way {
             return;
         }
-        (flight.attempts, flight.accepted, flight.sent_at) = (0, false, now);
+        if std::mem::take(&mut flight.is_overtaken) {
+            self.flights.repetition.on_loss_found();
+        }
+        let flight = &mut self.flights.flights[place as usize];
+        // Only this generation can be complete now, so the time to its sum is a measurement.
+        (flight.attempts, flight.accepted, flight.first_at, flight.sent_at) = (0, false, now, now);
         self.flights.repetition.on_sent_anew(place);
         let Some(&collective) = self.ledger.running() else { return };
         let is_last = generation == self.config.recovery.generations;
@@ -292,8 +365,9 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
         match (is_ours, is_near, is_known) {
             (true, true, true) => {
                 let request = Request { block, generation: id.generation(), rank, attempt };
-                self.leader.on_request(now, request, self.flights.repetition.timeout(), &self.config.op, tx);
-                self.leader.flush(self.config.uplink, tx);
+                let waits = Waits { round_trip: self.flights.repetition.timeout(), meeting: self.flights.repetition.smoothed().divided(3) };
+                self.leader.on_request(now, request, waits, &self.config.op, tx);
+                self.leader.flush(now, self.config.uplink, tx);
             }
             (false, ..) => tx.note(Event::Dropped(DropReason::NotAMember)),
             (_, false, _) => tx.note(Event::Dropped(DropReason::OutsideWindow)),

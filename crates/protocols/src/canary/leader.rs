@@ -13,6 +13,7 @@ use super::places::Places;
 use super::planted::Planted;
 use super::pool::Pool;
 use super::recovery::Trouble;
+use super::watch::Watch;
 use super::{app_of, flow_of};
 use crate::shared::state::node_state;
 
@@ -64,12 +65,16 @@ pub(super) struct Record<A> {
     empty_sum: bool,
     /// Contributions in `sum`, without this worker's own.
     pub counter: u32,
+    /// Contributions to the generation before this one, whenever they came.
+    pub counter_before: u32,
     /// Length in bytes of what came last; 0 where all that came was empty.
     pub bytes: u32,
     /// One a switch and shard where packets of the block have collided (`canary 4`: `got_ports`).
     restorations: Vec<Restoration>,
     /// Packets of the answer that were sent: the broadcast, then the restorations.
     packets_sent: u32,
+    /// When all were.
+    pub answered_at: Instant,
     /// Who has asked, and what is done about it; nothing for a block of which nothing is lost.
     pub trouble: Option<Box<Trouble>>,
     pub sum: A,
@@ -93,10 +98,13 @@ pub(super) struct Leader<P: Payload + ?Sized> {
     pub(super) kept: VecDeque<u32>,
     /// When something is to be done about a block.
     pub(super) due: BTreeSet<(Instant, u32)>,
+    pub(super) watch: Watch,
+    /// A generation was given up of which nothing was lost.
+    pub(super) was_mistaken: bool,
     pub(super) planted: Planted,
 }
 
-node_state!(Leader { job, rank, members, block_bytes, recovery, records, places, open, answers, kept, due, planted });
+node_state!(Leader { job, rank, members, block_bytes, recovery, records, places, open, answers, kept, due, watch, was_mistaken, planted });
 
 impl<P: Payload + ?Sized> Leader<P> {
     /// A leader that has heard nothing yet.
@@ -112,6 +120,8 @@ impl<P: Payload + ?Sized> Leader<P> {
             answers: VecDeque::new(),
             kept: VecDeque::new(),
             due: BTreeSet::new(),
+            watch: Watch::default(),
+            was_mistaken: false,
             planted: Planted::NONE,
             members,
         }
@@ -193,6 +203,7 @@ impl<P: Payload + ?Sized> Leader<P> {
         }
         let is_current = record.generation == sum.id.generation() || self.planted.mixes_generations();
         if !is_current || record.generation == self.recovery.generations {
+            self.was_mistaken |= record.add_late(sum.id.generation(), counter) == hosts;
             return Err(DropReason::Stale);
         }
         if let Err(reason) = record.take_in(payload, op, self.block_bytes) {
@@ -218,9 +229,11 @@ impl<P: Payload + ?Sized> Leader<P> {
             stage: Stage::Open,
             empty_sum: false,
             counter: 0,
+            counter_before: 0,
             bytes: 0,
             restorations: Vec::new(),
             packets_sent: 0,
+            answered_at: Instant::ZERO,
             trouble: None,
             sum: P::accumulator(op, block_bytes),
         };
@@ -228,6 +241,7 @@ impl<P: Payload + ?Sized> Leader<P> {
         let record = &mut self.records[number];
         (record.block, record.generation, record.stage) = (block, 0, Stage::Open);
         (record.empty_sum, record.counter, record.bytes, record.packets_sent) = (false, 0, 0, 0);
+        record.counter_before = 0;
         record.restorations.clear();
         record.trouble = None;
         let records = &self.records;
@@ -286,7 +300,7 @@ impl<P: Payload + ?Sized> Leader<P> {
     /// `canary 5.8`: sends the broadcast and then the restorations of each complete block, as far as there is room; false where some are
     /// left.
     #[inline]
-    pub(super) fn send_answers<T: Tx<CanaryHeader, P>>(&mut self, uplink: PortId, tx: &mut T) -> bool {
+    pub(super) fn send_answers<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, uplink: PortId, tx: &mut T) -> bool {
         while let Some(&number) = self.answers.front() {
             let is_direct = self.records[number].generation == self.recovery.generations;
             let was_sent = if is_direct { self.answer_all(number, uplink, tx) } else { self.broadcast(number, uplink, tx) };
@@ -295,7 +309,8 @@ impl<P: Payload + ?Sized> Leader<P> {
             }
             self.answers.pop_front();
             if self.recovery.reliability.reliable {
-                self.records[number].stage = Stage::Kept;
+                let record = &mut self.records[number];
+                (record.stage, record.answered_at) = (Stage::Kept, now);
             } else {
                 self.records.give_back(number);
             }
@@ -366,6 +381,7 @@ impl<P: Payload + ?Sized> Leader<P> {
         self.answers.clear();
         self.kept.clear();
         self.due.clear();
+        self.watch.clear();
     }
 
     /// Forgets how the present state was reached, and makes times relative to `now`, so that states that behave alike are equal.
@@ -381,6 +397,7 @@ impl<P: Payload + ?Sized> Leader<P> {
         self.answers.iter_mut().chain(&mut self.kept).for_each(renumber);
         self.places.renumber(renumber);
         self.due.clear();
+        self.watch.rebase(now);
         for number in 0..kept.len() as u32 {
             let Some(trouble) = &mut self.records[number].trouble else { continue };
             trouble.rebase(now);
@@ -421,8 +438,20 @@ impl<A> Record<A> {
     /// Everything that came is forgotten: the block is begun anew.
     pub(super) fn begin_anew(&mut self) {
         self.generation += 1;
+        self.counter_before = self.counter;
         (self.counter, self.bytes, self.packets_sent) = (0, 0, 0);
         self.restorations.clear();
+    }
+
+    /// Contributions to a generation that has been given up; gives how many there are of it now with the leader's own, if it is the last one
+    /// that was.
+    #[cold]
+    fn add_late(&mut self, generation: u8, counter: u32) -> u32 {
+        if generation + 1 != self.generation {
+            return 0;
+        }
+        self.counter_before += counter;
+        self.counter_before + 1
     }
 
     /// A port may be told twice, or have a descriptor as well by now (`canary 9`, P8): who gets the sum twice drops it once.

@@ -54,6 +54,15 @@ impl Trouble {
     }
 }
 
+/// How long things take, as far as a worker knows.
+#[derive(Clone, Copy)]
+pub(super) struct Waits {
+    /// After so long who should have answered is asked.
+    pub round_trip: Duration,
+    /// A request that comes sooner after the sum was sent has met it on its way.
+    pub meeting: Duration,
+}
+
 /// A request for a sum.
 #[derive(Clone, Copy)]
 pub(super) struct Request {
@@ -65,20 +74,13 @@ pub(super) struct Request {
 
 impl<P: Payload + ?Sized> Leader<P> {
     /// `canary 5.13`: a worker lacks a sum. Where the block is not known, nothing of it has come.
-    pub(super) fn on_request<T: Tx<CanaryHeader, P>>(
-        &mut self,
-        now: Instant,
-        request: Request,
-        round_trip: Duration,
-        op: &P::Op,
-        tx: &mut T,
-    ) {
+    pub(super) fn on_request<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, request: Request, waits: Waits, op: &P::Op, tx: &mut T) {
         let number = match self.find(request.block) {
             Some(number) => number,
             None => self.open(request.block, op),
         };
         if self.records[number].stage != Stage::Open {
-            return self.on_late_request(now, number, request.rank.0, round_trip, tx);
+            return self.on_late_request(now, number, request.rank.0, waits, tx);
         }
         let generation = self.records[number].generation;
         if request.generation != generation {
@@ -91,10 +93,10 @@ impl<P: Payload + ?Sized> Leader<P> {
             let trouble = self.records[number].trouble.get_or_insert_default();
             trouble.add(request.rank.0);
             if trouble.count + 1 == self.hosts() || self.recovery.rule == FailureRule::FirstRequest {
-                return self.fail_generation(number, tx);
+                return self.fail_generation(now, number, tx);
             }
             if self.records[number].trouble.as_ref().is_some_and(|trouble| trouble.due.is_none()) {
-                let wait = if let FailureRule::AfterHold(hold) = self.recovery.rule { hold } else { round_trip };
+                let wait = if let FailureRule::AfterHold(hold) = self.recovery.rule { hold } else { waits.round_trip };
                 self.set_due(number, now + wait);
             }
         }
@@ -115,25 +117,30 @@ impl<P: Payload + ?Sized> Leader<P> {
     }
 
     /// `canary 5.13`, 1: the sum is complete, so whoever asks gets it.
-    fn on_late_request<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, number: u32, rank: u32, round_trip: Duration, tx: &mut T) {
+    fn on_late_request<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, number: u32, rank: u32, waits: Waits, tx: &mut T) {
+        let (stage, answered_at) = (self.records[number].stage, self.records[number].answered_at);
         let has_tree = self.records[number].generation < self.recovery.generations;
         let trouble = self.records[number].trouble.get_or_insert_default();
         let asks_again = trouble.has(rank);
         trouble.add(rank);
-        if !asks_again && trouble.quiet_until.is_some_and(|until| now < until) {
+        // Where the sum was sent only just now, the request has met it on its way.
+        let has_met = has_tree && (stage == Stage::Answering || now < answered_at + waits.meeting);
+        if !asks_again && (has_met || trouble.quiet_until.is_some_and(|until| now < until)) {
             return tx.note(Event::Dropped(DropReason::InProgress));
         }
-        if asks_again || !has_tree || trouble.count != REQUESTS_FOR_BROADCAST {
-            return self.answer(number, rank, tx);
+        let is_broadcast = !asks_again && has_tree && trouble.count == REQUESTS_FOR_BROADCAST;
+        if is_broadcast {
+            trouble.quiet_until = Some(now + waits.round_trip);
         }
-        trouble.quiet_until = Some(now + round_trip);
-        if self.records[number].stage == Stage::Kept {
+        // This one as well: where the broadcast was lost behind the root there is no tree any more.
+        self.answer(number, rank, tx);
+        if is_broadcast && self.records[number].stage == Stage::Kept {
             self.answer_again(number);
         }
     }
 
     /// `canary 5.14`: something of this generation is lost. All others contribute anew, and nothing that is still under way counts.
-    fn fail_generation<T: Tx<CanaryHeader, P>>(&mut self, number: u32, tx: &mut T) {
+    fn fail_generation<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, number: u32, tx: &mut T) {
         self.forget_due(number);
         let keeps_sum = self.planted.keeps_failed_sum();
         let record = &mut self.records[number];
@@ -143,6 +150,11 @@ impl<P: Payload + ?Sized> Leader<P> {
             (record.counter, record.bytes) = (counter, bytes);
         }
         record.trouble = None;
+        let (block, generation) = (record.block, record.generation);
+        tx.note(Event::BegunAnew { block, generation });
+        if self.is_watching() && generation < self.recovery.generations {
+            self.watch.on_anew(now, block, generation);
+        }
         for rank in (0..self.hosts()).filter(|rank| *rank != self.rank.0) {
             self.tell_failed(number, rank, tx);
         }
@@ -191,6 +203,41 @@ impl<P: Payload + ?Sized> Leader<P> {
         if is_new { Ok(self.records[number].counter + 1 == hosts) } else { Err(DropReason::Duplicate) }
     }
 
+    /// Whether this leader finds out for itself what is lost.
+    #[inline]
+    pub(super) fn is_watching(&self) -> bool {
+        self.recovery.reliability.reliable && self.recovery.rule == FailureRule::AllAsked
+    }
+
+    /// A block is late to which all others have contributed: something of its first generation is lost.
+    pub(super) fn on_late<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, block: u32, op: &P::Op, tx: &mut T) {
+        let number = match self.find(block) {
+            Some(number) => number,
+            None => self.open(block, op),
+        };
+        let record = &self.records[number];
+        if record.stage == Stage::Open && record.generation == 0 && record.counter + 1 < self.hosts() {
+            self.fail_generation(now, number, tx);
+        }
+    }
+
+    /// A block that was begun anew is late: who contributes to it has not been heard of, since a contribution is lost or the word to make it.
+    pub(super) fn on_late_again<T: Tx<CanaryHeader, P>>(
+        &mut self,
+        now: Instant,
+        (block, generation): (u32, u8),
+        round_trip: Duration,
+        tx: &mut T,
+    ) {
+        let Some(number) = self.find(block) else { return };
+        let record = &mut self.records[number];
+        if record.stage == Stage::Open && record.generation == generation {
+            record.trouble.get_or_insert_default();
+            self.forget_due(number);
+            self.probe(now, number, round_trip, tx);
+        }
+    }
+
     fn set_due(&mut self, number: u32, at: Instant) {
         let record = &mut self.records[number];
         if let Some(trouble) = &mut record.trouble {
@@ -228,7 +275,7 @@ impl<P: Payload + ?Sized> Leader<P> {
                 continue;
             }
             if matches!(self.recovery.rule, FailureRule::AfterHold(_)) {
-                self.fail_generation(number, tx);
+                self.fail_generation(now, number, tx);
             } else {
                 self.probe(now, number, round_trip, tx);
             }
@@ -277,7 +324,7 @@ impl<P: Payload + ?Sized> Leader<P> {
     }
 
     /// The sums that are complete and whose packets have not been sent.
-    pub(super) fn flush<T: Tx<CanaryHeader, P>>(&mut self, uplink: PortId, tx: &mut T) -> bool {
-        !self.has_answers() || self.send_answers(uplink, tx)
+    pub(super) fn flush<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, uplink: PortId, tx: &mut T) -> bool {
+        !self.has_answers() || self.send_answers(now, uplink, tx)
     }
 }

@@ -212,7 +212,7 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
         if self.is_reliable() {
             self.admit(now, tx);
         }
-        if self.leader.has_answers() && !self.leader.send_answers(self.config.uplink, tx) {
+        if self.leader.has_answers() && !self.leader.send_answers(now, self.config.uplink, tx) {
             return;
         }
         let Some(&collective) = self.ledger.running() else { return };
@@ -223,6 +223,8 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
                     return;
                 }
                 self.send_first(now, &collective, tx);
+            } else if self.next < self.admitted {
+                self.watch_led(now, self.next);
             }
             self.next += 1;
             self.next_leader = self.cut.next_leader(self.next_leader, self.next);
@@ -268,7 +270,7 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
 
     /// `canary 5.11`: a sum, by broadcast or as an answer. Takes it once, and sends what it makes room for.
     #[inline]
-    fn on_sum<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, id: CanaryId, payload: &P, tx: &mut T) {
+    fn on_sum<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, id: CanaryId, is_answer: bool, payload: &P, tx: &mut T) {
         let index = match self.index_of(id) {
             Ok(index) if index < 0 => return tx.note(Event::Dropped(DropReason::Stale)),
             Ok(index) if index >= i64::from(self.next) => return tx.note(Event::Dropped(DropReason::OutsideWindow)),
@@ -279,8 +281,8 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
             return tx.note(Event::Dropped(DropReason::Duplicate));
         }
         // Only this worker knows the sum of a block that it leads.
-        let is_led = self.leads(index);
-        let Some(&collective) = self.ledger.running().filter(|_| !is_led) else {
+        let leader = self.cut.leader_of(index);
+        let Some(&collective) = self.ledger.running().filter(|_| leader != self.config.rank.0) else {
             return tx.note(Event::Dropped(DropReason::NotAMember));
         };
         if !self.deliver(&collective, index, payload, tx) {
@@ -289,7 +291,8 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
         }
         self.under_way -= 1;
         if self.is_reliable() {
-            self.flights.on_sum(now, index);
+            self.flights.on_sum(now, index, is_answer);
+            self.leader.watch.on_sum(index, leader);
         }
         self.mark_done(now, index);
         self.pump(now, tx);
@@ -359,6 +362,9 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
             Ok(_) => {}
             Err(reason) => {
                 tx.note(Event::Dropped(reason));
+                if std::mem::take(&mut self.leader.was_mistaken) {
+                    self.flights.repetition.on_mistake(now);
+                }
                 if reason == DropReason::Mismatch && has_begun {
                     self.fail(Some(index), Suspect::Unknown, FailureReason::Mismatch, tx);
                 }
@@ -376,8 +382,14 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
             Ok(()) => {
                 if self.is_reliable() {
                     self.flights.repetition.on_progress(now);
+                    self.leader.watch.on_complete(index);
                 }
                 self.mark_done(now, index);
+                while let Some((first, _)) = self.leader.watch.first_passed()
+                    && self.is_done(first)
+                {
+                    self.leader.watch.drop_passed();
+                }
             }
             Err(_) => self.fail(Some(index), Suspect::Unknown, FailureReason::Mismatch, tx),
         }
@@ -393,6 +405,17 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
             if self.leader.has_open() && self.leads(index) && self.leader.is_ready(self.block_at(i64::from(index))) {
                 self.finish_led(now, index, tx);
             }
+            if index < self.next && self.leads(index) {
+                self.watch_led(now, index);
+            }
+        }
+    }
+
+    /// This worker has come to a block that it leads.
+    #[inline]
+    fn watch_led(&mut self, now: Instant, index: u32) {
+        if self.leader.is_watching() && !self.is_done(index) {
+            self.leader.watch.on_passed(now, index);
         }
     }
 
@@ -457,6 +480,7 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
         self.admitted = 0;
         self.fenced_until = None;
         self.flights.clear();
+        self.leader.watch.rest();
         self.done.clear();
     }
 
@@ -515,12 +539,12 @@ impl<P: Payload + ?Sized> Node<P> for CanaryWorker<P> {
     #[inline]
     fn on_packet<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, _from: Ingress, header: &CanaryHeader, payload: &P, tx: &mut T) {
         match *header {
-            CanaryHeader::Broadcast { id } => self.on_sum(now, id, payload, tx),
+            CanaryHeader::Broadcast { id } => self.on_sum(now, id, false, payload, tx),
             CanaryHeader::Reduce(ref sum) => self.on_contribution(now, sum, None, payload, tx),
             CanaryHeader::Collided { ref sum, switch, port } => {
                 self.on_contribution(now, sum, Some(Collision { switch, port }), payload, tx)
             }
-            CanaryHeader::Answer { id } if self.is_reliable() => self.on_sum(now, id, payload, tx),
+            CanaryHeader::Answer { id } if self.is_reliable() => self.on_sum(now, id, true, payload, tx),
             ref header if self.is_reliable() => self.on_trouble(now, header, payload, tx),
             _ => tx.note(Event::Dropped(DropReason::NotAMember)),
         }
@@ -534,6 +558,7 @@ impl<P: Payload + ?Sized> Node<P> for CanaryWorker<P> {
         }
         if self.is_reliable() {
             self.leader.on_due(now, self.flights.repetition.timeout(), tx);
+            self.look_after_late(now, tx);
             self.ask_due(now, tx);
             if self.fenced_until.is_some_and(|at| at <= now) {
                 self.pump(now, tx);
@@ -549,7 +574,8 @@ impl<P: Payload + ?Sized> Node<P> for CanaryWorker<P> {
         }
         let runs = self.ledger.running().is_some();
         let request = if runs { self.flights.next_timeout() } else { None };
-        let first = [patience, request, self.leader.next_due(), self.fenced_until].into_iter().flatten().min();
+        let led = if runs { self.next_late() } else { None };
+        let first = [patience, request, led, self.leader.next_due(), self.fenced_until].into_iter().flatten().min();
         // Where patience has no end, that is not waited for.
         first.filter(|at| *at != Instant::FAR_FUTURE)
     }

@@ -8,6 +8,7 @@
 //! | [`reliability`] | what a job expects of its network, and how long it waits |
 //! | [`rtt`] | the retransmission timeout |
 //! | [`order`] | which of a window's packets was sent longest ago |
+//! | [`overtaking`] | losses that the answers to later packets show |
 //! | [`repetition`] | when a worker sends again what is under way at a switch, and when it gives up |
 //! | [`shares`] | how a vector is cut into pieces, where it has a share for each worker |
 //! | [`window`] | the size of windows |
@@ -19,6 +20,7 @@
 pub mod aggregation;
 pub mod ledger;
 pub mod order;
+pub mod overtaking;
 pub mod real;
 pub mod receiver;
 pub mod reliability;

@@ -4,6 +4,7 @@
 use fanin_core::{Duration, Instant, Suspect};
 
 use super::order::SendOrder;
+use super::overtaking::Overtaking;
 use super::reliability::Reliability;
 use super::rtt::{RttEstimator, rebased};
 
@@ -14,6 +15,8 @@ pub struct Repetition {
     places: u32,
     order: SendOrder,
     rtt: RttEstimator,
+    /// Where answers to later packets show what is lost; without it only timeouts do.
+    overtaking: Option<Overtaking>,
     /// When the last answer came, or the operation began.
     progress_at: Instant,
     /// A repetition is due and found no room; it goes on when there is some.
@@ -34,6 +37,7 @@ impl Repetition {
             places,
             order: SendOrder::new(if reliability.reliable { places } else { 0 }),
             rtt: RttEstimator::new(reliability),
+            overtaking: None,
             progress_at: Instant::ZERO,
             held_up: false,
             pace_at: Instant::ZERO,
@@ -42,9 +46,16 @@ impl Repetition {
         }
     }
 
+    /// What is overtaken is sent again before its timeout.
+    pub fn noticing_overtaking(mut self) -> Self {
+        self.overtaking = Some(Overtaking::default());
+        self
+    }
+
     /// Makes all stored times relative to `now`.
     pub fn rebase(&mut self, now: Instant) {
         self.rtt.rebase(now);
+        self.overtaking.iter_mut().for_each(|overtaking| overtaking.rebase(now));
         self.progress_at = rebased(self.progress_at, now);
         self.resumed_at = rebased(self.resumed_at, now);
         self.pace_at = rebased(self.pace_at, now);
@@ -77,6 +88,11 @@ impl Repetition {
             return;
         }
         self.order.remove(place);
+        if let Some(overtaking) = &mut self.overtaking
+            && first_at == sent_at
+        {
+            overtaking.on_answer(now, sent_at);
+        }
         if self.rtt.on_answer(now, first_at, sent_at) {
             // In a stall every answer lets one block go at once; when it is over, answers to what was sent are on their way.
             self.pace_at = now;
@@ -104,6 +120,11 @@ impl Repetition {
         self.rtt.smoothed().map(Duration::as_us_f64)
     }
 
+    /// The smoothed round trip; nothing before one has been measured.
+    pub fn smoothed(&self) -> Duration {
+        self.rtt.estimate().map_or(Duration::ZERO, |(smoothed, _)| smoothed)
+    }
+
     /// How long an answer is waited for now.
     pub fn timeout(&self) -> Duration {
         self.rtt.timeout()
@@ -114,10 +135,27 @@ impl Repetition {
         self.rtt.round_trip()
     }
 
+    /// From when on a block is late that was last sent at `sent_at` and is not answered; `None` where none that was sent later has been.
+    #[inline]
+    pub fn late_at(&self, sent_at: Instant) -> Option<Instant> {
+        self.overtaking.as_ref().and_then(|overtaking| overtaking.late_at(sent_at, &self.rtt))
+    }
+
+    /// A block that was late was lost.
+    pub fn on_loss_found(&mut self) {
+        self.overtaking.iter_mut().for_each(Overtaking::on_found);
+    }
+
+    /// A block that was late was not lost.
+    pub fn on_mistake(&mut self, now: Instant) {
+        self.overtaking.iter_mut().for_each(|overtaking| overtaking.on_mistake(now));
+    }
+
     /// When a place's block that was last sent at `sent_at` is sent again.
     #[inline]
     fn resend_at(&self, sent_at: Instant) -> Instant {
-        (sent_at.max(self.resumed_at) + self.rtt.timeout()).max(self.pace_at)
+        let timeout_at = sent_at.max(self.resumed_at) + self.rtt.timeout();
+        self.late_at(sent_at).map_or(timeout_at, |late_at| late_at.min(timeout_at)).max(self.pace_at)
     }
 
     /// What was held up tries again.

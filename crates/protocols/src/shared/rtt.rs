@@ -130,6 +130,14 @@ impl RttEstimator {
         if self.smoothed_ps == 0 { self.timeout() } else { Duration::from_ps(self.smoothed_ps) }
     }
 
+    /// The smoothed round trip, and what it may be longer by: four mean deviations, or an eighth of the shortest round trip where that is
+    /// more. `None` while nothing has been measured.
+    #[inline]
+    pub(crate) fn estimate(&self) -> Option<(Duration, Duration)> {
+        let spread_ps = self.deviation_ps.saturating_mul(4).max(self.shortest_ps / 8);
+        (self.smoothed_ps > 0).then(|| (Duration::from_ps(self.smoothed_ps), Duration::from_ps(spread_ps)))
+    }
+
     /// Whether nothing at all was answered in time lately.
     #[inline]
     pub fn is_stalled(&self) -> bool {

@@ -90,6 +90,8 @@ struct Shared {
     lost_at: Cell<Option<Instant>>,
     reissued_at: Cell<Option<Instant>>,
     draws: RefCell<u64>,
+    /// What workers sent, in order.
+    log: RefCell<Vec<String>>,
 }
 
 impl Shared {
@@ -159,6 +161,29 @@ impl<T> FirstHop<'_, T> {
         is_first
     }
 
+    /// Time, sender, kind, block and generation, and to whom.
+    fn log(&self, to: Egress<'_>, header: &CanaryHeader) {
+        let (kind, about) = match *header {
+            CanaryHeader::Reduce(_) => ("contributes", String::new()),
+            CanaryHeader::Collided { .. } => ("contributes, collided", String::new()),
+            CanaryHeader::Broadcast { .. } => ("sends the sum", String::new()),
+            CanaryHeader::Restore { .. } => ("restores", String::new()),
+            CanaryHeader::Request { attempt, .. } => ("asks", format!(", attempt {attempt}")),
+            CanaryHeader::Answer { .. } => ("answers with the sum", String::new()),
+            CanaryHeader::Failed { .. } => ("says begin anew", String::new()),
+            CanaryHeader::Done { .. } => ("is done", String::new()),
+            CanaryHeader::Direct { .. } => ("contributes past switches", String::new()),
+            CanaryHeader::Waiting { missing, .. } => ("waits", missing.map_or(String::new(), |rank| format!(" for {}", rank.0))),
+            CanaryHeader::Aborted { .. } => ("gives up", String::new()),
+            CanaryHeader::Probe { .. } => ("asks back", String::new()),
+        };
+        let whom = if let Egress::Route(route) = to { format!("to {}", route.to.node.0) } else { "to all".into() };
+        let (us, id) = (self.now.as_ps() / 1_000_000, header.id());
+        let line =
+            format!("{us:>5} us  worker {} {whom:<6}  block {} generation {}: {kind}{about}", self.at.0, id.block(), id.generation());
+        self.shared.log.borrow_mut().push(line);
+    }
+
     fn count(&self, header: &CanaryHeader) {
         let mut tally = self.shared.tally.borrow_mut();
         let is_host = self.shared.map.is_host(self.at);
@@ -182,6 +207,9 @@ impl<T> FirstHop<'_, T> {
 impl<P: Payload + ?Sized, T: Tx<Routed, P>> Tx<CanaryHeader, P> for FirstHop<'_, T> {
     fn send(&mut self, to: Egress<'_>, header: &CanaryHeader, body: Body<'_, P>) {
         self.count(header);
+        if self.shared.map.is_host(self.at) {
+            self.log(to, header);
+        }
         if self.is_to_be_lost(header) {
             return;
         }
@@ -306,6 +334,8 @@ pub struct Run {
     pub sums_kept: Vec<usize>,
     /// How long after the loss of [`Plan::lost`] the contribution was made anew.
     pub reissued_after: Option<Duration>,
+    /// What workers sent, in words.
+    pub log: Vec<String>,
 }
 
 impl Plan {
@@ -415,7 +445,20 @@ impl Plan {
         let sums_kept = RefCell::new(vec![0; self.workers as usize]);
         let lost = self.lost.map(|(rank, block)| (NodeId(rank), block));
         let (lost_at, reissued_at) = (Cell::new(None), Cell::new(None));
-        let shared = Rc::new(Shared { map, distances, wander, seed, tidy, tally, sums_kept, lost, lost_at, reissued_at, draws });
+        let shared = Rc::new(Shared {
+            map,
+            distances,
+            wander,
+            seed,
+            tidy,
+            tally,
+            sums_kept,
+            lost,
+            lost_at,
+            reissued_at,
+            draws,
+            log: RefCell::default(),
+        });
         let workers = (0..self.workers).map(|rank| {
             let mut node = self.worker(rank);
             alter(&mut node);
@@ -436,7 +479,8 @@ impl Plan {
         let tally = *shared.tally.borrow();
         let sums_kept = shared.sums_kept.borrow().clone();
         let reissued_after = shared.lost_at.get().zip(shared.reissued_at.get()).map(|(lost, reissued)| reissued.since(lost));
-        Run { ended, tally, sums_kept, reissued_after }
+        let log = shared.log.take();
+        Run { ended, tally, sums_kept, reissued_after, log }
     }
 
     pub fn run<P: HasVectors + ?Sized>(&self, scripts: Vec<Script>) -> Run {

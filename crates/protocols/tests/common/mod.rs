@@ -75,6 +75,8 @@ pub struct Counts {
     pub data_bytes_sent: Vec<u64>,
     pub dropped: BTreeMap<DropReason, u64>,
     pub retransmitted: BTreeMap<RetransmitReason, u64>,
+    /// By generation.
+    pub begun_anew: BTreeMap<u8, u64>,
     pub slots_taken: i64,
     pub slots_freed: i64,
     pub slot_bytes_peak: i64,
@@ -211,6 +213,7 @@ impl<P: HasVectors + ?Sized, H: Wire + PartialEq> Tx<H, P> for Lent<'_, P, H> {
                 counts.slot_bytes -= i64::from(bytes);
                 assert!(counts.slot_bytes >= 0, "more slots were freed than taken");
             }
+            Event::BegunAnew { generation, .. } => *counts.begun_anew.entry(generation).or_default() += 1,
             Event::Failed(_) => {}
             Event::Broken(invariant) => panic!("broken: {invariant}"),
         }
