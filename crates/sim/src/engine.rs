@@ -6,7 +6,8 @@ use std::borrow::Borrow;
 
 use fanin_core::hash::mix;
 use fanin_core::{
-    Collective, DropReason, Duration, Ingress, Instant, JobNodes, NodeId, OperationId, Outcome, PacketKind, PortId, Role, Wire, Worker,
+    Address, Collective, DropReason, Duration, Ingress, Instant, JobNodes, NodeId, OperationId, Outcome, PacketKind, PortId, Role, Wire,
+    Worker,
 };
 
 use crate::credits::TIME_MAX_PS;
@@ -14,7 +15,7 @@ use crate::link::link_flags;
 use crate::lossless::NO_LINK;
 use crate::metrics::{Ended, JobResult, LinkResult, MemorySampler, OperationResult, RunResult, WorkerResult};
 use crate::net::{EventIds, HeldBack, Lent, Net, Post, TxWaiting};
-use crate::packet::{NO_PACKET, Packet, Received, flags, pack_roles};
+use crate::packet::{Head, Packet, flags, pack_roles};
 use crate::queue::EventQueue;
 use crate::scenario::{Scenario, SetupError};
 use crate::topology::Topology;
@@ -129,7 +130,7 @@ where
             deadlock_check: held_back + 3,
             wakes: held_back + 4,
         };
-        let queue = EventQueue::new(mean_gap_ps(&topology, &scenario));
+        let queue = EventQueue::new(mean_gap_ps(&topology, &scenario), ids.wakes + links);
         let lookup = vec![NONE; map.nodes() as usize * jobs.len() * ROLES];
         let mut simulation = Simulation {
             vectors: P::Vectors::new(&scenario.jobs, operators),
@@ -262,8 +263,9 @@ where
                 self.net.settle();
             }
             while let Some(place) = self.net.loopback.pop_front() {
-                let at = self.net.packets.get(place).destination;
-                self.hand_over(at, PortId(0), place);
+                let head = self.net.packets.get(place);
+                let (at, role) = (head.destination, usize::from(head.destination_role()));
+                self.hand_over_apart(at, PortId(0), role, place);
             }
             if !self.net.lost_background.is_empty() {
                 self.on_lost_background();
@@ -274,38 +276,42 @@ where
     /// The packet at the front of a link arrives.
     #[inline(always)]
     fn on_link(&mut self, number: u32) {
-        let link = &mut self.net.links[number as usize];
+        let Net { links, packets, queue, now, .. } = &mut self.net;
+        let (link, heads) = (&mut links[number as usize], packets.heads());
         let place = link.on_wire.first;
-        if place == NO_PACKET {
-            // What was scheduled has been lost with its link.
-            return;
+        // What was scheduled may have been lost with its link.
+        let Some(&head) = heads.get(place as usize).filter(|head| head.arrival_ps == *now) else { return };
+        link.on_wire.first = head.next;
+        if let Some(next) = heads.get(head.next as usize) {
+            queue.push(next.arrival_ps, number);
         }
-        let front = self.net.packets.at(place);
-        if front.arrival_ps != self.net.now {
-            return;
-        }
-        let next = front.next;
-        link.on_wire.first = next;
-        if next != NO_PACKET {
-            let arrival_ps = self.net.packets.at(next).arrival_ps;
-            self.net.queue.push(arrival_ps, number);
-        }
-        self.net.packet_hops += 1;
         let (to, port, flags) = (link.to, PortId(link.to_port), link.flags);
-        if flags & link_flags::FAULTY != 0 { self.arrive_by_faulty_link(number, place) } else { self.arrive(to, port, flags, place) }
+        self.net.packet_hops += 1;
+        if flags & link_flags::FAULTY != 0 {
+            self.arrive_by_faulty_link(number, place);
+        } else if let Some(role) = self.arrive(to, port, flags, place, &head) {
+            self.hand_over(to, port, role, place, &head);
+        }
     }
 
-    /// A packet arrives by `port` of host or switch `to`.
+    /// A packet arrives by `port` of host or switch `to`. Gives the role of the node there that it is for, if it goes no further.
     #[inline(always)]
-    fn arrive(&mut self, to: u32, port: PortId, link_flags: u8, place: u32) {
+    fn arrive(&mut self, to: u32, port: PortId, link_flags: u8, place: u32, head: &Head) -> Option<usize> {
         if link_flags & link_flags::TO_HOST != 0 {
-            return self.arrive_at_host(to, port, place);
+            return self.arrive_at_host(to, port, place, head);
         }
-        let packet = self.net.packets.get(place);
-        if packet.has(flags::NEIGHBOUR | flags::VIA_AGGREGATORS) || packet.destination == to {
-            self.arrive_at_aggregator(to, port, place);
-        } else {
-            self.net.forward(to, place);
+        if head.has(flags::NEIGHBOUR | flags::VIA_AGGREGATORS) || head.destination == to {
+            return Some(Role::Switch as usize);
+        }
+        self.net.forward(to, place, head);
+        None
+    }
+
+    /// The same at another time than the link's.
+    fn arrive_apart(&mut self, to: u32, port: PortId, link_flags: u8, place: u32) {
+        let head = *self.net.packets.get(place);
+        if let Some(role) = self.arrive(to, port, link_flags, place, &head) {
+            self.hand_over_apart(to, port, role, place);
         }
     }
 
@@ -337,54 +343,55 @@ where
         match faulty.accept(sequence) {
             Ok(()) => {
                 let link = &self.net.links[number as usize];
-                self.arrive(link.to, PortId(link.to_port), link.flags, place);
+                self.arrive_apart(link.to, PortId(link.to_port), link.flags, place);
             }
             Err(reason) => self.net.drop_packet(place, reason),
         }
     }
 
     #[inline(always)]
-    fn arrive_at_host(&mut self, host: u32, port: PortId, place: u32) {
+    fn arrive_at_host(&mut self, host: u32, port: PortId, place: u32, head: &Head) -> Option<usize> {
         match self.failures.host(host) {
-            Host::Runs => {}
-            Host::Stalls => return self.failures.wait(host, port, place),
-            Host::Dead => return self.net.drop_packet(place, DropReason::HostDead),
+            Host::Runs if head.has(flags::BACKGROUND) => self.on_background(place),
+            Host::Runs => return Some(usize::from(head.destination_role())),
+            Host::Stalls => self.failures.wait(host, port, place),
+            Host::Dead => self.net.drop_packet(place, DropReason::HostDead),
         }
-        if self.net.packets.get(place).has(flags::BACKGROUND) { self.on_background(place) } else { self.hand_over(host, port, place) }
+        None
     }
 
-    /// A packet that an aggregator may absorb reaches a switch.
+    /// Gives a packet to the node of its job and of this role at `at`.
     #[inline(always)]
-    fn arrive_at_aggregator(&mut self, switch: u32, port: PortId, place: u32) {
-        let packet = self.net.packets.get(place);
-        let index = (switch as usize * self.scenario.jobs.len() + packet.job as usize) * ROLES + Role::Switch as usize;
-        let slot = self.lookup[index];
-        if slot != NONE {
-            self.deliver(slot, port, place);
-        } else if packet.has(flags::VIA_AGGREGATORS) && packet.destination != switch {
-            self.net.forward(switch, place);
+    fn hand_over(&mut self, at: u32, port: PortId, role: usize, place: u32, head: &Head) {
+        let index = (at as usize * self.scenario.jobs.len() + head.job as usize) * ROLES + role;
+        match self.lookup.get(index) {
+            Some(&slot) if slot != NONE => self.deliver(slot, port, place, head),
+            _ => self.miss_node(at, place, head),
+        }
+    }
+
+    /// The same for a packet that has not come by a link just now.
+    fn hand_over_apart(&mut self, at: u32, port: PortId, role: usize, place: u32) {
+        let head = *self.net.packets.get(place);
+        self.hand_over(at, port, role, place, &head);
+    }
+
+    /// There is no such node at `at`: a packet that an aggregator might have absorbed goes on.
+    #[inline(never)]
+    fn miss_node(&mut self, at: u32, place: u32, head: &Head) {
+        if head.has(flags::VIA_AGGREGATORS) && head.destination != at {
+            self.net.forward(at, place, head);
         } else {
             self.net.drop_packet(place, DropReason::NoNode);
         }
     }
 
-    /// Gives a packet to the node of its job and role at `at`.
     #[inline(always)]
-    fn hand_over(&mut self, at: u32, port: PortId, place: u32) {
-        let packet = self.net.packets.get(place);
-        let role = usize::from(packet.destination_role());
-        let index = (at as usize * self.scenario.jobs.len() + packet.job as usize) * ROLES + role;
-        match self.lookup.get(index) {
-            Some(&slot) if slot != NONE => self.deliver(slot, port, place),
-            _ => self.net.drop_packet(place, DropReason::NoNode),
-        }
-    }
-
-    fn deliver(&mut self, number: u32, port: PortId, place: u32) {
-        let Received { source, header, payload, charged_to, frame_bytes, is_marked } = self.net.packets.take(place, P::nothing());
-        let from = Ingress { port, source, ecn: is_marked };
-        if charged_to != NO_LINK {
-            self.net.give_back(charged_to, self.net.now, frame_bytes);
+    fn deliver(&mut self, number: u32, port: PortId, place: u32, head: &Head) {
+        let (node, header, payload) = self.net.packets.take(place, P::nothing());
+        let from = Ingress { port, source: Address { node, role: head.source_role() }, ecn: head.has(flags::ECN) };
+        if head.charged_to != NO_LINK {
+            self.net.give_back(head.charged_to, self.net.now, head.frame_bytes);
         }
         let now = Instant::from_ps(self.net.now);
         let slot = &mut self.slots[number as usize];

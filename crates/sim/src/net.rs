@@ -10,7 +10,7 @@ use crate::faults::FaultyLink;
 use crate::link::{Link, LinkConfig, link_flags};
 use crate::lossless::{Lossless, NO_LINK, SwitchModel};
 use crate::metrics::{Counters, MemorySampler, SlotResult};
-use crate::packet::{NO_PACKET, Packet, Packets, flags, pack_roles};
+use crate::packet::{Head, NO_PACKET, Packet, Packets, flags, pack_roles};
 use crate::queue::EventQueue;
 use crate::random::{Purpose, Random};
 use crate::routing::{Balancer, BalancerState, Routes};
@@ -219,36 +219,34 @@ impl<H: Wire, O: Clone> Net<H, O> {
             self.packets.at(place).flags |= flags::ECN;
             self.packets_marked += 1;
         }
-        depart(link, number, &mut self.packets, place, bytes, NO_LINK, self.now, &mut self.queue);
+        depart(link, number, self.packets.heads(), place, bytes, NO_LINK, self.now, &mut self.queue);
     }
 
     /// The link by which switch `at` sends a packet towards its destination; `None` where none leads there.
     #[inline(always)]
-    pub fn route(&mut self, at: u32, place: u32) -> Option<u32> {
-        match self.routes.range(at, self.packets.get(place).destination) {
+    pub fn route(&mut self, at: u32, place: u32, head: &Head) -> Option<u32> {
+        match self.routes.ways(at, head.destination) {
             (_, 0) => None,
-            (first, 1) => Some(self.routes.link(first)),
-            (first, count) => Some(self.choose(at, place, first, count)),
+            (link, 1) => Some(link),
+            (first, count) => Some(self.choose(at, place, head, first, count)),
         }
     }
 
     /// Sends a packet that has reached switch `at` on towards its destination.
     #[inline(always)]
-    pub fn forward(&mut self, at: u32, place: u32) {
+    pub fn forward(&mut self, at: u32, place: u32, head: &Head) {
         if self.is_lossless {
-            return self.forward_lossless(at, place);
+            return self.forward_lossless(at, place, head);
         }
-        let bytes = self.packets.get(place).frame_bytes;
-        match self.route(at, place) {
-            Some(link) => self.transmit(link, place, bytes),
+        match self.route(at, place, head) {
+            Some(link) => self.transmit(link, place, head.frame_bytes),
             None => self.drop_packet(place, DropReason::NoRoute),
         }
     }
 
     /// The balancer's choice among several links; a link that is down is avoided where another is up.
     #[inline(always)]
-    fn choose(&mut self, at: u32, place: u32, first: u32, count: u32) -> u32 {
-        let head = self.packets.get(place);
+    fn choose(&mut self, at: u32, place: u32, head: &Head, first: u32, count: u32) -> u32 {
         let index = match self.balancers[usize::from(head.has(flags::BACKGROUND))] {
             Balancer::Destination => head.destination % count,
             Balancer::Random => self.balancer_state.random.below(count),
@@ -359,10 +357,10 @@ impl<H: Wire, O: Clone> Net<H, O> {
 /// link whose far buffer it is charged to.
 #[inline(always)]
 #[allow(clippy::too_many_arguments, reason = "what the caller has at hand is not looked up again")]
-pub(crate) fn depart<H, O>(
+pub(crate) fn depart(
     link: &mut Link,
     number: u32,
-    packets: &mut Packets<H, O>,
+    heads: &mut [Head],
     place: u32,
     bytes: u32,
     holds: u32,
@@ -375,7 +373,7 @@ pub(crate) fn depart<H, O>(
     link.bytes_sent += u64::from(bytes);
     link.packets_sent += 1;
     let arrival_ps = departure + link.latency_ps;
-    let head = packets.at(place);
+    let head = &mut heads[place as usize];
     head.arrival_ps = arrival_ps;
     head.next = NO_PACKET;
     head.charged_to = holds;
@@ -384,7 +382,7 @@ pub(crate) fn depart<H, O>(
         link.on_wire.first = place;
         queue.push(arrival_ps, number);
     } else {
-        packets.at(last).next = place;
+        heads[last as usize].next = place;
     }
     departure
 }
@@ -478,7 +476,8 @@ impl<H: Wire, P: Simulated + ?Sized> Lent<'_, H, P> {
         } else if self.post.is_host {
             self.net.leave_host(self.post.first_link, place, bytes);
         } else {
-            match self.net.route(self.post.at, place) {
+            let head = *self.net.packets.get(place);
+            match self.net.route(self.post.at, place, &head) {
                 Some(link) => self.net.transmit(link, place, bytes),
                 None => self.net.drop_packet(place, DropReason::NoRoute),
             }

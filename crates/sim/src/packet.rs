@@ -4,7 +4,7 @@
 //! What every hop reads lies apart from what only a packet's ends do: a network full of packets has more of them than the processor's
 //! caches hold, and two heads share a cache line.
 
-use fanin_core::{Address, NodeId, Role};
+use fanin_core::{NodeId, Role};
 
 use crate::lossless::NO_LINK;
 
@@ -80,7 +80,7 @@ impl Head {
 
     /// The role of the node that made the packet.
     #[inline]
-    fn source_role(&self) -> Role {
+    pub fn source_role(&self) -> Role {
         Role::from_number(self.roles >> 4).unwrap_or_default()
     }
 
@@ -142,6 +142,12 @@ impl<H, O> Packets<H, O> {
         place
     }
 
+    /// All heads, by place; [`NO_PACKET`] is the place of none.
+    #[inline(always)]
+    pub fn heads(&mut self) -> &mut [Head] {
+        &mut self.heads
+    }
+
     /// The head of the packet at a place, to be changed.
     #[inline]
     pub fn at(&mut self, place: u32) -> &mut Head {
@@ -175,33 +181,13 @@ impl<H: Clone, O: Clone> Packets<H, O> {
     }
 }
 
-/// What the receiver gets.
-pub(crate) struct Received<H, O> {
-    pub source: Address,
-    pub header: H,
-    pub payload: O,
-    /// The link whose far buffer holds the packet, or [`NO_LINK`].
-    pub charged_to: u32,
-    pub frame_bytes: u32,
-    pub is_marked: bool,
-}
-
 impl<H: Copy, O> Packets<H, O> {
-    /// Takes a packet out of its place, leaves an empty payload there, and frees it.
+    /// Takes a packet out of its place, leaves an empty payload there, and frees it: gives who made it, its header and its payload.
     #[inline(always)]
-    pub fn take(&mut self, place: u32, nothing: O) -> Received<H, O> {
-        let head = &mut self.heads[place as usize];
+    pub fn take(&mut self, place: u32, nothing: O) -> (NodeId, H, O) {
+        self.free(place);
         let rest = &mut self.rests[place as usize];
-        head.next = self.free;
-        self.free = place;
-        Received {
-            source: Address { node: NodeId(rest.source), role: head.source_role() },
-            header: rest.header,
-            payload: std::mem::replace(&mut rest.payload, nothing),
-            charged_to: head.charged_to,
-            frame_bytes: head.frame_bytes,
-            is_marked: head.has(flags::ECN),
-        }
+        (NodeId(rest.source), rest.header, std::mem::replace(&mut rest.payload, nothing))
     }
 }
 

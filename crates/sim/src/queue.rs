@@ -8,10 +8,10 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 /// Number of buckets; a power of two.
-const BUCKETS: usize = 4096;
+const BUCKETS: usize = 16_384;
 
-/// Events in a chunk: with the fields around them it fills a cache line.
-const CHUNK: usize = 7;
+/// Events in a chunk: with the fields around them it fills two cache lines.
+const CHUNK: usize = 15;
 
 /// No chunk.
 const NONE: u32 = u32::MAX;
@@ -58,19 +58,27 @@ impl Chunks {
         (self.all.len() - 1) as u32
     }
 
-    /// Appends the events of the bucket whose last chunk this is, in the order in which they were added, and frees the chunks.
+    /// The chunks of the bucket whose last one this is, in the order in which they were added.
     #[inline]
-    fn drain(&mut self, last: u32, events: &mut Vec<u64>) {
+    fn of_bucket(&self, last: u32) -> impl Iterator<Item = &[u64]> {
+        let mut next = Some(self.all[last as usize].next);
+        std::iter::from_fn(move || {
+            let number = next?;
+            let chunk = &self.all[number as usize];
+            next = (number != last).then_some(chunk.next);
+            Some(&chunk.keys[..chunk.count as usize])
+        })
+    }
+
+    /// Appends the events of the bucket whose last chunk this is.
+    fn collect(&self, last: u32, events: &mut Vec<u64>) {
+        self.of_bucket(last).for_each(|keys| events.extend_from_slice(keys));
+    }
+
+    /// Frees the chunks of the bucket whose last one this is.
+    #[inline]
+    fn free(&mut self, last: u32) {
         let first = self.all[last as usize].next;
-        let mut at = first;
-        loop {
-            let chunk = &self.all[at as usize];
-            events.extend_from_slice(&chunk.keys[..chunk.count as usize]);
-            if at == last {
-                break;
-            }
-            at = chunk.next;
-        }
         self.all[last as usize].next = std::mem::replace(&mut self.free, first);
     }
 }
@@ -94,7 +102,7 @@ pub struct EventQueue {
     current: Vec<u64>,
     removed: usize,
     /// Memory for sorting.
-    sorter: Sorter,
+    ids: IdSet,
     /// Events a lap or more ahead.
     far: BinaryHeap<Reverse<(u64, u32)>>,
     /// Bucket number of the first event in `far`.
@@ -102,20 +110,20 @@ pub struct EventQueue {
 }
 
 impl EventQueue {
-    /// A queue for a simulation in which about one event happens every `mean_gap_ps`.
-    pub fn new(mean_gap_ps: u64) -> Self {
+    /// A queue for a simulation in which about one event happens every `mean_gap_ps`, and ids are below `ids`.
+    pub fn new(mean_gap_ps: u64, ids: u32) -> Self {
         // About four events a bucket: small enough to sort by insertion, wide enough to skip few empty buckets.
         let shift = (mean_gap_ps.max(1) * 4).next_power_of_two().trailing_zeros().clamp(6, 20);
         EventQueue {
             shift,
-            buckets: Box::new([NONE; BUCKETS]),
+            buckets: vec![NONE; BUCKETS].try_into().expect("so many buckets"),
             chunks: Chunks { all: Vec::new(), free: NONE },
             occupied: Box::new([0; BUCKETS / 64]),
             cursor: 0,
             high: 0,
             current: Vec::new(),
             removed: 0,
-            sorter: Sorter::default(),
+            ids: IdSet::new(ids),
             far: BinaryHeap::new(),
             far_bucket: u64::MAX,
         }
@@ -200,14 +208,17 @@ impl EventQueue {
             self.bring_near();
         }
         let index = target as usize % BUCKETS;
-        self.current.clear();
         self.removed = 0;
         let last = std::mem::replace(&mut self.buckets[index], NONE);
-        if last != NONE {
-            self.chunks.drain(last, &mut self.current);
-        }
         self.occupied[index / 64] &= !(1 << (index % 64));
-        self.sorter.sort(&mut self.current);
+        self.current.clear();
+        if last != NONE && !self.ids.order(&self.chunks, last, &mut self.current) {
+            self.chunks.collect(last, &mut self.current);
+            sort(&mut self.current);
+        }
+        if last != NONE {
+            self.chunks.free(last);
+        }
         true
     }
 
@@ -246,71 +257,80 @@ impl EventQueue {
     }
 }
 
-/// Sorts what consists of few runs that are sorted already. That is what a bucket of many events is like: each event is caused by
-/// another one, and those come in order.
-#[derive(Debug, Default)]
-struct Sorter {
-    /// Where runs end, but for the last one.
-    ends: Vec<usize>,
-    merged: Vec<u64>,
+/// Orders events of one time by their ids, without comparing them: where frames are equally long, as most are, many things happen at once.
+#[derive(Debug)]
+struct IdSet {
+    /// Bit i of word w: id 64 w + i.
+    words: Box<[u64; IdSet::WORDS]>,
+    /// Bit i of part p: word 64 p + i is not 0.
+    parts: [u64; IdSet::WORDS / 64],
+    /// How many parts there can be something in; none where there are ids that find no place.
+    parts_used: usize,
 }
 
-impl Sorter {
-    /// So many events are sorted by insertion.
-    const FEW: usize = 32;
-    /// Runs that are worth merging; more are sorted otherwise.
-    const RUNS: usize = 12;
+impl IdSet {
+    /// So many words cover a quarter of a million ids, more than the largest networks here have.
+    const WORDS: usize = 4096;
 
-    fn sort(&mut self, events: &mut Vec<u64>) {
-        if events.len() <= Self::FEW {
-            return sort_by_insertion(events);
-        }
-        self.ends.clear();
-        for (index, pair) in events.windows(2).enumerate() {
-            if pair[1] < pair[0] {
-                self.ends.push(index + 1);
-            }
-        }
-        if self.ends.len() >= Self::RUNS {
-            return events.sort_unstable();
-        }
-        while !self.ends.is_empty() {
-            self.merge_pairs(events);
-            std::mem::swap(events, &mut self.merged);
-        }
+    /// A set of ids below `ids`.
+    fn new(ids: u32) -> Self {
+        let parts = (ids as usize).div_ceil(64 * 64);
+        let parts_used = if parts <= Self::WORDS / 64 { parts } else { 0 };
+        IdSet { words: vec![0; Self::WORDS].try_into().expect("so many words"), parts: [0; Self::WORDS / 64], parts_used }
     }
 
-    /// Merges the first run with the second one, the third one with the fourth one, and so on.
-    fn merge_pairs(&mut self, events: &[u64]) {
-        self.merged.clear();
-        self.merged.reserve(events.len());
-        let runs = self.ends.len() + 1;
-        let (mut start, mut kept) = (0, 0);
-        for run in (0..runs).step_by(2) {
-            let end = |run: usize| self.ends.get(run).copied().unwrap_or(events.len());
-            let (middle, last) = (end(run), end(run + 1));
-            merge(&events[start..middle], &events[middle..last], &mut self.merged);
-            start = last;
-            if last < events.len() {
-                self.ends[kept] = last;
-                kept += 1;
+    /// Appends the events of the bucket whose last chunk this is in their order; false, and nothing is appended, where they are few, or not
+    /// all of one time.
+    #[inline]
+    fn order(&mut self, chunks: &Chunks, last: u32, events: &mut Vec<u64>) -> bool {
+        let first = chunks.all[last as usize].next;
+        if first == last || self.parts_used == 0 {
+            return false;
+        }
+        let key = chunks.all[first as usize].keys[0];
+        let (mut count, mut differences) = (0, 0);
+        let IdSet { words, parts, parts_used } = self;
+        for keys in chunks.of_bucket(last) {
+            count += keys.len();
+            for &other in keys {
+                differences |= other ^ key;
+                let id = other as u32 as usize;
+                words[id / 64 % Self::WORDS] |= 1 << (id % 64);
+                parts[id / (64 * 64) % (Self::WORDS / 64)] |= 1 << (id / 64 % 64);
             }
         }
-        self.ends.truncate(kept);
+        let time = key & !u64::from(u32::MAX);
+        events.resize(count, 0);
+        let mut places = events.iter_mut();
+        for (number, part) in parts.iter_mut().enumerate().take(*parts_used) {
+            let mut left = std::mem::take(part);
+            while left != 0 {
+                let word = number * 64 + left.trailing_zeros() as usize;
+                left &= left - 1;
+                let mut bits = std::mem::take(&mut words[word % Self::WORDS]);
+                let base = time | (word * 64) as u64;
+                while bits != 0 {
+                    let Some(place) = places.next() else { break };
+                    *place = base | u64::from(bits.trailing_zeros());
+                    bits &= bits - 1;
+                }
+            }
+        }
+        // An id may be there twice: what is left over says so.
+        let is_ordered = differences >> 32 == 0 && places.next().is_none();
+        if !is_ordered {
+            events.clear();
+        }
+        is_ordered
     }
 }
 
-/// Appends two sorted runs as one.
+/// So many events are sorted by insertion.
+const FEW: usize = 32;
+
 #[inline]
-fn merge(mut left: &[u64], mut right: &[u64], merged: &mut Vec<u64>) {
-    while let (Some(&first), Some(&second)) = (left.first(), right.first()) {
-        let takes_left = first <= second;
-        merged.push(if takes_left { first } else { second });
-        left = &left[usize::from(takes_left)..];
-        right = &right[usize::from(!takes_left)..];
-    }
-    merged.extend_from_slice(left);
-    merged.extend_from_slice(right);
+fn sort(events: &mut [u64]) {
+    if events.len() <= FEW { sort_by_insertion(events) } else { events.sort_unstable() }
 }
 
 #[inline]
@@ -335,7 +355,7 @@ mod tests {
     #[test]
     fn agrees_with_a_sorted_set_whatever_the_bucket_width() {
         for gap in [1, 100, 5_000, 1 << 30] {
-            let (mut queue, mut model) = (EventQueue::new(gap), BTreeSet::new());
+            let (mut queue, mut model) = (EventQueue::new(gap, 1 << 16), BTreeSet::new());
             let mut now = 0;
             for round in 0..200_000u64 {
                 let draw = mix(gap, round);

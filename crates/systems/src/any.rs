@@ -152,7 +152,7 @@ impl<P: Payload + ?Sized, T: Tx<AnyHeader, P>, H: Wire + Into<AnyHeader>> Tx<H, 
         self.tx.fold(piece, payload)
     }
 
-    #[inline]
+    #[inline(always)]
     fn deliver(&mut self, piece: Piece, body: Body<'_, P>) -> Result<(), OpError> {
         self.tx.deliver(piece, body)
     }
@@ -305,6 +305,7 @@ impl<P: Payload + ?Sized> Worker<P> for AnyNode<P> {
         }
     }
 
+    #[inline(always)]
     fn poll(&mut self) -> Option<Outcome> {
         match self {
             AnyNode::TreeWorker(node) => node.poll(),

@@ -1,7 +1,9 @@
 //! What a worker does about losses (`canary 5.12`, `5.14`, `5.15`): asks leaders for sums that have not come in time, and contributes anew
 //! where a leader says that something is lost.
 
-use fanin_core::{Address, Body, DropReason, Egress, Event, FailureReason, Instant, Payload, Rank, RetransmitReason, Route, Suspect, Tx};
+use fanin_core::{
+    Address, Body, Collective, DropReason, Egress, Event, FailureReason, Instant, Payload, Rank, RetransmitReason, Route, Suspect, Tx,
+};
 use fanin_wire::canary::{CanaryHeader, CanaryId};
 
 use super::config::SPAN;
@@ -144,12 +146,17 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
             let (index, generation) = (flight.index, flight.generation);
             if generation == self.config.recovery.generations && !flight.accepted {
                 tx.note(Event::Retransmitted { reason: RetransmitReason::Fallback, block: index });
-                self.send_contribution(&collective, index, self.cut.leader_of(index), generation, tx);
+                self.contribute_again(&collective, index, generation, tx);
             } else {
                 tx.note(Event::Retransmitted { reason: RetransmitReason::Timeout, block: index });
                 self.ask(index, tx);
             }
         }
+    }
+
+    /// Sends a contribution that was sent before.
+    fn contribute_again<T: Tx<CanaryHeader, P>>(&mut self, collective: &Collective, index: u32, generation: u8, tx: &mut T) {
+        self.send_contribution(collective, index, self.cut.leader_of(index), generation, tx);
     }
 
     /// Asks the leader for a block's sum.
@@ -205,7 +212,7 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
         let is_last = generation == self.config.recovery.generations;
         let reason = if is_last { RetransmitReason::Fallback } else { RetransmitReason::Reissued };
         tx.note(Event::Retransmitted { reason, block: index });
-        self.send_contribution(&collective, index, self.cut.leader_of(index), generation, tx);
+        self.contribute_again(&collective, index, generation, tx);
     }
 
     /// The leader has not heard from this worker: it asks at once, if it has contributed.

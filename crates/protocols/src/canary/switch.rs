@@ -180,7 +180,7 @@ impl<P: Payload + ?Sized> CanarySwitch<P> {
     }
 
     /// What an adaptive timeout learns from a packet of a block that has a descriptor.
-    #[inline]
+    #[inline(always)]
     fn watch(&mut self, now: Instant, number: u32, port: PortId, counter: u16) {
         if let Some(estimator) = &mut self.estimator {
             self.descriptors.get(number).arrivals.add(now, counter);
@@ -189,14 +189,17 @@ impl<P: Payload + ?Sized> CanarySwitch<P> {
     }
 
     /// Whether a descriptor has all that can come (`canary 5.2`, 3a), or all that the switch has learnt to expect.
-    #[inline]
+    #[inline(always)]
     fn has_all(&mut self, number: u32) -> bool {
+        self.descriptors.get(number).is_complete() || self.estimator.is_some() && self.expects_no_more(number)
+    }
+
+    /// Whether a descriptor has all that the switch has learnt to expect.
+    #[inline(never)]
+    fn expects_no_more(&mut self, number: u32) -> bool {
         let Self { descriptors, estimator, .. } = self;
-        let descriptor = descriptors.get(number);
-        if descriptor.is_complete() {
-            return true;
-        }
         let Some(estimator) = estimator else { return false };
+        let descriptor = descriptors.get(number);
         let (counter, hosts, mut arrivals) = (descriptor.counter, descriptor.hosts, descriptor.arrivals);
         let has_all = estimator.expects_no_more(&mut arrivals, counter, hosts, |word| descriptors.children_word(number, word));
         descriptors.get(number).arrivals = arrivals;

@@ -245,7 +245,7 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
     }
 
     /// `canary 5.1`: a contribution, to be summed by switches, or after too many generations not.
-    #[inline]
+    #[inline(always)]
     pub(super) fn send_contribution<T: Tx<CanaryHeader, P>>(
         &mut self,
         collective: &Collective,
@@ -267,7 +267,7 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
     }
 
     /// `canary 5.11`: a sum, by broadcast or as an answer. Takes it once, and sends what it makes room for.
-    #[inline]
+    #[inline(always)]
     fn on_sum<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, id: CanaryId, payload: &P, tx: &mut T) {
         let index = match self.index_of(id) {
             Ok(index) if index < 0 => return tx.note(Event::Dropped(DropReason::Stale)),
@@ -293,6 +293,12 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
         }
         self.mark_done(now, index);
         self.pump(now, tx);
+    }
+
+    /// The same, by an answer: seldom.
+    #[inline(never)]
+    fn on_answer<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, id: CanaryId, payload: &P, tx: &mut T) {
+        self.on_sum(now, id, payload, tx);
     }
 
     /// Hands a sum to the driver; false where it does not fit.
@@ -495,6 +501,15 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
         ends.then(|| self.progress_at + self.config.patience)
     }
 
+    /// With loss recovery: what is first to be done, if patience ends at `patience`.
+    fn next_timeout_with(&self, patience: Option<Instant>) -> Option<Instant> {
+        let runs = self.ledger.running().is_some();
+        let request = if runs { self.flights.next_timeout() } else { None };
+        let first = [patience, request, self.leader.next_due(), self.fenced_until].into_iter().flatten().min();
+        // Where patience has no end, that is not waited for.
+        first.filter(|at| *at != Instant::FAR_FUTURE)
+    }
+
     /// `canary 9`, P7: a lone worker's sum is its own vector.
     fn finish_alone<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, collective: &Collective, tx: &mut T) {
         let pieces = if self.cut.has_vector() { self.blocks } else { 0 };
@@ -520,7 +535,7 @@ impl<P: Payload + ?Sized> Node<P> for CanaryWorker<P> {
             CanaryHeader::Collided { ref sum, switch, port } => {
                 self.on_contribution(now, sum, Some(Collision { switch, port }), payload, tx)
             }
-            CanaryHeader::Answer { id } if self.is_reliable() => self.on_sum(now, id, payload, tx),
+            CanaryHeader::Answer { id } if self.is_reliable() => self.on_answer(now, id, payload, tx),
             ref header if self.is_reliable() => self.on_trouble(now, header, payload, tx),
             _ => tx.note(Event::Dropped(DropReason::NotAMember)),
         }
@@ -541,17 +556,10 @@ impl<P: Payload + ?Sized> Node<P> for CanaryWorker<P> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn next_timeout(&self) -> Option<Instant> {
         let patience = self.patience_ends_at();
-        if !self.is_reliable() {
-            return patience;
-        }
-        let runs = self.ledger.running().is_some();
-        let request = if runs { self.flights.next_timeout() } else { None };
-        let first = [patience, request, self.leader.next_due(), self.fenced_until].into_iter().flatten().min();
-        // Where patience has no end, that is not waited for.
-        first.filter(|at| *at != Instant::FAR_FUTURE)
+        if self.is_reliable() { self.next_timeout_with(patience) } else { patience }
     }
 
     fn on_tx_ready<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, tx: &mut T) {
@@ -591,6 +599,7 @@ impl<P: Payload + ?Sized> Worker<P> for CanaryWorker<P> {
         self.pump(now, tx);
     }
 
+    #[inline(always)]
     fn poll(&mut self) -> Option<Outcome> {
         self.ledger.poll()
     }
