@@ -15,7 +15,7 @@ use crate::link::link_flags;
 use crate::lossless::NO_LINK;
 use crate::metrics::{Ended, JobResult, LinkResult, MemorySampler, OperationResult, RunResult, WorkerResult};
 use crate::net::{EventIds, HeldBack, Lent, Net, Post, TxWaiting};
-use crate::packet::{Head, Packet, flags, pack_roles};
+use crate::packet::{Label, Packet, Received, flags, pack_roles};
 use crate::queue::EventQueue;
 use crate::scenario::{Scenario, SetupError};
 use crate::topology::Topology;
@@ -254,6 +254,7 @@ where
                 } else {
                     self.on_other(id);
                 }
+                self.net.settle();
             }
             self.net.attention = false;
             if !self.deadlock.is_empty() {
@@ -263,8 +264,8 @@ where
                 self.net.settle();
             }
             while let Some(place) = self.net.loopback.pop_front() {
-                let head = self.net.packets.get(place);
-                let (at, role) = (head.destination, usize::from(head.destination_role()));
+                let label = self.net.packets.get(place).label();
+                let (at, role) = (label.destination, usize::from(label.destination_role()));
                 self.hand_over_apart(at, PortId(0), role, place);
             }
             if !self.net.lost_background.is_empty() {
@@ -280,37 +281,38 @@ where
         let (link, heads) = (&mut links[number as usize], packets.heads());
         let place = link.on_wire.first;
         // What was scheduled may have been lost with its link.
-        let Some(&head) = heads.get(place as usize).filter(|head| head.arrival_ps == *now) else { return };
-        link.on_wire.first = head.next;
-        if let Some(next) = heads.get(head.next as usize) {
+        let Some(head) = heads.get(place as usize).filter(|head| head.arrival_ps == *now) else { return };
+        let (label, next) = (head.label(), head.next);
+        link.on_wire.first = next;
+        if let Some(next) = heads.get(next as usize) {
             queue.push(next.arrival_ps, number);
         }
         let (to, port, flags) = (link.to, PortId(link.to_port), link.flags);
         self.net.packet_hops += 1;
         if flags & link_flags::FAULTY != 0 {
             self.arrive_by_faulty_link(number, place);
-        } else if let Some(role) = self.arrive(to, port, flags, place, &head) {
-            self.hand_over(to, port, role, place, &head);
+        } else if let Some(role) = self.arrive(to, port, flags, place, label) {
+            self.hand_over(to, port, role, place, label);
         }
     }
 
     /// A packet arrives by `port` of host or switch `to`. Gives the role of the node there that it is for, if it goes no further.
     #[inline(always)]
-    fn arrive(&mut self, to: u32, port: PortId, link_flags: u8, place: u32, head: &Head) -> Option<usize> {
+    fn arrive(&mut self, to: u32, port: PortId, link_flags: u8, place: u32, label: Label) -> Option<usize> {
         if link_flags & link_flags::TO_HOST != 0 {
-            return self.arrive_at_host(to, port, place, head);
+            return self.arrive_at_host(to, port, place, label);
         }
-        if head.has(flags::NEIGHBOUR | flags::VIA_AGGREGATORS) || head.destination == to {
+        if label.has(flags::NEIGHBOUR | flags::VIA_AGGREGATORS) || label.destination == to {
             return Some(Role::Switch as usize);
         }
-        self.net.forward(to, place, head);
+        self.net.forward(to, place, label);
         None
     }
 
     /// The same at another time than the link's.
     fn arrive_apart(&mut self, to: u32, port: PortId, link_flags: u8, place: u32) {
-        let head = *self.net.packets.get(place);
-        if let Some(role) = self.arrive(to, port, link_flags, place, &head) {
+        let label = self.net.packets.get(place).label();
+        if let Some(role) = self.arrive(to, port, link_flags, place, label) {
             self.hand_over_apart(to, port, role, place);
         }
     }
@@ -350,10 +352,10 @@ where
     }
 
     #[inline(always)]
-    fn arrive_at_host(&mut self, host: u32, port: PortId, place: u32, head: &Head) -> Option<usize> {
+    fn arrive_at_host(&mut self, host: u32, port: PortId, place: u32, label: Label) -> Option<usize> {
         match self.failures.host(host) {
-            Host::Runs if head.has(flags::BACKGROUND) => self.on_background(place),
-            Host::Runs => return Some(usize::from(head.destination_role())),
+            Host::Runs if label.has(flags::BACKGROUND) => self.on_background(place),
+            Host::Runs => return Some(usize::from(label.destination_role())),
             Host::Stalls => self.failures.wait(host, port, place),
             Host::Dead => self.net.drop_packet(place, DropReason::HostDead),
         }
@@ -362,36 +364,37 @@ where
 
     /// Gives a packet to the node of its job and of this role at `at`.
     #[inline(always)]
-    fn hand_over(&mut self, at: u32, port: PortId, role: usize, place: u32, head: &Head) {
-        let index = (at as usize * self.scenario.jobs.len() + head.job as usize) * ROLES + role;
+    fn hand_over(&mut self, at: u32, port: PortId, role: usize, place: u32, label: Label) {
+        let index = (at as usize * self.scenario.jobs.len() + label.job as usize) * ROLES + role;
         match self.lookup.get(index) {
-            Some(&slot) if slot != NONE => self.deliver(slot, port, place, head),
-            _ => self.miss_node(at, place, head),
+            Some(&slot) if slot != NONE => self.deliver(slot, port, place, label),
+            _ => self.miss_node(at, place),
         }
     }
 
     /// The same for a packet that has not come by a link just now.
     fn hand_over_apart(&mut self, at: u32, port: PortId, role: usize, place: u32) {
-        let head = *self.net.packets.get(place);
-        self.hand_over(at, port, role, place, &head);
+        let label = self.net.packets.get(place).label();
+        self.hand_over(at, port, role, place, label);
     }
 
     /// There is no such node at `at`: a packet that an aggregator might have absorbed goes on.
     #[inline(never)]
-    fn miss_node(&mut self, at: u32, place: u32, head: &Head) {
-        if head.has(flags::VIA_AGGREGATORS) && head.destination != at {
-            self.net.forward(at, place, head);
+    fn miss_node(&mut self, at: u32, place: u32) {
+        let label = self.net.packets.get(place).label();
+        if label.has(flags::VIA_AGGREGATORS) && label.destination != at {
+            self.net.forward(at, place, label);
         } else {
             self.net.drop_packet(place, DropReason::NoNode);
         }
     }
 
     #[inline(always)]
-    fn deliver(&mut self, number: u32, port: PortId, place: u32, head: &Head) {
-        let (node, header, payload) = self.net.packets.take(place, P::nothing());
-        let from = Ingress { port, source: Address { node, role: head.source_role() }, ecn: head.has(flags::ECN) };
-        if head.charged_to != NO_LINK {
-            self.net.give_back(head.charged_to, self.net.now, head.frame_bytes);
+    fn deliver(&mut self, number: u32, port: PortId, place: u32, label: Label) {
+        let Received { source, header, payload, charged_to, frame_bytes } = self.net.packets.take(place, P::nothing());
+        let from = Ingress { port, source: Address { node: source, role: label.source_role() }, ecn: label.has(flags::ECN) };
+        if charged_to != NO_LINK {
+            self.net.give_back(charged_to, self.net.now, frame_bytes);
         }
         let now = Instant::from_ps(self.net.now);
         let slot = &mut self.slots[number as usize];
@@ -405,7 +408,6 @@ where
         } else {
             slot.arm(number, deadline, &mut self.net);
         }
-        self.net.settle();
     }
 
     /// A node, and what its handlers are lent.

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::link::{Chain, Link, NEVER, link_flags};
 use crate::net::{Net, depart};
-use crate::packet::{Head, NO_PACKET, flags};
+use crate::packet::{Head, Label, NO_PACKET, flags};
 use crate::queue::EventQueue;
 
 /// How a lossless switch is built inside.
@@ -144,38 +144,51 @@ impl Lossless {
 
 impl<H: Wire, O: Clone> Net<H, O> {
     /// A host or a node at a switch sends a packet of `bytes` bytes by `number`.
+    #[inline(always)]
     pub fn send_lossless(&mut self, number: u32, place: u32, bytes: u32) {
         let link = &self.links[number as usize];
-        if !link.has(link_flags::BY_INPUT) {
-            self.commit_or_wait(number, place, bytes, NO_LINK);
+        if link.has(link_flags::BY_INPUT) {
+            self.send_by_input(link.from.0, number, place, bytes);
         } else {
-            let input = self.lossless.own_input.wrapping_add(link.from.0);
-            // It comes to the switch where it is made.
-            self.packets.at(place).arrival_ps = self.now;
-            if self.lossless.is_free(input) {
-                self.claim_first(input, NO_LINK, number, place, bytes);
-            } else {
-                self.packets.at(place).output = number;
-                self.stand_behind(input, place);
-            }
+            self.send_at_once(number, place, bytes);
+        }
+    }
+
+    #[inline(never)]
+    fn send_at_once(&mut self, number: u32, place: u32, bytes: u32) {
+        self.commit_or_wait(number, place, bytes, NO_LINK);
+        self.settle();
+    }
+
+    /// A node at switch `from` sends through its own input.
+    #[inline(never)]
+    fn send_by_input(&mut self, from: u32, number: u32, place: u32, bytes: u32) {
+        let input = self.lossless.own_input.wrapping_add(from);
+        // It comes to the switch where it is made.
+        self.packets.at(place).arrival_ps = self.now;
+        if self.lossless.is_free(input) {
+            self.claim_first(input, NO_LINK, number, place, bytes);
+        } else {
+            self.packets.at(place).output = number;
+            self.stand_behind(input, place);
         }
         self.settle();
     }
 
-    /// A packet has reached switch `at` and goes on from there.
+    /// A packet has reached switch `at` and goes on from there; the caller settles what follows.
     #[inline(always)]
-    pub fn forward_lossless(&mut self, at: u32, place: u32, head: &Head) {
+    pub fn forward_lossless(&mut self, at: u32, place: u32, label: Label) {
+        let head = self.packets.get(place);
         let (input, bytes) = (head.charged_to, head.frame_bytes);
         let by_input = self.lossless.is_input_queued() && input != NO_LINK;
         if by_input && !self.lossless.is_free(input) {
             return self.stand_behind(input, place);
         }
-        match self.route(at, place, head) {
+        match self.route(at, place, label) {
             Some(link) if by_input => self.claim_first(input, input, link, place, bytes),
             Some(link) => self.commit_or_wait(link, place, bytes, input),
             None => self.drop_packet(place, DropReason::NoRoute),
         }
-        self.settle();
     }
 
     /// The packet is gone from where it stood: its buffer is free.
@@ -202,34 +215,31 @@ impl<H: Wire, O: Clone> Net<H, O> {
     }
 
     /// Queues a packet, which stands in the buffer at the end of link `charged_to`, before its link: it commits its departure if it gets
-    /// credits, else it waits for them.
+    /// credits. Otherwise it is the first one that lacks them, or stands behind others.
     #[inline(always)]
     fn commit_or_wait(&mut self, number: u32, place: u32, bytes: u32, charged_to: u32) {
-        let links = &mut self.links[..];
-        match commit(&mut links[number as usize], number, self.packets.heads(), place, bytes, self.now, &mut self.queue) {
-            Some(departure) if charged_to != NO_LINK => give_back(links, &mut self.lossless.work, charged_to, departure, bytes, self.now),
-            Some(_) => {}
-            None => self.wait_for_credit(number, place, bytes, charged_to),
+        let (links, heads, now) = (&mut self.links[..], self.packets.heads(), self.now);
+        let link = &mut links[number as usize];
+        if let Some(departure) = commit(link, number, heads, place, bytes, now, &mut self.queue) {
+            if charged_to != NO_LINK {
+                give_back(links, &mut self.lossless.work, charged_to, departure, bytes, now);
+            }
+            return;
         }
-    }
-
-    /// The packet is the first one that lacks credits, or stands behind others.
-    fn wait_for_credit(&mut self, number: u32, place: u32, bytes: u32, charged_to: u32) {
-        let link = &mut self.links[number as usize];
-        let head = self.packets.at(place);
+        let head = &mut heads[place as usize];
         head.charged_to = charged_to;
         head.next = NO_PACKET;
         if link.has(link_flags::DOWN) {
             return self.drop_packet(place, DropReason::Down);
         }
         link.waiting_ps += link.send_time_ps(bytes);
-        link.peak_ps = link.peak_ps.max(link.queued_ps(self.now));
+        link.peak_ps = link.peak_ps.max(link.queued_ps(now));
         let last = std::mem::replace(&mut link.waiting.last, place);
         if link.waiting.is_empty() {
             link.waiting.first = place;
-            arm(link, number, self.packets.heads(), self.now, &mut self.queue, self.ids.wakes);
+            arm(link, number, heads, now, &mut self.queue, self.ids.wakes);
         } else {
-            self.packets.at(last).next = place;
+            heads[last as usize].next = place;
         }
     }
 
@@ -276,16 +286,15 @@ impl<H: Wire, O: Clone> Net<H, O> {
         }
     }
 
-    /// The link's wake-up.
-    #[inline]
+    /// The link's wake-up: it is looked at.
+    #[inline(always)]
     pub fn on_wake(&mut self, number: u32) {
         let link = &mut self.links[number as usize];
         if link.wake_at != self.now {
             return;
         }
         link.wake_at = NEVER;
-        self.advance_link(number);
-        self.settle();
+        self.lossless.work.push(number);
     }
 
     /// A packet stands at an input behind others.
@@ -333,10 +342,9 @@ impl<H: Wire, O: Clone> Net<H, O> {
     fn claim_next(&mut self, input: u32, place: u32) -> bool {
         let packet = self.packets.at(place);
         let output = std::mem::replace(&mut packet.output, NO_LINK);
-        let head = *packet;
-        let (bytes, charged_to) = (head.frame_bytes, head.charged_to);
+        let (bytes, charged_to, label) = (packet.frame_bytes, packet.charged_to, packet.label());
         let number = match output {
-            NO_LINK => match self.route(self.links[input as usize].to, place, &head) {
+            NO_LINK => match self.route(self.links[input as usize].to, place, label) {
                 Some(number) => number,
                 None => {
                     self.drop_packet(place, DropReason::NoRoute);
@@ -413,6 +421,7 @@ impl<H: Wire, O: Clone> Net<H, O> {
     }
 
     /// Lets waiting inputs move up, in turn, while the output's buffer has room.
+    #[inline(always)]
     fn serve_claims(&mut self, number: u32) {
         loop {
             let link = &mut self.links[number as usize];
@@ -462,6 +471,7 @@ fn commit(link: &mut Link, number: u32, heads: &mut [Head], place: u32, bytes: u
 }
 
 /// Schedules a link's wake-up, if it needs one: its next credit, or room in its buffer for the next claim.
+#[inline(always)]
 fn arm(link: &mut Link, number: u32, heads: &[Head], now_ps: u64, queue: &mut EventQueue, wakes: u32) {
     let mut at = NEVER;
     if !link.waiting.is_empty() {
@@ -477,6 +487,11 @@ fn arm(link: &mut Link, number: u32, heads: &[Head], now_ps: u64, queue: &mut Ev
     let at = at.max(now_ps);
     if at < link.wake_at {
         link.wake_at = at;
-        queue.push(at, wakes + number);
+        wake(queue, at, wakes + number);
     }
+}
+
+#[inline(never)]
+fn wake(queue: &mut EventQueue, at: u64, id: u32) {
+    queue.push(at, id);
 }

@@ -10,7 +10,7 @@ use crate::faults::FaultyLink;
 use crate::link::{Link, LinkConfig, link_flags};
 use crate::lossless::{Lossless, NO_LINK, SwitchModel};
 use crate::metrics::{Counters, MemorySampler, SlotResult};
-use crate::packet::{Head, NO_PACKET, Packet, Packets, flags, pack_roles};
+use crate::packet::{Head, Label, NO_PACKET, Packet, Packets, flags, pack_roles};
 use crate::queue::EventQueue;
 use crate::random::{Purpose, Random};
 use crate::routing::{Balancer, BalancerState, Routes};
@@ -224,41 +224,42 @@ impl<H: Wire, O: Clone> Net<H, O> {
 
     /// The link by which switch `at` sends a packet towards its destination; `None` where none leads there.
     #[inline(always)]
-    pub fn route(&mut self, at: u32, place: u32, head: &Head) -> Option<u32> {
-        match self.routes.ways(at, head.destination) {
+    pub fn route(&mut self, at: u32, place: u32, label: Label) -> Option<u32> {
+        match self.routes.ways(at, label.destination) {
             (_, 0) => None,
             (link, 1) => Some(link),
-            (first, count) => Some(self.choose(at, place, head, first, count)),
+            (first, count) => Some(self.choose(at, place, label, first, count)),
         }
     }
 
     /// Sends a packet that has reached switch `at` on towards its destination.
     #[inline(always)]
-    pub fn forward(&mut self, at: u32, place: u32, head: &Head) {
+    pub fn forward(&mut self, at: u32, place: u32, label: Label) {
         if self.is_lossless {
-            return self.forward_lossless(at, place, head);
+            return self.forward_lossless(at, place, label);
         }
-        match self.route(at, place, head) {
-            Some(link) => self.transmit(link, place, head.frame_bytes),
+        let bytes = self.packets.get(place).frame_bytes;
+        match self.route(at, place, label) {
+            Some(link) => self.transmit(link, place, bytes),
             None => self.drop_packet(place, DropReason::NoRoute),
         }
     }
 
     /// The balancer's choice among several links; a link that is down is avoided where another is up.
     #[inline(always)]
-    fn choose(&mut self, at: u32, place: u32, head: &Head, first: u32, count: u32) -> u32 {
-        let index = match self.balancers[usize::from(head.has(flags::BACKGROUND))] {
-            Balancer::Destination => head.destination % count,
+    fn choose(&mut self, at: u32, place: u32, label: Label, first: u32, count: u32) -> u32 {
+        let index = match self.balancers[usize::from(label.has(flags::BACKGROUND))] {
+            Balancer::Destination => label.destination % count,
             Balancer::Random => self.balancer_state.random.below(count),
             Balancer::Ecmp => {
-                let hash = self.balancer_state.flow_hash(at, head, self.packets.rest(place));
+                let hash = self.balancer_state.flow_hash(at, label, self.packets.rest(place));
                 (((hash >> 32) * u64::from(count)) >> 32) as u32
             }
             Balancer::Flowlet { gap_ps } => {
-                let hash = self.balancer_state.flow_hash(at, head, self.packets.rest(place));
+                let hash = self.balancer_state.flow_hash(at, label, self.packets.rest(place));
                 self.balancer_state.flowlet(hash, self.now, gap_ps, count)
             }
-            Balancer::Adaptive { threshold } => self.adaptive(first, count, head.destination % count, threshold),
+            Balancer::Adaptive { threshold } => self.adaptive(first, count, label.destination % count, threshold),
         };
         let link = self.routes.link(first + index);
         if !self.links[link as usize].has(link_flags::DOWN) {
@@ -476,8 +477,8 @@ impl<H: Wire, P: Simulated + ?Sized> Lent<'_, H, P> {
         } else if self.post.is_host {
             self.net.leave_host(self.post.first_link, place, bytes);
         } else {
-            let head = *self.net.packets.get(place);
-            match self.net.route(self.post.at, place, &head) {
+            let label = self.net.packets.get(place).label();
+            match self.net.route(self.post.at, place, label) {
                 Some(link) => self.net.transmit(link, place, bytes),
                 None => self.net.drop_packet(place, DropReason::NoRoute),
             }
@@ -518,7 +519,7 @@ impl<H: Wire, P: Simulated + ?Sized> Tx<H, P> for Lent<'_, H, P> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn room(&mut self, _to: Egress<'_>) -> bool {
         !self.post.is_host || self.net.host_room(self.post.at, self.post.first_link)
     }

@@ -32,6 +32,15 @@ pub(crate) struct Head {
     pub flags: u8,
 }
 
+/// What a packet's way depends on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Label {
+    pub destination: u32,
+    pub job: u16,
+    pub roles: u8,
+    pub flags: u8,
+}
+
 /// What a packet's ends need to know of it.
 #[derive(Clone, Debug)]
 pub(crate) struct Rest<H, O> {
@@ -78,15 +87,28 @@ impl Head {
         self.flags & flag != 0
     }
 
+    /// What its way depends on.
+    #[inline(always)]
+    pub fn label(&self) -> Label {
+        Label { destination: self.destination, job: self.job, roles: self.roles, flags: self.flags }
+    }
+}
+
+impl Label {
+    #[inline(always)]
+    pub fn has(self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+
     /// The role of the node that made the packet.
-    #[inline]
-    pub fn source_role(&self) -> Role {
+    #[inline(always)]
+    pub fn source_role(self) -> Role {
         Role::from_number(self.roles >> 4).unwrap_or_default()
     }
 
     /// The role that the packet is for.
-    #[inline]
-    pub fn destination_role(&self) -> u8 {
+    #[inline(always)]
+    pub fn destination_role(self) -> u8 {
         self.roles & 15
     }
 }
@@ -181,13 +203,32 @@ impl<H: Clone, O: Clone> Packets<H, O> {
     }
 }
 
+/// What the receiver gets.
+pub(crate) struct Received<H, O> {
+    /// The host or switch that made the packet.
+    pub source: NodeId,
+    pub header: H,
+    pub payload: O,
+    /// The link whose far buffer holds the packet, or [`NO_LINK`].
+    pub charged_to: u32,
+    pub frame_bytes: u32,
+}
+
 impl<H: Copy, O> Packets<H, O> {
-    /// Takes a packet out of its place, leaves an empty payload there, and frees it: gives who made it, its header and its payload.
+    /// Takes a packet out of its place, leaves an empty payload there, and frees it.
     #[inline(always)]
-    pub fn take(&mut self, place: u32, nothing: O) -> (NodeId, H, O) {
-        self.free(place);
+    pub fn take(&mut self, place: u32, nothing: O) -> Received<H, O> {
+        let head = &mut self.heads[place as usize];
         let rest = &mut self.rests[place as usize];
-        (NodeId(rest.source), rest.header, std::mem::replace(&mut rest.payload, nothing))
+        head.next = self.free;
+        self.free = place;
+        Received {
+            source: NodeId(rest.source),
+            header: rest.header,
+            payload: std::mem::replace(&mut rest.payload, nothing),
+            charged_to: head.charged_to,
+            frame_bytes: head.frame_bytes,
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use fanin_core::{NodeId, hash::mix};
 
-use crate::packet::{Head, Rest};
+use crate::packet::{Label, Rest};
 use crate::random::Random;
 use crate::topology::Topology;
 
@@ -123,9 +123,9 @@ impl BalancerState {
 
     /// A hash that differs from switch to switch, so that choices at successive levels are independent.
     #[inline]
-    pub fn flow_hash<H, O>(&self, at: u32, head: &Head, rest: &Rest<H, O>) -> u64 {
-        let ends = u64::from(rest.source) << 32 | u64::from(head.destination);
-        mix(self.hash_seed ^ u64::from(at), mix(ends, u64::from(rest.flow) << 16 | u64::from(head.job)))
+    pub fn flow_hash<H, O>(&self, at: u32, label: Label, rest: &Rest<H, O>) -> u64 {
+        let ends = u64::from(rest.source) << 32 | u64::from(label.destination);
+        mix(self.hash_seed ^ u64::from(at), mix(ends, u64::from(rest.flow) << 16 | u64::from(label.job)))
     }
 
     /// The flowlet's path among `count`.

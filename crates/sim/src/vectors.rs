@@ -124,7 +124,7 @@ impl Progress {
     }
 
     /// Marks a piece as delivered; false if it was before.
-    #[inline]
+    #[inline(always)]
     fn mark(&mut self, piece: Piece) -> bool {
         let (word, bit) = (piece.index as usize / 64, 1u64 << (piece.index % 64));
         self.delivered_elements += u64::from(piece.elements);
@@ -313,6 +313,9 @@ impl ExpectedOperation {
 
     /// The sum of F at a position over the ranks that contribute to this share.
     fn sum_at(&self, position: u64, share: u32) -> u64 {
+        if self.kind == CollectiveKind::Allreduce {
+            return self.keys.iter().fold(0, |sum, &key| sum.wrapping_add(mix(key, position)));
+        }
         let contributes = |rank: u32| self.kind.contributes(Rank(rank), share);
         let keys = (0..).zip(&self.keys).filter(|(rank, _)| contributes(*rank));
         keys.fold(0u64, |sum, (_, &key)| sum.wrapping_add(mix(key, position)))
@@ -362,7 +365,7 @@ struct CensusWorker {
 
 impl CensusWorker {
     /// The census weight of a piece of the input.
-    #[inline]
+    #[inline(always)]
     fn weight(&mut self, piece: Piece) -> u64 {
         let at_start = if self.known_at == piece.start { self.known } else { mix(self.key, piece.start) };
         (self.known_at, self.known) = (piece.end(), mix(self.key, piece.end()));

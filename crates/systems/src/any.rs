@@ -132,7 +132,7 @@ impl<P: Payload + ?Sized, T: Tx<AnyHeader, P>, H: Wire + Into<AnyHeader>> Tx<H, 
         self.tx.send(to, &(*header).into(), body);
     }
 
-    #[inline]
+    #[inline(always)]
     fn room(&mut self, to: Egress<'_>) -> bool {
         self.tx.room(to)
     }

@@ -146,7 +146,7 @@ impl<P: Payload + ?Sized> CanarySwitch<P> {
     }
 
     /// `canary 5.2`: a contribution or a partial aggregate.
-    #[inline]
+    #[inline(always)]
     fn on_reduce<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, port: PortId, sum: &PartialSum, payload: &P, tx: &mut T) {
         if port.0 >= self.ports {
             return tx.note(Event::Dropped(DropReason::NotAMember));
@@ -218,7 +218,7 @@ impl<P: Payload + ?Sized> CanarySwitch<P> {
     }
 
     /// `canary 5.2`, 3 and 4: a packet of a block that has a descriptor.
-    #[inline]
+    #[inline(always)]
     fn join<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, number: u32, port: PortId, sum: &PartialSum, payload: &P, tx: &mut T) {
         let descriptor = self.descriptors.get(number);
         match descriptor.state {
@@ -334,7 +334,7 @@ impl<P: Payload + ?Sized> CanarySwitch<P> {
 
     /// `canary 5.5`: the sum comes down. The children get it and the descriptor is free; who has none drops it, for its children get
     /// theirs from a restoration, or have got it already.
-    #[inline]
+    #[inline(always)]
     fn on_broadcast<T: Tx<CanaryHeader, P>>(&mut self, port: PortId, id: CanaryId, payload: &P, tx: &mut T) {
         let found = self.descriptors.at(self.descriptors.place_of(id));
         let Some(number) = found.filter(|number| self.descriptors.get(*number).id == id) else {
@@ -425,7 +425,7 @@ impl<P: Payload + ?Sized> CanarySwitch<P> {
 impl<P: Payload + ?Sized> Node<P> for CanarySwitch<P> {
     type Header = CanaryHeader;
 
-    #[inline]
+    #[inline(never)]
     fn on_packet<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, from: Ingress, header: &CanaryHeader, payload: &P, tx: &mut T) {
         match *header {
             CanaryHeader::Reduce(ref sum) => self.on_reduce(now, from.port, sum, payload, tx),
