@@ -15,7 +15,7 @@ use crate::link::link_flags;
 use crate::lossless::NO_LINK;
 use crate::metrics::{Ended, JobResult, LinkResult, MemorySampler, OperationResult, RunResult, WorkerResult};
 use crate::net::{EventIds, HeldBack, Lent, Net, Post, TxWaiting};
-use crate::packet::{Label, Packet, Received, flags, pack_roles};
+use crate::packet::{Label, Packet, flags, pack_roles};
 use crate::queue::EventQueue;
 use crate::scenario::{Scenario, SetupError};
 use crate::topology::Topology;
@@ -391,8 +391,11 @@ where
 
     #[inline(always)]
     fn deliver(&mut self, number: u32, port: PortId, place: u32, label: Label) {
-        let Received { source, header, payload, charged_to, frame_bytes } = self.net.packets.take(place, P::nothing());
-        let from = Ingress { port, source: Address { node: source, role: label.source_role() }, ecn: label.has(flags::ECN) };
+        let (head, rest) = self.net.packets.leave(place);
+        let (charged_to, frame_bytes) = (head.charged_to, head.frame_bytes);
+        let (header, payload) = (rest.header, std::mem::replace(&mut rest.payload, P::nothing()));
+        let source = Address { node: NodeId(rest.source), role: label.source_role() };
+        let from = Ingress { port, source, ecn: label.has(flags::ECN) };
         if charged_to != NO_LINK {
             self.net.give_back(charged_to, self.net.now, frame_bytes);
         }

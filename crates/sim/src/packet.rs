@@ -4,7 +4,7 @@
 //! What every hop reads lies apart from what only a packet's ends do: a network full of packets has more of them than the processor's
 //! caches hold, and two heads share a cache line.
 
-use fanin_core::{NodeId, Role};
+use fanin_core::Role;
 
 use crate::lossless::NO_LINK;
 
@@ -194,41 +194,21 @@ impl<H, O> Packets<H, O> {
         self.heads[place as usize].next = self.free;
         self.free = place;
     }
+
+    /// The packet is taken out of its place, which is free from now on; gives what is still there.
+    #[inline(always)]
+    pub fn leave(&mut self, place: u32) -> (&Head, &mut Rest<H, O>) {
+        let head = &mut self.heads[place as usize];
+        head.next = self.free;
+        self.free = place;
+        (head, &mut self.rests[place as usize])
+    }
 }
 
 impl<H: Clone, O: Clone> Packets<H, O> {
     /// A second packet like the one at a place.
     pub fn copy(&self, place: u32) -> Packet<H, O> {
         Packet { head: *self.get(place), rest: self.rest(place).clone() }
-    }
-}
-
-/// What the receiver gets.
-pub(crate) struct Received<H, O> {
-    /// The host or switch that made the packet.
-    pub source: NodeId,
-    pub header: H,
-    pub payload: O,
-    /// The link whose far buffer holds the packet, or [`NO_LINK`].
-    pub charged_to: u32,
-    pub frame_bytes: u32,
-}
-
-impl<H: Copy, O> Packets<H, O> {
-    /// Takes a packet out of its place, leaves an empty payload there, and frees it.
-    #[inline(always)]
-    pub fn take(&mut self, place: u32, nothing: O) -> Received<H, O> {
-        let head = &mut self.heads[place as usize];
-        let rest = &mut self.rests[place as usize];
-        head.next = self.free;
-        self.free = place;
-        Received {
-            source: NodeId(rest.source),
-            header: rest.header,
-            payload: std::mem::replace(&mut rest.payload, nothing),
-            charged_to: head.charged_to,
-            frame_bytes: head.frame_bytes,
-        }
     }
 }
 

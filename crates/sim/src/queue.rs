@@ -58,21 +58,18 @@ impl Chunks {
         (self.all.len() - 1) as u32
     }
 
-    /// The chunks of the bucket whose last one this is, in the order in which they were added.
-    #[inline]
-    fn of_bucket(&self, last: u32) -> impl Iterator<Item = &[u64]> {
-        let mut next = Some(self.all[last as usize].next);
-        std::iter::from_fn(move || {
-            let number = next?;
+    /// Calls for the events of each chunk of the bucket whose last one this is, in the order in which they were added.
+    #[inline(always)]
+    fn of_bucket(&self, last: u32, mut look: impl FnMut(&[u64])) {
+        let mut number = self.all[last as usize].next;
+        loop {
             let chunk = &self.all[number as usize];
-            next = (number != last).then_some(chunk.next);
-            Some(&chunk.keys[..chunk.count as usize])
-        })
-    }
-
-    /// Appends the events of the bucket whose last chunk this is.
-    fn collect(&self, last: u32, events: &mut Vec<u64>) {
-        self.of_bucket(last).for_each(|keys| events.extend_from_slice(keys));
+            look(&chunk.keys[..chunk.count as usize]);
+            if number == last {
+                return;
+            }
+            number = chunk.next;
+        }
     }
 
     /// Frees the chunks of the bucket whose last one this is.
@@ -98,11 +95,11 @@ pub struct EventQueue {
     cursor: u64,
     /// High half of the times in it.
     high: u64,
-    /// That bucket's events, sorted, and how many of them have been removed.
+    /// That bucket's events, where they are many of one time.
+    ids: IdSet,
+    /// The others, sorted, and how many of them have been removed.
     current: Vec<u64>,
     removed: usize,
-    /// Memory for sorting.
-    ids: IdSet,
     /// Events a lap or more ahead.
     far: BinaryHeap<Reverse<(u64, u32)>>,
     /// Bucket number of the first event in `far`.
@@ -180,9 +177,15 @@ impl EventQueue {
     #[inline(always)]
     pub fn pop(&mut self) -> Option<(u64, u32)> {
         loop {
-            if let Some(&key) = self.current.get(self.removed) {
-                self.removed += 1;
-                return Some((self.high | key >> 32, key as u32));
+            if self.ids.is_empty() {
+                if let Some(&key) = self.current.get(self.removed) {
+                    self.removed += 1;
+                    return Some((self.high | key >> 32, key as u32));
+                }
+            } else if self.removed == self.current.len() {
+                return Some((self.ids.time, self.ids.pop()));
+            } else {
+                return Some(self.pop_of_both());
             }
             if !self.advance() {
                 return None;
@@ -190,9 +193,21 @@ impl EventQueue {
         }
     }
 
+    /// Something was added to the bucket while it is being drained.
+    #[cold]
+    fn pop_of_both(&mut self) -> (u64, u32) {
+        let key = self.current[self.removed];
+        let event = (self.high | key >> 32, key as u32);
+        if (self.ids.time, self.ids.first()) < event {
+            return (self.ids.time, self.ids.pop());
+        }
+        self.removed += 1;
+        event
+    }
+
     /// Whether no event is pending.
     pub fn is_empty(&self) -> bool {
-        self.removed == self.current.len() && self.far.is_empty() && self.occupied.iter().all(|&word| word == 0)
+        self.ids.is_empty() && self.removed == self.current.len() && self.far.is_empty() && self.occupied.iter().all(|&word| word == 0)
     }
 
     /// Moves the cursor to the next bucket that holds something.
@@ -212,11 +227,11 @@ impl EventQueue {
         let last = std::mem::replace(&mut self.buckets[index], NONE);
         self.occupied[index / 64] &= !(1 << (index % 64));
         self.current.clear();
-        if last != NONE && !self.ids.order(&self.chunks, last, &mut self.current) {
-            self.chunks.collect(last, &mut self.current);
-            sort(&mut self.current);
-        }
         if last != NONE {
+            if !self.ids.fill(&self.chunks, last, self.high) {
+                self.chunks.of_bucket(last, |keys| self.current.extend_from_slice(keys));
+                sort(&mut self.current);
+            }
             self.chunks.free(last);
         }
         true
@@ -257,13 +272,21 @@ impl EventQueue {
     }
 }
 
-/// Orders events of one time by their ids, without comparing them: where frames are equally long, as most are, many things happen at once.
+/// Events of one time in the order of their ids, without comparing them: where frames are equally long, as most are, many things happen at
+/// once.
 #[derive(Debug)]
 struct IdSet {
+    time: u64,
+    /// Bits of the word that is being emptied, whose first one is id `base`; 0 only where nothing is left.
+    bits: u64,
+    base: u32,
+    /// Number of the part that is being emptied, and what is left of it.
+    part: usize,
+    part_bits: u64,
     /// Bit i of word w: id 64 w + i.
     words: Box<[u64; IdSet::WORDS]>,
     /// Bit i of part p: word 64 p + i is not 0.
-    parts: [u64; IdSet::WORDS / 64],
+    parts: [u64; IdSet::PARTS],
     /// How many parts there can be something in; none where there are ids that find no place.
     parts_used: usize,
 }
@@ -271,57 +294,95 @@ struct IdSet {
 impl IdSet {
     /// So many words cover a quarter of a million ids, more than the largest networks here have.
     const WORDS: usize = 4096;
+    const PARTS: usize = Self::WORDS / 64;
 
     /// A set of ids below `ids`.
     fn new(ids: u32) -> Self {
         let parts = (ids as usize).div_ceil(64 * 64);
-        let parts_used = if parts <= Self::WORDS / 64 { parts } else { 0 };
-        IdSet { words: vec![0; Self::WORDS].try_into().expect("so many words"), parts: [0; Self::WORDS / 64], parts_used }
+        IdSet {
+            time: 0,
+            bits: 0,
+            base: 0,
+            part: 0,
+            part_bits: 0,
+            words: vec![0; Self::WORDS].try_into().expect("so many words"),
+            parts: [0; Self::PARTS],
+            parts_used: if parts <= Self::PARTS { parts } else { 0 },
+        }
     }
 
-    /// Appends the events of the bucket whose last chunk this is in their order; false, and nothing is appended, where they are few, or not
-    /// all of one time.
-    #[inline]
-    fn order(&mut self, chunks: &Chunks, last: u32, events: &mut Vec<u64>) -> bool {
+    #[inline(always)]
+    fn is_empty(&self) -> bool {
+        self.bits == 0
+    }
+
+    /// The first id.
+    #[inline(always)]
+    fn first(&self) -> u32 {
+        self.base + self.bits.trailing_zeros()
+    }
+
+    /// Removes the first id.
+    #[inline(always)]
+    fn pop(&mut self) -> u32 {
+        let first = self.first();
+        self.bits &= self.bits - 1;
+        if self.bits == 0 {
+            self.next_word();
+        }
+        first
+    }
+
+    #[inline(always)]
+    fn next_word(&mut self) {
+        while self.part_bits == 0 {
+            self.part += 1;
+            if self.part >= self.parts_used {
+                return;
+            }
+            self.part_bits = std::mem::take(&mut self.parts[self.part % Self::PARTS]);
+        }
+        let word = self.part * 64 + self.part_bits.trailing_zeros() as usize;
+        self.part_bits &= self.part_bits - 1;
+        self.base = word as u32 * 64;
+        self.bits = std::mem::take(&mut self.words[word % Self::WORDS]);
+    }
+
+    /// Takes in the events of the bucket whose last chunk this is; false, and nothing is taken in, where they are few, not all of one time,
+    /// or one is there twice. `high` is the high half of their times.
+    fn fill(&mut self, chunks: &Chunks, last: u32, high: u64) -> bool {
         let first = chunks.all[last as usize].next;
         if first == last || self.parts_used == 0 {
             return false;
         }
         let key = chunks.all[first as usize].keys[0];
-        let (mut count, mut differences) = (0, 0);
-        let IdSet { words, parts, parts_used } = self;
-        for keys in chunks.of_bucket(last) {
-            count += keys.len();
+        let (mut differences, mut twice) = (0, false);
+        let IdSet { words, parts, .. } = self;
+        chunks.of_bucket(last, |keys| {
             for &other in keys {
                 differences |= other ^ key;
                 let id = other as u32 as usize;
-                words[id / 64 % Self::WORDS] |= 1 << (id % 64);
-                parts[id / (64 * 64) % (Self::WORDS / 64)] |= 1 << (id / 64 % 64);
+                let word = &mut words[id / 64 % Self::WORDS];
+                let with = *word | 1 << (id % 64);
+                twice |= with == *word;
+                *word = with;
+                parts[id / (64 * 64) % Self::PARTS] |= 1 << (id / 64 % 64);
             }
+        });
+        if differences >> 32 != 0 || twice {
+            self.empty();
+            return false;
         }
-        let time = key & !u64::from(u32::MAX);
-        events.resize(count, 0);
-        let mut places = events.iter_mut();
-        for (number, part) in parts.iter_mut().enumerate().take(*parts_used) {
-            let mut left = std::mem::take(part);
-            while left != 0 {
-                let word = number * 64 + left.trailing_zeros() as usize;
-                left &= left - 1;
-                let mut bits = std::mem::take(&mut words[word % Self::WORDS]);
-                let base = time | (word * 64) as u64;
-                while bits != 0 {
-                    let Some(place) = places.next() else { break };
-                    *place = base | u64::from(bits.trailing_zeros());
-                    bits &= bits - 1;
-                }
-            }
-        }
-        // An id may be there twice: what is left over says so.
-        let is_ordered = differences >> 32 == 0 && places.next().is_none();
-        if !is_ordered {
-            events.clear();
-        }
-        is_ordered
+        self.time = high | key >> 32;
+        (self.part, self.part_bits) = (0, std::mem::take(&mut self.parts[0]));
+        self.next_word();
+        true
+    }
+
+    /// Empties it at once.
+    fn empty(&mut self) {
+        self.words[..self.parts_used * 64].fill(0);
+        self.parts.fill(0);
     }
 }
 
