@@ -2,7 +2,8 @@
 //!
 //! Events are ordered by (time, id), a total order that does not depend on when they were inserted, so the bucket width is a matter of
 //! speed only and never changes a result. An id has at most one live event at a time (a link's next arrival, a node's deadline), so
-//! an event is eight bytes: its offset within the bucket and its id.
+//! an event is eight bytes: its offset within the bucket and its id. A bucket with many events of one time, which is what most of them
+//! are like where frames are equally long, is not sorted: its ids are bits of a set.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -412,6 +413,39 @@ mod tests {
     use super::*;
     use fanin_core::hash::mix;
     use std::collections::BTreeSet;
+
+    #[test]
+    fn many_events_of_one_time_come_by_id_also_those_that_are_there_twice() {
+        // The last one has more ids than there are places in the set; in the last but one buckets hold events of several times.
+        for (ids, step) in [(300u32, 1_000u64), (20_000, 1_000), (20_000, 20), (1 << 20, 1_000)] {
+            let (mut queue, mut model) = (EventQueue::new(20, ids), BTreeSet::new());
+            let (mut now, mut pops) = (0, 0u64);
+            for round in 0..300_000u64 {
+                let draw = mix(u64::from(ids), round);
+                // A third of the events are of the present time, and some of those before what was popped last.
+                let ahead = [0, 1, 3][(draw % 3) as usize];
+                let event = (now + ahead * step, (draw >> 32) as u32 % ids);
+                let doubled = 1 + u64::from(draw % 97 == 0);
+                for copy in 0..doubled {
+                    model.insert((event, round * 2 + copy));
+                    queue.push(event.0, event.1);
+                }
+                // Two are added for each that is removed, until there are many.
+                for _ in 0..if model.len() > 2_000 { 3 } else { (draw >> 16) % 2 } {
+                    let expected = model.pop_first().map(|(event, _)| event);
+                    assert_eq!(queue.pop(), expected, "{ids} ids, round {round}");
+                    now = expected.map_or(now, |event| event.0);
+                    pops += 1;
+                }
+            }
+            assert!(pops > 200_000, "{pops}");
+            while let Some((expected, _)) = model.pop_first() {
+                assert!(!queue.is_empty());
+                assert_eq!(queue.pop(), Some(expected));
+            }
+            assert!(queue.is_empty() && queue.pop().is_none());
+        }
+    }
 
     #[test]
     fn agrees_with_a_sorted_set_whatever_the_bucket_width() {

@@ -308,7 +308,7 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
 
     /// The same, by an answer: seldom.
     #[inline(never)]
-    fn on_answer<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, id: CanaryId, payload: &P, tx: &mut T) {
+    fn take_answer<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, id: CanaryId, payload: &P, tx: &mut T) {
         self.on_sum(now, id, payload, tx);
     }
 
@@ -546,7 +546,7 @@ impl<P: Payload + ?Sized> Node<P> for CanaryWorker<P> {
             CanaryHeader::Collided { ref sum, switch, port } => {
                 self.on_contribution(now, sum, Some(Collision { switch, port }), payload, tx)
             }
-            CanaryHeader::Answer { id } if self.is_reliable() => self.on_answer(now, id, payload, tx),
+            CanaryHeader::Answer { id } if self.is_reliable() => self.take_answer(now, id, payload, tx),
             ref header if self.is_reliable() => self.on_trouble(now, header, payload, tx),
             _ => tx.note(Event::Dropped(DropReason::NotAMember)),
         }
