@@ -118,11 +118,17 @@ impl PortSet {
     }
 
     /// The ports in ascending order.
+    #[inline]
     pub fn iter(&self) -> impl Iterator<Item = PortId> + '_ {
-        self.words.iter().enumerate().flat_map(|(index, &word)| {
-            std::iter::successors(Some(word), |rest| Some(rest & rest.wrapping_sub(1)))
-                .take_while(|rest| *rest != 0)
-                .map(move |rest| PortId((index * 64) as u16 + rest.trailing_zeros() as u16))
+        let (mut words, mut first, mut bits) = (self.words.iter(), 0u16.wrapping_sub(64), 0u64);
+        std::iter::from_fn(move || {
+            while bits == 0 {
+                bits = *words.next()?;
+                first = first.wrapping_add(64);
+            }
+            let port = PortId(first + bits.trailing_zeros() as u16);
+            bits &= bits - 1;
+            Some(port)
         })
     }
 }

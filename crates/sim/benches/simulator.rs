@@ -20,7 +20,7 @@ fn event_queue(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("event_queue");
     group.throughput(Throughput::Elements(1));
     group.bench_function("hold_4096", |bencher| {
-        let mut queue = EventQueue::new(20);
+        let mut queue = EventQueue::new(20, 1 << 16);
         for id in 0..4096 {
             queue.push(mix(1, u64::from(id)) % 400_000, id);
         }

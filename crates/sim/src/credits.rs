@@ -1,12 +1,14 @@
 //! Credits for the buffer at the far end of a lossless link: bytes at hand, and bytes that come at known times.
 
 /// Bytes from a time on, in one word: a network has many credits under way, and caches are small.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 struct Credit(u64);
 
 impl Credit {
     /// A longer frame gives several credits.
     const BYTES_MAX: u32 = u16::MAX as u32;
+    /// None: later than any.
+    const NONE: Credit = Credit(u64::MAX);
 
     #[inline]
     fn new(from_ps: u64, bytes: u32) -> Self {
@@ -32,14 +34,18 @@ impl Credit {
 /// Credits have times below this, 281 s.
 pub(crate) const TIME_MAX_PS: u64 = 1 << 48;
 
-/// A ring of credits in the order of their times. Its memory grows to the most that were ever under way at once.
+/// Credits in the order of their times. Memory grows to the most that were ever under way at once.
 #[derive(Clone, Debug)]
 pub(crate) struct Credits {
     /// Bytes at hand.
     at_hand: u64,
-    /// A power of two of places.
+    /// The next credit, or [`Credit::NONE`].
+    next: Credit,
+    /// The last one, or one that was there and came later.
+    latest: Credit,
+    /// A ring of those behind the next one: a power of two of places.
     coming: Box<[Credit]>,
-    /// The first credit's place is this modulo the ring's length.
+    /// The first one's place is this modulo the ring's length.
     head: u32,
     count: u32,
 }
@@ -47,7 +53,8 @@ pub(crate) struct Credits {
 impl Credits {
     /// A buffer of `bytes` bytes that is empty.
     pub fn new(bytes: u64) -> Self {
-        Credits { at_hand: bytes, coming: vec![Credit::default(); 4].into(), head: 0, count: 0 }
+        let coming = vec![Credit::default(); 4].into();
+        Credits { at_hand: bytes, next: Credit::NONE, latest: Credit::default(), coming, head: 0, count: 0 }
     }
 
     #[inline]
@@ -56,38 +63,40 @@ impl Credits {
     }
 
     /// When the next credit comes; `u64::MAX` where none is on its way.
-    #[inline]
+    #[inline(always)]
     pub fn next_ps(&self) -> u64 {
-        if self.count == 0 { u64::MAX } else { self.coming[self.head as usize & self.mask()].time_ps() }
+        if self.next == Credit::NONE { u64::MAX } else { self.next.time_ps() }
     }
 
     /// Adds a credit for `bytes` bytes from `from_ps` on.
     #[inline(always)]
     pub fn give(&mut self, from_ps: u64, bytes: u32) {
-        if bytes > Credit::BYTES_MAX {
-            return self.give_much(from_ps, bytes);
-        }
         let credit = Credit::new(from_ps, bytes);
+        // Departures of different outputs may commit out of order, which is rare.
+        if bytes > Credit::BYTES_MAX || self.latest.is_later_than(credit) {
+            return self.give_apart(from_ps, bytes);
+        }
+        self.latest = credit;
+        if self.next == Credit::NONE {
+            self.next = credit;
+            return;
+        }
         let count = self.count as usize;
         if count == self.coming.len() {
             self.grow();
         }
         let mask = self.mask();
-        let behind = self.head as usize + count;
         self.count += 1;
-        // Departures of different outputs may commit out of order, which is rare.
-        if count > 0 && self.coming[(behind - 1) & mask].is_later_than(credit) {
-            return self.insert(credit);
-        }
-        self.coming[behind & mask] = credit;
+        self.coming[(self.head as usize + count) & mask] = credit;
     }
 
+    /// A credit that takes several words, or comes before others.
     #[cold]
-    fn give_much(&mut self, from_ps: u64, bytes: u32) {
+    fn give_apart(&mut self, from_ps: u64, bytes: u32) {
         let mut left = bytes;
         while left > 0 {
             let part = left.min(Credit::BYTES_MAX);
-            self.give(from_ps, part);
+            self.insert(Credit::new(from_ps, part));
             left -= part;
         }
     }
@@ -102,29 +111,42 @@ impl Credits {
         self.coming = coming.into();
     }
 
-    /// Puts a credit before those that come later; the last place is free.
-    #[cold]
-    fn insert(&mut self, credit: Credit) {
+    /// Puts a credit before those that come later.
+    fn insert(&mut self, mut credit: Credit) {
+        self.latest = self.latest.max(credit);
+        if self.next == Credit::NONE || self.next.is_later_than(credit) {
+            std::mem::swap(&mut self.next, &mut credit);
+        }
+        if credit == Credit::NONE {
+            return;
+        }
+        if self.count as usize == self.coming.len() {
+            self.grow();
+        }
         let mask = self.mask();
-        let mut place = self.head as usize + self.count as usize - 1;
+        let mut place = self.head as usize + self.count as usize;
         while place > self.head as usize && self.coming[(place - 1) & mask].is_later_than(credit) {
             self.coming[place & mask] = self.coming[(place - 1) & mask];
             place -= 1;
         }
         self.coming[place & mask] = credit;
+        self.count += 1;
     }
 
     /// Takes `bytes` bytes out of what is there by `limit_ps`; false, and nothing is taken, where that is not enough.
     #[inline(always)]
     pub fn take(&mut self, bytes: u32, limit_ps: u64) -> bool {
         while self.at_hand < u64::from(bytes) {
-            let next = self.coming[self.head as usize & self.mask()];
-            if self.count == 0 || next.time_ps() > limit_ps {
+            if self.next.time_ps() > limit_ps {
                 return false;
             }
-            self.at_hand += next.bytes();
-            self.head = self.head.wrapping_add(1);
-            self.count -= 1;
+            self.at_hand += self.next.bytes();
+            self.next = Credit::NONE;
+            if self.count > 0 {
+                self.next = self.coming[self.head as usize & self.mask()];
+                self.head = self.head.wrapping_add(1);
+                self.count -= 1;
+            }
         }
         self.at_hand -= u64::from(bytes);
         true

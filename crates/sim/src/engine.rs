@@ -12,7 +12,7 @@ use std::borrow::Borrow;
 
 use fanin_core::hash::mix;
 use fanin_core::{
-    Collective, DropReason, Duration, Ingress, Instant, JobId, JobNodes, NodeId, OperationId, Outcome, PacketKind, PortId, Role,
+    Address, Collective, DropReason, Duration, Ingress, Instant, JobId, JobNodes, NodeId, OperationId, Outcome, PacketKind, PortId, Role,
     SharedNode, Wire, Worker,
 };
 
@@ -21,7 +21,7 @@ use crate::link::link_flags;
 use crate::lossless::NO_LINK;
 use crate::metrics::{Ended, MemorySampler, OperationResult, RunResult, WorkerResult};
 use crate::net::{EventIds, HeldBack, Lent, Net, Post, TxWaiting};
-use crate::packet::{NO_PACKET, Packet, Received, flags, pack_roles};
+use crate::packet::{Label, Packet, flags, pack_roles};
 use crate::queue::EventQueue;
 use crate::scenario::{Scenario, SetupError};
 use crate::topology::Topology;
@@ -171,7 +171,7 @@ where
             deadlock_check: held_back + 3,
             wakes: held_back + 4,
         };
-        let queue = EventQueue::new(mean_gap_ps(&topology, &scenario));
+        let queue = EventQueue::new(mean_gap_ps(&topology, &scenario), ids.wakes + links);
         let lookup = vec![NONE; map.nodes() as usize * jobs.len() * ROLES];
         let mut simulation = Simulation {
             vectors: P::Vectors::new(&scenario.jobs, operators),
@@ -281,6 +281,7 @@ where
                 } else {
                     self.on_other(id);
                 }
+                self.net.settle();
             }
             self.net.attention = false;
             if !self.deadlock.is_empty() {
@@ -290,8 +291,9 @@ where
                 self.net.settle();
             }
             while let Some(place) = self.net.loopback.pop_front() {
-                let at = self.net.packets.get(place).destination;
-                self.hand_over(at, PortId(0), place);
+                let label = self.net.packets.get(place).label();
+                let (at, role) = (label.destination, usize::from(label.destination_role()));
+                self.hand_over_apart(at, PortId(0), role, place);
             }
             if !self.net.lost_background.is_empty() {
                 self.on_lost_background();
@@ -302,28 +304,22 @@ where
     /// The packet at the front of a link arrives.
     #[inline(always)]
     fn on_link(&mut self, number: u32) {
-        let link = &mut self.net.links[number as usize];
+        let Net { links, packets, queue, now, .. } = &mut self.net;
+        let (link, heads) = (&mut links[number as usize], packets.heads());
         let place = link.on_wire.first;
-        if place == NO_PACKET {
-            // What was scheduled has been lost with its link.
-            return;
-        }
-        let front = self.net.packets.at(place);
-        if front.arrival_ps != self.net.now {
-            return;
-        }
-        let next = front.next;
+        // What was scheduled may have been lost with its link.
+        let Some(head) = heads.get(place as usize).filter(|head| head.arrival_ps == *now) else { return };
+        let (label, next) = (head.label(), head.next);
         link.on_wire.first = next;
-        if next != NO_PACKET {
-            let arrival_ps = self.net.packets.at(next).arrival_ps;
-            self.net.queue.push(arrival_ps, number);
+        if let Some(next) = heads.get(next as usize) {
+            queue.push(next.arrival_ps, number);
         }
-        self.net.packet_hops += 1;
         let (to, port, flags) = (link.to, PortId(link.to_port), link.flags);
+        self.net.packet_hops += 1;
         if flags & (link_flags::FAULTY | link_flags::COUNTED) != 0 {
             self.arrive_by_special_link(number, place);
-        } else {
-            self.arrive(to, port, flags, place);
+        } else if let Some(role) = self.arrive(to, port, flags, place, label) {
+            self.hand_over(to, port, role, place, label);
         }
     }
 
@@ -346,20 +342,27 @@ where
         {
             recorder.count_packet(head.job);
         }
-        self.arrive(to, port, link_flags, place);
+        self.arrive_apart(to, port, link_flags, place);
     }
 
-    /// A packet arrives by `port` of host or switch `to`.
+    /// A packet arrives by `port` of host or switch `to`. Gives the role of the node there that it is for, if it goes no further.
     #[inline(always)]
-    fn arrive(&mut self, to: u32, port: PortId, link_flags: u8, place: u32) {
+    fn arrive(&mut self, to: u32, port: PortId, link_flags: u8, place: u32, label: Label) -> Option<usize> {
         if link_flags & link_flags::TO_HOST != 0 {
-            return self.arrive_at_host(to, port, place);
+            return self.arrive_at_host(to, port, place, label);
         }
-        let packet = self.net.packets.get(place);
-        if packet.has(flags::NEIGHBOUR | flags::VIA_AGGREGATORS) || packet.destination == to {
-            self.arrive_at_aggregator(to, port, place);
-        } else {
-            self.net.forward(to, place);
+        if label.has(flags::NEIGHBOUR | flags::VIA_AGGREGATORS) || label.destination == to {
+            return Some(Role::Switch as usize);
+        }
+        self.net.forward(to, place, label);
+        None
+    }
+
+    /// The same at another time than the link's.
+    fn arrive_apart(&mut self, to: u32, port: PortId, link_flags: u8, place: u32) {
+        let label = self.net.packets.get(place).label();
+        if let Some(role) = self.arrive(to, port, link_flags, place, label) {
+            self.hand_over_apart(to, port, role, place);
         }
     }
 
@@ -395,52 +398,57 @@ where
     }
 
     #[inline(always)]
-    fn arrive_at_host(&mut self, host: u32, port: PortId, place: u32) {
+    fn arrive_at_host(&mut self, host: u32, port: PortId, place: u32, label: Label) -> Option<usize> {
         match self.failures.host(host) {
-            Host::Runs => {}
-            Host::Stalls => return self.failures.wait(host, port, place),
-            Host::Dead => return self.net.drop_packet(place, DropReason::HostDead),
+            Host::Runs if label.has(flags::BACKGROUND) => self.on_background(place),
+            Host::Runs => return Some(usize::from(label.destination_role())),
+            Host::Stalls => self.failures.wait(host, port, place),
+            Host::Dead => self.net.drop_packet(place, DropReason::HostDead),
         }
-        if self.net.packets.get(place).has(flags::BACKGROUND) { self.on_background(place) } else { self.hand_over(host, port, place) }
+        None
     }
 
-    /// A packet that an aggregator may absorb reaches a switch.
+    /// Gives a packet to the node of its job and of this role at `at`.
     #[inline(always)]
-    fn arrive_at_aggregator(&mut self, switch: u32, port: PortId, place: u32) {
-        let packet = self.net.packets.get(place);
-        let index = (switch as usize * self.scenario.jobs.len() + packet.job as usize) * ROLES + Role::Switch as usize;
-        let slot = self.lookup[index];
-        if slot != NONE {
-            self.deliver(slot, port, place);
-        } else if packet.has(flags::VIA_AGGREGATORS) && packet.destination != switch {
-            self.net.forward(switch, place);
+    fn hand_over(&mut self, at: u32, port: PortId, role: usize, place: u32, label: Label) {
+        let index = (at as usize * self.scenario.jobs.len() + label.job as usize) * ROLES + role;
+        match self.lookup.get(index) {
+            Some(&slot) if slot != NONE => self.deliver(slot, port, place, label),
+            _ => self.miss_node(at, place),
+        }
+    }
+
+    /// The same for a packet that has not come by a link just now.
+    fn hand_over_apart(&mut self, at: u32, port: PortId, role: usize, place: u32) {
+        let label = self.net.packets.get(place).label();
+        self.hand_over(at, port, role, place, label);
+    }
+
+    /// There is no such node at `at`: a packet that an aggregator might have absorbed goes on.
+    #[inline(never)]
+    fn miss_node(&mut self, at: u32, place: u32) {
+        let label = self.net.packets.get(place).label();
+        if label.has(flags::VIA_AGGREGATORS) && label.destination != at {
+            self.net.forward(at, place, label);
         } else {
             self.net.drop_packet(place, DropReason::NoNode);
         }
     }
 
-    /// Gives a packet to the node of its job and role at `at`.
     #[inline(always)]
-    fn hand_over(&mut self, at: u32, port: PortId, place: u32) {
-        let packet = self.net.packets.get(place);
-        let role = usize::from(packet.destination_role());
-        let index = (at as usize * self.scenario.jobs.len() + packet.job as usize) * ROLES + role;
-        match self.lookup.get(index) {
-            Some(&slot) if slot != NONE => self.deliver(slot, port, place),
-            _ => self.net.drop_packet(place, DropReason::NoNode),
-        }
-    }
-
-    fn deliver(&mut self, number: u32, port: PortId, place: u32) {
-        let Received { source, job, header, payload, charged_to, frame_bytes, is_marked } = self.net.packets.take(place, P::nothing());
-        let from = Ingress { port, source, job: JobId(job), ecn: is_marked };
+    fn deliver(&mut self, number: u32, port: PortId, place: u32, label: Label) {
+        let (head, rest) = self.net.packets.leave(place);
+        let (charged_to, frame_bytes) = (head.charged_to, head.frame_bytes);
+        let (header, payload) = (rest.header, std::mem::replace(&mut rest.payload, P::nothing()));
+        let source = Address { node: NodeId(rest.source), role: label.source_role() };
+        let from = Ingress { port, source, job: JobId(label.job), ecn: label.has(flags::ECN) };
         if charged_to != NO_LINK {
             self.net.give_back(charged_to, self.net.now, frame_bytes);
         }
         let now = Instant::from_ps(self.net.now);
         let slot = &mut self.slots[number as usize];
         // A node that several jobs share acts for the one whose packet it is.
-        slot.post.job = job;
+        slot.post.job = label.job;
         let (node, mut tx) = slot.lend(&mut self.net, &mut self.vectors);
         let deadline = node.receive(now, from, &header, payload.borrow(), &mut tx);
         if slot.post.worker.is_some()
@@ -451,7 +459,6 @@ where
         } else {
             slot.arm(number, deadline, &mut self.net);
         }
-        self.net.settle();
     }
 
     /// A node, and what its handlers are lent.

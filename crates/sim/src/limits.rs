@@ -143,7 +143,7 @@ impl<H: Wire, O: Clone> Net<H, O> {
             // The host hands packets to its link one by one.
             pace.until = pace.until.max(self.now) + work_ps;
             link.busy_until = link.busy_until.max(pace.until);
-            depart(link, number, &mut self.packets, place, bytes, NO_LINK, self.now, &mut self.queue);
+            depart(link, number, self.packets.heads(), place, bytes, NO_LINK, self.now, &mut self.queue);
             return;
         }
         let leaves = link.busy_until.max(self.now) + link.send_time_ps(bytes);
@@ -158,7 +158,7 @@ impl<H: Wire, O: Clone> Net<H, O> {
         pace.until = pace.until.max(arrives) + work_ps;
         let taken_in = pace.until;
         let latency_ps = std::mem::replace(&mut link.latency_ps, taken_in - leaves);
-        depart(link, number, &mut self.packets, place, bytes, NO_LINK, self.now, &mut self.queue);
+        depart(link, number, self.packets.heads(), place, bytes, NO_LINK, self.now, &mut self.queue);
         self.links[number as usize].latency_ps = latency_ps;
     }
 }

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::link::{Chain, Link, NEVER, link_flags};
 use crate::net::{Net, depart};
-use crate::packet::{NO_PACKET, Packets, flags};
+use crate::packet::{Head, Label, NO_PACKET, flags};
 use crate::queue::EventQueue;
 
 /// How a lossless switch is built inside.
@@ -74,6 +74,34 @@ struct Input {
     pending: u32,
 }
 
+/// Links to look at before the handler returns, the last one first. There is seldom more than one.
+#[derive(Debug)]
+struct Work {
+    /// [`NO_LINK`] where there is nothing to look at.
+    last: u32,
+    others: Vec<u32>,
+}
+
+impl Work {
+    #[inline(always)]
+    fn push(&mut self, link: u32) {
+        let before = std::mem::replace(&mut self.last, link);
+        if before != NO_LINK {
+            self.others.push(before);
+        }
+    }
+
+    #[inline(always)]
+    fn pop(&mut self) -> Option<u32> {
+        let last = self.last;
+        if last == NO_LINK {
+            return None;
+        }
+        self.last = self.others.pop().unwrap_or(NO_LINK);
+        Some(last)
+    }
+}
+
 /// State of a lossless network beside that of its links.
 #[derive(Debug)]
 pub(crate) struct Lossless {
@@ -81,8 +109,7 @@ pub(crate) struct Lossless {
     inputs: Vec<Input>,
     /// The first switch's input for packets that it makes itself, less the first switch's number.
     own_input: u32,
-    /// Links to look at before the handler returns.
-    work: Vec<u32>,
+    work: Work,
     arbitration: Arbitration,
 }
 
@@ -97,7 +124,7 @@ impl Lossless {
         Lossless {
             inputs,
             own_input: (links as u32).wrapping_sub(first_switch),
-            work: Vec::new(),
+            work: Work { last: NO_LINK, others: Vec::new() },
             arbitration: config.map_or_else(Arbitration::default, |config| config.arbitration),
         }
     }
@@ -117,39 +144,51 @@ impl Lossless {
 
 impl<H: Wire, O: Clone> Net<H, O> {
     /// A host or a node at a switch sends a packet of `bytes` bytes by `number`.
+    #[inline(always)]
     pub fn send_lossless(&mut self, number: u32, place: u32, bytes: u32) {
         let link = &self.links[number as usize];
-        if !link.has(link_flags::BY_INPUT) {
-            self.commit_or_wait(number, place, bytes, NO_LINK);
+        if link.has(link_flags::BY_INPUT) {
+            self.send_by_input(link.from.0, number, place, bytes);
         } else {
-            let input = self.lossless.own_input.wrapping_add(link.from.0);
-            // It comes to the switch where it is made.
-            self.packets.at(place).arrival_ps = self.now;
-            if self.lossless.is_free(input) {
-                self.claim_first(input, NO_LINK, number, place, bytes);
-            } else {
-                self.packets.at(place).output = number;
-                self.stand_behind(input, place);
-            }
+            self.send_at_once(number, place, bytes);
+        }
+    }
+
+    #[inline(never)]
+    fn send_at_once(&mut self, number: u32, place: u32, bytes: u32) {
+        self.commit_or_wait(number, place, bytes, NO_LINK);
+        self.settle();
+    }
+
+    /// A node at switch `from` sends through its own input.
+    #[inline(never)]
+    fn send_by_input(&mut self, from: u32, number: u32, place: u32, bytes: u32) {
+        let input = self.lossless.own_input.wrapping_add(from);
+        // It comes to the switch where it is made.
+        self.packets.at(place).arrival_ps = self.now;
+        if self.lossless.is_free(input) {
+            self.claim_first(input, NO_LINK, number, place, bytes);
+        } else {
+            self.packets.at(place).output = number;
+            self.stand_behind(input, place);
         }
         self.settle();
     }
 
-    /// A packet has reached switch `at` and goes on from there.
+    /// A packet has reached switch `at` and goes on from there; the caller settles what follows.
     #[inline(always)]
-    pub fn forward_lossless(&mut self, at: u32, place: u32) {
-        let packet = self.packets.get(place);
-        let (input, bytes) = (packet.charged_to, packet.frame_bytes);
+    pub fn forward_lossless(&mut self, at: u32, place: u32, label: Label) {
+        let head = self.packets.get(place);
+        let (input, bytes) = (head.charged_to, head.frame_bytes);
         let by_input = self.lossless.is_input_queued() && input != NO_LINK;
         if by_input && !self.lossless.is_free(input) {
             return self.stand_behind(input, place);
         }
-        match self.route(at, place) {
+        match self.route(at, place, label) {
             Some(link) if by_input => self.claim_first(input, input, link, place, bytes),
             Some(link) => self.commit_or_wait(link, place, bytes, input),
             None => self.drop_packet(place, DropReason::NoRoute),
         }
-        self.settle();
     }
 
     /// The packet is gone from where it stood: its buffer is free.
@@ -176,49 +215,38 @@ impl<H: Wire, O: Clone> Net<H, O> {
     }
 
     /// Queues a packet, which stands in the buffer at the end of link `charged_to`, before its link: it commits its departure if it gets
-    /// credits, else it waits for them.
+    /// credits. Otherwise it is the first one that lacks them, or stands behind others.
     #[inline(always)]
     fn commit_or_wait(&mut self, number: u32, place: u32, bytes: u32, charged_to: u32) {
-        let link = &mut self.links[number as usize];
-        match commit(link, number, &mut self.packets, place, bytes, self.now, &mut self.queue) {
-            Some(departure) if charged_to != NO_LINK => self.give_back(charged_to, departure, bytes),
-            Some(_) => {}
-            None => self.wait_for_credit(number, place, bytes, charged_to),
+        let (links, heads, now) = (&mut self.links[..], self.packets.heads(), self.now);
+        let link = &mut links[number as usize];
+        if let Some(departure) = commit(link, number, heads, place, bytes, now, &mut self.queue) {
+            if charged_to != NO_LINK {
+                give_back(links, &mut self.lossless.work, charged_to, departure, bytes, now);
+            }
+            return;
         }
-    }
-
-    /// The packet is the first one that lacks credits, or stands behind others.
-    fn wait_for_credit(&mut self, number: u32, place: u32, bytes: u32, charged_to: u32) {
-        let link = &mut self.links[number as usize];
-        let head = self.packets.at(place);
+        let head = &mut heads[place as usize];
         head.charged_to = charged_to;
         head.next = NO_PACKET;
         if link.has(link_flags::DOWN) {
             return self.drop_packet(place, DropReason::Down);
         }
         link.waiting_ps += link.send_time_ps(bytes);
-        link.peak_ps = link.peak_ps.max(link.queued_ps(self.now));
+        link.peak_ps = link.peak_ps.max(link.queued_ps(now));
         let last = std::mem::replace(&mut link.waiting.last, place);
         if link.waiting.is_empty() {
             link.waiting.first = place;
-            arm(link, number, &self.packets, self.now, &mut self.queue, self.ids.wakes);
+            arm(link, number, heads, now, &mut self.queue, self.ids.wakes);
         } else {
-            self.packets.at(last).next = place;
+            heads[last as usize].next = place;
         }
     }
 
     /// `bytes` bytes of the buffer at the end of link `number` are free from `at` on.
     #[inline(always)]
     pub fn give_back(&mut self, number: u32, at: u64, bytes: u32) {
-        let link = &mut self.links[number as usize];
-        link.credits.give(at + link.latency_ps, bytes);
-        if !link.waiting.is_empty() {
-            // Where the credit comes too late to change anything now, and a look at it is due in time, there is nothing to do.
-            let next_ps = link.credits.next_ps();
-            if next_ps <= link.busy_until.max(self.now) || next_ps < link.wake_at || !link.claims.is_empty() {
-                self.lossless.work.push(number);
-            }
-        }
+        give_back(&mut self.links, &mut self.lossless.work, number, at, bytes, self.now);
     }
 
     /// Looks at all links that have got credits, and at those that this concerns in turn.
@@ -231,20 +259,19 @@ impl<H: Wire, O: Clone> Net<H, O> {
 
     /// Commits as many waiting packets as have credits, lets inputs move up, and arms the next wake-up.
     fn advance_link(&mut self, number: u32) {
-        let mut link = &mut self.links[number as usize];
-        while !link.waiting.is_empty() {
-            let place = link.waiting.first;
-            let head = self.packets.at(place);
-            let (bytes, charged_to) = (head.frame_bytes, head.charged_to);
-            if !link.credits.take(bytes, link.busy_until.max(self.now)) {
+        let (links, heads, now) = (&mut self.links[..], self.packets.heads(), self.now);
+        let mut link = &mut links[number as usize];
+        while let Some(head) = heads.get(link.waiting.first as usize) {
+            let (place, bytes, charged_to) = (link.waiting.first, head.frame_bytes, head.charged_to);
+            if !link.credits.take(bytes, link.busy_until.max(now)) {
                 break;
             }
             link.waiting.first = head.next;
             link.waiting_ps -= link.send_time_ps(bytes);
-            let departure = depart(link, number, &mut self.packets, place, bytes, number, self.now, &mut self.queue);
+            let departure = depart(link, number, heads, place, bytes, number, now, &mut self.queue);
             if charged_to != NO_LINK {
-                self.give_back(charged_to, departure, bytes);
-                link = &mut self.links[number as usize];
+                give_back(links, &mut self.lossless.work, charged_to, departure, bytes, now);
+                link = &mut links[number as usize];
             }
         }
         if !link.claims.is_empty() {
@@ -252,23 +279,22 @@ impl<H: Wire, O: Clone> Net<H, O> {
             link = &mut self.links[number as usize];
         }
         if !link.claims.is_empty() || !link.waiting.is_empty() && link.credits.next_ps() < link.wake_at {
-            arm(link, number, &self.packets, self.now, &mut self.queue, self.ids.wakes);
+            arm(link, number, self.packets.heads(), self.now, &mut self.queue, self.ids.wakes);
         }
         if link.has(link_flags::FROM_HOST) && link.waiting_ps == 0 {
             self.host_may_send(number);
         }
     }
 
-    /// The link's wake-up.
-    #[inline]
+    /// The link's wake-up: it is looked at.
+    #[inline(always)]
     pub fn on_wake(&mut self, number: u32) {
         let link = &mut self.links[number as usize];
         if link.wake_at != self.now {
             return;
         }
         link.wake_at = NEVER;
-        self.advance_link(number);
-        self.settle();
+        self.lossless.work.push(number);
     }
 
     /// A packet stands at an input behind others.
@@ -315,9 +341,10 @@ impl<H: Wire, O: Clone> Net<H, O> {
     #[inline]
     fn claim_next(&mut self, input: u32, place: u32) -> bool {
         let packet = self.packets.at(place);
-        let (bytes, charged_to) = (packet.frame_bytes, packet.charged_to);
-        let number = match std::mem::replace(&mut packet.output, NO_LINK) {
-            NO_LINK => match self.route(self.links[input as usize].to, place) {
+        let output = std::mem::replace(&mut packet.output, NO_LINK);
+        let (bytes, charged_to, label) = (packet.frame_bytes, packet.charged_to, packet.label());
+        let number = match output {
+            NO_LINK => match self.route(self.links[input as usize].to, place, label) {
                 Some(number) => number,
                 None => {
                     self.drop_packet(place, DropReason::NoRoute);
@@ -354,7 +381,7 @@ impl<H: Wire, O: Clone> Net<H, O> {
         }
         let head = self.packets.at(place);
         (head.next, head.output) = (behind, input);
-        arm(link, number, &self.packets, self.now, &mut self.queue, self.ids.wakes);
+        arm(link, number, self.packets.heads(), self.now, &mut self.queue, self.ids.wakes);
     }
 
     /// The packet behind which one from `input` waits for output `number`, so that the first one is always the next one to be served.
@@ -394,14 +421,12 @@ impl<H: Wire, O: Clone> Net<H, O> {
     }
 
     /// Lets waiting inputs move up, in turn, while the output's buffer has room.
+    #[inline(always)]
     fn serve_claims(&mut self, number: u32) {
         loop {
             let link = &mut self.links[number as usize];
             let place = link.claims.first;
-            if place == NO_PACKET {
-                return;
-            }
-            let head = self.packets.at(place);
+            let Some(head) = self.packets.heads().get_mut(place as usize) else { return };
             let (bytes, charged_to) = (head.frame_bytes, head.charged_to);
             if !link.has_room(bytes, self.now) {
                 return;
@@ -419,35 +444,42 @@ impl<H: Wire, O: Clone> Net<H, O> {
     }
 }
 
+/// `bytes` bytes of the buffer at the end of link `number` are free from `at` on.
+#[inline(always)]
+fn give_back(links: &mut [Link], work: &mut Work, number: u32, at: u64, bytes: u32, now_ps: u64) {
+    let link = &mut links[number as usize];
+    link.credits.give(at + link.latency_ps, bytes);
+    if !link.waiting.is_empty() {
+        // Where the credit comes too late to change anything now, and a look at it is due in time, there is nothing to do.
+        let next_ps = link.credits.next_ps();
+        if next_ps <= link.busy_until.max(now_ps) || next_ps < link.wake_at || !link.claims.is_empty() {
+            work.push(number);
+        }
+    }
+}
+
 /// If the packet gets credits, its departure is certain: it follows what is committed already. Gives the time when its last byte leaves.
 #[inline(always)]
-fn commit<H, O>(
-    link: &mut Link,
-    number: u32,
-    packets: &mut Packets<H, O>,
-    place: u32,
-    bytes: u32,
-    now_ps: u64,
-    queue: &mut EventQueue,
-) -> Option<u64> {
+fn commit(link: &mut Link, number: u32, heads: &mut [Head], place: u32, bytes: u32, now_ps: u64, queue: &mut EventQueue) -> Option<u64> {
     let (gets, holds) = match link.flags & (link_flags::TO_HOST | link_flags::DOWN) {
         0 => (link.waiting.is_empty() && link.credits.take(bytes, link.busy_until.max(now_ps)), number),
         // A host takes what comes: nobody needs to be told when it has.
         link_flags::TO_HOST => (true, NO_LINK),
         _ => (false, NO_LINK),
     };
-    if gets { Some(depart(link, number, packets, place, bytes, holds, now_ps, queue)) } else { None }
+    if gets { Some(depart(link, number, heads, place, bytes, holds, now_ps, queue)) } else { None }
 }
 
 /// Schedules a link's wake-up, if it needs one: its next credit, or room in its buffer for the next claim.
-fn arm<H, O>(link: &mut Link, number: u32, packets: &Packets<H, O>, now_ps: u64, queue: &mut EventQueue, wakes: u32) {
+#[inline(always)]
+fn arm(link: &mut Link, number: u32, heads: &[Head], now_ps: u64, queue: &mut EventQueue, wakes: u32) {
     let mut at = NEVER;
     if !link.waiting.is_empty() {
         at = link.credits.next_ps();
     }
-    if !link.claims.is_empty() {
+    if let Some(first) = heads.get(link.claims.first as usize) {
         // The output's buffer will have room for the first claim; nobody knows when while what it holds lacks credits.
-        let held = link.send_time_ps(packets.get(link.claims.first).frame_bytes) + link.waiting_ps;
+        let held = link.send_time_ps(first.frame_bytes) + link.waiting_ps;
         if let Some(allowed) = link.limit_ps.checked_sub(held) {
             at = at.min(link.busy_until.saturating_sub(allowed));
         }
@@ -455,6 +487,11 @@ fn arm<H, O>(link: &mut Link, number: u32, packets: &Packets<H, O>, now_ps: u64,
     let at = at.max(now_ps);
     if at < link.wake_at {
         link.wake_at = at;
-        queue.push(at, wakes + number);
+        wake(queue, at, wakes + number);
     }
+}
+
+#[inline(never)]
+fn wake(queue: &mut EventQueue, at: u64, id: u32) {
+    queue.push(at, id);
 }

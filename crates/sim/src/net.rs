@@ -11,7 +11,7 @@ use crate::limits::Pace;
 use crate::link::{Link, LinkConfig, link_flags};
 use crate::lossless::{Lossless, NO_LINK, SwitchModel};
 use crate::metrics::{Counters, MemorySampler, SlotResult};
-use crate::packet::{NO_PACKET, Packet, Packets, flags, pack_roles};
+use crate::packet::{Head, Label, NO_PACKET, Packet, Packets, flags, pack_roles};
 use crate::queue::EventQueue;
 use crate::random::{Purpose, Random};
 use crate::routing::{Balancer, BalancerState, Routes};
@@ -287,27 +287,27 @@ impl<H: Wire, O: Clone> Net<H, O> {
             self.packets.at(place).flags |= flags::ECN;
             self.packets_marked += 1;
         }
-        depart(link, number, &mut self.packets, place, bytes, NO_LINK, self.now, &mut self.queue);
+        depart(link, number, self.packets.heads(), place, bytes, NO_LINK, self.now, &mut self.queue);
     }
 
     /// The link by which switch `at` sends a packet towards its destination; `None` where none leads there.
     #[inline(always)]
-    pub fn route(&mut self, at: u32, place: u32) -> Option<u32> {
-        match self.routes.range(at, self.packets.get(place).destination) {
+    pub fn route(&mut self, at: u32, place: u32, label: Label) -> Option<u32> {
+        match self.routes.ways(at, label.destination) {
             (_, 0) => None,
-            (first, 1) => Some(self.routes.link(first)),
-            (first, count) => Some(self.choose(at, place, first, count)),
+            (link, 1) => Some(link),
+            (first, count) => Some(self.choose(at, place, label, first, count)),
         }
     }
 
     /// Sends a packet that has reached switch `at` on towards its destination.
     #[inline(always)]
-    pub fn forward(&mut self, at: u32, place: u32) {
+    pub fn forward(&mut self, at: u32, place: u32, label: Label) {
         if self.is_lossless {
-            return self.forward_lossless(at, place);
+            return self.forward_lossless(at, place, label);
         }
         let bytes = self.packets.get(place).frame_bytes;
-        match self.route(at, place) {
+        match self.route(at, place, label) {
             Some(link) => self.transmit(link, place, bytes),
             None => self.drop_packet(place, DropReason::NoRoute),
         }
@@ -315,20 +315,19 @@ impl<H: Wire, O: Clone> Net<H, O> {
 
     /// The balancer's choice among several links; a link that is down is avoided where another is up.
     #[inline(always)]
-    fn choose(&mut self, at: u32, place: u32, first: u32, count: u32) -> u32 {
-        let head = self.packets.get(place);
-        let index = match self.balancers[usize::from(head.has(flags::BACKGROUND))] {
-            Balancer::Destination => head.destination % count,
+    fn choose(&mut self, at: u32, place: u32, label: Label, first: u32, count: u32) -> u32 {
+        let index = match self.balancers[usize::from(label.has(flags::BACKGROUND))] {
+            Balancer::Destination => label.destination % count,
             Balancer::Random => self.balancer_state.random.below(count),
             Balancer::Ecmp => {
-                let hash = self.balancer_state.flow_hash(at, head, self.packets.rest(place));
+                let hash = self.balancer_state.flow_hash(at, label, self.packets.rest(place));
                 (((hash >> 32) * u64::from(count)) >> 32) as u32
             }
             Balancer::Flowlet { gap_ps } => {
-                let hash = self.balancer_state.flow_hash(at, head, self.packets.rest(place));
+                let hash = self.balancer_state.flow_hash(at, label, self.packets.rest(place));
                 self.balancer_state.flowlet(hash, self.now, gap_ps, count)
             }
-            Balancer::Adaptive { threshold } => self.adaptive(first, count, head.destination % count, threshold),
+            Balancer::Adaptive { threshold } => self.adaptive(first, count, label.destination % count, threshold),
         };
         let link = self.routes.link(first + index);
         if !self.links[link as usize].has(link_flags::DOWN) {
@@ -427,10 +426,10 @@ impl<H: Wire, O: Clone> Net<H, O> {
 /// link whose far buffer it is charged to.
 #[inline(always)]
 #[allow(clippy::too_many_arguments, reason = "what the caller has at hand is not looked up again")]
-pub(crate) fn depart<H, O>(
+pub(crate) fn depart(
     link: &mut Link,
     number: u32,
-    packets: &mut Packets<H, O>,
+    heads: &mut [Head],
     place: u32,
     bytes: u32,
     holds: u32,
@@ -443,7 +442,7 @@ pub(crate) fn depart<H, O>(
     link.bytes_sent += u64::from(bytes);
     link.packets_sent += 1;
     let arrival_ps = departure + link.latency_ps;
-    let head = packets.at(place);
+    let head = &mut heads[place as usize];
     head.arrival_ps = arrival_ps;
     head.next = NO_PACKET;
     head.charged_to = holds;
@@ -452,7 +451,7 @@ pub(crate) fn depart<H, O>(
         link.on_wire.first = place;
         queue.push(arrival_ps, number);
     } else {
-        packets.at(last).next = place;
+        heads[last as usize].next = place;
     }
     departure
 }
@@ -547,7 +546,8 @@ impl<H: Wire, P: Simulated + ?Sized> Lent<'_, H, P> {
         } else if self.post.is_host {
             self.net.leave_host(self.post.first_link, place, bytes);
         } else {
-            match self.net.route(self.post.at, place) {
+            let label = self.net.packets.get(place).label();
+            match self.net.route(self.post.at, place, label) {
                 Some(link) => self.net.transmit(link, place, bytes),
                 None => self.net.drop_packet(place, DropReason::NoRoute),
             }
@@ -588,7 +588,7 @@ impl<H: Wire, P: Simulated + ?Sized> Tx<H, P> for Lent<'_, H, P> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn room(&mut self, _to: Egress<'_>) -> bool {
         !self.post.is_host || self.net.host_room(self.post.at, self.post.first_link)
     }

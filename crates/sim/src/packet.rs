@@ -4,7 +4,7 @@
 //! What every hop reads lies apart from what only a packet's ends do: a network full of packets has more of them than the processor's
 //! caches hold, and two heads share a cache line.
 
-use fanin_core::{Address, NodeId, Role};
+use fanin_core::Role;
 
 use crate::lossless::NO_LINK;
 
@@ -29,6 +29,15 @@ pub(crate) struct Head {
     /// Roles of source (high half) and destination (low half).
     pub roles: u8,
     /// See [`flags`].
+    pub flags: u8,
+}
+
+/// What a packet's way depends on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Label {
+    pub destination: u32,
+    pub job: u16,
+    pub roles: u8,
     pub flags: u8,
 }
 
@@ -78,15 +87,28 @@ impl Head {
         self.flags & flag != 0
     }
 
+    /// What its way depends on.
+    #[inline(always)]
+    pub fn label(&self) -> Label {
+        Label { destination: self.destination, job: self.job, roles: self.roles, flags: self.flags }
+    }
+}
+
+impl Label {
+    #[inline(always)]
+    pub fn has(self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+
     /// The role of the node that made the packet.
-    #[inline]
-    fn source_role(&self) -> Role {
+    #[inline(always)]
+    pub fn source_role(self) -> Role {
         Role::from_number(self.roles >> 4).unwrap_or_default()
     }
 
     /// The role that the packet is for.
-    #[inline]
-    pub fn destination_role(&self) -> u8 {
+    #[inline(always)]
+    pub fn destination_role(self) -> u8 {
         self.roles & 15
     }
 }
@@ -142,6 +164,12 @@ impl<H, O> Packets<H, O> {
         place
     }
 
+    /// All heads, by place; [`NO_PACKET`] is the place of none.
+    #[inline(always)]
+    pub fn heads(&mut self) -> &mut [Head] {
+        &mut self.heads
+    }
+
     /// The head of the packet at a place, to be changed.
     #[inline]
     pub fn at(&mut self, place: u32) -> &mut Head {
@@ -166,44 +194,21 @@ impl<H, O> Packets<H, O> {
         self.heads[place as usize].next = self.free;
         self.free = place;
     }
+
+    /// The packet is taken out of its place, which is free from now on; gives what is still there.
+    #[inline(always)]
+    pub fn leave(&mut self, place: u32) -> (&Head, &mut Rest<H, O>) {
+        let head = &mut self.heads[place as usize];
+        head.next = self.free;
+        self.free = place;
+        (head, &mut self.rests[place as usize])
+    }
 }
 
 impl<H: Clone, O: Clone> Packets<H, O> {
     /// A second packet like the one at a place.
     pub fn copy(&self, place: u32) -> Packet<H, O> {
         Packet { head: *self.get(place), rest: self.rest(place).clone() }
-    }
-}
-
-/// What the receiver gets.
-pub(crate) struct Received<H, O> {
-    pub source: Address,
-    pub job: u16,
-    pub header: H,
-    pub payload: O,
-    /// The link whose far buffer holds the packet, or [`NO_LINK`].
-    pub charged_to: u32,
-    pub frame_bytes: u32,
-    pub is_marked: bool,
-}
-
-impl<H: Copy, O> Packets<H, O> {
-    /// Takes a packet out of its place, leaves an empty payload there, and frees it.
-    #[inline(always)]
-    pub fn take(&mut self, place: u32, nothing: O) -> Received<H, O> {
-        let head = &mut self.heads[place as usize];
-        let rest = &mut self.rests[place as usize];
-        head.next = self.free;
-        self.free = place;
-        Received {
-            source: Address { node: NodeId(rest.source), role: head.source_role() },
-            job: head.job,
-            header: rest.header,
-            payload: std::mem::replace(&mut rest.payload, nothing),
-            charged_to: head.charged_to,
-            frame_bytes: head.frame_bytes,
-            is_marked: head.has(flags::ECN),
-        }
     }
 }
 

@@ -2,16 +2,17 @@
 //!
 //! Events are ordered by (time, id), a total order that does not depend on when they were inserted, so the bucket width is a matter of
 //! speed only and never changes a result. An id has at most one live event at a time (a link's next arrival, a node's deadline), so
-//! an event is eight bytes: its offset within the bucket and its id.
+//! an event is eight bytes: its offset within the bucket and its id. A bucket with many events of one time, which is what most of them
+//! are like where frames are equally long, is not sorted: its ids are bits of a set.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 /// Number of buckets; a power of two.
-const BUCKETS: usize = 4096;
+const BUCKETS: usize = 16_384;
 
-/// Events in a chunk: with the fields around them it fills a cache line.
-const CHUNK: usize = 7;
+/// Events in a chunk: with the fields around them it fills two cache lines.
+const CHUNK: usize = 15;
 
 /// No chunk.
 const NONE: u32 = u32::MAX;
@@ -58,19 +59,24 @@ impl Chunks {
         (self.all.len() - 1) as u32
     }
 
-    /// Appends the events of the bucket whose last chunk this is, in the order in which they were added, and frees the chunks.
-    #[inline]
-    fn drain(&mut self, last: u32, events: &mut Vec<u64>) {
-        let first = self.all[last as usize].next;
-        let mut at = first;
+    /// Calls for the events of each chunk of the bucket whose last one this is, in the order in which they were added.
+    #[inline(always)]
+    fn of_bucket(&self, last: u32, mut look: impl FnMut(&[u64])) {
+        let mut number = self.all[last as usize].next;
         loop {
-            let chunk = &self.all[at as usize];
-            events.extend_from_slice(&chunk.keys[..chunk.count as usize]);
-            if at == last {
-                break;
+            let chunk = &self.all[number as usize];
+            look(&chunk.keys[..chunk.count as usize]);
+            if number == last {
+                return;
             }
-            at = chunk.next;
+            number = chunk.next;
         }
+    }
+
+    /// Frees the chunks of the bucket whose last one this is.
+    #[inline]
+    fn free(&mut self, last: u32) {
+        let first = self.all[last as usize].next;
         self.all[last as usize].next = std::mem::replace(&mut self.free, first);
     }
 }
@@ -90,11 +96,11 @@ pub struct EventQueue {
     cursor: u64,
     /// High half of the times in it.
     high: u64,
-    /// That bucket's events, sorted, and how many of them have been removed.
+    /// That bucket's events, where they are many of one time.
+    ids: IdSet,
+    /// The others, sorted, and how many of them have been removed.
     current: Vec<u64>,
     removed: usize,
-    /// Memory for sorting.
-    sorter: Sorter,
     /// Events a lap or more ahead.
     far: BinaryHeap<Reverse<(u64, u32)>>,
     /// Bucket number of the first event in `far`.
@@ -102,20 +108,20 @@ pub struct EventQueue {
 }
 
 impl EventQueue {
-    /// A queue for a simulation in which about one event happens every `mean_gap_ps`.
-    pub fn new(mean_gap_ps: u64) -> Self {
+    /// A queue for a simulation in which about one event happens every `mean_gap_ps`, and ids are below `ids`.
+    pub fn new(mean_gap_ps: u64, ids: u32) -> Self {
         // About four events a bucket: small enough to sort by insertion, wide enough to skip few empty buckets.
         let shift = (mean_gap_ps.max(1) * 4).next_power_of_two().trailing_zeros().clamp(6, 20);
         EventQueue {
             shift,
-            buckets: Box::new([NONE; BUCKETS]),
+            buckets: vec![NONE; BUCKETS].try_into().expect("so many buckets"),
             chunks: Chunks { all: Vec::new(), free: NONE },
             occupied: Box::new([0; BUCKETS / 64]),
             cursor: 0,
             high: 0,
             current: Vec::new(),
             removed: 0,
-            sorter: Sorter::default(),
+            ids: IdSet::new(ids),
             far: BinaryHeap::new(),
             far_bucket: u64::MAX,
         }
@@ -172,9 +178,15 @@ impl EventQueue {
     #[inline(always)]
     pub fn pop(&mut self) -> Option<(u64, u32)> {
         loop {
-            if let Some(&key) = self.current.get(self.removed) {
-                self.removed += 1;
-                return Some((self.high | key >> 32, key as u32));
+            if self.ids.is_empty() {
+                if let Some(&key) = self.current.get(self.removed) {
+                    self.removed += 1;
+                    return Some((self.high | key >> 32, key as u32));
+                }
+            } else if self.removed == self.current.len() {
+                return Some((self.ids.time, self.ids.pop()));
+            } else {
+                return Some(self.pop_of_both());
             }
             if !self.advance() {
                 return None;
@@ -182,9 +194,21 @@ impl EventQueue {
         }
     }
 
+    /// Something was added to the bucket while it is being drained.
+    #[cold]
+    fn pop_of_both(&mut self) -> (u64, u32) {
+        let key = self.current[self.removed];
+        let event = (self.high | key >> 32, key as u32);
+        if (self.ids.time, self.ids.first()) < event {
+            return (self.ids.time, self.ids.pop());
+        }
+        self.removed += 1;
+        event
+    }
+
     /// Whether no event is pending.
     pub fn is_empty(&self) -> bool {
-        self.removed == self.current.len() && self.far.is_empty() && self.occupied.iter().all(|&word| word == 0)
+        self.ids.is_empty() && self.removed == self.current.len() && self.far.is_empty() && self.occupied.iter().all(|&word| word == 0)
     }
 
     /// Moves the cursor to the next bucket that holds something.
@@ -200,14 +224,17 @@ impl EventQueue {
             self.bring_near();
         }
         let index = target as usize % BUCKETS;
-        self.current.clear();
         self.removed = 0;
         let last = std::mem::replace(&mut self.buckets[index], NONE);
-        if last != NONE {
-            self.chunks.drain(last, &mut self.current);
-        }
         self.occupied[index / 64] &= !(1 << (index % 64));
-        self.sorter.sort(&mut self.current);
+        self.current.clear();
+        if last != NONE {
+            if !self.ids.fill(&self.chunks, last, self.high) {
+                self.chunks.of_bucket(last, |keys| self.current.extend_from_slice(keys));
+                sort(&mut self.current);
+            }
+            self.chunks.free(last);
+        }
         true
     }
 
@@ -246,71 +273,126 @@ impl EventQueue {
     }
 }
 
-/// Sorts what consists of few runs that are sorted already. That is what a bucket of many events is like: each event is caused by
-/// another one, and those come in order.
-#[derive(Debug, Default)]
-struct Sorter {
-    /// Where runs end, but for the last one.
-    ends: Vec<usize>,
-    merged: Vec<u64>,
+/// Events of one time in the order of their ids, without comparing them: where frames are equally long, as most are, many things happen at
+/// once.
+#[derive(Debug)]
+struct IdSet {
+    time: u64,
+    /// Bits of the word that is being emptied, whose first one is id `base`; 0 only where nothing is left.
+    bits: u64,
+    base: u32,
+    /// Number of the part that is being emptied, and what is left of it.
+    part: usize,
+    part_bits: u64,
+    /// Bit i of word w: id 64 w + i.
+    words: Box<[u64; IdSet::WORDS]>,
+    /// Bit i of part p: word 64 p + i is not 0.
+    parts: [u64; IdSet::PARTS],
+    /// How many parts there can be something in; none where there are ids that find no place.
+    parts_used: usize,
 }
 
-impl Sorter {
-    /// So many events are sorted by insertion.
-    const FEW: usize = 32;
-    /// Runs that are worth merging; more are sorted otherwise.
-    const RUNS: usize = 12;
+impl IdSet {
+    /// So many words cover a quarter of a million ids, more than the largest networks here have.
+    const WORDS: usize = 4096;
+    const PARTS: usize = Self::WORDS / 64;
 
-    fn sort(&mut self, events: &mut Vec<u64>) {
-        if events.len() <= Self::FEW {
-            return sort_by_insertion(events);
-        }
-        self.ends.clear();
-        for (index, pair) in events.windows(2).enumerate() {
-            if pair[1] < pair[0] {
-                self.ends.push(index + 1);
-            }
-        }
-        if self.ends.len() >= Self::RUNS {
-            return events.sort_unstable();
-        }
-        while !self.ends.is_empty() {
-            self.merge_pairs(events);
-            std::mem::swap(events, &mut self.merged);
+    /// A set of ids below `ids`.
+    fn new(ids: u32) -> Self {
+        let parts = (ids as usize).div_ceil(64 * 64);
+        IdSet {
+            time: 0,
+            bits: 0,
+            base: 0,
+            part: 0,
+            part_bits: 0,
+            words: vec![0; Self::WORDS].try_into().expect("so many words"),
+            parts: [0; Self::PARTS],
+            parts_used: if parts <= Self::PARTS { parts } else { 0 },
         }
     }
 
-    /// Merges the first run with the second one, the third one with the fourth one, and so on.
-    fn merge_pairs(&mut self, events: &[u64]) {
-        self.merged.clear();
-        self.merged.reserve(events.len());
-        let runs = self.ends.len() + 1;
-        let (mut start, mut kept) = (0, 0);
-        for run in (0..runs).step_by(2) {
-            let end = |run: usize| self.ends.get(run).copied().unwrap_or(events.len());
-            let (middle, last) = (end(run), end(run + 1));
-            merge(&events[start..middle], &events[middle..last], &mut self.merged);
-            start = last;
-            if last < events.len() {
-                self.ends[kept] = last;
-                kept += 1;
-            }
+    #[inline(always)]
+    fn is_empty(&self) -> bool {
+        self.bits == 0
+    }
+
+    /// The first id.
+    #[inline(always)]
+    fn first(&self) -> u32 {
+        self.base + self.bits.trailing_zeros()
+    }
+
+    /// Removes the first id.
+    #[inline(always)]
+    fn pop(&mut self) -> u32 {
+        let first = self.first();
+        self.bits &= self.bits - 1;
+        if self.bits == 0 {
+            self.next_word();
         }
-        self.ends.truncate(kept);
+        first
+    }
+
+    #[inline(always)]
+    fn next_word(&mut self) {
+        while self.part_bits == 0 {
+            self.part += 1;
+            if self.part >= self.parts_used {
+                return;
+            }
+            self.part_bits = std::mem::take(&mut self.parts[self.part % Self::PARTS]);
+        }
+        let word = self.part * 64 + self.part_bits.trailing_zeros() as usize;
+        self.part_bits &= self.part_bits - 1;
+        self.base = word as u32 * 64;
+        self.bits = std::mem::take(&mut self.words[word % Self::WORDS]);
+    }
+
+    /// Takes in the events of the bucket whose last chunk this is; false, and nothing is taken in, where they are few, not all of one time,
+    /// or one is there twice. `high` is the high half of their times.
+    fn fill(&mut self, chunks: &Chunks, last: u32, high: u64) -> bool {
+        let first = chunks.all[last as usize].next;
+        if first == last || self.parts_used == 0 {
+            return false;
+        }
+        let key = chunks.all[first as usize].keys[0];
+        let (mut differences, mut twice) = (0, false);
+        let IdSet { words, parts, .. } = self;
+        chunks.of_bucket(last, |keys| {
+            for &other in keys {
+                differences |= other ^ key;
+                let id = other as u32 as usize;
+                let word = &mut words[id / 64 % Self::WORDS];
+                let with = *word | 1 << (id % 64);
+                twice |= with == *word;
+                *word = with;
+                parts[id / (64 * 64) % Self::PARTS] |= 1 << (id / 64 % 64);
+            }
+        });
+        if differences >> 32 != 0 || twice {
+            self.empty();
+            return false;
+        }
+        self.time = high | key >> 32;
+        (self.part, self.part_bits) = (0, std::mem::take(&mut self.parts[0]));
+        self.next_word();
+        true
+    }
+
+    /// Empties it at once.
+    fn empty(&mut self) {
+        self.words[..self.parts_used * 64].fill(0);
+        self.parts.fill(0);
     }
 }
 
-/// Appends two sorted runs as one.
+/// So many events are sorted by insertion.
+const FEW: usize = 32;
+
 #[inline]
-fn merge(mut left: &[u64], mut right: &[u64], merged: &mut Vec<u64>) {
-    while let (Some(&first), Some(&second)) = (left.first(), right.first()) {
-        let takes_left = first <= second;
-        merged.push(if takes_left { first } else { second });
-        left = &left[usize::from(takes_left)..];
-        right = &right[usize::from(!takes_left)..];
-    }
-    merged.extend_from_slice(left);
-    merged.extend_from_slice(right);
+fn sort(events: &mut [u64]) {
+    if events.len() <= FEW { sort_by_insertion(events) } else { events.sort_unstable() }
 }
 
 #[inline]
@@ -333,9 +415,42 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
+    fn many_events_of_one_time_come_by_id_also_those_that_are_there_twice() {
+        // The last one has more ids than there are places in the set; in the last but one buckets hold events of several times.
+        for (ids, step) in [(300u32, 1_000u64), (20_000, 1_000), (20_000, 20), (1 << 20, 1_000)] {
+            let (mut queue, mut model) = (EventQueue::new(20, ids), BTreeSet::new());
+            let (mut now, mut pops) = (0, 0u64);
+            for round in 0..300_000u64 {
+                let draw = mix(u64::from(ids), round);
+                // A third of the events are of the present time, and some of those before what was popped last.
+                let ahead = [0, 1, 3][(draw % 3) as usize];
+                let event = (now + ahead * step, (draw >> 32) as u32 % ids);
+                let doubled = 1 + u64::from(draw % 97 == 0);
+                for copy in 0..doubled {
+                    model.insert((event, round * 2 + copy));
+                    queue.push(event.0, event.1);
+                }
+                // Two are added for each that is removed, until there are many.
+                for _ in 0..if model.len() > 2_000 { 3 } else { (draw >> 16) % 2 } {
+                    let expected = model.pop_first().map(|(event, _)| event);
+                    assert_eq!(queue.pop(), expected, "{ids} ids, round {round}");
+                    now = expected.map_or(now, |event| event.0);
+                    pops += 1;
+                }
+            }
+            assert!(pops > 200_000, "{pops}");
+            while let Some((expected, _)) = model.pop_first() {
+                assert!(!queue.is_empty());
+                assert_eq!(queue.pop(), Some(expected));
+            }
+            assert!(queue.is_empty() && queue.pop().is_none());
+        }
+    }
+
+    #[test]
     fn agrees_with_a_sorted_set_whatever_the_bucket_width() {
         for gap in [1, 100, 5_000, 1 << 30] {
-            let (mut queue, mut model) = (EventQueue::new(gap), BTreeSet::new());
+            let (mut queue, mut model) = (EventQueue::new(gap, 1 << 16), BTreeSet::new());
             let mut now = 0;
             for round in 0..200_000u64 {
                 let draw = mix(gap, round);

@@ -2,7 +2,7 @@
 
 use fanin_core::{NodeId, hash::mix};
 
-use crate::packet::{Head, Rest};
+use crate::packet::{Label, Rest};
 use crate::random::Random;
 use crate::topology::Topology;
 
@@ -35,11 +35,11 @@ pub(crate) struct Routes {
     attached: Vec<u32>,
     switches: usize,
     first_switch: u32,
-    /// Per (switch, attachment): range of `candidates`.
-    ranges: Vec<(u32, u32)>,
-    /// Link numbers: first the link from its switch down to each host, then those of `ranges`.
+    /// By host: the link down to it.
+    down: Vec<u32>,
+    /// Per (switch, attachment): the only link, and 1; or where in `candidates` links begin, and how many there are.
+    ways: Vec<(u32, u32)>,
     candidates: Vec<u32>,
-    hosts: u32,
 }
 
 impl Routes {
@@ -48,14 +48,14 @@ impl Routes {
         let hosts = map.hosts();
         let switches = (map.nodes() - hosts) as usize;
         let mut attached: Vec<u32> = Vec::with_capacity(map.nodes() as usize);
-        let mut candidates = Vec::with_capacity(hosts as usize);
+        let (mut down, mut candidates) = (Vec::with_capacity(hosts as usize), Vec::new());
         for host in (0..hosts).map(NodeId) {
             let leaf = map.leaf_of(host).expect("every host has a cable");
             attached.push(leaf.node.0 - hosts);
-            candidates.push(topology.link_out(leaf.node, leaf.their_port).expect("a cable has two ends"));
+            down.push(topology.link_out(leaf.node, leaf.their_port).expect("a cable has two ends"));
         }
         attached.extend(0..switches as u32);
-        let mut ranges = vec![(0, 0); switches * switches];
+        let mut ways = vec![(0, 0); switches * switches];
         for target in 0..switches {
             let distance = map.distances(NodeId(hosts + target as u32));
             for at in 0..switches {
@@ -68,21 +68,23 @@ impl Routes {
                         }
                     }
                 }
-                ranges[at * switches + target] = (begin, candidates.len() as u32 - begin);
+                let count = candidates.len() as u32 - begin;
+                ways[at * switches + target] = (if count == 1 { candidates[begin as usize] } else { begin }, count);
             }
         }
-        Routes { attached, switches, first_switch: hosts, ranges, candidates, hosts }
+        Routes { attached, switches, first_switch: hosts, down, ways, candidates }
     }
 
-    /// The links that lead from switch `at` towards `destination`: number of the first one's place among all, and how many there are.
+    /// The links that lead from switch `at` towards `destination`: the only one and 1, or the first one's place among all candidates and how
+    /// many there are.
     #[inline]
-    pub fn range(&self, at: u32, destination: u32) -> (u32, u32) {
+    pub fn ways(&self, at: u32, destination: u32) -> (u32, u32) {
         let target = self.attached[destination as usize];
         let here = at - self.first_switch;
         if target != here {
-            self.ranges[here as usize * self.switches + target as usize]
+            self.ways[here as usize * self.switches + target as usize]
         } else {
-            (destination, u32::from(destination < self.hosts))
+            self.down.get(destination as usize).map_or((0, 0), |link| (*link, 1))
         }
     }
 
@@ -94,9 +96,11 @@ impl Routes {
 
     /// The links that lead from switch `at` towards `destination`.
     #[cfg(test)]
-    pub fn candidates(&self, at: u32, destination: u32) -> &[u32] {
-        let (first, count) = self.range(at, destination);
-        if count == 0 { &[] } else { &self.candidates[first as usize..(first + count) as usize] }
+    pub fn candidates(&self, at: u32, destination: u32) -> Vec<u32> {
+        match self.ways(at, destination) {
+            (link, 1) => vec![link],
+            (first, count) => self.candidates[first as usize..(first + count) as usize].to_vec(),
+        }
     }
 }
 
@@ -119,9 +123,9 @@ impl BalancerState {
 
     /// A hash that differs from switch to switch, so that choices at successive levels are independent.
     #[inline]
-    pub fn flow_hash<H, O>(&self, at: u32, head: &Head, rest: &Rest<H, O>) -> u64 {
-        let ends = u64::from(rest.source) << 32 | u64::from(head.destination);
-        mix(self.hash_seed ^ u64::from(at), mix(ends, u64::from(rest.flow) << 16 | u64::from(head.job)))
+    pub fn flow_hash<H, O>(&self, at: u32, label: Label, rest: &Rest<H, O>) -> u64 {
+        let ends = u64::from(rest.source) << 32 | u64::from(label.destination);
+        mix(self.hash_seed ^ u64::from(at), mix(ends, u64::from(rest.flow) << 16 | u64::from(label.job)))
     }
 
     /// The flowlet's path among `count`.

@@ -126,18 +126,21 @@ impl Progress {
     }
 
     /// Marks a piece as delivered; false if it was before.
-    #[inline]
+    #[inline(always)]
     fn mark(&mut self, piece: Piece) -> bool {
         let (word, bit) = (piece.index as usize / 64, 1u64 << (piece.index % 64));
         self.delivered_elements += u64::from(piece.elements);
-        let Some(slot) = self.delivered.get_mut(word) else {
-            self.delivered.resize(word + 1, 0);
-            self.delivered[word] = bit;
-            return true;
-        };
+        let Some(slot) = self.delivered.get_mut(word) else { return self.mark_first(word, bit) };
         let fresh = *slot & bit == 0;
         *slot |= bit;
         fresh
+    }
+
+    #[inline(never)]
+    fn mark_first(&mut self, word: usize, bit: u64) -> bool {
+        self.delivered.resize(word + 1, 0);
+        self.delivered[word] = bit;
+        true
     }
 
     /// The share of the running operation's vector that a piece begins in.
@@ -148,20 +151,39 @@ impl Progress {
     }
 
     /// Blames the node for sending what is not part of the result.
-    #[inline]
+    #[inline(always)]
     fn mark_sent(&self, piece: Piece, verdict: &mut Verdict) {
-        if self.kind != CollectiveKind::Allreduce && !self.kind.contributes(self.rank, self.share_of(piece)) {
+        if self.kind != CollectiveKind::Allreduce {
+            self.check_sent(piece, verdict);
+        }
+    }
+
+    #[inline(never)]
+    fn check_sent(&self, piece: Piece, verdict: &mut Verdict) {
+        if !self.kind.contributes(self.rank, self.share_of(piece)) {
             verdict.blame(|| format!("{}: contributes piece {}, which is not asked of it", self.describe(), piece.index));
         }
     }
 
     /// Marks the piece and blames the node for a second delivery, or for one of what the rank is not to get.
-    #[inline]
+    #[inline(always)]
     fn mark_once(&mut self, piece: Piece, verdict: &mut Verdict) {
         if !self.mark(piece) {
-            verdict.blame(|| format!("{}: piece {} was delivered twice", self.describe(), piece.index));
+            self.blame_twice(piece, verdict);
         }
-        if self.kind != CollectiveKind::Allreduce && !self.kind.receives(self.rank, self.share_of(piece)) {
+        if self.kind != CollectiveKind::Allreduce {
+            self.check_received(piece, verdict);
+        }
+    }
+
+    #[cold]
+    fn blame_twice(&self, piece: Piece, verdict: &mut Verdict) {
+        verdict.blame(|| format!("{}: piece {} was delivered twice", self.describe(), piece.index));
+    }
+
+    #[inline(never)]
+    fn check_received(&self, piece: Piece, verdict: &mut Verdict) {
+        if !self.kind.receives(self.rank, self.share_of(piece)) {
             verdict.blame(|| format!("{}: is given piece {}, which is not for it", self.describe(), piece.index));
         }
     }
@@ -297,23 +319,27 @@ impl ExpectedOperation {
 
     /// The sum of F at a position over the ranks that contribute to this share.
     fn sum_at(&self, position: u64, share: u32) -> u64 {
+        if self.kind == CollectiveKind::Allreduce {
+            return self.keys.iter().fold(0, |sum, &key| sum.wrapping_add(mix(key, position)));
+        }
         let contributes = |rank: u32| self.kind.contributes(Rank(rank), share);
         let keys = (0..).zip(&self.keys).filter(|(rank, _)| contributes(*rank));
         keys.fold(0u64, |sum, (_, &key)| sum.wrapping_add(mix(key, position)))
     }
 
-    #[inline]
+    #[inline(always)]
     fn value(&mut self, piece: Piece, progress: &Progress) -> u64 {
         match self.pieces.get(piece.index as usize) {
             Some(known) if known.end == piece.end() && known.start == piece.start && known.end > 0 => {
                 known.at_end.wrapping_sub(known.at_start)
             }
-            _ => self.compute(piece, progress.share_of(piece)),
+            _ => self.compute(piece, progress),
         }
     }
 
     #[cold]
-    fn compute(&mut self, piece: Piece, share: u32) -> u64 {
+    fn compute(&mut self, piece: Piece, progress: &Progress) -> u64 {
+        let share = progress.share_of(piece);
         let index = piece.index as usize;
         if index >= self.pieces.len() {
             self.pieces.resize(index + 1, Expected::default());
@@ -345,7 +371,7 @@ struct CensusWorker {
 
 impl CensusWorker {
     /// The census weight of a piece of the input.
-    #[inline]
+    #[inline(always)]
     fn weight(&mut self, piece: Piece) -> u64 {
         let at_start = if self.known_at == piece.start { self.known } else { mix(self.key, piece.start) };
         (self.known_at, self.known) = (piece.end(), mix(self.key, piece.end()));
@@ -377,6 +403,7 @@ impl Simulated for Census {
 }
 
 impl CensusVectors {
+    #[inline(never)]
     fn hold(&mut self, worker: u32, piece: Piece, weight: u64) {
         if self.workers[worker as usize].held.is_empty() {
             self.recall(worker);
@@ -400,17 +427,23 @@ impl CensusVectors {
     }
 
     /// What the output holds is final.
+    #[inline(never)]
     fn deliver_held(&mut self, worker: u32, piece: Piece) -> Result<(), OpError> {
         let weight = self.output(worker, piece)?.weight();
         let progress = &mut self.workers[worker as usize].progress;
         let expected = expected(&mut self.expected, progress, piece);
         self.verdict.pieces_checked += 1;
         if weight != expected {
-            self.verdict.blame(|| wrong_sum(progress, piece));
+            blame_sum(&mut self.verdict, progress, piece);
         }
         progress.mark_once(piece, &mut self.verdict);
         Ok(())
     }
+}
+
+#[cold]
+fn blame_sum(verdict: &mut Verdict, progress: &Progress, piece: Piece) {
+    verdict.blame(|| wrong_sum(progress, piece));
 }
 
 /// The weight that a piece of a job's result must have.
@@ -418,8 +451,14 @@ impl CensusVectors {
 fn expected(operations: &mut [[Option<ExpectedOperation>; 2]], progress: &Progress, piece: Piece) -> u64 {
     match &mut operations[progress.job.index()][piece.operation.index() % 2] {
         Some(known) if known.operation == piece.operation => known.value(piece, progress),
-        unknown => unknown.insert(ExpectedOperation::new(progress, piece.operation)).value(piece, progress),
+        unknown => expect(unknown, progress, piece),
     }
+}
+
+/// The first piece of an operation.
+#[cold]
+fn expect(unknown: &mut Option<ExpectedOperation>, progress: &Progress, piece: Piece) -> u64 {
+    unknown.insert(ExpectedOperation::new(progress, piece.operation)).value(piece, progress)
 }
 
 fn wrong_sum(progress: &Progress, piece: Piece) -> String {
@@ -448,7 +487,7 @@ impl Vectors<Census> for CensusVectors {
         (worker.known_at, worker.known) = (0, mix(worker.key, 0));
     }
 
-    #[inline]
+    #[inline(always)]
     fn input(&mut self, worker: u32, piece: Piece) -> Result<Census, OpError> {
         let worker = &mut self.workers[worker as usize];
         worker.progress.check(piece)?;
@@ -491,7 +530,7 @@ impl Vectors<Census> for CensusVectors {
         let expected = expected(&mut self.expected, progress, piece);
         self.verdict.pieces_checked += 1;
         if weight != expected {
-            self.verdict.blame(|| wrong_sum(progress, piece));
+            blame_sum(&mut self.verdict, progress, piece);
         }
         progress.mark_once(piece, &mut self.verdict);
         // A worker that never sends from its output, as in a tree, needs no memory of what it holds, as long as that is right.

@@ -151,7 +151,7 @@ impl<P: Payload + ?Sized, T: Tx<AnyHeader, P>, H: Wire + Into<AnyHeader>> Tx<H, 
         self.tx.send(to, &(*header).into(), body);
     }
 
-    #[inline]
+    #[inline(always)]
     fn room(&mut self, to: Egress<'_>) -> bool {
         self.tx.room(to)
     }
@@ -171,7 +171,7 @@ impl<P: Payload + ?Sized, T: Tx<AnyHeader, P>, H: Wire + Into<AnyHeader>> Tx<H, 
         self.tx.fold(piece, payload)
     }
 
-    #[inline]
+    #[inline(always)]
     fn deliver(&mut self, piece: Piece, body: Body<'_, P>) -> Result<(), OpError> {
         self.tx.deliver(piece, body)
     }
@@ -387,6 +387,7 @@ impl<P: Payload + ?Sized> Worker<P> for AnyNode<P> {
         }
     }
 
+    #[inline(always)]
     fn poll(&mut self) -> Option<Outcome> {
         match self {
             AnyNode::TreeWorker(node) => node.poll(),

@@ -2,7 +2,8 @@
 //! where a leader says that something is lost.
 
 use fanin_core::{
-    Address, Body, DropReason, Duration, Egress, Event, FailureReason, Instant, Payload, Rank, RetransmitReason, Route, Suspect, Tx,
+    Address, Body, DropReason, Duration, Egress, Event, FailureReason, Instant, OperationId, Payload, Rank, RetransmitReason, Route,
+    Suspect, Tx,
 };
 use fanin_wire::canary::{CanaryHeader, CanaryId};
 
@@ -166,7 +167,7 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
 
     /// `canary 5.12`: asks for the sums that are due, as far as there is room; in the fallback the contribution goes once more instead.
     pub(super) fn ask_due<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, tx: &mut T) {
-        let Some(&collective) = self.ledger.running() else { return };
+        let Some(operation) = self.running() else { return };
         self.flights.repetition.retry();
         let uplink = Egress::Port(self.config.uplink);
         loop {
@@ -179,7 +180,7 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
             let (index, generation) = (flight.index, flight.generation);
             if generation == self.config.recovery.generations && !flight.accepted {
                 tx.note(Event::Retransmitted { reason: RetransmitReason::Fallback, block: index });
-                self.send_contribution(&collective, index, self.cut.leader_of(index), generation, tx);
+                self.contribute_again(operation, index, generation, tx);
             } else {
                 tx.note(Event::Retransmitted { reason, block: index });
                 self.ask(index, tx);
@@ -218,6 +219,11 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
             self.leader.watch.drop_anew();
             self.leader.on_late_again(now, (block, generation), self.flights.repetition.timeout(), tx);
         }
+    }
+
+    /// Sends a contribution that was sent before.
+    fn contribute_again<T: Tx<CanaryHeader, P>>(&mut self, operation: OperationId, index: u32, generation: u8, tx: &mut T) {
+        self.send_contribution(operation, index, self.cut.leader_of(index), generation, tx);
     }
 
     /// Asks the leader for a block's sum.
@@ -274,11 +280,11 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
         // Only this generation can be complete now, so the time to its sum is a measurement.
         (flight.attempts, flight.accepted, flight.first_at, flight.sent_at) = (0, false, now, now);
         self.flights.repetition.on_sent_anew(place);
-        let Some(&collective) = self.ledger.running() else { return };
+        let Some(operation) = self.running() else { return };
         let is_last = generation == self.config.recovery.generations;
         let reason = if is_last { RetransmitReason::Fallback } else { RetransmitReason::Reissued };
         tx.note(Event::Retransmitted { reason, block: index });
-        self.send_contribution(&collective, index, self.cut.leader_of(index), generation, tx);
+        self.contribute_again(operation, index, generation, tx);
     }
 
     /// The leader has not heard from this worker: it asks at once, if it has contributed.

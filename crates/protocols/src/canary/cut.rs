@@ -12,7 +12,7 @@
 //! The paper knows allreduce (Canary 3.1). The others are the same exchange with one half left empty: an empty contribution makes the tree
 //! along which the data comes back, and an empty sum frees descriptors and tells workers that their contribution has been counted.
 
-use fanin_core::{Collective, CollectiveKind, Piece};
+use fanin_core::{Collective, CollectiveKind, OperationId, Piece};
 
 use crate::shared::shares::Shares;
 
@@ -46,12 +46,12 @@ impl Cut {
 
     /// The elements of block number `index`.
     #[inline]
-    pub(super) fn piece(&self, collective: &Collective, index: u32) -> Piece {
-        self.shares.piece(collective.operation, index)
+    pub(super) fn piece(&self, operation: OperationId, index: u32) -> Piece {
+        self.shares.piece(operation, index)
     }
 
     /// Who leads block number `index`.
-    #[inline]
+    #[inline(always)]
     pub(super) fn leader_of(&self, index: u32) -> u32 {
         match self.kind {
             CollectiveKind::Allreduce | CollectiveKind::Barrier => {

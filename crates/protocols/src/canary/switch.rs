@@ -146,7 +146,7 @@ impl<P: Payload + ?Sized> CanarySwitch<P> {
     }
 
     /// `canary 5.2`: a contribution or a partial aggregate.
-    #[inline]
+    #[inline(always)]
     fn on_reduce<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, port: PortId, sum: &PartialSum, payload: &P, tx: &mut T) {
         if port.0 >= self.ports {
             return tx.note(Event::Dropped(DropReason::NotAMember));
@@ -180,7 +180,7 @@ impl<P: Payload + ?Sized> CanarySwitch<P> {
     }
 
     /// What an adaptive timeout learns from a packet of a block that has a descriptor.
-    #[inline]
+    #[inline(always)]
     fn watch(&mut self, now: Instant, number: u32, port: PortId, counter: u16) {
         if let Some(estimator) = &mut self.estimator {
             self.descriptors.get(number).arrivals.add(now, counter);
@@ -189,14 +189,17 @@ impl<P: Payload + ?Sized> CanarySwitch<P> {
     }
 
     /// Whether a descriptor has all that can come (`canary 5.2`, 3a), or all that the switch has learnt to expect.
-    #[inline]
+    #[inline(always)]
     fn has_all(&mut self, number: u32) -> bool {
+        self.descriptors.get(number).is_complete() || self.estimator.is_some() && self.expects_no_more(number)
+    }
+
+    /// Whether a descriptor has all that the switch has learnt to expect.
+    #[inline(never)]
+    fn expects_no_more(&mut self, number: u32) -> bool {
         let Self { descriptors, estimator, .. } = self;
-        let descriptor = descriptors.get(number);
-        if descriptor.is_complete() {
-            return true;
-        }
         let Some(estimator) = estimator else { return false };
+        let descriptor = descriptors.get(number);
         let (counter, hosts, mut arrivals) = (descriptor.counter, descriptor.hosts, descriptor.arrivals);
         let has_all = estimator.expects_no_more(&mut arrivals, counter, hosts, |word| descriptors.children_word(number, word));
         descriptors.get(number).arrivals = arrivals;
@@ -215,7 +218,7 @@ impl<P: Payload + ?Sized> CanarySwitch<P> {
     }
 
     /// `canary 5.2`, 3 and 4: a packet of a block that has a descriptor.
-    #[inline]
+    #[inline(always)]
     fn join<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, number: u32, port: PortId, sum: &PartialSum, payload: &P, tx: &mut T) {
         let descriptor = self.descriptors.get(number);
         match descriptor.state {
@@ -331,7 +334,7 @@ impl<P: Payload + ?Sized> CanarySwitch<P> {
 
     /// `canary 5.5`: the sum comes down. The children get it and the descriptor is free; who has none drops it, for its children get
     /// theirs from a restoration, or have got it already.
-    #[inline]
+    #[inline(always)]
     fn on_broadcast<T: Tx<CanaryHeader, P>>(&mut self, port: PortId, id: CanaryId, payload: &P, tx: &mut T) {
         let found = self.descriptors.at(self.descriptors.place_of(id));
         let Some(number) = found.filter(|number| self.descriptors.get(*number).id == id) else {
@@ -422,7 +425,7 @@ impl<P: Payload + ?Sized> CanarySwitch<P> {
 impl<P: Payload + ?Sized> Node<P> for CanarySwitch<P> {
     type Header = CanaryHeader;
 
-    #[inline]
+    #[inline(never)]
     fn on_packet<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, from: Ingress, header: &CanaryHeader, payload: &P, tx: &mut T) {
         match *header {
             CanaryHeader::Reduce(ref sum) => self.on_reduce(now, from.port, sum, payload, tx),

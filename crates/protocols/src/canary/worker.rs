@@ -172,8 +172,8 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
 
     /// The elements of the running operation's block number `index`.
     #[inline]
-    pub(super) fn piece(&self, collective: &Collective, index: u32) -> Piece {
-        self.cut.piece(collective, index)
+    pub(super) fn piece(&self, operation: OperationId, index: u32) -> Piece {
+        self.cut.piece(operation, index)
     }
 
     #[inline]
@@ -181,7 +181,13 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
         self.done[index as usize / 64] >> (index % 64) & 1 == 1
     }
 
-    #[inline]
+    /// The running operation.
+    #[inline(always)]
+    pub(super) fn running(&self) -> Option<OperationId> {
+        self.ledger.running().map(|collective| collective.operation)
+    }
+
+    #[inline(always)]
     pub(super) fn leads(&self, index: u32) -> bool {
         self.cut.leader_of(index) == self.config.rank.0
     }
@@ -207,22 +213,27 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
     }
 
     /// Sends what may be sent, as far as there is room: first the sums of blocks that this worker leads, for which all others wait.
-    #[inline]
     pub(super) fn pump<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, tx: &mut T) {
+        self.pump_here(now, tx);
+    }
+
+    /// [`CanaryWorker::pump`] without a call.
+    #[inline(always)]
+    fn pump_here<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, tx: &mut T) {
         if self.is_reliable() {
             self.admit(now, tx);
         }
         if self.leader.has_answers() && !self.leader.send_answers(now, self.config.uplink, tx) {
             return;
         }
-        let Some(&collective) = self.ledger.running() else { return };
+        let Some(operation) = self.running() else { return };
         while self.next < self.blocks {
             if self.next_leader != self.config.rank.0 {
                 let is_open = self.under_way < self.config.window && self.next - self.oldest < self.flights.span();
                 if !is_open || !tx.room(Egress::Port(self.config.uplink)) || self.is_fenced(now) {
                     return;
                 }
-                self.send_first(now, &collective, tx);
+                self.send_first(now, operation, tx);
             } else if self.next < self.admitted {
                 self.watch_led(now, self.next);
             }
@@ -240,17 +251,17 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
 
     /// `canary 5.1`: the next block's contribution, and its timer.
     #[inline]
-    fn send_first<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, collective: &Collective, tx: &mut T) {
+    fn send_first<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, operation: OperationId, tx: &mut T) {
         let generation = if self.is_reliable() { self.flights.begin(now, self.next) } else { 0 };
         self.under_way += 1;
-        self.send_contribution(collective, self.next, self.next_leader, generation, tx);
+        self.send_contribution(operation, self.next, self.next_leader, generation, tx);
     }
 
     /// `canary 5.1`: a contribution, to be summed by switches, or after too many generations not.
-    #[inline]
+    #[inline(always)]
     pub(super) fn send_contribution<T: Tx<CanaryHeader, P>>(
         &mut self,
-        collective: &Collective,
+        operation: OperationId,
         index: u32,
         leader: u32,
         generation: u8,
@@ -259,7 +270,7 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
         let leader = self.config.members[leader as usize];
         let id = CanaryId::new(app_of(self.config.job), generation, self.base.wrapping_add(index));
         let (to, flow) = (Address::worker(leader), flow_of(self.config.job));
-        let body = if self.cut.fills_contributions() { Body::Input(self.piece(collective, index)) } else { Body::Empty };
+        let body = if self.cut.fills_contributions() { Body::Input(self.piece(operation, index)) } else { Body::Empty };
         if generation == self.config.recovery.generations {
             let header = CanaryHeader::Direct { id, rank: self.config.rank };
             return tx.send(Egress::Route(Route::direct(to, flow)), &header, body);
@@ -269,7 +280,7 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
     }
 
     /// `canary 5.11`: a sum, by broadcast or as an answer. Takes it once, and sends what it makes room for.
-    #[inline]
+    #[inline(always)]
     fn on_sum<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, id: CanaryId, is_answer: bool, payload: &P, tx: &mut T) {
         let index = match self.index_of(id) {
             Ok(index) if index < 0 => return tx.note(Event::Dropped(DropReason::Stale)),
@@ -281,30 +292,36 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
             return tx.note(Event::Dropped(DropReason::Duplicate));
         }
         // Only this worker knows the sum of a block that it leads.
-        let leader = self.cut.leader_of(index);
-        let Some(&collective) = self.ledger.running().filter(|_| leader != self.config.rank.0) else {
+        let is_led = self.leads(index);
+        let Some(operation) = self.running().filter(|_| !is_led) else {
             return tx.note(Event::Dropped(DropReason::NotAMember));
         };
-        if !self.deliver(&collective, index, payload, tx) {
+        if !self.deliver(operation, index, payload, tx) {
             tx.note(Event::Dropped(DropReason::Mismatch));
             return self.fail(Some(index), Suspect::Unknown, FailureReason::Mismatch, tx);
         }
         self.under_way -= 1;
         if self.is_reliable() {
             self.flights.on_sum(now, index, is_answer);
-            self.leader.watch.on_sum(index, leader);
+            self.leader.watch.on_sum(index, self.cut.leader_of(index));
         }
         self.mark_done(now, index);
-        self.pump(now, tx);
+        self.pump_here(now, tx);
+    }
+
+    /// The same, by an answer: seldom.
+    #[inline(never)]
+    fn take_answer<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, id: CanaryId, payload: &P, tx: &mut T) {
+        self.on_sum(now, id, true, payload, tx);
     }
 
     /// Hands a sum to the driver; false where it does not fit.
-    #[inline]
-    fn deliver<T: Tx<CanaryHeader, P>>(&self, collective: &Collective, index: u32, payload: &P, tx: &mut T) -> bool {
+    #[inline(always)]
+    fn deliver<T: Tx<CanaryHeader, P>>(&self, operation: OperationId, index: u32, payload: &P, tx: &mut T) -> bool {
         if !self.cut.fills_sums() {
             return payload.bytes() == 0;
         }
-        let piece = self.piece(collective, index);
+        let piece = self.piece(operation, index);
         let expected_bytes = piece.elements as usize * self.config.element_bytes as usize;
         payload.bytes() == expected_bytes && tx.deliver(piece, Body::Borrowed(payload)).is_ok()
     }
@@ -375,8 +392,8 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
     /// All others have contributed to a block that this worker leads.
     #[inline]
     fn finish_led<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, index: u32, tx: &mut T) {
-        let Some(&collective) = self.ledger.running() else { return };
-        let (block, piece) = (self.block_at(i64::from(index)), self.piece(&collective, index));
+        let Some(operation) = self.running() else { return };
+        let (block, piece) = (self.block_at(i64::from(index)), self.piece(operation, index));
         let how = (self.config.element_bytes, &self.config.op);
         match self.leader.finish(block, piece, &self.cut, how, tx) {
             Ok(()) => {
@@ -519,11 +536,21 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
         ends.then(|| self.progress_at + self.config.patience)
     }
 
+    /// With loss recovery: what is first to be done, if patience ends at `patience`.
+    fn next_timeout_with(&self, patience: Option<Instant>) -> Option<Instant> {
+        let runs = self.ledger.running().is_some();
+        let request = if runs { self.flights.next_timeout() } else { None };
+        let led = if runs { self.next_late() } else { None };
+        let first = [patience, request, led, self.leader.next_due(), self.fenced_until].into_iter().flatten().min();
+        // Where patience has no end, that is not waited for.
+        first.filter(|at| *at != Instant::FAR_FUTURE)
+    }
+
     /// `canary 9`, P7: a lone worker's sum is its own vector.
     fn finish_alone<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, collective: &Collective, tx: &mut T) {
         let pieces = if self.cut.has_vector() { self.blocks } else { 0 };
         for index in 0..pieces {
-            let piece = self.piece(collective, index);
+            let piece = self.piece(collective.operation, index);
             let copied = tx.contribute(piece, &mut self.alone, true).and_then(|()| tx.deliver(piece, Body::Acc(&self.alone)));
             if copied.is_err() {
                 return self.fail(Some(index), Suspect::Unknown, FailureReason::Mismatch, tx);
@@ -536,7 +563,7 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
 impl<P: Payload + ?Sized> Node<P> for CanaryWorker<P> {
     type Header = CanaryHeader;
 
-    #[inline]
+    #[inline(never)]
     fn on_packet<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, _from: Ingress, header: &CanaryHeader, payload: &P, tx: &mut T) {
         match *header {
             CanaryHeader::Broadcast { id } => self.on_sum(now, id, false, payload, tx),
@@ -544,7 +571,7 @@ impl<P: Payload + ?Sized> Node<P> for CanaryWorker<P> {
             CanaryHeader::Collided { ref sum, switch, port } => {
                 self.on_contribution(now, sum, Some(Collision { switch, port }), payload, tx)
             }
-            CanaryHeader::Answer { id } if self.is_reliable() => self.on_sum(now, id, true, payload, tx),
+            CanaryHeader::Answer { id } if self.is_reliable() => self.take_answer(now, id, payload, tx),
             ref header if self.is_reliable() => self.on_trouble(now, header, payload, tx),
             _ => tx.note(Event::Dropped(DropReason::NotAMember)),
         }
@@ -566,18 +593,10 @@ impl<P: Payload + ?Sized> Node<P> for CanaryWorker<P> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn next_timeout(&self) -> Option<Instant> {
         let patience = self.patience_ends_at();
-        if !self.is_reliable() {
-            return patience;
-        }
-        let runs = self.ledger.running().is_some();
-        let request = if runs { self.flights.next_timeout() } else { None };
-        let led = if runs { self.next_late() } else { None };
-        let first = [patience, request, led, self.leader.next_due(), self.fenced_until].into_iter().flatten().min();
-        // Where patience has no end, that is not waited for.
-        first.filter(|at| *at != Instant::FAR_FUTURE)
+        if self.is_reliable() { self.next_timeout_with(patience) } else { patience }
     }
 
     fn gauges(&self, report: &mut dyn FnMut(Gauge, f64)) {
@@ -623,6 +642,7 @@ impl<P: Payload + ?Sized> Worker<P> for CanaryWorker<P> {
         self.pump(now, tx);
     }
 
+    #[inline(always)]
     fn poll(&mut self) -> Option<Outcome> {
         self.ledger.poll()
     }

@@ -57,7 +57,7 @@ impl Shares {
     }
 
     /// The elements of piece number `index`.
-    #[inline]
+    #[inline(always)]
     pub fn piece(&self, operation: OperationId, index: u32) -> Piece {
         let (share, block_elements) = (self.share_of(index), u64::from(self.block_elements));
         let start = u64::from(index - share * self.share_pieces) * block_elements;

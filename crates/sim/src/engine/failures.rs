@@ -198,7 +198,11 @@ where
         }
         let waiting = std::mem::take(&mut self.failures.waiting);
         for (at, port, place) in waiting {
-            if at == host.0 { self.arrive_at_host(at, port, place) } else { self.failures.waiting.push((at, port, place)) }
+            if at == host.0 {
+                self.arrive_apart(at, port, link_flags::TO_HOST, place)
+            } else {
+                self.failures.waiting.push((at, port, place))
+            }
         }
         for index in 0..self.at_host[host.index()].len() {
             let slot = self.at_host[host.index()][index];
