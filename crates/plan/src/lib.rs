@@ -42,6 +42,7 @@ pub mod schema;
 pub mod series;
 mod sweep;
 pub mod system;
+mod together;
 pub mod training;
 pub mod tree;
 pub mod units;

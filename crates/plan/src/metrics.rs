@@ -3,6 +3,7 @@
 use fanin_models::Model;
 
 use crate::results::{JobRecord, RunRecord};
+use crate::series::Quantity;
 
 /// What a number is called.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -68,6 +69,8 @@ enum Of {
     Job(usize, fn(&JobRecord) -> Option<f64>),
     /// Job and iteration.
     Iteration(usize, usize),
+    /// Job, and a quantity of its series.
+    Together(usize, Quantity),
 }
 
 /// A number of each run or job.
@@ -91,6 +94,11 @@ impl Metric {
             let title = format!("time of iteration {iteration} of job {job}");
             return Some(Metric { field: Field::new(key, title, "us"), of: Of::Iteration(job, iteration) });
         }
+        if let Some(quantity) = field.strip_prefix("together.") {
+            let quantity = Quantity::named(quantity)?;
+            let title = format!("{} of job {job} while all run", quantity.title());
+            return Some(Metric { field: Field::new(key, title, ""), of: Of::Together(job, quantity) });
+        }
         let field = JOB.iter().find(|known| known.key == field)?;
         let title = format!("{} of job {job}", field.title);
         Some(Metric { field: Field::new(key, title, field.unit), of: Of::Job(job, field.value) })
@@ -100,7 +108,7 @@ impl Metric {
     pub fn known() -> String {
         let run: Vec<&str> = RUN.iter().map(|field| field.key).collect();
         let job: Vec<&str> = JOB.iter().map(|field| field.key).collect();
-        format!("one of {}, or of a job, such as jobs.0.jct_us: {}, iterations_us.0", run.join(", "), job.join(", "))
+        format!("one of {}, or of a job, such as jobs.0.jct_us: {}, iterations_us.0, together.slots", run.join(", "), job.join(", "))
     }
 
     /// Its value; `None` where the run has none.
@@ -108,6 +116,7 @@ impl Metric {
         match self.of {
             Of::Run(value) => value(run),
             Of::Job(job, value) => run.jobs.get(job).and_then(value),
+            Of::Together(job, quantity) => run.jobs.get(job)?.together.get(quantity.name()).copied(),
             Of::Iteration(job, iteration) => run.jobs.get(job)?.iterations_us.get(iteration).copied(),
         }
     }
@@ -124,6 +133,7 @@ const JOB: &[Known<JobRecord>] = &[
 const RUN: &[Known<RunRecord>] = &[
     Known { key: "completion_us", title: "completion time", unit: "us", value: |run| run.completion_us },
     Known { key: "goodput_gbps", title: "goodput", unit: "Gb/s", value: |run| run.goodput_gbps },
+    Known { key: "together_gbps", title: "goodput of all jobs together while all run", unit: "Gb/s", value: together_gbps },
     Known { key: "iteration_us", title: "time of an iteration", unit: "us", value: |run| run.iteration_us },
     Known { key: "communication_us", title: "communication of an iteration", unit: "us", value: |run| run.communication_us },
     Known { key: "jct_us", title: "job completion time", unit: "us", value: |run| run.jct_us },
@@ -156,6 +166,11 @@ const RUN: &[Known<RunRecord>] = &[
     Known { key: "wall_s", title: "wall time", unit: "s", value: |run| Some(run.wall_s) },
 ];
 
+/// Added up over jobs; needs a series.
+fn together_gbps(run: &RunRecord) -> Option<f64> {
+    run.jobs.iter().map(|job| job.together.get(Quantity::Goodput.name()).copied()).sum()
+}
+
 /// Little's law: what a leaf should have in use where every piece of the vector takes one slot there. For one job.
 fn bytes_by_rate(run: &RunRecord) -> Option<f64> {
     let bytes_per_us = run.goodput_gbps? / 8.0 * 1e3;
@@ -168,11 +183,19 @@ mod tests {
 
     #[test]
     fn numbers_of_jobs_are_found_by_their_path() {
-        for key in ["goodput_gbps", "jobs.0.jct_us", "jobs.12.iteration_us", "jobs.0.iterations_us.3"] {
+        for key in ["goodput_gbps", "jobs.0.jct_us", "jobs.12.iteration_us", "jobs.0.iterations_us.3", "jobs.1.together.synchrony"] {
             assert_eq!(Metric::named(key).map(|metric| metric.field.key).as_deref(), Some(key));
         }
         assert_eq!(Metric::named("jobs.3.goodput_gbps").unwrap().field.title, "goodput of job 3");
-        for key in ["goodput", "jobs.0", "jobs.x.jct_us", "jobs.0.events", "jobs.0.iterations_us.", "jobs.0.iterations_us"] {
+        for key in [
+            "goodput",
+            "jobs.0",
+            "jobs.x.jct_us",
+            "jobs.0.events",
+            "jobs.0.iterations_us.",
+            "jobs.0.iterations_us",
+            "jobs.0.together.speed",
+        ] {
             assert!(Metric::named(key).is_none(), "{key}");
         }
     }

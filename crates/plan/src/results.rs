@@ -152,6 +152,9 @@ pub struct JobRecord {
     /// Each iteration's time. Only in files.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub iterations_us: Vec<f64>,
+    /// Where jobs are sampled over time: means over the time in which all jobs run, without its first quarter. Only in files.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub together: BTreeMap<&'static str, f64>,
 }
 
 /// One link of a run.
@@ -383,6 +386,7 @@ fn job_record(number: usize, job: &PreparedJob, result: &RunResult, prepared: &P
         worker_us_max: times.last().copied(),
         failure: (!ran.is_complete() && ran.crashed.is_none()).then(|| job_failure(number, job, ran, prepared)),
         workers_us,
+        together: BTreeMap::new(),
     }
 }
 

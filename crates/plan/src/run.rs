@@ -13,7 +13,7 @@ use rayon::prelude::*;
 
 use crate::results::{LinkRecord, RunRecord, link_records, record};
 use crate::schema::PayloadName;
-use crate::{Plan, PlanError, Point, Prepared, PreparedJob};
+use crate::{Plan, PlanError, Point, Prepared, PreparedJob, together};
 
 /// What a run gave.
 #[derive(Clone, Debug)]
@@ -121,6 +121,10 @@ fn describe(
 ) -> RunRecord {
     let series = plan.axes.iter().position(|axis| axis.name == "series").map(|axis| point.labels[axis].clone());
     let mut record = record(prepared, topology, result, point.setup.general.run.payload);
+    if !result.series.is_empty() {
+        let means = together::means(&record.jobs, &result.series);
+        record.jobs.iter_mut().zip(means).for_each(|(job, means)| job.together = means);
+    }
     record.series = series;
     record.repetition = repetition;
     record.params = point.params.clone();
