@@ -87,7 +87,7 @@ class Noise(TypedDict):
 
 
 class _Job(TypedDict):
-    system: Literal["ring", "tree", "canary", "switchml"]
+    system: Literal["ring", "tree", "canary", "switchml", "panama"]
     message: Bytes
 
 
@@ -111,8 +111,10 @@ class Job(_Job, total=False):
     # ring
     order: Literal["host", "placement"]
     barrier: bool
-    # tree
+    # tree, panama
     trees: int
+    # panama
+    window_initial: int
     # canary
     timeout: Time | Literal["adaptive"]
     timeout_min: Time

@@ -7,6 +7,7 @@
 //! | [`tree`] | static reduction trees, one or several per job |
 //! | [`ring`] | bandwidth-optimal ring allreduce |
 //! | [`canary`] | Canary: trees that form anew for each block, around congestion |
+//! | [`panama`] | PANAMA: static reduction trees with a window that follows congestion marks |
 //! | [`switchml`] | SwitchML: a pool of slots with two versions each, at one switch or a tree of them |
 //!
 //! All nodes implement `Clone`, `Eq` and `Hash`, and have a `rebase` that makes their stored times relative to the present, so that a
@@ -14,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 pub mod canary;
+pub mod panama;
 pub mod ring;
 pub mod shared;
 pub mod switchml;

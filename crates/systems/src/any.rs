@@ -6,10 +6,12 @@ use fanin_core::{
     Payload, Piece, Tx, Wire, Worker,
 };
 use fanin_protocols::canary::{CanarySwitch, CanaryWorker};
+use fanin_protocols::panama::{PanamaSwitch, PanamaWorker};
 use fanin_protocols::ring::RingWorker;
 use fanin_protocols::switchml::{SwitchMlSwitch, SwitchMlWorker};
 use fanin_protocols::tree::{TreeSwitch, TreeWorker};
 use fanin_wire::canary::CanaryHeader;
+use fanin_wire::panama::PanamaHeader;
 use fanin_wire::ring::RingHeader;
 use fanin_wire::switchml::SwitchMlHeader;
 use fanin_wire::tree::TreeHeader;
@@ -28,6 +30,8 @@ pub enum AnyHeader {
     Canary(CanaryHeader),
     /// Of SwitchML.
     SwitchMl(SwitchMlHeader),
+    /// Of PANAMA.
+    Panama(PanamaHeader),
 }
 
 const BACKGROUND: u8 = 0;
@@ -35,6 +39,7 @@ const TREE: u8 = 1;
 const RING: u8 = 2;
 const CANARY: u8 = 3;
 const SWITCHML: u8 = 4;
+const PANAMA: u8 = 8;
 
 /// The longer of two lengths.
 const fn longer(a: usize, b: usize) -> usize {
@@ -43,8 +48,10 @@ const fn longer(a: usize, b: usize) -> usize {
 
 /// On the wire: one byte for the system, then the system's header.
 impl Wire for AnyHeader {
-    const MAX_LEN: usize =
-        1 + longer(longer(CanaryHeader::MAX_LEN, SwitchMlHeader::MAX_LEN), longer(TreeHeader::MAX_LEN, RingHeader::MAX_LEN));
+    const MAX_LEN: usize = 1 + longer(
+        longer(longer(CanaryHeader::MAX_LEN, SwitchMlHeader::MAX_LEN), longer(TreeHeader::MAX_LEN, RingHeader::MAX_LEN)),
+        PanamaHeader::MAX_LEN,
+    );
 
     fn wire_len(&self) -> usize {
         1 + match self {
@@ -53,6 +60,7 @@ impl Wire for AnyHeader {
             AnyHeader::Ring(header) => header.wire_len(),
             AnyHeader::Canary(header) => header.wire_len(),
             AnyHeader::SwitchMl(header) => header.wire_len(),
+            AnyHeader::Panama(header) => header.wire_len(),
         }
     }
 
@@ -64,6 +72,7 @@ impl Wire for AnyHeader {
             RING => RingHeader::parse(rest).map(|(header, length)| (AnyHeader::Ring(header), 1 + length)),
             CANARY => CanaryHeader::parse(rest).map(|(header, length)| (AnyHeader::Canary(header), 1 + length)),
             SWITCHML => SwitchMlHeader::parse(rest).map(|(header, length)| (AnyHeader::SwitchMl(header), 1 + length)),
+            PANAMA => PanamaHeader::parse(rest).map(|(header, length)| (AnyHeader::Panama(header), 1 + length)),
             _ => Err(Malformed::Field { name: "system", value: u64::from(system) }),
         }
     }
@@ -76,6 +85,7 @@ impl Wire for AnyHeader {
             AnyHeader::Ring(header) => (RING, header.emit(rest)),
             AnyHeader::Canary(header) => (CANARY, header.emit(rest)),
             AnyHeader::SwitchMl(header) => (SWITCHML, header.emit(rest)),
+            AnyHeader::Panama(header) => (PANAMA, header.emit(rest)),
         };
         *first = system;
         1 + length
@@ -89,6 +99,7 @@ impl Wire for AnyHeader {
             AnyHeader::Ring(header) => header.kind(),
             AnyHeader::Canary(header) => header.kind(),
             AnyHeader::SwitchMl(header) => header.kind(),
+            AnyHeader::Panama(header) => header.kind(),
         }
     }
 }
@@ -111,6 +122,13 @@ impl From<SwitchMlHeader> for AnyHeader {
     #[inline(always)]
     fn from(header: SwitchMlHeader) -> Self {
         AnyHeader::SwitchMl(header)
+    }
+}
+
+impl From<PanamaHeader> for AnyHeader {
+    #[inline(always)]
+    fn from(header: PanamaHeader) -> Self {
+        AnyHeader::Panama(header)
     }
 }
 
@@ -190,6 +208,10 @@ pub enum AnyNode<P: Payload + ?Sized> {
     SwitchMlWorker(SwitchMlWorker<P>),
     /// A switch of SwitchML.
     SwitchMlSwitch(SwitchMlSwitch<P>),
+    /// A worker of PANAMA.
+    PanamaWorker(PanamaWorker<P>),
+    /// A switch of PANAMA.
+    PanamaSwitch(PanamaSwitch<P>),
 }
 
 /// Calls a handler of the node inside, with a [`Tx`] that wraps its headers.
@@ -224,6 +246,14 @@ macro_rules! dispatch {
                 let $inner = &mut Wrapped { tx: $tx };
                 $call
             }
+            AnyNode::PanamaWorker($node) => {
+                let $inner = &mut Wrapped { tx: $tx };
+                $call
+            }
+            AnyNode::PanamaSwitch($node) => {
+                let $inner = &mut Wrapped { tx: $tx };
+                $call
+            }
         }
     };
 }
@@ -253,6 +283,8 @@ impl<P: Payload + ?Sized> Node<P> for AnyNode<P> {
             (AnyNode::CanaryWorker(node), AnyHeader::Canary(header)) => node.receive(now, from, header, payload, &mut Wrapped { tx }),
             (AnyNode::SwitchMlSwitch(node), AnyHeader::SwitchMl(header)) => node.receive(now, from, header, payload, &mut Wrapped { tx }),
             (AnyNode::SwitchMlWorker(node), AnyHeader::SwitchMl(header)) => node.receive(now, from, header, payload, &mut Wrapped { tx }),
+            (AnyNode::PanamaSwitch(node), AnyHeader::Panama(header)) => node.receive(now, from, header, payload, &mut Wrapped { tx }),
+            (AnyNode::PanamaWorker(node), AnyHeader::Panama(header)) => node.receive(now, from, header, payload, &mut Wrapped { tx }),
             // A packet of another system is not of this job.
             (node, _) => {
                 tx.note(Event::Dropped(fanin_core::DropReason::Mismatch));
@@ -275,6 +307,8 @@ impl<P: Payload + ?Sized> Node<P> for AnyNode<P> {
             AnyNode::CanarySwitch(node) => node.next_timeout(),
             AnyNode::SwitchMlWorker(node) => node.next_timeout(),
             AnyNode::SwitchMlSwitch(node) => node.next_timeout(),
+            AnyNode::PanamaWorker(node) => node.next_timeout(),
+            AnyNode::PanamaSwitch(node) => node.next_timeout(),
         }
     }
 
@@ -290,7 +324,8 @@ impl<P: Payload + ?Sized> Worker<P> for AnyNode<P> {
             AnyNode::RingWorker(node) => node.submit(now, collective, &mut Wrapped { tx }),
             AnyNode::CanaryWorker(node) => node.submit(now, collective, &mut Wrapped { tx }),
             AnyNode::SwitchMlWorker(node) => node.submit(now, collective, &mut Wrapped { tx }),
-            AnyNode::TreeSwitch(_) | AnyNode::CanarySwitch(_) | AnyNode::SwitchMlSwitch(_) => {
+            AnyNode::PanamaWorker(node) => node.submit(now, collective, &mut Wrapped { tx }),
+            AnyNode::TreeSwitch(_) | AnyNode::CanarySwitch(_) | AnyNode::SwitchMlSwitch(_) | AnyNode::PanamaSwitch(_) => {
                 tx.note(Event::Broken("a switch was asked to submit"))
             }
         }
@@ -311,7 +346,8 @@ impl<P: Payload + ?Sized> Worker<P> for AnyNode<P> {
             AnyNode::RingWorker(node) => node.poll(),
             AnyNode::CanaryWorker(node) => node.poll(),
             AnyNode::SwitchMlWorker(node) => node.poll(),
-            AnyNode::TreeSwitch(_) | AnyNode::CanarySwitch(_) | AnyNode::SwitchMlSwitch(_) => None,
+            AnyNode::PanamaWorker(node) => node.poll(),
+            AnyNode::TreeSwitch(_) | AnyNode::CanarySwitch(_) | AnyNode::SwitchMlSwitch(_) | AnyNode::PanamaSwitch(_) => None,
         }
     }
 
@@ -321,7 +357,8 @@ impl<P: Payload + ?Sized> Worker<P> for AnyNode<P> {
             AnyNode::RingWorker(node) => node.cancel(now, operation, &mut Wrapped { tx }),
             AnyNode::CanaryWorker(node) => node.cancel(now, operation, &mut Wrapped { tx }),
             AnyNode::SwitchMlWorker(node) => node.cancel(now, operation, &mut Wrapped { tx }),
-            AnyNode::TreeSwitch(_) | AnyNode::CanarySwitch(_) | AnyNode::SwitchMlSwitch(_) => {
+            AnyNode::PanamaWorker(node) => node.cancel(now, operation, &mut Wrapped { tx }),
+            AnyNode::TreeSwitch(_) | AnyNode::CanarySwitch(_) | AnyNode::SwitchMlSwitch(_) | AnyNode::PanamaSwitch(_) => {
                 tx.note(Event::Broken("a switch was asked to cancel"))
             }
         }
@@ -339,6 +376,8 @@ impl<P: Payload + ?Sized> AnyNode<P> {
             AnyNode::CanarySwitch(node) => node.rebase(now),
             AnyNode::SwitchMlWorker(node) => node.rebase(now),
             AnyNode::SwitchMlSwitch(node) => node.rebase(now),
+            AnyNode::PanamaWorker(node) => node.rebase(now),
+            AnyNode::PanamaSwitch(node) => node.rebase(now),
         }
     }
 }
@@ -363,6 +402,7 @@ mod tests {
             AnyHeader::Ring(RingHeader::Probe { operation: 79 }),
             AnyHeader::Canary(CanaryHeader::Broadcast { id: CanaryId::new(1, 0, 80) }),
             AnyHeader::SwitchMl(SwitchMlHeader::Rejected { at: SlotUse { slot: 2, round: 81 } }),
+            AnyHeader::Panama(PanamaHeader::Aggregate { block: 82, marked_up: true, marked_down: false }),
         ];
         for header in headers {
             let mut bytes = [0; AnyHeader::MAX_LEN];

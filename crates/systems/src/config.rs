@@ -145,15 +145,29 @@ pub enum System {
         #[serde(default)]
         fixed_point: bool,
     },
+    /// PANAMA: static reduction trees with a window that follows congestion marks; all workers have the same (baselines 5 and 8).
+    Panama {
+        /// How many; block b is reduced on tree b mod `trees`.
+        #[serde(default = "one")]
+        trees: u32,
+        /// The congestion window at the beginning of the job, in packets; the job's window is the largest.
+        #[serde(default = "window_initial")]
+        window_initial: u32,
+    },
 }
 
 fn one() -> u32 {
     1
 }
 
+/// About the ten packets that TCP begins with (RFC 6928): all workers' first windows meet in the same queues.
+fn window_initial() -> u32 {
+    16
+}
+
 impl System {
     /// Names of all systems.
-    pub const NAMES: &'static [&'static str] = &["ring", "tree", "canary", "switchml"];
+    pub const NAMES: &'static [&'static str] = &["ring", "tree", "canary", "switchml", "panama"];
 
     /// Canary as its paper has it: 1 us, 32 Ki descriptors, hashed.
     pub fn canary() -> Self {
@@ -167,6 +181,7 @@ impl System {
             System::Tree { .. } => "tree",
             System::Canary { .. } => "canary",
             System::SwitchMl { .. } => "switchml",
+            System::Panama { .. } => "panama",
         }
     }
 
@@ -177,6 +192,7 @@ impl System {
             System::Ring { .. } => 2,
             System::Canary { .. } => 3,
             System::SwitchMl { .. } => 4,
+            System::Panama { .. } => 8,
         }
     }
 }

@@ -7,6 +7,7 @@ mod build;
 mod canary;
 mod config;
 pub mod layout;
+mod panama;
 mod switchml;
 
 pub use any::{AnyHeader, AnyNode};
