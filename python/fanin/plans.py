@@ -95,7 +95,7 @@ class Noise(TypedDict):
 
 
 class _Job(TypedDict):
-    system: Literal["ring", "tree", "canary", "switchml", "atp", "a2tp"]
+    system: Literal["ring", "tree", "canary", "switchml", "atp", "a2tp", "panama"]
 
 
 class Job(_Job, total=False):
@@ -129,8 +129,10 @@ class Job(_Job, total=False):
     # ring
     order: Literal["host", "placement"]
     barrier: bool
-    # tree
+    # tree, panama
     trees: int
+    # panama
+    window_initial: int
     # canary
     timeout: Time | Literal["adaptive"]
     timeout_min: Time

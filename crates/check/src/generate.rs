@@ -49,6 +49,7 @@ pub fn generate_for(seed: u64, only: Option<&str>) -> Recipe {
     let mut jobs = jobs(&mut Draw::new(seed, 4), &map, weather, only);
     adaptive_timeouts(&mut Draw::new(seed, 8), &mut jobs);
     with_servers(&mut Draw::new(seed, 9), &map, &mut jobs, only);
+    panama(&mut Draw::new(seed, 10), &mut jobs, only);
     jobs.iter_mut().for_each(|job| kinds(&mut kind_draw, job));
     let mut faults = FaultPlan::default();
     let fault_draw = &mut Draw::new(seed, 5);
@@ -183,6 +184,8 @@ fn operator(draw: &mut Draw) -> ElementOp {
 fn system(draw: &mut Draw, op: ElementOp, only: Option<&str>) -> System {
     let drawn = draw.between(0, 3);
     // In the order of the numbers below.
+    // PANAMA is drawn as trees, of which it is made below.
+    let only = only.map(|name| if name == "panama" { "tree" } else { name });
     let wanted = only.and_then(|name| ["tree", "ring", "switchml", "canary"].iter().position(|known| *known == name));
     match wanted.map_or(drawn, |wanted| wanted as u64) {
         0 => System::Tree { trees: draw.between(1, 4) as u32 },
@@ -267,6 +270,17 @@ fn adaptive_timeouts(draw: &mut Draw, jobs: &mut [JobRecipe]) {
     }
 }
 
+/// Some of the jobs on static trees heed congestion marks; all, where there are only such.
+fn panama(draw: &mut Draw, jobs: &mut [JobRecipe], only: Option<&str>) {
+    for job in jobs {
+        if let System::Tree { trees } = job.system
+            && (only == Some("panama") || only.is_none() && draw.percent(30))
+        {
+            job.system = System::Panama { trees, window_initial: draw.between(1, u64::from(job.window)) as u32 };
+        }
+    }
+}
+
 fn job(draw: &mut Draw, map: &NetworkMap, weather: Weather, only: Option<&str>) -> JobRecipe {
     let workers = draw.between(1, u64::from(map.hosts().min(24)));
     let mut op = operator(draw);
@@ -319,7 +333,7 @@ fn kinds(draw: &mut Draw, job: &mut JobRecipe) {
     let fixed_point = match job.system {
         System::SwitchMl { fixed_point } => fixed_point,
         System::Canary(_) => false,
-        System::Ring { .. } | System::Tree { .. } | System::Atp(_) | System::A2tp(_) => return,
+        System::Ring { .. } | System::Tree { .. } | System::Atp(_) | System::A2tp(_) | System::Panama { .. } => return,
     };
     // A job of a recipe has one operator: a mean would divide what is only copied, and fixed point is for what is added up.
     let may_copy = !fixed_point && job.op.operator != Operator::Avg;

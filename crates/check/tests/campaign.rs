@@ -12,7 +12,9 @@ fn thousands_of_random_runs_are_as_they_must_be() {
     println!("{report}");
     report.assert_clean();
     assert_eq!(report.runs, SEEDS);
-    for (system, at_least) in [("tree", SEEDS / 3), ("ring", SEEDS / 3), ("switchml", SEEDS / 3), ("canary", SEEDS / 20)] {
+    for (system, at_least) in
+        [("tree", SEEDS / 4), ("panama", SEEDS / 10), ("ring", SEEDS / 3), ("switchml", SEEDS / 3), ("canary", SEEDS / 20)]
+    {
         assert!(report.jobs[system] > at_least, "{system}: {:?}", report.jobs);
     }
     for kind in ["allreduce", "reduce", "broadcast", "barrier", "reduce-scatter", "all-gather"] {
@@ -79,4 +81,16 @@ fn switchml_bears_what_goes_wrong_in_every_collective() {
     }
     assert!(report.jobs_complete > SWITCHML_SEEDS / 2 && report.jobs_failed > SWITCHML_SEEDS / 20, "{report}");
     assert!(report.retransmitted > 100 * SWITCHML_SEEDS, "{report}");
+}
+
+/// Seeds of the campaign of PANAMA alone.
+const PANAMA_SEEDS: u64 = 600;
+
+#[test]
+fn panama_bears_what_the_others_bear() {
+    let report = campaign(2_000_000, PANAMA_SEEDS, Checks { only: Some("panama"), ..Checks::default() });
+    println!("{report}");
+    report.assert_clean();
+    assert_eq!(report.jobs.keys().collect::<Vec<_>>(), [&"panama"]);
+    assert!(report.jobs_complete > PANAMA_SEEDS / 2 && report.jobs_failed > PANAMA_SEEDS / 20 && report.marked > PANAMA_SEEDS, "{report}");
 }

@@ -81,6 +81,32 @@ fn trees_reach_the_cap_of_the_frame_overhead_and_never_pass_it() {
     }
 }
 
+/// Two jobs whose trees share every link between switches, with shallow queues that mark.
+#[test]
+fn panamas_window_keeps_two_jobs_from_overrunning_a_link() {
+    let two_jobs = |system| {
+        let mut recipe = recipe(system, 16, 1024, 4 << 20);
+        let link = LinkSpeed { bits_per_second: 100_000_000_000, latency: Duration::from_ns(300) };
+        recipe.network.shape =
+            Shape::FatTree2 { leaves: 4, hosts_per_leaf: 4, spines: 1, parallel_links: 1, host_link: link, fabric_link: link };
+        (recipe.network.queue_bytes, recipe.network.ecn_mark_bytes) = (128 << 10, 40 << 10);
+        let half = |parity| {
+            let hosts: Vec<NodeId> = (0..16).filter(|host| host % 2 == parity).map(NodeId).collect();
+            JobRecipe { start: vec![Instant::ZERO; hosts.len()], hosts, ..recipe.jobs[0].clone() }
+        };
+        recipe.jobs = vec![half(0), half(1)];
+        let result = run::<Census>(&recipe, |_| ()).expect("a run");
+        assert_eq!(violations(&recipe, &result), [""; 0]);
+        let goodputs = result.jobs.iter().map(|job| job.goodput_gbps(0).expect("a completed operation")).collect::<Vec<_>>();
+        (goodputs, result.counters.dropped_total())
+    };
+    let (goodputs, dropped) = two_jobs(System::Panama { trees: 1, window_initial: 16 });
+    let share = efficiency(1024) * RATE_GBPS / 2.0;
+    assert!(dropped == 0 && goodputs.iter().all(|goodput| (0.95 * share..1.1 * share).contains(goodput)), "{dropped}, {goodputs:?}");
+    let (goodputs, dropped) = two_jobs(System::Tree { trees: 1 });
+    assert!(dropped > 1_000, "a window that heeds nothing overruns the queues: {dropped}, {goodputs:?}");
+}
+
 /// `switchml 7`: the time does not depend on the number of workers; exponents cost one round.
 #[test]
 fn switchml_reaches_the_cap_of_the_frame_overhead() {

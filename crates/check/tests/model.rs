@@ -117,6 +117,23 @@ fn two_leaves_and_a_root() {
 }
 
 #[test]
+fn panama_in_small_networks() {
+    let panama = System::Panama { trees: 1, window_initial: 1 };
+    assert_holds("panama, star of 2, 2 blocks", model(star(2), panama, true, &[2 * BLOCK], one_of_each()), 5_000);
+    assert_holds("panama, star of 2, 2 operations", model(star(2), panama, true, &[BLOCK, 1], one_of_each()).with_late_worker(), 5_000);
+    let limits = Limits { early_timeouts: 0, ..one_of_each() };
+    assert_holds("panama, two levels, 2 blocks", model(two_levels(), panama, true, &[2 * BLOCK], limits), 4_000);
+    for bug in [Planted::IgnoreBitmap, Planted::KeepAccumulator] {
+        let plant = move |node: &mut AnyNode<_>| {
+            if let AnyNode::PanamaSwitch(switch) = node {
+                switch.plant(bug);
+            }
+        };
+        assert_found(&format!("panama, {bug:?}"), model(star(2), panama, true, &[4 * BLOCK], one_of_each()).altered(plant), EXACT);
+    }
+}
+
+#[test]
 fn a_ring_of_two_and_of_three() {
     for barrier in [false, true] {
         let ring = System::Ring { order: RingOrder::Host, barrier };

@@ -1,16 +1,16 @@
 //! Tests of the checker: bugs put in on purpose are found, within a stated number of seeds, and the same runs without them are clean.
 
-use fanin_check::{Recipe, generate, run, violations};
+use fanin_check::{Recipe, generate, generate_for, run, violations};
 use fanin_core::{Census, Duration};
 use fanin_protocols::tree::Planted;
 use fanin_systems::{AnyNode, RingOrder, System};
 
 /// What the checker says of a run with a bug.
 fn findings(recipe: &Recipe, bug: Planted) -> Vec<String> {
-    let plant = |node: &mut AnyNode<Census>| {
-        if let AnyNode::TreeSwitch(switch) = node {
-            switch.plant(bug);
-        }
+    let plant = |node: &mut AnyNode<Census>| match node {
+        AnyNode::TreeSwitch(switch) => switch.plant(bug),
+        AnyNode::PanamaSwitch(switch) => switch.plant(bug),
+        _ => {}
     };
     match run::<Census>(recipe, plant) {
         Ok(result) => violations(recipe, &result),
@@ -46,6 +46,15 @@ fn a_lost_bitmap_check_is_found_within_20_random_runs() {
 fn an_accumulator_that_is_not_reset_is_found_within_20_random_runs() {
     let found = runs_that_show(Planted::KeepAccumulator, &recipes_of_trees(20));
     assert!(found >= 3, "{found} runs show it");
+}
+
+#[test]
+fn bugs_in_panamas_switch_are_found_within_20_random_runs() {
+    let recipes: Vec<Recipe> = (0..20).map(|seed| generate_for(seed, Some("panama"))).collect();
+    for bug in [Planted::IgnoreBitmap, Planted::KeepAccumulator] {
+        let found = runs_that_show(bug, &recipes);
+        assert!(found >= 3, "{bug:?}: {found} runs show it");
+    }
 }
 
 /// Twenty runs in which packets are repeated, and nothing is lost.
@@ -88,7 +97,9 @@ fn a_ring_without_loss_recovery_is_wrong_without_the_anti_replay_window() {
 /// Bits and sequence numbers of the protocols see repeats by themselves where loss is recovered: there the window is one more net.
 #[test]
 fn protocols_that_recover_from_loss_are_exact_without_the_anti_replay_window() {
-    for system in [System::Tree { trees: 2 }, System::Ring { order: RingOrder::Host, barrier: true }] {
+    for system in
+        [System::Tree { trees: 2 }, System::Panama { trees: 2, window_initial: 3 }, System::Ring { order: RingOrder::Host, barrier: true }]
+    {
         for mut recipe in repeated(&Recipe::fat_tree(system, 3, 2, 4_000), false) {
             recipe.jobs[0].reliable = true;
             assert_eq!(findings(&recipe, Planted::None), [""; 0], "{recipe}");

@@ -98,6 +98,7 @@ mod tests {
             ("crates/wire/clippy.toml", rules),
             ("crates/protocols/clippy.toml", rules),
             ("crates/sim/clippy.toml", rules),
+            ("crates/models/clippy.toml", rules),
             (path, text),
         ])
     }

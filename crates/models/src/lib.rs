@@ -4,14 +4,16 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`a2tp`] | steady state of A2TP's aggregator window, and the factor by which it shrinks |
+//! | [`sharp`] | time of an allreduce over SHARP's trees, in its two modes |
 #![forbid(unsafe_code)]
 
 pub mod a2tp;
+pub mod sharp;
 
 use std::fmt;
 
 /// All models, in the order in which they are listed.
-pub const MODELS: &[Model] = &[a2tp::STEADY_STATE, a2tp::DECREASE];
+pub const MODELS: &[Model] = &[a2tp::STEADY_STATE, a2tp::DECREASE, sharp::MODES];
 
 /// The model of that name.
 pub fn model(name: &str) -> Option<&'static Model> {

@@ -8,12 +8,14 @@ use fanin_core::{
     Address, BlockExponent, Body, Collective, DropReason, Duration, Egress, Event, FailureReason, FlowLabel, Ingress, Instant, Node,
     NodeId, OpError, OperationId, Outcome, Payload, Piece, PortId, Rank, Suspect, Tx, Wire, Worker,
 };
+use fanin_protocols::panama::{PanamaSwitch, PanamaWorker, PanamaWorkerConfig};
 use fanin_protocols::ring::{RingBarrier, RingPeer, RingWorker, RingWorkerConfig};
 use fanin_protocols::shared::reliability::Reliability;
 use fanin_protocols::switchml::{
     SwitchMlChild, SwitchMlParent, SwitchMlSwitch, SwitchMlSwitchConfig, SwitchMlWorker, SwitchMlWorkerConfig,
 };
 use fanin_protocols::tree::{TreeChild, TreeParent, TreeRole, TreeSwitch, TreeSwitchConfig, TreeWorker, TreeWorkerConfig};
+use fanin_wire::panama::PanamaHeader;
 use fanin_wire::ring::{AckMask, RingHeader, Segment};
 use fanin_wire::switchml::{CallLabel, SlotUse, SwitchMlHeader};
 use fanin_wire::tree::TreeHeader;
@@ -87,10 +89,31 @@ fn tree_worker(workers: u32, reliability: Reliability) -> TreeWorker<Bytes> {
     })
 }
 
+fn panama_worker(workers: u32, reliability: Reliability) -> PanamaWorker<Bytes> {
+    PanamaWorker::new(PanamaWorkerConfig {
+        job: JOB,
+        rank: Rank(0),
+        workers,
+        op: Bytes::OP,
+        element_bytes: ELEMENT_BYTES,
+        block_elements: 2,
+        window: 4,
+        window_initial: 2,
+        uplink: PortId(0),
+        leaf: NodeId(9),
+        reliability,
+    })
+}
+
 fn tree_switch(reliable: bool) -> TreeSwitch<Bytes> {
+    TreeSwitch::new(switch_of_trees(reliable))
+}
+
+/// The root of one tree, below the root of a second, and outside of a third.
+fn switch_of_trees(reliable: bool) -> TreeSwitchConfig<<Bytes as Payload>::Op> {
     let children: Vec<_> = (0..3).map(|child| TreeChild { port: PortId(child), who: Suspect::Rank(Rank(child.into())) }).collect();
     let role = |parent| Some(TreeRole { parent, children: children.clone() });
-    TreeSwitch::new(TreeSwitchConfig {
+    TreeSwitchConfig {
         job: JOB,
         op: Bytes::OP,
         block_bytes: 8,
@@ -98,7 +121,7 @@ fn tree_switch(reliable: bool) -> TreeSwitch<Bytes> {
         trees: vec![role(None), role(Some(TreeParent { port: PortId(3), node: NodeId(8) })), None],
         reliable,
         resend_gap: Duration::from_us(10),
-    })
+    }
 }
 
 fn switchml_worker(workers: u32, reliability: Reliability, fixed_point: bool) -> SwitchMlWorker<Bytes> {
@@ -158,7 +181,12 @@ fn collective(operation: u32, elements: u64) -> Collective {
 }
 
 fn ingress() -> impl Strategy<Value = Ingress> {
-    (0u16..6, 0u32..6).prop_map(|(port, node)| Ingress { port: PortId(port), source: Address::worker(NodeId(node)), job: JOB, ecn: false })
+    (0u16..6, 0u32..6).prop_map(|(port, node)| Ingress {
+        port: PortId(port),
+        source: Address::worker(NodeId(node)),
+        job: JOB,
+        ecn: node == 5,
+    })
 }
 
 fn numbers() -> impl Strategy<Value = u32> {
@@ -172,6 +200,16 @@ fn tree_headers() -> impl Strategy<Value = TreeHeader> {
         1 => numbers().prop_map(|block| TreeHeader::Waiting { block, suspect: Suspect::Rank(Rank(block)) }),
         1 => numbers().prop_map(|block| TreeHeader::Rejected { block }),
     ]
+}
+
+fn panama_headers() -> impl Strategy<Value = PanamaHeader> {
+    let marks = any::<(bool, bool)>();
+    (tree_headers(), marks).prop_map(|(header, (marked_up, marked_down))| match header {
+        TreeHeader::Contribution { block, attempt } => PanamaHeader::Contribution { block, attempt, marked_up },
+        TreeHeader::Aggregate { block } => PanamaHeader::Aggregate { block, marked_up, marked_down },
+        TreeHeader::Waiting { block, suspect } => PanamaHeader::Waiting { block, suspect },
+        TreeHeader::Rejected { block } => PanamaHeader::Rejected { block },
+    })
 }
 
 fn ring_headers() -> impl Strategy<Value = RingHeader> {
@@ -250,6 +288,25 @@ proptest! {
     #[test]
     fn a_tree_worker_survives_anything(reliable in any::<bool>(), packets in proptest::collection::vec((ingress(), tree_headers(), payloads()), 1..100)) {
         let mut worker = tree_worker(3, if reliable { LOSSY } else { Reliability::LOSSLESS });
+        let mut operation = 0;
+        torment(&mut worker, packets, |worker, number, now, sink| {
+            if number % 10 == 3 {
+                worker.submit(now, collective(operation, 13), sink);
+            }
+            while let Some(Outcome { result, .. }) = worker.poll() {
+                operation += u32::from(result.is_ok());
+            }
+        });
+    }
+
+    #[test]
+    fn a_panama_switch_survives_anything(reliable in any::<bool>(), packets in proptest::collection::vec((ingress(), panama_headers(), payloads()), 1..150)) {
+        torment(&mut PanamaSwitch::new(switch_of_trees(reliable)), packets, |_, _, _, _| {});
+    }
+
+    #[test]
+    fn a_panama_worker_survives_anything(reliable in any::<bool>(), packets in proptest::collection::vec((ingress(), panama_headers(), payloads()), 1..100)) {
+        let mut worker = panama_worker(3, if reliable { LOSSY } else { Reliability::LOSSLESS });
         let mut operation = 0;
         torment(&mut worker, packets, |worker, number, now, sink| {
             if number % 10 == 3 {
@@ -405,6 +462,8 @@ fn is_done_at_once<W: Worker<Bytes>>(mut worker: W) {
 fn operations_end_without_a_network() {
     for reliability in [LOSSY, Reliability::LOSSLESS] {
         ends(tree_worker(3, reliability));
+        ends(panama_worker(3, reliability));
+        is_done_at_once(panama_worker(1, reliability));
         ends(ring_worker(3, reliability));
         ends(switchml_worker(3, reliability, false));
         ends(switchml_worker(3, reliability, true));
@@ -432,7 +491,55 @@ fn states_that_differ_in_time_only_are_equal_after_rebasing() {
         switchml.submit(start, collective(0, 13), &mut switchml_sink);
         switchml.on_timeout(start + Duration::from_us(150), &mut switchml_sink);
         switchml.rebase(start + Duration::from_us(150));
-        (worker, ring, switchml)
+        let mut panama_sink = Sink::new(50);
+        let mut panama = panama_worker(3, LOSSY);
+        panama.submit(start, collective(0, 13), &mut panama_sink);
+        panama.on_timeout(start + Duration::from_us(150), &mut panama_sink);
+        panama.rebase(start + Duration::from_us(150));
+        (worker, ring, switchml, panama)
     };
     assert_eq!(reach(1), reach(77));
+}
+
+/// `baselines 5`: marks are ORed into the sum; what a switch forgets of a packet below its header is in it.
+#[test]
+fn a_panama_switch_ors_marks_and_passes_them_on() {
+    let (mut switch, mut sink) = (PanamaSwitch::<Bytes>::new(switch_of_trees(true)), Sink::new(0));
+    let mut give = |port, ecn, header: PanamaHeader| {
+        let from = Ingress { port: PortId(port), source: Address::default(), ecn };
+        switch.on_packet(Instant::ZERO, from, &header, &[0; 8], &mut sink);
+        std::mem::take(&mut sink.sent)
+    };
+    let contribution = |block, marked_up| PanamaHeader::Contribution { block, attempt: 0, marked_up };
+    let aggregate = |block, marked_up, marked_down| PanamaHeader::Aggregate { block, marked_up, marked_down };
+    // The root of block 0's tree: by the network, by the header, and not at all in the next use of the tree.
+    for (block, ecn, header, sum_is_marked) in [(0, true, false, true), (3, false, true, true), (6, false, false, false)] {
+        assert_eq!(give(0, false, contribution(block, false)), []);
+        assert_eq!(give(1, ecn, contribution(block, header)), []);
+        assert_eq!(give(2, false, contribution(block, false)), [aggregate(block, sum_is_marked, false)]);
+    }
+    // Below the root of block 1's tree: marks go up with the partial aggregate; what the sum meets on its way down is kept apart.
+    assert_eq!(give(0, true, contribution(1, false)), []);
+    assert_eq!(give(1, false, contribution(1, false)), []);
+    assert_eq!(give(2, false, contribution(1, false)), [contribution(1, true)]);
+    assert_eq!(give(3, true, aggregate(1, true, false)), [aggregate(1, true, true)]);
+    // Who lost it gets it with the same marks.
+    assert_eq!(give(0, true, PanamaHeader::Contribution { block: 1, attempt: 1, marked_up: false }), [aggregate(1, true, true)]);
+}
+
+/// A mark on the way down goes up again with the next contribution, once.
+#[test]
+fn a_panama_worker_tells_of_marks_on_the_way_down() {
+    let (mut worker, mut sink) = (panama_worker(3, LOSSY), Sink::new(50));
+    worker.submit(Instant::ZERO, collective(0, 13), &mut sink);
+    let contribution = |block, marked_up| PanamaHeader::Contribution { block, attempt: 0, marked_up };
+    let mut sum = |block, marked_down, ecn| {
+        sink.sent.clear();
+        let from = Ingress { port: PortId(0), source: Address::default(), ecn };
+        worker.on_packet(Instant::ZERO, from, &PanamaHeader::Aggregate { block, marked_up: false, marked_down }, &[0; 8], &mut sink);
+        sink.sent.clone()
+    };
+    assert_eq!(sum(0, false, true), [contribution(2, true)], "a mark on the last link");
+    assert_eq!(sum(1, true, false), [contribution(3, true), contribution(4, false)], "one further up; and the window has grown");
+    assert_eq!(sum(2, false, false), [contribution(5, false)]);
 }

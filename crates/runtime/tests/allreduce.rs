@@ -16,6 +16,7 @@ use fanin_systems::{AnyNode, JobSpec, RingOrder, System, build};
 const TREE: System = System::Tree { trees: 1 };
 const SWITCHML: System = System::SwitchMl { fixed_point: false };
 const FIXED_POINT: System = System::SwitchMl { fixed_point: true };
+const PANAMA: System = System::Panama { trees: 1, window_initial: 4 };
 const RING: System = System::Ring { order: RingOrder::Host, barrier: false };
 /// No element, one, a few, an odd number over several packets, many packets.
 const LENGTHS: [usize; 5] = [0, 1, 5, 4_099, 120_001];
@@ -204,6 +205,13 @@ fn switchml_is_exact_under_loss_and_under_every_fault_at_once() {
         let counters = run_all(system, 3, FaultPlan { seed: 95, loss: 0.02, duplicate: 0.05, reorder: 0.05, corrupt: 0.01 });
         assert!(counters.iter().map(|counters| counters.dropped_for(DropReason::Repeated)).sum::<u64>() > 0);
     }
+}
+
+#[test]
+fn panama_is_exact_without_loss_and_under_every_fault_at_once() {
+    (1..=5).for_each(|workers| drop(run_all(PANAMA, workers, NO_FAULTS)));
+    let counters = run_all(PANAMA, 3, FaultPlan { seed: 90, loss: 0.02, duplicate: 0.05, reorder: 0.05, corrupt: 0.01 });
+    assert!(retransmitted(&counters) > 0);
 }
 
 #[test]

@@ -8,11 +8,13 @@ use fanin_core::{
 use fanin_protocols::a2tp::{A2tpServer, A2tpWorker};
 use fanin_protocols::atp::{AtpServer, AtpSwitch, AtpWorker};
 use fanin_protocols::canary::{CanarySwitch, CanaryWorker};
+use fanin_protocols::panama::{PanamaSwitch, PanamaWorker};
 use fanin_protocols::ring::RingWorker;
 use fanin_protocols::switchml::{SwitchMlSwitch, SwitchMlWorker};
 use fanin_protocols::tree::{TreeSwitch, TreeWorker};
 use fanin_wire::atp::AtpHeader;
 use fanin_wire::canary::CanaryHeader;
+use fanin_wire::panama::PanamaHeader;
 use fanin_wire::ring::RingHeader;
 use fanin_wire::switchml::SwitchMlHeader;
 use fanin_wire::tree::TreeHeader;
@@ -33,6 +35,8 @@ pub enum AnyHeader {
     SwitchMl(SwitchMlHeader),
     /// Of ATP, or of A2TP.
     Atp(AtpHeader),
+    /// Of PANAMA.
+    Panama(PanamaHeader),
 }
 
 const BACKGROUND: u8 = 0;
@@ -41,6 +45,7 @@ const RING: u8 = 2;
 const CANARY: u8 = 3;
 const SWITCHML: u8 = 4;
 const ATP: u8 = 5;
+const PANAMA: u8 = 8;
 
 /// The longer of two lengths.
 const fn longer(a: usize, b: usize) -> usize {
@@ -50,7 +55,7 @@ const fn longer(a: usize, b: usize) -> usize {
 /// On the wire: one byte for the system, then the system's header.
 impl Wire for AnyHeader {
     const MAX_LEN: usize = 1 + longer(
-        longer(longer(CanaryHeader::MAX_LEN, SwitchMlHeader::MAX_LEN), AtpHeader::MAX_LEN),
+        longer(longer(CanaryHeader::MAX_LEN, SwitchMlHeader::MAX_LEN), longer(AtpHeader::MAX_LEN, PanamaHeader::MAX_LEN)),
         longer(TreeHeader::MAX_LEN, RingHeader::MAX_LEN),
     );
 
@@ -62,6 +67,7 @@ impl Wire for AnyHeader {
             AnyHeader::Canary(header) => header.wire_len(),
             AnyHeader::SwitchMl(header) => header.wire_len(),
             AnyHeader::Atp(header) => header.wire_len(),
+            AnyHeader::Panama(header) => header.wire_len(),
         }
     }
 
@@ -74,6 +80,7 @@ impl Wire for AnyHeader {
             CANARY => CanaryHeader::parse(rest).map(|(header, length)| (AnyHeader::Canary(header), 1 + length)),
             SWITCHML => SwitchMlHeader::parse(rest).map(|(header, length)| (AnyHeader::SwitchMl(header), 1 + length)),
             ATP => AtpHeader::parse(rest).map(|(header, length)| (AnyHeader::Atp(header), 1 + length)),
+            PANAMA => PanamaHeader::parse(rest).map(|(header, length)| (AnyHeader::Panama(header), 1 + length)),
             _ => Err(Malformed::Field { name: "system", value: u64::from(system) }),
         }
     }
@@ -87,6 +94,7 @@ impl Wire for AnyHeader {
             AnyHeader::Canary(header) => (CANARY, header.emit(rest)),
             AnyHeader::SwitchMl(header) => (SWITCHML, header.emit(rest)),
             AnyHeader::Atp(header) => (ATP, header.emit(rest)),
+            AnyHeader::Panama(header) => (PANAMA, header.emit(rest)),
         };
         *first = system;
         1 + length
@@ -101,6 +109,7 @@ impl Wire for AnyHeader {
             AnyHeader::Canary(header) => header.kind(),
             AnyHeader::SwitchMl(header) => header.kind(),
             AnyHeader::Atp(header) => header.kind(),
+            AnyHeader::Panama(header) => header.kind(),
         }
     }
 }
@@ -130,6 +139,13 @@ impl From<AtpHeader> for AnyHeader {
     #[inline(always)]
     fn from(header: AtpHeader) -> Self {
         AnyHeader::Atp(header)
+    }
+}
+
+impl From<PanamaHeader> for AnyHeader {
+    #[inline(always)]
+    fn from(header: PanamaHeader) -> Self {
+        AnyHeader::Panama(header)
     }
 }
 
@@ -219,6 +235,10 @@ pub enum AnyNode<P: Payload + ?Sized> {
     A2tpServer(A2tpServer<P>),
     /// A switch that jobs of ATP and A2TP share.
     AtpSwitch(AtpSwitch<P>),
+    /// A worker of PANAMA.
+    PanamaWorker(PanamaWorker<P>),
+    /// A switch of PANAMA.
+    PanamaSwitch(PanamaSwitch<P>),
 }
 
 /// Calls a handler of the node inside, with a [`Tx`] that wraps its headers.
@@ -273,6 +293,14 @@ macro_rules! dispatch {
                 let $inner = &mut Wrapped { tx: $tx };
                 $call
             }
+            AnyNode::PanamaWorker($node) => {
+                let $inner = &mut Wrapped { tx: $tx };
+                $call
+            }
+            AnyNode::PanamaSwitch($node) => {
+                let $inner = &mut Wrapped { tx: $tx };
+                $call
+            }
         }
     };
 }
@@ -307,6 +335,8 @@ impl<P: Payload + ?Sized> Node<P> for AnyNode<P> {
             (AnyNode::AtpWorker(node), AnyHeader::Atp(header)) => node.receive(now, from, header, payload, &mut Wrapped { tx }),
             (AnyNode::A2tpServer(node), AnyHeader::Atp(header)) => node.receive(now, from, header, payload, &mut Wrapped { tx }),
             (AnyNode::A2tpWorker(node), AnyHeader::Atp(header)) => node.receive(now, from, header, payload, &mut Wrapped { tx }),
+            (AnyNode::PanamaSwitch(node), AnyHeader::Panama(header)) => node.receive(now, from, header, payload, &mut Wrapped { tx }),
+            (AnyNode::PanamaWorker(node), AnyHeader::Panama(header)) => node.receive(now, from, header, payload, &mut Wrapped { tx }),
             // A packet of another system is not of this job.
             (node, _) => {
                 tx.note(Event::Dropped(fanin_core::DropReason::Mismatch));
@@ -334,6 +364,8 @@ impl<P: Payload + ?Sized> Node<P> for AnyNode<P> {
             AnyNode::A2tpWorker(node) => node.next_timeout(),
             AnyNode::A2tpServer(node) => node.next_timeout(),
             AnyNode::AtpSwitch(node) => node.next_timeout(),
+            AnyNode::PanamaWorker(node) => node.next_timeout(),
+            AnyNode::PanamaSwitch(node) => node.next_timeout(),
         }
     }
 
@@ -359,6 +391,8 @@ impl<P: Payload + ?Sized> Node<P> for AnyNode<P> {
             AnyNode::A2tpWorker(node) => node.gauges(report),
             AnyNode::A2tpServer(node) => node.gauges(report),
             AnyNode::AtpSwitch(node) => node.gauges(report),
+            AnyNode::PanamaWorker(node) => node.gauges(report),
+            AnyNode::PanamaSwitch(node) => node.gauges(report),
         }
     }
 }
@@ -372,6 +406,7 @@ impl<P: Payload + ?Sized> Worker<P> for AnyNode<P> {
             AnyNode::SwitchMlWorker(node) => node.submit(now, collective, &mut Wrapped { tx }),
             AnyNode::AtpWorker(node) => node.submit(now, collective, &mut Wrapped { tx }),
             AnyNode::A2tpWorker(node) => node.submit(now, collective, &mut Wrapped { tx }),
+            AnyNode::PanamaWorker(node) => node.submit(now, collective, &mut Wrapped { tx }),
             _ => tx.note(Event::Broken("a node without a vector was asked to submit")),
         }
     }
@@ -396,6 +431,7 @@ impl<P: Payload + ?Sized> Worker<P> for AnyNode<P> {
             AnyNode::SwitchMlWorker(node) => node.poll(),
             AnyNode::AtpWorker(node) => node.poll(),
             AnyNode::A2tpWorker(node) => node.poll(),
+            AnyNode::PanamaWorker(node) => node.poll(),
             _ => None,
         }
     }
@@ -408,6 +444,7 @@ impl<P: Payload + ?Sized> Worker<P> for AnyNode<P> {
             AnyNode::SwitchMlWorker(node) => node.cancel(now, operation, &mut Wrapped { tx }),
             AnyNode::AtpWorker(node) => node.cancel(now, operation, &mut Wrapped { tx }),
             AnyNode::A2tpWorker(node) => node.cancel(now, operation, &mut Wrapped { tx }),
+            AnyNode::PanamaWorker(node) => node.cancel(now, operation, &mut Wrapped { tx }),
             _ => tx.note(Event::Broken("a node without a vector was asked to cancel")),
         }
     }
@@ -429,6 +466,8 @@ impl<P: Payload + ?Sized> AnyNode<P> {
             AnyNode::A2tpWorker(node) => node.rebase(now),
             AnyNode::A2tpServer(node) => node.rebase(now),
             AnyNode::AtpSwitch(node) => node.rebase(now),
+            AnyNode::PanamaWorker(node) => node.rebase(now),
+            AnyNode::PanamaSwitch(node) => node.rebase(now),
         }
     }
 }
@@ -455,6 +494,7 @@ mod tests {
             AnyHeader::Canary(CanaryHeader::Broadcast { id: CanaryId::new(1, 0, 80) }),
             AnyHeader::SwitchMl(SwitchMlHeader::Rejected { at: SlotUse { slot: 2, round: 81 } }),
             AnyHeader::Atp(AtpHeader::Rejected { at: FragmentId { tensor: 1, seq: 82 } }),
+            AnyHeader::Panama(PanamaHeader::Aggregate { block: 82, marked_up: true, marked_down: false }),
         ];
         for header in headers {
             let mut bytes = [0; AnyHeader::MAX_LEN];

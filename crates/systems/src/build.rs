@@ -10,6 +10,7 @@ use crate::atp;
 use crate::canary;
 use crate::config::{BuildError, JobSpec, RingOrder, System, UNLIMITED};
 use crate::layout::{self, Members, TreeLayout, leaf_of};
+use crate::panama;
 use crate::switchml;
 
 /// The nodes of a job in a network.
@@ -24,6 +25,7 @@ pub fn build<P: Payload + ?Sized>(spec: &JobSpec<'_, P::Op>, map: &NetworkMap) -
     match spec.system {
         System::Ring { order, barrier } => ring(spec, order, barrier),
         System::Tree { trees } => tree(spec, map, trees),
+        System::Panama { trees, window_initial } => panama::nodes(spec, map, trees, window_initial),
         System::SwitchMl { fixed_point } => switchml::nodes(spec, map, fixed_point),
         System::Canary(parameters) => canary::nodes(spec, map, &parameters),
         System::Atp(_) | System::A2tp(_) => atp::nodes(spec, map),
@@ -120,6 +122,18 @@ fn ring<P: Payload + ?Sized>(spec: &JobSpec<'_, P::Op>, order: RingOrder, barrie
 }
 
 fn tree<P: Payload + ?Sized>(spec: &JobSpec<'_, P::Op>, map: &NetworkMap, trees: u32) -> Result<JobNodes<AnyNode<P>>, BuildError> {
+    let workers = spec.hosts.iter().enumerate().map(|(rank, &host)| tree_worker(spec, map, rank as u32, host)).collect::<Result<_, _>>()?;
+    let switches = tree_switches(spec, map, trees)?.into_iter();
+    let others = switches.map(|(at, config)| Placed { at, node: AnyNode::TreeSwitch(TreeSwitch::new(config)) }).collect();
+    Ok(JobNodes { workers, others })
+}
+
+/// What the switches are told that static trees of a job pass.
+pub(crate) fn tree_switches<Op: Clone>(
+    spec: &JobSpec<'_, Op>,
+    map: &NetworkMap,
+    trees: u32,
+) -> Result<Vec<(Address, TreeSwitchConfig<Op>)>, BuildError> {
     if trees == 0 || trees > 1024 {
         return Err(BuildError::new("trees", trees, "1 to 1024"));
     }
@@ -129,10 +143,8 @@ fn tree<P: Payload + ?Sized>(spec: &JobSpec<'_, P::Op>, map: &NetworkMap, trees:
         .enumerate()
         .map(|(tree, &root)| layout::tree(map, spec.hosts, root, spec.seed.wrapping_add(tree as u64)))
         .collect::<Result<_, _>>()?;
-    let workers = spec.hosts.iter().enumerate().map(|(rank, &host)| tree_worker(spec, map, rank as u32, host)).collect::<Result<_, _>>()?;
     let members = Members::new(map, spec.hosts);
-    let others = map.switches().filter_map(|switch| tree_switch(spec, map, switch, &layouts, &members)).collect();
-    Ok(JobNodes { workers, others })
+    Ok(map.switches().filter_map(|switch| tree_switch(spec, map, switch, &layouts, &members)).collect())
 }
 
 fn tree_worker<P: Payload + ?Sized>(
@@ -157,14 +169,14 @@ fn tree_worker<P: Payload + ?Sized>(
     Ok(Placed { at: Address::worker(host), node: AnyNode::TreeWorker(TreeWorker::new(config)) })
 }
 
-/// The job's node at a switch; `None` where no tree passes.
-fn tree_switch<P: Payload + ?Sized>(
-    spec: &JobSpec<'_, P::Op>,
+/// What a switch is told; `None` where no tree passes.
+fn tree_switch<Op: Clone>(
+    spec: &JobSpec<'_, Op>,
     map: &NetworkMap,
     switch: NodeId,
     layouts: &[TreeLayout],
     members: &Members<'_>,
-) -> Option<Placed<AnyNode<P>>> {
+) -> Option<(Address, TreeSwitchConfig<Op>)> {
     let parent = |port: PortId| TreeParent { port, node: map.neighbours(switch)[port.index()].node };
     let role = |layout: &TreeLayout| {
         let (_, place) = layout.places.iter().find(|(node, _)| *node == switch)?;
@@ -186,7 +198,7 @@ fn tree_switch<P: Payload + ?Sized>(
         reliable: spec.reliable,
         resend_gap: resend_gap(spec.rto_min),
     };
-    Some(Placed { at: Address::switch(switch), node: AnyNode::TreeSwitch(TreeSwitch::new(config)) })
+    Some((Address::switch(switch), config))
 }
 
 #[cfg(test)]

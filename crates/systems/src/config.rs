@@ -262,15 +262,29 @@ pub enum System {
     Atp(AtpParameters),
     /// A2TP: ATP with a window for aggregators of its own (a2tp 1 to 9).
     A2tp(A2tpParameters),
+    /// PANAMA: static reduction trees with a window that follows congestion marks; all workers have the same (baselines 5 and 8).
+    Panama {
+        /// How many; block b is reduced on tree b mod `trees`.
+        #[serde(default = "one")]
+        trees: u32,
+        /// The congestion window at the beginning of the job, in packets; the job's window is the largest.
+        #[serde(default = "window_initial")]
+        window_initial: u32,
+    },
 }
 
 fn one() -> u32 {
     1
 }
 
+/// About the ten packets that TCP begins with (RFC 6928): all workers' first windows meet in the same queues.
+fn window_initial() -> u32 {
+    16
+}
+
 impl System {
     /// Names of all systems.
-    pub const NAMES: &'static [&'static str] = &["ring", "tree", "canary", "switchml", "atp", "a2tp"];
+    pub const NAMES: &'static [&'static str] = &["ring", "tree", "canary", "switchml", "atp", "a2tp", "panama"];
 
     /// Canary as its paper has it: 1 us, 32 Ki descriptors, hashed.
     pub fn canary() -> Self {
@@ -296,13 +310,14 @@ impl System {
             System::SwitchMl { .. } => "switchml",
             System::Atp(_) => "atp",
             System::A2tp(_) => "a2tp",
+            System::Panama { .. } => "panama",
         }
     }
 
     /// How many servers a job has where its configuration does not say; 0 for systems that have none.
     pub fn servers(&self) -> u32 {
         match self {
-            System::Ring { .. } | System::Tree { .. } | System::Canary { .. } | System::SwitchMl { .. } => 0,
+            System::Ring { .. } | System::Tree { .. } | System::Canary { .. } | System::SwitchMl { .. } | System::Panama { .. } => 0,
             System::Atp(_) | System::A2tp(_) => 1,
         }
     }
@@ -316,6 +331,7 @@ impl System {
             System::SwitchMl { .. } => 4,
             System::Atp(_) => 5,
             System::A2tp(_) => 6,
+            System::Panama { .. } => 8,
         }
     }
 }

@@ -8,6 +8,7 @@ mod build;
 mod canary;
 mod config;
 pub mod layout;
+mod panama;
 mod switchml;
 
 pub use any::{AnyHeader, AnyNode};

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`hop`] | what two Fanin processes put before every packet; knows no protocol |
 //! | [`link`] | hellos between neighbours, and background traffic; knows no protocol either |
+//! | [`panama`] | static trees with congestion marks |
 //! | [`tree`] | static reduction trees |
 //! | [`ring`] | ring allreduce |
 //! | [`canary`] | Canary |
@@ -21,6 +22,7 @@ mod bytes;
 pub mod canary;
 pub mod hop;
 pub mod link;
+pub mod panama;
 pub mod ring;
 pub mod switchml;
 pub mod tree;

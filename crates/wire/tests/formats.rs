@@ -7,6 +7,7 @@ use fanin_wire::atp::{AggregatorName, AtpFlags, AtpHeader, FragmentId, NextRound
 use fanin_wire::canary::{CanaryHeader, CanaryId, PartialSum};
 use fanin_wire::hop::HopHeader;
 use fanin_wire::link::LinkHeader;
+use fanin_wire::panama::PanamaHeader;
 use fanin_wire::ring::{AckMask, RingHeader, Segment};
 use fanin_wire::switchml::{CallLabel, SlotUse, SwitchMlHeader};
 use fanin_wire::tree::TreeHeader;
@@ -32,6 +33,15 @@ fn tree_headers() -> impl Strategy<Value = TreeHeader> {
         any::<u32>().prop_map(|block| TreeHeader::Aggregate { block }),
         (any::<u32>(), suspects()).prop_map(|(block, suspect)| TreeHeader::Waiting { block, suspect }),
         any::<u32>().prop_map(|block| TreeHeader::Rejected { block }),
+    ]
+}
+
+fn panama_headers() -> impl Strategy<Value = PanamaHeader> {
+    prop_oneof![
+        any::<(u32, u8, bool)>().prop_map(|(block, attempt, marked_up)| PanamaHeader::Contribution { block, attempt, marked_up }),
+        any::<(u32, bool, bool)>().prop_map(|(block, marked_up, marked_down)| PanamaHeader::Aggregate { block, marked_up, marked_down }),
+        (any::<u32>(), suspects()).prop_map(|(block, suspect)| PanamaHeader::Waiting { block, suspect }),
+        any::<u32>().prop_map(|block| PanamaHeader::Rejected { block }),
     ]
 }
 
@@ -179,6 +189,7 @@ fn leads_back(bytes: &[u8]) {
         }
     }
     check::<TreeHeader>(bytes);
+    check::<PanamaHeader>(bytes);
     check::<RingHeader>(bytes);
     check::<CanaryHeader>(bytes);
     check::<SwitchMlHeader>(bytes);
@@ -195,6 +206,11 @@ proptest! {
 
     #[test]
     fn tree_headers_survive(header in tree_headers()) {
+        survives(header);
+    }
+
+    #[test]
+    fn panama_headers_survive(header in panama_headers()) {
         survives(header);
     }
 

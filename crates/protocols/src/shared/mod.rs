@@ -14,6 +14,7 @@
 //! | [`window`] | the size of windows |
 //! | [`sender`], [`receiver`] | the ends of a reliable channel |
 //! | [`ledger`] | operations: accepted, running, ended |
+//! | [`trees`] | the switch of static trees, for any packet format |
 //! | `slots` | the slots of a switch, with a bit per child |
 //! | `state` | `Clone`, `Eq` and `Hash` for nodes that are generic over the payload |
 
@@ -31,4 +32,5 @@ pub mod serial;
 pub mod shares;
 pub(crate) mod slots;
 pub(crate) mod state;
+pub mod trees;
 pub mod window;

@@ -3,6 +3,7 @@
 use fanin_core::{Instant, Payload};
 
 use super::rtt::rebased;
+use super::trees::Marks;
 
 /// Where a slot stands; the transitions are drawn in the systems' documentation.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -33,6 +34,8 @@ pub(crate) struct Slot<A> {
     pub resends: u8,
     /// The parent has said that it waits, so it is there.
     pub parent_heard: bool,
+    /// Congestion marks of what it holds, where packets carry them.
+    pub marks: Marks,
     /// When something about it last went up.
     pub asked_at: Instant,
     /// Bit c: child c, of the first 64, has contributed.
@@ -59,6 +62,7 @@ impl<A> Slots<A> {
             state: SlotState::Empty,
             resends: 0,
             parent_heard: false,
+            marks: Marks::default(),
             asked_at: Instant::ZERO,
             arrived: 0,
             acc: P::accumulator(op, block_bytes as usize),

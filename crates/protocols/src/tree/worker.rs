@@ -8,12 +8,13 @@ use fanin_core::{
 };
 use fanin_wire::tree::TreeHeader;
 
-use super::config::{TreeWorkerConfig, window_blocks};
+use super::config::TreeWorkerConfig;
 use crate::shared::ledger::Ledger;
 use crate::shared::repetition::Repetition;
 use crate::shared::rtt::rebased;
 use crate::shared::serial::newer;
 use crate::shared::state::node_state;
+use crate::shared::trees::window_blocks;
 
 /// A block under way, or the last one that was, of one place in the window.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

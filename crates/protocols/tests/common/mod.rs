@@ -152,6 +152,8 @@ pub struct Net<P: HasVectors + ?Sized, H, W, S> {
     now: Instant,
     draws: u64,
     faults: Faults,
+    /// Of 1000 packets, so many are marked: they met congestion.
+    marks: u32,
     ended: Ended,
 }
 
@@ -289,6 +291,7 @@ where
             now: Instant::ZERO,
             draws: 0,
             faults,
+            marks: 0,
             ended,
             scripts,
         };
@@ -308,6 +311,11 @@ where
         self.cables.insert((b, port_b), (a, port_a));
     }
 
+    /// Of 1000 packets, so many are marked.
+    pub fn mark(&mut self, per_mille: u32) {
+        self.marks = per_mille;
+    }
+
     /// A switch stops working at once.
     pub fn kill(&mut self, node: usize) {
         self.alive[node] = false;
@@ -325,6 +333,11 @@ where
 
     /// Runs until no packet is on its way and no node waits for anything.
     pub fn run(mut self, limit: Duration) -> Ended {
+        self.run_to_end(limit)
+    }
+
+    /// The same, where nodes are looked at afterwards.
+    pub fn run_to_end(&mut self, limit: Duration) -> Ended {
         loop {
             let timer =
                 (0..self.nodes.len()).filter(|node| self.alive[*node]).filter_map(|node| Some((self.timeout_of(node)?, node))).min();
@@ -358,7 +371,7 @@ where
                 }
             }
         }
-        self.ended
+        self.ended.clone()
     }
 
     fn timeout_of(&self, node: usize) -> Option<Instant> {
@@ -371,7 +384,8 @@ where
     fn handle(&mut self, happening: Happening<H, P::Owned>) {
         match happening {
             Happening::Arrives(packet) => {
-                let from = Ingress { port: packet.port, source: packet.source, job: JOB, ecn: false };
+                let is_marked = self.marks > 0 && self.draw() % 1000 < u64::from(self.marks);
+                let from = Ingress { port: packet.port, source: packet.source, job: JOB, ecn: is_marked };
                 self.call(packet.to, |place, now, lent| match place {
                     Place::Worker(worker) => worker.on_packet(now, from, &packet.header, packet.payload.borrow(), lent),
                     Place::Switch(switch) => switch.on_packet(now, from, &packet.header, packet.payload.borrow(), lent),
