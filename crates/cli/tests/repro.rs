@@ -294,7 +294,9 @@ fn the_program_carries_its_experiments() {
     let folder = folder("repro-embedded");
     let listed = good(&folder, &["repro"]);
     assert!(
-        listed.starts_with("canary: adaptive_timeout, fig02, fig06, fig07, fig08, fig09, fig10, fig11, loss, memory, parameters, sensitivity\n"),
+        listed.starts_with(
+            "canary: adaptive_timeout, fig02, fig06, fig07, fig08, fig09, fig10, fig11, loss, memory, parameters, sensitivity\n"
+        ),
         "{listed}"
     );
     let judged = rows(&good(&folder, &["repro", "canary", "fig06", "--format", "json"]));

@@ -115,11 +115,6 @@ impl Repetition {
         self.progress_at = now;
     }
 
-    /// The smoothed round trip; nothing before one has been measured.
-    pub fn smoothed(&self) -> Duration {
-        self.rtt.estimate().map_or(Duration::ZERO, |(smoothed, _)| smoothed)
-    }
-
     /// How long an answer is waited for now.
     pub fn timeout(&self) -> Duration {
         self.rtt.timeout()
