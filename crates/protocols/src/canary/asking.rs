@@ -8,7 +8,7 @@ use fanin_core::{
 use fanin_wire::canary::{CanaryHeader, CanaryId};
 
 use super::config::SPAN;
-use super::recovery::{Request, Waits};
+use super::recovery::Request;
 use super::worker::CanaryWorker;
 use super::{app_of, flow_of};
 use crate::shared::reliability::Reliability;
@@ -277,8 +277,8 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
             self.flights.repetition.on_loss_found();
         }
         let flight = &mut self.flights.flights[place as usize];
-        // Only this generation can be complete now, so the time to its sum is a measurement.
-        (flight.attempts, flight.accepted, flight.first_at, flight.sent_at) = (0, false, now, now);
+        // The time to its sum is no measurement: it holds the time until the last worker has heard of the new generation.
+        (flight.attempts, flight.accepted, flight.sent_at) = (0, false, now);
         self.flights.repetition.on_sent_anew(place);
         let Some(operation) = self.running() else { return };
         let is_last = generation == self.config.recovery.generations;
@@ -371,9 +371,8 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
         match (is_ours, is_near, is_known) {
             (true, true, true) => {
                 let request = Request { block, generation: id.generation(), rank, attempt };
-                let waits = Waits { round_trip: self.flights.repetition.timeout(), meeting: self.flights.repetition.smoothed().divided(3) };
-                self.leader.on_request(now, request, waits, &self.config.op, tx);
-                self.leader.flush(now, self.config.uplink, tx);
+                self.leader.on_request(now, request, self.flights.repetition.timeout(), &self.config.op, tx);
+                self.leader.flush(self.config.uplink, tx);
             }
             (false, ..) => tx.note(Event::Dropped(DropReason::NotAMember)),
             (_, false, _) => tx.note(Event::Dropped(DropReason::OutsideWindow)),

@@ -73,8 +73,6 @@ pub(super) struct Record<A> {
     restorations: Vec<Restoration>,
     /// Packets of the answer that were sent: the broadcast, then the restorations.
     packets_sent: u32,
-    /// When all were.
-    pub answered_at: Instant,
     /// Who has asked, and what is done about it; nothing for a block of which nothing is lost.
     pub trouble: Option<Box<Trouble>>,
     pub sum: A,
@@ -233,7 +231,6 @@ impl<P: Payload + ?Sized> Leader<P> {
             bytes: 0,
             restorations: Vec::new(),
             packets_sent: 0,
-            answered_at: Instant::ZERO,
             trouble: None,
             sum: P::accumulator(op, block_bytes),
         };
@@ -300,7 +297,7 @@ impl<P: Payload + ?Sized> Leader<P> {
     /// `canary 5.8`: sends the broadcast and then the restorations of each complete block, as far as there is room; false where some are
     /// left.
     #[inline]
-    pub(super) fn send_answers<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, uplink: PortId, tx: &mut T) -> bool {
+    pub(super) fn send_answers<T: Tx<CanaryHeader, P>>(&mut self, uplink: PortId, tx: &mut T) -> bool {
         while let Some(&number) = self.answers.front() {
             let is_direct = self.records[number].generation == self.recovery.generations;
             let was_sent = if is_direct { self.answer_all(number, uplink, tx) } else { self.broadcast(number, uplink, tx) };
@@ -309,8 +306,7 @@ impl<P: Payload + ?Sized> Leader<P> {
             }
             self.answers.pop_front();
             if self.recovery.reliability.reliable {
-                let record = &mut self.records[number];
-                (record.stage, record.answered_at) = (Stage::Kept, now);
+                self.records[number].stage = Stage::Kept;
             } else {
                 self.records.give_back(number);
             }

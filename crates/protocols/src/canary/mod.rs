@@ -102,7 +102,6 @@
 //! *How soon is a loss found?* A worker asks before its timeout where a sum has come of a block that it sent later, and this one has had as
 //! long as that one took, or a smoothed round trip, and four mean deviations more ([`crate::shared::overtaking`]); where it asks in vain it
 //! waits longer. A leader finds most losses without being asked (`watch`): sums of later blocks prove that all others have contributed.
-//! A request that meets the sum on its way is not answered; who really lacks the sum asks again and is.
 //!
 //! *How long is a sum kept?* A worker that sends block b lacks nothing before b - 8 W; so once there is a sum of b, nobody does.
 //!

@@ -54,15 +54,6 @@ impl Trouble {
     }
 }
 
-/// How long things take, as far as a worker knows.
-#[derive(Clone, Copy)]
-pub(super) struct Waits {
-    /// After so long who should have answered is asked.
-    pub round_trip: Duration,
-    /// A request that comes sooner after the sum was sent has met it on its way.
-    pub meeting: Duration,
-}
-
 /// A request for a sum.
 #[derive(Clone, Copy)]
 pub(super) struct Request {
@@ -74,13 +65,20 @@ pub(super) struct Request {
 
 impl<P: Payload + ?Sized> Leader<P> {
     /// `canary 5.13`: a worker lacks a sum. Where the block is not known, nothing of it has come.
-    pub(super) fn on_request<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, request: Request, waits: Waits, op: &P::Op, tx: &mut T) {
+    pub(super) fn on_request<T: Tx<CanaryHeader, P>>(
+        &mut self,
+        now: Instant,
+        request: Request,
+        round_trip: Duration,
+        op: &P::Op,
+        tx: &mut T,
+    ) {
         let number = match self.find(request.block) {
             Some(number) => number,
             None => self.open(request.block, op),
         };
         if self.records[number].stage != Stage::Open {
-            return self.on_late_request(now, number, request.rank.0, waits, tx);
+            return self.on_late_request(now, number, request.rank.0, round_trip, tx);
         }
         let generation = self.records[number].generation;
         if request.generation != generation {
@@ -96,7 +94,7 @@ impl<P: Payload + ?Sized> Leader<P> {
                 return self.fail_generation(now, number, tx);
             }
             if self.records[number].trouble.as_ref().is_some_and(|trouble| trouble.due.is_none()) {
-                let wait = if let FailureRule::AfterHold(hold) = self.recovery.rule { hold } else { waits.round_trip };
+                let wait = if let FailureRule::AfterHold(hold) = self.recovery.rule { hold } else { round_trip };
                 self.set_due(number, now + wait);
             }
         }
@@ -117,20 +115,17 @@ impl<P: Payload + ?Sized> Leader<P> {
     }
 
     /// `canary 5.13`, 1: the sum is complete, so whoever asks gets it.
-    fn on_late_request<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, number: u32, rank: u32, waits: Waits, tx: &mut T) {
-        let (stage, answered_at) = (self.records[number].stage, self.records[number].answered_at);
+    fn on_late_request<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, number: u32, rank: u32, round_trip: Duration, tx: &mut T) {
         let has_tree = self.records[number].generation < self.recovery.generations;
         let trouble = self.records[number].trouble.get_or_insert_default();
         let asks_again = trouble.has(rank);
         trouble.add(rank);
-        // Where the sum was sent only just now, the request has met it on its way.
-        let has_met = has_tree && (stage == Stage::Answering || now < answered_at + waits.meeting);
-        if !asks_again && (has_met || trouble.quiet_until.is_some_and(|until| now < until)) {
+        if !asks_again && trouble.quiet_until.is_some_and(|until| now < until) {
             return tx.note(Event::Dropped(DropReason::InProgress));
         }
         let is_broadcast = !asks_again && has_tree && trouble.count == REQUESTS_FOR_BROADCAST;
         if is_broadcast {
-            trouble.quiet_until = Some(now + waits.round_trip);
+            trouble.quiet_until = Some(now + round_trip);
         }
         // This one as well: where the broadcast was lost behind the root there is no tree any more.
         self.answer(number, rank, tx);
@@ -324,7 +319,7 @@ impl<P: Payload + ?Sized> Leader<P> {
     }
 
     /// The sums that are complete and whose packets have not been sent.
-    pub(super) fn flush<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, uplink: PortId, tx: &mut T) -> bool {
-        !self.has_answers() || self.send_answers(now, uplink, tx)
+    pub(super) fn flush<T: Tx<CanaryHeader, P>>(&mut self, uplink: PortId, tx: &mut T) -> bool {
+        !self.has_answers() || self.send_answers(uplink, tx)
     }
 }

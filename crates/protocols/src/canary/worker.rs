@@ -223,7 +223,7 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
         if self.is_reliable() {
             self.admit(now, tx);
         }
-        if self.leader.has_answers() && !self.leader.send_answers(now, self.config.uplink, tx) {
+        if self.leader.has_answers() && !self.leader.send_answers(self.config.uplink, tx) {
             return;
         }
         let Some(operation) = self.running() else { return };

@@ -120,11 +120,6 @@ impl Repetition {
         self.rtt.smoothed().map(Duration::as_us_f64)
     }
 
-    /// The smoothed round trip; nothing before one has been measured.
-    pub fn smoothed(&self) -> Duration {
-        self.rtt.estimate().map_or(Duration::ZERO, |(smoothed, _)| smoothed)
-    }
-
     /// How long an answer is waited for now.
     pub fn timeout(&self) -> Duration {
         self.rtt.timeout()
