@@ -104,9 +104,13 @@ fn table(plan: &Plan, finished: &[Finished]) -> Table {
         header.push("system".into());
     }
     let with_jobs = finished.iter().any(|run| run.record.workers > 0);
+    let with_training = finished.iter().any(|run| run.record.iteration_us.is_some());
     let with_background = finished.iter().any(|run| run.record.congested);
     if with_jobs {
         header.extend(["completion (us)".into(), "goodput (Gb/s)".into(), "switch memory".into()]);
+    }
+    if with_training {
+        header.push("iteration (us)".into());
     }
     if with_background {
         header.push("background (Gb/s)".into());
@@ -127,6 +131,9 @@ fn table(plan: &Plan, finished: &[Finished]) -> Table {
             row.push(spread(&runs, |run| run.completion_us, 1));
             row.push(spread(&runs, |run| run.goodput_gbps, 2));
             row.push(middle(&runs, |run| run.switch_bytes_peak as f64, bytes_short));
+        }
+        if with_training {
+            row.push(spread(&runs, |run| run.iteration_us, 1));
         }
         if with_background {
             row.push(spread(&runs, |run| run.congested.then_some(run.background_gbps), 1));

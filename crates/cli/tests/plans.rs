@@ -57,12 +57,13 @@ const WRONG: &[(&str, &str, &str)] = &[
         "message = 1022",
         "plan.toml:11: jobs[0].message = 1022: expected a multiple of 4 bytes, the length of an element",
     ),
-    ("message = \"4KiB\"", "", "plan.toml:7: jobs[0].message is missing: it has no default"),
+    ("message = \"4KiB\"", "", "plan.toml:7: jobs[0].message is missing: expected a length, such as \"4MiB\", or else a model"),
     (
         "message = \"4KiB\"",
         "message = \"4KiB\"\nmesage = 1",
-        "plan.toml:12: jobs[0].mesage = 1: unknown key; did you mean message? Expected one of system, copies, workers, placement, message, \
-         payload, element, operations, start, start_skew, noise, window, reliable, rto_initial, rto_min, patience, trees",
+        "plan.toml:12: jobs[0].mesage = 1: unknown key; did you mean message? Expected one of system, copies, workers, servers, placement, \
+         jobs_per_host, message, payload, element, operations, model, scale, iterations, tensor, compute, compute_spread, start, \
+         start_skew, arrivals, crash, noise, window, reliable, rto_initial, rto_min, patience, trees",
     ),
     ("trees = 1", "trees = 0", "plan.toml:9: jobs[0].trees = 0: expected 1 to 1024"),
     ("trees = 1", "trees = \"many\"", "plan.toml:9: jobs[0].trees = \"many\": expected a whole number of 0 or more"),
@@ -129,7 +130,8 @@ const WRONG: &[(&str, &str, &str)] = &[
     (
         "[run]",
         "[runs]",
-        "plan.toml:21: runs = { seed = 1 }: unknown key; did you mean run? Expected one of network, jobs, traffic, faults, series, sweep, run, plot",
+        "plan.toml:21: runs = { seed = 1 }: unknown key; did you mean run? Expected one of network, jobs, traffic, flows, limits, \
+         faults, series, sweep, run, plot",
     ),
     ("seed = 1", "seed = 1\n[sweep]\n\"jobs.0.trees\" = [1, 0]", "plan.toml:24: jobs[0].trees = 0: expected 1 to 1024 (in jobs.0.trees 0)"),
     (
@@ -151,8 +153,9 @@ const WRONG: &[(&str, &str, &str)] = &[
     (
         "\"tree\"\ntrees = 1",
         "\"canary\"\ntimeout_ps = 5",
-        "plan.toml:9: jobs[0].timeout_ps = 5: unknown key; expected one of system, copies, workers, placement, message, payload, element, \
-         operations, start, start_skew, noise, window, reliable, rto_initial, rto_min, patience, descriptors, failure, \
+        "plan.toml:9: jobs[0].timeout_ps = 5: unknown key; expected one of system, copies, workers, servers, placement, jobs_per_host, \
+         message, payload, element, operations, model, scale, iterations, tensor, compute, compute_spread, start, start_skew, arrivals, \
+         crash, noise, window, reliable, rto_initial, rto_min, patience, descriptors, failure, \
          generations, hold, lifetime, table, timeout, timeout_max, timeout_min",
     ),
     ("trees = 1", "window = 0", "plan.toml:9: jobs[0].window = 0: expected a whole number of 1 or more, or \"unlimited\""),
@@ -171,10 +174,111 @@ const WRONG: &[(&str, &str, &str)] = &[
     ),
 ];
 
+/// The same for training jobs, hosts that are shared, and what there is beside the jobs.
+const WRONG_BESIDE: &[(&str, &str, &str)] = &[
+    (
+        "workers = 4",
+        "workers = \"8..2\"",
+        "plan.toml:10: jobs[0].workers = \"8..2\": expected a whole number of 1 or more, a percentage or a range, such as 512, \"50%\" or \"2..8\"",
+    ),
+    (
+        "workers = 4",
+        "workers = \"2..20\"",
+        "plan.toml:10: jobs[0].workers = \"2..20\": expected at most 16, the number of hosts that have room",
+    ),
+    ("workers = 4", "workers = 4\nservers = 1", "plan.toml:11: jobs[0].servers = 1: expected 0: tree has no servers"),
+    (
+        "workers = 4",
+        "workers = 4\nservers = 13",
+        "plan.toml:11: jobs[0].servers = 13: expected at most 12, the number of hosts that have room beside the workers",
+    ),
+    (
+        "workers = 4",
+        "placement = [0, 1]\nservers = [1]",
+        "plan.toml:11: jobs[0].servers[0] = 1: expected a host without a worker of the job",
+    ),
+    (
+        "workers = 4",
+        "placement = [3, 3]\njobs_per_host = 2",
+        "plan.toml:10: jobs[0].placement[1] = 3: expected each host once, and with at most 2 jobs (jobs_per_host)",
+    ),
+    ("trees = 1", "compute = \"1us\"", "plan.toml:9: jobs[0].compute = \"1us\": expected no such key without iterations or a model"),
+    (
+        "trees = 1",
+        "iterations = 2\noperations = 2",
+        "plan.toml:10: jobs[0].operations = 2: expected no such key for a job that trains: iterations says how often it reduces its vector",
+    ),
+    ("trees = 1", "scale = 0.5", "plan.toml:9: jobs[0].scale = 0.5: expected no such key without a model"),
+    (
+        "trees = 1",
+        "model = \"resnet\"",
+        "plan.toml:9: jobs[0].model = \"resnet\": expected \"resnet50\" or \"vgg16\" or \"alexnet\" or \"lstm\" or \"bert\"",
+    ),
+    (
+        "trees = 1",
+        "iterations = 2\ntensor = 1022",
+        "plan.toml:10: jobs[0].tensor = 1022: expected a multiple of 4 bytes, the length of an element",
+    ),
+    ("trees = 1", "iterations = 2000000", "plan.toml:9: jobs[0].iterations = 2000000: expected at most 1048576 operations in all"),
+    ("trees = 1", "arrivals = \"0us\"", "plan.toml:9: jobs[0].arrivals = \"0us\": expected a time above 0"),
+    (
+        "anti_replay = true",
+        "anti_replay = true\n[[flows]]\nfrom = \"host0\"\nto = \"host16\"\nrate = \"1Gb/s\"",
+        "plan.toml:22: flows[0].to = \"host16\": expected a host of the network, host0 to host15, or who lives there",
+    ),
+    (
+        "anti_replay = true",
+        "anti_replay = true\n[[flows]]\nfrom = { rank = 4 }\nto = \"host1\"\nrate = \"1Gb/s\"",
+        "plan.toml:21: flows[0].from.rank = 4: expected a rank below 4, the number that the job has",
+    ),
+    (
+        "anti_replay = true",
+        "anti_replay = true\n[[flows]]\nfrom = \"host0\"\nto = \"host1\"\nrate = \"200Gb/s\"",
+        "plan.toml:23: flows[0].rate = 200000000000: expected at most 100000000000 b/s, the rate of the host's link",
+    ),
+    (
+        "anti_replay = true",
+        "anti_replay = true\n[[flows]]\nfrom = \"host0\"\nto = \"host1\"\nsteps = [{ at = \"1us\", rate = \"10b/s\" }]",
+        "plan.toml:23: flows[0].steps[0].rate = \"10b/s\": expected bits per second up to 100Tb/s, such as \"20Gb/s\" or \"0Gb/s\"",
+    ),
+    (
+        "anti_replay = true",
+        "anti_replay = true\n[[flows]]\nfrom = \"host0\"\nto = \"host1\"\nrate = \"1Gb/s\"\nsteps = []",
+        "plan.toml:23: flows[0].rate = \"1Gb/s\": expected no such key beside steps",
+    ),
+    (
+        "anti_replay = true",
+        "anti_replay = true\n[[limits]]\nhosts = [16]\nsend = \"1Mp/s\"",
+        "plan.toml:21: limits[0].hosts[0] = 16: expected hosts from 0 to 15",
+    ),
+    (
+        "anti_replay = true",
+        "anti_replay = true\n[[limits]]\nhosts = [1]",
+        "plan.toml:20: limits[0] = nothing: expected at least one of send, receive and rate",
+    ),
+    (
+        "anti_replay = true",
+        "anti_replay = true\n[[limits]]\nsend = \"1Gb/s\"",
+        "plan.toml:21: limits[0].send = \"1Gb/s\": expected packets per second from 1kp/s to 100Gp/s, such as \"26.7Mp/s\"",
+    ),
+    ("seed = 1", "seed = 1\nseries_interval = \"0us\"", "plan.toml:23: run.series_interval = \"0us\": expected a time above 0"),
+    (
+        "seed = 1",
+        "seed = 1\n[[plot]]\nname = \"p\"\ntitle = \"P\"\nkind = \"time\"\ny = \"slots\"",
+        "plan.toml: run.series_interval is missing: the plot \"p\" needs it, such as \"10us\"",
+    ),
+    (
+        "seed = 1",
+        "seed = 1\n[[plot]]\nname = \"p\"\ntitle = \"P\"\nkind = \"time\"\ny = \"slot\"",
+        "plan.toml:27: plot[0].y = \"slot\": expected one of goodput_gbps, packets, slots, slot_bytes, aggregator_window, link_window, \
+         collision_share, mark_share, synchrony, outstanding, round_trip",
+    ),
+];
+
 #[test]
 fn every_wrong_plan_is_refused_in_words_that_lead_to_the_place() {
     let folder = folder("wrong-plans");
-    for (old, new, expected) in WRONG {
+    for (old, new, expected) in WRONG.iter().chain(WRONG_BESIDE) {
         assert_eq!(GOOD.matches(old).count(), 1, "{old}");
         let name = plan(&folder, &GOOD.replace(old, new));
         let said = refused(&folder, &["sim", name, "--out", "results"]);

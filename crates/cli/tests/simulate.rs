@@ -171,13 +171,94 @@ fn every_example_can_be_read_and_small_ones_run() {
         }
     }
     assert!(count >= 4, "{count} examples");
-    for (name, runs) in [("loss.toml", 60), ("lossless.toml", 4)] {
+    for (name, runs) in [("loss.toml", 60), ("lossless.toml", 4), ("training.toml", 4)] {
         let path = examples().join(name);
         let all = rows(&good(&folder, &["sim", path.to_str().unwrap(), "--format", "json", "--out", name]));
         assert_eq!(all.len(), runs);
         assert!(all.iter().all(|row| row["census"] == "exact" && row["failure"].is_null()), "{name}");
     }
     assert!(folder.join("loss.toml/completion.svg").exists());
+}
+
+/// A training mix gives the same bytes with any number of threads, and the same numbers as ever.
+#[test]
+fn a_training_mix_does_not_depend_on_threads() {
+    let folder = folder("training");
+    let path = examples().join("training.toml");
+    let run = |threads: &str| {
+        let printed = good(&folder, &["sim", path.to_str().unwrap(), "--format", "json", "--threads", threads, "--out", threads]);
+        let files = ["series.csv", "links.csv", "goodput.svg", "slots.svg", "iterations.svg"];
+        let read = |name: &str| fs::read_to_string(folder.join(threads).join(name)).expect(name);
+        (rows(&printed).into_iter().map(without_wall_s).collect::<Vec<_>>(), files.map(read))
+    };
+    let (rows, files) = run("1");
+    assert_eq!((&rows, &files), (&run("3").0, &run("3").1));
+    let mut text = String::new();
+    for row in &rows {
+        let number = |value: &Value| value.as_f64().map_or("-".into(), |number| format!("{number:.3}"));
+        text += &format!("{} seed {}: {} us an iteration\n", row["series"].as_str().unwrap(), row["seed"], number(&row["iteration_us"]));
+        for job in row["jobs"].as_array().unwrap() {
+            let told = ["begun_us", "iteration_us", "communication_us", "jct_us", "crashed_us"].map(|key| number(&job[key]));
+            text += &format!("  {} workers: {}\n", job["workers"], told.join(" "));
+        }
+    }
+    insta::assert_snapshot!(text);
+}
+
+/// What the series says over a run is what the run says.
+#[test]
+fn jobs_over_time_add_up_to_the_run() {
+    let folder = folder("series");
+    let text = "[network]\nshape = \"star\"\nhosts = 9\nrate = \"100Gb/s\"\nlatency = \"1us\"\nframe_overhead = 58\n\
+                [[jobs]]\nsystem = \"switchml\"\nplacement = [0, 1, 2, 3]\nmessage = \"2MB\"\npayload = 248\n\
+                [[jobs]]\nsystem = \"switchml\"\nplacement = [4, 5, 6, 7]\nmessage = \"1MB\"\npayload = 248\n\
+                [[limits]]\nsend = \"26.7Mp/s\"\nreceive = \"26.7Mp/s\"\n\
+                [[limits]]\nhosts = { job = 1, rank = 3 }\nrate = \"16.04032Gb/s\"\n\
+                [run]\nseries_interval = \"10us\"\n";
+    let name = plan(&folder, text);
+    let row = rows(&good(&folder, &["sim", name, "--format", "json", "--out", "out"])).remove(0);
+    // 26.7 million packets a second of 248 bytes; and 306 bytes a packet at 16.04 Gb/s leave 13 Gb/s.
+    let goodput = |job: usize| row["jobs"][job]["goodput_gbps"].as_f64().unwrap();
+    assert!((goodput(0) - 52.97).abs() < 1.0 && (goodput(1) - 13.0).abs() < 0.2, "{} {}", goodput(0), goodput(1));
+    let mut bytes = [0.0, 0.0];
+    let mut steady = [Vec::new(), Vec::new()];
+    let mut reader = csv::Reader::from_path(folder.join("out/series.csv")).expect("series.csv");
+    let columns: Vec<String> = reader.headers().unwrap().iter().map(String::from).collect();
+    let expected = ["time_us", "interval_us", "job", "goodput_gbps", "packets", "slots", "slot_bytes", "outstanding", "round_trip"];
+    assert_eq!(columns, expected);
+    for record in reader.records() {
+        let record = record.unwrap();
+        let cell = |column: usize| record[column].parse::<f64>().unwrap_or(f64::NAN);
+        let job = cell(2) as usize;
+        bytes[job] += cell(3) * cell(1) * 1e3 / 8.0;
+        if (50.0..250.0).contains(&cell(0)) {
+            steady[job].push((cell(3), cell(5)));
+        }
+    }
+    assert!((bytes[0] - 2e6).abs() < 1.0 && (bytes[1] - 1e6).abs() < 1.0, "{bytes:?}");
+    // Between the beginning and the end nothing changes: two versions of each of 512 slots stay in use.
+    for (job, expected) in [(0, 52.97), (1, 13.0)] {
+        assert_eq!(steady[job].len(), 20);
+        assert!(steady[job].iter().all(|(goodput, slots)| (goodput - expected).abs() < 1.0 && *slots <= 1_024.0), "{:?}", steady[job]);
+    }
+    assert!(fs::read_to_string(folder.join("out/report.html")).unwrap().contains("Slots in use over time"));
+}
+
+#[test]
+fn jobs_that_share_hosts_share_their_links() {
+    let folder = folder("sharing");
+    let job = |system: &str| {
+        format!("[[jobs]]\nsystem = \"{system}\"\nplacement = [0, 1, 2, 3]\njobs_per_host = 3\nmessage = \"2MiB\"\nwindow = 256\n")
+    };
+    for system in ["switchml", "tree", "ring"] {
+        let network = "[network]\nshape = \"star\"\nhosts = 4\nrate = \"100Gb/s\"\nlatency = \"1us\"\n";
+        let name = plan(&folder, &format!("{network}{}", job(system).repeat(3)));
+        let row = rows(&good(&folder, &["sim", name, "--format", "json"])).remove(0);
+        let goodput: Vec<f64> = (0..3).map(|job| row["jobs"][job]["goodput_gbps"].as_f64().unwrap()).collect();
+        let (low, high) = goodput.iter().fold((f64::INFINITY, 0.0f64), |(low, high), value| (low.min(*value), high.max(*value)));
+        assert!(high / low < 1.15, "{system}: {goodput:?}");
+        assert_eq!(row["census"], "exact");
+    }
 }
 
 #[test]

@@ -214,7 +214,10 @@ pub fn flows(refuse: &Refuse<'_>, flows: &[Flow], topology: &Topology, jobs: &[P
         };
         let link = topology.links_out(config.from)[0];
         let rate = topology.links[link as usize].speed.bits_per_second;
-        config.check(index, rate).map_err(|error| refuse.setup(&error))?;
+        config.check(index, rate).map_err(|error| match &flow.steps {
+            Some(_) => refuse.setup(&error),
+            None => refuse.say(&error.field.replace("steps[0].", ""), &error.value, &error.expected),
+        })?;
         made.push(config);
     }
     Ok(made)

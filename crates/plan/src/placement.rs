@@ -136,6 +136,12 @@ impl Free {
     }
 }
 
+/// Hosts that a plan lists for a job.
+struct Listed {
+    workers: Option<Vec<NodeId>>,
+    servers: Option<Vec<NodeId>>,
+}
+
 /// Places all jobs: first those whose hosts are listed, then the others in order.
 ///
 /// # Errors
@@ -145,7 +151,7 @@ pub fn place_jobs(refuse: &Refuse<'_>, setup: &Setup, free: &mut Free) -> Result
     if total > 60_000 {
         return Err(refuse.say("jobs", total, "at most 60000 jobs"));
     }
-    let mut listed: Vec<(Option<Vec<NodeId>>, Option<Vec<NodeId>>)> = Vec::new();
+    let mut listed: Vec<Listed> = Vec::new();
     for (entry, job) in setup.jobs.iter().enumerate() {
         let workers = match &job.common.placement {
             Placement::Hosts(hosts) => Some(listed_workers(refuse, job, entry, hosts, free)?),
@@ -155,20 +161,20 @@ pub fn place_jobs(refuse: &Refuse<'_>, setup: &Setup, free: &mut Free) -> Result
             Some(Servers::Hosts(hosts)) => Some(listed_servers(refuse, job, entry, hosts, free)?),
             _ => None,
         };
-        listed.push((workers, servers));
+        listed.push(Listed { workers, servers });
     }
     let mut placed: Vec<PreparedJob> = Vec::new();
     for (entry, job) in setup.jobs.iter().enumerate() {
         let most = job.common.jobs_per_host.0;
         for _ in 0..job.common.copies.0 {
-            let hosts = match &listed[entry].0 {
+            let hosts = match &listed[entry].workers {
                 Some(hosts) => hosts.clone(),
                 None => {
                     let count = worker_count(refuse, job, entry, free, placed.len() as u64)?;
-                    free.take_shared(&job.common.placement, count, most, listed[entry].1.as_deref().unwrap_or(&[]))
+                    free.take_shared(&job.common.placement, count, most, listed[entry].servers.as_deref().unwrap_or(&[]))
                 }
             };
-            let servers = match &listed[entry].1 {
+            let servers = match &listed[entry].servers {
                 Some(servers) => servers.clone(),
                 None => drawn_servers(refuse, job, entry, free, &hosts)?,
             };
@@ -278,4 +284,67 @@ fn drawn_servers(refuse: &Refuse<'_>, job: &Job, entry: usize, free: &mut Free, 
         return Err(refuse.say(&format!("jobs[{entry}].servers"), count, expected));
     }
     Ok(servers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Plan, Prepared};
+
+    fn prepared(jobs: &str, seed: u64) -> Prepared {
+        let network =
+            "[network]\nshape = \"fat-tree\"\nleaves = 12\nspines = 12\nhosts_per_leaf = 48\nrate = \"100Gb/s\"\nlatency = \"2us\"\n";
+        let plan = Plan::parse("plan", &format!("{network}{jobs}"), &[], Some(seed)).unwrap();
+        plan.prepare(&plan.points[0], 0).unwrap()
+    }
+
+    /// How many jobs each host has.
+    fn loads(prepared: &Prepared) -> Vec<u32> {
+        let mut loads = vec![0; prepared.topology.map.hosts() as usize];
+        for job in &prepared.jobs {
+            let everybody: Vec<NodeId> = job.hosts.iter().chain(&job.servers).copied().collect();
+            for (index, host) in everybody.iter().enumerate() {
+                assert!(!everybody[..index].contains(host), "a job is at a host once");
+                loads[host.index()] += 1;
+            }
+        }
+        loads
+    }
+
+    /// The large simulation of A2TP (`a2tp 7`): 280 jobs of 2 to 8 workers and a server, anywhere, at most 8 a host.
+    #[test]
+    fn hundreds_of_jobs_share_hosts_at_random() {
+        let jobs =
+            "[[jobs]]\nsystem = \"switchml\"\nworkers = \"2..8\"\nservers = 1\njobs_per_host = 8\ncopies = 280\nmessage = \"1MiB\"\n";
+        let large = prepared(jobs, 1);
+        let loads = loads(&large);
+        assert!(loads.iter().all(|jobs| *jobs <= 8));
+        assert!(loads.iter().filter(|jobs| **jobs == 0).count() < 60 && loads.iter().any(|jobs| *jobs >= 5), "spread by chance");
+        for workers in 2..=8 {
+            let count = large.jobs.iter().filter(|job| job.hosts.len() == workers).count();
+            // 40 each, give or take 4 standard deviations.
+            assert!((16..=64).contains(&count), "{count} jobs of {workers} workers");
+        }
+        assert!(large.jobs.iter().all(|job| job.servers.len() == 1));
+        let hosts = |prepared: &Prepared| prepared.jobs.iter().map(|job| job.hosts.clone()).collect::<Vec<_>>();
+        assert_eq!(hosts(&large), hosts(&prepared(jobs, 1)));
+        assert_ne!(hosts(&large), hosts(&prepared(jobs, 2)));
+    }
+
+    #[test]
+    fn jobs_that_are_spread_go_to_the_hosts_with_the_fewest() {
+        let jobs =
+            "[[jobs]]\nsystem = \"tree\"\nworkers = 144\nplacement = \"spread\"\njobs_per_host = 4\ncopies = 8\nmessage = \"1KiB\"\n";
+        assert!(loads(&prepared(jobs, 1)).iter().all(|jobs| *jobs == 2), "8 x 144 workers over 576 hosts");
+    }
+
+    #[test]
+    fn a_job_that_shares_with_nobody_has_its_hosts_to_itself() {
+        let jobs = "[[jobs]]\nsystem = \"tree\"\nworkers = 100\nmessage = \"1KiB\"\n\
+                    [[jobs]]\nsystem = \"ring\"\nworkers = 8\njobs_per_host = 3\ncopies = 100\nmessage = \"1KiB\"\n";
+        let both = prepared(jobs, 5);
+        let loads = loads(&both);
+        assert!(both.jobs[0].hosts.iter().all(|host| loads[host.index()] == 1));
+        assert!(loads.contains(&3) && loads.iter().all(|jobs| *jobs <= 3));
+    }
 }

@@ -83,7 +83,11 @@ pub fn run(plan: &Plan, threads: usize, goes_on: impl Fn() -> bool + Sync) -> Re
 
 fn run_one(plan: &Plan, index: usize, repetition: u32) -> Result<Finished, PlanError> {
     let point = &plan.points[index];
-    let prepared = plan.prepare(point, repetition)?;
+    let mut prepared = plan.prepare(point, repetition)?;
+    if repetition > 0 {
+        // What nobody keeps is not taken.
+        (prepared.memory_interval, prepared.series_interval) = (None, None);
+    }
     let begin = Instant::now();
     let result = match point.setup.general.run.payload {
         PayloadName::Census => simulate::<Census>(&prepared, |_| ())?,

@@ -175,3 +175,45 @@ pub fn arrivals(jobs: &[PreparedJob], seed: u64) -> Vec<Duration> {
     }
     arrives
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Plan, Prepared};
+
+    const NETWORK: &str = "[network]\nshape = \"star\"\nhosts = 16\nrate = \"100Gb/s\"\nlatency = \"1us\"\n";
+
+    fn prepared(jobs: &str, seed: u64) -> Prepared {
+        let plan = Plan::parse("plan", &format!("{NETWORK}{jobs}"), &[], Some(seed)).unwrap();
+        plan.prepare(&plan.points[0], 0).unwrap()
+    }
+
+    #[test]
+    fn a_model_is_cut_into_tensors_and_scaled() {
+        let job = "[[jobs]]\nsystem = \"tree\"\nworkers = 2\nmodel = \"vgg16\"\nscale = 0.01\ntensor = \"2MB\"\niterations = 2\n";
+        let schedule = &prepared(job, 1).scenario.jobs[0];
+        // 5.28 MB of 4-byte elements.
+        assert_eq!(schedule.elements, [500_000, 500_000, 320_000, 500_000, 500_000, 320_000]);
+        assert_eq!(schedule.compute, Some(Compute { operations: 3, mean: Duration::from_us(731), spread: 0.0 }));
+        let job = "[[jobs]]\nsystem = \"tree\"\nworkers = 2\nmessage = \"1KiB\"\noperations = 3\n";
+        let schedule = &prepared(job, 1).scenario.jobs[0];
+        assert_eq!((schedule.elements.as_slice(), schedule.compute), (&[256, 256, 256][..], None));
+    }
+
+    #[test]
+    fn copies_arrive_as_a_poisson_process() {
+        let job = "[[jobs]]\nsystem = \"ring\"\nworkers = 1\njobs_per_host = 4000\nmessage = \"1KiB\"\ncopies = 4000\narrivals = \"10us\"\nstart = \"1ms\"\n";
+        let begins = |seed| prepared(job, seed).scenario.jobs.iter().map(|job| job.start[0].as_ps() as f64 / 1e6).collect::<Vec<f64>>();
+        let all = begins(3);
+        let gaps: Vec<f64> = std::iter::once(all[0] - 1_000.0).chain(all.windows(2).map(|pair| pair[1] - pair[0])).collect();
+        assert!(gaps.iter().all(|gap| *gap >= 0.0));
+        let mean = gaps.iter().sum::<f64>() / 4_000.0;
+        let variance = gaps.iter().map(|gap| (gap - mean).powi(2)).sum::<f64>() / 4_000.0;
+        // Exponential: the deviation is the mean; give or take 5 standard deviations of each.
+        assert!((mean - 10.0).abs() < 0.8 && (variance.sqrt() - 10.0).abs() < 1.2, "{mean} {variance}");
+        let longer_than_mean = gaps.iter().filter(|gap| **gap > 10.0).count();
+        assert!((1_320..1_620).contains(&longer_than_mean), "{longer_than_mean} of 4000, of which 1/e are expected");
+        assert_eq!(all, begins(3));
+        assert_ne!(all, begins(4));
+    }
+}

@@ -1,10 +1,11 @@
 //! The event loop: one event at a time, in the order of (time, id).
 
-mod checks;
 mod failures;
 mod flows;
+mod outcome;
 mod placing;
 mod series;
+mod setup;
 mod training;
 
 use std::borrow::Borrow;
@@ -18,7 +19,7 @@ use fanin_core::{
 use crate::flows::Flow;
 use crate::link::link_flags;
 use crate::lossless::NO_LINK;
-use crate::metrics::{Ended, JobResult, LinkResult, MemorySampler, OperationResult, RunResult, WorkerResult};
+use crate::metrics::{Ended, MemorySampler, OperationResult, RunResult, WorkerResult};
 use crate::net::{EventIds, HeldBack, Lent, Net, Post, TxWaiting};
 use crate::packet::{NO_PACKET, Packet, Received, flags, pack_roles};
 use crate::queue::EventQueue;
@@ -26,8 +27,8 @@ use crate::scenario::{Scenario, SetupError};
 use crate::topology::Topology;
 use crate::traffic::{Source, pace};
 use crate::vectors::{Simulated, Vectors};
-use checks::check;
 use failures::{Failures, Host};
+use setup::check;
 
 const NONE: u32 = u32::MAX;
 /// Time between two looks for a deadlock.
@@ -554,6 +555,7 @@ where
             node.on_tx_ready(now, &mut tx);
             self.after(slot);
         }
+        self.next_jobs_turn(host);
     }
 
     /// Looks for a deadlock now and then; without other events there is nothing to look for later.
@@ -704,75 +706,6 @@ where
             if source.is_idle() {
                 self.net.queue.push(self.net.now, self.net.ids.sources + number);
             }
-        }
-    }
-
-    fn result(mut self, ended: Ended) -> RunResult {
-        let end = self.net.now;
-        if self.net.series.is_some() {
-            self.sample_at(end);
-        }
-        self.net.slots.iter_mut().chain(&mut self.net.job_slots).for_each(|slots| slots.advance(end));
-        let mut jobs: Vec<JobResult> = self
-            .scenario
-            .jobs
-            .iter()
-            .zip(&self.crashed)
-            .map(|(job, crashed)| JobResult {
-                begun: job.start.iter().copied().min().unwrap_or_default(),
-                crashed: *crashed,
-                workers: Vec::with_capacity(job.start.len()),
-                message_bytes: job.elements.iter().map(|elements| elements * u64::from(job.element_bytes)).collect(),
-            })
-            .collect();
-        let workers: Vec<usize> = jobs.iter().map(|job| job.workers.capacity()).collect();
-        for worker in self.workers {
-            jobs[worker.job as usize].workers.push(worker.result);
-        }
-        let links = self.net.links.iter().map(|link| {
-            // What is still queued has not been sent.
-            let queued_ps = link.busy_until.saturating_sub(end);
-            let bytes = link.bytes_sent.saturating_sub(link.bytes_in(queued_ps));
-            LinkResult {
-                from: link.from.0,
-                to: link.to,
-                bytes,
-                packets: link.packets_sent,
-                utilization: if end == 0 { 0.0 } else { (bytes as f64 / link.bytes_in(end).max(1) as f64).min(1.0) },
-                queue_bytes_peak: link.bytes_in(link.peak_ps),
-                packets_dropped: link.packets_dropped,
-            }
-        });
-        let mut verdict = self.vectors.verdict().clone();
-        if let Some(source) = self.sources.iter().find(|source| source.is_idle() && source.balance != 0) {
-            verdict.blame(|| format!("background traffic of host {}: what arrived is not what was sent", source.host));
-        }
-        let of_flows: u64 = self.flows.iter().map(|flow| flow.bytes_delivered).sum();
-        let background_bytes = of_flows + self.sources.iter().map(|source| source.bytes_delivered).sum::<u64>();
-        let senders = (self.sources.len() + self.flows.len()) as f64;
-        let name = |node: NodeId| self.net.topology.name(node);
-        let ends = |&link: &u32| {
-            let cable = &self.net.topology.links[link as usize];
-            (name(cable.from), name(cable.to))
-        };
-        RunResult {
-            ended,
-            deadlock: self.deadlock.iter().map(ends).collect(),
-            end: Instant::from_ps(end),
-            jobs,
-            links: links.collect(),
-            memory: self.net.memory.finish(end, &self.net.slots),
-            series: self.net.series.take().map_or_else(Vec::new, |recorder| recorder.rows(&workers)),
-            slots: self.net.slots,
-            job_slots: self.net.job_slots,
-            counters: self.net.counters,
-            packets_marked: self.net.packets_marked,
-            verdict,
-            broken: self.net.broken,
-            background_bytes,
-            background_gbps: if senders == 0.0 || end == 0 { 0.0 } else { background_bytes as f64 * 8e3 / end as f64 / senders },
-            packet_hops: self.net.packet_hops,
-            events: self.events,
         }
     }
 }

@@ -239,7 +239,7 @@ pub(crate) enum Change {
     HostWakes(NodeId),
     HostDies(NodeId),
     JobCrashes(u16),
-    LimitsChange,
+    Limits,
 }
 
 /// The changes of a scenario in order of time.
@@ -265,7 +265,7 @@ pub(crate) fn timeline(scenario: &Scenario) -> Vec<(u64, Change)> {
     for (number, job) in scenario.jobs.iter().enumerate() {
         changes.extend(job.crash.map(|at| (at.as_ps(), Change::JobCrashes(number as u16))));
     }
-    let ends = |limit: &HostLimit| [limit.from, limit.until].map(|at| (at.as_ps(), Change::LimitsChange));
+    let ends = |limit: &HostLimit| [limit.from, limit.until].map(|at| (at.as_ps(), Change::Limits));
     changes.extend(scenario.limits.iter().flat_map(ends));
     changes.retain(|(time, _)| *time != u64::MAX);
     changes.sort_by_key(|(time, _)| *time);

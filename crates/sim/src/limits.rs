@@ -1,5 +1,5 @@
 //! What hosts can do beside what their links can: packets a second that a processor or network card sends and takes in, and a rate at
-//! which a straggler sends.
+//! which a slow worker sends.
 //!
 //! A host works on one packet after the other, and its link sends one while it works on the next. As on links, when a packet will be
 //! through is known when it is queued, so a limit costs no events; a link without one costs nothing at all.

@@ -6,9 +6,9 @@
 use fanin_core::{Duration, Gauge, Instant};
 
 /// Samples times jobs that are kept at most.
-const ROWS_MAX: usize = 1 << 18;
+const ROWS_MAX: usize = 1 << 16;
 /// Samples that are kept in any case.
-const SAMPLES_MIN: usize = 64;
+const SAMPLES_MIN: usize = 512;
 
 /// One job in one interval.
 #[derive(Clone, PartialEq, Debug)]

@@ -86,7 +86,7 @@ where
                 Change::HostWakes(host) => self.wake_host(host),
                 Change::HostDies(host) => self.kill_host(host),
                 Change::JobCrashes(job) => self.crash_job(job),
-                Change::LimitsChange => self.net.set_limits(&self.scenario.limits),
+                Change::Limits => self.net.set_limits(&self.scenario.limits),
             }
         }
     }

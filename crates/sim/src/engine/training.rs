@@ -1,4 +1,4 @@
-//! Jobs that compute between their operations, and jobs that crash.
+//! Jobs that compute between their operations, that share a host, and that crash.
 
 use fanin_core::hash::{derive, mix};
 use fanin_core::{Instant, Wire, Worker};
@@ -46,6 +46,17 @@ where
         {
             self.starts_armed = time;
             self.net.queue.push(time, self.net.ids.job_start);
+        }
+    }
+
+    /// The jobs of a host fill its queue in turn: whoever is called first finds all the room. A job's nodes stand together.
+    pub(super) fn next_jobs_turn(&mut self, host: u32) {
+        let slots = &mut self.at_host[host as usize];
+        let (Some(&first), Some(&last)) = (slots.first(), slots.last()) else { return };
+        let job = self.slots[first as usize].post.job;
+        if job != self.slots[last as usize].post.job {
+            let own = slots.iter().take_while(|slot| self.slots[**slot as usize].post.job == job).count();
+            slots.rotate_left(own);
         }
     }
 
