@@ -36,7 +36,7 @@ PLAN = plans.Plan(
         plans.Series(name="2 trees", set={"jobs.0.system": "tree", "jobs.0.trees": 2}),
     ],
     sweep={"jobs.0.message": ["16KiB", "64KiB"]},
-    flows=[plans.Flow({"from": plans.Member(rank=0), "to": "host7", "rate": "10Gb/s"})],
+    flows=[plans.Flow({"from": plans.Member(rank=0), "to": plans.Member(rank=1), "rate": "10Gb/s"})],
     limits=[plans.Limit(hosts="workers", send="20Mp/s", receive="20Mp/s")],
     run=plans.Run(seed=7, repetitions=2, memory_interval="5us", series_interval="2us"),
 )

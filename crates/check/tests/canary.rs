@@ -88,6 +88,7 @@ fn job(draw: &mut Draw, map: &NetworkMap) -> JobRecipe {
     });
     let late = if draw.percent(50) { 0 } else { draw.scaled(1_000, 20_000_000) };
     JobRecipe {
+        servers: Vec::new(),
         hosts: draw.sample(map.hosts(), workers as usize).into_iter().map(NodeId).collect(),
         system,
         op,

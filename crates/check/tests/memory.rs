@@ -155,6 +155,7 @@ fn recipe(window: u32, workers: u32, bytes: u64) -> Recipe {
     let each = workers / LEAVES;
     let hosts = (0..LEAVES).flat_map(|leaf| (0..each).map(move |host| NodeId(leaf * HOSTS_PER_LEAF + host))).collect();
     let job = JobRecipe {
+        servers: Vec::new(),
         hosts,
         system: System::canary(),
         op: ElementOp { dtype: DType::F32, operator: Operator::Sum },

@@ -419,3 +419,42 @@ fn every_key_is_documented() {
     }
     assert!(count > 60, "{count} keys");
 }
+
+/// `network.aggregators`: what ATP and A2TP share is divided equally among jobs of SwitchML.
+#[test]
+fn aggregators_are_shared_or_divided() {
+    let folder = folder("aggregators");
+    let text = "[network]\nshape = \"star\"\nhosts = 12\nrate = \"100Gb/s\"\nlatency = \"300ns\"\naggregators = 48\n\n[[jobs]]\nsystem = \
+                \"switchml\"\nworkers = 4\ncopies = 2\nmessage = \"64KiB\"\npayload = 248\n";
+    let name = plan(&folder, text);
+    let peaks = |sets: &[&str]| {
+        let arguments: Vec<&str> =
+            ["sim", name, "--format", "json"].into_iter().chain(sets.iter().flat_map(|set| ["--set", set])).collect();
+        let row = rows(&good(&folder, &arguments)).remove(0);
+        assert_eq!(row["census"], "exact", "{row}");
+        let jobs = row["jobs"].as_array().expect("jobs").clone();
+        jobs.iter().map(|job| job["slots_peak"].as_u64().expect("a count")).collect::<Vec<_>>()
+    };
+    // Each has a pool of 24 slots with two versions.
+    assert_eq!(peaks(&[]), [48, 48]);
+    assert_eq!(peaks(&["network.slot_versions=2"]), [24, 24]);
+    for system in ["atp", "a2tp"] {
+        let peaks = peaks(&[&format!("jobs.0.system={system}")]);
+        assert!(peaks.iter().all(|peak| (1..=48).contains(peak)), "{peaks:?}");
+    }
+    for (sets, expected) in [
+        (
+            &["network.aggregators=1"][..],
+            "network.aggregators = 1: expected at least 2, one for each version of a slot of each job of switchml",
+        ),
+        (&["network.slot_versions=3"], "network.slot_versions = 3: expected 1 or 2"),
+        (&["jobs.0.system=atp", "jobs.0.aggregators=4"], "jobs[0].aggregators = 4: expected no such key beside network.aggregators"),
+        (&["jobs.0.system=atp", "jobs.0.reliable=false"], "jobs[0].reliable = false: expected true: without timers"),
+        (&["jobs.0.system=a2tp", "jobs.0.threshold=2"], "jobs[0].threshold = 2: expected"),
+        (&["jobs.0.system=a2tp", "jobs.0.windows=mine"], "jobs[0].windows = \"mine\": expected \"agreed\" or \"own\""),
+    ] {
+        let arguments: Vec<&str> = ["sim", name].into_iter().chain(sets.iter().flat_map(|set| ["--set", set])).collect();
+        let said = refused(&folder, &arguments);
+        assert!(said.contains(expected), "{said}");
+    }
+}

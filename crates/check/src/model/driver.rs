@@ -72,10 +72,17 @@ impl Layout {
     }
 
     /// All neighbours that are nearer to the destination.
-    fn next_hops(&self, here: NodeId, to: NodeId) -> Vec<(usize, PortId)> {
-        let distances = self.map.distances(to);
+    fn next_hops(&self, here: NodeId, to: Address) -> Vec<(usize, PortId)> {
+        if here == to.node {
+            return self.index_of.get(&to).map(|&to| (to, PortId(0))).into_iter().collect();
+        }
+        let distances = self.map.distances(to.node);
         let is_nearer = |next: &&Neighbour| distances[next.node.index()] < distances[here.index()];
-        self.map.neighbours(here).iter().filter(is_nearer).filter_map(|next| self.way_by(next)).collect()
+        let way = |next: &Neighbour| match next.node == to.node {
+            true => self.index_of.get(&to).map(|&to| (to, next.their_port)),
+            false => self.way_by(next),
+        };
+        self.map.neighbours(here).iter().filter(is_nearer).filter_map(way).collect()
     }
 
     fn node_at(&self, node: NodeId) -> Option<usize> {
@@ -225,7 +232,7 @@ impl Lent<'_> {
         let here = self.layout.addresses[self.index].node;
         let ways = match route.via {
             Via::Direct => self.layout.index_of.get(&route.to).map(|&to| (to, PortId(0))).into_iter().collect(),
-            Via::Aggregators => self.layout.next_hops(here, route.to.node),
+            Via::Aggregators => self.layout.next_hops(here, route.to),
         };
         self.put(ways, header, payload);
     }

@@ -13,7 +13,7 @@ mod driver;
 mod state;
 
 use fanin_core::{Census, NetworkMap, PacketKind};
-use fanin_systems::{AnyNode, BuildError, JobSpec, build};
+use fanin_systems::{AnyNode, BuildError, JobSpec, build, shared};
 use stateright::{Model, Property};
 
 use driver::{Layout, Step};
@@ -69,7 +69,9 @@ impl NetworkModel {
     /// # Errors
     /// [`BuildError`] where the job does not fit the network.
     pub fn new(spec: &JobSpec<'_, ()>, map: NetworkMap, elements: &[u64], limits: Limits) -> Result<Self, BuildError> {
-        let nodes = build::<Census>(spec, &map)?;
+        let mut nodes = build::<Census>(spec, &map)?;
+        let shared = shared::<Census>(std::slice::from_ref(spec), &map).map_err(|(_, error)| error)?;
+        nodes.others.extend(shared.into_iter().map(|node| node.placed));
         let layout = Layout::new(spec, map, &nodes, elements);
         let nodes = nodes.workers.into_iter().chain(nodes.others).map(|placed| placed.node).collect();
         Ok(NetworkModel {

@@ -1,4 +1,4 @@
-//! What of a scenario contradicts the network or itself.
+//! What is checked before a simulation is built.
 
 use fanin_core::{JobNodes, SharedNode};
 
@@ -35,7 +35,10 @@ fn check_beside_jobs(topology: &Topology, scenario: &Scenario) -> Result<(), Set
     Ok(())
 }
 
-/// Says what cannot be.
+/// Whether scenario, network and nodes fit together.
+///
+/// # Errors
+/// [`SetupError`] names the field.
 pub(super) fn check<N>(topology: &Topology, scenario: &Scenario, jobs: &[JobNodes<N>], shared: &[SharedNode<N>]) -> Result<(), SetupError> {
     if jobs.len() != scenario.jobs.len() {
         return Err(SetupError::new("jobs", jobs.len(), format!("nodes for {} jobs", scenario.jobs.len())));

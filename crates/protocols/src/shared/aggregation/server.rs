@@ -226,7 +226,10 @@ impl<P: Payload + ?Sized, R: Rounds> AggregationServer<P, R> {
         if have && !come {
             // 5.8: its worker has been asked for floats. A request can be lost.
             tx.note(Event::Dropped(DropReason::Stale));
-            return if packet.attempt > 0 { self.ask_for_floats(place, tx) } else { () };
+            if packet.attempt > 0 {
+                self.ask_for_floats(place, tx);
+            }
+            return;
         }
         if come && !have {
             // What is here is in fixed point: all begin anew.
@@ -236,7 +239,10 @@ impl<P: Payload + ?Sized, R: Rounds> AggregationServer<P, R> {
             entry.ranks = packet.ranks;
             entry.flags = entry.flags.with(packet.flags);
             self.ask_for_floats(place, tx);
-            return if self.entries[place as usize].ranks == all { self.finish_partial(now, place, tx) } else { () };
+            if self.entries[place as usize].ranks == all {
+                self.finish_partial(now, place, tx);
+            }
+            return;
         }
         let op = Self::op(&mut self.config, packet.flags);
         if packet.ranks == all && !self.planted.adds_complete() {

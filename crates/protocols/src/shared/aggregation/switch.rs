@@ -410,7 +410,7 @@ impl<P: Payload + ?Sized> AggregationSwitch<P> {
 /// What comes from the server.
 impl<P: Payload + ?Sized> AggregationSwitch<P> {
     /// Whether a packet is one that the job's server has sent, here or at its switch. Gives the job's place.
-    fn from_server(&self, from: Ingress) -> Option<usize> {
+    fn server_of(&self, from: Ingress) -> Option<usize> {
         let number = self.number(from.job)?;
         let entry = &self.jobs[number];
         let sender = if entry.level(self.node) == 1 { entry.server } else { Address::switch(entry.server_switch) };
@@ -424,7 +424,7 @@ impl<P: Payload + ?Sized> AggregationSwitch<P> {
     /// `a2tp 5.2`: the acknowledgement frees the aggregator and goes on to all workers, or to the one that asked.
     fn on_ack<T: Tx<AtpHeader, P>>(&mut self, from: Ingress, header: &AtpHeader, payload: &P, tx: &mut T) {
         let AtpHeader::Ack { at, slot, next_version, to, flags, round } = *header else { return };
-        let Some(number) = self.from_server(from) else { return drop_packet(tx, DropReason::NotAMember) };
+        let Some(number) = self.server_of(from) else { return drop_packet(tx, DropReason::NotAMember) };
         if !flags.has(AtpFlags::FLOAT) && self.is_of(slot, from.job, at) {
             let aggregator = &mut self.aggregators[usize::from(slot.index)];
             aggregator.state = State::Empty;
@@ -449,7 +449,7 @@ impl<P: Payload + ?Sized> AggregationSwitch<P> {
 
     /// P1: the server wants what there is of a fragment.
     fn on_flush<T: Tx<AtpHeader, P>>(&mut self, now: Instant, from: Ingress, at: FragmentId, slot: AggregatorName, tx: &mut T) {
-        let Some(number) = self.from_server(from) else { return drop_packet(tx, DropReason::NotAMember) };
+        let Some(number) = self.server_of(from) else { return drop_packet(tx, DropReason::NotAMember) };
         if self.is_of(slot, from.job, at) {
             let aggregator = &mut self.aggregators[usize::from(slot.index)];
             aggregator.touched = now;
