@@ -42,7 +42,7 @@ pub fn divide(refuse: &Refuse<'_>, setup: &Setup, jobs: &mut [PreparedJob]) -> R
                 let window = &mut job.settings.common.window;
                 *window = Window(window.0.min(pool));
             }
-            System::Ring { .. } | System::Tree { .. } | System::Canary(_) => {}
+            System::Ring { .. } | System::Tree { .. } | System::Canary(_) | System::Panama { .. } => {}
         }
     }
     Ok(())

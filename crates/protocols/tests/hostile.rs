@@ -506,7 +506,7 @@ fn states_that_differ_in_time_only_are_equal_after_rebasing() {
 fn a_panama_switch_ors_marks_and_passes_them_on() {
     let (mut switch, mut sink) = (PanamaSwitch::<Bytes>::new(switch_of_trees(true)), Sink::new(0));
     let mut give = |port, ecn, header: PanamaHeader| {
-        let from = Ingress { port: PortId(port), source: Address::default(), ecn };
+        let from = Ingress { port: PortId(port), source: Address::default(), job: JOB, ecn };
         switch.on_packet(Instant::ZERO, from, &header, &[0; 8], &mut sink);
         std::mem::take(&mut sink.sent)
     };
@@ -535,7 +535,7 @@ fn a_panama_worker_tells_of_marks_on_the_way_down() {
     let contribution = |block, marked_up| PanamaHeader::Contribution { block, attempt: 0, marked_up };
     let mut sum = |block, marked_down, ecn| {
         sink.sent.clear();
-        let from = Ingress { port: PortId(0), source: Address::default(), ecn };
+        let from = Ingress { port: PortId(0), source: Address::default(), job: JOB, ecn };
         worker.on_packet(Instant::ZERO, from, &PanamaHeader::Aggregate { block, marked_up: false, marked_down }, &[0; 8], &mut sink);
         sink.sent.clone()
     };
