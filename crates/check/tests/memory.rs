@@ -310,6 +310,7 @@ fn what_losses_leave_behind_is_bounded_by_the_lifetime_of_descriptors() {
         println!(
             "lifetime {lifetime}: {bytes:.0} bytes at a leaf, {idle_bytes:.0} without losses, {left_bytes:.0} expected more: {ratio:.2}"
         );
-        assert!((0.5..1.3).contains(&ratio), "{bytes:.0} bytes, {idle_bytes:.0} without losses, {left_bytes:.0} expected more");
+        // At most about 1, by the model; at least so much that it is seen at all.
+        assert!((0.3..1.3).contains(&ratio), "{bytes:.0} bytes, {idle_bytes:.0} without losses, {left_bytes:.0} expected more");
     }
 }
