@@ -16,7 +16,7 @@ fn thousands_of_random_runs_are_as_they_must_be() {
         ("tree", SEEDS / 5),
         ("atp", SEEDS / 20),
         ("a2tp", SEEDS / 20),
-        ("panama", SEEDS / 10),
+        ("panama", SEEDS / 20),
         ("ring", SEEDS / 3),
         ("switchml", SEEDS / 3),
         ("canary", SEEDS / 20),
