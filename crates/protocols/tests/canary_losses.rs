@@ -84,6 +84,20 @@ fn a_request_has_three_answers() {
 }
 
 #[test]
+fn a_sum_is_kept_after_an_operation_whatever_notices_of_completion_come() {
+    let mut h0 = reliable(0, 3);
+    h0.submits(0, 1);
+    h0.gets(0, contribution(0, 0, 2, 3), sum_of(&[1, 2], 0));
+    for rank in [1, 2] {
+        assert_eq!(h0.gets(0, CanaryHeader::Done { id: named(1, 0), rank: Rank(rank) }, NOTHING), []);
+    }
+    // The format is reserved: nothing rests on packets that nobody sends.
+    assert_eq!(h0.node.sums_kept(), 1);
+    let answer = CanaryHeader::Answer { id: named(0, 0) };
+    assert_eq!(h0.gets(0, request(0, 0, 2, 0), NOTHING), [(direct(2), answer, sum_of(&[0, 1, 2], 0))]);
+}
+
+#[test]
 fn whoever_asks_for_a_block_of_a_leader_that_comes_late_is_remembered() {
     let mut h0 = reliable(0, 3);
     assert_eq!(h0.gets(0, request(0, 0, 1, 0), NOTHING), []);

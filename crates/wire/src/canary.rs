@@ -280,6 +280,7 @@ pub enum CanaryHeader {
         host: NodeId,
     },
     /// To a leader: the sender needs nothing any more of the blocks before this one.
+    /// The kind is reserved: Fanin's workers do not send it, and drop it.
     Done {
         /// The first block that it may still need.
         id: CanaryId,

@@ -104,6 +104,13 @@
 //! waits longer. A leader finds most losses without being asked (`watch`): sums of later blocks prove that all others have contributed.
 //!
 //! *How long is a sum kept?* A worker that sends block b lacks nothing before b - 8 W; so once there is a sum of b, nobody does.
+//! That is what workers have in place of the notices of `canary 5.8`, 3, where each tells that it needs nothing any more. So at the end of
+//! an operation a leader still has its sums of about the last 8 W blocks, until sums of the next operation come; after the last operation,
+//! until its driver drops it. A driver drops no worker before all have ended, or who lacks a sum would ask in vain and lose its patience:
+//! simulator and testbed learn of each worker's end by themselves, which is the specification's barrier. Notices would free nothing
+//! sooner while a job runs, and to all leaders they are H (H-1) packets an operation, any of which may be lost.
+//! [`CanaryHeader::Done`](fanin_wire::canary::CanaryHeader::Done) is their format, kept for hosts that can learn of the others' end by
+//! packets only: no worker sends it, and who gets one drops it.
 //!
 //! *What tells who is missing?* From the third request on a leader that lives says whose request or contribution it lacks. A worker that
 //! loses its patience names that rank, or the leader that says nothing, and tells all others, which give up with it.
