@@ -1,6 +1,6 @@
 //! What campaigns have found, as plain runs that show it.
 
-use fanin_check::{Checks, Demand, Recipe, examine};
+use fanin_check::{Checks, Demand, Recipe, examine, generate_for};
 use fanin_core::{Duration, Instant, NodeId};
 use fanin_sim::faults::TimedFault;
 use fanin_sim::traffic::{Pattern, TrafficConfig};
@@ -161,5 +161,17 @@ fn a_successor_that_is_behind_is_not_taken_for_dead() {
         recipe.faults.timed = vec![TimedFault::HostDies { host: NodeId(0), at: Instant::ZERO + Duration::from_us(at_us) }];
         recipe.demand = Demand::MayFail;
         clean(&recipe);
+    }
+}
+
+/// A block of Canary's that goes through all generations takes many timeouts, one after the other: backed off to an eighth of the patience
+/// each, in one of seven such runs they took all of it.
+#[test]
+fn a_block_of_many_generations_ends_within_the_patience() {
+    for seed in [3627, 3, 7, 8, 15, 30] {
+        let mut recipe = generate_for(3627, Some("canary"));
+        recipe.seed = seed;
+        let (_, violations) = examine(&recipe, Checks { twice: false, elements: false, ..Checks::default() });
+        assert_eq!(violations, [""; 0], "{recipe}");
     }
 }

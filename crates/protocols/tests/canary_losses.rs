@@ -45,7 +45,8 @@ const NOTHING: Census = Census::new(0, 0);
 
 #[test]
 fn p13_the_timer_starts_with_the_packet_and_asks_again_more_and_more_rarely() {
-    let mut h1 = reliable(1, 3);
+    let patient = Reliability::lossy(RTO, Duration::from_us(10), PATIENCE.times(10));
+    let mut h1 = worker_that_recovers(1, 3, 8, Recovery { generations: 2, ..Recovery::new(patient, LIFETIME) });
     assert_eq!(h1.submits(0, 1), [(to_leader(0), contribution(0, 0, 1, 3), sum_of(&[1], 0))]);
     assert_eq!(h1.waits(Duration::from_us(99)), []);
     assert_eq!(h1.waits(Duration::from_us(1)), [(direct(0), request(0, 0, 1, 0), NOTHING)]);

@@ -61,7 +61,10 @@ fn run_lossy(bug: Planted, rule: FailureRule, loss: u32) {
         ..Plan::star(9)
     };
     let scripts = vec![Script::of(&[800]); 9];
-    plan.run_altered::<Census>(scripts, |worker| worker.plant(bug), |switch| switch.plant(bug)).assert_whole(1);
+    for seed in 0..8 {
+        let plan = Plan { faults: Faults { seed, ..faults }, ..plan.clone() };
+        plan.run_altered::<Census>(scripts.clone(), |worker| worker.plant(bug), |switch| switch.plant(bug)).assert_whole(1);
+    }
 }
 
 #[test]

@@ -7,11 +7,10 @@ use fanin_core::{
 };
 use fanin_wire::canary::{CanaryHeader, CanaryId};
 
-use super::config::SPAN;
+use super::config::{Recovery, SPAN};
 use super::recovery::Request;
 use super::worker::CanaryWorker;
 use super::{app_of, flow_of};
-use crate::shared::reliability::Reliability;
 use crate::shared::repetition::Repetition;
 use crate::shared::rtt::rebased;
 
@@ -62,9 +61,12 @@ pub(super) struct Flights {
 
 impl Flights {
     /// Nothing is under way.
-    pub(super) fn new(reliability: &Reliability, window: u32) -> Self {
+    pub(super) fn new(recovery: &Recovery, window: u32) -> Self {
+        let reliability = &recovery.reliability;
         let places = if reliability.reliable { window.saturating_mul(SPREAD).next_power_of_two().min(SPAN_MAX) } else { 0 };
-        let repetition = Repetition::new(reliability, places.max(1)).noticing_overtaking();
+        // Under heavy loss a block goes through all generations and the fallback, and each of them takes several timeouts, one after the other.
+        let longest = reliability.rto_max().divided(u64::from(recovery.generations) + 1);
+        let repetition = Repetition::new(reliability, places.max(1)).noticing_overtaking().backing_off_to(longest);
         Flights { flights: vec![IDLE; places as usize].into(), repetition, answered_after: Duration::MAX }
     }
 

@@ -52,6 +52,12 @@ impl Repetition {
         self
     }
 
+    /// Back-off makes no timeout longer than this.
+    pub fn backing_off_to(mut self, longest: Duration) -> Self {
+        self.rtt.bound_back_off(longest);
+        self
+    }
+
     /// Makes all stored times relative to `now`.
     pub fn rebase(&mut self, now: Instant) {
         self.rtt.rebase(now);

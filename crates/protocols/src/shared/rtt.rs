@@ -20,6 +20,8 @@ pub struct RttEstimator {
     initial_ps: u64,
     min_ps: u64,
     max_ps: u64,
+    /// Back-off makes no timeout longer than this.
+    back_off_max_ps: u64,
     /// Timeout without back-off.
     base_ps: u64,
     /// The timeout is doubled this many times.
@@ -50,10 +52,16 @@ impl RttEstimator {
             initial_ps,
             min_ps,
             max_ps,
+            back_off_max_ps: max_ps,
             base_ps,
             level: 0,
             doubled_at: Instant::ZERO,
         }
+    }
+
+    /// Back-off makes no timeout longer than this; round trips that were measured may.
+    pub(crate) fn bound_back_off(&mut self, longest: Duration) {
+        self.back_off_max_ps = self.max_ps.min(longest.as_ps());
     }
 
     /// The smoothed round trip; `None` while nothing has been measured.
@@ -122,7 +130,7 @@ impl RttEstimator {
     /// How long to wait for an answer now.
     #[inline]
     pub fn timeout(&self) -> Duration {
-        Duration::from_ps(self.base_ps.saturating_mul(1 << self.level).min(self.max_ps))
+        Duration::from_ps(self.base_ps.saturating_mul(1 << self.level).min(self.back_off_max_ps.max(self.base_ps)))
     }
 
     /// The smoothed round trip; the timeout before one was measured.
@@ -175,6 +183,20 @@ mod tests {
             rtt.sample(Duration::from_us(1));
         }
         assert!(rtt.timeout() >= Duration::from_us(10) && rtt.timeout() < Duration::from_us(12), "{}", rtt.timeout());
+    }
+
+    #[test]
+    fn a_bound_of_back_off_shortens_no_timeout_that_was_measured() {
+        let mut rtt = estimator();
+        rtt.bound_back_off(Duration::from_us(250));
+        let mut now = Instant::ZERO;
+        for expected in [200, 250, 250] {
+            rtt.on_timeout(now, now, true);
+            assert_eq!(rtt.timeout(), Duration::from_us(expected));
+            now += Duration::from_us(1);
+        }
+        (0..100).for_each(|_| rtt.sample(Duration::from_us(330)));
+        assert!(rtt.timeout() >= Duration::from_us(330), "{}", rtt.timeout());
     }
 
     #[test]
