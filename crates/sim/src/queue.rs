@@ -425,7 +425,7 @@ mod tests {
                 // A third of the events are of the present time, and some of those before what was popped last.
                 let ahead = [0, 1, 3][(draw % 3) as usize];
                 let event = (now + ahead * step, (draw >> 32) as u32 % ids);
-                let doubled = 1 + u64::from(draw % 97 == 0);
+                let doubled = 1 + u64::from(draw.is_multiple_of(97));
                 for copy in 0..doubled {
                     model.insert((event, round * 2 + copy));
                     queue.push(event.0, event.1);
