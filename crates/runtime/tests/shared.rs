@@ -134,7 +134,7 @@ fn host(number: u32, mut driver: WorkerDriver<AnyNode<[u8]>>, signals: &Signals,
 
 fn admit(remote: &FabricRemote<AnyNode<[u8]>>, spec: JobSpec<'static, ElementOp>) -> Result<bool, String> {
     let (map, (tell, told)) = (NetworkMap::star(HOSTS), channel());
-    let node = shared::<[u8]>(&[spec.clone()], &map).unwrap().remove(0).placed.node;
+    let node = shared::<[u8]>(std::slice::from_ref(&spec), &map).unwrap().remove(0).placed.node;
     let (job, system) = (spec.id, spec.system.number());
     let join = move |node: &mut AnyNode<[u8]>| node.admit(SWITCH, &spec, &map).map_err(|error| error.to_string());
     remote.share(job, system, node, Box::new(join), Box::new(move |is_new| tell.send(is_new).unwrap()));
