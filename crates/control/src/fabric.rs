@@ -15,12 +15,15 @@
 
 use std::collections::BTreeMap;
 
-use fanin_core::{Duration, ElementOp, JobId, JobNodes, NetworkMap, NodeId};
-use fanin_systems::{AnyNode, BuildError, JobSpec, System, build};
+use fanin_core::{Address, DType, Duration, ElementOp, JobId, JobNodes, NetworkMap, NodeId, Operator, Role};
+use fanin_systems::{AnyNode, BuildError, JobSpec, System, build, shared};
 use serde::{Deserialize, Serialize};
 
 use crate::call::Op;
 use crate::message::{Hello, SwitchHello};
+
+/// The operation whose accumulators do for all others: halves are summed in twice their length.
+const WIDEST: ElementOp = ElementOp { dtype: DType::F16, operator: Operator::Sum };
 
 /// A request to a switch of a fabric.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -92,6 +95,9 @@ pub struct JobAnnouncement {
     pub seed: u64,
     /// The hosts of its workers by rank, as numbers of nodes.
     pub hosts: Vec<u32>,
+    /// The hosts of its servers, for systems that have servers; none for one at the host of rank 0.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub servers: Vec<u32>,
 }
 
 impl JobAnnouncement {
@@ -100,23 +106,66 @@ impl JobAnnouncement {
         self.hosts.iter().position(|&node| node == host.0).map(|rank| rank as u32)
     }
 
-    /// All nodes of the job in a fabric with this map.
+    /// All nodes that are the job's own in a fabric with this map.
     ///
     /// # Errors
     /// [`BuildError`] names the field that contradicts the network or another field.
     pub fn nodes(&self, map: &NetworkMap) -> Result<JobNodes<AnyNode<[u8]>>, BuildError> {
+        self.with_spec(map, |spec| build::<[u8]>(spec, map))
+    }
+
+    /// The job's node at a switch: its own, or one that later jobs may share; `None` where it has none.
+    ///
+    /// # Errors
+    /// As [`JobAnnouncement::nodes`].
+    pub fn node_at(&self, switch: NodeId, map: &NetworkMap) -> Result<Option<AnyNode<[u8]>>, BuildError> {
+        let at = Address::switch(switch);
+        if let Some(placed) = self.nodes(map)?.others.into_iter().find(|placed| placed.at == at) {
+            return Ok(Some(placed.node));
+        }
+        self.with_spec(map, |spec| {
+            // Its memory does for every element type: jobs of other types may come.
+            let any_type = JobSpec { op: WIDEST, ..spec.clone() };
+            let nodes = shared::<[u8]>(&[any_type], map).map_err(|(_, error)| error)?;
+            let Some(mut node) = nodes.into_iter().find(|node| node.placed.at == at).map(|node| node.placed.node) else {
+                return Ok(None);
+            };
+            node.admit(switch, spec, map)?;
+            Ok(Some(node))
+        })
+    }
+
+    /// Lets the job share the node of a switch; false where the node is not one that jobs share, or not of this job's kind.
+    ///
+    /// # Errors
+    /// [`BuildError`] where the job does not fit the node as the jobs before it have it.
+    pub fn join(&self, node: &mut AnyNode<[u8]>, switch: NodeId, map: &NetworkMap) -> Result<bool, BuildError> {
+        self.with_spec(map, |spec| node.admit(switch, spec, map))
+    }
+
+    /// The address of the job's server at a host, if it has one there.
+    pub fn server_at(&self, host: NodeId) -> Option<Address> {
+        let default = if self.system.servers() > 0 { self.hosts.first() } else { None };
+        let server = self.servers.first().or(default)?;
+        (*server == host.0 && self.hosts.len() > 1).then_some(Address { node: host, role: Role::Server })
+    }
+
+    fn with_spec<R>(&self, map: &NetworkMap, act: impl FnOnce(&JobSpec<'_, ElementOp>) -> Result<R, BuildError>) -> Result<R, BuildError> {
         let op = ElementOp::from(self.op);
         if let Err(error) = ElementOp::new(op.dtype, op.operator) {
             return Err(BuildError::new("operator", self.op.operator, format!("one that {} has: {error}", op.dtype)));
         }
-        if let Some(stranger) = self.hosts.iter().find(|host| **host >= map.hosts()) {
-            return Err(BuildError::new("hosts", stranger, format!("numbers of hosts, below {}", map.hosts())));
+        for (field, nodes) in [("hosts", &self.hosts), ("servers", &self.servers)] {
+            if let Some(stranger) = nodes.iter().find(|host| **host >= map.hosts()) {
+                return Err(BuildError::new(field, stranger, format!("numbers of hosts, below {}", map.hosts())));
+            }
         }
-        let hosts: Vec<NodeId> = self.hosts.iter().copied().map(NodeId).collect();
+        let nodes = |numbers: &[u32]| -> Vec<NodeId> { numbers.iter().copied().map(NodeId).collect() };
+        let (hosts, servers) = (nodes(&self.hosts), nodes(&self.servers));
         let spec = JobSpec {
             id: JobId(self.job),
             hosts: &hosts,
-            servers: &[],
+            servers: &servers,
             system: self.system,
             op,
             element_bytes: op.dtype.bytes() as u32,
@@ -128,7 +177,7 @@ impl JobAnnouncement {
             patience: Duration::from_ms(self.patience_ms),
             seed: self.seed,
         };
-        build::<[u8]>(&spec, map)
+        act(&spec)
     }
 }
 
@@ -213,7 +262,7 @@ pub struct JobStatus {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fanin_core::Address;
+    use fanin_systems::AtpParameters;
 
     fn announcement() -> JobAnnouncement {
         JobAnnouncement {
@@ -228,6 +277,7 @@ mod tests {
             patience_ms: 1_000,
             seed: 1,
             hosts: vec![2, 0],
+            servers: Vec::new(),
         }
     }
 
@@ -240,6 +290,28 @@ mod tests {
         let again: FabricRequest = serde_json::from_str(&text).unwrap();
         assert_eq!(again, FabricRequest::Announce(Box::new(announcement())));
         assert!(serde_json::from_str::<FabricRequest>(&text.replace("\"seed\"", "\"sead\"")).is_err());
+    }
+
+    #[test]
+    fn jobs_share_a_switch_whose_aggregators_they_agree_about() {
+        let (map, switch) = (NetworkMap::star(4), NodeId(4));
+        let first = JobAnnouncement { system: System::a2tp(), ..announcement() };
+        let mut node = first.node_at(switch, &map).unwrap().unwrap();
+        let half = Op { dtype: DType::BF16, ..Op::F32_SUM };
+        let mut second = JobAnnouncement { job: 8, system: System::atp(), hosts: vec![1, 3], op: half, ..announcement() };
+        assert_eq!(second.join(&mut node, switch, &map), Ok(true));
+        second.payload_bytes = 2_048;
+        let refused = second.join(&mut node, switch, &map).unwrap_err().to_string();
+        assert_eq!(refused, "payload = 2048: expected at most 1024, the length of the aggregators that the first job has brought");
+        let fewer = AtpParameters { aggregators: 9, ..AtpParameters::default() };
+        let other = JobAnnouncement { system: System::Atp(fewer), payload_bytes: 1_024, ..second.clone() };
+        let refused = other.join(&mut node, switch, &map).unwrap_err().to_string();
+        assert_eq!(refused, "aggregators = 9: expected 450, as in the jobs that run: they share them");
+        assert_eq!(announcement().join(&mut node, switch, &map), Ok(false), "a tree has nodes of its own");
+        assert_eq!(first.server_at(NodeId(2)), Some(Address { node: NodeId(2), role: Role::Server }));
+        let elsewhere = JobAnnouncement { servers: vec![3], ..first };
+        assert_eq!(elsewhere.server_at(NodeId(2)), None);
+        assert!(elsewhere.server_at(NodeId(3)).is_some() && announcement().server_at(NodeId(2)).is_none());
     }
 
     #[test]

@@ -91,6 +91,7 @@ fn announcement(fabric: &Fabric, job: u16, system: System) -> JobAnnouncement {
         seed: 3,
         // Not in the order of hosts, so that ranks and nodes differ.
         hosts: fabric.hosts().map(|host| (host.0 * 3) % 8).collect(),
+        servers: Vec::new(),
     }
 }
 

@@ -17,7 +17,7 @@ use crate::fabric::links::Links;
 use crate::fabric::{FabricConfig, Inbox};
 use crate::outlet::{Lent, Outlet};
 use crate::peers::{PeerIndex, Peers, Restarted};
-use crate::residents::{Resident, Residents};
+use crate::residents::Residents;
 use crate::tensors::Tensors;
 use crate::watch::Watch;
 
@@ -95,7 +95,7 @@ impl<N: Node<[u8]>> Driver<N> {
     /// One node, its job and its peers.
     pub(crate) fn new(socket: Socket, node: N, config: &NodeConfig, how: &DriverConfig) -> Result<Self, ConfigError> {
         let mut driver = Driver::without_nodes(socket, config, how)?;
-        driver.residents.add(config.job, config.system, node);
+        driver.residents.add(config.job, config.address.role, config.system, node);
         Ok(driver)
     }
 
@@ -129,36 +129,57 @@ impl<N: Node<[u8]>> Driver<N> {
             now: Instant::ZERO,
             pending_bytes_max: how.pending_bytes_max,
             refused: false,
+            reclaimed: Vec::new(),
         };
         let receiver = Receiver::new(how.receive_runs);
         let (residents, clock) = (Residents::none(), Clock::start());
         Ok(Driver { residents, socket, receiver, outlet, clock, more: false, turns_behind: 0, watch: None, inbox: None })
     }
 
+    /// The first job whose node has the role of this driver's own address: a worker, not the server of a job that lives beside it.
+    fn first(&self) -> Option<usize> {
+        self.residents.first(self.outlet.address.role)
+    }
+
     /// The node of a driver that has exactly one from the beginning, or of the only job.
     pub(crate) fn node(&self) -> Option<&N> {
-        self.residents.iter().next().map(|resident| &resident.node)
+        self.first().map(|at| self.residents.node(at))
     }
 
     /// The same, to be changed.
     pub(crate) fn node_mut(&mut self) -> Option<&mut N> {
-        self.residents.iter_mut().next().map(|resident| &mut resident.node)
+        self.first().map(|at| self.residents.node_mut(at))
     }
 
     /// The job of that node.
     pub(crate) fn job(&self) -> Option<JobId> {
-        self.residents.iter().next().map(|resident| resident.job)
+        self.first().map(|at| self.residents.member(at).job)
     }
 
     /// Begins a job; says whether it is new.
-    pub(crate) fn admit_job(&mut self, job: JobId, system: u8, node: N) -> bool {
-        self.residents.add(job, system, node)
+    pub(crate) fn admit_job(&mut self, job: JobId, role: Role, system: u8, node: N) -> bool {
+        self.residents.add(job, role, system, node)
     }
 
-    /// Ends a job; says whether it was there. Its counts remain, except for the memory that it held.
+    /// Ends a job, whatever nodes it has here; says whether it was there. Its counts remain, except for the memory that it held. A node
+    /// that others share lives on, without anything of the job.
     pub(crate) fn end_job(&mut self, job: JobId) -> bool {
-        let Some(resident) = self.residents.remove(job) else { return false };
-        self.outlet.counters.add(&Counters { slot_bytes: 0, ..resident.counters });
+        let ended = [self.outlet.address.role, Role::Server].map(|role| self.end_role(job, role));
+        ended.contains(&true)
+    }
+
+    /// The same for the node of one role.
+    pub(crate) fn end_role(&mut self, job: JobId, role: Role) -> bool {
+        let Some(at) = self.residents.find(job, role) else { return false };
+        let now = self.clock.now();
+        self.outlet.now = now;
+        // A worker's vectors are not touched by the end of a job.
+        let mut none = Tensors::none(ElementOp::F32_SUM);
+        let (node, mut lent) = self.residents.lend(at, &self.socket, &mut self.outlet, &mut none);
+        node.on_job_end(now, job, &mut lent);
+        let member = self.residents.remove(at);
+        self.outlet.counters.add(&Counters { slot_bytes: 0, ..member.counters });
+        self.flush();
         true
     }
 
@@ -177,7 +198,7 @@ impl<N: Node<[u8]>> Driver<N> {
     /// Counts of all nodes together, and of packets of none.
     fn counters(&self) -> Counters {
         let mut counters = self.outlet.counters.clone();
-        self.residents.iter().for_each(|resident| counters.add(&resident.counters));
+        self.residents.members().iter().for_each(|member| counters.add(&member.counters));
         counters
     }
 
@@ -215,7 +236,8 @@ impl<N: Node<[u8]>> Driver<N> {
     ) -> Option<R> {
         let now = self.clock.now();
         self.outlet.now = now;
-        let (node, mut lent) = self.residents.iter_mut().next()?.lend(&self.socket, &mut self.outlet, tensors);
+        let at = self.first()?;
+        let (node, mut lent) = self.residents.lend(at, &self.socket, &mut self.outlet, tensors);
         let result = act(node, now, &mut lent);
         self.flush();
         Some(result)
@@ -250,9 +272,11 @@ impl<N: Node<[u8]>> Driver<N> {
         self.flush();
         if self.outlet.refused && self.is_ready(now) {
             self.outlet.refused = false;
-            for resident in self.residents.iter_mut() {
-                let (node, mut lent) = resident.lend(&self.socket, &mut self.outlet, tensors);
-                node.on_tx_ready(now, &mut lent);
+            for at in 0..self.residents.count() {
+                if self.residents.is_first_of_node(at) {
+                    let (node, mut lent) = self.residents.lend(at, &self.socket, &mut self.outlet, tensors);
+                    node.on_tx_ready(now, &mut lent);
+                }
             }
             self.flush();
         }
@@ -265,9 +289,9 @@ impl<N: Node<[u8]>> Driver<N> {
         if let Some(links) = &mut self.outlet.links {
             links.judge(now);
         }
-        for resident in self.residents.iter_mut() {
-            if resident.node.next_timeout().is_some_and(|at| at <= now) {
-                let (node, mut lent) = resident.lend(&self.socket, &mut self.outlet, tensors);
+        for at in 0..self.residents.count() {
+            if self.residents.node(at).next_timeout().is_some_and(|due| due <= now) {
+                let (node, mut lent) = self.residents.lend(at, &self.socket, &mut self.outlet, tensors);
                 node.on_timeout(now, &mut lent);
             }
         }
@@ -284,6 +308,10 @@ impl<N: Node<[u8]>> Driver<N> {
     fn rest(&mut self, limit: Duration) -> io::Result<bool> {
         let mut limit = if self.outlet.sender.holds() { limit.min(HELD_CHECK) } else { limit };
         let blocked = self.outlet.sender.is_blocked();
+        if self.outlet.links.as_ref().is_some_and(|links| links.has_looped_back()) {
+            // What a node of this host has for another one does not wait for a packet from elsewhere.
+            limit = Duration::ZERO;
+        }
         let links = self.outlet.links.as_ref().map(|links| links.next_timeout(self.outlet.refused, blocked));
         if let Some(at) = self.residents.next_timeout().into_iter().chain(links).min() {
             limit = limit.min(Duration::from_nanos(at.since(self.clock.now()).as_ps().div_ceil(1_000)));
@@ -322,7 +350,7 @@ impl<N: Node<[u8]>> Driver<N> {
                 match admit::<N>(residents, outlet, peer, run.ecn, datagram) {
                     Ok(Admitted::Here { resident, from, header, payload }) => {
                         count(outlet, peer, payload.len());
-                        hand_over(residents.get_mut(resident), now, (from, &header, payload), (socket, outlet, tensors));
+                        hand_over((residents, resident), now, (from, &header, payload), (socket, outlet, tensors));
                     }
                     Ok(Admitted::Link) => {}
                     Ok(Admitted::Beyond { by, hop, rest }) => {
@@ -350,7 +378,7 @@ impl<N: Node<[u8]>> Driver<N> {
             let Driver { residents, socket, outlet, .. } = self;
             match looped_back::<N>(residents, &packet) {
                 Ok(Admitted::Here { resident, from, header, payload }) => {
-                    hand_over(residents.get_mut(resident), now, (from, &header, payload), (socket, outlet, tensors));
+                    hand_over((residents, resident), now, (from, &header, payload), (socket, outlet, tensors));
                 }
                 Ok(Admitted::Beyond { .. } | Admitted::Link) => {}
                 Err(reason) => outlet.counters.drop(reason),
@@ -376,15 +404,30 @@ fn count(outlet: &mut Outlet, peer: PeerIndex, payload_bytes: usize) {
 /// Gives a packet to a node.
 #[inline]
 fn hand_over<N: Node<[u8]>>(
-    resident: &mut Resident<N>,
+    (residents, at): (&mut Residents<N>, usize),
     now: Instant,
     (from, header, payload): (Ingress, &N::Header, &[u8]),
     (socket, outlet, tensors): (&Socket, &mut Outlet, &mut Tensors<'_>),
 ) {
-    resident.counters.packets_received += 1;
-    resident.counters.payload_bytes_received += payload.len() as u64;
-    let (node, mut lent) = resident.lend(socket, outlet, tensors);
+    let (node, mut lent) = residents.lend(at, socket, outlet, tensors);
+    lent.counters.packets_received += 1;
+    lent.counters.payload_bytes_received += payload.len() as u64;
     node.on_packet(now, from, header, payload, &mut lent);
+    if !outlet.reclaimed.is_empty() {
+        settle_reclaimed(residents, outlet);
+    }
+}
+
+/// Memory that one job's packet took from another job is not that job's any more.
+#[cold]
+fn settle_reclaimed<N>(residents: &mut Residents<N>, outlet: &mut Outlet) {
+    let role = outlet.address.role;
+    for (job, bytes) in outlet.reclaimed.drain(..) {
+        if let Some(at) = residents.find(job, role) {
+            let counters = &mut residents.member_mut(at).counters;
+            counters.slot_bytes = counters.slot_bytes.saturating_sub(u64::from(bytes));
+        }
+    }
 }
 
 /// A packet's system header and its payload.
@@ -399,7 +442,7 @@ fn contents<'a, H: Wire>(hop: &HopHeader, rest: &'a [u8]) -> Result<(H, &'a [u8]
 fn looped_back<'a, N: Node<[u8]>>(residents: &Residents<N>, packet: &'a [u8]) -> Result<Admitted<'a, N::Header>, DropReason> {
     let packet = HopPacket::new(packet).map_err(|_| DropReason::Malformed)?;
     let hop = packet.header();
-    let resident = residents.find(hop.job).ok_or(DropReason::NoNode)?;
+    let resident = residents.find(hop.job, hop.destination.role).ok_or(DropReason::NoNode)?;
     let (header, payload) = contents::<N::Header>(&hop, packet.rest())?;
     Ok(Admitted::Here { resident, from: Ingress { port: PortId(0), source: hop.source, job: hop.job, ecn: false }, header, payload })
 }
@@ -415,11 +458,14 @@ fn admit<'a, N: Node<[u8]>>(
 ) -> Result<Admitted<'a, N::Header>, DropReason> {
     let packet = HopPacket::new(datagram).map_err(|_| DropReason::Malformed)?;
     let hop = packet.header();
-    let resident = residents.find(hop.job);
+    // A host may have a worker and a server of a job; what only passes concerns the node here, whoever it is for.
+    let is_for_here = !hop.neighbour && hop.destination.node == outlet.address.node;
+    let role = if is_for_here { hop.destination.role } else { outlet.address.role };
+    let resident = residents.find(hop.job, role);
     if outlet.links.is_none() {
         // A socket of one job: nobody else has a word here.
         let resident = resident.ok_or(DropReason::NoNode)?;
-        if hop.system != residents.get(resident).system {
+        if hop.system != residents.member(resident).system {
             return Err(DropReason::Mismatch);
         }
     }
@@ -439,7 +485,7 @@ fn admit<'a, N: Node<[u8]>>(
             return links.on_link_packet(peer, now, &hop, packet.rest()).map(|()| Admitted::Link);
         }
     }
-    let mine = hop.neighbour || hop.destination == outlet.address;
+    let mine = hop.neighbour || hop.destination == outlet.address || is_for_here && resident.is_some();
     // As in the simulator: an aggregator's packet passes a switch without an aggregator.
     let is_switch = outlet.address.role == Role::Switch;
     let absorbed = hop.via == Via::Aggregators && is_switch && resident.is_some();
@@ -454,7 +500,7 @@ fn admit<'a, N: Node<[u8]>>(
         return Ok(Admitted::Beyond { by, hop: HopHeader { ecn, ..hop }, rest: packet.rest() });
     }
     let resident = resident.ok_or(DropReason::NoNode)?;
-    if hop.system != residents.get(resident).system {
+    if hop.system != residents.member(resident).system {
         return Err(DropReason::Mismatch);
     }
     let (header, payload) = contents::<N::Header>(&hop, packet.rest())?;

@@ -28,6 +28,8 @@ pub(crate) struct Outlet {
     pub(crate) pending_bytes_max: usize,
     /// A node was told that there is no room and has to be called back.
     pub(crate) refused: bool,
+    /// Memory that a job's packet took from another job, with that job and the bytes, until the driver has seen it.
+    pub(crate) reclaimed: Vec<(JobId, u32)>,
 }
 
 impl Outlet {
@@ -126,10 +128,12 @@ pub(crate) struct Lent<'a, 't> {
     pub(crate) socket: &'a Socket,
     pub(crate) outlet: &'a mut Outlet,
     pub(crate) tensors: &'a mut Tensors<'t>,
-    /// The node's own counts.
+    /// The job's counts at this node.
     pub(crate) counters: &'a mut Counters,
-    /// The node's job.
+    /// The job that the handler is called for.
     pub(crate) job: JobId,
+    /// The node's role, which its packets come from.
+    pub(crate) role: Role,
     /// The job's system.
     pub(crate) system: u8,
 }
@@ -218,17 +222,29 @@ impl Lent<'_, '_> {
         }
     }
 
+    /// Where the node is.
+    #[inline]
+    fn at(&self) -> Address {
+        Address { node: self.outlet.address.node, role: self.role }
+    }
+
     /// The hop header of a packet to the node behind a port.
     #[inline]
     fn next_door(&self, peer: Option<PeerIndex>) -> HopHeader {
         let neighbour = peer.map_or(Address::default(), |peer| self.outlet.peers.get(peer).address);
-        HopHeader { neighbour: true, ..self.outlet.hop(self.job, self.system, neighbour) }
+        HopHeader { neighbour: true, source: self.at(), ..self.outlet.hop(self.job, self.system, neighbour) }
     }
 
     /// The hop header of a packet that finds its way by its destination.
     #[inline]
     fn routed(&self, route: &Route) -> HopHeader {
-        HopHeader { via: route.via, class: route.class, flow: route.flow, ..self.outlet.hop(self.job, self.system, route.to) }
+        HopHeader {
+            via: route.via,
+            class: route.class,
+            flow: route.flow,
+            source: self.at(),
+            ..self.outlet.hop(self.job, self.system, route.to)
+        }
     }
 }
 
@@ -271,6 +287,12 @@ impl<H: Wire> Tx<H, [u8]> for Lent<'_, '_> {
 
     #[inline]
     fn note(&mut self, event: Event) {
+        if let Event::SlotReclaimed { job, bytes } = event
+            && job != self.job
+        {
+            self.outlet.reclaimed.push((job, bytes));
+            return;
+        }
         self.counters.note(&event);
     }
 

@@ -1,88 +1,150 @@
-//! The nodes that live behind one socket: one for each job.
+//! The nodes that live behind one socket, and the jobs that each of them serves: one, or several that share the node.
 
-use fanin_core::{Instant, JobId, Node};
+use fanin_core::{Instant, JobId, Node, Role};
 use fanin_net::Socket;
 
 use crate::counters::Counters;
 use crate::outlet::{Lent, Outlet};
 use crate::tensors::Tensors;
 
-/// A job's node.
-pub(crate) struct Resident<N> {
-    pub(crate) node: N,
+/// A node, and how many jobs it serves.
+struct Resident<N> {
+    node: N,
+    jobs: u32,
+}
+
+/// A job at a node, with counts of its own.
+pub(crate) struct Member {
     pub(crate) job: JobId,
+    pub(crate) role: Role,
     pub(crate) system: u8,
     pub(crate) counters: Counters,
+    /// Which node.
+    resident: usize,
 }
 
-impl<N> Resident<N> {
-    /// The node, and what its handlers are lent.
-    #[inline]
-    pub(crate) fn lend<'a, 't>(
-        &'a mut self,
-        socket: &'a Socket,
-        outlet: &'a mut Outlet,
-        tensors: &'a mut Tensors<'t>,
-    ) -> (&'a mut N, Lent<'a, 't>) {
-        let Resident { node, job, system, counters } = self;
-        (node, Lent { socket, outlet, tensors, counters, job: *job, system: *system })
-    }
-}
-
-/// All nodes, by job.
+/// All nodes, and all jobs by number and role.
 pub(crate) struct Residents<N> {
-    /// Sorted by job.
-    list: Vec<Resident<N>>,
+    nodes: Vec<Resident<N>>,
+    /// Sorted by job and role.
+    members: Vec<Member>,
 }
 
 impl<N> Residents<N> {
     /// None yet.
     pub(crate) fn none() -> Self {
-        Residents { list: Vec::new() }
+        Residents { nodes: Vec::new(), members: Vec::new() }
     }
 
-    /// Where the node of a job is.
+    /// Where a job is that has a node with this role.
     #[inline]
-    pub(crate) fn find(&self, job: JobId) -> Option<usize> {
-        match &self.list[..] {
-            [only] => (only.job == job).then_some(0),
-            list => list.binary_search_by_key(&job, |resident| resident.job).ok(),
+    pub(crate) fn find(&self, job: JobId, role: Role) -> Option<usize> {
+        match &self.members[..] {
+            [only] => (only.job == job && only.role == role).then_some(0),
+            members => Self::search(members, job, role).ok(),
         }
     }
 
-    /// Adds a node, unless the job has one.
-    pub(crate) fn add(&mut self, job: JobId, system: u8, node: N) -> bool {
-        match self.list.binary_search_by_key(&job, |resident| resident.job) {
-            Ok(_) => false,
-            Err(at) => {
-                self.list.insert(at, Resident { node, job, system, counters: Counters::default() });
-                true
+    #[inline]
+    fn search(members: &[Member], job: JobId, role: Role) -> Result<usize, usize> {
+        members.binary_search_by(|member| member.job.cmp(&job).then((member.role as u8).cmp(&(role as u8))))
+    }
+
+    /// The first job that has a node with this role.
+    pub(crate) fn first(&self, role: Role) -> Option<usize> {
+        self.members.iter().position(|member| member.role == role)
+    }
+
+    /// Adds a node, unless the job has one with this role.
+    pub(crate) fn add(&mut self, job: JobId, role: Role, system: u8, node: N) -> bool {
+        let Err(at) = Self::search(&self.members, job, role) else { return false };
+        self.nodes.push(Resident { node, jobs: 1 });
+        let resident = self.nodes.len() - 1;
+        self.members.insert(at, Member { job, role, system, counters: Counters::default(), resident });
+        true
+    }
+
+    /// Adds a job to the first node that takes it, or else with a node of its own; false where the job has one with this role.
+    ///
+    /// # Errors
+    /// Why the node that it would share does not take it.
+    pub(crate) fn share(
+        &mut self,
+        (job, role, system): (JobId, Role, u8),
+        node: N,
+        mut join: impl FnMut(&mut N) -> Result<bool, String>,
+    ) -> Result<bool, String> {
+        let Err(at) = Self::search(&self.members, job, role) else { return Ok(false) };
+        for (resident, shared) in self.nodes.iter_mut().enumerate() {
+            if join(&mut shared.node)? {
+                shared.jobs += 1;
+                self.members.insert(at, Member { job, role, system, counters: Counters::default(), resident });
+                return Ok(true);
             }
         }
+        Ok(self.add(job, role, system, node))
     }
 
-    /// Takes a job's node out.
-    pub(crate) fn remove(&mut self, job: JobId) -> Option<Resident<N>> {
-        self.find(job).map(|at| self.list.remove(at))
-    }
-
-    #[inline]
-    pub(crate) fn get(&self, at: usize) -> &Resident<N> {
-        &self.list[at]
-    }
-
-    #[inline]
-    pub(crate) fn get_mut(&mut self, at: usize) -> &mut Resident<N> {
-        &mut self.list[at]
-    }
-
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Resident<N>> {
-        self.list.iter()
+    /// Takes a job out, and its node where no other job shares it.
+    pub(crate) fn remove(&mut self, at: usize) -> Member {
+        let member = self.members.remove(at);
+        let resident = &mut self.nodes[member.resident];
+        resident.jobs -= 1;
+        if resident.jobs == 0 {
+            self.nodes.remove(member.resident);
+            self.members.iter_mut().filter(|other| other.resident > member.resident).for_each(|other| other.resident -= 1);
+        }
+        member
     }
 
     #[inline]
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Resident<N>> {
-        self.list.iter_mut()
+    pub(crate) fn member(&self, at: usize) -> &Member {
+        &self.members[at]
+    }
+
+    pub(crate) fn members(&self) -> &[Member] {
+        &self.members
+    }
+
+    #[inline]
+    pub(crate) fn member_mut(&mut self, at: usize) -> &mut Member {
+        &mut self.members[at]
+    }
+
+    #[inline]
+    pub(crate) fn node(&self, at: usize) -> &N {
+        &self.nodes[self.members[at].resident].node
+    }
+
+    pub(crate) fn node_mut(&mut self, at: usize) -> &mut N {
+        &mut self.nodes[self.members[at].resident].node
+    }
+
+    /// A job's node, and what its handlers are lent.
+    #[inline]
+    pub(crate) fn lend<'a, 't>(
+        &'a mut self,
+        at: usize,
+        socket: &'a Socket,
+        outlet: &'a mut Outlet,
+        tensors: &'a mut Tensors<'t>,
+    ) -> (&'a mut N, Lent<'a, 't>) {
+        let Member { job, role, system, counters, resident } = &mut self.members[at];
+        let node = &mut self.nodes[*resident].node;
+        (node, Lent { socket, outlet, tensors, counters, job: *job, role: *role, system: *system })
+    }
+
+    /// Each node's first job: timers and room are of the node, not of a job.
+    #[inline]
+    pub(crate) fn is_first_of_node(&self, at: usize) -> bool {
+        let resident = self.members[at].resident;
+        self.nodes[resident].jobs == 1 || self.members[..at].iter().all(|other| other.resident != resident)
+    }
+
+    /// How many jobs there are.
+    #[inline]
+    pub(crate) fn count(&self) -> usize {
+        self.members.len()
     }
 }
 
@@ -90,6 +152,6 @@ impl<N: Node<[u8]>> Residents<N> {
     /// When the first of them wants to be called.
     #[inline]
     pub(crate) fn next_timeout(&self) -> Option<Instant> {
-        self.list.iter().filter_map(|resident| resident.node.next_timeout()).min()
+        self.nodes.iter().filter_map(|resident| resident.node.next_timeout()).min()
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use fanin_core::{Collective, CollectiveKind, ElementOp, Failure, FixedPoint, JobId, OpError, OperationId, Worker};
+use fanin_core::{Collective, CollectiveKind, ElementOp, Failure, FixedPoint, JobId, OpError, OperationId, Role, Worker};
 use fanin_net::{Socket, Waker};
 
 use crate::blocks::BlockSet;
@@ -92,15 +92,26 @@ impl<N: Worker<[u8]>> WorkerDriver<N> {
     /// Makes this the worker of a job; it is not that of the job before any more.
     pub fn set_job(&mut self, job: JobId, system: u8, op: ElementOp, node: N) {
         self.end_job();
-        self.driver.admit_job(job, system, node);
+        self.driver.admit_job(job, Role::Worker, system, node);
         (self.op, self.next_operation) = (op, OperationId(0));
     }
 
     /// Leaves the job: packets of it are dropped from now on.
     pub fn end_job(&mut self) {
         if let Some(job) = self.driver.job() {
-            self.driver.end_job(job);
+            self.driver.end_role(job, Role::Worker);
         }
+    }
+
+    /// Makes this host the server of a job, whether or not it has a worker of that or another one; false where it is that already. It
+    /// serves while operations run and between them.
+    pub fn add_server(&mut self, job: JobId, system: u8, node: N) -> bool {
+        self.driver.admit_job(job, Role::Server, system, node)
+    }
+
+    /// Gives the server of a job up; says whether it was here.
+    pub fn end_server(&mut self, job: JobId) -> bool {
+        self.driver.end_role(job, Role::Server)
     }
 
     /// Asks and tells a host of a fabric from another thread, while it runs operations or serves.

@@ -281,17 +281,27 @@ pub fn shared<P: Payload + ?Sized>(
 
 impl<P: Payload + ?Sized> AnyNode<P> {
     /// A job comes to a switch that it shares with those that are there; it goes by [`fanin_core::Node::on_job_end`]. False, and nothing is
-    /// changed, where the node is no such switch, the job has nothing there, or its packets do not fit.
+    /// changed, where the node is no such switch or the job has nothing there.
     ///
     /// # Errors
-    /// [`BuildError`] where the job does not fit the network.
+    /// [`BuildError`] where the job does not fit the network, or the switch as those that are there have it.
     pub fn admit(&mut self, switch: NodeId, spec: &JobSpec<'_, P::Op>, map: &NetworkMap) -> Result<bool, BuildError> {
-        let (AnyNode::AtpSwitch(node), Some(_)) = (self, common(&spec.system)) else { return Ok(false) };
+        let (AnyNode::AtpSwitch(node), Some(parameters)) = (self, common(&spec.system)) else { return Ok(false) };
         let entry = at_switches(spec, map)?.into_iter().find(|(at, _)| *at == switch);
-        match entry {
-            Some((_, entry)) if entry.block_bytes <= node.block_bytes() => node.admit(entry),
-            _ => return Ok(false),
+        let Some((_, entry)) = entry else { return Ok(false) };
+        let known = node.aggregators();
+        if parameters.aggregators as usize != known {
+            return Err(BuildError::new(
+                "aggregators",
+                parameters.aggregators,
+                format!("{known}, as in the jobs that run: they share them"),
+            ));
         }
+        if entry.block_bytes > node.block_bytes() {
+            let expected = format!("at most {}, the length of the aggregators that the first job has brought", node.block_bytes());
+            return Err(BuildError::new("payload", entry.block_bytes, expected));
+        }
+        node.admit(entry);
         Ok(true)
     }
 }
@@ -357,7 +367,8 @@ mod tests {
         let ring = spec(8, &there, &[], System::Ring { order: Default::default(), barrier: false });
         assert_eq!(node.admit(NodeId(6), &ring, &map()), Ok(false));
         let long = JobSpec { payload_bytes: 252, ..spec(9, &there, &[], System::atp()) };
-        assert_eq!(node.admit(NodeId(6), &long, &map()), Ok(false), "its fragments do not fit");
+        let refused = node.admit(NodeId(6), &long, &map()).unwrap_err().to_string();
+        assert!(refused.starts_with("payload = "), "its fragments do not fit: {refused}");
     }
 
     #[test]

@@ -62,6 +62,7 @@ impl JobRun {
             // As in the simulator: the same seed gives the same leaders and trees.
             seed: Random::new(seed, Purpose::Systems, number as u64).bits(),
             hosts: hosts.iter().map(|host| host.0).collect(),
+            servers: Vec::new(),
         };
         let elements = common.message.0 / job.op.dtype.bytes() as u64;
         let operations = Operations { kind: common.collective, elements, count: common.operations.0, root: 0 };

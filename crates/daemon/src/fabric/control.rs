@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use fanin_control::fabric::JobStatus;
 use fanin_control::{Decoder, FabricReply, FabricRequest, JobAnnouncement, MAGIC, SwitchHello, SwitchStatus, VERSION, encode};
-use fanin_core::{Address, JobId, NodeId};
+use fanin_core::{JobId, NodeId};
 use fanin_fabric::Fabric;
 use fanin_runtime::fabric::{FabricRemote, FabricStatus};
 use fanin_systems::AnyNode;
@@ -104,34 +104,37 @@ impl Control {
         if running >= JOBS_MAX {
             return FabricReply::Refused { text: format!("{running} jobs run here, and no more may") };
         }
-        let (fabric, at) = (self.fabric.clone(), Address::switch(self.node));
+        let (fabric, at) = (self.fabric.clone(), self.node);
         // Nodes have memory for all their slots, which takes a moment to make.
         let made = tokio::task::spawn_blocking(move || {
-            let nodes = job.nodes(&fabric.map).map_err(|error| error.to_string())?;
-            Ok::<_, String>(nodes.others.into_iter().find(|placed| placed.at == at).map(|placed| placed.node))
+            let node = job.node_at(at, &fabric.map).map_err(|error| error.to_string())?;
+            Ok::<_, String>((job, node))
         });
-        let node = match made.await {
-            Ok(Ok(Some(node))) => node,
-            Ok(Ok(None)) => return FabricReply::Announced { job: number, takes_part: false },
+        let (job, node) = match made.await {
+            Ok(Ok((job, Some(node)))) => (job, node),
+            Ok(Ok((_, None))) => return FabricReply::Announced { job: number, takes_part: false },
             Ok(Err(text)) => return FabricReply::Refused { text },
             Err(error) => return FabricReply::Refused { text: format!("its node cannot be made: {error}") },
         };
         let (tell, told) = oneshot::channel();
-        self.remote.admit(
+        let fabric = self.fabric.clone();
+        self.remote.share(
             JobId(number),
             system.number(),
             node,
+            Box::new(move |shared| job.join(shared, at, &fabric.map).map_err(|error| error.to_string())),
             Box::new(|is_new| {
                 // Whoever asked may have gone.
                 let _ = tell.send(is_new);
             }),
         );
         match told.await {
-            Ok(true) => {
+            Ok(Ok(true)) => {
                 tracing::info!(job = number, system = system.name(), "a job begins");
                 FabricReply::Announced { job: number, takes_part: true }
             }
-            Ok(false) => FabricReply::Refused { text: format!("job {number} runs here already; end it first") },
+            Ok(Err(text)) => FabricReply::Refused { text },
+            Ok(Ok(false)) => FabricReply::Refused { text: format!("job {number} runs here already; end it first") },
             Err(_) => FabricReply::Refused { text: "the switch is about to end".into() },
         }
     }

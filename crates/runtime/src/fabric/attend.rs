@@ -12,7 +12,14 @@ impl<N: Node<[u8]>> Driver<N> {
     pub(crate) fn serve_inbox(&mut self, now: Instant) {
         while let Some(command) = self.inbox.as_ref().and_then(|inbox| inbox.take()) {
             match command {
-                Command::Admit { job, system, node, reply } => reply(self.admit_job(job, system, *node)),
+                Command::Admit { job, system, node, reply } => {
+                    let role = self.outlet.address.role;
+                    reply(self.admit_job(job, role, system, *node));
+                }
+                Command::Share { job, system, node, join, reply } => {
+                    let role = self.outlet.address.role;
+                    reply(self.residents.share((job, role, system), *node, join));
+                }
                 Command::End { job, reply } => reply(self.end_job(job)),
                 Command::Look { reply } => reply(self.fabric_status()),
                 Command::StartTraffic(config) => {
@@ -42,7 +49,7 @@ impl<N: Node<[u8]>> Driver<N> {
     pub(crate) fn fabric_status(&mut self) -> FabricStatus {
         let now = self.clock.now();
         let Statistics { counters, sent } = self.statistics();
-        let jobs = self.residents.iter().map(|resident| (resident.job, resident.counters.clone())).collect();
+        let jobs = self.residents.members().iter().map(|member| (member.job, member.counters.clone())).collect();
         let Some(links) = &mut self.outlet.links else { return FabricStatus { counters, sent, jobs, ..FabricStatus::default() } };
         let mut traffic_sent = TrafficCount::default();
         for source in &links.sources {

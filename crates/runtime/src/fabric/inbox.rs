@@ -16,10 +16,16 @@ use crate::counters::Counters;
 /// What is told to whoever asked.
 pub type Reply<T> = Box<dyn FnOnce(T) + Send>;
 
+/// Lets a job join a node that is there: true where the node has taken it, false where the node is not of the kind that jobs share, and
+/// an error where it cannot take this job.
+pub type Join<N> = Box<dyn FnMut(&mut N) -> Result<bool, String> + Send>;
+
 /// A request.
 pub(crate) enum Command<N> {
     /// A job begins; the answer is whether it is new.
     Admit { job: JobId, system: u8, node: Box<N>, reply: Reply<bool> },
+    /// A job begins that shares a node with those that are there, or has `node` where there is none; the answer is whether it is new.
+    Share { job: JobId, system: u8, node: Box<N>, join: Join<N>, reply: Reply<Result<bool, String>> },
     /// A job ends; the answer is whether it was there.
     End { job: JobId, reply: Reply<bool> },
     /// How are things?
@@ -122,6 +128,12 @@ impl<N> FabricRemote<N> {
     /// Begins a job of the system with this number; the answer is whether it is new.
     pub fn admit(&self, job: JobId, system: u8, node: N, reply: Reply<bool>) {
         self.say(Command::Admit { job, system, node: Box::new(node), reply });
+    }
+
+    /// Begins a job that shares a node with the jobs that are there: `join` is asked of every node, and `node` is taken where none is
+    /// shared. The answer is whether the job is new, or why the shared node does not take it.
+    pub fn share(&self, job: JobId, system: u8, node: N, join: Join<N>, reply: Reply<Result<bool, String>>) {
+        self.say(Command::Share { job, system, node: Box::new(node), join, reply });
     }
 
     /// Ends a job; the answer is whether it was there.

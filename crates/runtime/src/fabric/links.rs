@@ -187,6 +187,11 @@ impl Links {
         self.looped_back.pop_front()
     }
 
+    /// Whether there is such a packet.
+    pub(crate) fn has_looped_back(&self) -> bool {
+        !self.looped_back.is_empty()
+    }
+
     pub(crate) fn recycle(&mut self, packet: Vec<u8>) {
         self.spare.push(packet);
     }

@@ -29,7 +29,7 @@ mod ways;
 pub use config::{FabricConfig, FabricPortConfig, HelloConfig, LinkShape};
 pub use hello::LinkState;
 pub(crate) use inbox::Inbox;
-pub use inbox::{FabricRemote, FabricStatus, PortStatus, Reply};
+pub use inbox::{FabricRemote, FabricStatus, Join, PortStatus, Reply};
 pub use links::{LinkObserver, PortCounters};
 pub use source::{TrafficConfig, TrafficCount};
 pub use switch::FabricSwitch;

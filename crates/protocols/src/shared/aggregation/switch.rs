@@ -207,6 +207,11 @@ impl<P: Payload + ?Sized> AggregationSwitch<P> {
         self.block_bytes
     }
 
+    /// How many aggregators there are.
+    pub fn aggregators(&self) -> usize {
+        self.aggregators.len()
+    }
+
     /// The jobs that share the switch.
     pub fn jobs(&self) -> impl Iterator<Item = JobId> + '_ {
         self.jobs.iter().map(|entry| entry.job)
