@@ -276,6 +276,9 @@ fn read_job(refuse: &Refuse<'_>, tree: &Tree, index: usize, fabric: &Fabric) -> 
     let system = read_system(refuse.file, &part(|key| key == "system" || !JOB_KEYS.contains(&key)), &base, JOB_KEYS)?;
     let common: JobKeys = read(refuse.file, &part(|key| key != "system" && JOB_KEYS.contains(&key)), &base)?;
     let path = |key: &str| format!("job[{index}].{key}");
+    if system.servers() > 0 {
+        return Err(refuse.at(&path("system"), "a system without servers: hosts of a testbed start none yet"));
+    }
     let operator = common.operator.parse().map_err(|error| refuse.at(&path("operator"), format!("an operator ({error})")))?;
     let op = ElementOp::new(common.element.dtype(), operator)
         .map_err(|error| refuse.at(&path(if refuse.has(&path("operator")) { "operator" } else { "element" }), error))?;

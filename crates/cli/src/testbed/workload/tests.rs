@@ -79,6 +79,11 @@ const WRONG: &[(&str, &str, &str)] = &[
     ("message = \"1MiB\"", "message = \"8GiB\"", "w.toml:7: job[0].message = \"8GiB\": expected at most 4GiB"),
     ("operations = 3", "payload = 70000", "w.toml:9: job[0].payload = 70000: expected 1 to 65000 bytes"),
     ("operations = 3", "operator = \"mean\"", "w.toml:9: job[0].operator = \"mean\": expected an operator (no operator is called `mean`"),
+    (
+        "system = \"canary\"\nhosts = [\"host0\", \"host1\", \"host3\", \"host4\"]\nmessage = \"1MiB\"\ntimeout = \"5ms\"",
+        "system = \"atp\"\nhosts = [\"host0\", \"host1\", \"host3\", \"host4\"]\nmessage = \"1MiB\"",
+        "w.toml:5: job[0].system = \"atp\": expected a system without servers: hosts of a testbed start none yet",
+    ),
     ("operations = 3", "operator = \"xor\"", "w.toml:9: job[0].operator = \"xor\": expected "),
     (
         "system = \"canary\"",
