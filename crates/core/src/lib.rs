@@ -39,7 +39,7 @@ pub use gauge::Gauge;
 pub use map::NetworkMap;
 pub use names::{JobId, NodeId, OperationId, PortId, PortSet, Rank};
 pub use node::{Body, JobNodes, Node, Placed, SharedNode, Tx, Worker};
-pub use payload::{BlockExponent, Census, DType, ElementOp, FixedPoint, Length, OpError, Operator, Payload, UnknownName};
+pub use payload::{BlockExponent, Census, DType, ElementOp, FixedPoint, Length, OpError, Operator, OrderedReduction, Payload, UnknownName};
 pub use replay::ReplayWindow;
 pub use time::{Duration, Instant};
 pub use wire::{Malformed, PacketKind, Wire};

@@ -10,6 +10,7 @@
 //! | [`ring`] | ring allreduce |
 //! | [`canary`] | Canary |
 //! | [`switchml`] | SwitchML |
+//! | [`stream`] | messages in a byte stream that a transparent switch sums (NetReduce over TCP) |
 //! | [`atp`] | ATP and A2TP |
 //!
 //! Rules for all of them: little-endian; fields at fixed offsets; every reserved bit is zero, or the packet is
@@ -24,5 +25,6 @@ pub mod hop;
 pub mod link;
 pub mod panama;
 pub mod ring;
+pub mod stream;
 pub mod switchml;
 pub mod tree;

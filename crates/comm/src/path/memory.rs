@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fanin_control::FailureKind;
-use fanin_core::{DType, ElementOp, OpError, Payload, Rank};
+use fanin_core::{DType, OpError, OrderedReduction, Rank};
 use fanin_net::shm::{Inputs, Layout, Pool, Trouble};
 use fanin_net::stream::copy_past_caches;
 
@@ -160,8 +160,7 @@ fn block_elements(call: &Call) -> u32 {
 /// Computes results of blocks.
 #[derive(Default)]
 struct Tiles {
-    /// For elements that are added up in a wider type: made once for each of them.
-    wide: Vec<(ElementOp, <[u8] as Payload>::Acc)>,
+    reduction: OrderedReduction,
 }
 
 impl Tiles {
@@ -172,47 +171,10 @@ impl Tiles {
             let range = start..(start + TILE_BYTES).min(result.len());
             let tile = &mut result[range.clone()];
             let inputs = contributors.clone().map(|rank| &inputs.of(rank)[range.clone()]);
-            let done = if is_copy(call.kind) { copy(inputs, tile) } else { self.sum(call.op, call.world, inputs, tile) };
+            let done = if is_copy(call.kind) { copy(inputs, tile) } else { self.reduction.reduce(call.op, call.world, inputs, tile) };
             // All inputs are as long as the tile, and the operator was checked when the call was made.
             debug_assert_eq!(done, Ok(()));
         }
-    }
-
-    fn sum<'a>(&mut self, op: ElementOp, world: u32, mut inputs: impl Iterator<Item = &'a [u8]>, tile: &mut [u8]) -> Result<(), OpError> {
-        if op.dtype.is_widened() {
-            return self.sum_wide(op, world, inputs, tile);
-        }
-        match (inputs.next(), inputs.next()) {
-            (Some(first), Some(second)) => op.combine(tile, first, second)?,
-            (Some(first), None) => tile.copy_from_slice(first),
-            _ => {}
-        }
-        for input in inputs {
-            op.reduce(tile, input)?;
-        }
-        op.finish(tile, world);
-        Ok(())
-    }
-
-    fn sum_wide<'a>(
-        &mut self,
-        mut op: ElementOp,
-        world: u32,
-        inputs: impl Iterator<Item = &'a [u8]>,
-        tile: &mut [u8],
-    ) -> Result<(), OpError> {
-        let known = self.wide.iter().position(|(known, _)| *known == op);
-        let index = known.unwrap_or_else(|| {
-            self.wide.push((op, <[u8]>::accumulator(&op, TILE_BYTES)));
-            self.wide.len() - 1
-        });
-        let accumulator = &mut self.wide[index].1;
-        for (number, input) in inputs.enumerate() {
-            if number == 0 { input.assign(accumulator, &mut op)? } else { input.reduce(accumulator, &mut op)? }
-        }
-        <[u8]>::finish(accumulator, &op, world);
-        tile.copy_from_slice(accumulator.as_bytes());
-        Ok(())
     }
 }
 

@@ -8,6 +8,7 @@ mod fixed_point;
 mod kernels;
 mod length;
 mod narrow;
+mod ordered;
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -18,6 +19,7 @@ pub use dtype::{DType, ElementOp, Operator, UnknownName, Unsupported};
 pub use elements::ElementAcc;
 pub use fixed_point::{BlockExponent, FixedPoint};
 pub use length::Length;
+pub use ordered::OrderedReduction;
 
 /// Why an operator could not take a payload.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

@@ -1,4 +1,5 @@
-//! What more than one system uses. Nothing here knows a packet format, except for [`aggregation`], whose systems have one in common.
+//! What more than one system uses. Nothing here knows a packet format, except for [`aggregation`], whose systems
+//! have one in common, and [`splice`], which must find the messages of a stream.
 //!
 //! | module | what it holds |
 //! |---|---|
@@ -14,6 +15,7 @@
 //! | [`window`] | the size of windows |
 //! | [`sender`], [`receiver`] | the ends of a reliable channel |
 //! | [`ledger`] | operations: accepted, running, ended |
+//! | [`splice`] | sums inside byte streams that are cut anyhow |
 //! | [`trees`] | the switch of static trees, for any packet format |
 //! | `slots` | the slots of a switch, with a bit per child |
 //! | `state` | `Clone`, `Eq` and `Hash` for nodes that are generic over the payload |
@@ -31,6 +33,7 @@ pub mod sender;
 pub mod serial;
 pub mod shares;
 pub(crate) mod slots;
+pub mod splice;
 pub(crate) mod state;
 pub mod trees;
 pub mod window;
