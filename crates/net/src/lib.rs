@@ -6,6 +6,7 @@
 //! | [`socket`] | [`Socket`]: one UDP socket, its buffers, waiting and waking |
 //! | [`send`] | [`Sender`]: one batch of equal-sized datagrams per destination, sent when full or when flushed |
 //! | [`receive`] | [`Receiver`]: many datagrams per call, seen as runs of equal size from one source |
+//! | [`port`] | [`PacketPort`]: a network interface as a port of a layer-2 switch |
 //! | [`faults`] | [`FaultPlan`]: seeded loss, duplication, reordering and corruption of outgoing datagrams |
 //! | [`shm`] | [`shm::Pool`]: a pool of slots in memory that all processes of a job on one host share |
 //! | [`stream`] | [`stream::copy_past_caches`]: results of long vectors to where they belong |
@@ -13,12 +14,14 @@
 //! Nothing here knows a protocol. In the steady state no datagram costs an allocation or a system call of its own: on the kind of
 //! machine that this was written on, a 1 KiB datagram costs about 0.1 us of CPU each way in a batch and about 1.5 us alone.
 //!
-//! `unsafe` is needed for memory that is shared with other processes (see [`shm`]) and for stores past the caches (see [`stream`]), and for
-//! nothing else. The system calls of sockets are made by quinn-udp, socket2 and rustix.
+//! `unsafe` is needed for memory that is shared with other processes (see [`shm`]), for stores past the caches (see [`stream`]) and for
+//! the options of packet sockets, which no library has (see [`port`]), and for nothing else. The system calls of other sockets are made by
+//! quinn-udp, socket2 and rustix.
 #![deny(unsafe_code)]
 
 mod batch;
 pub mod faults;
+pub mod port;
 pub mod receive;
 pub mod send;
 pub mod shm;
@@ -26,6 +29,7 @@ pub mod socket;
 pub mod stream;
 
 pub use faults::{FaultKind, FaultPlan};
+pub use port::{FrameBatch, FrameQueue, Offload, PacketPort, PortError};
 pub use receive::{Receiver, Run};
 pub use send::{DestinationId, SendStatistics, Sender, SenderConfig};
 pub use socket::{NetError, Readiness, Socket, SocketConfig, Waker};

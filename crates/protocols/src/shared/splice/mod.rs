@@ -201,9 +201,15 @@ impl Splice {
         }
     }
 
-    /// Whether a stream may end at this offset: no message is begun there.
-    pub fn may_end_at(&self, offset: u64) -> bool {
-        offset == self.framed || self.messages.iter().any(|message| message.start == offset)
+    /// Up to where messages are known: beyond it none of the ranks has begun one.
+    pub fn framed_to(&self) -> u64 {
+        self.framed
+    }
+
+    /// Whether a rank's stream, which ends at `at`, has left a message unfinished.
+    pub fn ends_inside(&self, rank: u16, at: u64) -> bool {
+        let boundary = at == self.framed || at <= self.base || self.messages.iter().any(|message| message.start == at);
+        !boundary && self.contributions[usize::from(rank)].there.reach(self.base) >= at
     }
 
     /// What is waited for; `None` where every byte that any worker has sent is summed.

@@ -1,0 +1,276 @@
+//! A network interface as a port of a switch: whole Ethernet frames in and out, in batches, large ones before they are cut up.
+//!
+//! With `PACKET_VNET_HDR` the kernel gives a frame as its sender's TCP made it, up to 64 KiB with an unfinished checksum, and says how it is to
+//! be cut; given back with the same words it is cut where it leaves, or never. That is a factor of four in processor time.
+#![allow(unsafe_code)]
+
+use std::ffi::CString;
+use std::io;
+use std::mem::{size_of, zeroed};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+/// Length of the words before each frame.
+const OFFLOAD_BYTES: usize = 10;
+/// The longest frame: the longest IP packet, an Ethernet header and two tags.
+const FRAME_BYTES_MAX: usize = 65_535 + 14 + 8;
+/// Frames per system call.
+const BATCH: usize = 32;
+
+/// How a frame's checksum is to be finished and how it is to be cut: the kernel's `virtio_net_hdr`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Offload {
+    /// Bit 0: the checksum is not finished.
+    pub flags: u8,
+    /// How the frame is to be cut; 0: not at all.
+    pub gso_type: u8,
+    /// Bytes of headers that every part gets.
+    pub header_bytes: u16,
+    /// Bytes of payload of each part.
+    pub gso_bytes: u16,
+    /// From where on the checksum is computed.
+    pub checksum_start: u16,
+    /// Where it is written, from there.
+    pub checksum_offset: u16,
+}
+
+impl Offload {
+    /// Bit of [`Offload::flags`]: the checksum is to be finished.
+    pub const NEEDS_CHECKSUM: u8 = 1;
+
+    fn parse(bytes: &[u8; OFFLOAD_BYTES]) -> Self {
+        let word = |at: usize| u16::from_ne_bytes([bytes[at], bytes[at + 1]]);
+        Offload {
+            flags: bytes[0],
+            gso_type: bytes[1],
+            header_bytes: word(2),
+            gso_bytes: word(4),
+            checksum_start: word(6),
+            checksum_offset: word(8),
+        }
+    }
+
+    fn emit(&self) -> [u8; OFFLOAD_BYTES] {
+        let mut bytes = [self.flags, self.gso_type, 0, 0, 0, 0, 0, 0, 0, 0];
+        let words = [self.header_bytes, self.gso_bytes, self.checksum_start, self.checksum_offset];
+        for (place, word) in bytes[2..].chunks_exact_mut(2).zip(words) {
+            place.copy_from_slice(&word.to_ne_bytes());
+        }
+        bytes
+    }
+}
+
+/// Why an interface could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum PortError {
+    /// There is no such interface.
+    #[error("there is no network interface {name:?}; `ip link` lists them")]
+    NoInterface {
+        /// The name asked for.
+        name: String,
+    },
+    /// The kernel refused.
+    #[error("cannot {what} on interface {name}: {source}{}", hint(source))]
+    Refused {
+        /// The interface.
+        name: String,
+        /// What was tried.
+        what: &'static str,
+        /// What the kernel said.
+        source: io::Error,
+    },
+}
+
+fn hint(error: &io::Error) -> &'static str {
+    if error.kind() == io::ErrorKind::PermissionDenied { " (frames of an interface need root or CAP_NET_RAW)" } else { "" }
+}
+
+/// An interface, opened for all frames that arrive there.
+#[derive(Debug)]
+pub struct PacketPort {
+    name: String,
+    fd: OwnedFd,
+}
+
+impl PacketPort {
+    /// Opens an interface. `buffer_bytes` is what may wait in each direction: the port's buffer.
+    ///
+    /// # Errors
+    /// [`PortError`].
+    pub fn open(name: &str, buffer_bytes: usize) -> Result<Self, PortError> {
+        let no_interface = || PortError::NoInterface { name: name.to_owned() };
+        let index = CString::new(name).map_err(|_| no_interface()).map(|name| {
+            // SAFETY: a string that ends with a zero byte, which the function only reads.
+            unsafe { libc::if_nametoindex(name.as_ptr()) }
+        })?;
+        if index == 0 {
+            return Err(no_interface());
+        }
+        let refused = |what, source| PortError::Refused { name: name.to_owned(), what, source };
+        // The protocol comes with `bind`: before that no frame of another interface may slip in.
+        // SAFETY: no memory is passed.
+        let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK, 0) };
+        if fd < 0 {
+            return Err(refused("open a packet socket", io::Error::last_os_error()));
+        }
+        // SAFETY: the descriptor was just made and belongs to nobody else.
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        let port = PacketPort { name: name.to_owned(), fd };
+        let set = |what, level, option, value: libc::c_int| port.set(level, option, &value).map_err(|source| refused(what, source));
+        set("ask for frames before they are cut", libc::SOL_PACKET, libc::PACKET_VNET_HDR, 1)?;
+        set("leave out what this process sends", libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1)?;
+        let bytes = libc::c_int::try_from(buffer_bytes).unwrap_or(libc::c_int::MAX);
+        set("set the receive buffer", libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, bytes)?;
+        set("set the send buffer", libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, bytes)?;
+        // SAFETY: all of these are plain data for which zero bytes are a value.
+        let (mut address, mut promiscuous): (libc::sockaddr_ll, libc::packet_mreq) = unsafe { (zeroed(), zeroed()) };
+        address.sll_family = libc::AF_PACKET as u16;
+        address.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
+        address.sll_ifindex = index as libc::c_int;
+        // SAFETY: an address of that length, which the call only reads.
+        let bound = unsafe { libc::bind(port.fd.as_raw_fd(), (&raw const address).cast(), size_of::<libc::sockaddr_ll>() as u32) };
+        if bound < 0 {
+            return Err(refused("listen", io::Error::last_os_error()));
+        }
+        promiscuous.mr_ifindex = index as libc::c_int;
+        promiscuous.mr_type = libc::PACKET_MR_PROMISC as u16;
+        port.set(libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &promiscuous)
+            .map_err(|source| refused("receive what is for others", source))?;
+        Ok(port)
+    }
+
+    /// The interface's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn set<T>(&self, level: libc::c_int, option: libc::c_int, value: &T) -> io::Result<()> {
+        // SAFETY: a value of that length, which the call only reads.
+        let done = unsafe { libc::setsockopt(self.fd.as_raw_fd(), level, option, std::ptr::from_ref(value).cast(), size_of::<T>() as u32) };
+        if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+}
+
+impl AsFd for PacketPort {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// Frames on their way in: memory for a batch.
+#[derive(Debug)]
+pub struct FrameBatch {
+    memory: Box<[u8]>,
+    lengths: [usize; BATCH],
+}
+
+impl Default for FrameBatch {
+    fn default() -> Self {
+        FrameBatch { memory: vec![0; BATCH * (OFFLOAD_BYTES + FRAME_BYTES_MAX)].into(), lengths: [0; BATCH] }
+    }
+}
+
+impl FrameBatch {
+    /// Takes frames that have arrived at a port, as many as there is room for; gives their number, 0 where there are none.
+    ///
+    /// # Errors
+    /// What the kernel says, as where the interface is gone.
+    pub fn receive(&mut self, port: &PacketPort) -> io::Result<usize> {
+        // SAFETY: all of these are plain data for which zero bytes are a value.
+        let (mut parts, mut messages): ([libc::iovec; BATCH], [libc::mmsghdr; BATCH]) = unsafe { (zeroed(), zeroed()) };
+        for ((part, message), memory) in
+            parts.iter_mut().zip(&mut messages).zip(self.memory.chunks_exact_mut(OFFLOAD_BYTES + FRAME_BYTES_MAX))
+        {
+            *part = libc::iovec { iov_base: memory.as_mut_ptr().cast(), iov_len: memory.len() };
+            message.msg_hdr.msg_iov = part;
+            message.msg_hdr.msg_iovlen = 1;
+        }
+        // SAFETY: each message names one part, each part memory of its own that lives as long as `self`.
+        let count =
+            unsafe { libc::recvmmsg(port.fd.as_raw_fd(), messages.as_mut_ptr(), BATCH as u32, libc::MSG_DONTWAIT, std::ptr::null_mut()) };
+        if count < 0 {
+            let error = io::Error::last_os_error();
+            let none = matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted);
+            return if none { Ok(0) } else { Err(error) };
+        }
+        for (length, message) in self.lengths.iter_mut().zip(&messages[..count as usize]) {
+            let truncated = message.msg_hdr.msg_flags & libc::MSG_TRUNC != 0;
+            *length = if truncated { 0 } else { message.msg_len as usize };
+        }
+        Ok(count as usize)
+    }
+
+    /// Frame `index` of the last batch, with how it is to be finished; `None` where the kernel gave less than that.
+    pub fn frame(&mut self, index: usize) -> Option<(Offload, &mut [u8])> {
+        let length = self.lengths[index];
+        let memory = &mut self.memory[index * (OFFLOAD_BYTES + FRAME_BYTES_MAX)..][..length];
+        let (words, frame) = memory.split_first_chunk_mut::<OFFLOAD_BYTES>()?;
+        Some((Offload::parse(words), frame))
+    }
+}
+
+/// Frames on their way out of one port.
+#[derive(Debug, Default)]
+pub struct FrameQueue {
+    memory: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl FrameQueue {
+    /// Adds a frame.
+    pub fn push(&mut self, offload: &Offload, frame: &[u8]) {
+        self.memory.extend_from_slice(&offload.emit());
+        self.memory.extend_from_slice(frame);
+        self.ends.push(self.memory.len());
+    }
+
+    /// Whether nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// Sends all; gives how many frames found no room in the port's buffer, or were refused, and are lost.
+    pub fn flush(&mut self, port: &PacketPort) -> u64 {
+        let (mut sent, mut lost) = (0, 0);
+        while sent < self.ends.len() {
+            // SAFETY: all of these are plain data for which zero bytes are a value.
+            let (mut parts, mut messages): ([libc::iovec; BATCH], [libc::mmsghdr; BATCH]) = unsafe { (zeroed(), zeroed()) };
+            let count = (self.ends.len() - sent).min(BATCH);
+            for (index, (part, message)) in parts.iter_mut().zip(&mut messages).take(count).enumerate() {
+                let start = if sent + index == 0 { 0 } else { self.ends[sent + index - 1] };
+                let memory = &mut self.memory[start..self.ends[sent + index]];
+                *part = libc::iovec { iov_base: memory.as_mut_ptr().cast(), iov_len: memory.len() };
+                message.msg_hdr.msg_iov = part;
+                message.msg_hdr.msg_iovlen = 1;
+            }
+            // SAFETY: each message names one part, each part memory that lives as long as `self` and is only read.
+            let done = unsafe { libc::sendmmsg(port.fd.as_raw_fd(), messages.as_mut_ptr(), count as u32, libc::MSG_DONTWAIT) };
+            if done > 0 {
+                sent += done as usize;
+            } else if io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
+                // The first one of the rest is what could not be sent.
+                lost += 1;
+                sent += 1;
+            }
+        }
+        self.memory.clear();
+        self.ends.clear();
+        lost
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_before_a_frame_lead_back() {
+        let offload = Offload { flags: 1, gso_type: 1, header_bytes: 66, gso_bytes: 1_448, checksum_start: 34, checksum_offset: 16 };
+        assert_eq!(Offload::parse(&offload.emit()), offload);
+    }
+
+    #[test]
+    fn an_interface_that_does_not_exist_is_named() {
+        let error = PacketPort::open("no-such-port", 1 << 20).unwrap_err();
+        assert_eq!(error.to_string(), "there is no network interface \"no-such-port\"; `ip link` lists them");
+    }
+}

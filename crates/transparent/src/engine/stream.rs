@@ -1,0 +1,227 @@
+//! One connection that is looked at: what is held of it, what its receiver has.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use fanin_core::Instant;
+use fanin_net::Offload;
+use fanin_protocols::shared::splice::{Intervals, Splice};
+use fanin_wire::stream::{MessageHeader, STREAM_MAGIC};
+
+use crate::segment::Segment;
+
+/// The longest payload of a frame.
+const PAYLOAD_MAX: u64 = 65_535;
+/// Frames and bytes that are held of a connection that nobody knows yet what it is.
+const UNDECIDED_FRAMES: usize = 64;
+const UNDECIDED_BYTES: usize = 4 << 20;
+
+/// A frame that waits.
+#[derive(Clone, Debug)]
+pub(super) struct Held {
+    /// The port that it came by.
+    pub port: usize,
+    pub offload: Offload,
+    /// Offset of its first byte in the stream.
+    pub offset: u64,
+    pub segment: Segment,
+    /// Counts the frames that were held.
+    pub arrival: u64,
+    pub frame: Vec<u8>,
+}
+
+impl Held {
+    pub fn new(port: usize, offload: Offload, offset: u64, segment: &Segment, frame: &[u8]) -> Self {
+        let frame = frame[..segment.payload().end].to_vec();
+        Held { port, offload, offset, segment: *segment, arrival: 0, frame }
+    }
+
+    pub fn end(&self) -> u64 {
+        self.offset + u64::from(self.segment.payload_bytes())
+    }
+}
+
+/// What a connection is.
+#[derive(Debug)]
+pub(super) enum State {
+    /// Too little has been seen of it.
+    Undecided(Box<Undecided>),
+    /// One of a ring.
+    Member(Membership),
+    /// It was ended; whoever sends on is told once more.
+    Reset,
+}
+
+/// Whose stream it is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Membership {
+    pub ring: u32,
+    pub rank: u16,
+}
+
+/// What the first bytes say.
+pub(super) enum Verdict {
+    Unknown,
+    NotOurs,
+    Ours(MessageHeader),
+}
+
+/// The first bytes of a stream.
+#[derive(Debug)]
+pub(super) struct Undecided {
+    pub first: [u8; MessageHeader::LEN],
+    pub known: Intervals,
+    pub held: Vec<Held>,
+    held_bytes: usize,
+    /// Something has come twice.
+    pub repeated: bool,
+    /// There will be no more.
+    pub ended: bool,
+}
+
+impl Undecided {
+    pub fn add(&mut self, held: Held) {
+        let range = held.offset..held.end().min(self.first.len() as u64);
+        if range.start < range.end {
+            self.repeated |= self.known.contains(&range);
+            let payload = &held.frame[held.segment.payload()];
+            self.first[range.start as usize..range.end as usize].copy_from_slice(&payload[..(range.end - range.start) as usize]);
+            self.known.insert(range);
+        }
+        self.ended |= held.segment.flags.fin;
+        self.held_bytes += held.frame.len();
+        self.held.push(held);
+    }
+
+    /// What the first bytes say.
+    pub fn verdict(&self) -> Verdict {
+        let known = self.known.reach(0).min(MessageHeader::LEN as u64) as usize;
+        let compared = known.min(STREAM_MAGIC.len());
+        // Something came again that was too short to tell: whoever sent it waits for an answer.
+        let impatient = self.repeated && known < STREAM_MAGIC.len() && known > 0;
+        if self.first[..compared] != STREAM_MAGIC[..compared] || self.is_full() || impatient {
+            return Verdict::NotOurs;
+        }
+        if known < MessageHeader::LEN {
+            return if self.ended { Verdict::NotOurs } else { Verdict::Unknown };
+        }
+        match MessageHeader::parse(&self.first) {
+            Ok(header) if header.summed == 0 && header.message == 0 => Verdict::Ours(header),
+            Ok(_) => Verdict::NotOurs,
+            Err(error) => {
+                tracing::warn!("a stream that begins like a message is left alone: {error}");
+                Verdict::NotOurs
+            }
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.held.len() > UNDECIDED_FRAMES || self.held_bytes > UNDECIDED_BYTES
+    }
+}
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub(super) struct Stream {
+    pub state: State,
+    pub began: Instant,
+    /// Sequence number of the first byte.
+    pub base: u32,
+    /// End of the furthest byte that was seen.
+    pub highest: u64,
+    /// The receiver has everything below.
+    pub acknowledged: u64,
+    /// What the sender has acknowledged last, of the other direction.
+    pub client_acknowledged: u32,
+    pub held: BTreeMap<(u64, u64), Held>,
+    pub held_bytes: usize,
+    /// Where the stream ends, once that is known.
+    pub fin: Option<u64>,
+    fin_acknowledged: bool,
+    /// The latest of the sender's times that has left.
+    pub latest_time: Option<u32>,
+    /// Offset of the segment that came last.
+    pub newest: Option<u64>,
+    /// Headers of a frame, to make others from.
+    pub template: Option<(Vec<u8>, Segment)>,
+}
+
+impl Stream {
+    pub fn new(now: Instant, base: u32) -> Self {
+        let undecided = Undecided {
+            first: [0; MessageHeader::LEN],
+            known: Intervals::default(),
+            held: Vec::new(),
+            held_bytes: 0,
+            repeated: false,
+            ended: false,
+        };
+        Stream {
+            state: State::Undecided(Box::new(undecided)),
+            began: now,
+            base,
+            highest: 0,
+            acknowledged: 0,
+            client_acknowledged: 0,
+            held: BTreeMap::new(),
+            held_bytes: 0,
+            fin: None,
+            fin_acknowledged: false,
+            latest_time: None,
+            newest: None,
+            template: None,
+        }
+    }
+
+    /// Offset of a sequence number, which is near what was seen last; `None` before the first byte.
+    pub fn offset_of(&self, sequence: u32) -> Option<u64> {
+        let near = self.highest.max(self.acknowledged);
+        let ahead = sequence.wrapping_sub(self.sequence_of(near)) as i32;
+        near.checked_add_signed(i64::from(ahead))
+    }
+
+    /// Sequence number of an offset.
+    pub fn sequence_of(&self, offset: u64) -> u32 {
+        self.base.wrapping_add(offset as u32)
+    }
+
+    /// The receiver has sent something.
+    pub fn answered(&mut self, segment: &Segment) {
+        let Some(to) = self.offset_of(segment.acknowledged).filter(|_| segment.flags.ack) else { return };
+        // What was never sent is not acknowledged either; FIN counts as a byte.
+        if to <= self.highest {
+            self.acknowledged = self.acknowledged.max(to);
+        } else if self.fin.is_some_and(|fin| to == fin + 1) {
+            self.acknowledged = self.highest;
+            self.fin_acknowledged = true;
+        }
+    }
+
+    /// Whether the receiver has all that there ever will be.
+    pub fn is_over(&self) -> bool {
+        self.fin_acknowledged
+    }
+
+    pub fn remember(&mut self, held: &Held) {
+        self.newest = Some(held.offset);
+        if self.template.is_none() {
+            self.template = Some((held.frame[..held.segment.payload().start].to_vec(), held.segment));
+        }
+    }
+
+    /// Takes out those segments that overlap or touch `complete` and can leave.
+    pub fn take_ready(&mut self, splice: &Splice, complete: Range<u64>, ready: &mut Vec<Held>) {
+        let from = (complete.start.saturating_sub(PAYLOAD_MAX), 0);
+        let to = (complete.end, u64::MAX);
+        let acknowledged = self.acknowledged;
+        let can_leave = |held: &Held| {
+            let before = if held.segment.flags.fin { acknowledged.min(held.offset) } else { held.offset };
+            splice.is_complete(&(before..held.end()))
+        };
+        let keys: Vec<(u64, u64)> = self.held.range(from..=to).filter(|(_, held)| can_leave(held)).map(|(key, _)| *key).collect();
+        for held in keys.iter().filter_map(|key| self.held.remove(key)) {
+            self.held_bytes -= held.frame.len();
+            ready.push(held);
+        }
+    }
+}

@@ -1,0 +1,342 @@
+//! Hosts that speak a plain TCP through the switch: segments cut anyhow, lost on either side, sent again, late; and what must not be touched.
+
+use std::net::SocketAddrV4;
+
+use etherparse::{PacketBuilder, TcpHeader, TcpOptionElement};
+use fanin_core::hash::mix;
+use fanin_core::{DType, ElementOp, Operator};
+use fanin_protocols::shared::splice::Intervals;
+
+use super::*;
+
+/// Frames that have left: (port, frame).
+#[derive(Default)]
+struct Wire(Vec<(usize, Vec<u8>)>);
+
+impl Ports for Wire {
+    fn send(&mut self, port: usize, _: &Offload, frame: &[u8]) {
+        self.0.push((port, frame.to_vec()));
+    }
+}
+
+const BASE: u32 = u32::MAX - 700;
+
+fn flow(rank: usize, world: usize) -> Flow {
+    let at = |rank: usize, port| SocketAddrV4::new([10, 0, 0, rank as u8 + 1].into(), port);
+    Flow { from: at(rank, 4_000 + rank as u16), to: at((rank + 1) % world, 7_000) }
+}
+
+fn host(address: &SocketAddrV4) -> usize {
+    usize::from(address.ip().octets()[3]) - 1
+}
+
+/// A frame of a flow.
+fn frame(flow: Flow, payload: &[u8], time: u32, set: impl Fn(&mut TcpHeader)) -> Vec<u8> {
+    let mac = |address: &SocketAddrV4| [2, 0, 0, 0, 0, host(address) as u8 + 1];
+    let mut tcp = TcpHeader::new(flow.from.port(), flow.to.port(), 0, 60_000);
+    tcp.ack = true;
+    tcp.set_options(&[TcpOptionElement::Noop, TcpOptionElement::Noop, TcpOptionElement::Timestamp(time, 1)]).unwrap();
+    set(&mut tcp);
+    let builder = PacketBuilder::ethernet2(mac(&flow.from), mac(&flow.to)).ipv4(flow.from.ip().octets(), flow.to.ip().octets(), 64);
+    let mut frame = Vec::new();
+    builder.tcp_header(tcp).write(&mut frame, payload).unwrap();
+    frame
+}
+
+/// Hosts around a switch.
+struct Network {
+    switch: Switch,
+    now: u64,
+}
+
+impl Network {
+    fn new(ports: usize, stream_bytes: usize) -> Self {
+        let mut network = Network { switch: Switch::new(SwitchConfig { ports, stream_bytes, rings_max: 2 }), now: 0 };
+        for rank in 0..ports {
+            network.open(flow(rank, ports));
+        }
+        network
+    }
+
+    fn send(&mut self, from: usize, mut frame: Vec<u8>) -> Vec<(usize, Vec<u8>)> {
+        let mut wire = Wire::default();
+        self.now += 1;
+        self.switch.on_frame(Instant::from_ps(self.now * 1_000_000), from, Offload::default(), &mut frame, &mut wire);
+        wire.0
+    }
+
+    /// The three segments that open a connection.
+    fn open(&mut self, flow: Flow) {
+        let syn = |tcp: &mut TcpHeader| (tcp.syn, tcp.ack, tcp.sequence_number) = (true, false, BASE.wrapping_sub(1));
+        self.send(host(&flow.from), frame(flow, &[], 1, syn));
+        let answer = |tcp: &mut TcpHeader| (tcp.syn, tcp.acknowledgment_number, tcp.sequence_number) = (true, BASE, 99);
+        self.send(host(&flow.to), frame(flow.reverse(), &[], 1, answer));
+        let last = |tcp: &mut TcpHeader| (tcp.sequence_number, tcp.acknowledgment_number) = (BASE, 100);
+        self.send(host(&flow.from), frame(flow, &[], 1, last));
+    }
+
+    fn data(&mut self, flow: Flow, offset: usize, payload: &[u8], fin: bool) -> Vec<(usize, Vec<u8>)> {
+        let time = self.now as u32;
+        let set = |tcp: &mut TcpHeader| {
+            (tcp.sequence_number, tcp.acknowledgment_number, tcp.fin) = (BASE.wrapping_add(offset as u32), 100, fin);
+        };
+        self.send(host(&flow.from), frame(flow, payload, time, set))
+    }
+
+    fn acknowledge(&mut self, flow: Flow, to: u64) -> Vec<(usize, Vec<u8>)> {
+        let set = |tcp: &mut TcpHeader| (tcp.sequence_number, tcp.acknowledgment_number) = (100, BASE.wrapping_add(to as u32));
+        self.send(host(&flow.to), frame(flow.reverse(), &[], 1, set))
+    }
+}
+
+/// What a worker's application has received.
+struct Receiver {
+    bytes: Vec<u8>,
+    there: Intervals,
+    time: u32,
+    ended: bool,
+}
+
+impl Receiver {
+    fn new(length: usize) -> Self {
+        Receiver { bytes: vec![0; length], there: Intervals::default(), time: 0, ended: false }
+    }
+
+    fn take(&mut self, frame: &[u8]) {
+        let segment = Segment::parse(frame).unwrap();
+        assert!(!segment.flags.rst, "reset");
+        let time = segment.time(frame).unwrap();
+        let at = u64::from(segment.sequence.wrapping_sub(BASE));
+        let end = at + u64::from(segment.payload_bytes());
+        if end > self.there.reach(0) {
+            assert!(time.wrapping_sub(self.time) as i32 >= 0, "PAWS: the receiver drops a segment that is too old");
+            self.time = time;
+        }
+        // The first copy counts, as in any kernel.
+        while let Some(missing) = self.there.next_missing(&(at..end)) {
+            let payload = &frame[segment.payload()];
+            let from = &payload[(missing.start - at) as usize..(missing.end - at) as usize];
+            self.bytes[missing.start as usize..missing.end as usize].copy_from_slice(from);
+            self.there.insert(missing);
+        }
+        self.ended |= segment.flags.fin && self.there.reach(0) == end;
+    }
+}
+
+fn stream(ring: u32, rank: usize, world: usize, message_elements: &[usize]) -> Vec<u8> {
+    let op = ElementOp::new(DType::I32, Operator::Sum).unwrap();
+    let mut stream = Vec::new();
+    for (message, &elements) in (0..).zip(message_elements) {
+        let header = MessageHeader { op, ring, message, bytes: elements as u64 * 4, rank: rank as u16, world: world as u16, summed: 0 };
+        let start = stream.len();
+        stream.resize(start + MessageHeader::LEN, 0);
+        header.emit(&mut stream[start..]);
+        (0..elements).for_each(|index| stream.extend_from_slice(&(mix(rank as u64, index as u64) as u32 >> 4).to_le_bytes()));
+        stream.resize(start + header.stream_bytes() as usize, 0);
+    }
+    stream
+}
+
+fn result(ring: u32, world: usize, message_elements: &[usize]) -> Vec<u8> {
+    let streams: Vec<Vec<u8>> = (0..world).map(|rank| stream(ring, rank, world, message_elements)).collect();
+    let mut result = streams[0].clone();
+    let mut at = 0;
+    for &elements in message_elements {
+        let header = MessageHeader::parse(&result[at..]).unwrap();
+        MessageHeader { summed: world as u16, ..header }.emit(&mut result[at..]);
+        for element in (at + 32..at + 32 + elements * 4).step_by(4) {
+            let read = |stream: &[u8]| u32::from_le_bytes(stream[element..element + 4].try_into().unwrap());
+            let sum = streams.iter().fold(0u32, |sum, stream| sum.wrapping_add(read(stream)));
+            result[element..element + 4].copy_from_slice(&sum.to_le_bytes());
+        }
+        at += header.stream_bytes() as usize;
+    }
+    result
+}
+
+#[test]
+fn sums_are_exact_whatever_is_lost_and_however_segments_are_cut() {
+    let messages = [301, 0, 7, 1_200];
+    for seed in 0..40u64 {
+        let world = 2 + (seed % 3) as usize;
+        let expected = result(5, world, &messages);
+        let streams: Vec<Vec<u8>> = (0..world).map(|rank| stream(5, rank, world, &messages)).collect();
+        let mut network = Network::new(world, 4_096);
+        let mut receivers: Vec<Receiver> = (0..world).map(|_| Receiver::new(expected.len())).collect();
+        let mut step = 0;
+        while !receivers.iter().all(|receiver| receiver.ended) {
+            step += 1;
+            assert!(step < 100_000, "seed {seed} is stuck at {:?}", receivers.iter().map(|r| r.there.reach(0)).collect::<Vec<_>>());
+            let draw = mix(seed, step);
+            let rank = (draw >> 8) as usize % world;
+            let flow = flow(rank, world);
+            let acknowledged = receivers[rank].there.reach(0);
+            // The sender's window: sometimes one segment only, sometimes twelve.
+            let start = acknowledged as usize + if draw & 3 == 0 { 0 } else { (draw >> 16) as usize % 1_500 };
+            let start = start.min(expected.len());
+            let end = (start + 1 + (draw >> 32) as usize % 400).min(expected.len());
+            let fin = end == expected.len();
+            // One frame in ten is lost before the switch, one in ten behind it.
+            if draw >> 60 == 0 && (draw >> 56) & 1 == 0 {
+                continue;
+            }
+            let left = network.data(flow, start, &streams[rank][start..end], fin);
+            for (number, (port, frame)) in left.into_iter().enumerate() {
+                let to = Segment::parse(&frame).unwrap().flow;
+                assert_eq!(port, host(&to.to));
+                if mix(draw, number as u64).is_multiple_of(10) {
+                    continue;
+                }
+                let sender = host(&to.from);
+                receivers[sender].take(&frame);
+                let to = receivers[sender].there.reach(0);
+                if !mix(draw, 100 + number as u64).is_multiple_of(5) {
+                    network.acknowledge(self::flow(sender, world), to);
+                }
+            }
+        }
+        for receiver in &receivers {
+            assert!(receiver.bytes == expected, "seed {seed}: other results");
+        }
+        let statistics = network.switch.statistics();
+        assert_eq!((statistics.rings, statistics.rings_failed), (1, 0));
+        for rank in 0..world {
+            network.acknowledge(flow(rank, world), expected.len() as u64 + 1);
+        }
+        assert!(network.switch.streams.is_empty() && network.switch.rings.is_empty() && network.switch.held_bytes == 0, "seed {seed}");
+    }
+}
+
+#[test]
+fn a_window_of_one_segment_that_ends_inside_an_element_goes_on() {
+    let expected = result(5, 2, &[10]);
+    let streams: Vec<Vec<u8>> = (0..2).map(|rank| stream(5, rank, 2, &[10])).collect();
+    let mut network = Network::new(2, 4_096);
+    let mut receivers = [Receiver::new(expected.len()), Receiver::new(expected.len())];
+    // 37 bytes: five of them are elements, four of which are whole.
+    for round in 0..20 {
+        for rank in 0..2 {
+            let at = receivers[rank].there.reach(0) as usize;
+            let end = (at + 37).min(expected.len());
+            for (_, frame) in network.data(flow(rank, 2), at, &streams[rank][at..end], end == expected.len()) {
+                let sender = host(&Segment::parse(&frame).unwrap().flow.from);
+                receivers[sender].take(&frame);
+                let to = receivers[sender].there.reach(0);
+                network.acknowledge(flow(sender, 2), to);
+            }
+        }
+        if receivers.iter().all(|receiver| receiver.ended) {
+            assert!(network.switch.statistics().cut > 0);
+            assert!(receivers.iter().all(|receiver| receiver.bytes == expected));
+            return;
+        }
+        assert!(round < 19, "stuck");
+    }
+}
+
+#[test]
+fn everything_else_passes_unchanged() {
+    let mut network = Network::new(3, 4_096);
+    // Learnt from the openings: each frame has one way.
+    let other = flow(1, 3);
+    let text = b"GET / HTTP/1.1";
+    for (at, byte) in text.iter().enumerate() {
+        let left = network.data(other, at, &[*byte], false);
+        assert_eq!(left.len(), 1, "byte {at} waits");
+        assert_eq!(left[0].0, 2);
+        assert_eq!(&left[0].1[Segment::parse(&left[0].1).unwrap().payload()], &[*byte]);
+    }
+    // A stream whose later bytes come first is known when its first ones come.
+    let late = flow(0, 3);
+    assert!(network.data(late, 50, b"later", false).is_empty());
+    let left = network.data(late, 0, b"hello", false);
+    assert_eq!(left.len(), 2);
+    // One that begins as a message does and is none; and a single byte that could be the beginning of one, sent again.
+    let third = flow(2, 3);
+    assert!(network.data(third, 0, &[0xfa], false).is_empty());
+    assert_eq!(network.data(third, 0, &[0xfa], false).len(), 2);
+    network.open(third);
+    let arp = [&[0xff; 6][..], &[2, 0, 0, 0, 0, 1], &[8, 6], &[0; 28]].concat();
+    assert_eq!(network.send(0, arp.clone()), [(1, arp.clone()), (2, arp)]);
+    assert_eq!(network.switch.statistics().summed, 0);
+}
+
+fn resets(left: &[(usize, Vec<u8>)]) -> usize {
+    left.iter().filter(|(_, frame)| Segment::parse(frame).is_some_and(|segment| segment.flags.rst)).count()
+}
+
+#[test]
+fn workers_that_disagree_are_all_told() {
+    let mut network = Network::new(3, 4_096);
+    for rank in 0..2 {
+        assert!(network.data(flow(rank, 3), 0, &stream(5, rank, 3, &[10]), false).is_empty());
+    }
+    let left = network.data(flow(2, 3), 0, &stream(5, 2, 3, &[12]), false);
+    assert_eq!(resets(&left), 6, "both ends of three connections");
+    for (port, frame) in &left {
+        let segment = Segment::parse(frame).unwrap();
+        assert_eq!(*port, host(&segment.flow.to));
+        // Exactly where the receiver waits, or it would not believe it (RFC 5961).
+        let opened = (0..3).any(|rank| flow(rank, 3) == segment.flow);
+        assert_eq!(segment.sequence, if opened { BASE } else { 100 });
+    }
+    // Whoever has not heard it is told again, and nothing of it passes.
+    let left = network.data(flow(0, 3), 0, &stream(5, 0, 3, &[10]), false);
+    assert_eq!((left.len(), resets(&left)), (2, 2));
+    assert_eq!(network.switch.statistics().rings_failed, 1);
+}
+
+#[test]
+fn a_worker_that_dies_ends_the_ring() {
+    for by_fin in [false, true] {
+        let mut network = Network::new(2, 4_096);
+        let streams: Vec<Vec<u8>> = (0..2).map(|rank| stream(5, rank, 2, &[100])).collect();
+        network.data(flow(0, 2), 0, &streams[0], false);
+        network.data(flow(1, 2), 0, &streams[1][..60], false);
+        let left = if by_fin {
+            network.data(flow(1, 2), 60, &[], true)
+        } else {
+            let set = |tcp: &mut TcpHeader| (tcp.rst, tcp.sequence_number) = (true, BASE.wrapping_add(60));
+            network.send(1, frame(flow(1, 2), &[], 1, set))
+        };
+        assert!(resets(&left) >= 2, "by_fin {by_fin}: {}", resets(&left));
+        assert!(network.switch.rings.is_empty());
+    }
+}
+
+#[test]
+fn rings_that_cannot_be_taken_are_refused_and_others_go_on() {
+    let mut network = Network::new(4, 4_096);
+    for rank in 0..2 {
+        network.data(flow(rank, 4), 0, &stream(5, rank, 4, &[10])[..40], false);
+    }
+    // Rank 1 once more, by another connection.
+    let left = network.data(flow(2, 4), 0, &stream(5, 1, 4, &[10]), false);
+    assert_eq!(resets(&left), 2);
+    // A third ring, where two are allowed.
+    network.data(flow(3, 4), 0, &stream(6, 0, 2, &[10]), false);
+    let fifth = Flow { from: SocketAddrV4::new([10, 0, 0, 1].into(), 9_999), to: flow(0, 4).to };
+    network.open(fifth);
+    let left = network.data(fifth, 0, &stream(7, 0, 2, &[10]), false);
+    assert_eq!(resets(&left), 2);
+    assert_eq!(network.switch.statistics().rings_failed, 0);
+}
+
+#[test]
+fn frames_from_anybody_never_panic() {
+    let mut network = Network::new(2, 1_024);
+    let good = frame(flow(0, 2), &stream(5, 0, 2, &[30]), 1, |tcp| tcp.sequence_number = BASE);
+    for seed in 0..20_000u64 {
+        let mut bytes = good.clone();
+        for change in 0..mix(seed, 0) % 6 {
+            let draw = mix(seed, 1 + change);
+            let at = draw as usize % bytes.len();
+            bytes[at] = (draw >> 32) as u8;
+        }
+        bytes.truncate(mix(seed, 99) as usize % (good.len() * 2));
+        network.send((seed % 2) as usize, bytes);
+        if seed.is_multiple_of(64) {
+            network.switch.on_tick(Instant::from_ps(network.now * 1_000_000));
+        }
+    }
+}

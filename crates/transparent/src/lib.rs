@@ -1,0 +1,26 @@
+//! NetReduce for transports that know nothing of it: a layer-2 switch that joins hosts and sums inside their own TCP connections.
+//!
+//! Workers on a ring open a plain TCP connection each to their successor and stream messages ([`fanin_wire::stream`]). The switch finds
+//! such streams by their first bytes, holds each segment until the sums of all its bytes are there, and lets it go with the sums in place
+//! of what it carried: the same length, the same sequence numbers, so both kernels notice nothing. Acknowledgements pass by, and tell
+//! what need not be kept. Everything else is forwarded as by any switch.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`engine`] | [`Switch`]: what happens to a frame; no input, no output, no clock |
+//! | [`service`] | [`serve`]: the same between network interfaces |
+//! | [`worker`] | [`RingStream`]: a worker's end, and the ring allreduce over the same connections that it is measured against |
+//! | `segment` | TCP segments inside frames, read and rewritten |
+//!
+//! What the literal reading of the paper leaves to go wrong over kernel TCP, and what is done about it, is told in [`engine`].
+#![forbid(unsafe_code)]
+
+pub mod engine;
+mod segment;
+pub mod service;
+pub mod worker;
+
+pub use engine::{Statistics, Switch, SwitchConfig};
+pub use segment::Flow;
+pub use service::{ServiceConfig, ServiceError, serve};
+pub use worker::{RingStream, StreamError};

@@ -1,0 +1,308 @@
+//! A worker's end: plain TCP to the successor on the ring, plain TCP from the predecessor, nothing else.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use fanin_core::ElementOp;
+use fanin_wire::stream::MessageHeader;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+/// Between two attempts to reach a successor that does not listen yet.
+const RETRY: Duration = Duration::from_millis(20);
+
+/// Why a collective has failed.
+#[derive(Debug, thiserror::Error)]
+pub enum StreamError {
+    /// The ring was not closed in time.
+    #[error("rank {rank} has not met {what} within {waited:?}")]
+    NotMet {
+        /// Who waited.
+        rank: u16,
+        /// For whom.
+        what: String,
+        /// How long.
+        waited: Duration,
+    },
+    /// A connection broke: a neighbour is gone, or the switch has reset the ring.
+    #[error("the connection with {peer} is gone ({source}): that worker has died, or the switch has ended the ring and its log says why")]
+    Broken {
+        /// The neighbour.
+        peer: String,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// Nothing moved for too long.
+    #[error("for {waited:?} nothing has come from {from}: a worker is late or dead, and the switch's log says which")]
+    Stalled {
+        /// The predecessor.
+        from: String,
+        /// How long.
+        waited: Duration,
+    },
+    /// What came is not a result.
+    #[error("{0}")]
+    NoResult(String),
+    /// A vector of the wrong length.
+    #[error("field `{name}` has {got} bytes, and {expected} are expected")]
+    Length {
+        /// Which vector.
+        name: &'static str,
+        /// Its bytes.
+        got: usize,
+        /// The right number.
+        expected: usize,
+    },
+}
+
+/// Where a worker stands.
+#[derive(Clone, Debug)]
+pub struct RingPlace {
+    /// Which workers belong together.
+    pub ring: u32,
+    /// This one.
+    pub rank: u16,
+    /// How many there are.
+    pub world: u16,
+    /// Where the successor listens.
+    pub successor: SocketAddr,
+    /// How long nothing may move.
+    pub patience: Duration,
+}
+
+/// A worker's two connections.
+#[derive(Debug)]
+pub struct RingStream {
+    place: RingPlace,
+    to: TcpStream,
+    from: TcpStream,
+    from_name: String,
+    message: u32,
+}
+
+impl RingStream {
+    /// Meets the neighbours: the successor by its address, the predecessor at `listener`.
+    ///
+    /// # Errors
+    /// [`StreamError::NotMet`] after the place's patience.
+    pub fn connect(place: RingPlace, listener: &TcpListener) -> Result<Self, StreamError> {
+        let start = Instant::now();
+        let not_met = |what: String| StreamError::NotMet { rank: place.rank, what, waited: place.patience };
+        let broken = |source| StreamError::Broken { peer: place.successor.to_string(), source };
+        listener.set_nonblocking(true).map_err(broken)?;
+        let (mut to, mut from) = (None, None);
+        loop {
+            if to.is_none() {
+                to = TcpStream::connect_timeout(&place.successor, RETRY.max(Duration::from_millis(200))).ok();
+            }
+            if from.is_none() {
+                from = listener.accept().ok();
+            }
+            if let (Some(to), Some((from, peer))) = (&to, &from) {
+                for stream in [to, from] {
+                    stream.set_nonblocking(true).map_err(broken)?;
+                    stream.set_nodelay(true).map_err(broken)?;
+                }
+                let clone = |stream: &TcpStream| stream.try_clone().map_err(broken);
+                return Ok(RingStream { to: clone(to)?, from: clone(from)?, from_name: peer.to_string(), message: 0, place });
+            }
+            if start.elapsed() > place.patience {
+                let missing = if to.is_none() { format!("its successor at {}", place.successor) } else { "its predecessor".to_owned() };
+                return Err(not_met(missing));
+            }
+            std::thread::sleep(RETRY);
+        }
+    }
+
+    /// Reduces a vector with those of all workers, inside the network. `input` and `output` are equally long; all ranks get the same bits.
+    ///
+    /// # Errors
+    /// [`StreamError`]; the connections are of no use afterwards.
+    pub fn allreduce(&mut self, op: ElementOp, input: &[u8], output: &mut [u8]) -> Result<(), StreamError> {
+        if output.len() != input.len() {
+            return Err(StreamError::Length { name: "output", got: output.len(), expected: input.len() });
+        }
+        if !input.len().is_multiple_of(op.dtype.bytes()) {
+            return Err(StreamError::Length { name: "input", got: input.len(), expected: input.len().next_multiple_of(op.dtype.bytes()) });
+        }
+        let RingPlace { ring, rank, world, .. } = self.place;
+        let header = MessageHeader { op, ring, message: self.message, bytes: input.len() as u64, rank, world, summed: 0 };
+        let mut head = [0; MessageHeader::LEN];
+        header.emit(&mut head);
+        let pad = [0u8; 8];
+        let padding = &pad[..(header.stream_bytes() as usize) - MessageHeader::LEN - input.len()];
+        let (mut head_back, mut pad_back) = ([0; MessageHeader::LEN], [0u8; 8]);
+        let pad_back = &mut pad_back[..padding.len()];
+        self.exchange(&[&head, input, padding], &mut [&mut head_back, output, pad_back])?;
+        self.message = self.message.wrapping_add(1);
+        let result = MessageHeader::parse(&head_back).map_err(|error| StreamError::NoResult(format!("no message came back: {error}")))?;
+        if result.summed == 0 {
+            return Err(StreamError::NoResult(format!(
+                "the vector of rank {} came as it was sent: no switch between the workers sums (fanin switch --transparent)",
+                result.rank
+            )));
+        }
+        match (MessageHeader { summed: world, rank: 0, ..header }).disagreement(&result) {
+            Some(field) => Err(StreamError::NoResult(format!("the result has another `{field}` than this rank's message"))),
+            None => Ok(()),
+        }
+    }
+
+    /// The same by the workers themselves, over the same connections: ring allreduce, what NetReduce is compared with.
+    ///
+    /// # Errors
+    /// As [`RingStream::allreduce`].
+    pub fn ring_allreduce(&mut self, op: ElementOp, vector: &mut [u8]) -> Result<(), StreamError> {
+        let (world, rank) = (usize::from(self.place.world), usize::from(self.place.rank));
+        let width = op.dtype.bytes();
+        let elements = vector.len() / width;
+        let part = |index: usize| {
+            let at = |index: usize| elements * index / world * width;
+            at(index % world)..at(index % world + 1)
+        };
+        let mut received = vec![0; part(world - 1).len().max(elements.div_ceil(world) * width)];
+        for step in 0..2 * (world - 1) {
+            let (gives, takes) = (part(rank + 2 * world - step), part(rank + 2 * world - step - 1));
+            let received = &mut received[..takes.len()];
+            let gives = vector[gives].to_vec();
+            self.exchange(&[&gives], &mut [&mut *received])?;
+            if step < world - 1 {
+                op.reduce(&mut vector[takes], received).map_err(|error| StreamError::NoResult(error.to_string()))?;
+            } else {
+                vector[takes].copy_from_slice(received);
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends all of `sends` and receives all of `receives`, both at once: whoever sends everything first waits for ever where buffers end.
+    ///
+    /// # Errors
+    /// As [`RingStream::allreduce`].
+    pub fn exchange(&mut self, sends: &[&[u8]], receives: &mut [&mut [u8]]) -> Result<(), StreamError> {
+        let (mut sent, mut received) = (Place::default(), Place::default());
+        let to_send: usize = sends.iter().map(|part| part.len()).sum();
+        let to_receive: usize = receives.iter().map(|part| part.len()).sum();
+        let mut moved = Instant::now();
+        while sent.total < to_send || received.total < to_receive {
+            let before = sent.total + received.total;
+            while sent.total < to_send {
+                let rest = &sends[sent.part][sent.at..];
+                match if rest.is_empty() { Ok(0) } else { (&self.to).write(rest) } {
+                    Ok(count) => sent.advance(count, sends[sent.part].len()),
+                    Err(error) if is_later(&error) => break,
+                    Err(source) => return Err(StreamError::Broken { peer: self.place.successor.to_string(), source }),
+                }
+            }
+            while received.total < to_receive {
+                let part = &mut receives[received.part][received.at..];
+                match if part.is_empty() { Ok(0) } else { (&self.from).read(part) } {
+                    Ok(0) if !part.is_empty() => {
+                        let source = io::Error::from(io::ErrorKind::UnexpectedEof);
+                        return Err(StreamError::Broken { peer: self.from_name.clone(), source });
+                    }
+                    Ok(count) => received.advance(count, receives[received.part].len()),
+                    Err(error) if is_later(&error) => break,
+                    Err(source) => return Err(StreamError::Broken { peer: self.from_name.clone(), source }),
+                }
+            }
+            if sent.total + received.total > before {
+                moved = Instant::now();
+            } else if moved.elapsed() > self.place.patience {
+                return Err(StreamError::Stalled { from: self.from_name.clone(), waited: self.place.patience });
+            } else {
+                self.wait(sent.total < to_send, received.total < to_receive);
+            }
+        }
+        Ok(())
+    }
+
+    fn wait(&self, sends: bool, receives: bool) {
+        let events = |wanted, flag| if wanted { flag } else { PollFlags::empty() };
+        let mut fds = [
+            PollFd::from_borrowed_fd(self.to.as_fd(), events(sends, PollFlags::OUT)),
+            PollFd::from_borrowed_fd(self.from.as_fd(), events(receives, PollFlags::IN)),
+        ];
+        // What is wrong shows at the next read or write.
+        let _ = poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 100_000_000 }));
+    }
+}
+
+fn is_later(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
+}
+
+/// How far a list of parts has been moved.
+#[derive(Default)]
+struct Place {
+    part: usize,
+    at: usize,
+    total: usize,
+}
+
+impl Place {
+    fn advance(&mut self, count: usize, part_bytes: usize) {
+        self.at += count;
+        self.total += count;
+        if self.at == part_bytes {
+            (self.part, self.at) = (self.part + 1, 0);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::thread;
+
+    fn ring(world: u16, patience: Duration, run: impl Fn(RingStream) + Send + Clone + 'static) {
+        let listeners: Vec<TcpListener> = (0..world).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+        let addresses: Vec<SocketAddr> = listeners.iter().map(|listener| listener.local_addr().unwrap()).collect();
+        let threads: Vec<_> = (0..world)
+            .zip(listeners)
+            .map(|(rank, listener)| {
+                let successor = addresses[usize::from((rank + 1) % world)];
+                let run = run.clone();
+                thread::spawn(move || run(RingStream::connect(RingPlace { ring: 1, rank, world, successor, patience }, &listener).unwrap()))
+            })
+            .collect();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+    }
+
+    #[test]
+    fn the_ring_that_it_is_compared_with_is_exact() {
+        for world in [2, 3, 5] {
+            ring(world, Duration::from_secs(20), move |mut stream| {
+                let mut vector: Vec<u8> =
+                    (0..10_007i32).flat_map(|index| (index * 3 + i32::from(stream.place.rank)).to_le_bytes()).collect();
+                stream.ring_allreduce(ElementOp::I32_SUM, &mut vector).unwrap();
+                let ranks: i32 = (0..i32::from(world)).sum();
+                for (index, element) in (0..).zip(vector.chunks_exact(4)) {
+                    assert_eq!(i32::from_le_bytes(element.try_into().unwrap()), index * 3 * i32::from(world) + ranks);
+                }
+            });
+        }
+    }
+
+    #[test]
+    fn without_a_switch_that_sums_the_worker_says_so() {
+        ring(2, Duration::from_secs(20), |mut stream| {
+            let error = stream.allreduce(ElementOp::F32_SUM, &[0; 100], &mut [0; 100]).unwrap_err();
+            assert!(error.to_string().ends_with("no switch between the workers sums (fanin switch --transparent)"), "{error}");
+            let error = stream.allreduce(ElementOp::F32_SUM, &[0; 99], &mut [0; 99]).unwrap_err();
+            assert_eq!(error.to_string(), "field `input` has 99 bytes, and 100 are expected");
+        });
+    }
+
+    #[test]
+    fn a_worker_that_is_gone_is_an_error_in_time() {
+        ring(2, Duration::from_millis(300), |mut stream| {
+            if stream.place.rank == 1 {
+                return;
+            }
+            let error = stream.exchange(&[&[1; 8]], &mut [&mut [0; 64]]).unwrap_err();
+            assert!(matches!(error, StreamError::Broken { .. } | StreamError::Stalled { .. }), "{error}");
+        });
+    }
+}
