@@ -67,9 +67,11 @@ class Star:
     #: A super-packet of segmentation offload passes whole; the queue holds more than a socket's send buffer.
     SHAPER = ("burst", "128kb", "limit", "4mb")
 
-    def __init__(self, workers: int, rate: str) -> None:
+    def __init__(self, workers: int, rate: str, joined: bool = True) -> None:
+        """`joined` false: nothing joins the workers' links; their other ends are `ports` in the bridge's namespace, for a switch there."""
         self.workers = workers
         self.rate = rate
+        self.joined = joined
         self._made: list[str] = []
 
     def name(self, who: str) -> str:
@@ -88,6 +90,11 @@ class Star:
     def inside(self, who: str | int) -> list[str]:
         """What to put before a command so that it runs there."""
         return ["ip", "netns", "exec", self.name(str(who))]
+
+    @property
+    def ports(self) -> list[str]:
+        """The interfaces in the bridge's namespace, in the order of workers."""
+        return [f"p{worker}" for worker in range(self.workers)]
 
     def __enter__(self) -> Star:
         try:
@@ -112,11 +119,11 @@ class Star:
 
     def _build(self) -> None:
         bridge = self._namespace("bridge")
-        must(["ip", "-n", bridge, "link", "add", "br0", "type", "bridge"])
-        must(["ip", "-n", bridge, "link", "set", "br0", "up"])
-        self._join("switch", "ps", self.switch_address)
-        for worker in range(self.workers):
-            port = f"p{worker}"
+        if self.joined:
+            must(["ip", "-n", bridge, "link", "add", "br0", "type", "bridge"])
+            must(["ip", "-n", bridge, "link", "set", "br0", "up"])
+            self._join("switch", "ps", self.switch_address)
+        for worker, port in enumerate(self.ports):
             self._join(str(worker), port, self.worker_address(worker))
             self._limit(self.name(str(worker)), INTERFACE)
             self._limit(bridge, port)
@@ -133,7 +140,8 @@ class Star:
         """A new namespace whose interface is plugged into the bridge."""
         bridge, name = self.name("bridge"), self._namespace(who)
         must(["ip", "-n", bridge, "link", "add", port, "type", "veth", "peer", "name", INTERFACE, "netns", name])
-        must(["ip", "-n", bridge, "link", "set", port, "master", "br0", "up"])
+        master = ["master", "br0"] if self.joined else []
+        must(["ip", "-n", bridge, "link", "set", port, *master, "up"])
         must(["ip", "-n", name, "address", "add", f"{address}/24", "dev", INTERFACE])
         must(["ip", "-n", name, "link", "set", INTERFACE, "up"])
 

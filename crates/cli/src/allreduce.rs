@@ -446,7 +446,7 @@ fn table(args: &AllreduceArgs, rows: &[Row]) -> String {
 }
 
 /// Reads sizes: whole numbers of elements, ascending in a range.
-fn parse_sizes(text: &str, dtype: DType) -> Result<Vec<u64>> {
+pub fn parse_sizes(text: &str, dtype: DType) -> Result<Vec<u64>> {
     let size = |text: &str| -> Result<u64> {
         let bytes = parse_bytes(text).map_err(|error| anyhow::anyhow!("--sizes {text}: {error}"))?;
         Ok(bytes.next_multiple_of(dtype.bytes() as u64))

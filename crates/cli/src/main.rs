@@ -12,6 +12,7 @@
 //! | [`model`] | `fanin model`: formulas of papers, as tables |
 //! | [`mod@bench`] | `fanin bench sim`: the simulator's own speed |
 //! | [`allreduce`] | `fanin bench allreduce`: collectives between processes |
+//! | [`stream`] | `fanin bench stream`: sums inside TCP connections, and what they are measured against |
 //! | [`link`] | `fanin bench link`: what a link carries, the yardstick for collectives over it |
 //! | [`switch`] | `fanin switch`: the software switch as a service |
 //! | [`fabric_worker`] | `fanin fabric-worker`: the process of one host of a fabric |
@@ -34,6 +35,7 @@ mod progress;
 mod report;
 mod repro;
 mod sim;
+mod stream;
 mod switch;
 mod table;
 mod testbed;
@@ -106,6 +108,8 @@ enum BenchCommand {
     Allreduce(allreduce::AllreduceArgs),
     /// A link: bytes of UDP payload per second between two processes.
     Link(link::LinkArgs),
+    /// Sums that a transparent switch makes inside TCP connections: goodput, beside a ring of the same workers and one TCP flow.
+    Stream(stream::StreamArgs),
 }
 
 fn main() -> ExitCode {
@@ -131,6 +135,7 @@ fn main() -> ExitCode {
         Command::Bench(BenchCommand::Sim(args)) => bench::run(args),
         Command::Bench(BenchCommand::Allreduce(args)) => allreduce::run(args),
         Command::Bench(BenchCommand::Link(args)) => link::run(args),
+        Command::Bench(BenchCommand::Stream(args)) => stream::run(args),
         Command::Demo(args) => demo::run(args),
         Command::DemoNode(args) => demo::run_node(args),
         Command::FabricWorker(args) => return fabric_worker::run(args),

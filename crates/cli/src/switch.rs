@@ -4,9 +4,11 @@
 //! |---|---|
 //! | [`settings`] | what can be set, on the command line and in a file |
 //! | [`fabric`] | a switch of a fabric of several |
+//! | [`transparent`] | a layer-2 switch that sums inside TCP connections |
 
 mod fabric;
 mod settings;
+mod transparent;
 
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
@@ -70,8 +72,11 @@ pub struct SwitchArgs {
     /// Only read the settings, print them all as a config file, and end.
     #[arg(long)]
     pub check: bool,
+    /// Sums inside TCP connections.
+    #[command(flatten, next_help_heading = "Sums inside TCP connections")]
+    pub transparent: transparent::TransparentArgs,
     /// Faults, for tests of fabrics.
-    #[command(flatten, next_help_heading = "Injected faults, with --fabric")]
+    #[command(flatten, next_help_heading = "Injected faults, with --fabric; with --transparent --loss only")]
     pub faults: FaultArgs,
     /// With --fabric: end when standard input ends, as where a testbed has gone.
     #[arg(long, hide = true, requires = "fabric")]
@@ -84,6 +89,7 @@ Examples:
   fanin switch --listen 0.0.0.0:7700 --http 127.0.0.1:9470
   fanin switch --config switch.toml --check
   fanin switch --fabric FABRIC.toml --name leaf0      one of several, as docs/fabric.md says
+  fanin switch --transparent eth1,eth2,eth3,eth4      layer 2, sums inside TCP connections, as docs/transparent.md says
 
 SIGTERM and Ctrl-C drain: no new jobs, and running ones may end within --drain-timeout. Said twice they end the switch at once.
 More in docs/switch.md.";
@@ -93,8 +99,11 @@ pub fn run(args: &SwitchArgs) -> ExitCode {
     if let (Some(path), Some(name)) = (&args.fabric, &args.name) {
         return fabric::run(args, path, name);
     }
+    if !args.transparent.transparent.is_empty() {
+        return transparent::run(args);
+    }
     if !args.faults.plan().is_quiet() {
-        eprintln!("error: faults are injected with --fabric only");
+        eprintln!("error: faults are injected with --fabric and --transparent only");
         return ExitCode::from(2);
     }
     let settings = match Settings::read(args) {

@@ -26,12 +26,12 @@ pub enum StreamError {
         waited: Duration,
     },
     /// A connection broke: a neighbour is gone, or the switch has reset the ring.
-    #[error("the connection with {peer} is gone ({source}): that worker has died, or the switch has ended the ring and its log says why")]
+    #[error("the connection with {peer} is gone ({error}): that worker has died, or the switch has ended the ring and its log says why")]
     Broken {
         /// The neighbour.
         peer: String,
         /// What the kernel said.
-        source: io::Error,
+        error: io::Error,
     },
     /// Nothing moved for too long.
     #[error("for {waited:?} nothing has come from {from}: a worker is late or dead, and the switch's log says which")]
@@ -89,7 +89,7 @@ impl RingStream {
     pub fn connect(place: RingPlace, listener: &TcpListener) -> Result<Self, StreamError> {
         let start = Instant::now();
         let not_met = |what: String| StreamError::NotMet { rank: place.rank, what, waited: place.patience };
-        let broken = |source| StreamError::Broken { peer: place.successor.to_string(), source };
+        let broken = |error| StreamError::Broken { peer: place.successor.to_string(), error };
         listener.set_nonblocking(true).map_err(broken)?;
         let (mut to, mut from) = (None, None);
         loop {
@@ -192,19 +192,19 @@ impl RingStream {
                 match if rest.is_empty() { Ok(0) } else { (&self.to).write(rest) } {
                     Ok(count) => sent.advance(count, sends[sent.part].len()),
                     Err(error) if is_later(&error) => break,
-                    Err(source) => return Err(StreamError::Broken { peer: self.place.successor.to_string(), source }),
+                    Err(error) => return Err(StreamError::Broken { peer: self.place.successor.to_string(), error }),
                 }
             }
             while received.total < to_receive {
                 let part = &mut receives[received.part][received.at..];
                 match if part.is_empty() { Ok(0) } else { (&self.from).read(part) } {
                     Ok(0) if !part.is_empty() => {
-                        let source = io::Error::from(io::ErrorKind::UnexpectedEof);
-                        return Err(StreamError::Broken { peer: self.from_name.clone(), source });
+                        let error = io::Error::from(io::ErrorKind::UnexpectedEof);
+                        return Err(StreamError::Broken { peer: self.from_name.clone(), error });
                     }
                     Ok(count) => received.advance(count, receives[received.part].len()),
                     Err(error) if is_later(&error) => break,
-                    Err(source) => return Err(StreamError::Broken { peer: self.from_name.clone(), source }),
+                    Err(error) => return Err(StreamError::Broken { peer: self.from_name.clone(), error }),
                 }
             }
             if sent.total + received.total > before {

@@ -9,6 +9,7 @@ use fanin_wire::hop::HopHeader;
 use fanin_wire::link::LinkHeader;
 use fanin_wire::panama::PanamaHeader;
 use fanin_wire::ring::{AckMask, RingHeader, Segment};
+use fanin_wire::stream::MessageHeader;
 use fanin_wire::switchml::{CallLabel, SlotUse, SwitchMlHeader};
 use fanin_wire::tree::TreeHeader;
 use proptest::prelude::*;
@@ -265,4 +266,17 @@ proptest! {
 #[cfg_attr(not(fuzzing), ignore = "draws fresh random inputs: run by `cargo bolero test`, or with --ignored")]
 fn arbitrary_bytes_fuzzed() {
     bolero::check!().for_each(leads_back);
+}
+
+/// Headers of messages in streams: refused, or they lead back.
+#[test]
+#[cfg_attr(not(fuzzing), ignore = "draws fresh random inputs: run by `cargo bolero test`, or with --ignored")]
+fn stream_headers_fuzzed() {
+    bolero::check!().for_each(|bytes: &[u8]| {
+        if let Ok(header) = MessageHeader::parse(bytes) {
+            let mut again = [0; MessageHeader::LEN];
+            header.emit(&mut again);
+            assert_eq!(again, bytes[..MessageHeader::LEN]);
+        }
+    });
 }

@@ -23,6 +23,7 @@ mod ring;
 mod stream;
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use fanin_core::{Duration, Instant};
 use fanin_net::Offload;
@@ -334,7 +335,7 @@ impl Switch {
                 self.hold(held);
             }
         }
-        self.let_go(now, membership.ring, flow, &mut complete, out);
+        self.let_go(now, membership.ring, flow, &complete, out);
         complete.clear();
         if let Some(ring) = self.rings.get_mut(&membership.ring) {
             ring.complete = complete;
@@ -356,7 +357,7 @@ impl Switch {
     }
 
     /// Lets those segments go whose sums are complete now, and the one that `flow` has just sent.
-    fn let_go(&mut self, now: Instant, number: u32, flow: Flow, complete: &mut Vec<std::ops::Range<u64>>, out: &mut impl Ports) {
+    fn let_go(&mut self, now: Instant, number: u32, flow: Flow, complete: &[Range<u64>], out: &mut impl Ports) {
         let Some(ring) = self.rings.get_mut(&number) else { return };
         if !complete.is_empty() {
             ring.moved = now;
@@ -364,7 +365,7 @@ impl Switch {
         let mut ready: Vec<Held> = Vec::new();
         for member in ring.members.iter().flatten() {
             let Some(stream) = self.streams.get_mut(member) else { continue };
-            for range in complete.iter() {
+            for range in complete {
                 stream.take_ready(&ring.splice, range.clone(), &mut ready);
             }
             if *member == flow {

@@ -1,0 +1,99 @@
+//! `fanin switch --transparent`: joins network interfaces at layer 2 and sums inside TCP connections.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use clap::Args;
+use fanin_transparent::{ServiceConfig, ServiceError, serve};
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+use super::SwitchArgs;
+use crate::demo::parse_bytes;
+
+/// What can be set with `--transparent`.
+#[derive(Args, Clone, Debug, Default)]
+pub struct TransparentArgs {
+    /// Join these network interfaces as a layer-2 switch, and sum inside the TCP connections of workers that stream messages to their
+    /// successors on a ring. Needs root; the interfaces need no addresses.
+    #[arg(long, value_name = "IF,IF,..", value_delimiter = ',', conflicts_with_all = ["fabric", "name", "config", "listen", "http", "data_ports",
+        "jobs_max", "connections_max", "memory_max", "patience_max", "drain_timeout", "check"])]
+    pub transparent: Vec<String>,
+    /// With --transparent: bytes of each stream that are kept, at least twice the largest TCP window.
+    #[arg(long, value_name = "SIZE", default_value = "16MiB", requires = "transparent", value_parser = stream_bytes)]
+    pub stream_memory: usize,
+    /// With --transparent: what may wait at a port in each direction; beyond that frames are lost, as at any switch.
+    #[arg(long, value_name = "SIZE", default_value = "16MiB", requires = "transparent", value_parser = port_bytes)]
+    pub port_memory: usize,
+    /// With --transparent: rings at once.
+    #[arg(long, value_name = "NUMBER", default_value_t = 64, requires = "transparent")]
+    pub rings_max: usize,
+}
+
+fn stream_bytes(text: &str) -> Result<usize, String> {
+    bytes_between(text, 64 << 10, 1 << 30)
+}
+
+fn port_bytes(text: &str) -> Result<usize, String> {
+    bytes_between(text, 64 << 10, 1 << 30)
+}
+
+fn bytes_between(text: &str, least: usize, most: usize) -> Result<usize, String> {
+    let bytes = parse_bytes(text).map_err(|error| error.to_string())?;
+    usize::try_from(bytes)
+        .ok()
+        .filter(|bytes| (least..=most).contains(bytes))
+        .ok_or_else(|| format!("{text} is not between {} KiB and {} MiB", least >> 10, most >> 20))
+}
+
+/// Runs until a signal ends it. The exit code is 2 where the settings are wrong.
+pub(super) fn run(args: &SwitchArgs) -> ExitCode {
+    super::log_to_stderr(super::settings::LogFormat::Text);
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGTERM, SIGINT] {
+        if let Err(error) = signal_hook::flag::register(signal, Arc::clone(&stop)) {
+            eprintln!("error: cannot watch for signals: {error}");
+            return ExitCode::from(1);
+        }
+    }
+    let own = &args.transparent;
+    let faults = args.faults.plan();
+    let config = ServiceConfig {
+        interfaces: own.transparent.clone(),
+        port_bytes: own.port_memory,
+        stream_bytes: own.stream_memory,
+        rings_max: own.rings_max,
+        loss: faults.loss,
+        seed: faults.seed,
+    };
+    let announce = || {
+        // For people and scripts; whoever started the switch may not be listening.
+        let _ = writeln!(io::stdout(), "joins {}", own.transparent.join(", "));
+        let _ = io::stdout().flush();
+    };
+    match serve(&config, &stop, announce) {
+        Ok((done, lost)) => {
+            tracing::info!(
+                frames = done.frames,
+                forwarded = done.forwarded,
+                summed = done.summed,
+                repeated = done.repeated,
+                cut = done.cut,
+                dropped = done.dropped,
+                lost_at_ports = lost,
+                rings = done.rings,
+                rings_failed = done.rings_failed,
+                held_bytes_peak = done.held_bytes_peak,
+                "ended"
+            );
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("error: {error}");
+            let wrong_input =
+                matches!(error, ServiceError::TooFewInterfaces(_) | ServiceError::Port(fanin_net::PortError::NoInterface { .. }));
+            ExitCode::from(if wrong_input { 2 } else { 1 })
+        }
+    }
+}

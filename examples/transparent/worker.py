@@ -1,0 +1,81 @@
+#!/usr/bin/env python3
+"""A worker whose vectors are summed inside its TCP connection: nothing but sockets. One process a worker, around `fanin switch --transparent`:
+
+    worker.py --rank 0 --world 3 --listen 10.0.0.1:7700 --successor 10.0.0.2:7700
+
+Prints what the vectors of all workers add up to. docs/transparent.md has the format of messages. Python's standard library only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import array
+import select
+import socket
+import struct
+import time
+
+#: magic, version, element type (float32), operator (sum), ring, message, bytes, rank, world, summed.
+HEADER = struct.Struct("<4sBBBxIIQHHH2x")
+MAGIC, VERSION, FLOAT32, SUM = b"\xfa\x17\x1e\xd0", 1, 0, 0
+
+
+def address(text: str) -> tuple[str, int]:
+    """IP:PORT."""
+    host, port = text.rsplit(":", 1)
+    return host, int(port)
+
+
+def meet(listen: tuple[str, int], successor: tuple[str, int]) -> tuple[socket.socket, socket.socket]:
+    """A connection to the successor and one from the predecessor."""
+    server = socket.create_server(listen)
+    for _ in range(200):
+        try:
+            to = socket.create_connection(successor)
+            break
+        except OSError:
+            time.sleep(0.05)
+    else:
+        raise SystemExit(f"nobody listens at {successor}")
+    return to, server.accept()[0]
+
+
+def exchange(to: socket.socket, from_: socket.socket, message: bytes, length: int) -> bytes:
+    """Sends and receives at once: whoever sends everything first waits for ever where buffers end."""
+    to.setblocking(False)
+    rest, got = memoryview(message), bytearray()
+    while rest or len(got) < length:
+        readable, writable, _ = select.select([from_], [to] if rest else [], [], 30)
+        if not readable and not writable:
+            raise SystemExit("nothing has moved for 30 s: the switch's log says which worker is late")
+        if writable:
+            rest = rest[to.send(rest) :]
+        if readable:
+            part = from_.recv(length - len(got))
+            if not part:
+                raise SystemExit("the predecessor is gone")
+            got += part
+    return bytes(got)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rank", type=int, required=True)
+    parser.add_argument("--world", type=int, required=True)
+    parser.add_argument("--listen", type=address, required=True)
+    parser.add_argument("--successor", type=address, required=True)
+    args = parser.parse_args()
+    to, from_ = meet(args.listen, args.successor)
+    for message, vector in enumerate(([1.0, 2.0, 3.0, args.rank], [args.rank + 0.5] * 100_000)):
+        data = array.array("f", vector).tobytes()
+        header = HEADER.pack(MAGIC, VERSION, FLOAT32, SUM, 77, message, len(data), args.rank, args.world, 0)
+        padding = bytes(-len(data) % 8)
+        got = exchange(to, from_, header + data + padding, len(header) + len(data) + len(padding))
+        if HEADER.unpack_from(got)[-1] != args.world:
+            raise SystemExit("nobody has summed: is there a `fanin switch --transparent` between the workers?")
+        sums = array.array("f", got[HEADER.size : HEADER.size + len(data)])
+        print(f"message {message}: {len(sums)} sums, the last one is {sums[-1]}")
+
+
+if __name__ == "__main__":
+    main()
