@@ -11,7 +11,9 @@
 //! * Offsets are counted from the SYN in 64 bits; the first copy of a byte counts; segments that are sent again, cut anew, change nothing.
 //! * A stream is looked at from its SYN on and left alone at the first byte that does not begin a message.
 //! * A segment leaves as soon as the sums of all its bytes are there, in the order in which segments came; one that comes once more is
-//!   forwarded once more, or its receiver could not tell the sender that a repetition was needless.
+//!   forwarded once more, or its receiver could not tell the sender that a repetition was needless. (What one worker has lost is missing in
+//!   everybody's sums, so that all receivers report the gap, `netreduce P1`. To let go in order on the connections of those who lost
+//!   nothing was tried: at 1 % loss and 200 Mb/s it gave 35 in place of 57 Mb/s, and twice the repetitions.)
 //! * A segment that is sent again while its first bytes are complete and its last ones are not is cut in two: a sender whose window is one
 //!   segment would wait for ever where that segment ends inside an element.
 //! * The sender's time in a segment that was held is raised to the latest that has left, or the receiver would take it for an old one (PAWS).
