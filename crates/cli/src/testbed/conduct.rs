@@ -45,8 +45,8 @@ pub struct Conductor<'a> {
     up: BTreeSet<NodeId>,
     /// Hosts whose uplink is up.
     linked: BTreeSet<NodeId>,
-    /// Hosts that have taken their job.
-    ready: BTreeSet<NodeId>,
+    /// Hosts that have taken up what a job has there, with the job.
+    ready: BTreeSet<(NodeId, u16)>,
     /// Streams that have ended, with what was sent.
     stopped: Vec<Option<TrafficTotal>>,
     /// What hosts have said at their end.
@@ -124,13 +124,8 @@ impl<'a> Conductor<'a> {
             self.hear()?;
         }
         let begun = Instant::now();
-        for number in 0..self.jobs.len() {
-            let order = Order::Start { job: self.jobs[number].announcement().job };
-            for host in self.jobs[number].hosts().to_vec() {
-                self.crew.order(host, &order)?;
-            }
-        }
         while !self.jobs.iter().all(JobRun::is_over) {
+            self.turn_jobs(begun)?;
             self.turn_streams(warm)?;
             self.turn_events(begun)?;
             self.hear()?;
@@ -144,7 +139,7 @@ impl<'a> Conductor<'a> {
         let switches = self.switches();
         self.end_hosts()?;
         let mut record = Record { wall_s, cpu_idle_share, switches, ..Record::default() };
-        record.jobs = self.jobs.iter().map(|job| job.record(&self.samples)).collect();
+        record.jobs = self.jobs.iter().map(|job| job.record(&self.samples, begun)).collect();
         record.streams = self.stream_records();
         let name = |node: NodeId| self.fabric.name(node).to_string();
         record.hosts =
@@ -194,18 +189,18 @@ impl<'a> Conductor<'a> {
         for switch in self.fabric.switches() {
             self.announce(switch)?;
         }
-        let mut workers = BTreeSet::new();
+        let mut members = BTreeSet::new();
         for number in 0..self.jobs.len() {
-            let order = self.jobs[number].order();
-            for host in self.jobs[number].hosts().to_vec() {
-                workers.insert(host);
+            let (job, order) = (self.jobs[number].announcement().job, self.jobs[number].order());
+            for host in self.jobs[number].members() {
+                members.insert((host, job));
                 self.crew.order(host, &order)?;
             }
         }
         let limit = Instant::now() + ANSWER_LIMIT;
-        while !workers.is_subset(&self.ready) {
+        while !members.is_subset(&self.ready) {
             self.hear()?;
-            ensure!(Instant::now() < limit, "not all workers were ready within {} s", ANSWER_LIMIT.as_secs());
+            ensure!(Instant::now() < limit, "not all workers and servers were ready within {} s", ANSWER_LIMIT.as_secs());
         }
         Ok(())
     }
@@ -250,7 +245,7 @@ impl<'a> Conductor<'a> {
             Event::Ready { .. } => drop(self.up.insert(host)),
             Event::Link { state } if state == "up" => drop(self.linked.insert(host)),
             Event::Link { state } => tracing::info!(host = self.fabric.name(host), state, "the link has changed"),
-            Event::JobReady { .. } => drop(self.ready.insert(host)),
+            Event::JobReady { job, .. } => drop(self.ready.insert((host, job))),
             Event::Progress { operation, done, .. } => jobs.iter_mut().for_each(|job| job.on_progress(host, operation, done)),
             Event::Finished { operation, seconds, .. } => {
                 let now = Instant::now();
@@ -267,6 +262,20 @@ impl<'a> Conductor<'a> {
             Event::Status(status) => {
                 self.statuses.push((host, *status));
                 self.crew.release(host);
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets jobs begin that are due.
+    fn turn_jobs(&mut self, begun: Instant) -> Result<()> {
+        let now = Instant::now();
+        for number in 0..self.jobs.len() {
+            if self.jobs[number].is_due(now, begun) {
+                let order = Order::Start { job: self.jobs[number].announcement().job };
+                for host in self.jobs[number].hosts().to_vec() {
+                    self.crew.order(host, &order)?;
+                }
             }
         }
         Ok(())

@@ -48,6 +48,8 @@ pub struct JobRecord {
     pub system: String,
     /// Number of workers.
     pub workers: usize,
+    /// The host of its server, for systems that have servers.
+    pub server: Option<String>,
     /// Length of a vector.
     pub message_bytes: u64,
     /// Median over the operations that all workers completed: bits of a vector / time of the slowest worker.
@@ -61,6 +63,10 @@ pub struct JobRecord {
 pub struct OperationRecord {
     /// From 0.
     pub number: u32,
+    /// When the first worker began it, counted from the beginning of the run; `None` where none has ended it.
+    pub begun_s: Option<f64>,
+    /// When the last of those that ended it did.
+    pub ended_s: Option<f64>,
     /// Of the slowest worker; `None` where not all completed it.
     pub seconds: Option<f64>,
     /// Bits of a vector / time of the slowest worker, in 10^6 a second.
