@@ -98,6 +98,14 @@ fn assert_two_jobs_shared_a_pool(results: &Value) {
         assert_eq!(counts.len(), 2, "{switch}");
         assert!(counts.iter().all(|job| (1..=48 * 1_408).contains(&job["slot_bytes_peak"].as_u64().unwrap())), "{switch}");
     }
+    for (job, delivered_mbit) in [3.0 * 8.388_608, 4.194_304].into_iter().enumerate() {
+        let rows: Vec<&Value> = results["series"].as_array().unwrap().iter().filter(|row| row["job"] == job).collect();
+        let number = |row: &Value, key: &str| row[key].as_f64().unwrap();
+        let seen: f64 = rows.iter().map(|row| number(row, "goodput_mbit_s") * number(row, "interval_s")).sum();
+        // The last interval is not complete; sums that are sent again count.
+        assert!(seen > 0.5 * delivered_mbit, "{seen} of {delivered_mbit} Mb of job {job}");
+        assert!(rows.iter().all(|row| number(row, "slots") <= 2.0 * 48.0) && rows.iter().any(|row| number(row, "slots") > 0.0), "{rows:?}");
+    }
     let server = results["hosts"].as_array().unwrap().iter().find(|host| host["name"] == "host4").unwrap();
     assert!(server["status"]["counters"]["packets_received"].as_u64() > Some(0), "{server}");
 }

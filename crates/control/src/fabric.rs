@@ -276,6 +276,9 @@ pub struct JobStatus {
     pub packets_received: u64,
     /// Packets that it sent.
     pub packets_sent: u64,
+    /// Bytes of vectors that it sent to workers, copies of a multicast counted one by one.
+    #[serde(default)]
+    pub payload_bytes_to_workers: u64,
     /// Packets that it dropped, by reason; zeros left out.
     pub dropped: BTreeMap<String, u64>,
     /// Packets that it sent again, by reason; zeros left out.

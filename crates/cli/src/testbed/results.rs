@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::series::SeriesRow;
 use super::workload::{Outcome, Workload};
 use crate::fabric_worker::messages::{HostStatus, OperationReport, TrafficTotal};
 
@@ -37,6 +38,8 @@ pub struct Record {
     pub switches: Vec<SwitchRecord>,
     /// What each host counted; those that were dead at the end are missing.
     pub hosts: Vec<HostRecord>,
+    /// Jobs over time, by interval and job; empty where they are not sampled.
+    pub series: Vec<SeriesRow>,
     /// What is not as the workload expects; empty where all is well.
     pub problems: Vec<String>,
 }

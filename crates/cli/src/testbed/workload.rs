@@ -250,6 +250,8 @@ pub struct Run {
     /// A run is given up after so long.
     #[serde(default = "time_limit_default")]
     pub time_limit: Time,
+    /// How often switches are asked for what jobs are sampled by; never where it is not given.
+    pub series_interval: Option<Time>,
     /// How the jobs are meant to end.
     #[serde(default)]
     pub expect: Outcome,
@@ -257,7 +259,13 @@ pub struct Run {
 
 impl Default for Run {
     fn default() -> Self {
-        Run { seed: seed_default(), warm_up: warm_up_default(), time_limit: time_limit_default(), expect: Outcome::default() }
+        Run {
+            seed: seed_default(),
+            warm_up: warm_up_default(),
+            time_limit: time_limit_default(),
+            series_interval: None,
+            expect: Outcome::default(),
+        }
     }
 }
 

@@ -13,6 +13,9 @@ const PAYLOAD_BYTES_MAX: u64 = 65_000;
 /// A vector, its result and what lies in between have to fit into the memory of one machine, many times.
 const MESSAGE_BYTES_MAX: u64 = 4 << 30;
 
+/// Shorter than this nothing can be told apart where processes share cores.
+const SERIES_INTERVAL_MIN: Duration = Duration::from_ms(10);
+
 /// Everything that can be known before the first process is started.
 ///
 /// # Errors
@@ -32,6 +35,9 @@ pub(super) fn check(refuse: &Refuse<'_>, workload: &Workload, fabric: &Fabric) -
         check_event(refuse, event, index, workload, fabric)?;
     }
     check_restarts(refuse, workload)?;
+    if workload.general.run.series_interval.is_some_and(|interval| interval.0 < SERIES_INTERVAL_MIN) {
+        return Err(refuse.at("run.series_interval", "at least 10ms: a switch that is asked more often does little else"));
+    }
     if workload.general.run.time_limit.0 == Duration::ZERO {
         return Err(refuse.at("run.time_limit", "a time above 0"));
     }

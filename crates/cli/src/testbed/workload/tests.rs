@@ -166,6 +166,7 @@ const WRONG: &[(&str, &str, &str)] = &[
     ),
     ("seed = 7", "sead = 7", "w.toml:2: run.sead = 7: unknown key; did you mean seed?"),
     ("seed = 7", "time_limit = \"0s\"", "w.toml:2: run.time_limit = \"0s\": expected a time above 0"),
+    ("seed = 7", "series_interval = \"1ms\"", "w.toml:2: run.series_interval = \"1ms\": expected at least 10ms"),
     ("[faults]", "[fault]", "w.toml:17: fault = { loss = \"1%\" }: unknown key; did you mean faults?"),
     ("[[job]]", "[[jobs]]", "did you mean job?"),
 ];
