@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""Runs Fig. 2 of A2TP for real and in the simulator, on the same network, and writes both beside what the paper says: results.json, a table, pictures.
+"""Runs Fig. 2 of A2TP for real and in the simulator, on the same network, and writes both beside what the paper says.
+
+Writes results.json, series and pictures, and a table into the README.
 
 Usage: a2tp_real.py [--fanin PROGRAM] [--place namespaces|loopback] [--wait SECONDS] [--attempts COUNT] [--out FOLDER] [SYSTEM ...]
 
-The workloads are in experiments/a2tp/fig02_real: SYSTEM.toml has two jobs, SYSTEM_alone.toml job A alone, which is also run with half of its
-pool; `--place namespaces` needs root, loopback does not. A system's runs count only if processors were idle enough in each of them and the
-job alone loses goodput with half of its pool: otherwise processors, or nothing, limited it. On a machine with other work, `--wait` has each
-run wait for idle processors, and `--attempts` has it repeated while they were not; the last one is taken, whatever it gave. Exits with 1 if
-a result is not exact or a run does not count. Python's standard library only.
+The workloads are in experiments/a2tp/fig02_real: SYSTEM.toml has two jobs, SYSTEM_alone.toml job A alone, which is also run with
+half of its pool; `--place namespaces` needs root, loopback does not. A system's runs count only if processors were idle enough in each
+of them and the job alone loses goodput with half of its pool: otherwise processors, or nothing, limited it. On a machine with other
+work, `--wait` has each run wait for idle processors, and `--attempts` has it repeated while they were not; the last one is taken,
+whatever it gave. Exits with 1 if a result is not exact or a run does not count. Python's standard library only.
 """
 
 from __future__ import annotations
@@ -160,7 +162,9 @@ def simulate(fanin: str, system: str) -> dict:
     """The same numbers in the simulator."""
     a, b = simulated_jobs(fanin, "simulated.toml", system)
     pool = POOLS[system]
-    [alone], [halved] = (simulated_jobs(fanin, "simulated_alone.toml", system, [f"network.aggregators={size}"]) for size in (pool, pool // 2))
+    [alone], [halved] = (
+        simulated_jobs(fanin, "simulated_alone.toml", system, [f"network.aggregators={size}"]) for size in (pool, pool // 2)
+    )
     return {
         "goodput_a": a["together"]["goodput_gbps"] * 1e3,
         "goodput_b": b["together"]["goodput_gbps"] * 1e3,
@@ -192,7 +196,8 @@ def table(rows: Mapping[str, Mapping], place: str, load: str) -> str:
     """Both tables, for the README."""
     lines = [
         f"`scripts/a2tp_real.py --place {place}` gave ({load}), beside each other, over the most that A gets alone"
-        f" ({maximum(rows, 'measured'):.2f} Mb/s measured, {maximum(rows, 'simulated'):.2f} simulated); aggregators as shares of the switch's:",
+        f" ({maximum(rows, 'measured'):.2f} Mb/s measured, {maximum(rows, 'simulated'):.2f} simulated);"
+        " aggregators as shares of the switch's:",
         "",
         "| system | | paper | simulated | measured |",
         "|---|---|---|---|---|",
@@ -210,7 +215,8 @@ def table(rows: Mapping[str, Mapping], place: str, load: str) -> str:
             lines.append(f"| {system} | {text} | {PAPER[system][key]} | {shown[0]} | {shown[1]} |")
     lines += [
         "",
-        "| system | A's iterations (Mb/s) | A alone: its pool, half of it (Mb/s) | simulated | processors idle, at least | used by the run | sent again | |",
+        "| system | A's iterations (Mb/s) | A alone: its pool, half of it (Mb/s) | simulated | processors idle, at least | used by the run"
+        " | sent again | |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for system, row in rows.items():
@@ -254,7 +260,9 @@ def main(arguments: Sequence[str]) -> int:
     except RunError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    (options.out / "results.json").write_text(json.dumps({"place": options.place, "load": load, "rows": rows}, indent=1) + "\n", encoding="utf-8")
+    (options.out / "results.json").write_text(
+        json.dumps({"place": options.place, "load": load, "rows": rows}, indent=1) + "\n", encoding="utf-8"
+    )
     text = table(rows, options.place, load)
     print(text)
     readme = options.out / "README.md"

@@ -31,7 +31,13 @@ def series():
     """A row for each second and job; what may not count is far off."""
     goodputs = {6: 8.0, 7: 1_000.0, 8: 1_000.0, 9: 6.0, 10: 7.0}
     return [
-        {"at_s": float(at), "interval_s": 1.0, "job": job, "goodput_mbit_s": goodputs.get(at, 1_000.0) if job == 0 else 2.0, "slots": 10.0 * (2 - job)}
+        {
+            "at_s": float(at),
+            "interval_s": 1.0,
+            "job": job,
+            "goodput_mbit_s": goodputs.get(at, 1_000.0) if job == 0 else 2.0,
+            "slots": 10.0 * (2 - job),
+        }
         for at in range(1, 13)
         for job in (0, 1)
     ]
