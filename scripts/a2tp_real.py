@@ -37,8 +37,8 @@ AGGREGATORS = 40
 SETTLING_SHARE = 0.25
 #: A run with less of the processors' time left over has measured the processors.
 IDLE_MIN = 0.3
-#: A run is begun once so much was left over for so long: it takes a fifth itself.
-WAIT_IDLE_MIN, WAIT_SAMPLE_S = 0.6, 4.0
+#: A run is begun once so much was left over for so long: it takes a tenth or more itself.
+WAIT_IDLE_MIN, WAIT_SAMPLE_S = 0.45, 2.0
 #: A job alone with half of its pool keeps less than this: its aggregators limit it.
 KEPT_MAX = 0.9
 #: What the paper says: goodput of A and B beside each other over the most that A gets alone (53 Gb/s), and aggregators in use.

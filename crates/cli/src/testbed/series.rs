@@ -150,6 +150,14 @@ fn row(job: usize, watched: &Watched, counts: &Counts, (at_s, interval_s): (f64,
     }
 }
 
+/// A picture: the end of its file's name, its title, the name of the axis, and what is drawn.
+type Picture = (&'static str, &'static str, &'static str, fn(&SeriesRow) -> f64);
+
+const PICTURES: [Picture; 2] = [
+    ("goodput.svg", "Goodput over time", "goodput (Mb/s)", |row| row.goodput_mbit_s),
+    ("slots.svg", "Aggregators in use over time", "aggregators in use", |row| row.slots),
+];
+
 /// Writes the series beside the results in `out`: RESULTS.series.csv, and pictures of goodput and aggregators.
 ///
 /// # Errors
@@ -160,11 +168,7 @@ pub fn write(out: &Path, names: &[String], rows: &[SeriesRow]) -> Result<()> {
     let mut writer = csv::Writer::from_path(&table).with_context(|| format!("{} cannot be written", table.display()))?;
     rows.iter().try_for_each(|row| writer.serialize(row))?;
     writer.flush()?;
-    let pictures: [(&str, &str, &str, fn(&SeriesRow) -> f64); 2] = [
-        ("goodput.svg", "Goodput over time", "goodput (Mb/s)", |row| row.goodput_mbit_s),
-        ("slots.svg", "Aggregators in use over time", "aggregators in use", |row| row.slots),
-    ];
-    for (ending, title, y_label, value) in pictures {
+    for (ending, title, y_label, value) in PICTURES {
         let line = |(job, name): (usize, &String)| {
             let own = rows.iter().filter(|row| row.job == job);
             let corners = own.flat_map(|row| [(row.at_s - row.interval_s, value(row)), (row.at_s, value(row))]);
