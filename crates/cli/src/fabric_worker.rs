@@ -1,5 +1,5 @@
-//! `fanin fabric-worker`: the process of one host of a fabric. It runs the operations of a job and sends background traffic, as it is told
-//! on its standard input, and says on its standard output what came of it.
+//! `fanin fabric-worker`: the process of one host of a fabric. It runs the operations of a job, is the server of others and sends background
+//! traffic, as it is told on its standard input, and says on its standard output what came of it.
 //!
 //! | module | what it holds |
 //! |---|---|
@@ -176,25 +176,28 @@ impl Host {
         }
     }
 
+    /// Takes up what a job has here: its worker, its server or both.
     fn begin(&mut self, job: &fanin_control::JobAnnouncement, operations: Vec<Operations>, vector_seed: u64) -> Result<(), String> {
-        let rank = job.rank_of(self.node).ok_or_else(|| format!("job {} has no worker here", job.job))?;
-        let nodes = job.nodes(&self.fabric.map).map_err(|error| error.to_string())?;
-        let node = nodes.workers.into_iter().nth(rank as usize).ok_or("the job has no such rank")?.node;
-        for operation in &operations {
-            let workers = job.hosts.len() as u32;
-            let shares = u64::from(fanin_core::CollectiveKind::from(operation.call()).shares(workers));
-            if !operation.elements.is_multiple_of(shares) {
-                return Err(format!("elements = {}: expected a multiple of {shares}, the number of workers", operation.elements));
-            }
-            if operation.root >= workers {
-                return Err(format!("root = {}: expected a rank below {workers}", operation.root));
+        let (number, rank, server) = (job.job, job.rank_of(self.node), job.server_at(self.node));
+        if rank.is_none() && server.is_none() {
+            return Err(format!("job {number} has neither a worker nor a server here"));
+        }
+        check(job, &operations)?;
+        let fanin_core::JobNodes { workers, others } = job.nodes(&self.fabric.map).map_err(|error| error.to_string())?;
+        if let Some(server) = server {
+            let placed = others.into_iter().find(|placed| placed.at == server).ok_or("the job has no server")?;
+            if !self.driver.add_server(JobId(number), job.system.number(), placed.node) {
+                return Err(format!("the server of job {number} is here already"));
             }
         }
-        self.op = job.op.into();
-        self.driver.set_job(JobId(job.job), job.system.number(), self.op, node);
-        let (number, workers, payload_bytes) = (job.job, job.hosts.len() as u32, job.payload_bytes);
-        self.job = Some(Job { number, rank, workers, payload_bytes, operations, vector_seed });
-        say(&Event::JobReady { job: number, rank });
+        if let Some(rank) = rank {
+            let node = workers.into_iter().nth(rank as usize).ok_or("the job has no such rank")?.node;
+            self.op = job.op.into();
+            self.driver.set_job(JobId(number), job.system.number(), self.op, node);
+            let (workers, payload_bytes) = (job.hosts.len() as u32, job.payload_bytes);
+            self.job = Some(Job { number, rank, workers, payload_bytes, operations, vector_seed });
+        }
+        say(&Event::JobReady { job: number, rank, server: server.is_some() });
         Ok(())
     }
 
@@ -213,6 +216,21 @@ impl Host {
             Ok(worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
         })
     }
+}
+
+/// Whether a job's operations can be run.
+fn check(job: &fanin_control::JobAnnouncement, operations: &[Operations]) -> Result<(), String> {
+    let workers = job.hosts.len() as u32;
+    for operation in operations {
+        let shares = u64::from(fanin_core::CollectiveKind::from(operation.call()).shares(workers));
+        if !operation.elements.is_multiple_of(shares) {
+            return Err(format!("elements = {}: expected a multiple of {shares}, the number of workers", operation.elements));
+        }
+        if operation.root >= workers {
+            return Err(format!("root = {}: expected a rank below {workers}", operation.root));
+        }
+    }
+    Ok(())
 }
 
 fn traffic(count: TrafficCount) -> TrafficTotal {

@@ -64,6 +64,17 @@ pub fn computed_pictures(plan: &Computed) -> Result<Vec<(String, String)>> {
     drawn(&plan.plots, plan, None)
 }
 
+/// A picture of measured jobs over time, as SVG: the name of each line, and its corners, in us.
+///
+/// # Errors
+/// Those of drawing.
+pub fn measured_over_time(title: &str, note: &str, y_label: &str, lines: Vec<(String, Vec<(f64, f64)>)>) -> Result<String> {
+    let group =
+        |(color, (label, _)): (usize, &(String, _))| Group { label: label.clone(), look: Look { color, dash: 0 }, points: Vec::new() };
+    let groups: Vec<Group> = lines.iter().enumerate().map(group).collect();
+    time::over_time(title, note, y_label, &groups, lines.into_iter().map(|(_, line)| vec![line]).collect())
+}
+
 fn drawn(plots: &[Plot], grid: &dyn Grid, simulated: Option<&Simulated<'_>>) -> Result<Vec<(String, String)>> {
     let one = |plot: &Plot| {
         let svg = draw(plot, grid, simulated).with_context(|| format!("plot {}", plot.name))?;

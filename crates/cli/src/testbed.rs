@@ -15,6 +15,7 @@
 //! | [`job`] | a job as it runs |
 //! | [`conduct`] | a run from its first process to its results |
 //! | [`idle`] | how much of the processors' time nobody used |
+//! | [`series`] | jobs over time, as the switches count |
 //! | [`results`] | what came out, and whether it is as the workload expects |
 //! | [`report`] | the same for people |
 
@@ -29,6 +30,7 @@ mod process;
 mod report;
 mod results;
 mod schedule;
+mod series;
 mod workload;
 
 use std::fs;
@@ -131,6 +133,10 @@ fn print(args: &TestbedArgs, record: &Record) -> Result<()> {
     let json = serde_json::to_string_pretty(record)?;
     if let Some(out) = &args.out {
         fs::write(out, format!("{json}\n")).with_context(|| format!("{} cannot be written", out.display()))?;
+        if !record.series.is_empty() {
+            let names: Vec<String> = record.jobs.iter().map(|job| job.system.clone()).collect();
+            series::write(out, &names, &record.series)?;
+        }
     }
     match args.format {
         Format::Table => print!("{}", report::text(record)),

@@ -58,7 +58,7 @@ fn what_the_documentation_shows_runs_and_is_exact() {
     let _alone = alone();
     let documentation = fs::read_to_string(repository().join("docs/testbed.md")).unwrap();
     let commands: Vec<&str> = documentation.lines().filter_map(|line| line.strip_prefix("$ fanin testbed ")).collect();
-    assert_eq!(commands.len(), 5);
+    assert_eq!(commands.len(), 6);
     for line in commands {
         let output = testbed(&line.split(' ').collect::<Vec<_>>()).output().unwrap();
         let (out, errors) = (text(&output.stdout), text(&output.stderr));
@@ -70,6 +70,9 @@ fn what_the_documentation_shows_runs_and_is_exact() {
         let results: Value = serde_json::from_str(&out).unwrap();
         let exact = operations(&results).iter().filter(|operation| operation["exact"] == true).count();
         assert_eq!(exact, if line.contains("worker_dies") { 1 } else { 3 }, "{line}: {out}");
+        if line.contains("two_jobs") {
+            assert_two_jobs_shared_a_pool(&results);
+        }
         if line.contains("congested") {
             assert!(results["streams"][0]["received"]["packets"].as_u64().unwrap() > 0, "{out}");
         }
@@ -82,6 +85,29 @@ fn what_the_documentation_shows_runs_and_is_exact() {
             assert_only_what_was_in_flight_was_begun_anew(&results);
         }
     }
+}
+
+/// Both jobs are exact, the first one's server has a host of its own, and neither had more aggregators than there are.
+fn assert_two_jobs_shared_a_pool(results: &Value) {
+    let jobs = results["jobs"].as_array().unwrap();
+    assert_eq!(jobs.iter().map(|job| job["server"].as_str().unwrap()).collect::<Vec<_>>(), ["host4", "host2"]);
+    assert!(jobs[1]["operations"].as_array().unwrap().iter().all(|operation| operation["exact"] == true), "{results}");
+    assert!(jobs[1]["operations"][0]["begun_s"].as_f64().unwrap() >= 0.3, "{results}");
+    for switch in results["switches"].as_array().unwrap().iter().filter(|switch| switch["name"].as_str().unwrap().starts_with("leaf")) {
+        let counts = switch["status"]["jobs"].as_array().unwrap();
+        assert_eq!(counts.len(), 2, "{switch}");
+        assert!(counts.iter().all(|job| (1..=48 * 1_408).contains(&job["slot_bytes_peak"].as_u64().unwrap())), "{switch}");
+    }
+    for (job, delivered_mbit) in [3.0 * 8.388_608, 4.194_304].into_iter().enumerate() {
+        let rows: Vec<&Value> = results["series"].as_array().unwrap().iter().filter(|row| row["job"] == job).collect();
+        let number = |row: &Value, key: &str| row[key].as_f64().unwrap();
+        let seen: f64 = rows.iter().map(|row| number(row, "goodput_mbit_s") * number(row, "interval_s")).sum();
+        // The last interval is not complete; sums that are sent again count.
+        assert!(seen > 0.5 * delivered_mbit, "{seen} of {delivered_mbit} Mb of job {job}");
+        assert!(rows.iter().all(|row| number(row, "slots") <= 2.0 * 48.0) && rows.iter().any(|row| number(row, "slots") > 0.0), "{rows:?}");
+    }
+    let server = results["hosts"].as_array().unwrap().iter().find(|host| host["name"] == "host4").unwrap();
+    assert!(server["status"]["counters"]["packets_received"].as_u64() > Some(0), "{server}");
 }
 
 /// `canary 9`, P23: of what goes another way than by the switch that was killed nothing is begun anew.
@@ -116,6 +142,33 @@ fn a_worker_that_stood_still_is_waited_for_and_a_static_tree_is_exact_too() {
     assert!(results["jobs"][1]["operations"][0]["exact"] == true, "{results}");
     assert!(operations(&results)[0]["seconds"].as_f64().unwrap() > 0.3, "{results}");
     assert!(folder.join("logs/leaf1.log").exists());
+}
+
+/// Four jobs at once, whose leaves have one pool for those that share and parts of it for those that divide; sums are exact under loss.
+#[test]
+fn jobs_with_servers_and_jobs_with_parts_of_a_pool_run_at_once_and_are_exact_under_loss() {
+    let _alone = alone();
+    let folder = folder("testbed-servers");
+    let job = |system: &str, hosts: &str, more: &str| {
+        format!("[[job]]\nsystem = \"{system}\"\nhosts = {hosts}\nmessage = \"96KiB\"\noperations = 2\n{more}\n")
+    };
+    let workload = [
+        job("atp", "[\"host0\", \"host1\", \"host5\"]", "servers = [\"host9\"]"),
+        job("a2tp", "[\"host2\", \"host6\"]", "element = \"i32\""),
+        job("switchml", "[\"host3\", \"host7\"]", ""),
+        job("switchml", "[\"host4\", \"host8\"]", "start = \"100ms\""),
+        "[switches]\naggregators = 24\n[faults]\nloss = \"1%\"\nduplication = \"1%\"\nreordering = \"1%\"\n".to_string(),
+    ];
+    let results = results(&write(&folder, &workload.concat()), &[]);
+    let jobs = results["jobs"].as_array().unwrap();
+    for job in jobs {
+        let operations = job["operations"].as_array().unwrap();
+        assert!(operations.len() == 2 && operations.iter().all(|operation| operation["exact"] == true), "{job}");
+    }
+    let servers: Vec<Option<&str>> = jobs.iter().map(|job| job["server"].as_str()).collect();
+    assert_eq!(servers, [Some("host9"), Some("host2"), None, None]);
+    let injected = |host: &Value| host["status"]["counters"]["injected"]["loss"].as_u64().unwrap_or(0);
+    assert!(results["hosts"].as_array().unwrap().iter().map(injected).sum::<u64>() > 0, "{results}");
 }
 
 #[test]
@@ -241,6 +294,16 @@ fn in_namespaces_sums_are_exact_and_nothing_is_left() {
     let results: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert!(results["place"] == "namespaces" && operations(&results).iter().all(|operation| operation["exact"] == true), "{results}");
     assert_eq!(namespaces_of(process), [""; 0]);
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn in_namespaces_jobs_share_a_pool_and_a_server_has_a_host_of_its_own() {
+    let _alone = alone();
+    let workload = repository().join("examples/testbed/two_jobs.toml");
+    let results = results(&workload, &["--place", "namespaces"]);
+    assert!(operations(&results).iter().all(|operation| operation["exact"] == true), "{results}");
+    assert_two_jobs_shared_a_pool(&results);
 }
 
 #[test]

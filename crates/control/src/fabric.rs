@@ -15,7 +15,7 @@
 
 use std::collections::BTreeMap;
 
-use fanin_core::{Address, DType, Duration, ElementOp, JobId, JobNodes, NetworkMap, NodeId, Operator, Role};
+use fanin_core::{Address, DType, Duration, ElementOp, JobId, JobNodes, Length, NetworkMap, NodeId, Operator, Role};
 use fanin_systems::{AnyNode, BuildError, JobSpec, System, build, shared};
 use serde::{Deserialize, Serialize};
 
@@ -112,6 +112,33 @@ impl JobAnnouncement {
     /// [`BuildError`] names the field that contradicts the network or another field.
     pub fn nodes(&self, map: &NetworkMap) -> Result<JobNodes<AnyNode<[u8]>>, BuildError> {
         self.with_spec(map, |spec| build::<[u8]>(spec, map))
+    }
+
+    /// Whether the job can be in a fabric with this map, found out without memory for its nodes.
+    ///
+    /// # Errors
+    /// As [`JobAnnouncement::nodes`].
+    pub fn check(&self, map: &NetworkMap) -> Result<(), BuildError> {
+        self.with_spec(map, |spec| {
+            let JobSpec { id, hosts, servers, system, op: _, element_bytes, payload_bytes, window, reliable, .. } = *spec;
+            let JobSpec { rto_initial, rto_min, patience, seed, .. } = *spec;
+            let spec = JobSpec {
+                id,
+                hosts,
+                servers,
+                system,
+                op: (),
+                element_bytes,
+                payload_bytes,
+                window,
+                reliable,
+                rto_initial,
+                rto_min,
+                patience,
+                seed,
+            };
+            build::<Length>(&spec, map).map(drop)
+        })
     }
 
     /// The job's node at a switch: its own, or one that later jobs may share; `None` where it has none.
@@ -249,6 +276,9 @@ pub struct JobStatus {
     pub packets_received: u64,
     /// Packets that it sent.
     pub packets_sent: u64,
+    /// Bytes of vectors that it sent to workers, copies of a multicast counted one by one.
+    #[serde(default)]
+    pub payload_bytes_to_workers: u64,
     /// Packets that it dropped, by reason; zeros left out.
     pub dropped: BTreeMap<String, u64>,
     /// Packets that it sent again, by reason; zeros left out.
@@ -327,6 +357,10 @@ mod tests {
             change(&mut job);
             job.nodes(&map).unwrap_err().to_string()
         };
+        let mut whole = announcement();
+        assert_eq!(whole.check(&map), Ok(()));
+        whole.window = 0;
+        assert_eq!(whole.check(&map).unwrap_err().to_string(), "window = 0: expected 1 to 1048576 packets");
         assert_eq!(refused(|job| job.hosts.push(3)), "hosts = 3: expected numbers of hosts, below 3");
         assert_eq!(refused(|job| job.payload_bytes = 1_023), "payload = 1023: expected a multiple of 4, the length of an element");
     }

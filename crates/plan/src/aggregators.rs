@@ -30,20 +30,30 @@ pub fn divide(refuse: &Refuse<'_>, setup: &Setup, jobs: &mut [PreparedJob]) -> R
         if refuse.has(&own) {
             return Err(refuse.at(&own, "no such key beside network.aggregators"));
         }
-        match &mut job.system {
-            System::Atp(parameters) => parameters.aggregators = aggregators,
-            System::A2tp(parameters) => parameters.aggregators = aggregators,
-            System::SwitchMl { .. } => {
-                let pool = aggregators / (parts * versions);
-                if pool == 0 {
-                    let expected = format!("at least {}, one for each version of a slot of each job of switchml", parts * versions);
-                    return Err(refuse.at("network.aggregators", expected));
-                }
-                let window = &mut job.settings.common.window;
-                *window = Window(window.0.min(pool));
-            }
-            System::Ring { .. } | System::Tree { .. } | System::Canary(_) | System::Panama { .. } => {}
+        if !give(&mut job.system, &mut job.settings.common.window, aggregators, parts * versions) {
+            return Err(refuse.at("network.aggregators", enough(parts * versions)));
         }
     }
     Ok(())
+}
+
+/// Gives one job what it has of a switch's aggregators: all of them, or one of so many parts of equal size, where its system divides them.
+/// False where nothing is left for it.
+pub fn give(system: &mut System, window: &mut Window, aggregators: u32, parts: u32) -> bool {
+    match system {
+        System::Atp(parameters) => parameters.aggregators = aggregators,
+        System::A2tp(parameters) => parameters.aggregators = aggregators,
+        System::SwitchMl { .. } => {
+            let pool = aggregators / parts.max(1);
+            *window = Window(window.0.min(pool));
+            return pool > 0;
+        }
+        System::Ring { .. } | System::Tree { .. } | System::Canary(_) | System::Panama { .. } => {}
+    }
+    true
+}
+
+/// How many aggregators are enough for so many parts.
+pub fn enough(parts: u32) -> String {
+    format!("at least {parts}, one for each version of a slot of each job of switchml")
 }

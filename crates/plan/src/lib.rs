@@ -24,7 +24,7 @@
 //! | [`frames`] | the same as columns |
 #![forbid(unsafe_code)]
 
-mod aggregators;
+pub mod aggregators;
 pub mod beside;
 mod build;
 pub mod choices;

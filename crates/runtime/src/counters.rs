@@ -16,6 +16,8 @@ pub struct Counters {
     pub packets_sent: u64,
     /// Bytes of their payload.
     pub payload_bytes_sent: u64,
+    /// Those among them that went to workers: at a switch, sums.
+    pub payload_bytes_to_workers: u64,
     /// Packets for other nodes that were passed on.
     pub packets_forwarded: u64,
     /// Packets that went no further, by [`DropReason`].
@@ -64,6 +66,7 @@ impl Default for Counters {
             payload_bytes_received: 0,
             packets_sent: 0,
             payload_bytes_sent: 0,
+            payload_bytes_to_workers: 0,
             packets_forwarded: 0,
             dropped: [0; DropReason::ALL.len()],
             retransmitted: [0; RetransmitReason::ALL.len()],
@@ -97,6 +100,7 @@ impl Counters {
         self.payload_bytes_received += other.payload_bytes_received;
         self.packets_sent += other.packets_sent;
         self.payload_bytes_sent += other.payload_bytes_sent;
+        self.payload_bytes_to_workers += other.payload_bytes_to_workers;
         self.packets_forwarded += other.packets_forwarded;
         self.dropped.iter_mut().zip(other.dropped).for_each(|(to, from)| *to += from);
         self.retransmitted.iter_mut().zip(other.retransmitted).for_each(|(to, from)| *to += from);

@@ -162,6 +162,9 @@ impl Lent<'_, '_> {
         if self.outlet.write(self.socket, to, &hop, header.wire_len(), front, payload) {
             self.counters.packets_sent += 1;
             self.counters.payload_bytes_sent += payload.len() as u64;
+            if hop.destination.role == Role::Worker {
+                self.counters.payload_bytes_to_workers += payload.len() as u64;
+            }
         }
     }
 

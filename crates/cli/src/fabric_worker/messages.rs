@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(tag = "order", rename_all = "snake_case")]
 pub(crate) enum Order {
-    /// Be a worker of this job, and make ready for these operations.
+    /// Be a worker of this job and make ready for these operations, be its server, or both: as the job has it.
     Job {
         /// The job, as it is announced to the switches.
         job: Box<JobAnnouncement>,
@@ -115,8 +115,14 @@ pub(crate) enum Event {
     },
     /// The link to the leaf has changed: `up`, `one-way` or `down`.
     Link { state: String },
-    /// The worker is there.
-    JobReady { job: u16, rank: u32 },
+    /// What the job has here is there.
+    JobReady {
+        job: u16,
+        /// Of its worker, if it has one here.
+        rank: Option<u32>,
+        /// Its server is here.
+        server: bool,
+    },
     /// How far the running operation is; at most every 50 ms.
     Progress {
         job: u16,

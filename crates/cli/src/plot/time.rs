@@ -33,12 +33,23 @@ pub fn draw(plot: &Plot, simulated: &Simulated<'_>, groups: &[Group]) -> Result<
         }
     }
     let (groups, lines) = joined(&drawn, lines);
-    let looks: Vec<Look> = groups.iter().map(|group| group.look).collect();
     let note = if means { "mean over copies of a job; first repetition of each" } else { "first repetition of each" };
-    let y_label = quantity.title();
+    over_time(&plot.title, note, &quantity.title(), &groups, lines)
+}
+
+/// A picture of lines whose corners are times in us and values. A line has several parts where it is interrupted.
+///
+/// # Errors
+/// Those of drawing.
+pub fn over_time(title: &str, note: &str, y_label: &str, groups: &[Group], lines: Vec<Vec<Vec<(f64, f64)>>>) -> Result<String> {
+    let looks: Vec<Look> = groups.iter().map(|group| group.look).collect();
     let last_us = lines.iter().flatten().flatten().map(|(time, _)| *time).fold(1.0, f64::max);
-    let (unit, scale) = if last_us >= 10_000.0 { ("time (ms)", 1e-3) } else { ("time (us)", 1.0) };
-    let frame = Frame { title: &plot.title, note, x_label: unit, y_label: &y_label, groups: &groups };
+    let (unit, scale) = match last_us {
+        10_000_000.0.. => ("time (s)", 1e-6),
+        10_000.0.. => ("time (ms)", 1e-3),
+        _ => ("time (us)", 1.0),
+    };
+    let frame = Frame { title, note, x_label: unit, y_label, groups };
     let high = lines.iter().flatten().flatten().map(|(_, value)| *value).fold(0.0, f64::max);
     let places = round_steps(last_us * scale);
     let ticks = Ticks { labels: places.iter().map(|place| frame::short_number(*place)).collect(), places };

@@ -29,7 +29,7 @@ pub struct TestbedArgs {
     /// Seed of vectors, faults and random choices, in place of the workload's.
     #[arg(long)]
     pub seed: Option<u64>,
-    /// Write the results into this file too, as JSON.
+    /// Write the results into this file too, as JSON, and beside it jobs over time where the workload has them sampled.
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
     /// Keep the logs of all processes in this folder. They are kept in a temporary one where the run fails.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
@@ -15,6 +16,7 @@ use super::job::{JobRun, jobs};
 use super::place::Place;
 use super::results::{EventRecord, HostRecord, LostRecord, Record, StreamRecord, SwitchRecord};
 use super::schedule::{Pending, Stream, Turn, plain};
+use super::series::{SeriesRow, Watch, Watched};
 use super::workload::{Action, Workload};
 use crate::fabric_worker::messages::{self as messages, Event, HostStatus, Order, TrafficTotal};
 
@@ -45,8 +47,8 @@ pub struct Conductor<'a> {
     up: BTreeSet<NodeId>,
     /// Hosts whose uplink is up.
     linked: BTreeSet<NodeId>,
-    /// Hosts that have taken their job.
-    ready: BTreeSet<NodeId>,
+    /// Hosts that have taken up what a job has there, with the job.
+    ready: BTreeSet<(NodeId, u16)>,
     /// Streams that have ended, with what was sent.
     stopped: Vec<Option<TrafficTotal>>,
     /// What hosts have said at their end.
@@ -124,18 +126,7 @@ impl<'a> Conductor<'a> {
             self.hear()?;
         }
         let begun = Instant::now();
-        for number in 0..self.jobs.len() {
-            let order = Order::Start { job: self.jobs[number].announcement().job };
-            for host in self.jobs[number].hosts().to_vec() {
-                self.crew.order(host, &order)?;
-            }
-        }
-        while !self.jobs.iter().all(JobRun::is_over) {
-            self.turn_streams(warm)?;
-            self.turn_events(begun)?;
-            self.hear()?;
-            ensure!(Instant::now() < self.deadline, "the run has not ended within run.time_limit");
-        }
+        let series = self.run_sampled(warm, begun)?;
         let wall_s = begun.elapsed().as_secs_f64();
         let cpu_idle_share = self.samples.idle_share(begun, Instant::now());
         self.end_streams()?;
@@ -143,8 +134,8 @@ impl<'a> Conductor<'a> {
         dead.into_iter().try_for_each(|switch| self.settle_losses(switch))?;
         let switches = self.switches();
         self.end_hosts()?;
-        let mut record = Record { wall_s, cpu_idle_share, switches, ..Record::default() };
-        record.jobs = self.jobs.iter().map(|job| job.record(&self.samples)).collect();
+        let mut record = Record { wall_s, cpu_idle_share, switches, series, ..Record::default() };
+        record.jobs = self.jobs.iter().map(|job| job.record(&self.samples, begun)).collect();
         record.streams = self.stream_records();
         let name = |node: NodeId| self.fabric.name(node).to_string();
         record.hosts =
@@ -155,6 +146,36 @@ impl<'a> Conductor<'a> {
         record.cpu_used_share = record.used_share();
         self.crew.dismiss();
         Ok(record)
+    }
+
+    /// Runs all jobs, and asks the switches at intervals if the workload says so.
+    fn run_sampled(&mut self, warm: Instant, begun: Instant) -> Result<Vec<SeriesRow>> {
+        let Some(interval) = self.workload.general.run.series_interval else { return self.run_jobs(warm, begun).map(|()| Vec::new()) };
+        let watched = |job: &JobRun| {
+            let announcement = job.announcement();
+            Watched { job: announcement.job, payload_bytes: announcement.payload_bytes, workers: job.served() }
+        };
+        let jobs = self.jobs.iter().map(watched).collect();
+        let watch = Watch { place: self.place, fabric: self.fabric, jobs, interval: plain(interval.0), begun };
+        let done = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let rows = scope.spawn(|| watch.rows(&done));
+            let result = self.run_jobs(warm, begun);
+            done.store(true, Ordering::Relaxed);
+            let rows = rows.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            result.map(|()| rows)
+        })
+    }
+
+    fn run_jobs(&mut self, warm: Instant, begun: Instant) -> Result<()> {
+        while !self.jobs.iter().all(JobRun::is_over) {
+            self.turn_jobs(begun)?;
+            self.turn_streams(warm)?;
+            self.turn_events(begun)?;
+            self.hear()?;
+            ensure!(Instant::now() < self.deadline, "the run has not ended within run.time_limit");
+        }
+        Ok(())
     }
 
     /// Starts all processes and waits until all neighbours have heard of each other.
@@ -194,18 +215,18 @@ impl<'a> Conductor<'a> {
         for switch in self.fabric.switches() {
             self.announce(switch)?;
         }
-        let mut workers = BTreeSet::new();
+        let mut members = BTreeSet::new();
         for number in 0..self.jobs.len() {
-            let order = self.jobs[number].order();
-            for host in self.jobs[number].hosts().to_vec() {
-                workers.insert(host);
+            let (job, order) = (self.jobs[number].announcement().job, self.jobs[number].order());
+            for host in self.jobs[number].members() {
+                members.insert((host, job));
                 self.crew.order(host, &order)?;
             }
         }
         let limit = Instant::now() + ANSWER_LIMIT;
-        while !workers.is_subset(&self.ready) {
+        while !members.is_subset(&self.ready) {
             self.hear()?;
-            ensure!(Instant::now() < limit, "not all workers were ready within {} s", ANSWER_LIMIT.as_secs());
+            ensure!(Instant::now() < limit, "not all workers and servers were ready within {} s", ANSWER_LIMIT.as_secs());
         }
         Ok(())
     }
@@ -250,7 +271,7 @@ impl<'a> Conductor<'a> {
             Event::Ready { .. } => drop(self.up.insert(host)),
             Event::Link { state } if state == "up" => drop(self.linked.insert(host)),
             Event::Link { state } => tracing::info!(host = self.fabric.name(host), state, "the link has changed"),
-            Event::JobReady { .. } => drop(self.ready.insert(host)),
+            Event::JobReady { job, .. } => drop(self.ready.insert((host, job))),
             Event::Progress { operation, done, .. } => jobs.iter_mut().for_each(|job| job.on_progress(host, operation, done)),
             Event::Finished { operation, seconds, .. } => {
                 let now = Instant::now();
@@ -267,6 +288,20 @@ impl<'a> Conductor<'a> {
             Event::Status(status) => {
                 self.statuses.push((host, *status));
                 self.crew.release(host);
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets jobs begin that are due.
+    fn turn_jobs(&mut self, begun: Instant) -> Result<()> {
+        let now = Instant::now();
+        for number in 0..self.jobs.len() {
+            if self.jobs[number].is_due(now, begun) {
+                let order = Order::Start { job: self.jobs[number].announcement().job };
+                for host in self.jobs[number].hosts().to_vec() {
+                    self.crew.order(host, &order)?;
+                }
             }
         }
         Ok(())

@@ -5,11 +5,10 @@ use std::time::{Duration, Instant};
 use fanin_control::JobAnnouncement;
 use fanin_core::NodeId;
 use fanin_fabric::Fabric;
-use fanin_sim::random::{Purpose, Random};
 
 use super::idle::Samples;
 use super::results::{JobRecord, OperationRecord};
-use super::schedule::Progress;
+use super::schedule::{Progress, plain};
 use super::workload::{Job, Workload};
 use crate::fabric_worker::messages::{OperationReport, Operations, Order};
 
@@ -27,7 +26,13 @@ pub struct JobRun {
     announcement: JobAnnouncement,
     operations: Operations,
     vector_seed: u64,
+    /// When it begins, counted from the beginning of the run.
+    start: Duration,
+    is_started: bool,
     hosts: Vec<NodeId>,
+    /// The host of its server, if it has one.
+    server: Option<NodeId>,
+    server_name: Option<String>,
     system: String,
     message_bytes: u64,
     /// By rank.
@@ -46,30 +51,19 @@ pub fn jobs(workload: &Workload, fabric: &Fabric, seed: u64) -> Vec<JobRun> {
 impl JobRun {
     fn new(job: &Job, number: usize, fabric: &Fabric, seed: u64) -> Self {
         let common = &job.common;
-        let hosts: Vec<NodeId> = job.hosts.iter().filter_map(|name| fabric.node_named(name)).collect();
-        let vector_seed = fanin_core::hash::derive(seed, number as u64);
-        let us = |time: fanin_plan::units::Time| time.0.as_ps() / 1_000_000;
-        let announcement = JobAnnouncement {
-            job: number as u16 + 1,
-            system: job.system,
-            op: job.op.into(),
-            payload_bytes: common.payload.0 as u32,
-            window: common.window.0,
-            reliable: common.reliable,
-            rto_initial_us: us(common.rto_initial),
-            rto_min_us: us(common.rto_min),
-            patience_ms: us(common.patience) / 1_000,
-            // As in the simulator: the same seed gives the same leaders and trees.
-            seed: Random::new(seed, Purpose::Systems, number as u64).bits(),
-            hosts: hosts.iter().map(|host| host.0).collect(),
-            servers: Vec::new(),
-        };
+        let announcement = job.announcement(number, fabric, seed);
+        let hosts: Vec<NodeId> = announcement.hosts.iter().copied().map(NodeId).collect();
+        let server = fabric.hosts().find(|host| announcement.server_at(*host).is_some());
         let elements = common.message.0 / job.op.dtype.bytes() as u64;
         let operations = Operations { kind: common.collective, elements, count: common.operations.0, root: 0 };
         JobRun {
             announcement,
             operations,
-            vector_seed,
+            vector_seed: fanin_core::hash::derive(seed, number as u64),
+            start: plain(common.start.0),
+            is_started: false,
+            server,
+            server_name: server.map(|host| fabric.name(host).to_string()),
             progress: vec![Progress { operation: 0, done: 0.0 }; hosts.len()],
             over: vec![false; hosts.len()],
             hosts,
@@ -89,7 +83,25 @@ impl JobRun {
         &self.hosts
     }
 
-    /// The order that makes a host a worker of it.
+    /// The hosts that have something of it: its workers, by rank, and its server where that is at none of them.
+    pub fn members(&self) -> Vec<NodeId> {
+        let apart = self.server.filter(|server| !self.hosts.contains(server));
+        self.hosts.iter().copied().chain(apart).collect()
+    }
+
+    /// Its workers to which sums come through a switch: all but one whose host is the server's.
+    pub fn served(&self) -> usize {
+        self.hosts.iter().filter(|host| Some(**host) != self.server).count()
+    }
+
+    /// Whether it is to begin now; says so once. `begun` is when the run did.
+    pub fn is_due(&mut self, now: Instant, begun: Instant) -> bool {
+        let is_due = !self.is_started && now.saturating_duration_since(begun) >= self.start;
+        self.is_started |= is_due;
+        is_due
+    }
+
+    /// The order that makes a host a worker of it, its server or both.
     pub fn order(&self) -> Order {
         Order::Job { job: Box::new(self.announcement.clone()), operations: vec![self.operations], vector_seed: self.vector_seed }
     }
@@ -153,13 +165,18 @@ impl JobRun {
         left.min_by(|a, b| a.operation.cmp(&b.operation).then(a.done.total_cmp(&b.done))).unwrap_or(end)
     }
 
-    /// What came out.
-    pub fn record(&self, samples: &Samples) -> JobRecord {
+    /// What came out. `begun` is when the run began.
+    pub fn record(&self, samples: &Samples, begun: Instant) -> JobRecord {
         let mut record =
             JobRecord { system: self.system.clone(), workers: self.hosts.len(), message_bytes: self.message_bytes, ..JobRecord::default() };
+        record.server.clone_from(&self.server_name);
         for (number, Gathered { workers, span }) in self.gathered.iter().enumerate() {
             let cpu_idle_share = span.and_then(|(from, until)| samples.idle_share(from, until));
-            record.push(OperationRecord { number: number as u32, workers: workers.clone(), cpu_idle_share, ..OperationRecord::default() });
+            let since = |time: Instant| time.saturating_duration_since(begun).as_secs_f64();
+            let (begun_s, ended_s) = (span.map(|(from, _)| since(from)), span.map(|(_, until)| since(until)));
+            let workers = workers.clone();
+            let number = number as u32;
+            record.push(OperationRecord { number, workers, cpu_idle_share, begun_s, ended_s, ..OperationRecord::default() });
         }
         record
     }
@@ -204,7 +221,7 @@ mod tests {
         job.on_end(NodeId(0), &end(0, 0.25));
         job.on_end(NodeId(2), &end(0, 0.5));
         job.on_end(NodeId(0), &end(1, 0.5));
-        let record = job.record(&Samples::default());
+        let record = job.record(&Samples::default(), Instant::now());
         assert_eq!((record.operations[0].seconds, record.operations[0].exact), (Some(0.5), true));
         assert_eq!(record.operations[0].goodput_mbit_s, Some(0.064));
         assert!(record.operations[1].workers[0].is_none() && !record.operations[1].exact);

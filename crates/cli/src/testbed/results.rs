@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::series::SeriesRow;
 use super::workload::{Outcome, Workload};
 use crate::fabric_worker::messages::{HostStatus, OperationReport, TrafficTotal};
 
@@ -37,6 +38,8 @@ pub struct Record {
     pub switches: Vec<SwitchRecord>,
     /// What each host counted; those that were dead at the end are missing.
     pub hosts: Vec<HostRecord>,
+    /// Jobs over time, by interval and job; empty where they are not sampled.
+    pub series: Vec<SeriesRow>,
     /// What is not as the workload expects; empty where all is well.
     pub problems: Vec<String>,
 }
@@ -48,6 +51,8 @@ pub struct JobRecord {
     pub system: String,
     /// Number of workers.
     pub workers: usize,
+    /// The host of its server, for systems that have servers.
+    pub server: Option<String>,
     /// Length of a vector.
     pub message_bytes: u64,
     /// Median over the operations that all workers completed: bits of a vector / time of the slowest worker.
@@ -61,6 +66,10 @@ pub struct JobRecord {
 pub struct OperationRecord {
     /// From 0.
     pub number: u32,
+    /// When the first worker began it, counted from the beginning of the run; `None` where none has ended it.
+    pub begun_s: Option<f64>,
+    /// When the last of those that ended it did.
+    pub ended_s: Option<f64>,
     /// Of the slowest worker; `None` where not all completed it.
     pub seconds: Option<f64>,
     /// Bits of a vector / time of the slowest worker, in 10^6 a second.

@@ -13,14 +13,17 @@ mod words;
 use std::fs;
 use std::path::Path;
 
+use fanin_control::JobAnnouncement;
 use fanin_core::{Duration, ElementOp};
 use fanin_fabric::Fabric;
+use fanin_plan::aggregators::{enough, give};
 use fanin_plan::read::{read, suggestion};
 use fanin_plan::schema::Element;
 use fanin_plan::system::read_system;
 use fanin_plan::tree::{Key, Kind, Step, Tree};
 use fanin_plan::units::{Bytes, Count, Fraction, Time, Window};
 use fanin_plan::{PlanError, Refuse, apply_set};
+use fanin_sim::random::{Purpose, Random};
 use fanin_systems::System;
 use serde::Deserialize;
 
@@ -50,15 +53,30 @@ pub struct General {
     /// `[[event]]`.
     #[serde(default)]
     pub event: Vec<Event>,
+    /// `[switches]`.
+    #[serde(default)]
+    pub switches: Switches,
     /// `[run]`.
     #[serde(default)]
     pub run: Run,
+}
+
+/// `[switches]`: what each switch has for jobs, as `network` has it in plans.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Switches {
+    /// Aggregators: jobs of ATP and A2TP share them, jobs of SwitchML have equal parts.
+    pub aggregators: Option<Count>,
+    /// How many aggregators a slot of SwitchML counts for: one, or one for each of its versions.
+    pub slot_versions: Option<Count>,
 }
 
 /// Keys of `[[job]]` that do not belong to the system. Those that plans have as well mean the same there.
 pub const JOB_KEYS: &[&str] = &[
     "system",
     "hosts",
+    "servers",
+    "start",
     "message",
     "payload",
     "collective",
@@ -85,12 +103,42 @@ pub struct Job {
     pub op: ElementOp,
 }
 
+impl Job {
+    /// What switches and hosts are told of it. `number` is its place in the workload; names have been held against the fabric.
+    pub fn announcement(&self, number: usize, fabric: &Fabric, seed: u64) -> JobAnnouncement {
+        let common = &self.common;
+        let nodes = |names: &[String]| names.iter().filter_map(|name| fabric.node_named(name)).map(|host| host.0).collect();
+        let us = |time: Time| time.0.as_ps() / 1_000_000;
+        JobAnnouncement {
+            job: number as u16 + 1,
+            system: self.system,
+            op: self.op.into(),
+            payload_bytes: common.payload.0 as u32,
+            window: common.window.0,
+            reliable: common.reliable,
+            rto_initial_us: us(common.rto_initial),
+            rto_min_us: us(common.rto_min),
+            patience_ms: us(common.patience) / 1_000,
+            // As in the simulator: the same seed gives the same leaders and trees.
+            seed: Random::new(seed, Purpose::Systems, number as u64).bits(),
+            hosts: nodes(&self.hosts),
+            servers: nodes(&common.servers),
+        }
+    }
+}
+
 /// Keys of `[[job]]` that every system shares.
 #[derive(Clone, Debug, Deserialize)]
 pub struct JobKeys {
     /// The hosts of its workers, by rank.
     #[serde(default)]
     pub hosts: Hosts,
+    /// The host of its server, for systems that have servers; that of rank 0 where it is not given.
+    #[serde(default)]
+    pub servers: Vec<String>,
+    /// When its first operation begins, counted from the beginning of the run's first one.
+    #[serde(default = "no_time")]
+    pub start: Time,
     /// Length of the vector.
     pub message: Bytes,
     /// Payload of a full packet.
@@ -202,6 +250,8 @@ pub struct Run {
     /// A run is given up after so long.
     #[serde(default = "time_limit_default")]
     pub time_limit: Time,
+    /// How often switches are asked for what jobs are sampled by; never where it is not given.
+    pub series_interval: Option<Time>,
     /// How the jobs are meant to end.
     #[serde(default)]
     pub expect: Outcome,
@@ -209,7 +259,13 @@ pub struct Run {
 
 impl Default for Run {
     fn default() -> Self {
-        Run { seed: seed_default(), warm_up: warm_up_default(), time_limit: time_limit_default(), expect: Outcome::default() }
+        Run {
+            seed: seed_default(),
+            warm_up: warm_up_default(),
+            time_limit: time_limit_default(),
+            series_interval: None,
+            expect: Outcome::default(),
+        }
     }
 }
 
@@ -243,7 +299,8 @@ impl Workload {
         };
         let general: General = read(file, &rest, &[])?;
         let read_job = |(index, table): (usize, &Tree)| read_job(&refuse, table, index, fabric);
-        let jobs = tables.iter().enumerate().map(read_job).collect::<Result<Vec<Job>, _>>()?;
+        let mut jobs = tables.iter().enumerate().map(read_job).collect::<Result<Vec<Job>, _>>()?;
+        divide(&refuse, general.switches, &mut jobs)?;
         let workload = Workload { jobs, general };
         checks::check(&refuse, &workload, fabric)?;
         Ok(workload)
@@ -251,7 +308,7 @@ impl Workload {
 }
 
 /// What a workload consists of.
-const SECTIONS: &[&str] = &["job", "traffic", "faults", "event", "run"];
+const SECTIONS: &[&str] = &["job", "traffic", "faults", "event", "switches", "run"];
 
 fn check_sections(file: &str, tree: &Tree) -> Result<(), PlanError> {
     let Kind::Table(entries) = &tree.kind else { return Ok(()) };
@@ -276,9 +333,6 @@ fn read_job(refuse: &Refuse<'_>, tree: &Tree, index: usize, fabric: &Fabric) -> 
     let system = read_system(refuse.file, &part(|key| key == "system" || !JOB_KEYS.contains(&key)), &base, JOB_KEYS)?;
     let common: JobKeys = read(refuse.file, &part(|key| key != "system" && JOB_KEYS.contains(&key)), &base)?;
     let path = |key: &str| format!("job[{index}].{key}");
-    if system.servers() > 0 {
-        return Err(refuse.at(&path("system"), "a system without servers: hosts of a testbed start none yet"));
-    }
     let operator = common.operator.parse().map_err(|error| refuse.at(&path("operator"), format!("an operator ({error})")))?;
     let op = ElementOp::new(common.element.dtype(), operator)
         .map_err(|error| refuse.at(&path(if refuse.has(&path("operator")) { "operator" } else { "element" }), error))?;
@@ -287,6 +341,30 @@ fn read_job(refuse: &Refuse<'_>, tree: &Tree, index: usize, fabric: &Fabric) -> 
         Hosts::Named(names) => names.clone(),
     };
     Ok(Job { system, common, hosts, op })
+}
+
+/// Gives every job what it has of the switches' aggregators.
+fn divide(refuse: &Refuse<'_>, switches: Switches, jobs: &mut [Job]) -> Result<(), PlanError> {
+    let Some(Count(aggregators)) = switches.aggregators else {
+        return match switches.slot_versions {
+            Some(_) => Err(refuse.at("switches.slot_versions", "no such key without aggregators")),
+            None => Ok(()),
+        };
+    };
+    let versions @ 1..=2 = switches.slot_versions.map_or(1, |count| count.0) else {
+        return Err(refuse.at("switches.slot_versions", "1 or 2"));
+    };
+    let parts = versions * jobs.iter().filter(|job| matches!(job.system, System::SwitchMl { .. })).count() as u32;
+    for (index, job) in jobs.iter_mut().enumerate() {
+        let own = format!("job[{index}].aggregators");
+        if refuse.has(&own) {
+            return Err(refuse.at(&own, "no such key beside switches.aggregators"));
+        }
+        if !give(&mut job.system, &mut job.common.window, aggregators, parts) {
+            return Err(refuse.at("switches.aggregators", enough(parts)));
+        }
+    }
+    Ok(())
 }
 
 fn one() -> Count {

@@ -177,6 +177,7 @@ impl Control {
             job: job.0,
             packets_received: counters.packets_received,
             packets_sent: counters.packets_sent,
+            payload_bytes_to_workers: counters.payload_bytes_to_workers,
             dropped: reasons::dropped(&counters.dropped),
             retransmitted: reasons::retransmitted(&counters.retransmitted),
             slot_bytes: counters.slot_bytes,

@@ -71,6 +71,8 @@ fn jobs(page: &mut Page, status: &FabricStatus) {
     page.gauges("fanin_fabric_job_slot_peak_bytes", "The most that was in use at once", each(|counters| counters.slot_bytes_peak));
     page.counters("fanin_fabric_job_received_packets", "Packets that reached the node", each(|counters| counters.packets_received));
     page.counters("fanin_fabric_job_sent_packets", "Packets that the node sent", each(|counters| counters.packets_sent));
+    let to_workers = each(|counters| counters.payload_bytes_to_workers);
+    page.counters("fanin_fabric_job_to_workers_payload_bytes", "Bytes of vectors that the node sent to workers", to_workers);
     let with_reason = |job: &fanin_core::JobId, reason: DropReason| vec![("job_id", job.to_string()), ("reason", reason.name().to_owned())];
     let dropped = status.jobs.iter().flat_map(|(job, counters)| {
         let some = DropReason::ALL.iter().filter(|reason| counters.dropped_for(**reason) > 0);

@@ -22,7 +22,8 @@ pub fn node_config(fabric: &Fabric, node: NodeId) -> FabricConfig {
         shape: LinkShape {
             bits_per_second: port.settings.bits_per_second,
             buffer_bytes: port.settings.buffer_bytes,
-            ecn_mark_bytes: port.settings.ecn_mark_bytes,
+            // Switches mark. A host holds its workers back instead, as in the simulator.
+            ecn_mark_bytes: port.settings.ecn_mark_bytes.filter(|_| !fabric.map.is_host(node)),
             delay: port.settings.delay,
         },
     };
@@ -81,5 +82,19 @@ pub mod reasons {
     /// Injected faults by kind; zeros left out.
     pub fn injected(counts: &[u64]) -> BTreeMap<String, u64> {
         named(FaultKind::ALL.iter().map(|kind| kind.name()), counts)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn switches_mark_and_hosts_do_not() {
+        let text = "[defaults]\nrate = \"1Mb/s\"\necn_mark = \"64KiB\"\n[leaf_spine]\nleaves = 1\nspines = 1\nhosts_per_leaf = 2\n";
+        let fabric = Fabric::parse("f.toml", text).unwrap();
+        let marks =
+            |node: u32| -> Vec<_> { node_config(&fabric, NodeId(node)).ports.iter().map(|port| port.shape.ecn_mark_bytes).collect() };
+        assert_eq!((marks(0), marks(2)), (vec![None], vec![Some(64 << 10); 3]));
     }
 }

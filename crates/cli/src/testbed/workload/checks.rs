@@ -13,6 +13,9 @@ const PAYLOAD_BYTES_MAX: u64 = 65_000;
 /// A vector, its result and what lies in between have to fit into the memory of one machine, many times.
 const MESSAGE_BYTES_MAX: u64 = 4 << 30;
 
+/// Shorter than this nothing can be told apart where processes share cores.
+const SERIES_INTERVAL_MIN: Duration = Duration::from_ms(10);
+
 /// Everything that can be known before the first process is started.
 ///
 /// # Errors
@@ -22,7 +25,9 @@ pub(super) fn check(refuse: &Refuse<'_>, workload: &Workload, fabric: &Fabric) -
     for (index, job) in workload.jobs.iter().enumerate() {
         check_hosts(refuse, job, index, fabric, &mut taken)?;
         check_sizes(refuse, job, index)?;
+        check_system(refuse, job, index, fabric)?;
     }
+    check_shared(refuse, &workload.jobs)?;
     for (index, traffic) in workload.general.traffic.iter().enumerate() {
         check_traffic(refuse, traffic, index, fabric)?;
     }
@@ -30,6 +35,9 @@ pub(super) fn check(refuse: &Refuse<'_>, workload: &Workload, fabric: &Fabric) -
         check_event(refuse, event, index, workload, fabric)?;
     }
     check_restarts(refuse, workload)?;
+    if workload.general.run.series_interval.is_some_and(|interval| interval.0 < SERIES_INTERVAL_MIN) {
+        return Err(refuse.at("run.series_interval", "at least 10ms: a switch that is asked more often does little else"));
+    }
     if workload.general.run.time_limit.0 == Duration::ZERO {
         return Err(refuse.at("run.time_limit", "a time above 0"));
     }
@@ -64,7 +72,60 @@ fn check_hosts<'a>(
             None => taken.push((name, index)),
         }
     }
-    if job.hosts.is_empty() { Err(refuse.at(&format!("job[{index}].hosts"), "at least one host")) } else { Ok(()) }
+    if job.hosts.is_empty() {
+        return Err(refuse.at(&format!("job[{index}].hosts"), "at least one host"));
+    }
+    for (number, name) in job.common.servers.iter().enumerate() {
+        let path = format!("job[{index}].servers[{number}]");
+        host(refuse, &path, name, fabric)?;
+        if job.hosts.contains(name) {
+            let expected = "a host without a worker of the job; without servers it is at the host of rank 0";
+            return Err(refuse.say(&path, format_args!("{name:?}"), expected));
+        }
+    }
+    Ok(())
+}
+
+/// What the registry of systems says of a job.
+fn check_system(refuse: &Refuse<'_>, job: &Job, index: usize, fabric: &Fabric) -> Result<(), PlanError> {
+    let path = |key: &str| format!("job[{index}].{key}");
+    let fixed_point = match job.system {
+        System::SwitchMl { fixed_point } => fixed_point,
+        System::Atp(parameters) => parameters.fixed_point,
+        System::A2tp(parameters) => parameters.fixed_point,
+        _ => false,
+    };
+    if fixed_point {
+        return Err(refuse.at(&path("fixed_point"), "false: hosts and switches of a testbed add elements as they are"));
+    }
+    let built = job.announcement(index, fabric, 0).check(&fabric.map);
+    built.map_err(|error| {
+        let path = path(&error.field);
+        if refuse.has(&path) { refuse.at(&path, error.expected) } else { refuse.say(&path, error.value, error.expected) }
+    })
+}
+
+/// Jobs of ATP and A2TP share the aggregators of their switches, which the first of them brings.
+fn check_shared(refuse: &Refuse<'_>, jobs: &[Job]) -> Result<(), PlanError> {
+    let aggregators = |job: &Job| match job.system {
+        System::Atp(parameters) => Some(parameters.aggregators),
+        System::A2tp(parameters) => Some(parameters.aggregators),
+        _ => None,
+    };
+    let mut sharing = jobs.iter().enumerate().filter_map(|(index, job)| Some((index, job, aggregators(job)?)));
+    let Some((first, brought, count)) = sharing.next() else { return Ok(()) };
+    for (index, job, own) in sharing {
+        if own != count {
+            let expected = format!("{count}, as job[{first}] has it: they share the aggregators of their switches");
+            return Err(refuse.say(&format!("job[{index}].aggregators"), own, expected));
+        }
+        let (payload, most) = (job.common.payload.0, brought.common.payload.0);
+        if payload > most {
+            let expected = format!("at most {most}, the length of the aggregators that job[{first}] brings");
+            return Err(refuse.say(&format!("job[{index}].payload"), payload, expected));
+        }
+    }
+    Ok(())
 }
 
 fn check_sizes(refuse: &Refuse<'_>, job: &Job, index: usize) -> Result<(), PlanError> {
@@ -149,7 +210,7 @@ fn check_event(refuse: &Refuse<'_>, event: &Event, index: usize, workload: &Work
     let Some(job) = workload.jobs.get(event.job.unwrap_or(0) as usize) else {
         return Err(refuse.at(&path("job"), format!("a job from 0 to {}", workload.jobs.len() - 1)));
     };
-    if !matches!(job.system, System::Canary(_) | System::SwitchMl { .. }) {
+    if !matches!(job.system, System::Canary(_) | System::SwitchMl { .. } | System::Atp(_) | System::A2tp(_)) {
         let expected = format!("at, a time: workers of {} do not say how far they are", job.system.name());
         return Err(refuse.at(&path("progress"), expected));
     }

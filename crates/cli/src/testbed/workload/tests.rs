@@ -36,7 +36,22 @@ node = "spine0"
 progress = "50%"
 operation = 1
 after = "1s"
+
+[switches]
+aggregators = 40
 "#;
+
+/// The head of the job, and that of one that has a server.
+const CANARY: &str = "system = \"canary\"\nhosts = [\"host0\", \"host1\", \"host3\", \"host4\"]\nmessage = \"1MiB\"\ntimeout = \"5ms\"";
+const ATP: &str = "system = \"atp\"\nhosts = [\"host0\", \"host1\", \"host3\", \"host4\"]\nmessage = \"1MiB\"";
+
+/// Two jobs on three hosts each; what is said of the first and of the second, and of the switches.
+fn two(first: &str, second: &str, rest: &str) -> Result<Workload, PlanError> {
+    let text = format!(
+        "[[job]]\nmessage = 4000\nhosts = [\"host0\", \"host3\"]\n{first}\n[[job]]\nmessage = 4000\nhosts = [\"host1\", \"host4\"]\n{second}\n{rest}"
+    );
+    Workload::parse("w.toml", &text, &[], &fabric())
+}
 
 fn fabric() -> Fabric {
     Fabric::parse("fabric.toml", FABRIC).unwrap()
@@ -79,11 +94,23 @@ const WRONG: &[(&str, &str, &str)] = &[
     ("message = \"1MiB\"", "message = \"8GiB\"", "w.toml:7: job[0].message = \"8GiB\": expected at most 4GiB"),
     ("operations = 3", "payload = 70000", "w.toml:9: job[0].payload = 70000: expected 1 to 65000 bytes"),
     ("operations = 3", "operator = \"mean\"", "w.toml:9: job[0].operator = \"mean\": expected an operator (no operator is called `mean`"),
+    ("operations = 3", "servers = [\"host2\"]", "w.toml:9: job[0].servers = [\"host2\"]: expected 0: canary has no servers"),
     (
-        "system = \"canary\"\nhosts = [\"host0\", \"host1\", \"host3\", \"host4\"]\nmessage = \"1MiB\"\ntimeout = \"5ms\"",
-        "system = \"atp\"\nhosts = [\"host0\", \"host1\", \"host3\", \"host4\"]\nmessage = \"1MiB\"",
-        "w.toml:5: job[0].system = \"atp\": expected a system without servers: hosts of a testbed start none yet",
+        "operations = 3",
+        "servers = [\"leaf0\"]",
+        "w.toml:9: job[0].servers[0] = \"leaf0\": expected one of the fabric's hosts: host0, host1",
     ),
+    ("operations = 3", "servers = \"host2\"", "w.toml:9: job[0].servers = \"host2\": expected a list"),
+    (
+        "operations = 3",
+        "servers = [\"host1\"]",
+        "w.toml:9: job[0].servers[0] = \"host1\": expected a host without a worker of the job; without servers it is at the host of rank 0",
+    ),
+    ("operations = 3", "window = 0", "w.toml:9: job[0].window = 0: expected a whole number of 1 or more"),
+    ("operations = 3", "start = \"soon\"", "w.toml:9: job[0].start = \"soon\": expected a time"),
+    ("aggregators = 40", "slot_versions = 2", "w.toml:34: switches.slot_versions = 2: expected no such key without aggregators"),
+    ("aggregators = 40", "aggregators = 40\nslot_versions = 3", "w.toml:35: switches.slot_versions = 3: expected 1 or 2"),
+    ("aggregators = 40", "aggregators = 0", "w.toml:34: switches.aggregators = 0: expected a whole number of 1 or more"),
     ("operations = 3", "operator = \"xor\"", "w.toml:9: job[0].operator = \"xor\": expected "),
     (
         "system = \"canary\"",
@@ -139,6 +166,7 @@ const WRONG: &[(&str, &str, &str)] = &[
     ),
     ("seed = 7", "sead = 7", "w.toml:2: run.sead = 7: unknown key; did you mean seed?"),
     ("seed = 7", "time_limit = \"0s\"", "w.toml:2: run.time_limit = \"0s\": expected a time above 0"),
+    ("seed = 7", "series_interval = \"1ms\"", "w.toml:2: run.series_interval = \"1ms\": expected at least 10ms"),
     ("[faults]", "[fault]", "w.toml:17: fault = { loss = \"1%\" }: unknown key; did you mean faults?"),
     ("[[job]]", "[[jobs]]", "did you mean job?"),
 ];
@@ -157,13 +185,58 @@ fn every_wrong_workload_is_refused_in_words_that_lead_to_the_place() {
     assert!(error.starts_with("/nowhere/w.toml: cannot be read"), "{error}");
 }
 
+#[test]
+fn jobs_with_servers_are_what_the_registry_makes_of_them() {
+    let read = |job: &str| Workload::parse("w.toml", &GOOD.replacen(CANARY, job, 1), &[], &fabric());
+    let apart = read(&format!("{ATP}\nservers = [\"host5\"]")).unwrap();
+    let announced = apart.jobs[0].announcement(0, &fabric(), 1);
+    assert_eq!((announced.hosts.as_slice(), announced.servers.as_slice()), ([0, 1, 3, 4].as_slice(), [5].as_slice()));
+    let within = read(ATP).unwrap().jobs[0].announcement(0, &fabric(), 1);
+    assert!(within.servers.is_empty() && within.server_at(fanin_core::NodeId(0)).is_some());
+    let refused = |more: &str| read(&format!("{ATP}\n{more}")).unwrap_err().to_string();
+    let expected = "w.toml:8: job[0].servers = [\"host2\", \"host5\"]: expected 1, or 0 for one at the host of rank 0";
+    assert_eq!(refused("servers = [\"host2\", \"host5\"]"), expected);
+    let expected = "w.toml:8: job[0].fixed_point = true: expected false: hosts and switches of a testbed add elements as they are";
+    assert_eq!(refused("fixed_point = true"), expected);
+    let expected = "w.toml:8: job[0].reliable = false: expected true: without timers atp can wait for ever after a collision";
+    assert_eq!(refused("reliable = false"), expected);
+}
+
+#[test]
+fn jobs_divide_or_share_the_aggregators_of_a_switch() {
+    let windows = |workload: Workload| workload.jobs.iter().map(|job| job.common.window.0).collect::<Vec<u32>>();
+    let (switchml, atp, a2tp) = ("system = \"switchml\"", "system = \"atp\"", "system = \"a2tp\"");
+    let pool = "[switches]\naggregators = 40";
+    assert_eq!(windows(two(switchml, switchml, pool).unwrap()), [20, 20]);
+    assert_eq!(windows(two(switchml, switchml, &format!("{pool}\nslot_versions = 2")).unwrap()), [10, 10]);
+    assert_eq!(windows(two(switchml, "system = \"tree\"", pool).unwrap()), [40, 64]);
+    let shared = two(atp, a2tp, pool).unwrap();
+    assert!(matches!(shared.jobs[0].system, System::Atp(parameters) if parameters.aggregators == 40));
+    assert!(matches!(shared.jobs[1].system, System::A2tp(parameters) if parameters.aggregators == 40));
+    let refused = |first: &str, second: &str, rest: &str| two(first, second, rest).unwrap_err().to_string();
+    let few = refused(switchml, switchml, "[switches]\naggregators = 1");
+    assert_eq!(few, "w.toml:10: switches.aggregators = 1: expected at least 2, one for each version of a slot of each job of switchml");
+    let twice = refused(atp, "system = \"a2tp\"\naggregators = 9", pool);
+    assert_eq!(twice, "w.toml:9: job[1].aggregators = 9: expected no such key beside switches.aggregators");
+    let others = refused(atp, "system = \"a2tp\"\naggregators = 9", "");
+    assert_eq!(others, "w.toml:9: job[1].aggregators = 9: expected 450, as job[0] has it: they share the aggregators of their switches");
+    let longer = refused("system = \"atp\"\npayload = 400", a2tp, "");
+    assert_eq!(longer, "w.toml:6: job[1].payload = 1408: expected at most 400, the length of the aggregators that job[0] brings");
+    let fixed = refused(switchml, "system = \"switchml\"\nfixed_point = true", "");
+    assert!(fixed.starts_with("w.toml:9: job[1].fixed_point = true: expected false"), "{fixed}");
+}
+
 /// Every key that the program knows is in the documentation; the program itself says which it knows.
 #[test]
 fn every_key_is_documented() {
     let documentation = include_str!("../../../../../docs/testbed.md");
-    for (line, replacement) in
-        [("seed = 7", "zzz = 1"), ("rate = \"75%\"", "zzz = 1"), ("loss = \"1%\"", "zzz = 1"), ("action = \"kill\"", "zzz = 1")]
-    {
+    for (line, replacement) in [
+        ("seed = 7", "zzz = 1"),
+        ("rate = \"75%\"", "zzz = 1"),
+        ("loss = \"1%\"", "zzz = 1"),
+        ("action = \"kill\"", "zzz = 1"),
+        ("aggregators = 40", "zzz = 1"),
+    ] {
         let error = Workload::parse("w.toml", &GOOD.replacen(line, replacement, 1), &[], &fabric()).unwrap_err().to_string();
         let (_, keys) = error.split_once("expected one of ").or_else(|| error.split_once("Expected one of ")).expect(&error);
         for key in keys.split(", ") {
