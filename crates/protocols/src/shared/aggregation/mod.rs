@@ -41,6 +41,7 @@ mod config;
 mod places;
 mod planted;
 mod server;
+mod spread;
 mod switch;
 mod worker;
 
