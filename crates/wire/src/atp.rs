@@ -16,7 +16,8 @@
 //! | 18 | 2 | `length` | acknowledgement: fragments of that round, which are the window of all workers too (LCW) |
 //! | 20 | 2 | `aggregated` | acknowledgement: how many of them, from the first one on, go to aggregators (ACW) |
 //! | 22 | 2 | reserved | acknowledgement: zero |
-//! | 24 | 4 | `waited` | gradient, acknowledgement: for how long the earliest contribution has waited for the latest, in ns; 2^32 - 1 where that says nothing of the workers |
+//! | 24 | 3 | `waited` | gradient, acknowledgement: for how long the earliest contribution has waited for the latest, in ns; 2^24 - 1 where that says nothing of the workers |
+//! | 27 | 1 | reserved | gradient, acknowledgement: zero |
 //!
 //! | flag | | of |
 //! |---|---|---|
@@ -214,35 +215,43 @@ pub struct NextRound {
 }
 
 /// For how long the earliest contribution of a fragment has waited for the latest one, as whoever adds them up has seen it.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub struct Waited(u32);
+/// 24 bits: a packet record in the simulator has room for no more.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Waited([u8; 3]);
 
 impl Waited {
     /// A worker's own contribution has waited for nobody.
-    pub const NOT: Waited = Waited(0);
+    pub const NOT: Waited = Waited([0; 3]);
     /// Something else than the workers has kept contributions apart: one was lost, or an aggregator had to be flushed.
-    pub const UNKNOWN: Waited = Waited(u32::MAX);
+    pub const UNKNOWN: Waited = Waited([u8::MAX; 3]);
 
-    /// So long, in whole nanoseconds; at most 4.29 s.
+    /// The longest time that is told.
+    const NS_MAX: u32 = (1 << 24) - 2;
+
+    /// So long, in whole nanoseconds; at most 16.8 ms.
     #[inline]
     pub fn of(duration: Duration) -> Self {
-        Waited((duration.as_ps() / 1_000).min(u64::from(u32::MAX - 1)) as u32)
+        Waited::from_bits((duration.as_ps() / 1_000).min(u64::from(Waited::NS_MAX)) as u32)
     }
 
     /// How long, unless that is unknown.
     #[inline]
     pub fn duration(self) -> Option<Duration> {
-        (self != Waited::UNKNOWN).then(|| Duration::from_ns(u64::from(self.0)))
+        (self != Waited::UNKNOWN).then(|| Duration::from_ns(u64::from(self.to_bits())))
     }
 
     /// As on the wire.
+    #[inline]
     pub const fn to_bits(self) -> u32 {
-        self.0
+        let [low, middle, high] = self.0;
+        u32::from_le_bytes([low, middle, high, 0])
     }
 
-    /// As on the wire.
+    /// As on the wire: the lowest 24 bits.
+    #[inline]
     pub const fn from_bits(bits: u32) -> Self {
-        Waited(bits)
+        let [low, middle, high, _] = bits.to_le_bytes();
+        Waited([low, middle, high])
     }
 }
 
@@ -265,12 +274,13 @@ impl<'a> AtpPacket<'a> {
                 require(head[1] & !AtpFlags::OF_GRADIENTS == 0, "flags", head[1])?;
                 let bitmap = u64_at(front(bytes, LONG)?, 16);
                 require(bitmap != 0, "bitmap", bitmap)?;
+                require(bytes[27] == 0, "reserved", bytes[27])?;
             }
             ACK => {
                 require(head[1] & !AtpFlags::OF_ACKS == 0, "flags", head[1])?;
                 require(head[7] == 0, "fan_in1", head[7])?;
                 let reserved = u16_at(front(bytes, LONG)?, 22);
-                require(reserved == 0, "reserved", reserved)?;
+                require(reserved == 0 && bytes[27] == 0, "reserved", reserved.max(u16::from(bytes[27])))?;
             }
             kind => {
                 require(matches!(kind, FLUSH | WAITING | REJECTED), "kind", kind)?;
@@ -303,7 +313,7 @@ impl<'a> AtpPacket<'a> {
                 fan_in: [bytes[6], bytes[7]],
                 attempt: bytes[5],
                 flags: AtpFlags(bytes[1]),
-                waited: Waited(u32_at(bytes, 24)),
+                waited: Waited::from_bits(u32_at(bytes, 24)),
             },
             ACK => AtpHeader::Ack {
                 at,
@@ -312,7 +322,7 @@ impl<'a> AtpPacket<'a> {
                 to: bytes[6],
                 flags: AtpFlags(bytes[1]),
                 round: NextRound { ahead: u16_at(bytes, 16), length: u16_at(bytes, 18), aggregated: u16_at(bytes, 20) },
-                waited: Waited(u32_at(bytes, 24)),
+                waited: Waited::from_bits(u32_at(bytes, 24)),
             },
             FLUSH => AtpHeader::Flush { at, slot },
             WAITING => AtpHeader::Waiting { at, rank: bytes[5] },
@@ -423,7 +433,7 @@ impl Wire for AtpHeader {
         let (kind, flags, slot, bytes) = match *self {
             AtpHeader::Gradient { slot, ranks, fan_in, attempt, flags, waited, .. } => {
                 put(out, 16, ranks.bits().to_le_bytes());
-                put(out, 24, waited.0.to_le_bytes());
+                put(out, 24, waited.to_bits().to_le_bytes());
                 (GRADIENT, flags.0, slot, [attempt, fan_in[0], fan_in[1]])
             }
             AtpHeader::Ack { slot, next_version, to, flags, round, waited, .. } => {
@@ -431,7 +441,7 @@ impl Wire for AtpHeader {
                 put(out, 18, round.length.to_le_bytes());
                 put(out, 20, round.aggregated.to_le_bytes());
                 put(out, 22, [0, 0]);
-                put(out, 24, waited.0.to_le_bytes());
+                put(out, 24, waited.to_bits().to_le_bytes());
                 (ACK, flags.0, slot, [next_version, to, 0])
             }
             AtpHeader::Flush { slot, .. } => (FLUSH, 0, slot, [0; 3]),
@@ -467,15 +477,15 @@ mod tests {
         let round = NextRound { ahead: 0x0201, length: 0x0403, aggregated: 0x0605 };
         let ranks = RankSet::from_bits(0x8000_0000_0000_0003);
         let flags = AtpFlags::RESEND.with(AtpFlags::COL);
-        let waited = Waited::of(Duration::from_ns(0x0b0a_0908));
+        let waited = Waited::of(Duration::from_ns(0x000a_0908));
         let cases: [(AtpHeader, &[u8]); 5] = [
             (
                 AtpHeader::Gradient { at, slot, ranks, fan_in: [4, 8], attempt: 2, flags, waited },
-                &[1, 10, 9, 10, 11, 2, 4, 8, 1, 2, 3, 4, 5, 6, 7, 8, 3, 0, 0, 0, 0, 0, 0, 128, 8, 9, 10, 11],
+                &[1, 10, 9, 10, 11, 2, 4, 8, 1, 2, 3, 4, 5, 6, 7, 8, 3, 0, 0, 0, 0, 0, 0, 128, 8, 9, 10, 0],
             ),
             (
                 AtpHeader::Ack { at, slot, next_version: 12, to: 255, flags: AtpFlags::COLLIDED.with(AtpFlags::ECN), round, waited },
-                &[2, 20, 9, 10, 11, 12, 255, 0, 1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3, 4, 5, 6, 0, 0, 8, 9, 10, 11],
+                &[2, 20, 9, 10, 11, 12, 255, 0, 1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3, 4, 5, 6, 0, 0, 8, 9, 10, 0],
             ),
             (AtpHeader::Flush { at, slot }, &[3, 0, 9, 10, 11, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8]),
             (AtpHeader::Waiting { at, rank: 63 }, &[4, 0, 0, 0, 0, 63, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8]),
@@ -510,6 +520,7 @@ mod tests {
         assert_eq!(error(&[(0, 2), (1, 1)], 28), field("flags", 1));
         assert_eq!(error(&[(0, 2), (7, 3)], 28), field("fan_in1", 3));
         assert_eq!(error(&[(0, 2), (23, 1)], 28), field("reserved", 256));
+        assert_eq!([1, 2].map(|kind| error(&[(0, kind), (27, 3)], 28)), [field("reserved", 3); 2]);
         assert_eq!(error(&[(0, 3), (1, 4)], 16), field("flags", 4));
         assert_eq!(error(&[(0, 3), (5, 1)], 16), field("rank", 1));
         assert_eq!(error(&[(0, 4), (2, 9)], 16), field("index", 9));
