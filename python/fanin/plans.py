@@ -162,6 +162,8 @@ class Job(_Job, total=False):
     aggregators_min: int
     fair: bool
     col_only: bool
+    collisions: Literal["round", "aggregated"]
+    synchrony: Literal["spread", "round-trip"]
 
 
 class _Traffic(TypedDict):

@@ -9,7 +9,10 @@ use fanin_sim::lossless::{Arbitration, LosslessConfig, SwitchModel};
 use fanin_sim::routing::Balancer;
 use fanin_sim::traffic::{Pattern, TrafficConfig};
 use fanin_sim::{LinkSpeed, NetworkConfig, Shape, Topology};
-use fanin_systems::{A2tpParameters, AtpParameters, CanaryParameters, FailureRule, Placement, RingOrder, SafetyNets, System, WindowRule};
+use fanin_systems::{
+    A2tpParameters, AtpParameters, CanaryParameters, CollisionRule, FailureRule, Placement, RingOrder, SafetyNets, SynchronyRule, System,
+    WindowRule,
+};
 
 use crate::draw::Draw;
 use crate::recipe::{Demand, JobRecipe, Recipe};
@@ -70,7 +73,7 @@ pub fn generate_for(seed: u64, only: Option<&str>) -> Recipe {
     }
     let last_fault = faults.timed.iter().map(end_of).max().unwrap_or(Instant::ZERO);
     let time_limit = Duration::from_ps(last_fault.as_ps() + scale.duration_ps * 4) + patience.times(40);
-    Recipe { seed, network, jobs, traffic, faults, time_limit, drain: draw.percent(50), demand }
+    Recipe { seed, network, jobs, traffic, limits: Vec::new(), faults, time_limit, drain: draw.percent(50), demand }
 }
 
 fn link(draw: &mut Draw) -> LinkSpeed {
@@ -253,6 +256,8 @@ fn system_with_server(draw: &mut Draw, aggregators: u32, is_a2tp: bool, op: Elem
         priority: draw.between(1, 4) as f64,
         fair: draw.percent(20),
         col_only: draw.percent(20),
+        collisions: *draw.pick(&[CollisionRule::Round, CollisionRule::Round, CollisionRule::Aggregated]),
+        synchrony: *draw.pick(&[SynchronyRule::Spread, SynchronyRule::Spread, SynchronyRule::RoundTrip]),
         ..A2tpParameters::default()
     })
 }

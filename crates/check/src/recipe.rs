@@ -4,6 +4,7 @@ use std::fmt;
 
 use fanin_core::{CollectiveKind, Duration, ElementOp, Instant, JobId, NodeId};
 use fanin_sim::faults::{FaultPlan, LinkFault, TimedFault};
+use fanin_sim::limits::HostLimit;
 use fanin_sim::scenario::Scenario;
 use fanin_sim::traffic::TrafficConfig;
 use fanin_sim::{JobSchedule, NetworkConfig, SetupError, Shape, Topology};
@@ -114,6 +115,8 @@ pub struct Recipe {
     pub jobs: Vec<JobRecipe>,
     /// Background traffic.
     pub traffic: Vec<TrafficConfig>,
+    /// What hosts can do.
+    pub limits: Vec<HostLimit>,
     /// What goes wrong.
     pub faults: FaultPlan,
     /// When the run must be over.
@@ -142,7 +145,7 @@ impl Recipe {
             jobs: self.jobs.iter().map(schedule).collect(),
             traffic: self.traffic.clone(),
             flows: Vec::new(),
-            limits: Vec::new(),
+            limits: self.limits.clone(),
             faults: self.faults.clone(),
             seed: self.seed,
             time_limit: self.time_limit,
@@ -196,6 +199,9 @@ impl fmt::Display for Recipe {
         }
         for (index, job) in self.jobs.iter().enumerate() {
             write_job(f, index, job)?;
+        }
+        for limit in &self.limits {
+            writeln!(f, "{limit:?}")?;
         }
         for traffic in &self.traffic {
             writeln!(

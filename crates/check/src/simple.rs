@@ -48,6 +48,7 @@ impl Recipe {
             },
             jobs: vec![job],
             traffic: Vec::new(),
+            limits: Vec::new(),
             faults: FaultPlan::default(),
             time_limit: Duration::from_ms(10_000),
             drain: true,

@@ -7,8 +7,9 @@ use fanin_core::{Census, Duration, ElementOp, Instant, JobId, NetworkMap, NodeId
 use fanin_protocols::a2tp::A2tpWorker;
 use fanin_protocols::shared::aggregation::Planted;
 use fanin_sim::faults::TimedFault;
+use fanin_sim::limits::HostLimit;
 use fanin_sim::{RunResult, Shape};
-use fanin_systems::{A2tpParameters, AnyNode, AtpParameters, JobSpec, SafetyNets, System, WindowRule};
+use fanin_systems::{A2tpParameters, AnyNode, AtpParameters, CollisionRule, JobSpec, SafetyNets, SynchronyRule, System, WindowRule};
 use stateright::{Checker, Model};
 
 /// Seeds of a campaign of one system. `fanin check` runs as many as one likes.
@@ -116,6 +117,44 @@ fn one_rack_of_two_jobs_with_450_aggregators() {
         assert!(both.iter().all(|goodput| *goodput > 25.0), "{both:?}");
         assert!(alone[0] > 60.0, "{alone:?}");
     }
+}
+
+/// Two jobs on one switch as in Fig. 7 of A2TP's paper: hosts send and take in so many packets a second that 450 aggregators are what one
+/// of them needs; one worker of the second job has a share of that. Gives goodputs.
+fn beside_each_other(parameters: A2tpParameters, level: f64) -> Vec<f64> {
+    let mut recipe = rack(&[System::A2tp(parameters); 2], &[450; 2], 32 << 20);
+    if let Shape::Star { link, .. } = &mut recipe.network.shape {
+        link.latency = Duration::from_ns(4_100);
+    }
+    (recipe.network.frame_overhead_bytes, recipe.network.queue_bytes) = (82, 1 << 20);
+    let packets = 26_700_000;
+    let limit = |hosts: Vec<NodeId>, send: u64| HostLimit {
+        hosts,
+        send_packets_per_second: Some(send),
+        receive_packets_per_second: Some(packets),
+        send_bits_per_second: None,
+        receive_queue_packets: u32::MAX,
+        from: Instant::ZERO,
+        until: Instant::FAR_FUTURE,
+    };
+    let straggler = vec![recipe.jobs[1].hosts[3]];
+    recipe.limits = vec![limit((0..10).map(NodeId).collect(), packets), limit(straggler, (packets as f64 * level) as u64)];
+    goodputs(&recipe).0
+}
+
+/// Of two equal jobs none takes the aggregators from the other; the less a straggler can use them the more the other one has.
+#[test]
+fn equal_jobs_share_and_a_straggler_yields() {
+    let [equal, half, fifth] = [1.0, 0.5, 0.2].map(|level| beside_each_other(A2tpParameters::default(), level));
+    let paper = A2tpParameters { collisions: CollisionRule::Aggregated, synchrony: SynchronyRule::RoundTrip, ..A2tpParameters::default() };
+    let [paper_equal, paper_fifth] = [1.0, 0.2].map(|level| beside_each_other(paper, level));
+    println!("equal {equal:.1?}, at half {half:.1?}, at a fifth {fifth:.1?}; as in the paper {paper_equal:.1?} and {paper_fifth:.1?}");
+    let jain = |x: &[f64]| (x[0] + x[1]).powi(2) / (2.0 * (x[0] * x[0] + x[1] * x[1]));
+    assert!(jain(&equal) > 0.95 && jain(&paper_equal) < 0.9, "{equal:?}, as in the paper {paper_equal:?}");
+    assert!(half[0] > 1.4 * equal[0] && half[0] > 1.8 * half[1], "{half:?}");
+    // A server alone takes in 13.2 Gb/s; the straggler has a fifth of 53 at most.
+    assert!(fifth[0] > 35.0 && fifth[1] > 10.0, "{fifth:?}");
+    assert!(fifth[0] > 1.1 * paper_fifth[0], "{fifth:?}, as in the paper {paper_fifth:?}");
 }
 
 /// P1: a worker that sends fragments another way than the rest. With the nets a stuck fragment takes round trips, not timeouts.

@@ -46,6 +46,7 @@ fn recipe(system: System, workers: u32, payload_bytes: u32, bytes: u64) -> Recip
             seed: 1,
         }],
         traffic: Vec::new(),
+        limits: Vec::new(),
         faults: FaultPlan::default(),
         time_limit: Duration::from_ms(1_000),
         drain: false,

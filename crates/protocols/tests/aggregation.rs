@@ -7,12 +7,12 @@ use fanin_core::{
     Address, BlockExponent, Body, Census, Collective, DropReason, Duration, Egress, ElementOp, Event, FlowLabel, Ingress, Instant, JobId,
     Node, NodeId, OpError, OperationId, Payload, Piece, PortId, Rank, Role, Route, Suspect, Tx, Via, Worker,
 };
-use fanin_protocols::a2tp::{A2tpRounds, A2tpServer, A2tpWindowConfig, A2tpWindows, A2tpWorker};
+use fanin_protocols::a2tp::{A2tpRounds, A2tpServer, A2tpWindowConfig, A2tpWindows, A2tpWorker, CollisionsOf, Synchrony};
 use fanin_protocols::atp::{AtpRounds, AtpServer, AtpSwitch, AtpWindow, AtpWindowConfig, AtpWorker};
 use fanin_protocols::shared::aggregation::{FixedScale, JobAtSwitch, Nets, ServerConfig, SwitchConfig, WorkerConfig};
 use fanin_protocols::shared::real::Real;
 use fanin_protocols::shared::reliability::Reliability;
-use fanin_wire::atp::{AggregatorName, AtpFlags, AtpHeader, FragmentId, NextRound, RankSet};
+use fanin_wire::atp::{AggregatorName, AtpFlags, AtpHeader, FragmentId, NextRound, RankSet, Waited};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
@@ -121,7 +121,15 @@ fn fragment(seq: u32) -> FragmentId {
 const SLOT: AggregatorName = AggregatorName { index: 1, version: 0 };
 
 fn gradient(seq: u32, ranks: u64, flags: AtpFlags) -> AtpHeader {
-    AtpHeader::Gradient { at: fragment(seq), slot: SLOT, ranks: RankSet::from_bits(ranks), fan_in: [2, 4], attempt: 0, flags }
+    AtpHeader::Gradient {
+        at: fragment(seq),
+        slot: SLOT,
+        ranks: RankSet::from_bits(ranks),
+        fan_in: [2, 4],
+        attempt: 0,
+        flags,
+        waited: Waited::NOT,
+    }
 }
 
 fn flags_of(header: &AtpHeader) -> (u64, AtpFlags) {
@@ -165,7 +173,7 @@ fn put(node: &mut AtpSwitch<Census>, us: u64, from: Ingress, header: AtpHeader, 
 }
 
 fn ack(seq: u32, to: u8, flags: AtpFlags) -> AtpHeader {
-    AtpHeader::Ack { at: fragment(seq), slot: SLOT, next_version: 0, to, flags, round: NextRound::default() }
+    AtpHeader::Ack { at: fragment(seq), slot: SLOT, next_version: 0, to, flags, round: NextRound::default(), waited: Waited::NOT }
 }
 
 fn from_server(job: JobId, is_servers: bool) -> Ingress {
@@ -284,6 +292,7 @@ fn zombies_go_to_whoever_finds_them_and_those_of_a_job_that_ends_are_free_at_onc
         fan_in: [2, 4],
         attempt: 0,
         flags: AtpFlags::NONE,
+        waited: Waited::NOT,
     };
     assert!(flags_of(&put(&mut node, 502, from(OTHER, 1), other_tensor, 7).sent[0].1).1.has(AtpFlags::COLLIDED));
     let ended = call(&mut node, |node, tx| node.on_job_end(at(600), OTHER, tx));
@@ -397,7 +406,7 @@ fn who_is_missing_is_told_to_those_who_ask_again_and_disagreement_to_all() {
     merge(&mut node, 0, gradient(0, 0b101, AtpFlags::NONE), 5);
     let AtpHeader::Gradient { at: id, slot, fan_in, .. } = gradient(0, 1, AtpFlags::NONE) else { unreachable!() };
     let ranks = RankSet::from_bits(0b101);
-    let again = AtpHeader::Gradient { at: id, slot, ranks, fan_in, attempt: 2, flags: AtpFlags::RESEND };
+    let again = AtpHeader::Gradient { at: id, slot, ranks, fan_in, attempt: 2, flags: AtpFlags::RESEND, waited: Waited::NOT };
     let told = merge(&mut node, 1, again, 5);
     let ways: Vec<Way> = told.sent.iter().map(|(way, ..)| *way).collect();
     assert_eq!(ways, [0, 2].map(|host| Way::To(Address::worker(NodeId(host)), Via::Direct)));
@@ -405,6 +414,43 @@ fn who_is_missing_is_told_to_those_who_ask_again_and_disagreement_to_all() {
     let short = gradient(0, 2, AtpFlags::NONE);
     let refused = call(&mut node, |node, tx| node.on_packet(at(2), BY_SWITCH, &short, &Census::new(12, 1), tx));
     assert_eq!((refused.sent.len(), refused.sent[0].1), (3, AtpHeader::Rejected { at: id }));
+}
+
+fn waited(header: &AtpHeader) -> Option<Duration> {
+    match header {
+        AtpHeader::Gradient { waited, .. } | AtpHeader::Ack { waited, .. } => waited.duration(),
+        _ => panic!("{header:?} has no such field"),
+    }
+}
+
+/// `a2tp 8`, gap 3: each place that adds tells how long the first contribution has waited for the last one, wherever that was.
+#[test]
+fn sums_and_acknowledgements_tell_how_far_contributions_were_apart() {
+    let us = |us: u64| Some(Duration::from_us(us));
+    let mut leaf = switch(false);
+    put(&mut leaf, 0, from(JOB, 0), gradient(5, 1, AtpFlags::NONE), 10);
+    let sum = put(&mut leaf, 7, from(JOB, 1), gradient(5, 2, AtpFlags::NONE), 20).sent[0].1;
+    assert_eq!(waited(&sum), us(7));
+    // Asked for once more, or flushed: says nothing of the workers.
+    assert_eq!(waited(&put(&mut leaf, 9, from(JOB, 0), gradient(5, 1, AtpFlags::NONE), 10).sent[0].1), None);
+    // At the second level a sum counts from when its first contribution came to the first one.
+    let mut top = switch(true);
+    put(&mut top, 100, from(JOB, 0), gradient(5, 1, AtpFlags::NONE), 10);
+    put(&mut top, 101, from(JOB, 1), gradient(5, 2, AtpFlags::NONE), 10);
+    let AtpHeader::Gradient { at, slot, fan_in, attempt, flags, waited: leafs, .. } = sum else { unreachable!("a gradient") };
+    let below = AtpHeader::Gradient { at, slot, ranks: RankSet::from_bits(0b1100), fan_in, attempt, flags, waited: leafs };
+    let by_leaf = Ingress { port: PortId(9), source: Address::switch(SWITCH), job: JOB, ecn: false };
+    assert_eq!(waited(&put(&mut top, 102, by_leaf, below, 30).sent[0].1), us(7));
+    // A server adds what came alone, and takes no account of what was sent again.
+    let mut node = server(Nets::All);
+    merge(&mut node, 10, gradient(0, 1, AtpFlags::NONE), 1);
+    merge(&mut node, 14, gradient(0, 2, AtpFlags::NONE), 1);
+    assert_eq!(waited(&merge(&mut node, 15, gradient(0, 4, AtpFlags::NONE), 1).sent[0].1), us(5));
+    let AtpHeader::Gradient { at, slot, fan_in, .. } = gradient(1, 1, AtpFlags::NONE) else { unreachable!("a gradient") };
+    let again =
+        AtpHeader::Gradient { at, slot, ranks: RankSet::of(Rank(0)), fan_in, attempt: 1, flags: AtpFlags::RESEND, waited: Waited::NOT };
+    merge(&mut node, 20, again, 1);
+    assert_eq!(waited(&merge(&mut node, 21, gradient(1, 6, AtpFlags::NONE), 1).sent[0].1), None);
 }
 
 /// `a2tp 5.8`: one worker's elements are too large; all send floats, and the integers that have come do not count.
@@ -450,6 +496,8 @@ const A2TP: A2tpWindowConfig = A2tpWindowConfig {
     aggregators_min: 1,
     fair: false,
     col_only: false,
+    collisions: CollisionsOf::Round,
+    synchrony: Synchrony::Spread,
 };
 
 #[test]
@@ -485,7 +533,15 @@ fn what_is_beyond_the_aggregator_window_goes_to_the_server() {
         let mut ways = Vec::new();
         for seq in 0..4 {
             let round = NextRound { ahead: 4 - seq as u16, length: 4, aggregated: 1 };
-            let header = AtpHeader::Ack { at: fragment(seq), slot: SLOT, next_version: 0, to: 255, flags: AtpFlags::NONE, round };
+            let header = AtpHeader::Ack {
+                at: fragment(seq),
+                slot: SLOT,
+                next_version: 0,
+                to: 255,
+                flags: AtpFlags::NONE,
+                round,
+                waited: Waited::NOT,
+            };
             let seen = call(&mut node, |node, tx| node.on_packet(at(10), BY_SWITCH, &header, &Census::new(16, 9), tx));
             ways.extend(seen.sent.iter().map(|(way, header, _)| (*way, flags_of(header).1)));
         }
@@ -503,13 +559,13 @@ fn any_header() -> impl Strategy<Value = AtpHeader> {
     let slot = || (prop_oneof![0u16..6, any::<u16>()], any::<u8>()).prop_map(|(index, version)| AggregatorName { index, version });
     let bits = prop_oneof![3 => 1u64..16, 1 => 1u64..];
     prop_oneof![
-        4 => (at(), slot(), bits, any::<([u8; 2], u8)>(), 0u8..64).prop_map(|(at, slot, bits, (fan_in, attempt), flags)| {
+        4 => (at(), slot(), bits, any::<([u8; 2], u8, u32)>(), 0u8..64).prop_map(|(at, slot, bits, (fan_in, attempt, waited), flags)| {
             let (ranks, flags) = (RankSet::from_bits(bits), AtpFlags::of_gradient(flags));
-            AtpHeader::Gradient { at, slot, ranks, fan_in: fan_in.map(|count| count % 5), attempt, flags }
+            AtpHeader::Gradient { at, slot, ranks, fan_in: fan_in.map(|count| count % 5), attempt, flags, waited: Waited::from_bits(waited) }
         }),
-        3 => (at(), slot(), any::<(u8, u8, u8)>(), (0u16..6, 0u16..9, 0u16..9)).prop_map(|(at, slot, (next_version, to, flags), round)| {
+        3 => (at(), slot(), any::<(u8, u8, u8, u32)>(), (0u16..6, 0u16..9, 0u16..9)).prop_map(|(at, slot, (next_version, to, flags, waited), round)| {
             let round = NextRound { ahead: round.0, length: round.1, aggregated: round.2 };
-            AtpHeader::Ack { at, slot, next_version, to: to % 5, flags: AtpFlags::of_ack(flags), round }
+            AtpHeader::Ack { at, slot, next_version, to: to % 5, flags: AtpFlags::of_ack(flags), round, waited: Waited::from_bits(waited) }
         }),
         1 => (at(), slot()).prop_map(|(at, slot)| AtpHeader::Flush { at, slot }),
         1 => (at(), any::<u8>()).prop_map(|(at, rank)| AtpHeader::Waiting { at, rank }),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use fanin_core::{
     Address, Duration, FlowLabel, JobId, JobNodes, NetworkMap, NodeId, Payload, Placed, PortId, Rank, Role, SharedNode, Suspect,
 };
-use fanin_protocols::a2tp::{A2tpRounds, A2tpServer, A2tpWindowConfig, A2tpWindows, A2tpWorker};
+use fanin_protocols::a2tp::{A2tpRounds, A2tpServer, A2tpWindowConfig, A2tpWindows, A2tpWorker, CollisionsOf, Synchrony};
 use fanin_protocols::atp::{AtpRounds, AtpServer, AtpSwitch, AtpWindow, AtpWindowConfig, AtpWorker};
 use fanin_protocols::shared::aggregation::{
     AGGREGATORS_MAX, FixedScale, JobAtSwitch, Nets, ServerConfig, SwitchConfig, WINDOW_MAX, WORKERS_MAX, WorkerConfig,
@@ -15,7 +15,7 @@ use fanin_wire::atp::RankSet;
 
 use crate::any::AnyNode;
 use crate::build::reliability;
-use crate::config::{A2tpParameters, AtpParameters, BuildError, JobSpec, SafetyNets, System, WindowRule};
+use crate::config::{A2tpParameters, AtpParameters, BuildError, CollisionRule, JobSpec, SafetyNets, SynchronyRule, System, WindowRule};
 use crate::layout::leaf_of;
 
 /// Elements below 2^8 fit fixed point: about what ATP's scale of a million leaves of 32 bits for a few workers (a2tp 5.8).
@@ -126,6 +126,14 @@ fn a2tp_windows<Op>(spec: &JobSpec<'_, Op>, parameters: &A2tpParameters) -> Resu
         aggregators_min,
         fair,
         col_only,
+        collisions: match parameters.collisions {
+            CollisionRule::Round => CollisionsOf::Round,
+            CollisionRule::Aggregated => CollisionsOf::Aggregated,
+        },
+        synchrony: match parameters.synchrony {
+            SynchronyRule::Spread => Synchrony::Spread,
+            SynchronyRule::RoundTrip => Synchrony::RoundTrip,
+        },
     })
 }
 

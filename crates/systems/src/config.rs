@@ -138,6 +138,28 @@ pub enum WindowRule {
     Own,
 }
 
+/// What collisions are a share of (A2TP).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CollisionRule {
+    /// All packets of a round: a collision weighs the same for all jobs.
+    #[default]
+    Round,
+    /// Those that went to aggregators, as in the paper: it weighs more for jobs with few of them.
+    Aggregated,
+}
+
+/// What the windows of a job take for stragglers (A2TP).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SynchronyRule {
+    /// How far the contributions of packets are apart where they are added up.
+    #[default]
+    Spread,
+    /// How many acknowledgements are back within the shortest round trip, as in the paper: whatever makes rounds long counts.
+    RoundTrip,
+}
+
 /// The parameters of ATP.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(default)]
@@ -205,6 +227,10 @@ pub struct A2tpParameters {
     pub fair: bool,
     /// Only packets whose aggregator another one wanted count as collisions, not those that found it taken.
     pub col_only: bool,
+    /// What collisions are a share of.
+    pub collisions: CollisionRule,
+    /// What is taken for stragglers.
+    pub synchrony: SynchronyRule,
 }
 
 impl Default for A2tpParameters {
@@ -225,6 +251,8 @@ impl Default for A2tpParameters {
             aggregators_min: 1,
             fair: false,
             col_only: false,
+            collisions: CollisionRule::Round,
+            synchrony: SynchronyRule::Spread,
         }
     }
 }

@@ -15,7 +15,7 @@ pub use any::{AnyHeader, AnyNode};
 pub use atp::shared;
 pub use build::build;
 pub use config::{
-    A2tpParameters, AtpParameters, BuildError, CanaryParameters, FailureRule, JobSpec, Placement, RingOrder, SafetyNets, System, UNLIMITED,
-    WindowRule,
+    A2tpParameters, AtpParameters, BuildError, CanaryParameters, CollisionRule, FailureRule, JobSpec, Placement, RingOrder, SafetyNets,
+    SynchronyRule, System, UNLIMITED, WindowRule,
 };
 pub use switchml::offer_number;

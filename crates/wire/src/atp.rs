@@ -16,6 +16,8 @@
 //! | 18 | 2 | `length` | acknowledgement: fragments of that round, which are the window of all workers too (LCW) |
 //! | 20 | 2 | `aggregated` | acknowledgement: how many of them, from the first one on, go to aggregators (ACW) |
 //! | 22 | 2 | reserved | acknowledgement: zero |
+//! | 24 | 3 | `waited` | gradient, acknowledgement: for how long the earliest contribution has waited for the latest, in ns; 2^24 - 1 where that says nothing of the workers |
+//! | 27 | 1 | reserved | gradient, acknowledgement: zero |
 //!
 //! | flag | | of |
 //! |---|---|---|
@@ -27,9 +29,10 @@
 //! | 32 | `float`: a gradient that does not fit fixed point, or the request to send all of them so (`overflow`) | both |
 //!
 //! `a2tp 2` has 32 bits of bitmap, one fan-in, 16 bits of `seq`, and a second index for the second half of a recirculated packet. Here
-//! 64 ranks fit, both levels have a fan-in (gap 8), and a fragment's name never comes again (P5). The job stands in the hop header.
+//! 64 ranks fit, both levels have a fan-in (gap 8), a fragment's name never comes again (P5), and a packet says how far its contributions
+//! were apart (gap 3). The job stands in the hop header.
 
-use fanin_core::{Malformed, PacketKind, Rank, Wire};
+use fanin_core::{Duration, Malformed, PacketKind, Rank, Wire};
 
 use crate::bytes::{front, put, require, u16_at, u32_at, u64_at};
 
@@ -40,7 +43,7 @@ const WAITING: u8 = 4;
 const REJECTED: u8 = 5;
 
 const SHORT: usize = 16;
-const LONG: usize = 24;
+const LONG: usize = 28;
 
 /// The flags of gradients and acknowledgements.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -211,6 +214,47 @@ pub struct NextRound {
     pub aggregated: u16,
 }
 
+/// For how long the earliest contribution of a fragment has waited for the latest one, as whoever adds them up has seen it.
+/// 24 bits: a packet record in the simulator has room for no more.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Waited([u8; 3]);
+
+impl Waited {
+    /// A worker's own contribution has waited for nobody.
+    pub const NOT: Waited = Waited([0; 3]);
+    /// Something else than the workers has kept contributions apart: one was lost, or an aggregator had to be flushed.
+    pub const UNKNOWN: Waited = Waited([u8::MAX; 3]);
+
+    /// The longest time that is told.
+    const NS_MAX: u32 = (1 << 24) - 2;
+
+    /// So long, in whole nanoseconds; at most 16.8 ms.
+    #[inline]
+    pub fn of(duration: Duration) -> Self {
+        Waited::from_bits((duration.as_ps() / 1_000).min(u64::from(Waited::NS_MAX)) as u32)
+    }
+
+    /// How long, unless that is unknown.
+    #[inline]
+    pub fn duration(self) -> Option<Duration> {
+        (self != Waited::UNKNOWN).then(|| Duration::from_ns(u64::from(self.to_bits())))
+    }
+
+    /// As on the wire.
+    #[inline]
+    pub const fn to_bits(self) -> u32 {
+        let [low, middle, high] = self.0;
+        u32::from_le_bytes([low, middle, high, 0])
+    }
+
+    /// As on the wire: the lowest 24 bits.
+    #[inline]
+    pub const fn from_bits(bits: u32) -> Self {
+        let [low, middle, high, _] = bits.to_le_bytes();
+        Waited([low, middle, high])
+    }
+}
+
 /// A view over the bytes of a packet that begins with a header of ATP or A2TP.
 #[derive(Clone, Copy, Debug)]
 pub struct AtpPacket<'a> {
@@ -230,12 +274,13 @@ impl<'a> AtpPacket<'a> {
                 require(head[1] & !AtpFlags::OF_GRADIENTS == 0, "flags", head[1])?;
                 let bitmap = u64_at(front(bytes, LONG)?, 16);
                 require(bitmap != 0, "bitmap", bitmap)?;
+                require(bytes[27] == 0, "reserved", bytes[27])?;
             }
             ACK => {
                 require(head[1] & !AtpFlags::OF_ACKS == 0, "flags", head[1])?;
                 require(head[7] == 0, "fan_in1", head[7])?;
                 let reserved = u16_at(front(bytes, LONG)?, 22);
-                require(reserved == 0, "reserved", reserved)?;
+                require(reserved == 0 && bytes[27] == 0, "reserved", reserved.max(u16::from(bytes[27])))?;
             }
             kind => {
                 require(matches!(kind, FLUSH | WAITING | REJECTED), "kind", kind)?;
@@ -268,6 +313,7 @@ impl<'a> AtpPacket<'a> {
                 fan_in: [bytes[6], bytes[7]],
                 attempt: bytes[5],
                 flags: AtpFlags(bytes[1]),
+                waited: Waited::from_bits(u32_at(bytes, 24)),
             },
             ACK => AtpHeader::Ack {
                 at,
@@ -276,6 +322,7 @@ impl<'a> AtpPacket<'a> {
                 to: bytes[6],
                 flags: AtpFlags(bytes[1]),
                 round: NextRound { ahead: u16_at(bytes, 16), length: u16_at(bytes, 18), aggregated: u16_at(bytes, 20) },
+                waited: Waited::from_bits(u32_at(bytes, 24)),
             },
             FLUSH => AtpHeader::Flush { at, slot },
             WAITING => AtpHeader::Waiting { at, rank: bytes[5] },
@@ -307,6 +354,8 @@ pub enum AtpHeader {
         attempt: u8,
         /// What is to be done with it, and what it met.
         flags: AtpFlags,
+        /// How far its contributions were apart.
+        waited: Waited,
     },
     /// From the server: the sum of all contributions; frees aggregators on its way. With [`AtpFlags::FLOAT`] there is no sum yet: all are
     /// to send what does not need fixed point.
@@ -323,6 +372,8 @@ pub enum AtpHeader {
         flags: AtpFlags,
         /// The next round (A2TP).
         round: NextRound,
+        /// How far all contributions were apart.
+        waited: Waited,
     },
     /// From the server: send on what there is of this fragment, and let the rest pass.
     Flush {
@@ -380,15 +431,17 @@ impl Wire for AtpHeader {
     fn emit(&self, out: &mut [u8]) -> usize {
         let none = AggregatorName::default();
         let (kind, flags, slot, bytes) = match *self {
-            AtpHeader::Gradient { slot, ranks, fan_in, attempt, flags, .. } => {
+            AtpHeader::Gradient { slot, ranks, fan_in, attempt, flags, waited, .. } => {
                 put(out, 16, ranks.bits().to_le_bytes());
+                put(out, 24, waited.to_bits().to_le_bytes());
                 (GRADIENT, flags.0, slot, [attempt, fan_in[0], fan_in[1]])
             }
-            AtpHeader::Ack { slot, next_version, to, flags, round, .. } => {
+            AtpHeader::Ack { slot, next_version, to, flags, round, waited, .. } => {
                 put(out, 16, round.ahead.to_le_bytes());
                 put(out, 18, round.length.to_le_bytes());
                 put(out, 20, round.aggregated.to_le_bytes());
                 put(out, 22, [0, 0]);
+                put(out, 24, waited.to_bits().to_le_bytes());
                 (ACK, flags.0, slot, [next_version, to, 0])
             }
             AtpHeader::Flush { slot, .. } => (FLUSH, 0, slot, [0; 3]),
@@ -424,21 +477,22 @@ mod tests {
         let round = NextRound { ahead: 0x0201, length: 0x0403, aggregated: 0x0605 };
         let ranks = RankSet::from_bits(0x8000_0000_0000_0003);
         let flags = AtpFlags::RESEND.with(AtpFlags::COL);
+        let waited = Waited::of(Duration::from_ns(0x000a_0908));
         let cases: [(AtpHeader, &[u8]); 5] = [
             (
-                AtpHeader::Gradient { at, slot, ranks, fan_in: [4, 8], attempt: 2, flags },
-                &[1, 10, 9, 10, 11, 2, 4, 8, 1, 2, 3, 4, 5, 6, 7, 8, 3, 0, 0, 0, 0, 0, 0, 128],
+                AtpHeader::Gradient { at, slot, ranks, fan_in: [4, 8], attempt: 2, flags, waited },
+                &[1, 10, 9, 10, 11, 2, 4, 8, 1, 2, 3, 4, 5, 6, 7, 8, 3, 0, 0, 0, 0, 0, 0, 128, 8, 9, 10, 0],
             ),
             (
-                AtpHeader::Ack { at, slot, next_version: 12, to: 255, flags: AtpFlags::COLLIDED.with(AtpFlags::ECN), round },
-                &[2, 20, 9, 10, 11, 12, 255, 0, 1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3, 4, 5, 6, 0, 0],
+                AtpHeader::Ack { at, slot, next_version: 12, to: 255, flags: AtpFlags::COLLIDED.with(AtpFlags::ECN), round, waited },
+                &[2, 20, 9, 10, 11, 12, 255, 0, 1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3, 4, 5, 6, 0, 0, 8, 9, 10, 0],
             ),
             (AtpHeader::Flush { at, slot }, &[3, 0, 9, 10, 11, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8]),
             (AtpHeader::Waiting { at, rank: 63 }, &[4, 0, 0, 0, 0, 63, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8]),
             (AtpHeader::Rejected { at }, &[5, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8]),
         ];
         for (header, golden) in cases {
-            let mut out = [0xee; 28];
+            let mut out = [0xee; 32];
             assert_eq!(header.emit(&mut out), golden.len(), "{header:?}");
             assert_eq!(&out[..golden.len()], golden, "{header:?}");
             assert!(out[golden.len()..].iter().all(|byte| *byte == 0xee), "{header:?}");
@@ -451,21 +505,22 @@ mod tests {
     #[test]
     fn what_is_wrong_is_named() {
         let error = |change: &[(usize, u8)], length: usize| {
-            let mut bytes = [0; 24];
+            let mut bytes = [0; 28];
             (bytes[0], bytes[16]) = (1, 1);
             change.iter().for_each(|&(at, value)| bytes[at] = value);
             AtpHeader::parse(&bytes[..length]).unwrap_err()
         };
         let field = |name, value| Malformed::Field { name, value };
-        assert_eq!(error(&[(0, 0)], 24), field("kind", 0));
-        assert_eq!(error(&[(0, 6)], 24), field("kind", 6));
-        assert_eq!(error(&[(1, 64)], 24), field("flags", 64));
-        assert_eq!(error(&[(16, 0)], 24), field("bitmap", 0));
-        assert_eq!(error(&[], 23), Malformed::Truncated { needed: 24, got: 23 });
+        assert_eq!(error(&[(0, 0)], 28), field("kind", 0));
+        assert_eq!(error(&[(0, 6)], 28), field("kind", 6));
+        assert_eq!(error(&[(1, 64)], 28), field("flags", 64));
+        assert_eq!(error(&[(16, 0)], 28), field("bitmap", 0));
+        assert_eq!(error(&[], 27), Malformed::Truncated { needed: 28, got: 27 });
         assert_eq!(error(&[(0, 3)], 15), Malformed::Truncated { needed: 16, got: 15 });
-        assert_eq!(error(&[(0, 2), (1, 1)], 24), field("flags", 1));
-        assert_eq!(error(&[(0, 2), (7, 3)], 24), field("fan_in1", 3));
-        assert_eq!(error(&[(0, 2), (23, 1)], 24), field("reserved", 256));
+        assert_eq!(error(&[(0, 2), (1, 1)], 28), field("flags", 1));
+        assert_eq!(error(&[(0, 2), (7, 3)], 28), field("fan_in1", 3));
+        assert_eq!(error(&[(0, 2), (23, 1)], 28), field("reserved", 256));
+        assert_eq!([1, 2].map(|kind| error(&[(0, kind), (27, 3)], 28)), [field("reserved", 3); 2]);
         assert_eq!(error(&[(0, 3), (1, 4)], 16), field("flags", 4));
         assert_eq!(error(&[(0, 3), (5, 1)], 16), field("rank", 1));
         assert_eq!(error(&[(0, 4), (2, 9)], 16), field("index", 9));

@@ -3,7 +3,7 @@
 #![allow(unexpected_cfgs, reason = "cargo-bolero sets the cfg `fuzzing`")]
 
 use fanin_core::{Address, BlockExponent, FlowLabel, JobId, Malformed, NodeId, PortId, Rank, Role, Suspect, TrafficClass, Via, Wire};
-use fanin_wire::atp::{AggregatorName, AtpFlags, AtpHeader, FragmentId, NextRound, RankSet};
+use fanin_wire::atp::{AggregatorName, AtpFlags, AtpHeader, FragmentId, NextRound, RankSet, Waited};
 use fanin_wire::canary::{CanaryHeader, CanaryId, PartialSum};
 use fanin_wire::hop::HopHeader;
 use fanin_wire::link::LinkHeader;
@@ -129,13 +129,23 @@ fn atp_headers() -> impl Strategy<Value = AtpHeader> {
     let at = || any::<(u32, u32)>().prop_map(|(tensor, seq)| FragmentId { tensor, seq });
     let slot = || any::<(u16, u8)>().prop_map(|(index, version)| AggregatorName { index, version });
     prop_oneof![
-        (at(), slot(), 1u64.., any::<([u8; 2], u8, u8)>()).prop_map(|(at, slot, bitmap, (fan_in, attempt, flags))| {
-            AtpHeader::Gradient { at, slot, ranks: RankSet::from_bits(bitmap), fan_in, attempt, flags: AtpFlags::of_gradient(flags) }
+        (at(), slot(), 1u64.., any::<([u8; 2], u8, u8, u32)>()).prop_map(|(at, slot, bitmap, (fan_in, attempt, flags, waited))| {
+            let waited = Waited::from_bits(waited);
+            AtpHeader::Gradient {
+                at,
+                slot,
+                ranks: RankSet::from_bits(bitmap),
+                fan_in,
+                attempt,
+                flags: AtpFlags::of_gradient(flags),
+                waited,
+            }
         }),
-        (at(), slot(), any::<(u8, u8, u8)>(), any::<(u16, u16, u16)>()).prop_map(
-            |(at, slot, (next_version, to, flags), (ahead, length, aggregated))| {
+        (at(), slot(), any::<(u8, u8, u8, u32)>(), any::<(u16, u16, u16)>()).prop_map(
+            |(at, slot, (next_version, to, flags, waited), (ahead, length, aggregated))| {
+                let waited = Waited::from_bits(waited);
                 let round = NextRound { ahead, length, aggregated };
-                AtpHeader::Ack { at, slot, next_version, to, flags: AtpFlags::of_ack(flags), round }
+                AtpHeader::Ack { at, slot, next_version, to, flags: AtpFlags::of_ack(flags), round, waited }
             }
         ),
         (at(), slot()).prop_map(|(at, slot)| AtpHeader::Flush { at, slot }),

@@ -1,10 +1,28 @@
 //! The two windows of a job and what they follow (`a2tp 5.7`): the formulas, wherever they are used.
 
 use fanin_core::{Duration, Gauge, Instant};
-use fanin_wire::atp::AtpFlags;
+use fanin_wire::atp::{AtpFlags, Waited};
 
 use crate::shared::real::Real;
 use crate::shared::rtt::rebased;
+
+/// What gamma is taken from.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Synchrony {
+    /// How far the contributions of fragments are apart: the share of a round in which nobody waits for a straggler.
+    Spread,
+    /// As the paper has it: the share of a round's acknowledgements that are back within the shortest round trip.
+    RoundTrip,
+}
+
+/// What h is a share of (gap 2).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum CollisionsOf {
+    /// All fragments of a round (LCW), as with marks.
+    Round,
+    /// As the paper has it: those that went to aggregators (ACW).
+    Aggregated,
+}
 
 /// Parameters of A2TP's windows.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -27,6 +45,10 @@ pub struct A2tpWindowConfig {
     pub fair: bool,
     /// Only `Col` counts as a collision; otherwise the loser's mark, too (gap 2).
     pub col_only: bool,
+    /// What h is a share of.
+    pub collisions: CollisionsOf,
+    /// What gamma is taken from (gap 3).
+    pub synchrony: Synchrony,
 }
 
 /// The windows of a job.
@@ -63,7 +85,7 @@ impl Control {
     }
 
     /// (4) to (6), with p from (1) and d from (5): what a round has met makes the next windows. A share of collisions is unknown where
-    /// nothing went to aggregators, and a share of a round trip's acknowledgements where the round was interrupted.
+    /// nothing went to aggregators, and synchrony where the round was interrupted.
     pub fn update(&mut self, met: &Met) {
         let Control { config, alpha, beta, .. } = *self;
         let average = |old: Real, weight: Real, sample: f64| (1.0 - weight.get()) * old.get() + weight.get() * sample;
@@ -103,18 +125,20 @@ pub fn decrease(alpha: f64, threshold: f64, gamma: f64) -> f64 {
 /// What a round has met.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Met {
-    /// h: share of the fragments that went to aggregators that met a collision there.
+    /// h: share of the fragments that met a collision at an aggregator.
     pub collisions: Option<f64>,
     /// e: share of all fragments that met a congested link.
     pub marks: f64,
-    /// n / LCW.
+    /// gamma: n / LCW, or the share of the round in which nobody waited for a straggler.
     pub synchrony: Option<f64>,
 }
 
-/// Counts what a round meets (gap 3: within a round trip of its first acknowledgement).
+/// Counts what a round meets.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Tally {
     col_only: bool,
+    collisions: CollisionsOf,
+    rule: Synchrony,
     began: Instant,
     /// How long the first counted acknowledgements may take: the shortest round trip, and an eighth.
     base: Duration,
@@ -124,6 +148,9 @@ pub struct Tally {
     acknowledged: u32,
     marked: u32,
     in_time: u32,
+    /// How far the contributions of fragments were apart, added up over those of which that is known.
+    waited: Duration,
+    known: u32,
     /// Something else than stragglers made the round long: a pause between two tensors.
     interrupted: bool,
     tensor: u32,
@@ -134,6 +161,8 @@ impl Tally {
     pub fn new(config: &A2tpWindowConfig) -> Self {
         Tally {
             col_only: config.col_only,
+            collisions: config.collisions,
+            rule: config.synchrony,
             began: Instant::ZERO,
             base: Duration::MAX,
             length: config.initial.clamp(1, config.window),
@@ -142,6 +171,8 @@ impl Tally {
             acknowledged: 0,
             marked: 0,
             in_time: 0,
+            waited: Duration::ZERO,
+            known: 0,
             interrupted: true,
             tensor: 0,
         }
@@ -151,13 +182,17 @@ impl Tally {
     pub fn begin(&mut self, now: Instant, tensor: u32, length: u32) -> Option<Met> {
         let share = |part: u32, whole: u32| f64::from(part) / f64::from(whole.max(1));
         let whole = !self.interrupted && tensor == self.tensor;
+        let round_trip = now.since(self.began);
+        let wanted = match self.collisions {
+            CollisionsOf::Round => self.acknowledged,
+            CollisionsOf::Aggregated => self.aggregated,
+        };
         let met = (self.acknowledged > 0).then(|| Met {
-            collisions: (self.aggregated > 0).then(|| share(self.collided, self.aggregated)),
+            collisions: (self.aggregated > 0).then(|| share(self.collided, wanted)),
             marks: share(self.marked, self.acknowledged),
-            synchrony: whole.then(|| share(self.in_time, self.length)),
+            synchrony: if whole { self.synchrony(round_trip) } else { None },
         });
         if whole {
-            let round_trip = now.since(self.began);
             self.base = self.base.min(Duration::from_ps(round_trip.as_ps() + round_trip.as_ps() / 8));
         }
         *self = Tally {
@@ -168,6 +203,8 @@ impl Tally {
             acknowledged: 0,
             marked: 0,
             in_time: 0,
+            waited: Duration::ZERO,
+            known: 0,
             interrupted: false,
             tensor,
             ..self.clone()
@@ -175,14 +212,32 @@ impl Tally {
         met
     }
 
-    /// An acknowledgement of the round.
-    pub fn count(&mut self, now: Instant, tensor: u32, aggregated: bool, flags: AtpFlags) {
+    /// (3). Acknowledgements come back evenly over a round, which lasts as long as a round trip of whoever is first does: of LCW of them,
+    /// those of the part in which the last one is not waited for are n. Time in which everybody waits, for the server or a link, is no
+    /// part of that; measured by the shortest round trip it would be.
+    fn synchrony(&self, round_trip: Duration) -> Option<f64> {
+        match self.rule {
+            Synchrony::RoundTrip => Some(f64::from(self.in_time) / f64::from(self.length.max(1))),
+            Synchrony::Spread if self.known == 0 || round_trip == Duration::ZERO => None,
+            Synchrony::Spread => {
+                let waited = self.waited.as_ps() as f64 / f64::from(self.known);
+                Some((1.0 - waited / round_trip.as_ps() as f64).max(0.0))
+            }
+        }
+    }
+
+    /// An acknowledgement of the round, of a fragment whose contributions were so far apart.
+    pub fn count(&mut self, now: Instant, tensor: u32, aggregated: bool, flags: AtpFlags, waited: Waited) {
         let collision = if self.col_only { AtpFlags::COL } else { AtpFlags::COL.with(AtpFlags::COLLIDED) };
         self.acknowledged += 1;
         self.aggregated += u32::from(aggregated);
         self.collided += u32::from(aggregated && flags.has(collision));
         self.marked += u32::from(flags.has(AtpFlags::ECN));
         self.in_time += u32::from(now.since(self.began) <= self.base);
+        if let Some(waited) = waited.duration() {
+            self.waited = self.waited + waited;
+            self.known += 1;
+        }
         self.interrupted |= tensor != self.tensor;
     }
 
@@ -205,6 +260,8 @@ mod tests {
         aggregators_min: 1,
         fair: false,
         col_only: false,
+        collisions: CollisionsOf::Aggregated,
+        synchrony: Synchrony::RoundTrip,
     };
 
     fn met(collisions: f64, marks: f64, synchrony: f64) -> Met {
@@ -285,17 +342,56 @@ mod tests {
         let at = |us: u64| Instant::ZERO + Duration::from_us(us);
         let mut tally = Tally::new(&A2tpWindowConfig { initial: 10, ..PAPER });
         assert_eq!(tally.begin(at(0), 0, 10), None);
-        (0..10).for_each(|step| tally.count(at(step), 0, step < 4, AtpFlags::NONE));
+        (0..10).for_each(|step| tally.count(at(step), 0, step < 4, AtpFlags::NONE, Waited::NOT));
         assert_eq!(tally.begin(at(16), 0, 10), Some(met(0.0, 0.0, 1.0)));
         // The next round takes 40 us, of which 18 count; two of four fragments met a collision, one as the loser.
         for step in 0..10 {
             let flags = [AtpFlags::COL, AtpFlags::COLLIDED, AtpFlags::ECN].get(step as usize).copied().unwrap_or_default();
-            tally.count(at(16 + 4 * step), 0, step < 4, flags);
+            tally.count(at(16 + 4 * step), 0, step < 4, flags, Waited::NOT);
         }
         assert_eq!(tally.begin(at(56), 0, 10), Some(met(0.5, 0.1, 0.5)));
         // A round in which another tensor begins says nothing of stragglers.
-        tally.count(at(60), 0, true, AtpFlags::NONE);
-        tally.count(at(900), 1, true, AtpFlags::NONE);
+        tally.count(at(60), 0, true, AtpFlags::NONE, Waited::NOT);
+        tally.count(at(900), 1, true, AtpFlags::NONE, Waited::NOT);
         assert_eq!(tally.begin(at(901), 1, 10).map(|met| met.synchrony), Some(None));
+    }
+
+    /// A server or a link that is everybody's bottleneck makes rounds as long as a straggler does; contributions are not apart.
+    #[test]
+    fn what_makes_all_workers_wait_is_no_straggler() {
+        let at = |us: u64| Instant::ZERO + Duration::from_us(us);
+        let round = |rule: Synchrony, waited: Waited| {
+            let mut tally = Tally::new(&A2tpWindowConfig { initial: 10, synchrony: rule, ..PAPER });
+            // Two rounds of 10 us, then one of 40 us.
+            assert_eq!(tally.begin(at(0), 0, 10), None);
+            (0..10).for_each(|step| tally.count(at(step), 0, true, AtpFlags::NONE, Waited::NOT));
+            assert_eq!(tally.begin(at(10), 0, 10).and_then(|met| met.synchrony), Some(1.0));
+            (0..10).for_each(|step| tally.count(at(10 + 4 * step), 0, true, AtpFlags::NONE, waited));
+            tally.begin(at(50), 0, 10).unwrap().synchrony
+        };
+        let waited = |us: u64| Waited::of(Duration::from_us(us));
+        assert_eq!(round(Synchrony::RoundTrip, Waited::NOT), Some(0.3), "within 11.25 us");
+        assert_eq!(round(Synchrony::Spread, Waited::NOT), Some(1.0));
+        // A straggler at a quarter of the others' rate holds up 30 of 40 us: the share is its rate.
+        assert_eq!(round(Synchrony::Spread, waited(30)), Some(0.25));
+        assert_eq!(round(Synchrony::Spread, waited(90)), Some(0.0));
+        assert_eq!(round(Synchrony::Spread, Waited::UNKNOWN), None);
+    }
+
+    /// A collision concerns a fragment of each of two jobs. As a share of ACW it weighs the more the fewer aggregators a job has.
+    #[test]
+    fn a_collision_weighs_the_same_for_jobs_with_many_aggregators_and_few() {
+        let share = |collisions: CollisionsOf, aggregated: u32| {
+            let mut tally = Tally::new(&A2tpWindowConfig { initial: 100, collisions, ..PAPER });
+            assert_eq!(tally.begin(Instant::ZERO, 0, 100), None);
+            for place in 0..100 {
+                let flags = if place < 4 { AtpFlags::COLLIDED } else { AtpFlags::NONE };
+                tally.count(Instant::ZERO, 0, place < aggregated, flags, Waited::NOT);
+            }
+            tally.begin(Instant::ZERO, 0, 100).unwrap().collisions
+        };
+        assert_eq!([80, 5].map(|aggregated| share(CollisionsOf::Aggregated, aggregated)), [Some(0.05), Some(0.8)]);
+        assert_eq!([80, 5].map(|aggregated| share(CollisionsOf::Round, aggregated)), [Some(0.04); 2]);
+        assert_eq!(share(CollisionsOf::Round, 0), None);
     }
 }

@@ -10,8 +10,9 @@
 //! | `a2tp 5.4`, the first ACW fragments of a round to aggregators | [`A2tpWindows`] |
 //! | `a2tp 5.7`, alpha, beta, gamma, both windows | [`Control`], [`Tally`] |
 //! | `a2tp 9`, P1, all workers send a fragment the same way | [`A2tpRounds`], "Agreement", below |
-//! | `a2tp 8`, gaps | "What the paper leaves open", below |
-//! | paper, section 8: fairness | [`A2tpWindowConfig::fair`], [`A2tpWindowConfig::priority`], [`A2tpWindowConfig::aggregators_min`] |
+//! | `a2tp 8`, gap 3, stragglers told from bottlenecks | [`Synchrony`], "Stragglers", below |
+//! | `a2tp 8`, gaps | "Equal jobs" and "What the paper leaves open", below |
+//! | paper, section 8: fairness | [`CollisionsOf`], [`A2tpWindowConfig::fair`], [`A2tpWindowConfig::priority`], [`A2tpWindowConfig::aggregators_min`] |
 //!
 //! ## Agreement
 //! In the paper every worker computes its windows from what it sees. If one then sends a fragment to the aggregator and another one to the
@@ -20,11 +21,27 @@
 //! [`Nets::All`](crate::shared::aggregation::Nets::All) hold even if they do. [`A2tpWindows::own`] and [`A2tpRounds::Own`], with
 //! [`Nets::Paper`](crate::shared::aggregation::Nets::Paper), are the paper's text.
 //!
+//! ## Stragglers
+//! The paper takes gamma from how many acknowledgements are back within a round trip. That falls for whatever makes rounds long: of a job
+//! whose server or link is the bottleneck nobody straggles, and yet it would give up its aggregators, which sends more to the server still.
+//! [`Synchrony::Spread`], the default, takes it from how far the contributions of a fragment are apart where they are added up (gap 3):
+//! an aggregator tells with its sum how long the first has waited for the last, the server sees the rest, and gamma is the share of a
+//! round in which nobody is waited for. A worker with a fifth of the others' rate gives 0.2, a server that cannot keep up gives 1.
+//! [`Synchrony::RoundTrip`] is the paper's text: acknowledgements within the shortest round trip and an eighth of it.
+//!
+//! ## Equal jobs
+//! The paper counts collisions as a share of what went to aggregators (ACW). A collision concerns a fragment of each of two jobs, and as
+//! such a share it weighs the more the fewer aggregators a job has: with 1 fragment at aggregators and the others' 432 there, every
+//! collision is all of h for the one, and next to nothing for the other, so that of two equal jobs one ends with everything. Section 8
+//! of the paper has jobs converge to fairness, for which all must take the same event alike. [`CollisionsOf::Round`], the default, counts
+//! collisions as a share of all fragments of a round, as marks are counted; the two are the same where all fragments go to aggregators,
+//! as in the paper's Fig. 3. [`CollisionsOf::Aggregated`] is the paper's text.
+//!
 //! ## What the paper leaves open
-//! h counts a fragment whose aggregator another one wanted, and one that found its own taken (gap 2). gamma counts acknowledgements within
-//! the shortest round trip and an eighth of it, from a round's first one on (gap 3); a round in which another tensor begins does not
-//! count. Both windows grow by one fragment a round (gaps 4, 5), the aggregator window of a job with another priority by that much. The first
-//! windows are half of the longest (gap 7). A mark on the way of an acknowledgement is told to the server by the next fragment.
+//! h counts a fragment whose aggregator another one wanted before the sum went on, and one that found its own taken (gap 2). A round in
+//! which another tensor begins does not count for gamma, nor does a fragment that was lost or had to be flushed. Both windows grow by one
+//! fragment a round (gaps 4, 5), the aggregator window of a job with another priority by that much. The first windows are half of the
+//! longest (gap 7). A mark on the way of an acknowledgement is told to the server by the next fragment.
 
 mod control;
 mod rounds;
@@ -32,7 +49,7 @@ mod windows;
 
 use crate::shared::aggregation::{AggregationServer, AggregationSwitch, AggregationWorker};
 
-pub use control::{A2tpWindowConfig, Control, Met, Tally, decrease};
+pub use control::{A2tpWindowConfig, CollisionsOf, Control, Met, Synchrony, Tally, decrease};
 pub use rounds::{A2tpRounds, AgreedRounds};
 pub use windows::{A2tpWindows, AgreedWindows, OwnWindows};
 

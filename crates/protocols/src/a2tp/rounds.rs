@@ -8,7 +8,7 @@
 //! the next one is under way already.
 
 use fanin_core::{Gauge, Instant};
-use fanin_wire::atp::{AtpFlags, FragmentId, NextRound};
+use fanin_wire::atp::{AtpFlags, FragmentId, NextRound, Waited};
 
 use super::control::{A2tpWindowConfig, Control, Tally};
 use crate::shared::aggregation::Rounds;
@@ -74,7 +74,7 @@ pub struct AgreedRounds {
 }
 
 impl AgreedRounds {
-    fn on_complete(&mut self, now: Instant, at: FragmentId, flags: AtpFlags) -> (NextRound, u32) {
+    fn on_complete(&mut self, now: Instant, at: FragmentId, flags: AtpFlags, waited: Waited) -> (NextRound, u32) {
         if self.rounds[0].contains(at.seq) {
             // The first of the latest round: the one behind it begins to matter.
             if let Some(met) = self.tally.begin(now, at.tensor, self.rounds[0].length) {
@@ -90,7 +90,7 @@ impl AgreedRounds {
         };
         let (round, next) = (self.rounds[index], self.rounds[index - 1]);
         let place = at.seq.wrapping_sub(round.start);
-        self.tally.count(now, at.tensor, place < round.aggregated, flags);
+        self.tally.count(now, at.tensor, place < round.aggregated, flags, waited);
         let told =
             NextRound { ahead: next.start.wrapping_sub(at.seq) as u16, length: next.length as u16, aggregated: next.aggregated as u16 };
         (told, place)
@@ -99,9 +99,9 @@ impl AgreedRounds {
 
 impl Rounds for A2tpRounds {
     #[inline]
-    fn on_complete(&mut self, now: Instant, at: FragmentId, flags: AtpFlags) -> (NextRound, u32) {
+    fn on_complete(&mut self, now: Instant, at: FragmentId, flags: AtpFlags, waited: Waited) -> (NextRound, u32) {
         match self {
-            A2tpRounds::Agreed(rounds) => rounds.on_complete(now, at, flags),
+            A2tpRounds::Agreed(rounds) => rounds.on_complete(now, at, flags, waited),
             A2tpRounds::Own { window } => (NextRound::default(), at.seq % *window),
         }
     }
@@ -163,6 +163,7 @@ impl KnownRounds {
 
 #[cfg(test)]
 mod tests {
+    use super::super::control::{CollisionsOf, Synchrony};
     use super::*;
     use crate::shared::real::Real;
 
@@ -176,6 +177,8 @@ mod tests {
         aggregators_min: 1,
         fair: false,
         col_only: false,
+        collisions: CollisionsOf::Round,
+        synchrony: Synchrony::Spread,
     };
 
     /// Workers that get acknowledgements more than once, and late, send each fragment the same way, and are never stuck.
@@ -209,7 +212,8 @@ mod tests {
                 1 => AtpFlags::ECN,
                 _ => AtpFlags::NONE,
             };
-            let (next, place) = server.on_complete(Instant::from_ps(u64::from(seq) * 1_000), FragmentId { tensor: 0, seq }, flags);
+            let (next, place) =
+                server.on_complete(Instant::from_ps(u64::from(seq) * 1_000), FragmentId { tensor: 0, seq }, flags, Waited::NOT);
             told.push(next);
             places.insert(place);
             for (number, worker) in workers.iter_mut().enumerate() {

@@ -94,7 +94,7 @@ impl OwnWindows {
             let all_here = ack.next == ack.edge;
             self.tally_end = Some(if all_here { ack.edge.wrapping_add(self.control.length()) } else { ack.next });
         }
-        self.tally.count(now, 0, ack.aggregated, ack.flags);
+        self.tally.count(now, 0, ack.aggregated, ack.flags, ack.waited);
     }
 }
 

@@ -1,7 +1,7 @@
 //! The window of an ATP worker: additive increase, halved where congestion was experienced (`a2tp 5.7`, `a2tp 9` P12).
 
 use fanin_core::{Gauge, Instant};
-use fanin_wire::atp::{AtpFlags, NextRound};
+use fanin_wire::atp::{AtpFlags, NextRound, Waited};
 
 use crate::shared::aggregation::{Acknowledged, Rounds, Way, Windows};
 use crate::shared::real::Real;
@@ -96,7 +96,7 @@ impl AtpRounds {
 
 impl Rounds for AtpRounds {
     #[inline]
-    fn on_complete(&mut self, _now: Instant, at: fanin_wire::atp::FragmentId, _flags: AtpFlags) -> (NextRound, u32) {
+    fn on_complete(&mut self, _now: Instant, at: fanin_wire::atp::FragmentId, _flags: AtpFlags, _waited: Waited) -> (NextRound, u32) {
         (NextRound::default(), at.seq % self.window)
     }
 
@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     fn ack(seq: u32, next: u32, flags: AtpFlags) -> Acknowledged {
-        Acknowledged { seq, aggregated: true, edge: seq + 1, next, flags, round: NextRound::default() }
+        Acknowledged { seq, aggregated: true, edge: seq + 1, next, flags, round: NextRound::default(), waited: Waited::NOT }
     }
 
     /// Acknowledges a round of fragments as they were sent; marks one of them, if any.

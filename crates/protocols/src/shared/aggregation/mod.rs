@@ -32,6 +32,7 @@
 //! when three later fragments are complete, every worker has sent this one, for packets of a worker come in order; the server asks
 //! switches to flush it, at the cost of one packet and half a round trip. Only where something was lost does a worker's own gap
 //! detection or timer come first. Without these nets ([`Nets::Paper`]) that is all there is.
+//! The last three fragments of a tensor have none behind them to show that one is stuck or lost: there it takes a timeout.
 //!
 //! ## Several jobs, one node
 //! [`AggregationSwitch`] is a [`SharedNode`](fanin_core::SharedNode): the registry makes one for each switch, its driver hands it the packets
@@ -41,6 +42,7 @@ mod config;
 mod places;
 mod planted;
 mod server;
+mod spread;
 mod switch;
 mod worker;
 

@@ -6,11 +6,12 @@ use std::hash::Hash;
 use fanin_core::{
     Address, Body, DropReason, Egress, Event, Gauge, Ingress, Instant, Node, Payload, Rank, RetransmitReason, Role, Route, Tx,
 };
-use fanin_wire::atp::{AggregatorName, AtpFlags, AtpHeader, FragmentId, NextRound, RankSet};
+use fanin_wire::atp::{AggregatorName, AtpFlags, AtpHeader, FragmentId, NextRound, RankSet, Waited};
 
 use super::config::{Nets, ServerConfig, WINDOW_MAX, WORKERS_MAX};
 use super::places::{Assignment, Places};
 use super::planted::Planted;
+use super::spread::Spread;
 use crate::shared::order::SendOrder;
 use crate::shared::rtt::rebased;
 use crate::shared::serial::newer;
@@ -19,8 +20,8 @@ use crate::shared::window::rounded;
 
 /// What the server says of rounds in its acknowledgements.
 pub trait Rounds: Clone + Eq + Hash + std::fmt::Debug {
-    /// A fragment is complete for the first time. Gives the round behind its own, and its place.
-    fn on_complete(&mut self, now: Instant, at: FragmentId, flags: AtpFlags) -> (NextRound, u32);
+    /// A fragment is complete for the first time; its contributions were so far apart. Gives the round behind its own, and its place.
+    fn on_complete(&mut self, now: Instant, at: FragmentId, flags: AtpFlags, waited: Waited) -> (NextRound, u32);
 
     /// Makes all stored times relative to `now`.
     fn rebase(&mut self, now: Instant);
@@ -55,6 +56,9 @@ struct Entry<A> {
     ranks: RankSet,
     /// What contributions met, and whether they come as floats.
     flags: AtpFlags,
+    /// How far they are apart, and, when all are here, were.
+    spread: Spread,
+    waited: Waited,
     slot: AggregatorName,
     next_version: u8,
     round: NextRound,
@@ -72,6 +76,7 @@ struct Gradient {
     ranks: RankSet,
     attempt: u8,
     flags: AtpFlags,
+    waited: Waited,
 }
 
 /// The server of one job.
@@ -116,6 +121,8 @@ impl<P: Payload + ?Sized, R: Rounds> AggregationServer<P, R> {
             state: State::Empty,
             ranks: RankSet::NONE,
             flags: AtpFlags::NONE,
+            spread: Spread::NONE,
+            waited: Waited::UNKNOWN,
             slot: AggregatorName::default(),
             next_version: 0,
             round: NextRound::default(),
@@ -149,6 +156,7 @@ impl<P: Payload + ?Sized, R: Rounds> AggregationServer<P, R> {
         self.rounds.rebase(now);
         for entry in &mut self.entries {
             entry.flush_at = rebased(entry.flush_at, now);
+            entry.spread.rebase(now);
         }
     }
 
@@ -205,6 +213,7 @@ impl<P: Payload + ?Sized, R: Rounds> AggregationServer<P, R> {
         }
         (entry.at, entry.state, entry.ranks, entry.slot) = (packet.at, State::Partial, packet.ranks, packet.slot);
         (entry.flags, entry.flushes) = (packet.flags, 0);
+        entry.spread = Spread::begin(now, packet.waited, packet.attempt);
         entry.flush_at = now + self.config.reliability.rto_min;
         if packet.ranks == self.all {
             return self.complete(now, place, tx);
@@ -238,6 +247,7 @@ impl<P: Payload + ?Sized, R: Rounds> AggregationServer<P, R> {
             }
             entry.ranks = packet.ranks;
             entry.flags = entry.flags.with(packet.flags);
+            entry.spread = Spread::UNKNOWN;
             self.ask_for_floats(place, tx);
             if self.entries[place as usize].ranks == all {
                 self.finish_partial(now, place, tx);
@@ -258,6 +268,7 @@ impl<P: Payload + ?Sized, R: Rounds> AggregationServer<P, R> {
         }
         entry.ranks = entry.ranks.union(packet.ranks);
         entry.flags = entry.flags.with(packet.flags);
+        entry.spread.join(now, packet.waited, packet.attempt);
         if entry.ranks == all {
             self.finish_partial(now, place, tx);
         }
@@ -307,7 +318,8 @@ impl<P: Payload + ?Sized, R: Rounds> AggregationServer<P, R> {
         let entry = &mut self.entries[place as usize];
         P::finish(&mut entry.acc, Self::op(&mut self.config, entry.flags), workers);
         entry.state = State::Ready;
-        let (round, round_place) = self.rounds.on_complete(now, entry.at, entry.flags);
+        entry.waited = entry.spread.waited(now);
+        let (round, round_place) = self.rounds.on_complete(now, entry.at, entry.flags, entry.waited);
         entry.round = round;
         // `a2tp 4`: who found its aggregator taken gets another one.
         let collided = entry.flags.has(AtpFlags::COLLIDED);
@@ -355,8 +367,8 @@ impl<P: Payload + ?Sized, R: Rounds> AggregationServer<P, R> {
         }
         entry.state = State::Done;
         let flags = entry.flags.only(AtpFlags::COLLIDED.with(AtpFlags::COL).with(AtpFlags::ECN));
-        let Entry { at, slot, next_version, round, .. } = *entry;
-        let header = AtpHeader::Ack { at, slot, next_version, to, flags, round };
+        let Entry { at, slot, next_version, round, waited, .. } = *entry;
+        let header = AtpHeader::Ack { at, slot, next_version, to, flags, round, waited };
         self.send_to(to, &header, Some(place), tx);
     }
 
@@ -396,8 +408,8 @@ impl<P: Payload + ?Sized, R: Rounds> AggregationServer<P, R> {
     /// 5.8: some worker's elements do not fit fixed point.
     fn ask_for_floats<T: Tx<AtpHeader, P>>(&mut self, place: u32, tx: &mut T) {
         let Entry { at, slot, .. } = self.entries[place as usize];
-        let (next_version, round) = (slot.version, NextRound::default());
-        let header = AtpHeader::Ack { at, slot, next_version, to: AtpHeader::TO_ALL, flags: AtpFlags::FLOAT, round };
+        let (next_version, to, round, waited) = (slot.version, AtpHeader::TO_ALL, NextRound::default(), Waited::UNKNOWN);
+        let header = AtpHeader::Ack { at, slot, next_version, to, flags: AtpFlags::FLOAT, round, waited };
         self.send_to(AtpHeader::TO_ALL, &header, None, tx);
     }
 
@@ -437,7 +449,7 @@ impl<P: Payload + ?Sized, R: Rounds> Node<P> for AggregationServer<P, R> {
 
     #[inline]
     fn on_packet<T: Tx<AtpHeader, P>>(&mut self, now: Instant, from: Ingress, header: &AtpHeader, payload: &P, tx: &mut T) {
-        let AtpHeader::Gradient { at, slot, ranks, attempt, flags, .. } = *header else {
+        let AtpHeader::Gradient { at, slot, ranks, attempt, flags, waited, .. } = *header else {
             return tx.note(Event::Dropped(DropReason::NotAMember));
         };
         // What comes straight from a worker is its own.
@@ -446,7 +458,7 @@ impl<P: Payload + ?Sized, R: Rounds> Node<P> for AggregationServer<P, R> {
         {
             return tx.note(Event::Dropped(DropReason::NotAMember));
         }
-        let packet = Gradient { at, slot, ranks, attempt, flags: flags.with_if(AtpFlags::ECN, from.ecn) };
+        let packet = Gradient { at, slot, ranks, attempt, flags: flags.with_if(AtpFlags::ECN, from.ecn), waited };
         self.on_gradient(now, packet, payload, tx);
     }
 

@@ -5,10 +5,11 @@ use fanin_core::{
     Address, Body, DropReason, Duration, Egress, Event, FlowLabel, Ingress, Instant, JobId, Node, NodeId, Payload, PortId, PortSet, Rank,
     Route, Tx,
 };
-use fanin_wire::atp::{AggregatorName, AtpFlags, AtpHeader, FragmentId, RankSet};
+use fanin_wire::atp::{AggregatorName, AtpFlags, AtpHeader, FragmentId, RankSet, Waited};
 
 use super::config::{AGGREGATORS_MAX, JobAtSwitch, SwitchConfig, WORKERS_MAX};
 use super::planted::Planted;
+use super::spread::Spread;
 use crate::shared::rtt::rebased;
 use crate::shared::state::node_state;
 
@@ -39,6 +40,8 @@ struct Aggregator<A> {
     fan_in: u8,
     /// What its contributions met: ECN and `Col`.
     flags: AtpFlags,
+    /// How far its contributions are apart (`a2tp 3`, the timestamp).
+    spread: Spread,
     /// When something was last heard of its fragment.
     touched: Instant,
     acc: A,
@@ -115,12 +118,13 @@ struct Gradient {
     fan_in: [u8; 2],
     attempt: u8,
     flags: AtpFlags,
+    waited: Waited,
 }
 
 impl Gradient {
     fn header(self) -> AtpHeader {
-        let Gradient { at, slot, ranks, fan_in, attempt, flags } = self;
-        AtpHeader::Gradient { at, slot, ranks, fan_in, attempt, flags }
+        let Gradient { at, slot, ranks, fan_in, attempt, flags, waited } = self;
+        AtpHeader::Gradient { at, slot, ranks, fan_in, attempt, flags, waited }
     }
 }
 
@@ -152,6 +156,7 @@ impl<P: Payload + ?Sized> AggregationSwitch<P> {
             ranks: RankSet::NONE,
             fan_in: 0,
             flags: AtpFlags::NONE,
+            spread: Spread::NONE,
             touched: Instant::ZERO,
             acc: P::accumulator(&config.largest, config.block_bytes as usize),
         };
@@ -237,6 +242,7 @@ impl<P: Payload + ?Sized> AggregationSwitch<P> {
     pub fn rebase(&mut self, now: Instant) {
         for aggregator in &mut self.aggregators {
             aggregator.touched = rebased(aggregator.touched, now);
+            aggregator.spread.rebase(now);
         }
     }
 
@@ -323,9 +329,10 @@ impl<P: Payload + ?Sized> AggregationSwitch<P> {
         (aggregator.state, aggregator.job, aggregator.at) = (State::Open, entry.job, packet.at);
         (aggregator.ranks, aggregator.fan_in, aggregator.touched) = (packet.ranks, fan_in, now);
         aggregator.flags = packet.flags.only(AtpFlags::ECN.with(AtpFlags::COL));
+        aggregator.spread = Spread::begin(now, packet.waited, packet.attempt);
         tx.note(Event::SlotTaken { bytes: payload.bytes() as u32 });
         if aggregator.ranks.count() >= u32::from(fan_in) {
-            self.complete(number, packet, tx);
+            self.complete(now, number, packet, tx);
         }
     }
 
@@ -354,23 +361,25 @@ impl<P: Payload + ?Sized> AggregationSwitch<P> {
             return self.pass(number, packet, payload, tx);
         }
         aggregator.ranks = aggregator.ranks.union(packet.ranks);
+        aggregator.spread.join(now, packet.waited, packet.attempt);
         if aggregator.ranks.count() >= u32::from(aggregator.fan_in) {
-            self.complete(number, packet, tx);
+            self.complete(now, number, packet, tx);
         }
     }
 
     /// 5.1, step 2c: the sum goes on, and stays until the acknowledgement.
-    fn complete<T: Tx<AtpHeader, P>>(&mut self, number: usize, packet: Gradient, tx: &mut T) {
+    fn complete<T: Tx<AtpHeader, P>>(&mut self, now: Instant, number: usize, packet: Gradient, tx: &mut T) {
         let aggregator = &mut self.aggregators[usize::from(packet.slot.index)];
         aggregator.state = State::Complete;
-        let packet = Gradient { ranks: aggregator.ranks, flags: aggregator.flags, ..packet };
+        let packet = Gradient { ranks: aggregator.ranks, flags: aggregator.flags, waited: aggregator.spread.waited(now), ..packet };
         tx.send(self.jobs[number].to_server(), &packet.header(), Body::Acc(&aggregator.acc));
     }
 
     /// 5.1, step 2d: the sum goes on once more; at the next level it takes no aggregator, for that may have been freed already.
     fn repeat<T: Tx<AtpHeader, P>>(&self, number: usize, packet: Gradient, tx: &mut T) {
         let aggregator = &self.aggregators[usize::from(packet.slot.index)];
-        let packet = Gradient { ranks: aggregator.ranks, flags: aggregator.flags.with(AtpFlags::RESEND), ..packet };
+        let flags = aggregator.flags.with(AtpFlags::RESEND);
+        let packet = Gradient { ranks: aggregator.ranks, flags, waited: Waited::UNKNOWN, ..packet };
         tx.send(self.jobs[number].to_server(), &packet.header(), Body::Acc(&aggregator.acc));
     }
 
@@ -384,11 +393,13 @@ impl<P: Payload + ?Sized> AggregationSwitch<P> {
                 let is_new = !packet.ranks.overlaps(aggregator.ranks) && payload.reduce(&mut aggregator.acc, &mut entry.op).is_ok();
                 if is_new {
                     aggregator.ranks = aggregator.ranks.union(packet.ranks);
+                    aggregator.spread.join(now, packet.waited, packet.attempt);
                     aggregator.flags = aggregator.flags.with(packet.flags.only(AtpFlags::ECN.with(AtpFlags::COL)));
                 }
                 let has_all = packet.ranks.is_within(aggregator.ranks);
                 let kept = packet.flags.only(AtpFlags::COLLIDED.with(AtpFlags::DIRECT));
-                self.flush(number, packet, kept, tx);
+                let waited = aggregator.spread.waited(now);
+                self.flush(number, Gradient { waited, ..packet }, kept, tx);
                 if !has_all {
                     self.pass(number, packet, payload, tx);
                 }
@@ -428,7 +439,7 @@ impl<P: Payload + ?Sized> AggregationSwitch<P> {
 
     /// `a2tp 5.2`: the acknowledgement frees the aggregator and goes on to all workers, or to the one that asked.
     fn on_ack<T: Tx<AtpHeader, P>>(&mut self, from: Ingress, header: &AtpHeader, payload: &P, tx: &mut T) {
-        let AtpHeader::Ack { at, slot, next_version, to, flags, round } = *header else { return };
+        let AtpHeader::Ack { at, slot, next_version, to, flags, round, waited } = *header else { return };
         let Some(number) = self.server_of(from) else { return drop_packet(tx, DropReason::NotAMember) };
         if !flags.has(AtpFlags::FLOAT) && self.is_of(slot, from.job, at) {
             let aggregator = &mut self.aggregators[usize::from(slot.index)];
@@ -436,7 +447,7 @@ impl<P: Payload + ?Sized> AggregationSwitch<P> {
             tx.note(Event::SlotFreed { bytes: P::acc_bytes(&aggregator.acc, &self.jobs[number].op) as u32 });
         }
         let entry = &self.jobs[number];
-        let header = AtpHeader::Ack { at, slot, next_version, to, flags: flags.with_if(AtpFlags::ECN, from.ecn), round };
+        let header = AtpHeader::Ack { at, slot, next_version, to, flags: flags.with_if(AtpFlags::ECN, from.ecn), round, waited };
         let below = |node: NodeId| Egress::Route(Route::direct(Address::switch(node), entry.flow));
         if to == AtpHeader::TO_ALL {
             if !entry.ports.is_empty() {
@@ -458,7 +469,8 @@ impl<P: Payload + ?Sized> AggregationSwitch<P> {
         if self.is_of(slot, from.job, at) {
             let aggregator = &mut self.aggregators[usize::from(slot.index)];
             aggregator.touched = now;
-            let packet = Gradient { at, slot, ranks: aggregator.ranks, fan_in: [0; 2], attempt: 0, flags: AtpFlags::NONE };
+            let flags = AtpFlags::NONE;
+            let packet = Gradient { at, slot, ranks: aggregator.ranks, fan_in: [0; 2], attempt: 0, flags, waited: Waited::UNKNOWN };
             match aggregator.state {
                 State::Open => self.flush(number, packet, AtpFlags::NONE, tx),
                 State::Complete => {
@@ -481,8 +493,8 @@ impl<P: Payload + ?Sized> Node<P> for AggregationSwitch<P> {
     #[inline]
     fn on_packet<T: Tx<AtpHeader, P>>(&mut self, now: Instant, from: Ingress, header: &AtpHeader, payload: &P, tx: &mut T) {
         match *header {
-            AtpHeader::Gradient { at, slot, ranks, fan_in, attempt, flags } => {
-                self.on_gradient(now, from, Gradient { at, slot, ranks, fan_in, attempt, flags }, payload, tx);
+            AtpHeader::Gradient { at, slot, ranks, fan_in, attempt, flags, waited } => {
+                self.on_gradient(now, from, Gradient { at, slot, ranks, fan_in, attempt, flags, waited }, payload, tx);
             }
             AtpHeader::Ack { .. } => self.on_ack(from, header, payload, tx),
             AtpHeader::Flush { at, slot } => self.on_flush(now, from, at, slot, tx),

@@ -6,7 +6,7 @@ use fanin_core::{
     BlockExponent, Body, Collective, DropReason, Egress, Event, FailureReason, Gauge, Ingress, Instant, Node, OperationId, Outcome,
     Payload, Piece, Rank, RetransmitReason, Route, Suspect, Tx, Worker,
 };
-use fanin_wire::atp::{AggregatorName, AtpFlags, AtpHeader, FragmentId, NextRound, RankSet};
+use fanin_wire::atp::{AggregatorName, AtpFlags, AtpHeader, FragmentId, NextRound, RankSet, Waited};
 
 use super::config::{FixedScale, Nets, WINDOW_MAX, WORKERS_MAX, WorkerConfig};
 use super::places::Places;
@@ -42,6 +42,8 @@ pub struct Acknowledged {
     pub flags: AtpFlags,
     /// The next round, where the server makes them.
     pub round: NextRound,
+    /// How far its contributions were apart.
+    pub waited: Waited,
 }
 
 /// A worker's windows.
@@ -263,6 +265,7 @@ impl<P: Payload + ?Sized, W: Windows> AggregationWorker<P, W> {
             fan_in: self.config.fan_in,
             attempt: flight.attempts,
             flags: flags.with_if(AtpFlags::ECN, echo).with_if(AtpFlags::FLOAT, flight.float),
+            waited: Waited::NOT,
         };
         // Without the nets, what is direct passes aggregators by (`a2tp 5.1`, step 3).
         let passes_by = flags.has(AtpFlags::DIRECT) && !flags.has(AtpFlags::RESEND);
@@ -339,7 +342,7 @@ impl<P: Payload + ?Sized, W: Windows> AggregationWorker<P, W> {
     /// `a2tp 5.5`.
     #[inline]
     fn on_ack<T: Tx<AtpHeader, P>>(&mut self, now: Instant, from: Ingress, header: &AtpHeader, payload: &P, tx: &mut T) {
-        let AtpHeader::Ack { at, next_version, flags, round, .. } = *header else { return };
+        let AtpHeader::Ack { at, next_version, flags, round, waited, .. } = *header else { return };
         let Some(place) = self.under_way(at) else { return self.drop_late(at, tx) };
         let Some(&collective) = self.ledger.running() else { return };
         if flags.has(AtpFlags::FLOAT) {
@@ -367,6 +370,7 @@ impl<P: Payload + ?Sized, W: Windows> AggregationWorker<P, W> {
                 next: self.next,
                 flags: flags.with_if(AtpFlags::ECN, from.ecn),
                 round,
+                waited,
             },
         );
         if self.edge == self.end {
