@@ -13,12 +13,14 @@
 //! | [`shares`] | how a vector is cut into pieces, where it has a share for each worker |
 //! | [`window`] | the size of windows |
 //! | [`sender`], [`receiver`] | the ends of a reliable channel |
+//! | [`connection`] | the ends of a reliable connection of network cards: in order, go-back-N |
 //! | [`ledger`] | operations: accepted, running, ended |
 //! | [`trees`] | the switch of static trees, for any packet format |
 //! | `slots` | the slots of a switch, with a bit per child |
 //! | `state` | `Clone`, `Eq` and `Hash` for nodes that are generic over the payload |
 
 pub mod aggregation;
+pub mod connection;
 pub mod ledger;
 pub mod order;
 pub mod overtaking;
