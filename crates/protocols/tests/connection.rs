@@ -78,7 +78,7 @@ fn transfer(wire: Wire, first: u32, messages: &[u32], retry_limit: Option<u32>) 
         assert!(step < 2_000_000, "does not end: {requester:?} {responder:?}");
         while requester.next_to_send().is_some() {
             let sending = requester.sent(run.now);
-            let asks = sending.first_again || asks_for_ack(sending.psn, ends_message(sending.psn));
+            let asks = sending.again || asks_for_ack(sending.psn, ends_message(sending.psn));
             run.send(|| Packet::Data { psn: sending.psn, asks });
         }
         if requester.is_idle() {

@@ -11,10 +11,9 @@ use crate::shared::rtt::{RttEstimator, rebased};
 pub struct Sending {
     /// Its number.
     pub psn: Psn,
-    /// It was sent before.
+    /// It was sent before: it asks for an acknowledgement, whatever its place. What is behind it may never come, and the acknowledgement of
+    /// what came before may be the only news that there is.
     pub again: bool,
-    /// The first one since the sender went back: it asks for an acknowledgement, whatever its place.
-    pub first_again: bool,
 }
 
 /// What the end of a timer means.
@@ -58,7 +57,6 @@ pub struct Requester {
     timeouts: u32,
     /// The connection breaks with one timeout more than this.
     retry_limit: Option<u32>,
-    went_back: bool,
 }
 
 impl Requester {
@@ -76,7 +74,6 @@ impl Requester {
             progress_at: Instant::ZERO,
             timeouts: 0,
             retry_limit,
-            went_back: false,
         }
     }
 
@@ -137,7 +134,7 @@ impl Requester {
             _ => {}
         }
         self.armed_at.get_or_insert(now);
-        Sending { psn, again, first_again: std::mem::take(&mut self.went_back) && again }
+        Sending { psn, again }
     }
 
     /// All packets up to `psn` have arrived. Gives how many of them were not known to; `None` where it says what cannot be.
@@ -179,7 +176,7 @@ impl Requester {
     }
 
     fn go_back(&mut self) {
-        (self.next, self.armed_at, self.went_back) = (self.first, None, true);
+        (self.next, self.armed_at) = (self.first, None);
     }
 
     /// When the timer of the oldest packet runs out.
@@ -246,11 +243,11 @@ mod tests {
         assert_eq!(end.on_ack(at(5), Psn::new(0xff_fffe)), Some(0), "an old one");
         assert_eq!(end.on_ack(at(5), Psn::new(3)), None, "never sent");
         assert_eq!(end.on_nak(at(6), Psn::new(1)), Some(1), "0 has arrived");
-        assert_eq!(end.sent(at(6)), Sending { psn: Psn::new(1), again: true, first_again: true });
+        assert_eq!(end.sent(at(6)), Sending { psn: Psn::new(1), again: true });
         assert_eq!(end.on_nak(at(6), Psn::new(0)), Some(0), "an old report changes nothing");
-        assert_eq!(end.sent(at(6)), Sending { psn: Psn::new(2), again: true, first_again: false });
+        assert_eq!(end.sent(at(6)), Sending { psn: Psn::new(2), again: true });
         end.post(1);
-        assert_eq!(end.sent(at(7)), Sending { psn: Psn::new(3), again: false, first_again: false });
+        assert_eq!(end.sent(at(7)), Sending { psn: Psn::new(3), again: false });
         assert!(!end.is_idle() && end.on_ack(at(9), Psn::new(3)) == Some(3) && end.is_idle());
         assert_eq!((end.timer_at(), end.next_to_send()), (None, None));
     }
