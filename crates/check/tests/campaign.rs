@@ -100,3 +100,16 @@ fn panama_bears_what_the_others_bear() {
     assert_eq!(report.jobs.keys().collect::<Vec<_>>(), [&"panama"]);
     assert!(report.jobs_complete > PANAMA_SEEDS / 2 && report.jobs_failed > PANAMA_SEEDS / 20 && report.marked > PANAMA_SEEDS, "{report}");
 }
+
+/// Seeds of the campaign of NetReduce alone.
+const NETREDUCE_SEEDS: u64 = 600;
+
+#[test]
+fn netreduce_bears_what_the_others_bear() {
+    let report = campaign(3_000_000, NETREDUCE_SEEDS, Checks { only: Some("netreduce"), ..Checks::default() });
+    println!("{report}");
+    report.assert_clean();
+    assert_eq!(report.jobs.keys().collect::<Vec<_>>(), [&"netreduce"]);
+    assert!(report.jobs_complete > NETREDUCE_SEEDS / 2 && report.jobs_failed > NETREDUCE_SEEDS / 20, "{report}");
+    assert!(report.retransmitted > 100 * NETREDUCE_SEEDS, "{report}");
+}

@@ -43,6 +43,7 @@ pub fn divide(refuse: &Refuse<'_>, setup: &Setup, jobs: &mut [PreparedJob]) -> R
                 *window = Window(window.0.min(pool));
             }
             System::Ring { .. } | System::Tree { .. } | System::Canary(_) | System::Panama { .. } => {}
+            System::NetReduce(_) => {}
         }
     }
     Ok(())
