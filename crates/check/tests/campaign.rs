@@ -17,6 +17,7 @@ fn thousands_of_random_runs_are_as_they_must_be() {
         ("atp", SEEDS / 20),
         ("a2tp", SEEDS / 20),
         ("panama", SEEDS / 20),
+        ("netreduce", SEEDS / 20),
         ("ring", SEEDS / 3),
         ("switchml", SEEDS / 3),
         ("canary", SEEDS / 20),

@@ -4,9 +4,15 @@
 mod common;
 mod netreduce_plan;
 
-use common::{Ended, Faults, Script};
-use fanin_core::{Census, DropReason, Duration, Failure, FailureReason, Instant, OperationId, Rank, RetransmitReason, Suspect};
+use common::{Ended, Faults, JOB, Script};
+use fanin_core::payload::ElementAcc;
+use fanin_core::{
+    Address, Body, Census, DropReason, Duration, Egress, ElementOp, Event, Failure, FailureReason, FlowLabel, Ingress, Instant, Node,
+    NodeId, OpError, OperationId, Piece, PortId, Rank, RetransmitReason, Suspect, Tx,
+};
+use fanin_protocols::netreduce::{MessageShape, NetReduceChild, NetReduceConnection, NetReduceSwitch, NetReduceSwitchConfig, Variants};
 use fanin_protocols::shared::reliability::Reliability;
+use fanin_wire::netreduce::{NetReduceHeader, PacketNumber};
 use netreduce_plan::{LOSSY, PATIENCE, Plan};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -224,4 +230,78 @@ fn numbers_wrap() {
         let plan = Plan { leaves, window, packets: 7, first: (u32::MAX - 20, 0xff_ff80), faults, ..Plan::star(4) };
         plan.run::<Census>(&[1_000, 800, 2_000]).all_done(3);
     }
+}
+
+/// Keeps the sums that a switch sends.
+#[derive(Default)]
+struct Sums(Vec<Vec<u8>>);
+
+impl Tx<NetReduceHeader, [u8]> for Sums {
+    fn send(&mut self, _to: Egress<'_>, header: &NetReduceHeader, body: Body<'_, [u8]>) {
+        if let (NetReduceHeader::First { at, .. }, Body::Acc(acc)) = (header, body) {
+            assert!(at.is_summed());
+            self.0.push(acc.as_bytes().to_vec());
+        }
+    }
+
+    fn room(&mut self, _to: Egress<'_>) -> bool {
+        true
+    }
+
+    fn note(&mut self, _event: Event) {}
+
+    fn contribute(&mut self, _piece: Piece, _accumulator: &mut ElementAcc, _first: bool) -> Result<(), OpError> {
+        Err(OpError::NoVector)
+    }
+
+    fn fold(&mut self, _piece: Piece, _payload: &[u8]) -> Result<(), OpError> {
+        Err(OpError::NoVector)
+    }
+
+    fn deliver(&mut self, _piece: Piece, _body: Body<'_, [u8]>) -> Result<(), OpError> {
+        Err(OpError::NoVector)
+    }
+}
+
+/// The sum of these floats by rank, where they come in this order.
+fn sum_of_floats(order: &[u16]) -> Vec<u8> {
+    const VALUES: [f32; 4] = [1.0e8, 3.141_592_7, -1.0e8, 7.5e-3];
+    let ranks = 0..VALUES.len() as u16;
+    let mut switch = NetReduceSwitch::<[u8]>::new(NetReduceSwitchConfig {
+        job: JOB,
+        op: ElementOp::F32_SUM,
+        workers: 4,
+        block_bytes: 32,
+        shape: MessageShape { window: 1, packets: 1 },
+        parent: None,
+        children: ranks.clone().map(|rank| NetReduceChild { port: PortId(rank), who: Suspect::Rank(Rank(u32::from(rank))) }).collect(),
+        connections: ranks
+            .map(|rank| NetReduceConnection { rank: Rank(u32::from(rank)), ends_at: Some(PortId((rank + 1) % 4)), beyond: None })
+            .collect(),
+        flow: FlowLabel(0),
+        resend_gap: Duration::ZERO,
+        variants: Variants::default(),
+    });
+    let mut sums = Sums::default();
+    for &connection in order {
+        let at = PacketNumber::new(0, true);
+        let header = NetReduceHeader::First { at, message: 0, length: 20, address: 0, connection, ring: JOB.0, packets: 1 };
+        let source = Address::worker(NodeId(u32::from(connection)));
+        let from = Ingress { port: PortId(connection), source, job: JOB, ecn: false };
+        switch.on_packet(Instant::ZERO, from, &header, &VALUES[usize::from(connection)].to_le_bytes()[..], &mut sums);
+    }
+    assert_eq!(sums.0.len(), 4, "one for each connection");
+    assert!(sums.0.iter().all(|sum| *sum == sums.0[0]));
+    sums.0.swap_remove(0)
+}
+
+/// `netreduce 7`: sums of floats depend on the order of their parts, which here is that of ranks, not that in which they come.
+#[test]
+fn floats_have_the_same_bits_whatever_comes_first() {
+    let by_rank = sum_of_floats(&[0, 1, 2, 3]);
+    assert_eq!(by_rank, (((1.0e8f32 + 3.141_592_7) - 1.0e8) + 7.5e-3).to_le_bytes());
+    for order in [[3, 2, 1, 0], [2, 0, 3, 1], [1, 3, 0, 2]] {
+        assert_eq!(sum_of_floats(&order), by_rank, "{order:?}");
+    }
+    assert_eq!(sum_of_floats(&[2, 2, 0, 3, 2, 1]), by_rank, "what comes again changes nothing");
 }

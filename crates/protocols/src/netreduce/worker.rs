@@ -398,8 +398,9 @@ impl<P: Payload + ?Sized> Node<P> for NetReduceWorker<P> {
     #[inline]
     fn next_timeout(&self) -> Option<Instant> {
         self.ledger.running()?;
-        let (at, _) = self.give_up_at();
-        Some(self.requester.timer_at().map_or(at, |timer| timer.min(at)))
+        // Without an end of patience who waits for packets only has no timer.
+        let patience_ends_at = Some(self.give_up_at().0).filter(|at| *at != Instant::FAR_FUTURE);
+        self.requester.timer_at().into_iter().chain(patience_ends_at).min()
     }
 
     fn gauges(&self, report: &mut dyn FnMut(Gauge, f64)) {
