@@ -158,7 +158,7 @@ fn time_does_not_depend_on_the_number_of_workers() {
 fn a_window_of_one_message_does_not_fill_the_network() {
     let [one, two] = [1, 2].map(|messages| duration_us(6, messages, Duration::from_ns(3_100)));
     println!("{one} us with one message, {two} us with two");
-    assert!(two < 360.0, "{two}");
+    assert!(two < 365.0, "{two}");
     let share = two / one;
     assert!(share > 0.65 && share < 0.8, "{share}");
 }
