@@ -95,7 +95,7 @@ class Noise(TypedDict):
 
 
 class _Job(TypedDict):
-    system: Literal["ring", "tree", "canary", "switchml", "atp", "a2tp", "panama"]
+    system: Literal["ring", "tree", "canary", "switchml", "atp", "a2tp", "panama", "netreduce"]
 
 
 class Job(_Job, total=False):
@@ -126,13 +126,20 @@ class Job(_Job, total=False):
     rto_initial: Time
     rto_min: Time
     patience: Time
-    # ring
+    # ring, netreduce
     order: Literal["host", "placement"]
+    # ring
     barrier: bool
     # tree, panama
     trees: int
     # panama
     window_initial: int
+    # netreduce
+    window_messages: int
+    retries: int
+    lookup: Literal["window", "newest"]
+    deallocation: Literal["full", "packet"]
+    reemission: Literal["requester", "all"]
     # canary
     timeout: Time | Literal["adaptive"]
     timeout_min: Time

@@ -10,8 +10,8 @@ use fanin_sim::routing::Balancer;
 use fanin_sim::traffic::{Pattern, TrafficConfig};
 use fanin_sim::{LinkSpeed, NetworkConfig, Shape, Topology};
 use fanin_systems::{
-    A2tpParameters, AtpParameters, CanaryParameters, CollisionRule, FailureRule, Placement, RingOrder, SafetyNets, SynchronyRule, System,
-    WindowRule,
+    A2tpParameters, AtpParameters, CanaryParameters, CollisionRule, FailureRule, NetReduceParameters, Placement, RingOrder, SafetyNets,
+    SynchronyRule, System, WindowRule,
 };
 
 use crate::draw::Draw;
@@ -53,6 +53,7 @@ pub fn generate_for(seed: u64, only: Option<&str>) -> Recipe {
     adaptive_timeouts(&mut Draw::new(seed, 8), &mut jobs);
     with_servers(&mut Draw::new(seed, 9), &map, &mut jobs, only);
     panama(&mut Draw::new(seed, 10), &mut jobs, only);
+    netreduce(&mut Draw::new(seed, 11), &mut jobs, only);
     jobs.iter_mut().for_each(|job| kinds(&mut kind_draw, job));
     let mut faults = FaultPlan::default();
     let fault_draw = &mut Draw::new(seed, 5);
@@ -286,6 +287,24 @@ fn panama(draw: &mut Draw, jobs: &mut [JobRecipe], only: Option<&str>) {
     }
 }
 
+/// Some jobs become jobs of NetReduce: all that were wanted, or one in eight of those without servers.
+fn netreduce(draw: &mut Draw, jobs: &mut [JobRecipe], only: Option<&str>) {
+    const HEADER_BYTES: u32 = 16;
+    for job in jobs {
+        let wanted = only.map_or_else(|| job.system.servers() == 0 && draw.percent(12), |name| name == "netreduce");
+        if !wanted {
+            continue;
+        }
+        let order = *draw.pick(&[RingOrder::Host, RingOrder::Placement]);
+        let window_messages = draw.between(1, u64::from(job.window.min(4))) as u32;
+        job.system = System::NetReduce(NetReduceParameters { window_messages, order, ..NetReduceParameters::default() });
+        job.reliable = true;
+        if job.payload_bytes <= HEADER_BYTES {
+            job.payload_bytes += HEADER_BYTES;
+        }
+    }
+}
+
 fn job(draw: &mut Draw, map: &NetworkMap, weather: Weather, only: Option<&str>) -> JobRecipe {
     let workers = draw.between(1, u64::from(map.hosts().min(24)));
     let mut op = operator(draw);
@@ -339,6 +358,7 @@ fn kinds(draw: &mut Draw, job: &mut JobRecipe) {
         System::SwitchMl { fixed_point } => fixed_point,
         System::Canary(_) => false,
         System::Ring { .. } | System::Tree { .. } | System::Atp(_) | System::A2tp(_) | System::Panama { .. } => return,
+        System::NetReduce(_) => return,
     };
     // A job of a recipe has one operator: a mean would divide what is only copied, and fixed point is for what is added up.
     let may_copy = !fixed_point && job.op.operator != Operator::Avg;

@@ -38,6 +38,7 @@ fn check_leaks(recipe: &Recipe, result: &RunResult, found: &mut Vec<String>) {
         // When a job has ended its switches are told, and keep nothing of it.
         System::Atp(_) | System::A2tp(_) => true,
         System::Ring { .. } | System::Tree { .. } | System::SwitchMl { .. } | System::Panama { .. } => false,
+        System::NetReduce(_) => false,
     };
     if !recipe.drain || result.ended != Ended::JobsDone || !recipe.jobs.iter().all(gives_up) {
         return;

@@ -13,12 +13,13 @@ fn thousands_of_random_runs_are_as_they_must_be() {
     report.assert_clean();
     assert_eq!(report.runs, SEEDS);
     for (system, at_least) in [
-        ("tree", SEEDS / 5),
+        ("tree", SEEDS / 6),
         ("atp", SEEDS / 20),
         ("a2tp", SEEDS / 20),
         ("panama", SEEDS / 20),
-        ("ring", SEEDS / 3),
-        ("switchml", SEEDS / 3),
+        ("netreduce", SEEDS / 20),
+        ("ring", SEEDS / 4),
+        ("switchml", SEEDS / 4),
         ("canary", SEEDS / 20),
     ] {
         assert!(report.jobs[system] > at_least, "{system}: {:?}", report.jobs);
@@ -99,4 +100,17 @@ fn panama_bears_what_the_others_bear() {
     report.assert_clean();
     assert_eq!(report.jobs.keys().collect::<Vec<_>>(), [&"panama"]);
     assert!(report.jobs_complete > PANAMA_SEEDS / 2 && report.jobs_failed > PANAMA_SEEDS / 20 && report.marked > PANAMA_SEEDS, "{report}");
+}
+
+/// Seeds of the campaign of NetReduce alone.
+const NETREDUCE_SEEDS: u64 = 600;
+
+#[test]
+fn netreduce_bears_what_the_others_bear() {
+    let report = campaign(3_000_000, NETREDUCE_SEEDS, Checks { only: Some("netreduce"), ..Checks::default() });
+    println!("{report}");
+    report.assert_clean();
+    assert_eq!(report.jobs.keys().collect::<Vec<_>>(), [&"netreduce"]);
+    assert!(report.jobs_complete > NETREDUCE_SEEDS / 2 && report.jobs_failed > NETREDUCE_SEEDS / 20, "{report}");
+    assert!(report.retransmitted > 100 * NETREDUCE_SEEDS, "{report}");
 }

@@ -4,16 +4,18 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`a2tp`] | steady state of A2TP's aggregator window, and the factor by which it shrinks |
+//! | [`netreduce`] | time of an allreduce over machines with several GPUs: flat ring, Tencent's, parallel NetReduce |
 //! | [`sharp`] | time of an allreduce over SHARP's trees, in its two modes |
 #![forbid(unsafe_code)]
 
 pub mod a2tp;
+pub mod netreduce;
 pub mod sharp;
 
 use std::fmt;
 
 /// All models, in the order in which they are listed.
-pub const MODELS: &[Model] = &[a2tp::STEADY_STATE, a2tp::DECREASE, sharp::MODES];
+pub const MODELS: &[Model] = &[a2tp::STEADY_STATE, a2tp::DECREASE, netreduce::TIMES, sharp::MODES];
 
 /// The model of that name.
 pub fn model(name: &str) -> Option<&'static Model> {

@@ -197,7 +197,7 @@ mod tests {
         );
         assert_eq!(
             refused(&PLAN.replace("\"a2tp\"", "\"atp\""), &[]),
-            "plan.toml:2: model.name = \"atp\": expected \"a2tp\" or \"a2tp-decrease\" or \"sharp\""
+            "plan.toml:2: model.name = \"atp\": expected \"a2tp\" or \"a2tp-decrease\" or \"netreduce\" or \"sharp\""
         );
         assert_eq!(
             refused(PLAN, &["model.threshold=1.5"]),

@@ -8,6 +8,7 @@
 //! | [`ring`] | bandwidth-optimal ring allreduce |
 //! | [`canary`] | Canary: trees that form anew for each block, around congestion |
 //! | [`panama`] | PANAMA: static reduction trees with a window that follows congestion marks |
+//! | [`netreduce`] | NetReduce: accelerators in the connections of a ring of network cards |
 //! | [`switchml`] | SwitchML: a pool of slots with two versions each, at one switch or a tree of them |
 //! | [`atp`] | ATP: aggregators that all jobs of a switch share, first come, first served, with servers behind them |
 //! | [`a2tp`] | A2TP: ATP with a window for aggregators beside that for links, and fewer aggregators for jobs with stragglers |
@@ -19,6 +20,7 @@
 pub mod a2tp;
 pub mod atp;
 pub mod canary;
+pub mod netreduce;
 pub mod panama;
 pub mod ring;
 pub mod shared;

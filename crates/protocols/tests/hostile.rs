@@ -8,6 +8,10 @@ use fanin_core::{
     Address, BlockExponent, Body, Collective, DropReason, Duration, Egress, Event, FailureReason, FlowLabel, Ingress, Instant, Node,
     NodeId, OpError, OperationId, Outcome, Payload, Piece, PortId, Rank, Suspect, Tx, Wire, Worker,
 };
+use fanin_protocols::netreduce::{
+    Beyond, MessageShape, NetReduceChild, NetReduceConnection, NetReduceParent, NetReducePeer, NetReduceSwitch, NetReduceSwitchConfig,
+    NetReduceWorker, NetReduceWorkerConfig, Variants,
+};
 use fanin_protocols::panama::{PanamaSwitch, PanamaWorker, PanamaWorkerConfig};
 use fanin_protocols::ring::{RingBarrier, RingPeer, RingWorker, RingWorkerConfig};
 use fanin_protocols::shared::reliability::Reliability;
@@ -15,6 +19,7 @@ use fanin_protocols::switchml::{
     SwitchMlChild, SwitchMlParent, SwitchMlSwitch, SwitchMlSwitchConfig, SwitchMlWorker, SwitchMlWorkerConfig,
 };
 use fanin_protocols::tree::{TreeChild, TreeParent, TreeRole, TreeSwitch, TreeSwitchConfig, TreeWorker, TreeWorkerConfig};
+use fanin_wire::netreduce::{NetReduceHeader, PacketNumber};
 use fanin_wire::panama::PanamaHeader;
 use fanin_wire::ring::{AckMask, RingHeader, Segment};
 use fanin_wire::switchml::{CallLabel, SlotUse, SwitchMlHeader};
@@ -86,6 +91,48 @@ fn tree_worker(workers: u32, reliability: Reliability) -> TreeWorker<Bytes> {
         uplink: PortId(0),
         leaf: NodeId(9),
         reliability,
+    })
+}
+
+fn netreduce_worker(workers: u32, reliability: Reliability) -> NetReduceWorker<Bytes> {
+    let peer = |rank| NetReducePeer { rank: Rank(rank), address: Address::worker(NodeId(rank)) };
+    NetReduceWorker::new(NetReduceWorkerConfig {
+        job: JOB,
+        rank: Rank(0),
+        workers,
+        op: Bytes::OP,
+        element_bytes: ELEMENT_BYTES,
+        block_elements: 5,
+        shape: MessageShape { window: 1, packets: 2 },
+        predecessor: peer(workers - 1),
+        successor: peer(1 % workers),
+        uplink: PortId(0),
+        flow: FlowLabel(0),
+        reliability,
+        retry_limit: None,
+    })
+}
+
+/// With workers 0 and 1 at ports 0 and 1, a switch at port 2; worker 1's successor is elsewhere, and so is worker 0's predecessor.
+fn netreduce_switch(root: bool) -> NetReduceSwitch<Bytes> {
+    let worker = |rank| NetReduceChild { port: PortId(rank), who: Suspect::Rank(Rank(u32::from(rank))) };
+    let beyond = Beyond { switch: Address::switch(NodeId(9)), worker: Address::worker(NodeId(2)) };
+    NetReduceSwitch::new(NetReduceSwitchConfig {
+        job: JOB,
+        op: Bytes::OP,
+        workers: 3,
+        block_bytes: 5 * ELEMENT_BYTES,
+        shape: MessageShape { window: 1, packets: 2 },
+        parent: (!root).then_some(NetReduceParent { port: PortId(3), node: NodeId(8) }),
+        children: vec![worker(0), worker(1), NetReduceChild { port: PortId(2), who: Suspect::Switch(NodeId(7)) }],
+        connections: vec![
+            NetReduceConnection { rank: Rank(0), ends_at: Some(PortId(1)), beyond: None },
+            NetReduceConnection { rank: Rank(1), ends_at: None, beyond: Some(beyond) },
+            NetReduceConnection { rank: Rank(2), ends_at: Some(PortId(0)), beyond: None },
+        ],
+        flow: FlowLabel(0),
+        resend_gap: Duration::from_us(10),
+        variants: Variants::default(),
     })
 }
 
@@ -232,6 +279,31 @@ fn ring_headers() -> impl Strategy<Value = RingHeader> {
     ]
 }
 
+fn netreduce_headers() -> impl Strategy<Value = NetReduceHeader> {
+    let psn = || prop_oneof![8 => 0u32..6, 1 => any::<u32>()].prop_map(|psn| psn & 0xff_ffff);
+    let at = move || {
+        (psn(), any::<(bool, bool)>()).prop_map(|(psn, (asks, summed))| {
+            let at = PacketNumber::new(psn, asks);
+            if summed { at.summed() } else { at }
+        })
+    };
+    let message = || prop_oneof![8 => 0u32..5, 1 => numbers()];
+    let (rank, offset) = (|| prop_oneof![8 => 0u16..3, 1 => any::<u16>()], || prop_oneof![8 => 0u16..2, 1 => any::<u16>()]);
+    let packets = || prop_oneof![8 => 1u16..3, 1 => 1u16..];
+    let ring = || prop_oneof![8 => Just(JOB.0), 1 => any::<u16>()];
+    let suspect = || prop_oneof![Just(Suspect::Unknown), Just(Suspect::Rank(Rank(2)))];
+    prop_oneof![
+        6 => (at(), message(), rank(), ring(), packets()).prop_map(|(at, message, connection, ring, packets)| NetReduceHeader::First { at, message, length: 40, address: 0, connection, ring, packets }),
+        6 => (at(), rank(), any::<bool>()).prop_map(|(at, connection, last)| NetReduceHeader::Next { at, connection, last }),
+        2 => (psn(), rank()).prop_map(|(psn, connection)| NetReduceHeader::Ack { psn, messages: 0, connection }),
+        2 => (psn(), rank()).prop_map(|(psn, connection)| NetReduceHeader::Nak { psn, messages: 0, connection }),
+        4 => (message(), offset()).prop_map(|(message, offset)| NetReduceHeader::Up { message, offset }),
+        4 => (message(), offset()).prop_map(|(message, offset)| NetReduceHeader::Down { message, offset }),
+        3 => (psn(), message(), rank(), ring(), packets()).prop_map(|(psn, message, connection, ring, packets)| NetReduceHeader::Notice { psn, message, length: 40, address: 0, connection, ring, packets }),
+        1 => (message(), offset(), suspect()).prop_map(|(message, offset, suspect)| NetReduceHeader::Waiting { message, offset, suspect }),
+    ]
+}
+
 fn calls() -> impl Strategy<Value = CallLabel> {
     let any_call = (0u32..3, prop_oneof![Just(CallLabel::ALL), 0u16..4], 0u8..3);
     prop_oneof![2 => Just(CallLabel::NONE), 1 => any_call.prop_map(|(fingerprint, receiver, op)| CallLabel { fingerprint, receiver, op })]
@@ -307,6 +379,30 @@ proptest! {
     #[test]
     fn a_panama_worker_survives_anything(reliable in any::<bool>(), packets in proptest::collection::vec((ingress(), panama_headers(), payloads()), 1..100)) {
         let mut worker = panama_worker(3, if reliable { LOSSY } else { Reliability::LOSSLESS });
+        let mut operation = 0;
+        torment(&mut worker, packets, |worker, number, now, sink| {
+            if number % 10 == 3 {
+                worker.submit(now, collective(operation, 13), sink);
+            }
+            while let Some(Outcome { result, .. }) = worker.poll() {
+                operation += u32::from(result.is_ok());
+            }
+        });
+    }
+
+    #[test]
+    fn an_accelerator_of_netreduce_survives_anything(
+        root in any::<bool>(),
+        packets in proptest::collection::vec((ingress(), netreduce_headers(), prop_oneof![Just(vec![1; 20]), payloads()]), 1..200)
+    ) {
+        torment(&mut netreduce_switch(root), packets, |_, _, _, _| {});
+    }
+
+    #[test]
+    fn a_worker_of_netreduce_survives_anything(
+        packets in proptest::collection::vec((ingress(), netreduce_headers(), prop_oneof![Just(vec![1; 4]), Just(vec![1; 20]), payloads()]), 1..100)
+    ) {
+        let mut worker = netreduce_worker(3, LOSSY);
         let mut operation = 0;
         torment(&mut worker, packets, |worker, number, now, sink| {
             if number % 10 == 3 {
@@ -464,6 +560,8 @@ fn operations_end_without_a_network() {
         ends(tree_worker(3, reliability));
         ends(panama_worker(3, reliability));
         is_done_at_once(panama_worker(1, reliability));
+        ends(netreduce_worker(3, reliability));
+        is_done_at_once(netreduce_worker(1, reliability));
         ends(ring_worker(3, reliability));
         ends(switchml_worker(3, reliability, false));
         ends(switchml_worker(3, reliability, true));

@@ -8,12 +8,14 @@ use fanin_core::{
 use fanin_protocols::a2tp::{A2tpServer, A2tpWorker};
 use fanin_protocols::atp::{AtpServer, AtpSwitch, AtpWorker};
 use fanin_protocols::canary::{CanarySwitch, CanaryWorker};
+use fanin_protocols::netreduce::{NetReduceSwitch, NetReduceWorker};
 use fanin_protocols::panama::{PanamaSwitch, PanamaWorker};
 use fanin_protocols::ring::RingWorker;
 use fanin_protocols::switchml::{SwitchMlSwitch, SwitchMlWorker};
 use fanin_protocols::tree::{TreeSwitch, TreeWorker};
 use fanin_wire::atp::AtpHeader;
 use fanin_wire::canary::CanaryHeader;
+use fanin_wire::netreduce::NetReduceHeader;
 use fanin_wire::panama::PanamaHeader;
 use fanin_wire::ring::RingHeader;
 use fanin_wire::switchml::SwitchMlHeader;
@@ -37,6 +39,8 @@ pub enum AnyHeader {
     Atp(AtpHeader),
     /// Of PANAMA.
     Panama(PanamaHeader),
+    /// Of NetReduce.
+    NetReduce(NetReduceHeader),
 }
 
 const BACKGROUND: u8 = 0;
@@ -46,6 +50,7 @@ const CANARY: u8 = 3;
 const SWITCHML: u8 = 4;
 const ATP: u8 = 5;
 const PANAMA: u8 = 8;
+const NETREDUCE: u8 = 10;
 
 /// The longer of two lengths.
 const fn longer(a: usize, b: usize) -> usize {
@@ -56,7 +61,7 @@ const fn longer(a: usize, b: usize) -> usize {
 impl Wire for AnyHeader {
     const MAX_LEN: usize = 1 + longer(
         longer(longer(CanaryHeader::MAX_LEN, SwitchMlHeader::MAX_LEN), longer(AtpHeader::MAX_LEN, PanamaHeader::MAX_LEN)),
-        longer(TreeHeader::MAX_LEN, RingHeader::MAX_LEN),
+        longer(longer(TreeHeader::MAX_LEN, RingHeader::MAX_LEN), NetReduceHeader::MAX_LEN),
     );
 
     fn wire_len(&self) -> usize {
@@ -68,6 +73,7 @@ impl Wire for AnyHeader {
             AnyHeader::SwitchMl(header) => header.wire_len(),
             AnyHeader::Atp(header) => header.wire_len(),
             AnyHeader::Panama(header) => header.wire_len(),
+            AnyHeader::NetReduce(header) => header.wire_len(),
         }
     }
 
@@ -81,6 +87,7 @@ impl Wire for AnyHeader {
             SWITCHML => SwitchMlHeader::parse(rest).map(|(header, length)| (AnyHeader::SwitchMl(header), 1 + length)),
             ATP => AtpHeader::parse(rest).map(|(header, length)| (AnyHeader::Atp(header), 1 + length)),
             PANAMA => PanamaHeader::parse(rest).map(|(header, length)| (AnyHeader::Panama(header), 1 + length)),
+            NETREDUCE => NetReduceHeader::parse(rest).map(|(header, length)| (AnyHeader::NetReduce(header), 1 + length)),
             _ => Err(Malformed::Field { name: "system", value: u64::from(system) }),
         }
     }
@@ -95,6 +102,7 @@ impl Wire for AnyHeader {
             AnyHeader::SwitchMl(header) => (SWITCHML, header.emit(rest)),
             AnyHeader::Atp(header) => (ATP, header.emit(rest)),
             AnyHeader::Panama(header) => (PANAMA, header.emit(rest)),
+            AnyHeader::NetReduce(header) => (NETREDUCE, header.emit(rest)),
         };
         *first = system;
         1 + length
@@ -110,6 +118,7 @@ impl Wire for AnyHeader {
             AnyHeader::SwitchMl(header) => header.kind(),
             AnyHeader::Atp(header) => header.kind(),
             AnyHeader::Panama(header) => header.kind(),
+            AnyHeader::NetReduce(header) => header.kind(),
         }
     }
 }
@@ -146,6 +155,13 @@ impl From<PanamaHeader> for AnyHeader {
     #[inline(always)]
     fn from(header: PanamaHeader) -> Self {
         AnyHeader::Panama(header)
+    }
+}
+
+impl From<NetReduceHeader> for AnyHeader {
+    #[inline(always)]
+    fn from(header: NetReduceHeader) -> Self {
+        AnyHeader::NetReduce(header)
     }
 }
 
@@ -239,6 +255,10 @@ pub enum AnyNode<P: Payload + ?Sized> {
     PanamaWorker(PanamaWorker<P>),
     /// A switch of PANAMA.
     PanamaSwitch(PanamaSwitch<P>),
+    /// A worker of NetReduce.
+    NetReduceWorker(NetReduceWorker<P>),
+    /// An accelerator of NetReduce.
+    NetReduceSwitch(NetReduceSwitch<P>),
 }
 
 /// Calls a handler of the node inside, with a [`Tx`] that wraps its headers.
@@ -301,6 +321,14 @@ macro_rules! dispatch {
                 let $inner = &mut Wrapped { tx: $tx };
                 $call
             }
+            AnyNode::NetReduceWorker($node) => {
+                let $inner = &mut Wrapped { tx: $tx };
+                $call
+            }
+            AnyNode::NetReduceSwitch($node) => {
+                let $inner = &mut Wrapped { tx: $tx };
+                $call
+            }
         }
     };
 }
@@ -337,6 +365,8 @@ impl<P: Payload + ?Sized> Node<P> for AnyNode<P> {
             (AnyNode::A2tpWorker(node), AnyHeader::Atp(header)) => node.receive(now, from, header, payload, &mut Wrapped { tx }),
             (AnyNode::PanamaSwitch(node), AnyHeader::Panama(header)) => node.receive(now, from, header, payload, &mut Wrapped { tx }),
             (AnyNode::PanamaWorker(node), AnyHeader::Panama(header)) => node.receive(now, from, header, payload, &mut Wrapped { tx }),
+            (AnyNode::NetReduceSwitch(node), AnyHeader::NetReduce(header)) => node.receive(now, from, header, payload, &mut Wrapped { tx }),
+            (AnyNode::NetReduceWorker(node), AnyHeader::NetReduce(header)) => node.receive(now, from, header, payload, &mut Wrapped { tx }),
             // A packet of another system is not of this job.
             (node, _) => {
                 tx.note(Event::Dropped(fanin_core::DropReason::Mismatch));
@@ -366,6 +396,8 @@ impl<P: Payload + ?Sized> Node<P> for AnyNode<P> {
             AnyNode::AtpSwitch(node) => node.next_timeout(),
             AnyNode::PanamaWorker(node) => node.next_timeout(),
             AnyNode::PanamaSwitch(node) => node.next_timeout(),
+            AnyNode::NetReduceWorker(node) => node.next_timeout(),
+            AnyNode::NetReduceSwitch(node) => node.next_timeout(),
         }
     }
 
@@ -393,6 +425,8 @@ impl<P: Payload + ?Sized> Node<P> for AnyNode<P> {
             AnyNode::AtpSwitch(node) => node.gauges(report),
             AnyNode::PanamaWorker(node) => node.gauges(report),
             AnyNode::PanamaSwitch(node) => node.gauges(report),
+            AnyNode::NetReduceWorker(node) => node.gauges(report),
+            AnyNode::NetReduceSwitch(node) => node.gauges(report),
         }
     }
 }
@@ -407,6 +441,7 @@ impl<P: Payload + ?Sized> Worker<P> for AnyNode<P> {
             AnyNode::AtpWorker(node) => node.submit(now, collective, &mut Wrapped { tx }),
             AnyNode::A2tpWorker(node) => node.submit(now, collective, &mut Wrapped { tx }),
             AnyNode::PanamaWorker(node) => node.submit(now, collective, &mut Wrapped { tx }),
+            AnyNode::NetReduceWorker(node) => node.submit(now, collective, &mut Wrapped { tx }),
             _ => tx.note(Event::Broken("a node without a vector was asked to submit")),
         }
     }
@@ -418,6 +453,7 @@ impl<P: Payload + ?Sized> Worker<P> for AnyNode<P> {
             AnyNode::SwitchMlWorker(node) => node.remaining(),
             AnyNode::AtpWorker(node) => node.remaining(),
             AnyNode::A2tpWorker(node) => node.remaining(),
+            AnyNode::NetReduceWorker(node) => node.remaining(),
             _ => None,
         }
     }
@@ -432,6 +468,7 @@ impl<P: Payload + ?Sized> Worker<P> for AnyNode<P> {
             AnyNode::AtpWorker(node) => node.poll(),
             AnyNode::A2tpWorker(node) => node.poll(),
             AnyNode::PanamaWorker(node) => node.poll(),
+            AnyNode::NetReduceWorker(node) => node.poll(),
             _ => None,
         }
     }
@@ -445,6 +482,7 @@ impl<P: Payload + ?Sized> Worker<P> for AnyNode<P> {
             AnyNode::AtpWorker(node) => node.cancel(now, operation, &mut Wrapped { tx }),
             AnyNode::A2tpWorker(node) => node.cancel(now, operation, &mut Wrapped { tx }),
             AnyNode::PanamaWorker(node) => node.cancel(now, operation, &mut Wrapped { tx }),
+            AnyNode::NetReduceWorker(node) => node.cancel(now, operation, &mut Wrapped { tx }),
             _ => tx.note(Event::Broken("a node without a vector was asked to cancel")),
         }
     }
@@ -468,6 +506,8 @@ impl<P: Payload + ?Sized> AnyNode<P> {
             AnyNode::AtpSwitch(node) => node.rebase(now),
             AnyNode::PanamaWorker(node) => node.rebase(now),
             AnyNode::PanamaSwitch(node) => node.rebase(now),
+            AnyNode::NetReduceWorker(node) => node.rebase(now),
+            AnyNode::NetReduceSwitch(node) => node.rebase(now),
         }
     }
 }
@@ -495,6 +535,7 @@ mod tests {
             AnyHeader::SwitchMl(SwitchMlHeader::Rejected { at: SlotUse { slot: 2, round: 81 } }),
             AnyHeader::Atp(AtpHeader::Rejected { at: FragmentId { tensor: 1, seq: 82 } }),
             AnyHeader::Panama(PanamaHeader::Aggregate { block: 82, marked_up: true, marked_down: false }),
+            AnyHeader::NetReduce(NetReduceHeader::Down { message: 83, offset: 1 }),
         ];
         for header in headers {
             let mut bytes = [0; AnyHeader::MAX_LEN];

@@ -10,6 +10,7 @@ use crate::atp;
 use crate::canary;
 use crate::config::{BuildError, JobSpec, RingOrder, System, UNLIMITED};
 use crate::layout::{self, Members, TreeLayout, leaf_of};
+use crate::netreduce;
 use crate::panama;
 use crate::switchml;
 
@@ -26,6 +27,7 @@ pub fn build<P: Payload + ?Sized>(spec: &JobSpec<'_, P::Op>, map: &NetworkMap) -
         System::Ring { order, barrier } => ring(spec, order, barrier),
         System::Tree { trees } => tree(spec, map, trees),
         System::Panama { trees, window_initial } => panama::nodes(spec, map, trees, window_initial),
+        System::NetReduce(parameters) => netreduce::nodes(spec, map, &parameters),
         System::SwitchMl { fixed_point } => switchml::nodes(spec, map, fixed_point),
         System::Canary(parameters) => canary::nodes(spec, map, &parameters),
         System::Atp(_) | System::A2tp(_) => atp::nodes(spec, map),
@@ -72,7 +74,7 @@ pub(crate) fn reliability<Op>(spec: &JobSpec<'_, Op>) -> Reliability {
 }
 
 /// The ranks in the order in which the ring visits them.
-fn ring_order(hosts: &[NodeId], order: RingOrder) -> Vec<u32> {
+pub(crate) fn ring_order(hosts: &[NodeId], order: RingOrder) -> Vec<u32> {
     let mut ranks: Vec<u32> = (0..hosts.len() as u32).collect();
     if order == RingOrder::Host {
         ranks.sort_unstable_by_key(|&rank| hosts[rank as usize]);

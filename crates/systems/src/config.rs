@@ -257,6 +257,70 @@ impl Default for A2tpParameters {
     }
 }
 
+/// How an accelerator finds the message of a packet (NetReduce).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LookupRule {
+    /// It knows the messages of a window.
+    #[default]
+    Window,
+    /// As in the paper: it knows one, that of the first packet that came last. A loss can make the job wait for ever.
+    Newest,
+}
+
+/// When a slot is free again (NetReduce).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DeallocationRule {
+    /// When the sum one window on is complete.
+    #[default]
+    Full,
+    /// As in the paper: when a packet one window on comes. A lost sum can make the job wait for ever.
+    Packet,
+}
+
+/// Who gets a sum again (NetReduce).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ReemissionRule {
+    /// The receiver of the connection on which a packet was sent again.
+    #[default]
+    Requester,
+    /// All receivers.
+    All,
+}
+
+/// The parameters of NetReduce.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(default)]
+pub struct NetReduceParameters {
+    /// N: into how many messages the job's window is divided (netreduce 7).
+    pub window_messages: u32,
+    /// The order of the ring.
+    pub order: RingOrder,
+    /// How a packet's message is found.
+    pub lookup: LookupRule,
+    /// When a slot is free again.
+    pub deallocation: DeallocationRule,
+    /// Who gets a sum again.
+    pub reemission: ReemissionRule,
+    /// A connection breaks with one timeout in a row more than this; 0: only the job's patience ends. Network cards have 7.
+    pub retries: u32,
+}
+
+impl Default for NetReduceParameters {
+    fn default() -> Self {
+        NetReduceParameters {
+            window_messages: 2,
+            order: RingOrder::Host,
+            lookup: LookupRule::Window,
+            deallocation: DeallocationRule::Full,
+            reemission: ReemissionRule::Requester,
+            retries: 0,
+        }
+    }
+}
+
 /// A system and its parameters.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(tag = "system", rename_all = "kebab-case")]
@@ -299,6 +363,9 @@ pub enum System {
         #[serde(default = "window_initial")]
         window_initial: u32,
     },
+    /// NetReduce: accelerators in the connections of a ring of network cards (netreduce 1 to 10).
+    #[serde(rename = "netreduce")]
+    NetReduce(NetReduceParameters),
 }
 
 fn one() -> u32 {
@@ -312,7 +379,7 @@ fn window_initial() -> u32 {
 
 impl System {
     /// Names of all systems.
-    pub const NAMES: &'static [&'static str] = &["ring", "tree", "canary", "switchml", "atp", "a2tp", "panama"];
+    pub const NAMES: &'static [&'static str] = &["ring", "tree", "canary", "switchml", "atp", "a2tp", "panama", "netreduce"];
 
     /// Canary as its paper has it: 1 us, 32 Ki descriptors, hashed.
     pub fn canary() -> Self {
@@ -329,6 +396,11 @@ impl System {
         System::A2tp(A2tpParameters::default())
     }
 
+    /// NetReduce with a window of two messages, and what its text leaves open chosen to be safe.
+    pub fn netreduce() -> Self {
+        System::NetReduce(NetReduceParameters::default())
+    }
+
     /// The system's name.
     pub fn name(&self) -> &'static str {
         match self {
@@ -339,6 +411,7 @@ impl System {
             System::Atp(_) => "atp",
             System::A2tp(_) => "a2tp",
             System::Panama { .. } => "panama",
+            System::NetReduce(_) => "netreduce",
         }
     }
 
@@ -346,6 +419,7 @@ impl System {
     pub fn servers(&self) -> u32 {
         match self {
             System::Ring { .. } | System::Tree { .. } | System::Canary { .. } | System::SwitchMl { .. } | System::Panama { .. } => 0,
+            System::NetReduce(_) => 0,
             System::Atp(_) | System::A2tp(_) => 1,
         }
     }
@@ -360,6 +434,7 @@ impl System {
             System::Atp(_) => 5,
             System::A2tp(_) => 6,
             System::Panama { .. } => 8,
+            System::NetReduce(_) => 10,
         }
     }
 }

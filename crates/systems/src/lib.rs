@@ -8,6 +8,7 @@ mod build;
 mod canary;
 mod config;
 pub mod layout;
+mod netreduce;
 mod panama;
 mod switchml;
 
@@ -15,7 +16,7 @@ pub use any::{AnyHeader, AnyNode};
 pub use atp::shared;
 pub use build::build;
 pub use config::{
-    A2tpParameters, AtpParameters, BuildError, CanaryParameters, CollisionRule, FailureRule, JobSpec, Placement, RingOrder, SafetyNets,
-    SynchronyRule, System, UNLIMITED, WindowRule,
+    A2tpParameters, AtpParameters, BuildError, CanaryParameters, CollisionRule, DeallocationRule, FailureRule, JobSpec, LookupRule,
+    NetReduceParameters, Placement, ReemissionRule, RingOrder, SafetyNets, SynchronyRule, System, UNLIMITED, WindowRule,
 };
 pub use switchml::offer_number;

@@ -12,8 +12,10 @@
 //! | [`switchml`] | SwitchML |
 //! | [`stream`] | messages in a byte stream that a transparent switch sums (NetReduce over TCP) |
 //! | [`atp`] | ATP and A2TP |
+//! | [`roce`] | RoCEv2, as network cards send it |
+//! | [`netreduce`] | NetReduce: RoCEv2 in Fanin's hops, and what its switches say |
 //!
-//! Rules for all of them: little-endian; fields at fixed offsets; every reserved bit is zero, or the packet is
+//! Rules for all of them: little-endian, but for [`roce`] and [`netreduce`], whose byte order is the network's; fields at fixed offsets; every reserved bit is zero, or the packet is
 //! [`Malformed`](fanin_core::Malformed); bytes from the network never panic. A view (`HopPacket`, `TreePacket`, ...) has
 //! checked length, kind and reserved bits when it is made; its accessors only load bytes.
 #![forbid(unsafe_code)]
@@ -23,8 +25,10 @@ mod bytes;
 pub mod canary;
 pub mod hop;
 pub mod link;
+pub mod netreduce;
 pub mod panama;
 pub mod ring;
+pub mod roce;
 pub mod stream;
 pub mod switchml;
 pub mod tree;

@@ -7,8 +7,10 @@ use fanin_wire::atp::{AggregatorName, AtpFlags, AtpHeader, FragmentId, NextRound
 use fanin_wire::canary::{CanaryHeader, CanaryId, PartialSum};
 use fanin_wire::hop::HopHeader;
 use fanin_wire::link::LinkHeader;
+use fanin_wire::netreduce::{NetReduceHeader, PacketNumber};
 use fanin_wire::panama::PanamaHeader;
 use fanin_wire::ring::{AckMask, RingHeader, Segment};
+use fanin_wire::roce::{Aeth, Bth, Envelope, NUMBER_MAX, Reth, RoceHeader, opcode};
 use fanin_wire::stream::MessageHeader;
 use fanin_wire::switchml::{CallLabel, SlotUse, SwitchMlHeader};
 use fanin_wire::tree::TreeHeader;
@@ -154,6 +156,72 @@ fn atp_headers() -> impl Strategy<Value = AtpHeader> {
     ]
 }
 
+fn netreduce_headers() -> impl Strategy<Value = NetReduceHeader> {
+    let at = || {
+        any::<(u32, bool, bool)>().prop_map(|(psn, ack_request, summed)| {
+            let at = PacketNumber::new(psn, ack_request);
+            if summed { at.summed() } else { at }
+        })
+    };
+    let place = any::<(u32, u16)>;
+    let message = || (any::<(u32, u32, u32)>(), any::<(u16, u16)>(), 1..=u16::MAX);
+    prop_oneof![
+        (at(), message()).prop_map(|(at, ((message, length, address), (connection, ring), packets))| NetReduceHeader::First {
+            at,
+            message,
+            length,
+            address,
+            connection,
+            ring,
+            packets
+        }),
+        (0..=NUMBER_MAX, message()).prop_map(|(psn, ((message, length, address), (connection, ring), packets))| NetReduceHeader::Notice {
+            psn,
+            message,
+            length,
+            address,
+            connection,
+            ring,
+            packets
+        }),
+        (at(), any::<(u16, bool)>()).prop_map(|(at, (connection, last))| NetReduceHeader::Next { at, connection, last }),
+        (0..=NUMBER_MAX, 0..=NUMBER_MAX, any::<(u16, bool)>()).prop_map(|(psn, messages, (connection, is_nak))| match is_nak {
+            true => NetReduceHeader::Nak { psn, messages, connection },
+            false => NetReduceHeader::Ack { psn, messages, connection },
+        }),
+        place().prop_map(|(message, offset)| NetReduceHeader::Up { message, offset }),
+        place().prop_map(|(message, offset)| NetReduceHeader::Down { message, offset }),
+        (place(), suspects()).prop_map(|((message, offset), suspect)| NetReduceHeader::Waiting { message, offset, suspect }),
+        suspects().prop_map(|suspect| NetReduceHeader::Abort { suspect }),
+    ]
+}
+
+fn roce_headers() -> impl Strategy<Value = RoceHeader> {
+    let envelope = any::<([[u8; 6]; 2], [[u8; 4]; 2], u8, u16, u8, u16)>().prop_map(
+        |(macs, addresses, service, identification, hops, source_port)| Envelope {
+            macs,
+            addresses,
+            service,
+            identification,
+            hops,
+            source_port,
+        },
+    );
+    let codes = [opcode::WRITE_FIRST, opcode::WRITE_MIDDLE, opcode::WRITE_LAST, opcode::WRITE_ONLY, opcode::ACKNOWLEDGE, 0xC7];
+    let bth = (proptest::sample::select(codes.to_vec()), any::<(u8, u16, u8, bool)>(), 0..=NUMBER_MAX, 0..=NUMBER_MAX);
+    (envelope, bth, any::<(u64, u32, u32)>(), any::<u8>(), 0..=NUMBER_MAX).prop_map(
+        |(envelope, (code, (events, partition, variant, ack_request), queue_pair, psn), (address, key, length), syndrome, messages)| {
+            let bth = Bth { events: events & 0xC0, partition, variant, ack_request, ..Bth::new(code, queue_pair, psn) };
+            RoceHeader {
+                envelope,
+                bth,
+                reth: matches!(code, opcode::WRITE_FIRST | opcode::WRITE_ONLY).then_some(Reth { address, key, length }),
+                aeth: (code == opcode::ACKNOWLEDGE).then_some(Aeth { syndrome, messages }),
+            }
+        },
+    )
+}
+
 fn addresses() -> impl Strategy<Value = Address> {
     (any::<u32>(), 0u8..5).prop_map(|(node, role)| Address { node: NodeId(node), role: Role::from_number(role).unwrap() })
 }
@@ -205,10 +273,18 @@ fn leads_back(bytes: &[u8]) {
     check::<CanaryHeader>(bytes);
     check::<SwitchMlHeader>(bytes);
     check::<AtpHeader>(bytes);
+    check::<NetReduceHeader>(bytes);
     check::<LinkHeader>(bytes);
     if let Ok((header, length)) = HopHeader::parse(bytes) {
         let mut out = [0; HopHeader::LEN];
         assert_eq!((header.emit(&mut out), &out[..]), (length, &bytes[..length]));
+    }
+    if let Ok((header, payload)) = RoceHeader::parse(bytes) {
+        let mut out = vec![0; header.frame_len(payload.len())];
+        assert_eq!(header.emit(payload, &mut out), out.len());
+        // Zero is a checksum of UDP that nobody checks; whatever else stands there is as good.
+        let same = |from: usize, to: usize| out[from..to] == bytes[from..to];
+        assert!(same(0, 40) && same(42, out.len()), "{header:?}");
     }
 }
 
@@ -246,6 +322,28 @@ proptest! {
     }
 
     #[test]
+    fn netreduce_headers_survive(header in netreduce_headers()) {
+        survives(header);
+    }
+
+    #[test]
+    fn frames_of_rocev2_survive(header in roce_headers(), payload in proptest::collection::vec(any::<u8>(), 0..80), flip in any::<u16>()) {
+        let mut out = [0xa5; 200];
+        let length = header.emit(&payload, &mut out);
+        prop_assert_eq!(length, header.frame_len(payload.len()));
+        prop_assert!(out[length..].iter().all(|byte| *byte == 0xa5));
+        let (parsed, carried) = RoceHeader::parse(&out[..length]).unwrap();
+        let pad = parsed.bth.pad;
+        prop_assert_eq!((RoceHeader { bth: Bth { pad: 0, ..parsed.bth }, ..parsed }, carried), (header, &payload[..]));
+        prop_assert_eq!((payload.len() + usize::from(pad)) % 4, 0);
+        leads_back(&out[..length]);
+        // A frame of which something is wrong, or missing.
+        out[usize::from(flip) / 8 % length] ^= 1 << (flip % 8);
+        leads_back(&out[..length]);
+        leads_back(&out[..usize::from(flip) % length]);
+    }
+
+    #[test]
     fn link_headers_survive(header in link_headers()) {
         survives(header);
     }
@@ -262,10 +360,13 @@ proptest! {
     #![proptest_config(seeded(20_000))]
 
     #[test]
-    fn arbitrary_bytes_lead_back(first in 0u8..12, rest in proptest::collection::vec(prop_oneof![3 => Just(0u8), 2 => any::<u8>()], 0..40)) {
+    fn arbitrary_bytes_lead_back(first in 0u8..12, rest in proptest::collection::vec(prop_oneof![3 => Just(0u8), 2 => any::<u8>()], 0..64)) {
         leads_back(&rest);
         let mut bytes = vec![if first == 11 { 0xf1 } else { first }];
         bytes.extend(rest);
+        leads_back(&bytes);
+        // As NetReduce's begin.
+        bytes.splice(..bytes.len().min(4), [[6, 7, 8, 10, 0x11, 0xc0, 0xc1, 0xc2, 0xc3, 0xc4, 0xc5, 9][usize::from(first)], 0, 0xff, 0xff]);
         leads_back(&bytes);
     }
 }

@@ -85,6 +85,11 @@ impl Payload for Census {
         Ok(())
     }
 
+    #[inline]
+    fn view(acc: &Census) -> &Census {
+        acc
+    }
+
     fn emit(acc: &Census, _op: &(), out: &mut [u8]) -> usize {
         let out = &mut out[..acc.bytes as usize];
         out.fill(0);

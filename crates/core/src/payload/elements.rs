@@ -123,6 +123,11 @@ impl Payload for [u8] {
         op.operator == Operator::Avg
     }
 
+    #[inline]
+    fn view(acc: &ElementAcc) -> &[u8] {
+        acc.as_bytes()
+    }
+
     fn emit(acc: &ElementAcc, _op: &ElementOp, out: &mut [u8]) -> usize {
         out[..acc.used].copy_from_slice(acc.as_bytes());
         acc.used
@@ -158,6 +163,10 @@ mod tests {
         shifted[1..].assign(&mut acc, &mut op).unwrap();
         shifted[1..].reduce(&mut acc, &mut op).unwrap();
         assert_eq!(acc.as_bytes(), floats(&[2.0, 5.0, -6.0, 2e9, 0.0, 14.0, 16.0]));
+        let mut total = <[u8]>::accumulator(&op, source.len());
+        source.assign(&mut total, &mut op).unwrap();
+        <[u8]>::view(&acc).reduce(&mut total, &mut op).unwrap();
+        assert_eq!(total.as_bytes(), floats(&[3.0, 7.5, -9.0, 3e9, 0.0, 21.0, 24.0]), "one accumulator is added to another");
     }
 
     #[test]

@@ -37,6 +37,11 @@ impl Payload for Length {
         if acc.0 == self.0 { Ok(()) } else { Err(OpError::Length { expected: acc.0 as usize, got: self.0 as usize }) }
     }
 
+    #[inline]
+    fn view(acc: &Length) -> &Length {
+        acc
+    }
+
     fn emit(acc: &Length, _op: &(), out: &mut [u8]) -> usize {
         let out = &mut out[..acc.0 as usize];
         out.fill(0);

@@ -95,6 +95,9 @@ pub trait Payload {
         false
     }
 
+    /// What an accumulator holds, as a payload: to be added to another one.
+    fn view(acc: &Self::Acc) -> &Self;
+
     /// Writes what an accumulator holds to `out` and gives its length in bytes.
     fn emit(acc: &Self::Acc, op: &Self::Op, out: &mut [u8]) -> usize;
 

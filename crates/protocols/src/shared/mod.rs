@@ -14,6 +14,7 @@
 //! | [`shares`] | how a vector is cut into pieces, where it has a share for each worker |
 //! | [`window`] | the size of windows |
 //! | [`sender`], [`receiver`] | the ends of a reliable channel |
+//! | [`connection`] | the ends of a reliable connection of network cards: in order, go-back-N |
 //! | [`ledger`] | operations: accepted, running, ended |
 //! | [`splice`] | sums inside byte streams that are cut anyhow |
 //! | [`trees`] | the switch of static trees, for any packet format |
@@ -21,6 +22,7 @@
 //! | `state` | `Clone`, `Eq` and `Hash` for nodes that are generic over the payload |
 
 pub mod aggregation;
+pub mod connection;
 pub mod ledger;
 pub mod order;
 pub mod overtaking;

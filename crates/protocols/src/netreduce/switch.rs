@@ -1,0 +1,572 @@
+//! The accelerator of a NetReduce job at one switch. What its slots go through, and why nothing is counted twice, is in the
+//! [module's documentation](super).
+
+use fanin_core::{
+    Body, DropReason, Duration, Egress, Event, FlowLabel, Ingress, Instant, JobId, Node, Payload, PortId, PortSet, Rank, RetransmitReason,
+    Route, Suspect, Tx,
+};
+use fanin_wire::netreduce::{NetReduceHeader, PacketNumber};
+
+use super::config::{
+    Deallocation, MessageShape, NetReduceChild, NetReduceParent, NetReduceSwitchConfig, Reemission, Variants, WORKERS_MAX,
+};
+use super::connections::{Connection, Entry, Place};
+use super::planted::Planted;
+use crate::shared::connection::Psn;
+use crate::shared::rtt::rebased;
+use crate::shared::serial::newer;
+use crate::shared::slots::{SlotState, Slots};
+use crate::shared::state::node_state;
+
+/// Marks a port without a child, and a rank without a connection here.
+const NONE: u16 = u16::MAX;
+
+/// What a switch knows of a child.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+struct Seen {
+    /// When it was last heard.
+    heard_at: Instant,
+    /// When it was last told who is missing.
+    told_at: Option<Instant>,
+    /// The message that it said it waits with, and for whom: a switch.
+    reported: Option<(u32, Suspect)>,
+}
+
+/// Who asks for a sum by its contribution.
+#[derive(Clone, Copy)]
+enum Asker {
+    /// A worker here, over its connection.
+    Worker { connection: u16, at: PacketNumber },
+    /// A switch below.
+    Switch,
+}
+
+/// The accelerator of one job at one switch.
+pub struct NetReduceSwitch<P: Payload + ?Sized> {
+    job: JobId,
+    op: P::Op,
+    workers: u32,
+    block_bytes: u32,
+    shape: MessageShape,
+    parent: Option<NetReduceParent>,
+    children: Box<[NetReduceChild]>,
+    /// The child at each port, or [`NONE`].
+    child_at: Box<[u16]>,
+    /// The ports of all children, and of those that are switches.
+    below: PortSet,
+    switches: PortSet,
+    connections: Box<[Connection]>,
+    /// By rank: where its connection stands in `connections`, or [`NONE`].
+    connection_of: Box<[u16]>,
+    /// Packet o of message m is in slot (m mod 2N) `MsgLen` + o; a slot's number is its message.
+    slots: Slots<P::Acc>,
+    /// What each child has contributed to each slot.
+    held: Box<[P::Acc]>,
+    seen: Box<[Seen]>,
+    flow: FlowLabel,
+    resend_gap: Duration,
+    variants: Variants,
+    /// The job is over; who was missing.
+    aborted: Option<Suspect>,
+    planted: Planted,
+}
+
+node_state!(NetReduceSwitch {
+    job,
+    op,
+    workers,
+    block_bytes,
+    shape,
+    parent,
+    children,
+    child_at,
+    below,
+    switches,
+    connections,
+    connection_of,
+    slots,
+    held,
+    seen,
+    flow,
+    resend_gap,
+    variants,
+    aborted,
+    planted,
+});
+
+impl<P: Payload + ?Sized> NetReduceSwitch<P> {
+    /// A switch with all its memory: slots for the messages of two windows, each with a buffer for every child.
+    ///
+    /// # Panics
+    /// Where there is no child or more than 65,534, the shape is impossible, or a rank is too large.
+    pub fn new(config: NetReduceSwitchConfig<P::Op>) -> Self {
+        assert!((1..usize::from(NONE)).contains(&config.children.len()), "1 to 65534 children");
+        assert!(config.shape.is_possible() && config.workers <= WORKERS_MAX, "numbers have room");
+        let highest = config.children.iter().map(|child| child.port.index()).max().unwrap_or(0);
+        let mut child_at = vec![NONE; highest + 1];
+        for (number, child) in config.children.iter().enumerate() {
+            child_at[child.port.index()] = number as u16;
+        }
+        let mut connection_of = vec![NONE; config.workers as usize];
+        for (number, connection) in config.connections.iter().enumerate() {
+            connection_of[connection.rank.index()] = number as u16;
+        }
+        let kept = config.shape.kept();
+        let count = kept * u32::from(config.shape.packets);
+        let buffer = |_| P::accumulator(&config.op, config.block_bytes as usize);
+        let slots = Slots::new::<P>(count, config.children.len(), &config.op, config.block_bytes);
+        let is_switch = |child: &&NetReduceChild| !matches!(child.who, Suspect::Rank(_));
+        let mut switch = NetReduceSwitch {
+            job: config.job,
+            workers: config.workers,
+            block_bytes: config.block_bytes,
+            shape: config.shape,
+            parent: config.parent,
+            child_at: child_at.into(),
+            below: config.children.iter().map(|child| child.port).collect(),
+            switches: config.children.iter().filter(is_switch).map(|child| child.port).collect(),
+            connections: config.connections.iter().map(|connection| Connection::new(*connection, kept)).collect(),
+            connection_of: connection_of.into(),
+            slots,
+            held: (0..count as usize * config.children.len()).map(buffer).collect(),
+            seen: vec![Seen { heard_at: Instant::ZERO, told_at: None, reported: None }; config.children.len()].into(),
+            children: config.children.into(),
+            op: config.op,
+            flow: config.flow,
+            resend_gap: config.resend_gap,
+            variants: config.variants,
+            aborted: None,
+            planted: Planted::NONE,
+        };
+        switch.first_message(0);
+        switch
+    }
+
+    /// Takes messages from this number on instead of from 0: all slots are of older ones. The same at all workers and switches of a job,
+    /// before anything is sent.
+    pub fn first_message(&mut self, message: u32) {
+        for index in 0..self.shape.kept() * u32::from(self.shape.packets) {
+            self.slots.get(index).number = message.wrapping_sub(1 << 30);
+        }
+    }
+
+    /// The job that the switch aggregates for.
+    pub fn job(&self) -> JobId {
+        self.job
+    }
+
+    /// Puts in a bug.
+    #[cfg(feature = "planted-bugs")]
+    pub fn plant(&mut self, bug: Planted) {
+        self.planted = bug;
+    }
+
+    /// Makes all stored times relative to `now`, so that states that differ only in when they were reached are equal.
+    pub fn rebase(&mut self, now: Instant) {
+        self.slots.rebase(now);
+        for seen in &mut self.seen {
+            seen.heard_at = rebased(seen.heard_at, now);
+            seen.told_at = seen.told_at.map(|at| rebased(at, now));
+        }
+    }
+
+    #[inline]
+    fn child(&self, port: PortId) -> Option<u16> {
+        self.child_at.get(port.index()).copied().filter(|child| *child != NONE)
+    }
+
+    #[inline]
+    fn connection(&self, rank: u16) -> Option<u16> {
+        self.connection_of.get(usize::from(rank)).copied().filter(|number| *number != NONE)
+    }
+
+    #[inline]
+    fn index(&self, place: Place) -> u32 {
+        (place.message & (self.shape.kept() - 1)) * u32::from(self.shape.packets) + u32::from(place.offset)
+    }
+
+    /// Payload memory of a slot: a buffer for each child.
+    fn slot_bytes(&self) -> u32 {
+        self.block_bytes.saturating_mul(self.children.len() as u32)
+    }
+
+    /// The ring's number on the wire.
+    #[inline]
+    fn ring(&self) -> u16 {
+        self.job.0
+    }
+}
+
+/// Contributions.
+impl<P: Payload + ?Sized> NetReduceSwitch<P> {
+    /// The child and the connection of a worker's packet: it may send on its own only, and no sums.
+    #[inline]
+    fn sender(&self, port: PortId, rank: u16, at: PacketNumber) -> Option<(u16, u16)> {
+        let child = self.child(port)?;
+        let own = self.children[usize::from(child)].who == Suspect::Rank(Rank(u32::from(rank)));
+        self.connection(rank).filter(|_| own && !at.is_summed()).map(|connection| (child, connection))
+    }
+
+    /// `netreduce 5.2`, step 1: the first packet of a message.
+    fn on_first<T: Tx<NetReduceHeader, P>>(
+        &mut self,
+        now: Instant,
+        port: PortId,
+        first: (u16, u16, PacketNumber),
+        entry: Entry,
+        payload: &P,
+        tx: &mut T,
+    ) {
+        let (rank, ring, at) = first;
+        let Some((child, connection)) = self.sender(port, rank, at) else { return tx.note(Event::Dropped(DropReason::NotAMember)) };
+        if ring != self.ring() || entry.packets > self.shape.packets {
+            return tx.note(Event::Dropped(DropReason::Mismatch));
+        }
+        let known = &mut self.connections[usize::from(connection)];
+        if let Err(reason) = known.learn(entry, self.variants.lookup) {
+            return tx.note(Event::Dropped(reason));
+        }
+        if let Some(beyond) = known.config.beyond {
+            let to = Egress::Route(Route::direct(beyond.switch, self.flow));
+            tx.send(to, &entry.notice(known.config.rank, ring), Body::Empty);
+        }
+        let place = Place { message: entry.message, offset: 0 };
+        self.on_contribution(now, child, Asker::Worker { connection, at }, place, payload, tx);
+    }
+
+    /// `netreduce 5.2`, step 2: any other packet.
+    #[inline]
+    fn on_next<T: Tx<NetReduceHeader, P>>(&mut self, now: Instant, port: PortId, rank: u16, at: PacketNumber, payload: &P, tx: &mut T) {
+        let Some((child, connection)) = self.sender(port, rank, at) else { return tx.note(Event::Dropped(DropReason::NotAMember)) };
+        let found = self.connections[usize::from(connection)].find(Psn::new(at.psn()), self.variants.lookup);
+        // The first packet was lost: it will come again, and this one behind it.
+        let Some(place) = found else { return tx.note(Event::Dropped(DropReason::NotReady)) };
+        self.on_contribution(now, child, Asker::Worker { connection, at }, place, payload, tx);
+    }
+
+    /// `netreduce 5.2`, steps 3 to 6.
+    #[inline]
+    fn on_contribution<T: Tx<NetReduceHeader, P>>(
+        &mut self,
+        now: Instant,
+        child: u16,
+        asker: Asker,
+        place: Place,
+        payload: &P,
+        tx: &mut T,
+    ) {
+        self.seen[usize::from(child)].heard_at = now;
+        let index = self.index(place);
+        let slot = self.slots.get(index);
+        if slot.state == SlotState::Empty || slot.number != place.message {
+            let is_newer = newer(place.message, slot.number);
+            if !(is_newer || self.planted.ignores_owner() && slot.state == SlotState::Aggregating) {
+                return tx.note(Event::Dropped(DropReason::Stale));
+            }
+            if is_newer {
+                self.take(place.message, index, tx);
+            }
+        }
+        match self.slots.get(index).state {
+            SlotState::Aggregating => self.hold(now, child, place, index, payload, tx),
+            SlotState::Done => self.emit_again(asker, child, place, index, tx),
+            _ => self.send_up_again(now, place, index, tx),
+        }
+    }
+
+    /// The slot is for this message from now on. What it held before is needed by nobody: whoever sends message m has the sums of all up to
+    /// m-N, so everybody has sent m-N, and has the sum of m-2N.
+    fn take<T: Tx<NetReduceHeader, P>>(&mut self, message: u32, index: u32, tx: &mut T) {
+        let (bytes, missing) = (self.slot_bytes(), self.children.len() as u32);
+        self.slots.forget_arrivals(index);
+        let slot = self.slots.get(index);
+        if slot.state == SlotState::Empty {
+            tx.note(Event::SlotTaken { bytes });
+        }
+        (slot.number, slot.missing, slot.state) = (message, missing, SlotState::Aggregating);
+    }
+
+    /// Steps 4 to 6: keeps the packet; where it is the last one, adds all up.
+    #[inline]
+    fn hold<T: Tx<NetReduceHeader, P>>(&mut self, now: Instant, child: u16, place: Place, index: u32, payload: &P, tx: &mut T) {
+        let repeated = self.slots.has_arrived(index, child);
+        let buffer = &mut self.held[index as usize * self.children.len() + usize::from(child)];
+        let kept = if repeated && self.planted.accumulates() {
+            payload.reduce(buffer, &mut self.op)
+        } else {
+            payload.assign(buffer, &mut self.op)
+        };
+        if kept.is_err() || payload.bytes() == 0 {
+            return tx.note(Event::Dropped(DropReason::Mismatch));
+        }
+        if self.variants.deallocation == Deallocation::Packet {
+            self.free_one_window_away(place, tx);
+        }
+        if repeated {
+            tx.note(Event::Dropped(DropReason::Duplicate));
+            return self.tell_who_is_missing(now, child, place, index, tx);
+        }
+        if self.slots.mark_arrived(index, child) == 0 {
+            self.complete(now, place, index, tx);
+        }
+    }
+
+    /// Step 5: all are here.
+    fn complete<T: Tx<NetReduceHeader, P>>(&mut self, now: Instant, place: Place, index: u32, tx: &mut T) {
+        let (slot, count) = (self.slots.get(index), self.children.len());
+        let held = &self.held[index as usize * count..][..count];
+        let mut added = P::view(&held[0]).assign(&mut slot.acc, &mut self.op);
+        let mut differs = 0;
+        for (child, buffer) in held.iter().enumerate().skip(1) {
+            added = added.and_then(|()| P::view(buffer).reduce(&mut slot.acc, &mut self.op));
+            if added.is_err() {
+                differs = child;
+                break;
+            }
+        }
+        if added.is_err() {
+            // Workers disagree about the operation: there will never be a sum.
+            tx.note(Event::Dropped(DropReason::Mismatch));
+            return self.abort(self.children[differs].who, None, tx);
+        }
+        let Some(parent) = self.parent else {
+            P::finish(&mut slot.acc, &self.op, self.workers);
+            return self.on_sum(place, index, tx);
+        };
+        (slot.state, slot.asked_at) = (SlotState::Sent, now);
+        let Place { message, offset } = place;
+        tx.send(Egress::Port(parent.port), &NetReduceHeader::Up { message, offset }, Body::Acc(&slot.acc));
+    }
+
+    /// The sum of all is here: gives it to all connections that end here and to all switches below, and frees the slot one window back.
+    fn on_sum<T: Tx<NetReduceHeader, P>>(&mut self, place: Place, index: u32, tx: &mut T) {
+        self.slots.get(index).state = SlotState::Done;
+        self.emit(place, index, tx);
+        if self.variants.deallocation == Deallocation::Full {
+            self.free_one_window_away(place, tx);
+        }
+    }
+
+    fn emit<T: Tx<NetReduceHeader, P>>(&mut self, place: Place, index: u32, tx: &mut T) {
+        let ring = self.ring();
+        let acc = &self.slots.get(index).acc;
+        let Place { message, offset } = place;
+        if !self.switches.is_empty() {
+            tx.send(Egress::Ports(&self.switches), &NetReduceHeader::Down { message, offset }, Body::Acc(acc));
+        }
+        for connection in &self.connections {
+            // Where the notice of a first packet has not come, the receiver misses the packet and its sender sends it again (P14).
+            if let (Some(port), Some(header)) = (connection.config.ends_at, connection.header(place, ring)) {
+                tx.send(Egress::Port(port), &header, Body::Acc(acc));
+            }
+        }
+    }
+
+    /// Whoever sends message m has the sum of m-N, and so have all, once there is a sum of m: they all sent it.
+    fn free_one_window_away<T: Tx<NetReduceHeader, P>>(&mut self, place: Place, tx: &mut T) {
+        let message = place.message.wrapping_sub(self.shape.window);
+        let index = self.index(Place { message, offset: place.offset });
+        let slot = self.slots.get(index);
+        if slot.number == message && slot.state != SlotState::Empty {
+            slot.state = SlotState::Empty;
+            tx.note(Event::SlotFreed { bytes: self.slot_bytes() });
+        }
+    }
+
+    /// A contribution came again although there is a sum: its receiver has lost that.
+    fn emit_again<T: Tx<NetReduceHeader, P>>(&mut self, asker: Asker, child: u16, place: Place, index: u32, tx: &mut T) {
+        let Place { message, offset } = place;
+        tx.note(Event::Retransmitted { reason: RetransmitReason::Asked, block: message });
+        if self.variants.reemission == Reemission::All {
+            return self.emit(place, index, tx);
+        }
+        let acc = &self.slots.get(index).acc;
+        let Asker::Worker { connection, at } = asker else {
+            let to = Egress::Port(self.children[usize::from(child)].port);
+            return tx.send(to, &NetReduceHeader::Down { message, offset }, Body::Acc(acc));
+        };
+        let connection = &self.connections[usize::from(connection)];
+        let Some(entry) = connection.message(message) else { return };
+        // Its own header, which may ask for an acknowledgement where the first one did not.
+        let header = entry.packet(connection.config.rank, self.job.0, offset, at.summed());
+        let to = match (connection.config.ends_at, connection.config.beyond) {
+            (Some(port), _) => Egress::Port(port),
+            (None, Some(beyond)) => Egress::Route(Route::direct(beyond.worker, self.flow)),
+            (None, None) => return,
+        };
+        tx.send(to, &header, Body::Acc(acc));
+    }
+
+    /// A contribution came again although all from below were sent up: that, or the sum, may be lost.
+    fn send_up_again<T: Tx<NetReduceHeader, P>>(&mut self, now: Instant, place: Place, index: u32, tx: &mut T) {
+        let slot = self.slots.get(index);
+        let Some(parent) = self.parent.filter(|_| now.since(slot.asked_at) >= self.resend_gap) else {
+            return tx.note(Event::Dropped(DropReason::InProgress));
+        };
+        slot.asked_at = now;
+        let Place { message, offset } = place;
+        tx.note(Event::Retransmitted { reason: RetransmitReason::Asked, block: message });
+        tx.send(Egress::Port(parent.port), &NetReduceHeader::Up { message, offset }, Body::Acc(&slot.acc));
+    }
+}
+
+/// What comes from other switches, and what is said about who is missing.
+impl<P: Payload + ?Sized> NetReduceSwitch<P> {
+    /// `netreduce 5.7`: the sum of what is below a switch.
+    fn on_up<T: Tx<NetReduceHeader, P>>(&mut self, now: Instant, port: PortId, place: Place, payload: &P, tx: &mut T) {
+        let child = self.child(port).filter(|_| self.switches.contains(port));
+        let Some(child) = child else { return tx.note(Event::Dropped(DropReason::NotAMember)) };
+        if place.offset >= self.shape.packets {
+            return tx.note(Event::Dropped(DropReason::Mismatch));
+        }
+        self.on_contribution(now, child, Asker::Switch, place, payload, tx);
+    }
+
+    /// `netreduce 5.7`: the sum of all.
+    fn on_down<T: Tx<NetReduceHeader, P>>(&mut self, port: PortId, place: Place, payload: &P, tx: &mut T) {
+        if self.parent.is_none_or(|parent| parent.port != port) {
+            return tx.note(Event::Dropped(DropReason::NotAMember));
+        }
+        if place.offset >= self.shape.packets {
+            return tx.note(Event::Dropped(DropReason::Mismatch));
+        }
+        let index = self.index(place);
+        let slot = self.slots.get(index);
+        if slot.number != place.message || slot.state != SlotState::Sent {
+            let known = slot.number == place.message && slot.state == SlotState::Done;
+            return tx.note(Event::Dropped(if known { DropReason::Duplicate } else { DropReason::Stale }));
+        }
+        if payload.bytes() != P::acc_bytes(&slot.acc, &self.op) || payload.assign(&mut slot.acc, &mut self.op).is_err() {
+            return tx.note(Event::Dropped(DropReason::Mismatch));
+        }
+        self.on_sum(place, index, tx);
+    }
+
+    /// `netreduce 5.7`: the first packet of a connection that ends here and begins elsewhere has passed its own switch. Sums that were
+    /// here before that go on now.
+    fn on_notice<T: Tx<NetReduceHeader, P>>(&mut self, rank: u16, ring: u16, entry: Entry, tx: &mut T) {
+        let Some(number) = self.connection(rank).map(usize::from) else { return tx.note(Event::Dropped(DropReason::NotAMember)) };
+        let Some(port) = self.connections[number].config.ends_at else { return tx.note(Event::Dropped(DropReason::NotAMember)) };
+        if ring != self.ring() || entry.packets > self.shape.packets {
+            return tx.note(Event::Dropped(DropReason::Mismatch));
+        }
+        match self.connections[number].learn(entry, self.variants.lookup) {
+            Ok(true) => {}
+            Ok(false) => return tx.note(Event::Dropped(DropReason::Duplicate)),
+            Err(reason) => return tx.note(Event::Dropped(reason)),
+        }
+        for offset in 0..entry.packets {
+            let place = Place { message: entry.message, offset };
+            let index = self.index(place);
+            let slot = self.slots.get(index);
+            if slot.number != place.message || slot.state != SlotState::Done {
+                continue;
+            }
+            if let Some(header) = self.connections[number].header(place, ring) {
+                tx.send(Egress::Port(port), &header, Body::Acc(&slot.acc));
+            }
+        }
+    }
+
+    /// A child sends again what is held already: tells it, and the parent, who is missing.
+    fn tell_who_is_missing<T: Tx<NetReduceHeader, P>>(&mut self, now: Instant, child: u16, place: Place, index: u32, tx: &mut T) {
+        let told = &mut self.seen[usize::from(child)].told_at;
+        if told.is_some_and(|at| now.since(at) < self.resend_gap) {
+            return;
+        }
+        *told = Some(now);
+        let Place { message, offset } = place;
+        let header = NetReduceHeader::Waiting { message, offset, suspect: self.missing(message, index) };
+        tx.send(Egress::Port(self.children[usize::from(child)].port), &header, Body::Empty);
+        if let Some(parent) = self.parent {
+            tx.send(Egress::Port(parent.port), &header, Body::Empty);
+        }
+    }
+
+    /// Who is missing in a slot: whom a switch below names, or else the child that was not heard for longest. One that has everything but
+    /// acknowledgements contributes nothing either, but is heard.
+    fn missing(&self, message: u32, index: u32) -> Suspect {
+        let missing = || (0..self.children.len()).filter(|child| !self.slots.has_arrived(index, *child as u16));
+        let named = missing().find_map(|child| self.seen[child].reported.filter(|(reported, _)| *reported == message));
+        let silent = || missing().min_by_key(|child| self.seen[*child].heard_at).map(|child| self.children[child].who);
+        named.map(|(_, suspect)| suspect).or_else(silent).unwrap_or(Suspect::Unknown)
+    }
+
+    /// Another switch says who is missing.
+    fn on_waiting<T: Tx<NetReduceHeader, P>>(
+        &mut self,
+        now: Instant,
+        port: PortId,
+        message: u32,
+        offset: u16,
+        suspect: Suspect,
+        tx: &mut T,
+    ) {
+        if self.parent.is_some_and(|parent| parent.port == port) {
+            return tx.send(Egress::Ports(&self.below), &NetReduceHeader::Waiting { message, offset, suspect }, Body::Empty);
+        }
+        match self.child(port).filter(|_| self.switches.contains(port)) {
+            Some(child) => {
+                let seen = &mut self.seen[usize::from(child)];
+                (seen.heard_at, seen.reported) = (now, Some((message, suspect)));
+            }
+            None => tx.note(Event::Dropped(DropReason::NotAMember)),
+        }
+    }
+
+    /// The job is over: all are told, but who said so.
+    fn abort<T: Tx<NetReduceHeader, P>>(&mut self, suspect: Suspect, from: Option<PortId>, tx: &mut T) {
+        self.aborted = Some(suspect);
+        let parent = self.parent.map(|parent| parent.port);
+        for port in self.children.iter().map(|child| child.port).chain(parent).filter(|port| Some(*port) != from) {
+            tx.send(Egress::Port(port), &NetReduceHeader::Abort { suspect }, Body::Empty);
+        }
+    }
+
+    fn on_abort<T: Tx<NetReduceHeader, P>>(&mut self, port: PortId, suspect: Suspect, tx: &mut T) {
+        let known = self.child(port).is_some() || self.parent.is_some_and(|parent| parent.port == port);
+        match self.aborted {
+            _ if !known => tx.note(Event::Dropped(DropReason::NotAMember)),
+            Some(_) => tx.note(Event::Dropped(DropReason::Stale)),
+            None => self.abort(suspect, Some(port), tx),
+        }
+    }
+}
+
+impl<P: Payload + ?Sized> Node<P> for NetReduceSwitch<P> {
+    type Header = NetReduceHeader;
+
+    #[inline]
+    fn on_packet<T: Tx<NetReduceHeader, P>>(&mut self, now: Instant, from: Ingress, header: &NetReduceHeader, payload: &P, tx: &mut T) {
+        if let Some(suspect) = self.aborted.filter(|_| !matches!(header, NetReduceHeader::Abort { .. })) {
+            // Who sends has not heard that the job is over.
+            tx.note(Event::Dropped(DropReason::Stale));
+            if self.child(from.port).is_some() {
+                tx.send(Egress::Port(from.port), &NetReduceHeader::Abort { suspect }, Body::Empty);
+            }
+            return;
+        }
+        match *header {
+            NetReduceHeader::Next { at, connection, .. } => self.on_next(now, from.port, connection, at, payload, tx),
+            NetReduceHeader::First { at, message, length, address, connection, ring, packets } => {
+                let entry = Entry { message, psn: Psn::new(at.psn()), length, address, packets };
+                self.on_first(now, from.port, (connection, ring, at), entry, payload, tx);
+            }
+            NetReduceHeader::Up { message, offset } => self.on_up(now, from.port, Place { message, offset }, payload, tx),
+            NetReduceHeader::Down { message, offset } => self.on_down(from.port, Place { message, offset }, payload, tx),
+            NetReduceHeader::Notice { psn, message, length, address, connection, ring, packets } => {
+                self.on_notice(connection, ring, Entry { message, psn: Psn::new(psn), length, address, packets }, tx);
+            }
+            NetReduceHeader::Waiting { message, offset, suspect } => self.on_waiting(now, from.port, message, offset, suspect, tx),
+            NetReduceHeader::Abort { suspect } => self.on_abort(from.port, suspect, tx),
+            // `netreduce 5.6`: they go by.
+            NetReduceHeader::Ack { .. } | NetReduceHeader::Nak { .. } => tx.note(Event::Dropped(DropReason::NotAMember)),
+        }
+    }
+
+    fn on_timeout<T: Tx<NetReduceHeader, P>>(&mut self, _now: Instant, _tx: &mut T) {}
+
+    fn next_timeout(&self) -> Option<Instant> {
+        None
+    }
+}

@@ -1,0 +1,252 @@
+//! The nodes of a NetReduce job.
+
+use fanin_core::{Address, FlowLabel, JobNodes, NetworkMap, NodeId, Payload, Placed, PortId, Rank};
+use fanin_protocols::netreduce::{
+    Beyond, Deallocation, Lookup, MessageShape, NetReduceChild, NetReduceConnection, NetReduceParent, NetReducePeer, NetReduceSwitch,
+    NetReduceSwitchConfig, NetReduceWorker, NetReduceWorkerConfig, Reemission, Variants, WORKERS_MAX,
+};
+
+use crate::any::{AnyNode, resend_gap};
+use crate::build::{reliability, ring_order};
+use crate::config::{BuildError, DeallocationRule, JobSpec, LookupRule, NetReduceParameters, ReemissionRule};
+use crate::layout::{self, Members, TreePlace, leaf_of};
+
+/// What all nodes of a job are made from.
+struct Plan<'a, Op> {
+    spec: &'a JobSpec<'a, Op>,
+    map: &'a NetworkMap,
+    parameters: &'a NetReduceParameters,
+    shape: MessageShape,
+    /// The ranks in the order of the ring, and each rank's place there.
+    ring: Vec<u32>,
+    place_of: Vec<usize>,
+}
+
+/// Workers in a ring, and accelerators on one static tree.
+pub(crate) fn nodes<P: Payload + ?Sized>(
+    spec: &JobSpec<'_, P::Op>,
+    map: &NetworkMap,
+    parameters: &NetReduceParameters,
+) -> Result<JobNodes<AnyNode<P>>, BuildError> {
+    let shape = shape(spec, parameters)?;
+    let ring = ring_order(spec.hosts, parameters.order);
+    let mut place_of = vec![0; ring.len()];
+    ring.iter().enumerate().for_each(|(place, &rank)| place_of[rank as usize] = place);
+    let plan = Plan { spec, map, parameters, shape, ring, place_of };
+    let workers = (0..spec.hosts.len()).map(|rank| plan.worker(rank)).collect::<Result<_, _>>()?;
+    if spec.hosts.len() == 1 {
+        return Ok(JobNodes { workers, others: Vec::new() });
+    }
+    let root = layout::random_roots(map, spec.hosts, 1, spec.seed)?[0];
+    let layout = layout::tree(map, spec.hosts, root, spec.seed)?;
+    let members = Members::new(map, spec.hosts);
+    let switch = |(node, place): &(NodeId, TreePlace)| plan.switch(*node, place, &members);
+    let others = layout.places.iter().map(switch).collect::<Result<_, _>>()?;
+    Ok(JobNodes { workers, others })
+}
+
+/// How the job's window, in packets, is divided into messages.
+fn shape<Op>(spec: &JobSpec<'_, Op>, parameters: &NetReduceParameters) -> Result<MessageShape, BuildError> {
+    let window = parameters.window_messages;
+    if !(1..=MessageShape::WINDOW_MAX.min(spec.window)).contains(&window) {
+        let expected = format!("1 to {}, and at most the window of {} packets", MessageShape::WINDOW_MAX, spec.window);
+        return Err(BuildError::new("window_messages", window, expected));
+    }
+    // Two windows of the longest one that a job may have fit the number space of packets four times.
+    let shape = MessageShape { window, packets: u16::try_from(spec.window / window).unwrap_or(u16::MAX) };
+    debug_assert!(shape.is_possible());
+    if MessageShape::header_elements(spec.element_bytes, spec.payload_bytes / spec.element_bytes).is_none() {
+        let expected = "more than 16 bytes, the header of a message, which is a whole number of elements";
+        return Err(BuildError::new("payload", spec.payload_bytes, expected));
+    }
+    if spec.hosts.len() > WORKERS_MAX as usize {
+        return Err(BuildError::new("workers", spec.hosts.len(), format!("at most {WORKERS_MAX} in a ring of netreduce")));
+    }
+    if !spec.reliable {
+        return Err(BuildError::new("reliable", false, "true: netreduce has reliable connections, with timers"));
+    }
+    Ok(shape)
+}
+
+impl From<&NetReduceParameters> for Variants {
+    fn from(parameters: &NetReduceParameters) -> Self {
+        Variants {
+            lookup: match parameters.lookup {
+                LookupRule::Window => Lookup::Window,
+                LookupRule::Newest => Lookup::Newest,
+            },
+            deallocation: match parameters.deallocation {
+                DeallocationRule::Full => Deallocation::Full,
+                DeallocationRule::Packet => Deallocation::Packet,
+            },
+            reemission: match parameters.reemission {
+                ReemissionRule::Requester => Reemission::Requester,
+                ReemissionRule::All => Reemission::All,
+            },
+        }
+    }
+}
+
+impl<Op: Clone> Plan<'_, Op> {
+    /// The rank so many places behind another one.
+    fn neighbour(&self, rank: usize, ahead: usize) -> u32 {
+        self.ring[(self.place_of[rank] + ahead) % self.ring.len()]
+    }
+
+    fn address(&self, rank: u32) -> Address {
+        Address::worker(self.spec.hosts[rank as usize])
+    }
+
+    /// One flow for the job: hashing tells workers apart by their addresses.
+    fn flow(&self) -> FlowLabel {
+        FlowLabel(u32::from(self.spec.id.0))
+    }
+
+    fn worker<P: Payload<Op = Op> + ?Sized>(&self, rank: usize) -> Result<Placed<AnyNode<P>>, BuildError> {
+        let (spec, host) = (self.spec, self.spec.hosts[rank]);
+        let peer = |rank| NetReducePeer { rank: Rank(rank), address: self.address(rank) };
+        let config = NetReduceWorkerConfig {
+            job: spec.id,
+            rank: Rank(rank as u32),
+            workers: spec.hosts.len() as u32,
+            op: spec.op.clone(),
+            element_bytes: spec.element_bytes,
+            block_elements: spec.payload_bytes / spec.element_bytes,
+            shape: self.shape,
+            predecessor: peer(self.neighbour(rank, self.ring.len() - 1)),
+            successor: peer(self.neighbour(rank, 1)),
+            uplink: leaf_of(self.map, host)?.port,
+            flow: self.flow(),
+            reliability: reliability(spec),
+            retry_limit: (self.parameters.retries > 0).then_some(self.parameters.retries),
+        };
+        Ok(Placed { at: Address::worker(host), node: AnyNode::NetReduceWorker(NetReduceWorker::new(config)) })
+    }
+
+    /// The connection that begins at a rank, as a switch sees it; `None` where it neither begins nor ends there.
+    fn connection(&self, switch: NodeId, rank: u32) -> Result<Option<NetReduceConnection>, BuildError> {
+        let receiver = self.neighbour(rank as usize, 1);
+        let leaf = |rank: u32| leaf_of(self.map, self.spec.hosts[rank as usize]);
+        let (from, to) = (leaf(rank)?, leaf(receiver)?);
+        let (begins, ends) = (from.node == switch, to.node == switch);
+        let beyond = Beyond { switch: Address::switch(to.node), worker: self.address(receiver) };
+        Ok((begins || ends).then(|| NetReduceConnection {
+            rank: Rank(rank),
+            ends_at: ends.then_some(to.their_port),
+            beyond: (begins && !ends).then_some(beyond),
+        }))
+    }
+
+    fn switch<P: Payload<Op = Op> + ?Sized>(
+        &self,
+        switch: NodeId,
+        place: &TreePlace,
+        members: &Members<'_>,
+    ) -> Result<Placed<AnyNode<P>>, BuildError> {
+        let spec = self.spec;
+        let parent = |port: PortId| NetReduceParent { port, node: self.map.neighbours(switch)[port.index()].node };
+        let mut connections = Vec::new();
+        for rank in 0..spec.hosts.len() as u32 {
+            connections.extend(self.connection(switch, rank)?);
+        }
+        let config = NetReduceSwitchConfig {
+            job: spec.id,
+            op: spec.op.clone(),
+            workers: spec.hosts.len() as u32,
+            block_bytes: spec.payload_bytes,
+            shape: self.shape,
+            parent: place.parent.map(parent),
+            children: place.children.iter().map(|&(port, node)| NetReduceChild { port, who: members.who(node) }).collect(),
+            connections,
+            flow: self.flow(),
+            resend_gap: resend_gap(spec.rto_min),
+            variants: self.parameters.into(),
+        };
+        Ok(Placed { at: Address::switch(switch), node: AnyNode::NetReduceSwitch(NetReduceSwitch::new(config)) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{System, build};
+    use fanin_core::{Duration, JobId, Length, Suspect};
+
+    /// A network of four workers on two leaves: Figure 5 of the paper.
+    fn figure_5() -> NetworkMap {
+        let mut map = NetworkMap::new(4, &[1, 1, 2]);
+        (0..4).for_each(|host| _ = map.join(NodeId(host), NodeId(4 + host / 2)));
+        (4..6).for_each(|leaf| _ = map.join(NodeId(leaf), NodeId(6)));
+        map
+    }
+
+    fn spec(hosts: &[NodeId]) -> JobSpec<'_, ()> {
+        JobSpec {
+            id: JobId(3),
+            hosts,
+            servers: &[],
+            system: System::netreduce(),
+            op: (),
+            element_bytes: 4,
+            payload_bytes: 1_024,
+            window: 340,
+            reliable: true,
+            rto_initial: Duration::from_ms(1),
+            rto_min: Duration::from_ms(1),
+            patience: Duration::from_ms(100),
+            seed: 0,
+        }
+    }
+
+    /// `netreduce 3`, the paper's Table 3 (its workers are numbered from 1): what each connection is translated to at the leaves, where W1 to
+    /// W2 and W4 to W1 are made from the spine's sums at L1, W2 to W3 and W3 to W4 at L2.
+    #[test]
+    fn connections_of_figure_5_are_translated_as_in_table_3() {
+        let hosts: Vec<NodeId> = (0..4).map(NodeId).collect();
+        let (spec, map) = (spec(&hosts), figure_5());
+        let parameters = NetReduceParameters::default();
+        let plan = Plan {
+            spec: &spec,
+            map: &map,
+            parameters: &parameters,
+            shape: shape(&spec, &parameters).unwrap(),
+            ring: vec![0, 1, 2, 3],
+            place_of: vec![0, 1, 2, 3],
+        };
+        assert_eq!(plan.shape, MessageShape { window: 2, packets: 170 });
+        let at = |switch: u32| -> Vec<(u32, Option<u16>, Option<u32>)> {
+            let connections = (0..4).filter_map(|rank| plan.connection(NodeId(switch), rank).unwrap());
+            connections.map(|one| (one.rank.0, one.ends_at.map(|port| port.0), one.beyond.map(|beyond| beyond.switch.node.0))).collect()
+        };
+        assert_eq!(at(4), [(0, Some(1), None), (1, None, Some(5)), (3, Some(0), None)]);
+        assert_eq!(at(5), [(1, Some(0), None), (2, Some(1), None), (3, None, Some(4))]);
+        assert_eq!(at(6), [], "all connections of the spine are virtual");
+        let nodes = build::<Length>(&spec, &map).unwrap();
+        assert_eq!(nodes.others.iter().map(|placed| placed.at.node.0).collect::<Vec<_>>(), [4, 5, 6]);
+        assert_eq!(Members::new(&map, &hosts).who(NodeId(5)), Suspect::Switch(NodeId(5)));
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_by_its_name() {
+        let hosts: Vec<NodeId> = (0..4).map(NodeId).collect();
+        let error = |change: fn(&mut JobSpec<'_, ()>)| {
+            let mut spec = spec(&hosts);
+            change(&mut spec);
+            build::<Length>(&spec, &figure_5()).unwrap_err().to_string()
+        };
+        let header = "expected more than 16 bytes, the header of a message, which is a whole number of elements";
+        assert_eq!(error(|spec| spec.payload_bytes = 16), format!("payload = 16: {header}"));
+        assert_eq!(error(|spec| spec.reliable = false), "reliable = false: expected true: netreduce has reliable connections, with timers");
+        assert_eq!(error(|spec| spec.window = 1), "window_messages = 2: expected 1 to 64, and at most the window of 1 packets");
+    }
+
+    #[test]
+    fn the_longest_windows_are_possible() {
+        let hosts = [0, 1].map(NodeId);
+        for window_messages in 1..=MessageShape::WINDOW_MAX {
+            let parameters = NetReduceParameters { window_messages, ..NetReduceParameters::default() };
+            let shape = shape(&JobSpec { window: 1 << 20, ..spec(&hosts) }, &parameters).unwrap();
+            assert!(shape.is_possible() && u32::from(shape.packets) * window_messages <= 1 << 20);
+        }
+    }
+}
