@@ -171,6 +171,17 @@ fn jobs_with_servers_and_jobs_with_parts_of_a_pool_run_at_once_and_are_exact_und
     assert!(results["hosts"].as_array().unwrap().iter().map(injected).sum::<u64>() > 0, "{results}");
 }
 
+/// Reliable connections of the kind that network cards have, and accelerators in three switches between them.
+#[test]
+fn connections_of_netreduce_are_summed_exactly_under_loss() {
+    let _alone = alone();
+    let folder = folder("testbed-netreduce");
+    let workload = "[[job]]\nsystem = \"netreduce\"\nhosts = [\"host0\", \"host1\", \"host5\"]\nmessage = \"64KiB\"\noperations = 2\n\
+        rto_initial = \"200ms\"\nrto_min = \"50ms\"\n[faults]\nloss = \"1%\"\n";
+    let results = results(&write(&folder, workload), &[]);
+    assert!(operations(&results).len() == 2 && operations(&results).iter().all(|operation| operation["exact"] == true), "{results}");
+}
+
 #[test]
 fn wrong_files_are_refused_before_anything_is_started() {
     let folder = folder("testbed-wrong");
