@@ -39,10 +39,10 @@ use stream::{Held, Membership, State, Stream, Verdict};
 
 /// Connections that are looked at, at once; further ones are left alone.
 const STREAMS_MAX: usize = 65_536;
-/// How long a connection may stay without a first byte before it is left alone.
-const UNDECIDED_MAX: Duration = Duration::from_us(60_000_000);
-/// How long an end of a ring that was reset is remembered.
-const RESET_MEMORY: Duration = Duration::from_us(60_000_000);
+/// How long a connection may stay without a first byte before it is left alone: a worker may have much to do before its first message.
+const UNDECIDED_MAX: Duration = Duration::from_us(3_600_000_000);
+/// How long a connection that was reset is remembered: longer than any kernel sends again, so that nothing of it ever passes unsummed.
+const RESET_MEMORY: Duration = Duration::from_us(3_600_000_000);
 /// A ring in which nothing moves for so long says why.
 const STALL: Duration = Duration::from_us(2_000_000);
 
