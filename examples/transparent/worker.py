@@ -14,6 +14,7 @@ import select
 import socket
 import struct
 import time
+import zlib
 
 #: magic, version, element type (float32), operator (sum), ring, message, bytes, rank, world, summed.
 HEADER = struct.Struct("<4sBBBxIIQHHH2x")
@@ -70,9 +71,12 @@ def main() -> None:
         data = array.array("f", vector).tobytes()
         header = HEADER.pack(MAGIC, VERSION, FLOAT32, SUM, 77, message, len(data), args.rank, args.world, 0)
         padding = bytes(-len(data) % 8)
-        got = exchange(to, from_, header + data + padding, len(header) + len(data) + len(padding))
+        got = exchange(to, from_, header + data + padding + bytes(8), len(header) + len(data) + len(padding) + 8)
         if HEADER.unpack_from(got)[-1] != args.world:
             raise SystemExit("nobody has summed: is there a `fanin switch --transparent` between the workers?")
+        crc = zlib.crc32(got[:-8])
+        if got[-8:] != struct.pack("<II", crc, ~crc & 0xFFFFFFFF):
+            raise SystemExit("a part of the result was not summed: the switch was restarted meanwhile")
         sums = array.array("f", got[HEADER.size : HEADER.size + len(data)])
         print(f"message {message}: {len(sums)} sums, the last one is {sums[-1]}")
 

@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use fanin_core::ElementOp;
-use fanin_wire::stream::MessageHeader;
+use fanin_wire::stream::{MessageHeader, SEAL_BYTES, checksum, seal};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// Between two attempts to reach a successor that does not listen yet.
@@ -131,10 +131,11 @@ impl RingStream {
         let mut head = [0; MessageHeader::LEN];
         header.emit(&mut head);
         let pad = [0u8; 8];
-        let padding = &pad[..(header.stream_bytes() as usize) - MessageHeader::LEN - input.len()];
+        let padding = &pad[..(header.sealed_bytes() as usize) - MessageHeader::LEN - input.len()];
         let (mut head_back, mut pad_back) = ([0; MessageHeader::LEN], [0u8; 8]);
         let pad_back = &mut pad_back[..padding.len()];
-        self.exchange(&[&head, input, padding], &mut [&mut head_back, output, pad_back])?;
+        let mut seal_back = [0; SEAL_BYTES];
+        self.exchange(&[&head, input, padding, &[0; SEAL_BYTES]], &mut [&mut head_back, &mut *output, &mut *pad_back, &mut seal_back])?;
         self.message = self.message.wrapping_add(1);
         let result = MessageHeader::parse(&head_back).map_err(|error| StreamError::NoResult(format!("no message came back: {error}")))?;
         if result.summed == 0 {
@@ -145,6 +146,9 @@ impl RingStream {
         }
         match (MessageHeader { summed: world, rank: 0, ..header }).disagreement(&result) {
             Some(field) => Err(StreamError::NoResult(format!("the result has another `{field}` than this rank's message"))),
+            None if seal_back != seal([&head_back[..], output, pad_back].iter().fold(0, |crc, part| checksum(crc, part))) => {
+                Err(StreamError::NoResult("a part of the result was not summed: the switch was restarted meanwhile".to_owned()))
+            }
             None => Ok(()),
         }
     }

@@ -1,6 +1,8 @@
 //! Messages in a byte stream that a transparent switch sums: NetReduce's INA header (`netreduce 2`), for streams instead of packets.
 //!
-//! A stream is a sequence of messages: 32 bytes of header, the vector, and zeros up to a multiple of eight bytes.
+//! A stream is a sequence of messages: 32 bytes of header, the vector, zeros up to a multiple of eight bytes, and a seal of eight bytes: zeros
+//! as workers send it; in a result the CRC-32 of all of the message before it, and the same with all bits turned round. So a result of
+//! which a part was not summed, as where the switch was restarted meanwhile, is known.
 //!
 //! | offset | bytes | field | |
 //! |---|---|---|---|
@@ -24,6 +26,20 @@ use crate::bytes::{front, put, require, u16_at, u32_at, u64_at};
 /// The first bytes of every message.
 pub const STREAM_MAGIC: [u8; 4] = [0xfa, 0x17, 0x1e, 0xd0];
 const VERSION: u8 = 1;
+/// Length of a seal.
+pub const SEAL_BYTES: usize = 8;
+
+/// The CRC-32 (IEEE 802.3) of what `crc` is the one of, followed by `bytes`; that of nothing is 0.
+pub fn checksum(crc: u32, bytes: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new_with_initial(crc);
+    hasher.update(bytes);
+    hasher.finalize()
+}
+
+/// The seal of a result with this CRC-32.
+pub fn seal(crc: u32) -> [u8; SEAL_BYTES] {
+    (u64::from(!crc) << 32 | u64::from(crc)).to_le_bytes()
+}
 
 /// What stands before each vector of a stream.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -93,8 +109,13 @@ impl MessageHeader {
         put(out, 28, self.summed.to_le_bytes());
     }
 
-    /// Bytes of the stream that the message takes, header and zeros included.
+    /// Bytes of the stream that the message takes: header, vector, zeros and seal.
     pub fn stream_bytes(&self) -> u64 {
+        self.sealed_bytes() + SEAL_BYTES as u64
+    }
+
+    /// The same without the seal.
+    pub fn sealed_bytes(&self) -> u64 {
         Self::LEN as u64 + self.bytes.next_multiple_of(8)
     }
 
@@ -168,7 +189,7 @@ mod tests {
         ];
         assert_eq!(bytes, expected);
         assert_eq!(MessageHeader::parse(&bytes), Ok(HEADER));
-        assert_eq!(MessageHeader { bytes: 12, ..HEADER }.stream_bytes(), 48);
+        assert_eq!(MessageHeader { bytes: 12, ..HEADER }.stream_bytes(), 56);
     }
 
     #[test]

@@ -6,6 +6,7 @@ use etherparse::{PacketBuilder, TcpHeader, TcpOptionElement};
 use fanin_core::hash::mix;
 use fanin_core::{DType, ElementOp, Operator};
 use fanin_protocols::shared::splice::Intervals;
+use fanin_wire::stream::{SEAL_BYTES, checksum, seal};
 
 use super::*;
 
@@ -149,6 +150,9 @@ fn result(ring: u32, world: usize, message_elements: &[usize]) -> Vec<u8> {
             let sum = streams.iter().fold(0u32, |sum, stream| sum.wrapping_add(read(stream)));
             result[element..element + 4].copy_from_slice(&sum.to_le_bytes());
         }
+        let sealed = at + header.sealed_bytes() as usize;
+        let crc = checksum(0, &result[at..sealed]);
+        result[sealed..sealed + SEAL_BYTES].copy_from_slice(&seal(crc));
         at += header.stream_bytes() as usize;
     }
     result
@@ -232,6 +236,28 @@ fn a_window_of_one_segment_that_ends_inside_an_element_goes_on() {
         }
         assert!(round < 19, "stuck");
     }
+}
+
+/// What is left of a message when a switch comes back passes as it was sent: the seal shows that.
+#[test]
+fn a_result_that_was_summed_in_part_has_no_seal() {
+    let streams: Vec<Vec<u8>> = (0..2).map(|rank| stream(5, rank, 2, &[100])).collect();
+    let sealed = streams[0].len() - SEAL_BYTES;
+    let mut receiver = Receiver::new(streams[0].len());
+    let mut network = Network::new(2, 4_096);
+    for part in [0..200, 200..streams[0].len()] {
+        for (rank, stream) in streams.iter().enumerate() {
+            for (_, frame) in network.data(flow(rank, 2), part.start, &stream[part.clone()], false) {
+                if Segment::parse(&frame).unwrap().flow == flow(0, 2) {
+                    receiver.take(&frame);
+                }
+            }
+        }
+        network.switch = Switch::new(SwitchConfig { ports: 2, stream_bytes: 4_096, rings_max: 2 });
+    }
+    assert_eq!(receiver.there.reach(0), streams[0].len() as u64);
+    assert_eq!(MessageHeader::parse(&receiver.bytes).unwrap().summed, 2);
+    assert_ne!(receiver.bytes[sealed..], seal(checksum(0, &receiver.bytes[..sealed])));
 }
 
 #[test]

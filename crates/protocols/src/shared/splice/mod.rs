@@ -15,7 +15,7 @@ use std::fmt;
 use std::ops::Range;
 
 use fanin_core::{Malformed, OrderedReduction};
-use fanin_wire::stream::MessageHeader;
+use fanin_wire::stream::{MessageHeader, SEAL_BYTES, checksum, seal};
 
 pub use intervals::Intervals;
 
@@ -91,11 +91,19 @@ struct Contribution {
 struct Message {
     start: u64,
     header: MessageHeader,
+    /// Up to where its result is in the checksum.
+    checked: u64,
+    crc: u32,
 }
 
 impl Message {
     fn end(&self) -> u64 {
         self.start + self.header.stream_bytes()
+    }
+
+    /// Where its seal begins.
+    fn seal_at(&self) -> u64 {
+        self.start + self.header.sealed_bytes()
     }
 }
 
@@ -235,7 +243,7 @@ impl Splice {
                 return Ok(());
             }
             let header = self.header_of(rank, at.start)?;
-            self.messages.push_back(Message { start: at.start, header });
+            self.messages.push_back(Message { start: at.start, header, checked: at.start, crc: 0 });
             self.framed += header.stream_bytes();
             self.next_message = self.next_message.wrapping_add(1);
         }
@@ -264,7 +272,7 @@ impl Splice {
             if range.start < data {
                 self.compare_headers(&message, complete)?;
             }
-            let mut part = range.start.max(data)..range.end.min(message.end());
+            let mut part = range.start.max(data)..range.end.min(message.seal_at());
             while let Some(there) = self.there_from_all(&part) {
                 part.start = there.end.max(part.start + 1);
                 let mut whole = there.start.next_multiple_of(ALIGNMENT)..there.end / ALIGNMENT * ALIGNMENT;
@@ -275,8 +283,29 @@ impl Splice {
                     complete.push(missing);
                 }
             }
+            self.seal(index, complete);
         }
         Ok(())
+    }
+
+    /// Takes what is complete of a message into its checksum; the last byte of it is followed by the seal.
+    fn seal(&mut self, index: usize, complete: &mut Vec<Range<u64>>) {
+        let message = &mut self.messages[index];
+        let to = self.complete.reach(message.checked).min(message.seal_at());
+        while message.checked < to {
+            let place = message.checked % self.capacity;
+            let length = (to - message.checked).min(self.capacity - place);
+            message.crc = checksum(message.crc, &self.result[place as usize..(place + length) as usize]);
+            message.checked += length;
+        }
+        let range = message.seal_at()..message.end();
+        let all = message.checked == range.start && self.contributions.iter().all(|contribution| contribution.there.contains(&range));
+        if all && !self.complete.contains(&range) && range.start >= self.base {
+            debug_assert_eq!(range.end - range.start, SEAL_BYTES as u64);
+            write(&mut self.result, range.start, &seal(message.crc));
+            self.complete.insert(range.clone());
+            complete.push(range);
+        }
     }
 
     /// Once all ranks' headers of a message are there: they must agree.

@@ -32,6 +32,9 @@ fn expected(streams: &[Vec<u8>], messages: &[(ElementOp, usize)]) -> Vec<u8> {
         let data = at + MessageHeader::LEN..at + MessageHeader::LEN + elements * op.dtype.bytes();
         let inputs = streams.iter().map(|stream| &stream[data.clone()]);
         OrderedReduction::default().reduce(op, u32::from(header.world), inputs, &mut result[data.clone()]).unwrap();
+        let sealed = at + header.sealed_bytes() as usize;
+        let crc = checksum(0, &result[at..sealed]);
+        result[sealed..sealed + SEAL_BYTES].copy_from_slice(&seal(crc));
         at += header.stream_bytes() as usize;
     }
     result
@@ -101,7 +104,7 @@ fn streams_cut_anyhow_add_up() {
 fn the_first_copy_of_a_byte_counts_and_no_copy_counts_twice() {
     let messages = [(op(DType::I32, Operator::Sum), 8)];
     let streams: Vec<Vec<u8>> = (0..2).map(|rank| stream(1, rank, 2, &messages)).collect();
-    let mut splice = Splice::new(1, 2, 64);
+    let mut splice = Splice::new(1, 2, 128);
     let mut complete = Vec::new();
     for _ in 0..3 {
         splice.insert(0, 0, &streams[0], &mut complete).unwrap();
@@ -112,10 +115,10 @@ fn the_first_copy_of_a_byte_counts_and_no_copy_counts_twice() {
     let mut other = streams[0].clone();
     other[MessageHeader::LEN..].fill(0xff);
     splice.insert(0, 0, &other, &mut complete).unwrap();
-    let mut received = vec![0; 64];
+    let mut received = vec![0; 72];
     splice.read(0, &mut received);
     assert_eq!(received, expected(&streams, &messages));
-    assert_eq!(complete, [0..32, 32..64]);
+    assert_eq!(complete, [0..32, 32..64, 64..72]);
 }
 
 #[test]
@@ -141,12 +144,12 @@ fn rings_that_disagree_say_who_and_in_what() {
 fn acknowledgements_of_what_was_never_sent_are_not_believed() {
     let messages = [(op(DType::I32, Operator::Sum), 8)];
     let streams: Vec<Vec<u8>> = (0..2).map(|rank| stream(1, rank, 2, &messages)).collect();
-    let mut splice = Splice::new(1, 2, 64);
+    let mut splice = Splice::new(1, 2, 128);
     let mut complete = Vec::new();
     splice.insert(0, 0, &streams[0], &mut complete).unwrap();
     splice.release(1 << 40);
     assert_eq!(splice.base, 0);
     splice.insert(1, 0, &streams[1], &mut complete).unwrap();
     splice.release(1 << 40);
-    assert_eq!(splice.base, 64);
+    assert_eq!(splice.base, 72);
 }
