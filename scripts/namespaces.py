@@ -96,6 +96,10 @@ class Star:
         """The interfaces in the bridge's namespace, in the order of workers."""
         return [f"p{worker}" for worker in range(self.workers)]
 
+    def sent_to(self, worker: int) -> int:
+        """Bytes that have come to a worker's interface since it was made."""
+        return int(must([*self.inside(worker), "cat", f"/sys/class/net/{INTERFACE}/statistics/rx_bytes"]))
+
     def __enter__(self) -> Star:
         try:
             self._sweep()

@@ -55,6 +55,19 @@ class Crew:
         out.seek(0)
         return out.read()
 
+    def wait_until_it_says(self, process: subprocess.Popen, words: str, deadline: float) -> None:
+        """Waits until the process has written `words` to its standard output. `deadline` is a time of `time.monotonic`."""
+        out, _ = self._files[process.pid]
+        while True:
+            # Not `seek`: the process writes where this file stands.
+            if words.encode() in os.pread(out.fileno(), 1 << 16, 0):
+                return
+            if process.poll() is not None:
+                raise Failed(f"`{spoken(process.args)}` has ended with {process.returncode}{self.last_words(process)}")
+            if time.monotonic() >= deadline:
+                raise Failed(f"`{spoken(process.args)}` has not said {words!r} in time{self.last_words(process)}")
+            time.sleep(0.02)
+
     def last_words(self, process: subprocess.Popen) -> str:
         """The end of what the process has said, to be added to an error."""
         texts = []

@@ -119,7 +119,7 @@ def case(name: str, args: argparse.Namespace) -> list[dict]:
         for mode in modes.get(name, ("others",)):
             loss = ["--loss", LOSS] if name == "loss" else []
             switch = crew.start([*star.inside("bridge"), args.fanin, "switch", "--transparent", ",".join(star.ports), *loss])
-            time.sleep(0.5)
+            crew.wait_until_it_says(switch, "joins ", time.monotonic() + PATIENCE)
             if mode == "others":
                 passed = others(star, crew, args)
                 rows.append({"case": name, "mode": mode, "passed": passed, "wrong": passed.count(False)})

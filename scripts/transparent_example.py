@@ -29,6 +29,16 @@ def place(star: Star, rank: int, port: int) -> list[str]:
     return ["--rank", str(rank), "--world", str(WORLD), "--listen", f"{star.worker_address(rank)}:{port}", "--successor", f"{successor}:{port}"]
 
 
+def wait_for_a_message(star: Star) -> None:
+    """Until every worker is in the middle of one: each has been sent more than meeting takes, and less than a message."""
+    deadline = time.monotonic() + PATIENCE
+    before = [star.sent_to(rank) for rank in range(WORLD)]
+    while min(star.sent_to(rank) - before[rank] for rank in range(WORLD)) < 1 << 20:
+        if time.monotonic() >= deadline:
+            raise Failed(f"no vector has passed within {PATIENCE} s")
+        time.sleep(0.05)
+
+
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--fanin", default="target/release/fanin")
@@ -37,14 +47,14 @@ def main(arguments: Sequence[str]) -> int:
         print(f"error: {reason}", file=sys.stderr)
         return 2
     with Star(WORLD, "200mbit", joined=False) as star, Crew() as crew:
-        crew.start([*star.inside("bridge"), args.fanin, "switch", "--transparent", ",".join(star.ports)])
-        time.sleep(0.5)
+        switch = crew.start([*star.inside("bridge"), args.fanin, "switch", "--transparent", ",".join(star.ports)])
+        crew.wait_until_it_says(switch, "joins ", time.monotonic() + PATIENCE)
         workers = [crew.start([*star.inside(rank), sys.executable, str(WORKER), *place(star, rank, 7_700)]) for rank in range(WORLD)]
         for worker in workers:
             print(crew.finish(worker, time.monotonic() + PATIENCE), end="")
         bench = [args.fanin, "bench", "stream", "--sizes", "64MiB", "--iterations", "20", "--timeout", "20"]
         workers = [crew.start([*star.inside(rank), *bench, *place(star, rank, 7_701), "--ring", "2"]) for rank in range(WORLD)]
-        time.sleep(2.0)
+        wait_for_a_message(star)
         # `ip netns exec` becomes the command that it starts.
         workers[1].kill()
         start = time.monotonic()
