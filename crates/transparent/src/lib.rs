@@ -1,4 +1,4 @@
-//! NetReduce for transports that know nothing of it: a layer-2 switch that joins hosts and sums inside their own TCP connections.
+//! NetReduce for transports that know nothing of it: a layer-2 switch that joins hosts and sums inside their own TCP and RDMA connections.
 //!
 //! Workers on a ring open a plain TCP connection each to their successor and stream messages ([`fanin_wire::stream`]). The switch finds
 //! such streams by their first bytes, holds each segment until the sums of all its bytes are there, and lets it go with the sums in place
@@ -9,18 +9,24 @@
 //! |---|---|
 //! | [`engine`] | [`Switch`]: what happens to a frame; no input, no output, no clock |
 //! | [`service`] | [`serve`]: the same between network interfaces |
+//! | [`mod@tap`] | copies of frames for another thread |
 //! | [`worker`] | [`RingStream`]: a worker's end, and the ring allreduce over the same connections that it is measured against |
+//! | [`rdma`] | the same inside RDMA connections: NetReduce as in its paper |
 //! | `segment` | TCP segments inside frames, read and rewritten |
 //!
 //! What the literal reading of the paper leaves to go wrong over kernel TCP, and what is done about it, is told in [`engine`].
 #![forbid(unsafe_code)]
 
 pub mod engine;
+pub mod rdma;
 mod segment;
 pub mod service;
+pub mod tap;
 pub mod worker;
 
 pub use engine::{Statistics, Switch, SwitchConfig};
+pub use rdma::{RdmaRing, RdmaStatistics, RingError};
 pub use segment::Flow;
-pub use service::{ServiceConfig, ServiceError, serve};
+pub use service::{Ended, ServiceConfig, ServiceError, serve};
+pub use tap::{Seen, Tap, TapBatch, TapReader, tap};
 pub use worker::{RingStream, StreamError};

@@ -7,6 +7,7 @@
 //! | 34 | 8 | UDP | destination port 4791; a checksum of zero |
 //! | 42 | 12 | BTH | see [`Bth`] |
 //! | 54 | 16 or 4 | RETH or AETH | RETH: first and only packets of a write; AETH: acknowledgements |
+//! | | 4 | immediate data | last and only packets of a write that has it |
 //! | | | payload | padded with zeros to a multiple of four |
 //! | | 4 | ICRC | |
 //!
@@ -32,7 +33,10 @@ pub const BTH: usize = 12;
 pub const RETH: usize = 16;
 /// Length of an AETH in bytes.
 pub const AETH: usize = 4;
-const ICRC: usize = 4;
+/// Length of immediate data in bytes.
+pub const IMMEDIATE: usize = 4;
+/// Length of an ICRC in bytes.
+pub const ICRC: usize = 4;
 const BEFORE_BTH: usize = ETHERNET + IPV4 + UDP;
 
 /// Operation codes of reliable connections.
@@ -43,8 +47,12 @@ pub mod opcode {
     pub const WRITE_MIDDLE: u8 = 0x07;
     /// The last of several packets of a write.
     pub const WRITE_LAST: u8 = 0x08;
+    /// The last of several packets of a write that hands its receiver a word; that follows.
+    pub const WRITE_LAST_IMMEDIATE: u8 = 0x09;
     /// The only packet of a write; a RETH follows.
     pub const WRITE_ONLY: u8 = 0x0A;
+    /// The only packet of a write that hands its receiver a word; a RETH and that word follow.
+    pub const WRITE_ONLY_IMMEDIATE: u8 = 0x0B;
     /// An acknowledgement, negative ones among them; an AETH follows.
     pub const ACKNOWLEDGE: u8 = 0x11;
     /// A congestion notification.
@@ -239,11 +247,40 @@ pub struct RoceHeader {
     pub reth: Option<Reth>,
     /// Of acknowledgements.
     pub aeth: Option<Aeth>,
+    /// Of last and only packets of writes that hand their receiver a word.
+    pub immediate: Option<[u8; IMMEDIATE]>,
 }
 
-/// The extensions that follow a BTH, by its operation code: RETH, AETH.
-const fn extensions(opcode: u8) -> (bool, bool) {
-    (matches!(opcode, opcode::WRITE_FIRST | opcode::WRITE_ONLY), opcode == opcode::ACKNOWLEDGE)
+/// The extensions that follow a BTH, by its operation code: RETH, AETH, immediate data.
+const fn extensions(opcode: u8) -> (bool, bool, bool) {
+    (
+        matches!(opcode, opcode::WRITE_FIRST | opcode::WRITE_ONLY | opcode::WRITE_ONLY_IMMEDIATE),
+        opcode == opcode::ACKNOWLEDGE,
+        matches!(opcode, opcode::WRITE_LAST_IMMEDIATE | opcode::WRITE_ONLY_IMMEDIATE),
+    )
+}
+
+/// Between whom a frame travels, by its addresses, and its BTH: what a switch needs to know whether a frame concerns it. Nothing is checked
+/// that costs a look at the payload; [`RoceHeader::parse`] does that.
+pub fn glance(frame: &[u8]) -> Option<([[u8; 4]; 2], Bth)> {
+    let head = front(frame, BEFORE_BTH + BTH + ICRC).ok()?;
+    let is_roce =
+        be16(head, 12) == 0x0800 && head[ETHERNET] == 0x45 && head[ETHERNET + 9] == 17 && be16(head, ETHERNET + IPV4 + 2) == UDP_PORT;
+    let bth = Bth::parse(&head[BEFORE_BTH..]).ok().filter(|_| is_roce)?;
+    let ip = &head[ETHERNET..];
+    Some(([be32(ip, 12).to_be_bytes(), be32(ip, 16).to_be_bytes()], bth))
+}
+
+/// Makes a frame's checks right again after its payload has become another one of the same length: the ICRC at its end; the UDP checksum goes,
+/// as it may.
+///
+/// # Panics
+/// Where the frame is shorter than the shortest of RoCEv2.
+pub fn seal(frame: &mut [u8]) {
+    put(frame, ETHERNET + IPV4 + 6, [0, 0]);
+    let end = frame.len() - ICRC;
+    let sum = icrc(&frame[ETHERNET..end]);
+    put(frame, end, sum.to_le_bytes());
 }
 
 impl RoceHeader {
@@ -270,11 +307,13 @@ impl RoceHeader {
         let stored = u32::from_le_bytes([sum[0], sum[1], sum[2], sum[3]]);
         require(icrc(packet) == stored, "icrc", stored)?;
         let bth = Bth::parse(&packet[IPV4 + UDP..])?;
-        let (has_reth, has_aeth) = extensions(bth.opcode);
+        let (has_reth, has_aeth, has_immediate) = extensions(bth.opcode);
         let mut rest = &packet[IPV4 + UDP + BTH..];
         let reth = if has_reth { Some(Reth::parse(rest)?) } else { None };
         let aeth = if has_aeth { Some(Aeth::parse(rest)?) } else { None };
         rest = &rest[if has_reth { RETH } else { 0 } + if has_aeth { AETH } else { 0 }..];
+        let immediate = if has_immediate { Some(be32(front(rest, IMMEDIATE)?, 0).to_be_bytes()) } else { None };
+        rest = &rest[if has_immediate { IMMEDIATE } else { 0 }..];
         let pad = usize::from(bth.pad);
         require(pad <= rest.len() && rest.len().is_multiple_of(4), "pad", pad as u64)?;
         let (payload, padding) = rest.split_at(rest.len() - pad);
@@ -287,13 +326,18 @@ impl RoceHeader {
             hops: ip[8],
             source_port: be16(udp, 0),
         };
-        Ok((RoceHeader { envelope, bth, reth, aeth }, payload))
+        Ok((RoceHeader { envelope, bth, reth, aeth, immediate }, payload))
+    }
+
+    /// Length of all before the payload, in bytes.
+    pub const fn head_len(&self) -> usize {
+        let address = if self.reth.is_some() { RETH } else { 0 } + if self.aeth.is_some() { AETH } else { 0 };
+        BEFORE_BTH + BTH + address + if self.immediate.is_some() { IMMEDIATE } else { 0 }
     }
 
     /// Length of the frame with so much payload, in bytes.
     pub const fn frame_len(&self, payload_bytes: usize) -> usize {
-        let extension = if self.reth.is_some() { RETH } else { 0 } + if self.aeth.is_some() { AETH } else { 0 };
-        BEFORE_BTH + BTH + extension + payload_bytes.next_multiple_of(4) + ICRC
+        self.head_len() + payload_bytes.next_multiple_of(4) + ICRC
     }
 
     /// Writes the frame to the front of `out`, which holds at least [`RoceHeader::frame_len`] bytes; gives the length. Pad count, lengths
@@ -302,7 +346,8 @@ impl RoceHeader {
     /// # Panics
     /// Where extensions and operation code do not go together, or the frame is longer than IPv4 can say.
     pub fn emit(&self, payload: &[u8], out: &mut [u8]) -> usize {
-        assert_eq!((self.reth.is_some(), self.aeth.is_some()), extensions(self.bth.opcode), "extensions go with the operation code");
+        let there = (self.reth.is_some(), self.aeth.is_some(), self.immediate.is_some());
+        assert_eq!(there, extensions(self.bth.opcode), "extensions go with the operation code");
         let length = self.frame_len(payload.len());
         let out = &mut out[..length];
         let Envelope { macs, addresses, service, identification, hops, source_port } = self.envelope;
@@ -331,6 +376,10 @@ impl RoceHeader {
         if let Some(aeth) = self.aeth {
             aeth.emit(&mut out[at..]);
             at += AETH;
+        }
+        if let Some(immediate) = self.immediate {
+            put(out, at, immediate);
+            at += IMMEDIATE;
         }
         out[at..at + payload.len()].copy_from_slice(payload);
         out[at + payload.len()..length - ICRC].fill(0);
@@ -390,7 +439,7 @@ mod tests {
     #[test]
     fn the_frame_of_a_network_card_is_reproduced_byte_by_byte() {
         let bth = Bth { events: 0, variant: 0x40, ..Bth::new(opcode::CONGESTION, 0x118, 0) };
-        let header = RoceHeader { envelope: ENVELOPE, bth, reth: None, aeth: None };
+        let header = RoceHeader { envelope: ENVELOPE, bth, reth: None, aeth: None, immediate: None };
         let mut out = [0xee; 80];
         assert_eq!(header.emit(&[0; 16], &mut out), 74);
         #[rustfmt::skip]
@@ -413,7 +462,7 @@ mod tests {
         let bth = Bth { events: 0x40, ..Bth::new(0x24, 211, 13_571_856) };
         let payload = *b"F0\x81\x8b\xe2\x895\xd9\x0e\x9a\x95PT\x01\xbe\x88^P";
         let mut out = [0; 100];
-        let length = RoceHeader { envelope, bth, reth: None, aeth: None }.emit(&payload, &mut out);
+        let length = RoceHeader { envelope, bth, reth: None, aeth: None, immediate: None }.emit(&payload, &mut out);
         assert_eq!(out[length - 4..length], [0x78, 0xf3, 0x53, 0xf3]);
         // A router counts down the time to live, and marks congestion.
         (out[15], out[22]) = (out[15] | 3, 63);
@@ -434,7 +483,7 @@ mod tests {
         let mut out = [0; 128];
         let bth = Bth { ack_request: true, ..Bth::new(opcode::WRITE_ONLY, 0x0a0b0c, 0xfffffe) };
         let reth = Some(Reth { address: 0x0102_0304_0506_0708, key: 0x1112_1314, length: 5 });
-        let length = RoceHeader { envelope: ENVELOPE, bth, reth, aeth: None }.emit(b"fanin", &mut out);
+        let length = RoceHeader { envelope: ENVELOPE, bth, reth, aeth: None, immediate: None }.emit(b"fanin", &mut out);
         (out, length)
     }
 
@@ -453,10 +502,29 @@ mod tests {
         assert_eq!((payload, header.reth.unwrap().length, header.bth.pad), (&b"fanin"[..], 5, 3));
         let mut acknowledged = [0; 64];
         let aeth = Some(Aeth { syndrome: Aeth::NAK_SEQUENCE, messages: 0x0a0b0c });
-        let length =
-            RoceHeader { envelope: ENVELOPE, bth: Bth::new(opcode::ACKNOWLEDGE, 2, 9), reth: None, aeth }.emit(&[], &mut acknowledged);
+        let length = RoceHeader { envelope: ENVELOPE, bth: Bth::new(opcode::ACKNOWLEDGE, 2, 9), reth: None, aeth, immediate: None }
+            .emit(&[], &mut acknowledged);
         assert_eq!(acknowledged[42..length - 4], [0x11, 0, 0xff, 0xff, 0, 0, 0, 2, 0, 0, 0, 9, 0x60, 0x0a, 0x0b, 0x0c]);
         assert_eq!(RoceHeader::parse(&acknowledged[..length]).unwrap().0.aeth, aeth);
+    }
+
+    #[test]
+    fn a_write_may_hand_over_a_word() {
+        let reth = Some(Reth { address: 1 << 40, key: 7, length: 8 });
+        for (opcode, reth, head) in [(opcode::WRITE_ONLY_IMMEDIATE, reth, 74), (opcode::WRITE_LAST_IMMEDIATE, None, 58)] {
+            let header = RoceHeader { envelope: ENVELOPE, bth: Bth::new(opcode, 5, 6), reth, aeth: None, immediate: Some([1, 2, 3, 4]) };
+            let mut out = [0; 100];
+            let length = header.emit(b"8 bytes.", &mut out);
+            assert_eq!((header.head_len(), length, &out[head - 4..head]), (head, head + 12, &[1, 2, 3, 4][..]));
+            assert_eq!(RoceHeader::parse(&out[..length]), Ok((header, &b"8 bytes."[..])));
+            assert_eq!(glance(&out[..length]), Some((ENVELOPE.addresses, header.bth)));
+            // Another payload in the same frame, and a UDP checksum that was right before.
+            out[40] = 9;
+            out[head..head + 8].copy_from_slice(b"the sum.");
+            seal(&mut out[..length]);
+            assert_eq!(RoceHeader::parse(&out[..length]), Ok((header, &b"the sum."[..])));
+        }
+        assert_eq!(glance(&[0; 80]), None);
     }
 
     #[test]

@@ -1,22 +1,26 @@
 //! `fanin switch --transparent`: joins network interfaces at layer 2 and sums inside TCP connections.
 
 use std::io::{self, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use clap::Args;
-use fanin_transparent::{ServiceConfig, ServiceError, serve};
+use fanin_net::PortError;
+use fanin_transparent::{Ended, RdmaRing, ServiceConfig, ServiceError, serve};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::SwitchArgs;
 use crate::demo::parse_bytes;
+use crate::trace;
 
 /// What can be set with `--transparent`.
 #[derive(Args, Clone, Debug, Default)]
 pub struct TransparentArgs {
     /// Join these network interfaces as a layer-2 switch, and sum inside the TCP connections of workers that stream messages to their
-    /// successors on a ring. Needs root; the interfaces need no addresses.
+    /// successors on a ring. Needs root; the interfaces need no addresses. udp:OWN/OTHER, two IP:PORT, is a cable to an emulator's network card,
+    /// as qemu's -netdev dgram, and needs no root.
     #[arg(long, value_name = "IF,IF,..", value_delimiter = ',', conflicts_with_all = ["fabric", "name", "config", "listen", "http", "data_ports",
         "jobs_max", "connections_max", "memory_max", "patience_max", "drain_timeout", "check"])]
     pub transparent: Vec<String>,
@@ -29,6 +33,17 @@ pub struct TransparentArgs {
     /// With --transparent: rings at once.
     #[arg(long, value_name = "NUMBER", default_value_t = 64, requires = "transparent")]
     pub rings_max: usize,
+    /// With --transparent: sum inside the RDMA connections (RoCEv2) of these workers, too. May be given several times. RING:TYPE:OPERATOR:IP,IP,..
+    /// with the workers by rank, as 7:f32:sum:10.0.0.1,10.0.0.2; behind it :window=N, :packets=N and :payload=BYTES where they are not 2, 170
+    /// and 1024.
+    #[arg(long, value_name = "RING", requires = "transparent")]
+    pub rdma_ring: Vec<RdmaRing>,
+    /// With --transparent: write what comes to each port and what leaves there to a file for Wireshark, tshark or scapy (pcapng).
+    #[arg(long, value_name = "FILE.pcapng", requires = "transparent")]
+    pub trace: Option<PathBuf>,
+    /// With --trace: the most frames; the first ones are kept.
+    #[arg(long, value_name = "N", default_value_t = 100_000, requires = "trace", value_parser = clap::value_parser!(u64).range(1..))]
+    pub trace_frames: u64,
 }
 
 fn stream_bytes(text: &str) -> Result<usize, String> {
@@ -66,14 +81,33 @@ pub(super) fn run(args: &SwitchArgs) -> ExitCode {
         rings_max: own.rings_max,
         loss: faults.loss,
         seed: faults.seed,
+        rdma: own.rdma_ring.clone(),
     };
     let announce = || {
         // For people and scripts; whoever started the switch may not be listening.
         let _ = writeln!(io::stdout(), "joins {}", own.transparent.join(", "));
         let _ = io::stdout().flush();
     };
-    match serve(&config, &stop, announce) {
-        Ok((done, lost)) => {
+    let traced = own.trace.as_ref().map(|path| trace::switch::begin(path, &own.transparent, own.trace_frames)).transpose();
+    let (tap, writer) = match traced {
+        Ok(traced) => traced.unzip(),
+        Err(error) => {
+            eprintln!("error: --trace {error:#}");
+            return ExitCode::from(2);
+        }
+    };
+    let ended = serve(&config, &stop, tap, announce);
+    let written = writer.map(trace::switch::Writer::finish).transpose();
+    match ended {
+        Ok(Ended { done, lost, missed }) => {
+            match written {
+                Ok(Some(frames)) => tracing::info!(frames, missed, "traced"),
+                Ok(None) => {}
+                Err(error) => {
+                    eprintln!("error: --trace {error:#}");
+                    return ExitCode::from(1);
+                }
+            }
             tracing::info!(
                 frames = done.frames,
                 forwarded = done.forwarded,
@@ -85,14 +119,24 @@ pub(super) fn run(args: &SwitchArgs) -> ExitCode {
                 rings = done.rings,
                 rings_failed = done.rings_failed,
                 held_bytes_peak = done.held_bytes_peak,
+                rdma_runs = done.rdma.runs,
+                rdma_summed = done.rdma.summed,
+                rdma_repeated = done.rdma.repeated,
+                rdma_dropped = done.rdma.dropped,
+                rdma_refused = done.rdma.refused,
+                rdma_damaged = done.rdma.damaged,
                 "ended"
             );
             ExitCode::SUCCESS
         }
         Err(error) => {
             eprintln!("error: {error}");
-            let wrong_input =
-                matches!(error, ServiceError::TooFewInterfaces(_) | ServiceError::Port(fanin_net::PortError::NoInterface { .. }));
+            let wrong_port = |error: &PortError| matches!(error, PortError::NoInterface { .. } | PortError::NoCable { .. });
+            let wrong_input = match &error {
+                ServiceError::TooFewInterfaces(_) | ServiceError::MixedPorts | ServiceError::SharedNeighbours(..) => true,
+                ServiceError::Port(error) => wrong_port(error),
+                ServiceError::Interface { .. } => false,
+            };
             ExitCode::from(if wrong_input { 2 } else { 1 })
         }
     }

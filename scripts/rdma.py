@@ -1,0 +1,206 @@
+#!/usr/bin/env python3
+"""Sums inside RDMA connections, with the kernel's own RoCE at both ends: guests with `rdma_rxe`, and `fanin switch --transparent` between.
+
+Each worker is a virtual machine that runs examples/rdma/worker.c, which knows libibverbs and nothing of Fanin. Their kernels judge every ICRC,
+number, key and address; the workers compare every element. Needs neither root nor KVM; what it installs and downloads is Debian's.
+
+Usage: rdma.py [--fanin PATH] [--workers N] [CASE ...]
+
+Cases: clean, float, loss, late, again, control. Exits with 1 if an element is wrong. Python's standard library only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import guests
+import trace_tests
+from processes import Crew, Failed
+
+ROOT = Path(__file__).resolve().parent.parent
+WORKER = ROOT / "examples" / "rdma" / "worker.c"
+SUBNET = "10.99.0"
+RING = 7
+#: How much of a case scapy looks at: it takes about a millisecond for a frame.
+TRACED_FRAMES = 5_000
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is run, and what must come out."""
+
+    type: str = "i32"
+    elements: int = 100_000
+    operations: int = 2
+    #: Share of frames that the switch loses on their way in.
+    loss: float = 0.0
+    #: How late the last worker is.
+    late_ms: int = 0
+    #: How often the guests are started; the switch stays.
+    runs: int = 1
+    #: Whether the switch knows of the ring.
+    summed: bool = True
+    timeout_s: float = 120.0
+
+
+CASES = {
+    "clean": Case(),
+    "float": Case(type="f32"),
+    "loss": Case(loss=0.01, elements=300_000),
+    # More than a card's timeout: everybody's packets are sent again while they are held.
+    "late": Case(late_ms=2_500, operations=1),
+    # The same numbers of queue pairs in other runs.
+    "again": Case(elements=20_000, operations=1, runs=2),
+    # What the workers say where nobody sums: that this is noticed.
+    "control": Case(elements=20_000, operations=1, summed=False),
+}
+
+
+def obstacle() -> str | None:
+    """Why this cannot be run here, or None if it can."""
+    return guests.obstacle()
+
+
+def ports(count: int) -> list[int]:
+    """UDP ports of loopback that are free now."""
+    sockets = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(count)]
+    for one in sockets:
+        one.bind(("127.0.0.1", 0))
+    numbers = [one.getsockname()[1] for one in sockets]
+    for one in sockets:
+        one.close()
+    return numbers
+
+
+def build(folder: Path) -> Path:
+    """The workers' program."""
+    program = folder / "worker"
+    subprocess.run(["gcc", "-O2", "-Wall", "-Wextra", "-Werror", "-o", str(program), str(WORKER), "-libverbs"], check=True)
+    return program
+
+
+def plugged(case: Case, workers: int) -> list[guests.Guest]:
+    """The guests of a case."""
+    free = ports(2 * workers)
+    addresses = [f"{SUBNET}.{rank + 1}" for rank in range(workers)]
+
+    def words(rank: int) -> list[str]:
+        named = {"rank": rank, "addresses": ",".join(addresses), "ring": RING, "type": case.type, "elements": case.elements}
+        named |= {"operations": case.operations, "late-ms": case.late_ms if rank == workers - 1 else 0}
+        return [word for name, value in named.items() for word in (f"--{name}", str(value))]
+
+    return [guests.Guest(rank, addresses[rank], words(rank), free[2 * rank], free[2 * rank + 1]) for rank in range(workers)]
+
+
+def switch_command(fanin: str, case: Case, crew: Sequence[guests.Guest], trace: str | None = None) -> list[str]:
+    """The switch between the guests."""
+    cables = ",".join(f"udp:127.0.0.1:{guest.switch_port}/127.0.0.1:{guest.card_port}" for guest in crew)
+    command = [fanin, "switch", "--transparent", cables]
+    if case.summed:
+        command += ["--rdma-ring", f"{RING}:{case.type}:sum:{','.join(guest.address for guest in crew)}"]
+    if case.loss:
+        command += ["--loss", str(case.loss)]
+    return command + (["--trace", trace, "--trace-frames", str(TRACED_FRAMES)] if trace else [])
+
+
+def outcome(console: str) -> dict:
+    """What a guest's console says."""
+    operations = [{key: float(value) for key, value in re.findall(r"(\w+)=([\d.]+)", line)} for line in re.findall(r"^operation=.*", console, re.M)]
+    done = re.search(r"^done rank=(\d+) wrong=(\d+) unsummed=(\d+)", console, re.M)
+    if not done:
+        raise Failed(f"a worker has not ended well: {console.strip()[-800:]}")
+    counters = {name: int(value) for name, value in re.findall(r"^guest: counter (\w+)=(\d+)", console, re.M)}
+    return {"wrong": int(done[2]), "unsummed": int(done[3]), "seconds": [one["seconds"] for one in operations], "counters": counters}
+
+
+def switch_words(text: str) -> dict[str, int]:
+    """The numbers in the switch's last line."""
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", text)
+    lines = [line for line in plain.splitlines() if " ended " in line]
+    return {key: int(value) for key, value in re.findall(r"(\w+)=(\d+)", lines[-1])} if lines else {}
+
+
+def run_case(name: str, fanin: str, workers: int, image: Path, trace: str | None = None) -> dict:
+    """Runs a case; gives what came out."""
+    case = CASES[name]
+    kernel, _ = guests.kernel()
+    crew_of_guests = plugged(case, workers)
+    results = []
+    with Crew() as crew:
+        switch = crew.start(switch_command(fanin, case, crew_of_guests, trace), {"NO_COLOR": "1"})
+        for _ in range(case.runs):
+            deadline = time.monotonic() + case.timeout_s
+            running = [crew.start(guest.command(kernel, image)) for guest in crew_of_guests]
+            results += [outcome(crew.finish(process, deadline)) for process in running]
+        switch.terminate()
+        switch.wait(10)
+        done = switch_words(crew.last_words(switch))
+    row = {"case": name, "workers": workers, "type": case.type, "elements": case.elements, "switch": done}
+    row |= {key: sum(result[key] for result in results) for key in ("wrong", "unsummed")}
+    row["seconds"] = max(second for result in results for second in result["seconds"])
+    row["messages"] = -(-case.elements // ((170 * 1_024 - 16) // 4)) * case.operations * case.runs * workers
+    row["out_of_sequence"] = sum(result["counters"].get("out_of_seq_request", 0) for result in results)
+    row["expected"] = row["wrong"] == 0 and row["unsummed"] == 0 if case.summed else row["unsummed"] == row["messages"]
+    return row
+
+
+def table(rows: Sequence[dict]) -> str:
+    """For people."""
+    titles = "case | workers | elements | wrong elements | messages without sums | packets with sums | came again | wrong ICRCs | slowest operation, s"
+    lines = [f"| {titles} | |", "|---|---|---|---|---|---|---|---|---|---|"]
+    for row in rows:
+        done = row["switch"]
+        cells = [row["case"], row["workers"], f"{row['elements']} {row['type']}", row["wrong"], f"{row['unsummed']} of {row['messages']}"]
+        cells += [done.get("rdma_summed", 0), done.get("rdma_repeated", 0)]
+        cells += [f"{row['wrong_icrcs']} of {row['frames_of_rocev2']}", f"{row['seconds']:.2f}", "as expected" if row["expected"] else "WRONG"]
+        lines.append("| " + " | ".join(str(cell) for cell in cells) + " |")
+    return "\n".join(lines)
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--fanin", default="target/release/fanin")
+    parser.add_argument("--workers", type=int, default=3)
+    parser.add_argument("--out", help="file for the rows as JSON")
+    parser.add_argument("cases", nargs="*", metavar="CASE", help=", ".join(CASES))
+    args = parser.parse_args(arguments)
+    unknown = [name for name in args.cases if name not in CASES]
+    if unknown:
+        parser.error(f"unknown case {unknown[0]!r}: one of {', '.join(CASES)}")
+    if not 2 <= args.workers <= 8:
+        parser.error(f"argument --workers: {args.workers}, and 2 to 8 are possible")
+    if reason := obstacle():
+        print(f"error: {reason}", file=sys.stderr)
+        return 2
+    with tempfile.TemporaryDirectory(prefix="fanin-rdma-") as name:
+        folder = Path(name)
+        image = guests.initramfs(build(folder), folder)
+        try:
+            rows = [run_case(case, args.fanin, args.workers, image, str(folder / f"{case}.pcapng")) for case in args.cases or CASES]
+            traces = trace_tests.judge([folder / f"{row['case']}.pcapng" for row in rows])
+        except (Failed, RuntimeError) as error:
+            print(f"error: {error}", file=sys.stderr)
+            return 1
+    for row, found in zip(rows, traces, strict=True):
+        # Beside the kernels: what comes to the switch and what leaves it, as scapy sees it.
+        row["frames_of_rocev2"] = found["roce"]
+        row["wrong_icrcs"] = found["icrc_wrong"]
+        row["expected"] &= found["icrc_wrong"] == 0 and found["roce"] > 0
+    print(table(rows))
+    if args.out:
+        Path(args.out).write_text(json.dumps(rows, indent=1), encoding="utf-8")
+    return 0 if all(row["expected"] for row in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

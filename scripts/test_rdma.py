@@ -1,0 +1,65 @@
+"""Tests of rdma.py, guests.py and trace_tests.py that need no guests."""
+
+import tempfile
+import unittest
+from pathlib import Path
+from unittest import mock
+
+import guests
+import rdma
+import trace_tests
+from processes import Failed
+
+CONSOLE = """guest: ready
+operation=0 elements=5000 messages=1 seconds=0.0162 wrong=0 unsummed=0
+operation=1 elements=5000 messages=1 seconds=0.5000 wrong=3 unsummed=1
+done rank=2 wrong=3 unsummed=1
+guest: ended with 1
+guest: counter out_of_seq_request=4
+"""
+
+
+class Rdma(unittest.TestCase):
+    def test_a_console_says_what_came_out(self) -> None:
+        found = rdma.outcome(CONSOLE)
+        self.assertEqual((found["wrong"], found["unsummed"], found["seconds"]), (3, 1, [0.0162, 0.5]))
+        self.assertEqual(found["counters"], {"out_of_seq_request": 4})
+        with self.assertRaisesRegex(Failed, "Kernel panic"):
+            rdma.outcome("Kernel panic")
+
+    def test_switch_and_guests_have_the_two_ends_of_the_same_cables(self) -> None:
+        crew = rdma.plugged(rdma.CASES["loss"], 3)
+        command = rdma.switch_command("fanin", rdma.CASES["loss"], crew)
+        for guest in crew:
+            self.assertIn(f"udp:127.0.0.1:{guest.switch_port}/127.0.0.1:{guest.card_port}", command[3])
+            words = guest.command(Path("kernel"), Path("root"))
+            self.assertTrue(any(f"local.port={guest.card_port},remote.type=inet,remote.host=127.0.0.1,remote.port={guest.switch_port}" in word for word in words))
+        self.assertEqual(command[4:], ["--rdma-ring", "7:i32:sum:10.99.0.1,10.99.0.2,10.99.0.3", "--loss", "0.01"])
+        self.assertNotIn("--rdma-ring", rdma.switch_command("fanin", rdma.CASES["control"], crew))
+
+    def test_the_numbers_of_a_switch_stand_in_its_last_line(self) -> None:
+        text = "joins a\n INFO traced frames=9\n INFO \x1b[3mended\x1b[0m frames=12 rdma_summed=7 rdma_runs=1"
+        self.assertEqual(rdma.switch_words(text), {"frames": 12, "rdma_summed": 7, "rdma_runs": 1})
+
+    def test_modules_come_after_what_they_need(self) -> None:
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            lines = ["k/rdma_rxe.ko: k/ib_uverbs.ko k/ib_core.ko k/udp_tunnel.ko", "k/ib_uverbs.ko: k/ib_core.ko", "k/ib_core.ko:", "k/udp_tunnel.ko:"]
+            (folder / "modules.dep").write_text("\n".join(lines) + "\n")
+            names = [path.name for path in guests.module_files(folder)]
+        self.assertEqual(names, ["ib_core.ko", "ib_uverbs.ko", "udp_tunnel.ko", "rdma_rxe.ko"])
+
+    def test_what_is_wrong_with_a_trace_is_said(self) -> None:
+        good = {"frames": 3, "icrc_wrong": 0, "checksum_wrong": 0, "backwards": 0, "per_second": 10**9}
+        self.assertEqual(trace_tests.complaints("a", good), [])
+        self.assertEqual(trace_tests.complaints("a", good | {"icrc_wrong": 2}), ["a: 2 frames with a wrong ICRC"])
+        self.assertEqual(trace_tests.complaints("a", good | {"per_second": 10**6}), ["a: times are not in nanoseconds"])
+
+    def test_unknown_cases_and_too_many_workers_are_refused(self) -> None:
+        for arguments in (["fast"], ["--workers", "9"]):
+            with self.assertRaises(SystemExit), mock.patch("sys.stderr"):
+                rdma.main(arguments)
+
+
+if __name__ == "__main__":
+    unittest.main()

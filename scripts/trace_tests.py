@@ -1,0 +1,163 @@
+#!/usr/bin/env python3
+"""Reads what `fanin trace` and `fanin switch --transparent --trace` have written with scapy, which judges every check: ICRCs of RoCEv2, checksums.
+
+Usage: trace_tests.py [--fanin PATH] [FILE ...]
+
+Makes an environment with scapy in target/trace. With files it only judges these. Exits with 1 where something is wrong. Python's standard
+library only, outside of that environment.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import venv
+from collections.abc import Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+ENVIRONMENT = ROOT / "target" / "trace"
+SCAPY = "scapy==2.8.0"
+
+#: What runs in the environment: counts frames, and those of which something is wrong, one JSON object a file.
+JUDGE = """
+import json, sys
+from scapy.all import IP, TCP, UDP, Ether, RawPcapNgReader
+from scapy.contrib.roce import BTH
+
+def count(path):
+    found = dict(frames=0, roce=0, icrc_wrong=0, udp=0, checksum_wrong=0, tcp=0, others=0, opcodes={}, interfaces=[], backwards=0)
+    last = 0
+    reader = RawPcapNgReader(path)
+    for raw, meta in reader:
+        found["frames"] += 1
+        name = meta.ifname.decode() if isinstance(meta.ifname, bytes) else meta.ifname
+        if name not in found["interfaces"]:
+            found["interfaces"].append(name)
+        found["backwards"] += (meta.tshigh << 32 | meta.tslow) < last
+        last = meta.tshigh << 32 | meta.tslow
+        found["per_second"] = meta.tsresol
+        frame = Ether(raw)
+        if BTH in frame:
+            found["roce"] += 1
+            opcode = str(frame[BTH].opcode)
+            found["opcodes"][opcode] = found["opcodes"].get(opcode, 0) + 1
+            length = 14 + frame[IP].len
+            # scapy computes from all that stands before the ICRC, which Ethernet may have padded.
+            whole = Ether(raw[:length])
+            stored = raw[length - 4:length]
+            found["icrc_wrong"] += whole[BTH].compute_icrc(bytes(whole[BTH])[:-4]) != stored
+            layers = (IP,)
+        elif IP in frame and UDP in frame:
+            found["udp"] += 1
+            layers = (IP, UDP)
+        elif IP in frame:
+            # Checksums of TCP may be left to whoever sends.
+            found["tcp"] += TCP in frame
+            layers = (IP,)
+        else:
+            found["others"] += 1
+            layers = ()
+        again = frame.copy()
+        for layer in layers:
+            del again[layer].chksum
+        again = Ether(bytes(again))
+        for layer in layers:
+            found["checksum_wrong"] += frame[layer].chksum not in (0, again[layer].chksum)
+    found["interfaces"].sort()
+    return found
+
+print(json.dumps([count(path) for path in sys.argv[1:]]))
+"""
+
+PLAN = """
+[network]
+{shape}
+rate = "100Gb/s"
+latency = "300ns"
+
+[[jobs]]
+system = "{system}"
+workers = 4
+message = "64KiB"
+"""
+SHAPES = {
+    "star": 'shape = "star"\nhosts = 6',
+    "fat-tree": 'shape = "fat-tree"\nleaves = 2\nhosts_per_leaf = 3\nspines = 1',
+}
+SYSTEMS = ("netreduce", "tree", "ring", "canary", "switchml", "atp")
+
+
+def judge(files: Sequence[Path]) -> list[dict]:
+    """What scapy finds in files."""
+    python = ENVIRONMENT / "bin" / "python"
+    if not (ENVIRONMENT / SCAPY).exists():
+        ENVIRONMENT.parent.mkdir(exist_ok=True)
+        venv.create(ENVIRONMENT, with_pip=True, clear=True)
+        subprocess.run([str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", SCAPY], check=True)
+        (ENVIRONMENT / SCAPY).touch()
+    done = subprocess.run([str(python), "-c", JUDGE, *map(str, files)], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise RuntimeError(f"scapy cannot read {', '.join(map(str, files))}: {done.stderr.strip()[-800:]}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def complaints(name: str, found: dict) -> list[str]:
+    """What is wrong with a file, in words."""
+    wrong = [f"{name}: {found[key]} frames with a wrong {words}" for key, words in (("icrc_wrong", "ICRC"), ("checksum_wrong", "checksum"), ("backwards", "order")) if found[key]]
+    if found["frames"] == 0:
+        wrong.append(f"{name}: nothing is in it")
+    elif found["per_second"] != 1_000_000_000:
+        wrong.append(f"{name}: times are not in nanoseconds")
+    return wrong
+
+
+def simulated(fanin: str, folder: Path) -> list[tuple[str, dict, list[str]]]:
+    """Traces of all systems, on one switch and on several: name, what is in it, what is wrong."""
+    names, files = [], []
+    for system in SYSTEMS:
+        for shape, text in SHAPES.items():
+            plan, out = folder / f"{system}-{shape}.toml", folder / f"{system}-{shape}.pcapng"
+            plan.write_text(PLAN.format(shape=text, system=system))
+            subprocess.run([fanin, "trace", str(plan), "--out", str(out)], check=True, stdout=subprocess.DEVNULL)
+            names.append(plan.stem)
+            files.append(out)
+    # The judge is one: of a bit that is turned in the first message it must know.
+    spoiled = folder / "spoiled.pcapng"
+    whole = files[0].read_bytes()
+    at = whole.index(bytes.fromhex("1ae7fa41")) + 4
+    spoiled.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+    if (found := judge([spoiled])[0])["icrc_wrong"] != 1:
+        raise RuntimeError(f"scapy has not seen that a bit is wrong: {found}")
+    rows = []
+    for name, found in zip(names, judge(files), strict=True):
+        wrong = complaints(name, found)
+        is_roce = name.startswith("netreduce")
+        if found["roce" if is_roce else "udp"] != found["frames"]:
+            wrong.append(f"{name}: {found}")
+        rows.append((name, found, wrong))
+    return rows
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--fanin", default="target/debug/fanin")
+    parser.add_argument("files", nargs="*", type=Path, metavar="FILE")
+    args = parser.parse_args(arguments)
+    if args.files:
+        rows = [(str(path), found, complaints(str(path), found)) for path, found in zip(args.files, judge(args.files), strict=True)]
+    else:
+        with tempfile.TemporaryDirectory(prefix="fanin-trace-") as name:
+            rows = simulated(args.fanin, Path(name))
+    for name, found, wrong in rows:
+        print(f"{name}: {found['frames']} frames at {len(found['interfaces'])} interfaces, {found['roce']} of RoCEv2 {found['opcodes'] or ''}".rstrip())
+        for words in wrong:
+            print(f"wrong: {words}")
+    return 1 if any(wrong for _, _, wrong in rows) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
