@@ -1,16 +1,13 @@
 //! NetReduce: every behaviour of small jobs; bugs put in on purpose, and a choice of the paper's, are found; and what its paper says of the
 //! number of workers.
 
-#[allow(dead_code, reason = "jobs of this system have packets of their own length")]
-mod small;
-
+use crate::small::{star, two_levels};
 use fanin_check::model::{COMPLETE, EXACT, Limits, NEVER_STUCK, NOTHING_LEFT, NetworkModel, PROGRESS};
 use fanin_check::{Recipe, generate_for, run, violations};
 use fanin_core::{Census, Duration, JobId, NetworkMap, NodeId};
 use fanin_protocols::netreduce::Planted;
 use fanin_sim::{LinkSpeed, Shape};
 use fanin_systems::{AnyNode, DeallocationRule, JobSpec, NetReduceParameters, System};
-use small::{star, two_levels};
 use stateright::{Checker, HasDiscoveries, Model};
 
 /// Elements of a message of one packet: four more are its header.

@@ -34,6 +34,7 @@ pub(crate) const TIMES: Model = Model {
         },
         Parameter { key: "alpha", title: "us of a hop (alpha)", usual: 1.0, whole: false, low: 0.0, high: 1e9, inclusive: true },
     ],
+    choices: &[],
     quantities: &[
         Quantity { key: "flat_ring_ms", title: "ms of a flat ring (T_fr)", equation: "1" },
         Quantity { key: "tencent_ms", title: "ms of Tencent's allreduce (T_ta)", equation: "2" },
@@ -42,6 +43,7 @@ pub(crate) const TIMES: Model = Model {
         Quantity { key: "flat_ring_more_ms", title: "ms that a flat ring takes more", equation: "5" },
         Quantity { key: "ratio_exact", title: "B_intra / B_inter from which a flat ring is slower, without hops", equation: "of 5" },
         Quantity { key: "ratio_sufficient", title: "the same, sufficient", equation: "6" },
+        Quantity { key: "parallel_ring_ms", title: "ms of parallel rings (PR), as 3 with rings between machines", equation: "of 1 and 3" },
     ],
     evaluate: |parameters| {
         let &[message, gpus, per_machine, intra, inter, alpha] = parameters else { unreachable!("six parameters") };
@@ -60,6 +62,7 @@ pub(crate) const TIMES: Model = Model {
             machines.flat_ring_more(),
             machines.ratio_exact(),
             machines.ratio_sufficient(),
+            machines.parallel_ring(),
         ])
     },
 };
@@ -108,6 +111,15 @@ impl Machines {
     pub fn parallel_netreduce(&self) -> f64 {
         let Machines { message, per_machine: n, intra, inter, alpha, .. } = *self;
         (2.0 * n - 1.0) * alpha + (2.0 * (n - 1.0) / (n * intra) + 1.0 / inter) * message
+    }
+
+    /// Parallel rings, which the paper describes (3.4) and has no equation for (`baselines 3`): equation 3 with rings in the place of NetReduce. The
+    /// rings of a machine share its link, so that together they are one ring of machines with the whole vector.
+    pub fn parallel_ring(&self) -> f64 {
+        let Machines { message, gpus, per_machine: n, intra, inter, alpha } = *self;
+        let machines = gpus / n;
+        let inside = 2.0 * (n - 1.0) * alpha + 2.0 * (n - 1.0) / n * message / intra;
+        inside + 2.0 * (machines - 1.0) * alpha + 2.0 * (machines - 1.0) / machines * message / inter
     }
 
     /// Equation 4: how much longer Tencent's allreduce takes than parallel NetReduce.
@@ -173,7 +185,7 @@ mod tests {
     #[test]
     fn the_papers_ratio_is_not_that_of_its_formula() {
         let quantities = evaluate(32.0, 15.75);
-        assert_eq!(rounded(&quantities[5..]), [1.87, 2.13]);
+        assert_eq!(rounded(&quantities[5..7]), [1.87, 2.13]);
         assert!(quantities[4] < 0.0, "with PCIe a flat ring is faster: {quantities:?}");
         let at_threshold = evaluate(32.0, 12.5 * quantities[5]);
         // What is left is the hops: 2 P - 2 n - 1 of 1 us.
@@ -185,6 +197,15 @@ mod tests {
         assert_eq!(evaluate(32.0, 50.0)[2], evaluate(1_024.0, 50.0)[2]);
         let one = Machines { message: 100.0, gpus: 4.0, per_machine: 1.0, intra: 5.0, inter: 12.5, alpha: 0.5 };
         assert_eq!(one.parallel_netreduce(), 0.5 + 8.0, "a + M / B with one GPU a machine");
+    }
+
+    /// With one GPU a machine parallel rings are a ring; and two machines reduce in a ring as fast as by NetReduce, but for a hop.
+    #[test]
+    fn parallel_rings_lie_between_a_ring_and_netreduce() {
+        let job = |gpus, per_machine| Machines { message: 100.0, gpus, per_machine, intra: 50.0, inter: 12.5, alpha: 1e-3 };
+        assert!((job(32.0, 1.0).parallel_ring() - job(32.0, 1.0).flat_ring()).abs() < 1e-9);
+        assert!((job(16.0, 8.0).parallel_ring() - job(16.0, 8.0).parallel_netreduce() - 1e-3).abs() < 1e-9);
+        assert!((evaluate(32.0, 50.0)[7] - 15.52).abs() < 0.005);
     }
 
     #[test]

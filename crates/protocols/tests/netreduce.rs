@@ -269,14 +269,22 @@ fn sum_of_floats(order: &[u16]) -> Vec<u8> {
     let ranks = 0..VALUES.len() as u16;
     let mut switch = NetReduceSwitch::<[u8]>::new(NetReduceSwitchConfig {
         job: JOB,
-        op: ElementOp::F32_SUM,
+        op: ElementOp::F32_SUM.into(),
         workers: 4,
         block_bytes: 32,
         shape: MessageShape { window: 1, packets: 1 },
         parent: None,
-        children: ranks.clone().map(|rank| NetReduceChild { port: PortId(rank), who: Suspect::Rank(Rank(u32::from(rank))) }).collect(),
+        children: ranks
+            .clone()
+            .map(|rank| NetReduceChild { port: PortId(rank), who: Suspect::Rank(Rank(u32::from(rank))), through: None })
+            .collect(),
         connections: ranks
-            .map(|rank| NetReduceConnection { rank: Rank(u32::from(rank)), ends_at: Some(PortId((rank + 1) % 4)), beyond: None })
+            .map(|rank| NetReduceConnection {
+                rank: Rank(u32::from(rank)),
+                ends_at: Some(PortId((rank + 1) % 4)),
+                through: None,
+                beyond: None,
+            })
             .collect(),
         flow: FlowLabel(0),
         resend_gap: Duration::ZERO,

@@ -1,15 +1,21 @@
 //! The nodes of a NetReduce job.
 
-use fanin_core::{Address, FlowLabel, JobNodes, NetworkMap, NodeId, Payload, Placed, PortId, Rank};
+use fanin_core::{Address, Duration, FlowLabel, JobNodes, NetworkMap, NodeId, Payload, Placed, PortId, Rank};
 use fanin_protocols::netreduce::{
     Beyond, Deallocation, Lookup, MessageShape, NetReduceChild, NetReduceConnection, NetReduceParent, NetReducePeer, NetReduceSwitch,
     NetReduceSwitchConfig, NetReduceWorker, NetReduceWorkerConfig, Reemission, Variants, WORKERS_MAX,
 };
+use fanin_protocols::shared::connection::Dcqcn;
 
 use crate::any::{AnyNode, resend_gap};
 use crate::build::{reliability, ring_order};
-use crate::config::{BuildError, DeallocationRule, JobSpec, LookupRule, NetReduceParameters, ReemissionRule};
+use crate::config::{
+    BuildError, CongestionParameters, CongestionRule, DeallocationRule, JobSpec, LookupRule, NetReduceParameters, ReemissionRule,
+};
 use crate::layout::{self, Members, TreePlace, leaf_of};
+
+/// F of DCQCN: so many steps lead half way back each, before the target grows.
+const RECOVERY_STEPS: u8 = 5;
 
 /// What all nodes of a job are made from.
 struct Plan<'a, Op> {
@@ -28,7 +34,7 @@ pub(crate) fn nodes<P: Payload + ?Sized>(
     map: &NetworkMap,
     parameters: &NetReduceParameters,
 ) -> Result<JobNodes<AnyNode<P>>, BuildError> {
-    let shape = shape(spec, parameters)?;
+    let shape = shape(spec, parameters.window_messages)?;
     let ring = ring_order(spec.hosts, parameters.order);
     let mut place_of = vec![0; ring.len()];
     ring.iter().enumerate().for_each(|(place, &rank)| place_of[rank as usize] = place);
@@ -46,8 +52,7 @@ pub(crate) fn nodes<P: Payload + ?Sized>(
 }
 
 /// How the job's window, in packets, is divided into messages.
-fn shape<Op>(spec: &JobSpec<'_, Op>, parameters: &NetReduceParameters) -> Result<MessageShape, BuildError> {
-    let window = parameters.window_messages;
+pub(crate) fn shape<Op>(spec: &JobSpec<'_, Op>, window: u32) -> Result<MessageShape, BuildError> {
     if !(1..=MessageShape::WINDOW_MAX.min(spec.window)).contains(&window) {
         let expected = format!("1 to {}, and at most the window of {} packets", MessageShape::WINDOW_MAX, spec.window);
         return Err(BuildError::new("window_messages", window, expected));
@@ -66,6 +71,36 @@ fn shape<Op>(spec: &JobSpec<'_, Op>, parameters: &NetReduceParameters) -> Result
         return Err(BuildError::new("reliable", false, "true: netreduce has reliable connections, with timers"));
     }
     Ok(shape)
+}
+
+/// The rate control of network cards, where they have one.
+pub(crate) fn dcqcn(parameters: &CongestionParameters) -> Result<Option<Dcqcn>, BuildError> {
+    if parameters.congestion == CongestionRule::None {
+        return Ok(None);
+    }
+    let least = [
+        ("line_bps", parameters.line_bps, 1_000),
+        ("rate_min_bps", parameters.rate_min_bps, 1_000),
+        ("gain_inverse", u64::from(parameters.gain_inverse), 1),
+        ("rate_timer_ps", parameters.rate_timer_ps, 1_000),
+        ("estimate_timer_ps", parameters.estimate_timer_ps, 1_000),
+        ("rate_bytes", parameters.rate_bytes, 1),
+    ];
+    if let Some((key, value, least)) = least.into_iter().find(|(_, value, least)| value < least) {
+        return Err(BuildError::new(key, value, format!("at least {least}")));
+    }
+    Ok(Some(Dcqcn {
+        line_bps: parameters.line_bps,
+        rate_min_bps: parameters.rate_min_bps,
+        gain_inverse: parameters.gain_inverse,
+        notification_gap: Duration::from_ps(parameters.notification_gap_ps),
+        estimate_timer: Duration::from_ps(parameters.estimate_timer_ps),
+        rate_timer: Duration::from_ps(parameters.rate_timer_ps),
+        rate_bytes: parameters.rate_bytes,
+        recovery_steps: RECOVERY_STEPS,
+        additive_bps: parameters.additive_bps,
+        hyper_bps: parameters.hyper_bps,
+    }))
 }
 
 impl From<&NetReduceParameters> for Variants {
@@ -119,6 +154,7 @@ impl<Op: Clone> Plan<'_, Op> {
             flow: self.flow(),
             reliability: reliability(spec),
             retry_limit: (self.parameters.retries > 0).then_some(self.parameters.retries),
+            congestion: dcqcn(&self.parameters.congestion)?,
         };
         Ok(Placed { at: Address::worker(host), node: AnyNode::NetReduceWorker(NetReduceWorker::new(config)) })
     }
@@ -133,6 +169,7 @@ impl<Op: Clone> Plan<'_, Op> {
         Ok((begins || ends).then(|| NetReduceConnection {
             rank: Rank(rank),
             ends_at: ends.then_some(to.their_port),
+            through: None,
             beyond: (begins && !ends).then_some(beyond),
         }))
     }
@@ -156,7 +193,7 @@ impl<Op: Clone> Plan<'_, Op> {
             block_bytes: spec.payload_bytes,
             shape: self.shape,
             parent: place.parent.map(parent),
-            children: place.children.iter().map(|&(port, node)| NetReduceChild { port, who: members.who(node) }).collect(),
+            children: place.children.iter().map(|&(port, node)| NetReduceChild { port, who: members.who(node), through: None }).collect(),
             connections,
             flow: self.flow(),
             resend_gap: resend_gap(spec.rto_min),
@@ -170,7 +207,7 @@ impl<Op: Clone> Plan<'_, Op> {
 mod tests {
     use super::*;
     use crate::{System, build};
-    use fanin_core::{Duration, JobId, Length, Suspect};
+    use fanin_core::{JobId, Length, Suspect};
 
     /// A network of four workers on two leaves: Figure 5 of the paper.
     fn figure_5() -> NetworkMap {
@@ -209,7 +246,7 @@ mod tests {
             spec: &spec,
             map: &map,
             parameters: &parameters,
-            shape: shape(&spec, &parameters).unwrap(),
+            shape: shape(&spec, parameters.window_messages).unwrap(),
             ring: vec![0, 1, 2, 3],
             place_of: vec![0, 1, 2, 3],
         };
@@ -244,8 +281,7 @@ mod tests {
     fn the_longest_windows_are_possible() {
         let hosts = [0, 1].map(NodeId);
         for window_messages in 1..=MessageShape::WINDOW_MAX {
-            let parameters = NetReduceParameters { window_messages, ..NetReduceParameters::default() };
-            let shape = shape(&JobSpec { window: 1 << 20, ..spec(&hosts) }, &parameters).unwrap();
+            let shape = shape(&JobSpec { window: 1 << 20, ..spec(&hosts) }, window_messages).unwrap();
             assert!(shape.is_possible() && u32::from(shape.packets) * window_messages <= 1 << 20);
         }
     }

@@ -6,6 +6,7 @@
 //! | first or only packet of a message | BTH 12, RETH 16, INA 16 | `netreduce 2` |
 //! | any other packet of it | BTH 12 | |
 //! | acknowledgement | BTH 12, AETH 4 | |
+//! | congestion notification (`0x81`) | BTH 12, zero 16 | `baselines 8` |
 //! | virtual connections between switches: `0xC0` up, `0xC1` down | BTH 12, `message` 4, `offset` 2, zero 2 | `netreduce 5.7` |
 //! | `0xC2`, notice of a first packet | as that packet | |
 //! | `0xC3` waiting | BTH 12, `message` 4, `offset` 2, `suspect_kind` 1, zero 1, `suspect` 4 | |
@@ -18,11 +19,12 @@
 //! | 6 | 2 | `rank` | of the sender |
 //! | 8 | 4 | `message` | its number in the job |
 //! | 12 | 2 | `packets` | of this message |
-//! | 14 | 2 | reserved | zero |
+//! | 14 | 2 | `summed` | zero; in sums between network cards, the number of workers |
 //!
 //! The connection of rank r has the number r + 2 at both ends, for 0 and 1 are taken (InfiniBand Architecture 3.5.1). In a BTH the lowest of
 //! the reserved bits that the ICRC leaves out is `summed`: an accelerator has put the sum in the place of the payload. A receiver that gets a
-//! packet without it has been passed by the accelerator. What else a BTH or RETH could say is fixed: default partition, no padding (the hop
+//! packet without it has been passed by the accelerator. A BTH's bit for forward congestion says that the contribution had met a long queue
+//! before the accelerator, which makes packets anew, put the sum in its place (`netreduce 8.7`). What else a BTH or RETH could say is fixed: default partition, no padding (the hop
 //! header tells the length), the ring as key, addresses below 4 GiB.
 
 use fanin_core::{Malformed, NodeId, PacketKind, Rank, Suspect, Wire};
@@ -38,6 +40,10 @@ const ABORT: u8 = opcode::MANUFACTURER + 4;
 
 /// The bit of [`Bth::variant`] that says that the payload is a sum.
 const SUMMED: u8 = 1;
+/// Forward congestion.
+const MARKED: u8 = 1 << 7;
+/// Backward congestion.
+const NOTIFIES: u8 = 1 << 6;
 /// The number of the connection of rank 0.
 const FIRST_QUEUE_PAIR: u32 = 2;
 
@@ -45,6 +51,8 @@ const FIRST_LEN: usize = BTH + RETH + InaHeader::LEN;
 const VIRTUAL_LEN: usize = BTH + 8;
 const WAITING_LEN: usize = BTH + 12;
 const ABORT_LEN: usize = BTH + 8;
+/// A notification has 16 reserved bytes (InfiniBand Architecture, annex A17.9.3).
+const NOTIFICATION_LEN: usize = BTH + 16;
 
 /// What flow control puts before a message (`netreduce 2`), so that it is at the beginning of the payload of its first packet.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -57,6 +65,9 @@ pub struct InaHeader {
     pub message: u32,
     /// How many packets this message has; at least 1.
     pub packets: u16,
+    /// 0; in sums that leave an accelerator between real network cards the number of workers. A BTH is nothing that an application sees, so
+    /// there this says whether anybody has summed.
+    pub summed: u16,
 }
 
 impl InaHeader {
@@ -68,14 +79,14 @@ impl InaHeader {
     /// Reads a header.
     ///
     /// # Errors
-    /// [`Malformed::Truncated`], or the field that is wrong: `tag`, `packets` or `reserved`.
+    /// [`Malformed::Truncated`], or the field that is wrong: `tag` or `packets`.
     #[inline]
     pub fn parse(bytes: &[u8]) -> Result<Self, Malformed> {
         let head = front(bytes, Self::LEN)?;
         require(be32(head, 0) == Self::TAG, "tag", be32(head, 0))?;
         require(be16(head, 12) != 0, "packets", 0u8)?;
-        require(be16(head, 14) == 0, "reserved", be16(head, 14))?;
-        Ok(InaHeader { ring: be16(head, 4), rank: be16(head, 6), message: be32(head, 8), packets: be16(head, 12) })
+        let (ring, rank, message) = (be16(head, 4), be16(head, 6), be32(head, 8));
+        Ok(InaHeader { ring, rank, message, packets: be16(head, 12), summed: be16(head, 14) })
     }
 
     /// Writes the header.
@@ -86,7 +97,7 @@ impl InaHeader {
         put(out, 6, self.rank.to_be_bytes());
         put(out, 8, self.message.to_be_bytes());
         put(out, 12, self.packets.to_be_bytes());
-        put(out, 14, [0, 0]);
+        put(out, 14, self.summed.to_be_bytes());
     }
 }
 
@@ -97,6 +108,7 @@ pub struct PacketNumber(u32);
 impl PacketNumber {
     const ACK_REQUEST: u32 = 1 << 31;
     const SUMMED: u32 = 1 << 30;
+    const MARKED: u32 = 1 << 29;
 
     /// A contribution of this number; higher bits are cut off.
     #[inline]
@@ -108,6 +120,12 @@ impl PacketNumber {
     #[inline]
     pub const fn summed(self) -> Self {
         PacketNumber(self.0 | Self::SUMMED)
+    }
+
+    /// The same packet; whether the contribution in its place was marked.
+    #[inline]
+    pub const fn marked(self, marked: bool) -> Self {
+        PacketNumber(self.0 & !Self::MARKED | if marked { Self::MARKED } else { 0 })
     }
 
     /// The number.
@@ -126,6 +144,12 @@ impl PacketNumber {
     #[inline]
     pub const fn is_summed(self) -> bool {
         self.0 & Self::SUMMED != 0
+    }
+
+    /// Whether the contribution was marked before it was summed.
+    #[inline]
+    pub const fn is_marked(self) -> bool {
+        self.0 & Self::MARKED != 0
     }
 }
 
@@ -173,6 +197,11 @@ pub enum NetReduceHeader {
         psn: u32,
         /// Messages that the receiver has completed, of 24 bits.
         messages: u32,
+        /// Whose packets these are.
+        connection: u16,
+    },
+    /// Packets of this connection are marked: its sender is to slow down.
+    Congested {
         /// Whose packets these are.
         connection: u16,
     },
@@ -260,6 +289,7 @@ fn parse_first(bth: &Bth, bytes: &[u8]) -> Result<NetReduceHeader, Malformed> {
     let connection = connection(bth)?;
     require(ina.rank == connection, "rank", ina.rank)?;
     require(reth.key == u32::from(ina.ring), "key", reth.key)?;
+    require(ina.summed == 0, "summed", ina.summed)?;
     let Ok(address) = u32::try_from(reth.address) else { return Err(Malformed::Field { name: "address", value: reth.address }) };
     let InaHeader { ring, message, packets, .. } = ina;
     let length = reth.length;
@@ -272,8 +302,17 @@ fn parse_first(bth: &Bth, bytes: &[u8]) -> Result<NetReduceHeader, Malformed> {
 }
 
 fn number(bth: &Bth) -> PacketNumber {
-    let at = PacketNumber::new(bth.psn, bth.ack_request);
+    let at = PacketNumber::new(bth.psn, bth.ack_request).marked(bth.variant & MARKED != 0);
     if bth.variant & SUMMED == 0 { at } else { at.summed() }
+}
+
+fn parse_congested(bth: &Bth, bytes: &[u8]) -> Result<NetReduceHeader, Malformed> {
+    require(bth.variant == NOTIFIES, "variant", bth.variant)?;
+    require(bth.psn == 0, "psn", bth.psn)?;
+    require(!bth.ack_request, "ack_request", bth.ack_request)?;
+    let rest = &front(bytes, NOTIFICATION_LEN)?[BTH..];
+    require(rest[..16] == [0; 16], "reserved", rest.iter().position(|byte| *byte != 0).unwrap_or(0) as u64)?;
+    Ok(NetReduceHeader::Congested { connection: connection(bth)? })
 }
 
 /// Packets between switches and flow control: no connection, no number.
@@ -331,7 +370,7 @@ impl NetReduceHeader {
 }
 
 fn bth_of(opcode: u8, connection: u16, at: PacketNumber) -> Bth {
-    let variant = if at.is_summed() { SUMMED } else { 0 };
+    let variant = if at.is_summed() { SUMMED } else { 0 } | if at.is_marked() { MARKED } else { 0 };
     Bth { variant, ack_request: at.asks_for_ack(), ..Bth::new(opcode, u32::from(connection) + FIRST_QUEUE_PAIR, at.psn()) }
 }
 
@@ -344,6 +383,7 @@ impl Wire for NetReduceHeader {
             NetReduceHeader::First { .. } | NetReduceHeader::Notice { .. } => FIRST_LEN,
             NetReduceHeader::Next { .. } => BTH,
             NetReduceHeader::Ack { .. } | NetReduceHeader::Nak { .. } => BTH + AETH,
+            NetReduceHeader::Congested { .. } => NOTIFICATION_LEN,
             NetReduceHeader::Up { .. } | NetReduceHeader::Down { .. } => VIRTUAL_LEN,
             NetReduceHeader::Waiting { .. } => WAITING_LEN,
             NetReduceHeader::Abort { .. } => ABORT_LEN,
@@ -352,7 +392,12 @@ impl Wire for NetReduceHeader {
 
     fn parse(bytes: &[u8]) -> Result<(Self, usize), Malformed> {
         let bth = Bth::parse(bytes)?;
-        plain(&bth, if matches!(bth.opcode, opcode::WRITE_FIRST..=opcode::WRITE_ONLY) { SUMMED } else { 0 })?;
+        let variants = match bth.opcode {
+            opcode::WRITE_FIRST..=opcode::WRITE_ONLY => SUMMED | MARKED,
+            opcode::CONGESTION => NOTIFIES,
+            _ => 0,
+        };
+        plain(&bth, variants)?;
         let header = match bth.opcode {
             opcode::WRITE_FIRST | opcode::WRITE_ONLY | NOTICE => parse_first(&bth, bytes)?,
             opcode::WRITE_MIDDLE | opcode::WRITE_LAST => {
@@ -367,6 +412,7 @@ impl Wire for NetReduceHeader {
                     code => return Err(Malformed::Field { name: "syndrome", value: u64::from(code) }),
                 }
             }
+            opcode::CONGESTION => parse_congested(&bth, bytes)?,
             UP | DOWN | WAITING | ABORT => parse_control(&bth, bytes)?,
             code => return Err(Malformed::Field { name: "opcode", value: u64::from(code) }),
         };
@@ -376,7 +422,7 @@ impl Wire for NetReduceHeader {
     fn emit(&self, out: &mut [u8]) -> usize {
         let extensions = |rank, message, length, address: u32, ring, packets| {
             let reth = Reth { address: u64::from(address), key: u32::from(ring), length };
-            (reth, InaHeader { ring, rank, message, packets })
+            (reth, InaHeader { ring, rank, message, packets, summed: 0 })
         };
         match *self {
             NetReduceHeader::First { at, message, length, address, connection, ring, packets } => {
@@ -397,6 +443,11 @@ impl Wire for NetReduceHeader {
                 let syndrome = if matches!(self, NetReduceHeader::Ack { .. }) { Aeth::ACK } else { Aeth::NAK_SEQUENCE };
                 Aeth { syndrome, messages }.emit(&mut out[BTH..]);
                 BTH + AETH
+            }
+            NetReduceHeader::Congested { connection } => {
+                Bth { variant: NOTIFIES, ..bth_of(opcode::CONGESTION, connection, PacketNumber::default()) }.emit(out);
+                put(out, BTH, [0; 16]);
+                NOTIFICATION_LEN
             }
             _ => self.emit_control(out),
         }
@@ -453,6 +504,11 @@ mod tests {
             (NetReduceHeader::Next { at: number(7, true).summed(), connection: 1, last: true }, bth(8, 1, 3, 0x80, 7).to_vec()),
             (NetReduceHeader::Ack { psn: 9, messages: 3, connection: 0 }, then(bth(0x11, 0, 2, 0, 9), &[0x1f, 0, 0, 3])),
             (NetReduceHeader::Nak { psn: 9, messages: 3, connection: 0 }, then(bth(0x11, 0, 2, 0, 9), &[0x60, 0, 0, 3])),
+            (
+                NetReduceHeader::Next { at: number(7, false).summed().marked(true), connection: 1, last: false },
+                bth(7, 0x81, 3, 0, 7).to_vec(),
+            ),
+            (NetReduceHeader::Congested { connection: 1 }, then(bth(0x81, 0x40, 3, 0, 0), &[0; 16])),
             (NetReduceHeader::Up { message: 258, offset: 5 }, then(bth(0xc0, 0, 0, 0, 0), &[0, 0, 1, 2, 0, 5, 0, 0])),
             (NetReduceHeader::Down { message: 258, offset: 5 }, then(bth(0xc1, 0, 0, 0, 0), &[0, 0, 1, 2, 0, 5, 0, 0])),
             (
@@ -485,12 +541,12 @@ mod tests {
         let reth = Some(Reth::parse(&FIRST_BYTES[12..]).unwrap());
         let mut out = [0; 2_048];
         let payload: Vec<u8> = FIRST_BYTES[28..].iter().copied().chain((0..1_008u32).map(|byte| byte as u8)).collect();
-        let length = RoceHeader { envelope, bth, reth, aeth: None }.emit(&payload, &mut out);
+        let length = RoceHeader { envelope, bth, reth, aeth: None, immediate: None }.emit(&payload, &mut out);
         // `netreduce 2`: 14 + 20 + 8 + 12 + 16 + 1024 + 4, and 24 of the card's.
         assert_eq!(length, 1_098);
         let (header, carried) = RoceHeader::parse(&out[..length]).unwrap();
         assert_eq!((header.bth.psn, header.reth.unwrap().length), (0x01_0203, 0x0002_a800));
-        let ina = InaHeader { ring: 9, rank: 3, message: 0x0405_0607, packets: 170 };
+        let ina = InaHeader { ring: 9, rank: 3, message: 0x0405_0607, packets: 170, summed: 0 };
         assert_eq!(InaHeader::parse(carried), Ok(ina));
         assert_eq!(NetReduceHeader::parse(&out[42..length]).unwrap().0, FIRST);
     }
@@ -515,7 +571,7 @@ mod tests {
         assert_eq!(broken(23, 8), field("key", 8));
         assert_eq!(broken(28, 0), field("tag", 0x00e7_fa41));
         assert_eq!(broken(41, 0), field("packets", 0));
-        assert_eq!(broken(43, 1), field("reserved", 1));
+        assert_eq!(broken(43, 1), field("summed", 1));
         assert_eq!(NetReduceHeader::parse(&FIRST_BYTES[..43]), Err(Malformed::Truncated { needed: 44, got: 43 }));
     }
 

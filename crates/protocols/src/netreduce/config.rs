@@ -3,6 +3,7 @@
 use fanin_core::{Address, Duration, FlowLabel, JobId, NodeId, PortId, Rank, Suspect};
 use fanin_wire::netreduce::InaHeader;
 
+use crate::shared::connection::Dcqcn;
 use crate::shared::reliability::Reliability;
 
 /// The largest ring: connections are named by 16 bits, and a switch marks with the last number what is none.
@@ -71,6 +72,8 @@ pub struct NetReduceWorkerConfig<O> {
     pub reliability: Reliability,
     /// After how many timeouts in a row a network card gives up its connection; without it only the job's patience ends.
     pub retry_limit: Option<u32>,
+    /// The rate of the connection follows congestion marks.
+    pub congestion: Option<Dcqcn>,
 }
 
 /// A neighbour in the ring.
@@ -125,6 +128,8 @@ pub struct NetReduceChild {
     pub port: PortId,
     /// Who is there: a rank or a switch.
     pub who: Suspect,
+    /// Where the worker lives, where it is not next to this switch: other switches forward what is for it.
+    pub through: Option<Address>,
 }
 
 /// A connection of the ring as a switch sees it.
@@ -134,6 +139,8 @@ pub struct NetReduceConnection {
     pub rank: Rank,
     /// The port of the worker that it ends at, where that is at this switch.
     pub ends_at: Option<PortId>,
+    /// Where that worker lives, where it is not next to this switch.
+    pub through: Option<Address>,
     /// Where it ends, where it begins here and ends elsewhere.
     pub beyond: Option<Beyond>,
 }

@@ -13,6 +13,7 @@
 //! | `netreduce 5.6`, acknowledgements go by | they are sent to the worker; no switch of the job sees them |
 //! | `netreduce 5.7`, several racks | "Several racks", below |
 //! | `netreduce 5.8`, a worker dies | "Who is missing", below |
+//! | `netreduce 5.9`, several rings | [`NetReduceRings`]; their workers are those of `machines` |
 //! | `netreduce 8`, what the text leaves open | "Choices", below; [`Variants`] |
 //!
 //! ## Messages, packets, slots
@@ -55,6 +56,11 @@
 //! Without a retry limit ([`NetReduceWorkerConfig::retry_limit`]) a connection waits as long as the job's patience lasts, for a packet may be
 //! held for a straggler that long (P5).
 //!
+//! ## Congestion
+//! DCQCN ([`NetReduceWorkerConfig::congestion`]) is the cards': a receiver of marked packets tells their sender. A contribution that was marked on
+//! its way to the accelerator leaves its mark on the packet that takes its place, in its own connection only. A mark that a sum got goes to the
+//! sender of that connection as well. In several racks a mark from below another leaf is not seen: the packet is made anew there.
+//!
 //! ## Choices
 //! [`Variants`] are the paper's text where this is not: a lookup table with one message only lets a job wait for ever when a loss is followed by
 //! the first packet of the next message (P2); slots that are freed by a contribution instead of a sum lose what a slow worker needs (P3).
@@ -64,6 +70,7 @@ mod config;
 mod connections;
 mod cut;
 mod planted;
+mod rings;
 mod switch;
 mod worker;
 
@@ -73,5 +80,6 @@ pub use config::{
 };
 #[cfg(feature = "planted-bugs")]
 pub use planted::Planted;
+pub use rings::NetReduceRings;
 pub use switch::NetReduceSwitch;
 pub use worker::NetReduceWorker;

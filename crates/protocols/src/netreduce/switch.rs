@@ -35,7 +35,7 @@ struct Seen {
 /// Who asks for a sum by its contribution.
 #[derive(Clone, Copy)]
 enum Asker {
-    /// A worker here, over its connection.
+    /// A worker here, over its connection; [`PacketNumber::is_marked`] says whether its packet was marked on the way.
     Worker { connection: u16, at: PacketNumber },
     /// A switch below.
     Switch,
@@ -52,6 +52,8 @@ pub struct NetReduceSwitch<P: Payload + ?Sized> {
     children: Box<[NetReduceChild]>,
     /// The child at each port, or [`NONE`].
     child_at: Box<[u16]>,
+    /// By rank: which child it is, or [`NONE`].
+    child_of: Box<[u16]>,
     /// The ports of all children, and of those that are switches.
     below: PortSet,
     switches: PortSet,
@@ -60,8 +62,9 @@ pub struct NetReduceSwitch<P: Payload + ?Sized> {
     connection_of: Box<[u16]>,
     /// Packet o of message m is in slot (m mod 2N) `MsgLen` + o; a slot's number is its message.
     slots: Slots<P::Acc>,
-    /// What each child has contributed to each slot.
+    /// What each child has contributed to each slot, and whether that was marked on its way.
     held: Box<[P::Acc]>,
+    marked: Box<[bool]>,
     seen: Box<[Seen]>,
     flow: FlowLabel,
     resend_gap: Duration,
@@ -80,12 +83,14 @@ node_state!(NetReduceSwitch {
     parent,
     children,
     child_at,
+    child_of,
     below,
     switches,
     connections,
     connection_of,
     slots,
     held,
+    marked,
     seen,
     flow,
     resend_gap,
@@ -107,6 +112,12 @@ impl<P: Payload + ?Sized> NetReduceSwitch<P> {
         for (number, child) in config.children.iter().enumerate() {
             child_at[child.port.index()] = number as u16;
         }
+        let mut child_of = vec![NONE; config.workers as usize];
+        for (number, child) in config.children.iter().enumerate() {
+            if let Suspect::Rank(rank) = child.who {
+                child_of[rank.index()] = number as u16;
+            }
+        }
         let mut connection_of = vec![NONE; config.workers as usize];
         for (number, connection) in config.connections.iter().enumerate() {
             connection_of[connection.rank.index()] = number as u16;
@@ -123,12 +134,14 @@ impl<P: Payload + ?Sized> NetReduceSwitch<P> {
             shape: config.shape,
             parent: config.parent,
             child_at: child_at.into(),
+            child_of: child_of.into(),
             below: config.children.iter().map(|child| child.port).collect(),
             switches: config.children.iter().filter(is_switch).map(|child| child.port).collect(),
             connections: config.connections.iter().map(|connection| Connection::new(*connection, kept)).collect(),
             connection_of: connection_of.into(),
             slots,
             held: (0..count as usize * config.children.len()).map(buffer).collect(),
+            marked: vec![false; count as usize * config.children.len()].into(),
             seen: vec![Seen { heard_at: Instant::ZERO, told_at: None, reported: None }; config.children.len()].into(),
             children: config.children.into(),
             op: config.op,
@@ -175,6 +188,26 @@ impl<P: Payload + ?Sized> NetReduceSwitch<P> {
         self.child_at.get(port.index()).copied().filter(|child| *child != NONE)
     }
 
+    /// The way to a child.
+    #[inline]
+    fn to_child(&self, child: u16) -> Egress<'static> {
+        let NetReduceChild { port, through, .. } = self.children[usize::from(child)];
+        through.map_or(Egress::Port(port), |worker| Egress::Route(Route::direct(worker, self.flow)))
+    }
+
+    /// The way to the worker that a connection ends at, where that is below this switch.
+    #[inline]
+    fn to_end(&self, connection: &Connection) -> Option<Egress<'static>> {
+        let port = connection.config.ends_at?;
+        Some(connection.config.through.map_or(Egress::Port(port), |worker| Egress::Route(Route::direct(worker, self.flow))))
+    }
+
+    /// Where a child's contribution to a slot is held.
+    #[inline]
+    fn place_of(&self, index: u32, child: u16) -> usize {
+        index as usize * self.children.len() + usize::from(child)
+    }
+
     #[inline]
     fn connection(&self, rank: u16) -> Option<u16> {
         self.connection_of.get(usize::from(rank)).copied().filter(|number| *number != NONE)
@@ -201,9 +234,11 @@ impl<P: Payload + ?Sized> NetReduceSwitch<P> {
 impl<P: Payload + ?Sized> NetReduceSwitch<P> {
     /// The child and the connection of a worker's packet: it may send on its own only, and no sums.
     #[inline]
-    fn sender(&self, port: PortId, rank: u16, at: PacketNumber) -> Option<(u16, u16)> {
-        let child = self.child(port)?;
-        let own = self.children[usize::from(child)].who == Suspect::Rank(Rank(u32::from(rank)));
+    fn sender(&self, from: Ingress, rank: u16, at: PacketNumber) -> Option<(u16, u16)> {
+        let child = self.child_of.get(usize::from(rank)).copied().filter(|child| *child != NONE)?;
+        let NetReduceChild { port, through, .. } = self.children[usize::from(child)];
+        // What other switches forward may come by any of several cables.
+        let own = through.map_or(port == from.port, |worker| worker == from.source);
         self.connection(rank).filter(|_| own && !at.is_summed()).map(|connection| (child, connection))
     }
 
@@ -211,14 +246,14 @@ impl<P: Payload + ?Sized> NetReduceSwitch<P> {
     fn on_first<T: Tx<NetReduceHeader, P>>(
         &mut self,
         now: Instant,
-        port: PortId,
+        from: Ingress,
         first: (u16, u16, PacketNumber),
         entry: Entry,
         payload: &P,
         tx: &mut T,
     ) {
         let (rank, ring, at) = first;
-        let Some((child, connection)) = self.sender(port, rank, at) else { return tx.note(Event::Dropped(DropReason::NotAMember)) };
+        let Some((child, connection)) = self.sender(from, rank, at) else { return tx.note(Event::Dropped(DropReason::NotAMember)) };
         if ring != self.ring() || entry.packets > self.shape.packets {
             return tx.note(Event::Dropped(DropReason::Mismatch));
         }
@@ -236,8 +271,8 @@ impl<P: Payload + ?Sized> NetReduceSwitch<P> {
 
     /// `netreduce 5.2`, step 2: any other packet.
     #[inline]
-    fn on_next<T: Tx<NetReduceHeader, P>>(&mut self, now: Instant, port: PortId, rank: u16, at: PacketNumber, payload: &P, tx: &mut T) {
-        let Some((child, connection)) = self.sender(port, rank, at) else { return tx.note(Event::Dropped(DropReason::NotAMember)) };
+    fn on_next<T: Tx<NetReduceHeader, P>>(&mut self, now: Instant, from: Ingress, rank: u16, at: PacketNumber, payload: &P, tx: &mut T) {
+        let Some((child, connection)) = self.sender(from, rank, at) else { return tx.note(Event::Dropped(DropReason::NotAMember)) };
         let found = self.connections[usize::from(connection)].find(Psn::new(at.psn()), self.variants.lookup);
         // The first packet was lost: it will come again, and this one behind it.
         let Some(place) = found else { return tx.note(Event::Dropped(DropReason::NotReady)) };
@@ -268,7 +303,11 @@ impl<P: Payload + ?Sized> NetReduceSwitch<P> {
             }
         }
         match self.slots.get(index).state {
-            SlotState::Aggregating => self.hold(now, child, place, index, payload, tx),
+            SlotState::Aggregating => {
+                let held_at = self.place_of(index, child);
+                self.marked[held_at] = matches!(asker, Asker::Worker { at, .. } if at.is_marked());
+                self.hold(now, child, place, index, payload, tx);
+            }
             SlotState::Done => self.emit_again(asker, child, place, index, tx),
             _ => self.send_up_again(now, place, index, tx),
         }
@@ -349,16 +388,32 @@ impl<P: Payload + ?Sized> NetReduceSwitch<P> {
 
     fn emit<T: Tx<NetReduceHeader, P>>(&mut self, place: Place, index: u32, tx: &mut T) {
         let ring = self.ring();
-        let acc = &self.slots.get(index).acc;
+        let acc = &self.slots.peek(index).acc;
         let Place { message, offset } = place;
         if !self.switches.is_empty() {
             tx.send(Egress::Ports(&self.switches), &NetReduceHeader::Down { message, offset }, Body::Acc(acc));
         }
         for connection in &self.connections {
             // Where the notice of a first packet has not come, the receiver misses the packet and its sender sends it again (P14).
-            if let (Some(port), Some(header)) = (connection.config.ends_at, connection.header(place, ring)) {
-                tx.send(Egress::Port(port), &header, Body::Acc(acc));
+            if let (Some(to), Some(header)) = (self.to_end(connection), connection.header(place, ring)) {
+                tx.send(to, &self.with_mark(header, connection.config.rank, index), Body::Acc(acc));
             }
+        }
+    }
+
+    /// `netreduce 8.7`: a mark stays in the connection whose contribution had it. Those of other racks are not known here.
+    #[inline]
+    fn with_mark(&self, header: NetReduceHeader, rank: Rank, index: u32) -> NetReduceHeader {
+        let child = self.child_of.get(rank.index()).copied().filter(|child| *child != NONE);
+        match (child, header) {
+            (Some(child), NetReduceHeader::First { at, message, length, address, connection, ring, packets }) => {
+                let at = at.marked(self.marked[self.place_of(index, child)]);
+                NetReduceHeader::First { at, message, length, address, connection, ring, packets }
+            }
+            (Some(child), NetReduceHeader::Next { at, connection, last }) => {
+                NetReduceHeader::Next { at: at.marked(self.marked[self.place_of(index, child)]), connection, last }
+            }
+            (_, header) => header,
         }
     }
 
@@ -380,17 +435,16 @@ impl<P: Payload + ?Sized> NetReduceSwitch<P> {
         if self.variants.reemission == Reemission::All {
             return self.emit(place, index, tx);
         }
-        let acc = &self.slots.get(index).acc;
+        let acc = &self.slots.peek(index).acc;
         let Asker::Worker { connection, at } = asker else {
-            let to = Egress::Port(self.children[usize::from(child)].port);
-            return tx.send(to, &NetReduceHeader::Down { message, offset }, Body::Acc(acc));
+            return tx.send(self.to_child(child), &NetReduceHeader::Down { message, offset }, Body::Acc(acc));
         };
         let connection = &self.connections[usize::from(connection)];
         let Some(entry) = connection.message(message) else { return };
         // Its own header, which may ask for an acknowledgement where the first one did not.
-        let header = entry.packet(connection.config.rank, self.job.0, offset, at.summed());
-        let to = match (connection.config.ends_at, connection.config.beyond) {
-            (Some(port), _) => Egress::Port(port),
+        let header = entry.packet(connection.config.rank, self.job.0, offset, at.marked(false).summed());
+        let to = match (self.to_end(connection), connection.config.beyond) {
+            (Some(to), _) => to,
             (None, Some(beyond)) => Egress::Route(Route::direct(beyond.worker, self.flow)),
             (None, None) => return,
         };
@@ -446,7 +500,7 @@ impl<P: Payload + ?Sized> NetReduceSwitch<P> {
     /// here before that go on now.
     fn on_notice<T: Tx<NetReduceHeader, P>>(&mut self, rank: u16, ring: u16, entry: Entry, tx: &mut T) {
         let Some(number) = self.connection(rank).map(usize::from) else { return tx.note(Event::Dropped(DropReason::NotAMember)) };
-        let Some(port) = self.connections[number].config.ends_at else { return tx.note(Event::Dropped(DropReason::NotAMember)) };
+        let Some(to) = self.to_end(&self.connections[number]) else { return tx.note(Event::Dropped(DropReason::NotAMember)) };
         if ring != self.ring() || entry.packets > self.shape.packets {
             return tx.note(Event::Dropped(DropReason::Mismatch));
         }
@@ -463,7 +517,7 @@ impl<P: Payload + ?Sized> NetReduceSwitch<P> {
                 continue;
             }
             if let Some(header) = self.connections[number].header(place, ring) {
-                tx.send(Egress::Port(port), &header, Body::Acc(&slot.acc));
+                tx.send(to, &header, Body::Acc(&slot.acc));
             }
         }
     }
@@ -477,7 +531,7 @@ impl<P: Payload + ?Sized> NetReduceSwitch<P> {
         *told = Some(now);
         let Place { message, offset } = place;
         let header = NetReduceHeader::Waiting { message, offset, suspect: self.missing(message, index) };
-        tx.send(Egress::Port(self.children[usize::from(child)].port), &header, Body::Empty);
+        tx.send(self.to_child(child), &header, Body::Empty);
         if let Some(parent) = self.parent {
             tx.send(Egress::Port(parent.port), &header, Body::Empty);
         }
@@ -517,9 +571,11 @@ impl<P: Payload + ?Sized> NetReduceSwitch<P> {
     /// The job is over: all are told, but who said so.
     fn abort<T: Tx<NetReduceHeader, P>>(&mut self, suspect: Suspect, from: Option<PortId>, tx: &mut T) {
         self.aborted = Some(suspect);
-        let parent = self.parent.map(|parent| parent.port);
-        for port in self.children.iter().map(|child| child.port).chain(parent).filter(|port| Some(*port) != from) {
-            tx.send(Egress::Port(port), &NetReduceHeader::Abort { suspect }, Body::Empty);
+        for child in (0..self.children.len() as u16).filter(|child| Some(self.children[usize::from(*child)].port) != from) {
+            tx.send(self.to_child(child), &NetReduceHeader::Abort { suspect }, Body::Empty);
+        }
+        if let Some(parent) = self.parent.filter(|parent| Some(parent.port) != from) {
+            tx.send(Egress::Port(parent.port), &NetReduceHeader::Abort { suspect }, Body::Empty);
         }
     }
 
@@ -541,16 +597,21 @@ impl<P: Payload + ?Sized> Node<P> for NetReduceSwitch<P> {
         if let Some(suspect) = self.aborted.filter(|_| !matches!(header, NetReduceHeader::Abort { .. })) {
             // Who sends has not heard that the job is over.
             tx.note(Event::Dropped(DropReason::Stale));
-            if self.child(from.port).is_some() {
-                tx.send(Egress::Port(from.port), &NetReduceHeader::Abort { suspect }, Body::Empty);
+            let sender = |child: &u16| self.children[usize::from(*child)].through.is_none_or(|worker| worker == from.source);
+            let child = self
+                .child(from.port)
+                .filter(sender)
+                .or_else(|| (0..self.children.len() as u16).find(|child| self.children[usize::from(*child)].through == Some(from.source)));
+            if let Some(child) = child {
+                tx.send(self.to_child(child), &NetReduceHeader::Abort { suspect }, Body::Empty);
             }
             return;
         }
         match *header {
-            NetReduceHeader::Next { at, connection, .. } => self.on_next(now, from.port, connection, at, payload, tx),
+            NetReduceHeader::Next { at, connection, .. } => self.on_next(now, from, connection, at.marked(from.ecn), payload, tx),
             NetReduceHeader::First { at, message, length, address, connection, ring, packets } => {
                 let entry = Entry { message, psn: Psn::new(at.psn()), length, address, packets };
-                self.on_first(now, from.port, (connection, ring, at), entry, payload, tx);
+                self.on_first(now, from, (connection, ring, at.marked(from.ecn)), entry, payload, tx);
             }
             NetReduceHeader::Up { message, offset } => self.on_up(now, from.port, Place { message, offset }, payload, tx),
             NetReduceHeader::Down { message, offset } => self.on_down(from.port, Place { message, offset }, payload, tx),
@@ -560,7 +621,9 @@ impl<P: Payload + ?Sized> Node<P> for NetReduceSwitch<P> {
             NetReduceHeader::Waiting { message, offset, suspect } => self.on_waiting(now, from.port, message, offset, suspect, tx),
             NetReduceHeader::Abort { suspect } => self.on_abort(from.port, suspect, tx),
             // `netreduce 5.6`: they go by.
-            NetReduceHeader::Ack { .. } | NetReduceHeader::Nak { .. } => tx.note(Event::Dropped(DropReason::NotAMember)),
+            NetReduceHeader::Ack { .. } | NetReduceHeader::Nak { .. } | NetReduceHeader::Congested { .. } => {
+                tx.note(Event::Dropped(DropReason::NotAMember));
+            }
         }
     }
 

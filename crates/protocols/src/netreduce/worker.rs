@@ -4,13 +4,13 @@ use std::cmp::Ordering;
 
 use fanin_core::{
     Body, Collective, DropReason, Egress, Event, FailureReason, Gauge, Ingress, Instant, Node, OperationId, Outcome, Payload,
-    RetransmitReason, Route, Suspect, Tx, Worker,
+    RetransmitReason, Route, Suspect, Tx, Wire, Worker,
 };
 use fanin_wire::netreduce::{NetReduceHeader, PacketNumber};
 
 use super::config::{MessageShape, NetReduceWorkerConfig, WORKERS_MAX};
 use super::cut::{At, Cut};
-use crate::shared::connection::{Arrival, Expiry, Psn, Requester, Responder, Sending, asks_for_ack};
+use crate::shared::connection::{Arrival, Expiry, Notifier, Psn, RateControl, Requester, Responder, Sending, asks_for_ack};
 use crate::shared::ledger::Ledger;
 use crate::shared::rtt::rebased;
 use crate::shared::state::node_state;
@@ -38,6 +38,9 @@ pub struct NetReduceWorker<P: Payload + ?Sized> {
     /// The connection to the successor, and the one from the predecessor.
     requester: Requester,
     responder: Responder,
+    /// DCQCN at both ends.
+    rate: Option<RateControl>,
+    notifier: Notifier,
     /// When the operation began, or a sum came.
     progress_at: Instant,
     /// The latest word on who is missing, and when it came.
@@ -63,6 +66,8 @@ node_state!(NetReduceWorker {
     received,
     requester,
     responder,
+    rate,
+    notifier,
     progress_at,
     suspect,
     went_back_for,
@@ -91,6 +96,8 @@ impl<P: Payload + ?Sized> NetReduceWorker<P> {
             received: 0,
             requester: Requester::new(config.successor.rank, Psn::new(0), &config.reliability, config.retry_limit),
             responder: Responder::new(Psn::new(0)),
+            rate: config.congestion.map(RateControl::new),
+            notifier: Notifier::default(),
             progress_at: Instant::ZERO,
             suspect: None,
             went_back_for: RetransmitReason::Gap,
@@ -113,6 +120,10 @@ impl<P: Payload + ?Sized> NetReduceWorker<P> {
     /// Makes all stored times relative to `now`, so that states that differ only in when they were reached are equal.
     pub fn rebase(&mut self, now: Instant) {
         self.requester.rebase(now);
+        if let Some(rate) = &mut self.rate {
+            rate.rebase(now);
+        }
+        self.notifier.rebase(now);
         self.progress_at = rebased(self.progress_at, now);
         self.suspect = self.suspect.map(|(suspect, at)| (suspect, rebased(at, now)));
     }
@@ -149,14 +160,17 @@ impl<P: Payload + ?Sized> NetReduceWorker<P> {
         }
         self.post();
         let uplink = Egress::Port(self.config.uplink);
-        while self.requester.next_to_send().is_some() && tx.room(uplink) {
+        while self.requester.next_to_send().is_some() && self.rate.as_mut().is_none_or(|rate| rate.is_open(now)) && tx.room(uplink) {
             let sending = self.requester.sent(now);
             let index = self.acknowledged + sending.psn.since(self.requester.first()) as u32;
             if sending.again {
                 tx.note(Event::Retransmitted { reason: self.went_back_for, block: index });
             }
-            let header = self.header(index, sending);
-            tx.send(uplink, &header, Body::Input(self.cut.piece(index)));
+            let (header, piece) = (self.header(index, sending), self.cut.piece(index));
+            if let Some(rate) = &mut self.rate {
+                rate.sent(now, piece.elements * self.config.element_bytes + header.wire_len() as u32);
+            }
+            tx.send(uplink, &header, Body::Input(piece));
         }
     }
 
@@ -204,6 +218,24 @@ impl<P: Payload + ?Sized> NetReduceWorker<P> {
 
 /// Receiving.
 impl<P: Payload + ?Sized> NetReduceWorker<P> {
+    /// DCQCN: a packet has come that is marked, or whose contribution was. Its sender is told, once in a while (`baselines 8`).
+    fn notify<T: Tx<NetReduceHeader, P>>(&mut self, now: Instant, tx: &mut T) {
+        let Some(congestion) = self.config.congestion else { return };
+        if self.notifier.on_marked(now, congestion.notification_gap) {
+            let connection = self.config.predecessor.rank.0 as u16;
+            tx.send(self.to_predecessor(), &NetReduceHeader::Congested { connection }, Body::Empty);
+        }
+    }
+
+    /// DCQCN: the successor says that packets are marked.
+    fn on_congested<T: Tx<NetReduceHeader, P>>(&mut self, now: Instant, from: Ingress, connection: u16, tx: &mut T) {
+        let own = from.source == self.config.successor.address && connection == self.connection();
+        match self.rate.as_mut().filter(|_| own) {
+            Some(rate) => rate.on_notification(now),
+            None => tx.note(Event::Dropped(DropReason::NotAMember)),
+        }
+    }
+
     /// `netreduce 5.3`: a packet of the predecessor's connection, with a sum.
     fn on_data<T: Tx<NetReduceHeader, P>>(
         &mut self,
@@ -221,6 +253,9 @@ impl<P: Payload + ?Sized> NetReduceWorker<P> {
         }
         if self.given_up.is_some() {
             return tx.note(Event::Dropped(DropReason::Stale));
+        }
+        if at.is_marked() {
+            self.notify(now, tx);
         }
         match self.responder.check(Psn::new(at.psn())) {
             Arrival::Next => self.on_sum(now, at, said, last, payload, tx),
@@ -363,10 +398,14 @@ impl<P: Payload + ?Sized> Node<P> for NetReduceWorker<P> {
     #[inline]
     fn on_packet<T: Tx<NetReduceHeader, P>>(&mut self, now: Instant, from: Ingress, header: &NetReduceHeader, payload: &P, tx: &mut T) {
         match *header {
-            NetReduceHeader::Next { at, connection, last } => self.on_data(now, connection, at, None, last, payload, tx),
+            NetReduceHeader::Next { at, connection, last } => {
+                self.on_data(now, connection, at.marked(at.is_marked() || from.ecn), None, last, payload, tx);
+            }
             NetReduceHeader::First { at, message, connection, packets, .. } => {
+                let at = at.marked(at.is_marked() || from.ecn);
                 self.on_data(now, connection, at, Some(Said { message, packets }), packets == 1, payload, tx);
             }
+            NetReduceHeader::Congested { connection } => self.on_congested(now, from, connection, tx),
             NetReduceHeader::Ack { psn, connection, .. } => self.on_answer(now, from, connection, (psn, false), tx),
             NetReduceHeader::Nak { psn, connection, .. } => self.on_answer(now, from, connection, (psn, true), tx),
             NetReduceHeader::Waiting { suspect, .. } => self.suspect = Some((suspect, now)),
@@ -386,6 +425,7 @@ impl<P: Payload + ?Sized> Node<P> for NetReduceWorker<P> {
             return self.fail(suspect, FailureReason::NoProgress, tx);
         }
         match self.requester.on_timeout(now) {
+            Expiry::Early if self.rate.is_some() => self.pump(now, tx),
             Expiry::Early => {}
             Expiry::Again => {
                 self.went_back_for = RetransmitReason::Timeout;
@@ -400,7 +440,8 @@ impl<P: Payload + ?Sized> Node<P> for NetReduceWorker<P> {
         self.ledger.running()?;
         // Without an end of patience who waits for packets only has no timer.
         let patience_ends_at = Some(self.give_up_at().0).filter(|at| *at != Instant::FAR_FUTURE);
-        self.requester.timer_at().into_iter().chain(patience_ends_at).min()
+        let opens_at = self.rate.as_ref().filter(|_| self.requester.next_to_send().is_some()).and_then(RateControl::opens_at);
+        self.requester.timer_at().into_iter().chain(opens_at).chain(patience_ends_at).min()
     }
 
     fn gauges(&self, report: &mut dyn FnMut(Gauge, f64)) {

@@ -87,6 +87,7 @@ impl Plan {
             flow: FlowLabel(1),
             reliability: self.reliability,
             retry_limit: self.retry_limit,
+            congestion: None,
         });
         worker.first_numbers(self.first.0, self.first.1);
         worker
@@ -100,6 +101,7 @@ impl Plan {
         (begins || ends).then(|| NetReduceConnection {
             rank: Rank(rank),
             ends_at: ends.then_some(PortId(receiver as u16)),
+            through: None,
             beyond: (begins && !ends).then_some(beyond),
         })
     }
@@ -131,13 +133,15 @@ impl Plan {
     pub fn switches<P: HasVectors + ?Sized>(&self) -> Vec<NetReduceSwitch<P>> {
         let leaf = |leaf: u32| {
             let ranks = (0..self.workers).filter(|rank| self.leaf(*rank) == leaf);
-            let children = ranks.map(|rank| NetReduceChild { port: PortId(rank as u16), who: Suspect::Rank(Rank(rank)) }).collect();
+            let children =
+                ranks.map(|rank| NetReduceChild { port: PortId(rank as u16), who: Suspect::Rank(Rank(rank)), through: None }).collect();
             let spine = NetReduceParent { port: PortId(100), node: NodeId(self.workers + self.leaves) };
             let connections = (0..self.workers).filter_map(|rank| self.connection(leaf, rank)).collect();
             self.switch((self.leaves > 1).then_some(spine), children, connections)
         };
         let spine = || {
-            let child = |leaf: u32| NetReduceChild { port: PortId(leaf as u16), who: Suspect::Switch(NodeId(self.workers + leaf)) };
+            let child =
+                |leaf: u32| NetReduceChild { port: PortId(leaf as u16), who: Suspect::Switch(NodeId(self.workers + leaf)), through: None };
             self.switch(None, (0..self.leaves).map(child).collect(), Vec::new())
         };
         (0..self.leaves).map(leaf).chain((self.leaves > 1).then(spine)).collect()

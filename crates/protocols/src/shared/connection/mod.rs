@@ -18,13 +18,16 @@
 //! one that is shorter than a hold of the accelerator floods the network with the same packets (`netreduce` P5).
 //!
 //! ## Congestion control
-//! DCQCN (`baselines 8`) is a rate limiter between [`Requester::next_to_send`] and [`Requester::sent`]: it says when, and nothing else changes.
+//! DCQCN (`baselines 8`) is a rate limiter between [`Requester::next_to_send`] and [`Requester::sent`]: it says when, and nothing else changes
+//! ([`RateControl`]). The receiver's part is [`Notifier`].
 
 mod psn;
+mod rate;
 mod requester;
 mod responder;
 
 pub use psn::Psn;
+pub use rate::{Dcqcn, Notifier, RateControl};
 pub use requester::{Expiry, Requester, Sending};
 pub use responder::{Arrival, Responder};
 

@@ -94,6 +94,12 @@ impl Requester {
         self.first
     }
 
+    /// Packets that were sent, or sent again, and are not acknowledged.
+    #[inline]
+    pub fn outstanding(&self) -> u32 {
+        self.next.since(self.first) as u32
+    }
+
     /// Whether all that was posted is acknowledged.
     #[inline]
     pub fn is_idle(&self) -> bool {
