@@ -16,6 +16,7 @@ pub(crate) const MODES: Model = Model {
         Parameter { key: "rate", title: "Gb/s of a link (B)", usual: 100.0, whole: false, low: 1e-3, high: 1e6, inclusive: true },
         Parameter { key: "rtt", title: "us of a round trip (RTT)", usual: 5.0, whole: false, low: 1e-6, high: 1e9, inclusive: true },
     ],
+    choices: &[],
     quantities: &[
         Quantity { key: "operations", title: "operations", equation: "ceil(S / payload)" },
         Quantity { key: "quota_us", title: "us with the quota", equation: "ceil(S / payload) / OST * RTT" },

@@ -48,7 +48,9 @@ pub fn give(system: &mut System, window: &mut Window, aggregators: u32, parts: u
             *window = Window(window.0.min(pool));
             return pool > 0;
         }
-        System::Ring { .. } | System::Tree { .. } | System::Canary(_) | System::Panama { .. } | System::NetReduce(_) => {}
+        System::Ring { .. } | System::Tree { .. } | System::Canary(_) | System::Panama { .. } => {}
+        System::NetReduce(_) | System::Sharp(_) | System::Machines(_) | System::Rina(_) | System::Ps(_) => {}
+        System::Flare(_) | System::Doubling(_) => {}
     }
     true
 }

@@ -2,10 +2,8 @@
 
 use fanin_core::{Duration, Instant, JobId, JobNodes, NodeId, Payload, SharedNode};
 use fanin_sim::flows::FlowConfig;
-use fanin_sim::lossless::{LosslessConfig, SwitchModel};
 use fanin_sim::random::{Purpose, Random};
-use fanin_sim::routing::Balancer;
-use fanin_sim::scenario::{LinkSpeed, NetworkConfig, Scenario, SetupError, Shape};
+use fanin_sim::scenario::{NetworkConfig, Scenario, SetupError};
 use fanin_sim::topology::Topology;
 use fanin_sim::traffic::{Pattern, TrafficConfig};
 use fanin_systems::{AnyNode, BuildError, JobSpec};
@@ -14,13 +12,12 @@ use super::aggregators;
 use super::beside;
 use super::errors::{PlanError, Refuse};
 use super::faults::faults;
+use super::network::{forwarding, network};
 use super::placement::{Free, PreparedJob, place_jobs};
-use super::schema::{
-    Network, PatternName, Placement, QUEUE_BYTES_DEFAULT, Routing, Setup, ShapeName, SwitchModelName, Traffic, TrafficHosts,
-};
+use super::schema::{PatternName, Placement, Setup, Traffic, TrafficHosts};
 use super::training::{arrivals, schedule};
 use super::tree::{Tree, parse_path};
-use super::units::{Amount, Count};
+use super::units::Amount;
 
 /// What one run needs, without the nodes, which depend on what packets carry.
 #[derive(Clone, Debug)]
@@ -47,7 +44,11 @@ pub struct Prepared {
 pub fn prepare(file: &str, tree: &Tree, setup: &Setup, seed: u64, context: &str) -> Result<Prepared, PlanError> {
     let refuse = Refuse { file, tree };
     let network = network(&refuse, &setup.general.network)?;
-    let topology = Topology::new(&network.shape).map_err(|error| refuse.setup(&error))?;
+    let mut topology = Topology::new(&network.shape).map_err(|error| refuse.setup(&error))?;
+    for switch in forwarding(&refuse, &setup.general.network, &topology)? {
+        topology.map.forward_only(switch);
+    }
+    network.check_ways(&topology).map_err(|error| refuse.setup(&error))?;
     check_frames(&refuse, &network, setup)?;
     let mut free = Free::new(&topology, seed);
     let mut placed = place_jobs(&refuse, setup, &mut free)?;
@@ -158,111 +159,6 @@ impl Prepared {
         let what = format!("jobs[{}].{} = {value}: expected {}", job.entry, error.field, error.expected);
         PlanError::new(&self.file, what).at(origin).in_point(&self.context)
     }
-}
-
-fn network(refuse: &Refuse<'_>, config: &Network) -> Result<NetworkConfig, PlanError> {
-    let link = LinkSpeed { bits_per_second: config.rate.0, latency: config.latency.0 };
-    let fat_tree_only = [
-        ("leaves", config.leaves.is_some()),
-        ("hosts_per_leaf", config.hosts_per_leaf.is_some()),
-        ("spines", config.spines.is_some()),
-        ("parallel_links", config.parallel_links.is_some()),
-        ("fabric_rate", config.fabric_rate.is_some()),
-        ("fabric_latency", config.fabric_latency.is_some()),
-    ];
-    let needed = |name: &str, value: Option<Count>| {
-        value.map(|count| count.0).ok_or_else(|| refuse.at(&format!("network.{name}"), "a whole number of 1 or more"))
-    };
-    let shape = match config.shape {
-        ShapeName::Star => {
-            if let Some((name, _)) = fat_tree_only.iter().find(|(_, given)| *given) {
-                return Err(refuse.at(&format!("network.{name}"), "no such key with shape = \"star\""));
-            }
-            Shape::Star { hosts: needed("hosts", config.hosts)?, link }
-        }
-        ShapeName::FatTree => {
-            if config.hosts.is_some() {
-                return Err(refuse.at("network.hosts", "leaves and hosts_per_leaf instead, with shape = \"fat-tree\""));
-            }
-            let shape = Shape::FatTree2 {
-                leaves: needed("leaves", config.leaves)?,
-                hosts_per_leaf: needed("hosts_per_leaf", config.hosts_per_leaf)?,
-                spines: needed("spines", config.spines)?,
-                parallel_links: config.parallel_links.map_or(1, |count| count.0),
-                host_link: link,
-                fabric_link: LinkSpeed {
-                    bits_per_second: config.fabric_rate.unwrap_or(config.rate).0,
-                    latency: config.fabric_latency.unwrap_or(config.latency).0,
-                },
-            };
-            check_size(refuse, &shape)?;
-            shape
-        }
-    };
-    let balancer = |routing: Routing| match routing {
-        Routing::Ecmp => Balancer::Ecmp,
-        Routing::Destination => Balancer::Destination,
-        Routing::Random => Balancer::Random,
-        Routing::Flowlet => Balancer::Flowlet { gap_ps: config.flowlet_gap.0.as_ps() },
-        Routing::Adaptive => Balancer::Adaptive { threshold: config.adaptive_threshold.0 },
-    };
-    let small = |path: &str, bytes: u64, max: u32| {
-        u32::try_from(bytes).ok().filter(|bytes| *bytes <= max).ok_or_else(|| refuse.at(path, format!("at most {max} bytes")))
-    };
-    Ok(NetworkConfig {
-        shape,
-        queue_bytes: config.queue.map_or(QUEUE_BYTES_DEFAULT, |bytes| bytes.0),
-        lossless: lossless(refuse, config)?,
-        ecn_mark_bytes: config.ecn.map_or(u64::MAX, |bytes| bytes.0),
-        nic_queue_bytes: config.nic_queue.0,
-        frame_overhead_bytes: small("network.frame_overhead", config.frame_overhead.0, 10_000)?,
-        frame_bytes_min: small("network.frame_min", config.frame_min.0, 10_000)?,
-        collective_balancer: balancer(config.routing),
-        background_balancer: balancer(config.background_routing.unwrap_or(config.routing)),
-    })
-}
-
-fn lossless(refuse: &Refuse<'_>, config: &Network) -> Result<Option<LosslessConfig>, PlanError> {
-    let Some(lossless) = &config.lossless else { return Ok(None) };
-    if config.queue.is_some() {
-        return Err(refuse.at("network.queue", "no such key beside lossless"));
-    }
-    let output_queued_has_none = [("output", lossless.output.is_some()), ("arbitration", lossless.arbitration.is_some())];
-    let model = match lossless.model {
-        SwitchModelName::InputQueued => SwitchModel::InputQueued,
-        SwitchModelName::OutputQueued => {
-            if let Some((key, _)) = output_queued_has_none.iter().find(|(_, given)| *given) {
-                return Err(refuse.at(&format!("network.lossless.{key}"), "no such key with model = \"output-queued\""));
-            }
-            SwitchModel::OutputQueued
-        }
-    };
-    Ok(Some(LosslessConfig {
-        model,
-        input_bytes: lossless.input.0,
-        output_bytes: lossless.output.unwrap_or(lossless.input).0,
-        arbitration: lossless.arbitration.unwrap_or_default(),
-    }))
-}
-
-/// A network that would not fit any machine is refused before it is laid out.
-fn check_size(refuse: &Refuse<'_>, shape: &Shape) -> Result<(), PlanError> {
-    const HOSTS_MAX: u64 = 1 << 17;
-    const LINKS_MAX: u64 = 1 << 22;
-    if let Shape::FatTree2 { leaves, hosts_per_leaf, spines, parallel_links, .. } = *shape {
-        if u64::from(leaves) * u64::from(hosts_per_leaf) > HOSTS_MAX {
-            return Err(refuse.at("network.leaves", format!("at most {HOSTS_MAX} hosts, leaves times hosts_per_leaf")));
-        }
-        let links = u64::from(leaves).saturating_mul(u64::from(spines)).saturating_mul(u64::from(parallel_links));
-        if links > LINKS_MAX {
-            return Err(refuse.at("network.spines", format!("at most {LINKS_MAX} cables between leaves and spines")));
-        }
-        if leaves.saturating_add(spines) > 8_192 {
-            let key = if leaves > spines { "network.leaves" } else { "network.spines" };
-            return Err(refuse.at(key, "at most 8192 switches, leaves and spines together"));
-        }
-    }
-    Ok(())
 }
 
 /// Queues must hold at least one full frame of everybody who sends.

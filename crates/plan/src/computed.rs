@@ -145,11 +145,14 @@ fn parameters(file: &str, model: &'static Model, tree: &Tree) -> Result<Vec<f64>
             let what = format!("model.{} = {value}: unknown key; {}", key.name, suggestion(&key.name, &known));
             return Err(PlanError::new(file, what).at(key.origin.clone()));
         };
-        values[place] = match value.kind {
-            Kind::Integer(number) => number as f64,
-            Kind::Float(number) => number,
+        let names = model.names(&key.name);
+        let named = |text: &str| names.and_then(|names| names.iter().position(|name| *name == text));
+        values[place] = match &value.kind {
+            Kind::Integer(number) if names.is_none() => *number as f64,
+            Kind::Float(number) if names.is_none() => *number,
+            Kind::Text(text) if named(text).is_some() => named(text).expect("just found") as f64,
             _ => {
-                let what = format!("model.{} = {value}: expected {}", key.name, model.parameters[place]);
+                let what = format!("model.{} = {value}: expected {}", key.name, model.expected(&model.parameters[place]));
                 return Err(PlanError::new(file, what).at(value.origin.clone()));
             }
         };
@@ -197,7 +200,17 @@ mod tests {
         );
         assert_eq!(
             refused(&PLAN.replace("\"a2tp\"", "\"atp\""), &[]),
-            "plan.toml:2: model.name = \"atp\": expected \"a2tp\" or \"a2tp-decrease\" or \"netreduce\" or \"sharp\""
+            "plan.toml:2: model.name = \"atp\": expected \"a2tp\" or \"a2tp-decrease\" or \"netreduce\" or \"sharp\" or \"rina\" or \"bom\" or \"flare\" or \"flare-run\" or \"flare-sparse\""
+        );
+        let named = "[model]\nname = \"flare-run\"\ndesign = \"tree\"\n";
+        assert!(Computed::parse("plan.toml", named, &[]).is_ok());
+        assert_eq!(
+            refused(&named.replace("tree", "trie"), &[]),
+            "plan.toml:3: model.design = \"trie\": expected one of fixed, single, multiple, tree"
+        );
+        assert_eq!(
+            refused(&named.replace("\"tree\"", "3"), &[]),
+            "plan.toml:3: model.design = 3: expected one of fixed, single, multiple, tree"
         );
         assert_eq!(
             refused(PLAN, &["model.threshold=1.5"]),

@@ -132,6 +132,8 @@ pub fn jobs(records: &[&RunRecord]) -> Frame {
     frame.push("worker_us_median", number(&|job| job.worker_us_median));
     frame.push("worker_us_max", number(&|job| job.worker_us_max));
     frame.push("failure", Column::Text(all.iter().map(|(_, job)| job.failure.clone()).collect()));
+    let ranks = |job: &crate::results::JobRecord| job.without.iter().map(u32::to_string).collect::<Vec<_>>().join(" ");
+    frame.push("without", Column::Text(all.iter().map(|(_, job)| (!job.without.is_empty()).then(|| ranks(job))).collect()));
     frame
 }
 

@@ -1,6 +1,6 @@
 //! Times of a job: its iterations, their communication, and all of it from its arrival to its end.
 
-use fanin_core::{Duration, Instant};
+use fanin_core::{Duration, Instant, Rank};
 use fanin_sim::JobResult;
 
 /// Times of a job, in microseconds.
@@ -51,9 +51,11 @@ fn us(begin: Instant, end: Instant) -> f64 {
     if end < begin { 0.0 } else { Duration::as_us_f64(end.since(begin)) }
 }
 
-/// When the last worker ended an operation; `None` unless all completed it.
+/// When the last worker ended an operation; `None` unless all completed it but those that the others went on without.
 fn last_end(ran: &JobResult, operation: usize) -> Option<Instant> {
-    let ends = ran.workers.iter().map(|worker| {
+    let without = ran.without(operation);
+    let there = (0..).zip(&ran.workers).filter(|(rank, _)| !without.contains(&Rank(*rank)));
+    let ends = there.map(|(_, worker)| {
         let result = worker.operations.get(operation)?;
         if result.failure.is_some() { None } else { result.ended }
     });
@@ -82,8 +84,12 @@ mod tests {
 
     /// Operations as (submitted, ended) in microseconds.
     fn worker(operations: &[(u64, Option<u64>)]) -> WorkerResult {
-        let result =
-            |&(submitted, ended): &(u64, Option<u64>)| OperationResult { submitted: at(submitted), ended: ended.map(at), failure: None };
+        let result = |&(submitted, ended): &(u64, Option<u64>)| OperationResult {
+            submitted: at(submitted),
+            ended: ended.map(at),
+            failure: None,
+            without: Vec::new(),
+        };
         WorkerResult { host: 0, operations: operations.iter().map(result).collect() }
     }
 

@@ -8,6 +8,7 @@
 //! | `schema` | every key |
 //! | [`system`] | the keys of each system |
 //! | `sweep` | series and sweeps: which points there are |
+//! | [`network`] | shapes, and networks in files |
 //! | `build` | from a point and a seed to what the simulator needs |
 //! | [`beside`] | what there is beside the jobs: background flows, limits of hosts |
 //! | [`training`] | jobs that compute and reduce in turn; models |
@@ -21,12 +22,14 @@
 //! | [`metrics`] | numbers of a run by name |
 //! | [`results`] | one record a run, as JSON and CSV |
 //! | [`series`] | quantities of jobs over time |
+//! | [`upgrade`] | which switches to replace next |
 //! | [`frames`] | the same as columns |
 #![forbid(unsafe_code)]
 
 pub mod aggregators;
 pub mod beside;
 mod build;
+mod by_model;
 pub mod choices;
 pub mod computed;
 mod errors;
@@ -34,6 +37,7 @@ mod faults;
 pub mod frames;
 mod iterations;
 pub mod metrics;
+pub mod network;
 mod placement;
 pub mod read;
 pub mod results;
@@ -46,6 +50,7 @@ mod together;
 pub mod training;
 pub mod tree;
 pub mod units;
+pub mod upgrade;
 
 use std::fs;
 use std::path::Path;

@@ -9,6 +9,7 @@ use fanin_sim::{JobResult, RunResult, Shape, Topology};
 use fanin_systems::{CanaryParameters, System};
 use serde::{Serialize, Serializer};
 
+use crate::by_model;
 use crate::iterations::{Times, mean};
 use crate::schema::PayloadName;
 use crate::{Prepared, PreparedJob};
@@ -61,6 +62,8 @@ pub struct RunRecord {
     pub leaf_slots_per_packet: Option<f64>,
     /// What Canary's paper expects a leaf to have in use (`canary 6`); null for other systems, adaptive timeouts and several jobs.
     pub leaf_bytes_by_model: Option<f64>,
+    /// Time of an allreduce over machines by the formulas of NetReduce's paper; `None` for all others.
+    pub completion_by_model_us: Option<f64>,
     /// Share of links that were sending in less than 1 % of the time.
     pub links_idle: f64,
     /// In 80 % of the time or more.
@@ -75,6 +78,8 @@ pub struct RunRecord {
     pub census: String,
     /// Packets that left a transmitter.
     pub packet_hops: u64,
+    /// Bytes on all links together, everything that a packet occupies there.
+    pub link_bytes: u64,
     /// Packets dropped anywhere for any reason.
     pub packets_dropped: u64,
     /// The same by reason.
@@ -146,6 +151,9 @@ pub struct JobRecord {
     pub worker_us_max: Option<f64>,
     /// Why it did not complete.
     pub failure: Option<String>,
+    /// Ranks that its last operation was completed without: they have died, or the others took them for dead.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub without: Vec<u32>,
     /// By rank: host, and time from the first submission to the last end. Only in files.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub workers_us: Vec<(u32, Option<f64>)>,
@@ -233,6 +241,7 @@ pub fn record(prepared: &Prepared, topology: &Topology, result: &RunResult, payl
         leaf_slot_us: leaves.slot_us,
         leaf_slots_per_packet: leaves.slots_per_packet(prepared),
         leaf_bytes_by_model: bytes_by_model(prepared),
+        completion_by_model_us: by_model::completion_us(prepared),
         links_idle: share(0.0..0.01),
         links_busy: share(0.8..f64::INFINITY),
         links_between: share(0.01..0.8),
@@ -240,6 +249,7 @@ pub fn record(prepared: &Prepared, topology: &Topology, result: &RunResult, payl
         queue_bytes_peak: result.links.iter().filter(from_switch).map(|link| link.queue_bytes_peak).max().unwrap_or(0),
         census: census(result, payload),
         packet_hops: result.packet_hops,
+        link_bytes: result.links.iter().map(|link| link.bytes).sum(),
         packets_dropped: result.counters.dropped_total(),
         drops: result.counters.drops().collect(),
         packets_retransmitted: result.counters.retransmitted_total(),
@@ -311,6 +321,11 @@ fn bytes_by_model(prepared: &Prepared) -> Option<f64> {
         Shape::FatTree2 { host_link, fabric_link, .. } => {
             (host_link.bits_per_second, 4, 2 * (host_link.latency.as_ps() + fabric_link.latency.as_ps()))
         }
+        Shape::FatTree3 { host_link, fabric_link, .. } => {
+            (host_link.bits_per_second, 6, 2 * host_link.latency.as_ps() + 4 * fabric_link.latency.as_ps())
+        }
+        // Ways differ in length.
+        Shape::Dragonfly { .. } | Shape::Wired(_) => return None,
     };
     Some(rate as f64 / 8.0 * (2 * (path_ps + hops * timeout_ps)) as f64 / 1e12)
 }
@@ -385,6 +400,7 @@ fn job_record(number: usize, job: &PreparedJob, result: &RunResult, prepared: &P
         worker_us_median: median(&times),
         worker_us_max: times.last().copied(),
         failure: (!ran.is_complete() && ran.crashed.is_none()).then(|| job_failure(number, job, ran, prepared)),
+        without: ran.without(operations.saturating_sub(1)).iter().map(|rank| rank.0).collect(),
         workers_us,
         together: BTreeMap::new(),
     }
@@ -515,6 +531,7 @@ const COLUMNS: &[(&str, ColumnKind)] = &[
     ("leaf_slot_us", ColumnKind::Number),
     ("leaf_slots_per_packet", ColumnKind::Number),
     ("leaf_bytes_by_model", ColumnKind::Number),
+    ("completion_by_model_us", ColumnKind::Number),
     ("links_idle", ColumnKind::Number),
     ("links_busy", ColumnKind::Number),
     ("links_between", ColumnKind::Number),
@@ -522,6 +539,7 @@ const COLUMNS: &[(&str, ColumnKind)] = &[
     ("queue_bytes_peak", ColumnKind::Count),
     ("census", ColumnKind::Text),
     ("packet_hops", ColumnKind::Count),
+    ("link_bytes", ColumnKind::Count),
     ("packets_dropped", ColumnKind::Count),
     ("drops", ColumnKind::Reasons),
     ("packets_retransmitted", ColumnKind::Count),

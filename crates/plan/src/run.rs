@@ -6,9 +6,10 @@ use std::time::Instant;
 use fanin_core::{Census, Length};
 use fanin_sim::metrics::MemorySample;
 use fanin_sim::series::SeriesRow;
+use fanin_sim::trace::TraceConfig;
 use fanin_sim::vectors::Simulated;
-use fanin_sim::{RunResult, Simulation, Topology};
-use fanin_systems::AnyNode;
+use fanin_sim::{RunResult, Topology};
+use fanin_simulation::{AnySimulation, Runs, run_traced};
 use rayon::prelude::*;
 
 use crate::results::{LinkRecord, RunRecord, link_records, record};
@@ -89,10 +90,13 @@ fn run_one(plan: &Plan, index: usize, repetition: u32) -> Result<Finished, PlanE
         (prepared.memory_interval, prepared.series_interval) = (None, None);
     }
     let begin = Instant::now();
+    // Sparse vectors have elements whatever the plan says: integers that are census weights, one for each index.
+    let sparse = prepared.scenario.jobs.iter().any(|job| job.density.is_some());
     let result = match point.setup.general.run.payload {
+        _ if sparse => simulate::<[u8]>(&prepared, |job| job.op.into())?,
         PayloadName::Census => simulate::<Census>(&prepared, |_| ())?,
         PayloadName::Length => simulate::<Length>(&prepared, |_| ())?,
-        PayloadName::Elements => simulate::<[u8]>(&prepared, |job| job.op)?,
+        PayloadName::Elements => simulate::<[u8]>(&prepared, |job| job.op.into())?,
     };
     let wall_s = begin.elapsed().as_secs_f64();
     tracing::debug!(point = plan.describe(point), repetition, events = result.events, wall_s, "run ended");
@@ -136,17 +140,30 @@ fn describe(
 ///
 /// # Errors
 /// [`PlanError`] where a system refuses its configuration.
-pub fn simulate<P: Simulated + ?Sized>(prepared: &Prepared, op: impl Fn(&PreparedJob) -> P::Op) -> Result<RunResult, PlanError> {
+pub fn simulate<P: Runs + ?Sized>(prepared: &Prepared, op: impl Fn(&PreparedJob) -> P::Op) -> Result<RunResult, PlanError> {
+    Ok(P::run(simulation::<P>(prepared, op)?))
+}
+
+pub use fanin_simulation::ElementTrace;
+
+/// One simulation with real elements, and packets of some of its links.
+///
+/// # Errors
+/// [`PlanError`] where a system refuses its configuration.
+pub fn traced(prepared: &Prepared, config: TraceConfig) -> Result<(RunResult, ElementTrace), PlanError> {
+    Ok(run_traced(simulation::<[u8]>(prepared, |job| job.op.into())?, config))
+}
+
+fn simulation<P: Simulated + ?Sized>(prepared: &Prepared, op: impl Fn(&PreparedJob) -> P::Op) -> Result<AnySimulation<P>, PlanError> {
     let operators: Vec<P::Op> = prepared.jobs.iter().map(&op).collect();
     let (nodes, shared) = (prepared.nodes::<P>(&op)?, prepared.shared::<P>(&op)?);
-    let mut simulation =
-        Simulation::<AnyNode<P>, P>::with_shared(prepared.topology.clone(), prepared.scenario.clone(), nodes, shared, &operators)
-            .map_err(|error| prepared.refuse(&error))?;
+    let mut simulation = AnySimulation::<P>::with_shared(prepared.topology.clone(), prepared.scenario.clone(), nodes, shared, &operators)
+        .map_err(|error| prepared.refuse(&error))?;
     if let Some(interval) = prepared.memory_interval {
         simulation.sample_memory(interval);
     }
     if let Some(interval) = prepared.series_interval {
         simulation.sample_series(interval);
     }
-    Ok(simulation.run())
+    Ok(simulation)
 }

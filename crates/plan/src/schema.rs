@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use fanin_core::{DType, PacketKind};
+use fanin_core::DType;
 use fanin_sim::lossless::Arbitration;
 use fanin_systems::System;
 use serde::Deserialize;
@@ -11,6 +11,10 @@ use super::beside::{Flow, Limit};
 use super::choices::Places;
 use super::training::Model;
 use super::units::{Amount, Bytes, Count, Fraction, Rate, Time, Window};
+
+mod faults;
+
+pub use faults::{Faults, KindName, LinkFaults, Links, Timed, TimedKind};
 
 /// One point of a plan: everything that a run needs except for its seed.
 #[derive(Clone, Debug)]
@@ -48,7 +52,8 @@ pub struct General {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Network {
-    /// `"star"` or `"fat-tree"`.
+    /// `"star"`, `"fat-tree"` (leaves and spines), `"fat-tree-3"` (k-ary, of three levels), `"dragonfly"`, `"machines"`, or `"file"`: cable by
+    /// cable.
     pub shape: ShapeName,
     /// Star: number of hosts.
     pub hosts: Option<Count>,
@@ -60,14 +65,38 @@ pub struct Network {
     pub spines: Option<Count>,
     /// Fat tree: cables between a leaf and a spine; 1 where it is not given.
     pub parallel_links: Option<Count>,
-    /// Rate of every link.
-    pub rate: Rate,
-    /// Propagation delay of every link, with the delay of the switch or host at its end.
-    pub latency: Time,
-    /// Fat tree: rate of links between switches, where it differs.
+    /// Fat tree of three levels: k, the ports of a switch.
+    pub ports: Option<Count>,
+    /// Dragonfly: g, the number of groups.
+    pub groups: Option<Count>,
+    /// Dragonfly: a, the routers of a group.
+    pub routers: Option<Count>,
+    /// Dragonfly: h, the global links of a router.
+    pub global_links: Option<Count>,
+    /// Dragonfly: p, the hosts of a router.
+    pub hosts_per_router: Option<Count>,
+    /// Machines: how many.
+    pub machines: Option<Count>,
+    /// Machines: hosts in each; a host is a GPU here.
+    pub per_machine: Option<Count>,
+    /// Machines: rate of a host's link to the others of its machine and to its network card.
+    pub intra_rate: Option<Rate>,
+    /// Machines: delay of such a link.
+    pub intra_latency: Option<Time>,
+    /// File: its name, from the plan's folder on; see [`file`](super::network::file).
+    pub file: Option<String>,
+    /// Rate of every link; file: of those that do not say.
+    pub rate: Option<Rate>,
+    /// Propagation delay of every link, with the delay of the switch or host at its end; file: of those that do not say.
+    pub latency: Option<Time>,
+    /// Rate of links between switches, where it differs; dragonfly: within a group.
     pub fabric_rate: Option<Rate>,
-    /// Fat tree: delay of links between switches, where it differs.
+    /// Delay of links between switches, where it differs; dragonfly: within a group.
     pub fabric_latency: Option<Time>,
+    /// Dragonfly: rate of links between groups, where it differs.
+    pub global_rate: Option<Rate>,
+    /// Dragonfly: delay of links between groups, where it differs.
+    pub global_latency: Option<Time>,
     /// Capacity of a switch's queue per port, where what finds no room is dropped.
     pub queue: Option<Bytes>,
     /// Buffers of a network that loses nothing, in place of `queue`.
@@ -91,6 +120,8 @@ pub struct Network {
     /// Flowlets: the pause after which a flow may change its path.
     #[serde(default = "flowlet_gap_default")]
     pub flowlet_gap: Time,
+    /// Which switches aggregate, by name; all where it is not given. The others only forward.
+    pub aggregating: Option<Aggregating>,
     /// Aggregators of each switch: jobs of ATP and A2TP share them, jobs of SwitchML have equal parts.
     pub aggregators: Option<Count>,
     /// How many aggregators a slot of SwitchML counts for: one, or one for each of its versions.
@@ -98,6 +129,36 @@ pub struct Network {
     /// Adaptive: share of the default path's queue above which another path is taken.
     #[serde(default = "adaptive_threshold_default")]
     pub adaptive_threshold: Fraction,
+    /// DRILL: queues that are drawn at random for each packet.
+    #[serde(default = "drill_samples_default")]
+    pub drill_samples: u8,
+    /// DRILL: shortest queues of the last time that are looked at again.
+    #[serde(default = "drill_memory_default")]
+    pub drill_memory: u8,
+    /// CONGA: τ, the time over which the rates of links are estimated.
+    #[serde(default = "conga_time_default")]
+    pub conga_time: Time,
+    /// CONGA: what is known of a path falls by an eighth of the full rate for each such time without news of it.
+    #[serde(default = "conga_aging_default")]
+    pub conga_aging: Time,
+}
+
+/// `aggregating`: which switches aggregate.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(untagged, expecting = "names of switches, or \"file\" for those of which the network's file says so")]
+pub enum Aggregating {
+    /// These.
+    Named(Vec<String>),
+    /// As the network's file says.
+    AsWired(AsWired),
+}
+
+/// `"file"`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AsWired {
+    /// The network's file says it.
+    File,
 }
 
 /// `lossless`: links with credits for finite buffers.
@@ -112,6 +173,9 @@ pub struct Lossless {
     pub output: Option<Bytes>,
     /// Input-queued: which of the inputs that wait for an output is next.
     pub arbitration: Option<Arbitration>,
+    /// Dragonfly: virtual channels of a link between routers, each with buffers of these sizes; as many as keep its routing from deadlock
+    /// where it is not given.
+    pub channels: Option<Count>,
 }
 
 /// How a lossless switch is built inside.
@@ -132,6 +196,29 @@ pub enum ShapeName {
     Star,
     /// Leaves and spines.
     FatTree,
+    /// A k-ary fat tree: edge, aggregation and core switches.
+    #[serde(rename = "fat-tree-3")]
+    FatTree3,
+    /// Groups of routers.
+    Dragonfly,
+    /// Machines with several hosts, whose links meet in the machine, and one link from each machine to a switch.
+    Machines,
+    /// Cable by cable, in a file.
+    File,
+}
+
+impl ShapeName {
+    /// As a plan has it.
+    pub fn text(self) -> &'static str {
+        match self {
+            ShapeName::Star => "star",
+            ShapeName::FatTree => "fat-tree",
+            ShapeName::FatTree3 => "fat-tree-3",
+            ShapeName::Dragonfly => "dragonfly",
+            ShapeName::Machines => "machines",
+            ShapeName::File => "file",
+        }
+    }
 }
 
 /// Load balancers.
@@ -149,6 +236,16 @@ pub enum Routing {
     Flowlet,
     /// By queue lengths.
     Adaptive,
+    /// By a few queues for each packet: DRILL(d, m).
+    Drill,
+    /// By congestion from leaf to leaf, for each flowlet.
+    Conga,
+    /// Dragonfly: any way of least cost for each packet.
+    Minimal,
+    /// Dragonfly: by way of a group drawn at random for each packet.
+    Valiant,
+    /// Dragonfly: minimal or Valiant's, by the queues at the first router: UGAL-L.
+    Ugal,
 }
 
 /// Keys of `[[jobs]]` that do not belong to the system.
@@ -403,137 +500,6 @@ pub enum TrafficHosts {
     Hosts(Vec<u32>),
 }
 
-/// `[faults]`: what is injected.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Faults {
-    /// What links do to packets; for each packet the first entry that fits its link and kind applies.
-    #[serde(default)]
-    pub links: Vec<LinkFaults>,
-    /// What fails when.
-    #[serde(default)]
-    pub timed: Vec<Timed>,
-    /// Repeats are dropped below the protocols. Off only to show what happens without it.
-    #[serde(default = "yes")]
-    pub anti_replay: bool,
-}
-
-impl Default for Faults {
-    fn default() -> Self {
-        Faults { links: Vec::new(), timed: Vec::new(), anti_replay: true }
-    }
-}
-
-/// `[[faults.links]]`: probabilities are per packet and link.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct LinkFaults {
-    /// Which links.
-    #[serde(default)]
-    pub links: Links,
-    /// Which packets; all where it is not given.
-    pub kinds: Option<Vec<KindName>>,
-    /// Lost.
-    #[serde(default)]
-    pub loss: Fraction,
-    /// A checksum fails.
-    #[serde(default)]
-    pub corruption: Fraction,
-    /// A second copy arrives.
-    #[serde(default)]
-    pub duplication: Fraction,
-    /// Arrives late, overtaken by others.
-    #[serde(default)]
-    pub reordering: Fraction,
-    /// Longest delay of a copy or a reordered packet.
-    #[serde(default = "fault_delay_default")]
-    pub delay: Time,
-}
-
-/// Which links a fault strikes.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub enum Links {
-    /// All.
-    #[default]
-    All,
-    /// From hosts to switches.
-    HostUp,
-    /// From switches to hosts.
-    HostDown,
-    /// Between switches.
-    Fabric,
-    /// From one node to another, by name.
-    Between {
-        /// The sending node.
-        from: String,
-        /// The receiving node.
-        to: String,
-    },
-}
-
-/// Kinds of packets.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum KindName {
-    /// Towards the sum.
-    Contribution,
-    /// Away from the sum.
-    Aggregate,
-    /// Acknowledgements, requests, barriers, aborts.
-    Control,
-    /// Background traffic.
-    Background,
-}
-
-impl KindName {
-    /// The kind of the core.
-    pub fn kind(self) -> PacketKind {
-        match self {
-            KindName::Contribution => PacketKind::Contribution,
-            KindName::Aggregate => PacketKind::Aggregate,
-            KindName::Control => PacketKind::Control,
-            KindName::Background => PacketKind::Background,
-        }
-    }
-}
-
-/// `[[faults.timed]]`: something that fails at a time.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Timed {
-    /// What happens.
-    pub kind: TimedKind,
-    /// Link down: the names of both ends.
-    pub between: Option<(String, String)>,
-    /// Switch down: its name.
-    pub switch: Option<String>,
-    /// Host stall or death: its name; or else `rank` says who.
-    pub host: Option<String>,
-    /// Host stall or death: the host of this worker.
-    pub rank: Option<u32>,
-    /// The job of `rank`; the first where it is not given.
-    pub job: Option<u32>,
-    /// From when.
-    #[serde(default = "no_time")]
-    pub from: Time,
-    /// Until when; for good where it is not given.
-    pub until: Option<Time>,
-}
-
-/// What happens at a time.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum TimedKind {
-    /// The cables between two nodes carry nothing.
-    LinkDown,
-    /// A switch loses its cables and its state.
-    SwitchDown,
-    /// A host does nothing for a while.
-    HostStall,
-    /// A host stops for good.
-    HostDies,
-}
-
 /// `[run]`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -667,6 +633,20 @@ fn flowlet_gap_default() -> Time {
 fn adaptive_threshold_default() -> Fraction {
     Fraction(0.5)
 }
+/// What the paper recommends: DRILL(2, 1).
+fn drill_samples_default() -> u8 {
+    2
+}
+fn drill_memory_default() -> u8 {
+    1
+}
+/// The paper's, 3.6.
+fn conga_time_default() -> Time {
+    Time(fanin_core::Duration::from_us(160))
+}
+fn conga_aging_default() -> Time {
+    Time(fanin_core::Duration::from_ms(10))
+}
 pub(crate) fn payload_default() -> Bytes {
     Bytes(1024)
 }
@@ -685,9 +665,6 @@ fn rto_min_default() -> Time {
 }
 fn patience_default() -> Time {
     Time(fanin_core::Duration::from_ms(100))
-}
-fn fault_delay_default() -> Time {
-    Time(fanin_core::Duration::from_us(10))
 }
 fn time_limit_default() -> Time {
     Time(fanin_core::Duration::from_ms(1_000))

@@ -6,7 +6,7 @@ use fanin_systems::{Placement, System};
 use super::errors::PlanError;
 use super::read::{read, suggestion};
 use super::tree::{Key, Kind, Step, Tree};
-use super::units::{Bytes, Fraction, Time};
+use super::units::{Bytes, Fraction, Rate, RateOrNone, Time};
 
 /// A key of a plan and its name in the registry; one key of a plan may be two there.
 const RENAMED: &[(&str, &str)] = &[
@@ -18,7 +18,18 @@ const RENAMED: &[(&str, &str)] = &[
     ("hold", "hold_ps"),
     ("lifetime", "lifetime_ps"),
     ("reclaim", "reclaim_ps"),
+    ("retry", "retry_ps"),
     ("increase", "increase_bytes"),
+    ("line_rate", "line_bps"),
+    ("rate_min", "rate_min_bps"),
+    ("notification_gap", "notification_gap_ps"),
+    ("estimate_timer", "estimate_timer_ps"),
+    ("rate_timer", "rate_timer_ps"),
+    ("additive", "additive_bps"),
+    ("hyper", "hyper_bps"),
+    ("full_speed", "full_speed_bps"),
+    ("step_overhead", "step_overhead_ps"),
+    ("step_deviation", "step_deviation_ps"),
 ];
 
 /// In place of a time: switches find their timeout themselves.
@@ -74,7 +85,8 @@ fn translate(file: &str, key: &Key, value: &Tree, base: &[Step]) -> Result<Tree,
     let path: Vec<Step> = base.iter().cloned().chain([Step::Key(key.name.clone())]).collect();
     match key.name.as_str() {
         "timeout" if is_adaptive(key, value) => Ok(Tree { kind: Kind::Bool(true), origin: value.origin.clone() }),
-        "timeout" | "timeout_min" | "timeout_max" | "hold" | "lifetime" | "reclaim" => {
+        "timeout" | "timeout_min" | "timeout_max" | "hold" | "lifetime" | "reclaim" | "retry" | "notification_gap" | "estimate_timer"
+        | "rate_timer" | "step_overhead" | "step_deviation" => {
             let ps = read::<Time>(file, value, &path)?.0.as_ps();
             let kind = i64::try_from(ps).map(Kind::Integer).map_err(|_| {
                 let what = format!("{} = {value}: expected at most 100 days", super::tree::path_text(&path));
@@ -86,7 +98,19 @@ fn translate(file: &str, key: &Key, value: &Tree, base: &[Step]) -> Result<Tree,
             let bytes = read::<Bytes>(file, value, &path)?.0;
             Ok(Tree { kind: Kind::Integer(bytes.min(1 << 31) as i64), origin: value.origin.clone() })
         }
-        "overflow" | "threshold" | "collision_weight" | "mark_weight" => {
+        "rate_bytes" => {
+            let bytes = read::<Bytes>(file, value, &path)?.0;
+            Ok(Tree { kind: Kind::Integer(bytes.min(1 << 40) as i64), origin: value.origin.clone() })
+        }
+        "line_rate" | "rate_min" | "additive" | "hyper" => {
+            let rate = read::<Rate>(file, value, &path)?.0;
+            Ok(Tree { kind: Kind::Integer(rate as i64), origin: value.origin.clone() })
+        }
+        "full_speed" => {
+            let bits = read::<RateOrNone>(file, value, &path)?.0;
+            Ok(Tree { kind: Kind::Integer(i64::try_from(bits).unwrap_or(i64::MAX)), origin: value.origin.clone() })
+        }
+        "overflow" | "threshold" | "collision_weight" | "mark_weight" | "density" => {
             let share = read::<Fraction>(file, value, &path)?.0;
             Ok(Tree { kind: Kind::Float(share), origin: value.origin.clone() })
         }

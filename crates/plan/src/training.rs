@@ -23,6 +23,12 @@ pub enum Model {
     /// AlexNet: 236 MB (Table 7 of NetReduce's paper; `a2tp 7` has no number).
     #[serde(rename = "alexnet")]
     AlexNet,
+    /// ResNet101: 44.5 million parameters of 4 bytes (He et al., CVPR 2016).
+    #[serde(rename = "resnet101")]
+    ResNet101,
+    /// Inception v3: 23.8 million parameters of 4 bytes (Szegedy et al., CVPR 2016).
+    #[serde(rename = "inceptionv3")]
+    InceptionV3,
     /// LSTM: 1748 MB (`a2tp 7`).
     #[serde(rename = "lstm")]
     Lstm,
@@ -39,20 +45,22 @@ impl Model {
             Model::ResNet50 => 98 * MB,
             Model::Vgg16 => 528 * MB,
             Model::AlexNet => 236 * MB,
+            Model::ResNet101 => 178 * MB,
+            Model::InceptionV3 => 95 * MB,
             Model::Lstm => 1_748 * MB,
             Model::Bert => 440 * MB,
         }
     }
 
     /// How long a worker computes in an iteration, where the plan does not say. A2TP's paper has no times. For AlexNet, VGG16 and ResNet50
-    /// they are what Table 7 of NetReduce's paper leaves of an iteration without communication (a batch of 32 on a GPU). For BERT and
-    /// LSTM there is no source: our choice, of the size of the largest of these.
+    /// they are what Table 7 of NetReduce's paper leaves of an iteration without communication (a batch of 32 on a GPU). For the
+    /// others there is no source: our choice, of the size of the largest of these.
     pub fn compute(self) -> Duration {
         Duration::from_us(match self {
             Model::AlexNet => 13_500,
             Model::Vgg16 => 73_100,
             Model::ResNet50 => 66_150,
-            Model::Bert | Model::Lstm => 100_000,
+            Model::Bert | Model::Lstm | Model::ResNet101 | Model::InceptionV3 => 100_000,
         })
     }
 }
@@ -117,6 +125,7 @@ pub fn schedule(refuse: &Refuse<'_>, job: &PreparedJob, seed: u64, number: u64, 
         elements: (0..total).map(|operation| tensor(operation % operations)).collect(),
         kinds: Vec::new(),
         element_bytes: element_bytes as u32,
+        density: job.system.density(),
         start: job.hosts.iter().map(|_| Instant::ZERO + arrives + late(&mut random)).collect(),
         compute: common.trains().then_some(compute),
         crash: common.crash.map(|at| Instant::ZERO + at.0),

@@ -1,0 +1,234 @@
+//! `fanin plan`: which switches of a network to replace next by ones that aggregate, and what each step is predicted to give.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use clap::{Args, ValueEnum};
+use comfy_table::{CellAlignment, ContentArrangement, Table};
+use fanin_plan::PlanError;
+use fanin_plan::upgrade::{Aggregation, Assumptions, Step, Upgrade};
+use serde::Serialize;
+
+use crate::plot;
+use crate::table::STYLE;
+
+/// Arguments of `fanin plan`.
+#[derive(Args, Debug)]
+#[command(after_help = AFTER)]
+pub struct PlannerArgs {
+    /// The network, cable by cable: TOML or GraphML; what its switches can aggregate already counts
+    network: PathBuf,
+    /// The jobs: a plan without a network, whose jobs name no system
+    #[arg(long)]
+    jobs: PathBuf,
+    /// How many switches can be replaced
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=8192))]
+    budget: u32,
+    /// For which kinds of aggregation
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "server,rina")]
+    aggregation: Vec<Kind>,
+    /// Microseconds of overhead of each step of a ring (Rina's O)
+    #[arg(long, value_name = "US", default_value_t = 20.0, value_parser = microseconds)]
+    overhead: f64,
+    /// Microseconds of deviation of a step's time (Rina's sigma)
+    #[arg(long, value_name = "US", default_value_t = 0.0, value_parser = microseconds)]
+    sigma: f64,
+    /// Gb/s at which a new switch aggregates; as fast as its links unless given
+    #[arg(long, value_name = "GBPS", value_parser = rate)]
+    aggregation_rate: Option<f64>,
+    /// Simulate each step, too: one allreduce of each job, packet by packet (atp and rina-tor; the others have no system that does it)
+    #[arg(long)]
+    simulate: bool,
+    /// Write steps.json and steps.svg to this folder
+    #[arg(long)]
+    out: Option<PathBuf>,
+    /// What to print
+    #[arg(long, value_enum, default_value = "table")]
+    format: Format,
+}
+
+const AFTER: &str = "\
+server: sums on the way to a server, at any switch; atp: the same next to workers and servers only. The switch that gives most is next.
+rina: groups in a ring, all workers below a switch being one; rina-tor: the same next to workers only. Switches with the most workers are
+next, those next to workers before the others. Predicted by the bandwidth-occupation model and the dependency chain (`fanin model bom`,
+`fanin model rina`). best: of all sets of as many switches, where they are few enough to be tried.
+Exit codes: 0 all is well, 2 the input is wrong.";
+
+/// Kinds of aggregation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum Kind {
+    /// To a server, at any switch.
+    Server,
+    /// To a server, at switches next to workers and servers.
+    Atp,
+    /// Groups in a ring, at any switch.
+    Rina,
+    /// Groups in a ring, at switches next to workers.
+    RinaTor,
+}
+
+impl Kind {
+    fn aggregation(self) -> Aggregation {
+        match self {
+            Kind::Server => Aggregation::Server,
+            Kind::Atp => Aggregation::ServerAtTors,
+            Kind::Rina => Aggregation::Rina,
+            Kind::RinaTor => Aggregation::RinaAtTors,
+        }
+    }
+}
+
+/// Output formats.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum Format {
+    /// For people.
+    Table,
+    /// An array with an object a step, each on a line of its own.
+    Json,
+}
+
+fn number(text: &str, expected: &str, fits: impl Fn(f64) -> bool) -> Result<f64, String> {
+    text.parse::<f64>().ok().filter(|value| value.is_finite() && fits(*value)).ok_or_else(|| format!("expected {expected}"))
+}
+
+fn microseconds(text: &str) -> Result<f64, String> {
+    number(text, "microseconds, 0 or more", |value| (0.0..=1e9).contains(&value))
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    number(text, "Gb/s from 0.001 to 100000", |value| (1e-3..=1e5).contains(&value))
+}
+
+/// A step, as JSON.
+#[derive(Serialize)]
+struct Row<'a> {
+    aggregation: &'static str,
+    replaced: usize,
+    switch: Option<&'a str>,
+    predicted_gbps: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    simulated_gbps: Option<f64>,
+    groups: Option<u32>,
+    bottleneck: &'a str,
+    best_gbps: Option<f64>,
+    best_switches: Option<&'a [String]>,
+}
+
+/// Runs the command.
+pub fn run(args: &PlannerArgs) -> ExitCode {
+    match planned(args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::from(if error.is::<PlanError>() { 2 } else { 1 })
+        }
+    }
+}
+
+fn planned(args: &PlannerArgs) -> Result<()> {
+    let assumptions = Assumptions {
+        overhead_us: args.overhead,
+        sigma_us: args.sigma,
+        new_bits_per_second: args.aggregation_rate.map(|gbps| (gbps * 1e9) as u64),
+    };
+    let upgrade = Upgrade::load(&args.network, &args.jobs, assumptions)?;
+    let order = |kind: &Kind| (kind.aggregation(), upgrade.order(kind.aggregation(), args.budget as usize));
+    let mut orders: Vec<(Aggregation, Vec<Step>)> = args.aggregation.iter().map(order).collect();
+    for (aggregation, steps) in orders.iter_mut().filter(|_| args.simulate) {
+        upgrade.simulate(*aggregation, steps)?;
+    }
+    let mut out = io::stdout().lock();
+    match args.format {
+        Format::Table => {
+            writeln!(out, "{} on {}: Gb/s of all jobs together, as predicted", args.jobs.display(), args.network.display())?;
+            writeln!(out, "rings without switches: {:.2}", upgrade.ring_gbps())?;
+            for (aggregation, steps) in &orders {
+                write!(out, "\n{}\n", table(*aggregation, steps))?;
+            }
+        }
+        Format::Json => writeln!(out, "{}", json(&orders)?)?,
+    }
+    if let Some(folder) = &args.out {
+        fs::create_dir_all(folder).with_context(|| format!("{}", folder.display()))?;
+        fs::write(folder.join("steps.json"), json(&orders)? + "\n").context("steps.json")?;
+        fs::write(folder.join("steps.svg"), picture(&orders, upgrade.ring_gbps())?).context("steps.svg")?;
+    }
+    Ok(())
+}
+
+fn table(aggregation: Aggregation, steps: &[Step]) -> String {
+    let is_grouped = steps.iter().any(|step| step.groups > 0);
+    let mut header = vec!["replaced", aggregation.name(), "Gb/s", "best", "held up by"];
+    if is_grouped {
+        header.insert(3, "groups");
+    }
+    let is_simulated = steps.iter().any(|step| step.simulated.is_some());
+    if is_simulated {
+        header.insert(3, "simulated");
+    }
+    let mut table = Table::new();
+    table.load_style(STYLE).set_content_arrangement(ContentArrangement::Disabled).set_header(header);
+    for (place, step) in steps.iter().enumerate() {
+        let name = step.switch.clone().unwrap_or_else(|| "as it is".into());
+        let best = match &step.best {
+            Some((_, gbps)) if *gbps > step.gbps * (1.0 + 1e-9) => format!("{gbps:.2}"),
+            Some(_) => "this".into(),
+            None => "-".into(),
+        };
+        let mut cells = vec![place.to_string(), name, format!("{:.2}", step.gbps), best, step.bottleneck.clone()];
+        if is_grouped {
+            cells.insert(3, step.groups.to_string());
+        }
+        if is_simulated {
+            cells.insert(3, step.simulated.map_or_else(|| "-".into(), |gbps| format!("{gbps:.2}")));
+        }
+        table.add_row(cells);
+    }
+    for column in [0, 2] {
+        if let Some(column) = table.column_mut(column) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table.lines().map(|line| line.trim_end().to_string()).collect::<Vec<_>>().join("\n")
+}
+
+fn json(orders: &[(Aggregation, Vec<Step>)]) -> Result<String> {
+    let mut rows = Vec::new();
+    for (aggregation, steps) in orders {
+        for (replaced, step) in steps.iter().enumerate() {
+            rows.push(serde_json::to_string(&Row {
+                aggregation: aggregation.name(),
+                replaced,
+                switch: step.switch.as_deref(),
+                predicted_gbps: step.gbps,
+                simulated_gbps: step.simulated,
+                groups: (step.groups > 0).then_some(step.groups),
+                bottleneck: &step.bottleneck,
+                best_gbps: step.best.as_ref().map(|(_, gbps)| *gbps),
+                best_switches: step.best.as_ref().map(|(switches, _)| switches.as_slice()),
+            })?);
+        }
+    }
+    Ok(format!("[\n{}\n]", rows.join(",\n")))
+}
+
+/// Throughput over replaced switches, as the paper's Fig. 5 and 11 have it.
+fn picture(orders: &[(Aggregation, Vec<Step>)], ring_gbps: f64) -> Result<String> {
+    let most = orders.iter().map(|(_, steps)| steps.len()).max().unwrap_or(1);
+    let corners = |steps: &[Step]| steps.iter().enumerate().map(|(replaced, step)| (replaced as f64, step.gbps)).collect();
+    let mut lines: Vec<(String, Vec<(f64, f64)>)> =
+        orders.iter().map(|(aggregation, steps)| (aggregation.name().to_string(), corners(steps))).collect();
+    for (aggregation, steps) in orders {
+        let simulated: Vec<(f64, f64)> =
+            steps.iter().enumerate().filter_map(|(replaced, step)| Some((replaced as f64, step.simulated?))).collect();
+        if !simulated.is_empty() {
+            lines.push((format!("{}, simulated", aggregation.name()), simulated));
+        }
+    }
+    let note = if lines.len() > orders.len() { "predicted and simulated" } else { "predicted" };
+    lines.push(("ring".into(), vec![(0.0, ring_gbps), (most.saturating_sub(1) as f64, ring_gbps)]));
+    plot::over_count("Throughput by replaced switches", note, "replaced switches", "all jobs (Gb/s)", lines)
+}

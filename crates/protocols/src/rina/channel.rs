@@ -1,0 +1,169 @@
+//! What joins a group to the next one: what waits, what is under way, and what has come from the group before.
+
+use std::collections::VecDeque;
+
+use fanin_core::{Duration, Instant};
+use fanin_wire::ring::AckMask;
+
+use super::window::Window;
+use crate::shared::receiver::ReceiveWindow;
+use crate::shared::reliability::Reliability;
+use crate::shared::rtt::rebased;
+use crate::shared::sender::SendWindow;
+use crate::shared::step::StepGate;
+
+/// A packet that comes in order is acknowledged with the 4th of its kind at the latest.
+const ACK_EVERY: u32 = 4;
+
+/// The first so many of an operation are acknowledged at once: the window for results begins with one, which would wait for the others.
+const ACK_AT_ONCE: u32 = 16;
+
+/// The name of a packet's contents.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub(super) struct Hop {
+    pub partition: u16,
+    /// Groups that a result has yet to come to.
+    pub hops: u16,
+    pub segment: u32,
+}
+
+/// Sums, or results, from the group before and to the next one.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Channel {
+    pub waiting: VecDeque<Hop>,
+    pub sent: SendWindow<Hop>,
+    pub received: ReceiveWindow,
+    /// What the host needs before each step.
+    pub gate: StepGate,
+    window: Window,
+    first_window: (u32, bool),
+    capacity: u32,
+    /// Packets that are not acknowledged, whether one was marked, and when they must be.
+    owed_count: u32,
+    owed_mark: bool,
+    pub owed_at: Option<Instant>,
+}
+
+impl Channel {
+    fn new(capacity: u32, first_window: (u32, bool), reliability: &Reliability) -> Self {
+        Channel {
+            waiting: VecDeque::new(),
+            sent: SendWindow::new(capacity, reliability),
+            received: ReceiveWindow::new(capacity),
+            gate: StepGate::none(),
+            window: Window::new(first_window.0, first_window.1),
+            first_window,
+            capacity,
+            owed_count: 0,
+            owed_mark: false,
+            owed_at: None,
+        }
+    }
+
+    /// `rina 4.3`: sums go at full speed from the beginning.
+    pub(super) fn scatter(capacity: u32, reliability: &Reliability) -> Self {
+        Channel::new(capacity, (capacity, false), reliability)
+    }
+
+    /// `rina 4.3`, P11: results begin with one packet, since the way to the agents is busy with sums of other partitions.
+    pub(super) fn gather(capacity: u32, reliability: &Reliability) -> Self {
+        Channel::new(capacity, (1, true), reliability)
+    }
+
+    /// An operation or an epoch begins.
+    pub(super) fn restart(&mut self) {
+        self.waiting.clear();
+        self.sent.restart();
+        self.received.restart();
+        if self.first_window.1 {
+            self.window.begin_again(self.first_window.0);
+        }
+        (self.owed_count, self.owed_mark, self.owed_at) = (0, false, None);
+    }
+
+    /// Nothing is sent or awaited any more.
+    pub(super) fn abandon(&mut self) {
+        self.waiting.clear();
+        self.gate.clear();
+        self.sent.abandon();
+        (self.owed_count, self.owed_mark, self.owed_at) = (0, false, None);
+    }
+
+    #[inline]
+    pub(super) fn may_send(&self) -> bool {
+        self.sent.has_room() && self.sent.under_way() < self.window.packets()
+    }
+
+    /// Gives the next packet its number.
+    #[inline]
+    pub(super) fn push(&mut self, now: Instant, hop: Hop) -> u32 {
+        self.sent.push(now, hop)
+    }
+
+    pub(super) fn round_trip(&self) -> Option<Duration> {
+        self.sent.round_trip()
+    }
+
+    /// Takes a new packet. Says whether it must be acknowledged now.
+    #[inline]
+    pub(super) fn accept(&mut self, now: Instant, number: u32, marked: bool, rto_min: Duration) -> bool {
+        let in_order = self.received.accept(number);
+        self.owed_count += 1;
+        self.owed_mark |= marked;
+        if self.owed_at.is_none() {
+            self.owed_at = Some(now + rto_min.divided(4));
+        }
+        !in_order || marked || self.owed_count >= ACK_EVERY || number < ACK_AT_ONCE
+    }
+
+    /// What an acknowledgement says: the first number that is missing, which ones behind it have come, and whether one was marked.
+    #[inline]
+    pub(super) fn acknowledge(&mut self) -> (u32, u64, bool) {
+        (self.owed_count, self.owed_at) = (0, None);
+        (self.received.next(), self.received.mask(AckMask::BITS), std::mem::take(&mut self.owed_mark))
+    }
+
+    /// What has arrived at the other end. `None` where that cannot be; whether it is news.
+    pub(super) fn on_ack(&mut self, now: Instant, (next, mask, marked): (u32, u64, bool), full_speed: u32) -> Option<bool> {
+        let before = self.sent.first();
+        if !self.sent.on_ack(now, next, mask) {
+            return None;
+        }
+        let moved = self.sent.first().wrapping_sub(before);
+        if marked {
+            self.shrink(now);
+        } else if moved > 0 {
+            self.window.grow(moved, self.capacity.min(full_speed));
+        }
+        Some(moved > 0)
+    }
+
+    /// One packet has arrived although nobody says so. False where it must wait for those before it.
+    pub(super) fn settle(&mut self, now: Instant, number: u32) -> bool {
+        let first = self.sent.first();
+        match number.wrapping_sub(first) {
+            0 => self.sent.on_ack(now, first.wrapping_add(1), 0),
+            ahead @ 1..=64 => self.sent.on_ack(now, first, 1 << (ahead - 1)),
+            _ => false,
+        }
+    }
+
+    /// `rina 4.3`: half the window, once a round trip.
+    pub(super) fn shrink(&mut self, now: Instant) {
+        let round_trip = self.round_trip().unwrap_or(Duration::from_ps(1));
+        self.window.shrink(now, round_trip);
+    }
+
+    /// Packets that may be under way.
+    pub(super) fn window_packets(&self) -> u32 {
+        self.window.packets().min(self.capacity)
+    }
+
+    /// Makes times relative to `now`.
+    pub(super) fn rebase(&mut self, now: Instant) {
+        self.gate.rebase(now);
+        self.sent.rebase(now);
+        self.window.rebase(now);
+        self.owed_at = self.owed_at.map(|at| rebased(at, now));
+    }
+}

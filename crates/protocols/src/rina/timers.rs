@@ -1,0 +1,194 @@
+//! A worker's timers.
+
+use fanin_core::{Duration, FailureReason, Instant, Payload, RetransmitReason, Tx};
+use fanin_wire::rina::RinaHeader;
+
+use super::worker::RinaWorker;
+use crate::shared::reliability::Reliability;
+use crate::shared::rtt::rebased;
+
+/// So often in the job's patience somebody is asked whether it is there.
+const PINGS: u64 = 32;
+/// How many times the patience an operation may stand still while all are there.
+const STANDSTILL_PATIENCES: u64 = 4;
+/// An interval is doubled so many times at most: what is asked for is small, and others wait for it.
+const LEVEL_MAX: u8 = 3;
+
+/// When what is due.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub(super) struct Timers {
+    /// When something last went on.
+    pub progress_at: Instant,
+    /// When missing results are asked for, and how often they have been since the last one came.
+    repair_at: Option<Instant>,
+    repair_level: u8,
+    /// When the coordinator is told again that all results are here.
+    pub done_at: Option<Instant>,
+    done_level: u8,
+    ping_at: Option<Instant>,
+    /// The agent was told of a mark, and hears of no other one before this.
+    mark_told_until: Instant,
+}
+
+fn doubled(reliability: &Reliability, level: u8) -> Duration {
+    let base = reliability.rto_initial.max(reliability.rto_min).as_ps().max(1);
+    Duration::from_ps(base.saturating_mul(1 << level.min(LEVEL_MAX)).min(reliability.rto_max().as_ps().max(base)))
+}
+
+impl Timers {
+    /// An operation begins. Without an end to patience nobody is asked.
+    pub(super) fn begin(&mut self, now: Instant, patience: Duration) {
+        self.progress_at = now;
+        self.ping_at = (patience != Duration::MAX).then(|| now + patience.divided(PINGS));
+        (self.repair_at, self.done_at) = (None, None);
+    }
+
+    /// The operation begins, or begins anew.
+    pub(super) fn restart(&mut self, now: Instant, reliability: &Reliability) {
+        self.done_at = None;
+        self.on_result(now, reliability);
+    }
+
+    /// The epoch has ended and the next one not begun.
+    pub(super) fn pause(&mut self, now: Instant) {
+        self.progress_at = now;
+        (self.repair_at, self.done_at) = (None, None);
+    }
+
+    /// The epoch begins.
+    pub(super) fn resume(&mut self, now: Instant) {
+        self.progress_at = now;
+    }
+
+    /// The operation is over.
+    pub(super) fn end(&mut self) {
+        (self.repair_at, self.done_at, self.ping_at) = (None, None, None);
+    }
+
+    /// A result came.
+    #[inline]
+    pub(super) fn on_result(&mut self, now: Instant, reliability: &Reliability) {
+        self.progress_at = now;
+        self.repair_level = 0;
+        self.repair_at = Some(now + doubled(reliability, 0));
+    }
+
+    /// All results are here.
+    pub(super) fn on_all_results(&mut self) {
+        (self.repair_at, self.done_level) = (None, 0);
+    }
+
+    /// The coordinator was told.
+    pub(super) fn told(&mut self, now: Instant, reliability: &Reliability) {
+        self.done_level = self.done_level.saturating_add(1);
+        self.done_at = Some(now + doubled(reliability, self.done_level - 1));
+    }
+
+    /// Whether the agent is to be told of a mark now; not again for so long.
+    pub(super) fn tells_mark(&mut self, now: Instant, quiet: Duration) -> bool {
+        let tells = now >= self.mark_told_until;
+        if tells {
+            self.mark_told_until = now + quiet;
+        }
+        tells
+    }
+
+    /// The coordinator was told before, and has not answered.
+    pub(super) fn has_told_twice(&self) -> bool {
+        self.done_level > 1
+    }
+
+    /// Makes times relative to `now`.
+    pub(super) fn rebase(&mut self, now: Instant) {
+        self.progress_at = rebased(self.progress_at, now);
+        self.mark_told_until = rebased(self.mark_told_until, now);
+        for at in [&mut self.repair_at, &mut self.done_at, &mut self.ping_at] {
+            *at = at.map(|at| rebased(at, now));
+        }
+    }
+}
+
+impl<P: Payload + ?Sized> RinaWorker<P> {
+    /// When the operation fails although all are there; `None` where patience never ends.
+    fn give_up_at(&self) -> Option<Instant> {
+        let patience = self.config.reliability.patience;
+        (patience != Duration::MAX).then(|| self.timers.progress_at + patience.times(STANDSTILL_PATIENCES))
+    }
+
+    /// The next of all timers.
+    #[inline]
+    pub(super) fn next_timer(&self) -> Option<Instant> {
+        self.ledger.running()?;
+        let timers = &self.timers;
+        let all = [
+            self.scatter.owed_at,
+            self.gather.owed_at,
+            self.scatter.sent.resend_at(),
+            self.gather.sent.resend_at(),
+            self.scatter.gate.opens_at(),
+            self.gather.gate.opens_at(),
+            timers.repair_at,
+            timers.done_at,
+            timers.ping_at,
+            self.give_up_at(),
+        ];
+        all.into_iter().flatten().min()
+    }
+
+    /// Does what is due.
+    pub(super) fn on_timers<T: Tx<RinaHeader, P>>(&mut self, now: Instant, tx: &mut T) {
+        if self.ledger.running().is_none() {
+            return;
+        }
+        if self.give_up_at().is_some_and(|at| at <= now) {
+            return self.fail(self.standstill_suspect(), FailureReason::NoProgress, tx);
+        }
+        let is_due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
+        if is_due(self.timers.ping_at) {
+            self.timers.ping_at = Some(now + self.config.reliability.patience.divided(PINGS));
+            self.ping(now, tx);
+            self.suspect(now, tx);
+        }
+        self.scatter.gate.expire(now);
+        self.gather.gate.expire(now);
+        if self.ledger.running().is_none() || !self.members.goes {
+            return;
+        }
+        if is_due(self.scatter.owed_at) {
+            self.send_ack(now, false, tx);
+        }
+        if is_due(self.gather.owed_at) {
+            self.send_ack(now, true, tx);
+        }
+        self.resend_expired(now, tx);
+        if is_due(self.timers.repair_at) {
+            self.timers.repair_level = self.timers.repair_level.saturating_add(1);
+            self.timers.repair_at = self.holder().map(|_| now + doubled(&self.config.reliability, self.timers.repair_level));
+            self.ask_repair(tx);
+        }
+        if is_due(self.timers.done_at)
+            && let Some(operation) = self.ledger.running().map(|running| running.operation)
+        {
+            self.tell_done(now, operation, tx);
+        }
+        self.pump(now, tx);
+    }
+
+    /// Sends again what has not been acknowledged in time.
+    fn resend_expired<T: Tx<RinaHeader, P>>(&mut self, now: Instant, tx: &mut T) {
+        while let Some(lost) = self.scatter.sent.expired(now) {
+            self.resend_scatter(now, RetransmitReason::Timeout, lost, tx);
+        }
+        while let Some(lost) = self.gather.sent.expired(now) {
+            self.resend_gather(now, RetransmitReason::Timeout, lost, tx);
+        }
+    }
+
+    /// There is room again.
+    pub(super) fn go_on<T: Tx<RinaHeader, P>>(&mut self, now: Instant, tx: &mut T) {
+        let held_up = self.scatter.sent.go_on() | self.gather.sent.go_on();
+        if held_up && self.ledger.running().is_some() && self.members.goes {
+            self.resend_expired(now, tx);
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! `rina 4.3`: how many packets may be under way to the next group. One more a round trip, half of it at a mark or a loss.
+
+use fanin_core::{Duration, Instant};
+
+use crate::shared::rtt::rebased;
+
+/// One packet, in the units of the window.
+const PACKET: u64 = 1 << 16;
+
+/// A window that grows by addition and shrinks by multiplication.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Window {
+    /// In 1/65536 packets.
+    size: u64,
+    /// It doubles in a round trip until it is so large: half of what it was when something was last marked or lost.
+    slow_until: u64,
+    /// What is marked or lost before this has been answered already.
+    answered_until: Instant,
+}
+
+impl Window {
+    /// So many packets at first.
+    pub(super) fn new(packets: u32, slow_start: bool) -> Self {
+        let slow_until = if slow_start { u64::MAX } else { 0 };
+        Window { size: u64::from(packets.max(1)) * PACKET, slow_until, answered_until: Instant::ZERO }
+    }
+
+    /// So many packets again; how large it became the last time is not forgotten, so that it does not fill the same queue each time.
+    pub(super) fn begin_again(&mut self, packets: u32) {
+        self.size = u64::from(packets.max(1)) * PACKET;
+    }
+
+    /// In packets; at least 1.
+    #[inline]
+    pub(super) fn packets(&self) -> u32 {
+        (self.size / PACKET).clamp(1, u64::from(u32::MAX)) as u32
+    }
+
+    /// So many packets have arrived, unmarked; the window grows to `largest` packets at most.
+    #[inline]
+    pub(super) fn grow(&mut self, packets: u32, largest: u32) {
+        let more = u64::from(packets) * PACKET;
+        self.size += if self.size < self.slow_until { more } else { more * PACKET / self.size };
+        self.size = self.size.min(u64::from(largest.max(1)) * PACKET);
+    }
+
+    /// Something was marked or lost: half the window, once a round trip.
+    pub(super) fn shrink(&mut self, now: Instant, round_trip: Duration) {
+        if now >= self.answered_until {
+            self.size = (self.size / 2).max(PACKET);
+            self.slow_until = self.size;
+            self.answered_until = now + round_trip;
+        }
+    }
+
+    /// Makes times relative to `now`.
+    pub(super) fn rebase(&mut self, now: Instant) {
+        self.answered_until = rebased(self.answered_until, now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_more_a_round_trip_half_at_a_mark_and_no_more_than_full_speed() {
+        let mut window = Window::new(8, false);
+        (0..8).for_each(|_| window.grow(1, 64));
+        assert!(window.packets() == 8 || window.packets() == 9);
+        (0..8).for_each(|_| window.grow(1, 64));
+        assert_eq!(window.packets(), 9);
+        let round_trip = Duration::from_us(10);
+        window.shrink(Instant::ZERO + round_trip, round_trip);
+        window.shrink(Instant::ZERO + round_trip.times(2).divided(2), round_trip);
+        assert_eq!(window.packets(), 4, "once a round trip");
+        (0..10_000).for_each(|_| window.grow(1, 6));
+        assert_eq!(window.packets(), 6);
+    }
+
+    #[test]
+    fn results_begin_with_one_packet_and_double() {
+        let mut window = Window::new(1, true);
+        for doubled in [2, 4, 8] {
+            window.grow(window.packets(), 1_000);
+            assert_eq!(window.packets(), doubled);
+        }
+        (0..10u64).for_each(|round| window.shrink(Instant::ZERO + Duration::from_us(round), Duration::from_ns(1)));
+        assert_eq!(window.packets(), 1);
+    }
+}

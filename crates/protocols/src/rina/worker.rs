@@ -1,0 +1,640 @@
+//! The worker: its state, operations, and the way of the sums (`rina 4.1`). Results are in [`super::results`], excluded workers in
+//! [`super::membership`], timers in [`super::timers`].
+
+use std::collections::VecDeque;
+
+use fanin_core::{
+    Address, Body, Collective, DropReason, Egress, Event, FailureReason, Gauge, Ingress, Instant, Node, OperationId, Outcome, Payload,
+    Piece, Rank, RetransmitReason, Route, Suspect, Tx, Worker,
+};
+use fanin_wire::rina::{Item, RinaHeader};
+use fanin_wire::ring::AckMask;
+
+use super::channel::{Channel, Hop};
+use super::config::RinaWorkerConfig;
+use super::cut::Cut;
+use super::membership::Membership;
+use super::planted::Planted;
+use super::timers::Timers;
+use super::view::View;
+use crate::shared::ledger::Ledger;
+use crate::shared::serial::newer16;
+use crate::shared::state::node_state;
+use crate::shared::step::{StepCost, StepGate};
+use crate::shared::window::rounded;
+
+/// Pieces of one task at most.
+const TASK_MAX: u8 = 32;
+
+/// What a worker has of a piece.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub(super) enum Stage {
+    /// Nothing.
+    #[default]
+    Empty,
+    /// Its own gradient and what groups before have added: `acc` in the specification.
+    Partial,
+    /// The sum of all.
+    Final,
+}
+
+/// What a worker knows of a piece.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub(super) struct Held {
+    pub stage: Stage,
+    /// How many ranks are in it.
+    pub contributors: u16,
+}
+
+/// The switch wants these pieces.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+struct Pull {
+    item: Item,
+    count: u8,
+}
+
+/// The running operation in the current epoch.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Run<A> {
+    /// Low 16 bits of the operation's number.
+    pub operation: u16,
+    pub cut: Cut,
+    /// By piece; and what stands behind it. The caller's input is never changed, and the output not before all have all results, so that
+    /// an epoch can begin anew (`rina` P1, `4.7`).
+    pub held: Vec<Held>,
+    pub buffers: Vec<A>,
+    /// Pieces that are not final, and the first of them.
+    pub missing: u32,
+    pub first_missing: u32,
+    /// The first piece behind those that were asked for.
+    pub asked_until: u32,
+    /// All is here since this epoch; who was excluded then is not in it.
+    pub done: Option<u16>,
+    pub without: Vec<Rank>,
+}
+
+/// A worker of a job of Rina; the lowest rank of a rack is also its agent.
+pub struct RinaWorker<P: Payload + ?Sized> {
+    pub(super) config: RinaWorkerConfig<P::Op>,
+    pub(super) ledger: Ledger,
+    pub(super) view: View,
+    pub(super) run: Run<P::Acc>,
+    /// To and from the neighbours, of sums and of results.
+    pub(super) scatter: Channel,
+    pub(super) gather: Channel,
+    pulls: VecDeque<Pull>,
+    pub(super) members: Membership,
+    pub(super) timers: Timers,
+    pub(super) planted: Planted,
+}
+
+node_state!(RinaWorker { config, ledger, view, run, scatter, gather, pulls, members, timers, planted });
+
+impl<P: Payload + ?Sized> RinaWorker<P> {
+    /// A worker with its windows; memory for results is sized with the first operation.
+    ///
+    /// # Panics
+    /// Where an element or a packet has no length, or the loss recovery is switched off.
+    pub fn new(config: RinaWorkerConfig<P::Op>) -> Self {
+        assert!(config.element_bytes > 0 && config.block_elements > 0, "elements and packets have a length");
+        assert!(config.reliability.reliable, "agents have timers (rina 4.4)");
+        let view = View::new(&config.layout, config.rank);
+        let window = rounded(config.window);
+        let (operation, cut) = (0, Cut::default());
+        RinaWorker {
+            ledger: Ledger::new(config.job),
+            run: Run {
+                operation,
+                cut,
+                held: Vec::new(),
+                buffers: Vec::new(),
+                missing: 0,
+                first_missing: 0,
+                asked_until: u32::MAX,
+                done: None,
+                without: Vec::new(),
+            },
+            scatter: Channel::scatter(window, &config.reliability),
+            gather: Channel::gather(window, &config.reliability),
+            pulls: VecDeque::with_capacity(window as usize + 1),
+            members: Membership::new(config.layout.workers()),
+            timers: Timers::default(),
+            planted: Planted::NONE,
+            view,
+            config,
+        }
+    }
+
+    /// Puts in a bug.
+    #[cfg(feature = "planted-bugs")]
+    pub fn plant(&mut self, bug: Planted) {
+        self.planted = bug;
+    }
+
+    /// Every step costs the hosts that hand partitions on some time before its first packet goes (`rina 5`, O).
+    pub fn with_step_cost(mut self, cost: StepCost) -> Self {
+        self.scatter.gate = StepGate::new(cost, self.config.job, self.config.rank);
+        // The other half of the draws.
+        self.gather.gate = StepGate::new(cost, self.config.job, Rank(!self.config.rank.0));
+        self
+    }
+
+    /// Makes all stored times relative to `now`, so that states that differ only in when they were reached are equal.
+    pub fn rebase(&mut self, now: Instant) {
+        self.scatter.rebase(now);
+        self.gather.rebase(now);
+        self.members.rebase(now);
+        self.timers.rebase(now);
+    }
+
+    /// G of the current epoch: 2G-1 steps make an allreduce, or 2G-2 where no switch aggregates (`rina 6.1`).
+    pub fn groups(&self) -> u32 {
+        self.view.group_count()
+    }
+
+    /// Number of ranks that were excluded.
+    pub fn epoch(&self) -> u16 {
+        self.view.epoch()
+    }
+
+    #[inline]
+    pub(super) fn to(&self, address: Address) -> Egress<'static> {
+        Egress::Route(Route::direct(address, self.config.flow))
+    }
+
+    #[inline]
+    pub(super) fn address_of(&self, rank: Rank) -> Address {
+        Address::worker(self.config.layout.members[rank.index()].node)
+    }
+
+    /// Low 16 bits of the number of the running operation, or of the next one.
+    #[inline]
+    fn operation16(&self) -> u16 {
+        self.ledger.running().map_or(self.ledger.next(), |running| running.operation).0 as u16
+    }
+
+    /// Whether a packet belongs to what runs here.
+    #[inline]
+    pub(super) fn check_current(&self, epoch: u16, operation: u16) -> Result<(), DropReason> {
+        if epoch != self.view.epoch() && !self.planted.keeps_epoch() {
+            return Err(if newer16(epoch, self.view.epoch()) { DropReason::NotReady } else { DropReason::Stale });
+        }
+        if !self.members.goes || self.ledger.running().is_none() || operation != self.operation16() {
+            let early = !newer16(self.operation16(), operation);
+            return Err(if early { DropReason::NotReady } else { DropReason::Stale });
+        }
+        Ok(())
+    }
+
+    /// The piece that a packet is about.
+    #[inline]
+    pub(super) fn piece(&self, item: Item) -> Option<Piece> {
+        self.run.cut.piece(item.partition.into(), item.segment())
+    }
+
+    /// Whether a payload is as long as the piece.
+    #[inline]
+    pub(super) fn fits(&self, piece: Piece, payload: &P) -> bool {
+        payload.bytes() == piece.elements as usize * self.config.element_bytes as usize
+    }
+
+    /// Begins the running operation, or begins it anew in another epoch (`rina 4.7`).
+    pub(super) fn restart<T: Tx<RinaHeader, P>>(&mut self, now: Instant, tx: &mut T) {
+        let Some(collective) = self.ledger.running().copied() else { return };
+        let groups = self.view.group_count();
+        let Some(cut) = Cut::new(collective.operation, collective.elements, groups, self.config.block_elements) else {
+            // It could be numbered with the job's first groups, and fewer elements than that do not make more packets.
+            return self.fail(Suspect::Rank(self.config.rank), FailureReason::Mismatch, tx);
+        };
+        let pieces = cut.pieces() as usize;
+        self.run.operation = collective.operation.0 as u16;
+        self.run.held.clear();
+        self.run.held.resize(pieces, Held::default());
+        let block_bytes = self.config.block_elements as usize * self.config.element_bytes as usize;
+        while self.run.buffers.len() < pieces {
+            self.run.buffers.push(P::accumulator(&self.config.op, block_bytes));
+        }
+        (self.run.missing, self.run.first_missing, self.run.asked_until) = (pieces as u32, 0, u32::MAX);
+        self.run.done = None;
+        self.run.cut = cut;
+        self.scatter.restart();
+        self.gather.restart();
+        self.scatter.gate.begin(collective.operation);
+        self.gather.gate.begin(collective.operation);
+        let (epoch, operation) = (self.view.epoch(), self.run.operation);
+        self.pulls.retain(|pull| pull.item.epoch == epoch && pull.item.operation == operation);
+        self.timers.restart(now, &self.config.reliability);
+        if self.view.is_head {
+            let partition = self.view.place();
+            let own = (0..self.run.cut.segments(partition)).map(|segment| Hop { partition: partition as u16, hops: 0, segment });
+            self.scatter.waiting.extend(own);
+        }
+        if pieces > 0 && self.config.layout.workers() == 1 {
+            return self.finish_alone(now, tx);
+        }
+        self.finish_if_done(now, tx);
+        self.pump(now, tx);
+    }
+
+    /// A lone worker's sum is its own vector.
+    fn finish_alone<T: Tx<RinaHeader, P>>(&mut self, now: Instant, tx: &mut T) {
+        for segment in 0..self.run.cut.segments(0) {
+            let Some(piece) = self.run.cut.piece(0, segment) else { return };
+            if tx.contribute(piece, &mut self.run.buffers[piece.index as usize], true).is_err() {
+                return self.mismatch(self.config.rank, tx);
+            }
+            self.run.held[piece.index as usize] = Held { stage: Stage::Final, contributors: 1 };
+            self.run.missing -= 1;
+        }
+        self.scatter.waiting.clear();
+        self.finish_if_done(now, tx);
+    }
+
+    /// A packet fits nothing here: ranks disagree about the operation.
+    #[cold]
+    pub(super) fn mismatch<T: Tx<RinaHeader, P>>(&mut self, rank: Rank, tx: &mut T) {
+        tx.note(Event::Dropped(DropReason::Mismatch));
+        self.fail(Suspect::Rank(rank), FailureReason::Mismatch, tx);
+    }
+
+    // ---- Sending -------------------------------------------------------------------------------------------------------------------
+
+    /// Sends what may be sent: first what a switch waits for.
+    pub(super) fn pump<T: Tx<RinaHeader, P>>(&mut self, now: Instant, tx: &mut T) {
+        if self.ledger.running().is_none() || !self.members.goes {
+            return;
+        }
+        self.pump_pulls(tx);
+        self.pump_scatter(now, tx);
+        self.pump_gather(now, tx);
+    }
+
+    /// `rina 4.1`, 3: the raw gradient; the agent's with what groups before have added.
+    fn pump_pulls<T: Tx<RinaHeader, P>>(&mut self, tx: &mut T) {
+        let to = Egress::Port(self.config.uplink);
+        let upcoming = self.ledger.next().0 as u16;
+        while let Some(pull) = self.pulls.front_mut() {
+            if pull.item.operation == upcoming && pull.item.epoch == self.view.epoch() {
+                return;
+            }
+            if pull.item.operation != self.run.operation || pull.item.epoch != self.view.epoch() {
+                self.pulls.pop_front();
+                continue;
+            }
+            if !tx.room(to) {
+                return;
+            }
+            let item = pull.item;
+            if pull.count == 1 {
+                self.pulls.pop_front();
+            } else {
+                (pull.item, pull.count) = (item.ahead(1), pull.count - 1);
+            }
+            self.send_gradient(item, tx);
+        }
+    }
+
+    fn send_gradient<T: Tx<RinaHeader, P>>(&self, item: Item, tx: &mut T) {
+        let Some(piece) = self.piece(item) else { return tx.note(Event::Dropped(DropReason::Mismatch)) };
+        let held = self.run.held[piece.index as usize];
+        let adds = self.view.is_head && u32::from(item.partition) != self.view.place();
+        let (body, contributors) = match held.stage {
+            // `rina` P2: once the sum of all is here nobody waits for this any more, and the partial one is gone.
+            Stage::Final => return tx.note(Event::Dropped(DropReason::Stale)),
+            Stage::Partial if adds => (Body::Acc(&self.run.buffers[piece.index as usize]), held.contributors),
+            // `rina` P3: no task goes out before the partial sum is here.
+            _ if adds => return tx.note(Event::Dropped(DropReason::NotReady)),
+            _ => (Body::Input(piece), 1),
+        };
+        tx.send(Egress::Port(self.config.uplink), &RinaHeader::Gradient { item, member: self.view.bit, contributors }, body);
+    }
+
+    /// Hands pieces over to the next group: to the switch as tasks, or as sums.
+    fn pump_scatter<T: Tx<RinaHeader, P>>(&mut self, now: Instant, tx: &mut T) {
+        let (own, next) = (*self.view.own(), *self.view.next());
+        while let Some(&hop) = self.scatter.waiting.front() {
+            let to = if own.switch.is_some() { Egress::Port(self.config.uplink) } else { self.to(next.address()) };
+            if !self.scatter.gate.admits(now, self.scatter_step(hop)) || !self.scatter.may_send() || !tx.room(to) {
+                return;
+            }
+            let number = self.scatter.push(now, hop);
+            self.scatter.waiting.pop_front();
+            if own.switch.is_none() {
+                self.send_sum(number, hop, tx);
+                continue;
+            }
+            let mut count = 1;
+            while let Some(&more) = self.scatter.waiting.front() {
+                let follows = more.partition == hop.partition && more.segment == hop.segment + u32::from(count);
+                if !follows || count == TASK_MAX || !self.scatter.may_send() {
+                    break;
+                }
+                self.scatter.push(now, more);
+                self.scatter.waiting.pop_front();
+                count += 1;
+            }
+            self.send_task(number, hop, count, tx);
+        }
+    }
+
+    /// `rina 4.1`, 1: in step s group g hands on partition g - s.
+    fn scatter_step(&self, hop: Hop) -> u32 {
+        let groups = self.view.group_count();
+        (self.view.place() + groups - u32::from(hop.partition)) % groups
+    }
+
+    fn item(&self, number: u32, hop: Hop) -> Item {
+        Item::new(self.view.epoch(), self.run.operation, hop.partition, number, hop.segment)
+    }
+
+    /// `rina 4.1`, 2.
+    fn send_task<T: Tx<RinaHeader, P>>(&self, number: u32, hop: Hop, count: u8, tx: &mut T) {
+        let (members, next) = (self.view.own().members, self.view.next().head_node);
+        let header = RinaHeader::Task { item: self.item(number, hop), count, members, next };
+        tx.send(Egress::Port(self.config.uplink), &header, Body::Empty);
+    }
+
+    /// `rina 4.1`, 5.
+    fn send_sum<T: Tx<RinaHeader, P>>(&self, number: u32, hop: Hop, tx: &mut T) {
+        let item = self.item(number, hop);
+        let Some(piece) = self.piece(item) else { return };
+        let held = self.run.held[piece.index as usize];
+        let (body, contributors) = match held.stage {
+            Stage::Empty => (Body::Input(piece), 1),
+            _ => (Body::Acc(&self.run.buffers[piece.index as usize]), held.contributors),
+        };
+        tx.send(self.to(self.view.next().address()), &RinaHeader::Sum { item, marked: false, contributors }, body);
+    }
+
+    /// Sends again what the next group has not acknowledged in time (`rina 4.4`).
+    pub(super) fn resend_scatter<T: Tx<RinaHeader, P>>(&mut self, now: Instant, reason: RetransmitReason, lost: (u32, Hop), tx: &mut T) {
+        let (number, hop) = lost;
+        let Some(piece) = self.run.cut.piece(hop.partition.into(), hop.segment) else { return };
+        if self.run.held[piece.index as usize].stage == Stage::Final && self.scatter.settle(now, number) {
+            // The sum of all holds what the next group has made of this, so it has it.
+            return;
+        }
+        let by_switch = self.view.own().switch.is_some();
+        let to = if by_switch { Egress::Port(self.config.uplink) } else { self.to(self.view.next().address()) };
+        if !tx.room(to) {
+            return self.scatter.sent.hold_up();
+        }
+        self.scatter.sent.renew(now, number);
+        self.scatter.shrink(now);
+        tx.note(Event::Retransmitted { reason, block: piece.index });
+        if by_switch { self.send_task(number, hop, 1, tx) } else { self.send_sum(number, hop, tx) }
+    }
+
+    // ---- Receiving -----------------------------------------------------------------------------------------------------------------
+
+    /// `rina 4.1`, 3: the switch wants pieces.
+    fn on_pull<T: Tx<RinaHeader, P>>(&mut self, now: Instant, from: Ingress, item: Item, count: u8, tx: &mut T) {
+        let switch = self.config.layout.rack_of(self.config.rank).switch;
+        if from.source != Address::switch(switch) {
+            return tx.note(Event::Dropped(DropReason::NotAMember));
+        }
+        // A worker that is about to begin the operation sends then; the name of a piece is all that it needs to remember.
+        let upcoming = item.operation == (self.ledger.next().0 as u16);
+        let current = self.check_current(item.epoch, item.operation);
+        if let Err(reason) = current
+            && !(upcoming && item.epoch == self.view.epoch() && self.members.goes)
+        {
+            return tx.note(Event::Dropped(reason));
+        }
+        // A task is of as many pieces as the agent has under way, and no pull of fewer than one.
+        if self.pulls.len() > rounded(self.config.window) as usize {
+            return tx.note(Event::Dropped(DropReason::InProgress));
+        }
+        self.pulls.push_back(Pull { item, count });
+        if current.is_ok() {
+            self.pump(now, tx);
+        }
+    }
+
+    /// `rina 4.1`, 4: the sum of the groups before.
+    fn on_sum<T: Tx<RinaHeader, P>>(
+        &mut self,
+        now: Instant,
+        from: Ingress,
+        (item, marked, contributors): (Item, bool, u16),
+        payload: &P,
+        tx: &mut T,
+    ) {
+        if let Err(reason) = self.check_current(item.epoch, item.operation) {
+            return tx.note(Event::Dropped(reason));
+        }
+        let previous = *self.view.previous();
+        if !self.view.is_head || from.source != previous.source() {
+            return tx.note(Event::Dropped(DropReason::NotAMember));
+        }
+        if let Err(reason) = self.scatter.received.check(item.number()) {
+            tx.note(Event::Dropped(reason));
+            return self.send_ack(now, false, tx);
+        }
+        let Some(piece) = self.piece(item).filter(|piece| self.fits(*piece, payload)) else {
+            return self.mismatch(previous.head, tx);
+        };
+        if !self.store_sum(now, piece, item, contributors, payload, tx) {
+            return self.mismatch(previous.head, tx);
+        }
+        self.timers.progress_at = now;
+        if self.scatter.accept(now, item.number(), marked || from.ecn, self.config.reliability.rto_min) {
+            self.send_ack(now, false, tx);
+        }
+        self.finish_if_done(now, tx);
+        self.pump(now, tx);
+    }
+
+    /// Adds this worker's own gradient, except to what its own group began (`rina` P4). The sum is assigned and not added, so that it is
+    /// the same however often it is made (`rina` P1).
+    fn store_sum<T: Tx<RinaHeader, P>>(
+        &mut self,
+        now: Instant,
+        piece: Piece,
+        item: Item,
+        contributors: u16,
+        payload: &P,
+        tx: &mut T,
+    ) -> bool {
+        let groups = self.view.group_count();
+        let added = self.view.added(item.partition.into());
+        let index = piece.index as usize;
+        let is_complete = added == groups;
+        if payload.assign(&mut self.run.buffers[index], &mut self.config.op).is_err() {
+            return false;
+        }
+        if is_complete && !self.planted.adds_twice() {
+            // Only a switch hands on the sum of all; a worker by itself keeps it.
+            return self.view.previous().switch.is_some() && self.on_complete(now, piece, item, contributors, tx);
+        }
+        if tx.contribute(piece, &mut self.run.buffers[index], false).is_err() {
+            return false;
+        }
+        let contributors = contributors.saturating_add(1);
+        if is_complete || self.view.own().switch.is_none() && added + 1 == groups {
+            return self.on_complete(now, piece, item, contributors, tx);
+        }
+        self.run.held[index] = Held { stage: Stage::Partial, contributors };
+        self.scatter.waiting.push_back(Hop { partition: item.partition, hops: 0, segment: item.segment() });
+        true
+    }
+
+    /// `rina 4.2`: the sum of all is here first; it goes round.
+    fn on_complete<T: Tx<RinaHeader, P>>(&mut self, now: Instant, piece: Piece, item: Item, contributors: u16, tx: &mut T) -> bool {
+        // `rina` P10.
+        if u32::from(contributors) != self.view.count(&self.config.layout) && !self.planted.adds_twice() && !self.planted.keeps_epoch() {
+            tx.note(Event::Broken("a complete sum has as many contributors as the epoch has workers"));
+            return false;
+        }
+        self.hold_final(now, piece, contributors);
+        let hops = (self.view.group_count() - 1) as u16;
+        if hops > 0 || self.view.own().switch.is_some() {
+            self.gather.waiting.push_back(Hop { partition: item.partition, hops, segment: item.segment() });
+        }
+        true
+    }
+
+    /// A piece is final.
+    pub(super) fn hold_final(&mut self, now: Instant, piece: Piece, contributors: u16) {
+        let before = std::mem::replace(&mut self.run.held[piece.index as usize], Held { stage: Stage::Final, contributors });
+        if before.stage == Stage::Final {
+            // Only where a peer mixes epochs: counted once all the same.
+            return;
+        }
+        self.run.missing -= 1;
+        while self.run.held.get(self.run.first_missing as usize).is_some_and(|held| held.stage == Stage::Final) {
+            self.run.first_missing += 1;
+        }
+        self.timers.on_result(now, &self.config.reliability);
+    }
+
+    /// Tells the group before what has come from it.
+    pub(super) fn send_ack<T: Tx<RinaHeader, P>>(&mut self, now: Instant, gather: bool, tx: &mut T) {
+        let (epoch, operation) = (self.view.epoch(), self.run.operation);
+        let channel = if gather { &mut self.gather } else { &mut self.scatter };
+        let (next, mask, marked) = channel.acknowledge();
+        let previous = self.view.previous();
+        if previous.head == self.config.rank {
+            // `rina` P12: the only group is its own neighbour.
+            return self.on_acknowledged(now, gather, (next, mask, marked), tx);
+        }
+        let header = RinaHeader::Ack { epoch, operation, gather, marked, mask: AckMask::new(mask), next };
+        tx.send(self.to(previous.address()), &header, Body::Empty);
+    }
+
+    /// The next group says what has arrived.
+    fn on_ack<T: Tx<RinaHeader, P>>(&mut self, now: Instant, from: Ingress, header: (u16, u16, bool), ack: (u32, u64, bool), tx: &mut T) {
+        let (epoch, operation, gather) = header;
+        if let Err(reason) = self.check_current(epoch, operation) {
+            return tx.note(Event::Dropped(reason));
+        }
+        if !self.view.is_head || from.source != self.view.next().address() {
+            return tx.note(Event::Dropped(DropReason::NotAMember));
+        }
+        self.on_acknowledged(now, gather, ack, tx);
+        self.pump(now, tx);
+    }
+
+    fn on_acknowledged<T: Tx<RinaHeader, P>>(&mut self, now: Instant, gather: bool, ack: (u32, u64, bool), tx: &mut T) {
+        let channel = if gather { &mut self.gather } else { &mut self.scatter };
+        let full_speed = channel.round_trip().filter(|_| !gather).map_or(u32::MAX, |trip| self.config.full_speed_packets(trip));
+        let Some(moved) = channel.on_ack(now, ack, full_speed) else {
+            return tx.note(Event::Dropped(DropReason::OutsideWindow));
+        };
+        if moved {
+            self.timers.progress_at = now;
+        }
+        let (next, mask, _) = ack;
+        if mask != 0 {
+            self.resend_lost(now, gather, next.wrapping_add(1 + mask.ilog2()), tx);
+        }
+    }
+
+    /// Packet `highest` has arrived: sends again what is missing long before it.
+    #[cold]
+    fn resend_lost<T: Tx<RinaHeader, P>>(&mut self, now: Instant, gather: bool, highest: u32, tx: &mut T) {
+        let mut from = (if gather { &self.gather } else { &self.scatter }).sent.first();
+        while let Some(lost) = (if gather { &self.gather } else { &self.scatter }).sent.lost(from, highest) {
+            if gather {
+                self.resend_gather(now, RetransmitReason::Gap, lost, tx)
+            } else {
+                self.resend_scatter(now, RetransmitReason::Gap, lost, tx)
+            }
+            from = lost.0.wrapping_add(1);
+        }
+    }
+}
+
+impl<P: Payload + ?Sized> Node<P> for RinaWorker<P> {
+    type Header = RinaHeader;
+
+    #[inline]
+    fn on_packet<T: Tx<RinaHeader, P>>(&mut self, now: Instant, from: Ingress, header: &RinaHeader, payload: &P, tx: &mut T) {
+        match *header {
+            RinaHeader::Pull { item, count } => self.on_pull(now, from, item, count, tx),
+            RinaHeader::Sum { item, marked, contributors } => self.on_sum(now, from, (item, marked, contributors), payload, tx),
+            RinaHeader::Result { item, way, group, hops, .. } => self.on_result(now, from, item, (way, group, hops), payload, tx),
+            RinaHeader::Ack { epoch, operation, gather, marked, mask, next } => {
+                self.on_ack(now, from, (epoch, operation, gather), (next, mask.bits(), marked), tx);
+            }
+            RinaHeader::Repair { epoch, operation, mask, base } => self.on_repair(now, from, (epoch, operation), base, mask.bits(), tx),
+            RinaHeader::Task { .. } | RinaHeader::Gradient { .. } => tx.note(Event::Dropped(DropReason::Mismatch)),
+            ref control => self.on_control(now, from, control, tx),
+        }
+    }
+
+    fn on_timeout<T: Tx<RinaHeader, P>>(&mut self, now: Instant, tx: &mut T) {
+        self.on_timers(now, tx);
+    }
+
+    #[inline]
+    fn next_timeout(&self) -> Option<Instant> {
+        self.next_timer()
+    }
+
+    fn gauges(&self, report: &mut dyn FnMut(Gauge, f64)) {
+        report(Gauge::LinkWindow, f64::from(self.scatter.window_packets()));
+        if let Some(trip) = self.scatter.round_trip() {
+            report(Gauge::RoundTrip, trip.as_ps() as f64 / 1e6);
+        }
+    }
+
+    fn on_tx_ready<T: Tx<RinaHeader, P>>(&mut self, now: Instant, tx: &mut T) {
+        self.go_on(now, tx);
+        self.pump(now, tx);
+    }
+}
+
+impl<P: Payload + ?Sized> Worker<P> for RinaWorker<P> {
+    fn submit<T: Tx<RinaHeader, P>>(&mut self, now: Instant, collective: Collective, tx: &mut T) {
+        if let Some(suspect) = self.members.take_inherited() {
+            return self.ledger.fail_before(collective.operation, suspect, FailureReason::PeerAborted);
+        }
+        let groups = self.config.layout.workers();
+        if Cut::new(collective.operation, collective.elements, groups, self.config.block_elements).is_none() {
+            return self.ledger.refuse(collective.operation);
+        }
+        if !self.ledger.begin(collective) {
+            return;
+        }
+        self.members.begin(now, self.config.reliability.patience);
+        self.timers.begin(now, self.config.reliability.patience);
+        if self.members.goes {
+            self.restart(now, tx);
+        }
+    }
+
+    fn poll(&mut self) -> Option<Outcome> {
+        self.ledger.poll()
+    }
+
+    fn remaining(&self) -> Option<u32> {
+        self.ledger.running().map(|_| self.run.missing)
+    }
+
+    fn cancel<T: Tx<RinaHeader, P>>(&mut self, _now: Instant, operation: OperationId, tx: &mut T) {
+        if self.ledger.running().is_some_and(|running| running.operation == operation) {
+            self.fail(Suspect::Rank(self.config.rank), FailureReason::Cancelled, tx);
+        }
+    }
+}

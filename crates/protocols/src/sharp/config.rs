@@ -1,0 +1,44 @@
+//! What nodes are told when they are made.
+
+use fanin_core::{Duration, JobId};
+
+use crate::shared::trees::{TreeSwitchConfig, TreeWorkerConfig};
+
+/// How a job uses its tree.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Mode {
+    /// So many operations under way, for as long as the job lives.
+    LowLatency {
+        /// The job's quota; a power of two, and the window of its tree.
+        quota: u32,
+    },
+    /// As much as the window allows; one job at a time at each switch, and for one operation.
+    Streaming,
+}
+
+/// What a worker is told.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct SharpWorkerConfig<O> {
+    /// Its tree.
+    pub tree: TreeWorkerConfig<O>,
+    /// How it is used; the same at all workers and switches of the job.
+    pub mode: Mode,
+    /// How long to wait at least before a question is asked again that was refused.
+    pub retry_after: Duration,
+}
+
+/// What a switch is told of a job.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct SharpJob<O> {
+    /// Its place in the job's tree; of `trees` the first is used.
+    pub tree: TreeSwitchConfig<O>,
+    /// How it is used.
+    pub mode: Mode,
+}
+
+impl<O> SharpJob<O> {
+    /// The job.
+    pub fn job(&self) -> JobId {
+        self.tree.job
+    }
+}

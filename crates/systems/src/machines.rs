@@ -1,0 +1,220 @@
+//! The nodes of an allreduce over machines with several workers each: who hangs on one switch is on one machine.
+
+use fanin_core::{Address, FlowLabel, JobNodes, NetworkMap, NodeId, Payload, Placed, PortId, Rank, Suspect};
+use fanin_protocols::machines::{Algorithm, MachinesWorker, MachinesWorkerConfig, WORKERS_MAX};
+use fanin_protocols::netreduce::{MessageShape, NetReduceChild, NetReduceConnection, NetReduceRings, NetReduceSwitchConfig, Variants};
+
+use crate::any::{AnyNode, resend_gap};
+use crate::build::reliability;
+use crate::config::{AlgorithmRule, BuildError, JobSpec, MachinesParameters, StepParameters};
+use crate::layout::{self, leaf_of};
+use crate::netreduce;
+
+/// Workers on machines, and for parallel NetReduce the accelerators at the switch above.
+pub(crate) fn nodes<P: Payload + ?Sized>(
+    spec: &JobSpec<'_, P::Op>,
+    map: &NetworkMap,
+    parameters: &MachinesParameters,
+) -> Result<JobNodes<AnyNode<P>>, BuildError> {
+    let count = spec.hosts.len();
+    if count > WORKERS_MAX as usize {
+        return Err(BuildError::new("workers", count, format!("at most {WORKERS_MAX}")));
+    }
+    if !spec.reliable {
+        return Err(BuildError::new("reliable", false, "true: network cards have reliable connections, with timers"));
+    }
+    let algorithm = match parameters.algorithm {
+        AlgorithmRule::FlatRing => Algorithm::FlatRing,
+        AlgorithmRule::ParallelRing => Algorithm::ParallelRing,
+        AlgorithmRule::Tencent => Algorithm::Tencent,
+        AlgorithmRule::ParallelNetReduce => Algorithm::ParallelNetReduce,
+    };
+    if algorithm == Algorithm::ParallelNetReduce && parameters.steps != StepParameters::NONE {
+        return Err(BuildError::new("step_overhead", "given", "no such key for parallel-netreduce"));
+    }
+    let machines = machines(spec, map, algorithm)?;
+    let shape = netreduce::shape(spec, parameters.window_messages)?;
+    let accelerated = algorithm == Algorithm::ParallelNetReduce && machines.len() > 1;
+    let accelerator = if accelerated { Some(layout::random_roots(map, spec.hosts, 1, spec.seed)?[0]) } else { None };
+    let block_elements = spec.payload_bytes / spec.element_bytes;
+    let header_elements = MessageShape::header_elements(spec.element_bytes, block_elements).filter(|_| accelerated).unwrap_or(0);
+    let worker = |rank: usize| -> Result<Placed<AnyNode<P>>, BuildError> {
+        let config = MachinesWorkerConfig {
+            job: spec.id,
+            rank: Rank(rank as u32),
+            addresses: spec.hosts.iter().map(|&host| Address::worker(host)).collect(),
+            machines: machines.clone(),
+            algorithm,
+            accelerator,
+            op: spec.op.clone(),
+            element_bytes: spec.element_bytes,
+            block_elements,
+            header_elements,
+            message_packets: shape.packets,
+            window_messages: shape.window,
+            kept_messages: (2 * shape.window).next_power_of_two(),
+            window: spec.window,
+            flow: flow(spec),
+            reliability: reliability(spec),
+            retry_limit: (parameters.retries > 0).then_some(parameters.retries),
+            congestion: netreduce::dcqcn(&parameters.congestion)?,
+        };
+        Ok(Placed {
+            at: Address::worker(spec.hosts[rank]),
+            node: AnyNode::MachinesWorker(MachinesWorker::new(config).with_step_cost(parameters.steps.cost())),
+        })
+    };
+    let workers = (0..count).map(worker).collect::<Result<_, _>>()?;
+    let others = match accelerator {
+        Some(switch) => {
+            let rings = (0..machines[0].len()).map(|own| ring(spec, map, &machines, own, switch, shape)).collect::<Result<_, _>>()?;
+            vec![Placed { at: Address::switch(switch), node: AnyNode::NetReduceRings(NetReduceRings::new(rings)) }]
+        }
+        None => Vec::new(),
+    };
+    Ok(JobNodes { workers, others })
+}
+
+/// One flow for the job: hashing tells workers apart by their addresses.
+fn flow<Op>(spec: &JobSpec<'_, Op>) -> FlowLabel {
+    FlowLabel(u32::from(spec.id.0))
+}
+
+/// The ranks by machine, in the order of hosts; a flat ring takes all for one.
+fn machines<Op>(spec: &JobSpec<'_, Op>, map: &NetworkMap, algorithm: Algorithm) -> Result<Box<[Box<[Rank]>]>, BuildError> {
+    let mut ranks: Vec<u32> = (0..spec.hosts.len() as u32).collect();
+    ranks.sort_unstable_by_key(|&rank| spec.hosts[rank as usize]);
+    if algorithm == Algorithm::FlatRing {
+        return Ok([ranks.into_iter().map(Rank).collect()].into());
+    }
+    let mut machines: Vec<(NodeId, Vec<Rank>)> = Vec::new();
+    for rank in ranks {
+        let switch = leaf_of(map, spec.hosts[rank as usize])?.node;
+        match machines.iter_mut().find(|(known, _)| *known == switch) {
+            Some((_, members)) => members.push(Rank(rank)),
+            None => machines.push((switch, vec![Rank(rank)])),
+        }
+    }
+    let size = machines[0].1.len();
+    if let Some((switch, members)) = machines.iter().find(|(_, members)| members.len() != size) {
+        let expected = format!("as many on each machine: there are {size} on one, and {} at switch {switch}", members.len());
+        return Err(BuildError::new("workers", spec.hosts.len(), expected));
+    }
+    if algorithm == Algorithm::Tencent && !size.is_power_of_two() {
+        return Err(BuildError::new(
+            "workers",
+            spec.hosts.len(),
+            format!("a power of two on each machine, whose halves are exchanged; there are {size}"),
+        ));
+    }
+    Ok(machines.into_iter().map(|(_, members)| members.into()).collect())
+}
+
+/// The accelerator of the ring of the `own`-th workers of all machines.
+fn ring<Op: Clone>(
+    spec: &JobSpec<'_, Op>,
+    map: &NetworkMap,
+    machines: &[Box<[Rank]>],
+    own: usize,
+    switch: NodeId,
+    shape: MessageShape,
+) -> Result<NetReduceSwitchConfig<Op>, BuildError> {
+    let ranks: Vec<Rank> = machines.iter().map(|machine| machine[own]).collect();
+    let host = |rank: Rank| spec.hosts[rank.index()];
+    let port = |rank: Rank| -> Result<PortId, BuildError> {
+        let machine = leaf_of(map, host(rank))?.node;
+        let above = map.neighbours(machine).iter().find(|next| next.node == switch);
+        above.map(|next| next.their_port).ok_or_else(|| {
+            BuildError::new("workers", spec.hosts.len(), format!("machines next to switch {switch}, which has the accelerators"))
+        })
+    };
+    let through = |rank: Rank| Some(Address::worker(host(rank)));
+    let mut children = Vec::new();
+    let mut connections = Vec::new();
+    for (place, &rank) in ranks.iter().enumerate() {
+        children.push(NetReduceChild { port: port(rank)?, who: Suspect::Rank(rank), through: through(rank) });
+        let receiver = ranks[(place + 1) % ranks.len()];
+        connections.push(NetReduceConnection { rank, ends_at: Some(port(receiver)?), through: through(receiver), beyond: None });
+    }
+    Ok(NetReduceSwitchConfig {
+        job: spec.id,
+        op: spec.op.clone(),
+        workers: spec.hosts.len() as u32,
+        block_bytes: spec.payload_bytes,
+        shape,
+        parent: None,
+        children,
+        connections,
+        flow: flow(spec),
+        resend_gap: resend_gap(spec.rto_min),
+        variants: Variants::default(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{System, build};
+    use fanin_core::{Duration, JobId, Length};
+
+    /// Machines of these sizes below one switch.
+    fn map(sizes: &[u32]) -> NetworkMap {
+        let hosts: u32 = sizes.iter().sum();
+        let mut levels = vec![1; sizes.len()];
+        levels.push(2);
+        let mut map = NetworkMap::new(hosts, &levels);
+        let mut host = 0;
+        for (machine, size) in (0..).zip(sizes) {
+            (0..*size).for_each(|_| {
+                map.join(NodeId(host), NodeId(hosts + machine));
+                host += 1;
+            });
+        }
+        (0..sizes.len() as u32).for_each(|machine| _ = map.join(NodeId(hosts + machine), NodeId(hosts + sizes.len() as u32)));
+        map
+    }
+
+    fn nodes(sizes: &[u32], algorithm: AlgorithmRule) -> Result<JobNodes<AnyNode<Length>>, String> {
+        let hosts: Vec<NodeId> = (0..sizes.iter().sum()).map(NodeId).collect();
+        let spec = JobSpec {
+            id: JobId(0),
+            hosts: &hosts,
+            servers: &[],
+            system: System::Machines(MachinesParameters { algorithm, ..MachinesParameters::default() }),
+            op: (),
+            element_bytes: 4,
+            payload_bytes: 1_024,
+            window: 340,
+            reliable: true,
+            rto_initial: Duration::from_ms(1),
+            rto_min: Duration::from_ms(1),
+            patience: Duration::from_ms(100),
+            seed: 0,
+        };
+        build(&spec, &map(sizes)).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn accelerators_are_at_the_switch_above_the_machines() {
+        let nodes = nodes(&[4, 4], AlgorithmRule::ParallelNetReduce).unwrap();
+        assert_eq!((nodes.workers.len(), nodes.others.len(), nodes.others[0].at), (8, 1, Address::switch(NodeId(10))));
+        for algorithm in [AlgorithmRule::FlatRing, AlgorithmRule::ParallelRing, AlgorithmRule::Tencent] {
+            assert!(self::nodes(&[4, 4], algorithm).unwrap().others.is_empty());
+        }
+        assert!(self::nodes(&[4], AlgorithmRule::ParallelNetReduce).unwrap().others.is_empty(), "nothing leaves one machine");
+    }
+
+    #[test]
+    fn machines_that_do_not_go_together_are_refused() {
+        let refused = |sizes: &[u32], algorithm| nodes(sizes, algorithm).unwrap_err();
+        assert_eq!(
+            refused(&[4, 3], AlgorithmRule::ParallelRing),
+            "workers = 7: expected as many on each machine: there are 4 on one, and 3 at switch 8"
+        );
+        assert_eq!(
+            refused(&[3, 3], AlgorithmRule::Tencent),
+            "workers = 6: expected a power of two on each machine, whose halves are exchanged; there are 3"
+        );
+        assert!(nodes(&[4, 3], AlgorithmRule::FlatRing).is_ok());
+    }
+}

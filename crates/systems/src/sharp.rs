@@ -1,0 +1,187 @@
+//! Nodes of jobs of SHARP: the workers of each job, and the switches that all of them share.
+
+use std::collections::BTreeMap;
+
+use fanin_core::{Address, Duration, JobNodes, NetworkMap, NodeId, Payload, Placed, SharedNode};
+use fanin_protocols::ring::RingWorker;
+use fanin_protocols::sharp::{Mode, SharpJob, SharpSwitch, SharpWorker, SharpWorkerConfig};
+
+use crate::any::AnyNode;
+use crate::build::ring_workers;
+use crate::config::{BuildError, JobSpec, RefusalRule, RingOrder, SharpMode, SharpParameters, System};
+use crate::trees::StaticTrees;
+
+/// Quotas beyond this are not the low-latency tree's.
+const QUOTA_MAX: u32 = 1 << 16;
+
+/// The payload of an operation under way in low-latency mode: of Quantum; Switch-IB 2 takes 256 (baselines 6).
+const LOW_LATENCY_BYTES_MAX: u32 = 2_048;
+
+fn parameters(system: &System) -> Option<&SharpParameters> {
+    if let System::Sharp(parameters) = system { Some(parameters) } else { None }
+}
+
+fn check<Op>(spec: &JobSpec<'_, Op>, parameters: &SharpParameters) -> Result<Mode, BuildError> {
+    let SharpParameters { mode, quota, outstanding, refused: _, retry_ps } = *parameters;
+    if retry_ps == 0 {
+        return Err(BuildError::new("retry", 0, "more than 0"));
+    }
+    if mode == SharpMode::Streaming {
+        return Ok(Mode::Streaming);
+    }
+    if !quota.is_power_of_two() || quota > QUOTA_MAX {
+        return Err(BuildError::new("quota", quota, format!("a power of two from 1 to {QUOTA_MAX}")));
+    }
+    if quota > outstanding {
+        return Err(BuildError::new("quota", quota, format!("at most {outstanding}, the operations of a switch")));
+    }
+    if spec.payload_bytes > LOW_LATENCY_BYTES_MAX {
+        let expected = format!("at most {LOW_LATENCY_BYTES_MAX} bytes for an operation in low-latency mode");
+        return Err(BuildError::new("payload", spec.payload_bytes, expected));
+    }
+    Ok(Mode::LowLatency { quota })
+}
+
+/// The job as its tree sees it: the quota is the window.
+fn on_tree<'a, Op: Clone>(spec: &JobSpec<'a, Op>, mode: Mode) -> JobSpec<'a, Op> {
+    let window = if let Mode::LowLatency { quota } = mode { quota } else { spec.window };
+    JobSpec { window, ..spec.clone() }
+}
+
+/// Workers of a job; its switches are [`shared`].
+pub(crate) fn nodes<P: Payload + ?Sized>(
+    spec: &JobSpec<'_, P::Op>,
+    map: &NetworkMap,
+    parameters: &SharpParameters,
+) -> Result<JobNodes<AnyNode<P>>, BuildError> {
+    let mode = check(spec, parameters)?;
+    let on_tree = on_tree(spec, mode);
+    let hosts: Vec<Option<RingWorker<P>>> = match parameters.refused {
+        RefusalRule::Host => ring_workers(spec, RingOrder::Host, false)?.into_iter().map(Some).collect(),
+        RefusalRule::Wait => spec.hosts.iter().map(|_| None).collect(),
+    };
+    let trees = StaticTrees::everywhere(&on_tree, map)?;
+    let worker = |((rank, &host), by_hosts): ((usize, &NodeId), Option<RingWorker<P>>)| {
+        let tree = trees.worker(&on_tree, map, rank as u32, host)?;
+        let config = SharpWorkerConfig { tree, mode, retry_after: Duration::from_ps(parameters.retry_ps) };
+        Ok(Placed { at: Address::worker(host), node: AnyNode::SharpWorker(SharpWorker::new(config, by_hosts)) })
+    };
+    let workers = spec.hosts.iter().enumerate().zip(hosts).map(worker).collect::<Result<_, BuildError>>()?;
+    Ok(JobNodes { workers, others: Vec::new() })
+}
+
+/// What a job tells each switch of its tree.
+fn at_switches<Op: Clone>(
+    spec: &JobSpec<'_, Op>,
+    map: &NetworkMap,
+    parameters: &SharpParameters,
+) -> Result<Vec<(NodeId, SharpJob<Op>)>, BuildError> {
+    if spec.hosts.len() < 2 {
+        return Ok(Vec::new());
+    }
+    let mode = check(spec, parameters)?;
+    let trees = StaticTrees::everywhere(&on_tree(spec, mode), map)?;
+    Ok(trees.switches.into_iter().map(|switch| (switch.at.node, SharpJob { tree: switch.config, mode })).collect())
+}
+
+/// A switch for each that a tree of one of these jobs passes.
+///
+/// # Errors
+/// The job's place in `specs` and what is wrong with it: all must agree about how many operations a switch has under way.
+pub(crate) fn shared<P: Payload + ?Sized>(
+    specs: &[JobSpec<'_, P::Op>],
+    map: &NetworkMap,
+) -> Result<Vec<SharedNode<AnyNode<P>>>, (usize, BuildError)> {
+    let mut switches: BTreeMap<NodeId, Vec<SharpJob<P::Op>>> = BTreeMap::new();
+    let mut outstanding = None;
+    for (index, spec) in specs.iter().enumerate() {
+        let Some(parameters) = parameters(&spec.system) else { continue };
+        let known = *outstanding.get_or_insert(parameters.outstanding);
+        agrees(parameters, known, "in the jobs before it").map_err(|error| (index, error))?;
+        for (switch, job) in at_switches(spec, map, parameters).map_err(|error| (index, error))? {
+            switches.entry(switch).or_default().push(job);
+        }
+    }
+    let node = |(switch, jobs): (NodeId, Vec<SharpJob<P::Op>>)| {
+        let mut node = SharpSwitch::new(outstanding.unwrap_or(0));
+        let numbers = jobs.iter().map(SharpJob::job).collect();
+        jobs.into_iter().for_each(|job| node.admit(job));
+        SharedNode { placed: Placed { at: Address::switch(switch), node: AnyNode::SharpSwitch(node) }, jobs: numbers }
+    };
+    Ok(switches.into_iter().map(node).collect())
+}
+
+fn agrees(parameters: &SharpParameters, known: u32, as_in: &str) -> Result<(), BuildError> {
+    let expected = || format!("{known}, as {as_in}: they share the operations of their switches");
+    if parameters.outstanding == known { Ok(()) } else { Err(BuildError::new("outstanding", parameters.outstanding, expected())) }
+}
+
+/// As [`AnyNode::admit`], at a switch of SHARP.
+pub(crate) fn admit<P: Payload + ?Sized>(
+    node: &mut SharpSwitch<P>,
+    switch: NodeId,
+    spec: &JobSpec<'_, P::Op>,
+    map: &NetworkMap,
+) -> Result<bool, BuildError> {
+    let Some(parameters) = parameters(&spec.system) else { return Ok(false) };
+    let Some((_, job)) = at_switches(spec, map, parameters)?.into_iter().find(|(at, _)| *at == switch) else { return Ok(false) };
+    agrees(parameters, node.operations(), "in the jobs that run")?;
+    node.admit(job);
+    Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::build;
+    use fanin_core::{JobId, Length};
+
+    const HOSTS: [NodeId; 4] = [NodeId(0), NodeId(1), NodeId(2), NodeId(3)];
+
+    fn spec(id: u16, hosts: &[NodeId], parameters: SharpParameters) -> JobSpec<'_, ()> {
+        JobSpec {
+            id: JobId(id),
+            hosts,
+            servers: &[],
+            system: System::Sharp(parameters),
+            op: (),
+            element_bytes: 4,
+            payload_bytes: 256,
+            window: 64,
+            reliable: false,
+            rto_initial: Duration::from_ms(1),
+            rto_min: Duration::from_ms(1),
+            patience: Duration::from_ms(100),
+            seed: 0,
+        }
+    }
+
+    #[test]
+    fn jobs_share_the_switches_that_their_trees_pass() {
+        let map = NetworkMap::star(4);
+        let specs = [spec(0, &HOSTS[..2], SharpParameters::default()), spec(1, &HOSTS[2..], SharpParameters::default())];
+        let nodes = shared::<Length>(&specs, &map).unwrap();
+        assert_eq!(nodes.len(), 1);
+        assert_eq!((nodes[0].placed.at, &nodes[0].jobs[..]), (Address::switch(NodeId(4)), &[JobId(0), JobId(1)][..]));
+        assert!(build::<Length>(&specs[0], &map).unwrap().others.is_empty());
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_by_its_name() {
+        let map = NetworkMap::star(4);
+        let error = |change: fn(&mut SharpParameters), payload_bytes| {
+            let mut parameters = SharpParameters::default();
+            change(&mut parameters);
+            build::<Length>(&JobSpec { payload_bytes, ..spec(0, &HOSTS, parameters) }, &map).unwrap_err().to_string()
+        };
+        assert_eq!(error(|one| one.quota = 12, 256), "quota = 12: expected a power of two from 1 to 65536");
+        assert_eq!(error(|one| one.outstanding = 8, 256), "quota = 16: expected at most 8, the operations of a switch");
+        assert_eq!(error(|one| one.retry_ps = 0, 256), "retry = 0: expected more than 0");
+        assert_eq!(error(|_| {}, 4_096), "payload = 4096: expected at most 2048 bytes for an operation in low-latency mode");
+        let fewer = SharpParameters { outstanding: 64, ..SharpParameters::default() };
+        let specs = [spec(0, &HOSTS[..2], SharpParameters::default()), spec(1, &HOSTS[2..], fewer)];
+        let (index, differs) = shared::<Length>(&specs, &map).map(drop).unwrap_err();
+        let expected = "outstanding = 64: expected 128, as in the jobs before it: they share the operations of their switches";
+        assert_eq!((index, differs.to_string()), (1, expected.to_string()));
+    }
+}
