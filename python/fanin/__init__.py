@@ -19,6 +19,7 @@ from fanin.errors import (
     PlanError,
 )
 from fanin.local import run
+from fanin.operators import CustomOperator
 from fanin.plans import Plan
 from fanin.simulation import Results, Table, simulate
 
@@ -27,6 +28,7 @@ __all__ = [
     "ClosedError",
     "Communicator",
     "ConfigurationError",
+    "CustomOperator",
     "FaninError",
     "Handle",
     "JobFailedError",

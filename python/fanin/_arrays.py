@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from fanin import _native
 from fanin.errors import ArgumentError
 
 #: Element types of the engine by their names in numpy, ml_dtypes and PyTorch.
@@ -50,6 +51,8 @@ class View:
     dtype: str
     shape: tuple[int, ...]
     writable: bool
+    #: The element type as an object, where it is one of numpy's.
+    native_type: np.dtype[Any] | None
     #: Makes an array of the same kind and type, with another shape and with any content.
     empty: Callable[[tuple[int, ...]], Any]
 
@@ -95,6 +98,23 @@ def view_input(array: Any) -> View:
     return _view_ndarray(ndarray if ndarray.flags.c_contiguous else np.ascontiguousarray(ndarray))
 
 
+def view_indices(array: Any) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Indices as 64-bit numbers, in memory that lies contiguously; a copy where they are not.
+
+    Raises:
+        ArgumentError: They are no list of whole numbers, or one of them is negative.
+    """
+    tensor = _as_tensor(array)
+    ndarray = _as_ndarray(array) if tensor is None else tensor.numpy()
+    # A list without elements has no type of its own.
+    if ndarray.ndim != 1 or (ndarray.dtype.kind not in "iu" and ndarray.size > 0):
+        raise ArgumentError(f"indices are of shape {ndarray.shape} and type {ndarray.dtype}: expected a list of whole numbers")
+    if ndarray.size > 0 and ndarray.dtype.kind == "i" and ndarray.min() < 0:
+        at = int(np.argmax(ndarray < 0))
+        raise ArgumentError(f"indices[{at}] = {ndarray[at]}: expected 0 or more")
+    return np.ascontiguousarray(ndarray.astype(np.uint64, copy=False)).view(np.int64)
+
+
 def view_output(array: Any, what: str = "out") -> View:
     """The memory of an array that takes a result.
 
@@ -114,6 +134,17 @@ def view_output(array: Any, what: str = "out") -> View:
     if not contiguous:
         raise ArgumentError(f"{what} is not contiguous: give a contiguous array, or leave it out and assign the result")
     return view
+
+
+def sparse_arrays(result: _native.SparseResult, given: View) -> tuple[Any, Any]:
+    """Indices and values of a result, of the same kind as ``given``: tensors or numpy arrays."""
+    count = result.entries
+    values = view_output(given.empty((count,)))
+    indices = np.empty(count, np.int64)
+    result.write(indices.ctypes.data, indices.nbytes, values.address, values.bytes)
+    if isinstance(values.array, np.ndarray):
+        return indices, values.array
+    return sys.modules["torch"].from_numpy(indices), values.array
 
 
 def _as_tensor(array: Any) -> Any | None:
@@ -138,6 +169,7 @@ def _view_tensor(tensor: Any, owner: Any = None) -> View:
         dtype=dtype,
         shape=tuple(tensor.shape),
         writable=True,
+        native_type=None,
         empty=lambda shape: tensor.new_empty(shape),
     )
 
@@ -179,5 +211,6 @@ def _view_ndarray(ndarray: np.ndarray[Any, Any], owner: Any = None) -> View:
         dtype=_name(ndarray.dtype),
         shape=ndarray.shape,
         writable=ndarray.flags.writeable,
+        native_type=ndarray.dtype,
         empty=lambda shape: np.empty(shape, ndarray.dtype),
     )

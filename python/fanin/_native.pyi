@@ -1,9 +1,9 @@
 """The native module: collectives over memory at given addresses. Programs use the package around it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeAlias, final
 
-__all__ = ["Communicator", "Handle", "Host", "Results", "Table", "__version__", "simulate"]
+__all__ = ["Communicator", "CustomOperator", "Handle", "Host", "Results", "SparseResult", "Table", "__version__", "simulate"]
 
 __version__: str
 
@@ -29,7 +29,9 @@ class Communicator:
         payload: int | None = ...,
         window: int | None = ...,
         fixed_point: bool | None = ...,
+        reproducible: bool | None = ...,
         notices: Callable[[str], object] | None = ...,
+        operators: Sequence[CustomOperator] | None = ...,
     ) -> Communicator:
         """Joins a job as the arguments say."""
 
@@ -49,7 +51,9 @@ class Communicator:
         payload: int | None = ...,
         window: int | None = ...,
         fixed_point: bool | None = ...,
+        reproducible: bool | None = ...,
         notices: Callable[[str], object] | None = ...,
+        operators: Sequence[CustomOperator] | None = ...,
     ) -> Communicator:
         """Joins a job as the environment says; arguments win."""
 
@@ -73,7 +77,7 @@ class Communicator:
         self,
         kind: _Kind | str,
         dtype: str,
-        op: str,
+        op: str | CustomOperator,
         elements: int,
         input_address: int,
         input_bytes: int,
@@ -91,7 +95,7 @@ class Communicator:
         self,
         kind: _Kind | str,
         dtype: str,
-        op: str,
+        op: str | CustomOperator,
         elements: int,
         input_address: int,
         input_bytes: int,
@@ -102,6 +106,21 @@ class Communicator:
     ) -> Handle:
         """As ``call``, in the background: ``keep`` is held until then, and owns the memory."""
 
+    def allreduce_sparse_async(
+        self,
+        dtype: str,
+        op: str,
+        size: int,
+        indices_address: int,
+        indices_bytes: int,
+        values_address: int,
+        values_bytes: int,
+    ) -> tuple[Handle, SparseResult]:
+        """A sparse allreduce in the background.
+
+        Its entries, indices of 64 bits and as many values, are copied before this returns.
+        """
+
     def split(self, color: int | None, key: int = 0) -> Communicator | None:
         """Divides the ranks into communicators by ``color``, in the order of ``key``. All ranks call it."""
 
@@ -110,6 +129,25 @@ class Communicator:
 
     def close(self) -> None:
         """Leaves the job, after calls in the background have ended."""
+
+@final
+class CustomOperator:
+    """A WebAssembly module that was checked and compiled."""
+
+    def __new__(cls, name: str, module: bytes, element_bytes: int | None = None) -> CustomOperator:
+        """``name`` is for messages. Where ``element_bytes`` is given, elements must be as long as that."""
+
+    @property
+    def name(self) -> str:
+        """Its name in messages."""
+
+    @property
+    def digest(self) -> str:
+        """The SHA-256 of the module, in hexadecimal digits."""
+
+    @property
+    def element_bytes(self) -> int:
+        """Bytes of its elements."""
 
 @final
 class Handle:
@@ -132,6 +170,25 @@ class Handle:
 
         In the thread that runs calls in the background, or at once where it has ended already.
         """
+
+@final
+class SparseResult:
+    """The result of a sparse allreduce, once its handle has ended well."""
+
+    @property
+    def entries(self) -> int:
+        """How many indices it has."""
+
+    @property
+    def path(self) -> str:
+        """How it was computed and why so, for people."""
+
+    @property
+    def way(self) -> Literal["alone", "lists", "dense"]:
+        """How it was computed."""
+
+    def write(self, indices_address: int, indices_bytes: int, values_address: int, values_bytes: int) -> None:
+        """Writes indices (64 bits each) and values to memory that is the caller's and exactly as long."""
 
 @final
 class Host:

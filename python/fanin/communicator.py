@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import weakref
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from types import TracebackType
 from typing import Any, Generic, Literal, TypeAlias, TypeVar, overload
 
@@ -13,13 +13,17 @@ import numpy as np
 import numpy.typing as npt
 
 from fanin import _native
-from fanin._arrays import View, element_type, view_input, view_output
+from fanin._arrays import View, element_type, sparse_arrays, view_indices, view_input, view_output
 from fanin.errors import ArgumentError, FaninError
+from fanin.operators import CustomOperator
 
 __all__ = ["Communicator", "Handle", "Operator", "init"]
 
-#: Operators; means of floats and complex numbers only, bitwise ones of integers and booleans only.
+#: Operators that are built in; means of floats and complex numbers only, bitwise ones of integers and booleans only.
 Operator: TypeAlias = Literal["sum", "prod", "min", "max", "avg", "and", "or", "xor"]
+
+#: What calls reduce by: an operator that is built in, or one that the job has brought along.
+AnyOperator: TypeAlias = Operator | CustomOperator
 
 _T = TypeVar("_T")
 _Scalar = TypeVar("_Scalar", bound=np.generic)
@@ -43,7 +47,9 @@ def init(
     payload: int | None = None,
     window: int | None = None,
     fixed_point: bool | None = None,
+    reproducible: bool | None = None,
     notices: Callable[[str], object] | None = None,
+    operators: Sequence[CustomOperator] = (),
 ) -> Communicator:
     """Joins a job; returns once all of its ranks have.
 
@@ -64,8 +70,11 @@ def init(
         payload: Bytes of elements in a packet (``FANIN_PAYLOAD``).
         window: Packets under way (``FANIN_WINDOW``).
         fixed_point: Sum float32 as block fixed point, as hardware switches do (``FANIN_FIXED_POINT``).
+        reproducible: Reduce floats to the same bits whatever the order of ranks, the path and the switches
+            (``FANIN_REPRODUCIBLE``); all ranks or none.
         notices: Called with what the user should know while ranks wait; by default that is printed to standard error. It may be called in
             another thread.
+        operators: Operators that the job brings along, at most four: the same modules at all ranks, in the same order.
 
     Raises:
         ConfigurationError: Arguments or variables make no sense.
@@ -86,7 +95,9 @@ def init(
             payload=payload,
             window=window,
             fixed_point=fixed_point,
+            reproducible=reproducible,
             notices=notices,
+            operators=[operator.native for operator in operators],
         )
     )
 
@@ -157,6 +168,7 @@ class Communicator:
 
     def __init__(self, native: _native.Communicator) -> None:
         self._native = native
+        self._sparse_path = ""
         _open.add(self)
 
     @property
@@ -201,12 +213,12 @@ class Communicator:
     # Allreduce
 
     @overload
-    def allreduce(self, array: _T, op: Operator = "sum", *, out: _T) -> _T: ...
+    def allreduce(self, array: _T, op: AnyOperator = "sum", *, out: _T) -> _T: ...
     @overload
-    def allreduce(self, array: npt.NDArray[_Scalar], op: Operator = "sum", *, out: None = None) -> npt.NDArray[_Scalar]: ...
+    def allreduce(self, array: npt.NDArray[_Scalar], op: AnyOperator = "sum", *, out: None = None) -> npt.NDArray[_Scalar]: ...
     @overload
-    def allreduce(self, array: Any, op: Operator = "sum", *, out: None = None) -> Any: ...
-    def allreduce(self, array: Any, op: Operator = "sum", *, out: Any = None) -> Any:
+    def allreduce(self, array: Any, op: AnyOperator = "sum", *, out: None = None) -> Any: ...
+    def allreduce(self, array: Any, op: AnyOperator = "sum", *, out: Any = None) -> Any:
         """The reduction of all ranks' arrays, element by element.
 
         Raises:
@@ -215,29 +227,61 @@ class Communicator:
         """
         return self._run(self._allreduce, array, op, out)
 
-    def allreduce_async(self, array: Any, op: Operator = "sum", *, out: Any = None) -> Handle[Any]:
+    def allreduce_async(self, array: Any, op: AnyOperator = "sum", *, out: Any = None) -> Handle[Any]:
         """As :meth:`allreduce`, in the background."""
         return self._start(self._allreduce, array, op, out)
 
-    def _allreduce(self, array: Any, op: Operator, out: Any) -> _Call:
+    def _allreduce(self, array: Any, op: AnyOperator, out: Any) -> _Call:
         return self._same_shape("allreduce", array, op, out)
+
+    # Sparse allreduce
+
+    def allreduce_sparse(self, indices: Any, values: Any, size: int, op: Literal["sum", "min", "max"] = "sum") -> tuple[Any, Any]:
+        """The reduction of vectors of ``size`` elements of which each rank gives some: ``values`` at ``indices``, in any order.
+
+        Returns every index that any rank has given, once and in ascending order, and the reduction of what was given for it: the same at
+        all ranks. What a rank does not give has no part in the reduction: the maximum of a negative number and of nothing is the number.
+        What is given counts also where it is zero, and sums that are zero are in the result. Of an index that a rank gives several times,
+        the values are combined first, in their order.
+
+        Both results are tensors where ``values`` is one, and numpy arrays otherwise; indices are of type int64. How the result was
+        computed is in :attr:`sparse_path`.
+
+        Raises:
+            ArgumentError: An index is not below ``size``, there are not as many values as indices, or there is no such reduction.
+            JobFailedError: The job has failed; also where ranks differ in size, type or operator.
+        """
+        return self.allreduce_sparse_async(indices, values, size, op).wait()
+
+    def allreduce_sparse_async(
+        self, indices: Any, values: Any, size: int, op: Literal["sum", "min", "max"] = "sum"
+    ) -> Handle[tuple[Any, Any]]:
+        """As :meth:`allreduce_sparse`, in the background. The arrays may be written again as soon as this returns."""
+        given, places, dtype = self._prepared(_sparse, (indices, values, size, op))
+        handle, result = self._native.allreduce_sparse_async(dtype, op, size, places.ctypes.data, places.nbytes, given.address, given.bytes)
+        return _SparseHandle(self, handle, result, given)
+
+    @property
+    def sparse_path(self) -> str:
+        """How the last sparse allreduce that was waited for was computed and why so, for people; empty before the first one."""
+        return self._sparse_path
 
     # Reduce
 
-    def reduce(self, array: Any, op: Operator = "sum", root: int = 0, *, out: Any = None) -> Any:
+    def reduce(self, array: Any, op: AnyOperator = "sum", root: int = 0, *, out: Any = None) -> Any:
         """As :meth:`allreduce`, with the result at rank ``root`` only; the others get ``None``."""
         return self._run(self._reduce, array, op, root, out)
 
-    def reduce_async(self, array: Any, op: Operator = "sum", root: int = 0, *, out: Any = None) -> Handle[Any]:
+    def reduce_async(self, array: Any, op: AnyOperator = "sum", root: int = 0, *, out: Any = None) -> Handle[Any]:
         """As :meth:`reduce`, in the background."""
         return self._start(self._reduce, array, op, root, out)
 
-    def _reduce(self, array: Any, op: Operator, root: int, out: Any) -> _Call:
+    def _reduce(self, array: Any, op: AnyOperator, root: int, out: Any) -> _Call:
         self._check_root(root)
         if self.rank == root:
             return self._same_shape("reduce", array, op, out, root)
         given = view_input(array)
-        return _Call("reduce", *element_type(given, op), op, given.elements, given, None, None, root)
+        return _reduction("reduce", op, given, given, None, None, root)
 
     # Broadcast and barrier
 
@@ -272,18 +316,18 @@ class Communicator:
 
     # Where each rank has a part
 
-    def reduce_scatter(self, array: Any, op: Operator = "sum", *, out: Any = None) -> Any:
+    def reduce_scatter(self, array: Any, op: AnyOperator = "sum", *, out: Any = None) -> Any:
         """Reduces the arrays of all ranks and gives each rank its part.
 
         Parts are equal and along the first dimension, in the order of ranks. ``out`` may be this rank's part of the input itself.
         """
         return self._run(self._reduce_scatter, array, op, out)
 
-    def reduce_scatter_async(self, array: Any, op: Operator = "sum", *, out: Any = None) -> Handle[Any]:
+    def reduce_scatter_async(self, array: Any, op: AnyOperator = "sum", *, out: Any = None) -> Handle[Any]:
         """As :meth:`reduce_scatter`, in the background."""
         return self._start(self._reduce_scatter, array, op, out)
 
-    def _reduce_scatter(self, array: Any, op: Operator, out: Any) -> _Call:
+    def _reduce_scatter(self, array: Any, op: AnyOperator, out: Any) -> _Call:
         given = view_input(array)
         if not given.shape or given.shape[0] % self.world != 0:
             raise ArgumentError(
@@ -291,7 +335,7 @@ class Communicator:
             )
         part = (given.shape[0] // self.world, *given.shape[1:])
         result = self._result(given, part, out)
-        return _Call("reduce_scatter", *element_type(given, op), op, result.elements, given, result, result.array, 0)
+        return _reduction("reduce_scatter", op, result, given, result, result.array, 0)
 
     def all_gather(self, array: Any, *, out: Any = None) -> Any:
         """The arrays of all ranks, one behind the other along the first dimension, in the order of ranks.
@@ -350,10 +394,10 @@ class Communicator:
         if not 0 <= root < self.world:
             raise ArgumentError(f"root = {root}: there are only ranks 0 to {self.world - 1}")
 
-    def _same_shape(self, kind: str, array: Any, op: Operator, out: Any, root: int = 0) -> _Call:
+    def _same_shape(self, kind: str, array: Any, op: AnyOperator, out: Any, root: int = 0) -> _Call:
         given = view_input(array)
         result = self._result(given, given.shape, out)
-        return _Call(kind, *element_type(given, op), op, given.elements, given, result, result.array, root)
+        return _reduction(kind, op, given, given, result, result.array, root)
 
     @staticmethod
     def _result(given: View, shape: tuple[int, ...], out: Any) -> View:
@@ -377,12 +421,43 @@ class Communicator:
         native = self._native.call_async(*call.arguments(), keep=call)
         return Handle(native, call.returned)
 
-    def _prepared(self, prepare: Callable[..., _Call], arguments: tuple[Any, ...]) -> _Call:
+    def _prepared(self, prepare: Callable[..., _T], arguments: tuple[Any, ...]) -> _T:
         try:
             return prepare(*arguments)
         except ArgumentError as error:
             error.rank, error.job = self.rank, self.job
             raise
+
+
+class _SparseHandle(Handle[tuple[Any, Any]]):
+    """A sparse allreduce in the background, whose arrays are made when their length is known."""
+
+    def __init__(self, comm: Communicator, native: _native.Handle, sparse: _native.SparseResult, given: View) -> None:
+        super().__init__(native, (None, None))
+        self._comm = comm
+        self._sparse: _native.SparseResult | None = sparse
+        self._given = given
+
+    def wait(self, timeout: float | None = None) -> tuple[Any, Any]:
+        super().wait(timeout)
+        sparse, self._sparse = self._sparse, None
+        if sparse is not None:
+            self._result = sparse_arrays(sparse, self._given)
+            self._comm._sparse_path = sparse.path
+        return self._result
+
+
+def _sparse(indices: Any, values: Any, size: int, op: str) -> tuple[View, np.ndarray[Any, Any], str]:
+    """The memory of what a rank gives, and the engine's name for the type of its elements."""
+    if not 0 <= size < 2**63:
+        raise ArgumentError(f"size = {size}: expected 0 to {2**63 - 1}")
+    given, places = view_input(values), view_indices(indices)
+    dtype, each = element_type(given, op)
+    if each != 1:
+        raise ArgumentError(f"no sparse {op} of {given.dtype}: give real and imaginary parts as elements of their own")
+    if given.shape != places.shape:
+        raise ArgumentError(f"values are of shape {given.shape}, and indices of {places.shape}: expected lists of the same length")
+    return given, places, dtype
 
 
 class _Call:
@@ -395,7 +470,7 @@ class _Call:
         kind: str,
         dtype: str,
         each: int,
-        op: str,
+        op: str | _native.CustomOperator,
         elements: int,
         given: View | None,
         result: View | None,
@@ -411,11 +486,18 @@ class _Call:
         self.returned = returned
         self.root = root
 
-    def arguments(self) -> tuple[str, str, str, int, int, int, int, int, int]:
+    def arguments(self) -> tuple[str, str, str | _native.CustomOperator, int, int, int, int, int, int]:
         given, result = self.given, self.result
         source = (given.address, given.bytes) if given is not None else (0, 0)
         target = (result.address, result.bytes) if result is not None else (0, 0)
         return (self.kind, self.dtype, self.op, self.elements, *source, *target, self.root)
+
+
+def _reduction(kind: str, op: AnyOperator, share: View, given: View, result: View | None, returned: Any, root: int) -> _Call:
+    """A call that reduces; ``share`` is as long as what a rank gets."""
+    if isinstance(op, CustomOperator):
+        return _Call(kind, "u8", 1, op.native, op.elements_of(share), given, result, returned, root)
+    return _Call(kind, *element_type(given, op), op, share.elements, given, result, returned, root)
 
 
 def _barrier() -> _Call:

@@ -7,13 +7,14 @@ import multiprocessing.connection
 import os
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from multiprocessing.process import BaseProcess
 from typing import Any, Literal, TypeVar
 
 from fanin import _native
 from fanin.communicator import init
 from fanin.errors import JobFailedError
+from fanin.operators import CustomOperator
 
 __all__ = ["run"]
 
@@ -30,11 +31,12 @@ def run(
     transport: Literal["auto", "udp", "shm"] = "auto",
     timeout: float = 60.0,
     start: Literal["spawn", "fork", "forkserver"] = "spawn",
+    operators: Sequence[CustomOperator] = (),
 ) -> list[_R]:
     """Calls ``function`` with a communicator, and with ``arguments``, in so many new processes; gives what they return, by rank.
 
     As always with :mod:`multiprocessing`, function, arguments and results have to be picklable, and a script needs
-    ``if __name__ == "__main__":``. A function that was defined in a notebook needs ``start="fork"``.
+    ``if __name__ == "__main__":``. A function that was defined in a notebook needs ``start="fork"``. The job brings ``operators`` along.
 
     Raises:
         JobFailedError: A rank has raised an exception, which is the cause (``__cause__``) where it can be sent, or has died.
@@ -55,6 +57,7 @@ def run(
                 "switch": switch.address,
                 "transport": transport,
                 "timeout": timeout,
+                "operators": list(operators),
             }
             receiver, sender = context.Pipe(duplex=False)
             process = context.Process(target=_work, args=(sender, settings, function, arguments), name=f"fanin-{rank}")

@@ -55,34 +55,52 @@ class Lossless(_Lossless, total=False):
 
     output: Bytes
     arbitration: Literal["first-come", "round-robin", "oldest-first"]
+    channels: int
 
 
 class _Network(TypedDict):
-    shape: Literal["star", "fat-tree"]
-    rate: Rate
-    latency: Time
+    shape: Literal["star", "fat-tree", "fat-tree-3", "dragonfly", "machines", "file"]
 
 
 class Network(_Network, total=False):
-    """Hosts, switches, links, queues and load balancing."""
+    """Hosts, switches, links, queues and load balancing. ``rate`` and ``latency`` are needed by every shape but ``file``."""
 
+    rate: Rate
+    latency: Time
     hosts: int
     leaves: int
     hosts_per_leaf: int
     spines: int
     parallel_links: int
+    ports: int
+    groups: int
+    routers: int
+    global_links: int
+    hosts_per_router: int
+    file: str
+    machines: int
+    per_machine: int
+    intra_rate: Rate
+    intra_latency: Time
     fabric_rate: Rate
     fabric_latency: Time
+    global_rate: Rate
+    global_latency: Time
     queue: Bytes
     lossless: Lossless
     ecn: Bytes
     nic_queue: Bytes
     frame_overhead: Bytes
     frame_min: Bytes
-    routing: Literal["ecmp", "destination", "random", "flowlet", "adaptive"]
-    background_routing: Literal["ecmp", "destination", "random", "flowlet", "adaptive"]
+    routing: Literal["ecmp", "destination", "random", "flowlet", "adaptive", "drill", "conga", "minimal", "valiant", "ugal"]
+    background_routing: Literal["ecmp", "destination", "random", "flowlet", "adaptive", "drill", "conga", "minimal", "valiant", "ugal"]
     flowlet_gap: Time
+    aggregating: Literal["file"] | Sequence[str]
     adaptive_threshold: Fraction
+    drill_samples: int
+    drill_memory: int
+    conga_time: Time
+    conga_aging: Time
     aggregators: int
     slot_versions: int
 
@@ -95,7 +113,9 @@ class Noise(TypedDict):
 
 
 class _Job(TypedDict):
-    system: Literal["ring", "tree", "canary", "switchml", "atp", "a2tp", "panama", "netreduce"]
+    system: Literal[
+        "ring", "tree", "canary", "switchml", "atp", "a2tp", "panama", "sharp", "netreduce", "machines", "rina", "ps", "flare", "doubling"
+    ]
 
 
 class Job(_Job, total=False):
@@ -110,7 +130,7 @@ class Job(_Job, total=False):
     payload: Bytes
     element: Literal["f32", "f64", "i32", "i64", "f16", "bf16", "i8", "i16", "u8"]
     operations: int
-    model: Literal["resnet50", "vgg16", "alexnet", "lstm", "bert"]
+    model: Literal["resnet50", "vgg16", "alexnet", "resnet101", "inceptionv3", "lstm", "bert"]
     scale: Fraction
     iterations: int
     tensor: Bytes
@@ -126,7 +146,7 @@ class Job(_Job, total=False):
     rto_initial: Time
     rto_min: Time
     patience: Time
-    # ring, netreduce
+    # ring, netreduce, rina
     order: Literal["host", "placement"]
     # ring
     barrier: bool
@@ -134,12 +154,48 @@ class Job(_Job, total=False):
     trees: int
     # panama
     window_initial: int
-    # netreduce
+    # sharp
+    mode: Literal["low-latency", "streaming"]
+    quota: int
+    outstanding: int
+    refused: Literal["host", "wait"]
+    retry: Time
+    # flare, doubling
+    density: Fraction
+    # flare
+    range: int
+    storage: Literal["fitting", "two-level", "array", "table"]
+    slots: int
+    probes: bool
+    staggered: bool
+    # machines
+    algorithm: Literal["flat-ring", "parallel-ring", "tencent", "parallel-netreduce"]
+    # netreduce, machines
     window_messages: int
     retries: int
+    congestion: Literal["none", "dcqcn"]
+    line_rate: Rate
+    rate_min: Rate
+    gain_inverse: int
+    notification_gap: Time
+    estimate_timer: Time
+    rate_timer: Time
+    rate_bytes: Bytes
+    additive: Rate
+    hyper: Rate
+    # netreduce
     lookup: Literal["window", "newest"]
     deallocation: Literal["full", "packet"]
     reemission: Literal["requester", "all"]
+    # ps
+    shards: int
+    # ring, machines, rina
+    step_overhead: Time
+    step_deviation: Time
+    # atp, a2tp, rina
+    aggregating: int
+    # rina
+    full_speed: Rate
     # canary
     timeout: Time | Literal["adaptive"]
     timeout_min: Time

@@ -43,6 +43,53 @@ def reductions(comm: fanin.Communicator) -> list[bytes]:
     return everything
 
 
+def sparse(comm: fanin.Communicator) -> None:
+    """Sparse allreduces against dense ones."""
+    for name, dtype in (("sum", np.float32), ("max", np.float64), ("min", np.int32), ("sum", np.int64), ("max", np.uint8)):
+        op: Any = name
+        for size, count, way in ((5_000, 40, "lists"), (100, 90, "dense")):
+            inputs = []
+            for rank in range(comm.world):
+                random = np.random.default_rng(rank)
+                indices = random.choice(size, count, replace=False)
+                inputs.append((indices, random.integers(0, 4, count).astype(dtype)))
+            expected: dict[int, Any] = {}
+            for indices, values in inputs:
+                for index, value in zip(indices.tolist(), values.tolist(), strict=True):
+                    reduction = {"sum": lambda x, y: x + y, "min": min, "max": max}[name]
+                    expected[index] = reduction(expected[index], value) if index in expected else value
+            got_indices, got_values = comm.allreduce_sparse(*inputs[comm.rank], size, op)
+            assert got_indices.dtype == np.int64
+            assert got_values.dtype == dtype
+            assert dict(zip(got_indices.tolist(), got_values.tolist(), strict=True)) == expected
+            assert got_indices.tolist() == sorted(expected)
+            assert comm.sparse_path.startswith(way), comm.sparse_path
+    # Lists and other integers are indices too; of an index that comes twice the values are combined.
+    got = comm.allreduce_sparse(np.array([3, 1, 3], np.uint16), [1.0, 2.0, 4.0], 2**40)
+    assert [each.tolist() for each in got] == [[1, 3], [2.0 * comm.world, 5.0 * comm.world]]
+    handle = comm.allreduce_sparse_async([comm.rank], [1.0], 3)
+    assert handle.wait()[0].tolist() == [0, 1, 2]
+    assert handle.wait() is handle.wait()
+    assert [len(each) for each in comm.allreduce_sparse([], [], 7)] == [0, 0]
+    for indices, values, size, text in [
+        ([0, 9], [1.0, 2.0], 9, r"indices\[1\] = 9: expected below the size of the vector, 9"),
+        ([0, -2], [1.0, 2.0], 9, r"indices\[1\] = -2: expected 0 or more"),
+        ([0, 1], [1.0], 9, r"values are of shape \(1,\), and indices of \(2,\)"),
+        ([0.5], [1.0], 9, "expected a list of whole numbers"),
+        ([0], [1.0j], 9, "no sparse sum of complex128"),
+        ([0], [1.0], -1, "size = -1: expected 0 to"),
+    ]:
+        with pytest.raises(fanin.ArgumentError, match=text):
+            comm.allreduce_sparse(indices, values, size)
+    with pytest.raises(fanin.ArgumentError, match="operator = avg: expected sum, min or max; divide a sum"):
+        comm.allreduce_sparse([0], [1.0], 9, "avg")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("transport", ["shm", "udp"])
+def test_sparse(transport: Any) -> None:
+    fanin.run(sparse, workers=WORKERS, transport=transport)
+
+
 def others(comm: fanin.Communicator) -> None:
     """The collectives beside allreduce."""
     world, rank = comm.world, comm.rank
@@ -160,6 +207,50 @@ def test_every_collective_gives_every_rank_the_right_values(transport: Any) -> N
     assert [path for path, _ in answers] == [transport] * WORKERS
     assert all(results == answers[0][1] for _, results in answers), "all ranks have the same bits"
     assert len(answers[0][1]) > 60
+
+
+#: Which rank's contribution each rank gives.
+ORDERS = [(0, 1, 2), (1, 2, 0), (2, 1, 0)]
+
+
+def uneven(name: str, rank: int) -> np.ndarray[Any, Any]:
+    """Floats of different magnitudes, whose plain sums depend on the order of additions; not a whole number of blocks."""
+    draw = np.random.default_rng([7, rank])
+    return np.ldexp(draw.standard_normal(3_003), draw.integers(-9, 3, 3_003)).astype(references.dtype_of(name))
+
+
+def reproducible(outer: fanin.Communicator, address: str, transport: Any) -> dict[tuple[str, str], set[bytes]]:
+    """All bits that reductions have for contributions which change ranks, in a job that was joined with the keyword."""
+    bits: dict[tuple[str, str], set[bytes]] = {}
+    job = f"reproducible-{transport}"
+    with fanin.init(rank=outer.rank, world=outer.world, job=job, switch=address, transport=transport, reproducible=True) as comm:
+        assert comm.transport == transport
+        for name in sorted(FLOATS):
+            exact = sum(uneven(name, each).astype(np.float64) for each in range(comm.world))
+            for order in ORDERS:
+                mine = uneven(name, order[comm.rank])
+                total = comm.allreduce(mine)
+                np.testing.assert_allclose(total.astype(np.float64), exact, rtol=0.01, atol=1e-5)
+                bits.setdefault((name, "sum"), set()).add(total.tobytes())
+                bits.setdefault((name, "avg"), set()).add(comm.allreduce(mine, "avg").tobytes())
+        with pytest.raises(fanin.ArgumentError, match="there is no reproducible prod of f64"):
+            comm.allreduce(np.ones(3), "prod")
+    return bits
+
+
+def test_reproducible_sums_have_the_same_bits_by_every_path_and_in_every_order() -> None:
+    for name in sorted(FLOATS - {"bfloat16"}):
+        first, second, third = (uneven(name, rank) for rank in range(WORKERS))
+        assert ((first + second) + third).tobytes() != ((third + second) + first).tobytes(), "plain sums differ, or this tests nothing"
+    answers = []
+    for transport in ("shm", "udp"):
+        host = fanin._native.Host("127.0.0.1:0", linger=1.0)
+        try:
+            answers += fanin.run(reproducible, host.address, transport, workers=WORKERS, timeout=300.0)
+        finally:
+            host.close()
+    assert all(answer == answers[0] for answer in answers), "the same by both paths, at all ranks"
+    assert [len(bits) for bits in answers[0].values()] == [1] * 2 * len(FLOATS), "the same in every order"
 
 
 def wait_with_the_lock(comm: fanin.Communicator) -> int:

@@ -1,4 +1,4 @@
-"""The examples of README.md and docs/python.md run as they stand."""
+"""The examples of README.md, docs/python.md and docs/operators.md run as they stand."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def examples() -> list[tuple[str, str]]:
     """The Python examples of all pages that are not PyTorch's, with their places."""
     found = []
-    for page in ("README.md", "docs/python.md"):
+    for page in ("README.md", "docs/python.md", "docs/operators.md"):
         text = (ROOT / page).read_text()
         for match in re.finditer(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
             if "import torch" not in match.group(1):
@@ -31,7 +31,8 @@ def examples() -> list[tuple[str, str]]:
 def test_examples_run(place: str, code: str, tmp_path: Path) -> None:
     program = tmp_path / "example.py"
     program.write_text(code)
-    done = subprocess.run([sys.executable, program], cwd=tmp_path, capture_output=True, text=True, check=False)
+    folder = ROOT if "examples/operators" in code else tmp_path
+    done = subprocess.run([sys.executable, program], cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{place}:\n{done.stderr}"
     if "fanin.run(" in code:
         assert done.stdout == "[1.0, 1.0, 5.0, 5.0]\n", place
@@ -52,4 +53,4 @@ def test_the_first_example_does_with_ranks_what_it_says() -> None:
 
 
 def test_pages_have_examples() -> None:
-    assert len([place for place, _ in examples() if place.startswith("docs/python.md")]) == 5
+    assert len([place for place, _ in examples() if place.startswith("docs/python.md")]) == 6

@@ -27,10 +27,11 @@ HANG = 300.0
 
 def stubborn(comm: fanin.Communicator) -> list[Any]:
     """Rank 1 raises in the middle of a job; the others say what they were told."""
-    comm.barrier()
-    if comm.rank == 1:
-        raise LookupError("no such row")
     try:
+        # Others may be told of the end before they are told that all have met.
+        comm.barrier()
+        if comm.rank == 1:
+            raise LookupError("no such row")
         while True:
             comm.allreduce(np.zeros(10))
     except fanin.JobFailedError as error:
@@ -83,10 +84,10 @@ def test_ranks_that_differ_are_told_so() -> None:
 
 
 def die(comm: fanin.Communicator) -> list[Any]:
-    comm.barrier()
-    if comm.rank == 2:
-        os.kill(os.getpid(), signal.SIGKILL)
     try:
+        comm.barrier()
+        if comm.rank == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
         while True:
             comm.barrier()
     except fanin.JobFailedError as error:

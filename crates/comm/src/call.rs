@@ -2,10 +2,15 @@
 
 use std::ops::Range;
 
-use fanin_control::{CallDescription, CallKind, Signature};
+use fanin_control::{CallDescription, CallKind, CustomCall, Op, Part, Signature};
 use fanin_core::{CollectiveKind, ElementOp, Rank, hash};
 use fanin_net::stream::STREAMED_BYTES_MIN;
 use fanin_runtime::Vectors;
+
+/// Words in which a rank tells its call.
+pub(crate) const WORDS: usize = 6;
+/// Among the numbers of kinds of calls, steps of sparse ones.
+const SPARSE: u64 = 7;
 
 /// One call of a communicator.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -14,10 +19,34 @@ pub(crate) struct Call {
     pub(crate) number: u32,
     pub(crate) kind: CollectiveKind,
     pub(crate) op: ElementOp,
+    /// The operator that the job has brought along, where one is meant: type and operator mean nothing then.
+    pub(crate) custom: Option<CustomCall>,
     /// Elements of a share: of the whole vector, except where each rank has a share of its own.
     pub(crate) elements: u64,
     pub(crate) world: u32,
     pub(crate) rank: u32,
+    /// Where it is a part of a reproducible reduction: which, and what was called. Ranks compare that: parts of different reductions may be
+    /// alike.
+    pub(crate) part: Option<(Part, Asked)>,
+    /// What it is a step of, where users have called something else.
+    pub(crate) sparse: Option<SparseStep>,
+}
+
+/// What was called.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Asked {
+    pub(crate) kind: CollectiveKind,
+    pub(crate) op: ElementOp,
+    pub(crate) elements: u64,
+}
+
+/// A step of a sparse allreduce: its number, and what users have called.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct SparseStep {
+    pub(crate) op: ElementOp,
+    pub(crate) size: u64,
+    /// 0 for the counts, 1 for the lists, 2 for the dense vector, 3 for which of its elements are there.
+    pub(crate) number: u32,
 }
 
 impl Call {
@@ -25,14 +54,29 @@ impl Call {
         self.kind.shares(self.world)
     }
 
+    /// Bytes of an element.
+    pub(crate) fn width(&self) -> usize {
+        self.custom.map_or(self.op.dtype.bytes(), |custom| custom.element_bytes as usize)
+    }
+
     /// What must be the same at all ranks.
     pub(crate) fn signature(&self) -> Signature {
-        Signature { kind: kind_of(self.kind), op: self.op.into(), elements: self.elements }
+        let part = self.part.map(|(part, _)| part);
+        if let Some(step) = self.sparse {
+            return Signature { kind: CallKind::AllreduceSparse, op: step.op.into(), elements: step.size, part };
+        }
+        let Asked { kind, op, elements } = self.asked();
+        Signature { kind: kind.into(), op: Op { custom: self.custom, ..op.into() }, elements, part }
+    }
+
+    /// What was called, of which this may be a part.
+    pub(crate) fn asked(&self) -> Asked {
+        self.part.map_or(Asked { kind: self.kind, op: self.op, elements: self.elements }, |(_, asked)| asked)
     }
 
     /// The number and everything that must be the same at all ranks, as one number.
     pub(crate) fn fingerprint(&self) -> u64 {
-        self.words()[..4].iter().fold(u64::from(self.world), |sum, word| hash::mix(sum, *word))
+        self.words()[..5].iter().fold(u64::from(self.world), |sum, word| hash::mix(sum, *word))
     }
 
     /// For the control connection.
@@ -41,23 +85,35 @@ impl Call {
     }
 
     /// For ranks that share memory with this one.
-    pub(crate) fn words(&self) -> [u64; 5] {
-        let (kind, root) = match self.kind {
-            CollectiveKind::Allreduce => (1, 0),
-            CollectiveKind::Reduce { root } => (2, root.0),
-            CollectiveKind::Broadcast { root } => (3, root.0),
-            CollectiveKind::Barrier => (4, 0),
-            CollectiveKind::ReduceScatter => (5, 0),
-            CollectiveKind::AllGather => (6, 0),
+    pub(crate) fn words(&self) -> [u64; WORDS] {
+        let asked = self.asked();
+        let (kind, root) = match (self.sparse, asked.kind) {
+            (Some(step), _) => (SPARSE, step.number),
+            (None, CollectiveKind::Allreduce) => (1, 0),
+            (None, CollectiveKind::Reduce { root }) => (2, root.0),
+            (None, CollectiveKind::Broadcast { root }) => (3, root.0),
+            (None, CollectiveKind::Barrier) => (4, 0),
+            (None, CollectiveKind::ReduceScatter) => (5, 0),
+            (None, CollectiveKind::AllGather) => (6, 0),
         };
-        let op = u64::from(self.op.dtype.number()) << 8 | u64::from(self.op.operator.number());
-        [u64::from(self.number), kind << 32 | u64::from(root), op, self.elements, 1]
+        // Of a sparse call, what follows from that is not told: all ranks conclude the same.
+        let (op, elements) = self.sparse.map_or((asked.op, asked.elements), |step| (step.op, step.size));
+        let op = u64::from(op.dtype.number()) << 8 | u64::from(op.operator.number());
+        let custom = self.custom.map_or(0, |custom| u64::from(custom.element_bytes) << 32 | (u64::from(custom.index) + 1) << 16);
+        let part = match self.part {
+            None => 0,
+            Some((Part::Scales, _)) => 1,
+            Some((Part::Specials, _)) => 2,
+            Some((Part::Integers { first }, _)) => 3 + first,
+        };
+        [u64::from(self.number), kind << 32 | u64::from(root), custom | op, elements, part, 1]
     }
 
-    /// What another rank told by [`Call::words`]; `None` where that is no call.
-    pub(crate) fn from_words(words: [u64; 5], world: u32, rank: u32) -> Option<Self> {
-        let root = Rank(words[1] as u32);
+    /// What another rank told by [`Call::words`], as it was called there; `None` where that is no call.
+    pub(crate) fn from_words(words: [u64; WORDS], world: u32, rank: u32) -> Option<Self> {
+        let (root, is_sparse) = (Rank(words[1] as u32), words[1] >> 32 == SPARSE);
         let kind = match words[1] >> 32 {
+            SPARSE => CollectiveKind::AllGather,
             1 => CollectiveKind::Allreduce,
             2 => CollectiveKind::Reduce { root },
             3 => CollectiveKind::Broadcast { root },
@@ -68,15 +124,25 @@ impl Call {
         };
         let dtype = fanin_core::DType::from_number((words[2] >> 8) as u8)?;
         let operator = fanin_core::Operator::from_number(words[2] as u8)?;
-        let running = words[4] == 1;
-        let op = ElementOp { dtype, operator };
-        running.then_some(Call { number: words[0] as u32, kind, op, elements: words[3], world, rank })
+        let running = words[5] == 1;
+        let (op, elements) = (ElementOp { dtype, operator }, words[3]);
+        let index = ((words[2] >> 16) as u8).checked_sub(1);
+        let custom = index.map(|index| CustomCall { index, element_bytes: (words[2] >> 32) as u32 });
+        let part = match words[4] {
+            0 => None,
+            1 => Some(Part::Scales),
+            2 => Some(Part::Specials),
+            number => Some(Part::Integers { first: number - 3 }),
+        };
+        let part = part.map(|part| (part, Asked { kind, op, elements }));
+        let sparse = is_sparse.then_some(SparseStep { op, size: elements, number: root.0 });
+        running.then_some(Call { number: words[0] as u32, kind, op, custom, elements, world, rank, part, sparse })
     }
 
     /// The bytes of a block in this rank's input; of the whole vector, or of its own share where `own` (the input of an all-gather).
     fn bytes(&self, block: &Block, own: bool) -> Range<usize> {
         let share = if own { 0 } else { u64::from(block.share) };
-        let width = self.op.dtype.bytes() as u64;
+        let width = self.width() as u64;
         let start = (share * self.elements + block.start) * width;
         start as usize..(start + u64::from(block.elements) * width) as usize
     }
@@ -92,14 +158,35 @@ impl Call {
     }
 }
 
-fn kind_of(kind: CollectiveKind) -> CallKind {
-    match kind {
-        CollectiveKind::Allreduce => CallKind::Allreduce,
-        CollectiveKind::Reduce { root } => CallKind::Reduce { root: root.0 },
-        CollectiveKind::Broadcast { root } => CallKind::Broadcast { root: root.0 },
-        CollectiveKind::Barrier => CallKind::Barrier,
-        CollectiveKind::ReduceScatter => CallKind::ReduceScatter,
-        CollectiveKind::AllGather => CallKind::AllGather,
+/// What a call reduces by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CallOp {
+    /// An operator that is built in.
+    BuiltIn(ElementOp),
+    /// One that the job has brought along.
+    Custom(RegisteredOperator),
+}
+
+impl From<ElementOp> for CallOp {
+    fn from(op: ElementOp) -> Self {
+        CallOp::BuiltIn(op)
+    }
+}
+
+impl From<RegisteredOperator> for CallOp {
+    fn from(operator: RegisteredOperator) -> Self {
+        CallOp::Custom(operator)
+    }
+}
+
+/// An operator that a communicator's job has brought along: see [`Communicator::operator`](crate::Communicator::operator).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RegisteredOperator(pub(crate) CustomCall);
+
+impl RegisteredOperator {
+    /// Bytes of its elements.
+    pub fn element_bytes(&self) -> usize {
+        self.0.element_bytes as usize
     }
 }
 
@@ -194,14 +281,14 @@ impl Buffers<'_> {
 
     /// Whether results go past the caches. Not where they take the place of inputs, which are in a cache when their result comes.
     pub(crate) fn streams(&self, call: &Call) -> bool {
-        let share_bytes = call.elements.saturating_mul(call.op.dtype.bytes() as u64);
+        let share_bytes = call.elements.saturating_mul(call.width() as u64);
         matches!(self, Buffers::Apart { .. }) && share_bytes >= STREAMED_BYTES_MIN as u64
     }
 
     /// A part of one share of both vectors, where this rank gives or gets something; `bytes` is its place in the whole vector.
     pub(crate) fn part(&mut self, call: &Call, share: u32, bytes: Range<usize>) -> Vectors<'_> {
         let (contributes, receives) = (call.contributes(share), call.receives(share));
-        let own = call.rank as usize * call.elements as usize * call.op.dtype.bytes();
+        let own = call.rank as usize * call.elements as usize * call.width();
         let placed = |own_only: bool| if own_only { bytes.start - own..bytes.end - own } else { bytes.clone() };
         match self {
             Buffers::InPlace(vector) => Vectors::InPlace(&mut vector[bytes]),
@@ -221,6 +308,8 @@ impl Buffers<'_> {
         }
         match self.part(call, share, bytes) {
             Vectors::InPlace(output) | Vectors::Apart { output, .. } => Some(output),
+            // Parts are of dense vectors.
+            Vectors::Sparse { .. } => None,
         }
     }
 
@@ -229,7 +318,7 @@ impl Buffers<'_> {
     /// # Errors
     /// Says which one is not, and how long it must be.
     pub(crate) fn check(&self, call: &Call) -> Result<(), String> {
-        let width = call.op.dtype.bytes() as u64;
+        let width = call.width() as u64;
         let share = call.elements * width;
         let whole = share * u64::from(call.shares());
         let expect = |what: &str, got: usize, expected: u64| {
@@ -241,7 +330,7 @@ impl Buffers<'_> {
                 call.kind.name(),
                 got as u64 / width,
                 expected / width,
-                call.op.dtype
+                call.custom.map_or(call.op.dtype.to_string(), |custom| format!("of {} bytes", custom.element_bytes))
             ))
         };
         match self {
@@ -267,7 +356,17 @@ mod tests {
     use fanin_core::{DType, Operator};
 
     fn call(kind: CollectiveKind, elements: u64, rank: u32) -> Call {
-        Call { number: 7, kind, op: ElementOp { dtype: DType::I16, operator: Operator::Sum }, elements, world: 3, rank }
+        Call {
+            number: 7,
+            kind,
+            op: ElementOp { dtype: DType::I16, operator: Operator::Sum },
+            custom: None,
+            elements,
+            world: 3,
+            rank,
+            part: None,
+            sparse: None,
+        }
     }
 
     #[test]
@@ -290,6 +389,12 @@ mod tests {
     #[test]
     fn calls_that_differ_in_anything_have_different_fingerprints() {
         let first = call(CollectiveKind::Allreduce, 10, 0);
+        // As it is told: what a rank does in it is not.
+        let sparse = |op, size, number| {
+            let sparse = Some(SparseStep { op, size, number });
+            Call { kind: CollectiveKind::AllGather, op, elements: size, sparse, ..first }
+        };
+        assert_eq!(sparse(first.op, 10, 0).signature().to_string(), "sparse allreduce of 10 i16 (sum)");
         let others = [
             Call { number: 8, ..first },
             Call { elements: 11, ..first },
@@ -297,13 +402,23 @@ mod tests {
             Call { kind: CollectiveKind::Reduce { root: Rank(1) }, ..first },
             Call { op: ElementOp { dtype: DType::BF16, operator: Operator::Sum }, ..first },
             Call { op: ElementOp { dtype: DType::I16, operator: Operator::Max }, ..first },
+            Call { part: Some((Part::Scales, first.asked())), ..first },
+            Call { part: Some((Part::Specials, first.asked())), ..first },
+            Call { part: Some((Part::Integers { first: 0 }, first.asked())), ..first },
+            Call { part: Some((Part::Integers { first: 256 }, first.asked())), ..first },
+            Call { custom: Some(CustomCall { index: 0, element_bytes: 2 }), ..first },
+            Call { custom: Some(CustomCall { index: 3, element_bytes: 1_024 }), ..first },
+            sparse(first.op, 10, 0),
+            sparse(first.op, 10, 1),
+            sparse(first.op, 11, 0),
+            sparse(ElementOp { dtype: DType::I16, operator: Operator::Max }, 10, 0),
         ];
         assert!(others.iter().all(|other| other.fingerprint() != first.fingerprint()));
         assert_eq!(Call { rank: 2, ..first }.fingerprint(), first.fingerprint());
         for other in others {
             assert_eq!(Call::from_words(other.words(), 3, 0), Some(other));
         }
-        assert_eq!(Call::from_words([0; 5], 3, 0), None);
+        assert_eq!(Call::from_words([0; WORDS], 3, 0), None);
     }
 
     #[test]

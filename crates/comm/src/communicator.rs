@@ -6,11 +6,14 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use fanin_core::{CollectiveKind, DType, ElementOp, Operator, Rank};
+use bytemuck::{AnyBitPattern, NoUninit};
+use fanin_control::{CustomCall, FailureKind, Part};
+use fanin_core::{CollectiveKind, DType, ElementOp, Operator, OrderFree, Rank};
 use fanin_daemon::DaemonHandle;
+use fanin_operator::CustomOperator;
 use fanin_runtime::Statistics;
 
-use crate::call::{Buffers, Call};
+use crate::call::{Buffers, Call, CallOp, RegisteredOperator, SparseStep};
 use crate::config::{Config, INTERRUPT_LOOK, Meeting};
 use crate::element::Element;
 use crate::error::CommError;
@@ -18,10 +21,13 @@ use crate::link::{Link, Opened, Survival, locked};
 use crate::meeting;
 use crate::path::datagrams::DatagramPath;
 use crate::path::memory::MemoryPath;
+use crate::path::operators::Operators;
 use crate::path::patience::{INTERRUPTED, Patience};
 use crate::path::traffic::Traffic;
 use crate::path::{Path, PathReport, alone};
-use crate::queue::{Handle, Lent, Queue, Task};
+use crate::queue::{Handle, Lent, Queue, Run, SparseTask, Task, Turn};
+use crate::reproducible::{Reproducible, Scratch};
+use crate::sparse::{Given, Sparse};
 
 /// A rank's place in a job.
 ///
@@ -56,7 +62,7 @@ pub(crate) struct Core {
 /// How far a call is at this rank.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Progress {
-    /// Counts the calls of the communicator from 0.
+    /// Counts the calls of the communicator from 0; a reproducible reduction of floats is several.
     pub call: u32,
     /// Parts of the result that are here.
     pub finished_blocks: u64,
@@ -64,11 +70,13 @@ pub struct Progress {
     pub blocks: u64,
 }
 
-struct Engine {
+pub(crate) struct Engine {
     path: Path,
     /// The number of the next call.
     next: u32,
     closed: bool,
+    /// Of reproducible reductions.
+    pub(crate) scratch: Scratch,
 }
 
 impl fmt::Debug for Communicator {
@@ -89,12 +97,20 @@ impl Communicator {
     pub fn join(config: Config) -> Result<Self, CommError> {
         config.check()?;
         if config.world == 1 {
-            return Ok(Communicator::build(config, Path::Alone, None, None, None, PathReport::alone()));
+            let operators = config.operators.clone();
+            return Ok(Communicator::build(
+                config,
+                Path::Alone(Box::new(Operators::new(&operators))),
+                None,
+                None,
+                None,
+                PathReport::alone(),
+            ));
         }
         let joined = meeting::join(&config)?;
         let report = PathReport::of(&joined);
         let path = match joined.memory {
-            Ok(pool) => Path::Memory(Box::new(MemoryPath::new(pool))),
+            Ok(pool) => Path::Memory(Box::new(MemoryPath::new(pool, config.rank, &config.operators))),
             Err(_) => Path::Datagrams(Box::new(DatagramPath::new(&config, &joined.admitted, joined.socket)?)),
         };
         let survival = match (&config.meeting, &path) {
@@ -130,7 +146,7 @@ impl Communicator {
     ) -> Self {
         let (link, thread) = control.unzip();
         let traffic = if let Path::Datagrams(path) = &path { Some(path.traffic()) } else { None };
-        let engine = Mutex::new(Engine { path, next: 0, closed: false });
+        let engine = Mutex::new(Engine { path, next: 0, closed: false, scratch: Scratch::default() });
         let core = Arc::new(Core { config, link, engine, turns: crate::queue::Turns::default(), traffic });
         if let Some(link) = &core.link {
             link.set_core(Arc::downgrade(&core));
@@ -193,6 +209,32 @@ impl Communicator {
         self.call(CollectiveKind::Allreduce, element_op::<T>(operator)?, elements, &mut apart(input, output))
     }
 
+    /// An operator that the job has brought along ([`Config::operators`]), for calls.
+    ///
+    /// # Errors
+    /// [`CommError::Arguments`], where it has not.
+    pub fn operator(&self, operator: &CustomOperator) -> Result<RegisteredOperator, CommError> {
+        let index = self.core.config.operators.iter().position(|known| known == operator).ok_or_else(|| {
+            let (name, job) = (operator.name(), self.job());
+            CommError::Arguments(format!(
+                "job `{job}` was joined without the operator `{name}`: expected it in `operators` of its configuration"
+            ))
+        })?;
+        let element_bytes = operator.layout().element_bytes as u32;
+        Ok(RegisteredOperator(CustomCall { index: index as u8, element_bytes }))
+    }
+
+    /// As [`Communicator::allreduce`], by an operator that the job has brought along; `T` is what its module takes for an element.
+    ///
+    /// # Errors
+    /// [`CommError::Arguments`] where the job has no such operator, or elements have another length; [`CommError::Failed`], also where the
+    /// operator traps or never ends.
+    pub fn allreduce_custom<T: NoUninit + AnyBitPattern>(&self, vector: &mut [T], operator: &CustomOperator) -> Result<(), CommError> {
+        let elements = vector.len() as u64;
+        let operator = operator.clone().for_elements_of(size_of::<T>()).map_err(|error| CommError::Arguments(error.to_string()))?;
+        self.call(CollectiveKind::Allreduce, self.operator(&operator)?, elements, &mut Buffers::InPlace(bytemuck::cast_slice_mut(vector)))
+    }
+
     /// Rank `root` gets the reduction of all vectors, in place; the other ranks' vectors stay as they are.
     ///
     /// # Errors
@@ -251,7 +293,13 @@ impl Communicator {
     ///
     /// # Errors
     /// [`CommError::Arguments`]; what goes wrong later is told by the handle.
-    pub fn call_async<B: Lent>(&self, kind: CollectiveKind, op: ElementOp, elements: u64, vector: B) -> Result<Handle<B>, CommError> {
+    pub fn call_async<B: Lent>(
+        &self,
+        kind: CollectiveKind,
+        op: impl Into<CallOp>,
+        elements: u64,
+        vector: B,
+    ) -> Result<Handle<B>, CommError> {
         let (handle, answer) = Handle::new();
         // Nobody may be interested any more.
         self.call_async_then(kind, op, elements, vector, move |vector, result| drop(answer.send((vector, result))))?;
@@ -266,26 +314,81 @@ impl Communicator {
     pub fn call_async_then<B: Lent>(
         &self,
         kind: CollectiveKind,
-        op: ElementOp,
+        op: impl Into<CallOp>,
         elements: u64,
         vector: B,
         done: impl FnOnce(B, Result<(), CommError>) + Send + 'static,
     ) -> Result<(), CommError> {
+        let op = op.into();
         self.check(kind, op)?;
+        self.enqueue(|ticket| Box::new(Task::new(ticket, kind, op, elements, vector, Box::new(done))))
+    }
+
+    /// Runs a task in the background, in its turn.
+    fn enqueue(&self, task: impl FnOnce(u64) -> Box<dyn Run>) -> Result<(), CommError> {
         let mut queue = locked(&self.queue);
         let queue = match &mut *queue {
             Some(queue) => queue,
             none => none.insert(Queue::start(self.core.clone())?),
         };
-        queue.push(Box::new(Task::new(self.core.turns.take(), kind, op, elements, vector, Box::new(done))));
+        queue.push(task(self.core.turns.take()));
         Ok(())
+    }
+
+    /// The reduction (sum, minimum or maximum) of vectors of `size` elements of which each rank gives some, by their indices. All ranks get
+    /// every index that any has given, with the reduction of what was given for it.
+    ///
+    /// Elements that a rank does not give have no part in the reduction: the maximum of a negative number and of nothing is the number. What
+    /// is given counts also where it is zero, and a sum that is zero is in the result. Of an index that a rank gives several times, the
+    /// values are combined first, in their order. How it was computed is in [`Sparse::report`]: lists are merged in the order of ranks, so
+    /// that the same ones give the same bits every time; a dense vector is reduced as [`Communicator::allreduce`] does it.
+    ///
+    /// # Errors
+    /// [`CommError::Arguments`] for another operator, an index that is not below `size`, or not as many values as indices;
+    /// [`CommError::Failed`], also where ranks differ in size, type or operator.
+    pub fn allreduce_sparse<T: Element>(
+        &self,
+        indices: &[u64],
+        values: &[T],
+        size: u64,
+        operator: Operator,
+    ) -> Result<Sparse<T>, CommError> {
+        let given = Given::new(element_op::<T>(operator)?, indices, bytemuck::cast_slice(values), size)?;
+        let _turn = self.turn();
+        self.core.run_sparse(given).map(Sparse::of)
+    }
+
+    /// As [`Communicator::allreduce_sparse`] over the bytes of elements, in the background; how it ends is told to `done`, in the thread that
+    /// runs calls in the background and before the next one begins.
+    ///
+    /// # Errors
+    /// [`CommError::Arguments`], without calling `done`; what goes wrong later is told to it.
+    pub fn call_sparse_async_then(
+        &self,
+        op: ElementOp,
+        indices: &[u64],
+        values: &[u8],
+        size: u64,
+        done: impl FnOnce(Result<Sparse<u8>, CommError>) + Send + 'static,
+    ) -> Result<(), CommError> {
+        self.check(CollectiveKind::Allreduce, op.into())?;
+        let given = Given::new(op, indices, values, size)?;
+        let done = |result: Result<_, _>| done(result.map(Sparse::of));
+        self.enqueue(|ticket| Box::new(SparseTask { ticket, given, done }))
     }
 
     /// Any collective over bytes, for callers that know element types at run time only. `elements` as in [`Communicator::call_async`].
     ///
     /// # Errors
     /// As [`Communicator::allreduce`], and where a vector is not as long as it must be.
-    pub fn call_bytes(&self, kind: CollectiveKind, op: ElementOp, elements: u64, input: &[u8], output: &mut [u8]) -> Result<(), CommError> {
+    pub fn call_bytes(
+        &self,
+        kind: CollectiveKind,
+        op: impl Into<CallOp>,
+        elements: u64,
+        input: &[u8],
+        output: &mut [u8],
+    ) -> Result<(), CommError> {
         self.call(kind, op, elements, &mut Buffers::Apart { input, output })
     }
 
@@ -293,27 +396,52 @@ impl Communicator {
     ///
     /// # Errors
     /// As [`Communicator::call_bytes`].
-    pub fn call_bytes_in_place(&self, kind: CollectiveKind, op: ElementOp, elements: u64, vector: &mut [u8]) -> Result<(), CommError> {
+    pub fn call_bytes_in_place(
+        &self,
+        kind: CollectiveKind,
+        op: impl Into<CallOp>,
+        elements: u64,
+        vector: &mut [u8],
+    ) -> Result<(), CommError> {
         self.call(kind, op, elements, &mut Buffers::InPlace(vector))
     }
 
-    fn call(&self, kind: CollectiveKind, op: ElementOp, elements: u64, buffers: &mut Buffers<'_>) -> Result<(), CommError> {
+    fn call(&self, kind: CollectiveKind, op: impl Into<CallOp>, elements: u64, buffers: &mut Buffers<'_>) -> Result<(), CommError> {
+        let op = op.into();
         self.check(kind, op)?;
-        let ticket = self.core.turns.take();
-        // Calls before this one end soon once the job has.
-        let _turn = self.core.turns.wait(ticket, || {
-            if self.core.config.interrupt.is_wanted() {
-                self.core.fail(INTERRUPTED);
-            }
-        });
+        let _turn = self.turn();
         self.core.run(kind, op, elements, buffers)
     }
 
-    fn check(&self, kind: CollectiveKind, op: ElementOp) -> Result<(), CommError> {
+    /// Waits for the turn of a call that is made now.
+    fn turn(&self) -> Turn<'_> {
+        let ticket = self.core.turns.take();
+        // Calls before this one end soon once the job has.
+        self.core.turns.wait(ticket, || {
+            if self.core.config.interrupt.is_wanted() {
+                self.core.fail(INTERRUPTED);
+            }
+        })
+    }
+
+    fn check(&self, kind: CollectiveKind, op: CallOp) -> Result<(), CommError> {
         if let CollectiveKind::Reduce { root } | CollectiveKind::Broadcast { root } = kind {
             self.root(root.0)?;
         }
-        ElementOp::new(op.dtype, op.operator).map_err(|error| CommError::Arguments(error.to_string()))?;
+        match op {
+            CallOp::BuiltIn(op) => {
+                ElementOp::new(op.dtype, op.operator).map_err(|error| CommError::Arguments(error.to_string()))?;
+                if self.core.config.reproducible && !is_copy(kind) {
+                    OrderFree::of(op, self.world()).map_err(|error| CommError::Arguments(error.to_string()))?;
+                }
+            }
+            CallOp::Custom(RegisteredOperator(call)) => {
+                let known = self.core.config.operators.get(usize::from(call.index));
+                if known.is_none_or(|operator| operator.layout().element_bytes != call.element_bytes as usize) {
+                    return Err(CommError::Arguments(format!("this job has no operator number {} of that kind", call.index)));
+                }
+            }
+        }
         Ok(())
     }
 
@@ -413,7 +541,19 @@ impl Drop for Communicator {
 
 impl Core {
     /// Runs a call whose turn it is.
-    pub(crate) fn run(&self, kind: CollectiveKind, op: ElementOp, elements: u64, buffers: &mut Buffers<'_>) -> Result<(), CommError> {
+    pub(crate) fn run(&self, kind: CollectiveKind, op: CallOp, elements: u64, buffers: &mut Buffers<'_>) -> Result<(), CommError> {
+        self.run_step(kind, op, elements, buffers, None)
+    }
+
+    /// Runs a call, or a step of one whose turn it is.
+    pub(crate) fn run_step(
+        &self,
+        kind: CollectiveKind,
+        op: impl Into<CallOp>,
+        elements: u64,
+        buffers: &mut Buffers<'_>,
+        sparse: Option<SparseStep>,
+    ) -> Result<(), CommError> {
         let mut engine = locked(&self.engine);
         if engine.closed {
             return Err(CommError::Closed { job: self.config.job.clone() });
@@ -421,23 +561,75 @@ impl Core {
         if let Some(failure) = self.link.as_ref().and_then(|link| link.failure()) {
             return Err(failure);
         }
-        // What is only copied needs no operator, and a mean would divide.
-        let op = if is_copy(kind) { copies(op.dtype) } else { op };
-        let call = Call { number: engine.next, kind, op, elements, world: self.config.world, rank: self.config.rank };
+        let (op, custom) = match op.into() {
+            // What is only copied needs no operator, and a mean would divide.
+            CallOp::BuiltIn(op) if is_copy(kind) => (copies(op.dtype), None),
+            CallOp::BuiltIn(op) => (op, None),
+            CallOp::Custom(operator) => (copies(DType::U8), Some(operator.0)),
+        };
+        let Config { world, rank, .. } = self.config;
+        let call = Call { number: engine.next, kind, op, custom, elements, world, rank, part: None, sparse };
         buffers.check(&call).map_err(CommError::Arguments)?;
-        engine.next = engine.next.wrapping_add(1);
-        let result = match (&mut engine.path, &self.link) {
-            (Path::Memory(path), Some(link)) => path.run(&call, buffers, link, self.patience(link)),
-            (Path::Datagrams(path), Some(link)) => path.run(&call, buffers, link, self.patience(link)),
-            (Path::Alone, _) | (_, None) => {
-                alone::run(&call, buffers);
-                Ok(())
-            }
+        // Without another rank, or an element, nothing is added; what a job's own operator does is its own.
+        let is_free = self.config.reproducible && custom.is_none() && !is_copy(kind) && elements > 0 && world > 1;
+        let result = if is_free {
+            OrderFree::of(op, world).map_err(|error| CommError::Arguments(error.to_string())).and_then(|how| match how {
+                OrderFree::AsItIs => self.run_one(&mut engine, &call, buffers),
+                OrderFree::Scaled(sum) => Reproducible::new(self, &mut engine, call, buffers).sum(sum),
+                OrderFree::Ordered(order) => Reproducible::new(self, &mut engine, call, buffers).extremum(order),
+            })
+        } else {
+            self.run_one(&mut engine, &call, buffers)
         };
         if let (Err(error), Some(link)) = (&result, &self.link) {
             link.fail(error.clone());
         }
         result
+    }
+
+    /// Number of ranks.
+    pub(crate) fn world(&self) -> u32 {
+        self.config.world
+    }
+
+    /// Whether dense reductions of such elements are less exact than lists: as block fixed point.
+    pub(crate) fn rounds(&self, op: ElementOp) -> bool {
+        self.config.fixed_point && op.dtype == DType::F32
+    }
+
+    /// A rank has said what cannot be: the job has failed.
+    pub(crate) fn broken(&self, text: String, rank: u32) -> CommError {
+        match &self.link {
+            Some(link) => link.fail(link.failed_with(text, Some(rank), Some(FailureKind::Protocol))),
+            None => CommError::Arguments(text),
+        }
+    }
+
+    /// Runs a part of a reproducible reduction.
+    ///
+    /// # Errors
+    /// The job has failed.
+    pub(crate) fn run_part(
+        &self,
+        engine: &mut Engine,
+        part: Part,
+        whole: &Call,
+        (kind, op, elements): (CollectiveKind, ElementOp, u64),
+        vector: &mut [u8],
+    ) -> Result<(), CommError> {
+        let call = Call { number: engine.next, kind, op, elements, part: Some((part, whole.asked())), ..*whole };
+        self.run_one(engine, &call, &mut Buffers::InPlace(vector))
+    }
+
+    /// Runs one operation, which is the next one.
+    fn run_one(&self, engine: &mut Engine, call: &Call, buffers: &mut Buffers<'_>) -> Result<(), CommError> {
+        engine.next = engine.next.wrapping_add(1);
+        match (&mut engine.path, &self.link) {
+            (Path::Memory(path), Some(link)) => path.run(call, buffers, link, self.patience(link)),
+            (Path::Datagrams(path), Some(link)) => path.run(call, buffers, link, self.patience(link)),
+            (Path::Alone(operators), _) => alone::run(call, buffers, operators).map_err(|text| self.failed_alone(text)),
+            (_, None) => Err(CommError::Closed { job: self.config.job.clone() }),
+        }
     }
 
     /// The switch was restarted: takes the job up again, unless a call runs, which does it itself.
@@ -450,6 +642,11 @@ impl Core {
         {
             link.fail(error);
         }
+    }
+
+    /// An operator of a job of one rank has failed.
+    fn failed_alone(&self, text: String) -> CommError {
+        CommError::Failed { job: self.config.job.clone(), text, suspect_rank: Some(self.config.rank), kind: Some(FailureKind::Operator) }
     }
 
     /// Ends the job at this rank, and so at all.

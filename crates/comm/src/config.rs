@@ -6,9 +6,10 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fanin_control::WORLD_MAX;
+use fanin_control::{OPERATORS_BYTES_MAX, OPERATORS_MAX, WORLD_MAX};
 use fanin_net::FaultPlan;
 use fanin_net::shm::Waiting;
+use fanin_operator::CustomOperator;
 
 /// Where the ranks of a job meet.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -112,6 +113,11 @@ pub struct Config {
     pub window: Option<u32>,
     /// Sum binary32 floats as block fixed point, as hardware switches do (UDP only).
     pub fixed_point: bool,
+    /// Reduce floats so that the bits of the result do not depend on the order: on who comes first, on how many switches there are, on the
+    /// path, on restarts. All ranks or none; see [`OrderFree`](fanin_core::OrderFree) for how, and for how exact it is.
+    pub reproducible: bool,
+    /// Operators that the job brings along, the same at all ranks and in the same order: [`Communicator::operator`](crate::Communicator::operator).
+    pub operators: Vec<CustomOperator>,
     /// Injected faults of what this rank sends by UDP, and the switch if it runs in this process: for tests and demonstrations.
     pub faults: FaultPlan,
     /// Where notices go.
@@ -136,6 +142,8 @@ impl Config {
             payload_bytes: None,
             window: None,
             fixed_point: false,
+            reproducible: false,
+            operators: Vec::new(),
             faults: FaultPlan::default(),
             notices: Notices::default(),
             interrupt: Interrupt::default(),
@@ -195,6 +203,9 @@ impl Config {
         if let Some((name, value)) = first(&["FANIN_FIXED_POINT"]) {
             config.fixed_point = choose(name, &value, &[("0", false), ("1", true)])?;
         }
+        if let Some((name, value)) = first(&["FANIN_REPRODUCIBLE"]) {
+            config.reproducible = choose(name, &value, &[("0", false), ("1", true)])?;
+        }
         config.check()?;
         Ok(config)
     }
@@ -217,8 +228,18 @@ impl Config {
         if self.job.is_empty() || self.job.len() > 128 || self.job.chars().any(char::is_control) {
             return wrong("job", format!("{:?}", self.job), "a name of 1 to 128 printable characters".into());
         }
+        if self.operators.len() > OPERATORS_MAX {
+            return wrong("operators", format!("{} of them", self.operators.len()), format!("at most {OPERATORS_MAX}"));
+        }
+        let bytes: usize = self.operators.iter().map(|operator| operator.module().len()).sum();
+        if bytes > OPERATORS_BYTES_MAX {
+            return wrong("operators", format!("{bytes} bytes of modules"), format!("at most {OPERATORS_BYTES_MAX}"));
+        }
         if self.fixed_point && self.transport == Transport::Memory {
             return wrong("fixed_point", "true".into(), "false with shared memory, where floats are summed as floats".into());
+        }
+        if self.fixed_point && self.reproducible {
+            return wrong("fixed_point", "true".into(), "false where sums are reproducible: these are integers already".into());
         }
         Ok(())
     }
@@ -239,6 +260,7 @@ pub const VARIABLES: &[(&str, &str)] = &[
     ("FANIN_PAYLOAD", "bytes of elements in a packet; by default what the path carries"),
     ("FANIN_WINDOW", "packets under way; by default the switch chooses"),
     ("FANIN_FIXED_POINT", "1 sums floats as block fixed point, as hardware switches do; 0"),
+    ("FANIN_REPRODUCIBLE", "1 reduces floats to the same bits whatever the order, the path and the switches; 0"),
 ];
 
 fn meeting(first: &impl Fn(&[&'static str]) -> Option<(&'static str, String)>, world: u32) -> Result<Meeting, ConfigError> {
@@ -341,6 +363,15 @@ mod tests {
         let config = read(&own.concat()).unwrap();
         assert_eq!((config.rank, config.meeting), (2, Meeting::Switch("s:7000".into())));
         assert_eq!((config.transport, config.timeout), (Transport::Udp, Duration::from_millis(1_500)));
+    }
+
+    #[test]
+    fn reproducible_sums_are_asked_for_by_name() {
+        assert!(!read(&[]).unwrap().reproducible);
+        assert!(read(&[("FANIN_REPRODUCIBLE", "1")]).unwrap().reproducible);
+        assert_eq!(read(&[("FANIN_REPRODUCIBLE", "yes")]).unwrap_err().to_string(), "FANIN_REPRODUCIBLE = yes: expected 0 or 1");
+        let both = read(&[("FANIN_REPRODUCIBLE", "1"), ("FANIN_FIXED_POINT", "1")]).unwrap_err().to_string();
+        assert!(both.starts_with("fixed_point = true: expected false where sums are reproducible"), "{both}");
     }
 
     #[test]

@@ -16,8 +16,10 @@
 //! | `link` | the control connection of a running job: liveness, reasons of failures |
 //! | `communicator` | [`Communicator`]: the collectives |
 //! | `call` | one collective: blocks, shares, fingerprints |
+//! | `reproducible` | reductions of floats as reductions of integers, whose bits do not depend on the order |
 //! | `queue` | [`Handle`]: calls in the background, the order of all calls |
 //! | `host` | [`Host`]: a switch in this process |
+//! | `sparse` | [`Sparse`]: vectors as lists of indices and values |
 //! | `path` | vectors by shared memory, by UDP, or not at all |
 #![forbid(unsafe_code)]
 
@@ -31,7 +33,10 @@ mod link;
 mod meeting;
 mod path;
 mod queue;
+mod reproducible;
+mod sparse;
 
+pub use call::{CallOp, RegisteredOperator};
 pub use communicator::{Communicator, Progress};
 pub use config::{Config, ConfigError, Interrupt, Meeting, Notices, Transport, VARIABLES};
 pub use element::Element;
@@ -40,11 +45,18 @@ pub use fanin_control::FailureKind;
 pub use fanin_core::{CollectiveKind, DType, ElementOp, Operator, Rank, UnknownName};
 pub use fanin_net::FaultPlan;
 pub use fanin_net::shm::Waiting;
+pub use fanin_operator::{CustomOperator, OperatorError};
 pub use fanin_runtime::Statistics;
 pub use half::{bf16, f16};
 pub use host::Host;
 pub use path::PathReport;
 pub use queue::{Handle, Lent};
+pub use sparse::{Sparse, SparseReport, SparseWay};
+
+/// The examples of the documentation compile.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/operators.md")]
+struct OperatorDocumentation;
 
 /// The examples of the documentation compile.
 #[cfg(doctest)]

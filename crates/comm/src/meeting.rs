@@ -9,13 +9,14 @@ use std::time::{Duration, Instant};
 use std::{fs, thread};
 
 use fanin_control::{
-    Admitted, ClientError, ClientMessage, ClientSession, FailureKind, HostId, JobWish, Join, Op, OperationPlan, ResumeState, SwitchMessage,
-    encode,
+    Admitted, ClientError, ClientMessage, ClientSession, FailureKind, HostId, JobWish, Join, Op, OperationPlan, OperatorWish, ResumeState,
+    SwitchMessage, encode,
 };
 use fanin_core::hash;
 use fanin_daemon::{DaemonConfig, DaemonHandle};
 use fanin_net::shm::{Pool, Segment};
 use fanin_net::{FaultPlan, Socket, SocketConfig};
+use fanin_operator::CustomOperator;
 use serde::{Deserialize, Serialize};
 
 use crate::config::{Config, INTERRUPT_LOOK, Meeting, Transport};
@@ -260,11 +261,19 @@ fn request(config: &Config, socket: &Socket, switch: SocketAddr) -> Join {
             window: config.window,
             patience_ms: config.timeout.as_millis() as u64,
             fixed_point: config.fixed_point,
+            reproducible: config.reproducible,
             op: Op::F32_SUM,
         },
+        operators: config.operators.iter().map(|operator| wish(config, operator)).collect(),
         attach: None,
         resume: None,
     }
+}
+
+/// An operator as the switch is told of it; the module itself comes from rank 0.
+fn wish(config: &Config, operator: &CustomOperator) -> OperatorWish {
+    let module = (config.rank == 0).then(|| OperatorWish::digits(operator.module()));
+    OperatorWish { name: operator.name().into(), digest: operator.digest().to_string(), module }
 }
 
 /// What two processes have in common that can reach each other's memory through `/proc`: the running kernel, the namespace of process

@@ -5,14 +5,15 @@ use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::{self, JoinHandle};
 
-use fanin_core::{CollectiveKind, ElementOp};
+use fanin_core::CollectiveKind;
 
-use crate::call::Buffers;
+use crate::call::{Buffers, CallOp};
 use crate::communicator::Core;
 use crate::config::INTERRUPT_LOOK;
 use crate::element::Element;
 use crate::error::CommError;
 use crate::link::locked;
+use crate::sparse::{Entries, Given, SparseReport};
 
 /// Whose turn it is: calls run in the order in which tickets were taken.
 #[derive(Debug, Default)]
@@ -135,14 +136,14 @@ pub(crate) type Done<B> = Box<dyn FnOnce(B, Result<(), CommError>) + Send>;
 pub(crate) struct Task<B> {
     ticket: u64,
     kind: CollectiveKind,
-    op: ElementOp,
+    op: CallOp,
     elements: u64,
     vector: B,
     done: Done<B>,
 }
 
 impl<B: Lent> Task<B> {
-    pub(crate) fn new(ticket: u64, kind: CollectiveKind, op: ElementOp, elements: u64, vector: B, done: Done<B>) -> Self {
+    pub(crate) fn new(ticket: u64, kind: CollectiveKind, op: CallOp, elements: u64, vector: B, done: Done<B>) -> Self {
         Task { ticket, kind, op, elements, vector, done }
     }
 }
@@ -164,6 +165,25 @@ impl<B: Lent> Run for Task<B> {
         let result = catch_unwind(run).unwrap_or_else(|_| Err(core.fail(PANICKED)));
         // Told before the next call begins, so that whoever has seen that end finds this one done.
         if catch_unwind(AssertUnwindSafe(|| done(vector, result))).is_err() {
+            core.fail(PANICKED);
+        }
+        drop(turn);
+    }
+}
+
+/// A sparse allreduce in the background.
+pub(crate) struct SparseTask<F> {
+    pub(crate) ticket: u64,
+    pub(crate) given: Given,
+    pub(crate) done: F,
+}
+
+impl<F: FnOnce(Result<(Entries, SparseReport), CommError>) + Send> Run for SparseTask<F> {
+    fn run(self: Box<Self>, core: &Core) {
+        let turn = core.turns.wait(self.ticket, || ());
+        let SparseTask { given, done, .. } = *self;
+        let result = catch_unwind(AssertUnwindSafe(|| core.run_sparse(given))).unwrap_or_else(|_| Err(core.fail(PANICKED)));
+        if catch_unwind(AssertUnwindSafe(|| done(result))).is_err() {
             core.fail(PANICKED);
         }
         drop(turn);

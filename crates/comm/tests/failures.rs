@@ -16,14 +16,19 @@ fn text(error: &CommError) -> String {
     error.to_string()
 }
 
+/// Meets the others, before one of them spoils the job. A rank may learn that another has ended the job before it learns that all have
+/// met: then the error is this call's, and says the same.
+fn together(comm: &Communicator) -> Result<(), CommError> {
+    comm.barrier()
+}
+
 /// Every rank calls something else, as `call` says; gives all errors.
 fn disagree(transport: Transport, call: impl Fn(&Communicator) -> Result<(), CommError> + Send + Sync + 'static) -> Vec<CommError> {
     let (mut configs, _) = configs(3, transport);
     configs.iter_mut().for_each(|config| config.stall_notice = Duration::from_millis(200));
     run(configs, move |comm| {
-        comm.barrier().unwrap();
         // Who is done with what the others do not call learns of it in the next call.
-        let mut result = call(&comm);
+        let mut result = together(&comm).and_then(|()| call(&comm));
         while result.is_ok() {
             result = comm.barrier();
         }
@@ -38,10 +43,10 @@ fn ranks_that_differ_in_length_type_operator_or_collective_all_get_an_error_that
     for transport in BOTH {
         let length = disagree(transport, |comm| comm.allreduce(&mut vec![1f32; 1_000 + 24 * comm.rank() as usize], Operator::Sum));
         for error in &length {
-            assert!(
-                text(error).contains("allreduce of 1000 f32 (sum)") && (text(error).contains("1024") || text(error).contains("1048")),
-                "{error}"
-            );
+            // Whoever comes first is what others are compared with.
+            let named =
+                ["1000", "1024", "1048"].into_iter().filter(|length| text(error).contains(&format!("allreduce of {length} f32 (sum)")));
+            assert_eq!(named.count(), 2, "{error}");
             assert!(error.suspect_rank().is_some(), "{error}");
         }
         let kinds = disagree(transport, |comm| match comm.rank() {
@@ -50,7 +55,7 @@ fn ranks_that_differ_in_length_type_operator_or_collective_all_get_an_error_that
         });
         for error in &kinds {
             assert!(text(error).contains("50 f64 (sum)") && text(error).contains("100 f32 (sum)"), "{error}");
-            assert_eq!(error.suspect_rank(), Some(2), "{error}");
+            assert!(text(error).contains("rank 2 ") && error.suspect_rank().is_some(), "{error}");
         }
         let order = disagree(transport, |comm| match comm.rank() {
             0 => comm.broadcast(&mut [1i32; 5], 0),
@@ -58,6 +63,84 @@ fn ranks_that_differ_in_length_type_operator_or_collective_all_get_an_error_that
         });
         for error in &order {
             assert!(text(error).contains("broadcast from rank 0") && text(error).contains("reduce to rank 1"), "{error}");
+        }
+    }
+}
+
+type Called = fn(&Communicator) -> Result<(), CommError>;
+
+#[test]
+fn ranks_that_differ_in_a_reproducible_reduction_are_told_what_each_has_called() {
+    for transport in BOTH {
+        let cases: [(Called, [&str; 2]); 3] = [
+            // Their integers are alike, and so are their scales.
+            (
+                |comm| comm.allreduce(&mut [1f32; 300], if comm.rank() == 2 { Operator::Avg } else { Operator::Sum }),
+                ["300 f32 (avg), reproducible: scales", "300 f32 (sum), reproducible: scales"],
+            ),
+            (|comm| comm.allreduce(&mut vec![1f32; 300 + comm.rank() as usize / 2], Operator::Sum), ["301 f32", "300 f32"]),
+            (
+                |comm| match comm.rank() {
+                    2 => comm.allreduce(&mut [1i32; 300], Operator::Max),
+                    _ => comm.allreduce(&mut [1f32; 300], Operator::Max),
+                },
+                ["300 i32 (max)", "300 f32 (max), reproducible: elements from 0 on"],
+            ),
+        ];
+        for (call, expected) in cases {
+            let (mut configs, _) = configs(3, transport);
+            configs.iter_mut().for_each(|config| (config.stall_notice, config.reproducible) = (Duration::from_millis(200), true));
+            let errors = run(configs, move |comm| {
+                let mut result = together(&comm).and_then(|()| call(&comm));
+                while result.is_ok() {
+                    result = comm.barrier();
+                }
+                result.unwrap_err()
+            });
+            for error in errors {
+                assert!(expected.iter().all(|part| text(&error).contains(part)), "{transport:?}: {error}");
+                assert_eq!(error.suspect_rank(), Some(2), "{error}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_rank_that_does_not_ask_for_reproducible_sums_is_refused_by_name() {
+    let (mut configs, _) = configs(2, Transport::Auto);
+    configs[1].reproducible = true;
+    for result in at_all(configs, |_| ()) {
+        let error = text(&result.unwrap_err());
+        // Whoever asks first is what others are compared with.
+        assert!(["rank 0", "wants reproducible", "true", "false", "rank 1"].iter().all(|part| error.contains(part)), "{error}");
+    }
+}
+
+#[test]
+fn ranks_that_differ_in_a_sparse_call_all_get_an_error_that_says_so() {
+    let sparse = |comm: &Communicator, size, operator| comm.allreduce_sparse(&[1, 5], &[1f32, 2.0], size, operator).map(drop);
+    for transport in BOTH {
+        let sizes = disagree(transport, move |comm| sparse(comm, if comm.rank() == 1 { 2_000 } else { 1_000 }, Operator::Sum));
+        for error in &sizes {
+            let text = text(error);
+            assert!(text.contains("sparse allreduce of 1000 f32 (sum)") && text.contains("sparse allreduce of 2000 f32 (sum)"), "{error}");
+            assert!(text.contains("rank 1 ") && error.suspect_rank().is_some(), "{error}");
+        }
+        let operators = disagree(transport, move |comm| {
+            let operator = if comm.rank() == 2 { Operator::Max } else { Operator::Min };
+            sparse(comm, 1_000, operator)
+        });
+        for error in &operators {
+            assert!(text(error).contains("1000 f32 (max)") && text(error).contains("1000 f32 (min)"), "{error}");
+            assert!(text(error).contains("rank 2 ") && error.suspect_rank().is_some(), "{error}");
+        }
+        // The first step gathers numbers, and is not taken for a call that does the same.
+        let dense = disagree(transport, move |comm| match comm.rank() {
+            1 => comm.all_gather(&[1i64], &mut [0; 3]),
+            _ => sparse(comm, 1_000, Operator::Sum),
+        });
+        for error in &dense {
+            assert!(text(error).contains("sparse allreduce of 1000") && text(error).contains("all-gather of 1 i64"), "{error}");
         }
     }
 }
@@ -91,8 +174,8 @@ fn a_rank_that_leaves_while_others_need_it_is_named() {
         let (mut configs, _) = configs(3, transport);
         configs.iter_mut().for_each(|config| config.stall_notice = Duration::from_millis(200));
         let errors = run(configs, |comm| {
-            comm.barrier().unwrap();
-            if comm.rank() == 2 { None } else { Some(comm.barrier().unwrap_err()) }
+            let met = together(&comm);
+            if comm.rank() == 2 { None } else { Some(met.and_then(|()| comm.barrier()).unwrap_err()) }
         });
         for error in errors.iter().flatten() {
             assert_eq!(error.suspect_rank(), Some(2), "{error}");
@@ -136,16 +219,16 @@ fn a_rank_that_ends_the_job_is_named_with_its_reason() {
     for transport in BOTH {
         let (configs, _) = configs(3, transport);
         let errors = run(configs, |comm| {
-            comm.barrier().unwrap();
+            let mut result = together(&comm);
             if comm.rank() == 1 {
                 comm.abort("the disk is full");
             }
-            loop {
-                if let Err(error) = comm.allreduce(&mut [1f32; 100], Operator::Sum) {
-                    assert_eq!(text(&comm.barrier().unwrap_err()), text(&error), "a failed communicator says the same for ever");
-                    return error;
-                }
+            while result.is_ok() {
+                result = comm.allreduce(&mut [1f32; 100], Operator::Sum);
             }
+            let error = result.unwrap_err();
+            assert_eq!(text(&comm.barrier().unwrap_err()), text(&error), "a failed communicator says the same for ever");
+            error
         });
         for error in &errors {
             assert_eq!(error.suspect_rank(), Some(1), "{error}");
@@ -183,9 +266,9 @@ fn a_user_who_has_had_enough_ends_the_wait_in_calls_and_before() {
                         }
                     }
                 }
-                comm.barrier().unwrap();
-                let _handle = in_background.then(|| comm.allreduce_async(vec![0i32; 10], Operator::Sum).unwrap());
-                let error = comm.reduce(&mut [0f32; 1_000], Operator::Sum, 1).unwrap_err();
+                let met = together(&comm);
+                let _handle = (met.is_ok() && in_background).then(|| comm.allreduce_async(vec![0i32; 10], Operator::Sum).unwrap());
+                let error = met.and_then(|()| comm.reduce(&mut [0f32; 1_000], Operator::Sum, 1)).unwrap_err();
                 ended.store(true, Ordering::Relaxed);
                 error
             });

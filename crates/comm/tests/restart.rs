@@ -136,6 +136,56 @@ fn sums_are_exact_whenever_the_switch_is_killed() {
 }
 
 #[test]
+fn reproducible_sums_have_the_same_bits_whenever_the_switch_is_killed() {
+    const WORLD: u32 = 3;
+    let element = |rank: u32, call: u32, index: u32| {
+        let bits = fanin_core::hash::mix(u64::from(call) << 32 | u64::from(rank), u64::from(index));
+        (bits as i32) as f32 * (bits >> 52) as f32
+    };
+    let vector = move |rank: u32, call: u32| -> Vec<f32> { (0..60_007).map(|index| element(rank, call, index)).collect() };
+    let run_all = move |configs, counted: Arc<AtomicU32>| {
+        let all_done = Arc::new(Barrier::new(WORLD as usize));
+        run(configs, move |comm| {
+            let sums = (0..25).map(|call| {
+                let mut sum = vector(comm.rank(), call);
+                comm.allreduce(&mut sum, Operator::Sum).unwrap();
+                let mut mean = vector(comm.rank(), call + 100);
+                comm.reduce(&mut mean, Operator::Avg, call % WORLD).unwrap();
+                counted.fetch_add(1, Ordering::Relaxed);
+                if comm.rank() == call % WORLD {
+                    sum.extend(mean);
+                }
+                sum.into_iter().map(f32::to_bits).collect::<Vec<_>>()
+            });
+            let sums: Vec<_> = sums.collect();
+            all_done.wait();
+            sums
+        })
+    };
+    let reproducible =
+        |configs: Vec<Config>| -> Vec<Config> { configs.into_iter().map(|config| Config { reproducible: true, ..config }).collect() };
+    let expected = run_all(reproducible(configs(WORLD, Transport::Memory).0), Arc::default());
+    assert!((0..25).all(|call| (1..3).all(|rank| expected[rank][call][..60_007] == expected[0][call][..60_007])));
+    let mut switch = Switch::start("127.0.0.1:0");
+    let (configs, calls) = (reproducible(at(&switch, WORLD)), Arc::new(AtomicU32::new(0)));
+    let counted = calls.clone();
+    let ranks = thread::spawn(move || run_all(configs, counted));
+    let mut restarts = 0;
+    while !ranks.is_finished() {
+        let before = calls.load(Ordering::Relaxed);
+        while !ranks.is_finished() && calls.load(Ordering::Relaxed) < before + 10 {
+            thread::sleep(Duration::from_micros(700));
+        }
+        if !ranks.is_finished() {
+            switch.restart();
+            restarts += 1;
+        }
+    }
+    assert!(ranks.join().unwrap() == expected, "other bits after {restarts} restarts");
+    assert!(restarts >= 2, "{restarts} restarts");
+}
+
+#[test]
 fn a_job_of_which_all_ranks_are_idle_goes_on() {
     let mut switch = Switch::start("127.0.0.1:0");
     let configs = at(&switch, 2);

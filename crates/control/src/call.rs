@@ -14,16 +14,28 @@ pub struct Op {
     /// The operator.
     #[serde(with = "named")]
     pub operator: Operator,
+    /// The operator that the job has brought along, where that is meant; type and operator mean nothing then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub custom: Option<CustomCall>,
+}
+
+/// An operator that the job has brought along.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub struct CustomCall {
+    /// Its number in [`Join::operators`](crate::Join::operators).
+    pub index: u8,
+    /// Bytes of its elements.
+    pub element_bytes: u32,
 }
 
 impl Op {
     /// Sums of binary32 floats.
-    pub const F32_SUM: Op = Op { dtype: DType::F32, operator: Operator::Sum };
+    pub const F32_SUM: Op = Op { dtype: DType::F32, operator: Operator::Sum, custom: None };
 }
 
 impl From<ElementOp> for Op {
     fn from(op: ElementOp) -> Self {
-        Op { dtype: op.dtype, operator: op.operator }
+        Op { dtype: op.dtype, operator: op.operator, custom: None }
     }
 }
 
@@ -35,7 +47,10 @@ impl From<Op> for ElementOp {
 
 impl fmt::Display for Op {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({})", self.dtype, self.operator)
+        match self.custom {
+            Some(CustomCall { index, element_bytes }) => write!(f, "elements of {element_bytes} bytes (custom operator {index})"),
+            None => write!(f, "{} ({})", self.dtype, self.operator),
+        }
     }
 }
 
@@ -77,12 +92,14 @@ pub enum CallKind {
     ReduceScatter,
     /// Every rank gets the vectors of all ranks.
     AllGather,
+    /// Every rank gets the reduction of all vectors, of which only some elements are there.
+    AllreduceSparse,
 }
 
 impl From<CallKind> for CollectiveKind {
     fn from(kind: CallKind) -> Self {
         match kind {
-            CallKind::Allreduce => CollectiveKind::Allreduce,
+            CallKind::Allreduce | CallKind::AllreduceSparse => CollectiveKind::Allreduce,
             CallKind::Reduce { root } => CollectiveKind::Reduce { root: Rank(root) },
             CallKind::Broadcast { root } => CollectiveKind::Broadcast { root: Rank(root) },
             CallKind::Barrier => CollectiveKind::Barrier,
@@ -107,11 +124,39 @@ impl From<CollectiveKind> for CallKind {
 
 impl fmt::Display for CallKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if *self == CallKind::AllreduceSparse {
+            f.write_str("sparse ")?;
+        }
         f.write_str(CollectiveKind::from(*self).name())?;
         match self {
             CallKind::Reduce { root } => write!(f, " to rank {root}"),
             CallKind::Broadcast { root } => write!(f, " from rank {root}"),
             _ => Ok(()),
+        }
+    }
+}
+
+/// One of the operations that a reproducible reduction of floats consists of: each is a reduction of integers.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Part {
+    /// The scales of all blocks.
+    Scales,
+    /// What is special in some elements.
+    Specials,
+    /// The integers of elements.
+    Integers {
+        /// From this one of a share on.
+        first: u64,
+    },
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Part::Scales => f.write_str("scales"),
+            Part::Specials => f.write_str("special elements"),
+            Part::Integers { first } => write!(f, "elements from {first} on"),
         }
     }
 }
@@ -125,17 +170,21 @@ pub struct Signature {
     pub op: Op,
     /// Length of the vector in elements.
     pub elements: u64,
+    /// Of a reproducible reduction: which part of it the operation is. All else is of the whole reduction.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part: Option<Part>,
 }
 
 impl fmt::Display for Signature {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Signature { kind, op, elements } = self;
+        let Signature { kind, op, elements, part } = self;
         match kind {
             CallKind::Barrier => write!(f, "{kind}"),
             // What is only copied has no operator.
             CallKind::Broadcast { .. } | CallKind::AllGather => write!(f, "{kind} of {elements} {}", op.dtype),
             _ => write!(f, "{kind} of {elements} {op}"),
-        }
+        }?;
+        part.map_or(Ok(()), |part| write!(f, ", reproducible: {part}"))
     }
 }
 
@@ -177,20 +226,32 @@ mod tests {
 
     #[test]
     fn calls_are_told_in_words() {
-        let signature = |kind, dtype, operator| Signature { kind, op: Op { dtype, operator }, elements: 500 };
+        let signature = |kind, dtype, operator| Signature { kind, op: Op { dtype, operator, custom: None }, elements: 500, part: None };
         let text = |kind| signature(kind, DType::F64, Operator::Sum).to_string();
         assert_eq!(text(CallKind::Allreduce), "allreduce of 500 f64 (sum)");
         assert_eq!(text(CallKind::Reduce { root: 3 }), "reduce to rank 3 of 500 f64 (sum)");
         assert_eq!(text(CallKind::Broadcast { root: 1 }), "broadcast from rank 1 of 500 f64");
         assert_eq!(text(CallKind::Barrier), "barrier");
+        assert_eq!(text(CallKind::AllreduceSparse), "sparse allreduce of 500 f64 (sum)");
+        let whole = signature(CallKind::Allreduce, DType::F32, Operator::Avg);
+        let text = |part| Signature { part: Some(part), ..whole }.to_string();
+        assert_eq!(text(Part::Scales), "allreduce of 500 f32 (avg), reproducible: scales");
+        assert_eq!(text(Part::Integers { first: 256 }), "allreduce of 500 f32 (avg), reproducible: elements from 256 on");
+        // Of other reductions nothing is said of parts, as before there were any.
+        let json = serde_json::to_string(&whole).unwrap();
+        assert!(!json.contains("part"), "{json}");
+        assert_eq!(serde_json::from_str::<Signature>(&json).unwrap(), whole);
     }
 
     #[test]
     fn types_and_operators_travel_by_name_and_unknown_ones_are_refused_by_name() {
-        let op = Op { dtype: DType::BF16, operator: Operator::Max };
+        let op = Op { dtype: DType::BF16, operator: Operator::Max, custom: None };
         let json = serde_json::to_string(&op).unwrap();
         assert_eq!(json, r#"{"dtype":"bf16","operator":"max"}"#);
         assert_eq!(serde_json::from_str::<Op>(&json).unwrap(), op);
+        let custom = Op { custom: Some(CustomCall { index: 1, element_bytes: 12 }), ..op };
+        assert_eq!(serde_json::from_str::<Op>(&serde_json::to_string(&custom).unwrap()).unwrap(), custom);
+        assert_eq!(custom.to_string(), "elements of 12 bytes (custom operator 1)");
         let error = serde_json::from_str::<Op>(r#"{"dtype":"f8","operator":"max"}"#).unwrap_err().to_string();
         assert!(error.contains("`f8`") && error.contains("bf16"), "{error}");
     }

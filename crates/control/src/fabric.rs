@@ -15,7 +15,7 @@
 
 use std::collections::BTreeMap;
 
-use fanin_core::{Address, DType, Duration, ElementOp, JobId, JobNodes, Length, NetworkMap, NodeId, Operator, Role};
+use fanin_core::{Address, DType, Duration, ElementOp, FixedPoint, JobId, JobNodes, Length, NetworkMap, NodeId, Operator, PayloadOp, Role};
 use fanin_systems::{AnyNode, BuildError, JobSpec, System, build, shared};
 use serde::{Deserialize, Serialize};
 
@@ -23,7 +23,7 @@ use crate::call::Op;
 use crate::message::{Hello, SwitchHello};
 
 /// The operation whose accumulators do for all others: halves are summed in twice their length.
-const WIDEST: ElementOp = ElementOp { dtype: DType::F16, operator: Operator::Sum };
+const WIDEST: PayloadOp = PayloadOp::BuiltIn(ElementOp { dtype: DType::F16, operator: Operator::Sum });
 
 /// A request to a switch of a fabric.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -111,7 +111,14 @@ impl JobAnnouncement {
     /// # Errors
     /// [`BuildError`] names the field that contradicts the network or another field.
     pub fn nodes(&self, map: &NetworkMap) -> Result<JobNodes<AnyNode<[u8]>>, BuildError> {
-        self.with_spec(map, |spec| build::<[u8]>(spec, map))
+        self.with_spec(map, |spec| {
+            let spec = JobSpec { system: spec.system.with_real_elements(), ..spec.clone() };
+            let mut nodes = build::<[u8]>(&spec, map)?;
+            if spec.system.fixed_point() {
+                nodes.others.iter_mut().for_each(|placed| placed.node.adds_integers());
+            }
+            Ok(nodes)
+        })
     }
 
     /// Whether the job can be in a fabric with this map, found out without memory for its nodes.
@@ -147,10 +154,11 @@ impl JobAnnouncement {
     /// As [`JobAnnouncement::nodes`].
     pub fn node_at(&self, switch: NodeId, map: &NetworkMap) -> Result<Option<AnyNode<[u8]>>, BuildError> {
         let at = Address::switch(switch);
-        if let Some(placed) = self.nodes(map)?.others.into_iter().find(|placed| placed.at == at) {
-            return Ok(Some(placed.node));
-        }
         self.with_spec(map, |spec| {
+            let spec = &at_switches(spec);
+            if let Some(placed) = build::<[u8]>(spec, map)?.others.into_iter().find(|placed| placed.at == at) {
+                return Ok(Some(placed.node));
+            }
             // Its memory does for every element type: jobs of other types may come.
             let any_type = JobSpec { op: WIDEST, ..spec.clone() };
             let nodes = shared::<[u8]>(&[any_type], map).map_err(|(_, error)| error)?;
@@ -167,7 +175,18 @@ impl JobAnnouncement {
     /// # Errors
     /// [`BuildError`] where the job does not fit the node as the jobs before it have it.
     pub fn join(&self, node: &mut AnyNode<[u8]>, switch: NodeId, map: &NetworkMap) -> Result<bool, BuildError> {
-        self.with_spec(map, |spec| node.admit(switch, spec, map))
+        self.with_spec(map, |spec| node.admit(switch, &at_switches(spec), map))
+    }
+
+    /// How elements become integers on the wire: for the drivers of workers. `None` where they go as they are.
+    pub fn fixed_point(&self) -> Option<FixedPoint> {
+        let ElementOp { dtype, operator } = self.op.into();
+        let workers = self.hosts.len() as u32;
+        let fits = dtype == DType::F32 && (1..=FixedPoint::WORKERS_MAX).contains(&workers);
+        match operator {
+            Operator::Sum | Operator::Avg if fits && self.system.fixed_point() => Some(FixedPoint::new(workers, operator == Operator::Avg)),
+            _ => None,
+        }
     }
 
     /// The address of the job's server at a host, if it has one there.
@@ -177,10 +196,16 @@ impl JobAnnouncement {
         (*server == host.0 && self.hosts.len() > 1).then_some(Address { node: host, role: Role::Server })
     }
 
-    fn with_spec<R>(&self, map: &NetworkMap, act: impl FnOnce(&JobSpec<'_, ElementOp>) -> Result<R, BuildError>) -> Result<R, BuildError> {
+    fn with_spec<R>(&self, map: &NetworkMap, act: impl FnOnce(&JobSpec<'_, PayloadOp>) -> Result<R, BuildError>) -> Result<R, BuildError> {
         let op = ElementOp::from(self.op);
         if let Err(error) = ElementOp::new(op.dtype, op.operator) {
             return Err(BuildError::new("operator", self.op.operator, format!("one that {} has: {error}", op.dtype)));
+        }
+        if self.op.custom.is_some() {
+            return Err(BuildError::new("operator", self.op, "one that is built in: switches of a fabric run no others"));
+        }
+        if self.system.fixed_point() && self.fixed_point().is_none() {
+            return Err(BuildError::new("fixed_point", true, "false, unless elements are 32-bit floats that are summed or averaged"));
         }
         for (field, nodes) in [("hosts", &self.hosts), ("servers", &self.servers)] {
             if let Some(stranger) = nodes.iter().find(|host| **host >= map.hosts()) {
@@ -194,7 +219,7 @@ impl JobAnnouncement {
             hosts: &hosts,
             servers: &servers,
             system: self.system,
-            op,
+            op: op.into(),
             element_bytes: op.dtype.bytes() as u32,
             payload_bytes: self.payload_bytes,
             window: self.window,
@@ -206,6 +231,12 @@ impl JobAnnouncement {
         };
         act(&spec)
     }
+}
+
+/// A job as its switches have it: what comes to be added there in fixed point are integers.
+fn at_switches<'a>(spec: &JobSpec<'a, PayloadOp>) -> JobSpec<'a, PayloadOp> {
+    let op = if spec.system.fixed_point() { ElementOp::I32_SUM.into() } else { spec.op.clone() };
+    JobSpec { op, ..spec.clone() }
 }
 
 /// How a switch of a fabric is, and what it has done since it started.

@@ -44,21 +44,21 @@ pub mod jobs;
 pub mod message;
 pub mod resume;
 
-pub use call::{CallDescription, CallKind, Op, Signature};
+pub use call::{CallDescription, CallKind, CustomCall, Op, Part, Signature};
 pub use client::{ClientError, ClientSession};
 pub use fabric::{FabricReply, FabricRequest, JobAnnouncement, SwitchStatus};
 pub use frame::{Decoder, FRAME_BYTES_MAX, FrameError, encode};
 pub use jobs::{Action, ConnectionId, Jobs, JobsConfig, Note, OpenJob};
 pub use message::{
-    Admitted, Attach, BlockRange, ClientMessage, Failed, FailureKind, Hello, HostId, JobWish, Join, OperationPlan, PeerInfo, Progress,
-    Refusal, Refused, ResumeState, Segment, Source, SwitchHello, SwitchMessage,
+    Admitted, Attach, BlockRange, ClientMessage, Failed, FailureKind, Hello, HostId, JobWish, Join, OPERATORS_BYTES_MAX, OPERATORS_MAX,
+    OperationPlan, OperatorWish, PeerInfo, Progress, Refusal, Refused, ResumeState, Segment, Source, SwitchHello, SwitchMessage,
 };
 
 /// What every connection begins with, so that a stranger on the port is told apart from an old version.
 pub const MAGIC: &str = "fanin-control";
 
 /// Version of the control protocol. Sides with different versions do not talk.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// How often either side says [`Alive`](ClientMessage::Alive), in ms. Any other message counts as well.
 pub const ALIVE_INTERVAL_MS: u64 = 250;

@@ -108,6 +108,12 @@ pub enum SwitchMessage {
     },
 }
 
+/// Operators that a job can bring along.
+pub const OPERATORS_MAX: usize = 4;
+/// The longest name of such an operator, in characters.
+pub const OPERATOR_NAME_CHARS_MAX: usize = 64;
+/// What the modules of a job have together at most, in bytes: with two digits for each they fit into one message.
+pub const OPERATORS_BYTES_MAX: usize = 256 << 10;
 /// The longest name of a shared value, in bytes.
 pub const SHARE_KEY_BYTES_MAX: usize = 64;
 /// The longest shared value, in bytes.
@@ -173,6 +179,9 @@ pub struct Join {
     pub path_datagram_bytes: u32,
     /// What the job should be; the same at all ranks.
     pub wish: JobWish,
+    /// Operators that the job brings along, at most [`OPERATORS_MAX`]; the same at all ranks, in the same order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub operators: Vec<OperatorWish>,
     /// The connection of a rank that is already part of a running job was lost, and this is the new one.
     pub attach: Option<Attach>,
     /// The rank has been part of a job whose switch is gone, and wants to go on with it. Where both are given and the switch knows the
@@ -193,8 +202,45 @@ pub struct JobWish {
     pub patience_ms: u64,
     /// Sum floats as block fixed point, as hardware switches do.
     pub fixed_point: bool,
+    /// Reduce floats so that the bits do not depend on the order. A matter of the ranks, which must all do it or none.
+    #[serde(default)]
+    pub reproducible: bool,
     /// Element type and operator, for systems whose packets do not carry them.
     pub op: Op,
+}
+
+/// An operator that a job brings along.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct OperatorWish {
+    /// Its name for messages: 1 to [`OPERATOR_NAME_CHARS_MAX`] printable characters.
+    pub name: String,
+    /// The SHA-256 of the module, as 64 hexadecimal digits. The switch computes that of what rank 0 sends anew.
+    pub digest: String,
+    /// The module, in hexadecimal digits: sent by rank 0 where it joins a job that has not begun, and by nobody else. All modules of a job
+    /// have at most [`OPERATORS_BYTES_MAX`] bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub module: Option<String>,
+}
+
+impl OperatorWish {
+    /// A module as it is sent.
+    pub fn digits(module: &[u8]) -> String {
+        module.iter().flat_map(|byte| [byte >> 4, byte & 15]).map(|digit| char::from_digit(u32::from(digit), 16).unwrap_or('0')).collect()
+    }
+
+    /// The module that was sent; `None` where none was, or where that is nothing of the kind.
+    pub fn bytes(&self) -> Option<Vec<u8>> {
+        let digits = self.module.as_ref()?.as_bytes();
+        let digit = |byte: u8| char::from(byte).to_digit(16);
+        let pair = |pair: &[u8; 2]| Some((digit(pair[0])? << 4 | digit(pair[1])?) as u8);
+        let (pairs, rest) = digits.as_chunks::<2>();
+        if rest.is_empty() { pairs.iter().map(pair).collect() } else { None }
+    }
+
+    /// Its name and the beginning of its digest.
+    pub fn describe(&self) -> String {
+        format!("`{}` (sha256 {}..)", self.name, self.digest.get(..16).unwrap_or(&self.digest))
+    }
 }
 
 /// Takes the place of a lost connection.
@@ -418,6 +464,8 @@ kinds! {
         RankLeft = "rank_left",
         /// A rank has ended the job for all.
         Aborted = "aborted",
+        /// An operator that the job has brought along was refused, or has failed.
+        Operator = "operator",
         /// A rank said what makes no sense.
         Protocol = "protocol",
         /// Ranks call different operations.

@@ -5,7 +5,7 @@ mod common;
 use common::{PATIENCE_MS, Switch, call, join};
 use fanin_control::{
     Attach, BlockRange, CallDescription, ClientMessage, FailureKind, Hello, JobsConfig, Join, Note, OperationPlan, Progress, ResumeState,
-    Segment, Source, SwitchMessage,
+    Segment, Source, SwitchMessage, VERSION,
 };
 
 fn switch() -> Switch {
@@ -47,7 +47,7 @@ fn a_version_that_differs_is_refused_with_both_versions() {
     let connection = switch.connect();
     switch.say(connection, ClientMessage::Hello(Hello { version: 99, ..Hello::new("other 3.1") }));
     let text = switch.told[&connection].refused().unwrap();
-    assert!(text.contains("version 1 ") && text.contains("version 99") && text.contains("other 3.1"), "{text}");
+    assert!(text.contains(&format!("version {VERSION} ")) && text.contains("version 99") && text.contains("other 3.1"), "{text}");
     assert!(matches!(switch.told[&connection].messages[0], SwitchMessage::Hello(_)) && switch.told[&connection].closed);
 }
 
@@ -70,11 +70,12 @@ fn the_same_rank_twice_is_refused_with_both_addresses_and_the_job_goes_on() {
 #[test]
 fn ranks_that_want_different_things_are_all_refused_and_told_who_wants_what() {
     type Change = fn(&mut Join);
-    let cases: [(Change, &str); 5] = [
+    let cases: [(Change, &str); 6] = [
         (|join| join.world = 4, "rank 1 wants world 4 and rank 0 3"),
         (|join| join.wish.window = Some(64), "window 64 and rank 0 of the switch's choice"),
         (|join| join.wish.patience_ms = 5_000, "patience 5 s and rank 0 10 s"),
         (|join| join.wish.fixed_point = true, "fixed_point true and rank 0 false"),
+        (|join| join.wish.reproducible = true, "rank 1 wants reproducible true and rank 0 false"),
         (|join| join.data = "[::1]:9".parse().unwrap(), "IPv6 and rank 0 IPv4"),
     ];
     for (change, expected) in cases {

@@ -5,7 +5,7 @@ use fanin_control::{BlockRange, CallDescription, CallKind, Op, OperationPlan, Pr
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, RngSeed};
 
-const SIGNATURE: Signature = Signature { kind: CallKind::Allreduce, op: Op::F32_SUM, elements: 1 };
+const SIGNATURE: Signature = Signature { kind: CallKind::Allreduce, op: Op::F32_SUM, elements: 1, part: None };
 
 fn progress(operation: u32, total: u64, finished: &[bool], held: &[bool]) -> Progress {
     Progress {

@@ -3,7 +3,7 @@
 use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use fanin_core::{BlockExponent, DType, ElementOp, FixedPoint, Operator, Payload};
+use fanin_core::{BlockExponent, DType, ElementOp, FixedPoint, Operator, OrderFree, Payload, ScaledSum};
 
 fn reduce(criterion: &mut Criterion) {
     const BYTES: usize = 1024;
@@ -12,7 +12,7 @@ fn reduce(criterion: &mut Criterion) {
     // Streamed from a buffer larger than the second-level cache.
     let input = vec![1u8; 16 << 20];
     for dtype in [DType::F32, DType::I32, DType::F64, DType::F16, DType::BF16, DType::U8] {
-        let mut op = ElementOp { dtype, operator: Operator::Sum };
+        let mut op = ElementOp { dtype, operator: Operator::Sum }.into();
         let mut acc = <[u8]>::accumulator(&op, BYTES);
         input[..BYTES].assign(&mut acc, &mut op).expect("it fits");
         let mut chunks = input.chunks_exact(BYTES).cycle();
@@ -38,5 +38,24 @@ fn fixed_point(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, reduce, fixed_point);
+/// What a rank does to a vector of a reproducible sum: scales, integers, and back.
+fn order_free(criterion: &mut Criterion) {
+    const ELEMENTS: usize = 4_096;
+    for dtype in [DType::F32, DType::F64, DType::BF16] {
+        let mut group = criterion.benchmark_group(format!("order_free_{dtype}"));
+        group.throughput(Throughput::Bytes((ELEMENTS * dtype.bytes()) as u64));
+        let op = ElementOp { dtype, operator: Operator::Sum };
+        let Ok(OrderFree::Scaled(sum)) = OrderFree::of(op, 8) else { continue };
+        let mut floats = Vec::new();
+        (0..ELEMENTS).for_each(|index| dtype.push_f64(index as f64 - 100.5, &mut floats));
+        let mut scales = vec![0; ScaledSum::blocks(ELEMENTS as u64) as usize * ScaledSum::SCALE_ELEMENTS * 2];
+        let (mut integers, mut back) = (vec![0; ELEMENTS * sum.integers().dtype.bytes()], floats.clone());
+        group.bench_function("scales", |bencher| bencher.iter(|| sum.scales(black_box(&floats), &mut scales)));
+        group.bench_function("quantise", |bencher| bencher.iter(|| sum.quantise(&scales, black_box(&floats), &mut integers)));
+        group.bench_function("dequantise", |bencher| bencher.iter(|| sum.dequantise(&scales, black_box(&integers), &mut back)));
+        group.finish();
+    }
+}
+
+criterion_group!(benches, reduce, fixed_point, order_free);
 criterion_main!(benches);

@@ -1,8 +1,8 @@
 //! What nodes tell their driver: the reason of every drop, retransmission and fallback, and what memory they hold. Metrics, traces
 //! and the answer to "why is nothing moving" are built on these.
 
-use crate::collective::Failure;
-use crate::names::JobId;
+use crate::collective::{Failure, Suspect};
+use crate::names::{JobId, OperationId, Rank};
 
 macro_rules! reasons {
     ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $text:literal,)* }) => {
@@ -126,6 +126,21 @@ pub enum Event {
         job: JobId,
         /// Payload memory of the slot.
         bytes: u32,
+    },
+    /// Worker only: what is delivered of an operation lacks this rank's contribution. The job goes on without it (Rina). Told before
+    /// the operation ends.
+    Excluded {
+        /// The operation.
+        operation: OperationId,
+        /// Who.
+        rank: Rank,
+    },
+    /// Switch only: an operator that the job brought along failed, and the packet was dropped. The job cannot go on.
+    OperatorFailed {
+        /// On whose contribution.
+        contributor: Suspect,
+        /// The block's number, as the system counts.
+        block: u32,
     },
     /// An operation failed at this node.
     Failed(Failure),

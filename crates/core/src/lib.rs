@@ -39,7 +39,10 @@ pub use gauge::Gauge;
 pub use map::NetworkMap;
 pub use names::{JobId, NodeId, OperationId, PortId, PortSet, Rank};
 pub use node::{Body, JobNodes, Node, Placed, SharedNode, Tx, Worker};
-pub use payload::{BlockExponent, Census, DType, ElementOp, FixedPoint, Length, OpError, Operator, OrderedReduction, Payload, UnknownName};
+pub use payload::{
+    BlockExponent, Census, CustomKernel, CustomLayout, CustomOp, DType, ElementOp, FixedPoint, Length, NotOrderFree, OpError, Operator,
+    OrderFree, OrderedReduction, Pair, PairFormat, Payload, PayloadOp, ScaledSum, Specials, TotalOrder, UnknownName,
+};
 pub use replay::ReplayWindow;
 pub use time::{Duration, Instant};
 pub use wire::{Malformed, PacketKind, Wire};

@@ -21,6 +21,8 @@ pub struct NetworkMap {
     /// Level of each node: 0 for hosts, 1 for the switches next to them, and so on.
     levels: Vec<u8>,
     neighbours: Vec<Vec<Neighbour>>,
+    /// Switches that cannot aggregate, in ascending order.
+    plain: Vec<NodeId>,
 }
 
 impl NetworkMap {
@@ -29,7 +31,7 @@ impl NetworkMap {
         let mut levels = vec![0; hosts as usize];
         levels.extend_from_slice(switch_levels);
         let neighbours = vec![Vec::new(); levels.len()];
-        NetworkMap { hosts, levels, neighbours }
+        NetworkMap { hosts, levels, neighbours, plain: Vec::new() }
     }
 
     /// Joins two nodes by a cable; each gets its next free port.
@@ -48,6 +50,18 @@ impl NetworkMap {
             map.join(NodeId(host), NodeId(hosts));
         }
         map
+    }
+
+    /// A switch cannot aggregate, whatever jobs ask for: it only forwards. Heeded by the systems that can do with some of the switches.
+    pub fn forward_only(&mut self, switch: NodeId) {
+        if let Err(place) = self.plain.binary_search(&switch) {
+            self.plain.insert(place, switch);
+        }
+    }
+
+    /// Whether a switch can aggregate: all can of which nothing else was said.
+    pub fn can_aggregate(&self, switch: NodeId) -> bool {
+        self.plain.binary_search(&switch).is_err()
     }
 
     /// Number of hosts.

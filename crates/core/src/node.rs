@@ -14,7 +14,7 @@ use crate::collective::{Collective, Outcome, Piece};
 use crate::event::Event;
 use crate::gauge::Gauge;
 use crate::names::{JobId, OperationId};
-use crate::payload::{BlockExponent, OpError, Payload};
+use crate::payload::{BlockExponent, OpError, Pair, Payload};
 use crate::time::Instant;
 use crate::wire::Wire;
 
@@ -87,6 +87,23 @@ pub trait Tx<H: Wire, P: Payload + ?Sized> {
     /// As [`Tx::deliver`].
     fn deliver_fixed(&mut self, piece: Piece, payload: &P, _exponent: BlockExponent) -> Result<(), OpError> {
         self.deliver(piece, Body::Borrowed(payload))
+    }
+
+    /// Worker only, for sparse vectors: puts the pairs of the input at a piece's indices into `pairs`, by index, which counts from the
+    /// piece's start.
+    ///
+    /// # Errors
+    /// [`OpError::NoVector`] where the operation's vector is not sparse.
+    fn read_pairs(&mut self, _piece: Piece, _pairs: &mut Vec<Pair>) -> Result<(), OpError> {
+        Err(OpError::NoVector)
+    }
+
+    /// Worker only, for sparse vectors: `output[piece] := pairs`, by index, which is final.
+    ///
+    /// # Errors
+    /// As [`Tx::read_pairs`].
+    fn deliver_pairs(&mut self, _piece: Piece, _pairs: &[Pair]) -> Result<(), OpError> {
+        Err(OpError::NoVector)
     }
 }
 

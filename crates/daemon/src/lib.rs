@@ -21,6 +21,7 @@
 #[cfg(test)]
 extern crate self as fanin_daemon;
 
+mod compile;
 pub mod config;
 mod connection;
 mod daemon;

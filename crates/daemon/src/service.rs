@@ -9,13 +9,15 @@ use std::time::Duration;
 
 use fanin_control::jobs::Phase;
 use fanin_control::{Action, ConnectionId, Jobs, Note, OpenJob, encode};
-use fanin_core::DropReason;
+use fanin_core::{DropReason, Suspect};
 use fanin_net::FaultPlan;
+use fanin_operator::CustomOperator;
 use fanin_runtime::Statistics;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::time::{Instant, sleep_until};
 
+use crate::compile::{self, Compiled};
 use crate::config::DaemonConfig;
 use crate::connection::{self, ConnectionEvent, Outbox};
 use crate::http::{Http, Scrape};
@@ -64,6 +66,7 @@ pub(crate) struct Service {
     next_traffic: Instant,
     events: (connection::Events, mpsc::Receiver<(ConnectionId, ConnectionEvent)>),
     ended: (UnboundedSender<WorkerEnded>, UnboundedReceiver<WorkerEnded>),
+    compiled: (UnboundedSender<Compiled>, UnboundedReceiver<Compiled>),
     scrapes: mpsc::Receiver<Scrape>,
 }
 
@@ -97,6 +100,7 @@ impl Service {
             next_traffic: start,
             events: mpsc::channel(EVENTS_WAITING),
             ended: mpsc::unbounded_channel(),
+            compiled: mpsc::unbounded_channel(),
             scrapes,
         })
     }
@@ -122,6 +126,7 @@ impl Service {
                 accepted = self.listener.accept() => self.on_accept(accepted).await,
                 Some((connection, event)) = self.events.1.recv() => self.on_event(connection, event),
                 Some(ended) = self.ended.1.recv() => self.on_worker_ended(ended),
+                Some(compiled) = self.compiled.1.recv() => self.on_compiled(compiled),
                 command = commands.recv() => self.on_command(command.unwrap_or(Command::Stop)),
                 Some(scrape) = self.scrapes.recv() => drop(scrape.send(self.metrics())),
                 () = sleep_until(tick.unwrap_or(self.start)), if tick.is_some() => self.jobs.on_tick(self.now_ms()),
@@ -195,7 +200,8 @@ impl Service {
                     }
                 }
                 Action::Close(connection) => drop(self.outboxes.remove(&connection)),
-                Action::OpenJob(open) => self.open_job(&open),
+                Action::OpenJob(open) if open.operators.is_empty() => self.open_job(&open, &[]),
+                Action::OpenJob(open) => self.compile(open),
                 Action::CloseJob { job_id } => {
                     self.mismatches.remove(&job_id);
                     if let Some(worker) = self.workers.remove(&job_id) {
@@ -208,11 +214,31 @@ impl Service {
         }
     }
 
-    fn open_job(&mut self, open: &OpenJob) {
+    /// Sees to it that the operators of a job are compiled; the job is opened after that.
+    fn compile(&mut self, open: Box<OpenJob>) {
+        let (job_id, tell) = (open.job_id, self.compiled.0.clone());
+        if let Err(text) = compile::start(open, move |compiled| drop(tell.send(compiled))) {
+            self.jobs.on_opened(self.now_ms(), job_id, Err(text));
+        }
+    }
+
+    fn on_compiled(&mut self, compiled: Compiled) {
+        let Compiled { open, operators } = compiled;
+        // Nobody may wait for it any more, and another job may have its number.
+        if !self.jobs.is_opening(open.job_id, open.instance) {
+            return;
+        }
+        match operators {
+            Ok(operators) => self.open_job(&open, &operators),
+            Err(text) => self.jobs.on_operator_failed(open.job_id, &format!("the switch refuses an operator of the job: {text}"), Some(0)),
+        }
+    }
+
+    fn open_job(&mut self, open: &OpenJob, operators: &[CustomOperator]) {
         let (job_id, instance, tell) = (open.job_id, open.instance, self.ended.0.clone());
         // The service may have ended, and then nobody needs to be told.
         let on_end = move |reason| drop(tell.send(WorkerEnded { job_id, instance, reason }));
-        let result = JobWorker::start(open, &mut self.ports, self.faults, on_end).map(|worker| {
+        let result = JobWorker::start(open, operators, &mut self.ports, self.faults, on_end).map(|worker| {
             let port = worker.port;
             self.workers.insert(job_id, worker);
             port
@@ -249,6 +275,10 @@ impl Service {
             let mismatches = snapshot.counters.dropped_for(DropReason::Mismatch);
             if self.mismatches.insert(job_id, mismatches).unwrap_or(0) < mismatches {
                 self.jobs.on_mismatch(now_ms, job_id);
+            }
+            if let (Some((contributor, block)), Some(fault)) = (snapshot.counters.operator_failed, worker.operator_fault()) {
+                let (text, rank) = operator_failure(fault, contributor, block);
+                self.jobs.on_operator_failed(job_id, &text, rank);
             }
         }
     }
@@ -303,5 +333,13 @@ impl Service {
                 tracing::warn!(job = name, job_id, reason = kind.name(), text, "failed");
             }
         }
+    }
+}
+
+/// How an operator that a job has brought along has failed, and on whose contribution where it was one rank's.
+fn operator_failure(fault: &str, contributor: Suspect, block: u32) -> (String, Option<u32>) {
+    match contributor {
+        Suspect::Rank(rank) => (format!("{fault}; that was the contribution of rank {} to the job's block {block}", rank.0), Some(rank.0)),
+        _ => (format!("{fault}; that was the job's block {block}"), None),
     }
 }

@@ -11,6 +11,7 @@ use std::thread::{self, JoinHandle};
 use fanin_control::OpenJob;
 use fanin_core::{Address, Duration, ElementOp, JobId, NetworkMap, NodeId, PortId, hash};
 use fanin_net::{FaultPlan, NetError, SenderConfig, Socket, SocketConfig, Waker};
+use fanin_operator::{CustomOperator, Faults};
 use fanin_runtime::{DriverConfig, NodeConfig, PeerConfig, Snapshot, SwitchDriver, Watch};
 use fanin_systems::{AnyNode, JobSpec, build};
 
@@ -25,6 +26,8 @@ pub const RTO_MIN: Duration = Duration::from_ms(5);
 pub(crate) struct JobWorker {
     pub(crate) instance: u64,
     pub(crate) port: u16,
+    /// Where operators that the job has brought along say how they have failed.
+    faults: Faults,
     watch: Watch,
     stop: Arc<AtomicBool>,
     waker: Waker,
@@ -32,18 +35,20 @@ pub(crate) struct JobWorker {
 }
 
 impl JobWorker {
-    /// Opens a job. `on_end` is called by its thread as its last act, with the reason where it has not been told to stop.
+    /// Opens a job, with the operators that it has brought along. `on_end` is called by its thread as its last act, with the reason where it has not been told to stop.
     ///
     /// # Errors
     /// Why it cannot be opened, in words.
     pub(crate) fn start(
         open: &OpenJob,
+        operators: &[CustomOperator],
         ports: &mut Ports,
         faults: FaultPlan,
         on_end: impl FnOnce(Option<String>) + Send + 'static,
     ) -> Result<Self, String> {
         let world = open.ranks.len() as u32;
-        let node = switch_node(open, world)?;
+        let told_faults = Faults::default();
+        let node = switch_node(open, world, operators, &told_faults)?;
         let socket = ports.bind(open.bind)?;
         let address = Address::switch(NodeId(world));
         let peer = |(rank, socket): (usize, &SocketAddr)| PeerConfig {
@@ -87,7 +92,7 @@ impl JobWorker {
             .name(format!("fanin-job-{}", open.job_id))
             .spawn(run)
             .map_err(|error| format!("no thread for it: {error}"))?;
-        Ok(JobWorker { instance: open.instance, port, watch, stop, waker, thread: Some(thread) })
+        Ok(JobWorker { instance: open.instance, port, faults: told_faults, watch, stop, waker, thread: Some(thread) })
     }
 
     /// Makes the thread end soon.
@@ -105,6 +110,11 @@ impl JobWorker {
         self.watch.read()
     }
 
+    /// How an operator that the job has brought along has failed, if one has; the counts say on whose contribution.
+    pub(crate) fn operator_fault(&self) -> Option<&str> {
+        self.faults.first()
+    }
+
     /// What has been done up to now.
     pub(crate) fn read(&self) -> Snapshot {
         self.watch.read()
@@ -119,7 +129,7 @@ impl Drop for JobWorker {
 }
 
 /// The node of a job's only switch.
-fn switch_node(open: &OpenJob, world: u32) -> Result<AnyNode<[u8]>, String> {
+fn switch_node(open: &OpenJob, world: u32, operators: &[CustomOperator], faults: &Faults) -> Result<AnyNode<[u8]>, String> {
     let op = ElementOp::from(open.op);
     let hosts: Vec<NodeId> = (0..world).map(NodeId).collect();
     let spec = JobSpec {
@@ -127,7 +137,7 @@ fn switch_node(open: &OpenJob, world: u32) -> Result<AnyNode<[u8]>, String> {
         hosts: &hosts,
         servers: &[],
         system: open.system,
-        op,
+        op: op.into(),
         element_bytes: op.dtype.bytes() as u32,
         payload_bytes: open.payload_bytes,
         window: open.window,
@@ -141,9 +151,39 @@ fn switch_node(open: &OpenJob, world: u32) -> Result<AnyNode<[u8]>, String> {
     let at = Address::switch(NodeId(world));
     let placed = nodes.others.into_iter().find(|placed| placed.at == at);
     let mut node = placed.ok_or_else(|| format!("the system {} has nothing to do at a switch", open.system.name()))?.node;
+    check_lengths(open, operators)?;
+    let custom = operators.iter().map(|operator| operator.payload_op(faults)).collect();
     // Systems with one element type and operator leave it at that.
-    node.offer(open.fixed_point);
+    if !node.offer_with(open.fixed_point, custom) && !operators.is_empty() {
+        return Err(format!("the system {} reduces by built-in operators only", open.system.name()));
+    }
     Ok(node)
+}
+
+/// The most that accumulators of a job may need where they are longer than elements, in bytes.
+const ACCUMULATORS_BYTES_MAX: usize = 64 << 20;
+
+/// Whether packets have room for an element, and the switch for what accumulates.
+fn check_lengths(open: &OpenJob, operators: &[CustomOperator]) -> Result<(), String> {
+    let (payload, slots) = (open.payload_bytes as usize, 2 * open.window as usize);
+    for operator in operators {
+        let (name, layout) = (operator.name(), operator.layout());
+        if layout.element_bytes > payload {
+            return Err(format!(
+                "operator `{name}`: element_bytes = {}: expected at most {payload}, what a packet carries",
+                layout.element_bytes
+            ));
+        }
+        let bytes = slots * (payload / layout.element_bytes) * layout.accumulator_bytes;
+        if layout.is_beside() && bytes > ACCUMULATORS_BYTES_MAX {
+            return Err(format!(
+                "operator `{name}`: accumulators for a window of {} packets need {bytes} bytes: expected at most {ACCUMULATORS_BYTES_MAX}; \
+                 a smaller window will do",
+                open.window
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// The UDP ports for jobs.

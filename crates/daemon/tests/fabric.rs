@@ -211,7 +211,11 @@ fn canary_trees_and_rings_are_exact_over_two_leaves_and_two_spines() {
     let fabric = fabric(FABRIC);
     let switches = switches(&fabric);
     let elements = 100_001;
-    let systems = [canary(), System::Tree { trees: 2 }, System::Ring { order: RingOrder::Host, barrier: false }];
+    let systems = [
+        canary(),
+        System::Tree { trees: 2 },
+        System::Ring { order: RingOrder::Host, barrier: false, steps: fanin_systems::StepParameters::NONE },
+    ];
     for (job, system) in (1u16..).zip(systems) {
         let job = announcement(&fabric, job, system);
         let results = run(&fabric, &job, &ALL, allreduce(job.job, elements));
@@ -234,7 +238,11 @@ fn every_system_with_recovery_is_exact_where_each_process_loses_packets() {
     let faults = FaultPlan { seed: 7, loss: 0.02, duplicate: 0.01, reorder: 0.02, corrupt: 0.005 };
     let switches: Vec<FabricDaemonHandle> = fabric.switches().map(|node| lossy_switch(&fabric, node, faults)).collect();
     let elements = 50_001;
-    let systems = [canary(), System::Tree { trees: 2 }, System::Ring { order: RingOrder::Host, barrier: false }];
+    let systems = [
+        canary(),
+        System::Tree { trees: 2 },
+        System::Ring { order: RingOrder::Host, barrier: false, steps: fanin_systems::StepParameters::NONE },
+    ];
     for (job, system) in (1u16..).zip(systems) {
         let job = announcement(&fabric, job, system);
         let results = run_beside(&fabric, &job, &ALL, faults, allreduce(job.job, elements), || {});
@@ -292,7 +300,15 @@ fn all_collectives(system: System) {
                 let input = input(9, rank, elements);
                 let mut output = vec![0xff; input.len()];
                 let vectors = Vectors::Apart { input: &input, input_start: 0, output: &mut output, output_start: 0 };
-                let call = CollectiveCall { kind, op: ElementOp::F32_SUM, op_number: 0, fixed_point: None, elements, fingerprint: 7 };
+                let call = CollectiveCall {
+                    kind,
+                    op: ElementOp::F32_SUM,
+                    element_bytes: 4,
+                    op_number: 0,
+                    fixed_point: None,
+                    elements,
+                    fingerprint: 7,
+                };
                 driver.collective(&call, vectors, (&mut BlockSet::default(), 0), |_| true).unwrap();
                 outputs.push(output);
             }
@@ -396,7 +412,12 @@ fn what_a_switch_refuses_is_said() {
     assert!(refused(client.announce(&job)).ends_with("refuses: job 1 runs here already; end it first"));
     let stranger = JobAnnouncement { job: 2, hosts: vec![0, 99], ..job.clone() };
     assert!(refused(client.announce(&stranger)).ends_with("hosts = 99: expected numbers of hosts, below 8"));
-    let ring = JobAnnouncement { job: 3, system: System::Ring { order: RingOrder::Host, barrier: false }, reliable: true, ..job };
+    let ring = JobAnnouncement {
+        job: 3,
+        system: System::Ring { order: RingOrder::Host, barrier: false, steps: fanin_systems::StepParameters::NONE },
+        reliable: true,
+        ..job
+    };
     assert!(!client.announce(&ring).unwrap(), "a ring has nothing to do at a switch");
     client.end(1).unwrap();
     assert!(client.status().unwrap().jobs.is_empty());

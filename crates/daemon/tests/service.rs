@@ -83,7 +83,7 @@ fn another_version_is_an_error_that_names_both() {
     let mut session = fanin_control::ClientSession::new();
     session.push(&bytes);
     let error = text(&session.next().unwrap_err());
-    assert!(error.contains("version 99") && error.contains("version 1 "), "{error}");
+    assert!(error.contains("version 99") && error.contains(&format!("version {} ", fanin_control::VERSION)), "{error}");
 }
 
 #[test]
@@ -200,6 +200,7 @@ fn ranks_in_different_calls_are_told_so_before_anybody_stalls() {
                         let call = fanin_runtime::CollectiveCall {
                             kind: fanin_core::CollectiveKind::Allreduce,
                             op: fanin_core::ElementOp::F32_SUM,
+                            element_bytes: 4,
                             op_number: fanin_systems::offer_number(fanin_core::ElementOp::F32_SUM, false).unwrap(),
                             fixed_point: None,
                             elements: elements as u64,
@@ -297,7 +298,7 @@ fn ports_for_jobs_are_the_ones_that_were_given_and_their_end_is_told() {
 fn a_system_that_needs_no_switch_and_windows_that_no_pool_has_are_refused_in_words() {
     let daemon = start();
     let mut ring = join("a", 0, 1);
-    ring.wish.system = System::Ring { order: fanin_systems::RingOrder::Host, barrier: false };
+    ring.wish.system = System::Ring { order: fanin_systems::RingOrder::Host, barrier: false, steps: fanin_systems::StepParameters::NONE };
     let error = text(&Rank::join(daemon.control_address(), ring).end());
     assert!(error.contains("the system ring has nothing to do at a switch"), "{error}");
 }

@@ -10,8 +10,10 @@ use pyo3::types::PyDict;
 use crate::errors::{self, Who};
 use crate::handle::{Handle, Shared};
 use crate::interrupt;
-use crate::memory::{Region, Request};
+use crate::memory::{Region, Request, SparseRequest};
+use crate::operator::Op;
 use crate::settings;
+use crate::sparse::{Slot, SparseResult};
 
 /// A process's place in a job.
 #[pyclass(frozen, module = "fanin._native")]
@@ -131,7 +133,7 @@ impl Communicator {
         py: Python<'_>,
         kind: &str,
         dtype: &str,
-        op: &str,
+        op: Op,
         elements: u64,
         input_address: usize,
         input_bytes: usize,
@@ -140,7 +142,7 @@ impl Communicator {
         root: u32,
     ) -> PyResult<()> {
         let vectors = (Region { address: input_address, bytes: input_bytes }, Region { address: output_address, bytes: output_bytes });
-        let request = Request::new((kind, root), (dtype, op), elements, vectors, (self.who.rank, self.world))
+        let request = Request::new((kind, root), (dtype, &op), elements, vectors, (self.who.rank, self.world))
             .map_err(|text| errors::argument(py, text, Some(&self.who)))?;
         let inner = self.open(py)?;
         // SAFETY: what this method asks of its callers.
@@ -155,7 +157,7 @@ impl Communicator {
         py: Python<'_>,
         kind: &str,
         dtype: &str,
-        op: &str,
+        op: Op,
         elements: u64,
         input_address: usize,
         input_bytes: usize,
@@ -165,7 +167,7 @@ impl Communicator {
         keep: Option<Py<PyAny>>,
     ) -> PyResult<Handle> {
         let vectors = (Region { address: input_address, bytes: input_bytes }, Region { address: output_address, bytes: output_bytes });
-        let request = Request::new((kind, root), (dtype, op), elements, vectors, (self.who.rank, self.world))
+        let request = Request::new((kind, root), (dtype, &op), elements, vectors, (self.who.rank, self.world))
             .map_err(|text| errors::argument(py, text, Some(&self.who)))?;
         let inner = self.open(py)?;
         let shared = Shared::new(&inner, self.who.clone(), keep.unwrap_or_else(|| py.None()));
@@ -173,6 +175,31 @@ impl Communicator {
         // SAFETY: what this method asks of its callers.
         let started = unsafe { request.start(&inner, move |result| mine.finish(result)) };
         started.map(|()| Handle::new(shared)).map_err(|error| self.raised(py, &error))
+    }
+
+    /// A sparse allreduce in the background, of entries that are copied before this returns: indices of 64 bits, and as many values.
+    #[pyo3(signature = (dtype, op, size, indices_address, indices_bytes, values_address, values_bytes))]
+    #[expect(clippy::too_many_arguments, reason = "two vectors by address and length, and what to do with them")]
+    fn allreduce_sparse_async(
+        &self,
+        py: Python<'_>,
+        dtype: &str,
+        op: &str,
+        size: u64,
+        indices_address: usize,
+        indices_bytes: usize,
+        values_address: usize,
+        values_bytes: usize,
+    ) -> PyResult<(Handle, SparseResult)> {
+        let regions = (Region { address: indices_address, bytes: indices_bytes }, Region { address: values_address, bytes: values_bytes });
+        let request = SparseRequest::new((dtype, op), size, regions).map_err(|text| errors::argument(py, text, Some(&self.who)))?;
+        let inner = self.open(py)?;
+        let shared = Shared::new(&inner, self.who.clone(), py.None());
+        let (mine, slot) = (shared.clone(), Arc::new(Slot::default()));
+        let filled = slot.clone();
+        // SAFETY: what this method asks of its callers.
+        let started = py.detach(|| unsafe { request.start(&inner, move |result| mine.finish(filled.fill(result))) });
+        started.map(|()| (Handle::new(shared), SparseResult::new(slot))).map_err(|error| self.raised(py, &error))
     }
 
     /// Divides the ranks into communicators by `color`, in the order of `key`; `None` for a rank without a color. All ranks call it.

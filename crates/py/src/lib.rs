@@ -4,9 +4,11 @@
 //! |---|---|
 //! | `communicator` | `Communicator`: collectives over memory at given addresses |
 //! | `handle` | `Handle`: calls in the background |
+//! | `sparse` | `SparseResult`: results of sparse allreduces |
 //! | `host` | `Host`: a switch in this process |
 //! | `simulate` | `simulate`: plans, run by the code of `fanin sim` |
 //! | `table` | `Table`: results as Arrow tables |
+//! | `operator` | `CustomOperator`: operators that jobs bring along |
 //! | `settings` | keyword arguments and the environment become a configuration |
 //! | `memory` | addresses become slices: all that is `unsafe` here |
 //! | `interrupt` | Ctrl-C ends waiting |
@@ -22,8 +24,10 @@ mod handle;
 mod host;
 mod interrupt;
 mod memory;
+mod operator;
 mod settings;
 mod simulate;
+mod sparse;
 mod table;
 
 #[pymodule]
@@ -37,9 +41,13 @@ mod _native {
     #[pymodule_export]
     use crate::host::Host;
     #[pymodule_export]
+    use crate::operator::CustomOperator;
+    #[pymodule_export]
     use crate::simulate::Results;
     #[pymodule_export]
     use crate::simulate::simulate;
+    #[pymodule_export]
+    use crate::sparse::SparseResult;
     #[pymodule_export]
     use crate::table::Table;
 

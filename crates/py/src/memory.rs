@@ -6,13 +6,15 @@
 use std::ops::Range;
 use std::slice;
 
-use fanin_comm::{CollectiveKind, CommError, Communicator, DType, ElementOp, Lent, Operator, Rank};
+use fanin_comm::{CollectiveKind, CommError, Communicator, DType, ElementOp, Lent, Operator, Rank, Sparse};
+
+use crate::operator::{Op, Reduction};
 
 /// A collective over memory at given addresses.
 #[derive(Clone, Debug)]
 pub struct Request {
     kind: CollectiveKind,
-    op: ElementOp,
+    op: Reduction,
     elements: u64,
     vectors: Vectors,
 }
@@ -65,6 +67,23 @@ impl Region {
         unsafe { slice::from_raw_parts(self.address as *const u8, self.bytes) }
     }
 
+    /// Writes bytes to all of it.
+    ///
+    /// # Errors
+    /// In words, where it is not `count` bytes long, and nothing is written.
+    ///
+    /// # Safety
+    /// The memory is the caller's, and nobody else touches it meanwhile.
+    pub unsafe fn write(self, what: &str, bytes: impl Iterator<Item = u8>, count: usize) -> Result<(), String> {
+        self.check(what)?;
+        if self.bytes != count {
+            return Err(format!("{what}: memory of {} bytes for {count}", self.bytes));
+        }
+        // SAFETY: as this function's.
+        unsafe { self.as_slice_mut() }.iter_mut().zip(bytes).for_each(|(to, from)| *to = from);
+        Ok(())
+    }
+
     /// # Safety
     /// Nobody else reads or writes the memory while the slice lives.
     unsafe fn as_slice_mut<'a>(self) -> &'a mut [u8] {
@@ -83,7 +102,7 @@ impl Request {
     /// In words: unknown names, impossible addresses, vectors that overlap where they may not.
     pub fn new(
         (kind, root): (&str, u32),
-        (dtype, op): (&str, &str),
+        (dtype, op): (&str, &Op),
         elements: u64,
         (input, output): (Region, Region),
         place: (u32, u32),
@@ -100,12 +119,10 @@ impl Request {
                 return Err(format!("kind = {other:?}: expected allreduce, reduce, broadcast, barrier, reduce_scatter or all_gather"));
             }
         };
-        let dtype: DType = dtype.parse().map_err(|error: fanin_comm::UnknownName| error.to_string())?;
-        let operator: Operator = op.parse().map_err(|error: fanin_comm::UnknownName| error.to_string())?;
         input.check("input")?;
         output.check("output")?;
         let vectors = Vectors::new(kind, input, output, place)?;
-        Ok(Request { kind, op: operation(kind, dtype, operator), elements, vectors })
+        Ok(Request { kind, op: operation(kind, dtype, op)?, elements, vectors })
     }
 
     /// Runs the collective.
@@ -120,12 +137,12 @@ impl Request {
             Vectors::InPlace(region) => {
                 // SAFETY: as this function's.
                 let vector = unsafe { region.as_slice_mut() };
-                comm.call_bytes_in_place(self.kind, self.op, self.elements, vector)
+                comm.call_bytes_in_place(self.kind, self.op.at(comm)?, self.elements, vector)
             }
             Vectors::Apart { input, output } => {
                 // SAFETY: as this function's; the two do not overlap.
                 let (input, output) = unsafe { (input.as_slice(), output.as_slice_mut()) };
-                comm.call_bytes(self.kind, self.op, self.elements, input, output)
+                comm.call_bytes(self.kind, self.op.at(comm)?, self.elements, input, output)
             }
         }
     }
@@ -138,14 +155,62 @@ impl Request {
     /// # Safety
     /// The memory of the vectors stays where it is, and nobody else touches it, until `done` is called.
     pub unsafe fn start(self, comm: &Communicator, done: impl FnOnce(Result<(), CommError>) + Send + 'static) -> Result<(), CommError> {
-        comm.call_async_then(self.kind, self.op, self.elements, self.vectors, |_, result| done(result))
+        comm.call_async_then(self.kind, self.op.at(comm)?, self.elements, self.vectors, |_, result| done(result))
     }
 }
 
-/// The operator; what is only copied has one that every type has.
-fn operation(kind: CollectiveKind, dtype: DType, operator: Operator) -> ElementOp {
+/// A sparse allreduce of entries at given addresses.
+#[derive(Clone, Debug)]
+pub struct SparseRequest {
+    op: ElementOp,
+    size: u64,
+    /// 64-bit numbers, not negative, at any alignment.
+    indices: Region,
+    values: Region,
+}
+
+impl SparseRequest {
+    /// What is asked for, by names.
+    ///
+    /// # Errors
+    /// In words: unknown names, impossible addresses.
+    pub fn new((dtype, op): (&str, &str), size: u64, (indices, values): (Region, Region)) -> Result<Self, String> {
+        let dtype: DType = dtype.parse().map_err(|error: fanin_comm::UnknownName| error.to_string())?;
+        let operator: Operator = op.parse().map_err(|error: fanin_comm::UnknownName| error.to_string())?;
+        indices.check("indices")?;
+        values.check("values")?;
+        Ok(SparseRequest { op: ElementOp { dtype, operator }, size, indices, values })
+    }
+
+    /// Runs it in the background, and then `done`.
+    ///
+    /// # Errors
+    /// Those of the communicator; `done` is not called then.
+    ///
+    /// # Safety
+    /// Nobody writes to the memory until this returns; the call goes on with copies.
+    pub unsafe fn start(
+        self,
+        comm: &Communicator,
+        done: impl FnOnce(Result<Sparse<u8>, CommError>) + Send + 'static,
+    ) -> Result<(), CommError> {
+        // SAFETY: as this function's.
+        let (indices, values) = unsafe { (self.indices.as_slice(), self.values.as_slice()) };
+        let indices: Vec<u64> = indices.as_chunks().0.iter().map(|index| u64::from_le_bytes(*index)).collect();
+        comm.call_sparse_async_then(self.op, &indices, values, self.size, done)
+    }
+}
+
+/// The operator; what is only copied has one that every type has. Of one that the job has brought along, the type says nothing.
+fn operation(kind: CollectiveKind, dtype: &str, op: &Op) -> Result<Reduction, String> {
+    let name = match op {
+        Op::Named(name) => name,
+        Op::Custom(operator) => return Ok(Reduction::Of(operator.get().0.clone())),
+    };
+    let dtype: DType = dtype.parse().map_err(|error: fanin_comm::UnknownName| error.to_string())?;
+    let operator: Operator = name.parse().map_err(|error: fanin_comm::UnknownName| error.to_string())?;
     let is_copy = matches!(kind, CollectiveKind::Broadcast { .. } | CollectiveKind::AllGather | CollectiveKind::Barrier);
-    ElementOp { dtype, operator: if is_copy { Operator::Max } else { operator } }
+    Ok(Reduction::Known(ElementOp { dtype, operator: if is_copy { Operator::Max } else { operator } }.into()))
 }
 
 impl Vectors {

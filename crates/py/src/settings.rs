@@ -8,6 +8,7 @@ use pyo3::types::PyDict;
 
 use crate::errors;
 use crate::interrupt;
+use crate::operator::CustomOperator;
 
 /// Keyword arguments, and the variable that each stands for.
 const KEYWORDS: &[(&str, &str)] = &[
@@ -24,6 +25,7 @@ const KEYWORDS: &[(&str, &str)] = &[
     ("payload", "FANIN_PAYLOAD"),
     ("window", "FANIN_WINDOW"),
     ("fixed_point", "FANIN_FIXED_POINT"),
+    ("reproducible", "FANIN_REPRODUCIBLE"),
 ];
 
 /// Variables that say where ranks meet: an argument that does makes all of them void.
@@ -35,7 +37,7 @@ const MEETING: &[&str] = &["FANIN_SWITCH", "FANIN_RENDEZVOUS", "MASTER_ADDR", "M
 /// `TypeError` for an unknown argument, `ConfigurationError` for a wrong value.
 pub fn read(py: Python<'_>, arguments: Option<&Bound<'_, PyDict>>, environment: bool) -> PyResult<Config> {
     let mut given = BTreeMap::new();
-    let mut notices = None;
+    let (mut notices, mut operators) = (None, Vec::new());
     for (name, value) in arguments.into_iter().flatten() {
         let name: String = name.extract()?;
         if value.is_none() {
@@ -45,12 +47,18 @@ pub fn read(py: Python<'_>, arguments: Option<&Bound<'_, PyDict>>, environment: 
             notices = Some(to_python(value.unbind()));
             continue;
         }
+        if name == "operators" {
+            let given: Vec<Py<CustomOperator>> = value.extract()?;
+            operators = given.iter().map(|operator| operator.get().0.clone()).collect();
+            continue;
+        }
         let Some((keyword, variable)) = KEYWORDS.iter().find(|(keyword, _)| *keyword == name) else {
-            let known: Vec<&str> = KEYWORDS.iter().map(|(keyword, _)| *keyword).chain(["notices"]).collect();
+            let known: Vec<&str> = KEYWORDS.iter().map(|(keyword, _)| *keyword).chain(["notices", "operators"]).collect();
             let text = format!("unexpected argument {name:?}: there are {}", known.join(", "));
             return Err(pyo3::exceptions::PyTypeError::new_err(text));
         };
-        let text = if *keyword == "fixed_point" { u8::from(value.is_truthy()?).to_string() } else { value.str()?.to_string() };
+        let is_flag = matches!(*keyword, "fixed_point" | "reproducible");
+        let text = if is_flag { u8::from(value.is_truthy()?).to_string() } else { value.str()?.to_string() };
         given.insert(*variable, text);
     }
     let meets = MEETING.iter().any(|variable| given.contains_key(variable));
@@ -60,6 +68,8 @@ pub fn read(py: Python<'_>, arguments: Option<&Bound<'_, PyDict>>, environment: 
         None => None,
     };
     let mut config = Config::from_variables(variable).map_err(|error| wrong(py, error, &given))?;
+    config.operators = operators;
+    config.check().map_err(|error| wrong(py, error, &given))?;
     config.interrupt = interrupt::by_signals();
     if let Some(notices) = notices {
         config.notices = notices;

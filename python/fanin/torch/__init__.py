@@ -6,6 +6,8 @@ Nothing needs to be imported for that: PyTorch finds the backend by the entry po
 ``backend``        what PyTorch calls: the collectives of a process group
 ``elements``       PyTorch's types and operators, and which the communicator knows
 ``memory``         tensors as stretches of memory: copies where a tensor is not one
+``sparse``         sparse tensors as lists of indices and values
+``topk``           a communication hook that sends the largest gradients only
 ``work``           a call that runs: waiting, futures, errors
 ``meeting``        how the ranks of a group find each other, by the group's store
 ``forwarding``     what is left to gloo
@@ -18,8 +20,9 @@ from __future__ import annotations
 import torch.distributed as dist
 
 from fanin.torch.errors import CollectiveError, CollectiveTimeoutError
+from fanin.torch.topk import TopK, topk_hook
 
-__all__ = ["CollectiveError", "CollectiveTimeoutError", "register"]
+__all__ = ["CollectiveError", "CollectiveTimeoutError", "TopK", "register", "topk_hook"]
 
 #: PyTorch's name of the backend.
 NAME = "fanin"

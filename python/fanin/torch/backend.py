@@ -28,6 +28,7 @@ from fanin.torch.meeting import HOSTING, Place, meet, own_address
 from fanin.torch.memory import write_back
 from fanin.torch.monitored import MonitoredBarrier
 from fanin.torch.program import Program
+from fanin.torch.sparse import SparseTensor
 from fanin.torch.work import FaninWork, GatheredWork
 
 _log = logging.getLogger("fanin.torch")
@@ -248,6 +249,8 @@ class FaninBackend(Backend):
 
     def allreduce(self, tensors: list[Tensor], options: Any) -> Work:
         """Every rank gets the reduction, in place."""
+        if tensors[0].layout == torch.sparse_coo:
+            return self.allreduce_sparse(tensors, options)
         elements = self._elements(tensors, options.reduceOp)
         if isinstance(elements, str):
             return self._forward("allreduce", elements, tensors, options)
@@ -257,8 +260,30 @@ class FaninBackend(Backend):
         return self._run("fanin:all_reduce", program, options, tensors)
 
     def allreduce_sparse(self, tensors: list[Tensor], options: Any) -> Work:
-        """For sparse tensors."""
-        return self._forward("allreduce", "sparse tensors are not computed by switches", tensors, options)
+        """The same for sparse tensors: they get every element that any rank has, coalesced."""
+        elements = reduced(tensors[0].dtype, options.reduceOp.op)
+        if isinstance(elements, str) or elements.per_element != 1 or elements.op != "sum" or options.reduceOp.op != ReduceOp.SUM:
+            return self._forward("allreduce", "of sparse tensors only sums of real numbers are native", tensors, options)
+        self._sequence += 1
+        handles, after, error = [], [], None
+        try:
+            for tensor in tensors:
+                sparse = SparseTensor(tensor)
+                handle, result = self._comm.allreduce_sparse_async(elements.dtype, elements.op, sparse.size, *sparse.addresses)
+                handles.append(handle)
+                after.append(sparse.takes(result))
+        except ValueError:
+            raise
+        except FaninError as raised:
+            self._failed = True
+            error = of_collective("fanin:all_reduce_sparse", self._timeout_s, raised)
+        # One that is not given is negative.
+        limit_s = timeout.total_seconds() if (timeout := options.timeout).days >= 0 and timeout else self._limit_s
+        name = "fanin:all_reduce_sparse"
+        work = FaninWork(name, self._comm, self._timeout_s, tensors, handles=handles, error=error, after=after, limit_s=limit_s)
+        if self._coalesced is not None:
+            self._coalesced.append(work)
+        return work
 
     def allreduce_coalesced(self, tensors: list[Tensor], options: Any) -> Work:
         """Several reductions at once."""

@@ -10,8 +10,9 @@ use fanin_core::{
 };
 use fanin_net::shm::Waiting;
 use fanin_net::{SenderConfig, Socket, Waker};
+use fanin_operator::Faults;
 use fanin_runtime::{BlockSet, CollectiveCall, DriverConfig, NodeConfig, PeerConfig, RunError, Statistics, Vectors, WorkerDriver};
-use fanin_systems::{AnyNode, JobSpec, build, offer_number};
+use fanin_systems::{AnyNode, JobSpec, build, custom_offer_number, offer_number};
 
 use super::VERDICT_WAIT;
 use super::patience::Patience;
@@ -92,7 +93,7 @@ impl DatagramPath {
 
     /// How the call's vector is cut.
     pub(super) fn blocks(&self, call: &Call) -> Blocks {
-        Blocks::new(call, (self.admitted.payload_bytes / call.op.dtype.bytes() as u32).max(1))
+        Blocks::new(call, (self.admitted.payload_bytes / call.width() as u32).max(1))
     }
 
     /// Runs a call.
@@ -153,13 +154,18 @@ impl DatagramPath {
 
     /// The call as the protocol sees it.
     pub(super) fn what(&self, call: &Call) -> CollectiveCall {
-        let scaled = self.config.fixed_point && offer_number(call.op, true).is_some() && !is_copy(call.kind);
+        let scaled = self.config.fixed_point && call.custom.is_none() && offer_number(call.op, true).is_some() && !is_copy(call.kind);
+        let op_number = match call.custom {
+            Some(custom) => custom_offer_number(usize::from(custom.index), self.config.fixed_point),
+            None => offer_number(call.op, scaled && call.elements > 0),
+        };
         // Without elements ranks still meet, so that nobody takes a call for another one.
         let kind = if call.elements == 0 { CollectiveKind::Barrier } else { call.kind };
         CollectiveCall {
             kind,
             op: call.op,
-            op_number: offer_number(call.op, scaled && call.elements > 0).unwrap_or_default(),
+            element_bytes: call.width() as u32,
+            op_number: op_number.unwrap_or_default(),
             fixed_point: (scaled && call.elements > 0).then(|| FixedPoint::new(call.world, call.op.operator == Operator::Avg)),
             elements: call.elements * u64::from(call.shares()),
             // 0 would say that there is nothing to agree on.
@@ -234,7 +240,7 @@ fn node(config: &Config, admitted: &Admitted) -> Result<AnyNode<[u8]>, CommError
         hosts: &hosts,
         servers: &[],
         system: admitted.system,
-        op: ElementOp::F32_SUM,
+        op: ElementOp::F32_SUM.into(),
         element_bytes: 4,
         payload_bytes: admitted.payload_bytes,
         window: admitted.window,
@@ -250,7 +256,15 @@ fn node(config: &Config, admitted: &Admitted) -> Result<AnyNode<[u8]>, CommError
     let mine = Address::worker(NodeId(config.rank));
     let placed = nodes.workers.into_iter().find(|placed| placed.at == mine);
     let mut node = placed.ok_or_else(|| broken(format!("no place for rank {}", config.rank)))?.node;
-    if !node.offer(config.fixed_point) {
+    let block_bytes = admitted.payload_bytes as usize;
+    if let Some(operator) = config.operators.iter().find(|operator| operator.layout().element_bytes > block_bytes) {
+        let (name, bytes) = (operator.name(), operator.layout().element_bytes);
+        return Err(broken(format!("operator `{name}`: element_bytes = {bytes}: expected at most {block_bytes}, what a packet carries")));
+    }
+    // The switch computes: here only the lengths of elements matter.
+    let faults = Faults::default();
+    let custom = config.operators.iter().map(|operator| operator.payload_op(&faults)).collect();
+    if !node.offer_with(config.fixed_point, custom) {
         return Err(broken(format!("{:?} does not do every type and operator", admitted.system)));
     }
     Ok(node)

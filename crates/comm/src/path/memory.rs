@@ -6,8 +6,10 @@ use fanin_control::FailureKind;
 use fanin_core::{DType, OpError, OrderedReduction, Rank};
 use fanin_net::shm::{Inputs, Layout, Pool, Trouble};
 use fanin_net::stream::copy_past_caches;
+use fanin_operator::CustomOperator;
 
 use super::VERDICT_WAIT;
+use super::operators::Operators;
 use super::patience::Patience;
 use crate::call::{Block, Blocks, Buffers, Call};
 use crate::communicator::is_copy;
@@ -45,8 +47,9 @@ pub(crate) struct MemoryPath {
 }
 
 impl MemoryPath {
-    pub(crate) fn new(pool: Pool) -> Self {
-        MemoryPath { pool, tiles: Tiles::default() }
+    /// With the operators that the job brings along.
+    pub(crate) fn new(pool: Pool, rank: u32, operators: &[CustomOperator]) -> Self {
+        MemoryPath { pool, tiles: Tiles { rank, reduction: OrderedReduction::default(), operators: Operators::new(operators) } }
     }
 
     /// Runs a call.
@@ -63,7 +66,7 @@ impl MemoryPath {
         while read < count {
             while arrived < count && self.pool.may_arrive() {
                 let block = blocks.get(arrived);
-                let bytes = block.elements as usize * call.op.dtype.bytes();
+                let bytes = block.elements as usize * call.width();
                 let tiles = &mut self.tiles;
                 self.pool
                     .arrive(fingerprint, buffers.input(call, &block), bytes, |inputs, result| tiles.reduce(call, &block, inputs, result))
@@ -74,7 +77,7 @@ impl MemoryPath {
                 patience.check(|| late(&self.pool, call.world)).inspect_err(|error| self.pool.fail(code(error)))?;
             }
             let block = blocks.get(read);
-            let bytes = block.elements as usize * call.op.dtype.bytes();
+            let bytes = block.elements as usize * call.width();
             self.pool.read(bytes, |result| {
                 if let Some(output) = buffers.output(call, &block) {
                     if streamed { copy_past_caches(output, result) } else { output.copy_from_slice(result) }
@@ -87,7 +90,7 @@ impl MemoryPath {
             }
         }
         let next = call.number.wrapping_add(1);
-        self.pool.tell(&[u64::from(next), 0, 0, 0, 0]);
+        self.pool.tell(&[u64::from(next), 0, 0, 0, 0, 0]);
         link.end(next);
         Ok(())
     }
@@ -97,8 +100,11 @@ impl MemoryPath {
         if let Some(failure) = link.failure() {
             return failure;
         }
+        if let Some(fault) = self.tiles.operators.fault() {
+            return link.abort(fault);
+        }
         let calls: Vec<Option<Call>> = (0..call.world)
-            .map(|rank| Call::from_words([0, 1, 2, 3, 4].map(|index| self.pool.told(rank, index)), call.world, rank))
+            .map(|rank| Call::from_words(std::array::from_fn(|index| self.pool.told(rank, index)), call.world, rank))
             .collect();
         let error = match (trouble, disagreement(&calls)) {
             (Trouble::Mismatch, Some((rank, text))) => link.failed_with(text, Some(rank), Some(FailureKind::Mismatch)),
@@ -152,29 +158,40 @@ fn late(pool: &Pool, world: u32) -> Option<u32> {
 
 /// Elements of a block: the same at all ranks, since all know the call.
 fn block_elements(call: &Call) -> u32 {
-    let width = call.op.dtype.bytes() as u64;
+    let width = call.width() as u64;
     let wanted = (call.elements * width / BLOCKS_WANTED).next_multiple_of(4_096);
     (wanted.clamp(BLOCK_BYTES_MIN, u64::from(BLOCK_BYTES_MAX)) / width) as u32
 }
 
 /// Computes results of blocks.
-#[derive(Default)]
 struct Tiles {
+    rank: u32,
     reduction: OrderedReduction,
+    operators: Operators,
 }
 
 impl Tiles {
     /// The result of a block: contributions in the order of ranks, so that every run gives the same bits.
-    fn reduce(&mut self, call: &Call, block: &Block, inputs: &Inputs<'_>, result: &mut [u8]) {
+    ///
+    /// # Errors
+    /// What this rank leaves in the shared memory where an operator that the job has brought along fails.
+    fn reduce(&mut self, call: &Call, block: &Block, inputs: &Inputs<'_>, result: &mut [u8]) -> Result<(), u64> {
         let contributors = (0..inputs.world()).filter(|&rank| call.kind.contributes(Rank(rank), block.share));
-        for start in (0..result.len()).step_by(TILE_BYTES) {
-            let range = start..(start + TILE_BYTES).min(result.len());
+        let tile_bytes = (TILE_BYTES / call.width()).max(1) * call.width();
+        for start in (0..result.len()).step_by(tile_bytes) {
+            let range = start..(start + tile_bytes).min(result.len());
             let tile = &mut result[range.clone()];
             let inputs = contributors.clone().map(|rank| &inputs.of(rank)[range.clone()]);
-            let done = if is_copy(call.kind) { copy(inputs, tile) } else { self.reduction.reduce(call.op, call.world, inputs, tile) };
+            let done = match call.custom {
+                _ if is_copy(call.kind) => copy(inputs, tile),
+                Some(custom) => self.operators.reduce(custom.index, call.world, inputs, tile),
+                None => self.reduction.reduce(call.op, call.world, inputs, tile),
+            };
             // All inputs are as long as the tile, and the operator was checked when the call was made.
-            debug_assert_eq!(done, Ok(()));
+            debug_assert!(matches!(done, Ok(()) | Err(OpError::Operator)), "{done:?}");
+            done.map_err(|_| ABORTED | u64::from(self.rank))?;
         }
+        Ok(())
     }
 }
 

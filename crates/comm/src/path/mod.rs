@@ -3,6 +3,7 @@
 pub(crate) mod alone;
 pub(crate) mod datagrams;
 pub(crate) mod memory;
+pub(crate) mod operators;
 pub(crate) mod patience;
 mod resume;
 pub(crate) mod traffic;
@@ -17,7 +18,7 @@ use crate::meeting::Joined;
 const VERDICT_WAIT: Duration = Duration::from_secs(5);
 
 pub(crate) enum Path {
-    Alone,
+    Alone(Box<operators::Operators>),
     Memory(Box<memory::MemoryPath>),
     Datagrams(Box<datagrams::DatagramPath>),
 }

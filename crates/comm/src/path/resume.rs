@@ -197,7 +197,7 @@ impl DatagramPath {
             (Source::Sum, CollectiveKind::AllGather) => CollectiveKind::Broadcast { root: share },
             (Source::Sum, kind) => kind,
         };
-        let width = call.op.dtype.bytes();
+        let width = call.width();
         let elements = (blocks.span(call, part.first_block, part.blocks).len() / width) as u64;
         let whole = self.what(&Call { kind, elements, ..*call });
         let source = if let Source::Holder(rank) = part.source { u64::from(rank) + 1 } else { 0 };

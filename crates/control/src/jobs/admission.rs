@@ -5,8 +5,9 @@ use std::net::SocketAddr;
 use super::config::{JobsConfig, WINDOW_MAX};
 use super::job::Job;
 use super::text::span;
-use crate::message::{Join, Refusal, Refused};
+use crate::message::{Join, OPERATOR_NAME_CHARS_MAX, OPERATORS_BYTES_MAX, OPERATORS_MAX, OperatorWish, Refusal, Refused};
 use crate::{HEADER_BYTES_MAX, WORLD_MAX, resume};
+use fanin_systems::System;
 
 /// The longest name of a job, in characters.
 pub const JOB_NAME_CHARS_MAX: usize = 128;
@@ -25,6 +26,7 @@ fn invalid(text: String) -> Result<(), Refused> {
 pub(super) fn check(config: &JobsConfig, join: &Join, peer: SocketAddr) -> Result<(), Refused> {
     check_names(join, peer)?;
     check_wish(config, join)?;
+    check_operators(join)?;
     let Some(state) = &join.resume else { return Ok(()) };
     if let Err(error) = resume::check(join.rank, state) {
         return invalid(error.to_string());
@@ -71,7 +73,40 @@ fn check_wish(config: &JobsConfig, join: &Join) -> Result<(), Refused> {
     if wish.window.is_some_and(|window| window == 0 || window > WINDOW_MAX) {
         return invalid(format!("window = {}: expected 1 to {WINDOW_MAX} packets", wish.window.unwrap_or_default()));
     }
+    if wish.op.custom.is_some() {
+        return invalid(format!("op = {}: expected an operator that is built in", wish.op));
+    }
     wish.payload_bytes.map_or(Ok(()), |bytes| check_payload(config, "payload_bytes", bytes))
+}
+
+/// Only what a request shows by itself: whether modules are operators at all is seen when the job is opened.
+fn check_operators(join: &Join) -> Result<(), Refused> {
+    let operators = &join.operators;
+    if operators.len() > OPERATORS_MAX {
+        return invalid(format!("operators: {} of them: expected at most {OPERATORS_MAX}", operators.len()));
+    }
+    if !operators.is_empty() && !matches!(join.wish.system, System::SwitchMl { fixed_point: false }) {
+        return invalid(format!("operators: {} reduces by built-in operators only: expected none", join.wish.system.name()));
+    }
+    // A rank that comes back to a running job need not bring them again.
+    let sends = join.rank == 0 && join.attach.is_none();
+    for (index, operator) in operators.iter().enumerate() {
+        let OperatorWish { name, digest, module } = operator;
+        if name.is_empty() || name.chars().count() > OPERATOR_NAME_CHARS_MAX || name.chars().any(char::is_control) {
+            return invalid(format!("operators[{index}].name = {name:?}: expected 1 to {OPERATOR_NAME_CHARS_MAX} printable characters"));
+        }
+        if digest.len() != 64 || !digest.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')) {
+            return invalid(format!("operators[{index}].digest = {digest:?}: expected 64 hexadecimal digits"));
+        }
+        if module.is_some() != sends && join.attach.is_none() {
+            return invalid(format!("operators[{index}].module: expected from rank 0 and from nobody else; this is rank {}", join.rank));
+        }
+    }
+    let bytes: usize = operators.iter().filter_map(|operator| operator.module.as_ref()).map(|module| module.len() / 2).sum();
+    if bytes > OPERATORS_BYTES_MAX {
+        return invalid(format!("operators: {bytes} bytes of modules: expected at most {OPERATORS_BYTES_MAX}"));
+    }
+    Ok(())
 }
 
 fn check_payload(config: &JobsConfig, name: &str, bytes: u32) -> Result<(), Refused> {
@@ -109,8 +144,19 @@ pub(super) fn disagreement(job: &Job, join: &Join, peer: SocketAddr) -> Option<S
     if theirs.fixed_point != ours.fixed_point {
         return differ("fixed_point", theirs.fixed_point.to_string(), ours.fixed_point.to_string());
     }
+    if theirs.reproducible != ours.reproducible {
+        return differ("reproducible", theirs.reproducible.to_string(), ours.reproducible.to_string());
+    }
     if theirs.op != ours.op {
         return differ("elements", theirs.op.to_string(), ours.op.to_string());
+    }
+    let modules = |join: &Join| match &join.operators[..] {
+        [] => "none".into(),
+        operators => operators.iter().map(OperatorWish::describe).collect::<Vec<_>>().join(", "),
+    };
+    let digests = |join: &Join| join.operators.iter().map(|operator| operator.digest.clone()).collect::<Vec<_>>();
+    if digests(join) != digests(&there.join) {
+        return differ("operators", modules(join), modules(&there.join));
     }
     let is_ipv4 = |socket: SocketAddr| if socket.is_ipv4() { "IPv4" } else { "IPv6" };
     let families = [Job::data_of(join, peer), Job::data_of(&there.join, there.peer)].map(is_ipv4);
@@ -145,7 +191,6 @@ mod tests {
     use super::*;
     use crate::call::Op;
     use crate::message::{HostId, JobWish};
-    use fanin_systems::System;
 
     const PEER: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 7)), 999);
 
@@ -163,8 +208,10 @@ mod tests {
                 window: None,
                 patience_ms: 30_000,
                 fixed_point: false,
+                reproducible: false,
                 op: Op::F32_SUM,
             },
+            operators: Vec::new(),
             attach: None,
             resume: None,
         }
@@ -194,6 +241,51 @@ mod tests {
             change(&mut join);
             let refused = check(&config, &join, PEER).unwrap_err();
             assert!(refused.code == Refusal::Invalid && refused.text.contains(expected), "{refused:?}");
+        }
+    }
+
+    #[test]
+    fn operators_that_make_no_sense_are_refused_by_field() {
+        let config = JobsConfig::default();
+        let wish = OperatorWish { name: "lse".into(), digest: "0f".repeat(32), module: None };
+        let with = |change: &dyn Fn(&mut Join)| {
+            let mut join = Join { operators: vec![wish.clone()], ..join() };
+            change(&mut join);
+            check(&config, &join, PEER).map_err(|refused| refused.text)
+        };
+        let switchml = |join: &mut Join| join.wish.system = System::SwitchMl { fixed_point: false };
+        assert_eq!(with(&|join| switchml(join)), Ok(()));
+        type Change = fn(&mut Join);
+        let cases: [(Change, &str); 6] = [
+            (|join| join.operators = vec![join.operators[0].clone(); 5], "operators: 5 of them: expected at most 4"),
+            (|join| join.operators[0].name = "a\tb".into(), "operators[0].name = \"a\\tb\": expected 1 to 64"),
+            (|join| join.operators[0].digest = "0F".repeat(32), "operators[0].digest"),
+            (
+                |join| join.operators[0].module = Some("00".into()),
+                "operators[0].module: expected from rank 0 and from nobody else; this is rank 1",
+            ),
+            (|join| join.rank = 0, "this is rank 0"),
+            (
+                |join| {
+                    join.rank = 0;
+                    join.operators[0].module = Some("0".repeat(600 << 10));
+                },
+                "operators: 307200 bytes of modules: expected at most 262144",
+            ),
+        ];
+        for (change, expected) in cases {
+            let text = with(&|join| {
+                switchml(join);
+                change(join);
+            })
+            .unwrap_err();
+            assert!(text.contains(expected), "{text}");
+        }
+        assert!(with(&|_| ()).unwrap_err().contains("tree reduces by built-in operators only: expected none"));
+        let sent = OperatorWish { module: Some(OperatorWish::digits(&[0, 0xa5, 255])), ..wish };
+        assert_eq!((sent.module.as_deref(), sent.bytes()), (Some("00a5ff"), Some(vec![0, 0xa5, 255])));
+        for nonsense in ["0", "0g", "+1"] {
+            assert_eq!(OperatorWish { module: Some(nonsense.into()), ..sent.clone() }.bytes(), None);
         }
     }
 

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use fanin_systems::System;
 
 use crate::call::Op;
-use crate::message::{FailureKind, Refusal, SwitchMessage};
+use crate::message::{FailureKind, OperatorWish, Refusal, SwitchMessage};
 
 /// Limits and time limits of a switch.
 #[derive(Clone, PartialEq, Debug)]
@@ -109,6 +109,8 @@ pub struct OpenJob {
     pub op: Op,
     /// Sum floats as block fixed point.
     pub fixed_point: bool,
+    /// Operators that the job brings along, with their modules.
+    pub operators: Vec<OperatorWish>,
     /// Bytes of elements in a full packet.
     pub payload_bytes: u32,
     /// Packets that a rank may have under way.

@@ -161,7 +161,7 @@ mod tests {
     use crate::call::{CallKind, Op};
 
     fn signature(elements: u64) -> Signature {
-        Signature { kind: CallKind::Allreduce, op: Op::F32_SUM, elements }
+        Signature { kind: CallKind::Allreduce, op: Op::F32_SUM, elements, part: None }
     }
 
     fn call(operation: u32, elements: u64) -> CallDescription {

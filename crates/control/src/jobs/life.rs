@@ -40,6 +40,12 @@ impl Jobs {
         job.members.values_mut().for_each(|member| member.join.resume = None);
         let window = wish.window.unwrap_or_else(|| window_packets(self.config.window_bytes, payload_bytes));
         job.memory_bytes = memory_bytes(job.world, window, payload_bytes);
+        // Modules are sent by rank 0 alone; nobody needs them here once the job is open.
+        let operators = job.members.get_mut(&0).map(|member| {
+            let operators = member.join.operators.clone();
+            member.join.operators.iter_mut().for_each(|operator| operator.module = None);
+            operators
+        });
         let peers = job.peers();
         let data = SocketAddr::new(job.bind(), 0);
         let ranks = peers.iter().map(|peer| peer.address).collect();
@@ -53,6 +59,7 @@ impl Jobs {
             system,
             op: wish.op,
             fixed_point: wish.fixed_point,
+            operators: operators.unwrap_or_default(),
             payload_bytes,
             window,
             patience_ms,
@@ -88,6 +95,16 @@ impl Jobs {
     /// The driver cannot go on with a job, for this reason.
     pub fn on_broken(&mut self, job_id: u16, reason: &str) {
         self.fail(job_id, FailureKind::Switch, format!("the switch cannot go on with the job: {reason}"), None);
+    }
+
+    /// Whether this very job waits to be opened.
+    pub fn is_opening(&self, job_id: u16, instance: u64) -> bool {
+        self.jobs.get(&job_id).is_some_and(|job| job.instance == instance && job.phase == Phase::Opening)
+    }
+
+    /// An operator that the job has brought along was refused, or has failed: in words, and on whose contribution where that is known.
+    pub fn on_operator_failed(&mut self, job_id: u16, text: &str, rank: Option<u32>) {
+        self.fail(job_id, FailureKind::Operator, text.into(), rank);
     }
 
     /// Tells a rank what it has been admitted to.

@@ -21,6 +21,7 @@ pub fn wish() -> JobWish {
         window: None,
         patience_ms: PATIENCE_MS,
         fixed_point: false,
+        reproducible: false,
         op: Op::F32_SUM,
     }
 }
@@ -34,13 +35,14 @@ pub fn join(job: &str, rank: u32, world: u32) -> Join {
         host: HostId("host".into()),
         path_datagram_bytes: 1_472,
         wish: wish(),
+        operators: Vec::new(),
         attach: None,
         resume: None,
     }
 }
 
 pub fn call(operation: u32, elements: u64) -> CallDescription {
-    CallDescription::begun(operation, Signature { kind: CallKind::Allreduce, op: Op::F32_SUM, elements }, 8)
+    CallDescription::begun(operation, Signature { kind: CallKind::Allreduce, op: Op::F32_SUM, elements, part: None }, 8)
 }
 
 /// What one connection was told, and whether the switch has closed it.

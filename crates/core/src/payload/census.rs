@@ -20,7 +20,7 @@ pub const fn census_key(job: JobId, operation: OperationId, rank: Rank) -> u64 {
 }
 
 /// A payload of `bytes` bytes whose contents are stood for by a census weight.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Census {
     bytes: u32,
     // In halves, so that a packet record needs an alignment of 4 only.

@@ -2,6 +2,7 @@
 
 use half::{bf16, f16};
 
+use super::custom::PayloadOp;
 use super::dtype::{DType, ElementOp, Operator};
 use super::{OpError, Payload, kernels, narrow};
 
@@ -47,11 +48,12 @@ fn supported(done: bool) -> Result<(), OpError> {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct ElementAcc {
     /// What has been accumulated, in the elements' type.
-    bytes: Box<[u8]>,
-    used: usize,
+    pub(super) bytes: Box<[u8]>,
+    pub(super) used: usize,
     /// The same in binary32, not yet rounded, where elements are narrow floats. Rounded at every contribution: whatever sends an
-    /// accumulator then only copies, and a packet is sent as often as there are workers.
-    wide: Box<[u8]>,
+    /// accumulator then only copies, and a packet is sent as often as there are workers. Of an operator that the job brings along: what
+    /// accumulates, where that is longer than the elements.
+    pub(super) wide: Box<[u8]>,
 }
 
 impl ElementAcc {
@@ -61,18 +63,56 @@ impl ElementAcc {
     }
 }
 
+/// Reductions by operators that are built in.
+impl ElementAcc {
+    #[inline]
+    fn assign(&mut self, op: ElementOp, payload: &[u8]) -> Result<(), OpError> {
+        if payload.len() > self.bytes.len() || !payload.len().is_multiple_of(op.dtype.bytes()) {
+            return Err(OpError::Length { expected: self.bytes.len(), got: payload.len() });
+        }
+        self.bytes[..payload.len()].copy_from_slice(payload);
+        self.used = payload.len();
+        match op.dtype {
+            DType::F16 => narrow::widen_all::<f16>(payload, &mut self.wide),
+            DType::BF16 => narrow::widen_all::<bf16>(payload, &mut self.wide),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn reduce(&mut self, op: ElementOp, payload: &[u8]) -> Result<(), OpError> {
+        if !op.dtype.is_widened() {
+            return op.reduce(&mut self.bytes[..self.used], payload);
+        }
+        if payload.len() != self.used {
+            return Err(OpError::Length { expected: self.used, got: payload.len() });
+        }
+        supported(kernels::widened(op, &mut self.wide, &mut self.bytes[..self.used], payload))
+    }
+
+    fn finish(&mut self, op: ElementOp, workers: u32) {
+        let bytes = &mut self.bytes[..self.used];
+        match (op.operator, op.dtype) {
+            (Operator::Avg, DType::F16) => narrow::divide::<f16>(&mut self.wide, bytes, workers),
+            (Operator::Avg, DType::BF16) => narrow::divide::<bf16>(&mut self.wide, bytes, workers),
+            _ => op.finish(bytes, workers),
+        }
+    }
+}
+
 impl Payload for [u8] {
-    type Op = ElementOp;
+    type Op = PayloadOp;
     type Acc = ElementAcc;
     type Owned = Box<[u8]>;
 
-    fn accumulator(op: &ElementOp, bytes: usize) -> ElementAcc {
-        let wide = if op.dtype.is_widened() { bytes / 2 * 4 } else { 0 };
-        ElementAcc { bytes: vec![0; bytes].into(), used: 0, wide: vec![0; wide].into() }
+    fn accumulator(op: &PayloadOp, bytes: usize) -> ElementAcc {
+        ElementAcc { bytes: vec![0; bytes].into(), used: 0, wide: vec![0; op.beside_bytes(bytes)].into() }
     }
 
-    fn largest(ops: &[ElementOp]) -> &ElementOp {
-        ops.iter().find(|op| op.dtype.is_widened()).unwrap_or(&ops[0])
+    fn largest(ops: &[PayloadOp], bytes: usize) -> &PayloadOp {
+        // The first of those that need as much.
+        ops.iter().rev().max_by_key(|op| op.beside_bytes(bytes)).unwrap_or(&ops[0])
     }
 
     #[inline]
@@ -81,46 +121,46 @@ impl Payload for [u8] {
     }
 
     #[inline]
-    fn acc_bytes(acc: &ElementAcc, _op: &ElementOp) -> usize {
+    fn acc_bytes(acc: &ElementAcc, _op: &PayloadOp) -> usize {
         acc.used
     }
 
     #[inline]
-    fn assign(&self, acc: &mut ElementAcc, op: &mut ElementOp) -> Result<(), OpError> {
-        if self.len() > acc.bytes.len() || !self.len().is_multiple_of(op.dtype.bytes()) {
-            return Err(OpError::Length { expected: acc.bytes.len(), got: self.len() });
+    fn assign(&self, acc: &mut ElementAcc, op: &mut PayloadOp) -> Result<(), OpError> {
+        match op {
+            PayloadOp::BuiltIn(op) => acc.assign(*op, self),
+            PayloadOp::Custom(op) => acc.assign_custom(op, self),
         }
-        acc.bytes[..self.len()].copy_from_slice(self);
-        acc.used = self.len();
-        match op.dtype {
-            DType::F16 => narrow::widen_all::<f16>(self, &mut acc.wide),
-            DType::BF16 => narrow::widen_all::<bf16>(self, &mut acc.wide),
-            _ => {}
+    }
+
+    #[inline]
+    fn reduce(&self, acc: &mut ElementAcc, op: &mut PayloadOp) -> Result<(), OpError> {
+        match op {
+            PayloadOp::BuiltIn(op) => acc.reduce(*op, self),
+            PayloadOp::Custom(op) => acc.reduce_custom(op, self),
+        }
+    }
+
+    /// Operators that a job brings along need [`Payload::conclude`].
+    fn finish(acc: &mut ElementAcc, op: &PayloadOp, workers: u32) {
+        if let PayloadOp::BuiltIn(op) = op {
+            acc.finish(*op, workers);
+        }
+    }
+
+    fn conclude(acc: &mut ElementAcc, op: &mut PayloadOp, workers: u32) -> Result<(), OpError> {
+        match op {
+            PayloadOp::BuiltIn(op) => acc.finish(*op, workers),
+            PayloadOp::Custom(op) => acc.conclude_custom(op, workers)?,
         }
         Ok(())
     }
 
-    #[inline]
-    fn reduce(&self, acc: &mut ElementAcc, op: &mut ElementOp) -> Result<(), OpError> {
-        if !op.dtype.is_widened() {
-            return op.reduce(&mut acc.bytes[..acc.used], self);
+    fn needs_finish(op: &PayloadOp) -> bool {
+        match op {
+            PayloadOp::BuiltIn(op) => op.operator == Operator::Avg,
+            PayloadOp::Custom(op) => op.0.finishes(),
         }
-        if self.len() != acc.used {
-            return Err(OpError::Length { expected: acc.used, got: self.len() });
-        }
-        supported(kernels::widened(*op, &mut acc.wide, &mut acc.bytes[..acc.used], self))
-    }
-
-    fn finish(acc: &mut ElementAcc, op: &ElementOp, workers: u32) {
-        match (op.operator, op.dtype) {
-            (Operator::Avg, DType::F16) => narrow::divide::<f16>(&mut acc.wide, &mut acc.bytes[..acc.used], workers),
-            (Operator::Avg, DType::BF16) => narrow::divide::<bf16>(&mut acc.wide, &mut acc.bytes[..acc.used], workers),
-            _ => op.finish(&mut acc.bytes[..acc.used], workers),
-        }
-    }
-
-    fn needs_finish(op: &ElementOp) -> bool {
-        op.operator == Operator::Avg
     }
 
     #[inline]
@@ -128,7 +168,7 @@ impl Payload for [u8] {
         acc.as_bytes()
     }
 
-    fn emit(acc: &ElementAcc, _op: &ElementOp, out: &mut [u8]) -> usize {
+    fn emit(acc: &ElementAcc, _op: &PayloadOp, out: &mut [u8]) -> usize {
         out[..acc.used].copy_from_slice(acc.as_bytes());
         acc.used
     }
@@ -137,12 +177,27 @@ impl Payload for [u8] {
         self.into()
     }
 
-    fn own_acc(acc: &ElementAcc, _op: &ElementOp) -> Box<[u8]> {
+    fn own_acc(acc: &ElementAcc, _op: &PayloadOp) -> Box<[u8]> {
         acc.as_bytes().into()
     }
 
     fn nothing() -> Box<[u8]> {
         Box::default()
+    }
+
+    #[inline]
+    fn contents(&self) -> Option<&[u8]> {
+        Some(self)
+    }
+
+    #[inline]
+    fn of_contents(bytes: &[u8]) -> Option<&[u8]> {
+        Some(bytes)
+    }
+
+    #[inline]
+    fn element_op(op: &PayloadOp) -> Option<ElementOp> {
+        op.built_in()
     }
 }
 
@@ -159,7 +214,8 @@ mod tests {
         let source = floats(&[1.0, 2.5, -3.0, 1e9, 0.0, 7.0, 8.0]);
         let mut shifted = vec![0u8; source.len() + 1];
         shifted[1..].copy_from_slice(&source);
-        let (mut op, mut acc) = (ElementOp::F32_SUM, <[u8]>::accumulator(&ElementOp::F32_SUM, source.len()));
+        let mut op = PayloadOp::from(ElementOp::F32_SUM);
+        let mut acc = <[u8]>::accumulator(&op, source.len());
         shifted[1..].assign(&mut acc, &mut op).unwrap();
         shifted[1..].reduce(&mut acc, &mut op).unwrap();
         assert_eq!(acc.as_bytes(), floats(&[2.0, 5.0, -6.0, 2e9, 0.0, 14.0, 16.0]));
@@ -223,18 +279,18 @@ mod tests {
                 result.clear();
                 expected.iter().for_each(|&sum| op.dtype.push_f64(sum as f64 / 4.0, &mut result));
             }
-            let mut acc = <[u8]>::accumulator(&op, 8 * 150);
-            bytes(&values[0]).assign(&mut acc, &mut { op }).unwrap();
+            let mut acc = <[u8]>::accumulator(&op.into(), 8 * 150);
+            bytes(&values[0]).assign(&mut acc, &mut op.into()).unwrap();
             let mut in_place = bytes(&values[0]);
             for vector in &values[1..] {
-                bytes(vector).reduce(&mut acc, &mut { op }).unwrap();
+                bytes(vector).reduce(&mut acc, &mut op.into()).unwrap();
                 let (a, b) = (in_place.clone(), bytes(vector));
                 let mut out = vec![0xee; a.len()];
                 op.combine(&mut out, &a, &b).unwrap();
                 op.reduce(&mut in_place, &b).unwrap();
                 assert_eq!(in_place, out, "{op:?}");
             }
-            <[u8]>::finish(&mut acc, &op, 4);
+            <[u8]>::finish(&mut acc, &op.into(), 4);
             op.finish(&mut in_place, 4);
             assert_eq!(acc.as_bytes(), result, "{op:?}");
             assert_eq!(in_place, result, "{op:?}");
@@ -263,23 +319,23 @@ mod tests {
             };
             // In its own type 1 + 2^-11 is 1, so that a thousand of them would be lost.
             let small = 1.0 / 2_048.0;
-            let mut acc = <[u8]>::accumulator(&op, 140);
-            bytes(1.0).assign(&mut acc, &mut { op }).unwrap();
-            (0..1_024).for_each(|_| bytes(small).reduce(&mut acc, &mut { op }).unwrap());
+            let mut acc = <[u8]>::accumulator(&op.into(), 140);
+            bytes(1.0).assign(&mut acc, &mut op.into()).unwrap();
+            (0..1_024).for_each(|_| bytes(small).reduce(&mut acc, &mut op.into()).unwrap());
             assert_eq!(acc.as_bytes(), bytes(1.5), "{dtype}");
-            assert_eq!(<[u8]>::own_acc(&acc, &op)[..], bytes(1.5));
+            assert_eq!(<[u8]>::own_acc(&acc, &op.into())[..], bytes(1.5));
             // The largest numbers overflow as a sum, and not as a mean.
-            let (large, mut acc) = (if dtype == DType::F16 { 60_000.0 } else { 1e38 }, <[u8]>::accumulator(&op, 140));
-            bytes(large).assign(&mut acc, &mut { op }).unwrap();
-            bytes(large).reduce(&mut acc, &mut { op }).unwrap();
-            <[u8]>::finish(&mut acc, &op, 2);
+            let (large, mut acc) = (if dtype == DType::F16 { 60_000.0 } else { 1e38 }, <[u8]>::accumulator(&op.into(), 140));
+            bytes(large).assign(&mut acc, &mut op.into()).unwrap();
+            bytes(large).reduce(&mut acc, &mut op.into()).unwrap();
+            <[u8]>::finish(&mut acc, &op.into(), 2);
             assert_eq!(acc.as_bytes(), bytes(large), "{dtype}");
         }
     }
 
     #[test]
     fn narrow_floats_refuse_other_lengths() {
-        let mut op = ElementOp::new(DType::BF16, Operator::Sum).unwrap();
+        let mut op = ElementOp::new(DType::BF16, Operator::Sum).unwrap().into();
         let mut acc = <[u8]>::accumulator(&op, 8);
         [0u8; 4].assign(&mut acc, &mut op).unwrap();
         assert_eq!([0u8; 6].reduce(&mut acc, &mut op), Err(OpError::Length { expected: 4, got: 6 }));
@@ -294,7 +350,7 @@ mod tests {
         assert_eq!(op.reduce(&mut target, &floats(&[1.0])), Err(OpError::Length { expected: 8, got: 4 }));
         assert_eq!(op.reduce(&mut target[..7], &[0; 7]), Err(OpError::Length { expected: 7, got: 7 }));
         assert_eq!(target, floats(&[1.0, 2.0]));
-        let mut acc = <[u8]>::accumulator(&op, 4);
-        assert!(target[..].assign(&mut acc, &mut { op }).is_err());
+        let mut acc = <[u8]>::accumulator(&op.into(), 4);
+        assert!(target[..].assign(&mut acc, &mut op.into()).is_err());
     }
 }

@@ -24,7 +24,7 @@ pub struct BlockExponent(i16);
 
 /// Adding and subtracting this rounds a binary64 float below 2^51 to the nearest integer, ties to even; while it is added, that integer
 /// stands in the lowest bits. Rounding instructions are not in every processor of this kind, additions are.
-const ROUNDER: f64 = 1.5 * (1u64 << 52) as f64;
+pub(super) const ROUNDER: f64 = 1.5 * (1u64 << 52) as f64;
 
 impl BlockExponent {
     /// All elements are zero. Less than all others.
@@ -36,7 +36,12 @@ impl BlockExponent {
     #[inline]
     pub fn of(block: &[u8]) -> Self {
         let magnitude = |bytes: &[u8; 4]| u32::from_le_bytes(*bytes) & 0x7fff_ffff;
-        let largest = block.as_chunks().0.iter().map(magnitude).fold(0, u32::max);
+        BlockExponent::of_magnitude(block.as_chunks().0.iter().map(magnitude).fold(0, u32::max))
+    }
+
+    /// The exponent of a block of which this is the largest element, without its sign.
+    #[inline]
+    pub(super) const fn of_magnitude(largest: u32) -> Self {
         match largest >> 23 {
             255 => BlockExponent::NOT_FINITE,
             _ if largest == 0 => BlockExponent::ZERO,
@@ -74,7 +79,7 @@ impl fmt::Debug for BlockExponent {
 }
 
 /// 2^exponent, for exponents of normal binary64 numbers.
-const fn power_of_two(exponent: i32) -> f64 {
+pub(super) const fn power_of_two(exponent: i32) -> f64 {
     f64::from_bits(((1_023 + exponent) as u64) << 52)
 }
 
@@ -121,15 +126,29 @@ impl FixedPoint {
             return block.fill(all.to_le_bytes());
         };
         let unit = power_of_two(e - self.bits);
-        let divisor = if self.average { f64::from(self.workers) } else { 1.0 };
+        if !self.average {
+            // The same as a division by 1, without one.
+            return integers.iter().zip(block).for_each(|(q, x)| *x = ((f64::from(i32::from_le_bytes(*q)) * unit) as f32).to_le_bytes());
+        }
+        let divisor = f64::from(self.workers);
         for (q, x) in integers.iter().zip(block) {
             *x = ((f64::from(i32::from_le_bytes(*q)) * unit / divisor) as f32).to_le_bytes();
         }
     }
 
+    /// k: magnitudes are below 2^k.
+    pub(super) const fn bits(&self) -> i32 {
+        self.bits
+    }
+
+    /// What 1 stands for in a block with this exponent; 0 where it has none.
+    pub(super) fn unit(&self, exponent: BlockExponent) -> f64 {
+        exponent.value().map_or(0.0, |e| power_of_two(e - self.bits))
+    }
+
     /// How far a result may be from the exact one, before it is rounded to binary32.
     pub fn error_bound(&self, exponent: BlockExponent) -> f64 {
-        let unit = exponent.value().map_or(0.0, |e| power_of_two(e - self.bits));
+        let unit = self.unit(exponent);
         if self.average { unit } else { unit * f64::from(self.workers) }
     }
 }

@@ -2,24 +2,32 @@
 //! [`Length`] (simulation at full speed), [`Census`] (exactly-once checked on every delivery) and elements (`[u8]`, production).
 
 mod census;
+mod custom;
 mod dtype;
 mod elements;
 mod fixed_point;
 mod kernels;
 mod length;
 mod narrow;
+mod order_free;
 mod ordered;
+mod pairs;
+mod sparse;
 
 use std::borrow::Borrow;
 use std::fmt;
 use std::hash::Hash;
 
 pub use census::{Census, CensusAcc, census_key, weight};
+pub use custom::{CustomKernel, CustomLayout, CustomOp, PayloadOp};
 pub use dtype::{DType, ElementOp, Operator, UnknownName, Unsupported};
 pub use elements::ElementAcc;
 pub use fixed_point::{BlockExponent, FixedPoint};
 pub use length::Length;
+pub use order_free::{BLOCK_ELEMENTS, NotOrderFree, OrderFree, ScaledSum, Specials, TotalOrder};
 pub use ordered::OrderedReduction;
+pub use pairs::{Pair, PairFormat};
+pub use sparse::{CensusPairs, Density};
 
 /// Why an operator could not take a payload.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -35,6 +43,8 @@ pub enum OpError {
     NoVector,
     /// Element type and operator do not go together.
     Unsupported,
+    /// An operator that the job brings along has failed. How is told by whatever runs it; this job cannot go on.
+    Operator,
 }
 
 impl fmt::Display for OpError {
@@ -43,6 +53,7 @@ impl fmt::Display for OpError {
             OpError::Length { expected, got } => write!(f, "payload of {got} bytes where {expected} are expected"),
             OpError::NoVector => f.write_str("no vector of this operation here"),
             OpError::Unsupported => f.write_str("element type and operator do not go together"),
+            OpError::Operator => f.write_str("the custom operator has failed"),
         }
     }
 }
@@ -61,8 +72,9 @@ pub trait Payload {
     /// An accumulator for payloads of up to `bytes` bytes.
     fn accumulator(op: &Self::Op, bytes: usize) -> Self::Acc;
 
-    /// Which of these operators needs the largest accumulator: one for it does for all of them. There is at least one.
-    fn largest(ops: &[Self::Op]) -> &Self::Op {
+    /// Which of these operators needs the largest accumulator for payloads of up to `bytes` bytes: one for it does for all of them. There is
+    /// at least one.
+    fn largest(ops: &[Self::Op], _bytes: usize) -> &Self::Op {
         &ops[0]
     }
 
@@ -89,6 +101,16 @@ pub trait Payload {
     #[inline]
     fn finish(_acc: &mut Self::Acc, _op: &Self::Op, _workers: u32) {}
 
+    /// As [`Payload::finish`], for aggregators that also serve operators which a job brings along: those may fail.
+    ///
+    /// # Errors
+    /// [`OpError::Operator`]; the job cannot go on then.
+    #[inline]
+    fn conclude(acc: &mut Self::Acc, op: &mut Self::Op, workers: u32) -> Result<(), OpError> {
+        Self::finish(acc, op, workers);
+        Ok(())
+    }
+
     /// Whether [`Payload::finish`] does anything: not all systems call it.
     #[inline]
     fn needs_finish(_op: &Self::Op) -> bool {
@@ -109,4 +131,22 @@ pub trait Payload {
 
     /// An owned payload of no bytes.
     fn nothing() -> Self::Owned;
+
+    /// The bytes of a payload that has real contents: what packets of pairs need ([`Pair`]). `None` for all others.
+    #[inline]
+    fn contents(&self) -> Option<&[u8]> {
+        None
+    }
+
+    /// The payload of these bytes; `None` where payloads have no real contents.
+    #[inline]
+    fn of_contents(_bytes: &[u8]) -> Option<&Self> {
+        None
+    }
+
+    /// The built-in operator on real elements; `None` where there are none, or a job brings its own operator along.
+    #[inline]
+    fn element_op(_op: &Self::Op) -> Option<ElementOp> {
+        None
+    }
 }

@@ -136,6 +136,16 @@ pub(super) fn widen_all<N: Narrow>(source: &[u8], wide: &mut [u8]) {
     }
 }
 
+/// Rounds all elements of `wide`, in binary32 bytes.
+pub(super) fn round_all<N: Narrow>(wide: &[u8], target: &mut [u8]) {
+    for (wide, target) in wide.as_chunks::<4>().0.chunks(BLOCK).zip(target.as_chunks_mut().0.chunks_mut(BLOCK)) {
+        let mut block = [0.0; BLOCK];
+        let block = &mut block[..target.len()];
+        block.iter_mut().zip(wide).for_each(|(x, bytes)| *x = f32::from_le_bytes(*bytes));
+        N::round(block, target);
+    }
+}
+
 /// `wide[i] := wide[i] / divisor`, and `target` the same, rounded.
 pub(super) fn divide<N: Narrow>(wide: &mut [u8], target: &mut [u8], divisor: u32) {
     for (wide, target) in wide.as_chunks_mut::<4>().0.chunks_mut(BLOCK).zip(target.as_chunks_mut().0.chunks_mut(BLOCK)) {

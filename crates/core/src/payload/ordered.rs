@@ -1,6 +1,6 @@
 //! Reductions in a fixed order.
 
-use super::{ElementAcc, ElementOp, OpError, Payload};
+use super::{ElementAcc, ElementOp, OpError, Payload, PayloadOp};
 
 /// Reduces vectors in the order in which they are given: the same vectors in the same order give the same bits, whoever computes them.
 #[derive(Debug, Default)]
@@ -41,12 +41,13 @@ impl OrderedReduction {
 
     fn reduce_wide<'a>(
         &mut self,
-        mut op: ElementOp,
+        op: ElementOp,
         workers: u32,
         inputs: impl Iterator<Item = &'a [u8]>,
         result: &mut [u8],
     ) -> Result<(), OpError> {
         let accumulator = self.accumulator(op, result.len());
+        let mut op = PayloadOp::from(op);
         let mut some = false;
         for input in inputs {
             if input.len() != result.len() {
@@ -70,7 +71,7 @@ impl OrderedReduction {
         let known = self.wide.iter().position(|(known, longest, _)| *known == op && *longest >= bytes);
         let index = known.unwrap_or_else(|| {
             self.wide.retain(|(known, ..)| *known != op);
-            self.wide.push((op, bytes, <[u8]>::accumulator(&op, bytes)));
+            self.wide.push((op, bytes, <[u8]>::accumulator(&op.into(), bytes)));
             self.wide.len() - 1
         });
         &mut self.wide[index].2

@@ -47,15 +47,17 @@ pub fn join(job: &str, rank: u32, world: u32) -> Join {
             window: None,
             patience_ms: GUARD.as_millis() as u64,
             fixed_point: false,
+            reproducible: false,
             op: Op::F32_SUM,
         },
+        operators: Vec::new(),
         attach: None,
         resume: None,
     }
 }
 
 pub fn call(operation: u32, elements: u64) -> CallDescription {
-    CallDescription::begun(operation, Signature { kind: CallKind::Allreduce, op: Op::F32_SUM, elements }, 1)
+    CallDescription::begun(operation, Signature { kind: CallKind::Allreduce, op: Op::F32_SUM, elements, part: None }, 1)
 }
 
 /// Waits until `is_so`.
@@ -147,7 +149,7 @@ impl Rank {
             hosts: &hosts,
             servers: &[],
             system: admitted.system,
-            op,
+            op: op.into(),
             element_bytes: op.dtype.bytes() as u32,
             payload_bytes: admitted.payload_bytes,
             window: admitted.window,
@@ -208,6 +210,7 @@ pub fn allreduce(
     let call = CollectiveCall {
         kind: CollectiveKind::Allreduce,
         op,
+        element_bytes: op.dtype.bytes() as u32,
         op_number: if rank.wish.system == SWITCHML { offer_number(op, false).unwrap() } else { 0 },
         fixed_point: None,
         elements: elements as u64,

@@ -1,0 +1,154 @@
+//! A module that was checked and compiled.
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use fanin_core::{CustomLayout, CustomOp, PayloadOp};
+use sha2::{Digest as _, Sha256};
+
+use crate::error::OperatorError;
+use crate::limits;
+use crate::program::Program;
+
+/// The SHA-256 of a module's bytes: two operators with the same one do the same.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Digest(pub [u8; 32]);
+
+impl Digest {
+    /// Of a module.
+    pub fn of(module: &[u8]) -> Self {
+        Digest(Sha256::digest(module).into())
+    }
+
+    /// Its first bytes as a number, for where 32 bytes are too many.
+    pub fn short(&self) -> u64 {
+        u64::from_be_bytes(*self.0.first_chunk().expect("32 bytes"))
+    }
+}
+
+/// As 64 hexadecimal digits.
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// Where the first failure of an operator is written down, by whichever of its kernels fails first.
+#[derive(Clone, Debug, Default)]
+pub struct Faults(Arc<OnceLock<String>>);
+
+impl Faults {
+    /// What has failed, and how; `None` while nothing has.
+    pub fn first(&self) -> Option<&str> {
+        self.0.get().map(String::as_str)
+    }
+
+    /// Writes a failure down; the first one stays.
+    #[cfg(feature = "wasm")]
+    pub(crate) fn tell(&self, text: String) {
+        let _ = self.0.set(text);
+    }
+}
+
+/// An operator: a WebAssembly module that has been checked and compiled. Cheap to clone.
+#[derive(Clone)]
+pub struct CustomOperator(Arc<Inner>);
+
+struct Inner {
+    name: String,
+    digest: Digest,
+    module: Vec<u8>,
+    program: Program,
+}
+
+impl fmt::Debug for CustomOperator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CustomOperator")
+            .field("name", &self.name())
+            .field("digest", &self.digest())
+            .field("layout", &self.layout())
+            .finish()
+    }
+}
+
+/// Equal where modules are, whatever they are called.
+impl PartialEq for CustomOperator {
+    fn eq(&self, other: &Self) -> bool {
+        self.digest() == other.digest()
+    }
+}
+
+impl Eq for CustomOperator {}
+
+impl CustomOperator {
+    /// Checks and compiles a module in WebAssembly's binary format. `name` is for messages. Takes milliseconds, and memory in proportion to
+    /// the module's length, whatever the bytes are.
+    ///
+    /// # Errors
+    /// [`OperatorError`] names the operator, what is wrong with it, and what was expected.
+    pub fn from_wasm(name: &str, module: &[u8]) -> Result<Self, OperatorError> {
+        if name.is_empty() || name.chars().count() > limits::NAME_CHARS_MAX || name.chars().any(char::is_control) {
+            return Err(OperatorError::Name(name.into()));
+        }
+        if module.len() > limits::MODULE_BYTES_MAX {
+            return Err(OperatorError::TooLarge { name: name.into(), bytes: module.len() });
+        }
+        let program = Program::compile(name, module)?;
+        Ok(CustomOperator(Arc::new(Inner { name: name.into(), digest: Digest::of(module), module: module.into(), program })))
+    }
+
+    /// Its name in messages.
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// What tells it from others.
+    pub fn digest(&self) -> Digest {
+        self.0.digest
+    }
+
+    /// The module's bytes.
+    pub fn module(&self) -> &[u8] {
+        &self.0.module
+    }
+
+    /// Lengths of its elements and accumulators.
+    pub fn layout(&self) -> CustomLayout {
+        self.0.program.layout()
+    }
+
+    /// Whether it makes the result of an accumulator by itself, rather than by a copy.
+    pub fn finishes(&self) -> bool {
+        self.0.program.finishes()
+    }
+
+    /// The same operator for elements of `element_bytes` bytes, or an error: what a caller's vector consists of must be what the module
+    /// takes it for.
+    ///
+    /// # Errors
+    /// [`OperatorError::Value`] names both lengths.
+    pub fn for_elements_of(self, element_bytes: usize) -> Result<Self, OperatorError> {
+        let got = self.layout().element_bytes;
+        if got == element_bytes {
+            return Ok(self);
+        }
+        let expected = format!("{element_bytes}, the length of the vector's elements");
+        Err(OperatorError::Value { name: self.name().into(), what: "element_bytes", got: got as i64, expected })
+    }
+
+    /// The operator at work, for one thread: `faults` is told why where it fails. Its memory is taken at the first use.
+    pub fn op(&self, faults: &Faults) -> CustomOp {
+        CustomOp(self.0.program.kernel(&self.0.name, self.0.digest, faults))
+    }
+
+    /// As [`CustomOperator::op`], as what packets are reduced by.
+    pub fn payload_op(&self, faults: &Faults) -> PayloadOp {
+        PayloadOp::Custom(self.op(faults))
+    }
+}

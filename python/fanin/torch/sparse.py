@@ -1,0 +1,65 @@
+"""Sparse tensors (COO) as lists of indices and values, which is what the communicator takes.
+
+A tensor with sparse dimensions (s1, ..) and dense ones (d1, ..) is the vector of its elements, row by row; a row of a sparse gradient is as
+many of them as the dense dimensions have.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from fanin._native import SparseResult
+from fanin.torch.memory import After
+
+#: Address and bytes of the indices, then of the values.
+Addresses = tuple[int, int, int, int]
+
+
+class SparseTensor:
+    """A sparse tensor on its way: what it gives, in memory of this process, and how it takes the result."""
+
+    __slots__ = ("_row", "_tensor", "indices", "values")
+
+    def __init__(self, tensor: Tensor) -> None:
+        self._tensor = tensor
+        places, values = tensor._indices().cpu(), tensor._values().cpu()
+        flat = torch.zeros(places.shape[1], dtype=torch.int64)
+        for size, along in zip(tensor.shape, places, strict=False):
+            flat = flat * size + along
+        self._row = 1
+        for size in values.shape[1:]:
+            self._row *= size
+        self.indices = (flat[:, None] * self._row + torch.arange(self._row)).reshape(-1)
+        self.values = values.reshape(-1).contiguous()
+
+    @property
+    def size(self) -> int:
+        """Elements of the tensor, those that are not there too."""
+        return self._tensor.numel()
+
+    @property
+    def addresses(self) -> Addresses:
+        """Where its entries lie."""
+        return (self.indices.data_ptr(), self.indices.nbytes, self.values.data_ptr(), self.values.nbytes)
+
+    def takes(self, result: SparseResult) -> After:
+        """Makes the tensor the result."""
+        return lambda: self._take(result)
+
+    def _take(self, result: SparseResult) -> None:
+        indices = torch.empty(result.entries, dtype=torch.int64)
+        values = torch.empty(result.entries, dtype=self._tensor.dtype)
+        result.write(indices.data_ptr(), indices.nbytes, values.data_ptr(), values.nbytes)
+        tensor = self._tensor
+        # Of a row, all elements are there or none.
+        rows = indices[:: self._row] // self._row if self._row else indices
+        count = rows.numel()
+        places = torch.empty((tensor.sparse_dim(), count), dtype=torch.int64)
+        for dimension in reversed(range(tensor.sparse_dim())):
+            places[dimension] = rows % tensor.shape[dimension]
+            rows = rows // tensor.shape[dimension]
+        whole = torch.sparse_coo_tensor(
+            places, values.reshape(count, *tensor.shape[tensor.sparse_dim() :]), tensor.shape, is_coalesced=True, check_invariants=False
+        )
+        tensor.copy_(whole)

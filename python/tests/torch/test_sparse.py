@@ -1,0 +1,203 @@
+"""Sparse tensors, and the communication hook that sends the largest gradients only."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+import pytest
+import ranks
+import torch
+
+# DistributedDataParallel imports it for its first model, in every process again.
+import torch._dynamo
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from fanin.torch import TopK, topk_hook
+
+WORLD = 2
+
+
+def drawn(rank: int, shape: tuple[int, ...], dense: int, count: int, dtype: torch.dtype) -> Tensor:
+    """A sparse tensor of small whole numbers, in which some indices are there twice."""
+    random = torch.Generator().manual_seed(rank)
+    kept = len(shape) - dense
+    indices = torch.stack([torch.randint(0, size, (count,), generator=random) for size in shape[:kept]])
+    values = torch.randint(-3, 4, (count, *shape[kept:]), generator=random).to(dtype)
+    return torch.sparse_coo_tensor(indices, values, shape)
+
+
+CASES = [
+    ((1_000,), 0, 50),
+    ((40, 7, 5), 0, 30),
+    ((500, 16), 1, 20),
+    ((9, 4, 3, 2), 2, 40),
+    ((6,), 0, 0),
+    ((5, 0), 1, 2),
+]
+
+
+def sums(rank: int) -> None:
+    """Every shape and type against dense tensors, natively."""
+    lines: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
+    logging.getLogger("fanin.torch").addHandler(handler)
+    for shape, dense, count in CASES:
+        for dtype in (torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.int8):
+            given = [drawn(each, shape, dense, count, dtype) for each in range(WORLD)]
+            tensor = given[rank].clone()
+            work = dist.all_reduce(tensor, async_op=True)
+            assert work is not None
+            (result,) = work.get_future().wait()
+            assert result is tensor or torch.equal(result.to_dense(), tensor.to_dense())
+            expected = given[0].to_dense() + given[1].to_dense()
+            assert tensor.is_coalesced()
+            torch.testing.assert_close(tensor.to_dense(), expected, rtol=0, atol=0)
+            # Every element that anybody has given, also where the sum is zero.
+            union = torch.cat([each._indices() for each in given], dim=1).unique(dim=1)
+            if tensor.numel() > 0:
+                assert torch.equal(tensor._indices(), union), (shape, dtype)
+    assert not lines
+
+
+@pytest.mark.parametrize("transport", ["shm", "udp"])
+def test_sums_of_sparse_tensors(transport: str) -> None:
+    """Against dense ones."""
+    ranks.run(WORLD, sums, environ={"FANIN_TRANSPORT": transport})
+
+
+def disagree(rank: int) -> str:
+    """Ranks whose tensors are of different shapes."""
+    try:
+        dist.all_reduce(torch.sparse_coo_tensor([[0]], [1.0], (5 + rank,)))
+    except dist.DistBackendError as error:
+        return str(error)
+    raise AssertionError("no error")
+
+
+def test_sparse_tensors_of_different_shapes_are_an_error_at_all_ranks() -> None:
+    """Which names both."""
+    for text in ranks.run(WORLD, disagree):
+        assert "sparse allreduce of 5 f32 (sum)" in text, text
+        assert "sparse allreduce of 6 f32 (sum)" in text, text
+
+
+@dataclass
+class Bucket:
+    """What the hook asks a bucket for."""
+
+    gradient: Tensor
+    of: list[Tensor]
+
+    def buffer(self) -> Tensor:
+        return self.gradient
+
+    def parameters(self) -> list[Tensor]:
+        return self.of
+
+
+def test_sent_and_kept_are_the_gradient_and_what_was_kept() -> None:
+    """Bit by bit, also where DistributedDataParallel puts parameters into other buckets."""
+    random = torch.Generator().manual_seed(3)
+    state = TopK(0.1)
+    parameters = [torch.zeros(3, 5), torch.zeros(85), torch.zeros(20)]
+    old = [torch.zeros(parameter.numel()) for parameter in parameters]
+    for step in range(6):
+        # Two buckets at first, and then one, in another order.
+        buckets = [[0, 1], [2]] if step < 3 else [[2, 0, 1]]
+        for numbers in buckets:
+            mine = [parameters[number] for number in numbers]
+            gradient = torch.randn(sum(parameter.numel() for parameter in mine), generator=random)
+            whole = gradient + torch.cat([old[number] for number in numbers])
+            indices, values = state.select(Bucket(gradient.clone(), mine))  # type: ignore[arg-type]
+            assert indices.numel() == -(-gradient.numel() // 10)
+            kept = torch.cat([_kept(state, parameter) for parameter in mine])
+            sent = torch.zeros_like(whole)
+            sent[indices] = values
+            assert torch.equal(sent + kept, whole)
+            # Each element is either sent or kept, and none that is kept is larger than one that is sent.
+            assert not kept[indices].any()
+            assert kept.abs().max() <= values.abs().min()
+            for number in numbers:
+                old[number] = _kept(state, parameters[number]).clone()
+    assert all(each.any() for each in old)
+
+
+def _kept(state: TopK, parameter: Tensor) -> Tensor:
+    kept = state.kept(parameter)
+    assert kept is not None
+    return kept
+
+
+def test_arguments_out_of_range_are_named() -> None:
+    """With what was expected."""
+    for ratio in (0.0, 1.5, float("nan")):
+        with pytest.raises(ValueError, match="ratio = .*: expected above 0, up to 1"):
+            TopK(ratio)
+    with pytest.raises(ValueError, match="warmup_steps = -1: expected 0 or more"):
+        TopK(0.5, warmup_steps=-1)
+
+
+def data(rank: int, count: int = 512) -> tuple[Tensor, Tensor]:
+    """What a fixed network says about a rank's points; features are of very different sizes, so that some gradients are always small."""
+    random = torch.Generator().manual_seed(17)
+    teacher = nn.Sequential(nn.Linear(20, 16), nn.Tanh(), nn.Linear(16, 1))
+    with torch.no_grad():
+        for parameter in teacher.parameters():
+            parameter.copy_(torch.randn(parameter.shape, generator=random))
+        points = torch.randn(count * WORLD, 20, generator=random)[rank::WORLD] * torch.logspace(0, -1, 20)
+        return points, teacher(points)
+
+
+def train(rank: int, state: TopK | None, steps: int) -> tuple[float, list[Tensor]]:
+    """Trains a small network; the loss over all ranks, and the parameters."""
+    torch.manual_seed(5)
+    model = DistributedDataParallel(nn.Sequential(nn.Linear(20, 32), nn.Tanh(), nn.Linear(32, 1)), bucket_cap_mb=0.001)
+    if state is not None:
+        model.register_comm_hook(state, topk_hook)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    points, wanted = data(rank)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        nn.functional.mse_loss(model(points), wanted).backward()
+        optimizer.step()
+    with torch.no_grad():
+        loss = nn.functional.mse_loss(model(points), wanted)
+    dist.all_reduce(loss, op=dist.ReduceOp.AVG)
+    return loss.item(), [parameter.detach().clone() for parameter in model.parameters()]
+
+
+def everything(rank: int) -> None:
+    """All gradients are sent, by the hook and without it; or none by the hook, since it is still warming up."""
+    _, plain = train(rank, None, 10)
+    for state in (TopK(1.0), TopK(1.0, error_feedback=False), TopK(0.001, warmup_steps=10)):
+        _, hooked = train(rank, state, 10)
+        assert state.steps == 10
+        for mine, expected in zip(hooked, plain, strict=True):
+            assert torch.equal(mine, expected)
+
+
+def test_all_gradients_give_the_bits_of_plain_training() -> None:
+    """With two ranks the order of summands does not matter."""
+    ranks.run(WORLD, everything)
+
+
+def losses(rank: int) -> dict[str, float]:
+    """The loss after as many steps, by what was sent."""
+    ways = {
+        "all": None,
+        "feedback": TopK(0.01, warmup_steps=10),
+        "forgetting": TopK(0.01, warmup_steps=10, error_feedback=False),
+    }
+    return {name: train(rank, state, 600)[0] for name, state in ways.items()}
+
+
+def test_one_percent_of_the_gradients_trains_as_well_with_error_feedback_and_worse_without() -> None:
+    """Everything is seeded: the same losses every time on one machine."""
+    first, second = ranks.run(WORLD, losses)
+    assert first == second
+    assert first["feedback"] <= 1.5 * first["all"], first
+    assert first["forgetting"] >= 1.5 * first["feedback"], first
