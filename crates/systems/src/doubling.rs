@@ -1,0 +1,98 @@
+//! The nodes of a job of recursive doubling of lists: workers only.
+
+use fanin_core::{Address, FlowLabel, JobNodes, NodeId, Payload, Placed, Rank};
+use fanin_protocols::doubling::{DoublingWorker, DoublingWorkerConfig, WINDOW_MAX, schedule};
+use fanin_wire::doubling::INDEX_BYTES;
+
+use crate::any::AnyNode;
+use crate::build::reliability;
+use crate::config::{BuildError, DoublingParameters, JobSpec};
+
+/// A worker on each host.
+pub(crate) fn nodes<P: Payload + ?Sized>(
+    spec: &JobSpec<'_, P::Op>,
+    parameters: &DoublingParameters,
+) -> Result<JobNodes<AnyNode<P>>, BuildError> {
+    let capacity = capacity(spec, parameters)?;
+    let worker = |(rank, &host): (u32, &NodeId)| {
+        let rank = Rank(rank);
+        let config = DoublingWorkerConfig {
+            job: spec.id,
+            rank,
+            turns: schedule(rank, spec.hosts.len() as u32, |rank| Address::worker(spec.hosts[rank.index()])),
+            op: spec.op.clone(),
+            capacity,
+            value_bytes: spec.element_bytes,
+            window: spec.window,
+            flow: FlowLabel(u32::from(spec.id.0)),
+            reliability: reliability(spec),
+        };
+        Placed { at: Address::worker(host), node: AnyNode::DoublingWorker(DoublingWorker::new(config)) }
+    };
+    Ok(JobNodes { workers: (0..).zip(spec.hosts).map(worker).collect(), others: Vec::new() })
+}
+
+/// Pairs in a packet.
+fn capacity<Op>(spec: &JobSpec<'_, Op>, parameters: &DoublingParameters) -> Result<u32, BuildError> {
+    let density = parameters.density;
+    if !(density > 0.0 && density <= 1.0) {
+        return Err(BuildError::new("density", density, "above 0, and at most 1"));
+    }
+    if !matches!(spec.element_bytes, 1 | 2 | 4 | 8) {
+        return Err(BuildError::new("element_bytes", spec.element_bytes, "1, 2, 4 or 8"));
+    }
+    if !(1..=WINDOW_MAX).contains(&spec.window) {
+        return Err(BuildError::new("window", spec.window, format!("1 to {WINDOW_MAX} packets")));
+    }
+    let pair_bytes = INDEX_BYTES + spec.element_bytes;
+    let capacity = spec.payload_bytes / pair_bytes;
+    if capacity == 0 || capacity > u32::from(u16::MAX) {
+        let expected = format!("{pair_bytes} bytes, an index and a value, to {}", u64::from(pair_bytes) * u64::from(u16::MAX));
+        return Err(BuildError::new("payload", spec.payload_bytes, expected));
+    }
+    Ok(capacity)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{JobSpec, System, build};
+    use fanin_core::{Duration, ElementOp, JobId, NetworkMap, NodeId, PayloadOp};
+
+    fn spec(hosts: &[NodeId]) -> JobSpec<'_, PayloadOp> {
+        JobSpec {
+            id: JobId(3),
+            hosts,
+            servers: &[],
+            system: System::doubling(0.01),
+            op: ElementOp::I32_SUM.into(),
+            element_bytes: 4,
+            payload_bytes: 1_024,
+            window: 16,
+            reliable: true,
+            rto_initial: Duration::from_ms(1),
+            rto_min: Duration::from_ms(1),
+            patience: Duration::from_ms(100),
+            seed: 0,
+        }
+    }
+
+    #[test]
+    fn there_are_workers_only() {
+        let hosts: Vec<NodeId> = (0..5).map(NodeId).collect();
+        let nodes = build::<[u8]>(&spec(&hosts), &NetworkMap::star(5)).unwrap();
+        assert_eq!((nodes.workers.len(), nodes.others.len()), (5, 0));
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_by_its_name() {
+        let hosts: Vec<NodeId> = (0..4).map(NodeId).collect();
+        let error = |change: fn(&mut JobSpec<'_, PayloadOp>)| {
+            let mut spec = spec(&hosts);
+            change(&mut spec);
+            build::<[u8]>(&spec, &NetworkMap::star(4)).map(|_| ()).unwrap_err().to_string()
+        };
+        assert_eq!(error(|spec| spec.payload_bytes = 4), "payload = 4: expected 8 bytes, an index and a value, to 524280");
+        assert_eq!(error(|spec| spec.window = 40_000), "window = 40000: expected 1 to 32768 packets");
+        assert_eq!(error(|spec| spec.system = System::doubling(1.5)), "density = 1.5: expected above 0, and at most 1");
+    }
+}

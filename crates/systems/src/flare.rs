@@ -1,0 +1,197 @@
+//! The nodes of a job of Flare's sparse allreduce.
+
+use std::collections::BTreeMap;
+
+use fanin_core::{Address, JobNodes, NetworkMap, NodeId, Payload, Placed, Suspect};
+use fanin_protocols::flare::{Blocks, FlareSwitch, FlareSwitchConfig, FlareWorker, FlareWorkerConfig, RANGE_MAX, StorageKind, WINDOW_MAX};
+use fanin_protocols::tree::TreeRole;
+use fanin_wire::flare::INDEX_BYTES;
+
+use crate::any::{AnyNode, resend_gap};
+use crate::config::{BuildError, FlareParameters, FlareStorage, JobSpec};
+use crate::trees::StaticTrees;
+
+/// Bytes of a table's values, where the plan does not say how many slots it has (`flare 4.5`: 256 of 32 bits).
+const TABLE_BYTES: u32 = 1_024;
+
+/// Workers, and switches on one static tree.
+pub(crate) fn nodes<P: Payload + ?Sized>(
+    spec: &JobSpec<'_, P::Op>,
+    map: &NetworkMap,
+    parameters: &FlareParameters,
+) -> Result<JobNodes<AnyNode<P>>, BuildError> {
+    let blocks = blocks(spec, parameters)?;
+    let trees = StaticTrees::everywhere(spec, map)?;
+    let worker = |(rank, &host): (usize, &NodeId)| {
+        let tree = trees.worker(spec, map, rank as u32, host)?;
+        let config = FlareWorkerConfig {
+            job: tree.job,
+            rank: tree.rank,
+            workers: tree.workers,
+            op: tree.op,
+            blocks,
+            staggered: parameters.staggered,
+            uplink: tree.uplink,
+            leaf: tree.leaf,
+            reliability: tree.reliability,
+        };
+        Ok(Placed { at: Address::worker(host), node: AnyNode::FlareWorker(FlareWorker::new(config)) })
+    };
+    let workers = spec.hosts.iter().enumerate().map(worker).collect::<Result<_, BuildError>>()?;
+    let roles: BTreeMap<NodeId, TreeRole> =
+        trees.switches.into_iter().filter_map(|switch| Some((switch.at.node, switch.config.trees.into_iter().next()??))).collect();
+    let switch = |(&node, role): (&NodeId, &TreeRole)| {
+        let config = FlareSwitchConfig {
+            job: spec.id,
+            op: spec.op.clone(),
+            blocks,
+            storage: storage(parameters, &blocks, role, &roles),
+            role: role.clone(),
+            resend_gap: resend_gap(spec.rto_min),
+        };
+        Placed { at: Address::switch(node), node: AnyNode::FlareSwitch(FlareSwitch::new(config)) }
+    };
+    Ok(JobNodes { workers, others: roles.iter().map(switch).collect() })
+}
+
+/// How blocks are cut and packed.
+fn blocks<Op>(spec: &JobSpec<'_, Op>, parameters: &FlareParameters) -> Result<Blocks, BuildError> {
+    let density = parameters.density;
+    if !(density > 0.0 && density <= 1.0) {
+        return Err(BuildError::new("density", density, "above 0, and at most 1"));
+    }
+    if !matches!(spec.element_bytes, 1 | 2 | 4 | 8) {
+        return Err(BuildError::new("element_bytes", spec.element_bytes, "1, 2, 4 or 8"));
+    }
+    if spec.window > WINDOW_MAX {
+        return Err(BuildError::new("window", spec.window, format!("at most {WINDOW_MAX} blocks")));
+    }
+    if parameters.range > RANGE_MAX {
+        return Err(BuildError::new("range", parameters.range, format!("at most {RANGE_MAX} indices")));
+    }
+    let pair_bytes = INDEX_BYTES + spec.element_bytes;
+    let capacity = spec.payload_bytes / pair_bytes;
+    if capacity == 0 || capacity > u32::from(u16::MAX) {
+        let expected = format!("{pair_bytes} bytes, an index and a value, to {}", u64::from(pair_bytes) * u64::from(u16::MAX));
+        return Err(BuildError::new("payload", spec.payload_bytes, expected));
+    }
+    // As the authors leave 16 of 164 pairs free: most blocks of a worker fit into one packet.
+    let derived = (f64::from(capacity) * 0.9 / density).clamp(1.0, f64::from(RANGE_MAX)) as u32;
+    let range = if parameters.range == 0 { derived } else { parameters.range };
+    if range.div_ceil(capacity).saturating_mul(spec.hosts.len() as u32) > u32::from(u16::MAX) {
+        let expected =
+            format!("a packet that takes more than {capacity} of the {range} pairs of a block: its packets are numbered by 16 bits");
+        return Err(BuildError::new("payload", spec.payload_bytes, expected));
+    }
+    Ok(Blocks { range, capacity, value_bytes: spec.element_bytes, window: spec.window })
+}
+
+/// What a switch keeps sums in.
+fn storage(parameters: &FlareParameters, blocks: &Blocks, role: &TreeRole, roles: &BTreeMap<NodeId, TreeRole>) -> StorageKind {
+    let slots = if parameters.slots == 0 { TABLE_BYTES / blocks.value_bytes } else { parameters.slots };
+    let table = StorageKind::Table { slots, probes: parameters.probes };
+    let has_workers = role.children.iter().any(|child| matches!(child.who, Suspect::Rank(_)));
+    match parameters.storage {
+        FlareStorage::Fitting => StorageKind::fitting(blocks, parameters.density, workers_below(role, roles), slots, parameters.probes),
+        FlareStorage::TwoLevel if has_workers && role.parent.is_some() => table,
+        FlareStorage::TwoLevel | FlareStorage::Array => StorageKind::Array,
+        FlareStorage::Table => table,
+    }
+}
+
+/// How many workers' vectors are in a switch's sum.
+fn workers_below(role: &TreeRole, roles: &BTreeMap<NodeId, TreeRole>) -> u32 {
+    let of = |who: &Suspect| match who {
+        Suspect::Switch(node) => roles.get(node).map_or(0, |role| workers_below(role, roles)),
+        Suspect::Rank(_) | Suspect::Unknown => 1,
+    };
+    role.children.iter().map(|child| of(&child.who)).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{System, build};
+    use fanin_core::{Duration, JobId};
+
+    fn spec(hosts: &[NodeId], parameters: FlareParameters) -> JobSpec<'_, fanin_core::PayloadOp> {
+        JobSpec {
+            id: JobId(3),
+            hosts,
+            servers: &[],
+            system: System::Flare(parameters),
+            op: fanin_core::ElementOp::I32_SUM.into(),
+            element_bytes: 4,
+            payload_bytes: 984,
+            window: 16,
+            reliable: true,
+            rto_initial: Duration::from_ms(1),
+            rto_min: Duration::from_ms(1),
+            patience: Duration::from_ms(100),
+            seed: 0,
+        }
+    }
+
+    #[test]
+    fn blocks_are_cut_so_that_most_fit_into_a_packet() {
+        let hosts: Vec<NodeId> = (0..4).map(NodeId).collect();
+        let of = |density, range| {
+            let blocks = blocks(
+                &spec(&hosts, FlareParameters { density, range, ..FlareParameters::default() }),
+                &FlareParameters { density, range, ..FlareParameters::default() },
+            );
+            blocks.map(|blocks| (blocks.capacity, blocks.range)).map_err(|error| error.to_string())
+        };
+        // `flare 2`: 164 pairs of 32 bits in 984 bytes.
+        assert_eq!(of(0.01, 0), Ok((164, 14_760)));
+        assert_eq!(of(1.0, 0), Ok((164, 147)));
+        assert_eq!(of(0.0001, 0), Ok((164, 65_536)));
+        assert_eq!(of(0.01, 1_000), Ok((164, 1_000)));
+        assert_eq!(of(0.0, 0).unwrap_err(), "density = 0: expected above 0, and at most 1");
+        assert_eq!(of(f64::NAN, 0).unwrap_err(), "density = NaN: expected above 0, and at most 1");
+        assert_eq!(of(0.5, 65_537).unwrap_err(), "range = 65537: expected at most 65536 indices");
+    }
+
+    #[test]
+    fn leaves_get_tables_and_roots_arrays() {
+        let mut map = NetworkMap::new(8, &[1, 1, 2]);
+        for host in 0..8 {
+            map.join(NodeId(host), NodeId(8 + host / 4));
+        }
+        for leaf in 8..10 {
+            map.join(NodeId(leaf), NodeId(10));
+        }
+        let hosts: Vec<NodeId> = (0..8).map(NodeId).collect();
+        let kinds = |storage, slots| {
+            let spec = spec(&hosts, FlareParameters { density: 0.001, range: 50_000, storage, slots, ..FlareParameters::default() });
+            let nodes = build::<[u8]>(&spec, &map).unwrap();
+            let is_table = |placed: &Placed<AnyNode<[u8]>>| match &placed.node {
+                AnyNode::FlareSwitch(switch) => matches!(switch.storage(), StorageKind::Table { .. }),
+                _ => unreachable!("switches only"),
+            };
+            nodes.others.iter().map(is_table).collect::<Vec<_>>()
+        };
+        // 50 pairs of a worker, 200 below a leaf, 400 at the root.
+        assert_eq!(kinds(FlareStorage::Fitting, 450), [true, true, false]);
+        assert_eq!(kinds(FlareStorage::Fitting, 0), [false, false, false]);
+        assert_eq!(kinds(FlareStorage::TwoLevel, 0), [true, true, false]);
+        assert_eq!(kinds(FlareStorage::Table, 0), [true, true, true]);
+        assert_eq!(kinds(FlareStorage::Array, 450), [false, false, false]);
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_by_its_name() {
+        let hosts: Vec<NodeId> = (0..4).map(NodeId).collect();
+        let error = |change: fn(&mut JobSpec<'_, fanin_core::PayloadOp>)| {
+            let mut spec = spec(&hosts, FlareParameters::default());
+            change(&mut spec);
+            build::<[u8]>(&spec, &NetworkMap::star(4)).map(|_| ()).unwrap_err().to_string()
+        };
+        assert_eq!(error(|spec| spec.payload_bytes = 4), "payload = 4: expected 6 bytes, an index and a value, to 393210");
+        assert_eq!(error(|spec| spec.window = 40_000), "window = 40000: expected at most 32768 blocks");
+        let few = error(|spec| {
+            (spec.payload_bytes, spec.system) = (8, System::Flare(FlareParameters { range: 60_000, ..FlareParameters::default() }))
+        });
+        assert!(few.starts_with("payload = 8: expected a packet that takes more than 1 of the 60000 pairs"), "{few}");
+    }
+}

@@ -1,0 +1,56 @@
+//! Parameters of systems whose vectors are sparse.
+
+use serde::{Deserialize, Serialize};
+
+/// What switches keep sums in (Flare).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FlareStorage {
+    /// At each switch a table where what is in the sum is expected to fill no more than half of it, else an array (flare 5).
+    #[default]
+    Fitting,
+    /// Tables at the switches of hosts, arrays above (flare 5, two-level approach).
+    TwoLevel,
+    /// Arrays everywhere.
+    Array,
+    /// Tables everywhere.
+    Table,
+}
+
+/// The parameters of Flare's sparse allreduce.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(default)]
+pub struct FlareParameters {
+    /// The share of the indices at which a worker has something: above 0, at most 1.
+    pub density: f64,
+    /// Indices of a block, at most 65536; 0 for as many as have, on average, nine tenths of a packet of pairs (flare 2).
+    pub range: u32,
+    /// Whether workers begin a part of each window by their rank (flare 4.7).
+    pub staggered: bool,
+    /// What switches keep sums in.
+    pub storage: FlareStorage,
+    /// Slots of a table; 0 for as many as make 1 KiB of values (flare 4.5).
+    pub slots: u32,
+    /// Whether tables try the next slot, too.
+    pub probes: bool,
+}
+
+impl Default for FlareParameters {
+    fn default() -> Self {
+        FlareParameters { density: 0.01, range: 0, staggered: true, storage: FlareStorage::Fitting, slots: 0, probes: false }
+    }
+}
+
+/// The parameters of recursive doubling of lists.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DoublingParameters {
+    /// The share of the indices at which a worker has something: above 0, at most 1.
+    pub density: f64,
+}
+
+impl Default for DoublingParameters {
+    fn default() -> Self {
+        DoublingParameters { density: 0.01 }
+    }
+}
