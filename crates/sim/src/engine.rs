@@ -16,6 +16,7 @@ use fanin_core::{
     SharedNode, Wire, Worker,
 };
 
+use crate::channels::Channels;
 use crate::flows::Flow;
 use crate::link::link_flags;
 use crate::lossless::NO_LINK;
@@ -157,7 +158,8 @@ where
             scenario.traffic.iter().enumerate().flat_map(|(index, config)| Source::all(config, index as u32, scenario.seed)).collect();
         let node_count: usize = jobs.iter().map(|job| job.workers.len() + job.others.len()).sum::<usize>() + shared.len();
         let map = &topology.map;
-        let links = topology.links.len() as u32;
+        let channels = Channels::new(&topology, &scenario.network);
+        let links = channels.links() as u32;
         let tx_ready = links + node_count as u32;
         let first_source = tx_ready + map.hosts();
         let held_back = first_source + (sources.len() + scenario.flows.len()) as u32;
@@ -186,13 +188,13 @@ where
             sources_running: (sources.len() + scenario.flows.len()) as u32,
             flows: vec![Flow::default(); scenario.flows.len()],
             traffic_runs: true,
-            failures: Failures::new(&scenario, map.hosts(), topology.links.len()),
+            failures: Failures::new(&scenario, map.hosts(), channels.links()),
             starts: Vec::new(),
             starts_armed: u64::MAX,
             crashed: vec![None; scenario.jobs.len()],
             events: 0,
             deadlock: Vec::new(),
-            net: Net::new(topology, &scenario, ids, queue),
+            net: Net::new(topology, channels, &scenario, ids, queue),
             sources,
             scenario,
         };
@@ -287,6 +289,9 @@ where
             if !self.deadlock.is_empty() {
                 return Ended::Deadlock;
             }
+            if self.net.trace.as_ref().is_some_and(|tracer| tracer.is_full()) {
+                return Ended::TimeLimit;
+            }
             if self.net.is_lossless {
                 self.net.settle();
             }
@@ -331,23 +336,33 @@ where
         self.arrive_counted(number, place);
     }
 
-    /// Counts the packet where somebody wants to know.
+    /// Counts the packet, and keeps it, where somebody wants to know.
     fn arrive_counted(&mut self, number: u32, place: u32) {
         let link = &self.net.links[number as usize];
         let (to, port, link_flags) = (link.to, PortId(link.to_port), link.flags);
         let head = self.net.packets.get(place);
         if link.has(link_flags::COUNTED)
+            && link.has(link_flags::TO_HOST)
             && !head.has(flags::BACKGROUND)
             && let Some(recorder) = &mut self.net.series
         {
             recorder.count_packet(head.job);
+        }
+        if link.has(link_flags::COUNTED)
+            && let Some(tracer) = &mut self.net.trace
+        {
+            tracer.note(self.net.now, self.net.channels.cable(number), head, self.net.packets.rest(place));
+            self.net.attention |= tracer.is_full();
+        }
+        if link_flags & link_flags::TO_HOST == 0 && self.net.apart.is_some() {
+            self.net.look_at_arrival(number, place);
         }
         self.arrive_apart(to, port, link_flags, place);
     }
 
     /// A packet arrives by `port` of host or switch `to`. Gives the role of the node there that it is for, if it goes no further.
     #[inline(always)]
-    fn arrive(&mut self, to: u32, port: PortId, link_flags: u8, place: u32, label: Label) -> Option<usize> {
+    fn arrive(&mut self, to: u32, port: PortId, link_flags: u16, place: u32, label: Label) -> Option<usize> {
         if link_flags & link_flags::TO_HOST != 0 {
             return self.arrive_at_host(to, port, place, label);
         }
@@ -359,7 +374,7 @@ where
     }
 
     /// The same at another time than the link's.
-    fn arrive_apart(&mut self, to: u32, port: PortId, link_flags: u8, place: u32) {
+    fn arrive_apart(&mut self, to: u32, port: PortId, link_flags: u16, place: u32) {
         let label = self.net.packets.get(place).label();
         if let Some(role) = self.arrive(to, port, link_flags, place, label) {
             self.hand_over_apart(to, port, role, place);
@@ -380,6 +395,9 @@ where
             let mut copy = self.net.packets.copy(place);
             copy.head.charged_to = NO_LINK;
             let copy = self.net.packets.add(copy);
+            if let Some(apart) = &mut self.net.apart {
+                apart.copy(place, copy);
+            }
             self.net.hold_back(self.net.now + delay, HeldBack::Arrive(number, sequence, copy));
         }
         match fate.first {
@@ -490,7 +508,10 @@ where
             let failed = outcome.result.is_err();
             state.finished_elements += self.vectors.delivered_elements(worker);
             match outcome.result {
-                Ok(()) => self.vectors.finish(worker),
+                Ok(()) => {
+                    self.vectors.finish(worker);
+                    result.without = self.vectors.excluded(worker).to_vec();
+                }
                 Err(failure) => result.failure = Some(failure),
             }
             if failed || state.next_operation as usize == self.scenario.jobs[state.job as usize].elements.len() {
@@ -513,7 +534,7 @@ where
         let collective = Collective { kind, ..Collective::allreduce(operation, job.elements[operation.index()]) };
         state.next_operation += 1;
         let submitted = Instant::from_ps(self.net.now);
-        state.result.operations.push(OperationResult { submitted, ended: None, failure: None });
+        state.result.operations.push(OperationResult { submitted, ended: None, failure: None, without: Vec::new() });
         let slot = state.slot;
         self.vectors.begin(worker, &collective);
         let (node, mut tx) = self.lend(slot);

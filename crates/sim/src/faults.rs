@@ -183,14 +183,14 @@ pub(crate) struct FaultyLink {
 }
 
 impl FaultyLink {
-    /// The state for link number `link`, or `None` where no fault strikes it.
-    pub fn new(plan: &FaultPlan, topology: &Topology, link: usize, seed: u64) -> Option<Self> {
-        let cable = &topology.links[link];
+    /// The state for link number `link`, a channel of this cable, or `None` where no fault strikes it.
+    pub fn new(plan: &FaultPlan, topology: &Topology, cable: u32, link: u32, seed: u64) -> Option<Self> {
+        let cable = &topology.links[cable as usize];
         let rules: Vec<LinkFault> =
             plan.links.iter().filter(|fault| fault.links.selects(topology, cable.from, cable.to)).cloned().collect();
         (!rules.is_empty()).then(|| FaultyLink {
             rules,
-            random: Random::new(seed, Purpose::Faults, link as u64),
+            random: Random::new(seed, Purpose::Faults, u64::from(link)),
             next_sequence: 0,
             window: plan.anti_replay.then(ReplayWindow::new),
         })

@@ -6,18 +6,21 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`scenario`] | what to simulate: network, jobs, traffic, faults |
+//! | [`shape`] | shapes of networks, and networks listed cable by cable |
 //! | [`topology`] | hosts, switches, cables; who is next to whom |
 //! | [`queue`] | the event queue: calendar buckets with a total order |
 //! | `packet` | the packet record |
 //! | `link` | drop-tail links with ECN, by busy-until arithmetic |
+//! | `channels` | virtual channels, that share a cable's transmitter |
 //! | `credits` | credits of a lossless link, by time |
 //! | [`lossless`] | lossless links: credits, two models of a switch, deadlocks |
-//! | [`routing`] | shortest paths and load balancers |
+//! | [`routing`] | ways of the least cost and load balancers |
 //! | [`faults`] | loss, duplication, reordering, corruption; links, switches and hosts that fail |
 //! | [`traffic`] | background traffic |
 //! | [`flows`] | background flows at given rates |
 //! | [`limits`] | hosts that send or take in less than their links could |
 //! | [`series`] | jobs over time |
+//! | [`trace`] | what arrives by links, packet by packet |
 //! | [`vectors`] | what workers reduce: lengths, census weights with their oracle, elements |
 //! | `net` | the network's state and the [`fanin_core::Tx`] that nodes send through |
 //! | [`engine`] | the event loop |
@@ -25,6 +28,7 @@
 //! | [`workloads`] | workloads for measuring the simulator itself |
 #![forbid(unsafe_code)]
 
+mod channels;
 mod credits;
 pub mod engine;
 pub mod faults;
@@ -40,12 +44,15 @@ pub mod random;
 pub mod routing;
 pub mod scenario;
 pub mod series;
+pub mod shape;
 pub mod topology;
+pub mod trace;
 pub mod traffic;
 pub mod vectors;
 pub mod workloads;
 
 pub use engine::Simulation;
 pub use metrics::{JobResult, RunResult, WorkerResult};
-pub use scenario::{Compute, JobSchedule, LinkSpeed, NetworkConfig, NodePlacement, SetupError, Shape};
+pub use scenario::{Compute, JobSchedule, LinkSpeed, NetworkConfig, NodePlacement, SetupError};
+pub use shape::Shape;
 pub use topology::Topology;

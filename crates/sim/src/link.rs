@@ -13,21 +13,23 @@ use crate::scenario::LinkSpeed;
 /// Bits of [`Link::flags`].
 pub(crate) mod link_flags {
     /// The far end is a host.
-    pub const TO_HOST: u8 = 1;
+    pub const TO_HOST: u16 = 1;
     /// Down: everything sent is lost.
-    pub const DOWN: u8 = 2;
+    pub const DOWN: u16 = 2;
     /// Faults are injected on this link.
-    pub const FAULTY: u8 = 4;
+    pub const FAULTY: u16 = 4;
     /// Nothing is dropped for lack of room; see `lossless`.
-    pub const LOSSLESS: u8 = 8;
+    pub const LOSSLESS: u16 = 8;
     /// What the switch at the near end makes goes through one of its inputs first; see `lossless`.
-    pub const BY_INPUT: u8 = 16;
+    pub const BY_INPUT: u16 = 16;
     /// The near end is a host.
-    pub const FROM_HOST: u8 = 32;
+    pub const FROM_HOST: u16 = 32;
     /// The host at one end has a limit; see `limits`.
-    pub const LIMITED: u8 = 64;
-    /// Packets that arrive are counted by job; see `series`.
-    pub const COUNTED: u8 = 128;
+    pub const LIMITED: u16 = 64;
+    /// Packets that arrive are counted by job, or kept; see `series` and `trace`.
+    pub const COUNTED: u16 = 128;
+    /// One of several channels of its cable; see `channels`.
+    pub const SHARED: u16 = 256;
 }
 
 /// No time.
@@ -68,7 +70,7 @@ pub(crate) struct Link {
     /// The port there.
     pub to_port: u16,
     /// See [`link_flags`].
-    pub flags: u8,
+    pub flags: u16,
     /// The longest queue seen, in ps.
     pub peak_ps: u64,
     /// Packets that have been queued for sending.
@@ -104,7 +106,7 @@ pub(crate) struct LinkConfig {
     pub to_port: u16,
     pub speed: LinkSpeed,
     /// See [`link_flags`].
-    pub flags: u8,
+    pub flags: u16,
     /// Capacity of the queue.
     pub queue_bytes: u64,
     /// Packets that find more queued than this are marked.
@@ -152,7 +154,7 @@ impl Link {
     }
 
     #[inline]
-    pub fn has(&self, flag: u8) -> bool {
+    pub fn has(&self, flag: u16) -> bool {
         self.flags & flag != 0
     }
 

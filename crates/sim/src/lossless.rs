@@ -60,7 +60,14 @@ pub struct LosslessConfig {
     pub output_bytes: u64,
     /// Whom an output serves next (input-queued switches).
     pub arbitration: Arbitration,
+    /// Virtual channels of a link between switches, each with buffers of these sizes; 1 for none. More in dragonflies only: a packet takes
+    /// the channel of its number of links between groups so far. So 2 keep ways of least cost from deadlock, and 3 all ways by one more
+    /// group.
+    pub channels: u8,
 }
+
+/// Most virtual channels of a link. Packets need three.
+pub const CHANNELS_MAX: u8 = 8;
 
 /// No link: nobody is charged, or no output is chosen.
 pub(crate) const NO_LINK: u32 = u32::MAX;
@@ -229,17 +236,29 @@ impl<H: Wire, O: Clone> Net<H, O> {
         let head = &mut heads[place as usize];
         head.charged_to = charged_to;
         head.next = NO_PACKET;
+        if link.has(link_flags::DOWN | link_flags::SHARED) {
+            return self.commit_or_wait_shared(number, place);
+        }
+        wait_for_credits(link, number, heads, place, now, &mut self.queue, self.ids.wakes);
+    }
+
+    /// The same by a link that is down, or one of several channels of its cable.
+    #[cold]
+    #[inline(never)]
+    fn commit_or_wait_shared(&mut self, number: u32, place: u32) {
+        let (heads, now) = (self.packets.heads(), self.now);
+        let link = &mut self.links[number as usize];
         if link.has(link_flags::DOWN) {
             return self.drop_packet(place, DropReason::Down);
         }
-        link.waiting_ps += link.send_time_ps(bytes);
-        link.peak_ps = link.peak_ps.max(link.queued_ps(now));
-        let last = std::mem::replace(&mut link.waiting.last, place);
-        if link.waiting.is_empty() {
-            link.waiting.first = place;
-            arm(link, number, heads, now, &mut self.queue, self.ids.wakes);
-        } else {
-            heads[last as usize].next = place;
+        let Head { frame_bytes: bytes, charged_to, .. } = heads[place as usize];
+        if !link.waiting.is_empty() || !link.credits.take(bytes, link.busy_until.max(now)) {
+            return wait_for_credits(link, number, heads, place, now, &mut self.queue, self.ids.wakes);
+        }
+        let departure = depart(link, number, heads, place, bytes, number, now, &mut self.queue);
+        self.share_transmitter(number);
+        if charged_to != NO_LINK {
+            self.give_back(charged_to, departure, bytes);
         }
     }
 
@@ -274,6 +293,10 @@ impl<H: Wire, O: Clone> Net<H, O> {
                 link = &mut links[number as usize];
             }
         }
+        if link.has(link_flags::FROM_HOST | link_flags::SHARED) {
+            self.after_departures(number);
+            link = &mut self.links[number as usize];
+        }
         if !link.claims.is_empty() {
             self.serve_claims(number);
             link = &mut self.links[number as usize];
@@ -281,7 +304,15 @@ impl<H: Wire, O: Clone> Net<H, O> {
         if !link.claims.is_empty() || !link.waiting.is_empty() && link.credits.next_ps() < link.wake_at {
             arm(link, number, self.packets.heads(), self.now, &mut self.queue, self.ids.wakes);
         }
-        if link.has(link_flags::FROM_HOST) && link.waiting_ps == 0 {
+    }
+
+    /// Those concerned by departures from a host, or by one of several channels, learn of them.
+    #[inline]
+    fn after_departures(&mut self, number: u32) {
+        let link = &self.links[number as usize];
+        if link.has(link_flags::SHARED) {
+            self.share_transmitter(number);
+        } else if link.waiting_ps == 0 {
             self.host_may_send(number);
         }
     }
@@ -461,13 +492,27 @@ fn give_back(links: &mut [Link], work: &mut Work, number: u32, at: u64, bytes: u
 /// If the packet gets credits, its departure is certain: it follows what is committed already. Gives the time when its last byte leaves.
 #[inline(always)]
 fn commit(link: &mut Link, number: u32, heads: &mut [Head], place: u32, bytes: u32, now_ps: u64, queue: &mut EventQueue) -> Option<u64> {
-    let (gets, holds) = match link.flags & (link_flags::TO_HOST | link_flags::DOWN) {
+    let (gets, holds) = match link.flags & (link_flags::TO_HOST | link_flags::DOWN | link_flags::SHARED) {
         0 => (link.waiting.is_empty() && link.credits.take(bytes, link.busy_until.max(now_ps)), number),
         // A host takes what comes: nobody needs to be told when it has.
         link_flags::TO_HOST => (true, NO_LINK),
         _ => (false, NO_LINK),
     };
     if gets { Some(depart(link, number, heads, place, bytes, holds, now_ps, queue)) } else { None }
+}
+
+/// A packet without credits waits before its link, perhaps behind others.
+#[inline(always)]
+fn wait_for_credits(link: &mut Link, number: u32, heads: &mut [Head], place: u32, now_ps: u64, queue: &mut EventQueue, wakes: u32) {
+    link.waiting_ps += link.send_time_ps(heads[place as usize].frame_bytes);
+    link.peak_ps = link.peak_ps.max(link.queued_ps(now_ps));
+    let last = std::mem::replace(&mut link.waiting.last, place);
+    if link.waiting.is_empty() {
+        link.waiting.first = place;
+        arm(link, number, heads, now_ps, queue, wakes);
+    } else {
+        heads[last as usize].next = place;
+    }
 }
 
 /// Schedules a link's wake-up, if it needs one: its next credit, or room in its buffer for the next claim.

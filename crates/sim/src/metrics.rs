@@ -1,6 +1,6 @@
 //! What comes out of a run.
 
-use fanin_core::{DropReason, Duration, Failure, Instant, RetransmitReason};
+use fanin_core::{DropReason, Duration, Failure, Instant, Rank, RetransmitReason};
 
 use crate::series::SeriesRow;
 
@@ -13,6 +13,15 @@ pub struct OperationResult {
     pub ended: Option<Instant>,
     /// Why it failed, if it did.
     pub failure: Option<Failure>,
+    /// Ranks whose contributions its result lacks, where a system goes on without those that are gone; in ascending order.
+    pub without: Vec<Rank>,
+}
+
+impl OperationResult {
+    /// Whether it ended with a result.
+    pub fn is_complete(&self) -> bool {
+        self.ended.is_some() && self.failure.is_none()
+    }
 }
 
 /// One worker.
@@ -38,11 +47,24 @@ pub struct JobResult {
 }
 
 impl JobResult {
-    /// Time from the first submission to the last end of operation `operation`; `None` unless all workers completed it.
+    /// Ranks that operation `operation` was completed without, as those say that completed it and are not lacked themselves; in ascending
+    /// order.
+    pub fn without(&self, operation: usize) -> &[Rank] {
+        let completed = |worker: &'_ WorkerResult| worker.operations.get(operation).is_some_and(|result| result.is_complete());
+        let says =
+            |(rank, worker): (u32, &'_ WorkerResult)| completed(worker) && !worker.operations[operation].without.contains(&Rank(rank));
+        // Who was left out may have completed it among all before the others had to begin anew: the longest list is the last one.
+        let lists = (0..).zip(&self.workers).filter(|one| says(*one)).map(|(_, worker)| worker.operations[operation].without.as_slice());
+        lists.max_by_key(|list| list.len()).unwrap_or(&[])
+    }
+
+    /// Time from the first submission to the last end of operation `operation`; `None` unless all workers completed it but those that the
+    /// others went on without.
     pub fn completion(&self, operation: usize) -> Option<Duration> {
         let mut first = Instant::FAR_FUTURE;
         let mut last = Instant::ZERO;
-        for worker in &self.workers {
+        let without = self.without(operation);
+        for (_, worker) in (0..).zip(&self.workers).filter(|(rank, _)| !without.contains(&Rank(*rank))) {
             let result = worker.operations.get(operation)?;
             if result.failure.is_some() {
                 return None;
@@ -60,7 +82,7 @@ impl JobResult {
         Some(if time == Duration::ZERO { 0.0 } else { bits / (time.as_ps() as f64 / 1e12) / 1e9 })
     }
 
-    /// Whether every worker completed every operation.
+    /// Whether every worker completed every operation but those that the others went on without.
     pub fn is_complete(&self) -> bool {
         (0..self.message_bytes.len()).all(|operation| self.completion(operation).is_some())
     }

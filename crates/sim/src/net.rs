@@ -4,8 +4,9 @@ use std::borrow::Borrow;
 use std::collections::{BTreeMap, VecDeque};
 
 use fanin_core::hash::derive;
-use fanin_core::{Body, DropReason, Egress, Event, OpError, Piece, PortId, Role, TrafficClass, Tx, Via, Wire};
+use fanin_core::{Body, DropReason, Egress, Event, NodeId, OpError, Pair, Piece, PortId, Role, TrafficClass, Tx, Via, Wire};
 
+use crate::channels::Channels;
 use crate::faults::FaultyLink;
 use crate::limits::Pace;
 use crate::link::{Link, LinkConfig, link_flags};
@@ -14,10 +15,12 @@ use crate::metrics::{Counters, MemorySampler, SlotResult};
 use crate::packet::{Head, Label, NO_PACKET, Packet, Packets, flags, pack_roles};
 use crate::queue::EventQueue;
 use crate::random::{Purpose, Random};
+use crate::routing::apart::Apart;
 use crate::routing::{Balancer, BalancerState, Routes};
 use crate::scenario::{NetworkConfig, Scenario};
 use crate::series::Recorder;
 use crate::topology::{Cable, Topology};
+use crate::trace::Tracer;
 use crate::vectors::{Simulated, Vectors};
 
 /// Numbers of events that are not a link's.
@@ -76,7 +79,12 @@ pub(crate) struct Net<H, O> {
     pub lossless: Lossless,
     pub routes: Routes,
     balancer_state: BalancerState,
-    balancers: [Balancer; 2],
+    /// For collectives and for background traffic; `None`: see `apart`.
+    balancers: [Option<Balancer>; 2],
+    /// What chooses where `balancers` do not.
+    pub apart: Option<Box<Apart>>,
+    /// Which links are channels of which cables.
+    pub channels: Channels,
     /// By link; empty where no link has faults.
     pub faulty: Vec<Option<Box<FaultyLink>>>,
     pub held_back: BTreeMap<(u64, u64), HeldBack>,
@@ -107,6 +115,8 @@ pub(crate) struct Net<H, O> {
     pub memory: MemorySampler,
     /// Jobs over time, where somebody asks for it.
     pub series: Option<Box<Recorder>>,
+    /// Packets of some links, where somebody asks for them.
+    pub trace: Option<Box<Tracer<H, O>>>,
     /// From when on changes of memory are looked at.
     pub watch_ps: u64,
     /// By link; empty where no host has a limit.
@@ -117,21 +127,33 @@ pub(crate) struct Net<H, O> {
 }
 
 impl<H: Wire, O: Clone> Net<H, O> {
-    pub fn new(topology: Topology, scenario: &Scenario, ids: EventIds, queue: EventQueue) -> Self {
+    pub fn new(topology: Topology, channels: Channels, scenario: &Scenario, ids: EventIds, queue: EventQueue) -> Self {
         let network = &scenario.network;
         let map = &topology.map;
-        let mut links = links(&topology, network);
+        let mut links = links(&topology, &channels, network);
         let mut faulty = Vec::new();
         if !scenario.faults.links.is_empty() {
             for (index, link) in links.iter_mut().enumerate() {
-                let state = FaultyLink::new(&scenario.faults, &topology, index, scenario.seed).map(Box::new);
+                let state =
+                    FaultyLink::new(&scenario.faults, &topology, channels.cable(index as u32), index as u32, scenario.seed).map(Box::new);
                 if state.is_some() {
                     link.flags |= link_flags::FAULTY;
                 }
                 faulty.push(state);
             }
         }
+        let mut routes = Routes::new(&topology);
         let balancers = [network.collective_balancer, network.background_balancer];
+        let is_apart = |balancer: Balancer| balancer.is_apart() || !channels.is_empty();
+        if !channels.is_empty() || balancers.iter().any(|balancer| balancer.goes_round()) {
+            routes.choose_apart();
+        }
+        let apart = balancers.iter().any(|balancer| is_apart(*balancer)).then(|| Box::new(Apart::new(&topology, scenario, &routes)));
+        if apart.as_ref().is_some_and(|apart| apart.looks_at_links()) {
+            let map = &topology.map;
+            let between_switches = |link: &&mut Link| !map.is_host(link.from) && !map.is_host(NodeId(link.to));
+            links.iter_mut().filter(between_switches).for_each(|link| link.flags |= link_flags::COUNTED);
+        }
         let with_flowlets = balancers.iter().any(|balancer| matches!(balancer, Balancer::Flowlet { .. }));
         let random = Random::new(scenario.seed, Purpose::Routing, 0);
         let lossless = Lossless::new(network.lossless, links.len(), map.hosts(), map.nodes() - map.hosts());
@@ -143,9 +165,11 @@ impl<H: Wire, O: Clone> Net<H, O> {
             lossless,
             links,
             packets: Packets::new(),
-            routes: Routes::new(&topology),
+            routes,
             balancer_state: BalancerState::new(random, derive(scenario.seed, Purpose::Routing as u64), with_flowlets),
-            balancers,
+            balancers: balancers.map(|balancer| (!is_apart(balancer)).then_some(balancer)),
+            apart,
+            channels,
             faulty,
             held_back: BTreeMap::new(),
             held_back_count: 0,
@@ -165,6 +189,7 @@ impl<H: Wire, O: Clone> Net<H, O> {
             held: vec![(0, 0); scenario.jobs.len() * (map.nodes() - map.hosts()) as usize],
             memory: MemorySampler::OFF,
             series: None,
+            trace: None,
             watch_ps: u64::MAX,
             paces: Vec::new(),
             broken: Vec::new(),
@@ -316,19 +341,41 @@ impl<H: Wire, O: Clone> Net<H, O> {
     /// The balancer's choice among several links; a link that is down is avoided where another is up.
     #[inline(always)]
     fn choose(&mut self, at: u32, place: u32, label: Label, first: u32, count: u32) -> u32 {
-        let index = match self.balancers[usize::from(label.has(flags::BACKGROUND))] {
+        let balancer = self.balancers[usize::from(label.has(flags::BACKGROUND))];
+        let Some(index) = balancer.and_then(|balancer| self.index_by(balancer, at, place, label, first, count)) else {
+            return self.choose_apart(at, place);
+        };
+        self.up_from(first, count, index)
+    }
+
+    /// The choice of a balancer that needs nothing but the queues; `None` for the others.
+    #[inline(always)]
+    pub fn index_by(&mut self, balancer: Balancer, at: u32, place: u32, label: Label, first: u32, count: u32) -> Option<u32> {
+        Some(match balancer {
             Balancer::Destination => label.destination % count,
             Balancer::Random => self.balancer_state.random.below(count),
             Balancer::Ecmp => {
-                let hash = self.balancer_state.flow_hash(at, label, self.packets.rest(place));
+                let hash = self.flow_hash(at, place, label);
                 (((hash >> 32) * u64::from(count)) >> 32) as u32
             }
             Balancer::Flowlet { gap_ps } => {
-                let hash = self.balancer_state.flow_hash(at, label, self.packets.rest(place));
+                let hash = self.flow_hash(at, place, label);
                 self.balancer_state.flowlet(hash, self.now, gap_ps, count)
             }
             Balancer::Adaptive { threshold } => self.adaptive(first, count, label.destination % count, threshold),
-        };
+            _ => return None,
+        })
+    }
+
+    /// A hash of a packet's flow that differs from switch to switch.
+    #[inline(always)]
+    pub fn flow_hash(&self, at: u32, place: u32, label: Label) -> u64 {
+        self.balancer_state.flow_hash(at, label, self.packets.rest(place))
+    }
+
+    /// The link with this index, or the next one that is up.
+    #[inline(always)]
+    pub fn up_from(&self, first: u32, count: u32, index: u32) -> u32 {
         let link = self.routes.link(first + index);
         if !self.links[link as usize].has(link_flags::DOWN) {
             return link;
@@ -456,11 +503,12 @@ pub(crate) fn depart(
     departure
 }
 
-/// All links of a network, idle.
-fn links(topology: &Topology, network: &NetworkConfig) -> Vec<Link> {
+/// All links of a network with their channels, idle.
+fn links(topology: &Topology, channels: &Channels, network: &NetworkConfig) -> Vec<Link> {
     let map = &topology.map;
     let kind = network.lossless.map(|config| config.model);
-    let link = |cable: &Cable| {
+    let link = |number: u32| {
+        let cable: &Cable = &topology.links[channels.cable(number) as usize];
         let from_host = map.is_host(cable.from);
         let (queue_bytes, mark_bytes) = if from_host { (u64::MAX, u64::MAX) } else { (network.queue_capacity(), network.ecn_mark_bytes) };
         let mut flags = 0;
@@ -469,6 +517,7 @@ fn links(topology: &Topology, network: &NetworkConfig) -> Vec<Link> {
             (link_flags::TO_HOST, map.is_host(cable.to)),
             (link_flags::LOSSLESS, kind.is_some()),
             (link_flags::BY_INPUT, !from_host && kind == Some(SwitchModel::InputQueued)),
+            (link_flags::SHARED, channels.of_cable(channels.cable(number)).count() > 1),
         ] {
             flags |= if has { flag } else { 0 };
         }
@@ -484,7 +533,7 @@ fn links(topology: &Topology, network: &NetworkConfig) -> Vec<Link> {
             buffer_bytes: network.lossless.map_or(0, |config| config.input_bytes),
         })
     };
-    topology.links.iter().map(link).collect()
+    (0..channels.links() as u32).map(link).collect()
 }
 
 /// Where a node stands.
@@ -608,7 +657,14 @@ impl<H: Wire, P: Simulated + ?Sized> Tx<H, P> for Lent<'_, H, P> {
             Event::SlotReclaimed { job, bytes } if !self.post.is_host => {
                 self.net.slot_freed(self.post.at, job.0, bytes);
             }
-            Event::SlotTaken { .. } | Event::SlotFreed { .. } | Event::SlotReclaimed { .. } | Event::Failed(_) => {}
+            Event::SlotTaken { .. } | Event::SlotFreed { .. } | Event::SlotReclaimed { .. } => {}
+            // Simulated jobs bring no operators along.
+            Event::Failed(_) | Event::OperatorFailed { .. } => {}
+            Event::Excluded { operation, rank } => {
+                if let Some(worker) = self.post.worker {
+                    self.vectors.exclude(worker, operation, rank);
+                }
+            }
             Event::Broken(what) => {
                 debug_assert!(false, "broken invariant: {what}");
                 self.net.broken.push(what);
@@ -638,5 +694,13 @@ impl<H: Wire, P: Simulated + ?Sized> Tx<H, P> for Lent<'_, H, P> {
                 self.vectors.deliver(worker, piece, Some(payload.borrow()))
             }
         }
+    }
+
+    fn read_pairs(&mut self, piece: Piece, pairs: &mut Vec<Pair>) -> Result<(), OpError> {
+        self.vectors.read_pairs(self.post.worker.ok_or(OpError::NoVector)?, piece, pairs)
+    }
+
+    fn deliver_pairs(&mut self, piece: Piece, pairs: &[Pair]) -> Result<(), OpError> {
+        self.vectors.deliver_pairs(self.post.worker.ok_or(OpError::NoVector)?, piece, pairs)
     }
 }

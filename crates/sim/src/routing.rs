@@ -1,9 +1,16 @@
-//! Shortest paths, and the load balancers that choose among them.
+//! Ways of the least cost, and the load balancers that choose among them.
+
+pub(crate) mod apart;
+pub(crate) mod conga;
+pub(crate) mod dragonfly;
+pub(crate) mod drill;
 
 use fanin_core::{NodeId, hash::mix};
 
 use crate::packet::{Label, Rest};
 use crate::random::Random;
+use crate::scenario::SetupError;
+use crate::shape::Shape;
 use crate::topology::Topology;
 
 /// How a switch chooses among equal paths (baselines 9).
@@ -26,9 +33,71 @@ pub enum Balancer {
         /// Share of the queue's capacity, 0 to 1.
         threshold: f64,
     },
+    /// For each packet the shortest queue of `samples` that are drawn at random and the `memory` shortest ones that were looked at last
+    /// time: DRILL(d, m).
+    Drill {
+        /// d, 1 to [`Balancer::DRILL_MAX`].
+        samples: u8,
+        /// m, 0 to [`Balancer::DRILL_MAX`].
+        memory: u8,
+    },
+    /// For each flowlet the way that is least congested from leaf to leaf, as other leaves tell (CONGA). Leaves and spines only.
+    Conga(Conga),
+    /// Each packet by way of a group drawn at random, and on from there at least cost (Valiant). Dragonflies only.
+    Valiant,
+    /// For each packet the way of least cost or one by way of a group drawn at random, whichever queue times way is shorter at its first
+    /// router (UGAL-L). Dragonflies only.
+    Ugal,
 }
 
-/// All shortest paths of a network.
+/// Times of CONGA.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Conga {
+    /// A flow that has paused for so long may change its path.
+    pub gap_ps: u64,
+    /// τ, the time over which the rate of a link is estimated.
+    pub rate_ps: u64,
+    /// What was told of a path falls by one step for each such time in which nothing is told of it.
+    pub aging_ps: u64,
+}
+
+impl Balancer {
+    /// Most queues that DRILL draws, and remembers.
+    pub const DRILL_MAX: u8 = 8;
+
+    /// Checks its numbers, and that the network is one that it is meant for. `field` is its key in a plan.
+    ///
+    /// # Errors
+    /// [`SetupError`] names the field.
+    pub fn check(&self, field: &str, shape: &Shape, topology: &Topology) -> Result<(), SetupError> {
+        match *self {
+            Balancer::Drill { samples, memory } => {
+                let most = Balancer::DRILL_MAX;
+                if samples == 0 || samples > most || memory > most {
+                    let expected = format!("1 to {most} samples and at most {most} remembered");
+                    return Err(SetupError::new(field, format!("DRILL({samples}, {memory})"), expected));
+                }
+                Ok(())
+            }
+            Balancer::Conga(times) => {
+                if times.rate_ps < conga::PERIODS || times.aging_ps == 0 {
+                    return Err(SetupError::new(field, "conga", "times above 0"));
+                }
+                conga::leaves_and_spines(topology).map(|_| ()).map_err(|why| SetupError::new(field, "conga", why))
+            }
+            Balancer::Valiant | Balancer::Ugal if !matches!(shape, Shape::Dragonfly { .. }) => {
+                let name = if *self == Balancer::Ugal { "ugal" } else { "valiant" };
+                Err(SetupError::new(field, name, "a dragonfly, which has groups to go by way of"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Set in the number of ways where [`apart`] chooses even among one.
+pub(crate) const APART: u32 = 1 << 31;
+
+/// All ways of the least cost through a network.
 #[derive(Clone, Debug)]
 pub(crate) struct Routes {
     /// The switch that a node hangs on, or the switch itself, counted from the first switch.
@@ -57,16 +126,16 @@ impl Routes {
         attached.extend(0..switches as u32);
         let mut ways = vec![(0, 0); switches * switches];
         for target in 0..switches {
-            let distance = map.distances(NodeId(hosts + target as u32));
+            let cost = topology.costs_to(NodeId(hosts + target as u32));
             for at in 0..switches {
                 let node = NodeId(hosts + at as u32);
                 let begin = candidates.len() as u32;
-                if at != target && distance[node.index()] != u32::MAX {
-                    for next in map.neighbours(node) {
-                        if !map.is_host(next.node) && distance[next.node.index()] + 1 == distance[node.index()] {
-                            candidates.push(topology.link_out(node, next.port).expect("a cable has two ends"));
-                        }
-                    }
+                if at != target && cost[node.index()] != u32::MAX {
+                    let leads_there = |link: &&u32| {
+                        let cable = &topology.links[**link as usize];
+                        !map.is_host(cable.to) && cost[cable.to.index()].saturating_add(cable.cost) == cost[node.index()]
+                    };
+                    candidates.extend(topology.links_out(node).iter().filter(leads_there));
                 }
                 let count = candidates.len() as u32 - begin;
                 ways[at * switches + target] = (if count == 1 { candidates[begin as usize] } else { begin }, count);
@@ -86,6 +155,48 @@ impl Routes {
         } else {
             self.down.get(destination as usize).map_or((0, 0), |link| (*link, 1))
         }
+    }
+
+    /// From now on [`apart`] chooses, also where there is one link only.
+    pub fn choose_apart(&mut self) {
+        for (link, count) in self.ways.iter_mut().filter(|(_, count)| *count > 0) {
+            if *count == 1 {
+                self.candidates.push(*link);
+                *link = self.candidates.len() as u32 - 1;
+            }
+            *count |= APART;
+        }
+    }
+
+    /// A link of least cost from a switch towards a destination.
+    pub fn first_link(&self, at: u32, destination: u32) -> Option<u32> {
+        match self.ways(at, destination) {
+            (_, 0) => None,
+            (link, 1) => Some(link),
+            (first, _) => Some(self.link(first)),
+        }
+    }
+
+    /// The links at `count` places.
+    pub fn links(&self, first: u32, count: u32) -> &[u32] {
+        &self.candidates[first as usize..(first + count) as usize]
+    }
+
+    /// The switch that a node hangs on, or the switch itself, counted from the first switch.
+    #[inline]
+    pub fn attached(&self, node: u32) -> u32 {
+        self.attached[node as usize]
+    }
+
+    /// Where several links lead to the same: the place of the first one, and all of them.
+    pub fn choices(&self) -> impl Iterator<Item = (u32, &[u32])> {
+        let several = self.ways.iter().filter(|(_, count)| count & !APART > 1);
+        several.map(|&(first, count)| (first, self.links(first, count & !APART)))
+    }
+
+    /// How many places there are.
+    pub fn places(&self) -> usize {
+        self.candidates.len()
     }
 
     /// The link at a place.
@@ -142,7 +253,8 @@ impl BalancerState {
 mod tests {
     use super::*;
     use crate::random::Purpose;
-    use crate::scenario::{LinkSpeed, Shape};
+    use crate::scenario::LinkSpeed;
+    use crate::shape::Shape;
     use fanin_core::Duration;
 
     fn fat_tree() -> Topology {

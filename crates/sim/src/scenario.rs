@@ -6,8 +6,10 @@ use serde::Serialize;
 use crate::faults::FaultPlan;
 use crate::flows::FlowConfig;
 use crate::limits::HostLimit;
-use crate::lossless::{LosslessConfig, SwitchModel};
+use crate::lossless::{CHANNELS_MAX, LosslessConfig, SwitchModel};
 use crate::routing::Balancer;
+use crate::shape::Shape;
+use crate::topology::Topology;
 use crate::traffic::TrafficConfig;
 
 /// A field of a scenario has a value that cannot be.
@@ -37,33 +39,6 @@ pub struct LinkSpeed {
     /// Propagation delay, with the delay of the switch or host at its end.
     #[serde(skip)]
     pub latency: Duration,
-}
-
-/// The shape of a network.
-#[derive(Clone, PartialEq, Debug)]
-pub enum Shape {
-    /// One switch.
-    Star {
-        /// Number of hosts.
-        hosts: u32,
-        /// Every link.
-        link: LinkSpeed,
-    },
-    /// Leaves and spines; every leaf is joined to every spine.
-    FatTree2 {
-        /// Switches with hosts.
-        leaves: u32,
-        /// Hosts on each.
-        hosts_per_leaf: u32,
-        /// Switches above.
-        spines: u32,
-        /// Cables between a leaf and a spine.
-        parallel_links: u32,
-        /// Between host and leaf.
-        host_link: LinkSpeed,
-        /// Between leaf and spine.
-        fabric_link: LinkSpeed,
-    },
 }
 
 /// A network and how its links behave.
@@ -98,6 +73,22 @@ impl NetworkConfig {
             Some(LosslessConfig { model: SwitchModel::InputQueued, output_bytes, .. }) => output_bytes,
         }
     }
+
+    /// Checks that balancers and virtual channels are of use in this network.
+    ///
+    /// # Errors
+    /// [`SetupError`] names the field.
+    pub fn check_ways(&self, topology: &Topology) -> Result<(), SetupError> {
+        self.collective_balancer.check("network.routing", &self.shape, topology)?;
+        self.background_balancer.check("network.background_routing", &self.shape, topology)?;
+        let Some(lossless) = self.lossless else { return Ok(()) };
+        let most = if matches!(self.shape, Shape::Dragonfly { .. }) { CHANNELS_MAX } else { 1 };
+        if (1..=most).contains(&lossless.channels) {
+            return Ok(());
+        }
+        let expected = if most == 1 { "1: only dragonflies have virtual channels".into() } else { format!("1 to {most}") };
+        Err(SetupError::new("network.lossless.channels", lossless.channels, expected))
+    }
 }
 
 /// Where a node lives.
@@ -131,6 +122,8 @@ pub struct JobSchedule {
     pub kinds: Vec<CollectiveKind>,
     /// Bytes of an element on the wire.
     pub element_bytes: u32,
+    /// Where vectors are sparse: the share of the indices at which a worker has something. Packets of such jobs carry elements.
+    pub density: Option<f64>,
     /// When each rank begins; operations follow at once when the former has ended. One entry a rank.
     pub start: Vec<Instant>,
     /// Computing between operations; `None`: there is none.

@@ -3,11 +3,15 @@
 //! Nodes name pieces of vectors; here is what stands behind the names: nothing but lengths, census weights, or real elements. Census
 //! and elements compare each delivered piece with the value that it must have, computed apart from any protocol.
 
+mod elements;
+mod sparse;
+
 use fanin_core::hash::mix;
-use fanin_core::payload::census_key;
-use fanin_core::{
-    Census, Collective, CollectiveKind, DType, ElementOp, JobId, Length, OpError, OperationId, Operator, Payload, Piece, Rank,
-};
+use fanin_core::payload::{census_key, weight};
+use fanin_core::{Census, Collective, CollectiveKind, JobId, Length, OpError, OperationId, Pair, Payload, Piece, Rank};
+
+pub use elements::{ElementVectors, expected_elements, test_elements};
+pub use sparse::test_pairs;
 
 use crate::metrics::Verdict;
 use crate::scenario::JobSchedule;
@@ -52,8 +56,26 @@ pub trait Vectors<P: Payload + ?Sized>: Sized {
     /// # Errors
     /// As [`Vectors::fold`].
     fn deliver(&mut self, worker: u32, piece: Piece, payload: Option<&P>) -> Result<(), OpError>;
+    /// The pairs of a worker's contribution, where it is sparse.
+    ///
+    /// # Errors
+    /// As [`Vectors::input`]; [`OpError::NoVector`] where it is not sparse.
+    fn read_pairs(&mut self, _worker: u32, _piece: Piece, _pairs: &mut Vec<Pair>) -> Result<(), OpError> {
+        Err(OpError::NoVector)
+    }
+    /// `output := pairs`, which is final.
+    ///
+    /// # Errors
+    /// As [`Vectors::read_pairs`].
+    fn deliver_pairs(&mut self, _worker: u32, _piece: Piece, _pairs: &[Pair]) -> Result<(), OpError> {
+        Err(OpError::NoVector)
+    }
     /// The worker says that the operation is complete.
     fn finish(&mut self, worker: u32);
+    /// The worker says that what it delivers of an operation lacks this rank's contribution.
+    fn exclude(&mut self, worker: u32, operation: OperationId, rank: Rank);
+    /// Whom a worker's running operation, or the last one, lacks: in ascending order.
+    fn excluded(&self, worker: u32) -> &[Rank];
     /// Elements that are final in a worker's running operation, or in the last one.
     fn delivered_elements(&self, worker: u32) -> u64;
     /// What the oracle found so far.
@@ -70,6 +92,8 @@ struct Progress {
     /// The running operation and its length in elements.
     running: Option<(OperationId, u64)>,
     kind: CollectiveKind,
+    /// Ranks that have been excluded from the running operation, in ascending order.
+    excluded: Vec<Rank>,
     delivered: Vec<u64>,
     delivered_elements: u64,
 }
@@ -85,6 +109,7 @@ impl Progress {
                 element_bytes,
                 running: None,
                 kind: CollectiveKind::Allreduce,
+                excluded: Vec::new(),
                 delivered: Vec::new(),
                 delivered_elements: 0,
             })
@@ -95,6 +120,7 @@ impl Progress {
     fn begin(&mut self, collective: &Collective) {
         self.running = Some((collective.operation, collective.elements));
         self.kind = collective.kind;
+        self.excluded.clear();
         self.delivered.clear();
         self.delivered_elements = 0;
     }
@@ -199,8 +225,22 @@ impl Progress {
         first * share_elements..(mine.next_back().unwrap_or(first) + 1) * share_elements
     }
 
-    /// Blames the node unless every element of the operation was delivered.
-    fn finish(&mut self, verdict: &mut Verdict) {
+    fn exclude(&mut self, operation: OperationId, rank: Rank) {
+        if let Err(place) = self.excluded.binary_search(&rank)
+            && self.running.is_some_and(|(running, _)| running == operation)
+        {
+            self.excluded.insert(place, rank);
+        }
+    }
+
+    /// Blames the node unless every element of the operation was delivered, and lacks those whom it lacks elsewhere.
+    fn finish(&mut self, agreed: &mut Agreed, verdict: &mut Verdict) {
+        if let Some((operation, _)) = self.running
+            && !agreed.is_same(self.job, operation, &self.excluded)
+        {
+            let (job, rank, excluded) = (self.job, self.rank, &self.excluded);
+            verdict.blame(|| format!("job {job}, operation {operation}, rank {rank}: another worker has not excluded {excluded:?}"));
+        }
         let received = self.received();
         let elements = received.end - received.start;
         match self.running.take() {
@@ -221,10 +261,37 @@ impl Progress {
     }
 }
 
+/// Whom the operation that ended last has lacked, by job: the same ranks at every worker.
+#[derive(Clone, Debug)]
+struct Agreed(Vec<Option<(OperationId, Vec<Rank>)>>);
+
+impl Agreed {
+    fn new(jobs: usize) -> Self {
+        Agreed(vec![None; jobs])
+    }
+
+    fn is_same(&mut self, job: JobId, operation: OperationId, excluded: &[Rank]) -> bool {
+        match &mut self.0[job.index()] {
+            Some((known, ranks)) if *known == operation => ranks == excluded,
+            Some((known, ranks)) => {
+                *known = operation;
+                ranks.clear();
+                ranks.extend_from_slice(excluded);
+                true
+            }
+            unknown => {
+                *unknown = Some((operation, excluded.to_vec()));
+                true
+            }
+        }
+    }
+}
+
 /// Vectors of which only the length is known.
 #[derive(Clone, Debug)]
 pub struct LengthVectors {
     workers: Vec<Progress>,
+    agreed: Agreed,
     verdict: Verdict,
 }
 
@@ -244,7 +311,7 @@ impl Simulated for Length {
 
 impl Vectors<Length> for LengthVectors {
     fn new(jobs: &[JobSchedule], _operators: &[()]) -> Self {
-        LengthVectors { workers: Progress::all(jobs), verdict: Verdict::default() }
+        LengthVectors { workers: Progress::all(jobs), agreed: Agreed::new(jobs.len()), verdict: Verdict::default() }
     }
 
     fn operator(&self, _job: JobId) -> &() {
@@ -277,7 +344,15 @@ impl Vectors<Length> for LengthVectors {
     }
 
     fn finish(&mut self, worker: u32) {
-        self.workers[worker as usize].finish(&mut self.verdict);
+        self.workers[worker as usize].finish(&mut self.agreed, &mut self.verdict);
+    }
+
+    fn exclude(&mut self, worker: u32, operation: OperationId, rank: Rank) {
+        self.workers[worker as usize].exclude(operation, rank);
+    }
+
+    fn excluded(&self, worker: u32) -> &[Rank] {
+        &self.workers[worker as usize].excluded
     }
 
     fn delivered_elements(&self, worker: u32) -> u64 {
@@ -385,6 +460,7 @@ pub struct CensusVectors {
     workers: Vec<CensusWorker>,
     /// The last two operations of each job: workers are never further apart than that.
     expected: Vec<[Option<ExpectedOperation>; 2]>,
+    agreed: Agreed,
     verdict: Verdict,
 }
 
@@ -449,6 +525,19 @@ fn blame_sum(verdict: &mut Verdict, progress: &Progress, piece: Piece) {
 /// The weight that a piece of a job's result must have.
 #[inline(always)]
 fn expected(operations: &mut [[Option<ExpectedOperation>; 2]], progress: &Progress, piece: Piece) -> u64 {
+    let of_all = expected_of_all(operations, progress, piece);
+    if progress.excluded.is_empty() { of_all } else { of_all.wrapping_sub(weight_of_excluded(progress, piece)) }
+}
+
+/// What those would have contributed who have been excluded.
+#[cold]
+fn weight_of_excluded(progress: &Progress, piece: Piece) -> u64 {
+    let weight = |rank: &Rank| weight(progress.job, piece.operation, *rank, piece.start, piece.end());
+    progress.excluded.iter().map(weight).fold(0, u64::wrapping_add)
+}
+
+#[inline(always)]
+fn expected_of_all(operations: &mut [[Option<ExpectedOperation>; 2]], progress: &Progress, piece: Piece) -> u64 {
     match &mut operations[progress.job.index()][piece.operation.index() % 2] {
         Some(known) if known.operation == piece.operation => known.value(piece, progress),
         unknown => expect(unknown, progress, piece),
@@ -472,6 +561,7 @@ impl Vectors<Census> for CensusVectors {
         CensusVectors {
             expected: vec![[None, None]; jobs.len()],
             workers: Progress::all(jobs).into_iter().map(worker).collect(),
+            agreed: Agreed::new(jobs.len()),
             verdict: Verdict::default(),
         }
     }
@@ -541,178 +631,19 @@ impl Vectors<Census> for CensusVectors {
     }
 
     fn finish(&mut self, worker: u32) {
-        self.workers[worker as usize].progress.finish(&mut self.verdict);
+        self.workers[worker as usize].progress.finish(&mut self.agreed, &mut self.verdict);
+    }
+
+    fn exclude(&mut self, worker: u32, operation: OperationId, rank: Rank) {
+        self.workers[worker as usize].progress.exclude(operation, rank);
+    }
+
+    fn excluded(&self, worker: u32) -> &[Rank] {
+        &self.workers[worker as usize].progress.excluded
     }
 
     fn delivered_elements(&self, worker: u32) -> u64 {
         self.workers[worker as usize].progress.delivered_elements
-    }
-
-    fn verdict(&self) -> &Verdict {
-        &self.verdict
-    }
-}
-
-/// Real elements of all workers, and the oracle: for tests.
-#[derive(Clone, Debug)]
-pub struct ElementVectors {
-    workers: Vec<Progress>,
-    operators: Vec<ElementOp>,
-    inputs: Vec<Vec<u8>>,
-    outputs: Vec<Vec<u8>>,
-    verdict: Verdict,
-}
-
-impl Simulated for [u8] {
-    type Vectors = ElementVectors;
-
-    fn background(bytes: u32, _weight: u64) -> Box<[u8]> {
-        vec![0; bytes as usize].into()
-    }
-
-    fn background_weight(_payload: &Box<[u8]>) -> u64 {
-        0
-    }
-}
-
-/// Element number `index` of the vector behind a census key: a whole number, so small that sums of floats are exact in any order.
-fn test_value(dtype: DType, key: u64, index: u64) -> i64 {
-    let largest = match dtype {
-        DType::U8 | DType::I8 | DType::BF16 => 8,
-        DType::F16 | DType::I16 => 64,
-        DType::F32 | DType::F64 | DType::I32 | DType::I64 => 1_000,
-    };
-    let value = (mix(key, index) % (2 * largest + 1)) as i64;
-    if dtype == DType::U8 { value } else { value - largest as i64 }
-}
-
-/// A rank's contribution: small whole numbers, so that sums of floats are exact in any order.
-pub fn test_elements(op: ElementOp, job: JobId, operation: OperationId, rank: Rank, elements: u64) -> Vec<u8> {
-    let key = census_key(job, operation, rank);
-    let mut bytes = Vec::with_capacity(elements as usize * op.dtype.bytes());
-    (0..elements).for_each(|index| op.dtype.push_i64(test_value(op.dtype, key, index), &mut bytes));
-    bytes
-}
-
-/// What the reduction of all ranks' [`test_elements`] must be, element by element in 64-bit arithmetic, so without the loops that the
-/// protocols use. Products of floats are right only as long as they are exact; sums of narrow floats where they are rounded once.
-pub fn expected_elements(op: ElementOp, job: JobId, operation: OperationId, ranks: u32, elements: u64) -> Vec<u8> {
-    let collective = Collective::allreduce(operation, elements);
-    expected_of(op, job, &collective, ranks)
-}
-
-/// As [`expected_elements`], of any kind of collective: what the whole vector must be for those who get it.
-fn expected_of(op: ElementOp, job: JobId, collective: &Collective, ranks: u32) -> Vec<u8> {
-    let Collective { operation, kind, elements, .. } = *collective;
-    let share_elements = elements / u64::from(kind.shares(ranks));
-    let keys: Vec<u64> = (0..ranks).map(|rank| census_key(job, operation, Rank(rank))).collect();
-    let combine: fn(i64, i64) -> i64 = match op.operator {
-        Operator::Sum | Operator::Avg => i64::wrapping_add,
-        Operator::Prod => i64::wrapping_mul,
-        Operator::Min => i64::min,
-        Operator::Max => i64::max,
-        Operator::And => |x, y| x & y,
-        Operator::Or => |x, y| x | y,
-        Operator::Xor => |x, y| x ^ y,
-    };
-    let mut bytes = Vec::with_capacity(elements as usize * op.dtype.bytes());
-    for index in 0..elements {
-        let share = index.checked_div(share_elements).unwrap_or(0) as u32;
-        let contributors = (0..).zip(&keys).filter(|(rank, _)| kind.contributes(Rank(*rank), share));
-        let value = contributors.map(|(_, &key)| test_value(op.dtype, key, index)).reduce(combine).unwrap_or(0);
-        match op.operator {
-            Operator::Avg => op.dtype.push_f64(value as f64 / f64::from(ranks), &mut bytes),
-            _ => op.dtype.push_i64(value, &mut bytes),
-        }
-    }
-    bytes
-}
-
-impl ElementVectors {
-    fn range(&self, worker: u32, piece: Piece) -> Result<std::ops::Range<usize>, OpError> {
-        let progress = &self.workers[worker as usize];
-        progress.check(piece)?;
-        let start = piece.start as usize * progress.element_bytes as usize;
-        Ok(start..start + progress.bytes(piece))
-    }
-
-    fn expected(&self, worker: u32) -> Vec<u8> {
-        let progress = &self.workers[worker as usize];
-        let (operation, elements) = progress.running.unwrap_or_default();
-        let collective = Collective { kind: progress.kind, ..Collective::allreduce(operation, elements) };
-        expected_of(self.operators[progress.job.index()], progress.job, &collective, progress.workers)
-    }
-}
-
-impl Vectors<[u8]> for ElementVectors {
-    fn new(jobs: &[JobSchedule], operators: &[ElementOp]) -> Self {
-        let workers = Progress::all(jobs);
-        ElementVectors {
-            operators: operators.to_vec(),
-            inputs: vec![Vec::new(); workers.len()],
-            outputs: vec![Vec::new(); workers.len()],
-            workers,
-            verdict: Verdict::default(),
-        }
-    }
-
-    fn operator(&self, job: JobId) -> &ElementOp {
-        &self.operators[job.index()]
-    }
-
-    fn begin(&mut self, worker: u32, collective: &Collective) {
-        let progress = &mut self.workers[worker as usize];
-        progress.begin(collective);
-        let op = self.operators[progress.job.index()];
-        let input = test_elements(op, progress.job, collective.operation, progress.rank, collective.elements);
-        self.outputs[worker as usize] = vec![0; input.len()];
-        self.inputs[worker as usize] = input;
-    }
-
-    fn input(&mut self, worker: u32, piece: Piece) -> Result<Box<[u8]>, OpError> {
-        let range = self.range(worker, piece)?;
-        self.workers[worker as usize].mark_sent(piece, &mut self.verdict);
-        Ok(self.inputs[worker as usize][range].into())
-    }
-
-    fn output(&self, worker: u32, piece: Piece) -> Result<Box<[u8]>, OpError> {
-        Ok(self.outputs[worker as usize][self.range(worker, piece)?].into())
-    }
-
-    fn fold(&mut self, worker: u32, piece: Piece, payload: &[u8]) -> Result<(), OpError> {
-        let range = self.range(worker, piece)?;
-        let op = self.operators[self.workers[worker as usize].job.index()];
-        let input = &self.inputs[worker as usize][range.clone()];
-        op.combine(&mut self.outputs[worker as usize][range], payload, input)
-    }
-
-    fn deliver(&mut self, worker: u32, piece: Piece, payload: Option<&[u8]>) -> Result<(), OpError> {
-        let range = self.range(worker, piece)?;
-        if let Some(payload) = payload {
-            if payload.len() != range.len() {
-                return Err(OpError::Length { expected: range.len(), got: payload.len() });
-            }
-            self.outputs[worker as usize][range].copy_from_slice(payload);
-        }
-        self.verdict.pieces_checked += 1;
-        self.workers[worker as usize].mark_once(piece, &mut self.verdict);
-        Ok(())
-    }
-
-    fn finish(&mut self, worker: u32) {
-        let expected = self.expected(worker);
-        let progress = &mut self.workers[worker as usize];
-        let received = progress.received();
-        let bytes = progress.element_bytes as usize;
-        let received = received.start as usize * bytes..received.end as usize * bytes;
-        if self.outputs[worker as usize][received.clone()] != expected[received] {
-            self.verdict.blame(|| format!("{}: the result is not the sum of all vectors", progress.describe()));
-        }
-        progress.finish(&mut self.verdict);
-    }
-
-    fn delivered_elements(&self, worker: u32) -> u64 {
-        self.workers[worker as usize].delivered_elements
     }
 
     fn verdict(&self) -> &Verdict {
@@ -733,6 +664,7 @@ mod tests {
             elements: vec![ELEMENTS],
             kinds: vec![kind],
             element_bytes: 4,
+            density: None,
             start: vec![Instant::ZERO; 3],
             compute: None,
             crash: None,

@@ -6,7 +6,8 @@ use fanin_core::{
 
 use crate::faults::FaultPlan;
 use crate::routing::Balancer;
-use crate::scenario::{LinkSpeed, NetworkConfig, Scenario, Shape};
+use crate::scenario::{LinkSpeed, NetworkConfig, Scenario};
+use crate::shape::Shape;
 use crate::traffic::{Pattern, TrafficConfig};
 
 /// W1: 32 leaves of 32 hosts, 32 spines, 100 Gb/s, 300 ns a link; a one-cycle random permutation, 1 MiB a host as 1024 packets of 1024 B

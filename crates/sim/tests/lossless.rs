@@ -24,6 +24,7 @@ fn network(shape: Shape, model: SwitchModel, buffer_bytes: u64) -> NetworkConfig
             input_bytes: buffer_bytes,
             output_bytes: buffer_bytes,
             arbitration: Arbitration::default(),
+            channels: 1,
         }),
         ecn_mark_bytes: u64::MAX,
         nic_queue_bytes: 8 * FRAME,

@@ -80,7 +80,7 @@ fn run(scenario: Scenario) -> RunResult {
 #[test]
 fn results_stay_as_they_are() {
     let arbitration = Arbitration::default();
-    let lossless = |model| Some(LosslessConfig { model, input_bytes: 16 * FRAME, output_bytes: 4 * FRAME, arbitration });
+    let lossless = |model| Some(LosslessConfig { model, input_bytes: 16 * FRAME, output_bytes: 4 * FRAME, arbitration, channels: 1 });
     let mut broken = scenario(Pattern::Permutation, Balancer::Ecmp, None);
     broken.faults = faults();
     let scenarios = [

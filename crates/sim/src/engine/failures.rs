@@ -94,7 +94,7 @@ where
     /// Takes the cables between two nodes down or up.
     fn cables(&mut self, a: NodeId, b: NodeId, down: bool) {
         for number in 0..self.net.links.len() {
-            let cable = self.net.topology.links[number];
+            let cable = self.net.cable(number);
             if (cable.from, cable.to) == (a, b) || (cable.from, cable.to) == (b, a) {
                 self.set_link(number, down);
             }
@@ -137,7 +137,7 @@ where
     /// Takes a switch down with all its cables, or brings it back without its state.
     fn switch(&mut self, switch: NodeId, down: bool) {
         for number in 0..self.net.links.len() {
-            let cable = self.net.topology.links[number];
+            let cable = self.net.cable(number);
             if cable.from == switch || cable.to == switch {
                 self.set_link(number, down);
             }

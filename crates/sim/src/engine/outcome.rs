@@ -34,7 +34,10 @@ where
         for worker in self.workers {
             jobs[worker.job as usize].workers.push(worker.result);
         }
-        let links = self.net.links.iter().map(|link| {
+        for number in self.net.topology.links.len()..self.net.links.len() {
+            self.net.count_channel(number as u32);
+        }
+        let links = self.net.links[..self.net.topology.links.len()].iter().map(|link| {
             // What is still queued has not been sent.
             let queued_ps = link.busy_until.saturating_sub(end);
             let bytes = link.bytes_sent.saturating_sub(link.bytes_in(queued_ps));
@@ -60,7 +63,7 @@ where
         let senders = (self.sources.len() + self.flows.len()) as f64;
         let name = |node: NodeId| self.net.topology.name(node);
         let ends = |&link: &u32| {
-            let cable = &self.net.topology.links[link as usize];
+            let cable = self.net.cable(link as usize);
             (name(cable.from), name(cable.to))
         };
         RunResult {

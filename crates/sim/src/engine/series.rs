@@ -1,10 +1,12 @@
 //! Samples of jobs over time: see [`crate::series`].
 
-use fanin_core::{Duration, Wire, Worker};
+use fanin_core::{Duration, Instant, Wire, Worker};
 
 use super::Simulation;
 use crate::link::link_flags;
+use crate::metrics::RunResult;
 use crate::series::{GAUGES, Recorder, Totals};
+use crate::trace::{Trace, TraceConfig, Tracer};
 use crate::vectors::{Simulated, Vectors};
 
 /// Sum and number of a gauge's values.
@@ -25,6 +27,22 @@ where
         self.net.series = Some(Box::new(recorder));
         // Every change of memory is looked at.
         self.net.watch_ps = 0;
+    }
+
+    /// Runs to the end and keeps packets of some links. The run is the same as without, but that it ends, as by its time limit, where no
+    /// further packet would be kept.
+    pub fn run_traced(mut self, config: TraceConfig) -> (RunResult, Trace<N::Header, P::Owned>) {
+        self.scenario.time_limit = self.scenario.time_limit.min(config.until.since(Instant::ZERO));
+        let tracer = Tracer::new(config, self.net.topology.links.len());
+        for (number, link) in (0..).zip(&mut self.net.links) {
+            if tracer.looks_at(self.net.channels.cable(number)) {
+                link.flags |= link_flags::COUNTED;
+            }
+        }
+        self.net.trace = Some(Box::new(tracer));
+        let ended = self.run_events();
+        let trace = self.net.trace.take().expect("nobody else takes it").into_trace();
+        (self.result(ended), trace)
     }
 
     /// Takes the samples that are due before `time_ps`; gives the time of the next.

@@ -44,6 +44,7 @@ pub(super) fn check<N>(topology: &Topology, scenario: &Scenario, jobs: &[JobNode
         return Err(SetupError::new("jobs", jobs.len(), format!("nodes for {} jobs", scenario.jobs.len())));
     }
     scenario.faults.check()?;
+    scenario.network.check_ways(topology)?;
     check_beside_jobs(topology, scenario)?;
     if scenario.network.lossless.is_some() && scenario.time_limit.as_ps() >= TIME_MAX_PS {
         return Err(SetupError::new("time_limit", scenario.time_limit, "less than 281 s on lossless links"));

@@ -237,6 +237,7 @@ impl Run {
             elements: vec![16_000],
             kinds: Vec::new(),
             element_bytes: ELEMENT_BYTES,
+            density: None,
             start: vec![self.start; hosts as usize],
             compute: None,
             crash: self.crash,

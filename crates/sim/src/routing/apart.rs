@@ -1,0 +1,178 @@
+//! Choices that need more than the queues before equal ways: tables of their own, or another way than the shortest. What they need exists
+//! only in networks that have them.
+
+use fanin_core::Wire;
+
+use crate::link::link_flags;
+use crate::net::Net;
+use crate::packet::{Label, flags};
+use crate::random::{Purpose, Random};
+use crate::routing::conga::{self, CongaState};
+use crate::routing::dragonfly::{Groups, NO_GROUP};
+use crate::routing::drill::Drill;
+use crate::routing::{APART, Balancer, Routes};
+use crate::scenario::Scenario;
+use crate::shape::Shape;
+use crate::topology::Topology;
+
+/// What such choices need.
+#[derive(Debug)]
+pub(crate) struct Apart {
+    /// For collectives, and for background traffic.
+    balancers: [Balancer; 2],
+    drill: [Option<Drill>; 2],
+    conga: Option<CongaState>,
+    groups: Option<Groups>,
+}
+
+impl Balancer {
+    /// Whether switches need more for it than the queues before equal ways.
+    pub(crate) fn is_apart(self) -> bool {
+        matches!(self, Balancer::Drill { .. } | Balancer::Conga(_) | Balancer::Valiant | Balancer::Ugal)
+    }
+
+    /// Whether packets may take another way than one of least cost.
+    pub fn goes_round(self) -> bool {
+        matches!(self, Balancer::Valiant | Balancer::Ugal)
+    }
+}
+
+impl Apart {
+    /// What the balancers of a scenario need.
+    pub fn new(topology: &Topology, scenario: &Scenario, routes: &Routes) -> Self {
+        let balancers = [scenario.network.collective_balancer, scenario.network.background_balancer];
+        // Streams of their own, so that other balancers draw what they always drew.
+        let random = |number: u64| Random::new(scenario.seed, Purpose::Routing, number);
+        let drill = |class: usize| match balancers[class] {
+            Balancer::Drill { samples, memory } => Some(Drill::new(routes, samples, memory, random(1 + class as u64))),
+            _ => None,
+        };
+        let conga = balancers.iter().find_map(|balancer| match balancer {
+            Balancer::Conga(times) => CongaState::new(*times, topology, random(3)),
+            _ => None,
+        });
+        let groups = match scenario.network.shape {
+            Shape::Dragonfly { routers, .. } if balancers.iter().any(|balancer| balancer.goes_round()) => {
+                Some(Groups::new(topology, routes, routers, random(4)))
+            }
+            _ => None,
+        };
+        Apart { balancers, drill: [drill(0), drill(1)], conga, groups }
+    }
+
+    /// Whether what links deliver between switches has to be looked at.
+    pub fn looks_at_links(&self) -> bool {
+        self.conga.is_some()
+    }
+
+    /// A packet is copied on a link.
+    pub fn copy(&mut self, from: u32, to: u32) {
+        if let Some(conga) = &mut self.conga {
+            conga.copy(from, to);
+        }
+        if let Some(groups) = &mut self.groups {
+            groups.copy(from, to);
+        }
+    }
+}
+
+impl<H: Wire, O: Clone> Net<H, O> {
+    /// The link that a packet takes from switch `at`, from where several lead to its destination. What it needs is looked up again, so that
+    /// other networks need not have it at hand.
+    #[cold]
+    #[inline(never)]
+    pub fn choose_apart(&mut self, at: u32, place: u32) -> u32 {
+        let label = self.packets.get(place).label();
+        let (first, count) = self.routes.ways(at, label.destination);
+        let Some(mut apart) = self.apart.take() else { return self.routes.link(first) };
+        let class = usize::from(label.has(flags::BACKGROUND));
+        let count = count & !APART;
+        let Apart { balancers, drill, conga, groups } = &mut *apart;
+        let cable = match (balancers[class], &mut drill[class], conga, groups) {
+            (balancer, ..) if count == 1 && !balancer.goes_round() => self.routes.link(first),
+            (Balancer::Drill { .. }, Some(drill), ..) => {
+                let index = drill.choose(first, count, |index| self.queue_to_compare(self.routes.link(first + index)));
+                self.up_from(first, count, index)
+            }
+            (Balancer::Conga(_), _, Some(conga), _) => self.choose_by_leaf(conga, at, place, label, first, count),
+            (balancer, _, _, Some(groups)) if balancer.goes_round() && !label.has(flags::VIA_AGGREGATORS) => {
+                self.choose_round(groups, balancer, at, place, label, first, count)
+            }
+            (balancer, ..) => {
+                // What aggregators may absorb goes by the destination's default way: contributions to a sum meet.
+                let index = self.index_by(balancer, at, place, label, first, count).unwrap_or(label.destination % count);
+                self.up_from(first, count, index)
+            }
+        };
+        self.apart = Some(apart);
+        self.channels.next(cable, self.packets.get(place).charged_to)
+    }
+
+    /// A link's queue; that of one which is down is longer than any.
+    fn queue_to_compare(&self, link: u32) -> u64 {
+        if self.links[link as usize].has(link_flags::DOWN) { u64::MAX } else { self.queued_before(link) }
+    }
+
+    /// CONGA: between leaves by what they know of each other, elsewhere by hash.
+    fn choose_by_leaf(&mut self, conga: &mut CongaState, at: u32, place: u32, label: Label, first: u32, count: u32) -> u32 {
+        let source = self.packets.rest(place).source;
+        let pair = conga::pair(&self.routes, source, label.destination);
+        let hash = self.flow_hash(at, place, label);
+        if !conga.is_between_leaves(pair) || self.routes.attached(at) != pair.at {
+            return self.up_from(first, count, (((hash >> 32) * u64::from(count)) >> 32) as u32);
+        }
+        let is_up = |link: u32| !self.links[link as usize].has(link_flags::DOWN);
+        let link = conga.choose(pair, hash, self.routes.links(first, count), is_up, self.now);
+        conga.tag(place, pair, link);
+        link
+    }
+
+    /// Valiant and UGAL: the packet's first router decides whether it goes by way of another group.
+    #[allow(clippy::too_many_arguments, reason = "what the caller has at hand is not looked up again")]
+    fn choose_round(&mut self, groups: &mut Groups, balancer: Balancer, at: u32, place: u32, label: Label, first: u32, count: u32) -> u32 {
+        let here = self.routes.attached(at);
+        if self.routes.attached(self.packets.rest(place).source) != here {
+            return match groups.still_to_reach(place, here) {
+                Some(group) => self.any_towards(groups, here, group),
+                None => self.up_from(first, count, groups.any(count)),
+            };
+        }
+        let to = self.routes.attached(label.destination);
+        let direct = self.up_from(first, count, groups.any(count));
+        groups.send(place, NO_GROUP);
+        let Some(group) = groups.draw(here, to) else { return direct };
+        let round = self.any_towards(groups, here, group);
+        if balancer == Balancer::Ugal {
+            let (hops_direct, hops_round) = groups.hops(here, to, group);
+            let (queue_direct, queue_round) = (self.queue_to_compare(direct), self.queue_to_compare(round));
+            if queue_direct.saturating_mul(hops_direct) <= queue_round.saturating_mul(hops_round) {
+                return direct;
+            }
+        }
+        groups.send(place, group);
+        round
+    }
+
+    /// Any of the links of least cost to a group, but none that is down where another is up.
+    fn any_towards(&mut self, groups: &mut Groups, at: u32, group: u32) -> u32 {
+        let drawn = groups.any(groups.ways(at, group).len() as u32) as usize;
+        let links = groups.ways(at, group);
+        let turned = links[drawn..].iter().chain(&links[..drawn]).copied();
+        turned.into_iter().find(|link| !self.links[*link as usize].has(link_flags::DOWN)).unwrap_or(links[drawn])
+    }
+
+    /// CONGA: what a packet has met on a link between switches.
+    pub fn look_at_arrival(&mut self, link: u32, place: u32) {
+        let Some(mut apart) = self.apart.take() else { return };
+        if let Some(conga) = &mut apart.conga {
+            let (head, source) = (self.packets.get(place), self.packets.rest(place).source);
+            let label = head.label();
+            let by_conga = matches!(apart.balancers[usize::from(label.has(flags::BACKGROUND))], Balancer::Conga(_));
+            // What goes to a neighbour, or comes from a spine, no leaf has tagged: its ends are not two leaves.
+            let way = conga::pair(&self.routes, source, label.destination);
+            let arrived = self.routes.attached(self.links[link as usize].to) == way.to;
+            conga.arrive(link, place, head.frame_bytes, by_conga.then_some(way), arrived, self.now);
+        }
+        self.apart = Some(apart);
+    }
+}

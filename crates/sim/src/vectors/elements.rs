@@ -1,0 +1,222 @@
+//! Real elements, and the oracle that compares every one of them: for tests.
+
+use fanin_core::hash::mix;
+use fanin_core::payload::census_key;
+use fanin_core::{Collective, DType, ElementOp, JobId, OpError, OperationId, Operator, Pair, PayloadOp, Piece, Rank};
+
+use super::sparse::SparseVectors;
+use super::{Agreed, Progress, Simulated, Vectors};
+use crate::metrics::Verdict;
+use crate::scenario::JobSchedule;
+
+/// Real elements of all workers, and the oracle: for tests.
+#[derive(Clone, Debug)]
+pub struct ElementVectors {
+    workers: Vec<Progress>,
+    operators: Vec<PayloadOp>,
+    /// The same. None of a simulated job is one that the job brings along.
+    built_in: Vec<ElementOp>,
+    /// By job, where its vectors are sparse.
+    sparse: Vec<Option<SparseVectors>>,
+    inputs: Vec<Vec<u8>>,
+    outputs: Vec<Vec<u8>>,
+    agreed: Agreed,
+    verdict: Verdict,
+}
+
+impl Simulated for [u8] {
+    type Vectors = ElementVectors;
+
+    fn background(bytes: u32, _weight: u64) -> Box<[u8]> {
+        vec![0; bytes as usize].into()
+    }
+
+    fn background_weight(_payload: &Box<[u8]>) -> u64 {
+        0
+    }
+}
+
+/// Element number `index` of the vector behind a census key: a whole number, so small that sums of floats are exact in any order.
+fn test_value(dtype: DType, key: u64, index: u64) -> i64 {
+    let largest = match dtype {
+        DType::U8 | DType::I8 | DType::BF16 => 8,
+        DType::F16 | DType::I16 => 64,
+        DType::F32 | DType::F64 | DType::I32 | DType::I64 => 1_000,
+    };
+    let value = (mix(key, index) % (2 * largest + 1)) as i64;
+    if dtype == DType::U8 { value } else { value - largest as i64 }
+}
+
+/// A rank's contribution: small whole numbers, so that sums of floats are exact in any order.
+pub fn test_elements(op: ElementOp, job: JobId, operation: OperationId, rank: Rank, elements: u64) -> Vec<u8> {
+    let key = census_key(job, operation, rank);
+    let mut bytes = Vec::with_capacity(elements as usize * op.dtype.bytes());
+    (0..elements).for_each(|index| op.dtype.push_i64(test_value(op.dtype, key, index), &mut bytes));
+    bytes
+}
+
+/// What the reduction of all ranks' [`test_elements`] must be, element by element in 64-bit arithmetic, so without the loops that the
+/// protocols use. Products of floats are right only as long as they are exact; sums of narrow floats where they are rounded once.
+pub fn expected_elements(op: ElementOp, job: JobId, operation: OperationId, ranks: u32, elements: u64) -> Vec<u8> {
+    let collective = Collective::allreduce(operation, elements);
+    expected_of(op, job, &collective, ranks, &[])
+}
+
+/// As [`expected_elements`], of any kind of collective: what the whole vector must be for those who get it. `without` have been excluded.
+fn expected_of(op: ElementOp, job: JobId, collective: &Collective, ranks: u32, without: &[Rank]) -> Vec<u8> {
+    let Collective { operation, kind, elements, .. } = *collective;
+    let share_elements = elements / u64::from(kind.shares(ranks));
+    let keys: Vec<(Rank, u64)> =
+        (0..ranks).map(Rank).filter(|rank| !without.contains(rank)).map(|rank| (rank, census_key(job, operation, rank))).collect();
+    let combine: fn(i64, i64) -> i64 = match op.operator {
+        Operator::Sum | Operator::Avg => i64::wrapping_add,
+        Operator::Prod => i64::wrapping_mul,
+        Operator::Min => i64::min,
+        Operator::Max => i64::max,
+        Operator::And => |x, y| x & y,
+        Operator::Or => |x, y| x | y,
+        Operator::Xor => |x, y| x ^ y,
+    };
+    let mut bytes = Vec::with_capacity(elements as usize * op.dtype.bytes());
+    for index in 0..elements {
+        let share = index.checked_div(share_elements).unwrap_or(0) as u32;
+        let contributors = keys.iter().filter(|(rank, _)| kind.contributes(*rank, share));
+        let value = contributors.map(|(_, key)| test_value(op.dtype, *key, index)).reduce(combine).unwrap_or(0);
+        match op.operator {
+            Operator::Avg => op.dtype.push_f64(value as f64 / keys.len() as f64, &mut bytes),
+            _ => op.dtype.push_i64(value, &mut bytes),
+        }
+    }
+    bytes
+}
+
+impl ElementVectors {
+    fn range(&self, worker: u32, piece: Piece) -> Result<std::ops::Range<usize>, OpError> {
+        let progress = &self.workers[worker as usize];
+        progress.check(piece)?;
+        if self.sparse[progress.job.index()].is_some() {
+            return Err(OpError::NoVector);
+        }
+        let start = piece.start as usize * progress.element_bytes as usize;
+        Ok(start..start + progress.bytes(piece))
+    }
+
+    fn expected(&self, worker: u32) -> Vec<u8> {
+        let progress = &self.workers[worker as usize];
+        let (operation, elements) = progress.running.unwrap_or_default();
+        let collective = Collective { kind: progress.kind, ..Collective::allreduce(operation, elements) };
+        expected_of(self.built_in[progress.job.index()], progress.job, &collective, progress.workers, &progress.excluded)
+    }
+}
+
+impl Vectors<[u8]> for ElementVectors {
+    fn new(jobs: &[JobSchedule], operators: &[PayloadOp]) -> Self {
+        let workers = Progress::all(jobs);
+        let built_in: Vec<ElementOp> = operators.iter().filter_map(PayloadOp::built_in).collect();
+        let sparse = |(job, op): (&JobSchedule, &ElementOp)| job.density.map(|density| SparseVectors::new(*op, density));
+        ElementVectors {
+            sparse: jobs.iter().zip(&built_in).map(sparse).collect(),
+            built_in,
+            operators: operators.to_vec(),
+            inputs: vec![Vec::new(); workers.len()],
+            outputs: vec![Vec::new(); workers.len()],
+            workers,
+            agreed: Agreed::new(jobs.len()),
+            verdict: Verdict::default(),
+        }
+    }
+
+    fn operator(&self, job: JobId) -> &PayloadOp {
+        &self.operators[job.index()]
+    }
+
+    fn begin(&mut self, worker: u32, collective: &Collective) {
+        let progress = &mut self.workers[worker as usize];
+        progress.begin(collective);
+        if self.sparse[progress.job.index()].is_some() {
+            return;
+        }
+        let op = self.built_in[progress.job.index()];
+        let input = test_elements(op, progress.job, collective.operation, progress.rank, collective.elements);
+        self.outputs[worker as usize] = vec![0; input.len()];
+        self.inputs[worker as usize] = input;
+    }
+
+    fn input(&mut self, worker: u32, piece: Piece) -> Result<Box<[u8]>, OpError> {
+        let range = self.range(worker, piece)?;
+        self.workers[worker as usize].mark_sent(piece, &mut self.verdict);
+        Ok(self.inputs[worker as usize][range].into())
+    }
+
+    fn output(&self, worker: u32, piece: Piece) -> Result<Box<[u8]>, OpError> {
+        Ok(self.outputs[worker as usize][self.range(worker, piece)?].into())
+    }
+
+    fn fold(&mut self, worker: u32, piece: Piece, payload: &[u8]) -> Result<(), OpError> {
+        let range = self.range(worker, piece)?;
+        let op = self.built_in[self.workers[worker as usize].job.index()];
+        let input = &self.inputs[worker as usize][range.clone()];
+        op.combine(&mut self.outputs[worker as usize][range], payload, input)
+    }
+
+    fn deliver(&mut self, worker: u32, piece: Piece, payload: Option<&[u8]>) -> Result<(), OpError> {
+        let range = self.range(worker, piece)?;
+        if let Some(payload) = payload {
+            if payload.len() != range.len() {
+                return Err(OpError::Length { expected: range.len(), got: payload.len() });
+            }
+            self.outputs[worker as usize][range].copy_from_slice(payload);
+        }
+        self.verdict.pieces_checked += 1;
+        self.workers[worker as usize].mark_once(piece, &mut self.verdict);
+        Ok(())
+    }
+
+    fn read_pairs(&mut self, worker: u32, piece: Piece, pairs: &mut Vec<Pair>) -> Result<(), OpError> {
+        let progress = &self.workers[worker as usize];
+        progress.check(piece)?;
+        self.sparse[progress.job.index()].as_ref().ok_or(OpError::NoVector)?.read(progress, piece, pairs);
+        Ok(())
+    }
+
+    fn deliver_pairs(&mut self, worker: u32, piece: Piece, pairs: &[Pair]) -> Result<(), OpError> {
+        let progress = &mut self.workers[worker as usize];
+        progress.check(piece)?;
+        let sparse = self.sparse[progress.job.index()].as_mut().ok_or(OpError::NoVector)?;
+        sparse.check(progress, piece, pairs, &mut self.verdict);
+        progress.mark_once(piece, &mut self.verdict);
+        Ok(())
+    }
+
+    fn finish(&mut self, worker: u32) {
+        let progress = &mut self.workers[worker as usize];
+        if self.sparse[progress.job.index()].is_some() {
+            return progress.finish(&mut self.agreed, &mut self.verdict);
+        }
+        let expected = self.expected(worker);
+        let progress = &mut self.workers[worker as usize];
+        let received = progress.received();
+        let bytes = progress.element_bytes as usize;
+        let received = received.start as usize * bytes..received.end as usize * bytes;
+        if self.outputs[worker as usize][received.clone()] != expected[received] {
+            self.verdict.blame(|| format!("{}: the result is not the sum of all vectors", progress.describe()));
+        }
+        progress.finish(&mut self.agreed, &mut self.verdict);
+    }
+
+    fn exclude(&mut self, worker: u32, operation: OperationId, rank: Rank) {
+        self.workers[worker as usize].exclude(operation, rank);
+    }
+
+    fn excluded(&self, worker: u32) -> &[Rank] {
+        &self.workers[worker as usize].excluded
+    }
+
+    fn delivered_elements(&self, worker: u32) -> u64 {
+        self.workers[worker as usize].delivered_elements
+    }
+
+    fn verdict(&self) -> &Verdict {
+        &self.verdict
+    }
+}

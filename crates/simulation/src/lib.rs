@@ -1,0 +1,38 @@
+//! The simulator with the nodes of all systems, by payload. Engine, systems and payload together are some hundred thousand lines of machine code:
+//! here they are made once, and not anew in everything that simulates.
+#![forbid(unsafe_code)]
+
+use fanin_core::{Census, Length};
+use fanin_sim::trace::{Trace, TraceConfig};
+use fanin_sim::vectors::Simulated;
+use fanin_sim::{RunResult, Simulation};
+use fanin_systems::{AnyHeader, AnyNode};
+
+/// A simulation of any systems with one payload.
+pub type AnySimulation<P> = Simulation<AnyNode<P>, P>;
+
+/// A payload that systems are simulated with.
+pub trait Runs: Simulated {
+    /// Runs a simulation to its end.
+    fn run(simulation: AnySimulation<Self>) -> RunResult;
+}
+
+macro_rules! runs {
+    ($($payload:ty),*) => {
+        $(impl Runs for $payload {
+            fn run(simulation: AnySimulation<Self>) -> RunResult {
+                simulation.run()
+            }
+        })*
+    };
+}
+
+runs!(Length, Census, [u8]);
+
+/// Packets of a run with real elements.
+pub type ElementTrace = Trace<AnyHeader, Box<[u8]>>;
+
+/// Runs a simulation to its end, and keeps packets of some of its links.
+pub fn run_traced(simulation: AnySimulation<[u8]>, config: TraceConfig) -> (RunResult, ElementTrace) {
+    simulation.run_traced(config)
+}
