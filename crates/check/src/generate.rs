@@ -3,6 +3,9 @@
 //! What a job must bear is fixed with the draw: its patience is chosen longer than what congestion, loss and short failures can cost, so
 //! that "every worker completes" can be demanded of all runs but those in which something fails for longer or for good.
 
+mod shapes;
+mod sparse;
+
 use fanin_core::{CollectiveKind, DType, Duration, ElementOp, Instant, NetworkMap, NodeId, Operator, PacketKind, Rank};
 use fanin_sim::faults::{FaultPlan, KindSet, LinkFault, LinkSelector, TimedFault};
 use fanin_sim::lossless::{Arbitration, LosslessConfig, SwitchModel};
@@ -10,12 +13,14 @@ use fanin_sim::routing::Balancer;
 use fanin_sim::traffic::{Pattern, TrafficConfig};
 use fanin_sim::{LinkSpeed, NetworkConfig, Shape, Topology};
 use fanin_systems::{
-    A2tpParameters, AtpParameters, CanaryParameters, CollisionRule, FailureRule, NetReduceParameters, Placement, RingOrder, SafetyNets,
-    SynchronyRule, System, WindowRule,
+    A2tpParameters, AlgorithmRule, AtpParameters, CanaryParameters, CollisionRule, CongestionParameters, CongestionRule, FailureRule,
+    MachinesParameters, NetReduceParameters, Placement, PsParameters, RefusalRule, RinaParameters, RingOrder, SafetyNets, SharpMode,
+    SharpParameters, StepParameters, SynchronyRule, System, UNLIMITED, WindowRule,
 };
 
 use crate::draw::Draw;
 use crate::recipe::{Demand, JobRecipe, Recipe};
+use shapes::{lossless_dragonflies, other_shapes, other_ways};
 
 /// Packets that all workers of a job send at most, so that a run takes milliseconds.
 const JOB_PACKETS_MAX: u64 = 6_000;
@@ -24,6 +29,8 @@ const BACKGROUND_PACKETS_MAX: u64 = 8_000;
 /// Ethernet's headers, preamble, gap and checksum with those of IP, UDP and Fanin.
 const FRAME_OVERHEAD_BYTES: u32 = 57;
 const FRAME_BYTES_MIN: u32 = 84;
+/// What NetReduce puts before a message.
+const INA_HEADER_BYTES: u32 = 16;
 
 /// What a run has to suffer.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -45,7 +52,10 @@ pub fn generate(seed: u64) -> Recipe {
 pub fn generate_for(seed: u64, only: Option<&str>) -> Recipe {
     let mut draw = Draw::new(seed, 1);
     let weather = *draw.pick(&[Weather::Calm, Weather::Lossy, Weather::Lossy, Weather::Breaking, Weather::Breaking]);
-    let network = network(&mut Draw::new(seed, 2), weather);
+    let mut network = network(&mut Draw::new(seed, 2), weather);
+    other_shapes(&mut Draw::new(seed, 30), &mut network);
+    lossless_dragonflies(&mut Draw::new(seed, 40), &mut network);
+    other_ways(&mut Draw::new(seed, 41), &mut network);
     let map = Topology::new(&network.shape).expect("drawn sizes are possible").map;
     let traffic = traffic(&mut Draw::new(seed, 3), &map);
     let mut kind_draw = Draw::new(seed, 6);
@@ -54,6 +64,14 @@ pub fn generate_for(seed: u64, only: Option<&str>) -> Recipe {
     with_servers(&mut Draw::new(seed, 9), &map, &mut jobs, only);
     panama(&mut Draw::new(seed, 10), &mut jobs, only);
     netreduce(&mut Draw::new(seed, 11), &mut jobs, only);
+    sharp(&mut Draw::new(seed, 12), &mut jobs, only);
+    machines(&mut Draw::new(seed, 13), &map, &mut jobs, only);
+    rina(&mut Draw::new(seed, 14), &mut jobs, only);
+    ps(&mut Draw::new(seed, 37), &map, &mut jobs, only);
+    sparse::flare(&mut Draw::new(seed, 42), &mut jobs, only);
+    sparse::doubling(&mut Draw::new(seed, 43), &mut jobs, only);
+    step_costs(&mut Draw::new(seed, 38), &mut jobs);
+    some_forward_only(&mut Draw::new(seed, 39), &mut jobs);
     jobs.iter_mut().for_each(|job| kinds(&mut kind_draw, job));
     let mut faults = FaultPlan::default();
     let fault_draw = &mut Draw::new(seed, 5);
@@ -90,6 +108,7 @@ fn lossless(draw: &mut Draw) -> LosslessConfig {
         input_bytes: bytes(draw),
         output_bytes: bytes(draw),
         arbitration: Arbitration::default(),
+        channels: 1,
     }
 }
 
@@ -188,12 +207,16 @@ fn operator(draw: &mut Draw) -> ElementOp {
 fn system(draw: &mut Draw, op: ElementOp, only: Option<&str>) -> System {
     let drawn = draw.between(0, 3);
     // In the order of the numbers below.
-    // PANAMA is drawn as trees, of which it is made below.
-    let only = only.map(|name| if name == "panama" { "tree" } else { name });
+    // PANAMA and SHARP are drawn as trees, of which they are made below.
+    let only = only.map(|name| if matches!(name, "panama" | "sharp") { "tree" } else { name });
     let wanted = only.and_then(|name| ["tree", "ring", "switchml", "canary"].iter().position(|known| *known == name));
     match wanted.map_or(drawn, |wanted| wanted as u64) {
         0 => System::Tree { trees: draw.between(1, 4) as u32 },
-        1 => System::Ring { order: *draw.pick(&[RingOrder::Host, RingOrder::Placement]), barrier: draw.percent(35) },
+        1 => System::Ring {
+            order: *draw.pick(&[RingOrder::Host, RingOrder::Placement]),
+            barrier: draw.percent(35),
+            steps: fanin_systems::StepParameters::NONE,
+        },
         2 => System::SwitchMl { fixed_point: op == ElementOp::F32_SUM && draw.percent(50) },
         _ => System::Canary(canary(draw)),
     }
@@ -243,7 +266,16 @@ fn system_with_server(draw: &mut Draw, aggregators: u32, is_a2tp: bool, op: Elem
     let overflow = if fixed_point && draw.percent(50) { draw.between(0, 100) as f64 / 1_000.0 } else { 0.0 };
     let increase_bytes = draw.scaled(1, 10_000) as u32;
     if !is_a2tp {
-        return System::Atp(AtpParameters { aggregators, initial, increase_bytes, reclaim_ps, nets, fixed_point, overflow });
+        return System::Atp(AtpParameters {
+            aggregators,
+            initial,
+            increase_bytes,
+            reclaim_ps,
+            nets,
+            fixed_point,
+            overflow,
+            ..AtpParameters::default()
+        });
     }
     System::A2tp(A2tpParameters {
         aggregators,
@@ -287,9 +319,27 @@ fn panama(draw: &mut Draw, jobs: &mut [JobRecipe], only: Option<&str>) {
     }
 }
 
+/// Some of the jobs on static trees are of SHARP; all, where there are only such. Their switches have few operations, so that refusals are
+/// the rule.
+fn sharp(draw: &mut Draw, jobs: &mut [JobRecipe], only: Option<&str>) {
+    let outstanding = draw.scaled(1, 64) as u32;
+    for job in jobs {
+        let is_tree = matches!(job.system, System::Tree { .. });
+        if !is_tree || !(only == Some("sharp") || only.is_none() && draw.percent(30)) {
+            continue;
+        }
+        job.system = System::Sharp(SharpParameters {
+            mode: *draw.pick(&[SharpMode::LowLatency, SharpMode::LowLatency, SharpMode::Streaming]),
+            quota: 1 << draw.between(0, u64::from(outstanding.ilog2())),
+            outstanding,
+            refused: *draw.pick(&[RefusalRule::Host, RefusalRule::Wait]),
+            retry_ps: draw.scaled(100_000, 2_000_000),
+        });
+    }
+}
+
 /// Some jobs become jobs of NetReduce: all that were wanted, or one in eight of those without servers.
 fn netreduce(draw: &mut Draw, jobs: &mut [JobRecipe], only: Option<&str>) {
-    const HEADER_BYTES: u32 = 16;
     for job in jobs {
         let wanted = only.map_or_else(|| job.system.servers() == 0 && draw.percent(12), |name| name == "netreduce");
         if !wanted {
@@ -297,10 +347,138 @@ fn netreduce(draw: &mut Draw, jobs: &mut [JobRecipe], only: Option<&str>) {
         }
         let order = *draw.pick(&[RingOrder::Host, RingOrder::Placement]);
         let window_messages = draw.between(1, u64::from(job.window.min(4))) as u32;
-        job.system = System::NetReduce(NetReduceParameters { window_messages, order, ..NetReduceParameters::default() });
+        let congestion = congestion(draw);
+        job.system = System::NetReduce(NetReduceParameters { window_messages, order, congestion, ..NetReduceParameters::default() });
         job.reliable = true;
-        if job.payload_bytes <= HEADER_BYTES {
-            job.payload_bytes += HEADER_BYTES;
+        if job.payload_bytes <= INA_HEADER_BYTES {
+            job.payload_bytes += INA_HEADER_BYTES;
+        }
+    }
+}
+
+/// Congestion control of some jobs on network cards. Its times are shortened, as these runs are.
+fn congestion(draw: &mut Draw) -> CongestionParameters {
+    let usual = CongestionParameters::default();
+    if draw.percent(50) {
+        return usual;
+    }
+    CongestionParameters {
+        congestion: CongestionRule::Dcqcn,
+        line_bps: draw.scaled(1_000_000_000, 400_000_000_000),
+        rate_min_bps: 1_000_000_000,
+        notification_gap_ps: draw.scaled(100_000, 50_000_000),
+        estimate_timer_ps: draw.scaled(100_000, 55_000_000),
+        rate_timer_ps: draw.scaled(100_000, 55_000_000),
+        rate_bytes: draw.scaled(10_000, 10_000_000),
+        ..usual
+    }
+}
+
+/// Some jobs become allreduces over machines: all that were wanted, or one in ten of those without servers. Where an algorithm needs as many
+/// workers on each machine, the last ones of fuller machines stay away.
+fn machines(draw: &mut Draw, map: &NetworkMap, jobs: &mut [JobRecipe], only: Option<&str>) {
+    for job in jobs {
+        let wanted = only.map_or_else(|| job.system.servers() == 0 && draw.percent(10), |name| name == "machines");
+        if !wanted {
+            continue;
+        }
+        const ALGORITHMS: [AlgorithmRule; 4] =
+            [AlgorithmRule::FlatRing, AlgorithmRule::ParallelRing, AlgorithmRule::Tencent, AlgorithmRule::ParallelNetReduce];
+        let algorithm = match *draw.pick(&ALGORITHMS) {
+            // Its accelerators are at one switch, which all machines are next to.
+            AlgorithmRule::ParallelNetReduce if !has_common_switches(map, &job.hosts) => AlgorithmRule::ParallelRing,
+            algorithm => algorithm,
+        };
+        let window_messages = draw.between(1, u64::from(job.window.min(4))) as u32;
+        let congestion = congestion(draw);
+        job.system = System::Machines(MachinesParameters { algorithm, window_messages, congestion, ..MachinesParameters::default() });
+        (job.reliable, job.payload_bytes) = (true, job.payload_bytes.max(2 * INA_HEADER_BYTES));
+        if algorithm != AlgorithmRule::FlatRing {
+            job.hosts = evenly(map, &job.hosts, algorithm == AlgorithmRule::Tencent);
+        }
+    }
+}
+
+/// Some jobs get parameter servers: all that were wanted, or one in ten of those without servers. A server of its own, several, or some or all
+/// workers have one beside them.
+fn ps(draw: &mut Draw, map: &NetworkMap, jobs: &mut [JobRecipe], only: Option<&str>) {
+    for job in jobs {
+        let wanted = only.map_or_else(|| job.system.servers() == 0 && draw.percent(10), |name| name == "ps");
+        if !wanted {
+            continue;
+        }
+        let others: Vec<NodeId> = (0..map.hosts()).map(NodeId).filter(|host| !job.hosts.contains(host)).collect();
+        let own = draw.between(0, 4.min(others.len() as u64)) as usize;
+        let beside = if draw.percent(50) { 0 } else { draw.between(1, job.hosts.len() as u64) as u32 };
+        job.servers = draw.sample(others.len() as u32, own).into_iter().map(|place| others[place as usize]).collect();
+        job.system = System::Ps(PsParameters {
+            shards: if own > 0 { 0 } else { beside },
+            initial: draw.between(0, 40) as u32,
+            increase_bytes: draw.scaled(1, 10_000) as u32,
+        });
+        job.kinds = Vec::new();
+    }
+}
+
+/// Steps of some jobs cost their hosts some time, short beside any patience: a run has a few hundred steps at most.
+fn step_costs(draw: &mut Draw, jobs: &mut [JobRecipe]) {
+    for job in jobs {
+        let costs = draw.percent(20);
+        let drawn = StepParameters { step_overhead_ps: draw.scaled(1_000, 1_000_000), step_deviation_ps: draw.between(0, 300_000) };
+        match &mut job.system {
+            System::Ring { steps, .. } if costs => *steps = drawn,
+            System::Rina(parameters) if costs => parameters.steps = drawn,
+            System::Machines(parameters) if costs && parameters.algorithm != AlgorithmRule::ParallelNetReduce => parameters.steps = drawn,
+            _ => {}
+        }
+    }
+}
+
+/// In some jobs of ATP and A2TP not all switches aggregate, or none.
+fn some_forward_only(draw: &mut Draw, jobs: &mut [JobRecipe]) {
+    for job in jobs {
+        let count = if draw.percent(50) { UNLIMITED } else { draw.between(0, 4) as u32 };
+        match &mut job.system {
+            System::Atp(parameters) => parameters.aggregating = count,
+            System::A2tp(parameters) => parameters.aggregating = count,
+            _ => {}
+        }
+    }
+}
+
+/// Whether the switches of these hosts are next to every switch of the top level, or are the only one.
+fn has_common_switches(map: &NetworkMap, hosts: &[NodeId]) -> bool {
+    let leaf = |host: &NodeId| map.leaf_of(*host).map(|leaf| leaf.node);
+    let is_next_to = |top: NodeId, host: &NodeId| map.neighbours(top).iter().any(|next| Some(next.node) == leaf(host));
+    let tops = || map.switches().filter(|switch| map.level(*switch) == map.top_level());
+    hosts.iter().all(|host| leaf(host) == leaf(&hosts[0])) || tops().all(|top| hosts.iter().all(|host| is_next_to(top, host)))
+}
+
+/// As many of these hosts on each switch that has one of them; a power of two of them, where that is asked for.
+fn evenly(map: &NetworkMap, hosts: &[NodeId], power_of_two: bool) -> Vec<NodeId> {
+    let leaf = |host: NodeId| map.leaf_of(host).map(|leaf| leaf.node);
+    let on = |host: NodeId| hosts.iter().filter(|other| leaf(**other) == leaf(host)).count();
+    let least = hosts.iter().map(|host| on(*host)).min().unwrap_or(1);
+    let size = if power_of_two { 1 << least.ilog2() } else { least };
+    let before = |place: usize| hosts[..place].iter().filter(|other| leaf(**other) == leaf(hosts[place])).count();
+    (0..hosts.len()).filter(|place| before(*place) < size).map(|place| hosts[place]).collect()
+}
+
+/// Some jobs become jobs of Rina: all that were wanted, or one in eight of those without servers. All, some or none of their switches
+/// aggregate.
+fn rina(draw: &mut Draw, jobs: &mut [JobRecipe], only: Option<&str>) {
+    for job in jobs {
+        let wanted = only.map_or_else(|| job.system.servers() == 0 && draw.percent(12), |name| name == "rina");
+        if !wanted {
+            continue;
+        }
+        let order = *draw.pick(&[RingOrder::Host, RingOrder::Placement]);
+        let aggregating = if draw.percent(50) { UNLIMITED } else { draw.between(0, 4) as u32 };
+        let full_speed_bps = if draw.percent(50) { 0 } else { draw.scaled(1_000_000_000, 100_000_000_000) };
+        job.system = System::Rina(RinaParameters { aggregating, order, full_speed_bps, ..RinaParameters::default() });
+        job.reliable = true;
+        if job.op.operator == Operator::Avg {
+            job.op.operator = Operator::Sum;
         }
     }
 }
@@ -358,7 +536,8 @@ fn kinds(draw: &mut Draw, job: &mut JobRecipe) {
         System::SwitchMl { fixed_point } => fixed_point,
         System::Canary(_) => false,
         System::Ring { .. } | System::Tree { .. } | System::Atp(_) | System::A2tp(_) | System::Panama { .. } => return,
-        System::NetReduce(_) => return,
+        System::NetReduce(_) | System::Sharp(_) | System::Machines(_) | System::Rina(_) | System::Ps(_) | System::Flare(_) => return,
+        System::Doubling(_) => return,
     };
     // A job of a recipe has one operator: a mean would divide what is only copied, and fixed point is for what is added up.
     let may_copy = !fixed_point && job.op.operator != Operator::Avg;
@@ -397,11 +576,16 @@ struct Scale {
 
 impl Scale {
     fn of(network: &NetworkConfig, jobs: &[JobRecipe], traffic: &[TrafficConfig], faults: &FaultPlan) -> Self {
-        let (slowest, latency) = match network.shape {
-            Shape::Star { link, .. } => (link.bits_per_second, link.latency),
-            Shape::FatTree2 { host_link, fabric_link, .. } => {
-                (host_link.bits_per_second.min(fabric_link.bits_per_second), host_link.latency + fabric_link.latency)
+        let (slowest, _) = network.shape.slowest_and_fastest();
+        // One of each kind, as from a host to the root of a tree.
+        let each = network.shape.speeds().into_iter().map(|speed| speed.latency);
+        let latency = match network.shape {
+            // The longest way has as many links as there are switches at most; with this, it counts four times.
+            Shape::Wired(_) => each.max().unwrap_or(Duration::ZERO).times(4),
+            Shape::Dragonfly { .. } if network.collective_balancer.goes_round() => {
+                each.fold(Duration::ZERO, |sum, latency| sum + latency).times(2)
             }
+            _ => each.fold(Duration::ZERO, |sum, latency| sum + latency),
         };
         let time = |packets: u64, payload: u32| {
             let bits = packets * u64::from((payload + FRAME_OVERHEAD_BYTES).max(FRAME_BYTES_MIN)) * 8;
@@ -415,16 +599,35 @@ impl Scale {
         for job in jobs {
             let window = u64::from(job.window.next_power_of_two());
             // With fixed point, exponents take a round of each operation.
+            let window = if let System::Sharp(parameters) = job.system { u64::from(parameters.quota) } else { window };
             let rounds = job.packets().div_ceil(window) + 2 * job.elements.len() as u64;
             // A ring takes as many steps as it has workers, twice.
-            let steps = if matches!(job.system, System::Ring { .. }) { 2 * job.hosts.len() as u64 * job.elements.len() as u64 } else { 1 };
+            let steps = if matches!(job.system, System::Ring { .. } | System::Sharp(_) | System::Machines(_) | System::Rina(_)) {
+                2 * job.hosts.len() as u64 * job.elements.len() as u64
+            } else if matches!(job.system, System::Doubling(_)) {
+                sparse::doubling_steps(job) * job.elements.len() as u64
+            } else {
+                1
+            };
             // All contributions to a fragment may meet at the link of one server.
-            let incast = if matches!(job.system, System::Atp(_) | System::A2tp(_)) { job.hosts.len() as u64 } else { 1 };
+            let incast = match job.system {
+                System::Atp(_) | System::A2tp(_) | System::Ps(_) => job.hosts.len() as u64,
+                // A block has several packets.
+                System::Flare(_) => sparse::PACKETS_MAX,
+                System::Doubling(_) => sparse::doubling_load(job),
+                _ => 1,
+            };
             // On both ways, a switch may hold a packet at each level for its timeout.
             let held_ps = if let System::Canary(parameters) = job.system { 8 * parameters.timeout_longest_ps() } else { 0 };
             let noise_ps = if job.noise_probability > 0.0 { job.noise_delay.as_ps() } else { 0 };
             scale.duration_ps = scale.duration_ps.max(time(2 * job.packets() * incast, job.payload_bytes) + (rounds + steps) * round_trip);
-            queued_ps += time(window * job.hosts.len() as u64 * incast, job.payload_bytes) + noise_ps * 4 + held_ps;
+            let queued = match job.system {
+                // Its window is for all that a worker has under way; without loss recovery it has none.
+                System::Doubling(_) if job.reliable => 2 * window * job.hosts.len() as u64,
+                System::Doubling(_) => 2 * job.packets() * incast,
+                _ => window * job.hosts.len() as u64 * incast,
+            };
+            queued_ps += time(queued, job.payload_bytes) + noise_ps * 4 + held_ps;
             slowest_timeout_ps = slowest_timeout_ps.max(job.rto_initial.as_ps().max(job.rto_min.as_ps()));
         }
         for config in traffic {
@@ -457,10 +660,7 @@ fn harmless_link_faults(draw: &mut Draw, network: &NetworkConfig) -> Vec<LinkFau
     if draw.percent(50) {
         return Vec::new();
     }
-    let fastest = match network.shape {
-        Shape::Star { link, .. } => link.bits_per_second,
-        Shape::FatTree2 { host_link, fabric_link, .. } => host_link.bits_per_second.max(fabric_link.bits_per_second),
-    };
+    let (_, fastest) = network.shape.slowest_and_fastest();
     let frame_ps = u64::from(FRAME_BYTES_MIN) * 8_000_000_000_000 / fastest;
     vec![LinkFault {
         links: LinkSelector::All,

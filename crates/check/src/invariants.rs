@@ -36,9 +36,10 @@ fn check_leaks(recipe: &Recipe, result: &RunResult, found: &mut Vec<String>) {
     let gives_up = |job: &JobRecipe| match job.system {
         System::Canary(_) => job.reliable,
         // When a job has ended its switches are told, and keep nothing of it.
-        System::Atp(_) | System::A2tp(_) => true,
+        System::Atp(_) | System::A2tp(_) | System::Sharp(_) => true,
         System::Ring { .. } | System::Tree { .. } | System::SwitchMl { .. } | System::Panama { .. } => false,
-        System::NetReduce(_) => false,
+        System::NetReduce(_) | System::Machines(_) | System::Rina(_) | System::Ps(_) | System::Flare(_) => false,
+        System::Doubling(_) => false,
     };
     if !recipe.drain || result.ended != Ended::JobsDone || !recipe.jobs.iter().all(gives_up) {
         return;

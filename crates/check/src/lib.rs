@@ -39,4 +39,4 @@ pub use draw::Draw;
 pub use generate::{generate, generate_for};
 pub use invariants::violations;
 pub use recipe::{Demand, JobRecipe, Recipe};
-pub use run::{Payloads, run};
+pub use run::{Payloads, run, run_sampled};

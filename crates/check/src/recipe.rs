@@ -7,7 +7,7 @@ use fanin_sim::faults::{FaultPlan, LinkFault, TimedFault};
 use fanin_sim::limits::HostLimit;
 use fanin_sim::scenario::Scenario;
 use fanin_sim::traffic::TrafficConfig;
-use fanin_sim::{JobSchedule, NetworkConfig, SetupError, Shape, Topology};
+use fanin_sim::{JobSchedule, LinkSpeed, NetworkConfig, SetupError, Shape, Topology};
 use fanin_systems::{JobSpec, System};
 
 /// One job of a run.
@@ -134,6 +134,7 @@ impl Recipe {
             elements: job.elements.clone(),
             kinds: job.kinds.clone(),
             element_bytes: job.op.dtype.bytes() as u32,
+            density: job.system.density(),
             start: job.start.clone(),
             compute: None,
             crash: None,
@@ -175,20 +176,7 @@ impl fmt::Display for Recipe {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "seed {}, {:?}, limit {}, drain {}", self.seed, self.demand, self.time_limit, self.drain)?;
         let network = &self.network;
-        match network.shape {
-            Shape::Star { hosts, link } => {
-                writeln!(f, "star of {hosts} hosts, {} Gb/s, {}", link.bits_per_second / 1_000_000_000, link.latency)?
-            }
-            Shape::FatTree2 { leaves, hosts_per_leaf, spines, parallel_links, host_link, fabric_link } => writeln!(
-                f,
-                "fat tree of {leaves} leaves x {hosts_per_leaf} hosts, {spines} spines, {parallel_links} parallel links; hosts {} Gb/s, {}; \
-                 fabric {} Gb/s, {}",
-                host_link.bits_per_second / 1_000_000_000,
-                host_link.latency,
-                fabric_link.bits_per_second / 1_000_000_000,
-                fabric_link.latency
-            )?,
-        }
+        writeln!(f, "{}", shape_text(&network.shape))?;
         writeln!(
             f,
             "queues {} B, marks above {} B, host queues {} B, balancers {:?} and {:?}",
@@ -255,4 +243,29 @@ fn write_link_fault(f: &mut fmt::Formatter<'_>, fault: &LinkFault) -> fmt::Resul
         "links {:?}, {:?}: loss {}, corruption {}, duplication {}, reordering {}, up to {}",
         fault.links, fault.kinds, fault.loss, fault.corruption, fault.duplication, fault.reordering, fault.delay_max
     )
+}
+
+/// A shape in words.
+fn shape_text(shape: &Shape) -> String {
+    let link = |speed: &LinkSpeed| format!("{} Gb/s, {}", speed.bits_per_second / 1_000_000_000, speed.latency);
+    match shape {
+        Shape::Star { hosts, link: speed } => format!("star of {hosts} hosts, {}", link(speed)),
+        Shape::FatTree2 { leaves, hosts_per_leaf, spines, parallel_links, host_link, fabric_link } => format!(
+            "fat tree of {leaves} leaves x {hosts_per_leaf} hosts, {spines} spines, {parallel_links} parallel links; hosts {}; fabric {}",
+            link(host_link),
+            link(fabric_link)
+        ),
+        Shape::FatTree3 { ports, host_link, fabric_link } => {
+            format!("fat tree of three levels, k = {ports}; hosts {}; fabric {}", link(host_link), link(fabric_link))
+        }
+        Shape::Dragonfly { routers, groups, global_links, hosts_per_router, host_link, local_link, global_link } => format!(
+            "dragonfly, a = {routers}, g = {groups}, h = {global_links}, p = {hosts_per_router}; hosts {}; in groups {}; between them {}",
+            link(host_link),
+            link(local_link),
+            link(global_link)
+        ),
+        Shape::Wired(wiring) => {
+            format!("{} hosts, {} switches, {} cables", wiring.hosts.len(), wiring.switches.len(), wiring.cables.len())
+        }
+    }
 }

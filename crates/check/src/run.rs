@@ -3,15 +3,15 @@
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use fanin_core::{Census, ElementOp, JobId, JobNodes};
-use fanin_sim::vectors::Simulated;
-use fanin_sim::{RunResult, Simulation};
+use fanin_core::{Census, Duration, JobId, JobNodes, PayloadOp};
+use fanin_sim::RunResult;
+use fanin_simulation::{AnySimulation, Runs};
 use fanin_systems::{AnyNode, JobSpec, build, shared};
 
 use crate::recipe::{JobRecipe, Recipe};
 
 /// Payloads that a recipe can be run with.
-pub trait Payloads: Simulated {
+pub trait Payloads: Runs {
     /// The job's operator.
     fn operator(job: &JobRecipe) -> Self::Op;
 }
@@ -21,8 +21,8 @@ impl Payloads for Census {
 }
 
 impl Payloads for [u8] {
-    fn operator(job: &JobRecipe) -> ElementOp {
-        job.op
+    fn operator(job: &JobRecipe) -> PayloadOp {
+        job.op.into()
     }
 }
 
@@ -33,12 +33,22 @@ impl Payloads for [u8] {
 pub fn run<P: Payloads + ?Sized>(recipe: &Recipe, alter: impl Fn(&mut AnyNode<P>)) -> Result<RunResult, String> {
     catch_unwind(AssertUnwindSafe(|| {
         let simulation = simulation::<P>(recipe, alter)?;
-        Ok(simulation.run())
+        Ok(P::run(simulation))
     }))
     .unwrap_or_else(|panic| Err(format!("panic: {}", words_of(panic.as_ref()))))
 }
 
-fn simulation<P: Payloads + ?Sized>(recipe: &Recipe, alter: impl Fn(&mut AnyNode<P>)) -> Result<Simulation<AnyNode<P>, P>, String> {
+/// Runs a recipe with its jobs sampled at an interval: [`RunResult::series`].
+///
+/// # Errors
+/// As [`run`].
+pub fn run_sampled<P: Payloads + ?Sized>(recipe: &Recipe, interval: Duration) -> Result<RunResult, String> {
+    let mut simulation = simulation::<P>(recipe, |_| {})?;
+    simulation.sample_series(interval);
+    Ok(P::run(simulation))
+}
+
+fn simulation<P: Payloads + ?Sized>(recipe: &Recipe, alter: impl Fn(&mut AnyNode<P>)) -> Result<AnySimulation<P>, String> {
     let topology = recipe.topology().map_err(|error| error.to_string())?;
     let operators: Vec<P::Op> = recipe.jobs.iter().map(P::operator).collect();
     let mut jobs: Vec<JobNodes<AnyNode<P>>> = Vec::with_capacity(recipe.jobs.len());
@@ -51,7 +61,7 @@ fn simulation<P: Payloads + ?Sized>(recipe: &Recipe, alter: impl Fn(&mut AnyNode
     }
     let mut shared = shared::<P>(&specs, &topology.map).map_err(|(index, error)| format!("job {index}: {error}"))?;
     shared.iter_mut().for_each(|node| alter(&mut node.placed.node));
-    Simulation::with_shared(topology, recipe.scenario(), jobs, shared, &operators).map_err(|error| error.to_string())
+    AnySimulation::<P>::with_shared(topology, recipe.scenario(), jobs, shared, &operators).map_err(|error| error.to_string())
 }
 
 /// What a panic said.

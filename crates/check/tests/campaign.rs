@@ -13,13 +13,19 @@ fn thousands_of_random_runs_are_as_they_must_be() {
     report.assert_clean();
     assert_eq!(report.runs, SEEDS);
     for (system, at_least) in [
-        ("tree", SEEDS / 6),
+        ("tree", SEEDS / 20),
         ("atp", SEEDS / 20),
         ("a2tp", SEEDS / 20),
         ("panama", SEEDS / 20),
+        ("sharp", SEEDS / 40),
         ("netreduce", SEEDS / 20),
-        ("ring", SEEDS / 4),
-        ("switchml", SEEDS / 4),
+        ("machines", SEEDS / 20),
+        ("rina", SEEDS / 20),
+        ("ps", SEEDS / 40),
+        ("flare", SEEDS / 40),
+        ("doubling", SEEDS / 40),
+        ("ring", SEEDS / 6),
+        ("switchml", SEEDS / 6),
         ("canary", SEEDS / 20),
     ] {
         assert!(report.jobs[system] > at_least, "{system}: {:?}", report.jobs);
@@ -113,4 +119,30 @@ fn netreduce_bears_what_the_others_bear() {
     assert_eq!(report.jobs.keys().collect::<Vec<_>>(), [&"netreduce"]);
     assert!(report.jobs_complete > NETREDUCE_SEEDS / 2 && report.jobs_failed > NETREDUCE_SEEDS / 20, "{report}");
     assert!(report.retransmitted > 100 * NETREDUCE_SEEDS, "{report}");
+}
+
+/// Seeds of the campaign of SHARP alone.
+const SHARP_SEEDS: u64 = 600;
+
+#[test]
+fn sharp_bears_what_the_others_bear() {
+    let report = campaign(4_000_000, SHARP_SEEDS, Checks { only: Some("sharp"), ..Checks::default() });
+    println!("{report}");
+    report.assert_clean();
+    assert_eq!(report.jobs.keys().collect::<Vec<_>>(), [&"sharp"]);
+    assert!(report.jobs_complete > SHARP_SEEDS / 2 && report.jobs_failed > SHARP_SEEDS / 20, "{report}");
+    assert!(report.retransmitted > 50 * SHARP_SEEDS, "{report}");
+}
+
+/// Seeds of the campaign of allreduces over machines alone.
+const MACHINES_SEEDS: u64 = 600;
+
+#[test]
+fn allreduces_over_machines_bear_what_the_others_bear() {
+    let report = campaign(4_000_000, MACHINES_SEEDS, Checks { only: Some("machines"), ..Checks::default() });
+    println!("{report}");
+    report.assert_clean();
+    assert_eq!(report.jobs.keys().collect::<Vec<_>>(), [&"machines"]);
+    assert!(report.jobs_complete > MACHINES_SEEDS / 2 && report.jobs_failed > MACHINES_SEEDS / 20, "{report}");
+    assert!(report.retransmitted > 100 * MACHINES_SEEDS && report.marked > MACHINES_SEEDS, "{report}");
 }

@@ -50,6 +50,7 @@ fn network(draw: &mut Draw) -> NetworkConfig {
         input_bytes: draw.scaled(2 * frame_bytes, 262_144),
         output_bytes: draw.scaled(2 * frame_bytes, 262_144),
         arbitration: Arbitration::default(),
+        channels: 1,
     };
     NetworkConfig {
         shape,

@@ -129,7 +129,7 @@ fn switchml_reaches_the_cap_of_the_frame_overhead() {
 fn a_ring_reaches_half_of_that_and_a_little_more_for_few_workers() {
     for workers in [2, 4, 16] {
         for barrier in [false, true] {
-            let system = System::Ring { order: RingOrder::Host, barrier };
+            let system = System::Ring { order: RingOrder::Host, barrier, steps: fanin_systems::StepParameters::NONE };
             let goodput = goodput_gbps(&recipe(system, workers, 1024, 4 << 20));
             let share = f64::from(workers) / (2.0 * f64::from(workers - 1));
             let cap = efficiency(1024) * RATE_GBPS * share;
@@ -144,7 +144,7 @@ fn a_ring_reaches_half_of_that_and_a_little_more_for_few_workers() {
 /// `baselines 1`: the time is that of 2(N-1) hops as long as a chunk fits into one packet.
 #[test]
 fn a_rings_time_is_flat_while_a_chunk_is_one_packet() {
-    let system = System::Ring { order: RingOrder::Host, barrier: false };
+    let system = System::Ring { order: RingOrder::Host, barrier: false, steps: fanin_systems::StepParameters::NONE };
     let time = |bytes: u64| bytes as f64 * 8.0 / goodput_gbps(&recipe(system, 16, 1024, bytes));
     let (small, one_packet, more) = (time(1 << 10), time(16 << 10), time(256 << 10));
     assert!(one_packet < 1.5 * small, "1 KiB: {small} ns, 16 KiB: {one_packet} ns");

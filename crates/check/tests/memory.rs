@@ -180,6 +180,7 @@ fn recipe(window: u32, workers: u32, bytes: u64) -> Recipe {
             input_bytes: 16 << 10,
             output_bytes: 16 << 10,
             arbitration: Arbitration::default(),
+            channels: 1,
         }),
         ecn_mark_bytes: u64::MAX,
         nic_queue_bytes: 16 << 10,

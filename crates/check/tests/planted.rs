@@ -91,15 +91,20 @@ fn a_tree_that_only_counts_is_wrong_without_the_anti_replay_window() {
 
 #[test]
 fn a_ring_without_loss_recovery_is_wrong_without_the_anti_replay_window() {
-    assert_needs_the_window(System::Ring { order: RingOrder::Host, barrier: false }, Planted::None);
+    assert_needs_the_window(
+        System::Ring { order: RingOrder::Host, barrier: false, steps: fanin_systems::StepParameters::NONE },
+        Planted::None,
+    );
 }
 
 /// Bits and sequence numbers of the protocols see repeats by themselves where loss is recovered: there the window is one more net.
 #[test]
 fn protocols_that_recover_from_loss_are_exact_without_the_anti_replay_window() {
-    for system in
-        [System::Tree { trees: 2 }, System::Panama { trees: 2, window_initial: 3 }, System::Ring { order: RingOrder::Host, barrier: true }]
-    {
+    for system in [
+        System::Tree { trees: 2 },
+        System::Panama { trees: 2, window_initial: 3 },
+        System::Ring { order: RingOrder::Host, barrier: true, steps: fanin_systems::StepParameters::NONE },
+    ] {
         for mut recipe in repeated(&Recipe::fat_tree(system, 3, 2, 4_000), false) {
             recipe.jobs[0].reliable = true;
             assert_eq!(findings(&recipe, Planted::None), [""; 0], "{recipe}");

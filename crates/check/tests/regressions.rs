@@ -1,15 +1,16 @@
 //! What campaigns have found, as plain runs that show it.
 
 use fanin_check::{Checks, Demand, Recipe, examine, generate_for};
-use fanin_core::{Duration, Instant, NodeId};
+use fanin_core::{CollectiveKind, Duration, Instant, NodeId, Rank};
 use fanin_sim::faults::TimedFault;
+use fanin_sim::shape::{WiredCable, Wiring};
 use fanin_sim::traffic::{Pattern, TrafficConfig};
 use fanin_sim::{LinkSpeed, Shape};
-use fanin_systems::{RingOrder, System};
+use fanin_systems::{A2tpParameters, AtpParameters, RinaParameters, RingOrder, System};
 
 const TREE: System = System::Tree { trees: 2 };
-const RING: System = System::Ring { order: RingOrder::Host, barrier: false };
-const BARRIER: System = System::Ring { order: RingOrder::Host, barrier: true };
+const RING: System = System::Ring { order: RingOrder::Host, barrier: false, steps: fanin_systems::StepParameters::NONE };
+const BARRIER: System = System::Ring { order: RingOrder::Host, barrier: true, steps: fanin_systems::StepParameters::NONE };
 
 fn clean(recipe: &Recipe) -> fanin_sim::RunResult {
     let (result, violations) = examine(recipe, Checks::default());
@@ -173,5 +174,56 @@ fn a_block_of_many_generations_ends_within_the_patience() {
         recipe.seed = seed;
         let (_, violations) = examine(&recipe, Checks { twice: false, elements: false, ..Checks::default() });
         assert_eq!(violations, [""; 0], "{recipe}");
+    }
+}
+
+/// Three routers in a line with two hosts each: the middle one has workers of its own, and others' packets pass it.
+fn line(system: System) -> Recipe {
+    let mut recipe = Recipe::star(system, 6, 700);
+    recipe.jobs[0].payload_bytes = 64;
+    let speed = LinkSpeed { bits_per_second: 100_000_000_000, latency: Duration::from_ns(300) };
+    let cable = |a, b| WiredCable { a, b, speed, cost: 1 };
+    let mut cables: Vec<WiredCable> = (0..6).map(|host| cable(host, 6 + host / 2)).collect();
+    cables.extend([cable(6, 7), cable(7, 8)]);
+    let named = |name: &str, count| (0..count).map(|number| format!("{name}{number}")).collect();
+    recipe.network.shape = Shape::Wired(Wiring { hosts: named("h", 6), switches: named("s", 3), cables }.into());
+    recipe
+}
+
+/// A switch of ATP dropped contributions that were on their way to the server's switch; in trees of two levels none ever passed it.
+#[test]
+fn a_router_with_workers_passes_on_what_others_contribute() {
+    for system in [System::Atp(AtpParameters::default()), System::A2tp(A2tpParameters::default())] {
+        let recipe = line(system).with_link_fault(0.01, 0.01, 0.01, Duration::from_us(2));
+        clean(&recipe);
+    }
+}
+
+/// A result that only one rank needs went without its elements to the switches below the one on which that rank hangs, which took it for
+/// one that does not fit.
+#[test]
+fn a_result_for_a_rank_in_the_middle_ends_the_operation_everywhere() {
+    for root in 0..6 {
+        let mut recipe = line(System::SwitchMl { fixed_point: root % 2 == 1 });
+        recipe.jobs[0].set_kinds(vec![CollectiveKind::Reduce { root: Rank(root) }]);
+        clean(&recipe);
+        recipe.jobs[0].set_kinds(vec![CollectiveKind::ReduceScatter]);
+        clean(&recipe.with_link_fault(0.01, 0.01, 0.01, Duration::from_us(2)));
+    }
+}
+
+/// A result on its way to another rack went on from a router with workers of its own as the router's word to one worker: the rest of that rack
+/// did not get it and had to ask, and a worker without such a router took none of it.
+#[test]
+fn a_router_with_workers_passes_on_results_to_other_racks() {
+    for aggregating in [1, 2, fanin_systems::UNLIMITED] {
+        for seed in 0..5 {
+            let mut recipe = line(System::Rina(RinaParameters { aggregating, ..RinaParameters::default() }));
+            recipe.seed = seed;
+            // Ranks elsewhere, so that each router is on the way of others.
+            recipe.jobs[0].hosts.rotate_left(seed as usize);
+            let counters = clean(&recipe).counters;
+            assert_eq!((counters.dropped_total(), counters.retransmitted_total()), (0, 0), "{recipe}");
+        }
     }
 }

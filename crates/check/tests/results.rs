@@ -1,5 +1,5 @@
 //! A few fixed runs and what comes out of them. A change of behaviour is a change of the table; `INSTA_UPDATE=always cargo test
-//! -p fanin-check --test results` writes a new one.
+//! -p fanin-check --test all results` writes a new one.
 
 use std::fmt::Write;
 
@@ -14,8 +14,10 @@ const TREE: System = System::Tree { trees: 1 };
 const TREES: System = System::Tree { trees: 4 };
 const SWITCHML: System = System::SwitchMl { fixed_point: false };
 const FIXED_POINT: System = System::SwitchMl { fixed_point: true };
-const RING: System = System::Ring { order: RingOrder::Host, barrier: false };
-const BARRIER: System = System::Ring { order: RingOrder::Placement, barrier: true };
+const PANAMA: System = System::Panama { trees: 1, window_initial: 16 };
+const PANAMAS: System = System::Panama { trees: 4, window_initial: 3 };
+const RING: System = System::Ring { order: RingOrder::Host, barrier: false, steps: fanin_systems::StepParameters::NONE };
+const BARRIER: System = System::Ring { order: RingOrder::Placement, barrier: true, steps: fanin_systems::StepParameters::NONE };
 
 /// 16 workers under 4 leaves reduce 256 KiB in packets of 1 KiB.
 fn alone(system: System) -> Recipe {
@@ -27,7 +29,8 @@ fn alone(system: System) -> Recipe {
 fn lossless(system: System, model: SwitchModel) -> Recipe {
     let mut recipe = alone(system);
     recipe.jobs[0].reliable = false;
-    recipe.network.lossless = Some(LosslessConfig { model, input_bytes: 16_000, output_bytes: 8_000, arbitration: Arbitration::default() });
+    recipe.network.lossless =
+        Some(LosslessConfig { model, input_bytes: 16_000, output_bytes: 8_000, arbitration: Arbitration::default(), channels: 1 });
     recipe
 }
 
@@ -53,7 +56,7 @@ fn hostile(system: System) -> Recipe {
 #[test]
 fn results_stay_as_they_are() {
     let mut table =
-        format!("{:<23} {:>14} {:>8} {:>7} {:>7} {:>11}  dropped\n", "", "completed_ps", "hops", "again", "marked", "slots_peak");
+        format!("{:<24} {:>14} {:>8} {:>7} {:>7} {:>11}  dropped\n", "", "completed_ps", "hops", "again", "marked", "slots_peak");
     let runs = [
         ("tree", alone(TREE)),
         ("4 trees", alone(TREES)),
@@ -72,6 +75,10 @@ fn results_stay_as_they_are() {
         ("4 trees, hostile", hostile(TREES)),
         ("ring, hostile", hostile(RING)),
         ("ring, barrier, hostile", hostile(BARRIER)),
+        ("panama", alone(PANAMA)),
+        ("panama, output-queued", lossless(PANAMA, SwitchModel::OutputQueued)),
+        ("panama, hostile", hostile(PANAMA)),
+        ("panama, 4 trees, hostile", hostile(PANAMAS)),
     ];
     for (name, recipe) in runs {
         let result = run::<Census>(&recipe, |_| {}).expect("the recipe is run");
@@ -79,7 +86,7 @@ fn results_stay_as_they_are() {
         let dropped: Vec<String> = result.counters.drops().map(|(reason, count)| format!("{reason} {count}")).collect();
         writeln!(
             table,
-            "{name:<23} {:>14} {:>8} {:>7} {:>7} {:>11}  {}",
+            "{name:<24} {:>14} {:>8} {:>7} {:>7} {:>11}  {}",
             result.jobs[0].completion(0).expect("it is complete").as_ps(),
             result.packet_hops,
             result.counters.retransmitted_total(),

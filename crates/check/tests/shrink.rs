@@ -11,7 +11,7 @@ fn system() -> impl Strategy<Value = System> {
         (1..5u32).prop_map(|trees| System::Tree { trees }),
         (any::<bool>(), any::<bool>()).prop_map(|(placed, barrier)| {
             let order = if placed { RingOrder::Placement } else { RingOrder::Host };
-            System::Ring { order, barrier }
+            System::Ring { order, barrier, steps: fanin_systems::StepParameters::NONE }
         }),
     ]
 }

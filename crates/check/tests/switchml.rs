@@ -1,13 +1,11 @@
 //! SwitchML: every behaviour of small networks, bugs that are found, and vectors under loss, repetition and overtaking.
 
-mod small;
-
+use crate::small::{BLOCK, model, star, two_levels};
 use fanin_check::model::{COMPLETE, EXACT, Limits, NEVER_STUCK, NetworkModel, PROGRESS};
 use fanin_check::{Checks, Recipe, examine, generate, run, violations};
 use fanin_core::{Census, CollectiveKind, DType, Duration, ElementOp, Operator, PacketKind, Rank};
 use fanin_protocols::switchml::Planted;
 use fanin_systems::{AnyNode, System};
-use small::{BLOCK, model, star, two_levels};
 use stateright::{Checker, HasDiscoveries, Model};
 
 const FLOATS: System = System::SwitchMl { fixed_point: false };

@@ -1,251 +1,413 @@
 //! The driver: calls one node, and keeps what it sends and delivers.
 
+use std::borrow::Borrow;
 use std::collections::BTreeMap;
 
 use fanin_core::map::Neighbour;
-use fanin_core::payload::weight;
+use fanin_core::payload::{CensusPairs, Density};
 use fanin_core::{
-    Address, Body, Census, Collective, Egress, Event, Ingress, Instant, JobId, JobNodes, NetworkMap, Node, NodeId, OpError, OperationId,
-    Payload, Piece, PortId, Rank, Route, Tx, Via, Worker,
+    Address, Body, Collective, Egress, Event, Failure, Ingress, Instant, JobId, JobNodes, NetworkMap, Node, NodeId, OpError, OperationId,
+    Pair, Piece, PortId, Rank, Route, SharedNode, Tx, Via, Worker,
 };
 use fanin_systems::{AnyHeader, AnyNode, JobSpec};
 
+use super::payload::{Modelled, Vectors};
 use super::state::{Packet, Results, State};
 
-/// What stays the same in all states.
-pub(super) struct Layout {
-    map: NetworkMap,
-    job: JobId,
-    element_bytes: u32,
+/// A job in the network.
+struct Job<Op> {
+    vectors: Vectors<Op>,
+    /// `None`: its vectors are dense.
+    density: Option<Density>,
+    /// Of each of its operations.
     elements: Vec<u64>,
+    /// Its workers are the nodes from this one on.
+    first: usize,
     workers: usize,
-    addresses: Vec<Address>,
-    index_of: BTreeMap<Address, usize>,
+}
+
+/// Where a node lives, and whose it is.
+struct Home {
+    at: Address,
+    /// `None`: several jobs share it.
+    job: Option<usize>,
+}
+
+/// What stays the same in all states. Nodes are the workers of all jobs, by job and rank, then the others.
+pub struct Layout<P: Modelled + ?Sized> {
+    map: NetworkMap,
+    jobs: Vec<Job<P::Op>>,
+    homes: Vec<Home>,
+    /// By job and address.
+    index_of: BTreeMap<(usize, Address), usize>,
+    /// What all clocks show where they go alike; otherwise each node has its own, which shows 0 whenever it is looked at.
+    pub(super) clock: Option<Instant>,
+}
+
+/// A job's nodes, and what its workers do.
+pub struct Placing<'a, P: Modelled + ?Sized> {
+    pub spec: &'a JobSpec<'a, P::Op>,
+    pub nodes: JobNodes<AnyNode<P>>,
+    pub elements: &'a [u64],
 }
 
 /// What a node is called for.
-pub(super) enum Step {
+pub enum Step<P: Modelled + ?Sized> {
     Submit(usize),
     /// A packet arrives by one of its ways.
-    Deliver(Packet, usize),
+    Deliver(Packet<P>, usize),
     /// Its deadline has come; nothing happens where it has none.
     Timeout(usize),
+    /// Those that share a node of the job are told that it is over.
+    End(usize),
+    /// A worker takes another rank of its job for dead.
+    TakeForDead(usize, Rank),
 }
 
-impl Layout {
-    pub fn new(spec: &JobSpec<'_, ()>, map: NetworkMap, nodes: &JobNodes<AnyNode<Census>>, elements: &[u64]) -> Self {
-        let addresses: Vec<Address> = nodes.workers.iter().chain(&nodes.others).map(|placed| placed.at).collect();
-        Layout {
-            map,
-            job: spec.id,
-            element_bytes: spec.element_bytes,
-            elements: elements.to_vec(),
-            workers: nodes.workers.len(),
-            index_of: addresses.iter().enumerate().map(|(index, address)| (*address, index)).collect(),
-            addresses,
+impl<P: Modelled + ?Sized> Layout<P> {
+    /// The layout, and the nodes in its order.
+    pub fn new(map: NetworkMap, jobs: Vec<Placing<'_, P>>, shared: Vec<SharedNode<AnyNode<P>>>) -> (Self, Vec<AnyNode<P>>) {
+        let mut layout = Layout { map, jobs: Vec::new(), homes: Vec::new(), index_of: BTreeMap::new(), clock: None };
+        let (mut nodes, mut others) = (Vec::new(), Vec::new());
+        for (number, job) in jobs.into_iter().enumerate() {
+            layout.jobs.push(Job {
+                vectors: Vectors { job: job.spec.id, op: job.spec.op.clone(), element_bytes: job.spec.element_bytes },
+                density: None,
+                elements: job.elements.to_vec(),
+                first: nodes.len(),
+                workers: job.nodes.workers.len(),
+            });
+            for placed in job.nodes.workers {
+                layout.place(placed.at, Some(number), &[number]);
+                nodes.push(placed.node);
+            }
+            others.extend(job.nodes.others.into_iter().map(|placed| (placed, number)));
         }
+        for (placed, number) in others {
+            layout.place(placed.at, Some(number), &[number]);
+            nodes.push(placed.node);
+        }
+        for node in shared {
+            let sharers: Vec<usize> = (0..layout.jobs.len()).filter(|job| node.jobs.contains(&layout.id(*job))).collect();
+            layout.place(node.placed.at, None, &sharers);
+            nodes.push(node.placed.node);
+        }
+        (layout, nodes)
+    }
+
+    fn place(&mut self, at: Address, job: Option<usize>, reached_by: &[usize]) {
+        self.index_of.extend(reached_by.iter().map(|job| ((*job, at), self.homes.len())));
+        self.homes.push(Home { at, job });
+    }
+
+    pub fn jobs(&self) -> usize {
+        self.jobs.len()
+    }
+
+    pub fn id(&self, job: usize) -> JobId {
+        self.jobs[job].vectors.job
     }
 
     pub fn workers(&self) -> usize {
-        self.workers
+        self.jobs.iter().map(|job| job.workers).sum()
     }
 
-    pub fn operations(&self) -> usize {
-        self.elements.len()
+    pub fn workers_of(&self, job: usize) -> std::ops::Range<usize> {
+        let job = &self.jobs[job];
+        job.first..job.first + job.workers
     }
 
-    fn weight(&self, rank: usize, piece: Piece) -> u64 {
-        weight(self.job, piece.operation, Rank(rank as u32), piece.start, piece.end())
+    pub fn rank_of(&self, worker: usize) -> Rank {
+        Rank(self.job_of(worker).map_or(0, |job| worker - self.jobs[job].first) as u32)
     }
 
-    fn sum(&self, piece: Piece) -> u64 {
-        (0..self.workers).map(|rank| self.weight(rank, piece)).fold(0, u64::wrapping_add)
+    pub fn address_of(&self, node: usize) -> Address {
+        self.homes[node].at
     }
 
-    fn bytes(&self, piece: Piece) -> usize {
-        piece.elements as usize * self.element_bytes as usize
+    fn now(&self) -> Instant {
+        self.clock.unwrap_or(Instant::ZERO)
+    }
+
+    pub fn operations(&self, job: usize) -> usize {
+        self.jobs[job].elements.len()
+    }
+
+    /// The job that a node is of; `None` where several share it.
+    pub fn job_of(&self, node: usize) -> Option<usize> {
+        self.homes[node].job
+    }
+
+    /// The job's vectors have pairs at some indices only.
+    pub fn make_sparse(&mut self, job: usize, density: Density) {
+        self.jobs[job].density = Some(density);
+    }
+
+    /// What all elements of a piece are worked on by, where vectors are dense.
+    fn dense(&self, job: usize) -> Result<&Vectors<P::Op>, OpError> {
+        let job = &self.jobs[job];
+        if job.density.is_none() { Ok(&job.vectors) } else { Err(OpError::NoVector) }
+    }
+
+    /// The pairs of a job whose vectors are sparse.
+    fn sparse(&self, job: usize) -> Result<CensusPairs, OpError> {
+        let Job { vectors, density, .. } = &self.jobs[job];
+        match (P::element_op(&vectors.op), *density) {
+            (Some(op), Some(density)) => Ok(CensusPairs { job: vectors.job, op, density }),
+            _ => Err(OpError::NoVector),
+        }
+    }
+
+    /// The job's ranks but for some.
+    fn ranks(&self, job: usize, without: &[usize]) -> impl Iterator<Item = Rank> {
+        (0..self.jobs[job].workers).filter(|rank| !without.contains(rank)).map(|rank| Rank(rank as u32))
     }
 
     /// Where a packet arrives that is sent to a neighbour.
-    fn way_by(&self, next: &Neighbour) -> Option<(usize, PortId)> {
-        self.node_at(next.node).map(|to| (to, next.their_port))
+    fn way_by(&self, job: usize, next: &Neighbour) -> Option<(usize, PortId)> {
+        self.node_at(job, next.node).map(|to| (to, next.their_port))
     }
 
-    /// All neighbours that are nearer to the destination.
-    fn next_hops(&self, here: NodeId, to: Address) -> Vec<(usize, PortId)> {
+    fn node_by(&self, job: usize, at: Address) -> Option<usize> {
+        self.index_of.get(&(job, at)).copied()
+    }
+
+    /// All neighbours that are nearer to the destination; where the job has no node, those behind it.
+    fn next_hops(&self, job: usize, here: NodeId, to: Address) -> Vec<(usize, PortId)> {
         if here == to.node {
-            return self.index_of.get(&to).map(|&to| (to, PortId(0))).into_iter().collect();
+            return self.node_by(job, to).map(|to| (to, PortId(0))).into_iter().collect();
         }
         let distances = self.map.distances(to.node);
         let is_nearer = |next: &&Neighbour| distances[next.node.index()] < distances[here.index()];
-        let way = |next: &Neighbour| match next.node == to.node {
-            true => self.index_of.get(&to).map(|&to| (to, next.their_port)),
-            false => self.way_by(next),
+        let ways = |next: &Neighbour| -> Vec<(usize, PortId)> {
+            match self.way_by(job, next) {
+                _ if next.node == to.node => self.node_by(job, to).map(|to| (to, next.their_port)).into_iter().collect(),
+                Some(way) => vec![way],
+                None => self.next_hops(job, next.node, to),
+            }
         };
-        self.map.neighbours(here).iter().filter(is_nearer).filter_map(way).collect()
+        let mut ways: Vec<_> = self.map.neighbours(here).iter().filter(is_nearer).flat_map(ways).collect();
+        ways.dedup();
+        ways
     }
 
-    fn node_at(&self, node: NodeId) -> Option<usize> {
-        let address = if self.map.is_host(node) { Address::worker(node) } else { Address::switch(node) };
-        self.index_of.get(&address).copied()
+    fn node_at(&self, job: usize, node: NodeId) -> Option<usize> {
+        self.node_by(job, if self.map.is_host(node) { Address::worker(node) } else { Address::switch(node) })
     }
 }
 
 /// Calls a node, and submits a worker's next operation where one has ended.
-pub(super) fn drive(layout: &Layout, state: &mut State, step: Step) {
+pub(super) fn drive<P: Modelled + ?Sized>(layout: &Layout<P>, state: &mut State<P>, step: Step<P>) {
     match step {
         Step::Submit(worker) => submit(layout, state, worker),
         Step::Deliver(packet, way) => match packet.header() {
             Ok(header) => {
                 let (to, port) = packet.ways[way];
-                let from = Ingress { port, source: packet.source, job: layout.job, ecn: false };
+                let job = packet.job;
+                if layout.job_of(to) == Some(job) && state.fates[job].is_gone() || state.is_dead(to) {
+                    return;
+                }
+                let from = Ingress { port, source: packet.source, job: layout.id(job), ecn: false };
                 let payload = packet.payload();
-                call(layout, state, to, Instant::ZERO, |node, now, tx| node.on_packet(now, from, &header, &payload, tx));
+                call(layout, state, (to, job), layout.now(), |node, now, tx| node.on_packet(now, from, &header, payload, tx));
             }
             Err(error) => state.blame(|| format!("a node sent a header that cannot be read: {error}")),
         },
         Step::Timeout(node) => {
-            if let Some(now) = state.nodes[node].next_timeout() {
-                call(layout, state, node, now, |node, now, tx| node.on_timeout(now, tx));
+            if let Some(deadline) = state.nodes[node].next_timeout() {
+                let now = layout.clock.unwrap_or(deadline);
+                let job = layout.job_of(node).unwrap_or(0);
+                call(layout, state, (node, job), now, |node, now, tx| node.on_timeout(now, tx));
+            }
+        }
+        Step::TakeForDead(worker, rank) => {
+            let job = layout.job_of(worker).unwrap_or(0);
+            call(layout, state, (worker, job), layout.now(), |node, now, tx| node.take_for_dead(now, rank, tx));
+        }
+        Step::End(job) => {
+            for node in (0..state.nodes.len()).filter(|node| layout.job_of(*node).is_none()) {
+                let id = layout.id(job);
+                call(layout, state, (node, job), layout.now(), |node, now, tx| node.on_job_end(now, id, tx));
             }
         }
     }
 }
 
-fn submit(layout: &Layout, state: &mut State, worker: usize) {
+fn submit<P: Modelled + ?Sized>(layout: &Layout<P>, state: &mut State<P>, worker: usize) {
+    let job = layout.job_of(worker).expect("a worker is of one job");
     let results = &mut state.results[worker];
-    let Some(&elements) = layout.elements.get(results.begun) else { return };
+    let Some(&elements) = layout.jobs[job].elements.get(results.begun) else { return };
     let operation = OperationId(results.begun as u32);
-    *results = Results { begun: results.begun + 1, ended: results.ended, ..Results::default() };
+    let (begun, ended, ended_without) = (results.begun + 1, results.ended, std::mem::take(&mut results.ended_without));
+    *results = Results { begun, ended, ended_without, ..Results::default() };
     let collective = Collective::allreduce(operation, elements);
-    call(layout, state, worker, Instant::ZERO, |node, now, tx| node.submit(now, collective, tx));
+    call(layout, state, (worker, job), layout.now(), |node, now, tx| node.submit(now, collective, tx));
 }
 
-fn call(
-    layout: &Layout,
-    state: &mut State,
-    index: usize,
+fn call<P: Modelled + ?Sized>(
+    layout: &Layout<P>,
+    state: &mut State<P>,
+    (index, job): (usize, usize),
     now: Instant,
-    handler: impl FnOnce(&mut AnyNode<Census>, Instant, &mut Lent<'_>),
+    handler: impl FnOnce(&mut AnyNode<P>, Instant, &mut Lent<'_, P>),
 ) {
     let State { nodes, packets, results, .. } = state;
-    let mut lent = Lent { layout, index, packets, results: results.get_mut(index), wrong: None };
+    let mut lent = Lent { layout, index, job, packets, results: results.get_mut(index), wrong: None };
     let node = &mut nodes[index];
     handler(node, now, &mut lent);
     let wrong = lent.wrong;
-    node.rebase(now);
-    if let AnyNode::CanarySwitch(switch) = node {
-        // A timer may run out at any time, so only their order matters.
-        switch.forget_durations();
+    if layout.clock.is_none() {
+        node.rebase(now);
     }
-    let mut outcomes = std::iter::from_fn(|| nodes[index].poll()).collect::<Vec<_>>().into_iter();
+    match node {
+        // A timer may run out at any time, so only their order matters.
+        AnyNode::CanarySwitch(switch) => switch.forget_durations(),
+        AnyNode::SharpSwitch(switch) => {
+            let (given, streaming) = (switch.operations_given(), switch.streaming_jobs());
+            if given > u64::from(switch.operations()) || streaming > 1 {
+                state.blame(|| format!("a switch has given {given} operations, and streams for {streaming} jobs"));
+            }
+        }
+        _ => {}
+    }
+    let mut outcomes = std::iter::from_fn(|| state.nodes[index].poll()).collect::<Vec<_>>().into_iter();
     if let Some(what) = wrong {
         state.blame(|| what);
     }
     for outcome in outcomes.by_ref() {
-        finish(layout, state, index, outcome.result.map_err(|failure| failure.to_string()));
+        finish(layout, state, index, outcome.result);
     }
 }
 
-fn finish(layout: &Layout, state: &mut State, worker: usize, result: Result<(), String>) {
+fn finish<P: Modelled + ?Sized>(layout: &Layout<P>, state: &mut State<P>, worker: usize, result: Result<(), Failure>) {
+    let job = layout.job_of(worker).expect("a worker is of one job");
     let results = &mut state.results[worker];
-    let elements = layout.elements[results.ended];
+    let elements = layout.jobs[job].elements[results.ended];
     results.ended += 1;
     let delivered = results.delivered_elements;
     match result {
-        Err(failure) => state.blame(|| format!("rank {worker} failed: {failure}")),
-        Ok(()) if delivered != elements => state.blame(|| format!("rank {worker} completed with {delivered} of {elements} elements")),
-        Ok(()) => submit(layout, state, worker),
+        Err(failure) if state.may_give_up(layout, worker, &failure) => state.results[worker].has_given_up = true,
+        Err(failure) => state.blame(|| format!("worker {worker} failed: {failure}")),
+        Ok(()) if delivered != elements => state.blame(|| format!("worker {worker} completed with {delivered} of {elements} elements")),
+        Ok(()) => {
+            let without = std::mem::take(&mut state.results[worker].without);
+            state.results[worker].ended_without.push(without);
+            state.compare_members(layout, worker);
+            submit(layout, state, worker);
+        }
     }
 }
 
 /// What a handler is lent.
-struct Lent<'a> {
-    layout: &'a Layout,
+struct Lent<'a, P: Modelled + ?Sized> {
+    layout: &'a Layout<P>,
     index: usize,
-    packets: &'a mut Vec<Packet>,
-    results: Option<&'a mut Results>,
+    /// The job that it is called for.
+    job: usize,
+    packets: &'a mut Vec<Packet<P>>,
+    results: Option<&'a mut Results<P>>,
     wrong: Option<String>,
 }
 
-impl Lent<'_> {
+impl<P: Modelled + ?Sized> Lent<'_, P> {
     fn blame(&mut self, what: String) {
         self.wrong.get_or_insert(what);
     }
 
-    fn running(&self, piece: Piece) -> Result<&Results, OpError> {
+    fn running(&self, piece: Piece) -> Result<&Results<P>, OpError> {
         let results = self.results.as_deref().ok_or(OpError::NoVector)?;
         let running = results.begun > results.ended && piece.operation.index() + 1 == results.begun;
-        if running && piece.end() <= self.layout.elements[piece.operation.index()] { Ok(results) } else { Err(OpError::NoVector) }
+        if running && piece.end() <= self.layout.jobs[self.job].elements[piece.operation.index()] {
+            Ok(results)
+        } else {
+            Err(OpError::NoVector)
+        }
     }
 
-    fn input(&self, piece: Piece) -> Result<Census, OpError> {
+    fn rank(&self) -> Rank {
+        self.layout.rank_of(self.index)
+    }
+
+    fn input(&self, piece: Piece) -> Result<P::Owned, OpError> {
         self.running(piece)?;
-        Ok(Census::new(self.layout.bytes(piece) as u32, self.layout.weight(self.index, piece)))
+        P::input(self.layout.dense(self.job)?, self.rank(), piece)
     }
 
-    fn output(&self, piece: Piece) -> Result<Census, OpError> {
-        let held = self.running(piece)?.held.get(piece.index as usize).copied().flatten().ok_or(OpError::NoVector)?;
-        Ok(Census::new(self.layout.bytes(piece) as u32, held))
+    fn output(&self, piece: Piece) -> Result<P::Owned, OpError> {
+        self.running(piece)?.held.get(piece.index as usize).cloned().flatten().ok_or(OpError::NoVector)
     }
 
-    fn payload(&self, body: Body<'_, Census>) -> Result<Census, OpError> {
+    fn payload(&self, body: Body<'_, P>) -> Result<P::Owned, OpError> {
         match body {
-            Body::Empty => Ok(Census::default()),
-            Body::Borrowed(payload) | Body::Acc(payload) => Ok(*payload),
+            Body::Empty => Ok(P::nothing()),
+            Body::Borrowed(payload) => Ok(payload.own()),
+            Body::Acc(accumulator) => Ok(P::own_acc(accumulator, &self.layout.jobs[self.job].vectors.op)),
             Body::Input(piece) => self.input(piece),
             Body::Output(piece) => self.output(piece),
         }
     }
 
-    fn hold(&mut self, piece: Piece, payload: Census) -> Result<(), OpError> {
+    fn check_length(&self, piece: Piece, payload: &P) -> Result<(), OpError> {
         self.running(piece)?;
-        let expected = self.layout.bytes(piece);
-        if payload.bytes() != expected {
-            return Err(OpError::Length { expected, got: payload.bytes() });
-        }
+        let (expected, got) = (self.layout.dense(self.job)?.bytes(piece), payload.bytes());
+        if got == expected { Ok(()) } else { Err(OpError::Length { expected, got }) }
+    }
+
+    fn hold(&mut self, piece: Piece, payload: P::Owned) -> Result<(), OpError> {
         let results = self.results.as_deref_mut().ok_or(OpError::NoVector)?;
         if results.held.len() <= piece.index as usize {
             results.held.resize(piece.index as usize + 1, None);
-            results.delivered.resize(piece.index as usize + 1, false);
         }
-        results.held[piece.index as usize] = Some(payload.weight());
+        results.held[piece.index as usize] = Some(payload);
         Ok(())
     }
 
-    fn put(&mut self, ways: Vec<(usize, PortId)>, header: &AnyHeader, payload: Census) {
-        let source = self.layout.addresses[self.index];
+    /// A piece of the output is final.
+    fn mark(&mut self, piece: Piece) -> Result<(), OpError> {
+        let results = self.results.as_deref_mut().ok_or(OpError::NoVector)?;
+        if results.delivered.len() <= piece.index as usize {
+            results.delivered.resize(piece.index as usize + 1, false);
+        }
+        results.delivered_elements += u64::from(piece.elements);
+        if std::mem::replace(&mut results.delivered[piece.index as usize], true) {
+            self.blame(format!("worker {}: piece {} was delivered twice", self.index, piece.index));
+        }
+        Ok(())
+    }
+
+    fn put(&mut self, ways: Vec<(usize, PortId)>, header: &AnyHeader, payload: P::Owned) {
+        let source = self.layout.homes[self.index].at;
         if ways.is_empty() {
             return self.blame(format!("{source:?} sent a packet where nobody lives"));
         }
-        self.packets.push(Packet::new(ways, source, header, payload));
+        self.packets.push(Packet::new(ways, (self.job, source), header, payload));
     }
 
-    fn put_by_port(&mut self, port: PortId, header: &AnyHeader, payload: Census) {
-        let here = self.layout.addresses[self.index].node;
-        let way = self.layout.map.neighbours(here).get(port.index()).and_then(|next| self.layout.way_by(next));
+    fn put_by_port(&mut self, port: PortId, header: &AnyHeader, payload: P::Owned) {
+        let here = self.layout.homes[self.index].at.node;
+        let way = self.layout.map.neighbours(here).get(port.index()).and_then(|next| self.layout.way_by(self.job, next));
         self.put(way.into_iter().collect(), header, payload);
     }
 
     /// Aggregators see the packet on its way, so it goes one hop; otherwise it arrives, since how long it takes is left out.
-    fn put_by_route(&mut self, route: Route, header: &AnyHeader, payload: Census) {
-        let here = self.layout.addresses[self.index].node;
+    fn put_by_route(&mut self, route: Route, header: &AnyHeader, payload: P::Owned) {
+        let here = self.layout.homes[self.index].at.node;
         let ways = match route.via {
-            Via::Direct => self.layout.index_of.get(&route.to).map(|&to| (to, PortId(0))).into_iter().collect(),
-            Via::Aggregators => self.layout.next_hops(here, route.to),
+            Via::Direct => self.layout.node_by(self.job, route.to).map(|to| (to, PortId(0))).into_iter().collect(),
+            Via::Aggregators => self.layout.next_hops(self.job, here, route.to),
         };
         self.put(ways, header, payload);
     }
 }
 
-impl Tx<AnyHeader, Census> for Lent<'_> {
-    fn send(&mut self, to: Egress<'_>, header: &AnyHeader, body: Body<'_, Census>) {
+impl<P: Modelled + ?Sized> Tx<AnyHeader, P> for Lent<'_, P> {
+    fn send(&mut self, to: Egress<'_>, header: &AnyHeader, body: Body<'_, P>) {
         let Ok(payload) = self.payload(body) else {
             return self.blame("a node sent a piece that its worker does not have".into());
         };
         match to {
             Egress::Port(port) => self.put_by_port(port, header, payload),
-            Egress::Ports(ports) => ports.iter().for_each(|port| self.put_by_port(port, header, payload)),
+            Egress::Ports(ports) => ports.iter().for_each(|port| self.put_by_port(port, header, payload.clone())),
             Egress::Route(route) => self.put_by_route(route, header, payload),
         }
     }
@@ -255,35 +417,182 @@ impl Tx<AnyHeader, Census> for Lent<'_> {
     }
 
     fn note(&mut self, event: Event) {
-        if let Event::Broken(what) = event {
-            self.blame(what.into());
+        match event {
+            Event::Broken(what) => self.blame(what.into()),
+            Event::Excluded { rank, .. } => {
+                if let Some(results) = self.results.as_deref_mut() {
+                    results.without.push(rank.index());
+                }
+            }
+            _ => {}
         }
     }
 
-    fn contribute(&mut self, piece: Piece, accumulator: &mut Census, first: bool) -> Result<(), OpError> {
-        let input = self.input(piece)?;
-        if first { input.assign(accumulator, &mut ()) } else { input.reduce(accumulator, &mut ()) }
+    fn contribute(&mut self, piece: Piece, accumulator: &mut P::Acc, first: bool) -> Result<(), OpError> {
+        let (input, mut op) = (self.input(piece)?, self.layout.dense(self.job)?.op.clone());
+        if first { input.borrow().assign(accumulator, &mut op) } else { input.borrow().reduce(accumulator, &mut op) }
     }
 
-    fn fold(&mut self, piece: Piece, payload: &Census) -> Result<(), OpError> {
-        let input = self.input(piece)?;
-        if payload.bytes() != input.bytes() {
-            return Err(OpError::Length { expected: input.bytes(), got: payload.bytes() });
-        }
-        self.hold(piece, payload.plus(input))
+    fn fold(&mut self, piece: Piece, payload: &P) -> Result<(), OpError> {
+        self.check_length(piece, payload)?;
+        let sum = payload.plus(self.input(piece)?.borrow(), &self.layout.dense(self.job)?.op)?;
+        self.hold(piece, sum)
     }
 
-    fn deliver(&mut self, piece: Piece, body: Body<'_, Census>) -> Result<(), OpError> {
+    fn deliver(&mut self, piece: Piece, body: Body<'_, P>) -> Result<(), OpError> {
         let payload = self.payload(body)?;
+        self.check_length(piece, payload.borrow())?;
+        let without = &self.running(piece)?.without;
+        if payload != P::sum(self.layout.dense(self.job)?, self.layout.ranks(self.job, without), piece)? {
+            let what = format!("worker {}: piece {} is not the sum of all contributions without {without:?}", self.index, piece.index);
+            self.blame(what);
+        }
         self.hold(piece, payload)?;
-        if payload.weight() != self.layout.sum(piece) {
-            self.blame(format!("rank {}: piece {} is not the sum of all contributions", self.index, piece.index));
-        }
-        let results = self.results.as_deref_mut().ok_or(OpError::NoVector)?;
-        results.delivered_elements += u64::from(piece.elements);
-        if std::mem::replace(&mut results.delivered[piece.index as usize], true) {
-            self.blame(format!("rank {}: piece {} was delivered twice", self.index, piece.index));
-        }
+        self.mark(piece)
+    }
+
+    fn read_pairs(&mut self, piece: Piece, pairs: &mut Vec<Pair>) -> Result<(), OpError> {
+        self.running(piece)?;
+        self.layout.sparse(self.job)?.read(self.rank(), piece, pairs);
         Ok(())
+    }
+
+    fn deliver_pairs(&mut self, piece: Piece, pairs: &[Pair]) -> Result<(), OpError> {
+        let without = &self.running(piece)?.without;
+        let expected = self.layout.sparse(self.job)?.sum(self.layout.ranks(self.job, without), piece)?;
+        if pairs != expected {
+            let (worker, piece) = (self.index, piece.index);
+            self.blame(format!("worker {worker}: piece {piece} has {pairs:?}, not the sum without {without:?}, which is {expected:?}"));
+        }
+        self.mark(piece)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fanin_core::{Duration, ElementOp, Payload, PayloadOp};
+    use fanin_systems::{System, build};
+
+    use super::*;
+    use crate::model::Limits;
+
+    const ELEMENTS: u64 = 10;
+
+    /// Two workers that have begun an operation of a vector of which half is there.
+    fn network() -> (Layout<[u8]>, State<[u8]>) {
+        let (map, hosts) = (NetworkMap::star(2), [NodeId(0), NodeId(1)]);
+        let spec = JobSpec {
+            id: JobId(0),
+            hosts: &hosts,
+            servers: &[],
+            system: System::Tree { trees: 1 },
+            op: PayloadOp::from(ElementOp::I32_SUM),
+            element_bytes: 4,
+            payload_bytes: 16,
+            window: 1,
+            reliable: false,
+            rto_initial: Duration::ZERO,
+            rto_min: Duration::ZERO,
+            patience: Duration::MAX,
+            seed: 0,
+        };
+        let nodes = build::<[u8]>(&spec, &map).expect("the job fits the network");
+        let (mut layout, nodes) = Layout::new(map, vec![Placing { spec: &spec, nodes, elements: &[ELEMENTS] }], Vec::new());
+        layout.make_sparse(0, Density::HALF);
+        let mut state = State::new(nodes, (1, 2), &Limits::default());
+        state.results.iter_mut().for_each(|results| results.begun = 1);
+        (layout, state)
+    }
+
+    fn lent<'a>(layout: &'a Layout<[u8]>, state: &'a mut State<[u8]>, index: usize) -> Lent<'a, [u8]> {
+        Lent { layout, index, job: 0, packets: &mut state.packets, results: state.results.get_mut(index), wrong: None }
+    }
+
+    fn piece(index: u32) -> Piece {
+        let start = 4 * u64::from(index);
+        Piece { operation: OperationId(0), index, start, elements: (ELEMENTS.saturating_sub(start)).min(4) as u32 }
+    }
+
+    fn read(layout: &Layout<[u8]>, state: &mut State<[u8]>, worker: usize, piece: Piece) -> Vec<Pair> {
+        let mut pairs = Vec::new();
+        lent(layout, state, worker).read_pairs(piece, &mut pairs).expect("it has such a vector");
+        pairs
+    }
+
+    /// What both workers have, added up by hand.
+    fn sum(layout: &Layout<[u8]>, state: &mut State<[u8]>, piece: Piece) -> Vec<Pair> {
+        let mut sums: BTreeMap<u32, i32> = BTreeMap::new();
+        for worker in 0..2 {
+            for pair in read(layout, state, worker, piece) {
+                let sum = sums.entry(pair.index).or_default();
+                *sum = sum.wrapping_add(pair.bits as i32);
+            }
+        }
+        sums.into_iter().map(|(index, sum)| Pair { index, bits: u64::from(sum as u32) }).collect()
+    }
+
+    #[test]
+    fn sums_of_pairs_are_taken_once_and_counted() {
+        let (layout, mut state) = network();
+        assert_ne!(read(&layout, &mut state, 0, piece(0)), read(&layout, &mut state, 1, piece(0)));
+        for index in 0..3 {
+            let pairs = sum(&layout, &mut state, piece(index));
+            assert!(!pairs.is_empty(), "piece {index}");
+            let mut tx = lent(&layout, &mut state, 1);
+            assert_eq!(tx.deliver_pairs(piece(index), &pairs), Ok(()));
+            assert_eq!(tx.wrong, None, "piece {index}");
+        }
+        let results = &state.results[1];
+        assert_eq!((results.delivered_elements, &results.delivered[..], &results.held[..]), (ELEMENTS, &[true; 3][..], &[][..]));
+        let pairs = sum(&layout, &mut state, piece(1));
+        let mut tx = lent(&layout, &mut state, 1);
+        assert_eq!(tx.deliver_pairs(piece(1), &pairs), Ok(()));
+        assert_eq!(tx.wrong.as_deref(), Some("worker 1: piece 1 was delivered twice"));
+    }
+
+    #[test]
+    fn pairs_that_are_not_the_sum_are_blamed() {
+        let (layout, mut state) = network();
+        let exact = sum(&layout, &mut state, piece(0));
+        let mut other = exact.clone();
+        other[0].bits ^= 1;
+        let mut twice = exact.clone();
+        twice.push(exact[0]);
+        let mut more = exact.clone();
+        more.push(Pair { index: 4, bits: 0 });
+        for wrong in [other, twice, more, exact[1..].to_vec(), Vec::new()] {
+            let mut tx = lent(&layout, &mut state, 0);
+            assert_eq!(tx.deliver_pairs(piece(0), &wrong), Ok(()));
+            assert!(tx.wrong.is_some_and(|what| what.contains("not the sum without []")), "{wrong:?}");
+        }
+        // Without one of them, the sum is what the other one has.
+        state.results[0].without = vec![1];
+        let alone = read(&layout, &mut state, 0, piece(0));
+        let mut tx = lent(&layout, &mut state, 0);
+        assert_eq!((tx.deliver_pairs(piece(0), &alone), tx.deliver_pairs(piece(0), &exact)), (Ok(()), Ok(())));
+        assert!(tx.wrong.is_some_and(|what| what.contains("delivered twice")), "only the second one is wrong");
+    }
+
+    #[test]
+    fn vectors_are_either_dense_or_sparse() {
+        let (layout, mut state) = network();
+        let mut tx = lent(&layout, &mut state, 0);
+        let mut accumulator = <[u8]>::accumulator(&ElementOp::I32_SUM.into(), 16);
+        assert_eq!(tx.contribute(piece(0), &mut accumulator, true), Err(OpError::NoVector));
+        assert_eq!(tx.fold(piece(0), &[0; 16]), Err(OpError::NoVector));
+        assert_eq!(tx.deliver(piece(0), Body::Borrowed(&[0; 16])), Err(OpError::NoVector));
+        assert_eq!(tx.read_pairs(piece(2), &mut Vec::new()), Ok(()));
+        let (beyond, later) = (Piece { elements: 3, ..piece(2) }, Piece { operation: OperationId(1), ..piece(0) });
+        for piece in [beyond, later] {
+            assert_eq!(tx.read_pairs(piece, &mut Vec::new()), Err(OpError::NoVector));
+            assert_eq!(tx.deliver_pairs(piece, &[]), Err(OpError::NoVector));
+        }
+        let (mut layout, mut state) = network();
+        layout.jobs[0].density = None;
+        let mut tx = lent(&layout, &mut state, 0);
+        assert_eq!(tx.read_pairs(piece(0), &mut Vec::new()), Err(OpError::NoVector));
+        assert_eq!(tx.deliver_pairs(piece(0), &[]), Err(OpError::NoVector));
+        assert_eq!(tx.fold(piece(0), &[0; 12]), Err(OpError::Length { expected: 16, got: 12 }));
+        assert_eq!(tx.contribute(piece(0), &mut accumulator, true), Ok(()));
     }
 }

@@ -1,37 +1,43 @@
 //! A state of the model: nodes, packets under way, and what workers have got.
 
-use fanin_core::{Address, Census, Malformed, Node, PacketKind, Payload, PortId, Wire};
+use std::borrow::Borrow;
+
+use derive_where::derive_where;
+use fanin_core::{Address, JobId, Malformed, Node, PacketKind, PortId, Wire};
 use fanin_protocols::canary::CanarySwitch;
 use fanin_systems::{AnyHeader, AnyNode};
 
 use super::Limits;
+use super::death::Gone;
+use super::payload::Modelled;
 
 /// A packet under way. Headers are kept as bytes: they have an order then, so that equal sets of packets are equal states.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Packet {
+#[derive_where(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Packet<P: Modelled + ?Sized> {
     /// Where it may arrive, and by which port: several where paths are equally short.
     pub(super) ways: Vec<(usize, PortId)>,
     pub(super) source: Address,
+    /// The job that it is of.
+    pub(super) job: usize,
     header: [u8; AnyHeader::MAX_LEN],
-    payload_bytes: u32,
-    weight: u64,
+    payload: P::Owned,
     /// Copies of which the hop sequence lets the first through.
     copies: u8,
 }
 
-impl Packet {
-    pub(super) fn new(ways: Vec<(usize, PortId)>, source: Address, header: &AnyHeader, payload: Census) -> Self {
+impl<P: Modelled + ?Sized> Packet<P> {
+    pub(super) fn new(ways: Vec<(usize, PortId)>, (job, source): (usize, Address), header: &AnyHeader, payload: P::Owned) -> Self {
         let mut bytes = [0; AnyHeader::MAX_LEN];
         header.emit(&mut bytes);
-        Packet { ways, source, header: bytes, payload_bytes: payload.bytes() as u32, weight: payload.weight(), copies: 1 }
+        Packet { ways, source, job, header: bytes, payload, copies: 1 }
     }
 
     pub(super) fn header(&self) -> Result<AnyHeader, Malformed> {
         AnyHeader::parse(&self.header).map(|(header, _)| header)
     }
 
-    pub(super) fn payload(&self) -> Census {
-        Census::new(self.payload_bytes, self.weight)
+    pub(super) fn payload(&self) -> &P {
+        self.payload.borrow()
     }
 
     pub(super) fn kind(&self) -> PacketKind {
@@ -40,34 +46,68 @@ impl Packet {
 }
 
 /// What a worker has got.
-#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
-pub struct Results {
+#[derive_where(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Results<P: Modelled + ?Sized> {
     /// Operations begun and ended.
     pub begun: usize,
     /// Operations ended.
     pub ended: usize,
     /// What the output holds, by piece of the running operation.
-    pub(super) held: Vec<Option<u64>>,
+    pub(super) held: Vec<Option<P::Owned>>,
     /// Which of its pieces are final.
     pub(super) delivered: Vec<bool>,
     pub(super) delivered_elements: u64,
+    /// Ranks that the running operation goes on without, as far as it has said.
+    pub(super) without: Vec<usize>,
+    /// The same, of operations that have ended.
+    pub(super) ended_without: Vec<Vec<usize>>,
+    /// The job is over here, as it may be.
+    pub(super) has_given_up: bool,
 }
 
-impl Results {
+impl<P: Modelled + ?Sized> Results<P> {
     pub(super) fn has_begun(&self) -> bool {
         self.begun > 0
+    }
+
+    pub(super) fn is_running(&self) -> bool {
+        self.begun > self.ended
+    }
+}
+
+/// How it goes with a job.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Fate {
+    /// It runs, or has done what it had to.
+    Runs,
+    /// Its workers and servers are gone, in the middle of it.
+    Crashed,
+    /// It was done, and switches that it shares have been told.
+    Over,
+    /// It had crashed, and switches that it shares have been told.
+    Buried,
+}
+
+impl Fate {
+    /// Whether its workers and servers are gone.
+    pub fn is_gone(self) -> bool {
+        matches!(self, Fate::Crashed | Fate::Buried)
     }
 }
 
 /// A state.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct State {
+#[derive_where(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct State<P: Modelled + ?Sized> {
     /// Workers by rank, then the others.
-    pub nodes: Vec<AnyNode<Census>>,
+    pub nodes: Vec<AnyNode<P>>,
     /// What is under way, in a fixed order.
-    pub packets: Vec<Packet>,
+    pub packets: Vec<Packet<P>>,
     /// By rank.
-    pub results: Vec<Results>,
+    pub results: Vec<Results<P>>,
+    /// By job.
+    pub fates: Vec<Fate>,
+    /// The worker that has died or that another one takes for dead.
+    pub gone: Option<Gone>,
     /// The first thing that is wrong.
     pub wrong: Option<String>,
     /// What may still go wrong.
@@ -80,12 +120,14 @@ pub struct State {
     pub rounds: u8,
 }
 
-impl State {
-    pub(super) fn new(nodes: Vec<AnyNode<Census>>, workers: usize, limits: &Limits) -> Self {
+impl<P: Modelled + ?Sized> State<P> {
+    pub(super) fn new(nodes: Vec<AnyNode<P>>, (jobs, workers): (usize, usize), limits: &Limits) -> Self {
         State {
             nodes,
             packets: Vec::new(),
             results: vec![Results::default(); workers],
+            fates: vec![Fate::Runs; jobs],
+            gone: None,
             wrong: None,
             losses: limits.losses,
             duplicates: limits.duplicates,
@@ -94,15 +136,25 @@ impl State {
         }
     }
 
-    pub(super) fn has_timer(&self, node: usize) -> bool {
-        self.nodes[node].next_timeout().is_some()
+    /// Whether a switch still has something of a job that is over.
+    pub(super) fn remembers(&self, job: JobId) -> bool {
+        self.nodes.iter().any(|node| match node {
+            AnyNode::AtpSwitch(switch) => switch.in_use_by(job) > 0,
+            AnyNode::SharpSwitch(switch) => switch.is_held_by(job),
+            _ => false,
+        })
     }
 
     /// Whether a switch still holds something of a job and will not give it up when its time is over; only Canary's give everything up by
     /// themselves.
     pub(super) fn holds_something(&self) -> bool {
-        let holds = |switch: &CanarySwitch<Census>| switch.descriptors_in_use() > 0 && switch.next_timeout().is_none();
+        let holds = |switch: &CanarySwitch<P>| switch.descriptors_in_use() > 0 && switch.next_timeout().is_none();
         self.nodes.iter().any(|node| matches!(node, AnyNode::CanarySwitch(switch) if holds(switch)))
+    }
+
+    /// Whether a switch of SHARP has something for a job.
+    pub(super) fn remembers_sharp(&self, job: JobId) -> bool {
+        self.nodes.iter().any(|node| matches!(node, AnyNode::SharpSwitch(switch) if switch.is_held_by(job)))
     }
 
     pub(super) fn lose(&mut self, place: usize) {

@@ -1,8 +1,9 @@
 //! Networks and jobs that are small enough for every behaviour to be looked at.
 
-use fanin_check::model::{Limits, NetworkModel};
+use fanin_check::model::{COMPLETE, EXACT, Limits, Modelled, NEVER_STUCK, NOTHING_LEFT, NetworkModel, PROGRESS};
 use fanin_core::{Duration, JobId, NetworkMap, NodeId};
 use fanin_systems::{JobSpec, System};
+use stateright::{Checker, HasDiscoveries, Model};
 
 /// Elements of a packet.
 pub const BLOCK: u64 = 4;
@@ -40,4 +41,35 @@ pub fn model((map, hosts): (NetworkMap, Vec<NodeId>), system: System, reliable: 
         seed: 0,
     };
     NetworkModel::new(&spec, map, elements, limits).expect("the job fits the network")
+}
+
+/// Looks at all states, of which there must be at least so many, and finds nothing wrong.
+pub fn assert_holds<P: Modelled + ?Sized>(name: &str, model: NetworkModel<P>, states_min: usize) {
+    assert_all(name, model, &[EXACT, NEVER_STUCK, PROGRESS, NOTHING_LEFT], states_min);
+}
+
+/// The same where jobs wait for each other in turns that the model does not know of: not that it comes to an end soon.
+pub fn assert_safe<P: Modelled + ?Sized>(name: &str, model: NetworkModel<P>, states_min: usize) {
+    assert_all(name, model, &[EXACT, NEVER_STUCK, NOTHING_LEFT], states_min);
+}
+
+fn assert_all<P: Modelled + ?Sized>(name: &str, model: NetworkModel<P>, properties: &[&'static str], states_min: usize) {
+    let checker = model.checker().threads(2).spawn_bfs().join();
+    println!("{name}: {} states", checker.unique_state_count());
+    assert!(checker.is_done());
+    for &property in properties {
+        if let Some(path) = checker.discovery(property) {
+            panic!("{name}: {property}: not so after {:?}, {:?}", path.clone().into_actions(), path.last_state());
+        }
+    }
+    assert!(checker.discovery(COMPLETE).is_some(), "{name}: no way to the end");
+    assert!(checker.unique_state_count() >= states_min, "{name}: only {} states", checker.unique_state_count());
+}
+
+/// Looks for a state in which the property does not hold, and finds one.
+pub fn assert_found<P: Modelled + ?Sized>(name: &str, model: NetworkModel<P>, property: &'static str) {
+    let checker = model.checker().threads(2).finish_when(HasDiscoveries::AnyFailures).spawn_bfs().join();
+    println!("{name}: {} states", checker.unique_state_count());
+    let path = checker.discovery(property).unwrap_or_else(|| panic!("{name}: {property}: no counterexample"));
+    println!("{name}: {:?}", path.into_actions());
 }

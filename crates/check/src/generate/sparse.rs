@@ -1,0 +1,68 @@
+//! Jobs of sparse vectors.
+
+use fanin_core::Operator;
+use fanin_systems::{DoublingParameters, FlareParameters, FlareStorage, System};
+
+use crate::draw::Draw;
+use crate::recipe::JobRecipe;
+
+/// Packets of a block of a sparse vector, at most.
+pub(super) const PACKETS_MAX: u64 = 10;
+
+/// Some jobs become jobs of Flare: all that were wanted, or one in sixteen of those without servers. Blocks have one packet or several; tables
+/// are small, so that spill is the rule.
+pub(super) fn flare(draw: &mut Draw, jobs: &mut [JobRecipe], only: Option<&str>) {
+    const STORAGES: [FlareStorage; 4] = [FlareStorage::Fitting, FlareStorage::TwoLevel, FlareStorage::Array, FlareStorage::Table];
+    for job in jobs {
+        let wanted = only.map_or_else(|| job.system.servers() == 0 && draw.percent(6), |name| name == "flare");
+        if !wanted {
+            continue;
+        }
+        let pair_bytes = 2 + job.op.dtype.bytes() as u32;
+        job.payload_bytes = job.payload_bytes.max(pair_bytes).next_multiple_of(job.op.dtype.bytes() as u32);
+        let capacity = job.payload_bytes / pair_bytes;
+        let range = if draw.percent(30) { 0 } else { draw.between(1, u64::from(capacity) * (PACKETS_MAX - 2)).min(65_536) as u32 };
+        job.system = System::Flare(FlareParameters {
+            density: draw.scaled(1, 1_000) as f64 / 1_000.0,
+            range,
+            staggered: draw.percent(50),
+            storage: *draw.pick(&STORAGES),
+            slots: draw.scaled(1, 2 * u64::from(capacity)) as u32,
+            probes: draw.percent(50),
+        });
+        if job.op.operator == Operator::Avg {
+            job.op.operator = Operator::Sum;
+        }
+        job.kinds = Vec::new();
+    }
+}
+
+/// Some jobs become jobs of recursive doubling: all that were wanted, or one in sixteen of those without servers.
+pub(super) fn doubling(draw: &mut Draw, jobs: &mut [JobRecipe], only: Option<&str>) {
+    for job in jobs {
+        let wanted = only.map_or_else(|| job.system.servers() == 0 && draw.percent(6), |name| name == "doubling");
+        if !wanted {
+            continue;
+        }
+        let element_bytes = job.op.dtype.bytes() as u32;
+        job.payload_bytes = job.payload_bytes.max(4 + element_bytes).next_multiple_of(element_bytes);
+        job.system = System::Doubling(DoublingParameters { density: draw.scaled(1, 1_000) as f64 / 1_000.0 });
+        if job.op.operator == Operator::Avg {
+            job.op.operator = Operator::Sum;
+        }
+        job.kinds = Vec::new();
+    }
+}
+
+/// How many steps an operation of recursive doubling has.
+pub(super) fn doubling_steps(job: &JobRecipe) -> u64 {
+    2 + u64::from(job.hosts.len().max(1).ilog2())
+}
+
+/// How many packets there are at most at one link for each of a dense vector: all workers may send their lists over it, step by step, and a
+/// packet takes fewer pairs than elements.
+pub(super) fn doubling_load(job: &JobRecipe) -> u64 {
+    let element_bytes = job.op.dtype.bytes() as u32;
+    let (elements, pairs) = (job.payload_bytes / element_bytes, job.payload_bytes / (4 + element_bytes));
+    u64::from(elements.div_ceil(pairs.max(1))) * doubling_steps(job) * job.hosts.len() as u64
+}

@@ -1,0 +1,96 @@
+//! Allreduces over machines: exact for every algorithm whatever is lost, who is missing is named, and a bug put in on purpose is found.
+
+use fanin_check::{Recipe, generate_for, run, violations};
+use fanin_core::{Census, Duration, FailureReason, Instant, NodeId, Rank, Suspect};
+use fanin_protocols::machines::Planted;
+use fanin_sim::faults::TimedFault;
+use fanin_systems::{AlgorithmRule, AnyNode, MachinesParameters, System};
+
+const ALGORITHMS: [AlgorithmRule; 4] =
+    [AlgorithmRule::FlatRing, AlgorithmRule::ParallelRing, AlgorithmRule::Tencent, AlgorithmRule::ParallelNetReduce];
+
+fn recipe(algorithm: AlgorithmRule, window_messages: u32, machines: u32, workers: u32, elements: u64) -> Recipe {
+    let parameters = MachinesParameters { algorithm, window_messages, ..MachinesParameters::default() };
+    Recipe::fat_tree(System::Machines(parameters), machines, workers, elements)
+}
+
+/// N = 1 to 4, 2 to 32 workers on one machine and several, 0 to 5 % loss on every cable, workers that come late; vectors end in the middle of a
+/// message, and one is shorter than there are workers.
+#[test]
+fn sums_are_right_for_all_algorithms_windows_and_losses() {
+    for algorithm in ALGORITHMS {
+        for (machines, workers) in [(1, 4), (2, 1), (2, 2), (3, 4), (8, 1), (4, 8)] {
+            for (window_messages, loss) in [(1, 0.0), (2, 0.01), (3, 0.05), (4, 0.05)] {
+                let mut recipe =
+                    recipe(algorithm, window_messages, machines, workers, 5_003).with_link_fault(loss, 0.0, 0.0, Duration::ZERO);
+                let job = &mut recipe.jobs[0];
+                (job.elements, job.patience) = (vec![5_003, 1, 250], Duration::from_ms(1_000));
+                for (rank, start) in job.start.iter_mut().enumerate() {
+                    *start = Instant::ZERO + Duration::from_us((rank as u64 * 37) % 100);
+                }
+                let result = run::<Census>(&recipe, |_| {}).expect("the run is possible");
+                assert_eq!(violations(&recipe, &result), [""; 0], "{recipe}");
+            }
+        }
+    }
+}
+
+/// Where nothing is lost every packet goes once, whoever is ahead.
+#[test]
+fn without_loss_nothing_is_sent_again() {
+    for algorithm in ALGORITHMS {
+        let mut recipe = recipe(algorithm, 2, 4, 4, 40_000);
+        (recipe.jobs[0].rto_initial, recipe.jobs[0].rto_min) = (Duration::from_ms(5), Duration::from_ms(5));
+        let result = run::<Census>(&recipe, |_| {}).expect("the run is possible");
+        assert_eq!(violations(&recipe, &result), [""; 0]);
+        assert_eq!((result.counters.retransmitted_total(), result.counters.dropped_total()), (0, 0), "{algorithm:?}");
+    }
+}
+
+/// Nothing hangs: all others fail within the patience and a quarter, and name the one that died.
+#[test]
+fn a_dead_worker_is_named_by_all_others() {
+    for algorithm in ALGORITHMS {
+        for (dead, died_us, loss) in [(0, 0, 0.0), (5, 20, 0.0), (2, 40, 0.01), (7, 30, 0.0)] {
+            let mut recipe = recipe(algorithm, 2, 2, 4, 200_000).with_link_fault(loss, 0.0, 0.0, Duration::ZERO);
+            let died_at = Instant::ZERO + Duration::from_us(died_us);
+            recipe.demand = fanin_check::Demand::MayFail;
+            recipe.faults.timed = vec![TimedFault::HostDies { host: NodeId(dead), at: died_at }];
+            let patience = recipe.jobs[0].patience;
+            let result = run::<Census>(&recipe, |_| {}).expect("the run is possible");
+            assert_eq!(violations(&recipe, &result), [""; 0]);
+            for (rank, worker) in result.jobs[0].workers.iter().enumerate().filter(|(rank, _)| *rank != dead as usize) {
+                let operation = &worker.operations[0];
+                let failure = operation.failure.as_ref().unwrap_or_else(|| panic!("{algorithm:?}, rank {rank}: it cannot be complete"));
+                assert_eq!(failure.suspect, Suspect::Rank(Rank(dead)), "{algorithm:?}, rank {rank}: {failure}");
+                assert!(matches!(failure.reason, FailureReason::NoProgress | FailureReason::PeerAborted), "{failure}");
+                let ended = operation.ended.expect("it has ended");
+                assert!(ended <= died_at + patience + patience.divided(2), "{algorithm:?}, rank {rank}: told only at {ended}");
+            }
+        }
+    }
+}
+
+/// What is received before its step has begun must wait.
+#[test]
+fn a_planted_bug_is_found_within_40_random_runs() {
+    let recipes: Vec<Recipe> = (0..40).map(|seed| generate_for(seed, Some("machines"))).collect();
+    let plant = |bug| {
+        move |node: &mut AnyNode<Census>| {
+            if let AnyNode::MachinesWorker(worker) = node {
+                worker.plant(bug);
+            }
+        }
+    };
+    let findings = |recipe: &Recipe, bug| match run::<Census>(recipe, plant(bug)) {
+        Ok(result) => violations(recipe, &result),
+        Err(words) => vec![words],
+    };
+    for recipe in &recipes {
+        assert_eq!(findings(recipe, Planted::None), [""; 0], "without the bug:\n{recipe}");
+    }
+    let is_wrong_sum = |what: &String| what.contains("is not the sum of all contributions");
+    let found = recipes.iter().filter(|recipe| findings(recipe, Planted::ApplyEarly).iter().any(is_wrong_sum)).count();
+    println!("{found} runs show it");
+    assert!(found >= 1, "{found} runs show it");
+}

@@ -1,0 +1,29 @@
+//! What the checker finds, and what it must not find, system by system. One program: its parts share most of their code, which takes longer
+//! to compile than to run.
+
+mod a2tp;
+mod atp;
+mod campaign;
+mod canary;
+mod doubling;
+mod elements;
+mod flare;
+mod flare_model;
+mod goodput;
+mod machines;
+mod memory;
+mod model;
+mod netreduce;
+mod planted;
+mod ps;
+mod regressions;
+mod results;
+mod rina;
+mod rina_deaths;
+mod routes;
+mod sharp;
+mod shrink;
+mod small;
+mod switchml;
+mod timeouts;
+mod two_jobs;
