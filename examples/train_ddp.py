@@ -2,6 +2,9 @@
 
     torchrun --nproc-per-node 2 examples/train_ddp.py --backend fanin
 
+With `--topk 0.01` each rank sends a hundredth of its gradients in each step, and the rest later (not with `--checkpoint`, which does not
+keep what is still to be sent).
+
 With `--checkpoint FILE` it goes on where an earlier run has stopped; so `torchrun --max-restarts 3` survives processes that die.
 """
 
@@ -58,6 +61,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--backend", default="fanin", help="fanin or gloo")
     parser.add_argument("--epochs", type=int, default=12)
+    parser.add_argument("--topk", type=float, metavar="RATIO", help="send this share of the gradients only, the largest; the rest later")
     parser.add_argument("--checkpoint", type=Path, help="where to keep the state after each epoch, and to go on from")
     options = parser.parse_args()
 
@@ -67,6 +71,11 @@ def main() -> None:
     torch.manual_seed(0)
     train, test_x, test_y = digits()
     model = DistributedDataParallel(network())
+    if options.topk is not None:
+        from fanin.torch import TopK, topk_hook
+
+        # One epoch with everything: gradients change most at first.
+        model.register_comm_hook(TopK(options.topk, warmup_steps=len(train) // (32 * world)), topk_hook)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     begin = 0
     if options.checkpoint is not None and options.checkpoint.exists():

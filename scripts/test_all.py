@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import ns3
+import rdma
 import torch_tests
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -64,9 +65,12 @@ ADDRESSES = "cargo +nightly test --locked -p fanin-net --lib --tests --target $(
 #: The smallest form of the measurements of collectives, with the program that the tests have built: what comes out is not looked at.
 MEASURE_ONCE = f"cargo build --locked -p fanin && FANIN_PROFILE=dev {sys.executable} scripts/bench_collectives.py --rounds 1 small garbage links4"
 
+#: Checks with the program that the tests have built.
+BUILT = "cargo build --locked -p fanin && "
+
 CHECKS = [
-    # Tests that a plain `cargo test` leaves out carry #[ignore = "needs ..."].
-    Check("privileged-tests", needs_root, ["cargo", "test", "--locked", "--workspace", "--lib", "--bins", "--tests", "--", "--ignored", "--nocapture"]),
+    # Tests that a plain `cargo test` leaves out carry #[ignore = "needs ..."]; those that take minutes are for `make check-models`.
+    Check("privileged-tests", needs_root, ["cargo", "test", "--locked", "--workspace", "--lib", "--bins", "--tests", "--", "--ignored", "--nocapture", "--skip", "minutes_of"]),
     # Every access to shared memory: races, bounds, aliasing. Clocks are the machine's, or nothing that waits would go on.
     Check("miri", needs_miri, ["env", "MIRIFLAGS=-Zmiri-disable-isolation", "cargo", "+nightly", "miri", "test", "-p", "fanin-net", "--lib", "shm"]),
     # The same tests where Miri cannot look: real mappings, sockets, stores past the caches.
@@ -75,6 +79,10 @@ CHECKS = [
     Check("torch", torch_tests.obstacle, [sys.executable, "scripts/torch_tests.py"]),
     # Once each, so that the measurements of `make bench-peers` can be made when they are wanted.
     Check("bench-collectives", anywhere, ["sh", "-ec", MEASURE_ONCE]),
+    # Independent judges of what is on the wire: scapy, and the RoCE of Debian's kernel.
+    Check("trace", anywhere, ["sh", "-ec", f"{BUILT}{sys.executable} scripts/trace_tests.py --fanin target/debug/fanin"]),
+    # Without the case that is as `float`, and the one that starts the guests twice: `scripts/rdma.py` alone runs all.
+    Check("rdma", rdma.obstacle, ["sh", "-ec", f"{BUILT}{sys.executable} scripts/rdma.py --fanin target/debug/fanin float loss late control"]),
     Check("ns3-peer", ns3.obstacle, [sys.executable, "scripts/ns3.py", "--small"]),
 ]
 

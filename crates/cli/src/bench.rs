@@ -13,7 +13,7 @@ use fanin_plan::{Plan, Point, Prepared};
 use fanin_sim::vectors::Simulated;
 use fanin_sim::workloads::{Nobody, w1};
 use fanin_sim::{RunResult, Simulation, Topology};
-use fanin_systems::AnyNode;
+use fanin_simulation::{AnySimulation, Runs};
 use perf_event::events::Hardware;
 use perf_event::{Builder, Counter};
 use rustix::time::{ClockId, clock_gettime};
@@ -149,29 +149,37 @@ fn fig08(message: &str) -> Result<Prepared> {
 }
 
 /// Builds the simulation of an allreduce, to be run.
-fn collective<P: Simulated<Op = ()> + ?Sized>(prepared: &Prepared) -> Result<Simulation<AnyNode<P>, P>> {
+fn collective<P: Simulated<Op = ()> + ?Sized>(prepared: &Prepared) -> Result<Collective<P>> {
     let nodes = prepared.nodes::<P>(|_| ())?;
-    Ok(Simulation::new(prepared.topology.clone(), prepared.scenario.clone(), nodes, &[()])?)
+    Ok(Collective(Simulation::new(prepared.topology.clone(), prepared.scenario.clone(), nodes, &[()])?))
 }
 
+/// The simulation of an allreduce.
+struct Collective<P: Simulated + ?Sized>(AnySimulation<P>);
+
 /// A simulation, whatever its nodes and payload.
-trait Runs {
+trait Finish {
     fn finish(self) -> RunResult;
 }
 
-impl<N, P> Runs for Simulation<N, P>
+impl<P: Simulated + ?Sized> Finish for Simulation<Nobody, P>
 where
-    N: fanin_core::Worker<P> + Clone,
-    N::Header: fanin_core::Wire + Default,
-    P: Simulated + ?Sized,
+    Nobody: fanin_core::Worker<P>,
+    <Nobody as fanin_core::Node<P>>::Header: fanin_core::Wire + Default,
 {
     fn finish(self) -> RunResult {
         self.run()
     }
 }
 
+impl<P: Runs + ?Sized> Finish for Collective<P> {
+    fn finish(self) -> RunResult {
+        P::run(self.0)
+    }
+}
+
 /// The fastest of several runs, if the measurement is wanted; building the simulation is not counted.
-fn fastest<R: Runs>(
+fn fastest<R: Finish>(
     args: &BenchArgs,
     name: &'static str,
     payload: &'static str,

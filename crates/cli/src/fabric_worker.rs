@@ -7,10 +7,12 @@
 //! | [`orders`] | the thread that reads orders; some are carried out there |
 //! | [`operations`] | a job's operations, one after the other |
 //! | [`vectors`] | their inputs, and the results that they must give |
+//! | [`sparse`] | the same, where vectors are sparse |
 
 pub(crate) mod messages;
 mod operations;
 mod orders;
+mod sparse;
 mod vectors;
 
 use std::io::Write;
@@ -21,7 +23,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use fanin_core::{JobId, NodeId};
+use fanin_core::{FixedPoint, JobId, NodeId};
 use fanin_daemon::fabric::{driver_config, node_config, port_status, reasons};
 use fanin_fabric::Fabric;
 use fanin_net::{FaultPlan, Socket, SocketConfig};
@@ -33,6 +35,7 @@ use fanin_systems::AnyNode;
 use crate::demo::parse_probability;
 use messages::{Event, HostCounters, HostStatus, Operations, Order, TrafficTotal};
 use orders::Orders;
+use vectors::VectorConfig;
 
 /// The process of one host of a fabric; takes its orders on standard input.
 #[derive(Args, Clone, Debug)]
@@ -127,7 +130,11 @@ struct Job {
     workers: u32,
     payload_bytes: u32,
     operations: Vec<Operations>,
-    vector_seed: u64,
+    vectors: VectorConfig,
+    /// How elements become integers on the wire, where they do.
+    fixed_point: Option<FixedPoint>,
+    /// Where vectors are sparse, the share of the indices at which a worker has something.
+    density: Option<f64>,
 }
 
 /// The host.
@@ -194,8 +201,14 @@ impl Host {
             let node = workers.into_iter().nth(rank as usize).ok_or("the job has no such rank")?.node;
             self.op = job.op.into();
             self.driver.set_job(JobId(number), job.system.number(), self.op, node);
+            let fixed_point = job.fixed_point();
+            if let Some(fixed_point) = fixed_point {
+                self.driver.set_fixed_point(fixed_point);
+            }
             let (workers, payload_bytes) = (job.hosts.len() as u32, job.payload_bytes);
-            self.job = Some(Job { number, rank, workers, payload_bytes, operations, vector_seed });
+            let vectors = VectorConfig { seed: vector_seed, scale: vectors::Scale::of(job) };
+            let density = job.system.density();
+            self.job = Some(Job { number, rank, workers, payload_bytes, operations, vectors, fixed_point, density });
         }
         say(&Event::JobReady { job: number, rank, server: server.is_some() });
         Ok(())

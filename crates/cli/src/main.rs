@@ -8,12 +8,15 @@
 //! | [`report`] | all of that as one page |
 //! | [`grid`] | numbers at places along axes, for claims and pictures |
 //! | [`sim`] | `fanin sim`: from the command line to files and exit code |
+//! | [`trace`] | `fanin trace`: what goes over simulated links, for Wireshark |
 //! | [`repro`] | `fanin repro`: results held against what a paper says |
 //! | [`model`] | `fanin model`: formulas of papers, as tables |
+//! | [`planner`] | `fanin plan`: which switches to replace next |
 //! | [`mod@bench`] | `fanin bench sim`: the simulator's own speed |
 //! | [`allreduce`] | `fanin bench allreduce`: collectives between processes |
 //! | [`stream`] | `fanin bench stream`: sums inside TCP connections, and what they are measured against |
 //! | [`link`] | `fanin bench link`: what a link carries, the yardstick for collectives over it |
+//! | [`operator`] | `fanin operator`: reductions of one's own, checked and measured |
 //! | [`switch`] | `fanin switch`: the software switch as a service |
 //! | [`fabric_worker`] | `fanin fabric-worker`: the process of one host of a fabric |
 //! | [`demo`] | `fanin demo`: real processes on this machine |
@@ -30,6 +33,8 @@ mod fabric_worker;
 mod grid;
 mod link;
 mod model;
+mod operator;
+mod planner;
 mod plot;
 mod progress;
 mod report;
@@ -39,6 +44,7 @@ mod stream;
 mod switch;
 mod table;
 mod testbed;
+mod trace;
 
 use std::io::{self, IsTerminal};
 use std::process::ExitCode;
@@ -58,10 +64,13 @@ const EXAMPLES: &str = "\
 Examples:
   fanin sim examples/quickstart.toml --out out/quickstart
   fanin sim examples/quickstart.toml --set jobs.0.message=1MiB --set run.repetitions=1
+  fanin trace examples/loss.toml --out loss.pcapng
   fanin repro canary --quick --out out/canary
   fanin model a2tp --flows 2..32 --aggregators 450,900
+  fanin plan examples/networks/racks.toml --jobs examples/networks/jobs.toml --budget 6
   fanin check canary --seeds 100
   fanin demo --loss 0.01
+  fanin operator check examples/operators/log_sum_exp.wasm
   fanin switch --listen 0.0.0.0:7700 --http 127.0.0.1:9470
   fanin testbed examples/testbed/fabric.toml examples/testbed/workload.toml
   fanin bench sim
@@ -74,16 +83,23 @@ RUST_LOG=debug writes what happens to standard error.";
 enum Command {
     /// Simulate a plan.
     Sim(sim::SimArgs),
+    /// Write what goes over simulated links to a file for Wireshark.
+    Trace(trace::TraceArgs),
     /// Reproduce a paper's figures and hold them against its claims.
     Repro(repro::ReproArgs),
     /// Evaluate the formulas of a paper.
     #[command(subcommand)]
     Model(model::ModelArgs),
+    /// Find out which switches of a network to replace next by ones that aggregate.
+    Plan(planner::PlannerArgs),
     /// Run random plans with random faults and check what must be true of all of them.
     Check(check::CheckArgs),
     /// Measure speed.
     #[command(subcommand)]
     Bench(BenchCommand),
+    /// Look at a WebAssembly module that jobs could bring along as an operator.
+    #[command(subcommand)]
+    Operator(operator::OperatorCommand),
     /// Sum vectors for jobs of other processes, as a switch in the network would.
     Switch(Box<switch::SwitchArgs>),
     /// Allreduce real tensors between real processes on this machine.
@@ -121,8 +137,10 @@ fn main() -> ExitCode {
     }
     let done = match &arguments.command {
         Command::Sim(args) => return sim::run(args),
+        Command::Trace(args) => return trace::run(args),
         Command::Repro(args) => return repro::run(args),
         Command::Model(args) => return model::run(args),
+        Command::Plan(args) => return planner::run(args),
         Command::Doctor(args) => return doctor::run(args),
         Command::Check(args) => {
             return check::run(args).unwrap_or_else(|error| {
@@ -130,6 +148,7 @@ fn main() -> ExitCode {
                 ExitCode::from(2)
             });
         }
+        Command::Operator(command) => return operator::run(command),
         Command::Switch(args) => return switch::run(args),
         Command::Testbed(args) => return testbed::run(args),
         Command::Bench(BenchCommand::Sim(args)) => bench::run(args),

@@ -8,6 +8,7 @@ use clap::{Arg, ArgMatches, Command, FromArgMatches, Subcommand, ValueEnum};
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 use fanin_models::{MODELS, Model, ModelError, Parameter, model};
 use fanin_plan::computed::Computed;
+use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
 use crate::repro::output::number_text;
@@ -43,19 +44,21 @@ impl std::fmt::Debug for ModelArgs {
 }
 
 const LISTS: &str = "\
-A LIST is numbers and ranges with commas between them: 2,4,8 or 2..32 (steps of one, for whole numbers) or 0..1:0.2 (steps of 0.2).
+A LIST is numbers and ranges with commas between them: 2,4,8 or 2..32 (steps of one, for whole numbers) or 0..1:0.2 (steps of 0.2);
+or names, where a parameter has names.
 There is a row for each combination; the last parameter runs fastest.
 Exit codes: 0 all is well, 2 the input is wrong.";
 
 fn command(model: &'static Model) -> Command {
     let argument = |parameter: &'static Parameter| {
-        let help = format!("{}: {parameter} [default: {}]", parameter.title, parameter.usual);
+        let usual = model.text(parameter, parameter.usual);
+        let help = format!("{}: {} [default: {usual}]", parameter.title, model.expected(parameter));
         Arg::new(parameter.key)
             .long(parameter.key)
             .value_name("LIST")
             .allow_negative_numbers(true)
             .help(help)
-            .value_parser(move |text: &str| list(parameter, text))
+            .value_parser(move |text: &str| list(model, parameter, text))
     };
     let format =
         Arg::new("format").long("format").value_parser(EnumValueParser::<Format>::new()).default_value("table").help("What to print");
@@ -98,8 +101,15 @@ impl FromArgMatches for ModelArgs {
     }
 }
 
-/// Reads numbers and ranges.
-fn list(parameter: &Parameter, text: &str) -> Result<Vec<f64>, String> {
+/// Reads numbers and ranges, or names.
+fn list(model: &Model, parameter: &Parameter, text: &str) -> Result<Vec<f64>, String> {
+    if let Some(names) = model.names(parameter.key) {
+        let place = |part: &str| names.iter().position(|name| *name == part.trim()).map(|place| place as f64);
+        return text
+            .split(',')
+            .map(|part| place(part).ok_or_else(|| format!("{part:?}: expected {}", model.expected(parameter))))
+            .collect();
+    }
     let number = |text: &str| text.trim().parse::<f64>().map_err(|_| format!("{text:?}: expected {parameter}"));
     let mut values = Vec::new();
     for part in text.split(',') {
@@ -165,10 +175,15 @@ impl Rows {
         self.model.parameters.len()
     }
 
+    /// The parameters of a row, with their names where they have some.
+    fn texts<'a>(&'a self, parameters: &'a [f64]) -> impl Iterator<Item = String> + 'a {
+        self.model.parameters.iter().zip(parameters).map(|(parameter, &value)| self.model.text(parameter, value))
+    }
+
     /// The table for people, without its form.
     pub fn cells(&self) -> Cells {
         let row = |(parameters, quantities): &(Vec<f64>, Vec<f64>)| {
-            parameters.iter().map(f64::to_string).chain(quantities.iter().map(|value| number_text(*value))).collect()
+            self.texts(parameters).chain(quantities.iter().map(|value| number_text(*value))).collect()
         };
         Cells { header: self.keys().map(String::from).collect(), rows: self.rows.iter().map(row).collect() }
     }
@@ -209,7 +224,7 @@ impl Rows {
         let mut writer = csv::Writer::from_writer(out);
         writer.write_record(self.keys())?;
         for (parameters, quantities) in &self.rows {
-            writer.write_record(parameters.iter().chain(quantities).map(f64::to_string))?;
+            writer.write_record(self.texts(parameters).chain(quantities.iter().map(f64::to_string)))?;
         }
         writer.flush()
     }
@@ -223,7 +238,18 @@ struct Object<'a> {
 
 impl Serialize for Object<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(self.rows.keys().zip(self.row.0.iter().chain(&self.row.1)))
+        let Rows { model, .. } = self.rows;
+        let mut map = serializer.serialize_map(None)?;
+        for (parameter, value) in model.parameters.iter().zip(&self.row.0) {
+            match model.names(parameter.key) {
+                Some(_) => map.serialize_entry(parameter.key, &model.text(parameter, *value))?,
+                None => map.serialize_entry(parameter.key, value)?,
+            }
+        }
+        for (quantity, value) in model.quantities.iter().zip(&self.row.1) {
+            map.serialize_entry(quantity.key, value)?;
+        }
+        map.end()
     }
 }
 
@@ -262,7 +288,7 @@ mod tests {
 
     fn read(key: &str, text: &str) -> Result<Vec<f64>, String> {
         let steady = model("a2tp").expect("a model");
-        list(&steady.parameters[steady.parameter(key).expect("a parameter")], text)
+        list(steady, &steady.parameters[steady.parameter(key).expect("a parameter")], text)
     }
 
     #[test]

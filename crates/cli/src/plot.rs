@@ -69,10 +69,25 @@ pub fn computed_pictures(plan: &Computed) -> Result<Vec<(String, String)>> {
 /// # Errors
 /// Those of drawing.
 pub fn measured_over_time(title: &str, note: &str, y_label: &str, lines: Vec<(String, Vec<(f64, f64)>)>) -> Result<String> {
-    let group =
-        |(color, (label, _)): (usize, &(String, _))| Group { label: label.clone(), look: Look { color, dash: 0 }, points: Vec::new() };
-    let groups: Vec<Group> = lines.iter().enumerate().map(group).collect();
+    let groups = named(&lines);
     time::over_time(title, note, y_label, &groups, lines.into_iter().map(|(_, line)| vec![line]).collect())
+}
+
+/// A picture of values over whole numbers, as SVG: the name of each line, and its corners.
+///
+/// # Errors
+/// Those of drawing.
+pub fn over_count(title: &str, note: &str, x_label: &str, y_label: &str, lines: Vec<(String, Vec<(f64, f64)>)>) -> Result<String> {
+    let groups = named(&lines);
+    let frame = Frame { title, note, x_label, y_label, groups: &groups };
+    time::over_count(&frame, lines.into_iter().map(|(_, line)| line).collect())
+}
+
+/// A group for each line, in a colour of its own.
+fn named<T>(lines: &[(String, T)]) -> Vec<Group> {
+    let group =
+        |(color, (label, _)): (usize, &(String, T))| Group { label: label.clone(), look: Look { color, dash: 0 }, points: Vec::new() };
+    lines.iter().enumerate().map(group).collect()
 }
 
 fn drawn(plots: &[Plot], grid: &dyn Grid, simulated: Option<&Simulated<'_>>) -> Result<Vec<(String, String)>> {

@@ -12,10 +12,47 @@ pub fn summary(plan: &Plan, finished: &[Finished]) -> String {
     for line in table(plan, finished).lines() {
         text.extend([line.trim_end(), "\n"]);
     }
-    for problem in problems(plan, finished) {
-        text.extend([problem.as_str(), "\n"]);
+    for line in incomplete(plan, finished).iter().chain(&unmarked(plan, finished)).chain(&problems(plan, finished)) {
+        text.extend([line.as_str(), "\n"]);
     }
     text
+}
+
+/// Where a run stands in the plan, for the beginning of a line.
+fn place(plan: &Plan, run: &Finished) -> String {
+    let point = plan.describe(&plan.points[run.point]);
+    if point.is_empty() { String::new() } else { format!("{point}, ") }
+}
+
+/// Every job that was completed without some of its ranks, in words.
+fn incomplete(plan: &Plan, finished: &[Finished]) -> Vec<String> {
+    let mut all = Vec::new();
+    for run in finished {
+        for (number, job) in run.record.jobs.iter().enumerate().filter(|(_, job)| !job.without.is_empty()) {
+            let ranks: Vec<String> = job.without.iter().map(u32::to_string).collect();
+            let (ranks, s) = (ranks.join(", "), if job.without.len() == 1 { "" } else { "s" });
+            let (place, seed) = (place(plan, run), run.record.seed);
+            all.push(format!("{place}seed {seed}: job {number} completed without rank{s} {ranks}; its results are the others' sums"));
+        }
+    }
+    all
+}
+
+/// Every run in which queues overflowed though its systems would have slowed down, had they been told.
+fn unmarked(plan: &Plan, finished: &[Finished]) -> Vec<String> {
+    let mut all = Vec::new();
+    for run in finished {
+        let setup = &plan.points[run.point].setup;
+        let lost = run.record.drops.get("queue_full").copied().unwrap_or(0);
+        let deaf = setup.jobs.iter().find(|job| job.system.obeys_marks()).filter(|_| setup.general.network.ecn.is_none());
+        if let Some(job) = deaf.filter(|_| lost > 0) {
+            let (place, seed, system) = (place(plan, run), run.record.seed, job.system.name());
+            all.push(format!(
+                "{place}seed {seed}: full queues lost {lost} packets; windows of {system} shrink by ECN marks only, and network.ecn is not given"
+            ));
+        }
+    }
+    all
 }
 
 /// The runs of a plan that has not run: a line a point.
@@ -33,8 +70,7 @@ pub fn runs(plan: &Plan) -> String {
 pub fn problems(plan: &Plan, finished: &[Finished]) -> Vec<String> {
     let mut all = Vec::new();
     for run in finished.iter().filter(|run| !run.record.is_good()) {
-        let point = plan.describe(&plan.points[run.point]);
-        let place = if point.is_empty() { String::new() } else { format!("{point}, ") };
+        let place = place(plan, run);
         let seed = run.record.seed;
         if !run.record.is_exact() {
             all.push(format!("NOT EXACT: {place}seed {seed}: {}", run.record.census));

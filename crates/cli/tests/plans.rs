@@ -97,7 +97,17 @@ const WRONG: &[(&str, &str, &str)] = &[
         "hosts = 16\nlossless = { model = \"input-queued\", input = \"64KiB\", arbitration = \"random\" }",
         "plan.toml:4: network.lossless.arbitration = \"random\": expected \"first-come\" or \"round-robin\" or \"oldest-first\"",
     ),
-    ("shape = \"star\"", "shape = \"ring\"", "plan.toml:2: network.shape = \"ring\": expected \"star\" or \"fat-tree\""),
+    (
+        "hosts = 16",
+        "hosts = 16\nlossless = { model = \"input-queued\", input = \"64KiB\", channels = 2 }",
+        "plan.toml:4: network.lossless.channels = 2: expected no such key with shape = \"star\"",
+    ),
+    (
+        "shape = \"star\"",
+        "shape = \"ring\"",
+        "plan.toml:2: network.shape = \"ring\": expected \"star\" or \"fat-tree\" or \"fat-tree-3\" or \"dragonfly\" or \
+     \"machines\" or \"file\"",
+    ),
     (
         "load = 0.5",
         "load = 1.5",
@@ -212,7 +222,7 @@ const WRONG_BESIDE: &[(&str, &str, &str)] = &[
     (
         "trees = 1",
         "model = \"resnet\"",
-        "plan.toml:9: jobs[0].model = \"resnet\": expected \"resnet50\" or \"vgg16\" or \"alexnet\" or \"lstm\" or \"bert\"",
+        "plan.toml:9: jobs[0].model = \"resnet\": expected \"resnet50\" or \"vgg16\" or \"alexnet\" or \"resnet101\" or \"inceptionv3\" or \"lstm\" or \"bert\"",
     ),
     (
         "trees = 1",
@@ -384,6 +394,64 @@ fn memory_is_sampled_where_the_plan_asks_for_it() {
     assert!(used[0] == 0 && used.iter().any(|bytes| *bytes > 0) && used.iter().all(|bytes| *bytes <= peak), "{used:?} {peak}");
     let mean = row["switch_bytes_mean"].as_f64().expect("bytes");
     assert!(mean > 0.0 && mean < peak as f64 && row["leaf_bytes_peak"] == peak, "{row}");
+}
+
+/// Shapes refuse what is another shape's, what does not fit together, and what would not fit any machine.
+#[test]
+fn every_shape_has_keys_of_its_own() {
+    let folder = folder("shapes");
+    let name =
+        plan(&folder, "[network]\nrate = \"100Gb/s\"\nlatency = \"300ns\"\n[[jobs]]\nsystem = \"ring\"\nworkers = 2\nmessage = \"4KiB\"\n");
+    let fat_tree = ["network.shape=fat-tree-3", "network.ports=4"];
+    let dragonfly =
+        ["network.shape=dragonfly", "network.groups=3", "network.routers=2", "network.global_links=1", "network.hosts_per_router=2"];
+    let file = ["network.shape=file", "network.file=net.toml"];
+    std::fs::write(
+        folder.join("net.toml"),
+        "hosts = [\"a\", \"b\"]\nswitches = [{ name = \"s\" }]\nlinks = [{ from = \"s\", to = [\"a\", \"b\"] }]\n",
+    )
+    .unwrap();
+    let arguments = |sets: &[&'static str], more: &[&'static str]| -> Vec<&str> {
+        ["sim", name].into_iter().chain(sets.iter().chain(more).flat_map(|set| ["--set", set])).collect()
+    };
+    for sets in [&fat_tree[..], &dragonfly, &file] {
+        good(&folder, &arguments(sets, &["network.routing=drill"]));
+    }
+    for routing in ["network.routing=minimal", "network.routing=valiant", "network.routing=ugal"] {
+        good(&folder, &arguments(&dragonfly, &[routing]));
+        good(&folder, &arguments(&dragonfly, &[routing, "network.lossless={ model = \"input-queued\", input = \"8KiB\" }"]));
+    }
+    good(&folder, &arguments(&file, &["network.routing=conga"]));
+    for (sets, wrong, expected) in [
+        (&fat_tree[..], "network.ports=5", "network.ports = 5: expected an even number of 2 or more"),
+        (&fat_tree, "network.ports=5000", "network.ports = 5000: expected at most 131072 hosts in all, not 31250000000"),
+        (&fat_tree, "network.groups=3", "network.groups = 3: expected no such key with shape = \"fat-tree-3\""),
+        (&fat_tree, "network.hosts=3", "network.hosts = 3: expected no such key with shape = \"fat-tree-3\""),
+        (&dragonfly, "network.groups=4", "network.groups = 4: expected at most 3 groups, routers times global_links and one"),
+        (&dragonfly, "network.groups=9000", "network.groups = 9000: expected at most 8192 switches in all, not 18000"),
+        (
+            &fat_tree,
+            "network.routing=valiant",
+            "network.routing = \"valiant\": expected another routing: this one is for shape = \"dragonfly\"",
+        ),
+        (
+            &fat_tree,
+            "network.routing=conga",
+            "network.routing = conga: expected leaves, which have hosts, and spines, each joined only to the others; aggregation0 and core0",
+        ),
+        (&fat_tree, "network.drill_samples=0", "network.drill_samples = 0: expected 1 to 8 queues"),
+        (&fat_tree, "network.drill_memory=9", "network.drill_memory = 9: expected at most 8 queues"),
+        (&dragonfly, "network.conga_time=\"0s\"", "network.conga_time = \"0s\": expected 1 ns or more"),
+        (&file, "network.global_rate=\"1Gb/s\"", "network.global_rate = \"1Gb/s\": expected no such key with shape = \"file\""),
+    ] {
+        let said = refused(&folder, &arguments(sets, &[wrong]));
+        assert!(said.starts_with(&format!("error: plan.toml: --set {wrong}: {expected}")), "{said}");
+    }
+    let said = refused(&folder, &arguments(&file, &["network.file=no.toml"]));
+    assert!(said.contains("no.toml: cannot be read: "), "{said}");
+    std::fs::write(folder.join("net.toml"), "hosts = [\"a\"]\nswitches = [{ name = \"s\" }]\n").unwrap();
+    let said = refused(&folder, &arguments(&file, &[]));
+    assert_eq!(said, "error: net.toml:1: hosts = a with 0 links: expected one link to a switch for each");
 }
 
 /// Every key that the program knows is in the documentation; the program itself says which it knows.

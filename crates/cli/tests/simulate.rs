@@ -109,6 +109,7 @@ fn json_and_csv_hold_the_same_numbers() {
         "switch_bytes_peak",
         "census",
         "packet_hops",
+        "link_bytes",
         "packets_dropped",
         "wall_s",
     ];
@@ -176,7 +177,16 @@ fn every_example_can_be_read_and_small_ones_run() {
         }
     }
     assert!(count >= 4, "{count} examples");
-    for (name, runs) in [("loss.toml", 60), ("lossless.toml", 4), ("training.toml", 4)] {
+    let small = [
+        ("dragonfly.toml", 3),
+        ("loss.toml", 60),
+        ("lossless.toml", 4),
+        ("rina.toml", 6),
+        ("shapes.toml", 24),
+        ("sharp.toml", 6),
+        ("training.toml", 4),
+    ];
+    for (name, runs) in small {
         let path = examples().join(name);
         let all = rows(&good(&folder, &["sim", path.to_str().unwrap(), "--format", "json", "--out", name]));
         assert_eq!(all.len(), runs);
@@ -283,6 +293,112 @@ fn the_error_names_the_host_that_died() {
     assert!(String::from_utf8_lossy(&unexpected.stdout).contains("FAILED: series tree, seed 1: "));
     let survived = fanin(&folder, &["sim", path, "--set", "faults.timed=[]"]);
     assert_eq!(survived.status.code(), Some(1), "failure was expected");
+}
+
+/// `rina 4.5` to `4.7`: with real elements, the results of those that are left are compared with the sum of exactly their vectors.
+#[test]
+fn a_job_that_goes_on_without_a_host_that_died_is_complete_and_says_so() {
+    let folder = folder("without");
+    let text = "[network]\nshape = \"fat-tree\"\nleaves = 2\nhosts_per_leaf = 3\nspines = 1\nrate = \"100Gb/s\"\nlatency = \"300ns\"\n\
+                [[jobs]]\nsystem = \"rina\"\nworkers = 6\nplacement = \"packed\"\nmessage = \"64KiB\"\niterations = 3\npatience = \"1ms\"\n\
+                [[faults.timed]]\nkind = \"host-dies\"\nhost = \"host3\"\nfrom = \"12us\"\n[run]\npayload = \"elements\"\n";
+    let name = plan(&folder, text);
+    for payload in ["elements", "census"] {
+        let set = format!("run.payload={payload}");
+        let row = rows(&good(&folder, &["sim", name, "--format", "json", "--set", &set])).remove(0);
+        assert_eq!((&row["census"], &row["failure"], &row["ended"]), (&"exact".into(), &Value::Null, &"jobs_done".into()), "{row}");
+        assert_eq!(row["jobs"][0]["without"], Value::from(vec![3]), "{row}");
+        assert!(row["goodput_gbps"].as_f64() > Some(0.0) && row["jobs"][0]["jct_us"].as_f64() > Some(1_000.0), "{row}");
+    }
+    let summary = good(&folder, &["sim", name]);
+    assert!(summary.contains("seed 1: job 0 completed without rank 3; its results are the others' sums"), "{summary}");
+    // Three of six are no majority.
+    let more = "faults.timed=[{ kind = \"host-dies\", host = \"host3\", from = \"12us\" }, { kind = \"host-dies\", host = \"host4\", from = \"12us\" }, \
+        { kind = \"host-dies\", host = \"host5\", from = \"12us\" }]";
+    let failed = fanin(&folder, &["sim", name, "--set", more]);
+    assert_eq!(failed.status.code(), Some(1), "{}{}", String::from_utf8_lossy(&failed.stdout), String::from_utf8_lossy(&failed.stderr));
+    assert!(String::from_utf8_lossy(&failed.stdout).contains("FAILED: seed 1: "));
+}
+
+/// What a worker at its server's own host sends is there a window before the rest: the rest is not late for that.
+#[test]
+fn a_server_beside_a_worker_asks_for_nothing_that_is_on_its_way() {
+    let folder = folder("beside");
+    let text = "[network]\nshape = \"fat-tree\"\nleaves = 2\nhosts_per_leaf = 4\nspines = 1\nrate = \"25Gb/s\"\nlatency = \"300ns\"\necn = \"80kB\"\n\
+                [[jobs]]\nsystem = \"atp\"\nworkers = 8\nmessage = \"2MB\"\nservers = 0\nwindow = 512\naggregators = 4096\nrto_min = \"20us\"\n";
+    let name = plan(&folder, text);
+    for system in ["atp", "a2tp"] {
+        let row = rows(&good(&folder, &["sim", name, "--format", "json", "--set", &format!("jobs.0.system={system}")])).remove(0);
+        assert_eq!(
+            (&row["census"], &row["packets_dropped"], &row["packets_retransmitted"]),
+            (&"exact".into(), &0.into(), &0.into()),
+            "{row}"
+        );
+    }
+}
+
+/// `rina 6.5`: static trees where some switches only forward are exact, with losses too, and are slower than where all sum. In a tree of three
+/// levels, where children, parents and both are behind others.
+#[test]
+fn static_trees_do_with_some_of_the_switches() {
+    let folder = folder("partial-trees");
+    let text = "[network]\nshape = \"fat-tree-3\"\nports = 4\nrate = \"25Gb/s\"\nlatency = \"300ns\"\necn = \"80kB\"\n\
+                [[jobs]]\nsystem = \"tree\"\nworkers = 16\nmessage = \"256KiB\"\ntrees = 2\nrto_min = \"200us\"\niterations = 2\n";
+    let name = plan(&folder, text);
+    let row = |sets: &[&str]| rows(&good(&folder, &[&["sim", name, "--format", "json"], sets].concat())).remove(0);
+    let some = [
+        "[\"edge0\", \"edge3\", \"core1\"]",
+        "[\"core0\", \"core1\", \"core2\"]",
+        "[\"edge0\", \"edge1\", \"edge2\", \"edge3\", \"edge4\", \"edge5\", \"edge6\", \"edge7\"]",
+        "[\"aggregation2\", \"edge7\"]",
+    ];
+    for system in ["tree", "panama"] {
+        let system = format!("jobs.0.system={system}");
+        let all = row(&["--set", &system]);
+        for aggregating in some {
+            let aggregating = format!("network.aggregating={aggregating}");
+            let sets = ["--set", &system, "--set", &aggregating];
+            let (clean, lossy) = (
+                row(&sets),
+                row(&[&sets[..], &["--set", "faults.links=[{ loss = 0.01, duplication = 0.01, reordering = 0.02 }]"]].concat()),
+            );
+            for row in [&clean, &lossy] {
+                assert_eq!((&row["census"], &row["ended"]), (&"exact".into(), &"jobs_done".into()), "{aggregating}: {row}");
+            }
+            assert!(clean["completion_us"].as_f64() > all["completion_us"].as_f64(), "{aggregating}: more bytes where fewer sum");
+            assert!(lossy["packets_retransmitted"].as_u64() > Some(0), "{lossy}");
+        }
+    }
+    let refused = |sets: &[&str]| String::from_utf8_lossy(&fanin(&folder, &[&["sim", name], sets].concat()).stderr).into_owned();
+    // The number of its trees is no key of this system.
+    std::fs::write(folder.join("canary.toml"), text.replace("\"tree\"", "\"canary\"").replace("trees = 2\n", "")).unwrap();
+    let canary = fanin(&folder, &["sim", "canary.toml", "--set", "network.aggregating=[\"edge0\"]"]);
+    let error = String::from_utf8_lossy(&canary.stderr);
+    assert!(
+        error.contains("expected a system that can do without switch")
+            && error.contains("which only forwards: atp, a2tp, rina, tree or panama"),
+        "{error}"
+    );
+    let error = refused(&["--set", "network.aggregating=[\"edge0\", \"host3\"]"]);
+    assert!(error.contains("network.aggregating[1] = \"host3\": expected the name of a switch"), "{error}");
+    let error = refused(&["--set", "network.aggregating=\"file\""]);
+    assert!(error.contains("network.aggregating = \"file\": expected names of switches with this shape"), "{error}");
+    let error = refused(&["--set", "network.aggregating=[]"]);
+    assert!(error.contains("expected a network in which some switch aggregates"), "{error}");
+}
+
+#[test]
+fn windows_that_hear_of_no_mark_are_told_of_where_queues_overflow() {
+    let folder = folder("unmarked");
+    let text = "[network]\nshape = \"star\"\nhosts = 9\nrate = \"10Gb/s\"\nlatency = \"300ns\"\nqueue = \"20kB\"\n\
+                [[jobs]]\nsystem = \"atp\"\nworkers = 8\nmessage = \"256KiB\"\naggregators = 4\nwindow = 64\n";
+    let name = plan(&folder, text);
+    let told = |sets: &[&str]| {
+        good(&folder, &[&["sim", name], sets].concat()).contains("windows of atp shrink by ECN marks only, and network.ecn is not given")
+    };
+    assert!(told(&[]));
+    assert!(!told(&["--set", "network.ecn=10kB"]), "they are marked");
+    assert!(!told(&["--set", "network.queue=10MB"]), "nothing is lost");
 }
 
 #[test]

@@ -58,7 +58,7 @@ fn what_the_documentation_shows_runs_and_is_exact() {
     let _alone = alone();
     let documentation = fs::read_to_string(repository().join("docs/testbed.md")).unwrap();
     let commands: Vec<&str> = documentation.lines().filter_map(|line| line.strip_prefix("$ fanin testbed ")).collect();
-    assert_eq!(commands.len(), 6);
+    assert_eq!(commands.len(), 9);
     for line in commands {
         let output = testbed(&line.split(' ').collect::<Vec<_>>()).output().unwrap();
         let (out, errors) = (text(&output.stdout), text(&output.stderr));
@@ -70,6 +70,9 @@ fn what_the_documentation_shows_runs_and_is_exact() {
         let results: Value = serde_json::from_str(&out).unwrap();
         let exact = operations(&results).iter().filter(|operation| operation["exact"] == true).count();
         assert_eq!(exact, if line.contains("worker_dies") { 1 } else { 3 }, "{line}: {out}");
+        if line.contains("agent_dies") {
+            assert_the_others_went_on_without(&results, 4);
+        }
         if line.contains("two_jobs") {
             assert_two_jobs_shared_a_pool(&results);
         }
@@ -85,6 +88,86 @@ fn what_the_documentation_shows_runs_and_is_exact() {
             assert_only_what_was_in_flight_was_begun_anew(&results);
         }
     }
+}
+
+/// `rina 4.6`, `4.7`: what was begun anew, and what comes behind it, is the sum of the others, as each of them says.
+fn assert_the_others_went_on_without(results: &Value, rank: usize) {
+    let lacks: Vec<bool> = operations(results).iter().map(|operation| operation["without"] == serde_json::json!([rank])).collect();
+    assert_eq!(lacks, [false, true, true], "{results}");
+    for operation in &operations(results)[1..] {
+        let ends = operation["workers"].as_array().unwrap();
+        assert!(ends[rank].is_null() && ends.len() == 8, "{operation}");
+        let others = ends.iter().enumerate().filter(|(own, _)| *own != rank).map(|(_, end)| end);
+        assert!(others.into_iter().all(|end| end["ok"] == true && end["without"] == operation["without"]), "{operation}");
+    }
+}
+
+const RINA: &str = "[[job]]\nsystem = \"rina\"\nhosts = [\"host0\", \"host1\", \"host2\", \"host5\", \"host6\", \"host7\"]\n\
+    message = \"256KiB\"\nrto_min = \"100ms\"\n";
+
+/// `rina 4.4`: of two racks one is summed and the other is not; the switch that sums restarts in the middle, and packets are lost.
+/// Workers divide by their number.
+#[test]
+fn a_ring_of_a_rack_and_workers_is_exact_though_its_switch_restarts_and_packets_are_lost() {
+    let _alone = alone();
+    let folder = folder("testbed-rina");
+    let events = "[[event]]\naction = \"kill\"\nnode = \"leaf0\"\noperation = 1\nprogress = \"20%\"\n\
+        [[event]]\naction = \"restart\"\nnode = \"leaf0\"\noperation = 1\nprogress = \"20%\"\nafter = \"100ms\"\n[faults]\nloss = \"1%\"\n";
+    let workload = format!("{RINA}aggregating = 1\noperator = \"avg\"\noperations = 3\n{events}");
+    let results = results(&write(&folder, &workload), &[]);
+    assert!(operations(&results).len() == 3 && operations(&results).iter().all(|operation| operation["exact"] == true), "{results}");
+    assert!(operations(&results).iter().all(|operation| operation["without"].is_null()), "{results}");
+    let summed =
+        results["switches"].as_array().unwrap().iter().filter(|switch| switch["status"]["jobs"][0]["slot_bytes_peak"].as_u64() > Some(0));
+    assert_eq!(summed.map(|switch| switch["name"].as_str().unwrap()).collect::<Vec<_>>(), ["leaf0"]);
+}
+
+const FLARE: &str = "[[job]]\nsystem = \"flare\"\nhosts = [\"host0\", \"host1\", \"host2\", \"host5\", \"host6\", \"host7\"]\n\
+    density = \"5%\"\nstorage = \"table\"\nslots = 50\nmessage = \"4MiB\"\nwindow = 8\nrto_min = \"100ms\"\n";
+
+/// `flare 4.9`: small tables spill, packets are lost, doubled and overtaken, and a leaf loses its memory in the middle; every index is compared.
+#[test]
+fn sparse_sums_are_exact_though_tables_spill_packets_are_lost_and_a_leaf_restarts() {
+    let _alone = alone();
+    let folder = folder("testbed-flare");
+    let events = "[[event]]\naction = \"kill\"\nnode = \"leaf0\"\noperation = 1\nprogress = \"20%\"\n\
+        [[event]]\naction = \"restart\"\nnode = \"leaf0\"\noperation = 1\nprogress = \"20%\"\nafter = \"100ms\"\n\
+        [faults]\nloss = \"1%\"\nduplication = \"1%\"\nreordering = \"1%\"\n";
+    let workload = format!("{FLARE}operations = 3\npatience = \"20s\"\n{events}");
+    let results = results(&write(&folder, &workload), &[]);
+    assert!(operations(&results).len() == 3 && operations(&results).iter().all(|operation| operation["exact"] == true), "{results}");
+}
+
+/// The worker that is missing is named by all others, in bounded time.
+#[test]
+fn sparse_sums_fail_at_every_worker_where_one_is_killed() {
+    let _alone = alone();
+    let folder = folder("testbed-flare-dies");
+    let event = "[[event]]\naction = \"kill\"\nnode = \"host2\"\nprogress = \"10%\"\n[run]\nexpect = \"failure\"\n";
+    let results = results(&write(&folder, &format!("{FLARE}patience = \"2s\"\n{event}")), &[]);
+    for end in operations(&results)[0]["workers"].as_array().unwrap().iter().filter(|end| !end.is_null()) {
+        assert!(end["suspect"] == "rank 2" && end["seconds"].as_f64().unwrap() < 20.0, "{end}");
+    }
+}
+
+/// A leaf that is gone for good takes half of the workers with it, so there is no majority: all say so, and whom they miss.
+#[test]
+fn a_ring_whose_switch_is_gone_fails_at_every_worker_in_bounded_time() {
+    let _alone = alone();
+    let folder = folder("testbed-rina-leaf");
+    let event = "[[event]]\naction = \"kill\"\nnode = \"leaf0\"\nprogress = \"20%\"\n[run]\nexpect = \"failure\"\n";
+    let results = results(&write(&folder, &format!("{RINA}patience = \"1s\"\n{event}")), &[]);
+    for end in operations(&results)[0]["workers"].as_array().unwrap() {
+        assert!(end["suspect"].as_str().unwrap().starts_with("rank ") && end["seconds"].as_f64().unwrap() < 20.0, "{end}");
+    }
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn in_namespaces_a_ring_of_racks_goes_on_without_an_agent() {
+    let _alone = alone();
+    let workload = repository().join("examples/testbed/rina_agent_dies.toml");
+    assert_the_others_went_on_without(&results(&workload, &["--place", "namespaces"]), 4);
 }
 
 /// Both jobs are exact, the first one's server has a host of its own, and neither had more aggregators than there are.
@@ -180,6 +263,113 @@ fn connections_of_netreduce_are_summed_exactly_under_loss() {
         rto_initial = \"200ms\"\nrto_min = \"50ms\"\n[faults]\nloss = \"1%\"\n";
     let results = results(&write(&folder, workload), &[]);
     assert!(operations(&results).len() == 2 && operations(&results).iter().all(|operation| operation["exact"] == true), "{results}");
+}
+
+/// How often workers of a job sent packets again because they were asked to.
+fn asked(job: &Value) -> u64 {
+    let operations = job["operations"].as_array().unwrap().iter();
+    let ends = operations.flat_map(|operation| operation["workers"].as_array().unwrap());
+    ends.filter_map(|end| end["counters"]["retransmitted"]["asked"].as_u64()).sum()
+}
+
+fn assert_exact(job: &Value, operations: usize) {
+    let all = job["operations"].as_array().unwrap();
+    assert!(all.len() == operations && all.iter().all(|operation| operation["exact"] == true), "{job}");
+}
+
+/// `a2tp 5.8` with real packets: integers are added by switches and servers, and what does not fit goes as floats from all workers. The
+/// server of the second job is at its rank 0, whose integers touch no link.
+#[test]
+fn fixed_point_is_exact_and_what_does_not_fit_goes_as_floats() {
+    let _alone = alone();
+    let folder = folder("testbed-fixed-point");
+    let job = |system: &str, hosts: &str, more: &str| {
+        format!("[[job]]\nsystem = \"{system}\"\nfixed_point = true\nhosts = {hosts}\nmessage = \"96KiB\"\noperations = 2\n{more}\n")
+    };
+    let jobs = [
+        job("atp", "[\"host0\", \"host1\", \"host5\"]", "servers = [\"host9\"]\noverflow = \"25%\""),
+        job("a2tp", "[\"host2\", \"host6\", \"host7\"]", "overflow = \"25%\""),
+        job("a2tp", "[\"host3\", \"host8\"]", "servers = [\"host4\"]"),
+    ];
+    let quiet = results(&write(&folder, &jobs.concat()), &[]);
+    let all = quiet["jobs"].as_array().unwrap();
+    all.iter().for_each(|job| assert_exact(job, 2));
+    assert!(asked(&all[0]) > 0 && asked(&all[1]) > 0, "{quiet}");
+    // A machine with too much to do loses packets, and then a server may be asked; without overflow nobody is asked for floats.
+    assert!(asked(&all[2]) <= asked(&all[0]).min(asked(&all[1])), "{quiet}");
+    let switchml = job("switchml", "[\"host3\", \"host8\"]", "operator = \"avg\"");
+    let faults = "[faults]\nloss = \"1%\"\nduplication = \"1%\"\nreordering = \"1%\"\n";
+    let lossy = results(&write(&folder, &[jobs[0].as_str(), &jobs[1], &switchml, faults].concat()), &[]);
+    lossy["jobs"].as_array().unwrap().iter().for_each(|job| assert_exact(job, 2));
+}
+
+/// Two jobs want more operations than a switch has: the one that is refused sums by its hosts, or waits until the other is over. One streams. All
+/// are exact, with losses too.
+#[test]
+fn jobs_of_sharp_are_exact_by_trees_and_by_hosts_under_loss() {
+    let _alone = alone();
+    let folder = folder("testbed-sharp");
+    let job = |hosts: &str, more: &str| {
+        let operations = if more.is_empty() { 8 } else { 2 };
+        format!("[[job]]\nsystem = \"sharp\"\nhosts = {hosts}\nmessage = \"64KiB\"\noperations = {operations}\noutstanding = 24\n{more}\n")
+    };
+    // Longer than it takes until the second one asks.
+    let workload = [
+        job("[\"host0\", \"host1\", \"host5\"]", ""),
+        job("[\"host2\", \"host6\", \"host7\"]", "element = \"i32\"\nstart = \"100ms\""),
+        job("[\"host3\", \"host8\"]", "mode = \"streaming\"\nrefused = \"wait\""),
+        "[faults]\nloss = \"1%\"\nduplication = \"1%\"\n".to_string(),
+    ];
+    let results = results(&write(&folder, &workload.concat()), &[]);
+    let jobs = results["jobs"].as_array().unwrap();
+    jobs.iter().zip([8, 2, 2]).for_each(|(job, operations)| assert_exact(job, operations));
+    // What switches keep of a job's tree shows which of the two had the quota.
+    let leaves = results["switches"].as_array().unwrap().iter().filter(|switch| switch["name"].as_str().unwrap().starts_with("leaf"));
+    let peak = |switch: &Value, job: usize| {
+        let jobs = switch["status"]["jobs"].as_array().unwrap();
+        jobs.iter().find(|counts| counts["job"] == job as u64 + 1).map_or(0, |counts| counts["slot_bytes_peak"].as_u64().unwrap())
+    };
+    for leaf in leaves {
+        assert!(peak(leaf, 2) > 0 && (peak(leaf, 0) > 0) != (peak(leaf, 1) > 0), "{leaf}");
+    }
+    // The one that is refused waits: switches are told when the other is over.
+    let waits = "refused = \"wait\"\npatience = \"60s\"";
+    let workload = [job("[\"host0\", \"host5\"]", waits), job("[\"host2\", \"host7\"]", waits)];
+    let results = self::results(&write(&folder, &workload.concat()), &[]);
+    results["jobs"].as_array().unwrap().iter().for_each(|job| assert_exact(job, 2));
+    for leaf in results["switches"].as_array().unwrap().iter().filter(|switch| switch["name"].as_str().unwrap().starts_with("leaf")) {
+        assert!(peak(leaf, 0) > 0 && peak(leaf, 1) > 0, "{leaf}");
+    }
+}
+
+/// `a2tp 9`, P4, with real processes: a worker is killed in the middle, so its job holds aggregators that nobody will free. The other job goes
+/// on, is exact, and takes them.
+#[test]
+fn a_job_that_crashes_leaves_its_aggregators_to_the_other_one() {
+    let _alone = alone();
+    let folder = folder("testbed-crash");
+    let workload = "[[job]]\nsystem = \"a2tp\"\nhosts = [\"host0\", \"host1\", \"host5\"]\nservers = [\"host9\"]\nmessage = \"512KiB\"\n\
+        operations = 4\nrto_min = \"100ms\"\n[[job]]\nsystem = \"a2tp\"\nhosts = [\"host2\", \"host3\", \"host7\"]\n\
+        servers = [\"host4\"]\nmessage = \"4MiB\"\nrto_min = \"100ms\"\npatience = \"1s\"\nexpect = \"failure\"\n\
+        [switches]\naggregators = 32\n[[event]]\naction = \"kill\"\nnode = \"host7\"\njob = 1\nprogress = \"5%\"\n\
+        [run]\nseries_interval = \"50ms\"\n";
+    let results = results(&write(&folder, workload), &[]);
+    assert_exact(&results["jobs"][0], 4);
+    let failed = results["jobs"][1]["operations"][0]["workers"].as_array().unwrap();
+    assert!(failed[0]["error"].is_string() && failed[1]["error"].is_string() && failed[2].is_null(), "{results}");
+    let killed_s = results["events"][0]["at_s"].as_f64().unwrap();
+    let done_s = results["jobs"][0]["operations"][3]["ended_s"].as_f64().unwrap();
+    assert!(killed_s < done_s, "it was in the middle");
+    // Its survivors' fragments wait in the leaves for the one that was killed; the other job finds these aggregators taken and takes them.
+    // How many wait when the worker dies is a matter of luck, so what the job has had at any time is what its end is compared with.
+    let slots = |job: usize| {
+        let rows = results["series"].as_array().unwrap().iter().filter(|row| row["job"] == job);
+        rows.filter_map(|row| row["slots"].as_f64()).collect::<Vec<f64>>()
+    };
+    let (own, dead) = (slots(0), slots(1));
+    let most = dead.iter().copied().fold(0.0, f64::max);
+    assert!(own.iter().any(|slots| *slots > 0.0), "{own:?}");
+    assert!(most > 0.0 && dead.last().is_some_and(|last| *last <= most / 2.0), "{dead:?}");
 }
 
 #[test]

@@ -28,6 +28,12 @@ fn wrong_settings_are_named() {
         (&["switch", "--transparent", "no-such-a,no-such-b"], "there is no network interface \"no-such-a\""),
         (&["switch", "--transparent", "a,b", "--http", "127.0.0.1:0"], "cannot be used with"),
         (&["switch", "--transparent", "a,b", "--stream-memory", "1KiB"], "1KiB is not between 64 KiB and 1024 MiB"),
+        (&["switch", "--transparent", "udp:127.0.0.1:5,b"], "\"udp:127.0.0.1:5\" is no cable: `udp:` and the addresses of its two ends"),
+        (&["switch", "--transparent", "a,b", "--rdma-ring", "7:i32:sum:10.0.0.1"], "where 2 to 1024 different addresses is expected"),
+        (
+            &["switch", "--transparent", "a,b", "--trace", "/no/such/folder/file"],
+            "--trace /no/such/folder/file: expected a file that can be written",
+        ),
         (
             &["bench", "stream", "--rank", "0", "--world", "1", "--listen", "127.0.0.1:0", "--successor", "127.0.0.1:1"],
             "1 is not in 2..=1024",

@@ -2,8 +2,8 @@
 
 use fanin_core::{Duration, NodeId, PortId};
 use fanin_fabric::Fabric;
-use fanin_sim::scenario::{LinkSpeed, Shape};
 use fanin_sim::topology::Topology;
+use fanin_sim::{LinkSpeed, Shape};
 
 const SMALL: &str = r#"
 [defaults]

@@ -7,7 +7,7 @@ use crate::source;
 use crate::violation::Violation;
 
 /// Crates without input, output, clocks and randomness of the system.
-const PURE: &[&str] = &["core", "wire", "protocols", "sim", "models"];
+const PURE: &[&str] = &["core", "wire", "protocols", "sim", "processor", "models"];
 
 /// Crates that may use `unsafe`.
 const MAY_BE_UNSAFE: &[&str] = &["fanin-net", "fanin-py"];
@@ -98,6 +98,7 @@ mod tests {
             ("crates/wire/clippy.toml", rules),
             ("crates/protocols/clippy.toml", rules),
             ("crates/sim/clippy.toml", rules),
+            ("crates/processor/clippy.toml", rules),
             ("crates/models/clippy.toml", rules),
             (path, text),
         ])

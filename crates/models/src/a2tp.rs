@@ -21,6 +21,7 @@ pub(crate) const STEADY_STATE: Model = Model {
         Parameter { key: "aggregators", title: "aggregators (M)", usual: 450.0, whole: true, low: 1.0, high: 1e9, inclusive: true },
         Parameter { key: "threshold", title: "threshold (H)", usual: 0.15, whole: false, low: 0.0, high: 1.0, inclusive: false },
     ],
+    choices: &[],
     quantities: &[
         Quantity { key: "window", title: "window at the threshold (ACW*)", equation: "before 9" },
         Quantity { key: "decrease", title: "decrease (d)", equation: "10, approximated" },
@@ -61,6 +62,7 @@ pub(crate) const DECREASE: Model = Model {
         Parameter { key: "congestion", title: "congestion (p)", usual: 0.1, whole: false, low: 0.0, high: 1.0, inclusive: true },
         Parameter { key: "straggling", title: "straggling (gamma)", usual: 1.0, whole: false, low: 0.0, high: 1.0, inclusive: true },
     ],
+    choices: &[],
     quantities: &[
         Quantity { key: "decrease", title: "decrease (d)", equation: "5" },
         Quantity { key: "kept", title: "share of the window that is kept", equation: "4" },

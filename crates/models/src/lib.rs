@@ -4,18 +4,36 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`a2tp`] | steady state of A2TP's aggregator window, and the factor by which it shrinks |
+//! | [`bom`] | what workers can send to a server where some switches aggregate |
+//! | [`flare`] | a switch of many cores: queues, latency, memory and bandwidth, by formulas and simulated; sums of sparse vectors |
 //! | [`netreduce`] | time of an allreduce over machines with several GPUs: flat ring, Tencent's, parallel NetReduce |
+//! | [`rina`] | the dependency chain of a ring over workers or groups |
 //! | [`sharp`] | time of an allreduce over SHARP's trees, in its two modes |
+//! | [`upgrade`] | in which order to replace switches |
 #![forbid(unsafe_code)]
 
 pub mod a2tp;
+pub mod bom;
+pub mod flare;
 pub mod netreduce;
+pub mod rina;
 pub mod sharp;
+pub mod upgrade;
 
 use std::fmt;
 
 /// All models, in the order in which they are listed.
-pub const MODELS: &[Model] = &[a2tp::STEADY_STATE, a2tp::DECREASE, netreduce::TIMES, sharp::MODES];
+pub const MODELS: &[Model] = &[
+    a2tp::STEADY_STATE,
+    a2tp::DECREASE,
+    netreduce::TIMES,
+    sharp::MODES,
+    rina::CHAIN,
+    bom::FAT_TREE,
+    flare::PROCESSOR,
+    flare::PROCESSOR_RUN,
+    flare::sparse::SPARSE,
+];
 
 /// The model of that name.
 pub fn model(name: &str) -> Option<&'static Model> {
@@ -32,6 +50,8 @@ pub struct Model {
     pub about: &'static str,
     /// What goes in.
     pub parameters: &'static [Parameter],
+    /// Parameters that have names in place of numbers.
+    pub choices: &'static [Choice],
     /// What comes out.
     pub quantities: &'static [Quantity],
     /// From parameters to quantities, each in the order of its list. The parameters lie in their ranges.
@@ -54,6 +74,14 @@ pub struct Parameter {
     pub high: f64,
     /// Whether `high` itself makes sense.
     pub inclusive: bool,
+}
+
+/// The names of a parameter's values: the first is 0, the next 1 and so on.
+pub struct Choice {
+    /// The parameter.
+    pub key: &'static str,
+    /// The names.
+    pub names: &'static [&'static str],
 }
 
 /// A number that a model gives.
@@ -89,7 +117,8 @@ impl Model {
     pub fn evaluate(&self, parameters: &[f64]) -> Result<Vec<f64>, ModelError> {
         assert_eq!(parameters.len(), self.parameters.len(), "{} has {} parameters", self.name, self.parameters.len());
         for (parameter, &value) in self.parameters.iter().zip(parameters) {
-            parameter.check(value)?;
+            let range = || ModelError { key: parameter.key, value, expected: self.expected(parameter) };
+            parameter.allows(value).then_some(()).ok_or_else(range)?;
         }
         (self.evaluate)(parameters)
     }
@@ -99,6 +128,27 @@ impl Model {
         self.parameters.iter().position(|parameter| parameter.key == key)
     }
 
+    /// The names of a parameter's values, where it has some.
+    pub fn names(&self, key: &str) -> Option<&'static [&'static str]> {
+        self.choices.iter().find(|choice| choice.key == key).map(|choice| choice.names)
+    }
+
+    /// A parameter's value for people: its name where it has one.
+    pub fn text(&self, parameter: &Parameter, value: f64) -> String {
+        match self.names(parameter.key).and_then(|names| names.get(value as usize)) {
+            Some(name) => (*name).to_string(),
+            None => value.to_string(),
+        }
+    }
+
+    /// What a parameter's values are: `a whole number from 1 to 100`, or `one of single, tree`.
+    pub fn expected(&self, parameter: &Parameter) -> String {
+        match self.names(parameter.key) {
+            Some(names) => format!("one of {}", names.join(", ")),
+            None => parameter.to_string(),
+        }
+    }
+
     /// The place of a quantity in the list.
     pub fn quantity(&self, key: &str) -> Option<usize> {
         self.quantities.iter().position(|quantity| quantity.key == key)
@@ -106,12 +156,9 @@ impl Model {
 }
 
 impl Parameter {
-    fn check(&self, value: f64) -> Result<(), ModelError> {
+    fn allows(&self, value: f64) -> bool {
         let below = if self.inclusive { value <= self.high } else { value < self.high };
-        match value >= self.low && below && !(self.whole && value.fract() != 0.0) {
-            true => Ok(()),
-            false => Err(ModelError { key: self.key, value, expected: self.to_string() }),
-        }
+        value >= self.low && below && !(self.whole && value.fract() != 0.0)
     }
 }
 
@@ -137,6 +184,17 @@ mod tests {
             let parameters = model.parameters.iter().map(|parameter| parameter.key);
             let keys: BTreeSet<&str> = parameters.chain(model.quantities.iter().map(|quantity| quantity.key)).collect();
             assert_eq!(keys.len(), model.parameters.len() + model.quantities.len(), "{}", model.name);
+        }
+    }
+
+    #[test]
+    fn named_values_are_whole_numbers_from_0_on() {
+        for model in MODELS {
+            for choice in model.choices {
+                let parameter = &model.parameters[model.parameter(choice.key).expect("a parameter")];
+                assert!(parameter.whole && parameter.inclusive && parameter.low == 0.0, "{}", choice.key);
+                assert_eq!(parameter.high, (choice.names.len() - 1) as f64, "{}", choice.key);
+            }
         }
     }
 

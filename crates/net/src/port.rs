@@ -2,11 +2,15 @@
 //!
 //! With `PACKET_VNET_HDR` the kernel gives a frame as its sender's TCP made it, up to 64 KiB with an unfinished checksum, and says how it is to
 //! be cut; given back with the same words it is cut where it leaves, or never. That is a factor of four in processor time.
+//!
+//! A port may also be a cable: a UDP socket with an emulated network card at its other end, one datagram a frame, as qemu's `-netdev dgram` has
+//! it. That needs no privilege.
 #![allow(unsafe_code)]
 
 use std::ffi::CString;
 use std::io;
 use std::mem::{size_of, zeroed};
+use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 /// Length of the words before each frame.
@@ -78,25 +82,41 @@ pub enum PortError {
         /// What the kernel said.
         source: io::Error,
     },
+    /// A cable has two ends.
+    #[error(
+        "{name:?} is no cable: `udp:` and the addresses of its two ends are expected, this one first, as udp:127.0.0.1:5001/127.0.0.1:5002"
+    )]
+    NoCable {
+        /// What was asked for.
+        name: String,
+    },
 }
 
 fn hint(error: &io::Error) -> &'static str {
     if error.kind() == io::ErrorKind::PermissionDenied { " (frames of an interface need root or CAP_NET_RAW)" } else { "" }
 }
 
-/// An interface, opened for all frames that arrive there.
+/// What the name of a cable begins with.
+const CABLE: &str = "udp:";
+
+/// An interface, opened for all frames that arrive there, or a cable.
 #[derive(Debug)]
 pub struct PacketPort {
     name: String,
     fd: OwnedFd,
+    is_cable: bool,
 }
 
 impl PacketPort {
-    /// Opens an interface. `buffer_bytes` is what may wait in each direction: the port's buffer.
+    /// Opens an interface, or a cable (`udp:OWN/OTHER`, IP addresses and ports). `buffer_bytes` is what may wait in each direction: the port's
+    /// buffer.
     ///
     /// # Errors
     /// [`PortError`].
     pub fn open(name: &str, buffer_bytes: usize) -> Result<Self, PortError> {
+        if let Some(ends) = name.strip_prefix(CABLE) {
+            return Self::open_cable(name, ends, buffer_bytes);
+        }
         let no_interface = || PortError::NoInterface { name: name.to_owned() };
         let index = CString::new(name).map_err(|_| no_interface()).map(|name| {
             // SAFETY: a string that ends with a zero byte, which the function only reads.
@@ -114,7 +134,7 @@ impl PacketPort {
         }
         // SAFETY: the descriptor was just made and belongs to nobody else.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-        let port = PacketPort { name: name.to_owned(), fd };
+        let port = PacketPort { name: name.to_owned(), fd, is_cable: false };
         let set = |what, level, option, value: libc::c_int| port.set(level, option, &value).map_err(|source| refused(what, source));
         set("ask for frames before they are cut", libc::SOL_PACKET, libc::PACKET_VNET_HDR, 1)?;
         set("leave out what this process sends", libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1)?;
@@ -136,6 +156,31 @@ impl PacketPort {
         port.set(libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &promiscuous)
             .map_err(|source| refused("receive what is for others", source))?;
         Ok(port)
+    }
+
+    fn open_cable(name: &str, ends: &str, buffer_bytes: usize) -> Result<Self, PortError> {
+        let ends = ends.split_once('/').and_then(|(own, other)| Some((own.parse().ok()?, other.parse().ok()?)));
+        let Some((own, other)): Option<(SocketAddr, SocketAddr)> = ends else { return Err(PortError::NoCable { name: name.to_owned() }) };
+        let refused = |what, source| PortError::Refused { name: name.to_owned(), what, source };
+        let socket = UdpSocket::bind(own).map_err(|source| refused("listen", source))?;
+        socket.connect(other).and_then(|()| socket.set_nonblocking(true)).map_err(|source| refused("plug in", source))?;
+        let port = PacketPort { name: name.to_owned(), fd: socket.into(), is_cable: true };
+        let bytes = libc::c_int::try_from(buffer_bytes).unwrap_or(libc::c_int::MAX);
+        // As much as the system allows; more takes a privilege.
+        for option in [libc::SO_RCVBUF, libc::SO_SNDBUF] {
+            port.set(libc::SOL_SOCKET, option, &bytes).map_err(|source| refused("set the buffers", source))?;
+        }
+        Ok(port)
+    }
+
+    /// Whether it is a cable: frames there are as they are, finished and not to be cut.
+    pub fn is_cable(&self) -> bool {
+        self.is_cable
+    }
+
+    /// Bytes of [`Offload`] before each frame.
+    fn words(&self) -> usize {
+        if self.is_cable { 0 } else { OFFLOAD_BYTES }
     }
 
     /// The interface's name.
@@ -180,7 +225,10 @@ impl FrameBatch {
         for ((part, message), memory) in
             parts.iter_mut().zip(&mut messages).zip(self.memory.chunks_exact_mut(OFFLOAD_BYTES + FRAME_BYTES_MAX))
         {
-            *part = libc::iovec { iov_base: memory.as_mut_ptr().cast(), iov_len: memory.len() };
+            // Where no words come, the frame stands where it would stand behind them.
+            let (words, frame) = memory.split_at_mut(OFFLOAD_BYTES - port.words());
+            words.fill(0);
+            *part = libc::iovec { iov_base: frame.as_mut_ptr().cast(), iov_len: frame.len() };
             message.msg_hdr.msg_iov = part;
             message.msg_hdr.msg_iovlen = 1;
         }
@@ -189,12 +237,14 @@ impl FrameBatch {
             unsafe { libc::recvmmsg(port.fd.as_raw_fd(), messages.as_mut_ptr(), BATCH as u32, libc::MSG_DONTWAIT, std::ptr::null_mut()) };
         if count < 0 {
             let error = io::Error::last_os_error();
-            let none = matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted);
+            // At the other end of a cable there may be nobody yet, or nobody any more.
+            let unplugged = port.is_cable && error.kind() == io::ErrorKind::ConnectionRefused;
+            let none = unplugged || matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted);
             return if none { Ok(0) } else { Err(error) };
         }
         for (length, message) in self.lengths.iter_mut().zip(&messages[..count as usize]) {
             let truncated = message.msg_hdr.msg_flags & libc::MSG_TRUNC != 0;
-            *length = if truncated { 0 } else { message.msg_len as usize };
+            *length = if truncated { 0 } else { OFFLOAD_BYTES - port.words() + message.msg_len as usize };
         }
         Ok(count as usize)
     }
@@ -237,7 +287,10 @@ impl FrameQueue {
             let count = (self.ends.len() - sent).min(BATCH);
             for (index, (part, message)) in parts.iter_mut().zip(&mut messages).take(count).enumerate() {
                 let start = if sent + index == 0 { 0 } else { self.ends[sent + index - 1] };
-                let memory = &mut self.memory[start..self.ends[sent + index]];
+                let mut memory = &mut self.memory[start..self.ends[sent + index]];
+                if port.is_cable {
+                    memory = finished(memory);
+                }
                 *part = libc::iovec { iov_base: memory.as_mut_ptr().cast(), iov_len: memory.len() };
                 message.msg_hdr.msg_iov = part;
                 message.msg_hdr.msg_iovlen = 1;
@@ -258,9 +311,61 @@ impl FrameQueue {
     }
 }
 
+/// A frame without the words before it, its checksum finished as they say: nobody does it later.
+fn finished(memory: &mut [u8]) -> &mut [u8] {
+    let Some((words, frame)) = memory.split_first_chunk_mut::<OFFLOAD_BYTES>() else { return &mut [] };
+    let offload = Offload::parse(words);
+    let (start, at) = (usize::from(offload.checksum_start), usize::from(offload.checksum_start) + usize::from(offload.checksum_offset));
+    if offload.flags & Offload::NEEDS_CHECKSUM != 0 && at + 2 <= frame.len() {
+        let mut sum: u64 = frame[start..].chunks(2).map(|pair| u64::from(pair[0]) << 8 | u64::from(*pair.get(1).unwrap_or(&0))).sum();
+        while sum > 0xffff {
+            sum = (sum & 0xffff) + (sum >> 16);
+        }
+        frame[at..at + 2].copy_from_slice(&(!(sum as u16)).to_be_bytes());
+    }
+    frame
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_cable_carries_frames_both_ways_and_finishes_their_checksums() {
+        // Free ports, as the system gives them.
+        let ends = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap()).map(|socket| socket.local_addr().unwrap());
+        let open = |own: SocketAddr, other: SocketAddr| PacketPort::open(&format!("udp:{own}/{other}"), 1 << 20).unwrap();
+        let near = open(ends[0], ends[1]);
+        let mut queue = FrameQueue::default();
+        queue.push(&Offload::default(), b"nobody is there");
+        queue.flush(&near);
+        let mut batch = FrameBatch::default();
+        assert_eq!(batch.receive(&near).unwrap(), 0, "that nobody is there is no error");
+        let far = open(ends[1], ends[0]);
+        // The checksum's own place holds the sum of a pseudo-header.
+        let offload = Offload { flags: Offload::NEEDS_CHECKSUM, checksum_start: 4, checksum_offset: 2, ..Offload::default() };
+        queue.push(&offload, &[9, 9, 9, 9, 0x12, 0x34, 0x00, 0x01, 0xff]);
+        queue.push(&Offload::default(), b"second");
+        assert_eq!(queue.flush(&near), 0);
+        let mut got = Vec::new();
+        while got.len() < 2 {
+            let count = batch.receive(&far).unwrap();
+            got.extend((0..count).map(|index| {
+                let (offload, frame) = batch.frame(index).unwrap();
+                assert_eq!(offload, Offload::default());
+                frame.to_vec()
+            }));
+        }
+        // 0x1234 + 0x0001 + 0xff00, the carry added, all bits turned.
+        let sum = 0xeec9u16;
+        assert_eq!(got, [[&[9, 9, 9, 9, 0x12, 0x34][..], &sum.to_be_bytes(), &[0xff]].concat(), b"second".to_vec()]);
+    }
+
+    #[test]
+    fn what_is_no_cable_is_named() {
+        let error = PacketPort::open("udp:127.0.0.1", 1 << 20).unwrap_err().to_string();
+        assert!(error.starts_with("\"udp:127.0.0.1\" is no cable: "), "{error}");
+    }
 
     #[test]
     fn words_before_a_frame_lead_back() {

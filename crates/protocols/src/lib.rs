@@ -6,8 +6,14 @@
 //! |---|---|
 //! | [`tree`] | static reduction trees, one or several per job |
 //! | [`ring`] | bandwidth-optimal ring allreduce |
+//! | [`ps`] | parameter servers without switches that sum: one, several, or one at every worker |
+//! | [`rina`] | Rina: a ring of racks that their switches sum, and of workers without such a switch |
 //! | [`canary`] | Canary: trees that form anew for each block, around congestion |
+//! | [`flare`] | Flare's sparse sums: storage of pairs of index and value at a switch, and when a block is complete |
+//! | [`doubling`] | recursive doubling of lists of pairs: sparse sums by the hosts alone |
+//! | [`sharp`] | SHARP: one static tree a job, of switches with a limited number of operations under way |
 //! | [`panama`] | PANAMA: static reduction trees with a window that follows congestion marks |
+//! | [`machines`] | rings, Tencent's allreduce and parallel NetReduce over machines with several workers, on reliable connections |
 //! | [`netreduce`] | NetReduce: accelerators in the connections of a ring of network cards |
 //! | [`switchml`] | SwitchML: a pool of slots with two versions each, at one switch or a tree of them |
 //! | [`atp`] | ATP: aggregators that all jobs of a switch share, first come, first served, with servers behind them |
@@ -20,9 +26,15 @@
 pub mod a2tp;
 pub mod atp;
 pub mod canary;
+pub mod doubling;
+pub mod flare;
+pub mod machines;
 pub mod netreduce;
 pub mod panama;
+pub mod ps;
+pub mod rina;
 pub mod ring;
 pub mod shared;
+pub mod sharp;
 pub mod switchml;
 pub mod tree;

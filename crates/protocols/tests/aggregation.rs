@@ -5,7 +5,7 @@ use std::borrow::Borrow;
 
 use fanin_core::{
     Address, BlockExponent, Body, Census, Collective, DropReason, Duration, Egress, ElementOp, Event, FlowLabel, Ingress, Instant, JobId,
-    Node, NodeId, OpError, OperationId, Payload, Piece, PortId, Rank, Role, Route, Suspect, Tx, Via, Worker,
+    Node, NodeId, OpError, OperationId, Payload, PayloadOp, Piece, PortId, Rank, Role, Route, Suspect, Tx, Via, Worker,
 };
 use fanin_protocols::a2tp::{A2tpRounds, A2tpServer, A2tpWindowConfig, A2tpWindows, A2tpWorker, CollisionsOf, Synchrony};
 use fanin_protocols::atp::{AtpRounds, AtpServer, AtpSwitch, AtpWindow, AtpWindowConfig, AtpWorker};
@@ -146,9 +146,10 @@ fn job(job: JobId, is_servers: bool) -> JobAtSwitch<()> {
         op: (),
         block_bytes: 16,
         workers: vec![(PortId(0), Rank(0)), (PortId(1), Rank(1))],
-        elsewhere: if is_servers { vec![(SWITCH, RankSet::from_bits(0b1100))] } else { Vec::new() },
+        elsewhere: if is_servers { vec![(Address::switch(SWITCH), RankSet::from_bits(0b1100))] } else { Vec::new() },
         server: SERVER,
         server_switch: SERVER_SWITCH,
+        above: if is_servers { SERVER } else { Address::switch(SERVER_SWITCH) },
         flow: FlowLabel(0),
     }
 }
@@ -214,6 +215,35 @@ fn a_collision_marks_both_and_the_loser_goes_on() {
     }
     let won = put(&mut node, 2, from(JOB, 1), gradient(5, 2, AtpFlags::NONE), 7);
     assert_eq!((flags_of(&won.sent[0].1), won.sent[0].2.weight()), ((3, AtpFlags::COL), 17));
+}
+
+/// `a2tp 5.1`, step 2a: an aggregator waits for its acknowledgement longer than for contributions, and is most often wanted then.
+#[test]
+fn who_is_wanted_when_its_sum_has_gone_on_is_told_with_the_next_one() {
+    let sum = |node: &mut AtpSwitch<Census>, job: JobId, seq: u32| {
+        put(node, 0, from(job, 0), gradient(seq, 1, AtpFlags::NONE), 10);
+        flags_of(&put(node, 0, from(job, 1), gradient(seq, 2, AtpFlags::NONE), 7).sent[0].1).1
+    };
+    let acknowledge = |node: &mut AtpSwitch<Census>, job: JobId, seq: u32| {
+        let header = ack(seq, AtpHeader::TO_ALL, AtpFlags::NONE);
+        call(node, |node, tx| node.on_packet(at(1), from_server(job, false), &header, &Census::new(16, 17), tx));
+    };
+    let wanted_late = |node: &mut AtpSwitch<Census>| {
+        assert_eq!(sum(node, JOB, 5), AtpFlags::NONE);
+        assert_eq!(sum(node, OTHER, 1), AtpFlags::COLLIDED);
+        acknowledge(node, JOB, 5);
+    };
+    let mut node = switch(false);
+    wanted_late(&mut node);
+    assert_eq!(sum(&mut node, JOB, 6), AtpFlags::COL);
+    acknowledge(&mut node, JOB, 6);
+    assert_eq!(sum(&mut node, JOB, 7), AtpFlags::NONE, "once");
+    // It does not concern who takes the aggregator over.
+    let mut node = switch(false);
+    wanted_late(&mut node);
+    assert_eq!(sum(&mut node, OTHER, 2), AtpFlags::NONE);
+    acknowledge(&mut node, OTHER, 2);
+    assert_eq!(sum(&mut node, JOB, 6), AtpFlags::NONE);
 }
 
 #[test]
@@ -312,7 +342,7 @@ fn what_is_no_fixed_point_and_what_comes_from_elsewhere_takes_no_aggregator() {
         (from(JobId(3), 0), gradient(5, 1, AtpFlags::NONE)),
         (from(JOB, 0), gradient(5, 2, AtpFlags::NONE)),
         (from(JOB, 0), gradient(5, 3, AtpFlags::NONE)),
-        (from(JOB, 9), gradient(5, 4, AtpFlags::NONE)),
+        (from(JOB, 9), gradient(5, 1, AtpFlags::NONE)),
         (from(JOB, 0), ack(5, AtpHeader::TO_ALL, AtpFlags::NONE)),
         (from(JOB, 0), AtpHeader::Flush { at: fragment(5), slot: SLOT }),
         (from(JOB, 0), AtpHeader::Waiting { at: fragment(5), rank: 1 }),
@@ -320,6 +350,9 @@ fn what_is_no_fixed_point_and_what_comes_from_elsewhere_takes_no_aggregator() {
         let seen = put(&mut node, 1, from, header, 10);
         assert_eq!((drops(&seen), seen.sent.len(), node.in_use()), (vec![DropReason::NotAMember], 0, 0), "{header:?}");
     }
+    // What comes from another switch on its way to the server's goes on.
+    let passed = put(&mut node, 1, from(JOB, 9), gradient(5, 4, AtpFlags::NONE), 10);
+    assert_eq!((passed.sent.len(), passed.notes.len(), node.in_use()), (1, 0, 0));
 }
 
 fn server_config<Op: Clone>(op: Op, nets: Nets) -> ServerConfig<Op> {
@@ -327,7 +360,7 @@ fn server_config<Op: Clone>(op: Op, nets: Nets) -> ServerConfig<Op> {
         job: JOB,
         workers: (0..3).map(|host| Address::worker(NodeId(host))).collect(),
         at: SERVER,
-        switch: SERVER_SWITCH,
+        below: vec![(Address::switch(SERVER_SWITCH), RankSet::first(3))],
         op: op.clone(),
         fixed_op: op,
         block_bytes: 16,
@@ -597,7 +630,7 @@ fn survive<N: Node<[u8], Header = AtpHeader>>(node: &mut N, arrivals: &[Arrival]
     let mut seen = Seen::<[u8]> { sent: Vec::new(), notes: Vec::new(), has_no_room: false, delivered: Vec::new() };
     for (number, (from, header, payload)) in arrivals.iter().enumerate() {
         seen.has_no_room = number % 7 == 3;
-        let tx = &mut Lent { op: ElementOp::F32_SUM, seen: &mut seen, input: elements };
+        let tx = &mut Lent { op: ElementOp::F32_SUM.into(), seen: &mut seen, input: elements };
         node.on_packet(at(number as u64), *from, header, payload, tx);
         if let Some(due) = node.next_timeout()
             && number % 5 == 0
@@ -613,16 +646,16 @@ proptest! {
 
     #[test]
     fn a_switch_survives_anything(arrivals in arrivals(), is_servers in any::<bool>()) {
-        let op = ElementOp::F32_SUM;
+        let op = PayloadOp::from(ElementOp::F32_SUM);
         let with_op = |job: JobAtSwitch<()>| {
-            let JobAtSwitch { job, block_bytes, workers, elsewhere, server, server_switch, flow, .. } = job;
-            JobAtSwitch { job, op, block_bytes, workers, elsewhere, server, server_switch, flow }
+            let JobAtSwitch { job, block_bytes, workers, elsewhere, server, server_switch, above, flow, .. } = job;
+            JobAtSwitch { job, op: op.clone(), block_bytes, workers, elsewhere, server, server_switch, above, flow }
         };
         let mut node = AtpSwitch::<[u8]>::new(SwitchConfig {
             node: if is_servers { SERVER_SWITCH } else { SWITCH },
             aggregators: 4,
             reclaim_after: Duration::from_us(9),
-            largest: op,
+            largest: op.clone(),
             block_bytes: 16,
             jobs: vec![with_op(job(JOB, is_servers)), with_op(job(OTHER, is_servers))],
         });
@@ -631,7 +664,7 @@ proptest! {
 
     #[test]
     fn a_server_survives_anything(arrivals in arrivals(), literal in any::<bool>(), agreed in any::<bool>()) {
-        let config = server_config(ElementOp::F32_SUM, if literal { Nets::Paper } else { Nets::All });
+        let config = server_config(ElementOp::F32_SUM.into(), if literal { Nets::Paper } else { Nets::All });
         let windows = A2tpWindowConfig { window: 4, initial: 2, ..A2TP };
         let rounds = if agreed { A2tpRounds::agreed(windows) } else { A2tpRounds::Own { window: 4 } };
         survive(&mut A2tpServer::<[u8]>::new(config, rounds), &arrivals);
@@ -640,11 +673,11 @@ proptest! {
     #[test]
     fn a_worker_survives_anything(arrivals in arrivals(), literal in any::<bool>(), agreed in any::<bool>(), fixed in any::<bool>()) {
         let scale = fixed.then_some(FixedScale { exponent: 8, too_large: 20_000 });
-        let config = worker_config(ElementOp::F32_SUM, if literal { Nets::Paper } else { Nets::All }, scale);
+        let config = worker_config(ElementOp::F32_SUM.into(), if literal { Nets::Paper } else { Nets::All }, scale);
         let windows = if agreed { A2tpWindows::agreed(A2TP) } else { A2tpWindows::own(A2TP) };
         let mut node = A2tpWorker::<[u8]>::new(config, windows);
         let mut seen = Seen::<[u8]> { sent: Vec::new(), notes: Vec::new(), has_no_room: false, delivered: Vec::new() };
-        let tx = &mut Lent { op: ElementOp::F32_SUM, seen: &mut seen, input: elements };
+        let tx = &mut Lent { op: ElementOp::F32_SUM.into(), seen: &mut seen, input: elements };
         node.submit(at(0), Collective::allreduce(OperationId(0), 100), tx);
         survive(&mut node, &arrivals);
     }

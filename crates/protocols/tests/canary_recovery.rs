@@ -5,8 +5,11 @@ mod canary_fabric;
 mod common;
 
 use canary_fabric::{Plan, Run};
-use common::{Faults, Script};
-use fanin_core::{Census, CollectiveKind, Duration, FailureReason, Instant, Rank, RetransmitReason, Suspect};
+use common::{Faults, Script, given, lend};
+use fanin_core::hash::mix;
+use fanin_core::{
+    Census, CollectiveKind, Duration, ElementOp, FailureReason, Instant, OrderFree, Rank, RetransmitReason, ScaledSum, Suspect,
+};
 use fanin_protocols::canary::{FailureRule, Placement, Recovery};
 use fanin_protocols::shared::reliability::Reliability;
 use proptest::prelude::*;
@@ -115,6 +118,58 @@ proptest! {
     #[test]
     fn sums_are_right_whatever_is_lost(plan in plans(), operations in operations(), seed in any::<u64>()) {
         plan.run::<Census>(scripts(&plan, &operations, seed)).assert_whole(operations.len());
+    }
+}
+
+/// Elements of a rank's vector of floats, of sizes that differ by powers of two up to a million.
+fn floats(rank: u32) -> Vec<u8> {
+    let float = |index| {
+        let bits = mix(u64::from(rank), index);
+        (bits as i32) as f32 / (1 << (bits >> 32 & 15)) as f32
+    };
+    (0..FLOATS).flat_map(|index| float(index).to_le_bytes()).collect()
+}
+
+const FLOATS: u64 = 60;
+const FLOAT_WORKERS: u32 = 7;
+
+proptest! {
+    #![proptest_config(seeded(600))]
+
+    /// Floats as integers on a common exponent: the bits of their sums are those of the order of ranks, whatever tree each block has made for
+    /// itself, what was late, and what was lost and sent again. That scales have the same maxima in any order is shown beside their code.
+    #[test]
+    fn reproducible_floats_have_the_same_bits_on_any_tree_whatever_is_lost(plan in plans()) {
+        let plan = Plan { workers: FLOAT_WORKERS, ..plan };
+        let Ok(OrderFree::Scaled(sum)) = OrderFree::of(ElementOp::F32_SUM, FLOAT_WORKERS) else { panic!("a sum of floats") };
+        let vectors: Vec<Vec<u8>> = (0..FLOAT_WORKERS).map(floats).collect();
+        let mut scales = vec![0x80; 4];
+        for vector in &vectors {
+            let mut mine = vec![0; 4];
+            sum.scales(vector, &mut mine);
+            ScaledSum::SCALES.reduce(&mut scales, &mine).expect("as long");
+        }
+        let integers: Vec<Vec<u8>> = vectors.iter().map(|vector| {
+            let mut integers = vec![0; vector.len()];
+            sum.quantise(&scales, vector, &mut integers);
+            integers
+        }).collect();
+        let to_floats = |integers: &[u8]| {
+            let mut floats = vec![0; integers.len()];
+            sum.dequantise(&scales, integers, &mut floats);
+            floats
+        };
+        let mut in_order = integers[0].clone();
+        integers[1..].iter().for_each(|next| sum.integers().reduce(&mut in_order, next).expect("as long"));
+        let words = |bytes: &Vec<u8>| bytes.as_chunks().0.iter().map(|bytes| i32::from_le_bytes(*bytes)).collect::<Vec<i32>>();
+        lend(integers.iter().map(words).collect());
+        let run = plan.run::<[u8]>(vec![Script::of(&[FLOATS]); FLOAT_WORKERS as usize]);
+        let outputs = given();
+        run.assert_whole(1);
+        for (rank, output) in outputs.into_iter().enumerate() {
+            let bytes: Vec<u8> = output.into_iter().flat_map(i32::to_le_bytes).collect();
+            prop_assert_eq!(to_floats(&bytes), to_floats(&in_order), "rank {}", rank);
+        }
     }
 }
 

@@ -12,16 +12,21 @@ use fanin_protocols::netreduce::{
     Beyond, MessageShape, NetReduceChild, NetReduceConnection, NetReduceParent, NetReducePeer, NetReduceSwitch, NetReduceSwitchConfig,
     NetReduceWorker, NetReduceWorkerConfig, Variants,
 };
-use fanin_protocols::panama::{PanamaSwitch, PanamaWorker, PanamaWorkerConfig};
+use fanin_protocols::panama::{PanamaSwitch, PanamaWorker};
+use fanin_protocols::ps::{PsPeer, PsServer, PsServerConfig, PsWindowConfig, PsWorker, PsWorkerConfig};
 use fanin_protocols::ring::{RingBarrier, RingPeer, RingWorker, RingWorkerConfig};
+use fanin_protocols::shared::real::Real;
 use fanin_protocols::shared::reliability::Reliability;
+use fanin_protocols::sharp::{Mode, SharpJob, SharpSwitch, SharpWorker, SharpWorkerConfig};
 use fanin_protocols::switchml::{
     SwitchMlChild, SwitchMlParent, SwitchMlSwitch, SwitchMlSwitchConfig, SwitchMlWorker, SwitchMlWorkerConfig,
 };
 use fanin_protocols::tree::{TreeChild, TreeParent, TreeRole, TreeSwitch, TreeSwitchConfig, TreeWorker, TreeWorkerConfig};
 use fanin_wire::netreduce::{NetReduceHeader, PacketNumber};
 use fanin_wire::panama::PanamaHeader;
+use fanin_wire::ps::{PsHeader, ShardBlock};
 use fanin_wire::ring::{AckMask, RingHeader, Segment};
+use fanin_wire::sharp::{SharpHeader, Want};
 use fanin_wire::switchml::{CallLabel, SlotUse, SwitchMlHeader};
 use fanin_wire::tree::TreeHeader;
 use proptest::prelude::*;
@@ -79,8 +84,8 @@ impl<H: Wire> Tx<H, Bytes> for Sink<H> {
     }
 }
 
-fn tree_worker(workers: u32, reliability: Reliability) -> TreeWorker<Bytes> {
-    TreeWorker::new(TreeWorkerConfig {
+fn worker_of_trees(workers: u32, reliability: Reliability) -> TreeWorkerConfig<<Bytes as Payload>::Op> {
+    TreeWorkerConfig {
         job: JOB,
         rank: Rank(0),
         workers,
@@ -91,7 +96,11 @@ fn tree_worker(workers: u32, reliability: Reliability) -> TreeWorker<Bytes> {
         uplink: PortId(0),
         leaf: NodeId(9),
         reliability,
-    })
+    }
+}
+
+fn tree_worker(workers: u32, reliability: Reliability) -> TreeWorker<Bytes> {
+    TreeWorker::new(worker_of_trees(workers, reliability))
 }
 
 fn netreduce_worker(workers: u32, reliability: Reliability) -> NetReduceWorker<Bytes> {
@@ -110,12 +119,13 @@ fn netreduce_worker(workers: u32, reliability: Reliability) -> NetReduceWorker<B
         flow: FlowLabel(0),
         reliability,
         retry_limit: None,
+        congestion: None,
     })
 }
 
 /// With workers 0 and 1 at ports 0 and 1, a switch at port 2; worker 1's successor is elsewhere, and so is worker 0's predecessor.
 fn netreduce_switch(root: bool) -> NetReduceSwitch<Bytes> {
-    let worker = |rank| NetReduceChild { port: PortId(rank), who: Suspect::Rank(Rank(u32::from(rank))) };
+    let worker = |rank| NetReduceChild { port: PortId(rank), who: Suspect::Rank(Rank(u32::from(rank))), through: None };
     let beyond = Beyond { switch: Address::switch(NodeId(9)), worker: Address::worker(NodeId(2)) };
     NetReduceSwitch::new(NetReduceSwitchConfig {
         job: JOB,
@@ -124,11 +134,11 @@ fn netreduce_switch(root: bool) -> NetReduceSwitch<Bytes> {
         block_bytes: 5 * ELEMENT_BYTES,
         shape: MessageShape { window: 1, packets: 2 },
         parent: (!root).then_some(NetReduceParent { port: PortId(3), node: NodeId(8) }),
-        children: vec![worker(0), worker(1), NetReduceChild { port: PortId(2), who: Suspect::Switch(NodeId(7)) }],
+        children: vec![worker(0), worker(1), NetReduceChild { port: PortId(2), who: Suspect::Switch(NodeId(7)), through: None }],
         connections: vec![
-            NetReduceConnection { rank: Rank(0), ends_at: Some(PortId(1)), beyond: None },
-            NetReduceConnection { rank: Rank(1), ends_at: None, beyond: Some(beyond) },
-            NetReduceConnection { rank: Rank(2), ends_at: Some(PortId(0)), beyond: None },
+            NetReduceConnection { rank: Rank(0), ends_at: Some(PortId(1)), through: None, beyond: None },
+            NetReduceConnection { rank: Rank(1), ends_at: None, through: None, beyond: Some(beyond) },
+            NetReduceConnection { rank: Rank(2), ends_at: Some(PortId(0)), through: None, beyond: None },
         ],
         flow: FlowLabel(0),
         resend_gap: Duration::from_us(10),
@@ -137,19 +147,44 @@ fn netreduce_switch(root: bool) -> NetReduceSwitch<Bytes> {
 }
 
 fn panama_worker(workers: u32, reliability: Reliability) -> PanamaWorker<Bytes> {
-    PanamaWorker::new(PanamaWorkerConfig {
-        job: JOB,
-        rank: Rank(0),
-        workers,
-        op: Bytes::OP,
-        element_bytes: ELEMENT_BYTES,
-        block_elements: 2,
-        window: 4,
-        window_initial: 2,
-        uplink: PortId(0),
-        leaf: NodeId(9),
-        reliability,
-    })
+    PanamaWorker::new(worker_of_trees(workers, reliability), 2)
+}
+
+fn sharp_mode(streaming: bool) -> Mode {
+    if streaming { Mode::Streaming } else { Mode::LowLatency { quota: 4 } }
+}
+
+fn sharp_worker(streaming: bool, reliability: Reliability) -> SharpWorker<Bytes, RingWorker<Bytes>> {
+    let tree = worker_of_trees(3, reliability);
+    SharpWorker::new(
+        SharpWorkerConfig { tree, mode: sharp_mode(streaming), retry_after: Duration::from_us(9) },
+        Some(ring_worker(3, reliability)),
+    )
+}
+
+/// A switch with a job at its root or below one.
+fn sharp_switch(streaming: bool, reliable: bool, root: bool) -> SharpSwitch<Bytes> {
+    let mut tree = switch_of_trees(reliable);
+    let role = if root { 0 } else { 1 };
+    tree.trees = vec![tree.trees[role].clone()];
+    let mut switch = SharpSwitch::new(6);
+    switch.admit(SharpJob { tree, mode: sharp_mode(streaming) });
+    switch
+}
+
+fn sharp_headers() -> impl Strategy<Value = SharpHeader> {
+    let number = || prop_oneof![8 => 0u32..4, 1 => numbers()];
+    let ask = (number(), any::<bool>(), any::<bool>(), 0u8..4).prop_map(|(number, takes, refused, attempt)| {
+        let want = if takes { Want::Take } else { Want::GiveBack };
+        SharpHeader::Ask { number, want, refused, attempt }
+    });
+    prop_oneof![
+        4 => tree_headers().prop_map(SharpHeader::Data),
+        1 => ring_headers().prop_map(SharpHeader::Host),
+        4 => ask,
+        3 => (number(), any::<bool>()).prop_map(|(number, refused)| SharpHeader::Answer { number, refused }),
+        1 => number().prop_map(|number| SharpHeader::Missing { number, suspect: Suspect::Rank(Rank(number)) }),
+    ]
 }
 
 fn tree_switch(reliable: bool) -> TreeSwitch<Bytes> {
@@ -221,6 +256,45 @@ fn ring_worker(workers: u32, reliability: Reliability) -> RingWorker<Bytes> {
         }),
         reliability,
     })
+}
+
+fn ps_worker(workers: u32, reliability: Reliability) -> PsWorker<Bytes> {
+    let peer = |node| PsPeer { address: Address::worker(NodeId(node)), suspect: Suspect::Unknown };
+    PsWorker::new(PsWorkerConfig {
+        job: JOB,
+        rank: Rank(0),
+        workers,
+        servers: (0..3).map(peer).collect(),
+        first_shard: 1,
+        op: Bytes::OP,
+        element_bytes: ELEMENT_BYTES,
+        block_elements: 2,
+        window: PsWindowConfig { longest: 3, initial: 2, increase: Real::new(1.0) },
+        reliability,
+        flow: FlowLabel(1),
+    })
+}
+
+fn ps_server(workers: u32) -> PsServer<Bytes> {
+    PsServer::new(PsServerConfig {
+        job: JOB,
+        shard: 1,
+        workers: (0..workers).map(|node| Address::worker(NodeId(node))).collect(),
+        op: Bytes::OP,
+        block_bytes: 2 * ELEMENT_BYTES,
+        window: 3,
+        flow: FlowLabel(1),
+    })
+}
+
+fn ps_headers() -> impl Strategy<Value = PsHeader> {
+    let at = || (0u16..4, numbers(), 0u32..3).prop_map(|(shard, seq, operation)| ShardBlock { seq, operation, shard });
+    prop_oneof![
+        4 => (at(), 0u16..4, any::<u8>()).prop_map(|(at, rank, attempt)| PsHeader::Push { at, rank, attempt }),
+        3 => (at(), any::<bool>()).prop_map(|(at, marked)| PsHeader::Sum { at, marked }),
+        1 => (at(), any::<u16>()).prop_map(|(at, rank)| PsHeader::Waiting { at, rank }),
+        1 => at().prop_map(|at| PsHeader::Rejected { at }),
+    ]
 }
 
 fn collective(operation: u32, elements: u64) -> Collective {
@@ -391,6 +465,31 @@ proptest! {
     }
 
     #[test]
+    fn a_sharp_switch_survives_anything(
+        (streaming, reliable, root) in any::<(bool, bool, bool)>(),
+        packets in proptest::collection::vec((ingress(), sharp_headers(), payloads()), 1..200)
+    ) {
+        torment(&mut sharp_switch(streaming, reliable, root), packets, |_, _, _, _| {});
+    }
+
+    #[test]
+    fn a_sharp_worker_survives_anything(
+        (streaming, reliable) in any::<(bool, bool)>(),
+        packets in proptest::collection::vec((ingress(), sharp_headers(), payloads()), 1..150)
+    ) {
+        let mut worker = sharp_worker(streaming, if reliable { LOSSY } else { Reliability::LOSSLESS });
+        let mut operation = 0;
+        torment(&mut worker, packets, |worker, number, now, sink| {
+            if number % 10 == 3 {
+                worker.submit(now, collective(operation, 13), sink);
+            }
+            while let Some(Outcome { result, .. }) = worker.poll() {
+                operation += u32::from(result.is_ok());
+            }
+        });
+    }
+
+    #[test]
     fn an_accelerator_of_netreduce_survives_anything(
         root in any::<bool>(),
         packets in proptest::collection::vec((ingress(), netreduce_headers(), prop_oneof![Just(vec![1; 20]), payloads()]), 1..200)
@@ -430,6 +529,25 @@ proptest! {
         packets in proptest::collection::vec((ingress(), switchml_headers(), payloads()), 1..100)
     ) {
         let mut worker = switchml_worker(3, if reliable { LOSSY } else { Reliability::LOSSLESS }, fixed_point);
+        let mut operation = 0;
+        torment(&mut worker, packets, |worker, number, now, sink| {
+            if number % 10 == 3 {
+                worker.submit(now, collective(operation, 13), sink);
+            }
+            while let Some(Outcome { result, .. }) = worker.poll() {
+                operation += u32::from(result.is_ok());
+            }
+        });
+    }
+
+    #[test]
+    fn a_parameter_server_survives_anything(workers in 1u32..5, packets in proptest::collection::vec((ingress(), ps_headers(), payloads()), 1..150)) {
+        torment(&mut ps_server(workers), packets, |_, _, _, _| {});
+    }
+
+    #[test]
+    fn a_worker_of_parameter_servers_survives_anything(reliable in any::<bool>(), packets in proptest::collection::vec((ingress(), ps_headers(), payloads()), 1..100)) {
+        let mut worker = ps_worker(3, if reliable { LOSSY } else { Reliability::LOSSLESS });
         let mut operation = 0;
         torment(&mut worker, packets, |worker, number, now, sink| {
             if number % 10 == 3 {
@@ -563,6 +681,8 @@ fn operations_end_without_a_network() {
         ends(netreduce_worker(3, reliability));
         is_done_at_once(netreduce_worker(1, reliability));
         ends(ring_worker(3, reliability));
+        ends(ps_worker(3, reliability));
+        is_done_at_once(ps_worker(1, reliability));
         ends(switchml_worker(3, reliability, false));
         ends(switchml_worker(3, reliability, true));
         is_done_at_once(switchml_worker(1, reliability, true));
@@ -594,7 +714,12 @@ fn states_that_differ_in_time_only_are_equal_after_rebasing() {
         panama.submit(start, collective(0, 13), &mut panama_sink);
         panama.on_timeout(start + Duration::from_us(150), &mut panama_sink);
         panama.rebase(start + Duration::from_us(150));
-        (worker, ring, switchml, panama)
+        let mut ps_sink = Sink::new(50);
+        let mut ps = ps_worker(3, LOSSY);
+        ps.submit(start, collective(0, 13), &mut ps_sink);
+        ps.on_timeout(start + Duration::from_us(150), &mut ps_sink);
+        ps.rebase(start + Duration::from_us(150));
+        (worker, ring, switchml, panama, ps)
     };
     assert_eq!(reach(1), reach(77));
 }

@@ -7,9 +7,9 @@ use common::{Ended, Faults, HasVectors, JOB, Net, Place, Script};
 use fanin_core::{
     Census, DropReason, Duration, Failure, FailureReason, Instant, NodeId, OperationId, PortId, Rank, RetransmitReason, Suspect,
 };
-use fanin_protocols::panama::{CongestionWindow, PanamaSwitch, PanamaWorker, PanamaWorkerConfig};
+use fanin_protocols::panama::{CongestionWindow, PanamaSwitch, PanamaWorker};
 use fanin_protocols::shared::reliability::Reliability;
-use fanin_protocols::shared::trees::{TreeChild, TreeParent, TreeRole, TreeSwitchConfig};
+use fanin_protocols::shared::trees::{TreeChild, TreeParent, TreeRole, TreeSwitchConfig, TreeWorkerConfig};
 use fanin_wire::panama::PanamaHeader;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -62,7 +62,7 @@ impl Plan {
     }
 
     fn worker<P: HasVectors + ?Sized>(&self, rank: u32) -> PanamaWorker<P> {
-        let mut worker = PanamaWorker::new(PanamaWorkerConfig {
+        let config = TreeWorkerConfig {
             job: JOB,
             rank: Rank(rank),
             workers: self.workers,
@@ -70,11 +70,11 @@ impl Plan {
             element_bytes: common::ELEMENT_BYTES,
             block_elements: self.block_elements,
             window: self.window,
-            window_initial: self.window_initial,
             uplink: PortId(0),
             leaf: NodeId(self.leaf_of(rank) as u32),
             reliability: self.reliability,
-        });
+        };
+        let mut worker = PanamaWorker::new(config, self.window_initial);
         worker.first_block(self.first_block);
         worker
     }

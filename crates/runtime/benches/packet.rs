@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::net::Ipv4Addr;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use fanin_core::{Address, ElementOp, FlowLabel, JobId, NodeId, Payload, TrafficClass, Via, Wire};
+use fanin_core::{Address, ElementOp, FlowLabel, JobId, NodeId, Payload, PayloadOp, TrafficClass, Via, Wire};
 use fanin_net::{Receiver, Sender, SenderConfig, Socket, SocketConfig};
 use fanin_systems::AnyHeader;
 use fanin_wire::hop::{HopHeader, HopPacket};
@@ -41,7 +41,7 @@ fn frame(slot: &mut [u8], hop: &HopHeader, header: &AnyHeader, payload: &[u8]) {
 }
 
 /// Takes a packet apart and adds it up.
-fn reduce(datagram: &[u8], accumulator: &mut <[u8] as Payload>::Acc, op: &mut ElementOp) {
+fn reduce(datagram: &[u8], accumulator: &mut <[u8] as Payload>::Acc, op: &mut PayloadOp) {
     let packet = HopPacket::new(datagram).unwrap();
     let (_, header_bytes) = AnyHeader::parse(packet.rest()).unwrap();
     let payload = &packet.rest()[header_bytes..][..usize::from(packet.header().payload_bytes)];
@@ -49,7 +49,7 @@ fn reduce(datagram: &[u8], accumulator: &mut <[u8] as Payload>::Acc, op: &mut El
 }
 
 fn packets(criterion: &mut Criterion) {
-    let mut op = ElementOp::F32_SUM;
+    let mut op = PayloadOp::from(ElementOp::F32_SUM);
     let mut group = criterion.benchmark_group("packet");
     for payload_bytes in PAYLOADS {
         let (hop, payload) = (hop(payload_bytes), vec![0u8; payload_bytes]);
@@ -70,7 +70,7 @@ fn packets(criterion: &mut Criterion) {
 
 /// A batch of packets from one socket to another and into the accumulator, all on one thread.
 fn loopback(criterion: &mut Criterion) {
-    let mut op = ElementOp::F32_SUM;
+    let mut op = PayloadOp::from(ElementOp::F32_SUM);
     let mut group = criterion.benchmark_group("loopback");
     for payload_bytes in PAYLOADS {
         let (hop, payload) = (hop(payload_bytes), vec![0u8; payload_bytes]);

@@ -1,6 +1,6 @@
 //! What happened, by reason. Counted, never guessed: "why is nothing moving" is answered from here.
 
-use fanin_core::{DropReason, Event, RetransmitReason};
+use fanin_core::{DropReason, Event, RetransmitReason, Suspect};
 
 /// Generations of a block that are counted apart; all later ones are counted with the last.
 pub const GENERATIONS: usize = 16;
@@ -32,6 +32,8 @@ pub struct Counters {
     pub slot_bytes_peak: u64,
     /// Operations that failed at this node.
     pub failed: u64,
+    /// The first packet on which an operator that the job brought along failed: whose contribution it was, and the number of the block.
+    pub operator_failed: Option<(Suspect, u32)>,
     /// Invariants found broken; each one is a bug.
     pub broken: u64,
     /// Packets not sent because they named a piece of an operation that is not running.
@@ -74,6 +76,7 @@ impl Default for Counters {
             slot_bytes: 0,
             slot_bytes_peak: 0,
             failed: 0,
+            operator_failed: None,
             broken: 0,
             not_lent: 0,
             peers_restarted: 0,
@@ -108,6 +111,7 @@ impl Counters {
         self.slot_bytes += other.slot_bytes;
         self.slot_bytes_peak = self.slot_bytes_peak.max(other.slot_bytes_peak);
         self.failed += other.failed;
+        self.operator_failed = self.operator_failed.or(other.operator_failed);
         self.broken += other.broken;
         self.not_lent += other.not_lent;
         self.peers_restarted += other.peers_restarted;
@@ -142,9 +146,16 @@ impl Counters {
             Event::SlotFreed { bytes } | Event::SlotReclaimed { bytes, .. } => {
                 self.slot_bytes = self.slot_bytes.saturating_sub(u64::from(*bytes))
             }
+            Event::Excluded { operation, rank } => {
+                tracing::warn!(%operation, %rank, "the job goes on without a rank");
+            }
             Event::Failed(failure) => {
                 self.failed += 1;
                 tracing::info!(%failure, "an operation failed");
+            }
+            Event::OperatorFailed { contributor, block } => {
+                self.operator_failed.get_or_insert((*contributor, *block));
+                tracing::debug!(?contributor, block, "the job's operator failed");
             }
             Event::Broken(invariant) => {
                 debug_assert!(false, "broken invariant: {invariant}");

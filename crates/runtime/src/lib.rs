@@ -41,6 +41,6 @@ pub use counters::{Counters, PeerCounters};
 pub use driver::{DriverConfig, Statistics};
 pub use fabric::{FabricConfig, FabricRemote, FabricStatus, FabricSwitch};
 pub use switch::SwitchDriver;
-pub use tensors::Vectors;
+pub use tensors::{SparseEntry, Vectors};
 pub use watch::{Snapshot, Watch};
 pub use worker::{CollectiveCall, RunError, WorkerDriver};

@@ -1,8 +1,8 @@
 //! The way out: what a node sends is framed and written into the batch of its destination.
 
 use fanin_core::{
-    Address, BlockExponent, Body, DropReason, Egress, Event, FlowLabel, Instant, JobId, OpError, Payload, Piece, Role, Route, TrafficClass,
-    Tx, Via, Wire,
+    Address, BlockExponent, Body, DropReason, Egress, Event, FixedPoint, FlowLabel, Instant, JobId, OpError, Pair, Payload, Piece, Role,
+    Route, TrafficClass, Tx, Via, Wire,
 };
 use fanin_net::{DATAGRAM_BYTES_MAX, Sender, Socket};
 use fanin_wire::hop::HopHeader;
@@ -138,6 +138,18 @@ pub(crate) struct Lent<'a, 't> {
     pub(crate) system: u8,
 }
 
+/// A piece of the input, and how it becomes integers.
+fn integers_of<'a>(tensors: &'a Tensors<'_>, counters: &mut Counters, piece: Piece) -> Option<(&'a [u8], FixedPoint)> {
+    match tensors.input(piece).and_then(|input| Ok((input, tensors.fixed_point()?))) {
+        Ok(lent) => Some(lent),
+        Err(error) => {
+            tracing::debug!(?piece, %error, "a node wants to send what it was not lent");
+            counters.not_lent += 1;
+            None
+        }
+    }
+}
+
 impl Lent<'_, '_> {
     /// Sends one copy.
     #[inline]
@@ -187,24 +199,44 @@ impl Lent<'_, '_> {
     }
 
     /// Sends one copy of a piece of the input as integers, which are written straight into the packet.
-    fn send_fixed_to<H: Wire>(&mut self, to: Option<PeerIndex>, hop: &HopHeader, header: &H, piece: Piece, exponent: BlockExponent) {
-        let Some(to) = to else { return self.counters.drop(DropReason::NoRoute) };
-        let lent = self.tensors.input(piece).and_then(|input| Ok((input, self.tensors.fixed_point()?)));
-        let Ok((input, fixed_point)) = lent else {
-            tracing::debug!(?piece, "a node wants to send what it was not lent");
-            self.counters.not_lent += 1;
-            return;
+    fn send_fixed_to<H: Wire>(
+        &mut self,
+        to: Result<PeerIndex, DropReason>,
+        hop: &HopHeader,
+        header: &H,
+        (piece, exponent): (Piece, BlockExponent),
+    ) {
+        let to = match to {
+            Ok(to) => to,
+            Err(reason) => return self.outlet.counters.drop(reason),
         };
-        let header_bytes = header.wire_len();
+        let Some((input, fixed_point)) = integers_of(self.tensors, self.counters, piece) else { return };
+        let (header_bytes, integers_bytes) = (header.wire_len(), input.len());
         let fill = |out: &mut [u8]| {
             header.emit(out);
             fixed_point.quantise(exponent, input, &mut out[header_bytes..]);
         };
-        let hop = HopHeader { payload_bytes: input.len() as u16, ..*hop };
-        if self.outlet.write(self.socket, to, &hop, header_bytes + input.len(), fill, &[]) {
+        let hop = HopHeader { payload_bytes: integers_bytes as u16, ..*hop };
+        if self.outlet.write(self.socket, to, &hop, header_bytes + integers_bytes, fill, &[]) {
             self.counters.packets_sent += 1;
-            self.counters.payload_bytes_sent += input.len() as u64;
+            self.counters.payload_bytes_sent += integers_bytes as u64;
         }
+    }
+
+    /// As [`Lent::send_here`], as integers.
+    #[cold]
+    fn send_fixed_here<H: Wire>(&mut self, links: &mut Links, hop: &HopHeader, header: &H, (piece, exponent): (Piece, BlockExponent)) {
+        let Some((input, fixed_point)) = integers_of(self.tensors, self.counters, piece) else { return };
+        let integers_bytes = input.len();
+        let hop = HopHeader { payload_bytes: integers_bytes as u16, ..*hop };
+        let front_bytes = HopHeader::LEN + header.wire_len();
+        links.loop_back(front_bytes + integers_bytes, |out| {
+            hop.emit(out);
+            header.emit(&mut out[HopHeader::LEN..]);
+            fixed_point.quantise(exponent, input, &mut out[front_bytes..]);
+        });
+        self.counters.packets_sent += 1;
+        self.counters.payload_bytes_sent += integers_bytes as u64;
     }
 
     /// Whether all peers behind an egress have room. Where nobody is, a packet is dropped at once, so there is always room.
@@ -296,6 +328,9 @@ impl<H: Wire> Tx<H, [u8]> for Lent<'_, '_> {
             self.outlet.reclaimed.push((job, bytes));
             return;
         }
+        if let Event::Excluded { operation, rank } = event {
+            self.tensors.exclude(operation, rank);
+        }
         self.counters.note(&event);
     }
 
@@ -323,15 +358,35 @@ impl<H: Wire> Tx<H, [u8]> for Lent<'_, '_> {
             Egress::Port(port) => {
                 let peer = self.outlet.peers.at_port(port);
                 let hop = self.next_door(peer);
-                self.send_fixed_to(peer, &hop, header, piece, exponent);
+                self.send_fixed_to(peer.ok_or(DropReason::NoRoute), &hop, header, (piece, exponent));
             }
-            // Workers of systems with fixed point have one switch and know its port.
-            Egress::Ports(_) | Egress::Route(_) => self.counters.drop(DropReason::NoRoute),
+            Egress::Route(route) => {
+                let hop = self.routed(&route);
+                if route.to.node == self.outlet.address.node
+                    && let Some(mut links) = self.outlet.links.take()
+                {
+                    self.send_fixed_here(&mut links, &hop, header, (piece, exponent));
+                    self.outlet.links = Some(links);
+                    return;
+                }
+                let peer = self.outlet.towards(&hop);
+                self.send_fixed_to(peer, &hop, header, (piece, exponent));
+            }
+            // Workers of systems with fixed point have one way out.
+            Egress::Ports(_) => self.counters.drop(DropReason::NoRoute),
         }
     }
 
     #[inline]
     fn deliver_fixed(&mut self, piece: Piece, payload: &[u8], exponent: BlockExponent) -> Result<(), OpError> {
         self.tensors.deliver_fixed(piece, payload, exponent)
+    }
+
+    fn read_pairs(&mut self, piece: Piece, pairs: &mut Vec<Pair>) -> Result<(), OpError> {
+        self.tensors.read_pairs(piece, pairs)
+    }
+
+    fn deliver_pairs(&mut self, piece: Piece, pairs: &[Pair]) -> Result<(), OpError> {
+        self.tensors.deliver_pairs(piece, pairs)
     }
 }

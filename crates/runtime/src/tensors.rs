@@ -2,14 +2,32 @@
 
 use std::ops::Range;
 
-use fanin_core::{BlockExponent, Body, DType, ElementOp, FixedPoint, OpError, OperationId, Operator, Payload, Piece};
+use fanin_core::{BlockExponent, Body, DType, ElementOp, FixedPoint, OpError, OperationId, Operator, Pair, Payload, Piece, Rank};
 use fanin_net::stream::{STREAMED_BYTES_MIN, copy_past_caches};
 
 use crate::blocks::BlockSet;
 
+/// A value of a sparse vector.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SparseEntry {
+    /// The element's place in the vector.
+    pub index: u64,
+    /// The element, as [`Pair::bits`] has it.
+    pub bits: u64,
+}
+
 /// The memory of an operation's vectors.
 #[derive(Debug)]
 pub enum Vectors<'a> {
+    /// Vectors of which only some elements are there; for systems that reduce such ones.
+    Sparse {
+        /// Length of the whole vector in elements.
+        size: u64,
+        /// What the worker contributes, in ascending order of indices.
+        input: &'a [SparseEntry],
+        /// Where results are appended: those of a piece in ascending order, pieces as they come.
+        output: &'a mut Vec<SparseEntry>,
+    },
     /// The result takes the input's place.
     InPlace(&'a mut [u8]),
     /// Two vectors. Either may be a part of what the operation is about, where this worker has no more to give, or to get.
@@ -29,6 +47,8 @@ pub enum Vectors<'a> {
 #[derive(Debug)]
 pub struct Tensors<'a> {
     op: ElementOp,
+    /// Bytes of an element: those of its type, unless the operator is one that the job has brought along.
+    width: usize,
     operation: Option<OperationId>,
     vectors: Vectors<'a>,
     /// How binary32 elements become integers on the wire, where they do.
@@ -38,12 +58,24 @@ pub struct Tensors<'a> {
     /// The output is so long that what is delivered is not in a cache any more when it is used. Where it takes the input's place, the
     /// input is in a cache when its result comes, and a plain copy is better.
     streamed: bool,
+    /// Ranks whose contributions the result lacks, in ascending order.
+    excluded: Vec<Rank>,
 }
 
 impl<'a> Tensors<'a> {
     /// No operation is running: every piece is refused.
     pub fn none(op: ElementOp) -> Self {
-        Tensors { op, operation: None, vectors: Vectors::InPlace(&mut []), fixed_point: None, delivered: None, streamed: false }
+        let vectors = Vectors::InPlace(&mut []);
+        Tensors {
+            op,
+            width: op.dtype.bytes(),
+            operation: None,
+            vectors,
+            fixed_point: None,
+            delivered: None,
+            streamed: false,
+            excluded: Vec::new(),
+        }
     }
 
     /// The vectors of `operation`, input and output of the same length.
@@ -60,7 +92,22 @@ impl<'a> Tensors<'a> {
     /// The vectors of `operation`. A piece that is not in them is refused when the node names it.
     pub fn new(op: ElementOp, operation: OperationId, vectors: Vectors<'a>) -> Self {
         let streamed = matches!(&vectors, Vectors::Apart { output, .. } if output.len() >= STREAMED_BYTES_MIN);
-        Tensors { op, operation: Some(operation), vectors, fixed_point: None, delivered: None, streamed }
+        Tensors {
+            op,
+            width: op.dtype.bytes(),
+            operation: Some(operation),
+            vectors,
+            fixed_point: None,
+            delivered: None,
+            streamed,
+            excluded: Vec::new(),
+        }
+    }
+
+    /// These vectors, of elements of this many bytes: for an operator that the job has brought along. Aggregators compute; here such
+    /// elements are only copied.
+    pub fn with_element_bytes(self, width: usize) -> Self {
+        Tensors { width: width.max(1), ..self }
     }
 
     /// These vectors, which go on the wire as block fixed point if the node asks for that.
@@ -73,6 +120,20 @@ impl<'a> Tensors<'a> {
         Tensors { delivered: Some((delivered, first)), ..self }
     }
 
+    /// The result of an operation lacks this rank's contribution.
+    pub(crate) fn exclude(&mut self, operation: OperationId, rank: Rank) {
+        if self.operation == Some(operation)
+            && let Err(place) = self.excluded.binary_search(&rank)
+        {
+            self.excluded.insert(place, rank);
+        }
+    }
+
+    /// Ranks whose contributions the result lacks.
+    pub(crate) fn into_excluded(self) -> Vec<Rank> {
+        self.excluded
+    }
+
     #[inline]
     fn on_delivered(&mut self, piece: Piece) {
         if let Some((delivered, first)) = &mut self.delivered {
@@ -82,13 +143,17 @@ impl<'a> Tensors<'a> {
 
     /// Length of the input in elements.
     pub fn elements(&self) -> u64 {
-        (self.memory().0.len() / self.op.dtype.bytes()) as u64
+        match self.vectors {
+            Vectors::Sparse { size, .. } => size,
+            _ => (self.memory().0.len() / self.width) as u64,
+        }
     }
 
     /// The input and the number of its first element, then the output and the number of its first one.
     #[inline]
     fn memory(&self) -> (&[u8], u64, &[u8], u64) {
         match &self.vectors {
+            Vectors::Sparse { .. } => (&[], 0, &[], 0),
             Vectors::InPlace(bytes) => (bytes, 0, bytes, 0),
             Vectors::Apart { input, input_start, output, output_start } => (input, *input_start, output, *output_start),
         }
@@ -98,15 +163,15 @@ impl<'a> Tensors<'a> {
     /// came from the network may be, nothing outside the vector is named.
     #[inline]
     fn range(&self, piece: Piece, bytes: usize, first: u64) -> Result<Range<usize>, OpError> {
-        Self::range_in(self.op, self.operation, piece, bytes, first)
+        Self::range_in(self.width, self.operation, piece, bytes, first)
     }
 
     #[inline]
-    fn range_in(op: ElementOp, running: Option<OperationId>, piece: Piece, bytes: usize, first: u64) -> Result<Range<usize>, OpError> {
+    fn range_in(width: usize, running: Option<OperationId>, piece: Piece, bytes: usize, first: u64) -> Result<Range<usize>, OpError> {
         if running != Some(piece.operation) {
             return Err(OpError::NoVector);
         }
-        let width = op.dtype.bytes() as u64;
+        let width = width as u64;
         let start = piece.start.checked_sub(first).ok_or(OpError::NoVector)?;
         let end = start.checked_add(u64::from(piece.elements)).and_then(|end| end.checked_mul(width));
         match end {
@@ -124,6 +189,7 @@ impl<'a> Tensors<'a> {
     #[inline]
     fn output_mut(&mut self) -> &mut [u8] {
         match &mut self.vectors {
+            Vectors::Sparse { .. } => &mut [],
             Vectors::InPlace(bytes) => bytes,
             Vectors::Apart { output, .. } => output,
         }
@@ -169,7 +235,7 @@ impl<'a> Tensors<'a> {
     /// # Errors
     /// As [`Tensors::input`], and where the accumulator does not fit.
     pub fn contribute(&mut self, piece: Piece, accumulator: &mut <[u8] as Payload>::Acc, first: bool) -> Result<(), OpError> {
-        let mut op = self.op;
+        let mut op = self.op.into();
         let input = self.input(piece)?;
         if first { input.assign(accumulator, &mut op) } else { input.reduce(accumulator, &mut op) }
     }
@@ -179,14 +245,15 @@ impl<'a> Tensors<'a> {
     /// # Errors
     /// As [`Tensors::input`], and [`OpError::Length`] where the payload does not fit the piece.
     pub fn fold(&mut self, piece: Piece, payload: &[u8]) -> Result<(), OpError> {
-        let (op, to) = (self.op, self.output_range(piece)?);
+        let (op, width, to) = (self.op, self.width, self.output_range(piece)?);
         match &mut self.vectors {
+            Vectors::Sparse { .. } => Err(OpError::NoVector),
             Vectors::InPlace(bytes) => op.reduce(&mut bytes[to], payload),
             Vectors::Apart { input, input_start, output, .. } => {
                 let (bytes, first) = (input.len(), *input_start);
                 let input: &[u8] = input;
                 let output: &mut [u8] = &mut output[to];
-                let from = Self::range_in(op, self.operation, piece, bytes, first)?;
+                let from = Self::range_in(width, self.operation, piece, bytes, first)?;
                 op.combine(output, payload, &input[from])
             }
         }
@@ -236,9 +303,52 @@ impl<'a> Tensors<'a> {
             return Err(OpError::Length { expected: to.len(), got: from.len() });
         }
         match &mut self.vectors {
+            Vectors::Sparse { .. } => return Err(OpError::NoVector),
             Vectors::InPlace(bytes) => bytes.copy_within(from, to.start),
             Vectors::Apart { input, output, .. } => output[to].copy_from_slice(&input[from]),
         }
+        Ok(())
+    }
+}
+
+/// Sparse vectors.
+impl Tensors<'_> {
+    /// The first and one past the last index of a piece of a sparse vector.
+    fn indices(&self, piece: Piece) -> Result<Range<u64>, OpError> {
+        let Vectors::Sparse { size, .. } = self.vectors else { return Err(OpError::NoVector) };
+        let end = piece.start.checked_add(u64::from(piece.elements)).filter(|end| *end <= size);
+        match end {
+            Some(end) if self.operation == Some(piece.operation) => Ok(piece.start..end),
+            _ => Err(OpError::NoVector),
+        }
+    }
+
+    /// See [`Tx::read_pairs`](fanin_core::Tx::read_pairs).
+    ///
+    /// # Errors
+    /// [`OpError::NoVector`] where vectors are not sparse, there is no such piece, or its operation is not the running one.
+    pub fn read_pairs(&self, piece: Piece, pairs: &mut Vec<Pair>) -> Result<(), OpError> {
+        let indices = self.indices(piece)?;
+        let Vectors::Sparse { input, .. } = &self.vectors else { return Err(OpError::NoVector) };
+        let first = input.partition_point(|entry| entry.index < indices.start);
+        let there = input[first..].iter().take_while(|entry| entry.index < indices.end);
+        pairs.clear();
+        pairs.extend(there.map(|entry| Pair { index: (entry.index - indices.start) as u32, bits: entry.bits }));
+        Ok(())
+    }
+
+    /// See [`Tx::deliver_pairs`](fanin_core::Tx::deliver_pairs).
+    ///
+    /// # Errors
+    /// As [`Tensors::read_pairs`].
+    pub fn deliver_pairs(&mut self, piece: Piece, pairs: &[Pair]) -> Result<(), OpError> {
+        let indices = self.indices(piece)?;
+        if pairs.iter().any(|pair| pair.index >= piece.elements) {
+            return Err(OpError::NoVector);
+        }
+        let Vectors::Sparse { output, .. } = &mut self.vectors else { return Err(OpError::NoVector) };
+        output.extend(pairs.iter().map(|pair| SparseEntry { index: indices.start + u64::from(pair.index), bits: pair.bits }));
+        self.on_delivered(piece);
         Ok(())
     }
 }
@@ -361,5 +471,32 @@ mod tests {
     fn vectors_of_different_lengths_are_refused() {
         assert!(Tensors::lend(ElementOp::F32_SUM, OPERATION, &[0; 8], &mut [0; 4]).is_err());
         assert!(Tensors::lend(ElementOp::F32_SUM, OPERATION, &[0; 6], &mut [0; 6]).is_err());
+    }
+
+    #[test]
+    fn sparse_vectors_are_read_and_written_piece_by_piece() {
+        let entry = |index, bits| SparseEntry { index, bits };
+        let (input, mut output) = ([entry(1, 7), entry(5, 8), entry(6, 9)], Vec::new());
+        let op = ElementOp::I32_SUM;
+        let mut tensors = Tensors::new(op, OPERATION, Vectors::Sparse { size: 8, input: &input, output: &mut output });
+        assert_eq!(tensors.elements(), 8);
+        let mut pairs = vec![Pair { index: 9, bits: 9 }];
+        tensors.read_pairs(piece(4, 4), &mut pairs).unwrap();
+        assert_eq!(pairs, [Pair { index: 1, bits: 8 }, Pair { index: 2, bits: 9 }]);
+        tensors.deliver_pairs(piece(4, 4), &pairs).unwrap();
+        tensors.read_pairs(piece(0, 1), &mut pairs).unwrap();
+        assert_eq!(pairs, []);
+        tensors.deliver_pairs(piece(0, 1), &pairs).unwrap();
+        // What a packet may say, and what is not there.
+        assert_eq!(tensors.deliver_pairs(piece(0, 4), &[Pair { index: 4, bits: 0 }]), Err(OpError::NoVector));
+        assert_eq!(tensors.read_pairs(piece(6, 3), &mut pairs), Err(OpError::NoVector));
+        assert_eq!(tensors.read_pairs(Piece { operation: OperationId(9), ..piece(0, 1) }, &mut pairs), Err(OpError::NoVector));
+        assert_eq!(tensors.input(piece(0, 1)), Err(OpError::NoVector));
+        assert_eq!(tensors.deliver(piece(0, 1), Body::Borrowed(&[0; 4])), Err(OpError::NoVector));
+        assert_eq!(output, [entry(5, 8), entry(6, 9)]);
+        let mut dense = [0; 32];
+        let mut tensors = Tensors::new(op, OPERATION, Vectors::InPlace(&mut dense));
+        assert_eq!(tensors.read_pairs(piece(0, 1), &mut pairs), Err(OpError::NoVector));
+        assert_eq!(tensors.deliver_pairs(piece(0, 1), &[]), Err(OpError::NoVector));
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use fanin_core::{Collective, CollectiveKind, ElementOp, Failure, FixedPoint, JobId, OpError, OperationId, Role, Worker};
+use fanin_core::{Collective, CollectiveKind, ElementOp, Failure, FixedPoint, JobId, OpError, OperationId, Rank, Role, Worker};
 use fanin_net::{Socket, Waker};
 
 use crate::blocks::BlockSet;
@@ -47,6 +47,8 @@ pub struct WorkerDriver<N> {
     op: ElementOp,
     next_operation: OperationId,
     fixed_point: Option<FixedPoint>,
+    /// Whose contributions the last result lacks.
+    excluded: Vec<Rank>,
     stop: Arc<AtomicBool>,
     busy: bool,
 }
@@ -56,8 +58,10 @@ pub struct WorkerDriver<N> {
 pub struct CollectiveCall {
     /// What is computed.
     pub kind: CollectiveKind,
-    /// Element type and operator.
+    /// Element type and operator. What aggregators compute is what the number says.
     pub op: ElementOp,
+    /// Bytes of an element: those of its type, unless the operator is one that the job has brought along.
+    pub element_bytes: u32,
     /// Their number in the job: [`Collective::op`].
     pub op_number: u8,
     /// How elements become integers on the wire, where they do.
@@ -86,14 +90,22 @@ impl<N: Worker<[u8]>> WorkerDriver<N> {
     }
 
     fn around(driver: Driver<N>, op: ElementOp) -> Self {
-        WorkerDriver { driver, op, next_operation: OperationId(0), fixed_point: None, stop: Arc::default(), busy: false }
+        WorkerDriver {
+            driver,
+            op,
+            next_operation: OperationId(0),
+            fixed_point: None,
+            excluded: Vec::new(),
+            stop: Arc::default(),
+            busy: false,
+        }
     }
 
-    /// Makes this the worker of a job; it is not that of the job before any more.
+    /// Makes this the worker of a job; it is not that of the job before any more, nor has it that one's fixed point.
     pub fn set_job(&mut self, job: JobId, system: u8, op: ElementOp, node: N) {
         self.end_job();
         self.driver.admit_job(job, Role::Worker, system, node);
-        (self.op, self.next_operation) = (op, OperationId(0));
+        (self.op, self.next_operation, self.fixed_point) = (op, OperationId(0), None);
     }
 
     /// Leaves the job: packets of it are dropped from now on.
@@ -143,7 +155,15 @@ impl<N: Worker<[u8]>> WorkerDriver<N> {
         let operation = self.next_operation;
         let mut tensors = Tensors::lend(self.op, operation, input, output)?.with_fixed_point(self.fixed_point);
         let collective = Collective::allreduce(operation, tensors.elements());
-        self.run(collective, &mut tensors, |_| true)
+        let result = self.run(collective, &mut tensors, |_| true);
+        self.excluded = tensors.into_excluded();
+        result
+    }
+
+    /// Ranks whose contributions the result of the last operation lacks, where a system goes on without those that are gone; in ascending
+    /// order. Empty for all others.
+    pub fn excluded(&self) -> &[Rank] {
+        &self.excluded
     }
 
     /// Any collective that the node's system offers. Every worker makes the same calls in the same order.
@@ -163,10 +183,13 @@ impl<N: Worker<[u8]>> WorkerDriver<N> {
         goes_on: impl FnMut(u32) -> bool,
     ) -> Result<(), RunError> {
         let operation = self.next_operation;
-        let CollectiveCall { kind, op, op_number, fixed_point, elements, fingerprint } = *call;
+        let CollectiveCall { kind, op, element_bytes, op_number, fixed_point, elements, fingerprint } = *call;
         let (delivered, first) = delivered;
-        let mut tensors = Tensors::new(op, operation, vectors).with_fixed_point(fixed_point).with_delivered(delivered, first);
-        self.run(Collective { operation, kind, elements, op: op_number, fingerprint }, &mut tensors, goes_on)
+        let tensors = Tensors::new(op, operation, vectors).with_element_bytes(element_bytes as usize);
+        let mut tensors = tensors.with_fixed_point(fixed_point).with_delivered(delivered, first);
+        let result = self.run(Collective { operation, kind, elements, op: op_number, fingerprint }, &mut tensors, goes_on);
+        self.excluded = tensors.into_excluded();
+        result
     }
 
     fn run(&mut self, collective: Collective, tensors: &mut Tensors<'_>, mut goes_on: impl FnMut(u32) -> bool) -> Result<(), RunError> {

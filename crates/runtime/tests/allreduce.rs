@@ -17,7 +17,7 @@ const TREE: System = System::Tree { trees: 1 };
 const SWITCHML: System = System::SwitchMl { fixed_point: false };
 const FIXED_POINT: System = System::SwitchMl { fixed_point: true };
 const PANAMA: System = System::Panama { trees: 1, window_initial: 4 };
-const RING: System = System::Ring { order: RingOrder::Host, barrier: false };
+const RING: System = System::Ring { order: RingOrder::Host, barrier: false, steps: fanin_systems::StepParameters::NONE };
 /// No element, one, a few, an odd number over several packets, many packets.
 const LENGTHS: [usize; 5] = [0, 1, 5, 4_099, 120_001];
 const NO_FAULTS: FaultPlan = FaultPlan { seed: 0, loss: 0.0, duplicate: 0.0, reorder: 0.0, corrupt: 0.0 };
@@ -44,7 +44,7 @@ impl Job {
             servers: &[],
             system,
             // In fixed point the switch adds integers.
-            op: if system == FIXED_POINT { ElementOp::I32_SUM } else { ElementOp::F32_SUM },
+            op: if system == FIXED_POINT { ElementOp::I32_SUM } else { ElementOp::F32_SUM }.into(),
             element_bytes: 4,
             payload_bytes: 1_024,
             window: 64,

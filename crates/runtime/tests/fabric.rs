@@ -36,7 +36,7 @@ fn run(shape: LinkShape) -> Vec<Measured> {
         hosts: &hosts,
         servers: &[],
         system,
-        op: ElementOp::F32_SUM,
+        op: ElementOp::F32_SUM.into(),
         element_bytes: 4,
         payload_bytes: PAYLOAD_BYTES,
         window: 1_024,

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
-use fanin_core::{Address, DropReason, Duration, ElementOp, JobId, NetworkMap, NodeId, PortId, Role};
+use fanin_core::{Address, DropReason, Duration, ElementOp, JobId, NetworkMap, NodeId, PayloadOp, PortId, Role};
 use fanin_net::{Socket, SocketConfig};
 use fanin_runtime::fabric::{FabricConfig, FabricPortConfig, FabricRemote, FabricStatus, FabricSwitch, HelloConfig, LinkShape};
 use fanin_runtime::{DriverConfig, RunError, WorkerDriver};
@@ -28,13 +28,13 @@ const ARRIVAL_LIMIT: std::time::Duration = std::time::Duration::from_secs(60);
 /// A quarter of what one worker has under way.
 const AGGREGATORS: u32 = 16;
 
-fn spec<'a>(id: JobId, hosts: &'a [NodeId], servers: &'a [NodeId], system: System, patience_ms: u64) -> JobSpec<'a, ElementOp> {
+fn spec<'a>(id: JobId, hosts: &'a [NodeId], servers: &'a [NodeId], system: System, patience_ms: u64) -> JobSpec<'a, PayloadOp> {
     JobSpec {
         id,
         hosts,
         servers,
         system,
-        op: ElementOp::F32_SUM,
+        op: ElementOp::F32_SUM.into(),
         element_bytes: 4,
         payload_bytes: PAYLOAD_BYTES,
         window: 64,
@@ -132,7 +132,7 @@ fn host(number: u32, mut driver: WorkerDriver<AnyNode<[u8]>>, signals: &Signals,
     driver.fabric_status()
 }
 
-fn admit(remote: &FabricRemote<AnyNode<[u8]>>, spec: JobSpec<'static, ElementOp>) -> Result<bool, String> {
+fn admit(remote: &FabricRemote<AnyNode<[u8]>>, spec: JobSpec<'static, PayloadOp>) -> Result<bool, String> {
     let (map, (tell, told)) = (NetworkMap::star(HOSTS), channel());
     let node = shared::<[u8]>(std::slice::from_ref(&spec), &map).unwrap().remove(0).placed.node;
     let (job, system) = (spec.id, spec.system.number());
@@ -148,13 +148,13 @@ fn end(remote: &FabricRemote<AnyNode<[u8]>>, job: JobId) -> bool {
 }
 
 /// The hosts with their workers and servers.
-fn hosts(sockets: Vec<Socket>, configs: &[FabricConfig], specs: [&JobSpec<'static, ElementOp>; 2]) -> Vec<WorkerDriver<AnyNode<[u8]>>> {
+fn hosts(sockets: Vec<Socket>, configs: &[FabricConfig], specs: [&JobSpec<'static, PayloadOp>; 2]) -> Vec<WorkerDriver<AnyNode<[u8]>>> {
     let driver = |(socket, config)| WorkerDriver::in_fabric(socket, config, &DriverConfig::default()).unwrap();
     let mut hosts: Vec<_> = sockets.into_iter().zip(configs).map(driver).collect();
     for spec in specs {
         let nodes = build::<[u8]>(spec, &NetworkMap::star(HOSTS)).unwrap();
         for placed in nodes.workers {
-            hosts[placed.at.node.index()].set_job(spec.id, spec.system.number(), spec.op, placed.node);
+            hosts[placed.at.node.index()].set_job(spec.id, spec.system.number(), ElementOp::F32_SUM, placed.node);
         }
         for placed in nodes.others {
             assert_eq!(placed.at.role, Role::Server);

@@ -2,22 +2,33 @@
 
 use derive_where::derive_where;
 use fanin_core::{
-    BlockExponent, Body, Collective, Duration, Egress, Event, Gauge, Ingress, Instant, JobId, Malformed, Node, OpError, OperationId,
-    Outcome, PacketKind, Payload, Piece, Tx, Wire, Worker,
+    Collective, Duration, Event, Gauge, Ingress, Instant, JobId, Malformed, Node, OperationId, Outcome, PacketKind, Payload, Rank, Tx,
+    Wire, Worker,
 };
 use fanin_protocols::a2tp::{A2tpServer, A2tpWorker};
 use fanin_protocols::atp::{AtpServer, AtpSwitch, AtpWorker};
 use fanin_protocols::canary::{CanarySwitch, CanaryWorker};
-use fanin_protocols::netreduce::{NetReduceSwitch, NetReduceWorker};
+use fanin_protocols::doubling::DoublingWorker;
+use fanin_protocols::flare::{FlareSwitch, FlareWorker};
+use fanin_protocols::machines::MachinesWorker;
+use fanin_protocols::netreduce::{NetReduceRings, NetReduceSwitch, NetReduceWorker};
 use fanin_protocols::panama::{PanamaSwitch, PanamaWorker};
+use fanin_protocols::ps::{PsServer, PsWorker};
+use fanin_protocols::rina::{RinaSwitch, RinaWorker};
 use fanin_protocols::ring::RingWorker;
+use fanin_protocols::sharp::{SharpSwitch, SharpWorker};
 use fanin_protocols::switchml::{SwitchMlSwitch, SwitchMlWorker};
 use fanin_protocols::tree::{TreeSwitch, TreeWorker};
 use fanin_wire::atp::AtpHeader;
 use fanin_wire::canary::CanaryHeader;
+use fanin_wire::doubling::DoublingHeader;
+use fanin_wire::flare::FlareHeader;
 use fanin_wire::netreduce::NetReduceHeader;
 use fanin_wire::panama::PanamaHeader;
+use fanin_wire::ps::PsHeader;
+use fanin_wire::rina::RinaHeader;
 use fanin_wire::ring::RingHeader;
+use fanin_wire::sharp::SharpHeader;
 use fanin_wire::switchml::SwitchMlHeader;
 use fanin_wire::tree::TreeHeader;
 
@@ -39,8 +50,18 @@ pub enum AnyHeader {
     Atp(AtpHeader),
     /// Of PANAMA.
     Panama(PanamaHeader),
+    /// Of SHARP.
+    Sharp(SharpHeader),
     /// Of NetReduce.
     NetReduce(NetReduceHeader),
+    /// Of Rina.
+    Rina(RinaHeader),
+    /// Of parameter servers.
+    Ps(PsHeader),
+    /// Of Flare.
+    Flare(FlareHeader),
+    /// Of recursive doubling.
+    Doubling(DoublingHeader),
 }
 
 const BACKGROUND: u8 = 0;
@@ -50,7 +71,12 @@ const CANARY: u8 = 3;
 const SWITCHML: u8 = 4;
 const ATP: u8 = 5;
 const PANAMA: u8 = 8;
+const SHARP: u8 = 9;
 const NETREDUCE: u8 = 10;
+const RINA: u8 = 12;
+const PS: u8 = 13;
+const FLARE: u8 = 14;
+const DOUBLING: u8 = 15;
 
 /// The longer of two lengths.
 const fn longer(a: usize, b: usize) -> usize {
@@ -61,7 +87,13 @@ const fn longer(a: usize, b: usize) -> usize {
 impl Wire for AnyHeader {
     const MAX_LEN: usize = 1 + longer(
         longer(longer(CanaryHeader::MAX_LEN, SwitchMlHeader::MAX_LEN), longer(AtpHeader::MAX_LEN, PanamaHeader::MAX_LEN)),
-        longer(longer(TreeHeader::MAX_LEN, RingHeader::MAX_LEN), NetReduceHeader::MAX_LEN),
+        longer(
+            longer(TreeHeader::MAX_LEN, RingHeader::MAX_LEN),
+            longer(
+                longer(SharpHeader::MAX_LEN, RinaHeader::MAX_LEN),
+                longer(longer(NetReduceHeader::MAX_LEN, DoublingHeader::MAX_LEN), longer(PsHeader::MAX_LEN, FlareHeader::MAX_LEN)),
+            ),
+        ),
     );
 
     fn wire_len(&self) -> usize {
@@ -73,7 +105,12 @@ impl Wire for AnyHeader {
             AnyHeader::SwitchMl(header) => header.wire_len(),
             AnyHeader::Atp(header) => header.wire_len(),
             AnyHeader::Panama(header) => header.wire_len(),
+            AnyHeader::Sharp(header) => header.wire_len(),
             AnyHeader::NetReduce(header) => header.wire_len(),
+            AnyHeader::Rina(header) => header.wire_len(),
+            AnyHeader::Ps(header) => header.wire_len(),
+            AnyHeader::Flare(header) => header.wire_len(),
+            AnyHeader::Doubling(header) => header.wire_len(),
         }
     }
 
@@ -87,7 +124,12 @@ impl Wire for AnyHeader {
             SWITCHML => SwitchMlHeader::parse(rest).map(|(header, length)| (AnyHeader::SwitchMl(header), 1 + length)),
             ATP => AtpHeader::parse(rest).map(|(header, length)| (AnyHeader::Atp(header), 1 + length)),
             PANAMA => PanamaHeader::parse(rest).map(|(header, length)| (AnyHeader::Panama(header), 1 + length)),
+            SHARP => SharpHeader::parse(rest).map(|(header, length)| (AnyHeader::Sharp(header), 1 + length)),
             NETREDUCE => NetReduceHeader::parse(rest).map(|(header, length)| (AnyHeader::NetReduce(header), 1 + length)),
+            RINA => RinaHeader::parse(rest).map(|(header, length)| (AnyHeader::Rina(header), 1 + length)),
+            PS => PsHeader::parse(rest).map(|(header, length)| (AnyHeader::Ps(header), 1 + length)),
+            FLARE => FlareHeader::parse(rest).map(|(header, length)| (AnyHeader::Flare(header), 1 + length)),
+            DOUBLING => DoublingHeader::parse(rest).map(|(header, length)| (AnyHeader::Doubling(header), 1 + length)),
             _ => Err(Malformed::Field { name: "system", value: u64::from(system) }),
         }
     }
@@ -102,7 +144,12 @@ impl Wire for AnyHeader {
             AnyHeader::SwitchMl(header) => (SWITCHML, header.emit(rest)),
             AnyHeader::Atp(header) => (ATP, header.emit(rest)),
             AnyHeader::Panama(header) => (PANAMA, header.emit(rest)),
+            AnyHeader::Sharp(header) => (SHARP, header.emit(rest)),
             AnyHeader::NetReduce(header) => (NETREDUCE, header.emit(rest)),
+            AnyHeader::Rina(header) => (RINA, header.emit(rest)),
+            AnyHeader::Ps(header) => (PS, header.emit(rest)),
+            AnyHeader::Flare(header) => (FLARE, header.emit(rest)),
+            AnyHeader::Doubling(header) => (DOUBLING, header.emit(rest)),
         };
         *first = system;
         1 + length
@@ -118,7 +165,12 @@ impl Wire for AnyHeader {
             AnyHeader::SwitchMl(header) => header.kind(),
             AnyHeader::Atp(header) => header.kind(),
             AnyHeader::Panama(header) => header.kind(),
+            AnyHeader::Sharp(header) => header.kind(),
             AnyHeader::NetReduce(header) => header.kind(),
+            AnyHeader::Rina(header) => header.kind(),
+            AnyHeader::Ps(header) => header.kind(),
+            AnyHeader::Flare(header) => header.kind(),
+            AnyHeader::Doubling(header) => header.kind(),
         }
     }
 }
@@ -158,10 +210,45 @@ impl From<PanamaHeader> for AnyHeader {
     }
 }
 
+impl From<SharpHeader> for AnyHeader {
+    #[inline(always)]
+    fn from(header: SharpHeader) -> Self {
+        AnyHeader::Sharp(header)
+    }
+}
+
 impl From<NetReduceHeader> for AnyHeader {
     #[inline(always)]
     fn from(header: NetReduceHeader) -> Self {
         AnyHeader::NetReduce(header)
+    }
+}
+
+impl From<RinaHeader> for AnyHeader {
+    #[inline(always)]
+    fn from(header: RinaHeader) -> Self {
+        AnyHeader::Rina(header)
+    }
+}
+
+impl From<FlareHeader> for AnyHeader {
+    #[inline(always)]
+    fn from(header: FlareHeader) -> Self {
+        AnyHeader::Flare(header)
+    }
+}
+
+impl From<DoublingHeader> for AnyHeader {
+    #[inline(always)]
+    fn from(header: DoublingHeader) -> Self {
+        AnyHeader::Doubling(header)
+    }
+}
+
+impl From<PsHeader> for AnyHeader {
+    #[inline(always)]
+    fn from(header: PsHeader) -> Self {
+        AnyHeader::Ps(header)
     }
 }
 
@@ -173,55 +260,7 @@ impl From<CanaryHeader> for AnyHeader {
 }
 
 /// Wraps the headers of one system on their way out.
-struct Wrapped<'a, T> {
-    tx: &'a mut T,
-}
-
-impl<P: Payload + ?Sized, T: Tx<AnyHeader, P>, H: Wire + Into<AnyHeader>> Tx<H, P> for Wrapped<'_, T> {
-    #[inline(always)]
-    fn send(&mut self, to: Egress<'_>, header: &H, body: Body<'_, P>) {
-        self.tx.send(to, &(*header).into(), body);
-    }
-
-    #[inline(always)]
-    fn room(&mut self, to: Egress<'_>) -> bool {
-        self.tx.room(to)
-    }
-
-    #[inline]
-    fn note(&mut self, event: Event) {
-        self.tx.note(event);
-    }
-
-    #[inline]
-    fn contribute(&mut self, piece: Piece, accumulator: &mut P::Acc, first: bool) -> Result<(), OpError> {
-        self.tx.contribute(piece, accumulator, first)
-    }
-
-    #[inline]
-    fn fold(&mut self, piece: Piece, payload: &P) -> Result<(), OpError> {
-        self.tx.fold(piece, payload)
-    }
-
-    #[inline(always)]
-    fn deliver(&mut self, piece: Piece, body: Body<'_, P>) -> Result<(), OpError> {
-        self.tx.deliver(piece, body)
-    }
-
-    fn exponent(&mut self, piece: Piece) -> BlockExponent {
-        self.tx.exponent(piece)
-    }
-
-    #[inline]
-    fn send_fixed(&mut self, to: Egress<'_>, header: &H, piece: Piece, exponent: BlockExponent) {
-        self.tx.send_fixed(to, &(*header).into(), piece, exponent);
-    }
-
-    #[inline]
-    fn deliver_fixed(&mut self, piece: Piece, payload: &P, exponent: BlockExponent) -> Result<(), OpError> {
-        self.tx.deliver_fixed(piece, payload, exponent)
-    }
-}
+type Wrapped<'a, T> = fanin_protocols::shared::inner::Wrapped<'a, T, AnyHeader>;
 
 /// A node of any system.
 #[derive_where(Clone, PartialEq, Eq, Hash, Debug)]
@@ -255,10 +294,32 @@ pub enum AnyNode<P: Payload + ?Sized> {
     PanamaWorker(PanamaWorker<P>),
     /// A switch of PANAMA.
     PanamaSwitch(PanamaSwitch<P>),
+    /// A worker of SHARP, whose hosts can do without switches.
+    SharpWorker(SharpWorker<P, RingWorker<P>>),
+    /// A switch that jobs of SHARP share.
+    SharpSwitch(SharpSwitch<P>),
     /// A worker of NetReduce.
     NetReduceWorker(NetReduceWorker<P>),
     /// An accelerator of NetReduce.
     NetReduceSwitch(NetReduceSwitch<P>),
+    /// Accelerators of several rings of NetReduce.
+    NetReduceRings(NetReduceRings<P>),
+    /// A worker on one of several machines.
+    MachinesWorker(MachinesWorker<P>),
+    /// A worker of Rina.
+    RinaWorker(RinaWorker<P>),
+    /// A switch of Rina.
+    RinaSwitch(RinaSwitch<P>),
+    /// A worker with parameter servers.
+    PsWorker(PsWorker<P>),
+    /// A parameter server.
+    PsServer(PsServer<P>),
+    /// A worker of Flare.
+    FlareWorker(FlareWorker<P>),
+    /// A switch of Flare.
+    FlareSwitch(FlareSwitch<P>),
+    /// A worker of recursive doubling.
+    DoublingWorker(DoublingWorker<P>),
 }
 
 /// Calls a handler of the node inside, with a [`Tx`] that wraps its headers.
@@ -266,67 +327,111 @@ macro_rules! dispatch {
     ($self:expr, $tx:expr, $node:ident, $inner:ident => $call:expr) => {
         match $self {
             AnyNode::TreeWorker($node) => {
-                let $inner = &mut Wrapped { tx: $tx };
+                let $inner = &mut Wrapped::new($tx);
                 $call
             }
             AnyNode::TreeSwitch($node) => {
-                let $inner = &mut Wrapped { tx: $tx };
+                let $inner = &mut Wrapped::new($tx);
                 $call
             }
             AnyNode::RingWorker($node) => {
-                let $inner = &mut Wrapped { tx: $tx };
+                let $inner = &mut Wrapped::new($tx);
                 $call
             }
             AnyNode::CanaryWorker($node) => {
-                let $inner = &mut Wrapped { tx: $tx };
+                let $inner = &mut Wrapped::new($tx);
                 $call
             }
             AnyNode::CanarySwitch($node) => {
-                let $inner = &mut Wrapped { tx: $tx };
+                let $inner = &mut Wrapped::new($tx);
                 $call
             }
             AnyNode::SwitchMlWorker($node) => {
-                let $inner = &mut Wrapped { tx: $tx };
+                let $inner = &mut Wrapped::new($tx);
                 $call
             }
             AnyNode::SwitchMlSwitch($node) => {
-                let $inner = &mut Wrapped { tx: $tx };
+                let $inner = &mut Wrapped::new($tx);
                 $call
             }
             AnyNode::AtpWorker($node) => {
-                let $inner = &mut Wrapped { tx: $tx };
+                let $inner = &mut Wrapped::new($tx);
                 $call
             }
             AnyNode::AtpServer($node) => {
-                let $inner = &mut Wrapped { tx: $tx };
+                let $inner = &mut Wrapped::new($tx);
                 $call
             }
             AnyNode::A2tpWorker($node) => {
-                let $inner = &mut Wrapped { tx: $tx };
+                let $inner = &mut Wrapped::new($tx);
                 $call
             }
             AnyNode::A2tpServer($node) => {
-                let $inner = &mut Wrapped { tx: $tx };
+                let $inner = &mut Wrapped::new($tx);
                 $call
             }
             AnyNode::AtpSwitch($node) => {
-                let $inner = &mut Wrapped { tx: $tx };
+                let $inner = &mut Wrapped::new($tx);
                 $call
             }
             AnyNode::PanamaWorker($node) => {
-                let $inner = &mut Wrapped { tx: $tx };
+                let $inner = &mut Wrapped::new($tx);
                 $call
             }
             AnyNode::PanamaSwitch($node) => {
-                let $inner = &mut Wrapped { tx: $tx };
+                let $inner = &mut Wrapped::new($tx);
+                $call
+            }
+            AnyNode::SharpWorker($node) => {
+                let $inner = &mut Wrapped::new($tx);
+                $call
+            }
+            AnyNode::SharpSwitch($node) => {
+                let $inner = &mut Wrapped::new($tx);
                 $call
             }
             AnyNode::NetReduceWorker($node) => {
-                let $inner = &mut Wrapped { tx: $tx };
+                let $inner = &mut Wrapped::new($tx);
+                $call
+            }
+            AnyNode::RinaWorker($node) => {
+                let $inner = &mut Wrapped::new($tx);
                 $call
             }
             AnyNode::NetReduceSwitch($node) => {
-                let $inner = &mut Wrapped { tx: $tx };
+                let $inner = &mut Wrapped::new($tx);
+                $call
+            }
+            AnyNode::NetReduceRings($node) => {
+                let $inner = &mut Wrapped::new($tx);
+                $call
+            }
+            AnyNode::MachinesWorker($node) => {
+                let $inner = &mut Wrapped::new($tx);
+                $call
+            }
+            AnyNode::RinaSwitch($node) => {
+                let $inner = &mut Wrapped::new($tx);
+                $call
+            }
+            AnyNode::PsWorker($node) => {
+                let $inner = &mut Wrapped::new($tx);
+                $call
+            }
+            AnyNode::PsServer($node) => {
+                let $inner = &mut Wrapped::new($tx);
+                $call
+            }
+            AnyNode::FlareWorker($node) => {
+                let $inner = &mut Wrapped::new($tx);
+                $call
+            }
+            AnyNode::FlareSwitch($node) => {
+                let $inner = &mut Wrapped::new($tx);
+                $call
+            }
+            AnyNode::DoublingWorker($node) => {
+                let $inner = &mut Wrapped::new($tx);
                 $call
             }
         }
@@ -351,22 +456,41 @@ impl<P: Payload + ?Sized> Node<P> for AnyNode<P> {
         tx: &mut T,
     ) -> Option<Instant> {
         match (self, header) {
-            (AnyNode::TreeWorker(node), AnyHeader::Tree(header)) => node.receive(now, from, header, payload, &mut Wrapped { tx }),
-            (AnyNode::TreeSwitch(node), AnyHeader::Tree(header)) => node.receive(now, from, header, payload, &mut Wrapped { tx }),
-            (AnyNode::RingWorker(node), AnyHeader::Ring(header)) => node.receive(now, from, header, payload, &mut Wrapped { tx }),
-            (AnyNode::CanarySwitch(node), AnyHeader::Canary(header)) => node.receive(now, from, header, payload, &mut Wrapped { tx }),
-            (AnyNode::CanaryWorker(node), AnyHeader::Canary(header)) => node.receive(now, from, header, payload, &mut Wrapped { tx }),
-            (AnyNode::SwitchMlSwitch(node), AnyHeader::SwitchMl(header)) => node.receive(now, from, header, payload, &mut Wrapped { tx }),
-            (AnyNode::SwitchMlWorker(node), AnyHeader::SwitchMl(header)) => node.receive(now, from, header, payload, &mut Wrapped { tx }),
-            (AnyNode::AtpSwitch(node), AnyHeader::Atp(header)) => node.receive(now, from, header, payload, &mut Wrapped { tx }),
-            (AnyNode::AtpServer(node), AnyHeader::Atp(header)) => node.receive(now, from, header, payload, &mut Wrapped { tx }),
-            (AnyNode::AtpWorker(node), AnyHeader::Atp(header)) => node.receive(now, from, header, payload, &mut Wrapped { tx }),
-            (AnyNode::A2tpServer(node), AnyHeader::Atp(header)) => node.receive(now, from, header, payload, &mut Wrapped { tx }),
-            (AnyNode::A2tpWorker(node), AnyHeader::Atp(header)) => node.receive(now, from, header, payload, &mut Wrapped { tx }),
-            (AnyNode::PanamaSwitch(node), AnyHeader::Panama(header)) => node.receive(now, from, header, payload, &mut Wrapped { tx }),
-            (AnyNode::PanamaWorker(node), AnyHeader::Panama(header)) => node.receive(now, from, header, payload, &mut Wrapped { tx }),
-            (AnyNode::NetReduceSwitch(node), AnyHeader::NetReduce(header)) => node.receive(now, from, header, payload, &mut Wrapped { tx }),
-            (AnyNode::NetReduceWorker(node), AnyHeader::NetReduce(header)) => node.receive(now, from, header, payload, &mut Wrapped { tx }),
+            (AnyNode::TreeWorker(node), AnyHeader::Tree(header)) => node.receive(now, from, header, payload, &mut Wrapped::new(tx)),
+            (AnyNode::TreeSwitch(node), AnyHeader::Tree(header)) => node.receive(now, from, header, payload, &mut Wrapped::new(tx)),
+            (AnyNode::RingWorker(node), AnyHeader::Ring(header)) => node.receive(now, from, header, payload, &mut Wrapped::new(tx)),
+            (AnyNode::CanarySwitch(node), AnyHeader::Canary(header)) => node.receive(now, from, header, payload, &mut Wrapped::new(tx)),
+            (AnyNode::CanaryWorker(node), AnyHeader::Canary(header)) => node.receive(now, from, header, payload, &mut Wrapped::new(tx)),
+            (AnyNode::SwitchMlSwitch(node), AnyHeader::SwitchMl(header)) => node.receive(now, from, header, payload, &mut Wrapped::new(tx)),
+            (AnyNode::SwitchMlWorker(node), AnyHeader::SwitchMl(header)) => node.receive(now, from, header, payload, &mut Wrapped::new(tx)),
+            (AnyNode::AtpSwitch(node), AnyHeader::Atp(header)) => node.receive(now, from, header, payload, &mut Wrapped::new(tx)),
+            (AnyNode::AtpServer(node), AnyHeader::Atp(header)) => node.receive(now, from, header, payload, &mut Wrapped::new(tx)),
+            (AnyNode::AtpWorker(node), AnyHeader::Atp(header)) => node.receive(now, from, header, payload, &mut Wrapped::new(tx)),
+            (AnyNode::A2tpServer(node), AnyHeader::Atp(header)) => node.receive(now, from, header, payload, &mut Wrapped::new(tx)),
+            (AnyNode::A2tpWorker(node), AnyHeader::Atp(header)) => node.receive(now, from, header, payload, &mut Wrapped::new(tx)),
+            (AnyNode::PanamaSwitch(node), AnyHeader::Panama(header)) => node.receive(now, from, header, payload, &mut Wrapped::new(tx)),
+            (AnyNode::PanamaWorker(node), AnyHeader::Panama(header)) => node.receive(now, from, header, payload, &mut Wrapped::new(tx)),
+            (AnyNode::SharpSwitch(node), AnyHeader::Sharp(header)) => node.receive(now, from, header, payload, &mut Wrapped::new(tx)),
+            (AnyNode::SharpWorker(node), AnyHeader::Sharp(header)) => node.receive(now, from, header, payload, &mut Wrapped::new(tx)),
+            (AnyNode::NetReduceSwitch(node), AnyHeader::NetReduce(header)) => {
+                node.receive(now, from, header, payload, &mut Wrapped::new(tx))
+            }
+            (AnyNode::NetReduceWorker(node), AnyHeader::NetReduce(header)) => {
+                node.receive(now, from, header, payload, &mut Wrapped::new(tx))
+            }
+            (AnyNode::NetReduceRings(node), AnyHeader::NetReduce(header)) => {
+                node.receive(now, from, header, payload, &mut Wrapped::new(tx))
+            }
+            (AnyNode::MachinesWorker(node), AnyHeader::NetReduce(header)) => {
+                node.receive(now, from, header, payload, &mut Wrapped::new(tx))
+            }
+            (AnyNode::RinaSwitch(node), AnyHeader::Rina(header)) => node.receive(now, from, header, payload, &mut Wrapped::new(tx)),
+            (AnyNode::RinaWorker(node), AnyHeader::Rina(header)) => node.receive(now, from, header, payload, &mut Wrapped::new(tx)),
+            (AnyNode::PsServer(node), AnyHeader::Ps(header)) => node.receive(now, from, header, payload, &mut Wrapped::new(tx)),
+            (AnyNode::PsWorker(node), AnyHeader::Ps(header)) => node.receive(now, from, header, payload, &mut Wrapped::new(tx)),
+            (AnyNode::FlareSwitch(node), AnyHeader::Flare(header)) => node.receive(now, from, header, payload, &mut Wrapped::new(tx)),
+            (AnyNode::FlareWorker(node), AnyHeader::Flare(header)) => node.receive(now, from, header, payload, &mut Wrapped::new(tx)),
+            (AnyNode::DoublingWorker(node), AnyHeader::Doubling(header)) => node.receive(now, from, header, payload, &mut Wrapped::new(tx)),
             // A packet of another system is not of this job.
             (node, _) => {
                 tx.note(Event::Dropped(fanin_core::DropReason::Mismatch));
@@ -396,8 +520,19 @@ impl<P: Payload + ?Sized> Node<P> for AnyNode<P> {
             AnyNode::AtpSwitch(node) => node.next_timeout(),
             AnyNode::PanamaWorker(node) => node.next_timeout(),
             AnyNode::PanamaSwitch(node) => node.next_timeout(),
+            AnyNode::SharpWorker(node) => node.next_timeout(),
+            AnyNode::SharpSwitch(node) => node.next_timeout(),
             AnyNode::NetReduceWorker(node) => node.next_timeout(),
+            AnyNode::RinaWorker(node) => node.next_timeout(),
             AnyNode::NetReduceSwitch(node) => node.next_timeout(),
+            AnyNode::NetReduceRings(node) => node.next_timeout(),
+            AnyNode::MachinesWorker(node) => node.next_timeout(),
+            AnyNode::RinaSwitch(node) => node.next_timeout(),
+            AnyNode::PsWorker(node) => node.next_timeout(),
+            AnyNode::PsServer(node) => node.next_timeout(),
+            AnyNode::FlareWorker(node) => node.next_timeout(),
+            AnyNode::FlareSwitch(node) => node.next_timeout(),
+            AnyNode::DoublingWorker(node) => node.next_timeout(),
         }
     }
 
@@ -425,8 +560,19 @@ impl<P: Payload + ?Sized> Node<P> for AnyNode<P> {
             AnyNode::AtpSwitch(node) => node.gauges(report),
             AnyNode::PanamaWorker(node) => node.gauges(report),
             AnyNode::PanamaSwitch(node) => node.gauges(report),
+            AnyNode::SharpWorker(node) => node.gauges(report),
+            AnyNode::SharpSwitch(node) => node.gauges(report),
             AnyNode::NetReduceWorker(node) => node.gauges(report),
+            AnyNode::RinaWorker(node) => node.gauges(report),
             AnyNode::NetReduceSwitch(node) => node.gauges(report),
+            AnyNode::NetReduceRings(node) => node.gauges(report),
+            AnyNode::MachinesWorker(node) => node.gauges(report),
+            AnyNode::RinaSwitch(node) => node.gauges(report),
+            AnyNode::PsWorker(node) => node.gauges(report),
+            AnyNode::PsServer(node) => node.gauges(report),
+            AnyNode::FlareWorker(node) => node.gauges(report),
+            AnyNode::FlareSwitch(node) => node.gauges(report),
+            AnyNode::DoublingWorker(node) => node.gauges(report),
         }
     }
 }
@@ -434,14 +580,20 @@ impl<P: Payload + ?Sized> Node<P> for AnyNode<P> {
 impl<P: Payload + ?Sized> Worker<P> for AnyNode<P> {
     fn submit<T: Tx<AnyHeader, P>>(&mut self, now: Instant, collective: Collective, tx: &mut T) {
         match self {
-            AnyNode::TreeWorker(node) => node.submit(now, collective, &mut Wrapped { tx }),
-            AnyNode::RingWorker(node) => node.submit(now, collective, &mut Wrapped { tx }),
-            AnyNode::CanaryWorker(node) => node.submit(now, collective, &mut Wrapped { tx }),
-            AnyNode::SwitchMlWorker(node) => node.submit(now, collective, &mut Wrapped { tx }),
-            AnyNode::AtpWorker(node) => node.submit(now, collective, &mut Wrapped { tx }),
-            AnyNode::A2tpWorker(node) => node.submit(now, collective, &mut Wrapped { tx }),
-            AnyNode::PanamaWorker(node) => node.submit(now, collective, &mut Wrapped { tx }),
-            AnyNode::NetReduceWorker(node) => node.submit(now, collective, &mut Wrapped { tx }),
+            AnyNode::TreeWorker(node) => node.submit(now, collective, &mut Wrapped::new(tx)),
+            AnyNode::RingWorker(node) => node.submit(now, collective, &mut Wrapped::new(tx)),
+            AnyNode::CanaryWorker(node) => node.submit(now, collective, &mut Wrapped::new(tx)),
+            AnyNode::SwitchMlWorker(node) => node.submit(now, collective, &mut Wrapped::new(tx)),
+            AnyNode::AtpWorker(node) => node.submit(now, collective, &mut Wrapped::new(tx)),
+            AnyNode::A2tpWorker(node) => node.submit(now, collective, &mut Wrapped::new(tx)),
+            AnyNode::PanamaWorker(node) => node.submit(now, collective, &mut Wrapped::new(tx)),
+            AnyNode::SharpWorker(node) => node.submit(now, collective, &mut Wrapped::new(tx)),
+            AnyNode::NetReduceWorker(node) => node.submit(now, collective, &mut Wrapped::new(tx)),
+            AnyNode::MachinesWorker(node) => node.submit(now, collective, &mut Wrapped::new(tx)),
+            AnyNode::RinaWorker(node) => node.submit(now, collective, &mut Wrapped::new(tx)),
+            AnyNode::PsWorker(node) => node.submit(now, collective, &mut Wrapped::new(tx)),
+            AnyNode::FlareWorker(node) => node.submit(now, collective, &mut Wrapped::new(tx)),
+            AnyNode::DoublingWorker(node) => node.submit(now, collective, &mut Wrapped::new(tx)),
             _ => tx.note(Event::Broken("a node without a vector was asked to submit")),
         }
     }
@@ -454,6 +606,11 @@ impl<P: Payload + ?Sized> Worker<P> for AnyNode<P> {
             AnyNode::AtpWorker(node) => node.remaining(),
             AnyNode::A2tpWorker(node) => node.remaining(),
             AnyNode::NetReduceWorker(node) => node.remaining(),
+            AnyNode::MachinesWorker(node) => node.remaining(),
+            AnyNode::RinaWorker(node) => node.remaining(),
+            AnyNode::PsWorker(node) => node.remaining(),
+            AnyNode::FlareWorker(node) => node.remaining(),
+            AnyNode::DoublingWorker(node) => node.remaining(),
             _ => None,
         }
     }
@@ -468,27 +625,46 @@ impl<P: Payload + ?Sized> Worker<P> for AnyNode<P> {
             AnyNode::AtpWorker(node) => node.poll(),
             AnyNode::A2tpWorker(node) => node.poll(),
             AnyNode::PanamaWorker(node) => node.poll(),
+            AnyNode::SharpWorker(node) => node.poll(),
             AnyNode::NetReduceWorker(node) => node.poll(),
+            AnyNode::MachinesWorker(node) => node.poll(),
+            AnyNode::RinaWorker(node) => node.poll(),
+            AnyNode::PsWorker(node) => node.poll(),
+            AnyNode::FlareWorker(node) => node.poll(),
+            AnyNode::DoublingWorker(node) => node.poll(),
             _ => None,
         }
     }
 
     fn cancel<T: Tx<AnyHeader, P>>(&mut self, now: Instant, operation: OperationId, tx: &mut T) {
         match self {
-            AnyNode::TreeWorker(node) => node.cancel(now, operation, &mut Wrapped { tx }),
-            AnyNode::RingWorker(node) => node.cancel(now, operation, &mut Wrapped { tx }),
-            AnyNode::CanaryWorker(node) => node.cancel(now, operation, &mut Wrapped { tx }),
-            AnyNode::SwitchMlWorker(node) => node.cancel(now, operation, &mut Wrapped { tx }),
-            AnyNode::AtpWorker(node) => node.cancel(now, operation, &mut Wrapped { tx }),
-            AnyNode::A2tpWorker(node) => node.cancel(now, operation, &mut Wrapped { tx }),
-            AnyNode::PanamaWorker(node) => node.cancel(now, operation, &mut Wrapped { tx }),
-            AnyNode::NetReduceWorker(node) => node.cancel(now, operation, &mut Wrapped { tx }),
+            AnyNode::TreeWorker(node) => node.cancel(now, operation, &mut Wrapped::new(tx)),
+            AnyNode::RingWorker(node) => node.cancel(now, operation, &mut Wrapped::new(tx)),
+            AnyNode::CanaryWorker(node) => node.cancel(now, operation, &mut Wrapped::new(tx)),
+            AnyNode::SwitchMlWorker(node) => node.cancel(now, operation, &mut Wrapped::new(tx)),
+            AnyNode::AtpWorker(node) => node.cancel(now, operation, &mut Wrapped::new(tx)),
+            AnyNode::A2tpWorker(node) => node.cancel(now, operation, &mut Wrapped::new(tx)),
+            AnyNode::PanamaWorker(node) => node.cancel(now, operation, &mut Wrapped::new(tx)),
+            AnyNode::SharpWorker(node) => node.cancel(now, operation, &mut Wrapped::new(tx)),
+            AnyNode::NetReduceWorker(node) => node.cancel(now, operation, &mut Wrapped::new(tx)),
+            AnyNode::MachinesWorker(node) => node.cancel(now, operation, &mut Wrapped::new(tx)),
+            AnyNode::RinaWorker(node) => node.cancel(now, operation, &mut Wrapped::new(tx)),
+            AnyNode::PsWorker(node) => node.cancel(now, operation, &mut Wrapped::new(tx)),
+            AnyNode::FlareWorker(node) => node.cancel(now, operation, &mut Wrapped::new(tx)),
+            AnyNode::DoublingWorker(node) => node.cancel(now, operation, &mut Wrapped::new(tx)),
             _ => tx.note(Event::Broken("a node without a vector was asked to cancel")),
         }
     }
 }
 
 impl<P: Payload + ?Sized> AnyNode<P> {
+    /// Tells a worker that another rank is gone, before its patience is over; nothing where the system goes on without nobody (model checking).
+    pub fn take_for_dead<T: Tx<AnyHeader, P>>(&mut self, now: Instant, rank: Rank, tx: &mut T) {
+        if let AnyNode::RinaWorker(node) = self {
+            node.take_for_dead(now, rank, &mut Wrapped::new(tx));
+        }
+    }
+
     /// Makes stored times relative to `now`, so that equal situations at different times are equal states (model checking).
     pub fn rebase(&mut self, now: Instant) {
         match self {
@@ -506,8 +682,20 @@ impl<P: Payload + ?Sized> AnyNode<P> {
             AnyNode::AtpSwitch(node) => node.rebase(now),
             AnyNode::PanamaWorker(node) => node.rebase(now),
             AnyNode::PanamaSwitch(node) => node.rebase(now),
+            AnyNode::SharpWorker(node) => node.rebase(now),
+            AnyNode::SharpSwitch(node) => node.rebase(now),
             AnyNode::NetReduceWorker(node) => node.rebase(now),
+            AnyNode::RinaWorker(node) => node.rebase(now),
             AnyNode::NetReduceSwitch(node) => node.rebase(now),
+            AnyNode::NetReduceRings(node) => node.rebase(now),
+            AnyNode::MachinesWorker(node) => node.rebase(now),
+            AnyNode::RinaSwitch(node) => node.rebase(now),
+            AnyNode::PsWorker(node) => node.rebase(now),
+            AnyNode::FlareWorker(node) => node.rebase(now),
+            AnyNode::FlareSwitch(node) => node.rebase(now),
+            AnyNode::DoublingWorker(node) => node.rebase(now),
+            // It stores no times.
+            AnyNode::PsServer(_) => {}
         }
     }
 }
@@ -522,6 +710,9 @@ mod tests {
     use super::*;
     use fanin_wire::atp::FragmentId;
     use fanin_wire::canary::CanaryId;
+    use fanin_wire::doubling::ListName;
+    use fanin_wire::flare::FlareBlock;
+    use fanin_wire::ps::ShardBlock;
     use fanin_wire::switchml::SlotUse;
 
     #[test]
@@ -535,7 +726,12 @@ mod tests {
             AnyHeader::SwitchMl(SwitchMlHeader::Rejected { at: SlotUse { slot: 2, round: 81 } }),
             AnyHeader::Atp(AtpHeader::Rejected { at: FragmentId { tensor: 1, seq: 82 } }),
             AnyHeader::Panama(PanamaHeader::Aggregate { block: 82, marked_up: true, marked_down: false }),
+            AnyHeader::Sharp(SharpHeader::Answer { number: 83, refused: true }),
             AnyHeader::NetReduce(NetReduceHeader::Down { message: 83, offset: 1 }),
+            AnyHeader::Rina(RinaHeader::Done { epoch: 1, operation: 84 }),
+            AnyHeader::Ps(PsHeader::Rejected { at: ShardBlock { seq: 85, operation: 2, shard: 3 } }),
+            AnyHeader::Flare(FlareHeader::Rejected { at: FlareBlock { number: 86, operation: 4 } }),
+            AnyHeader::Doubling(DoublingHeader::Probe { list: ListName { operation: 87, digest: 5, step: 6 } }),
         ];
         for header in headers {
             let mut bytes = [0; AnyHeader::MAX_LEN];
@@ -543,7 +739,7 @@ mod tests {
             assert_eq!(length, header.wire_len());
             assert_eq!(AnyHeader::parse(&bytes[..length]), Ok((header, length)));
         }
-        assert_eq!(AnyHeader::parse(&[9, 0, 0]), Err(Malformed::Field { name: "system", value: 9 }));
+        assert_eq!(AnyHeader::parse(&[7, 0, 0]), Err(Malformed::Field { name: "system", value: 7 }));
         assert_eq!(AnyHeader::parse(&[]), Err(Malformed::Truncated { needed: 1, got: 0 }));
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use fanin_core::{
-    Address, Duration, FlowLabel, JobId, JobNodes, NetworkMap, NodeId, Payload, Placed, PortId, Rank, Role, SharedNode, Suspect,
+    Address, Duration, ElementOp, FlowLabel, JobId, JobNodes, NetworkMap, NodeId, Payload, Placed, PortId, Rank, Role, SharedNode, Suspect,
 };
 use fanin_protocols::a2tp::{A2tpRounds, A2tpServer, A2tpWindowConfig, A2tpWindows, A2tpWorker, CollisionsOf, Synchrony};
 use fanin_protocols::atp::{AtpRounds, AtpServer, AtpSwitch, AtpWindow, AtpWindowConfig, AtpWorker};
@@ -15,18 +15,20 @@ use fanin_wire::atp::RankSet;
 
 use crate::any::AnyNode;
 use crate::build::reliability;
-use crate::config::{A2tpParameters, AtpParameters, BuildError, CollisionRule, JobSpec, SafetyNets, SynchronyRule, System, WindowRule};
-use crate::layout::leaf_of;
+use crate::config::{
+    A2tpParameters, AtpParameters, BuildError, CollisionRule, JobSpec, SafetyNets, SynchronyRule, System, UNLIMITED, WindowRule,
+};
+use crate::layout::{aggregating, leaf_of};
 
 /// Elements below 2^8 fit fixed point: about what ATP's scale of a million leaves of 32 bits for a few workers (a2tp 5.8).
-const FIXED_EXPONENT: i16 = 8;
+pub const FIXED_EXPONENT: i16 = 8;
 
 /// What both systems have, whichever it is.
 fn common(system: &System) -> Option<AtpParameters> {
     match *system {
         System::Atp(parameters) => Some(parameters),
-        System::A2tp(A2tpParameters { aggregators, initial, reclaim_ps, nets, fixed_point, overflow, .. }) => {
-            Some(AtpParameters { aggregators, initial, reclaim_ps, nets, fixed_point, overflow, ..AtpParameters::default() })
+        System::A2tp(A2tpParameters { aggregating, aggregators, initial, reclaim_ps, nets, fixed_point, overflow, .. }) => {
+            Some(AtpParameters { aggregating, aggregators, initial, reclaim_ps, nets, fixed_point, overflow, ..AtpParameters::default() })
         }
         _ => None,
     }
@@ -36,12 +38,15 @@ fn common(system: &System) -> Option<AtpParameters> {
 struct Places {
     server: Address,
     server_switch: NodeId,
-    /// By switch: the ports and ranks of the workers there whose packets pass it.
+    /// By switch that aggregates: the ports and ranks of the workers there whose packets pass it.
     switches: BTreeMap<NodeId, Vec<(PortId, Rank)>>,
+    /// Workers elsewhere than at the server's host whose switches only forward.
+    alone: Vec<(Address, RankSet)>,
 }
 
 impl Places {
-    /// A server of its own, or one at the host of rank 0, whose worker reaches it without a switch.
+    /// A server of its own, or one at the host of rank 0, whose worker reaches it without a switch. Of the switches next to workers and server
+    /// those aggregate that have the most workers.
     fn of<Op>(spec: &JobSpec<'_, Op>, map: &NetworkMap) -> Result<Self, BuildError> {
         if spec.servers.len() > 1 {
             return Err(BuildError::new("servers", spec.servers.len(), "1, or 0 for one at the host of rank 0"));
@@ -53,7 +58,17 @@ impl Places {
             let leaf = leaf_of(map, worker)?;
             switches.entry(leaf.node).or_insert_with(Vec::new).push((leaf.their_port, Rank(rank as u32)));
         }
-        Ok(Places { server: Address { node: host, role: Role::Server }, server_switch, switches })
+        let sizes: Vec<(NodeId, u32)> = switches.iter().map(|(switch, workers)| (*switch, workers.len() as u32)).collect();
+        let able = aggregating(map, &sizes, common(&spec.system).map_or(UNLIMITED, |parameters| parameters.aggregating));
+        let mut alone = Vec::new();
+        switches.retain(|switch, workers| {
+            let aggregates = able.contains(switch);
+            if !aggregates {
+                alone.extend(workers.iter().map(|(_, rank)| (Address::worker(spec.hosts[rank.index()]), RankSet::of(*rank))));
+            }
+            aggregates
+        });
+        Ok(Places { server: Address { node: host, role: Role::Server }, server_switch, switches, alone })
     }
 
     fn ranks_at(&self, switch: NodeId) -> RankSet {
@@ -64,7 +79,17 @@ impl Places {
     /// How many workers complete an aggregator at a worker's switch, and at the server's.
     fn fan_in(&self, switch: NodeId) -> [u8; 2] {
         let all: u32 = self.switches.keys().map(|switch| self.ranks_at(*switch).count()).sum();
-        [self.ranks_at(switch).count() as u8, all as u8]
+        [self.ranks_at(switch).count() as u8, (all + self.alone.len() as u32) as u8]
+    }
+
+    fn has_second_level(&self) -> bool {
+        self.switches.contains_key(&self.server_switch)
+    }
+
+    /// Where what comes from the server goes: but for the server's own switch, the switches that aggregate, and workers next to others.
+    fn below(&self) -> Vec<(Address, RankSet)> {
+        let others = self.switches.keys().filter(|switch| **switch != self.server_switch);
+        others.map(|switch| (Address::switch(*switch), self.ranks_at(*switch))).chain(self.alone.iter().copied()).collect()
     }
 }
 
@@ -165,7 +190,10 @@ pub(crate) fn nodes<P: Payload + ?Sized>(spec: &JobSpec<'_, P::Op>, map: &Networ
         job: spec.id,
         workers: spec.hosts.iter().map(|&host| Address::worker(host)).collect(),
         at: places.server,
-        switch: places.server_switch,
+        below: match places.has_second_level() {
+            true => vec![(Address::switch(places.server_switch), RankSet::first(spec.hosts.len() as u32))],
+            false => places.below(),
+        },
         op: spec.op.clone(),
         fixed_op: spec.op.clone(),
         block_bytes: spec.payload_bytes,
@@ -230,10 +258,10 @@ fn at_switches<Op: Clone>(spec: &JobSpec<'_, Op>, map: &NetworkMap) -> Result<Ve
         return Ok(Vec::new());
     }
     let places = Places::of(spec, map)?;
-    let others = || places.switches.keys().copied().filter(|switch| *switch != places.server_switch);
     let at = |(switch, workers): (&NodeId, &Vec<(PortId, Rank)>)| {
         let is_servers = *switch == places.server_switch;
-        let elsewhere = if is_servers { others().map(|other| (other, places.ranks_at(other))).collect() } else { Vec::new() };
+        let elsewhere = if is_servers { places.below() } else { Vec::new() };
+        let above = if is_servers || !places.has_second_level() { places.server } else { Address::switch(places.server_switch) };
         let entry = JobAtSwitch {
             job: spec.id,
             op: spec.op.clone(),
@@ -242,6 +270,7 @@ fn at_switches<Op: Clone>(spec: &JobSpec<'_, Op>, map: &NetworkMap) -> Result<Ve
             elsewhere,
             server: places.server,
             server_switch: places.server_switch,
+            above,
             flow: flow(spec.id),
         };
         (*switch, entry)
@@ -249,11 +278,11 @@ fn at_switches<Op: Clone>(spec: &JobSpec<'_, Op>, map: &NetworkMap) -> Result<Ve
     Ok(places.switches.iter().map(at).collect())
 }
 
-/// The nodes that jobs share: at each switch one, for all jobs that use its aggregators. Jobs of other systems have none.
+/// At each switch a node for all jobs that use its aggregators.
 ///
 /// # Errors
 /// The job's place in `specs` and what is wrong with it: jobs that share switches must agree about how many aggregators these have.
-pub fn shared<P: Payload + ?Sized>(
+pub(crate) fn shared<P: Payload + ?Sized>(
     specs: &[JobSpec<'_, P::Op>],
     map: &NetworkMap,
 ) -> Result<Vec<SharedNode<AnyNode<P>>>, (usize, BuildError)> {
@@ -273,12 +302,13 @@ pub fn shared<P: Payload + ?Sized>(
     }
     let node = |(switch, jobs): (NodeId, Vec<JobAtSwitch<P::Op>>)| {
         let ops: Vec<P::Op> = jobs.iter().map(|job| job.op.clone()).collect();
+        let block_bytes = jobs.iter().map(|job| job.block_bytes).max().unwrap_or(0);
         let config = SwitchConfig {
             node: switch,
             aggregators: aggregators.unwrap_or(1),
             reclaim_after: Duration::from_ps(reclaim_ps),
-            largest: P::largest(&ops).clone(),
-            block_bytes: jobs.iter().map(|job| job.block_bytes).max().unwrap_or(0),
+            largest: P::largest(&ops, block_bytes as usize).clone(),
+            block_bytes,
             jobs,
         };
         let jobs = config.jobs.iter().map(|job| job.job).collect();
@@ -287,30 +317,37 @@ pub fn shared<P: Payload + ?Sized>(
     Ok(switches.into_iter().map(node).collect())
 }
 
-impl<P: Payload + ?Sized> AnyNode<P> {
-    /// A job comes to a switch that it shares with those that are there; it goes by [`fanin_core::Node::on_job_end`]. False, and nothing is
-    /// changed, where the node is no such switch or the job has nothing there.
-    ///
-    /// # Errors
-    /// [`BuildError`] where the job does not fit the network, or the switch as those that are there have it.
-    pub fn admit(&mut self, switch: NodeId, spec: &JobSpec<'_, P::Op>, map: &NetworkMap) -> Result<bool, BuildError> {
-        let (AnyNode::AtpSwitch(node), Some(parameters)) = (self, common(&spec.system)) else { return Ok(false) };
-        let entry = at_switches(spec, map)?.into_iter().find(|(at, _)| *at == switch);
-        let Some((_, entry)) = entry else { return Ok(false) };
-        let known = node.aggregators();
-        if parameters.aggregators as usize != known {
-            return Err(BuildError::new(
-                "aggregators",
-                parameters.aggregators,
-                format!("{known}, as in the jobs that run: they share them"),
-            ));
+/// As [`AnyNode::admit`], at a switch of ATP and A2TP.
+pub(crate) fn admit<P: Payload + ?Sized>(
+    node: &mut AtpSwitch<P>,
+    switch: NodeId,
+    spec: &JobSpec<'_, P::Op>,
+    map: &NetworkMap,
+) -> Result<bool, BuildError> {
+    let Some(parameters) = common(&spec.system) else { return Ok(false) };
+    let entry = at_switches(spec, map)?.into_iter().find(|(at, _)| *at == switch);
+    let Some((_, entry)) = entry else { return Ok(false) };
+    let known = node.aggregators();
+    if parameters.aggregators as usize != known {
+        return Err(BuildError::new("aggregators", parameters.aggregators, format!("{known}, as in the jobs that run: they share them")));
+    }
+    if entry.block_bytes > node.block_bytes() {
+        let expected = format!("at most {}, the length of the aggregators that the first job has brought", node.block_bytes());
+        return Err(BuildError::new("payload", entry.block_bytes, expected));
+    }
+    node.admit(entry);
+    Ok(true)
+}
+
+impl AnyNode<[u8]> {
+    /// Tells the server of a job in fixed point that its workers' driver turns elements into integers. Other nodes need not know: a switch
+    /// is given the operator that adds them, and workers have the scale.
+    pub fn adds_integers(&mut self) {
+        match self {
+            AnyNode::AtpServer(server) => server.set_fixed_op(ElementOp::I32_SUM.into()),
+            AnyNode::A2tpServer(server) => server.set_fixed_op(ElementOp::I32_SUM.into()),
+            _ => {}
         }
-        if entry.block_bytes > node.block_bytes() {
-            let expected = format!("at most {}, the length of the aggregators that the first job has brought", node.block_bytes());
-            return Err(BuildError::new("payload", entry.block_bytes, expected));
-        }
-        node.admit(entry);
-        Ok(true)
     }
 }
 
@@ -363,6 +400,22 @@ mod tests {
         assert_eq!(nodes.others[0].at, Address { node: NodeId(2), role: Role::Server }, "at the host of rank 0");
     }
 
+    /// Those with most workers aggregate; the server's switch counts those whose packets pass it.
+    #[test]
+    fn switches_beyond_those_that_aggregate_only_forward() {
+        let hosts: Vec<NodeId> = (0..6).filter(|host| *host != 3).map(NodeId).collect();
+        for (aggregating, expected) in [(0, &[][..]), (1, &[6]), (2, &[6, 7]), (UNLIMITED, &[6, 7])] {
+            for a2tp in [false, true] {
+                let system = match a2tp {
+                    true => System::A2tp(A2tpParameters { aggregating, ..A2tpParameters::default() }),
+                    false => System::Atp(AtpParameters { aggregating, ..AtpParameters::default() }),
+                };
+                let shared = shared::<Length>(&[spec(0, &hosts, &[NodeId(3)], system)], &map()).unwrap();
+                assert_eq!(shared.iter().map(|node| node.placed.at.node.0).collect::<Vec<_>>(), expected);
+            }
+        }
+    }
+
     #[test]
     fn a_job_may_come_to_a_switch_later() {
         let (here, there) = ([NodeId(0), NodeId(1)], [NodeId(2), NodeId(4)]);
@@ -372,7 +425,8 @@ mod tests {
         assert_eq!(node.admit(NodeId(6), &late, &map()), Ok(true));
         let AnyNode::AtpSwitch(switch) = &node else { panic!("a shared switch") };
         assert_eq!(switch.jobs().collect::<Vec<_>>(), [JobId(0), JobId(7)]);
-        let ring = spec(8, &there, &[], System::Ring { order: Default::default(), barrier: false });
+        let ring =
+            spec(8, &there, &[], System::Ring { order: Default::default(), barrier: false, steps: crate::config::StepParameters::NONE });
         assert_eq!(node.admit(NodeId(6), &ring, &map()), Ok(false));
         let long = JobSpec { payload_bytes: 252, ..spec(9, &there, &[], System::atp()) };
         let refused = node.admit(NodeId(6), &long, &map()).unwrap_err().to_string();

@@ -1,18 +1,57 @@
 //! From a job's configuration to its nodes.
 
-use fanin_core::{Address, FlowLabel, JobNodes, NetworkMap, NodeId, Payload, Placed, PortId, Rank};
+use fanin_core::{Address, FlowLabel, JobNodes, NetworkMap, NodeId, Payload, Placed, Rank, Role, SharedNode};
 use fanin_protocols::ring::{RingBarrier, RingPeer, RingWorker, RingWorkerConfig};
 use fanin_protocols::shared::reliability::Reliability;
-use fanin_protocols::tree::{TreeChild, TreeParent, TreeRole, TreeSwitch, TreeSwitchConfig, TreeWorker, TreeWorkerConfig};
 
-use crate::any::{AnyNode, resend_gap};
+use crate::any::AnyNode;
 use crate::atp;
 use crate::canary;
-use crate::config::{BuildError, JobSpec, RingOrder, System, UNLIMITED};
-use crate::layout::{self, Members, TreeLayout, leaf_of};
+use crate::config::{BuildError, JobSpec, RingOrder, StepParameters, System, UNLIMITED};
+use crate::doubling;
+use crate::flare;
+use crate::layout::leaf_of;
+use crate::machines;
 use crate::netreduce;
 use crate::panama;
+use crate::ps;
+use crate::rina;
+use crate::sharp;
 use crate::switchml;
+use crate::trees;
+
+/// The nodes that jobs share: at each switch one, for all jobs that use its aggregators (ATP, A2TP), and one for all whose trees pass it
+/// (SHARP). Jobs of other systems have none.
+///
+/// # Errors
+/// The job's place in `specs` and what is wrong with it: jobs that share switches must agree about what these have.
+pub fn shared<P: Payload + ?Sized>(
+    specs: &[JobSpec<'_, P::Op>],
+    map: &NetworkMap,
+) -> Result<Vec<SharedNode<AnyNode<P>>>, (usize, BuildError)> {
+    let mut nodes = atp::shared(specs, map)?;
+    nodes.extend(sharp::shared(specs, map)?);
+    for (index, spec) in specs.iter().enumerate() {
+        let at = nodes.iter().filter(|node| node.jobs.contains(&spec.id)).map(|node| node.placed.at);
+        only_where_sums_are_made(spec, map, at).map_err(|error| (index, error))?;
+    }
+    Ok(nodes)
+}
+
+impl<P: Payload + ?Sized> AnyNode<P> {
+    /// A job comes to a switch that it shares with those that are there; it goes by [`fanin_core::Node::on_job_end`]. False, and nothing is
+    /// changed, where the node is no such switch or the job has nothing there.
+    ///
+    /// # Errors
+    /// [`BuildError`] where the job does not fit the network, or the switch as those that are there have it.
+    pub fn admit(&mut self, switch: NodeId, spec: &JobSpec<'_, P::Op>, map: &NetworkMap) -> Result<bool, BuildError> {
+        match self {
+            AnyNode::AtpSwitch(node) => atp::admit(node, switch, spec, map),
+            AnyNode::SharpSwitch(node) => sharp::admit(node, switch, spec, map),
+            _ => Ok(false),
+        }
+    }
+}
 
 /// The nodes of a job in a network.
 ///
@@ -21,22 +60,49 @@ use crate::switchml;
 pub fn build<P: Payload + ?Sized>(spec: &JobSpec<'_, P::Op>, map: &NetworkMap) -> Result<JobNodes<AnyNode<P>>, BuildError> {
     check(spec, map)?;
     if P::needs_finish(&spec.op) && !divides(&spec.system) {
-        return Err(BuildError::new("operator", "avg", "one that needs no division at the end: ring and tree do not divide"));
+        return Err(BuildError::new(
+            "operator",
+            "avg",
+            "one that needs no division at the end: ring, tree, sharp, flare and doubling do not divide",
+        ));
     }
+    let nodes = nodes(spec, map)?;
+    only_where_sums_are_made(spec, map, nodes.others.iter().map(|placed| placed.at))?;
+    Ok(nodes)
+}
+
+fn nodes<P: Payload + ?Sized>(spec: &JobSpec<'_, P::Op>, map: &NetworkMap) -> Result<JobNodes<AnyNode<P>>, BuildError> {
     match spec.system {
-        System::Ring { order, barrier } => ring(spec, order, barrier),
-        System::Tree { trees } => tree(spec, map, trees),
+        System::Ring { order, barrier, steps } => ring(spec, order, barrier, steps),
+        System::Tree { trees } => trees::nodes(spec, map, trees),
         System::Panama { trees, window_initial } => panama::nodes(spec, map, trees, window_initial),
+        System::Sharp(parameters) => sharp::nodes(spec, map, &parameters),
         System::NetReduce(parameters) => netreduce::nodes(spec, map, &parameters),
+        System::Machines(parameters) => machines::nodes(spec, map, &parameters),
+        System::Rina(parameters) => rina::nodes(spec, map, &parameters),
+        System::Ps(parameters) => ps::nodes(spec, map, &parameters),
+        System::Flare(parameters) => flare::nodes(spec, map, &parameters),
+        System::Doubling(parameters) => doubling::nodes(spec, &parameters),
         System::SwitchMl { fixed_point } => switchml::nodes(spec, map, fixed_point),
         System::Canary(parameters) => canary::nodes(spec, map, &parameters),
         System::Atp(_) | System::A2tp(_) => atp::nodes(spec, map),
     }
 }
 
+/// Some systems can do with a part of the switches; of the others every switch must aggregate that they use.
+fn only_where_sums_are_made<Op>(spec: &JobSpec<'_, Op>, map: &NetworkMap, mut at: impl Iterator<Item = Address>) -> Result<(), BuildError> {
+    match at.find(|at| at.role == Role::Switch && !map.can_aggregate(at.node)) {
+        None => Ok(()),
+        Some(at) => {
+            let expected = format!("a system that can do without switch {}, which only forwards: atp, a2tp, rina, tree or panama", at.node);
+            Err(BuildError::new("system", spec.system.name(), expected))
+        }
+    }
+}
+
 /// Whether some node of the system makes a mean of a sum.
 fn divides(system: &System) -> bool {
-    !matches!(system, System::Ring { .. } | System::Tree { .. })
+    !matches!(system, System::Ring { .. } | System::Tree { .. } | System::Sharp(_) | System::Flare(_) | System::Doubling(_))
 }
 
 fn check<Op>(spec: &JobSpec<'_, Op>, map: &NetworkMap) -> Result<(), BuildError> {
@@ -82,7 +148,26 @@ pub(crate) fn ring_order(hosts: &[NodeId], order: RingOrder) -> Vec<u32> {
     ranks
 }
 
-fn ring<P: Payload + ?Sized>(spec: &JobSpec<'_, P::Op>, order: RingOrder, barrier: bool) -> Result<JobNodes<AnyNode<P>>, BuildError> {
+fn ring<P: Payload + ?Sized>(
+    spec: &JobSpec<'_, P::Op>,
+    order: RingOrder,
+    barrier: bool,
+    steps: StepParameters,
+) -> Result<JobNodes<AnyNode<P>>, BuildError> {
+    let placed = |(worker, &host): (RingWorker<P>, &NodeId)| Placed {
+        at: Address::worker(host),
+        node: AnyNode::RingWorker(worker.with_step_cost(steps.cost())),
+    };
+    let workers = ring_workers(spec, order, barrier)?.into_iter().zip(spec.hosts).map(placed).collect();
+    Ok(JobNodes { workers, others: Vec::new() })
+}
+
+/// The workers of a ring, by rank.
+pub(crate) fn ring_workers<P: Payload + ?Sized>(
+    spec: &JobSpec<'_, P::Op>,
+    order: RingOrder,
+    barrier: bool,
+) -> Result<Vec<RingWorker<P>>, BuildError> {
     let count = spec.hosts.len();
     let most = RingWorkerConfig::<P::Op>::WORKERS_MAX as usize;
     if count > most {
@@ -94,7 +179,7 @@ fn ring<P: Payload + ?Sized>(spec: &JobSpec<'_, P::Op>, order: RingOrder, barrie
         RingPeer { rank: Rank(rank), address: Address::worker(spec.hosts[rank as usize]) }
     };
     let members = || spec.hosts.iter().map(|&host| Address::worker(host)).collect();
-    let mut workers: Vec<Placed<AnyNode<P>>> = Vec::with_capacity(count);
+    let mut workers = Vec::with_capacity(count);
     let mut position_of = vec![0; count];
     for (position, &rank) in ranks.iter().enumerate() {
         position_of[rank as usize] = position;
@@ -118,89 +203,9 @@ fn ring<P: Payload + ?Sized>(spec: &JobSpec<'_, P::Op>, order: RingOrder, barrie
             barrier,
             reliability: reliability(spec),
         };
-        workers.push(Placed { at: Address::worker(spec.hosts[rank]), node: AnyNode::RingWorker(RingWorker::new(config)) });
+        workers.push(RingWorker::new(config));
     }
-    Ok(JobNodes { workers, others: Vec::new() })
-}
-
-fn tree<P: Payload + ?Sized>(spec: &JobSpec<'_, P::Op>, map: &NetworkMap, trees: u32) -> Result<JobNodes<AnyNode<P>>, BuildError> {
-    let workers = spec.hosts.iter().enumerate().map(|(rank, &host)| tree_worker(spec, map, rank as u32, host)).collect::<Result<_, _>>()?;
-    let switches = tree_switches(spec, map, trees)?.into_iter();
-    let others = switches.map(|(at, config)| Placed { at, node: AnyNode::TreeSwitch(TreeSwitch::new(config)) }).collect();
-    Ok(JobNodes { workers, others })
-}
-
-/// What the switches are told that static trees of a job pass.
-pub(crate) fn tree_switches<Op: Clone>(
-    spec: &JobSpec<'_, Op>,
-    map: &NetworkMap,
-    trees: u32,
-) -> Result<Vec<(Address, TreeSwitchConfig<Op>)>, BuildError> {
-    if trees == 0 || trees > 1024 {
-        return Err(BuildError::new("trees", trees, "1 to 1024"));
-    }
-    let roots = layout::random_roots(map, spec.hosts, trees, spec.seed)?;
-    let layouts: Vec<TreeLayout> = roots
-        .iter()
-        .enumerate()
-        .map(|(tree, &root)| layout::tree(map, spec.hosts, root, spec.seed.wrapping_add(tree as u64)))
-        .collect::<Result<_, _>>()?;
-    let members = Members::new(map, spec.hosts);
-    Ok(map.switches().filter_map(|switch| tree_switch(spec, map, switch, &layouts, &members)).collect())
-}
-
-fn tree_worker<P: Payload + ?Sized>(
-    spec: &JobSpec<'_, P::Op>,
-    map: &NetworkMap,
-    rank: u32,
-    host: NodeId,
-) -> Result<Placed<AnyNode<P>>, BuildError> {
-    let leaf = leaf_of(map, host)?;
-    let config = TreeWorkerConfig {
-        job: spec.id,
-        rank: Rank(rank),
-        workers: spec.hosts.len() as u32,
-        op: spec.op.clone(),
-        element_bytes: spec.element_bytes,
-        block_elements: spec.payload_bytes / spec.element_bytes,
-        window: spec.window,
-        uplink: leaf.port,
-        leaf: leaf.node,
-        reliability: reliability(spec),
-    };
-    Ok(Placed { at: Address::worker(host), node: AnyNode::TreeWorker(TreeWorker::new(config)) })
-}
-
-/// What a switch is told; `None` where no tree passes.
-fn tree_switch<Op: Clone>(
-    spec: &JobSpec<'_, Op>,
-    map: &NetworkMap,
-    switch: NodeId,
-    layouts: &[TreeLayout],
-    members: &Members<'_>,
-) -> Option<(Address, TreeSwitchConfig<Op>)> {
-    let parent = |port: PortId| TreeParent { port, node: map.neighbours(switch)[port.index()].node };
-    let role = |layout: &TreeLayout| {
-        let (_, place) = layout.places.iter().find(|(node, _)| *node == switch)?;
-        Some(TreeRole {
-            parent: place.parent.map(parent),
-            children: place.children.iter().map(|&(port, node)| TreeChild { port, who: members.who(node) }).collect(),
-        })
-    };
-    let trees: Vec<Option<TreeRole>> = layouts.iter().map(role).collect();
-    if trees.iter().all(Option::is_none) {
-        return None;
-    }
-    let config = TreeSwitchConfig {
-        job: spec.id,
-        op: spec.op.clone(),
-        block_bytes: spec.payload_bytes,
-        window: spec.window,
-        trees,
-        reliable: spec.reliable,
-        resend_gap: resend_gap(spec.rto_min),
-    };
-    Some((Address::switch(switch), config))
+    Ok(workers)
 }
 
 #[cfg(test)]
@@ -218,7 +223,7 @@ mod tests {
                 hosts: &hosts,
                 servers: &[],
                 system,
-                op,
+                op: op.into(),
                 element_bytes: 4,
                 payload_bytes: 64,
                 window: 4,
@@ -230,9 +235,12 @@ mod tests {
             };
             build::<[u8]>(&spec, &NetworkMap::star(2))
         };
-        assert!(nodes(System::SwitchMl { fixed_point: false }).is_ok() && nodes(System::canary()).is_ok());
+        assert!(nodes(System::SwitchMl { fixed_point: false }).is_ok() && nodes(System::canary()).is_ok() && nodes(System::rina()).is_ok());
         let refused = nodes(System::Tree { trees: 1 }).unwrap_err().to_string();
-        assert_eq!(refused, "operator = avg: expected one that needs no division at the end: ring and tree do not divide");
+        assert_eq!(
+            refused,
+            "operator = avg: expected one that needs no division at the end: ring, tree, sharp, flare and doubling do not divide"
+        );
     }
 
     #[test]
@@ -242,7 +250,7 @@ mod tests {
             id: JobId(0),
             hosts: &hosts[..2],
             servers: &hosts[2..],
-            system: System::Ring { order: RingOrder::Host, barrier: false },
+            system: System::Ring { order: RingOrder::Host, barrier: false, steps: StepParameters::NONE },
             op: (),
             element_bytes: 4,
             payload_bytes: 64,

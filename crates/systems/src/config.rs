@@ -1,7 +1,10 @@
 //! Job configuration: which system, with which parameters.
 
 use fanin_core::{Duration, JobId, NodeId};
+use fanin_protocols::shared::step::StepCost;
 use serde::{Deserialize, Serialize};
+
+pub use crate::sparse::{DoublingParameters, FlareParameters, FlareStorage};
 
 /// A job's configuration contradicts itself or the network.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -38,6 +41,26 @@ pub enum RingOrder {
     Host,
     /// By rank, that is in the order in which hosts were allocated.
     Placement,
+}
+
+/// What a step costs its host before its first packet goes, in rings and in allreduces of several steps (rina 5, equation 3).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct StepParameters {
+    /// O: overhead of a step, in ps.
+    pub step_overhead_ps: u64,
+    /// Sigma: deviation of a step's time, normal, in ps; drawn by each worker for each step.
+    pub step_deviation_ps: u64,
+}
+
+impl StepParameters {
+    /// Steps begin at once.
+    pub const NONE: StepParameters = StepParameters { step_overhead_ps: 0, step_deviation_ps: 0 };
+
+    /// As the protocols have it.
+    pub(crate) fn cost(self) -> StepCost {
+        StepCost { overhead: Duration::from_ps(self.step_overhead_ps), deviation: Duration::from_ps(self.step_deviation_ps) }
+    }
 }
 
 /// How a block finds its place in a switch's array of descriptors (Canary).
@@ -164,6 +187,8 @@ pub enum SynchronyRule {
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(default)]
 pub struct AtpParameters {
+    /// How many switches next to workers and the server aggregate: those with most of the job's workers; all others only forward.
+    pub aggregating: u32,
     /// Aggregators of each switch, for all jobs together. The testbed of A2TP has 450 (a2tp 3).
     pub aggregators: u32,
     /// First window in packets; 0 for half of the job's window.
@@ -184,6 +209,7 @@ pub struct AtpParameters {
 impl Default for AtpParameters {
     fn default() -> Self {
         AtpParameters {
+            aggregating: UNLIMITED,
             aggregators: 450,
             initial: 0,
             increase_bytes: 1_500,
@@ -199,6 +225,8 @@ impl Default for AtpParameters {
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(default)]
 pub struct A2tpParameters {
+    /// As of ATP.
+    pub aggregating: u32,
     /// As of ATP.
     pub aggregators: u32,
     /// First windows in packets; 0 for half of the job's window.
@@ -235,8 +263,9 @@ pub struct A2tpParameters {
 
 impl Default for A2tpParameters {
     fn default() -> Self {
-        let AtpParameters { aggregators, initial, reclaim_ps, nets, fixed_point, overflow, .. } = AtpParameters::default();
+        let AtpParameters { aggregating, aggregators, initial, reclaim_ps, nets, fixed_point, overflow, .. } = AtpParameters::default();
         A2tpParameters {
+            aggregating,
             aggregators,
             initial,
             reclaim_ps,
@@ -306,6 +335,111 @@ pub struct NetReduceParameters {
     pub reemission: ReemissionRule,
     /// A connection breaks with one timeout in a row more than this; 0: only the job's patience ends. Network cards have 7.
     pub retries: u32,
+    /// Whether rates follow marks.
+    #[serde(flatten)]
+    pub congestion: CongestionParameters,
+}
+
+/// What a network card does about marked packets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CongestionRule {
+    /// Nothing: it sends as fast as its link and window let it.
+    #[default]
+    None,
+    /// DCQCN: the rate of a connection follows its receiver's notifications (baselines 8).
+    Dcqcn,
+}
+
+/// Congestion control of network cards. The defaults are DCQCN's published ones (Zhu et al., SIGCOMM 2015), and its simulators' where the text
+/// has none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CongestionParameters {
+    /// Which.
+    pub congestion: CongestionRule,
+    /// The rate of a card's link, from which a connection begins, in bits per second.
+    pub line_bps: u64,
+    /// The least rate. Not in the paper: a thousandth of the link, so that a notification a gap still gets through.
+    pub rate_min_bps: u64,
+    /// 1/g, g = 1/256: the estimate keeps what some hundred notifications have said.
+    pub gain_inverse: u32,
+    /// A receiver notifies once in 50 us: faster than a card can make notifications for all its connections.
+    pub notification_gap_ps: u64,
+    /// Without a notification the estimate falls after 55 us: longer than the gap, or it would fall between two.
+    pub estimate_timer_ps: u64,
+    /// The rate grows every 55 us,
+    pub rate_timer_ps: u64,
+    /// and every 10 MB.
+    pub rate_bytes: u64,
+    /// Additive increase: 40 Mb/s.
+    pub additive_bps: u64,
+    /// Hyper increase, for which the paper has no number: ten times the additive one.
+    pub hyper_bps: u64,
+}
+
+impl Default for CongestionParameters {
+    fn default() -> Self {
+        CongestionParameters {
+            congestion: CongestionRule::None,
+            line_bps: 100_000_000_000,
+            rate_min_bps: 100_000_000,
+            gain_inverse: 256,
+            notification_gap_ps: 50_000_000,
+            estimate_timer_ps: 55_000_000,
+            rate_timer_ps: 55_000_000,
+            rate_bytes: 10_000_000,
+            additive_bps: 40_000_000,
+            hyper_bps: 400_000_000,
+        }
+    }
+}
+
+/// How vectors on several machines are summed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AlgorithmRule {
+    /// One ring of all workers (baselines 1).
+    #[default]
+    FlatRing,
+    /// Reduce-scatter in machines, a ring for each worker of a machine, all-gather (baselines 2).
+    ParallelRing,
+    /// Reduction to masters, a ring of masters, broadcast (baselines 3).
+    Tencent,
+    /// A ring of NetReduce for each worker of a machine (netreduce 5.9).
+    #[serde(rename = "parallel-netreduce")]
+    ParallelNetReduce,
+}
+
+/// The parameters of allreduces over machines.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(default)]
+pub struct MachinesParameters {
+    /// How vectors are summed.
+    pub algorithm: AlgorithmRule,
+    /// N: into how many messages the job's window is divided (netreduce 7).
+    pub window_messages: u32,
+    /// As of NetReduce.
+    pub retries: u32,
+    /// Whether rates follow marks.
+    #[serde(flatten)]
+    pub congestion: CongestionParameters,
+    /// What a step costs its host.
+    #[serde(flatten)]
+    pub steps: StepParameters,
+}
+
+impl Default for MachinesParameters {
+    fn default() -> Self {
+        let algorithm = AlgorithmRule::FlatRing;
+        MachinesParameters {
+            algorithm,
+            window_messages: 2,
+            retries: 0,
+            congestion: CongestionParameters::default(),
+            steps: StepParameters::NONE,
+        }
+    }
 }
 
 impl Default for NetReduceParameters {
@@ -317,7 +451,92 @@ impl Default for NetReduceParameters {
             deallocation: DeallocationRule::Full,
             reemission: ReemissionRule::Requester,
             retries: 0,
+            congestion: CongestionParameters::default(),
         }
+    }
+}
+
+/// How a job uses its tree (SHARP).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SharpMode {
+    /// A quota of operations under way, for as long as the job lives.
+    #[default]
+    LowLatency,
+    /// The job's window, one job at a time at each switch.
+    Streaming,
+}
+
+/// What a job does that switches have refused (SHARP).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RefusalRule {
+    /// The operation is done by its hosts, as a ring, and switches are asked again with the next one.
+    #[default]
+    Host,
+    /// It waits and asks again.
+    Wait,
+}
+
+/// The parameters of SHARP.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SharpParameters {
+    /// How the job uses its tree.
+    pub mode: SharpMode,
+    /// In low-latency mode: operations that the job has under way, in place of its window; a power of two.
+    pub quota: u32,
+    /// Operations that a switch has under way, of all jobs in low-latency mode together. The description gives no number.
+    pub outstanding: u32,
+    /// What the job does that is refused.
+    pub refused: RefusalRule,
+    /// How long a job that was refused waits at least before it asks again, in ps.
+    pub retry_ps: u64,
+}
+
+impl Default for SharpParameters {
+    fn default() -> Self {
+        SharpParameters { mode: SharpMode::LowLatency, quota: 16, outstanding: 128, refused: RefusalRule::Host, retry_ps: 10_000_000 }
+    }
+}
+
+/// The parameters of Rina.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RinaParameters {
+    /// How many top-of-rack switches aggregate: those with most of the job's workers (`rina 6.5`).
+    pub aggregating: u32,
+    /// The order of the ring.
+    pub order: RingOrder,
+    /// The rate of the switches' aggregation in bits per second: agents have no more under way than that brings in a round trip
+    /// (`rina 4.3`). 0: no such limit. The paper's switch does about 20 Gb/s.
+    pub full_speed_bps: u64,
+    /// What a step costs the hosts that hand partitions on.
+    #[serde(flatten)]
+    pub steps: StepParameters,
+}
+
+impl Default for RinaParameters {
+    fn default() -> Self {
+        RinaParameters { aggregating: UNLIMITED, order: RingOrder::Host, full_speed_bps: 20_000_000_000, steps: StepParameters::NONE }
+    }
+}
+
+/// The parameters of parameter servers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PsParameters {
+    /// Where a job has no servers of its own: how many of its workers have a shard beside them, those of the lowest ranks; 0 for all.
+    pub shards: u32,
+    /// First window in packets, of a worker at all servers together; 0 for half of the job's window.
+    pub initial: u32,
+    /// By how much the window at a server grows in a round trip, in bytes of payload.
+    pub increase_bytes: u32,
+}
+
+impl Default for PsParameters {
+    fn default() -> Self {
+        PsParameters { shards: 0, initial: 0, increase_bytes: AtpParameters::default().increase_bytes }
     }
 }
 
@@ -333,6 +552,9 @@ pub enum System {
         /// All workers finish a step before anybody begins the next.
         #[serde(default)]
         barrier: bool,
+        /// What a step costs its host.
+        #[serde(flatten)]
+        steps: StepParameters,
     },
     /// Static reduction trees (baselines 5).
     Tree {
@@ -363,9 +585,22 @@ pub enum System {
         #[serde(default = "window_initial")]
         window_initial: u32,
     },
+    /// SHARP: one static tree, with a quota of a switch's operations or, streaming, all to itself (baselines 6).
+    Sharp(SharpParameters),
     /// NetReduce: accelerators in the connections of a ring of network cards (netreduce 1 to 10).
     #[serde(rename = "netreduce")]
     NetReduce(NetReduceParameters),
+    /// Rings, Tencent's allreduce and parallel NetReduce over machines, on reliable connections (baselines 1 to 3, netreduce 5.9). A machine
+    /// is what hangs on one switch.
+    Machines(MachinesParameters),
+    /// Rina: a ring of racks that their switches sum, and of workers without such a switch (rina 1 to 7).
+    Rina(RinaParameters),
+    /// Parameter servers, and switches that only forward (baselines 4).
+    Ps(PsParameters),
+    /// Flare's sparse allreduce: pairs of index and value, in a static tree (flare 1 to 9). Its dense one is a static tree to the network.
+    Flare(FlareParameters),
+    /// Sparse allreduce by the hosts alone: recursive doubling of lists of index and value (flare 7).
+    Doubling(DoublingParameters),
 }
 
 fn one() -> u32 {
@@ -379,7 +614,22 @@ fn window_initial() -> u32 {
 
 impl System {
     /// Names of all systems.
-    pub const NAMES: &'static [&'static str] = &["ring", "tree", "canary", "switchml", "atp", "a2tp", "panama", "netreduce"];
+    pub const NAMES: &'static [&'static str] = &[
+        "ring",
+        "tree",
+        "canary",
+        "switchml",
+        "atp",
+        "a2tp",
+        "panama",
+        "sharp",
+        "netreduce",
+        "machines",
+        "rina",
+        "ps",
+        "flare",
+        "doubling",
+    ];
 
     /// Canary as its paper has it: 1 us, 32 Ki descriptors, hashed.
     pub fn canary() -> Self {
@@ -396,9 +646,43 @@ impl System {
         System::A2tp(A2tpParameters::default())
     }
 
+    /// SHARP in low-latency mode, with operations as `fanin model sharp` has them.
+    pub fn sharp() -> Self {
+        System::Sharp(SharpParameters::default())
+    }
+
     /// NetReduce with a window of two messages, and what its text leaves open chosen to be safe.
     pub fn netreduce() -> Self {
         System::NetReduce(NetReduceParameters::default())
+    }
+
+    /// Rina with every top-of-rack switch aggregating.
+    pub fn rina() -> Self {
+        System::Rina(RinaParameters::default())
+    }
+
+    /// One parameter server, or as many as the job has.
+    pub fn ps() -> Self {
+        System::Ps(PsParameters::default())
+    }
+
+    /// Flare at a density, with what follows from it.
+    pub fn flare(density: f64) -> Self {
+        System::Flare(FlareParameters { density, ..FlareParameters::default() })
+    }
+
+    /// Recursive doubling of lists at a density.
+    pub fn doubling(density: f64) -> Self {
+        System::Doubling(DoublingParameters { density })
+    }
+
+    /// Where vectors are sparse, the share of the indices at which a worker has something.
+    pub fn density(&self) -> Option<f64> {
+        match self {
+            System::Flare(parameters) => Some(parameters.density),
+            System::Doubling(parameters) => Some(parameters.density),
+            _ => None,
+        }
     }
 
     /// The system's name.
@@ -411,7 +695,37 @@ impl System {
             System::Atp(_) => "atp",
             System::A2tp(_) => "a2tp",
             System::Panama { .. } => "panama",
+            System::Sharp(_) => "sharp",
             System::NetReduce(_) => "netreduce",
+            System::Machines(_) => "machines",
+            System::Rina(_) => "rina",
+            System::Ps(_) => "ps",
+            System::Flare(_) => "flare",
+            System::Doubling(_) => "doubling",
+        }
+    }
+
+    /// Whether its windows shrink where packets come marked (ECN), and by nothing else.
+    pub fn obeys_marks(&self) -> bool {
+        matches!(self, System::Atp(_) | System::A2tp(_) | System::Panama { .. } | System::Ps(_))
+    }
+
+    /// Whether 32-bit floats go on the wire as integers.
+    pub fn fixed_point(&self) -> bool {
+        match *self {
+            System::SwitchMl { fixed_point } => fixed_point,
+            System::Atp(AtpParameters { fixed_point, .. }) | System::A2tp(A2tpParameters { fixed_point, .. }) => fixed_point,
+            _ => false,
+        }
+    }
+
+    /// The same system for drivers whose elements are real: which do not fit fixed point is found out, not drawn (`a2tp 5.8`).
+    #[must_use]
+    pub fn with_real_elements(self) -> Self {
+        match self {
+            System::Atp(parameters) => System::Atp(AtpParameters { overflow: 0.0, ..parameters }),
+            System::A2tp(parameters) => System::A2tp(A2tpParameters { overflow: 0.0, ..parameters }),
+            other => other,
         }
     }
 
@@ -419,8 +733,9 @@ impl System {
     pub fn servers(&self) -> u32 {
         match self {
             System::Ring { .. } | System::Tree { .. } | System::Canary { .. } | System::SwitchMl { .. } | System::Panama { .. } => 0,
-            System::NetReduce(_) => 0,
-            System::Atp(_) | System::A2tp(_) => 1,
+            System::NetReduce(_) | System::Sharp(_) | System::Machines(_) | System::Rina(_) | System::Flare(_) => 0,
+            System::Doubling(_) => 0,
+            System::Atp(_) | System::A2tp(_) | System::Ps(_) => 1,
         }
     }
 
@@ -434,7 +749,13 @@ impl System {
             System::Atp(_) => 5,
             System::A2tp(_) => 6,
             System::Panama { .. } => 8,
+            System::Sharp(_) => 9,
             System::NetReduce(_) => 10,
+            System::Machines(_) => 11,
+            System::Rina(_) => 12,
+            System::Ps(_) => 13,
+            System::Flare(_) => 14,
+            System::Doubling(_) => 15,
         }
     }
 }

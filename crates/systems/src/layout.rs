@@ -110,6 +110,14 @@ fn uplink(map: &NetworkMap, switch: NodeId, distance: &[u32], seed: u64) -> Neig
     *nearer[(derive(seed, u64::from(switch.0)) % nearer.len() as u64) as usize]
 }
 
+/// Which switches aggregate, where only `count` of them do: of those that can, those with most of the job's workers first, then those with the
+/// lowest numbers (`rina 6.5`). `sizes` has each switch and how many workers hang on it.
+pub(crate) fn aggregating(map: &NetworkMap, sizes: &[(NodeId, u32)], count: u32) -> Vec<NodeId> {
+    let mut by_size: Vec<(NodeId, u32)> = sizes.iter().copied().filter(|(switch, _)| map.can_aggregate(*switch)).collect();
+    by_size.sort_by_key(|(switch, workers)| (std::cmp::Reverse(*workers), *switch));
+    by_size.into_iter().take(count as usize).map(|(switch, _)| switch).collect()
+}
+
 /// The switches that the hosts hang on, in ascending order.
 fn leaves_of(map: &NetworkMap, hosts: &[NodeId]) -> Result<Vec<NodeId>, BuildError> {
     let mut leaves = Vec::with_capacity(hosts.len());

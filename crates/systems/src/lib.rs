@@ -7,16 +7,26 @@ mod atp;
 mod build;
 mod canary;
 mod config;
+mod doubling;
+mod flare;
 pub mod layout;
+mod machines;
 mod netreduce;
 mod panama;
+mod ps;
+mod rina;
+mod sharp;
+mod sparse;
 mod switchml;
+mod trees;
 
 pub use any::{AnyHeader, AnyNode};
-pub use atp::shared;
-pub use build::build;
+pub use atp::FIXED_EXPONENT;
+pub use build::{build, shared};
 pub use config::{
-    A2tpParameters, AtpParameters, BuildError, CanaryParameters, CollisionRule, DeallocationRule, FailureRule, JobSpec, LookupRule,
-    NetReduceParameters, Placement, ReemissionRule, RingOrder, SafetyNets, SynchronyRule, System, UNLIMITED, WindowRule,
+    A2tpParameters, AlgorithmRule, AtpParameters, BuildError, CanaryParameters, CollisionRule, CongestionParameters, CongestionRule,
+    DeallocationRule, DoublingParameters, FailureRule, FlareParameters, FlareStorage, JobSpec, LookupRule, MachinesParameters,
+    NetReduceParameters, Placement, PsParameters, ReemissionRule, RefusalRule, RinaParameters, RingOrder, SafetyNets, SharpMode,
+    SharpParameters, StepParameters, SynchronyRule, System, UNLIMITED, WindowRule,
 };
-pub use switchml::offer_number;
+pub use switchml::{custom_offer_number, offer_number};

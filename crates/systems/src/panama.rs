@@ -1,12 +1,11 @@
 //! The nodes of a PANAMA job.
 
-use fanin_core::{Address, JobNodes, NetworkMap, NodeId, Payload, Placed, Rank};
-use fanin_protocols::panama::{PanamaSwitch, PanamaWorker, PanamaWorkerConfig};
+use fanin_core::{Address, JobNodes, NetworkMap, NodeId, Payload, Placed};
+use fanin_protocols::panama::{PanamaSwitch, PanamaWorker};
 
 use crate::any::AnyNode;
-use crate::build::{reliability, tree_switches};
 use crate::config::{BuildError, JobSpec};
-use crate::layout::leaf_of;
+use crate::trees::{StaticTrees, SwitchOnTrees};
 
 /// Workers, and switches on `trees` static trees.
 pub(crate) fn nodes<P: Payload + ?Sized>(
@@ -18,25 +17,16 @@ pub(crate) fn nodes<P: Payload + ?Sized>(
     if window_initial == 0 {
         return Err(BuildError::new("window_initial", window_initial, "at least 1 packet"));
     }
+    let trees = StaticTrees::of(spec, map, trees)?;
     let worker = |(rank, &host): (usize, &NodeId)| {
-        let leaf = leaf_of(map, host)?;
-        let config = PanamaWorkerConfig {
-            job: spec.id,
-            rank: Rank(rank as u32),
-            workers: spec.hosts.len() as u32,
-            op: spec.op.clone(),
-            element_bytes: spec.element_bytes,
-            block_elements: spec.payload_bytes / spec.element_bytes,
-            window: spec.window,
-            window_initial,
-            uplink: leaf.port,
-            leaf: leaf.node,
-            reliability: reliability(spec),
-        };
-        Ok(Placed { at: Address::worker(host), node: AnyNode::PanamaWorker(PanamaWorker::new(config)) })
+        let node = PanamaWorker::new(trees.worker(spec, map, rank as u32, host)?, window_initial).with_switches_above(trees.above(host));
+        Ok(Placed { at: Address::worker(host), node: AnyNode::PanamaWorker(node) })
     };
     let workers = spec.hosts.iter().enumerate().map(worker).collect::<Result<_, BuildError>>()?;
-    let switches = tree_switches(spec, map, trees)?.into_iter();
-    let others = switches.map(|(at, config)| Placed { at, node: AnyNode::PanamaSwitch(PanamaSwitch::new(config)) }).collect();
+    let node = |SwitchOnTrees { at, config, first, far }| Placed {
+        at,
+        node: AnyNode::PanamaSwitch(PanamaSwitch::new(config).with_far(first, far)),
+    };
+    let others = trees.switches.into_iter().map(node).collect();
     Ok(JobNodes { workers, others })
 }

@@ -1,6 +1,6 @@
 //! Nodes of a SwitchML job: one switch where all hosts hang on one, else a tree of switches (switchml 8).
 
-use fanin_core::{Address, DType, ElementOp, JobNodes, NetworkMap, NodeId, Operator, Payload, Placed, Rank};
+use fanin_core::{Address, DType, ElementOp, JobNodes, NetworkMap, NodeId, Operator, Payload, PayloadOp, Placed, Rank};
 use fanin_protocols::switchml::{
     POOL_MAX, SwitchMlChild, SwitchMlOffer, SwitchMlParent, SwitchMlSwitch, SwitchMlSwitchConfig, SwitchMlWorker, SwitchMlWorkerConfig,
 };
@@ -81,16 +81,18 @@ fn switch<P: Payload + ?Sized>(
 }
 
 /// Element types and operators of a communicator's job, for [`AnyNode::offer`]: every one that goes together, in this order after the one
-/// of the job's configuration, and where `fixed_point`, sums and means of binary32 once more, as block fixed point.
-fn offers(fixed_point: bool, at_switch: bool) -> Vec<SwitchMlOffer<ElementOp>> {
-    let plain = ElementOp::all().map(|op| SwitchMlOffer { op, element_bytes: op.dtype.bytes() as u32, fixed_point: false });
+/// of the job's configuration; where `fixed_point`, sums and means of binary32 once more, as block fixed point; and what the job brings
+/// along.
+fn offers(fixed_point: bool, at_switch: bool, custom: Vec<PayloadOp>) -> Vec<SwitchMlOffer<PayloadOp>> {
+    let offer = |op: PayloadOp| SwitchMlOffer { element_bytes: op.element_bytes() as u32, op, fixed_point: false };
+    let plain = ElementOp::all().map(|op| offer(op.into()));
     let scaled = FIXED_POINT_OPERATORS.map(|operator| {
         let dtype = DType::F32;
         // A switch adds the integers; workers divide where a mean is wanted.
         let op = if at_switch { ElementOp::I32_SUM } else { ElementOp { dtype, operator } };
-        SwitchMlOffer { op, element_bytes: FIXED_POINT_BYTES, fixed_point: true }
+        SwitchMlOffer { op: op.into(), element_bytes: FIXED_POINT_BYTES, fixed_point: true }
     });
-    plain.chain(scaled.into_iter().filter(|_| fixed_point)).collect()
+    plain.chain(scaled.into_iter().filter(|_| fixed_point)).chain(custom.into_iter().map(offer)).collect()
 }
 
 /// What is summed as block fixed point.
@@ -108,13 +110,29 @@ pub fn offer_number(op: ElementOp, fixed_point: bool) -> Option<u8> {
     u8::try_from(number + 1).ok()
 }
 
+/// As [`offer_number`], for operator number `index` of those that the job brings along. `None` where numbers do not reach that far.
+pub fn custom_offer_number(index: usize, fixed_point: bool) -> Option<u8> {
+    let scaled = if fixed_point { FIXED_POINT_OPERATORS.len() } else { 0 };
+    u8::try_from(ElementOp::all().count() + scaled + index + 1).ok()
+}
+
 impl AnyNode<[u8]> {
     /// Lets the operations of a job differ in element type and operator: see [`offer_number`]. False, and nothing is changed, where the
     /// system does not do that.
     pub fn offer(&mut self, fixed_point: bool) -> bool {
+        self.offer_with(fixed_point, Vec::new())
+    }
+
+    /// As [`AnyNode::offer`], with operators that the job brings along: see [`custom_offer_number`]. A worker only needs to know the
+    /// lengths of their elements, which are at most as long as a block. False, too, at a switch below another one: its partial aggregates
+    /// would have to travel, and only elements do.
+    ///
+    /// # Panics
+    /// Where numbers do not reach that far, or an element is longer than a block.
+    pub fn offer_with(&mut self, fixed_point: bool, custom: Vec<PayloadOp>) -> bool {
         match self {
-            AnyNode::SwitchMlWorker(worker) => worker.offer(&offers(fixed_point, false)),
-            AnyNode::SwitchMlSwitch(switch) => switch.offer(&offers(fixed_point, true)),
+            AnyNode::SwitchMlWorker(worker) => worker.offer(&offers(fixed_point, false, custom)),
+            AnyNode::SwitchMlSwitch(switch) if custom.is_empty() || switch.is_root() => switch.offer(&offers(fixed_point, true, custom)),
             _ => return false,
         }
         true
@@ -127,17 +145,22 @@ mod tests {
 
     #[test]
     fn every_operator_has_a_number_of_its_own_on_both_sides() {
-        let (worker, switch) = (offers(true, false), offers(true, true));
+        let (worker, switch) = (offers(true, false, Vec::new()), offers(true, true, Vec::new()));
         for op in ElementOp::all() {
-            let offer = worker[usize::from(offer_number(op, false).unwrap()) - 1];
-            assert_eq!((offer.op, offer.fixed_point), (op, false));
-            assert_eq!(switch[usize::from(offer_number(op, false).unwrap()) - 1], offer);
+            let offer = &worker[usize::from(offer_number(op, false).unwrap()) - 1];
+            assert_eq!((&offer.op, offer.fixed_point), (&op.into(), false));
+            assert_eq!(&switch[usize::from(offer_number(op, false).unwrap()) - 1], offer);
         }
         let mean = ElementOp { dtype: DType::F32, operator: Operator::Avg };
         let number = usize::from(offer_number(mean, true).unwrap()) - 1;
-        assert_eq!((worker[number].op, switch[number].op), (mean, ElementOp::I32_SUM));
+        assert_eq!((&worker[number].op, &switch[number].op), (&mean.into(), &ElementOp::I32_SUM.into()));
         assert!(worker[number].fixed_point && switch[number].fixed_point);
         assert_eq!(offer_number(ElementOp { dtype: DType::F64, operator: Operator::Sum }, true), None);
         assert_eq!(offer_number(ElementOp { dtype: DType::F64, operator: Operator::Xor }, false), None);
+        for fixed_point in [false, true] {
+            let offers = offers(fixed_point, true, vec![ElementOp::I32_SUM.into(), mean.into()]);
+            assert_eq!(offers[usize::from(custom_offer_number(1, fixed_point).unwrap()) - 1].op, mean.into());
+            assert_eq!(offers.len(), usize::from(custom_offer_number(1, fixed_point).unwrap()));
+        }
     }
 }

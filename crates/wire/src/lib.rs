@@ -7,8 +7,13 @@
 //! | [`link`] | hellos between neighbours, and background traffic; knows no protocol either |
 //! | [`panama`] | static trees with congestion marks |
 //! | [`tree`] | static reduction trees |
+//! | [`sharp`] | SHARP: static trees, and parts of switches that jobs take and give back |
 //! | [`ring`] | ring allreduce |
+//! | [`ps`] | parameter servers |
+//! | [`rina`] | Rina |
 //! | [`canary`] | Canary |
+//! | [`flare`] | Flare's sparse allreduce |
+//! | [`doubling`] | recursive doubling of lists of pairs |
 //! | [`switchml`] | SwitchML |
 //! | [`stream`] | messages in a byte stream that a transparent switch sums (NetReduce over TCP) |
 //! | [`atp`] | ATP and A2TP |
@@ -23,12 +28,17 @@
 pub mod atp;
 mod bytes;
 pub mod canary;
+pub mod doubling;
+pub mod flare;
 pub mod hop;
 pub mod link;
 pub mod netreduce;
 pub mod panama;
+pub mod ps;
+pub mod rina;
 pub mod ring;
 pub mod roce;
+pub mod sharp;
 pub mod stream;
 pub mod switchml;
 pub mod tree;

@@ -5,12 +5,17 @@
 use fanin_core::{Address, BlockExponent, FlowLabel, JobId, Malformed, NodeId, PortId, Rank, Role, Suspect, TrafficClass, Via, Wire};
 use fanin_wire::atp::{AggregatorName, AtpFlags, AtpHeader, FragmentId, NextRound, RankSet, Waited};
 use fanin_wire::canary::{CanaryHeader, CanaryId, PartialSum};
+use fanin_wire::doubling::{DoublingHeader, ListName};
+use fanin_wire::flare::{FlareBlock, FlareHeader, Part};
 use fanin_wire::hop::HopHeader;
 use fanin_wire::link::LinkHeader;
 use fanin_wire::netreduce::{NetReduceHeader, PacketNumber};
 use fanin_wire::panama::PanamaHeader;
+use fanin_wire::ps::{PsHeader, ShardBlock};
+use fanin_wire::rina::{Item, RinaHeader, Way};
 use fanin_wire::ring::{AckMask, RingHeader, Segment};
 use fanin_wire::roce::{Aeth, Bth, Envelope, NUMBER_MAX, Reth, RoceHeader, opcode};
+use fanin_wire::sharp::{SharpHeader, Want};
 use fanin_wire::stream::MessageHeader;
 use fanin_wire::switchml::{CallLabel, SlotUse, SwitchMlHeader};
 use fanin_wire::tree::TreeHeader;
@@ -45,6 +50,103 @@ fn panama_headers() -> impl Strategy<Value = PanamaHeader> {
         any::<(u32, bool, bool)>().prop_map(|(block, marked_up, marked_down)| PanamaHeader::Aggregate { block, marked_up, marked_down }),
         (any::<u32>(), suspects()).prop_map(|(block, suspect)| PanamaHeader::Waiting { block, suspect }),
         any::<u32>().prop_map(|block| PanamaHeader::Rejected { block }),
+    ]
+}
+
+fn flare_headers() -> impl Strategy<Value = FlareHeader> {
+    let at = || any::<(u32, u32)>().prop_map(|(number, operation)| FlareBlock { number, operation });
+    let part = || {
+        any::<(u16, u16, u16, u32)>().prop_map(|(number, count, packets, making)| {
+            let packets = if packets > number { packets } else { 0 };
+            Part { number, count, packets, making }
+        })
+    };
+    prop_oneof![
+        (at(), part(), any::<u8>()).prop_map(|(at, part, attempt)| FlareHeader::Contribution { at, part, attempt }),
+        (at(), part()).prop_map(|(at, part)| FlareHeader::Aggregate { at, part }),
+        (at(), suspects()).prop_map(|(at, suspect)| FlareHeader::Waiting { at, suspect }),
+        at().prop_map(|at| FlareHeader::Rejected { at }),
+        (at(), any::<(u16, u8)>()).prop_map(|(at, (from, attempt))| FlareHeader::Ask { at, from, attempt }),
+        (at(), any::<u16>()).prop_map(|(at, from)| FlareHeader::Wanted { at, from }),
+    ]
+}
+
+fn doubling_headers() -> impl Strategy<Value = DoublingHeader> {
+    let list = || any::<(u32, u32, u8)>().prop_map(|(operation, digest, step)| ListName { operation, digest, step });
+    prop_oneof![
+        (list(), any::<(u32, u16, bool)>()).prop_map(|(list, (number, count, last))| DoublingHeader::Pairs { list, number, count, last }),
+        (list(), any::<u32>()).prop_map(|(list, number)| DoublingHeader::Acknowledgement { list, number }),
+        list().prop_map(|list| DoublingHeader::Probe { list }),
+        (list(), any::<(u32, u32)>()).prop_map(|(list, (rank, idle))| DoublingHeader::Waiting { list, suspect: Rank(rank), idle }),
+        (list(), suspects(), any::<bool>()).prop_map(|(list, suspect, mismatch)| DoublingHeader::Abort { list, suspect, mismatch }),
+    ]
+}
+
+fn ps_headers() -> impl Strategy<Value = PsHeader> {
+    let at = || any::<(u16, u32, u32)>().prop_map(|(shard, seq, operation)| ShardBlock { seq, operation, shard });
+    prop_oneof![
+        (at(), any::<(u16, u8)>()).prop_map(|(at, (rank, attempt))| PsHeader::Push { at, rank, attempt }),
+        (at(), any::<bool>()).prop_map(|(at, marked)| PsHeader::Sum { at, marked }),
+        (at(), any::<u16>()).prop_map(|(at, rank)| PsHeader::Waiting { at, rank }),
+        at().prop_map(|at| PsHeader::Rejected { at }),
+    ]
+}
+
+fn sharp_headers() -> impl Strategy<Value = SharpHeader> {
+    let ask = any::<(u32, bool, bool, u8)>().prop_map(|(number, takes, refused, attempt)| {
+        let want = if takes { Want::Take } else { Want::GiveBack };
+        SharpHeader::Ask { number, want, refused, attempt }
+    });
+    prop_oneof![
+        tree_headers().prop_map(SharpHeader::Data),
+        ring_headers().prop_map(SharpHeader::Host),
+        ask,
+        any::<(u32, bool)>().prop_map(|(number, refused)| SharpHeader::Answer { number, refused }),
+        (any::<u32>(), suspects()).prop_map(|(number, suspect)| SharpHeader::Missing { number, suspect }),
+    ]
+}
+
+fn rina_headers() -> impl Strategy<Value = RinaHeader> {
+    let item = || {
+        any::<(u16, u16, u16, u32, u32)>()
+            .prop_map(|(epoch, operation, partition, number, segment)| Item::new(epoch, operation, partition, number, segment))
+    };
+    let ways = prop_oneof![Just(Way::Direct), Just(Way::Relayed), Just(Way::Repair)];
+    prop_oneof![
+        (item(), 1..=u8::MAX, any::<(u32, u32)>()).prop_map(|(item, count, (members, next))| RinaHeader::Task {
+            item,
+            count,
+            members,
+            next: NodeId(next)
+        }),
+        (item(), 1..=u8::MAX).prop_map(|(item, count)| RinaHeader::Pull { item, count }),
+        (item(), 0u8..32, any::<u16>()).prop_map(|(item, member, contributors)| RinaHeader::Gradient { item, member, contributors }),
+        (item(), any::<(bool, u16)>()).prop_map(|(item, (marked, contributors))| RinaHeader::Sum { item, marked, contributors }),
+        (item(), ways, any::<(u32, u16, u16)>()).prop_map(|(item, way, (to, group, hops))| RinaHeader::Result {
+            item,
+            way,
+            to: NodeId(to),
+            group,
+            hops
+        }),
+        any::<(u16, u16, bool, bool, u64, u32)>().prop_map(|(epoch, operation, gather, marked, mask, next)| RinaHeader::Ack {
+            epoch,
+            operation,
+            gather,
+            marked,
+            mask: AckMask::new(mask),
+            next
+        }),
+        any::<(u16, u16, u64, u32)>()
+            .prop_map(|(epoch, operation, mask, base)| { RinaHeader::Repair { epoch, operation, mask: AckMask::new(mask), base } }),
+        any::<(u16, u32)>().prop_map(|(epoch, operation)| RinaHeader::Done { epoch, operation }),
+        any::<(u16, u32)>().prop_map(|(epoch, operation)| RinaHeader::Commit { epoch, operation }),
+        any::<(u16, bool, u32)>().prop_map(|(epoch, goes, digest)| RinaHeader::Ping { epoch, goes, digest }),
+        any::<u16>().prop_map(|epoch| RinaHeader::Pong { epoch }),
+        any::<(u16, u32, u32)>().prop_map(|(epoch, digest, rank)| RinaHeader::Exclude { epoch, digest, rank: Rank(rank) }),
+        any::<(u16, u32, u32, bool)>().prop_map(|(epoch, digest, committed, holds)| RinaHeader::Ready { epoch, digest, committed, holds }),
+        any::<(u16, u32, u32)>().prop_map(|(epoch, digest, committed)| RinaHeader::Go { epoch, digest, committed }),
+        (any::<u16>(), suspects()).prop_map(|(epoch, suspect)| RinaHeader::Abort { epoch, suspect }),
     ]
 }
 
@@ -158,8 +260,8 @@ fn atp_headers() -> impl Strategy<Value = AtpHeader> {
 
 fn netreduce_headers() -> impl Strategy<Value = NetReduceHeader> {
     let at = || {
-        any::<(u32, bool, bool)>().prop_map(|(psn, ack_request, summed)| {
-            let at = PacketNumber::new(psn, ack_request);
+        any::<(u32, bool, bool, bool)>().prop_map(|(psn, ack_request, summed, marked)| {
+            let at = PacketNumber::new(psn, ack_request).marked(marked);
             if summed { at.summed() } else { at }
         })
     };
@@ -189,6 +291,7 @@ fn netreduce_headers() -> impl Strategy<Value = NetReduceHeader> {
             true => NetReduceHeader::Nak { psn, messages, connection },
             false => NetReduceHeader::Ack { psn, messages, connection },
         }),
+        any::<u16>().prop_map(|connection| NetReduceHeader::Congested { connection }),
         place().prop_map(|(message, offset)| NetReduceHeader::Up { message, offset }),
         place().prop_map(|(message, offset)| NetReduceHeader::Down { message, offset }),
         (place(), suspects()).prop_map(|((message, offset), suspect)| NetReduceHeader::Waiting { message, offset, suspect }),
@@ -207,16 +310,23 @@ fn roce_headers() -> impl Strategy<Value = RoceHeader> {
             source_port,
         },
     );
-    let codes = [opcode::WRITE_FIRST, opcode::WRITE_MIDDLE, opcode::WRITE_LAST, opcode::WRITE_ONLY, opcode::ACKNOWLEDGE, 0xC7];
-    let bth = (proptest::sample::select(codes.to_vec()), any::<(u8, u16, u8, bool)>(), 0..=NUMBER_MAX, 0..=NUMBER_MAX);
+    let codes = [opcode::WRITE_FIRST, opcode::WRITE_MIDDLE, opcode::WRITE_LAST, opcode::WRITE_ONLY, opcode::ACKNOWLEDGE, 0xC7]
+        .into_iter()
+        .chain([opcode::WRITE_LAST_IMMEDIATE, opcode::WRITE_ONLY_IMMEDIATE]);
+    let bth = (proptest::sample::select(codes.collect::<Vec<_>>()), any::<(u8, u16, u8, bool)>(), 0..=NUMBER_MAX, 0..=NUMBER_MAX);
     (envelope, bth, any::<(u64, u32, u32)>(), any::<u8>(), 0..=NUMBER_MAX).prop_map(
         |(envelope, (code, (events, partition, variant, ack_request), queue_pair, psn), (address, key, length), syndrome, messages)| {
             let bth = Bth { events: events & 0xC0, partition, variant, ack_request, ..Bth::new(code, queue_pair, psn) };
             RoceHeader {
                 envelope,
                 bth,
-                reth: matches!(code, opcode::WRITE_FIRST | opcode::WRITE_ONLY).then_some(Reth { address, key, length }),
+                reth: matches!(code, opcode::WRITE_FIRST | opcode::WRITE_ONLY | opcode::WRITE_ONLY_IMMEDIATE).then_some(Reth {
+                    address,
+                    key,
+                    length,
+                }),
                 aeth: (code == opcode::ACKNOWLEDGE).then_some(Aeth { syndrome, messages }),
+                immediate: matches!(code, opcode::WRITE_LAST_IMMEDIATE | opcode::WRITE_ONLY_IMMEDIATE).then_some(length.to_be_bytes()),
             }
         },
     )
@@ -269,8 +379,13 @@ fn leads_back(bytes: &[u8]) {
     }
     check::<TreeHeader>(bytes);
     check::<PanamaHeader>(bytes);
+    check::<SharpHeader>(bytes);
     check::<RingHeader>(bytes);
+    check::<PsHeader>(bytes);
+    check::<RinaHeader>(bytes);
     check::<CanaryHeader>(bytes);
+    check::<FlareHeader>(bytes);
+    check::<DoublingHeader>(bytes);
     check::<SwitchMlHeader>(bytes);
     check::<AtpHeader>(bytes);
     check::<NetReduceHeader>(bytes);
@@ -297,12 +412,37 @@ proptest! {
     }
 
     #[test]
+    fn sharp_headers_survive(header in sharp_headers()) {
+        survives(header);
+    }
+
+    #[test]
+    fn flare_headers_survive(header in flare_headers()) {
+        survives(header);
+    }
+
+    #[test]
+    fn doubling_headers_survive(header in doubling_headers()) {
+        survives(header);
+    }
+
+    #[test]
     fn panama_headers_survive(header in panama_headers()) {
         survives(header);
     }
 
     #[test]
     fn ring_headers_survive(header in ring_headers()) {
+        survives(header);
+    }
+
+    #[test]
+    fn ps_headers_survive(header in ps_headers()) {
+        survives(header);
+    }
+
+    #[test]
+    fn rina_headers_survive(header in rina_headers()) {
         survives(header);
     }
 
@@ -360,13 +500,13 @@ proptest! {
     #![proptest_config(seeded(20_000))]
 
     #[test]
-    fn arbitrary_bytes_lead_back(first in 0u8..12, rest in proptest::collection::vec(prop_oneof![3 => Just(0u8), 2 => any::<u8>()], 0..64)) {
+    fn arbitrary_bytes_lead_back(first in 0u8..16, rest in proptest::collection::vec(prop_oneof![3 => Just(0u8), 2 => any::<u8>()], 0..64)) {
         leads_back(&rest);
         let mut bytes = vec![if first == 11 { 0xf1 } else { first }];
         bytes.extend(rest);
         leads_back(&bytes);
         // As NetReduce's begin.
-        bytes.splice(..bytes.len().min(4), [[6, 7, 8, 10, 0x11, 0xc0, 0xc1, 0xc2, 0xc3, 0xc4, 0xc5, 9][usize::from(first)], 0, 0xff, 0xff]);
+        bytes.splice(..bytes.len().min(4), [[6, 7, 8, 10, 0x11, 0xc0, 0xc1, 0xc2, 0xc3, 0xc4, 0xc5, 9][usize::from(first % 12)], 0, 0xff, 0xff]);
         leads_back(&bytes);
     }
 }

@@ -40,7 +40,7 @@ fn system(system: DemoSystem) -> System {
     match system {
         DemoSystem::SwitchMl => System::SwitchMl { fixed_point: false },
         DemoSystem::Tree => System::Tree { trees: 1 },
-        DemoSystem::Ring => System::Ring { order: RingOrder::Host, barrier: false },
+        DemoSystem::Ring => System::Ring { order: RingOrder::Host, barrier: false, steps: fanin_systems::StepParameters::NONE },
     }
 }
 
@@ -64,7 +64,7 @@ pub(super) fn node(setup: &Setup) -> Result<DemoNode> {
         hosts: &hosts,
         servers: &[],
         system: system(setup.system),
-        op: ElementOp::F32_SUM,
+        op: ElementOp::F32_SUM.into(),
         element_bytes: 4,
         payload_bytes: setup.payload_bytes,
         window: window(setup.window, setup.payload_bytes),

@@ -166,6 +166,9 @@ pub(crate) struct OperationReport {
     pub(crate) ok: bool,
     pub(crate) wrong_elements: u64,
     pub(crate) first_wrong: Option<u64>,
+    /// Ranks whose contributions the result lacks: the job has gone on without them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) without: Vec<u32>,
     /// Why it is not complete.
     pub(crate) error: Option<String>,
     /// Who is missing, as far as is known: `rank 3`, `switch leaf0`.

@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use fanin_core::{CollectiveKind, Suspect};
 use fanin_runtime::clock::process_cpu_time;
-use fanin_runtime::{BlockSet, CollectiveCall, RunError};
+use fanin_runtime::{BlockSet, CollectiveCall, RunError, Vectors as Memory};
 
 use super::messages::{Event, HostCounters, OperationReport, Operations};
+use super::sparse::SparseVectors;
 use super::vectors::Vectors;
 use super::{Host, Job, host_counters, say};
 
@@ -55,15 +56,46 @@ impl Host {
         input: &mut Vec<u8>,
         output: &mut Vec<u8>,
     ) -> Result<OperationReport, RunError> {
+        if let Some(density) = job.density {
+            return self.run_sparse(job, number, operation, density);
+        }
         let kind = CollectiveKind::from(operation.call());
-        let vectors = Vectors::new(kind, self.op, job.workers, operation.elements, job.vector_seed, number);
+        let vectors = Vectors::new(kind, self.op, job.workers, operation.elements, &job.vectors, number);
         self.meanwhile(|| {
             vectors.fill(job.rank, input);
             // All ones is not a number, which no element may be left at.
             output.clear();
             output.resize(input.len(), 0xff);
         })?;
-        let timed = self.timed(job, number, &vectors, input, output)?;
+        let memory = Memory::Apart { input, input_start: 0, output, output_start: 0 };
+        let timed = self.timed(job, number, operation, memory)?;
+        let (mut report, is_complete) = self.report(job, number, operation, timed);
+        if is_complete {
+            report.without = self.driver.excluded().iter().map(|rank| rank.0).collect();
+            let without = &report.without;
+            let (wrong, first_wrong) = self.meanwhile(|| vectors.compare(job.rank, without, output))?;
+            (report.ok, report.wrong_elements, report.first_wrong) = (wrong == 0, wrong, first_wrong);
+        }
+        Ok(report)
+    }
+
+    /// An operation on sparse vectors.
+    fn run_sparse(&mut self, job: &Job, number: u32, operation: &Operations, density: f64) -> Result<OperationReport, RunError> {
+        let vectors = SparseVectors::new(job, self.op, operation.elements, density, number);
+        let input = self.meanwhile(|| vectors.entries(job.rank))?;
+        let mut output = Vec::new();
+        let memory = Memory::Sparse { size: operation.elements, input: &input, output: &mut output };
+        let timed = self.timed(job, number, operation, memory)?;
+        let (mut report, is_complete) = self.report(job, number, operation, timed);
+        if is_complete {
+            let (wrong, first_wrong) = self.meanwhile(|| vectors.compare(output))?;
+            (report.ok, report.wrong_elements, report.first_wrong) = (wrong == 0, wrong, first_wrong);
+        }
+        Ok(report)
+    }
+
+    /// Says that an operation has ended, and what is known of it before its result is compared; also whether there is one.
+    fn report(&self, job: &Job, number: u32, operation: &Operations, timed: Timed) -> (OperationReport, bool) {
         let Timed { seconds, cpu_seconds, result, counters } = timed;
         say(&Event::Finished { job: job.number, operation: number, seconds, cpu_seconds });
         let mut report = OperationReport {
@@ -76,19 +108,17 @@ impl Host {
             counters,
             ..OperationReport::default()
         };
-        match result {
+        match &result {
             Ok(()) => {
-                let (wrong, first_wrong) = self.meanwhile(|| vectors.compare(job.rank, output))?;
-                (report.ok, report.wrong_elements, report.first_wrong) = (wrong == 0, wrong, first_wrong);
                 let bits = (operation.elements * self.op.dtype.bytes() as u64 * 8) as f64;
                 report.goodput_bits_per_second = if seconds > 0.0 { bits / seconds } else { 0.0 };
             }
             Err(error) => {
-                report.suspect = self.suspect(&error);
+                report.suspect = self.suspect(error);
                 report.error = Some(error.to_string());
             }
         }
-        Ok(report)
+        (report, result.is_ok())
     }
 
     fn suspect(&self, error: &RunError) -> Option<String> {
@@ -102,20 +132,31 @@ impl Host {
 
     /// Runs one operation and measures it. An operation on a single element ahead of it, not timed, is a barrier: afterwards all workers
     /// begin within a round trip.
-    fn timed(&mut self, job: &Job, number: u32, vectors: &Vectors, input: &[u8], output: &mut [u8]) -> Result<Timed, RunError> {
-        let call =
-            CollectiveCall { kind: vectors.kind, op: self.op, op_number: 0, fixed_point: None, elements: vectors.elements, fingerprint: 0 };
-        let one = vec![0; self.op.dtype.bytes()];
-        let ready = self.driver.allreduce(&one, &mut one.clone());
+    fn timed(&mut self, job: &Job, number: u32, operation: &Operations, memory: Memory<'_>) -> Result<Timed, RunError> {
+        let call = CollectiveCall {
+            kind: CollectiveKind::from(operation.call()),
+            op: self.op,
+            element_bytes: self.op.dtype.bytes() as u32,
+            op_number: 0,
+            fixed_point: job.fixed_point,
+            elements: operation.elements,
+            fingerprint: 0,
+        };
+        let ready = self.barrier(&call, matches!(memory, Memory::Sparse { .. }));
         let before = host_counters(&self.driver.fabric_status());
         let (start, cpu) = (Instant::now(), process_cpu_time());
         let result = match ready {
             Ok(()) => {
-                let blocks = (output.len() as u64).div_ceil(u64::from(job.payload_bytes.max(1)));
+                // Of sparse vectors it is not known here how they are cut: the first number that is told is that of all blocks.
+                let mut blocks = match &memory {
+                    Memory::Apart { output, .. } => (output.len() as u64).div_ceil(u64::from(job.payload_bytes.max(1))),
+                    Memory::Sparse { .. } | Memory::InPlace(_) => 0,
+                };
                 let mut told = start;
                 let mut delivered = BlockSet::default();
                 delivered.reset(blocks + u64::from(job.workers));
                 let progress = |remaining: u32| {
+                    blocks = blocks.max(u64::from(remaining));
                     if remaining > 0 && told.elapsed() >= PROGRESS_INTERVAL {
                         told = Instant::now();
                         let done = 1.0 - (f64::from(remaining) / blocks.max(1) as f64).min(1.0);
@@ -123,7 +164,6 @@ impl Host {
                     }
                     true
                 };
-                let memory = fanin_runtime::Vectors::Apart { input, input_start: 0, output, output_start: 0 };
                 self.driver.collective(&call, memory, (&mut delivered, 0), progress)
             }
             Err(error) => Err(error),
@@ -135,6 +175,19 @@ impl Host {
             Err(error @ (RunError::Stopped | RunError::Socket(_) | RunError::NoJob)) => Err(error),
             result => Ok(Timed { seconds, cpu_seconds, result, counters }),
         }
+    }
+}
+
+impl Host {
+    /// An operation on a single element.
+    fn barrier(&mut self, call: &CollectiveCall, is_sparse: bool) -> Result<(), RunError> {
+        if !is_sparse {
+            let one = vec![0; self.op.dtype.bytes()];
+            return self.driver.allreduce(&one, &mut one.clone());
+        }
+        let (call, mut output) = (CollectiveCall { elements: 1, ..*call }, Vec::new());
+        let memory = Memory::Sparse { size: 1, input: &[], output: &mut output };
+        self.driver.collective(&call, memory, (&mut BlockSet::default(), 0), |_| true)
     }
 }
 

@@ -64,6 +64,27 @@ pub fn over_time(title: &str, note: &str, y_label: &str, groups: &[Group], lines
     })
 }
 
+/// A picture of lines with a dot at each whole number.
+///
+/// # Errors
+/// Those of drawing.
+pub fn over_count(frame: &Frame<'_>, lines: Vec<Vec<(f64, f64)>>) -> Result<String> {
+    let looks: Vec<Look> = frame.groups.iter().map(|group| group.look).collect();
+    let corners = || lines.iter().flatten();
+    let last = corners().map(|(count, _)| *count).fold(1.0, f64::max);
+    let high = corners().map(|(_, value)| *value).fold(0.0, f64::max);
+    let places: Vec<f64> = round_steps(last).into_iter().filter(|place| place.fract() == 0.0).collect();
+    let ticks = Ticks { labels: places.iter().map(|place| frame::short_number(*place)).collect(), places };
+    let y_range = 0.0..if high > 0.0 { high * 1.08 } else { 1.0 };
+    frame::render(frame, &looks, (0.0..last, y_range), &ticks, |pen| {
+        for (line, look) in lines.iter().zip(&looks) {
+            pen.line(line.clone(), *look)?;
+            line.iter().try_for_each(|&corner| pen.dot(corner, *look))?;
+        }
+        Ok(())
+    })
+}
+
 /// The corners of a job's line: begin and end of each interval. Where nobody told of a gauge it is interrupted.
 fn steps(run: &Finished, entry: usize, quantity: Quantity) -> Vec<Vec<(f64, f64)>> {
     let mut parts: Vec<Vec<(f64, f64)>> = Vec::new();

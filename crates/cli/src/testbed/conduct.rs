@@ -55,6 +55,10 @@ pub struct Conductor<'a> {
     statuses: Vec<(NodeId, HostStatus)>,
     /// Switches that were started again and have not heard of the jobs.
     ignorant: BTreeSet<NodeId>,
+    /// Jobs that are over and that switches have been told so of.
+    told_over: BTreeSet<u16>,
+    /// What switches had counted of these until then.
+    counted: Vec<(NodeId, JobStatus)>,
     /// Events that happened.
     happened: Vec<EventRecord>,
     /// When the run is given up.
@@ -88,6 +92,8 @@ impl<'a> Conductor<'a> {
             stopped: vec![None; general.traffic.len()],
             statuses: Vec::new(),
             ignorant: BTreeSet::new(),
+            told_over: BTreeSet::new(),
+            counted: Vec::new(),
             happened: Vec::new(),
             deadline: Instant::now() + plain(general.run.time_limit.0),
         }
@@ -173,6 +179,7 @@ impl<'a> Conductor<'a> {
             self.turn_streams(warm)?;
             self.turn_events(begun)?;
             self.hear()?;
+            self.tell_what_is_over();
             ensure!(Instant::now() < self.deadline, "the run has not ended within run.time_limit");
         }
         Ok(())
@@ -239,6 +246,33 @@ impl<'a> Conductor<'a> {
             client.announce(job.announcement()).with_context(|| format!("{name} does not take job {}", job.announcement().job - 1))?;
         }
         Ok(())
+    }
+
+    /// Tells switches of jobs that have done all that they had to do while others go on: what they have there is free for those. Of a job that
+    /// failed nobody is left to say so, as in life.
+    fn tell_what_is_over(&mut self) {
+        if self.jobs.iter().all(JobRun::is_over) {
+            return;
+        }
+        let over = self.jobs.iter().filter(|job| job.is_complete()).map(|job| job.announcement().job);
+        for job in over.filter(|job| !self.told_over.contains(job)).collect::<Vec<_>>() {
+            self.told_over.insert(job);
+            for switch in self.fabric.switches().filter(|switch| self.crew.is_alive(*switch) && !self.ignorant.contains(switch)) {
+                match self.end_job(switch, job) {
+                    Ok(counted) => self.counted.extend(counted.map(|counted| (switch, counted))),
+                    // It may stand still; what the job has there stays taken.
+                    Err(error) => tracing::warn!(switch = self.fabric.name(switch), job, "does not hear that a job is over: {error:#}"),
+                }
+            }
+        }
+    }
+
+    /// Ends a job at a switch; gives what the switch has counted of it, if it had a part in it.
+    fn end_job(&self, switch: NodeId, job: u16) -> Result<Option<JobStatus>> {
+        let mut client = self.place.client(switch, self.fabric)?;
+        let counted = client.status()?.jobs.into_iter().find(|known| known.job == job);
+        client.end(job)?;
+        Ok(counted)
     }
 
     /// Waits a little for what comes, and takes it in.
@@ -458,7 +492,12 @@ impl<'a> Conductor<'a> {
         let mut records = Vec::new();
         for switch in self.fabric.switches().filter(|switch| self.crew.is_alive(*switch)) {
             let name = self.fabric.name(switch).to_string();
-            let status = self.place.client(switch, self.fabric).and_then(|mut client| Ok(serde_json::to_value(client.status()?)?));
+            let status = self.place.client(switch, self.fabric).and_then(|mut client| {
+                let mut status = client.status()?;
+                status.jobs.extend(self.counted.iter().filter(|(at, _)| *at == switch).map(|(_, counted)| counted.clone()));
+                status.jobs.sort_by_key(|job| job.job);
+                Ok(serde_json::to_value(status)?)
+            });
             match status {
                 Ok(status) => records.push(SwitchRecord { name, status }),
                 // It may stand still; what it has counted is not worth the results.

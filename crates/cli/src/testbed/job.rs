@@ -158,6 +158,12 @@ impl JobRun {
         self.over.iter().all(|over| *over)
     }
 
+    /// Nothing more comes, and every worker has done all that it had to do.
+    pub fn is_complete(&self) -> bool {
+        let done = |gathered: &Gathered| gathered.workers.iter().all(|end| end.as_ref().is_some_and(|end| end.ok));
+        self.is_over() && self.gathered.len() == self.operations.count as usize && self.gathered.iter().all(done)
+    }
+
     /// How far the slowest worker is that is still there.
     pub fn progress(&self) -> Progress {
         let left = self.progress.iter().zip(&self.over).filter(|(_, over)| !**over).map(|(progress, _)| *progress);
@@ -221,9 +227,17 @@ mod tests {
         job.on_end(NodeId(0), &end(0, 0.25));
         job.on_end(NodeId(2), &end(0, 0.5));
         job.on_end(NodeId(0), &end(1, 0.5));
+        for host in [2, 0] {
+            job.on_over(NodeId(host));
+        }
+        assert!(job.is_over() && !job.is_complete(), "a worker has not done its second operation");
         let record = job.record(&Samples::default(), Instant::now());
         assert_eq!((record.operations[0].seconds, record.operations[0].exact), (Some(0.5), true));
         assert_eq!(record.operations[0].goodput_mbit_s, Some(0.064));
         assert!(record.operations[1].workers[0].is_none() && !record.operations[1].exact);
+        job.on_end(NodeId(2), &OperationReport { ok: false, ..end(1, 0.5) });
+        assert!(!job.is_complete(), "it has failed");
+        job.on_end(NodeId(2), &end(1, 0.5));
+        assert!(job.is_complete());
     }
 }

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 use fanin_plan::units::bytes_text;
 
-use super::results::{JobRecord, Record};
+use super::results::{JobRecord, OperationRecord, Record};
 use crate::fabric_worker::messages::OperationReport;
 use crate::table::STYLE;
 
@@ -85,19 +85,21 @@ fn operations(record: &Record) -> Table {
                 number(operation.goodput_mbit_s, 2),
                 number(operation.cpu_idle_share.map(|share| share * 100.0), 0) + " %",
                 again.to_string(),
-                verdict(&operation.workers, operation.exact),
+                verdict(operation),
             ]);
         }
     }
     table
 }
 
-fn verdict(workers: &[Option<OperationReport>], exact: bool) -> String {
+fn verdict(operation: &OperationRecord) -> String {
+    let OperationRecord { workers, exact, without, .. } = operation;
     let (dead, failed) = (workers.iter().filter(|worker| worker.is_none()).count(), workers.iter().flatten());
     let failed = failed.filter(|end| end.error.is_some()).count();
     let wrong = workers.iter().flatten().any(|end| end.error.is_none() && end.wrong_elements > 0);
-    match (exact, wrong) {
-        (true, _) => "exact".into(),
+    match (*exact, wrong) {
+        (true, _) if without.is_empty() => "exact".into(),
+        (true, _) => format!("exact without rank {}", without.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")),
         (_, true) => "NOT EXACT".into(),
         _ => format!("{failed} failed, {dead} died"),
     }
@@ -158,7 +160,7 @@ fn switch_counts(record: &Record) -> Vec<(String, Counts)> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::results::{EventRecord, LostRecord, OperationRecord, StreamRecord, SwitchRecord};
+    use super::super::results::{EventRecord, LostRecord, StreamRecord, SwitchRecord};
     use super::*;
     use crate::fabric_worker::messages::TrafficTotal;
 

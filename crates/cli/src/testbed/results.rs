@@ -70,12 +70,15 @@ pub struct OperationRecord {
     pub begun_s: Option<f64>,
     /// When the last of those that ended it did.
     pub ended_s: Option<f64>,
-    /// Of the slowest worker; `None` where not all completed it.
+    /// Of the slowest worker; `None` where not all completed it but those that the others went on without.
     pub seconds: Option<f64>,
     /// Bits of a vector / time of the slowest worker, in 10^6 a second.
     pub goodput_mbit_s: Option<f64>,
-    /// Whether every element of every worker is right.
+    /// Whether every element of every worker is right: the sum of the vectors of all, or of all but those that it lacks.
     pub exact: bool,
+    /// Ranks that the others went on without, as these say, in ascending order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub without: Vec<u32>,
     /// Share of the processors' time that nobody used meanwhile.
     pub cpu_idle_share: Option<f64>,
     /// By rank; `None` for a worker that has died before it ended.
@@ -151,14 +154,32 @@ pub fn median(values: &[f64]) -> Option<f64> {
     })
 }
 
+impl OperationRecord {
+    /// The ranks that it was not completed without, with what they say.
+    pub fn there(&self) -> impl Iterator<Item = (u32, &Option<OperationReport>)> {
+        (0..).zip(&self.workers).filter(|(rank, _)| !self.without.contains(rank))
+    }
+}
+
+/// Ranks that an operation was completed without, as those say that completed it and are not lacked themselves. Who was left out may have
+/// completed it among all before the others began anew, so the longest list counts.
+fn without(workers: &[Option<OperationReport>]) -> Vec<u32> {
+    let ends = (0..).zip(workers).filter_map(|(rank, worker)| Some((rank, worker.as_ref().filter(|end| end.error.is_none())?)));
+    let lists = ends.filter(|(rank, end)| !end.without.contains(rank)).map(|(_, end)| &end.without);
+    lists.max_by_key(|list| list.len()).cloned().unwrap_or_default()
+}
+
 impl JobRecord {
     /// Adds an operation that has ended.
     pub fn push(&mut self, mut operation: OperationRecord) {
         let seconds =
             |worker: &Option<OperationReport>| worker.as_ref().filter(|worker| worker.error.is_none()).map(|worker| worker.seconds);
-        operation.seconds =
-            operation.workers.iter().map(seconds).collect::<Option<Vec<f64>>>().and_then(|all| all.into_iter().reduce(f64::max));
-        operation.exact = operation.workers.iter().all(|worker| worker.as_ref().is_some_and(|worker| worker.ok));
+        operation.without = without(&operation.workers);
+        let there: Vec<_> = operation.there().map(|(_, worker)| worker).collect();
+        let times = there.iter().map(|worker| seconds(worker)).collect::<Option<Vec<f64>>>();
+        let agrees = |worker: &OperationReport| worker.ok && worker.without == operation.without;
+        operation.exact = there.iter().all(|worker| worker.as_ref().is_some_and(agrees));
+        operation.seconds = times.and_then(|all| all.into_iter().reduce(f64::max));
         let bits = self.message_bytes as f64 * 8.0;
         operation.goodput_mbit_s = operation.seconds.filter(|seconds| *seconds > 0.0).map(|seconds| bits / seconds / 1e6);
         self.operations.push(operation);
@@ -180,7 +201,7 @@ impl Record {
     pub fn judge(&self, workload: &Workload) -> Vec<String> {
         let mut problems = Vec::new();
         for (number, (job, wanted)) in self.jobs.iter().zip(&workload.jobs).enumerate() {
-            match workload.general.run.expect {
+            match wanted.common.expect.unwrap_or(workload.general.run.expect) {
                 Outcome::Success => {
                     problems.extend(job.operations.iter().filter_map(|operation| unsuccessful(number, operation)));
                     let (ran, wanted) = (job.operations.len(), wanted.common.operations.0);
@@ -207,9 +228,12 @@ impl Record {
 /// Why an operation is no success, if it is none.
 fn unsuccessful(job: usize, operation: &OperationRecord) -> Option<String> {
     let missing = || {
-        operation.workers.iter().enumerate().find_map(|(rank, worker)| {
+        operation.there().find_map(|(rank, worker)| {
             let what = match worker {
                 None => "has died".to_string(),
+                Some(end) if end.ok && end.without != operation.without => {
+                    format!("its result lacks {:?} and that of others {:?}", end.without, operation.without)
+                }
                 Some(end) if end.ok => return None,
                 Some(OperationReport { error, suspect, .. }) => {
                     let suspect = suspect.as_ref().map_or(String::new(), |suspect| format!(" (missing: {suspect})"));
@@ -297,6 +321,21 @@ mod tests {
             let problems = record(&operations).judge(&workload("success", 2));
             assert_eq!(problems.first().map(String::as_str), expected, "{problems:?}");
         }
+    }
+
+    #[test]
+    fn an_operation_that_lacks_a_rank_is_exact_where_it_is_for_those_that_are_left() {
+        let mut left = worker(1.0, Some(0));
+        left.iter_mut().for_each(|end| end.without = vec![1]);
+        // The one that was left out has died, or it had ended the operation before the other began anew.
+        for gone in [None, worker(2.0, Some(0))] {
+            let record = record(&[[left.clone(), gone]]);
+            let operation = &record.jobs[0].operations[0];
+            assert_eq!((operation.exact, operation.seconds, operation.without.as_slice()), (true, Some(1.0), [1].as_slice()));
+            assert_eq!(record.judge(&workload("success", 1)), Vec::<String>::new());
+        }
+        let wrong = record(&[[left, worker(2.0, Some(3))]]).judge(&workload("success", 1));
+        assert!(wrong[0].contains("NOT EXACT"), "{wrong:?}");
     }
 
     #[test]

@@ -88,6 +88,7 @@ pub const JOB_KEYS: &[&str] = &[
     "rto_initial",
     "rto_min",
     "patience",
+    "expect",
 ];
 
 /// `[[job]]`: operations of one group of workers, one after the other.
@@ -171,6 +172,9 @@ pub struct JobKeys {
     /// An operation without progress for so long has failed.
     #[serde(default = "patience_default")]
     pub patience: Time,
+    /// How it is meant to end, where that is not as `[run]` has it.
+    #[serde(default)]
+    pub expect: Option<Outcome>,
 }
 
 /// `[[traffic]]`: packets that are sent at a fixed rate whatever becomes of them.

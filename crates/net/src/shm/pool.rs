@@ -101,7 +101,7 @@ impl Pool {
     }
 
     /// Arrives at the next block with this rank's contribution of exactly `bytes` bytes, or with none. `signature` says what the rank takes
-    /// the block for. Whoever is last computes the result with `step`.
+    /// the block for. Whoever is last computes the result with `step`; where that cannot be done, its code (not 0) ends the job for all.
     ///
     /// # Errors
     /// [`Trouble`].
@@ -113,7 +113,7 @@ impl Pool {
         signature: u64,
         input: Option<&[u8]>,
         bytes: usize,
-        step: impl FnOnce(&Inputs<'_>, &mut [u8]),
+        step: impl FnOnce(&Inputs<'_>, &mut [u8]) -> Result<(), u64>,
     ) -> Result<(), Trouble> {
         assert!(self.may_arrive() && bytes <= self.block_bytes() && input.is_none_or(|input| input.len() == bytes));
         self.check()?;
@@ -139,7 +139,10 @@ impl Pool {
             }
             let inputs = Inputs { segment, slot, bytes, own: (self.rank, input) };
             // SAFETY: all ranks have arrived, so all have read the result that was here; only this rank is in the step.
-            step(&inputs, unsafe { segment.result_mut(slot, bytes) });
+            if let Err(code) = step(&inputs, unsafe { segment.result_mut(slot, bytes) }) {
+                self.fail(code);
+                return Err(Trouble::Failed(code));
+            }
             segment.arrived(slot).store(0, Ordering::Relaxed);
             segment.done(slot).store(self.next as u32, Ordering::SeqCst);
             if segment.sleepers(slot).load(Ordering::SeqCst) > 0 {
@@ -259,11 +262,12 @@ mod tests {
         segments.into_iter().enumerate().map(|(rank, segment)| Pool::new(segment, rank as u32, Waiting::Adaptive)).collect()
     }
 
-    fn sum(inputs: &Inputs<'_>, result: &mut [u8]) {
+    fn sum(inputs: &Inputs<'_>, result: &mut [u8]) -> Result<(), u64> {
         for (at, out) in result.chunks_exact_mut(8).enumerate() {
             let words = (0..inputs.world()).map(|rank| u64::from_le_bytes(inputs.of(rank)[at * 8..at * 8 + 8].try_into().unwrap()));
             out.copy_from_slice(&words.fold(0u64, u64::wrapping_add).to_le_bytes());
         }
+        Ok(())
     }
 
     /// What rank `rank` puts into word `word` of block `block`.
@@ -316,6 +320,15 @@ mod tests {
         assert_eq!((pools[0].progress_of(0), pools[0].progress_of(1)), (1, 0));
         pools[1].fail(17);
         assert_eq!(pools[0].wait(Duration::from_secs(60)), Err(Trouble::Failed(17)));
+    }
+
+    #[test]
+    fn a_step_that_cannot_be_done_ends_the_job_for_all() {
+        let mut pools = pools(2, 1);
+        pools[0].arrive(1, Some(&[0; 8]), 8, sum).unwrap();
+        assert_eq!(pools[1].arrive(1, Some(&[0; 8]), 8, |_, _| Err(9)), Err(Trouble::Failed(9)));
+        assert!(!pools[0].is_ready(), "there is no result");
+        assert_eq!(pools[0].wait(Duration::from_secs(60)), Err(Trouble::Failed(9)));
     }
 
     #[test]

@@ -41,7 +41,8 @@ pub struct A2tpWindowConfig {
     pub priority: Real,
     /// The aggregator window of a job never falls below this, however late its stragglers are.
     pub aggregators_min: u32,
-    /// Fair rather than efficient (`paper 8`): all jobs count as if they had no stragglers.
+    /// Fair rather than efficient (`paper 8`): all jobs count as if they had no stragglers. That takes more than the same gamma for all:
+    /// see the module's documentation.
     pub fair: bool,
     /// Only `Col` counts as a collision; otherwise the loser's mark, too (gap 2).
     pub col_only: bool,
@@ -89,14 +90,17 @@ impl Control {
     pub fn update(&mut self, met: &Met) {
         let Control { config, alpha, beta, .. } = *self;
         let average = |old: Real, weight: Real, sample: f64| (1.0 - weight.get()) * old.get() + weight.get() * sample;
-        if let Some(collisions) = met.collisions {
-            self.alpha = Real::new(average(alpha, config.collision_weight, collisions));
-        }
-        self.beta = Real::new(average(beta, config.mark_weight, met.marks));
         if let Some(synchrony) = met.synchrony {
             self.gamma = Real::new(synchrony.clamp(0.0, 1.0));
         }
-        let gamma = if config.fair { 1.0 } else { self.gamma.get() };
+        let (gamma, collisions) = match met.collisions {
+            Some(collisions) if config.fair => (1.0, Some(in_step(collisions, met.aggregated, met.fragments, self.gamma.get()))),
+            collisions => (if config.fair { 1.0 } else { self.gamma.get() }, collisions),
+        };
+        if let Some(collisions) = collisions {
+            self.alpha = Real::new(average(alpha, config.collision_weight, collisions));
+        }
+        self.beta = Real::new(average(beta, config.mark_weight, met.marks));
         let d = decrease(self.alpha.get(), config.threshold.get(), gamma);
         let acw = if d > 0.0 { self.acw.get() * (1.0 - d / 2.0) } else { self.acw.get() + config.priority.get() };
         let lcw = if met.marks > 0.0 { self.lcw.get() * (1.0 - self.beta.get() / 2.0) } else { self.lcw.get() + 1.0 };
@@ -122,11 +126,30 @@ pub fn decrease(alpha: f64, threshold: f64, gamma: f64) -> f64 {
     libm::pow((alpha - threshold) / (1.0 - threshold), gamma.clamp(0.0, 1.0))
 }
 
+/// The share of collisions that a job with stragglers would have met in a round in which nobody waits. Its aggregators are taken 1/gamma
+/// times as long as those of a job in step, and a fragment has one mark however often it was hit in that time: what is left unmarked of
+/// `aggregated`, the share that went to aggregators, is as small as after that many rounds. Of so many `fragments` none may be left by
+/// chance: that is taken for half a one.
+fn in_step(collisions: f64, aggregated: f64, fragments: u32, gamma: f64) -> f64 {
+    if gamma >= 1.0 || aggregated <= 0.0 {
+        return collisions;
+    }
+    let unmarked = (1.0 - collisions / aggregated).max(0.5 / f64::from(fragments.max(1)));
+    aggregated * (1.0 - libm::pow(unmarked, gamma.clamp(GAMMA_MIN, 1.0)))
+}
+
+/// A job that waits all the time is no longer told from one that waits nearly always: 0 would make every number of collisions none.
+const GAMMA_MIN: f64 = 1.0 / 256.0;
+
 /// What a round has met.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Met {
     /// h: share of the fragments that met a collision at an aggregator.
     pub collisions: Option<f64>,
+    /// The share of the same fragments that went to aggregators.
+    pub aggregated: f64,
+    /// How many these are.
+    pub fragments: u32,
     /// e: share of all fragments that met a congested link.
     pub marks: f64,
     /// gamma: n / LCW, or the share of the round in which nobody waited for a straggler.
@@ -189,6 +212,8 @@ impl Tally {
         };
         let met = (self.acknowledged > 0).then(|| Met {
             collisions: (self.aggregated > 0).then(|| share(self.collided, wanted)),
+            aggregated: share(self.aggregated, wanted),
+            fragments: self.aggregated,
             marks: share(self.marked, self.acknowledged),
             synchrony: if whole { self.synchrony(round_trip) } else { None },
         });
@@ -265,7 +290,7 @@ mod tests {
     };
 
     fn met(collisions: f64, marks: f64, synchrony: f64) -> Met {
-        Met { collisions: Some(collisions), marks, synchrony: Some(synchrony) }
+        Met { collisions: Some(collisions), aggregated: 1.0, fragments: 100, marks, synchrony: Some(synchrony) }
     }
 
     /// Figure 4 of the paper.
@@ -325,7 +350,7 @@ mod tests {
         let (leader, straggler) = (run(config, 1.0), run(config, 0.1));
         assert!(leader.0 > 3 * straggler.0 && leader.1 == straggler.1, "{leader:?} {straggler:?}");
         let fair = A2tpWindowConfig { fair: true, ..config };
-        assert_eq!(run(fair, 0.1), run(fair, 1.0));
+        assert!(run(fair, 0.1).0 > run(fair, 1.0).0, "of as many marks a straggler's mean fewer collisions");
         assert!(run(A2tpWindowConfig { aggregators_min: 20, ..config }, 0.0).0 >= 20);
         let favoured = A2tpWindowConfig { priority: Real::new(3.0), ..config };
         let mut job = Control::new(favoured);
@@ -337,19 +362,38 @@ mod tests {
         assert!(job.acw.get() > before);
     }
 
+    /// Of 100 fragments with two jobs, each hit with the same probability in a round trip, those of a straggler are hit for five of them.
+    #[test]
+    fn what_fairness_makes_of_a_stragglers_collisions_is_what_a_job_in_step_meets() {
+        for (hit, aggregated) in [(0.1, 1.0), (0.3, 0.5), (0.02, 0.2)] {
+            let marked = aggregated * (1.0 - libm::pow(1.0 - hit, 5.0));
+            assert!((in_step(marked, aggregated, 1_000, 0.2) - aggregated * hit).abs() < 1e-12);
+            assert!((in_step(marked, aggregated, 1_000, 1.0) - marked).abs() < 1e-12);
+        }
+        assert_eq!([in_step(1.0, 1.0, 9, 1.0), in_step(0.0, 0.5, 9, 0.3), in_step(0.0, 0.0, 0, 0.3)], [1.0, 0.0, 0.0]);
+        assert!((in_step(1.0, 1.0, 50, 0.2) - (1.0 - libm::pow(0.01, 0.2))).abs() < 1e-12, "half a fragment of 50");
+        assert!(in_step(0.5, 1.0, 9, 0.0) > 0.0, "collisions are never none");
+        let update = |synchrony: f64, collisions: f64| {
+            let mut job = Control::new(A2tpWindowConfig { fair: true, initial: 200, ..PAPER });
+            (0..40).for_each(|_| job.update(&met(collisions, 0.0, synchrony)));
+            job.aggregated()
+        };
+        assert_eq!(update(0.2, 1.0 - libm::pow(0.7, 5.0)), update(1.0, 0.3));
+    }
+
     #[test]
     fn a_round_is_measured_by_the_shortest_round_trip() {
         let at = |us: u64| Instant::ZERO + Duration::from_us(us);
         let mut tally = Tally::new(&A2tpWindowConfig { initial: 10, ..PAPER });
         assert_eq!(tally.begin(at(0), 0, 10), None);
         (0..10).for_each(|step| tally.count(at(step), 0, step < 4, AtpFlags::NONE, Waited::NOT));
-        assert_eq!(tally.begin(at(16), 0, 10), Some(met(0.0, 0.0, 1.0)));
+        assert_eq!(tally.begin(at(16), 0, 10), Some(Met { fragments: 4, ..met(0.0, 0.0, 1.0) }));
         // The next round takes 40 us, of which 18 count; two of four fragments met a collision, one as the loser.
         for step in 0..10 {
             let flags = [AtpFlags::COL, AtpFlags::COLLIDED, AtpFlags::ECN].get(step as usize).copied().unwrap_or_default();
             tally.count(at(16 + 4 * step), 0, step < 4, flags, Waited::NOT);
         }
-        assert_eq!(tally.begin(at(56), 0, 10), Some(met(0.5, 0.1, 0.5)));
+        assert_eq!(tally.begin(at(56), 0, 10), Some(Met { fragments: 4, ..met(0.5, 0.1, 0.5) }));
         // A round in which another tensor begins says nothing of stragglers.
         tally.count(at(60), 0, true, AtpFlags::NONE, Waited::NOT);
         tally.count(at(900), 1, true, AtpFlags::NONE, Waited::NOT);

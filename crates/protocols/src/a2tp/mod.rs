@@ -37,6 +37,18 @@
 //! collisions as a share of all fragments of a round, as marks are counted; the two are the same where all fragments go to aggregators,
 //! as in the paper's Fig. 3. [`CollisionsOf::Aggregated`] is the paper's text.
 //!
+//! That was found before owners heard of late collisions (below); since then two equal jobs of one rack share by either rule.
+//!
+//! The owner of an aggregator is to hear of whoever found it taken (paper, 4.3.1). Most do when its sum has gone on already: an aggregator is
+//! open only until the last contribution is there, and then waits for the acknowledgement. So what comes too late for that sum is told
+//! with the job's next one from the same aggregator. Otherwise only losers would count collisions, and a job that has taken all
+//! aggregators would never give one back, whatever its priority.
+//!
+//! ## Fairness
+//! With [`A2tpWindowConfig::fair`] gamma is 1 for all, as in section 8 of the paper, but that alone changes little: a straggler's fragments
+//! wait in their aggregators, so they are hit in 1/gamma as many round trips, and by (1) it still counts more collisions than
+//! others. So its h is what it would be if they did not wait. The measure is rough where few fragments are left unmarked.
+//!
 //! ## What the paper leaves open
 //! h counts a fragment whose aggregator another one wanted before the sum went on, and one that found its own taken (gap 2). A round in
 //! which another tensor begins does not count for gamma, nor does a fragment that was lost or had to be flushed. Both windows grow by one

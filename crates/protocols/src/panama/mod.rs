@@ -26,12 +26,35 @@
 //! A mark that a sum meets on its way down is seen by those below that link only. A worker that sees one sets the mark in its next
 //! contribution, and thereby in a sum that all see, a round trip later; one mark for each.
 
-mod config;
-mod switch;
+mod format;
+mod pace;
 mod window;
-mod worker;
 
-pub use config::PanamaWorkerConfig;
-pub use switch::PanamaSwitch;
+use fanin_core::Payload;
+use fanin_wire::panama::PanamaHeader;
+
+use crate::shared::trees::{TreeAggregator, TreeClient, TreeWorkerConfig};
+pub use pace::MarkClocked;
 pub use window::CongestionWindow;
-pub use worker::PanamaWorker;
+
+/// A worker of a job that reduces over static trees and heeds congestion marks.
+pub type PanamaWorker<P> = TreeClient<P, MarkClocked>;
+
+/// The aggregator of a PANAMA job at one switch.
+pub type PanamaSwitch<P> = TreeAggregator<P, PanamaHeader>;
+
+impl<P: Payload + ?Sized> PanamaWorker<P> {
+    /// A worker with all its memory. Its `window` is the largest; [`MarkClocked::new`] says what `window_initial` is.
+    ///
+    /// # Panics
+    /// As [`TreeClient::with_pace`].
+    pub fn new(config: TreeWorkerConfig<P::Op>, window_initial: u32) -> Self {
+        let pace = MarkClocked::new(&config, window_initial);
+        TreeClient::with_pace(config, pace)
+    }
+
+    /// The congestion window.
+    pub fn window(&self) -> &CongestionWindow {
+        self.pace().window()
+    }
+}

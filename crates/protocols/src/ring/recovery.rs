@@ -327,6 +327,7 @@ impl<P: Payload + ?Sized> RingWorker<P> {
         self.recovery.sent.abandon();
         self.recovery.owed_at = None;
         self.forwards.clear();
+        self.gate.clear();
         (self.rest.receives, self.rest.sends) = (0, 0);
     }
 

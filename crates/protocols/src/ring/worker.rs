@@ -12,9 +12,11 @@ use super::barrier::{Barrier, Coordinator, Verdict};
 use super::config::RingWorkerConfig;
 use super::geometry::{Cut, Steps};
 use super::recovery::Recovery;
+use crate::shared::inner::InnerWorker;
 use crate::shared::ledger::Ledger;
 use crate::shared::serial::newer16;
 use crate::shared::state::node_state;
+use crate::shared::step::{StepCost, StepGate};
 use crate::shared::window::rounded;
 
 /// The name of a packet's contents.
@@ -58,6 +60,7 @@ pub struct RingWorker<P: Payload + ?Sized> {
     pub(super) barrier: Barrier,
     pub(super) coordinator: Option<Coordinator>,
     pub(super) recovery: Recovery,
+    pub(super) gate: StepGate,
     /// Used by a lone worker, which is its own aggregator.
     acc: P::Acc,
 }
@@ -75,6 +78,7 @@ node_state!(RingWorker {
     barrier,
     coordinator,
     recovery,
+    gate,
     acc,
 });
 
@@ -101,13 +105,21 @@ impl<P: Payload + ?Sized> RingWorker<P> {
             barrier: Barrier::default(),
             coordinator: (config.barrier.is_some() && config.rank == Rank(0)).then(|| Coordinator::new(config.workers)),
             recovery: Recovery::new(if config.reliability.reliable { rounded(config.window) } else { 1 }, &config.reliability),
+            gate: StepGate::none(),
             acc: P::accumulator(&config.op, if config.workers == 1 { block_bytes } else { 0 }),
             config,
         }
     }
 
+    /// Every step costs the host some time before its first packet goes.
+    pub fn with_step_cost(mut self, cost: StepCost) -> Self {
+        self.gate = StepGate::new(cost, self.config.job, self.config.rank);
+        self
+    }
+
     /// Makes all stored times relative to `now`, so that states that differ only in when they were reached are equal.
     pub fn rebase(&mut self, now: Instant) {
+        self.gate.rebase(now);
         self.barrier.rebase(now);
         self.recovery.rebase(now);
     }
@@ -150,14 +162,15 @@ impl<P: Payload + ?Sized> RingWorker<P> {
 
     /// What may be sent next: first what came from the predecessor, then the worker's own chunk.
     #[inline]
-    fn next_hop(&self) -> Option<Hop> {
-        let own = || (self.rest.injected < self.cut.segments(self.steps.position)).then_some(Hop { step: 0, segment: self.rest.injected });
-        match self.forwards.front() {
+    fn next_hop(&mut self, now: Instant) -> Option<Hop> {
+        let own = (self.rest.injected < self.cut.segments(self.steps.position)).then_some(Hop { step: 0, segment: self.rest.injected });
+        let next = match self.forwards.front() {
             // In barrier mode all of a step is queued before anything of the next one, so the queue's head says it all.
-            Some(hop) if self.config.barrier.is_some() && u32::from(hop.step) > self.barrier.step => own(),
-            Some(hop) => Some(*hop),
-            None => own(),
-        }
+            Some(hop) if self.config.barrier.is_some() && u32::from(hop.step) > self.barrier.step => own,
+            Some(hop) if self.gate.admits(now, hop.step.into()) => Some(*hop),
+            _ => own,
+        };
+        next.filter(|hop| self.gate.admits(now, hop.step.into()))
     }
 
     /// Whether windows and room allow a packet to the successor.
@@ -185,7 +198,7 @@ impl<P: Payload + ?Sized> RingWorker<P> {
         if self.rest.sends == 0 {
             return;
         }
-        while let Some(hop) = self.next_hop() {
+        while let Some(hop) = self.next_hop(now) {
             if !self.can_send(tx) {
                 return;
             }
@@ -203,7 +216,7 @@ impl<P: Payload + ?Sized> RingWorker<P> {
     /// is empty. (In step s+1 this worker sends the chunk that it received in step s.)
     #[inline]
     fn forward<T: Tx<RingHeader, P>>(&mut self, now: Instant, hop: Hop, piece: Piece, tx: &mut T) {
-        if self.config.barrier.is_none() && self.forwards.is_empty() && self.can_send(tx) {
+        if self.config.barrier.is_none() && self.forwards.is_empty() && self.gate.is_none() && self.can_send(tx) {
             let sequence = self.number(now, hop);
             return self.send_piece(hop, piece, sequence, tx);
         }
@@ -427,18 +440,36 @@ impl<P: Payload + ?Sized> Node<P> for RingWorker<P> {
     }
 
     fn on_timeout<T: Tx<RingHeader, P>>(&mut self, now: Instant, tx: &mut T) {
+        if self.gate.expire(now) && self.ledger.running().is_some() {
+            self.pump(now, tx);
+            self.finish_if_done();
+        }
         self.on_timers(now, tx);
     }
 
     #[inline]
     fn next_timeout(&self) -> Option<Instant> {
-        if self.config.reliability.reliable { self.next_timer() } else { None }
+        let timer = if self.config.reliability.reliable { self.next_timer() } else { None };
+        if self.gate.is_none() {
+            return timer;
+        }
+        timer.into_iter().chain(self.gate.opens_at()).min()
     }
 
     fn on_tx_ready<T: Tx<RingHeader, P>>(&mut self, now: Instant, tx: &mut T) {
         self.go_on(now, tx);
         self.pump(now, tx);
         self.finish_if_done();
+    }
+}
+
+impl<P: Payload + ?Sized> InnerWorker<P> for RingWorker<P> {
+    fn pass_over(&mut self, operation: OperationId) {
+        self.ledger.pass_over(operation);
+    }
+
+    fn rebase(&mut self, now: Instant) {
+        RingWorker::rebase(self, now);
     }
 }
 
@@ -471,6 +502,7 @@ impl<P: Payload + ?Sized> Worker<P> for RingWorker<P> {
         // What waits is rarely more than what one window brings; the queue grows, a few times in a job's life, where it is.
         self.forwards.reserve(self.cut.pieces().min(2 * rounded(self.config.window)) as usize);
         self.barrier.begin();
+        self.gate.begin(collective.operation);
         self.recovery.begin(now);
         if std::mem::take(&mut self.turned_away) || !self.config.reliability.reliable {
             let operation = self.operation16();

@@ -61,6 +61,12 @@ impl Ledger {
         true
     }
 
+    /// The caller does the next operation elsewhere: the one behind it is the next here.
+    pub fn pass_over(&mut self, operation: OperationId) {
+        debug_assert!(self.running.is_none(), "one runs at a time");
+        self.next = OperationId(operation.0.wrapping_add(1));
+    }
+
     /// Notes that an operation cannot be done.
     pub fn refuse(&mut self, operation: OperationId) {
         let (job, reason) = (self.job, FailureReason::Refused);

@@ -1,9 +1,11 @@
 //! What more than one system uses. Nothing here knows a packet format, except for [`aggregation`], whose systems
-//! have one in common, and [`splice`], which must find the messages of a stream.
+//! have one in common, [`trees`], of which that without marks is used by itself and inside of another, and [`splice`], which must find the
+//! messages of a stream.
 //!
 //! | module | what it holds |
 //! |---|---|
 //! | [`aggregation`] | aggregators that jobs share, servers and their workers: of ATP and A2TP |
+//! | [`arrivals`] | which of a sender's numbered packets have come |
 //! | [`serial`] | comparison of numbers that wrap |
 //! | [`real`] | a floating-point number in a node's state |
 //! | [`reliability`] | what a job expects of its network, and how long it waits |
@@ -17,12 +19,18 @@
 //! | [`connection`] | the ends of a reliable connection of network cards: in order, go-back-N |
 //! | [`ledger`] | operations: accepted, running, ended |
 //! | [`splice`] | sums inside byte streams that are cut anyhow |
-//! | [`trees`] | the switch of static trees, for any packet format |
+//! | [`step`] | what a step costs its host before its first packet |
+//! | [`trees`] | workers and switches of static trees, for any packet format |
+//! | [`jobs`] | what a node that several jobs share knows of each |
+//! | [`inner`] | a worker inside of another one, and its packets inside of those |
 //! | `slots` | the slots of a switch, with a bit per child |
 //! | `state` | `Clone`, `Eq` and `Hash` for nodes that are generic over the payload |
 
 pub mod aggregation;
+pub mod arrivals;
 pub mod connection;
+pub mod inner;
+pub mod jobs;
 pub mod ledger;
 pub mod order;
 pub mod overtaking;
@@ -37,5 +45,6 @@ pub mod shares;
 pub(crate) mod slots;
 pub mod splice;
 pub(crate) mod state;
+pub mod step;
 pub mod trees;
 pub mod window;

@@ -22,6 +22,12 @@ impl ReceiveWindow {
         ReceiveWindow { next: 0, ahead: 0, arrived: vec![0; words as usize].into() }
     }
 
+    /// Begins anew with number 0.
+    pub fn restart(&mut self) {
+        (self.next, self.ahead) = (0, 0);
+        self.arrived.fill(0);
+    }
+
     #[inline]
     fn place(&self, sequence: u32) -> (usize, u64) {
         let slot = sequence & (self.arrived.len() as u32 * 64 - 1);

@@ -121,6 +121,16 @@ impl Repetition {
         self.progress_at = now;
     }
 
+    /// Somebody of whom this one's answers depend got on at a time that may be past.
+    pub fn on_progress_elsewhere(&mut self, at: Instant) {
+        self.progress_at = self.progress_at.max(at);
+    }
+
+    /// How long ago the last progress is.
+    pub fn idle(&self, now: Instant) -> Duration {
+        now.since(self.progress_at)
+    }
+
     /// The smoothed round trip in microseconds; `None` while nothing has been measured.
     pub fn round_trip_us(&self) -> Option<f64> {
         self.rtt.smoothed().map(Duration::as_us_f64)
@@ -162,6 +172,11 @@ impl Repetition {
     /// What was held up tries again.
     pub fn retry(&mut self) {
         self.held_up = false;
+    }
+
+    /// What [`Repetition::next_due`] gave found no room after all: it keeps its turn.
+    pub fn hold_up(&mut self) {
+        self.held_up = true;
     }
 
     /// Whether something is due and found no room.

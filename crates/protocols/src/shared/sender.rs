@@ -77,6 +77,23 @@ impl<T: Copy + Default> SendWindow<T> {
         self.next.wrapping_sub(self.first) < self.entries.len() as u32
     }
 
+    /// Number of packets between the first that is not acknowledged and the next one.
+    #[inline]
+    pub fn under_way(&self) -> u32 {
+        self.next.wrapping_sub(self.first)
+    }
+
+    /// The smoothed round trip; `None` while nothing has been measured.
+    pub fn round_trip(&self) -> Option<Duration> {
+        self.rtt.smoothed()
+    }
+
+    /// Begins anew with number 0; what was measured stays.
+    pub fn restart(&mut self) {
+        self.abandon();
+        (self.first, self.next) = (0, 0);
+    }
+
     /// Gives the next packet, which is sent now, its number. There must be room.
     #[inline]
     pub fn push(&mut self, now: Instant, item: T) -> u32 {

@@ -76,9 +76,19 @@ impl<A> Slots<A> {
         block & (self.slots.len() as u32 - 1)
     }
 
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Slot<A>> {
+        self.slots.iter_mut()
+    }
+
     #[inline]
     pub(crate) fn get(&mut self, index: u32) -> &mut Slot<A> {
         &mut self.slots[index as usize]
+    }
+
+    /// A slot, to look at.
+    #[inline]
+    pub(crate) fn peek(&self, index: u32) -> &Slot<A> {
+        &self.slots[index as usize]
     }
 
     /// Whether a child has contributed to the slot.

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use fanin_core::{
-    BlockExponent, Body, DropReason, Duration, Egress, Event, Ingress, Instant, JobId, Node, Payload, PortId, PortSet, Rank,
+    BlockExponent, Body, DropReason, Duration, Egress, Event, Ingress, Instant, JobId, Node, OpError, Payload, PortId, PortSet, Rank,
     RetransmitReason, Suspect, Tx,
 };
 use fanin_wire::switchml::{CallLabel, SlotUse, SwitchMlHeader};
@@ -129,7 +129,7 @@ impl<P: Payload + ?Sized> SwitchMlSwitch<P> {
         self.fixed_point = self.fixed_point.iter().take(1).copied().chain(offers.iter().map(|offer| offer.fixed_point)).collect();
         self.any_fixed_point = self.fixed_point.contains(&true);
         let count = 2 * self.pool;
-        self.slots = Slots::new::<P>(count, self.children.len(), P::largest(&self.ops), self.block_bytes);
+        self.slots = Slots::new::<P>(count, self.children.len(), P::largest(&self.ops, self.block_bytes as usize), self.block_bytes);
         self.exponents = vec![BlockExponent::ZERO; if self.any_fixed_point { count as usize } else { 0 }].into();
     }
 
@@ -172,10 +172,9 @@ impl<P: Payload + ?Sized> SwitchMlSwitch<P> {
         if self.fixed_point[op] { self.exponents.get(index as usize).copied() } else { None }
     }
 
-    /// The operator of what the slot holds.
-    #[inline]
-    fn op(&mut self, index: u32) -> &mut P::Op {
-        &mut self.ops[usize::from(self.calls[index as usize].op)]
+    /// Whether no switch is above this one, so that it holds what all workers have contributed.
+    pub fn is_root(&self) -> bool {
+        self.parent.is_none()
     }
 
     /// Whether there is such an operator, and its blocks are in fixed point where this one is.
@@ -224,10 +223,21 @@ impl<P: Payload + ?Sized> SwitchMlSwitch<P> {
             return None;
         }
         let op = &mut self.ops[usize::from(form.call.op)];
-        if form.call == CallLabel::NONE {
-            payload.reduce(&mut slot.acc, op).ok()?;
+        let added = if form.call == CallLabel::NONE {
+            payload.reduce(&mut slot.acc, op)
         } else if payload.bytes() > 0 {
-            Self::add_to(payload, &mut slot.acc, op, self.block_bytes, tx)?;
+            Self::add_to(payload, &mut slot.acc, op, self.block_bytes, tx)
+        } else {
+            Ok(())
+        };
+        match added {
+            Ok(()) => {}
+            Err(OpError::Operator) => {
+                let missing = slot.missing;
+                self.on_operator_failed(form.at, Some(child), tx);
+                return Some(missing);
+            }
+            Err(_) => return None,
         }
         if let Some(exponent) = form.exponent {
             let largest = &mut self.exponents[index as usize];
@@ -238,16 +248,30 @@ impl<P: Payload + ?Sized> SwitchMlSwitch<P> {
 
     /// Adds to what others have contributed, if anybody has.
     #[inline]
-    fn add_to<T: Tx<SwitchMlHeader, P>>(payload: &P, acc: &mut P::Acc, op: &mut P::Op, block_bytes: u32, tx: &mut T) -> Option<()> {
+    fn add_to<T: Tx<SwitchMlHeader, P>>(
+        payload: &P,
+        acc: &mut P::Acc,
+        op: &mut P::Op,
+        block_bytes: u32,
+        tx: &mut T,
+    ) -> Result<(), OpError> {
         if P::acc_bytes(acc, op) > 0 {
-            return payload.reduce(acc, op).ok();
+            return payload.reduce(acc, op);
         }
         if payload.bytes() > block_bytes as usize {
-            return None;
+            return Err(OpError::Length { expected: block_bytes as usize, got: payload.bytes() });
         }
-        payload.assign(acc, op).ok()?;
+        payload.assign(acc, op)?;
         tx.note(Event::SlotTaken { bytes: payload.bytes() as u32 });
-        Some(())
+        Ok(())
+    }
+
+    /// The operator that the job brought along has failed. The packet is dropped, and so is every later one that needs the operator;
+    /// nobody is told here, since the driver ends the job, with a better reason than a packet has room for.
+    #[cold]
+    fn on_operator_failed<T: Tx<SwitchMlHeader, P>>(&self, at: SlotUse, child: Option<u16>, tx: &mut T) {
+        let contributor = child.map_or(Suspect::Unknown, |child| self.children[usize::from(child)].who);
+        tx.note(Event::OperatorFailed { contributor, block: at.round.wrapping_mul(self.pool).wrapping_add(u32::from(at.slot)) });
     }
 
     /// A contribution that [`SwitchMlSwitch::add`] leaves: it begins a round, or it was counted before, or it does not fit.
@@ -281,8 +305,11 @@ impl<P: Payload + ?Sized> SwitchMlSwitch<P> {
             // No worker may be that far ahead ("Exactly once"), so this is not of our job's making.
             return drop_packet(tx, DropReason::OutsideWindow);
         }
-        if !self.is_our_form(&form) || !self.begin(&form, payload, tx) {
-            return self.reject(at, port, tx);
+        let begun = if self.is_our_form(&form) { self.begin(&form, payload, tx) } else { Err(OpError::Unsupported) };
+        match begun {
+            Ok(()) => {}
+            Err(OpError::Operator) => return self.on_operator_failed(at, Some(child), tx),
+            Err(_) => return self.reject(at, port, tx),
         }
         if self.slots.mark_arrived(index, child) == 0 {
             self.complete(now, at, tx);
@@ -299,28 +326,23 @@ impl<P: Payload + ?Sized> SwitchMlSwitch<P> {
         newer(that, this) && self.slots.has_arrived(other, child)
     }
 
-    /// A round's first contribution takes the version. False where it does not fit.
-    fn begin<T: Tx<SwitchMlHeader, P>>(&mut self, form: &Form, payload: &P, tx: &mut T) -> bool {
+    /// A round's first contribution takes the version. An error, and nothing is changed, where it does not fit or the operator fails.
+    fn begin<T: Tx<SwitchMlHeader, P>>(&mut self, form: &Form, payload: &P, tx: &mut T) -> Result<(), OpError> {
         let (bytes, at) = (payload.bytes(), form.at);
         // What only announces exponents has no payload, nor has a worker's share in a call where it has nothing to give.
         let may_be_empty = form.exponent.is_some() || form.call != CallLabel::NONE;
         if bytes > self.block_bytes as usize || bytes == 0 && !may_be_empty {
-            return false;
+            return Err(OpError::Length { expected: self.block_bytes as usize, got: bytes });
         }
         let index = self.index_of(at);
-        let freed = {
-            let op = self.op(index).clone();
-            P::acc_bytes(&self.slots.get(index).acc, &op) as u32
-        };
+        let op_before = &self.ops[usize::from(self.calls[index as usize].op)];
+        let freed = P::acc_bytes(&self.slots.get(index).acc, op_before) as u32;
         let slot = self.slots.get(index);
         let op = &mut self.ops[usize::from(form.call.op)];
-        let stored = if self.planted.keeps_accumulator() && slot.state == SlotState::Done {
-            payload.reduce(&mut slot.acc, op)
+        if self.planted.keeps_accumulator() && slot.state == SlotState::Done {
+            payload.reduce(&mut slot.acc, op)?;
         } else {
-            payload.assign(&mut slot.acc, op)
-        };
-        if stored.is_err() {
-            return false;
+            payload.assign(&mut slot.acc, op)?;
         }
         if slot.state != SlotState::Empty {
             tx.note(Event::SlotFreed { bytes: freed });
@@ -339,7 +361,7 @@ impl<P: Payload + ?Sized> SwitchMlSwitch<P> {
         if let Some(exponent) = form.exponent {
             self.exponents[index as usize] = exponent;
         }
-        true
+        Ok(())
     }
 
     /// The contribution differs from the one that came first in its call, length or form: ranks disagree about the operation.
@@ -356,7 +378,10 @@ impl<P: Payload + ?Sized> SwitchMlSwitch<P> {
             return self.complete_up(now, at, tx);
         }
         let index = self.index_of(at);
-        P::finish(&mut self.slots.get(index).acc, &self.ops[usize::from(self.calls[index as usize].op)], self.workers);
+        let op = &mut self.ops[usize::from(self.calls[index as usize].op)];
+        if P::conclude(&mut self.slots.get(index).acc, op, self.workers).is_err() {
+            return self.on_operator_failed(at, None, tx);
+        }
         self.complete_down(at, tx);
     }
 
@@ -495,14 +520,17 @@ impl<P: Payload + ?Sized> SwitchMlSwitch<P> {
         }
         let op = usize::from(self.calls[index as usize].op);
         let (before, bytes) = (P::acc_bytes(&slot.acc, &self.ops[op]), payload.bytes());
-        // Where nobody below has contributed, the result is all that others have.
-        let as_long = bytes == before || before == 0 && bytes <= self.block_bytes as usize;
+        // Where nobody below has contributed, the result is all that others have; where it is for one rank that hangs on a switch above,
+        // nobody below needs it.
+        let needed = self.calls[index as usize].receiver == CallLabel::ALL || self.only_receiver(index).is_some();
+        let as_long = bytes == before || before == 0 && bytes <= self.block_bytes as usize || bytes == 0 && !needed;
         let fits = exponent.is_some() == self.fixed_point[op] && as_long;
-        if !fits || payload.assign(&mut slot.acc, &mut self.ops[op]).is_err() {
+        if !fits || payload.assign(&mut self.slots.get(index).acc, &mut self.ops[op]).is_err() {
             return drop_packet(tx, DropReason::Mismatch);
         }
-        if bytes > before {
-            tx.note(Event::SlotTaken { bytes: (bytes - before) as u32 });
+        if bytes != before {
+            tx.note(Event::SlotFreed { bytes: before as u32 });
+            tx.note(Event::SlotTaken { bytes: bytes as u32 });
         }
         if let Some(exponent) = exponent {
             self.exponents[index as usize] = exponent;

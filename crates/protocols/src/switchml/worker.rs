@@ -118,7 +118,7 @@ impl<P: Payload + ?Sized> SwitchMlWorker<P> {
         self.offers = self.offers.iter().take(1).chain(offers).cloned().collect();
         if self.config.workers == 1 {
             let ops: Vec<P::Op> = self.offers.iter().map(|offer| offer.op.clone()).collect();
-            self.acc = P::accumulator(P::largest(&ops), block_bytes as usize);
+            self.acc = P::accumulator(P::largest(&ops, block_bytes as usize), block_bytes as usize);
         }
     }
 

@@ -20,16 +20,20 @@
 //! only when it has the sum of block g-W, so every sum releases one more block: the window clocks itself. A block that is lost holds up
 //! only the blocks W, 2W, ... behind it.
 //!
-//! Slots of a switch, why nothing is counted twice, and who is named where somebody is missing: [`trees`](crate::shared::trees), which
-//! other systems with static trees share.
+//! Workers, slots of a switch, why nothing is counted twice, and who is named where somebody is missing: [`trees`](crate::shared::trees),
+//! which other systems with static trees share. What is this system's own is its packets and its pace ([`SelfClocked`]).
 
-mod config;
-mod switch;
-mod worker;
+use fanin_wire::tree::TreeHeader;
 
 #[cfg(feature = "planted-bugs")]
 pub use crate::shared::trees::Planted;
-pub use crate::shared::trees::{TreeChild, TreeParent, TreeRole, TreeSwitchConfig, tree_of_block, window_blocks};
-pub use config::TreeWorkerConfig;
-pub use switch::TreeSwitch;
-pub use worker::TreeWorker;
+pub use crate::shared::trees::{
+    SelfClocked, TreeChild, TreeParent, TreeRole, TreeSwitchConfig, TreeWorkerConfig, tree_of_block, window_blocks,
+};
+use crate::shared::trees::{TreeAggregator, TreeClient};
+
+/// A worker of a job that reduces over static trees.
+pub type TreeWorker<P> = TreeClient<P, SelfClocked>;
+
+/// The aggregator of a tree job at one switch.
+pub type TreeSwitch<P> = TreeAggregator<P, TreeHeader>;

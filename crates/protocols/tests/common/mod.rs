@@ -13,6 +13,8 @@ use fanin_core::{
     OpError, OperationId, Outcome, Piece, PortId, Rank, RetransmitReason, Role, Tx, Wire, Worker,
 };
 pub use vectors::{ELEMENT_BYTES, HasVectors, Vectors, VectorsOf};
+#[allow(unused_imports, reason = "each test program uses a part of this")]
+pub use vectors::{given, lend};
 
 /// The job of all tests.
 pub const JOB: JobId = JobId(7);
@@ -216,7 +218,8 @@ impl<P: HasVectors + ?Sized, H: Wire + PartialEq> Tx<H, P> for Lent<'_, P, H> {
                 assert!(counts.slot_bytes >= 0, "more slots were freed than taken");
             }
             Event::BegunAnew { generation, .. } => *counts.begun_anew.entry(generation).or_default() += 1,
-            Event::Failed(_) => {}
+            Event::Excluded { .. } => {}
+            Event::Failed(_) | Event::OperatorFailed { .. } => {}
             Event::Broken(invariant) => panic!("broken: {invariant}"),
         }
     }
@@ -271,9 +274,8 @@ where
     /// Workers at nodes 0, 1, ...; switches behind them.
     pub fn new(op: P::Op, workers: Vec<W>, switches: Vec<S>, scripts: Vec<Script>, faults: Faults) -> Self {
         let count = workers.len();
-        let operations: Vec<u64> = scripts[0].elements.clone();
-        let vectors = |rank| {
-            let mut vectors = VectorsOf::<P>::new(Rank(rank as u32), count as u32, &operations);
+        let vectors = |rank: usize| {
+            let mut vectors = VectorsOf::<P>::new(Rank(rank as u32), count as u32, &scripts[rank].elements);
             vectors.set_kinds(&scripts[0].kinds);
             vectors
         };

@@ -1,10 +1,11 @@
 //! The vectors of one worker, for each payload, and the sums that they must come to.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use fanin_core::hash::mix;
 use fanin_core::payload::weight;
-use fanin_core::{BlockExponent, Census, CollectiveKind, DType, ElementOp, OpError, OperationId, Operator, Payload, Piece, Rank};
+use fanin_core::{BlockExponent, Census, CollectiveKind, ElementOp, OpError, OperationId, Payload, PayloadOp, Piece, Rank};
 
 use super::JOB;
 
@@ -202,12 +203,36 @@ pub struct ElementVectors {
 
 impl HasVectors for [u8] {
     type Vectors = ElementVectors;
-    const OP: ElementOp = ElementOp { dtype: DType::I32, operator: Operator::Sum };
+    const OP: PayloadOp = PayloadOp::BuiltIn(ElementOp::I32_SUM);
+}
+
+/// Vectors that a test lends to the workers of its network, of one operation, and what each of them was given.
+struct Lent {
+    inputs: Vec<Vec<i32>>,
+    outputs: Vec<Vec<i32>>,
+}
+
+thread_local! {
+    static LENT: RefCell<Option<Lent>> = const { RefCell::new(None) };
+}
+
+/// Until [`given`] is called workers of this thread's networks contribute these vectors, by rank.
+pub fn lend(inputs: Vec<Vec<i32>>) {
+    let outputs = inputs.iter().map(|input| vec![0; input.len()]).collect();
+    LENT.set(Some(Lent { inputs, outputs }));
+}
+
+/// What they were given.
+pub fn given() -> Vec<Vec<i32>> {
+    LENT.take().expect("vectors were lent").outputs
 }
 
 /// The element of a rank's vector.
 fn element(rank: u32, operation: OperationId, index: u64) -> i32 {
-    mix(u64::from(rank) << 32 | u64::from(operation.0), index) as i32
+    LENT.with_borrow(|lent| match lent {
+        Some(lent) => lent.inputs[rank as usize][index as usize],
+        None => mix(u64::from(rank) << 32 | u64::from(operation.0), index) as i32,
+    })
 }
 
 fn bytes_of(piece: Piece, value: impl Fn(u64) -> i32) -> Vec<u8> {
@@ -243,7 +268,7 @@ impl Vectors<[u8]> for ElementVectors {
 
     fn fold(&mut self, piece: Piece, payload: &[u8]) -> Result<(), OpError> {
         let input = self.input(piece);
-        <[u8] as HasVectors>::OP.combine(&mut self.output[piece.operation.index()][range_of(piece)], payload, &input)
+        ElementOp::I32_SUM.combine(&mut self.output[piece.operation.index()][range_of(piece)], payload, &input)
     }
 
     fn deliver(&mut self, piece: Piece, payload: &[u8]) -> Result<(), OpError> {
@@ -252,6 +277,11 @@ impl Vectors<[u8]> for ElementVectors {
         self.calls.assert_receives(piece);
         assert_eq!(payload, bytes_of(piece, sum), "rank {}: {piece:?}", self.calls.rank);
         self.output[piece.operation.index()][range_of(piece)].copy_from_slice(payload);
+        LENT.with_borrow_mut(|lent| {
+            let Some(lent) = lent else { return };
+            let output = &mut lent.outputs[self.calls.rank.0 as usize][piece.start as usize..piece.end() as usize];
+            output.iter_mut().zip(payload.as_chunks().0).for_each(|(to, bytes)| *to = i32::from_le_bytes(*bytes));
+        });
         self.delivered.add(piece);
         Ok(())
     }

@@ -89,15 +89,6 @@ fn check_hosts<'a>(
 /// What the registry of systems says of a job.
 fn check_system(refuse: &Refuse<'_>, job: &Job, index: usize, fabric: &Fabric) -> Result<(), PlanError> {
     let path = |key: &str| format!("job[{index}].{key}");
-    let fixed_point = match job.system {
-        System::SwitchMl { fixed_point } => fixed_point,
-        System::Atp(parameters) => parameters.fixed_point,
-        System::A2tp(parameters) => parameters.fixed_point,
-        _ => false,
-    };
-    if fixed_point {
-        return Err(refuse.at(&path("fixed_point"), "false: hosts and switches of a testbed add elements as they are"));
-    }
     let built = job.announcement(index, fabric, 0).check(&fabric.map);
     built.map_err(|error| {
         let path = path(&error.field);
@@ -210,7 +201,13 @@ fn check_event(refuse: &Refuse<'_>, event: &Event, index: usize, workload: &Work
     let Some(job) = workload.jobs.get(event.job.unwrap_or(0) as usize) else {
         return Err(refuse.at(&path("job"), format!("a job from 0 to {}", workload.jobs.len() - 1)));
     };
-    if !matches!(job.system, System::Canary(_) | System::SwitchMl { .. } | System::Atp(_) | System::A2tp(_)) {
+    let tell = |system| {
+        matches!(
+            system,
+            System::Canary(_) | System::SwitchMl { .. } | System::Atp(_) | System::A2tp(_) | System::Rina(_) | System::Flare(_)
+        )
+    };
+    if !tell(job.system) {
         let expected = format!("at, a time: workers of {} do not say how far they are", job.system.name());
         return Err(refuse.at(&path("progress"), expected));
     }

@@ -196,8 +196,11 @@ fn jobs_with_servers_are_what_the_registry_makes_of_them() {
     let refused = |more: &str| read(&format!("{ATP}\n{more}")).unwrap_err().to_string();
     let expected = "w.toml:8: job[0].servers = [\"host2\", \"host5\"]: expected 1, or 0 for one at the host of rank 0";
     assert_eq!(refused("servers = [\"host2\", \"host5\"]"), expected);
-    let expected = "w.toml:8: job[0].fixed_point = true: expected false: hosts and switches of a testbed add elements as they are";
-    assert_eq!(refused("fixed_point = true"), expected);
+    let expected = "w.toml:8: job[0].fixed_point = true: expected false, unless elements are 32-bit floats that are summed or averaged";
+    assert_eq!(refused("fixed_point = true\nelement = \"i32\""), expected);
+    assert_eq!(refused("fixed_point = true\noperator = \"max\""), expected);
+    assert!(read(&format!("{ATP}\nfixed_point = true\noverflow = \"5%\"")).is_ok());
+    assert_eq!(refused("overflow = 0.5"), "w.toml:8: job[0].overflow = 0.5: expected 0 without fixed_point");
     let expected = "w.toml:8: job[0].reliable = false: expected true: without timers atp can wait for ever after a collision";
     assert_eq!(refused("reliable = false"), expected);
 }
@@ -222,7 +225,7 @@ fn jobs_divide_or_share_the_aggregators_of_a_switch() {
     assert_eq!(others, "w.toml:9: job[1].aggregators = 9: expected 450, as job[0] has it: they share the aggregators of their switches");
     let longer = refused("system = \"atp\"\npayload = 400", a2tp, "");
     assert_eq!(longer, "w.toml:6: job[1].payload = 1408: expected at most 400, the length of the aggregators that job[0] brings");
-    let fixed = refused(switchml, "system = \"switchml\"\nfixed_point = true", "");
+    let fixed = refused(switchml, "system = \"switchml\"\nfixed_point = true\nelement = \"f16\"", "");
     assert!(fixed.starts_with("w.toml:9: job[1].fixed_point = true: expected false"), "{fixed}");
 }
 

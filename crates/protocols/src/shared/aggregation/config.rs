@@ -36,12 +36,16 @@ pub struct JobAtSwitch<O> {
     pub block_bytes: u32,
     /// The workers at this switch's ports.
     pub workers: Vec<(PortId, Rank)>,
-    /// The other switches with workers, and which ranks are there: at the server's switch only; it is the second level.
-    pub elsewhere: Vec<(NodeId, RankSet)>,
+    /// At the server's switch only, which is the second level: the other switches that aggregate and which ranks are there, and the workers
+    /// next to switches that only forward.
+    pub elsewhere: Vec<(Address, RankSet)>,
     /// The server.
     pub server: Address,
     /// The switch that the server's host hangs on.
     pub server_switch: NodeId,
+    /// Who sends this switch what comes from the server: that switch, or the server itself, where this is that switch or that one only
+    /// forwards.
+    pub above: Address,
     /// Label of the job's packets for flow hashing.
     pub flow: FlowLabel,
 }
@@ -72,8 +76,9 @@ pub struct ServerConfig<O> {
     pub workers: Vec<Address>,
     /// Where the server is.
     pub at: Address,
-    /// The switch that its host hangs on.
-    pub switch: NodeId,
+    /// Where its acknowledgements go, and which ranks get them that way: the switch that its host hangs on, for all; where that one only
+    /// forwards, switches that aggregate, and workers next to others that do not.
+    pub below: Vec<(Address, RankSet)>,
     /// Element type and operator.
     pub op: O,
     /// The same for fragments in fixed point, as switches add them; `op` where nothing goes in fixed point.

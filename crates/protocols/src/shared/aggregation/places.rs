@@ -1,6 +1,8 @@
 //! Which aggregator a fragment uses (`a2tp 4`). A job's fragments go round its *places*; a place has a version, and both together give the
 //! aggregator, at every worker alike. All begin with the same versions, and only the server changes one: it says so in the acknowledgement
-//! of the place's fragment, which every worker has before it sends the place's next one. So no two workers ever differ (P2).
+//! of the place's fragment, which every worker has before it sends the place's next one. So no two workers ever differ (P2). Places whose
+//! fragments go to the server anyway keep no aggregator from the others: a job with as many places as there are aggregators could
+//! never move one otherwise.
 
 use fanin_core::JobId;
 use fanin_core::hash::{derive, mix};
@@ -86,7 +88,9 @@ impl Used {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Assignment {
     places: Places,
+    /// By the places whose fragments go to aggregators: those below `active`. What others would use is free for these.
     used: Used,
+    active: u32,
 }
 
 impl Assignment {
@@ -94,7 +98,16 @@ impl Assignment {
     pub fn new(places: Places) -> Self {
         let mut used = Used::none(places.aggregators);
         (0..places.count()).for_each(|place| used.add(places.name(place).index));
-        Assignment { places, used }
+        let active = places.count();
+        Assignment { places, used, active }
+    }
+
+    /// From now on the fragments of so many places, from the first one on, go to aggregators.
+    pub fn activate(&mut self, places: u32) {
+        let places = places.min(self.places.count());
+        (self.active..places).for_each(|place| self.used.add(self.places.name(place).index));
+        (places..self.active).for_each(|place| self.used.remove(self.places.name(place).index));
+        self.active = places;
     }
 
     /// The version that a place has.
@@ -103,16 +116,26 @@ impl Assignment {
         self.places.versions.get(place as usize).copied().unwrap_or(0)
     }
 
-    /// Gives a place another aggregator, and tells its version: one that no place of the job has, if there is one.
+    /// Gives a place another aggregator, and tells its version: one that no active place of the job has, if there is one.
     pub fn move_on(&mut self, place: u32) -> u8 {
         if place >= self.places.count() {
             return 0;
         }
         let old = self.places.name(place);
-        self.used.remove(old.index);
-        let version = self.places.free_version(place, old.version.wrapping_add(1), &self.used);
+        let is_active = place < self.active;
+        if is_active {
+            self.used.remove(old.index);
+        }
+        // Its own aggregator is taken by somebody else: any other one that is free will do, and the same one where there is none.
+        let next = |version: u8| version.wrapping_add(1);
+        let mut version = self.places.free_version(place, next(old.version), &self.used);
+        if self.places.index(place, version) == old.index {
+            version = self.places.free_version(place, next(version), &self.used);
+        }
         self.places.set_version(place, version);
-        self.used.add(self.places.index(place, version));
+        if is_active {
+            self.used.add(self.places.index(place, version));
+        }
         version
     }
 }
@@ -153,5 +176,32 @@ mod tests {
             assert!(indices.len() >= 49, "a place finds a free one within 256 attempts, all but surely");
         }
         assert_eq!(server.move_on(50), 0, "there is no such place");
+    }
+
+    /// A job with as many places as there are aggregators moves nevertheless, as long as not all of them go there.
+    #[test]
+    fn what_places_beyond_the_window_for_aggregators_would_use_is_free() {
+        let mut server = Assignment::new(Places::new(JobId(3), 64, 64));
+        let distinct = |server: &Assignment| {
+            let mut indices: Vec<u16> = (0..32).map(|place| server.places.name(place).index).collect();
+            indices.sort_unstable();
+            indices.dedup();
+            indices.len()
+        };
+        let moved = |server: &mut Assignment| {
+            let moves = |place: u32| {
+                let before = server.places.name(place).index;
+                server.move_on(place);
+                server.places.name(place).index != before
+            };
+            (0..32).map(moves).filter(|moved| *moved).count()
+        };
+        server.activate(32);
+        for _ in 0..10 {
+            assert!(moved(&mut server) >= 31 && distinct(&server) == 32);
+        }
+        server.activate(64);
+        server.activate(32);
+        assert_eq!((server.active, server.used.0.iter().map(|count| u32::from(*count)).sum::<u32>()), (32, 32));
     }
 }

@@ -11,6 +11,12 @@ pub enum Planted {
     IgnoreBitmap,
     /// A switch takes a fragment for that of another job, or of another number, which has its aggregator.
     IgnoreOwner,
+    /// A switch takes a fragment for that of another job which has its aggregator, where both have the same number.
+    IgnoreJob,
+    /// A switch keeps what a job has there when the job is over.
+    KeepDismissed,
+    /// An aggregator that another job had keeps what it held, and the new fragment is added to that.
+    KeepAccumulator,
     /// The server adds what overlaps with what it has.
     IgnoreMask,
     /// The server adds a complete sum to what it has (P6).
@@ -29,6 +35,21 @@ impl Planted {
     #[inline]
     pub(super) fn ignores_owner(self) -> bool {
         self == Planted::IgnoreOwner
+    }
+
+    #[inline]
+    pub(super) fn ignores_job(self) -> bool {
+        self == Planted::IgnoreJob
+    }
+
+    #[inline]
+    pub(super) fn keeps_dismissed(self) -> bool {
+        self == Planted::KeepDismissed
+    }
+
+    #[inline]
+    pub(super) fn keeps_accumulator(self) -> bool {
+        self == Planted::KeepAccumulator
     }
 
     #[inline]
@@ -57,6 +78,21 @@ impl Planted {
 
     #[inline]
     pub(super) fn ignores_owner(self) -> bool {
+        false
+    }
+
+    #[inline]
+    pub(super) fn ignores_job(self) -> bool {
+        false
+    }
+
+    #[inline]
+    pub(super) fn keeps_dismissed(self) -> bool {
+        false
+    }
+
+    #[inline]
+    pub(super) fn keeps_accumulator(self) -> bool {
         false
     }
 

@@ -47,6 +47,19 @@ enum State {
     Done,
 }
 
+/// What an incomplete fragment waits in.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Queue {
+    /// Nothing: it is complete, or was asked for often enough.
+    None,
+    /// `ahead`.
+    Ahead,
+    /// `fresh`.
+    Fresh,
+    /// `asked`.
+    Asked,
+}
+
 /// A fragment (`a2tp 5.3`).
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct Entry<A> {
@@ -65,6 +78,7 @@ struct Entry<A> {
     /// How often switches were asked to flush it.
     flushes: u8,
     flush_at: Instant,
+    queue: Queue,
     acc: A,
 }
 
@@ -92,9 +106,13 @@ pub struct AggregationServer<P: Payload + ?Sized, R: Rounds> {
     edge: u32,
     /// The latest one that is complete; nothing is before the first.
     top: Option<u32>,
-    /// Incomplete fragments of which something is here and that no switch was asked to flush, in the order in which they began.
+    /// The worker at the server's own host, if there is one: what it sends comes without a link, and so up to a window before the rest.
+    beside: RankSet,
+    /// Incomplete fragments that only the worker beside has contributed to, in the order in which it did: of those nothing can be late yet.
+    ahead: SendOrder,
+    /// Other incomplete ones of which something is here and that no switch was asked to flush, in the order in which they began.
     fresh: SendOrder,
-    /// The others, in the order in which switches were asked last.
+    /// Those of which a switch was, in the order in which switches were asked last.
     asked: SendOrder,
     /// What waits for room: places in `entries`, and rank or [`AtpHeader::TO_ALL`].
     waiting: VecDeque<(u32, u8)>,
@@ -103,7 +121,7 @@ pub struct AggregationServer<P: Payload + ?Sized, R: Rounds> {
 }
 
 node_state!(AggregationServer<R: Rounds> {
-    config, rounds, assignment, entries, edge, top, fresh, asked, waiting, all, planted,
+    config, rounds, assignment, entries, edge, top, beside, ahead, fresh, asked, waiting, all, planted,
 });
 
 impl<P: Payload + ?Sized, R: Rounds> AggregationServer<P, R> {
@@ -128,7 +146,8 @@ impl<P: Payload + ?Sized, R: Rounds> AggregationServer<P, R> {
             round: NextRound::default(),
             flushes: 0,
             flush_at: Instant::ZERO,
-            acc: P::accumulator(P::largest(&ops), config.block_bytes as usize),
+            queue: Queue::None,
+            acc: P::accumulator(P::largest(&ops, config.block_bytes as usize), config.block_bytes as usize),
         };
         AggregationServer {
             rounds,
@@ -136,6 +155,11 @@ impl<P: Payload + ?Sized, R: Rounds> AggregationServer<P, R> {
             entries: (0..capacity).map(entry).collect(),
             edge: 0,
             top: None,
+            beside: match config.workers.iter().position(|worker| worker.node == config.at.node) {
+                Some(rank) => RankSet::of(Rank(rank as u32)),
+                None => RankSet::NONE,
+            },
+            ahead: SendOrder::new(capacity),
             fresh: SendOrder::new(capacity),
             asked: SendOrder::new(capacity),
             waiting: VecDeque::with_capacity(2 * capacity as usize),
@@ -143,6 +167,12 @@ impl<P: Payload + ?Sized, R: Rounds> AggregationServer<P, R> {
             config,
             planted: Planted::NONE,
         }
+    }
+
+    /// Contributions that are no floats are added by this operator from now on, where drivers turn elements into integers (`a2tp 5.8`).
+    /// Called before the first packet; accumulators must do for the operator.
+    pub fn set_fixed_op(&mut self, op: P::Op) {
+        self.config.fixed_op = op;
     }
 
     /// Puts in a bug.
@@ -213,14 +243,12 @@ impl<P: Payload + ?Sized, R: Rounds> AggregationServer<P, R> {
         }
         (entry.at, entry.state, entry.ranks, entry.slot) = (packet.at, State::Partial, packet.ranks, packet.slot);
         (entry.flags, entry.flushes) = (packet.flags, 0);
-        entry.spread = Spread::begin(now, packet.waited, packet.attempt);
-        entry.flush_at = now + self.config.reliability.rto_min;
+        let is_ahead = packet.ranks == self.beside;
+        entry.spread = if is_ahead { Spread::AHEAD } else { Spread::begin(now, packet.waited, packet.attempt) };
         if packet.ranks == self.all {
             return self.complete(now, place, tx);
         }
-        if self.config.nets == Nets::All {
-            self.fresh.append(place);
-        }
+        self.wait_in(now, place, if is_ahead { Queue::Ahead } else { Queue::Fresh });
         if packet.flags.has(AtpFlags::FLOAT) && self.all != packet.ranks {
             self.ask_for_floats(place, tx);
         }
@@ -271,18 +299,40 @@ impl<P: Payload + ?Sized, R: Rounds> AggregationServer<P, R> {
         entry.spread.join(now, packet.waited, packet.attempt);
         if entry.ranks == all {
             self.finish_partial(now, place, tx);
+        } else if entry.queue == Queue::Ahead {
+            self.wait_in(now, place, Queue::Fresh);
         }
     }
 
     /// A fragment that was waited for is complete.
     fn finish_partial<T: Tx<AtpHeader, P>>(&mut self, now: Instant, place: u32, tx: &mut T) {
-        match self.entries[place as usize].flushes {
-            _ if self.config.nets == Nets::Paper => {}
-            0 => self.fresh.remove(place),
-            1..=FLUSHES_MAX => self.asked.remove(place),
-            _ => {}
-        }
+        self.wait_in(now, place, Queue::None);
         self.complete(now, place, tx);
+    }
+
+    /// Puts a fragment at the end of another queue. In the paper's form servers ask for nothing.
+    fn wait_in(&mut self, now: Instant, place: u32, queue: Queue) {
+        let entry = &mut self.entries[place as usize];
+        match entry.queue {
+            Queue::None => {}
+            Queue::Ahead => self.ahead.remove(place),
+            Queue::Fresh => self.fresh.remove(place),
+            Queue::Asked => self.asked.remove(place),
+        }
+        entry.queue = if self.config.nets == Nets::All { queue } else { Queue::None };
+        let patience = self.config.reliability.rto_min;
+        match entry.queue {
+            Queue::None => {}
+            Queue::Ahead => self.ahead.append(place),
+            Queue::Fresh => {
+                entry.flush_at = now + patience;
+                self.fresh.append(place);
+            }
+            Queue::Asked => {
+                entry.flush_at = now + patience.times(2);
+                self.asked.append(place);
+            }
+        }
     }
 
     /// A contribution that is here already. Who asks again is told who is missing.
@@ -321,6 +371,9 @@ impl<P: Payload + ?Sized, R: Rounds> AggregationServer<P, R> {
         entry.waited = entry.spread.waited(now);
         let (round, round_place) = self.rounds.on_complete(now, entry.at, entry.flags, entry.waited);
         entry.round = round;
+        if round.length > 0 {
+            self.assignment.activate(u32::from(round.aggregated));
+        }
         // `a2tp 4`: who found its aggregator taken gets another one.
         let collided = entry.flags.has(AtpFlags::COLLIDED);
         entry.next_version = if collided { self.assignment.move_on(round_place) } else { self.assignment.version(round_place) };
@@ -343,8 +396,13 @@ impl<P: Payload + ?Sized, R: Rounds> AggregationServer<P, R> {
 
 /// Acknowledgements, and requests to switches.
 impl<P: Payload + ?Sized, R: Rounds> AggregationServer<P, R> {
+    fn to(&self, address: Address) -> Egress<'static> {
+        Egress::Route(Route::direct(address, self.config.flow))
+    }
+
+    /// The first of all ways down; they have the host's link in common.
     fn way_out(&self) -> Egress<'static> {
-        Egress::Route(Route::direct(Address::switch(self.config.switch), self.config.flow))
+        self.to(self.config.below.first().map_or(self.config.workers[0], |(address, _)| *address))
     }
 
     /// Sends an acknowledgement, to all or to one, as soon as there is room.
@@ -378,17 +436,18 @@ impl<P: Payload + ?Sized, R: Rounds> AggregationServer<P, R> {
             Some(place) => Body::Acc(&self.entries[place as usize].acc),
             None => Body::Empty,
         };
-        let here = self.config.workers.iter().position(|worker| worker.node == self.config.at.node);
-        if let Some(rank) = here
-            && (to == AtpHeader::TO_ALL || usize::from(to) == rank)
+        if let Some(rank) = self.beside.lowest()
+            && (to == AtpHeader::TO_ALL || u32::from(to) == rank.0)
         {
-            tx.send(Egress::Route(Route::direct(self.config.workers[rank], self.config.flow)), header, body());
+            tx.send(Egress::Route(Route::direct(self.config.workers[rank.index()], self.config.flow)), header, body());
             if to != AtpHeader::TO_ALL {
                 return;
             }
         }
-        if here.is_none() || self.config.workers.len() > 1 {
-            tx.send(self.way_out(), header, body());
+        for (address, ranks) in &self.config.below {
+            if to == AtpHeader::TO_ALL || RankSet::of(Rank(u32::from(to))).is_within(*ranks) {
+                tx.send(self.to(*address), header, body());
+            }
         }
     }
 
@@ -416,31 +475,29 @@ impl<P: Payload + ?Sized, R: Rounds> AggregationServer<P, R> {
     /// P1 (c): what later fragments have overtaken is stuck in a switch, for each worker's packets come in order: it is flushed.
     fn flush_overtaken<T: Tx<AtpHeader, P>>(&mut self, now: Instant, tx: &mut T) {
         let Some(top) = self.top else { return };
-        while let Some(place) = self.fresh.first() {
-            if !newer(top, self.entries[place as usize].at.seq.wrapping_add(OVERTAKEN_BY - 1)) {
-                return;
+        for ahead in [true, false] {
+            while let Some(place) = if ahead { self.ahead.first() } else { self.fresh.first() } {
+                if !newer(top, self.entries[place as usize].at.seq.wrapping_add(OVERTAKEN_BY - 1)) {
+                    break;
+                }
+                self.ask_to_flush(now, place, tx);
             }
-            self.ask_to_flush(now, place, tx);
         }
     }
 
     fn ask_to_flush<T: Tx<AtpHeader, P>>(&mut self, now: Instant, place: u32, tx: &mut T) {
-        let way_out = self.way_out();
         let entry = &mut self.entries[place as usize];
-        if entry.flushes == 0 {
-            self.fresh.remove(place)
-        } else {
-            self.asked.remove(place)
-        }
         entry.flushes += 1;
         if entry.flushes > FLUSHES_MAX {
-            return;
+            return self.wait_in(now, place, Queue::None);
         }
-        self.asked.append(place);
-        entry.flush_at = now + self.config.reliability.rto_min.times(2);
+        self.wait_in(now, place, Queue::Asked);
+        let entry = &self.entries[place as usize];
         let header = AtpHeader::Flush { at: entry.at, slot: entry.slot };
         tx.note(Event::Retransmitted { reason: RetransmitReason::Gap, block: header.at().seq });
-        tx.send(way_out, &header, Body::Empty);
+        for (address, _) in self.config.below.iter().filter(|(address, _)| address.role == Role::Switch) {
+            tx.send(self.to(*address), &header, Body::Empty);
+        }
     }
 }
 

@@ -21,6 +21,8 @@ pub(super) struct Spread {
 impl Spread {
     /// Of nothing.
     pub const NONE: Spread = Spread { first: Instant::ZERO, known: true };
+    /// Of a contribution that needed no link: it came ahead of all others, and says nothing of how far those are apart.
+    pub const AHEAD: Spread = Spread { first: Instant::FAR_FUTURE, known: true };
     /// Says nothing of the workers.
     pub const UNKNOWN: Spread = Spread { first: Instant::ZERO, known: false };
 
@@ -47,7 +49,9 @@ impl Spread {
     }
 
     pub fn rebase(&mut self, now: Instant) {
-        self.first = rebased(self.first, now);
+        if self.first != Instant::FAR_FUTURE {
+            self.first = rebased(self.first, now);
+        }
     }
 }
 
@@ -72,6 +76,9 @@ mod tests {
             spread.join(at(14), told, attempt);
             assert_eq!((spread.waited(at(14)), Spread::begin(at(14), told, attempt).waited(at(14))), (Waited::UNKNOWN, Waited::UNKNOWN));
         }
+        let mut ahead = Spread::AHEAD;
+        ahead.join(at(20), waited(2), 0);
+        assert_eq!(ahead.waited(at(21)), waited(3), "from the first one that came by a link");
         // A clock that has just begun, and a packet that claims the impossible.
         assert_eq!(Spread::begin(at(1), waited(3), 0).waited(at(1)), waited(1));
     }

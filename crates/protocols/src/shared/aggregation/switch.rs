@@ -3,17 +3,18 @@
 
 use fanin_core::{
     Address, Body, DropReason, Duration, Egress, Event, FlowLabel, Ingress, Instant, JobId, Node, NodeId, Payload, PortId, PortSet, Rank,
-    Route, Tx,
+    Role, Route, Tx,
 };
 use fanin_wire::atp::{AggregatorName, AtpFlags, AtpHeader, FragmentId, RankSet, Waited};
 
 use super::config::{AGGREGATORS_MAX, JobAtSwitch, SwitchConfig, WORKERS_MAX};
 use super::planted::Planted;
 use super::spread::Spread;
+use crate::shared::jobs::JobTable;
 use crate::shared::rtt::rebased;
 use crate::shared::state::node_state;
 
-/// Marks a port without a worker, and a number without a job.
+/// Marks a port without a worker.
 const NONE: u16 = u16::MAX;
 
 /// Where an aggregator stands.
@@ -42,6 +43,8 @@ struct Aggregator<A> {
     flags: AtpFlags,
     /// How far its contributions are apart (`a2tp 3`, the timestamp).
     spread: Spread,
+    /// Another fragment wanted it when its sum had gone on: the job's next sum from here says so.
+    wanted_late: bool,
     /// When something was last heard of its fragment.
     touched: Instant,
     acc: A,
@@ -55,11 +58,14 @@ struct Entry<O> {
     block_bytes: u32,
     /// The rank at each port, or [`NONE`].
     rank_at: Box<[u16]>,
+    /// The workers here.
+    ranks: RankSet,
     /// The ports of all workers here.
     ports: PortSet,
-    elsewhere: Box<[(NodeId, RankSet)]>,
+    elsewhere: Box<[(Address, RankSet)]>,
     server: Address,
     server_switch: NodeId,
+    above: Address,
     flow: FlowLabel,
 }
 
@@ -76,10 +82,12 @@ impl<O> Entry<O> {
             op: job.op,
             block_bytes: job.block_bytes,
             rank_at: rank_at.into(),
+            ranks: job.workers.iter().fold(RankSet::NONE, |all, (_, rank)| all.union(RankSet::of(*rank))),
             ports: job.workers.iter().map(|(port, _)| *port).collect(),
             elsewhere: job.elsewhere.into(),
             server: job.server,
             server_switch: job.server_switch,
+            above: job.above,
             flow: job.flow,
         }
     }
@@ -89,13 +97,21 @@ impl<O> Entry<O> {
         self.rank_at.get(port.index()).filter(|rank| **rank != NONE).map(|rank| Rank(u32::from(*rank)))
     }
 
-    /// Whether these contributions may come by this port: a worker's own, or sums of those below another switch.
+    /// Whether these contributions may come by this port: a worker's own, or sums of those below another switch; or those of a worker whose
+    /// switch only forwards.
     #[inline]
     fn admits(&self, port: PortId, ranks: RankSet) -> bool {
         match self.rank_at(port) {
             Some(rank) => ranks == RankSet::of(rank),
             None => self.elsewhere.iter().any(|(_, there)| ranks.is_within(*there)),
         }
+    }
+
+    /// Whether what comes by this port is on its way from another worker's switch to the server's, where the ways of the network lead
+    /// through switches with hosts: it is summed at these two only.
+    #[inline]
+    fn only_passes(&self, node: NodeId, port: PortId, ranks: RankSet) -> bool {
+        self.server_switch != node && self.rank_at(port).is_none() && !ranks.overlaps(self.ranks)
     }
 
     /// 0 at a worker's switch, 1 at the server's.
@@ -133,14 +149,12 @@ pub struct AggregationSwitch<P: Payload + ?Sized> {
     node: NodeId,
     reclaim_after: Duration,
     block_bytes: u32,
-    jobs: Vec<Entry<P::Op>>,
-    /// By job number: where it stands in `jobs`, or [`NONE`].
-    number_of: Vec<u16>,
+    jobs: JobTable<Entry<P::Op>>,
     aggregators: Box<[Aggregator<P::Acc>]>,
     planted: Planted,
 }
 
-node_state!(AggregationSwitch { node, reclaim_after, block_bytes, jobs, number_of, aggregators, planted });
+node_state!(AggregationSwitch { node, reclaim_after, block_bytes, jobs, aggregators, planted });
 
 impl<P: Payload + ?Sized> AggregationSwitch<P> {
     /// A switch with all its memory.
@@ -157,6 +171,7 @@ impl<P: Payload + ?Sized> AggregationSwitch<P> {
             fan_in: 0,
             flags: AtpFlags::NONE,
             spread: Spread::NONE,
+            wanted_late: false,
             touched: Instant::ZERO,
             acc: P::accumulator(&config.largest, config.block_bytes as usize),
         };
@@ -164,8 +179,7 @@ impl<P: Payload + ?Sized> AggregationSwitch<P> {
             node: config.node,
             reclaim_after: config.reclaim_after,
             block_bytes: config.block_bytes,
-            jobs: Vec::new(),
-            number_of: Vec::new(),
+            jobs: JobTable::default(),
             aggregators: (0..config.aggregators).map(|_| empty()).collect(),
             planted: Planted::NONE,
         };
@@ -179,31 +193,18 @@ impl<P: Payload + ?Sized> AggregationSwitch<P> {
     /// Where it has a rank of 64 or more, or fragments longer than aggregators are.
     pub fn admit(&mut self, job: JobAtSwitch<P::Op>) {
         assert!(job.block_bytes <= self.block_bytes, "fragments fit aggregators");
-        let (number, entry) = (job.job.index(), Entry::new(job));
-        if self.number_of.len() <= number {
-            self.number_of.resize(number + 1, NONE);
-        }
-        match self.number_of[number] {
-            NONE => {
-                self.number_of[number] = self.jobs.len() as u16;
-                self.jobs.push(entry);
-            }
-            known => self.jobs[usize::from(known)] = entry,
-        }
+        self.jobs.insert(job.job, Entry::new(job));
     }
 
     /// Takes away a job with all that it has here.
     fn dismiss<T: Tx<AtpHeader, P>>(&mut self, job: JobId, tx: &mut T) {
-        let Some(number) = self.number(job) else { return };
-        let op = self.jobs[number].op.clone();
+        let Some(entry) = self.jobs.remove(job) else { return };
+        if self.planted.keeps_dismissed() {
+            return;
+        }
         for aggregator in self.aggregators.iter_mut().filter(|one| one.state != State::Empty && one.job == job) {
             aggregator.state = State::Empty;
-            tx.note(Event::SlotReclaimed { job, bytes: P::acc_bytes(&aggregator.acc, &op) as u32 });
-        }
-        self.number_of[job.index()] = NONE;
-        self.jobs.swap_remove(number);
-        if let Some(moved) = self.jobs.get(number) {
-            self.number_of[moved.job.index()] = number as u16;
+            tx.note(Event::SlotReclaimed { job, bytes: P::acc_bytes(&aggregator.acc, &entry.op) as u32 });
         }
     }
 
@@ -219,7 +220,7 @@ impl<P: Payload + ?Sized> AggregationSwitch<P> {
 
     /// The jobs that share the switch.
     pub fn jobs(&self) -> impl Iterator<Item = JobId> + '_ {
-        self.jobs.iter().map(|entry| entry.job)
+        self.jobs.iter().map(|(job, _)| job)
     }
 
     /// How many aggregators a job has.
@@ -248,7 +249,7 @@ impl<P: Payload + ?Sized> AggregationSwitch<P> {
 
     #[inline]
     fn number(&self, job: JobId) -> Option<usize> {
-        self.number_of.get(job.index()).filter(|number| **number != NONE).map(|number| usize::from(*number))
+        self.jobs.place(job)
     }
 }
 
@@ -264,7 +265,10 @@ impl<P: Payload + ?Sized> AggregationSwitch<P> {
     /// `a2tp 5.1`.
     fn on_gradient<T: Tx<AtpHeader, P>>(&mut self, now: Instant, from: Ingress, mut packet: Gradient, payload: &P, tx: &mut T) {
         let Some(number) = self.number(from.job) else { return drop_packet(tx, DropReason::NotAMember) };
-        let entry = &self.jobs[number];
+        let entry = self.jobs.at(number);
+        if entry.only_passes(self.node, from.port, packet.ranks) {
+            return self.pass(number, packet, payload, tx);
+        }
         if !entry.admits(from.port, packet.ranks) {
             return drop_packet(tx, DropReason::NotAMember);
         }
@@ -278,7 +282,8 @@ impl<P: Payload + ?Sized> AggregationSwitch<P> {
             return tx.send(entry.to_server(), &packet.header(), Body::Borrowed(payload));
         }
         let aggregator = &self.aggregators[usize::from(packet.slot.index)];
-        let is_ours = aggregator.state != State::Empty && aggregator.job == from.job && aggregator.at == packet.at;
+        let of_job = aggregator.job == from.job || self.planted.ignores_job();
+        let is_ours = aggregator.state != State::Empty && of_job && aggregator.at == packet.at;
         if packet.flags.has(AtpFlags::RESEND.with(AtpFlags::COLLIDED)) {
             return if is_ours { self.flush_with(now, number, packet, payload, tx) } else { self.pass(number, packet, payload, tx) };
         }
@@ -293,6 +298,7 @@ impl<P: Payload + ?Sized> AggregationSwitch<P> {
         if aggregator.state != State::Empty && !self.reclaim(now, packet.slot, tx) {
             let aggregator = &mut self.aggregators[usize::from(packet.slot.index)];
             aggregator.flags = aggregator.flags.with(AtpFlags::COL);
+            aggregator.wanted_late = aggregator.state != State::Open;
             packet.flags = packet.flags.with(AtpFlags::COLLIDED);
             return self.pass(number, packet, payload, tx);
         }
@@ -301,7 +307,7 @@ impl<P: Payload + ?Sized> AggregationSwitch<P> {
 
     /// The packet goes on to the server as it is.
     fn pass<T: Tx<AtpHeader, P>>(&self, number: usize, packet: Gradient, payload: &P, tx: &mut T) {
-        tx.send(self.jobs[number].to_server(), &packet.header(), Body::Borrowed(payload));
+        tx.send(self.jobs.at(number).to_server(), &packet.header(), Body::Borrowed(payload));
     }
 
     /// P4: an aggregator that nobody has spoken of for long is a zombie, and free. Says whether it is.
@@ -313,7 +319,7 @@ impl<P: Payload + ?Sized> AggregationSwitch<P> {
         aggregator.state = State::Empty;
         let job = aggregator.job;
         if let Some(number) = self.number(job) {
-            let bytes = P::acc_bytes(&self.aggregators[usize::from(slot.index)].acc, &self.jobs[number].op) as u32;
+            let bytes = P::acc_bytes(&self.aggregators[usize::from(slot.index)].acc, &self.jobs.at(number).op) as u32;
             tx.note(Event::SlotReclaimed { job, bytes });
         }
         true
@@ -322,13 +328,20 @@ impl<P: Payload + ?Sized> AggregationSwitch<P> {
     /// 5.1, step 2a: the first contribution takes an aggregator that nobody has.
     fn take<T: Tx<AtpHeader, P>>(&mut self, now: Instant, number: usize, fan_in: u8, packet: Gradient, payload: &P, tx: &mut T) {
         let aggregator = &mut self.aggregators[usize::from(packet.slot.index)];
-        let entry = &mut self.jobs[number];
-        if payload.assign(&mut aggregator.acc, &mut entry.op).is_err() {
+        let entry = self.jobs.at_mut(number);
+        let stored = match self.planted.keeps_accumulator() && aggregator.job != entry.job {
+            true => payload.reduce(&mut aggregator.acc, &mut entry.op),
+            false => payload.assign(&mut aggregator.acc, &mut entry.op),
+        };
+        if stored.is_err() {
             return tx.send(entry.to_server(), &packet.header(), Body::Borrowed(payload));
         }
+        // A job goes round its aggregators: what one met too late to be told is told the next time.
+        let was_wanted = aggregator.wanted_late && aggregator.job == entry.job;
         (aggregator.state, aggregator.job, aggregator.at) = (State::Open, entry.job, packet.at);
         (aggregator.ranks, aggregator.fan_in, aggregator.touched) = (packet.ranks, fan_in, now);
-        aggregator.flags = packet.flags.only(AtpFlags::ECN.with(AtpFlags::COL));
+        aggregator.flags = packet.flags.only(AtpFlags::ECN.with(AtpFlags::COL)).with_if(AtpFlags::COL, was_wanted);
+        aggregator.wanted_late = false;
         aggregator.spread = Spread::begin(now, packet.waited, packet.attempt);
         tx.note(Event::SlotTaken { bytes: payload.bytes() as u32 });
         if aggregator.ranks.count() >= u32::from(fan_in) {
@@ -346,7 +359,7 @@ impl<P: Payload + ?Sized> AggregationSwitch<P> {
             return self.pass(number, packet, payload, tx);
         }
         aggregator.flags = aggregator.flags.with(packet.flags.only(AtpFlags::ECN.with(AtpFlags::COL)));
-        let entry = &mut self.jobs[number];
+        let entry = self.jobs.at_mut(number);
         if packet.ranks.overlaps(aggregator.ranks) && !self.planted.ignores_bitmap() {
             if !packet.ranks.is_within(aggregator.ranks) {
                 return self.pass(number, packet, payload, tx);
@@ -372,7 +385,7 @@ impl<P: Payload + ?Sized> AggregationSwitch<P> {
         let aggregator = &mut self.aggregators[usize::from(packet.slot.index)];
         aggregator.state = State::Complete;
         let packet = Gradient { ranks: aggregator.ranks, flags: aggregator.flags, waited: aggregator.spread.waited(now), ..packet };
-        tx.send(self.jobs[number].to_server(), &packet.header(), Body::Acc(&aggregator.acc));
+        tx.send(self.jobs.at(number).to_server(), &packet.header(), Body::Acc(&aggregator.acc));
     }
 
     /// 5.1, step 2d: the sum goes on once more; at the next level it takes no aggregator, for that may have been freed already.
@@ -380,14 +393,14 @@ impl<P: Payload + ?Sized> AggregationSwitch<P> {
         let aggregator = &self.aggregators[usize::from(packet.slot.index)];
         let flags = aggregator.flags.with(AtpFlags::RESEND);
         let packet = Gradient { ranks: aggregator.ranks, flags, waited: Waited::UNKNOWN, ..packet };
-        tx.send(self.jobs[number].to_server(), &packet.header(), Body::Acc(&aggregator.acc));
+        tx.send(self.jobs.at(number).to_server(), &packet.header(), Body::Acc(&aggregator.acc));
     }
 
     /// 5.1, step 3, and gap 8: what is there of the fragment goes on to the server, with this contribution in it where that is new.
     fn flush_with<T: Tx<AtpHeader, P>>(&mut self, now: Instant, number: usize, packet: Gradient, payload: &P, tx: &mut T) {
         let aggregator = &mut self.aggregators[usize::from(packet.slot.index)];
         aggregator.touched = now;
-        let entry = &mut self.jobs[number];
+        let entry = self.jobs.at_mut(number);
         match aggregator.state {
             State::Open => {
                 let is_new = !packet.ranks.overlaps(aggregator.ranks) && payload.reduce(&mut aggregator.acc, &mut entry.op).is_ok();
@@ -419,7 +432,7 @@ impl<P: Payload + ?Sized> AggregationSwitch<P> {
         aggregator.state = State::Flushed;
         let flags = aggregator.flags.with(AtpFlags::RESEND).with(kept);
         let packet = Gradient { ranks: aggregator.ranks, flags, ..packet };
-        tx.send(self.jobs[number].to_server(), &packet.header(), Body::Acc(&aggregator.acc));
+        tx.send(self.jobs.at(number).to_server(), &packet.header(), Body::Acc(&aggregator.acc));
     }
 }
 
@@ -428,9 +441,7 @@ impl<P: Payload + ?Sized> AggregationSwitch<P> {
     /// Whether a packet is one that the job's server has sent, here or at its switch. Gives the job's place.
     fn server_of(&self, from: Ingress) -> Option<usize> {
         let number = self.number(from.job)?;
-        let entry = &self.jobs[number];
-        let sender = if entry.level(self.node) == 1 { entry.server } else { Address::switch(entry.server_switch) };
-        (from.source == sender).then_some(number)
+        (from.source == self.jobs.at(number).above).then_some(number)
     }
 
     fn is_of(&self, slot: AggregatorName, job: JobId, at: FragmentId) -> bool {
@@ -444,20 +455,20 @@ impl<P: Payload + ?Sized> AggregationSwitch<P> {
         if !flags.has(AtpFlags::FLOAT) && self.is_of(slot, from.job, at) {
             let aggregator = &mut self.aggregators[usize::from(slot.index)];
             aggregator.state = State::Empty;
-            tx.note(Event::SlotFreed { bytes: P::acc_bytes(&aggregator.acc, &self.jobs[number].op) as u32 });
+            tx.note(Event::SlotFreed { bytes: P::acc_bytes(&aggregator.acc, &self.jobs.at(number).op) as u32 });
         }
-        let entry = &self.jobs[number];
+        let entry = self.jobs.at(number);
         let header = AtpHeader::Ack { at, slot, next_version, to, flags: flags.with_if(AtpFlags::ECN, from.ecn), round, waited };
-        let below = |node: NodeId| Egress::Route(Route::direct(Address::switch(node), entry.flow));
+        let below = |address: Address| Egress::Route(Route::direct(address, entry.flow));
         if to == AtpHeader::TO_ALL {
             if !entry.ports.is_empty() {
                 tx.send(Egress::Ports(&entry.ports), &header, Body::Borrowed(payload));
             }
-            entry.elsewhere.iter().for_each(|(node, _)| tx.send(below(*node), &header, Body::Borrowed(payload)));
+            entry.elsewhere.iter().for_each(|(address, _)| tx.send(below(*address), &header, Body::Borrowed(payload)));
         } else if let Some(port) = entry.rank_at.iter().position(|rank| *rank == u16::from(to)) {
             tx.send(Egress::Port(PortId(port as u16)), &header, Body::Borrowed(payload));
-        } else if let Some((node, _)) = entry.elsewhere.iter().find(|(_, ranks)| RankSet::of(Rank(u32::from(to))).is_within(*ranks)) {
-            tx.send(below(*node), &header, Body::Borrowed(payload));
+        } else if let Some((address, _)) = entry.elsewhere.iter().find(|(_, ranks)| RankSet::of(Rank(u32::from(to))).is_within(*ranks)) {
+            tx.send(below(*address), &header, Body::Borrowed(payload));
         } else {
             drop_packet(tx, DropReason::NotAMember);
         }
@@ -480,9 +491,9 @@ impl<P: Payload + ?Sized> AggregationSwitch<P> {
                 State::Flushed | State::Empty => {}
             }
         }
-        let entry = &self.jobs[number];
-        for (node, _) in &entry.elsewhere {
-            tx.send(Egress::Route(Route::direct(Address::switch(*node), entry.flow)), &AtpHeader::Flush { at, slot }, Body::Empty);
+        let entry = self.jobs.at(number);
+        for (address, _) in entry.elsewhere.iter().filter(|(address, _)| address.role == Role::Switch) {
+            tx.send(Egress::Route(Route::direct(*address, entry.flow)), &AtpHeader::Flush { at, slot }, Body::Empty);
         }
     }
 }

@@ -1,8 +1,34 @@
-//! A switch's place in static trees.
+//! What workers and switches of static trees are told when they are made, and a switch's place in the trees.
 
-use fanin_core::{Duration, JobId, NodeId, PortId, Suspect};
+use fanin_core::{Duration, JobId, NodeId, PortId, Rank, Suspect};
 
+use crate::shared::reliability::Reliability;
 use crate::shared::window::rounded;
+
+/// What a worker is told.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct TreeWorkerConfig<O> {
+    /// The job.
+    pub job: JobId,
+    /// This worker.
+    pub rank: Rank,
+    /// Number of workers in the job.
+    pub workers: u32,
+    /// Element type and operator.
+    pub op: O,
+    /// Length of an element in bytes.
+    pub element_bytes: u32,
+    /// Length of a block in elements.
+    pub block_elements: u32,
+    /// Blocks under way at most; rounded up by [`window_blocks`]. The same at all workers and switches of the job.
+    pub window: u32,
+    /// The port that leads to the worker's leaf switch.
+    pub uplink: PortId,
+    /// The leaf switch: who is suspected where nothing is heard.
+    pub leaf: NodeId,
+    /// Loss recovery and patience.
+    pub reliability: Reliability,
+}
 
 /// What a switch is told.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]

@@ -1,6 +1,7 @@
-//! The switch of static trees: sums what comes from its children in a tree, sends the partial aggregate to its parent, and passes the sum
-//! down. Systems with static trees share it; each has a packet format of its own ([`TreeFormat`]) and a worker of its own. What it asks
-//! of workers: block g is sent only by who has the sum of block g-W.
+//! Workers and switches of static trees. A worker ([`TreeClient`]) sends blocks to its leaf switch and takes their sums. A switch
+//! ([`Reduction`]) sums what comes from its children in a tree, sends the partial aggregate to its parent, and passes the sum down.
+//! Systems with static trees share them; each has a packet format ([`TreeFormat`]) and a [`Pace`] of its own: what a worker may send next.
+//! What the switch asks of it: block g is sent only by who has the sum of block g-W.
 //!
 //! ## Slots of a switch: 2W, block g in slot g mod 2W
 //!
@@ -22,6 +23,10 @@
 //! down: the slot is `Done`. A packet of g that comes later than that is recognised by its number, which is older than the slot's,
 //! however late it is: SwitchML's single version bit cannot do that (`switchml 10`). The argument does not depend on the tree, so W
 //! need not be a multiple of N.
+//!
+//! ## Some switches only forward
+//! Who has no switch that sums at the other end of its cable sends to the next one above in the tree, by address, and is known to it by its own;
+//! sums come back the same way, to each by itself.
 //!
 //! ## Loss
 //! Only workers have timers. A repeated contribution (`attempt` > 0) finds the switch in one of three states. `Done`: the child gets
@@ -45,12 +50,21 @@
 //! the way down are passed on beside that.
 
 mod config;
+mod far;
 mod format;
+mod node;
+mod pace;
+mod plain;
 mod planted;
 mod switch;
+mod worker;
 
-pub use config::{TreeChild, TreeParent, TreeRole, TreeSwitchConfig, tree_of_block, window_blocks};
+pub use config::{TreeChild, TreeParent, TreeRole, TreeSwitchConfig, TreeWorkerConfig, tree_of_block, window_blocks};
 pub use format::{Marks, TreeFormat, TreePacket};
+pub use node::TreeAggregator;
+pub use pace::Pace;
+pub use plain::SelfClocked;
 #[cfg(feature = "planted-bugs")]
 pub use planted::Planted;
 pub use switch::Reduction;
+pub use worker::TreeClient;

@@ -3,11 +3,10 @@
 
 use std::collections::VecDeque;
 
-use fanin_core::{
-    Body, DropReason, Duration, Egress, Event, Ingress, Instant, JobId, Payload, PortId, PortSet, RetransmitReason, Suspect, Tx,
-};
+use fanin_core::{Address, Body, DropReason, Duration, Event, Ingress, Instant, JobId, Payload, PortId, RetransmitReason, Suspect, Tx};
 
 use super::config::{TreeChild, TreeParent, TreeRole, TreeSwitchConfig, tree_of_block, window_blocks};
+use super::far::{Children, Far};
 use super::format::{Marks, TreeFormat, TreePacket};
 use super::planted::Planted;
 use crate::shared::serial::newer;
@@ -25,7 +24,7 @@ struct Place {
     /// The child at each port, or [`NO_CHILD`].
     child_at: Box<[u16]>,
     /// The ports of all children.
-    ports: PortSet,
+    all: Children,
     /// Slots that wait for room on the way up, and on the way down.
     waiting_up: VecDeque<u32>,
     waiting_down: VecDeque<u32>,
@@ -51,19 +50,21 @@ pub struct Reduction<P: Payload + ?Sized> {
     reliable: bool,
     resend_gap: Duration,
     places: Box<[Option<Place>]>,
+    far: Far,
     slots: Slots<P::Acc>,
     /// Number of slots in all `waiting_up` and `waiting_down`.
     waiting_count: u32,
     planted: Planted,
 }
 
-node_state!(Reduction { job, op, block_bytes, reliable, resend_gap, places, slots, waiting_count, planted });
+node_state!(Reduction { job, op, block_bytes, reliable, resend_gap, places, far, slots, waiting_count, planted });
 
 /// What a handler works on: the slots, and the switch's place in the block's tree.
 struct At<'a, P: Payload + ?Sized> {
     op: &'a mut P::Op,
     slots: &'a mut Slots<P::Acc>,
     place: &'a mut Place,
+    far: &'a Far,
     waiting_count: &'a mut u32,
     reliable: bool,
     block_bytes: u32,
@@ -83,9 +84,10 @@ impl<P: Payload + ?Sized> Reduction<P> {
         assert!(!config.trees.is_empty(), "a job has at least one tree");
         let slot_count = 2 * window_blocks(config.window);
         let children_max = config.trees.iter().flatten().map(|role| role.children.len()).max().unwrap_or(0);
+        let far = Far::none(config.job);
         let place = |role: TreeRole| {
             assert!((1..usize::from(NO_CHILD)).contains(&role.children.len()), "a role has 1 to 65534 children");
-            let ports: PortSet = role.children.iter().map(|child| child.port).collect();
+            let all = Children::new(role.children.iter().map(|child| child.port), &far);
             let highest = role.children.iter().map(|child| child.port.index()).max().unwrap_or(0);
             let mut child_at = vec![NO_CHILD; highest + 1];
             for (number, child) in role.children.iter().enumerate() {
@@ -95,7 +97,7 @@ impl<P: Payload + ?Sized> Reduction<P> {
                 parent: role.parent,
                 children: role.children.into(),
                 child_at: child_at.into(),
-                ports,
+                all,
                 waiting_up: VecDeque::new(),
                 waiting_down: VecDeque::new(),
             }
@@ -108,9 +110,20 @@ impl<P: Payload + ?Sized> Reduction<P> {
             reliable: config.reliable,
             resend_gap: config.resend_gap,
             places: config.trees.into_iter().map(|role| role.map(place)).collect(),
+            far,
             waiting_count: 0,
             planted: Planted::NONE,
         }
+    }
+
+    /// Ports from `first` on are numbers that no cable has: of children and parents at these addresses, behind switches that only forward.
+    #[must_use]
+    pub fn with_far(mut self, first: PortId, at: Vec<Address>) -> Self {
+        self.far = Far::new(self.job, first, at);
+        for place in self.places.iter_mut().flatten() {
+            place.all = Children::new(place.children.iter().map(|child| child.port), &self.far);
+        }
+        self
     }
 
     /// The job that the switch aggregates for.
@@ -122,6 +135,14 @@ impl<P: Payload + ?Sized> Reduction<P> {
     #[cfg(feature = "planted-bugs")]
     pub fn plant(&mut self, bug: Planted) {
         self.planted = bug;
+    }
+
+    /// The job is over: nothing is kept of it.
+    pub fn reclaim<F: TreeFormat, T: Tx<F, P>>(&mut self, tx: &mut T) {
+        for slot in self.slots.iter_mut().filter(|slot| slot.state != SlotState::Empty) {
+            slot.state = SlotState::Empty;
+            tx.note(Event::SlotReclaimed { job: self.job, bytes: P::acc_bytes(&slot.acc, &self.op) as u32 });
+        }
     }
 
     /// Makes all stored times relative to `now`, so that states that differ only in when they were reached are equal.
@@ -136,6 +157,7 @@ impl<P: Payload + ?Sized> Reduction<P> {
         let index = self.slots.index_of(block);
         Some(At {
             place: self.places[tree as usize].as_mut()?,
+            far: &self.far,
             op: &mut self.op,
             slots: &mut self.slots,
             waiting_count: &mut self.waiting_count,
@@ -248,13 +270,13 @@ impl<P: Payload + ?Sized> At<'_, P> {
     #[cold]
     fn reject<F: TreeFormat, T: Tx<F, P>>(&mut self, port: PortId, tx: &mut T) {
         drop_packet(tx, DropReason::Mismatch);
-        tx.send(Egress::Port(port), &F::pack(TreePacket::Rejected { block: self.block }), Body::Empty);
+        tx.send(self.far.way(port), &F::pack(TreePacket::Rejected { block: self.block }), Body::Empty);
     }
 
     /// All children have contributed: the partial aggregate goes up.
     fn complete_up<F: TreeFormat, T: Tx<F, P>>(&mut self, now: Instant, tx: &mut T) {
         let Some(parent) = self.place.parent else { return };
-        if !self.place.waiting_up.is_empty() || !tx.room(Egress::Port(parent.port)) {
+        if !self.place.waiting_up.is_empty() || !tx.room(self.far.way(parent.port)) {
             self.slots.get(self.index).state = SlotState::SendingUp;
             self.place.waiting_up.push_back(self.index);
             *self.waiting_count += 1;
@@ -267,7 +289,7 @@ impl<P: Payload + ?Sized> At<'_, P> {
         let Some(parent) = self.place.parent else { return };
         let slot = self.slots.get(self.index);
         tx.send(
-            Egress::Port(parent.port),
+            self.far.way(parent.port),
             &F::pack(TreePacket::Contribution { block: self.block, attempt, marked: slot.marks.up }),
             Body::Acc(&slot.acc),
         );
@@ -283,7 +305,7 @@ impl<P: Payload + ?Sized> At<'_, P> {
 
     /// The slot holds the sum: it goes to all children.
     fn complete_down<F: TreeFormat, T: Tx<F, P>>(&mut self, tx: &mut T) {
-        if !self.place.waiting_down.is_empty() || !tx.room(Egress::Ports(&self.place.ports)) {
+        if !self.place.waiting_down.is_empty() || !self.place.all.have_room(self.far, tx) {
             self.slots.get(self.index).state = SlotState::SendingDown;
             self.place.waiting_down.push_back(self.index);
             *self.waiting_count += 1;
@@ -294,11 +316,7 @@ impl<P: Payload + ?Sized> At<'_, P> {
 
     fn send_down<F: TreeFormat, T: Tx<F, P>>(&mut self, tx: &mut T) {
         let slot = self.slots.get(self.index);
-        tx.send(
-            Egress::Ports(&self.place.ports),
-            &F::pack(TreePacket::Aggregate { block: self.block, marks: slot.marks }),
-            Body::Acc(&slot.acc),
-        );
+        self.place.all.send(self.far, &F::pack(TreePacket::Aggregate { block: self.block, marks: slot.marks }), Body::Acc(&slot.acc), tx);
         if self.reliable {
             slot.state = SlotState::Done;
         } else {
@@ -317,7 +335,7 @@ impl<P: Payload + ?Sized> At<'_, P> {
         match slot.state {
             SlotState::Done => {
                 tx.note(Event::Retransmitted { reason: RetransmitReason::Asked, block: self.block });
-                tx.send(Egress::Port(port), &F::pack(TreePacket::Aggregate { block: self.block, marks: slot.marks }), Body::Acc(&slot.acc));
+                tx.send(self.far.way(port), &F::pack(TreePacket::Aggregate { block: self.block, marks: slot.marks }), Body::Acc(&slot.acc));
             }
             SlotState::Sent => self.ask_parent(now, port, attempt, tx),
             SlotState::Aggregating => self.name_missing(now, port, attempt, tx),
@@ -331,7 +349,7 @@ impl<P: Payload + ?Sized> At<'_, P> {
         if attempt >= 2 && slot.resends > 0 && !slot.parent_heard {
             // The parent has been asked before and said nothing.
             let suspect = self.place.parent.map_or(Suspect::Unknown, |parent| Suspect::Switch(parent.node));
-            tx.send(Egress::Port(port), &F::pack(TreePacket::Waiting { block: self.block, suspect }), Body::Empty);
+            tx.send(self.far.way(port), &F::pack(TreePacket::Waiting { block: self.block, suspect }), Body::Empty);
         }
         if now.since(slot.asked_at) < self.resend_gap {
             return drop_packet(tx, DropReason::InProgress);
@@ -350,7 +368,7 @@ impl<P: Payload + ?Sized> At<'_, P> {
         let missing = self.slots.first_missing(self.index, self.place.children.len());
         let suspect = missing.map_or(Suspect::Unknown, |child| self.place.children[child].who);
         let waiting = F::pack(TreePacket::Waiting { block: self.block, suspect });
-        tx.send(Egress::Port(port), &waiting, Body::Empty);
+        tx.send(self.far.way(port), &waiting, Body::Empty);
         self.tell_parent(now, &waiting, tx);
     }
 
@@ -360,7 +378,7 @@ impl<P: Payload + ?Sized> At<'_, P> {
             && (slot.asked_at == Instant::ZERO || now.since(slot.asked_at) >= self.resend_gap)
         {
             slot.asked_at = now;
-            tx.send(Egress::Port(parent.port), waiting, Body::Empty);
+            tx.send(self.far.way(parent.port), waiting, Body::Empty);
         }
     }
 
@@ -390,9 +408,9 @@ impl<P: Payload + ?Sized> At<'_, P> {
 
     /// Without loss recovery the sum takes no slot, unless there is no room on the way down.
     fn pass_down<F: TreeFormat, T: Tx<F, P>>(&mut self, marks: Marks, payload: &P, tx: &mut T) {
-        if self.place.waiting_down.is_empty() && tx.room(Egress::Ports(&self.place.ports)) {
+        if self.place.waiting_down.is_empty() && self.place.all.have_room(self.far, tx) {
             let header = F::pack(TreePacket::Aggregate { block: self.block, marks });
-            return tx.send(Egress::Ports(&self.place.ports), &header, Body::Borrowed(payload));
+            return self.place.all.send(self.far, &header, Body::Borrowed(payload), tx);
         }
         let slot = self.slots.get(self.index);
         if slot.state != SlotState::Empty {
@@ -415,13 +433,13 @@ impl<P: Payload + ?Sized> At<'_, P> {
                 return drop_packet(tx, DropReason::Stale);
             }
             slot.parent_heard = true;
-            return tx.send(Egress::Ports(&self.place.ports), &header, Body::Empty);
+            return self.place.all.send(self.far, &header, Body::Empty, tx);
         }
         let Some(child) = self.place.child(port) else { return drop_packet(tx, DropReason::NotAMember) };
         if slot.number != self.block || slot.state != SlotState::Aggregating || self.slots.has_arrived(self.index, child) {
             return drop_packet(tx, DropReason::Stale);
         }
-        tx.send(Egress::Ports(&self.place.ports), &header, Body::Empty);
+        self.place.all.send(self.far, &header, Body::Empty, tx);
         self.tell_parent(now, &header, tx);
     }
 
@@ -434,13 +452,13 @@ impl<P: Payload + ?Sized> At<'_, P> {
         if self.reliable && (slot.number != self.block || slot.state != SlotState::Sent) {
             return drop_packet(tx, DropReason::Stale);
         }
-        tx.send(Egress::Ports(&self.place.ports), &F::pack(TreePacket::Rejected { block: self.block }), Body::Empty);
+        self.place.all.send(self.far, &F::pack(TreePacket::Rejected { block: self.block }), Body::Empty, tx);
     }
 
     /// Sends what waits for room, in the order in which it was made.
     fn flush<F: TreeFormat, T: Tx<F, P>>(&mut self, now: Instant, tx: &mut T) {
         while let (Some(parent), Some(&index)) = (self.place.parent, self.place.waiting_up.front()) {
-            if !tx.room(Egress::Port(parent.port)) {
+            if !tx.room(self.far.way(parent.port)) {
                 break;
             }
             self.place.waiting_up.pop_front();
@@ -449,7 +467,7 @@ impl<P: Payload + ?Sized> At<'_, P> {
             self.send_up(now, 0, tx);
         }
         while let Some(&index) = self.place.waiting_down.front() {
-            if !tx.room(Egress::Ports(&self.place.ports)) {
+            if !self.place.all.have_room(self.far, tx) {
                 break;
             }
             self.place.waiting_down.pop_front();
@@ -466,8 +484,9 @@ impl<P: Payload + ?Sized> Reduction<P> {
     pub fn on_packet<F: TreeFormat, T: Tx<F, P>>(&mut self, now: Instant, from: Ingress, header: &F, payload: &P, tx: &mut T) {
         let packet = header.unpack();
         let met_congestion = F::MARKS && from.ecn;
+        let port = self.far.port(&from);
         if let TreePacket::Contribution { block, marked, .. } = packet
-            && let Some(missing) = self.add(block, from.port, marked | met_congestion, payload)
+            && let Some(missing) = self.add(block, port, marked | met_congestion, payload)
         {
             if missing == 0
                 && let Some(mut at) = self.at(block)
@@ -483,13 +502,13 @@ impl<P: Payload + ?Sized> Reduction<P> {
         let Some(mut at) = self.at(block) else { return drop_packet(tx, DropReason::NotAMember) };
         match packet {
             TreePacket::Contribution { attempt, marked, .. } => {
-                at.on_contribution(now, from.port, (attempt, marked | met_congestion), payload, tx);
+                at.on_contribution(now, port, (attempt, marked | met_congestion), payload, tx);
             }
             TreePacket::Aggregate { marks, .. } => {
-                at.on_aggregate(from.port, Marks { down: marks.down | met_congestion, ..marks }, payload, tx);
+                at.on_aggregate(port, Marks { down: marks.down | met_congestion, ..marks }, payload, tx);
             }
-            TreePacket::Waiting { suspect, .. } => at.on_waiting(now, from.port, suspect, tx),
-            TreePacket::Rejected { .. } => at.on_rejected(from.port, tx),
+            TreePacket::Waiting { suspect, .. } => at.on_waiting(now, port, suspect, tx),
+            TreePacket::Rejected { .. } => at.on_rejected(port, tx),
         }
     }
 
