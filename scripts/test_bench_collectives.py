@@ -226,6 +226,16 @@ class Processes(unittest.TestCase):
             with self.assertRaisesRegex(processes.Failed, "no such switch"):
                 crew.finish(bad, deadline)
 
+    def test_a_word_is_waited_for_and_who_ends_or_says_something_else_is_named(self):
+        deadline = time.monotonic() + 60
+        with processes.Crew() as crew:
+            speaker = crew.start([sys.executable, "-c", "import time; time.sleep(0.1); print('joins a, b', flush=True); time.sleep(600)"])
+            crew.wait_until_it_says(speaker, "joins ", deadline)
+            with self.assertRaisesRegex(processes.Failed, "has not said 'leaves' in time: joins a, b"):
+                crew.wait_until_it_says(speaker, "leaves", time.monotonic())
+            with self.assertRaisesRegex(processes.Failed, "has ended with 1: no such port"):
+                crew.wait_until_it_says(crew.start([sys.executable, "-c", "import sys; sys.exit('no such port')"]), "joins ", deadline)
+
     def test_nothing_outlives_the_block_not_even_what_a_process_has_started(self):
         nested = "import subprocess, sys; p = subprocess.Popen(['sleep', '600']); print(p.pid, flush=True); p.wait()"
         with self.assertRaises(KeyboardInterrupt), processes.Crew() as crew:

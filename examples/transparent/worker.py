@@ -46,12 +46,14 @@ def exchange(to: socket.socket, from_: socket.socket, message: bytes, length: in
     to.setblocking(False)
     rest, got = memoryview(message), bytearray()
     while rest or len(got) < length:
-        readable, writable, _ = select.select([from_], [to] if rest else [], [], 30)
+        readable, writable, _ = select.select([from_, to] if rest else [from_], [to] if rest else [], [], 30)
         if not readable and not writable:
             raise SystemExit("nothing has moved for 30 s: the switch's log says which worker is late")
         if writable:
             rest = rest[to.send(rest) :]
-        if readable:
+        if to in readable:
+            raise SystemExit("the successor is gone")
+        if from_ in readable:
             part = from_.recv(length - len(got))
             if not part:
                 raise SystemExit("the predecessor is gone")

@@ -48,6 +48,7 @@ def init(
     window: int | None = None,
     fixed_point: bool | None = None,
     reproducible: bool | None = None,
+    sparse: Literal["auto", "switch", "lists"] | None = None,
     notices: Callable[[str], object] | None = None,
     operators: Sequence[CustomOperator] = (),
 ) -> Communicator:
@@ -72,6 +73,7 @@ def init(
         fixed_point: Sum float32 as block fixed point, as hardware switches do (``FANIN_FIXED_POINT``).
         reproducible: Reduce floats to the same bits whatever the order of ranks, the path and the switches
             (``FANIN_REPRODUCIBLE``); all ranks or none.
+        sparse: How sparse vectors are reduced by UDP (``FANIN_SPARSE``); ``"auto"`` takes the switch where that saves bytes.
         notices: Called with what the user should know while ranks wait; by default that is printed to standard error. It may be called in
             another thread.
         operators: Operators that the job brings along, at most four: the same modules at all ranks, in the same order.
@@ -96,6 +98,7 @@ def init(
             window=window,
             fixed_point=fixed_point,
             reproducible=reproducible,
+            sparse=sparse,
             notices=notices,
             operators=[operator.native for operator in operators],
         )

@@ -90,6 +90,20 @@ def test_sparse(transport: Any) -> None:
     fanin.run(sparse, workers=WORKERS, transport=transport)
 
 
+def sparse_by_switch(comm: fanin.Communicator) -> None:
+    indices = np.arange(0, 30_000, comm.rank + 1)
+    got_indices, got_values = comm.allreduce_sparse(indices, (indices % 7).astype(np.float32), 40_000)
+    assert comm.sparse_path.startswith("switch: summed by the switch"), comm.sparse_path
+    assert got_indices.tolist() == list(range(30_000))
+    owners = sum((np.arange(30_000) % (rank + 1) == 0).astype(np.float32) for rank in range(comm.world))
+    assert np.array_equal(got_values, owners * (np.arange(30_000) % 7).astype(np.float32))
+
+
+def test_the_switch_sums_sparse_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FANIN_SPARSE", "switch")
+    fanin.run(sparse_by_switch, workers=WORKERS, transport="udp")
+
+
 def others(comm: fanin.Communicator) -> None:
     """The collectives beside allreduce."""
     world, rank = comm.world, comm.rank

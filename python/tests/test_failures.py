@@ -99,6 +99,27 @@ def test_a_rank_that_dies_is_named() -> None:
         fanin.run(die, workers=3, timeout=FOREVER)
 
 
+def die_in_a_sparse_sum(comm: fanin.Communicator) -> None:
+    indices = np.arange(20_000) * 3 + comm.rank
+    calls = 0
+    try:
+        while True:
+            comm.allreduce_sparse(indices, np.ones(len(indices), np.float32), 70_000)
+            assert comm.sparse_path.startswith("switch: "), comm.sparse_path
+            calls += 1
+            if comm.rank == 2 and calls == 3:
+                threading.Timer(0.01, os.kill, (os.getpid(), signal.SIGKILL)).start()
+    except fanin.JobFailedError as error:
+        raise RuntimeError(f"told of rank {error.cause}") from error
+
+
+def test_a_rank_that_dies_while_the_switch_sums_sparse_vectors_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FANIN_SPARSE", "switch")
+    monkeypatch.setenv("FANIN_PAYLOAD", "256")
+    with pytest.raises(fanin.JobFailedError, match="told of rank 2|exit code -9"):
+        fanin.run(die_in_a_sparse_sum, workers=3, transport="udp", timeout=FOREVER)
+
+
 def test_ranks_that_do_not_come_are_named_and_it_is_a_timeout() -> None:
     host = fanin._native.Host("127.0.0.1:0")
     notices: list[str] = []

@@ -45,7 +45,8 @@ pub(crate) struct Asked {
 pub(crate) struct SparseStep {
     pub(crate) op: ElementOp,
     pub(crate) size: u64,
-    /// 0 for the counts, 1 for the lists, 2 for the dense vector, 3 for which of its elements are there.
+    /// 0 for the counts, 1 for the lists, 2 for the dense vector, 3 for which of its elements are there, 4 for what has come of the switch's
+    /// sum.
     pub(crate) number: u32,
 }
 

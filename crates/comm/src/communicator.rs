@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ use crate::config::{Config, INTERRUPT_LOOK, Meeting};
 use crate::element::Element;
 use crate::error::CommError;
 use crate::link::{Link, Opened, Survival, locked};
-use crate::meeting;
+use crate::meeting::{self, Wanted};
 use crate::path::datagrams::DatagramPath;
 use crate::path::memory::MemoryPath;
 use crate::path::operators::Operators;
@@ -27,7 +27,7 @@ use crate::path::traffic::Traffic;
 use crate::path::{Path, PathReport, alone};
 use crate::queue::{Handle, Lent, Queue, Run, SparseTask, Task, Turn};
 use crate::reproducible::{Reproducible, Scratch};
-use crate::sparse::{Given, Sparse};
+use crate::sparse::{Given, Sparse, SwitchWay};
 
 /// A rank's place in a job.
 ///
@@ -50,13 +50,18 @@ pub struct Communicator {
 
 /// What a call needs, shared with the thread that runs calls in the background.
 pub(crate) struct Core {
-    config: Config,
+    pub(crate) config: Config,
     /// `None` for a job of one rank.
-    link: Option<Arc<Link>>,
+    pub(crate) link: Option<Arc<Link>>,
     engine: Mutex<Engine>,
     pub(crate) turns: crate::queue::Turns,
     /// Counts of a path by UDP, also while a call holds the engine.
     traffic: Option<Arc<Traffic>>,
+    /// Bytes of elements in a packet of a path by UDP.
+    pub(crate) payload_bytes: Option<u32>,
+    /// Where the switch sums sparse vectors, and the counts of that.
+    pub(crate) switch_way: Mutex<SwitchWay>,
+    pub(crate) switch_traffic: OnceLock<Arc<Traffic>>,
 }
 
 /// How far a call is at this rank.
@@ -107,7 +112,7 @@ impl Communicator {
                 PathReport::alone(),
             ));
         }
-        let joined = meeting::join(&config)?;
+        let joined = meeting::join(&config, Wanted::DENSE)?;
         let report = PathReport::of(&joined);
         let path = match joined.memory {
             Ok(pool) => Path::Memory(Box::new(MemoryPath::new(pool, config.rank, &config.operators))),
@@ -146,8 +151,18 @@ impl Communicator {
     ) -> Self {
         let (link, thread) = control.unzip();
         let traffic = if let Path::Datagrams(path) = &path { Some(path.traffic()) } else { None };
+        let payload_bytes = if let Path::Datagrams(path) = &path { Some(path.payload_bytes()) } else { None };
         let engine = Mutex::new(Engine { path, next: 0, closed: false, scratch: Scratch::default() });
-        let core = Arc::new(Core { config, link, engine, turns: crate::queue::Turns::default(), traffic });
+        let core = Arc::new(Core {
+            config,
+            link,
+            engine,
+            turns: crate::queue::Turns::default(),
+            traffic,
+            payload_bytes,
+            switch_way: Mutex::default(),
+            switch_traffic: OnceLock::new(),
+        });
         if let Some(link) = &core.link {
             link.set_core(Arc::downgrade(&core));
         }
@@ -178,12 +193,14 @@ impl Communicator {
     /// the counts may be 0.2 s old.
     pub fn statistics(&self) -> Statistics {
         let core = &self.core;
-        if let Ok(engine) = core.engine.try_lock()
-            && let Path::Datagrams(path) = &engine.path
-        {
-            return path.statistics();
+        let mut all = match core.engine.try_lock().as_deref() {
+            Ok(Engine { path: Path::Datagrams(path), .. }) => path.statistics(),
+            _ => core.traffic.as_ref().map(|traffic| traffic.read()).unwrap_or_default(),
+        };
+        if let Some(sparse) = core.switch_traffic.get().map(|traffic| traffic.read()) {
+            all.add(&sparse.counters, &sparse.sent);
         }
-        core.traffic.as_ref().map(|traffic| traffic.read()).unwrap_or_default()
+        all
     }
 
     /// How far the running call is; `None` where none runs, or there is only one rank.
@@ -340,8 +357,9 @@ impl Communicator {
     ///
     /// Elements that a rank does not give have no part in the reduction: the maximum of a negative number and of nothing is the number. What
     /// is given counts also where it is zero, and a sum that is zero is in the result. Of an index that a rank gives several times, the
-    /// values are combined first, in their order. How it was computed is in [`Sparse::report`]: lists are merged in the order of ranks, so
-    /// that the same ones give the same bits every time; a dense vector is reduced as [`Communicator::allreduce`] does it.
+    /// values are combined first, in their order. How it was computed is in [`Sparse::report`]: a switch adds what it gets in the order in
+    /// which it comes; lists are merged in the order of ranks, so that the same ones give the same bits every time; a dense vector is reduced as
+    /// [`Communicator::allreduce`] does it.
     ///
     /// # Errors
     /// [`CommError::Arguments`] for another operator, an index that is not below `size`, or not as many values as indices;
@@ -495,6 +513,7 @@ impl Communicator {
     fn close(&self) {
         // Without its sender the queue ends after its last task.
         drop(locked(&self.queue).take());
+        locked(&self.core.switch_way).close();
         let next = {
             let mut engine = locked(&self.core.engine);
             engine.closed = true;
@@ -585,6 +604,11 @@ impl Core {
             link.fail(error.clone());
         }
         result
+    }
+
+    /// The number of the next call.
+    pub(crate) fn next_call(&self) -> u32 {
+        locked(&self.engine).next
     }
 
     /// Number of ranks.

@@ -34,6 +34,18 @@ pub enum Transport {
     Memory,
 }
 
+/// How sparse vectors are reduced where ranks do not share memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum SparsePath {
+    /// By the switch where that saves bytes worth mentioning, and as lists or as a dense vector otherwise.
+    #[default]
+    Auto,
+    /// By the switch wherever it can.
+    Switch,
+    /// Never by the switch.
+    Lists,
+}
+
 /// Takes what the user should know while a communicator waits: who is missing, why nothing moves.
 #[derive(Clone)]
 pub struct Notices(Arc<dyn Fn(&str) + Send + Sync>);
@@ -116,6 +128,8 @@ pub struct Config {
     /// Reduce floats so that the bits of the result do not depend on the order: on who comes first, on how many switches there are, on the
     /// path, on restarts. All ranks or none; see [`OrderFree`](fanin_core::OrderFree) for how, and for how exact it is.
     pub reproducible: bool,
+    /// How sparse vectors are reduced; the same at all ranks.
+    pub sparse: SparsePath,
     /// Operators that the job brings along, the same at all ranks and in the same order: [`Communicator::operator`](crate::Communicator::operator).
     pub operators: Vec<CustomOperator>,
     /// Injected faults of what this rank sends by UDP, and the switch if it runs in this process: for tests and demonstrations.
@@ -143,6 +157,7 @@ impl Config {
             window: None,
             fixed_point: false,
             reproducible: false,
+            sparse: SparsePath::Auto,
             operators: Vec::new(),
             faults: FaultPlan::default(),
             notices: Notices::default(),
@@ -206,6 +221,10 @@ impl Config {
         if let Some((name, value)) = first(&["FANIN_REPRODUCIBLE"]) {
             config.reproducible = choose(name, &value, &[("0", false), ("1", true)])?;
         }
+        if let Some((name, value)) = first(&["FANIN_SPARSE"]) {
+            let choices = [("auto", SparsePath::Auto), ("switch", SparsePath::Switch), ("lists", SparsePath::Lists)];
+            config.sparse = choose(name, &value, &choices)?;
+        }
         config.check()?;
         Ok(config)
     }
@@ -261,6 +280,7 @@ pub const VARIABLES: &[(&str, &str)] = &[
     ("FANIN_WINDOW", "packets under way; by default the switch chooses"),
     ("FANIN_FIXED_POINT", "1 sums floats as block fixed point, as hardware switches do; 0"),
     ("FANIN_REPRODUCIBLE", "1 reduces floats to the same bits whatever the order, the path and the switches; 0"),
+    ("FANIN_SPARSE", "auto, switch or lists: how sparse vectors are reduced by UDP; auto takes the switch where that saves bytes"),
 ];
 
 fn meeting(first: &impl Fn(&[&'static str]) -> Option<(&'static str, String)>, world: u32) -> Result<Meeting, ConfigError> {
@@ -382,6 +402,7 @@ mod tests {
             (("FANIN_RANK", "2"), "rank = 2: expected 0 to 1"),
             (("FANIN_SWITCH", "s"), "FANIN_SWITCH = s: expected HOST:PORT"),
             (("FANIN_TRANSPORT", "rdma"), "FANIN_TRANSPORT = rdma: expected auto or udp or shm"),
+            (("FANIN_SPARSE", "hash"), "FANIN_SPARSE = hash: expected auto or switch or lists"),
             (("FANIN_TIMEOUT", "-1"), "FANIN_TIMEOUT = -1: expected seconds"),
             (("FANIN_BIND", "eth0"), "FANIN_BIND = eth0: expected an IP address"),
             (("FANIN_WORLD", "5000"), "world = 5000: expected 1 to 1024"),

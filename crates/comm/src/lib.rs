@@ -38,7 +38,7 @@ mod sparse;
 
 pub use call::{CallOp, RegisteredOperator};
 pub use communicator::{Communicator, Progress};
-pub use config::{Config, ConfigError, Interrupt, Meeting, Notices, Transport, VARIABLES};
+pub use config::{Config, ConfigError, Interrupt, Meeting, Notices, SparsePath, Transport, VARIABLES};
 pub use element::Element;
 pub use error::CommError;
 pub use fanin_control::FailureKind;
@@ -51,7 +51,7 @@ pub use half::{bf16, f16};
 pub use host::Host;
 pub use path::PathReport;
 pub use queue::{Handle, Lent};
-pub use sparse::{Sparse, SparseReport, SparseWay};
+pub use sparse::{NoSwitch, Sparse, SparseReport, SparseWay};
 
 /// The examples of the documentation compile.
 #[cfg(doctest)]

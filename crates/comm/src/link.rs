@@ -138,6 +138,11 @@ impl Link {
         self.switch
     }
 
+    /// Which life of the switch the job is at.
+    pub(crate) fn switch_instance(&self) -> u64 {
+        locked(&self.ticket).switch_instance
+    }
+
     /// Whether the job must be taken up again at a switch that knows nothing of it.
     #[inline]
     pub(crate) fn was_restarted(&self) -> bool {

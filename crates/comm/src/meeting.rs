@@ -9,14 +9,15 @@ use std::time::{Duration, Instant};
 use std::{fs, thread};
 
 use fanin_control::{
-    Admitted, ClientError, ClientMessage, ClientSession, FailureKind, HostId, JobWish, Join, Op, OperationPlan, OperatorWish, ResumeState,
+    Admitted, ClientError, ClientMessage, ClientSession, FailureKind, HostId, JobWish, Join, OperationPlan, OperatorWish, ResumeState,
     SwitchMessage, encode,
 };
-use fanin_core::hash;
+use fanin_core::{ElementOp, hash};
 use fanin_daemon::{DaemonConfig, DaemonHandle};
 use fanin_net::shm::{Pool, Segment};
 use fanin_net::{FaultPlan, Socket, SocketConfig};
 use fanin_operator::CustomOperator;
+use fanin_systems::System;
 use serde::{Deserialize, Serialize};
 
 use crate::config::{Config, INTERRUPT_LOOK, Meeting, Transport};
@@ -55,11 +56,26 @@ pub(crate) struct Joined {
     pub(crate) embedded: Option<Arc<DaemonHandle>>,
 }
 
+/// Which system a job runs, and by what it reduces where packets do not say that.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Wanted {
+    pub(crate) system: System,
+    pub(crate) op: ElementOp,
+    /// The only life of the switch in which that is of use.
+    pub(crate) switch_instance: Option<u64>,
+}
+
+impl Wanted {
+    /// What communicators are: every operation says its type and operator.
+    pub(crate) const DENSE: Wanted =
+        Wanted { system: System::SwitchMl { fixed_point: false }, op: ElementOp::F32_SUM, switch_instance: None };
+}
+
 /// Joins the job of `config` and returns once all ranks are ready.
 ///
 /// # Errors
 /// [`CommError`], within the configured timeout.
-pub(crate) fn join(config: &Config) -> Result<Joined, CommError> {
+pub(crate) fn join(config: &Config, wanted: Wanted) -> Result<Joined, CommError> {
     let deadline = Instant::now() + config.timeout;
     let (text, whom) = match &config.meeting {
         Meeting::Switch(text) => (text, "the switch"),
@@ -75,8 +91,9 @@ pub(crate) fn join(config: &Config) -> Result<Joined, CommError> {
     let local = stream.local_addr().map_err(CommError::system("the control connection"))?;
     let socket = open_socket(config.bind.unwrap_or_else(|| local.ip()))?;
     let mut talk = Talk::new(config, stream, deadline);
+    talk.switch_instance = wanted.switch_instance;
     talk.say(&ClientSession::greeting(SOFTWARE))?;
-    let join = request(config, &socket, address);
+    let join = request(config, wanted, &socket, address);
     talk.say(&encode(&ClientMessage::Join(Box::new(join.clone()))))?;
     let admitted = talk.until_admitted()?;
     let memory = talk.share_memory(&admitted)?;
@@ -247,7 +264,7 @@ fn open_socket(ip: IpAddr) -> Result<Socket, CommError> {
         .map_err(|error| CommError::System { what: "the socket for vectors".into(), reason: error.to_string() })
 }
 
-fn request(config: &Config, socket: &Socket, switch: SocketAddr) -> Join {
+fn request(config: &Config, wanted: Wanted, socket: &Socket, switch: SocketAddr) -> Join {
     Join {
         job: config.job.clone(),
         rank: config.rank,
@@ -256,13 +273,13 @@ fn request(config: &Config, socket: &Socket, switch: SocketAddr) -> Join {
         host: host_id(),
         path_datagram_bytes: path_datagram_bytes(socket.local_address().ip(), switch),
         wish: JobWish {
-            system: fanin_systems::System::SwitchMl { fixed_point: false },
+            system: wanted.system,
             payload_bytes: config.payload_bytes,
             window: config.window,
             patience_ms: config.timeout.as_millis() as u64,
             fixed_point: config.fixed_point,
             reproducible: config.reproducible,
-            op: Op::F32_SUM,
+            op: wanted.op.into(),
         },
         operators: config.operators.iter().map(|operator| wish(config, operator)).collect(),
         attach: None,
@@ -314,6 +331,8 @@ struct Talk<'a> {
     deadline: Instant,
     waiting_told: Instant,
     missing: String,
+    /// The only life of the switch that it makes sense with.
+    switch_instance: Option<u64>,
     /// The switch has gone away in the middle of it.
     is_closed: bool,
 }
@@ -321,7 +340,16 @@ struct Talk<'a> {
 impl<'a> Talk<'a> {
     fn new(config: &'a Config, stream: TcpStream, deadline: Instant) -> Self {
         let session = ClientSession::new();
-        Talk { config, stream, session, deadline, waiting_told: Instant::now(), missing: String::new(), is_closed: false }
+        Talk {
+            config,
+            stream,
+            session,
+            deadline,
+            waiting_told: Instant::now(),
+            missing: String::new(),
+            switch_instance: None,
+            is_closed: false,
+        }
     }
 
     /// Joins a job again.
@@ -329,7 +357,7 @@ impl<'a> Talk<'a> {
         let local = self.stream.local_addr().map_err(CommError::system("the control connection"))?;
         let socket = open_socket(self.config.bind.unwrap_or_else(|| local.ip()))?;
         self.say(&ClientSession::greeting(SOFTWARE))?;
-        let mut join = request(self.config, &socket, address);
+        let mut join = request(self.config, Wanted::DENSE, &socket, address);
         // Blocks must be what they were.
         join.wish.payload_bytes = Some(resume.payload_bytes);
         join.resume = Some(resume.clone());
@@ -362,6 +390,11 @@ impl<'a> Talk<'a> {
         loop {
             if let Some(message) = self.session.next().map_err(|error| self.refused(error))? {
                 return Ok(message);
+            }
+            if let (Some(wanted), Some(hello)) = (self.switch_instance, self.session.switch())
+                && wanted != hello.switch_instance
+            {
+                return Err(self.failed("the switch was restarted".into()));
             }
             if self.config.interrupt.is_wanted() {
                 return Err(given_up(self.config));

@@ -3,7 +3,10 @@
 mod common;
 
 use common::{configs, run};
-use fanin_comm::{CollectiveKind, Communicator, DType, ElementOp, FaultPlan, Operator, PathReport, Rank, Sparse, SparseWay, Transport};
+use fanin_comm::{
+    CollectiveKind, Communicator, DType, ElementOp, FaultPlan, NoSwitch, Operator, PathReport, Rank, Sparse, SparsePath, SparseWay,
+    Transport,
+};
 use fanin_core::{OrderFree, ScaledSum, Specials};
 
 /// Element `index` of rank `rank`'s vector: small enough that every type is exact with every operator.
@@ -441,6 +444,45 @@ fn sparse_reductions_are_those_of_maps_whichever_way_they_go() {
     }
 }
 
+/// Ranks that take the switch wherever it can sum.
+fn by_switch(world: u32) -> Vec<fanin_comm::Config> {
+    let (mut configs, _) = configs(world, Transport::Udp);
+    configs.iter_mut().for_each(|config| config.sparse = SparsePath::Switch);
+    configs
+}
+
+#[test]
+fn sparse_reductions_by_the_switch_are_those_of_maps() {
+    for world in [2, 5] {
+        run(by_switch(world), move |comm| {
+            for op in ElementOp::all().filter(|op| matches!(op.operator, Operator::Sum | Operator::Min | Operator::Max)) {
+                check_sparse(&comm, op, 20_000, 150, SparseWay::Switch);
+            }
+            // Other densities, with the same job or with another one: tables and arrays, one packet of a block or many.
+            for (size, count) in [(1_001, 900), (1 << 30, 3_000), (300_000, 40_000), (300_000, 25_000), (1, 1), (70_000, 5)] {
+                check_sparse(&comm, ElementOp::I32_SUM, size, count, SparseWay::Switch);
+            }
+            check_sparse(&comm, ElementOp::I32_SUM, 100, 0, SparseWay::Lists);
+            let before = comm.statistics();
+            check_sparse(&comm, ElementOp::I32_SUM, 70_000, 5, SparseWay::Switch);
+            let sent = comm.statistics().sent.datagrams - before.sent.datagrams;
+            assert!((3..100).contains(&sent), "{sent} datagrams");
+        });
+    }
+}
+
+#[test]
+fn the_switch_sums_by_itself_where_that_saves_bytes() {
+    let (configs, _) = configs(3, Transport::Udp);
+    run(configs, |comm| {
+        check_sparse(&comm, ElementOp::I32_SUM, 3_000_000, 60_000, SparseWay::Switch);
+        let (indices, values) = ((0..60_000).map(|index| index * 40).collect::<Vec<u64>>(), vec![1f32; 60_000]);
+        let report = comm.allreduce_sparse(&indices, &values, 3_000_000, Operator::Sum).unwrap().report;
+        assert!(report.switch_bytes.unwrap() < report.lists_bytes && report.no_switch.is_none(), "{report}");
+        check_sparse(&comm, ElementOp::I32_SUM, 3_000_000, 60, SparseWay::Lists);
+    });
+}
+
 #[test]
 fn what_nobody_gives_has_no_part_and_what_is_given_stays_whatever_it_is() {
     let (configs, _) = configs(3, Transport::Auto);
@@ -473,6 +515,33 @@ fn sparse_sums_over_udp_are_exact_under_loss_duplicates_and_reordering() {
         check_sparse(&comm, ElementOp::I32_SUM, 100_000, 2_000, SparseWay::Lists);
         check_sparse(&comm, ElementOp { dtype: DType::BF16, operator: Operator::Max }, 5_000, 4_000, SparseWay::Dense);
     });
+    let mut configs = by_switch(4);
+    for config in &mut configs {
+        config.faults = FaultPlan { seed: u64::from(config.rank) + 1, loss: 0.05, duplicate: 0.05, reorder: 0.05, corrupt: 0.01 };
+        // Blocks of many packets.
+        config.payload_bytes = Some(256);
+    }
+    run(configs, |comm| {
+        for number in 0..4 {
+            check_sparse(&comm, ElementOp::I32_SUM, 100_000 + number, 2_000, SparseWay::Switch);
+            check_sparse(&comm, ElementOp { dtype: DType::BF16, operator: Operator::Max }, 5_000, 4_000, SparseWay::Switch);
+        }
+    });
+}
+
+#[test]
+fn where_the_switch_does_not_sum_the_report_says_why() {
+    let of = |change: fn(&mut fanin_comm::Config)| {
+        let mut configs = by_switch(2);
+        configs.iter_mut().for_each(change);
+        run(configs, |comm| comm.allreduce_sparse(&[3, 7], &[1f32, 2.0], 1_000, Operator::Sum).unwrap().report)[0]
+    };
+    assert_eq!(of(|config| config.transport = Transport::Memory).no_switch, Some(NoSwitch::SharedMemory));
+    assert_eq!(of(|config| config.sparse = SparsePath::Lists).no_switch, Some(NoSwitch::NotWanted));
+    assert_eq!(of(|config| config.fixed_point = true).no_switch, Some(NoSwitch::FixedPoint));
+    let reproducible = of(|config| config.reproducible = true);
+    assert_eq!(reproducible.no_switch, Some(NoSwitch::Reproducible));
+    assert!(reproducible.to_string().contains("not by the switch: floats must be reproducible"), "{reproducible}");
 }
 
 #[test]

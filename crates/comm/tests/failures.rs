@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use common::{PATIENT, at_all, configs, run};
-use fanin_comm::{CommError, Communicator, Interrupt, Operator, Transport};
+use fanin_comm::{CommError, Communicator, FaultPlan, Interrupt, Operator, SparsePath, Transport};
 
 const BOTH: [Transport; 2] = [Transport::Memory, Transport::Udp];
 
@@ -142,6 +142,48 @@ fn ranks_that_differ_in_a_sparse_call_all_get_an_error_that_says_so() {
         for error in &dense {
             assert!(text(error).contains("sparse allreduce of 1000") && text(error).contains("all-gather of 1 i64"), "{error}");
         }
+    }
+}
+
+#[test]
+fn ranks_that_want_sparse_sums_in_different_ways_are_told() {
+    let (mut configs, _) = configs(3, Transport::Udp);
+    configs[1].sparse = SparsePath::Lists;
+    let errors = run(configs, |comm| comm.allreduce_sparse(&[1], &[1f32], 10, Operator::Sum).unwrap_err());
+    for error in errors {
+        assert!(text(&error).contains("differ in how sparse vectors are reduced (FANIN_SPARSE)"), "{error}");
+    }
+}
+
+#[test]
+fn a_sparse_sum_by_the_switch_may_be_ended_in_the_middle_by_any_rank() {
+    let (mut configs, _) = configs(3, Transport::Udp);
+    for config in &mut configs {
+        (config.sparse, config.payload_bytes) = (SparsePath::Switch, Some(256));
+        // Long enough to be in the middle of it.
+        config.faults = FaultPlan { seed: u64::from(config.rank), loss: 0.2, ..FaultPlan::default() };
+    }
+    let errors = run(configs, |comm| {
+        let comm = Arc::new(comm);
+        let indices: Vec<u64> = (0..200_000).map(|number| number * 3 + u64::from(comm.rank())).collect();
+        let values = vec![1i32; indices.len()];
+        together(&comm).unwrap();
+        let ender = (comm.rank() == 1).then(|| {
+            let comm = comm.clone();
+            thread::spawn(move || {
+                while comm.progress().is_none_or(|progress| progress.blocks < 100 || progress.finished_blocks == 0) {
+                    thread::sleep(Duration::from_millis(1));
+                }
+                comm.abort("it takes too long");
+            })
+        });
+        let error = comm.allreduce_sparse(&indices, &values, 1_000_000, Operator::Sum).unwrap_err();
+        ender.into_iter().for_each(|thread| thread.join().unwrap());
+        error
+    });
+    for error in errors {
+        assert_eq!(error.suspect_rank(), Some(1), "{error}");
+        assert!(text(&error).contains("it takes too long"), "{error}");
     }
 }
 
@@ -346,11 +388,15 @@ fn nothing_is_left_behind_by_a_hundred_communicators() {
     let mut before = None;
     for round in 0..100 {
         for transport in BOTH {
-            let (configs, _) = configs(2, transport);
+            let (mut configs, _) = configs(2, transport);
+            configs.iter_mut().for_each(|config| config.sparse = SparsePath::Switch);
             run(configs, |comm| {
                 let handle = comm.allreduce_async(vec![1i32; 10], Operator::Sum).unwrap();
                 comm.barrier().unwrap();
                 assert_eq!(handle.wait().unwrap(), [2; 10]);
+                // By UDP, that is a job more.
+                let sparse = comm.allreduce_sparse(&[7, 100], &[1i16, 2], 1_000, Operator::Max).unwrap();
+                assert_eq!((sparse.indices, sparse.values), (vec![7, 100], vec![1, 2]));
             });
         }
         // The last thread to be joined may still be on the kernel's list for a moment.

@@ -11,7 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use common::{PATIENT, configs, run};
-use fanin_comm::{Config, Meeting, Operator, Transport};
+use fanin_comm::{Config, Meeting, Notices, Operator, SparsePath, SparseWay, Transport};
 use fanin_daemon::{Daemon, DaemonConfig};
 
 const SWITCH: &str = "FANIN_TEST_SWITCH";
@@ -133,6 +133,59 @@ fn sums_are_exact_whenever_the_switch_is_killed() {
     }
     ranks.join().unwrap();
     assert!(restarts >= 3, "{restarts} restarts");
+}
+
+#[test]
+fn sparse_sums_are_exact_whenever_the_switch_is_killed() {
+    const WORLD: u32 = 3;
+    let mut switch = Switch::start("127.0.0.1:0");
+    let (mut configs, calls) = (at(&switch, WORLD), Arc::new(AtomicU32::new(0)));
+    let told = Arc::new(std::sync::Mutex::new(Vec::new()));
+    for config in &mut configs {
+        let told = told.clone();
+        (config.sparse, config.payload_bytes) = (SparsePath::Switch, Some(512));
+        config.notices = Notices::to(move |text| told.lock().unwrap().push(text.to_owned()));
+    }
+    let (counted, all_done) = (calls.clone(), Arc::new(Barrier::new(WORLD as usize)));
+    let ranks = thread::spawn(move || {
+        run(configs, move |comm| {
+            let mut ways = Vec::new();
+            for call in 0..150u64 {
+                // Every rank has multiples of its own number, all have those of six.
+                let rank = u64::from(comm.rank());
+                let indices: Vec<u64> = (0..20_000).map(|number| number * (rank + 1) * 6 + rank % 2).collect();
+                let values: Vec<i64> = indices.iter().map(|index| (index * (rank + 2) + call) as i64).collect();
+                let sum = comm.allreduce_sparse(&indices, &values, 400_000, Operator::Sum).unwrap();
+                let mut expected = std::collections::BTreeMap::new();
+                for rank in 0..u64::from(WORLD) {
+                    for index in (0..20_000).map(|number| number * (rank + 1) * 6 + rank % 2) {
+                        *expected.entry(index).or_insert(0) += (index * (rank + 2) + call) as i64;
+                    }
+                }
+                assert!(sum.indices.iter().copied().eq(expected.keys().copied()), "call {call}");
+                assert!(sum.values.iter().eq(expected.values()), "call {call}");
+                ways.push(sum.report.way);
+                counted.fetch_add(1, Ordering::Relaxed);
+            }
+            all_done.wait();
+            ways
+        })
+    });
+    let mut restarts = 0;
+    while !ranks.is_finished() {
+        let before = calls.load(Ordering::Relaxed);
+        while !ranks.is_finished() && calls.load(Ordering::Relaxed) < before + 61 {
+            thread::sleep(Duration::from_micros(700));
+        }
+        if !ranks.is_finished() {
+            switch.restart();
+            restarts += 1;
+        }
+    }
+    let ways = ranks.join().unwrap();
+    assert!(ways.iter().all(|rank| *rank == ways[0]), "the same way at all ranks");
+    let by_switch = ways[0].iter().filter(|way| **way == SparseWay::Switch).count();
+    assert!(restarts >= 3 && by_switch >= 100, "{restarts} restarts, {by_switch} sums by the switch: {:?}", told.lock().unwrap());
 }
 
 #[test]

@@ -26,6 +26,7 @@ const KEYWORDS: &[(&str, &str)] = &[
     ("window", "FANIN_WINDOW"),
     ("fixed_point", "FANIN_FIXED_POINT"),
     ("reproducible", "FANIN_REPRODUCIBLE"),
+    ("sparse", "FANIN_SPARSE"),
 ];
 
 /// Variables that say where ranks meet: an argument that does makes all of them void.

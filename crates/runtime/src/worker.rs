@@ -269,6 +269,11 @@ impl<N: Worker<[u8]>> WorkerDriver<N> {
         self.driver.watch()
     }
 
+    /// Writes down, where there is a [`WorkerDriver::watch`], what has been done up to now.
+    pub fn publish(&mut self) {
+        self.driver.publish_last();
+    }
+
     /// The node, to be looked at.
     ///
     /// # Panics

@@ -14,13 +14,16 @@ use crate::trees::StaticTrees;
 /// Bytes of a table's values, where the plan does not say how many slots it has (`flare 4.5`: 256 of 32 bits).
 const TABLE_BYTES: u32 = 1_024;
 
+/// The most slots of a table: one for each index of the largest block.
+const SLOTS_MAX: u32 = RANGE_MAX;
+
 /// Workers, and switches on one static tree.
 pub(crate) fn nodes<P: Payload + ?Sized>(
     spec: &JobSpec<'_, P::Op>,
     map: &NetworkMap,
     parameters: &FlareParameters,
 ) -> Result<JobNodes<AnyNode<P>>, BuildError> {
-    let blocks = blocks(spec, parameters)?;
+    let blocks = blocks(&FlarePackets::of(spec), parameters)?;
     let trees = StaticTrees::everywhere(spec, map)?;
     let worker = |(rank, &host): (usize, &NodeId)| {
         let tree = trees.worker(spec, map, rank as u32, host)?;
@@ -54,8 +57,55 @@ pub(crate) fn nodes<P: Payload + ?Sized>(
     Ok(JobNodes { workers, others: roles.iter().map(switch).collect() })
 }
 
+/// What packets carry, and for how many workers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FlarePackets {
+    /// Workers of the job.
+    pub workers: u32,
+    /// Blocks that a worker has under way at most.
+    pub window: u32,
+    /// Bytes of pairs in a packet.
+    pub payload_bytes: u32,
+    /// Bytes of a value.
+    pub element_bytes: u32,
+}
+
+impl FlarePackets {
+    fn of<Op>(spec: &JobSpec<'_, Op>) -> Self {
+        let JobSpec { window, payload_bytes, element_bytes, .. } = *spec;
+        FlarePackets { workers: spec.hosts.len() as u32, window, payload_bytes, element_bytes }
+    }
+
+    /// About how many bytes a block takes at a switch that all workers hang on: its storage, and its sum where that is dense, which is kept
+    /// until the block a window later begins.
+    ///
+    /// # Errors
+    /// [`BuildError`] names the parameter that makes no sense.
+    pub fn block_bytes(&self, parameters: &FlareParameters) -> Result<u64, BuildError> {
+        let blocks = blocks(self, parameters)?;
+        let kept = u64::from(blocks.range) * u64::from(INDEX_BYTES + blocks.value_bytes);
+        let place = size_of::<u64>() as u64;
+        let stored = match star_storage(parameters, &blocks, self.workers) {
+            StorageKind::Array => u64::from(blocks.range) * place,
+            // An index beside each value.
+            StorageKind::Table { slots, .. } => u64::from(slots) * 2 * place,
+        };
+        Ok(stored + kept + u64::from(blocks.capacity) * 2 * place)
+    }
+}
+
+/// What the only switch of a star keeps its sums in.
+fn star_storage(parameters: &FlareParameters, blocks: &Blocks, workers: u32) -> StorageKind {
+    let slots = slots(parameters, blocks);
+    match parameters.storage {
+        FlareStorage::Fitting => StorageKind::fitting(blocks, parameters.density, workers, slots, parameters.probes),
+        FlareStorage::TwoLevel | FlareStorage::Array => StorageKind::Array,
+        FlareStorage::Table => StorageKind::Table { slots, probes: parameters.probes },
+    }
+}
+
 /// How blocks are cut and packed.
-fn blocks<Op>(spec: &JobSpec<'_, Op>, parameters: &FlareParameters) -> Result<Blocks, BuildError> {
+fn blocks(spec: &FlarePackets, parameters: &FlareParameters) -> Result<Blocks, BuildError> {
     let density = parameters.density;
     if !(density > 0.0 && density <= 1.0) {
         return Err(BuildError::new("density", density, "above 0, and at most 1"));
@@ -65,6 +115,9 @@ fn blocks<Op>(spec: &JobSpec<'_, Op>, parameters: &FlareParameters) -> Result<Bl
     }
     if spec.window > WINDOW_MAX {
         return Err(BuildError::new("window", spec.window, format!("at most {WINDOW_MAX} blocks")));
+    }
+    if parameters.slots > SLOTS_MAX {
+        return Err(BuildError::new("slots", parameters.slots, format!("at most {SLOTS_MAX}")));
     }
     if parameters.range > RANGE_MAX {
         return Err(BuildError::new("range", parameters.range, format!("at most {RANGE_MAX} indices")));
@@ -78,7 +131,7 @@ fn blocks<Op>(spec: &JobSpec<'_, Op>, parameters: &FlareParameters) -> Result<Bl
     // As the authors leave 16 of 164 pairs free: most blocks of a worker fit into one packet.
     let derived = (f64::from(capacity) * 0.9 / density).clamp(1.0, f64::from(RANGE_MAX)) as u32;
     let range = if parameters.range == 0 { derived } else { parameters.range };
-    if range.div_ceil(capacity).saturating_mul(spec.hosts.len() as u32) > u32::from(u16::MAX) {
+    if range.div_ceil(capacity).saturating_mul(spec.workers) > u32::from(u16::MAX) {
         let expected =
             format!("a packet that takes more than {capacity} of the {range} pairs of a block: its packets are numbered by 16 bits");
         return Err(BuildError::new("payload", spec.payload_bytes, expected));
@@ -88,7 +141,7 @@ fn blocks<Op>(spec: &JobSpec<'_, Op>, parameters: &FlareParameters) -> Result<Bl
 
 /// What a switch keeps sums in.
 fn storage(parameters: &FlareParameters, blocks: &Blocks, role: &TreeRole, roles: &BTreeMap<NodeId, TreeRole>) -> StorageKind {
-    let slots = if parameters.slots == 0 { TABLE_BYTES / blocks.value_bytes } else { parameters.slots };
+    let slots = slots(parameters, blocks);
     let table = StorageKind::Table { slots, probes: parameters.probes };
     let has_workers = role.children.iter().any(|child| matches!(child.who, Suspect::Rank(_)));
     match parameters.storage {
@@ -97,6 +150,11 @@ fn storage(parameters: &FlareParameters, blocks: &Blocks, role: &TreeRole, roles
         FlareStorage::TwoLevel | FlareStorage::Array => StorageKind::Array,
         FlareStorage::Table => table,
     }
+}
+
+/// Slots of a table.
+fn slots(parameters: &FlareParameters, blocks: &Blocks) -> u32 {
+    if parameters.slots == 0 { TABLE_BYTES / blocks.value_bytes } else { parameters.slots }
 }
 
 /// How many workers' vectors are in a switch's sum.
@@ -136,10 +194,8 @@ mod tests {
     fn blocks_are_cut_so_that_most_fit_into_a_packet() {
         let hosts: Vec<NodeId> = (0..4).map(NodeId).collect();
         let of = |density, range| {
-            let blocks = blocks(
-                &spec(&hosts, FlareParameters { density, range, ..FlareParameters::default() }),
-                &FlareParameters { density, range, ..FlareParameters::default() },
-            );
+            let parameters = FlareParameters { density, range, ..FlareParameters::default() };
+            let blocks = blocks(&FlarePackets::of(&spec(&hosts, parameters)), &parameters);
             blocks.map(|blocks| (blocks.capacity, blocks.range)).map_err(|error| error.to_string())
         };
         // `flare 2`: 164 pairs of 32 bits in 984 bytes.
@@ -180,6 +236,17 @@ mod tests {
     }
 
     #[test]
+    fn a_blocks_memory_is_that_of_its_storage_and_of_its_sum() {
+        let bytes = |range, slots| {
+            let packets = FlarePackets { workers: 4, window: 8, payload_bytes: 984, element_bytes: 4 };
+            packets.block_bytes(&FlareParameters { density: 0.001, range, slots, ..FlareParameters::default() }).unwrap()
+        };
+        // Pairs of 6 bytes, 164 in a packet: an array of 512 places; a table where 40 of 10,000 indices are expected.
+        assert_eq!(bytes(512, 512), 512 * (8 + 6) + 164 * 16);
+        assert_eq!(bytes(10_000, 128), 128 * 16 + 10_000 * 6 + 164 * 16);
+    }
+
+    #[test]
     fn what_cannot_be_is_refused_by_its_name() {
         let hosts: Vec<NodeId> = (0..4).map(NodeId).collect();
         let error = |change: fn(&mut JobSpec<'_, fanin_core::PayloadOp>)| {
@@ -188,6 +255,8 @@ mod tests {
             build::<[u8]>(&spec, &NetworkMap::star(4)).map(|_| ()).unwrap_err().to_string()
         };
         assert_eq!(error(|spec| spec.payload_bytes = 4), "payload = 4: expected 6 bytes, an index and a value, to 393210");
+        let slots = error(|spec| spec.system = System::Flare(FlareParameters { slots: 1 << 20, ..FlareParameters::default() }));
+        assert_eq!(slots, "slots = 1048576: expected at most 65536");
         assert_eq!(error(|spec| spec.window = 40_000), "window = 40000: expected at most 32768 blocks");
         let few = error(|spec| {
             (spec.payload_bytes, spec.system) = (8, System::Flare(FlareParameters { range: 60_000, ..FlareParameters::default() }))

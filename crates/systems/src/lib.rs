@@ -29,4 +29,5 @@ pub use config::{
     NetReduceParameters, Placement, PsParameters, ReemissionRule, RefusalRule, RinaParameters, RingOrder, SafetyNets, SharpMode,
     SharpParameters, StepParameters, SynchronyRule, System, UNLIMITED, WindowRule,
 };
+pub use flare::FlarePackets;
 pub use switchml::{custom_offer_number, offer_number};

@@ -215,21 +215,25 @@ impl RingStream {
                 moved = Instant::now();
             } else if moved.elapsed() > self.place.patience {
                 return Err(StreamError::Stalled { from: self.from_name.clone(), waited: self.place.patience });
-            } else {
-                self.wait(sent.total < to_send, received.total < to_receive);
+            } else if self.wait(sent.total < to_send, received.total < to_receive) {
+                let error = io::Error::new(io::ErrorKind::ConnectionAborted, "closed at the other end before all was sent");
+                return Err(StreamError::Broken { peer: self.place.successor.to_string(), error });
             }
         }
         Ok(())
     }
 
-    fn wait(&self, sends: bool, receives: bool) {
+    /// Waits for something to do. True if the successor has closed its end although it has not been sent everything: a switch that holds what
+    /// was sent until all have contributed keeps it from the host that would refuse it, so that no write would ever fail.
+    fn wait(&self, sends: bool, receives: bool) -> bool {
         let events = |wanted, flag| if wanted { flag } else { PollFlags::empty() };
         let mut fds = [
-            PollFd::from_borrowed_fd(self.to.as_fd(), events(sends, PollFlags::OUT)),
+            PollFd::from_borrowed_fd(self.to.as_fd(), events(sends, PollFlags::OUT | PollFlags::RDHUP)),
             PollFd::from_borrowed_fd(self.from.as_fd(), events(receives, PollFlags::IN)),
         ];
-        // What is wrong shows at the next read or write.
+        // What else is wrong shows at the next read or write.
         let _ = poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 100_000_000 }));
+        fds[0].revents().contains(PollFlags::RDHUP)
     }
 }
 
@@ -297,6 +301,29 @@ mod tests {
             let error = stream.allreduce(ElementOp::F32_SUM, &[0; 99], &mut [0; 99]).unwrap_err();
             assert_eq!(error.to_string(), "field `input` has 99 bytes, and 100 are expected");
         });
+    }
+
+    #[test]
+    fn a_successor_that_is_gone_is_noticed_although_nothing_refuses_what_is_sent() {
+        // In place of a switch that holds what was sent: a successor that reads nothing, so that writes wait, and then says that it ends.
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let successor = listener.local_addr().unwrap();
+        let to = TcpStream::connect(successor).unwrap();
+        let (held, _) = listener.accept().unwrap();
+        let predecessor = TcpStream::connect(successor).unwrap();
+        let (from, _) = listener.accept().unwrap();
+        for stream in [&to, &from] {
+            stream.set_nonblocking(true).unwrap();
+        }
+        held.shutdown(std::net::Shutdown::Write).unwrap();
+        let patience = Duration::from_secs(60);
+        let place = RingPlace { ring: 1, rank: 0, world: 3, successor, patience };
+        let mut stream = RingStream { place, to, from, from_name: "rank 2".to_owned(), message: 0 };
+        let begin = Instant::now();
+        let error = stream.exchange(&[&vec![0; 64 << 20]], &mut [&mut [0; 64]]).unwrap_err();
+        assert!(error.to_string().contains("closed at the other end before all was sent"), "{error}");
+        assert!(begin.elapsed() < patience, "by itself, not by patience");
+        drop((held, predecessor));
     }
 
     #[test]

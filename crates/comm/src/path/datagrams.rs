@@ -54,7 +54,7 @@ impl DatagramPath {
     /// # Errors
     /// Where what the switch has said makes no sense.
     pub(crate) fn new(config: &Config, admitted: &Admitted, socket: Socket) -> Result<Self, CommError> {
-        let mut driver = driver(config, admitted, socket)?;
+        let mut driver = dense_driver(config, admitted, socket)?;
         let traffic = Arc::new(Traffic::of(driver.watch()));
         Ok(DatagramPath {
             config: config.clone(),
@@ -69,11 +69,16 @@ impl DatagramPath {
 
     /// The job goes on at another socket of the switch, with nothing under way.
     pub(super) fn renew(&mut self, admitted: Admitted, socket: Socket) -> Result<(), CommError> {
-        let mut driver = driver(&self.config, &admitted, socket)?;
+        let mut driver = dense_driver(&self.config, &admitted, socket)?;
         self.traffic.go_on(&self.driver.statistics(), driver.watch());
         self.driver = driver;
         self.admitted = admitted;
         Ok(())
+    }
+
+    /// Bytes of elements in a packet.
+    pub(crate) fn payload_bytes(&self) -> u32 {
+        self.admitted.payload_bytes
     }
 
     /// What has been sent and received, for other threads.
@@ -208,15 +213,19 @@ pub(super) fn vectors<'a>(call: &Call, buffers: &'a mut Buffers<'_>) -> Vectors<
 }
 
 /// This rank's node behind its socket.
-fn driver(config: &Config, admitted: &Admitted, socket: Socket) -> Result<WorkerDriver<AnyNode<[u8]>>, CommError> {
-    let node = node(config, admitted)?;
+pub(crate) fn driver(
+    config: &Config,
+    admitted: &Admitted,
+    socket: Socket,
+    (node, op): (AnyNode<[u8]>, ElementOp),
+) -> Result<WorkerDriver<AnyNode<[u8]>>, CommError> {
     let switch = NodeId(config.world);
     let peers = vec![PeerConfig { address: Address::switch(switch), socket: admitted.data, port: Some(PortId(0)) }];
     let of_node = NodeConfig {
         address: Address::worker(NodeId(config.rank)),
         job: JobId(admitted.job_id),
         system: admitted.system.number(),
-        op: ElementOp::F32_SUM,
+        op,
         peers,
         routes: Vec::new(),
     };
@@ -232,7 +241,7 @@ fn driver(config: &Config, admitted: &Admitted, socket: Socket) -> Result<Worker
 }
 
 /// This rank's node: a worker of a star around the switch.
-fn node(config: &Config, admitted: &Admitted) -> Result<AnyNode<[u8]>, CommError> {
+pub(crate) fn node(config: &Config, admitted: &Admitted, op: ElementOp) -> Result<AnyNode<[u8]>, CommError> {
     let map = NetworkMap::star(config.world);
     let hosts: Vec<NodeId> = (0..config.world).map(NodeId).collect();
     let spec = JobSpec {
@@ -240,8 +249,8 @@ fn node(config: &Config, admitted: &Admitted) -> Result<AnyNode<[u8]>, CommError
         hosts: &hosts,
         servers: &[],
         system: admitted.system,
-        op: ElementOp::F32_SUM.into(),
-        element_bytes: 4,
+        op: op.into(),
+        element_bytes: op.dtype.bytes() as u32,
         payload_bytes: admitted.payload_bytes,
         window: admitted.window,
         reliable: true,
@@ -251,11 +260,19 @@ fn node(config: &Config, admitted: &Admitted) -> Result<AnyNode<[u8]>, CommError
         patience: SimDuration::from_ms(admitted.patience_ms.saturating_mul(4)),
         seed: admitted.seed,
     };
-    let broken = |reason: String| CommError::System { what: "what the switch has admitted this rank to".into(), reason };
     let nodes = build::<[u8]>(&spec, &map).map_err(|error| broken(error.to_string()))?;
     let mine = Address::worker(NodeId(config.rank));
     let placed = nodes.workers.into_iter().find(|placed| placed.at == mine);
-    let mut node = placed.ok_or_else(|| broken(format!("no place for rank {}", config.rank)))?.node;
+    placed.map(|placed| placed.node).ok_or_else(|| broken(format!("no place for rank {}", config.rank)))
+}
+
+fn broken(reason: String) -> CommError {
+    CommError::System { what: "what the switch has admitted this rank to".into(), reason }
+}
+
+/// The node of dense vectors, for all types and operators, behind its socket.
+fn dense_driver(config: &Config, admitted: &Admitted, socket: Socket) -> Result<WorkerDriver<AnyNode<[u8]>>, CommError> {
+    let mut node = node(config, admitted, ElementOp::F32_SUM)?;
     let block_bytes = admitted.payload_bytes as usize;
     if let Some(operator) = config.operators.iter().find(|operator| operator.layout().element_bytes > block_bytes) {
         let (name, bytes) = (operator.name(), operator.layout().element_bytes);
@@ -267,5 +284,5 @@ fn node(config: &Config, admitted: &Admitted) -> Result<AnyNode<[u8]>, CommError
     if !node.offer_with(config.fixed_point, custom) {
         return Err(broken(format!("{:?} does not do every type and operator", admitted.system)));
     }
-    Ok(node)
+    driver(config, admitted, socket, (node, ElementOp::F32_SUM))
 }

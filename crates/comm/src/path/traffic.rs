@@ -28,6 +28,13 @@ impl Traffic {
         lives.watch = watch;
     }
 
+    /// Another driver takes the place of one that is gone, and has written its last counts down.
+    pub(crate) fn renew(&self, watch: Watch) {
+        let mut lives = locked(&self.0);
+        let done = std::mem::replace(&mut lives.watch, watch).read();
+        lives.gone.add(&done.counters, &done.sent);
+    }
+
     /// Everything, where the present driver's counts are these.
     pub(crate) fn with(&self, present: &Statistics) -> Statistics {
         let mut all = locked(&self.0).gone.clone();

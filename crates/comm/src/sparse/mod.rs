@@ -1,22 +1,38 @@
 //! Sparse allreduce: vectors of which most elements are not there, as lists of indices and values.
 //!
 //! Ranks first tell each other how many entries each has (which is also where it shows that they call different things). From these counts
-//! all of them conclude the same: their lists are gathered and merged in the order of ranks, or, where that would be more bytes, the vector
-//! is reduced as a dense one, together with a bit for each element that says whether anybody has given it.
+//! all of them conclude the same: the switch sums their pairs of index and value; or their lists are gathered and merged in the order of
+//! ranks; or, where that would be more bytes, the vector is reduced as a dense one, together with a bit for each element that says whether
+//! anybody has given it.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | `switch` | the job of Flare in which the switch sums |
+//! | `lists` | lists, and how they travel |
+//! | `dense` | vectors in which what nobody has given changes nothing |
 
 mod dense;
 mod lists;
+mod report;
+mod switch;
 
-use std::fmt;
-
+use bytemuck::{Pod, Zeroable};
+use fanin_control::FailureKind;
 use fanin_core::{CollectiveKind, DType, ElementOp, Operator};
 
-use crate::call::{Buffers, SparseStep};
+use crate::call::{Buffers, Call, SparseStep};
 use crate::communicator::Core;
+use crate::config::{Config, SparsePath};
 use crate::element::Element;
 use crate::error::CommError;
+use crate::link::locked;
+use crate::path::patience::INTERRUPTED;
 pub(crate) use lists::Entries;
 use lists::{Collection, Packed};
+use report::Choices;
+pub use report::{NoSwitch, SparseReport, SparseWay};
+use switch::Plan;
+pub(crate) use switch::SwitchWay;
 
 /// What a sparse allreduce gives: the same at all ranks.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -27,72 +43,6 @@ pub struct Sparse<T> {
     pub values: Vec<T>,
     /// How it was computed.
     pub report: SparseReport,
-}
-
-/// How a sparse allreduce was computed, and why so.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct SparseReport {
-    /// Which way was taken.
-    pub way: SparseWay,
-    /// Entries that all ranks have given together.
-    pub entries: u64,
-    /// Entries of the rank with the most.
-    pub longest: u64,
-    /// What a rank sends and receives with lists, in bytes.
-    pub lists_bytes: u64,
-    /// What it sends and receives with a dense vector, in bytes.
-    pub dense_bytes: u64,
-}
-
-/// Ways in which a sparse allreduce is computed.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum SparseWay {
-    /// There is only one rank.
-    Alone,
-    /// Every rank gets the lists of all ranks and merges them: switches of this job reduce dense vectors only.
-    Lists,
-    /// A dense allreduce, since lists would be more bytes.
-    Dense,
-}
-
-impl SparseWay {
-    /// Its name: `alone`, `lists` or `dense`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            SparseWay::Alone => "alone",
-            SparseWay::Lists => "lists",
-            SparseWay::Dense => "dense",
-        }
-    }
-}
-
-impl fmt::Display for SparseReport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let SparseReport { way, entries, longest, lists_bytes, dense_bytes } = self;
-        match way {
-            SparseWay::Alone => return f.write_str("alone: one rank, nothing travels"),
-            SparseWay::Lists => f.write_str("lists: gathered, and merged by every rank, as the job's switch reduces dense vectors only")?,
-            SparseWay::Dense => f.write_str("dense: a dense allreduce, as lists would be more bytes")?,
-        }
-        write!(f, " ({entries} entries, {longest} at most at a rank; {lists_bytes} bytes at each rank with lists, {dense_bytes} dense)")
-    }
-}
-
-impl SparseReport {
-    /// Which way the same counts lead to at all ranks: to the one with fewer bytes that a rank sends and receives. The longest list counts
-    /// for all, since parts of a gathering are equally long.
-    fn choose(counts: &[u64], size: u64, op: ElementOp, may_be_dense: bool) -> Self {
-        let longest = counts.iter().copied().max().unwrap_or_default();
-        let share = Packed::new(size, longest, op).bytes();
-        let lists_bytes = share.saturating_mul(counts.len() as u64 + 1);
-        let dense_bytes = size.saturating_mul(op.dtype.bytes() as u64).saturating_add(size.div_ceil(8)).saturating_mul(2);
-        let way = match counts.len() {
-            1 => SparseWay::Alone,
-            _ if may_be_dense && dense_bytes < lists_bytes => SparseWay::Dense,
-            _ => SparseWay::Lists,
-        };
-        SparseReport { way, entries: counts.iter().fold(0, |sum, count| sum.saturating_add(*count)), longest, lists_bytes, dense_bytes }
-    }
 }
 
 /// A rank's part in a sparse allreduce, checked and sorted.
@@ -127,29 +77,124 @@ impl Given {
     }
 }
 
+/// What ranks tell each other before anything else, in words of 64 bits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Pod, Zeroable)]
+#[repr(C)]
+struct Told {
+    /// How many entries the rank has.
+    entries: u64,
+    /// Its [`SparsePath`].
+    wanted: u64,
+    /// Which life of the switch its job is at. Where that is not the same at all, the switch is being restarted.
+    switch_instance: u64,
+}
+
+impl Told {
+    const WORDS: u64 = (size_of::<Told>() / size_of::<u64>()) as u64;
+}
+
 impl Core {
     /// Runs a sparse allreduce whose turn it is.
     pub(crate) fn run_sparse(&self, given: Given) -> Result<(Entries, SparseReport), CommError> {
         let Given { op, size, entries } = given;
-        let counts = self.gather_counts(op, size, entries.indices.len() as u64)?;
-        let report = SparseReport::choose(&counts, size, op, !self.rounds(op));
+        let told = self.gather_counts(op, size, entries.indices.len() as u64)?;
+        let counts: Vec<u64> = told.iter().map(|told| told.entries).collect();
+        let plan = self.switch_plan(op, size, &told);
+        let mut report = SparseReport::choose(&counts, size, op, &self.choices(op, plan));
+        if let (SparseWay::Switch, Ok(plan)) = (report.way, plan) {
+            match self.reduce_at_switch(op, size, &entries, &plan, told[0].switch_instance)? {
+                Some(sum) => return Ok((sum, report)),
+                None => report = SparseReport { way: SparseWay::Lists, no_switch: Some(NoSwitch::Failed), ..report },
+            }
+        }
         let result = match report.way {
             SparseWay::Alone => entries,
-            SparseWay::Lists => self.gather_lists(op, size, &entries, &counts, report.longest)?,
             SparseWay::Dense => self.reduce_dense(op, size, &entries)?,
+            SparseWay::Lists | SparseWay::Switch => self.gather_lists(op, size, &entries, &counts, report.longest)?,
         };
         Ok((result, report))
     }
 
-    /// How many entries each rank has. Ranks that differ in size, type or operator do not get beyond it.
-    fn gather_counts(&self, op: ElementOp, size: u64, mine: u64) -> Result<Vec<u64>, CommError> {
-        let (step, mut counts) = (SparseStep { op, size, number: 0 }, vec![0u64; self.world() as usize]);
-        let mut buffers = Buffers::Apart { input: &mine.to_le_bytes(), output: bytemuck::cast_slice_mut(&mut counts) };
-        self.run_step(CollectiveKind::AllGather, copied(DType::I64), 1, &mut buffers, Some(step))?;
-        match counts.iter().position(|count| *count > size) {
-            Some(rank) => Err(self.broken(format!("rank {rank} has {} entries in a vector of {size}", counts[rank]), rank as u32)),
-            None => Ok(counts),
+    /// How many entries each rank has. Ranks that differ in size, type or operator do not get beyond it, nor do those that want other ways.
+    fn gather_counts(&self, op: ElementOp, size: u64, entries: u64) -> Result<Vec<Told>, CommError> {
+        let switch_instance = self.link.as_ref().map_or(0, |link| link.switch_instance());
+        let mine = Told { entries, wanted: self.config.sparse as u64, switch_instance };
+        let (step, mut told) = (SparseStep { op, size, number: 0 }, vec![Told::default(); self.world() as usize]);
+        let mut buffers = Buffers::Apart { input: bytemuck::bytes_of(&mine), output: bytemuck::cast_slice_mut(&mut told) };
+        self.run_step(CollectiveKind::AllGather, copied(DType::I64), Told::WORDS, &mut buffers, Some(step))?;
+        for (rank, theirs) in (0..).zip(&told) {
+            if theirs.entries > size {
+                return Err(self.broken(format!("rank {rank} has {} entries in a vector of {size}", theirs.entries), rank));
+            }
+            if theirs.wanted != mine.wanted {
+                let text = format!("rank {rank} and rank {} differ in how sparse vectors are reduced (FANIN_SPARSE)", self.config.rank);
+                return Err(self.broken(text, rank));
+            }
         }
+        Ok(told)
+    }
+
+    /// How lists of so many entries would go through the switch, or why they do not.
+    fn switch_plan(&self, op: ElementOp, size: u64, told: &[Told]) -> Result<Plan, NoSwitch> {
+        let payload_bytes = self.payload_bytes.ok_or(NoSwitch::SharedMemory)?;
+        let is_float = matches!(op.dtype, DType::F64 | DType::F32 | DType::F16 | DType::BF16);
+        if self.config.sparse == SparsePath::Lists {
+            Err(NoSwitch::NotWanted)
+        } else if self.rounds(op) {
+            Err(NoSwitch::FixedPoint)
+        } else if self.config.reproducible && is_float {
+            Err(NoSwitch::Reproducible)
+        } else if !locked(&self.switch_way).is_open() {
+            Err(NoSwitch::Failed)
+        } else if told.iter().any(|theirs| theirs.switch_instance != told[0].switch_instance) {
+            Err(NoSwitch::Restarted)
+        } else {
+            let longest = told.iter().map(|told| told.entries).max().unwrap_or_default();
+            Plan::new(op, self.world(), payload_bytes, size, longest).ok_or(NoSwitch::TooLong)
+        }
+    }
+
+    fn choices(&self, op: ElementOp, plan: Result<Plan, NoSwitch>) -> Choices {
+        Choices { may_be_dense: !self.rounds(op), plan, wanted: self.config.sparse }
+    }
+
+    /// The sum by the switch; `None` at all ranks where one did not get it.
+    fn reduce_at_switch(
+        &self,
+        op: ElementOp,
+        size: u64,
+        entries: &Entries,
+        plan: &Plan,
+        switch_instance: u64,
+    ) -> Result<Option<Entries>, CommError> {
+        let Some(link) = &self.link else { return Ok(None) };
+        let mut way = locked(&self.switch_way);
+        let step = SparseStep { op, size, number: 4 };
+        let Config { world, rank, .. } = self.config;
+        let (number, kind) = (self.next_call(), CollectiveKind::Allreduce);
+        let call = Call { number, kind, op, custom: None, elements: size, world, rank, part: None, sparse: Some(step) };
+        let sum = way.reduce((&self.config, &self.switch_traffic), (link, switch_instance), plan, &call, entries);
+        if let Some(failure) = link.failure() {
+            return Err(failure);
+        }
+        if sum.as_ref().is_err_and(|error| is_of_user(error, rank)) {
+            return Err(self.fail(INTERRUPTED));
+        }
+        // Ranks that have no sum are here at once, or have waited less than others wait for them.
+        let mut all_have = [u8::from(sum.is_ok())];
+        let least = ElementOp { dtype: DType::U8, operator: Operator::Min };
+        self.run_step(kind, least, 1, &mut Buffers::InPlace(&mut all_have), Some(step))?;
+        let why = match sum {
+            Ok(sum) if all_have == [1] => {
+                way.succeeded();
+                return Ok(Some(sum));
+            }
+            Ok(_) => "another rank did not get the switch's sum".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        way.failed();
+        self.config.notices.tell(&format!("job {:?}: sparse vectors are gathered as lists this time: {why}", self.config.job));
+        Ok(None)
     }
 
     fn gather_lists(&self, op: ElementOp, size: u64, entries: &Entries, counts: &[u64], longest: u64) -> Result<Entries, CommError> {
@@ -187,6 +232,11 @@ impl<T: Element> Sparse<T> {
     }
 }
 
+/// Whether the user of this rank has had enough of waiting.
+fn is_of_user(error: &CommError, rank: u32) -> bool {
+    matches!(error, CommError::Failed { kind: Some(FailureKind::Aborted), suspect_rank: Some(suspect), .. } if *suspect == rank)
+}
+
 /// What is only gathered.
 fn copied(dtype: DType) -> ElementOp {
     ElementOp { dtype, operator: Operator::Max }
@@ -195,18 +245,6 @@ fn copied(dtype: DType) -> ElementOp {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_way_with_fewer_bytes_is_taken() {
-        // f32: a list of n entries is 8 n bytes, sent once and received from each of two; dense, 1000 elements are 4125 bytes both ways.
-        let of = |longest: u64, may: bool| SparseReport::choose(&[longest, 1], 1_000, ElementOp::F32_SUM, may);
-        let report = of(343, true);
-        assert_eq!((report.way, report.lists_bytes, report.dense_bytes, report.entries), (SparseWay::Lists, 8_232, 8_250, 344));
-        assert_eq!(of(344, true).way, SparseWay::Dense);
-        assert_eq!(of(344, false).way, SparseWay::Lists);
-        assert_eq!(SparseReport::choose(&[9], 9, ElementOp::F32_SUM, true).way, SparseWay::Alone);
-        assert!(of(344, true).to_string().starts_with("dense: a dense allreduce, as lists would be more bytes (345 entries, 344 at most"));
-    }
 
     #[test]
     fn arguments_that_do_not_fit_are_named() {

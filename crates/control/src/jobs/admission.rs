@@ -73,6 +73,10 @@ fn check_wish(config: &JobsConfig, join: &Join) -> Result<(), Refused> {
     if wish.window.is_some_and(|window| window == 0 || window > WINDOW_MAX) {
         return invalid(format!("window = {}: expected 1 to {WINDOW_MAX} packets", wish.window.unwrap_or_default()));
     }
+    // What else there is keeps memory at a switch that nobody counts here, or needs several switches.
+    if !matches!(wish.system, System::SwitchMl { .. } | System::Tree { trees: 1 } | System::Flare(_) | System::Ring { .. }) {
+        return invalid(format!("system = {:?}: expected switchml, flare, or tree with one tree", wish.system));
+    }
     if wish.op.custom.is_some() {
         return invalid(format!("op = {}: expected an operator that is built in", wish.op));
     }
@@ -191,6 +195,7 @@ mod tests {
     use super::*;
     use crate::call::Op;
     use crate::message::{HostId, JobWish};
+    use fanin_systems::CanaryParameters;
 
     const PEER: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 7)), 999);
 
@@ -220,7 +225,15 @@ mod tests {
     #[test]
     fn a_request_that_makes_no_sense_is_refused_with_its_value_and_what_was_expected() {
         type Change = fn(&mut Join);
-        let cases: [(Change, &str); 12] = [
+        let cases: [(Change, &str); 14] = [
+            (
+                |join| join.wish.system = System::Tree { trees: 2 },
+                "system = Tree { trees: 2 }: expected switchml, flare, or tree with one tree",
+            ),
+            (
+                |join| join.wish.system = System::Canary(CanaryParameters { descriptors: u32::MAX, ..CanaryParameters::default() }),
+                "expected switchml",
+            ),
             (|join| join.job = String::new(), "job = \"\": expected 1 to 128"),
             (|join| join.job = "a\nb".into(), "job = \"a\\nb\""),
             (|join| join.job = "x".repeat(129), "1 to 128"),

@@ -2,10 +2,10 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use fanin_systems::System;
+use fanin_systems::{FlarePackets, System};
 
 use crate::call::Op;
-use crate::message::{FailureKind, OperatorWish, Refusal, SwitchMessage};
+use crate::message::{FailureKind, JobWish, OperatorWish, Refusal, SwitchMessage};
 
 /// Limits and time limits of a switch.
 #[derive(Clone, PartialEq, Debug)]
@@ -61,10 +61,19 @@ impl Default for JobsConfig {
 pub const WINDOW_MAX: u32 = 65_536;
 
 /// About how much memory a job takes at the switch, in bytes: its slots, in two versions and with room for sums that are wider than the
-/// elements, a batch each way for every rank, and what a thread needs. Buffers of the kernel are not included.
-pub const fn memory_bytes(world: u32, window: u32, payload_bytes: u32) -> u64 {
-    let slots = 2 * window as u64 * payload_bytes as u64;
-    2 * slots + world as u64 * (192 << 10) + (1 << 20)
+/// elements, a batch each way for every rank, and what a thread needs. Buffers of the kernel are not included. What makes no sense is refused
+/// when the job is opened, and takes none.
+pub fn memory_bytes(wish: &JobWish, world: u32, window: u32, payload_bytes: u32) -> u64 {
+    let slot = match &wish.system {
+        System::Flare(parameters) => {
+            let packets = FlarePackets { workers: world, window, payload_bytes, element_bytes: wish.op.dtype.bytes() as u32 };
+            packets.block_bytes(parameters).unwrap_or(0)
+        }
+        _ => 2 * u64::from(payload_bytes),
+    };
+    // Flare's windows are powers of two.
+    let slots = 2 * u64::from(window.next_power_of_two());
+    slots.saturating_mul(slot).saturating_add(u64::from(world) * (192 << 10) + (1 << 20))
 }
 
 /// How many packets a window of so many bytes is: a power of two, since systems number their slots so.
@@ -196,4 +205,31 @@ pub enum Note {
         /// Why, in words.
         text: String,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fanin_systems::{FlareParameters, FlareStorage};
+
+    #[test]
+    fn what_a_job_keeps_at_the_switch_is_counted() {
+        let wish = |system| JobWish {
+            system,
+            payload_bytes: None,
+            window: None,
+            patience_ms: 1,
+            fixed_point: false,
+            reproducible: false,
+            op: Op::F32_SUM,
+        };
+        let dense = memory_bytes(&wish(System::SwitchMl { fixed_point: false }), 4, 512, 1_024);
+        assert_eq!(dense, 2 * 512 * 2 * 1_024 + 4 * (192 << 10) + (1 << 20));
+        let sparse = |storage| wish(System::Flare(FlareParameters { range: 60_000, storage, ..FlareParameters::default() }));
+        let (array, table) =
+            (memory_bytes(&sparse(FlareStorage::Array), 4, 64, 1_024), memory_bytes(&sparse(FlareStorage::Table), 4, 64, 1_024));
+        assert!(array > 128 * 60_000 * 8 && table < array * 6 / 10, "{array} {table}");
+        let nonsense = wish(System::Flare(FlareParameters { density: f64::NAN, ..FlareParameters::default() }));
+        assert_eq!(memory_bytes(&nonsense, 4, 64, 1_024), 4 * (192 << 10) + (1 << 20));
+    }
 }

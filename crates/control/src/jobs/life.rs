@@ -39,7 +39,7 @@ impl Jobs {
         // The lists of every rank were needed for that only.
         job.members.values_mut().for_each(|member| member.join.resume = None);
         let window = wish.window.unwrap_or_else(|| window_packets(self.config.window_bytes, payload_bytes));
-        job.memory_bytes = memory_bytes(job.world, window, payload_bytes);
+        job.memory_bytes = memory_bytes(&wish, job.world, window, payload_bytes);
         // Modules are sent by rank 0 alone; nobody needs them here once the job is open.
         let operators = job.members.get_mut(&0).map(|member| {
             let operators = member.join.operators.clone();

@@ -342,7 +342,7 @@ impl Jobs {
         }
         let payload = join.wish.payload_bytes.unwrap_or(join.path_datagram_bytes.min(self.config.payload_bytes_max));
         let window = join.wish.window.unwrap_or_else(|| config::window_packets(self.config.window_bytes, payload));
-        let (needed, used) = (memory_bytes(join.world, window, payload), self.memory_bytes());
+        let (needed, used) = (memory_bytes(&join.wish, join.world, window, payload), self.memory_bytes());
         if used + needed > self.config.memory_bytes_max {
             let mib = |bytes: u64| bytes.div_ceil(1 << 20);
             return full(format!(
