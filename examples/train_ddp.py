@@ -2,8 +2,7 @@
 
     torchrun --nproc-per-node 2 examples/train_ddp.py --backend fanin
 
-With `--topk 0.01` each rank sends a hundredth of its gradients in each step, and the rest later (not with `--checkpoint`, which does not
-keep what is still to be sent).
+With `--topk 0.01` each rank sends a hundredth of its gradients in each step, and the rest later.
 
 With `--checkpoint FILE` it goes on where an earlier run has stopped; so `torchrun --max-restarts 3` survives processes that die.
 """
@@ -14,6 +13,7 @@ import argparse
 import hashlib
 import os
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -71,11 +71,13 @@ def main() -> None:
     torch.manual_seed(0)
     train, test_x, test_y = digits()
     model = DistributedDataParallel(network())
+    hook = None
     if options.topk is not None:
         from fanin.torch import TopK, topk_hook
 
         # One epoch with everything: gradients change most at first.
-        model.register_comm_hook(TopK(options.topk, warmup_steps=len(train) // (32 * world)), topk_hook)
+        hook = TopK(options.topk, warmup_steps=len(train) // (32 * world))
+        model.register_comm_hook(hook, topk_hook)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     begin = 0
     if options.checkpoint is not None and options.checkpoint.exists():
@@ -83,6 +85,8 @@ def main() -> None:
         model.load_state_dict(state["model"])
         optimizer.load_state_dict(state["optimizer"])
         begin = state["epoch"]
+        if hook is not None and len(state["unsent"]) == world:
+            hook.load_state_dict(model, state["unsent"][rank])
     print(f"rank {rank} of {world}: process {os.getpid()}, from epoch {begin}", flush=True)
 
     sampler = DistributedSampler(train, seed=0)
@@ -97,11 +101,17 @@ def main() -> None:
             optimizer.step()
             loss_sum += torch.tensor([loss.item() * len(images), len(images)])
         dist.all_reduce(loss_sum)
+        # What each rank has still to send is its own.
+        unsent: list[dict[str, Any] | None] = []
+        if hook is not None and options.checkpoint is not None:
+            unsent = [None] * world
+            dist.all_gather_object(unsent, hook.state_dict(model))
         if rank == 0:
             if options.checkpoint is not None:
                 # Either the old or the new one is there, whole, whenever a process dies.
                 new = options.checkpoint.with_suffix(".new")
-                torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "epoch": epoch + 1}, new)
+                whole = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "epoch": epoch + 1, "unsent": unsent}
+                torch.save(whole, new)
                 new.replace(options.checkpoint)
             print(f"epoch {epoch + 1}: loss {loss_sum[0] / loss_sum[1]:.4f}", flush=True)
 

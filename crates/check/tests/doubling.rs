@@ -1,10 +1,13 @@
 //! Recursive doubling of lists: random runs, every number of workers, who is missing is named, and bugs put in on purpose, which are found.
 
+use crate::small::{assert_found, assert_holds, star};
+use fanin_check::model::{EXACT, Limits, NetworkModel};
 use fanin_check::{Checks, Demand, Recipe, campaign, examine, generate_for, run, violations};
-use fanin_core::{Duration, FailureReason, Instant, NodeId, Rank, Suspect};
+use fanin_core::payload::Density;
+use fanin_core::{Duration, ElementOp, FailureReason, Instant, JobId, NodeId, PayloadOp, Rank, Suspect};
 use fanin_protocols::doubling::Planted;
 use fanin_sim::faults::TimedFault;
-use fanin_systems::{AnyNode, System};
+use fanin_systems::{AnyNode, JobSpec, System};
 
 /// With repetitions of every run.
 #[test]
@@ -88,5 +91,44 @@ fn planted_bugs_are_found_within_40_random_runs() {
         let found = recipes.iter().filter(|recipe| !findings(recipe, bug).is_empty()).count();
         println!("{bug:?}: {found} runs show it");
         assert!(found >= 3, "{bug:?}: {found} runs show it");
+    }
+}
+
+/// A job whose lists have half of the indices, a pair a packet.
+fn model(workers: u32, elements: &[u64], limits: Limits) -> NetworkModel<[u8]> {
+    let (map, hosts) = star(workers);
+    let spec = JobSpec {
+        id: JobId(1),
+        hosts: &hosts,
+        servers: &[],
+        system: System::doubling(0.5),
+        op: PayloadOp::from(ElementOp::I32_SUM),
+        element_bytes: 4,
+        payload_bytes: 8,
+        window: 2,
+        reliable: true,
+        rto_initial: Duration::from_ps(16),
+        rto_min: Duration::from_ps(1),
+        patience: Duration::from_ms(1_000),
+        seed: 0,
+    };
+    NetworkModel::carrying(&[(spec, elements)], map, limits).expect("the job fits").with_pairs(0, Density::HALF)
+}
+
+#[test]
+fn every_behaviour_of_small_jobs_is_right() {
+    let one_loss = Limits { losses: 1, duplicates: 0, early_timeouts: 0, rounds: 8 };
+    let all = Limits { duplicates: 1, early_timeouts: 1, ..one_loss };
+    assert_holds("doubling, 2 workers", model(2, &[4], all), 1_000);
+    assert_holds("doubling, 2 workers, 2 operations", model(2, &[4, 3], one_loss), 1_000);
+    // Two who exchange, and one that goes by way of the first of them.
+    assert_holds("doubling, 3 workers", model(3, &[2], one_loss), 1_000);
+}
+
+#[test]
+fn planted_bugs_have_counterexamples() {
+    let limits = Limits { losses: 1, duplicates: 1, early_timeouts: 1, rounds: 4 };
+    for bug in [Planted::IgnoreNumbers, Planted::StopAtLast] {
+        assert_found(&format!("{bug:?}"), model(2, &[6], limits).without_anti_replay().altered(plant(bug)), EXACT);
     }
 }

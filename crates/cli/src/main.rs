@@ -130,6 +130,8 @@ enum BenchCommand {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    // Nobody else handles signals of that kind here.
+    fanin_operator::find_traps_by_signals();
     // A switch logs more than the others, and in a form of its own.
     if !matches!(arguments.command, Command::Switch(_)) {
         let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn"));

@@ -1,6 +1,7 @@
 //! A compiled module, and its instances.
 
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use fanin_core::{CustomKernel, CustomLayout};
 use wasmtime::{
@@ -17,6 +18,14 @@ use crate::operator::{Digest, Faults};
 /// The version of what modules export.
 const ABI: i32 = 1;
 const PAGE_BYTES: usize = 64 << 10;
+
+/// Whether traps are found by signals.
+static SIGNALS: AtomicBool = AtomicBool::new(false);
+
+/// See [`find_traps_by_signals`](crate::find_traps_by_signals).
+pub(crate) fn find_traps_by_signals() {
+    SIGNALS.store(true, Ordering::Relaxed);
+}
 
 /// `(acc, in, n)`.
 pub(crate) type Step = TypedFunc<(u32, u32, u32), ()>;
@@ -42,8 +51,9 @@ pub(crate) struct Program {
 
 /// One engine for all: it holds the compiler's settings.
 ///
-/// Traps are found by checks in the code rather than by signals: this runs in the processes of users, whose handlers of `SIGSEGV` (a
-/// debugger's, Python's `faulthandler`) would otherwise see what is ours.
+/// In the processes of users traps are found by checks in the code rather than by signals: their handlers of `SIGSEGV` (a debugger's, Python's
+/// `faulthandler`) would otherwise see what is ours. In programs of our own an access that is out of bounds meets pages that nobody may
+/// touch, which costs nothing where it is in bounds.
 fn engine() -> Result<&'static Engine, String> {
     static ENGINE: OnceLock<Result<Engine, String>> = OnceLock::new();
     let make = || {
@@ -52,7 +62,7 @@ fn engine() -> Result<&'static Engine, String> {
             .consume_fuel(true)
             .cranelift_opt_level(OptLevel::Speed)
             .max_wasm_stack(limits::STACK_BYTES_MAX)
-            .signals_based_traps(false)
+            .signals_based_traps(SIGNALS.load(Ordering::Relaxed))
             .wasm_relaxed_simd(false)
             .wasm_memory64(false)
             .wasm_multi_memory(false)

@@ -8,10 +8,12 @@ step's gradients: *error feedback*, without which elements that are never among 
 
 # No annotations as text here: DistributedDataParallel looks at those of a hook.
 import math
+from collections.abc import Mapping
+from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
+from torch import Tensor, nn
 from torch.futures import Future
 
 __all__ = ["TopK", "topk_hook"]
@@ -56,8 +58,33 @@ class TopK:
         """What was not sent yet of a parameter's gradient, flat; ``None`` before its first step without everything."""
         return self._kept.get(parameter)
 
+    def state_dict(self, model: nn.Module) -> dict[str, Any]:
+        """What goes on after a restart: the number of steps, and copies of what this rank has not sent, by the names of ``model``'s
+        parameters. Each rank has its own.
+        """
+        kept = {name: self._kept[parameter].clone() for name, parameter in model.named_parameters() if parameter in self._kept}
+        return {"steps": self.steps, "kept": kept}
+
+    def load_state_dict(self, model: nn.Module, state: Mapping[str, Any]) -> None:
+        """Goes on from what :meth:`state_dict` gave at this rank. Nothing changes where that does not fit ``model``.
+
+        Raises:
+            ValueError: A parameter is not there, or has another number of elements.
+        """
+        parameters = dict(model.named_parameters())
+        kept = {}
+        for name, residual in state["kept"].items():
+            parameter = parameters.get(name)
+            if parameter is None:
+                raise ValueError(f"kept[{name!r}]: the model has no such parameter; it has {', '.join(parameters)}")
+            if residual.numel() != parameter.numel():
+                raise ValueError(f"kept[{name!r}] has {residual.numel()} elements: expected {parameter.numel()}, as the parameter has")
+            # Of the type of its gradients.
+            kept[parameter] = residual.reshape(-1).to(parameter.device, parameter.dtype, copy=True)
+        self.steps, self._kept, self._buckets = int(state["steps"]), kept, {}
+
     def __getstate__(self) -> dict[str, object]:
-        raise TypeError("a TopK belongs to the parameters of one process: make a new one, residuals begin at zero")
+        raise TypeError("a TopK belongs to the parameters of one process: keep its state_dict(model), and load that into a new one")
 
     def select(self, bucket: dist.GradBucket) -> tuple[Tensor, Tensor]:
         """Indices and values that are sent of a bucket; the rest is kept. Sent and kept together are the gradient and what was kept."""

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+import torch
 
 ROOT = Path(__file__).resolve().parents[3]
 EXAMPLE = ROOT / "examples" / "train_ddp.py"
@@ -63,6 +64,20 @@ def test_over_a_switch(by_gloo: str, switch: str) -> None:
 def test_the_largest_gradients_only() -> None:
     """A fiftieth of them is enough for this network; ranks have the same parameters all the same."""
     outcome(torchrun(str(EXAMPLE), "--topk", "0.02", "--epochs", EPOCHS))
+
+
+def test_what_was_not_sent_is_in_the_checkpoint(tmp_path: Path) -> None:
+    """A run in two parts: the second one goes on with what both ranks have kept."""
+    part = [str(EXAMPLE), "--topk", "0.02", "--checkpoint", str(tmp_path / "state.pt"), "--epochs"]
+    first, _ = torchrun(*part, "3").communicate()
+    assert "epoch 3:" in first, first
+    state = torch.load(tmp_path / "state.pt", weights_only=True)
+    assert [unsent["steps"] > 0 and all(kept.any() for kept in unsent["kept"].values()) for unsent in state["unsent"]] == [True, True]
+    process = torchrun(*part, EPOCHS)
+    said, _ = process.communicate()
+    assert process.returncode == 0, said
+    assert "from epoch 3" in said, said
+    result(said)
 
 
 @pytest.mark.parametrize("victim", [0, 1])

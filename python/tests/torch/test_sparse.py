@@ -132,6 +132,42 @@ def _kept(state: TopK, parameter: Tensor) -> Tensor:
     return kept
 
 
+def test_what_is_kept_survives_a_restart_and_does_not_go_into_another_model() -> None:
+    """A state that was saved and loaded selects what the old one does."""
+    random = torch.Generator().manual_seed(4)
+    model = nn.Sequential(nn.Linear(6, 5), nn.Linear(5, 3))
+    old = TopK(0.2, warmup_steps=3)
+    old.steps = 7
+    parameters = list(model.parameters())
+
+    def gradient() -> Tensor:
+        return torch.randn(sum(parameter.numel() for parameter in parameters), generator=random)
+
+    for _ in range(3):
+        old.select(Bucket(gradient(), parameters))  # type: ignore[arg-type]
+    saved = old.state_dict(model)
+    assert saved["kept"].keys() == dict(model.named_parameters()).keys()
+    # A copy: what goes on does not change it.
+    before = {name: kept.clone() for name, kept in saved["kept"].items()}
+    copied = nn.Sequential(nn.Linear(6, 5), nn.Linear(5, 3))
+    new = TopK(0.2, warmup_steps=3)
+    new.load_state_dict(copied, saved)
+    assert new.steps == 7
+    for _ in range(3):
+        step = gradient()
+        mine = old.select(Bucket(step.clone(), parameters))  # type: ignore[arg-type]
+        theirs = new.select(Bucket(step.clone(), list(copied.parameters())))  # type: ignore[arg-type]
+        assert all(torch.equal(one, other) for one, other in zip(mine, theirs, strict=True))
+    assert all(torch.equal(kept, before[name]) for name, kept in saved["kept"].items())
+    with pytest.raises(ValueError, match=r"kept\['0.weight'\] has 30 elements: expected 42, as the parameter has"):
+        new.load_state_dict(nn.Sequential(nn.Linear(6, 7)), saved)
+    with pytest.raises(ValueError, match=r"kept\['1.weight'\]: the model has no such parameter; it has 0.weight, 0.bias"):
+        new.load_state_dict(nn.Sequential(nn.Linear(6, 5)), saved)
+    assert new.steps == 7 and new.kept(next(iter(copied.parameters()))) is not None
+    # Before the first step there is nothing.
+    assert TopK(0.5).state_dict(model) == {"steps": 0, "kept": {}}
+
+
 def test_arguments_out_of_range_are_named() -> None:
     """With what was expected."""
     for ratio in (0.0, 1.5, float("nan")):
