@@ -115,7 +115,7 @@ fn worker() -> FlareWorker<Bytes> {
 
 fn packed(pairs: &[(u32, u64)]) -> Vec<u8> {
     let mut bytes = Vec::new();
-    FORMAT.pack(&pairs.iter().map(|&(index, bits)| Pair { index, bits }).collect::<Vec<_>>(), &mut bytes);
+    FORMAT.pack(pairs.iter().map(|&(index, bits)| Pair { index, bits }), &mut bytes);
     bytes
 }
 

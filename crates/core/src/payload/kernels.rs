@@ -97,6 +97,46 @@ macro_rules! narrow_three_operands {
     };
 }
 
+/// The reduction of two elements, each as the bits of its little-endian bytes.
+pub(super) type OfBits = fn(u64, u64) -> u64;
+
+/// The reduction of two elements, for those who have them one by one.
+pub(super) fn of_bits(op: ElementOp, found: &mut OfBits) -> bool {
+    macro_rules! bits {
+        ($type:ty, $f:expr, ($found:expr)) => {
+            *$found = |x, y| {
+                let element = |bits: u64| <$type>::from_le_bytes(first(bits));
+                whole($f(element(x), element(y)).to_le_bytes())
+            }
+        };
+    }
+    macro_rules! narrow_bits {
+        ($type:ty, $f:expr, ($found:expr)) => {
+            *$found = |x, y| {
+                let mut target: [u8; 2] = first(x);
+                narrow::in_place::<$type>(&mut target, &first::<2>(y), $f);
+                whole(target)
+            }
+        };
+    }
+    for_op!(bits, narrow_bits, op, (found));
+    true
+}
+
+/// The lowest bytes.
+#[inline(always)]
+fn first<const N: usize>(bits: u64) -> [u8; N] {
+    std::array::from_fn(|byte| bits.to_le_bytes()[byte])
+}
+
+/// The lowest bytes are these.
+#[inline(always)]
+fn whole<const N: usize>(bytes: [u8; N]) -> u64 {
+    let mut whole = [0; 8];
+    whole[..N].copy_from_slice(&bytes);
+    u64::from_le_bytes(whole)
+}
+
 /// `target[i] := target[i] + source[i]`.
 pub(super) fn in_place(op: ElementOp, target: &mut [u8], source: &[u8]) -> bool {
     for_op!(two_operands, narrow_two_operands, op, (target, source));

@@ -26,7 +26,7 @@ pub use fixed_point::{BlockExponent, FixedPoint};
 pub use length::Length;
 pub use order_free::{BLOCK_ELEMENTS, NotOrderFree, OrderFree, ScaledSum, Specials, TotalOrder};
 pub use ordered::OrderedReduction;
-pub use pairs::{Pair, PairFormat};
+pub use pairs::{BitsReduction, Pair, PairFormat};
 pub use sparse::{CensusPairs, Density};
 
 /// Why an operator could not take a payload.

@@ -49,11 +49,27 @@ pub struct DoublingWorker<P: Payload + ?Sized> {
     next_base: u32,
     pub(super) recovery: Recovery,
     bytes: Vec<u8>,
+    /// Pairs of the packet that has come; empty between packets.
+    unpacked: Vec<Pair>,
     pub(super) planted: Planted,
     payload: PhantomData<fn(&P)>,
 }
 
-node_state!(DoublingWorker { config, op, ledger, progress, list, outgoing, incoming, next_base, recovery, bytes, planted, payload });
+node_state!(DoublingWorker {
+    config,
+    op,
+    ledger,
+    progress,
+    list,
+    outgoing,
+    incoming,
+    next_base,
+    recovery,
+    bytes,
+    unpacked,
+    planted,
+    payload
+});
 
 impl<P: Payload + ?Sized> DoublingWorker<P> {
     /// A worker.
@@ -72,6 +88,7 @@ impl<P: Payload + ?Sized> DoublingWorker<P> {
             next_base: 0,
             recovery: Recovery::new(config.window, &config.reliability),
             bytes: Vec::new(),
+            unpacked: Vec::new(),
             planted: Planted::default(),
             payload: PhantomData,
             config,
@@ -172,7 +189,7 @@ impl<P: Payload + ?Sized> DoublingWorker<P> {
         let outgoing = &self.outgoing[step];
         let pairs = outgoing.packet(number, self.config.capacity);
         self.bytes.clear();
-        self.config.format().pack(pairs, &mut self.bytes);
+        self.config.format().pack(pairs.iter().copied(), &mut self.bytes);
         let (count, last) = (pairs.len() as u16, outgoing.is_last(number));
         let header = DoublingHeader::Pairs { list: self.name(operation, step), number, count, last };
         tx.send(self.to(address), &header, P::of_contents(&self.bytes).map_or(Body::Empty, Body::Borrowed));
@@ -238,7 +255,12 @@ impl<P: Payload + ?Sized> DoublingWorker<P> {
     fn store(&mut self, packet: Packet, running: bool, payload: &P) -> Result<(), DropReason> {
         let Packet { list, number, count, last } = packet;
         let format = self.config.format();
-        let pairs = payload.contents().and_then(|bytes| format.unpack(bytes, usize::from(count))).ok_or(DropReason::Mismatch)?;
+        let mut unpacked = std::mem::take(&mut self.unpacked);
+        let fits = payload.contents().is_some_and(|bytes| format.unpack(bytes, usize::from(count), &mut unpacked));
+        if !fits {
+            return Err(DropReason::Mismatch);
+        }
+        let pairs = unpacked.iter().copied();
         let ahead = if self.is_reliable() { self.recovery.window() } else { AHEAD_LOSSLESS };
         let incoming = &mut self.incoming[usize::from(list.step)][list.operation as usize % 2];
         incoming.open(list.operation, list.digest);
@@ -249,6 +271,9 @@ impl<P: Payload + ?Sized> DoublingWorker<P> {
         if taken == Err(DropReason::Duplicate) && self.planted.ignores_numbers() {
             incoming.add(pairs);
         }
+        // Only its memory is kept.
+        unpacked.clear();
+        self.unpacked = unpacked;
         taken
     }
 

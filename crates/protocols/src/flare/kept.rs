@@ -47,11 +47,9 @@ impl Kept {
     }
 
     /// A packet that this node makes, behind all that it has made before.
-    pub fn push(&mut self, packet: &Packet<'_, u64>, format: PairFormat, scratch: &mut Vec<CorePair>) {
-        scratch.clear();
-        scratch.extend(packet.pairs.iter().map(|pair| CorePair { index: u32::from(pair.index), bits: pair.value }));
+    pub fn push(&mut self, packet: &Packet<'_, u64>, format: PairFormat) {
         let start = self.bytes.len() as u32;
-        format.pack(scratch, &mut self.bytes);
+        format.pack(packet.pairs.iter().map(|pair| CorePair { index: u32::from(pair.index), bits: pair.value }), &mut self.bytes);
         let place = Place { start, bytes: self.bytes.len() as u32 - start, count: packet.pairs.len() as u16 };
         self.places.push(place);
         self.packets = packet.packets as u16;
@@ -115,11 +113,11 @@ mod tests {
 
     #[test]
     fn what_a_node_makes_comes_out_as_it_went_in() {
-        let (mut kept, mut scratch) = (Kept::default(), Vec::new());
+        let mut kept = Kept::default();
         kept.begin(8);
         let pairs = [Pair { index: 3, value: 9u64 }, Pair { index: 4, value: 1 }];
-        kept.push(&Packet { number: 0, pairs: &pairs, packets: 0 }, FORMAT, &mut scratch);
-        kept.push(&Packet { number: 1, pairs: &[], packets: 2 }, FORMAT, &mut scratch);
+        kept.push(&Packet { number: 0, pairs: &pairs, packets: 0 }, FORMAT);
+        kept.push(&Packet { number: 1, pairs: &[], packets: 2 }, FORMAT);
         assert_eq!(kept.packet(0), (Part { number: 0, count: 2, packets: 0, making: 8 }, &[3, 0, 4, 0, 9, 0, 0, 0, 1, 0, 0, 0][..]));
         assert_eq!(kept.packet(1), (Part { number: 1, count: 0, packets: 2, making: 8 }, &[][..]));
         assert_eq!((kept.len(), kept.total_bytes()), (2, 12));

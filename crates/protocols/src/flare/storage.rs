@@ -146,8 +146,11 @@ impl<V: Copy + Default> Table<V> {
 
     #[inline]
     fn add(&mut self, pair: Pair<V>, combine: &mut impl FnMut(&mut V, V), send: &mut impl FnMut(Packet<'_, V>)) {
-        let first = usize::from(pair.index) % self.slots.len();
-        for place in [first, (first + 1) % self.slots.len()].into_iter().take(1 + usize::from(self.probes)) {
+        let slots = self.slots.len();
+        // Powers of two, which most tables are, need no division.
+        let first = if slots.is_power_of_two() { usize::from(pair.index) & (slots - 1) } else { usize::from(pair.index) % slots };
+        let mut place = first;
+        for _ in 0..1 + u8::from(self.probes) {
             if !self.valid.has(place) {
                 self.valid.set(place);
                 self.slots[place] = pair;
@@ -156,6 +159,7 @@ impl<V: Copy + Default> Table<V> {
             if self.slots[place].index == pair.index {
                 return combine(&mut self.slots[place].value, pair.value);
             }
+            place = if place + 1 == slots { 0 } else { place + 1 };
         }
         self.spilled += 1;
         self.spill.push(pair, send);

@@ -233,8 +233,8 @@ impl<P: Payload + ?Sized> FlareSwitch<P> {
 
     /// Whether a packet can be part of any block: nothing is begun by one that cannot.
     fn makes_sense(&self, packet: &Contribution<'_>) -> bool {
-        let pairs = self.config.blocks.format().unpack(packet.bytes, usize::from(packet.part.count));
-        pairs.is_some_and(|mut pairs| pairs.all(|pair| pair.index < self.config.blocks.range)) && self.op.is_some()
+        let blocks = &self.config.blocks;
+        self.op.is_some() && blocks.format().is_within(packet.bytes, usize::from(packet.part.count), blocks.range)
     }
 
     /// A block's first packet takes the slot.
@@ -292,31 +292,28 @@ impl<P: Payload + ?Sized> FlareSwitch<P> {
         if planted.counts_one_packet() {
             part.packets = part.number + 1;
         }
-        let (Some(op), Some(pairs)) = (self.op, format.unpack(packet.bytes, usize::from(part.count))) else {
+        let mut unpacked = std::mem::take(&mut self.scratch);
+        let fits = format.unpack(packet.bytes, usize::from(part.count), &mut unpacked);
+        let Some(reduce) = self.op.and_then(ElementOp::of_bits).filter(|_| fits) else {
             return self.reject(port, packet.at, tx);
         };
-        // Whatever an index is beyond 16 bits is beyond every range.
-        let pairs = pairs.map(|pair| Pair { index: pair.index as u16, value: pair.bits });
+        // Indices have 16 bits.
+        let pairs = unpacked.iter().map(|pair| Pair { index: pair.index as u16, value: pair.bits });
         let Slot { sum, up, down, .. } = &mut self.slots[place];
         let to = if is_root { down } else { up };
-        let (before, scratch) = (to.len(), &mut self.scratch);
-        let mut wrong = false;
-        let combine = |sum: &mut u64, value: u64| match op.reduce_bits(*sum, value) {
-            Ok(reduced) => *sum = reduced,
-            Err(_) => wrong = true,
-        };
+        let before = to.len();
+        let combine = |sum: &mut u64, value: u64| *sum = reduce(*sum, value);
         let send = |packet: Packet<'_, u64>| {
             let lost = Packet { pairs: &[], ..packet };
-            to.push(if planted.loses_spill() && packet.packets == 0 { &lost } else { &packet }, format, scratch);
+            to.push(if planted.loses_spill() && packet.packets == 0 { &lost } else { &packet }, format);
         };
         let taken = sum.on_packet(u32::from(child), part, pairs.clone(), combine, send);
         if planted.ignores_numbers() && taken == Ok(Taken::Repeated) {
-            let add = |sum: &mut u64, value: u64| *sum = op.reduce_bits(*sum, value).unwrap_or(*sum);
-            sum.add_anyway(pairs, add);
+            sum.add_anyway(pairs, combine);
         }
-        if wrong {
-            return self.reject(port, packet.at, tx);
-        }
+        // Only its memory is kept.
+        unpacked.clear();
+        self.scratch = unpacked;
         match taken {
             Ok(Taken::Completed) => return self.complete(now, place, before, tx),
             Ok(Taken::Added) if !is_root => self.queue_up(now, place, before, tx),

@@ -59,6 +59,8 @@ pub struct FlareWorker<P: Payload + ?Sized> {
     flights: Box<[Flight]>,
     repetition: Repetition,
     pairs: Vec<Pair>,
+    /// Those of the packet that has come; empty between packets.
+    unpacked: Vec<Pair>,
     bytes: Vec<u8>,
     payload: PhantomData<fn(&P)>,
 }
@@ -77,6 +79,7 @@ node_state!(FlareWorker {
     flights,
     repetition,
     pairs,
+    unpacked,
     bytes,
     payload
 });
@@ -114,6 +117,7 @@ impl<P: Payload + ?Sized> FlareWorker<P> {
             flights: (0..window).map(|_| idle()).collect(),
             repetition: Repetition::new(&config.reliability, window),
             pairs: Vec::new(),
+            unpacked: Vec::new(),
             bytes: Vec::new(),
             payload: PhantomData,
             config,
@@ -193,7 +197,7 @@ impl<P: Payload + ?Sized> FlareWorker<P> {
         let first = number as usize * capacity;
         let pairs = &self.pairs[first..self.pairs.len().min(first + capacity)];
         self.bytes.clear();
-        self.config.blocks.format().pack(pairs, &mut self.bytes);
+        self.config.blocks.format().pack(pairs.iter().copied(), &mut self.bytes);
         let last = if number + 1 == packets { packets as u16 } else { 0 };
         let part = Part { number: number as u16, count: pairs.len() as u16, packets: last, making: 0 };
         let at = FlareBlock { number: block, operation: self.digest };
@@ -336,9 +340,9 @@ impl<P: Payload + ?Sized> FlareWorker<P> {
         let Some(&collective) = self.ledger.running() else { return };
         let piece = self.piece(&collective, self.flights[place].index);
         let format = self.config.blocks.format();
-        let pairs = payload.contents().and_then(|bytes| format.unpack(bytes, usize::from(part.count)));
-        let pairs = pairs.filter(|pairs| at.operation == self.digest && pairs.clone().all(|pair| pair.index < piece.elements));
-        let Some(pairs) = pairs else { return self.refuse(piece.index, tx) };
+        let count = usize::from(part.count);
+        let bytes = payload.contents().filter(|bytes| at.operation == self.digest && format.is_within(bytes, count, piece.elements));
+        let Some(bytes) = bytes else { return self.refuse(piece.index, tx) };
         let flight = &mut self.flights[place];
         if flight.arrivals.are_some() && flight.making != part.making {
             // Whoever has made the sum has lost its memory, and made it anew.
@@ -351,7 +355,11 @@ impl<P: Payload + ?Sized> FlareWorker<P> {
             Ok(false) => return tx.note(Event::Dropped(DropReason::Duplicate)),
             Err(_) => return self.refuse(piece.index, tx),
         }
-        flight.pairs.extend(pairs);
+        let mut pairs = std::mem::take(&mut self.unpacked);
+        // Its length was looked at.
+        let _ = format.unpack(bytes, count, &mut pairs);
+        flight.pairs.append(&mut pairs);
+        self.unpacked = pairs;
         if flight.arrivals.are_all() {
             self.take_sum(now, place, piece, tx);
         } else {
