@@ -17,11 +17,11 @@ pub struct SparseReport {
     pub entries: u64,
     /// Entries of the rank with the most.
     pub longest: u64,
-    /// What a rank sends and receives with lists, in bytes.
+    /// What a rank receives with lists, in bytes; that is more than it sends.
     pub lists_bytes: u64,
-    /// What it sends and receives with a dense vector, in bytes.
+    /// What it receives with a dense vector, in bytes, and as much it sends.
     pub dense_bytes: u64,
-    /// What it sends and receives at most where the switch sums, in bytes; `None` where that cannot be.
+    /// What it receives at most where the switch sums, in bytes; `None` where that cannot be.
     pub switch_bytes: Option<u64>,
     /// Why the switch does not sum; `None` where it does, or there is only one rank.
     pub no_switch: Option<NoSwitch>,
@@ -101,7 +101,7 @@ impl fmt::Display for SparseReport {
         if let Some(why) = no_switch {
             write!(f, "; not by the switch: {}", why.reason())?;
         }
-        write!(f, " ({entries} entries, {longest} at most at a rank; {lists_bytes} bytes at each rank with lists, {dense_bytes} dense")?;
+        write!(f, " ({entries} entries, {longest} at most at a rank; {lists_bytes} bytes for each rank with lists, {dense_bytes} dense")?;
         match switch_bytes {
             Some(bytes) => write!(f, ", {bytes} at most through the switch)"),
             None => f.write_str(")"),
@@ -122,17 +122,17 @@ pub(super) struct Choices {
 }
 
 impl SparseReport {
-    /// Which way the same counts lead to at all ranks: to the one with fewer bytes that a rank sends and receives. The longest list counts
-    /// for all, since parts of a gathering are equally long.
+    /// Which way the same counts lead to at all ranks: to the one with fewer bytes that a rank receives, as links carry as much each way at
+    /// once and no rank sends more than it receives. The longest list counts for all, since parts of a gathering are equally long.
     pub(super) fn choose(counts: &[u64], size: u64, op: ElementOp, choices: &Choices) -> Self {
         let longest = counts.iter().copied().max().unwrap_or_default();
         let entries = counts.iter().fold(0u64, |sum, count| sum.saturating_add(*count));
         let share = Packed::new(size, longest, op).bytes();
-        let lists_bytes = share.saturating_mul(counts.len() as u64 + 1);
-        let dense_bytes = size.saturating_mul(op.dtype.bytes() as u64).saturating_add(size.div_ceil(8)).saturating_mul(2);
+        let lists_bytes = share.saturating_mul(counts.len() as u64);
+        let dense_bytes = size.saturating_mul(op.dtype.bytes() as u64).saturating_add(size.div_ceil(8));
         let is_dense = choices.may_be_dense && dense_bytes < lists_bytes;
         let others = if is_dense { dense_bytes } else { lists_bytes };
-        let switch = choices.plan.map(|plan| plan.bytes(size, longest, entries));
+        let switch = choices.plan.map(|plan| plan.bytes(size, entries));
         let switch_bytes = switch.ok();
         let no_switch = match switch {
             Err(why) => Some(why),
@@ -158,18 +158,18 @@ mod tests {
 
     #[test]
     fn the_way_with_fewer_bytes_is_taken() {
-        // f32: a list of n entries is 8 n bytes, sent once and received from each of two; dense, 1000 elements are 4125 bytes both ways.
+        // f32: a list of n entries is 8 n bytes, from each of two; dense, 1000 elements are 4125 bytes.
         let choices = |may_be_dense| Choices { may_be_dense, plan: Err(NoSwitch::SharedMemory), wanted: SparsePath::Auto };
         let of = |longest: u64, may: bool| SparseReport::choose(&[longest, 1], 1_000, ElementOp::F32_SUM, &choices(may));
-        let report = of(343, true);
-        assert_eq!((report.way, report.lists_bytes, report.dense_bytes, report.entries), (SparseWay::Lists, 8_232, 8_250, 344));
-        assert_eq!(of(344, true).way, SparseWay::Dense);
-        assert_eq!(of(344, false).way, SparseWay::Lists);
+        let report = of(257, true);
+        assert_eq!((report.way, report.lists_bytes, report.dense_bytes, report.entries), (SparseWay::Lists, 4_112, 4_125, 258));
+        assert_eq!(of(258, true).way, SparseWay::Dense);
+        assert_eq!(of(258, false).way, SparseWay::Lists);
         let alone = SparseReport::choose(&[9], 9, ElementOp::F32_SUM, &choices(true));
         assert_eq!((alone.way, alone.no_switch), (SparseWay::Alone, None));
-        let text = of(344, true).to_string();
+        let text = of(258, true).to_string();
         assert!(
-            text.starts_with("dense: a dense allreduce, as lists would be more bytes; not by the switch: ranks share memory (345 "),
+            text.starts_with("dense: a dense allreduce, as lists would be more bytes; not by the switch: ranks share memory (259 "),
             "{text}"
         );
     }
@@ -181,18 +181,20 @@ mod tests {
             let plan = Plan::new(ElementOp::F32_SUM, counts.len() as u32, 1_440, size, longest).ok_or(NoSwitch::TooLong);
             SparseReport::choose(counts, size, ElementOp::F32_SUM, &Choices { may_be_dense: true, plan, wanted })
         };
-        // Lists: (1 + 4) 10,000 entries of 8 bytes. The switch: as many of 6, and headers.
+        // Lists: 4 times 10,000 entries of 8 bytes. The switch: as many of 6, and headers.
         let report = of(1_000_000, &[10_000; 4], SparsePath::Auto);
-        assert_eq!((report.way, report.lists_bytes, report.no_switch), (SparseWay::Switch, 400_000, None));
-        assert!((300_000..330_000).contains(&report.switch_bytes.unwrap()), "{report}");
+        assert_eq!((report.way, report.lists_bytes, report.no_switch), (SparseWay::Switch, 320_000, None));
+        assert!((240_000..250_000).contains(&report.switch_bytes.unwrap()), "{report}");
         assert!(
-            report.to_string().starts_with("switch: summed by the switch (40000 entries, 10000 at most at a rank; 400000 bytes"),
+            report.to_string().starts_with("switch: summed by the switch (40000 entries, 10000 at most at a rank; 320000 bytes"),
             "{report}"
         );
         let few = of(1_000_000, &[1_000; 4], SparsePath::Auto);
         assert_eq!((few.way, few.no_switch), (SparseWay::Lists, Some(NoSwitch::LittleSaved)));
         assert_eq!(of(1_000_000, &[1_000; 4], SparsePath::Switch).way, SparseWay::Switch);
         assert_eq!(of(1_000_000, &[900_000; 4], SparsePath::Auto).way, SparseWay::Dense);
+        // All that ranks have together is longer than the vector with 4 bytes for each element.
+        assert_eq!(of(1_000_000, &[200_000; 4], SparsePath::Auto).way, SparseWay::Dense);
         assert_eq!(of(1_000_000, &[0; 4], SparsePath::Switch).way, SparseWay::Lists);
         assert_eq!(of(1 << 62, &[5; 4], SparsePath::Switch).no_switch, Some(NoSwitch::TooLong));
     }

@@ -82,11 +82,10 @@ impl Plan {
         Some(Plan { op, halvings, parameters, payload_bytes, window: 1 << window.ilog2() })
     }
 
-    /// What a rank sends and receives, in bytes: its pairs, at most those of all ranks, and the headers of a packet each way for every block.
-    pub(crate) fn bytes(&self, size: u64, longest: u64, entries: u64) -> u64 {
+    /// What a rank receives, in bytes: at most the pairs of all ranks, and the header of a packet for every block.
+    pub(crate) fn bytes(&self, size: u64, entries: u64) -> u64 {
         let pair = u64::from(INDEX_BYTES) + self.op.dtype.bytes() as u64;
-        let pairs = longest.saturating_add(entries.min(size)).saturating_mul(pair);
-        pairs.saturating_add(self.blocks(size) * 2 * u64::from(HEADER_BYTES_MAX))
+        entries.min(size).saturating_mul(pair).saturating_add(self.blocks(size) * u64::from(HEADER_BYTES_MAX))
     }
 
     /// How many blocks a vector of `size` elements has.
@@ -333,8 +332,8 @@ mod tests {
 
     #[test]
     fn bytes_are_those_of_pairs_and_headers() {
-        let headers = 2 * 16 * u64::from(HEADER_BYTES_MAX);
-        assert_eq!(plan(4, 1_440, 1_000_000, 5_000).bytes(1_000_000, 5_000, 18_000), (5_000 + 18_000) * 6 + headers);
+        let headers = 16 * u64::from(HEADER_BYTES_MAX);
+        assert_eq!(plan(4, 1_440, 1_000_000, 5_000).bytes(1_000_000, 18_000), 18_000 * 6 + headers);
     }
 
     #[test]
