@@ -459,7 +459,7 @@ fn sparse_reductions_by_the_switch_are_those_of_maps() {
                 check_sparse(&comm, op, 20_000, 150, SparseWay::Switch);
             }
             // Other densities, with the same job or with another one: tables and arrays, one packet of a block or many.
-            for (size, count) in [(1_001, 900), (1 << 30, 3_000), (300_000, 40_000), (300_000, 25_000), (1, 1), (70_000, 5)] {
+            for (size, count) in [(1_001, 900), (1 << 26, 3_000), (300_000, 40_000), (300_000, 25_000), (1, 1), (70_000, 5)] {
                 check_sparse(&comm, ElementOp::I32_SUM, size, count, SparseWay::Switch);
             }
             check_sparse(&comm, ElementOp::I32_SUM, 100, 0, SparseWay::Lists);
