@@ -3,6 +3,7 @@
 //! What a job must bear is fixed with the draw: its patience is chosen longer than what congestion, loss and short failures can cost, so
 //! that "every worker completes" can be demanded of all runs but those in which something fails for longer or for good.
 
+mod partial;
 mod shapes;
 mod sparse;
 
@@ -72,6 +73,7 @@ pub fn generate_for(seed: u64, only: Option<&str>) -> Recipe {
     sparse::doubling(&mut Draw::new(seed, 43), &mut jobs, only);
     step_costs(&mut Draw::new(seed, 38), &mut jobs);
     some_forward_only(&mut Draw::new(seed, 39), &mut jobs);
+    let forwarding = partial::forwarding(&mut Draw::new(seed, 44), &map, &jobs);
     jobs.iter_mut().for_each(|job| kinds(&mut kind_draw, job));
     let mut faults = FaultPlan::default();
     let fault_draw = &mut Draw::new(seed, 5);
@@ -92,7 +94,7 @@ pub fn generate_for(seed: u64, only: Option<&str>) -> Recipe {
     }
     let last_fault = faults.timed.iter().map(end_of).max().unwrap_or(Instant::ZERO);
     let time_limit = Duration::from_ps(last_fault.as_ps() + scale.duration_ps * 4) + patience.times(40);
-    Recipe { seed, network, jobs, traffic, limits: Vec::new(), faults, time_limit, drain: draw.percent(50), demand }
+    Recipe { seed, network, forwarding, jobs, traffic, limits: Vec::new(), faults, time_limit, drain: draw.percent(50), demand }
 }
 
 fn link(draw: &mut Draw) -> LinkSpeed {

@@ -111,6 +111,8 @@ pub struct Recipe {
     pub seed: u64,
     /// The network.
     pub network: NetworkConfig,
+    /// Its switches that only forward.
+    pub forwarding: Vec<NodeId>,
     /// Its jobs.
     pub jobs: Vec<JobRecipe>,
     /// Background traffic.
@@ -159,7 +161,9 @@ impl Recipe {
     /// # Errors
     /// [`SetupError`] where a size is impossible.
     pub fn topology(&self) -> Result<Topology, SetupError> {
-        Topology::new(&self.network.shape)
+        let mut topology = Topology::new(&self.network.shape)?;
+        self.forwarding.iter().for_each(|switch| topology.map.forward_only(*switch));
+        Ok(topology)
     }
 
     /// Hosts that die, and when.
@@ -184,6 +188,10 @@ impl fmt::Display for Recipe {
         )?;
         if let Some(lossless) = network.lossless {
             writeln!(f, "lossless: {lossless:?}")?;
+        }
+        if !self.forwarding.is_empty() {
+            let switches: Vec<u32> = self.forwarding.iter().map(|switch| switch.0).collect();
+            writeln!(f, "switches {switches:?} only forward")?;
         }
         for (index, job) in self.jobs.iter().enumerate() {
             write_job(f, index, job)?;

@@ -46,6 +46,7 @@ impl Recipe {
                 collective_balancer: Balancer::Ecmp,
                 background_balancer: Balancer::Ecmp,
             },
+            forwarding: Vec::new(),
             jobs: vec![job],
             traffic: Vec::new(),
             limits: Vec::new(),

@@ -1,6 +1,6 @@
 //! Random runs from seeds: nothing is wrong in any of them, and enough happens in them for that to mean something.
 
-use fanin_check::{Checks, campaign, generate};
+use fanin_check::{Checks, campaign, generate, generate_for};
 use fanin_core::DropReason;
 
 /// Seeds of the campaign. `fanin check` runs as many as one likes.
@@ -50,6 +50,17 @@ fn thousands_of_random_runs_are_as_they_must_be() {
     ];
     for reason in reasons {
         assert!(report.dropped(reason) > 100, "{}: {report}", reason.name());
+    }
+}
+
+/// Of static trees, also those that only count: what passes switches that only forward is summed further up.
+#[test]
+fn some_networks_have_switches_that_only_forward() {
+    for only in ["tree", "panama"] {
+        let partial = (0..300).filter(|&seed| !generate_for(seed, Some(only)).forwarding.is_empty()).count();
+        assert!(partial > 30, "{only}: {partial} runs");
+        let report = campaign(0, 300, Checks { only: Some(only), ..Checks::default() });
+        report.assert_clean();
     }
 }
 

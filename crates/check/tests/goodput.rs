@@ -27,6 +27,7 @@ fn recipe(system: System, workers: u32, payload_bytes: u32, bytes: u64) -> Recip
             collective_balancer: Balancer::Ecmp,
             background_balancer: Balancer::Ecmp,
         },
+        forwarding: Vec::new(),
         jobs: vec![JobRecipe {
             servers: Vec::new(),
             hosts: (0..workers).map(NodeId).collect(),

@@ -72,7 +72,7 @@ class TopK:
             ValueError: A parameter is not there, or has another number of elements.
         """
         parameters = dict(model.named_parameters())
-        kept = {}
+        kept: dict[Tensor, Tensor] = {}
         for name, residual in state["kept"].items():
             parameter = parameters.get(name)
             if parameter is None:

@@ -1,0 +1,21 @@
+//! Networks of which only some switches aggregate.
+
+use fanin_core::{Census, JobId, NetworkMap, NodeId};
+use fanin_systems::{System, build};
+
+use crate::draw::Draw;
+use crate::recipe::JobRecipe;
+
+/// In some runs with static trees not all switches aggregate; never so few that a job has none that it needs.
+pub(super) fn forwarding(draw: &mut Draw, map: &NetworkMap, jobs: &[JobRecipe]) -> Vec<NodeId> {
+    let has_trees = jobs.iter().any(|job| matches!(job.system, System::Tree { .. } | System::Panama { .. }));
+    if draw.percent(60) || !has_trees {
+        return Vec::new();
+    }
+    let share = draw.between(20, 80);
+    let chosen: Vec<NodeId> = map.switches().filter(|_| draw.percent(share)).collect();
+    let mut partial = map.clone();
+    chosen.iter().for_each(|switch| partial.forward_only(*switch));
+    let fits = |(id, job): (u16, &JobRecipe)| build::<Census>(&job.spec(JobId(id), ()), &partial).is_ok();
+    if (0..).zip(jobs).all(fits) { chosen } else { Vec::new() }
+}
