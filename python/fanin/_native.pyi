@@ -30,6 +30,7 @@ class Communicator:
         window: int | None = ...,
         fixed_point: bool | None = ...,
         reproducible: bool | None = ...,
+        sparse: str | None = ...,
         notices: Callable[[str], object] | None = ...,
         operators: Sequence[CustomOperator] | None = ...,
     ) -> Communicator:
@@ -52,6 +53,7 @@ class Communicator:
         window: int | None = ...,
         fixed_point: bool | None = ...,
         reproducible: bool | None = ...,
+        sparse: str | None = ...,
         notices: Callable[[str], object] | None = ...,
         operators: Sequence[CustomOperator] | None = ...,
     ) -> Communicator:

@@ -146,7 +146,18 @@ fn recipe(seed: u64) -> Recipe {
     adaptive_timeouts(&mut Draw::new(seed, 5), &mut jobs);
     let traffic = traffic(&mut Draw::new(seed, 3), &map);
     let (faults, time_limit) = (FaultPlan::default(), Duration::from_ms(1_000));
-    Recipe { seed, network, jobs, traffic, limits: Vec::new(), faults, time_limit, drain: true, demand: Demand::MustComplete }
+    Recipe {
+        seed,
+        network,
+        forwarding: Vec::new(),
+        jobs,
+        traffic,
+        limits: Vec::new(),
+        faults,
+        time_limit,
+        drain: true,
+        demand: Demand::MustComplete,
+    }
 }
 
 /// Runs a seed and panics where something is not as it must be.

@@ -190,7 +190,18 @@ fn recipe(window: u32, workers: u32, bytes: u64) -> Recipe {
         background_balancer: Balancer::Ecmp,
     };
     let (faults, time_limit, demand) = (FaultPlan::default(), Duration::from_ms(100), Demand::MustComplete);
-    Recipe { seed: 1, network, jobs: vec![job], traffic: Vec::new(), limits: Vec::new(), faults, time_limit, drain: false, demand }
+    Recipe {
+        seed: 1,
+        network,
+        forwarding: Vec::new(),
+        jobs: vec![job],
+        traffic: Vec::new(),
+        limits: Vec::new(),
+        faults,
+        time_limit,
+        drain: false,
+        demand,
+    }
 }
 
 /// Runs it, watched.
