@@ -8,7 +8,8 @@ use std::thread;
 use std::time::Duration;
 
 use common::{PATIENT, at_all, configs, run};
-use fanin_comm::{CommError, Communicator, FaultPlan, Interrupt, Operator, SparsePath, Transport};
+use fanin_comm::{CommError, Communicator, FaultPlan, Interrupt, Meeting, NoSwitch, Operator, SparsePath, SparseWay, Transport};
+use fanin_daemon::{Daemon, DaemonConfig};
 
 const BOTH: [Transport; 2] = [Transport::Memory, Transport::Udp];
 
@@ -153,6 +154,29 @@ fn ranks_that_want_sparse_sums_in_different_ways_are_told() {
     for error in errors {
         assert!(text(&error).contains("differ in how sparse vectors are reduced (FANIN_SPARSE)"), "{error}");
     }
+}
+
+#[test]
+fn where_the_switch_has_no_room_for_another_job_lists_are_gathered_and_it_is_said_why() {
+    // The communicator's own job has its only port.
+    let port = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let config = DaemonConfig { data_ports: Some(port..=port), ..DaemonConfig::new("127.0.0.1:0".parse().unwrap()) };
+    let daemon = Daemon::start(config).unwrap();
+    let (mut configs, told) = configs(2, Transport::Udp);
+    for config in &mut configs {
+        (config.meeting, config.sparse) = (Meeting::Switch(daemon.control_address().to_string()), SparsePath::Switch);
+    }
+    run(configs, |comm| {
+        for _ in 0..5 {
+            let sum = comm.allreduce_sparse(&[1], &[4i32], 10, Operator::Sum).unwrap();
+            assert_eq!((sum.indices, sum.values), (vec![1], vec![8]));
+            assert_eq!((sum.report.way, sum.report.no_switch), (SparseWay::Lists, Some(NoSwitch::Failed)), "{}", sum.report);
+        }
+    });
+    // After three times it is not tried again.
+    let told = told.lock().unwrap();
+    let said: Vec<_> = told.iter().filter(|text| text.contains("sparse vectors are gathered as lists this time")).collect();
+    assert!(said.len() == 6 && said.iter().all(|text| text.contains("no UDP port is free")), "{told:?}");
 }
 
 #[test]

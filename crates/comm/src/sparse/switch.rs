@@ -148,7 +148,12 @@ impl SwitchWay {
         }
         let job = self.job.as_mut().expect("it was opened");
         main.begin(call.describe(job.plan.blocks(call.elements)));
-        job.reduce(config, main, call, entries)
+        let sum = job.reduce(config, main, call, entries);
+        if sum.is_err() {
+            // The switch tells those who wait for this rank that it has left.
+            self.job = None;
+        }
+        sum
     }
 
     /// All ranks have the sum.
@@ -237,11 +242,11 @@ impl FlareJob {
             };
             error.is_none()
         });
-        self.calls += 1;
         self.driver.publish();
         if let Err(reason) = result {
             return Err(error.or_else(|| main.failure()).or_else(|| self.link.failure()).unwrap_or_else(|| self.failed(&reason)));
         }
+        self.calls += 1;
         self.link.end(self.calls);
         Ok(Entries::of_sparse(op, output))
     }
