@@ -1,14 +1,13 @@
 //! NetReduce: every behaviour of small jobs; bugs put in on purpose, and a choice of the paper's, are found; and what its paper says of the
 //! number of workers.
 
-use crate::small::{star, two_levels};
-use fanin_check::model::{COMPLETE, EXACT, Limits, NEVER_STUCK, NOTHING_LEFT, NetworkModel, PROGRESS};
+use crate::small::{assert_found, assert_holds, star, two_levels};
+use fanin_check::model::{EXACT, Limits, NetworkModel, PROGRESS};
 use fanin_check::{Recipe, generate_for, run, violations};
 use fanin_core::{Census, Duration, JobId, NetworkMap, NodeId};
 use fanin_protocols::netreduce::Planted;
 use fanin_sim::{LinkSpeed, Shape};
 use fanin_systems::{AnyNode, DeallocationRule, JobSpec, NetReduceParameters, System};
-use stateright::{Checker, HasDiscoveries, Model};
 
 /// Elements of a message of one packet: four more are its header.
 const SHORT: u64 = 4;
@@ -41,28 +40,6 @@ fn model((map, hosts): (NetworkMap, Vec<NodeId>), system: System, window: u32, e
         seed: 0,
     };
     NetworkModel::new(&spec, map, elements, limits).expect("the job fits the network")
-}
-
-/// Looks at all states, of which there must be at least so many, and finds nothing wrong.
-fn assert_holds(name: &str, model: NetworkModel, states_min: usize) {
-    let checker = model.checker().threads(2).spawn_bfs().join();
-    println!("{name}: {} states", checker.unique_state_count());
-    assert!(checker.is_done());
-    for property in [EXACT, NEVER_STUCK, PROGRESS, NOTHING_LEFT] {
-        if let Some(path) = checker.discovery(property) {
-            panic!("{name}: {property}: not so after {:?}, {:?}", path.clone().into_actions(), path.last_state());
-        }
-    }
-    assert!(checker.discovery(COMPLETE).is_some(), "{name}: no way to the end");
-    assert!(checker.unique_state_count() >= states_min, "{name}: only {} states", checker.unique_state_count());
-}
-
-/// Looks for a state in which the property does not hold, and finds one.
-fn assert_found(name: &str, model: NetworkModel, property: &'static str) {
-    let checker = model.checker().threads(2).finish_when(HasDiscoveries::AnyFailures).spawn_bfs().join();
-    println!("{name}: {} states", checker.unique_state_count());
-    let path = checker.discovery(property).unwrap_or_else(|| panic!("{name}: {property}: no counterexample"));
-    println!("{name}: {:?}", path.into_actions());
 }
 
 const ONE_LOSS: Limits = Limits { losses: 1, duplicates: 0, early_timeouts: 0, rounds: 4 };

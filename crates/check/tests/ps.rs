@@ -1,13 +1,12 @@
 //! Parameter servers: random runs, every behaviour of small jobs, who is missing is named, and bugs put in on purpose, which are found.
 
-use crate::small::{BLOCK, star};
-use fanin_check::model::{COMPLETE, EXACT, Limits, NEVER_STUCK, NOTHING_LEFT, NetworkModel, PROGRESS};
+use crate::small::{BLOCK, assert_found, assert_holds, star};
+use fanin_check::model::{EXACT, Limits, NetworkModel};
 use fanin_check::{Checks, Demand, Recipe, campaign, examine, generate_for, run, violations};
 use fanin_core::{Census, Duration, FailureReason, Instant, JobId, NodeId, Rank, Suspect};
 use fanin_protocols::ps::Planted;
 use fanin_sim::faults::TimedFault;
 use fanin_systems::{AnyNode, JobSpec, PsParameters, System};
-use stateright::{Checker, HasDiscoveries, Model};
 
 fn ps(shards: u32) -> System {
     System::Ps(PsParameters { shards, ..PsParameters::default() })
@@ -77,25 +76,15 @@ fn model(servers: &[NodeId], workers: u32, elements: &[u64], limits: Limits) -> 
 
 const ONE_LOSS: Limits = Limits { losses: 1, duplicates: 0, early_timeouts: 0, rounds: 16 };
 
-/// Looks at all states and finds nothing wrong.
-fn assert_holds(name: &str, model: NetworkModel) {
-    let checker = model.checker().threads(2).spawn_bfs().join();
-    println!("{name}: {} states", checker.unique_state_count());
-    assert!(checker.is_done());
-    for property in [EXACT, NEVER_STUCK, PROGRESS, NOTHING_LEFT] {
-        if let Some(path) = checker.discovery(property) {
-            panic!("{name}: {property}: not so after {:?}, {:?}", path.clone().into_actions(), path.last_state().wrong);
-        }
-    }
-    assert!(checker.discovery(COMPLETE).is_some(), "{name}: no way to the end");
-    assert!(checker.unique_state_count() >= 50, "{name}: only {} states", checker.unique_state_count());
-}
-
 #[test]
 fn every_behaviour_of_small_jobs_is_right() {
-    assert_holds("ps, 2 workers and a server, 3 blocks", model(&[NodeId(2)], 2, &[3 * BLOCK], ONE_LOSS));
-    assert_holds("ps, 2 workers and a server, a repetition", model(&[NodeId(2)], 2, &[BLOCK, 1], Limits { early_timeouts: 1, ..ONE_LOSS }));
-    assert_holds("ps, 2 workers with a shard each", model(&[], 2, &[2 * BLOCK], ONE_LOSS));
+    assert_holds("ps, 2 workers and a server, 3 blocks", model(&[NodeId(2)], 2, &[3 * BLOCK], ONE_LOSS), 50);
+    assert_holds(
+        "ps, 2 workers and a server, a repetition",
+        model(&[NodeId(2)], 2, &[BLOCK, 1], Limits { early_timeouts: 1, ..ONE_LOSS }),
+        50,
+    );
+    assert_holds("ps, 2 workers with a shard each", model(&[], 2, &[2 * BLOCK], ONE_LOSS), 50);
 }
 
 fn plant(bug: Planted) -> impl Fn(&mut AnyNode<Census>) {
@@ -129,8 +118,6 @@ fn planted_bugs_have_counterexamples() {
     for bug in [Planted::IgnoreBits, Planted::AnswerEarly] {
         let limits = Limits { losses: 0, early_timeouts: 2, ..ONE_LOSS };
         let model = model(&[NodeId(2)], 2, &[2 * BLOCK], limits).altered(plant(bug));
-        let checker = model.checker().threads(2).finish_when(HasDiscoveries::AnyFailures).spawn_bfs().join();
-        let path = checker.discovery(EXACT).unwrap_or_else(|| panic!("{bug:?}: no counterexample"));
-        println!("{bug:?}: {:?}", path.into_actions());
+        assert_found(&format!("{bug:?}"), model, EXACT);
     }
 }

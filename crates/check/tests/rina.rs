@@ -1,13 +1,12 @@
 //! Rina: random runs, also with hosts that die, every behaviour of small jobs, and bugs put in on purpose, which are found.
 
-use crate::small::{BLOCK, star};
-use fanin_check::model::{COMPLETE, EXACT, Limits, NEVER_STUCK, NOTHING_LEFT, NetworkModel, PROGRESS};
+use crate::small::{BLOCK, assert_found, assert_holds, star};
+use fanin_check::model::{EXACT, Limits, NetworkModel};
 use fanin_check::{Checks, Recipe, campaign, examine, generate_for, run, violations};
 use fanin_core::{Census, Duration, Instant, JobId, NetworkMap, NodeId};
 use fanin_protocols::rina::Planted;
 use fanin_sim::faults::TimedFault;
 use fanin_systems::{AnyNode, JobSpec, RinaParameters, System, UNLIMITED};
-use stateright::{Checker, HasDiscoveries, Model};
 
 fn rina(aggregating: u32) -> System {
     System::Rina(RinaParameters { aggregating, full_speed_bps: 0, ..RinaParameters::default() })
@@ -85,20 +84,6 @@ pub fn model((map, hosts): (NetworkMap, Vec<NodeId>), elements: &[u64], limits: 
     NetworkModel::new(&spec, map, elements, limits).expect("the job fits the network")
 }
 
-/// Looks at all states, of which there must be at least so many, and finds nothing wrong.
-pub fn assert_holds(name: &str, model: NetworkModel, states_min: usize) {
-    let checker = model.checker().threads(2).spawn_bfs().join();
-    println!("{name}: {} states", checker.unique_state_count());
-    assert!(checker.is_done());
-    for property in [EXACT, NEVER_STUCK, PROGRESS, NOTHING_LEFT] {
-        if let Some(path) = checker.discovery(property) {
-            panic!("{name}: {property}: not so after {:?}, {:?}", path.clone().into_actions(), path.last_state().wrong);
-        }
-    }
-    assert!(checker.discovery(COMPLETE).is_some(), "{name}: no way to the end");
-    assert!(checker.unique_state_count() >= states_min, "{name}: only {} states", checker.unique_state_count());
-}
-
 const ONE_LOSS: Limits = Limits { losses: 1, duplicates: 0, early_timeouts: 0, rounds: 16 };
 
 #[test]
@@ -162,8 +147,6 @@ fn planted_bugs_have_counterexamples() {
     for bug in [Planted::IgnoreBitmap, Planted::AddTwice] {
         let limits = Limits { losses: 0, early_timeouts: 1, ..ONE_LOSS };
         let model = model(star(2), &[2 * BLOCK], limits, Duration::MAX).altered(plant(bug));
-        let checker = model.checker().threads(2).finish_when(HasDiscoveries::AnyFailures).spawn_bfs().join();
-        let path = checker.discovery(EXACT).unwrap_or_else(|| panic!("{bug:?}: no counterexample"));
-        println!("{bug:?}: {:?}", path.into_actions());
+        assert_found(&format!("{bug:?}"), model, EXACT);
     }
 }

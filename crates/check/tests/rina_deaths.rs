@@ -1,7 +1,7 @@
 //! Rina: every behaviour of small jobs of which a worker dies or is taken for dead, at any moment (`rina 4.5` to `4.7`).
 
-use crate::rina::{assert_holds, model, plant, two_racks};
-use crate::small::{BLOCK, assert_found, star};
+use crate::rina::{model, plant, two_racks};
+use crate::small::{BLOCK, assert_found, assert_holds, star};
 use fanin_check::model::{EXACT, Limits, Losing, NetworkModel, PROGRESS};
 use fanin_core::{Duration, NetworkMap, NodeId};
 use fanin_protocols::rina::Planted;
