@@ -1,5 +1,8 @@
 //! Allreduces over machines: exact for every algorithm whatever is lost, who is missing is named, and a bug put in on purpose is found.
 
+use crate::netreduce::model;
+use crate::small::{assert_holds, star, two_levels};
+use fanin_check::model::Limits;
 use fanin_check::{Recipe, generate_for, run, violations};
 use fanin_core::{Census, Duration, FailureReason, Instant, NodeId, Rank, Suspect};
 use fanin_protocols::machines::Planted;
@@ -93,4 +96,22 @@ fn a_planted_bug_is_found_within_40_random_runs() {
     let found = recipes.iter().filter(|recipe| findings(recipe, Planted::ApplyEarly).iter().any(is_wrong_sum)).count();
     println!("{found} runs show it");
     assert!(found >= 1, "{found} runs show it");
+}
+
+/// One machine of two or three workers, and two of one: every order of packets, with one lost or a timer too early.
+#[test]
+fn every_behaviour_of_small_jobs_is_right() {
+    let one_loss = Limits { losses: 1, duplicates: 0, early_timeouts: 0, rounds: 8 };
+    let early = Limits { losses: 0, early_timeouts: 1, ..one_loss };
+    for algorithm in ALGORITHMS {
+        let system = System::Machines(MachinesParameters { algorithm, window_messages: 1, ..MachinesParameters::default() });
+        for (name, limits) in [("a loss", one_loss), ("an early timeout", early)] {
+            assert_holds(&format!("{algorithm:?}, a machine of 2, {name}"), model(star(2), system, 1, &[8], limits), 80);
+            assert_holds(&format!("{algorithm:?}, 2 machines of 1, {name}"), model(two_levels(), system, 1, &[8], limits), 80);
+        }
+        // Tencent's halves are exchanged among a power of two.
+        if algorithm != AlgorithmRule::Tencent {
+            assert_holds(&format!("{algorithm:?}, a machine of 3"), model(star(3), system, 1, &[3], one_loss), 1_000);
+        }
+    }
 }

@@ -21,7 +21,7 @@ fn with(change: impl Fn(&mut NetReduceParameters)) -> System {
 }
 
 /// A job whose window has so many packets.
-fn model((map, hosts): (NetworkMap, Vec<NodeId>), system: System, window: u32, elements: &[u64], limits: Limits) -> NetworkModel {
+pub fn model((map, hosts): (NetworkMap, Vec<NodeId>), system: System, window: u32, elements: &[u64], limits: Limits) -> NetworkModel {
     let spec = JobSpec {
         id: JobId(0),
         hosts: &hosts,
