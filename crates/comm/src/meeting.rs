@@ -89,7 +89,7 @@ pub(crate) fn join(config: &Config, wanted: Wanted) -> Result<Joined, CommError>
     };
     let stream = connect(config, address, whom, deadline)?;
     let local = stream.local_addr().map_err(CommError::system("the control connection"))?;
-    let socket = open_socket(config.bind.unwrap_or_else(|| local.ip()))?;
+    let socket = open_socket(config.bind.unwrap_or_else(|| local.ip()), embedded.is_some())?;
     let mut talk = Talk::new(config, stream, deadline);
     talk.switch_instance = wanted.switch_instance;
     talk.say(&ClientSession::greeting(SOFTWARE))?;
@@ -259,8 +259,9 @@ fn give_up(stream: &TcpStream) {
     }
 }
 
-fn open_socket(ip: IpAddr) -> Result<Socket, CommError> {
-    Socket::bind(&SocketConfig::new(SocketAddr::new(ip, 0)))
+/// `nearby`: the switch runs in this process.
+fn open_socket(ip: IpAddr, nearby: bool) -> Result<Socket, CommError> {
+    Socket::bind(&SocketConfig { nearby, ..SocketConfig::new(SocketAddr::new(ip, 0)) })
         .map_err(|error| CommError::System { what: "the socket for vectors".into(), reason: error.to_string() })
 }
 
@@ -355,7 +356,7 @@ impl<'a> Talk<'a> {
     /// Joins a job again.
     fn rejoin(&mut self, resume: &ResumeState, address: SocketAddr) -> Result<JoinedAgain, CommError> {
         let local = self.stream.local_addr().map_err(CommError::system("the control connection"))?;
-        let socket = open_socket(self.config.bind.unwrap_or_else(|| local.ip()))?;
+        let socket = open_socket(self.config.bind.unwrap_or_else(|| local.ip()), false)?;
         self.say(&ClientSession::greeting(SOFTWARE))?;
         let mut join = request(self.config, Wanted::DENSE, &socket, address);
         // Blocks must be what they were.

@@ -21,18 +21,20 @@ pub struct DaemonConfig {
     pub jobs: JobsConfig,
     /// Injected faults of what jobs send by UDP: for tests and demonstrations.
     pub faults: FaultPlan,
+    /// A rank of this process whose socket says the same ([`fanin_net::SocketConfig::nearby`]) is reached through memory.
+    pub nearby: bool,
 }
 
 impl DaemonConfig {
     /// A switch with default limits at this address, without HTTP.
     pub fn new(listen: SocketAddr) -> Self {
         let jobs = JobsConfig { seed: fresh_seed(), ..JobsConfig::default() };
-        DaemonConfig { listen, http: None, data_ports: None, jobs, faults: FaultPlan::default() }
+        DaemonConfig { listen, http: None, data_ports: None, jobs, faults: FaultPlan::default(), nearby: false }
     }
 
     /// A switch inside of rank 0's process: for its own jobs, and gone with it.
     pub fn embedded(listen: SocketAddr) -> Self {
-        DaemonConfig::new(listen)
+        DaemonConfig { nearby: true, ..DaemonConfig::new(listen) }
     }
 
     /// How long running jobs may go on when the switch drains.

@@ -92,7 +92,7 @@ impl Service {
             workers: JobWorkers::new(),
             ending: BTreeMap::new(),
             mismatches: BTreeMap::new(),
-            ports: Ports::new(config.data_ports),
+            ports: Ports::new(config.data_ports, config.nearby),
             faults: config.faults,
             totals: Totals::default(),
             draining,

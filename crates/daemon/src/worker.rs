@@ -189,18 +189,20 @@ fn check_lengths(open: &OpenJob, operators: &[CustomOperator]) -> Result<(), Str
 /// The UDP ports for jobs.
 pub(crate) struct Ports {
     range: Option<RangeInclusive<u16>>,
+    nearby: bool,
     /// Goes round, so that a port rests for as long as possible before it gets another job.
     next: u16,
 }
 
 impl Ports {
-    pub(crate) fn new(range: Option<RangeInclusive<u16>>) -> Self {
+    pub(crate) fn new(range: Option<RangeInclusive<u16>>, nearby: bool) -> Self {
         let next = range.as_ref().map_or(0, |range| *range.start());
-        Ports { range, next }
+        Ports { range, nearby, next }
     }
 
     fn bind(&mut self, ip: std::net::IpAddr) -> Result<Socket, String> {
-        let open = |port| Socket::bind(&SocketConfig::new(SocketAddr::new(ip, port)));
+        let nearby = self.nearby;
+        let open = |port| Socket::bind(&SocketConfig { nearby, ..SocketConfig::new(SocketAddr::new(ip, port)) });
         let Some(range) = self.range.clone() else { return open(0).map_err(|error| error.to_string()) };
         for _ in range.clone() {
             let port = self.next;

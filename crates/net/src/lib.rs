@@ -19,8 +19,10 @@
 //! quinn-udp, socket2 and rustix.
 #![deny(unsafe_code)]
 
+mod aligned;
 mod batch;
 pub mod faults;
+mod nearby;
 pub mod port;
 pub mod receive;
 pub mod send;

@@ -13,10 +13,16 @@ use std::mem::{size_of, zeroed};
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
+use crate::aligned::{Aligned, LINE_BYTES};
+
 /// Length of the words before each frame.
 const OFFLOAD_BYTES: usize = 10;
 /// The longest frame: the longest IP packet, an Ethernet header and two tags.
 const FRAME_BYTES_MAX: usize = 65_535 + 14 + 8;
+/// The headers of most frames with many bytes: Ethernet, IPv4, and TCP with timestamps. What follows them begins a cache line ([`Aligned`]).
+const HEADERS_BYTES: usize = 14 + 20 + 32;
+/// From one frame of a batch to the next.
+const STRIDE: usize = (OFFLOAD_BYTES + FRAME_BYTES_MAX).next_multiple_of(LINE_BYTES);
 /// Frames per system call.
 const BATCH: usize = 32;
 
@@ -204,13 +210,13 @@ impl AsFd for PacketPort {
 /// Frames on their way in: memory for a batch.
 #[derive(Debug)]
 pub struct FrameBatch {
-    memory: Box<[u8]>,
+    memory: Aligned,
     lengths: [usize; BATCH],
 }
 
 impl Default for FrameBatch {
     fn default() -> Self {
-        FrameBatch { memory: vec![0; BATCH * (OFFLOAD_BYTES + FRAME_BYTES_MAX)].into(), lengths: [0; BATCH] }
+        FrameBatch { memory: Aligned::new(BATCH * STRIDE, OFFLOAD_BYTES + HEADERS_BYTES), lengths: [0; BATCH] }
     }
 }
 
@@ -222,9 +228,7 @@ impl FrameBatch {
     pub fn receive(&mut self, port: &PacketPort) -> io::Result<usize> {
         // SAFETY: all of these are plain data for which zero bytes are a value.
         let (mut parts, mut messages): ([libc::iovec; BATCH], [libc::mmsghdr; BATCH]) = unsafe { (zeroed(), zeroed()) };
-        for ((part, message), memory) in
-            parts.iter_mut().zip(&mut messages).zip(self.memory.chunks_exact_mut(OFFLOAD_BYTES + FRAME_BYTES_MAX))
-        {
+        for ((part, message), memory) in parts.iter_mut().zip(&mut messages).zip(self.memory.bytes_mut().chunks_exact_mut(STRIDE)) {
             // Where no words come, the frame stands where it would stand behind them.
             let (words, frame) = memory.split_at_mut(OFFLOAD_BYTES - port.words());
             words.fill(0);
@@ -252,7 +256,7 @@ impl FrameBatch {
     /// Frame `index` of the last batch, with how it is to be finished; `None` where the kernel gave less than that.
     pub fn frame(&mut self, index: usize) -> Option<(Offload, &mut [u8])> {
         let length = self.lengths[index];
-        let memory = &mut self.memory[index * (OFFLOAD_BYTES + FRAME_BYTES_MAX)..][..length];
+        let memory = &mut self.memory.bytes_mut()[index * STRIDE..][..length];
         let (words, frame) = memory.split_first_chunk_mut::<OFFLOAD_BYTES>()?;
         Some((Offload::parse(words), frame))
     }

@@ -2,15 +2,20 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use crate::DATAGRAM_BYTES_MAX;
 use crate::batch::{Batch, Lane};
 use crate::faults::{FaultPlan, Injector, Verdict};
+use crate::nearby::Inbox;
 use crate::socket::Socket;
 
 /// Datagrams up to this length travel in batches of their own: acknowledgements among data would end a batch each, because all
 /// datagrams of a batch have the same length.
 const SMALL_BYTES: usize = 256;
+
+/// From this length on a datagram is sent by a call of its own, from where it is.
+pub const APART_BYTES_MIN: usize = 32 << 10;
 
 /// Datagrams in a batch: what every kernel with segmentation offload takes (`UDP_MAX_SEGMENTS` was 64 at first).
 const SEGMENTS_MAX: usize = 64;
@@ -39,7 +44,7 @@ pub struct DestinationId(pub u16);
 /// What a [`Sender`] has done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SendStatistics {
-    /// Datagrams given to the kernel.
+    /// Datagrams given to the kernel, or to a socket of this process.
     pub datagrams: u64,
     /// Their bytes, without UDP and IP headers.
     pub bytes: u64,
@@ -47,8 +52,11 @@ pub struct SendStatistics {
     pub calls: u64,
     /// Times that the kernel had no room.
     pub blocked: u64,
-    /// Datagrams that found all batches of their destination full, or are longer than any batch.
+    /// Datagrams that found all batches of their destination full, or are longer than any batch, or found no room at a socket of this
+    /// process.
     pub refused: u64,
+    /// Those among the datagrams sent that went to a socket of this process through memory.
+    pub nearby: u64,
     /// Datagrams that the kernel rejected for good (no route, too long for the link, ...).
     pub failed: u64,
     /// Injected faults by kind.
@@ -63,9 +71,19 @@ impl SendStatistics {
         self.calls += other.calls;
         self.blocked += other.blocked;
         self.refused += other.refused;
+        self.nearby += other.nearby;
         self.failed += other.failed;
         self.injected.iter_mut().zip(other.injected).for_each(|(to, from)| *to += from);
     }
+}
+
+/// Whether a destination is a socket of this process that takes parcels.
+#[derive(Clone, Debug)]
+enum Nearby {
+    /// Nothing was sent there yet.
+    Unknown,
+    No,
+    Yes(Arc<Inbox>),
 }
 
 struct Destination {
@@ -73,6 +91,7 @@ struct Destination {
     data: Lane,
     small: Lane,
     injector: Option<Injector>,
+    nearby: Nearby,
     /// The length of the datagram that is being written; 0 while none is.
     writing: usize,
     /// Whether the destination is in the list of those to flush.
@@ -82,6 +101,20 @@ struct Destination {
 impl Destination {
     fn lane(&mut self, bytes: usize) -> &mut Lane {
         if bytes <= SMALL_BYTES { &mut self.small } else { &mut self.data }
+    }
+
+    /// Where parcels for the destination go, if it takes them from `socket`.
+    fn inbox(&mut self, socket: &Socket) -> Option<&Inbox> {
+        if let Nearby::Unknown = self.nearby {
+            let found = socket.inbox().and_then(|_| Inbox::find(self.address));
+            self.nearby = found.map_or(Nearby::No, Nearby::Yes);
+        }
+        if let Nearby::Yes(inbox) = &self.nearby
+            && inbox.is_closed()
+        {
+            self.nearby = Nearby::No;
+        }
+        if let Nearby::Yes(inbox) = &self.nearby { Some(inbox) } else { None }
     }
 
     fn pending_bytes(&self) -> usize {
@@ -122,6 +155,7 @@ impl Sender {
             data: Lane::new(batches, self.config.batch_bytes_max),
             small: Lane::new(batches, SMALL_BYTES * SEGMENTS_MAX),
             injector: Injector::new(&self.config.faults, number),
+            nearby: Nearby::Unknown,
             writing: 0,
             listed: false,
         });
@@ -244,6 +278,9 @@ impl Sender {
         }
         let destination = &mut self.destinations[to.0 as usize];
         let address = destination.address;
+        if destination.inbox(socket).is_some() {
+            return self.send_lane_nearby(socket, to, bytes);
+        }
         let lane = destination.lane(bytes);
         while let Some(batch) = lane.first_mut() {
             match send_batch(socket, batch, address, &mut self.statistics) {
@@ -265,6 +302,40 @@ impl Sender {
         if !self.destinations[to.0 as usize].lane(bytes).is_empty() {
             self.list(to);
         }
+    }
+
+    /// The same to a socket of this process.
+    fn send_lane_nearby(&mut self, socket: &Socket, to: DestinationId, bytes: usize) {
+        let destination = &mut self.destinations[to.0 as usize];
+        let Nearby::Yes(inbox) = destination.nearby.clone() else { return };
+        let lane = destination.lane(bytes);
+        while let Some(batch) = lane.first_mut() {
+            count_nearby(&mut self.statistics, &inbox, socket, batch.segment().max(1), [batch.unsent(), &[]]);
+            lane.pop();
+        }
+    }
+
+    /// Sends a datagram of at least [`APART_BYTES_MIN`] bytes at once from where its parts are: it would not share a batch with many, so
+    /// that copying it there would save nothing. False where something waits before it, or it has to wait itself: then it is to be
+    /// [reserved](Sender::reserve) as any other.
+    pub fn send_apart(&mut self, socket: &Socket, to: DestinationId, head: &[u8], payload: &[u8]) -> bool {
+        let destination = &mut self.destinations[to.0 as usize];
+        let length = head.len() + payload.len();
+        if self.blocked || destination.injector.is_some() || destination.pending_bytes() > 0 || length > DATAGRAM_BYTES_MAX {
+            return false;
+        }
+        if let Some(inbox) = destination.inbox(socket) {
+            count_nearby(&mut self.statistics, inbox, socket, length, [head, payload]);
+            return true;
+        }
+        if !socket.is_plain() || socket.send_parts([head, payload], destination.address).is_err() {
+            // Whatever the reason is, it is found and told when the datagram is sent from a batch.
+            return false;
+        }
+        self.statistics.calls += 1;
+        self.statistics.datagrams += 1;
+        self.statistics.bytes += length as u64;
+        true
     }
 
     /// Whether the kernel had no room at the last attempt: wait for writability, then flush.
@@ -293,6 +364,19 @@ impl Sender {
     /// What has been done so far.
     pub fn statistics(&self) -> &SendStatistics {
         &self.statistics
+    }
+}
+
+/// Puts a run of datagrams of `segment` bytes into an inbox.
+fn count_nearby(statistics: &mut SendStatistics, inbox: &Inbox, socket: &Socket, segment: usize, parts: [&[u8]; 2]) {
+    let bytes = parts[0].len() + parts[1].len();
+    let datagrams = bytes.div_ceil(segment) as u64;
+    if inbox.push(socket.local_address(), segment, parts) {
+        statistics.datagrams += datagrams;
+        statistics.nearby += datagrams;
+        statistics.bytes += bytes as u64;
+    } else {
+        statistics.refused += datagrams;
     }
 }
 

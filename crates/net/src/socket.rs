@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use quinn_udp::{EcnCodepoint, RecvMeta, Transmit, UdpSockRef, UdpSocketState};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
-use rustix::net::sockopt;
+use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg_addr, sockopt};
+
+use crate::nearby::Inbox;
 
 /// Where to bind and how large the kernel's buffers should be.
 #[derive(Clone, Debug)]
@@ -22,12 +24,15 @@ pub struct SocketConfig {
     pub send_buffer_bytes: usize,
     /// Mark datagrams as ECN-capable (ECT(0)). Right only for systems that slow down when they see marks.
     pub ecn_capable: bool,
+    /// Datagrams between this socket and others of the process that have said the same go through memory, without the kernel. The address
+    /// must be one that others send to: not an unspecified one.
+    pub nearby: bool,
 }
 
 impl SocketConfig {
-    /// Large buffers, no ECN, bound to `bind`.
+    /// Large buffers, no ECN, nothing nearby, bound to `bind`.
     pub fn new(bind: SocketAddr) -> Self {
-        SocketConfig { bind, receive_buffer_bytes: 16 << 20, send_buffer_bytes: 1 << 20, ecn_capable: false }
+        SocketConfig { bind, receive_buffer_bytes: 16 << 20, send_buffer_bytes: 1 << 20, ecn_capable: false, nearby: false }
     }
 }
 
@@ -84,6 +89,7 @@ pub struct Socket {
     address: SocketAddr,
     ecn: Option<EcnCodepoint>,
     wake: Waker,
+    inbox: Option<Arc<Inbox>>,
     receive_buffer_bytes: usize,
     send_buffer_bytes: usize,
 }
@@ -115,7 +121,10 @@ impl Socket {
             tracing::warn!("no UDP receive offload (GRO) here: every datagram is delivered on its own");
         }
         let ecn = config.ecn_capable.then_some(EcnCodepoint::Ect0);
-        Ok(Socket { udp, state, address, ecn, wake: Waker(Arc::new(wake)), receive_buffer_bytes, send_buffer_bytes })
+        let wake = Waker(Arc::new(wake));
+        let is_nearby = config.nearby && !address.ip().is_unspecified();
+        let inbox = is_nearby.then(|| Inbox::open(address, config.receive_buffer_bytes, wake.clone()));
+        Ok(Socket { udp, state, address, ecn, wake, inbox, receive_buffer_bytes, send_buffer_bytes })
     }
 
     /// The address that the socket is bound to, with the port that the kernel chose.
@@ -157,10 +166,14 @@ impl Socket {
     pub fn wait(&self, timeout: Option<Duration>, writable: bool) -> io::Result<Readiness> {
         let wanted = if writable { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
         let mut descriptors = [PollFd::new(&self.udp, wanted), PollFd::new(&*self.wake.0, PollFlags::IN)];
+        let may_sleep = self.inbox.as_ref().is_none_or(|inbox| inbox.fall_asleep());
+        let timeout = if may_sleep { timeout } else { Some(Duration::ZERO) };
         let timeout = timeout.map(|span| Timespec { tv_sec: span.as_secs() as _, tv_nsec: span.subsec_nanos() as _ });
-        match poll(&mut descriptors, timeout.as_ref()) {
+        let polled = poll(&mut descriptors, timeout.as_ref());
+        let has_parcels = self.inbox.as_ref().is_some_and(|inbox| inbox.wake_up());
+        match polled {
             Ok(_) => {}
-            Err(rustix::io::Errno::INTR) => return Ok(Readiness { woken: true, ..Readiness::default() }),
+            Err(rustix::io::Errno::INTR) => return Ok(Readiness { woken: true, readable: has_parcels, writable: false }),
             Err(error) => return Err(error.into()),
         }
         let events = descriptors[0].revents();
@@ -169,7 +182,8 @@ impl Socket {
             // Resets the counter; that somebody else did it first is no failure.
             let _ = rustix::io::read(&*self.wake.0, &mut [0u8; 8]);
         }
-        Ok(Readiness { readable: events.intersects(PollFlags::IN | PollFlags::ERR), writable: events.contains(PollFlags::OUT), woken })
+        let readable = has_parcels || events.intersects(PollFlags::IN | PollFlags::ERR);
+        Ok(Readiness { readable, writable: events.contains(PollFlags::OUT), woken })
     }
 
     /// Sends `contents`, cut into datagrams of `segment` bytes by the kernel.
@@ -178,9 +192,34 @@ impl Socket {
         self.state.try_send(UdpSockRef::from(&self.udp), &transmit)
     }
 
+    /// Sends one datagram whose bytes lie in two places.
+    pub(crate) fn send_parts(&self, parts: [&[u8]; 2], destination: SocketAddr) -> io::Result<()> {
+        let parts = parts.map(io::IoSlice::new);
+        sendmsg_addr(&self.udp, &destination, &parts, &mut SendAncillaryBuffer::default(), SendFlags::DONTWAIT)?;
+        Ok(())
+    }
+
+    /// Whether datagrams are sent as they are, without marks.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.ecn.is_none()
+    }
+
+    /// Where parcels for this socket wait, if anywhere.
+    pub(crate) fn inbox(&self) -> Option<&Inbox> {
+        self.inbox.as_deref()
+    }
+
     /// Reads into as many of `buffers` as there is something for; gives how many.
     pub(crate) fn receive(&self, buffers: &mut [io::IoSliceMut<'_>], meta: &mut [RecvMeta]) -> io::Result<usize> {
         self.state.recv(UdpSockRef::from(&self.udp), buffers, meta)
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        if let Some(inbox) = &self.inbox {
+            inbox.close();
+        }
     }
 }
 

@@ -15,6 +15,7 @@ use crate::config::{ConfigError, NodeConfig, PeerConfig};
 use crate::counters::Counters;
 use crate::fabric::links::Links;
 use crate::fabric::{FabricConfig, Inbox};
+use crate::linger::Linger;
 use crate::outlet::{Lent, Outlet};
 use crate::peers::{PeerIndex, Peers, Restarted};
 use crate::residents::Residents;
@@ -75,6 +76,7 @@ pub(crate) struct Driver<N> {
     more: bool,
     /// For how many turns that has been so.
     turns_behind: u32,
+    linger: Linger,
     /// Who looks at the counts from another thread, and when they are written down for it next.
     watch: Option<(Watch, Instant)>,
     /// What other threads ask of a node of a fabric.
@@ -133,7 +135,18 @@ impl<N: Node<[u8]>> Driver<N> {
         };
         let receiver = Receiver::new(how.receive_runs);
         let (residents, clock) = (Residents::none(), Clock::start());
-        Ok(Driver { residents, socket, receiver, outlet, clock, more: false, turns_behind: 0, watch: None, inbox: None })
+        Ok(Driver {
+            residents,
+            socket,
+            receiver,
+            outlet,
+            clock,
+            more: false,
+            turns_behind: 0,
+            linger: Linger::default(),
+            watch: None,
+            inbox: None,
+        })
     }
 
     /// The first job whose node has the role of this driver's own address: a worker, not the server of a job that lives beside it.
@@ -316,8 +329,13 @@ impl<N: Node<[u8]>> Driver<N> {
         if let Some(at) = self.residents.next_timeout().into_iter().chain(links).min() {
             limit = limit.min(Duration::from_nanos(at.since(self.clock.now()).as_ps().div_ceil(1_000)));
         }
-        self.outlet.counters.waits += 1;
-        let ready = self.socket.wait(Some(limit), blocked)?;
+        let ready = match self.linger.before_sleep(limit, &self.socket, blocked)? {
+            Some(ready) => ready,
+            None => {
+                self.outlet.counters.waits += 1;
+                self.socket.wait(Some(limit), blocked)?
+            }
+        };
         if ready.writable {
             self.outlet.sender.flush(&self.socket);
         }

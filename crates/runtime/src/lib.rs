@@ -26,6 +26,7 @@ pub mod config;
 pub mod counters;
 mod driver;
 pub mod fabric;
+mod linger;
 mod outlet;
 mod peers;
 mod residents;

@@ -4,6 +4,7 @@ use fanin_core::{
     Address, BlockExponent, Body, DropReason, Egress, Event, FixedPoint, FlowLabel, Instant, JobId, OpError, Pair, Payload, Piece, Role,
     Route, TrafficClass, Tx, Via, Wire,
 };
+use fanin_net::send::APART_BYTES_MIN;
 use fanin_net::{DATAGRAM_BYTES_MAX, Sender, Socket};
 use fanin_wire::hop::HopHeader;
 
@@ -11,6 +12,9 @@ use crate::counters::Counters;
 use crate::fabric::links::Links;
 use crate::peers::{PeerIndex, Peers};
 use crate::tensors::Tensors;
+
+/// The longest system header of what is sent from where it is.
+const FRONT_BYTES_MAX: usize = 64;
 
 /// Everything behind [`Tx`] that outlives a call of a handler.
 pub(crate) struct Outlet {
@@ -81,7 +85,7 @@ impl Outlet {
         to: PeerIndex,
         hop: &HopHeader,
         front_bytes: usize,
-        front: impl FnOnce(&mut [u8]),
+        front: impl Fn(&mut [u8]),
         payload: &[u8],
     ) -> bool {
         let bytes = HopHeader::LEN + front_bytes + payload.len();
@@ -90,6 +94,16 @@ impl Outlet {
             return false;
         }
         let peer = self.peers.get_mut(to);
+        if bytes >= APART_BYTES_MIN && front_bytes <= FRONT_BYTES_MAX && self.links.is_none() {
+            let mut head = [0; HopHeader::LEN + FRONT_BYTES_MAX];
+            let head = &mut head[..HopHeader::LEN + front_bytes];
+            HopHeader { sequence: peer.next_sequence, ..*hop }.emit(head);
+            front(&mut head[HopHeader::LEN..]);
+            if self.sender.send_apart(socket, peer.destination, head, payload) {
+                peer.count_sent(hop);
+                return true;
+            }
+        }
         let place = match &mut self.links {
             None => self.sender.reserve(socket, peer.destination, bytes).map(|slot| (slot, hop.ecn)).ok_or(DropReason::QueueFull),
             Some(links) => links.take_in(to, self.now, bytes).map(|place| (place.bytes, hop.ecn || place.is_marked)),
@@ -104,12 +118,13 @@ impl Outlet {
         HopHeader { sequence: peer.next_sequence, ecn, ..*hop }.emit(slot);
         front(&mut slot[HopHeader::LEN..]);
         slot[HopHeader::LEN + front_bytes..].copy_from_slice(payload);
-        peer.counters.packets_sent += 1;
-        peer.counters.payload_bytes_sent += u64::from(hop.payload_bytes);
         if self.links.is_none() {
-            // In a fabric a packet gets its number when it leaves, in the order in which hellos and others do.
-            peer.next_sequence += 1;
+            peer.count_sent(hop);
             self.sender.commit(socket, peer.destination);
+        } else {
+            // In a fabric a packet gets its number when it leaves, in the order in which hellos and others do.
+            peer.counters.packets_sent += 1;
+            peer.counters.payload_bytes_sent += u64::from(hop.payload_bytes);
         }
         true
     }

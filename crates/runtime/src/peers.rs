@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use fanin_core::{Address, DropReason, NodeId, PortId, ReplayWindow};
 use fanin_net::{DestinationId, Sender};
+use fanin_wire::hop::HopHeader;
 
 use crate::config::{ConfigError, NODE_MAX, NodeConfig};
 use crate::counters::PeerCounters;
@@ -26,6 +27,14 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
+    /// A packet has gone to the peer.
+    #[inline]
+    pub(crate) fn count_sent(&mut self, hop: &HopHeader) {
+        self.counters.packets_sent += 1;
+        self.counters.payload_bytes_sent += u64::from(hop.payload_bytes);
+        self.next_sequence += 1;
+    }
+
     /// Whether a packet with this epoch and sequence number is new; says also whether it shows that the peer has restarted.
     #[inline]
     pub(crate) fn accept(&mut self, epoch: u32, sequence: u64) -> Result<Restarted, DropReason> {

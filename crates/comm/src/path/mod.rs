@@ -45,6 +45,8 @@ pub enum PathReport {
         window: u32,
         /// The kernel's buffer for packets that have come, in bytes.
         receive_buffer_bytes: u64,
+        /// This rank runs the switch: what it sends there goes through the memory of its process.
+        nearby: bool,
         /// Why not through shared memory.
         reason: String,
     },
@@ -64,6 +66,7 @@ impl PathReport {
                 payload_bytes: joined.admitted.payload_bytes,
                 window: joined.admitted.window,
                 receive_buffer_bytes: joined.socket.receive_buffer_bytes() as u64,
+                nearby: joined.embedded.is_some(),
                 reason: reason.clone(),
             },
         }
@@ -75,10 +78,11 @@ impl fmt::Display for PathReport {
         match self {
             PathReport::Alone => f.write_str("one rank, nothing travels"),
             PathReport::Memory { .. } => f.write_str("shared memory (all ranks are on this host)"),
-            PathReport::Datagrams { switch, local, payload_bytes, window, reason, .. } => write!(
+            PathReport::Datagrams { switch, local, payload_bytes, window, nearby, reason, .. } => write!(
                 f,
-                "UDP from {local} to the switch at {switch}, {payload_bytes} bytes a packet, {window} packets under way \
-                 (no shared memory: {reason})"
+                "UDP from {local} to the switch at {switch}{}, {payload_bytes} bytes a packet, {window} packets under way \
+                 (no shared memory: {reason})",
+                if *nearby { " in this process, which others reach so" } else { "" }
             ),
         }
     }
