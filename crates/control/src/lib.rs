@@ -66,11 +66,5 @@ pub const ALIVE_INTERVAL_MS: u64 = 250;
 /// The most ranks that a job can have.
 pub const WORLD_MAX: u32 = 1_024;
 
-/// The most bytes of a system's datagram that are not elements, in whole steps of payloads: the hop header and the longest header.
-pub fn header_bytes_max(system: &fanin_systems::System) -> u32 {
-    let bytes = fanin_wire::hop::HopHeader::LEN + fanin_systems::AnyHeader::max_len_of(system);
-    bytes.next_multiple_of(jobs::admission::PAYLOAD_STEP_BYTES as usize) as u32
-}
-
-/// The same for all systems: the hop header and the longest header of any.
+/// Bytes of a datagram that are not elements: the hop header and the longest header of any system.
 pub const HEADER_BYTES_MAX: u32 = (fanin_wire::hop::HopHeader::LEN + <fanin_systems::AnyHeader as fanin_core::Wire>::MAX_LEN) as u32;
