@@ -331,6 +331,22 @@ fn the_path_is_chosen_visibly() {
 }
 
 #[test]
+fn only_the_rank_that_runs_the_switch_reaches_it_through_memory() {
+    let (configs, _) = configs(3, Transport::Udp);
+    let sent = run(configs, |comm| {
+        for elements in [100, 300_000] {
+            check_all_kinds(&comm, ElementOp::F32_SUM, elements);
+        }
+        let PathReport::Datagrams { nearby, .. } = comm.path() else { panic!("{}", comm.path()) };
+        assert_eq!((*nearby, comm.path().to_string().contains("in this process")), (comm.rank() == 0, comm.rank() == 0));
+        comm.statistics().sent
+    });
+    let (first, others) = sent.split_first().unwrap();
+    assert!(first.datagrams > 0 && first.nearby == first.datagrams, "{first:?}");
+    assert!(others.iter().all(|sent| sent.datagrams > 0 && sent.nearby == 0), "{others:?}");
+}
+
+#[test]
 fn calls_in_the_background_run_in_their_order() {
     let (configs, _) = configs(3, Transport::Auto);
     run(configs, |comm| {

@@ -48,7 +48,7 @@ pub use call::{CallDescription, CallKind, CustomCall, Op, Part, Signature};
 pub use client::{ClientError, ClientSession};
 pub use fabric::{FabricReply, FabricRequest, JobAnnouncement, SwitchStatus};
 pub use frame::{Decoder, FRAME_BYTES_MAX, FrameError, encode};
-pub use jobs::{Action, ConnectionId, Jobs, JobsConfig, Note, OpenJob};
+pub use jobs::{Action, ConnectionId, Jobs, JobsConfig, Note, OpenJob, PAYLOAD_STEP_BYTES};
 pub use message::{
     Admitted, Attach, BlockRange, ClientMessage, Failed, FailureKind, Hello, HostId, JobWish, Join, OPERATORS_BYTES_MAX, OPERATORS_MAX,
     OperationPlan, OperatorWish, PeerInfo, Progress, Refusal, Refused, ResumeState, Segment, Source, SwitchHello, SwitchMessage,
@@ -66,5 +66,11 @@ pub const ALIVE_INTERVAL_MS: u64 = 250;
 /// The most ranks that a job can have.
 pub const WORLD_MAX: u32 = 1_024;
 
-/// Bytes of a datagram that are not elements: the hop header and the longest header of any system.
+/// The most bytes of a system's datagram that are not elements, in whole steps of payloads: the hop header and the longest header.
+pub fn header_bytes_max(system: &fanin_systems::System) -> u32 {
+    let bytes = fanin_wire::hop::HopHeader::LEN + fanin_systems::AnyHeader::max_len_of(system);
+    bytes.next_multiple_of(PAYLOAD_STEP_BYTES as usize) as u32
+}
+
+/// The same for all systems: the hop header and the longest header of any.
 pub const HEADER_BYTES_MAX: u32 = (fanin_wire::hop::HopHeader::LEN + <fanin_systems::AnyHeader as fanin_core::Wire>::MAX_LEN) as u32;

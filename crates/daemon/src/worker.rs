@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 
-use fanin_control::OpenJob;
+use fanin_control::{OpenJob, header_bytes_max};
 use fanin_core::{Address, Duration, ElementOp, JobId, NetworkMap, NodeId, PortId, hash};
 use fanin_net::{FaultPlan, NetError, SenderConfig, Socket, SocketConfig, Waker};
 use fanin_operator::{CustomOperator, Faults};
@@ -67,7 +67,8 @@ impl JobWorker {
         };
         let faults = FaultPlan { seed: hash::derive(faults.seed, open.instance), ..faults };
         let sender = SenderConfig { faults, ..SenderConfig::default() };
-        let how = DriverConfig { sender, epoch: Some(open.epoch), ..DriverConfig::default() };
+        let datagram_bytes_max = (open.payload_bytes + header_bytes_max(&open.system)) as usize;
+        let how = DriverConfig { sender, datagram_bytes_max, epoch: Some(open.epoch), ..DriverConfig::default() };
         let mut driver = SwitchDriver::new(socket, node, config, &how).map_err(|error| error.to_string())?;
         let (port, waker, watch) = (driver.local_address().port(), driver.waker(), driver.watch());
         let stop = Arc::new(AtomicBool::new(false));

@@ -77,9 +77,9 @@ impl Inbox {
         self.closed.load(Ordering::Relaxed)
     }
 
-    /// Puts a run of datagrams in, given in two parts; false where there is no room, and they are lost.
-    pub(crate) fn push(&self, source: SocketAddr, stride: usize, parts: [&[u8]; 2]) -> bool {
-        let length = parts[0].len() + parts[1].len();
+    /// Puts a run of datagrams in, given in parts; false where there is no room, and they are lost.
+    pub(crate) fn push(&self, source: SocketAddr, stride: usize, parts: &[&[u8]]) -> bool {
+        let length: usize = parts.iter().map(|part| part.len()).sum();
         let mut state = locked(&self.state);
         if state.arrived_bytes + length > self.bytes_max {
             return false;
@@ -89,8 +89,7 @@ impl Inbox {
         // Others need not wait while this is copied.
         drop(state);
         bytes.clear();
-        bytes.extend_from_slice(parts[0]);
-        bytes.extend_from_slice(parts[1]);
+        parts.iter().for_each(|part| bytes.extend_from_slice(part));
         locked(&self.state).arrived.push_back(Parcel { source, stride, bytes });
         // Either the owner sees the parcel before it sleeps, or it is seen here that it sleeps: both look behind the same lock.
         if self.asleep.swap(false, Ordering::SeqCst) {
@@ -157,7 +156,7 @@ mod tests {
         sender.flush(&near);
         push(&mut apart, &far, from_far, &[9; 700]);
         apart.flush(&far);
-        assert!(sender.send_apart(&near, there, &[1, 2], &[3; 40_000]), "nothing waits");
+        assert!(sender.send_apart(&near, there, [&[1, 2], &[3; 40_000], &[0; 30]]), "nothing waits");
         let mut receiver = Receiver::new(8);
         let (mut got, mut foreign) = (Vec::new(), Vec::new());
         while got.len() + foreign.len() < 8 {
@@ -170,7 +169,7 @@ mod tests {
                 all.extend(run.datagrams().map(|datagram| (datagram[0], datagram.len())));
             }
         }
-        assert_eq!(got, [(0, 1_000), (1, 1_000), (2, 1_000), (3, 1_000), (4, 1_000), (5, 300), (1, 40_002)]);
+        assert_eq!(got, [(0, 1_000), (1, 1_000), (2, 1_000), (3, 1_000), (4, 1_000), (5, 300), (1, 40_032)]);
         assert_eq!(foreign, [(9, 700)]);
         assert_eq!((sender.statistics().datagrams, sender.statistics().nearby), (7, 7));
         assert_eq!(to.wait(Some(Duration::ZERO), false).unwrap(), crate::Readiness::default());
@@ -212,12 +211,12 @@ mod tests {
         let (near, to) = (nearby(), nearby());
         let inbox = Inbox::open((Ipv4Addr::LOCALHOST, 1).into(), 1_000, to.waker());
         let source = near.local_address();
-        assert!(inbox.push(source, 600, [&[0; 300], &[0; 300]]));
-        assert!(!inbox.push(source, 600, [&[0; 300], &[0; 300]]), "there are 400 left");
+        assert!(inbox.push(source, 600, &[&[0; 300], &[0; 300]]));
+        assert!(!inbox.push(source, 600, &[&[0; 300], &[0; 300]]), "there are 400 left");
         let mut parcels = Vec::new();
         inbox.exchange(&mut parcels, 4);
         assert_eq!(parcels.len(), 1);
-        assert!(inbox.push(source, 1_000, [&[0; 1_000], &[]]));
+        assert!(inbox.push(source, 1_000, &[&[0; 1_000]]));
         inbox.close();
         assert!(inbox.is_closed() && Inbox::find((Ipv4Addr::LOCALHOST, 1).into()).is_none());
 

@@ -310,7 +310,7 @@ impl Sender {
         let Nearby::Yes(inbox) = destination.nearby.clone() else { return };
         let lane = destination.lane(bytes);
         while let Some(batch) = lane.first_mut() {
-            count_nearby(&mut self.statistics, &inbox, socket, batch.segment().max(1), [batch.unsent(), &[]]);
+            count_nearby(&mut self.statistics, &inbox, socket, batch.segment().max(1), &[batch.unsent()]);
             lane.pop();
         }
     }
@@ -318,17 +318,17 @@ impl Sender {
     /// Sends a datagram of at least [`APART_BYTES_MIN`] bytes at once from where its parts are: it would not share a batch with many, so
     /// that copying it there would save nothing. False where something waits before it, or it has to wait itself: then it is to be
     /// [reserved](Sender::reserve) as any other.
-    pub fn send_apart(&mut self, socket: &Socket, to: DestinationId, head: &[u8], payload: &[u8]) -> bool {
+    pub fn send_apart(&mut self, socket: &Socket, to: DestinationId, parts: [&[u8]; 3]) -> bool {
         let destination = &mut self.destinations[to.0 as usize];
-        let length = head.len() + payload.len();
+        let length = parts.iter().map(|part| part.len()).sum();
         if self.blocked || destination.injector.is_some() || destination.pending_bytes() > 0 || length > DATAGRAM_BYTES_MAX {
             return false;
         }
         if let Some(inbox) = destination.inbox(socket) {
-            count_nearby(&mut self.statistics, inbox, socket, length, [head, payload]);
+            count_nearby(&mut self.statistics, inbox, socket, length, &parts);
             return true;
         }
-        if !socket.is_plain() || socket.send_parts([head, payload], destination.address).is_err() {
+        if !socket.is_plain() || socket.send_parts(parts, destination.address).is_err() {
             // Whatever the reason is, it is found and told when the datagram is sent from a batch.
             return false;
         }
@@ -368,8 +368,8 @@ impl Sender {
 }
 
 /// Puts a run of datagrams of `segment` bytes into an inbox.
-fn count_nearby(statistics: &mut SendStatistics, inbox: &Inbox, socket: &Socket, segment: usize, parts: [&[u8]; 2]) {
-    let bytes = parts[0].len() + parts[1].len();
+fn count_nearby(statistics: &mut SendStatistics, inbox: &Inbox, socket: &Socket, segment: usize, parts: &[&[u8]]) {
+    let bytes: usize = parts.iter().map(|part| part.len()).sum();
     let datagrams = bytes.div_ceil(segment) as u64;
     if inbox.push(socket.local_address(), segment, parts) {
         statistics.datagrams += datagrams;

@@ -192,8 +192,8 @@ impl Socket {
         self.state.try_send(UdpSockRef::from(&self.udp), &transmit)
     }
 
-    /// Sends one datagram whose bytes lie in two places.
-    pub(crate) fn send_parts(&self, parts: [&[u8]; 2], destination: SocketAddr) -> io::Result<()> {
+    /// Sends one datagram whose bytes lie in several places.
+    pub(crate) fn send_parts(&self, parts: [&[u8]; 3], destination: SocketAddr) -> io::Result<()> {
         let parts = parts.map(io::IoSlice::new);
         sendmsg_addr(&self.udp, &destination, &parts, &mut SendAncillaryBuffer::default(), SendFlags::DONTWAIT)?;
         Ok(())

@@ -7,13 +7,11 @@
 //! Where nobody else wants the core, that costs a microsecond. Where somebody has it who is none of a job's processes, and computes, it would
 //! cost a time slice, while a sleeper would be woken in the middle of that: then loops sleep at once, for a while.
 
-use std::io;
+use std::thread;
 use std::time::{Duration, Instant};
 
-use fanin_net::{Readiness, Socket};
-
 /// How often others are let run before a sleep.
-const YIELDS: u32 = 2;
+const TURNS: u32 = 2;
 /// Whoever has the core for longer than that computes.
 const TURN_MAX: Duration = Duration::from_millis(1);
 /// How many sleeps follow at once then.
@@ -22,69 +20,79 @@ const SLEEPS: u32 = 256;
 /// Whether and how often others are let run.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Linger {
+    /// How often that was done since something was found.
+    turns: u32,
     /// How many sleeps come at once.
     sleeps: u32,
 }
 
 impl Linger {
-    /// Lets others run; gives what there is to do then, or `None` where it is time to sleep.
-    ///
-    /// # Errors
-    /// What the kernel reports while waiting.
-    pub(crate) fn before_sleep(&mut self, limit: Duration, socket: &Socket, writable: bool) -> io::Result<Option<Readiness>> {
+    /// Lets others run, and says that it is time to look whether there is something now; or that it is time to sleep, for as long as
+    /// `limit`.
+    pub(crate) fn before_sleep(&mut self, limit: Duration) -> bool {
         if limit.is_zero() {
-            return Ok(None);
+            return false;
         }
         if self.sleeps > 0 {
             self.sleeps -= 1;
-            return Ok(None);
+            return false;
         }
-        for _ in 0..YIELDS {
-            let before = Instant::now();
-            std::thread::yield_now();
-            let turn = before.elapsed();
-            let ready = socket.wait(Some(Duration::ZERO), writable)?;
-            if turn > TURN_MAX {
-                self.sleeps = SLEEPS;
-            }
-            if ready.readable || ready.writable || ready.woken {
-                return Ok(Some(ready));
-            }
-            if turn > TURN_MAX || turn > limit {
-                break;
-            }
+        if self.turns == TURNS {
+            self.turns = 0;
+            return false;
         }
-        Ok(None)
+        self.turns += 1;
+        let before = Instant::now();
+        thread::yield_now();
+        self.after(before.elapsed());
+        true
+    }
+
+    /// Others have had the core for so long.
+    fn after(&mut self, turn: Duration) {
+        if turn > TURN_MAX {
+            (self.turns, self.sleeps) = (0, SLEEPS);
+        }
+    }
+
+    /// There was something.
+    pub(crate) fn on_found(&mut self) {
+        self.turns = 0;
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fanin_net::SocketConfig;
-    use std::net::{Ipv4Addr, UdpSocket};
 
-    #[test]
-    fn what_is_there_is_told_and_nothing_is_waited_for() {
-        let socket = Socket::bind(&SocketConfig::new((Ipv4Addr::LOCALHOST, 0).into())).unwrap();
-        let mut linger = Linger::default();
-        let day = Duration::from_secs(86_400);
-        assert_eq!(linger.before_sleep(day, &socket, false).unwrap(), None);
-        UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().send_to(&[1], socket.local_address()).unwrap();
-        // On loopback a datagram is there when it is sent.
-        let ready = (0..=SLEEPS).find_map(|_| linger.before_sleep(day, &socket, false).unwrap());
-        assert!(ready.unwrap().readable);
-        assert_eq!(linger.before_sleep(Duration::ZERO, &socket, false).unwrap(), None, "who is not to sleep looks at once");
+    const LONG: Duration = Duration::from_secs(86_400);
+
+    /// How often a fresh look is taken before a sleep; a busy machine may end that early.
+    fn looks(linger: &mut Linger) -> u32 {
+        (0..).find(|_| !linger.before_sleep(LONG)).unwrap()
     }
 
     #[test]
-    fn where_somebody_computes_loops_sleep_for_a_while() {
-        let socket = Socket::bind(&SocketConfig::new((Ipv4Addr::LOCALHOST, 0).into())).unwrap();
-        socket.waker().wake();
-        let mut linger = Linger { sleeps: 2 };
-        let day = Duration::from_secs(86_400);
-        assert_eq!(linger.before_sleep(day, &socket, false).unwrap(), None);
-        assert_eq!(linger.before_sleep(day, &socket, false).unwrap(), None);
-        assert!(linger.before_sleep(day, &socket, false).unwrap().unwrap().woken, "two sleeps are over");
+    fn others_are_let_run_a_few_times_before_each_sleep() {
+        let mut linger = Linger::default();
+        assert!(!linger.before_sleep(Duration::ZERO), "who is not to sleep does not wait for others either");
+        assert!((1..=TURNS).contains(&looks(&mut linger)));
+        linger = Linger { turns: TURNS, sleeps: 0 };
+        linger.on_found();
+        assert!(linger.before_sleep(LONG), "something was found: it begins anew");
+        linger = Linger { turns: TURNS, sleeps: 0 };
+        assert_eq!(looks(&mut linger), 0);
+    }
+
+    #[test]
+    fn where_somebody_computes_sleeps_come_at_once_for_a_while() {
+        let mut linger = Linger::default();
+        linger.after(TURN_MAX);
+        assert_eq!(linger.sleeps, 0);
+        linger.after(TURN_MAX * 2);
+        for _ in 0..SLEEPS {
+            assert_eq!(looks(&mut linger), 0);
+        }
+        assert!(linger.before_sleep(LONG), "then it is tried again");
     }
 }

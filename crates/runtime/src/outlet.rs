@@ -13,6 +13,11 @@ use crate::fabric::links::Links;
 use crate::peers::{PeerIndex, Peers};
 use crate::tensors::Tensors;
 
+/// A cache line.
+const LINE_BYTES: usize = 64;
+const PADDING: [u8; LINE_BYTES] = [0; LINE_BYTES];
+/// Shorter packets are not filled up.
+const PADDED_BYTES_MIN: usize = 1_024;
 /// The longest system header of what is sent from where it is.
 const FRONT_BYTES_MAX: usize = 64;
 
@@ -24,6 +29,8 @@ pub(crate) struct Outlet {
     pub(crate) peers: Peers,
     /// What has happened to packets outside of nodes.
     pub(crate) counters: Counters,
+    /// Packets are filled up to whole cache lines, but not beyond this length.
+    pub(crate) datagram_bytes_max: usize,
     /// In a fabric, what is between this node and the sender: queues, delays, neighbours, routes.
     pub(crate) links: Option<Box<Links>>,
     /// The time of the present turn.
@@ -77,6 +84,14 @@ impl Outlet {
         !self.sender.is_blocked() || self.sender.pending_bytes(destination) < self.pending_bytes_max
     }
 
+    /// How many zeros follow a packet of `bytes` bytes: the kernel copies datagrams one behind the other, twice as fast where each begins
+    /// a cache line (see `Aligned` in fanin-net).
+    #[inline]
+    fn padding(&self, bytes: usize) -> usize {
+        let padded = bytes.next_multiple_of(LINE_BYTES);
+        if bytes >= PADDED_BYTES_MIN && padded <= self.datagram_bytes_max { padded - bytes } else { 0 }
+    }
+
     /// Writes a packet to a peer: `front` writes what lies between hop header and payload.
     #[inline]
     pub(crate) fn write(
@@ -93,19 +108,20 @@ impl Outlet {
             self.counters.drop(DropReason::Mismatch);
             return false;
         }
+        let padding = self.padding(bytes);
         let peer = self.peers.get_mut(to);
         if bytes >= APART_BYTES_MIN && front_bytes <= FRONT_BYTES_MAX && self.links.is_none() {
             let mut head = [0; HopHeader::LEN + FRONT_BYTES_MAX];
             let head = &mut head[..HopHeader::LEN + front_bytes];
             HopHeader { sequence: peer.next_sequence, ..*hop }.emit(head);
             front(&mut head[HopHeader::LEN..]);
-            if self.sender.send_apart(socket, peer.destination, head, payload) {
+            if self.sender.send_apart(socket, peer.destination, [head, payload, &PADDING[..padding]]) {
                 peer.count_sent(hop);
                 return true;
             }
         }
         let place = match &mut self.links {
-            None => self.sender.reserve(socket, peer.destination, bytes).map(|slot| (slot, hop.ecn)).ok_or(DropReason::QueueFull),
+            None => self.sender.reserve(socket, peer.destination, bytes + padding).map(|slot| (slot, hop.ecn)).ok_or(DropReason::QueueFull),
             Some(links) => links.take_in(to, self.now, bytes).map(|place| (place.bytes, hop.ecn || place.is_marked)),
         };
         let (slot, ecn) = match place {
@@ -117,7 +133,8 @@ impl Outlet {
         };
         HopHeader { sequence: peer.next_sequence, ecn, ..*hop }.emit(slot);
         front(&mut slot[HopHeader::LEN..]);
-        slot[HopHeader::LEN + front_bytes..].copy_from_slice(payload);
+        slot[HopHeader::LEN + front_bytes..bytes].copy_from_slice(payload);
+        slot[bytes..].fill(0);
         if self.links.is_none() {
             peer.count_sent(hop);
             self.sender.commit(socket, peer.destination);

@@ -32,6 +32,8 @@ use fanin_wire::sharp::SharpHeader;
 use fanin_wire::switchml::SwitchMlHeader;
 use fanin_wire::tree::TreeHeader;
 
+use crate::System;
+
 /// A header of any system.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum AnyHeader {
@@ -81,6 +83,16 @@ const DOUBLING: u8 = 15;
 /// The longer of two lengths.
 const fn longer(a: usize, b: usize) -> usize {
     if a > b { a } else { b }
+}
+
+impl AnyHeader {
+    /// Length of the longest header of a system's packets.
+    pub fn max_len_of(system: &System) -> usize {
+        match system {
+            System::SwitchMl { .. } => 1 + SwitchMlHeader::MAX_LEN,
+            _ => Self::MAX_LEN,
+        }
+    }
 }
 
 /// On the wire: one byte for the system, then the system's header.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fanin_control::{Admitted, FailureKind};
+use fanin_control::{Admitted, FailureKind, header_bytes_max};
 use fanin_core::{
     Address, CollectiveKind, Duration as SimDuration, ElementOp, Failure, FailureReason, FixedPoint, JobId, NetworkMap, NodeId, Operator,
     PortId, Suspect,
@@ -231,6 +231,7 @@ pub(crate) fn driver(
     };
     let how = DriverConfig {
         sender: SenderConfig { faults: config.faults, ..SenderConfig::default() },
+        datagram_bytes_max: (admitted.payload_bytes + header_bytes_max(&admitted.system)) as usize,
         epoch: Some(admitted.epoch),
         ..DriverConfig::default()
     };

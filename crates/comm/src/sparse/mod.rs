@@ -150,7 +150,7 @@ impl Core {
             Err(NoSwitch::Restarted)
         } else {
             let longest = told.iter().map(|told| told.entries).max().unwrap_or_default();
-            Plan::new(op, self.world(), payload_bytes, size, longest).ok_or(NoSwitch::TooLong)
+            Plan::new(op, self.world(), switch::payload_of_pairs(payload_bytes), size, longest).ok_or(NoSwitch::TooLong)
         }
     }
 

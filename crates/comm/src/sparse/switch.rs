@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use fanin_control::HEADER_BYTES_MAX;
+use fanin_control::{HEADER_BYTES_MAX, PAYLOAD_STEP_BYTES, header_bytes_max};
 use fanin_core::{CollectiveKind, ElementOp};
 use fanin_runtime::{BlockSet, CollectiveCall, RunError, SparseEntry, Vectors, WorkerDriver};
 use fanin_systems::{AnyNode, FlarePackets, FlareParameters, FlareStorage, System};
@@ -50,6 +50,13 @@ pub(crate) struct Plan {
     parameters: FlareParameters,
     payload_bytes: u32,
     window: u32,
+}
+
+/// Bytes of pairs in a packet that is no longer than those of the communicator's own job, which carry `payload_bytes` bytes of elements:
+/// Flare's headers are longer, and admission refuses a wish that the shortest path does not carry.
+pub(super) fn payload_of_pairs(payload_bytes: u32) -> u32 {
+    let longer = HEADER_BYTES_MAX.saturating_sub(header_bytes_max(&Wanted::DENSE.system));
+    (payload_bytes.saturating_sub(longer) / PAYLOAD_STEP_BYTES * PAYLOAD_STEP_BYTES).max(PAYLOAD_STEP_BYTES)
 }
 
 impl Plan {
@@ -323,6 +330,17 @@ mod tests {
         }
         assert_eq!(Plan::new(ElementOp::F32_SUM, 4, 4, 1_000, 900), None, "no room for a pair");
         assert_eq!(Plan::new(ElementOp::F32_SUM, 4, 1_440, 1 << 62, 900), None, "more blocks than numbers");
+    }
+
+    #[test]
+    fn packets_of_pairs_are_no_longer_than_those_of_elements() {
+        for payload in (8..4_096).step_by(8).chain([65_416]) {
+            let pairs = payload_of_pairs(payload);
+            assert!(pairs > 0 && pairs.is_multiple_of(PAYLOAD_STEP_BYTES), "{payload}");
+            let longest = payload + header_bytes_max(&Wanted::DENSE.system);
+            let headers = header_bytes_max(&System::Flare(plan(4, 1_440, 1_000, 900).parameters));
+            assert!(payload < 64 || (longest - PAYLOAD_STEP_BYTES < pairs + headers && pairs + headers <= longest), "{payload} {pairs}");
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::config::{JobsConfig, WINDOW_MAX};
 use super::job::Job;
 use super::text::span;
 use crate::message::{Join, OPERATOR_NAME_CHARS_MAX, OPERATORS_BYTES_MAX, OPERATORS_MAX, OperatorWish, Refusal, Refused};
-use crate::{HEADER_BYTES_MAX, WORLD_MAX, resume};
+use crate::{WORLD_MAX, header_bytes_max, resume};
 use fanin_systems::System;
 
 /// The longest name of a job, in characters.
@@ -178,7 +178,8 @@ pub(super) fn disagreement(job: &Job, join: &Join, peer: SocketAddr) -> Option<S
 /// Bytes of elements in a packet: what is wished for or, without a wish, what the shortest path carries.
 pub(super) fn payload_bytes(config: &JobsConfig, joins: &[&Join]) -> Result<u32, String> {
     let Some(narrow) = joins.iter().min_by_key(|join| join.path_datagram_bytes) else { return Ok(PAYLOAD_STEP_BYTES) };
-    let room = (narrow.path_datagram_bytes - HEADER_BYTES_MAX).min(config.payload_bytes_max) / PAYLOAD_STEP_BYTES * PAYLOAD_STEP_BYTES;
+    let headers = header_bytes_max(&narrow.wish.system);
+    let room = (narrow.path_datagram_bytes - headers).min(config.payload_bytes_max) / PAYLOAD_STEP_BYTES * PAYLOAD_STEP_BYTES;
     let wanted = joins[0].resume.as_ref().map(|state| state.payload_bytes).or(joins[0].wish.payload_bytes);
     match wanted {
         Some(bytes) if bytes > room => Err(format!(
@@ -306,8 +307,12 @@ mod tests {
     fn the_shortest_path_decides_and_a_wish_that_does_not_fit_names_it() {
         let config = JobsConfig::default();
         let (wide, mut narrow) = (Join { path_datagram_bytes: 9_000, ..join() }, Join { rank: 2, ..join() });
-        let bytes = payload_bytes(&config, &[&wide, &narrow]).unwrap();
-        assert!(bytes.is_multiple_of(8) && bytes + HEADER_BYTES_MAX <= 1_472 && bytes + 8 + HEADER_BYTES_MAX > 1_472, "{bytes}");
+        for system in [System::Tree { trees: 1 }, System::SwitchMl { fixed_point: false }] {
+            let of_system = |join: &Join| Join { wish: JobWish { system, ..join.wish }, ..join.clone() };
+            let bytes = payload_bytes(&config, &[&of_system(&wide), &of_system(&narrow)]).unwrap();
+            let whole = bytes + header_bytes_max(&system);
+            assert!(bytes.is_multiple_of(8) && whole <= 1_472 && whole + 8 > 1_472, "{bytes}");
+        }
         narrow.path_datagram_bytes = 600;
         let wishing = Join { wish: JobWish { payload_bytes: Some(1_024), ..wide.wish }, ..wide };
         let error = payload_bytes(&config, &[&wishing, &narrow]).unwrap_err();

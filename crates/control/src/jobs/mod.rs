@@ -34,6 +34,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use fanin_core::hash::derive;
 
+pub use admission::PAYLOAD_STEP_BYTES;
 pub use config::{Action, ConnectionId, JobsConfig, Note, OpenJob, WINDOW_MAX, memory_bytes};
 pub use job::Phase;
 
