@@ -1,4 +1,4 @@
-//! Copies of what is not looked at again soon: results of long vectors, which leave the caches anyway before anybody reads them.
+//! Long vectors and the processor's caches: results that leave them anyway before anybody reads them, and pieces that will be read soon.
 #![allow(unsafe_code)]
 
 /// From how many bytes of a vector on its results go past the caches: shorter ones may still be there when they are used.
@@ -6,6 +6,15 @@ pub const STREAMED_BYTES_MIN: usize = 8 << 20;
 
 /// Shorter pieces are copied as usual: the lines that they fill only in part would cost more than the others save.
 const PIECE_BYTES_MIN: usize = 4 << 10;
+
+/// Has the processor read `bytes` into its caches while it does something else. Only the speed of what follows depends on it.
+#[inline]
+pub fn fetch_ahead(bytes: &[u8]) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    x86::fetch_ahead(bytes);
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    let _ = bytes;
+}
 
 /// `to := from`, past the caches. A plain copy reads every line of memory that it is about to overwrite; this one does not, and leaves
 /// what the caches hold in its place. Where the processor cannot do that, it is a plain copy.
@@ -23,12 +32,20 @@ pub fn copy_past_caches(to: &mut [u8], from: &[u8]) {
 
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 mod x86 {
-    use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_sfence, _mm_stream_si128};
+    use std::arch::x86_64::{__m128i, _MM_HINT_T0, _mm_loadu_si128, _mm_prefetch, _mm_sfence, _mm_stream_si128};
 
     /// What one store takes; SSE2, which every x86-64 has. Wider ones are no faster here, as all wait for memory.
     const STORE_BYTES: usize = size_of::<__m128i>();
     /// A cache line is written whole, or its memory is read after all.
     const LINE_BYTES: usize = 64;
+
+    #[inline]
+    pub(super) fn fetch_ahead(bytes: &[u8]) {
+        for line in bytes.chunks(LINE_BYTES) {
+            // SAFETY: SSE, which every x86-64 has; nothing is read that the program could see.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) };
+        }
+    }
 
     pub(super) fn copy(to: &mut [u8], from: &[u8]) {
         let head = to.as_ptr().align_offset(LINE_BYTES).min(to.len());

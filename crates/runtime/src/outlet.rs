@@ -210,6 +210,9 @@ impl Lent<'_, '_> {
                 self.counters.payload_bytes_to_workers += payload.len() as u64;
             }
         }
+        if let Body::Input(piece) = body {
+            self.tensors.fetch_after(piece);
+        }
     }
 
     /// Keeps a packet for another node of the same host, which does not touch a link.

@@ -3,9 +3,15 @@
 use std::ops::Range;
 
 use fanin_core::{BlockExponent, Body, DType, ElementOp, FixedPoint, OpError, OperationId, Operator, Pair, Payload, Piece, Rank};
-use fanin_net::stream::{STREAMED_BYTES_MIN, copy_past_caches};
+use fanin_net::stream::{STREAMED_BYTES_MIN, copy_past_caches, fetch_ahead};
 
 use crate::blocks::BlockSet;
+
+/// So many pieces before it is sent, a piece of a vector is read from memory: sooner than the kernel needs to take a datagram. Copies of
+/// pieces that were not there yet took a tenth of the processor time of eight workers and a switch.
+const FETCHED_AHEAD: usize = 2;
+/// Longer pieces are found by the processor itself.
+const FETCHED_BYTES_MAX: usize = 4 << 10;
 
 /// A value of a sparse vector.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -203,6 +209,18 @@ impl<'a> Tensors<'a> {
     pub fn input(&self, piece: Piece) -> Result<&[u8], OpError> {
         let (input, first, _, _) = self.memory();
         Ok(&input[self.range(piece, input.len(), first)?])
+    }
+
+    /// After a piece of the input was sent: has the one that will be sent [`FETCHED_AHEAD`] pieces later read from memory meanwhile.
+    #[inline]
+    pub(crate) fn fetch_after(&self, sent: Piece) {
+        let (input, first, _, _) = self.memory();
+        let Ok(range) = self.range(sent, input.len(), first) else { return };
+        if range.len() <= FETCHED_BYTES_MAX
+            && let Some(later) = input.get(range.start + FETCHED_AHEAD * range.len()..)
+        {
+            fetch_ahead(&later[..range.len().min(later.len())]);
+        }
     }
 
     /// The piece of the output.
@@ -465,6 +483,16 @@ mod tests {
             assert_eq!(tensors.deliver(outside, Body::Borrowed(&floats(&[9.0]))), Err(OpError::NoVector), "{outside:?}");
         }
         assert_eq!(output, floats(&[0.0, 9.0]));
+    }
+
+    #[test]
+    fn nothing_is_fetched_beyond_a_vector_and_vectors_stay_as_they_are() {
+        let mut bytes = floats(&[1.0, 2.0, 3.0]);
+        let tensors = Tensors::new(ElementOp::F32_SUM, OPERATION, Vectors::InPlace(&mut bytes));
+        for sent in [piece(0, 1), piece(0, 2), piece(2, 1), piece(0, 3), piece(3, 1), piece(u64::MAX, 1), piece(0, u32::MAX)] {
+            tensors.fetch_after(sent);
+        }
+        assert_eq!(bytes, floats(&[1.0, 2.0, 3.0]));
     }
 
     #[test]
