@@ -6,8 +6,9 @@
     garbage    4 workers on loopback at `fanin switch`, 64 MiB by UDP, with and without garbage for the job's port: its rate, its share of
                the switch's processor time, and by how much the switch has grown. With root also in the name of members.
     links4, links8
-               4 and 8 network namespaces on a bridge, every link with 1 Gbit/s each way, 64 MiB: against gloo, and against the payload
-               rate that plain UDP has on the same links. The switch is a process in a namespace of its own, without a limit.
+               4 and 8 network namespaces on a bridge, every link with 1 Gbit/s each way, 64 MiB: against gloo, against the payload rate
+               that plain UDP has on one of the links, and against that of plain UDP from and to all workers at once, which is what the
+               machine's cores carry before anything is summed. The switch is a process in a namespace of its own, without a limit.
 
 Prints medians, the share of time in which the machine's cores were idle, its load average, and ratios. A ratio is the median over the
 rounds of the ratio within a round, since whatever else slows the machine down hits neighbours in a round alike. What cannot be measured
@@ -50,7 +51,7 @@ GARBAGE_WORLD, GARBAGE_CALLS, GARBAGE_PAYLOAD = 4, 20, 1_408
 UDP, MEMORY = "Fanin UDP", "Fanin shared memory"
 QUIET, GARBAGE = "Fanin UDP, quiet", "Fanin UDP, garbage"
 GLOO, MPI_MEMORY, MPI_TCP = "gloo", "Open MPI shared memory", "Open MPI TCP"
-RAW = "plain UDP"
+RAW, RAW_TOGETHER = "plain UDP", "plain UDP, all at once"
 #: What runs a contender once and gives its measurement.
 Run = Callable[[], dict]
 
@@ -223,18 +224,35 @@ def told_of_garbage(results: dict[str, list[dict]]) -> list[str]:
     ]
 
 
-def plain_udp(star: namespaces.Star) -> dict:
-    """The payload rate between two workers with nothing above UDP."""
-    address = f"{star.worker_address(1)}:{LINK_PORT}"
+def plain_flows(flows: Sequence[tuple[list[str], list[str], str]]) -> dict:
+    """The lowest payload rate among flows with nothing above UDP that run at once: (sender's prefix, receiver's prefix, address).
+
+    The processor time is that of all flows for a GiB of each."""
     link = [str(fanin_program()), "bench", "link"]
     deadline = time.monotonic() + TIMEOUT_S
     with Crew() as crew:
-        listener = crew.start([*star.inside(1), *link, "--listen", address, "--once"])
-        sender = crew.start([*star.inside(0), *link, "--connect", address, "--seconds", str(LINK_SECONDS), "--format", "json"])
-        measured = json.loads(crew.finish(sender, deadline))
-        crew.finish(listener, deadline)
-    cpu = measured["sender_cpu_s_per_gib"] + measured["receiver_cpu_s_per_gib"]
-    return measured | {"algbw_mb_s": measured["payload_mb_s"], "cpu_s_per_gib": cpu, "wrong": 0}
+        listeners = [crew.start([*to, *link, "--listen", address, "--once"]) for _, to, address in flows]
+        sending = ["--seconds", str(LINK_SECONDS), "--format", "json"]
+        senders = [crew.start([*of, *link, "--connect", address, *sending]) for of, _, address in flows]
+        measured = [json.loads(crew.finish(sender, deadline)) for sender in senders]
+        for listener in listeners:
+            crew.finish(listener, deadline)
+    rate = min(flow["payload_mb_s"] for flow in measured)
+    cpu = sum(flow["sender_cpu_s_per_gib"] + flow["receiver_cpu_s_per_gib"] for flow in measured)
+    return {"algbw_mb_s": rate, "cpu_s_per_gib": cpu, "wrong": 0, "flows": measured}
+
+
+def plain_udp(star: namespaces.Star) -> dict:
+    """The payload rate between two workers."""
+    return plain_flows([(star.inside(0), star.inside(1), f"{star.worker_address(1)}:{LINK_PORT}")])
+
+
+def plain_udp_together(star: namespaces.Star) -> dict:
+    """The payload rate from every worker to the switch's namespace and back, all at once: the packets of an allreduce, and nothing else."""
+    switch = star.inside("switch")
+    there = [(star.inside(rank), switch, f"{star.switch_address}:{LINK_PORT + rank}") for rank in range(star.workers)]
+    back = [(switch, star.inside(rank), f"{star.worker_address(rank)}:{LINK_PORT}") for rank in range(star.workers)]
+    return plain_flows([*there, *back])
 
 
 def fanin_on_links(star: namespaces.Star, switch: subprocess.Popen, size: int, calls: int) -> dict:
@@ -263,6 +281,7 @@ def on_links(workers: int) -> Callable[[ExitStack, Setup], dict[str, Run]]:
         prefixes = [star.inside(rank) for rank in range(workers)]
         found: dict[str, Run] = {
             RAW: lambda: plain_udp(star),
+            RAW_TOGETHER: lambda: plain_udp_together(star),
             UDP: lambda: fanin_on_links(star, switch, LARGE, LARGE_CALLS),
         }
         if setup.has("gloo"):
@@ -289,6 +308,8 @@ def links_case(workers: int) -> Case:
         on_links(workers),
         [
             Goal("rate over plain UDP's on the same links", "algbw_mb_s", UDP, RAW, ">=", 0.95),
+            Goal("rate over that of plain UDP from and to all workers at once", "algbw_mb_s", UDP, RAW_TOGETHER),
+            Goal("CPU seconds per GiB over those of plain UDP from and to all workers at once", "cpu_s_per_gib", UDP, RAW_TOGETHER),
             Goal("rate over gloo's", "algbw_mb_s", UDP, GLOO),
             Goal("CPU seconds per GiB over gloo's", "cpu_s_per_gib", UDP, GLOO),
         ],
@@ -499,7 +520,7 @@ def main(arguments: Sequence[str]) -> int:
     if options.out is not None:
         options.out.parent.mkdir(parents=True, exist_ok=True)
         options.out.write_text(json.dumps({"cores": os.cpu_count(), "skipped": setup.skipped, "cases": measured}, indent=2) + "\n")
-    ours_failed = any(name.startswith("Fanin") or name == RAW for case in measured for name in case.get("failed", {}))
+    ours_failed = any(name.startswith("Fanin") or name in {RAW, RAW_TOGETHER} for case in measured for name in case.get("failed", {}))
     return 1 if ours_failed else 0
 
 
