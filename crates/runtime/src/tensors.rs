@@ -13,6 +13,16 @@ const FETCHED_AHEAD: usize = 2;
 /// Longer pieces are found by the processor itself.
 const FETCHED_BYTES_MAX: usize = 4 << 10;
 
+/// After a piece of a vector: has a later one read.
+#[inline]
+fn fetch_later(vector: &[u8], piece: Range<usize>) {
+    if piece.len() <= FETCHED_BYTES_MAX
+        && let Some(later) = vector.get(piece.start + FETCHED_AHEAD * piece.len()..)
+    {
+        fetch_ahead(&later[..piece.len().min(later.len())]);
+    }
+}
+
 /// A value of a sparse vector.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SparseEntry {
@@ -215,11 +225,8 @@ impl<'a> Tensors<'a> {
     #[inline]
     pub(crate) fn fetch_after(&self, sent: Piece) {
         let (input, first, _, _) = self.memory();
-        let Ok(range) = self.range(sent, input.len(), first) else { return };
-        if range.len() <= FETCHED_BYTES_MAX
-            && let Some(later) = input.get(range.start + FETCHED_AHEAD * range.len()..)
-        {
-            fetch_ahead(&later[..range.len().min(later.len())]);
+        if let Ok(range) = self.range(sent, input.len(), first) {
+            fetch_later(input, range);
         }
     }
 
@@ -303,11 +310,12 @@ impl<'a> Tensors<'a> {
             return Err(OpError::Length { expected: range.len(), got: source.len() });
         }
         let streamed = self.streamed;
-        let output = &mut self.output_mut()[range];
+        let output = &mut self.output_mut()[range.clone()];
         if streamed {
-            copy_past_caches(output, source)
+            copy_past_caches(output, source);
         } else {
-            output.copy_from_slice(source)
+            output.copy_from_slice(source);
+            fetch_later(self.output_mut(), range);
         }
         self.on_delivered(piece);
         Ok(())

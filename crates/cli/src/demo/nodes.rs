@@ -24,7 +24,7 @@ pub(super) const PAYLOAD_BYTES_MAX: u32 = 65_400;
 /// What a worker has under way by default, in bytes; a switch service chooses the same. Measured with four workers and a switch on two
 /// cores: a quarter of it leaves processes waiting for each other, and four times as much leaves the caches and makes round trips longer
 /// than the timeout.
-const WINDOW_BYTES: u32 = 704 << 10;
+const WINDOW_BYTES: u32 = 700 << 10;
 
 /// The first retransmission timeout. It holds until the first answer, so it may be generous: on a link of 1 Gb/s that all processes
 /// share a full window takes about 50 ms.
