@@ -108,6 +108,12 @@ repetitions = "lowest""#,
         r#"value = { series = "ring", condition = "idle", "jobs.0.message" = "4KiB" }
 untestable = "the text gives no tolerance""#,
     ),
+    (
+        "not reproduced",
+        r#"where = { condition = "idle" }
+order = [{ series = "ring" }, { series = "tree <b>&" }]
+at_each = ["jobs.0.message"]"#,
+    ),
 ];
 
 fn claims(all: &[(&str, &str)]) -> String {
@@ -145,6 +151,7 @@ fn each_kind_of_claim_gets_its_verdict() {
     assert_eq!(judged[0]["window"], serde_json::json!([0.1, 100.0]));
     assert_eq!((&judged[0]["paper_value"], judged[0]["measured"].is_f64()), (&serde_json::json!(50.0), true));
     assert_eq!(judged[1]["window"], serde_json::json!([1000.0, null]));
+    assert_eq!(judged[9]["reason"], "not at 2 of 2 places, first jobs.0.message 4KiB");
     let range = judged[2]["measured"].as_array().expect("the lowest and highest");
     assert!(range.len() == 2 && range[0].as_f64() <= range[1].as_f64(), "{range:?}");
     let half = &judged[2]["readings"][0];
@@ -196,7 +203,7 @@ fn a_quick_run_says_so_and_what_it_leaves_out() {
     assert_eq!(judged[3]["reason"], "--quick leaves out idle, 64KiB, tree <b>&");
     assert_eq!(judged[2]["verdict"], "reproduced", "at the places that are left");
     let table = good(&folder, &[&RUN[..], &["--quick"]].concat());
-    assert!(table.contains("QUICK") && table.contains("9 claims: "), "{table}");
+    assert!(table.contains("QUICK") && table.contains("10 claims: "), "{table}");
 }
 
 #[test]

@@ -100,7 +100,11 @@ impl Results<'_> {
         let reason = match (any, agrees) {
             (true, _) => Some(format!("at {holding} of {} places", places.len())),
             (false, true) => None,
-            (false, false) => Some(telling.0.place_text()).filter(|at| !at.is_empty()).map(|at| format!("not at {at}")),
+            (false, false) => match (telling.0.place_text(), places.len() - holding) {
+                (at, _) if at.is_empty() => None,
+                (at, 1) => Some(format!("not at {at}")),
+                (at, failing) => Some(format!("not at {failing} of {} places, first {at}", places.len())),
+            },
         };
         let number = |(_, measured, _): &(_, Measured, _)| if let Measured::Number(value) = measured { Some(*value) } else { None };
         let measured = match places.iter().map(number).collect::<Option<Vec<f64>>>() {
