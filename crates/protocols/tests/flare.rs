@@ -207,6 +207,26 @@ fn a_switch_without_memory_is_told_of_a_block_by_who_asks_for_the_rest() {
     assert_eq!(give(&mut root, 0, FlareHeader::Ask { at: at(0), from: 1, attempt: 1 }, &[]).dropped(), [DropReason::Stale]);
 }
 
+/// A late packet begins a block after a loss of memory, though all have its sum: nobody sends it again, and the next block of its slot takes over.
+#[test]
+fn a_block_that_is_over_everywhere_does_not_keep_its_slot() {
+    let next = at(4 + 2 * BLOCKS.window);
+    for storage in [StorageKind::Array, StorageKind::Table { slots: 2, probes: false }] {
+        let mut leaf = switch(storage, true);
+        give(&mut leaf, 0, contribution(at(4), last(0, 1), 1), &packed(&[(1, 5)]));
+        assert!(give(&mut leaf, 0, contribution(next, last(0, 1), 0), &packed(&[(1, 6)])).dropped().is_empty());
+        let told = give(&mut leaf, 1, contribution(next, last(0, 1), 0), &packed(&[(1, 7)]));
+        let up = told.sent.iter().find(|(ports, ..)| ports[..] == [PARENT]).expect("the sum goes up");
+        assert_eq!(up.2, packed(&[(1, 13)]), "nothing of the block before is in it");
+        assert_eq!(give(&mut leaf, 1, contribution(at(4), last(0, 1), 2), &packed(&[(1, 9)])).dropped(), [DropReason::Stale]);
+        // The same where who asks for the rest is first to tell of it.
+        let mut leaf = switch(storage, true);
+        give(&mut leaf, 0, contribution(at(4), last(0, 1), 1), &packed(&[(1, 5)]));
+        let told = give(&mut leaf, 1, FlareHeader::Ask { at: next, from: 1, attempt: 1 }, &[]);
+        assert_eq!(told.headers_to(PortId(1)), [FlareHeader::Wanted { at: next, from: 0 }]);
+    }
+}
+
 /// What is asked of a header that somebody has made up: nothing but that nobody panics.
 fn random(draw: &mut impl FnMut(u64) -> u64) -> (FlareHeader, Vec<u8>) {
     let mut bytes = [0; FlareHeader::MAX_LEN];

@@ -574,6 +574,25 @@ proptest! {
     }
 }
 
+/// A late packet has begun a block again after the switch lost its memory, though all workers have its sum.
+#[test]
+fn a_block_that_is_over_everywhere_does_not_keep_its_slot() {
+    let (mut switch, mut sink) = (tree_switch(true), Sink::new(0));
+    let from = |port| Ingress { port: PortId(port), source: Address::worker(NodeId(0)), job: JOB, ecn: false };
+    let contribution = |block, attempt| TreeHeader::Contribution { block, attempt };
+    switch.on_packet(Instant::ZERO, from(0), &contribution(0, 1), &[0; 8], &mut sink);
+    for (block, after) in [(4, contribution(4, 0)), (12, TreeHeader::Aggregate { block: 12 })] {
+        for child in 0..3 {
+            switch.on_packet(Instant::ZERO, from(child), &contribution(block, 0), &[1; 8], &mut sink);
+        }
+        // Block 4 went up and no sum of it comes down; block 12 takes over from that too.
+        assert_eq!(sink.sent.pop(), Some(after), "{block}");
+    }
+    assert!(sink.drops().is_empty());
+    switch.on_packet(Instant::ZERO, from(1), &contribution(0, 2), &[0; 8], &mut sink);
+    assert_eq!(sink.drops(), [DropReason::Stale]);
+}
+
 #[test]
 fn packets_from_outside_the_tree_are_dropped() {
     let (mut switch, mut sink) = (tree_switch(true), Sink::new(0));

@@ -220,10 +220,6 @@ impl<P: Payload + ?Sized> FlareSwitch<P> {
         if slot.state != State::Empty && !newer(packet.at.number, slot.at.number) {
             return drop_packet(tx, DropReason::Stale);
         }
-        if !matches!(slot.state, State::Empty | State::Done) {
-            // No worker may be that far ahead ("Exactly once"), so this is not of our job's making.
-            return drop_packet(tx, DropReason::OutsideWindow);
-        }
         if !self.makes_sense(&packet) {
             return self.reject(port, packet.at, tx);
         }
@@ -237,11 +233,15 @@ impl<P: Payload + ?Sized> FlareSwitch<P> {
         self.op.is_some() && blocks.format().is_within(packet.bytes, usize::from(packet.part.count), blocks.range)
     }
 
-    /// A block's first packet takes the slot.
+    /// A block's first packet takes the slot. Everybody has the sum of the block that it had ("Exactly once"), also where this switch does not:
+    /// a late packet may have begun that one after a loss of memory, and nobody sends it again.
     fn begin<T: Tx<FlareHeader, P>>(&mut self, now: Instant, place: usize, at: FlareBlock, tx: &mut T) {
         let slot = &mut self.slots[place];
         if slot.state != State::Empty {
             tx.note(Event::SlotFreed { bytes: slot.noted_bytes });
+        }
+        if slot.state == State::Gathering {
+            slot.sum.clear();
         }
         slot.noted_bytes = slot.sum.storage().bytes(self.config.blocks.value_bytes);
         tx.note(Event::SlotTaken { bytes: slot.noted_bytes });
@@ -415,8 +415,7 @@ impl<P: Payload + ?Sized> FlareSwitch<P> {
         let place = self.place_of(at.number);
         let slot = &self.slots[place];
         if slot.at != at || slot.state == State::Empty {
-            let is_free = slot.state == State::Empty || slot.state == State::Done && newer(at.number, slot.at.number);
-            if !is_free {
+            if slot.state != State::Empty && !newer(at.number, slot.at.number) {
                 return drop_packet(tx, DropReason::Stale);
             }
             // This switch has lost its memory, or it would have what it has sent down.

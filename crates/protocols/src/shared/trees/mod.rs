@@ -22,7 +22,8 @@
 //! worker sent that one only when it had the sum of g. So every worker has the sum of g, hence every switch on their way has passed it
 //! down: the slot is `Done`. A packet of g that comes later than that is recognised by its number, which is older than the slot's,
 //! however late it is: SwitchML's single version bit cannot do that (`switchml 10`). The argument does not depend on the tree, so W
-//! need not be a multiple of N.
+//! need not be a multiple of N. In a switch that has lost its memory a late packet of g may have begun a slot again, which nobody completes:
+//! the slot is taken over all the same.
 //!
 //! ## Some switches only forward
 //! Who has no switch that sums at the other end of its cable sends to the next one above in the tree, by address, and is known to it by its own;

@@ -217,8 +217,14 @@ impl<P: Payload + ?Sized> At<'_, P> {
         if slot.state != SlotState::Empty && !newer(self.block, slot.number) {
             return drop_packet(tx, DropReason::Stale);
         }
-        if !matches!(slot.state, SlotState::Empty | SlotState::Done) {
-            // No worker may be that far ahead ("Exactly once"), so this is not of our job's making.
+        let is_over = match slot.state {
+            SlotState::Empty | SlotState::Done => true,
+            // "Exactly once": a late packet has begun the block after this switch lost its memory.
+            SlotState::Aggregating | SlotState::Sent => self.reliable,
+            SlotState::SendingUp | SlotState::SendingDown => false,
+        };
+        if !is_over {
+            // No worker may be that far ahead, or, where this switch has lost its memory, its packet comes again.
             return drop_packet(tx, DropReason::OutsideWindow);
         }
         if !self.begin(marked, payload, tx) {
