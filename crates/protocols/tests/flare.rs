@@ -219,6 +219,12 @@ fn a_block_that_is_over_everywhere_does_not_keep_its_slot() {
         let up = told.sent.iter().find(|(ports, ..)| ports[..] == [PARENT]).expect("the sum goes up");
         assert_eq!(up.2, packed(&[(1, 13)]), "nothing of the block before is in it");
         assert_eq!(give(&mut leaf, 1, contribution(at(4), last(0, 1), 2), &packed(&[(1, 9)])).dropped(), [DropReason::Stale]);
+        // What has gone up, and no sum of it comes down, is taken over too.
+        let after = at(4 + 4 * BLOCKS.window);
+        assert!(give(&mut leaf, 1, contribution(after, last(0, 1), 0), &packed(&[(1, 2)])).dropped().is_empty());
+        let told = give(&mut leaf, 0, contribution(after, last(0, 1), 0), &packed(&[(1, 1)]));
+        let up = told.sent.iter().find(|(ports, ..)| ports[..] == [PARENT]).expect("the sum goes up");
+        assert_eq!(up.2, packed(&[(1, 3)]), "nothing of the block before is in it");
         // The same where who asks for the rest is first to tell of it.
         let mut leaf = switch(storage, true);
         give(&mut leaf, 0, contribution(at(4), last(0, 1), 1), &packed(&[(1, 5)]));
