@@ -26,8 +26,8 @@ IP_BYTES, UDP_BYTES = 20, 8
 #: What Linux puts before a packet that is listened to (`virtio_net_hdr`), with the length of the datagrams in a run of several.
 OFFLOAD_BYTES = 10
 PACKET_VNET_HDR, ETH_P_IP, ETHERNET_BYTES = 15, 0x0800, 14
-#: Bytes of the hop header where a wrong bit shows: magic and version, flags, job, source.
-TELLING = (0, 2, 4, 5, 8, 9)
+#: Bytes of the hop header where a wrong bit shows: magic and version, flags, job.
+TELLING = (0, 2, 4, 5)
 #: How many real packets are taken as examples.
 EXAMPLES = 64
 #: How often packets leave, in seconds: a few at once.

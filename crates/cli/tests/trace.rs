@@ -7,6 +7,10 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use common::folder;
+use fanin_core::Wire;
+use fanin_systems::System;
+use fanin_wire::hop::HopHeader;
+use fanin_wire::switchml::SwitchMlHeader;
 
 const PLAN: &str = r#"[network]
 shape = "star"
@@ -62,6 +66,31 @@ fn links_are_interfaces_and_packets_are_bounded() {
     trace(&plan, &out, &[]);
     let all = count(&fs::read(&out).unwrap(), 6);
     assert!(some > 0 && some < all, "{some} of {all}");
+}
+
+/// What the daemon's room for headers counts on: packets of these systems never need the longer hop header.
+#[test]
+fn systems_that_stay_next_door_send_to_neighbours_only() {
+    let folder = folder("trace-next-door");
+    let (plan, out) = (folder.join("plan.toml"), folder.join("out.pcapng"));
+    for (system, fixed_point) in [("switchml", false), ("switchml", true)] {
+        assert!(System::SwitchMl { fixed_point }.stays_next_door());
+        let more = if fixed_point { "fixed_point = true\n" } else { "" };
+        fs::write(&plan, PLAN.replace("\"netreduce\"", &format!("\"{system}\"\n{more}"))).unwrap();
+        let output = trace(&plan, &out, &[]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let bytes = fs::read(&out).unwrap();
+        let blocks = blocks(&bytes);
+        // An enhanced packet block has 20 bytes before the frame, a frame headers of Ethernet, IPv4 and UDP.
+        let packets: Vec<&[u8]> = blocks.iter().filter(|block| block.0 == 6).map(|block| &block.1[20 + 14 + 20 + 8..]).collect();
+        assert!(packets.len() >= 3 * 16 * 2, "{}", packets.len());
+        let room = fanin_control::header_bytes_max(&System::SwitchMl { fixed_point }, false) as usize;
+        for packet in packets {
+            let (hop, hop_bytes) = HopHeader::parse(packet).unwrap();
+            let (header, header_bytes) = SwitchMlHeader::parse(&packet[hop_bytes..]).unwrap();
+            assert!(hop.neighbour && hop_bytes + 1 + header_bytes <= room, "{hop:?} {header:?}");
+        }
+    }
 }
 
 #[test]

@@ -54,11 +54,15 @@ pub use message::{
     OperationPlan, OperatorWish, PeerInfo, Progress, Refusal, Refused, ResumeState, Segment, Source, SwitchHello, SwitchMessage,
 };
 
+use fanin_core::Wire;
+use fanin_systems::{AnyHeader, System};
+use fanin_wire::hop::HopHeader;
+
 /// What every connection begins with, so that a stranger on the port is told apart from an old version.
 pub const MAGIC: &str = "fanin-control";
 
 /// Version of the control protocol. Sides with different versions do not talk.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// How often either side says [`Alive`](ClientMessage::Alive), in ms. Any other message counts as well.
 pub const ALIVE_INTERVAL_MS: u64 = 250;
@@ -67,10 +71,11 @@ pub const ALIVE_INTERVAL_MS: u64 = 250;
 pub const WORLD_MAX: u32 = 1_024;
 
 /// The most bytes of a system's datagram that are not elements, in whole steps of payloads: the hop header and the longest header.
-pub fn header_bytes_max(system: &fanin_systems::System) -> u32 {
-    let bytes = fanin_wire::hop::HopHeader::LEN + fanin_systems::AnyHeader::max_len_of(system);
-    bytes.next_multiple_of(PAYLOAD_STEP_BYTES as usize) as u32
+/// `fixed_point` says that the job's calls may send floats as integers ([`JobWish::fixed_point`]).
+pub fn header_bytes_max(system: &System, fixed_point: bool) -> u32 {
+    let hop = if system.stays_next_door() { HopHeader::NEIGHBOUR_LEN } else { HopHeader::MAX_LEN };
+    (hop + AnyHeader::max_len_of(system, fixed_point || system.fixed_point())).next_multiple_of(PAYLOAD_STEP_BYTES as usize) as u32
 }
 
 /// The same for all systems: the hop header and the longest header of any.
-pub const HEADER_BYTES_MAX: u32 = (fanin_wire::hop::HopHeader::LEN + <fanin_systems::AnyHeader as fanin_core::Wire>::MAX_LEN) as u32;
+pub const HEADER_BYTES_MAX: u32 = (HopHeader::MAX_LEN + <AnyHeader as Wire>::MAX_LEN).next_multiple_of(PAYLOAD_STEP_BYTES as usize) as u32;

@@ -53,7 +53,7 @@ fn packets(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("packet");
     for payload_bytes in PAYLOADS {
         let (hop, payload) = (hop(payload_bytes), vec![0u8; payload_bytes]);
-        let bytes = HopHeader::LEN + header(0).wire_len() + payload_bytes;
+        let bytes = hop.wire_len() + header(0).wire_len() + payload_bytes;
         let mut accumulator = <[u8]>::accumulator(&op, payload_bytes);
         payload[..].assign(&mut accumulator, &mut op).unwrap();
         group.throughput(Throughput::Bytes(payload_bytes as u64));
@@ -74,7 +74,7 @@ fn loopback(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("loopback");
     for payload_bytes in PAYLOADS {
         let (hop, payload) = (hop(payload_bytes), vec![0u8; payload_bytes]);
-        let bytes = HopHeader::LEN + header(0).wire_len() + payload_bytes;
+        let bytes = hop.wire_len() + header(0).wire_len() + payload_bytes;
         let count = fanin_net::DATAGRAM_BYTES_MAX / bytes;
         let bind = || Socket::bind(&SocketConfig::new((Ipv4Addr::LOCALHOST, 0).into())).unwrap();
         let (from, into) = (bind(), bind());

@@ -482,7 +482,7 @@ fn admit<'a, N: Node<[u8]>>(
     datagram: &'a [u8],
 ) -> Result<Admitted<'a, N::Header>, DropReason> {
     let packet = HopPacket::new(datagram).map_err(|_| DropReason::Malformed)?;
-    let hop = packet.header();
+    let mut hop = packet.header();
     // A host may have a worker and a server of a job; what only passes concerns the node here, whoever it is for.
     let is_for_here = !hop.neighbour && hop.destination.node == outlet.address.node;
     let role = if is_for_here { hop.destination.role } else { outlet.address.role };
@@ -496,7 +496,9 @@ fn admit<'a, N: Node<[u8]>>(
     }
     let from = outlet.peers.get(peer);
     // Only a switch passes on what others made.
-    if hop.source.node != from.address.node && (hop.neighbour || from.address.role != Role::Switch) {
+    if hop.neighbour {
+        hop.source.node = from.address.node;
+    } else if hop.source.node != from.address.node && from.address.role != Role::Switch {
         return Err(DropReason::NotAMember);
     }
     let port = from.port;

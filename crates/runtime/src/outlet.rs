@@ -103,7 +103,8 @@ impl Outlet {
         front: impl Fn(&mut [u8]),
         payload: &[u8],
     ) -> bool {
-        let bytes = HopHeader::LEN + front_bytes + payload.len();
+        let hop_bytes = hop.wire_len();
+        let bytes = hop_bytes + front_bytes + payload.len();
         if bytes > DATAGRAM_BYTES_MAX {
             self.counters.drop(DropReason::Mismatch);
             return false;
@@ -111,10 +112,10 @@ impl Outlet {
         let padding = self.padding(bytes);
         let peer = self.peers.get_mut(to);
         if bytes >= APART_BYTES_MIN && front_bytes <= FRONT_BYTES_MAX && self.links.is_none() {
-            let mut head = [0; HopHeader::LEN + FRONT_BYTES_MAX];
-            let head = &mut head[..HopHeader::LEN + front_bytes];
+            let mut head = [0; HopHeader::MAX_LEN + FRONT_BYTES_MAX];
+            let head = &mut head[..hop_bytes + front_bytes];
             HopHeader { sequence: peer.next_sequence, ..*hop }.emit(head);
-            front(&mut head[HopHeader::LEN..]);
+            front(&mut head[hop_bytes..]);
             if self.sender.send_apart(socket, peer.destination, [head, payload, &PADDING[..padding]]) {
                 peer.count_sent(hop);
                 return true;
@@ -132,8 +133,8 @@ impl Outlet {
             }
         };
         HopHeader { sequence: peer.next_sequence, ecn, ..*hop }.emit(slot);
-        front(&mut slot[HopHeader::LEN..]);
-        slot[HopHeader::LEN + front_bytes..bytes].copy_from_slice(payload);
+        front(&mut slot[hop_bytes..]);
+        slot[hop_bytes + front_bytes..bytes].copy_from_slice(payload);
         slot[bytes..].fill(0);
         if self.links.is_none() {
             peer.count_sent(hop);
@@ -223,10 +224,10 @@ impl Lent<'_, '_> {
             return;
         };
         let hop = HopHeader { payload_bytes: payload.len() as u16, ..*hop };
-        let front_bytes = HopHeader::LEN + header.wire_len();
+        let front_bytes = hop.wire_len() + header.wire_len();
         links.loop_back(front_bytes + payload.len(), |out| {
-            hop.emit(out);
-            header.emit(&mut out[HopHeader::LEN..]);
+            let front = hop.emit(out);
+            header.emit(&mut out[front..]);
             out[front_bytes..].copy_from_slice(payload);
         });
         self.counters.packets_sent += 1;
@@ -264,10 +265,10 @@ impl Lent<'_, '_> {
         let Some((input, fixed_point)) = integers_of(self.tensors, self.counters, piece) else { return };
         let integers_bytes = input.len();
         let hop = HopHeader { payload_bytes: integers_bytes as u16, ..*hop };
-        let front_bytes = HopHeader::LEN + header.wire_len();
+        let front_bytes = hop.wire_len() + header.wire_len();
         links.loop_back(front_bytes + integers_bytes, |out| {
-            hop.emit(out);
-            header.emit(&mut out[HopHeader::LEN..]);
+            let front = hop.emit(out);
+            header.emit(&mut out[front..]);
             fixed_point.quantise(exponent, input, &mut out[front_bytes..]);
         });
         self.counters.packets_sent += 1;

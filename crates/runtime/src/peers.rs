@@ -18,8 +18,8 @@ pub(crate) struct Peer {
     pub(crate) address: Address,
     pub(crate) port: PortId,
     pub(crate) destination: DestinationId,
-    /// The number of the next packet to the peer.
-    pub(crate) next_sequence: u64,
+    /// The number of the next packet to the peer, of which packets carry the low half.
+    pub(crate) next_sequence: u32,
     pub(crate) counters: PeerCounters,
     epoch: Option<u32>,
     retired: [Option<u32>; RETIRED],
@@ -32,20 +32,20 @@ impl Peer {
     pub(crate) fn count_sent(&mut self, hop: &HopHeader) {
         self.counters.packets_sent += 1;
         self.counters.payload_bytes_sent += u64::from(hop.payload_bytes);
-        self.next_sequence += 1;
+        self.next_sequence = self.next_sequence.wrapping_add(1);
     }
 
     /// Whether a packet with this epoch and sequence number is new; says also whether it shows that the peer has restarted.
     #[inline]
-    pub(crate) fn accept(&mut self, epoch: u32, sequence: u64) -> Result<Restarted, DropReason> {
+    pub(crate) fn accept(&mut self, epoch: u32, sequence: u32) -> Result<Restarted, DropReason> {
         if self.epoch == Some(epoch) {
-            return self.window.accept(sequence).map(|()| Restarted(false));
+            return self.window.accept(self.window.whole(sequence)).map(|()| Restarted(false));
         }
         self.begin_epoch(epoch, sequence)
     }
 
     #[cold]
-    fn begin_epoch(&mut self, epoch: u32, sequence: u64) -> Result<Restarted, DropReason> {
+    fn begin_epoch(&mut self, epoch: u32, sequence: u32) -> Result<Restarted, DropReason> {
         if self.retired.contains(&Some(epoch)) {
             return Err(DropReason::TooOld);
         }
@@ -53,7 +53,7 @@ impl Peer {
         self.retired.rotate_right(1);
         self.retired[0] = before;
         self.window = ReplayWindow::new();
-        self.window.accept(sequence).map(|()| Restarted(before.is_some()))
+        self.window.accept(self.window.whole(sequence)).map(|()| Restarted(before.is_some()))
     }
 }
 
@@ -221,5 +221,16 @@ mod tests {
         assert_eq!(peer.accept(90, 0), Err(DropReason::Repeated));
         assert_eq!(peer.accept(100, 1), Err(DropReason::TooOld));
         assert_eq!(peer.accept(90, 1), Ok(Restarted(false)));
+    }
+
+    #[test]
+    fn numbers_begin_again_and_nothing_is_taken_for_a_repeat() {
+        let mut peers = peers(vec![peer(1, 5, None)], vec![]).unwrap();
+        let peer = peers.get_mut(PeerIndex(0));
+        for sequence in [1 << 30, 1 << 31, 3 << 30, u32::MAX - 1, 0, u32::MAX, 1] {
+            assert_eq!(peer.accept(100, sequence), Ok(Restarted(false)), "{sequence}");
+            assert_eq!(peer.accept(100, sequence), Err(DropReason::Repeated), "{sequence}");
+        }
+        assert_eq!(peer.accept(100, 3 << 30), Err(DropReason::TooOld));
     }
 }

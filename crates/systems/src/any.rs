@@ -86,9 +86,10 @@ const fn longer(a: usize, b: usize) -> usize {
 }
 
 impl AnyHeader {
-    /// Length of the longest header of a system's packets.
-    pub fn max_len_of(system: &System) -> usize {
+    /// Length of the longest header of a system's packets; `fixed_point` says that some have exponents.
+    pub fn max_len_of(system: &System, fixed_point: bool) -> usize {
         match system {
+            System::SwitchMl { .. } if !fixed_point => 1 + SwitchMlHeader::UNSCALED_MAX_LEN,
             System::SwitchMl { .. } => 1 + SwitchMlHeader::MAX_LEN,
             _ => Self::MAX_LEN,
         }

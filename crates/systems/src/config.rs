@@ -710,6 +710,11 @@ impl System {
         matches!(self, System::Atp(_) | System::A2tp(_) | System::Panama { .. } | System::Ps(_))
     }
 
+    /// Whether its nodes send to their neighbours only, so that no packet needs a way.
+    pub fn stays_next_door(&self) -> bool {
+        matches!(self, System::SwitchMl { .. })
+    }
+
     /// Whether 32-bit floats go on the wire as integers.
     pub fn fixed_point(&self) -> bool {
         match *self {

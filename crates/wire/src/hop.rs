@@ -3,26 +3,30 @@
 //!
 //! | offset | bytes | field | |
 //! |---|---|---|---|
-//! | 0 | 1 | `magic` (high 4 bits) = 0xF, `version` (low 4 bits) = 1 | |
+//! | 0 | 1 | `magic` (high 4 bits) = 0xF, `version` (low 4 bits) = 2 | |
 //! | 1 | 1 | `system` | whose header follows; 0 is the link's own traffic, see [`link`](crate::link) |
 //! | 2 | 1 | `flags` | bit 0 by aggregators, bit 1 ECN CE, bit 2 to the neighbour, bit 3 background class; bits 4-7 are zero |
 //! | 3 | 1 | `roles` | source role (low 4 bits), destination role (high 4 bits) |
 //! | 4 | 2 | `job` | |
 //! | 6 | 2 | `payload_bytes` | payload behind the system's header; what follows it is padding |
-//! | 8 | 4 | `source` node | |
-//! | 12 | 4 | `destination` node | of no meaning with flag bit 2 |
-//! | 16 | 4 | `flow` | label for ECMP and flowlets |
-//! | 20 | 4 | `epoch` | of the link: changes when the sending process restarts |
-//! | 24 | 8 | `sequence` | of the link and epoch, from 0, one for every packet |
+//! | 8 | 4 | `epoch` | of the link: changes when the sending process restarts |
+//! | 12 | 4 | `sequence` | of the link and epoch, from 0, one for every packet: the low half, see [`ReplayWindow::whole`] |
+//! | 16 | 4 | `source` node | not with flag bit 2 |
+//! | 20 | 4 | `destination` node | not with flag bit 2 |
+//! | 24 | 4 | `flow` | label for ECMP and flowlets; not with flag bit 2 |
+//!
+//! What goes to the neighbour needs no way and comes from the link's other end, which the receiver knows: 16 bytes.
+//!
+//! [`ReplayWindow::whole`]: fanin_core::ReplayWindow::whole
 
 use fanin_core::{Address, FlowLabel, JobId, Malformed, NodeId, Role, TrafficClass, Via};
 
-use crate::bytes::{front, put, require, u16_at, u32_at, u64_at};
+use crate::bytes::{front, put, require, u16_at, u32_at};
 
 /// What the first byte's high half must be.
 const MAGIC: u8 = 0xF;
 /// The only version there is.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 
 const FLAG_AGGREGATORS: u8 = 1;
 const FLAG_ECN: u8 = 1 << 1;
@@ -43,13 +47,31 @@ impl<'a> HopPacket<'a> {
     /// [`Malformed::Truncated`], or the field that is wrong: `magic`, `version`, `flags`, `source_role` or `destination_role`.
     #[inline]
     pub fn new(bytes: &'a [u8]) -> Result<Self, Malformed> {
-        let head = front(bytes, HopHeader::LEN)?;
+        let head = front(bytes, HopHeader::NEIGHBOUR_LEN)?;
         require((head[0] >> 4) == MAGIC, "magic", head[0] >> 4)?;
         require(head[0] & 0xF == VERSION, "version", head[0] & 0xF)?;
         require(head[2] & !FLAGS_ALL == 0, "flags", head[2])?;
         require(Role::from_number(head[3] & 0xF).is_some(), "source_role", head[3] & 0xF)?;
         require(Role::from_number(head[3] >> 4).is_some(), "destination_role", head[3] >> 4)?;
-        Ok(HopPacket { bytes })
+        let packet = HopPacket { bytes };
+        front(bytes, packet.header_len())?;
+        Ok(packet)
+    }
+
+    #[inline]
+    fn is_for_neighbour(&self) -> bool {
+        self.bytes[2] & FLAG_NEIGHBOUR != 0
+    }
+
+    #[inline]
+    fn header_len(&self) -> usize {
+        if self.is_for_neighbour() { HopHeader::NEIGHBOUR_LEN } else { HopHeader::MAX_LEN }
+    }
+
+    /// A field that packets to the neighbour do not have.
+    #[inline]
+    fn of_way(&self, at: usize) -> u32 {
+        if self.is_for_neighbour() { 0 } else { u32_at(self.bytes, at) }
     }
 
     /// Whose header follows.
@@ -58,16 +80,16 @@ impl<'a> HopPacket<'a> {
         self.bytes[1]
     }
 
-    /// Who made the packet.
+    /// Who made the packet; node 0 where it is for the neighbour.
     #[inline]
     pub fn source(&self) -> Address {
-        Address { node: NodeId(u32_at(self.bytes, 8)), role: Role::from_number(self.bytes[3] & 0xF).unwrap_or_default() }
+        Address { node: NodeId(self.of_way(16)), role: Role::from_number(self.bytes[3] & 0xF).unwrap_or_default() }
     }
 
-    /// Who it is for.
+    /// Who it is for; node 0 where it is for the neighbour.
     #[inline]
     pub fn destination(&self) -> Address {
-        Address { node: NodeId(u32_at(self.bytes, 12)), role: Role::from_number(self.bytes[3] >> 4).unwrap_or_default() }
+        Address { node: NodeId(self.of_way(20)), role: Role::from_number(self.bytes[3] >> 4).unwrap_or_default() }
     }
 
     /// The job that it belongs to.
@@ -79,7 +101,7 @@ impl<'a> HopPacket<'a> {
     /// Everything behind the hop header: the system's header, its payload, padding.
     #[inline]
     pub fn rest(&self) -> &'a [u8] {
-        &self.bytes[HopHeader::LEN..]
+        &self.bytes[self.header_len()..]
     }
 
     /// All fields as a plain struct.
@@ -90,14 +112,14 @@ impl<'a> HopPacket<'a> {
             system: self.system(),
             via: if flags & FLAG_AGGREGATORS == 0 { Via::Direct } else { Via::Aggregators },
             ecn: flags & FLAG_ECN != 0,
-            neighbour: flags & FLAG_NEIGHBOUR != 0,
+            neighbour: self.is_for_neighbour(),
             class: if flags & FLAG_BACKGROUND == 0 { TrafficClass::Collective } else { TrafficClass::Background },
             source: self.source(),
             destination: self.destination(),
             job: self.job(),
-            flow: FlowLabel(u32_at(self.bytes, 16)),
-            epoch: u32_at(self.bytes, 20),
-            sequence: u64_at(self.bytes, 24),
+            flow: FlowLabel(self.of_way(24)),
+            epoch: u32_at(self.bytes, 8),
+            sequence: u32_at(self.bytes, 12),
             payload_bytes: u16_at(self.bytes, 6),
         }
     }
@@ -117,32 +139,32 @@ pub struct HopHeader {
     pub neighbour: bool,
     /// Load-balancing class.
     pub class: TrafficClass,
-    /// Who made the packet.
+    /// Who made the packet. Where [`HopHeader::neighbour`] is set only the role is on the wire.
     pub source: Address,
-    /// Who it is for; of no meaning where [`HopHeader::neighbour`] is set.
+    /// Who it is for. Where [`HopHeader::neighbour`] is set only the role is on the wire.
     pub destination: Address,
     /// The job that it belongs to.
     pub job: JobId,
-    /// Label for flow hashing.
+    /// Label for flow hashing; not on the wire where [`HopHeader::neighbour`] is set.
     pub flow: FlowLabel,
     /// Epoch of the link.
     pub epoch: u32,
-    /// Number of the packet on its link and in its epoch.
-    pub sequence: u64,
+    /// Number of the packet on its link and in its epoch, modulo 2^32.
+    pub sequence: u32,
     /// Length of the payload behind the system's header in bytes.
     pub payload_bytes: u16,
 }
 
 impl HopHeader {
-    /// Length on the wire in bytes.
-    pub const LEN: usize = 32;
-    /// Length on the wire in bytes, under the name that systems' headers use.
-    pub const MAX_LEN: usize = Self::LEN;
+    /// Length on the wire in bytes of what finds its way by its destination.
+    pub const MAX_LEN: usize = 28;
+    /// Length on the wire in bytes of what is for the neighbour.
+    pub const NEIGHBOUR_LEN: usize = 16;
 
     /// Length on the wire in bytes.
     #[inline]
     pub const fn wire_len(&self) -> usize {
-        Self::LEN
+        if self.neighbour { Self::NEIGHBOUR_LEN } else { Self::MAX_LEN }
     }
 
     /// Reads a header from the front of `bytes`; gives the header and its length.
@@ -151,25 +173,27 @@ impl HopHeader {
     /// As [`HopPacket::new`].
     #[inline]
     pub fn parse(bytes: &[u8]) -> Result<(Self, usize), Malformed> {
-        Ok((HopPacket::new(bytes)?.header(), Self::LEN))
+        let packet = HopPacket::new(bytes)?;
+        Ok((packet.header(), packet.header_len()))
     }
 
     /// Numbers a packet that was written before, whose turn has come.
     ///
     /// # Panics
-    /// Where `packet` is shorter than [`HopHeader::LEN`].
+    /// Where `packet` is shorter than a header.
     #[inline]
-    pub fn number(packet: &mut [u8], sequence: u64) {
-        put(packet, 24, sequence.to_le_bytes());
+    pub fn number(packet: &mut [u8], sequence: u32) {
+        put(packet, 12, sequence.to_le_bytes());
     }
 
     /// Writes the header to the front of `out`; gives its length.
     ///
     /// # Panics
-    /// Where `out` is shorter than [`HopHeader::LEN`].
+    /// Where `out` is shorter than [`HopHeader::wire_len`].
     #[inline]
     pub fn emit(&self, out: &mut [u8]) -> usize {
-        let out = &mut out[..Self::LEN];
+        let length = self.wire_len();
+        let out = &mut out[..length];
         out[0] = (MAGIC << 4) | VERSION;
         out[1] = self.system;
         let flag = |set: bool, bit: u8| if set { bit } else { 0 };
@@ -180,12 +204,14 @@ impl HopHeader {
         out[3] = (self.source.role as u8) | ((self.destination.role as u8) << 4);
         put(out, 4, self.job.0.to_le_bytes());
         put(out, 6, self.payload_bytes.to_le_bytes());
-        put(out, 8, self.source.node.0.to_le_bytes());
-        put(out, 12, self.destination.node.0.to_le_bytes());
-        put(out, 16, self.flow.0.to_le_bytes());
-        put(out, 20, self.epoch.to_le_bytes());
-        put(out, 24, self.sequence.to_le_bytes());
-        Self::LEN
+        put(out, 8, self.epoch.to_le_bytes());
+        put(out, 12, self.sequence.to_le_bytes());
+        if !self.neighbour {
+            put(out, 16, self.source.node.0.to_le_bytes());
+            put(out, 20, self.destination.node.0.to_le_bytes());
+            put(out, 24, self.flow.0.to_le_bytes());
+        }
+        length
     }
 }
 
@@ -204,27 +230,52 @@ mod tests {
         job: JobId(0x1234),
         flow: FlowLabel(0xa1b2_c3d4),
         epoch: 7,
-        sequence: 0x0102_0304_0506_0708,
+        sequence: 0x0506_0708,
         payload_bytes: 1024,
     };
 
+    /// The same to the neighbour, which has no way.
+    const NEXT_DOOR: HopHeader = HopHeader {
+        neighbour: true,
+        source: Address { node: NodeId(0), role: Role::Server },
+        destination: Address { node: NodeId(0), role: Role::Switch },
+        flow: FlowLabel(0),
+        ..HEADER
+    };
+
     #[rustfmt::skip]
-    const GOLDEN: [u8; 32] = [
-        0xf1, 0x02, 0x0b, 0x13, 0x34, 0x12, 0x00, 0x04,
+    const GOLDEN: [u8; 28] = [
+        0xf2, 0x02, 0x0b, 0x13, 0x34, 0x12, 0x00, 0x04,
+        0x07, 0x00, 0x00, 0x00, 0x08, 0x07, 0x06, 0x05,
         0x01, 0x02, 0x03, 0x04, 0x09, 0x00, 0x00, 0x00,
-        0xd4, 0xc3, 0xb2, 0xa1, 0x07, 0x00, 0x00, 0x00,
-        0x08, 0x07, 0x06, 0x05, 0x04, 0x03, 0x02, 0x01,
+        0xd4, 0xc3, 0xb2, 0xa1,
     ];
 
     #[test]
     fn golden_bytes() {
-        let mut out = [0xee; 40];
-        assert_eq!(HEADER.emit(&mut out), 32);
-        assert_eq!(out[..32], GOLDEN);
-        assert_eq!(out[32..], [0xee; 8], "nothing behind the header is touched");
-        assert_eq!(HopHeader::parse(&GOLDEN), Ok((HEADER, 32)));
+        let mut out = [0xee; 36];
+        assert_eq!(HEADER.emit(&mut out), 28);
+        assert_eq!(out[..28], GOLDEN);
+        assert_eq!(out[28..], [0xee; 8], "nothing behind the header is touched");
+        assert_eq!(HopHeader::parse(&GOLDEN), Ok((HEADER, 28)));
         HopHeader::number(&mut out, 77);
-        assert_eq!(HopHeader::parse(&out), Ok((HopHeader { sequence: 77, ..HEADER }, 32)));
+        assert_eq!(HopHeader::parse(&out), Ok((HopHeader { sequence: 77, ..HEADER }, 28)));
+    }
+
+    #[test]
+    fn what_goes_next_door_has_no_way() {
+        let mut golden = GOLDEN;
+        golden[2] |= FLAG_NEIGHBOUR;
+        golden[16..].fill(0xee);
+        for header in [NEXT_DOOR, HopHeader { neighbour: true, ..HEADER }] {
+            let mut out = [0xee; 28];
+            assert_eq!(header.emit(&mut out), 16);
+            assert_eq!(out, golden);
+        }
+        assert_eq!(HopHeader::parse(&golden[..16]), Ok((NEXT_DOOR, 16)));
+        assert_eq!(HopPacket::new(&golden).unwrap().rest(), [0xee; 12]);
+        HopHeader::number(&mut golden, 77);
+        assert_eq!(HopHeader::parse(&golden), Ok((HopHeader { sequence: 77, ..NEXT_DOOR }, 16)));
     }
 
     #[test]
@@ -234,12 +285,13 @@ mod tests {
             bytes[at] = value;
             HopHeader::parse(&bytes).unwrap_err()
         };
-        assert_eq!(broken(0, 0xf2), Malformed::Field { name: "version", value: 2 });
+        assert_eq!(broken(0, 0xf1), Malformed::Field { name: "version", value: 1 });
         assert_eq!(broken(0, 0x41), Malformed::Field { name: "magic", value: 4 });
         assert_eq!(broken(2, 0x10), Malformed::Field { name: "flags", value: 0x10 });
         assert_eq!(broken(3, 0x15), Malformed::Field { name: "source_role", value: 5 });
         assert_eq!(broken(3, 0xf0), Malformed::Field { name: "destination_role", value: 15 });
-        assert_eq!(HopHeader::parse(&GOLDEN[..31]), Err(Malformed::Truncated { needed: 32, got: 31 }));
+        assert_eq!(HopHeader::parse(&GOLDEN[..15]), Err(Malformed::Truncated { needed: 16, got: 15 }));
+        assert_eq!(HopHeader::parse(&GOLDEN[..27]), Err(Malformed::Truncated { needed: 28, got: 27 }));
     }
 
     #[test]

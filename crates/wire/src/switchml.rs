@@ -12,7 +12,6 @@
 //! | 8 or 12 | 4 | `fingerprint` | kinds 7 and 8: what workers must agree on in this call |
 //! | 12 or 16 | 2 | `receiver` | kinds 7 and 8: the only rank that needs the result, 65535 for all |
 //! | 14 or 18 | 1 | `op` | kinds 7 and 8: which of the job's operators |
-//! | 15 or 19 | 1 | reserved | kinds 7 and 8: zero |
 //!
 //! `switchml 2` has a version bit in place of the round, so that a packet that is two uses of a slot late looks like a new one
 //! (`switchml 10`); here it is told by its number. The job stands in the hop header; `pkt_id` is not needed, since slot and round name
@@ -34,7 +33,7 @@ const SCALED_CALL: u8 = 8;
 
 const SHORT: usize = 8;
 const LONG: usize = 12;
-const CALL_BYTES: usize = 8;
+const CALL_BYTES: usize = 7;
 
 /// One use of a slot: what a block of a job's vectors is called on the wire.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -102,8 +101,7 @@ impl<'a> SwitchMlPacket<'a> {
                 require(head[1] != 0 || suspect == 0, "suspect", suspect)?;
             }
             CALL | SCALED_CALL => {
-                let reserved = front(bytes, call_at(head[0]) + CALL_BYTES)?[call_at(head[0]) + 7];
-                require(reserved == 0, "reserved", reserved)?;
+                front(bytes, call_at(head[0]) + CALL_BYTES)?;
                 // There is one way to say nothing.
                 require(call_of(head[0], bytes) != CallLabel::NONE, "op", 0u8)?;
             }
@@ -229,6 +227,11 @@ impl SwitchMlHeader {
     }
 }
 
+impl SwitchMlHeader {
+    /// Length of the longest header in bytes where nothing has an exponent.
+    pub const UNSCALED_MAX_LEN: usize = SHORT + CALL_BYTES;
+}
+
 impl Wire for SwitchMlHeader {
     const MAX_LEN: usize = LONG + CALL_BYTES;
 
@@ -267,7 +270,7 @@ impl Wire for SwitchMlHeader {
                 let kind = scale(exponent, CALL, SCALED_CALL);
                 put(out, call_at(kind), call.fingerprint.to_le_bytes());
                 put(out, call_at(kind) + 4, call.receiver.to_le_bytes());
-                put(out, call_at(kind) + 6, [call.op, 0]);
+                put(out, call_at(kind) + 6, [call.op]);
                 (kind, attempt)
             }
             SwitchMlHeader::Result { exponent, .. } => (scale(exponent, RESULT, SCALED_RESULT), 0),
@@ -313,10 +316,10 @@ mod tests {
                 SwitchMlHeader::Contribution { at, attempt: 9, exponent: exponent(-2), call: none },
                 &[5, 9, 1, 2, 3, 4, 5, 6, 254, 255, 0, 0],
             ),
-            (SwitchMlHeader::Contribution { at, attempt: 9, exponent: None, call }, &[7, 9, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 0]),
+            (SwitchMlHeader::Contribution { at, attempt: 9, exponent: None, call }, &[7, 9, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13]),
             (
                 SwitchMlHeader::Contribution { at, attempt: 0, exponent: exponent(-2), call },
-                &[8, 0, 1, 2, 3, 4, 5, 6, 254, 255, 0, 0, 7, 8, 9, 10, 11, 12, 13, 0],
+                &[8, 0, 1, 2, 3, 4, 5, 6, 254, 255, 0, 0, 7, 8, 9, 10, 11, 12, 13],
             ),
             (SwitchMlHeader::Result { at, exponent: None }, &[2, 0, 1, 2, 3, 4, 5, 6]),
             (SwitchMlHeader::Result { at, exponent: exponent(258) }, &[6, 0, 1, 2, 3, 4, 5, 6, 2, 1, 0, 0]),
@@ -341,9 +344,9 @@ mod tests {
         let error = |bytes: &[u8]| SwitchMlHeader::parse(bytes).unwrap_err();
         assert_eq!(error(&[0, 0, 0, 0, 1, 0, 0, 0]), Malformed::Field { name: "kind", value: 0 });
         assert_eq!(error(&[9, 0, 0, 0, 1, 0, 0, 0]), Malformed::Field { name: "kind", value: 9 });
-        assert_eq!(error(&[7, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4]), Malformed::Field { name: "reserved", value: 4 });
-        assert_eq!(error(&[7, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 255, 255, 0, 0]), Malformed::Field { name: "op", value: 0 });
-        assert_eq!(error(&[8, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]), Malformed::Truncated { needed: 20, got: 16 });
+        assert_eq!(error(&[7, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 255, 255, 0]), Malformed::Field { name: "op", value: 0 });
+        assert_eq!(error(&[7, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0]), Malformed::Truncated { needed: 15, got: 14 });
+        assert_eq!(error(&[8, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]), Malformed::Truncated { needed: 19, got: 16 });
         assert_eq!(error(&[2, 3, 0, 0, 1, 0, 0, 0]), Malformed::Field { name: "attempt", value: 3 });
         assert_eq!(error(&[6, 3, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0]), Malformed::Field { name: "attempt", value: 3 });
         assert_eq!(error(&[5, 3, 0, 0, 1, 0, 0, 0, 0, 0, 0, 8]), Malformed::Field { name: "reserved", value: 0x800 });

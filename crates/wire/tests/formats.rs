@@ -337,7 +337,7 @@ fn addresses() -> impl Strategy<Value = Address> {
 }
 
 fn hop_headers() -> impl Strategy<Value = HopHeader> {
-    (addresses(), addresses(), any::<(u8, u16, u32, u32, u64, u16)>(), any::<[bool; 4]>()).prop_map(
+    (addresses(), addresses(), any::<(u8, u16, u32, u32, u32, u16)>(), any::<[bool; 4]>()).prop_map(
         |(source, destination, (system, job, flow, epoch, sequence, payload_bytes), [via, ecn, neighbour, class])| HopHeader {
             system,
             via: if via { Via::Aggregators } else { Via::Direct },
@@ -391,8 +391,8 @@ fn leads_back(bytes: &[u8]) {
     check::<NetReduceHeader>(bytes);
     check::<LinkHeader>(bytes);
     if let Ok((header, length)) = HopHeader::parse(bytes) {
-        let mut out = [0; HopHeader::LEN];
-        assert_eq!((header.emit(&mut out), &out[..]), (length, &bytes[..length]));
+        let mut out = [0; HopHeader::MAX_LEN];
+        assert_eq!((header.emit(&mut out), &out[..length]), (length, &bytes[..length]));
     }
     if let Ok((header, payload)) = RoceHeader::parse(bytes) {
         let mut out = vec![0; header.frame_len(payload.len())];
@@ -491,8 +491,16 @@ proptest! {
     #[test]
     fn hop_headers_survive(header in hop_headers()) {
         let mut out = [0xa5; 40];
-        prop_assert_eq!(header.emit(&mut out), HopHeader::LEN);
-        prop_assert_eq!(HopHeader::parse(&out), Ok((header, HopHeader::LEN)));
+        let length = header.emit(&mut out);
+        prop_assert_eq!(length, header.wire_len());
+        prop_assert!(out[length..].iter().all(|byte| *byte == 0xa5));
+        let node = |address: Address| Address { node: if header.neighbour { NodeId(0) } else { address.node }, ..address };
+        let flow = if header.neighbour { FlowLabel(0) } else { header.flow };
+        let expected = HopHeader { source: node(header.source), destination: node(header.destination), flow, ..header };
+        prop_assert_eq!(HopHeader::parse(&out), Ok((expected, length)));
+        for short in 0..length {
+            prop_assert!(matches!(HopHeader::parse(&out[..short]), Err(Malformed::Truncated { .. })), "{} of {} bytes", short, length);
+        }
     }
 }
 
@@ -502,7 +510,7 @@ proptest! {
     #[test]
     fn arbitrary_bytes_lead_back(first in 0u8..16, rest in proptest::collection::vec(prop_oneof![3 => Just(0u8), 2 => any::<u8>()], 0..64)) {
         leads_back(&rest);
-        let mut bytes = vec![if first == 11 { 0xf1 } else { first }];
+        let mut bytes = vec![if first == 11 { 0xf2 } else { first }];
         bytes.extend(rest);
         leads_back(&bytes);
         // As NetReduce's begin.

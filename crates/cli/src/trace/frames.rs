@@ -34,7 +34,7 @@ const CE: u8 = 3;
 pub struct Frames<'a> {
     prepared: &'a Prepared,
     /// By link: the number of its next packet.
-    sequences: BTreeMap<u32, u64>,
+    sequences: BTreeMap<u32, u32>,
 }
 
 impl<'a> Frames<'a> {
@@ -130,7 +130,7 @@ impl<'a> Frames<'a> {
             payload_bytes: payload.len() as u16,
         };
         *sequence += 1;
-        let mut body = vec![0; HopHeader::LEN];
+        let mut body = vec![0; hop.wire_len()];
         hop.emit(&mut body);
         body.extend_from_slice(&head[1..]);
         body.extend_from_slice(&payload);

@@ -231,7 +231,7 @@ pub(crate) fn driver(
     };
     let how = DriverConfig {
         sender: SenderConfig { faults: config.faults, ..SenderConfig::default() },
-        datagram_bytes_max: (admitted.payload_bytes + header_bytes_max(&admitted.system)) as usize,
+        datagram_bytes_max: (admitted.payload_bytes + header_bytes_max(&admitted.system, config.fixed_point)) as usize,
         epoch: Some(admitted.epoch),
         ..DriverConfig::default()
     };

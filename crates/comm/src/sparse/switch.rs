@@ -55,7 +55,7 @@ pub(crate) struct Plan {
 /// Bytes of pairs in a packet that is no longer than those of the communicator's own job, which carry `payload_bytes` bytes of elements:
 /// Flare's headers are longer, and admission refuses a wish that the shortest path does not carry.
 pub(super) fn payload_of_pairs(payload_bytes: u32) -> u32 {
-    let longer = HEADER_BYTES_MAX.saturating_sub(header_bytes_max(&Wanted::DENSE.system));
+    let longer = HEADER_BYTES_MAX.saturating_sub(header_bytes_max(&Wanted::DENSE.system, false));
     (payload_bytes.saturating_sub(longer) / PAYLOAD_STEP_BYTES * PAYLOAD_STEP_BYTES).max(PAYLOAD_STEP_BYTES)
 }
 
@@ -337,8 +337,8 @@ mod tests {
         for payload in (8..4_096).step_by(8).chain([65_416]) {
             let pairs = payload_of_pairs(payload);
             assert!(pairs > 0 && pairs.is_multiple_of(PAYLOAD_STEP_BYTES), "{payload}");
-            let longest = payload + header_bytes_max(&Wanted::DENSE.system);
-            let headers = header_bytes_max(&System::Flare(plan(4, 1_440, 1_000, 900).parameters));
+            let longest = payload + header_bytes_max(&Wanted::DENSE.system, false);
+            let headers = header_bytes_max(&System::Flare(plan(4, 1_440, 1_000, 900).parameters), false);
             assert!(payload < 64 || (longest - PAYLOAD_STEP_BYTES < pairs + headers && pairs + headers <= longest), "{payload} {pairs}");
         }
     }

@@ -178,7 +178,7 @@ pub(super) fn disagreement(job: &Job, join: &Join, peer: SocketAddr) -> Option<S
 /// Bytes of elements in a packet: what is wished for or, without a wish, what the shortest path carries.
 pub(super) fn payload_bytes(config: &JobsConfig, joins: &[&Join]) -> Result<u32, String> {
     let Some(narrow) = joins.iter().min_by_key(|join| join.path_datagram_bytes) else { return Ok(PAYLOAD_STEP_BYTES) };
-    let headers = header_bytes_max(&narrow.wish.system);
+    let headers = header_bytes_max(&narrow.wish.system, narrow.wish.fixed_point);
     let room = (narrow.path_datagram_bytes - headers).min(config.payload_bytes_max) / PAYLOAD_STEP_BYTES * PAYLOAD_STEP_BYTES;
     let wanted = joins[0].resume.as_ref().map(|state| state.payload_bytes).or(joins[0].wish.payload_bytes);
     match wanted {
@@ -307,10 +307,11 @@ mod tests {
     fn the_shortest_path_decides_and_a_wish_that_does_not_fit_names_it() {
         let config = JobsConfig::default();
         let (wide, mut narrow) = (Join { path_datagram_bytes: 9_000, ..join() }, Join { rank: 2, ..join() });
-        for system in [System::Tree { trees: 1 }, System::SwitchMl { fixed_point: false }] {
-            let of_system = |join: &Join| Join { wish: JobWish { system, ..join.wish }, ..join.clone() };
+        let dense = System::SwitchMl { fixed_point: false };
+        for (system, fixed_point) in [(System::Tree { trees: 1 }, false), (dense, false), (dense, true)] {
+            let of_system = |join: &Join| Join { wish: JobWish { system, fixed_point, ..join.wish }, ..join.clone() };
             let bytes = payload_bytes(&config, &[&of_system(&wide), &of_system(&narrow)]).unwrap();
-            let whole = bytes + header_bytes_max(&system);
+            let whole = bytes + header_bytes_max(&system, fixed_point);
             assert!(bytes.is_multiple_of(8) && whole <= 1_472 && whole + 8 > 1_472, "{bytes}");
         }
         narrow.path_datagram_bytes = 600;

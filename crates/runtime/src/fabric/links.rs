@@ -221,7 +221,7 @@ impl Links {
             }
             LinkHeader::Background if !hop.neighbour => {
                 self.received.packets += 1;
-                self.received.bytes += (HopHeader::LEN + rest.len()) as u64;
+                self.received.bytes += (hop.wire_len() + rest.len()) as u64;
                 self.port(from).counts.packets_received += 1;
             }
             _ => return Err(DropReason::Malformed),
@@ -272,7 +272,7 @@ impl Links {
 
 /// Whole datagrams of a stream.
 fn datagram_bytes(config: &TrafficConfig) -> usize {
-    HopHeader::LEN + LinkHeader::MAX_LEN + usize::from(config.payload_bytes)
+    HopHeader::MAX_LEN + LinkHeader::MAX_LEN + usize::from(config.payload_bytes)
 }
 
 impl Outlet {
@@ -294,10 +294,10 @@ impl Outlet {
         for (index, port) in links.ports.iter_mut().enumerate() {
             let Some(hears) = port.neighbour.hello(*now) else { continue };
             let peer = peers.get_mut(PeerIndex(index as u16));
-            let Some(slot) = sender.reserve(socket, peer.destination, HopHeader::LEN + LinkHeader::MAX_LEN) else { continue };
-            HopHeader { sequence: peer.next_sequence, destination: peer.address, ..template }.emit(slot);
-            LinkHeader::Hello { hears, port: PortId(index as u16), fabric: links.fingerprint }.emit(&mut slot[HopHeader::LEN..]);
-            peer.next_sequence += 1;
+            let Some(slot) = sender.reserve(socket, peer.destination, HopHeader::NEIGHBOUR_LEN + LinkHeader::MAX_LEN) else { continue };
+            let front = HopHeader { sequence: peer.next_sequence, destination: peer.address, ..template }.emit(slot);
+            LinkHeader::Hello { hears, port: PortId(index as u16), fabric: links.fingerprint }.emit(&mut slot[front..]);
+            peer.next_sequence = peer.next_sequence.wrapping_add(1);
             sender.commit(socket, peer.destination);
         }
     }
@@ -349,7 +349,7 @@ impl Outlet {
                 let Some(slot) = sender.reserve(socket, peer.destination, bytes) else { break };
                 slot.copy_from_slice(datagram);
                 HopHeader::number(slot, peer.next_sequence);
-                peer.next_sequence += 1;
+                peer.next_sequence = peer.next_sequence.wrapping_add(1);
                 sender.commit(socket, peer.destination);
                 port.counts.packets_sent += 1;
                 port.counts.bytes_sent += bytes as u64;
