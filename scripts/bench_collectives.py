@@ -49,6 +49,8 @@ GARBAGE_RATE = 20_000
 GARBAGE_WORLD, GARBAGE_CALLS, GARBAGE_PAYLOAD = 4, 20, 1_408
 
 UDP, MEMORY = "Fanin UDP", "Fanin shared memory"
+#: As gloo, whose only way it is; Open MPI's ranks have a second vector.
+UDP_IN_PLACE, MEMORY_IN_PLACE = "Fanin UDP, in place", "Fanin shared memory, in place"
 QUIET, GARBAGE = "Fanin UDP, quiet", "Fanin UDP, garbage"
 GLOO, MPI_MEMORY, MPI_TCP = "gloo", "Open MPI shared memory", "Open MPI TCP"
 RAW, RAW_TOGETHER = "plain UDP", "plain UDP, all at once"
@@ -94,12 +96,12 @@ class Setup:
         return peer not in self.skipped
 
 
-def fanin_on_loopback(world: int, size: int, calls: int, transport: str) -> dict:
+def fanin_on_loopback(world: int, size: int, calls: int, transport: str, *more: str) -> dict:
     """All ranks on this host; rank 0 runs the switch."""
     command = [str(fanin_program()), "bench", "allreduce", "--workers", str(world), "--sizes", str(size), "--transport", transport]
     deadline = time.monotonic() + TIMEOUT_S
     with Crew() as crew:
-        started = crew.start([*command, "--iterations", str(calls), "--format", "json"])
+        started = crew.start([*command, "--iterations", str(calls), "--format", "json", *more])
         return measurement.only_row(crew.finish(started, deadline))
 
 
@@ -109,6 +111,8 @@ def on_loopback(size: int, calls: int, wanted: Sequence[str]) -> Callable[[ExitS
     everyone: dict[str, tuple[str | None, Run]] = {
         UDP: (None, lambda: fanin_on_loopback(world, size, calls, "udp")),
         MEMORY: (None, lambda: fanin_on_loopback(world, size, calls, "shm")),
+        UDP_IN_PLACE: (None, lambda: fanin_on_loopback(world, size, calls, "udp", "--in-place")),
+        MEMORY_IN_PLACE: (None, lambda: fanin_on_loopback(world, size, calls, "shm", "--in-place")),
         GLOO: ("gloo", lambda: gloo.run(world, size, calls, [[]] * world, "127.0.0.1", "lo", TIMEOUT_S)),
         MPI_MEMORY: ("openmpi", lambda: openmpi.run(world, size, calls, "memory", TIMEOUT_S)),
         MPI_TCP: ("openmpi", lambda: openmpi.run(world, size, calls, "tcp", TIMEOUT_S)),
@@ -321,10 +325,12 @@ CASES = [
     Case(
         "memory",
         "4 workers on loopback without limits, 64 MiB of float32",
-        on_loopback(LARGE, LARGE_CALLS, [UDP, MEMORY, GLOO, MPI_MEMORY, MPI_TCP]),
+        on_loopback(LARGE, LARGE_CALLS, [UDP, UDP_IN_PLACE, MEMORY, MEMORY_IN_PLACE, GLOO, MPI_MEMORY, MPI_TCP]),
         [
             Goal("UDP: rate over gloo's", "algbw_mb_s", UDP, GLOO, ">=", 1.5),
+            Goal("UDP in place: rate over gloo's", "algbw_mb_s", UDP_IN_PLACE, GLOO, ">=", 1.5),
             Goal("shared memory: rate over gloo's", "algbw_mb_s", MEMORY, GLOO, ">=", 4.0),
+            Goal("shared memory in place: rate over gloo's", "algbw_mb_s", MEMORY_IN_PLACE, GLOO, ">=", 4.0),
             Goal("UDP: rate over Open MPI's by TCP", "algbw_mb_s", UDP, MPI_TCP),
             Goal("shared memory: rate over Open MPI's", "algbw_mb_s", MEMORY, MPI_MEMORY),
             Goal("UDP: CPU seconds per GiB over gloo's", "cpu_s_per_gib", UDP, GLOO),

@@ -128,7 +128,7 @@ class Cases(unittest.TestCase):
     def test_a_missing_peer_leaves_only_itself_out(self):
         setup = bench.Setup(skipped={"openmpi": "not root"})
         with ExitStack() as stack:
-            self.assertEqual(set(bench.CASES[0].contenders(stack, setup)), {bench.UDP, bench.MEMORY, bench.GLOO})
+            self.assertEqual(set(bench.CASES[0].contenders(stack, setup)), {bench.UDP, bench.UDP_IN_PLACE, bench.MEMORY, bench.MEMORY_IN_PLACE, bench.GLOO})
 
     def test_a_case_that_cannot_run_is_skipped_with_its_reason(self):
         case = bench.Case("x", "X", lambda _stack, _setup: {}, [], lambda: "it needs root")

@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, ValueEnum};
 use comfy_table::{CellAlignment, Table, presets};
-use fanin_comm::{CollectiveKind, Communicator, Config, DType, ElementOp, Operator, Rank, Transport};
+use fanin_comm::{CollectiveKind, CommError, Communicator, Config, DType, ElementOp, Operator, Rank, Transport};
+use fanin_net::aligned::Aligned;
 use serde::{Deserialize, Serialize};
 
 use crate::demo::parse_bytes;
@@ -46,6 +47,10 @@ pub struct AllreduceArgs {
     /// Which collective.
     #[arg(long, value_enum, default_value_t = Kind::Allreduce)]
     pub collective: Kind,
+    /// The result takes the input's place, as in most training: of zeros, since a result is the next input, but for one more run whose
+    /// elements are checked. Not for collectives whose two vectors differ in length.
+    #[arg(long)]
+    pub in_place: bool,
     /// How vectors travel.
     #[arg(long, value_enum, default_value_t = Way::Auto)]
     pub transport: Way,
@@ -123,6 +128,8 @@ struct Row {
     algbw_mb_s: f64,
     /// What nccl-tests call bus bandwidth: comparable over numbers of ranks.
     busbw_mb_s: f64,
+    /// Whether the result takes the input's place.
+    in_place: bool,
     /// Elements that are not what they must be, at all ranks together.
     wrong: u64,
     /// Processor time of all ranks, for each GiB of vector.
@@ -137,6 +144,12 @@ struct Row {
 pub fn run(args: &AllreduceArgs) -> Result<()> {
     let sizes = parse_sizes(&args.sizes, args.dtype)?;
     ElementOp::new(args.dtype, args.op)?;
+    let apart = matches!(args.collective, Kind::ReduceScatter | Kind::AllGather);
+    ensure!(
+        !(args.in_place && apart),
+        "--in-place with --collective {}: expected one whose vectors are equally long",
+        name(&args.collective)
+    );
     match config(args)? {
         Some(config) => print(args, &measure(args, &sizes, config)?),
         None => conduct(args),
@@ -201,8 +214,10 @@ fn conduct(args: &AllreduceArgs) -> Result<()> {
         if let Some(iterations) = args.iterations {
             command.args(["--iterations", &iterations.to_string()]);
         }
-        if args.fixed_point {
-            command.arg("--fixed-point");
+        for (given, flag) in [(args.fixed_point, "--fixed-point"), (args.in_place, "--in-place")] {
+            if given {
+                command.arg(flag);
+            }
         }
         let output = if rank == 0 { Stdio::piped() } else { Stdio::null() };
         let child = command.stdin(Stdio::null()).stdout(output).spawn().with_context(|| format!("cannot start rank {rank}"))?;
@@ -252,6 +267,24 @@ fn measure(args: &AllreduceArgs, sizes: &[u64], config: Config) -> Result<Vec<Ro
     Ok(rows)
 }
 
+/// One rank's vectors, which begin a cache line as PyTorch's tensors do.
+struct Vectors {
+    input: Aligned,
+    output: Aligned,
+    /// Only the output takes part.
+    in_place: bool,
+}
+
+impl Vectors {
+    fn reduce(&mut self, work: &Work, comm: &Communicator, share: u64) -> Result<(), CommError> {
+        if self.in_place {
+            comm.call_bytes_in_place(work.kind, work.op, share, self.output.bytes_mut())
+        } else {
+            comm.call_bytes(work.kind, work.op, share, self.input.bytes(), self.output.bytes_mut())
+        }
+    }
+}
+
 struct Work {
     kind: CollectiveKind,
     op: ElementOp,
@@ -278,18 +311,24 @@ impl Work {
         let share = size / width / u64::from(self.kind.shares(self.world));
         let whole = share * u64::from(self.kind.shares(self.world));
         let input = self.input(self.rank, share, whole);
-        let mut output = vec![0; self.output_elements(share, whole) as usize * width as usize];
-        let mut call = || comm.call_bytes(self.kind, self.op, share, &input, &mut output);
-        call()?;
-        let iterations = self.iterations(args, comm, &mut call)?;
+        let output_bytes = (self.output_elements(share, whole) * width) as usize;
+        let mut vectors = Vectors { input: Aligned::new(input.len(), 0), output: Aligned::new(output_bytes, 0), in_place: args.in_place };
+        vectors.input.bytes_mut().copy_from_slice(&input);
+        drop(input);
+        vectors.reduce(self, comm, share)?;
+        let iterations = self.iterations(args, comm, || vectors.reduce(self, comm, share))?;
         comm.barrier()?;
         let (start, cpu) = (Instant::now(), fanin_runtime::clock::process_cpu_time());
         for _ in 0..iterations {
-            call()?;
+            vectors.reduce(self, comm, share)?;
         }
         let seconds = start.elapsed().as_secs_f64() / f64::from(iterations);
         let cpu = (fanin_runtime::clock::process_cpu_time() - cpu).as_secs_f64();
-        let wrong = self.wrong(share, whole, &output);
+        if args.in_place {
+            vectors.output.bytes_mut().copy_from_slice(vectors.input.bytes());
+            vectors.reduce(self, comm, share)?;
+        }
+        let wrong = self.wrong(share, whole, vectors.output.bytes());
         let mut slowest = [seconds];
         comm.allreduce(&mut slowest, Operator::Max)?;
         let mut cpu = [cpu];
@@ -307,6 +346,7 @@ impl Work {
             time_us: slowest[0] * 1e6,
             algbw_mb_s: algbw,
             busbw_mb_s: algbw * self.bus_factor(),
+            in_place: args.in_place,
             wrong: wrong[0] as u64,
             cpu_s_per_gib: if bytes > 0.0 { cpu[0] / f64::from(iterations) / (bytes / f64::from(1u32 << 30)) } else { 0.0 },
             path: comm.path().to_string(),
@@ -314,12 +354,7 @@ impl Work {
     }
 
     /// How often the call is made: as asked, or so often that it takes half a second; rank 0 decides.
-    fn iterations(
-        &self,
-        args: &AllreduceArgs,
-        comm: &Communicator,
-        call: &mut impl FnMut() -> Result<(), fanin_comm::CommError>,
-    ) -> Result<u32> {
+    fn iterations(&self, args: &AllreduceArgs, comm: &Communicator, mut call: impl FnMut() -> Result<(), CommError>) -> Result<u32> {
         if let Some(iterations) = args.iterations {
             return Ok(iterations);
         }
@@ -419,7 +454,7 @@ fn print(args: &AllreduceArgs, rows: &[Row]) -> Result<()> {
 fn table(args: &AllreduceArgs, rows: &[Row]) -> String {
     let mut out = String::new();
     let path = rows.first().map_or("", |row| &row.path);
-    let _ = writeln!(out, "{} over {path}\n", name(&args.collective));
+    let _ = writeln!(out, "{}{} over {path}\n", name(&args.collective), if args.in_place { " in place" } else { "" });
     let mut table = Table::new();
     table.load_style(presets::ASCII_MARKDOWN);
     table.set_header(["size, B", "elements", "type", "op", "time, us", "algbw, MB/s", "busbw, MB/s", "CPU-s/GiB", "wrong"]);

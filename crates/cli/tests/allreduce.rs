@@ -44,6 +44,18 @@ fn every_element_is_right_by_either_path() {
 }
 
 #[test]
+fn in_place_too_where_both_vectors_are_equally_long() {
+    let base = ["--workers", "3", "--sizes", "4,256KiB", "--iterations", "2", "--format", "json", "--in-place"];
+    for more in [["--transport", "shm"], ["--transport", "udp"], ["--collective", "broadcast"], ["--op", "prod"]] {
+        let rows = rows(&[&base[..], &more].concat());
+        assert!(rows.len() == 2 && rows.iter().all(|row| row["wrong"] == 0 && row["in_place"] == true), "{more:?}: {rows:?}");
+    }
+    let output = run(&[&base[..], &["--collective", "all-gather"]].concat());
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && text.contains("--in-place with --collective all-gather"), "{text}");
+}
+
+#[test]
 fn types_operators_and_block_fixed_point() {
     let base = ["--workers", "2", "--sizes", "64KiB", "--iterations", "2", "--format", "json"];
     let cases: [&[&str]; 3] =

@@ -60,6 +60,11 @@ impl Call {
         self.custom.map_or(self.op.dtype.bytes(), |custom| custom.element_bytes as usize)
     }
 
+    /// Whether its vectors are longer than caches, so that their results go past them.
+    pub(crate) fn is_long(&self) -> bool {
+        self.elements.saturating_mul(self.width() as u64) >= STREAMED_BYTES_MIN as u64
+    }
+
     /// What must be the same at all ranks.
     pub(crate) fn signature(&self) -> Signature {
         let part = self.part.map(|(part, _)| part);
@@ -278,12 +283,6 @@ impl Buffers<'_> {
             Buffers::InPlace(bytes) => &mut bytes[call.bytes(block, false)],
             Buffers::Apart { output, .. } => &mut output[call.bytes(block, call.kind == CollectiveKind::ReduceScatter)],
         })
-    }
-
-    /// Whether results go past the caches. Not where they take the place of inputs, which are in a cache when their result comes.
-    pub(crate) fn streams(&self, call: &Call) -> bool {
-        let share_bytes = call.elements.saturating_mul(call.width() as u64);
-        matches!(self, Buffers::Apart { .. }) && share_bytes >= STREAMED_BYTES_MIN as u64
     }
 
     /// A part of one share of both vectors, where this rank gives or gets something; `bytes` is its place in the whole vector.

@@ -1,4 +1,4 @@
-//! Memory that the kernel copies into: where it begins decides how fast that is.
+//! Memory that is copied into: where it begins decides how fast that is.
 //!
 //! The kernel copies by `rep movsb`. On the processors that this was measured on (AMD EPYC, `fsrm`), a 64 KiB datagram into memory that
 //! begins a cache line takes 3 to 5 us, anywhere else 6 to 8 us, and a few bytes behind a line of the same place in its page as what it comes
@@ -9,7 +9,7 @@ pub(crate) const LINE_BYTES: usize = 64;
 
 /// Bytes of which a chosen one, and every 64th one from there, begins a cache line.
 #[derive(Debug)]
-pub(crate) struct Aligned {
+pub struct Aligned {
     memory: Box<[u8]>,
     /// Where the bytes begin.
     start: usize,
@@ -18,7 +18,7 @@ pub(crate) struct Aligned {
 
 impl Aligned {
     /// `bytes` bytes, all 0, of which the one at `aligned` begins a cache line.
-    pub(crate) fn new(bytes: usize, aligned: usize) -> Self {
+    pub fn new(bytes: usize, aligned: usize) -> Self {
         let memory: Box<[u8]> = vec![0; bytes + 2 * LINE_BYTES].into();
         // So far behind a line's beginning the first of `bytes` is.
         let ahead = LINE_BYTES - aligned % LINE_BYTES;
@@ -28,13 +28,13 @@ impl Aligned {
 
     /// The bytes.
     #[inline]
-    pub(crate) fn bytes(&self) -> &[u8] {
+    pub fn bytes(&self) -> &[u8] {
         &self.memory[self.start..self.start + self.bytes]
     }
 
     /// As [`Aligned::bytes`], to be written.
     #[inline]
-    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
         &mut self.memory[self.start..self.start + self.bytes]
     }
 }

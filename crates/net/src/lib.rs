@@ -10,6 +10,7 @@
 //! | [`faults`] | [`FaultPlan`]: seeded loss, duplication, reordering and corruption of outgoing datagrams |
 //! | [`shm`] | [`shm::Pool`]: a pool of slots in memory that all processes of a job on one host share |
 //! | [`stream`] | [`stream::copy_past_caches`]: results of long vectors to where they belong |
+//! | [`aligned`] | [`aligned::Aligned`]: memory that begins a cache line |
 //!
 //! Nothing here knows a protocol. In the steady state no datagram costs an allocation or a system call of its own: on the kind of
 //! machine that this was written on, a 1 KiB datagram costs about 0.1 us of CPU each way in a batch and about 1.5 us alone.
@@ -19,7 +20,7 @@
 //! quinn-udp, socket2 and rustix.
 #![deny(unsafe_code)]
 
-mod aligned;
+pub mod aligned;
 mod batch;
 pub mod faults;
 mod nearby;

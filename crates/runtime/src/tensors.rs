@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use fanin_core::{BlockExponent, Body, DType, ElementOp, FixedPoint, OpError, OperationId, Operator, Pair, Payload, Piece, Rank};
-use fanin_net::stream::{STREAMED_BYTES_MIN, copy_past_caches, fetch_ahead};
+use fanin_net::stream::{STREAMED_BYTES_MIN, Upcoming, copy_past_caches, fetch_ahead};
 
 use crate::blocks::BlockSet;
 
@@ -312,7 +312,7 @@ impl<'a> Tensors<'a> {
         let streamed = self.streamed;
         let output = &mut self.output_mut()[range.clone()];
         if streamed {
-            copy_past_caches(output, source);
+            copy_past_caches(output, source, Upcoming::NONE);
         } else {
             output.copy_from_slice(source);
             fetch_later(self.output_mut(), range);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use fanin_control::FailureKind;
 use fanin_core::{DType, OpError, OrderedReduction, Rank};
 use fanin_net::shm::{Inputs, Layout, Pool, Trouble};
-use fanin_net::stream::copy_past_caches;
+use fanin_net::stream::{Upcoming, copy_past_caches};
 use fanin_operator::CustomOperator;
 
 use super::VERDICT_WAIT;
@@ -61,7 +61,7 @@ impl MemoryPath {
         let (count, fingerprint) = (blocks.count(), call.fingerprint());
         link.begin(call.describe(count));
         self.pool.tell(&call.words());
-        let streamed = buffers.streams(call);
+        let streamed = call.is_long();
         let (mut arrived, mut read) = (0, 0);
         while read < count {
             while arrived < count && self.pool.may_arrive() {
@@ -78,9 +78,12 @@ impl MemoryPath {
             }
             let block = blocks.get(read);
             let bytes = block.elements as usize * call.width();
+            // This rank contributes to another block once it has this result: the memory is read while the result is written.
+            let next = (arrived < count).then(|| blocks.get(arrived));
+            let upcoming = next.and_then(|next| buffers.input(call, &next)).map_or(Upcoming::NONE, Upcoming::of);
             self.pool.read(bytes, |result| {
                 if let Some(output) = buffers.output(call, &block) {
-                    if streamed { copy_past_caches(output, result) } else { output.copy_from_slice(result) }
+                    if streamed { copy_past_caches(output, result, upcoming) } else { output.copy_from_slice(result) }
                 }
             });
             read += 1;

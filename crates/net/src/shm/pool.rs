@@ -7,6 +7,7 @@ use std::{hint, thread};
 
 use super::mapping;
 use super::segment::Segment;
+use crate::stream::copy_between_cores;
 
 /// Looks at the slot before it gives the core away: on a machine with a core for every rank the others are about to arrive.
 const SPINS: u32 = if cfg!(miri) { 2 } else { 200 };
@@ -126,7 +127,7 @@ impl Pool {
             if let Some(input) = input {
                 // SAFETY: this rank has read the result of the block that used the slot before, so the step that read this area is over
                 // and the step to come has not begun.
-                unsafe { segment.input_mut(slot, self.rank, bytes) }.copy_from_slice(input);
+                copy_between_cores(unsafe { segment.input_mut(slot, self.rank, bytes) }, input);
             }
             last = segment.arrived(slot).fetch_add(1, Ordering::AcqRel) == world - 1;
         }
