@@ -7,6 +7,7 @@ use std::ptr;
 pub const STREAMED_BYTES_MIN: usize = 8 << 20;
 
 /// Shorter pieces are copied as usual: the lines that they fill only in part would cost more than the others save.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
 const PIECE_BYTES_MIN: usize = 4 << 10;
 
 /// Has the processor read `bytes` into its caches while it does something else. Only the speed of what follows depends on it.
@@ -20,6 +21,7 @@ pub fn fetch_ahead(bytes: &[u8]) {
 
 /// Memory that will be read soon: only where it is, so that it may be borrowed, changed or gone when the processor is told of it.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(not(all(target_arch = "x86_64", not(miri))), allow(dead_code, reason = "nothing else is told of it"))]
 pub struct Upcoming {
     at: *const u8,
     bytes: usize,
