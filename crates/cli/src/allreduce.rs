@@ -47,8 +47,8 @@ pub struct AllreduceArgs {
     /// Which collective.
     #[arg(long, value_enum, default_value_t = Kind::Allreduce)]
     pub collective: Kind,
-    /// The result takes the input's place, as in most training: of zeros, since a result is the next input, but for one more run whose
-    /// elements are checked. Not for collectives whose two vectors differ in length.
+    /// The result takes the input's place, as in PyTorch. Zeros are timed, since every result is the next input; what is checked is one
+    /// more call. Not with reduce-scatter and all-gather.
     #[arg(long)]
     pub in_place: bool,
     /// How vectors travel.
@@ -276,7 +276,7 @@ struct Vectors {
 }
 
 impl Vectors {
-    fn reduce(&mut self, work: &Work, comm: &Communicator, share: u64) -> Result<(), CommError> {
+    fn call(&mut self, work: &Work, comm: &Communicator, share: u64) -> Result<(), CommError> {
         if self.in_place {
             comm.call_bytes_in_place(work.kind, work.op, share, self.output.bytes_mut())
         } else {
@@ -315,18 +315,18 @@ impl Work {
         let mut vectors = Vectors { input: Aligned::new(input.len(), 0), output: Aligned::new(output_bytes, 0), in_place: args.in_place };
         vectors.input.bytes_mut().copy_from_slice(&input);
         drop(input);
-        vectors.reduce(self, comm, share)?;
-        let iterations = self.iterations(args, comm, || vectors.reduce(self, comm, share))?;
+        vectors.call(self, comm, share)?;
+        let iterations = self.iterations(args, comm, || vectors.call(self, comm, share))?;
         comm.barrier()?;
         let (start, cpu) = (Instant::now(), fanin_runtime::clock::process_cpu_time());
         for _ in 0..iterations {
-            vectors.reduce(self, comm, share)?;
+            vectors.call(self, comm, share)?;
         }
         let seconds = start.elapsed().as_secs_f64() / f64::from(iterations);
         let cpu = (fanin_runtime::clock::process_cpu_time() - cpu).as_secs_f64();
         if args.in_place {
             vectors.output.bytes_mut().copy_from_slice(vectors.input.bytes());
-            vectors.reduce(self, comm, share)?;
+            vectors.call(self, comm, share)?;
         }
         let wrong = self.wrong(share, whole, vectors.output.bytes());
         let mut slowest = [seconds];

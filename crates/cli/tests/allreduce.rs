@@ -56,6 +56,21 @@ fn in_place_too_where_both_vectors_are_equally_long() {
 }
 
 #[test]
+fn vectors_that_are_longer_than_caches_too() {
+    // From 8 MiB a rank on, results are written past the caches.
+    let base = ["--workers", "3", "--iterations", "1", "--format", "json", "--transport", "shm"];
+    let cases: [&[&str]; 4] = [
+        &["--sizes", "9MiB"],
+        &["--sizes", "9MiB", "--in-place"],
+        &["--sizes", "27MiB", "--collective", "all-gather"],
+        &["--sizes", "27MiB", "--collective", "reduce-scatter"],
+    ];
+    for more in cases {
+        assert_eq!(rows(&[&base[..], more].concat())[0]["wrong"], 0, "{more:?}");
+    }
+}
+
+#[test]
 fn types_operators_and_block_fixed_point() {
     let base = ["--workers", "2", "--sizes", "64KiB", "--iterations", "2", "--format", "json"];
     let cases: [&[&str]; 3] =

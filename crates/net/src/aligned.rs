@@ -3,6 +3,7 @@
 //! The kernel copies by `rep movsb`. On the processors that this was measured on (AMD EPYC, `fsrm`), a 64 KiB datagram into memory that
 //! begins a cache line takes 3 to 5 us, anywhere else 6 to 8 us, and a few bytes behind a line of the same place in its page as what it comes
 //! from, 20 to 36 us. Allocators give the latter: a header of 16 bytes is before every large piece of memory.
+//! Vectors that begin so go through shared memory 5 % slower than PyTorch's tensors, which begin a line.
 
 /// A cache line.
 pub(crate) const LINE_BYTES: usize = 64;

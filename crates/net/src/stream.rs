@@ -21,7 +21,6 @@ pub fn fetch_ahead(bytes: &[u8]) {
 
 /// Memory that will be read soon: only where it is, so that it may be borrowed, changed or gone when the processor is told of it.
 #[derive(Clone, Copy, Debug)]
-#[cfg_attr(not(all(target_arch = "x86_64", not(miri))), allow(dead_code, reason = "nothing else is told of it"))]
 pub struct Upcoming {
     at: *const u8,
     bytes: usize,
@@ -34,6 +33,12 @@ impl Upcoming {
     /// These bytes.
     pub fn of(bytes: &[u8]) -> Self {
         Upcoming { at: bytes.as_ptr(), bytes: bytes.len() }
+    }
+
+    /// The address of byte `index`, if there is such a byte.
+    #[inline]
+    pub fn address(self, index: usize) -> Option<*const u8> {
+        (index < self.bytes).then(|| self.at.wrapping_add(index))
     }
 }
 
@@ -92,13 +97,13 @@ mod x86 {
     }
 
     pub(super) fn copy_past_caches(to: &mut [u8], from: &[u8], upcoming: Upcoming) {
-        let mut line = 0;
+        let mut index = 0;
         by_lines(to, from, |to, from| {
-            if line < upcoming.bytes {
+            if let Some(address) = upcoming.address(index) {
                 // SAFETY: as above, wherever the address points.
-                unsafe { _mm_prefetch::<_MM_HINT_T0>(upcoming.at.wrapping_add(line).cast()) };
+                unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
             }
-            line += LINE_BYTES;
+            index += LINE_BYTES;
             for (store, load) in to.chunks_exact_mut(STORE_BYTES).zip(from.chunks_exact(STORE_BYTES)) {
                 // SAFETY: both are 16 bytes long, and the target begins at a multiple of 64, plus 0, 16, 32 or 48.
                 unsafe { _mm_stream_si128(store.as_mut_ptr().cast(), _mm_loadu_si128(load.as_ptr().cast())) };
@@ -166,6 +171,9 @@ mod tests {
 
     #[test]
     fn what_is_upcoming_may_be_gone() {
+        let three = [1, 2, 3];
+        assert_eq!(Upcoming::of(&three).address(2), Some(&raw const three[2]));
+        assert_eq!((Upcoming::of(&three).address(3), Upcoming::NONE.address(0)), (None, None));
         let gone = Upcoming::of(&vec![1; 1 << 20]);
         let mut to = vec![0; 8_192];
         copy_past_caches(&mut to, &[7; 8_192], gone);
