@@ -23,7 +23,7 @@ fn resident_bytes() -> u64 {
     line.split_whitespace().next().unwrap().parse::<u64>().unwrap() << 10
 }
 
-/// One job that ends well, one that fails, one that never begins, and somebody who only connects.
+/// One job that ends well, one that fails, one that never begins: 5 ranks; and somebody who only connects.
 fn come_and_go(daemon: &DaemonHandle, round: u32) {
     let switch = daemon.control_address();
     run_job(switch, "short", 2, 1_000, 1);
@@ -94,13 +94,14 @@ fn run_beside(daemon: &DaemonHandle, body: impl FnOnce()) -> u32 {
 }
 
 #[test]
-fn two_hundred_joins_and_leaves_leave_no_thread_no_descriptor_and_no_memory() {
+fn a_thousand_joins_and_leaves_leave_no_thread_no_descriptor_and_no_memory() {
     let daemon = start();
     (0..20).for_each(|round| come_and_go(&daemon, round));
     settle(&daemon);
     let (threads, descriptors) = (entries("/proc/self/task"), entries("/proc/self/fd"));
     let before = resident_bytes();
-    let operations = run_beside(&daemon, || (0..200).for_each(|round| come_and_go(&daemon, round)));
+    // Rounds of 5 ranks.
+    let operations = run_beside(&daemon, || (0..1_000 / 5).for_each(|round| come_and_go(&daemon, round)));
     assert!(operations > 0);
     settle(&daemon);
     until("threads are as before", || entries("/proc/self/task") <= threads);
