@@ -78,8 +78,10 @@ def test_split_group() -> None:
 
 
 def resources() -> tuple[int, int]:
-    """Threads and open files of this process, without threads for futures: those live as long as the process, and one is made whenever a future
-    is not done at once and all that there are are busy, which need not be in the first turn."""
+    """Threads and open files of this process, without threads for futures.
+
+    Those live as long as the process, and one is made where a future is not done at once and all others are busy: in any turn.
+    """
     futures = sum(thread.name.startswith("fanin-futures") for thread in threading.enumerate())
     assert futures <= 3, f"{futures} threads for one future at a time"
     return len(os.listdir("/proc/self/task")) - futures, len(os.listdir("/proc/self/fd"))
