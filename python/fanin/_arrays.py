@@ -29,7 +29,7 @@ ENGINE_TYPES = {
 #: Types that the engine does not know but whose results have the same bits as those of another type, and the operators for which that is
 #: so: sums and products wrap, and a complex number is two real ones.
 _ALIKE: dict[str, tuple[str, int, frozenset[str]]] = {
-    "bool": ("u8", 1, frozenset({"min", "max", "and", "or", "xor"})),
+    "bool": ("u8", 1, frozenset({"min", "max", "minimum", "maximum", "and", "or", "xor"})),
     "uint16": ("i16", 1, frozenset({"sum", "prod", "and", "or", "xor"})),
     "uint32": ("i32", 1, frozenset({"sum", "prod", "and", "or", "xor"})),
     "uint64": ("i64", 1, frozenset({"sum", "prod", "and", "or", "xor"})),

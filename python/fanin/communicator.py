@@ -20,7 +20,7 @@ from fanin.operators import CustomOperator
 __all__ = ["Communicator", "Handle", "Operator", "init"]
 
 #: Operators that are built in; means of floats and complex numbers only, bitwise ones of integers and booleans only.
-Operator: TypeAlias = Literal["sum", "prod", "min", "max", "avg", "and", "or", "xor"]
+Operator: TypeAlias = Literal["sum", "prod", "min", "max", "avg", "and", "or", "xor", "minimum", "maximum"]
 
 #: What calls reduce by: an operator that is built in, or one that the job has brought along.
 AnyOperator: TypeAlias = Operator | CustomOperator

@@ -41,7 +41,7 @@ pub struct AllreduceArgs {
     /// Element type: f32 f64 f16 bf16 i8 i16 i32 i64 u8.
     #[arg(long, default_value = "f32")]
     pub dtype: DType,
-    /// Operator: sum avg min max prod and or xor.
+    /// Operator: sum avg min max minimum maximum prod and or xor. A NaN loses against every number in min and max, and wins in minimum and maximum.
     #[arg(long, default_value = "sum")]
     pub op: Operator,
     /// Which collective.
@@ -430,8 +430,8 @@ impl Work {
             Operator::Sum => dtype.push_i64(values.sum(), out),
             Operator::Avg => dtype.push_f64(values.sum::<i64>() as f64 / f64::from(self.world), out),
             Operator::Prod => dtype.push_i64(values.product(), out),
-            Operator::Min => dtype.push_i64(values.min().unwrap_or(0), out),
-            Operator::Max => dtype.push_i64(values.max().unwrap_or(0), out),
+            Operator::Min | Operator::Minimum => dtype.push_i64(values.min().unwrap_or(0), out),
+            Operator::Max | Operator::Maximum => dtype.push_i64(values.max().unwrap_or(0), out),
             Operator::And => dtype.push_i64(values.fold(-1, |sum, value| sum & value), out),
             Operator::Or => dtype.push_i64(values.fold(0, |sum, value| sum | value), out),
             Operator::Xor => dtype.push_i64(values.fold(0, |sum, value| sum ^ value), out),

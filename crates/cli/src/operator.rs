@@ -1,4 +1,5 @@
-//! `fanin operator`: what a module exports, what it may use, and what it costs beside the sum of floats that is built in.
+//! `fanin operator`: what a module exports, what it may use, whether it does what a job needs, and what it costs beside the sum of floats that is
+//! built in.
 
 use std::fs;
 use std::hint::black_box;
@@ -6,10 +7,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
-use fanin_core::{ElementOp, Payload, PayloadOp};
-use fanin_operator::{CustomOperator, Faults, limits};
+use fanin_core::{DType, ElementOp, Payload, PayloadOp};
+use fanin_operator::{CustomOperator, Faults, examine, limits};
 
 /// Bytes of elements in a packet, about.
 const PAYLOAD_BYTES: usize = 1 << 10;
@@ -32,11 +33,14 @@ pub enum OperatorCommand {
 pub struct CheckArgs {
     /// The module, in WebAssembly's binary format
     file: PathBuf,
+    /// Element type that the operator is for (f32, i64, ...): only values of it are tried. Else elements are taken for every type that fits
+    #[arg(long, value_name = "TYPE")]
+    dtype: Option<DType>,
 }
 
 const AFTER: &str = "\
-What a module has to export, and what it may use, is in docs/operators.md.
-Exit codes: 0 it is an operator, 1 it fails when it is given zeros, 2 it is refused.";
+What a module has to export, what it may use and what is tried is in docs/operators.md.
+Exit codes: 0 it is an operator, 1 it fails or breaks a rule on the vectors that the error names, 2 it is refused.";
 
 /// Runs the command.
 pub fn run(command: &OperatorCommand) -> ExitCode {
@@ -48,14 +52,26 @@ pub fn run(command: &OperatorCommand) -> ExitCode {
             return ExitCode::from(2);
         }
     };
+    let width = operator.layout().element_bytes;
+    if let Some(dtype) = args.dtype.filter(|dtype| !width.is_multiple_of(dtype.bytes())) {
+        eprintln!("error: --dtype {dtype}: expected a type of which {width} bytes, the operator's element_bytes, are a whole number");
+        return ExitCode::from(2);
+    }
     describe(&operator);
-    match compare(&operator) {
+    match examine_and_compare(&operator, args.dtype) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error:#}");
             ExitCode::from(1)
         }
     }
+}
+
+fn examine_and_compare(operator: &CustomOperator, dtype: Option<DType>) -> Result<()> {
+    let examined = examine(operator, dtype).with_context(|| format!("operator `{}`", operator.name()))?;
+    println!("{:<14} {} reductions, by several instances, of zeros, random and extreme values", "tried", examined.reductions);
+    println!("{:<14} {}", "order", examined.order);
+    compare(operator)
 }
 
 fn read(file: &Path) -> Result<CustomOperator> {
@@ -79,33 +95,56 @@ fn describe(operator: &CustomOperator) {
 /// Measures the operator, and beside it what is built in.
 fn compare(operator: &CustomOperator) -> Result<()> {
     let faults = Faults::default();
-    let own = nanoseconds(operator.payload_op(&faults)).map_err(|text| anyhow::anyhow!("{}", faults.first().unwrap_or(&text)))?;
-    let built_in = match nanoseconds(ElementOp::F32_SUM.into()) {
-        Ok(built_in) => built_in,
-        Err(error) => bail!(error),
-    };
-    let bytes = PAYLOAD_BYTES / operator.layout().element_bytes * operator.layout().element_bytes;
-    println!("{:<14} {own:.0} ns a packet of {bytes} bytes", "combine");
-    println!("{:<14} {built_in:.0} ns a packet of {PAYLOAD_BYTES} bytes, the sum of f32", "built in");
-    println!("{:<14} {:.2}", "ratio", own / built_in);
+    let own = costs(operator.payload_op(&faults)).map_err(|text| anyhow::anyhow!("{}", faults.first().unwrap_or(&text)))?;
+    let built_in = costs(ElementOp::F32_SUM.into()).map_err(|text| anyhow::anyhow!(text))?;
+    let bytes = packet_bytes(&operator.payload_op(&faults));
+    let row = |what: &str, nanoseconds: f64| println!("{what:<14} {nanoseconds:.0} ns a packet of {bytes} bytes");
+    row("first", own.first);
+    row("combine", own.combine);
+    if operator.finishes() {
+        row("finish", own.finish);
+    }
+    println!("{:<14} {:.0} ns a packet of {PAYLOAD_BYTES} bytes, the sum of f32", "built in", built_in.combine);
+    println!("{:<14} {:.2}", "ratio", own.combine / built_in.combine);
     Ok(())
 }
 
-/// What adding a packet to an accumulator takes: the fastest of several rounds. Packets of zeros, from more memory than a cache holds.
-fn nanoseconds(mut op: PayloadOp) -> Result<f64, String> {
-    let bytes = PAYLOAD_BYTES / op.element_bytes() * op.element_bytes();
+/// What a packet takes, in ns.
+struct Costs {
+    /// The first contribution to a block.
+    first: f64,
+    /// A further one.
+    combine: f64,
+    /// The result.
+    finish: f64,
+}
+
+fn packet_bytes(op: &PayloadOp) -> usize {
+    PAYLOAD_BYTES / op.element_bytes() * op.element_bytes()
+}
+
+/// Measured with packets of zeros, from more memory than a cache holds.
+fn costs(mut op: PayloadOp) -> Result<Costs, String> {
+    let bytes = packet_bytes(&op);
     let input = vec![0u8; 16 << 20];
     let mut acc = <[u8]>::accumulator(&op, bytes);
     let text = |error: fanin_core::OpError| error.to_string();
-    input[..bytes].assign(&mut acc, &mut op).map_err(text)?;
     let mut packets = input.chunks_exact(bytes).cycle();
+    let mut next = || packets.next().unwrap_or(&input[..bytes]);
+    let first = fastest(|| black_box(next()).assign(&mut acc, &mut op).map_err(text))?;
+    let combine = fastest(|| black_box(next()).reduce(&mut acc, &mut op).map_err(text))?;
+    let finish = fastest(|| <[u8]>::conclude(black_box(&mut acc), &mut op, 1).map_err(text))?;
+    Ok(Costs { first, combine, finish })
+}
+
+/// What a call takes in ns: the fastest of several rounds.
+fn fastest(mut call: impl FnMut() -> Result<(), String>) -> Result<f64, String> {
     let mut fastest = f64::INFINITY;
     for _ in 0..ROUNDS {
         let (begin, mut calls) = (Instant::now(), 0u32);
         while begin.elapsed() < ROUND {
             for _ in 0..CALLS {
-                let packet = packets.next().unwrap_or(&input[..bytes]);
-                black_box(packet).reduce(&mut acc, &mut op).map_err(text)?;
+                call()?;
             }
             calls += CALLS;
         }

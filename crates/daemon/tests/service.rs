@@ -201,7 +201,7 @@ fn ranks_in_different_calls_are_told_so_before_anybody_stalls() {
                             kind: fanin_core::CollectiveKind::Allreduce,
                             op: fanin_core::ElementOp::F32_SUM,
                             element_bytes: 4,
-                            op_number: fanin_systems::offer_number(fanin_core::ElementOp::F32_SUM, false).unwrap(),
+                            op_number: fanin_systems::OfferNumbers::default().built_in(fanin_core::ElementOp::F32_SUM, false).unwrap(),
                             fixed_point: None,
                             elements: elements as u64,
                             fingerprint: elements as u32,

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`limits`] | how large, how hungry and how slow a module may be |
 //! | [`CustomOperator`] | a module that was checked and compiled, with its name and its digest |
+//! | [`examine`] | what an operator does in a job, tried before one depends on it |
 //! | `admission` | what is looked at before anything is compiled |
 //! | `program` | a compiled module, and its instances |
 //! | `kernel` | an instance as [`fanin_core::CustomKernel`], and why it failed |
@@ -32,6 +33,7 @@
 #[cfg(feature = "wasm")]
 mod admission;
 mod error;
+mod examination;
 #[cfg(feature = "wasm")]
 mod kernel;
 pub mod limits;
@@ -49,4 +51,5 @@ pub fn find_traps_by_signals() {
 }
 
 pub use error::OperatorError;
+pub use examination::{Broken, Examined, Order, examine};
 pub use operator::{CustomOperator, Digest, Faults};

@@ -83,6 +83,7 @@ impl Program {
         let mut program = Program { layout: CustomLayout { element_bytes: 1, accumulator_bytes: 1 }, finishes: false, module };
         let mut instance = Instance::new(&program).map_err(failed)?;
         program.layout = instance.layout(name)?;
+        same_again(name, program.layout, instance.layout(name)?)?;
         program.finishes = program.module.get_export("finish").is_some();
         Ok(program)
     }
@@ -141,6 +142,21 @@ fn check_exports(name: &str, module: &Module) -> Result<(), OperatorError> {
         }
     }
     Ok(())
+}
+
+/// Lengths that change from call to call would be others at each rank and switch.
+fn same_again(name: &str, first: CustomLayout, again: CustomLayout) -> Result<(), OperatorError> {
+    let lengths = [
+        ("element_bytes", first.element_bytes, again.element_bytes),
+        ("accumulator_bytes", first.accumulator_bytes, again.accumulator_bytes),
+    ];
+    match lengths.into_iter().find(|(_, first, again)| first != again) {
+        None => Ok(()),
+        Some((what, first, again)) => {
+            let expected = format!("{first} as in the call before: lengths never change");
+            Err(OperatorError::Value { name: name.into(), what, got: again as i64, expected })
+        }
+    }
 }
 
 fn describe(export: Option<&ExternType>) -> String {

@@ -4,7 +4,7 @@
 
 use fanin_core::hash::mix;
 use fanin_core::{CustomOp, OpError, Payload};
-use fanin_operator::{CustomOperator, Faults, limits};
+use fanin_operator::{Broken, CustomOperator, Faults, Order, examine, limits};
 
 /// The exports of an operator of 32-bit integers, but for `combine` and whatever else.
 const HEAD: &str = r#"
@@ -219,6 +219,64 @@ fn accumulators_may_be_longer_than_elements() {
 }
 
 /// Whatever the bytes are: an error or an operator, which then reduces or fails, but no panic, and in bounded time.
+/// The examples of the repository, and how their results depend on the order of contributions.
+#[test]
+fn the_examples_do_what_a_job_needs() {
+    for (name, is_exact) in
+        [("float_sum", false), ("complex_product", false), ("log_sum_exp", true), ("top_k", true), ("majority", true), ("extremes", true)]
+    {
+        let file = format!("{}/../../examples/operators/{name}.wasm", env!("CARGO_MANIFEST_DIR"));
+        let operator = CustomOperator::from_wasm(name, &std::fs::read(file).unwrap()).unwrap();
+        let examined = examine(&operator, None).unwrap_or_else(|broken| panic!("{name}: {broken}"));
+        assert_eq!(examined.order == Order::Exact, is_exact, "{name}: {}", examined.order);
+    }
+}
+
+fn broken(text: &str) -> Broken {
+    examine(&CustomOperator::from_wasm("mine", &module(&format!("{HEAD}{text}"))).unwrap(), None).unwrap_err()
+}
+
+#[test]
+fn modules_that_break_in_a_job_are_found_by_examination() {
+    // `finish` writes outside of the memory.
+    let finish = r#"(func (export "finish") (param i32 i32 i32 i32) (i32.store (i32.const -16) (i32.const 1)))"#;
+    let said = broken(&format!("{SUM}{finish}")).to_string();
+    assert!(said.contains("it fails on zeros") && said.contains("failed in finish") && said.contains("out of bounds"), "{said}");
+    // A count of calls finds its way into the sum.
+    let counting = SUM.replace("(block $done", "(global.set $calls (i32.add (global.get $calls) (i32.const 1))) (block $done").replace(
+        "(i32.load (local.get $in))",
+        "(i32.add (i32.load (local.get $in)) (i32.eqz (i32.rem_u (global.get $calls) (i32.const 3))))",
+    );
+    let found = broken(&format!("(global $calls (mut i32) (i32.const 0)) {counting}"));
+    assert!(matches!(found, Broken::Remembers { .. }), "{found}");
+    // So does one in the module's memory.
+    let stored = SUM.replace("(block $done", "(i32.store (i32.const 0) (i32.add (i32.load (i32.const 0)) (i32.const 1))) (block $done").replace(
+        "(i32.load (local.get $in))",
+        "(i32.add (i32.load (local.get $in)) (i32.load (i32.const 0)))",
+    );
+    let found = broken(&stored);
+    assert!(matches!(found, Broken::Remembers { .. }), "{found}");
+    let difference = SUM.replace("i32.add (i32.load", "i32.sub (i32.load");
+    let found = broken(&difference);
+    assert!(matches!(found, Broken::Order { .. }), "{found}");
+    // Fine but for a NaN.
+    let nan = SUM.replace(
+        "(i32.store (local.get $acc)",
+        "(if (f32.ne (f32.load (local.get $in)) (f32.load (local.get $in))) (then unreachable)) (i32.store (local.get $acc)",
+    );
+    let said = broken(&nan).to_string();
+    assert!(said.contains("unreachable"), "{said}");
+}
+
+#[test]
+fn lengths_that_change_from_call_to_call_are_refused() {
+    let said = refused(&format!(
+        r#"(memory (export "memory") 1) (global $calls (mut i32) (i32.const 0)) (func (export "fanin_abi") (result i32) i32.const 1)
+        (func (export "element_bytes") (result i32) (global.set $calls (i32.add (global.get $calls) (i32.const 4))) (global.get $calls)) {SUM}"#
+    ));
+    assert_eq!(said, "operator `mine`: element_bytes = 8: expected 4 as in the call before: lengths never change");
+}
+
 fn survives(bytes: &[u8]) -> bool {
     let Ok(operator) = CustomOperator::from_wasm("fuzzed", bytes) else { return false };
     let (faults, layout) = (Faults::default(), operator.layout());

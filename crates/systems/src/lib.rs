@@ -30,4 +30,4 @@ pub use config::{
     SharpParameters, StepParameters, SynchronyRule, System, UNLIMITED, WindowRule,
 };
 pub use flare::FlarePackets;
-pub use switchml::{custom_offer_number, offer_number};
+pub use switchml::OfferNumbers;

@@ -80,50 +80,84 @@ fn switch<P: Payload + ?Sized>(
     Placed { at: Address::switch(switch), node: AnyNode::SwitchMlSwitch(SwitchMlSwitch::new(config)) }
 }
 
-/// Element types and operators of a communicator's job, for [`AnyNode::offer`]: every one that goes together, in this order after the one
-/// of the job's configuration; where `fixed_point`, sums and means of binary32 once more, as block fixed point; and what the job brings
-/// along.
+/// Element types and operators of a communicator's job, for [`AnyNode::offer`], in the order of [`OfferNumbers`] after the one of the job's
+/// configuration.
 fn offers(fixed_point: bool, at_switch: bool, custom: Vec<PayloadOp>) -> Vec<SwitchMlOffer<PayloadOp>> {
     let offer = |op: PayloadOp| SwitchMlOffer { element_bytes: op.element_bytes() as u32, op, fixed_point: false };
-    let plain = ElementOp::all().map(|op| offer(op.into()));
     let scaled = FIXED_POINT_OPERATORS.map(|operator| {
         let dtype = DType::F32;
         // A switch adds the integers; workers divide where a mean is wanted.
         let op = if at_switch { ElementOp::I32_SUM } else { ElementOp { dtype, operator } };
         SwitchMlOffer { op: op.into(), element_bytes: FIXED_POINT_BYTES, fixed_point: true }
     });
-    plain.chain(scaled.into_iter().filter(|_| fixed_point)).chain(custom.into_iter().map(offer)).collect()
+    first().map(|op| offer(op.into()))
+        .chain(scaled.into_iter().filter(|_| fixed_point))
+        .chain(custom.into_iter().map(offer))
+        .chain(last().map(|op| offer(op.into())))
+        .collect()
 }
 
 /// What is summed as block fixed point.
 const FIXED_POINT_OPERATORS: [Operator; 2] = [Operator::Sum, Operator::Avg];
 
-/// The number by which packets of a job with [`AnyNode::offer`] name an element type and operator. `None` where there is no such number:
-/// they do not go together, or are not done in fixed point.
-pub fn offer_number(op: ElementOp, fixed_point: bool) -> Option<u8> {
-    let plain = ElementOp::all().position(|other| other == op)?;
-    let number = match FIXED_POINT_OPERATORS.iter().position(|operator| *operator == op.operator) {
-        _ if !fixed_point => plain,
-        Some(index) if op.dtype == DType::F32 => ElementOp::all().count() + index,
-        _ => return None,
-    };
-    u8::try_from(number + 1).ok()
+/// Whether an operator's numbers come after those that a job brings along. Numbers that packets have carried never change their meaning: a
+/// switch and a rank that were not built together would reduce by different operators, and neither would know.
+const fn comes_last(op: ElementOp) -> bool {
+    matches!(op.operator, Operator::Minimum | Operator::Maximum)
 }
 
-/// As [`offer_number`], for operator number `index` of those that the job brings along. `None` where numbers do not reach that far.
-pub fn custom_offer_number(index: usize, fixed_point: bool) -> Option<u8> {
-    let scaled = if fixed_point { FIXED_POINT_OPERATORS.len() } else { 0 };
-    u8::try_from(ElementOp::all().count() + scaled + index + 1).ok()
+fn first() -> impl Iterator<Item = ElementOp> {
+    ElementOp::all().filter(|op| !comes_last(*op))
+}
+
+fn last() -> impl Iterator<Item = ElementOp> {
+    ElementOp::all().filter(|op| comes_last(*op))
+}
+
+/// The numbers by which packets of a job with [`AnyNode::offer`] name an element type and operator: every one that goes together; where the job
+/// has block fixed point, sums and means of binary32 once more; what the job brings along; and operators that came later.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct OfferNumbers {
+    /// Whether the job sums floats as block fixed point.
+    pub fixed_point: bool,
+    /// How many operators the job brings along.
+    pub customs: usize,
+}
+
+impl OfferNumbers {
+    /// Of a built-in operator; where `scaled`, as block fixed point. `None` where there is no such number: type and operator do not go
+    /// together, or are not done in fixed point.
+    pub fn built_in(self, op: ElementOp, scaled: bool) -> Option<u8> {
+        let place = |mut ops: Box<dyn Iterator<Item = ElementOp>>| ops.position(|other| other == op);
+        let index = if scaled {
+            let index = FIXED_POINT_OPERATORS.iter().position(|operator| *operator == op.operator)?;
+            (op.dtype == DType::F32).then(|| first().count() + index)?
+        } else if comes_last(op) {
+            self.customs_from() + self.customs + place(Box::new(last()))?
+        } else {
+            place(Box::new(first()))?
+        };
+        u8::try_from(index + 1).ok()
+    }
+
+    /// Of operator `index` of those that the job brings along. `None` where numbers do not reach that far.
+    pub fn custom(self, index: usize) -> Option<u8> {
+        u8::try_from(self.customs_from() + index + 1).ok()
+    }
+
+    fn customs_from(self) -> usize {
+        first().count() + if self.fixed_point { FIXED_POINT_OPERATORS.len() } else { 0 }
+    }
 }
 
 impl AnyNode<[u8]> {
-    /// Lets the operations of a job differ in element type and operator: see [`offer_number`]. False, and nothing is changed, where the
+    /// Lets the operations of a job differ in element type and operator: see [`OfferNumbers`]. False, and nothing is changed, where the
     /// system does not do that.
     pub fn offer(&mut self, fixed_point: bool) -> bool {
         self.offer_with(fixed_point, Vec::new())
     }
 
-    /// As [`AnyNode::offer`], with operators that the job brings along: see [`custom_offer_number`]. A worker only needs to know the
+    /// As [`AnyNode::offer`], with operators that the job brings along: see [`OfferNumbers::custom`]. A worker only needs to know the
     /// lengths of their elements, which are at most as long as a block. False, too, at a switch below another one: its partial aggregates
     /// would have to travel, and only elements do.
     ///
@@ -145,22 +179,45 @@ mod tests {
 
     #[test]
     fn every_operator_has_a_number_of_its_own_on_both_sides() {
-        let (worker, switch) = (offers(true, false, Vec::new()), offers(true, true, Vec::new()));
-        for op in ElementOp::all() {
-            let offer = &worker[usize::from(offer_number(op, false).unwrap()) - 1];
-            assert_eq!((&offer.op, offer.fixed_point), (&op.into(), false));
-            assert_eq!(&switch[usize::from(offer_number(op, false).unwrap()) - 1], offer);
+        let brought: Vec<PayloadOp> = vec![ElementOp::I32_SUM.into(), ElementOp { dtype: DType::F32, operator: Operator::Avg }.into()];
+        for (fixed_point, customs) in [(false, 0), (false, 2), (true, 0), (true, 2)] {
+            let numbers = OfferNumbers { fixed_point, customs };
+            let table = |at_switch| offers(fixed_point, at_switch, brought[..customs].to_vec());
+            let (worker, switch) = (table(false), table(true));
+            for op in ElementOp::all() {
+                let at = usize::from(numbers.built_in(op, false).unwrap()) - 1;
+                assert_eq!((&worker[at].op, worker[at].fixed_point), (&op.into(), false));
+                assert_eq!(switch[at], worker[at]);
+            }
+            for (index, op) in brought[..customs].iter().enumerate() {
+                assert_eq!(&switch[usize::from(numbers.custom(index).unwrap()) - 1].op, op);
+            }
+            let scaled = if fixed_point { FIXED_POINT_OPERATORS.len() } else { 0 };
+            assert_eq!(switch.len(), ElementOp::all().count() + scaled + customs, "no number is nobody's");
         }
+    }
+
+    #[test]
+    fn floats_are_done_in_fixed_point_where_they_are_summed() {
+        let numbers = OfferNumbers { fixed_point: true, customs: 0 };
         let mean = ElementOp { dtype: DType::F32, operator: Operator::Avg };
-        let number = usize::from(offer_number(mean, true).unwrap()) - 1;
+        let number = usize::from(numbers.built_in(mean, true).unwrap()) - 1;
+        let (worker, switch) = (offers(true, false, Vec::new()), offers(true, true, Vec::new()));
         assert_eq!((&worker[number].op, &switch[number].op), (&mean.into(), &ElementOp::I32_SUM.into()));
         assert!(worker[number].fixed_point && switch[number].fixed_point);
-        assert_eq!(offer_number(ElementOp { dtype: DType::F64, operator: Operator::Sum }, true), None);
-        assert_eq!(offer_number(ElementOp { dtype: DType::F64, operator: Operator::Xor }, false), None);
-        for fixed_point in [false, true] {
-            let offers = offers(fixed_point, true, vec![ElementOp::I32_SUM.into(), mean.into()]);
-            assert_eq!(offers[usize::from(custom_offer_number(1, fixed_point).unwrap()) - 1].op, mean.into());
-            assert_eq!(offers.len(), usize::from(custom_offer_number(1, fixed_point).unwrap()));
-        }
+        assert_eq!(numbers.built_in(ElementOp { dtype: DType::F64, operator: Operator::Sum }, true), None);
+        assert_eq!(numbers.built_in(ElementOp { dtype: DType::F32, operator: Operator::Maximum }, true), None);
+        assert_eq!(numbers.built_in(ElementOp { dtype: DType::F64, operator: Operator::Xor }, false), None);
+    }
+
+    /// What packets of earlier builds mean.
+    #[test]
+    fn numbers_never_change() {
+        let numbers = OfferNumbers { fixed_point: true, customs: 4 };
+        let of = |dtype, operator| numbers.built_in(ElementOp { dtype, operator }, false).unwrap();
+        let known = [of(DType::F32, Operator::Sum), of(DType::F32, Operator::Avg), of(DType::F64, Operator::Sum), of(DType::U8, Operator::Xor)];
+        assert_eq!(known, [1, 5, 6, 55]);
+        assert_eq!((numbers.built_in(ElementOp::F32_SUM, true), numbers.custom(0), numbers.custom(3)), (Some(56), Some(58), Some(61)));
+        assert_eq!(of(DType::F32, Operator::Minimum), 62);
     }
 }

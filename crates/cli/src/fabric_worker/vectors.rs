@@ -191,8 +191,8 @@ impl Vectors {
             Operator::Sum | Operator::Avg => values.reduce(i64::wrapping_add),
             Operator::Prod => values.reduce(i64::wrapping_mul),
             // What the type keeps of a number is what is compared.
-            Operator::Min => values.map(|value| self.kept(value)).min(),
-            Operator::Max => values.map(|value| self.kept(value)).max(),
+            Operator::Min | Operator::Minimum => values.map(|value| self.kept(value)).min(),
+            Operator::Max | Operator::Maximum => values.map(|value| self.kept(value)).max(),
             Operator::And => values.reduce(|a, b| a & b),
             Operator::Or => values.reduce(|a, b| a | b),
             Operator::Xor => values.reduce(|a, b| a ^ b),

@@ -12,7 +12,7 @@ use fanin_net::shm::Waiting;
 use fanin_net::{SenderConfig, Socket, Waker};
 use fanin_operator::Faults;
 use fanin_runtime::{BlockSet, CollectiveCall, DriverConfig, NodeConfig, PeerConfig, RunError, Statistics, Vectors, WorkerDriver};
-use fanin_systems::{AnyNode, JobSpec, build, custom_offer_number, offer_number};
+use fanin_systems::{AnyNode, JobSpec, OfferNumbers, build};
 
 use super::VERDICT_WAIT;
 use super::patience::Patience;
@@ -159,10 +159,11 @@ impl DatagramPath {
 
     /// The call as the protocol sees it.
     pub(super) fn what(&self, call: &Call) -> CollectiveCall {
-        let scaled = self.config.fixed_point && call.custom.is_none() && offer_number(call.op, true).is_some() && !is_copy(call.kind);
+        let numbers = OfferNumbers { fixed_point: self.config.fixed_point, customs: self.config.operators.len() };
+        let scaled = self.config.fixed_point && call.custom.is_none() && numbers.built_in(call.op, true).is_some() && !is_copy(call.kind);
         let op_number = match call.custom {
-            Some(custom) => custom_offer_number(usize::from(custom.index), self.config.fixed_point),
-            None => offer_number(call.op, scaled && call.elements > 0),
+            Some(custom) => numbers.custom(usize::from(custom.index)),
+            None => numbers.built_in(call.op, scaled && call.elements > 0),
         };
         // Without elements ranks still meet, so that nobody takes a call for another one.
         let kind = if call.elements == 0 { CollectiveKind::Barrier } else { call.kind };

@@ -83,9 +83,9 @@ numbered! {
         Sum = 0, "sum";
         /// The product.
         Prod = 1, "prod";
-        /// The smaller one; of a number and a NaN, the number.
+        /// The smaller one; of a number and a NaN, the number (IEEE 754-2008 `minNum`, C's `fmin`).
         Min = 2, "min";
-        /// The larger one; of a number and a NaN, the number.
+        /// The larger one; of a number and a NaN, the number (IEEE 754-2008 `maxNum`, C's `fmax`).
         Max = 3, "max";
         /// The sum divided by the number of workers; of floats only. The division is [`Payload::finish`](super::Payload::finish), which
         /// aggregators of SwitchML call; jobs of other systems with this operator are refused.
@@ -96,6 +96,12 @@ numbered! {
         Or = 6, "or";
         /// Bitwise exclusive or.
         Xor = 7, "xor";
+        /// The smaller one; of floats, a NaN where either is one, and -0 is less than +0 (IEEE 754-2019 `minimum`, `numpy.minimum`,
+        /// `torch.amin`). The NaN is always the same one, so that its bits do not depend on the order either.
+        Minimum = 8, "minimum";
+        /// The larger one; of floats, a NaN where either is one, and +0 is more than -0 (IEEE 754-2019 `maximum`, `numpy.maximum`,
+        /// `torch.amax`).
+        Maximum = 9, "maximum";
     }
 }
 
@@ -134,6 +140,29 @@ impl DType {
     /// Whether aggregators add up in a wider type: partial sums of 16-bit floats would lose most of their bits.
     pub const fn is_widened(self) -> bool {
         matches!(self, DType::F16 | DType::BF16)
+    }
+
+    /// The number that an element is, from its bytes; integers beyond 2^53 lose their lowest bits.
+    ///
+    /// # Panics
+    /// Where there are fewer bytes than the element has.
+    pub fn read_f64(self, bytes: &[u8]) -> f64 {
+        macro_rules! of {
+            ($type:ty) => {
+                <$type>::from_le_bytes(*bytes.first_chunk().expect("an element's bytes"))
+            };
+        }
+        match self {
+            DType::F16 => of!(f16).to_f64(),
+            DType::BF16 => of!(bf16).to_f64(),
+            DType::F32 => of!(f32).into(),
+            DType::F64 => of!(f64),
+            DType::U8 => of!(u8).into(),
+            DType::I8 => of!(i8).into(),
+            DType::I16 => of!(i16).into(),
+            DType::I32 => of!(i32).into(),
+            DType::I64 => of!(i64) as f64,
+        }
     }
 
     /// Appends the element that is nearest to a whole number; integers keep the lowest bits.
@@ -205,7 +234,7 @@ impl ElementOp {
     /// Whether the type and the operator go together.
     pub const fn is_supported(self) -> bool {
         match self.operator {
-            Operator::Sum | Operator::Prod | Operator::Min | Operator::Max => true,
+            Operator::Sum | Operator::Prod | Operator::Min | Operator::Max | Operator::Minimum | Operator::Maximum => true,
             Operator::Avg => self.dtype.is_float(),
             Operator::And | Operator::Or | Operator::Xor => !self.dtype.is_float(),
         }
@@ -229,14 +258,14 @@ mod tests {
         for &operator in Operator::ALL {
             assert_eq!((Operator::from_number(operator.number()), operator.name().parse()), (Some(operator), Ok(operator)));
         }
-        assert_eq!((DType::from_number(9), Operator::from_number(8)), (None, None));
+        assert_eq!((DType::from_number(9), Operator::from_number(10)), (None, None));
         let error = "f8".parse::<DType>().unwrap_err().to_string();
         assert_eq!(error, "no element type is called `f8`; there are f32 f64 i32 i64 f16 bf16 i8 i16 u8");
     }
 
     #[test]
     fn floats_have_means_and_integers_have_bits() {
-        assert_eq!(ElementOp::all().count(), 4 * 5 + 5 * 7);
+        assert_eq!(ElementOp::all().count(), 4 * 7 + 5 * 9);
         assert_eq!(
             ElementOp::new(DType::F16, Operator::Xor).unwrap_err().to_string(),
             "there is no xor of f16: bits of floats have no meaning of their own"
@@ -261,6 +290,7 @@ mod tests {
         assert_eq!(bytes(DType::F64), (-3f64).to_le_bytes());
         for &dtype in DType::ALL {
             assert_eq!(bytes(dtype).len(), dtype.bytes());
+            assert_eq!(dtype.read_f64(&bytes(dtype)), if dtype == DType::U8 { 253.0 } else { -3.0 }, "{dtype}");
         }
     }
 }

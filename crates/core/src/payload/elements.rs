@@ -230,11 +230,13 @@ mod tests {
         type Scalar = fn(i64, i64) -> i64;
         let (a, b) = ([3i64, -7, i64::MAX, 0], [2i64, 9, 1, -4]);
         let bytes = |values: &[i64]| values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>();
-        let scalar: [(Operator, Scalar); 4] = [
+        let scalar: [(Operator, Scalar); 6] = [
             (Operator::Sum, i64::wrapping_add),
             (Operator::Prod, i64::wrapping_mul),
             (Operator::Min, |x, y| x.min(y)),
             (Operator::Max, |x, y| x.max(y)),
+            (Operator::Minimum, |x, y| x.min(y)),
+            (Operator::Maximum, |x, y| x.max(y)),
         ];
         for (operator, function) in scalar {
             let op = ElementOp { dtype: DType::I64, operator };
@@ -248,13 +250,64 @@ mod tests {
         }
     }
 
+    /// Bits of `x` and of `y`, and of what `min`, `max`, `minimum` and `maximum` make of them, in every type of floats and by every way to
+    /// reduce: in place, into another vector, widened, and element by element.
+    #[test]
+    fn a_nan_loses_against_numbers_in_min_and_max_and_wins_in_minimum_and_maximum() {
+        let (nan, inf) = (f64::NAN, f64::INFINITY);
+        let cases = [
+            (nan, 4.0, [4.0, 4.0, nan, nan]),
+            (nan, -inf, [-inf, -inf, nan, nan]),
+            (nan, nan, [nan, nan, nan, nan]),
+            (-3.0, 4.0, [-3.0, 4.0, -3.0, 4.0]),
+            (-inf, inf, [-inf, inf, -inf, inf]),
+            (0.5, 0.5, [0.5, 0.5, 0.5, 0.5]),
+        ];
+        let operators = [Operator::Min, Operator::Max, Operator::Minimum, Operator::Maximum];
+        for dtype in [DType::F16, DType::BF16, DType::F32, DType::F64] {
+            // As many as several vectors of a processor, and a rest.
+            let vector = |value: f64| {
+                let mut bytes = Vec::new();
+                (0..67).for_each(|_| dtype.push_f64(value, &mut bytes));
+                bytes
+            };
+            for (x, y, expected) in cases {
+                for ((x, y), (operator, expected)) in [(x, y), (y, x)].into_iter().flat_map(|pair| operators.into_iter().zip(expected).map(move |rest| (pair, rest))) {
+                    let op = ElementOp { dtype, operator };
+                    for result in every_way(op, &vector(x), &vector(y)) {
+                        assert_eq!(result, vector(expected), "{op:?} of {x} and {y}");
+                    }
+                }
+            }
+            for (operator, zero) in [(Operator::Minimum, -0.0), (Operator::Maximum, 0.0)] {
+                for (x, y) in [(0.0, -0.0), (-0.0, 0.0)] {
+                    let op = ElementOp { dtype, operator };
+                    every_way(op, &vector(x), &vector(y)).iter().for_each(|result| assert_eq!(result, &vector(zero), "{op:?} of {x} and {y}"));
+                }
+            }
+        }
+    }
+
+    /// `x` and `y` reduced by all the ways that there are.
+    fn every_way(op: ElementOp, x: &[u8], y: &[u8]) -> [Vec<u8>; 3] {
+        let (mut in_place, mut into) = (x.to_vec(), vec![0; x.len()]);
+        op.reduce(&mut in_place, y).unwrap();
+        op.combine(&mut into, x, y).unwrap();
+        let mut job = PayloadOp::from(op);
+        let mut acc = <[u8]>::accumulator(&job, x.len());
+        x.assign(&mut acc, &mut job).unwrap();
+        y.reduce(&mut acc, &mut job).unwrap();
+        <[u8]>::conclude(&mut acc, &mut job, 2).unwrap();
+        [in_place, into, acc.as_bytes().to_vec()]
+    }
+
     /// What an operator does to two elements, in 64-bit arithmetic.
     fn scalar(operator: Operator, x: i64, y: i64) -> i64 {
         match operator {
             Operator::Sum | Operator::Avg => x + y,
             Operator::Prod => x * y,
-            Operator::Min => x.min(y),
-            Operator::Max => x.max(y),
+            Operator::Min | Operator::Minimum => x.min(y),
+            Operator::Max | Operator::Maximum => x.max(y),
             Operator::And => x & y,
             Operator::Or => x | y,
             Operator::Xor => x ^ y,

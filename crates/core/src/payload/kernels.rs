@@ -8,6 +8,18 @@ use half::{bf16, f16};
 use super::dtype::{DType, ElementOp, Operator};
 use super::narrow;
 
+/// `minimum` or `maximum` of IEEE 754-2019, without branches, so that loops of it become vector instructions: a NaN of always the same bits where
+/// either is one; of zeros of both signs, which are equal as numbers, the bits are joined, which keeps the sign for a minimum and drops it for a
+/// maximum.
+macro_rules! extremum {
+    ($type:ty, $number:expr, $join:tt) => {
+        |x: $type, y: $type| {
+            let either = if x == y { <$type>::from_bits(x.to_bits() $join y.to_bits()) } else { $number(x, y) };
+            if x.is_nan() | y.is_nan() { <$type>::NAN } else { either }
+        }
+    };
+}
+
 macro_rules! float {
     ($kernel:ident, $type:ty, $operator:expr, $args:tt) => {
         match $operator {
@@ -15,6 +27,8 @@ macro_rules! float {
             Operator::Prod => $kernel!($type, |x: $type, y: $type| x * y, $args),
             Operator::Min => $kernel!($type, <$type>::min, $args),
             Operator::Max => $kernel!($type, <$type>::max, $args),
+            Operator::Minimum => $kernel!($type, extremum!($type, <$type>::min, |), $args),
+            Operator::Maximum => $kernel!($type, extremum!($type, <$type>::max, &), $args),
             Operator::And | Operator::Or | Operator::Xor => return false,
         }
     };
@@ -25,8 +39,8 @@ macro_rules! integer {
         match $operator {
             Operator::Sum => $kernel!($type, <$type>::wrapping_add, $args),
             Operator::Prod => $kernel!($type, <$type>::wrapping_mul, $args),
-            Operator::Min => $kernel!($type, <$type>::min, $args),
-            Operator::Max => $kernel!($type, <$type>::max, $args),
+            Operator::Min | Operator::Minimum => $kernel!($type, <$type>::min, $args),
+            Operator::Max | Operator::Maximum => $kernel!($type, <$type>::max, $args),
             Operator::And => $kernel!($type, <$type>::bitand, $args),
             Operator::Or => $kernel!($type, <$type>::bitor, $args),
             Operator::Xor => $kernel!($type, <$type>::bitxor, $args),
@@ -43,6 +57,8 @@ macro_rules! narrow_float {
             Operator::Prod => $kernel!($type, |x: f32, y: f32| x * y, $args),
             Operator::Min => $kernel!($type, f32::min, $args),
             Operator::Max => $kernel!($type, f32::max, $args),
+            Operator::Minimum => $kernel!($type, extremum!(f32, f32::min, |), $args),
+            Operator::Maximum => $kernel!($type, extremum!(f32, f32::max, &), $args),
             Operator::And | Operator::Or | Operator::Xor => return false,
         }
     };

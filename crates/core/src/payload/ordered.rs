@@ -97,8 +97,8 @@ mod tests {
             let expected: [i64; 3] = match op.operator {
                 Operator::Sum => [6, 6, 12],
                 Operator::Avg => [2, 2, 4],
-                Operator::Min => [1, 0, 1],
-                Operator::Max => [3, 4, 6],
+                Operator::Min | Operator::Minimum => [1, 0, 1],
+                Operator::Max | Operator::Maximum => [3, 4, 6],
                 Operator::Prod => [6, 0, 30],
                 Operator::And => [0, 0, 0],
                 Operator::Or => [3, 6, 7],

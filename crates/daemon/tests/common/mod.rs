@@ -14,7 +14,7 @@ use fanin_core::{Address, CollectiveKind, ElementOp, JobId, NetworkMap, NodeId, 
 use fanin_daemon::{Daemon, DaemonConfig, DaemonHandle, RTO_INITIAL, RTO_MIN};
 use fanin_net::{Socket, SocketConfig};
 use fanin_runtime::{BlockSet, CollectiveCall, DriverConfig, NodeConfig, PeerConfig, RunError, Vectors, WorkerDriver};
-use fanin_systems::{AnyNode, JobSpec, System, build, offer_number};
+use fanin_systems::{AnyNode, JobSpec, OfferNumbers, System, build};
 
 /// Far longer than anything takes: only a test that hangs meets it.
 pub const GUARD: Duration = Duration::from_secs(120);
@@ -211,7 +211,7 @@ pub fn allreduce(
         kind: CollectiveKind::Allreduce,
         op,
         element_bytes: op.dtype.bytes() as u32,
-        op_number: if rank.wish.system == SWITCHML { offer_number(op, false).unwrap() } else { 0 },
+        op_number: if rank.wish.system == SWITCHML { OfferNumbers::default().built_in(op, false).unwrap() } else { 0 },
         fixed_point: None,
         elements: elements as u64,
         fingerprint,

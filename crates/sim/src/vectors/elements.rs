@@ -71,8 +71,8 @@ fn expected_of(op: ElementOp, job: JobId, collective: &Collective, ranks: u32, w
     let combine: fn(i64, i64) -> i64 = match op.operator {
         Operator::Sum | Operator::Avg => i64::wrapping_add,
         Operator::Prod => i64::wrapping_mul,
-        Operator::Min => i64::min,
-        Operator::Max => i64::max,
+        Operator::Min | Operator::Minimum => i64::min,
+        Operator::Max | Operator::Maximum => i64::max,
         Operator::And => |x, y| x & y,
         Operator::Or => |x, y| x | y,
         Operator::Xor => |x, y| x ^ y,

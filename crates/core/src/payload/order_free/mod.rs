@@ -63,7 +63,7 @@ impl OrderFree {
         match op.operator {
             _ if !op.dtype.is_float() => Ok(OrderFree::AsItIs),
             Operator::Sum | Operator::Avg => Ok(OrderFree::Scaled(ScaledSum::new(op.dtype, workers, op.operator == Operator::Avg))),
-            Operator::Min | Operator::Max => Ok(OrderFree::Ordered(TotalOrder::new(op))),
+            Operator::Min | Operator::Max | Operator::Minimum | Operator::Maximum => Ok(OrderFree::Ordered(TotalOrder::new(op))),
             Operator::Prod | Operator::And | Operator::Or | Operator::Xor => Err(NotOrderFree(op)),
         }
     }

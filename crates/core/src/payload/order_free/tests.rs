@@ -344,7 +344,7 @@ fn the_largest_elements_of_all_workers_together_do_not_overflow() {
 #[test]
 fn minima_and_maxima_are_those_of_the_floats() {
     for dtype in FLOATS {
-        for operator in [Operator::Min, Operator::Max] {
+        for operator in [Operator::Min, Operator::Max, Operator::Minimum, Operator::Maximum] {
             let (op, mut draw) = (ElementOp { dtype, operator }, Draw(3, u64::from(dtype.number()) << 32));
             let vectors: Vec<Vec<u8>> = (0..5).map(|_| wild(dtype, 500, &mut draw)).collect();
             let got = values(dtype, &reduce(op, &vectors, &mut draw));
@@ -353,8 +353,11 @@ fn minima_and_maxima_are_those_of_the_floats() {
                 assert!(got == expected || got.is_nan() && expected.is_nan(), "{op:?}: {got} in place of {expected}");
             }
             let zeros = [bytes(dtype, &[0.0, -0.0, f64::NAN]), bytes(dtype, &[-0.0, 0.0, -3.0])];
-            let zero = operator == Operator::Min;
-            assert_eq!(values(dtype, &reduce(op, &zeros, &mut draw)).map_sign(), [(0.0, zero), (0.0, zero), (3.0, true)]);
+            let zero = matches!(operator, Operator::Min | Operator::Minimum);
+            let got = values(dtype, &reduce(op, &zeros, &mut draw));
+            assert_eq!(got[..2].to_vec().map_sign(), [(0.0, zero), (0.0, zero)]);
+            let nan_wins = matches!(operator, Operator::Minimum | Operator::Maximum);
+            assert!(if nan_wins { got[2].is_nan() } else { got[2] == -3.0 }, "{op:?}: {}", got[2]);
         }
     }
 }

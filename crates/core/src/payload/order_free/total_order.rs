@@ -1,5 +1,5 @@
-//! Floats as integers of the same width and in the same order, for minima and maxima: -0 is less than +0, and a NaN is no candidate unless
-//! there is nothing else.
+//! Floats as integers of the same width and in the same order, for minima and maxima: -0 is less than +0, and a NaN is preferred to every
+//! number (`minimum`, `maximum`), or is no candidate unless there is nothing else (`min`, `max`).
 
 use crate::payload::dtype::{DType, ElementOp, Operator};
 
@@ -37,16 +37,17 @@ impl TotalOrder {
         ElementOp { dtype, operator: self.operator }
     }
 
-    /// Makes floats integers, in place. A NaN becomes the one that every number is preferred to.
+    /// Makes floats integers, in place. A NaN becomes the one that every number is preferred to, or that is preferred to every number.
     pub fn to_integers(self, elements: &mut [u8]) {
-        let is_maximum = self.operator == Operator::Max;
+        // The same integer is where numbers end for a maximum without NaNs and for a minimum with them.
+        let is_lowest = matches!(self.operator, Operator::Max | Operator::Minimum);
         macro_rules! each {
             ($bits:ty, $integer:ty, $infinity:expr, $nan:expr, $elements:expr) => {
                 for bytes in $elements.as_chunks_mut().0 {
                     let bits = <$bits>::from_le_bytes(*bytes);
-                    let last = if is_maximum { <$integer>::MIN } else { <$integer>::MAX };
+                    let nan = if is_lowest { <$integer>::MIN } else { <$integer>::MAX };
                     let key = flipped!($bits, $integer, bits);
-                    *bytes = (if bits & <$bits>::MAX >> 1 > $infinity { last } else { key }).to_le_bytes();
+                    *bytes = (if bits & <$bits>::MAX >> 1 > $infinity { nan } else { key }).to_le_bytes();
                 }
             };
         }
