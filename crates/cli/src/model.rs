@@ -131,6 +131,9 @@ fn list(model: &Model, parameter: &Parameter, text: &str) -> Result<Vec<f64>, St
             return Err(format!("{part:?}: expected at most {VALUES_MAX} values"));
         }
         // Sums of decimal steps, without what is left over in the last binary digits.
+        if values.len() + steps as usize >= VALUES_MAX {
+            return Err(format!("{text:?}: expected at most {VALUES_MAX} values"));
+        }
         values.extend((0..=steps as u32).map(|index| ((low + f64::from(index) * step) * 1e12).round() / 1e12));
     }
     Ok(values)
@@ -148,6 +151,13 @@ impl Rows {
     /// # Errors
     /// [`ModelError`] for the first that cannot be evaluated.
     fn of(model: &'static Model, values: &[Vec<f64>]) -> Result<Rows, ModelError> {
+        let count = values.iter().fold(1u64, |count, values| count.saturating_mul(values.len() as u64));
+        if count > VALUES_MAX as u64 {
+            let longest = values.iter().enumerate().max_by_key(|(_, values)| values.len()).map_or(0, |(place, _)| place);
+            let lengths: Vec<String> = values.iter().map(|values| values.len().to_string()).collect();
+            let expected = format!("at most {VALUES_MAX} rows, not {count}: {} values", lengths.join(" x "));
+            return Err(ModelError { key: model.parameters[longest].key, value: values[longest].last().copied().unwrap_or(0.0), expected });
+        }
         let mut combinations = vec![Vec::new()];
         for values in values {
             combinations = combinations
