@@ -151,13 +151,6 @@ impl Rows {
     /// # Errors
     /// [`ModelError`] for the first that cannot be evaluated.
     fn of(model: &'static Model, values: &[Vec<f64>]) -> Result<Rows, ModelError> {
-        let count = values.iter().fold(1u64, |count, values| count.saturating_mul(values.len() as u64));
-        if count > VALUES_MAX as u64 {
-            let longest = values.iter().enumerate().max_by_key(|(_, values)| values.len()).map_or(0, |(place, _)| place);
-            let lengths: Vec<String> = values.iter().map(|values| values.len().to_string()).collect();
-            let expected = format!("at most {VALUES_MAX} rows, not {count}: {} values", lengths.join(" x "));
-            return Err(ModelError { key: model.parameters[longest].key, value: values[longest].last().copied().unwrap_or(0.0), expected });
-        }
         let mut combinations = vec![Vec::new()];
         for values in values {
             combinations = combinations

@@ -32,16 +32,28 @@ pub fn check(plan: &Plan) -> Result<(), PlanError> {
     let mut found: BTreeMap<(String, Origin), Option<PlanError>> = BTreeMap::new();
     for point in &plan.points {
         let refuse = Refuse { file: &plan.file, tree: &point.tree };
-        for Rule { path, used, expected } in rules(point) {
-            let Some(value) = point.tree.find(&parse_path(&path)) else { continue };
-            let reason = || (!used).then(|| refuse.at(&path, format!("no such key {expected}")));
-            let known = found.entry((path.clone(), value.origin.clone())).or_insert_with(reason);
-            if used {
+        for ((path, origin), expected) in of_point(point) {
+            let reason = expected.map(|expected| refuse.at(&path, format!("no such key {expected}")));
+            let known = found.entry((path, origin)).or_insert_with(|| reason.clone());
+            if reason.is_none() {
                 *known = None;
             }
         }
     }
     found.into_values().flatten().next().map_or(Ok(()), Err)
+}
+
+/// The keys of a point of which something is known, and what the first of them lacks that it would need.
+fn of_point(point: &Point) -> BTreeMap<(String, Origin), Option<String>> {
+    let mut keys = BTreeMap::new();
+    for Rule { path, used, expected } in rules(point) {
+        let Some(value) = point.tree.find(&parse_path(&path)) else { continue };
+        let lacks: &mut Option<String> = keys.entry((path, value.origin.clone())).or_default();
+        if !used {
+            lacks.get_or_insert(expected);
+        }
+    }
+    keys
 }
 
 fn rules(point: &Point) -> Vec<Rule> {
