@@ -7,9 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use fanin_systems::{
-    AlgorithmRule, AtpParameters, CongestionRule, FailureRule, FlareStorage, RefusalRule, SharpMode, SharpParameters, System,
-};
+use fanin_systems::{AlgorithmRule, CongestionRule, FailureRule, FlareStorage, RefusalRule, SharpMode, System};
 
 use super::errors::{PlanError, Refuse};
 use super::schema::{Element, Job, Network, PayloadName, Routing, Servers, Setup, ShapeName};
@@ -61,7 +59,6 @@ fn rules(point: &Point) -> Vec<Rule> {
     of_network(&point.setup, &mut rules);
     for (index, job) in point.setup.jobs.iter().enumerate() {
         of_job(index, job, &mut rules);
-        of_system(index, job, &mut rules);
     }
     of_the_rest(&point.setup, &mut rules);
     rules
@@ -128,24 +125,41 @@ fn of_job(index: usize, job: &Job, rules: &mut Vec<Rule>) {
     let mut rule = |key: &str, used: bool, expected: &str| {
         rules.push(Rule { path: format!("jobs[{index}].{key}"), used, expected: expected.to_string() });
     };
-    for key in ["rto_initial", "rto_min"] {
-        rule(key, common.reliable, "with reliable = false");
-    }
-    rule("patience", common.reliable || matches!(job.system, System::Canary(_)), "with reliable = false");
     let says_all = common.message.is_some() && common.compute.is_some();
     rule("model", !says_all, "beside both message and compute, which say all that a model says");
     rule("scale", !says_all, "beside both message and compute: nothing of the model is left to be scaled");
     let computes = common.compute.map_or(common.model.is_some(), |time| time.0 > fanin_core::Duration::ZERO);
     rule("compute_spread", computes, "without a time to compute");
-    let own_window = match job.system {
-        System::Sharp(SharpParameters { mode: SharpMode::LowLatency, refused, .. }) => refused == RefusalRule::Host,
-        _ => true,
+    let mode = Mode {
+        system: job.system,
+        element: common.element,
+        reliable: common.reliable,
+        servers: !matches!(common.servers, Some(Servers::Count(0))),
     };
-    rule("window", own_window, "with mode = \"low-latency\" and refused = \"wait\": quota takes its place");
+    mode.rules().into_iter().for_each(|(key, used, expected)| rule(key, used, expected));
 }
 
-/// Keys of a congestion control that only dcqcn has.
-const DCQCN: &[&str] = &[
+/// What makes keys of a job meaningless, in simulation as for real.
+#[derive(Clone, Copy, Debug)]
+pub struct Mode {
+    /// The system, with its own keys.
+    pub system: System,
+    /// Type of the vector's elements.
+    pub element: Element,
+    /// Whether losses are recovered from.
+    pub reliable: bool,
+    /// Whether servers have hosts of their own.
+    pub servers: bool,
+}
+
+/// A key, whether something uses it, and what it lacks otherwise.
+type Use = (&'static str, bool, &'static str);
+
+const UNRELIABLE: &str = "with reliable = false";
+const NO_DCQCN: &str = "without congestion = \"dcqcn\"";
+
+/// Keys of a congestion control that only DCQCN has.
+const DCQCN: [&str; 9] = [
     "line_rate",
     "rate_min",
     "gain_inverse",
@@ -157,60 +171,61 @@ const DCQCN: &[&str] = &[
     "hyper",
 ];
 
-/// Keys of one system.
-fn of_system(index: usize, job: &Job, rules: &mut Vec<Rule>) {
-    let mut rule = |key: &str, used: bool, expected: &str| {
-        rules.push(Rule { path: format!("jobs[{index}].{key}"), used, expected: expected.to_string() });
-    };
-    let reliable = job.common.reliable;
-    if job.system.fixed_point() {
-        rule("fixed_point", job.common.element == Element::F32, "unless elements are \"f32\"");
+impl Mode {
+    /// Keys that are of no use, and what they lack.
+    pub fn unused(self) -> impl Iterator<Item = (&'static str, &'static str)> {
+        self.rules().into_iter().filter(|(_, used, _)| !used).map(|(key, _, expected)| (key, expected))
     }
-    match job.system {
-        System::Canary(parameters) => {
-            for key in ["timeout_min", "timeout_max"] {
-                rule(key, parameters.timeout_adaptive, "without timeout = \"adaptive\"");
+
+    fn rules(self) -> Vec<Use> {
+        let Mode { system, element, reliable, servers } = self;
+        let is_float = element == Element::F32 || !system.fixed_point();
+        let mut rules = vec![
+            ("rto_initial", reliable, UNRELIABLE),
+            ("rto_min", reliable, UNRELIABLE),
+            ("patience", reliable || matches!(system, System::Canary(_)), UNRELIABLE),
+            ("fixed_point", is_float, "unless elements are \"f32\""),
+        ];
+        let dcqcn = |rule: CongestionRule| DCQCN.map(|key| (key, rule == CongestionRule::Dcqcn, NO_DCQCN));
+        match system {
+            System::Canary(parameters) => {
+                let adaptive = parameters.timeout_adaptive;
+                rules.extend(["timeout_min", "timeout_max"].map(|key| (key, adaptive, "without timeout = \"adaptive\"")));
+                rules.extend(["failure", "generations", "lifetime", "hold"].map(|key| (key, reliable, UNRELIABLE)));
+                rules.push(("hold", parameters.failure == FailureRule::Hold, "without failure = \"hold\""));
             }
-            for key in ["failure", "generations", "lifetime", "hold"] {
-                rule(key, reliable, "with reliable = false");
+            System::Sharp(parameters) => {
+                let quota = parameters.mode == SharpMode::LowLatency;
+                rules.extend(["quota", "outstanding"].map(|key| (key, quota, "with mode = \"streaming\"")));
+                let waits = "with mode = \"low-latency\" and refused = \"wait\": quota takes its place";
+                rules.push(("window", !quota || parameters.refused == RefusalRule::Host, waits));
             }
-            rule("hold", parameters.failure == FailureRule::Hold, "without failure = \"hold\"");
-        }
-        System::Sharp(parameters) => {
-            for key in ["quota", "outstanding"] {
-                rule(key, parameters.mode == SharpMode::LowLatency, "with mode = \"streaming\"");
+            System::NetReduce(parameters) => rules.extend(dcqcn(parameters.congestion.congestion)),
+            System::Machines(parameters) => rules.extend(dcqcn(parameters.congestion.congestion)),
+            System::Atp(parameters) => rules.extend(of_aggregators(parameters.aggregating, parameters.fixed_point)),
+            System::A2tp(parameters) => rules.extend(of_aggregators(parameters.aggregating, parameters.fixed_point)),
+            System::Ps(_) => {
+                rules.push(("shards", !servers, "without servers = 0: shards are beside workers where there are no servers"));
             }
-        }
-        System::NetReduce(parameters) => {
-            DCQCN.iter().for_each(|key| rule(key, parameters.congestion.congestion == CongestionRule::Dcqcn, NO_DCQCN));
-        }
-        System::Machines(parameters) => {
-            DCQCN.iter().for_each(|key| rule(key, parameters.congestion.congestion == CongestionRule::Dcqcn, NO_DCQCN));
-        }
-        System::Atp(AtpParameters { aggregating, fixed_point, .. }) => of_aggregators(aggregating, fixed_point, &mut rule),
-        System::A2tp(parameters) => of_aggregators(parameters.aggregating, parameters.fixed_point, &mut rule),
-        System::Ps(_) => {
-            let everywhere = matches!(job.common.servers, Some(Servers::Count(0)));
-            rule("shards", everywhere, "without servers = 0: shards are beside workers where there are no servers");
-        }
-        System::Flare(parameters) => {
-            for key in ["slots", "probes"] {
-                rule(key, parameters.storage != FlareStorage::Array, "with storage = \"array\", which has no tables");
+            System::Flare(parameters) => {
+                let tables = parameters.storage != FlareStorage::Array;
+                rules.extend(["slots", "probes"].map(|key| (key, tables, "with storage = \"array\", which has no tables")));
             }
+            System::Ring { .. } | System::Tree { .. } | System::SwitchMl { .. } | System::Panama { .. } => {}
+            System::Rina(_) | System::Doubling(_) => {}
         }
-        System::Ring { .. } | System::Tree { .. } | System::SwitchMl { .. } | System::Panama { .. } => {}
-        System::Rina(_) | System::Doubling(_) => {}
+        rules
     }
 }
 
-const NO_DCQCN: &str = "without congestion = \"dcqcn\"";
-
 /// Keys of ATP and A2TP.
-fn of_aggregators(aggregating: u32, fixed_point: bool, rule: &mut impl FnMut(&str, bool, &str)) {
-    rule("overflow", fixed_point, "without fixed_point = true");
-    for key in ["aggregators", "reclaim"] {
-        rule(key, aggregating > 0, "with aggregating = 0");
-    }
+fn of_aggregators(aggregating: u32, fixed_point: bool) -> [Use; 3] {
+    let none = "with aggregating = 0";
+    [
+        ("overflow", fixed_point, "without fixed_point = true"),
+        ("aggregators", aggregating > 0, none),
+        ("reclaim", aggregating > 0, none),
+    ]
 }
 
 /// Limits, faults, and how plans are run.

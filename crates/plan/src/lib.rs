@@ -17,7 +17,7 @@
 //! | `placement` | which hosts carry which workers |
 //! | `aggregators` | what jobs have of the switches' memory |
 //! | `faults` | names in fault plans become nodes |
-//! | `idle` | keys that change nothing |
+//! | [`idle`] | keys that change nothing |
 //! | `errors` | file, line, key, value, what was expected |
 //! | [`computed`] | plans of figures that are computed from a model |
 //! | [`run`] | runs a plan's points on all cores |
@@ -37,7 +37,7 @@ pub mod computed;
 mod errors;
 mod faults;
 pub mod frames;
-mod idle;
+pub mod idle;
 mod iterations;
 pub mod metrics;
 pub mod network;

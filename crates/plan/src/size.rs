@@ -3,7 +3,7 @@
 
 use fanin_core::NodeId;
 use fanin_sim::topology::Topology;
-use fanin_systems::System;
+use fanin_systems::{JobSpec, System};
 
 use super::errors::{PlanError, Refuse};
 use super::placement::PreparedJob;
@@ -25,6 +25,10 @@ const PLAN_BYTES_MAX: u64 = 2 << 30;
 pub const WORKERS_MAX: u64 = 1 << 22;
 /// Parts of a path, and tables and lists in each other, at most.
 pub const DEPTH_MAX: usize = 32;
+
+/// The largest window, and the most slots of a switch, that any system takes.
+const WINDOW_MAX: u32 = 1 << 20;
+const SLOTS_MAX: u64 = 1 << 24;
 
 /// About what a value of a plan, an entry of a table of ways, a cable, a worker, its record of an operation and a slot take.
 const VALUE_BYTES: u64 = 160;
@@ -183,8 +187,9 @@ fn parts(job: &PreparedJob, has_elements: bool, topology: &Topology) -> Vec<Part
     let (workers, payload) = (job.hosts.len() as u64, common.payload.0.max(1));
     let (message, operations) = (common.message_bytes(element_bytes), common.operation_count(element_bytes));
     let blocks = message.div_ceil(payload).saturating_mul(u64::from(common.iteration_count())).saturating_mul(common.operations.0.into());
-    let spec = job.spec(());
-    let window = u64::from(common.window.0).min(1 << 20).min(blocks.max(1)).next_power_of_two();
+    // What is beyond all bounds by itself is refused for that.
+    let spec = JobSpec { window: job.settings.common.window.0.min(WINDOW_MAX), ..job.spec(()) };
+    let window = u64::from(spec.window).min(blocks.max(1)).next_power_of_two();
     let map = &topology.map;
     let kept = if has_elements { spec.slot_bytes(map, NodeId(map.hosts())) } else { 0 };
     let switches = u64::from(map.nodes() - map.hosts());
@@ -194,7 +199,7 @@ fn parts(job: &PreparedJob, has_elements: bool, topology: &Topology) -> Vec<Part
         System::Canary(_) => switches,
         _ => 1,
     }));
-    let slots = spec.switch_slots(u64::MAX).saturating_mul(passed);
+    let slots = spec.switch_slots(u64::MAX).min(SLOTS_MAX).saturating_mul(passed);
     let of_window = workers.saturating_mul(window).saturating_mul(SLOT_BYTES);
     let of_slots = slots.saturating_mul(SLOT_BYTES + kept);
     let key = common.operations_key();

@@ -19,7 +19,7 @@ const NETWORKS: &[(&str, &str)] = &[
 ];
 
 /// Further keys of the job.
-const JOBS: &[&str] = &["", "reliable = false", "element = \"f16\"", "element = \"i8\"\npayload = 1000", "workers = \"3..9\"", "workers = 1"];
+const JOBS: &[&str] = &["", "reliable = false", "element = \"i8\"\npayload = 1000", "workers = \"3..9\""];
 const PAYLOADS: &[&str] = &["census", "length", "elements"];
 
 #[test]
@@ -28,11 +28,12 @@ fn what_is_accepted_can_be_run() {
     for system in System::NAMES {
         for (name, network) in NETWORKS {
             for job in JOBS {
-                for payload in PAYLOADS {
+                // What packets carry is the same to networks, and to what jobs say.
+                for payload in if job.is_empty() { PAYLOADS } else { &PAYLOADS[..1] } {
                     let workers = if job.contains("workers") { "" } else { "workers = 8\n" };
                     let text = format!(
                         "[network]\n{network}\nrate = \"100Gb/s\"\nlatency = \"300ns\"\n[[jobs]]\nsystem = \"{system}\"\nmessage = \
-                         8000\n{workers}{job}\n[run]\npayload = \"{payload}\"\nrepetitions = 3\ntime_limit = \"5ms\"\n"
+                         4000\n{workers}{job}\n[run]\npayload = \"{payload}\"\nrepetitions = 2\ntime_limit = \"1ms\"\n"
                     );
                     let what = format!("{system}, {name}, {job:?}, {payload}");
                     let Ok(plan) = Plan::parse("plan", &text, &[], None) else { panic!("{what}") };
@@ -54,7 +55,7 @@ fn what_is_accepted_can_be_run() {
             }
         }
     }
-    assert!(accepted > 800 && refused > 100, "{accepted} accepted, {refused} refused");
+    assert!(accepted > 300 && refused > 100, "{accepted} accepted, {refused} refused");
 }
 
 /// A run that only some seeds can have is refused before the first one begins.

@@ -205,7 +205,10 @@ const SLOW: &[&str] = &["limits=[{ receive = \"2Mp/s\" }]"];
 const LINKS: &[&str] = &[LOSS];
 const REORDER: &[&str] = &["faults.links=[{ reordering = 0.2 }]"];
 const REPEATS: &[&str] = &["faults.links=[{ duplication = 0.2 }]"];
-const STALL: &[&str] = &["faults.timed=[{ kind = \"host-stall\", rank = 1, from = \"2us\", until = \"5us\" }]"];
+const DEAD_OF_TWO: &[&str] =
+    &["faults.timed=[{ kind = \"host-dies\", rank = 1, from = \"2us\" }]", "jobs.0.jobs_per_host=2", "jobs.0.placement=random", TWO_JOBS];
+const STALL: &[&str] =
+    &["faults.timed=[{ kind = \"host-stall\", rank = 1, from = \"2us\", until = \"5us\" }]", "jobs.0.operations=8"];
 
 /// Keys of other tables: the path of the table, its keys.
 pub const OTHERS: &[(&str, &[Key])] = &[
@@ -221,7 +224,7 @@ pub const OTHERS: &[(&str, &[Key])] = &[
         ("message", &[with(ONE_TRAFFIC, "\"16KiB\"")]),
         ("payload", &[with(ONE_TRAFFIC, "512")]),
         ("load", &[with(ONE_TRAFFIC, "0.5")]),
-        ("messages", &[with(&[TRAFFIC, "run.drain=true"], "9")]),
+        ("messages", &[with(&[TRAFFIC, "run.drain=true"], "1")]),
         ("start", &[with(ONE_TRAFFIC, "\"1us\"")]),
     ]),
     ("flows.0", &[
@@ -259,12 +262,15 @@ pub const OTHERS: &[(&str, &[Key])] = &[
         ("delay", &[with(LINKS, "\"1us\""), with(REORDER, "\"1us\"")]),
     ]),
     ("faults.timed.0", &[
-        ("kind", &[with(DEAD, "\"switch-down\"")]),
-        ("between", &[with(DEAD, "[\"leaf0\", \"spine0\"]")]),
-        ("switch", &[with(DEAD, "\"leaf0\"")]),
-        ("host", &[with(DEAD, "\"host3\"")]),
+        ("kind", &[with(DEAD, "\"switch-down\""), with(&["faults.timed=[{ rank = 1 }]"], "\"host-dies\"")]),
+        (
+            "between",
+            &[with(DEAD, "[\"leaf0\", \"spine0\"]"), with(&["faults.timed=[{ kind = \"link-down\" }]"], "[\"leaf0\", \"spine0\"]")],
+        ),
+        ("switch", &[with(DEAD, "\"leaf0\""), with(&["faults.timed=[{ kind = \"switch-down\" }]"], "\"leaf0\"")]),
+        ("host", &[with(DEAD, "\"host3\""), with(&["faults.timed=[{ kind = \"host-dies\" }]"], "\"host3\"")]),
         ("rank", &[with(DEAD, "3")]),
-        ("job", &[with(DEAD, "1")]),
+        ("job", &[with(DEAD_OF_TWO, "1")]),
         ("from", &[with(STALL, "\"3us\"")]),
         ("until", &[with(STALL, "\"9us\"")]),
     ]),
