@@ -11,7 +11,9 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, ValueEnum};
 use comfy_table::{CellAlignment, Table, presets};
 use fanin_comm::{CollectiveKind, CommError, Communicator, Config, DType, ElementOp, Operator, Rank, Transport};
+use fanin_control::WORLD_MAX;
 use fanin_net::aligned::Aligned;
+use fanin_plan::units::{bytes_about, bytes_text};
 use serde::{Deserialize, Serialize};
 
 use crate::demo::parse_bytes;
@@ -20,9 +22,9 @@ use crate::demo::parse_bytes;
 /// place to meet, or the variables FANIN_*).
 #[derive(Args, Clone, Debug)]
 pub struct AllreduceArgs {
-    /// Start so many processes on this machine.
-    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=256), conflicts_with_all = ["rank", "world"])]
-    pub workers: u32,
+    /// Start so many processes on this machine, at most as many as a switch admits to a job. [default: 4]
+    #[arg(long, value_name = "N", value_parser = workers, conflicts_with_all = ["rank", "world"])]
+    pub workers: Option<u32>,
     /// This process is one rank; others are started elsewhere.
     #[arg(long, value_name = "R", requires = "world")]
     pub rank: Option<u32>,
@@ -35,15 +37,17 @@ pub struct AllreduceArgs {
     /// Where rank 0 listens if there is no switch, HOST:PORT.
     #[arg(long, value_name = "HOST:PORT", conflicts_with = "switch")]
     pub rendezvous: Option<String>,
-    /// Message sizes: one, a list (`4B,64KiB,1MiB`), or a range that doubles (`4B..256MiB`).
+    /// Message sizes: one, a list (`4B,64KiB,1MiB`), or a range that doubles (`4B..256MiB`). Those of reduce-scatter and all-gather are
+    /// rounded up to the same number of elements, one or more, for every rank.
     #[arg(long, value_name = "SIZES", default_value = "4B..64MiB")]
     pub sizes: String,
     /// Element type: f32 f64 f16 bf16 i8 i16 i32 i64 u8.
     #[arg(long, default_value = "f32")]
     pub dtype: DType,
-    /// Operator: sum avg min max minimum maximum prod and or xor. A NaN loses against every number in min and max, and wins in minimum and maximum.
-    #[arg(long, default_value = "sum")]
-    pub op: Operator,
+    /// Operator: sum avg min max minimum maximum prod and or xor; not with broadcast and all-gather, which reduce nothing. A NaN loses
+    /// against numbers in min and max, and wins in minimum and maximum. [default: sum]
+    #[arg(long)]
+    pub op: Option<Operator>,
     /// Which collective.
     #[arg(long, value_enum, default_value_t = Kind::Allreduce)]
     pub collective: Kind,
@@ -66,6 +70,45 @@ pub struct AllreduceArgs {
     /// How to print the result.
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub format: Format,
+}
+
+/// How many processes are started unless it is said.
+const WORKERS_DEFAULT: u32 = 4;
+
+/// A number of workers.
+fn workers(text: &str) -> Result<u32, String> {
+    let number = text.parse().ok().filter(|number| (1..=WORLD_MAX).contains(number));
+    number.ok_or_else(|| format!("expected 1 to {WORLD_MAX}, the most ranks that a switch admits to a job"))
+}
+
+impl AllreduceArgs {
+    fn workers(&self) -> u32 {
+        self.workers.unwrap_or(WORKERS_DEFAULT)
+    }
+
+    fn operator(&self) -> Operator {
+        self.op.unwrap_or(Operator::Sum)
+    }
+
+    /// Whether the options make sense together.
+    fn check(&self) -> Result<()> {
+        let apart = matches!(self.collective, Kind::ReduceScatter | Kind::AllGather);
+        ensure!(
+            !(self.in_place && apart),
+            "--in-place with --collective {}: expected one whose vectors are equally long",
+            name(&self.collective)
+        );
+        let copies = matches!(self.collective, Kind::Broadcast | Kind::AllGather);
+        if let Some(op) = self.op.filter(|_| copies) {
+            bail!("--op {} with --collective {}: expected none, for nothing is reduced", op.name(), name(&self.collective));
+        }
+        let scaled = self.dtype == DType::F32 && matches!(self.operator(), Operator::Sum | Operator::Avg) && !copies;
+        ensure!(!self.fixed_point || scaled, "--fixed-point: expected --dtype f32, and sums or means of it");
+        if let (Some(workers), Some(rank)) = (self.workers, std::env::var_os("FANIN_RANK")) {
+            bail!("--workers {workers}: expected none beside FANIN_RANK={}, by which this process is one rank", rank.display());
+        }
+        Ok(())
+    }
 }
 
 /// Collectives.
@@ -143,16 +186,17 @@ struct Row {
 /// Where a size makes no sense, ranks do not meet, a collective fails or an element is wrong.
 pub fn run(args: &AllreduceArgs) -> Result<()> {
     let sizes = parse_sizes(&args.sizes, args.dtype)?;
-    ElementOp::new(args.dtype, args.op)?;
-    let apart = matches!(args.collective, Kind::ReduceScatter | Kind::AllGather);
-    ensure!(
-        !(args.in_place && apart),
-        "--in-place with --collective {}: expected one whose vectors are equally long",
-        name(&args.collective)
-    );
+    ElementOp::new(args.dtype, args.operator())?;
+    args.check()?;
     match config(args)? {
-        Some(config) => print(args, &measure(args, &sizes, config)?),
-        None => conduct(args),
+        Some(config) => {
+            check_memory(&args.sizes, &sizes, 1)?;
+            print(args, &measure(args, &sizes, config)?)
+        }
+        None => {
+            check_memory(&args.sizes, &sizes, args.workers())?;
+            conduct(args)
+        }
     }
 }
 
@@ -192,9 +236,9 @@ fn conduct(args: &AllreduceArgs) -> Result<()> {
         place = Some(free.to_string());
     }
     let mut crew = Crew(Vec::new());
-    for rank in 0..args.workers {
+    for rank in 0..args.workers() {
         let mut command = Command::new(&program);
-        command.args(["bench", "allreduce", "--rank", &rank.to_string(), "--world", &args.workers.to_string(), "--format", "json"]);
+        command.args(["bench", "allreduce", "--rank", &rank.to_string(), "--world", &args.workers().to_string(), "--format", "json"]);
         match (&args.switch, &place) {
             (Some(switch), _) => command.args(["--switch", switch]),
             (None, Some(place)) => command.args(["--rendezvous", place]),
@@ -205,11 +249,12 @@ fn conduct(args: &AllreduceArgs) -> Result<()> {
             &args.sizes,
             "--dtype",
             args.dtype.name(),
-            "--op",
-            args.op.name(),
             "--timeout",
             &args.timeout.to_string(),
         ]);
+        if let Some(op) = args.op {
+            command.args(["--op", op.name()]);
+        }
         command.args(["--collective", &name(&args.collective), "--transport", &name(&args.transport)]);
         if let Some(iterations) = args.iterations {
             command.args(["--iterations", &iterations.to_string()]);
@@ -260,7 +305,7 @@ fn measure(args: &AllreduceArgs, sizes: &[u64], config: Config) -> Result<Vec<Ro
     let comm = Communicator::join(config)?;
     let work = Work::new(args, &comm)?;
     let mut rows = Vec::new();
-    for &size in sizes {
+    for size in work.rounded(sizes) {
         rows.push(work.measure(args, &comm, size)?);
     }
     comm.barrier()?;
@@ -294,7 +339,7 @@ struct Work {
 
 impl Work {
     fn new(args: &AllreduceArgs, comm: &Communicator) -> Result<Self> {
-        let op = ElementOp::new(args.dtype, args.op)?;
+        let op = ElementOp::new(args.dtype, args.operator())?;
         let kind = match args.collective {
             Kind::Allreduce => CollectiveKind::Allreduce,
             Kind::Reduce => CollectiveKind::Reduce { root: Rank(0) },
@@ -303,6 +348,14 @@ impl Work {
             Kind::AllGather => CollectiveKind::AllGather,
         };
         Ok(Work { kind, op, rank: comm.rank(), world: comm.world() })
+    }
+
+    /// Sizes of vectors of which every rank has a share of the same number of elements, one or more, each once; none at all stays that.
+    fn rounded(&self, sizes: &[u64]) -> Vec<u64> {
+        let step = self.op.dtype.bytes() as u64 * u64::from(self.kind.shares(self.world));
+        let mut rounded: Vec<u64> = sizes.iter().map(|size| size.next_multiple_of(step)).collect();
+        rounded.dedup();
+        rounded
     }
 
     fn measure(&self, args: &AllreduceArgs, comm: &Communicator, size: u64) -> Result<Row> {
@@ -477,7 +530,36 @@ fn table(args: &AllreduceArgs, rows: &[Row]) -> String {
         }
     }
     let _ = writeln!(out, "{table}");
+    let asked = parse_sizes(&args.sizes, args.dtype).unwrap_or_default();
+    if rows.iter().any(|row| !asked.contains(&row.size_bytes)) {
+        let _ = writeln!(out, "Sizes are rounded up, so that every rank has the same number of elements, one or more.");
+    }
     out
+}
+
+/// Vectors that a rank has at the same time at most: the input, as it was made and where it is sent from, and the output.
+const VECTORS: u64 = 3;
+
+/// Refuses vectors that this machine has no memory for. Where nothing says how much it has, all are taken.
+fn check_memory(text: &str, sizes: &[u64], workers: u32) -> Result<()> {
+    let longest = sizes.iter().max().copied().unwrap_or(0);
+    let needed = longest.saturating_mul(VECTORS).saturating_mul(u64::from(workers));
+    match available_bytes() {
+        Some(available) if needed > available => bail!(
+            "--sizes {text}: expected less: {workers} ranks with vectors of {} take about {}, and {} of memory are available",
+            bytes_text(longest),
+            bytes_about(needed),
+            bytes_about(available)
+        ),
+        _ => Ok(()),
+    }
+}
+
+/// Memory that processes can still have.
+pub fn available_bytes() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1 << 10)
 }
 
 /// Reads sizes: whole numbers of elements, ascending in a range.

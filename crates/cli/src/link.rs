@@ -38,7 +38,7 @@ pub struct LinkArgs {
     #[arg(long, value_name = "BYTES", requires = "connect", value_parser = clap::value_parser!(u32).range(1..=DATAGRAM_BYTES_MAX as i64))]
     pub payload: Option<u32>,
     /// How to print the result.
-    #[arg(long, value_enum, default_value_t = BenchFormat::Table)]
+    #[arg(long, value_enum, default_value_t = BenchFormat::Table, conflicts_with = "listen")]
     pub format: BenchFormat,
 }
 

@@ -131,6 +131,9 @@ fn list(model: &Model, parameter: &Parameter, text: &str) -> Result<Vec<f64>, St
             return Err(format!("{part:?}: expected at most {VALUES_MAX} values"));
         }
         // Sums of decimal steps, without what is left over in the last binary digits.
+        if values.len() + steps as usize >= VALUES_MAX {
+            return Err(format!("{text:?}: expected at most {VALUES_MAX} values"));
+        }
         values.extend((0..=steps as u32).map(|index| ((low + f64::from(index) * step) * 1e12).round() / 1e12));
     }
     Ok(values)

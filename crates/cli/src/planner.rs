@@ -135,6 +135,14 @@ fn planned(args: &PlannerArgs) -> Result<()> {
         new_bits_per_second: args.aggregation_rate.map(|gbps| (gbps * 1e9) as u64),
     };
     let upgrade = Upgrade::load(&args.network, &args.jobs, assumptions)?;
+    let simulated = |kind: &Kind| matches!(kind, Kind::Atp | Kind::RinaTor);
+    if args.simulate && !args.aggregation.iter().any(simulated) {
+        return Err(PlanError::new("--simulate", "expected atp or rina-tor among --aggregation: no system does the others").into());
+    }
+    if !args.simulate && let Some(section) = upgrade.only_simulated() {
+        let what = format!("{section}: expected none without --simulate: what is predicted depends on jobs and network only");
+        return Err(PlanError::new(&args.jobs.display().to_string(), what).into());
+    }
     let order = |kind: &Kind| (kind.aggregation(), upgrade.order(kind.aggregation(), args.budget as usize));
     let mut orders: Vec<(Aggregation, Vec<Step>)> = args.aggregation.iter().map(order).collect();
     for (aggregation, steps) in orders.iter_mut().filter(|_| args.simulate) {

@@ -35,7 +35,7 @@ pub struct SimArgs {
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
     /// Check the plan and list its runs without running them.
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["out", "threads", "format"])]
     pub check: bool,
     /// What to print: a summary, or one row (csv) or object of an array (json) for each run.
     #[arg(long, value_enum, default_value_t = Format::Table)]

@@ -99,6 +99,34 @@ fn what_the_command_line_does_not_say_the_environment_does() {
     assert!(path.contains("1024 bytes a packet, 32 packets under way"), "{path}");
 }
 
+/// More ranks than a vector has elements: sizes grow until every rank has one, which the table says.
+#[test]
+fn every_rank_has_an_element_or_more() {
+    for collective in ["all-gather", "reduce-scatter"] {
+        let base = ["--workers", "5", "--sizes", "4B..64B", "--iterations", "1", "--collective", collective];
+        let rows = rows(&[&base[..], &["--format", "json"]].concat());
+        let seen: Vec<_> = rows.iter().map(|row| (row["size_bytes"].as_u64(), row["elements"].as_u64(), row["wrong"].as_u64())).collect();
+        assert_eq!(seen, [(20, 5), (40, 10), (80, 20)].map(|(bytes, elements)| (Some(bytes), Some(elements), Some(0))));
+        let table = String::from_utf8(run(&base).stdout).unwrap();
+        assert!(table.contains("Sizes are rounded up"), "{table}");
+    }
+    let table = String::from_utf8(run(&["--workers", "2", "--sizes", "64B", "--iterations", "1"]).stdout).unwrap();
+    assert!(!table.contains("rounded"), "{table}");
+}
+
+/// What ends the number of ranks is what a switch admits.
+#[test]
+fn more_ranks_than_256() {
+    for transport in ["shm", "udp"] {
+        let base = ["--workers", "260", "--sizes", "4B", "--iterations", "1", "--format", "json", "--timeout", "300"];
+        let rows = rows(&[&base[..], &["--transport", transport, "--collective", "all-gather"]].concat());
+        assert_eq!((&rows[0]["elements"], &rows[0]["wrong"]), (&260.into(), &0.into()), "{rows:?}");
+    }
+    let output = run(&["--workers", "1025"]);
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(text.contains("expected 1 to 1024, the most ranks that a switch admits to a job"), "{text}");
+}
+
 #[test]
 fn wrong_arguments_are_refused_with_what_was_expected() {
     for (arguments, expected) in [
@@ -107,7 +135,12 @@ fn wrong_arguments_are_refused_with_what_was_expected() {
         (vec!["--dtype", "f32", "--op", "xor"], "no xor of f32"),
         (vec!["--rank", "2", "--world", "2", "--switch", "127.0.0.1:1"], "rank = 2: expected 0 to 1"),
         (vec!["--rank", "0", "--world", "2"], "no place to meet"),
+        (vec!["--rank", "0", "--world", "1", "--timeout", "0"], "expected 0.1 to 86400"),
         (vec!["--timeout", "0"], "expected 0.1 to 86400"),
+        (vec!["--sizes", "16GiB", "--workers", "1024"], "--sizes 16GiB: expected less: 1024 ranks with vectors of 16 GiB take about 48 TiB"),
+        (vec!["--sizes", "17GiB"], "larger than 16 GiB"),
+        (vec!["--op", "max", "--collective", "all-gather"], "--op max with --collective all-gather: expected none"),
+        (vec!["--fixed-point", "--dtype", "i32"], "--fixed-point: expected --dtype f32"),
     ] {
         let output = run(&[&["--iterations", "1"], &arguments[..]].concat());
         let text = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -93,6 +93,85 @@ fn systems_that_stay_next_door_send_to_neighbours_only() {
     }
 }
 
+/// The names of a file's interfaces, and its frames with the interface of each.
+fn frames(bytes: &[u8]) -> (Vec<String>, Vec<(usize, Vec<u8>)>) {
+    let (mut names, mut frames) = (Vec::new(), Vec::new());
+    for (kind, body) in blocks(bytes) {
+        let word = |at: usize| u32::from_ne_bytes(body[at..at + 4].try_into().unwrap()) as usize;
+        match kind {
+            // The name is the first option: its code and length, and then the text.
+            1 => {
+                let length = usize::from(u16::from_ne_bytes(body[10..12].try_into().unwrap()));
+                names.push(text(&body[12..12 + length]));
+            }
+            6 => frames.push((word(0), body[20..20 + word(12)].to_vec())),
+            _ => {}
+        }
+    }
+    (names, frames)
+}
+
+/// The node that an IPv4 address stands for.
+fn node(address: &[u8]) -> u32 {
+    assert_eq!(address[0], 10, "{address:?}");
+    u32::from_be_bytes([0, address[1], address[2], address[3]]).checked_sub(1).expect("node n has n + 1")
+}
+
+/// Four hosts on each of three leaves, one or two spines: nodes 0 to 11, 12 to 14, and from 15 on.
+const NETWORKS: &[(&str, u32)] = &[
+    ("shape = \"machines\"\nmachines = 3\nper_machine = 4", 16),
+    ("shape = \"fat-tree\"\nleaves = 3\nhosts_per_leaf = 4\nspines = 2", 17),
+];
+
+/// Ends of frames are nodes that are there; a host is the source of what it sends by its own link, and the destination of what comes by it; what
+/// leaves a leaf upwards is for somebody elsewhere, and from somebody below it.
+#[test]
+fn frames_are_between_those_who_send_and_receive_them() {
+    let folder = folder("trace-ends");
+    let (plan, out) = (folder.join("plan.toml"), folder.join("out.pcapng"));
+    let algorithms = ["flat-ring", "parallel-ring", "tencent", "parallel-netreduce"].map(|name| format!("algorithm = \"{name}\""));
+    let machines: Vec<(&str, &str)> = algorithms.iter().map(|line| ("machines", line.as_str())).collect();
+    let orders = [("netreduce", "order = \"placement\""), ("rina", "order = \"placement\""), ("tree", "trees = 2")];
+    let plain = System::NAMES.iter().map(|system| (*system, ""));
+    for (system, more) in plain.chain(machines).chain(orders) {
+        for (network, nodes) in NETWORKS {
+            let servers = if ["atp", "a2tp", "ps"].contains(&system) { "servers = 0\n" } else { "" };
+            let job = format!("[[jobs]]\nsystem = \"{system}\"\n{more}\nworkers = 12\nplacement = \"random\"\nmessage = \"48KiB\"\n{servers}");
+            let links = "rate = \"100Gb/s\"\nlatency = \"300ns\"\n";
+            fs::write(&plan, format!("[network]\n{network}\n{links}{job}")).unwrap();
+            let output = trace(&plan, &out, &["--packets", "3000"]);
+            let what = format!("{system} {more} in {network}");
+            assert!(output.status.success(), "{what}: {}", text(&output.stderr));
+            let (names, frames) = frames(&fs::read(&out).unwrap());
+            assert!(frames.len() > 100, "{what}");
+            for (interface, frame) in frames {
+                let (from, to) = (node(&frame[26..30]), node(&frame[30..34]));
+                let (near, far) = names[interface].split_once('-').unwrap();
+                let context = || format!("{what}: {near} to {far} carries {from} -> {to}");
+                assert!(from < *nodes && to < *nodes && from != to, "{}", context());
+                // MAC addresses are those of the same nodes.
+                assert_eq!((u32::from(frame[5]), u32::from(frame[11])), (to + 1, from + 1), "{}", context());
+                if let Some(host) = near.strip_prefix("host") {
+                    assert_eq!(host.parse::<u32>().unwrap(), from, "{}", context());
+                }
+                if let Some(host) = far.strip_prefix("host") {
+                    assert_eq!(host.parse::<u32>().unwrap(), to, "{}", context());
+                }
+                let is_below = |leaf: &str, node: u32| {
+                    let leaf: u32 = leaf.strip_prefix("leaf").unwrap().parse().unwrap();
+                    node == 12 + leaf || node / 4 == leaf && node < 12
+                };
+                if near.starts_with("leaf") && far.starts_with("spine") {
+                    assert!(is_below(near, from) && !is_below(near, to), "{}", context());
+                }
+                if near.starts_with("spine") && far.starts_with("leaf") {
+                    assert!(!is_below(far, from) && is_below(far, to), "{}", context());
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn wrong_arguments_are_named() {
     let folder = folder("trace-wrong");
@@ -102,6 +181,8 @@ fn wrong_arguments_are_named() {
         (&["--links", "host0-host1"][..], "--links host0-host1: expected the two ends of a link, as host0-switch0, host1-switch0"),
         (&["--run", "1"], "--run 1: expected 0 to 0, the plan's runs"),
         (&["--from", "soon"], "soon is no time, as 10us or 1.5ms"),
+        (&["--from", "3us", "--until", "2us"], "--until 2 us: expected no time before --from 3 us"),
+        (&["--set", "network.routing=random"], "network.routing = \"random\": expected no such key in a network with one way"),
         (&["--set", "jobs.0.message=1GiB"], "vectors of 6 GiB: expected at most 1 GiB of all workers"),
     ] {
         let output = trace(&plan, &out, arguments);

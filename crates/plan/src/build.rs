@@ -1,6 +1,6 @@
 //! From one point of a plan and a seed to what the simulator needs. Sizes that depend on each other are checked here.
 
-use fanin_core::{Duration, Instant, JobId, JobNodes, NodeId, Payload, SharedNode};
+use fanin_core::{Address, Duration, Instant, JobId, JobNodes, NodeId, Payload, SharedNode};
 use fanin_sim::flows::FlowConfig;
 use fanin_sim::random::{Purpose, Random};
 use fanin_sim::scenario::{NetworkConfig, Scenario, SetupError};
@@ -12,12 +12,14 @@ use super::aggregators;
 use super::beside;
 use super::errors::{PlanError, Refuse};
 use super::faults::faults;
-use super::network::{forwarding, network};
+use super::network::file::Capability;
+use super::network::{capabilities, forwarding, network};
 use super::placement::{Free, PreparedJob, place_jobs};
+use super::size;
 use super::schema::{PatternName, Placement, Setup, Traffic, TrafficHosts};
 use super::training::{arrivals, schedule};
 use super::tree::{Tree, parse_path};
-use super::units::Amount;
+use super::units::{Amount, bytes_about};
 
 /// What one run needs, without the nodes, which depend on what packets carry.
 #[derive(Clone, Debug)]
@@ -32,6 +34,8 @@ pub struct Prepared {
     pub memory_interval: Option<Duration>,
     /// Interval of samples of jobs.
     pub series_interval: Option<Duration>,
+    /// What switches can do, where that is less than their links.
+    pub capabilities: Vec<(NodeId, Capability)>,
     file: String,
     /// The point in words, for errors.
     context: String,
@@ -48,11 +52,13 @@ pub fn prepare(file: &str, tree: &Tree, setup: &Setup, seed: u64, context: &str)
     for switch in forwarding(&refuse, &setup.general.network, &topology)? {
         topology.map.forward_only(switch);
     }
+    let capabilities = capabilities(&refuse, &setup.general.network, &topology)?;
     network.check_ways(&topology).map_err(|error| refuse.setup(&error))?;
     check_frames(&refuse, &network, setup)?;
     let mut free = Free::new(&topology, seed);
     let mut placed = place_jobs(&refuse, setup, &mut free)?;
     aggregators::divide(&refuse, setup, &mut placed)?;
+    size::check_jobs(&refuse, setup, &topology, &placed)?;
     let mut schedules = Vec::new();
     for ((number, job), arrives) in placed.iter().enumerate().zip(arrivals(&placed, seed)) {
         schedules.push(schedule(&refuse, job, seed, number as u64, arrives)?);
@@ -96,6 +102,7 @@ pub fn prepare(file: &str, tree: &Tree, setup: &Setup, seed: u64, context: &str)
         jobs: placed,
         memory_interval,
         series_interval,
+        capabilities,
         file: file.to_string(),
         context: context.to_string(),
     })
@@ -127,25 +134,63 @@ impl Prepared {
         fanin_systems::shared::<P>(&specs, &self.topology.map).map_err(|(number, error)| self.refuse_job(number, &error))
     }
 
+    /// How fast switches add, where that is slower than their links, in bits per second.
+    pub fn adding(&self) -> Vec<(NodeId, u64)> {
+        self.capabilities.iter().filter_map(|(switch, can)| Some((*switch, can.bits_per_second?))).collect()
+    }
+
+    /// Checks that jobs fit the memory of the switches at which they have nodes.
+    ///
+    /// # Errors
+    /// [`PlanError`] names the parameter of the job that needs most.
+    pub fn check_memory<N>(&self, nodes: &[JobNodes<N>], shared: &[SharedNode<N>]) -> Result<(), PlanError> {
+        for (switch, memory) in self.capabilities.iter().filter_map(|(switch, can)| Some((*switch, can.memory_bytes?))) {
+            let is_here = |at: Address| at == Address::switch(switch);
+            let own = (0..).zip(nodes).filter(|(_, job)| job.others.iter().any(|placed| is_here(placed.at))).map(|(number, _)| number);
+            let of_many = shared.iter().filter(|node| is_here(node.placed.at)).flat_map(|node| node.jobs.iter().map(|job| job.index()));
+            self.check_memory_of(switch, memory, own.chain(of_many))?;
+        }
+        Ok(())
+    }
+
+    /// The same of one switch with these jobs.
+    fn check_memory_of(&self, switch: NodeId, memory: u64, jobs: impl Iterator<Item = usize>) -> Result<(), PlanError> {
+        let (mut sum, mut shared, mut largest) = (0u64, 0u64, (0, 0));
+        for number in jobs {
+            let (job, schedule) = (&self.jobs[number], &self.scenario.jobs[number]);
+            let spec = job.spec(());
+            let payload = u64::from(spec.payload_bytes.max(1));
+            let packets = schedule.elements.iter().map(|elements| (elements * u64::from(spec.element_bytes)).div_ceil(payload));
+            let blocks = if schedule.density.is_some() { u64::MAX } else { packets.fold(0, u64::saturating_add) };
+            let bytes = spec.switch_slots(blocks).saturating_mul(spec.slot_bytes(&self.topology.map, switch));
+            match spec.shares_slots() {
+                true => shared = shared.max(bytes),
+                false => sum = sum.saturating_add(bytes),
+            }
+            largest = largest.max((bytes, number));
+        }
+        let (all, (bytes, number)) = (sum.saturating_add(shared), largest);
+        if all <= memory {
+            return Ok(());
+        }
+        let spec = self.jobs[number].spec(());
+        let key = spec.slots_key();
+        let (name, memory, all) = (self.topology.name(switch), bytes_about(memory), bytes_about(all));
+        let expected = format!(
+            "less: the job has up to {} slots, {}, at {name}, all jobs {all}, and {name} has {memory} of memory",
+            spec.switch_slots(u64::MAX),
+            bytes_about(bytes)
+        );
+        let given = serde_json::to_value(spec.system).ok().and_then(|system| Some(system.get(key)?.to_string()));
+        let value = given.unwrap_or_else(|| spec.window.to_string());
+        Err(self.refuse_job(number, &BuildError::new(key, value, expected)))
+    }
+
     fn specs<P: Payload + ?Sized>(&self, op: impl Fn(&PreparedJob) -> P::Op) -> Vec<JobSpec<'_, P::Op>> {
         let spec = |(number, job)| {
             let job: &PreparedJob = job;
-            let common = &job.settings.common;
-            JobSpec {
-                id: JobId(number as u16),
-                hosts: &job.hosts,
-                servers: &job.servers,
-                system: job.system,
-                op: op(job),
-                element_bytes: job.op.dtype.bytes() as u32,
-                payload_bytes: common.payload.0 as u32,
-                window: common.window.0,
-                reliable: common.reliable,
-                rto_initial: common.rto_initial.0,
-                rto_min: common.rto_min.0,
-                patience: common.patience.0,
-                seed: Random::new(self.scenario.seed, Purpose::Systems, number as u64).bits(),
-            }
+            let seed = Random::new(self.scenario.seed, Purpose::Systems, number as u64).bits();
+            JobSpec { id: JobId(number as u16), seed, ..job.spec(op(job)) }
         };
         self.jobs.iter().enumerate().map(spec).collect()
     }

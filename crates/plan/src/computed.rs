@@ -76,6 +76,7 @@ impl Computed {
         crate::check_sections(file, &tree, SECTIONS)?;
         let plots = tree.take("plot");
         let (axes, fixed) = sweep::take_axes(file, &mut tree, sets)?;
+        crate::size::check_points(file, &tree, &axes)?;
         let model = named(file, &tree)?;
         let plots = match plots {
             Some((_, plots)) => {

@@ -18,7 +18,7 @@ pub struct PlanError {
 impl PlanError {
     /// Something is wrong with the plan in `file`.
     pub fn new(file: &str, what: impl Into<String>) -> Self {
-        PlanError { file: file.to_string(), origin: None, what: what.into(), context: None }
+        PlanError { file: file.to_string(), origin: None, what: shortened(what.into()), context: None }
     }
 
     /// Where it is.
@@ -34,6 +34,18 @@ impl PlanError {
         }
         self
     }
+}
+
+/// What an error says at most, in bytes: a value may be as long as the plan.
+const WORDS_MAX: usize = 3_000;
+
+/// The beginning and the end of a text that is longer than anybody reads.
+fn shortened(text: String) -> String {
+    if text.len() <= WORDS_MAX {
+        return text;
+    }
+    let (head, tail) = (text.floor_char_boundary(WORDS_MAX / 4), text.ceil_char_boundary(text.len() - WORDS_MAX / 2));
+    format!("{} [..] {}", &text[..head], &text[tail..])
 }
 
 impl Display for PlanError {

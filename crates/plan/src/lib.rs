@@ -7,6 +7,7 @@
 //! | `units`, `choices` | how quantities and choices are written |
 //! | `schema` | every key |
 //! | [`system`] | the keys of each system |
+//! | [`size`] | what is refused since it would not fit a machine |
 //! | `sweep` | series and sweeps: which points there are |
 //! | [`network`] | shapes, and networks in files |
 //! | `build` | from a point and a seed to what the simulator needs |
@@ -16,6 +17,7 @@
 //! | `placement` | which hosts carry which workers |
 //! | `aggregators` | what jobs have of the switches' memory |
 //! | `faults` | names in fault plans become nodes |
+//! | [`idle`] | keys that change nothing |
 //! | `errors` | file, line, key, value, what was expected |
 //! | [`computed`] | plans of figures that are computed from a model |
 //! | [`run`] | runs a plan's points on all cores |
@@ -35,6 +37,7 @@ pub mod computed;
 mod errors;
 mod faults;
 pub mod frames;
+pub mod idle;
 mod iterations;
 pub mod metrics;
 pub mod network;
@@ -44,6 +47,7 @@ pub mod results;
 pub mod run;
 pub mod schema;
 pub mod series;
+pub mod size;
 mod sweep;
 pub mod system;
 mod together;
@@ -137,6 +141,7 @@ impl Plan {
             Some((_, plots)) => Some(sweep::check_plots(file, &plots, &axes, &fixed, sets, Fields::Simulated)?),
             None => None,
         };
+        size::check_points(file, &tree, &axes)?;
         let points = sweep::combinations(&axes)
             .into_iter()
             .map(|combination| point(file, &tree, &axes, &combination, seed))
@@ -153,7 +158,17 @@ impl Plan {
             let what = format!("run.series_interval is missing: the plot {:?} needs it, such as \"10us\"", plot.name);
             return Err(PlanError::new(file, what));
         }
-        Ok(Plan { file: file.to_string(), text, sets: sets.to_vec(), axes, points, plots })
+        let plan = Plan { file: file.to_string(), text, sets: sets.to_vec(), axes, points, plots };
+        size::check_runs(&plan)?;
+        Ok(plan)
+    }
+
+    /// Refuses keys that change nothing in any point, as [`run::check`] does when all points can be built.
+    ///
+    /// # Errors
+    /// [`PlanError`] names the first of them.
+    pub fn check_keys(&self) -> Result<(), PlanError> {
+        idle::check(self)
     }
 
     /// Its text, with what `--set` changed as comments above it.

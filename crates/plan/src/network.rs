@@ -14,8 +14,9 @@ use fanin_sim::topology::Topology;
 
 use super::errors::{PlanError, Refuse};
 use super::schema::{Aggregating, AsWired, Lossless, Network, QUEUE_BYTES_DEFAULT, Routing, ShapeName, SwitchModelName};
-use super::units::{Count, Rate, Time};
-use file::{LinkDefaults, NetworkFile};
+use super::size::{RUN_BYTES_MAX, network_bytes};
+use super::units::{Count, Rate, Time, bytes_about};
+use file::{Capability, LinkDefaults, NetworkFile};
 
 /// Reads what the simulator needs to know of a network.
 ///
@@ -97,6 +98,18 @@ pub fn forwarding(refuse: &Refuse<'_>, config: &Network, topology: &Topology) ->
         }
     };
     Ok(topology.map.switches().filter(|switch| !able.contains(switch)).collect())
+}
+
+/// What the network's file says of how fast switches add, and of their memory; of those that aggregate here.
+///
+/// # Errors
+/// [`PlanError`] where the file cannot be read any more.
+pub fn capabilities(refuse: &Refuse<'_>, config: &Network, topology: &Topology) -> Result<Vec<(NodeId, Capability)>, PlanError> {
+    if config.shape != ShapeName::File {
+        return Ok(Vec::new());
+    }
+    let switches = topology.map.switches().zip(Reader { refuse, config }.file()?.switches);
+    Ok(switches.filter(|(node, switch)| topology.map.can_aggregate(*node) && switch.is_limited()).collect())
 }
 
 /// Reads the keys of a shape.
@@ -230,12 +243,16 @@ impl Reader<'_> {
             (cables, size.cables, CABLES_MAX, "cables"),
             (switches, size.switches, SWITCHES_MAX, "switches"),
         ];
-        match limits.into_iter().find(|(_, count, most, _)| count > most) {
-            Some((key, count, most, what)) => {
-                Err(self.refuse.at(&format!("network.{key}"), format!("at most {most} {what} in all, not {count}")))
-            }
-            None => Ok(()),
+        if let Some((key, count, most, what)) = limits.into_iter().find(|(_, count, most, _)| count > most) {
+            return Err(self.refuse.at(&format!("network.{key}"), format!("at most {most} {what} in all, not {count}")));
         }
+        let bytes = network_bytes(size.hosts, size.switches, size.cables);
+        if bytes > RUN_BYTES_MAX {
+            let (about, most) = (bytes_about(bytes), bytes_about(RUN_BYTES_MAX));
+            let expected = format!("less: ways from {} switches to {} hosts take about {about}, at most {most} are taken", size.switches, size.hosts);
+            return Err(self.refuse.at(&format!("network.{hosts}"), expected));
+        }
+        Ok(())
     }
 }
 

@@ -1,12 +1,13 @@
 //! Which hosts carry which workers.
 
-use fanin_core::{ElementOp, NodeId, Operator};
+use fanin_core::{ElementOp, JobId, NodeId, Operator};
 use fanin_sim::random::{Purpose, Random};
 use fanin_sim::topology::Topology;
-use fanin_systems::System;
+use fanin_systems::{JobSpec, System};
 
 use super::errors::{PlanError, Refuse};
 use super::schema::{Job, Placement, Servers, Setup, Workers};
+use super::size::WORKERS_MAX;
 use super::tree::{Tree, parse_path};
 use super::units::Amount;
 
@@ -27,6 +28,28 @@ pub struct PreparedJob {
     pub settings: Job,
     /// Its table in the plan, for errors.
     pub table: Tree,
+}
+
+impl PreparedJob {
+    /// As its system has it, but for its number and its seed.
+    pub fn spec<Op>(&self, op: Op) -> JobSpec<'_, Op> {
+        let common = &self.settings.common;
+        JobSpec {
+            id: JobId(0),
+            hosts: &self.hosts,
+            servers: &self.servers,
+            system: self.system,
+            op,
+            element_bytes: self.op.dtype.bytes() as u32,
+            payload_bytes: common.payload.0 as u32,
+            window: common.window.0,
+            reliable: common.reliable,
+            rto_initial: common.rto_initial.0,
+            rto_min: common.rto_min.0,
+            patience: common.patience.0,
+            seed: 0,
+        }
+    }
 }
 
 /// Which jobs hosts have, and who may still come.
@@ -164,6 +187,7 @@ pub fn place_jobs(refuse: &Refuse<'_>, setup: &Setup, free: &mut Free) -> Result
         listed.push(Listed { workers, servers });
     }
     let mut placed: Vec<PreparedJob> = Vec::new();
+    let mut workers_in_all = 0;
     for (entry, job) in setup.jobs.iter().enumerate() {
         let most = job.common.jobs_per_host.0;
         for _ in 0..job.common.copies.0 {
@@ -174,6 +198,11 @@ pub fn place_jobs(refuse: &Refuse<'_>, setup: &Setup, free: &mut Free) -> Result
                     free.take_shared(&job.common.placement, count, most, listed[entry].servers.as_deref().unwrap_or(&[]))
                 }
             };
+            workers_in_all += hosts.len() as u64;
+            if workers_in_all > WORKERS_MAX {
+                let (path, copies) = (format!("jobs[{entry}].copies"), job.common.copies.0);
+                return Err(refuse.say(&path, copies, format!("at most {WORKERS_MAX} workers of all jobs together")));
+            }
             let servers = match &listed[entry].servers {
                 Some(servers) => servers.clone(),
                 None => drawn_servers(refuse, job, entry, free, &hosts)?,

@@ -8,13 +8,15 @@ use fanin_sim::metrics::MemorySample;
 use fanin_sim::series::SeriesRow;
 use fanin_sim::trace::TraceConfig;
 use fanin_sim::vectors::Simulated;
-use fanin_sim::{RunResult, Topology};
+use fanin_sim::engine::NO_ADDING;
+use fanin_sim::{RunResult, SetupError, Topology};
 use fanin_simulation::{AnySimulation, Runs, run_traced};
 use rayon::prelude::*;
 
 use crate::results::{LinkRecord, RunRecord, link_records, record};
 use crate::schema::PayloadName;
-use crate::{Plan, PlanError, Point, Prepared, PreparedJob, together};
+use crate::size::Results;
+use crate::{Plan, PlanError, Point, Prepared, PreparedJob, idle, together};
 
 /// What a run gave.
 #[derive(Clone, Debug)]
@@ -31,17 +33,57 @@ pub struct Finished {
     pub series: Vec<SeriesRow>,
 }
 
-/// Builds every point once, so that nothing is written or run for a plan that cannot be run as a whole.
+/// Builds every run once, so that nothing is written or run for a plan that cannot be run as a whole, and looks for keys that change nothing.
 ///
 /// # Errors
-/// The first point that cannot be built.
+/// The first run that cannot be built, or a key that is of no use.
 pub fn check(plan: &Plan) -> Result<(), PlanError> {
+    let mut results = Results::default();
     for point in &plan.points {
         let prepared = plan.prepare(point, 0)?;
-        prepared.nodes::<Length>(|_| ())?;
-        prepared.shared::<Length>(|_| ())?;
+        results.count(plan, point, &prepared)?;
+        check_run(&prepared, point)?;
+    }
+    // What is drawn differs from repetition to repetition, and with it what fits.
+    let others: Vec<(usize, u32)> = runs(plan).into_iter().filter(|(_, repetition)| *repetition > 0).collect();
+    let refused = |&(index, repetition): &(usize, u32)| {
+        let point = &plan.points[index];
+        plan.prepare(point, repetition).and_then(|prepared| check_run(&prepared, point)).err()
+    };
+    match others.par_iter().find_map_first(refused) {
+        Some(error) => Err(error),
+        None => idle::check(plan),
+    }
+}
+
+/// Builds a run, as far as that can fail.
+fn check_run(prepared: &Prepared, point: &Point) -> Result<(), PlanError> {
+    match payload(prepared, point) {
+        PayloadName::Census => check_built::<Census>(prepared, |_| ()),
+        PayloadName::Length => check_built::<Length>(prepared, |_| ()),
+        PayloadName::Elements => check_built::<[u8]>(prepared, |job| job.op.into()),
+    }
+}
+
+fn check_built<P: Simulated + ?Sized>(prepared: &Prepared, op: impl Fn(&PreparedJob) -> P::Op) -> Result<(), PlanError> {
+    let (nodes, shared) = (prepared.nodes::<P>(&op)?, prepared.shared::<P>(&op)?);
+    prepared.check_memory(&nodes, &shared)?;
+    AnySimulation::<P>::check(&prepared.topology, &prepared.scenario, &nodes, &shared).map_err(|error| prepared.refuse(&error))?;
+    if prepared.scenario.network.lossless.is_some()
+        && let Some((switch, _)) = prepared.adding().into_iter().find(|(switch, _)| prepared.topology.map.can_aggregate(*switch))
+    {
+        let error = SetupError::new("network.file", prepared.topology.name(switch), NO_ADDING);
+        return Err(prepared.refuse(&error));
     }
     Ok(())
+}
+
+/// Sparse vectors have elements whatever the plan says: integers that are census weights, one for each index.
+fn payload(prepared: &Prepared, point: &Point) -> PayloadName {
+    match prepared.scenario.jobs.iter().any(|job| job.density.is_some()) {
+        true => PayloadName::Elements,
+        false => point.setup.general.run.payload,
+    }
 }
 
 /// Why a plan was not run to its end.
@@ -90,10 +132,7 @@ fn run_one(plan: &Plan, index: usize, repetition: u32) -> Result<Finished, PlanE
         (prepared.memory_interval, prepared.series_interval) = (None, None);
     }
     let begin = Instant::now();
-    // Sparse vectors have elements whatever the plan says: integers that are census weights, one for each index.
-    let sparse = prepared.scenario.jobs.iter().any(|job| job.density.is_some());
-    let result = match point.setup.general.run.payload {
-        _ if sparse => simulate::<[u8]>(&prepared, |job| job.op.into())?,
+    let result = match payload(&prepared, point) {
         PayloadName::Census => simulate::<Census>(&prepared, |_| ())?,
         PayloadName::Length => simulate::<Length>(&prepared, |_| ())?,
         PayloadName::Elements => simulate::<[u8]>(&prepared, |job| job.op.into())?,
@@ -157,8 +196,10 @@ pub fn traced(prepared: &Prepared, config: TraceConfig) -> Result<(RunResult, El
 fn simulation<P: Simulated + ?Sized>(prepared: &Prepared, op: impl Fn(&PreparedJob) -> P::Op) -> Result<AnySimulation<P>, PlanError> {
     let operators: Vec<P::Op> = prepared.jobs.iter().map(&op).collect();
     let (nodes, shared) = (prepared.nodes::<P>(&op)?, prepared.shared::<P>(&op)?);
+    prepared.check_memory(&nodes, &shared)?;
     let mut simulation = AnySimulation::<P>::with_shared(prepared.topology.clone(), prepared.scenario.clone(), nodes, shared, &operators)
         .map_err(|error| prepared.refuse(&error))?;
+    simulation.limit_adding(&prepared.adding()).map_err(|error| prepared.refuse(&error))?;
     if let Some(interval) = prepared.memory_interval {
         simulation.sample_memory(interval);
     }

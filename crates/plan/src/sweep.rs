@@ -1,11 +1,14 @@
 //! What a plan varies: `[[series]]` sets several keys together under a name, `[sweep]` runs through values of a key, or through names
 //! that set several keys together. Every combination is a point.
 
+use std::collections::BTreeSet;
+
 use super::errors::PlanError;
 use super::metrics::Fields;
 use super::read::read;
 use super::schema::{Plot, PlotKind};
 use super::series::Quantity;
+use super::size::POINTS_MAX;
 use super::tree::{Kind, Origin, Step, Tree, parse_path};
 
 /// What is varied along one direction.
@@ -24,6 +27,21 @@ pub struct Choice {
     pub label: String,
     /// Key paths and their values.
     pub assignments: Vec<(String, Tree)>,
+}
+
+impl Axis {
+    /// What a plan calls it.
+    pub fn path(&self) -> String {
+        if self.name == "series" { self.name.clone() } else { format!("sweep.{}", self.name) }
+    }
+}
+
+/// Refuses more places than any plan may have points, before they are looked at one by one.
+fn check_length(file: &str, what: &str, count: usize, origin: &Origin) -> Result<(), PlanError> {
+    match count as u64 > POINTS_MAX {
+        true => Err(PlanError::new(file, format!("{what} = {count} values: expected at most {POINTS_MAX} points in all")).at(origin.clone())),
+        false => Ok(()),
+    }
 }
 
 const SERIES_EXPECTED: &str = "expected [[series]] with name = \"...\" and set = { \"jobs.0.trees\" = 4, ... }";
@@ -81,7 +99,8 @@ fn series_axis(file: &str, series: &Tree, origin: &Origin, fixed: &[String]) -> 
     let Kind::List(items) = &series.kind else {
         return Err(refuse(format!("series = {series}: {SERIES_EXPECTED}"), origin));
     };
-    let mut choices: Vec<Choice> = Vec::new();
+    check_length(file, "series", items.len(), origin)?;
+    let (mut choices, mut names): (Vec<Choice>, BTreeSet<String>) = (Vec::new(), BTreeSet::new());
     for (index, item) in items.iter().enumerate() {
         let at = |key: &str| format!("series[{index}].{key}");
         let Kind::Table(entries) = &item.kind else {
@@ -97,7 +116,7 @@ fn series_axis(file: &str, series: &Tree, origin: &Origin, fixed: &[String]) -> 
             }
             None => return Err(refuse(format!("{} is missing: {SERIES_EXPECTED}", at("name")), &item.origin)),
         };
-        if choices.iter().any(|choice| choice.label == name) {
+        if !names.insert(name.clone()) {
             return Err(refuse(format!("{} = {name:?}: expected another name for each series", at("name")), &item.origin));
         }
         let set = match item.get("set").map(|set| &set.kind) {
@@ -128,8 +147,10 @@ fn sweep_axis(file: &str, path: &str, values: &Tree, origin: &Origin) -> Result<
     if choices.is_empty() {
         return Err(PlanError::new(file, format!("sweep.{path} = {values}: {SWEEP_EXPECTED}")).at(origin.clone()));
     }
-    for (index, one) in choices.iter().enumerate() {
-        if choices[..index].iter().any(|other| other.label == one.label) {
+    check_length(file, &format!("sweep.{path}"), choices.len(), origin)?;
+    let mut labels = BTreeSet::new();
+    for one in &choices {
+        if !labels.insert(one.label.as_str()) {
             let what = format!("sweep.{path} = {values}: expected {} once", one.label);
             return Err(PlanError::new(file, what).at(origin.clone()));
         }
@@ -145,6 +166,7 @@ fn named_axis(file: &str, name: &str, places: &Tree, origin: &Origin, fixed: &[S
     let refuse = |at: &str, value: &Tree| Err(PlanError::new(file, format!("sweep.{at} = {value}: {NAMED_EXPECTED}")).at(origin.clone()));
     let mut choices = Vec::new();
     let Kind::Table(entries) = &places.kind else { return refuse(name, places) };
+    check_length(file, &format!("sweep.{name}"), entries.len(), origin)?;
     for (key, set) in entries {
         let Kind::Table(set_keys) = &set.kind else { return refuse(&format!("{name}.{}", key.name), set) };
         let assignments: Vec<(String, Tree)> = set_keys.iter().map(|(path, value)| (path.name.clone(), value.clone())).collect();

@@ -82,6 +82,23 @@ impl JobKeys {
         self.message.map(|bytes| bytes.0).or_else(|| self.model.map(of_model)).unwrap_or(0)
     }
 
+    /// Operations in which a vector is reduced.
+    fn tensors(&self, message_bytes: u64) -> u64 {
+        let tensor_bytes = self.tensor.map_or(message_bytes, |bytes| bytes.0).clamp(1, message_bytes.max(1));
+        message_bytes.div_ceil(tensor_bytes).max(1)
+    }
+
+    /// All operations of a job whose elements have this length.
+    pub fn operation_count(&self, element_bytes: u64) -> u64 {
+        let tensors = self.tensors(self.message_bytes(element_bytes));
+        tensors.saturating_mul(u64::from(self.iteration_count())).saturating_mul(u64::from(self.operations.0))
+    }
+
+    /// The key that says how many operations there are.
+    pub fn operations_key(&self) -> &'static str {
+        if self.trains() { "iterations" } else { "operations" }
+    }
+
     fn compute_mean(&self) -> Duration {
         let of_model = |model: Model| Duration::from_ps((model.compute().as_ps() as f64 * self.scale.0).round() as u64);
         self.compute.map(|time| time.0).or_else(|| self.model.map(of_model)).unwrap_or_default()
@@ -110,11 +127,10 @@ pub fn schedule(refuse: &Refuse<'_>, job: &PreparedJob, seed: u64, number: u64, 
         return Err(refuse.at(&path("message"), "at most 2^30 packets"));
     }
     let tensor_bytes = common.tensor.map_or(message_bytes, |bytes| bytes.0).clamp(1, message_bytes.max(1));
-    let operations = message_bytes.div_ceil(tensor_bytes).max(1);
-    let total = operations.saturating_mul(u64::from(common.iteration_count())).saturating_mul(u64::from(common.operations.0));
+    let operations = common.tensors(message_bytes);
+    let total = common.operation_count(element_bytes);
     if total > OPERATIONS_MAX {
-        let key = if common.trains() { "iterations" } else { "operations" };
-        return Err(refuse.say(&path(key), total, format!("at most {OPERATIONS_MAX} operations in all")));
+        return Err(refuse.say(&path(common.operations_key()), total, format!("at most {OPERATIONS_MAX} operations in all")));
     }
     let tensor = |index: u64| (message_bytes - index * tensor_bytes).min(tensor_bytes) / element_bytes;
     let mut random = Random::new(seed, Purpose::Placement, 1 << 32 | number);

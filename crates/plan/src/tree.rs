@@ -9,9 +9,10 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::errors::PlanError;
+use super::size::check_depth;
 
 /// Where a value came from.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Origin {
     /// A line of the plan, from 1.
     Line(u32),
@@ -181,6 +182,7 @@ impl Tree {
     /// # Errors
     /// The part of the path that does not exist and cannot be made, and why.
     pub fn put(&mut self, path: &[Step], value: Tree) -> Result<(), String> {
+        check_depth(path)?;
         let Some((step, rest)) = path.split_first() else {
             *self = value;
             return Ok(());

@@ -227,6 +227,15 @@ pub fn bytes_text(bytes: u64) -> String {
     }
 }
 
+/// About how many bytes, for estimates: `1.5 GiB`.
+pub fn bytes_about(bytes: u64) -> String {
+    const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    let place = (bytes.max(1).ilog2() / 10) as usize;
+    let scaled = bytes as f64 / (1u64 << (10 * place)) as f64;
+    let text = if scaled < 10.0 { format!("{scaled:.1}") } else { format!("{scaled:.0}") };
+    format!("{} {}", text.strip_suffix(".0").unwrap_or(&text), UNITS[place])
+}
+
 /// The bytes that a text such as `4MiB` means, for axes of plots.
 pub fn bytes_of(text: &str) -> Option<u64> {
     scaled(text, BYTE_UNITS)
@@ -273,5 +282,7 @@ mod tests {
         assert_eq!(fraction("150%"), None);
         assert_eq!(bytes_text(4 << 20), "4 MiB");
         assert_eq!(bytes_text(1500), "1500 B");
+        let about = [0, 1500, 4 << 30, (19 << 30) / 10, u64::MAX].map(bytes_about);
+        assert_eq!(about, ["0 B", "1.5 KiB", "4 GiB", "1.9 GiB", "16 EiB"]);
     }
 }

@@ -20,7 +20,7 @@ use super::results::record;
 use super::run::simulate;
 use super::schema::PayloadName;
 use super::tree::{Key, Kind, Origin, Tree};
-use super::{Plan, PreparedJob};
+use super::{Plan, Prepared, PreparedJob};
 
 /// What the switches are for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -143,6 +143,9 @@ impl Upgrade {
         let text = std::fs::read_to_string(jobs).map_err(|error| PlanError::new(&name, format!("cannot be read: {error}")))?;
         let tree = with_network(&name, Tree::parse(&name, &text)?, network)?;
         let plan = Plan::from_tree(&name, tree, &[], None)?;
+        if plan.plots.is_some() {
+            return Err(PlanError::new(&name, "plot: expected none: the picture is that of --out"));
+        }
         if plan.points.len() > 1 {
             return Err(PlanError::new(&name, "sweep or series: expected jobs as they are, nothing that varies"));
         }
@@ -209,12 +212,36 @@ impl Upgrade {
         let steps = StepParameters { step_overhead_ps: ps(overhead_us), step_deviation_ps: ps(sigma_us) };
         let system = match aggregation.is_rina() {
             true => System::Rina(RinaParameters { full_speed_bps: new_bits_per_second.unwrap_or(0), steps, ..RinaParameters::default() }),
-            false => System::Atp(AtpParameters { aggregators: AGGREGATORS, ..AtpParameters::default() }),
+            false => System::Atp(AtpParameters { aggregators: self.aggregators(&prepared), ..AtpParameters::default() }),
         };
+        if let Some(rate) = new_bits_per_second {
+            let new = self.capabilities.iter().zip(replaced).zip(hosts..).filter(|((switch, replaced), _)| **replaced && !switch.aggregates);
+            let capability = Capability { aggregates: true, bits_per_second: Some(rate), memory_bytes: None };
+            prepared.capabilities.extend(new.map(|(_, switch)| (NodeId(switch), capability)));
+        }
         prepared.jobs.iter_mut().for_each(|job| job.system = system);
         let result = simulate::<Census>(&prepared, |_| ())?;
         let record = record(&prepared, &prepared.topology, &result, PayloadName::Census);
         Ok(record.jobs.iter().map(|job| job.goodput_gbps).sum())
+    }
+
+    /// A part of the jobs' file that predictions know nothing of, if there is one.
+    pub fn only_simulated(&self) -> Option<&'static str> {
+        let general = &self.plan.points[0].setup.general;
+        let parts = [
+            ("traffic", !general.traffic.is_empty()),
+            ("flows", !general.flows.is_empty()),
+            ("limits", !general.limits.is_empty()),
+            ("faults", !general.faults.links.is_empty() || !general.faults.timed.is_empty()),
+        ];
+        parts.into_iter().find(|(_, given)| *given).map(|(name, _)| name)
+    }
+
+    /// Aggregators of each switch: as many as the least memory of any holds for packets of every job.
+    fn aggregators(&self, prepared: &Prepared) -> u32 {
+        let memory = prepared.capabilities.iter().filter_map(|(_, can)| can.memory_bytes).min().unwrap_or(u64::MAX);
+        let payload = prepared.jobs.iter().map(|job| job.settings.common.payload.0).max().unwrap_or(1).max(1);
+        (memory / payload).clamp(1, u64::from(AGGREGATORS)) as u32
     }
 
     /// What all jobs reduce in rings without switches, as predicted: Gb/s in sum.

@@ -8,6 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use fanin_plan::results::{RunRecord, write_csv, write_json};
+use fanin_plan::size::DEPTH_MAX;
 use fanin_plan::run::{self, Finished, RunError};
 use fanin_plan::schema::Expect;
 use fanin_plan::tree::{Kind, Tree};
@@ -45,10 +46,10 @@ pub fn simulate(
     let mut changes = Vec::new();
     for (key, value) in sets.into_iter().flatten() {
         let key: String = key.extract()?;
-        changes.push(format!("{key}={}", tree(py, &value, &key)?));
+        changes.push(format!("{key}={}", tree(py, &value, &key, 0)?));
     }
     let plan = if let Ok(table) = plan.cast::<PyDict>() {
-        let tree = tree(py, table, "")?;
+        let tree = tree(py, table, "", 0)?;
         py.detach(|| Plan::from_tree(NAME, tree, &changes, seed))
     } else if is_text {
         let text: String = plan.extract()?;
@@ -112,7 +113,11 @@ fn refused(py: Python<'_>, error: &PlanError) -> PyErr {
 }
 
 /// A value of Python's as it would stand in a plan. Keys whose value is `None` are left out.
-fn tree(py: Python<'_>, value: &Bound<'_, PyAny>, path: &str) -> PyResult<Tree> {
+fn tree(py: Python<'_>, value: &Bound<'_, PyAny>, path: &str, depth: usize) -> PyResult<Tree> {
+    if depth > DEPTH_MAX {
+        let what = format!("{NAME}: {path}: expected at most {DEPTH_MAX} tables and lists in each other");
+        return Err(errors::named(py, "PlanError", what, None, None));
+    }
     let wrong = |expected: &str| {
         let shown = value.repr().map_or_else(|_| String::new(), |text| text.to_string());
         let at = if path.is_empty() { String::new() } else { format!("{path} = ") };
@@ -131,11 +136,11 @@ fn tree(py: Python<'_>, value: &Bound<'_, PyAny>, path: &str) -> PyResult<Tree> 
         for (key, value) in table.iter().filter(|(_, value)| !value.is_none()) {
             let name: String = key.extract().map_err(|_| wrong("keys that are texts"))?;
             let below = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
-            entries.push((name, tree(py, &value, &below)?));
+            entries.push((name, tree(py, &value, &below, depth + 1)?));
         }
         return Ok(Tree::given_table(entries));
     } else if value.is_instance_of::<PyList>() || value.is_instance_of::<PyTuple>() {
-        let items = value.try_iter()?.enumerate().map(|(index, item)| tree(py, &item?, &format!("{path}[{index}]")));
+        let items = value.try_iter()?.enumerate().map(|(index, item)| tree(py, &item?, &format!("{path}[{index}]"), depth + 1));
         Kind::List(items.collect::<PyResult<_>>()?)
     } else {
         return Err(wrong("a number, a text, true or false, a list or a table"));

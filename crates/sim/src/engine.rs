@@ -1,5 +1,6 @@
 //! The event loop: one event at a time, in the order of (time, id).
 
+pub(crate) mod adding;
 mod failures;
 mod flows;
 mod outcome;
@@ -8,6 +9,7 @@ mod series;
 mod setup;
 mod training;
 
+pub use adding::NO_ADDING;
 use std::borrow::Borrow;
 
 use fanin_core::hash::mix;
@@ -142,6 +144,14 @@ where
         Simulation::with_shared(topology, scenario, jobs, Vec::new(), operators)
     }
 
+    /// Whether topology, scenario and nodes fit together, as [`Simulation::with_shared`] finds out.
+    ///
+    /// # Errors
+    /// [`SetupError`] names the field.
+    pub fn check(topology: &Topology, scenario: &Scenario, jobs: &[JobNodes<N>], shared: &[SharedNode<N>]) -> Result<(), SetupError> {
+        check(topology, scenario, jobs, shared)
+    }
+
     /// The same with nodes that several jobs share.
     ///
     /// # Errors
@@ -153,7 +163,7 @@ where
         shared: Vec<SharedNode<N>>,
         operators: &[P::Op],
     ) -> Result<Self, SetupError> {
-        check(&topology, &scenario, &jobs, &shared)?;
+        Self::check(&topology, &scenario, &jobs, &shared)?;
         let sources: Vec<Source> =
             scenario.traffic.iter().enumerate().flat_map(|(index, config)| Source::all(config, index as u32, scenario.seed)).collect();
         let node_count: usize = jobs.iter().map(|job| job.workers.len() + job.others.len()).sum::<usize>() + shared.len();
@@ -321,7 +331,7 @@ where
         }
         let (to, port, flags) = (link.to, PortId(link.to_port), link.flags);
         self.net.packet_hops += 1;
-        if flags & (link_flags::FAULTY | link_flags::COUNTED) != 0 {
+        if flags & (link_flags::FAULTY | link_flags::COUNTED | link_flags::ADDED) != 0 {
             self.arrive_by_special_link(number, place);
         } else if let Some(role) = self.arrive(to, port, flags, place, label) {
             self.hand_over(to, port, role, place, label);
@@ -356,6 +366,9 @@ where
         }
         if link_flags & link_flags::TO_HOST == 0 && self.net.apart.is_some() {
             self.net.look_at_arrival(number, place);
+        }
+        if link_flags & link_flags::ADDED != 0 && self.waits_to_be_added(number, place) {
+            return;
         }
         self.arrive_apart(to, port, link_flags, place);
     }
@@ -635,6 +648,14 @@ where
                         self.net.drop_packet(place, DropReason::Down);
                     } else {
                         self.arrive_numbered(link, sequence, place);
+                    }
+                }
+                HeldBack::Add(link, place) => {
+                    let link = &self.net.links[link as usize];
+                    let (to, port, flags) = (link.to, PortId(link.to_port), link.flags);
+                    match link.has(link_flags::DOWN) {
+                        true => self.net.drop_packet(place, DropReason::Down),
+                        false => self.arrive_apart(to, port, flags, place),
                     }
                 }
                 HeldBack::Leave(link, place) => {

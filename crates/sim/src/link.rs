@@ -30,6 +30,8 @@ pub(crate) mod link_flags {
     pub const COUNTED: u16 = 128;
     /// One of several channels of its cable; see `channels`.
     pub const SHARED: u16 = 256;
+    /// The switch at the far end adds what comes by this link at a rate of its own; see `engine::adding`.
+    pub const ADDED: u16 = 512;
 }
 
 /// No time.

@@ -208,6 +208,9 @@ pub struct MemorySample {
     pub bytes_total: u64,
 }
 
+/// Samples of memory that are kept at most. Where there would be more, every second one is left out, however short the interval is.
+const SAMPLES_MAX: usize = 1 << 18;
+
 /// Takes samples of memory at a fixed interval. It costs no events: a sample is taken when memory next changes after its time has come,
 /// and until then nothing has changed.
 #[derive(Clone, Debug)]
@@ -231,9 +234,23 @@ impl MemorySampler {
         let bytes_max = slots.iter().map(|slot| slot.bytes).max().unwrap_or(0);
         let bytes_total = slots.iter().map(|slot| slot.bytes).sum();
         while self.next_ps <= now_ps {
+            if self.samples.len() >= SAMPLES_MAX {
+                self.leave_out_every_second();
+            }
             self.samples.push(MemorySample { at: Instant::from_ps(self.next_ps), bytes_max, bytes_total });
             self.next_ps = self.next_ps.saturating_add(self.interval_ps);
         }
+    }
+
+    /// The interval is twice as long from now on, and as if it had always been.
+    fn leave_out_every_second(&mut self) {
+        self.interval_ps = self.interval_ps.saturating_mul(2);
+        let mut place = 0;
+        self.samples.retain(|_| {
+            place += 1;
+            place % 2 == 1
+        });
+        self.next_ps = self.samples.last().map_or(0, |last| last.at.as_ps().saturating_add(self.interval_ps));
     }
 
     pub fn finish(mut self, end_ps: u64, slots: &[SlotResult]) -> Vec<MemorySample> {
@@ -423,6 +440,19 @@ mod tests {
         slots.free(400, 10);
         slots.advance(1_000);
         assert_eq!((slots.held_ps(), slots.byte_ps, slots.bytes), (300, 3_000, 0));
+    }
+
+    #[test]
+    fn samples_are_bounded_however_short_their_interval_is() {
+        let slots = [SlotResult { bytes: 7, ..SlotResult::default() }];
+        let mut sampler = MemorySampler::new(Duration::from_ps(1));
+        // A second, in picoseconds: 10^12 samples, if all were taken.
+        sampler.sample(1_000_000_000_000, &slots);
+        let samples = sampler.finish(1_000_000_000_000, &slots);
+        assert!((SAMPLES_MAX / 4..=SAMPLES_MAX).contains(&samples.len()), "{}", samples.len());
+        let gap = samples[1].at.as_ps() - samples[0].at.as_ps();
+        assert!(gap.is_power_of_two() && samples.windows(2).all(|pair| pair[1].at.as_ps() - pair[0].at.as_ps() == gap));
+        assert!(1_000_000_000_000 - samples.last().unwrap().at.as_ps() < gap);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use fanin_core::hash::derive;
 use fanin_core::{Body, DropReason, Egress, Event, NodeId, OpError, Pair, Piece, PortId, Role, TrafficClass, Tx, Via, Wire};
 
 use crate::channels::Channels;
+use crate::engine::adding::Adder;
 use crate::faults::FaultyLink;
 use crate::limits::Pace;
 use crate::link::{Link, LinkConfig, link_flags};
@@ -54,6 +55,8 @@ pub(crate) enum TxWaiting {
 pub(crate) enum HeldBack {
     /// Arrives at the far end of the link (a reordered packet or a second copy), with its sequence number.
     Arrive(u32, u64, u32),
+    /// Has arrived by the link, and the switch there has added what came before it.
+    Add(u32, u32),
     /// Leaves its host by the link (host noise).
     Leave(u32, u32),
 }
@@ -121,6 +124,8 @@ pub(crate) struct Net<H, O> {
     pub watch_ps: u64,
     /// By link; empty where no host has a limit.
     pub paces: Vec<Pace>,
+    /// By link; empty where switches add as fast as their links bring.
+    pub adders: Vec<Adder>,
     pub broken: Vec<&'static str>,
     /// Sources and payloads of dropped background packets, to be told.
     pub lost_background: Vec<(u32, O)>,
@@ -192,6 +197,7 @@ impl<H: Wire, O: Clone> Net<H, O> {
             trace: None,
             watch_ps: u64::MAX,
             paces: Vec::new(),
+            adders: Vec::new(),
             broken: Vec::new(),
             lost_background: Vec::new(),
             topology,

@@ -140,7 +140,7 @@ pub(crate) fn reliability<Op>(spec: &JobSpec<'_, Op>) -> Reliability {
 }
 
 /// The ranks in the order in which the ring visits them.
-pub(crate) fn ring_order(hosts: &[NodeId], order: RingOrder) -> Vec<u32> {
+pub fn ring_order(hosts: &[NodeId], order: RingOrder) -> Vec<u32> {
     let mut ranks: Vec<u32> = (0..hosts.len() as u32).collect();
     if order == RingOrder::Host {
         ranks.sort_unstable_by_key(|&rank| hosts[rank as usize]);

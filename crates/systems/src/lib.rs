@@ -11,6 +11,7 @@ mod doubling;
 mod flare;
 pub mod layout;
 mod machines;
+mod memory;
 mod netreduce;
 mod panama;
 mod ps;
@@ -22,7 +23,7 @@ mod trees;
 
 pub use any::{AnyHeader, AnyNode};
 pub use atp::FIXED_EXPONENT;
-pub use build::{build, shared};
+pub use build::{build, ring_order, shared};
 pub use config::{
     A2tpParameters, AlgorithmRule, AtpParameters, BuildError, CanaryParameters, CollisionRule, CongestionParameters, CongestionRule,
     DeallocationRule, DoublingParameters, FailureRule, FlareParameters, FlareStorage, JobSpec, LookupRule, MachinesParameters,

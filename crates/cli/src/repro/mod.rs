@@ -42,22 +42,22 @@ pub struct ReproArgs {
     /// Its figures; all where none is given.
     pub figures: Vec<String>,
     /// Fewer repetitions and points, as each figure's claims.toml says: for a first look.
-    #[arg(long)]
+    #[arg(long, requires = "paper")]
     pub quick: bool,
     /// Folder for report.html and claims.json, and a folder with results, plots and plan for each figure.
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", requires = "paper")]
     pub out: Option<PathBuf>,
     /// Experiments in this folder, DIR/PAPER/FIGURE/plan.toml and claims.toml, in place of those in the program.
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
     /// Changes a value of every plan, after what --quick changes. May be given several times.
-    #[arg(long, value_name = "KEY=VALUE")]
+    #[arg(long, value_name = "KEY=VALUE", requires = "paper")]
     pub set: Vec<String>,
     /// Runs at the same time; results do not depend on it. [default: all cores]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..), requires = "paper")]
     pub threads: Option<u16>,
     /// What to print: a table, or an array with one object a claim.
-    #[arg(long, value_enum, default_value_t = Format::Table)]
+    #[arg(long, value_enum, default_value_t = Format::Table, requires = "paper")]
     pub format: Format,
 }
 

@@ -39,7 +39,7 @@ pub struct TestbedArgs {
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub format: Format,
     /// Only read both files, and print the fabric with every node and link by name.
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["out", "logs", "format"])]
     pub check: bool,
 }
 

@@ -358,6 +358,13 @@ fn divide(refuse: &Refuse<'_>, switches: Switches, jobs: &mut [Job]) -> Result<(
     let versions @ 1..=2 = switches.slot_versions.map_or(1, |count| count.0) else {
         return Err(refuse.at("switches.slot_versions", "1 or 2"));
     };
+    let uses = |job: &Job| matches!(job.system, System::Atp(_) | System::A2tp(_) | System::SwitchMl { .. });
+    if !jobs.iter().any(uses) {
+        return Err(refuse.at("switches.aggregators", "no such key without a job of atp, a2tp or switchml"));
+    }
+    if switches.slot_versions.is_some() && !jobs.iter().any(|job| matches!(job.system, System::SwitchMl { .. })) {
+        return Err(refuse.at("switches.slot_versions", "no such key without a job of switchml"));
+    }
     let parts = versions * jobs.iter().filter(|job| matches!(job.system, System::SwitchMl { .. })).count() as u32;
     for (index, job) in jobs.iter_mut().enumerate() {
         let own = format!("job[{index}].aggregators");

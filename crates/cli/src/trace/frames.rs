@@ -1,16 +1,16 @@
 //! The frames that packets of a simulation would be.
 //!
-//! Packets of NetReduce are those of network cards: RoCEv2 from worker to worker, past every accelerator, as `netreduce 2` has them. All
-//! others are Fanin's own, as they go between its processes: a datagram from one end of the link to the other, with the hop header, the
+//! Packets of NetReduce are those of network cards: RoCEv2 from worker to worker, past every accelerator, as `netreduce 2` has them. So are
+//! those of machines, from the node that made them to the one that they are for, which is an accelerator or a worker. All others are Fanin's own, as they go between its processes: a datagram from one end of the link to the other, with the hop header, the
 //! system's header, and the payload. Node n has the addresses 10.x.y.z and 02:fa:.. with n + 1 in their last bytes.
 
 use std::collections::BTreeMap;
 
 use etherparse::{EtherType, Ethernet2Header, IpEcn, IpNumber, Ipv4Header, UdpHeader};
 use fanin_core::{FlowLabel, JobId, NodeId, TrafficClass, Wire};
-use fanin_plan::Prepared;
+use fanin_plan::{Prepared, PreparedJob};
 use fanin_sim::trace::TracedPacket;
-use fanin_systems::AnyHeader;
+use fanin_systems::{AnyHeader, System, ring_order};
 use fanin_wire::hop::HopHeader;
 use fanin_wire::link::{LINK_SYSTEM, LinkHeader};
 use fanin_wire::netreduce::NetReduceHeader;
@@ -35,12 +35,14 @@ pub struct Frames<'a> {
     prepared: &'a Prepared,
     /// By link: the number of its next packet.
     sequences: BTreeMap<u32, u32>,
+    /// By job of NetReduce and rank: the host of the receiver of the connection that begins there. Empty for jobs of other systems.
+    receivers: Vec<Vec<NodeId>>,
 }
 
 impl<'a> Frames<'a> {
     /// Nothing has been sent.
     pub fn new(prepared: &'a Prepared) -> Self {
-        Frames { prepared, sequences: BTreeMap::new() }
+        Frames { prepared, sequences: BTreeMap::new(), receivers: prepared.jobs.iter().map(receivers).collect() }
     }
 
     /// The frame of a packet.
@@ -79,18 +81,25 @@ impl<'a> Frames<'a> {
         frame
     }
 
-    /// Between whom a packet of NetReduce goes: workers know their neighbours only, and no switch.
+    /// Between whom a packet goes. Workers of NetReduce know their neighbours in the ring only, and no switch, so accelerators have no
+    /// addresses; a connection of machines is between any two of them, or with an accelerator that they know.
     fn ends(&self, packet: &Traced, header: &NetReduceHeader) -> (NodeId, NodeId) {
-        let hosts = &self.prepared.jobs[packet.job.index()].hosts;
-        let neighbours = |rank: u16| (hosts[usize::from(rank)], hosts[(usize::from(rank) + 1) % hosts.len()]);
-        match *header {
+        let job = packet.job.index();
+        let neighbours = |rank: u16| {
+            let (hosts, receivers) = (&self.prepared.jobs[job].hosts, self.receivers.get(job)?);
+            Some((*hosts.get(usize::from(rank))?, *receivers.get(usize::from(rank))?))
+        };
+        let known = match *header {
             NetReduceHeader::First { connection, .. } | NetReduceHeader::Next { connection, .. } => neighbours(connection),
             NetReduceHeader::Ack { connection, .. } | NetReduceHeader::Nak { connection, .. } => {
-                let (from, to) = neighbours(connection);
-                (to, from)
+                neighbours(connection).map(|(from, to)| (to, from))
             }
-            _ if packet.neighbour => self.link_ends(packet.link),
-            _ => (packet.source.node, packet.destination.node),
+            _ => None,
+        };
+        match known {
+            Some(ends) => ends,
+            None if packet.neighbour => self.link_ends(packet.link),
+            None => (packet.source.node, packet.destination.node),
         }
     }
 
@@ -136,6 +145,17 @@ impl<'a> Frames<'a> {
         body.extend_from_slice(&payload);
         udp(from, to, packet.flow, packet.ecn, &body)
     }
+}
+
+/// By rank, the host of the next worker in the ring of a job of NetReduce.
+fn receivers(job: &PreparedJob) -> Vec<NodeId> {
+    let System::NetReduce(parameters) = job.system else { return Vec::new() };
+    let ring = ring_order(&job.hosts, parameters.order);
+    let mut receivers = vec![NodeId(0); ring.len()];
+    for (place, &rank) in ring.iter().enumerate() {
+        receivers[rank as usize] = job.hosts[ring[(place + 1) % ring.len()] as usize];
+    }
+    receivers
 }
 
 /// A datagram from one node to another.

@@ -76,7 +76,10 @@ fn time(text: &str) -> Result<Duration, String> {
 
 /// Runs the command: 0 if all is well, 1 if the run failed or the file could not be written, 2 if the input is wrong.
 pub fn run(args: &TraceArgs) -> ExitCode {
-    let plan = match Plan::load(&args.plan, &args.set, args.seed) {
+    if let Some(until) = args.until.filter(|until| *until < args.from) {
+        return wrong(&format!("--until {until}: expected no time before --from {}", args.from));
+    }
+    let plan = match Plan::load(&args.plan, &args.set, args.seed).and_then(|plan| plan.check_keys().map(|()| plan)) {
         Ok(plan) => plan,
         Err(error) => return wrong(&error),
     };

@@ -69,9 +69,18 @@ pub struct Capability {
     pub memory_bytes: Option<u64>,
 }
 
+impl Capability {
+    /// Whether it cannot do all that its links bring.
+    pub fn is_limited(&self) -> bool {
+        self.bits_per_second.is_some() || self.memory_bytes.is_some()
+    }
+}
+
 /// Hosts and switches have so many characters in their names at most, and a bracket stands for so many names.
 const NAME_MAX: usize = 64;
 const NAMES_MAX: u32 = 200_000;
+/// Cables of a network at most.
+const CABLES_MAX: u64 = 1 << 22;
 
 /// The file, key by key.
 #[derive(Debug, Deserialize)]
@@ -142,7 +151,14 @@ impl NetworkFile {
         let defaults = LinkDefaults { rate: keys.defaults.rate.or(or.rate), latency: keys.defaults.latency.or(or.latency) };
         let mut switches = Vec::new();
         let mut wiring = Wiring { hosts: keys.hosts.0, switches: Vec::new(), cables: Vec::new() };
-        for keys in &keys.switches {
+        for (index, keys) in keys.switches.iter().enumerate() {
+            let unused = [("aggregation_rate", keys.aggregation_rate.is_some()), ("memory", keys.memory.is_some())];
+            if let Some((key, _)) = unused.iter().find(|(_, given)| *given && !keys.aggregates) {
+                return Err(refuse.at(&format!("switches[{index}].{key}"), "no such key without aggregates = true"));
+            }
+            if wiring.switches.len() + keys.name.0.len() > NAMES_MAX as usize {
+                return Err(refuse.say("switches", wiring.switches.len() + keys.name.0.len(), format!("at most {NAMES_MAX} switches")));
+            }
             for name in &keys.name.0 {
                 wiring.switches.push(name.clone());
                 switches.push(Capability {
@@ -166,13 +182,18 @@ impl NetworkFile {
                     .copied()
                     .ok_or_else(|| refuse.say(&field(key), name, "the name of a host or switch of this file"))
             };
+            let more = (keys.from.0.len() as u64).saturating_mul(keys.to.0.len() as u64).saturating_mul(u64::from(keys.count.0));
+            if cables.len() as u64 + more > CABLES_MAX {
+                let key = if keys.count.0 > 1 { "count" } else { "to" };
+                return Err(refuse.at(&field(key), format!("at most {CABLES_MAX} cables in all: these are {more}")));
+            }
             for from in &keys.from.0 {
                 for to in &keys.to.0 {
                     let cable = WiredCable { a: number("from", from)?, b: number("to", to)?, speed, cost: keys.cost.0 };
                     if cable.a == cable.b {
                         return Err(refuse.say(&field("to"), to, "another node than from"));
                     }
-                    cables.extend(std::iter::repeat_n(cable, keys.count.0.min(NAMES_MAX) as usize));
+                    cables.extend(std::iter::repeat_n(cable, keys.count.0 as usize));
                 }
             }
         }
@@ -230,6 +251,9 @@ impl<'de> Deserialize<'de> for Names {
             fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Names, A::Error> {
                 let mut names = Vec::new();
                 while let Some(Names(more)) = items.next_element()? {
+                    if names.len() + more.len() > NAMES_MAX as usize {
+                        return Err(A::Error::custom(format!("expected at most {NAMES_MAX} names")));
+                    }
                     names.extend(more);
                 }
                 Ok(Names(names))

@@ -2,8 +2,12 @@
 
 use fanin_core::{Duration, NodeId};
 use fanin_fabric::Fabric;
+use fanin_plan::idle::Mode;
+use fanin_plan::units::bytes_about;
 use fanin_plan::{PlanError, Refuse};
 use fanin_systems::System;
+
+use crate::allreduce::available_bytes;
 
 use super::words::{Action, Load};
 use super::{Event, Hosts, Job, Traffic, Workload};
@@ -26,7 +30,9 @@ pub(super) fn check(refuse: &Refuse<'_>, workload: &Workload, fabric: &Fabric) -
         check_hosts(refuse, job, index, fabric, &mut taken)?;
         check_sizes(refuse, job, index)?;
         check_system(refuse, job, index, fabric)?;
+        check_keys(refuse, job, index)?;
     }
+    check_memory(refuse, &workload.jobs)?;
     check_shared(refuse, &workload.jobs)?;
     for (index, traffic) in workload.general.traffic.iter().enumerate() {
         check_traffic(refuse, traffic, index, fabric)?;
@@ -94,6 +100,35 @@ fn check_system(refuse: &Refuse<'_>, job: &Job, index: usize, fabric: &Fabric) -
         let path = path(&error.field);
         if refuse.has(&path) { refuse.at(&path, error.expected) } else { refuse.say(&path, error.value, error.expected) }
     })
+}
+
+/// Keys that another key makes meaningless.
+fn check_keys(refuse: &Refuse<'_>, job: &Job, index: usize) -> Result<(), PlanError> {
+    let mode = Mode {
+        system: job.system,
+        element: job.common.element,
+        reliable: job.common.reliable,
+        servers: !job.common.servers.is_empty(),
+    };
+    let path = |key: &str| format!("job[{index}].{key}");
+    match mode.unused().find(|(key, _)| refuse.has(&path(key))) {
+        Some((key, expected)) => Err(refuse.at(&path(key), format!("no such key {expected}"))),
+        None => Ok(()),
+    }
+}
+
+/// Vectors of all workers, their results and what they must be have to fit into this machine's memory, where that is known.
+fn check_memory(refuse: &Refuse<'_>, jobs: &[Job]) -> Result<(), PlanError> {
+    let bytes = |job: &Job| job.common.message.0.saturating_mul(3).saturating_mul(job.hosts.len() as u64);
+    let all = jobs.iter().map(bytes).fold(0, u64::saturating_add);
+    let Some(available) = available_bytes().filter(|available| all > *available) else { return Ok(()) };
+    let largest = jobs.iter().enumerate().max_by_key(|(_, job)| bytes(job)).map_or(0, |(index, _)| index);
+    let expected = format!(
+        "less: vectors of all workers and jobs take about {}, and {} of memory are available",
+        bytes_about(all),
+        bytes_about(available)
+    );
+    Err(refuse.at(&format!("job[{largest}].message"), expected))
 }
 
 /// Jobs of ATP and A2TP share the aggregators of their switches, which the first of them brings.

@@ -1,0 +1,287 @@
+//! What keys are varied to, and what has to be said beside that. Keys that the program knows and that are missing here are an error.
+
+/// A value for a key, and what the plan says beside it, with and without that value.
+pub struct Try {
+    /// Assignments beside it, as `--set` has them; none: in the plan as it is.
+    pub with: &'static [&'static str],
+    /// The value, as TOML.
+    pub value: &'static str,
+}
+
+/// A key by the name of its table and its own, and what to try. What is tried with nothing beside it must change something or be refused.
+pub type Key = (&'static str, &'static [Try]);
+
+const fn bare(value: &'static str) -> Try {
+    Try { with: &[], value }
+}
+
+const fn with(with: &'static [&'static str], value: &'static str) -> Try {
+    Try { with, value }
+}
+
+const LOSS: &str = "faults.links=[{ loss = 0.02 }]";
+const DEAD: &[&str] = &["faults.timed=[{ kind = \"host-dies\", rank = 1, from = \"2us\" }]"];
+const TRAFFIC: &str = "traffic=[{ pattern = \"uniform\", hosts = \"all\", messages = 4 }]";
+const MARKS: &str = "network.ecn=\"2KiB\"";
+const DCQCN: &[&str] = &["jobs.0.congestion=dcqcn", MARKS, TRAFFIC];
+const DCQCN_LONG: &[&str] = &["jobs.0.congestion=dcqcn", MARKS, TRAFFIC, "jobs.0.operations=40"];
+const TRAINS: &str = "jobs.0.iterations=2";
+const UNRELIABLE: &str = "jobs.0.reliable=false";
+const ADAPTIVE: &str = "jobs.0.timeout=adaptive";
+const TWO_JOBS: &str = "jobs.0.copies=2";
+
+/// `[network]`.
+pub const NETWORK: &[Key] = &[
+    ("shape", &[bare("\"star\""), with(&["network.parallel_links=1"], "\"fat-tree-3\"")]),
+    ("hosts", &[bare("3"), with(&["network={ shape = \"star\", rate = \"100Gb/s\", latency = \"300ns\", hosts = 16 }"], "17")]),
+    ("leaves", &[bare("4")]),
+    ("hosts_per_leaf", &[bare("6")]),
+    ("spines", &[bare("3")]),
+    ("parallel_links", &[bare("2")]),
+    ("ports", &[bare("4"), with(&["network={ shape = \"fat-tree-3\", rate = \"100Gb/s\", latency = \"300ns\", ports = 4 }"], "6")]),
+    ("groups", &[bare("4"), with(&[DRAGONFLY], "4")]),
+    ("routers", &[bare("4"), with(&[DRAGONFLY], "4")]),
+    ("global_links", &[bare("2"), with(&[DRAGONFLY], "3")]),
+    ("hosts_per_router", &[bare("4"), with(&[DRAGONFLY], "5")]),
+    ("machines", &[bare("4"), with(&[MACHINES], "4")]),
+    ("per_machine", &[bare("4"), with(&[MACHINES], "6")]),
+    ("intra_rate", &[bare("\"50Gb/s\""), with(&[MACHINES], "\"50Gb/s\"")]),
+    ("intra_latency", &[bare("\"900ns\""), with(&[MACHINES], "\"900ns\"")]),
+    ("file", &[bare("\"tests/keys/a.toml\""), with(&["network={ shape = \"file\", file = \"tests/keys/a.toml\" }"], "\"tests/keys/b.toml\"")]),
+    ("rate", &[bare("\"50Gb/s\"")]),
+    ("latency", &[bare("\"900ns\"")]),
+    ("fabric_rate", &[bare("\"50Gb/s\"")]),
+    ("fabric_latency", &[bare("\"900ns\"")]),
+    ("global_rate", &[bare("\"50Gb/s\""), with(&[DRAGONFLY], "\"20Gb/s\"")]),
+    ("global_latency", &[bare("\"900ns\""), with(&[DRAGONFLY], "\"900ns\"")]),
+    ("queue", &[bare("\"1200B\""), with(&[LOSSLESS, UNRELIABLE], "\"64KiB\"")]),
+    ("lossless", &[bare("{ model = \"output-queued\", input = \"2KiB\" }")]),
+    ("ecn", &[with(&[TRAFFIC], "\"1200B\"")]),
+    ("nic_queue", &[bare("\"1200B\"")]),
+    ("frame_overhead", &[bare("99")]),
+    ("frame_min", &[bare("1500")]),
+    ("routing", &[bare("\"random\""), bare("\"destination\""), with(&[TRAFFIC], "\"random\"")]),
+    ("background_routing", &[bare("\"random\""), with(&[TRAFFIC], "\"random\"")]),
+    ("flowlet_gap", &[bare("\"1us\""), with(&["network.routing=flowlet", TRAFFIC], "\"100ns\"")]),
+    ("aggregating", &[bare("[\"leaf0\", \"leaf1\"]")]),
+    ("aggregators", &[bare("7")]),
+    ("slot_versions", &[with(&["network.aggregators=20"], "2")]),
+    ("adaptive_threshold", &[bare("0.01"), with(&["network.routing=adaptive", "network.queue=\"16KiB\"", TRAFFIC], "0.01")]),
+    ("drill_samples", &[bare("1"), with(&["network.routing=drill", TRAFFIC], "1")]),
+    ("drill_memory", &[bare("0"), with(&["network.routing=drill", "network.spines=4", TRAFFIC], "0")]),
+    ("conga_time", &[bare("\"1us\""), with(&["network.routing=conga", "network.flowlet_gap=\"100ns\"", TRAFFIC], "\"1us\"")]),
+    ("conga_aging", &[bare("\"1us\""), with(&["network.routing=conga", "network.flowlet_gap=\"100ns\"", TRAFFIC], "\"200ns\"")]),
+];
+
+const DRAGONFLY: &str = "network={ shape = \"dragonfly\", rate = \"100Gb/s\", latency = \"300ns\", groups = 3, routers = 3, global_links = 2, hosts_per_router = 4 }";
+const MACHINES: &str = "network={ shape = \"machines\", rate = \"100Gb/s\", latency = \"300ns\", machines = 3, per_machine = 5 }";
+const LOSSLESS: &str = "network.lossless={ model = \"input-queued\", input = \"4KiB\" }";
+
+/// `network.lossless`.
+pub const LOSSLESS_KEYS: &[Key] = &[
+    ("model", &[with(&[LOSSLESS, UNRELIABLE, TRAFFIC], "\"output-queued\"")]),
+    ("input", &[with(&[LOSSLESS, UNRELIABLE], "\"1200B\"")]),
+    ("output", &[with(&[LOSSLESS, UNRELIABLE, TRAFFIC], "\"1200B\"")]),
+    ("arbitration", &[with(&[LOSSLESS, UNRELIABLE, TRAFFIC], "\"oldest-first\"")]),
+    ("channels", &[with(&[LOSSLESS, UNRELIABLE], "2"), with(&[DRAGONFLY, LOSSLESS, UNRELIABLE, TRAFFIC], "5")]),
+];
+
+/// Keys of `[[jobs]]`, those of every job and those of all systems.
+pub const JOBS: &[Key] = &[
+    ("copies", &[with(&["jobs.0.jobs_per_host=3"], "2")]),
+    ("workers", &[with(&["jobs.0.placement=packed"], "10")]),
+    ("servers", &[bare("2")]),
+    ("placement", &[bare("\"packed\"")]),
+    ("jobs_per_host", &[with(&["jobs.0.placement=random", "jobs.0.workers=5", "jobs.0.jobs_per_host=2", TWO_JOBS], "3")]),
+    ("message", &[bare("\"64KiB\"")]),
+    ("payload", &[bare("512")]),
+    ("element", &[with(&["jobs.0.message=96001"], "\"i8\""), with(&["jobs.0.density=0.2"], "\"f64\"")]),
+    ("operations", &[bare("2")]),
+    ("model", &[bare("\"resnet50\""), with(&[TRAINS, "jobs.0.compute=\"1us\""], "\"vgg16\"")]),
+    ("scale", &[bare("0.5"), with(&["jobs.0.model=\"resnet50\"", "jobs.0.iterations=2"], "0.01")]),
+    ("iterations", &[bare("3")]),
+    ("tensor", &[bare("\"16KiB\""), with(&[TRAINS], "\"16KiB\"")]),
+    ("compute", &[bare("\"3us\""), with(&[TRAINS], "\"3us\"")]),
+    ("compute_spread", &[bare("0.5"), with(&[TRAINS], "0.5"), with(&[TRAINS, "jobs.0.compute=\"3us\""], "0.5")]),
+    ("start", &[bare("\"3us\"")]),
+    ("start_skew", &[bare("\"3us\"")]),
+    ("arrivals", &[bare("\"3us\"")]),
+    ("crash", &[bare("\"1us\"")]),
+    ("noise", &[bare("{ probability = 0.5, delay = \"1us\" }")]),
+    (
+        "window",
+        &[
+            with(&["jobs.0.message=\"64KiB\""], "4"),
+            with(&["jobs.0.density=0.2"], "2"),
+            with(&["jobs.0.mode=streaming"], "4"),
+            with(&["jobs.0.refused=wait"], "16"),
+        ],
+    ),
+    ("reliable", &[with(&[LOSS, "run.time_limit=\"5ms\""], "false")]),
+    ("rto_initial", &[with(&[LOSS], "\"3us\""), with(&[LOSS, "jobs.0.message=\"1KiB\""], "\"30us\""), with(&[UNRELIABLE], "\"3us\"")]),
+    ("rto_min", &[with(&[LOSS], "\"300us\""), with(&[UNRELIABLE], "\"300us\"")]),
+    ("patience", &[with(DEAD, "\"300us\""), with(&[UNRELIABLE], "\"300us\"")]),
+    ("order", &[with(&["jobs.0.placement=random"], "\"placement\"")]),
+    ("barrier", &[bare("true")]),
+    ("step_overhead", &[bare("\"1us\"")]),
+    ("step_deviation", &[bare("\"1us\"")]),
+    ("trees", &[bare("2")]),
+    ("window_initial", &[bare("2")]),
+    ("mode", &[bare("\"streaming\"")]),
+    ("quota", &[bare("4"), with(&["jobs.0.mode=streaming"], "4")]),
+    ("outstanding", &[with(&[TWO_JOBS, "jobs.0.workers=5", "jobs.0.jobs_per_host=2"], "16"), with(&["jobs.0.mode=streaming"], "16")]),
+    ("refused", &[with(&[TWO_JOBS, "jobs.0.workers=5", "jobs.0.jobs_per_host=2", "jobs.0.outstanding=16"], "\"wait\"")]),
+    ("retry", &[with(&[TWO_JOBS, "jobs.0.workers=5", "jobs.0.jobs_per_host=2", "jobs.0.outstanding=16", "jobs.0.refused=wait"], "\"33us\"")]),
+    ("density", &[bare("0.2")]),
+    ("range", &[bare("512")]),
+    ("storage", &[bare("\"array\""), bare("\"table\"")]),
+    ("slots", &[with(&["jobs.0.storage=table"], "8"), with(&["jobs.0.storage=array"], "8")]),
+    ("probes", &[with(&["jobs.0.storage=table", "jobs.0.slots=64"], "true"), with(&["jobs.0.storage=array"], "true")]),
+    ("staggered", &[with(&["jobs.0.density=0.2"], "false")]),
+    ("algorithm", &[bare("\"parallel-ring\"")]),
+    ("window_messages", &[bare("4")]),
+    ("retries", &[with(DEAD, "1")]),
+    ("congestion", &[with(&[MARKS, TRAFFIC], "\"dcqcn\"")]),
+    ("line_rate", &[bare("\"20Gb/s\""), with(DCQCN, "\"20Gb/s\"")]),
+    ("rate_min", &[bare("\"20Gb/s\""), with(DCQCN, "\"90Gb/s\"")]),
+    ("gain_inverse", &[bare("8"), with(DCQCN_LONG, "2")]),
+    ("notification_gap", &[bare("\"1us\""), with(DCQCN_LONG, "\"1us\"")]),
+    ("estimate_timer", &[bare("\"2us\""), with(DCQCN_LONG, "\"2us\"")]),
+    ("rate_timer", &[bare("\"2us\""), with(DCQCN_LONG, "\"2us\"")]),
+    ("rate_bytes", &[bare("\"2KiB\""), with(DCQCN_LONG, "\"2KiB\"")]),
+    ("additive", &[bare("\"9Gb/s\""), with(SOON, "\"9Gb/s\"")]),
+    ("hyper", &[bare("\"9Gb/s\""), with(SOON, "\"9Gb/s\"")]),
+    ("lookup", &[with(&[LOSS, "jobs.0.patience=\"2ms\"", "run.time_limit=\"20ms\""], "\"newest\"")]),
+    ("deallocation", &[with(&[LOSS, "jobs.0.window=8", "jobs.0.patience=\"2ms\"", "run.time_limit=\"20ms\""], "\"packet\"")]),
+    ("reemission", &[with(&[LOSS, "jobs.0.operations=4"], "\"all\"")]),
+    ("shards", &[bare("2"), with(&["jobs.0.servers=0"], "2")]),
+    ("aggregating", &[bare("1")]),
+    ("full_speed", &[bare("\"5Gb/s\"")]),
+    ("timeout", &[bare("\"100ns\"")]),
+    ("timeout_min", &[bare("\"900ns\""), with(&[ADAPTIVE], "\"900ns\"")]),
+    ("timeout_max", &[bare("\"2us\""), with(&[ADAPTIVE, "jobs.0.operations=40", TRAFFIC], "\"600ns\"")]),
+    ("descriptors", &[bare("4")]),
+    ("table", &[with(&["jobs.0.descriptors=16"], "\"static\"")]),
+    ("failure", &[with(&[LOSS], "\"first-request\""), with(&[UNRELIABLE], "\"first-request\"")]),
+    ("hold", &[bare("\"2us\""), with(&[LOSS, "jobs.0.failure=hold"], "\"900us\""), with(&[UNRELIABLE], "\"2us\"")]),
+    ("generations", &[with(&["faults.links=[{ loss = 0.2 }]", "jobs.0.rto_initial=\"50us\"", "jobs.0.rto_min=\"20us\""], "1"), with(&[UNRELIABLE], "1")]),
+    ("lifetime", &[with(&["faults.links=[{ loss = 0.2 }]"], "\"500us\""), with(&[UNRELIABLE], "\"900us\"")]),
+    ("fixed_point", &[bare("true"), with(&["jobs.0.element=i32"], "true")]),
+    ("aggregators", &[bare("3"), with(&["jobs.0.aggregating=0"], "3")]),
+    ("initial", &[bare("2")]),
+    ("reclaim", &[with(&["jobs.0.aggregators=8", "jobs.0.crash=\"2us\"", SECOND], "\"1us\""), with(&["jobs.0.aggregating=0"], "\"1us\"")]),
+    ("nets", &[with(&["faults.links=[{ loss = 0.1 }]", "jobs.0.operations=4"], "\"paper\"")]),
+    ("overflow", &[bare("0.5"), with(&["jobs.0.fixed_point=true"], "0.5")]),
+    ("increase", &[bare("\"60KiB\""), with(&["jobs.0.initial=2"], "\"60KiB\"")]),
+    ("windows", &[with(&[MARKS, TRAFFIC, "jobs.0.operations=8"], "\"own\"")]),
+    ("threshold", &[with(&["jobs.0.aggregators=4", "jobs.0.operations=8"], "0")]),
+    ("collision_weight", &[with(&["jobs.0.aggregators=4", "jobs.0.operations=8"], "1")]),
+    ("mark_weight", &[with(&[MARKS, TRAFFIC, "jobs.0.operations=8"], "1")]),
+    ("priority", &[with(&["jobs.0.aggregators=4", "jobs.0.operations=8"], "9")]),
+    ("aggregators_min", &[with(&["jobs.0.aggregators=4", "jobs.0.operations=8"], "16")]),
+    ("fair", &[with(&["jobs.0.aggregators=4", "jobs.0.operations=20", "jobs.0.noise={ probability = 0.3, delay = \"5us\" }"], "true")]),
+    ("col_only", &[with(&["jobs.0.aggregators=4", "jobs.0.operations=8"], "true")]),
+    ("collisions", &[with(&["jobs.0.aggregators=4", "jobs.0.operations=8"], "\"aggregated\"")]),
+    ("synchrony", &[with(&["jobs.0.aggregators=4", "jobs.0.operations=8", TRAFFIC], "\"round-trip\"")]),
+];
+
+const SECOND: &str = "flows=[]";
+/// Rates that recover within the run.
+const SOON: &[&str] = &[
+    "jobs.0.congestion=dcqcn",
+    MARKS,
+    TRAFFIC,
+    "jobs.0.operations=40",
+    "jobs.0.rate_timer=\"1us\"",
+    "jobs.0.rate_bytes=\"4KiB\"",
+    "jobs.0.notification_gap=\"5us\"",
+];
+
+const ONE_TRAFFIC: &[&str] = &[TRAFFIC];
+const FLOW: &[&str] = &["flows=[{ from = \"host0\", to = \"host7\", rate = \"20Gb/s\" }]"];
+const STEPS: &[&str] = &["flows=[{ from = \"host0\", to = \"host7\" }]"];
+const LIMIT: &[&str] = &["limits=[{ receive = \"20Mp/s\" }]"];
+const SLOW: &[&str] = &["limits=[{ receive = \"2Mp/s\" }]"];
+const LINKS: &[&str] = &[LOSS];
+const REORDER: &[&str] = &["faults.links=[{ reordering = 0.2 }]"];
+const REPEATS: &[&str] = &["faults.links=[{ duplication = 0.2 }]"];
+const DEAD_OF_TWO: &[&str] =
+    &["faults.timed=[{ kind = \"host-dies\", rank = 1, from = \"2us\" }]", "jobs.0.jobs_per_host=2", "jobs.0.placement=random", TWO_JOBS];
+const STALL: &[&str] =
+    &["faults.timed=[{ kind = \"host-stall\", rank = 1, from = \"2us\", until = \"5us\" }]", "jobs.0.operations=8"];
+
+/// Keys of other tables: the path of the table, its keys.
+pub const OTHERS: &[(&str, &[Key])] = &[
+    ("jobs.0.noise", &[
+        ("probability", &[with(&["jobs.0.noise={ probability = 0.5, delay = \"1us\" }"], "0.9")]),
+        ("delay", &[with(&["jobs.0.noise={ probability = 0.5, delay = \"1us\" }"], "\"2us\"")]),
+    ]),
+    ("traffic.0", &[
+        ("enabled", &[with(ONE_TRAFFIC, "false")]),
+        ("pattern", &[with(ONE_TRAFFIC, "\"permutation\"")]),
+        ("receivers", &[with(ONE_TRAFFIC, "2"), with(&["traffic=[{ pattern = \"incast\", hosts = \"all\", messages = 4 }]"], "2")]),
+        ("hosts", &[with(ONE_TRAFFIC, "\"rest\"")]),
+        ("message", &[with(ONE_TRAFFIC, "\"16KiB\"")]),
+        ("payload", &[with(ONE_TRAFFIC, "512")]),
+        ("load", &[with(ONE_TRAFFIC, "0.5")]),
+        ("messages", &[with(&[TRAFFIC, "run.drain=true"], "1")]),
+        ("start", &[with(ONE_TRAFFIC, "\"1us\"")]),
+    ]),
+    ("flows.0", &[
+        ("enabled", &[with(FLOW, "false")]),
+        ("from", &[with(FLOW, "\"host1\"")]),
+        ("to", &[with(FLOW, "\"host12\"")]),
+        ("payload", &[with(FLOW, "300")]),
+        ("rate", &[with(FLOW, "\"50Gb/s\"")]),
+        ("start", &[with(FLOW, "\"1us\"")]),
+        ("until", &[with(FLOW, "\"3us\"")]),
+        ("steps", &[with(FLOW, "[{ at = \"0us\", rate = \"9Gb/s\" }]"), with(STEPS, "[{ at = \"0us\", rate = \"9Gb/s\" }]")]),
+    ]),
+    ("limits.0", &[
+        ("enabled", &[with(LIMIT, "false")]),
+        ("hosts", &[with(SLOW, "[0]")]),
+        ("send", &[with(LIMIT, "\"2Mp/s\"")]),
+        ("receive", &[with(LIMIT, "\"2Mp/s\"")]),
+        ("receive_queue", &[with(&["limits=[{ send = \"2Mp/s\" }]"], "2"), with(SLOW, "1")]),
+        ("rate", &[with(LIMIT, "\"9Gb/s\"")]),
+        ("from", &[with(SLOW, "\"4us\"")]),
+        ("until", &[with(SLOW, "\"4us\"")]),
+    ]),
+    ("faults", &[
+        ("links", &[bare("[{ loss = 0.1 }]")]),
+        ("timed", &[bare("[{ kind = \"host-dies\", rank = 1, from = \"2us\" }]")]),
+        ("anti_replay", &[bare("false"), with(REPEATS, "false")]),
+    ]),
+    ("faults.links.0", &[
+        ("links", &[with(LINKS, "\"host-up\"")]),
+        ("kinds", &[with(LINKS, "[\"background\"]")]),
+        ("loss", &[with(LINKS, "0.1")]),
+        ("corruption", &[with(LINKS, "0.1")]),
+        ("duplication", &[with(LINKS, "0.1")]),
+        ("reordering", &[with(LINKS, "0.1")]),
+        ("delay", &[with(LINKS, "\"1us\""), with(REORDER, "\"1us\"")]),
+    ]),
+    ("faults.timed.0", &[
+        ("kind", &[with(DEAD, "\"switch-down\""), with(&["faults.timed=[{ rank = 1 }]"], "\"host-dies\"")]),
+        (
+            "between",
+            &[with(DEAD, "[\"leaf0\", \"spine0\"]"), with(&["faults.timed=[{ kind = \"link-down\" }]"], "[\"leaf0\", \"spine0\"]")],
+        ),
+        ("switch", &[with(DEAD, "\"leaf0\""), with(&["faults.timed=[{ kind = \"switch-down\" }]"], "\"leaf0\"")]),
+        ("host", &[with(DEAD, "\"host3\""), with(&["faults.timed=[{ kind = \"host-dies\" }]"], "\"host3\"")]),
+        ("rank", &[with(DEAD, "3")]),
+        ("job", &[with(DEAD_OF_TWO, "1")]),
+        ("from", &[with(STALL, "\"3us\"")]),
+        ("until", &[with(STALL, "\"9us\"")]),
+    ]),
+    ("run", &[
+        ("seed", &[bare("7")]),
+        ("repetitions", &[bare("2")]),
+        ("payload", &[bare("\"length\"")]),
+        ("time_limit", &[bare("\"1us\"")]),
+        ("drain", &[with(&["traffic=[{ pattern = \"uniform\", hosts = \"all\" }]"], "true")]),
+        ("memory_interval", &[bare("\"1us\"")]),
+        ("series_interval", &[bare("\"1us\"")]),
+        ("expect", &[bare("\"failure\"")]),
+    ]),
+];
