@@ -5,14 +5,17 @@ use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use fanin_core::{
     Address, Body, DropReason, Egress, ElementOp, FlowLabel, Ingress, Instant, JobId, LinkSequence, Malformed, Node, NodeId, PacketKind, PortId, Route,
     TrafficClass, Tx, Via, Wire,
 };
 use fanin_net::{FaultPlan, SenderConfig, Socket, SocketConfig, Waker};
+use fanin_runtime::fabric::{FabricConfig, FabricPortConfig, FabricSwitch, HelloConfig, LinkShape, LinkState};
 use fanin_runtime::{DriverConfig, NodeConfig, PeerConfig, SwitchDriver};
-use fanin_wire::hop::{HopHeader, RestCheck};
+use fanin_wire::hop::{HopHeader, HopPacket, RestCheck};
+use fanin_wire::link::{LINK_SYSTEM, LinkHeader};
 
 const JOB: JobId = JobId(7);
 const SYSTEM: u8 = 200;
@@ -281,7 +284,7 @@ fn no_bit_of_a_packet_flips_unseen_and_random_bytes_do_no_harm() {
         let pause = |round: usize| {
             if round % 100 == 0 {
                 // Small receive buffers overflow otherwise, and the last packet must not be lost.
-                thread::sleep(std::time::Duration::from_millis(1));
+                thread::sleep(Duration::from_millis(1));
             }
         };
         for bit in 0..bits {
@@ -331,7 +334,7 @@ fn strays_in_a_members_name_change_nothing() {
                 };
                 member.send(&Puppet::packet(stray, 7));
                 if number % 50 == 0 {
-                    thread::sleep(std::time::Duration::from_millis(1));
+                    thread::sleep(Duration::from_millis(1));
                 }
             }
             member.send(&Puppet::packet(HopHeader { sequence: 3_000, ..Puppet::hop() }, LAST));
@@ -362,4 +365,100 @@ fn a_peer_that_restarts_is_heard_again_and_its_earlier_life_is_not() {
     let dropped = |reason| driver.statistics().counters.dropped_for(reason);
     assert_eq!([DropReason::Unproven, DropReason::TooOld, DropReason::Repeated].map(dropped), [7, 1, 1]);
     assert_eq!(driver.statistics().counters.peers_restarted, 1);
+}
+
+/// A neighbour in a fabric, hello by hello.
+struct Greeter {
+    socket: UdpSocket,
+    switch: SocketAddr,
+    sequence: u32,
+}
+
+impl Greeter {
+    const FABRIC: u32 = 77;
+
+    fn say(&mut self, epoch: u32, hears: Option<u32>, told: Option<u32>) {
+        let hello = LinkHeader::Hello { hears, told, port: PortId(0), fabric: Greeter::FABRIC };
+        let hop = HopHeader { system: LINK_SYSTEM, job: JobId(0), epoch, sequence: self.sequence, payload_bytes: 0, ..Puppet::hop() };
+        self.sequence += 1;
+        let mut packet = vec![0; hop.wire_len() + hello.wire_len()];
+        let front = hop.emit(&mut packet);
+        hello.emit(&mut packet[front..]);
+        Puppet::seal(&mut packet);
+        self.socket.send_to(&packet, self.switch).unwrap();
+    }
+
+    /// Waits for a hello of the switch that hears and was told this; gives its epoch.
+    fn hear(&self, hears: Option<u32>, told: Option<u32>) -> u32 {
+        let mut buffer = [0; 2_048];
+        for _ in 0..1_000 {
+            let bytes = self.socket.recv(&mut buffer).expect("the switch says hello");
+            let packet = HopPacket::new(&buffer[..bytes]).unwrap();
+            packet.verify().unwrap();
+            if let Ok((LinkHeader::Hello { hears: heard, told: said, .. }, _)) = LinkHeader::parse(packet.rest())
+                && (heard, said) == (hears, told)
+            {
+                return packet.header().epoch;
+            }
+        }
+        panic!("no hello that hears {hears:?} and was told {told:?}");
+    }
+}
+
+/// Epochs of a fabric are agreed by hellos that repeat what only the other end can know.
+#[test]
+fn a_stray_hello_does_not_end_a_link_and_a_restart_takes_one_round_trip() {
+    let (socket, neighbour) = (socket(), UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap());
+    neighbour.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let mut greeter = Greeter { socket: neighbour, switch: socket.local_address(), sequence: 0 };
+    let shape =
+        LinkShape { bits_per_second: 1_000_000_000, buffer_bytes: 100_000, ecn_mark_bytes: None, delay: fanin_core::Duration::ZERO };
+    let port = FabricPortConfig { peer: Address::worker(NodeId(1)), socket: greeter.socket.local_addr().unwrap(), shape };
+    // Nothing here waits for a link to be silent.
+    let hello = HelloConfig { interval: fanin_core::Duration::from_ms(10), timeout: fanin_core::Duration::from_ms(600_000) };
+    let config = FabricConfig {
+        address: Address::switch(NodeId(9)),
+        ports: vec![port],
+        ways: Vec::new(),
+        hello,
+        fingerprint: Greeter::FABRIC,
+    };
+    let mut switch: FabricSwitch<Toy> = FabricSwitch::new(socket, &config, &DriverConfig::default()).unwrap();
+    let states = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let seen = states.clone();
+    switch.observe_links(Box::new(move |_, state| seen.lock().unwrap().push(state)));
+    let (stop, waker) = (AtomicBool::new(false), switch.waker());
+    thread::scope(|scope| {
+        let running = scope.spawn(|| switch.run(&stop).unwrap());
+        greeter.say(5, None, None);
+        let own = greeter.hear(None, Some(5));
+        // A guess is not an answer.
+        greeter.say(5, Some(own ^ 1), Some(own ^ 2));
+        greeter.hear(None, Some(5));
+        greeter.say(5, None, Some(own));
+        greeter.hear(Some(5), None);
+        greeter.say(5, Some(own), None);
+        // Strays in the neighbour's name: it is still the one of epoch 5 that is heard.
+        for stray in 1_000..1_100 {
+            greeter.say(stray, None, None);
+        }
+        greeter.hear(Some(5), Some(1_099));
+        greeter.say(5, Some(own), None);
+        // It restarts, and the one before is over, though it knew the answer.
+        greeter.say(6, None, None);
+        greeter.hear(Some(5), Some(6));
+        greeter.say(6, Some(own), None);
+        greeter.hear(Some(6), None);
+        greeter.say(5, Some(own), None);
+        // Once this one is answered the one before has been read.
+        greeter.say(7, None, None);
+        greeter.hear(Some(6), Some(7));
+        stop.store(true, Ordering::Relaxed);
+        waker.wake();
+        running.join().unwrap();
+    });
+    let counters = switch.status().counters;
+    assert_eq!(*states.lock().unwrap(), [LinkState::Down, LinkState::OneWay, LinkState::Up], "up once, and never down again");
+    assert_eq!((counters.peers_restarted, counters.dropped_for(DropReason::TooOld)), (1, 1));
+    assert!(counters.dropped_for(DropReason::Unproven) >= 100);
 }
