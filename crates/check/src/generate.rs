@@ -8,7 +8,7 @@ mod shapes;
 mod sparse;
 
 use fanin_core::{CollectiveKind, DType, Duration, ElementOp, Instant, NetworkMap, NodeId, Operator, PacketKind, Rank};
-use fanin_sim::faults::{FaultPlan, KindSet, LinkFault, LinkSelector, TimedFault};
+use fanin_sim::faults::{FaultPlan, KindSet, LinkFault, LinkSelector, Strays, TimedFault};
 use fanin_sim::lossless::{Arbitration, LosslessConfig, SwitchModel};
 use fanin_sim::routing::Balancer;
 use fanin_sim::traffic::{Pattern, TrafficConfig};
@@ -82,6 +82,7 @@ pub fn generate_for(seed: u64, only: Option<&str>) -> Recipe {
     } else if weather == Weather::Lossy || fault_draw.percent(40) {
         faults.links = link_faults(fault_draw, &map);
     }
+    faults.strays = strays(&mut Draw::new(seed, 45));
     let scale = Scale::of(&network, &jobs, &traffic, &faults);
     let patience = Duration::from_ps(scale.trouble_ps.saturating_mul(draw.between(2, 4)));
     for job in &mut jobs {
@@ -673,6 +674,12 @@ fn harmless_link_faults(draw: &mut Draw, network: &NetworkConfig) -> Vec<LinkFau
         reordering: draw.between(0, 10) as f64 / 100.0,
         delay_max: Duration::from_ps(draw.between(0, frame_ps * 512)),
     }]
+}
+
+/// Packets that nobody on the link has sent, in every fourth run. They cost nothing of what the job must bear.
+fn strays(draw: &mut Draw) -> Strays {
+    let probability = if draw.percent(25) { draw.scaled(1, 500) as f64 / 1_000.0 } else { 0.0 };
+    Strays { probability, believed: false }
 }
 
 fn link_faults(draw: &mut Draw, map: &NetworkMap) -> Vec<LinkFault> {

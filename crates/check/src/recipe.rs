@@ -218,6 +218,10 @@ impl fmt::Display for Recipe {
         for fault in &self.faults.timed {
             writeln!(f, "{fault:?}")?;
         }
+        let strays = self.faults.strays;
+        if strays.probability > 0.0 {
+            writeln!(f, "strays before {} of all packets{}", strays.probability, if strays.believed { ", believed" } else { "" })?;
+        }
         if self.faults.anti_replay { Ok(()) } else { writeln!(f, "anti-replay window off") }
     }
 }

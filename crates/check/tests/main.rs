@@ -24,6 +24,7 @@ mod routes;
 mod sharp;
 mod shrink;
 mod small;
+mod strays;
 mod switchml;
 mod timeouts;
 mod two_jobs;

@@ -38,7 +38,7 @@ reasons! {
         HostBusy = "host_busy",
         /// Injected loss.
         InjectedLoss = "injected_loss",
-        /// Injected corruption: a checksum failed.
+        /// A checksum failed.
         Corrupted = "corrupted",
         /// A link or switch on the way is down.
         Down = "down",
@@ -70,6 +70,8 @@ reasons! {
         HostDead = "host_dead",
         /// The answer is still being made; asking again will do.
         InProgress = "in_progress",
+        /// Its link epoch or number is not what is believed of the sender, and nothing shows yet that it is right.
+        Unproven = "unproven",
     }
 }
 

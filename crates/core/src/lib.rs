@@ -16,6 +16,7 @@
 //! | [`gauge`] | what a node holds at a moment: windows and averages |
 //! | [`wire`] | the [`Wire`] trait of headers |
 //! | [`replay`] | the anti-replay window of the hop sequence |
+//! | [`link_sequence`] | what is believed of a link's other end: its epoch, and where its numbers are |
 //! | [`map`] | the graph of a network, as far as systems need it |
 #![forbid(unsafe_code)]
 
@@ -24,6 +25,7 @@ pub mod collective;
 pub mod event;
 pub mod gauge;
 pub mod hash;
+pub mod link_sequence;
 pub mod map;
 pub mod names;
 pub mod node;
@@ -36,6 +38,7 @@ pub use address::{Address, Egress, FlowLabel, Ingress, Role, Route, TrafficClass
 pub use collective::{Collective, CollectiveKind, Failure, FailureReason, Outcome, Piece, Suspect};
 pub use event::{DropReason, Event, RetransmitReason};
 pub use gauge::Gauge;
+pub use link_sequence::{EpochRule, LinkSequence, Restarted};
 pub use map::NetworkMap;
 pub use names::{JobId, NodeId, OperationId, PortId, PortSet, Rank};
 pub use node::{Body, JobNodes, Node, Placed, SharedNode, Tx, Worker};

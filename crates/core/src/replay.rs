@@ -1,81 +1,104 @@
 //! The hop sequence: every hop between two Fanin nodes numbers its packets, and the receiver drops repeats.
 //!
 //! Counters cannot see a duplicated packet (Canary adds counts, SwitchML's bit is clear again two rounds later), so duplicates are
-//! dropped here, below every protocol. Same idea as the anti-replay window of RFC 4303, 3.4.3.
+//! dropped here, below every protocol. The idea is that of the anti-replay window of RFC 4303, 3.4.3, with one difference: that window
+//! ends at the highest number that was seen, so one packet with a forged or damaged number ahead makes all real ones too old. This one
+//! is longer than what may be late, and slides by a word when [`ReplayWindow::EVIDENCE`] numbers of its upper part are there, but by no
+//! more than four numbers for each packet that came there. What is beyond its end is not decided here, see
+//! [`LinkSequence`](crate::LinkSequence).
 
 use crate::event::DropReason;
 
-const WORDS: usize = 16;
+const WORDS: usize = 64;
+const WORD_BITS: u64 = 64;
+/// A packet in the window's upper part lets the window slide by so many numbers: where more than three of four packets are lost, numbers
+/// are soon beyond its end.
+const CREDIT: u32 = 4;
+/// So much of that is kept. Less than the span, so that the real packets do not fall out where others have come far ahead of them.
+const CREDIT_MAX: u32 = 512;
 
-/// Remembers which of the last [`ReplayWindow::SPAN`] sequence numbers of one link epoch have been seen.
+/// Remembers which of [`ReplayWindow::LENGTH`] sequence numbers have been seen.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct ReplayWindow {
-    /// One past the highest sequence number seen.
-    next: u64,
-    /// Bit `s % SPAN` tells whether `s` was seen, for `next - SPAN <= s < next`.
+    /// The lowest number that can still be accepted, a multiple of the bits of a word.
+    base: u64,
+    /// How many numbers from `base + SPAN` on have been seen.
+    upper: u32,
+    /// By how many numbers the window may slide.
+    credit: u32,
+    /// Bit `s % LENGTH` tells whether `s` was seen, for `base <= s < base + LENGTH`.
     seen: [u64; WORDS],
 }
 
 impl ReplayWindow {
-    /// How far a packet may be behind the newest one and still be accepted.
-    pub const SPAN: u64 = (WORDS * 64) as u64;
+    /// How far a packet may be behind the others and still be accepted.
+    pub const SPAN: u64 = 1_024;
+    /// How many numbers the window has.
+    pub const LENGTH: u64 = WORDS as u64 * WORD_BITS;
+    /// So many numbers of the window's upper part must be there before it slides.
+    pub const EVIDENCE: u32 = 128;
 
     /// Nothing seen yet; sequence numbers begin at 0.
     pub const fn new() -> Self {
-        ReplayWindow { next: 0, seen: [0; WORDS] }
+        ReplayWindow::from(0)
     }
 
-    /// The number of which only the low half travelled: of those that end in it, the one nearest to the newest that was seen, as QUIC
-    /// does it (RFC 9000, appendix A.3). Right for packets that are up to 2^31 late, four minutes at 100 Gbit/s, where the Internet's
-    /// protocols give a datagram two to live.
+    /// Nothing seen yet; numbers below `first`, rounded down to a whole word, are too old.
+    pub const fn from(first: u64) -> Self {
+        ReplayWindow { base: first - first % WORD_BITS, upper: 0, credit: 0, seen: [0; WORDS] }
+    }
+
+    /// The number of which only the low half travelled: of those that end in it, the one nearest to the window, as QUIC does it
+    /// (RFC 9000, appendix A.3). Right for packets that are up to 2^31 late, four minutes at 100 Gbit/s, where the Internet's protocols
+    /// give a datagram two to live.
     #[inline]
     pub fn whole(&self, low: u32) -> u64 {
-        let ahead = low.wrapping_sub(self.next as u32);
+        let near = self.base + Self::SPAN;
+        let ahead = low.wrapping_sub(near as u32);
         // Nothing is before the first.
-        self.next.checked_add_signed(i64::from(ahead as i32)).unwrap_or_else(|| self.next.saturating_add(u64::from(ahead)))
+        near.checked_add_signed(i64::from(ahead as i32)).unwrap_or(u64::from(low))
+    }
+
+    /// One past the last number of the window.
+    #[inline]
+    pub const fn end(&self) -> u64 {
+        self.base + Self::LENGTH
     }
 
     /// Whether the packet with this number is new; remembers it if so.
     ///
     /// # Errors
-    /// [`DropReason::Repeated`] for a number seen before, [`DropReason::TooOld`] for one that has left the window.
+    /// [`DropReason::Repeated`] for a number seen before, [`DropReason::TooOld`] for one that has left the window, and
+    /// [`DropReason::Unproven`] for one from [`ReplayWindow::end`] on.
     #[inline]
     pub fn accept(&mut self, sequence: u64) -> Result<(), DropReason> {
-        if sequence >= self.next {
-            self.advance(sequence);
-            return Ok(());
+        let Some(at) = sequence.checked_sub(self.base) else { return Err(DropReason::TooOld) };
+        if at >= Self::LENGTH {
+            return Err(DropReason::Unproven);
         }
-        if self.next - sequence > Self::SPAN {
-            return Err(DropReason::TooOld);
-        }
-        let bit = 1u64 << (sequence % 64);
-        let word = &mut self.seen[(sequence / 64) as usize % WORDS];
+        let bit = 1u64 << (sequence % WORD_BITS);
+        let word = &mut self.seen[(sequence / WORD_BITS) as usize % WORDS];
         if *word & bit != 0 {
             return Err(DropReason::Repeated);
         }
         *word |= bit;
+        if at >= Self::SPAN {
+            self.upper += 1;
+            self.credit = (self.credit + CREDIT).min(CREDIT_MAX);
+            while self.upper >= Self::EVIDENCE && self.credit >= WORD_BITS as u32 {
+                self.slide();
+            }
+        }
         Ok(())
     }
 
-    /// Moves the window so that `sequence` is its newest member, and marks it.
+    /// Moves the window by a word.
     #[inline]
-    fn advance(&mut self, sequence: u64) {
-        if sequence - self.next >= Self::SPAN {
-            self.seen = [0; WORDS];
-        } else {
-            let mut skipped = self.next;
-            while skipped < sequence {
-                if skipped.is_multiple_of(64) && sequence - skipped >= 64 {
-                    self.seen[(skipped / 64) as usize % WORDS] = 0;
-                    skipped += 64;
-                } else {
-                    self.seen[(skipped / 64) as usize % WORDS] &= !(1 << (skipped % 64));
-                    skipped += 1;
-                }
-            }
-        }
-        self.seen[(sequence / 64) as usize % WORDS] |= 1 << (sequence % 64);
-        self.next = sequence + 1;
+    fn slide(&mut self) {
+        self.seen[(self.base / WORD_BITS) as usize % WORDS] = 0;
+        self.upper -= self.seen[((self.base + Self::SPAN) / WORD_BITS) as usize % WORDS].count_ones();
+        self.base += WORD_BITS;
+        self.credit -= WORD_BITS as u32;
     }
 }
 
@@ -90,6 +113,9 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
+    const SPAN: u64 = ReplayWindow::SPAN;
+    const END: u64 = ReplayWindow::LENGTH;
+
     #[test]
     fn a_repeat_is_dropped_and_a_late_first_copy_is_not() {
         let mut window = ReplayWindow::new();
@@ -98,18 +124,47 @@ mod tests {
         assert_eq!(window.accept(5), Ok(()));
         assert_eq!(window.accept(3), Ok(()));
         assert_eq!(window.accept(3), Err(DropReason::Repeated));
-        assert_eq!(window.accept(5 + ReplayWindow::SPAN), Ok(()));
-        assert_eq!(window.accept(5), Err(DropReason::TooOld));
-        assert_eq!(window.accept(6), Ok(()));
+        // A run of packets: the last may be a span behind.
+        for number in 6..6 + 2 * END {
+            assert_eq!(window.accept(number), Ok(()), "{number}");
+            if number >= 6 + SPAN {
+                assert_eq!(window.accept(number - SPAN), Err(DropReason::Repeated), "{number}");
+            }
+        }
+        assert_eq!(window.accept(4), Err(DropReason::TooOld));
+    }
+
+    #[test]
+    fn a_number_far_ahead_moves_nothing() {
+        let mut window = ReplayWindow::new();
+        for number in 0..10_000 {
+            assert_eq!(window.accept(number), Ok(()));
+            // As far ahead as the window goes, and beyond it.
+            assert_eq!(window.clone().accept(window.end() - 1), Ok(()));
+            assert_eq!(window.accept(window.end()), Err(DropReason::Unproven));
+        }
+        // A hundred of them in the window do not take it away from those behind them, which still come, once each.
+        let end = window.end();
+        for ahead in 1..100 {
+            assert_eq!(window.accept(end - ahead), Ok(()));
+        }
+        for number in 10_000..10_100 {
+            assert_eq!(window.accept(number), Ok(()));
+            assert_eq!(window.accept(number), Err(DropReason::Repeated));
+        }
+        // The window moves with what comes.
+        (10_100..end - 100).for_each(|number| assert_eq!(window.accept(number), Ok(()), "{number}"));
+        assert!(window.end() > end + 1_000);
     }
 
     #[test]
     fn half_a_number_is_made_whole() {
-        let mut window = ReplayWindow::new();
+        let window = ReplayWindow::new();
         assert_eq!((window.whole(0), window.whole(7), window.whole(u32::MAX)), (0, 7, u64::from(u32::MAX)));
         // All along, over several turns of the half that travels, with packets that are late or went ahead.
         let step = (1u64 << 31) - 3_000;
         for newest in (0..12).map(|turn| turn * step) {
+            let mut window = ReplayWindow::from(newest);
             assert_eq!(window.accept(window.whole(newest as u32)), Ok(()), "{newest}");
             for number in (newest.saturating_sub(1_000)..newest + 1_000).chain([newest + step]) {
                 assert_eq!(window.whole(number as u32), number);
@@ -118,27 +173,51 @@ mod tests {
         }
     }
 
+    /// The rule, with all numbers ever seen.
+    struct Oracle {
+        base: u64,
+        credit: u64,
+        seen: BTreeSet<u64>,
+    }
+
+    impl Oracle {
+        fn accept(&mut self, sequence: u64) -> Result<(), DropReason> {
+            if sequence < self.base {
+                return Err(DropReason::TooOld);
+            } else if sequence >= self.base + END {
+                return Err(DropReason::Unproven);
+            } else if !self.seen.insert(sequence) {
+                return Err(DropReason::Repeated);
+            }
+            if sequence >= self.base + SPAN {
+                self.credit = (self.credit + 4).min(512);
+            }
+            while self.seen.range(self.base + SPAN..).count() >= ReplayWindow::EVIDENCE as usize && self.credit >= 64 {
+                self.base += 64;
+                self.credit -= 64;
+            }
+            Ok(())
+        }
+    }
+
     #[test]
     fn agrees_with_a_set_of_all_numbers_seen() {
-        let (mut window, mut seen, mut newest) = (ReplayWindow::new(), BTreeSet::new(), 0u64);
-        for round in 0..200_000u64 {
-            let draw = crate::hash::mix(7, round);
-            let sequence = match draw % 100 {
-                0 => newest + draw / 100 % 3_000,
-                1..=40 => newest + draw / 100 % 4,
-                _ => newest.saturating_sub(draw / 100 % 1_500),
-            };
-            let expected = if newest >= ReplayWindow::SPAN && sequence < newest + 1 - ReplayWindow::SPAN && !seen.is_empty() {
-                Err(DropReason::TooOld)
-            } else if seen.insert(sequence) {
-                Ok(())
-            } else {
-                Err(DropReason::Repeated)
-            };
-            assert_eq!(window.accept(sequence), expected, "sequence {sequence}, newest {newest}, round {round}");
-            if expected.is_ok() {
-                newest = newest.max(sequence);
+        for seed in 0..8 {
+            let (mut window, mut oracle, mut newest) = (ReplayWindow::new(), Oracle { base: 0, credit: 0, seen: BTreeSet::new() }, 0u64);
+            for round in 0..20_000u64 {
+                let draw = crate::hash::mix(seed, round);
+                let sequence = match draw % 100 {
+                    0 => newest + draw / 100 % 6_000,
+                    1..=40 => newest + draw / 100 % 4,
+                    _ => newest.saturating_sub(draw / 100 % 1_500),
+                };
+                let expected = oracle.accept(sequence);
+                assert_eq!(window.accept(sequence), expected, "sequence {sequence}, newest {newest}, round {round}, seed {seed}");
+                if expected.is_ok() && sequence < newest + 10 {
+                    newest = newest.max(sequence);
+                }
             }
+            assert!(oracle.base > 10_000, "{}", oracle.base);
         }
     }
 }

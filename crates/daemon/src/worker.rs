@@ -68,7 +68,8 @@ impl JobWorker {
         let faults = FaultPlan { seed: hash::derive(faults.seed, open.instance), ..faults };
         let sender = SenderConfig { faults, ..SenderConfig::default() };
         let datagram_bytes_max = (open.payload_bytes + header_bytes_max(&open.system, open.fixed_point)) as usize;
-        let how = DriverConfig { sender, datagram_bytes_max, epoch: Some(open.epoch), ..DriverConfig::default() };
+        let epoch = Some(open.epoch);
+        let how = DriverConfig { sender, datagram_bytes_max, epoch, peers_epoch: epoch, ..DriverConfig::default() };
         let mut driver = SwitchDriver::new(socket, node, config, &how).map_err(|error| error.to_string())?;
         let (port, waker, watch) = (driver.local_address().port(), driver.waker(), driver.watch());
         let stop = Arc::new(AtomicBool::new(false));

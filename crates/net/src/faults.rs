@@ -17,7 +17,7 @@ pub struct FaultPlan {
     pub duplicate: f64,
     /// The datagram is held back and overtaken by a few others.
     pub reorder: f64,
-    /// A bit flips on the way. UDP's checksum catches that at the receiver, so it is a loss that is counted apart.
+    /// Bits flip, or two 16-bit words change places, before UDP's checksum is computed: the receiver gets the damaged datagram.
     pub corrupt: f64,
 }
 
@@ -38,7 +38,7 @@ pub enum FaultKind {
     Duplicate = 1,
     /// It was overtaken.
     Reorder = 2,
-    /// It was damaged, and so discarded.
+    /// It was damaged.
     Corrupt = 3,
 }
 
@@ -113,15 +113,19 @@ impl Injector {
     }
 
     /// Decides about the next datagram, and counts what is done to it.
-    pub(crate) fn judge(&mut self, datagram: &[u8], counts: &mut [u64; 4]) -> Verdict {
+    pub(crate) fn judge(&mut self, datagram: &mut [u8], counts: &mut [u64; 4]) -> Verdict {
         // All kinds are drawn for each datagram, so that switching one on does not shift the others.
         let hits = self.thresholds.map(|threshold| self.random.next_u64() < threshold);
-        let delay = 1 + self.random.next_u64() as u32 % OVERTAKEN_BY_MAX;
-        for kind in [FaultKind::Corrupt, FaultKind::Loss] {
-            if hits[kind.index()] {
-                counts[kind.index()] += 1;
-                return Verdict::Withhold;
-            }
+        let random = self.random.next_u64();
+        let delay = 1 + random as u32 % OVERTAKEN_BY_MAX;
+        if hits[FaultKind::Corrupt.index()] {
+            counts[FaultKind::Corrupt.index()] += 1;
+            damage(datagram, (random >> 32) as usize);
+            return Verdict::Send;
+        }
+        if hits[FaultKind::Loss.index()] {
+            counts[FaultKind::Loss.index()] += 1;
+            return Verdict::Withhold;
         }
         if hits[FaultKind::Duplicate.index()] && self.hold(datagram, delay) {
             counts[FaultKind::Duplicate.index()] += 1;
@@ -178,6 +182,23 @@ impl Injector {
     }
 }
 
+/// Damages a datagram: in one of four cases two neighbouring 16-bit words change places, which no sum of words sees, else a bit flips.
+fn damage(datagram: &mut [u8], random: usize) {
+    let (kind, at) = (random % 4, random / 4);
+    if kind == 0 && datagram.len() >= 4 {
+        let word = at % (datagram.len() / 2 - 1) * 2;
+        let before: [u8; 4] = std::array::from_fn(|byte| datagram[word + byte]);
+        datagram[word..word + 4].rotate_left(2);
+        if datagram[word..word + 4] != before {
+            return;
+        }
+    }
+    let bit = at % (datagram.len() * 8).max(1);
+    if let Some(byte) = datagram.get_mut(bit / 8) {
+        *byte ^= 1 << (bit % 8);
+    }
+}
+
 /// The probability as a bound on a uniform 64-bit number.
 fn threshold(probability: f64) -> u64 {
     // The conversion saturates: 1.0 gives u64::MAX, which misses one number in 2^64.
@@ -192,8 +213,9 @@ mod tests {
         let (mut injector, mut counts, mut out) = (Injector::new(&plan, 3).unwrap(), [0; 4], Vec::new());
         let mut deliver = |bytes: &[u8]| out.push(u32::from_le_bytes(bytes.try_into().unwrap()));
         for number in 0..10_000u32 {
-            if injector.judge(&number.to_le_bytes(), &mut counts) == Verdict::Send {
-                deliver(&number.to_le_bytes());
+            let mut datagram = number.to_le_bytes();
+            if injector.judge(&mut datagram, &mut counts) == Verdict::Send {
+                deliver(&datagram);
             }
             injector.on_passed();
             injector.release(&mut deliver);
@@ -233,7 +255,9 @@ mod tests {
         assert_eq!(out, (0..10_000).collect::<Vec<_>>());
 
         let (out, counts) = run(FaultPlan { seed: 1, corrupt: 0.1, ..FaultPlan::default() });
-        assert_eq!(out.len() as u64, 10_000 - counts[3]);
+        assert_eq!(out.len(), 10_000);
+        let damaged = out.iter().zip(0..).filter(|&(&got, sent)| got != sent).count() as u64;
+        assert!((900..1_100).contains(&counts[3]) && damaged == counts[3], "{damaged} of {counts:?}");
     }
 
     #[test]

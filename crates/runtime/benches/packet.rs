@@ -7,7 +7,7 @@ use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_m
 use fanin_core::{Address, ElementOp, FlowLabel, JobId, NodeId, Payload, PayloadOp, TrafficClass, Via, Wire};
 use fanin_net::{Receiver, Sender, SenderConfig, Socket, SocketConfig};
 use fanin_systems::AnyHeader;
-use fanin_wire::hop::{HopHeader, HopPacket};
+use fanin_wire::hop::{HopHeader, HopPacket, RestCheck};
 use fanin_wire::tree::TreeHeader;
 
 const PAYLOADS: [usize; 2] = [1_408, 8_064];
@@ -38,11 +38,14 @@ fn frame(slot: &mut [u8], hop: &HopHeader, header: &AnyHeader, payload: &[u8]) {
     let front = hop.emit(slot);
     let front = front + header.emit(&mut slot[front..]);
     slot[front..].copy_from_slice(payload);
+    let rest = RestCheck::of([&slot[hop.wire_len()..]]);
+    HopHeader::seal(slot, rest);
 }
 
 /// Takes a packet apart and adds it up.
 fn reduce(datagram: &[u8], accumulator: &mut <[u8] as Payload>::Acc, op: &mut PayloadOp) {
     let packet = HopPacket::new(datagram).unwrap();
+    packet.verify().unwrap();
     let (_, header_bytes) = AnyHeader::parse(packet.rest()).unwrap();
     let payload = &packet.rest()[header_bytes..][..usize::from(packet.header().payload_bytes)];
     payload.reduce(accumulator, op).unwrap();

@@ -1,6 +1,7 @@
 //! The only place where real time enters: protocols see [`Instant`]s, counted from the start of the driver.
 
-use std::time::{Duration, Instant as Monotonic, SystemTime, UNIX_EPOCH};
+use std::hash::{BuildHasher, RandomState};
+use std::time::{Duration, Instant as Monotonic, SystemTime};
 
 use fanin_core::Instant;
 
@@ -30,10 +31,11 @@ impl Default for Clock {
     }
 }
 
-/// An epoch for the links of a process that starts now: milliseconds of the wall clock, which two lives of a process on the same
-/// port do not share. Receivers only ask whether it differs from the ones before, so a clock that is set back does no harm.
+/// An epoch for the links of a process that starts now. It is random: two lives of a process do not share it, and who has not seen the
+/// process's packets cannot guess it.
 pub fn fresh_epoch() -> u32 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u32)
+    // The standard library's hash maps have keys from the system's source of randomness.
+    RandomState::new().hash_one(SystemTime::now()) as u32
 }
 
 /// CPU time that this process has used so far, in user and kernel mode, all threads together.

@@ -5,9 +5,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fanin_core::{DropReason, ElementOp, Ingress, Instant, JobId, Node, PortId, Role, Via, Wire};
+use fanin_core::{
+    DropReason, ElementOp, EpochRule, Ingress, Instant, JobId, LinkSequence, Node, PortId, Restarted, Role, Via, Wire,
+};
 use fanin_net::{Receiver, SendStatistics, Sender, SenderConfig, Socket, Waker};
-use fanin_wire::hop::{HopHeader, HopPacket};
+use fanin_wire::hop::{HopHeader, HopPacket, RestCheck};
 use fanin_wire::link::LINK_SYSTEM;
 
 use crate::clock::{Clock, fresh_epoch};
@@ -17,7 +19,7 @@ use crate::fabric::links::Links;
 use crate::fabric::{FabricConfig, Inbox};
 use crate::linger::Linger;
 use crate::outlet::{Lent, Outlet};
-use crate::peers::{PeerIndex, Peers, Restarted};
+use crate::peers::{PeerIndex, Peers, heard_at_first};
 use crate::residents::Residents;
 use crate::tensors::Tensors;
 use crate::watch::Watch;
@@ -41,13 +43,24 @@ pub struct DriverConfig {
     /// The longest datagram that the ways to all peers carry, as far as that is known: packets of 1 KiB or more are filled up to whole cache
     /// lines, but not beyond this. Not in fabrics.
     pub datagram_bytes_max: usize,
-    /// The epoch of the links; `None` takes a fresh one from the clock.
+    /// This node's epoch on its links; `None` takes a fresh one.
     pub epoch: Option<u32>,
+    /// The epoch in which all peers live, where that was agreed with them over another connection: then no other is believed. `None` believes
+    /// the first packet of each, and that it has restarted when [several packets in a row](fanin_core::LinkSequence) say so; in a fabric,
+    /// hellos agree about epochs.
+    pub peers_epoch: Option<u32>,
 }
 
 impl Default for DriverConfig {
     fn default() -> Self {
-        DriverConfig { sender: SenderConfig::default(), receive_runs: 8, pending_bytes_max: 128 << 10, datagram_bytes_max: 0, epoch: None }
+        DriverConfig {
+            sender: SenderConfig::default(),
+            receive_runs: 8,
+            pending_bytes_max: 128 << 10,
+            datagram_bytes_max: 0,
+            epoch: None,
+            peers_epoch: None,
+        }
     }
 }
 
@@ -91,7 +104,7 @@ enum Admitted<'a, H> {
     /// A packet for a node that lives here.
     Here { resident: usize, from: Ingress, header: H, payload: &'a [u8] },
     /// A packet for another node.
-    Beyond { by: PeerIndex, hop: HopHeader, rest: &'a [u8] },
+    Beyond { by: PeerIndex, hop: HopHeader, rest: &'a [u8], check: RestCheck },
     /// One of the link's own packets, which has been dealt with.
     Link,
 }
@@ -99,7 +112,7 @@ enum Admitted<'a, H> {
 impl<N: Node<[u8]>> Driver<N> {
     /// One node, its job and its peers.
     pub(crate) fn new(socket: Socket, node: N, config: &NodeConfig, how: &DriverConfig) -> Result<Self, ConfigError> {
-        let mut driver = Driver::without_nodes(socket, config, how)?;
+        let mut driver = Driver::without_nodes(socket, config, how, &heard_at_first(how.peers_epoch))?;
         driver.residents.add(config.job, config.address.role, config.system, node);
         Ok(driver)
     }
@@ -115,16 +128,16 @@ impl<N: Node<[u8]>> Driver<N> {
         // Jobs come later, each with a number, a system and an element type of its own.
         let node =
             NodeConfig { address: config.address, job: JobId(0), system: LINK_SYSTEM, op: ElementOp::F32_SUM, peers, routes: Vec::new() };
-        let mut driver = Driver::without_nodes(socket, &node, how)?;
+        let mut driver = Driver::without_nodes(socket, &node, how, &LinkSequence::new(EpochRule::Agreed))?;
         driver.outlet.links = Some(Box::new(Links::new(config)));
         driver.outlet.datagram_bytes_max = 0;
         driver.inbox = Some(Inbox::new());
         Ok(driver)
     }
 
-    fn without_nodes(socket: Socket, config: &NodeConfig, how: &DriverConfig) -> Result<Self, ConfigError> {
+    fn without_nodes(socket: Socket, config: &NodeConfig, how: &DriverConfig, heard: &LinkSequence) -> Result<Self, ConfigError> {
         let mut sender = Sender::new(how.sender);
-        let peers = Peers::new(config, socket.local_address(), &mut sender)?;
+        let peers = Peers::new(config, socket.local_address(), &mut sender, heard)?;
         let outlet = Outlet {
             address: config.address,
             epoch: how.epoch.unwrap_or_else(fresh_epoch),
@@ -378,9 +391,9 @@ impl<N: Node<[u8]>> Driver<N> {
                         hand_over((residents, resident), now, (from, &header, payload), (socket, outlet, tensors));
                     }
                     Ok(Admitted::Link) => {}
-                    Ok(Admitted::Beyond { by, hop, rest }) => {
+                    Ok(Admitted::Beyond { by, hop, rest, check }) => {
                         count(outlet, peer, usize::from(hop.payload_bytes));
-                        outlet.forward(socket, by, &hop, rest);
+                        outlet.forward(socket, by, &hop, rest, check);
                         if let Some(links) = &mut outlet.links {
                             links.background_forwarded += u64::from(hop.system == LINK_SYSTEM);
                         }
@@ -482,6 +495,8 @@ fn admit<'a, N: Node<[u8]>>(
     datagram: &'a [u8],
 ) -> Result<Admitted<'a, N::Header>, DropReason> {
     let packet = HopPacket::new(datagram).map_err(|_| DropReason::Malformed)?;
+    // Before any word of it is believed.
+    let check = packet.verify().map_err(|_| DropReason::Corrupted)?;
     let mut hop = packet.header();
     // A host may have a worker and a server of a job; what only passes concerns the node here, whoever it is for.
     let is_for_here = !hop.neighbour && hop.destination.node == outlet.address.node;
@@ -502,14 +517,16 @@ fn admit<'a, N: Node<[u8]>>(
         return Err(DropReason::NotAMember);
     }
     let port = from.port;
-    let Restarted(restarted) = outlet.peers.get_mut(peer).accept(hop.epoch, hop.sequence)?;
+    let greeted = if hop.system == LINK_SYSTEM && hop.neighbour { outlet.on_greeting(peer, &hop, packet.rest())? } else { Restarted(false) };
+    let Restarted(shown) = outlet.peers.get_mut(peer).accept(hop.epoch, hop.sequence)?;
+    let restarted = shown || greeted.0;
     outlet.counters.peers_restarted += u64::from(restarted);
     let ecn = ecn || hop.ecn;
     let now = outlet.now;
     if let Some(links) = &mut outlet.links {
         links.on_packet(peer, now, restarted);
         if hop.system == LINK_SYSTEM && (hop.neighbour || hop.destination.node == outlet.address.node) {
-            return links.on_link_packet(peer, now, &hop, packet.rest()).map(|()| Admitted::Link);
+            return links.on_link_packet(peer, now, outlet.epoch, &hop, packet.rest()).map(|()| Admitted::Link);
         }
     }
     let mine = hop.neighbour || hop.destination == outlet.address || is_for_here && resident.is_some();
@@ -524,7 +541,7 @@ fn admit<'a, N: Node<[u8]>>(
         if by == peer {
             return Err(DropReason::NoRoute);
         }
-        return Ok(Admitted::Beyond { by, hop: HopHeader { ecn, ..hop }, rest: packet.rest() });
+        return Ok(Admitted::Beyond { by, hop: HopHeader { ecn, ..hop }, rest: packet.rest(), check });
     }
     let resident = resident.ok_or(DropReason::NoNode)?;
     if hop.system != residents.member(resident).system {

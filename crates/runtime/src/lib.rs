@@ -17,6 +17,9 @@
 //! reason where it does not belong here, and handed to the node where it lies in the receive buffer. In the steady state no packet
 //! costs an allocation or a system call of its own, and the clock is read once per batch.
 //!
+//! A packet's checksum is verified before any of its fields is believed, and its epoch and number only as far as
+//! [`LinkSequence`](fanin_core::LinkSequence) goes.
+//!
 //! This crate knows no system: any node will do.
 #![forbid(unsafe_code)]
 

@@ -6,7 +6,7 @@ use fanin_core::{
 };
 use fanin_net::send::APART_BYTES_MIN;
 use fanin_net::{DATAGRAM_BYTES_MAX, Sender, Socket};
-use fanin_wire::hop::HopHeader;
+use fanin_wire::hop::{HopHeader, RestCheck};
 
 use crate::counters::Counters;
 use crate::fabric::links::Links;
@@ -92,13 +92,13 @@ impl Outlet {
         if bytes >= PADDED_BYTES_MIN && padded <= self.datagram_bytes_max { padded - bytes } else { 0 }
     }
 
-    /// Writes a packet to a peer: `front` writes what lies between hop header and payload.
+    /// Writes a packet to a peer: `front` writes what lies between hop header and payload. `check` is the checksum of all that follows the
+    /// hop header, where it is known; else it is computed, and is there for the next copy.
     #[inline]
     pub(crate) fn write(
         &mut self,
         socket: &Socket,
-        to: PeerIndex,
-        hop: &HopHeader,
+        (to, hop, check): (PeerIndex, &HopHeader, &mut Option<RestCheck>),
         front_bytes: usize,
         front: impl Fn(&mut [u8]),
         payload: &[u8],
@@ -116,11 +116,14 @@ impl Outlet {
             let head = &mut head[..hop_bytes + front_bytes];
             HopHeader { sequence: peer.next_sequence, ..*hop }.emit(head);
             front(&mut head[hop_bytes..]);
+            let rest = *check.get_or_insert_with(|| RestCheck::of([&head[hop_bytes..], payload, &PADDING[..padding]]));
+            HopHeader::seal(head, rest);
             if self.sender.send_apart(socket, peer.destination, [head, payload, &PADDING[..padding]]) {
                 peer.count_sent(hop);
                 return true;
             }
         }
+        let queues_here = self.links.is_some();
         let place = match &mut self.links {
             None => self.sender.reserve(socket, peer.destination, bytes + padding).map(|slot| (slot, hop.ecn)).ok_or(DropReason::QueueFull),
             Some(links) => links.take_in(to, self.now, bytes).map(|place| (place.bytes, hop.ecn || place.is_marked)),
@@ -136,21 +139,27 @@ impl Outlet {
         front(&mut slot[hop_bytes..]);
         slot[hop_bytes + front_bytes..bytes].copy_from_slice(payload);
         slot[bytes..].fill(0);
-        if self.links.is_none() {
+        let rest = *check.get_or_insert_with(|| RestCheck::of([&slot[hop_bytes..]]));
+        if !queues_here {
+            HopHeader::seal(slot, rest);
             peer.count_sent(hop);
             self.sender.commit(socket, peer.destination);
         } else {
             // In a fabric a packet gets its number when it leaves, in the order in which hellos and others do.
+            HopHeader::keep(slot, rest);
             peer.counters.packets_sent += 1;
             peer.counters.payload_bytes_sent += u64::from(hop.payload_bytes);
         }
         true
     }
 
-    /// Passes a packet of somebody else on; `rest` is all that follows its hop header.
-    pub(crate) fn forward(&mut self, socket: &Socket, to: PeerIndex, hop: &HopHeader, rest: &[u8]) {
+    /// Passes a packet of somebody else on; `rest` is all that follows its hop header, with the checksum that it came with: what changes a
+    /// bit of it here is found out at the next hop.
+    pub(crate) fn forward(&mut self, socket: &Socket, to: PeerIndex, hop: &HopHeader, rest: &[u8], check: RestCheck) {
         let hop = HopHeader { epoch: self.epoch, ..*hop };
-        if self.write(socket, to, &hop, 0, |_| {}, rest) {
+        // Whoever made it has filled it up, so that it is not filled up again.
+        let mut check = (self.padding(hop.wire_len() + rest.len()) == 0).then_some(check);
+        if self.write(socket, (to, &hop, &mut check), 0, |_| {}, rest) {
             self.counters.packets_forwarded += 1;
         }
     }
@@ -184,9 +193,15 @@ fn integers_of<'a>(tensors: &'a Tensors<'_>, counters: &mut Counters, piece: Pie
 }
 
 impl Lent<'_, '_> {
-    /// Sends one copy.
+    /// Sends one copy. All copies have one `check`, which the first of them computes.
     #[inline]
-    fn send_to<H: Wire>(&mut self, to: Result<PeerIndex, DropReason>, hop: &HopHeader, header: &H, body: Body<'_, [u8]>) {
+    fn send_to<H: Wire>(
+        &mut self,
+        to: Result<PeerIndex, DropReason>,
+        (hop, check): (&HopHeader, &mut Option<RestCheck>),
+        header: &H,
+        body: Body<'_, [u8]>,
+    ) {
         let to = match to {
             Ok(to) => to,
             Err(reason) => return self.outlet.counters.drop(reason),
@@ -204,7 +219,7 @@ impl Lent<'_, '_> {
         };
         // A payload longer than a datagram is caught by `write`.
         let hop = HopHeader { payload_bytes: payload.len() as u16, ..*hop };
-        if self.outlet.write(self.socket, to, &hop, header.wire_len(), front, payload) {
+        if self.outlet.write(self.socket, (to, &hop, check), header.wire_len(), front, payload) {
             self.counters.packets_sent += 1;
             self.counters.payload_bytes_sent += payload.len() as u64;
             if hop.destination.role == Role::Worker {
@@ -253,7 +268,7 @@ impl Lent<'_, '_> {
             fixed_point.quantise(exponent, input, &mut out[header_bytes..]);
         };
         let hop = HopHeader { payload_bytes: integers_bytes as u16, ..*hop };
-        if self.outlet.write(self.socket, to, &hop, header_bytes + integers_bytes, fill, &[]) {
+        if self.outlet.write(self.socket, (to, &hop, &mut None), header_bytes + integers_bytes, fill, &[]) {
             self.counters.packets_sent += 1;
             self.counters.payload_bytes_sent += integers_bytes as u64;
         }
@@ -326,13 +341,14 @@ impl<H: Wire> Tx<H, [u8]> for Lent<'_, '_> {
             Egress::Port(port) => {
                 let peer = self.outlet.peers.at_port(port);
                 let hop = self.next_door(peer);
-                self.send_to(peer.ok_or(DropReason::NoRoute), &hop, header, body);
+                self.send_to(peer.ok_or(DropReason::NoRoute), (&hop, &mut None), header, body);
             }
             Egress::Ports(ports) => {
+                let mut check = None;
                 for port in ports.iter() {
                     let peer = self.outlet.peers.at_port(port);
                     let hop = self.next_door(peer);
-                    self.send_to(peer.ok_or(DropReason::NoRoute), &hop, header, body);
+                    self.send_to(peer.ok_or(DropReason::NoRoute), (&hop, &mut check), header, body);
                 }
             }
             Egress::Route(route) => {
@@ -345,7 +361,7 @@ impl<H: Wire> Tx<H, [u8]> for Lent<'_, '_> {
                     return;
                 }
                 let peer = self.outlet.towards(&hop);
-                self.send_to(peer, &hop, header, body);
+                self.send_to(peer, (&hop, &mut None), header, body);
             }
         }
     }

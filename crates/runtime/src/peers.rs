@@ -2,15 +2,12 @@
 
 use std::net::SocketAddr;
 
-use fanin_core::{Address, DropReason, NodeId, PortId, ReplayWindow};
+use fanin_core::{Address, DropReason, EpochRule, LinkSequence, NodeId, PortId, Restarted};
 use fanin_net::{DestinationId, Sender};
 use fanin_wire::hop::HopHeader;
 
 use crate::config::{ConfigError, NODE_MAX, NodeConfig};
 use crate::counters::PeerCounters;
-
-/// How many earlier lives of a peer are remembered, so that a late packet of one of them is not taken for a restart.
-const RETIRED: usize = 4;
 
 /// One link of the overlay.
 #[derive(Debug)]
@@ -21,9 +18,8 @@ pub(crate) struct Peer {
     /// The number of the next packet to the peer, of which packets carry the low half.
     pub(crate) next_sequence: u32,
     pub(crate) counters: PeerCounters,
-    epoch: Option<u32>,
-    retired: [Option<u32>; RETIRED],
-    window: ReplayWindow,
+    /// What is believed of its epoch and its numbers.
+    pub(crate) heard: LinkSequence,
 }
 
 impl Peer {
@@ -38,32 +34,21 @@ impl Peer {
     /// Whether a packet with this epoch and sequence number is new; says also whether it shows that the peer has restarted.
     #[inline]
     pub(crate) fn accept(&mut self, epoch: u32, sequence: u32) -> Result<Restarted, DropReason> {
-        if self.epoch == Some(epoch) {
-            return self.window.accept(self.window.whole(sequence)).map(|()| Restarted(false));
-        }
-        self.begin_epoch(epoch, sequence)
-    }
-
-    #[cold]
-    fn begin_epoch(&mut self, epoch: u32, sequence: u32) -> Result<Restarted, DropReason> {
-        if self.retired.contains(&Some(epoch)) {
-            return Err(DropReason::TooOld);
-        }
-        let before = self.epoch.replace(epoch);
-        self.retired.rotate_right(1);
-        self.retired[0] = before;
-        self.window = ReplayWindow::new();
-        self.window.accept(self.window.whole(sequence)).map(|()| Restarted(before.is_some()))
+        self.heard.accept(epoch, sequence)
     }
 }
-
-/// Whether a packet is the first of a peer's new life.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Restarted(pub(crate) bool);
 
 /// An index into the peers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct PeerIndex(pub(crate) u16);
+
+/// What is believed of peers at the beginning: they live in the epoch that was agreed with them, if one was.
+pub(crate) fn heard_at_first(agreed: Option<u32>) -> LinkSequence {
+    let Some(epoch) = agreed else { return LinkSequence::new(EpochRule::Shown) };
+    let mut heard = LinkSequence::new(EpochRule::Agreed);
+    heard.agree(epoch, 0);
+    heard
+}
 
 /// All peers, found by socket address, by port and by node number.
 #[derive(Debug)]
@@ -77,8 +62,8 @@ pub(crate) struct Peers {
 }
 
 impl Peers {
-    /// Checks the configuration and makes a destination of `sender` for every peer.
-    pub(crate) fn new(config: &NodeConfig, local: SocketAddr, sender: &mut Sender) -> Result<Self, ConfigError> {
+    /// Checks the configuration and makes a destination of `sender` for every peer. Of all of them is believed what `heard` says.
+    pub(crate) fn new(config: &NodeConfig, local: SocketAddr, sender: &mut Sender, heard: &LinkSequence) -> Result<Self, ConfigError> {
         let mut peers = Peers { peers: Vec::new(), by_socket: Vec::new(), by_port: Vec::new(), by_node: Vec::new() };
         if config.peers.len() > usize::from(u16::MAX) {
             return Err(ConfigError::TooManyPeers(config.peers.len()));
@@ -100,9 +85,7 @@ impl Peers {
                 destination: sender.add(peer.socket),
                 next_sequence: 0,
                 counters: PeerCounters::default(),
-                epoch: None,
-                retired: [None; RETIRED],
-                window: ReplayWindow::new(),
+                heard: heard.clone(),
             });
         }
         peers.by_socket.sort_unstable_by_key(|(socket, _)| *socket);
@@ -181,7 +164,7 @@ mod tests {
 
     fn peers(peers: Vec<PeerConfig>, routes: Vec<(NodeId, NodeId)>) -> Result<Peers, ConfigError> {
         let config = NodeConfig { address: Address::switch(NodeId(9)), job: JobId(0), system: 1, op: ElementOp::F32_SUM, peers, routes };
-        Peers::new(&config, SocketAddr::from(([127, 0, 0, 1], 1)), &mut Sender::new(SenderConfig::default()))
+        Peers::new(&config, SocketAddr::from(([127, 0, 0, 1], 1)), &mut Sender::new(SenderConfig::default()), &heard_at_first(None))
     }
 
     #[test]
@@ -209,28 +192,5 @@ mod tests {
             ConfigError::RouteByStranger { to: NodeId(3), by: NodeId(2) }
         );
         assert_eq!(error(vec![peer(u32::MAX, 5, None)], vec![]), ConfigError::NodeTooLarge(NodeId(u32::MAX)));
-    }
-
-    #[test]
-    fn a_restart_is_seen_and_a_late_packet_of_an_earlier_life_is_dropped() {
-        let mut peers = peers(vec![peer(1, 5, None)], vec![]).unwrap();
-        let peer = peers.get_mut(PeerIndex(0));
-        assert_eq!(peer.accept(100, 0), Ok(Restarted(false)));
-        assert_eq!(peer.accept(100, 0), Err(DropReason::Repeated));
-        assert_eq!(peer.accept(90, 0), Ok(Restarted(true)), "also where the peer's clock was set back");
-        assert_eq!(peer.accept(90, 0), Err(DropReason::Repeated));
-        assert_eq!(peer.accept(100, 1), Err(DropReason::TooOld));
-        assert_eq!(peer.accept(90, 1), Ok(Restarted(false)));
-    }
-
-    #[test]
-    fn numbers_begin_again_and_nothing_is_taken_for_a_repeat() {
-        let mut peers = peers(vec![peer(1, 5, None)], vec![]).unwrap();
-        let peer = peers.get_mut(PeerIndex(0));
-        for sequence in [1 << 30, 1 << 31, 3 << 30, u32::MAX - 1, 0, u32::MAX, 1] {
-            assert_eq!(peer.accept(100, sequence), Ok(Restarted(false)), "{sequence}");
-            assert_eq!(peer.accept(100, sequence), Err(DropReason::Repeated), "{sequence}");
-        }
-        assert_eq!(peer.accept(100, 3 << 30), Err(DropReason::TooOld));
     }
 }

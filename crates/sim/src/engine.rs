@@ -402,6 +402,9 @@ where
         let faulty = self.net.faulty[number as usize].as_mut().expect("a faulty link has a state");
         let sequence = faulty.number();
         let fate = faulty.fate(kind);
+        if let Some(reason) = faulty.stray() {
+            self.net.counters.drop(reason);
+        }
         if let Some(delay) = fate.second
             && !is_background
         {

@@ -1,9 +1,10 @@
 //! Injected faults: what links do to packets, and what fails when.
 //!
 //! Faults strike below the hop sequence: a duplicated packet reaches a node only when the anti-replay window is switched off. Only
-//! links with faults keep a window; on the others a repeat cannot happen. Every faulty link draws from a stream of its own.
+//! links with faults keep a window; on the others a repeat cannot happen. Every faulty link draws from a stream of its own, and strays from
+//! another one: they change nothing of what else is drawn.
 
-use fanin_core::{DropReason, Duration, Instant, NodeId, PacketKind, ReplayWindow};
+use fanin_core::{DropReason, Duration, EpochRule, Instant, LinkSequence, NodeId, PacketKind, ReplayWindow};
 
 use crate::limits::HostLimit;
 use crate::random::{Purpose, Random};
@@ -83,6 +84,16 @@ pub struct LinkFault {
     pub delay_max: Duration,
 }
 
+/// Packets that nobody at the other end of the link has sent: of another link, in a neighbour's name, or with a damaged header. They come
+/// beside what is on the link and carry nothing.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Strays {
+    /// Probability that one comes before a packet, by packet and link.
+    pub probability: f64,
+    /// What they say of epoch and number is believed at once. On only to show what happens then.
+    pub believed: bool,
+}
+
 /// Something that fails at a time.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum TimedFault {
@@ -133,11 +144,13 @@ pub struct FaultPlan {
     pub timed: Vec<TimedFault>,
     /// Drop repeats by the hop sequence. Off only to show what happens without it.
     pub anti_replay: bool,
+    /// Packets that come out of nowhere, on all links.
+    pub strays: Strays,
 }
 
 impl Default for FaultPlan {
     fn default() -> Self {
-        FaultPlan { links: Vec::new(), timed: Vec::new(), anti_replay: true }
+        FaultPlan { links: Vec::new(), timed: Vec::new(), anti_replay: true, strays: Strays::default() }
     }
 }
 
@@ -147,6 +160,9 @@ impl FaultPlan {
     /// # Errors
     /// [`SetupError`] for a probability outside 0 to 1.
     pub fn check(&self) -> Result<(), SetupError> {
+        if !(0.0..=1.0).contains(&self.strays.probability) {
+            return Err(SetupError::new("faults.strays.probability", self.strays.probability, "a probability from 0 to 1"));
+        }
         for (index, fault) in self.links.iter().enumerate() {
             let fields = [
                 ("loss", fault.loss),
@@ -179,8 +195,13 @@ pub(crate) struct FaultyLink {
     rules: Vec<LinkFault>,
     random: Random,
     next_sequence: u64,
-    window: Option<ReplayWindow>,
+    heard: Option<LinkSequence>,
+    strays: Strays,
+    stray_random: Random,
 }
+
+/// The epoch of all links.
+const EPOCH: u32 = 1;
 
 impl FaultyLink {
     /// The state for link number `link`, a channel of this cable, or `None` where no fault strikes it.
@@ -188,11 +209,13 @@ impl FaultyLink {
         let cable = &topology.links[cable as usize];
         let rules: Vec<LinkFault> =
             plan.links.iter().filter(|fault| fault.links.selects(topology, cable.from, cable.to)).cloned().collect();
-        (!rules.is_empty()).then(|| FaultyLink {
+        (!rules.is_empty() || plan.strays.probability > 0.0).then(|| FaultyLink {
             rules,
             random: Random::new(seed, Purpose::Faults, u64::from(link)),
             next_sequence: 0,
-            window: plan.anti_replay.then(ReplayWindow::new),
+            heard: plan.anti_replay.then(|| heard_from(0)),
+            strays: plan.strays,
+            stray_random: Random::new(seed, Purpose::Strays, u64::from(link)),
         })
     }
 
@@ -224,8 +247,46 @@ impl FaultyLink {
 
     /// Whether the far end takes a packet with this number.
     pub fn accept(&mut self, sequence: u64) -> Result<(), DropReason> {
-        self.window.as_mut().map_or(Ok(()), |window| window.accept(sequence))
+        self.heard.as_mut().map_or(Ok(()), |heard| heard.accept(EPOCH, sequence as u32).map(|_| ()))
     }
+
+    /// Draws whether a stray comes now; if so, why it goes no further.
+    pub fn stray(&mut self) -> Option<DropReason> {
+        let Strays { probability, believed } = self.strays;
+        if probability <= 0.0 || !self.stray_random.chance(probability) {
+            return None;
+        }
+        let Some(heard) = &mut self.heard else { return Some(DropReason::Malformed) };
+        let (kind, draw) = (self.stray_random.below(3), self.stray_random.bits());
+        let number = self.next_sequence as u32;
+        let (epoch, number, is_damaged) = match kind {
+            0 => (draw as u32, (draw >> 32) as u32, false),
+            1 => (EPOCH, number.wrapping_add(ReplayWindow::LENGTH as u32).wrapping_add(draw as u32 & 0x3fff_ffff), false),
+            // A bit of the header has flipped, in the epoch or in the number.
+            _ if draw % 64 < 32 => (EPOCH ^ 1 << (draw % 32), number, true),
+            _ => (EPOCH, number ^ 1 << (draw % 32), true),
+        };
+        if believed {
+            if epoch == EPOCH {
+                *heard = heard_from(number);
+            } else {
+                heard.agree(epoch, number);
+            }
+            return Some(DropReason::Malformed);
+        }
+        if is_damaged {
+            return Some(DropReason::Corrupted);
+        }
+        // A number that is believed would belong to a packet: then this is one of another kind.
+        Some(heard.accept(epoch, number).err().unwrap_or(DropReason::Malformed))
+    }
+}
+
+/// What is believed of a link that has come to this number.
+fn heard_from(number: u32) -> LinkSequence {
+    let mut heard = LinkSequence::new(EpochRule::Agreed);
+    heard.agree(EPOCH, number);
+    heard
 }
 
 /// One change of state, at a time.

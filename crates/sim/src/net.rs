@@ -137,7 +137,7 @@ impl<H: Wire, O: Clone> Net<H, O> {
         let map = &topology.map;
         let mut links = links(&topology, &channels, network);
         let mut faulty = Vec::new();
-        if !scenario.faults.links.is_empty() {
+        if !scenario.faults.links.is_empty() || scenario.faults.strays.probability > 0.0 {
             for (index, link) in links.iter_mut().enumerate() {
                 let state =
                     FaultyLink::new(&scenario.faults, &topology, channels.cable(index as u32), index as u32, scenario.seed).map(Box::new);

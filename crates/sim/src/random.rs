@@ -23,6 +23,8 @@ pub enum Purpose {
     Noise = 6,
     /// How long jobs compute, and when they arrive.
     Compute = 7,
+    /// Packets that come out of nowhere.
+    Strays = 8,
 }
 
 /// A deterministic stream of random numbers.

@@ -68,7 +68,7 @@ fn faults() -> FaultPlan {
             TimedFault::SwitchDown { switch: NodeId(75), from: at(10), until: at(20) },
             TimedFault::HostStall { host: NodeId(9), from: at(8), until: at(12) },
         ],
-        anti_replay: true,
+        ..FaultPlan::default()
     }
 }
 

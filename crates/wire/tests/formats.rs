@@ -170,7 +170,8 @@ fn ring_headers() -> impl Strategy<Value = RingHeader> {
 }
 
 fn link_headers() -> impl Strategy<Value = LinkHeader> {
-    let hello = any::<(bool, u16, u32)>().prop_map(|(hears, port, fabric)| LinkHeader::Hello { hears, port: PortId(port), fabric });
+    let hello = any::<(Option<u32>, Option<u32>, u16, u32)>()
+        .prop_map(|(hears, told, port, fabric)| LinkHeader::Hello { hears, told, port: PortId(port), fabric });
     prop_oneof![4 => hello, 1 => Just(LinkHeader::Background)]
 }
 
@@ -392,7 +393,9 @@ fn leads_back(bytes: &[u8]) {
     check::<LinkHeader>(bytes);
     if let Ok((header, length)) = HopHeader::parse(bytes) {
         let mut out = [0; HopHeader::MAX_LEN];
-        assert_eq!((header.emit(&mut out), &out[..length]), (length, &bytes[..length]));
+        assert_eq!(header.emit(&mut out), length);
+        // The checksum is written once the packet is complete.
+        assert_eq!((&out[..16], &out[20..length]), (&bytes[..16], &bytes[20..length]));
     }
     if let Ok((header, payload)) = RoceHeader::parse(bytes) {
         let mut out = vec![0; header.frame_len(payload.len())];

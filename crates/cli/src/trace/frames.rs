@@ -11,7 +11,7 @@ use fanin_core::{FlowLabel, JobId, NodeId, TrafficClass, Wire};
 use fanin_plan::{Prepared, PreparedJob};
 use fanin_sim::trace::TracedPacket;
 use fanin_systems::{AnyHeader, System, ring_order};
-use fanin_wire::hop::HopHeader;
+use fanin_wire::hop::{HopHeader, RestCheck};
 use fanin_wire::link::{LINK_SYSTEM, LinkHeader};
 use fanin_wire::netreduce::NetReduceHeader;
 use fanin_wire::roce::{AETH, Aeth, BTH, Bth, Envelope, RETH, Reth, RoceHeader};
@@ -143,6 +143,8 @@ impl<'a> Frames<'a> {
         hop.emit(&mut body);
         body.extend_from_slice(&head[1..]);
         body.extend_from_slice(&payload);
+        let rest = RestCheck::of([&body[hop.wire_len()..]]);
+        HopHeader::seal(&mut body, rest);
         udp(from, to, packet.flow, packet.ecn, &body)
     }
 }

@@ -234,6 +234,7 @@ pub(crate) fn driver(
         sender: SenderConfig { faults: config.faults, ..SenderConfig::default() },
         datagram_bytes_max: (admitted.payload_bytes + header_bytes_max(&admitted.system, config.fixed_point)) as usize,
         epoch: Some(admitted.epoch),
+        peers_epoch: Some(admitted.epoch),
         ..DriverConfig::default()
     };
     let mut driver = WorkerDriver::new(socket, node, of_node, &how)

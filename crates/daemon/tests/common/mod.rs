@@ -170,7 +170,7 @@ impl Rank {
             peers: vec![switch],
             routes: Vec::new(),
         };
-        let how = DriverConfig { epoch: Some(admitted.epoch), ..DriverConfig::default() };
+        let how = DriverConfig { epoch: Some(admitted.epoch), peers_epoch: Some(admitted.epoch), ..DriverConfig::default() };
         WorkerDriver::new(self.socket.take().unwrap(), node, config, &how).unwrap()
     }
 

@@ -1,4 +1,4 @@
-//! Whether a neighbour is alive: both sides say hello, and each hello says whether the other side is heard.
+//! Whether a neighbour is alive: both sides say hello, and each hello says whether the other side is heard, and in which epoch.
 //!
 //! ```text
 //!            any packet                 a hello: "I hear you"
@@ -10,7 +10,9 @@
 //!    +------------------------------------------------------------+
 //! ```
 //!
-//! A link is used while it is up. That a process was restarted is seen at once: its first hello does not hear anybody.
+//! A link is used while it is up. Packets of an epoch that is not believed are not heard. A hello of another epoch is answered at once:
+//! the answer repeats that epoch, the neighbour's next hello repeats this side's, and each side knows that the other is no stranger. So
+//! a process that was restarted is known after one round trip, and one packet with another epoch does nothing.
 
 use fanin_core::{Duration, Instant};
 
@@ -46,13 +48,25 @@ pub(crate) struct Neighbour {
     state: LinkState,
     heard: Option<Instant>,
     hears_us: bool,
+    /// An epoch, not the one that is believed, in which a hello has come.
+    told: Option<u32>,
+    /// When a hello of another epoch is answered at once again.
+    next_answer: Instant,
     next_hello: Instant,
 }
 
 impl Neighbour {
     /// Nothing is known; the first hello is due at once.
     pub(crate) fn new(config: HelloConfig) -> Self {
-        Neighbour { config, state: LinkState::Down, heard: None, hears_us: false, next_hello: Instant::ZERO }
+        Neighbour {
+            config,
+            state: LinkState::Down,
+            heard: None,
+            hears_us: false,
+            told: None,
+            next_answer: Instant::ZERO,
+            next_hello: Instant::ZERO,
+        }
     }
 
     pub(crate) fn state(&self) -> LinkState {
@@ -69,6 +83,21 @@ impl Neighbour {
     pub(crate) fn on_hello(&mut self, now: Instant, hears_us: bool) {
         self.heard = Some(now);
         self.hears_us = hears_us;
+    }
+
+    /// A hello of an epoch that is not believed: the next one repeats it. It comes at once, but strangers do not cause more than eight in an
+    /// interval.
+    pub(crate) fn on_told(&mut self, now: Instant, epoch: u32) {
+        self.told = Some(epoch);
+        if now >= self.next_answer {
+            self.next_answer = now + self.config.interval.divided(8);
+            self.next_hello = now;
+        }
+    }
+
+    /// The epoch that a hello is to repeat, which is said once.
+    pub(crate) fn take_told(&mut self) -> Option<u32> {
+        self.told.take()
     }
 
     /// The process at the other end is another one: it has yet to say that it hears this side.

@@ -2,9 +2,9 @@
 
 use std::collections::VecDeque;
 
-use fanin_core::{Address, DropReason, Duration, Instant, JobId, NodeId, PortId, TrafficClass, Wire};
+use fanin_core::{Address, DropReason, Duration, Instant, JobId, NodeId, PortId, Restarted, TrafficClass, Wire};
 use fanin_net::Socket;
-use fanin_wire::hop::HopHeader;
+use fanin_wire::hop::{HopHeader, RestCheck};
 use fanin_wire::link::{LINK_SYSTEM, LinkHeader};
 
 use super::config::{FabricConfig, pinned_by};
@@ -210,14 +210,21 @@ impl Links {
     ///
     /// # Errors
     /// Why it is not one.
-    pub(crate) fn on_link_packet(&mut self, from: PeerIndex, now: Instant, hop: &HopHeader, rest: &[u8]) -> Result<(), DropReason> {
+    pub(crate) fn on_link_packet(
+        &mut self,
+        from: PeerIndex,
+        now: Instant,
+        own_epoch: u32,
+        hop: &HopHeader,
+        rest: &[u8],
+    ) -> Result<(), DropReason> {
         let (header, _) = LinkHeader::parse(rest).map_err(|_| DropReason::Malformed)?;
         match header {
             LinkHeader::Hello { hears, fabric, .. } if hop.neighbour => {
                 if fabric != self.fingerprint {
                     return Err(DropReason::Mismatch);
                 }
-                self.port(from).neighbour.on_hello(now, hears);
+                self.port(from).neighbour.on_hello(now, hears == Some(own_epoch));
             }
             LinkHeader::Background if !hop.neighbour => {
                 self.received.packets += 1;
@@ -272,10 +279,38 @@ impl Links {
 
 /// Whole datagrams of a stream.
 fn datagram_bytes(config: &TrafficConfig) -> usize {
-    HopHeader::MAX_LEN + LinkHeader::MAX_LEN + usize::from(config.payload_bytes)
+    HopHeader::MAX_LEN + LinkHeader::Background.wire_len() + usize::from(config.payload_bytes)
 }
 
 impl Outlet {
+    /// A hello has come, of which nothing is believed yet: whether it shows in which epoch the neighbour lives. It does where it repeats
+    /// this node's own epoch, which nobody knows who does not get this node's hellos. Else it is answered soon, so that the neighbour can.
+    ///
+    /// # Errors
+    /// Why it is not a hello of a neighbour.
+    #[cold]
+    pub(crate) fn on_greeting(&mut self, from: PeerIndex, hop: &HopHeader, rest: &[u8]) -> Result<Restarted, DropReason> {
+        let Outlet { epoch, peers, links, now, .. } = self;
+        let (header, _) = LinkHeader::parse(rest).map_err(|_| DropReason::Malformed)?;
+        let (Some(links), LinkHeader::Hello { hears, told, fabric, .. }) = (links, header) else { return Err(DropReason::Malformed) };
+        if fabric != links.fingerprint {
+            return Err(DropReason::Mismatch);
+        }
+        let heard = &mut peers.get_mut(from).heard;
+        let before = heard.epoch();
+        if before == Some(hop.epoch) {
+            return Ok(Restarted(false));
+        }
+        if ![hears, told].contains(&Some(*epoch)) {
+            links.port(from).neighbour.on_told(*now, hop.epoch);
+            return Err(DropReason::Unproven);
+        }
+        if !heard.agree(hop.epoch, hop.sequence) {
+            return Err(DropReason::TooOld);
+        }
+        Ok(Restarted(before.is_some()))
+    }
+
     /// Says hello where it is due, lets sources send, and hands what is due to the sender.
     pub(crate) fn drive_links(&mut self, socket: &Socket) {
         if self.links.is_none() {
@@ -294,9 +329,13 @@ impl Outlet {
         for (index, port) in links.ports.iter_mut().enumerate() {
             let Some(hears) = port.neighbour.hello(*now) else { continue };
             let peer = peers.get_mut(PeerIndex(index as u16));
-            let Some(slot) = sender.reserve(socket, peer.destination, HopHeader::NEIGHBOUR_LEN + LinkHeader::MAX_LEN) else { continue };
+            let (hears, told) = (peer.heard.epoch().filter(|_| hears), port.neighbour.take_told());
+            let hello = LinkHeader::Hello { hears, told, port: PortId(index as u16), fabric: links.fingerprint };
+            let Some(slot) = sender.reserve(socket, peer.destination, HopHeader::NEIGHBOUR_LEN + hello.wire_len()) else { continue };
             let front = HopHeader { sequence: peer.next_sequence, destination: peer.address, ..template }.emit(slot);
-            LinkHeader::Hello { hears, port: PortId(index as u16), fabric: links.fingerprint }.emit(&mut slot[front..]);
+            hello.emit(&mut slot[front..]);
+            let rest = RestCheck::of([&slot[front..]]);
+            HopHeader::seal(slot, rest);
             peer.next_sequence = peer.next_sequence.wrapping_add(1);
             sender.commit(socket, peer.destination);
         }
@@ -312,14 +351,15 @@ impl Outlet {
             let destination = Address::worker(config.to);
             let payload_bytes = config.payload_bytes;
             let hop = HopHeader { class: TrafficClass::Background, flow, payload_bytes, ..self.hop(JobId(0), LINK_SYSTEM, destination) };
-            let front_bytes = LinkHeader::MAX_LEN + usize::from(payload_bytes);
+            let header_bytes = LinkHeader::Background.wire_len();
+            let front_bytes = header_bytes + usize::from(payload_bytes);
             while source.take(self.now) {
                 let fill = |out: &mut [u8]| {
                     LinkHeader::Background.emit(out);
-                    out[LinkHeader::MAX_LEN..].fill(0);
+                    out[header_bytes..].fill(0);
                 };
                 let sent = match self.towards(&hop) {
-                    Ok(peer) => self.write(socket, peer, &hop, front_bytes, fill, &[]),
+                    Ok(peer) => self.write(socket, (peer, &hop, &mut None), front_bytes, fill, &[]),
                     Err(reason) => {
                         self.counters.drop(reason);
                         false
