@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import array
+import os
 import select
 import socket
 import struct
@@ -19,6 +20,10 @@ import zlib
 #: magic, version, element type (float32), operator (sum), ring, message, bytes, rank, world, summed.
 HEADER = struct.Struct("<4sBBBxIIQHHH2x")
 MAGIC, VERSION, FLOAT32, SUM = b"\xfa\x17\x1e\xd0", 1, 0, 0
+#: What a switch says before it ends a ring begins so; two bytes of length and a text follow.
+REASON = b"\xfa\x17\x1e\xd1"
+#: magic, ring, rank, world.
+GREETING = struct.Struct("<8sIHH")
 
 
 def address(text: str) -> tuple[str, int]:
@@ -29,7 +34,11 @@ def address(text: str) -> tuple[str, int]:
 
 def meet(listen: tuple[str, int], successor: tuple[str, int]) -> tuple[socket.socket, socket.socket]:
     """A connection to the successor and one from the predecessor."""
-    server = socket.create_server(listen)
+    return connections(socket.create_server(listen), successor)
+
+
+def connections(server: socket.socket, successor: tuple[str, int]) -> tuple[socket.socket, socket.socket]:
+    """The same where the predecessor comes to `server`."""
     for _ in range(200):
         try:
             to = socket.create_connection(successor)
@@ -41,6 +50,42 @@ def meet(listen: tuple[str, int], successor: tuple[str, int]) -> tuple[socket.so
     return to, server.accept()[0]
 
 
+def agree(server: socket.socket, successor: tuple[str, int], rank: int, world: int) -> int:
+    """A number that no other ring has: rank 0 draws one, and it goes round once, by connections of its own."""
+    to, from_ = connections(server, successor)
+    with to, from_:
+        ring = int.from_bytes(os.urandom(4), "little")
+        if rank == 0:
+            to.sendall(GREETING.pack(b"fanring1", ring, rank, world))
+        from_.settimeout(30)
+        came = b""
+        while len(came) < GREETING.size:
+            part = from_.recv(GREETING.size - len(came))
+            if not part:
+                raise SystemExit("the predecessor is gone")
+            came += part
+        magic, said, previous, of = GREETING.unpack(came)
+        if (magic, previous, of) != (b"fanring1", (rank - 1) % world, world):
+            raise SystemExit(f"the predecessor is rank {previous} of {of}, and rank {(rank - 1) % world} of {world} is expected")
+        if rank != 0:
+            to.sendall(GREETING.pack(b"fanring1", said, rank, world))
+        return said
+
+
+def reason(to: socket.socket) -> str:
+    """What the switch has said before it ended the ring: it comes by the connection to the successor, against the direction of the stream."""
+    to.setblocking(True)
+    to.settimeout(0.1)
+    try:
+        said = to.recv(512)
+    except OSError:
+        said = b""
+    length = int.from_bytes(said[4:6], "little")
+    if said[:4] != REASON:
+        return "that worker has died, or the switch has ended the ring and its log says why"
+    return "the switch says: " + said[6 : 6 + length].decode(errors="replace")
+
+
 def exchange(to: socket.socket, from_: socket.socket, message: bytes, length: int) -> bytes:
     """Sends and receives at once: whoever sends everything first waits for ever where buffers end."""
     to.setblocking(False)
@@ -49,15 +94,18 @@ def exchange(to: socket.socket, from_: socket.socket, message: bytes, length: in
         readable, writable, _ = select.select([from_, to] if rest else [from_], [to] if rest else [], [], 30)
         if not readable and not writable:
             raise SystemExit("nothing has moved for 30 s: the switch's log says which worker is late")
-        if writable:
-            rest = rest[to.send(rest) :]
-        if to in readable:
-            raise SystemExit("the successor is gone")
-        if from_ in readable:
-            part = from_.recv(length - len(got))
-            if not part:
-                raise SystemExit("the predecessor is gone")
-            got += part
+        try:
+            if writable:
+                rest = rest[to.send(rest) :]
+            if to in readable:
+                raise SystemExit(f"the connection to the successor is gone: {reason(to)}")
+            if from_ in readable:
+                part = from_.recv(length - len(got))
+                if not part:
+                    raise SystemExit(f"the connection from the predecessor is gone: {reason(to)}")
+                got += part
+        except ConnectionError as error:
+            raise SystemExit(f"a connection is gone ({error.strerror}): {reason(to)}") from error
     return bytes(got)
 
 
@@ -67,11 +115,14 @@ def main() -> None:
     parser.add_argument("--world", type=int, required=True)
     parser.add_argument("--listen", type=address, required=True)
     parser.add_argument("--successor", type=address, required=True)
+    parser.add_argument("--ring", type=int, help="a number that these workers have and no others; without it they agree on one")
     args = parser.parse_args()
-    to, from_ = meet(args.listen, args.successor)
+    server = socket.create_server(args.listen)
+    ring = agree(server, args.successor, args.rank, args.world) if args.ring is None else args.ring
+    to, from_ = connections(server, args.successor)
     for message, vector in enumerate(([1.0, 2.0, 3.0, args.rank], [args.rank + 0.5] * 100_000)):
         data = array.array("f", vector).tobytes()
-        header = HEADER.pack(MAGIC, VERSION, FLOAT32, SUM, 77, message, len(data), args.rank, args.world, 0)
+        header = HEADER.pack(MAGIC, VERSION, FLOAT32, SUM, ring, message, len(data), args.rank, args.world, 0)
         padding = bytes(-len(data) % 8)
         got = exchange(to, from_, header + data + padding + bytes(8), len(header) + len(data) + len(padding) + 8)
         if HEADER.unpack_from(got)[-1] != args.world:

@@ -10,7 +10,7 @@ use comfy_table::{CellAlignment, Table, presets};
 use fanin_comm::{DType, ElementOp, Operator};
 use fanin_runtime::clock::process_cpu_time;
 use fanin_transparent::RingStream;
-use fanin_transparent::worker::RingPlace;
+use fanin_transparent::worker::{RingPlace, agree};
 use serde::Serialize;
 
 use crate::allreduce::parse_sizes;
@@ -33,9 +33,9 @@ pub struct StreamArgs {
     /// Where its successor listens.
     #[arg(long, value_name = "IP:PORT")]
     pub successor: SocketAddr,
-    /// Which workers belong together: a number that these have, and no others at the same switch.
-    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
-    pub ring: u32,
+    /// Which workers belong together: a number that these have, and no others at the same switch. Without it they agree on one by themselves.
+    #[arg(long, value_name = "NUMBER")]
+    pub ring: Option<u32>,
     /// Who sums.
     #[arg(long, value_enum, default_value_t = Mode::Transparent)]
     pub mode: Mode,
@@ -97,13 +97,16 @@ pub fn run(args: &StreamArgs) -> Result<()> {
     ensure!(args.timeout > 0.0 && args.timeout < 1e6, "field `timeout` is {}, and must be a positive number of seconds", args.timeout);
     ensure!((0.0..1e6).contains(&args.late), "field `late` is {}, and must be a number of seconds", args.late);
     let listener = TcpListener::bind(args.listen).with_context(|| format!("cannot listen at {}", args.listen))?;
-    let place = RingPlace {
-        ring: args.ring,
+    let mut place = RingPlace {
+        ring: args.ring.unwrap_or_default(),
         rank: args.rank,
         world: args.world,
         successor: args.successor,
         patience: Duration::from_secs_f64(args.timeout),
     };
+    if args.ring.is_none() && args.mode == Mode::Transparent {
+        place.ring = agree(&place, &listener)?;
+    }
     let mut stream = RingStream::connect(place, &listener)?;
     let rows = sizes.iter().map(|&size| measure(args, &mut stream, size)).collect::<Result<Vec<Row>>>()?;
     // Nobody leaves while others still wait for what this one has acknowledged.

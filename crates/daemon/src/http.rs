@@ -27,10 +27,18 @@ const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset
 /// Asks the service for all metrics as text.
 pub(crate) type Scrape = oneshot::Sender<String>;
 
+/// Whether all is well, or what is not.
+pub(crate) type Health = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
+
+/// Well until it drains.
+pub(crate) fn well_until(draining: Arc<AtomicBool>) -> Health {
+    Arc::new(move || if draining.load(Ordering::Relaxed) { Err("draining".to_owned()) } else { Ok(()) })
+}
+
 #[derive(Clone)]
 pub(crate) struct Http {
     pub(crate) scrapes: mpsc::Sender<Scrape>,
-    pub(crate) draining: Arc<AtomicBool>,
+    pub(crate) health: Health,
 }
 
 impl Http {
@@ -70,8 +78,10 @@ impl Http {
             return response;
         }
         match request.uri().path() {
-            "/healthz" if self.draining.load(Ordering::Relaxed) => text(StatusCode::SERVICE_UNAVAILABLE, "draining\n".into()),
-            "/healthz" => text(StatusCode::OK, "ok\n".into()),
+            "/healthz" => match (self.health)() {
+                Ok(()) => text(StatusCode::OK, "ok\n".into()),
+                Err(why) => text(StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")),
+            },
             "/metrics" => self.metrics().await,
             _ => text(StatusCode::NOT_FOUND, "there are /metrics and /healthz\n".into()),
         }

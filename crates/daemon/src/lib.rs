@@ -10,6 +10,7 @@
 //! | `worker` | one job: its socket, its thread, its node |
 //! | `http` | `/metrics` and `/healthz` |
 //! | `metrics` | what is measured, and under which names |
+//! | [`page`] | the same two pages for a switch of another kind: [`PageServer`] |
 //! | [`fabric`] | a switch of a fabric of several, as a service of its own: [`FabricDaemon`] |
 //! | `process` | what the operating system says about this process |
 //!
@@ -28,11 +29,13 @@ mod daemon;
 pub mod fabric;
 mod http;
 mod metrics;
+pub mod page;
 mod process;
 mod service;
 mod worker;
 
 pub use config::DaemonConfig;
 pub use daemon::{Daemon, DaemonHandle, DaemonRemote, StartError};
+pub use page::{Page, PageServer};
 pub use fabric::{FabricClient, FabricClientError, FabricDaemon, FabricDaemonConfig, FabricDaemonHandle};
 pub use worker::{RTO_INITIAL, RTO_MIN};

@@ -16,7 +16,7 @@ use prometheus_client::registry::{Registry, Unit};
 use crate::process::ProcessStatus;
 
 /// Labels of a value.
-pub(crate) type Labels = Vec<(&'static str, String)>;
+pub type Labels = Vec<(&'static str, String)>;
 
 /// Counts since the start of the switch.
 #[derive(Clone, Debug, Default)]
@@ -56,7 +56,7 @@ pub(crate) struct View<'a> {
 /// A registry that is filled once and thrown away: what a scrape shows is what was true at that moment, and jobs that are gone leave
 /// nothing behind.
 #[derive(Default)]
-pub(crate) struct Page(Registry);
+pub struct Page(Registry);
 
 impl Page {
     /// In the text format of OpenMetrics.
@@ -66,7 +66,8 @@ impl Page {
         text
     }
 
-    pub(crate) fn counters(&mut self, name: &str, help: &str, values: impl IntoIterator<Item = (Labels, u64)>) {
+    /// Counts by labels; `_total` is added to the name.
+    pub fn counters(&mut self, name: &str, help: &str, values: impl IntoIterator<Item = (Labels, u64)>) {
         let family = Family::<Labels, Counter<u64, AtomicU64>>::default();
         for (labels, value) in values {
             family.get_or_create(&labels).inc_by(value);
@@ -74,13 +75,15 @@ impl Page {
         self.0.register(name, help, family);
     }
 
-    pub(crate) fn counter(&mut self, name: &str, help: &str, value: u64) {
+    /// A count; `_total` is added to the name.
+    pub fn counter(&mut self, name: &str, help: &str, value: u64) {
         let counter = Counter::<u64, AtomicU64>::default();
         counter.inc_by(value);
         self.0.register(name, help, counter);
     }
 
-    pub(crate) fn gauges(&mut self, name: &str, help: &str, values: impl IntoIterator<Item = (Labels, u64)>) {
+    /// Values of now by labels.
+    pub fn gauges(&mut self, name: &str, help: &str, values: impl IntoIterator<Item = (Labels, u64)>) {
         let family = Family::<Labels, Gauge>::default();
         for (labels, value) in values {
             family.get_or_create(&labels).set(value as i64);
@@ -88,7 +91,8 @@ impl Page {
         self.0.register(name, help, family);
     }
 
-    pub(crate) fn gauge(&mut self, name: &str, help: &str, value: u64) {
+    /// A value of now.
+    pub fn gauge(&mut self, name: &str, help: &str, value: u64) {
         let gauge: Gauge = Gauge::default();
         gauge.set(value as i64);
         self.0.register(name, help, gauge);

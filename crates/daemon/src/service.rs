@@ -20,7 +20,7 @@ use tokio::time::{Instant, sleep_until};
 use crate::compile::{self, Compiled};
 use crate::config::DaemonConfig;
 use crate::connection::{self, ConnectionEvent, Outbox};
-use crate::http::{Http, Scrape};
+use crate::http::{Http, Scrape, well_until};
 use crate::metrics::{JobView, Totals, View, render};
 use crate::process::ProcessStatus;
 use crate::worker::{JobWorker, JobWorkers, Ports};
@@ -80,7 +80,7 @@ impl Service {
     ) -> io::Result<Self> {
         let (ask, scrapes) = mpsc::channel(16);
         if let Some(listener) = http {
-            let http = Http { scrapes: ask, draining: draining.clone() };
+            let http = Http { scrapes: ask, health: well_until(draining.clone()) };
             tokio::spawn(http.serve(TcpListener::from_std(listener)?));
         }
         let start = Instant::now();

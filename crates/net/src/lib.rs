@@ -32,7 +32,7 @@ pub mod socket;
 pub mod stream;
 
 pub use faults::{FaultKind, FaultPlan};
-pub use port::{FrameBatch, FrameQueue, Offload, PacketPort, PortError};
+pub use port::{Flushed, FrameBatch, FrameQueue, Offload, PacketPort, PortError};
 pub use receive::{Receiver, Run};
 pub use send::{DestinationId, SendStatistics, Sender, SenderConfig};
 pub use socket::{NetError, Readiness, Socket, SocketConfig, Waker};

@@ -47,6 +47,9 @@ impl Offload {
     /// Bit of [`Offload::flags`]: the checksum is to be finished.
     pub const NEEDS_CHECKSUM: u8 = 1;
 
+    /// Bit of [`Offload::flags`]: somebody below has found the checksum right, as a network card.
+    pub const CHECKSUM_VALID: u8 = 2;
+
     fn parse(bytes: &[u8; OFFLOAD_BYTES]) -> Self {
         let word = |at: usize| u16::from_ne_bytes([bytes[at], bytes[at + 1]]);
         Offload {
@@ -110,6 +113,8 @@ const CABLE: &str = "udp:";
 pub struct PacketPort {
     name: String,
     fd: OwnedFd,
+    /// Of the interface; 0 for a cable.
+    index: libc::c_uint,
     is_cable: bool,
 }
 
@@ -124,10 +129,7 @@ impl PacketPort {
             return Self::open_cable(name, ends, buffer_bytes);
         }
         let no_interface = || PortError::NoInterface { name: name.to_owned() };
-        let index = CString::new(name).map_err(|_| no_interface()).map(|name| {
-            // SAFETY: a string that ends with a zero byte, which the function only reads.
-            unsafe { libc::if_nametoindex(name.as_ptr()) }
-        })?;
+        let index = index_of(name);
         if index == 0 {
             return Err(no_interface());
         }
@@ -140,7 +142,7 @@ impl PacketPort {
         }
         // SAFETY: the descriptor was just made and belongs to nobody else.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-        let port = PacketPort { name: name.to_owned(), fd, is_cable: false };
+        let port = PacketPort { name: name.to_owned(), fd, index, is_cable: false };
         let set = |what, level, option, value: libc::c_int| port.set(level, option, &value).map_err(|source| refused(what, source));
         set("ask for frames before they are cut", libc::SOL_PACKET, libc::PACKET_VNET_HDR, 1)?;
         set("leave out what this process sends", libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1)?;
@@ -170,7 +172,7 @@ impl PacketPort {
         let refused = |what, source| PortError::Refused { name: name.to_owned(), what, source };
         let socket = UdpSocket::bind(own).map_err(|source| refused("listen", source))?;
         socket.connect(other).and_then(|()| socket.set_nonblocking(true)).map_err(|source| refused("plug in", source))?;
-        let port = PacketPort { name: name.to_owned(), fd: socket.into(), is_cable: true };
+        let port = PacketPort { name: name.to_owned(), fd: socket.into(), index: 0, is_cable: true };
         let bytes = libc::c_int::try_from(buffer_bytes).unwrap_or(libc::c_int::MAX);
         // As much as the system allows; more takes a privilege.
         for option in [libc::SO_RCVBUF, libc::SO_SNDBUF] {
@@ -182,6 +184,24 @@ impl PacketPort {
     /// Whether it is a cable: frames there are as they are, finished and not to be cut.
     pub fn is_cable(&self) -> bool {
         self.is_cable
+    }
+
+    /// Whether the interface is there and up: one that is removed and made again by the same name is another one. A cable always is.
+    pub fn is_there(&self) -> bool {
+        self.is_cable || (index_of(&self.name) == self.index && self.is_up())
+    }
+
+    fn is_up(&self) -> bool {
+        // SAFETY: plain data for which zero bytes are a value.
+        let mut request: libc::ifreq = unsafe { zeroed() };
+        for (place, byte) in request.ifr_name.iter_mut().zip(self.name.bytes().take(libc::IFNAMSIZ - 1)) {
+            *place = byte as libc::c_char;
+        }
+        // SAFETY: a request with a name that ends with a zero byte; the call writes the flags into it, which are read only then.
+        unsafe {
+            libc::ioctl(self.fd.as_raw_fd(), libc::SIOCGIFFLAGS, &raw mut request) == 0
+                && libc::c_int::from(request.ifr_ifru.ifru_flags) & libc::IFF_UP != 0
+        }
     }
 
     /// Bytes of [`Offload`] before each frame.
@@ -199,6 +219,12 @@ impl PacketPort {
         let done = unsafe { libc::setsockopt(self.fd.as_raw_fd(), level, option, std::ptr::from_ref(value).cast(), size_of::<T>() as u32) };
         if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
+}
+
+/// The number of an interface; 0 where there is none.
+fn index_of(name: &str) -> libc::c_uint {
+    // SAFETY: a string that ends with a zero byte, which the function only reads.
+    CString::new(name).map_or(0, |name| unsafe { libc::if_nametoindex(name.as_ptr()) })
 }
 
 impl AsFd for PacketPort {
@@ -253,13 +279,22 @@ impl FrameBatch {
         Ok(count as usize)
     }
 
-    /// Frame `index` of the last batch, with how it is to be finished; `None` where the kernel gave less than that.
+    /// Frame `index` of the last batch, with how it is to be finished; `None` where it was longer than any that there is room for.
     pub fn frame(&mut self, index: usize) -> Option<(Offload, &mut [u8])> {
         let length = self.lengths[index];
         let memory = &mut self.memory.bytes_mut()[index * STRIDE..][..length];
         let (words, frame) = memory.split_first_chunk_mut::<OFFLOAD_BYTES>()?;
         Some((Offload::parse(words), frame))
     }
+}
+
+/// What became of frames that were to leave.
+#[derive(Debug, Default)]
+pub struct Flushed {
+    /// How many found no room in the port's buffer, or were refused.
+    pub lost: u64,
+    /// The kernel says that there is no such interface any more, or that it is down.
+    pub gone: Option<io::Error>,
 }
 
 /// Frames on their way out of one port.
@@ -282,9 +317,17 @@ impl FrameQueue {
         self.ends.is_empty()
     }
 
-    /// Sends all; gives how many frames found no room in the port's buffer, or were refused, and are lost.
-    pub fn flush(&mut self, port: &PacketPort) -> u64 {
-        let (mut sent, mut lost) = (0, 0);
+    /// Throws away what waits, for which there is no port; gives how many frames that were.
+    pub fn discard(&mut self) -> u64 {
+        let lost = self.ends.len() as u64;
+        self.memory.clear();
+        self.ends.clear();
+        lost
+    }
+
+    /// Sends all that the port takes.
+    pub fn flush(&mut self, port: &PacketPort) -> Flushed {
+        let (mut sent, mut flushed) = (0, Flushed::default());
         while sent < self.ends.len() {
             // SAFETY: all of these are plain data for which zero bytes are a value.
             let (mut parts, mut messages): ([libc::iovec; BATCH], [libc::mmsghdr; BATCH]) = unsafe { (zeroed(), zeroed()) };
@@ -303,15 +346,22 @@ impl FrameQueue {
             let done = unsafe { libc::sendmmsg(port.fd.as_raw_fd(), messages.as_mut_ptr(), count as u32, libc::MSG_DONTWAIT) };
             if done > 0 {
                 sent += done as usize;
-            } else if io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
+                continue;
+            }
+            let error = io::Error::last_os_error();
+            if matches!(error.raw_os_error(), Some(libc::ENETDOWN | libc::ENXIO | libc::ENODEV)) {
+                flushed.lost += (self.ends.len() - sent) as u64;
+                flushed.gone = Some(error);
+                break;
+            }
+            if error.kind() != io::ErrorKind::Interrupted {
                 // The first one of the rest is what could not be sent.
-                lost += 1;
+                flushed.lost += 1;
                 sent += 1;
             }
         }
-        self.memory.clear();
-        self.ends.clear();
-        lost
+        self.discard();
+        flushed
     }
 }
 
@@ -350,7 +400,8 @@ mod tests {
         let offload = Offload { flags: Offload::NEEDS_CHECKSUM, checksum_start: 4, checksum_offset: 2, ..Offload::default() };
         queue.push(&offload, &[9, 9, 9, 9, 0x12, 0x34, 0x00, 0x01, 0xff]);
         queue.push(&Offload::default(), b"second");
-        assert_eq!(queue.flush(&near), 0);
+        assert_eq!(queue.flush(&near).lost, 0);
+        assert!(near.is_there());
         let mut got = Vec::new();
         while got.len() < 2 {
             let count = batch.receive(&far).unwrap();

@@ -9,6 +9,8 @@
 //! |---|---|
 //! | [`engine`] | [`Switch`]: what happens to a frame; no input, no output, no clock |
 //! | [`service`] | [`serve`]: the same between network interfaces |
+//! | [`mod@watch`] | what a running switch does, for another thread |
+//! | `links` | interfaces that come and go |
 //! | [`mod@tap`] | copies of frames for another thread |
 //! | [`worker`] | [`RingStream`]: a worker's end, and the ring allreduce over the same connections that it is measured against |
 //! | [`rdma`] | the same inside RDMA connections: NetReduce as in its paper |
@@ -18,15 +20,19 @@
 #![forbid(unsafe_code)]
 
 pub mod engine;
+mod links;
 pub mod rdma;
 mod segment;
 pub mod service;
 pub mod tap;
+pub mod watch;
 pub mod worker;
 
-pub use engine::{Statistics, Switch, SwitchConfig};
+pub use engine::{RingView, Statistics, Switch, SwitchConfig};
+pub use links::LinkCounts;
 pub use rdma::{RdmaRing, RdmaStatistics, RingError};
-pub use segment::Flow;
+pub use segment::{Damage, Flow, Unsummed};
 pub use service::{Ended, ServiceConfig, ServiceError, serve};
 pub use tap::{Seen, Tap, TapBatch, TapReader, tap};
+pub use watch::{PortView, Report, Watch};
 pub use worker::{RingStream, StreamError};

@@ -1,19 +1,23 @@
 //! The switch between network interfaces: reads their frames in batches until it is told to end.
 
-use std::io;
 use std::os::fd::AsFd;
+use std::process;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant as Monotonic};
+use std::thread;
+use std::time::{Duration, Instant as Monotonic, SystemTime, UNIX_EPOCH};
 
 use fanin_core::Instant;
-use fanin_net::{FrameBatch, FrameQueue, Offload, PacketPort, PortError};
+use fanin_net::{FrameBatch, PortError};
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::engine::{Ports, Statistics, Switch, SwitchConfig};
+use crate::engine::{Statistics, Switch, SwitchConfig};
+use crate::links::Links;
 use crate::rdma::RdmaRing;
 use crate::tap::Tap;
+use crate::watch::{PortView, Report, Watch};
 
 /// Between two looks at what is old or does not move.
 const TICK: Duration = Duration::from_millis(250);
@@ -29,12 +33,16 @@ pub struct ServiceConfig {
     pub stream_bytes: usize,
     /// Rings at once.
     pub rings_max: usize,
+    /// A ring that waits and in which nothing moves for so long is reset.
+    pub patience: Duration,
     /// Share of frames that are lost on their way in, for tests. What the kernel has not cut up yet counts as one frame.
     pub loss: f64,
     /// Seed of the losses.
     pub seed: u64,
     /// Rings of RDMA connections.
     pub rdma: Vec<RdmaRing>,
+    /// Who wants to know what it does.
+    pub watch: Option<Arc<Watch>>,
 }
 
 /// Why the switch has not begun or has ended.
@@ -52,37 +60,6 @@ pub enum ServiceError {
     /// Two rings of RDMA connections cannot be told apart.
     #[error("`rdma-ring` {0} and {1} have a connection between the same two workers where each has its own")]
     SharedNeighbours(u16, u16),
-    /// An interface is gone.
-    #[error("interface {interface}: {source}")]
-    Interface {
-        /// Its name.
-        interface: String,
-        /// What the kernel said.
-        source: io::Error,
-    },
-}
-
-/// Frames that leave, by port.
-struct Queues {
-    queues: Vec<FrameQueue>,
-    tap: Option<Tap>,
-    now: Instant,
-}
-
-impl Queues {
-    /// Somebody may want to know of a frame at a port.
-    fn note(&mut self, port: usize, left: bool, frame: &[u8]) {
-        if let Some(tap) = &mut self.tap {
-            tap.note(self.now.as_ps() / 1_000, port, left, frame);
-        }
-    }
-}
-
-impl Ports for Queues {
-    fn send(&mut self, port: usize, offload: &Offload, frame: &[u8]) {
-        self.note(port, true, frame);
-        self.queues[port].push(offload, frame);
-    }
 }
 
 /// What came out of a switch's life.
@@ -107,51 +84,110 @@ pub fn serve(config: &ServiceConfig, stop: &AtomicBool, tap: Option<Tap>, ready:
     if names.len() < 2 || names.len() != config.interfaces.len() {
         return Err(ServiceError::TooFewInterfaces(names.len()));
     }
-    let ports = config.interfaces.iter().map(|name| PacketPort::open(name, config.port_bytes)).collect::<Result<Vec<_>, _>>()?;
-    if ports.iter().any(|port| port.is_cable() != ports[0].is_cable()) {
+    let mut links = Links::open(&config.interfaces, config.port_bytes, tap)?;
+    if links.are_mixed() {
         return Err(ServiceError::MixedPorts);
     }
-    let rules = SwitchConfig { ports: ports.len(), stream_bytes: config.stream_bytes, rings_max: config.rings_max };
+    let rules = SwitchConfig {
+        ports: links.all.len(),
+        stream_bytes: config.stream_bytes,
+        rings_max: config.rings_max,
+        patience: fanin_core::Duration::from_us(config.patience.as_micros() as u64),
+        identity: identity(),
+    };
     let mut switch = Switch::with_rdma(rules, config.rdma.clone()).map_err(|(one, other)| ServiceError::SharedNeighbours(one, other))?;
-    let mut queues = Queues { queues: ports.iter().map(|_| FrameQueue::default()).collect(), tap, now: Instant::ZERO };
+    switch.name_ports(config.interfaces.iter().map(String::as_str));
     let mut batch = FrameBatch::default();
-    let mut random = Xoshiro256PlusPlus::seed_from_u64(config.seed);
+    let mut loss = Loss { share: config.loss, random: Xoshiro256PlusPlus::seed_from_u64(config.seed) };
     let start = Monotonic::now();
-    let (mut next_tick, mut lost) = (start + TICK, 0);
+    let mut next_tick = start;
     ready();
     while !stop.load(Ordering::Relaxed) {
-        let mut fds: Vec<PollFd<'_>> = ports.iter().map(|port| PollFd::from_borrowed_fd(port.as_fd(), PollFlags::IN)).collect();
-        let timeout = Timespec { tv_sec: 0, tv_nsec: TICK.subsec_nanos().into() };
-        match poll(&mut fds, Some(&timeout)) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(ServiceError::Interface { interface: config.interfaces.join(", "), source: error.into() }),
-        }
-        let readable: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
+        let readable = wait(&links);
         let elapsed = start.elapsed();
         let now = Instant::from_ps(elapsed.as_nanos() as u64 * 1_000);
-        queues.now = now;
-        for (number, port) in ports.iter().enumerate().filter(|(number, _)| readable[*number]) {
-            let count = batch.receive(port).map_err(|source| ServiceError::Interface { interface: port.name().to_owned(), source })?;
-            for index in 0..count {
-                let Some((offload, frame)) = batch.frame(index) else { continue };
-                if config.loss > 0.0 && (random.next_u64() >> 11) as f64 / (1u64 << 53) as f64 <= config.loss {
-                    continue;
-                }
-                queues.note(number, false, frame);
-                switch.on_frame(now, number, offload, frame, &mut queues);
-            }
-            // Each batch at once: who waits for a sum should not wait for the frames of others, too.
-            for (queue, port) in queues.queues.iter_mut().zip(&ports).filter(|(queue, _)| !queue.is_empty()) {
-                lost += queue.flush(port);
-            }
+        links.now_ns = elapsed.as_nanos() as u64;
+        for number in readable {
+            take(now, number, &mut links, &mut batch, &mut switch, &mut loss);
         }
         if Monotonic::now() >= next_tick {
             next_tick = Monotonic::now() + TICK;
-            switch.on_tick(now);
-            queues.tap.iter_mut().for_each(Tap::flush);
+            links.look(|port, is_there| if is_there { switch.on_port_back(port) } else { switch.on_port_out(now, port) });
+            switch.on_tick(now, &mut links);
+            links.flush(|port| switch.on_port_out(now, port));
+            if let Some(watch) = &config.watch {
+                watch.publish(report(now, &switch, &links));
+            }
         }
     }
-    queues.tap.iter_mut().for_each(Tap::flush);
-    let missed = queues.tap.as_ref().map_or(0, Tap::missed);
-    Ok(Ended { done: switch.statistics(), lost, missed })
+    links.look(|_, _| {});
+    Ok(Ended { done: switch.statistics(), lost: links.lost(), missed: links.missed() })
+}
+
+/// Tells this switch from others in the same network.
+fn identity() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
+    fanin_core::hash::mix(since, process::id().into())
+}
+
+/// Frames that are lost on their way in.
+struct Loss {
+    share: f64,
+    random: Xoshiro256PlusPlus,
+}
+
+impl Loss {
+    fn hits(&mut self) -> bool {
+        self.share > 0.0 && (self.random.next_u64() >> 11) as f64 / (1u64 << 53) as f64 <= self.share
+    }
+}
+
+/// Waits for frames, or for the next tick; gives the ports that have something to say, if only that they are gone.
+fn wait(links: &Links) -> Vec<usize> {
+    let ports = || links.all.iter().enumerate().filter_map(|(number, link)| Some((number, link.port()?)));
+    let mut fds: Vec<PollFd<'_>> = ports().map(|(_, port)| PollFd::from_borrowed_fd(port.as_fd(), PollFlags::IN)).collect();
+    let timeout = Timespec { tv_sec: 0, tv_nsec: TICK.subsec_nanos().into() };
+    match poll(&mut fds, Some(&timeout)) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => {}
+        Err(error) => {
+            tracing::warn!(%error, "cannot wait for frames");
+            thread::sleep(TICK);
+            return Vec::new();
+        }
+    }
+    ports().zip(&fds).filter(|(_, fd)| !fd.revents().is_empty()).map(|((number, _), _)| number).collect()
+}
+
+/// Takes a batch of frames from one port.
+fn take(now: Instant, number: usize, links: &mut Links, batch: &mut FrameBatch, switch: &mut Switch, loss: &mut Loss) {
+    let Ok(count) = links.all[number].receive(batch) else { return switch.on_port_out(now, number) };
+    for index in 0..count {
+        let Some((offload, frame)) = batch.frame(index) else {
+            switch.on_too_long(now, number);
+            continue;
+        };
+        if loss.hits() {
+            continue;
+        }
+        links.note(number, false, frame);
+        switch.on_frame(now, number, offload, frame, links);
+    }
+    // Each batch at once: who waits for a sum should not wait for the frames of others, too.
+    links.flush(|port| switch.on_port_out(now, port));
+}
+
+fn report(now: Instant, switch: &Switch, links: &Links) -> Report {
+    Report {
+        done: switch.statistics(),
+        ports: links
+            .all
+            .iter()
+            .map(|link| PortView { name: link.name().to_owned(), in_service: link.port().is_some(), counts: link.counts })
+            .collect(),
+        rings: switch.rings(now),
+        connections: switch.connections(),
+        held_bytes: switch.held_bytes(),
+        trace_missed: links.missed(),
+        at: Some(Monotonic::now()),
+    }
 }

@@ -1,14 +1,22 @@
 //! A worker's end: plain TCP to the successor on the ring, plain TCP from the predecessor, nothing else.
 
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use fanin_core::ElementOp;
-use fanin_wire::stream::{MessageHeader, SEAL_BYTES, checksum, seal};
+use fanin_wire::stream::{MessageHeader, REASON_BYTES_MAX, SEAL_BYTES, checksum, parse_reason, seal};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+/// How long a switch's word may come after the end of a connection.
+const WORD_WAIT: Duration = Duration::from_millis(100);
+/// What the first bytes are by which workers agree on a ring's number.
+const GREETING: [u8; 8] = *b"fanring1";
+/// The whole: ring, rank and world follow, little-endian.
+const GREETING_BYTES: usize = 16;
 /// Between two attempts to reach a successor that does not listen yet.
 const RETRY: Duration = Duration::from_millis(20);
 
@@ -26,12 +34,14 @@ pub enum StreamError {
         waited: Duration,
     },
     /// A connection broke: a neighbour is gone, or the switch has reset the ring.
-    #[error("the connection with {peer} is gone ({error}): that worker has died, or the switch has ended the ring and its log says why")]
+    #[error("the connection with {peer} is gone ({error}): {}", why(reason))]
     Broken {
         /// The neighbour.
         peer: String,
         /// What the kernel said.
         error: io::Error,
+        /// What the switch has said before it reset the ring, if it was that.
+        reason: Option<String>,
     },
     /// Nothing moved for too long.
     #[error("for {waited:?} nothing has come from {from}: a worker is late or dead, and the switch's log says which")]
@@ -54,6 +64,13 @@ pub enum StreamError {
         /// The right number.
         expected: usize,
     },
+}
+
+fn why(reason: &Option<String>) -> String {
+    match reason {
+        Some(reason) => format!("the switch says: {reason}"),
+        None => "that worker has died, or the switch has ended the ring and its log says why".to_owned(),
+    }
 }
 
 /// Where a worker stands.
@@ -89,7 +106,7 @@ impl RingStream {
     pub fn connect(place: RingPlace, listener: &TcpListener) -> Result<Self, StreamError> {
         let start = Instant::now();
         let not_met = |what: String| StreamError::NotMet { rank: place.rank, what, waited: place.patience };
-        let broken = |error| StreamError::Broken { peer: place.successor.to_string(), error };
+        let broken = |error| StreamError::Broken { peer: place.successor.to_string(), error, reason: None };
         listener.set_nonblocking(true).map_err(broken)?;
         let (mut to, mut from) = (None, None);
         loop {
@@ -196,19 +213,18 @@ impl RingStream {
                 match if rest.is_empty() { Ok(0) } else { (&self.to).write(rest) } {
                     Ok(count) => sent.advance(count, sends[sent.part].len()),
                     Err(error) if is_later(&error) => break,
-                    Err(error) => return Err(StreamError::Broken { peer: self.place.successor.to_string(), error }),
+                    Err(error) => return Err(self.broken(&self.place.successor.to_string(), error)),
                 }
             }
             while received.total < to_receive {
                 let part = &mut receives[received.part][received.at..];
                 match if part.is_empty() { Ok(0) } else { (&self.from).read(part) } {
                     Ok(0) if !part.is_empty() => {
-                        let error = io::Error::from(io::ErrorKind::UnexpectedEof);
-                        return Err(StreamError::Broken { peer: self.from_name.clone(), error });
+                        return Err(self.broken(&self.from_name, io::ErrorKind::UnexpectedEof.into()));
                     }
                     Ok(count) => received.advance(count, receives[received.part].len()),
                     Err(error) if is_later(&error) => break,
-                    Err(error) => return Err(StreamError::Broken { peer: self.from_name.clone(), error }),
+                    Err(error) => return Err(self.broken(&self.from_name, error)),
                 }
             }
             if sent.total + received.total > before {
@@ -217,10 +233,24 @@ impl RingStream {
                 return Err(StreamError::Stalled { from: self.from_name.clone(), waited: self.place.patience });
             } else if self.wait(sent.total < to_send, received.total < to_receive) {
                 let error = io::Error::new(io::ErrorKind::ConnectionAborted, "closed at the other end before all was sent");
-                return Err(StreamError::Broken { peer: self.place.successor.to_string(), error });
+                return Err(self.broken(&self.place.successor.to_string(), error));
             }
         }
         Ok(())
+    }
+
+    fn broken(&self, peer: &str, error: io::Error) -> StreamError {
+        StreamError::Broken { peer: peer.to_owned(), error, reason: self.reason() }
+    }
+
+    /// What the switch says about the end of the ring: it comes by the connection to the successor, against the direction of the stream.
+    fn reason(&self) -> Option<String> {
+        let mut fds = [PollFd::from_borrowed_fd(self.to.as_fd(), PollFlags::IN)];
+        // What is wrong shows at the read.
+        let _ = poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: WORD_WAIT.subsec_nanos().into() }));
+        let mut bytes = [0; REASON_BYTES_MAX + 6];
+        let length = (&self.to).read(&mut bytes).ok()?;
+        parse_reason(&bytes[..length])
     }
 
     /// Waits for something to do. True if the successor has closed its end although it has not been sent everything: a switch that holds what
@@ -239,6 +269,50 @@ impl RingStream {
 
 fn is_later(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
+}
+
+/// Agrees with the other workers of a place's ring on a number for it that nobody else has: rank 0 draws one, and it goes round once, by
+/// connections of its own. The place's own number does not matter.
+///
+/// # Errors
+/// [`StreamError`]: somebody does not come, or is not who was expected.
+pub fn agree(place: &RingPlace, listener: &TcpListener) -> Result<u32, StreamError> {
+    let rings = RingStream::connect(place.clone(), listener)?;
+    let RingPlace { rank, world, .. } = *place;
+    let previous = (rank + world - 1) % world;
+    let greet = |ring: u32, rank: u16| {
+        let mut greeting = [0; GREETING_BYTES];
+        greeting[..8].copy_from_slice(&GREETING);
+        greeting[8..12].copy_from_slice(&ring.to_le_bytes());
+        greeting[12..14].copy_from_slice(&rank.to_le_bytes());
+        greeting[14..].copy_from_slice(&world.to_le_bytes());
+        greeting
+    };
+    let mut rings = rings;
+    let mut ring = RandomState::new().hash_one(std::process::id()) as u32;
+    if rank == 0 {
+        rings.exchange(&[&greet(ring, rank)], &mut [])?;
+    }
+    let mut came = [0; GREETING_BYTES];
+    rings.exchange(&[], &mut [&mut came])?;
+    let word = |at: usize| u16::from_le_bytes([came[at], came[at + 1]]);
+    if came[..8] != GREETING {
+        let from = &rings.from_name;
+        return Err(StreamError::NoResult(format!("{from} has not greeted as a worker that wants to agree on a ring: was a number given there?")));
+    }
+    if (word(12), word(14)) != (previous, world) {
+        let (from, is, of) = (&rings.from_name, word(12), word(14));
+        return Err(StreamError::NoResult(format!("the predecessor at {from} is rank {is} of {of}, and rank {previous} of {world} is expected")));
+    }
+    let said = u32::from_le_bytes([came[8], came[9], came[10], came[11]]);
+    if rank == 0 && said != ring {
+        return Err(StreamError::NoResult("another ring number has come round than was sent".to_owned()));
+    }
+    ring = said;
+    if rank != 0 {
+        rings.exchange(&[&greet(ring, rank)], &mut [])?;
+    }
+    Ok(ring)
 }
 
 /// How far a list of parts has been moved.
@@ -291,6 +365,45 @@ mod tests {
                 }
             });
         }
+    }
+
+    #[test]
+    fn workers_agree_on_a_number_of_their_own() {
+        let agreed = |claimed: [u16; 3], patience: Duration| -> Vec<Result<u32, StreamError>> {
+            let listeners: Vec<TcpListener> = (0..3).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+            let addresses: Vec<SocketAddr> = listeners.iter().map(|listener| listener.local_addr().unwrap()).collect();
+            let start = |(at, (listener, rank)): (usize, (TcpListener, u16))| {
+                let place = RingPlace { ring: 0, rank, world: 3, successor: addresses[(at + 1) % 3], patience };
+                thread::spawn(move || {
+                    let ring = agree(&place, &listener)?;
+                    // The connections that are summed in come afterwards, to the same place.
+                    RingStream::connect(RingPlace { ring, ..place }, &listener).map(|_| ring)
+                })
+            };
+            let threads: Vec<_> = listeners.into_iter().zip(claimed).enumerate().map(start).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        };
+        let drawn = [0, 1].map(|_| {
+            let rings: Vec<u32> = agreed([0, 1, 2], Duration::from_secs(20)).into_iter().map(Result::unwrap).collect();
+            assert!(rings.iter().all(|ring| *ring == rings[0]));
+            rings[0]
+        });
+        assert_ne!(drawn[0], drawn[1]);
+        // Two have changed places.
+        let errors: Vec<String> = agreed([0, 2, 1], Duration::from_secs(2)).into_iter().map(|ring| ring.unwrap_err().to_string()).collect();
+        assert!(errors[1].ends_with("is rank 0 of 3, and rank 1 of 3 is expected"), "{errors:?}");
+    }
+
+    #[test]
+    fn a_reason_of_the_switch_is_part_of_the_error() {
+        ring(2, Duration::from_secs(20), |mut stream| {
+            if stream.place.rank == 1 {
+                (&stream.from).write_all(&fanin_wire::stream::reason("ring 1: rank 1 has ended")).unwrap();
+                return;
+            }
+            let error = stream.exchange(&[&[1; 8]], &mut [&mut [0; 64]]).unwrap_err().to_string();
+            assert!(error.starts_with("the connection with 127.0.0.1:") && error.ends_with("the switch says: ring 1: rank 1 has ended"), "{error}");
+        });
     }
 
     #[test]

@@ -4,6 +4,8 @@
 //! as workers send it; in a result the CRC-32 of all of the message before it, and the same with all bits turned round. So a result of
 //! which a part was not summed, as where the switch was restarted meanwhile, is known.
 //!
+//! A switch that resets a worker's connection says why before, against the direction of the stream ([`reason`]).
+//!
 //! | offset | bytes | field | |
 //! |---|---|---|---|
 //! | 0 | 4 | `magic` | `0xfa`, `0x17`, `0x1e`, `0xd0`: no text begins so |
@@ -28,6 +30,29 @@ pub const STREAM_MAGIC: [u8; 4] = [0xfa, 0x17, 0x1e, 0xd0];
 const VERSION: u8 = 1;
 /// Length of a seal.
 pub const SEAL_BYTES: usize = 8;
+
+/// The first bytes of a switch's word to a worker, against the direction of its stream, before its connection is reset; two bytes of length
+/// and the reason as text follow.
+pub const REASON_MAGIC: [u8; 4] = [0xfa, 0x17, 0x1e, 0xd1];
+/// The longest reason: with all headers it fits a frame of any network.
+pub const REASON_BYTES_MAX: usize = 440;
+
+/// A switch's word to a worker: why its connection is reset. What is too long is cut.
+pub fn reason(text: &str) -> Vec<u8> {
+    let mut end = text.len().min(REASON_BYTES_MAX);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    [&REASON_MAGIC[..], &(end as u16).to_le_bytes(), &text.as_bytes()[..end]].concat()
+}
+
+/// The reason that a switch has written, without what no terminal should get; `None` where these bytes are none.
+pub fn parse_reason(bytes: &[u8]) -> Option<String> {
+    let rest = bytes.strip_prefix(&REASON_MAGIC)?;
+    let (length, text) = rest.split_first_chunk::<2>()?;
+    let text = text.get(..usize::from(u16::from_le_bytes(*length)))?;
+    Some(String::from_utf8_lossy(text).chars().filter(|letter| !letter.is_control()).collect())
+}
 
 /// The CRC-32 (IEEE 802.3) of what `crc` is the one of, followed by `bytes`; that of nothing is 0.
 pub fn checksum(crc: u32, bytes: &[u8]) -> u32 {
@@ -225,6 +250,16 @@ mod tests {
         assert_eq!(HEADER.disagreement(&MessageHeader { bytes: 4, ..HEADER }), Some("bytes"));
         let op = ElementOp { dtype: DType::F32, operator: Operator::Max };
         assert_eq!(HEADER.disagreement(&MessageHeader { op, ..HEADER }), Some("operator"));
+    }
+
+    #[test]
+    fn a_reason_comes_as_it_was_said() {
+        assert_eq!(parse_reason(&reason("rank 2 has ended")).as_deref(), Some("rank 2 has ended"));
+        let long = parse_reason(&reason(&"ä".repeat(400))).unwrap();
+        assert_eq!(long, "ä".repeat(REASON_BYTES_MAX / 2));
+        assert_eq!(parse_reason(&reason("a\x1b[31m\nb")).as_deref(), Some("a[31mb"));
+        let whole = reason("why");
+        assert!((0..whole.len()).all(|length| parse_reason(&whole[..length]).is_none()));
     }
 
     proptest! {

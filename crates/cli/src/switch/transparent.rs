@@ -1,17 +1,24 @@
 //! `fanin switch --transparent`: joins network interfaces at layer 2 and sums inside TCP connections.
 
+mod metrics;
+
 use std::io::{self, Write};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use clap::Args;
+use fanin_daemon::{Page, PageServer};
 use fanin_net::PortError;
-use fanin_transparent::{Ended, RdmaRing, ServiceConfig, ServiceError, serve};
+use fanin_plan::units::microseconds_of;
+use fanin_transparent::{Ended, RdmaRing, ServiceConfig, ServiceError, Watch, serve};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::SwitchArgs;
+use super::settings::LogFormat;
 use crate::demo::parse_bytes;
 use crate::trace;
 
@@ -21,10 +28,10 @@ pub struct TransparentArgs {
     /// Join these network interfaces as a layer-2 switch, and sum inside the TCP connections of workers that stream messages to their
     /// successors on a ring. Needs root; the interfaces need no addresses. udp:OWN/OTHER, two IP:PORT, is a cable to an emulator's network card,
     /// as qemu's -netdev dgram, and needs no root.
-    #[arg(long, value_name = "IF,IF,..", value_delimiter = ',', conflicts_with_all = ["fabric", "name", "config", "listen", "http", "data_ports",
+    #[arg(long, value_name = "IF,IF,..", value_delimiter = ',', conflicts_with_all = ["fabric", "name", "config", "listen", "data_ports",
         "jobs_max", "connections_max", "memory_max", "patience_max", "drain_timeout", "check"])]
     pub transparent: Vec<String>,
-    /// With --transparent: bytes of each stream that are kept, at least twice the largest TCP window.
+    /// With --transparent: bytes of each stream that are kept. Windows are cut to that: twice the largest TCP window costs no speed.
     #[arg(long, value_name = "SIZE", default_value = "16MiB", requires = "transparent", value_parser = stream_bytes)]
     pub stream_memory: usize,
     /// With --transparent: what may wait at a port in each direction; beyond that frames are lost, as at any switch.
@@ -33,6 +40,10 @@ pub struct TransparentArgs {
     /// With --transparent: rings at once.
     #[arg(long, value_name = "NUMBER", default_value_t = 64, requires = "transparent")]
     pub rings_max: usize,
+    /// With --transparent: a ring that waits for somebody and in which nothing moves for so long is reset, with a word to its workers whom it has
+    /// waited for.
+    #[arg(long, value_name = "TIME", default_value = "600s", requires = "transparent", value_parser = ring_patience)]
+    pub ring_patience: Duration,
     /// With --transparent: sum inside the RDMA connections (RoCEv2) of these workers, too. May be given several times. RING:TYPE:OPERATOR:IP,IP,..
     /// with the workers by rank, as 7:f32:sum:10.0.0.1,10.0.0.2; behind it :window=N, :packets=N and :payload=BYTES where they are not 2, 170
     /// and 1024.
@@ -54,6 +65,12 @@ fn port_bytes(text: &str) -> Result<usize, String> {
     bytes_between(text, 64 << 10, 1 << 30)
 }
 
+fn ring_patience(text: &str) -> Result<Duration, String> {
+    let expected = || format!("{text} is not a time from 1s to 86400s, as 60s");
+    let time = microseconds_of(text).map(|micros| Duration::from_micros(micros as u64)).ok_or_else(expected)?;
+    if (Duration::from_secs(1)..=Duration::from_secs(86_400)).contains(&time) { Ok(time) } else { Err(expected()) }
+}
+
 fn bytes_between(text: &str, least: usize, most: usize) -> Result<usize, String> {
     let bytes = parse_bytes(text).map_err(|error| error.to_string())?;
     usize::try_from(bytes)
@@ -64,7 +81,15 @@ fn bytes_between(text: &str, least: usize, most: usize) -> Result<usize, String>
 
 /// Runs until a signal ends it. The exit code is 2 where the settings are wrong.
 pub(super) fn run(args: &SwitchArgs) -> ExitCode {
-    super::log_to_stderr(super::settings::LogFormat::Text);
+    let format = match args.log_format.as_deref() {
+        None | Some("text") => LogFormat::Text,
+        Some("json") => LogFormat::Json,
+        Some(other) => {
+            eprintln!("error: `log_format` is {other:?} where text or json is expected");
+            return ExitCode::from(2);
+        }
+    };
+    super::log_to_stderr(format);
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGTERM, SIGINT] {
         if let Err(error) = signal_hook::flag::register(signal, Arc::clone(&stop)) {
@@ -73,20 +98,13 @@ pub(super) fn run(args: &SwitchArgs) -> ExitCode {
         }
     }
     let own = &args.transparent;
-    let faults = args.faults.plan();
-    let config = ServiceConfig {
-        interfaces: own.transparent.clone(),
-        port_bytes: own.port_memory,
-        stream_bytes: own.stream_memory,
-        rings_max: own.rings_max,
-        loss: faults.loss,
-        seed: faults.seed,
-        rdma: own.rdma_ring.clone(),
-    };
-    let announce = || {
-        // For people and scripts; whoever started the switch may not be listening.
-        let _ = writeln!(io::stdout(), "joins {}", own.transparent.join(", "));
-        let _ = io::stdout().flush();
+    let watch = Arc::new(Watch::default());
+    let pages = match args.http.as_ref().map(|address| serve_pages(address, &watch)).transpose() {
+        Ok(pages) => pages,
+        Err((code, error)) => {
+            eprintln!("error: {error}");
+            return ExitCode::from(code);
+        }
     };
     let traced = own.trace.as_ref().map(|path| trace::switch::begin(path, &own.transparent, own.trace_frames)).transpose();
     let (tap, writer) = match traced {
@@ -96,37 +114,28 @@ pub(super) fn run(args: &SwitchArgs) -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let ended = serve(&config, &stop, tap, announce);
+    let announce = || {
+        // For people and scripts; whoever started the switch may not be listening.
+        let _ = writeln!(io::stdout(), "joins {}", own.transparent.join(", "));
+        if let Some(pages) = &pages {
+            let address = pages.address();
+            let _ = writeln!(io::stdout(), "metrics at http://{address}/metrics, health at http://{address}/healthz");
+        }
+        let _ = io::stdout().flush();
+    };
+    let ended = serve(&config(args, watch), &stop, tap, announce);
     let written = writer.map(trace::switch::Writer::finish).transpose();
     match ended {
-        Ok(Ended { done, lost, missed }) => {
+        Ok(ended) => {
             match written {
-                Ok(Some(frames)) => tracing::info!(frames, missed, "traced"),
+                Ok(Some(frames)) => tracing::info!(frames, missed = ended.missed, "traced"),
                 Ok(None) => {}
                 Err(error) => {
                     eprintln!("error: --trace {error:#}");
                     return ExitCode::from(1);
                 }
             }
-            tracing::info!(
-                frames = done.frames,
-                forwarded = done.forwarded,
-                summed = done.summed,
-                repeated = done.repeated,
-                cut = done.cut,
-                dropped = done.dropped,
-                lost_at_ports = lost,
-                rings = done.rings,
-                rings_failed = done.rings_failed,
-                held_bytes_peak = done.held_bytes_peak,
-                rdma_runs = done.rdma.runs,
-                rdma_summed = done.rdma.summed,
-                rdma_repeated = done.rdma.repeated,
-                rdma_dropped = done.rdma.dropped,
-                rdma_refused = done.rdma.refused,
-                rdma_damaged = done.rdma.damaged,
-                "ended"
-            );
+            say_goodbye(&ended);
             ExitCode::SUCCESS
         }
         Err(error) => {
@@ -135,9 +144,60 @@ pub(super) fn run(args: &SwitchArgs) -> ExitCode {
             let wrong_input = match &error {
                 ServiceError::TooFewInterfaces(_) | ServiceError::MixedPorts | ServiceError::SharedNeighbours(..) => true,
                 ServiceError::Port(error) => wrong_port(error),
-                ServiceError::Interface { .. } => false,
             };
             ExitCode::from(if wrong_input { 2 } else { 1 })
         }
     }
+}
+
+fn config(args: &SwitchArgs, watch: Arc<Watch>) -> ServiceConfig {
+    let own = &args.transparent;
+    let faults = args.faults.plan();
+    ServiceConfig {
+        interfaces: own.transparent.clone(),
+        port_bytes: own.port_memory,
+        stream_bytes: own.stream_memory,
+        rings_max: own.rings_max,
+        patience: own.ring_patience,
+        loss: faults.loss,
+        seed: faults.seed,
+        rdma: own.rdma_ring.clone(),
+        watch: Some(watch),
+    }
+}
+
+/// Serves `/metrics` and `/healthz`; an error comes with the exit code.
+fn serve_pages(address: &str, watch: &Arc<Watch>) -> Result<PageServer, (u8, String)> {
+    let address: SocketAddr = address
+        .parse()
+        .map_err(|_| (2, format!("`http` is {address:?} where an IP address and a TCP port, as 127.0.0.1:9470, are expected")))?;
+    let (fills, looks) = (Arc::clone(watch), Arc::clone(watch));
+    let filled = move |page: &mut Page| metrics::fill(page, &fills.report());
+    PageServer::start(address, filled, move || metrics::health(&looks.report())).map_err(|error| (1, error.to_string()))
+}
+
+fn say_goodbye(ended: &Ended) {
+    let Ended { done, lost, .. } = ended;
+    tracing::info!(
+        frames = done.frames,
+        forwarded = done.forwarded,
+        summed = done.summed,
+        repeated = done.repeated,
+        cut = done.cut,
+        dropped = done.dropped,
+        damaged = done.damaged.iter().sum::<u64>(),
+        unsummed = done.unsummed.iter().sum::<u64>(),
+        lost_at_ports = lost,
+        rings = done.rings,
+        rings_failed = done.rings_failed,
+        refused = done.refused,
+        held_bytes_peak = done.held_bytes_peak,
+        rdma_runs = done.rdma.runs,
+        rdma_summed = done.rdma.summed,
+        rdma_repeated = done.rdma.repeated,
+        rdma_dropped = done.rdma.dropped,
+        rdma_refused = done.rdma.refused,
+        rdma_damaged = done.rdma.damaged,
+        "ended"
+    );
 }

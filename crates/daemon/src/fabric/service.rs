@@ -18,7 +18,7 @@ use super::control::Control;
 use super::metrics::render;
 use super::nodes::{driver_config, node_config};
 use crate::daemon::{StartError, listen};
-use crate::http::Http;
+use crate::http::{Http, well_until};
 
 /// What a switch of a fabric is started with.
 #[derive(Clone, Debug)]
@@ -84,7 +84,7 @@ async fn serve(control: Control, listener: TcpListener, http: Option<TcpListener
     let control = Arc::new(control);
     let (ask, mut scrapes) = mpsc::channel::<crate::http::Scrape>(16);
     if let Some(listener) = http {
-        let http = Http { scrapes: ask.clone(), draining: Arc::default() };
+        let http = Http { scrapes: ask.clone(), health: well_until(Arc::default()) };
         tokio::spawn(http.serve(tokio::net::TcpListener::from_std(listener)?));
     }
     tokio::spawn(control.clone().serve(tokio::net::TcpListener::from_std(listener)?));

@@ -35,6 +35,11 @@ impl Bridge {
         self.behind.insert(source, (port, now));
     }
 
+    /// Nobody is behind a port any more.
+    pub fn forget(&mut self, port: usize) {
+        self.behind.retain(|_, (behind, _)| *behind != port);
+    }
+
     /// Calls for each port by which a frame goes on that came by `from`; a frame made here came by none (`usize::MAX`).
     pub fn forward(&self, from: usize, frame: &[u8], mut send: impl FnMut(usize)) {
         let Some(destination) = address(frame, 0) else { return };
@@ -74,5 +79,7 @@ mod tests {
         bridge.learn(Instant::ZERO, 2, &frame(4, 0xff));
         assert_eq!(ports(&bridge, 0, &frame(0xff, 2)), [1, 2]);
         assert_eq!(ports(&bridge, 0, &[1, 2, 3]), [0; 0]);
+        bridge.forget(1);
+        assert_eq!(ports(&bridge, 0, &frame(2, 4)), [1, 2]);
     }
 }

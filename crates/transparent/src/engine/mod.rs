@@ -5,6 +5,12 @@
 //! | `bridge` | which host is behind which port |
 //! | `stream` | one connection of a ring: what is held, what has been acknowledged |
 //! | `ring` | the connections that are summed with each other |
+//! | `members` | a ring comes together, and segments leave with sums |
+//! | `ends` | a ring ends, well or not, and its workers are told why |
+//! | `window` | how much senders may send |
+//! | `ports` | interfaces that come and go |
+//! | `neighbours` | other transparent switches |
+//! | `notices` | what is said about frames that are dropped or pass unsummed |
 //!
 //! Rules that keep kernel TCP content, beside those of `netreduce 5`:
 //!
@@ -19,31 +25,46 @@
 //! * A segment that is sent again while its first bytes are complete and its last ones are not is cut in two: a sender whose window is one
 //!   segment would wait for ever where that segment ends inside an element.
 //! * The sender's time in a segment that was held is raised to the latest that has left, or the receiver would take it for an old one (PAWS).
+//! * Nothing is read of a segment of which a checksum is wrong: what leaves has a new one, so damage would not be seen any more. Where the
+//!   kernel or a card has looked, nobody looks again. Other connections' segments pass as they are.
+//! * The receiver of each rank is the sender of the next one, by addresses: two jobs that have the same ring number do not get each other's sums.
+//! * Windows are cut where they pass to what the memory holds, or what lies beyond would be sent, dropped and sent again.
 //! * FIN waits until all before it is complete. A stream that ends inside a message, or differs from the others in a header, ends the ring:
 //!   both ends of all its connections are reset, so that no worker waits for a sum that cannot come.
 
 mod bridge;
+mod ends;
+mod members;
+mod neighbours;
+mod notices;
+mod ports;
 mod ring;
 mod stream;
+mod window;
 
-use std::collections::HashMap;
-use std::ops::Range;
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 
 use fanin_core::{Duration, Instant};
 use fanin_net::Offload;
-use fanin_protocols::shared::splice::Inserted;
 use fanin_wire::stream::MessageHeader;
 
 use crate::rdma::{Emit, Rdma, RdmaRing, RdmaStatistics};
-use crate::segment::{Flow, Segment, reset, turned};
+use crate::segment::{Damage, Flow, Look, Segment, Unsummed, begins_message, look};
 use bridge::Bridge;
-use ring::{Failure, Ring};
-use stream::{Held, Membership, State, Stream, Verdict};
+use notices::Notice;
+use ports::PortState;
+use ring::{Ring, RingKey};
+use stream::{Anew, Held, State, Stream, Verdict};
 
-/// Connections that are looked at, at once; further ones are left alone.
+/// Connections that are looked at, at once.
 const STREAMS_MAX: usize = 65_536;
 /// How long a connection may stay without a first byte before it is left alone: a worker may have much to do before its first message.
 const UNDECIDED_MAX: Duration = Duration::from_us(3_600_000_000);
+/// The same where the receiver has not even answered: longer than kernels try.
+const HALF_OPEN_MAX: Duration = Duration::from_us(180_000_000);
+/// Bytes that are held of connections of which nobody knows yet what they are.
+const UNDECIDED_BYTES_MAX: usize = 64 << 20;
 /// How long a connection that was reset is remembered: longer than any kernel sends again, so that nothing of it ever passes unsummed.
 const RESET_MEMORY: Duration = Duration::from_us(3_600_000_000);
 /// A ring in which nothing moves for so long says why.
@@ -54,15 +75,19 @@ const STALL: Duration = Duration::from_us(2_000_000);
 pub struct SwitchConfig {
     /// Number of ports.
     pub ports: usize,
-    /// Bytes of each stream that are kept: at least twice the largest TCP window.
+    /// Bytes of each stream that are kept; senders are held to that.
     pub stream_bytes: usize,
     /// Rings at once; further ones are reset.
     pub rings_max: usize,
+    /// A ring that waits and in which nothing moves for so long is reset.
+    pub patience: Duration,
+    /// Tells switches of one network apart.
+    pub identity: u64,
 }
 
 impl Default for SwitchConfig {
     fn default() -> Self {
-        SwitchConfig { ports: 0, stream_bytes: 16 << 20, rings_max: 64 }
+        SwitchConfig { ports: 0, stream_bytes: 16 << 20, rings_max: 64, patience: Duration::from_us(600_000_000), identity: 0 }
     }
 }
 
@@ -81,14 +106,37 @@ pub struct Statistics {
     pub cut: u64,
     /// Segments dropped for lack of memory.
     pub dropped: u64,
+    /// Frames dropped since they were damaged, in the order of [`Damage::ALL`].
+    pub damaged: [u64; Damage::ALL.len()],
+    /// Frames with messages, or connections, that passed unsummed, in the order of [`Unsummed::ALL`].
+    pub unsummed: [u64; Unsummed::ALL.len()],
+    /// Answers in which less room was announced than the receiver has.
+    pub windows_cut: u64,
     /// Rings that began.
     pub rings: u64,
     /// Rings that were reset.
     pub rings_failed: u64,
+    /// Workers that were refused by a ring.
+    pub refused: u64,
     /// The most bytes of frames that were held at once.
     pub held_bytes_peak: u64,
     /// Inside RDMA connections.
     pub rdma: RdmaStatistics,
+}
+
+/// A ring as it is now.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RingView {
+    /// Its number.
+    pub ring: u32,
+    /// How many workers it has.
+    pub world: u16,
+    /// How many are there.
+    pub present: u16,
+    /// The ranks that it waits for.
+    pub waits: Vec<u16>,
+    /// For how long nothing has moved.
+    pub idle: Duration,
 }
 
 /// Takes frames that leave.
@@ -109,17 +157,40 @@ impl<P: Ports> Emit for Way<'_, P> {
     }
 }
 
+/// Connections in the order in which they were seen, to make room where there is none. Those that have gone stay until they are met.
+#[derive(Debug, Default)]
+struct Order {
+    half_open: VecDeque<(Flow, Instant)>,
+    open: VecDeque<(Flow, Instant)>,
+}
+
+/// What is told at intervals.
+#[derive(Debug, Default)]
+struct Notices {
+    damaged: [Notice; Damage::ALL.len()],
+    unsummed: [Notice; Unsummed::ALL.len()],
+    refused: Notice,
+}
+
 /// A layer-2 switch that sums inside TCP connections, and inside RDMA connections where it is told to.
 #[derive(Debug)]
 pub struct Switch {
     config: SwitchConfig,
     bridge: Bridge,
+    ports: Vec<PortState>,
     rdma: Rdma,
     /// By the flow from the one who opened the connection.
     streams: HashMap<Flow, Stream>,
-    rings: HashMap<u32, Ring>,
+    order: Order,
+    rings: HashMap<RingKey, Ring>,
+    /// The ring of each number that may still be joined.
+    numbers: HashMap<u32, RingKey>,
+    next_ring: u64,
+    next_words: Instant,
     statistics: Statistics,
+    notices: Notices,
     held_bytes: u64,
+    undecided_bytes: usize,
     arrivals: u64,
 }
 
@@ -129,11 +200,18 @@ impl Switch {
         Switch {
             config,
             bridge: Bridge::new(config.ports),
+            ports: (0..config.ports).map(|number| PortState::new(format!("port {number}"))).collect(),
             rdma: Rdma::default(),
             streams: HashMap::new(),
+            order: Order::default(),
             rings: HashMap::new(),
+            numbers: HashMap::new(),
+            next_ring: 0,
+            next_words: Instant::ZERO,
             statistics: Statistics::default(),
+            notices: Notices::default(),
             held_bytes: 0,
+            undecided_bytes: 0,
             arrivals: 0,
         }
     }
@@ -151,6 +229,30 @@ impl Switch {
         Statistics { rdma: self.rdma.statistics(), ..self.statistics }
     }
 
+    /// Connections that are looked at.
+    pub fn connections(&self) -> usize {
+        self.streams.len()
+    }
+
+    /// Bytes of frames that are held.
+    pub fn held_bytes(&self) -> u64 {
+        self.held_bytes + self.undecided_bytes as u64
+    }
+
+    /// The rings of now, by their numbers.
+    pub fn rings(&self, now: Instant) -> Vec<RingView> {
+        let mut keys: Vec<&RingKey> = self.rings.keys().collect();
+        keys.sort_unstable();
+        let view = |ring: &Ring| RingView {
+            ring: ring.number,
+            world: ring.world,
+            present: ring.flows().count() as u16,
+            waits: ring.splice.waits().map(|waits| waits.ranks).unwrap_or_default(),
+            idle: now.since(ring.moved),
+        };
+        keys.iter().filter_map(|key| self.rings.get(key)).map(view).collect()
+    }
+
     /// A frame has arrived at a port.
     pub fn on_frame(&mut self, now: Instant, port: usize, offload: Offload, frame: &mut [u8], out: &mut impl Ports) {
         self.statistics.frames += 1;
@@ -158,32 +260,67 @@ impl Switch {
         if self.rdma.on_frame(now, port, frame, &mut Way { bridge: &self.bridge, ports: out }) {
             return;
         }
-        let Some(segment) = Segment::parse(frame) else { return self.forward(port, &offload, frame, out) };
-        if segment.flags.syn && !segment.flags.ack {
-            self.on_syn(now, &segment);
+        if neighbours::is_word(frame) {
+            self.on_word(now, port, frame, out);
             return self.forward(port, &offload, frame, out);
         }
-        if self.streams.contains_key(&segment.flow) {
-            return self.on_segment(now, port, offload, frame, &segment, out);
+        let segment = match look(frame) {
+            Look::Segment(segment) => segment,
+            Look::Damaged(damage) => return self.drop_damaged(now, port, damage, None),
+            Look::Fragment(flow, begins) => return self.on_fragment(now, port, flow, begins, (&offload, frame), out),
+            Look::Unsummed(why) => {
+                self.note_unsummed(now, port, why, None, "");
+                return self.forward(port, &offload, frame, out);
+            }
+            Look::Other => return self.forward(port, &offload, frame, out),
+        };
+        let opens = segment.flags.syn && !segment.flags.ack;
+        let sends = self.streams.contains_key(&segment.flow);
+        let answers = !sends && self.streams.contains_key(&segment.flow.reverse());
+        if !(opens || sends || answers) {
+            self.look_at_stranger(now, port, &segment, frame);
+            return self.forward(port, &offload, frame, out);
         }
-        let flow = segment.flow.reverse();
-        if self.streams.contains_key(&flow) {
-            self.on_answer(now, flow, &segment, out);
+        // From here on something is done for what it says.
+        if !segment.is_whole(frame, &offload) {
+            return self.drop_damaged(now, port, Damage::Tcp, Some(segment.flow));
+        }
+        if opens {
+            self.on_syn(now, port, &segment, frame);
+        } else if sends {
+            return self.on_segment(now, port, offload, frame, &segment, out);
+        } else {
+            self.on_answer(now, port, &offload, frame, segment, out);
         }
         self.forward(port, &offload, frame, out);
     }
 
-    /// Forgets what is old, and says why rings do not move. To be called a few times a second.
-    pub fn on_tick(&mut self, now: Instant) {
-        self.streams.retain(|_, stream| match &stream.state {
-            State::Undecided(_) => now.since(stream.began) < UNDECIDED_MAX,
-            State::Reset => now.since(stream.began) < RESET_MEMORY,
-            State::Member(_) => true,
+    /// Forgets what is old, says why rings do not move and ends those that never will. To be called a few times a second.
+    pub fn on_tick(&mut self, now: Instant, out: &mut impl Ports) {
+        self.streams.retain(|_, stream| {
+            let memory = match &stream.state {
+                State::Undecided(_) | State::Passes if stream.answers.opened => UNDECIDED_MAX,
+                State::Undecided(_) | State::Passes => HALF_OPEN_MAX,
+                State::Reset(_) => RESET_MEMORY,
+                State::Member(_) => return true,
+            };
+            let stays = now.since(stream.began) < memory;
+            if let (false, State::Undecided(undecided)) = (stays, &stream.state) {
+                self.undecided_bytes -= undecided.held_bytes;
+            }
+            stays
         });
         self.rdma.on_tick();
-        for (number, ring) in &mut self.rings {
-            ring.report_stall(now, *number, STALL);
+        self.say_what_is_due(now);
+        self.end_without_ports(now, out);
+        let keys: Vec<RingKey> = self.rings.keys().copied().collect();
+        for key in keys {
+            let failure = self.rings.get_mut(&key).and_then(|ring| ring.report_stall(now, STALL, self.config.patience));
+            if let Some(failure) = failure {
+                self.fail(now, key, &failure, out);
+            }
         }
+        self.send_words(now, out);
     }
 
     fn forward(&mut self, from: usize, offload: &Offload, frame: &[u8], out: &mut impl Ports) {
@@ -192,78 +329,140 @@ impl Switch {
     }
 
     /// A connection begins: its bytes are counted from here on.
-    fn on_syn(&mut self, now: Instant, segment: &Segment) {
-        let base = segment.sequence.wrapping_add(1);
-        if let Some(stream) = self.streams.get(&segment.flow) {
-            if stream.base == base {
-                return;
+    fn on_syn(&mut self, now: Instant, port: usize, segment: &Segment, frame: &[u8]) {
+        if segment.payload_bytes() > 0 {
+            // Sent before anybody has answered (RFC 7413): whether it counts is only known from the answer.
+            if begins_message(&frame[segment.payload()]) {
+                self.note_unsummed(now, port, Unsummed::WithSyn, Some(segment.flow), "");
             }
-            // The same addresses once more: the old connection is gone.
-            self.leave_ring(segment.flow);
+            return;
         }
-        if self.streams.len() < STREAMS_MAX {
-            self.streams.insert(segment.flow, Stream::new(now, base));
+        let base = segment.sequence.wrapping_add(1);
+        let scale = segment.window_scale(frame);
+        if let Some(stream) = self.streams.get_mut(&segment.flow) {
+            // The same addresses once more. Whether the old connection is gone its receiver knows (RFC 5961).
+            stream.anew = (stream.base != base).then_some(Anew { base, scale });
+            return;
         }
+        if self.streams.len() >= STREAMS_MAX && !self.make_room() {
+            return self.note_unsummed(now, port, Unsummed::NoRoom, Some(segment.flow), "");
+        }
+        let mut stream = Stream::new(now, base, scale);
+        stream.ports[0] = Some(port);
+        self.streams.insert(segment.flow, stream);
+        self.order.half_open.push_back((segment.flow, now));
+        for queue in [&mut self.order.half_open, &mut self.order.open] {
+            if queue.len() > 2 * STREAMS_MAX {
+                queue.retain(|(flow, began)| self.streams.get(flow).is_some_and(|stream| stream.began == *began));
+            }
+        }
+    }
+
+    /// Forgets the oldest connection that may be forgotten: at first one that nobody has answered.
+    fn make_room(&mut self) -> bool {
+        for (queue, answered) in [(&mut self.order.half_open, false), (&mut self.order.open, true)] {
+            while let Some((flow, began)) = queue.pop_front() {
+                let Some(stream) = self.streams.get(&flow) else { continue };
+                if stream.began == began && stream.is_idle() && stream.answers.opened == answered {
+                    if let State::Undecided(undecided) = &stream.state {
+                        self.undecided_bytes -= undecided.held_bytes;
+                    }
+                    self.streams.remove(&flow);
+                    return true;
+                }
+            }
+        }
+        false
     }
 
     /// The receiver of a stream answers: what it acknowledges need not be kept.
-    fn on_answer(&mut self, now: Instant, flow: Flow, segment: &Segment, out: &mut impl Ports) {
+    fn on_answer(&mut self, now: Instant, port: usize, offload: &Offload, frame: &mut [u8], mut segment: Segment, out: &mut impl Ports) {
+        let flow = segment.flow.reverse();
+        if segment.flags.syn {
+            self.on_opened(now, &segment, frame, out);
+        }
         let Some(stream) = self.streams.get_mut(&flow) else { return };
-        stream.answered(segment);
-        let membership = match &stream.state {
-            State::Member(membership) => membership.clone(),
-            _ if segment.flags.rst => {
-                self.streams.remove(&flow);
-                return;
+        stream.answered(&segment);
+        stream.ports[1] = Some(port);
+        stream.answers.times = segment.times(frame).or(stream.answers.times);
+        if segment.flags.fin {
+            stream.answers.ended.get_or_insert(now);
+        }
+        let Some(membership) = stream.membership() else {
+            if segment.flags.rst {
+                self.forget(flow);
             }
-            _ => return,
+            return;
         };
         let over = stream.is_over();
         if segment.flags.rst {
-            return self.end_member(now, flow, &membership, out);
+            // The receiver has gone, and that is the next rank.
+            let next = self.rings.get(&membership.ring).map_or(membership.rank, |ring| ring.next(membership.rank));
+            return self.end_member(now, flow, membership, next, out);
         }
         if over {
-            let fin = stream.fin.unwrap_or(stream.highest);
             self.leave_ring(flow);
-            if let Some(ring) = self.rings.get_mut(&membership.ring) {
-                ring.ended = Some((membership.rank, fin));
-            }
             self.check_ends(now, membership.ring, out);
         }
-        self.release(membership.ring);
+        self.release(membership.ring, flow, out);
+        let limit = self.rings.get(&membership.ring).map_or(u64::MAX, |ring| ring.splice.limit());
+        if let Some(stream) = self.streams.get_mut(&flow) {
+            let before = segment.window;
+            stream.limit_window(&mut segment, frame, offload, limit);
+            self.statistics.windows_cut += u64::from(segment.window != before);
+        }
     }
 
-    /// All receivers have what the one that is furthest behind has acknowledged.
-    fn release(&mut self, number: u32) {
-        let Some(ring) = self.rings.get_mut(&number) else { return };
-        // Without all of its members a ring has begun just now, or some have ended with all that there was.
-        if ring.joined < ring.world {
-            return;
+    /// The receiver answers a SYN.
+    fn on_opened(&mut self, now: Instant, segment: &Segment, frame: &[u8], out: &mut impl Ports) {
+        let flow = segment.flow.reverse();
+        let Some(stream) = self.streams.get_mut(&flow) else { return };
+        let mut anew = None;
+        if let Some(syn) = stream.anew.take_if(|syn| syn.base == segment.acknowledged) {
+            // It has taken the new one, so the old connection is gone.
+            let ports = stream.ports;
+            match stream.membership() {
+                Some(membership) => self.end_member(now, flow, membership, membership.rank, out),
+                None => self.forget(flow),
+            }
+            let mut stream = Stream::new(now, syn.base, syn.scale);
+            stream.ports = ports;
+            anew = Some(stream);
         }
-        let behind = ring.flows().filter_map(|flow| self.streams.get(&flow)).map(|stream| stream.acknowledged).min();
-        if let Some(to) = behind {
-            ring.splice.release(to);
+        if let Some(stream) = anew {
+            self.streams.insert(flow, stream);
+        }
+        let Some(stream) = self.streams.get_mut(&flow).filter(|stream| stream.base == segment.acknowledged) else { return };
+        stream.answers.scale[1] = segment.window_scale(frame);
+        if !stream.answers.opened {
+            stream.answers.opened = true;
+            self.order.open.push_back((flow, stream.began));
         }
     }
 
     /// A segment of a stream that is looked at, from the one who opened it.
     fn on_segment(&mut self, now: Instant, port: usize, offload: Offload, frame: &mut [u8], segment: &Segment, out: &mut impl Ports) {
         let Some(stream) = self.streams.get_mut(&segment.flow) else { return };
-        stream.client_acknowledged = segment.acknowledged;
+        stream.answers.acknowledged = segment.acknowledged;
+        stream.ports[0] = Some(port);
         let offset = stream.offset_of(segment.sequence);
         let membership = match &stream.state {
-            State::Reset => {
-                let (acknowledged, expected) = (stream.client_acknowledged, stream.sequence_of(stream.acknowledged));
-                return self.send_resets(frame, segment, expected, acknowledged, out);
+            State::Reset(why) => {
+                let (why, places) = (Arc::clone(why), stream.places());
+                return self.send_resets(frame, segment, places, &why, out);
             }
-            State::Member(membership) => Some(membership.clone()),
+            State::Member(membership) => Some(*membership),
             State::Undecided(_) => None,
+            State::Passes => return self.forward(port, &offload, frame, out),
         };
         if segment.flags.rst {
             self.forward(port, &offload, frame, out);
             match membership {
-                Some(membership) => self.end_member(now, segment.flow, &membership, out),
-                None => self.leave_ring(segment.flow),
+                Some(membership) => self.end_member(now, segment.flow, membership, membership.rank, out),
+                None => {
+                    self.forget(segment.flow);
+                    self.end_unspoken(now, segment.flow, out);
+                }
             }
             return;
         }
@@ -279,232 +478,107 @@ impl Switch {
     fn on_bytes(&mut self, now: Instant, mut held: Held, out: &mut impl Ports) {
         self.arrivals += 1;
         held.arrival = self.arrivals;
-        let flow = held.segment.flow;
+        let (flow, port) = (held.segment.flow, held.port);
         let Some(stream) = self.streams.get_mut(&flow) else { return };
-        if let State::Member(membership) = &stream.state {
-            let membership = membership.clone();
-            return self.on_member(now, &membership, held, out);
+        if let State::Member(membership) = stream.state {
+            return self.on_member(now, membership, held, out);
         }
         let State::Undecided(undecided) = &mut stream.state else { return };
+        self.undecided_bytes += held.frame.len();
         undecided.add(held);
-        match undecided.verdict() {
-            Verdict::Unknown => {}
-            Verdict::NotOurs => {
-                let frames = std::mem::take(&mut undecided.held);
-                self.streams.remove(&flow);
-                for held in frames {
-                    self.forward(held.port, &held.offload, &held.frame, out);
-                }
-            }
-            Verdict::Ours(header) => {
-                let frames = std::mem::take(&mut undecided.held);
-                self.join(now, flow, &header, frames, out);
-            }
-        }
-    }
-
-    /// A stream has shown its first header.
-    fn join(&mut self, now: Instant, flow: Flow, header: &MessageHeader, frames: Vec<Held>, out: &mut impl Ports) {
-        let (rings, statistics) = (self.rings.len(), &mut self.statistics);
-        let config = &self.config;
-        if !self.rings.contains_key(&header.ring) && rings < config.rings_max {
-            statistics.rings += 1;
-            tracing::info!(ring = header.ring, world = header.world, "a ring begins");
-            self.rings.insert(header.ring, Ring::new(now, header.ring, header.world, config.stream_bytes));
-        }
-        let joined = match self.rings.get_mut(&header.ring) {
-            None => Err(Failure::TooManyRings),
-            Some(ring) => ring.join(flow, header),
-        };
-        if let Err(failure) = joined {
-            // Only the one who comes is refused: those who are there have done nothing wrong.
-            tracing::warn!(ring = header.ring, rank = header.rank, from = %flow.from, "refused: {failure}");
-            if let (Some(stream), Some(first)) = (self.streams.get_mut(&flow), frames.first()) {
-                stream.state = State::Reset;
-                stream.began = now;
-                let (acknowledged, expected) = (stream.client_acknowledged, stream.sequence_of(stream.acknowledged));
-                self.send_resets(&first.frame, &first.segment, expected, acknowledged, out);
-            }
+        let verdict = undecided.verdict();
+        let no_room = self.undecided_bytes > UNDECIDED_BYTES_MAX;
+        if matches!(verdict, Verdict::Unknown) && !no_room {
             return;
         }
-        let membership = Membership { ring: header.ring, rank: header.rank };
-        if let Some(stream) = self.streams.get_mut(&flow) {
-            stream.state = State::Member(membership.clone());
+        let frames = std::mem::take(&mut undecided.held);
+        self.undecided_bytes -= std::mem::take(&mut undecided.held_bytes);
+        if let Verdict::Ours(header) = verdict {
+            return self.join(now, flow, &header, frames, out);
         }
+        if let Verdict::Malformed(error) = verdict {
+            self.note_unsummed(now, port, Unsummed::Malformed, Some(flow), &error.to_string());
+        } else if matches!(verdict, Verdict::Unknown) {
+            self.note_unsummed(now, port, Unsummed::NoRoom, Some(flow), "");
+        }
+        let unspoken = frames.iter().all(|held| held.segment.payload_bytes() == 0);
+        self.streams.remove(&flow);
         for held in frames {
-            self.on_member(now, &membership, held, out);
+            self.forward(held.port, &held.offload, &held.frame, out);
+        }
+        if unspoken {
+            self.end_unspoken(now, flow, out);
         }
     }
 
-    /// A segment of a ring's connection (`netreduce 5.2`).
-    fn on_member(&mut self, now: Instant, membership: &Membership, mut held: Held, out: &mut impl Ports) {
-        let flow = held.segment.flow;
-        let (Some(stream), Some(ring)) = (self.streams.get_mut(&flow), self.rings.get_mut(&membership.ring)) else { return };
-        stream.remember(&held);
-        if held.end() <= stream.acknowledged && !held.segment.flags.fin {
-            // Its receiver has all of it, and says so once more.
-            self.statistics.repeated += 1;
-            return self.forward(held.port, &held.offload, &held.frame, out);
-        }
-        let repeated = held.offset < stream.highest;
-        stream.highest = stream.highest.max(held.end());
-        if held.segment.flags.fin {
-            stream.fin = Some(held.end());
-        }
-        let payload = &held.frame[held.segment.payload()];
-        let mut complete = std::mem::take(&mut ring.complete);
-        let inserted = ring.splice.insert(membership.rank, held.offset, payload, &mut complete);
-        match inserted {
-            Err(error) => {
-                ring.complete = complete;
-                return self.fail(now, membership.ring, &Failure::Splice(error), out);
-            }
-            Ok(Inserted::TooFar) => self.statistics.dropped += 1,
-            Ok(Inserted::Taken) => {
-                self.statistics.repeated += u64::from(repeated);
-                if repeated {
-                    self.answer_first_part(membership.ring, &mut held, out);
-                }
-                self.hold(held);
-            }
-        }
-        self.let_go(now, membership.ring, flow, &complete, out);
-        complete.clear();
-        if let Some(ring) = self.rings.get_mut(&membership.ring) {
-            ring.complete = complete;
-        }
-        self.check_ends(now, membership.ring, out);
-    }
-
-    fn hold(&mut self, held: Held) {
-        let Some(stream) = self.streams.get_mut(&held.segment.flow) else { return };
-        if stream.held_bytes + held.frame.len() > 2 * self.config.stream_bytes {
-            // Its bytes are kept; when it is sent again, it is answered at once.
-            self.statistics.dropped += 1;
-            return;
-        }
-        stream.held_bytes += held.frame.len();
-        self.held_bytes += held.frame.len() as u64;
-        self.statistics.held_bytes_peak = self.statistics.held_bytes_peak.max(self.held_bytes);
-        stream.held.insert((held.offset, held.arrival), held);
-    }
-
-    /// Lets those segments go whose sums are complete now, and the one that `flow` has just sent.
-    fn let_go(&mut self, now: Instant, number: u32, flow: Flow, complete: &[Range<u64>], out: &mut impl Ports) {
-        let Some(ring) = self.rings.get_mut(&number) else { return };
-        if !complete.is_empty() {
-            ring.moved = now;
-        }
-        let mut ready: Vec<Held> = Vec::new();
-        for member in ring.members.iter().flatten() {
-            let Some(stream) = self.streams.get_mut(member) else { continue };
-            for range in complete {
-                stream.take_ready(&ring.splice, range.clone(), &mut ready);
-            }
-            if *member == flow {
-                let end = stream.highest;
-                stream.take_ready(&ring.splice, end.saturating_sub(1)..end, &mut ready);
-                if let Some(last) = stream.newest {
-                    stream.take_ready(&ring.splice, last..last + 1, &mut ready);
-                }
-            }
-        }
-        ready.sort_unstable_by_key(|held| held.arrival);
-        for mut held in ready {
-            self.held_bytes -= held.frame.len() as u64;
-            self.emit(number, &mut held, out);
+    /// A stream that is nobody's goes, and what is held of it.
+    fn forget(&mut self, flow: Flow) {
+        if let Some(Stream { state: State::Undecided(undecided), .. }) = self.streams.remove(&flow) {
+            self.undecided_bytes -= undecided.held_bytes;
         }
     }
 
-    /// A segment leaves with sums in it.
-    fn emit(&mut self, number: u32, held: &mut Held, out: &mut impl Ports) {
-        let (Some(ring), Some(stream)) = (self.rings.get(&number), self.streams.get_mut(&held.segment.flow)) else { return };
-        ring.splice.read(held.offset, &mut held.frame[held.segment.payload()]);
-        if let Some(time) = held.segment.time(&held.frame) {
-            let latest = stream.latest_time.filter(|latest| latest.wrapping_sub(time) as i32 > 0).unwrap_or(time);
-            stream.latest_time = Some(latest);
-            held.segment.set_time(&mut held.frame, latest);
+    /// The first fragment of an IP packet: sums have no place in it, and no fragment of a ring's may pass in place of a sum.
+    fn on_fragment(&mut self, now: Instant, port: usize, flow: Flow, begins: bool, frame: (&Offload, &[u8]), out: &mut impl Ports) {
+        let membership = self.streams.get(&flow).and_then(Stream::membership);
+        if begins || membership.is_some() {
+            self.note_unsummed(now, port, Unsummed::Fragment, Some(flow), "");
         }
-        held.segment.finish(&mut held.frame, &mut held.offload);
-        self.statistics.summed += 1;
-        self.bridge.forward(held.port, &held.frame, |port| out.send(port, &held.offload, &held.frame));
+        if let Some(membership) = membership {
+            return self.fail(now, membership.ring, &ring::Failure::Fragments { rank: membership.rank, at: flow.from }, out);
+        }
+        self.forward(port, frame.0, frame.1, out);
     }
 
-    /// A segment comes again, and its first bytes are complete while its last ones are not: the first ones leave by themselves.
-    fn answer_first_part(&mut self, number: u32, held: &mut Held, out: &mut impl Ports) {
-        let (Some(ring), Some(stream)) = (self.rings.get(&number), self.streams.get(&held.segment.flow)) else { return };
-        let complete = ring.splice.complete_to(held.offset.max(stream.acknowledged));
-        if complete <= held.offset.max(stream.acknowledged) || complete >= held.end() {
-            return;
-        }
-        let mut first = held.clone();
-        let length = first.segment.trim(&mut first.frame, (complete - held.offset) as u32);
-        first.frame.truncate(length);
-        self.statistics.cut += 1;
-        self.emit(number, &mut first, out);
-    }
-
-    /// Whether a stream has ended where others cannot go on.
-    fn check_ends(&mut self, now: Instant, number: u32, out: &mut impl Ports) {
-        let Some(ring) = self.rings.get(&number) else { return };
-        let goes_on = |&(rank, at): &(u16, u64)| ring.splice.framed_to() > at || ring.splice.ends_inside(rank, at);
-        let ends = (0u16..).zip(&ring.members).filter_map(|(rank, flow)| Some((rank, self.streams.get(flow.as_ref()?)?.fin?)));
-        let ended = ring.ended.into_iter().chain(ends).find(goes_on);
-        if let Some((rank, _)) = ended {
-            self.fail(now, number, &Failure::Ended { rank }, out);
+    /// A segment of a connection whose beginning was not seen.
+    fn look_at_stranger(&mut self, now: Instant, port: usize, segment: &Segment, frame: &[u8]) {
+        let payload = &frame[segment.payload()];
+        // Results have passed another switch.
+        if begins_message(payload) && MessageHeader::parse(payload).is_ok_and(|header| header.summed == 0) {
+            self.note_unsummed(now, port, Unsummed::NoBeginning, Some(segment.flow), "");
         }
     }
 
-    /// A connection of a ring is gone: whatever is not complete never will be.
-    fn end_member(&mut self, now: Instant, flow: Flow, membership: &Membership, out: &mut impl Ports) {
-        let acknowledged = self.streams.get(&flow).map_or(0, |stream| stream.acknowledged);
-        self.leave_ring(flow);
-        if let Some(ring) = self.rings.get_mut(&membership.ring) {
-            ring.ended = Some((membership.rank, acknowledged));
-        }
-        self.check_ends(now, membership.ring, out);
-    }
-
-    /// Forgets a stream; its ring with the last one.
-    fn leave_ring(&mut self, flow: Flow) {
-        let Some(stream) = self.streams.remove(&flow) else { return };
-        self.held_bytes -= stream.held_bytes as u64;
-        if let State::Member(membership) = stream.state
-            && let Some(ring) = self.rings.get_mut(&membership.ring)
-            && ring.leave(membership.rank)
-        {
-            tracing::info!(ring = membership.ring, "the ring has ended");
-            self.rings.remove(&membership.ring);
-        }
-    }
-
-    /// A ring cannot go on: both ends of all its connections are told at once.
-    fn fail(&mut self, now: Instant, number: u32, failure: &Failure, out: &mut impl Ports) {
-        let Some(ring) = self.rings.remove(&number) else { return };
-        tracing::error!(ring = number, "{failure}: all its connections are reset");
-        self.statistics.rings_failed += 1;
-        for flow in ring.members.iter().flatten() {
-            let Some(stream) = self.streams.get_mut(flow) else { continue };
-            self.held_bytes -= stream.held_bytes as u64;
-            stream.held.clear();
-            stream.held_bytes = 0;
-            stream.state = State::Reset;
-            stream.began = now;
-            let (acknowledged, expected) = (stream.client_acknowledged, stream.sequence_of(stream.acknowledged));
-            if let Some((frame, segment)) = stream.template.take() {
-                self.send_resets(&frame, &segment, expected, acknowledged, out);
+    fn drop_damaged(&mut self, now: Instant, port: usize, damage: Damage, flow: Option<Flow>) {
+        self.statistics.damaged[damage as usize] += 1;
+        if self.notices.damaged[damage as usize].count(now) {
+            let (interface, reason) = (self.ports[port].name(), damage.name());
+            match flow {
+                Some(Flow { from, to }) => tracing::warn!(interface, reason, %from, %to, "a damaged frame is dropped; its sender sends it again"),
+                None => tracing::warn!(interface, reason, "a damaged frame is dropped; its sender sends it again"),
             }
         }
     }
 
-    /// Ends a connection for both ends: `expected` is what its receiver waits for, `acknowledged` what its sender does.
-    fn send_resets(&mut self, frame: &[u8], segment: &Segment, expected: u32, acknowledged: u32, out: &mut impl Ports) {
-        let (turned, turned_segment) = turned(frame, segment);
-        for (template, segment, sequence, answer) in
-            [(frame, segment, expected, acknowledged), (&turned[..], &turned_segment, acknowledged, expected)]
-        {
-            let (offload, frame) = reset(template, segment, sequence, answer);
-            self.bridge.forward(usize::MAX, &frame, |port| out.send(port, &offload, &frame));
+    fn note_unsummed(&mut self, now: Instant, port: usize, why: Unsummed, flow: Option<Flow>, error: &str) {
+        self.statistics.unsummed[why as usize] += 1;
+        if self.notices.unsummed[why as usize].count(now) {
+            let (interface, reason) = (self.ports[port].name(), why.name());
+            match flow {
+                Some(Flow { from, to }) => tracing::warn!(interface, reason, error, %from, %to, "a message passes unsummed"),
+                None => tracing::warn!(interface, reason, error, "a message passes unsummed"),
+            }
+        }
+    }
+
+    /// A frame was longer than any that can be taken, and is lost.
+    pub fn on_too_long(&mut self, now: Instant, port: usize) {
+        self.note_unsummed(now, port, Unsummed::TooLong, None, "");
+    }
+
+    fn say_what_is_due(&mut self, now: Instant) {
+        for (damage, notice) in Damage::ALL.iter().zip(&mut self.notices.damaged) {
+            if let Some(frames) = notice.due(now) {
+                tracing::warn!(reason = damage.name(), frames, "more damaged frames were dropped");
+            }
+        }
+        for (why, notice) in Unsummed::ALL.iter().zip(&mut self.notices.unsummed) {
+            if let Some(frames) = notice.due(now) {
+                tracing::warn!(reason = why.name(), frames, "more messages have passed unsummed");
+            }
+        }
+        if let Some(workers) = self.notices.refused.due(now) {
+            tracing::warn!(workers, "more workers were refused");
         }
     }
 }

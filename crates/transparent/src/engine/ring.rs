@@ -1,6 +1,7 @@
 //! The connections that are summed with each other.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::ops::Range;
 
 use fanin_core::{Duration, Instant};
@@ -9,45 +10,122 @@ use fanin_wire::stream::MessageHeader;
 
 use crate::segment::Flow;
 
+/// Which ring of all that there ever were: numbers come again.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub(super) struct RingKey(pub u64);
+
 /// Why a ring, or one who wants to join it, cannot go on.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Failure {
     /// The streams differ.
     Splice(SpliceError),
     /// A stream has ended, and others go on.
-    Ended { rank: u16 },
+    Ended { rank: u16, at: Option<SocketAddr> },
     /// Another number of workers than the ring has.
     World { ring: u16, got: u16 },
     /// There is somebody of that rank already.
     Taken { rank: u16, by: Flow },
+    /// The receiver of a rank is not the sender of the next one.
+    Apart { rank: u16, ends_at: SocketAddr, next: u16, sends_from: SocketAddr },
+    /// A rank comes twice before anything was summed: nobody knows whose job the others are of.
+    Twice { rank: u16, one: Flow, other: Flow },
+    /// Beside a rank's connection there is one that fits the ring better.
+    Mixed { rank: u16, member: Flow, other: Flow },
+    /// A rank comes again from where it was: the run before is over.
+    Again { rank: u16, at: SocketAddr },
     /// The switch has as many rings as it may.
-    TooManyRings,
+    TooManyRings { most: usize },
+    /// An interface is out of service.
+    Interface { rank: u16, at: SocketAddr, name: String },
+    /// A member's segments come in fragments.
+    Fragments { rank: u16, at: SocketAddr },
+    /// Nothing has moved for too long.
+    Stalled { waited: Duration, message: u32, ranks: String },
+    /// Some connections pass only here and some only at another switch.
+    Divided { here: u16, there: u16, from: SocketAddr, to: SocketAddr, interface: String },
 }
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Failure::Splice(error) => error.fmt(f),
-            Failure::Ended { rank } => write!(f, "rank {rank} has ended, and others wait for more of it"),
+            Failure::Ended { rank, at: Some(at) } => write!(f, "rank {rank} at {at} has ended, and others wait for more of it"),
+            Failure::Ended { rank, at: None } => write!(f, "rank {rank} has ended, and others wait for more of it"),
             Failure::World { ring, got } => write!(f, "field `world` is {got}, and the ring's other workers say {ring}"),
-            Failure::Taken { rank, by } => write!(f, "rank {rank} is at {} already", by.from),
-            Failure::TooManyRings => f.write_str("there are as many rings as this switch takes"),
+            Failure::Taken { rank, by } => {
+                write!(f, "rank {rank} is at {} already: another job has the same ring number, or a rank was given twice", by.from)
+            }
+            Failure::Apart { rank, ends_at, next, sends_from } => write!(
+                f,
+                "rank {rank}'s connection ends at {ends_at}, and rank {next} sends from {sends_from}, where the same host is expected: two jobs \
+                 have the same ring number, or workers are in another order"
+            ),
+            Failure::Twice { rank, one, other } => {
+                write!(f, "rank {rank} comes by {} to {} and by {} to {}: two jobs have the same ring number", one.from, one.to, other.from, other.to)
+            }
+            Failure::Mixed { rank, member, other } => write!(
+                f,
+                "rank {rank} comes by {} to {}, and beside it there is a connection from {} to {}, where others of the ring listen, too: two jobs \
+                 have the same ring number",
+                member.from, member.to, other.from, other.to
+            ),
+            Failure::Again { rank, at } => write!(f, "rank {rank} begins anew at {at}: the run before is over"),
+            Failure::TooManyRings { most } => write!(f, "there are {most} rings, as many as this switch takes (--rings-max)"),
+            Failure::Interface { rank, at, name } => {
+                write!(f, "interface {name}, behind which rank {rank} at {at} is, is out of service")
+            }
+            Failure::Fragments { rank, at } => write!(f, "segments of rank {rank} at {at} come in fragments, which cannot be summed"),
+            Failure::Stalled { waited, message, ranks } => {
+                write!(f, "for {:.0} s nothing has moved in message {message}: waited for rank {ranks}", waited.as_s_f64())
+            }
+            Failure::Divided { here, there, from, to, interface } => write!(
+                f,
+                "rank {there}'s connection from {from} to {to} passes only another transparent switch, behind {interface}, and rank {here}'s only \
+                 this one: one switch has to see the connections of all ranks"
+            ),
         }
     }
+}
+
+impl Failure {
+    /// Whether it concerns only the one who comes: those who are there have done nothing wrong.
+    pub fn is_newcomers(&self) -> bool {
+        matches!(self, Failure::World { .. } | Failure::Taken { .. } | Failure::Apart { .. } | Failure::TooManyRings { .. })
+    }
+}
+
+/// Somebody has ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct End {
+    /// Who.
+    pub rank: u16,
+    /// Whose stream shows it: its own, or the one that it received.
+    pub of: u16,
+    /// Where that stream ends.
+    pub at: u64,
+    /// When.
+    pub since: Instant,
 }
 
 /// See the module's documentation.
 #[derive(Debug)]
 pub(super) struct Ring {
+    pub number: u32,
     pub splice: Splice,
     pub world: u16,
     /// By rank.
     pub members: Vec<Option<Flow>>,
+    /// The same, of those who have gone as well: names for the log.
+    known: Vec<Option<Flow>>,
     /// How many have ever joined.
     pub joined: u16,
-    /// A rank whose connection is gone, and up to where its receiver had everything.
-    pub ended: Option<(u16, u64)>,
-    /// When something was last complete.
+    /// Somebody has left: whoever comes now belongs to another run.
+    pub is_closing: bool,
+    /// Something was summed.
+    pub has_begun: bool,
+    /// Who has ended, in the order in which it was seen.
+    pub ends: Vec<End>,
+    /// When something was last complete, or somebody came.
     pub moved: Instant,
     reported: Instant,
     /// Memory for ranges.
@@ -57,33 +135,76 @@ pub(super) struct Ring {
 impl Ring {
     pub fn new(now: Instant, number: u32, world: u16, stream_bytes: usize) -> Self {
         Ring {
+            number,
             splice: Splice::new(number, world, stream_bytes),
             world,
             members: vec![None; usize::from(world)],
+            known: vec![None; usize::from(world)],
             joined: 0,
-            ended: None,
+            is_closing: false,
+            has_begun: false,
+            ends: Vec::new(),
             moved: now,
             reported: now,
             complete: Vec::new(),
         }
     }
 
-    pub fn join(&mut self, flow: Flow, header: &MessageHeader) -> Result<(), Failure> {
+    pub fn next(&self, rank: u16) -> u16 {
+        (rank + 1) % self.world
+    }
+
+    pub fn previous(&self, rank: u16) -> u16 {
+        (rank + self.world - 1) % self.world
+    }
+
+    pub fn member(&self, rank: u16) -> Option<Flow> {
+        self.members[usize::from(rank)]
+    }
+
+    /// Where a rank is or was, if it has ever come.
+    pub fn place(&self, rank: u16) -> Option<SocketAddr> {
+        self.known[usize::from(rank)].map(|flow| flow.from)
+    }
+
+    /// Whether rank `rank` could have this connection: the receiver of each rank is the sender of the next one, by addresses.
+    pub fn fits(&self, rank: u16, flow: Flow) -> Result<(), Failure> {
+        let (previous, next) = (self.previous(rank), self.next(rank));
+        if let Some(before) = self.member(previous).filter(|before| before.to.ip() != flow.from.ip()) {
+            return Err(Failure::Apart { rank: previous, ends_at: before.to, next: rank, sends_from: flow.from });
+        }
+        if let Some(after) = self.member(next).filter(|after| after.from.ip() != flow.to.ip()) {
+            return Err(Failure::Apart { rank, ends_at: flow.to, next, sends_from: after.from });
+        }
+        Ok(())
+    }
+
+    /// Whether a newcomer can be one of the ring.
+    pub fn admit(&self, flow: Flow, header: &MessageHeader) -> Result<(), Failure> {
         if header.world != self.world {
             return Err(Failure::World { ring: self.world, got: header.world });
         }
-        let member = &mut self.members[usize::from(header.rank)];
-        if let Some(by) = *member {
-            return Err(Failure::Taken { rank: header.rank, by });
+        let rank = header.rank;
+        self.fits(rank, flow)?;
+        match self.member(rank) {
+            None => Ok(()),
+            Some(by) if by.from.ip() == flow.from.ip() && by.to == flow.to => Err(Failure::Again { rank, at: flow.from }),
+            Some(by) if !self.has_begun => Err(Failure::Twice { rank, one: by, other: flow }),
+            Some(by) => Err(Failure::Taken { rank, by }),
         }
-        *member = Some(flow);
+    }
+
+    pub fn join(&mut self, now: Instant, flow: Flow, rank: u16) {
+        self.members[usize::from(rank)] = Some(flow);
+        self.known[usize::from(rank)] = Some(flow);
         self.joined += 1;
-        Ok(())
+        self.moved = now;
     }
 
     /// Whether that was the last one.
     pub fn leave(&mut self, rank: u16) -> bool {
         self.members[usize::from(rank)] = None;
+        self.is_closing = true;
         self.members.iter().all(Option::is_none)
     }
 
@@ -91,28 +212,58 @@ impl Ring {
         self.members.iter().flatten().copied()
     }
 
-    /// Says whom a ring waits for in which nothing has moved for so long.
-    pub fn report_stall(&mut self, now: Instant, number: u32, after: Duration) {
-        if now.since(self.moved) < after || now.since(self.reported) < after {
-            return;
+    /// Those who are there, with their ranks.
+    pub fn ranks(&self) -> impl Iterator<Item = (u16, Flow)> {
+        (0u16..).zip(&self.members).filter_map(|(rank, flow)| Some((rank, (*flow)?)))
+    }
+
+    /// Somebody has ended. What is known already stays where it is: the first sign counts.
+    pub fn note_end(&mut self, end: End) {
+        if !self.ends.iter().any(|known| (known.rank, known.of, known.at) == (end.rank, end.of, end.at)) {
+            self.ends.push(end);
         }
-        if let Some(waits) = self.splice.waits() {
-            self.reported = now;
-            let at: Vec<String> = waits
-                .ranks
-                .iter()
-                .map(|&rank| match self.members[usize::from(rank)] {
-                    Some(flow) => format!("{rank} at {}", flow.from),
-                    None => format!("{rank}, which has not come yet"),
-                })
-                .collect();
-            let waited = now.since(self.moved).as_s_f64();
-            tracing::warn!(
-                ring = number,
-                message = waits.message,
-                "for {waited:.1} s nothing moves: waiting for rank {}",
-                at.join(", rank ")
-            );
+    }
+
+    /// The first one that has ended where others cannot go on.
+    pub fn first_end(&self) -> Option<End> {
+        self.ends.iter().find(|end| self.splice.framed_to() > end.at || self.splice.ends_inside(end.of, end.at)).copied()
+    }
+
+    /// What the ring waits for, for people; `None` where it waits for nothing.
+    pub fn waits(&self) -> Option<(u32, Vec<u16>, String)> {
+        let waits = self.splice.waits()?;
+        let name = |&rank: &u16| match (self.member(rank), self.place(rank)) {
+            (Some(flow), _) => format!("{rank} at {}", flow.from),
+            (None, Some(at)) => format!("{rank} at {at}, which has gone"),
+            (None, None) => {
+                let (before, after) = (self.member(self.previous(rank)), self.member(self.next(rank)));
+                let from = before.map(|flow| format!(" from {}", flow.to.ip())).unwrap_or_default();
+                let to = after.map(|flow| format!(" to {}", flow.from.ip())).unwrap_or_default();
+                format!("{rank}, which has not come yet{}{from}{to}", if from.is_empty() && to.is_empty() { "" } else { ": a connection" })
+            }
+        };
+        let names = waits.ranks.iter().map(name).collect::<Vec<_>>().join(", rank ");
+        Some((waits.message, waits.ranks, names))
+    }
+
+    /// Says whom a ring waits for in which nothing has moved for so long, and gives why it is to end where that was too long.
+    pub fn report_stall(&mut self, now: Instant, after: Duration, patience: Duration) -> Option<Failure> {
+        let waited = now.since(self.moved);
+        let ends = waited >= patience;
+        if waited < after || (now.since(self.reported) < after && !ends) {
+            return None;
         }
+        let (message, _, ranks) = self.waits()?;
+        self.reported = now;
+        if ends {
+            return Some(Failure::Stalled { waited, message, ranks });
+        }
+        let (waited, left) = (waited.as_s_f64(), patience.as_s_f64() - waited.as_s_f64());
+        tracing::warn!(
+            ring = self.number,
+            message,
+            "for {waited:.1} s nothing moves: waiting for rank {ranks}; in {left:.0} s the ring is reset"
+        );
+        None
     }
 }

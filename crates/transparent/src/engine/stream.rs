@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::Arc;
 
-use fanin_core::Instant;
+use fanin_core::{Instant, Malformed};
 use fanin_net::Offload;
 use fanin_protocols::shared::splice::{Intervals, Splice};
 use fanin_wire::stream::{MessageHeader, STREAM_MAGIC};
 
-use crate::segment::Segment;
+use super::ring::RingKey;
+use crate::segment::{Place, Segment};
 
 /// The longest payload of a frame.
 const PAYLOAD_MAX: u64 = 65_535;
@@ -48,14 +50,17 @@ pub(super) enum State {
     Undecided(Box<Undecided>),
     /// One of a ring.
     Member(Membership),
-    /// It was ended; whoever sends on is told once more.
-    Reset,
+    /// It was ended; whoever sends on is told once more, and why.
+    Reset(Arc<str>),
+    /// Another switch sums in it.
+    Passes,
 }
 
 /// Whose stream it is.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Membership {
-    pub ring: u32,
+    /// The ring's key, not its number.
+    pub ring: RingKey,
     pub rank: u16,
 }
 
@@ -63,6 +68,8 @@ pub(super) struct Membership {
 pub(super) enum Verdict {
     Unknown,
     NotOurs,
+    /// It begins like a message and is none.
+    Malformed(Malformed),
     Ours(MessageHeader),
 }
 
@@ -72,7 +79,7 @@ pub(super) struct Undecided {
     pub first: [u8; MessageHeader::LEN],
     pub known: Intervals,
     pub held: Vec<Held>,
-    held_bytes: usize,
+    pub held_bytes: usize,
     /// Something has come twice.
     pub repeated: bool,
     /// There will be no more.
@@ -107,17 +114,41 @@ impl Undecided {
         }
         match MessageHeader::parse(&self.first) {
             Ok(header) if header.summed == 0 && header.message == 0 => Verdict::Ours(header),
-            Ok(_) => Verdict::NotOurs,
-            Err(error) => {
-                tracing::warn!("a stream that begins like a message is left alone: {error}");
-                Verdict::NotOurs
-            }
+            // A result of another switch.
+            Ok(header) if header.summed != 0 => Verdict::NotOurs,
+            Ok(header) => Verdict::Malformed(Malformed::Field { name: "message", value: header.message.into() }),
+            Err(error) => Verdict::Malformed(error),
         }
     }
 
     fn is_full(&self) -> bool {
         self.held.len() > UNDECIDED_FRAMES || self.held_bytes > UNDECIDED_BYTES
     }
+}
+
+/// The other direction of a connection: what the sender of the stream hears.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Answers {
+    /// The receiver has answered the SYN.
+    pub opened: bool,
+    /// What the sender has acknowledged last: where the receiver's next byte stands.
+    pub acknowledged: u32,
+    /// The receiver's time and its echo, as the last answer had them.
+    pub times: Option<[u8; 8]>,
+    /// By how many bits the receiver's windows are shifted; both ends have to say so.
+    pub scale: [Option<u8>; 2],
+    /// Up to where the receiver takes bytes, and up to where the sender has been told so.
+    pub takes: u64,
+    pub told: u64,
+    /// When the receiver has ended its direction, of which nobody expects anything.
+    pub ended: Option<Instant>,
+}
+
+/// A SYN of the same addresses, which counts once it is answered.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Anew {
+    pub base: u32,
+    pub scale: Option<u8>,
 }
 
 /// See the module's documentation.
@@ -127,12 +158,14 @@ pub(super) struct Stream {
     pub began: Instant,
     /// Sequence number of the first byte.
     pub base: u32,
-    /// End of the furthest byte that was seen.
+    /// End of the furthest byte that was taken.
     pub highest: u64,
     /// The receiver has everything below.
     pub acknowledged: u64,
-    /// What the sender has acknowledged last, of the other direction.
-    pub client_acknowledged: u32,
+    pub answers: Answers,
+    pub anew: Option<Anew>,
+    /// The ports behind which the sender and the receiver are, as far as anything came from them.
+    pub ports: [Option<usize>; 2],
     pub held: BTreeMap<(u64, u64), Held>,
     pub held_bytes: usize,
     /// Where the stream ends, once that is known.
@@ -147,7 +180,7 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    pub fn new(now: Instant, base: u32) -> Self {
+    pub fn new(now: Instant, base: u32, scale: Option<u8>) -> Self {
         let undecided = Undecided {
             first: [0; MessageHeader::LEN],
             known: Intervals::default(),
@@ -162,7 +195,9 @@ impl Stream {
             base,
             highest: 0,
             acknowledged: 0,
-            client_acknowledged: 0,
+            answers: Answers { scale: [scale, None], ..Answers::default() },
+            anew: None,
+            ports: [None; 2],
             held: BTreeMap::new(),
             held_bytes: 0,
             fin: None,
@@ -171,6 +206,23 @@ impl Stream {
             newest: None,
             template: None,
         }
+    }
+
+    /// Its ring's key and its rank, if it has them.
+    pub fn membership(&self) -> Option<Membership> {
+        if let State::Member(membership) = self.state { Some(membership) } else { None }
+    }
+
+    /// Whether it may be forgotten where room is needed.
+    pub fn is_idle(&self) -> bool {
+        !matches!(self.state, State::Member(_))
+    }
+
+    /// Where the receiver, and where the sender, expects a segment that is made here.
+    pub fn places(&self) -> (Place, Place) {
+        let (sequence, acknowledged) = (self.sequence_of(self.acknowledged), self.answers.acknowledged);
+        let to_receiver = Place { sequence, acknowledged, times: None };
+        (to_receiver, Place { sequence: acknowledged, acknowledged: sequence, times: self.answers.times })
     }
 
     /// Offset of a sequence number, which is near what was seen last; `None` before the first byte.
@@ -204,6 +256,7 @@ impl Stream {
 
     pub fn remember(&mut self, held: &Held) {
         self.newest = Some(held.offset);
+        self.ports[0] = Some(held.port);
         if self.template.is_none() {
             self.template = Some((held.frame[..held.segment.payload().start].to_vec(), held.segment));
         }

@@ -1,12 +1,14 @@
 //! Hosts that speak a plain TCP through the switch: segments cut anyhow, lost on either side, sent again, late; and what must not be touched.
 
-use std::net::SocketAddrV4;
+mod faults;
+
+use std::net::{IpAddr, SocketAddr};
 
 use etherparse::{PacketBuilder, TcpHeader, TcpOptionElement};
 use fanin_core::hash::mix;
 use fanin_core::{DType, ElementOp, Operator};
 use fanin_protocols::shared::splice::Intervals;
-use fanin_wire::stream::{SEAL_BYTES, checksum, seal};
+use fanin_wire::stream::{SEAL_BYTES, checksum, parse_reason, seal};
 
 use super::*;
 
@@ -15,30 +17,53 @@ use super::*;
 struct Wire(Vec<(usize, Vec<u8>)>);
 
 impl Ports for Wire {
-    fn send(&mut self, port: usize, _: &Offload, frame: &[u8]) {
-        self.0.push((port, frame.to_vec()));
+    fn send(&mut self, port: usize, offload: &Offload, frame: &[u8]) {
+        let mut frame = frame.to_vec();
+        if offload.flags & Offload::NEEDS_CHECKSUM != 0 {
+            let start = usize::from(offload.checksum_start);
+            let sum = etherparse::checksum::Sum16BitWords::new().add_slice(&frame[start..]).ones_complement();
+            frame[start + usize::from(offload.checksum_offset)..][..2].copy_from_slice(&sum.to_ne_bytes());
+        }
+        self.0.push((port, frame));
     }
 }
 
 const BASE: u32 = u32::MAX - 700;
 
 fn flow(rank: usize, world: usize) -> Flow {
-    let at = |rank: usize, port| SocketAddrV4::new([10, 0, 0, rank as u8 + 1].into(), port);
     Flow { from: at(rank, 4_000 + rank as u16), to: at((rank + 1) % world, 7_000) }
 }
 
-fn host(address: &SocketAddrV4) -> usize {
-    usize::from(address.ip().octets()[3]) - 1
+fn at(host: usize, port: u16) -> SocketAddr {
+    SocketAddr::new([10, 0, 0, host as u8 + 1].into(), port)
+}
+
+/// The same flow between the same hosts' other addresses.
+fn by_ipv6(flow: Flow) -> Flow {
+    let other = |address: SocketAddr| SocketAddr::new([0xfd00, 0, 0, 0, 0, 0, 0, host(&address) as u16 + 1].into(), address.port());
+    Flow { from: other(flow.from), to: other(flow.to) }
+}
+
+fn host(address: &SocketAddr) -> usize {
+    match address.ip() {
+        IpAddr::V4(ip) => usize::from(ip.octets()[3]) - 1,
+        IpAddr::V6(ip) => usize::from(ip.octets()[15]) - 1,
+    }
 }
 
 /// A frame of a flow.
 fn frame(flow: Flow, payload: &[u8], time: u32, set: impl Fn(&mut TcpHeader)) -> Vec<u8> {
-    let mac = |address: &SocketAddrV4| [2, 0, 0, 0, 0, host(address) as u8 + 1];
+    let mac = |address: &SocketAddr| [2, 0, 0, 0, 0, host(address) as u8 + 1];
     let mut tcp = TcpHeader::new(flow.from.port(), flow.to.port(), 0, 60_000);
     tcp.ack = true;
     tcp.set_options(&[TcpOptionElement::Noop, TcpOptionElement::Noop, TcpOptionElement::Timestamp(time, 1)]).unwrap();
     set(&mut tcp);
-    let builder = PacketBuilder::ethernet2(mac(&flow.from), mac(&flow.to)).ipv4(flow.from.ip().octets(), flow.to.ip().octets(), 64);
+    let builder = PacketBuilder::ethernet2(mac(&flow.from), mac(&flow.to));
+    let builder = match (flow.from.ip(), flow.to.ip()) {
+        (IpAddr::V4(from), IpAddr::V4(to)) => builder.ipv4(from.octets(), to.octets(), 64),
+        (IpAddr::V6(from), IpAddr::V6(to)) => builder.ipv6(from.octets(), to.octets(), 64),
+        _ => unreachable!("both ends have one kind of address"),
+    };
     let mut frame = Vec::new();
     builder.tcp_header(tcp).write(&mut frame, payload).unwrap();
     frame
@@ -52,10 +77,13 @@ struct Network {
 
 impl Network {
     fn new(ports: usize, stream_bytes: usize) -> Self {
-        let mut network = Network { switch: Switch::new(SwitchConfig { ports, stream_bytes, rings_max: 2 }), now: 0 };
-        for rank in 0..ports {
-            network.open(flow(rank, ports));
-        }
+        Self::with_flows(ports, stream_bytes, (0..ports).map(|rank| flow(rank, ports)))
+    }
+
+    fn with_flows(ports: usize, stream_bytes: usize, flows: impl IntoIterator<Item = Flow>) -> Self {
+        let config = SwitchConfig { ports, stream_bytes, rings_max: 2, ..SwitchConfig::default() };
+        let mut network = Network { switch: Switch::new(config), now: 0 };
+        flows.into_iter().for_each(|flow| network.open(flow));
         network
     }
 
@@ -63,6 +91,22 @@ impl Network {
         let mut wire = Wire::default();
         self.now += 1;
         self.switch.on_frame(Instant::from_ps(self.now * 1_000_000), from, Offload::default(), &mut frame, &mut wire);
+        wire.0
+    }
+
+    fn instant(&self) -> Instant {
+        Instant::from_ps(self.now * 1_000_000)
+    }
+
+    /// Some time later, in milliseconds.
+    fn pass(&mut self, milliseconds: u64) -> Vec<(usize, Vec<u8>)> {
+        self.now += milliseconds * 1_000;
+        self.tick()
+    }
+
+    fn tick(&mut self) -> Vec<(usize, Vec<u8>)> {
+        let mut wire = Wire::default();
+        self.switch.on_tick(self.instant(), &mut wire);
         wire.0
     }
 
@@ -106,6 +150,10 @@ impl Receiver {
     fn take(&mut self, frame: &[u8]) {
         let segment = Segment::parse(frame).unwrap();
         assert!(!segment.flags.rst, "reset");
+        assert!(segment.is_whole(frame, &Offload::default()), "a wrong checksum");
+        if segment.payload_bytes() == 0 && !segment.flags.fin {
+            return;
+        }
         let time = segment.time(frame).unwrap();
         let at = u64::from(segment.sequence.wrapping_sub(BASE));
         let end = at + u64::from(segment.payload_bytes());
@@ -163,9 +211,10 @@ fn sums_are_exact_whatever_is_lost_and_however_segments_are_cut() {
     let messages = [301, 0, 7, 1_200];
     for seed in 0..40u64 {
         let world = 2 + (seed % 3) as usize;
+        let flow = |rank: usize, world: usize| if seed % 4 == 0 { by_ipv6(flow(rank, world)) } else { flow(rank, world) };
         let expected = result(5, world, &messages);
         let streams: Vec<Vec<u8>> = (0..world).map(|rank| stream(5, rank, world, &messages)).collect();
-        let mut network = Network::new(world, 4_096);
+        let mut network = Network::with_flows(world, 4_096, (0..world).map(|rank| flow(rank, world)));
         let mut receivers: Vec<Receiver> = (0..world).map(|_| Receiver::new(expected.len())).collect();
         let mut step = 0;
         while !receivers.iter().all(|receiver| receiver.ended) {
@@ -173,7 +222,7 @@ fn sums_are_exact_whatever_is_lost_and_however_segments_are_cut() {
             assert!(step < 100_000, "seed {seed} is stuck at {:?}", receivers.iter().map(|r| r.there.reach(0)).collect::<Vec<_>>());
             let draw = mix(seed, step);
             let rank = (draw >> 8) as usize % world;
-            let flow = flow(rank, world);
+            let own = flow(rank, world);
             let acknowledged = receivers[rank].there.reach(0);
             // The sender's window: sometimes one segment only, sometimes twelve.
             let start = acknowledged as usize + if draw & 3 == 0 { 0 } else { (draw >> 16) as usize % 1_500 };
@@ -184,7 +233,7 @@ fn sums_are_exact_whatever_is_lost_and_however_segments_are_cut() {
             if draw >> 60 == 0 && (draw >> 56) & 1 == 0 {
                 continue;
             }
-            let left = network.data(flow, start, &streams[rank][start..end], fin);
+            let left = network.data(own, start, &streams[rank][start..end], fin);
             for (number, (port, frame)) in left.into_iter().enumerate() {
                 let to = Segment::parse(&frame).unwrap().flow;
                 assert_eq!(port, host(&to.to));
@@ -195,7 +244,7 @@ fn sums_are_exact_whatever_is_lost_and_however_segments_are_cut() {
                 receivers[sender].take(&frame);
                 let to = receivers[sender].there.reach(0);
                 if !mix(draw, 100 + number as u64).is_multiple_of(5) {
-                    network.acknowledge(self::flow(sender, world), to);
+                    network.acknowledge(flow(sender, world), to);
                 }
             }
         }
@@ -253,7 +302,7 @@ fn a_result_that_was_summed_in_part_has_no_seal() {
                 }
             }
         }
-        network.switch = Switch::new(SwitchConfig { ports: 2, stream_bytes: 4_096, rings_max: 2 });
+        network.switch = Switch::new(SwitchConfig { ports: 2, stream_bytes: 4_096, ..SwitchConfig::default() });
     }
     assert_eq!(receiver.there.reach(0), streams[0].len() as u64);
     assert_eq!(MessageHeader::parse(&receiver.bytes).unwrap().summed, 2);
@@ -291,6 +340,11 @@ fn resets(left: &[(usize, Vec<u8>)]) -> usize {
     left.iter().filter(|(_, frame)| Segment::parse(frame).is_some_and(|segment| segment.flags.rst)).count()
 }
 
+/// What senders were told.
+fn reasons(left: &[(usize, Vec<u8>)]) -> Vec<String> {
+    left.iter().filter_map(|(_, frame)| parse_reason(&frame[Segment::parse(frame)?.payload()])).collect()
+}
+
 #[test]
 fn workers_that_disagree_are_all_told() {
     let mut network = Network::new(3, 4_096);
@@ -299,16 +353,20 @@ fn workers_that_disagree_are_all_told() {
     }
     let left = network.data(flow(2, 3), 0, &stream(5, 2, 3, &[12]), false);
     assert_eq!(resets(&left), 6, "both ends of three connections");
+    let why = "ring 5: rank 2's message 0 has another `bytes` than the other ranks'";
+    assert_eq!(reasons(&left), [why; 3], "each sender has been told");
+    let mut said = 0;
     for (port, frame) in &left {
         let segment = Segment::parse(frame).unwrap();
         assert_eq!(*port, host(&segment.flow.to));
         // Exactly where the receiver waits, or it would not believe it (RFC 5961).
         let opened = (0..3).any(|rank| flow(rank, 3) == segment.flow);
-        assert_eq!(segment.sequence, if opened { BASE } else { 100 });
+        assert_eq!(segment.sequence, if opened { BASE } else { 100 + said });
+        said = segment.payload_bytes();
     }
     // Whoever has not heard it is told again, and nothing of it passes.
     let left = network.data(flow(0, 3), 0, &stream(5, 0, 3, &[10]), false);
-    assert_eq!((left.len(), resets(&left)), (2, 2));
+    assert_eq!((left.len(), resets(&left), reasons(&left)), (3, 2, vec![why.to_owned()]));
     assert_eq!(network.switch.statistics().rings_failed, 1);
 }
 
@@ -341,7 +399,7 @@ fn rings_that_cannot_be_taken_are_refused_and_others_go_on() {
     assert_eq!(resets(&left), 2);
     // A third ring, where two are allowed.
     network.data(flow(3, 4), 0, &stream(6, 0, 2, &[10]), false);
-    let fifth = Flow { from: SocketAddrV4::new([10, 0, 0, 1].into(), 9_999), to: flow(0, 4).to };
+    let fifth = Flow { from: at(0, 9_999), to: flow(0, 4).to };
     network.open(fifth);
     let left = network.data(fifth, 0, &stream(7, 0, 2, &[10]), false);
     assert_eq!(resets(&left), 2);
@@ -362,7 +420,7 @@ fn frames_from_anybody_never_panic() {
         bytes.truncate(mix(seed, 99) as usize % (good.len() * 2));
         network.send((seed % 2) as usize, bytes);
         if seed.is_multiple_of(64) {
-            network.switch.on_tick(Instant::from_ps(network.now * 1_000_000));
+            network.tick();
         }
     }
 }

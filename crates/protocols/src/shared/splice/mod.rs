@@ -132,14 +132,14 @@ impl Splice {
     /// touched only where streams need it.
     pub fn new(ring: u32, world: u16, capacity: usize) -> Self {
         let capacity = capacity.next_power_of_two().max(64);
-        let zeros = || vec![0u8; capacity].into_boxed_slice();
+        let zeros = |bytes: usize| vec![0u8; bytes].into_boxed_slice();
         Splice {
             ring,
             world,
             capacity: capacity as u64,
             base: 0,
-            contributions: (0..world).map(|_| Contribution { bytes: zeros(), there: Intervals::default() }).collect(),
-            result: zeros(),
+            contributions: (0..world).map(|_| Contribution { bytes: zeros(0), there: Intervals::default() }).collect(),
+            result: zeros(capacity),
             complete: Intervals::default(),
             messages: VecDeque::new(),
             framed: 0,
@@ -159,12 +159,17 @@ impl Splice {
         }
         let range = offset.max(self.base)..end;
         let contribution = &mut self.contributions[usize::from(rank)];
+        // Not before: a header may claim workers that never come.
+        if contribution.bytes.is_empty() {
+            contribution.bytes = vec![0; self.capacity as usize].into_boxed_slice();
+        }
         while let Some(missing) = contribution.there.next_missing(&range) {
             let from = &bytes[(missing.start - offset) as usize..(missing.end - offset) as usize];
             write(&mut contribution.bytes, missing.start, from);
             contribution.there.insert(missing);
         }
         let known = self.framed;
+        self.compare_header(rank, &range)?;
         self.find_messages(rank)?;
         // What was there already of messages that are found now counts, too.
         let from = if self.framed > known { range.start.min(known) } else { range.start };
@@ -209,6 +214,11 @@ impl Splice {
         }
     }
 
+    /// What lies beyond is not taken yet.
+    pub fn limit(&self) -> u64 {
+        self.base + self.capacity
+    }
+
     /// Up to where messages are known: beyond it none of the ranks has begun one.
     pub fn framed_to(&self) -> u64 {
         self.framed
@@ -247,6 +257,22 @@ impl Splice {
             self.framed += header.stream_bytes();
             self.next_message = self.next_message.wrapping_add(1);
         }
+    }
+
+    /// As soon as a rank's header is there, it must agree with that of the first who came: what follows is read by that one.
+    fn compare_header(&self, rank: u16, inserted: &Range<u64>) -> Result<(), SpliceError> {
+        let header = |message: &Message| message.start..message.start + MessageHeader::LEN as u64;
+        let there = &self.contributions[usize::from(rank)].there;
+        let first = self.messages.partition_point(|message| header(message).end <= inserted.start);
+        for message in self.messages.range(first..).take_while(|message| message.start < inserted.end) {
+            if message.start >= self.base && there.contains(&header(message)) {
+                let own = self.header_of(rank, message.start)?;
+                if let Some(field) = message.header.disagreement(&own) {
+                    return Err(SpliceError::Disagreement { rank, message: message.header.message, field });
+                }
+            }
+        }
+        Ok(())
     }
 
     /// A rank's header, checked as far as the ring itself says what must stand there.

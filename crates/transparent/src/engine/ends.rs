@@ -1,0 +1,144 @@
+//! A ring ends, well or not, and its workers are told why.
+
+use std::sync::Arc;
+
+use fanin_core::{Duration, Instant};
+use fanin_wire::stream::reason;
+
+use super::ring::{End, Failure, Ring, RingKey};
+use super::stream::{Membership, State};
+use super::{Ports, Switch};
+use crate::segment::{Flow, Place, Segment, reset, turned, word};
+
+/// A worker that ends closes both of its connections within that time; one whose successor has closed ends soon after it.
+const TOGETHER: Duration = Duration::from_us(3_000_000);
+/// The window in a segment that is made here and brings bytes: nobody is to answer it.
+const NO_MATTER: u16 = 1_000;
+
+impl Switch {
+    /// Whether somebody has ended where others cannot go on.
+    pub(super) fn check_ends(&mut self, now: Instant, key: RingKey, out: &mut impl Ports) {
+        let Some(ring) = self.rings.get(&key).filter(|ring| !ring.ends.is_empty()) else { return };
+        let Some(end) = ring.first_end() else { return };
+        let rank = self.who_ended(ring, end);
+        let at = ring.place(rank);
+        self.fail(now, key, &Failure::Ended { rank, at }, out);
+    }
+
+    /// Who has ended first: the one who was seen to, or its successor, where that had closed its end of their connection just before and
+    /// only what it sent to its own successor was lost.
+    fn who_ended(&self, ring: &Ring, end: End) -> u16 {
+        let mut rank = end.rank;
+        let mut seen = end.since;
+        for _ in 1..ring.world {
+            let closed = ring.member(rank).and_then(|flow| self.streams.get(&flow)).and_then(|stream| stream.answers.ended);
+            match closed.filter(|&closed| closed <= seen && seen.since(closed) < TOGETHER && end.of == end.rank) {
+                Some(closed) => (rank, seen) = (ring.next(rank), closed),
+                None => break,
+            }
+        }
+        rank
+    }
+
+    /// A connection of a ring is gone, by rank `who`: whatever is not complete never will be.
+    pub(super) fn end_member(&mut self, now: Instant, flow: Flow, membership: Membership, who: u16, out: &mut impl Ports) {
+        let at = self.streams.get(&flow).map_or(0, |stream| stream.acknowledged);
+        if let Some(ring) = self.rings.get_mut(&membership.ring) {
+            ring.note_end(End { rank: who, of: membership.rank, at, since: now });
+        }
+        self.check_ends(now, membership.ring, out);
+        // Where the ring was reset, its connections are remembered for a while.
+        if self.streams.get(&flow).is_some_and(|stream| stream.membership().is_some()) {
+            self.leave_ring(flow);
+        }
+    }
+
+    /// A connection ends by which nothing was ever sent. Where a ring waits for a rank that would have just this one, by its addresses and
+    /// the port at which all others' successors listen, that rank is gone before it came.
+    pub(super) fn end_unspoken(&mut self, now: Instant, flow: Flow, out: &mut impl Ports) {
+        let waits_for = |ring: &Ring| {
+            let rank = (0..ring.world).find(|&rank| {
+                let beside = [ring.previous(rank), ring.next(rank)].iter().any(|&beside| ring.member(beside).is_some());
+                ring.member(rank).is_none() && beside && ring.fits(rank, flow).is_ok()
+            })?;
+            (!ring.is_closing && ring.flows().all(|member| member.to.port() == flow.to.port())).then_some(rank)
+        };
+        let found = self.rings.iter().find_map(|(key, ring)| Some((*key, waits_for(ring)?)));
+        if let Some((key, rank)) = found {
+            self.fail(now, key, &Failure::Ended { rank, at: Some(flow.from) }, out);
+        }
+    }
+
+    /// Forgets a stream; its ring with the last one.
+    pub(super) fn leave_ring(&mut self, flow: Flow) {
+        let Some(stream) = self.streams.remove(&flow) else { return };
+        self.held_bytes -= stream.held_bytes as u64;
+        if let Some(membership) = stream.membership()
+            && let Some(ring) = self.rings.get_mut(&membership.ring)
+            && ring.leave(membership.rank)
+        {
+            tracing::info!(ring = ring.number, "the ring has ended");
+            self.remove_ring(membership.ring);
+        }
+    }
+
+    fn remove_ring(&mut self, key: RingKey) -> Option<Ring> {
+        let ring = self.rings.remove(&key)?;
+        if self.numbers.get(&ring.number) == Some(&key) {
+            self.numbers.remove(&ring.number);
+        }
+        Some(ring)
+    }
+
+    /// A ring cannot go on: both ends of all its connections are told at once.
+    pub(super) fn fail(&mut self, now: Instant, key: RingKey, failure: &Failure, out: &mut impl Ports) {
+        let Some(ring) = self.remove_ring(key) else { return };
+        tracing::error!(ring = ring.number, "{failure}: all its connections are reset");
+        let why: Arc<str> = format!("ring {}: {failure}", ring.number).into();
+        self.statistics.rings_failed += 1;
+        for flow in ring.flows() {
+            let Some(stream) = self.streams.get_mut(&flow) else { continue };
+            self.held_bytes -= stream.held_bytes as u64;
+            stream.held.clear();
+            stream.held_bytes = 0;
+            stream.state = State::Reset(Arc::clone(&why));
+            stream.began = now;
+            let places = stream.places();
+            if let Some((frame, segment)) = stream.template.take() {
+                self.send_resets(&frame, &segment, places, &why, out);
+            }
+        }
+    }
+
+    /// A ring is left to another switch: what is held of it goes on as it came.
+    pub(super) fn pass_on(&mut self, key: RingKey, out: &mut impl Ports) {
+        let Some(ring) = self.remove_ring(key) else { return };
+        let mut held = Vec::new();
+        for flow in ring.flows() {
+            let Some(stream) = self.streams.get_mut(&flow) else { continue };
+            self.held_bytes -= std::mem::take(&mut stream.held_bytes) as u64;
+            held.extend(std::mem::take(&mut stream.held).into_values());
+            stream.state = State::Passes;
+        }
+        held.sort_unstable_by_key(|held| held.arrival);
+        for held in held {
+            self.forward(held.port, &held.offload, &held.frame, out);
+        }
+    }
+
+    /// Ends a connection for both ends, each at the place where it waits for the next byte. The sender of the stream, of which nobody else
+    /// sends anything against its direction, is told why at first.
+    pub(super) fn send_resets(&mut self, frame: &[u8], segment: &Segment, places: (Place, Place), why: &str, out: &mut impl Ports) {
+        let (turned, turned_segment) = turned(frame, segment);
+        let (to_receiver, to_sender) = places;
+        let text = reason(why);
+        let after = Place { sequence: to_sender.sequence.wrapping_add(text.len() as u32), ..to_sender };
+        for (offload, frame) in [
+            word(&turned, &turned_segment, to_sender, NO_MATTER, &text),
+            reset(&turned, &turned_segment, after),
+            reset(frame, segment, to_receiver),
+        ] {
+            self.bridge.forward(usize::MAX, &frame, |port| out.send(port, &offload, &frame));
+        }
+    }
+}
