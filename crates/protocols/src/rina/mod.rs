@@ -10,7 +10,7 @@
 //! | `rina 4.1`, ScatterReduce: task, pull, gradient, sum | `worker`, `switch` |
 //! | `rina 4.2`, AllGather: multicast at the switch, cut through | `results`, `switch::RinaSwitch::on_result` |
 //! | `rina 4.3`, windows | `window::Window`, `channel` |
-//! | `rina 4.4`, loss | `worker::RinaWorker::resend_scatter`, `switch::RinaSwitch::ask_again`, `results::RinaWorker::on_repair` |
+//! | `rina 4.4`, loss | `worker::RinaWorker::resend_scatter`, `switch::RinaSwitch::ask_again`, `repair` |
 //! | `rina 4.7`, epochs and the end of an operation | `membership`, `results::RinaWorker::commit` |
 //!
 //! ## Steps
@@ -67,6 +67,7 @@ mod config;
 mod cut;
 mod membership;
 mod planted;
+mod repair;
 mod results;
 mod switch;
 mod timers;
