@@ -3,7 +3,8 @@
 
 use std::time::Instant;
 
-use fanin_core::{Census, Length};
+use fanin_core::{Census, Length, NodeId, Rank};
+use fanin_sim::faults::TimedFault;
 use fanin_sim::metrics::MemorySample;
 use fanin_sim::series::SeriesRow;
 use fanin_sim::trace::TraceConfig;
@@ -92,12 +93,17 @@ fn run_one(plan: &Plan, index: usize, repetition: u32) -> Result<Finished, PlanE
     let begin = Instant::now();
     // Sparse vectors have elements whatever the plan says: integers that are census weights, one for each index.
     let sparse = prepared.scenario.jobs.iter().any(|job| job.density.is_some());
-    let result = match point.setup.general.run.payload {
+    let mut result = match point.setup.general.run.payload {
         _ if sparse => simulate::<[u8]>(&prepared, |job| job.op.into())?,
         PayloadName::Census => simulate::<Census>(&prepared, |_| ())?,
         PayloadName::Length => simulate::<Length>(&prepared, |_| ())?,
         PayloadName::Elements => simulate::<[u8]>(&prepared, |job| job.op.into())?,
     };
+    for (job, ran) in prepared.jobs.iter().zip(&mut result.jobs).filter(|(job, _)| job.system.goes_on_without_workers()) {
+        let timed = &prepared.scenario.faults.timed;
+        let dead = |host: NodeId| timed.iter().any(|fault| matches!(fault, TimedFault::HostDies { host: dead, .. } if *dead == host));
+        ran.gone = (0..).zip(&job.hosts).filter(|(_, host)| dead(**host)).map(|(rank, _)| Rank(rank)).collect();
+    }
     let wall_s = begin.elapsed().as_secs_f64();
     tracing::debug!(point = plan.describe(point), repetition, events = result.events, wall_s, "run ended");
     for (job, ran) in result.jobs.iter().enumerate() {

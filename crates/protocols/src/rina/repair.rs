@@ -184,11 +184,12 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
         if !self.view.is_head || self.config.layout.rank_at(from.source.node).is_none_or(|rank| !self.view.has(rank)) {
             return tx.note(Event::Dropped(DropReason::NotAMember));
         }
-        let is_final = |bit: u32| {
+        // What waits for its turn comes to all.
+        let is_there = |bit: u32| {
             let held = self.run.held.get(base.wrapping_add(bit) as usize);
-            held.is_some_and(|held| held.stage == Stage::Final)
+            held.is_some_and(|held| held.stage == Stage::Final && held.is_sent)
         };
-        let has = (0..AckMask::BITS).filter(|bit| mask >> bit & 1 == 1 && is_final(*bit)).fold(0u64, |has, bit| has | 1 << bit);
+        let has = (0..AckMask::BITS).filter(|bit| mask >> bit & 1 == 1 && is_there(*bit)).fold(0u64, |has, bit| has | 1 << bit);
         if mask == 0 || has != 0 {
             self.gather.shrink(now);
         }

@@ -33,12 +33,12 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
     }
 
     /// To the own switch, which hands it down and on; or straight to the next group.
-    pub(super) fn send_hop<T: Tx<RinaHeader, P>>(&self, number: (u32, bool), hop: Hop, by_switch: bool, tx: &mut T) {
+    pub(super) fn send_hop<T: Tx<RinaHeader, P>>(&mut self, number: (u32, bool), hop: Hop, by_switch: bool, tx: &mut T) {
         let group = self.view.place() as u16;
         if by_switch {
             return self.send_result(Egress::Port(self.config.uplink), (number, group), hop, self.view.own().head_node, tx);
         }
-        let next = self.view.next();
+        let next = *self.view.next();
         let hop = Hop { hops: hop.hops - 1, ..hop };
         let to = match next.switch {
             Some(_) => Egress::Route(Route::by_aggregators(next.address(), self.config.flow)),
@@ -47,9 +47,10 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
         self.send_result(to, (number, group), hop, next.head_node, tx);
     }
 
-    fn send_result<T: Tx<RinaHeader, P>>(&self, to: Egress<'_>, (number, group): ((u32, bool), u16), hop: Hop, node: NodeId, tx: &mut T) {
+    fn send_result<T: Tx<RinaHeader, P>>(&mut self, to: Egress<'_>, (number, group): ((u32, bool), u16), hop: Hop, node: NodeId, tx: &mut T) {
         let item = self.item(number, hop);
         let Some(piece) = self.piece(item) else { return };
+        self.run.held[piece.index as usize].is_sent = true;
         let header = RinaHeader::Result { item, way: Way::Direct, to: node, group, hops: hop.hops };
         tx.send(to, &header, Body::Acc(&self.run.buffers[piece.index as usize]));
     }
@@ -105,7 +106,7 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
                 return self.mismatch(previous.head, tx);
             }
             let contributors = self.view.count(&self.config.layout) as u16;
-            self.hold_final(now, piece, contributors);
+            self.hold_final(now, piece, way == Way::Relayed, contributors);
             self.ask_for_more(item, piece.index, way, tx);
             // A worker by itself stores and forwards; an agent puts what came past its switch through that. Where this head missed it,
             // those behind it are likely to have missed it too.

@@ -9,8 +9,9 @@ use crate::shared::rtt::rebased;
 
 /// So often in the job's patience somebody is asked whether it is there.
 const PINGS: u64 = 32;
-/// How many times the patience an operation may stand still while all are there.
-const STANDSTILL_PATIENCES: u64 = 4;
+/// How many times the patience an operation may stand still while all are there; and where only the coordinator's word is missing, who knows
+/// who is late and says so before.
+const STANDSTILL_PATIENCES: [u64; 2] = [4, 5];
 /// An interval is doubled so many times at most: what is asked for is small, and others wait for it.
 const LEVEL_MAX: u8 = 3;
 
@@ -100,7 +101,8 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
     /// When the operation fails although all are there; `None` where patience never ends.
     fn give_up_at(&self) -> Option<Instant> {
         let patience = self.config.reliability.patience;
-        (patience != Duration::MAX).then(|| self.timers.progress_at + patience.times(STANDSTILL_PATIENCES))
+        let patiences = STANDSTILL_PATIENCES[usize::from(self.waits_for_word())];
+        (patience != Duration::MAX).then(|| self.timers.progress_at + patience.times(patiences))
     }
 
     /// The next of all timers.
@@ -129,7 +131,7 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
             return;
         }
         if self.give_up_at().is_some_and(|at| at <= now) {
-            return self.fail(self.standstill_suspect(), FailureReason::NoProgress, tx);
+            return self.fail(self.awaited(), FailureReason::NoProgress, tx);
         }
         let is_due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
         if is_due(self.timers.ping_at) {

@@ -44,6 +44,8 @@ pub(super) enum Stage {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub(super) struct Held {
     pub stage: Stage,
+    /// The sum of all was sent to whoever may ask for it, or the rack's switch did that: else it is still to come to them.
+    pub is_sent: bool,
     /// How many ranks are in it.
     pub contributors: u16,
 }
@@ -254,7 +256,7 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
             if tx.contribute(piece, &mut self.run.buffers[piece.index as usize], true).is_err() {
                 return self.mismatch(self.config.rank, tx);
             }
-            self.run.held[piece.index as usize] = Held { stage: Stage::Final, contributors: 1 };
+            self.run.held[piece.index as usize] = Held { stage: Stage::Final, is_sent: false, contributors: 1 };
             self.run.missing -= 1;
         }
         self.scatter.waiting.clear();
@@ -490,7 +492,7 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
         if is_complete || self.view.own().switch.is_none() && added + 1 == groups {
             return self.on_complete(now, piece, item, contributors, tx);
         }
-        self.run.held[index] = Held { stage: Stage::Partial, contributors };
+        self.run.held[index] = Held { stage: Stage::Partial, is_sent: false, contributors };
         self.scatter.waiting.push_back(Hop { partition: item.partition, hops: 0, segment: item.segment() });
         true
     }
@@ -502,7 +504,7 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
             tx.note(Event::Broken("a complete sum has as many contributors as the epoch has workers"));
             return false;
         }
-        self.hold_final(now, piece, contributors);
+        self.hold_final(now, piece, false, contributors);
         let hops = (self.view.group_count() - 1) as u16;
         if hops > 0 || self.view.own().switch.is_some() {
             self.gather.waiting.push_back(Hop { partition: item.partition, hops, segment: item.segment() });
@@ -511,8 +513,9 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
     }
 
     /// A piece is final.
-    pub(super) fn hold_final(&mut self, now: Instant, piece: Piece, contributors: u16) {
-        let before = std::mem::replace(&mut self.run.held[piece.index as usize], Held { stage: Stage::Final, contributors });
+    pub(super) fn hold_final(&mut self, now: Instant, piece: Piece, is_sent: bool, contributors: u16) {
+        let held = Held { stage: Stage::Final, is_sent, contributors };
+        let before = std::mem::replace(&mut self.run.held[piece.index as usize], held);
         if before.stage == Stage::Final {
             // Only where a peer mixes epochs: counted once all the same.
             return;
