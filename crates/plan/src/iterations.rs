@@ -1,6 +1,6 @@
 //! Times of a job: its iterations, their communication, and all of it from its arrival to its end.
 
-use fanin_core::{Duration, Instant, Rank};
+use fanin_core::{Duration, Instant};
 use fanin_sim::JobResult;
 
 /// Times of a job, in microseconds.

@@ -64,7 +64,7 @@ impl JobResult {
     /// had not ended it. What the latter had contributed may be in it all the same.
     pub fn there(&self, operation: usize) -> impl Iterator<Item = &WorkerResult> {
         let without = self.without(operation);
-        let ended = |worker: &WorkerResult| worker.operations.get(operation).is_some_and(|result| result.ended.is_some());
+        let ended = move |worker: &WorkerResult| worker.operations.get(operation).is_some_and(|result| result.ended.is_some());
         let counts = move |rank: Rank, worker: &WorkerResult| !without.contains(&rank) && (ended(worker) || !self.gone.contains(&rank));
         (0..).zip(&self.workers).filter(move |(rank, worker)| counts(Rank(*rank), worker)).map(|(_, worker)| worker)
     }
