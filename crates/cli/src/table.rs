@@ -2,7 +2,7 @@
 
 use comfy_table::{Cell, CellAlignment, Color, ContentArrangement, LineStyle, Table, TableStyle};
 use fanin_plan::Plan;
-use fanin_plan::results::{RunRecord, median};
+use fanin_plan::results::{DeathRecord, RunRecord, median};
 use fanin_plan::run::Finished;
 use fanin_plan::units::bytes_text;
 
@@ -12,7 +12,7 @@ pub fn summary(plan: &Plan, finished: &[Finished]) -> String {
     for line in table(plan, finished).lines() {
         text.extend([line.trim_end(), "\n"]);
     }
-    for line in incomplete(plan, finished).iter().chain(&unmarked(plan, finished)).chain(&problems(plan, finished)) {
+    for line in deaths(plan, finished).iter().chain(&incomplete(plan, finished)).chain(&unmarked(plan, finished)).chain(&problems(plan, finished)) {
         text.extend([line.as_str(), "\n"]);
     }
     text
@@ -33,6 +33,19 @@ fn incomplete(plan: &Plan, finished: &[Finished]) -> Vec<String> {
             let (ranks, s) = (ranks.join(", "), if job.without.len() == 1 { "" } else { "s" });
             let (place, seed) = (place(plan, run), run.record.seed);
             all.push(format!("{place}seed {seed}: job {number} completed without rank{s} {ranks}; its results are the others' sums"));
+        }
+    }
+    all
+}
+
+/// Every worker that died, in words.
+fn deaths(plan: &Plan, finished: &[Finished]) -> Vec<String> {
+    let mut all = Vec::new();
+    for run in finished {
+        for (number, job) in run.record.jobs.iter().enumerate() {
+            for DeathRecord { rank, host, at_us } in &job.deaths {
+                all.push(format!("{}seed {}: rank {rank} of job {number}, on {host}, died at {at_us:.1} us", place(plan, run), run.record.seed));
+            }
         }
     }
     all

@@ -16,7 +16,7 @@
 use std::collections::BTreeMap;
 
 use fanin_core::{Address, DType, Duration, ElementOp, FixedPoint, JobId, JobNodes, Length, NetworkMap, NodeId, Operator, PayloadOp, Role};
-use fanin_systems::{AnyNode, BuildError, JobSpec, System, build, shared};
+use fanin_systems::{AnyNode, BuildError, JobSpec, System, build, check_operator, shared};
 use serde::{Deserialize, Serialize};
 
 use crate::call::Op;
@@ -145,7 +145,10 @@ impl JobAnnouncement {
                 seed,
             };
             build::<Length>(&spec, map).map(drop)
-        })
+        })?;
+        // What depends on the operator: lengths have none.
+        let op: PayloadOp = ElementOp::from(self.op).into();
+        check_operator::<[u8]>(&self.system, &op)
     }
 
     /// The job's node at a switch: its own, or one that later jobs may share; `None` where it has none.

@@ -1,6 +1,6 @@
 //! Times of a job: its iterations, their communication, and all of it from its arrival to its end.
 
-use fanin_core::{Duration, Instant, Rank};
+use fanin_core::{Duration, Instant};
 use fanin_sim::JobResult;
 
 /// Times of a job, in microseconds.
@@ -53,9 +53,7 @@ fn us(begin: Instant, end: Instant) -> f64 {
 
 /// When the last worker ended an operation; `None` unless all completed it but those that the others went on without.
 fn last_end(ran: &JobResult, operation: usize) -> Option<Instant> {
-    let without = ran.without(operation);
-    let there = (0..).zip(&ran.workers).filter(|(rank, _)| !without.contains(&Rank(*rank)));
-    let ends = there.map(|(_, worker)| {
+    let ends = ran.there(operation).map(|worker| {
         let result = worker.operations.get(operation)?;
         if result.failure.is_some() { None } else { result.ended }
     });
@@ -103,6 +101,7 @@ mod tests {
             message_bytes: vec![4; 4],
             begun: at(2),
             crashed: None,
+            gone: Vec::new(),
         };
         let times = Times::of(&ran, Some(2));
         assert_eq!(times.iterations_us, [30.0, 32.0]);

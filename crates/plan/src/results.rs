@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use fanin_core::{Duration, Failure, Instant, Suspect};
+use fanin_sim::faults::TimedFault;
 use fanin_sim::metrics::Ended;
 use fanin_sim::{JobResult, RunResult, Shape, Topology};
 use fanin_systems::{CanaryParameters, System};
@@ -154,6 +155,9 @@ pub struct JobRecord {
     /// Ranks that its last operation was completed without: they have died, or the others took them for dead.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub without: Vec<u32>,
+    /// Its workers that died, in the order of that.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub deaths: Vec<DeathRecord>,
     /// By rank: host, and time from the first submission to the last end. Only in files.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub workers_us: Vec<(u32, Option<f64>)>,
@@ -401,9 +405,33 @@ fn job_record(number: usize, job: &PreparedJob, result: &RunResult, prepared: &P
         worker_us_max: times.last().copied(),
         failure: (!ran.is_complete() && ran.crashed.is_none()).then(|| job_failure(number, job, ran, prepared)),
         without: ran.without(operations.saturating_sub(1)).iter().map(|rank| rank.0).collect(),
+        deaths: deaths(job, prepared),
         workers_us,
         together: BTreeMap::new(),
     }
+}
+
+/// A worker that died.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct DeathRecord {
+    /// Which.
+    pub rank: u32,
+    /// The name of its host.
+    pub host: String,
+    /// When.
+    pub at_us: f64,
+}
+
+fn deaths(job: &PreparedJob, prepared: &Prepared) -> Vec<DeathRecord> {
+    let mut all: Vec<(Instant, DeathRecord)> = Vec::new();
+    for fault in &prepared.scenario.faults.timed {
+        let TimedFault::HostDies { host, at } = *fault else { continue };
+        let Some(rank) = job.hosts.iter().position(|own| *own == host) else { continue };
+        let at_us = at.since(Instant::ZERO).as_us_f64();
+        all.push((at, DeathRecord { rank: rank as u32, host: prepared.topology.name(host), at_us }));
+    }
+    all.sort_by_key(|(at, death)| (*at, death.rank));
+    all.into_iter().map(|(_, death)| death).collect()
 }
 
 /// The failure that leads closest to the cause, with the hosts of the ranks that it names.

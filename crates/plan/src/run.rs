@@ -3,7 +3,8 @@
 
 use std::time::Instant;
 
-use fanin_core::{Census, Length};
+use fanin_core::{Census, Length, NodeId, Rank};
+use fanin_sim::faults::TimedFault;
 use fanin_sim::metrics::MemorySample;
 use fanin_sim::series::SeriesRow;
 use fanin_sim::trace::TraceConfig;
@@ -132,11 +133,16 @@ fn run_one(plan: &Plan, index: usize, repetition: u32) -> Result<Finished, PlanE
         (prepared.memory_interval, prepared.series_interval) = (None, None);
     }
     let begin = Instant::now();
-    let result = match payload(&prepared, point) {
+    let mut result = match payload(&prepared, point) {
         PayloadName::Census => simulate::<Census>(&prepared, |_| ())?,
         PayloadName::Length => simulate::<Length>(&prepared, |_| ())?,
         PayloadName::Elements => simulate::<[u8]>(&prepared, |job| job.op.into())?,
     };
+    for (job, ran) in prepared.jobs.iter().zip(&mut result.jobs).filter(|(job, _)| job.system.goes_on_without_workers()) {
+        let timed = &prepared.scenario.faults.timed;
+        let dead = |host: NodeId| timed.iter().any(|fault| matches!(fault, TimedFault::HostDies { host: dead, .. } if *dead == host));
+        ran.gone = (0..).zip(&job.hosts).filter(|(_, host)| dead(**host)).map(|(rank, _)| Rank(rank)).collect();
+    }
     let wall_s = begin.elapsed().as_secs_f64();
     tracing::debug!(point = plan.describe(point), repetition, events = result.events, wall_s, "run ended");
     for (job, ran) in result.jobs.iter().enumerate() {

@@ -57,6 +57,8 @@ struct Net {
     /// Headers that arrived at workers, and those that arrived at all.
     arrived: Vec<(Address, RinaHeader)>,
     retransmitted: u64,
+    /// Timers that ran out while nothing was under way.
+    waits: u32,
 }
 
 fn census(rank: usize, piece: Piece) -> Census {
@@ -197,6 +199,7 @@ impl Net {
             now: Instant::ZERO,
             arrived: Vec::new(),
             retransmitted: 0,
+            waits: 0,
             layout,
         }
     }
@@ -284,6 +287,7 @@ impl Net {
         let next = alive.filter_map(|rank| Some((self.workers[rank].next_timeout()?, rank))).min();
         let (at, rank) = next.expect("somebody waits for something");
         self.now = self.now.max(at);
+        self.waits += 1;
         self.call(Address::worker(NodeId(rank as u32)), |worker, now, tx| worker.on_timeout(now, tx));
     }
 
@@ -519,6 +523,44 @@ fn a_switch_may_forget_everything() {
     }
 }
 
+/// `rina 4.4`: a switch that has restarted is told again all that it has lost at once, and what its workers have missed they ask for a batch
+/// after the other: a few timers bring it to light, and not one for each piece.
+#[test]
+fn a_switch_that_has_restarted_costs_a_few_timeouts_and_not_one_for_each_piece() {
+    for window in [4, 32] {
+        for at in (0..6_000).step_by(97) {
+            let mut net = Net::new(&[(4, true), (3, true), (3, true)], window, &[u64::from(BLOCK) * 300]);
+            net.run(|net, number, packet| {
+                // It is away for a while, and then knows nothing.
+                let switch = NodeId(1_000);
+                let away = (at..at + 200).contains(&number);
+                if number == at + 200 {
+                    let fresh = net.fresh[&switch].clone();
+                    net.switches.insert(switch, fresh);
+                }
+                let is_at = |address: Address| address == Address::switch(switch) || address.node.0 < 4;
+                if away && (is_at(packet.to) || is_at(packet.from.source)) { Fate::Lost } else { Fate::Arrives }
+            });
+            net.assert_all_done();
+            assert!(net.waits <= 40, "{} timers, window {window}, at {at}", net.waits);
+        }
+    }
+}
+
+/// `rina 4.3`: who has no room for another packet asks for its acknowledgement, so nobody waits for the time after which the rest is
+/// acknowledged, however small the window is.
+#[test]
+fn no_timer_runs_out_where_nothing_is_lost() {
+    for racks in MIXES {
+        for window in [1, 2, 3, 4, 5, 16] {
+            let mut net = Net::new(racks, window, &[100, 0, 1, 57, 400]);
+            net.run(arrives);
+            net.assert_all_done();
+            assert_eq!((net.waits, net.retransmitted), (0, 0), "{racks:?}, window {window}");
+        }
+    }
+}
+
 /// `rina 4.5` to `4.7`, P5, P6: a worker dies after any number of packets. All others come to the same end: either they all had
 /// everything, or all begin anew without it; nobody gets a sum of which one part has the dead worker's gradient and another has not.
 #[test]
@@ -663,7 +705,7 @@ fn an_agent_sends_no_partial_sum_that_it_does_not_have() {
     let from = Ingress { port: PortId(0), source: Address::switch(NodeId(1_000)), job: JOB, ecn: false };
     // Partition 1 begins at the other rack; its sum comes to rank 0 later.
     for rank in [0, 1] {
-        let header = RinaHeader::Pull { item: Item::new(0, 0, 1, 3, 0), count: 1 };
+        let header = RinaHeader::Pull { item: Item::new(0, 0, 1, 3, 0), count: 1, fresh: false };
         net.deliver(&Packet { from, to: Address::worker(NodeId(rank)), header, payload: Census::default() });
     }
     let senders: Vec<NodeId> = net.queue.iter().map(|packet| packet.from.source.node).collect();

@@ -44,6 +44,8 @@ pub struct JobResult {
     pub begun: Instant,
     /// When the job crashed, if it did.
     pub crashed: Option<Instant>,
+    /// Ranks that have died of a job that goes on without them: what these have not ended nobody waits for. Whoever runs the job says so.
+    pub gone: Vec<Rank>,
 }
 
 impl JobResult {
@@ -58,13 +60,21 @@ impl JobResult {
         lists.max_by_key(|list| list.len()).unwrap_or(&[])
     }
 
+    /// Those that must have completed operation `operation`: all but those that the others went on without, and but those that have died and
+    /// had not ended it. What the latter had contributed may be in it all the same.
+    pub fn there(&self, operation: usize) -> impl Iterator<Item = &WorkerResult> {
+        let without = self.without(operation);
+        let ended = move |worker: &WorkerResult| worker.operations.get(operation).is_some_and(|result| result.ended.is_some());
+        let counts = move |rank: Rank, worker: &WorkerResult| !without.contains(&rank) && (ended(worker) || !self.gone.contains(&rank));
+        (0..).zip(&self.workers).filter(move |(rank, worker)| counts(Rank(*rank), worker)).map(|(_, worker)| worker)
+    }
+
     /// Time from the first submission to the last end of operation `operation`; `None` unless all workers completed it but those that the
     /// others went on without.
     pub fn completion(&self, operation: usize) -> Option<Duration> {
         let mut first = Instant::FAR_FUTURE;
         let mut last = Instant::ZERO;
-        let without = self.without(operation);
-        for (_, worker) in (0..).zip(&self.workers).filter(|(rank, _)| !without.contains(&Rank(*rank))) {
+        for worker in self.there(operation) {
             let result = worker.operations.get(operation)?;
             if result.failure.is_some() {
                 return None;
@@ -72,7 +82,8 @@ impl JobResult {
             first = first.min(result.submitted);
             last = last.max(result.ended?);
         }
-        Some(last.since(first))
+        // Without anybody nothing is complete.
+        (first <= last).then(|| last.since(first))
     }
 
     /// Goodput of operation `operation` in Gb/s: bytes of the user's vector over the completion time of the slowest worker.

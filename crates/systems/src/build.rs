@@ -59,16 +59,22 @@ impl<P: Payload + ?Sized> AnyNode<P> {
 /// [`BuildError`] names the field that contradicts the network or another field.
 pub fn build<P: Payload + ?Sized>(spec: &JobSpec<'_, P::Op>, map: &NetworkMap) -> Result<JobNodes<AnyNode<P>>, BuildError> {
     check(spec, map)?;
-    if P::needs_finish(&spec.op) && !divides(&spec.system) {
-        return Err(BuildError::new(
-            "operator",
-            "avg",
-            "one that needs no division at the end: ring, tree, sharp, flare and doubling do not divide",
-        ));
-    }
+    check_operator::<P>(&spec.system, &spec.op)?;
     let nodes = nodes(spec, map)?;
     only_where_sums_are_made(spec, map, nodes.others.iter().map(|placed| placed.at))?;
     Ok(nodes)
+}
+
+/// Whether the system's nodes can do what the operator needs.
+///
+/// # Errors
+/// [`BuildError`] of the field `operator`.
+pub fn check_operator<P: Payload + ?Sized>(system: &System, op: &P::Op) -> Result<(), BuildError> {
+    if !P::needs_finish(op) || divides(system) {
+        return Ok(());
+    }
+    let expected = "one that needs no division at the end: ring, tree, sharp, flare and doubling do not divide";
+    Err(BuildError::new("operator", "avg", expected))
 }
 
 fn nodes<P: Payload + ?Sized>(spec: &JobSpec<'_, P::Op>, map: &NetworkMap) -> Result<JobNodes<AnyNode<P>>, BuildError> {

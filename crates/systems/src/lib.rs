@@ -6,6 +6,7 @@ mod any;
 mod atp;
 mod build;
 mod canary;
+mod collectives;
 mod config;
 mod doubling;
 mod flare;
@@ -23,7 +24,8 @@ mod trees;
 
 pub use any::{AnyHeader, AnyNode};
 pub use atp::FIXED_EXPONENT;
-pub use build::{build, ring_order, shared};
+pub use build::{build, check_operator, ring_order, shared};
+pub use collectives::check_collective;
 pub use config::{
     A2tpParameters, AlgorithmRule, AtpParameters, BuildError, CanaryParameters, CollisionRule, CongestionParameters, CongestionRule,
     DeallocationRule, DoublingParameters, FailureRule, FlareParameters, FlareStorage, JobSpec, LookupRule, MachinesParameters,

@@ -4,12 +4,12 @@
 //!
 //! | kind | | byte 1 | 4-5 | 6-7 | 8-11 | 12-15 | 16- | length |
 //! |---|---|---|---|---|---|---|---|---|
-//! | 1 | task | `count`, at least 1 | `operation` | `partition` | `number` | `segment` | `members`, `next` (4 each) | 24 |
-//! | 2 | pull | `count`, at least 1 | `operation` | `partition` | `number` | `segment` | | 16 |
+//! | 1 | task | `count` | `operation` | `partition` | `number` | `segment` | `members`, `next` (4 each) | 24 |
+//! | 2 | pull | `count`, 1 to 127; bit 7 `fresh` | `operation` | `partition` | `number` | `segment` | | 16 |
 //! | 3 | gradient | `member`, 0 to 31 | `operation` | `partition` | `number` | `segment` | `contributors` (2) | 18 |
 //! | 4 | sum | `marked`, 0 or 1 | `operation` | `partition` | `number` | `segment` | `contributors` (2) | 18 |
 //! | 5 | result | 0 direct, 1 relayed, 2 repair | `operation` | `partition` | `number` | `segment` | `to` (4), `group`, `hops` (2 each) | 24 |
-//! | 6 | ack | bit 0 `marked`, bit 1 `gather` | `operation` | `mask` (6) | | `next` | | 16 |
+//! | 6 | ack | bit 0 `marked`, bit 1 `gather`, bit 2 `late` | `operation` | `mask` (6) | | `next` | | 16 |
 //! | 7 | repair | zero | `operation` | `mask` (6) | | `base` | | 16 |
 //! | 8 | done | zero | `operation` (4) | | | | | 8 |
 //! | 9 | commit | zero | `operation` (4) | | | | | 8 |
@@ -19,9 +19,11 @@
 //! | 13 | ready | `holds`, 0 or 1 | `digest` (4) | | `committed` | | | 12 |
 //! | 14 | go | zero | `digest` (4) | | `committed` | | | 12 |
 //! | 15 | abort | `suspect_kind`: 0 unknown, 1 rank, 2 switch | `suspect` (4) | | | | | 8 |
+//! | 16 | unknown | zero | `operation` | zero | | | | 8 |
 //!
 //! `operation` of two bytes is the low half of its number. `number` counts what a group has sent to the next one, in an operation and an
-//! epoch. `mask`: bit i stands for the number `next` + 1 + i (ack), or for the piece `base` + i (repair; none: a
+//! epoch; it has 31 bits, and bit 31 says that the sender waits for the acknowledgement (`asks`). A task of no piece says only who the rack
+//! is. `mask`: bit i stands for the number `next` + 1 + i (ack), or for the piece `base` + i (repair; none: a
 //! result was marked).
 
 use fanin_core::{Malformed, NodeId, PacketKind, Rank, Suspect, Wire};
@@ -44,6 +46,12 @@ const EXCLUDE: u8 = 12;
 const READY: u8 = 13;
 const GO: u8 = 14;
 const ABORT: u8 = 15;
+const UNKNOWN: u8 = 16;
+
+/// The bit of a packet's number that asks for an acknowledgement.
+const ASKS: u32 = 1 << 31;
+/// The bit of a pull's count that says that the switch begins.
+const FRESH: u8 = 1 << 7;
 
 /// Workers of a group at most: they are bits of a task's `members`.
 pub const MEMBERS_MAX: u32 = 32;
@@ -63,16 +71,33 @@ pub struct Item {
 }
 
 impl Item {
-    /// Packet `segment` of a partition, as packet `number` between two groups.
+    /// Packet `segment` of a partition, as packet `number` between two groups, of which 31 bits count.
     #[inline]
     pub const fn new(epoch: u16, operation: u16, partition: u16, number: u32, segment: u32) -> Self {
-        let (number, segment) = (halves(number), halves(segment));
+        let (number, segment) = (halves(number & !ASKS), halves(segment));
         Item { epoch, operation, partition, number, segment }
     }
 
     /// Number of the packet between the two groups.
     #[inline]
     pub const fn number(self) -> u32 {
+        self.word() & !ASKS
+    }
+
+    /// Whether the sender waits for the acknowledgement: it has no room for another packet. Of a task that is the last of its pieces.
+    #[inline]
+    pub const fn asks(self) -> bool {
+        self.word() & ASKS != 0
+    }
+
+    /// The same, and whether its sender waits for the acknowledgement.
+    #[inline]
+    pub const fn asking(self, asks: bool) -> Self {
+        Item { number: halves(self.number() | if asks { ASKS } else { 0 }), ..self }
+    }
+
+    #[inline]
+    const fn word(self) -> u32 {
         self.number[0] as u32 | (self.number[1] as u32) << 16
     }
 
@@ -82,7 +107,7 @@ impl Item {
         self.segment[0] as u32 | (self.segment[1] as u32) << 16
     }
 
-    /// The `count`-th one behind it.
+    /// The `count`-th one behind it, for which nobody waits.
     #[inline]
     pub const fn ahead(self, count: u32) -> Self {
         let (number, segment) = (self.number().wrapping_add(count), self.segment().wrapping_add(count));
@@ -113,7 +138,7 @@ pub enum RinaHeader {
     Task {
         /// The first piece and its number; those that follow have the next ones.
         item: Item,
-        /// How many.
+        /// How many; none where the switch is only told who the rack is.
         count: u8,
         /// Bit i: the i-th worker of the switch takes part.
         members: u32,
@@ -124,8 +149,10 @@ pub enum RinaHeader {
     Pull {
         /// The first piece.
         item: Item,
-        /// How many.
+        /// How many, at most 127.
         count: u8,
+        /// The switch knew nothing of the operation before.
+        fresh: bool,
     },
     /// Worker to its switch: what it contributes.
     Gradient {
@@ -168,6 +195,8 @@ pub enum RinaHeader {
         gather: bool,
         /// What has arrived met congestion.
         marked: bool,
+        /// Nobody waited for it, so it came later than it could: no measurement of the round trip.
+        late: bool,
         /// What has arrived behind `next`.
         mask: AckMask,
         /// The first number that has not arrived.
@@ -248,6 +277,13 @@ pub enum RinaHeader {
         /// Who is missing.
         suspect: Suspect,
     },
+    /// Switch to the agent of its rack: it knows nothing of this operation, as it has restarted.
+    Unknown {
+        /// Of which epoch.
+        epoch: u16,
+        /// Low 16 bits of the operation's number.
+        operation: u16,
+    },
 }
 
 /// Length on the wire of the header of this kind.
@@ -257,7 +293,7 @@ const fn length_of(kind: u8) -> Option<usize> {
         TASK | RESULT => 24,
         PULL | ACK | REPAIR => 16,
         GRADIENT | SUM => 18,
-        DONE | COMMIT | PING | ABORT => 8,
+        DONE | COMMIT | PING | ABORT | UNKNOWN => 8,
         PONG => 4,
         EXCLUDE | READY | GO => 12,
         _ => return None,
@@ -283,17 +319,23 @@ impl<'a> RinaPacket<'a> {
         let head = front(bytes, needed)?;
         let own = head[1];
         match kind {
-            TASK | PULL => require(own >= 1, "count", own)?,
+            TASK => {}
+            PULL => require(own & !FRESH >= 1, "count", own)?,
             GRADIENT => require(u32::from(own) < MEMBERS_MAX, "member", own)?,
             SUM => require(own <= 1, "marked", own)?,
             RESULT => require(own <= 2, "way", own)?,
-            ACK => require(own <= 3, "flags", own)?,
+            ACK => require(own <= 7, "flags", own)?,
             PING => require(own <= 1, "goes", own)?,
             READY => require(own <= 1, "holds", own)?,
             ABORT => {
                 require(own <= 2, "suspect_kind", own)?;
                 let suspect = u32_at(head, 4);
                 require(own != 0 || suspect == 0, "suspect", suspect)?;
+            }
+            UNKNOWN => {
+                require(own == 0, "reserved", own)?;
+                let rest = u16_at(head, 6);
+                require(rest == 0, "reserved", rest)?;
             }
             _ => require(own == 0, "reserved", own)?,
         }
@@ -303,7 +345,8 @@ impl<'a> RinaPacket<'a> {
     #[inline]
     fn item(&self) -> Item {
         let bytes = self.bytes;
-        Item::new(u16_at(bytes, 2), u16_at(bytes, 4), u16_at(bytes, 6), u32_at(bytes, 8), u32_at(bytes, 12))
+        let number = u32_at(bytes, 8);
+        Item::new(u16_at(bytes, 2), u16_at(bytes, 4), u16_at(bytes, 6), number, u32_at(bytes, 12)).asking(number & ASKS != 0)
     }
 
     #[inline]
@@ -318,7 +361,7 @@ impl<'a> RinaPacket<'a> {
         let (bytes, own, epoch) = (self.bytes, self.bytes[1], u16_at(self.bytes, 2));
         match bytes[0] {
             TASK => RinaHeader::Task { item: self.item(), count: own, members: u32_at(bytes, 16), next: NodeId(u32_at(bytes, 20)) },
-            PULL => RinaHeader::Pull { item: self.item(), count: own },
+            PULL => RinaHeader::Pull { item: self.item(), count: own & !FRESH, fresh: own & FRESH != 0 },
             GRADIENT => RinaHeader::Gradient { item: self.item(), member: own, contributors: u16_at(bytes, 16) },
             SUM => RinaHeader::Sum { item: self.item(), marked: own == 1, contributors: u16_at(bytes, 16) },
             RESULT => RinaHeader::Result {
@@ -337,6 +380,7 @@ impl<'a> RinaPacket<'a> {
                 operation: u16_at(bytes, 4),
                 gather: own & 2 != 0,
                 marked: own & 1 != 0,
+                late: own & 4 != 0,
                 mask: self.mask(),
                 next: u32_at(bytes, 12),
             },
@@ -347,6 +391,7 @@ impl<'a> RinaPacket<'a> {
             PONG => RinaHeader::Pong { epoch },
             EXCLUDE => RinaHeader::Exclude { epoch, digest: u32_at(bytes, 4), rank: Rank(u32_at(bytes, 8)) },
             READY => RinaHeader::Ready { epoch, digest: u32_at(bytes, 4), committed: u32_at(bytes, 8), holds: own == 1 },
+            UNKNOWN => RinaHeader::Unknown { epoch, operation: u16_at(bytes, 4) },
             GO => RinaHeader::Go { epoch, digest: u32_at(bytes, 4), committed: u32_at(bytes, 8) },
             _ => {
                 let name = u32_at(bytes, 4);
@@ -367,7 +412,7 @@ fn put_item(out: &mut [u8], item: Item) {
     put(out, 2, item.epoch.to_le_bytes());
     put(out, 4, item.operation.to_le_bytes());
     put(out, 6, item.partition.to_le_bytes());
-    put(out, 8, item.number().to_le_bytes());
+    put(out, 8, item.word().to_le_bytes());
     put(out, 12, item.segment().to_le_bytes());
 }
 
@@ -408,6 +453,7 @@ impl RinaHeader {
             RinaHeader::Ready { .. } => READY,
             RinaHeader::Go { .. } => GO,
             RinaHeader::Abort { .. } => ABORT,
+            RinaHeader::Unknown { .. } => UNKNOWN,
         }
     }
 }
@@ -438,8 +484,8 @@ impl Wire for RinaHeader {
                 put(out, 16, members.to_le_bytes());
                 put(out, 20, next.0.to_le_bytes());
             }
-            RinaHeader::Pull { item, count } => {
-                out[1] = count;
+            RinaHeader::Pull { item, count, fresh } => {
+                out[1] = count & !FRESH | if fresh { FRESH } else { 0 };
                 put_item(out, item);
             }
             RinaHeader::Gradient { item, member, contributors } => {
@@ -459,8 +505,8 @@ impl Wire for RinaHeader {
                 put(out, 20, group.to_le_bytes());
                 put(out, 22, hops.to_le_bytes());
             }
-            RinaHeader::Ack { epoch, operation, gather, marked, mask, next } => {
-                out[1] = u8::from(marked) | u8::from(gather) << 1;
+            RinaHeader::Ack { epoch, operation, gather, marked, late, mask, next } => {
+                out[1] = u8::from(marked) | u8::from(gather) << 1 | u8::from(late) << 2;
                 put_mask(out, (epoch, operation), mask, next);
             }
             RinaHeader::Repair { epoch, operation, mask, base } => put_mask(out, (epoch, operation), mask, base),
@@ -485,6 +531,7 @@ impl Wire for RinaHeader {
                 out[1] = kind;
                 put_numbers(out, epoch, name, None);
             }
+            RinaHeader::Unknown { epoch, operation } => put_numbers(out, epoch, operation.into(), None),
         }
         out.len()
     }
@@ -508,12 +555,17 @@ mod tests {
     #[test]
     fn golden_bytes() {
         let mask = AckMask::new(0x0b0a_0908_0706);
-        let cases: [(RinaHeader, &[u8]); 17] = [
+        let cases: [(RinaHeader, &[u8]); 20] = [
             (
                 RinaHeader::Task { item: ITEM, count: 3, members: 0x1312_1110, next: NodeId(0x1716_1514) },
                 &[1, 3, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23],
             ),
-            (RinaHeader::Pull { item: ITEM, count: 255 }, &[2, 255, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]),
+            (
+                RinaHeader::Task { item: ITEM.asking(true), count: 0, members: 0x1312_1110, next: NodeId(0x1716_1514) },
+                &[1, 0, 2, 3, 4, 5, 6, 7, 8, 9, 10, 0x8b, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23],
+            ),
+            (RinaHeader::Pull { item: ITEM, count: 1, fresh: false }, &[2, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]),
+            (RinaHeader::Pull { item: ITEM, count: 127, fresh: true }, &[2, 255, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]),
             (
                 RinaHeader::Gradient { item: ITEM, member: 31, contributors: 0x1110 },
                 &[3, 31, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17],
@@ -527,8 +579,8 @@ mod tests {
                 &[5, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23],
             ),
             (
-                RinaHeader::Ack { epoch: 0x0302, operation: 0x0504, gather: true, marked: false, mask, next: 0x0f0e_0d0c },
-                &[6, 2, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15],
+                RinaHeader::Ack { epoch: 0x0302, operation: 0x0504, gather: true, marked: false, late: true, mask, next: 0x0f0e_0d0c },
+                &[6, 6, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15],
             ),
             (
                 RinaHeader::Repair { epoch: 0x0302, operation: 0x0504, mask, base: 0x0f0e_0d0c },
@@ -547,6 +599,7 @@ mod tests {
             (RinaHeader::Abort { epoch: 0x0302, suspect: Suspect::Rank(Rank(4)) }, &[15, 1, 2, 3, 4, 0, 0, 0]),
             (RinaHeader::Abort { epoch: 0x0302, suspect: Suspect::Switch(NodeId(4)) }, &[15, 2, 2, 3, 4, 0, 0, 0]),
             (RinaHeader::Abort { epoch: 0x0302, suspect: Suspect::Unknown }, &[15, 0, 2, 3, 0, 0, 0, 0]),
+            (RinaHeader::Unknown { epoch: 0x0302, operation: 0x0504 }, &[16, 0, 2, 3, 4, 5, 0, 0]),
         ];
         for (header, golden) in cases {
             let mut out = [0xee; 32];
@@ -571,22 +624,31 @@ mod tests {
         assert_eq!(RinaHeader::parse(&[]), Err(Malformed::Truncated { needed: 1, got: 0 }));
         for (kind, own, name, value) in [
             (0, 0, "kind", 0),
-            (16, 0, "kind", 16),
-            (1, 0, "count", 0),
+            (17, 0, "kind", 17),
             (2, 0, "count", 0),
+            (2, 128, "count", 128),
             (3, 32, "member", 32),
             (4, 2, "marked", 2),
             (5, 3, "way", 3),
-            (6, 4, "flags", 4),
+            (6, 8, "flags", 8),
             (7, 1, "reserved", 1),
             (10, 2, "goes", 2),
             (13, 2, "holds", 2),
             (14, 9, "reserved", 9),
             (15, 3, "suspect_kind", 3),
+            (16, 1, "reserved", 1),
         ] {
             assert_eq!(error(kind, own), Malformed::Field { name, value }, "kind {kind}");
         }
         assert_eq!(RinaHeader::parse(&[15, 0, 0, 0, 1, 0, 0, 0]), Err(Malformed::Field { name: "suspect", value: 1 }));
+    }
+
+    #[test]
+    fn what_asks_is_the_same_piece() {
+        let asking = ITEM.asking(true);
+        assert_eq!((asking.number(), asking.asks(), asking.asking(false)), (ITEM.number(), true, ITEM));
+        assert_eq!((asking.ahead(1), asking.ahead(1).asks()), (ITEM.ahead(1), false));
+        assert_eq!(ITEM.ahead(1).ahead(1u32.wrapping_neg()).number(), ITEM.number());
     }
 
     #[test]

@@ -108,18 +108,19 @@ fn sharp_headers() -> impl Strategy<Value = SharpHeader> {
 
 fn rina_headers() -> impl Strategy<Value = RinaHeader> {
     let item = || {
-        any::<(u16, u16, u16, u32, u32)>()
-            .prop_map(|(epoch, operation, partition, number, segment)| Item::new(epoch, operation, partition, number, segment))
+        any::<(u16, u16, u16, u32, u32, bool)>().prop_map(|(epoch, operation, partition, number, segment, asks)| {
+            Item::new(epoch, operation, partition, number, segment).asking(asks)
+        })
     };
     let ways = prop_oneof![Just(Way::Direct), Just(Way::Relayed), Just(Way::Repair)];
     prop_oneof![
-        (item(), 1..=u8::MAX, any::<(u32, u32)>()).prop_map(|(item, count, (members, next))| RinaHeader::Task {
+        (item(), any::<(u8, u32, u32)>()).prop_map(|(item, (count, members, next))| RinaHeader::Task {
             item,
             count,
             members,
             next: NodeId(next)
         }),
-        (item(), 1..=u8::MAX).prop_map(|(item, count)| RinaHeader::Pull { item, count }),
+        (item(), 1..=127u8, any::<bool>()).prop_map(|(item, count, fresh)| RinaHeader::Pull { item, count, fresh }),
         (item(), 0u8..32, any::<u16>()).prop_map(|(item, member, contributors)| RinaHeader::Gradient { item, member, contributors }),
         (item(), any::<(bool, u16)>()).prop_map(|(item, (marked, contributors))| RinaHeader::Sum { item, marked, contributors }),
         (item(), ways, any::<(u32, u16, u16)>()).prop_map(|(item, way, (to, group, hops))| RinaHeader::Result {
@@ -129,11 +130,12 @@ fn rina_headers() -> impl Strategy<Value = RinaHeader> {
             group,
             hops
         }),
-        any::<(u16, u16, bool, bool, u64, u32)>().prop_map(|(epoch, operation, gather, marked, mask, next)| RinaHeader::Ack {
+        any::<(u16, u16, [bool; 3], u64, u32)>().prop_map(|(epoch, operation, [gather, marked, late], mask, next)| RinaHeader::Ack {
             epoch,
             operation,
             gather,
             marked,
+            late,
             mask: AckMask::new(mask),
             next
         }),
@@ -147,6 +149,7 @@ fn rina_headers() -> impl Strategy<Value = RinaHeader> {
         any::<(u16, u32, u32, bool)>().prop_map(|(epoch, digest, committed, holds)| RinaHeader::Ready { epoch, digest, committed, holds }),
         any::<(u16, u32, u32)>().prop_map(|(epoch, digest, committed)| RinaHeader::Go { epoch, digest, committed }),
         (any::<u16>(), suspects()).prop_map(|(epoch, suspect)| RinaHeader::Abort { epoch, suspect }),
+        any::<(u16, u16)>().prop_map(|(epoch, operation)| RinaHeader::Unknown { epoch, operation }),
     ]
 }
 

@@ -433,7 +433,8 @@ impl<'a> Conductor<'a> {
                 if let Some(event) = self.happened.last_mut() {
                     event.lost = lost;
                 }
-                self.jobs.iter_mut().for_each(|job| job.on_over(node));
+                let at_s = self.happened.last().map_or(0.0, |event| event.at_s);
+                self.jobs.iter_mut().for_each(|job| job.on_death(node, name, at_s));
                 Ok(())
             }
             Action::Restart => {

@@ -7,7 +7,7 @@ use fanin_core::NodeId;
 use fanin_fabric::Fabric;
 
 use super::idle::Samples;
-use super::results::{JobRecord, OperationRecord};
+use super::results::{DeathRecord, JobRecord, OperationRecord};
 use super::schedule::{Progress, plain};
 use super::workload::{Job, Workload};
 use crate::fabric_worker::messages::{OperationReport, Operations, Order};
@@ -39,6 +39,8 @@ pub struct JobRun {
     progress: Vec<Progress>,
     /// By rank: nothing more comes from it.
     over: Vec<bool>,
+    /// Workers that were killed.
+    deaths: Vec<DeathRecord>,
     /// By number.
     gathered: Vec<Gathered>,
 }
@@ -66,6 +68,7 @@ impl JobRun {
             server_name: server.map(|host| fabric.name(host).to_string()),
             progress: vec![Progress { operation: 0, done: 0.0 }; hosts.len()],
             over: vec![false; hosts.len()],
+            deaths: Vec::new(),
             hosts,
             system: job.system.name().to_string(),
             message_bytes: common.message.0,
@@ -153,6 +156,15 @@ impl JobRun {
         }
     }
 
+    /// A host was killed, so long after the run's beginning.
+    pub fn on_death(&mut self, host: NodeId, name: &str, at_s: f64) {
+        if let Some(rank) = self.rank(host) {
+            let Progress { operation, done } = self.progress[rank];
+            self.deaths.push(DeathRecord { rank: rank as u32, host: name.to_string(), at_s, operation, done });
+            self.over[rank] = true;
+        }
+    }
+
     /// Nothing more comes.
     pub fn is_over(&self) -> bool {
         self.over.iter().all(|over| *over)
@@ -176,6 +188,8 @@ impl JobRun {
         let mut record =
             JobRecord { system: self.system.clone(), workers: self.hosts.len(), message_bytes: self.message_bytes, ..JobRecord::default() };
         record.server.clone_from(&self.server_name);
+        record.goes_on = self.announcement.system.goes_on_without_workers();
+        record.deaths.clone_from(&self.deaths);
         for (number, Gathered { workers, span }) in self.gathered.iter().enumerate() {
             let cpu_idle_share = span.and_then(|(from, until)| samples.idle_share(from, until));
             let since = |time: Instant| time.saturating_duration_since(begun).as_secs_f64();

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 use fanin_plan::units::bytes_text;
 
-use super::results::{JobRecord, OperationRecord, Record};
+use super::results::{DeathRecord, JobRecord, OperationRecord, Record};
 use crate::fabric_worker::messages::OperationReport;
 use crate::table::STYLE;
 
@@ -34,6 +34,12 @@ pub fn text(record: &Record) -> String {
     for (number, job) in record.jobs.iter().enumerate() {
         let median = job.goodput_mbit_s_median.map_or("none complete".into(), |goodput| format!("median {goodput:.2} Mb/s"));
         let _ = writeln!(out, "job {number} ({}): goodput {median}{}", job.system, again(job));
+    }
+    for (number, job) in record.jobs.iter().enumerate() {
+        for DeathRecord { rank, host, at_s, operation, done } in &job.deaths {
+            let done = done * 100.0;
+            let _ = writeln!(out, "rank {rank} of job {number}, on {host}, died after {at_s:.3} s (operation {operation} at {done:.0} %)");
+        }
     }
     for stream in &record.streams {
         let share = stream.received.packets as f64 / stream.sent.packets.max(1) as f64 * 100.0;
@@ -93,13 +99,19 @@ fn operations(record: &Record) -> Table {
 }
 
 fn verdict(operation: &OperationRecord) -> String {
-    let OperationRecord { workers, exact, without, .. } = operation;
+    let OperationRecord { workers, exact, without, with_dead, .. } = operation;
+    let ranks = |ranks: &[u32]| {
+        let list = ranks.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
+        format!("rank{} {list}", if ranks.len() == 1 { "" } else { "s" })
+    };
     let (dead, failed) = (workers.iter().filter(|worker| worker.is_none()).count(), workers.iter().flatten());
     let failed = failed.filter(|end| end.error.is_some()).count();
     let wrong = workers.iter().flatten().any(|end| end.error.is_none() && end.wrong_elements > 0);
     match (*exact, wrong) {
-        (true, _) if without.is_empty() => "exact".into(),
-        (true, _) => format!("exact without rank {}", without.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")),
+        (true, _) if without.is_empty() && with_dead.is_empty() => "exact".into(),
+        (true, _) if without.is_empty() => format!("exact with {} that died", ranks(with_dead)),
+        (true, _) if with_dead.is_empty() => format!("exact without {}", ranks(without)),
+        (true, _) => format!("exact without {}, with {} that died", ranks(without), ranks(with_dead)),
         (_, true) => "NOT EXACT".into(),
         _ => format!("{failed} failed, {dead} died"),
     }

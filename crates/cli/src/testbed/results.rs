@@ -57,8 +57,28 @@ pub struct JobRecord {
     pub message_bytes: u64,
     /// Median over the operations that all workers completed: bits of a vector / time of the slowest worker.
     pub goodput_mbit_s_median: Option<f64>,
+    /// Its workers that were killed, in the order of that.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub deaths: Vec<DeathRecord>,
+    /// It goes on without workers that have died.
+    #[serde(skip)]
+    pub goes_on: bool,
     /// All that have ended.
     pub operations: Vec<OperationRecord>,
+}
+
+/// A worker that was killed.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct DeathRecord {
+    /// Which.
+    pub rank: u32,
+    /// The name of its host.
+    pub host: String,
+    /// When, counted from the beginning of the first operation.
+    pub at_s: f64,
+    /// The operation that it was at, and how far, as it had said last.
+    pub operation: u32,
+    pub done: f64,
 }
 
 /// An operation.
@@ -79,6 +99,10 @@ pub struct OperationRecord {
     /// Ranks that the others went on without, as these say, in ascending order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub without: Vec<u32>,
+    /// Ranks that had died before they ended it, of a job that goes on without them, and that it was completed with all the same: they had
+    /// contributed everything.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub with_dead: Vec<u32>,
     /// Share of the processors' time that nobody used meanwhile.
     pub cpu_idle_share: Option<f64>,
     /// By rank; `None` for a worker that has died before it ended.
@@ -155,9 +179,10 @@ pub fn median(values: &[f64]) -> Option<f64> {
 }
 
 impl OperationRecord {
-    /// The ranks that it was not completed without, with what they say.
+    /// The ranks that must have completed it: neither it was completed without them, nor have they died in a job that goes on. With what they
+    /// say.
     pub fn there(&self) -> impl Iterator<Item = (u32, &Option<OperationReport>)> {
-        (0..).zip(&self.workers).filter(|(rank, _)| !self.without.contains(rank))
+        (0..).zip(&self.workers).filter(|(rank, _)| !self.without.contains(rank) && !self.with_dead.contains(rank))
     }
 }
 
@@ -175,6 +200,13 @@ impl JobRecord {
         let seconds =
             |worker: &Option<OperationReport>| worker.as_ref().filter(|worker| worker.error.is_none()).map(|worker| worker.seconds);
         operation.without = without(&operation.workers);
+        // Of those that have ended it there must be one at least, or nobody knows its sum.
+        if self.goes_on && operation.workers.iter().flatten().any(|end| end.error.is_none()) {
+            let dead = self.deaths.iter().map(|death| death.rank);
+            let silent = |rank: &u32| operation.workers.get(*rank as usize).is_some_and(Option::is_none);
+            operation.with_dead = dead.filter(|rank| silent(rank) && !operation.without.contains(rank)).collect();
+            operation.with_dead.sort_unstable();
+        }
         let there: Vec<_> = operation.there().map(|(_, worker)| worker).collect();
         let times = there.iter().map(|worker| seconds(worker)).collect::<Option<Vec<f64>>>();
         let agrees = |worker: &OperationReport| worker.ok && worker.without == operation.without;

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use fanin_core::{Duration, Instant};
+use fanin_wire::rina::Item;
 use fanin_wire::ring::AckMask;
 
 use super::window::Window;
@@ -12,11 +13,21 @@ use crate::shared::rtt::rebased;
 use crate::shared::sender::SendWindow;
 use crate::shared::step::StepGate;
 
-/// A packet that comes in order is acknowledged with the 4th of its kind at the latest.
+/// A packet that comes in order is acknowledged with the 4th of its kind at the latest; at once where its sender waits for that, as it has
+/// no room for another one. So nobody ever waits for the time after which the rest is acknowledged, which no round trip has to do with.
 const ACK_EVERY: u32 = 4;
 
-/// The first so many of an operation are acknowledged at once: the window for results begins with one, which would wait for the others.
-const ACK_AT_ONCE: u32 = 16;
+/// What an acknowledgement says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct AckWord {
+    /// The first number that has not arrived, and what has arrived behind it.
+    pub next: u32,
+    pub mask: u64,
+    /// One was marked.
+    pub marked: bool,
+    /// It has been held back.
+    pub late: bool,
+}
 
 /// The name of a packet's contents.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -38,6 +49,8 @@ pub(super) struct Channel {
     window: Window,
     first_window: (u32, bool),
     capacity: u32,
+    /// The last packet that was sent did not ask for an acknowledgement.
+    unasked: bool,
     /// Packets that are not acknowledged, whether one was marked, and when they must be.
     owed_count: u32,
     owed_mark: bool,
@@ -54,6 +67,7 @@ impl Channel {
             window: Window::new(first_window.0, first_window.1),
             first_window,
             capacity,
+            unasked: false,
             owed_count: 0,
             owed_mark: false,
             owed_at: None,
@@ -78,6 +92,7 @@ impl Channel {
         if self.first_window.1 {
             self.window.begin_again(self.first_window.0);
         }
+        self.unasked = false;
         (self.owed_count, self.owed_mark, self.owed_at) = (0, false, None);
     }
 
@@ -90,14 +105,23 @@ impl Channel {
     }
 
     #[inline]
-    pub(super) fn may_send(&self) -> bool {
+    fn is_open(&self) -> bool {
         self.sent.has_room() && self.sent.under_way() < self.window.packets()
     }
 
-    /// Gives the next packet its number.
+    /// Whether there is room for one more packet. Where the window has shrunk behind a packet that did not ask for an acknowledgement, and so
+    /// few are under way that none may be due, one more goes out, which asks.
     #[inline]
-    pub(super) fn push(&mut self, now: Instant, hop: Hop) -> u32 {
-        self.sent.push(now, hop)
+    pub(super) fn may_send(&self) -> bool {
+        self.is_open() || self.unasked && self.sent.has_room() && self.sent.under_way() < ACK_EVERY
+    }
+
+    /// Gives the next packet its number, and says whether it asks for an acknowledgement: it does where no other one may follow it.
+    #[inline]
+    pub(super) fn push(&mut self, now: Instant, hop: Hop) -> (u32, bool) {
+        let number = self.sent.push(now, hop);
+        self.unasked = self.is_open();
+        (number, !self.unasked)
     }
 
     pub(super) fn round_trip(&self) -> Option<Duration> {
@@ -106,14 +130,14 @@ impl Channel {
 
     /// Takes a new packet. Says whether it must be acknowledged now.
     #[inline]
-    pub(super) fn accept(&mut self, now: Instant, number: u32, marked: bool, rto_min: Duration) -> bool {
-        let in_order = self.received.accept(number);
+    pub(super) fn accept(&mut self, now: Instant, item: Item, marked: bool, rto_min: Duration) -> bool {
+        let in_order = self.received.accept(item.number());
         self.owed_count += 1;
         self.owed_mark |= marked;
         if self.owed_at.is_none() {
             self.owed_at = Some(now + rto_min.divided(4));
         }
-        !in_order || marked || self.owed_count >= ACK_EVERY || number < ACK_AT_ONCE
+        !in_order || marked || item.asks() || self.owed_count >= ACK_EVERY
     }
 
     /// What an acknowledgement says: the first number that is missing, which ones behind it have come, and whether one was marked.
@@ -124,9 +148,11 @@ impl Channel {
     }
 
     /// What has arrived at the other end. `None` where that cannot be; whether it is news.
-    pub(super) fn on_ack(&mut self, now: Instant, (next, mask, marked): (u32, u64, bool), full_speed: u32) -> Option<bool> {
+    pub(super) fn on_ack(&mut self, now: Instant, word: AckWord, full_speed: u32) -> Option<bool> {
+        let AckWord { next, mask, marked, late } = word;
         let before = self.sent.first();
-        if !self.sent.on_ack(now, next, mask) {
+        let possible = if late { self.sent.on_late_ack(now, next, mask) } else { self.sent.on_ack(now, next, mask) };
+        if !possible {
             return None;
         }
         let moved = self.sent.first().wrapping_sub(before);

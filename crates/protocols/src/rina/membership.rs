@@ -277,7 +277,7 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
         }
         if rank == self.config.rank {
             self.members.is_excluded = true;
-            return self.end_job(Suspect::Rank(rank), FailureReason::PeerAborted, tx);
+            return self.end_job(self.awaited(), FailureReason::PeerAborted, tx);
         }
         let is_news = self.exclude(now, rank, tx);
         if self.members.given_up.is_some() {
@@ -370,7 +370,11 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
         if !self.is_coordinator() || epoch != self.view.epoch() || !self.members.goes || !runs {
             return tx.note(Event::Dropped(DropReason::NotReady));
         }
-        self.timers.progress_at = now;
+        // Who says it again has got no further: were that progress, the one that waits would lose its patience first, and blame the one that
+        // knows who is missing.
+        if !self.members.done.has(rank) {
+            self.timers.progress_at = now;
+        }
         self.members.done.insert(rank);
         if self.members.done.count == self.view.count(&self.config.layout) {
             self.tell_all(RinaHeader::Commit { epoch, operation: operation.0 }, tx);
@@ -389,16 +393,21 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
 
     // ---- Giving up -----------------------------------------------------------------------------------------------------------------
 
-    /// Who may be missing where all are there and nothing moves.
-    pub(super) fn standstill_suspect(&self) -> Suspect {
+    /// Whether this worker has done all that it can, and only the coordinator's word is missing.
+    pub(super) fn waits_for_word(&self) -> bool {
+        (self.run.done.is_some() || !self.members.goes) && !self.is_coordinator()
+    }
+
+    /// What this worker waits for: who may be missing where all are there and nothing moves. Never itself.
+    pub(super) fn awaited(&self) -> Suspect {
         let waits = self.run.done.is_some() || !self.members.goes;
         if waits && !self.is_coordinator() {
             return Suspect::Rank(self.view.coordinator);
         }
         if waits {
             let has = |rank: &Rank| if self.members.goes { self.members.done.has(*rank) } else { self.members.ready.has(*rank) };
-            let missing = self.view.present(&self.config.layout).find(|rank| !has(rank));
-            return Suspect::Rank(missing.unwrap_or(self.config.rank));
+            let missing = self.view.present(&self.config.layout).find(|rank| !has(rank) && *rank != self.config.rank);
+            return missing.map_or(Suspect::Unknown, Suspect::Rank);
         }
         self.view.own().switch.map_or(Suspect::Rank(self.view.previous().head), Suspect::Switch)
     }
@@ -425,6 +434,8 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
 
     /// Another worker has given up. The coordinator knows everybody, so it passes that on.
     fn on_abort<T: Tx<RinaHeader, P>>(&mut self, suspect: Suspect, tx: &mut T) {
+        // Whom the others wait for waits for something itself, and that is what its caller wants to know.
+        let suspect = if suspect == Suspect::Rank(self.config.rank) { self.awaited() } else { suspect };
         let passes_on = self.is_coordinator();
         self.end_job(suspect, FailureReason::PeerAborted, tx);
         if passes_on {

@@ -10,7 +10,7 @@
 //! | `rina 4.1`, ScatterReduce: task, pull, gradient, sum | `worker`, `switch` |
 //! | `rina 4.2`, AllGather: multicast at the switch, cut through | `results`, `switch::RinaSwitch::on_result` |
 //! | `rina 4.3`, windows | `window::Window`, `channel` |
-//! | `rina 4.4`, loss | `worker::RinaWorker::resend_scatter`, `switch::RinaSwitch::ask_again`, `results::RinaWorker::on_repair` |
+//! | `rina 4.4`, loss | `worker::RinaWorker::resend_scatter`, `switch::RinaSwitch::ask_again`, `repair` |
 //! | `rina 4.7`, epochs and the end of an operation | `membership`, `results::RinaWorker::commit` |
 //!
 //! ## Steps
@@ -33,10 +33,14 @@
 //! `Done` from all and says `Commit`. So the raw gradients are there to begin anew with.
 //!
 //! ## Loss
+//! Who has no room for another packet asks for the acknowledgement of the last one, which then comes at once (`Item::asks`); others come with
+//! every fourth packet, or late. So where nothing is lost no timer is waited for, and a run takes as long with any timeouts.
+//!
 //! A head sends again what is not acknowledged: as a task, upon which the switch pulls from those that are missing, or sends the sum
 //! again; or as a sum. Results that a head has sent are acknowledged by the next head; a repetition goes past the switches, which may have
 //! restarted. What a switch has passed on by itself nobody acknowledges: who misses results asks the agent, and an agent the head before it
-//! (`Repair`). Results of all groups go down to a rack's workers at once, while an agent's window follows the way to the next head only: so a
+//! (`Repair`): as soon as later results show that one has passed by, a batch after the other, or when nothing comes any more. Whoever is asked
+//! answers with what it has sent before; what waits for its turn comes to all. Results of all groups go down to a rack's workers at once, while an agent's window follows the way to the next head only: so a
 //! worker also tells its agent that a result was marked, with a `Repair` for nothing, and whoever is told that, or
 //! is asked for what it has sent, halves its window for results.
 //!
@@ -54,8 +58,10 @@
 //! an epoch needs more than half of the job's workers; those in the smaller part give up. A worker that is excluded although it lives is
 //! told when it speaks, and gives up.
 //!
-//! Switches are not members: one that restarts has forgotten its slots, which the agent's next tasks open anew. One that is gone for good
-//! takes its hosts with it.
+//! Switches are not members. One that restarts has forgotten its rack and its slots. It says so with the first pieces that it pulls (`fresh`), or
+//! with the first results that it cannot hand down (`Unknown`), and its agent sends it all that the next group has not acknowledged: once, not
+//! one by one after a timeout each. What its workers have missed meanwhile they see from what comes behind it, and ask for. One that is gone for
+//! good takes its hosts with it.
 //!
 //! ## Choices
 //! Sums are made in the order in which gradients come, in the elements' own type, as in static trees: the paper's scaled integers are the
@@ -67,6 +73,7 @@ mod config;
 mod cut;
 mod membership;
 mod planted;
+mod repair;
 mod results;
 mod switch;
 mod timers;

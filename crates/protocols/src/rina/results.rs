@@ -1,14 +1,11 @@
-//! The way of the results (`rina 4.2`), what a worker asks for that has not come (P8), and the end of an operation (`rina 4.7`).
+//! The way of the results (`rina 4.2`), and the end of an operation (`rina 4.7`).
 
-use fanin_core::{Address, Body, DropReason, Egress, Event, Ingress, Instant, NodeId, OperationId, Payload, RetransmitReason, Route, Tx};
+use fanin_core::{Body, DropReason, Egress, Event, Ingress, Instant, NodeId, OperationId, Payload, RetransmitReason, Route, Tx};
 use fanin_wire::rina::{Item, RinaHeader, Way};
-use fanin_wire::ring::AckMask;
 
 use super::channel::Hop;
+use super::repair::NO_GROUP;
 use super::worker::{RinaWorker, Stage};
-
-/// A result that nobody acknowledges is of no group.
-const NO_GROUP: u16 = u16::MAX;
 
 impl<P: Payload + ?Sized> RinaWorker<P> {
     /// Sends results on, as many as the window has room for.
@@ -22,7 +19,7 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
             if hop.hops == 0 {
                 // The last group's switch only hands it down; who misses it asks for it.
                 self.gather.waiting.pop_front();
-                self.send_result(to, (0, NO_GROUP), hop, self.view.own().head_node, tx);
+                self.send_result(to, ((0, false), NO_GROUP), hop, self.view.own().head_node, tx);
                 continue;
             }
             let step = self.view.group_count().saturating_sub(1 + u32::from(hop.hops));
@@ -36,12 +33,12 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
     }
 
     /// To the own switch, which hands it down and on; or straight to the next group.
-    fn send_hop<T: Tx<RinaHeader, P>>(&self, number: u32, hop: Hop, by_switch: bool, tx: &mut T) {
+    pub(super) fn send_hop<T: Tx<RinaHeader, P>>(&mut self, number: (u32, bool), hop: Hop, by_switch: bool, tx: &mut T) {
         let group = self.view.place() as u16;
         if by_switch {
             return self.send_result(Egress::Port(self.config.uplink), (number, group), hop, self.view.own().head_node, tx);
         }
-        let next = self.view.next();
+        let next = *self.view.next();
         let hop = Hop { hops: hop.hops - 1, ..hop };
         let to = match next.switch {
             Some(_) => Egress::Route(Route::by_aggregators(next.address(), self.config.flow)),
@@ -50,9 +47,10 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
         self.send_result(to, (number, group), hop, next.head_node, tx);
     }
 
-    fn send_result<T: Tx<RinaHeader, P>>(&self, to: Egress<'_>, (number, group): (u32, u16), hop: Hop, node: NodeId, tx: &mut T) {
-        let item = Item::new(self.view.epoch(), self.run.operation, hop.partition, number, hop.segment);
+    fn send_result<T: Tx<RinaHeader, P>>(&mut self, to: Egress<'_>, (number, group): ((u32, bool), u16), hop: Hop, node: NodeId, tx: &mut T) {
+        let item = self.item(number, hop);
         let Some(piece) = self.piece(item) else { return };
+        self.run.held[piece.index as usize].is_sent = true;
         let header = RinaHeader::Result { item, way: Way::Direct, to: node, group, hops: hop.hops };
         tx.send(to, &header, Body::Acc(&self.run.buffers[piece.index as usize]));
     }
@@ -70,7 +68,7 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
         let block = self.run.cut.piece(hop.partition.into(), hop.segment).map_or(0, |piece| piece.index);
         tx.note(Event::Retransmitted { reason, block });
         let hop = Hop { hops: hop.hops - 1, ..hop };
-        self.send_result(to, (number, self.view.place() as u16), hop, next.head_node, tx);
+        self.send_result(to, ((number, true), self.view.place() as u16), hop, next.head_node, tx);
     }
 
     /// A result: by the own switch, from the group before, or because it was asked for.
@@ -96,8 +94,7 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
         let Some(piece) = self.piece(item).filter(|piece| self.fits(*piece, payload)) else {
             return self.mismatch(previous.head, tx);
         };
-        // The agent halves its window once a round trip at most, which is shorter than any timeout.
-        if from.ecn && !self.view.is_head && self.timers.tells_mark(now, self.config.reliability.rto_min.divided(8)) {
+        if !self.view.is_head && self.repairs.tells_mark(from.ecn) {
             self.ask(self.run.first_missing, 0, tx);
         }
         let counted =
@@ -109,10 +106,8 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
                 return self.mismatch(previous.head, tx);
             }
             let contributors = self.view.count(&self.config.layout) as u16;
-            self.hold_final(now, piece, contributors);
-            if way == Way::Repair && self.run.missing > 0 && self.run.first_missing >= self.run.asked_until {
-                self.ask_repair(tx);
-            }
+            self.hold_final(now, piece, way == Way::Relayed, contributors);
+            self.ask_for_more(item, piece.index, way, tx);
             // A worker by itself stores and forwards; an agent puts what came past its switch through that. Where this head missed it,
             // those behind it are likely to have missed it too.
             let hops = if way == Way::Repair { self.view.hops_left(item.partition.into()) as u16 } else { hops };
@@ -123,71 +118,12 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
         }
         if counted {
             match self.gather.received.check(item.number()) {
-                Ok(()) if !self.gather.accept(now, item.number(), from.ecn, self.config.reliability.rto_min) => {}
-                _ => self.send_ack(now, true, tx),
+                Ok(()) if !self.gather.accept(now, item, from.ecn, self.config.reliability.rto_min) => {}
+                _ => self.send_ack(now, true, false, tx),
             }
         }
         self.finish_if_done(now, tx);
         self.pump(now, tx);
-    }
-
-    /// `rina` P8, `4.4`: a worker of the rack, or the next group's head, misses results. Or it misses none, and one was marked: results of all
-    /// groups together are too many for the way to it, which only it sees (`rina 4.3`).
-    pub(super) fn on_repair<T: Tx<RinaHeader, P>>(
-        &mut self,
-        now: Instant,
-        from: Ingress,
-        run: (u16, u16),
-        base: u32,
-        mask: u64,
-        tx: &mut T,
-    ) {
-        if let Err(reason) = self.check_current(run.0, run.1) {
-            return tx.note(Event::Dropped(reason));
-        }
-        if !self.view.is_head || self.config.layout.rank_at(from.source.node).is_none_or(|rank| !self.view.has(rank)) {
-            return tx.note(Event::Dropped(DropReason::NotAMember));
-        }
-        let to = self.to(from.source);
-        let (mut rest, mut is_crowded) = (mask, mask == 0);
-        while rest != 0 {
-            let index = base.wrapping_add(rest.trailing_zeros());
-            rest &= rest - 1;
-            let is_final = self.run.held.get(index as usize).is_some_and(|held| held.stage == Stage::Final);
-            let Some((partition, segment)) = self.run.cut.place(index).filter(|_| is_final) else { continue };
-            is_crowded = true;
-            if !tx.room(to) {
-                break;
-            }
-            tx.note(Event::Retransmitted { reason: RetransmitReason::Asked, block: index });
-            let item = Item::new(self.view.epoch(), self.run.operation, partition as u16, 0, segment);
-            let header = RinaHeader::Result { item, way: Way::Repair, to: from.source.node, group: NO_GROUP, hops: 0 };
-            tx.send(to, &header, Body::Acc(&self.run.buffers[index as usize]));
-        }
-        if is_crowded {
-            self.gather.shrink(now);
-        }
-    }
-
-    /// Who may have what is missing here: the rack's agent, or the group before.
-    pub(super) fn holder(&self) -> Option<Address> {
-        let head = if self.view.is_head { self.view.previous() } else { self.view.own() };
-        (head.head != self.config.rank).then(|| head.address())
-    }
-
-    /// Asks for the first results that are missing.
-    pub(super) fn ask_repair<T: Tx<RinaHeader, P>>(&mut self, tx: &mut T) {
-        let base = self.run.first_missing;
-        self.run.asked_until = base.saturating_add(AckMask::BITS);
-        let wanted = self.run.held.iter().skip(base as usize).take(AckMask::BITS as usize).enumerate();
-        let mask = wanted.filter(|(_, held)| held.stage != Stage::Final).fold(0u64, |mask, (bit, _)| mask | 1 << bit);
-        self.ask(base, mask, tx);
-    }
-
-    fn ask<T: Tx<RinaHeader, P>>(&self, base: u32, mask: u64, tx: &mut T) {
-        let Some(holder) = self.holder() else { return };
-        let (epoch, operation) = (self.view.epoch(), self.run.operation);
-        tx.send(self.to(holder), &RinaHeader::Repair { epoch, operation, mask: AckMask::new(mask), base }, Body::Empty);
     }
 
     // ---- The end of an operation ---------------------------------------------------------------------------------------------------

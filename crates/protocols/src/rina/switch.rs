@@ -20,6 +20,8 @@ struct Slot<A> {
     arrived: u32,
     contributors: u16,
     marked: bool,
+    /// The agent has no room for another piece until the next group has acknowledged this one.
+    asks: bool,
     bytes: u32,
     acc: A,
 }
@@ -47,12 +49,14 @@ pub struct RinaSwitch<P: Payload + ?Sized> {
     config: RinaSwitchConfig<P::Op>,
     slots: Box<[Slot<P::Acc>]>,
     rack: Option<Rack>,
+    /// Results of an operation of which it knows nothing, since it began.
+    unknown: u32,
     /// Ports that a packet goes to; kept for its memory.
     ports: PortSet,
     planted: Planted,
 }
 
-node_state!(RinaSwitch { config, slots, rack, ports, planted });
+node_state!(RinaSwitch { config, slots, rack, unknown, ports, planted });
 
 impl<P: Payload + ?Sized> RinaSwitch<P> {
     /// A switch with all its memory.
@@ -66,12 +70,14 @@ impl<P: Payload + ?Sized> RinaSwitch<P> {
             arrived: 0,
             contributors: 0,
             marked: false,
+            asks: false,
             bytes: 0,
             acc: P::accumulator(&config.op, config.block_bytes as usize),
         };
         RinaSwitch {
             slots: (0..rounded(config.window)).map(|_| slot()).collect(),
             rack: None,
+            unknown: 0,
             ports: PortSet::new(),
             planted: Planted::NONE,
             config,
@@ -133,20 +139,23 @@ impl<P: Payload + ?Sized> RinaSwitch<P> {
                 self.clear(tx);
             }
         }
-        self.rack = Some(rack);
+        let known = self.rack.map(|known| (known.epoch, known.operation));
+        let mut fresh = known != Some((rack.epoch, rack.operation));
+        (self.rack, self.unknown) = (Some(rack), 0);
         // Pieces next to each other that begin now are asked for together.
+        let count = count.min(self.slots.len().min(127) as u8);
+        let (first, asks) = (item.asking(false), item.asks());
         let mut begun = 0u8;
-        for ahead in 0..count.min(self.slots.len().min(255) as u8) {
-            let item = item.ahead(ahead.into());
-            if self.begin(item, tx) {
+        for ahead in 0..count {
+            let item = first.ahead(ahead.into());
+            if self.begin(item, asks && ahead + 1 == count, tx) {
                 begun += 1;
                 continue;
             }
-            self.pull(item.ahead(u32::from(begun).wrapping_neg()), std::mem::take(&mut begun), rack.members, tx);
+            self.pull(item.ahead(u32::from(begun).wrapping_neg()), std::mem::take(&mut begun), rack.members, &mut fresh, tx);
             self.ask_again(item, rack, tx);
         }
-        let first = item.ahead(u32::from(count.min(self.slots.len().min(255) as u8) - begun));
-        self.pull(first, begun, rack.members, tx);
+        self.pull(first.ahead(u32::from(count - begun)), begun, rack.members, &mut fresh, tx);
     }
 
     /// `rina` P5: nothing of another epoch or operation is left.
@@ -164,23 +173,25 @@ impl<P: Payload + ?Sized> RinaSwitch<P> {
 
     /// Takes the slot for a piece, unless it has it, or a later one. The agent sends no task for a slot whose piece the next group has
     /// not acknowledged (`rina` P9).
-    fn begin<T: Tx<RinaHeader, P>>(&mut self, item: Item, tx: &mut T) -> bool {
+    fn begin<T: Tx<RinaHeader, P>>(&mut self, item: Item, asks: bool, tx: &mut T) -> bool {
         let index = self.index_of(item.number());
         let slot = &mut self.slots[index];
         if slot.item.is_some_and(|current| !newer(item.number(), current.number())) {
+            slot.asks |= asks && slot.item == Some(item);
             return false;
         }
         if slot.arrived != 0 {
             tx.note(Event::SlotFreed { bytes: slot.bytes });
         }
-        (slot.item, slot.arrived, slot.contributors, slot.marked) = (Some(item), 0, 0, false);
+        (slot.item, slot.arrived, slot.contributors, slot.marked, slot.asks) = (Some(item), 0, 0, false, asks);
         true
     }
 
-    fn pull<T: Tx<RinaHeader, P>>(&mut self, item: Item, count: u8, members: u32, tx: &mut T) {
+    /// Asks members for pieces; the first time after it began or an operation did, it says so.
+    fn pull<T: Tx<RinaHeader, P>>(&mut self, item: Item, count: u8, members: u32, fresh: &mut bool, tx: &mut T) {
         if count > 0 {
             self.select(members);
-            tx.send(Egress::Ports(&self.ports), &RinaHeader::Pull { item, count }, Body::Empty);
+            tx.send(Egress::Ports(&self.ports), &RinaHeader::Pull { item, count, fresh: std::mem::take(fresh) }, Body::Empty);
         }
     }
 
@@ -195,7 +206,7 @@ impl<P: Payload + ?Sized> RinaSwitch<P> {
             tx.note(Event::Retransmitted { reason: RetransmitReason::Asked, block: item.segment() });
             return self.send_sum(index, item, rack.next, tx);
         }
-        self.pull(item, 1, missing, tx);
+        self.pull(item, 1, missing, &mut false, tx);
     }
 
     /// `rina 4.1`, 3.
@@ -240,8 +251,20 @@ impl<P: Payload + ?Sized> RinaSwitch<P> {
     /// The sum goes to the next group's agent, or to the next worker.
     fn send_sum<T: Tx<RinaHeader, P>>(&self, index: usize, item: Item, next: NodeId, tx: &mut T) {
         let slot = &self.slots[index];
-        let header = RinaHeader::Sum { item, marked: slot.marked, contributors: slot.contributors };
+        let header = RinaHeader::Sum { item: item.asking(slot.asks), marked: slot.marked, contributors: slot.contributors };
         tx.send(self.to(next), &header, Body::Acc(&slot.acc));
+    }
+
+    /// A result of an operation of which this switch has not heard, for the agent of a rack of its own: it has restarted, and says so. With
+    /// the 1st such result, the 2nd, the 4th and so on, as what it says may be lost, and a worker by itself has no answer.
+    fn say_unknown<T: Tx<RinaHeader, P>>(&mut self, item: Item, to: NodeId, tx: &mut T) {
+        if self.rack.is_some() || self.config.members.iter().all(|(_, node)| *node != to) {
+            return;
+        }
+        self.unknown = self.unknown.saturating_add(1);
+        if self.unknown.is_power_of_two() {
+            tx.send(self.to(to), &RinaHeader::Unknown { epoch: item.epoch, operation: item.operation }, Body::Empty);
+        }
     }
 
     /// `rina 4.2`, 2: a result goes down to all workers and on to the next group at once. One that is for somebody else, or for a group
@@ -256,6 +279,7 @@ impl<P: Payload + ?Sized> RinaSwitch<P> {
     ) {
         let rack = self.rack.filter(|rack| rack.epoch == item.epoch && rack.operation == item.operation && rack.agent == to);
         let Some(rack) = rack.filter(|_| way == Way::Direct) else {
+            self.say_unknown(item, to, tx);
             if from.source.node == to || self.config.layout.rank_at(to).is_none() {
                 // Its agent waits for an acknowledgement, and will try another way.
                 return tx.note(Event::Dropped(DropReason::NoSlot));
@@ -305,6 +329,6 @@ impl<P: Payload + ?Sized> Node<P> for RinaSwitch<P> {
 
     fn on_job_end<T: Tx<RinaHeader, P>>(&mut self, _now: Instant, _job: JobId, tx: &mut T) {
         self.clear(tx);
-        self.rack = None;
+        (self.rack, self.unknown) = (None, 0);
     }
 }

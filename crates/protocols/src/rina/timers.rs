@@ -9,8 +9,9 @@ use crate::shared::rtt::rebased;
 
 /// So often in the job's patience somebody is asked whether it is there.
 const PINGS: u64 = 32;
-/// How many times the patience an operation may stand still while all are there.
-const STANDSTILL_PATIENCES: u64 = 4;
+/// How many times the patience an operation may stand still while all are there; and where only the coordinator's word is missing, who knows
+/// who is late and says so before.
+const STANDSTILL_PATIENCES: [u64; 2] = [4, 5];
 /// An interval is doubled so many times at most: what is asked for is small, and others wait for it.
 const LEVEL_MAX: u8 = 3;
 
@@ -26,8 +27,6 @@ pub(super) struct Timers {
     pub done_at: Option<Instant>,
     done_level: u8,
     ping_at: Option<Instant>,
-    /// The agent was told of a mark, and hears of no other one before this.
-    mark_told_until: Instant,
 }
 
 fn doubled(reliability: &Reliability, level: u8) -> Duration {
@@ -84,15 +83,6 @@ impl Timers {
         self.done_at = Some(now + doubled(reliability, self.done_level - 1));
     }
 
-    /// Whether the agent is to be told of a mark now; not again for so long.
-    pub(super) fn tells_mark(&mut self, now: Instant, quiet: Duration) -> bool {
-        let tells = now >= self.mark_told_until;
-        if tells {
-            self.mark_told_until = now + quiet;
-        }
-        tells
-    }
-
     /// The coordinator was told before, and has not answered.
     pub(super) fn has_told_twice(&self) -> bool {
         self.done_level > 1
@@ -101,7 +91,6 @@ impl Timers {
     /// Makes times relative to `now`.
     pub(super) fn rebase(&mut self, now: Instant) {
         self.progress_at = rebased(self.progress_at, now);
-        self.mark_told_until = rebased(self.mark_told_until, now);
         for at in [&mut self.repair_at, &mut self.done_at, &mut self.ping_at] {
             *at = at.map(|at| rebased(at, now));
         }
@@ -112,7 +101,8 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
     /// When the operation fails although all are there; `None` where patience never ends.
     fn give_up_at(&self) -> Option<Instant> {
         let patience = self.config.reliability.patience;
-        (patience != Duration::MAX).then(|| self.timers.progress_at + patience.times(STANDSTILL_PATIENCES))
+        let patiences = STANDSTILL_PATIENCES[usize::from(self.waits_for_word())];
+        (patience != Duration::MAX).then(|| self.timers.progress_at + patience.times(patiences))
     }
 
     /// The next of all timers.
@@ -141,7 +131,7 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
             return;
         }
         if self.give_up_at().is_some_and(|at| at <= now) {
-            return self.fail(self.standstill_suspect(), FailureReason::NoProgress, tx);
+            return self.fail(self.awaited(), FailureReason::NoProgress, tx);
         }
         let is_due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
         if is_due(self.timers.ping_at) {
@@ -155,16 +145,16 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
             return;
         }
         if is_due(self.scatter.owed_at) {
-            self.send_ack(now, false, tx);
+            self.send_ack(now, false, true, tx);
         }
         if is_due(self.gather.owed_at) {
-            self.send_ack(now, true, tx);
+            self.send_ack(now, true, true, tx);
         }
         self.resend_expired(now, tx);
         if is_due(self.timers.repair_at) {
             self.timers.repair_level = self.timers.repair_level.saturating_add(1);
             self.timers.repair_at = self.holder().map(|_| now + doubled(&self.config.reliability, self.timers.repair_level));
-            self.ask_repair(tx);
+            self.ask_what_is_missing(tx);
         }
         if is_due(self.timers.done_at)
             && let Some(operation) = self.ledger.running().map(|running| running.operation)

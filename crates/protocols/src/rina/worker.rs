@@ -10,21 +10,23 @@ use fanin_core::{
 use fanin_wire::rina::{Item, RinaHeader};
 use fanin_wire::ring::AckMask;
 
-use super::channel::{Channel, Hop};
+use super::channel::{AckWord, Channel, Hop};
 use super::config::RinaWorkerConfig;
 use super::cut::Cut;
 use super::membership::Membership;
 use super::planted::Planted;
+use super::repair::Repairs;
 use super::timers::Timers;
 use super::view::View;
 use crate::shared::ledger::Ledger;
+use crate::shared::rtt::rebased;
 use crate::shared::serial::newer16;
 use crate::shared::state::node_state;
 use crate::shared::step::{StepCost, StepGate};
 use crate::shared::window::rounded;
 
 /// Pieces of one task at most.
-const TASK_MAX: u8 = 32;
+pub(super) const TASK_MAX: u8 = 32;
 
 /// What a worker has of a piece.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -42,6 +44,8 @@ pub(super) enum Stage {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub(super) struct Held {
     pub stage: Stage,
+    /// The sum of all was sent to whoever may ask for it, or the rack's switch did that: else it is still to come to them.
+    pub is_sent: bool,
     /// How many ranks are in it.
     pub contributors: u16,
 }
@@ -66,8 +70,6 @@ pub(super) struct Run<A> {
     /// Pieces that are not final, and the first of them.
     pub missing: u32,
     pub first_missing: u32,
-    /// The first piece behind those that were asked for.
-    pub asked_until: u32,
     /// All is here since this epoch; who was excluded then is not in it.
     pub done: Option<u16>,
     pub without: Vec<Rank>,
@@ -83,12 +85,18 @@ pub struct RinaWorker<P: Payload + ?Sized> {
     pub(super) scatter: Channel,
     pub(super) gather: Channel,
     pulls: VecDeque<Pull>,
+    /// Results that are asked for, here and by others.
+    pub(super) repairs: Repairs,
+    /// The own switch has asked for something of this operation, so it knows of it, unless it restarts; and when the rack's agent has
+    /// sent it everything again at the latest.
+    pub(super) is_known: bool,
+    pub(super) known_again_at: Instant,
     pub(super) members: Membership,
     pub(super) timers: Timers,
     pub(super) planted: Planted,
 }
 
-node_state!(RinaWorker { config, ledger, view, run, scatter, gather, pulls, members, timers, planted });
+node_state!(RinaWorker { config, ledger, view, run, scatter, gather, pulls, repairs, is_known, known_again_at, members, timers, planted });
 
 impl<P: Payload + ?Sized> RinaWorker<P> {
     /// A worker with its windows; memory for results is sized with the first operation.
@@ -110,13 +118,15 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
                 buffers: Vec::new(),
                 missing: 0,
                 first_missing: 0,
-                asked_until: u32::MAX,
                 done: None,
                 without: Vec::new(),
             },
             scatter: Channel::scatter(window, &config.reliability),
             gather: Channel::gather(window, &config.reliability),
             pulls: VecDeque::with_capacity(window as usize + 1),
+            repairs: Repairs::default(),
+            is_known: false,
+            known_again_at: Instant::ZERO,
             members: Membership::new(config.layout.workers()),
             timers: Timers::default(),
             planted: Planted::NONE,
@@ -143,6 +153,7 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
     pub fn rebase(&mut self, now: Instant) {
         self.scatter.rebase(now);
         self.gather.rebase(now);
+        self.known_again_at = rebased(self.known_again_at, now);
         self.members.rebase(now);
         self.timers.rebase(now);
     }
@@ -214,9 +225,11 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
         while self.run.buffers.len() < pieces {
             self.run.buffers.push(P::accumulator(&self.config.op, block_bytes));
         }
-        (self.run.missing, self.run.first_missing, self.run.asked_until) = (pieces as u32, 0, u32::MAX);
+        (self.run.missing, self.run.first_missing) = (pieces as u32, 0);
         self.run.done = None;
         self.run.cut = cut;
+        self.repairs.begin(if self.view.is_head { 0 } else { groups });
+        self.is_known = false;
         self.scatter.restart();
         self.gather.restart();
         self.scatter.gate.begin(collective.operation);
@@ -243,7 +256,7 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
             if tx.contribute(piece, &mut self.run.buffers[piece.index as usize], true).is_err() {
                 return self.mismatch(self.config.rank, tx);
             }
-            self.run.held[piece.index as usize] = Held { stage: Stage::Final, contributors: 1 };
+            self.run.held[piece.index as usize] = Held { stage: Stage::Final, is_sent: false, contributors: 1 };
             self.run.missing -= 1;
         }
         self.scatter.waiting.clear();
@@ -266,6 +279,7 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
         }
         self.pump_pulls(tx);
         self.pump_scatter(now, tx);
+        self.pump_repairs(tx);
         self.pump_gather(now, tx);
     }
 
@@ -317,10 +331,10 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
             if !self.scatter.gate.admits(now, self.scatter_step(hop)) || !self.scatter.may_send() || !tx.room(to) {
                 return;
             }
-            let number = self.scatter.push(now, hop);
+            let (number, mut asks) = self.scatter.push(now, hop);
             self.scatter.waiting.pop_front();
             if own.switch.is_none() {
-                self.send_sum(number, hop, tx);
+                self.send_sum((number, asks), hop, tx);
                 continue;
             }
             let mut count = 1;
@@ -329,11 +343,11 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
                 if !follows || count == TASK_MAX || !self.scatter.may_send() {
                     break;
                 }
-                self.scatter.push(now, more);
+                (_, asks) = self.scatter.push(now, more);
                 self.scatter.waiting.pop_front();
                 count += 1;
             }
-            self.send_task(number, hop, count, tx);
+            self.send_task((number, asks), hop, count, tx);
         }
     }
 
@@ -343,19 +357,19 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
         (self.view.place() + groups - u32::from(hop.partition)) % groups
     }
 
-    fn item(&self, number: u32, hop: Hop) -> Item {
-        Item::new(self.view.epoch(), self.run.operation, hop.partition, number, hop.segment)
+    pub(super) fn item(&self, (number, asks): (u32, bool), hop: Hop) -> Item {
+        Item::new(self.view.epoch(), self.run.operation, hop.partition, number, hop.segment).asking(asks)
     }
 
     /// `rina 4.1`, 2.
-    fn send_task<T: Tx<RinaHeader, P>>(&self, number: u32, hop: Hop, count: u8, tx: &mut T) {
+    pub(super) fn send_task<T: Tx<RinaHeader, P>>(&self, number: (u32, bool), hop: Hop, count: u8, tx: &mut T) {
         let (members, next) = (self.view.own().members, self.view.next().head_node);
         let header = RinaHeader::Task { item: self.item(number, hop), count, members, next };
         tx.send(Egress::Port(self.config.uplink), &header, Body::Empty);
     }
 
     /// `rina 4.1`, 5.
-    fn send_sum<T: Tx<RinaHeader, P>>(&self, number: u32, hop: Hop, tx: &mut T) {
+    fn send_sum<T: Tx<RinaHeader, P>>(&self, number: (u32, bool), hop: Hop, tx: &mut T) {
         let item = self.item(number, hop);
         let Some(piece) = self.piece(item) else { return };
         let held = self.run.held[piece.index as usize];
@@ -382,13 +396,13 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
         self.scatter.sent.renew(now, number);
         self.scatter.shrink(now);
         tx.note(Event::Retransmitted { reason, block: piece.index });
-        if by_switch { self.send_task(number, hop, 1, tx) } else { self.send_sum(number, hop, tx) }
+        if by_switch { self.send_task((number, true), hop, 1, tx) } else { self.send_sum((number, true), hop, tx) }
     }
 
     // ---- Receiving -----------------------------------------------------------------------------------------------------------------
 
     /// `rina 4.1`, 3: the switch wants pieces.
-    fn on_pull<T: Tx<RinaHeader, P>>(&mut self, now: Instant, from: Ingress, item: Item, count: u8, tx: &mut T) {
+    fn on_pull<T: Tx<RinaHeader, P>>(&mut self, now: Instant, from: Ingress, item: Item, (count, fresh): (u8, bool), tx: &mut T) {
         let switch = self.config.layout.rack_of(self.config.rank).switch;
         if from.source != Address::switch(switch) {
             return tx.note(Event::Dropped(DropReason::NotAMember));
@@ -407,6 +421,10 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
         }
         self.pulls.push_back(Pull { item, count });
         if current.is_ok() {
+            let was_known = std::mem::replace(&mut self.is_known, true);
+            if fresh && was_known && self.view.is_head {
+                self.send_all_again(now, item.number()..item.number() + u32::from(count), tx);
+            }
             self.pump(now, tx);
         }
     }
@@ -429,7 +447,7 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
         }
         if let Err(reason) = self.scatter.received.check(item.number()) {
             tx.note(Event::Dropped(reason));
-            return self.send_ack(now, false, tx);
+            return self.send_ack(now, false, false, tx);
         }
         let Some(piece) = self.piece(item).filter(|piece| self.fits(*piece, payload)) else {
             return self.mismatch(previous.head, tx);
@@ -438,8 +456,8 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
             return self.mismatch(previous.head, tx);
         }
         self.timers.progress_at = now;
-        if self.scatter.accept(now, item.number(), marked || from.ecn, self.config.reliability.rto_min) {
-            self.send_ack(now, false, tx);
+        if self.scatter.accept(now, item, marked || from.ecn, self.config.reliability.rto_min) {
+            self.send_ack(now, false, false, tx);
         }
         self.finish_if_done(now, tx);
         self.pump(now, tx);
@@ -474,7 +492,7 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
         if is_complete || self.view.own().switch.is_none() && added + 1 == groups {
             return self.on_complete(now, piece, item, contributors, tx);
         }
-        self.run.held[index] = Held { stage: Stage::Partial, contributors };
+        self.run.held[index] = Held { stage: Stage::Partial, is_sent: false, contributors };
         self.scatter.waiting.push_back(Hop { partition: item.partition, hops: 0, segment: item.segment() });
         true
     }
@@ -486,7 +504,7 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
             tx.note(Event::Broken("a complete sum has as many contributors as the epoch has workers"));
             return false;
         }
-        self.hold_final(now, piece, contributors);
+        self.hold_final(now, piece, false, contributors);
         let hops = (self.view.group_count() - 1) as u16;
         if hops > 0 || self.view.own().switch.is_some() {
             self.gather.waiting.push_back(Hop { partition: item.partition, hops, segment: item.segment() });
@@ -495,8 +513,9 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
     }
 
     /// A piece is final.
-    pub(super) fn hold_final(&mut self, now: Instant, piece: Piece, contributors: u16) {
-        let before = std::mem::replace(&mut self.run.held[piece.index as usize], Held { stage: Stage::Final, contributors });
+    pub(super) fn hold_final(&mut self, now: Instant, piece: Piece, is_sent: bool, contributors: u16) {
+        let held = Held { stage: Stage::Final, is_sent, contributors };
+        let before = std::mem::replace(&mut self.run.held[piece.index as usize], held);
         if before.stage == Stage::Final {
             // Only where a peer mixes epochs: counted once all the same.
             return;
@@ -508,22 +527,22 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
         self.timers.on_result(now, &self.config.reliability);
     }
 
-    /// Tells the group before what has come from it.
-    pub(super) fn send_ack<T: Tx<RinaHeader, P>>(&mut self, now: Instant, gather: bool, tx: &mut T) {
+    /// Tells the group before what has come from it; late where it has been held back.
+    pub(super) fn send_ack<T: Tx<RinaHeader, P>>(&mut self, now: Instant, gather: bool, late: bool, tx: &mut T) {
         let (epoch, operation) = (self.view.epoch(), self.run.operation);
         let channel = if gather { &mut self.gather } else { &mut self.scatter };
         let (next, mask, marked) = channel.acknowledge();
         let previous = self.view.previous();
         if previous.head == self.config.rank {
             // `rina` P12: the only group is its own neighbour.
-            return self.on_acknowledged(now, gather, (next, mask, marked), tx);
+            return self.on_acknowledged(now, gather, AckWord { next, mask, marked, late }, tx);
         }
-        let header = RinaHeader::Ack { epoch, operation, gather, marked, mask: AckMask::new(mask), next };
+        let header = RinaHeader::Ack { epoch, operation, gather, marked, late, mask: AckMask::new(mask), next };
         tx.send(self.to(previous.address()), &header, Body::Empty);
     }
 
     /// The next group says what has arrived.
-    fn on_ack<T: Tx<RinaHeader, P>>(&mut self, now: Instant, from: Ingress, header: (u16, u16, bool), ack: (u32, u64, bool), tx: &mut T) {
+    fn on_ack<T: Tx<RinaHeader, P>>(&mut self, now: Instant, from: Ingress, header: (u16, u16, bool), ack: AckWord, tx: &mut T) {
         let (epoch, operation, gather) = header;
         if let Err(reason) = self.check_current(epoch, operation) {
             return tx.note(Event::Dropped(reason));
@@ -535,7 +554,7 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
         self.pump(now, tx);
     }
 
-    fn on_acknowledged<T: Tx<RinaHeader, P>>(&mut self, now: Instant, gather: bool, ack: (u32, u64, bool), tx: &mut T) {
+    fn on_acknowledged<T: Tx<RinaHeader, P>>(&mut self, now: Instant, gather: bool, ack: AckWord, tx: &mut T) {
         let channel = if gather { &mut self.gather } else { &mut self.scatter };
         let full_speed = channel.round_trip().filter(|_| !gather).map_or(u32::MAX, |trip| self.config.full_speed_packets(trip));
         let Some(moved) = channel.on_ack(now, ack, full_speed) else {
@@ -544,7 +563,7 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
         if moved {
             self.timers.progress_at = now;
         }
-        let (next, mask, _) = ack;
+        let AckWord { next, mask, .. } = ack;
         if mask != 0 {
             self.resend_lost(now, gather, next.wrapping_add(1 + mask.ilog2()), tx);
         }
@@ -571,12 +590,13 @@ impl<P: Payload + ?Sized> Node<P> for RinaWorker<P> {
     #[inline]
     fn on_packet<T: Tx<RinaHeader, P>>(&mut self, now: Instant, from: Ingress, header: &RinaHeader, payload: &P, tx: &mut T) {
         match *header {
-            RinaHeader::Pull { item, count } => self.on_pull(now, from, item, count, tx),
+            RinaHeader::Pull { item, count, fresh } => self.on_pull(now, from, item, (count, fresh), tx),
             RinaHeader::Sum { item, marked, contributors } => self.on_sum(now, from, (item, marked, contributors), payload, tx),
             RinaHeader::Result { item, way, group, hops, .. } => self.on_result(now, from, item, (way, group, hops), payload, tx),
-            RinaHeader::Ack { epoch, operation, gather, marked, mask, next } => {
-                self.on_ack(now, from, (epoch, operation, gather), (next, mask.bits(), marked), tx);
+            RinaHeader::Ack { epoch, operation, gather, marked, late, mask, next } => {
+                self.on_ack(now, from, (epoch, operation, gather), AckWord { next, mask: mask.bits(), marked, late }, tx);
             }
+            RinaHeader::Unknown { epoch, operation } => self.on_unknown(now, from, (epoch, operation), tx),
             RinaHeader::Repair { epoch, operation, mask, base } => self.on_repair(now, from, (epoch, operation), base, mask.bits(), tx),
             RinaHeader::Task { .. } | RinaHeader::Gradient { .. } => tx.note(Event::Dropped(DropReason::Mismatch)),
             ref control => self.on_control(now, from, control, tx),

@@ -11,7 +11,8 @@ use crate::shared::rtt::rebased;
 use crate::shared::sender::SendWindow;
 use crate::shared::serial::newer16;
 
-/// A packet that comes in order is acknowledged with the 8th of its kind at the latest.
+/// A packet that comes in order is acknowledged with the 8th of its kind at the latest, and with the last that a smaller window has room for:
+/// nobody waits for the time after which the rest is acknowledged.
 const ACK_EVERY: u32 = 8;
 
 /// How many times the patience the ring may stand still while all neighbours are alive: at the coordinator of a barrier, which knows
@@ -26,6 +27,7 @@ pub(super) struct Recovery {
     /// Packets that came in order and are not acknowledged, and when they must be.
     owed_count: u32,
     owed_at: Option<Instant>,
+    ack_every: u32,
     ack_delay: Duration,
     /// When the predecessor was last heard, and last asked.
     heard_at: Instant,
@@ -45,6 +47,7 @@ impl Recovery {
             received: ReceiveWindow::new(window),
             owed_count: 0,
             owed_at: None,
+            ack_every: ACK_EVERY.min(window),
             ack_delay: reliability.rto_min.divided(4),
             heard_at: Instant::ZERO,
             probed_at: None,
@@ -99,7 +102,7 @@ impl<P: Payload + ?Sized> RingWorker<P> {
         self.recovery.progress_at = now;
         let in_order = self.recovery.received.accept(sequence);
         self.recovery.owed_count += 1;
-        if !in_order || last || self.recovery.owed_count >= ACK_EVERY {
+        if !in_order || last || self.recovery.owed_count >= self.recovery.ack_every {
             self.send_ack(tx);
         } else if self.recovery.owed_at.is_none() {
             self.recovery.owed_at = Some(now + self.recovery.ack_delay);

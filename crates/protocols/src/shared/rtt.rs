@@ -97,9 +97,22 @@ impl RttEstimator {
     /// timeout is too short.
     #[inline]
     pub fn on_answer(&mut self, now: Instant, first_at: Instant, last_at: Instant) -> bool {
+        self.on_answer_to(now, first_at, last_at, true)
+    }
+
+    /// The same for an answer that may have been held back for as long as nobody waited for it: it measures nothing.
+    #[inline]
+    pub(crate) fn on_late_answer(&mut self, now: Instant, first_at: Instant, last_at: Instant) -> bool {
+        self.on_answer_to(now, first_at, last_at, false)
+    }
+
+    #[inline]
+    fn on_answer_to(&mut self, now: Instant, first_at: Instant, last_at: Instant, measures: bool) -> bool {
         let stalled = self.level != 0;
         if first_at == last_at {
-            self.sample(now.since(first_at));
+            if measures {
+                self.sample(now.since(first_at));
+            }
             self.level = 0;
         } else if now.since(last_at).as_ps() < self.smoothed_ps {
             self.double(now, last_at);

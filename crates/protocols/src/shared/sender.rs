@@ -111,6 +111,17 @@ impl<T: Copy + Default> SendWindow<T> {
     /// acknowledgement cannot be right.
     #[inline]
     pub fn on_ack(&mut self, now: Instant, next: u32, mask: u64) -> bool {
+        self.on_acknowledged(now, next, mask, false)
+    }
+
+    /// The same for an acknowledgement that the receiver has held back: no measurement of the round trip.
+    #[inline]
+    pub fn on_late_ack(&mut self, now: Instant, next: u32, mask: u64) -> bool {
+        self.on_acknowledged(now, next, mask, true)
+    }
+
+    #[inline]
+    fn on_acknowledged(&mut self, now: Instant, next: u32, mask: u64, late: bool) -> bool {
         if newer(next, self.next) {
             return false;
         }
@@ -132,7 +143,9 @@ impl<T: Copy + Default> SendWindow<T> {
         }
         if let Some((first_at, sent_at)) = answered {
             self.progress_at = now;
-            if self.rtt.on_answer(now, first_at, sent_at) {
+            let resumes =
+                if late { self.rtt.on_late_answer(now, first_at, sent_at) } else { self.rtt.on_answer(now, first_at, sent_at) };
+            if resumes {
                 // In a stall every answer lets one packet go at once; when it is over, answers to what was sent are on their way.
                 self.pace_at = now;
                 if !self.rtt.is_stalled() {

@@ -26,6 +26,7 @@ where
             .map(|(job, crashed)| JobResult {
                 begun: job.start.iter().copied().min().unwrap_or_default(),
                 crashed: *crashed,
+                gone: Vec::new(),
                 workers: Vec::with_capacity(job.start.len()),
                 message_bytes: job.elements.iter().map(|elements| elements * u64::from(job.element_bytes)).collect(),
             })

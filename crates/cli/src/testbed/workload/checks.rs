@@ -5,12 +5,13 @@ use fanin_fabric::Fabric;
 use fanin_plan::idle::Mode;
 use fanin_plan::units::bytes_about;
 use fanin_plan::{PlanError, Refuse};
-use fanin_systems::System;
+use fanin_systems::{System, check_collective};
 
 use crate::allreduce::available_bytes;
 
 use super::words::{Action, Load};
 use super::{Event, Hosts, Job, Traffic, Workload};
+use crate::fabric_worker::messages::Operations;
 
 /// With all headers this is just less than a datagram can hold.
 const PAYLOAD_BYTES_MAX: u64 = 65_000;
@@ -92,11 +93,14 @@ fn check_hosts<'a>(
     Ok(())
 }
 
-/// What the registry of systems says of a job.
+/// What the registry of systems says of a job, and of its operations.
 fn check_system(refuse: &Refuse<'_>, job: &Job, index: usize, fabric: &Fabric) -> Result<(), PlanError> {
     let path = |key: &str| format!("job[{index}].{key}");
-    let built = job.announcement(index, fabric, 0).check(&fabric.map);
-    built.map_err(|error| {
+    let announcement = job.announcement(index, fabric, 0);
+    let kind = Operations { kind: job.common.collective, elements: 0, count: 1, root: 0 }.call().into();
+    let sizes = (job.common.message.0, job.op.dtype.bytes() as u64, job.common.payload.0);
+    let checked = announcement.check(&fabric.map).and_then(|()| check_collective(&job.system, kind, job.hosts.len() as u32, sizes));
+    checked.map_err(|error| {
         let path = path(&error.field);
         if refuse.has(&path) { refuse.at(&path, error.expected) } else { refuse.say(&path, error.value, error.expected) }
     })

@@ -1,6 +1,10 @@
 //! Wrong workloads: the error names file, line, key, value and what was expected.
 
+use fanin_core::{Body, Collective, Egress, Event as CoreEvent, FailureReason, Instant, OpError, OperationId, Pair, Payload, Piece, Tx, Worker as _};
+use fanin_systems::AnyHeader;
+
 use super::*;
+use crate::fabric_worker::messages::Operations;
 
 const FABRIC: &str = "[defaults]\nrate = \"100Mb/s\"\n[leaf_spine]\nleaves = 2\nspines = 2\nhosts_per_leaf = 3\n";
 
@@ -249,4 +253,89 @@ fn every_key_is_documented() {
     for key in JOB_KEYS {
         assert!(documentation.contains(&format!("`{key}`")), "{key} is not documented");
     }
+}
+
+/// Sends nothing, and has no vectors.
+struct Nowhere;
+
+impl Tx<AnyHeader, [u8]> for Nowhere {
+    fn send(&mut self, _to: Egress<'_>, _header: &AnyHeader, _body: Body<'_, [u8]>) {}
+    fn room(&mut self, _to: Egress<'_>) -> bool {
+        false
+    }
+    fn note(&mut self, _event: CoreEvent) {}
+    fn contribute(&mut self, _piece: Piece, _accumulator: &mut <[u8] as Payload>::Acc, _first: bool) -> Result<(), OpError> {
+        Ok(())
+    }
+    fn fold(&mut self, _piece: Piece, _payload: &[u8]) -> Result<(), OpError> {
+        Ok(())
+    }
+    fn deliver(&mut self, _piece: Piece, _body: Body<'_, [u8]>) -> Result<(), OpError> {
+        Ok(())
+    }
+    fn read_pairs(&mut self, _piece: Piece, _pairs: &mut Vec<Pair>) -> Result<(), OpError> {
+        Ok(())
+    }
+}
+
+/// Why a job's nodes or its workers refuse an operation that was found right.
+fn refusal(job: &Job, fabric: &Fabric) -> Option<String> {
+    let mut nodes = match job.announcement(0, fabric, 1).nodes(&fabric.map) {
+        Ok(nodes) => nodes,
+        Err(error) => return Some(error.to_string()),
+    };
+    let call = Operations { kind: job.common.collective, elements: 0, count: 1, root: 0 }.call();
+    let elements = job.common.message.0 / job.op.dtype.bytes() as u64;
+    nodes.workers.iter_mut().find_map(|worker| {
+        let collective = Collective { kind: call.into(), ..Collective::allreduce(OperationId(0), elements) };
+        worker.node.submit(Instant::ZERO, collective, &mut Nowhere);
+        let failure = worker.node.poll()?.result.err()?;
+        (failure.reason == FailureReason::Refused).then(|| failure.to_string())
+    })
+}
+
+/// What `--check` finds right no worker refuses: all systems, with all collectives, operators, types, lengths and what changes what they take.
+#[test]
+fn what_is_found_right_is_not_refused_when_it_runs() {
+    let (mut right, mut wrong) = (0, std::collections::BTreeMap::<String, u32>::new());
+    for system in System::NAMES {
+        for more in ["", "fixed_point = true", "density = 0.1", "density = 0.1\nstorage = \"array\"", "barrier = true", "mode = \"streaming\"", "reliable = false"] {
+            for collective in ["allreduce", "reduce", "broadcast", "barrier", "reduce-scatter", "all-gather"] {
+                for (element, operator) in [("f32", "sum"), ("f32", "avg"), ("i32", "max"), ("u8", "bor"), ("f64", "prod"), ("bf16", "min")] {
+                    for message in [0, 8, 4_000, 4_800] {
+                        for hosts in ["all\"", "[\"host0\"]", "[\"host0\", \"host1\", \"host3\", \"host4\"]"] {
+                            let hosts = if hosts.starts_with('[') { hosts.to_string() } else { format!("\"{hosts}") };
+                            let text = format!(
+                                "[[job]]\nsystem = \"{system}\"\nhosts = {hosts}\nmessage = {message}\ncollective = \"{collective}\"\nelement = \"{element}\"\noperator = \"{operator}\"\n{more}\n"
+                            );
+                            match Workload::parse("w.toml", &text, &[], &fabric()) {
+                                Ok(workload) => {
+                                    right += 1;
+                                    assert_eq!(refusal(&workload.jobs[0], &fabric()), None, "{text}");
+                                }
+                                Err(error) => *wrong.entry(error.to_string().split(" = ").next().unwrap_or_default().to_string()).or_default() += 1,
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+    assert!(right > 1_000, "{right} are right, {wrong:?}");
+    for key in ["job[0].collective", "job[0].message", "job[0].operator"] {
+        assert!(wrong.keys().any(|words| words.contains(key)), "{key}: {wrong:?}");
+    }
+}
+
+#[test]
+fn a_collective_that_a_system_has_not_is_refused_by_key_value_and_what_it_has() {
+    let words = |job: &str| Workload::parse("w.toml", &format!("[[job]]\n{job}\n"), &[], &fabric()).unwrap_err().to_string();
+    let error = words("system = \"flare\"\ndensity = 0.1\nmessage = 4000\ncollective = \"reduce\"");
+    assert!(error.contains("job[0].collective = \"reduce\": expected allreduce, the one that flare has"), "{error}");
+    let error = words("system = \"canary\"\nmessage = \"64KiB\"\ncollective = \"barrier\"");
+    assert!(error.contains("job[0].message = \"64KiB\": expected 0 with collective = \"barrier\""), "{error}");
+    let error = words("system = \"switchml\"\nmessage = 4000\ncollective = \"all-gather\"");
+    assert!(error.contains("job[0].message = 4000: expected a multiple of 24 bytes"), "{error}");
+    let error = words("system = \"ring\"\nmessage = 4000\noperator = \"avg\"");
+    assert!(error.contains("job[0].operator = \"avg\": expected one that needs no division"), "{error}");
 }

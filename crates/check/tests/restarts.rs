@@ -1,0 +1,103 @@
+//! A switch next to hosts restarts in the middle of an operation and has forgotten all: what that costs, that sums are right, and who is named
+//! where patience is shorter than it takes.
+
+use fanin_check::{Recipe, run};
+use fanin_core::{Census, Duration, Instant, NodeId, Rank, Suspect};
+use fanin_sim::faults::TimedFault;
+use fanin_systems::{RinaParameters, System};
+
+use crate::lossless::systems;
+
+const AWAY: Duration = Duration::from_us(500);
+
+/// 16 hosts of 4 leaves, packets of 1 KiB, timeouts as plans have them.
+fn recipe(system: System, elements: u64, patience: Duration) -> Recipe {
+    let mut recipe = Recipe::fat_tree(system, 4, 4, elements);
+    recipe.network.queue_bytes = 4 << 20;
+    recipe.network.ecn_mark_bytes = 400_000;
+    recipe.drain = false;
+    let job = &mut recipe.jobs[0];
+    (job.payload_bytes, job.window, job.patience) = (1_024, 256, patience);
+    (job.rto_initial, job.rto_min) = (Duration::from_ms(1), Duration::from_us(100));
+    if system.servers() > 0 {
+        job.servers = vec![NodeId(15)];
+        job.hosts.pop();
+        job.start.pop();
+    }
+    recipe
+}
+
+/// How a run ended: after how long, if all completed it; and who named whom.
+struct End {
+    took: Option<Duration>,
+    named: Vec<(Rank, Suspect)>,
+}
+
+fn end(recipe: &Recipe) -> End {
+    let result = run::<Census>(recipe, |_| ()).unwrap_or_else(|words| panic!("{words}\n{recipe}"));
+    assert!(result.verdict.wrong == 0 && result.broken.is_empty(), "{recipe}");
+    let (mut named, mut last) = (Vec::new(), Some(Instant::ZERO));
+    for (rank, worker) in (0..).zip(&result.jobs[0].workers) {
+        let operation = &worker.operations[0];
+        named.extend(operation.failure.iter().map(|failure| (Rank(rank), failure.suspect)));
+        let ended = operation.ended.filter(|_| operation.failure.is_none());
+        last = last.zip(ended).map(|(last, ended)| last.max(ended));
+    }
+    End { took: last.map(|last| last.since(Instant::ZERO)), named }
+}
+
+/// Leaf 1 is away for half a millisecond when so many percent of a calm run have passed.
+fn with_restart(mut recipe: Recipe, calm: Duration, percent: u64) -> Recipe {
+    let from = Instant::ZERO + calm.times(percent).divided(100);
+    recipe.faults.timed.push(TimedFault::SwitchDown { switch: NodeId(17), from, until: from + AWAY });
+    recipe
+}
+
+/// 8 MiB by Rina: all racks are summed, or some.
+#[test]
+fn a_short_restart_costs_little_and_nobody_names_itself() {
+    let (mut all, mut worst) = (String::new(), 0);
+    for aggregating in [0, 2, 3, 4] {
+        let system = System::Rina(RinaParameters { aggregating, full_speed_bps: 0, ..RinaParameters::default() });
+        let with = |patience| recipe(system, 2 << 20, patience);
+        let calm = end(&with(Duration::from_ms(5_000))).took.expect("nothing goes wrong");
+        for percent in [3, 28, 55, 82, 97] {
+            for patience in [Duration::from_ms(5_000), Duration::from_ms(20)] {
+                let recipe = with_restart(with(patience), calm, percent);
+                let End { took, named } = end(&recipe);
+                let took = took.unwrap_or_else(|| panic!("{named:?}\n{recipe}"));
+                let cost_us = took.as_ps().saturating_sub(calm.as_ps()) / 1_000_000;
+                worst = worst.max(cost_us);
+                all.push_str(&format!("{aggregating} racks, at {percent} %, patience {patience}: {cost_us} us more than {calm}\n"));
+            }
+        }
+    }
+    println!("{all}");
+    assert!(worst < 5_000, "{worst} us:\n{all}");
+}
+
+/// All systems: a restart ends in the right sum, and where patience is shorter than it takes nobody names itself.
+#[test]
+fn whoever_fails_when_a_switch_restarts_names_another() {
+    let (mut all, mut wrong) = (String::new(), Vec::new());
+    for system in systems() {
+        let with = |patience| recipe(system, 100_000, patience);
+        let calm = end(&with(Duration::from_ms(5_000))).took.expect("nothing goes wrong");
+        for percent in [10, 60] {
+            for patience in [Duration::from_ms(5_000), Duration::from_us(1_200)] {
+                let recipe = with_restart(with(patience), calm, percent);
+                let End { took, named } = end(&recipe);
+                let took_us = took.map(|took| took.as_ps() / 1_000_000);
+                let line = format!("{system:?}, at {percent} %, patience {patience}: {took_us:?} us where {calm} are calm; {:?}", named.first());
+                let is_own = named.iter().any(|(rank, suspect)| *suspect == Suspect::Rank(*rank));
+                if is_own || patience > Duration::from_ms(100) && took_us.is_none_or(|took| took > 50_000) {
+                    wrong.push(line.clone());
+                }
+                all.push_str(&line);
+                all.push('\n');
+            }
+        }
+    }
+    println!("{all}");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
