@@ -12,7 +12,7 @@ use fanin_transparent::{Ended, RdmaRing, ServiceConfig, ServiceError, serve};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::SwitchArgs;
-use crate::demo::parse_bytes;
+use crate::quantities;
 use crate::trace;
 
 /// What can be set with `--transparent`.
@@ -55,7 +55,7 @@ fn port_bytes(text: &str) -> Result<usize, String> {
 }
 
 fn bytes_between(text: &str, least: usize, most: usize) -> Result<usize, String> {
-    let bytes = parse_bytes(text).map_err(|error| error.to_string())?;
+    let bytes = quantities::bytes(text)?;
     usize::try_from(bytes)
         .ok()
         .filter(|bytes| (least..=most).contains(bytes))
@@ -64,7 +64,7 @@ fn bytes_between(text: &str, least: usize, most: usize) -> Result<usize, String>
 
 /// Runs until a signal ends it. The exit code is 2 where the settings are wrong.
 pub(super) fn run(args: &SwitchArgs) -> ExitCode {
-    super::log_to_stderr(super::settings::LogFormat::Text);
+    super::log_to_stderr(crate::log::LogFormat::Text);
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGTERM, SIGINT] {
         if let Err(error) = signal_hook::flag::register(signal, Arc::clone(&stop)) {
