@@ -101,7 +101,7 @@ fn wrong_arguments_are_named() {
     for (arguments, words) in [
         (&["--links", "host0-host1"][..], "--links host0-host1: expected the two ends of a link, as host0-switch0, host1-switch0"),
         (&["--run", "1"], "--run 1: expected 0 to 0, the plan's runs"),
-        (&["--from", "soon"], "soon is no time, as 10us or 1.5ms"),
+        (&["--from", "soon"], "expected a time, such as"),
         (&["--set", "jobs.0.message=1GiB"], "vectors of 6 GiB: expected at most 1 GiB of all workers"),
     ] {
         let output = trace(&plan, &out, arguments);

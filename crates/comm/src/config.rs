@@ -4,6 +4,9 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
+use std::thread;
 use std::time::Duration;
 
 use fanin_core::units;
@@ -49,17 +52,47 @@ pub enum SparsePath {
 }
 
 /// Takes what the user should know while a communicator waits: who is missing, why nothing moves.
+///
+/// It is called in a thread of its own. Where it takes long, as one that writes to a pipe that nobody reads, it holds nothing up: what is to be
+/// told while it is still busy is lost.
 #[derive(Clone)]
-pub struct Notices(Arc<dyn Fn(&str) + Send + Sync>);
+pub struct Notices {
+    tell: Arc<dyn Fn(&str) + Send + Sync>,
+    is_busy: Arc<AtomicBool>,
+}
+
+/// How long whoever has a notice waits for it to be told, so that notices come before what they announce.
+const TELL_LIMIT: Duration = Duration::from_secs(1);
+
+/// Says that nothing is being told any more, also where that has panicked.
+struct Told(Arc<AtomicBool>);
+
+impl Drop for Told {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
+}
 
 impl Notices {
     /// Calls `tell` for every notice.
     pub fn to(tell: impl Fn(&str) + Send + Sync + 'static) -> Self {
-        Notices(Arc::new(tell))
+        Notices { tell: Arc::new(tell), is_busy: Arc::default() }
     }
 
     pub(crate) fn tell(&self, text: &str) {
-        (self.0)(text);
+        if self.is_busy.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let (told, tell, text) = (Told(self.is_busy.clone()), self.tell.clone(), text.to_owned());
+        let (done, wait) = channel::<()>();
+        let run = move || {
+            tell(&text);
+            drop((told, done));
+        };
+        // Without a thread it is lost. Nothing is ever sent: that the sender is gone says that it is done.
+        if thread::Builder::new().name("fanin-notice".into()).spawn(run).is_ok() {
+            let _ = wait.recv_timeout(TELL_LIMIT);
+        }
     }
 }
 
@@ -400,6 +433,23 @@ mod tests {
         let config = read(&own.concat()).unwrap();
         assert_eq!((config.rank, config.meeting), (2, Meeting::Switch("s:7000".into())));
         assert_eq!((config.transport, config.timeout), (Transport::Udp, Duration::from_millis(1_500)));
+    }
+
+    #[test]
+    fn whoever_does_not_read_notices_holds_nothing_up() {
+        let (go_on, wait) = channel::<()>();
+        let wait = std::sync::Mutex::new(wait);
+        let notices = Notices::to(move |_| drop(wait.lock().unwrap().recv()));
+        // These come back although nobody reads.
+        (0..100).for_each(|_| notices.tell("nothing moves"));
+        drop(go_on);
+        while notices.is_busy.load(Ordering::Acquire) {
+            thread::yield_now();
+        }
+        let panics = Notices::to(|_| panic!("the user's own bug"));
+        panics.tell("one");
+        panics.tell("two");
+        assert!(!panics.is_busy.load(Ordering::Acquire));
     }
 
     #[test]

@@ -54,7 +54,7 @@ fn call(comm: &Communicator) -> Result<(), CommError> {
 fn rank(role: &str) -> Result<(), CommError> {
     let mut config = Config::from_env().unwrap();
     config.stall_notice = Duration::from_millis(500);
-    let (rank, victim) = (config.rank, env::var("FANIN_TEST_VICTIM").unwrap().parse().unwrap());
+    let (rank, victim): (u32, u32) = (config.rank, env::var("FANIN_TEST_VICTIM").unwrap().parse().unwrap());
     let is_victim = rank == victim;
     if role == "meeting" {
         say("ready");

@@ -30,8 +30,8 @@ use crate::worker::{JobWorker, JobWorkers, Ports};
 pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// The kernel's numbers for "no descriptor is left", of this process and of the machine.
-const EMFILE: i32 = 24;
-const ENFILE: i32 = 23;
+pub(crate) const EMFILE: i32 = 24;
+pub(crate) const ENFILE: i32 = 23;
 
 /// How often the data plane's counts are looked at.
 const TRAFFIC_INTERVAL: Duration = Duration::from_millis(250);
