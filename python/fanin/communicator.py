@@ -39,8 +39,8 @@ def init(
     job: str | None = None,
     switch: str | None = None,
     rendezvous: str | None = None,
-    timeout: float | None = None,
-    stall_notice: float | None = None,
+    timeout: float | str | None = None,
+    stall_notice: float | str | None = None,
     transport: Literal["auto", "udp", "shm"] | None = None,
     wait: Literal["adaptive", "busy"] | None = None,
     bind: str | None = None,
@@ -63,8 +63,8 @@ def init(
         job: The job's name, the same at all ranks (``FANIN_JOB``).
         switch: ``HOST:PORT`` of a switch, ``fanin switch`` (``FANIN_SWITCH``).
         rendezvous: Without a switch, ``HOST:PORT`` at which rank 0 listens (``FANIN_RENDEZVOUS``).
-        timeout: How long to wait for other ranks or the switch, in seconds (``FANIN_TIMEOUT``; 60).
-        stall_notice: After how long without progress to say why, in seconds (``FANIN_STALL_NOTICE``; 5).
+        timeout: How long to wait for other ranks or the switch, in seconds, or as ``"90s"`` (``FANIN_TIMEOUT``; 60).
+        stall_notice: After how long without progress to say why, likewise (``FANIN_STALL_NOTICE``; 5).
         transport: How vectors travel (``FANIN_TRANSPORT``); ``"auto"`` takes shared memory where all ranks are on one host.
         wait: ``"busy"`` never sleeps, for ranks with a core each (``FANIN_WAIT``).
         bind: The local IP address to send from (``FANIN_BIND``).

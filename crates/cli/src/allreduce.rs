@@ -16,7 +16,7 @@ use fanin_net::aligned::Aligned;
 use fanin_plan::units::{bytes_about, bytes_text};
 use serde::{Deserialize, Serialize};
 
-use crate::demo::parse_bytes;
+use crate::quantities;
 
 /// Measure collectives between processes: of this machine (`--workers`), or this process as one rank of many (`--rank`, `--world` and a
 /// place to meet, or the variables FANIN_*).
@@ -61,8 +61,8 @@ pub struct AllreduceArgs {
     /// Runs of each size; by default as many as take about half a second, at least 5.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub iterations: Option<u32>,
-    /// How long ranks wait for one another, in seconds.
-    #[arg(long, value_name = "S", default_value_t = 30.0)]
+    /// How long ranks wait for one another, as 30s.
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = quantities::seconds)]
     pub timeout: f64,
     /// Sum binary32 floats as block fixed point, as hardware switches do.
     #[arg(long)]
@@ -565,7 +565,7 @@ pub fn available_bytes() -> Option<u64> {
 /// Reads sizes: whole numbers of elements, ascending in a range.
 pub fn parse_sizes(text: &str, dtype: DType) -> Result<Vec<u64>> {
     let size = |text: &str| -> Result<u64> {
-        let bytes = parse_bytes(text).map_err(|error| anyhow::anyhow!("--sizes {text}: {error}"))?;
+        let bytes = quantities::bytes(text).map_err(|error| anyhow::anyhow!("--sizes {text}: {error}"))?;
         Ok(bytes.next_multiple_of(dtype.bytes() as u64))
     };
     let Some((first, last)) = text.split_once("..") else { return text.split(',').map(size).collect() };

@@ -29,7 +29,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-pub use args::{DemoArgs, DemoFormat, DemoSystem, parse_bytes, parse_probability};
+pub use args::{DemoArgs, DemoFormat, DemoSystem, parse_probability};
 pub use child::{NodeArgs, run as run_node};
 use crew::{Crew, Lost};
 use messages::{Ended, Order, PathFacts, Report, Setup};

@@ -18,6 +18,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::bench::BenchFormat;
+use crate::quantities;
 
 /// Measure the UDP payload rate of a link: one process listens, another one connects to it, sends and prints.
 #[derive(Args, Clone, Debug)]
@@ -31,8 +32,8 @@ pub struct LinkArgs {
     /// End after one measurement.
     #[arg(long, requires = "listen")]
     pub once: bool,
-    /// How long the steady interval is.
-    #[arg(long, value_name = "S", default_value_t = 2.0, requires = "connect")]
+    /// How long the steady interval is, as 2s.
+    #[arg(long, value_name = "TIME", default_value = "2s", requires = "connect", value_parser = quantities::seconds)]
     pub seconds: f64,
     /// Bytes of payload in a datagram; by default the most that the path carries whole.
     #[arg(long, value_name = "BYTES", requires = "connect", value_parser = clap::value_parser!(u32).range(1..=DATAGRAM_BYTES_MAX as i64))]

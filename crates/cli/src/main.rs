@@ -2,6 +2,9 @@
 //!
 //! | module | what it holds |
 //! |---|---|
+//! | [`mod@output`] | what commands say, and what happens where it cannot be written |
+//! | [`mod@log`] | the log |
+//! | [`quantities`] | durations and sizes on the command line |
 //! | [`progress`] | runs a plan and shows how far it is |
 //! | [`table`] | the summary for people |
 //! | [`plot`] | pictures |
@@ -24,6 +27,9 @@
 //! | [`doctor`] | `fanin doctor`: what is wrong here, and what mends it |
 #![forbid(unsafe_code)]
 
+#[macro_use]
+mod output;
+
 mod allreduce;
 mod bench;
 mod check;
@@ -32,11 +38,13 @@ mod doctor;
 mod fabric_worker;
 mod grid;
 mod link;
+mod log;
 mod model;
 mod operator;
 mod planner;
 mod plot;
 mod progress;
+mod quantities;
 mod report;
 mod repro;
 mod sim;
@@ -46,11 +54,10 @@ mod table;
 mod testbed;
 mod trace;
 
-use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use tracing_subscriber::EnvFilter;
+use log::LogFormat;
 
 /// In-network aggregation: allreduce whose sums are computed on the way, simulated and for real.
 #[derive(Parser, Debug)]
@@ -134,10 +141,13 @@ fn main() -> ExitCode {
     fanin_operator::find_traps_by_signals();
     // A switch logs more than the others, and in a form of its own.
     if !matches!(arguments.command, Command::Switch(_)) {
-        let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn"));
-        tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_ansi(io::stderr().is_terminal()).init();
+        log::begin("warn", LogFormat::Text, true);
     }
-    let done = match &arguments.command {
+    output::finish(run(&arguments.command))
+}
+
+fn run(command: &Command) -> ExitCode {
+    let done = match command {
         Command::Sim(args) => return sim::run(args),
         Command::Trace(args) => return trace::run(args),
         Command::Repro(args) => return repro::run(args),

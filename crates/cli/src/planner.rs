@@ -13,6 +13,7 @@ use fanin_plan::upgrade::{Aggregation, Assumptions, Step, Upgrade};
 use serde::Serialize;
 
 use crate::plot;
+use crate::quantities;
 use crate::table::STYLE;
 
 /// Arguments of `fanin plan`.
@@ -30,11 +31,11 @@ pub struct PlannerArgs {
     /// For which kinds of aggregation
     #[arg(long, value_enum, value_delimiter = ',', default_value = "server,rina")]
     aggregation: Vec<Kind>,
-    /// Microseconds of overhead of each step of a ring (Rina's O)
-    #[arg(long, value_name = "US", default_value_t = 20.0, value_parser = microseconds)]
+    /// Overhead of each step of a ring (Rina's O), as 20us
+    #[arg(long, value_name = "TIME", default_value_t = 20.0, value_parser = quantities::microseconds)]
     overhead: f64,
-    /// Microseconds of deviation of a step's time (Rina's sigma)
-    #[arg(long, value_name = "US", default_value_t = 0.0, value_parser = microseconds)]
+    /// Deviation of a step's time (Rina's sigma), as 5us
+    #[arg(long, value_name = "TIME", default_value_t = 0.0, value_parser = quantities::microseconds)]
     sigma: f64,
     /// Gb/s at which a new switch aggregates; as fast as its links unless given
     #[arg(long, value_name = "GBPS", value_parser = rate)]
@@ -92,10 +93,6 @@ enum Format {
 
 fn number(text: &str, expected: &str, fits: impl Fn(f64) -> bool) -> Result<f64, String> {
     text.parse::<f64>().ok().filter(|value| value.is_finite() && fits(*value)).ok_or_else(|| format!("expected {expected}"))
-}
-
-fn microseconds(text: &str) -> Result<f64, String> {
-    number(text, "microseconds, 0 or more", |value| (0.0..=1e9).contains(&value))
 }
 
 fn rate(text: &str) -> Result<f64, String> {

@@ -15,6 +15,7 @@ use serde::Serialize;
 
 use crate::allreduce::parse_sizes;
 use crate::bench::BenchFormat;
+use crate::quantities;
 
 /// Measure sums inside TCP connections: one process is one worker, which listens for its predecessor and connects to its successor.
 ///
@@ -48,11 +49,11 @@ pub struct StreamArgs {
     /// Runs of each size.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     pub iterations: u32,
-    /// This worker is so much late in the first run of each size, in seconds.
-    #[arg(long, value_name = "S", default_value_t = 0.0)]
+    /// This worker is so much late in the first run of each size, as 500ms.
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = quantities::seconds)]
     pub late: f64,
-    /// How long nothing may move, in seconds.
-    #[arg(long, value_name = "S", default_value_t = 30.0)]
+    /// How long nothing may move, as 30s.
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = quantities::seconds)]
     pub timeout: f64,
     /// How to print the result.
     #[arg(long, value_enum, default_value_t = BenchFormat::Table)]

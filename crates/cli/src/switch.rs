@@ -10,7 +10,7 @@ mod fabric;
 mod settings;
 mod transparent;
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::thread;
@@ -20,10 +20,10 @@ use clap::Args;
 use fanin_daemon::{Daemon, DaemonHandle};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use tracing_subscriber::EnvFilter;
 
 use crate::fabric_worker::FaultArgs;
-use settings::{LogFormat, Settings};
+use crate::log::{self, LogFormat};
+use settings::Settings;
 
 /// Sum vectors for jobs of other processes, as a switch in the network would.
 ///
@@ -128,12 +128,7 @@ pub fn run(args: &SwitchArgs) -> ExitCode {
 }
 
 fn log_to_stderr(format: LogFormat) {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_target(false);
-    match format {
-        LogFormat::Text => logs.with_ansi(io::stderr().is_terminal()).init(),
-        LogFormat::Json => logs.json().flatten_event(true).init(),
-    }
+    log::begin("info", format, false);
 }
 
 fn serve(settings: &Settings) -> Result<()> {

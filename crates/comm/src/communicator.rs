@@ -14,7 +14,7 @@ use fanin_operator::CustomOperator;
 use fanin_runtime::Statistics;
 
 use crate::call::{Buffers, Call, CallOp, RegisteredOperator, SparseStep};
-use crate::config::{Config, INTERRUPT_LOOK, Meeting};
+use crate::config::{Config, INTERRUPT_LOOK, Meeting, TIMEOUT_MAX};
 use crate::element::Element;
 use crate::error::CommError;
 use crate::link::{Link, Opened, Survival, locked};
@@ -27,6 +27,7 @@ use crate::path::traffic::Traffic;
 use crate::path::{Path, PathReport, alone};
 use crate::queue::{Handle, Lent, Queue, Run, SparseTask, Task, Turn};
 use crate::reproducible::{Reproducible, Scratch};
+use crate::runner::Runner;
 use crate::sparse::{Given, Sparse, SwitchWay};
 
 /// A rank's place in a job.
@@ -100,7 +101,14 @@ impl Communicator {
     /// # Errors
     /// [`CommError`], at the latest a few seconds after the configured timeout.
     pub fn join(config: Config) -> Result<Self, CommError> {
+        let runner = if matches!(config.meeting, Meeting::Rendezvous(_)) { Runner::RANK_0 } else { Runner::Switch };
+        Communicator::join_at(config, runner)
+    }
+
+    /// As [`Communicator::join`], at a switch that is run by `runner`.
+    fn join_at(mut config: Config, runner: Runner) -> Result<Self, CommError> {
         config.check()?;
+        config.timeout = config.timeout.min(TIMEOUT_MAX);
         if config.world == 1 {
             let operators = config.operators.clone();
             return Ok(Communicator::build(
@@ -112,19 +120,19 @@ impl Communicator {
                 PathReport::alone(),
             ));
         }
-        let joined = meeting::join(&config, Wanted::DENSE)?;
+        let joined = meeting::join(&config, Wanted::DENSE, &runner)?;
         let report = PathReport::of(&joined);
         let path = match joined.memory {
             Ok(pool) => Path::Memory(Box::new(MemoryPath::new(pool, config.rank, &config.operators))),
             Err(_) => Path::Datagrams(Box::new(DatagramPath::new(&config, &joined.admitted, joined.socket)?)),
         };
-        let survival = match (&config.meeting, &path) {
-            (Meeting::Switch(_), Path::Memory(_)) => Survival::Memory,
-            (Meeting::Switch(_), _) => Survival::Resume,
-            _ => Survival::None,
+        let survival = match (&runner, &path) {
+            (Runner::Switch, Path::Memory(_)) => Survival::Memory,
+            (Runner::Switch, _) => Survival::Resume,
+            (Runner::Rank { .. }, _) => Survival::None,
         };
         let opened = Opened { stream: joined.stream, session: joined.session, join: joined.join, admitted: joined.admitted };
-        let (link, thread) = Link::start(&config, opened, survival)?;
+        let (link, thread) = Link::start(&config, opened, survival, runner)?;
         if let Path::Datagrams(path) = &path {
             link.set_waker(path.waker());
         }
@@ -496,7 +504,11 @@ impl Communicator {
             meeting: self.switch.map_or(Meeting::Nowhere, |switch| Meeting::Switch(switch.to_string())),
             ..self.core.config.clone()
         };
-        let mut child = Communicator::join(config)?;
+        let runner = match &self.core.link {
+            Some(link) => link.runner().of_group(self.job(), members.iter().map(|(_, rank)| *rank)),
+            None => Runner::Switch,
+        };
+        let mut child = Communicator::join_at(config, runner)?;
         // The switch in this process must outlive the parent.
         child.embedded = self.embedded.clone();
         Ok(Some(child))

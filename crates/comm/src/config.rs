@@ -4,9 +4,14 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
+use std::thread;
 use std::time::Duration;
 
+use fanin_core::units;
 use fanin_control::{OPERATORS_BYTES_MAX, OPERATORS_MAX, WORLD_MAX};
+use fanin_daemon::lines::Lines;
 use fanin_net::FaultPlan;
 use fanin_net::shm::Waiting;
 use fanin_operator::CustomOperator;
@@ -47,24 +52,54 @@ pub enum SparsePath {
 }
 
 /// Takes what the user should know while a communicator waits: who is missing, why nothing moves.
+///
+/// It is called in a thread of its own. Where it takes long, as one that writes to a pipe that nobody reads, it holds nothing up: what is to be
+/// told while it is still busy is lost.
 #[derive(Clone)]
-pub struct Notices(Arc<dyn Fn(&str) + Send + Sync>);
+pub struct Notices {
+    tell: Arc<dyn Fn(&str) + Send + Sync>,
+    is_busy: Arc<AtomicBool>,
+}
+
+/// How long whoever has a notice waits for it to be told, so that notices come before what they announce.
+const TELL_LIMIT: Duration = Duration::from_secs(1);
+
+/// Says that nothing is being told any more, also where that has panicked.
+struct Told(Arc<AtomicBool>);
+
+impl Drop for Told {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
+}
 
 impl Notices {
     /// Calls `tell` for every notice.
     pub fn to(tell: impl Fn(&str) + Send + Sync + 'static) -> Self {
-        Notices(Arc::new(tell))
+        Notices { tell: Arc::new(tell), is_busy: Arc::default() }
     }
 
     pub(crate) fn tell(&self, text: &str) {
-        (self.0)(text);
+        if self.is_busy.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let (told, tell, text) = (Told(self.is_busy.clone()), self.tell.clone(), text.to_owned());
+        let (done, wait) = channel::<()>();
+        let run = move || {
+            tell(&text);
+            drop((told, done));
+        };
+        // Without a thread it is lost. Nothing is ever sent: that the sender is gone says that it is done.
+        if thread::Builder::new().name("fanin-notice".into()).spawn(run).is_ok() {
+            let _ = wait.recv_timeout(TELL_LIMIT);
+        }
     }
 }
 
 impl Default for Notices {
-    /// To standard error, a line each.
+    /// To standard error, a line each. Whoever tells something does not wait for a reader of these lines, and is not ended where there is none.
     fn default() -> Self {
-        Notices::to(|text| eprintln!("fanin: {text}"))
+        Notices::to(|text| Lines::stderr().say(format!("fanin: {text}\n")))
     }
 }
 
@@ -95,8 +130,14 @@ impl fmt::Debug for Interrupt {
     }
 }
 
+/// What is longer is as good as for ever: a hundred years, which clocks can still add.
+pub(crate) const TIMEOUT_MAX: Duration = Duration::from_secs(100 * 365 * 86_400);
+
 /// How often it is asked whether to go on waiting.
 pub(crate) const INTERRUPT_LOOK: Duration = Duration::from_millis(50);
+
+/// The shortest time that is waited for anybody.
+const TIMEOUT_MIN: Duration = Duration::from_millis(10);
 
 /// What a communicator is to be.
 #[derive(Clone, Debug)]
@@ -195,10 +236,10 @@ impl Config {
             config.job = job;
         }
         if let Some((name, value)) = first(&["FANIN_TIMEOUT"]) {
-            config.timeout = seconds(name, &value)?;
+            config.timeout = time(name, &value)?;
         }
         if let Some((name, value)) = first(&["FANIN_STALL_NOTICE"]) {
-            config.stall_notice = seconds(name, &value)?;
+            config.stall_notice = time(name, &value)?;
         }
         if let Some((name, value)) = first(&["FANIN_TRANSPORT"]) {
             config.transport = choose(name, &value, &[("auto", Transport::Auto), ("udp", Transport::Udp), ("shm", Transport::Memory)])?;
@@ -210,7 +251,7 @@ impl Config {
             config.bind = Some(number(name, &value, "an IP address of this host")?);
         }
         if let Some((name, value)) = first(&["FANIN_PAYLOAD"]) {
-            config.payload_bytes = Some(number(name, &value, "a number of bytes")?);
+            config.payload_bytes = Some(bytes(name, &value)?);
         }
         if let Some((name, value)) = first(&["FANIN_WINDOW"]) {
             config.window = Some(number(name, &value, "a number of packets")?);
@@ -271,12 +312,12 @@ pub const VARIABLES: &[(&str, &str)] = &[
     ("FANIN_SWITCH", "HOST:PORT of a switch (`fanin switch`)"),
     ("FANIN_RENDEZVOUS", "HOST:PORT where rank 0 listens if there is no switch; else MASTER_ADDR:(MASTER_PORT + 1)"),
     ("FANIN_JOB", "the job's name, the same at all ranks; else TORCHELASTIC_RUN_ID, `default`"),
-    ("FANIN_TIMEOUT", "how long to wait for other ranks or the switch, in s; 60"),
-    ("FANIN_STALL_NOTICE", "after how long without progress to say why, in s; 5"),
+    ("FANIN_TIMEOUT", "how long to wait for other ranks or the switch, as 5s or 300ms; 60s"),
+    ("FANIN_STALL_NOTICE", "after how long without progress to say why, as 5s or 300ms; 5s"),
     ("FANIN_TRANSPORT", "auto, udp or shm; auto takes shared memory where all ranks are on one host"),
     ("FANIN_WAIT", "adaptive (spin, yield, then sleep) or busy (never sleep); adaptive"),
     ("FANIN_BIND", "the local IP address to send from; by default the one that leads to the switch"),
-    ("FANIN_PAYLOAD", "bytes of elements in a packet; by default what the path carries"),
+    ("FANIN_PAYLOAD", "bytes of elements in a packet, as 1024 or 8KiB; by default what the path carries"),
     ("FANIN_WINDOW", "packets under way; by default the switch chooses"),
     ("FANIN_FIXED_POINT", "1 sums floats as block fixed point, as hardware switches do; 0"),
     ("FANIN_REPRODUCIBLE", "1 reduces floats to the same bits whatever the order, the path and the switches; 0"),
@@ -346,10 +387,19 @@ fn number<T: FromStr>(what: &'static str, value: &str, expected: &str) -> Result
     value.trim().parse().map_err(|_| ConfigError::Value { what, value: value.into(), expected: expected.into() })
 }
 
-fn seconds(what: &'static str, value: &str) -> Result<Duration, ConfigError> {
-    let wrong = || ConfigError::Value { what, value: value.into(), expected: "seconds, 0.01 to 86400".into() };
-    let seconds: f64 = value.trim().parse().map_err(|_| wrong())?;
-    if (0.01..=86_400.0).contains(&seconds) { Ok(Duration::from_secs_f64(seconds)) } else { Err(wrong()) }
+fn time(what: &'static str, value: &str) -> Result<Duration, ConfigError> {
+    let read = units::time_or_seconds(value).map(|time| Duration::from_nanos(time.as_ps() / 1_000));
+    read.filter(|time| *time >= TIMEOUT_MIN).ok_or_else(|| {
+        let expected = format!("{} of at least 10ms; a bare number is seconds", units::TIME_EXPECTED);
+        ConfigError::Value { what, value: value.into(), expected }
+    })
+}
+
+/// A number of bytes that fits into a packet, as far as that is known here.
+fn bytes(what: &'static str, value: &str) -> Result<u32, ConfigError> {
+    units::bytes_of(value)
+        .and_then(|bytes| u32::try_from(bytes).ok())
+        .ok_or_else(|| ConfigError::Value { what, value: value.into(), expected: units::BYTES_EXPECTED.into() })
 }
 
 fn choose<T: Copy>(what: &'static str, value: &str, choices: &[(&str, T)]) -> Result<T, ConfigError> {
@@ -386,6 +436,34 @@ mod tests {
     }
 
     #[test]
+    fn whoever_does_not_read_notices_holds_nothing_up() {
+        let (go_on, wait) = channel::<()>();
+        let wait = std::sync::Mutex::new(wait);
+        let notices = Notices::to(move |_| drop(wait.lock().unwrap().recv()));
+        // These come back although nobody reads.
+        (0..100).for_each(|_| notices.tell("nothing moves"));
+        drop(go_on);
+        while notices.is_busy.load(Ordering::Acquire) {
+            thread::yield_now();
+        }
+        let panics = Notices::to(|_| panic!("the user's own bug"));
+        panics.tell("one");
+        panics.tell("two");
+        assert!(!panics.is_busy.load(Ordering::Acquire));
+    }
+
+    #[test]
+    fn times_and_sizes_are_written_as_everywhere() {
+        for (text, ms) in [("5", 5_000), ("0.5", 500), ("5s", 5_000), ("300ms", 300), ("2h", 7_200_000), (" 1.5 s ", 1_500), ("1e3", 1_000_000)] {
+            let config = read(&[("FANIN_TIMEOUT", text), ("FANIN_STALL_NOTICE", text)]).unwrap();
+            assert_eq!((config.timeout.as_millis(), config.stall_notice), (ms, config.timeout), "{text}");
+        }
+        assert_eq!(read(&[("FANIN_PAYLOAD", "8KiB")]).unwrap().payload_bytes, Some(8_192));
+        assert_eq!(read(&[("FANIN_PAYLOAD", "8192")]).unwrap().payload_bytes, Some(8_192));
+        assert!(read(&[("FANIN_TIMEOUT", "1e300")]).unwrap().timeout > Duration::from_hours(24 * 200), "as long as can be told");
+    }
+
+    #[test]
     fn reproducible_sums_are_asked_for_by_name() {
         assert!(!read(&[]).unwrap().reproducible);
         assert!(read(&[("FANIN_REPRODUCIBLE", "1")]).unwrap().reproducible);
@@ -403,7 +481,10 @@ mod tests {
             (("FANIN_SWITCH", "s"), "FANIN_SWITCH = s: expected HOST:PORT"),
             (("FANIN_TRANSPORT", "rdma"), "FANIN_TRANSPORT = rdma: expected auto or udp or shm"),
             (("FANIN_SPARSE", "hash"), "FANIN_SPARSE = hash: expected auto or switch or lists"),
-            (("FANIN_TIMEOUT", "-1"), "FANIN_TIMEOUT = -1: expected seconds"),
+            (("FANIN_TIMEOUT", "-1"), "FANIN_TIMEOUT = -1: expected a time, such as \"300ns\", \"1.5us\", \"10ms\" or \"2s\", of at least 10ms; a bare"),
+            (("FANIN_TIMEOUT", "5 parsecs"), "FANIN_TIMEOUT = 5 parsecs: expected a time"),
+            (("FANIN_STALL_NOTICE", "9ms"), "FANIN_STALL_NOTICE = 9ms: expected a time"),
+            (("FANIN_PAYLOAD", "1024 bits"), "FANIN_PAYLOAD = 1024 bits: expected bytes, such as 1024"),
             (("FANIN_BIND", "eth0"), "FANIN_BIND = eth0: expected an IP address"),
             (("FANIN_WORLD", "5000"), "world = 5000: expected 1 to 1024"),
         ] {

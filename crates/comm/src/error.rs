@@ -76,6 +76,7 @@ impl CommError {
     pub fn suspect_rank(&self) -> Option<u32> {
         match self {
             CommError::Failed { suspect_rank, .. } => *suspect_rank,
+            CommError::Unreachable { whom: "rank 0", .. } => Some(0),
             _ => None,
         }
     }

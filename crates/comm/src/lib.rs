@@ -31,9 +31,11 @@ mod error;
 mod host;
 mod link;
 mod meeting;
+mod own_time;
 mod path;
 mod queue;
 mod reproducible;
+mod runner;
 mod sparse;
 
 pub use call::{CallOp, RegisteredOperator};

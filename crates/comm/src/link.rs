@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use fanin_control::{
     ALIVE_INTERVAL_MS, Admitted, Attach, CallDescription, ClientError, ClientMessage, ClientSession, Failed, FailureKind, Join,
-    SwitchMessage, encode,
+    SILENCE_MS_MIN, SwitchMessage, encode,
 };
 use fanin_net::Waker;
 
@@ -17,6 +17,8 @@ use crate::communicator::{Core, Progress};
 use crate::config::{Config, Notices};
 use crate::error::CommError;
 use crate::meeting::{self, Knock};
+use crate::own_time::{self, Stop};
+use crate::runner::{Loss, Runner};
 
 /// How often the thread looks at its clock while nothing comes.
 const TICK: Duration = Duration::from_millis(100);
@@ -57,7 +59,7 @@ enum End {
     /// This side has no more to say, or the job has failed.
     Over,
     /// The connection is of no use any more, for this reason.
-    Lost(String),
+    Lost(Loss),
 }
 
 /// What the control thread and the callers of collectives share.
@@ -68,6 +70,11 @@ pub(crate) struct Link {
     patience: Duration,
     notices: Notices,
     survival: Survival,
+    runner: Runner,
+    /// The last time that this process did not run.
+    stopped: Mutex<Option<Stop>>,
+    /// How the switch was lost, while it is looked for.
+    lost: Mutex<Option<String>>,
     ticket: Mutex<Ticket>,
     /// Where the job is taken up again if no call runs.
     core: OnceLock<Weak<Core>>,
@@ -97,7 +104,7 @@ impl Link {
     ///
     /// # Errors
     /// Where no thread is to be had.
-    pub(crate) fn start(config: &Config, opened: Opened, survival: Survival) -> Result<(Arc<Link>, JoinHandle<()>), CommError> {
+    pub(crate) fn start(config: &Config, opened: Opened, survival: Survival, runner: Runner) -> Result<(Arc<Link>, JoinHandle<()>), CommError> {
         let broken = |error| CommError::system("the control connection")(error);
         let Opened { stream, session, join, admitted } = opened;
         let switch_instance = session.switch().map_or(0, |hello| hello.switch_instance);
@@ -108,6 +115,9 @@ impl Link {
             patience: Duration::from_millis(admitted.patience_ms),
             notices: config.notices.clone(),
             survival,
+            runner,
+            stopped: Mutex::new(None),
+            lost: Mutex::new(None),
             ticket: Mutex::new(Ticket { join, instance: admitted.instance, switch_instance }),
             core: OnceLock::new(),
             restarted: AtomicBool::new(false),
@@ -158,6 +168,7 @@ impl Link {
             *locked(&self.writer) = writer;
         }
         *locked(&self.fresh) = Some((stream, session));
+        *locked(&self.lost) = None;
         self.restarted.store(false, Ordering::Release);
         self.notices.tell(&format!("job {:?}: goes on at the switch at {}, which was restarted", self.job, self.switch));
     }
@@ -189,12 +200,26 @@ impl Link {
 
     /// The job has failed for this reason; the first one stays. Gives the one that stays.
     pub(crate) fn fail(&self, error: CommError) -> CommError {
+        let error = match *locked(&self.stopped) {
+            Some(stop) => stop.explain(error, self.rank, self.patience),
+            None => error,
+        };
         let stays = locked(&self.failure).get_or_insert(error).clone();
         self.failed.store(true, Ordering::Release);
         if let Some(waker) = &*locked(&self.waker) {
             waker.wake();
         }
         stays
+    }
+
+    /// Who runs the switch.
+    pub(crate) fn runner(&self) -> &Runner {
+        &self.runner
+    }
+
+    /// How the switch was lost, while it is looked for.
+    pub(crate) fn lost(&self) -> Option<String> {
+        locked(&self.lost).clone()
     }
 
     /// Ends the job, for all ranks, in these words; gives what the job has failed with.
@@ -280,52 +305,64 @@ impl Link {
     fn talk(&self, stream: &mut TcpStream, session: &mut ClientSession) -> End {
         let mut bytes = vec![0; 16 << 10];
         let (mut heard, mut said, mut sequence) = (Instant::now(), Instant::now(), 0);
+        let silence = self.patience.max(Duration::from_millis(SILENCE_MS_MIN));
         if let Err(error) = stream.set_read_timeout(Some(TICK)) {
-            return End::Lost(error.to_string());
+            return End::Lost(Loss::Closed(error.to_string()));
         }
         while !self.is_over() {
             if let Err(error) = self.hear(session) {
                 self.fail(error);
                 return End::Over;
             }
-            match stream.read(&mut bytes) {
-                Ok(0) => return End::Lost("it has closed the connection: it has ended or was restarted".into()),
+            let begun = Instant::now();
+            let read = stream.read(&mut bytes);
+            if let Some(length) = own_time::stop(begun, TICK) {
+                // Nothing could be heard meanwhile.
+                heard += length;
+                *locked(&self.stopped) = Some(Stop::of(length));
+            }
+            match read {
+                Ok(0) if self.runner.is_rank() => return End::Lost(Loss::Closed("its connection was closed".into())),
+                Ok(0) => return End::Lost(Loss::Closed("it has closed the connection: it has ended or was restarted".into())),
                 Ok(count) => {
                     heard = Instant::now();
                     session.push(&bytes[..count]);
                 }
                 Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return End::Lost(error.to_string()),
+                Err(error) => return End::Lost(Loss::Closed(error.to_string())),
             }
             if said.elapsed() >= Duration::from_millis(ALIVE_INTERVAL_MS) {
                 // An error shows at the next read as well.
                 let _ = self.send(&ClientMessage::Alive { sequence });
                 (said, sequence) = (Instant::now(), sequence + 1);
             }
-            if heard.elapsed() > self.patience {
-                return End::Lost(format!("nothing was heard of it for {:.1} s", heard.elapsed().as_secs_f64()));
+            if heard.elapsed() > silence {
+                return End::Lost(Loss::Silent(heard.elapsed().as_secs_f64()));
             }
         }
         End::Over
     }
 
     /// The switch is lost: tries to find it again for as long as ranks wait for each other.
-    fn find_again(&self, why: &str) -> Option<(TcpStream, ClientSession)> {
+    fn find_again(&self, why: &Loss) -> Option<(TcpStream, ClientSession)> {
         if self.is_over() {
             return None;
         }
-        let lost = format!("the switch at {} is lost: {why}", self.switch);
+        let failure = || self.runner.failure(&self.job, self.switch, why);
         if self.survival == Survival::None {
-            self.fail(self.failed_with(lost, None, None));
+            self.fail(failure());
             return None;
         }
+        let lost = self.runner.lost(self.switch, why);
+        *locked(&self.lost) = Some(lost.clone());
         self.notices.tell(&format!("job {:?}: {lost}; it is tried again for {:.1} s", self.job, self.patience.as_secs_f64()));
         let deadline = Instant::now() + self.patience;
         while !self.is_over() && Instant::now() < deadline {
             match meeting::knock(self.switch, KNOCK_LIMIT) {
                 Ok(knock) if knock.switch_instance == locked(&self.ticket).switch_instance => {
                     if let Some(found) = self.attach(knock) {
+                        *locked(&self.lost) = None;
                         return Some(found);
                     }
                 }
@@ -338,7 +375,7 @@ impl Link {
         if self.survival == Survival::Memory {
             self.notices.tell(&format!("job {:?}: goes on in shared memory without the switch", self.job));
         } else if !self.is_over() {
-            self.fail(self.failed_with(lost, None, None));
+            self.fail(failure());
         }
         None
     }
@@ -387,6 +424,10 @@ impl Link {
                     self.notices.tell(&format!("job {:?}: the switch shuts down in {seconds:.1} s", self.job));
                 }
                 Ok(Some(_)) => {}
+                // Rank 0 does not wait for ever for those who have not left.
+                Err(ClientError::Failed(Failed { kind: FailureKind::Shutdown, text, .. })) if self.runner.is_rank() => {
+                    return Err(self.runner.failure(&self.job, self.switch, &Loss::Closed(text)));
+                }
                 Err(ClientError::Failed(Failed { kind, text, suspect_rank })) => {
                     return Err(self.failed_with(text, suspect_rank, Some(kind)));
                 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use std::{fs, thread};
 
 use fanin_control::{
-    Admitted, ClientError, ClientMessage, ClientSession, FailureKind, HostId, JobWish, Join, OperationPlan, OperatorWish, ResumeState,
+    ALIVE_INTERVAL_MS, Admitted, ClientError, ClientMessage, ClientSession, FailureKind, HostId, JobWish, Join, OperationPlan, OperatorWish, ResumeState,
     SwitchMessage, encode,
 };
 use fanin_core::{ElementOp, hash};
@@ -20,16 +20,20 @@ use fanin_operator::CustomOperator;
 use fanin_systems::System;
 use serde::{Deserialize, Serialize};
 
-use crate::config::{Config, INTERRUPT_LOOK, Meeting, Transport};
+use crate::config::{Config, INTERRUPT_LOOK, Meeting, TIMEOUT_MAX, Transport};
 use crate::error::CommError;
 use crate::link::locked;
+use crate::own_time::{self, Stop};
 use crate::path::memory;
 use crate::path::patience::INTERRUPTED;
+use crate::runner::{Loss, Runner};
 
 /// How often an address is tried at which nobody listens yet.
 const RETRY: Duration = Duration::from_millis(50);
 /// How long one attempt takes at most.
 const CONNECT_LIMIT: Duration = Duration::from_secs(1);
+/// How much later than the switch a rank gives up by itself.
+const DEADLINE_GRACE: Duration = Duration::from_secs(3);
 /// Headers of IP and UDP, of either version of IP.
 const IPV4_UDP_BYTES: u32 = 28;
 const IPV6_UDP_BYTES: u32 = 48;
@@ -75,7 +79,7 @@ impl Wanted {
 ///
 /// # Errors
 /// [`CommError`], within the configured timeout.
-pub(crate) fn join(config: &Config, wanted: Wanted) -> Result<Joined, CommError> {
+pub(crate) fn join(config: &Config, wanted: Wanted, runner: &Runner) -> Result<Joined, CommError> {
     let deadline = Instant::now() + config.timeout;
     let (text, whom) = match &config.meeting {
         Meeting::Switch(text) => (text, "the switch"),
@@ -90,7 +94,7 @@ pub(crate) fn join(config: &Config, wanted: Wanted) -> Result<Joined, CommError>
     let stream = connect(config, address, whom, deadline)?;
     let local = stream.local_addr().map_err(CommError::system("the control connection"))?;
     let socket = open_socket(config.bind.unwrap_or_else(|| local.ip()), embedded.is_some())?;
-    let mut talk = Talk::new(config, stream, deadline);
+    let mut talk = Talk::new(config, stream, deadline, (address, runner));
     talk.switch_instance = wanted.switch_instance;
     talk.say(&ClientSession::greeting(SOFTWARE))?;
     let join = request(config, wanted, &socket, address);
@@ -158,7 +162,8 @@ pub(crate) struct Rejoined {
 pub(crate) fn rejoin(config: &Config, address: SocketAddr, resume: ResumeState) -> Result<Rejoined, CommError> {
     let deadline = Instant::now() + config.timeout;
     loop {
-        let mut talk = Talk::new(config, connect(config, address, "the switch", deadline)?, deadline);
+        let stream = connect(config, address, "the switch", deadline)?;
+        let mut talk = Talk::new(config, stream, deadline, (address, &Runner::Switch));
         match talk.rejoin(&resume, address) {
             Ok((join, admitted, socket, plans)) => {
                 return Ok(Rejoined { stream: talk.stream, session: talk.session, join, admitted, socket, plans });
@@ -203,7 +208,9 @@ pub(crate) fn embedded_switch(address: SocketAddr, linger: Duration, faults: Fau
         return Ok(daemon);
     }
     let mut daemon = DaemonConfig::embedded(address);
-    daemon.jobs.drain_ms = linger.as_millis() as u64;
+    daemon.jobs.drain_ms = linger.min(TIMEOUT_MAX).as_millis() as u64;
+    // It is rank 0's own, who knows how long it wants to wait.
+    daemon.jobs.patience_ms_max = u64::MAX;
     daemon.faults = faults;
     let daemon = fanin_daemon::Daemon::start(daemon)
         .map_err(|error| CommError::System { what: format!("rank 0 cannot run a switch at {address}"), reason: error.to_string() })?;
@@ -330,6 +337,12 @@ struct Talk<'a> {
     stream: TcpStream,
     session: ClientSession,
     deadline: Instant,
+    /// Where the switch is, and who runs it.
+    switch: (SocketAddr, &'a Runner),
+    /// When the switch was last told that this rank is here, and how often.
+    alive: (Instant, u64),
+    /// The last time that this process did not run.
+    stopped: Option<Stop>,
     waiting_told: Instant,
     missing: String,
     /// The only life of the switch that it makes sense with.
@@ -339,13 +352,16 @@ struct Talk<'a> {
 }
 
 impl<'a> Talk<'a> {
-    fn new(config: &'a Config, stream: TcpStream, deadline: Instant) -> Self {
+    fn new(config: &'a Config, stream: TcpStream, deadline: Instant, switch: (SocketAddr, &'a Runner)) -> Self {
         let session = ClientSession::new();
         Talk {
             config,
             stream,
             session,
             deadline,
+            switch,
+            alive: (Instant::now(), 0),
+            stopped: None,
             waiting_told: Instant::now(),
             missing: String::new(),
             switch_instance: None,
@@ -386,8 +402,6 @@ impl<'a> Talk<'a> {
     /// The next message.
     fn hear(&mut self) -> Result<SwitchMessage, CommError> {
         let mut bytes = [0; 4 << 10];
-        // The switch gives up first, and says who is missing; this is for one that says nothing.
-        let deadline = self.deadline + Duration::from_secs(3);
         loop {
             if let Some(message) = self.session.next().map_err(|error| self.refused(error))? {
                 return Ok(message);
@@ -400,27 +414,57 @@ impl<'a> Talk<'a> {
             if self.config.interrupt.is_wanted() {
                 return Err(given_up(self.config));
             }
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Err(self.failed(format!(
-                    "the switch has not started the job within {:.1} s{}",
-                    self.config.timeout.as_secs_f64(),
-                    self.missing
-                )));
+            // The switch gives up first, and says who is missing; this is for one that says nothing.
+            if Instant::now() >= self.deadline + DEADLINE_GRACE {
+                let (seconds, runner) = (self.config.timeout.as_secs_f64(), self.switch.1);
+                let error = self.failed(format!("{runner} has not started the job within {seconds:.1} s{}", self.missing));
+                return Err(self.explain(error));
             }
-            self.stream.set_read_timeout(Some(left.min(INTERRUPT_LOOK))).map_err(CommError::system("the control connection"))?;
-            match self.stream.read(&mut bytes) {
+            self.say_alive();
+            self.stream.set_read_timeout(Some(INTERRUPT_LOOK)).map_err(CommError::system("the control connection"))?;
+            let begun = Instant::now();
+            let read = self.stream.read(&mut bytes);
+            if let Some(length) = own_time::stop(begun, INTERRUPT_LOOK) {
+                // Nothing could be heard meanwhile.
+                self.deadline += length;
+                self.stopped = Some(Stop::of(length));
+            }
+            match read {
                 Ok(0) => {
                     self.is_closed = true;
-                    return Err(self.failed("the switch has closed the connection: it has ended".into()));
+                    return Err(self.lost("it has closed the connection before the job began".into()));
                 }
                 Ok(count) => self.session.push(&bytes[..count]),
                 Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted) => {}
                 Err(error) => {
                     self.is_closed = true;
-                    return Err(CommError::system("the control connection")(error));
+                    return Err(self.lost(format!("{error}, before the job began")));
                 }
             }
+        }
+    }
+
+    /// Now and then: this rank is still here, and waits.
+    fn say_alive(&mut self) {
+        let (said, sequence) = self.alive;
+        if said.elapsed() >= Duration::from_millis(ALIVE_INTERVAL_MS) {
+            self.alive = (Instant::now(), sequence + 1);
+            // An error shows when it is read as well.
+            let _ = self.stream.write_all(&encode(&ClientMessage::Alive { sequence }));
+        }
+    }
+
+    /// The switch is gone.
+    fn lost(&self, why: String) -> CommError {
+        let (address, runner) = self.switch;
+        self.explain(runner.failure(&self.config.job, address, &Loss::Closed(why)))
+    }
+
+    /// What has gone wrong, where this process was stopped before.
+    fn explain(&self, error: CommError) -> CommError {
+        match self.stopped {
+            Some(stop) => stop.explain(error, self.config.rank, self.config.timeout),
+            None => error,
         }
     }
 
@@ -430,12 +474,14 @@ impl<'a> Talk<'a> {
 
     fn refused(&self, error: ClientError) -> CommError {
         match error {
-            ClientError::Failed(failed) => CommError::Failed {
+            // Rank 0 has given up, or has left.
+            ClientError::Failed(failed) if failed.kind == FailureKind::Shutdown && self.switch.1.is_rank() => self.lost(failed.text),
+            ClientError::Failed(failed) => self.explain(CommError::Failed {
                 job: self.config.job.clone(),
                 text: failed.text,
                 suspect_rank: failed.suspect_rank,
                 kind: Some(failed.kind),
-            },
+            }),
             other => CommError::Refused { rank: self.config.rank, text: other.to_string() },
         }
     }

@@ -20,6 +20,12 @@ pub enum FrameError {
         /// The length that was announced.
         bytes: u64,
     },
+    /// The reader has no room for it.
+    #[error("{bytes} bytes of a message that is not whole: messages of others that are not whole have all the room for such; try again later")]
+    NoRoom {
+        /// What has come of it.
+        bytes: usize,
+    },
     /// Not a message.
     #[error("a frame that is not a message: {0}")]
     NotAMessage(String),

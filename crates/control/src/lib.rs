@@ -67,6 +67,10 @@ pub const VERSION: u32 = 3;
 /// How often either side says [`Alive`](ClientMessage::Alive), in ms. Any other message counts as well.
 pub const ALIVE_INTERVAL_MS: u64 = 250;
 
+/// Nobody is taken for gone who has been silent for less than this, in ms, however short a job's patience is: a thread that says
+/// [`Alive`](ClientMessage::Alive) may have to wait for its turn on a busy machine.
+pub const SILENCE_MS_MIN: u64 = 2_000;
+
 /// The most ranks that a job can have.
 pub const WORLD_MAX: u32 = 1_024;
 

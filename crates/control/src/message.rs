@@ -209,6 +209,18 @@ pub struct JobWish {
     pub op: Op,
 }
 
+impl Join {
+    /// About how much memory a request keeps that others are not there for yet, in bytes: modules and what is known of operations.
+    pub(crate) fn bulk_bytes(&self) -> u64 {
+        let modules = self.operators.iter().filter_map(|operator| operator.module.as_ref()).map(String::len).sum::<usize>();
+        let ranges = |progress: &Progress| progress.finished.len() + progress.held.len() + progress.contributions.len();
+        let progress = |state: &ResumeState| {
+            state.progress.iter().map(|one| size_of::<Progress>() + ranges(one) * size_of::<BlockRange>()).sum::<usize>()
+        };
+        (size_of::<Join>() + modules + self.resume.as_ref().map_or(0, progress)) as u64
+    }
+}
+
 /// An operator that a job brings along.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct OperatorWish {
@@ -476,6 +488,8 @@ kinds! {
         NoProgress = "no_progress",
         /// A result that somebody needs has been lost with the switch.
         ResultLost = "result_lost",
+        /// The switch has no room for the job.
+        Full = "full",
         /// The switch could not open what the job needs.
         Switch = "switch",
         /// The switch shuts down.

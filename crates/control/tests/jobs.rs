@@ -307,14 +307,110 @@ fn limits_are_kept_and_named() {
     let mut big = join("big", 0, 2);
     (big.wish.window, big.wish.payload_bytes) = (Some(65_536), Some(1_024));
     let big = switch.join(big);
-    assert!(switch.told[&big].refused().unwrap().contains("the 64 MiB that this switch allows"));
+    let text = switch.told[&big].refused().unwrap().to_owned();
+    for part in [
+        "no room for job `big`: it needs 258 MiB of memory, for a window of 65536 packets of 1024 bytes and 2 ranks",
+        "64 MiB of the 64 MiB that this switch allows are free",
+        "`fanin switch --memory-max`",
+        "a window of at most 8192 packets (FANIN_WINDOW)",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert!(!text.contains("wait until"), "waiting is of no use: {text}");
     switch.run("a", 1);
     let other = switch.join(join("b", 0, 1));
-    assert!(switch.told[&other].refused().unwrap().contains("1 jobs already"));
+    let text = switch.told[&other].refused().unwrap();
+    assert!(text.contains("there are 1 jobs already") && text.contains("job `a` (1 ranks, from "), "{text}");
+    assert!(text.contains("`fanin switch --jobs-max`") && text.contains("wait until a job has ended"), "{text}");
+    // Who has joined no job makes room for others, the oldest first; who has keeps its place.
     let many: Vec<_> = (0..3).map(|_| switch.connect()).collect();
-    assert!(switch.told[&many[2]].refused().unwrap().contains("3 control connections"));
+    assert!(switch.told[&many[0]].refused().unwrap().contains("closed to make room for others"));
+    assert!(switch.told[&many[2]].refused().is_none());
     switch.pass(5_100, &[]);
-    assert!(switch.told[&many[0]].refused().unwrap().contains("within 5 s"));
+    assert!(switch.told[&many[1]].refused().unwrap().contains("within 5 s"));
+}
+
+#[test]
+fn where_all_connections_are_ranks_the_refusal_says_whose_they_are() {
+    let mut switch = Switch::new(JobsConfig { connections_max: 2, ..JobsConfig::default() });
+    switch.run("a", 2);
+    let third = switch.connect();
+    let text = switch.told[&third].refused().unwrap();
+    assert!(text.contains("there are 2 control connections already, as many as this switch allows (2 from "), "{text}");
+    assert!(text.contains("`fanin switch --connections-max`"), "{text}");
+}
+
+#[test]
+fn whoever_brings_one_rank_keeps_nobody_out() {
+    let mut switch = Switch::new(JobsConfig { memory_bytes_max: 64 << 20, ..JobsConfig::default() });
+    let large = |name: &str, rank| {
+        let mut large = join(name, rank, 2);
+        // A bit more than half of the memory, so that two of these have no room.
+        (large.wish.window, large.wish.payload_bytes) = (Some(8_192), Some(1_024));
+        large
+    };
+    // A stranger's job is never complete, and so takes no memory.
+    let stranger = switch.join(large("stranger", 0));
+    assert_eq!(switch.jobs.memory_bytes(), 0);
+    let first = [switch.join(large("first", 0)), switch.join(large("first", 1))];
+    switch.ready(&first);
+    assert!(switch.jobs.memory_bytes() > 32 << 20);
+    // Where there is no room any more, the first rank is told at once, and others that have waited are told when they are complete.
+    let late = switch.join(large("late", 0));
+    let text = switch.told[&late].refused().unwrap();
+    assert!(text.contains("job `first` (2 ranks, from ") && text.contains("wait until a job has ended"), "{text}");
+    let second = switch.join(large("stranger", 1));
+    for connection in [stranger, second] {
+        let failed = switch.told[&connection].failed().unwrap();
+        assert_eq!(failed.kind, FailureKind::Full);
+        assert!(failed.text.contains("no room for job `stranger`") && failed.text.contains("job `first`"), "{}", failed.text);
+    }
+}
+
+#[test]
+fn jobs_that_wait_for_ranks_are_bounded_by_address_and_in_all() {
+    let config = JobsConfig::default();
+    let most = config.waiting_max();
+    let mut switch = Switch::new(config);
+    let waits = |switch: &mut Switch, number: usize| switch.join(join(&format!("job-{number}"), 0, 2));
+    for number in 0..most / 2 {
+        let rank = waits(&mut switch, number);
+        assert!(switch.told[&rank].refused().is_none());
+    }
+    let rank = waits(&mut switch, most);
+    let text = switch.told[&rank].refused().unwrap();
+    assert!(text.contains(&format!("{} jobs that were begun from ", most / 2)) && text.contains("as many as this switch allows an address"), "{text}");
+    // A job that is there already gets its ranks, and begins.
+    let other = switch.join(join("job-0", 1, 2));
+    assert!(switch.told[&other].admitted().is_some());
+}
+
+#[test]
+fn a_rank_that_came_and_went_is_told_from_one_that_never_came() {
+    let mut switch = switch();
+    let (first, second) = (switch.join(join("a", 0, 4)), switch.join(join("a", 1, 4)));
+    switch.jobs.on_closed(switch.now_ms, second);
+    switch.settle();
+    switch.pass(PATIENCE_MS + 100, &[first]);
+    let (text, suspect) = switch.failure(first);
+    assert!(text.contains("ranks 1, 2 and 3 of job `a` (world 4) have not joined within 10 s: rank 1 had joined from "), "{text}");
+    assert_eq!(suspect, Some(1));
+}
+
+#[test]
+fn a_patience_above_the_limit_is_refused_with_the_setting() {
+    let mut switch = switch();
+    let mut patient = join("a", 0, 1);
+    patient.wish.patience_ms = 7_200_000;
+    let patient = switch.join(patient);
+    let text = switch.told[&patient].refused().unwrap();
+    assert!(text.contains("patience = 7200 s") && text.contains("at most 3600 s") && text.contains("--patience-max"), "{text}");
+    let mut endless = Switch::new(JobsConfig { patience_ms_max: u64::MAX, ..JobsConfig::default() });
+    let mut patient = join("a", 0, 1);
+    patient.wish.patience_ms = u64::MAX;
+    let patient = endless.join(patient);
+    endless.pass(1_000, &[patient]);
+    assert!(endless.told[&patient].admitted().is_some());
 }
 
 #[test]

@@ -14,6 +14,7 @@
 //! | [`collective`] | [`Collective`], [`Outcome`], [`Failure`] |
 //! | [`event`] | reasons for drops, retransmissions and fallbacks |
 //! | [`gauge`] | what a node holds at a moment: windows and averages |
+//! | [`units`] | how durations and sizes are written |
 //! | [`wire`] | the [`Wire`] trait of headers |
 //! | [`replay`] | the anti-replay window of the hop sequence |
 //! | [`link_sequence`] | what is believed of a link's other end: its epoch, and where its numbers are |
@@ -32,6 +33,7 @@ pub mod node;
 pub mod payload;
 pub mod replay;
 pub mod time;
+pub mod units;
 pub mod wire;
 
 pub use address::{Address, Egress, FlowLabel, Ingress, Role, Route, TrafficClass, Via};

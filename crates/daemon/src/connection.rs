@@ -1,6 +1,8 @@
 //! One control connection: bytes to messages and back, with limits on what either side can make the switch keep.
 
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use fanin_control::{ClientMessage, ConnectionId, Decoder, FrameError};
@@ -10,8 +12,17 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-/// How many messages may wait for a rank that does not read. One that is further behind has lost its connection.
+/// How many messages may wait for a rank that does not read, and how many bytes. One that is further behind has lost its connection.
 const OUTBOX_MESSAGES: usize = 4_096;
+const OUTBOX_BYTES_MAX: usize = 2 << 20;
+
+/// What may wait for all ranks together, and what for each of them even then: more than the longest lists of a job of 1024 ranks.
+const OUTBOXES_BYTES_MAX: usize = 128 << 20;
+const OUTBOX_BYTES_SURE: usize = 256 << 10;
+
+/// What all connections together may keep of messages that are not whole, and what each of them may even then.
+const INBOXES_BYTES_MAX: usize = 64 << 20;
+const INBOX_BYTES_SURE: usize = 64 << 10;
 
 /// How long one message may take to leave.
 const WRITE_LIMIT: Duration = Duration::from_secs(10);
@@ -33,17 +44,67 @@ pub(crate) enum ConnectionEvent {
 /// Where connections tell what happens.
 pub(crate) type Events = mpsc::Sender<(ConnectionId, ConnectionEvent)>;
 
+/// What all connections of a switch keep together, in bytes.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Shares {
+    outgoing: Arc<AtomicUsize>,
+    incoming: Arc<AtomicUsize>,
+}
+
 /// The way to one rank. Dropping it closes the connection once all is sent.
-pub(crate) type Outbox = mpsc::Sender<Vec<u8>>;
+pub(crate) struct Outbox {
+    messages: mpsc::Sender<Queued>,
+    own: Arc<AtomicUsize>,
+    all: Arc<AtomicUsize>,
+}
+
+/// A message that waits, counted for as long as it does.
+struct Queued {
+    bytes: Vec<u8>,
+    counts: [Arc<AtomicUsize>; 2],
+}
+
+impl Queued {
+    fn new(bytes: Vec<u8>, counts: [Arc<AtomicUsize>; 2]) -> Self {
+        for count in &counts {
+            count.fetch_add(bytes.len(), Ordering::Relaxed);
+        }
+        Queued { bytes, counts }
+    }
+}
+
+impl Drop for Queued {
+    fn drop(&mut self) {
+        for count in &self.counts {
+            count.fetch_sub(self.bytes.len(), Ordering::Relaxed);
+        }
+    }
+}
+
+impl Outbox {
+    /// Sends a message soon.
+    ///
+    /// # Errors
+    /// The rank does not read, or has closed the connection.
+    pub(crate) fn send(&self, bytes: Vec<u8>) -> Result<(), ()> {
+        let own = self.own.load(Ordering::Relaxed) + bytes.len();
+        let all = self.all.load(Ordering::Relaxed) + bytes.len();
+        if own > OUTBOX_BYTES_MAX || own > OUTBOX_BYTES_SURE && all > OUTBOXES_BYTES_MAX {
+            return Err(());
+        }
+        self.messages.try_send(Queued::new(bytes, [self.own.clone(), self.all.clone()])).map_err(drop)
+    }
+}
 
 /// Serves a connection until both sides are done.
-pub(crate) fn serve(id: ConnectionId, stream: TcpStream, events: Events) -> Outbox {
+pub(crate) fn serve(id: ConnectionId, stream: TcpStream, events: Events, shares: &Shares) -> Outbox {
     let (outbox, messages) = mpsc::channel(OUTBOX_MESSAGES);
     // Control messages are short and each one matters now.
     let _ = stream.set_nodelay(true);
     let (from, to) = stream.into_split();
+    let incoming = Incoming { all: shares.incoming.clone(), bytes: 0 };
     tokio::spawn(async move {
-        let reading = read(id, from, events);
+        let reading = read(id, from, events, incoming);
         let writing = write(to, messages);
         tokio::pin!(reading, writing);
         tokio::select! {
@@ -51,11 +112,34 @@ pub(crate) fn serve(id: ConnectionId, stream: TcpStream, events: Events) -> Outb
             () = &mut writing => drop(timeout(LINGER, reading).await),
         }
     });
-    outbox
+    Outbox { messages: outbox, own: Arc::default(), all: shares.outgoing.clone() }
+}
+
+/// What a connection keeps of a message that is not whole.
+struct Incoming {
+    all: Arc<AtomicUsize>,
+    bytes: usize,
+}
+
+impl Incoming {
+    /// Says whether there is room for so many.
+    fn keep(&mut self, bytes: usize) -> bool {
+        let all = self.all.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        self.all.fetch_sub(self.bytes, Ordering::Relaxed);
+        let all = all - self.bytes;
+        self.bytes = bytes;
+        bytes <= INBOX_BYTES_SURE || all <= INBOXES_BYTES_MAX
+    }
+}
+
+impl Drop for Incoming {
+    fn drop(&mut self) {
+        self.all.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
 }
 
 /// Reads until the other side closes. What comes after an error is discarded.
-async fn read(id: ConnectionId, mut from: OwnedReadHalf, events: Events) {
+async fn read(id: ConnectionId, mut from: OwnedReadHalf, events: Events, mut incoming: Incoming) {
     let (mut decoder, mut buffer, mut failed) = (Decoder::new(), vec![0; READ_BYTES], false);
     loop {
         let bytes = match from.read(&mut buffer).await {
@@ -68,7 +152,14 @@ async fn read(id: ConnectionId, mut from: OwnedReadHalf, events: Events) {
         decoder.push(&buffer[..bytes]);
         loop {
             let event = match decoder.next() {
-                Ok(None) => break,
+                Ok(None) if incoming.keep(decoder.pending_bytes()) => break,
+                Ok(None) => {
+                    let bytes = decoder.pending_bytes();
+                    decoder = Decoder::new();
+                    incoming.keep(0);
+                    failed = true;
+                    ConnectionEvent::Garbage(FrameError::NoRoom { bytes })
+                }
                 Ok(Some(message)) => ConnectionEvent::Message(message),
                 Err(error) => {
                     failed = true;
@@ -88,10 +179,10 @@ async fn read(id: ConnectionId, mut from: OwnedReadHalf, events: Events) {
 }
 
 /// Writes until there is nothing more to come.
-async fn write(mut to: OwnedWriteHalf, mut messages: mpsc::Receiver<Vec<u8>>) {
+async fn write(mut to: OwnedWriteHalf, mut messages: mpsc::Receiver<Queued>) {
     let sent = async {
         while let Some(message) = messages.recv().await {
-            timeout(WRITE_LIMIT, to.write_all(&message)).await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
+            timeout(WRITE_LIMIT, to.write_all(&message.bytes)).await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
         }
         to.shutdown().await
     };

@@ -1,6 +1,8 @@
 //! `/metrics` for Prometheus and `/healthz` for whoever wants to know whether to send jobs here.
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -14,9 +16,14 @@ use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::time::timeout;
 
-/// Connections at once.
-const CONNECTIONS_MAX: usize = 32;
+/// Connections at once, in all and of one address: nobody can keep others from reading.
+const CONNECTIONS_MAX: usize = 64;
+const CONNECTIONS_OF_PEER_MAX: usize = 16;
+
+/// How long a connection may last, whether it asks or not, reads or not.
+const CONNECTION_LIMIT: Duration = Duration::from_secs(60);
 
 /// How long a request may take to arrive.
 const HEADER_LIMIT: Duration = Duration::from_secs(5);
@@ -45,19 +52,28 @@ impl Http {
     /// Serves for ever; ends when the runtime does.
     pub(crate) async fn serve(self, listener: TcpListener) {
         let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+        let mut peers = BTreeMap::<IpAddr, Arc<()>>::new();
         while let Ok(place) = places.clone().acquire_owned().await {
-            let stream = match listener.accept().await {
-                Ok((stream, _)) => stream,
+            let (stream, peer) = match listener.accept().await {
+                Ok((stream, peer)) => {
+                    peers.retain(|_, count| Arc::strong_count(count) > 1);
+                    (stream, peers.entry(peer.ip().to_canonical()).or_default().clone())
+                }
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept an HTTP connection");
                     tokio::time::sleep(crate::service::ACCEPT_PAUSE).await;
                     continue;
                 }
             };
+            // The table's own one, and this one.
+            if Arc::strong_count(&peer) > CONNECTIONS_OF_PEER_MAX + 1 {
+                continue;
+            }
             let http = self.clone();
             tokio::spawn(async move {
-                http.connection(stream).await;
-                drop(place);
+                // Who does not read in time is cut off.
+                let _ = timeout(CONNECTION_LIMIT, http.connection(stream)).await;
+                drop((place, peer));
             });
         }
     }

@@ -6,12 +6,15 @@
 //! | [`config`] | [`DaemonConfig`]: addresses, ports and limits |
 //! | `daemon` | [`Daemon`], [`DaemonHandle`]: start, drain, stop |
 //! | `service` | the loop that joins connections, jobs and time |
+//! | `clock` | the switch's own time |
+//! | `compile` | operators that jobs bring along |
 //! | `connection` | one control connection |
 //! | `worker` | one job: its socket, its thread, its node |
 //! | `http` | `/metrics` and `/healthz` |
 //! | `metrics` | what is measured, and under which names |
 //! | [`page`] | the same two pages for a switch of another kind: [`PageServer`] |
 //! | [`fabric`] | a switch of a fabric of several, as a service of its own: [`FabricDaemon`] |
+//! | [`lines`] | lines for people that hold nobody up |
 //! | `process` | what the operating system says about this process |
 //!
 //! What a switch decides is decided in [`fanin_control::Jobs`], which does no I/O; this crate carries it out. Packets never pass through
@@ -22,12 +25,14 @@
 #[cfg(test)]
 extern crate self as fanin_daemon;
 
+mod clock;
 mod compile;
 pub mod config;
 mod connection;
 mod daemon;
 pub mod fabric;
 mod http;
+pub mod lines;
 mod metrics;
 pub mod page;
 mod process;

@@ -17,9 +17,10 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::time::{Instant, sleep_until};
 
-use crate::compile::{self, Compiled};
+use crate::clock::OwnClock;
+use crate::compile::{Compiled, Compiler};
 use crate::config::DaemonConfig;
-use crate::connection::{self, ConnectionEvent, Outbox};
+use crate::connection::{self, ConnectionEvent, Outbox, Shares};
 use crate::http::{Http, Scrape, well_until};
 use crate::metrics::{JobView, Totals, View, render};
 use crate::process::ProcessStatus;
@@ -27,6 +28,10 @@ use crate::worker::{JobWorker, JobWorkers, Ports};
 
 /// How long to wait where the kernel has no descriptor for a new connection.
 pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// The kernel's numbers for "no descriptor is left", of this process and of the machine.
+pub(crate) const EMFILE: i32 = 24;
+pub(crate) const ENFILE: i32 = 23;
 
 /// How often the data plane's counts are looked at.
 const TRAFFIC_INTERVAL: Duration = Duration::from_millis(250);
@@ -51,8 +56,10 @@ struct WorkerEnded {
 pub(crate) struct Service {
     jobs: Jobs,
     listener: TcpListener,
-    start: Instant,
+    clock: OwnClock,
     outboxes: BTreeMap<ConnectionId, Outbox>,
+    shares: Shares,
+    compiler: Compiler,
     workers: JobWorkers,
     /// Told to stop, and not ended yet; by instance, since job numbers are used again.
     ending: BTreeMap<u64, JobWorker>,
@@ -87,8 +94,10 @@ impl Service {
         Ok(Service {
             jobs: Jobs::new(config.jobs),
             listener: TcpListener::from_std(control)?,
-            start,
+            clock: OwnClock::new(start),
             outboxes: BTreeMap::new(),
+            shares: Shares::default(),
+            compiler: Compiler::default(),
             workers: JobWorkers::new(),
             ending: BTreeMap::new(),
             mismatches: BTreeMap::new(),
@@ -106,7 +115,7 @@ impl Service {
     }
 
     fn now_ms(&self) -> u64 {
-        self.start.elapsed().as_millis() as u64
+        self.clock.now_ms()
     }
 
     /// Serves until told to end, and then until nothing is left.
@@ -120,8 +129,9 @@ impl Service {
                 self.carry_out();
                 break;
             }
-            let tick = self.jobs.next_tick_ms().map(|at_ms| self.start + Duration::from_millis(at_ms));
+            let tick = self.jobs.next_tick_ms().map(|at_ms| self.clock.at(at_ms));
             let looks_at_traffic = !self.workers.is_empty();
+            self.clock.sleeps_until(tick);
             tokio::select! {
                 accepted = self.listener.accept() => self.on_accept(accepted).await,
                 Some((connection, event)) = self.events.1.recv() => self.on_event(connection, event),
@@ -129,7 +139,7 @@ impl Service {
                 Some(compiled) = self.compiled.1.recv() => self.on_compiled(compiled),
                 command = commands.recv() => self.on_command(command.unwrap_or(Command::Stop)),
                 Some(scrape) = self.scrapes.recv() => drop(scrape.send(self.metrics())),
-                () = sleep_until(tick.unwrap_or(self.start)), if tick.is_some() => self.jobs.on_tick(self.now_ms()),
+                () = sleep_until(tick.unwrap_or(self.next_traffic)), if tick.is_some() => self.jobs.on_tick(self.now_ms()),
                 () = sleep_until(self.next_traffic), if looks_at_traffic => self.look_at_traffic(),
             }
         }
@@ -142,6 +152,7 @@ impl Service {
     /// Gives what was said last a moment to leave.
     async fn say_goodbye(mut self) {
         self.outboxes.clear();
+        self.compiler.forget_all();
         let Service { events: (sender, mut receiver), .. } = self;
         drop(sender);
         // Every connection holds a sender until both sides have closed.
@@ -154,11 +165,15 @@ impl Service {
             Ok((local, stream, peer)) => {
                 let id = ConnectionId(self.next_connection);
                 self.next_connection += 1;
-                self.outboxes.insert(id, connection::serve(id, stream, self.events.0.clone()));
+                self.outboxes.insert(id, connection::serve(id, stream, self.events.0.clone(), &self.shares));
                 self.jobs.on_connect(self.now_ms(), id, peer, local.ip());
             }
             Err(error) => {
                 tracing::warn!(%error, "cannot accept a control connection");
+                // Where descriptors are used up, one of a connection that has joined no job is given to whoever comes now.
+                if matches!(error.raw_os_error(), Some(EMFILE | ENFILE)) {
+                    self.jobs.on_exhausted();
+                }
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
@@ -193,7 +208,7 @@ impl Service {
             match action {
                 Action::Send(connection, message) => {
                     let Some(outbox) = self.outboxes.get(&connection) else { continue };
-                    if outbox.try_send(encode(&message)).is_err() {
+                    if outbox.send(encode(&message)).is_err() {
                         // It does not read, or has closed: as good as gone.
                         self.outboxes.remove(&connection);
                         self.jobs.on_closed(self.now_ms(), connection);
@@ -204,6 +219,7 @@ impl Service {
                 Action::OpenJob(open) => self.compile(open),
                 Action::CloseJob { job_id } => {
                     self.mismatches.remove(&job_id);
+                    self.compiler.forget(job_id);
                     if let Some(worker) = self.workers.remove(&job_id) {
                         worker.stop();
                         self.ending.insert(worker.instance, worker);
@@ -217,8 +233,8 @@ impl Service {
     /// Sees to it that the operators of a job are compiled; the job is opened after that.
     fn compile(&mut self, open: Box<OpenJob>) {
         let (job_id, tell) = (open.job_id, self.compiled.0.clone());
-        if let Err(text) = compile::start(open, move |compiled| drop(tell.send(compiled))) {
-            self.jobs.on_opened(self.now_ms(), job_id, Err(text));
+        if let Err(text) = self.compiler.start(open, move |compiled| drop(tell.send(compiled))) {
+            self.jobs.on_full(job_id, text);
         }
     }
 
@@ -308,29 +324,29 @@ impl Service {
                 *totals.refused.entry(code).or_default() += 1;
                 tracing::warn!(%peer, reason = code.name(), text, "refused");
             }
-            Note::Admitted { job_id, name, world, resumed } => {
+            Note::Admitted { job_id, name, peer, world, resumed } => {
                 totals.admitted += 1;
                 totals.resumed += u64::from(resumed);
                 let port = self.workers.get(&job_id).map(|worker| worker.port);
-                tracing::info!(job = name, job_id, world, port, resumed, "admitted");
+                tracing::info!(job = name, job_id, world, port, resumed, %peer, "admitted");
             }
-            Note::Started { job_id, name } => tracing::info!(job = name, job_id, "started"),
-            Note::Detached { name, rank } => tracing::warn!(job = name, rank, "lost the connection of a rank"),
-            Note::Attached { name, rank } => {
+            Note::Started { job_id, name, peer } => tracing::info!(job = name, job_id, %peer, "started"),
+            Note::Detached { name, peer, rank } => tracing::warn!(job = name, rank, %peer, "lost the connection of a rank"),
+            Note::Attached { name, peer, rank } => {
                 totals.reattached += 1;
-                tracing::info!(job = name, rank, "a rank has come back");
+                tracing::info!(job = name, rank, %peer, "a rank has come back");
             }
-            Note::Notice { name, text } => {
+            Note::Notice { name, peer, text } => {
                 totals.notices += 1;
-                tracing::warn!(job = name, text, "nothing moves");
+                tracing::warn!(job = name, %peer, text, "nothing moves");
             }
-            Note::Ended { job_id, name } => {
+            Note::Ended { job_id, name, peer } => {
                 totals.ended += 1;
-                tracing::info!(job = name, job_id, "ended");
+                tracing::info!(job = name, job_id, %peer, "ended");
             }
-            Note::Failed { job_id, name, kind, text } => {
+            Note::Failed { job_id, name, peer, kind, text } => {
                 *totals.failed.entry(kind).or_default() += 1;
-                tracing::warn!(job = name, job_id, reason = kind.name(), text, "failed");
+                tracing::warn!(job = name, job_id, reason = kind.name(), %peer, text, "failed");
             }
         }
     }

@@ -93,7 +93,7 @@ impl JobWorker {
         let thread = thread::Builder::new()
             .name(format!("fanin-job-{}", open.job_id))
             .spawn(run)
-            .map_err(|error| format!("no thread for it: {error}"))?;
+            .map_err(|error| format!("no thread for it: {error}: wait until a job has ended, or let the switch have more (`ulimit -u`)"))?;
         Ok(JobWorker { instance: open.instance, port, faults: told_faults, watch, stop, waker, thread: Some(thread) })
     }
 
@@ -214,7 +214,11 @@ impl Ports {
                 result => return result.map_err(|error| error.to_string()),
             }
         }
-        Err(format!("no UDP port is free at {ip} from {} to {}", range.start(), range.end()))
+        Err(format!(
+            "no UDP port is free at {ip} from {} to {}: each job has one; wait until a job has ended, or start the switch with more `--data-ports`",
+            range.start(),
+            range.end()
+        ))
     }
 }
 

@@ -3,6 +3,8 @@
 use std::fmt;
 
 use fanin_core::Duration;
+pub use fanin_core::units::bytes_of;
+use fanin_core::units::{BYTE_UNITS, BYTES_EXPECTED, TIME_EXPECTED, scaled, time_of};
 use fanin_systems::UNLIMITED;
 use serde::de::{Deserialize, Deserializer, Error, Unexpected, Visitor};
 
@@ -47,38 +49,10 @@ pub struct Count(pub u32);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Window(pub u32);
 
-const BYTE_UNITS: &[(&str, u64)] =
-    &[("", 1), ("B", 1), ("kB", 1_000), ("MB", 1_000_000), ("GB", 1_000_000_000), ("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30)];
-
 const RATE_UNITS: &[(&str, u64)] =
     &[("b/s", 1), ("kb/s", 1_000), ("Mb/s", 1_000_000), ("Gb/s", 1_000_000_000), ("Tb/s", 1_000_000_000_000)];
 
 const PACKET_RATE_UNITS: &[(&str, u64)] = &[("p/s", 1), ("kp/s", 1_000), ("Mp/s", 1_000_000), ("Gp/s", 1_000_000_000)];
-
-/// In picoseconds.
-const TIME_UNITS: &[(&str, u64)] = &[("ps", 1), ("ns", 1_000), ("us", 1_000_000), ("ms", 1_000_000_000), ("s", 1_000_000_000_000)];
-
-/// The quantity in the smallest unit; `None` where number or unit cannot be read, or the result is no whole number of 64 bits.
-fn scaled(text: &str, units: &[(&str, u64)]) -> Option<u64> {
-    let text = text.trim();
-    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.' && c != '_').unwrap_or(text.len());
-    let (number, unit) = (text[..end].replace('_', ""), text[end..].trim());
-    let scale = u128::from(units.iter().find(|(name, _)| *name == unit)?.1);
-    let (whole, part) = number.split_once('.').unwrap_or((&number, ""));
-    let whole_scaled = whole.parse::<u64>().ok().map(u128::from)?.checked_mul(scale)?;
-    let part_scaled = match part {
-        "" => 0,
-        digits => {
-            let divisor = 10u128.checked_pow(digits.len() as u32)?;
-            let scaled = digits.parse::<u64>().ok().map(u128::from)?.checked_mul(scale)?;
-            if scaled % divisor != 0 {
-                return None;
-            }
-            scaled / divisor
-        }
-    };
-    u64::try_from(whole_scaled + part_scaled).ok()
-}
 
 /// Reads a quantity from a text and, where `number` allows it, from a bare number.
 struct Quantity<T> {
@@ -111,7 +85,7 @@ impl<T> Visitor<'_> for Quantity<T> {
 impl<'de> Deserialize<'de> for Bytes {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(Quantity {
-            expected: "bytes, such as 1024, \"100kB\" or \"4MiB\"",
+            expected: BYTES_EXPECTED,
             text: |text| scaled(text, BYTE_UNITS).map(Bytes),
             integer: |value| Some(Bytes(value)),
             float: |_| None,
@@ -155,8 +129,8 @@ impl<'de> Deserialize<'de> for PacketRate {
 impl<'de> Deserialize<'de> for Time {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(Quantity {
-            expected: "a time, such as \"300ns\", \"1.5us\", \"10ms\" or \"2s\"",
-            text: |text| scaled(text, TIME_UNITS).map(|ps| Time(Duration::from_ps(ps))),
+            expected: TIME_EXPECTED,
+            text: |text| time_of(text).map(Time),
             integer: |_| None,
             float: |_| None,
         })
@@ -236,11 +210,6 @@ pub fn bytes_about(bytes: u64) -> String {
     format!("{} {}", text.strip_suffix(".0").unwrap_or(&text), UNITS[place])
 }
 
-/// The bytes that a text such as `4MiB` means, for axes of plots.
-pub fn bytes_of(text: &str) -> Option<u64> {
-    scaled(text, BYTE_UNITS)
-}
-
 /// The share that a text such as `50%` means, for axes of plots.
 pub fn fraction_of(text: &str) -> Option<f64> {
     fraction(text)
@@ -248,12 +217,13 @@ pub fn fraction_of(text: &str) -> Option<f64> {
 
 /// The microseconds that a text such as `300ns` means, for axes of plots.
 pub fn microseconds_of(text: &str) -> Option<f64> {
-    scaled(text, TIME_UNITS).map(|ps| ps as f64 / 1e6)
+    time_of(text).map(|time| time.as_ps() as f64 / 1e6)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fanin_core::units::TIME_UNITS;
 
     #[test]
     fn quantities_are_exact_and_wrong_units_are_none() {

@@ -5,6 +5,7 @@ use clap::{Args, ValueEnum};
 
 use super::nodes;
 use crate::allreduce::Way;
+use crate::quantities;
 
 /// Allreduce real tensors between real processes on this machine.
 ///
@@ -52,8 +53,8 @@ pub struct DemoArgs {
     /// Kill this worker in the middle of a run, to see what the others say.
     #[arg(long, value_name = "RANK")]
     pub kill: Option<u32>,
-    /// Seconds without progress after which an operation is given up.
-    #[arg(long, value_name = "SECONDS", default_value_t = 3.0, value_parser = parse_patience)]
+    /// The time without progress after which an operation is given up.
+    #[arg(long, value_name = "TIME", default_value = "3s", value_parser = parse_patience)]
     pub patience: f64,
     /// How to print the result.
     #[arg(long, value_enum, default_value_t = DemoFormat::Table)]
@@ -122,28 +123,11 @@ pub enum DemoFormat {
 
 /// Reads a number of bytes of float32 with an optional unit.
 fn parse_size(text: &str) -> Result<u64, String> {
-    let bytes = parse_bytes(text)?;
+    let bytes = quantities::bytes(text)?;
     if bytes % 4 != 0 {
         return Err(format!("{bytes} bytes are not a whole number of float32 elements (4 bytes each)"));
     }
     Ok(bytes)
-}
-
-/// Reads a number of bytes with an optional unit.
-pub fn parse_bytes(text: &str) -> Result<u64, String> {
-    const UNITS: [(&str, u64); 8] = [
-        ("KiB", 1 << 10),
-        ("MiB", 1 << 20),
-        ("GiB", 1 << 30),
-        ("kB", 1_000),
-        ("KB", 1_000),
-        ("MB", 1_000_000),
-        ("GB", 1_000_000_000),
-        ("B", 1),
-    ];
-    let (digits, factor) = UNITS.iter().find_map(|(unit, factor)| Some((text.strip_suffix(unit)?, *factor))).unwrap_or((text, 1));
-    let number: u64 = digits.trim().parse().map_err(|_| "expected a whole number of bytes, as in 64MiB, 100kB or 4096".to_string())?;
-    Ok(number.checked_mul(factor).filter(|bytes| *bytes <= 16 << 30).ok_or("larger than 16 GiB")?)
 }
 
 /// Reads a probability.
@@ -165,7 +149,7 @@ fn parse_payload(text: &str) -> Result<u32, String> {
 
 /// Reads a time in seconds.
 fn parse_patience(text: &str) -> Result<f64, String> {
-    let value: f64 = text.trim_end_matches('s').parse().map_err(|_| "expected a number of seconds".to_string())?;
+    let value = quantities::seconds(text)?;
     if (0.01..=3_600.0).contains(&value) { Ok(value) } else { Err("expected between 0.01 and 3600 seconds".into()) }
 }
 

@@ -9,21 +9,13 @@ use fanin_daemon::DaemonConfig;
 use fanin_plan::units::{bytes_of, bytes_text, microseconds_of};
 
 use super::SwitchArgs;
+use crate::log::LogFormat;
 
 /// Where a switch listens by default: processes of this machine find it there, and nobody else.
 const LISTEN: &str = "127.0.0.1:7700";
 
 /// A day, in ms.
 const TIME_MS_MAX: u64 = 24 * 3_600_000;
-
-/// How logs are written.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum LogFormat {
-    /// For people.
-    Text,
-    /// One object a line.
-    Json,
-}
 
 /// All settings.
 #[derive(Clone, PartialEq, Debug)]

@@ -18,8 +18,8 @@ use fanin_transparent::{Ended, RdmaRing, ServiceConfig, ServiceError, Watch, ser
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::SwitchArgs;
-use super::settings::LogFormat;
-use crate::demo::parse_bytes;
+use crate::log::LogFormat;
+use crate::quantities;
 use crate::trace;
 
 /// What can be set with `--transparent`.
@@ -72,7 +72,7 @@ fn ring_patience(text: &str) -> Result<Duration, String> {
 }
 
 fn bytes_between(text: &str, least: usize, most: usize) -> Result<usize, String> {
-    let bytes = parse_bytes(text).map_err(|error| error.to_string())?;
+    let bytes = quantities::bytes(text)?;
     usize::try_from(bytes)
         .ok()
         .filter(|bytes| (least..=most).contains(bytes))

@@ -17,7 +17,8 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Args;
 use fanin_core::{Duration, Instant};
-use fanin_plan::units::{bytes_text, microseconds_of};
+use fanin_core::units;
+use fanin_plan::units::bytes_text;
 use fanin_plan::{Plan, Prepared, run};
 use fanin_sim::JobSchedule;
 use fanin_sim::trace::TraceConfig;
@@ -70,8 +71,7 @@ What a running switch sees: fanin switch --transparent .. --trace FILE.";
 
 /// A time of 0 or more.
 fn time(text: &str) -> Result<Duration, String> {
-    let microseconds = microseconds_of(text).filter(|us| (0.0..=1e12).contains(us));
-    microseconds.map(|us| Duration::from_ps((us * 1e6).round() as u64)).ok_or_else(|| format!("{text} is no time, as 10us or 1.5ms"))
+    units::time_of(text).ok_or_else(|| format!("expected {}", units::TIME_EXPECTED))
 }
 
 /// Runs the command: 0 if all is well, 1 if the run failed or the file could not be written, 2 if the input is wrong.

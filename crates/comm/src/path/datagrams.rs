@@ -183,9 +183,9 @@ impl DatagramPath {
     fn explain(&self, error: RunError, link: &Link) -> CommError {
         if let RunError::Failed(Failure { reason: FailureReason::Mismatch, .. }) = &error {
             link.report_stall(Duration::ZERO);
-            link.await_failure(VERDICT_WAIT);
         }
-        if let Some(failure) = link.failure() {
+        // The control connection knows who is gone, and learns it a moment later than the sockets for vectors.
+        if let Some(failure) = link.await_failure(VERDICT_WAIT) {
             return failure;
         }
         let (suspect, kind) = match &error {

@@ -74,7 +74,7 @@ impl MemoryPath {
                 arrived += 1;
             }
             while !self.pool.wait(LOOK_INTERVAL).map_err(|trouble| self.explain(trouble, call, link))? {
-                patience.check(|| late(&self.pool, call.world)).inspect_err(|error| self.pool.fail(code(error)))?;
+                patience.check(|| self.pool.waits_for()).inspect_err(|error| self.pool.fail(code(error, call.rank)))?;
             }
             let block = blocks.get(read);
             let bytes = block.elements as usize * call.width();
@@ -89,7 +89,7 @@ impl MemoryPath {
             read += 1;
             link.progress(read);
             if read.is_multiple_of(PATIENCE_BLOCKS) {
-                patience.go_on().inspect_err(|error| self.pool.fail(code(error)))?;
+                patience.go_on().inspect_err(|error| self.pool.fail(code(error, call.rank)))?;
             }
         }
         let next = call.number.wrapping_add(1);
@@ -112,18 +112,13 @@ impl MemoryPath {
         let error = match (trouble, disagreement(&calls)) {
             (Trouble::Mismatch, Some((rank, text))) => link.failed_with(text, Some(rank), Some(FailureKind::Mismatch)),
             (Trouble::Mismatch, None) => link.failed_with(trouble.to_string(), None, Some(FailureKind::Mismatch)),
-            (Trouble::Failed(code), _) if code & ABORTED != 0 => {
-                // Those words come by the switch.
+            (Trouble::Failed(code), _) => {
+                // Who has left the code knows why from the control connection, and this rank hears it there as well.
                 if let Some(failure) = link.await_failure(VERDICT_WAIT) {
                     return failure;
                 }
-                let rank = code as u32;
-                link.failed_with(format!("rank {rank} has ended the job"), Some(rank), Some(FailureKind::Aborted))
-            }
-            (Trouble::Failed(code), _) => {
-                let suspect = suspect(code);
-                let whom = suspect.map_or(String::new(), |rank| format!(", waiting for rank {rank}"));
-                link.failed_with(format!("another rank has given up{whom}"), suspect, None)
+                let (text, suspect, kind) = told(code);
+                link.failed_with(text, suspect, kind)
             }
         };
         link.fail(error)
@@ -141,22 +136,25 @@ fn disagreement(calls: &[Option<Call>]) -> Option<(u32, String)> {
 /// In what a rank leaves that has ended the job: the rest is its number.
 const ABORTED: u64 = 1 << 63;
 
-/// What a rank that gives up leaves in the shared memory: 1, or whom it suspects, plus 2.
-fn code(error: &CommError) -> u64 {
+/// What rank `giver`, which gives up, leaves in the shared memory: who it is, plus 1, in the upper half, and in the lower half whom it suspects,
+/// plus 2, or 1.
+fn code(error: &CommError, giver: u32) -> u64 {
     if let CommError::Failed { kind: Some(FailureKind::Aborted), suspect_rank: Some(rank), .. } = error {
         return ABORTED | u64::from(*rank);
     }
-    error.suspect_rank().map_or(1, |rank| u64::from(rank) + 2)
+    (u64::from(giver) + 1) << 32 | error.suspect_rank().map_or(1, |rank| u64::from(rank) + 2)
 }
 
-/// Whom a rank that has given up suspects.
-fn suspect(code: u64) -> Option<u32> {
-    u32::try_from(code.checked_sub(2)?).ok()
-}
-
-/// The first of the ranks that have come to the fewest blocks.
-fn late(pool: &Pool, world: u32) -> Option<u32> {
-    (0..world).min_by_key(|&rank| pool.progress_of(rank))
+/// What a code says, where nobody else says more.
+fn told(code: u64) -> (String, Option<u32>, Option<FailureKind>) {
+    if code & ABORTED != 0 {
+        let rank = code as u32;
+        return (format!("rank {rank} has ended the job"), Some(rank), Some(FailureKind::Aborted));
+    }
+    let (giver, suspect) = ((code >> 32) as u32, (code as u32).checked_sub(2));
+    let giver = giver.checked_sub(1).map_or("another rank".into(), |rank| format!("rank {rank}"));
+    let whom = suspect.map_or(String::new(), |rank| format!(", waiting for rank {rank}"));
+    (format!("{giver} has given up{whom}"), suspect, None)
 }
 
 /// Elements of a block: the same at all ranks, since all know the call.

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use crate::config::{INTERRUPT_LOOK, Interrupt};
 use crate::error::CommError;
 use crate::link::Link;
+use crate::own_time;
 
 /// The switch ends a job after its patience, in the same words for all ranks; a rank that hears nothing of that by so much later ends by
 /// itself.
@@ -23,13 +24,15 @@ pub(crate) struct Patience<'a> {
     asked: Instant,
     /// When the user was last asked whether to go on.
     looked: Instant,
+    /// When it was last looked whether anything has moved.
+    checked: Instant,
 }
 
 impl<'a> Patience<'a> {
     /// A call begins.
     pub(crate) fn new(link: &'a Link, interrupt: &'a Interrupt, notice: Duration, timeout: Duration) -> Self {
         let now = Instant::now();
-        Patience { link, interrupt, notice, timeout, moved: now, asked: now, looked: now }
+        Patience { link, interrupt, notice, timeout, moved: now, asked: now, looked: now, checked: now }
     }
 
     /// Something moved, and the call goes on.
@@ -53,6 +56,7 @@ impl<'a> Patience<'a> {
     pub(crate) fn moved(&mut self) {
         self.moved = Instant::now();
         self.asked = self.moved;
+        self.checked = self.moved;
     }
 
     /// Nothing moved for a while; `late` is a rank that the others wait for, where that can be seen from here.
@@ -65,11 +69,21 @@ impl<'a> Patience<'a> {
         }
         let now = Instant::now();
         self.look(now)?;
+        // While this process did not run it has waited for nobody.
+        if let Some(length) = own_time::stop(self.checked, Duration::ZERO) {
+            self.moved += length;
+            self.asked += length;
+        }
+        self.checked = now;
         let still = now.saturating_duration_since(self.moved);
         if still >= self.timeout + GRACE {
             let late = late();
             let whom = late.map_or(String::new(), |rank| format!("; waiting for rank {rank}"));
-            let text = format!("no progress for {:.1} s, and no word of the switch why{whom}", still.as_secs_f64());
+            let seconds = still.as_secs_f64();
+            let text = match self.link.lost() {
+                Some(lost) => format!("no progress for {seconds:.1} s{whom}; {lost}"),
+                None => format!("no progress for {seconds:.1} s, and no word of {} why{whom}", self.link.runner()),
+            };
             return Err(self.link.fail(self.link.failed_with(text, late, None)));
         }
         // The patience of the switch counts from the first question.

@@ -209,11 +209,11 @@ impl FlareJob {
             ..config.clone()
         };
         let wanted = Wanted { system: System::Flare(plan.parameters), op: plan.op, switch_instance: Some(switch_instance) };
-        let joined = meeting::join(&config, wanted)?;
+        let joined = meeting::join(&config, wanted, main.runner())?;
         let node = datagrams::node(&config, &joined.admitted, plan.op)?;
         let driver = datagrams::driver(&config, &joined.admitted, joined.socket, (node, plan.op))?;
         let opened = Opened { stream: joined.stream, session: joined.session, join: joined.join, admitted: joined.admitted };
-        let (link, thread) = Link::start(&config, opened, Survival::None)?;
+        let (link, thread) = Link::start(&config, opened, Survival::None, main.runner().clone())?;
         link.set_waker(driver.waker());
         tracing::info!(job = config.job, rank = config.rank, density = plan.parameters.density, range = plan.parameters.range, "joined");
         Ok(FlareJob { plan: *plan, switch_instance, link, control: Some(thread), driver, calls: 0 })

@@ -68,7 +68,11 @@ fn check_wish(config: &JobsConfig, join: &Join) -> Result<(), Refused> {
     }
     if wish.patience_ms == 0 || wish.patience_ms > config.patience_ms_max {
         let most = span(config.patience_ms_max);
-        return invalid(format!("patience = {}: this switch allows more than 0 and at most {most}", span(wish.patience_ms)));
+        return invalid(format!(
+            "patience = {}: this switch allows more than 0 and at most {most}: give ranks such a timeout (FANIN_TIMEOUT), or start the switch \
+             with a longer `fanin switch --patience-max`",
+            span(wish.patience_ms)
+        ));
     }
     if wish.window.is_some_and(|window| window == 0 || window > WINDOW_MAX) {
         return invalid(format!("window = {}: expected 1 to {WINDOW_MAX} packets", wish.window.unwrap_or_default()));

@@ -14,11 +14,11 @@ pub struct JobsConfig {
     pub software: String,
     /// Seed of all random numbers: of instances, epochs and jobs. Two switches, and two lives of one, must have different ones.
     pub seed: u64,
-    /// Jobs at once, those included that wait for ranks.
+    /// Jobs at once. Of those that wait for ranks there may be [`JobsConfig::waiting_max`] besides.
     pub jobs_max: usize,
     /// Connections at once.
     pub connections_max: usize,
-    /// Memory of all jobs together, in bytes, as [`memory_bytes`] estimates it.
+    /// Memory of all jobs together, in bytes, as [`memory_bytes`] estimates it. Jobs that wait for ranks take none of it.
     pub memory_bytes_max: u64,
     /// The longest patience that a job may ask for, in ms.
     pub patience_ms_max: u64,
@@ -58,6 +58,17 @@ impl Default for JobsConfig {
         }
     }
 }
+
+impl JobsConfig {
+    /// How many jobs may wait for ranks at once. Half of them may have been begun from one address.
+    pub fn waiting_max(&self) -> usize {
+        self.jobs_max.saturating_mul(4).max(64)
+    }
+}
+
+/// What requests of ranks may keep whose jobs are not complete, in bytes: modules of operators, and what is left of operations after a
+/// restart. Half of it may come from one address.
+pub(super) const WAITING_BYTES_MAX: u64 = 128 << 20;
 
 /// The most packets that a window can have.
 pub const WINDOW_MAX: u32 = 65_536;
@@ -156,6 +167,8 @@ pub enum Note {
         job_id: u16,
         /// Its name.
         name: String,
+        /// Where one of its ranks comes from.
+        peer: IpAddr,
         /// How many ranks.
         world: u32,
         /// How many of them go on with what they did before a restart.
@@ -167,11 +180,15 @@ pub enum Note {
         job_id: u16,
         /// Its name.
         name: String,
+        /// Where one of its ranks comes from.
+        peer: IpAddr,
     },
     /// A rank's connection was lost; it may come back.
     Detached {
         /// The job's name.
         name: String,
+        /// Where the rank comes from.
+        peer: IpAddr,
         /// The rank.
         rank: u32,
     },
@@ -179,6 +196,8 @@ pub enum Note {
     Attached {
         /// The job's name.
         name: String,
+        /// Where the rank comes from.
+        peer: IpAddr,
         /// The rank.
         rank: u32,
     },
@@ -186,6 +205,8 @@ pub enum Note {
     Notice {
         /// The job's name.
         name: String,
+        /// Where one of its ranks comes from.
+        peer: IpAddr,
         /// In words.
         text: String,
     },
@@ -195,6 +216,8 @@ pub enum Note {
         job_id: u16,
         /// Its name.
         name: String,
+        /// Where one of its ranks comes from.
+        peer: IpAddr,
     },
     /// It has failed.
     Failed {
@@ -202,6 +225,8 @@ pub enum Note {
         job_id: u16,
         /// Its name.
         name: String,
+        /// Where one of its ranks comes from, or has come from.
+        peer: IpAddr,
         /// Why, as a kind.
         kind: FailureKind,
         /// Why, in words.

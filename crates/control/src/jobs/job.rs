@@ -99,11 +99,16 @@ pub(super) struct Job {
     pub(super) instance: u64,
     pub(super) world: u32,
     pub(super) patience_ms: u64,
+    /// What it takes, once it does: a job that waits for ranks takes nothing.
     pub(super) memory_bytes: u64,
+    /// Where its first rank has come from.
+    pub(super) opener: IpAddr,
     pub(super) phase: Phase,
     /// When the present phase is over at the latest, while ranks come together.
     pub(super) deadline_ms: u64,
     pub(super) members: BTreeMap<u32, Member>,
+    /// Ranks that had joined and have gone again, with where they came from, while the job waits for others.
+    pub(super) gone: BTreeMap<u32, SocketAddr>,
     pub(super) plans: Option<Vec<OperationPlan>>,
     /// What was admitted, but for the address of the switch, which depends on the way that a rank has come.
     pub(super) admitted: Option<(Box<Admitted>, u16)>,
@@ -125,6 +130,11 @@ impl Job {
     pub(super) fn missing(&self) -> (Vec<u32>, u32) {
         let missing = (0..self.world).filter(|rank| !self.members.contains_key(rank));
         (missing.take(WAITING_RANKS_MAX).collect(), self.world - self.members.len() as u32)
+    }
+
+    /// Where one of its ranks comes from, for logs.
+    pub(super) fn peer(&self) -> IpAddr {
+        self.members.values().next().map_or(self.opener, |member| member.peer.ip())
     }
 
     pub(super) fn is_complete(&self) -> bool {

@@ -2,12 +2,13 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use super::config::{Action, ConnectionId, Note, OpenJob, memory_bytes, window_packets};
+use super::config::{Action, ConnectionId, Note, OpenJob, window_packets};
 use super::job::{Job, Member, Phase, Presence};
+use super::room::Asked;
 use super::text::{ranks, span, verb};
 use super::{FAILURES_REMEMBERED, Jobs, Stage, WAITING_INTERVAL_MS, admission};
 use crate::message::{Admitted, Failed, FailureKind, Join, Refusal, ResumeState, SwitchMessage};
-use crate::{ALIVE_INTERVAL_MS, resume};
+use crate::{ALIVE_INTERVAL_MS, SILENCE_MS_MIN, resume};
 
 impl Jobs {
     /// All ranks have joined: works out what the job is and asks the driver to open it.
@@ -34,12 +35,24 @@ impl Jobs {
                 }
             }
         }
+        let window = wish.window.unwrap_or_else(|| window_packets(self.config.window_bytes, payload_bytes));
+        // Others may have come to be complete first.
+        let (memory_bytes, room) = match self.jobs.get(&job_id) {
+            Some(job) => {
+                let asked = Asked { name: &job.name, wish: &wish, world: job.world, window, payload_bytes };
+                (asked.bytes(), self.room_for(&asked))
+            }
+            None => return,
+        };
+        if let Err(text) = room {
+            return self.fail(job_id, FailureKind::Full, text, None);
+        }
+        let Some(job) = self.jobs.get_mut(&job_id) else { return };
+        job.memory_bytes = memory_bytes;
         job.phase = Phase::Opening;
-        job.deadline_ms = now_ms + job.patience_ms;
+        job.deadline_ms = now_ms.saturating_add(job.patience_ms);
         // The lists of every rank were needed for that only.
         job.members.values_mut().for_each(|member| member.join.resume = None);
-        let window = wish.window.unwrap_or_else(|| window_packets(self.config.window_bytes, payload_bytes));
-        job.memory_bytes = memory_bytes(&wish, job.world, window, payload_bytes);
         // Modules are sent by rank 0 alone; nobody needs them here once the job is open.
         let operators = job.members.get_mut(&0).map(|member| {
             let operators = member.join.operators.clone();
@@ -79,14 +92,14 @@ impl Jobs {
             Err(error) => return self.fail(job_id, FailureKind::Switch, format!("the switch cannot open the job: {error}"), None),
         };
         job.phase = Phase::Starting;
-        job.deadline_ms = now_ms + job.patience_ms;
+        job.deadline_ms = now_ms.saturating_add(job.patience_ms);
         if let Some((_, port)) = &mut job.admitted {
             *port = opened;
         }
-        let (name, world, resumed) = (job.name.clone(), job.world, job.plans.is_some());
+        let (name, peer, world, resumed) = (job.name.clone(), job.peer(), job.world, job.plans.is_some());
         let connections: Vec<(u32, ConnectionId)> =
             job.members.iter().filter_map(|(rank, member)| Some((*rank, member.connection()?))).collect();
-        self.actions.push_back(Action::Note(Note::Admitted { job_id, name, world, resumed }));
+        self.actions.push_back(Action::Note(Note::Admitted { job_id, name, peer, world, resumed }));
         for (rank, connection) in connections {
             self.admit(job_id, rank, connection);
         }
@@ -95,6 +108,11 @@ impl Jobs {
     /// The driver cannot go on with a job, for this reason.
     pub fn on_broken(&mut self, job_id: u16, reason: &str) {
         self.fail(job_id, FailureKind::Switch, format!("the switch cannot go on with the job: {reason}"), None);
+    }
+
+    /// The driver has no room for a job, for this reason.
+    pub fn on_full(&mut self, job_id: u16, reason: String) {
+        self.fail(job_id, FailureKind::Full, reason, None);
     }
 
     /// Whether this very job waits to be opened.
@@ -148,7 +166,7 @@ impl Jobs {
             // The rank knows that it is dead, even if nobody has told the switch.
             self.close(old);
         }
-        self.actions.push_back(Action::Note(Note::Attached { name, rank: join.rank }));
+        self.actions.push_back(Action::Note(Note::Attached { name, peer: peer.ip(), rank: join.rank }));
         self.admit(job_id, join.rank, connection);
     }
 
@@ -161,7 +179,7 @@ impl Jobs {
         for connection in job.connections() {
             self.actions.push_back(Action::Send(connection, SwitchMessage::Start));
         }
-        self.actions.push_back(Action::Note(Note::Started { job_id, name: job.name.clone() }));
+        self.actions.push_back(Action::Note(Note::Started { job_id, name: job.name.clone(), peer: job.peer() }));
     }
 
     /// A rank needs the job no more.
@@ -192,6 +210,7 @@ impl Jobs {
         let Some(job) = self.jobs.get_mut(&job_id) else { return };
         let Some(member) = job.members.remove(&rank) else { return };
         job.waiting_changed = true;
+        job.gone.insert(rank, member.peer);
         if job.members.is_empty() {
             self.jobs.remove(&job_id);
         }
@@ -204,7 +223,7 @@ impl Jobs {
     fn end(&mut self, job_id: u16) {
         let Some(job) = self.jobs.remove(&job_id) else { return };
         self.actions.push_back(Action::CloseJob { job_id });
-        self.actions.push_back(Action::Note(Note::Ended { job_id, name: job.name }));
+        self.actions.push_back(Action::Note(Note::Ended { job_id, peer: job.peer(), name: job.name }));
     }
 
     /// Ends a job for all its ranks, in the same words.
@@ -222,7 +241,7 @@ impl Jobs {
             }
             self.failures.push_back((job.instance, failed));
         }
-        self.actions.push_back(Action::Note(Note::Failed { job_id, name: job.name, kind, text }));
+        self.actions.push_back(Action::Note(Note::Failed { job_id, peer: job.peer(), name: job.name, kind, text }));
     }
 
     pub(super) fn tick_job(&mut self, now_ms: u64, job_id: u16) {
@@ -245,7 +264,12 @@ impl Jobs {
             Phase::Waiting if late => {
                 let (missing, count) = job.missing();
                 let have = if count == 1 { "has" } else { "have" };
-                let text = format!("{} of job `{}` (world {}) {have} not joined within {patience}", ranks(&missing), job.name, job.world);
+                let mut text = format!("{} of job `{}` (world {}) {have} not joined within {patience}", ranks(&missing), job.name, job.world);
+                // One that never came is another matter than one that came and died.
+                if let Some((rank, from)) = missing.iter().find_map(|rank| job.gone.get_key_value(rank)) {
+                    text += &format!(": rank {rank} had joined from {from}, and has gone again");
+                    return Some((FailureKind::Incomplete, text, Some(*rank)));
+                }
                 return Some((FailureKind::Incomplete, text, missing.first().copied()));
             }
             Phase::Opening | Phase::Starting if late => {
@@ -260,14 +284,14 @@ impl Jobs {
 
     /// Whether a rank is gone for good.
     fn missed(&self, now_ms: u64, job: &Job, rank: u32, member: &Member) -> Option<(FailureKind, String, Option<u32>)> {
-        let from = member.peer;
+        let (from, silence_ms) = (member.peer, job.patience_ms.max(SILENCE_MS_MIN));
         match member.presence {
             Presence::Detached { since_ms } if since_ms + self.config.grace_ms <= now_ms => {
                 let text = format!("rank {rank} ({from}) is gone: its connection was closed without a word");
                 Some((FailureKind::RankLost, text, Some(rank)))
             }
-            Presence::Attached(connection) if self.connections.get(&connection)?.heard_ms + job.patience_ms <= now_ms => {
-                let text = format!("nothing has been heard of rank {rank} ({from}) for {}", span(job.patience_ms));
+            Presence::Attached(connection) if self.connections.get(&connection)?.heard_ms.saturating_add(silence_ms) <= now_ms => {
+                let text = format!("nothing has been heard of rank {rank} ({from}) for {}", span(silence_ms));
                 Some((FailureKind::RankSilent, text, Some(rank)))
             }
             _ => None,

@@ -5,6 +5,7 @@
 //! | [`config`] | limits; what the driver is asked to do |
 //! | [`admission`] | whether a rank may join |
 //! | `job` | one job and its ranks |
+//! | `room` | what a switch has room for, and in whose hands it is |
 //! | `life` | from the last rank's arrival to the end: opening, starting, failing, draining |
 //! | `stall` | when to ask ranks what they are doing, and what to do with the answers |
 //! | `diagnosis` | what is wrong, from the answers |
@@ -26,6 +27,7 @@ pub mod config;
 mod diagnosis;
 mod job;
 mod life;
+mod room;
 mod stall;
 mod text;
 
@@ -44,6 +46,7 @@ use crate::message::{
 };
 use crate::{ALIVE_INTERVAL_MS, MAGIC, VERSION};
 use job::{Job, Member, Presence};
+use room::Asked;
 
 /// How often time limits are looked at, in ms. All of them are far longer.
 pub const TICK_MS: u64 = 50;
@@ -161,8 +164,8 @@ impl Jobs {
             self.next_tick_ms = now_ms + TICK_MS;
         }
         self.connections.insert(connection, Connection { peer, local, opened_ms: now_ms, heard_ms: now_ms, stage: Stage::Fresh });
-        if self.connections.len() > self.config.connections_max {
-            let text = format!("there are {} control connections already, as many as this switch allows", self.config.connections_max);
+        if self.connections.len() > self.config.connections_max && !self.make_room(connection) {
+            let text = self.connections_text();
             self.refuse(connection, Refusal::Full, text);
         }
     }
@@ -199,7 +202,8 @@ impl Jobs {
             self.unjoin(job_id, rank);
         } else if let Some(member) = job.members.get_mut(&rank) {
             member.presence = Presence::Detached { since_ms: now_ms };
-            self.actions.push_back(Action::Note(Note::Detached { name: job.name.clone(), rank }));
+            let peer = member.peer.ip();
+            self.actions.push_back(Action::Note(Note::Detached { name: job.name.clone(), peer, rank }));
             self.conclude_if_answered(now_ms, job_id);
         }
     }
@@ -297,6 +301,7 @@ impl Jobs {
         let (waiting, running): (Vec<&Job>, Vec<&Job>) = named.partition(|job| job.phase == Phase::Waiting);
         if let Some(job) = waiting.first() {
             let job_id = job.id;
+            self.room_for_bulk(join, peer.ip()).map_err(|text| Refused { code: Refusal::Full, text })?;
             if let Some(there) = job.members.get(&join.rank) {
                 return refused(Refusal::DuplicateRank, duplicate(job, join, there, peer));
             }
@@ -333,37 +338,30 @@ impl Jobs {
             let text = format!("rank {} has been started anew, from {peer}", join.rank);
             self.fail(job_id, FailureKind::RankLost, text, Some(join.rank));
         }
-        self.create(now_ms, join)
+        self.create(now_ms, join, peer)
     }
 
-    fn create(&mut self, now_ms: u64, join: &Join) -> Result<u16, Refused> {
-        let full = |text| Err(Refused { code: Refusal::Full, text });
-        if self.jobs.len() >= self.config.jobs_max {
-            return full(format!("there are {} jobs already, as many as this switch allows", self.config.jobs_max));
-        }
-        let payload = join.wish.payload_bytes.unwrap_or(join.path_datagram_bytes.min(self.config.payload_bytes_max));
-        let window = join.wish.window.unwrap_or_else(|| config::window_packets(self.config.window_bytes, payload));
-        let (needed, used) = (memory_bytes(&join.wish, join.world, window, payload), self.memory_bytes());
-        if used + needed > self.config.memory_bytes_max {
-            let mib = |bytes: u64| bytes.div_ceil(1 << 20);
-            return full(format!(
-                "the job needs {} MiB, and {} of the {} MiB that this switch allows are taken",
-                mib(needed),
-                mib(used),
-                mib(self.config.memory_bytes_max)
-            ));
-        }
-        let Some(id) = self.free_job_id() else { return full("all job numbers are taken".into()) };
+    fn create(&mut self, now_ms: u64, join: &Join, peer: SocketAddr) -> Result<u16, Refused> {
+        let full = |text| Refused { code: Refusal::Full, text };
+        self.room_to_wait(join, peer.ip()).map_err(full)?;
+        let payload_bytes = join.wish.payload_bytes.unwrap_or(join.path_datagram_bytes.min(self.config.payload_bytes_max));
+        let window = join.wish.window.unwrap_or_else(|| config::window_packets(self.config.window_bytes, payload_bytes));
+        // Nothing is set aside yet: whoever brings one rank must not keep others out. But where there is no room now, no rank need wait.
+        let asked = Asked { name: &join.job, wish: &join.wish, world: join.world, window, payload_bytes };
+        self.room_for(&asked).map_err(full)?;
+        let Some(id) = self.free_job_id() else { return Err(full("all job numbers are taken".into())) };
         let job = Job {
             id,
             name: join.job.clone(),
             instance: self.draw(),
             world: join.world,
             patience_ms: join.wish.patience_ms,
-            memory_bytes: needed,
+            memory_bytes: 0,
+            opener: peer.ip(),
             phase: Phase::Waiting,
-            deadline_ms: now_ms + join.wish.patience_ms,
+            deadline_ms: now_ms.saturating_add(join.wish.patience_ms),
             members: BTreeMap::new(),
+            gone: BTreeMap::new(),
             plans: None,
             admitted: None,
             packets: Vec::new(),
@@ -377,7 +375,7 @@ impl Jobs {
         Ok(id)
     }
 
-    /// Memory of all jobs together, as estimated.
+    /// Memory of all jobs together, as estimated; jobs that wait for ranks have none yet.
     pub fn memory_bytes(&self) -> u64 {
         self.jobs.values().map(|job| job.memory_bytes).sum()
     }
@@ -400,6 +398,7 @@ impl Jobs {
         let presence = Presence::Attached(connection);
         let member = Member { join, peer, local, presence, ready: false, call: None, answered: false, shares: Vec::new() };
         job.members.insert(rank, member);
+        job.gone.remove(&rank);
         job.waiting_changed = true;
         let complete = job.is_complete();
         if let Some(known) = self.connections.get_mut(&connection) {

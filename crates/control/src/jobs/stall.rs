@@ -106,12 +106,12 @@ impl Jobs {
             }
             Verdict::Waiting { text, .. } => {
                 let (least, most) = DIAGNOSIS_INTERVAL_MS;
-                let next = (now_ms + idle_ms.clamp(least, most)).min(since_ms + job.patience_ms).max(now_ms + TICK_MS);
+                let next = (now_ms + idle_ms.clamp(least, most)).min(since_ms.saturating_add(job.patience_ms)).max(now_ms + TICK_MS);
                 job.stall = Some(Stall { since_ms, calls, next_diagnosis_ms: next });
                 for connection in job.connections() {
                     self.actions.push_back(Action::Send(connection, SwitchMessage::Notice { text: text.clone() }));
                 }
-                self.actions.push_back(Action::Note(Note::Notice { name: job.name.clone(), text }));
+                self.actions.push_back(Action::Note(Note::Notice { name: job.name.clone(), peer: job.peer(), text }));
             }
         }
     }

@@ -2,6 +2,8 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use fanin_control::fabric::JobStatus;
 use fanin_control::{Decoder, FabricReply, FabricRequest, JobAnnouncement, MAGIC, SwitchHello, SwitchStatus, VERSION, encode};
@@ -11,13 +13,24 @@ use fanin_runtime::fabric::{FabricRemote, FabricStatus};
 use fanin_systems::AnyNode;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::oneshot;
+use tokio::task::AbortHandle;
+use tokio::time::timeout;
 
 use super::nodes::{port_status, reasons};
-use crate::service::ACCEPT_PAUSE;
+use crate::service::{ACCEPT_PAUSE, EMFILE, ENFILE};
 
-/// Connections at once.
+/// Connections at once; beyond that, the one that has asked nothing for longest makes room.
 const CONNECTIONS_MAX: usize = 64;
+
+/// How long a connection may take for its first message.
+const HANDSHAKE_LIMIT: Duration = Duration::from_secs(5);
+
+/// As good as no limit: who has greeted may have nothing to ask for as long as it likes.
+const FOREVER: Duration = Duration::from_secs(365 * 86_400);
+
+/// A number of requests.
+type Activity = Arc<AtomicU64>;
 
 /// Jobs at once, so that a mistake does not take all memory.
 const JOBS_MAX: usize = 1_024;
@@ -34,27 +47,40 @@ pub(crate) struct Control {
 impl Control {
     /// Serves for ever; ends when the runtime does.
     pub(crate) async fn serve(self: Arc<Self>, listener: TcpListener) {
-        let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-        while let Ok(place) = places.clone().acquire_owned().await {
+        let mut open: Vec<(Activity, AbortHandle)> = Vec::new();
+        let requests = Activity::default();
+        loop {
             match listener.accept().await {
                 Ok((stream, peer)) => {
-                    let control = self.clone();
-                    tokio::spawn(async move {
-                        if let Err(error) = control.converse(stream).await {
+                    open.retain(|(_, task)| !task.is_finished());
+                    if open.len() >= CONNECTIONS_MAX {
+                        // Nobody keeps others out by doing nothing.
+                        let idle = (0..open.len()).min_by_key(|index| open[*index].0.load(Ordering::Relaxed)).unwrap_or(0);
+                        open.swap_remove(idle).1.abort();
+                    }
+                    let (control, requests, last) = (self.clone(), requests.clone(), Activity::default());
+                    last.store(requests.load(Ordering::Relaxed), Ordering::Relaxed);
+                    let mine = last.clone();
+                    let task = tokio::spawn(async move {
+                        if let Err(error) = control.converse(stream, (&requests, &mine)).await {
                             tracing::debug!(%peer, %error, "a control connection ended early");
                         }
-                        drop(place);
                     });
+                    open.push((last, task.abort_handle()));
                 }
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept a control connection");
+                    if let Some((_, task)) = open.pop_if(|_| matches!(error.raw_os_error(), Some(EMFILE | ENFILE))) {
+                        task.abort();
+                    }
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
             }
         }
     }
 
-    async fn converse(&self, mut stream: TcpStream) -> io::Result<()> {
+    /// `requests` counts those of all connections, and `last` is the number of this one's last.
+    async fn converse(&self, mut stream: TcpStream, (requests, last): (&Activity, &Activity)) -> io::Result<()> {
         stream.set_nodelay(true)?;
         let (mut decoder, mut greeted) = (Decoder::new(), false);
         let mut buffer = vec![0; 4_096];
@@ -62,7 +88,8 @@ impl Control {
             let request = match decoder.next::<FabricRequest>() {
                 Ok(Some(request)) => request,
                 Ok(None) => {
-                    let bytes = stream.read(&mut buffer).await?;
+                    let limit = if greeted { FOREVER } else { HANDSHAKE_LIMIT };
+                    let bytes = timeout(limit, stream.read(&mut buffer)).await.map_err(|_| io::ErrorKind::TimedOut)??;
                     if bytes == 0 {
                         return Ok(());
                     }
@@ -71,6 +98,7 @@ impl Control {
                 }
                 Err(error) => return refuse(&mut stream, error.to_string()).await,
             };
+            last.store(requests.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
             let reply = match request {
                 FabricRequest::Hello(hello) if hello.magic == MAGIC && hello.version == VERSION => {
                     greeted = true;

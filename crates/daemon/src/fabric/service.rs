@@ -66,7 +66,8 @@ impl FabricDaemon {
             ended.map(|()| switch.status())
         })?;
         let (end, ending) = oneshot::channel();
-        let runtime = Builder::new_current_thread().enable_io().enable_time().build()?;
+        // Nodes are made by so few threads, however many jobs are announced at once.
+        let runtime = Builder::new_current_thread().enable_io().enable_time().max_blocking_threads(2).build()?;
         let control_thread = thread::Builder::new().name("fanin-control".into()).spawn(move || {
             let result = runtime.block_on(serve(service, control, http, ending));
             if let Err(error) = result {

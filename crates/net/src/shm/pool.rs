@@ -29,6 +29,9 @@ pub enum Trouble {
 /// The code in [`Segment::failed`] of a [`Trouble::Mismatch`].
 const MISMATCH: u64 = u64::MAX;
 
+/// The word in which a rank says of which block it computes the result, counted from 1.
+const STEPPING: usize = 14;
+
 /// How to wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Waiting {
@@ -134,6 +137,7 @@ impl Pool {
         self.next += 1;
         segment.progress(self.rank).store(self.next, Ordering::Relaxed);
         if last {
+            segment.told(self.rank, STEPPING).store(self.next, Ordering::Relaxed);
             if (0..world).any(|rank| segment.signature(slot, rank).load(Ordering::Relaxed) != signature) {
                 self.fail(MISMATCH);
                 return Err(Trouble::Mismatch);
@@ -244,6 +248,14 @@ impl Pool {
         self.segment.told(rank, index).load(Ordering::Acquire)
     }
 
+    /// Whom this rank waits for: of those that have not come to the block whose result it wants the one that has come to the fewest, or else
+    /// who computes that result. Never itself.
+    pub fn waits_for(&self) -> Option<u32> {
+        let others = || (0..self.segment.layout().world).filter(|rank| *rank != self.rank);
+        let behind = others().filter(|rank| self.progress_of(*rank) <= self.unread).min_by_key(|rank| self.progress_of(*rank));
+        behind.or_else(|| others().find(|rank| self.told(*rank, STEPPING) == self.unread + 1))
+    }
+
     /// At how many blocks a rank has arrived since the start.
     pub fn progress_of(&self, rank: u32) -> u64 {
         self.segment.progress(rank).load(Ordering::Relaxed)
@@ -319,8 +331,23 @@ mod tests {
         assert_eq!(pools[0].wait(Duration::from_millis(5)), Ok(false));
         assert!(!pools[0].may_arrive() && pools[0].is_waiting());
         assert_eq!((pools[0].progress_of(0), pools[0].progress_of(1)), (1, 0));
+        assert_eq!(pools[0].waits_for(), Some(1));
         pools[1].fail(17);
         assert_eq!(pools[0].wait(Duration::from_secs(60)), Err(Trouble::Failed(17)));
+    }
+
+    #[test]
+    fn who_computes_a_result_is_waited_for_where_all_have_come() {
+        let mut pools = pools(3, 1);
+        let [first, second, third] = &mut pools[..] else { unreachable!() };
+        first.arrive(1, Some(&[0; 8]), 8, sum).unwrap();
+        second.arrive(1, Some(&[0; 8]), 8, sum).unwrap();
+        assert_eq!((first.waits_for(), second.waits_for()), (Some(2), Some(2)));
+        let step = |inputs: &Inputs<'_>, result: &mut [u8]| {
+            assert_eq!((first.waits_for(), second.waits_for()), (Some(2), Some(2)), "and no rank that has come");
+            sum(inputs, result)
+        };
+        third.arrive(1, Some(&[0; 8]), 8, step).unwrap();
     }
 
     #[test]
