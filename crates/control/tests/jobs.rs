@@ -13,7 +13,7 @@ fn switch() -> Switch {
 }
 
 fn stalled(call: CallDescription) -> ClientMessage {
-    ClientMessage::Stalled { call, idle_ms: 2_000 }
+    ClientMessage::Stalled { call, idle_ms: 2_000, patience_ms: None }
 }
 
 #[test]
