@@ -602,8 +602,7 @@ def _scaled(tensor: Tensor, op: ReduceOp) -> Tensor | None:
         return None
     factor = op.factor
     if isinstance(factor, Tensor):
-        if factor.numel() != 1:
-            raise ArgumentError(f"PREMUL_SUM: a factor of shape {tuple(factor.shape)}: expected one number")
+        # PyTorch has seen to it that it is one number; of another type it would change that of the product.
         factor = factor.item()
     scaled = tensor * factor
     if scaled.dtype != tensor.dtype:

@@ -198,8 +198,6 @@ def factors(rank: int) -> None:
             mine = torch.full((3,), 4.0 * (rank + 1), dtype=dtype)
             dist.reduce(mine, dst=0, op=dist._make_nccl_premul_sum(factor))
             assert mine.tolist() == [3.0 if rank == 0 else 8.0] * 3
-    with pytest.raises(ValueError, match="factor of shape"):
-        dist.all_reduce(torch.ones(3), op=dist._make_nccl_premul_sum(torch.ones(3)))
     # The input of a rank that gets no result stays as it is.
     strided = torch.full((6,), 2.0)[::2]
     dist.all_reduce(strided, op=dist._make_nccl_premul_sum(0.5))
@@ -223,8 +221,6 @@ def several(rank: int) -> None:
         group.broadcast([torch.ones(2)], options)
     with pytest.raises(ValueError, match="of sparse tensors"):
         dist.all_reduce(torch.eye(2).to_sparse(), op=ReduceOp.MAX)
-    with pytest.raises(ValueError, match=r"torch.sparse_csr: expected a dense one"):
-        group.allreduce([torch.eye(2).to_sparse_csr()])
     dist.barrier()
 
 

