@@ -122,6 +122,7 @@ class Calls:
         part = self.room(lengths[self.rank])
         self.run(dist.reduce_scatter, part, [self.view(piece) for piece in of(self.rank, self.dtype, 6).split(lengths)])
         self.same(part, total(self.dtype, 6).split(lengths)[self.rank], f"uneven reduce_scatter {what}")
+        self.refused = False
         both = [self.mine(), self.mine(2)]
         dist.group.WORLD.allreduce_coalesced(both, dist.AllreduceCoalescedOptions()).wait()  # type: ignore[union-attr]
         self.same(both[0], total(self.dtype), f"allreduce_coalesced {what}")
@@ -161,6 +162,10 @@ class Calls:
         self.messages(what)
 
     def messages(self, what: str) -> None:
+        self.refused = False
+        if self.mine().is_conj():
+            # As above.
+            return
         ahead, behind = (self.rank + 1) % WORLD, (self.rank - 1) % WORLD
         room = self.room()
         if self.async_op:
