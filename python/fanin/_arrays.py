@@ -93,7 +93,9 @@ def view_input(array: Any) -> View:
     """
     tensor = _as_tensor(array)
     if tensor is not None:
-        return _view_tensor(tensor if tensor.is_contiguous() else tensor.contiguous())
+        # What lies there need not be its elements: bits of the tensor may say that these are its negatives or conjugates.
+        plain = tensor.resolve_conj().resolve_neg().contiguous()
+        return _view_tensor(plain.clone() if plain._is_zerotensor() else plain)
     ndarray = _as_ndarray(array)
     return _view_ndarray(ndarray if ndarray.flags.c_contiguous else np.ascontiguousarray(ndarray))
 
@@ -105,7 +107,7 @@ def view_indices(array: Any) -> np.ndarray[Any, np.dtype[np.int64]]:
         ArgumentError: They are no list of whole numbers, or one of them is negative.
     """
     tensor = _as_tensor(array)
-    ndarray = _as_ndarray(array) if tensor is None else tensor.numpy()
+    ndarray = _as_ndarray(array) if tensor is None else tensor.resolve_neg().numpy()
     # A list without elements has no type of its own.
     if ndarray.ndim != 1 or (ndarray.dtype.kind not in "iu" and ndarray.size > 0):
         raise ArgumentError(f"indices are of shape {ndarray.shape} and type {ndarray.dtype}: expected a list of whole numbers")
@@ -123,6 +125,8 @@ def view_output(array: Any, what: str = "out") -> View:
     """
     tensor = _as_tensor(array)
     if tensor is not None:
+        if tensor.is_neg() or tensor.is_conj() or tensor._is_zerotensor():
+            raise ArgumentError(f"{what} is a view with negated or conjugated elements: resolve_neg() and resolve_conj() give what can be written to")
         contiguous, view = tensor.is_contiguous(), _view_tensor(tensor, owner=array)
     else:
         if not (isinstance(array, np.ndarray) or _is_buffer(array) or hasattr(array, "__dlpack__")):

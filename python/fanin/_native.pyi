@@ -86,11 +86,12 @@ class Communicator:
         output_address: int,
         output_bytes: int,
         root: int = 0,
+        timeout: float | None = None,
     ) -> None:
         """A collective over memory that the caller keeps alive and to itself until this returns.
 
         ``elements`` is the length of a share: of the vector, or of one rank's part of it (reduce-scatter, all-gather). The same address for
-        input and output means in place; otherwise they must not overlap.
+        input and output means in place; otherwise they must not overlap. ``timeout`` is of this call alone.
         """
 
     def call_async(
@@ -105,6 +106,7 @@ class Communicator:
         output_bytes: int,
         root: int = 0,
         keep: Any = None,
+        timeout: float | None = None,
     ) -> Handle:
         """As ``call``, in the background: ``keep`` is held until then, and owns the memory."""
 
@@ -117,11 +119,19 @@ class Communicator:
         indices_bytes: int,
         values_address: int,
         values_bytes: int,
+        timeout: float | None = None,
     ) -> tuple[Handle, SparseResult]:
         """A sparse allreduce in the background.
 
         Its entries, indices of 64 bits and as many values, are copied before this returns.
         """
+
+    @property
+    def timeout(self) -> float:
+        """How long calls that are made from now on wait, in seconds."""
+
+    def set_timeout(self, timeout: float) -> None:
+        """Sets how long calls of this rank that are made from now on wait, in seconds."""
 
     def split(self, color: int | None, key: int = 0) -> Communicator | None:
         """Divides the ranks into communicators by ``color``, in the order of ``key``. All ranks call it."""

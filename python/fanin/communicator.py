@@ -205,6 +205,19 @@ class Communicator:
         return self._native.transport
 
     @property
+    def timeout(self) -> float:
+        """How long calls that are made from now on wait for other ranks or the switch, in seconds."""
+        return self._native.timeout
+
+    def set_timeout(self, timeout: float) -> None:
+        """Sets that, for this rank; ranks may differ. The first one that does not want to wait any longer ends the job.
+
+        Raises:
+            ConfigurationError: It is no time that one can wait.
+        """
+        self._native.set_timeout(timeout)
+
+    @property
     def closed(self) -> bool:
         """Whether it was closed, or belongs to the process that this one was forked from."""
         return self._native.closed

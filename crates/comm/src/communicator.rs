@@ -29,6 +29,7 @@ use crate::queue::{Handle, Lent, Queue, Run, SparseTask, Task, Turn};
 use crate::reproducible::{Reproducible, Scratch};
 use crate::runner::Runner;
 use crate::sparse::{Given, Sparse, SwitchWay};
+use crate::within::Timeouts;
 
 /// A rank's place in a job.
 ///
@@ -56,6 +57,7 @@ pub(crate) struct Core {
     pub(crate) link: Option<Arc<Link>>,
     engine: Mutex<Engine>,
     pub(crate) turns: crate::queue::Turns,
+    pub(crate) timeouts: Timeouts,
     /// Counts of a path by UDP, also while a call holds the engine.
     traffic: Option<Arc<Traffic>>,
     /// Bytes of elements in a packet of a path by UDP.
@@ -162,6 +164,7 @@ impl Communicator {
         let payload_bytes = if let Path::Datagrams(path) = &path { Some(path.payload_bytes()) } else { None };
         let engine = Mutex::new(Engine { path, next: 0, closed: false, scratch: Scratch::default() });
         let core = Arc::new(Core {
+            timeouts: Timeouts::new(config.timeout),
             config,
             link,
             engine,
@@ -222,7 +225,7 @@ impl Communicator {
     /// [`CommError::Arguments`] where type and operator do not go together; [`CommError::Failed`].
     pub fn allreduce<T: Element>(&self, vector: &mut [T], operator: Operator) -> Result<(), CommError> {
         let elements = vector.len() as u64;
-        self.call(CollectiveKind::Allreduce, element_op::<T>(operator)?, elements, &mut in_place(vector))
+        self.call(self.timeout(), CollectiveKind::Allreduce, element_op::<T>(operator)?, elements, &mut in_place(vector))
     }
 
     /// As [`Communicator::allreduce`], with a vector for the result.
@@ -231,7 +234,7 @@ impl Communicator {
     /// As [`Communicator::allreduce`], and where the lengths differ.
     pub fn allreduce_into<T: Element>(&self, input: &[T], output: &mut [T], operator: Operator) -> Result<(), CommError> {
         let elements = input.len() as u64;
-        self.call(CollectiveKind::Allreduce, element_op::<T>(operator)?, elements, &mut apart(input, output))
+        self.call(self.timeout(), CollectiveKind::Allreduce, element_op::<T>(operator)?, elements, &mut apart(input, output))
     }
 
     /// An operator that the job has brought along ([`Config::operators`]), for calls.
@@ -257,7 +260,7 @@ impl Communicator {
     pub fn allreduce_custom<T: NoUninit + AnyBitPattern>(&self, vector: &mut [T], operator: &CustomOperator) -> Result<(), CommError> {
         let elements = vector.len() as u64;
         let operator = operator.clone().for_elements_of(size_of::<T>()).map_err(|error| CommError::Arguments(error.to_string()))?;
-        self.call(CollectiveKind::Allreduce, self.operator(&operator)?, elements, &mut Buffers::InPlace(bytemuck::cast_slice_mut(vector)))
+        self.call(self.timeout(), CollectiveKind::Allreduce, self.operator(&operator)?, elements, &mut Buffers::InPlace(bytemuck::cast_slice_mut(vector)))
     }
 
     /// Rank `root` gets the reduction of all vectors, in place; the other ranks' vectors stay as they are.
@@ -266,7 +269,7 @@ impl Communicator {
     /// As [`Communicator::allreduce`], and where there is no such rank.
     pub fn reduce<T: Element>(&self, vector: &mut [T], operator: Operator, root: u32) -> Result<(), CommError> {
         let (kind, elements) = (CollectiveKind::Reduce { root: self.root(root)? }, vector.len() as u64);
-        self.call(kind, element_op::<T>(operator)?, elements, &mut in_place(vector))
+        self.call(self.timeout(), kind, element_op::<T>(operator)?, elements, &mut in_place(vector))
     }
 
     /// Every rank gets rank `root`'s vector.
@@ -275,7 +278,7 @@ impl Communicator {
     /// As [`Communicator::reduce`].
     pub fn broadcast<T: Element>(&self, vector: &mut [T], root: u32) -> Result<(), CommError> {
         let (kind, elements) = (CollectiveKind::Broadcast { root: self.root(root)? }, vector.len() as u64);
-        self.call(kind, copies(T::DTYPE), elements, &mut in_place(vector))
+        self.call(self.timeout(), kind, copies(T::DTYPE), elements, &mut in_place(vector))
     }
 
     /// Returns once all ranks have called it.
@@ -283,7 +286,7 @@ impl Communicator {
     /// # Errors
     /// [`CommError::Failed`].
     pub fn barrier(&self) -> Result<(), CommError> {
-        self.call(CollectiveKind::Barrier, copies(DType::U8), 0, &mut in_place::<u8>(&mut []))
+        self.call(self.timeout(), CollectiveKind::Barrier, copies(DType::U8), 0, &mut in_place::<u8>(&mut []))
     }
 
     /// Every rank gets its part of the reduction of all vectors: `input` has a part of `output`'s length for each rank.
@@ -292,7 +295,7 @@ impl Communicator {
     /// As [`Communicator::allreduce`], and where the lengths do not fit.
     pub fn reduce_scatter<T: Element>(&self, input: &[T], output: &mut [T], operator: Operator) -> Result<(), CommError> {
         let elements = output.len() as u64;
-        self.call(CollectiveKind::ReduceScatter, element_op::<T>(operator)?, elements, &mut apart(input, output))
+        self.call(self.timeout(), CollectiveKind::ReduceScatter, element_op::<T>(operator)?, elements, &mut apart(input, output))
     }
 
     /// Every rank gets the vectors of all ranks, in the order of ranks: `output` has a part of `input`'s length for each.
@@ -301,7 +304,7 @@ impl Communicator {
     /// As [`Communicator::allreduce`], and where the lengths do not fit.
     pub fn all_gather<T: Element>(&self, input: &[T], output: &mut [T]) -> Result<(), CommError> {
         let elements = input.len() as u64;
-        self.call(CollectiveKind::AllGather, copies(T::DTYPE), elements, &mut apart(input, output))
+        self.call(self.timeout(), CollectiveKind::AllGather, copies(T::DTYPE), elements, &mut apart(input, output))
     }
 
     /// As [`Communicator::allreduce`], in the background: the vector comes back by the handle.
@@ -344,9 +347,22 @@ impl Communicator {
         vector: B,
         done: impl FnOnce(B, Result<(), CommError>) + Send + 'static,
     ) -> Result<(), CommError> {
+        self.start(self.timeout(), kind, op, elements, vector, done)
+    }
+
+    /// Starts a call in the background that waits so long.
+    pub(crate) fn start<B: Lent>(
+        &self,
+        timeout: Duration,
+        kind: CollectiveKind,
+        op: impl Into<CallOp>,
+        elements: u64,
+        vector: B,
+        done: impl FnOnce(B, Result<(), CommError>) + Send + 'static,
+    ) -> Result<(), CommError> {
         let op = op.into();
         self.check(kind, op)?;
-        self.enqueue(|ticket| Box::new(Task::new(ticket, kind, op, elements, vector, Box::new(done))))
+        self.enqueue(|ticket| Box::new(Task::new(ticket, timeout, (kind, op), elements, vector, Box::new(done))))
     }
 
     /// Runs a task in the background, in its turn.
@@ -380,7 +396,7 @@ impl Communicator {
         operator: Operator,
     ) -> Result<Sparse<T>, CommError> {
         let given = Given::new(element_op::<T>(operator)?, indices, bytemuck::cast_slice(values), size)?;
-        let _turn = self.turn();
+        let _turn = self.turn(self.timeout());
         self.core.run_sparse(given).map(Sparse::of)
     }
 
@@ -397,10 +413,23 @@ impl Communicator {
         size: u64,
         done: impl FnOnce(Result<Sparse<u8>, CommError>) + Send + 'static,
     ) -> Result<(), CommError> {
+        self.start_sparse(self.timeout(), op, indices, values, size, done)
+    }
+
+    /// Starts a sparse allreduce in the background that waits so long.
+    pub(crate) fn start_sparse(
+        &self,
+        timeout: Duration,
+        op: ElementOp,
+        indices: &[u64],
+        values: &[u8],
+        size: u64,
+        done: impl FnOnce(Result<Sparse<u8>, CommError>) + Send + 'static,
+    ) -> Result<(), CommError> {
         self.check(CollectiveKind::Allreduce, op.into())?;
         let given = Given::new(op, indices, values, size)?;
         let done = |result: Result<_, _>| done(result.map(Sparse::of));
-        self.enqueue(|ticket| Box::new(SparseTask { ticket, given, done }))
+        self.enqueue(|ticket| Box::new(SparseTask { ticket, timeout, given, done }))
     }
 
     /// Any collective over bytes, for callers that know element types at run time only. `elements` as in [`Communicator::call_async`].
@@ -415,7 +444,7 @@ impl Communicator {
         input: &[u8],
         output: &mut [u8],
     ) -> Result<(), CommError> {
-        self.call(kind, op, elements, &mut Buffers::Apart { input, output })
+        self.call(self.timeout(), kind, op, elements, &mut Buffers::Apart { input, output })
     }
 
     /// As [`Communicator::call_bytes`], in place.
@@ -429,25 +458,39 @@ impl Communicator {
         elements: u64,
         vector: &mut [u8],
     ) -> Result<(), CommError> {
-        self.call(kind, op, elements, &mut Buffers::InPlace(vector))
+        self.call(self.timeout(), kind, op, elements, &mut Buffers::InPlace(vector))
     }
 
-    fn call(&self, kind: CollectiveKind, op: impl Into<CallOp>, elements: u64, buffers: &mut Buffers<'_>) -> Result<(), CommError> {
+    /// A call that waits so long.
+    pub(crate) fn call(
+        &self,
+        timeout: Duration,
+        kind: CollectiveKind,
+        op: impl Into<CallOp>,
+        elements: u64,
+        buffers: &mut Buffers<'_>,
+    ) -> Result<(), CommError> {
         let op = op.into();
         self.check(kind, op)?;
-        let _turn = self.turn();
+        let _turn = self.turn(timeout);
         self.core.run(kind, op, elements, buffers)
     }
 
-    /// Waits for the turn of a call that is made now.
-    fn turn(&self) -> Turn<'_> {
+    pub(crate) fn core(&self) -> &Core {
+        &self.core
+    }
+
+    /// Waits for the turn of a call that is made now and waits so long.
+    fn turn(&self, timeout: Duration) -> Turn<'_> {
         let ticket = self.core.turns.take();
         // Calls before this one end soon once the job has.
-        self.core.turns.wait(ticket, || {
+        let turn = self.core.turns.wait(ticket, || {
             if self.core.config.interrupt.is_wanted() {
                 self.core.fail(INTERRUPTED);
             }
-        })
+        });
+        self.core.timeouts.begin(timeout);
+        turn
     }
 
     fn check(&self, kind: CollectiveKind, op: CallOp) -> Result<(), CommError> {
@@ -502,6 +545,7 @@ impl Communicator {
             world: members.len() as u32,
             job: format!("{}/{number}.{color}", self.job()),
             meeting: self.switch.map_or(Meeting::Nowhere, |switch| Meeting::Switch(switch.to_string())),
+            unread: Vec::new(),
             ..self.core.config.clone()
         };
         let runner = match &self.core.link {
@@ -697,7 +741,7 @@ impl Core {
     }
 
     fn patience<'a>(&'a self, link: &'a Link) -> Patience<'a> {
-        Patience::new(link, &self.config.interrupt, self.config.stall_notice, self.config.timeout)
+        Patience::new(link, &self.config.interrupt, self.config.stall_notice, self.timeouts.running())
     }
 }
 

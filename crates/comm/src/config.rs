@@ -9,12 +9,14 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
-use fanin_core::units;
 use fanin_control::{OPERATORS_BYTES_MAX, OPERATORS_MAX, WORLD_MAX};
+use fanin_core::units;
 use fanin_daemon::lines::Lines;
 use fanin_net::FaultPlan;
 use fanin_net::shm::Waiting;
 use fanin_operator::CustomOperator;
+
+use crate::variables::{self, environment};
 
 /// Where the ranks of a job meet.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -179,6 +181,8 @@ pub struct Config {
     pub notices: Notices,
     /// Ends waiting, when joining and in calls.
     pub interrupt: Interrupt,
+    /// Variables of the environment that begin with `FANIN_` and that nothing reads: the user is told, once.
+    pub unread: Vec<String>,
 }
 
 impl Config {
@@ -203,6 +207,7 @@ impl Config {
             faults: FaultPlan::default(),
             notices: Notices::default(),
             interrupt: Interrupt::default(),
+            unread: Vec::new(),
         }
     }
 
@@ -211,7 +216,16 @@ impl Config {
     /// # Errors
     /// [`ConfigError`] names the variable, its value and what was expected.
     pub fn from_env() -> Result<Self, ConfigError> {
-        Config::from_variables(|name| std::env::var(name).ok())
+        Config::from_variables(|name| std::env::var(name).ok())?.with_unread_of(environment())
+    }
+
+    /// Looks through the names of variables for those that begin with `FANIN_` and that nothing reads ([`Config::unread`]).
+    ///
+    /// # Errors
+    /// [`ConfigError::Misspelt`] for a name that is nearly one of [`VARIABLES`].
+    pub fn with_unread_of(mut self, names: impl Iterator<Item = String>) -> Result<Self, ConfigError> {
+        self.unread = variables::unread(names)?;
+        Ok(self)
     }
 
     /// As [`Config::from_env`], from anything that knows variables.
@@ -270,6 +284,14 @@ impl Config {
         Ok(config)
     }
 
+    /// Whether ranks can wait so long for one another.
+    pub(crate) fn check_timeout(what: &'static str, time: Duration) -> Result<(), ConfigError> {
+        if is_timeout(time) {
+            return Ok(());
+        }
+        Err(ConfigError::Value { what, value: time.as_secs_f64().to_string(), expected: timeouts() })
+    }
+
     /// Whether the values make sense together.
     ///
     /// # Errors
@@ -288,6 +310,7 @@ impl Config {
         if self.job.is_empty() || self.job.len() > 128 || self.job.chars().any(char::is_control) {
             return wrong("job", format!("{:?}", self.job), "a name of 1 to 128 printable characters".into());
         }
+        Config::check_timeout("timeout", self.timeout)?;
         if self.operators.len() > OPERATORS_MAX {
             return wrong("operators", format!("{} of them", self.operators.len()), format!("at most {OPERATORS_MAX}"));
         }
@@ -361,6 +384,14 @@ pub enum ConfigError {
         /// What would make sense.
         expected: String,
     },
+    /// The name of a variable is nearly one that is read.
+    #[error("{name} is set, which nothing reads: is {meant} meant?")]
+    Misspelt {
+        /// The variable.
+        name: String,
+        /// The one that is read.
+        meant: &'static str,
+    },
     /// One variable is set and another is not.
     #[error("{missing} is not set, but {set} is")]
     Missing {
@@ -400,6 +431,14 @@ fn bytes(what: &'static str, value: &str) -> Result<u32, ConfigError> {
     units::bytes_of(value)
         .and_then(|bytes| u32::try_from(bytes).ok())
         .ok_or_else(|| ConfigError::Value { what, value: value.into(), expected: units::BYTES_EXPECTED.into() })
+}
+
+fn is_timeout(time: Duration) -> bool {
+    (TIMEOUT_MIN..=TIMEOUT_MAX).contains(&time)
+}
+
+fn timeouts() -> String {
+    format!("seconds, {} to {}", TIMEOUT_MIN.as_secs_f64(), TIMEOUT_MAX.as_secs())
 }
 
 fn choose<T: Copy>(what: &'static str, value: &str, choices: &[(&str, T)]) -> Result<T, ConfigError> {

@@ -18,6 +18,8 @@
 //! | `call` | one collective: blocks, shares, fingerprints |
 //! | `reproducible` | reductions of floats as reductions of integers, whose bits do not depend on the order |
 //! | `queue` | [`Handle`]: calls in the background, the order of all calls |
+//! | `variables` | variables of the environment that nothing reads |
+//! | `within` | how long calls wait: [`Communicator::set_timeout`], [`Within`] |
 //! | `host` | [`Host`]: a switch in this process |
 //! | `sparse` | [`Sparse`]: vectors as lists of indices and values |
 //! | `path` | vectors by shared memory, by UDP, or not at all |
@@ -37,6 +39,8 @@ mod queue;
 mod reproducible;
 mod runner;
 mod sparse;
+mod variables;
+mod within;
 
 pub use call::{CallOp, RegisteredOperator};
 pub use communicator::{Communicator, Progress};
@@ -54,6 +58,8 @@ pub use host::Host;
 pub use path::PathReport;
 pub use queue::{Handle, Lent};
 pub use sparse::{NoSwitch, Sparse, SparseReport, SparseWay};
+pub use variables::environment;
+pub use within::Within;
 
 /// The examples of the documentation compile.
 #[cfg(doctest)]

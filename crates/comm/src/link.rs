@@ -270,9 +270,10 @@ impl Link {
     }
 
     /// Nothing moves: the switch is asked to find out why.
-    pub(crate) fn report_stall(&self, still: Duration) {
-        let idle_ms = still.as_millis() as u64;
-        let _ = self.send(&ClientMessage::Stalled { call: self.call(), idle_ms });
+    /// `timeout` is how long this rank waits in this call.
+    pub(crate) fn report_stall(&self, still: Duration, timeout: Duration) {
+        let (idle_ms, patience_ms) = (still.as_millis() as u64, Some(timeout.as_millis() as u64));
+        let _ = self.send(&ClientMessage::Stalled { call: self.call(), idle_ms, patience_ms });
     }
 
     fn send(&self, message: &ClientMessage) -> io::Result<()> {

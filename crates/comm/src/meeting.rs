@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
 use std::os::unix::fs::MetadataExt;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 use std::{fs, thread};
@@ -18,6 +19,7 @@ use fanin_net::shm::{Pool, Segment};
 use fanin_net::{FaultPlan, Socket, SocketConfig};
 use fanin_operator::CustomOperator;
 use fanin_systems::System;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::{Deserialize, Serialize};
 
 use crate::config::{Config, INTERRUPT_LOOK, Meeting, TIMEOUT_MAX, Transport};
@@ -27,6 +29,7 @@ use crate::own_time::{self, Stop};
 use crate::path::memory;
 use crate::path::patience::INTERRUPTED;
 use crate::runner::{Loss, Runner};
+use crate::variables;
 
 /// How often an address is tried at which nobody listens yet.
 const RETRY: Duration = Duration::from_millis(50);
@@ -80,6 +83,8 @@ impl Wanted {
 /// # Errors
 /// [`CommError`], within the configured timeout.
 pub(crate) fn join(config: &Config, wanted: Wanted, runner: &Runner) -> Result<Joined, CommError> {
+    variables::tell(config);
+    count_job();
     let deadline = Instant::now() + config.timeout;
     let (text, whom) = match &config.meeting {
         Meeting::Switch(text) => (text, "the switch"),
@@ -177,6 +182,27 @@ pub(crate) fn rejoin(config: &Config, address: SocketAddr, resume: ResumeState) 
 
 /// What a rank gets that has joined again.
 type JoinedAgain = (Join, Admitted, Socket, Vec<OperationPlan>);
+
+/// With so many jobs a process is one of those that may need more descriptors than 1024, which is what many systems allow it at first.
+const JOBS_FEW: usize = 32;
+/// What it then asks for, where it may have so many.
+const FILES_WANTED: u64 = 1 << 16;
+
+/// A job takes up to seven descriptors: rather than fail with `EMFILE` in the middle of a program that has many, the process's own limit is
+/// raised as far as the system lets every process raise it.
+fn count_job() {
+    static JOBS: AtomicUsize = AtomicUsize::new(0);
+    if JOBS.fetch_add(1, Ordering::Relaxed) != JOBS_FEW {
+        return;
+    }
+    let limit = getrlimit(Resource::Nofile);
+    let most = limit.maximum.map_or(FILES_WANTED, |most| most.min(FILES_WANTED));
+    if limit.current.is_some_and(|current| current < most)
+        && let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: Some(most), ..limit })
+    {
+        tracing::debug!(%error, most, "the limit of open files stays");
+    }
+}
 
 /// The first address of `text`; names may take a moment to be known.
 fn resolve(text: &str, deadline: Instant) -> Result<SocketAddr, CommError> {

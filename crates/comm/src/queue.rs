@@ -4,6 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use fanin_core::CollectiveKind;
 
@@ -135,24 +136,25 @@ pub(crate) type Done<B> = Box<dyn FnOnce(B, Result<(), CommError>) + Send>;
 
 pub(crate) struct Task<B> {
     ticket: u64,
-    kind: CollectiveKind,
-    op: CallOp,
+    timeout: Duration,
+    what: (CollectiveKind, CallOp),
     elements: u64,
     vector: B,
     done: Done<B>,
 }
 
 impl<B: Lent> Task<B> {
-    pub(crate) fn new(ticket: u64, kind: CollectiveKind, op: CallOp, elements: u64, vector: B, done: Done<B>) -> Self {
-        Task { ticket, kind, op, elements, vector, done }
+    pub(crate) fn new(ticket: u64, timeout: Duration, what: (CollectiveKind, CallOp), elements: u64, vector: B, done: Done<B>) -> Self {
+        Task { ticket, timeout, what, elements, vector, done }
     }
 }
 
 impl<B: Lent> Run for Task<B> {
     fn run(self: Box<Self>, core: &Core) {
         let turn = core.turns.wait(self.ticket, || ());
+        core.timeouts.begin(self.timeout);
         // A panic, in a caller's `Lent` or by a bug, ends the job with an error, before the next call begins.
-        let Task { kind, op, elements, mut vector, done, .. } = *self;
+        let Task { what: (kind, op), elements, mut vector, done, .. } = *self;
         let run = AssertUnwindSafe(|| {
             // Asked twice, as what is lent by the first answer is lent to its end.
             match vector.apart().is_some() {
@@ -174,6 +176,7 @@ impl<B: Lent> Run for Task<B> {
 /// A sparse allreduce in the background.
 pub(crate) struct SparseTask<F> {
     pub(crate) ticket: u64,
+    pub(crate) timeout: Duration,
     pub(crate) given: Given,
     pub(crate) done: F,
 }
@@ -181,6 +184,7 @@ pub(crate) struct SparseTask<F> {
 impl<F: FnOnce(Result<(Entries, SparseReport), CommError>) + Send> Run for SparseTask<F> {
     fn run(self: Box<Self>, core: &Core) {
         let turn = core.turns.wait(self.ticket, || ());
+        core.timeouts.begin(self.timeout);
         let SparseTask { given, done, .. } = *self;
         let result = catch_unwind(AssertUnwindSafe(|| core.run_sparse(given))).unwrap_or_else(|_| Err(core.fail(PANICKED)));
         if catch_unwind(AssertUnwindSafe(|| done(result))).is_err() {

@@ -66,6 +66,8 @@ pub const VERSION: u32 = 3;
 
 /// How often either side says [`Alive`](ClientMessage::Alive), in ms. Any other message counts as well.
 pub const ALIVE_INTERVAL_MS: u64 = 250;
+/// The longest patience that makes sense, in ms: a hundred years, so that no sum of times is ever too large.
+pub const PATIENCE_MS_MAX: u64 = 36_500 * 86_400_000;
 
 /// Nobody is taken for gone who has been silent for less than this, in ms, however short a job's patience is: a thread that says
 /// [`Alive`](ClientMessage::Alive) may have to wait for its turn on a busy machine.

@@ -29,6 +29,9 @@ pub enum ClientMessage {
         call: CallDescription,
         /// For how long nothing has moved here, in ms.
         idle_ms: u64,
+        /// How long the rank waits in this call, in ms, where that is not [`JobWish::patience_ms`].
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        patience_ms: Option<u64>,
     },
     /// The answer to [`SwitchMessage::Describe`].
     Call {

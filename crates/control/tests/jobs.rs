@@ -4,7 +4,7 @@ mod common;
 
 use common::{PATIENCE_MS, Switch, call, join};
 use fanin_control::{
-    Attach, BlockRange, CallDescription, ClientMessage, FailureKind, Hello, JobsConfig, Join, Note, OperationPlan, Progress, ResumeState,
+    Attach, BlockRange, CallDescription, ClientMessage, ConnectionId, FailureKind, Hello, JobsConfig, Join, Note, OperationPlan, Progress, ResumeState,
     Segment, Source, SwitchMessage, VERSION,
 };
 
@@ -13,7 +13,7 @@ fn switch() -> Switch {
 }
 
 fn stalled(call: CallDescription) -> ClientMessage {
-    ClientMessage::Stalled { call, idle_ms: 2_000 }
+    ClientMessage::Stalled { call, idle_ms: 2_000, patience_ms: None }
 }
 
 #[test]
@@ -219,23 +219,55 @@ fn a_mismatch_seen_in_packets_is_looked_into_at_once_and_is_nothing_where_calls_
     assert!(switch.failure(ranks[0]).0.contains("allreduce of 8"));
 }
 
+/// For so long, ranks say that they are in operation 17 when they are asked, but for the last one, which has not called it. Gives when the
+/// job has failed.
+fn answer(switch: &mut Switch, ranks: &[ConnectionId], span_ms: u64) -> Option<u64> {
+    let mut asked = vec![0; ranks.len()];
+    (0..span_ms / 50).find_map(|step| {
+        for (rank, connection) in ranks.iter().enumerate() {
+            let describes = switch.told[connection].messages.iter().filter(|message| **message == SwitchMessage::Describe).count();
+            if describes > asked[rank] && switch.open.contains(connection) {
+                asked[rank] = describes;
+                let doing = if rank + 1 == ranks.len() { CallDescription::idle(17) } else { call(17, 9) };
+                switch.say(*connection, ClientMessage::Call { call: doing });
+            }
+        }
+        switch.pass(50, ranks);
+        switch.told[&ranks[0]].failed().is_some().then_some(step * 50)
+    })
+}
+
+#[test]
+fn a_rank_waits_as_long_in_a_call_as_it_says_and_the_first_that_gives_up_ends_the_waiting() {
+    let stalled = |idle_ms, patience_ms| ClientMessage::Stalled { call: call(17, 9), idle_ms, patience_ms };
+    // The job's patience is 10 s. Half of the call's own is believed, of what was before.
+    for (said, expected_ms) in [
+        (vec![stalled(1_000, Some(3_000))], 2_000..=2_200),
+        (vec![stalled(9_000, Some(3_000))], 1_500..=1_700),
+        (vec![stalled(2_000, Some(30_000))], 28_000..=28_200),
+        (vec![stalled(2_000, Some(30_000)), stalled(0, Some(4_000))], 4_000..=4_200),
+        (vec![stalled(0, Some(4_000)), stalled(2_000, Some(30_000))], 4_000..=4_200),
+        (vec![stalled(2_000, None)], 8_000..=8_200),
+        // Nobody waits longer than the switch allows, or not at all.
+        (vec![stalled(0, Some(u64::MAX))], 3_600_000..=3_600_200),
+        (vec![stalled(0, Some(0))], 0..=200),
+    ] {
+        let mut switch = switch();
+        let ranks = switch.run("a", 3);
+        said.iter().zip(&ranks).for_each(|(message, rank)| switch.say(*rank, message.clone()));
+        let failed = answer(&mut switch, &ranks, *expected_ms.end() + 1_000).unwrap();
+        assert!(expected_ms.contains(&failed), "{said:?}: {failed}");
+        let (text, suspect) = switch.failure(ranks[1]);
+        assert!(text.contains("rank 2 has not called operation 17") && suspect == Some(2), "{text}");
+    }
+}
+
 #[test]
 fn a_rank_that_does_not_come_is_named_at_once_and_fails_the_job_when_patience_is_over() {
     let mut switch = switch();
     let ranks = switch.run("a", 3);
     switch.say(ranks[0], stalled(call(17, 9)));
-    let mut asked = [0; 3];
-    for _ in 0..400 {
-        for (rank, connection) in ranks.iter().enumerate() {
-            let describes = switch.told[connection].messages.iter().filter(|message| **message == SwitchMessage::Describe).count();
-            if describes > asked[rank] && switch.open.contains(connection) {
-                asked[rank] = describes;
-                let doing = if rank == 2 { CallDescription::idle(17) } else { call(17, 9) };
-                switch.say(*connection, ClientMessage::Call { call: doing });
-            }
-        }
-        switch.pass(50, &ranks);
-    }
+    answer(&mut switch, &ranks, 20_000);
     let notice = switch.told[&ranks[2]].notices()[0];
     assert_eq!(notice, "rank 2 has not called operation 17 (allreduce of 9 f32 (sum)); ranks 0 and 1 have waited for 2 s");
     let (text, suspect) = switch.failure(ranks[1]);

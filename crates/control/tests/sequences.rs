@@ -75,7 +75,7 @@ fn random_message(dice: &mut Dice<'_>, instances: &[u64]) -> ClientMessage {
         1 => ClientMessage::Join(Box::new(random_join(dice, instances))),
         2..=4 => ClientMessage::Ready,
         5 => ClientMessage::Alive { sequence: 0 },
-        6 => ClientMessage::Stalled { call: doing, idle_ms: dice.below(200) * 100 },
+        6 => ClientMessage::Stalled { call: doing, idle_ms: dice.below(200) * 100, patience_ms: dice.one_in(2).then(|| dice.below(200) * 100) },
         7 | 8 => ClientMessage::Call { call: doing },
         9 => ClientMessage::Share { key: "k".into(), value: "v".repeat(dice.below(40) as usize * 128) },
         10 if dice.one_in(2) => ClientMessage::Abort { text: "a reason\n".repeat(dice.below(100) as usize) },
@@ -186,7 +186,7 @@ fn say_what_fits(switch: &mut Switch, dice: &mut Dice<'_>, connection: Connectio
     let message = match said {
         Some(SwitchMessage::Admitted(_) | SwitchMessage::Resume { .. } | SwitchMessage::Shared { .. }) => ClientMessage::Ready,
         Some(SwitchMessage::Describe) => ClientMessage::Call { call: call(1, if dice.one_in(3) { 5 } else { 9 }) },
-        Some(SwitchMessage::Start) if dice.one_in(2) => ClientMessage::Stalled { call: call(1, 9), idle_ms: 3_000 },
+        Some(SwitchMessage::Start) if dice.one_in(2) => ClientMessage::Stalled { call: call(1, 9), idle_ms: 3_000, patience_ms: None },
         Some(SwitchMessage::Hello(_)) | None => return,
         _ => ClientMessage::Alive { sequence: 1 },
     };

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use fanin_control::JobsConfig;
+use fanin_control::{JobsConfig, PATIENCE_MS_MAX};
 use fanin_net::FaultPlan;
 
 /// What a switch is started with.
@@ -34,13 +34,29 @@ impl DaemonConfig {
 
     /// A switch inside of rank 0's process: for its own jobs, and gone with it.
     pub fn embedded(listen: SocketAddr) -> Self {
-        DaemonConfig { nearby: true, ..DaemonConfig::new(listen) }
+        let mut config = DaemonConfig { nearby: true, ..DaemonConfig::new(listen) };
+        // Rank 0's program says itself how many groups it has and how long they wait. What bounds them is this machine.
+        config.jobs.jobs_max = usize::from(u16::MAX);
+        config.jobs.connections_max = EMBEDDED_CONNECTIONS_MAX;
+        config.jobs.memory_bytes_max = config.jobs.memory_bytes_max.max(physical_memory_bytes() / 2);
+        config.jobs.patience_ms_max = PATIENCE_MS_MAX;
+        config
     }
 
     /// How long running jobs may go on when the switch drains.
     pub fn drain_timeout(&self) -> Duration {
         Duration::from_millis(self.jobs.drain_ms)
     }
+}
+
+/// Connections of a switch inside of rank 0's process: more than descriptors that a process can have.
+const EMBEDDED_CONNECTIONS_MAX: usize = 1 << 20;
+
+/// Memory of this machine, in bytes; 0 where that is not known.
+fn physical_memory_bytes() -> u64 {
+    let said = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let kib = said.lines().find_map(|line| line.strip_prefix("MemTotal:")?.split_whitespace().next()?.parse::<u64>().ok());
+    kib.unwrap_or(0) << 10
 }
 
 /// A seed that two switches, and two lives of one, do not share: time and process. It keeps jobs apart and keeps no secret.

@@ -233,7 +233,7 @@ fn ranks_in_different_calls_are_told_so_before_anybody_stalls() {
 fn a_stall_is_explained_with_who_is_missing() {
     let daemon = start();
     let mut ranks = running(daemon.control_address(), "a", 2);
-    ranks[0].say(ClientMessage::Stalled { call: call(4, 9), idle_ms: 3_000 });
+    ranks[0].say(ClientMessage::Stalled { call: call(4, 9), idle_ms: 3_000, patience_ms: None });
     for (rank, doing) in [(0, call(4, 9)), (1, fanin_control::CallDescription::idle(4))] {
         ranks[rank].wait_for(|message| (*message == SwitchMessage::Describe).then_some(())).unwrap();
         ranks[rank].say(ClientMessage::Call { call: doing });

@@ -10,7 +10,7 @@ use pyo3::types::PyDict;
 use crate::errors::{self, Who};
 use crate::handle::{Handle, Shared};
 use crate::interrupt;
-use crate::memory::{Region, Request, SparseRequest};
+use crate::memory::{self, Region, Request, SparseRequest};
 use crate::operator::Op;
 use crate::settings;
 use crate::sparse::{Slot, SparseResult};
@@ -126,7 +126,7 @@ impl Communicator {
     }
 
     /// A collective over memory that the caller keeps alive and to itself until this returns.
-    #[pyo3(signature = (kind, dtype, op, elements, input_address, input_bytes, output_address, output_bytes, root=0))]
+    #[pyo3(signature = (kind, dtype, op, elements, input_address, input_bytes, output_address, output_bytes, root=0, timeout=None))]
     #[expect(clippy::too_many_arguments, reason = "two vectors by address and length, and what to do with them")]
     fn call(
         &self,
@@ -140,9 +140,11 @@ impl Communicator {
         output_address: usize,
         output_bytes: usize,
         root: u32,
+        timeout: Option<f64>,
     ) -> PyResult<()> {
         let vectors = (Region { address: input_address, bytes: input_bytes }, Region { address: output_address, bytes: output_bytes });
         let request = Request::new((kind, root), (dtype, &op), elements, vectors, (self.who.rank, self.world))
+            .and_then(|request| request.within(timeout))
             .map_err(|text| errors::argument(py, text, Some(&self.who)))?;
         let inner = self.open(py)?;
         // SAFETY: what this method asks of its callers.
@@ -150,7 +152,7 @@ impl Communicator {
     }
 
     /// As `call`, in the background: `keep` is held until then, and owns the memory.
-    #[pyo3(signature = (kind, dtype, op, elements, input_address, input_bytes, output_address, output_bytes, root=0, keep=None))]
+    #[pyo3(signature = (kind, dtype, op, elements, input_address, input_bytes, output_address, output_bytes, root=0, keep=None, timeout=None))]
     #[expect(clippy::too_many_arguments, reason = "two vectors by address and length, and what to do with them")]
     fn call_async(
         &self,
@@ -165,9 +167,11 @@ impl Communicator {
         output_bytes: usize,
         root: u32,
         keep: Option<Py<PyAny>>,
+        timeout: Option<f64>,
     ) -> PyResult<Handle> {
         let vectors = (Region { address: input_address, bytes: input_bytes }, Region { address: output_address, bytes: output_bytes });
         let request = Request::new((kind, root), (dtype, &op), elements, vectors, (self.who.rank, self.world))
+            .and_then(|request| request.within(timeout))
             .map_err(|text| errors::argument(py, text, Some(&self.who)))?;
         let inner = self.open(py)?;
         let shared = Shared::new(&inner, self.who.clone(), keep.unwrap_or_else(|| py.None()));
@@ -178,7 +182,7 @@ impl Communicator {
     }
 
     /// A sparse allreduce in the background, of entries that are copied before this returns: indices of 64 bits, and as many values.
-    #[pyo3(signature = (dtype, op, size, indices_address, indices_bytes, values_address, values_bytes))]
+    #[pyo3(signature = (dtype, op, size, indices_address, indices_bytes, values_address, values_bytes, timeout=None))]
     #[expect(clippy::too_many_arguments, reason = "two vectors by address and length, and what to do with them")]
     fn allreduce_sparse_async(
         &self,
@@ -190,9 +194,10 @@ impl Communicator {
         indices_bytes: usize,
         values_address: usize,
         values_bytes: usize,
+        timeout: Option<f64>,
     ) -> PyResult<(Handle, SparseResult)> {
         let regions = (Region { address: indices_address, bytes: indices_bytes }, Region { address: values_address, bytes: values_bytes });
-        let request = SparseRequest::new((dtype, op), size, regions).map_err(|text| errors::argument(py, text, Some(&self.who)))?;
+        let request = SparseRequest::new((dtype, op), size, regions, timeout).map_err(|text| errors::argument(py, text, Some(&self.who)))?;
         let inner = self.open(py)?;
         let shared = Shared::new(&inner, self.who.clone(), py.None());
         let (mine, slot) = (shared.clone(), Arc::new(Slot::default()));
@@ -200,6 +205,19 @@ impl Communicator {
         // SAFETY: what this method asks of its callers.
         let started = py.detach(|| unsafe { request.start(&inner, move |result| mine.finish(filled.fill(result))) });
         started.map(|()| (Handle::new(shared), SparseResult::new(slot))).map_err(|error| self.raised(py, &error))
+    }
+
+    /// How long calls that are made from now on wait, in seconds.
+    #[getter]
+    fn timeout(&self, py: Python<'_>) -> PyResult<f64> {
+        Ok(self.open(py)?.timeout().as_secs_f64())
+    }
+
+    /// Sets how long calls of this rank that are made from now on wait, in seconds.
+    fn set_timeout(&self, py: Python<'_>, timeout: f64) -> PyResult<()> {
+        let time = memory::seconds(Some(timeout)).map_err(|text| errors::argument(py, text, Some(&self.who)))?;
+        let inner = self.open(py)?;
+        time.map_or(Ok(()), |time| inner.set_timeout(time)).map_err(|error| self.raised(py, &error))
     }
 
     /// Divides the ranks into communicators by `color`, in the order of `key`; `None` for a rank without a color. All ranks call it.

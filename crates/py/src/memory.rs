@@ -5,6 +5,7 @@
 
 use std::ops::Range;
 use std::slice;
+use std::time::Duration;
 
 use fanin_comm::{CollectiveKind, CommError, Communicator, DType, ElementOp, Lent, Operator, Rank, Sparse};
 
@@ -17,6 +18,7 @@ pub struct Request {
     op: Reduction,
     elements: u64,
     vectors: Vectors,
+    timeout: Option<Duration>,
 }
 
 /// Where the vectors of a call lie.
@@ -122,7 +124,16 @@ impl Request {
         input.check("input")?;
         output.check("output")?;
         let vectors = Vectors::new(kind, input, output, place)?;
-        Ok(Request { kind, op: operation(kind, dtype, op)?, elements, vectors })
+        Ok(Request { kind, op: operation(kind, dtype, op)?, elements, vectors, timeout: None })
+    }
+
+    /// With a timeout of its own, in seconds, where there is one.
+    ///
+    /// # Errors
+    /// In words, where that is no time.
+    pub fn within(mut self, timeout: Option<f64>) -> Result<Self, String> {
+        self.timeout = seconds(timeout)?;
+        Ok(self)
     }
 
     /// Runs the collective.
@@ -133,16 +144,17 @@ impl Request {
     /// # Safety
     /// The memory of the vectors stays where it is, and nobody else touches it, until this returns.
     pub unsafe fn run(self, comm: &Communicator) -> Result<(), CommError> {
+        let within = comm.within(self.timeout.unwrap_or_else(|| comm.timeout()))?;
         match self.vectors {
             Vectors::InPlace(region) => {
                 // SAFETY: as this function's.
                 let vector = unsafe { region.as_slice_mut() };
-                comm.call_bytes_in_place(self.kind, self.op.at(comm)?, self.elements, vector)
+                within.call_bytes_in_place(self.kind, self.op.at(comm)?, self.elements, vector)
             }
             Vectors::Apart { input, output } => {
                 // SAFETY: as this function's; the two do not overlap.
                 let (input, output) = unsafe { (input.as_slice(), output.as_slice_mut()) };
-                comm.call_bytes(self.kind, self.op.at(comm)?, self.elements, input, output)
+                within.call_bytes(self.kind, self.op.at(comm)?, self.elements, input, output)
             }
         }
     }
@@ -155,7 +167,8 @@ impl Request {
     /// # Safety
     /// The memory of the vectors stays where it is, and nobody else touches it, until `done` is called.
     pub unsafe fn start(self, comm: &Communicator, done: impl FnOnce(Result<(), CommError>) + Send + 'static) -> Result<(), CommError> {
-        comm.call_async_then(self.kind, self.op.at(comm)?, self.elements, self.vectors, |_, result| done(result))
+        let within = comm.within(self.timeout.unwrap_or_else(|| comm.timeout()))?;
+        within.call_async_then(self.kind, self.op.at(comm)?, self.elements, self.vectors, |_, result| done(result))
     }
 }
 
@@ -167,6 +180,7 @@ pub struct SparseRequest {
     /// 64-bit numbers, not negative, at any alignment.
     indices: Region,
     values: Region,
+    timeout: Option<Duration>,
 }
 
 impl SparseRequest {
@@ -174,12 +188,12 @@ impl SparseRequest {
     ///
     /// # Errors
     /// In words: unknown names, impossible addresses.
-    pub fn new((dtype, op): (&str, &str), size: u64, (indices, values): (Region, Region)) -> Result<Self, String> {
+    pub fn new((dtype, op): (&str, &str), size: u64, (indices, values): (Region, Region), timeout: Option<f64>) -> Result<Self, String> {
         let dtype: DType = dtype.parse().map_err(|error: fanin_comm::UnknownName| error.to_string())?;
         let operator: Operator = op.parse().map_err(|error: fanin_comm::UnknownName| error.to_string())?;
         indices.check("indices")?;
         values.check("values")?;
-        Ok(SparseRequest { op: ElementOp { dtype, operator }, size, indices, values })
+        Ok(SparseRequest { op: ElementOp { dtype, operator }, size, indices, values, timeout: seconds(timeout)? })
     }
 
     /// Runs it in the background, and then `done`.
@@ -197,8 +211,18 @@ impl SparseRequest {
         // SAFETY: as this function's.
         let (indices, values) = unsafe { (self.indices.as_slice(), self.values.as_slice()) };
         let indices: Vec<u64> = indices.as_chunks().0.iter().map(|index| u64::from_le_bytes(*index)).collect();
-        comm.call_sparse_async_then(self.op, &indices, values, self.size, done)
+        let within = comm.within(self.timeout.unwrap_or_else(|| comm.timeout()))?;
+        within.call_sparse_async_then(self.op, &indices, values, self.size, done)
     }
+}
+
+/// A time as Python has it.
+///
+/// # Errors
+/// In words, where it is none.
+pub fn seconds(timeout: Option<f64>) -> Result<Option<Duration>, String> {
+    let time = |seconds| Duration::try_from_secs_f64(seconds).map_err(|_| format!("timeout = {seconds}: expected seconds"));
+    timeout.map(time).transpose()
 }
 
 /// The operator; what is only copied has one that every type has. Of one that the job has brought along, the type says nothing.

@@ -68,7 +68,9 @@ pub fn read(py: Python<'_>, arguments: Option<&Bound<'_, PyDict>>, environment: 
         None if environment && !(meets && MEETING.contains(&name)) => std::env::var(name).ok(),
         None => None,
     };
-    let mut config = Config::from_variables(variable).map_err(|error| wrong(py, error, &given))?;
+    let names = environment.then(fanin_comm::environment).into_iter().flatten();
+    let config = Config::from_variables(variable).and_then(|config| config.with_unread_of(names));
+    let mut config = config.map_err(|error| wrong(py, error, &given))?;
     config.operators = operators;
     config.check().map_err(|error| wrong(py, error, &given))?;
     config.interrupt = interrupt::by_signals();

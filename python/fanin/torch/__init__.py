@@ -6,6 +6,8 @@ Nothing needs to be imported for that: PyTorch finds the backend by the entry po
 ``backend``        what PyTorch calls: the collectives of a process group
 ``elements``       PyTorch's types and operators, and which the communicator knows
 ``memory``         tensors as stretches of memory: copies where a tensor is not one
+``options``        what a program can ask a group for
+``bits``           tensors that are negatives or conjugates of what lies in memory
 ``sparse``         sparse tensors as lists of indices and values
 ``topk``           a communication hook that sends the largest gradients only
 ``work``           a call that runs: waiting, futures, errors
@@ -33,9 +35,11 @@ def register() -> None:
     if NAME.upper() in dist.Backend._plugins:
         return
     # Only now: an older PyTorch has no class to derive a backend from.
+    from fanin.torch import bits
     from fanin.torch.backend import create
 
     dist.Backend.register_backend(NAME, create, extended_api=True, devices=["cpu", "cuda"])
+    bits.register()
 
 
 register()

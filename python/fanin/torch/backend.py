@@ -9,9 +9,9 @@ from __future__ import annotations
 import atexit
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -20,78 +20,125 @@ from torch.autograd import profiler
 from torch.distributed import PrefixStore, ReduceOp, Store, Work
 
 from fanin._native import Communicator
-from fanin.errors import FaninError
+from fanin.errors import ArgumentError, ConfigurationError, FaninError
 from fanin.torch.elements import Elements, reduced
-from fanin.torch.errors import of_collective
-from fanin.torch.forwarding import Forwarding
-from fanin.torch.meeting import HOSTING, Place, meet, own_address
-from fanin.torch.memory import write_back
+from fanin.torch.errors import of_collective, of_joining
+from fanin.torch.forwarding import Forwarding, Lending
+from fanin.torch.meeting import HOSTING, Meeting, Member, Place, own_address
+from fanin.torch.memory import After, as_bytes, check_output, lent_input, lent_output
 from fanin.torch.monitored import MonitoredBarrier
+from fanin.torch.options import common, read, tell_void_variables
 from fanin.torch.program import Program
 from fanin.torch.sparse import SparseTensor
-from fanin.torch.work import FaninWork, GatheredWork
+from fanin.torch.work import FaninWork, ForwardedWork, GatheredWork
 
 _log = logging.getLogger("fanin.torch")
+
+_T = TypeVar("_T")
 
 #: Why some operations are never the communicator's.
 _NOT_COLLECTIVE = "switches have no part in messages between two ranks"
 _NOT_REDUCED = "a switch has nothing to sum there"
 
-#: The communicator takes timeouts in this range, in seconds.
-_TIMEOUT_RANGE_S = (0.01, 86_400.0)
+#: The longest timeout that the communicator takes: a hundred years, which nobody tells from a longer one.
+_TIMEOUT_MAX = timedelta(days=36_500)
 
 #: Backends that have not been shut down. PyTorch itself does not always hold the Python object (TORCH_DISTRIBUTED_DEBUG=DETAIL), and
 #: without that the methods below would vanish.
 _open: set[FaninBackend] = set()
 
 
-def create(options: Any, _backend_options: Any) -> FaninBackend:
+def create(options: Any, pg_options: Any) -> FaninBackend:
     """Makes the backend of a new group; returns once all of the group's ranks have joined."""
-    return FaninBackend(options.store, options.group_rank, options.group_size, options.timeout)
+    if options.enable_reconfigure:
+        raise ConfigurationError("enable_reconfigure = True: expected False, since a group of Fanin cannot be reconfigured")
+    ranks = options.global_ranks_in_group
+    return FaninBackend(options.store, options.group_rank, options.group_size, options.timeout, ranks=ranks, pg_options=pg_options)
 
 
 class FaninBackend(Backend):
     """The backend of one group."""
 
-    def __init__(self, store: Store, rank: int, size: int, timeout: timedelta | float) -> None:
+    def __init__(
+        self,
+        store: Store,
+        rank: int,
+        size: int,
+        timeout: timedelta | float,
+        *,
+        ranks: Sequence[int] = (),
+        pg_options: Any = None,
+        settings: Mapping[str, Any] | None = None,
+    ) -> None:
+        """``ranks`` are the group's in the default group; ``settings`` are another group's, where it is made from that one."""
         super().__init__(rank, size)
-        timeout = timeout if isinstance(timeout, timedelta) else timedelta(seconds=timeout)
+        timeout = min(timeout if isinstance(timeout, timedelta) else timedelta(seconds=timeout), _TIMEOUT_MAX)
         self._rank = rank
         self._size = size
         self._options = Backend.Options("fanin", timeout=timeout)
-        self._timeout_s = min(max(timeout.total_seconds(), _TIMEOUT_RANGE_S[0]), _TIMEOUT_RANGE_S[1])
-        #: A timeout that was set later; the communicator knows the first one only.
-        self._limit_s: float | None = None
+        self._timeout_s = timeout.total_seconds()
+        #: What the next call may take longer.
+        self._extra: _Extra | None = None
         self._place: Place | None = None
         self._failed = False
         self._sequence = 0
         self._coalesced: list[Work] | None = None
+        self._settings: dict[str, Any] = {}
         store = PrefixStore("fanin", store)
-        local = True
-        if size > 1:
-            self._place = meet(store, rank, size, timeout)
-            local = self._place.local
-        self._comm = self._join()
+        self._meeting = self._come_together(store, tuple(ranks) or tuple(range(size)), pg_options, settings or {})
+        self._comm = self._join(self._place or Place(job="torch/alone"))
         _log.info("rank %d of %d: %s", rank, size, self._comm.path)
+        local = self._place is None or self._place.local
         self._forwarding = Forwarding(store, rank, size, timeout, own_address(store, local) if local else os.environ.get("FANIN_BIND"))
         self._monitored = MonitoredBarrier(store, rank, size)
         _open.add(self)
 
-    def _join(self) -> Communicator:
-        place = self._place or Place(job="torch/alone")
+    def _come_together(self, store: Store, ranks: tuple[int, ...], pg_options: Any, settings: Mapping[str, Any]) -> Meeting | None:
+        """Meets the other ranks, who hear of it where this one has been told nonsense."""
+        wrong: ConfigurationError | None = None
         try:
-            return Communicator.from_env(
-                rank=self._rank,
-                world=self._size,
-                job=place.job,
-                switch=place.switch,
-                rendezvous=place.rendezvous,
-                timeout=self._timeout_s,
-                notices=_log.warning,
-            )
+            self._settings = {**settings, **read(pg_options)}
+            self._check_settings()
+        except ConfigurationError as error:
+            wrong = error
+        tell_void_variables()
+        if self._size == 1:
+            if wrong is not None:
+                raise wrong
+            return None
+        failure = None if wrong is None else str(wrong)
+        meeting = Meeting(store, Member(self._rank, ranks, common(self._settings), failure), self._options._timeout)
+        if wrong is not None:
+            meeting.decline()
+            raise wrong
+        self._place = meeting.come_together()
+        return meeting
+
+    def _check_settings(self) -> None:
+        """Whether the communicator takes the settings and the environment, as a rank that is alone and meets nobody."""
+        switch = self._settings.get("switch") or os.environ.get("FANIN_SWITCH") or "127.0.0.1:1"
+        place = Place(job="torch/check", switch=switch)
+        self._communicator(place, 0, 1).close()
+
+    def _communicator(self, place: Place, rank: int, size: int) -> Communicator:
+        settings = {key: value for key, value in self._settings.items() if key != "switch"}
+        return Communicator.from_env(
+            rank=rank,
+            world=size,
+            job=place.job,
+            switch=place.switch,
+            rendezvous=place.rendezvous,
+            timeout=self._timeout_s,
+            notices=_log.warning,
+            **settings,
+        )
+
+    def _join(self, place: Place) -> Communicator:
+        try:
+            return self._communicator(place, self._rank, self._size)
         except FaninError as error:
             self._leave_host()
-            raise of_collective("joining a group", self._timeout_s, error) from None
+            raise of_joining(self._timeout_s, self._rank, error) from error
 
     # What the group is.
 
@@ -125,11 +172,12 @@ class FaninBackend(Backend):
                 f"split_group: rank {self._rank} is in none of the groups, which a backend in Python cannot tell PyTorch:"
                 " give every rank a group, or use new_group"
             )
-        return FaninBackend(PrefixStore("split", store), list(ranks).index(self._rank), len(ranks), options._timeout)
+        rank = list(ranks).index(self._rank)
+        return FaninBackend(PrefixStore("split", store), rank, len(ranks), options._timeout, ranks=ranks, pg_options=options, settings=self._settings)
 
     def merge(self, store: Store, options: Backend.Options, rank: int, size: int) -> FaninBackend:
         """A group of this one's ranks and others."""
-        return FaninBackend(PrefixStore("merge", store), rank, size, options._timeout)
+        return FaninBackend(PrefixStore("merge", store), rank, size, options._timeout, pg_options=options, settings=self._settings)
 
     def perform_nocolor_split(self, _device: torch.device) -> None:
         """Ranks that are not in a new group have nothing to do."""
@@ -138,12 +186,20 @@ class FaninBackend(Backend):
         """Ranks are connected from the beginning."""
 
     def set_timeout(self, timeout: timedelta) -> None:
-        """From now on collectives fail that take longer."""
-        self._limit_s = timeout.total_seconds()
+        """From now on collectives of this rank wait so long, whether that is longer or shorter than before."""
+        timeout = min(timeout, _TIMEOUT_MAX)
+        self._comm.set_timeout(timeout.total_seconds())
+        self._timeout_s = timeout.total_seconds()
         self._options._timeout = timeout
+        self._forwarding.set_timeout(timeout)
 
     def _set_default_timeout(self, timeout: timedelta) -> None:
         self.set_timeout(timeout)
+
+    def _add_ephemeral_timeout(self, timeout: timedelta) -> None:
+        """Calls from now on wait so much longer, until one of them has ended."""
+        before_s = self._extra.seconds if self._extra is not None else 0.0
+        self._extra = _Extra(before_s + timeout.total_seconds())
 
     def _set_sequence_number_for_group(self) -> None:
         self._sequence = 0
@@ -166,6 +222,8 @@ class FaninBackend(Backend):
             return
         _open.discard(self)
         self._comm.close()
+        if self._meeting is not None:
+            self._meeting.end()
         self._leave_host()
         self._forwarding.close()
 
@@ -186,29 +244,45 @@ class FaninBackend(Backend):
 
     # Calls.
 
+    def _limit(self, options: Any) -> float | None:
+        """How long a call waits, where that is not as long as others do. A timeout that is not given is negative."""
+        given: timedelta = options.timeout
+        limit_s = min(given, _TIMEOUT_MAX).total_seconds() if given.days >= 0 and given else None
+        if self._extra is not None:
+            return (self._timeout_s if limit_s is None else limit_s) + self._extra.seconds
+        return limit_s
+
     def _run(self, name: str, program: Program, options: Any, result: Any) -> Work:
         """Makes the calls of a program."""
         self._sequence += 1
-        # One that is not given is negative.
-        limit_s = timeout.total_seconds() if (timeout := options.timeout).days >= 0 and timeout else self._limit_s
-        if not options.asyncOp and limit_s is None and self._coalesced is None:
+        limit_s = self._limit(options)
+        if (extra := self._extra) is not None:
+            program.after.append(lambda: self._end_extra(extra))
+        if not options.asyncOp and self._coalesced is None:
             if profiler._is_profiler_enabled:
                 with profiler.record_function(name):
-                    return self._run_here(name, program, result)
-            return self._run_here(name, program, result)
+                    return self._run_here(name, program, result, limit_s)
+            return self._run_here(name, program, result, limit_s)
         return self._run_behind(name, program, result, limit_s)
 
-    def _run_here(self, name: str, program: Program, result: Any) -> Work:
+    def _end_extra(self, extra: _Extra) -> None:
+        if self._extra is extra:
+            self._extra = None
+
+    def _run_here(self, name: str, program: Program, result: Any, limit_s: float | None) -> Work:
         error = None
         try:
             for step in program.steps:
-                self._comm.call(*step)
+                self._comm.call(*step, timeout=limit_s)
         except ValueError:
             raise
         except FaninError as raised:
-            self._failed = True
-            error = of_collective(name, self._timeout_s, raised)
-        return FaninWork(name, self._comm, self._timeout_s, result, error=error, after=program.after)
+            error = self._failure(name, limit_s, raised)
+        return FaninWork(name, self._comm, limit_s or self._timeout_s, result, error=error, after=program.after)
+
+    def _failure(self, name: str, limit_s: float | None, error: FaninError) -> BaseException:
+        self._failed = True
+        return of_collective(name, limit_s or self._timeout_s, error)
 
     def _run_behind(self, name: str, program: Program, result: Any, limit_s: float | None) -> Work:
         span = profiler.record_function(name) if profiler._is_profiler_enabled else None
@@ -217,106 +291,100 @@ class FaninBackend(Backend):
         handles, error = [], None
         try:
             for step in program.steps:
-                handles.append(self._comm.call_async(*step, keep=program.keep))
+                handles.append(self._comm.call_async(*step, keep=program.keep, timeout=limit_s))
         except ValueError:
             raise
         except FaninError as raised:
-            self._failed = True
-            error = of_collective(name, self._timeout_s, raised)
-        work = FaninWork(name, self._comm, self._timeout_s, result, handles=handles, error=error, after=program.after, limit_s=limit_s)
+            error = self._failure(name, limit_s, raised)
+        work = FaninWork(name, self._comm, limit_s or self._timeout_s, result, handles=handles, error=error, after=program.after)
         if span is not None:
             span._call_end_callbacks_on_future(work.get_future())
+        return self._collected(work)
+
+    def _collected(self, work: Work) -> Work:
         if self._coalesced is not None:
             self._coalesced.append(work)
         return work
 
-    def _forward(self, what: str, why: str, *arguments: Any) -> Work:
-        """Leaves an operation to gloo, under gloo's name for it."""
+    def _gloo(self, what: str, why: str) -> Any:
+        """An operation of gloo's, under gloo's name for it."""
         self._sequence += 1
-        work: Work = getattr(self._forwarding.group(what, why), what)(*arguments)
-        if self._coalesced is not None:
-            self._coalesced.append(work)
-        return work
+        return getattr(self._forwarding.group(what, why), what)
 
-    def _elements(self, tensors: Sequence[Tensor], op: ReduceOp) -> Elements | str:
-        """How the communicator sees a reduction, or why it cannot do it."""
+    def _forwarded(self, what: str, work: Work, result: Any, lending: Lending, peer: int | None = None) -> Work:
+        return self._collected(ForwardedWork(what, self._rank, peer, work, result, lending.after))
+
+    def _patient(self, options: Any) -> Any:
+        """Options with the timeout of this call."""
+        limit_s = self._limit(options)
+        options.timeout = timedelta(seconds=self._timeout_s if limit_s is None else limit_s)
+        return options
+
+    def _elements(self, tensors: Sequence[Tensor], op: ReduceOp) -> Elements:
+        """How the communicator sees a reduction.
+
+        Raises:
+            ArgumentError: There is no such one.
+        """
         first = tensors[0]
-        if first.layout != torch.strided:
-            return "sparse tensors are not computed by switches"
+        _check_dense(tensors)
         if len(tensors) > 1 and any(tensor.dtype != first.dtype for tensor in tensors):
-            raise ValueError(f"tensors of several types: {sorted({str(tensor.dtype) for tensor in tensors})}")
+            raise ArgumentError(f"tensors of several types: {sorted({str(tensor.dtype) for tensor in tensors})}")
         return reduced(first.dtype, op.op)
 
     def allreduce(self, tensors: list[Tensor], options: Any) -> Work:
         """Every rank gets the reduction, in place."""
-        if tensors[0].layout == torch.sparse_coo:
+        tensor = _only(tensors, "all_reduce")
+        if tensor.layout == torch.sparse_coo:
             return self.allreduce_sparse(tensors, options)
-        elements = self._elements(tensors, options.reduceOp)
-        if isinstance(elements, str):
-            return self._forward("allreduce", elements, tensors, options)
         program = Program(self._rank, self._size)
-        for tensor in tensors:
-            program.allreduce(self._scaled_in_place(tensor, options.reduceOp), elements)
+        program.allreduce(tensor, self._elements(tensors, options.reduceOp), _scaled(tensor, options.reduceOp))
         return self._run("fanin:all_reduce", program, options, tensors)
 
     def allreduce_sparse(self, tensors: list[Tensor], options: Any) -> Work:
-        """The same for sparse tensors: they get every element that any rank has, coalesced."""
-        elements = reduced(tensors[0].dtype, options.reduceOp.op)
-        if isinstance(elements, str) or elements.per_element != 1 or elements.op != "sum" or options.reduceOp.op != ReduceOp.SUM:
-            return self._forward("allreduce", "of sparse tensors only sums of real numbers are native", tensors, options)
+        """The same for a sparse tensor: it gets every element that any rank has, coalesced."""
+        tensor = _only(tensors, "all_reduce")
+        op = options.reduceOp.op
+        elements = reduced(tensor.dtype, op)
+        if op != ReduceOp.SUM or tensor.dtype == torch.bool:
+            raise ArgumentError(f"there is no {op.name} of sparse tensors of {tensor.dtype}: expected SUM of numbers")
         self._sequence += 1
+        name, limit_s = "fanin:all_reduce_sparse", self._limit(options)
         handles, after, error = [], [], None
+        sparse = SparseTensor(tensor)
         try:
-            for tensor in tensors:
-                sparse = SparseTensor(tensor)
-                handle, result = self._comm.allreduce_sparse_async(elements.dtype, elements.op, sparse.size, *sparse.addresses)
-                handles.append(handle)
-                after.append(sparse.takes(result))
+            handle, result = self._comm.allreduce_sparse_async(elements.dtype, elements.op, sparse.size, *sparse.addresses, timeout=limit_s)
+            handles.append(handle)
+            after.append(sparse.takes(result))
         except ValueError:
             raise
         except FaninError as raised:
-            self._failed = True
-            error = of_collective("fanin:all_reduce_sparse", self._timeout_s, raised)
-        # One that is not given is negative.
-        limit_s = timeout.total_seconds() if (timeout := options.timeout).days >= 0 and timeout else self._limit_s
-        name = "fanin:all_reduce_sparse"
-        work = FaninWork(name, self._comm, self._timeout_s, tensors, handles=handles, error=error, after=after, limit_s=limit_s)
-        if self._coalesced is not None:
-            self._coalesced.append(work)
-        return work
+            error = self._failure(name, limit_s, raised)
+        if (extra := self._extra) is not None:
+            after.append(lambda: self._end_extra(extra))
+        return self._collected(FaninWork(name, self._comm, limit_s or self._timeout_s, tensors, handles=handles, error=error, after=after))
 
     def allreduce_coalesced(self, tensors: list[Tensor], options: Any) -> Work:
         """Several reductions at once."""
         kinds = [self._elements([tensor], options.reduceOp) for tensor in tensors]
-        for elements in kinds:
-            if isinstance(elements, str):
-                return self._forward("allreduce_coalesced", elements, tensors, options)
         program = Program(self._rank, self._size)
         for tensor, elements in zip(tensors, kinds, strict=True):
-            assert not isinstance(elements, str)
-            program.allreduce(self._scaled_in_place(tensor, options.reduceOp), elements)
+            program.allreduce(tensor, elements, _scaled(tensor, options.reduceOp))
         return self._run("fanin:all_reduce_coalesced", program, options, tensors)
 
     def reduce(self, tensors: list[Tensor], options: Any) -> Work:
         """Rank ``rootRank`` gets the reduction, in place."""
-        elements = self._elements(tensors, options.reduceOp)
-        if isinstance(elements, str):
-            return self._forward("reduce", elements, tensors, options)
+        tensor = _only(tensors, "reduce", options.rootTensor)
         program = Program(self._rank, self._size)
-        for tensor in tensors:
-            given = _scaled(tensor, options.reduceOp)
-            program.reduce(given, elements, options.rootRank)
-            if given is not tensor and self._rank == options.rootRank:
-                program.after.append(write_back(tensor, given))
+        program.reduce(tensor, self._elements(tensors, options.reduceOp), options.rootRank, _scaled(tensor, options.reduceOp))
         return self._run("fanin:reduce", program, options, tensors)
 
     def broadcast(self, tensors: list[Tensor], options: Any) -> Work:
         """Every rank gets rank ``rootRank``'s tensor."""
-        if tensors[0].layout != torch.strided:
-            return self._forward("broadcast", "sparse tensors do not lie in one stretch of memory", tensors, options)
+        tensor = _only(tensors, "broadcast", options.rootTensor)
+        _check_dense(tensors)
         program = Program(self._rank, self._size)
-        for tensor in tensors:
-            program.broadcast(tensor, options.rootRank)
+        program.broadcast(tensor, options.rootRank)
         return self._run("fanin:broadcast", program, options, tensors)
 
     def barrier(self, options: Any) -> Work:
@@ -327,11 +395,9 @@ class FaninBackend(Backend):
 
     def allgather(self, outputs: list[list[Tensor]], inputs: list[Tensor], options: Any) -> Work:
         """Every rank gets all inputs, each in a tensor of its own."""
-        if inputs[0].layout != torch.strided:
-            return self._forward("allgather", "sparse tensors do not lie in one stretch of memory", outputs, inputs, options)
+        _check_dense(inputs)
         program = Program(self._rank, self._size)
-        for output, given in zip(outputs, inputs, strict=True):
-            program.all_gather(output, given)
+        program.all_gather(_only(outputs, "all_gather"), _only(inputs, "all_gather"))
         return self._run("fanin:all_gather", program, options, outputs)
 
     def allgather_coalesced(self, outputs: list[list[Tensor]], inputs: list[Tensor], options: Any) -> Work:
@@ -356,37 +422,26 @@ class FaninBackend(Backend):
 
     def reduce_scatter(self, outputs: list[Tensor], inputs: list[list[Tensor]], options: Any) -> Work:
         """A rank gets its part of the reduction, where each part is a tensor of its own."""
-        elements = self._elements(outputs, options.reduceOp)
-        if isinstance(elements, str):
-            return self._forward("reduce_scatter", elements, outputs, inputs, options)
+        output, given = _only(outputs, "reduce_scatter"), _only(inputs, "reduce_scatter")
+        elements = self._elements([output, *given], options.reduceOp)
         program = Program(self._rank, self._size)
-        for output, given in zip(outputs, inputs, strict=True):
-            program.reduce_scatter(output, [_scaled(part, options.reduceOp) for part in given], elements)
+        program.reduce_scatter(output, [_scaled_or_itself(part, options.reduceOp) for part in given], elements)
         return self._run("fanin:reduce_scatter", program, options, outputs)
 
     def reduce_scatter_single(self, output: Tensor, given: Tensor, options: Any) -> Work:
         """A rank gets its part of the reduction."""
-        elements = self._elements([output], options.reduceOp)
-        if isinstance(elements, str):
-            return self._forward("reduce_scatter_single", elements, output, given, options)
+        elements = self._elements([output, given], options.reduceOp)
         program = Program(self._rank, self._size)
-        program.reduce_scatter_single(output, _scaled(given, options.reduceOp), elements)
+        program.reduce_scatter_single(output, _scaled_or_itself(given, options.reduceOp), elements)
         return self._run("fanin:reduce_scatter_tensor", program, options, output)
 
     def reduce_scatter_single_coalesced(self, outputs: list[Tensor], inputs: list[Tensor], options: Any) -> Work:
         """Several of these at once."""
         kinds = [self._elements([output], options.reduceOp) for output in outputs]
-        for elements in kinds:
-            if isinstance(elements, str):
-                return self._forward("reduce_scatter_single_coalesced", elements, outputs, inputs, options)
         program = Program(self._rank, self._size)
         for output, given, elements in zip(outputs, inputs, kinds, strict=True):
-            assert not isinstance(elements, str)
-            program.reduce_scatter_single(output, _scaled(given, options.reduceOp), elements)
+            program.reduce_scatter_single(output, _scaled_or_itself(given, options.reduceOp), elements)
         return self._run("fanin:reduce_scatter_tensor_coalesced", program, options, outputs)
-
-    def _scaled_in_place(self, tensor: Tensor, op: ReduceOp) -> Tensor:
-        return tensor.mul_(op.factor) if op.op == ReduceOp.PREMUL_SUM else tensor
 
     # The names that these have had before PyTorch 2.15.
 
@@ -410,42 +465,154 @@ class FaninBackend(Backend):
 
     def send(self, tensors: list[Tensor], destination: int, tag: int) -> Work:
         """To one rank."""
-        return self._forward("send", _NOT_COLLECTIVE, tensors, destination, tag)
+        lending = Lending()
+        work = self._gloo("send", _NOT_COLLECTIVE)(lending.inputs([_only(tensors, "send")]), destination, tag)
+        return self._forwarded("send", work, tensors, lending, destination)
 
     def recv(self, tensors: list[Tensor], source: int, tag: int) -> Work:
         """From one rank."""
-        return self._forward("recv", _NOT_COLLECTIVE, tensors, source, tag)
+        lending = Lending()
+        work = self._gloo("recv", _NOT_COLLECTIVE)(lending.outputs([_only(tensors, "recv")]), source, tag)
+        return self._forwarded("recv", work, tensors, lending, source)
 
     def recv_anysource(self, tensors: list[Tensor], tag: int) -> Work:
         """From whichever rank sends first."""
-        return self._forward("recv_anysource", _NOT_COLLECTIVE, tensors, tag)
+        lending = Lending()
+        work = self._gloo("recv_anysource", _NOT_COLLECTIVE)(lending.outputs([_only(tensors, "recv")]), tag)
+        return self._forwarded("recv_anysource", work, tensors, lending)
 
     def gather(self, outputs: list[list[Tensor]], inputs: list[Tensor], options: Any) -> Work:
         """One rank gets all inputs."""
-        return self._forward("gather", _NOT_REDUCED, outputs, inputs, options)
+        given, lending = _only(inputs, "gather"), Lending()
+        _check_alike("gather", [tensor for each in outputs for tensor in each], given)
+        rooms = [lending.outputs(each) for each in outputs]
+        work = self._gloo("gather", _NOT_REDUCED)(rooms, lending.inputs([given]), self._patient(options))
+        return self._forwarded("gather", work, outputs, lending, self._unless_self(options.rootRank))
+
+    def gather_single(self, output: Tensor, given: Tensor, options: Any) -> Work:
+        """The same, with one tensor for the result."""
+        given = given.reshape(-1)
+        if self._rank != options.rootRank:
+            return self.gather([], [given], options)
+        if output.numel() != given.numel() * self._size or output.dtype != given.dtype:
+            raise ArgumentError(
+                f"gather: the output has {output.numel()} elements of {output.dtype}, expected {given.numel() * self._size} of {given.dtype}"
+            )
+        after: list[After] = []
+        room = lent_output(output, after)
+        parts = [room.view(-1).narrow(0, rank * given.numel(), given.numel()) for rank in range(self._size)]
+        work = self.gather([parts], [given], options)
+        assert isinstance(work, ForwardedWork)
+        work.then(after, output)
+        return work
+
+    gather_into_tensor = gather_single
 
     def scatter(self, outputs: list[Tensor], inputs: list[list[Tensor]], options: Any) -> Work:
         """One rank gives each its part."""
-        return self._forward("scatter", _NOT_REDUCED, outputs, inputs, options)
+        output, lending = _only(outputs, "scatter"), Lending()
+        _check_alike("scatter", [tensor for each in inputs for tensor in each], output)
+        rooms = lending.outputs([output])
+        work = self._gloo("scatter", _NOT_REDUCED)(rooms, [lending.inputs(each) for each in inputs], self._patient(options))
+        return self._forwarded("scatter", work, outputs, lending, self._unless_self(options.rootRank))
 
     def alltoall(self, outputs: list[Tensor], inputs: list[Tensor], options: Any) -> Work:
-        """Every rank gives each its part."""
-        return self._forward("alltoall", _NOT_REDUCED, outputs, inputs, options)
+        """Every rank gives each its part: as one tensor, since gloo takes no list."""
+        if len(outputs) != self._size or len(inputs) != self._size:
+            raise ArgumentError(f"all_to_all: {len(outputs)} outputs and {len(inputs)} inputs, expected one for each of {self._size} ranks")
+        _check_dense([*outputs, *inputs])
+        lending = Lending()
+        for output in outputs:
+            check_output(output)
+        given = torch.cat([as_bytes(lent_input(tensor)).reshape(-1) for tensor in inputs])
+        lengths = [tensor.numel() * tensor.itemsize for tensor in outputs]
+        room = torch.empty(sum(lengths), dtype=torch.uint8)
+        lending.after += [_from_bytes(output, part) for output, part in zip(outputs, room.split(lengths), strict=True)]
+        splits = [tensor.numel() * tensor.itemsize for tensor in inputs]
+        work = self._gloo("all_to_all_single", _NOT_REDUCED)(room, given, lengths, splits, self._patient(options))
+        return self._forwarded("all_to_all", work, outputs, lending)
 
     def all_to_all_single(self, output: Tensor, given: Tensor, output_splits: list[int], input_splits: list[int], options: Any) -> Work:
         """Every rank gives each its part, in one tensor."""
-        return self._forward("all_to_all_single", _NOT_REDUCED, output, given, output_splits, input_splits, options)
+        if output.dtype != given.dtype:
+            raise ArgumentError(f"all_to_all: the output is of {output.dtype} and the input of {given.dtype}: expected one type")
+        _check_dense([output, given])
+        lending = Lending()
+        (room,) = lending.outputs([output])
+        (sent,) = lending.inputs([given])
+        work = self._gloo("all_to_all_single", _NOT_REDUCED)(room, sent, output_splits, input_splits, self._patient(options))
+        return self._forwarded("all_to_all_single", work, output, lending)
 
     alltoall_base = all_to_all_single
+
+    def _unless_self(self, rank: int) -> int | None:
+        return None if rank == self._rank else rank
 
     def monitored_barrier(self, options: Any, wait_all_ranks: bool = False) -> None:
         """A barrier that says who is missing."""
         self._monitored.wait(options.timeout if options.timeout.days >= 0 else self._options._timeout, wait_all_ranks)
 
 
-def _scaled(tensor: Tensor, op: ReduceOp) -> Tensor:
-    """What is summed: with ``PREMUL_SUM`` the tensor times a factor, else the tensor itself."""
-    return tensor * op.factor if op.op == ReduceOp.PREMUL_SUM else tensor
+class _Extra:
+    """What calls may take longer, until one of them has ended."""
+
+    __slots__ = ("seconds",)
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+
+def _only(tensors: Sequence[_T], what: str, root_tensor: int = 0) -> _T:
+    """The tensor of a call; several would be those of several GPUs of one process, which there are none of here."""
+    if len(tensors) != 1:
+        raise ArgumentError(f"{what}: {len(tensors)} tensors of one rank, expected one")
+    if root_tensor != 0:
+        raise ArgumentError(f"{what}: rootTensor = {root_tensor}: expected 0, since a rank has one tensor")
+    return tensors[0]
+
+
+def _check_dense(tensors: Sequence[Tensor]) -> None:
+    for tensor in tensors:
+        if tensor.layout != torch.strided:
+            raise ArgumentError(f"a tensor with layout {tensor.layout}: expected a dense one (sparse COO tensors have all_reduce alone)")
+
+
+def _check_alike(what: str, tensors: Sequence[Tensor], model: Tensor) -> None:
+    _check_dense([*tensors, model])
+    for tensor in tensors:
+        if tensor.dtype != model.dtype or tensor.numel() != model.numel():
+            raise ArgumentError(
+                f"{what}: a tensor of {tensor.numel()} elements of {tensor.dtype} in the list, expected {model.numel()} of {model.dtype}"
+            )
+
+
+def _from_bytes(output: Tensor, part: Tensor) -> After:
+    """Writes elements that have come as bytes to their tensor."""
+    # A copy, since parts may begin anywhere.
+    return lambda: output.copy_(part.clone().view(output.dtype).view(output.shape), non_blocking=True)
+
+
+def _scaled(tensor: Tensor, op: ReduceOp) -> Tensor | None:
+    """With ``PREMUL_SUM`` the tensor times a factor; ``None`` where the tensor itself is reduced.
+
+    Raises:
+        ArgumentError: The factor is no number for elements of that type.
+    """
+    if op.op != ReduceOp.PREMUL_SUM:
+        return None
+    factor = op.factor
+    if isinstance(factor, Tensor):
+        # PyTorch has seen to it that it is one number; of another type it would change that of the product.
+        factor = factor.item()
+    scaled = tensor * factor
+    if scaled.dtype != tensor.dtype:
+        raise ArgumentError(f"PREMUL_SUM: {tensor.dtype} times {factor!r} is {scaled.dtype}: expected a factor that leaves the type as it is")
+    return scaled
+
+
+def _scaled_or_itself(tensor: Tensor, op: ReduceOp) -> Tensor:
+    scaled = _scaled(tensor, op)
+    return tensor if scaled is None else scaled
 
 
 def _shut_down_all() -> None:

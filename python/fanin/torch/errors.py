@@ -20,7 +20,31 @@ def of_collective(name: str, timeout_s: float, error: BaseException) -> BaseExce
     if not isinstance(error, FaninError) or isinstance(error, ValueError | CollectiveError):
         return error
     name = name.removeprefix("fanin:")
+    made: CollectiveError
     if isinstance(error, TimeoutError):
-        text = f"fanin: {name} has ended by its timeout of {timeout_s:g} s: {error}"
-        return CollectiveTimeoutError(text, rank=error.rank, job=error.job, cause=error.cause)
-    return CollectiveError(f"fanin: {name} has failed: {error}", rank=error.rank, job=error.job, cause=error.cause)
+        text = f"fanin: {name} has ended by a timeout (this rank's is {timeout_s:g} s): {error}"
+        made = CollectiveTimeoutError(text, rank=error.rank, job=error.job, cause=error.cause)
+    else:
+        made = CollectiveError(f"fanin: {name} has failed: {error}", rank=error.rank, job=error.job, cause=error.cause)
+    made.__cause__ = error
+    return made
+
+
+def of_joining(timeout_s: float, rank: int, error: FaninError) -> CollectiveError:
+    """The same for a group that could not be made; there, wrong settings are an error of the group as well."""
+    made = of_collective("joining a group", timeout_s, error)
+    if not isinstance(made, CollectiveError):
+        made = CollectiveError(f"fanin: joining a group has failed: {error}", rank=rank, cause=rank)
+        made.__cause__ = error
+    return made
+
+
+def of_gloo(name: str, rank: int, peer: int | None, error: RuntimeError) -> CollectiveError:
+    """The same for an operation that gloo does; ``peer`` is the only rank that it waits for, where there is one."""
+    is_late = "timed out" in str(error).lower()
+    kind = CollectiveTimeoutError if is_late else CollectiveError
+    how = "has ended by a timeout" if is_late else "has failed"
+    whom = "" if peer is None else f" with rank {peer}"
+    made = kind(f"fanin: {name.removeprefix('fanin:')}{whom}, by gloo, {how}: {error}", rank=rank, cause=peer)
+    made.__cause__ = error
+    return made

@@ -1,14 +1,23 @@
-"""What is left to gloo: a group with the same ranks that is made when something needs it, and a log line that says what and why."""
+"""What is left to gloo: a group with the same ranks that is made when something needs it, and a log line that says what and why.
+
+gloo takes the memory of a tensor for its elements, whatever strides and bits the tensor has, and knows few types. So it gets bytes: plain
+tensors as they lie, and of all others copies, from which results are written back.
+"""
 
 from __future__ import annotations
 
 import logging
 import os
 import threading
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
+from torch import Tensor
 from torch.distributed import PrefixStore, ProcessGroupGloo, Store
+
+from fanin.torch.elements import copied
+from fanin.torch.memory import After, as_bytes, lent_input, lent_output, overlaps
 
 _log = logging.getLogger("fanin.torch")
 
@@ -58,9 +67,41 @@ class Forwarding:
             return [ProcessGroupGloo.create_device(hostname=self._address, lazy_init=True)]
         return [ProcessGroupGloo.create_default_device(lazy_init=True)]
 
+    def set_timeout(self, timeout: timedelta) -> None:
+        """From now on operations fail that take longer."""
+        with self._lock:
+            self._timeout = timeout
+            if self._group is not None:
+                self._group.set_timeout(timeout)
+
     def close(self) -> None:
         """Ends the gloo group, if there is one."""
         with self._lock:
             group, self._group = self._group, None
         if group is not None:
             group.shutdown()
+
+
+class Lending:
+    """The tensors of one operation, as gloo gets them."""
+
+    def __init__(self) -> None:
+        #: What is to be done with results.
+        self.after: list[After] = []
+        self._taken: list[Tensor] = []
+
+    def outputs(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        """Memory for results; to be asked for before inputs."""
+        lent = [self._checked(lent_output(tensor, self.after)) for tensor in tensors]
+        self._taken += lent
+        return [as_bytes(tensor) for tensor in lent]
+
+    def inputs(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        """What is sent; a copy where a result is written to the same memory."""
+        lent = [self._checked(lent_input(tensor)) for tensor in tensors]
+        return [as_bytes(tensor.clone() if any(overlaps(tensor, taken) for taken in self._taken) else tensor) for tensor in lent]
+
+    @staticmethod
+    def _checked(tensor: Tensor) -> Tensor:
+        copied(tensor.dtype)
+        return tensor

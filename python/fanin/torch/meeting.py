@@ -1,29 +1,76 @@
 """How the ranks of a group find each other.
 
-A group of PyTorch has a store, which all of its ranks reach already. By it they tell each other on which host they are, and rank 0 tells
-where all meet: at the switch of ``FANIN_SWITCH``, or at one that it runs in its own process, at a port that the kernel has chosen.
+A group of PyTorch has a store, which all of its ranks reach already. By it they tell each other who they are: on which host, in which list
+of ranks, with which options. The group's rank 0 looks at what each says as it comes, and tells all where they meet: at the switch of
+``FANIN_SWITCH``, or at one that it runs in its own process, at a port that the kernel has chosen; or why they do not.
+
+=====================  =================================================================================================================
+``epoch/LIST/RANK``    how often this rank has come with this list: the same store may serve several groups, one after the other
+``claims``             how many claims there are, and
+``claim/N``            each of them, in the order in which ranks have come
+``claimed/GLOBAL``     the number of the last claim of a process, by its rank in the default group
+``place/LIST/EPOCH``   where the group meets
+``over/LIST/EPOCH``    the group was shut down
+=====================  =================================================================================================================
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import socket
 import threading
+import time
 import uuid
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
-from torch.distributed import PrefixStore, Store, TCPStore
+from torch.distributed import DistNetworkError, PrefixStore, Store, TCPStore
 
 from fanin._native import Host
-from fanin.errors import ConfigurationError, JobTimeoutError
+from fanin.errors import ConfigurationError, FaninError
+from fanin.torch.errors import CollectiveError, CollectiveTimeoutError
 
 #: How long a switch in this process stays for ranks that have not left, at most, in seconds.
 LINGER_MAX_S = 60.0
 
+#: How much later than the timeout a rank gives up that knows rank 0 to be there: rank 0 says first who is missing.
+_GRACE_S = 2.0
+
 _LOOPBACK = "127.0.0.1"
+
+
+@dataclass(frozen=True)
+class Member:
+    """Who a rank is, and what it was told of its group."""
+
+    rank: int
+    #: The group's ranks, as they are numbered in the default group.
+    ranks: tuple[int, ...]
+    #: Options that must be the same at all ranks.
+    options: Mapping[str, Any] = field(default_factory=dict)
+    #: Why it cannot take part.
+    failure: str | None = None
+
+    @property
+    def list_name(self) -> str:
+        """A name for the list of ranks."""
+        return hashlib.sha256(json.dumps(self.ranks).encode()).hexdigest()[:16]
+
+    @property
+    def name(self) -> str:
+        """How it is called in messages."""
+        return _named(self.rank, self.ranks)
+
+
+def _named(rank: int, ranks: tuple[int, ...]) -> str:
+    known = ranks[rank]
+    return f"rank {rank}" if known == rank else f"rank {rank} (rank {known} of the default group)"
 
 
 @dataclass(frozen=True)
@@ -36,63 +83,196 @@ class Place:
     switch: str | None = None
     #: ``HOST:PORT`` of the switch in rank 0's process.
     rendezvous: str | None = None
-    #: Why there is none.
+    #: Why there is none, and who is to blame.
     failure: str | None = None
+    cause: int | None = None
+    #: Whether that is since somebody did not come.
+    is_late: bool = False
     #: Whether all ranks are on one host.
     local: bool = False
 
 
-def meet(store: Store, rank: int, size: int, timeout: timedelta) -> Place:
-    """Agrees with the other ranks on a place.
+def _error(place: Place, me: Member, prefix: str = "") -> CollectiveError:
+    kind = CollectiveTimeoutError if place.is_late else CollectiveError
+    return kind(f"fanin: the group cannot be made: {prefix}{place.failure}", rank=me.rank, cause=place.cause)
 
-    Raises:
-        JobTimeoutError: ranks are missing; says which.
-        ConfigurationError: rank 0 does not know an address of its own that the others can reach.
-    """
-    # The same store may serve several groups of the same name, one after the other.
-    epoch = store.add(f"epoch/{rank}", 1)
-    store = PrefixStore(f"{epoch}", store)
-    store.set(f"host/{rank}", _host())
-    if rank == 0:
+
+@contextmanager
+def _explained(me: Member, what: str) -> Iterator[None]:
+    """Errors of the store become errors of the group."""
+    begin = time.monotonic()
+    try:
+        yield
+    except FaninError:
+        raise
+    except RuntimeError as error:
+        text = f"fanin: the group cannot be made: its store has failed {time.monotonic() - begin:.1f} s after {me.name} began to {what}: {error}"
+        raise CollectiveError(text, rank=me.rank) from error
+
+
+class Meeting:
+    """A group's meeting, at one of its ranks."""
+
+    def __init__(self, store: Store, me: Member, timeout: timedelta) -> None:
+        self._store = store
+        self._me = me
+        self._timeout = timeout
+        self._begin = time.monotonic()
+        self._claim = 0
+        self._epoch = 0
+
+    def come_together(self) -> Place:
+        """Agrees with the other ranks on a place.
+
+        Raises:
+            CollectiveError: A rank has another list or other options, or the store has failed.
+            CollectiveTimeoutError: Ranks are missing; says which.
+        """
+        with _explained(self._me, "meet the others"):
+            self._say()
+            return self._lead() if self._me.rank == 0 else self._follow()
+
+    def decline(self) -> None:
+        """Tells the others why this rank cannot take part: :attr:`Member.failure`."""
+        with _explained(self._me, "decline"):
+            self._say()
+            if self._me.rank == 0:
+                self._tell(Place(job="", failure=f"{self._me.name}: {self._me.failure}", cause=0))
+
+    def end(self) -> None:
+        """The group is no more: what was said for it means nothing for those to come."""
+        if self._me.rank != 0:
+            return
         try:
-            place = _place(store, size, timeout)
-        except (ConfigurationError, JobTimeoutError) as error:
-            place = Place(job="", failure=str(error))
-            store.set("place", json.dumps(asdict(place)))
+            self._store.set(f"over/{self._me.list_name}/{self._epoch}", "")
+        except RuntimeError:
+            # The store may have gone with rank 0, which tells nobody anything any more.
+            return
+
+    def _say(self) -> None:
+        me, store = self._me, self._store
+        self._epoch = store.add(f"epoch/{me.list_name}/{me.rank}", 1)
+        self._claim = store.add("claims", 1)
+        said = {"rank": me.rank, "ranks": me.ranks, "epoch": self._epoch, "host": _host(), "options": dict(me.options), "failure": me.failure}
+        store.set(f"claimed/{me.ranks[me.rank]}", str(self._claim))
+        store.set(f"claim/{self._claim}", json.dumps(said))
+
+    def _place_key(self, list_name: str, epoch: int) -> str:
+        return f"place/{list_name}/{epoch}"
+
+    def _left(self) -> timedelta:
+        return max(self._timeout - timedelta(seconds=time.monotonic() - self._begin), timedelta(milliseconds=1))
+
+    def _wait(self, key: str, limit: timedelta) -> bool:
+        """Whether a value is there in time. Stores tell a time that is over and a connection that is lost by texts of their own."""
+        begin = time.monotonic()
+        try:
+            self._store.wait([key], limit)
+        except DistNetworkError:
             raise
-        store.set("place", json.dumps(asdict(place)))
+        except RuntimeError:
+            if time.monotonic() - begin < 0.9 * limit.total_seconds():
+                raise
+            return False
+        return True
+
+    # What rank 0 does.
+
+    def _lead(self) -> Place:
+        me = self._me
+        try:
+            place = self._found()
+        except FaninError as error:
+            self._tell(Place(job="", failure=str(error), cause=me.rank))
+            raise CollectiveError(f"fanin: the group cannot be made: {error}", rank=me.rank, cause=me.rank) from error
+        self._tell(place)
+        if place.failure is not None:
+            raise _error(place, me)
         return place
-    try:
-        store.wait(["place"], timeout)
-    except RuntimeError as error:
-        text = f"rank {rank} has not heard of rank 0 within {timeout.total_seconds():g} s"
-        raise JobTimeoutError(text, rank=rank, cause=0) from error
-    place = Place(**json.loads(store.get("place")))
-    if place.failure is not None:
-        raise JobTimeoutError(f"rank 0: {place.failure}", rank=rank)
-    return place
 
+    def _tell(self, place: Place) -> None:
+        self._store.set(self._place_key(self._me.list_name, self._epoch), json.dumps(asdict(place)))
 
-def _place(store: Store, size: int, timeout: timedelta) -> Place:
-    keys = [f"host/{rank}" for rank in range(size)]
-    try:
-        store.wait(keys, timeout)
-    except RuntimeError as error:
-        missing = [rank for rank in range(size) if not store.check([keys[rank]])]
-        text = f"not all ranks have come within {timeout.total_seconds():g} s: waiting for {_ranks(missing)}"
-        raise JobTimeoutError(text, rank=0, cause=missing[0] if missing else None) from error
-    hosts = {store.get(key) for key in keys}
-    job = f"{os.environ.get('FANIN_JOB') or os.environ.get('TORCHELASTIC_RUN_ID') or 'torch'}"[:64] + f"/{uuid.uuid4().hex[:16]}"
-    local = len(hosts) == 1
-    if switch := os.environ.get("FANIN_SWITCH"):
-        return Place(job=job, switch=switch, local=local)
-    return Place(job=job, rendezvous=HOSTING.open(own_address(store, local), timeout), local=local)
+    def _found(self) -> Place:
+        """Looks at all claims as they come, until all of the group are there."""
+        me, hosts, number = self._me, dict[int, str](), 0
+        while len(hosts) < len(me.ranks):
+            number += 1
+            if not self._wait(f"claim/{number}", self._left()):
+                return self._missing(hosts)
+            said = json.loads(self._store.get(f"claim/{number}"))
+            if tuple(said["ranks"]) == me.ranks:
+                if said["epoch"] == self._epoch:
+                    if (wrong := self._wrong(said)) is not None:
+                        return wrong
+                    hosts[said["rank"]] = said["host"]
+            elif (conflict := self._conflict(said)) is not None:
+                return conflict
+        return self._open(set(hosts.values()))
 
+    def _wrong(self, said: Mapping[str, Any]) -> Place | None:
+        """Whether a rank of this group cannot take part."""
+        me, rank = self._me, said["rank"]
+        if said["failure"] is not None:
+            return Place(job="", failure=f"{_named(rank, me.ranks)}: {said['failure']}", cause=rank)
+        if said["options"] != dict(me.options):
+            text = f"pg_options differ: {_named(rank, me.ranks)} has {said['options']} and {me.name} {dict(me.options)}: expected the same at all ranks"
+            return Place(job="", failure=text, cause=rank)
+        return None
 
-def _ranks(ranks: list[int]) -> str:
-    named = ", ".join(str(rank) for rank in ranks[:8])
-    more = f" and {len(ranks) - 8} more" if len(ranks) > 8 else ""
-    return f"rank {named}{more}"
+    def _conflict(self, said: Mapping[str, Any]) -> Place | None:
+        """Whether a rank has come with a list that shares ranks with this one and differs, for a group that is not over."""
+        me, ranks = self._me, tuple(said["ranks"])
+        list_name = Member(0, ranks).list_name
+        if not set(ranks) & set(me.ranks) or self._store.check([f"over/{list_name}/{said['epoch']}"]):
+            return None
+        theirs = ranks[said["rank"]]
+        text = (
+            f"rank {theirs} of the default group makes this group with the ranks {list(ranks)}, and rank {me.ranks[me.rank]} with {list(me.ranks)}:"
+            " expected the same list at all ranks (ranks call new_group in the same order, also for groups that they are not in)"
+        )
+        cause = me.ranks.index(theirs) if theirs in me.ranks else None
+        place = Place(job="", failure=text, cause=cause)
+        key = self._place_key(list_name, said["epoch"])
+        if not self._store.check([key]):
+            mine = me.ranks[me.rank]
+            self._store.set(key, json.dumps(asdict(Place(job="", failure=text, cause=ranks.index(mine) if mine in ranks else None))))
+        return place
+
+    def _missing(self, there: Mapping[int, str]) -> Place:
+        missing = [rank for rank in range(len(self._me.ranks)) if rank not in there]
+        return Place(job="", failure=f"{self._waiting_for(missing)}", cause=missing[0], is_late=True)
+
+    def _waiting_for(self, missing: list[int]) -> str:
+        named = ", ".join(_named(rank, self._me.ranks) for rank in missing[:8])
+        more = f" and {len(missing) - 8} more" if len(missing) > 8 else ""
+        return f"not all ranks have come within {self._timeout.total_seconds():g} s: waiting for {named}{more}"
+
+    def _open(self, hosts: set[str]) -> Place:
+        prefix = os.environ.get("FANIN_JOB") or os.environ.get("TORCHELASTIC_RUN_ID") or "torch"
+        job = f"{prefix[:64]}/{uuid.uuid4().hex[:16]}"
+        local = len(hosts) == 1
+        if switch := self._me.options.get("switch") or os.environ.get("FANIN_SWITCH"):
+            return Place(job=job, switch=switch, local=local)
+        return Place(job=job, rendezvous=HOSTING.open(own_address(self._store, local), self._timeout), local=local)
+
+    # What the others do.
+
+    def _follow(self) -> Place:
+        me, key = self._me, self._place_key(self._me.list_name, self._epoch)
+        first = f"claimed/{me.ranks[0]}"
+        if self._store.check([first]):
+            number = int(self._store.get(first))
+            said = json.loads(self._store.get(f"claim/{number}"))
+            if tuple(said["ranks"]) != me.ranks and (conflict := self._conflict(said)) is not None:
+                raise _error(conflict, me)
+        if not self._wait(key, self._left()) and not (self._store.check([first]) and self._wait(key, timedelta(seconds=_GRACE_S))):
+            missing = [rank for rank, known in enumerate(me.ranks) if not self._store.check([f"claimed/{known}"])] or [0]
+            raise _error(Place(job="", failure=self._waiting_for(missing), cause=missing[0], is_late=True), me)
+        place = Place(**json.loads(self._store.get(key)))
+        if place.failure is not None:
+            raise _error(place, me)
+        return place
 
 
 def _host() -> str:

@@ -11,13 +11,49 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from fanin.errors import ArgumentError
+
 #: Something to do after the call, before its results are looked at.
 After = Callable[[], object]
 
 
 def is_plain(tensor: Tensor) -> bool:
-    """Whether a tensor is one stretch of memory that the communicator can use as it is."""
-    return tensor.is_cpu and tensor.is_contiguous() and not (tensor.is_complex() and tensor.is_conj())
+    """Whether a tensor is one stretch of memory that the communicator can use as it is: what lies there are its elements."""
+    # Bits of a tensor may say that its elements are the negatives or conjugates of what lies there, or that there is no memory.
+    return tensor.is_cpu and tensor.is_contiguous() and not (tensor.is_neg() or tensor.is_conj() or tensor._is_zerotensor())
+
+
+def check_output(tensor: Tensor) -> None:
+    """Whether each element has a place of its own to be written to.
+
+    Raises:
+        ArgumentError: Some share one, as in an expanded tensor.
+    """
+    if tensor.layout == torch.strided and not tensor.is_contiguous() and _shares_places(tensor):
+        raise ArgumentError(
+            f"the tensor for a result has shape {tuple(tensor.shape)} and strides {tensor.stride()}, so that some of its elements lie at the"
+            " same place: expected a place for each (clone() the tensor)"
+        )
+    if tensor._is_zerotensor():
+        raise ArgumentError(f"the tensor for a result, of shape {tuple(tensor.shape)}, has no memory that can be written to")
+
+
+def _shares_places(tensor: Tensor) -> bool:
+    along = sorted((stride, size) for stride, size in zip(tensor.stride(), tensor.shape, strict=True) if size > 1)
+    if tensor.numel() == 0 or not along:
+        return False
+    reach = 0
+    for stride, size in along:
+        if stride <= reach:
+            break
+        reach += stride * (size - 1)
+    else:
+        return False
+    # Steps may be interleaved without meeting: only the places themselves tell.
+    places = torch.zeros(1, dtype=torch.int64)
+    for stride, size in along:
+        places = (places[:, None] + torch.arange(size) * stride).reshape(-1)
+    return places.unique().numel() < places.numel()
 
 
 def host_copy(tensor: Tensor) -> Tensor:
@@ -46,6 +82,7 @@ def lent_in_place(tensor: Tensor, after: list[After]) -> Tensor:
     """Memory that is read and written."""
     if is_plain(tensor):
         return tensor
+    check_output(tensor)
     copy = host_copy(tensor)
     after.append(write_back(tensor, copy))
     return copy
@@ -60,16 +97,28 @@ def lent_output(tensor: Tensor, after: list[After]) -> Tensor:
     """Memory that is only written."""
     if is_plain(tensor):
         return tensor
+    check_output(tensor)
     copy = host_room(tensor)
     after.append(write_back(tensor, copy))
     return copy
 
 
+def overlaps(tensor: Tensor, other: Tensor) -> bool:
+    """Whether two tensors that are plain share memory."""
+    start, other_start = tensor.data_ptr(), other.data_ptr()
+    return start < other_start + other.nbytes and other_start < start + tensor.nbytes
+
+
 def apart(tensor: Tensor, other: Tensor, own_part: Tensor | None) -> Tensor:
     """``tensor``, or a copy of it where it overlaps ``other`` in another way than as this rank's part, ``own_part``, of it."""
-    start, end = tensor.data_ptr(), tensor.data_ptr() + tensor.nbytes
-    if start >= other.data_ptr() + other.nbytes or other.data_ptr() >= end:
+    if not overlaps(tensor, other):
         return tensor
-    if own_part is not None and own_part.data_ptr() == start:
+    if own_part is not None and own_part.data_ptr() == tensor.data_ptr():
         return tensor
     return tensor.clone()
+
+
+def as_bytes(tensor: Tensor) -> Tensor:
+    """A plain tensor of any type as bytes: row by row, so that shares of rows stay what they are."""
+    rows = tensor.shape[0] if tensor.dim() else 1
+    return tensor.detach().reshape(rows, tensor.numel() // rows if rows else 1).view(torch.uint8)

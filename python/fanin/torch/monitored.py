@@ -34,16 +34,17 @@ class MonitoredBarrier:
                 raise DistBackendError(f"[Rank 0]: {text}")
             return
         store.set(f"{self._rank}", "")
+        cause: RuntimeError | None = None
         try:
             store.wait(["verdict"], timeout)
             text = store.get("verdict").decode()
         except RuntimeError as error:
-            text = str(error)
+            text, cause = str(error), error
         if text:
             raise DistBackendError(
                 f"[Rank {self._rank}]: Rank {self._rank} successfully reached monitoredBarrier,"
                 f" but received errors while waiting for send/recv from rank 0: {text}"
-            )
+            ) from cause
 
     def _missing(self, store: Store, timeout: timedelta, wait_all_ranks: bool) -> list[int]:
         deadline = time.monotonic() + timeout.total_seconds()

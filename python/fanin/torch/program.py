@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from fanin.torch.elements import Elements, copied
-from fanin.torch.memory import After, apart, lent_in_place, lent_input, lent_output
+from fanin.torch.memory import After, apart, check_output, lent_in_place, lent_input, lent_output, write_back
 
 #: Kind, type, operator, elements, input and output each as address and bytes, root.
 Step = tuple[str, str, str, int, int, int, int, int, int]
@@ -45,14 +45,22 @@ class Program:
         self.steps.append((kind, dtype, op, share * per_element, given.data_ptr(), given_bytes, got.data_ptr(), got_bytes, 0))
         self.keep += (given, got)
 
-    def allreduce(self, tensor: Tensor, elements: Elements) -> None:
-        """Every rank gets the reduction, in place."""
-        self._in_place("allreduce", elements, lent_in_place(tensor, self.after))
+    def allreduce(self, tensor: Tensor, elements: Elements, given: Tensor | None = None) -> None:
+        """Every rank gets the reduction, in place; ``given`` is what is reduced where that is not the tensor itself."""
+        self._in_place("allreduce", elements, self._lent(tensor, given))
 
-    def reduce(self, tensor: Tensor, elements: Elements, root: int) -> None:
-        """Rank ``root`` gets the reduction in place; the others' tensors stay as they are."""
-        memory = lent_in_place(tensor, self.after) if self.rank == root else lent_input(tensor)
+    def reduce(self, tensor: Tensor, elements: Elements, root: int, given: Tensor | None = None) -> None:
+        """Rank ``root`` gets the reduction in place; the others' tensors stay as they are. ``given`` as for :meth:`allreduce`."""
+        memory = self._lent(tensor, given) if self.rank == root else lent_input(tensor if given is None else given)
         self._in_place("reduce", elements, memory, root)
+
+    def _lent(self, tensor: Tensor, given: Tensor | None) -> Tensor:
+        if given is None:
+            return lent_in_place(tensor, self.after)
+        check_output(tensor)
+        copy = lent_input(given)
+        self.after.append(write_back(tensor, copy))
+        return copy
 
     def broadcast(self, tensor: Tensor, root: int) -> None:
         """Every rank gets rank ``root``'s tensor."""
@@ -83,10 +91,13 @@ class Program:
             raise ValueError(f"all_gather: outputs {[tuple(output.shape) for output in outputs]} do not fit the input {tuple(given.shape)}")
         share = given.numel()
         if any(output.numel() != share for output in outputs):
-            outputs[self.rank].copy_(given)
+            check_output(outputs[self.rank])
+            outputs[self.rank].copy_(given.view(outputs[self.rank].shape) if given.is_contiguous() else given.reshape(outputs[self.rank].shape))
             for root, output in enumerate(outputs):
                 self.broadcast(output, root)
             return
+        for output in outputs:
+            check_output(output)
         room = torch.empty(share * self.size, dtype=given.dtype, pin_memory=given.device.type != "cpu")
         self._apart("all_gather", copied(given.dtype), lent_input(given), room, share)
         self.after += [_copy(output, room, rank * share) for rank, output in enumerate(outputs)]
@@ -111,6 +122,7 @@ class Program:
             raise ValueError(f"reduce_scatter: inputs {[tuple(part.shape) for part in given]} do not fit the output {tuple(output.shape)}")
         share = output.numel()
         if any(part.numel() != share for part in given):
+            check_output(output)
             for root, part in enumerate(given):
                 copy = part.clone()
                 self.reduce(copy, elements, root)

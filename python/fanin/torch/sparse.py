@@ -19,24 +19,24 @@ Addresses = tuple[int, int, int, int]
 class SparseTensor:
     """A sparse tensor on its way: what it gives, in memory of this process, and how it takes the result."""
 
-    __slots__ = ("_row", "_tensor", "indices", "values")
+    __slots__ = ("_row", "_tensor", "indices", "size", "values")
 
     def __init__(self, tensor: Tensor) -> None:
         self._tensor = tensor
-        places, values = tensor._indices().cpu(), tensor._values().cpu()
+        places, values = tensor._indices().cpu(), tensor._values().cpu().resolve_conj().resolve_neg()
+        if values.is_complex():
+            # Two real numbers, which lie together as another dense dimension.
+            values = torch.view_as_real(values)
         flat = torch.zeros(places.shape[1], dtype=torch.int64)
         for size, along in zip(tensor.shape, places, strict=False):
             flat = flat * size + along
         self._row = 1
         for size in values.shape[1:]:
             self._row *= size
+        #: Elements of the tensor, those that are not there too.
+        self.size = tensor.numel() * (2 if tensor.is_complex() else 1)
         self.indices = (flat[:, None] * self._row + torch.arange(self._row)).reshape(-1)
         self.values = values.reshape(-1).contiguous()
-
-    @property
-    def size(self) -> int:
-        """Elements of the tensor, those that are not there too."""
-        return self._tensor.numel()
 
     @property
     def addresses(self) -> Addresses:
@@ -49,9 +49,11 @@ class SparseTensor:
 
     def _take(self, result: SparseResult) -> None:
         indices = torch.empty(result.entries, dtype=torch.int64)
-        values = torch.empty(result.entries, dtype=self._tensor.dtype)
+        tensor, dtype = self._tensor, self.values.dtype
+        values = torch.empty(result.entries, dtype=dtype)
         result.write(indices.data_ptr(), indices.nbytes, values.data_ptr(), values.nbytes)
-        tensor = self._tensor
+        if tensor.is_complex():
+            values = torch.view_as_complex(values.reshape(-1, 2))
         # Of a row, all elements are there or none.
         rows = indices[:: self._row] // self._row if self._row else indices
         count = rows.numel()

@@ -17,7 +17,7 @@ from torch.distributed import Work
 from torch.futures import Future
 
 from fanin.errors import FaninError
-from fanin.torch.errors import CollectiveTimeoutError, of_collective
+from fanin.torch.errors import CollectiveTimeoutError, of_collective, of_gloo
 from fanin.torch.memory import After
 
 if TYPE_CHECKING:
@@ -44,9 +44,8 @@ class FaninWork(Work):
         handles: Sequence[Handle] = (),
         error: BaseException | None = None,
         after: Sequence[After] = (),
-        limit_s: float | None = None,
     ) -> None:
-        """``limit_s`` is a timeout shorter than the communicator's own, ``timeout_s``; ``after`` is done before results are looked at."""
+        """``timeout_s`` is how long the calls wait, for messages; ``after`` is done before results are looked at."""
         super().__init__()
         self._name = name
         self._comm = comm
@@ -55,7 +54,6 @@ class FaninWork(Work):
         self._handles = handles
         self._error = error
         self._after = after
-        self._limit_s = limit_s
         self._ended = not handles and not after
         self._future: Future[Any] | None = None
         self._lock = threading.Lock() if handles or after else None
@@ -83,8 +81,6 @@ class FaninWork(Work):
     def _settle(self) -> None:
         """Waits for the end, as long as it takes, and does once what is to be done then."""
         for handle in self._handles:
-            if self._limit_s is not None and not _has_ended(handle, self._limit_s):
-                self._comm.abort(f"{self._name} has not ended within its timeout of {self._limit_s:g} s")
             _has_ended(handle, None)
         if self._lock is None:
             return
@@ -93,7 +89,7 @@ class FaninWork(Work):
                 return
             errors = [error for error in (handle.error() for handle in self._handles) if error is not None]
             if errors and self._error is None:
-                self._error = of_collective(self._name, self._limit_s or self._timeout_s, errors[0])
+                self._error = of_collective(self._name, self._timeout_s, errors[0])
             if self._error is None:
                 for step in self._after:
                     step()
@@ -115,17 +111,9 @@ class FaninWork(Work):
     def _complete(self, base: Future[Any]) -> None:
         if self.is_completed():
             base.set_result(None)
-        elif self._limit_s is not None:
-            _COMPLETIONS.submit(self._complete_after_limit, base)
         else:
             # Calls end in the order in which they were made.
             self._handles[-1].add_done_callback(lambda _handle: _COMPLETIONS.submit(base.set_result, None))
-
-    def _complete_after_limit(self, base: Future[Any]) -> None:
-        try:
-            self._settle()
-        finally:
-            base.set_result(None)
 
     def is_completed(self) -> bool:
         """Whether the calls have ended, well or not."""
@@ -189,3 +177,79 @@ class GatheredWork(Work):
     def is_completed(self) -> bool:
         """Whether all have ended."""
         return all(work.is_completed() for work in self._works)
+
+
+class ForwardedWork(Work):
+    """An operation that gloo does, with what is to be done with its results, and errors as all others have them."""
+
+    def __init__(self, name: str, rank: int, peer: int | None, work: Work, result: Any, after: Sequence[After]) -> None:
+        """``peer`` is the only rank that the operation waits for, where there is one."""
+        super().__init__()
+        self._name = name
+        self._rank = rank
+        self._peer = peer
+        self._work = work
+        self._result = result
+        self._after = after
+        self._error: BaseException | None = None
+        self._ended = False
+        self._future: Future[Any] | None = None
+        self._lock = threading.Lock()
+
+    def then(self, after: Sequence[After], result: Any) -> None:
+        """Before it is waited for: what is to be done besides in the end, and what the result is."""
+        self._after, self._result = [*self._after, *after], result
+
+    def wait(self, timeout: timedelta = NO_TIMEOUT) -> bool:
+        """Waits for the end. After a ``timeout`` the operation is given up, as gloo does it.
+
+        Raises:
+            CollectiveError: It has failed.
+            CollectiveTimeoutError: Because somebody did not come in time.
+        """
+        with self._lock:
+            if not self._ended:
+                try:
+                    self._work.wait(timeout) if timeout > NO_TIMEOUT else self._work.wait()
+                    for step in self._after:
+                        step()
+                except RuntimeError as error:
+                    self._error = of_gloo(self._name, self._rank, self._peer, error)
+                self._after, self._ended = (), True
+        if self._error is not None:
+            raise self._error
+        return True
+
+    def get_future(self) -> Future[Any]:
+        """A future of the results, which raises what ``wait`` would raise."""
+        if self._future is None:
+            base: Future[Any] = Future(devices=_devices(self._result))
+            self._future = base.then(self._value)
+            _COMPLETIONS.submit(self._complete, base)
+        return self._future
+
+    def _complete(self, base: Future[Any]) -> None:
+        try:
+            self.wait()
+        except RuntimeError:
+            # The future's own callback raises it.
+            pass
+        finally:
+            base.set_result(None)
+
+    def _value(self, _base: Future[Any]) -> Any:
+        self.wait()
+        return self._result
+
+    def is_completed(self) -> bool:
+        """Whether it has ended, well or not."""
+        return self._ended or self._work.is_completed()
+
+    def result(self) -> Any:
+        """The tensors with the results, once there are."""
+        self.wait()
+        return self._result
+
+    def synchronize(self) -> None:
+        """The same as waiting."""
+        self.wait()

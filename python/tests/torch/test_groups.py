@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 import sys
 import threading
@@ -10,6 +11,7 @@ import time
 from datetime import timedelta
 from pathlib import Path
 
+import pytest
 import ranks
 import torch
 import torch.distributed as dist
@@ -63,6 +65,27 @@ def many(rank: int) -> None:
 def test_many_groups() -> None:
     """Also of one rank, also over the same ranks twice."""
     ranks.run(WORLD, many)
+
+
+def a_hundred_and_fifty(rank: int, how: str) -> int:
+    """Groups at once, or one after the other without being destroyed; in a process that may open few files at first."""
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(512, most), most))
+    groups = []
+    for number in range(150):
+        groups.append(dist.new_group([0, 1] if number % 3 else [0]))
+        if how == "used at once" and (rank == 0 or number % 3):
+            assert total(groups[-1]) == (2 if number % 3 else 1)
+    for number, group in enumerate(groups):
+        if rank == 0 or number % 3:
+            assert total(group) == (2 if number % 3 else 1)
+    return len(groups)
+
+
+@pytest.mark.parametrize(("transport", "how"), [("shm", "used later"), ("udp", "used at once")])
+def test_more_groups_than_a_switch_takes_jobs_by_itself(transport: str, how: str) -> None:
+    """How many there are is bounded by memory."""
+    assert ranks.run(2, a_hundred_and_fifty, how, environ={"FANIN_TRANSPORT": transport}) == [150, 150]
 
 
 def split(rank: int) -> None:

@@ -1,7 +1,6 @@
 //! Vectors by UDP: SwitchML between this rank and the switch.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use fanin_control::{Admitted, FailureKind, header_bytes_max};
 use fanin_core::{
@@ -153,7 +152,7 @@ impl DatagramPath {
             (Ok(()), _) => Ok(()),
             (Err(_), Some(error)) => Err(Stop::Failed(error)),
             (Err(RunError::Stopped), None) if !link.has_failed() => Err(Stop::Restarted),
-            (Err(error), None) => Err(Stop::Failed(self.explain(error, link))),
+            (Err(error), None) => Err(Stop::Failed(self.explain(error, link, patience))),
         }
     }
 
@@ -180,9 +179,9 @@ impl DatagramPath {
     }
 
     /// Why the driver has stopped, in the switch's words if it has any.
-    fn explain(&self, error: RunError, link: &Link) -> CommError {
+    fn explain(&self, error: RunError, link: &Link, patience: &mut Patience<'_>) -> CommError {
         if let RunError::Failed(Failure { reason: FailureReason::Mismatch, .. }) = &error {
-            link.report_stall(Duration::ZERO);
+            patience.ask();
         }
         // The control connection knows who is gone, and learns it a moment later than the sockets for vectors.
         if let Some(failure) = link.await_failure(VERDICT_WAIT) {
@@ -259,8 +258,8 @@ pub(crate) fn node(config: &Config, admitted: &Admitted, op: ElementOp) -> Resul
         reliable: true,
         rto_initial: RTO_INITIAL,
         rto_min: RTO_MIN,
-        // The communicator's own patience is what counts: it knows why.
-        patience: SimDuration::from_ms(admitted.patience_ms.saturating_mul(4)),
+        // The communicator's own patience is what counts: it knows why, and how long this call waits.
+        patience: SimDuration::MAX,
         seed: admitted.seed,
     };
     let nodes = build::<[u8]>(&spec, &map).map_err(|error| broken(error.to_string()))?;

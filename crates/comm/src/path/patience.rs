@@ -86,11 +86,16 @@ impl<'a> Patience<'a> {
             };
             return Err(self.link.fail(self.link.failed_with(text, late, None)));
         }
-        // The patience of the switch counts from the first question.
-        if self.asked.elapsed() >= self.notice.min(self.timeout) {
-            self.asked = Instant::now();
-            self.link.report_stall(still);
+        // The switch believes half of the timeout of what a rank says about the past: whoever asks later waits longer than it.
+        if self.asked.elapsed() >= self.notice.min(self.timeout / 2) {
+            self.ask();
         }
         Ok(())
+    }
+
+    /// Asks the switch why nothing moves.
+    pub(crate) fn ask(&mut self) {
+        self.asked = Instant::now();
+        self.link.report_stall(self.moved.elapsed(), self.timeout);
     }
 }

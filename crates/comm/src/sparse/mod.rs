@@ -173,7 +173,7 @@ impl Core {
         let Config { world, rank, .. } = self.config;
         let (number, kind) = (self.next_call(), CollectiveKind::Allreduce);
         let call = Call { number, kind, op, custom: None, elements: size, world, rank, part: None, sparse: Some(step) };
-        let sum = way.reduce((&self.config, &self.switch_traffic), (link, switch_instance), plan, &call, entries);
+        let sum = way.reduce((&self.config, self.timeouts.running(), &self.switch_traffic), (link, switch_instance), plan, &call, entries);
         if let Some(failure) = link.failure() {
             return Err(failure);
         }

@@ -135,7 +135,7 @@ impl SwitchWay {
     /// Why this rank has no sum.
     pub(crate) fn reduce(
         &mut self,
-        (config, traffic): (&Config, &OnceLock<Arc<Traffic>>),
+        (config, timeout, traffic): (&Config, Duration, &OnceLock<Arc<Traffic>>),
         (main, switch_instance): (&Link, u64),
         plan: &Plan,
         call: &Call,
@@ -155,7 +155,7 @@ impl SwitchWay {
         }
         let job = self.job.as_mut().expect("it was opened");
         main.begin(call.describe(job.plan.blocks(call.elements)));
-        let sum = job.reduce(config, main, call, entries);
+        let sum = job.reduce((config, patience(timeout)), main, call, entries);
         if sum.is_err() {
             // The switch tells those who wait for this rank that it has left.
             self.job = None;
@@ -199,7 +199,7 @@ impl FlareJob {
             job: format!("{}/sparse-{number}", config.job),
             meeting: Meeting::Switch(main.switch().to_string()),
             // Who has no sum tells the others through the communicator's own job, and they must have given up by then.
-            timeout: patience(config),
+            timeout: patience(config.timeout),
             transport: Transport::Udp,
             payload_bytes: Some(plan.payload_bytes),
             window: Some(plan.window),
@@ -219,7 +219,7 @@ impl FlareJob {
         Ok(FlareJob { plan: *plan, switch_instance, link, control: Some(thread), driver, calls: 0 })
     }
 
-    fn reduce(&mut self, config: &Config, main: &Link, call: &Call, entries: &Entries) -> Result<Entries, CommError> {
+    fn reduce(&mut self, (config, timeout): (&Config, Duration), main: &Link, call: &Call, entries: &Entries) -> Result<Entries, CommError> {
         let (op, blocks) = (self.plan.op, self.plan.blocks(call.elements));
         let what = CollectiveCall {
             kind: CollectiveKind::Allreduce,
@@ -232,7 +232,7 @@ impl FlareJob {
         };
         let (input, mut output) = (entries.to_sparse(op), Vec::new());
         self.link.begin(Call { number: self.calls, ..*call }.describe(blocks));
-        let mut patience = Patience::new(&self.link, &config.interrupt, config.stall_notice, patience(config));
+        let mut patience = Patience::new(&self.link, &config.interrupt, config.stall_notice, timeout);
         let (link, mut known, mut error) = (&self.link, u32::MAX, None);
         let vectors = Vectors::Sparse { size: call.elements, input: &input, output: &mut output };
         let result = self.driver.collective(&what, vectors, (&mut BlockSet::default(), 0), |remaining| {
@@ -273,8 +273,8 @@ impl Drop for FlareJob {
 }
 
 /// How long ranks wait for one another here: less than in the communicator's own job, where those who have given up wait for the others.
-fn patience(config: &Config) -> Duration {
-    config.timeout / 2
+fn patience(timeout: Duration) -> Duration {
+    timeout / 2
 }
 
 impl Entries {

@@ -41,7 +41,8 @@ impl Default for JobsConfig {
         JobsConfig {
             software: concat!("fanin ", env!("CARGO_PKG_VERSION")).into(),
             seed: 0,
-            jobs_max: 64,
+            // What jobs take is bounded by memory and connections; a program with groups of processes has a job for each.
+            jobs_max: 1_024,
             connections_max: 4_096,
             memory_bytes_max: 1 << 30,
             patience_ms_max: 3_600_000,

@@ -87,6 +87,9 @@ pub(super) struct Describing {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Stall {
     pub(super) since_ms: u64,
+    /// When the first rank that waits gives up, and how long it waits.
+    pub(super) until_ms: u64,
+    pub(super) patience_ms: u64,
     /// What the ranks did when that was last found.
     pub(super) calls: BTreeMap<u32, CallDescription>,
     pub(super) next_diagnosis_ms: u64,

@@ -422,9 +422,9 @@ impl Jobs {
                 member.ready = true;
                 self.start_if_ready(job_id);
             }
-            ClientMessage::Stalled { call, idle_ms } => {
+            ClientMessage::Stalled { call, idle_ms, patience_ms } => {
                 (member.call, member.answered) = (Some(call), true);
-                self.on_stalled(now_ms, job_id, idle_ms);
+                self.on_stalled(now_ms, job_id, idle_ms, patience_ms);
             }
             ClientMessage::Call { call } => {
                 (member.call, member.answered) = (Some(call), true);

@@ -29,14 +29,22 @@ impl Jobs {
         }
     }
 
-    /// A rank says that nothing has moved for `idle_ms`.
-    pub(super) fn on_stalled(&mut self, now_ms: u64, job_id: u16, idle_ms: u64) {
+    /// A rank says that nothing has moved for `idle_ms`, and how long it waits in this call where that is not as long as in others.
+    pub(super) fn on_stalled(&mut self, now_ms: u64, job_id: u16, idle_ms: u64, patience_ms: Option<u64>) {
+        let most_ms = self.config.patience_ms_max;
         let Some(job) = self.jobs.get_mut(&job_id).filter(|job| job.phase == Phase::Running) else { return };
+        let patience_ms = patience_ms.map_or(job.patience_ms, |wanted| wanted.clamp(1, most_ms));
         // What a rank says about the past is believed up to a point: it cannot use up the others' patience.
-        let since_ms = now_ms.saturating_sub(idle_ms.min(job.patience_ms / 2));
+        let since_ms = now_ms.saturating_sub(idle_ms.min(patience_ms / 2));
+        let until_ms = since_ms.saturating_add(patience_ms);
         match &mut job.stall {
+            // Of ranks that do not wait equally long, the first one to give up ends the waiting.
+            Some(stall) if until_ms < stall.until_ms => {
+                stall.next_diagnosis_ms = stall.next_diagnosis_ms.min(until_ms);
+                (stall.until_ms, stall.patience_ms) = (until_ms, patience_ms);
+            }
             Some(_) => {}
-            None => job.stall = Some(Stall { since_ms, calls: BTreeMap::new(), next_diagnosis_ms: now_ms }),
+            None => job.stall = Some(Stall { since_ms, until_ms, patience_ms, calls: BTreeMap::new(), next_diagnosis_ms: now_ms }),
         }
         let due = job.stall.as_ref().is_none_or(|stall| stall.next_diagnosis_ms <= now_ms);
         match &mut job.describing {
@@ -91,8 +99,11 @@ impl Jobs {
         let Some(Describing { stalled, .. }) = job.describing.take() else { return };
         let calls = answers(job);
         let moved = job.stall.as_ref().is_some_and(|stall| !stall.calls.is_empty() && stall.calls != calls);
-        let since_ms = job.stall.as_ref().map_or(now_ms, |stall| stall.since_ms);
-        let idle_ms = now_ms - since_ms;
+        let (since_ms, until_ms, patience_ms) = match &job.stall {
+            Some(stall) => (stall.since_ms, stall.until_ms, stall.patience_ms),
+            None => (now_ms, now_ms.saturating_add(job.patience_ms), job.patience_ms),
+        };
+        let idle_ms = now_ms.saturating_sub(since_ms);
         match verdict(job, &calls, idle_ms) {
             Verdict::Hopeless { kind, text, suspect } => self.fail(job_id, kind, text, suspect),
             // Ranks were asked for a mismatch and there is none; the rest is not known to be wrong.
@@ -100,14 +111,14 @@ impl Jobs {
             Verdict::Fine => job.stall = None,
             // Not stuck but slow, or the cause has gone. A rank that still waits will say so.
             Verdict::Waiting { .. } if moved => job.stall = None,
-            Verdict::Waiting { kind, text, suspect } if idle_ms >= job.patience_ms => {
-                let text = format!("{text}; that is longer than the {} that ranks wait for one another", span(job.patience_ms));
+            Verdict::Waiting { kind, text, suspect } if until_ms <= now_ms => {
+                let text = format!("{text}; that is longer than the {} that ranks wait for one another", span(patience_ms));
                 self.fail(job_id, kind, text, suspect);
             }
             Verdict::Waiting { text, .. } => {
                 let (least, most) = DIAGNOSIS_INTERVAL_MS;
-                let next = (now_ms + idle_ms.clamp(least, most)).min(since_ms.saturating_add(job.patience_ms)).max(now_ms + TICK_MS);
-                job.stall = Some(Stall { since_ms, calls, next_diagnosis_ms: next });
+                let next = (now_ms + idle_ms.clamp(least, most)).min(until_ms).max(now_ms + TICK_MS);
+                job.stall = Some(Stall { since_ms, until_ms, patience_ms, calls, next_diagnosis_ms: next });
                 for connection in job.connections() {
                     self.actions.push_back(Action::Send(connection, SwitchMessage::Notice { text: text.clone() }));
                 }

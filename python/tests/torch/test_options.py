@@ -1,0 +1,176 @@
+"""What PyTorch can hand to a backend: every option is used, or refused by name; so are variables of the environment."""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import ranks
+import torch
+import torch.distributed as dist
+
+from fanin.torch import CollectiveError
+from fanin.torch.options import _KEYS
+
+WORLD = 3
+
+
+def backend_of(group: dist.ProcessGroup) -> Any:
+    """The backend of a group."""
+    return group._get_backend(torch.device("cpu"))
+
+
+def sums(group: dist.ProcessGroup, rank: int) -> list[str]:
+    """The bits of sums of floats that depend on the order of summands, where anything depends on it: each rank comes at other times."""
+    random = torch.Generator().manual_seed(rank)
+    seen = []
+    for turn in range(6):
+        mine = torch.randn(50_000, generator=torch.Generator().manual_seed(rank)) * 10.0 ** (rank * 2)
+        torch.randn(20_000 * ((rank + turn) % WORLD + 1), generator=random)
+        dist.all_reduce(mine, group=group)
+        seen.append(str(hash(mine.numpy().tobytes())))
+    return seen
+
+
+def reproducible(rank: int, how: str) -> tuple[int, bool]:
+    """The same bits in every turn; products are refused, which shows that the option has arrived."""
+    options = {"reproducible": True}
+    group = dist.group.WORLD if how == "variable" else dist.new_group(backend="fanin", pg_options=options)
+    assert group is not None
+    with pytest.raises(ValueError, match="product"):
+        dist.all_reduce(torch.ones(3), op=dist.ReduceOp.PRODUCT, group=group)
+    other = dist.new_group(backend="fanin")
+    plain = torch.full((2,), 3.0)
+    if how != "variable":
+        dist.all_reduce(plain, op=dist.ReduceOp.PRODUCT, group=other)
+        assert plain.tolist() == [27.0, 27.0]
+    return len(set(sums(group, rank))), backend_of(group)._comm.transport == "udp"
+
+
+@pytest.mark.parametrize("how", ["option", "variable"])
+def test_reproducible_groups(how: str) -> None:
+    """By ``pg_options`` of one group, or by a variable for all."""
+    environ = {"FANIN_TRANSPORT": "udp"} | ({"FANIN_REPRODUCIBLE": "1"} if how == "variable" else {})
+    assert ranks.run(WORLD, reproducible, how, environ=environ) == [(1, True)] * WORLD
+
+
+def every_key(rank: int) -> None:
+    """Each option changes something, or is refused by the communicator for what it is."""
+    taken: dict[str, Any] = {
+        "reproducible": True,
+        "fixed_point": True,
+        "transport": "udp",
+        "sparse": "lists",
+        "wait": "busy",
+        "payload": 1_024,
+        "window": 16,
+        "bind": "127.0.0.1",
+        "stall_notice": 2.5,
+    }
+    assert set(taken) | {"switch"} == set(_KEYS)
+    for key, value in taken.items():
+        group = dist.new_group(backend="fanin", pg_options={key: value})
+        ones = torch.ones(300)
+        dist.all_reduce(ones, group=group)
+        assert ones.tolist() == [float(WORLD)] * 300, key
+        path = backend_of(group)._comm.path
+        if key in ("transport", "fixed_point"):
+            assert backend_of(group)._comm.transport == "udp", path
+        dist.destroy_process_group(group)
+    group = dist.new_group(backend="fanin", pg_options={"transport": "udp", "payload": 1_024})
+    assert "1024" in backend_of(group)._comm.path
+    wrong: list[tuple[Any, str]] = [
+        ({"reproducable": True}, r"pg_options\['reproducable'\] = True: there is no such option; expected some of reproducible, "),
+        ({"reproducible": "yes"}, r"pg_options\['reproducible'\] = 'yes': expected True or False"),
+        ({"reproducible": 1}, r"pg_options\['reproducible'\] = 1: expected True or False"),
+        ({"payload": True}, r"pg_options\['payload'\] = True: expected a number of bytes"),
+        ({"transport": "rdma"}, "transport = rdma: expected auto or udp or shm"),
+        ({"transport": 3}, r"pg_options\['transport'\] = 3: expected 'auto', 'udp' or 'shm'"),
+        ({"sparse": "hash"}, "sparse = hash: expected auto or switch or lists"),
+        ({"bind": "eth0"}, "bind = eth0: expected an IP address"),
+        ({"switch": "nowhere"}, "switch = nowhere: expected HOST:PORT"),
+        ({"stall_notice": -1}, "stall_notice = -1: expected seconds"),
+        ({"timeout": 3}, "not for a group of PyTorch: give `timeout` to init_process_group or new_group"),
+        ({"world": 3}, "not for a group of PyTorch: ranks are those of the group"),
+        ({3: True}, r"pg_options\[3\] = True: there is no such option"),
+        ({"reproducible": True, "fixed_point": True}, "fixed_point = true: expected false where sums are reproducible"),
+        ("reproducible", r"pg_options = 'reproducible' \(of type builtins.str\): expected a dict"),
+    ]
+    for options, expected in wrong:
+        with pytest.raises(ValueError, match=expected):
+            dist.new_group(backend="fanin", pg_options=options)
+    with pytest.raises(ValueError, match=r"ProcessGroupGloo._?Options\): expected a dict"):
+        dist.new_group(backend="fanin", pg_options=dist.ProcessGroupGloo._Options())  # type: ignore[attr-defined]
+
+
+def test_every_option() -> None:
+    """Used or refused, with the option, its value and what was expected."""
+    ranks.run(WORLD, every_key)
+
+
+def one_is_wrong(rank: int, what: str) -> tuple[str, int | None]:
+    """A rank has other options than the others."""
+    mine: dict[str, Any] = {"reproducible": False}
+    if rank == 1:
+        mine = {"reproducible": True} if what == "other" else {"reproducible": "perhaps"}
+    with pytest.raises((CollectiveError, ValueError)) as raised:
+        dist.new_group(backend="fanin", pg_options=mine)
+    if rank != 1 or what == "other":
+        assert isinstance(raised.value, dist.DistBackendError)
+    return str(raised.value), getattr(raised.value, "cause", None)
+
+
+@pytest.mark.parametrize("what", ["other", "wrong"])
+def test_options_of_one_rank(what: str) -> None:
+    """All ranks hear of it at once, by name."""
+    for rank, (text, cause) in enumerate(ranks.run(WORLD, one_is_wrong, what)):
+        if what == "other":
+            assert "pg_options differ: rank 1 has {'reproducible': True} and rank 0 {'reproducible': False}" in text
+            assert cause == 1
+        else:
+            assert "pg_options['reproducible'] = 'perhaps': expected True or False" in text
+            assert cause == (1 if rank != 1 else None)
+
+
+def variables(rank: int, folder: str) -> tuple[str, list[str]]:
+    """A group of its own in a process whose variables mean nothing."""
+    lines: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
+    logging.getLogger("fanin.torch").addHandler(handler)
+    try:
+        dist.init_process_group("fanin", init_method=f"file://{folder}/store", rank=rank, world_size=2, timeout=timedelta(seconds=30))
+    except (ValueError, dist.DistBackendError) as error:
+        return str(error), lines
+    dist.barrier()
+    return "", lines
+
+
+def test_variables_that_mean_nothing(tmp_path: object) -> None:
+    """A misspelt one is an error; of others the log says so."""
+    for text, _ in ranks.run(2, variables, f"{tmp_path}", backend="", environ={"FANIN_REPRODUCABLE": "1"}):
+        assert "FANIN_REPRODUCABLE is set, which nothing reads: is FANIN_REPRODUCIBLE meant?" in text
+    environ = {"FANIN_TIMEOUT": "3", "FANIN_RENDEZVOUS": "127.0.0.1:9", "FANIN_FAVOURITE_COLOUR": "blue"}
+    for text, lines in ranks.run(2, variables, f"{tmp_path}", backend="", environ=environ):
+        assert text == ""
+        said = "\n".join(lines)
+        assert "FANIN_TIMEOUT is set, which means nothing for torch.distributed: timeouts are those of init_process_group" in said
+        assert "FANIN_RENDEZVOUS is set, which means nothing for torch.distributed" in said
+        assert "FANIN_FAVOURITE_COLOUR is set, which nothing reads" in said
+
+
+def inherited(rank: int) -> None:
+    """A group that is split off has its parent's options."""
+    group = dist.new_group(backend="fanin", pg_options={"reproducible": True})
+    child = dist.split_group(group, split_ranks=[[0, 1], [2]])
+    if rank < 2:
+        with pytest.raises(ValueError, match="product"):
+            dist.all_reduce(torch.ones(3), op=dist.ReduceOp.PRODUCT, group=child)
+        dist.all_reduce(torch.ones(3), group=child)
+
+
+def test_options_of_groups_that_are_split_off() -> None:
+    """They are the parent's."""
+    ranks.run(WORLD, inherited)
