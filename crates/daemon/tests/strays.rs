@@ -145,8 +145,4 @@ fn packets_of_other_jobs_and_systems_are_counted_and_dropped() {
     assert!(dropped("no_node") > 300.0, "{}", dropped("no_node"));
     let dropped = run_behind_relay("another system", |packet, random| sealed(packet, |hop| hop.system ^= random as u8 | 1));
     assert!(dropped("mismatch") > 300.0, "{}", dropped("mismatch"));
-    let dropped = run_behind_relay("lengths", |packet, random| {
-        sealed(packet, |hop| (hop.payload_bytes, hop.sequence) = (u16::MAX - random as u16 % 100, hop.sequence.wrapping_add(2_000)))
-    });
-    assert!(dropped("malformed") > 300.0, "{}", dropped("malformed"));
 }
