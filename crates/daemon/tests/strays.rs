@@ -103,9 +103,8 @@ fn run_behind_relay(name: &str, forge: Forge) -> impl Fn(&str) -> f64 {
         let ranks: Vec<Rank> = ranks.into_iter().map(|rank| rank.join().unwrap()).collect();
         thread::sleep(Duration::from_millis(300));
         let reasons = ["unproven", "corrupted", "no_node", "mismatch", "malformed"];
-        let dropped = reasons.map(|reason| {
-            (reason, metric(&daemon, "fanin_switch_job_dropped_packets_total", &format!("reason=\"{reason}\"")))
-        });
+        let dropped =
+            reasons.map(|reason| (reason, metric(&daemon, "fanin_switch_job_dropped_packets_total", &format!("reason=\"{reason}\""))));
         ranks.into_iter().for_each(|rank| rank.leave(20));
         done.store(true, Ordering::Relaxed);
         dropped
@@ -123,10 +122,11 @@ fn a_random_epoch_or_the_one_before_is_not_believed() {
     assert!(dropped("unproven") > 300.0, "{}", dropped("unproven"));
 }
 
-/// All of them agree with each other, so the jump is believed; what is real goes on beside it.
+/// They agree with each other, but what is real comes in between.
 #[test]
 fn numbers_a_million_ahead_do_not_end_the_real_ones() {
-    run_behind_relay("far ahead", |packet, _| sealed(packet, |hop| hop.sequence = hop.sequence.wrapping_add(1_000_000)));
+    let dropped = run_behind_relay("far ahead", |packet, _| sealed(packet, |hop| hop.sequence = hop.sequence.wrapping_add(1_000_000)));
+    assert!(dropped("unproven") > 100.0, "{}", dropped("unproven"));
     let dropped = run_behind_relay("anywhere", |packet, random| sealed(packet, |hop| hop.sequence = random as u32 | 1 << 20));
     assert!(dropped("unproven") > 100.0, "{}", dropped("unproven"));
 }
@@ -145,8 +145,4 @@ fn packets_of_other_jobs_and_systems_are_counted_and_dropped() {
     assert!(dropped("no_node") > 300.0, "{}", dropped("no_node"));
     let dropped = run_behind_relay("another system", |packet, random| sealed(packet, |hop| hop.system ^= random as u8 | 1));
     assert!(dropped("mismatch") > 300.0, "{}", dropped("mismatch"));
-    let dropped = run_behind_relay("lengths", |packet, random| {
-        sealed(packet, |hop| (hop.payload_bytes, hop.sequence) = (u16::MAX - random as u16 % 100, hop.sequence.wrapping_add(2_000)))
-    });
-    assert!(dropped("malformed") > 300.0, "{}", dropped("malformed"));
 }

@@ -16,13 +16,12 @@ pub fn faults(refuse: &Refuse<'_>, setup: &Setup, topology: &Topology, jobs: &[P
     let config = &setup.general.faults;
     let links = config.links.iter().enumerate().map(|(index, faults)| link_faults(refuse, faults, index, topology));
     let timed = config.timed.iter().enumerate().map(|(index, timed)| timed_fault(refuse, timed, index, topology, jobs));
-    let plan =
-        FaultPlan {
-            links: links.collect::<Result<_, _>>()?,
-            timed: timed.collect::<Result<_, _>>()?,
-            anti_replay: config.anti_replay,
-            ..FaultPlan::default()
-        };
+    let plan = FaultPlan {
+        links: links.collect::<Result<_, _>>()?,
+        timed: timed.collect::<Result<_, _>>()?,
+        anti_replay: config.anti_replay,
+        ..FaultPlan::default()
+    };
     plan.check().map_err(|error| refuse.setup(&error))?;
     Ok(plan)
 }

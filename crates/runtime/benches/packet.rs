@@ -11,6 +11,8 @@ use fanin_wire::hop::{HopHeader, HopPacket, RestCheck};
 use fanin_wire::tree::TreeHeader;
 
 const PAYLOADS: [usize; 2] = [1_408, 8_064];
+/// With a checksum, as it is, and without.
+const HOW: [(bool, &str); 2] = [(true, ""), (false, ", no checksum")];
 
 fn hop(payload_bytes: usize) -> HopHeader {
     HopHeader {
@@ -33,19 +35,23 @@ fn header(block: u32) -> AnyHeader {
     AnyHeader::Tree(TreeHeader::Contribution { block, attempt: 0 })
 }
 
-/// Frames a packet in `slot`.
-fn frame(slot: &mut [u8], hop: &HopHeader, header: &AnyHeader, payload: &[u8]) {
+/// Frames a packet in `slot`, with a checksum or, to see what that costs, without.
+fn frame(slot: &mut [u8], hop: &HopHeader, header: &AnyHeader, payload: &[u8], is_sealed: bool) {
     let front = hop.emit(slot);
     let front = front + header.emit(&mut slot[front..]);
     slot[front..].copy_from_slice(payload);
-    let rest = RestCheck::of([&slot[hop.wire_len()..]]);
-    HopHeader::seal(slot, rest);
+    if is_sealed {
+        let rest = RestCheck::of([&slot[hop.wire_len()..]]);
+        HopHeader::seal(slot, rest);
+    }
 }
 
 /// Takes a packet apart and adds it up.
-fn reduce(datagram: &[u8], accumulator: &mut <[u8] as Payload>::Acc, op: &mut PayloadOp) {
+fn reduce(datagram: &[u8], accumulator: &mut <[u8] as Payload>::Acc, op: &mut PayloadOp, is_sealed: bool) {
     let packet = HopPacket::new(datagram).unwrap();
-    packet.verify().unwrap();
+    if is_sealed {
+        packet.verify().unwrap();
+    }
     let (_, header_bytes) = AnyHeader::parse(packet.rest()).unwrap();
     let payload = &packet.rest()[header_bytes..][..usize::from(packet.header().payload_bytes)];
     payload.reduce(accumulator, op).unwrap();
@@ -60,13 +66,15 @@ fn packets(criterion: &mut Criterion) {
         let mut accumulator = <[u8]>::accumulator(&op, payload_bytes);
         payload[..].assign(&mut accumulator, &mut op).unwrap();
         group.throughput(Throughput::Bytes(payload_bytes as u64));
-        let mut slot = vec![0; bytes];
-        group.bench_function(BenchmarkId::new("frame", payload_bytes), |bench| {
-            bench.iter(|| frame(black_box(&mut slot), &hop, &header(7), &payload));
-        });
-        group.bench_function(BenchmarkId::new("take apart and add", payload_bytes), |bench| {
-            bench.iter(|| reduce(black_box(&slot), &mut accumulator, &mut op));
-        });
+        for (is_sealed, how) in HOW {
+            let mut slot = vec![0; bytes];
+            group.bench_function(BenchmarkId::new(format!("frame{how}"), payload_bytes), |bench| {
+                bench.iter(|| frame(black_box(&mut slot), &hop, &header(7), &payload, is_sealed));
+            });
+            group.bench_function(BenchmarkId::new(format!("take apart and add{how}"), payload_bytes), |bench| {
+                bench.iter(|| reduce(black_box(&slot), &mut accumulator, &mut op, is_sealed));
+            });
+        }
     }
     group.finish();
 }
@@ -86,24 +94,26 @@ fn loopback(criterion: &mut Criterion) {
         let mut accumulator = <[u8]>::accumulator(&op, payload_bytes);
         payload[..].assign(&mut accumulator, &mut op).unwrap();
         group.throughput(Throughput::Elements(count as u64));
-        group.bench_function(BenchmarkId::new("send, receive and add a batch", payload_bytes), |bench| {
-            bench.iter(|| {
-                for block in 0..count as u32 {
-                    let slot = sender.reserve(&from, to, bytes).unwrap();
-                    frame(slot, &hop, &header(block), &payload);
-                    sender.commit(&from, to);
-                }
-                sender.flush(&from);
-                let mut left = count;
-                while left > 0 {
-                    receiver.receive(&into).unwrap();
-                    for datagram in receiver.runs().flat_map(|run| run.datagrams()) {
-                        reduce(datagram, &mut accumulator, &mut op);
-                        left -= 1;
+        for (is_sealed, how) in HOW {
+            group.bench_function(BenchmarkId::new(format!("send, receive and add a batch{how}"), payload_bytes), |bench| {
+                bench.iter(|| {
+                    for block in 0..count as u32 {
+                        let slot = sender.reserve(&from, to, bytes).unwrap();
+                        frame(slot, &hop, &header(block), &payload, is_sealed);
+                        sender.commit(&from, to);
                     }
-                }
+                    sender.flush(&from);
+                    let mut left = count;
+                    while left > 0 {
+                        receiver.receive(&into).unwrap();
+                        for datagram in receiver.runs().flat_map(|run| run.datagrams()) {
+                            reduce(datagram, &mut accumulator, &mut op, is_sealed);
+                            left -= 1;
+                        }
+                    }
+                });
             });
-        });
+        }
     }
     group.finish();
 }

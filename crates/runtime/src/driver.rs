@@ -5,9 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fanin_core::{
-    DropReason, ElementOp, EpochRule, Ingress, Instant, JobId, LinkSequence, Node, PortId, Restarted, Role, Via, Wire,
-};
+use fanin_core::{DropReason, ElementOp, EpochRule, Ingress, Instant, JobId, LinkSequence, Node, PortId, Restarted, Role, Via, Wire};
 use fanin_net::{Receiver, SendStatistics, Sender, SenderConfig, Socket, Waker};
 use fanin_wire::hop::{HopHeader, HopPacket, RestCheck};
 use fanin_wire::link::LINK_SYSTEM;
@@ -517,7 +515,8 @@ fn admit<'a, N: Node<[u8]>>(
         return Err(DropReason::NotAMember);
     }
     let port = from.port;
-    let greeted = if hop.system == LINK_SYSTEM && hop.neighbour { outlet.on_greeting(peer, &hop, packet.rest())? } else { Restarted(false) };
+    let greeted =
+        if hop.system == LINK_SYSTEM && hop.neighbour { outlet.on_greeting(peer, &hop, packet.rest())? } else { Restarted(false) };
     let Restarted(shown) = outlet.peers.get_mut(peer).accept(hop.epoch, hop.sequence)?;
     let restarted = shown || greeted.0;
     outlet.counters.peers_restarted += u64::from(restarted);

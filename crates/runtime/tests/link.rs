@@ -8,8 +8,8 @@ use std::thread;
 use std::time::Duration;
 
 use fanin_core::{
-    Address, Body, DropReason, Egress, ElementOp, FlowLabel, Ingress, Instant, JobId, LinkSequence, Malformed, Node, NodeId, PacketKind, PortId, Route,
-    TrafficClass, Tx, Via, Wire,
+    Address, Body, DropReason, Egress, ElementOp, FlowLabel, Ingress, Instant, JobId, LinkSequence, Malformed, Node, NodeId, PacketKind,
+    PortId, Route, TrafficClass, Tx, Via, Wire,
 };
 use fanin_net::{FaultPlan, SenderConfig, Socket, SocketConfig, Waker};
 use fanin_runtime::fabric::{FabricConfig, FabricPortConfig, FabricSwitch, HelloConfig, LinkShape, LinkState};
@@ -416,13 +416,8 @@ fn a_stray_hello_does_not_end_a_link_and_a_restart_takes_one_round_trip() {
     let port = FabricPortConfig { peer: Address::worker(NodeId(1)), socket: greeter.socket.local_addr().unwrap(), shape };
     // Nothing here waits for a link to be silent.
     let hello = HelloConfig { interval: fanin_core::Duration::from_ms(10), timeout: fanin_core::Duration::from_ms(600_000) };
-    let config = FabricConfig {
-        address: Address::switch(NodeId(9)),
-        ports: vec![port],
-        ways: Vec::new(),
-        hello,
-        fingerprint: Greeter::FABRIC,
-    };
+    let config =
+        FabricConfig { address: Address::switch(NodeId(9)), ports: vec![port], ways: Vec::new(), hello, fingerprint: Greeter::FABRIC };
     let mut switch: FabricSwitch<Toy> = FabricSwitch::new(socket, &config, &DriverConfig::default()).unwrap();
     let states = Arc::new(std::sync::Mutex::new(Vec::new()));
     let seen = states.clone();

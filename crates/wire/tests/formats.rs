@@ -173,8 +173,12 @@ fn ring_headers() -> impl Strategy<Value = RingHeader> {
 }
 
 fn link_headers() -> impl Strategy<Value = LinkHeader> {
-    let hello = any::<(Option<u32>, Option<u32>, u16, u32)>()
-        .prop_map(|(hears, told, port, fabric)| LinkHeader::Hello { hears, told, port: PortId(port), fabric });
+    let hello = any::<(Option<u32>, Option<u32>, u16, u32)>().prop_map(|(hears, told, port, fabric)| LinkHeader::Hello {
+        hears,
+        told,
+        port: PortId(port),
+        fabric,
+    });
     prop_oneof![4 => hello, 1 => Just(LinkHeader::Background)]
 }
 
