@@ -15,8 +15,8 @@ use super::faults::faults;
 use super::network::file::Capability;
 use super::network::{capabilities, forwarding, network};
 use super::placement::{Free, PreparedJob, place_jobs};
-use super::size;
 use super::schema::{PatternName, Placement, Setup, Traffic, TrafficHosts};
+use super::size;
 use super::training::{arrivals, schedule};
 use super::tree::{Tree, parse_path};
 use super::units::{Amount, bytes_about};
@@ -205,7 +205,11 @@ impl Prepared {
         let (field, value, expected) = match job.table.find(&path) {
             None if error.field == "lifetime" => {
                 let patience = job.settings.common.patience.0;
-                ("patience", patience.to_string(), format!("more: half of it is the lifetime of descriptors, and that is {}", error.expected))
+                (
+                    "patience",
+                    patience.to_string(),
+                    format!("more: half of it is the lifetime of descriptors, and that is {}", error.expected),
+                )
             }
             _ => (error.field.as_str(), value, error.expected.clone()),
         };
