@@ -32,7 +32,7 @@ const TWO_JOBS: &str = "jobs.0.copies=2";
 
 /// `[network]`.
 pub const NETWORK: &[Key] = &[
-    ("shape", &[bare("\"star\""), with(&["network.parallel_links=1"], "\"fat-tree-3\"")]),
+    ("shape", &[bare("\"star\""), with(&["network={ rate = \"100Gb/s\", latency = \"300ns\", hosts = 16 }"], "\"star\"")]),
     ("hosts", &[bare("3"), with(&["network={ shape = \"star\", rate = \"100Gb/s\", latency = \"300ns\", hosts = 16 }"], "17")]),
     ("leaves", &[bare("4")]),
     ("hosts_per_leaf", &[bare("6")]),
@@ -122,7 +122,7 @@ pub const JOBS: &[Key] = &[
     ),
     ("reliable", &[with(&[LOSS, "run.time_limit=\"5ms\""], "false")]),
     ("rto_initial", &[with(&[LOSS], "\"3us\""), with(&[LOSS, "jobs.0.message=\"1KiB\""], "\"30us\""), with(&[UNRELIABLE], "\"3us\"")]),
-    ("rto_min", &[with(&[LOSS], "\"300us\""), with(&[UNRELIABLE], "\"300us\"")]),
+    ("rto_min", &[with(&["faults.links=[{ loss = 0.3 }]", "jobs.0.operations=4"], "\"3ms\""), with(&[UNRELIABLE], "\"300us\"")]),
     ("patience", &[with(DEAD, "\"3ms\""), with(&[UNRELIABLE], "\"300us\"")]),
     ("order", &[with(&["jobs.0.placement=random"], "\"placement\"")]),
     ("barrier", &[bare("true")]),
@@ -145,7 +145,7 @@ pub const JOBS: &[Key] = &[
     ("probes", &[with(&["jobs.0.storage=table", "jobs.0.slots=64"], "true"), with(&["jobs.0.storage=array"], "true")]),
     ("staggered", &[with(&["jobs.0.density=0.2"], "false")]),
     ("algorithm", &[bare("\"parallel-ring\"")]),
-    ("window_messages", &[bare("4")]),
+    ("window_messages", &[with(&["jobs.0.window=16"], "4")]),
     ("retries", &[with(DEAD, "1")]),
     ("congestion", &[with(&[MARKS, TRAFFIC], "\"dcqcn\"")]),
     ("line_rate", &[bare("\"20Gb/s\""), with(DCQCN, "\"20Gb/s\"")]),
@@ -157,7 +157,7 @@ pub const JOBS: &[Key] = &[
     ("rate_bytes", &[bare("\"2KiB\""), with(DCQCN_LONG, "\"2KiB\"")]),
     ("additive", &[bare("\"9Gb/s\""), with(SOON, "\"9Gb/s\"")]),
     ("hyper", &[bare("\"9Gb/s\""), with(SOON, "\"9Gb/s\"")]),
-    ("lookup", &[with(&[LOSS, "jobs.0.patience=\"2ms\"", "run.time_limit=\"20ms\""], "\"newest\"")]),
+    ("lookup", &[with(&["faults.links=[{ loss = 0.1, reordering = 0.3 }]", "jobs.0.window=16", "jobs.0.patience=\"2ms\"", "run.time_limit=\"20ms\""], "\"newest\"")]),
     ("deallocation", &[with(&[LOSS, "jobs.0.window=8", "jobs.0.patience=\"2ms\"", "run.time_limit=\"20ms\""], "\"packet\"")]),
     ("reemission", &[with(&[LOSS, "jobs.0.operations=4"], "\"all\"")]),
     ("shards", &[bare("2"), with(&["jobs.0.servers=0"], "2")]),
