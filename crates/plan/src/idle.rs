@@ -174,7 +174,6 @@ impl Mode {
         let mut rules = vec![
             ("rto_initial", reliable, UNRELIABLE),
             ("rto_min", reliable, UNRELIABLE),
-            ("patience", reliable || matches!(system, System::Canary(_)), UNRELIABLE),
             ("fixed_point", is_float, "unless elements are \"f32\""),
         ];
         let dcqcn = |rule: CongestionRule| DCQCN.map(|key| (key, rule == CongestionRule::Dcqcn, NO_DCQCN));
