@@ -244,14 +244,7 @@ fn conduct(args: &AllreduceArgs) -> Result<()> {
             (None, Some(place)) => command.args(["--rendezvous", place]),
             (None, None) => &mut command,
         };
-        command.args([
-            "--sizes",
-            &args.sizes,
-            "--dtype",
-            args.dtype.name(),
-            "--timeout",
-            &args.timeout.to_string(),
-        ]);
+        command.args(["--sizes", &args.sizes, "--dtype", args.dtype.name(), "--timeout", &args.timeout.to_string()]);
         if let Some(op) = args.op {
             command.args(["--op", op.name()]);
         }

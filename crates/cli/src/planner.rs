@@ -136,7 +136,9 @@ fn planned(args: &PlannerArgs) -> Result<()> {
     if args.simulate && !args.aggregation.iter().any(simulated) {
         return Err(PlanError::new("--simulate", "expected atp or rina-tor among --aggregation: no system does the others").into());
     }
-    if !args.simulate && let Some(section) = upgrade.only_simulated() {
+    if !args.simulate
+        && let Some(section) = upgrade.only_simulated()
+    {
         let what = format!("{section}: expected none without --simulate: what is predicted depends on jobs and network only");
         return Err(PlanError::new(&args.jobs.display().to_string(), what).into());
     }

@@ -137,7 +137,10 @@ fn wrong_arguments_are_refused_with_what_was_expected() {
         (vec!["--rank", "0", "--world", "2"], "no place to meet"),
         (vec!["--rank", "0", "--world", "1", "--timeout", "0"], "expected 0.1 to 86400"),
         (vec!["--timeout", "0"], "expected 0.1 to 86400"),
-        (vec!["--sizes", "16GiB", "--workers", "1024"], "--sizes 16GiB: expected less: 1024 ranks with vectors of 16 GiB take about 48 TiB"),
+        (
+            vec!["--sizes", "16GiB", "--workers", "1024"],
+            "--sizes 16GiB: expected less: 1024 ranks with vectors of 16 GiB take about 48 TiB",
+        ),
         (vec!["--sizes", "17GiB"], "larger than 16 GiB"),
         (vec!["--op", "max", "--collective", "all-gather"], "--op max with --collective all-gather: expected none"),
         (vec!["--fixed-point", "--dtype", "i32"], "--fixed-point: expected --dtype f32"),

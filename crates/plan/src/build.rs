@@ -15,8 +15,8 @@ use super::faults::faults;
 use super::network::file::Capability;
 use super::network::{capabilities, forwarding, network};
 use super::placement::{Free, PreparedJob, place_jobs};
-use super::size;
 use super::schema::{PatternName, Placement, Setup, Traffic, TrafficHosts};
+use super::size;
 use super::training::{arrivals, schedule};
 use super::tree::{Tree, parse_path};
 use super::units::{Amount, bytes_about};
@@ -201,7 +201,19 @@ impl Prepared {
         let origin = job.table.closest(&path).origin.clone();
         // As it stands in the plan, if it does.
         let value = job.table.find(&path).map_or_else(|| error.value.clone(), ToString::to_string);
-        let what = format!("jobs[{}].{} = {value}: expected {}", job.entry, error.field, error.expected);
+        // The lifetime of Canary's descriptors is half of the patience where the plan does not say otherwise.
+        let (field, value, expected) = match job.table.find(&path) {
+            None if error.field == "lifetime" => {
+                let patience = job.settings.common.patience.0;
+                (
+                    "patience",
+                    patience.to_string(),
+                    format!("more: half of it is the lifetime of descriptors, and that is {}", error.expected),
+                )
+            }
+            _ => (error.field.as_str(), value, error.expected.clone()),
+        };
+        let what = format!("jobs[{}].{field} = {value}: expected {expected}", job.entry);
         PlanError::new(&self.file, what).at(origin).in_point(&self.context)
     }
 }

@@ -159,17 +159,8 @@ const UNRELIABLE: &str = "with reliable = false";
 const NO_DCQCN: &str = "without congestion = \"dcqcn\"";
 
 /// Keys of a congestion control that only DCQCN has.
-const DCQCN: [&str; 9] = [
-    "line_rate",
-    "rate_min",
-    "gain_inverse",
-    "notification_gap",
-    "estimate_timer",
-    "rate_timer",
-    "rate_bytes",
-    "additive",
-    "hyper",
-];
+const DCQCN: [&str; 9] =
+    ["line_rate", "rate_min", "gain_inverse", "notification_gap", "estimate_timer", "rate_timer", "rate_bytes", "additive", "hyper"];
 
 impl Mode {
     /// Keys that are of no use, and what they lack.
@@ -183,7 +174,6 @@ impl Mode {
         let mut rules = vec![
             ("rto_initial", reliable, UNRELIABLE),
             ("rto_min", reliable, UNRELIABLE),
-            ("patience", reliable || matches!(system, System::Canary(_)), UNRELIABLE),
             ("fixed_point", is_float, "unless elements are \"f32\""),
         ];
         let dcqcn = |rule: CongestionRule| DCQCN.map(|key| (key, rule == CongestionRule::Dcqcn, NO_DCQCN));
@@ -221,11 +211,7 @@ impl Mode {
 /// Keys of ATP and A2TP.
 fn of_aggregators(aggregating: u32, fixed_point: bool) -> [Use; 3] {
     let none = "with aggregating = 0";
-    [
-        ("overflow", fixed_point, "without fixed_point = true"),
-        ("aggregators", aggregating > 0, none),
-        ("reclaim", aggregating > 0, none),
-    ]
+    [("overflow", fixed_point, "without fixed_point = true"), ("aggregators", aggregating > 0, none), ("reclaim", aggregating > 0, none)]
 }
 
 /// Limits, faults, and how plans are run.

@@ -229,6 +229,13 @@ impl Reader<'_> {
         const HOSTS_MAX: u64 = 1 << 17;
         const CABLES_MAX: u64 = 1 << 22;
         const SWITCHES_MAX: u64 = 1 << 13;
+        if let Shape::FatTree3 { ports, .. } = shape {
+            // Of so many that sizes have no numbers.
+            let hosts = u128::from(*ports).pow(3) / 4;
+            if hosts > u128::from(u32::MAX) * 16 {
+                return Err(self.refuse.at("network.ports", format!("at most {HOSTS_MAX} hosts in all, not {hosts}")));
+            }
+        }
         let size = shape.size();
         let (hosts, switches, cables) = match shape {
             Shape::Star { .. } => return Ok(()),
@@ -249,7 +256,8 @@ impl Reader<'_> {
         let bytes = network_bytes(size.hosts, size.switches, size.cables);
         if bytes > RUN_BYTES_MAX {
             let (about, most) = (bytes_about(bytes), bytes_about(RUN_BYTES_MAX));
-            let expected = format!("less: ways from {} switches to {} hosts take about {about}, at most {most} are taken", size.switches, size.hosts);
+            let expected =
+                format!("less: ways from {} switches to {} hosts take about {about}, at most {most} are taken", size.switches, size.hosts);
             return Err(self.refuse.at(&format!("network.{hosts}"), expected));
         }
         Ok(())

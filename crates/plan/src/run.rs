@@ -4,12 +4,12 @@
 use std::time::Instant;
 
 use fanin_core::{Census, Length, NodeId, Rank};
+use fanin_sim::engine::NO_ADDING;
 use fanin_sim::faults::TimedFault;
 use fanin_sim::metrics::MemorySample;
 use fanin_sim::series::SeriesRow;
 use fanin_sim::trace::TraceConfig;
 use fanin_sim::vectors::Simulated;
-use fanin_sim::engine::NO_ADDING;
 use fanin_sim::{RunResult, SetupError, Topology};
 use fanin_simulation::{AnySimulation, Runs, run_traced};
 use rayon::prelude::*;

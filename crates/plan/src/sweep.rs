@@ -39,7 +39,9 @@ impl Axis {
 /// Refuses more places than any plan may have points, before they are looked at one by one.
 fn check_length(file: &str, what: &str, count: usize, origin: &Origin) -> Result<(), PlanError> {
     match count as u64 > POINTS_MAX {
-        true => Err(PlanError::new(file, format!("{what} = {count} values: expected at most {POINTS_MAX} points in all")).at(origin.clone())),
+        true => {
+            Err(PlanError::new(file, format!("{what} = {count} values: expected at most {POINTS_MAX} points in all")).at(origin.clone()))
+        }
         false => Ok(()),
     }
 }

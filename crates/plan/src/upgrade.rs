@@ -215,7 +215,8 @@ impl Upgrade {
             false => System::Atp(AtpParameters { aggregators: self.aggregators(&prepared), ..AtpParameters::default() }),
         };
         if let Some(rate) = new_bits_per_second {
-            let new = self.capabilities.iter().zip(replaced).zip(hosts..).filter(|((switch, replaced), _)| **replaced && !switch.aggregates);
+            let new =
+                self.capabilities.iter().zip(replaced).zip(hosts..).filter(|((switch, replaced), _)| **replaced && !switch.aggregates);
             let capability = Capability { aggregates: true, bits_per_second: Some(rate), memory_bytes: None };
             prepared.capabilities.extend(new.map(|(_, switch)| (NodeId(switch), capability)));
         }

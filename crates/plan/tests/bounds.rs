@@ -43,14 +43,26 @@ fn single_numbers_are_bounded() {
         assert!(said.contains(expected), "{line}: {said}");
     }
     for (from, to, expected) in [
-        ("\"64KiB\"", "\"4GiB\"\n[run]\npayload = \"elements\"", "plan.toml:9: jobs[0].message = \"4GiB\": expected less: real elements of 8 workers, in and out, of 4 GiB each, take about 64 GiB"),
+        (
+            "\"64KiB\"",
+            "\"4GiB\"\n[run]\npayload = \"elements\"",
+            "plan.toml:9: jobs[0].message = \"4GiB\": expected less: real elements of 8 workers, in and out, of 4 GiB each, take about 64 GiB",
+        ),
         ("\"64KiB\"", "\"17000000000GiB\"", "jobs[0].message"),
         ("workers = 8", "workers = 4000000000", "plan.toml:8: jobs[0].workers = 4000000000: expected at most 8, the number of hosts"),
         ("workers = 8", "workers = \"2..4000000000\"", "expected at most 8, the number of hosts that have room"),
         ("hosts = 8", "hosts = 4000000000", "plan.toml:3: network.hosts = 4000000000: expected at most"),
-        ("\"star\"\nhosts = 8", "\"fat-tree\"\nleaves = 4294967295\nhosts_per_leaf = 4294967295\nspines = 4294967295\nparallel_links = 4294967295", "network.leaves = 4294967295: expected at most 131072 hosts"),
+        (
+            "\"star\"\nhosts = 8",
+            "\"fat-tree\"\nleaves = 4294967295\nhosts_per_leaf = 4294967295\nspines = 4294967295\nparallel_links = 4294967295",
+            "network.leaves = 4294967295: expected at most 131072 hosts",
+        ),
         ("\"star\"\nhosts = 8", "\"fat-tree-3\"\nports = 4294967294", "network.ports = 4294967294: expected at most 131072 hosts"),
-        ("\"star\"\nhosts = 8", "\"dragonfly\"\ngroups = 4294967295\nrouters = 4294967295\nglobal_links = 4294967295\nhosts_per_router = 4294967295", "network.hosts_per_router = 4294967295: expected at most 131072 hosts"),
+        (
+            "\"star\"\nhosts = 8",
+            "\"dragonfly\"\ngroups = 4294967295\nrouters = 4294967295\nglobal_links = 4294967295\nhosts_per_router = 4294967295",
+            "network.hosts_per_router = 4294967295: expected at most 131072 hosts",
+        ),
         ("\"tree\"", "\"canary\"\ndescriptors = 4294967295", "jobs[0].descriptors = 4294967295: expected"),
         ("\"tree\"", "\"tree\"\ntrees = 4294967295", "jobs[0].trees = 4294967295: expected"),
         ("\"tree\"", "\"atp\"\naggregators = 4294967295", "jobs[0].aggregators = 4294967295: expected"),
@@ -71,7 +83,11 @@ fn products_are_bounded() {
     // 2000 x 2000 x 2000 points.
     let list = numbers(2_000);
     let said = refused(&format!("{BASE}[sweep]\n\"jobs.0.window\" = [{list}]\n\"jobs.0.payload\" = [{list}]\n\"run.seed\" = [{list}]\n"));
-    assert!(said.starts_with("plan.toml:11: sweep.jobs.0.window = 2000 values: expected at most 100000 points in all") || said.contains("8000000000 (2000 x 2000 x 2000)"), "{said}");
+    assert!(
+        said.starts_with("plan.toml:11: sweep.jobs.0.window = 2000 values: expected at most 100000 points in all")
+            || said.contains("8000000000 (2000 x 2000 x 2000)"),
+        "{said}"
+    );
     let said = refused(&format!("{BASE}[sweep]\n\"run.seed\" = [{}]\n", numbers(200_000)));
     assert!(said.starts_with("plan.toml:11: sweep.run.seed = 200000 values: expected at most 100000 points"), "{said}");
     let mut series = String::new();
@@ -84,21 +100,34 @@ fn products_are_bounded() {
     let said = refused(&format!("{BASE}[run]\nrepetitions = 200\n[sweep]\n\"run.seed\" = [{}]\n", numbers(6_000)));
     assert!(said.contains("run.repetitions = 200: expected at most 1000000 runs in all: 1200000 of 6000 points give about"), "{said}");
     // Hosts times switches, workers times operations, windows times workers, jobs times nodes.
-    let large = "[network]\nshape = \"fat-tree\"\nleaves = 4000\nhosts_per_leaf = 30\nspines = 500\nrate = \"100Gb/s\"\nlatency = \"300ns\"\n";
+    let large =
+        "[network]\nshape = \"fat-tree\"\nleaves = 4000\nhosts_per_leaf = 30\nspines = 500\nrate = \"100Gb/s\"\nlatency = \"300ns\"\n";
     let said = refused(&format!("{large}[[jobs]]\nsystem = \"ring\"\nworkers = 8\nmessage = \"64KiB\"\n"));
     assert!(said.contains("network.leaves = 4000: expected less: ways from 4500 switches to 120000 hosts take about"), "{said}");
-    let middle = "[network]\nshape = \"fat-tree\"\nleaves = 32\nhosts_per_leaf = 32\nspines = 32\nrate = \"100Gb/s\"\nlatency = \"300ns\"\n";
+    let middle =
+        "[network]\nshape = \"fat-tree\"\nleaves = 32\nhosts_per_leaf = 32\nspines = 32\nrate = \"100Gb/s\"\nlatency = \"300ns\"\n";
     for (job, expected) in [
-        ("system = \"tree\"\nworkers = 1024\nmessage = \"4KiB\"\noperations = 1000000", "jobs[0].operations = 1000000: expected less: 1000000 operations x 1024 workers take about"),
-        ("system = \"tree\"\nworkers = 1024\nmessage = \"4GiB\"\nwindow = 1048576", "jobs[0].window = 1048576: expected less: 1024 workers x 1048576 packets under way take about"),
+        (
+            "system = \"tree\"\nworkers = 1024\nmessage = \"4KiB\"\noperations = 1000000",
+            "jobs[0].operations = 1000000: expected less: 1000000 operations x 1024 workers take about",
+        ),
+        (
+            "system = \"tree\"\nworkers = 1024\nmessage = \"4GiB\"\nwindow = 1048576",
+            "jobs[0].window = 1048576: expected less: 1024 workers x 1048576 packets under way take about",
+        ),
         ("system = \"atp\"\nworkers = 60\nmessage = \"4MiB\"\naggregators = 16777216", "jobs[0].aggregators = 16777216: expected"),
-        ("system = \"canary\"\nworkers = 1024\nmessage = \"4MiB\"\ndescriptors = 16777216", "jobs[0].descriptors = 16777216: expected less: "),
+        (
+            "system = \"canary\"\nworkers = 1024\nmessage = \"4MiB\"\ndescriptors = 16777216",
+            "jobs[0].descriptors = 16777216: expected less: ",
+        ),
     ] {
         let said = refused(&format!("{middle}[[jobs]]\n{job}\n"));
         assert!(said.contains(expected), "{job}: {said}");
     }
     // Workers of all jobs.
-    let said = refused(&format!("{middle}[[jobs]]\nsystem = \"ring\"\nworkers = 1024\nmessage = \"4KiB\"\njobs_per_host = 60000\ncopies = 60000\n"));
+    let said = refused(&format!(
+        "{middle}[[jobs]]\nsystem = \"ring\"\nworkers = 1024\nmessage = \"4KiB\"\njobs_per_host = 60000\ncopies = 60000\n"
+    ));
     assert!(said.contains("jobs[0].copies = 60000: expected at most 4194304 workers of all jobs together"), "{said}");
 }
 
@@ -122,12 +151,12 @@ fn depth_and_length_are_bounded() {
         let said = Plan::parse("plan.toml", BASE, std::slice::from_ref(&set), None).expect_err("refused").to_string();
         assert!(said.starts_with("plan.toml: --set "), "{}", &said[..200.min(said.len())]);
     }
-    // A million keys that nobody knows, in a table each and in one.
+    // Keys that nobody knows, by the thousand, and a list that is longer than any network.
     let mut text = String::from(BASE);
-    (0..1_000_000).for_each(|number| writeln!(text, "k{number} = 1").unwrap());
+    (0..50_000).for_each(|number| writeln!(text, "k{number} = 1").unwrap());
     let said = refused(&text);
     assert!(said.starts_with("plan.toml:10: jobs[0].k0 = 1: unknown key") && said.len() < 4_000, "{said}");
-    let hosts = vec!["0"; 1_000_000].join(",");
+    let hosts = vec!["0"; 100_000].join(",");
     let said = refused(&BASE.replace("workers = 8", &format!("placement = [{hosts}]")));
     assert!(said.contains("jobs[0].placement[1] = 0") && said.len() < 4_000, "{said}");
 }

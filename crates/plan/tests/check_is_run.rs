@@ -13,7 +13,10 @@ const NETWORKS: &[(&str, &str)] = &[
     ("fat tree of three levels", "shape = \"fat-tree-3\"\nports = 4"),
     ("dragonfly", "shape = \"dragonfly\"\ngroups = 3\nrouters = 2\nglobal_links = 1\nhosts_per_router = 2"),
     ("machines", "shape = \"machines\"\nmachines = 3\nper_machine = 4"),
-    ("lossless", "shape = \"fat-tree\"\nleaves = 3\nhosts_per_leaf = 4\nspines = 2\nlossless = { model = \"input-queued\", input = \"8KiB\" }"),
+    (
+        "lossless",
+        "shape = \"fat-tree\"\nleaves = 3\nhosts_per_leaf = 4\nspines = 2\nlossless = { model = \"input-queued\", input = \"8KiB\" }",
+    ),
     ("file", "shape = \"file\"\nfile = \"tests/keys/a.toml\""),
     ("file, as wired", "shape = \"file\"\nfile = \"../../examples/networks/racks.toml\"\naggregating = \"file\""),
 ];

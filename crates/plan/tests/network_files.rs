@@ -61,7 +61,11 @@ fn text(finished: &Finished) -> String {
 
 /// The keys of a table of the file, as the program lists them; `at` is a line of that table.
 fn known(at: &str) -> Vec<String> {
-    let error = NetworkFile::from_tree("n", &Tree::parse("n", &NETWORK.replacen(at, &format!("{at}\nqqqqqqqq = 1"), 1)).unwrap(), LinkDefaults::default());
+    let error = NetworkFile::from_tree(
+        "n",
+        &Tree::parse("n", &NETWORK.replacen(at, &format!("{at}\nqqqqqqqq = 1"), 1)).unwrap(),
+        LinkDefaults::default(),
+    );
     let error = error.unwrap_err().to_string();
     error.split_once("xpected one of ").unwrap_or_else(|| panic!("{error}")).1.split(", ").map(str::to_string).collect()
 }
@@ -77,12 +81,15 @@ const VARIED: &[(&str, &[(&str, &str, &str)])] = &[
             ("defaults", "latency = \"300ns\"", "latency = \"900ns\""),
         ],
     ),
-    ("latency = \"300ns\"", &[("rate", "rate = \"100Gb/s\"", "rate = \"50Gb/s\""), ("latency", "latency = \"300ns\"", "latency = \"1us\"")]),
+    (
+        "latency = \"300ns\"",
+        &[("rate", "rate = \"100Gb/s\"", "rate = \"50Gb/s\""), ("latency", "latency = \"300ns\"", "latency = \"1us\"")],
+    ),
     (
         "aggregates = true",
         &[
             ("name", "name = \"core[0-1]\"", "name = [\"core0\", \"core2\"]"),
-            ("aggregates", "name = \"core[0-1]\"", "name = \"core[0-1]\"\naggregates = true"),
+            ("aggregates", "aggregates = true", "aggregates = false"),
             ("aggregation_rate", "aggregates = true", "aggregates = true\naggregation_rate = \"20Gb/s\""),
             ("memory", "aggregates = true", "aggregates = true\nmemory = \"8KiB\""),
         ],
@@ -115,7 +122,8 @@ fn every_key_of_a_file_changes_something_or_is_refused() {
         }
     }
     for key in ["aggregation_rate = \"20Gb/s\"", "memory = \"1MiB\""] {
-        let error = plan("keys-unused", &NETWORK.replace("name = \"core[0-1]\"", &format!("name = \"core[0-1]\"\n{key}")), job).unwrap_err();
+        let error =
+            plan("keys-unused", &NETWORK.replace("name = \"core[0-1]\"", &format!("name = \"core[0-1]\"\n{key}")), job).unwrap_err();
         assert!(error.contains("expected no such key without aggregates = true"), "{error}");
     }
 }

@@ -8,9 +8,9 @@ use std::thread;
 use std::time::Duration;
 
 use fanin_plan::results::{RunRecord, write_csv, write_json};
-use fanin_plan::size::DEPTH_MAX;
 use fanin_plan::run::{self, Finished, RunError};
 use fanin_plan::schema::Expect;
+use fanin_plan::size::DEPTH_MAX;
 use fanin_plan::tree::{Kind, Tree};
 use fanin_plan::{Plan, PlanError, frames};
 use pyo3::exceptions::PyRuntimeError;

@@ -19,7 +19,7 @@ const fn with(with: &'static [&'static str], value: &'static str) -> Try {
     Try { with, value }
 }
 
-const LOSS: &str = "faults.links=[{ loss = 0.02 }]";
+const LOSS: &str = "faults.links=[{ loss = 0.05 }]";
 const DEAD: &[&str] = &["faults.timed=[{ kind = \"host-dies\", rank = 1, from = \"2us\" }]"];
 const TRAFFIC: &str = "traffic=[{ pattern = \"uniform\", hosts = \"all\", messages = 4 }]";
 const MARKS: &str = "network.ecn=\"2KiB\"";
@@ -32,7 +32,7 @@ const TWO_JOBS: &str = "jobs.0.copies=2";
 
 /// `[network]`.
 pub const NETWORK: &[Key] = &[
-    ("shape", &[bare("\"star\""), with(&["network.parallel_links=1"], "\"fat-tree-3\"")]),
+    ("shape", &[bare("\"star\""), with(&["network={ rate = \"100Gb/s\", latency = \"300ns\", hosts = 16 }"], "\"star\"")]),
     ("hosts", &[bare("3"), with(&["network={ shape = \"star\", rate = \"100Gb/s\", latency = \"300ns\", hosts = 16 }"], "17")]),
     ("leaves", &[bare("4")]),
     ("hosts_per_leaf", &[bare("6")]),
@@ -47,7 +47,10 @@ pub const NETWORK: &[Key] = &[
     ("per_machine", &[bare("4"), with(&[MACHINES], "6")]),
     ("intra_rate", &[bare("\"50Gb/s\""), with(&[MACHINES], "\"50Gb/s\"")]),
     ("intra_latency", &[bare("\"900ns\""), with(&[MACHINES], "\"900ns\"")]),
-    ("file", &[bare("\"tests/keys/a.toml\""), with(&["network={ shape = \"file\", file = \"tests/keys/a.toml\" }"], "\"tests/keys/b.toml\"")]),
+    (
+        "file",
+        &[bare("\"tests/keys/a.toml\""), with(&["network={ shape = \"file\", file = \"tests/keys/a.toml\" }"], "\"tests/keys/b.toml\"")],
+    ),
     ("rate", &[bare("\"50Gb/s\"")]),
     ("latency", &[bare("\"900ns\"")]),
     ("fabric_rate", &[bare("\"50Gb/s\"")]),
@@ -83,7 +86,7 @@ pub const LOSSLESS_KEYS: &[Key] = &[
     ("input", &[with(&[LOSSLESS, UNRELIABLE], "\"1200B\"")]),
     ("output", &[with(&[LOSSLESS, UNRELIABLE, TRAFFIC], "\"1200B\"")]),
     ("arbitration", &[with(&[LOSSLESS, UNRELIABLE, TRAFFIC], "\"oldest-first\"")]),
-    ("channels", &[with(&[LOSSLESS, UNRELIABLE], "2"), with(&[DRAGONFLY, LOSSLESS, UNRELIABLE, TRAFFIC], "5")]),
+    ("channels", &[with(&[LOSSLESS, UNRELIABLE], "2"), with(&[DRAGONFLY, LOSSLESS, UNRELIABLE, TRAFFIC, "run.time_limit=\"1ms\""], "1")]),
 ];
 
 /// Keys of `[[jobs]]`, those of every job and those of all systems.
@@ -92,7 +95,7 @@ pub const JOBS: &[Key] = &[
     ("workers", &[with(&["jobs.0.placement=packed"], "10")]),
     ("servers", &[bare("2")]),
     ("placement", &[bare("\"packed\"")]),
-    ("jobs_per_host", &[with(&["jobs.0.placement=random", "jobs.0.workers=5", "jobs.0.jobs_per_host=2", TWO_JOBS], "3")]),
+    ("jobs_per_host", &[with(&["jobs.0.placement=random", "jobs.0.workers=5", TWO_JOBS], "2")]),
     ("message", &[bare("\"64KiB\"")]),
     ("payload", &[bare("512")]),
     ("element", &[with(&["jobs.0.message=96001"], "\"i8\""), with(&["jobs.0.density=0.2"], "\"f64\"")]),
@@ -119,9 +122,9 @@ pub const JOBS: &[Key] = &[
     ),
     ("reliable", &[with(&[LOSS, "run.time_limit=\"5ms\""], "false")]),
     ("rto_initial", &[with(&[LOSS], "\"3us\""), with(&[LOSS, "jobs.0.message=\"1KiB\""], "\"30us\""), with(&[UNRELIABLE], "\"3us\"")]),
-    ("rto_min", &[with(&[LOSS], "\"300us\""), with(&[UNRELIABLE], "\"300us\"")]),
-    ("patience", &[with(DEAD, "\"300us\""), with(&[UNRELIABLE], "\"300us\"")]),
-    ("order", &[with(&["jobs.0.placement=random"], "\"placement\"")]),
+    ("rto_min", &[with(&["faults.links=[{ loss = 0.3 }]", "jobs.0.operations=4"], "\"3ms\""), with(&[UNRELIABLE], "\"300us\"")]),
+    ("patience", &[with(DEAD, "\"3ms\""), with(&[UNRELIABLE], "\"300us\"")]),
+    ("order", &[with(&["jobs.0.placement=[7, 3, 12, 0, 9, 5, 1, 14]", "jobs.0.workers=8"], "\"placement\"")]),
     ("barrier", &[bare("true")]),
     ("step_overhead", &[bare("\"1us\"")]),
     ("step_deviation", &[bare("\"1us\"")]),
@@ -131,7 +134,10 @@ pub const JOBS: &[Key] = &[
     ("quota", &[bare("4"), with(&["jobs.0.mode=streaming"], "4")]),
     ("outstanding", &[with(&[TWO_JOBS, "jobs.0.workers=5", "jobs.0.jobs_per_host=2"], "16"), with(&["jobs.0.mode=streaming"], "16")]),
     ("refused", &[with(&[TWO_JOBS, "jobs.0.workers=5", "jobs.0.jobs_per_host=2", "jobs.0.outstanding=16"], "\"wait\"")]),
-    ("retry", &[with(&[TWO_JOBS, "jobs.0.workers=5", "jobs.0.jobs_per_host=2", "jobs.0.outstanding=16", "jobs.0.refused=wait"], "\"33us\"")]),
+    (
+        "retry",
+        &[with(&[TWO_JOBS, "jobs.0.workers=5", "jobs.0.jobs_per_host=2", "jobs.0.outstanding=16", "jobs.0.refused=wait"], "\"33us\"")],
+    ),
     ("density", &[bare("0.2")]),
     ("range", &[bare("512")]),
     ("storage", &[bare("\"array\""), bare("\"table\"")]),
@@ -139,7 +145,7 @@ pub const JOBS: &[Key] = &[
     ("probes", &[with(&["jobs.0.storage=table", "jobs.0.slots=64"], "true"), with(&["jobs.0.storage=array"], "true")]),
     ("staggered", &[with(&["jobs.0.density=0.2"], "false")]),
     ("algorithm", &[bare("\"parallel-ring\"")]),
-    ("window_messages", &[bare("4")]),
+    ("window_messages", &[with(&["jobs.0.window=16"], "4"), with(&["jobs.0.algorithm=\"parallel-netreduce\"", "jobs.0.window=8"], "4")]),
     ("retries", &[with(DEAD, "1")]),
     ("congestion", &[with(&[MARKS, TRAFFIC], "\"dcqcn\"")]),
     ("line_rate", &[bare("\"20Gb/s\""), with(DCQCN, "\"20Gb/s\"")]),
@@ -151,7 +157,13 @@ pub const JOBS: &[Key] = &[
     ("rate_bytes", &[bare("\"2KiB\""), with(DCQCN_LONG, "\"2KiB\"")]),
     ("additive", &[bare("\"9Gb/s\""), with(SOON, "\"9Gb/s\"")]),
     ("hyper", &[bare("\"9Gb/s\""), with(SOON, "\"9Gb/s\"")]),
-    ("lookup", &[with(&[LOSS, "jobs.0.patience=\"2ms\"", "run.time_limit=\"20ms\""], "\"newest\"")]),
+    (
+        "lookup",
+        &[with(
+            &["faults.links=[{ loss = 0.1, reordering = 0.3 }]", "jobs.0.window=16", "jobs.0.patience=\"2ms\"", "run.time_limit=\"20ms\""],
+            "\"newest\"",
+        )],
+    ),
     ("deallocation", &[with(&[LOSS, "jobs.0.window=8", "jobs.0.patience=\"2ms\"", "run.time_limit=\"20ms\""], "\"packet\"")]),
     ("reemission", &[with(&[LOSS, "jobs.0.operations=4"], "\"all\"")]),
     ("shards", &[bare("2"), with(&["jobs.0.servers=0"], "2")]),
@@ -164,15 +176,21 @@ pub const JOBS: &[Key] = &[
     ("table", &[with(&["jobs.0.descriptors=16"], "\"static\"")]),
     ("failure", &[with(&[LOSS], "\"first-request\""), with(&[UNRELIABLE], "\"first-request\"")]),
     ("hold", &[bare("\"2us\""), with(&[LOSS, "jobs.0.failure=hold"], "\"900us\""), with(&[UNRELIABLE], "\"2us\"")]),
-    ("generations", &[with(&["faults.links=[{ loss = 0.2 }]", "jobs.0.rto_initial=\"50us\"", "jobs.0.rto_min=\"20us\""], "1"), with(&[UNRELIABLE], "1")]),
+    (
+        "generations",
+        &[
+            with(&["faults.links=[{ loss = 0.2 }]", "jobs.0.rto_initial=\"50us\"", "jobs.0.rto_min=\"20us\""], "1"),
+            with(&[UNRELIABLE], "1"),
+        ],
+    ),
     ("lifetime", &[with(&["faults.links=[{ loss = 0.2 }]"], "\"500us\""), with(&[UNRELIABLE], "\"900us\"")]),
-    ("fixed_point", &[bare("true"), with(&["jobs.0.element=i32"], "true")]),
+    ("fixed_point", &[with(&["jobs.0.element=i32"], "true"), with(&["jobs.0.overflow=0.5"], "true"), with(&[LOSS], "true")]),
     ("aggregators", &[bare("3"), with(&["jobs.0.aggregating=0"], "3")]),
     ("initial", &[bare("2")]),
     ("reclaim", &[with(&["jobs.0.aggregators=8", "jobs.0.crash=\"2us\"", SECOND], "\"1us\""), with(&["jobs.0.aggregating=0"], "\"1us\"")]),
     ("nets", &[with(&["faults.links=[{ loss = 0.1 }]", "jobs.0.operations=4"], "\"paper\"")]),
     ("overflow", &[bare("0.5"), with(&["jobs.0.fixed_point=true"], "0.5")]),
-    ("increase", &[bare("\"60KiB\""), with(&["jobs.0.initial=2"], "\"60KiB\"")]),
+    ("increase", &[with(&["jobs.0.initial=2"], "\"60KiB\"")]),
     ("windows", &[with(&[MARKS, TRAFFIC, "jobs.0.operations=8"], "\"own\"")]),
     ("threshold", &[with(&["jobs.0.aggregators=4", "jobs.0.operations=8"], "0")]),
     ("collision_weight", &[with(&["jobs.0.aggregators=4", "jobs.0.operations=8"], "1")]),
@@ -207,81 +225,104 @@ const REORDER: &[&str] = &["faults.links=[{ reordering = 0.2 }]"];
 const REPEATS: &[&str] = &["faults.links=[{ duplication = 0.2 }]"];
 const DEAD_OF_TWO: &[&str] =
     &["faults.timed=[{ kind = \"host-dies\", rank = 1, from = \"2us\" }]", "jobs.0.jobs_per_host=2", "jobs.0.placement=random", TWO_JOBS];
-const STALL: &[&str] =
-    &["faults.timed=[{ kind = \"host-stall\", rank = 1, from = \"2us\", until = \"5us\" }]", "jobs.0.operations=8"];
+const STALL: &[&str] = &["faults.timed=[{ kind = \"host-stall\", rank = 1, from = \"2us\", until = \"5us\" }]", "jobs.0.operations=8"];
 
 /// Keys of other tables: the path of the table, its keys.
 pub const OTHERS: &[(&str, &[Key])] = &[
-    ("jobs.0.noise", &[
-        ("probability", &[with(&["jobs.0.noise={ probability = 0.5, delay = \"1us\" }"], "0.9")]),
-        ("delay", &[with(&["jobs.0.noise={ probability = 0.5, delay = \"1us\" }"], "\"2us\"")]),
-    ]),
-    ("traffic.0", &[
-        ("enabled", &[with(ONE_TRAFFIC, "false")]),
-        ("pattern", &[with(ONE_TRAFFIC, "\"permutation\"")]),
-        ("receivers", &[with(ONE_TRAFFIC, "2"), with(&["traffic=[{ pattern = \"incast\", hosts = \"all\", messages = 4 }]"], "2")]),
-        ("hosts", &[with(ONE_TRAFFIC, "\"rest\"")]),
-        ("message", &[with(ONE_TRAFFIC, "\"16KiB\"")]),
-        ("payload", &[with(ONE_TRAFFIC, "512")]),
-        ("load", &[with(ONE_TRAFFIC, "0.5")]),
-        ("messages", &[with(&[TRAFFIC, "run.drain=true"], "1")]),
-        ("start", &[with(ONE_TRAFFIC, "\"1us\"")]),
-    ]),
-    ("flows.0", &[
-        ("enabled", &[with(FLOW, "false")]),
-        ("from", &[with(FLOW, "\"host1\"")]),
-        ("to", &[with(FLOW, "\"host12\"")]),
-        ("payload", &[with(FLOW, "300")]),
-        ("rate", &[with(FLOW, "\"50Gb/s\"")]),
-        ("start", &[with(FLOW, "\"1us\"")]),
-        ("until", &[with(FLOW, "\"3us\"")]),
-        ("steps", &[with(FLOW, "[{ at = \"0us\", rate = \"9Gb/s\" }]"), with(STEPS, "[{ at = \"0us\", rate = \"9Gb/s\" }]")]),
-    ]),
-    ("limits.0", &[
-        ("enabled", &[with(LIMIT, "false")]),
-        ("hosts", &[with(SLOW, "[0]")]),
-        ("send", &[with(LIMIT, "\"2Mp/s\"")]),
-        ("receive", &[with(LIMIT, "\"2Mp/s\"")]),
-        ("receive_queue", &[with(&["limits=[{ send = \"2Mp/s\" }]"], "2"), with(SLOW, "1")]),
-        ("rate", &[with(LIMIT, "\"9Gb/s\"")]),
-        ("from", &[with(SLOW, "\"4us\"")]),
-        ("until", &[with(SLOW, "\"4us\"")]),
-    ]),
-    ("faults", &[
-        ("links", &[bare("[{ loss = 0.1 }]")]),
-        ("timed", &[bare("[{ kind = \"host-dies\", rank = 1, from = \"2us\" }]")]),
-        ("anti_replay", &[bare("false"), with(REPEATS, "false")]),
-    ]),
-    ("faults.links.0", &[
-        ("links", &[with(LINKS, "\"host-up\"")]),
-        ("kinds", &[with(LINKS, "[\"background\"]")]),
-        ("loss", &[with(LINKS, "0.1")]),
-        ("corruption", &[with(LINKS, "0.1")]),
-        ("duplication", &[with(LINKS, "0.1")]),
-        ("reordering", &[with(LINKS, "0.1")]),
-        ("delay", &[with(LINKS, "\"1us\""), with(REORDER, "\"1us\"")]),
-    ]),
-    ("faults.timed.0", &[
-        ("kind", &[with(DEAD, "\"switch-down\""), with(&["faults.timed=[{ rank = 1 }]"], "\"host-dies\"")]),
-        (
-            "between",
-            &[with(DEAD, "[\"leaf0\", \"spine0\"]"), with(&["faults.timed=[{ kind = \"link-down\" }]"], "[\"leaf0\", \"spine0\"]")],
-        ),
-        ("switch", &[with(DEAD, "\"leaf0\""), with(&["faults.timed=[{ kind = \"switch-down\" }]"], "\"leaf0\"")]),
-        ("host", &[with(DEAD, "\"host3\""), with(&["faults.timed=[{ kind = \"host-dies\" }]"], "\"host3\"")]),
-        ("rank", &[with(DEAD, "3")]),
-        ("job", &[with(DEAD_OF_TWO, "1")]),
-        ("from", &[with(STALL, "\"3us\"")]),
-        ("until", &[with(STALL, "\"9us\"")]),
-    ]),
-    ("run", &[
-        ("seed", &[bare("7")]),
-        ("repetitions", &[bare("2")]),
-        ("payload", &[bare("\"length\"")]),
-        ("time_limit", &[bare("\"1us\"")]),
-        ("drain", &[with(&["traffic=[{ pattern = \"uniform\", hosts = \"all\" }]"], "true")]),
-        ("memory_interval", &[bare("\"1us\"")]),
-        ("series_interval", &[bare("\"1us\"")]),
-        ("expect", &[bare("\"failure\"")]),
-    ]),
+    (
+        "jobs.0.noise",
+        &[
+            ("probability", &[with(&["jobs.0.noise={ probability = 0.5, delay = \"1us\" }"], "0.9")]),
+            ("delay", &[with(&["jobs.0.noise={ probability = 0.5, delay = \"1us\" }"], "\"2us\"")]),
+        ],
+    ),
+    (
+        "traffic.0",
+        &[
+            ("enabled", &[with(ONE_TRAFFIC, "false")]),
+            ("pattern", &[with(ONE_TRAFFIC, "\"permutation\"")]),
+            ("receivers", &[with(ONE_TRAFFIC, "2"), with(&["traffic=[{ pattern = \"incast\", hosts = \"all\", messages = 4 }]"], "2")]),
+            ("hosts", &[with(ONE_TRAFFIC, "\"rest\"")]),
+            ("message", &[with(ONE_TRAFFIC, "\"16KiB\"")]),
+            ("payload", &[with(ONE_TRAFFIC, "512")]),
+            ("load", &[with(ONE_TRAFFIC, "0.5")]),
+            ("messages", &[with(&["traffic=[{ pattern = \"uniform\", hosts = \"all\", message = \"1KiB\" }]"], "1")]),
+            ("start", &[with(ONE_TRAFFIC, "\"1us\"")]),
+        ],
+    ),
+    (
+        "flows.0",
+        &[
+            ("enabled", &[with(FLOW, "false")]),
+            ("from", &[with(FLOW, "\"host1\"")]),
+            ("to", &[with(FLOW, "\"host12\"")]),
+            ("payload", &[with(FLOW, "300")]),
+            ("rate", &[with(FLOW, "\"50Gb/s\"")]),
+            ("start", &[with(FLOW, "\"1us\"")]),
+            ("until", &[with(FLOW, "\"3us\"")]),
+            ("steps", &[with(FLOW, "[{ at = \"0us\", rate = \"9Gb/s\" }]"), with(STEPS, "[{ at = \"0us\", rate = \"9Gb/s\" }]")]),
+        ],
+    ),
+    (
+        "limits.0",
+        &[
+            ("enabled", &[with(LIMIT, "false")]),
+            ("hosts", &[with(SLOW, "[0]")]),
+            ("send", &[with(LIMIT, "\"2Mp/s\"")]),
+            ("receive", &[with(LIMIT, "\"2Mp/s\"")]),
+            ("receive_queue", &[with(&["limits=[{ send = \"2Mp/s\" }]"], "2"), with(SLOW, "1")]),
+            ("rate", &[with(LIMIT, "\"9Gb/s\"")]),
+            ("from", &[with(SLOW, "\"4us\"")]),
+            ("until", &[with(SLOW, "\"4us\"")]),
+        ],
+    ),
+    (
+        "faults",
+        &[
+            ("links", &[bare("[{ loss = 0.1 }]")]),
+            ("timed", &[bare("[{ kind = \"host-dies\", rank = 1, from = \"2us\" }]")]),
+            ("anti_replay", &[bare("false"), with(REPEATS, "false")]),
+        ],
+    ),
+    (
+        "faults.links.0",
+        &[
+            ("links", &[with(LINKS, "\"host-up\"")]),
+            ("kinds", &[with(LINKS, "[\"background\"]")]),
+            ("loss", &[with(LINKS, "0.1")]),
+            ("corruption", &[with(LINKS, "0.1")]),
+            ("duplication", &[with(LINKS, "0.1")]),
+            ("reordering", &[with(LINKS, "0.1")]),
+            ("delay", &[with(LINKS, "\"1us\""), with(REORDER, "\"1us\"")]),
+        ],
+    ),
+    (
+        "faults.timed.0",
+        &[
+            ("kind", &[with(DEAD, "\"switch-down\""), with(&["faults.timed=[{ rank = 1 }]"], "\"host-dies\"")]),
+            (
+                "between",
+                &[with(DEAD, "[\"leaf0\", \"spine0\"]"), with(&["faults.timed=[{ kind = \"link-down\" }]"], "[\"leaf0\", \"spine0\"]")],
+            ),
+            ("switch", &[with(DEAD, "\"leaf0\""), with(&["faults.timed=[{ kind = \"switch-down\" }]"], "\"leaf0\"")]),
+            ("host", &[with(DEAD, "\"host3\""), with(&["faults.timed=[{ kind = \"host-dies\" }]"], "\"host3\"")]),
+            ("rank", &[with(DEAD, "3")]),
+            ("job", &[with(DEAD_OF_TWO, "1")]),
+            ("from", &[with(STALL, "\"3us\"")]),
+            ("until", &[with(STALL, "\"9us\"")]),
+        ],
+    ),
+    (
+        "run",
+        &[
+            ("seed", &[bare("7")]),
+            ("repetitions", &[bare("2")]),
+            ("payload", &[bare("\"length\"")]),
+            ("time_limit", &[bare("\"1us\"")]),
+            ("drain", &[with(&["traffic=[{ pattern = \"uniform\", hosts = \"all\" }]"], "true")]),
+            ("memory_interval", &[bare("\"1us\"")]),
+            ("series_interval", &[bare("\"1us\"")]),
+            ("expect", &[bare("\"failure\"")]),
+        ],
+    ),
 ];

@@ -108,12 +108,8 @@ fn check_system(refuse: &Refuse<'_>, job: &Job, index: usize, fabric: &Fabric) -
 
 /// Keys that another key makes meaningless.
 fn check_keys(refuse: &Refuse<'_>, job: &Job, index: usize) -> Result<(), PlanError> {
-    let mode = Mode {
-        system: job.system,
-        element: job.common.element,
-        reliable: job.common.reliable,
-        servers: !job.common.servers.is_empty(),
-    };
+    let mode =
+        Mode { system: job.system, element: job.common.element, reliable: job.common.reliable, servers: !job.common.servers.is_empty() };
     let path = |key: &str| format!("job[{index}].{key}");
     match mode.unused().find(|(key, _)| refuse.has(&path(key))) {
         Some((key, expected)) => Err(refuse.at(&path(key), format!("no such key {expected}"))),
