@@ -30,13 +30,10 @@ pub fn systems() -> Vec<System> {
         let congestion = CongestionParameters { congestion, ..CongestionParameters::default() };
         System::NetReduce(NetReduceParameters { window_messages, congestion, ..NetReduceParameters::default() })
     };
-    let canary = |failure, timeout_adaptive| {
-        System::Canary(CanaryParameters { failure, timeout_adaptive, ..CanaryParameters::default() })
-    };
+    let canary = |failure, timeout_adaptive| System::Canary(CanaryParameters { failure, timeout_adaptive, ..CanaryParameters::default() });
     let sharp = |mode| System::Sharp(SharpParameters { mode, ..SharpParameters::default() });
-    let atp = |aggregating, aggregators, overflow| {
-        System::Atp(AtpParameters { aggregating, aggregators, overflow, ..AtpParameters::default() })
-    };
+    let atp =
+        |aggregating, aggregators, overflow| System::Atp(AtpParameters { aggregating, aggregators, overflow, ..AtpParameters::default() });
     vec![
         ring(false),
         ring(true),

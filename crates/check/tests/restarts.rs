@@ -88,7 +88,8 @@ fn whoever_fails_when_a_switch_restarts_names_another() {
                 let recipe = with_restart(with(patience), calm, percent);
                 let End { took, named } = end(&recipe);
                 let took_us = took.map(|took| took.as_ps() / 1_000_000);
-                let line = format!("{system:?}, at {percent} %, patience {patience}: {took_us:?} us where {calm} are calm; {:?}", named.first());
+                let line =
+                    format!("{system:?}, at {percent} %, patience {patience}: {took_us:?} us where {calm} are calm; {:?}", named.first());
                 let is_own = named.iter().any(|(rank, suspect)| *suspect == Suspect::Rank(*rank));
                 if is_own || patience > Duration::from_ms(100) && took_us.is_none_or(|took| took > 50_000) {
                     wrong.push(line.clone());

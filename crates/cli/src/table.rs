@@ -12,7 +12,9 @@ pub fn summary(plan: &Plan, finished: &[Finished]) -> String {
     for line in table(plan, finished).lines() {
         text.extend([line.trim_end(), "\n"]);
     }
-    for line in deaths(plan, finished).iter().chain(&incomplete(plan, finished)).chain(&unmarked(plan, finished)).chain(&problems(plan, finished)) {
+    for line in
+        deaths(plan, finished).iter().chain(&incomplete(plan, finished)).chain(&unmarked(plan, finished)).chain(&problems(plan, finished))
+    {
         text.extend([line.as_str(), "\n"]);
     }
     text
@@ -44,7 +46,11 @@ fn deaths(plan: &Plan, finished: &[Finished]) -> Vec<String> {
     for run in finished {
         for (number, job) in run.record.jobs.iter().enumerate() {
             for DeathRecord { rank, host, at_us } in &job.deaths {
-                all.push(format!("{}seed {}: rank {rank} of job {number}, on {host}, died at {at_us:.1} us", place(plan, run), run.record.seed));
+                all.push(format!(
+                    "{}seed {}: rank {rank} of job {number}, on {host}, died at {at_us:.1} us",
+                    place(plan, run),
+                    run.record.seed
+                ));
             }
         }
     }

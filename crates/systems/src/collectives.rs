@@ -53,17 +53,26 @@ pub fn check_collective(
         return Err(BuildError::new("root", root, format!("a rank below {workers}")));
     }
     if kind == CollectiveKind::Barrier && message_bytes != 0 {
-        return Err(BuildError::new("message", message_bytes, "0 with collective = \"barrier\": workers only meet in it, and have no vector"));
+        return Err(BuildError::new(
+            "message",
+            message_bytes,
+            "0 with collective = \"barrier\": workers only meet in it, and have no vector",
+        ));
     }
     let shares = u64::from(kind.shares(workers));
     if !message_bytes.is_multiple_of(shares * element_bytes) {
         let bytes = shares * element_bytes;
-        let expected = format!("a multiple of {bytes} bytes with collective = {name:?}: a share of whole elements for each of {shares} workers");
+        let expected =
+            format!("a multiple of {bytes} bytes with collective = {name:?}: a share of whole elements for each of {shares} workers");
         return Err(BuildError::new("message", message_bytes, expected));
     }
     if message_bytes.div_ceil(payload_bytes.max(1)) >= PACKETS_MAX {
         let most = PACKETS_MAX * payload_bytes.max(1) - 1;
-        return Err(BuildError::new("message", message_bytes, format!("at most {most} bytes with payload = {payload_bytes}: packets are numbered")));
+        return Err(BuildError::new(
+            "message",
+            message_bytes,
+            format!("at most {most} bytes with payload = {payload_bytes}: packets are numbered"),
+        ));
     }
     Ok(())
 }
@@ -79,7 +88,10 @@ mod tests {
             check_collective(&system, kind, 3, (bytes, 4, 64)).map_or_else(|error| error.to_string(), |()| "fine".to_string())
         };
         let reduce = CollectiveKind::Reduce { root: Rank(0) };
-        assert_eq!(words(System::flare(0.1), reduce, 12), "collective = reduce: expected allreduce, the one that flare has; canary and switchml have all");
+        assert_eq!(
+            words(System::flare(0.1), reduce, 12),
+            "collective = reduce: expected allreduce, the one that flare has; canary and switchml have all"
+        );
         assert_eq!(words(System::canary(), reduce, 12), "fine");
         assert_eq!(
             words(System::SwitchMl { fixed_point: true }, CollectiveKind::AllGather, 12),

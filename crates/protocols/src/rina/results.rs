@@ -47,7 +47,14 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
         self.send_result(to, (number, group), hop, next.head_node, tx);
     }
 
-    fn send_result<T: Tx<RinaHeader, P>>(&mut self, to: Egress<'_>, (number, group): ((u32, bool), u16), hop: Hop, node: NodeId, tx: &mut T) {
+    fn send_result<T: Tx<RinaHeader, P>>(
+        &mut self,
+        to: Egress<'_>,
+        (number, group): ((u32, bool), u16),
+        hop: Hop,
+        node: NodeId,
+        tx: &mut T,
+    ) {
         let item = self.item(number, hop);
         let Some(piece) = self.piece(item) else { return };
         self.run.held[piece.index as usize].is_sent = true;

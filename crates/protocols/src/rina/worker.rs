@@ -28,6 +28,9 @@ use crate::shared::window::rounded;
 /// Pieces of one task at most.
 pub(super) const TASK_MAX: u8 = 32;
 
+/// An acknowledgement that shows packets to be lost lets so many of them go again; the answers to these let others go.
+const RESENT_AT_ONCE: u32 = 4;
+
 /// What a worker has of a piece.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub(super) enum Stage {
@@ -567,6 +570,14 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
         if mask != 0 {
             self.resend_lost(now, gather, next.wrapping_add(1 + mask.ilog2()), tx);
         }
+        for _ in 0..RESENT_AT_ONCE {
+            let Some(lost) = (if gather { &self.gather } else { &self.scatter }).sent.overtaken() else { return };
+            self.resend(now, gather, RetransmitReason::Gap, lost, tx);
+        }
+    }
+
+    fn resend<T: Tx<RinaHeader, P>>(&mut self, now: Instant, gather: bool, reason: RetransmitReason, lost: (u32, Hop), tx: &mut T) {
+        if gather { self.resend_gather(now, reason, lost, tx) } else { self.resend_scatter(now, reason, lost, tx) }
     }
 
     /// Packet `highest` has arrived: sends again what is missing long before it.
@@ -574,11 +585,7 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
     fn resend_lost<T: Tx<RinaHeader, P>>(&mut self, now: Instant, gather: bool, highest: u32, tx: &mut T) {
         let mut from = (if gather { &self.gather } else { &self.scatter }).sent.first();
         while let Some(lost) = (if gather { &self.gather } else { &self.scatter }).sent.lost(from, highest) {
-            if gather {
-                self.resend_gather(now, RetransmitReason::Gap, lost, tx)
-            } else {
-                self.resend_scatter(now, RetransmitReason::Gap, lost, tx)
-            }
+            self.resend(now, gather, RetransmitReason::Gap, lost, tx);
             from = lost.0.wrapping_add(1);
         }
     }

@@ -159,6 +159,12 @@ impl RttEstimator {
         (self.smoothed_ps > 0).then(|| (Duration::from_ps(self.smoothed_ps), Duration::from_ps(spread_ps)))
     }
 
+    /// The shortest round trip that was measured; very long while none was.
+    #[inline]
+    pub(crate) fn shortest(&self) -> Duration {
+        Duration::from_ps(self.shortest_ps)
+    }
+
     /// Whether nothing at all was answered in time lately.
     #[inline]
     pub fn is_stalled(&self) -> bool {

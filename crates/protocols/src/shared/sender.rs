@@ -34,6 +34,8 @@ pub struct SendWindow<T> {
     progress_at: Instant,
     /// When the receiver last said that it is there, but busy.
     alive_at: Instant,
+    /// When the packet was sent that was answered, of all that were the last.
+    answered_at: Instant,
     resumed_at: Instant,
     /// A repetition is due and found no room; it goes on when there is some.
     held_up: bool,
@@ -54,6 +56,7 @@ impl<T: Copy + Default> SendWindow<T> {
             rtt: RttEstimator::new(reliability),
             progress_at: Instant::ZERO,
             alive_at: Instant::ZERO,
+            answered_at: Instant::ZERO,
             resumed_at: Instant::ZERO,
             held_up: false,
             pace_at: Instant::ZERO,
@@ -143,8 +146,11 @@ impl<T: Copy + Default> SendWindow<T> {
         }
         if let Some((first_at, sent_at)) = answered {
             self.progress_at = now;
-            let resumes =
-                if late { self.rtt.on_late_answer(now, first_at, sent_at) } else { self.rtt.on_answer(now, first_at, sent_at) };
+            // Of a packet that was sent twice the answer may be one to the first copy, where it comes too soon for the second.
+            if first_at == sent_at || now.since(sent_at) >= self.rtt.shortest() {
+                self.answered_at = self.answered_at.max(sent_at);
+            }
+            let resumes = if late { self.rtt.on_late_answer(now, first_at, sent_at) } else { self.rtt.on_answer(now, first_at, sent_at) };
             if resumes {
                 // In a stall every answer lets one packet go at once; when it is over, answers to what was sent are on their way.
                 self.pace_at = now;
@@ -187,6 +193,23 @@ impl<T: Copy + Default> SendWindow<T> {
         None
     }
 
+    /// The packet that was sent longest ago, where that was a round trip and more before one was sent that has been answered: it is lost (RFC
+    /// 8985). After an outage, the answer to the first repetition shows that of all others.
+    #[inline]
+    pub fn overtaken(&self) -> Option<(u32, T)> {
+        let slot = self.order.first().filter(|_| !self.held_up)?;
+        let entry = &self.entries[slot as usize];
+        let (smoothed, spread) = self.rtt.estimate()?;
+        let is_lost = entry.sent_at + smoothed + spread.min(smoothed) <= self.answered_at;
+        is_lost.then(|| (self.number_in(slot), entry.item))
+    }
+
+    /// The number of the packet in a slot: the one of the window that is congruent to it.
+    #[inline]
+    fn number_in(&self, slot: u32) -> u32 {
+        self.first.wrapping_add(slot.wrapping_sub(self.slot(self.first)) & (self.entries.len() as u32 - 1))
+    }
+
     /// The first packet that is not acknowledged.
     #[inline]
     pub fn first(&self) -> u32 {
@@ -224,9 +247,7 @@ impl<T: Copy + Default> SendWindow<T> {
         let slot = self.order.first()?;
         let entry = self.entries[slot as usize];
         self.rtt.on_timeout(now, entry.sent_at, self.progress_at <= entry.sent_at);
-        // The entry's number: the one of the window that is congruent to its slot.
-        let ahead = slot.wrapping_sub(self.slot(self.first)) & (self.entries.len() as u32 - 1);
-        Some((self.first.wrapping_add(ahead), entry.item))
+        Some((self.number_in(slot), entry.item))
     }
 
     /// A packet under way is sent again now.
@@ -285,6 +306,7 @@ impl<T: Copy + Default> SendWindow<T> {
         }
         self.progress_at = rebased(self.progress_at, now);
         self.alive_at = rebased(self.alive_at, now);
+        self.answered_at = rebased(self.answered_at, now);
         self.resumed_at = rebased(self.resumed_at, now);
         self.pace_at = rebased(self.pace_at, now);
         self.rtt.rebase(now);
@@ -297,6 +319,27 @@ mod tests {
 
     fn at(us: u64) -> Instant {
         Instant::ZERO + Duration::from_us(us)
+    }
+
+    #[test]
+    fn the_answer_to_one_repetition_shows_what_was_lost_with_it() {
+        let mut window = window(8);
+        assert_eq!(window.push(at(0), 7), 0);
+        assert!(window.on_ack(at(20), 1, 0));
+        (1..=4).for_each(|number| assert_eq!(window.push(at(20), 7 + number), number));
+        assert_eq!(window.overtaken(), None);
+        assert_eq!(window.expired(at(1_000)), Some((1, 8)));
+        window.renew(at(1_000), 1);
+        // Too soon for the repetition: the first copy was late, and so may the others be.
+        let mut late = window.clone();
+        assert!(late.on_ack(at(1_005), 2, 0));
+        assert_eq!(late.overtaken(), None);
+        assert!(window.on_ack(at(1_030), 2, 0));
+        for number in 2..=4 {
+            assert_eq!(window.overtaken(), Some((number, 7 + number)));
+            window.renew(at(1_030), number);
+        }
+        assert_eq!(window.overtaken(), None);
     }
 
     fn window(capacity: u32) -> SendWindow<u32> {

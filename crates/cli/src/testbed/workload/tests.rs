@@ -1,6 +1,8 @@
 //! Wrong workloads: the error names file, line, key, value and what was expected.
 
-use fanin_core::{Body, Collective, Egress, Event as CoreEvent, FailureReason, Instant, OpError, OperationId, Pair, Payload, Piece, Tx, Worker as _};
+use fanin_core::{
+    Body, Collective, Egress, Event as CoreEvent, FailureReason, Instant, OpError, OperationId, Pair, Payload, Piece, Tx, Worker as _,
+};
 use fanin_systems::AnyHeader;
 
 use super::*;
@@ -299,9 +301,18 @@ fn refusal(job: &Job, fabric: &Fabric) -> Option<String> {
 fn what_is_found_right_is_not_refused_when_it_runs() {
     let (mut right, mut wrong) = (0, std::collections::BTreeMap::<String, u32>::new());
     for system in System::NAMES {
-        for more in ["", "fixed_point = true", "density = 0.1", "density = 0.1\nstorage = \"array\"", "barrier = true", "mode = \"streaming\"", "reliable = false"] {
+        for more in [
+            "",
+            "fixed_point = true",
+            "density = 0.1",
+            "density = 0.1\nstorage = \"array\"",
+            "barrier = true",
+            "mode = \"streaming\"",
+            "reliable = false",
+        ] {
             for collective in ["allreduce", "reduce", "broadcast", "barrier", "reduce-scatter", "all-gather"] {
-                for (element, operator) in [("f32", "sum"), ("f32", "avg"), ("i32", "max"), ("u8", "bor"), ("f64", "prod"), ("bf16", "min")] {
+                for (element, operator) in [("f32", "sum"), ("f32", "avg"), ("i32", "max"), ("u8", "bor"), ("f64", "prod"), ("bf16", "min")]
+                {
                     for message in [0, 8, 4_000, 4_800] {
                         for hosts in ["all\"", "[\"host0\"]", "[\"host0\", \"host1\", \"host3\", \"host4\"]"] {
                             let hosts = if hosts.starts_with('[') { hosts.to_string() } else { format!("\"{hosts}") };
@@ -313,7 +324,9 @@ fn what_is_found_right_is_not_refused_when_it_runs() {
                                     right += 1;
                                     assert_eq!(refusal(&workload.jobs[0], &fabric()), None, "{text}");
                                 }
-                                Err(error) => *wrong.entry(error.to_string().split(" = ").next().unwrap_or_default().to_string()).or_default() += 1,
+                                Err(error) => {
+                                    *wrong.entry(error.to_string().split(" = ").next().unwrap_or_default().to_string()).or_default() += 1
+                                }
                             }
                         }
                     }
