@@ -56,7 +56,8 @@ fn job(switch: SocketAddr) {
     thread::scope(|scope| {
         for rank in 0..2 {
             scope.spawn(move || {
-                let config = Config { transport: Transport::Udp, timeout: GUARD, ..Config::new(rank, 2, Meeting::Switch(switch.to_string())) };
+                let config =
+                    Config { transport: Transport::Udp, timeout: GUARD, ..Config::new(rank, 2, Meeting::Switch(switch.to_string())) };
                 let comm = Communicator::join(config).unwrap();
                 for round in 0..50 {
                     let mut vector = vec![round + rank as i32; 1_000];

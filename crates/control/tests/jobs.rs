@@ -379,7 +379,10 @@ fn jobs_that_wait_for_ranks_are_bounded_by_address_and_in_all() {
     }
     let rank = waits(&mut switch, most);
     let text = switch.told[&rank].refused().unwrap();
-    assert!(text.contains(&format!("{} jobs that were begun from ", most / 2)) && text.contains("as many as this switch allows an address"), "{text}");
+    assert!(
+        text.contains(&format!("{} jobs that were begun from ", most / 2)) && text.contains("as many as this switch allows an address"),
+        "{text}"
+    );
     // A job that is there already gets its ranks, and begins.
     let other = switch.join(join("job-0", 1, 2));
     assert!(switch.told[&other].admitted().is_some());

@@ -189,7 +189,10 @@ mod tests {
         lines.say("four\n");
         lines.flush(PATIENT);
         let why = io::Error::from(io::ErrorKind::StorageFull);
-        assert_eq!(String::from_utf8(WRITTEN.lock().unwrap().clone()).unwrap(), format!("one\nfanin: 2 lines were lost here: {why}\nfour\n"));
+        assert_eq!(
+            String::from_utf8(WRITTEN.lock().unwrap().clone()).unwrap(),
+            format!("one\nfanin: 2 lines were lost here: {why}\nfour\n")
+        );
     }
 
     static READ: AtomicBool = AtomicBool::new(false);
