@@ -18,7 +18,8 @@ const GUARD: Duration = Duration::from_secs(120);
 /// Strangers that the switch refuses.
 const STRANGERS: usize = 3_000;
 
-struct Switch(Child, BufReader<ChildStdout>);
+/// A switch; its standard output stays open.
+struct Switch(Child, #[expect(dead_code, reason = "only held")] BufReader<ChildStdout>);
 
 impl Switch {
     fn start(stderr: Stdio, level: &str) -> (Switch, SocketAddr) {

@@ -489,7 +489,7 @@ mod tests {
             (("FANIN_SPARSE", "hash"), "FANIN_SPARSE = hash: expected auto or switch or lists"),
             (
                 ("FANIN_TIMEOUT", "-1"),
-                "FANIN_TIMEOUT = -1: expected a time, such as \"300ns\", \"1.5us\", \"10ms\" or \"2s\", of at least 10ms; a bare",
+                "FANIN_TIMEOUT = -1: expected a time, such as \"300ns\", \"1.5us\", \"10ms\" or \"2s\" of at least 10ms; a bare",
             ),
             (("FANIN_TIMEOUT", "5 parsecs"), "FANIN_TIMEOUT = 5 parsecs: expected a time"),
             (("FANIN_STALL_NOTICE", "9ms"), "FANIN_STALL_NOTICE = 9ms: expected a time"),

@@ -155,10 +155,12 @@ impl Jobs {
         self.make_room(ConnectionId(u64::MAX))
     }
 
-    /// Why there is no room for another connection.
-    pub(super) fn connections_text(&self) -> String {
+    /// Why there is no room for connection `another`.
+    pub(super) fn connections_text(&self, another: ConnectionId) -> String {
         let mut by_peer = BTreeMap::new();
-        self.connections.values().for_each(|connection| *by_peer.entry(connection.peer.ip()).or_insert(0usize) += 1);
+        for (_, connection) in self.connections.iter().filter(|(id, _)| **id != another) {
+            *by_peer.entry(connection.peer.ip()).or_insert(0usize) += 1;
+        }
         format!(
             "there are {} control connections already, as many as this switch allows ({}): wait until a job has ended, or start a switch with a \
              larger `fanin switch --connections-max`",
