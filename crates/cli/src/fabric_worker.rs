@@ -119,7 +119,7 @@ fn say(event: &Event) {
     line.push('\n');
     let mut out = std::io::stdout().lock();
     if out.write_all(line.as_bytes()).and_then(|()| out.flush()).is_err() {
-        std::process::exit(0);
+        crate::output::leave(0);
     }
 }
 

@@ -18,7 +18,8 @@ const GUARD: Duration = Duration::from_secs(120);
 /// Strangers that the switch refuses.
 const STRANGERS: usize = 3_000;
 
-struct Switch(Child, BufReader<ChildStdout>);
+/// A switch; its standard output stays open.
+struct Switch(Child, #[expect(dead_code, reason = "only held")] BufReader<ChildStdout>);
 
 impl Switch {
     fn start(stderr: Stdio, level: &str) -> (Switch, SocketAddr) {
@@ -56,7 +57,8 @@ fn job(switch: SocketAddr) {
     thread::scope(|scope| {
         for rank in 0..2 {
             scope.spawn(move || {
-                let config = Config { transport: Transport::Udp, timeout: GUARD, ..Config::new(rank, 2, Meeting::Switch(switch.to_string())) };
+                let config =
+                    Config { transport: Transport::Udp, timeout: GUARD, ..Config::new(rank, 2, Meeting::Switch(switch.to_string())) };
                 let comm = Communicator::join(config).unwrap();
                 for round in 0..50 {
                     let mut vector = vec![round + rank as i32; 1_000];

@@ -428,9 +428,11 @@ fn time(what: &'static str, value: &str) -> Result<Duration, ConfigError> {
 
 /// A number of bytes that fits into a packet, as far as that is known here.
 fn bytes(what: &'static str, value: &str) -> Result<u32, ConfigError> {
-    units::bytes_of(value)
-        .and_then(|bytes| u32::try_from(bytes).ok())
-        .ok_or_else(|| ConfigError::Value { what, value: value.into(), expected: units::BYTES_EXPECTED.into() })
+    units::bytes_of(value).and_then(|bytes| u32::try_from(bytes).ok()).ok_or_else(|| ConfigError::Value {
+        what,
+        value: value.into(),
+        expected: units::BYTES_EXPECTED.into(),
+    })
 }
 
 fn is_timeout(time: Duration) -> bool {
@@ -478,7 +480,9 @@ mod tests {
     fn whoever_does_not_read_notices_holds_nothing_up() {
         let (go_on, wait) = channel::<()>();
         let wait = std::sync::Mutex::new(wait);
-        let notices = Notices::to(move |_| drop(wait.lock().unwrap().recv()));
+        let notices = Notices::to(move |_| {
+            let _ = wait.lock().unwrap().recv();
+        });
         // These come back although nobody reads.
         (0..100).for_each(|_| notices.tell("nothing moves"));
         drop(go_on);
@@ -493,7 +497,9 @@ mod tests {
 
     #[test]
     fn times_and_sizes_are_written_as_everywhere() {
-        for (text, ms) in [("5", 5_000), ("0.5", 500), ("5s", 5_000), ("300ms", 300), ("2h", 7_200_000), (" 1.5 s ", 1_500), ("1e3", 1_000_000)] {
+        for (text, ms) in
+            [("5", 5_000), ("0.5", 500), ("5s", 5_000), ("300ms", 300), ("2h", 7_200_000), (" 1.5 s ", 1_500), ("1e3", 1_000_000)]
+        {
             let config = read(&[("FANIN_TIMEOUT", text), ("FANIN_STALL_NOTICE", text)]).unwrap();
             assert_eq!((config.timeout.as_millis(), config.stall_notice), (ms, config.timeout), "{text}");
         }
@@ -520,7 +526,10 @@ mod tests {
             (("FANIN_SWITCH", "s"), "FANIN_SWITCH = s: expected HOST:PORT"),
             (("FANIN_TRANSPORT", "rdma"), "FANIN_TRANSPORT = rdma: expected auto or udp or shm"),
             (("FANIN_SPARSE", "hash"), "FANIN_SPARSE = hash: expected auto or switch or lists"),
-            (("FANIN_TIMEOUT", "-1"), "FANIN_TIMEOUT = -1: expected a time, such as \"300ns\", \"1.5us\", \"10ms\" or \"2s\", of at least 10ms; a bare"),
+            (
+                ("FANIN_TIMEOUT", "-1"),
+                "FANIN_TIMEOUT = -1: expected a time, such as \"300ns\", \"1.5us\", \"10ms\" or \"2s\" of at least 10ms; a bare",
+            ),
             (("FANIN_TIMEOUT", "5 parsecs"), "FANIN_TIMEOUT = 5 parsecs: expected a time"),
             (("FANIN_STALL_NOTICE", "9ms"), "FANIN_STALL_NOTICE = 9ms: expected a time"),
             (("FANIN_PAYLOAD", "1024 bits"), "FANIN_PAYLOAD = 1024 bits: expected bytes, such as 1024"),

@@ -104,7 +104,12 @@ impl Link {
     ///
     /// # Errors
     /// Where no thread is to be had.
-    pub(crate) fn start(config: &Config, opened: Opened, survival: Survival, runner: Runner) -> Result<(Arc<Link>, JoinHandle<()>), CommError> {
+    pub(crate) fn start(
+        config: &Config,
+        opened: Opened,
+        survival: Survival,
+        runner: Runner,
+    ) -> Result<(Arc<Link>, JoinHandle<()>), CommError> {
         let broken = |error| CommError::system("the control connection")(error);
         let Opened { stream, session, join, admitted } = opened;
         let switch_instance = session.switch().map_or(0, |hello| hello.switch_instance);

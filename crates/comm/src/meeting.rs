@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use std::{fs, thread};
 
 use fanin_control::{
-    ALIVE_INTERVAL_MS, Admitted, ClientError, ClientMessage, ClientSession, FailureKind, HostId, JobWish, Join, OperationPlan, OperatorWish, ResumeState,
-    SwitchMessage, encode,
+    ALIVE_INTERVAL_MS, Admitted, ClientError, ClientMessage, ClientSession, FailureKind, HostId, JobWish, Join, OperationPlan,
+    OperatorWish, ResumeState, SwitchMessage, encode,
 };
 use fanin_core::{ElementOp, hash};
 use fanin_daemon::{DaemonConfig, DaemonHandle};

@@ -59,9 +59,13 @@ impl Runner {
     pub(crate) fn lost(&self, address: SocketAddr, loss: &Loss) -> String {
         match (self, loss) {
             (Runner::Switch, Loss::Closed(why)) => format!("the switch at {address} is lost: {why}"),
-            (Runner::Switch, Loss::Silent(seconds)) => format!("the switch at {address} is lost: nothing was heard of it for {seconds:.1} s"),
+            (Runner::Switch, Loss::Silent(seconds)) => {
+                format!("the switch at {address} is lost: nothing was heard of it for {seconds:.1} s")
+            }
             (_, Loss::Closed(why)) => format!("{self}, which ran the switch at {address}, has ended: {why}"),
-            (_, Loss::Silent(seconds)) => format!("nothing has been heard of {self}, which runs the switch at {address}, for {seconds:.1} s"),
+            (_, Loss::Silent(seconds)) => {
+                format!("nothing has been heard of {self}, which runs the switch at {address}, for {seconds:.1} s")
+            }
         }
     }
 

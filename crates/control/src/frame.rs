@@ -21,7 +21,9 @@ pub enum FrameError {
         bytes: u64,
     },
     /// The reader has no room for it.
-    #[error("{bytes} bytes of a message that is not whole: messages of others that are not whole have all the room for such; try again later")]
+    #[error(
+        "{bytes} bytes of a message that is not whole: messages of others that are not whole have all the room for such; try again later"
+    )]
     NoRoom {
         /// What has come of it.
         bytes: usize,

@@ -411,10 +411,30 @@ fn jobs_that_wait_for_ranks_are_bounded_by_address_and_in_all() {
     }
     let rank = waits(&mut switch, most);
     let text = switch.told[&rank].refused().unwrap();
-    assert!(text.contains(&format!("{} jobs that were begun from ", most / 2)) && text.contains("as many as this switch allows an address"), "{text}");
+    assert!(
+        text.contains(&format!("{} jobs that were begun from ", most / 2)) && text.contains("as many as this switch allows an address"),
+        "{text}"
+    );
     // A job that is there already gets its ranks, and begins.
     let other = switch.join(join("job-0", 1, 2));
     assert!(switch.told[&other].admitted().is_some());
+}
+
+#[test]
+fn a_short_patience_blames_nobody_whose_sign_of_life_is_a_little_late() {
+    let mut switch = switch();
+    let impatient = |rank| {
+        let mut join = join("a", rank, 2);
+        join.wish.patience_ms = 300;
+        join
+    };
+    let ranks = [switch.join(impatient(0)), switch.join(impatient(1))];
+    switch.ready(&ranks);
+    switch.pass(1_500, &[]);
+    assert!(switch.told[&ranks[0]].failed().is_none());
+    switch.pass(1_000, &ranks[..1]);
+    assert_eq!(switch.told[&ranks[0]].failed().unwrap().kind, FailureKind::RankSilent);
+    assert!(switch.failure(ranks[0]).0.contains("for 2 s") && switch.failure(ranks[0]).1 == Some(1));
 }
 
 #[test]

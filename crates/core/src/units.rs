@@ -9,8 +9,17 @@ use crate::Duration;
 pub type Unit = (&'static str, u64);
 
 /// Units of sizes, in bytes.
-pub const BYTE_UNITS: &[Unit] =
-    &[("", 1), ("B", 1), ("kB", 1_000), ("KB", 1_000), ("MB", 1_000_000), ("GB", 1_000_000_000), ("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30)];
+pub const BYTE_UNITS: &[Unit] = &[
+    ("", 1),
+    ("B", 1),
+    ("kB", 1_000),
+    ("KB", 1_000),
+    ("MB", 1_000_000),
+    ("GB", 1_000_000_000),
+    ("KiB", 1 << 10),
+    ("MiB", 1 << 20),
+    ("GiB", 1 << 30),
+];
 
 /// Units of durations, in picoseconds.
 pub const TIME_UNITS: &[Unit] = &[

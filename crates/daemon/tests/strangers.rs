@@ -43,7 +43,8 @@ fn what_strangers_ask_for_is_bounded_and_newcomers_find_room() {
         assert!(threads("fanin-compile") <= 1 && threads("fanin-job") <= 9, "{} {}", threads("fanin-compile"), threads("fanin-job"));
     }
     until("all have their answer", || {
-        let refused = metric(&daemon, "fanin_switch_refusals_total", "reason=\"full\"") + metric(&daemon, "fanin_switch_jobs_failed_total", "");
+        let refused =
+            metric(&daemon, "fanin_switch_refusals_total", "reason=\"full\"") + metric(&daemon, "fanin_switch_jobs_failed_total", "");
         assert!(threads("fanin-compile") <= 1 && threads("fanin-job") <= 9);
         refused >= 92.0
     });

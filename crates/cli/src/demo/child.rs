@@ -77,13 +77,13 @@ impl Inbox {
                 }
             }
             if abrupt.load(Ordering::Relaxed) {
-                std::process::exit(0);
+                crate::output::leave(0);
             }
             orphaned.store(true, Ordering::Relaxed);
             drop(tell);
             notify();
             thread::sleep(ORPHAN_LIMIT);
-            std::process::exit(1);
+            crate::output::leave(1);
         });
         inbox
     }

@@ -16,8 +16,8 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Args;
-use fanin_core::{Duration, Instant};
 use fanin_core::units;
+use fanin_core::{Duration, Instant};
 use fanin_plan::units::bytes_text;
 use fanin_plan::{Plan, Prepared, run};
 use fanin_sim::JobSchedule;

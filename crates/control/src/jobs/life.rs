@@ -264,7 +264,8 @@ impl Jobs {
             Phase::Waiting if late => {
                 let (missing, count) = job.missing();
                 let have = if count == 1 { "has" } else { "have" };
-                let mut text = format!("{} of job `{}` (world {}) {have} not joined within {patience}", ranks(&missing), job.name, job.world);
+                let mut text =
+                    format!("{} of job `{}` (world {}) {have} not joined within {patience}", ranks(&missing), job.name, job.world);
                 // One that never came is another matter than one that came and died.
                 if let Some((rank, from)) = missing.iter().find_map(|rank| job.gone.get_key_value(rank)) {
                     text += &format!(": rank {rank} had joined from {from}, and has gone again");

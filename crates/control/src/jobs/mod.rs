@@ -165,7 +165,7 @@ impl Jobs {
         }
         self.connections.insert(connection, Connection { peer, local, opened_ms: now_ms, heard_ms: now_ms, stage: Stage::Fresh });
         if self.connections.len() > self.config.connections_max && !self.make_room(connection) {
-            let text = self.connections_text();
+            let text = self.connections_text(connection);
             self.refuse(connection, Refusal::Full, text);
         }
     }

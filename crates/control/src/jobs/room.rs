@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use super::config::{ConnectionId, WAITING_BYTES_MAX, memory_bytes};
 use super::job::{Job, Phase};
 use super::{Connection, Jobs, Stage};
-use crate::message::{Join, JobWish, Refusal};
+use crate::message::{JobWish, Join, Refusal};
 
 /// How many of those that have something are named.
 const HOLDERS_NAMED: usize = 3;
@@ -33,7 +33,9 @@ impl Asked<'_> {
     /// The largest window with which it would fit into so many bytes, if one does.
     fn fitting_window(&self, free_bytes: u64) -> Option<u32> {
         let powers = (0..self.window.max(2).ilog2()).rev().map(|exponent| 1 << exponent);
-        std::iter::once(self.window.next_power_of_two() / 2).chain(powers).find(|&window| window > 0 && self.bytes_with(window) <= free_bytes)
+        std::iter::once(self.window.next_power_of_two() / 2)
+            .chain(powers)
+            .find(|&window| window > 0 && self.bytes_with(window) <= free_bytes)
     }
 }
 
@@ -136,9 +138,7 @@ impl Jobs {
     /// Closes a connection that is of no job, to make room for another one: the oldest of the address that has most of these. Says whether
     /// there was one besides `but`.
     pub(super) fn make_room(&mut self, but: ConnectionId) -> bool {
-        let idle = |(id, connection): &(&ConnectionId, &Connection)| {
-            **id != but && !matches!(connection.stage, Stage::Member { .. })
-        };
+        let idle = |(id, connection): &(&ConnectionId, &Connection)| **id != but && !matches!(connection.stage, Stage::Member { .. });
         let mut by_peer: BTreeMap<IpAddr, (usize, ConnectionId)> = BTreeMap::new();
         for (id, connection) in self.connections.iter().filter(idle) {
             // Numbers ascend, so the first is the oldest.
@@ -155,10 +155,12 @@ impl Jobs {
         self.make_room(ConnectionId(u64::MAX))
     }
 
-    /// Why there is no room for another connection.
-    pub(super) fn connections_text(&self) -> String {
+    /// Why there is no room for connection `another`.
+    pub(super) fn connections_text(&self, another: ConnectionId) -> String {
         let mut by_peer = BTreeMap::new();
-        self.connections.values().for_each(|connection| *by_peer.entry(connection.peer.ip()).or_insert(0usize) += 1);
+        for (_, connection) in self.connections.iter().filter(|(id, _)| **id != another) {
+            *by_peer.entry(connection.peer.ip()).or_insert(0usize) += 1;
+        }
         format!(
             "there are {} control connections already, as many as this switch allows ({}): wait until a job has ended, or start a switch with a \
              larger `fanin switch --connections-max`",
