@@ -306,10 +306,10 @@ class FaninBackend(Backend):
             self._coalesced.append(work)
         return work
 
-    def _gloo(self, what: str, why: str) -> Any:
-        """An operation of gloo's, under gloo's name for it."""
+    def _gloo(self, what: str, why: str, does: str | None = None) -> Any:
+        """What gloo has for an operation: ``does``, or what has the same name."""
         self._sequence += 1
-        return getattr(self._forwarding.group(what, why), what)
+        return getattr(self._forwarding.group(what, why), does or what)
 
     def _forwarded(self, what: str, work: Work, result: Any, lending: Lending, peer: int | None = None) -> Work:
         return self._collected(ForwardedWork(what, self._rank, peer, work, result, lending.after))
@@ -529,7 +529,7 @@ class FaninBackend(Backend):
         room = torch.empty(sum(lengths), dtype=torch.uint8)
         lending.after += [_from_bytes(output, part) for output, part in zip(outputs, room.split(lengths), strict=True)]
         splits = [tensor.numel() * tensor.itemsize for tensor in inputs]
-        work = self._gloo("all_to_all_single", _NOT_REDUCED)(room, given, lengths, splits, self._patient(options))
+        work = self._gloo("alltoall", _NOT_REDUCED, "all_to_all_single")(room, given, lengths, splits, self._patient(options))
         return self._forwarded("all_to_all", work, outputs, lending)
 
     def all_to_all_single(self, output: Tensor, given: Tensor, output_splits: list[int], input_splits: list[int], options: Any) -> Work:
