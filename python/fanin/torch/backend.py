@@ -77,8 +77,6 @@ class FaninBackend(Backend):
         self._size = size
         self._options = Backend.Options("fanin", timeout=timeout)
         self._timeout_s = timeout.total_seconds()
-        #: What the next call may take longer.
-        self._extra: _Extra | None = None
         self._place: Place | None = None
         self._failed = False
         self._sequence = 0
@@ -196,11 +194,6 @@ class FaninBackend(Backend):
     def _set_default_timeout(self, timeout: timedelta) -> None:
         self.set_timeout(timeout)
 
-    def _add_ephemeral_timeout(self, timeout: timedelta) -> None:
-        """Calls from now on wait so much longer, until one of them has ended."""
-        before_s = self._extra.seconds if self._extra is not None else 0.0
-        self._extra = _Extra(before_s + timeout.total_seconds())
-
     def _set_sequence_number_for_group(self) -> None:
         self._sequence = 0
 
@@ -247,27 +240,18 @@ class FaninBackend(Backend):
     def _limit(self, options: Any) -> float | None:
         """How long a call waits, where that is not as long as others do. A timeout that is not given is negative."""
         given: timedelta = options.timeout
-        limit_s = min(given, _TIMEOUT_MAX).total_seconds() if given.days >= 0 and given else None
-        if self._extra is not None:
-            return (self._timeout_s if limit_s is None else limit_s) + self._extra.seconds
-        return limit_s
+        return min(given, _TIMEOUT_MAX).total_seconds() if given.days >= 0 and given else None
 
     def _run(self, name: str, program: Program, options: Any, result: Any) -> Work:
         """Makes the calls of a program."""
         self._sequence += 1
         limit_s = self._limit(options)
-        if (extra := self._extra) is not None:
-            program.after.append(lambda: self._end_extra(extra))
         if not options.asyncOp and self._coalesced is None:
             if profiler._is_profiler_enabled:
                 with profiler.record_function(name):
                     return self._run_here(name, program, result, limit_s)
             return self._run_here(name, program, result, limit_s)
         return self._run_behind(name, program, result, limit_s)
-
-    def _end_extra(self, extra: _Extra) -> None:
-        if self._extra is extra:
-            self._extra = None
 
     def _run_here(self, name: str, program: Program, result: Any, limit_s: float | None) -> Work:
         error = None
@@ -360,8 +344,6 @@ class FaninBackend(Backend):
             raise
         except FaninError as raised:
             error = self._failure(name, limit_s, raised)
-        if (extra := self._extra) is not None:
-            after.append(lambda: self._end_extra(extra))
         return self._collected(FaninWork(name, self._comm, limit_s or self._timeout_s, tensors, handles=handles, error=error, after=after))
 
     def allreduce_coalesced(self, tensors: list[Tensor], options: Any) -> Work:
@@ -551,15 +533,6 @@ class FaninBackend(Backend):
     def monitored_barrier(self, options: Any, wait_all_ranks: bool = False) -> None:
         """A barrier that says who is missing."""
         self._monitored.wait(options.timeout if options.timeout.days >= 0 else self._options._timeout, wait_all_ranks)
-
-
-class _Extra:
-    """What calls may take longer, until one of them has ended."""
-
-    __slots__ = ("seconds",)
-
-    def __init__(self, seconds: float) -> None:
-        self.seconds = seconds
 
 
 def _only(tensors: Sequence[_T], what: str, root_tensor: int = 0) -> _T:

@@ -9,6 +9,7 @@ of ranks, with which options. The group's rank 0 looks at what each says as it c
 ``claims``             how many claims there are, and
 ``claim/N``            each of them, in the order in which ranks have come
 ``claimed/GLOBAL``     the number of the last claim of a process, by its rank in the default group
+``expected/GLOBAL``    how many claims wait for what this process says as rank 0, and ``expected/GLOBAL/N`` their numbers
 ``place/LIST/EPOCH``   where the group meets
 ``over/LIST/EPOCH``    the group was shut down
 =====================  =================================================================================================================
@@ -154,8 +155,11 @@ class Meeting:
         self._epoch = store.add(f"epoch/{me.list_name}/{me.rank}", 1)
         self._claim = store.add("claims", 1)
         said = {"rank": me.rank, "ranks": me.ranks, "epoch": self._epoch, "host": _host(), "options": dict(me.options), "failure": me.failure}
-        store.set(f"claimed/{me.ranks[me.rank]}", str(self._claim))
         store.set(f"claim/{self._claim}", json.dumps(said))
+        store.set(f"claimed/{me.ranks[me.rank]}", str(self._claim))
+        if me.rank != 0:
+            number = store.add(f"expected/{me.ranks[0]}", 1)
+            store.set(f"expected/{me.ranks[0]}/{number}", str(self._claim))
 
     def _place_key(self, list_name: str, epoch: int) -> str:
         return f"place/{list_name}/{epoch}"
@@ -258,11 +262,19 @@ class Meeting:
 
     # What the others do.
 
+    def _others(self, first: str) -> Iterator[str]:
+        """The last claim of this list's rank 0, and the claims of those that take this rank for theirs."""
+        if self._store.check([first]):
+            yield self._store.get(first).decode()
+        mine = f"expected/{self._me.ranks[self._me.rank]}"
+        for number in range(1, self._store.add(mine, 0) + 1):
+            yield self._store.get(f"{mine}/{number}").decode()
+
     def _follow(self) -> Place:
         me, key = self._me, self._place_key(self._me.list_name, self._epoch)
         first = f"claimed/{me.ranks[0]}"
-        if self._store.check([first]):
-            number = int(self._store.get(first))
+        # Whoever comes later of two that are in different lists finds what the other has said.
+        for number in self._others(first):
             said = json.loads(self._store.get(f"claim/{number}"))
             if tuple(said["ranks"]) != me.ranks and (conflict := self._conflict(said)) is not None:
                 raise _error(conflict, me)

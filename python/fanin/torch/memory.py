@@ -121,4 +121,6 @@ def apart(tensor: Tensor, other: Tensor, own_part: Tensor | None) -> Tensor:
 def as_bytes(tensor: Tensor) -> Tensor:
     """A plain tensor of any type as bytes: row by row, so that shares of rows stay what they are."""
     rows = tensor.shape[0] if tensor.dim() else 1
-    return tensor.detach().reshape(rows, tensor.numel() // rows if rows else 1).view(torch.uint8)
+    columns = tensor.numel() // rows if rows else 1
+    # A dimension of one element may have any stride.
+    return tensor.detach().as_strided((rows, columns), (columns, 1)).view(torch.uint8)
