@@ -4,8 +4,8 @@ mod common;
 
 use common::{PATIENCE_MS, Switch, call, join};
 use fanin_control::{
-    Attach, BlockRange, CallDescription, ClientMessage, ConnectionId, FailureKind, Hello, JobsConfig, Join, Note, OperationPlan, Progress, ResumeState,
-    Segment, Source, SwitchMessage, VERSION,
+    Attach, BlockRange, CallDescription, ClientMessage, ConnectionId, FailureKind, Hello, JobsConfig, Join, Note, OperationPlan, Progress,
+    ResumeState, Segment, Source, SwitchMessage, VERSION,
 };
 
 fn switch() -> Switch {

@@ -171,7 +171,9 @@ class FaninBackend(Backend):
                 " give every rank a group, or use new_group"
             )
         rank = list(ranks).index(self._rank)
-        return FaninBackend(PrefixStore("split", store), rank, len(ranks), options._timeout, ranks=ranks, pg_options=options, settings=self._settings)
+        return FaninBackend(
+            PrefixStore("split", store), rank, len(ranks), options._timeout, ranks=ranks, pg_options=options, settings=self._settings
+        )
 
     def merge(self, store: Store, options: Backend.Options, rank: int, size: int) -> FaninBackend:
         """A group of this one's ranks and others."""
@@ -579,7 +581,9 @@ def _scaled(tensor: Tensor, op: ReduceOp) -> Tensor | None:
         factor = factor.item()
     scaled = tensor * factor
     if scaled.dtype != tensor.dtype:
-        raise ArgumentError(f"PREMUL_SUM: {tensor.dtype} times {factor!r} is {scaled.dtype}: expected a factor that leaves the type as it is")
+        raise ArgumentError(
+            f"PREMUL_SUM: {tensor.dtype} times {factor!r} is {scaled.dtype}: expected a factor that leaves the type as it is"
+        )
     return scaled
 
 

@@ -154,7 +154,14 @@ class Meeting:
         me, store = self._me, self._store
         self._epoch = store.add(f"epoch/{me.list_name}/{me.rank}", 1)
         self._claim = store.add("claims", 1)
-        said = {"rank": me.rank, "ranks": me.ranks, "epoch": self._epoch, "host": _host(), "options": dict(me.options), "failure": me.failure}
+        said = {
+            "rank": me.rank,
+            "ranks": me.ranks,
+            "epoch": self._epoch,
+            "host": _host(),
+            "options": dict(me.options),
+            "failure": me.failure,
+        }
         store.set(f"claim/{self._claim}", json.dumps(said))
         store.set(f"claimed/{me.ranks[me.rank]}", str(self._claim))
         if me.rank != 0:
