@@ -480,7 +480,8 @@ class FaninBackend(Backend):
             return self.gather([], [given], options)
         if output.numel() != given.numel() * self._size or output.dtype != given.dtype:
             raise ArgumentError(
-                f"gather: the output has {output.numel()} elements of {output.dtype}, expected {given.numel() * self._size} of {given.dtype}"
+                f"gather: the output has {output.numel()} elements of {output.dtype}, expected {given.numel() * self._size} of"
+                f" {given.dtype}"
             )
         after: list[After] = []
         room = lent_output(output, after)

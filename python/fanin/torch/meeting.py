@@ -107,7 +107,8 @@ def _explained(me: Member, what: str) -> Iterator[None]:
     except FaninError:
         raise
     except RuntimeError as error:
-        text = f"fanin: the group cannot be made: its store has failed {time.monotonic() - begin:.1f} s after {me.name} began to {what}: {error}"
+        after = f"{time.monotonic() - begin:.1f} s after {me.name} began to {what}"
+        text = f"fanin: the group cannot be made: its store has failed {after}: {error}"
         raise CollectiveError(text, rank=me.rank) from error
 
 
@@ -227,7 +228,8 @@ class Meeting:
         if said["failure"] is not None:
             return Place(job="", failure=f"{_named(rank, me.ranks)}: {said['failure']}", cause=rank)
         if said["options"] != dict(me.options):
-            text = f"pg_options differ: {_named(rank, me.ranks)} has {said['options']} and {me.name} {dict(me.options)}: expected the same at all ranks"
+            theirs = f"{_named(rank, me.ranks)} has {said['options']}"
+            text = f"pg_options differ: {theirs} and {me.name} {dict(me.options)}: expected the same at all ranks"
             return Place(job="", failure=text, cause=rank)
         return None
 
@@ -239,8 +241,9 @@ class Meeting:
             return None
         theirs = ranks[said["rank"]]
         text = (
-            f"rank {theirs} of the default group makes this group with the ranks {list(ranks)}, and rank {me.ranks[me.rank]} with {list(me.ranks)}:"
-            " expected the same list at all ranks (ranks call new_group in the same order, also for groups that they are not in)"
+            f"rank {theirs} of the default group makes this group with the ranks {list(ranks)},"
+            f" and rank {me.ranks[me.rank]} with {list(me.ranks)}: expected the same list at all ranks"
+            " (ranks call new_group in the same order, also for groups that they are not in)"
         )
         cause = me.ranks.index(theirs) if theirs in me.ranks else None
         place = Place(job="", failure=text, cause=cause)

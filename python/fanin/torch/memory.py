@@ -31,8 +31,8 @@ def check_output(tensor: Tensor) -> None:
     """
     if tensor.layout == torch.strided and not tensor.is_contiguous() and _shares_places(tensor):
         raise ArgumentError(
-            f"the tensor for a result has shape {tuple(tensor.shape)} and strides {tensor.stride()}, so that some of its elements lie at the"
-            " same place: expected a place for each (clone() the tensor)"
+            f"the tensor for a result has shape {tuple(tensor.shape)} and strides {tensor.stride()}, so that some of its elements lie at"
+            " the same place: expected a place for each (clone() the tensor)"
         )
     if tensor._is_zerotensor():
         raise ArgumentError(f"the tensor for a result, of shape {tuple(tensor.shape)}, has no memory that can be written to")
@@ -53,7 +53,7 @@ def _shares_places(tensor: Tensor) -> bool:
     places = torch.zeros(1, dtype=torch.int64)
     for stride, size in along:
         places = (places[:, None] + torch.arange(size) * stride).reshape(-1)
-    return places.unique().numel() < places.numel()
+    return len(places.unique()) < len(places)
 
 
 def host_copy(tensor: Tensor) -> Tensor:
