@@ -52,8 +52,6 @@ def late(rank: int, how: str, seconds: float, others: float) -> tuple[float, str
         options.asyncOp = how == "background"
         ones = [torch.ones(4)]
         ended = told(lambda: group.allreduce(ones, options).wait() if how == "call" else dist.all_reduce(ones[0], group=group))
-            lambda: group.allreduce([torch.ones(4)], options).wait() if how == "call" else dist.all_reduce(torch.ones(4), group=group)
-        )
     wait_for_all()
     return ended
 
