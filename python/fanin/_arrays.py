@@ -126,7 +126,9 @@ def view_output(array: Any, what: str = "out") -> View:
     tensor = _as_tensor(array)
     if tensor is not None:
         if tensor.is_neg() or tensor.is_conj() or tensor._is_zerotensor():
-            raise ArgumentError(f"{what} is a view with negated or conjugated elements: resolve_neg() and resolve_conj() give what can be written to")
+            raise ArgumentError(
+                f"{what} is a view with negated or conjugated elements: resolve_neg() and resolve_conj() give what can be written to"
+            )
         contiguous, view = tensor.is_contiguous(), _view_tensor(tensor, owner=array)
     else:
         if not (isinstance(array, np.ndarray) or _is_buffer(array) or hasattr(array, "__dlpack__")):

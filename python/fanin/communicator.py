@@ -72,7 +72,8 @@ def init(
         window: Packets under way (``FANIN_WINDOW``).
         fixed_point: Sum float32 as block fixed point, as hardware switches do (``FANIN_FIXED_POINT``).
         reproducible: Reduce floats to the same bits whatever the order of ranks, the path and the switches
-            (``FANIN_REPRODUCIBLE``); all ranks or none.
+            (``FANIN_REPRODUCIBLE``); all ranks or none. The bits depend on where in an array a value stands, and sums are exact relative to
+            the largest of 256 neighbours: what is much smaller vanishes.
         sparse: How sparse vectors are reduced by UDP (``FANIN_SPARSE``); ``"auto"`` takes the switch where that saves bytes.
         notices: Called with what the user should know while ranks wait; by default that is printed to standard error. It may be called in
             another thread.

@@ -260,7 +260,13 @@ impl Communicator {
     pub fn allreduce_custom<T: NoUninit + AnyBitPattern>(&self, vector: &mut [T], operator: &CustomOperator) -> Result<(), CommError> {
         let elements = vector.len() as u64;
         let operator = operator.clone().for_elements_of(size_of::<T>()).map_err(|error| CommError::Arguments(error.to_string()))?;
-        self.call(self.timeout(), CollectiveKind::Allreduce, self.operator(&operator)?, elements, &mut Buffers::InPlace(bytemuck::cast_slice_mut(vector)))
+        self.call(
+            self.timeout(),
+            CollectiveKind::Allreduce,
+            self.operator(&operator)?,
+            elements,
+            &mut Buffers::InPlace(bytemuck::cast_slice_mut(vector)),
+        )
     }
 
     /// Rank `root` gets the reduction of all vectors, in place; the other ranks' vectors stay as they are.

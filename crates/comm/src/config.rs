@@ -169,7 +169,8 @@ pub struct Config {
     /// Sum binary32 floats as block fixed point, as hardware switches do (UDP only).
     pub fixed_point: bool,
     /// Reduce floats so that the bits of the result do not depend on the order: on who comes first, on how many switches there are, on the
-    /// path, on restarts. All ranks or none; see [`OrderFree`](fanin_core::OrderFree) for how, and for how exact it is.
+    /// path, on restarts. They do depend on where in a vector an element stands: sums are exact relative to the largest element of a block
+    /// of 256, beside which much smaller ones vanish. All ranks or none; see [`OrderFree`](fanin_core::OrderFree) for how, and for how exact it is.
     pub reproducible: bool,
     /// How sparse vectors are reduced; the same at all ranks.
     pub sparse: SparsePath,

@@ -75,7 +75,11 @@ fn random_message(dice: &mut Dice<'_>, instances: &[u64]) -> ClientMessage {
         1 => ClientMessage::Join(Box::new(random_join(dice, instances))),
         2..=4 => ClientMessage::Ready,
         5 => ClientMessage::Alive { sequence: 0 },
-        6 => ClientMessage::Stalled { call: doing, idle_ms: dice.below(200) * 100, patience_ms: dice.one_in(2).then(|| dice.below(200) * 100) },
+        6 => ClientMessage::Stalled {
+            call: doing,
+            idle_ms: dice.below(200) * 100,
+            patience_ms: dice.one_in(2).then(|| dice.below(200) * 100),
+        },
         7 | 8 => ClientMessage::Call { call: doing },
         9 => ClientMessage::Share { key: "k".into(), value: "v".repeat(dice.below(40) as usize * 128) },
         10 if dice.one_in(2) => ClientMessage::Abort { text: "a reason\n".repeat(dice.below(100) as usize) },

@@ -197,7 +197,8 @@ impl Communicator {
         timeout: Option<f64>,
     ) -> PyResult<(Handle, SparseResult)> {
         let regions = (Region { address: indices_address, bytes: indices_bytes }, Region { address: values_address, bytes: values_bytes });
-        let request = SparseRequest::new((dtype, op), size, regions, timeout).map_err(|text| errors::argument(py, text, Some(&self.who)))?;
+        let request =
+            SparseRequest::new((dtype, op), size, regions, timeout).map_err(|text| errors::argument(py, text, Some(&self.who)))?;
         let inner = self.open(py)?;
         let shared = Shared::new(&inner, self.who.clone(), py.None());
         let (mine, slot) = (shared.clone(), Arc::new(Slot::default()));

@@ -77,8 +77,6 @@ class FaninBackend(Backend):
         self._size = size
         self._options = Backend.Options("fanin", timeout=timeout)
         self._timeout_s = timeout.total_seconds()
-        #: What the next call may take longer.
-        self._extra: _Extra | None = None
         self._place: Place | None = None
         self._failed = False
         self._sequence = 0
@@ -173,7 +171,9 @@ class FaninBackend(Backend):
                 " give every rank a group, or use new_group"
             )
         rank = list(ranks).index(self._rank)
-        return FaninBackend(PrefixStore("split", store), rank, len(ranks), options._timeout, ranks=ranks, pg_options=options, settings=self._settings)
+        return FaninBackend(
+            PrefixStore("split", store), rank, len(ranks), options._timeout, ranks=ranks, pg_options=options, settings=self._settings
+        )
 
     def merge(self, store: Store, options: Backend.Options, rank: int, size: int) -> FaninBackend:
         """A group of this one's ranks and others."""
@@ -195,11 +195,6 @@ class FaninBackend(Backend):
 
     def _set_default_timeout(self, timeout: timedelta) -> None:
         self.set_timeout(timeout)
-
-    def _add_ephemeral_timeout(self, timeout: timedelta) -> None:
-        """Calls from now on wait so much longer, until one of them has ended."""
-        before_s = self._extra.seconds if self._extra is not None else 0.0
-        self._extra = _Extra(before_s + timeout.total_seconds())
 
     def _set_sequence_number_for_group(self) -> None:
         self._sequence = 0
@@ -247,27 +242,18 @@ class FaninBackend(Backend):
     def _limit(self, options: Any) -> float | None:
         """How long a call waits, where that is not as long as others do. A timeout that is not given is negative."""
         given: timedelta = options.timeout
-        limit_s = min(given, _TIMEOUT_MAX).total_seconds() if given.days >= 0 and given else None
-        if self._extra is not None:
-            return (self._timeout_s if limit_s is None else limit_s) + self._extra.seconds
-        return limit_s
+        return min(given, _TIMEOUT_MAX).total_seconds() if given.days >= 0 and given else None
 
     def _run(self, name: str, program: Program, options: Any, result: Any) -> Work:
         """Makes the calls of a program."""
         self._sequence += 1
         limit_s = self._limit(options)
-        if (extra := self._extra) is not None:
-            program.after.append(lambda: self._end_extra(extra))
         if not options.asyncOp and self._coalesced is None:
             if profiler._is_profiler_enabled:
                 with profiler.record_function(name):
                     return self._run_here(name, program, result, limit_s)
             return self._run_here(name, program, result, limit_s)
         return self._run_behind(name, program, result, limit_s)
-
-    def _end_extra(self, extra: _Extra) -> None:
-        if self._extra is extra:
-            self._extra = None
 
     def _run_here(self, name: str, program: Program, result: Any, limit_s: float | None) -> Work:
         error = None
@@ -306,10 +292,10 @@ class FaninBackend(Backend):
             self._coalesced.append(work)
         return work
 
-    def _gloo(self, what: str, why: str) -> Any:
-        """An operation of gloo's, under gloo's name for it."""
+    def _gloo(self, what: str, why: str, does: str | None = None) -> Any:
+        """What gloo has for an operation: ``does``, or what has the same name."""
         self._sequence += 1
-        return getattr(self._forwarding.group(what, why), what)
+        return getattr(self._forwarding.group(what, why), does or what)
 
     def _forwarded(self, what: str, work: Work, result: Any, lending: Lending, peer: int | None = None) -> Work:
         return self._collected(ForwardedWork(what, self._rank, peer, work, result, lending.after))
@@ -360,8 +346,6 @@ class FaninBackend(Backend):
             raise
         except FaninError as raised:
             error = self._failure(name, limit_s, raised)
-        if (extra := self._extra) is not None:
-            after.append(lambda: self._end_extra(extra))
         return self._collected(FaninWork(name, self._comm, limit_s or self._timeout_s, tensors, handles=handles, error=error, after=after))
 
     def allreduce_coalesced(self, tensors: list[Tensor], options: Any) -> Work:
@@ -496,7 +480,8 @@ class FaninBackend(Backend):
             return self.gather([], [given], options)
         if output.numel() != given.numel() * self._size or output.dtype != given.dtype:
             raise ArgumentError(
-                f"gather: the output has {output.numel()} elements of {output.dtype}, expected {given.numel() * self._size} of {given.dtype}"
+                f"gather: the output has {output.numel()} elements of {output.dtype}, expected {given.numel() * self._size} of"
+                f" {given.dtype}"
             )
         after: list[After] = []
         room = lent_output(output, after)
@@ -529,7 +514,7 @@ class FaninBackend(Backend):
         room = torch.empty(sum(lengths), dtype=torch.uint8)
         lending.after += [_from_bytes(output, part) for output, part in zip(outputs, room.split(lengths), strict=True)]
         splits = [tensor.numel() * tensor.itemsize for tensor in inputs]
-        work = self._gloo("all_to_all_single", _NOT_REDUCED)(room, given, lengths, splits, self._patient(options))
+        work = self._gloo("alltoall", _NOT_REDUCED, "all_to_all_single")(room, given, lengths, splits, self._patient(options))
         return self._forwarded("all_to_all", work, outputs, lending)
 
     def all_to_all_single(self, output: Tensor, given: Tensor, output_splits: list[int], input_splits: list[int], options: Any) -> Work:
@@ -551,15 +536,6 @@ class FaninBackend(Backend):
     def monitored_barrier(self, options: Any, wait_all_ranks: bool = False) -> None:
         """A barrier that says who is missing."""
         self._monitored.wait(options.timeout if options.timeout.days >= 0 else self._options._timeout, wait_all_ranks)
-
-
-class _Extra:
-    """What calls may take longer, until one of them has ended."""
-
-    __slots__ = ("seconds",)
-
-    def __init__(self, seconds: float) -> None:
-        self.seconds = seconds
 
 
 def _only(tensors: Sequence[_T], what: str, root_tensor: int = 0) -> _T:
@@ -606,7 +582,9 @@ def _scaled(tensor: Tensor, op: ReduceOp) -> Tensor | None:
         factor = factor.item()
     scaled = tensor * factor
     if scaled.dtype != tensor.dtype:
-        raise ArgumentError(f"PREMUL_SUM: {tensor.dtype} times {factor!r} is {scaled.dtype}: expected a factor that leaves the type as it is")
+        raise ArgumentError(
+            f"PREMUL_SUM: {tensor.dtype} times {factor!r} is {scaled.dtype}: expected a factor that leaves the type as it is"
+        )
     return scaled
 
 

@@ -9,6 +9,7 @@ of ranks, with which options. The group's rank 0 looks at what each says as it c
 ``claims``             how many claims there are, and
 ``claim/N``            each of them, in the order in which ranks have come
 ``claimed/GLOBAL``     the number of the last claim of a process, by its rank in the default group
+``expected/GLOBAL``    how many claims wait for what this process says as rank 0, and ``expected/GLOBAL/N`` their numbers
 ``place/LIST/EPOCH``   where the group meets
 ``over/LIST/EPOCH``    the group was shut down
 =====================  =================================================================================================================
@@ -106,7 +107,8 @@ def _explained(me: Member, what: str) -> Iterator[None]:
     except FaninError:
         raise
     except RuntimeError as error:
-        text = f"fanin: the group cannot be made: its store has failed {time.monotonic() - begin:.1f} s after {me.name} began to {what}: {error}"
+        after = f"{time.monotonic() - begin:.1f} s after {me.name} began to {what}"
+        text = f"fanin: the group cannot be made: its store has failed {after}: {error}"
         raise CollectiveError(text, rank=me.rank) from error
 
 
@@ -153,9 +155,19 @@ class Meeting:
         me, store = self._me, self._store
         self._epoch = store.add(f"epoch/{me.list_name}/{me.rank}", 1)
         self._claim = store.add("claims", 1)
-        said = {"rank": me.rank, "ranks": me.ranks, "epoch": self._epoch, "host": _host(), "options": dict(me.options), "failure": me.failure}
-        store.set(f"claimed/{me.ranks[me.rank]}", str(self._claim))
+        said = {
+            "rank": me.rank,
+            "ranks": me.ranks,
+            "epoch": self._epoch,
+            "host": _host(),
+            "options": dict(me.options),
+            "failure": me.failure,
+        }
         store.set(f"claim/{self._claim}", json.dumps(said))
+        store.set(f"claimed/{me.ranks[me.rank]}", str(self._claim))
+        if me.rank != 0:
+            number = store.add(f"expected/{me.ranks[0]}", 1)
+            store.set(f"expected/{me.ranks[0]}/{number}", str(self._claim))
 
     def _place_key(self, list_name: str, epoch: int) -> str:
         return f"place/{list_name}/{epoch}"
@@ -216,7 +228,8 @@ class Meeting:
         if said["failure"] is not None:
             return Place(job="", failure=f"{_named(rank, me.ranks)}: {said['failure']}", cause=rank)
         if said["options"] != dict(me.options):
-            text = f"pg_options differ: {_named(rank, me.ranks)} has {said['options']} and {me.name} {dict(me.options)}: expected the same at all ranks"
+            theirs = f"{_named(rank, me.ranks)} has {said['options']}"
+            text = f"pg_options differ: {theirs} and {me.name} {dict(me.options)}: expected the same at all ranks"
             return Place(job="", failure=text, cause=rank)
         return None
 
@@ -228,8 +241,9 @@ class Meeting:
             return None
         theirs = ranks[said["rank"]]
         text = (
-            f"rank {theirs} of the default group makes this group with the ranks {list(ranks)}, and rank {me.ranks[me.rank]} with {list(me.ranks)}:"
-            " expected the same list at all ranks (ranks call new_group in the same order, also for groups that they are not in)"
+            f"rank {theirs} of the default group makes this group with the ranks {list(ranks)},"
+            f" and rank {me.ranks[me.rank]} with {list(me.ranks)}: expected the same list at all ranks"
+            " (ranks call new_group in the same order, also for groups that they are not in)"
         )
         cause = me.ranks.index(theirs) if theirs in me.ranks else None
         place = Place(job="", failure=text, cause=cause)
@@ -258,11 +272,19 @@ class Meeting:
 
     # What the others do.
 
+    def _others(self, first: str) -> Iterator[str]:
+        """The last claim of this list's rank 0, and the claims of those that take this rank for theirs."""
+        if self._store.check([first]):
+            yield self._store.get(first).decode()
+        mine = f"expected/{self._me.ranks[self._me.rank]}"
+        for number in range(1, self._store.add(mine, 0) + 1):
+            yield self._store.get(f"{mine}/{number}").decode()
+
     def _follow(self) -> Place:
         me, key = self._me, self._place_key(self._me.list_name, self._epoch)
         first = f"claimed/{me.ranks[0]}"
-        if self._store.check([first]):
-            number = int(self._store.get(first))
+        # Whoever comes later of two that are in different lists finds what the other has said.
+        for number in self._others(first):
             said = json.loads(self._store.get(f"claim/{number}"))
             if tuple(said["ranks"]) != me.ranks and (conflict := self._conflict(said)) is not None:
                 raise _error(conflict, me)

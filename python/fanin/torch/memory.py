@@ -31,8 +31,8 @@ def check_output(tensor: Tensor) -> None:
     """
     if tensor.layout == torch.strided and not tensor.is_contiguous() and _shares_places(tensor):
         raise ArgumentError(
-            f"the tensor for a result has shape {tuple(tensor.shape)} and strides {tensor.stride()}, so that some of its elements lie at the"
-            " same place: expected a place for each (clone() the tensor)"
+            f"the tensor for a result has shape {tuple(tensor.shape)} and strides {tensor.stride()}, so that some of its elements lie at"
+            " the same place: expected a place for each (clone() the tensor)"
         )
     if tensor._is_zerotensor():
         raise ArgumentError(f"the tensor for a result, of shape {tuple(tensor.shape)}, has no memory that can be written to")
@@ -53,7 +53,7 @@ def _shares_places(tensor: Tensor) -> bool:
     places = torch.zeros(1, dtype=torch.int64)
     for stride, size in along:
         places = (places[:, None] + torch.arange(size) * stride).reshape(-1)
-    return places.unique().numel() < places.numel()
+    return len(places.unique()) < len(places)
 
 
 def host_copy(tensor: Tensor) -> Tensor:
@@ -121,4 +121,6 @@ def apart(tensor: Tensor, other: Tensor, own_part: Tensor | None) -> Tensor:
 def as_bytes(tensor: Tensor) -> Tensor:
     """A plain tensor of any type as bytes: row by row, so that shares of rows stay what they are."""
     rows = tensor.shape[0] if tensor.dim() else 1
-    return tensor.detach().reshape(rows, tensor.numel() // rows if rows else 1).view(torch.uint8)
+    columns = tensor.numel() // rows if rows else 1
+    # A dimension of one element may have any stride.
+    return tensor.detach().as_strided((rows, columns), (columns, 1)).view(torch.uint8)

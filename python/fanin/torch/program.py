@@ -92,7 +92,7 @@ class Program:
         share = given.numel()
         if any(output.numel() != share for output in outputs):
             check_output(outputs[self.rank])
-            outputs[self.rank].copy_(given.view(outputs[self.rank].shape) if given.is_contiguous() else given.reshape(outputs[self.rank].shape))
+            outputs[self.rank].copy_(given.reshape(outputs[self.rank].shape))
             for root, output in enumerate(outputs):
                 self.broadcast(output, root)
             return

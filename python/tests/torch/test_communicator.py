@@ -45,6 +45,20 @@ def test_tensors_that_need_gradients_or_a_copy(comm: fanin.Communicator) -> None
         comm.allreduce(torch.zeros(3, device="meta"))
 
 
+def test_tensors_that_are_negatives_or_conjugates_of_what_lies_there(comm: fanin.Communicator) -> None:
+    negated = torch._neg_view(torch.arange(3.0))
+    conjugated = torch.conj(torch.tensor([1.0 + 2.0j]))
+    for tensor in (negated, conjugated, conjugated.imag, torch._efficientzerotensor(3)):
+        want = tensor.resolve_conj().resolve_neg() + 0
+        assert torch.equal(comm.allreduce(tensor), want)
+        assert torch.equal(comm.reduce_scatter(tensor), want)
+        assert torch.equal(comm.all_gather(tensor), want)
+    with pytest.raises(fanin.ArgumentError, match="negated or conjugated elements"):
+        comm.allreduce(torch.arange(3.0), out=negated)
+    union, sums = comm.allreduce_sparse(torch.tensor([2, 0]), torch._neg_view(torch.tensor([1.0, 2.0])), 4)
+    assert union.tolist() == [0, 2] and sums.tolist() == [-2.0, -1.0]
+
+
 def of_rank(comm: fanin.Communicator) -> list[float]:
     summed = comm.allreduce(torch.full((3,), float(comm.rank + 1), dtype=torch.bfloat16))
     part = comm.reduce_scatter(torch.arange(4.0))

@@ -53,7 +53,7 @@ def given(dtype: torch.dtype, rank: int, length: int = LENGTH) -> Tensor:
         return numbers % (rank + 2) == 0
     if dtype.is_complex:
         return torch.complex(numbers.double(), -2.0 * numbers.double()).to(dtype)
-    if dtype.is_floating_point or dtype in INTEGERS and dtype != torch.uint8:
+    if dtype.is_floating_point or (dtype in INTEGERS and dtype != torch.uint8):
         numbers = numbers * (1 - 2 * rank)
     return numbers.to(dtype)
 

@@ -243,11 +243,11 @@ def test_sums_of_scaled_vectors() -> None:
 
 def refused(rank: int) -> None:
     """Arguments that do not fit are refused at once, and the group is as before."""
-    with pytest.raises(ValueError, match="mean of"):
+    with pytest.raises(ValueError, match="no AVG of torch.int32: expected one of SUM"):
         dist.all_reduce(torch.ones(3, dtype=torch.int32), op=ReduceOp.AVG)
     with pytest.raises(ValueError, match="expected 6 of torch.float32"):
         dist.all_gather_into_tensor(torch.empty(5), torch.ones(2))
-    with pytest.raises(ValueError, match="and"):
+    with pytest.raises(ValueError, match="no BAND of torch.float32"):
         dist.all_reduce(torch.ones(3), op=ReduceOp.BAND)
     mine = torch.full((2,), float(rank))
     dist.all_reduce(mine)

@@ -47,7 +47,14 @@ def negated_and_strided(tensor: Tensor) -> Tensor:
     return torch._neg_view(strided(-tensor))
 
 
-REAL = {"plain": plain, "negated": negated, "imaginary": imaginary, "strided": strided, "transposed": transposed, "both": negated_and_strided}
+REAL = {
+    "plain": plain,
+    "negated": negated,
+    "imaginary": imaginary,
+    "strided": strided,
+    "transposed": transposed,
+    "both": negated_and_strided,
+}
 COMPLEX = {"conjugated": conjugated, "negated": negated, "strided": strided}
 
 View = Callable[[Tensor], Tensor]

@@ -219,7 +219,13 @@ impl FlareJob {
         Ok(FlareJob { plan: *plan, switch_instance, link, control: Some(thread), driver, calls: 0 })
     }
 
-    fn reduce(&mut self, (config, timeout): (&Config, Duration), main: &Link, call: &Call, entries: &Entries) -> Result<Entries, CommError> {
+    fn reduce(
+        &mut self,
+        (config, timeout): (&Config, Duration),
+        main: &Link,
+        call: &Call,
+        entries: &Entries,
+    ) -> Result<Entries, CommError> {
         let (op, blocks) = (self.plan.op, self.plan.blocks(call.elements));
         let what = CollectiveCall {
             kind: CollectiveKind::Allreduce,
