@@ -61,7 +61,11 @@ impl fmt::Display for Failure {
                  have the same ring number, or workers are in another order"
             ),
             Failure::Twice { rank, one, other } => {
-                write!(f, "rank {rank} comes by {} to {} and by {} to {}: two jobs have the same ring number", one.from, one.to, other.from, other.to)
+                write!(
+                    f,
+                    "rank {rank} comes by {} to {} and by {} to {}: two jobs have the same ring number",
+                    one.from, one.to, other.from, other.to
+                )
             }
             Failure::Mixed { rank, member, other } => write!(
                 f,
