@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Does to `fanin switch --transparent` what networks and their users do: damages frames, takes interfaces away, gives two jobs one ring number,
-kills workers, joins two switches, leaves too little memory; and says whether sums stayed exact and errors came in time and by name.
+"""Does to `fanin switch --transparent` what networks and their users do: damages frames, takes interfaces away, gives two jobs one ring
+number, kills workers, joins two switches, leaves too little memory; and says whether sums stayed exact and errors came by name, in time.
 
 Usage: transparent_faults.py [--fanin PROGRAM] [CASE ...]
 
-Cases: damage, ports, jobs, killed, memory, two-switches, ipv6, pages. Needs root. Exits with 1 where something is otherwise than it has to be.
-Python's standard library only.
+Cases: damage, ports, jobs, killed, memory, two-switches, ipv6, pages. Needs root. Exits with 1 where something is otherwise than it
+has to be. Python's standard library only.
 """
 
 from __future__ import annotations
@@ -95,7 +95,9 @@ class Lab:
         self.crew.wait_until_it_says(switch, "joins ", time.monotonic() + PATIENCE)
         return switch
 
-    def worker(self, rank: int, hosts: Sequence[int], *more: str, port: int = PORT, address: Callable[[int], str] | None = None) -> subprocess.Popen:
+    def worker(
+        self, rank: int, hosts: Sequence[int], *more: str, port: int = PORT, address: Callable[[int], str] | None = None
+    ) -> subprocess.Popen:
         """One of a job whose ranks are on these hosts."""
         address = address or self.star.worker_address
         place = ["--rank", str(rank), "--world", str(len(hosts)), "--listen", f"{address(hosts[rank])}:{port}"]
@@ -237,7 +239,8 @@ def jobs(lab: Lab) -> str:
     errors = lab.errors(lab.job((2, 3), *size, "--ring", "77", port=PORT + 3))
     expect(any("two jobs have the same ring number" in error for error in errors), f"{errors}")
     lab.exact(running)
-    return "both were exact; of two with one number the later one was refused: " + next(error for error in errors if "two jobs" in error)
+    refused = next(error for error in errors if "two jobs" in error)
+    return f"both were exact; of two with one number the later one was refused: {refused}"
 
 
 def killed(lab: Lab) -> str:
@@ -264,7 +267,7 @@ def killed(lab: Lab) -> str:
                 wrong.append((rank, said))
             untold += sum(f"rank {rank} at " not in error for error in errors)
     expect(not wrong, f"killed, and said by the log: {wrong}")
-    return f"{runs} of {runs} named by the log; of {3 * runs} other workers {3 * runs - untold} were told the rank, the rest their neighbour"
+    return f"{runs} of {runs} named by the log; of {3 * runs} others {3 * runs - untold} were told the rank, the rest their neighbour"
 
 
 def memory(lab: Lab) -> str:
@@ -308,18 +311,65 @@ def ipv6(lab: Lab) -> str:
         must(["ip", "-n", star.name(str(host)), "address", "add", f"fd00::{host + 1}/64", "dev", INTERFACE, "nodad"])
     switch = lab.switch()
     lab.exact(lab.job(range(star.workers), "--sizes", "1MiB", "--timeout", "30", address=lambda host: f"[fd00::{host + 1}]"))
-    expect(number(lab.ended(switch), "summed") > 10, "nothing was summed")
-    return "summed by IPv6"
+    tagged(star)
+    words = lab.ended(switch)
+    expect(number(words, "summed") > 10 and number(words, "unsummed") == 1, f"not summed: {words[-500:]}")
+    expect('a message passes unsummed interface="p0" reason="tagged"' in words, "the switch has not said that a message passed unsummed")
+    return "summed by IPv6; a message in a virtual LAN passed with its tag, and the log says that nobody has summed it"
+
+
+#: Sends a frame, or waits for one of that kind and prints its tag, which the kernel takes out.
+TAGGED = """
+import socket, struct, sys, time
+port = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
+port.bind(("eth0", 0))
+frame = bytes.fromhex(sys.argv[2])
+if sys.argv[1] == "send":
+    port.send(frame)
+else:
+    port.setsockopt(263, 8, 1)
+    port.settimeout(20)
+    print("waits", flush=True)
+    while True:
+        got, beside, _, _ = port.recvmsg(2000, 100)
+        if got[:12] == frame[:12] and frame[-40:] in got:
+            said = struct.unpack("IIIHHHH", beside[0][2][:20])
+            print("tag", said[5] & 0xfff, hex(said[6]))
+            break
+"""
+
+
+def tagged(star: Star) -> None:
+    """A message in a virtual LAN goes from host 0 to host 1."""
+    ip = bytearray(struct.pack(">BBHHHBBH4s4s", 0x45, 0, 20 + 20 + 44, 1, 0x4000, 64, 6, 0, bytes([10, 9, 0, 1]), bytes([10, 9, 0, 2])))
+    total = sum(struct.unpack(">10H", ip))
+    ip[10:12] = struct.pack(">H", ~(total + (total >> 16)) & 0xFFFF)
+    segment = struct.pack(">HHIIBBHHH", 5_000, 7_700, 1, 1, 0x50, 0x18, 1_000, 0, 0) + b"\xfa\x17\x1e\xd0" + bytes(range(40))
+    frame = bytes([2, 0, 0, 0, 9, 1, 2, 0, 0, 0, 9, 2, 0x81, 0, 0, 5, 8, 0]) + ip + segment
+    with Crew() as crew:
+        waits = crew.start([*star.inside(1), sys.executable, "-c", TAGGED, "receive", frame.hex()])
+        crew.wait_until_it_says(waits, "waits", time.monotonic() + PATIENCE)
+        crew.finish(crew.start([*star.inside(0), sys.executable, "-c", TAGGED, "send", frame.hex()]), time.monotonic() + PATIENCE)
+        said = crew.finish(waits, time.monotonic() + PATIENCE)
+        expect("tag 5 0x8100" in said, f"the tag was lost: {said}")
+
+
+#: Prints a page, with its status where that is an error's.
+FETCH = """
+import sys, urllib.error, urllib.request
+try:
+    print(urllib.request.urlopen(sys.argv[1]).read().decode())
+except urllib.error.HTTPError as error:
+    print(error.code, error.read().decode())
+"""
 
 
 def pages(lab: Lab) -> str:
     """What is measured, while it happens."""
-    must(["ip", "-n", lab.star.name("bridge"), "address", "add", "10.77.0.1/32", "dev", "lo"])
     switch = lab.switch("--http", "127.0.0.1:9470")
 
     def page(name: str) -> str:
-        fetch = f"import urllib.request as r\ntry: print(r.urlopen('http://127.0.0.1:9470/{name}').read().decode())\nexcept r.HTTPError as e: print(e.code, e.read().decode())"
-        return must([*lab.star.inside("bridge"), sys.executable, "-c", fetch])
+        return must([*lab.star.inside("bridge"), sys.executable, "-c", FETCH, f"http://127.0.0.1:9470/{name}"])
 
     lab.exact(lab.job((0, 1, 2), "--sizes", "1MiB", "--timeout", "30"))
     running = lab.job((0, 1, 2), "--sizes", "1MiB", "--iterations", "100000", "--timeout", "30", "--ring", "5")

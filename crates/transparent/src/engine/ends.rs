@@ -7,7 +7,7 @@ use fanin_wire::stream::reason;
 
 use super::ring::{End, Failure, Ring, RingKey};
 use super::stream::{Membership, State};
-use super::{Ports, Switch};
+use super::{Ports, STALL, Switch};
 use crate::segment::{Flow, Place, Segment, reset, turned, word};
 
 /// A worker that ends closes both of its connections within that time; one whose successor has closed ends soon after it.
@@ -22,7 +22,9 @@ impl Switch {
         let Some(end) = ring.first_end() else { return };
         let rank = self.who_ended(ring, end);
         let at = ring.place(rank);
-        self.fail(now, key, &Failure::Ended { rank, at }, out);
+        // Whoever waits in vain ends at some time: it is not the cause.
+        let waited = if now.since(ring.moved) >= STALL { ring.waited(now).filter(|waited| !waited.ranks.contains(&rank)) } else { None };
+        self.fail(now, key, &Failure::Ended { rank, at, waited }, out);
     }
 
     /// Who has ended first: the one who was seen to, or its successor, where that had closed its end of their connection just before. What a
@@ -57,6 +59,9 @@ impl Switch {
     /// the port at which all others' successors listen, that rank is gone before it came.
     pub(super) fn end_unspoken(&mut self, now: Instant, flow: Flow, out: &mut impl Ports) {
         let waits_for = |ring: &Ring| {
+            if ring.joined >= ring.world {
+                return None;
+            }
             let rank = (0..ring.world).find(|&rank| {
                 let beside = [ring.previous(rank), ring.next(rank)].iter().any(|&beside| ring.member(beside).is_some());
                 ring.member(rank).is_none() && beside && ring.fits(rank, flow).is_ok()
@@ -65,7 +70,7 @@ impl Switch {
         };
         let found = self.rings.iter().find_map(|(key, ring)| Some((*key, waits_for(ring)?)));
         if let Some((key, rank)) = found {
-            self.fail(now, key, &Failure::Ended { rank, at: Some(flow.from) }, out);
+            self.fail(now, key, &Failure::Ended { rank, at: Some(flow.from), waited: None }, out);
         }
     }
 

@@ -334,9 +334,24 @@ fn a_ring_that_waits_for_too_long_ends_with_the_names_of_the_missing() {
     for _ in 0..59 {
         assert!(reasons(&network.pass(1_000)).is_empty());
     }
-    let why = "ring 77: for 60 s nothing has moved in message 0: waited for rank 2, which has not come yet: a connection from 10.0.0.3, \
+    let why = "ring 77: 60 s in which nothing has moved in message 0: waited for rank 2, which has not come yet: a connection from 10.0.0.3, \
                rank 3, which has not come yet: a connection to 10.0.0.1";
     assert_eq!(reasons(&network.pass(1_100)), [why; 2]);
+    // Between messages nobody waits, however long that takes; and whoever gives up waiting is not the cause.
+    let job = self::job(&[0, 1], |_| 7_000, 4_000);
+    let mut network = Network::with_flows(2, 4_096, job.iter().copied());
+    network.switch.config.patience = Duration::from_us(60_000_000);
+    let length = stream(77, 0, 2, &[10]).len();
+    (0..2).for_each(|rank| drop(speak(&mut network, &job, rank, 77, 10)));
+    (0..2).for_each(|rank| drop(network.acknowledge(job[rank], length as u64)));
+    (0..500).for_each(|_| assert!(network.pass(250).is_empty()));
+    network.data(job[0], length, &stream(77, 0, 2, &[10, 10])[length..], false);
+    (0..30).for_each(|_| assert!(reasons(&network.pass(1_000)).is_empty()));
+    let rst = |tcp: &mut TcpHeader| (tcp.rst, tcp.sequence_number) = (true, BASE.wrapping_add(2 * length as u32));
+    let left = network.send(0, frame(job[0], &[], 1, rst));
+    let why =
+        "ring 77: rank 0 at 10.0.0.1:4000 has ended after 30 s in which nothing has moved in message 1: waited for rank 1 at 10.0.0.2:4001";
+    assert_eq!(reasons(&left), [why; 2]);
 }
 
 /// Senders that send only what they are allowed to never lose anything, however small the memory is, and never wait for ever.
