@@ -73,7 +73,7 @@ def agree(server: socket.socket, successor: tuple[str, int], rank: int, world: i
 
 
 def reason(to: socket.socket) -> str:
-    """What the switch has said before it ended the ring: it comes by the connection to the successor, against the direction of the stream."""
+    """What the switch has said before it ended the ring: by the connection to the successor, against the direction of the stream."""
     to.setblocking(True)
     to.settimeout(0.1)
     try:

@@ -41,6 +41,6 @@ mod worker;
 
 pub use config::DaemonConfig;
 pub use daemon::{Daemon, DaemonHandle, DaemonRemote, StartError};
-pub use page::{Page, PageServer};
 pub use fabric::{FabricClient, FabricClientError, FabricDaemon, FabricDaemonConfig, FabricDaemonHandle};
+pub use page::{Page, PageServer};
 pub use worker::{RTO_INITIAL, RTO_MIN};

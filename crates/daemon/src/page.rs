@@ -10,8 +10,8 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::daemon::{StartError, listen};
 use crate::http::Http;
-pub use crate::metrics::{Labels, Page};
 use crate::metrics::process;
+pub use crate::metrics::{Labels, Page};
 use crate::process::ProcessStatus;
 
 /// A running server; dropping it ends it.

@@ -25,6 +25,11 @@ const HEADERS_BYTES: usize = 14 + 20 + 32;
 const STRIDE: usize = (OFFLOAD_BYTES + FRAME_BYTES_MAX).next_multiple_of(LINE_BYTES);
 /// Frames per system call.
 const BATCH: usize = 32;
+/// Length of a virtual LAN's tag, and where it stands in a frame: behind the addresses.
+const TAG_BYTES: usize = 4;
+const TAG_AT: usize = 12;
+/// Room for what the kernel says beside a frame, in words that are aligned as it wants them.
+const BESIDE_WORDS: usize = 6;
 
 /// How a frame's checksum is to be finished and how it is to be cut: the kernel's `virtio_net_hdr`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -145,6 +150,7 @@ impl PacketPort {
         let port = PacketPort { name: name.to_owned(), fd, index, is_cable: false };
         let set = |what, level, option, value: libc::c_int| port.set(level, option, &value).map_err(|source| refused(what, source));
         set("ask for frames before they are cut", libc::SOL_PACKET, libc::PACKET_VNET_HDR, 1)?;
+        set("ask for tags of virtual LANs", libc::SOL_PACKET, libc::PACKET_AUXDATA, 1)?;
         set("leave out what this process sends", libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1)?;
         let bytes = libc::c_int::try_from(buffer_bytes).unwrap_or(libc::c_int::MAX);
         set("set the receive buffer", libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, bytes)?;
@@ -254,15 +260,19 @@ impl FrameBatch {
     pub fn receive(&mut self, port: &PacketPort) -> io::Result<usize> {
         // SAFETY: all of these are plain data for which zero bytes are a value.
         let (mut parts, mut messages): ([libc::iovec; BATCH], [libc::mmsghdr; BATCH]) = unsafe { (zeroed(), zeroed()) };
-        for ((part, message), memory) in parts.iter_mut().zip(&mut messages).zip(self.memory.bytes_mut().chunks_exact_mut(STRIDE)) {
+        let mut beside = [[0u64; BESIDE_WORDS]; BATCH];
+        let memories = self.memory.bytes_mut().chunks_exact_mut(STRIDE);
+        for (((part, message), beside), memory) in parts.iter_mut().zip(&mut messages).zip(&mut beside).zip(memories) {
             // Where no words come, the frame stands where it would stand behind them.
             let (words, frame) = memory.split_at_mut(OFFLOAD_BYTES - port.words());
             words.fill(0);
             *part = libc::iovec { iov_base: frame.as_mut_ptr().cast(), iov_len: frame.len() };
             message.msg_hdr.msg_iov = part;
             message.msg_hdr.msg_iovlen = 1;
+            message.msg_hdr.msg_control = beside.as_mut_ptr().cast();
+            message.msg_hdr.msg_controllen = size_of_val(beside);
         }
-        // SAFETY: each message names one part, each part memory of its own that lives as long as `self`.
+        // SAFETY: each message names one part and one place for what is said beside it, all memory of their own that lives as long as this call.
         let count =
             unsafe { libc::recvmmsg(port.fd.as_raw_fd(), messages.as_mut_ptr(), BATCH as u32, libc::MSG_DONTWAIT, std::ptr::null_mut()) };
         if count < 0 {
@@ -272,9 +282,13 @@ impl FrameBatch {
             let none = unplugged || matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted);
             return if none { Ok(0) } else { Err(error) };
         }
-        for (length, message) in self.lengths.iter_mut().zip(&messages[..count as usize]) {
+        let memories = self.memory.bytes_mut().chunks_exact_mut(STRIDE);
+        for ((length, message), memory) in self.lengths.iter_mut().zip(&messages[..count as usize]).zip(memories) {
             let truncated = message.msg_hdr.msg_flags & libc::MSG_TRUNC != 0;
             *length = if truncated { 0 } else { OFFLOAD_BYTES - port.words() + message.msg_len as usize };
+            if let Some(tag) = tag_of(&message.msg_hdr) {
+                *length = insert_tag(memory, *length, tag);
+            }
         }
         Ok(count as usize)
     }
@@ -286,6 +300,47 @@ impl FrameBatch {
         let (words, frame) = memory.split_first_chunk_mut::<OFFLOAD_BYTES>()?;
         Some((Offload::parse(words), frame))
     }
+}
+
+/// The tag of a virtual LAN that the kernel has taken out of a frame.
+fn tag_of(message: &libc::msghdr) -> Option<[u8; TAG_BYTES]> {
+    // SAFETY: the kernel has written the list that the header names, or left it empty, and its memory is still there.
+    unsafe {
+        let mut head = libc::CMSG_FIRSTHDR(message);
+        while !head.is_null() {
+            if ((*head).cmsg_level, (*head).cmsg_type) == (libc::SOL_PACKET, libc::PACKET_AUXDATA) {
+                let said: libc::tpacket_auxdata = libc::CMSG_DATA(head).cast::<libc::tpacket_auxdata>().read_unaligned();
+                if said.tp_status & libc::TP_STATUS_VLAN_VALID != 0 {
+                    let known = said.tp_status & libc::TP_STATUS_VLAN_TPID_VALID != 0;
+                    let [kind, tag] = [if known { said.tp_vlan_tpid } else { 0x8100 }, said.tp_vlan_tci].map(u16::to_be_bytes);
+                    return Some([kind[0], kind[1], tag[0], tag[1]]);
+                }
+            }
+            head = libc::CMSG_NXTHDR(message, head);
+        }
+    }
+    None
+}
+
+/// Puts a tag back into a frame of `length` bytes with the words before it; gives the new length, 0 where there is no room.
+fn insert_tag(memory: &mut [u8], length: usize, tag: [u8; TAG_BYTES]) -> usize {
+    let at = OFFLOAD_BYTES + TAG_AT;
+    if length < at || length + TAG_BYTES > memory.len() {
+        return 0;
+    }
+    memory.copy_within(at..length, at + TAG_BYTES);
+    memory[at..at + TAG_BYTES].copy_from_slice(&tag);
+    if let Some(words) = memory.first_chunk_mut::<OFFLOAD_BYTES>() {
+        let mut offload = Offload::parse(words);
+        if offload.flags & Offload::NEEDS_CHECKSUM != 0 {
+            offload.checksum_start += TAG_BYTES as u16;
+        }
+        if offload.header_bytes > 0 {
+            offload.header_bytes += TAG_BYTES as u16;
+        }
+        *words = offload.emit();
+    }
+    length + TAG_BYTES
 }
 
 /// What became of frames that were to leave.
@@ -426,6 +481,19 @@ mod tests {
     fn words_before_a_frame_lead_back() {
         let offload = Offload { flags: 1, gso_type: 1, header_bytes: 66, gso_bytes: 1_448, checksum_start: 34, checksum_offset: 16 };
         assert_eq!(Offload::parse(&offload.emit()), offload);
+    }
+
+    #[test]
+    fn a_tag_that_was_taken_out_is_put_back() {
+        let offload = Offload { flags: 1, gso_type: 1, header_bytes: 66, gso_bytes: 1_448, checksum_start: 34, checksum_offset: 16 };
+        let mut memory = [&offload.emit()[..], b"to....from..", &[8, 0], b"payload", &[0; 4]].concat();
+        let length = memory.len() - 4;
+        assert_eq!(insert_tag(&mut memory, length, [0x81, 0, 0x20, 5]), length + 4);
+        assert_eq!(memory[10..], [&b"to....from.."[..], &[0x81, 0, 0x20, 5, 8, 0], b"payload"].concat());
+        let moved = Offload { header_bytes: 70, checksum_start: 38, ..offload };
+        assert_eq!(Offload::parse(memory.first_chunk().unwrap()), moved);
+        assert_eq!(insert_tag(&mut memory, length + 4, [0x81, 0, 0, 6]), 0, "there is no room");
+        assert_eq!(insert_tag(&mut memory, 20, [0x81, 0, 0, 6]), 0, "there are no addresses");
     }
 
     #[test]

@@ -183,7 +183,11 @@ pub(crate) fn look(frame: &[u8]) -> Look {
     };
     match look {
         Look::Segment(segment) if tags > 0 => {
-            if begins_message(&frame[segment.payload()]) { Look::Unsummed(Unsummed::Tagged) } else { Look::Other }
+            if begins_message(&frame[segment.payload()]) {
+                Look::Unsummed(Unsummed::Tagged)
+            } else {
+                Look::Other
+            }
         }
         Look::Fragment(..) | Look::Damaged(_) if tags > 0 => Look::Other,
         look => look,
@@ -209,8 +213,13 @@ fn look_ipv4(frame: &[u8], ip_at: usize) -> Look {
 fn look_ipv6(frame: &[u8], ip_at: usize) -> Look {
     let Ok(ip) = Ipv6HeaderSlice::from_slice(&frame[ip_at..]) else { return Look::Other };
     let (mut at, mut next, mut extensions, mut fragment) = (ip_at + ip.slice().len(), ip.next_header(), 0, false);
-    while [IpNumber::IPV6_HEADER_HOP_BY_HOP, IpNumber::IPV6_ROUTE_HEADER, IpNumber::IPV6_DESTINATION_OPTIONS, IpNumber::IPV6_FRAGMENTATION_HEADER]
-        .contains(&next)
+    while [
+        IpNumber::IPV6_HEADER_HOP_BY_HOP,
+        IpNumber::IPV6_ROUTE_HEADER,
+        IpNumber::IPV6_DESTINATION_OPTIONS,
+        IpNumber::IPV6_FRAGMENTATION_HEADER,
+    ]
+    .contains(&next)
         && extensions < EXTENSIONS_MAX
     {
         let Some(head) = frame.get(at..at + 4) else { return Look::Other };
@@ -233,7 +242,11 @@ fn look_ipv6(frame: &[u8], ip_at: usize) -> Look {
     }
     match look_tcp(frame, at..end, ip.source_addr().into(), ip.destination_addr().into(), fragment) {
         Look::Segment(segment) if extensions > 0 => {
-            if begins_message(&frame[segment.payload()]) { Look::Unsummed(Unsummed::Extension) } else { Look::Other }
+            if begins_message(&frame[segment.payload()]) {
+                Look::Unsummed(Unsummed::Extension)
+            } else {
+                Look::Other
+            }
         }
         look => look,
     }

@@ -298,11 +298,15 @@ pub fn agree(place: &RingPlace, listener: &TcpListener) -> Result<u32, StreamErr
     let word = |at: usize| u16::from_le_bytes([came[at], came[at + 1]]);
     if came[..8] != GREETING {
         let from = &rings.from_name;
-        return Err(StreamError::NoResult(format!("{from} has not greeted as a worker that wants to agree on a ring: was a number given there?")));
+        return Err(StreamError::NoResult(format!(
+            "{from} has not greeted as a worker that wants to agree on a ring: was a number given there?"
+        )));
     }
     if (word(12), word(14)) != (previous, world) {
         let (from, is, of) = (&rings.from_name, word(12), word(14));
-        return Err(StreamError::NoResult(format!("the predecessor at {from} is rank {is} of {of}, and rank {previous} of {world} is expected")));
+        return Err(StreamError::NoResult(format!(
+            "the predecessor at {from} is rank {is} of {of}, and rank {previous} of {world} is expected"
+        )));
     }
     let said = u32::from_le_bytes([came[8], came[9], came[10], came[11]]);
     if rank == 0 && said != ring {
@@ -402,7 +406,10 @@ mod tests {
                 return;
             }
             let error = stream.exchange(&[&[1; 8]], &mut [&mut [0; 64]]).unwrap_err().to_string();
-            assert!(error.starts_with("the connection with 127.0.0.1:") && error.ends_with("the switch says: ring 1: rank 1 has ended"), "{error}");
+            assert!(
+                error.starts_with("the connection with 127.0.0.1:") && error.ends_with("the switch says: ring 1: rank 1 has ended"),
+                "{error}"
+            );
         });
     }
 

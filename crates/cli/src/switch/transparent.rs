@@ -89,6 +89,11 @@ pub(super) fn run(args: &SwitchArgs) -> ExitCode {
             return ExitCode::from(2);
         }
     };
+    let faults = args.faults.plan();
+    if faults.duplicate > 0.0 || faults.reorder > 0.0 || faults.corrupt > 0.0 {
+        eprintln!("error: of the faults only --loss is injected with --transparent");
+        return ExitCode::from(2);
+    }
     super::log_to_stderr(format);
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGTERM, SIGINT] {

@@ -7,7 +7,7 @@ use fanin_wire::stream::reason;
 
 use super::ring::{End, Failure, Ring, RingKey};
 use super::stream::{Membership, State};
-use super::{Ports, Switch};
+use super::{Ports, STALL, Switch};
 use crate::segment::{Flow, Place, Segment, reset, turned, word};
 
 /// A worker that ends closes both of its connections within that time; one whose successor has closed ends soon after it.
@@ -22,17 +22,19 @@ impl Switch {
         let Some(end) = ring.first_end() else { return };
         let rank = self.who_ended(ring, end);
         let at = ring.place(rank);
-        self.fail(now, key, &Failure::Ended { rank, at }, out);
+        // Whoever waits in vain ends at some time: it is not the cause.
+        let waited = if now.since(ring.moved) >= STALL { ring.waited(now).filter(|waited| !waited.ranks.contains(&rank)) } else { None };
+        self.fail(now, key, &Failure::Ended { rank, at, waited }, out);
     }
 
-    /// Who has ended first: the one who was seen to, or its successor, where that had closed its end of their connection just before and
-    /// only what it sent to its own successor was lost.
+    /// Who has ended first: the one who was seen to, or its successor, where that had closed its end of their connection just before. What a
+    /// killed worker has not sent yet its kernel still sends, so that the end of its own stream may be seen last.
     fn who_ended(&self, ring: &Ring, end: End) -> u16 {
         let mut rank = end.rank;
         let mut seen = end.since;
         for _ in 1..ring.world {
             let closed = ring.member(rank).and_then(|flow| self.streams.get(&flow)).and_then(|stream| stream.answers.ended);
-            match closed.filter(|&closed| closed <= seen && seen.since(closed) < TOGETHER && end.of == end.rank) {
+            match closed.filter(|&closed| closed <= seen && seen.since(closed) < TOGETHER) {
                 Some(closed) => (rank, seen) = (ring.next(rank), closed),
                 None => break,
             }
@@ -57,6 +59,9 @@ impl Switch {
     /// the port at which all others' successors listen, that rank is gone before it came.
     pub(super) fn end_unspoken(&mut self, now: Instant, flow: Flow, out: &mut impl Ports) {
         let waits_for = |ring: &Ring| {
+            if ring.joined >= ring.world {
+                return None;
+            }
             let rank = (0..ring.world).find(|&rank| {
                 let beside = [ring.previous(rank), ring.next(rank)].iter().any(|&beside| ring.member(beside).is_some());
                 ring.member(rank).is_none() && beside && ring.fits(rank, flow).is_ok()
@@ -65,7 +70,7 @@ impl Switch {
         };
         let found = self.rings.iter().find_map(|(key, ring)| Some((*key, waits_for(ring)?)));
         if let Some((key, rank)) = found {
-            self.fail(now, key, &Failure::Ended { rank, at: Some(flow.from) }, out);
+            self.fail(now, key, &Failure::Ended { rank, at: Some(flow.from), waited: None }, out);
         }
     }
 
@@ -105,7 +110,7 @@ impl Switch {
             stream.began = now;
             let places = stream.places();
             if let Some((frame, segment)) = stream.template.take() {
-                self.send_resets(&frame, &segment, places, &why, out);
+                self.send_resets(&frame, &segment, places, Some(&why), out);
             }
         }
     }
@@ -128,16 +133,14 @@ impl Switch {
 
     /// Ends a connection for both ends, each at the place where it waits for the next byte. The sender of the stream, of which nobody else
     /// sends anything against its direction, is told why at first.
-    pub(super) fn send_resets(&mut self, frame: &[u8], segment: &Segment, places: (Place, Place), why: &str, out: &mut impl Ports) {
+    pub(super) fn send_resets(&mut self, frame: &[u8], segment: &Segment, places: (Place, Place), why: Option<&str>, out: &mut impl Ports) {
         let (turned, turned_segment) = turned(frame, segment);
         let (to_receiver, to_sender) = places;
-        let text = reason(why);
+        let text = why.map(reason).unwrap_or_default();
         let after = Place { sequence: to_sender.sequence.wrapping_add(text.len() as u32), ..to_sender };
-        for (offload, frame) in [
-            word(&turned, &turned_segment, to_sender, NO_MATTER, &text),
-            reset(&turned, &turned_segment, after),
-            reset(frame, segment, to_receiver),
-        ] {
+        let said = (!text.is_empty()).then(|| word(&turned, &turned_segment, to_sender, NO_MATTER, &text));
+        let resets = [reset(&turned, &turned_segment, after), reset(frame, segment, to_receiver)];
+        for (offload, frame) in said.into_iter().chain(resets) {
             self.bridge.forward(usize::MAX, &frame, |port| out.send(port, &offload, &frame));
         }
     }

@@ -80,7 +80,7 @@ impl Switch {
         stream.state = State::Reset(Arc::clone(&why));
         stream.began = now;
         let places = stream.places();
-        self.send_resets(&first.frame, &first.segment, places, &why, out);
+        self.send_resets(&first.frame, &first.segment, places, Some(&why), out);
     }
 
     /// Whether the ranks that have come are of two jobs on the same hosts, which addresses do not tell apart. Where all of a job listen at
@@ -93,7 +93,8 @@ impl Switch {
         }
         let undecided = |stream: &Stream| stream.answers.opened && matches!(stream.state, State::Undecided(_) | State::Reset(_));
         self.streams.iter().filter(|(_, stream)| undecided(stream)).find_map(|(&other, _)| {
-            let beside = |flow: Flow| flow.from.ip() == other.from.ip() && flow.to.ip() == other.to.ip() && flow.to.port() != other.to.port();
+            let beside =
+                |flow: Flow| flow.from.ip() == other.from.ip() && flow.to.ip() == other.to.ip() && flow.to.port() != other.to.port();
             let (rank, member) = ring.ranks().find(|&(_, flow)| beside(flow))?;
             let known_port = ring.flows().any(|flow| flow.to.port() == other.to.port());
             known_port.then_some(Failure::Mixed { rank, member, other })

@@ -448,8 +448,13 @@ impl Switch {
         let offset = stream.offset_of(segment.sequence);
         let membership = match &stream.state {
             State::Reset(why) => {
-                let (why, places) = (Arc::clone(why), stream.places());
-                return self.send_resets(frame, segment, places, &why, out);
+                // To a reset nobody answers, or two would answer each other for ever; and a word is for who still has something to send.
+                if segment.flags.rst {
+                    return;
+                }
+                let speaks = segment.payload_bytes() > 0 || segment.flags.fin;
+                let (why, places) = (speaks.then(|| Arc::clone(why)), stream.places());
+                return self.send_resets(frame, segment, places, why.as_deref(), out);
             }
             State::Member(membership) => Some(*membership),
             State::Undecided(_) => None,
@@ -544,7 +549,9 @@ impl Switch {
         if self.notices.damaged[damage as usize].count(now) {
             let (interface, reason) = (self.ports[port].name(), damage.name());
             match flow {
-                Some(Flow { from, to }) => tracing::warn!(interface, reason, %from, %to, "a damaged frame is dropped; its sender sends it again"),
+                Some(Flow { from, to }) => {
+                    tracing::warn!(interface, reason, %from, %to, "a damaged frame is dropped; its sender sends it again")
+                }
                 None => tracing::warn!(interface, reason, "a damaged frame is dropped; its sender sends it again"),
             }
         }

@@ -64,7 +64,11 @@ impl Entry {
         let address = |at: usize| {
             let mut octets = [0; 16];
             octets.copy_from_slice(&bytes[at..at + 16]);
-            if word(10) == 4 { IpAddr::from(Ipv4Addr::from([octets[12], octets[13], octets[14], octets[15]])) } else { Ipv6Addr::from(octets).into() }
+            if word(10) == 4 {
+                IpAddr::from(Ipv4Addr::from([octets[12], octets[13], octets[14], octets[15]]))
+            } else {
+                Ipv6Addr::from(octets).into()
+            }
         };
         Entry {
             ring: u32::from(word(0)) << 16 | u32::from(word(2)),

@@ -20,7 +20,7 @@ pub(super) enum Failure {
     /// The streams differ.
     Splice(SpliceError),
     /// A stream has ended, and others go on.
-    Ended { rank: u16, at: Option<SocketAddr> },
+    Ended { rank: u16, at: Option<SocketAddr>, waited: Option<Waited> },
     /// Another number of workers than the ring has.
     World { ring: u16, got: u16 },
     /// There is somebody of that rank already.
@@ -40,7 +40,7 @@ pub(super) enum Failure {
     /// A member's segments come in fragments.
     Fragments { rank: u16, at: SocketAddr },
     /// Nothing has moved for too long.
-    Stalled { waited: Duration, message: u32, ranks: String },
+    Stalled(Waited),
     /// Some connections pass only here and some only at another switch.
     Divided { here: u16, there: u16, from: SocketAddr, to: SocketAddr, interface: String },
 }
@@ -49,8 +49,13 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Failure::Splice(error) => error.fmt(f),
-            Failure::Ended { rank, at: Some(at) } => write!(f, "rank {rank} at {at} has ended, and others wait for more of it"),
-            Failure::Ended { rank, at: None } => write!(f, "rank {rank} has ended, and others wait for more of it"),
+            Failure::Ended { rank, at, waited } => {
+                let at = at.map(|at| format!(" at {at}")).unwrap_or_default();
+                match waited {
+                    Some(waited) => write!(f, "rank {rank}{at} has ended after {waited}"),
+                    None => write!(f, "rank {rank}{at} has ended, and others wait for more of it"),
+                }
+            }
             Failure::World { ring, got } => write!(f, "field `world` is {got}, and the ring's other workers say {ring}"),
             Failure::Taken { rank, by } => {
                 write!(f, "rank {rank} is at {} already: another job has the same ring number, or a rank was given twice", by.from)
@@ -61,7 +66,11 @@ impl fmt::Display for Failure {
                  have the same ring number, or workers are in another order"
             ),
             Failure::Twice { rank, one, other } => {
-                write!(f, "rank {rank} comes by {} to {} and by {} to {}: two jobs have the same ring number", one.from, one.to, other.from, other.to)
+                write!(
+                    f,
+                    "rank {rank} comes by {} to {} and by {} to {}: two jobs have the same ring number",
+                    one.from, one.to, other.from, other.to
+                )
             }
             Failure::Mixed { rank, member, other } => write!(
                 f,
@@ -75,9 +84,7 @@ impl fmt::Display for Failure {
                 write!(f, "interface {name}, behind which rank {rank} at {at} is, is out of service")
             }
             Failure::Fragments { rank, at } => write!(f, "segments of rank {rank} at {at} come in fragments, which cannot be summed"),
-            Failure::Stalled { waited, message, ranks } => {
-                write!(f, "for {:.0} s nothing has moved in message {message}: waited for rank {ranks}", waited.as_s_f64())
-            }
+            Failure::Stalled(waited) => waited.fmt(f),
             Failure::Divided { here, there, from, to, interface } => write!(
                 f,
                 "rank {there}'s connection from {from} to {to} passes only another transparent switch, behind {interface}, and rank {here}'s only \
@@ -91,6 +98,22 @@ impl Failure {
     /// Whether it concerns only the one who comes: those who are there have done nothing wrong.
     pub fn is_newcomers(&self) -> bool {
         matches!(self, Failure::World { .. } | Failure::Taken { .. } | Failure::Apart { .. } | Failure::TooManyRings { .. })
+    }
+}
+
+/// How long nothing has moved, and whom everybody waits for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Waited {
+    time: Duration,
+    message: u32,
+    /// For people.
+    names: String,
+    pub ranks: Vec<u16>,
+}
+
+impl fmt::Display for Waited {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:.0} s in which nothing has moved in message {}: waited for rank {}", self.time.as_s_f64(), self.message, self.names)
     }
 }
 
@@ -229,8 +252,8 @@ impl Ring {
         self.ends.iter().find(|end| self.splice.framed_to() > end.at || self.splice.ends_inside(end.of, end.at)).copied()
     }
 
-    /// What the ring waits for, for people; `None` where it waits for nothing.
-    pub fn waits(&self) -> Option<(u32, Vec<u16>, String)> {
+    /// What the ring waits for; `None` where it waits for nothing.
+    pub fn waited(&self, now: Instant) -> Option<Waited> {
         let waits = self.splice.waits()?;
         let name = |&rank: &u16| match (self.member(rank), self.place(rank)) {
             (Some(flow), _) => format!("{rank} at {}", flow.from),
@@ -243,26 +266,31 @@ impl Ring {
             }
         };
         let names = waits.ranks.iter().map(name).collect::<Vec<_>>().join(", rank ");
-        Some((waits.message, waits.ranks, names))
+        Some(Waited { time: now.since(self.moved), message: waits.message, names, ranks: waits.ranks })
     }
 
-    /// Says whom a ring waits for in which nothing has moved for so long, and gives why it is to end where that was too long.
+    /// Says whom a ring waits for in which nothing has moved for so long, and gives why it is to end where that was too long. To be called
+    /// a few times a second: who waits for nobody does not wait.
     pub fn report_stall(&mut self, now: Instant, after: Duration, patience: Duration) -> Option<Failure> {
-        let waited = now.since(self.moved);
-        let ends = waited >= patience;
-        if waited < after || (now.since(self.reported) < after && !ends) {
+        if self.splice.waits().is_none() {
+            self.moved = now;
             return None;
         }
-        let (message, _, ranks) = self.waits()?;
+        let ends = now.since(self.moved) >= patience;
+        if now.since(self.moved) < after || (now.since(self.reported) < after && !ends) {
+            return None;
+        }
+        let waited = self.waited(now)?;
         self.reported = now;
         if ends {
-            return Some(Failure::Stalled { waited, message, ranks });
+            return Some(Failure::Stalled(waited));
         }
-        let (waited, left) = (waited.as_s_f64(), patience.as_s_f64() - waited.as_s_f64());
+        let (seconds, left) = (waited.time.as_s_f64(), patience.as_s_f64() - waited.time.as_s_f64());
         tracing::warn!(
             ring = self.number,
-            message,
-            "for {waited:.1} s nothing moves: waiting for rank {ranks}; in {left:.0} s the ring is reset"
+            message = waited.message,
+            "for {seconds:.1} s nothing moves: waiting for rank {}; in {left:.0} s the ring is reset",
+            waited.names
         );
         None
     }

@@ -367,6 +367,10 @@ fn workers_that_disagree_are_all_told() {
     // Whoever has not heard it is told again, and nothing of it passes.
     let left = network.data(flow(0, 3), 0, &stream(5, 0, 3, &[10]), false);
     assert_eq!((left.len(), resets(&left), reasons(&left)), (3, 2, vec![why.to_owned()]));
+    // A kernel that knows the connection no more answers the word with a reset; that is the end of it.
+    let set = |tcp: &mut TcpHeader| (tcp.rst, tcp.sequence_number) = (true, BASE);
+    assert!(network.send(0, frame(flow(0, 3), &[], 1, set)).is_empty());
+    assert_eq!(resets(&network.data(flow(0, 3), 0, &[], false)), 2, "without a word");
     assert_eq!(network.switch.statistics().rings_failed, 1);
 }
 

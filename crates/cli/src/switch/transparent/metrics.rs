@@ -69,7 +69,11 @@ fn ports(page: &mut Page, report: &Report) {
     page.gauges("fanin_transparent_port_up", "1 while the interface is in service", each(|port| u64::from(port.in_service)));
     page.counters("fanin_transparent_port_received_frames", "Frames that came by the interface", each(|port| port.counts.received));
     page.counters("fanin_transparent_port_sent_frames", "Frames that were to leave by it", each(|port| port.counts.sent));
-    page.counters("fanin_transparent_port_lost_frames", "Those among them that found no room, or no interface", each(|port| port.counts.lost));
+    page.counters(
+        "fanin_transparent_port_lost_frames",
+        "Those among them that found no room, or no interface",
+        each(|port| port.counts.lost),
+    );
     page.counters("fanin_transparent_port_outages", "How often it went out of service", each(|port| port.counts.outages));
 }
 
@@ -79,9 +83,8 @@ fn rings(page: &mut Page, rings: &[RingView]) {
     page.gauges("fanin_transparent_ring_world", "Workers that the ring has", each(|ring| ring.world.into()));
     page.gauges("fanin_transparent_ring_present", "Those among them that are there", each(|ring| ring.present.into()));
     page.gauges("fanin_transparent_ring_idle_seconds", "For how long nothing has moved", each(|ring| ring.idle.as_s_f64() as u64));
-    let waits = rings.iter().flat_map(|ring| {
-        ring.waits.iter().map(|rank| (vec![("ring", ring.ring.to_string()), ("rank", rank.to_string())], 1))
-    });
+    let waits =
+        rings.iter().flat_map(|ring| ring.waits.iter().map(|rank| (vec![("ring", ring.ring.to_string()), ("rank", rank.to_string())], 1)));
     page.gauges("fanin_transparent_ring_waits", "1 for each rank that the ring waits for", waits);
 }
 
@@ -110,6 +113,8 @@ mod tests {
         assert_eq!(health(&report(&[true, false], now)).unwrap_err(), "fewer than 2 interfaces are in service; out of service: p0");
         assert_eq!(health(&report(&[true, true], None)).unwrap_err(), "the switch has not begun yet");
         let long_ago = Instant::now().checked_sub(Duration::from_secs(60));
-        assert!(long_ago.is_none() || health(&report(&[true, true], long_ago)).unwrap_err().starts_with("the switch has done nothing for 60 s"));
+        assert!(
+            long_ago.is_none() || health(&report(&[true, true], long_ago)).unwrap_err().starts_with("the switch has done nothing for 60 s")
+        );
     }
 }

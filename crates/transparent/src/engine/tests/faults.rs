@@ -31,9 +31,11 @@ fn no_bit_that_is_turned_over_gets_into_a_sum_or_out_with_a_right_checksum() {
         let (mut sent, mut dropped) = (0, 0);
         for part in [0..20, 20..90, 90..expected.len()] {
             for (rank, stream) in streams.iter().enumerate() {
-                let set = |tcp: &mut TcpHeader| (tcp.sequence_number, tcp.acknowledgment_number) = (BASE.wrapping_add(part.start as u32), 100);
+                let set =
+                    |tcp: &mut TcpHeader| (tcp.sequence_number, tcp.acknowledgment_number) = (BASE.wrapping_add(part.start as u32), 100);
                 let good = frame(flow(rank), &stream[part.clone()], 1, set);
-                let acknowledge = |tcp: &mut TcpHeader| (tcp.sequence_number, tcp.acknowledgment_number) = (100, BASE.wrapping_add(part.start as u32));
+                let acknowledge =
+                    |tcp: &mut TcpHeader| (tcp.sequence_number, tcp.acknowledgment_number) = (100, BASE.wrapping_add(part.start as u32));
                 let answer = frame(flow(rank).reverse(), &[], 1, acknowledge);
                 for (from, good) in [(host(&flow(rank).from), good), (host(&flow(rank).to), answer)] {
                     for bit in 8 * 14..8 * good.len() {
@@ -108,7 +110,9 @@ fn two_jobs_with_one_ring_number_never_get_each_others_sums() {
     let port = |port: u16| move |_| port;
     let (a, b) = ([0, 1, 2, 3], [4, 5, 6, 7]);
     // Other hosts; the same ones in another order, reversed, and partly the same; each beginning with some ranks of both.
-    for (other, first) in [(b, [0, 2]), (b, [1, 3]), ([3, 2, 1, 0], [0, 1]), ([1, 2, 3, 0], [0, 2]), ([0, 5, 2, 7], [0, 2]), ([0, 1, 2, 7], [0, 1])] {
+    for (other, first) in
+        [(b, [0, 2]), (b, [1, 3]), ([3, 2, 1, 0], [0, 1]), ([1, 2, 3, 0], [0, 2]), ([0, 5, 2, 7], [0, 2]), ([0, 1, 2, 7], [0, 1])]
+    {
         let (a, b) = (job(&a, port(7_000), 4_000), job(&other, port(7_100), 5_000));
         let mut network = Network::with_flows(8, 4_096, a.iter().chain(&b).copied());
         let mut left: Vec<(usize, Vec<u8>)> = Vec::new();
@@ -228,7 +232,8 @@ fn the_same_addresses_once_more_are_another_connection_once_that_is_answered() {
 fn whoever_is_killed_is_named_whatever_its_kernel_says_first() {
     let world = 4;
     for case in 0..16 * world {
-        let (killed, before, order, resets_it, loses) = (case % world, (case / world) & 1, (case / world) & 2, (case / world) & 4, (case / world) & 8);
+        let (killed, before, order, resets_it, loses) =
+            (case % world, (case / world) & 1, (case / world) & 2, (case / world) & 4, (case / world) & 8);
         let job = job(&[0, 1, 2, 3], |_| 7_000, 4_000);
         let mut network = Network::with_flows(world, 4_096, job.iter().copied());
         let (length, previous) = (stream(77, 0, world, &[10]).len(), (killed + world - 1) % world);
@@ -275,6 +280,24 @@ fn whoever_is_killed_is_named_whatever_its_kernel_says_first() {
     }
 }
 
+/// A killed process's kernel sends what it has still to send: the end of its stream comes last, and its predecessor's end may be seen before.
+#[test]
+fn a_killed_rank_is_named_although_its_predecessor_seems_to_end_first() {
+    let job = job(&[0, 1, 2, 3], |_| 7_000, 4_000);
+    let mut network = Network::with_flows(4, 4_096, job.iter().copied());
+    (0..4).for_each(|rank| drop(network.data(job[rank], 0, &stream(77, rank, 4, &[200])[..100], false)));
+    let answer = |rst: bool| {
+        move |tcp: &mut TcpHeader| {
+            (tcp.rst, tcp.fin, tcp.sequence_number, tcp.acknowledgment_number) = (rst, !rst, 100, BASE.wrapping_add(100));
+        }
+    };
+    // Rank 2 is killed: it closes what it received from rank 1, which ends in turn, with bytes of rank 0 that it has not read.
+    assert!(reasons(&network.send(2, frame(job[1].reverse(), &[], 1, answer(false)))).is_empty());
+    network.now += 80_000;
+    let left = network.send(1, frame(job[0].reverse(), &[], 1, answer(true)));
+    assert_eq!(reasons(&left), vec!["ring 77: rank 2 at 10.0.0.3:4002 has ended, and others wait for more of it"; 4]);
+}
+
 #[test]
 fn a_ring_outlives_a_port_for_a_moment_and_others_outlive_it_for_ever() {
     let (a, b) = (job(&[0, 1], |_| 7_000, 4_000), job(&[2, 3], |_| 7_000, 4_000));
@@ -311,9 +334,24 @@ fn a_ring_that_waits_for_too_long_ends_with_the_names_of_the_missing() {
     for _ in 0..59 {
         assert!(reasons(&network.pass(1_000)).is_empty());
     }
-    let why = "ring 77: for 60 s nothing has moved in message 0: waited for rank 2, which has not come yet: a connection from 10.0.0.3, \
+    let why = "ring 77: 60 s in which nothing has moved in message 0: waited for rank 2, which has not come yet: a connection from 10.0.0.3, \
                rank 3, which has not come yet: a connection to 10.0.0.1";
     assert_eq!(reasons(&network.pass(1_100)), [why; 2]);
+    // Between messages nobody waits, however long that takes; and whoever gives up waiting is not the cause.
+    let job = self::job(&[0, 1], |_| 7_000, 4_000);
+    let mut network = Network::with_flows(2, 4_096, job.iter().copied());
+    network.switch.config.patience = Duration::from_us(60_000_000);
+    let length = stream(77, 0, 2, &[10]).len();
+    (0..2).for_each(|rank| drop(speak(&mut network, &job, rank, 77, 10)));
+    (0..2).for_each(|rank| drop(network.acknowledge(job[rank], length as u64)));
+    (0..500).for_each(|_| assert!(network.pass(250).is_empty()));
+    network.data(job[0], length, &stream(77, 0, 2, &[10, 10])[length..], false);
+    (0..30).for_each(|_| assert!(reasons(&network.pass(1_000)).is_empty()));
+    let rst = |tcp: &mut TcpHeader| (tcp.rst, tcp.sequence_number) = (true, BASE.wrapping_add(2 * length as u32));
+    let left = network.send(0, frame(job[0], &[], 1, rst));
+    let why =
+        "ring 77: rank 0 at 10.0.0.1:4000 has ended after 30 s in which nothing has moved in message 1: waited for rank 1 at 10.0.0.2:4001";
+    assert_eq!(reasons(&left), [why; 2]);
 }
 
 /// Senders that send only what they are allowed to never lose anything, however small the memory is, and never wait for ever.
@@ -322,11 +360,13 @@ fn senders_are_held_to_the_memory_that_there_is() {
     for (memory, scale) in [(4_096, 0), (16_384, 3), (65_536, 7)] {
         let world = 3;
         let elements = [memory / 2, memory];
-        let (expected, streams): (_, Vec<_>) = (result(5, world, &elements), (0..world).map(|rank| stream(5, rank, world, &elements)).collect());
+        let (expected, streams): (_, Vec<_>) =
+            (result(5, world, &elements), (0..world).map(|rank| stream(5, rank, world, &elements)).collect());
         let mut network = Network::with_flows(world, memory, []);
         for rank in 0..world {
             let scaled = move |tcp: &mut TcpHeader| tcp.set_options(&[TcpOptionElement::WindowScale(scale)]).unwrap();
-            let set = move |tcp: &mut TcpHeader| ((tcp.syn, tcp.ack, tcp.sequence_number) = (true, false, BASE.wrapping_sub(1)), scaled(tcp)).1;
+            let set =
+                move |tcp: &mut TcpHeader| ((tcp.syn, tcp.ack, tcp.sequence_number) = (true, false, BASE.wrapping_sub(1)), scaled(tcp)).1;
             network.send(rank, frame(flow(rank, world), &[], 1, set));
             let set = move |tcp: &mut TcpHeader| {
                 (tcp.syn, tcp.acknowledgment_number, tcp.sequence_number, tcp.window_size) = (true, BASE, 99, 4_096);
@@ -392,7 +432,9 @@ fn what_looks_like_a_message_and_passes_unsummed_is_counted() {
     let sum = etherparse::checksum::Sum16BitWords::new().add_slice(&fragment[14..24]).add_slice(&fragment[26..34]).ones_complement();
     fragment[24..26].copy_from_slice(&sum.to_ne_bytes());
     let fast = frame(stranger, &message, 1, |tcp| (tcp.syn, tcp.ack) = (true, false));
-    for (sent, why) in [(plain, Unsummed::NoBeginning), (tagged, Unsummed::Tagged), (fragment, Unsummed::Fragment), (fast, Unsummed::WithSyn)] {
+    for (sent, why) in
+        [(plain, Unsummed::NoBeginning), (tagged, Unsummed::Tagged), (fragment, Unsummed::Fragment), (fast, Unsummed::WithSyn)]
+    {
         assert_eq!(network.send(0, sent.clone()), [(1, sent)], "{why:?}");
         assert_eq!(network.switch.statistics().unsummed[why as usize], 1, "{why:?}");
     }
@@ -419,7 +461,8 @@ fn a_flood_of_openings_does_not_keep_workers_out() {
     let mut network = Network::new(2, 4_096);
     let syn = |tcp: &mut TcpHeader| (tcp.syn, tcp.ack, tcp.sequence_number) = (true, false, 5);
     for number in 0..STREAMS_MAX as u32 + 5_000 {
-        let flow = Flow { from: SocketAddr::new([11, 0, (number >> 8) as u8, number as u8].into(), (number >> 16) as u16 + 1), to: at(1, 7_000) };
+        let flow =
+            Flow { from: SocketAddr::new([11, 0, (number >> 8) as u8, number as u8].into(), (number >> 16) as u16 + 1), to: at(1, 7_000) };
         let mut segment = Segment::parse(&frame(Flow { from: at(0, 1), ..flow }, &[], 1, syn)).unwrap();
         segment.flow = flow;
         network.now += 1;
@@ -486,18 +529,26 @@ impl Joined {
     }
 
     fn pass(&mut self, milliseconds: u64) -> Vec<(usize, Vec<u8>)> {
-        (0..2).flat_map(|at| {
-            let left = self.switches[at].pass(milliseconds);
-            self.carry(at, left)
-        })
-        .collect()
+        (0..2)
+            .flat_map(|at| {
+                let left = self.switches[at].pass(milliseconds);
+                self.carry(at, left)
+            })
+            .collect()
     }
 }
 
 #[test]
 fn of_two_switches_in_a_row_one_sums_or_both_say_why_none_can() {
     // Where hosts are, and whether one switch sees all connections of a ring in their order.
-    for (behind, possible) in [(&[0, 0, 1][..], true), (&[0, 1], true), (&[0, 1, 0, 1], true), (&[1, 0, 1], true), (&[0, 0, 1, 1], false), (&[0, 0, 0, 1, 1], false)] {
+    for (behind, possible) in [
+        (&[0, 0, 1][..], true),
+        (&[0, 1], true),
+        (&[0, 1, 0, 1], true),
+        (&[1, 0, 1], true),
+        (&[0, 0, 1, 1], false),
+        (&[0, 0, 0, 1, 1], false),
+    ] {
         let world = behind.len();
         let hosts: Vec<usize> = (0..world).collect();
         let job = job(&hosts, |_| 7_000, 4_000);
@@ -514,7 +565,10 @@ fn of_two_switches_in_a_row_one_sums_or_both_say_why_none_can() {
         } else {
             assert!(results(&left, &job).is_empty());
             let why = reasons(&left);
-            assert!(why.len() >= world && why.iter().all(|why| why.contains("passes only another transparent switch, behind trunk")), "{why:?}");
+            assert!(
+                why.len() >= world && why.iter().all(|why| why.contains("passes only another transparent switch, behind trunk")),
+                "{why:?}"
+            );
         }
     }
     // Another job of the same number at the other switch is none of this one's business.
