@@ -19,7 +19,10 @@ fn every_example_is_described_and_measured() {
             line.unwrap_or_else(|| panic!("no {what}: {said}"))[what.len()..].trim().to_string()
         };
         assert_eq!((row("operator"), row("element"), row("accumulator")), (name.into(), format!("{element} bytes"), accumulator.into()));
-        assert!(row("tried").ends_with("of zeros, random and extreme values") && !row("order").is_empty() && !row("first").is_empty(), "{said}");
+        assert!(
+            row("tried").ends_with("of zeros, random and extreme values") && !row("order").is_empty() && !row("first").is_empty(),
+            "{said}"
+        );
         assert_eq!(said.lines().any(|line| line.starts_with("finish         ") && line.contains(" ns ")), name == "majority", "{said}");
         let number = |text: String| text.split(' ').next().and_then(|number| number.parse::<f64>().ok()).unwrap_or_default();
         let (own, built_in, ratio) = (number(row("combine")), number(row("built in")), number(row("ratio")));
@@ -42,5 +45,9 @@ fn what_is_no_operator_is_refused_by_name() {
     let output = fanin(&folder, &["operator", "check", "trap.wasm"]);
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(1), "{errors}");
-    assert!(errors.contains("operator `trap` (sha256 ") && errors.contains("it fails on zeros (256 elements of 2 ranks): operator `trap` (sha256 "), "{errors}");
+    assert!(
+        errors.contains("operator `trap` (sha256 ")
+            && errors.contains("it fails on zeros (256 elements of 2 ranks): operator `trap` (sha256 "),
+        "{errors}"
+    );
 }

@@ -250,10 +250,9 @@ fn modules_that_break_in_a_job_are_found_by_examination() {
     let found = broken(&format!("(global $calls (mut i32) (i32.const 0)) {counting}"));
     assert!(matches!(found, Broken::Remembers { .. }), "{found}");
     // So does one in the module's memory.
-    let stored = SUM.replace("(block $done", "(i32.store (i32.const 0) (i32.add (i32.load (i32.const 0)) (i32.const 1))) (block $done").replace(
-        "(i32.load (local.get $in))",
-        "(i32.add (i32.load (local.get $in)) (i32.load (i32.const 0)))",
-    );
+    let stored = SUM
+        .replace("(block $done", "(i32.store (i32.const 0) (i32.add (i32.load (i32.const 0)) (i32.const 1))) (block $done")
+        .replace("(i32.load (local.get $in))", "(i32.add (i32.load (local.get $in)) (i32.load (i32.const 0)))");
     let found = broken(&stored);
     assert!(matches!(found, Broken::Remembers { .. }), "{found}");
     let difference = SUM.replace("i32.add (i32.load", "i32.sub (i32.load");

@@ -90,7 +90,8 @@ fn offers(fixed_point: bool, at_switch: bool, custom: Vec<PayloadOp>) -> Vec<Swi
         let op = if at_switch { ElementOp::I32_SUM } else { ElementOp { dtype, operator } };
         SwitchMlOffer { op: op.into(), element_bytes: FIXED_POINT_BYTES, fixed_point: true }
     });
-    first().map(|op| offer(op.into()))
+    first()
+        .map(|op| offer(op.into()))
         .chain(scaled.into_iter().filter(|_| fixed_point))
         .chain(custom.into_iter().map(offer))
         .chain(last().map(|op| offer(op.into())))
@@ -215,7 +216,8 @@ mod tests {
     fn numbers_never_change() {
         let numbers = OfferNumbers { fixed_point: true, customs: 4 };
         let of = |dtype, operator| numbers.built_in(ElementOp { dtype, operator }, false).unwrap();
-        let known = [of(DType::F32, Operator::Sum), of(DType::F32, Operator::Avg), of(DType::F64, Operator::Sum), of(DType::U8, Operator::Xor)];
+        let known =
+            [of(DType::F32, Operator::Sum), of(DType::F32, Operator::Avg), of(DType::F64, Operator::Sum), of(DType::U8, Operator::Xor)];
         assert_eq!(known, [1, 5, 6, 55]);
         assert_eq!((numbers.built_in(ElementOp::F32_SUM, true), numbers.custom(0), numbers.custom(3)), (Some(56), Some(58), Some(61)));
         assert_eq!(of(DType::F32, Operator::Minimum), 62);

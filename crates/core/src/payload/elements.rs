@@ -272,7 +272,9 @@ mod tests {
                 bytes
             };
             for (x, y, expected) in cases {
-                for ((x, y), (operator, expected)) in [(x, y), (y, x)].into_iter().flat_map(|pair| operators.into_iter().zip(expected).map(move |rest| (pair, rest))) {
+                for ((x, y), (operator, expected)) in
+                    [(x, y), (y, x)].into_iter().flat_map(|pair| operators.into_iter().zip(expected).map(move |rest| (pair, rest)))
+                {
                     let op = ElementOp { dtype, operator };
                     for result in every_way(op, &vector(x), &vector(y)) {
                         assert_eq!(result, vector(expected), "{op:?} of {x} and {y}");
@@ -282,7 +284,9 @@ mod tests {
             for (operator, zero) in [(Operator::Minimum, -0.0), (Operator::Maximum, 0.0)] {
                 for (x, y) in [(0.0, -0.0), (-0.0, 0.0)] {
                     let op = ElementOp { dtype, operator };
-                    every_way(op, &vector(x), &vector(y)).iter().for_each(|result| assert_eq!(result, &vector(zero), "{op:?} of {x} and {y}"));
+                    every_way(op, &vector(x), &vector(y))
+                        .iter()
+                        .for_each(|result| assert_eq!(result, &vector(zero), "{op:?} of {x} and {y}"));
                 }
             }
         }

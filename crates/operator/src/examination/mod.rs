@@ -41,7 +41,9 @@ pub enum Broken {
         why: String,
     },
     /// It remembers: which results ranks get depends on what a switch or a rank did before.
-    #[error("it keeps something from one block to the next: of {given}, element {element} is {fresh} from a new instance and {used} from {how}; expected the same, as ranks and switches have instances of their own that do blocks in any order")]
+    #[error(
+        "it keeps something from one block to the next: of {given}, element {element} is {fresh} from a new instance and {used} from {how}; expected the same, as ranks and switches have instances of their own that do blocks in any order"
+    )]
     Remembers {
         /// The vectors, and how many ranks gave them.
         given: String,
@@ -55,7 +57,9 @@ pub enum Broken {
         how: &'static str,
     },
     /// It looks at neighbours, or at how many elements it is given.
-    #[error("an element's result depends on how vectors are cut: of {given}, element {element} is {whole} in one piece and {cut} in two; expected the same, as packets and shared memory cut vectors at other places")]
+    #[error(
+        "an element's result depends on how vectors are cut: of {given}, element {element} is {whole} in one piece and {cut} in two; expected the same, as packets and shared memory cut vectors at other places"
+    )]
     Cut {
         /// The vectors, and how many ranks gave them.
         given: String,
@@ -67,7 +71,9 @@ pub enum Broken {
         cut: String,
     },
     /// It is not commutative, or not associative.
-    #[error("its result depends on the order of contributions, by more than rounding: of {given}, element {element} is {one} in one order and {other} in another; expected a commutative and associative operator, as contributions are combined in the order in which they arrive")]
+    #[error(
+        "its result depends on the order of contributions, by more than rounding: of {given}, element {element} is {one} in one order and {other} in another; expected a commutative and associative operator, as contributions are combined in the order in which they arrive"
+    )]
     Order {
         /// The vectors, and how many ranks gave them.
         given: String,

@@ -45,7 +45,10 @@ impl fmt::Display for Order {
         match self {
             Order::Exact => f.write_str("the same bits in every order that was tried"),
             Order::Rounding { dtype, relative } => {
-                write!(f, "results differ in their last bits by the order of contributions, as sums of floats do (as {dtype}, by {relative:.1e})")
+                write!(
+                    f,
+                    "results differ in their last bits by the order of contributions, as sums of floats do (as {dtype}, by {relative:.1e})"
+                )
             }
         }
     }

@@ -3,6 +3,9 @@ use fanin_core::{CustomKernel, CustomLayout, OpError};
 
 use super::*;
 
+/// Makes a result of an element.
+type Finish = Option<fn(&mut [u8]) -> Result<(), OpError>>;
+
 /// An operator of elements of `width` bytes.
 type Combine = fn(&mut State, &mut [u8], &[u8]) -> Result<(), OpError>;
 
@@ -18,7 +21,7 @@ struct State {
 struct Fake {
     width: usize,
     combine: Combine,
-    finish: Option<fn(&mut [u8]) -> Result<(), OpError>>,
+    finish: Finish,
     state: State,
 }
 
@@ -58,16 +61,11 @@ impl CustomKernel for Fake {
     }
 }
 
-fn examine(width: usize, combine: Combine, finish: Option<fn(&mut [u8]) -> Result<(), OpError>>) -> Result<Examined, Broken> {
+fn examine(width: usize, combine: Combine, finish: Finish) -> Result<Examined, Broken> {
     examine_as(width, combine, finish, None)
 }
 
-fn examine_as(
-    width: usize,
-    combine: Combine,
-    finish: Option<fn(&mut [u8]) -> Result<(), OpError>>,
-    dtype: Option<DType>,
-) -> Result<Examined, Broken> {
+fn examine_as(width: usize, combine: Combine, finish: Finish, dtype: Option<DType>) -> Result<Examined, Broken> {
     let make = move || (CustomOp(Box::new(Fake { width, combine, finish, state: State::default() })), Faults::default());
     Examiner::new(make, dtype).examine()
 }
@@ -119,9 +117,11 @@ fn orders_that_matter_are_found() {
 
 #[test]
 fn what_is_kept_is_found() {
-    let every_third: Combine = |state, acc, x| put(acc, i32_of(acc).wrapping_add(i32_of(x)).wrapping_add(i32::from(state.calls.is_multiple_of(3))).to_le_bytes());
+    let every_third: Combine =
+        |state, acc, x| put(acc, i32_of(acc).wrapping_add(i32_of(x)).wrapping_add(i32::from(state.calls.is_multiple_of(3))).to_le_bytes());
     // What begins anew with every block is seen where two blocks are done at once.
-    let since_first: Combine = |state, acc, x| put(acc, i32_of(acc).wrapping_add(i32_of(x)).wrapping_add(state.since_first as i32).to_le_bytes());
+    let since_first: Combine =
+        |state, acc, x| put(acc, i32_of(acc).wrapping_add(i32_of(x)).wrapping_add(state.since_first as i32).to_le_bytes());
     for (combine, how) in [(every_third, "before"), (since_first, "at once")] {
         let found = examine(4, combine, None).unwrap_err();
         assert!(found.to_string().contains(how) && matches!(found, Broken::Remembers { .. }), "{found}");
@@ -130,7 +130,8 @@ fn what_is_kept_is_found() {
 
 #[test]
 fn what_depends_on_the_length_of_a_packet_is_found() {
-    let found = examine(4, |state, acc, x| put(acc, i32_of(acc).wrapping_add(i32_of(x)).wrapping_add(state.elements as i32).to_le_bytes()), None);
+    let found =
+        examine(4, |state, acc, x| put(acc, i32_of(acc).wrapping_add(i32_of(x)).wrapping_add(state.elements as i32).to_le_bytes()), None);
     assert!(matches!(found, Err(Broken::Cut { .. })), "{found:?}");
 }
 
@@ -138,8 +139,26 @@ fn what_depends_on_the_length_of_a_packet_is_found() {
 fn what_fails_is_found_whatever_it_fails_on() {
     let add: Combine = |_, acc, x| put(acc, i32_of(acc).wrapping_add(i32_of(x)).to_le_bytes());
     let cases: [(Combine, &str); 3] = [
-        (|_, acc, x| if f32_of(acc).is_nan() || f32_of(x).is_nan() { Err(OpError::Operator) } else { put(acc, (f32_of(acc) + f32_of(x)).to_le_bytes()) }, "random bytes"),
-        (|_, acc, x| if i32_of(acc) == i32::MIN && i32_of(x) == -1 { Err(OpError::Operator) } else { put(acc, (i32_of(acc) ^ i32_of(x)).to_le_bytes()) }, "edges of i32"),
+        (
+            |_, acc, x| {
+                if f32_of(acc).is_nan() || f32_of(x).is_nan() {
+                    Err(OpError::Operator)
+                } else {
+                    put(acc, (f32_of(acc) + f32_of(x)).to_le_bytes())
+                }
+            },
+            "random bytes",
+        ),
+        (
+            |_, acc, x| {
+                if i32_of(acc) == i32::MIN && i32_of(x) == -1 {
+                    Err(OpError::Operator)
+                } else {
+                    put(acc, (i32_of(acc) ^ i32_of(x)).to_le_bytes())
+                }
+            },
+            "edges of i32",
+        ),
         (|_, _, x| if i32_of(x) == 0 { Err(OpError::Operator) } else { Ok(()) }, "zeros"),
     ];
     for (combine, given) in cases {

@@ -28,7 +28,9 @@ impl fmt::Display for Sample {
         match self {
             Sample::Zeros => f.write_str("zeros"),
             Sample::Noise => f.write_str("random bytes"),
-            Sample::Edges(dtype) if dtype.is_float() => write!(f, "edges of {dtype} (zeros of both signs, NaN, infinities, largest and smallest)"),
+            Sample::Edges(dtype) if dtype.is_float() => {
+                write!(f, "edges of {dtype} (zeros of both signs, NaN, infinities, largest and smallest)")
+            }
             Sample::Edges(dtype) => write!(f, "edges of {dtype} (0, 1, -1, smallest and largest)"),
             Sample::Small(dtype) => write!(f, "small whole numbers as {dtype}"),
             Sample::Drawn(dtype) if dtype.is_float() => write!(f, "random {dtype} between -2 and 2"),
