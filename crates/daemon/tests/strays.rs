@@ -117,9 +117,9 @@ fn a_random_epoch_or_the_one_before_is_not_believed() {
     let dropped = run_behind_relay("random epochs", |packet, random| {
         sealed(packet, |hop| (hop.epoch, hop.sequence) = (random as u32 ^ hop.epoch | 1, (random >> 32) as u32))
     });
-    assert!(dropped("unproven") > 300.0, "{}", dropped("unproven"));
+    assert!(dropped("unproven") > 200.0, "{}", dropped("unproven"));
     let dropped = run_behind_relay("the epoch before", |packet, _| sealed(packet, |hop| hop.epoch = hop.epoch.wrapping_sub(1)));
-    assert!(dropped("unproven") > 300.0, "{}", dropped("unproven"));
+    assert!(dropped("unproven") > 200.0, "{}", dropped("unproven"));
 }
 
 /// They agree with each other, but what is real comes in between.
@@ -134,15 +134,15 @@ fn numbers_a_million_ahead_do_not_end_the_real_ones() {
 #[test]
 fn flipped_bits_of_headers_and_payloads_are_counted_and_dropped() {
     let dropped = run_behind_relay("headers", |packet, random| flipped(packet, 0..48 * 8, random));
-    assert!(dropped("corrupted") + dropped("malformed") > 300.0 && dropped("corrupted") > 100.0, "{}", dropped("corrupted"));
+    assert!(dropped("corrupted") + dropped("malformed") > 200.0 && dropped("corrupted") > 100.0, "{}", dropped("corrupted"));
     let dropped = run_behind_relay("payloads", |packet, random| flipped(packet, 20 * 8..packet.len() * 8, random));
-    assert!(dropped("corrupted") > 300.0, "{}", dropped("corrupted"));
+    assert!(dropped("corrupted") > 200.0, "{}", dropped("corrupted"));
 }
 
 #[test]
 fn packets_of_other_jobs_and_systems_are_counted_and_dropped() {
     let dropped = run_behind_relay("another job", |packet, random| sealed(packet, |hop| hop.job = JobId(hop.job.0 ^ (random as u16 | 1))));
-    assert!(dropped("no_node") > 300.0, "{}", dropped("no_node"));
+    assert!(dropped("no_node") > 200.0, "{}", dropped("no_node"));
     let dropped = run_behind_relay("another system", |packet, random| sealed(packet, |hop| hop.system ^= random as u8 | 1));
-    assert!(dropped("mismatch") > 300.0, "{}", dropped("mismatch"));
+    assert!(dropped("mismatch") > 200.0, "{}", dropped("mismatch"));
 }
