@@ -22,7 +22,7 @@ from torch.distributed import PrefixStore, ReduceOp, Store, Work
 from fanin._native import Communicator
 from fanin.errors import ArgumentError, ConfigurationError, FaninError
 from fanin.torch.elements import Elements, reduced
-from fanin.torch.errors import of_collective, of_joining
+from fanin.torch.errors import of_collective, of_gloo, of_joining
 from fanin.torch.forwarding import Forwarding, Lending
 from fanin.torch.meeting import HOSTING, Meeting, Member, Place, own_address
 from fanin.torch.memory import After, as_bytes, check_output, lent_input, lent_output
@@ -292,10 +292,15 @@ class FaninBackend(Backend):
             self._coalesced.append(work)
         return work
 
-    def _gloo(self, what: str, why: str, does: str | None = None) -> Any:
-        """What gloo has for an operation: ``does``, or what has the same name."""
+    def _gloo(self, what: str, why: str, does: str | None = None, peer: int | None = None) -> Any:
+        """What gloo has for an operation: ``does``, or what has the same name. ``peer`` is the only rank that it is waited for."""
         self._sequence += 1
-        return getattr(self._forwarding.group(what, why), does or what)
+        try:
+            group = self._forwarding.group(what, why)
+        except RuntimeError as error:
+            # The others have to come as well, for gloo's group to be made.
+            raise of_gloo(what, self._rank, peer, error) from error
+        return getattr(group, does or what)
 
     def _forwarded(self, what: str, work: Work, result: Any, lending: Lending, peer: int | None = None) -> Work:
         return self._collected(ForwardedWork(what, self._rank, peer, work, result, lending.after))
@@ -450,13 +455,13 @@ class FaninBackend(Backend):
     def send(self, tensors: list[Tensor], destination: int, tag: int) -> Work:
         """To one rank."""
         lending = Lending()
-        work = self._gloo("send", _NOT_COLLECTIVE)(lending.inputs([_only(tensors, "send")]), destination, tag)
+        work = self._gloo("send", _NOT_COLLECTIVE, peer=destination)(lending.inputs([_only(tensors, "send")]), destination, tag)
         return self._forwarded("send", work, tensors, lending, destination)
 
     def recv(self, tensors: list[Tensor], source: int, tag: int) -> Work:
         """From one rank."""
         lending = Lending()
-        work = self._gloo("recv", _NOT_COLLECTIVE)(lending.outputs([_only(tensors, "recv")]), source, tag)
+        work = self._gloo("recv", _NOT_COLLECTIVE, peer=source)(lending.outputs([_only(tensors, "recv")]), source, tag)
         return self._forwarded("recv", work, tensors, lending, source)
 
     def recv_anysource(self, tensors: list[Tensor], tag: int) -> Work:

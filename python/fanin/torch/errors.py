@@ -41,7 +41,8 @@ def of_joining(timeout_s: float, rank: int, error: FaninError) -> CollectiveErro
 
 def of_gloo(name: str, rank: int, peer: int | None, error: RuntimeError) -> CollectiveError:
     """The same for an operation that gloo does; ``peer`` is the only rank that it waits for, where there is one."""
-    is_late = "timed out" in str(error).lower()
+    text = str(error).lower()
+    is_late = "timed out" in text or "timeout" in text
     kind = CollectiveTimeoutError if is_late else CollectiveError
     how = "has ended by a timeout" if is_late else "has failed"
     whom = "" if peer is None else f" with rank {peer}"
