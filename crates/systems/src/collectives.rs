@@ -9,6 +9,11 @@ use crate::config::{BuildError, System};
 const PACKETS_MAX: u64 = 1 << 28;
 
 impl System {
+    /// Whether a job goes on without workers that have died (`rina 4.5` to `4.7`).
+    pub fn goes_on_without_workers(&self) -> bool {
+        matches!(self, System::Rina(_))
+    }
+
     /// Whether workers take this kind of collective at all.
     pub fn offers(&self, kind: CollectiveKind) -> bool {
         let copies = matches!(kind, CollectiveKind::Broadcast { .. } | CollectiveKind::AllGather | CollectiveKind::Barrier);

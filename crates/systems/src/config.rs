@@ -734,11 +734,6 @@ impl System {
         }
     }
 
-    /// Whether a job goes on without workers that have died (`rina 4.5` to `4.7`).
-    pub fn goes_on_without_workers(&self) -> bool {
-        matches!(self, System::Rina(_))
-    }
-
     /// How many servers a job has where its configuration does not say; 0 for systems that have none.
     pub fn servers(&self) -> u32 {
         match self {

@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use fanin_core::{Address, Body, DropReason, Egress, Event, Ingress, Instant, Payload, RetransmitReason, Tx};
+use fanin_core::{Address, Body, DropReason, Egress, Event, Ingress, Instant, Payload, RetransmitReason, Route, Tx};
 use fanin_wire::rina::{Item, RinaHeader, Way};
 use fanin_wire::ring::AckMask;
 
@@ -207,7 +207,7 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
     pub(super) fn pump_repairs<T: Tx<RinaHeader, P>>(&mut self, tx: &mut T) {
         while let Some((source, wanted)) = self.repairs.owed.front_mut() {
             let (source, bit) = (*source, wanted.mask.trailing_zeros());
-            let to = Egress::Route(fanin_core::Route::direct(source, self.config.flow));
+            let to = Egress::Route(Route::direct(source, self.config.flow));
             if bit >= AckMask::BITS {
                 self.repairs.owed.pop_front();
                 continue;
