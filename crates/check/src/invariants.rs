@@ -1,6 +1,7 @@
 //! What must be true of every run, whatever went wrong in it.
 
-use fanin_core::{Failure, FailureReason, NodeId, Rank, Suspect};
+use fanin_core::{Failure, FailureReason, Instant, NodeId, Rank, Suspect};
+use fanin_sim::faults::TimedFault;
 use fanin_sim::metrics::{Ended, OperationResult};
 use fanin_sim::{RunResult, WorkerResult};
 use fanin_systems::System;
@@ -68,7 +69,7 @@ fn check_worker(
         if operation.ended.is_some_and(|ended| ended < operation.submitted) {
             blame(format!("operation {number} ended before it began"));
         }
-        if let Some(what) = operation.failure.as_ref().and_then(|failure| check_failure(recipe, job, operation, failure)) {
+        if let Some(what) = operation.failure.as_ref().and_then(|failure| check_failure(recipe, job, rank, operation, failure)) {
             blame(format!("operation {number}: {what}"));
         }
     }
@@ -83,7 +84,7 @@ fn check_worker(
 }
 
 /// Whether a failure says why and names somebody who can be the cause.
-fn check_failure(recipe: &Recipe, job: &JobRecipe, operation: &OperationResult, failure: &Failure) -> Option<String> {
+fn check_failure(recipe: &Recipe, job: &JobRecipe, rank: u32, operation: &OperationResult, failure: &Failure) -> Option<String> {
     match failure.reason {
         FailureReason::NoProgress | FailureReason::PeerAborted => {}
         _ => return Some(format!("no reason that a fault can cause: {failure}")),
@@ -93,13 +94,39 @@ fn check_failure(recipe: &Recipe, job: &JobRecipe, operation: &OperationResult, 
     if failure.suspect == Suspect::Unknown {
         return (!may_be_unknown).then(|| format!("names nobody: {failure}"));
     }
-    if operation.ended.is_some_and(|ended| failure.reason == FailureReason::NoProgress && ended < operation.submitted + job.patience) {
-        return Some(format!("lost patience after {}", operation.ended.unwrap_or_default().since(operation.submitted)));
+    let ended = operation.ended.unwrap_or_default();
+    if operation.ended.is_some() && failure.reason == FailureReason::NoProgress && ended < operation.submitted + job.patience {
+        return Some(format!("lost patience after {}", ended.since(operation.submitted)));
     }
-    let mut deaths = recipe.deaths();
-    let (Some((dead, _)), None) = (deaths.next(), deaths.next()) else { return None };
-    let alone = recipe.faults.timed.len() == 1 && recipe.faults.links.is_empty() && recipe.traffic.is_empty() && recipe.jobs.len() == 1;
-    (alone && !is_named(recipe, job, dead, failure)).then(|| format!("host {dead} has died, and is not named: {failure}"))
+    if failure.suspect == Suspect::Rank(Rank(rank)) && !is_hit(recipe, job.hosts[rank as usize]) {
+        return Some(format!("names itself, whom nothing has happened to: {failure}"));
+    }
+    check_name(recipe, job, ended, failure)
+}
+
+/// Where hosts that die are all that fails for good or for long, losses and load are what every job bears: who does not complete has lost
+/// one of its members, and names it.
+fn check_name(recipe: &Recipe, job: &JobRecipe, ended: Instant, failure: &Failure) -> Option<String> {
+    if recipe.faults.timed.is_empty() || recipe.faults.timed.len() != recipe.deaths().count() {
+        return None;
+    }
+    let is_member = |host: NodeId| job.hosts.contains(&host) || job.servers.contains(&host);
+    let dead: Vec<NodeId> = recipe.deaths().filter(|(host, at)| *at <= ended && is_member(*host)).map(|(host, _)| host).collect();
+    if dead.is_empty() {
+        return Some(format!("none of its hosts has died, and it has failed: {failure}"));
+    }
+    // Where several have died, a switch may be all that they have in common.
+    let several = dead.len() > 1 && matches!(failure.suspect, Suspect::Switch(_));
+    let is_right = several || dead.iter().any(|host| is_named(recipe, job, *host, failure));
+    (!is_right).then(|| format!("hosts {:?} have died, and are not named: {failure}", dead.iter().map(|host| host.0).collect::<Vec<_>>()))
+}
+
+/// Whether anything happens to the host itself, or may cut it off: then it is itself who is missing.
+fn is_hit(recipe: &Recipe, host: NodeId) -> bool {
+    recipe.faults.timed.iter().any(|fault| match *fault {
+        TimedFault::HostStall { host: hit, .. } | TimedFault::HostDies { host: hit, .. } => hit == host,
+        TimedFault::LinkDown { .. } | TimedFault::SwitchDown { .. } => true,
+    })
 }
 
 /// Whether the failure leads to the host: its rank, or the switch that it hangs on.

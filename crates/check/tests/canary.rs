@@ -2,7 +2,7 @@
 //! sum is exact, every job completes, and when nothing moves any more no switch holds anything.
 
 use fanin_check::{Demand, Draw, JobRecipe, Payloads, Recipe, run, violations};
-use fanin_core::{Census, DType, DropReason, Duration, ElementOp, Instant, NetworkMap, NodeId, Operator, Suspect};
+use fanin_core::{Census, CollectiveKind, DType, DropReason, Duration, ElementOp, Instant, NetworkMap, NodeId, Operator, Rank, Suspect};
 use fanin_protocols::canary::Planted;
 use fanin_sim::faults::{FaultPlan, TimedFault};
 use fanin_sim::lossless::{Arbitration, LosslessConfig, SwitchModel};
@@ -248,4 +248,48 @@ fn planted_bugs_leave_somebody_without_a_result() {
     assert!(stuck_with(Planted::SkipRestoration) > 10);
     assert!(stuck_with(Planted::KeepCounter) > 10);
     assert!(stuck_with(Planted::ForgetStraggler) > 5);
+}
+
+/// The fabric of `examples/testbed`, idle: two leaves with four workers each, two spines, 20 Mb/s, 64 KiB of buffer; a vector of 1 MiB.
+/// The root's leaf is through with its time before what the other leaf and a spine have held back is there, so that a leader gets a block in
+/// two parts. Gives how long the operation took, and how many blocks were begun anew.
+fn on_an_idle_leaf_spine(kind: CollectiveKind, window: u32) -> (Duration, RunResult) {
+    let parameters = CanaryParameters { timeout_ps: Duration::from_ms(10).as_ps(), ..CanaryParameters::default() };
+    let mut recipe = Recipe::fat_tree(System::Canary(parameters), 2, 4, (1 << 20) / 4);
+    let speed = LinkSpeed { bits_per_second: 20_000_000, latency: Duration::from_us(500) };
+    recipe.network.shape =
+        Shape::FatTree2 { leaves: 2, hosts_per_leaf: 4, spines: 2, parallel_links: 1, host_link: speed, fabric_link: speed };
+    (recipe.network.queue_bytes, recipe.network.ecn_mark_bytes, recipe.network.nic_queue_bytes) = (64 << 10, 32 << 10, 64 << 10);
+    recipe.network.collective_balancer = Balancer::Adaptive { threshold: 0.5 };
+    let job = &mut recipe.jobs[0];
+    (job.payload_bytes, job.window) = (1_408, window);
+    (job.rto_initial, job.rto_min, job.patience) = (Duration::from_ms(200), Duration::from_ms(100), Duration::from_ms(10_000));
+    job.set_kinds(vec![kind]);
+    recipe.time_limit = Duration::from_ms(100_000);
+    let result = run::<Census>(&recipe, |_| {}).expect("a run");
+    assert_eq!(violations(&recipe, &result), [""; 0], "{recipe}");
+    (result.jobs[0].completion(0).expect("all complete"), result)
+}
+
+/// A reduction to one root was led by the root alone, whose link carried two packets a block: the queue before it overflowed, and blocks were
+/// begun anew one after the other. Shares were reduced one after the other, which was the same for each owner in turn.
+#[test]
+fn reductions_to_one_rank_or_to_shares_are_as_fast_as_to_all_and_nothing_is_begun_anew() {
+    let blocks = (1u64 << 20).div_ceil(1_408);
+    for window in [16, 64] {
+        let (allreduce, _) = on_an_idle_leaf_spine(CollectiveKind::Allreduce, window);
+        for kind in [CollectiveKind::Reduce { root: Rank(0) }, CollectiveKind::Reduce { root: Rank(5) }, CollectiveKind::ReduceScatter] {
+            let (took, result) = on_an_idle_leaf_spine(kind, window);
+            let (anew, dropped) =
+                (result.counters.begun_anew().map(|(_, count)| count).sum::<u64>(), result.counters.dropped(DropReason::QueueFull));
+            println!(
+                "{kind:?}, window {window}: {took}, allreduce {allreduce}; {anew} begun anew, {dropped} dropped, {} sent again",
+                result.counters.retransmitted_total()
+            );
+            assert_eq!(anew, 0, "{kind:?}, window {window}");
+            // A window of sums may be longer than the queue before the root, which asks for the rest.
+            assert!(dropped <= blocks / 20, "{kind:?}, window {window}: {dropped} of {blocks} were dropped");
+            assert!(took <= allreduce, "{kind:?}, window {window}: {took}, where an allreduce takes {allreduce}");
+        }
+    }
 }

@@ -1,15 +1,20 @@
 //! What campaigns have found, as plain runs that show it.
 
-use fanin_check::{Checks, Demand, Recipe, examine, generate_for};
-use fanin_core::{CollectiveKind, Duration, Instant, NodeId, Rank};
+use fanin_check::{Checks, Demand, Recipe, examine, generate_for, run, violations};
+use fanin_core::{Census, CollectiveKind, Duration, Instant, NodeId, Rank};
 use fanin_sim::faults::TimedFault;
 use fanin_sim::shape::{WiredCable, Wiring};
 use fanin_sim::traffic::{Pattern, TrafficConfig};
 use fanin_sim::{LinkSpeed, Shape};
-use fanin_systems::{A2tpParameters, AtpParameters, RinaParameters, RingOrder, System};
+use fanin_systems::{
+    A2tpParameters, AtpParameters, CanaryParameters, NetReduceParameters, PsParameters, RefusalRule, RinaParameters, RingOrder, SharpMode,
+    SharpParameters, System,
+};
 
 const TREE: System = System::Tree { trees: 2 };
 const RING: System = System::Ring { order: RingOrder::Host, barrier: false, steps: fanin_systems::StepParameters::NONE };
+const SHARP: SharpParameters =
+    SharpParameters { mode: SharpMode::LowLatency, quota: 4, outstanding: 16, refused: RefusalRule::Host, retry_ps: 1_000_000 };
 const BARRIER: System = System::Ring { order: RingOrder::Host, barrier: true, steps: fanin_systems::StepParameters::NONE };
 
 fn clean(recipe: &Recipe) -> fanin_sim::RunResult {
@@ -226,4 +231,101 @@ fn a_router_with_workers_passes_on_results_to_other_racks() {
             assert_eq!((counters.dropped_total(), counters.retransmitted_total()), (0, 0), "{recipe}");
         }
     }
+}
+
+/// Four switches in a line with two hosts each.
+fn long_line(system: System, hosts: &[u32]) -> Recipe {
+    let mut recipe = Recipe::star(system, 8, 2_000);
+    recipe.jobs[0].payload_bytes = 64;
+    let speed = LinkSpeed { bits_per_second: 100_000_000_000, latency: Duration::from_ns(300) };
+    let cable = |a, b| WiredCable { a, b, speed, cost: 1 };
+    let mut cables: Vec<WiredCable> = (0..8).map(|host| cable(host, 8 + host / 2)).collect();
+    cables.extend([cable(8, 9), cable(9, 10), cable(10, 11)]);
+    let named = |name: &str, count| (0..count).map(|number| format!("{name}{number}")).collect();
+    recipe.network.shape = Shape::Wired(Wiring { hosts: named("h", 8), switches: named("s", 4), cables }.into());
+    let job = &mut recipe.jobs[0];
+    job.hosts = hosts.iter().copied().map(NodeId).collect();
+    job.start = vec![Instant::ZERO; hosts.len()];
+    job.patience = Duration::from_ms(20);
+    recipe
+}
+
+/// Kills one host at several times, with several roots: whoever fails names it.
+fn names_the_dead(mut recipe: Recipe, dead: u32) {
+    let mut failed = 0;
+    for seed in 0..6 {
+        for at_ns in [0, 700, 2_000, 7_000] {
+            recipe.jobs[0].seed = seed;
+            recipe.faults.timed = vec![TimedFault::HostDies { host: NodeId(dead), at: Instant::ZERO + Duration::from_ns(at_ns) }];
+            recipe.demand = Demand::MayFail;
+            // The checker demands that every failure leads to the dead host.
+            failed += usize::from(clean(&recipe).jobs[0].first_failure().is_some());
+        }
+    }
+    assert!(failed >= 12, "{failed} of 24 runs failed: {recipe}");
+}
+
+/// What a switch knew of who is missing ended at the next one, where nobody had come to the block: behind that one only the next switch was
+/// known to be silent, in which nothing was wrong. Where it did come further, a switch replaced it by its own, less precise word.
+#[test]
+fn who_is_missing_at_the_end_of_a_line_of_switches_is_known_at_the_other() {
+    let sharp = System::Sharp(SHARP);
+    for system in [System::SwitchMl { fixed_point: false }, System::Tree { trees: 1 }, sharp] {
+        names_the_dead(long_line(system, &[0, 1, 6]), 1);
+        names_the_dead(long_line(system, &[0, 1, 6, 7]), 7);
+        names_the_dead(long_line(system, &[0, 1, 4, 7]), 0);
+    }
+}
+
+/// Of switches in a line above a dead worker that is alone there none has anything that it could tell of.
+#[test]
+fn a_dead_worker_alone_behind_several_switches_is_named() {
+    let sharp = System::Sharp(SHARP);
+    for system in [System::SwitchMl { fixed_point: false }, System::Tree { trees: 1 }, sharp] {
+        names_the_dead(long_line(system, &[0, 2, 6]), 6);
+        names_the_dead(long_line(system, &[0, 3, 7]), 0);
+    }
+}
+
+/// A server told workers that a rank lacks a block that this rank may not send yet, since it waits for the dead one as well.
+#[test]
+fn who_may_not_send_a_block_yet_is_not_taken_for_the_dead_one() {
+    for (system, seed) in [("ps", 7_000_437), ("ps", 7_001_742), ("atp", 7_000_353), ("atp", 7_000_479)] {
+        let recipe = generate_for(seed, Some(system));
+        let (_, violations) = examine(&recipe, Checks { twice: false, elements: false, ..Checks::default() });
+        assert_eq!(violations, [""; 0], "{recipe}");
+    }
+}
+
+/// Timeouts backed off to an eighth of the patience, so that eight losses in a row, which heavy loss on many links makes common, ended a job.
+/// And the shortest round trips that were seen held others' timeouts, so that timeouts fed on each other.
+#[test]
+fn a_tenth_lost_on_every_link_ends_no_job() {
+    let (atp, a2tp) = (System::Atp(AtpParameters::default()), System::A2tp(A2tpParameters::default()));
+    let canary = System::Canary(CanaryParameters::default());
+    let (ps, rina) = (System::Ps(PsParameters::default()), System::Rina(RinaParameters::default()));
+    let netreduce = System::NetReduce(NetReduceParameters::default());
+    let sharp = System::Sharp(SHARP);
+    let panama = System::Panama { trees: 1, window_initial: 4 };
+    let switchml = System::SwitchMl { fixed_point: false };
+    for system in [atp, a2tp, ps, switchml, TREE, canary, RING, BARRIER, netreduce, rina, sharp, panama] {
+        let mut recipe = Recipe::star(system, 20, 1_024);
+        let speed = LinkSpeed { bits_per_second: 10_000_000_000, latency: Duration::from_ns(150) };
+        recipe.network.shape = Shape::FatTree3 { ports: 6, host_link: speed, fabric_link: speed };
+        let job = &mut recipe.jobs[0];
+        (job.window, job.rto_initial, job.rto_min) = (8, Duration::from_us(12), Duration::from_us(12));
+        job.hosts = (0..20).map(|rank| NodeId(rank * 37 % 54)).collect();
+        let mut recipe = recipe.with_link_fault(0.1, 0.0, 0.0, Duration::ZERO);
+        let mut longest = Duration::ZERO;
+        for seed in 0..6 {
+            recipe.seed = seed;
+            let result = run::<Census>(&recipe, |_| {}).expect("a run");
+            assert_eq!(violations(&recipe, &result), [""; 0], "{recipe}");
+            longest = longest.max(result.jobs[0].completion(0).expect("all complete"));
+        }
+        println!("{}: {longest} at most", recipe.jobs[0].system.name());
+    }
+    let recipe = generate_for(7_003_668, Some("atp"));
+    let (_, violations) = examine(&recipe, Checks { twice: false, elements: false, ..Checks::default() });
+    assert_eq!(violations, [""; 0], "{recipe}");
 }

@@ -226,10 +226,12 @@ fn worker_config<Op: Clone>(
     (rank, host): (Rank, NodeId),
 ) -> Result<WorkerConfig<Op>, BuildError> {
     let leaf = leaf_of(map, host)?.node;
-    // Where the server is at a worker's host, nothing is heard when that host is dead; otherwise what is next to this worker may be.
-    let suspect = match spec.servers.is_empty() && rank.0 != 0 {
-        true => Suspect::Rank(Rank(0)),
-        false => Suspect::Switch(leaf),
+    // Nothing is heard when the server's host is dead: the worker there is suspected, or what a server of its own hangs on, as of
+    // parameter servers.
+    let suspect = match spec.servers.first() {
+        None if rank.0 != 0 => Suspect::Rank(Rank(0)),
+        None => Suspect::Switch(leaf),
+        Some(&server) => Suspect::Switch(leaf_of(map, server)?.node),
     };
     Ok(WorkerConfig {
         job: spec.id,

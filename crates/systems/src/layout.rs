@@ -30,6 +30,13 @@ pub(crate) struct Members<'a> {
     rank_at: Vec<Option<Rank>>,
 }
 
+impl TreeLayout {
+    /// A switch's place.
+    pub(crate) fn place(&self, switch: NodeId) -> Option<&TreePlace> {
+        self.places.binary_search_by_key(&switch, |(node, _)| *node).ok().map(|found| &self.places[found].1)
+    }
+}
+
 impl<'a> Members<'a> {
     /// Rank r is at `hosts[r]`.
     pub(crate) fn new(map: &'a NetworkMap, hosts: &[NodeId]) -> Self {
@@ -43,6 +50,19 @@ impl<'a> Members<'a> {
     /// The rank at a host, or the switch.
     pub(crate) fn who(&self, node: NodeId) -> Suspect {
         if self.map.is_host(node) { self.rank_at[node.index()].map_or(Suspect::Unknown, Suspect::Rank) } else { Suspect::Switch(node) }
+    }
+
+    /// Who is missing where nothing comes from a node of a tree: the one rank below it, if there is one only; else the switch. Of a line of
+    /// switches above one worker none has anything that it could tell of.
+    pub(crate) fn who_below<'p>(&self, node: NodeId, children: impl Fn(NodeId) -> Option<&'p TreePlace>) -> Suspect {
+        let mut at = node;
+        while !self.map.is_host(at) {
+            match children(at).map(|place| &place.children[..]) {
+                Some([(_, only)]) => at = *only,
+                _ => return self.who(node),
+            }
+        }
+        self.who(at)
     }
 }
 

@@ -8,7 +8,7 @@ use fanin_protocols::switchml::{
 use crate::any::{AnyNode, resend_gap};
 use crate::build::reliability;
 use crate::config::{BuildError, JobSpec};
-use crate::layout::{self, Members, TreePlace, leaf_of};
+use crate::layout::{self, Members, TreeLayout, TreePlace, leaf_of};
 
 /// Bytes of an element in fixed point: a 32-bit integer for a binary32 float.
 const FIXED_POINT_BYTES: u32 = 4;
@@ -29,7 +29,7 @@ pub(crate) fn nodes<P: Payload + ?Sized>(
     let layout = layout::tree(map, spec.hosts, root, spec.seed)?;
     let workers = spec.hosts.iter().enumerate().map(|(rank, &host)| worker(spec, map, rank as u32, host, fixed_point));
     let members = Members::new(map, spec.hosts);
-    let others = layout.places.iter().map(|(node, place)| switch(spec, map, *node, place, &members, fixed_point)).collect();
+    let others = layout.places.iter().map(|(node, place)| switch(spec, map, &layout, (*node, place), &members, fixed_point)).collect();
     Ok(JobNodes { workers: workers.collect::<Result<_, _>>()?, others })
 }
 
@@ -61,8 +61,8 @@ fn worker<P: Payload + ?Sized>(
 fn switch<P: Payload + ?Sized>(
     spec: &JobSpec<'_, P::Op>,
     map: &NetworkMap,
-    switch: NodeId,
-    place: &TreePlace,
+    layout: &TreeLayout,
+    (switch, place): (NodeId, &TreePlace),
     members: &Members<'_>,
     fixed_point: bool,
 ) -> Placed<AnyNode<P>> {
@@ -73,7 +73,11 @@ fn switch<P: Payload + ?Sized>(
         block_bytes: spec.payload_bytes,
         pool: spec.window,
         parent: place.parent.map(|port| SwitchMlParent { port, node: map.neighbours(switch)[port.index()].node }),
-        children: place.children.iter().map(|&(port, node)| SwitchMlChild { port, who: members.who(node) }).collect(),
+        children: place
+            .children
+            .iter()
+            .map(|&(port, node)| SwitchMlChild { port, who: members.who_below(node, |below| layout.place(below)) })
+            .collect(),
         fixed_point,
         resend_gap: resend_gap(spec.rto_min),
     };

@@ -200,10 +200,10 @@ fn on_trees<Op: Clone>(
     };
     let mut role = |tree: &Partial<'_>| {
         let place = tree.places.get(&switch)?;
-        let near =
-            place.children.iter().filter(|(_, node)| tree.ends_at(*node)).map(|&(port, node)| TreeChild { port, who: members.who(node) });
+        let who = |node: NodeId| members.who_below(node, |below| tree.places.get(&below).copied());
+        let near = place.children.iter().filter(|(_, node)| tree.ends_at(*node)).map(|&(port, node)| TreeChild { port, who: who(node) });
         let mut children: Vec<TreeChild> = near.collect();
-        children.extend(tree.far_below(switch).into_iter().map(|node| TreeChild { port: number(node), who: members.who(node) }));
+        children.extend(tree.far_below(switch).into_iter().map(|node| TreeChild { port: number(node), who: who(node) }));
         let parent = place.parent.and_then(|port| {
             let node = tree.above(switch)?;
             let is_near = map.neighbours(switch)[port.index()].node == node;
@@ -282,7 +282,7 @@ mod tests {
         // A leaf that only forwards: its worker is a child of the spine.
         let one = trees(&[7, 9]).unwrap();
         let (children, parent, far) = role(&one, 10);
-        assert_eq!(children, [(0, Suspect::Switch(NodeId(6))), (2, Suspect::Switch(NodeId(8))), (3, rank(2))]);
+        assert_eq!(children, [(0, Suspect::Switch(NodeId(6))), (2, rank(3)), (3, rank(2))], "below 8 there is one worker only");
         assert_eq!((parent, far, one.above(NodeId(2))), (None, vec![Address::worker(NodeId(2))], vec![Address::switch(NodeId(10))]));
         assert!(one.above(NodeId(0)).is_empty());
         // Spines that only forward: one leaf is the root, and has the others' sums.

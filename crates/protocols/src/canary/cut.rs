@@ -3,14 +3,22 @@
 //! | collective | leader of a block | contributions | sum |
 //! |---|---|---|---|
 //! | allreduce | in turn | data | data |
-//! | reduce | the root | data | empty |
+//! | reduce | all but the root in turn; the root, of a single block | data | empty; with data to the root |
 //! | broadcast | the root | empty | data |
 //! | barrier, of one block | in turn | empty | empty |
-//! | reduce-scatter | the owner of the share | data | empty |
-//! | all-gather | the owner of the share | empty | data |
+//! | reduce-scatter | the owner of the share; shares in turn | data | empty |
+//! | all-gather | the owner of the share; shares in turn | empty | data |
 //!
 //! The paper knows allreduce (Canary 3.1). The others are the same exchange with one half left empty: an empty contribution makes the tree
 //! along which the data comes back, and an empty sum frees descriptors and tells workers that their contribution has been counted.
+//!
+//! ## Nobody leads two blocks in a row that carry contributions
+//! A leader gets a block in several parts: each switch on the way sends what it has when its time is over, and the leaf's time is over before
+//! what a spine has held back is there, so that even an idle network of two levels brings two. Where one worker leads all blocks under way,
+//! its link carries all parts of all of them: with two it is full at half the rate, its queue gets two packets for each one that a
+//! window lets go, and what it drops has blocks begun anew. With leaders in turn each link carries 1 / H of the parts, and windows bound
+//! what is owed to one leader as they do in an allreduce. So shares are reduced side by side, a block of each in turn; and the blocks of a
+//! reduction to one root are led by the others, who send it each sum as one packet: its link carries every block once.
 
 use fanin_core::{Collective, CollectiveKind, OperationId, Piece};
 
@@ -47,7 +55,19 @@ impl Cut {
     /// The elements of block number `index`.
     #[inline]
     pub(super) fn piece(&self, operation: OperationId, index: u32) -> Piece {
-        self.shares.piece(operation, index)
+        self.shares.piece(operation, self.place_of(index))
+    }
+
+    /// Where in the vector block number `index` is, counted in pieces.
+    #[inline]
+    fn place_of(&self, index: u32) -> u32 {
+        match self.kind {
+            CollectiveKind::ReduceScatter | CollectiveKind::AllGather => {
+                let (first, _) = self.shares.pieces_of(index % self.hosts);
+                first + index / self.hosts
+            }
+            _ => index,
+        }
     }
 
     /// Who leads block number `index`.
@@ -57,8 +77,25 @@ impl Cut {
             CollectiveKind::Allreduce | CollectiveKind::Barrier => {
                 ((u64::from(self.first_leader) + u64::from(index)) % u64::from(self.hosts)) as u32
             }
+            CollectiveKind::Reduce { root } if self.has_other_leaders() => (root.0 + 1 + index % (self.hosts - 1)) % self.hosts,
             CollectiveKind::Reduce { root } | CollectiveKind::Broadcast { root } => root.0,
-            CollectiveKind::ReduceScatter | CollectiveKind::AllGather => self.shares.share_of(index),
+            CollectiveKind::ReduceScatter | CollectiveKind::AllGather => index % self.hosts,
+        }
+    }
+
+    /// Whether others than its root lead the blocks of a reduction. A single block shares the root's link with no other, and would only take
+    /// one way more.
+    #[inline]
+    fn has_other_leaders(&self) -> bool {
+        self.hosts > 1 && self.blocks() > 1
+    }
+
+    /// To whom a leader sends the sum of a block, where all others only hear that there is one.
+    #[inline]
+    pub(super) fn receiver(&self) -> Option<u32> {
+        match self.kind {
+            CollectiveKind::Reduce { root } if self.has_other_leaders() => Some(root.0),
+            _ => None,
         }
     }
 
@@ -78,11 +115,13 @@ impl Cut {
             CollectiveKind::Allreduce | CollectiveKind::Barrier => {
                 ((rank + self.hosts - self.first_leader) % self.hosts, self.blocks(), self.hosts)
             }
-            CollectiveKind::Reduce { root } | CollectiveKind::Broadcast { root } => (0, if root.0 == rank { self.blocks() } else { 0 }, 1),
-            CollectiveKind::ReduceScatter | CollectiveKind::AllGather => {
-                let (first, end) = self.shares.pieces_of(rank);
-                (first, end, 1)
+            CollectiveKind::Reduce { root } if self.has_other_leaders() => {
+                let first = (rank + self.hosts - root.0 - 1) % self.hosts;
+                // The root itself would come after all others: it leads none.
+                (first, if rank == root.0 { 0 } else { self.blocks() }, self.hosts - 1)
             }
+            CollectiveKind::Reduce { root } | CollectiveKind::Broadcast { root } => (0, if root.0 == rank { self.blocks() } else { 0 }, 1),
+            CollectiveKind::ReduceScatter | CollectiveKind::AllGather => (rank, self.blocks(), self.hosts),
         };
         (first..end).step_by(step as usize)
     }
@@ -93,7 +132,7 @@ impl Cut {
         matches!(self.kind, CollectiveKind::Allreduce | CollectiveKind::Reduce { .. } | CollectiveKind::ReduceScatter)
     }
 
-    /// Whether sums carry data.
+    /// Whether sums carry data to everybody.
     #[inline]
     pub(super) fn fills_sums(&self) -> bool {
         matches!(self.kind, CollectiveKind::Allreduce | CollectiveKind::Broadcast { .. } | CollectiveKind::AllGather)
@@ -116,6 +155,7 @@ mod tests {
         let kinds = [
             (CollectiveKind::Allreduce, 50),
             (CollectiveKind::Reduce { root: Rank(2) }, 50),
+            (CollectiveKind::Reduce { root: Rank(4) }, 4),
             (CollectiveKind::Broadcast { root: Rank(0) }, 50),
             (CollectiveKind::Barrier, 0),
             (CollectiveKind::ReduceScatter, 60),
@@ -134,5 +174,36 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// Of blocks in a row each link carries one or two, whatever the collective is; and every element is in one block.
+    #[test]
+    fn contributions_of_blocks_in_a_row_go_to_different_leaders() {
+        for kind in [CollectiveKind::Allreduce, CollectiveKind::Reduce { root: Rank(3) }, CollectiveKind::ReduceScatter] {
+            let cut = Cut::of(&Collective { kind, ..Collective::allreduce(OperationId(7), 60) }, 5, 4, 2).unwrap();
+            for index in 4..cut.blocks() {
+                let mut leaders: Vec<u32> = (index - 3..=index).map(|index| cut.leader_of(index)).collect();
+                leaders.sort_unstable();
+                leaders.dedup();
+                assert_eq!(leaders.len(), 4, "{kind:?} {index}");
+            }
+            let mut pieces: Vec<Piece> = (0..cut.blocks()).map(|index| cut.piece(OperationId(7), index)).collect();
+            pieces.sort_unstable_by_key(|piece| piece.index);
+            let ends = pieces.iter().fold(0, |end, piece| if piece.start == end { piece.end() } else { u64::MAX });
+            assert_eq!(ends, 60, "{kind:?}");
+        }
+    }
+
+    /// The sum of a share's blocks stays with its owner, and a root that leads nothing is sent what others have summed.
+    #[test]
+    fn sums_are_led_or_received_by_those_whom_they_are_for() {
+        let cut = |kind, elements| Cut::of(&Collective { kind, ..Collective::allreduce(OperationId(7), elements) }, 5, 4, 0).unwrap();
+        let scatter = cut(CollectiveKind::ReduceScatter, 60);
+        assert!((0..scatter.blocks()).all(|index| scatter.piece(OperationId(7), index).start / 12 == u64::from(scatter.leader_of(index))));
+        let reduce = cut(CollectiveKind::Reduce { root: Rank(3) }, 60);
+        assert_eq!((reduce.receiver(), reduce.led_by(3).count()), (Some(3), 0));
+        let short = cut(CollectiveKind::Reduce { root: Rank(3) }, 4);
+        assert_eq!((short.receiver(), short.leader_of(0)), (None, 3));
+        assert_eq!(scatter.receiver(), None);
     }
 }

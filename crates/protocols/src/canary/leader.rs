@@ -61,8 +61,10 @@ pub(super) struct Record<A> {
     /// How often the block was begun anew.
     pub generation: u8,
     pub stage: Stage,
-    /// The sum of this block has no data (see [`Cut`]).
+    /// The sum of this block has no data (see [`Cut`]), ...
     empty_sum: bool,
+    /// ... but for this worker, to whom it goes as an answer.
+    receiver: Option<u32>,
     /// Contributions in `sum`, without this worker's own.
     pub counter: u32,
     /// Contributions to the generation before this one, whenever they came.
@@ -226,6 +228,7 @@ impl<P: Payload + ?Sized> Leader<P> {
             generation: 0,
             stage: Stage::Open,
             empty_sum: false,
+            receiver: None,
             counter: 0,
             counter_before: 0,
             bytes: 0,
@@ -238,7 +241,7 @@ impl<P: Payload + ?Sized> Leader<P> {
         let record = &mut self.records[number];
         (record.block, record.generation, record.stage) = (block, 0, Stage::Open);
         (record.empty_sum, record.counter, record.bytes, record.packets_sent) = (false, 0, 0, 0);
-        record.counter_before = 0;
+        (record.counter_before, record.receiver) = (0, None);
         record.restorations.clear();
         record.trouble = None;
         let records = &self.records;
@@ -255,7 +258,8 @@ impl<P: Payload + ?Sized> Leader<P> {
         self.open -= 1;
     }
 
-    /// `canary 5.7`, 4 and 5.8: adds the own contribution, delivers the sum, and has it sent by [`Leader::send_answers`].
+    /// `canary 5.7`, 4 and 5.8: adds the own contribution, delivers the sum unless it is for another worker alone, and has it sent by
+    /// [`Leader::send_answers`].
     ///
     /// # Errors
     /// Where the own vector has another length than what came.
@@ -280,9 +284,11 @@ impl<P: Payload + ?Sized> Leader<P> {
             if cut.fills_contributions() {
                 P::finish(&mut record.sum, op, hosts);
             }
-            tx.deliver(piece, Body::Acc(&record.sum))?;
+            if cut.receiver().is_none() {
+                tx.deliver(piece, Body::Acc(&record.sum))?;
+            }
         }
-        record.empty_sum = !cut.fills_sums();
+        (record.empty_sum, record.receiver) = (!cut.fills_sums(), cut.receiver());
         record.stage = Stage::Answering;
         self.open -= 1;
         self.answers.push_back(number);
@@ -294,8 +300,8 @@ impl<P: Payload + ?Sized> Leader<P> {
         Ok(())
     }
 
-    /// `canary 5.8`: sends the broadcast and then the restorations of each complete block, as far as there is room; false where some are
-    /// left.
+    /// `canary 5.8`: sends the broadcast and then the restorations of each complete block, before them the sum itself where it is for one
+    /// worker, as far as there is room; false where some are left.
     #[inline]
     pub(super) fn send_answers<T: Tx<CanaryHeader, P>>(&mut self, uplink: PortId, tx: &mut T) -> bool {
         while let Some(&number) = self.answers.front() {
@@ -319,14 +325,19 @@ impl<P: Payload + ?Sized> Leader<P> {
         let (job, flow) = (self.job, flow_of(self.job));
         let record = &mut self.records[number];
         let restorations: &[Restoration] = if self.planted.skips_restoration() { &[] } else { &record.restorations };
-        let packets = 1 + restorations.len() as u32;
+        let answers = u32::from(record.receiver.is_some());
+        let packets = answers + 1 + restorations.len() as u32;
         let (id, body) = (CanaryId::new(app_of(job), record.generation, record.block), record.body());
         let mut sent = record.packets_sent;
         while sent < packets && tx.room(Egress::Port(uplink)) {
-            match sent.checked_sub(1) {
-                None => tx.send(Egress::Port(uplink), &CanaryHeader::Broadcast { id }, body),
-                Some(index) => {
-                    let Restoration { switch, shard, ports } = restorations[index as usize];
+            match (sent + 1 - answers, record.receiver) {
+                (0, Some(rank)) => {
+                    let to = Egress::Route(Route::direct(Address::worker(self.members[rank as usize]), flow));
+                    tx.send(to, &CanaryHeader::Answer { id }, Body::Acc(&record.sum));
+                }
+                (0 | 1, _) => tx.send(Egress::Port(uplink), &CanaryHeader::Broadcast { id }, body),
+                (packet, _) => {
+                    let Restoration { switch, shard, ports } = restorations[packet as usize - 2];
                     let switch = NodeId(u32::from(switch));
                     let header = CanaryHeader::Restore { id, switch, shard, ports };
                     tx.send(Egress::Route(Route::direct(Address::switch(switch), flow)), &header, body);
@@ -359,13 +370,20 @@ impl<P: Payload + ?Sized> Leader<P> {
     #[cold]
     pub(super) fn answer<T: Tx<CanaryHeader, P>>(&self, number: u32, rank: u32, tx: &mut T) {
         let record = &self.records[number];
-        tx.send(self.to(rank), &CanaryHeader::Answer { id: self.id(record.block, record.generation) }, record.body());
+        let body = if self.is_receiver(number, rank) { Body::Acc(&record.sum) } else { record.body() };
+        tx.send(self.to(rank), &CanaryHeader::Answer { id: self.id(record.block, record.generation) }, body);
     }
 
-    /// Has a complete sum sent once more along its tree.
+    /// Whether a complete sum is for this worker alone.
+    #[inline]
+    pub(super) fn is_receiver(&self, number: u32, rank: u32) -> bool {
+        self.records[number].receiver == Some(rank)
+    }
+
+    /// Has a complete sum sent once more along its tree: whom it is for alone has its own answer.
     pub(super) fn answer_again(&mut self, number: u32) {
         let record = &mut self.records[number];
-        (record.stage, record.packets_sent) = (Stage::Answering, 0);
+        (record.stage, record.packets_sent) = (Stage::Answering, u32::from(record.receiver.is_some()));
         self.answers.push_back(number);
     }
 

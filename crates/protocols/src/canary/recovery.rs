@@ -116,6 +116,10 @@ impl<P: Payload + ?Sized> Leader<P> {
 
     /// `canary 5.13`, 1: the sum is complete, so whoever asks gets it.
     fn on_late_request<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, number: u32, rank: u32, round_trip: Duration, tx: &mut T) {
+        if self.is_receiver(number, rank) {
+            // No broadcast brings it that sum.
+            return self.answer(number, rank, tx);
+        }
         let has_tree = self.records[number].generation < self.recovery.generations;
         let trouble = self.records[number].trouble.get_or_insert_default();
         let asks_again = trouble.has(rank);

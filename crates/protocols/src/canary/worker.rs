@@ -296,13 +296,18 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
         let Some(operation) = self.running().filter(|_| !is_led) else {
             return tx.note(Event::Dropped(DropReason::NotAMember));
         };
+        if !is_answer && self.is_receiver() {
+            // The word to all others that their contributions are counted. The sum itself is on its way.
+            return;
+        }
         if !self.deliver(operation, index, payload, tx) {
             tx.note(Event::Dropped(DropReason::Mismatch));
             return self.fail(Some(index), Suspect::Unknown, FailureReason::Mismatch, tx);
         }
         self.under_way -= 1;
         if self.is_reliable() {
-            self.flights.on_sum(now, index, is_answer);
+            // An answer that comes unasked does not tell whether it was right to ask: then asking counts as a mistake.
+            self.flights.on_sum(now, index, is_answer && !self.is_receiver());
             self.leader.watch.on_sum(index, self.cut.leader_of(index));
         }
         self.mark_done(now, index);
@@ -315,10 +320,16 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
         self.on_sum(now, id, true, payload, tx);
     }
 
+    /// Whether the sums of the running operation are for this worker alone, and led by others.
+    #[inline]
+    fn is_receiver(&self) -> bool {
+        self.cut.receiver() == Some(self.config.rank.0)
+    }
+
     /// Hands a sum to the driver; false where it does not fit.
     #[inline(always)]
     fn deliver<T: Tx<CanaryHeader, P>>(&self, operation: OperationId, index: u32, payload: &P, tx: &mut T) -> bool {
-        if !self.cut.fills_sums() {
+        if !self.cut.fills_sums() && !self.is_receiver() {
             return payload.bytes() == 0;
         }
         let piece = self.piece(operation, index);
@@ -571,7 +582,7 @@ impl<P: Payload + ?Sized> Node<P> for CanaryWorker<P> {
             CanaryHeader::Collided { ref sum, switch, port } => {
                 self.on_contribution(now, sum, Some(Collision { switch, port }), payload, tx)
             }
-            CanaryHeader::Answer { id } if self.is_reliable() => self.take_answer(now, id, payload, tx),
+            CanaryHeader::Answer { id } if self.is_reliable() || self.is_receiver() => self.take_answer(now, id, payload, tx),
             ref header if self.is_reliable() => self.on_trouble(now, header, payload, tx),
             _ => tx.note(Event::Dropped(DropReason::NotAMember)),
         }

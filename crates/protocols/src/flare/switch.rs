@@ -69,6 +69,8 @@ struct Slot {
     resends: u8,
     /// The parent has said that it waits, so it is there.
     parent_heard: bool,
+    /// What a child of which something is missing said last of who is missing below it.
+    word: Option<(u16, Suspect)>,
 }
 
 /// A packet that waits for room.
@@ -137,6 +139,7 @@ impl<P: Payload + ?Sized> FlareSwitch<P> {
             asked_at: Instant::ZERO,
             resends: 0,
             parent_heard: false,
+            word: None,
         };
         FlareSwitch {
             op: P::element_op(&config.op),
@@ -255,6 +258,7 @@ impl<P: Payload + ?Sized> FlareSwitch<P> {
         let slot = &mut self.slots[place];
         (slot.state, slot.asked_at) = (State::Gathering, Instant::ZERO);
         (slot.unsent_up, slot.unsent_down, slot.resends, slot.parent_heard) = (0, 0, 0, false);
+        slot.word = None;
         slot.making = mix(now.as_ps(), u64::from(slot.making) << 32 | u64::from(slot.at.number)) as u32;
         slot.up.clear();
         slot.down.clear();
@@ -441,10 +445,16 @@ impl<P: Payload + ?Sized> FlareSwitch<P> {
             let wanted = FlareHeader::Wanted { at: slot.at, from: slot.sum.first_missing(u32::from(child)) };
             tx.send(self.port_of(child), &wanted, Body::Empty);
         }
-        let slot = &self.slots[place];
-        let suspect = slot.sum.missing().map_or(Suspect::Unknown, |child| self.config.role.children[child as usize].who);
-        let waiting = FlareHeader::Waiting { at: slot.at, suspect };
+        let waiting = FlareHeader::Waiting { at: self.slots[place].at, suspect: self.missing(place) };
         self.tell_parent(now, place, &waiting, attempt, tx);
+    }
+
+    /// Who keeps a block from being complete: who a child has named that waits itself, or the first child of which something is missing.
+    fn missing(&self, place: usize) -> Suspect {
+        let slot = &self.slots[place];
+        let word = slot.word.filter(|(child, _)| !slot.sum.has(u32::from(*child))).map(|(_, suspect)| suspect);
+        let first = || slot.sum.missing().map(|child| self.config.role.children[child as usize].who);
+        word.or_else(first).unwrap_or(Suspect::Unknown)
     }
 
     /// `flare 4.9`: the sum goes once more to a child that has lost some of it, unless it is about to.
@@ -532,9 +542,7 @@ impl<P: Payload + ?Sized> FlareSwitch<P> {
         if packet.attempt < ATTEMPTS {
             return;
         }
-        let missing = slot.sum.missing();
-        let suspect = missing.map_or(Suspect::Unknown, |child| self.config.role.children[child as usize].who);
-        let waiting = FlareHeader::Waiting { at: slot.at, suspect };
+        let waiting = FlareHeader::Waiting { at: slot.at, suspect: self.missing(place) };
         tx.send(to, &waiting, Body::Empty);
         self.tell_parent(now, place, &waiting, packet.attempt, tx);
     }
@@ -552,7 +560,8 @@ impl<P: Payload + ?Sized> FlareSwitch<P> {
         }
     }
 
-    /// Somebody waits. From the parent: children who asked want to know. From a child: its siblings want to know.
+    /// Somebody waits. From the parent: children who asked want to know. From a child: its siblings want to know, and who waits behind the
+    /// parent, also where nobody else here has come to the block.
     fn on_waiting<T: Tx<FlareHeader, P>>(&mut self, now: Instant, port: PortId, at: FlareBlock, suspect: Suspect, tx: &mut T) {
         let place = self.place_of(at.number);
         let header = FlareHeader::Waiting { at, suspect };
@@ -566,9 +575,15 @@ impl<P: Payload + ?Sized> FlareSwitch<P> {
         }
         let Some(child) = self.child(port) else { return drop_packet(tx, DropReason::NotAMember) };
         let slot = &self.slots[place];
+        let has_begun = slot.state != State::Empty && !newer(at.number, slot.at.number);
+        let is_free = matches!(slot.state, State::Empty | State::Done);
+        if let Some(parent) = self.config.role.parent.filter(|_| !has_begun && is_free) {
+            return tx.send(Egress::Port(parent.port), &header, Body::Empty);
+        }
         if !is_here || slot.state != State::Gathering || slot.sum.has(u32::from(child)) {
             return drop_packet(tx, DropReason::Stale);
         }
+        self.slots[place].word = Some((child, suspect));
         tx.send(Egress::Ports(&self.all), &header, Body::Empty);
         self.tell_parent(now, place, &header, ATTEMPTS, tx);
     }

@@ -284,6 +284,8 @@ impl<P: Payload + ?Sized> PsWorker<P> {
             return tx.note(Event::Dropped(DropReason::Mismatch));
         }
         match self.under_way(from, at) {
+            // Who lacks a later block may only wait for the same one as this worker: windows differ in length.
+            Ok(_) if at.seq != self.shards[usize::from(at.shard)].edge => {}
             Ok(place) => self.repetition.on_waiting(now, place, Suspect::Rank(Rank(u32::from(rank)))),
             Err(reason) => tx.note(Event::Dropped(reason)),
         }

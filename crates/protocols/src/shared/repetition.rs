@@ -220,6 +220,11 @@ impl Repetition {
         }
     }
 
+    /// What was sent at `sent_at`, and at no time before by itself, was replied to without an answer.
+    pub fn on_reply(&mut self, now: Instant, sent_at: Instant) {
+        self.rtt.on_reply(now.since(sent_at));
+    }
+
     /// The latest word on who is missing, and for what.
     pub fn suspect(&self) -> Option<(u32, Suspect)> {
         self.suspect.map(|(what, suspect, _)| (what, suspect))

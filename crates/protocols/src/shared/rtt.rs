@@ -4,6 +4,12 @@
 //! Hence two changes. A round trip longer than one and a half times the mean counts as one and a half times the mean (where round trips
 //! have really grown the mean follows, by 6 % a sample). And the timeout without back-off is at most 4 times the shortest round trip
 //! seen or the initial timeout, whichever is longer.
+//!
+//! ## How much loss a patience bears
+//! Back-off alone makes no timeout longer than a part in [`ATTEMPTS`] of the patience, so that a packet is sent so often at least before its
+//! operation is given up. Where a tenth of all packets is lost on each of twelve links there and back, an attempt succeeds with 0.9^12 = 28 %:
+//! of 64 in a row all fail once in 10^9 times, of 8 (an eighth of the patience each, as it was) once in 14 times. What is not bounded like
+//! that is a round trip that was measured: whoever gives a job less patience than 64 of those gives it fewer attempts.
 
 use fanin_core::{Duration, Instant};
 
@@ -34,6 +40,9 @@ pub struct RttEstimator {
 /// there is no congestion to be feared that would call for more.
 const LEVEL_MAX: u8 = 4;
 
+/// So often a packet is sent within the patience, where back-off alone makes its timeouts long.
+const ATTEMPTS: u64 = 64;
+
 /// The timeout without back-off is at most so many shortest round trips or initial timeouts.
 const CEILING: u64 = 4;
 
@@ -52,7 +61,7 @@ impl RttEstimator {
             initial_ps,
             min_ps,
             max_ps,
-            back_off_max_ps: max_ps,
+            back_off_max_ps: reliability.patience.divided(ATTEMPTS).as_ps().max(min_ps),
             base_ps,
             level: 0,
             doubled_at: Instant::ZERO,
@@ -61,7 +70,7 @@ impl RttEstimator {
 
     /// Back-off makes no timeout longer than this; round trips that were measured may.
     pub(crate) fn bound_back_off(&mut self, longest: Duration) {
-        self.back_off_max_ps = self.max_ps.min(longest.as_ps());
+        self.back_off_max_ps = self.back_off_max_ps.min(longest.as_ps());
     }
 
     /// The smoothed round trip; `None` while nothing has been measured.
@@ -85,8 +94,18 @@ impl RttEstimator {
         // Where the round trip is steady, the shortest timeout is what an answer may be late by (the G of RFC 6298, 2.3): a queue that
         // always delays packets by more than that must not make all of them late.
         let estimate = self.smoothed_ps.saturating_add(self.deviation_ps.saturating_mul(4).max(self.min_ps));
-        let ceiling = self.shortest_ps.max(self.initial_ps).saturating_mul(CEILING);
-        self.base_ps = estimate.min(ceiling).clamp(self.min_ps, self.max_ps);
+        self.base_ps = estimate.min(self.ceiling()).clamp(self.min_ps, self.max_ps);
+    }
+
+    fn ceiling(&self) -> u64 {
+        self.shortest_ps.max(self.initial_ps).saturating_mul(CEILING)
+    }
+
+    /// A packet that was certainly sent that long ago was replied to, if without an answer: so short can a round trip be. Under heavy loss no
+    /// answer of a collective tells that, since each of them has waited for somebody's timeout.
+    pub(crate) fn on_reply(&mut self, round_trip: Duration) {
+        self.shortest_ps = self.shortest_ps.min(round_trip.as_ps().max(1));
+        self.base_ps = self.base_ps.min(self.ceiling()).clamp(self.min_ps, self.max_ps);
     }
 
     /// An answer came to a packet that was sent first at `first_at` and last at `last_at`. Says whether that ended a stall: then what was
@@ -187,7 +206,35 @@ mod tests {
     use super::*;
 
     fn estimator() -> RttEstimator {
-        RttEstimator::new(&Reliability::lossy(Duration::from_us(100), Duration::from_us(10), Duration::from_ms(8)))
+        RttEstimator::new(&Reliability::lossy(Duration::from_us(100), Duration::from_us(10), Duration::from_ms(64)))
+    }
+
+    /// Every round trip holds a timeout of somebody else, of which this one's timeouts are made again.
+    #[test]
+    fn timeouts_of_others_do_not_feed_those_of_this_one_where_replies_tell_how_short_a_round_trip_is() {
+        let mut rtt = estimator();
+        for _ in 0..200 {
+            let timeout = rtt.timeout();
+            rtt.sample(timeout.times(2));
+        }
+        assert_eq!(rtt.timeout(), Duration::from_us(800), "four times the shortest, which is twice the initial timeout");
+        rtt.on_reply(Duration::from_us(5));
+        assert_eq!(rtt.timeout(), Duration::from_us(400), "four times the initial timeout");
+        rtt.sample(Duration::from_us(800));
+        assert_eq!(rtt.timeout(), Duration::from_us(400));
+    }
+
+    #[test]
+    fn a_packet_is_sent_64_times_within_the_patience() {
+        let mut rtt = RttEstimator::new(&Reliability::lossy(Duration::from_us(400), Duration::from_us(10), Duration::from_ms(64)));
+        let (mut now, mut sent) = (Instant::ZERO, 0);
+        while now < at(64_000) {
+            let before = now;
+            now += rtt.timeout();
+            rtt.on_timeout(now, before, true);
+            sent += 1;
+        }
+        assert!((64..70).contains(&sent), "{sent}");
     }
 
     #[test]
@@ -241,7 +288,7 @@ mod tests {
         rtt.on_timeout(at(101), at(1), true);
         assert_eq!(rtt.timeout(), Duration::from_us(200), "once for a whole window");
         (1..20).for_each(|round| rtt.on_timeout(at(1_000 * round + 1), at(1_000 * round), true));
-        assert_eq!(rtt.timeout(), Duration::from_ms(1), "an eighth of the patience");
+        assert_eq!(rtt.timeout(), Duration::from_ms(1), "a sixty-fourth of the patience");
         assert!(rtt.on_answer(at(30_050), at(30_000), at(30_000)), "a stall has ended");
         assert!(!rtt.on_answer(at(30_051), at(30_001), at(30_001)));
         assert!(rtt.timeout() < Duration::from_us(150), "{}", rtt.timeout());

@@ -1,6 +1,6 @@
 //! A switch's slots: a flat array sized at start-up, with a bit per child beside it. Of static trees and of SwitchML.
 
-use fanin_core::{Instant, Payload};
+use fanin_core::{Instant, Payload, Suspect};
 
 use super::rtt::rebased;
 use super::trees::Marks;
@@ -34,6 +34,8 @@ pub(crate) struct Slot<A> {
     pub resends: u8,
     /// The parent has said that it waits, so it is there.
     pub parent_heard: bool,
+    /// What a child that has not contributed said last of who is missing below it.
+    pub word: Option<(u16, Suspect)>,
     /// Congestion marks of what it holds, where packets carry them.
     pub marks: Marks,
     /// When something about it last went up.
@@ -41,6 +43,15 @@ pub(crate) struct Slot<A> {
     /// Bit c: child c, of the first 64, has contributed.
     arrived: u64,
     pub acc: A,
+}
+
+/// Who has not contributed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Missing {
+    /// A child, by number, that has said nothing.
+    Child(usize),
+    /// Who a child has named that waits itself.
+    Below(Suspect),
 }
 
 /// All slots of one job at one switch.
@@ -62,12 +73,24 @@ impl<A> Slots<A> {
             state: SlotState::Empty,
             resends: 0,
             parent_heard: false,
+            word: None,
             marks: Marks::default(),
             asked_at: Instant::ZERO,
             arrived: 0,
             acc: P::accumulator(op, block_bytes as usize),
         };
         Slots { slots: (0..count).map(|_| empty()).collect(), arrived: vec![0; words * count as usize].into(), words }
+    }
+
+    /// Who is missing, and what is known of it: a child that has said who is missing below it is there itself.
+    pub(crate) fn missing(&mut self, index: u32, children: usize) -> Option<Missing> {
+        let word = self.get(index).word;
+        if let Some((child, suspect)) = word
+            && !self.has_arrived(index, child)
+        {
+            return Some(Missing::Below(suspect));
+        }
+        self.first_missing(index, children).map(Missing::Child)
     }
 
     /// The slot of a block, where blocks go round all slots; their count is a power of two.

@@ -1,6 +1,6 @@
 //! A switch's memory of the last two questions of a job.
 
-use fanin_core::Instant;
+use fanin_core::{Instant, Suspect};
 use fanin_wire::sharp::Want;
 
 use crate::shared::rtt::rebased;
@@ -36,6 +36,8 @@ pub(super) struct Question {
     pub repeated: bool,
     /// The parent has said that others are missing, so it is there.
     pub parent_heard: bool,
+    /// What a child that has not asked said last of who is missing below it.
+    pub word: Option<(u16, Suspect)>,
 }
 
 impl Question {
@@ -50,6 +52,7 @@ impl Question {
             asked_at: Instant::ZERO,
             repeated: false,
             parent_heard: false,
+            word: None,
         }
     }
 
@@ -99,6 +102,16 @@ impl Questions {
         &mut self.places[number as usize & 1]
     }
 
+    /// Whether a question is later than what its place holds, and could begin there.
+    pub fn is_to_come(&mut self, number: u32) -> bool {
+        let question = self.at(number);
+        match question.standing {
+            Standing::Idle => true,
+            Standing::Answered => newer(number, question.number),
+            Standing::Gathering | Standing::Sent => false,
+        }
+    }
+
     /// Finds a question, or begins it where it is new.
     pub fn find(&mut self, number: u32, want: Want) -> Known {
         let children = self.children;
@@ -114,7 +127,7 @@ impl Questions {
         }
         (question.number, question.standing, question.want) = (number, Standing::Gathering, want);
         (question.refused, question.missing, question.asked_at) = (false, children, Instant::ZERO);
-        (question.repeated, question.parent_heard) = (false, false);
+        (question.repeated, question.parent_heard, question.word) = (false, false, None);
         question.arrived.fill(0);
         Known::Begun
     }

@@ -252,9 +252,11 @@ impl<P: Payload + ?Sized> SharpSwitch<P> {
             Standing::Gathering | Standing::Idle => {
                 drop_packet(tx, DropReason::InProgress);
                 if ask.attempt >= 2 {
+                    let word = question.word.filter(|(child, _)| !question.has_asked(*child)).map(|(_, suspect)| suspect);
                     let first = question.first_missing(member.role.children.len());
-                    let suspect = first.map_or(Suspect::Unknown, |child| member.role.children[child].who);
+                    let suspect = word.or(first.map(|child| member.role.children[child].who)).unwrap_or(Suspect::Unknown);
                     tx.send(Egress::Port(port), &missing(suspect), Body::Empty);
+                    self.tell_parent(now, place, number, suspect, tx);
                 }
             }
         }
@@ -282,7 +284,54 @@ impl<P: Payload + ?Sized> SharpSwitch<P> {
         self.answer(place, number, tx);
     }
 
-    fn on_missing<T: Tx<SharpHeader, P>>(&mut self, place: usize, port: PortId, (number, suspect): (u32, Suspect), tx: &mut T) {
+    /// Who has not asked here, now and then, for those who wait elsewhere in the tree.
+    fn tell_parent<T: Tx<SharpHeader, P>>(&mut self, now: Instant, place: usize, number: u32, suspect: Suspect, tx: &mut T) {
+        let member = self.jobs.at_mut(place);
+        let gap = member.resend_gap;
+        let question = member.questions.at(number);
+        if let Some(parent) = member.role.parent
+            && (question.asked_at == Instant::ZERO || now.since(question.asked_at) >= gap)
+        {
+            question.asked_at = now;
+            tx.send(Egress::Port(parent.port), &SharpHeader::Missing { number, suspect }, Body::Empty);
+        }
+    }
+
+    /// A child says who has not asked below it: its siblings want to know, and who waits behind the parent.
+    fn on_missing_below<T: Tx<SharpHeader, P>>(
+        &mut self,
+        now: Instant,
+        place: usize,
+        child: u16,
+        (number, suspect): (u32, Suspect),
+        tx: &mut T,
+    ) {
+        let member = self.jobs.at_mut(place);
+        let header = SharpHeader::Missing { number, suspect };
+        if let Some(parent) = member.role.parent.filter(|_| member.questions.is_to_come(number)) {
+            // Nobody has asked here yet.
+            return tx.send(Egress::Port(parent.port), &header, Body::Empty);
+        }
+        let question = member.questions.at(number);
+        if question.number != number || question.standing != Standing::Gathering || question.has_asked(child) {
+            return drop_packet(tx, DropReason::Stale);
+        }
+        question.word = Some((child, suspect));
+        tx.send(Egress::Ports(&member.ports), &header, Body::Empty);
+        self.tell_parent(now, place, number, suspect, tx);
+    }
+
+    fn on_missing<T: Tx<SharpHeader, P>>(
+        &mut self,
+        now: Instant,
+        place: usize,
+        port: PortId,
+        (number, suspect): (u32, Suspect),
+        tx: &mut T,
+    ) {
+        if let Some(child) = self.jobs.at_mut(place).child(port) {
+            return self.on_missing_below(now, place, child, (number, suspect), tx);
+        }
         if let Err(reason) = self.asked_of(place, port, number) {
             return drop_packet(tx, reason);
         }
@@ -320,7 +369,7 @@ impl<P: Payload + ?Sized> Node<P> for SharpSwitch<P> {
                 self.on_ask(now, place, from.port, Ask { number, want, refused, attempt }, tx);
             }
             SharpHeader::Answer { number, refused } => self.on_answer(place, from.port, (number, refused), tx),
-            SharpHeader::Missing { number, suspect } => self.on_missing(place, from.port, (number, suspect), tx),
+            SharpHeader::Missing { number, suspect } => self.on_missing(now, place, from.port, (number, suspect), tx),
             SharpHeader::Host(_) => drop_packet(tx, DropReason::NotAMember),
         }
     }

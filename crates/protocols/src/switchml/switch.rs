@@ -12,7 +12,7 @@ use fanin_wire::switchml::{CallLabel, SlotUse, SwitchMlHeader};
 use super::config::{POOL_MAX, SwitchMlChild, SwitchMlOffer, SwitchMlParent, SwitchMlSwitchConfig};
 use super::planted::Planted;
 use crate::shared::serial::newer;
-use crate::shared::slots::{SlotState, Slots};
+use crate::shared::slots::{Missing, SlotState, Slots};
 use crate::shared::state::node_state;
 
 /// Marks a port that leads to no child.
@@ -354,7 +354,7 @@ impl<P: Payload + ?Sized> SwitchMlSwitch<P> {
         slot.state = SlotState::Aggregating;
         slot.missing = self.children.len() as u32;
         slot.resends = 0;
-        slot.parent_heard = false;
+        (slot.parent_heard, slot.word) = (false, None);
         slot.asked_at = Instant::ZERO;
         self.slots.forget_arrivals(index);
         self.calls[index as usize] = form.call;
@@ -479,8 +479,11 @@ impl<P: Payload + ?Sized> SwitchMlSwitch<P> {
         if attempt < 2 {
             return;
         }
-        let missing = self.slots.first_missing(self.index_of(at), self.children.len());
-        let suspect = missing.map_or(Suspect::Unknown, |child| self.children[child].who);
+        let suspect = match self.slots.missing(self.index_of(at), self.children.len()) {
+            Some(Missing::Below(suspect)) => suspect,
+            Some(Missing::Child(child)) => self.children[child].who,
+            None => Suspect::Unknown,
+        };
         let waiting = SwitchMlHeader::Waiting { at, suspect };
         tx.send(Egress::Port(port), &waiting, Body::Empty);
         self.tell_parent(now, &waiting, tx);
@@ -538,7 +541,8 @@ impl<P: Payload + ?Sized> SwitchMlSwitch<P> {
         self.complete_down(at, tx);
     }
 
-    /// Somebody waits. From the parent: children who asked want to know. From a child: its siblings want to know.
+    /// Somebody waits. From the parent: children who asked want to know. From a child: its siblings want to know, and who waits behind the
+    /// parent, also where nobody else here has come to the block: of switches in a line each would else only know that the next is silent.
     fn on_waiting<T: Tx<SwitchMlHeader, P>>(&mut self, now: Instant, port: PortId, at: SlotUse, suspect: Suspect, tx: &mut T) {
         let header = SwitchMlHeader::Waiting { at, suspect };
         let (index, from_parent, child) = (self.index_of(at), self.is_parent(port), self.child(port));
@@ -551,9 +555,14 @@ impl<P: Payload + ?Sized> SwitchMlSwitch<P> {
             return tx.send(Egress::Ports(&self.ports), &header, Body::Empty);
         }
         let Some(child) = child else { return drop_packet(tx, DropReason::NotAMember) };
+        let has_begun = slot.state != SlotState::Empty && !newer(at.round, slot.number);
+        if let Some(parent) = self.parent.filter(|_| !has_begun && matches!(slot.state, SlotState::Empty | SlotState::Done)) {
+            return tx.send(Egress::Port(parent.port), &header, Body::Empty);
+        }
         if slot.number != at.round || slot.state != SlotState::Aggregating || self.slots.has_arrived(index, child) {
             return drop_packet(tx, DropReason::Stale);
         }
+        self.slots.get(index).word = Some((child, suspect));
         tx.send(Egress::Ports(&self.ports), &header, Body::Empty);
         self.tell_parent(now, &header, tx);
     }

@@ -120,7 +120,7 @@ pub struct WorkerConfig<O> {
     pub fan_in: [u8; 2],
     /// The server.
     pub server: Address,
-    /// Who is suspected where nothing is heard: the switch that the worker hangs on, or who has the server.
+    /// Who is suspected where nothing is heard: who has the server, or the switch that it hangs on.
     pub suspect: fanin_core::Suspect,
     /// What it sends again by itself.
     pub nets: Nets,

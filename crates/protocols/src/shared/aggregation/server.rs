@@ -12,6 +12,7 @@ use super::config::{Nets, ServerConfig, WINDOW_MAX, WORKERS_MAX};
 use super::places::{Assignment, Places};
 use super::planted::Planted;
 use super::spread::Spread;
+use super::worker::ATTEMPTS_BEFORE_WORD;
 use crate::shared::order::SendOrder;
 use crate::shared::rtt::rebased;
 use crate::shared::serial::newer;
@@ -340,7 +341,7 @@ impl<P: Payload + ?Sized, R: Rounds> AggregationServer<P, R> {
         tx.note(Event::Dropped(DropReason::Duplicate));
         let missing = self.all.without(self.entries[place as usize].ranks).lowest();
         if let Some(missing) = missing
-            && packet.attempt >= 2
+            && packet.attempt >= ATTEMPTS_BEFORE_WORD
         {
             let header = AtpHeader::Waiting { at: packet.at, rank: missing.0 as u8 };
             let mut askers = packet.ranks;

@@ -92,6 +92,9 @@ impl Flight {
     }
 }
 
+/// From this attempt on a worker is told who is missing.
+pub(super) const ATTEMPTS_BEFORE_WORD: u8 = 2;
+
 /// So many later fragments acknowledged first make a gap (`a2tp 5.5`, step 6).
 const GAP_ACKS: u32 = 3;
 
@@ -427,10 +430,18 @@ impl<P: Payload + ?Sized, W: Windows> AggregationWorker<P, W> {
     }
 
     fn on_waiting<T: Tx<AtpHeader, P>>(&mut self, now: Instant, at: FragmentId, rank: u8, tx: &mut T) {
-        if self.under_way(at).is_none() || u32::from(rank) >= self.config.workers {
+        let Some(place) = self.under_way(at).filter(|_| u32::from(rank) < self.config.workers) else {
             return tx.note(Event::Dropped(DropReason::Stale));
+        };
+        let flight = &self.flights[place as usize];
+        // To fewer attempts nothing is replied, so that this is to no earlier one.
+        if flight.attempts == ATTEMPTS_BEFORE_WORD {
+            self.repetition.on_reply(now, flight.sent_at);
         }
-        self.repetition.on_waiting(now, at.seq.wrapping_sub(self.base), Suspect::Rank(Rank(u32::from(rank))));
+        // Who lacks a later fragment may only wait for the same one as this worker: windows differ in length.
+        if at.seq == self.edge {
+            self.repetition.on_waiting(now, at.seq.wrapping_sub(self.base), Suspect::Rank(Rank(u32::from(rank))));
+        }
     }
 
     fn on_rejected<T: Tx<AtpHeader, P>>(&mut self, at: FragmentId, tx: &mut T) {

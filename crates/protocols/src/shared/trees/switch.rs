@@ -10,7 +10,7 @@ use super::far::{Children, Far};
 use super::format::{Marks, TreeFormat, TreePacket};
 use super::planted::Planted;
 use crate::shared::serial::newer;
-use crate::shared::slots::{SlotState, Slots};
+use crate::shared::slots::{Missing, SlotState, Slots};
 use crate::shared::state::node_state;
 
 /// Marks a port that leads to no child.
@@ -265,7 +265,7 @@ impl<P: Payload + ?Sized> At<'_, P> {
         slot.state = SlotState::Aggregating;
         slot.missing = self.place.children.len() as u32;
         slot.resends = 0;
-        slot.parent_heard = false;
+        (slot.parent_heard, slot.word) = (false, None);
         slot.asked_at = Instant::ZERO;
         slot.marks = Marks { up: marked, down: false };
         self.slots.forget_arrivals(self.index);
@@ -371,8 +371,11 @@ impl<P: Payload + ?Sized> At<'_, P> {
         if attempt < 2 {
             return;
         }
-        let missing = self.slots.first_missing(self.index, self.place.children.len());
-        let suspect = missing.map_or(Suspect::Unknown, |child| self.place.children[child].who);
+        let suspect = match self.slots.missing(self.index, self.place.children.len()) {
+            Some(Missing::Below(suspect)) => suspect,
+            Some(Missing::Child(child)) => self.place.children[child].who,
+            None => Suspect::Unknown,
+        };
         let waiting = F::pack(TreePacket::Waiting { block: self.block, suspect });
         tx.send(self.far.way(port), &waiting, Body::Empty);
         self.tell_parent(now, &waiting, tx);
@@ -430,7 +433,8 @@ impl<P: Payload + ?Sized> At<'_, P> {
         self.complete_down(tx);
     }
 
-    /// Somebody waits. From the parent: children who asked want to know. From a child: its siblings want to know.
+    /// Somebody waits. From the parent: children who asked want to know. From a child: its siblings want to know, and who waits behind the
+    /// parent, also where nobody else here has come to the block: of switches in a line each would else only know that the next is silent.
     fn on_waiting<F: TreeFormat, T: Tx<F, P>>(&mut self, now: Instant, port: PortId, suspect: Suspect, tx: &mut T) {
         let header = F::pack(TreePacket::Waiting { block: self.block, suspect });
         let slot = self.slots.get(self.index);
@@ -442,9 +446,15 @@ impl<P: Payload + ?Sized> At<'_, P> {
             return self.place.all.send(self.far, &header, Body::Empty, tx);
         }
         let Some(child) = self.place.child(port) else { return drop_packet(tx, DropReason::NotAMember) };
+        let has_begun = slot.state != SlotState::Empty && !newer(self.block, slot.number);
+        let is_free = matches!(slot.state, SlotState::Empty | SlotState::Done);
+        if let Some(parent) = self.place.parent.filter(|_| !has_begun && is_free) {
+            return tx.send(self.far.way(parent.port), &header, Body::Empty);
+        }
         if slot.number != self.block || slot.state != SlotState::Aggregating || self.slots.has_arrived(self.index, child) {
             return drop_packet(tx, DropReason::Stale);
         }
+        self.slots.get(self.index).word = Some((child, suspect));
         self.place.all.send(self.far, &header, Body::Empty, tx);
         self.tell_parent(now, &header, tx);
     }
