@@ -25,7 +25,7 @@ pub mod tap;
 pub mod worker;
 
 pub use engine::{Statistics, Switch, SwitchConfig};
-pub use rdma::{RdmaRing, RdmaStatistics, RingError};
+pub use rdma::{Odd, OddFrames, RdmaRing, RdmaStatistics, RingError};
 pub use segment::Flow;
 pub use service::{Ended, ServiceConfig, ServiceError, serve};
 pub use tap::{Seen, Tap, TapBatch, TapReader, tap};

@@ -50,7 +50,7 @@ pub enum ServiceError {
     #[error("`transparent` names interfaces and cables (udp:..) where all are of one kind")]
     MixedPorts,
     /// Two rings of RDMA connections cannot be told apart.
-    #[error("`rdma-ring` {0} and {1} have a connection between the same two workers where each has its own")]
+    #[error("`rdma-ring` {0} and {1} have a connection between the same two workers: they need different numbers")]
     SharedNeighbours(u16, u16),
     /// An interface is gone.
     #[error("interface {interface}: {source}")]
@@ -148,6 +148,10 @@ pub fn serve(config: &ServiceConfig, stop: &AtomicBool, tap: Option<Tap>, ready:
         if Monotonic::now() >= next_tick {
             next_tick = Monotonic::now() + TICK;
             switch.on_tick(now);
+            switch.on_rdma_tick(now, &mut queues);
+            for (queue, port) in queues.queues.iter_mut().zip(&ports).filter(|(queue, _)| !queue.is_empty()) {
+                lost += queue.flush(port);
+            }
             queues.tap.iter_mut().for_each(Tap::flush);
         }
     }

@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 
 use clap::Args;
 use fanin_net::PortError;
-use fanin_transparent::{Ended, RdmaRing, ServiceConfig, ServiceError, serve};
+use fanin_transparent::{Ended, Odd, RdmaRing, RdmaStatistics, ServiceConfig, ServiceError, serve};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::SwitchArgs;
@@ -34,8 +34,8 @@ pub struct TransparentArgs {
     #[arg(long, value_name = "NUMBER", default_value_t = 64, requires = "transparent")]
     pub rings_max: usize,
     /// With --transparent: sum inside the RDMA connections (RoCEv2) of these workers, too. May be given several times. RING:TYPE:OPERATOR:IP,IP,..
-    /// with the workers by rank, as 7:f32:sum:10.0.0.1,10.0.0.2; behind it :window=N, :packets=N and :payload=BYTES where they are not 2, 170
-    /// and 1024.
+    /// with the workers by rank, as 7:f32:sum:10.0.0.1,10.0.0.2; behind it :window=N, :packets=N, :payload=BYTES and :silence=TIME where they
+    /// are not 2, 170, 1024 and 3s. TIME is how long a worker's network card may leave questions unanswered while others wait.
     #[arg(long, value_name = "RING", requires = "transparent")]
     pub rdma_ring: Vec<RdmaRing>,
     /// With --transparent: write what comes to each port and what leaves there to a file for Wireshark, tshark or scapy (pcapng).
@@ -60,6 +60,16 @@ fn bytes_between(text: &str, least: usize, most: usize) -> Result<usize, String>
         .ok()
         .filter(|bytes| (least..=most).contains(bytes))
         .ok_or_else(|| format!("{text} is not between {} KiB and {} MiB", least >> 10, most >> 20))
+}
+
+/// What of RDMA connections needs somebody's attention.
+fn log_odd(done: &RdmaStatistics) {
+    if let Some((ring, rank)) = done.blamed {
+        tracing::warn!(ring, rank, rings = done.ended, "a ring over RDMA was ended because of this rank, the last of them");
+    }
+    for odd in Odd::ALL.into_iter().filter(|odd| done.odd.of(*odd) > 0) {
+        tracing::warn!(reason = odd.name(), frames = done.odd.of(odd), "frames of RDMA could not be summed");
+    }
 }
 
 /// Runs until a signal ends it. The exit code is 2 where the settings are wrong.
@@ -125,8 +135,10 @@ pub(super) fn run(args: &SwitchArgs) -> ExitCode {
                 rdma_dropped = done.rdma.dropped,
                 rdma_refused = done.rdma.refused,
                 rdma_damaged = done.rdma.damaged,
+                rdma_ended = done.rdma.ended,
                 "ended"
             );
+            log_odd(&done.rdma);
             ExitCode::SUCCESS
         }
         Err(error) => {

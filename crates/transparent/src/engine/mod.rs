@@ -141,7 +141,7 @@ impl Switch {
     /// The same, which sums inside these rings of RDMA connections, too.
     ///
     /// # Errors
-    /// The numbers of two rings that have a pair of neighbours in common.
+    /// The numbers of two rings that have a pair of neighbours in common and the same number.
     pub fn with_rdma(config: SwitchConfig, rings: Vec<RdmaRing>) -> Result<Self, (u16, u16)> {
         Ok(Switch { rdma: Rdma::new(rings)?, ..Switch::new(config) })
     }
@@ -180,10 +180,14 @@ impl Switch {
             State::Reset => now.since(stream.began) < RESET_MEMORY,
             State::Member(_) => true,
         });
-        self.rdma.on_tick();
         for (number, ring) in &mut self.rings {
             ring.report_stall(now, *number, STALL);
         }
+    }
+
+    /// Asks workers with RDMA connections whether they are there, and tells them what is over. To be called a few times a second.
+    pub fn on_rdma_tick(&mut self, now: Instant, out: &mut impl Ports) {
+        self.rdma.on_tick(now, &mut Way { bridge: &self.bridge, ports: out });
     }
 
     fn forward(&mut self, from: usize, offload: &Offload, frame: &[u8], out: &mut impl Ports) {
