@@ -65,7 +65,7 @@ fn bytes_between(text: &str, least: usize, most: usize) -> Result<usize, String>
 /// What of RDMA connections needs somebody's attention.
 fn log_odd(done: &RdmaStatistics) {
     if let Some((ring, rank)) = done.blamed {
-        tracing::warn!(ring, rank, rings = done.ended, "a ring over RDMA was ended because of this rank, the last of them");
+        tracing::warn!(ring, rank, rings = done.ended, "rings over RDMA could not go on, the last one because of this rank");
     }
     for odd in Odd::ALL.into_iter().filter(|odd| done.odd.of(*odd) > 0) {
         tracing::warn!(reason = odd.name(), frames = done.odd.of(odd), "frames of RDMA could not be summed");
@@ -118,6 +118,7 @@ pub(super) fn run(args: &SwitchArgs) -> ExitCode {
                     return ExitCode::from(1);
                 }
             }
+            log_odd(&done.rdma);
             tracing::info!(
                 frames = done.frames,
                 forwarded = done.forwarded,
@@ -138,7 +139,6 @@ pub(super) fn run(args: &SwitchArgs) -> ExitCode {
                 rdma_ended = done.rdma.ended,
                 "ended"
             );
-            log_odd(&done.rdma);
             ExitCode::SUCCESS
         }
         Err(error) => {

@@ -7,6 +7,7 @@
 //! waits for is one that it has to refuse: it says of itself that it is longer than it is. Then both ends go to their error states, whatever
 //! their retry counts are, for the refusal is the receiver's own.
 
+use fanin_core::Instant;
 use fanin_protocols::shared::connection::Psn;
 use fanin_wire::roce::{self, Aeth, BTH, Bth, ICRC, RETH, Reth, RoceHeader, TAGS_MAX, opcode};
 
@@ -91,6 +92,9 @@ pub(super) struct Line {
     head: Vec<u8>,
     bth: Bth,
     pub port: usize,
+    /// When its sender was heard for the first time in the run, and when last.
+    pub joined: Instant,
+    pub heard: Instant,
     /// The receiver has all before this one.
     pub received: Psn,
     /// That is more than nothing; so much more that the first number may soon come again.
@@ -136,6 +140,8 @@ impl Line {
             head: frame[..before].to_vec(),
             bth: header.bth,
             port,
+            joined: Instant::ZERO,
+            heard: Instant::ZERO,
             received: identity.first,
             is_received: false,
             is_far: false,
@@ -243,8 +249,8 @@ impl Line {
         expected == self.identity.first && !self.is_far
     }
 
-    /// Takes an answer in.
-    pub fn take(&mut self, answer: Answer) -> Outcome {
+    /// Takes an answer in. `alone`: no other connection is in its place.
+    pub fn take(&mut self, answer: Answer, alone: bool) -> Outcome {
         let was_received = self.is_received;
         if answer.expected.since(self.received) > 0 {
             self.received = answer.expected;
@@ -256,9 +262,9 @@ impl Line {
             ending.is_confirmed |= answer.fatal.is_some();
         }
         let is_first = self.is_first(answer.expected) && answer.fatal.is_none();
-        // The receiver of a connection that was ended before it had anything waits for the first packet as one does that begins anew.
-        let was_ended = self.ending.is_some_and(|ending| ending.is_told && !ending.is_confirmed);
-        let begins = is_first && (was_received || self.ending.is_some() && !was_ended);
+        // The receiver of a connection that was over before it had anything waits for the first packet as one does that begins anew. With
+        // others' in its place it stays over, or two jobs with one number would end each other for ever.
+        let begins = is_first && (was_received || self.ending.is_some_and(|ending| ending.is_confirmed || !ending.is_told && alone));
         self.is_fresh |= begins;
         match self.asked.take() {
             Some((_, frame)) if is_first && self.is_fresh => Outcome::Anew(frame),

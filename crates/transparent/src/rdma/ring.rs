@@ -28,6 +28,10 @@ const TICK_MAX: Duration = Duration::from_ms(500);
 const GRACE: u32 = 4;
 /// So long a ring is not begun without a worker who was refused.
 const REFUSED: Duration = Duration::from_ms(30_000);
+/// Whoever was silent for so long when another worker comes for the first time may be of a run that was given up: he comes again if he is not.
+const STALE: Duration = Duration::from_ms(1_000);
+/// Whoever comes later than this after another one's last word may have come in a later run than he.
+const APART: Duration = Duration::from_ms(20);
 /// How many reasons are said between two ticks.
 const WORDS: u32 = 4;
 
@@ -180,7 +184,7 @@ impl Ring {
         } else if let Err(failure) = self.follows(packet, ina) {
             return self.refuse(packet, failure);
         }
-        if self.is_held_back(packet) || !self.keep(packet) {
+        if self.is_held_back(now, packet) || !self.keep(packet) {
             return;
         }
         let (reth, at) = (header.reth.map_or((0, 0), |reth| (reth.address as u32, reth.length)), number(header));
@@ -204,14 +208,14 @@ impl Ring {
             let (value, expected) = (payload.len() as u64, u64::from(self.config.payload_bytes));
             return self.refuse(packet, Failure::Field { rank, field: "payload", value, expected });
         }
-        if self.is_held_back(packet) || !self.keep(packet) {
+        if self.is_held_back(now, packet) || !self.keep(packet) {
             return;
         }
         self.on_packet(now, rank, &NetReduceHeader::Next { at: number(header), connection: rank, last }, payload, out);
     }
 
     /// A packet of the run under way has come. While the receiver is asked whether it begins anew, nothing of its connection counts.
-    fn is_held_back(&mut self, packet: &Packet<'_>) -> bool {
+    fn is_held_back(&mut self, now: Instant, packet: &Packet<'_>) -> bool {
         let member = &mut self.members[usize::from(packet.rank)];
         member.silent = None;
         let Some(line) = member.line.as_mut() else { return true };
@@ -220,6 +224,7 @@ impl Ring {
             return true;
         }
         line.note_sent(packet.psn());
+        line.heard = now;
         false
     }
 
@@ -272,7 +277,7 @@ impl Ring {
         if let Some((first, packets, _)) = message.checked_sub(window).and_then(|message| self.switch.message(before, message))
             && let Some(line) = &mut self.members[usize::from(before)].line
         {
-            _ = line.take(Answer { expected: first.plus(u32::from(packets)), fatal: None });
+            _ = line.take(Answer { expected: first.plus(u32::from(packets)), fatal: None }, false);
         }
         Ok(())
     }
@@ -305,7 +310,7 @@ impl Ring {
     ///   begins; otherwise the answer, which passes to the sender, is what it lacks.
     fn open(&mut self, now: Instant, packet: &Packet<'_>) -> bool {
         let Packet { rank, header, payload, frame, .. } = *packet;
-        let came = Identity::of(header);
+        let (came, mut comes_again) = (Identity::of(header), false);
         let member = &mut self.members[usize::from(rank)];
         if let Some(line) = member.line.as_mut().filter(|line| line.identity == came) {
             let is_old = line.once_began_with(header, payload);
@@ -328,21 +333,40 @@ impl Ring {
                 self.statistics.dropped += 1;
                 return false;
             }
+            comes_again = former.began_with(header, payload);
         }
-        self.begin(now, packet)
+        self.begin(now, packet, comes_again)
     }
 
-    /// A connection of a run that begins, or has begun by another worker's.
-    fn begin(&mut self, now: Instant, packet: &Packet<'_>) -> bool {
+    /// A connection of a run that begins, or has begun by another worker's. `comes_again`: it was of the run before, which is not counted
+    /// against those who wait.
+    ///
+    /// A worker who comes for the first time may be the first one of a run whose others have yet to come again, while what is held is of a
+    /// run that was given up before there was any sum. So those who were silent for long are taken only when they come again, as they do:
+    /// nothing has been acknowledged. And if one of those begins anew just after there were sums, all are told that the ring is over.
+    fn begin(&mut self, now: Instant, packet: &Packet<'_>, comes_again: bool) -> bool {
         let rank = usize::from(packet.rank);
-        if self.members[rank].line.is_some() {
+        let is_stale = |member: &Member| member.line.as_ref().is_some_and(|line| now.since(line.heard) > STALE);
+        if let Some(own) = &self.members[rank].line {
+            // What this worker sent before may be in the sums of whoever came later, and nobody has acknowledged that he had it.
+            let heard = if own.is_received { now } else { own.heard };
+            let is_later = |line: &Line| line.has_sums && line.joined.since(heard) > APART;
             let other = (0u16..).zip(&self.members).find(|(other, member)| {
-                *other != packet.rank && member.line.as_ref().is_some_and(|line| line.is_doubtful)
+                *other != packet.rank && member.line.as_ref().is_some_and(|line| line.is_doubtful || is_later(line))
             });
             if let Some((other, _)) = other {
                 self.fail_with(packet, Failure::Doubtful { rank: packet.rank, other });
                 return false;
             }
+            if self.switch.is_waiting() {
+                let queue_pair = packet.header.bth.queue_pair;
+                tracing::warn!(
+                    ring = self.config.ring,
+                    "rank {rank} begins with queue pair {queue_pair} while a run is not over: that is ended, and whoever is still of it is told"
+                );
+            }
+            self.clear(false);
+        } else if !comes_again && self.members.iter().any(is_stale) {
             self.clear(false);
         }
         if let Err(failure) = self.lengths_agree(packet, 0) {
@@ -351,6 +375,7 @@ impl Ring {
         }
         let (member, mut line) = (&mut self.members[rank], packet.line());
         let own = line.identity;
+        (line.joined, line.heard) = (now, now);
         // Others may have ended at the same queue pair. Nobody is there any more who could be told.
         for former in member.former.iter_mut().filter(|former| former.identity.queue_pair == own.queue_pair) {
             former.end(false, 0);
@@ -384,6 +409,7 @@ impl Ring {
 
     /// The same because of a connection that would have been one of its.
     fn fail_with(&mut self, packet: &Packet<'_>, failure: Failure) {
+        self.statistics.refused += 1;
         self.fail(failure);
         let mut line = packet.line();
         line.end(true, 0);
@@ -529,7 +555,7 @@ impl Ring {
             // What it has already been given it cannot be waiting for, unless it is another one by the same number.
             let is_ours = answer.expected.since(line.received) >= 0;
             let before = line.received;
-            outcome = line.take(answer);
+            outcome = line.take(answer, false);
             if line.received != before {
                 (self.moved, self.has_repeated) = (now, false);
             }
@@ -538,10 +564,12 @@ impl Ring {
                 self.members[successor].silent = None;
             }
         }
-        for line in &mut self.members[usize::from(rank)].former {
+        let member = &mut self.members[usize::from(rank)];
+        let alone = member.line.is_none();
+        for line in &mut member.former {
             let before = line.received;
             let Some(answer) = line.answer(header) else { continue };
-            let follows = line.take(answer);
+            let follows = line.take(answer, alone);
             if outcome == Outcome::Nothing {
                 outcome = follows;
             }

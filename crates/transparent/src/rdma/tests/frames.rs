@@ -12,10 +12,7 @@ fn pair(change: impl Fn(&mut RoceHeader, &mut Vec<u8>)) -> (Switch, Vec<(usize, 
     let mut switch = switch(2);
     learn(&mut switch, 2);
     let run = Run::new(2, 4, 30);
-    let mut frame = changed(&run.frame(0, 0), change);
-    // A wrong frame is what a test wants here, as it came from the wire.
-    frame.truncate(frame.len());
-    let mut left = send(&mut switch, 0, frame);
+    let mut left = send(&mut switch, 0, changed(&run.frame(0, 0), change));
     left.extend(send(&mut switch, 1, run.frame(1, 0)));
     (switch, left)
 }
@@ -113,13 +110,9 @@ fn what_cannot_be_summed_is_counted_by_reason() {
     ethernet.extend([0; 40]);
     ethernet.extend(&good[42..]);
     let stranger = changed(&good, |header, _| header.envelope.addresses[0] = [10, 0, 0, 77]);
-    let version = changed(&good, |_, _| ());
-    let version = {
-        let mut frame = version;
-        frame[43] |= 1;
-        roce::seal(&mut frame);
-        frame
-    };
+    let mut version = good.clone();
+    version[43] |= 1;
+    roce::seal(&mut version);
     let mut damaged = good.clone();
     damaged[90] ^= 4;
     let cases = [
@@ -168,11 +161,9 @@ fn two_rings_over_the_same_hosts_are_summed_apart() {
         left.extend(send(&mut switch, rank, one.frame(rank, 0)));
         left.extend(send(&mut switch, rank, two.frame(rank, 0)));
     }
-    for packet in [1] {
-        for rank in (0..3).rev() {
-            left.extend(send(&mut switch, rank, two.frame(rank, packet)));
-            left.extend(send(&mut switch, rank, one.frame(rank, packet)));
-        }
+    for rank in (0..3).rev() {
+        left.extend(send(&mut switch, rank, two.frame(rank, 1)));
+        left.extend(send(&mut switch, rank, one.frame(rank, 1)));
     }
     assert_eq!(left.len(), 12);
     for (_, frame) in &left {
