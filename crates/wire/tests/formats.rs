@@ -322,8 +322,21 @@ fn roce_headers() -> impl Strategy<Value = RoceHeader> {
         .chain([opcode::WRITE_LAST_IMMEDIATE, opcode::WRITE_ONLY_IMMEDIATE]);
     let bth = (proptest::sample::select(codes.collect::<Vec<_>>()), any::<(u8, u16, u8, bool, u8)>(), 0..=NUMBER_MAX, 0..=NUMBER_MAX);
     (envelope, bth, any::<(u64, u32, u32)>(), any::<u8>(), 0..=NUMBER_MAX).prop_map(
-        |(envelope, (code, (events, partition, variant, ack_request, reserved), queue_pair, psn), (address, key, length), syndrome, messages)| {
-            let bth = Bth { events: events & 0xC0, partition, variant, ack_request, reserved: reserved & 0x7F, ..Bth::new(code, queue_pair, psn) };
+        |(
+            envelope,
+            (code, (events, partition, variant, ack_request, reserved), queue_pair, psn),
+            (address, key, length),
+            syndrome,
+            messages,
+        )| {
+            let bth = Bth {
+                events: events & 0xC0,
+                partition,
+                variant,
+                ack_request,
+                reserved: reserved & 0x7F,
+                ..Bth::new(code, queue_pair, psn)
+            };
             RoceHeader {
                 envelope,
                 bth,

@@ -35,10 +35,9 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Failure::Field { rank, field, value, expected } => write!(f, "rank {rank} says `{field}` {value} where {expected} is expected"),
-            Failure::Declared { rank, value, expected, told } => write!(
-                f,
-                "rank {rank} declares element type and operator {value:#06x} where {expected:#06x}, for {told}, or 0 is expected"
-            ),
+            Failure::Declared { rank, value, expected, told } => {
+                write!(f, "rank {rank} declares element type and operator {value:#06x} where {expected:#06x}, for {told}, or 0 is expected")
+            }
             Failure::Lengths { rank, message, length, other, expected } => {
                 write!(f, "message {message} of rank {rank} has {length} bytes where {expected}, as with rank {other}, are expected")
             }
@@ -48,7 +47,10 @@ impl fmt::Display for Failure {
                 message.wrapping_sub(*window)
             ),
             Failure::Gap { rank, message, psn, expected } => {
-                write!(f, "message {message} of rank {rank} begins with packet {psn} where {expected} is expected, behind the message before")
+                write!(
+                    f,
+                    "message {message} of rank {rank} begins with packet {psn} where {expected} is expected, behind the message before"
+                )
             }
             Failure::Changed { rank, psn } => write!(f, "packet {psn} of rank {rank} comes again with other contents"),
             Failure::Headless { rank, queue_pair } => {
@@ -61,14 +63,23 @@ impl fmt::Display for Failure {
             Failure::Silent { ranks, for_ms } => {
                 let names: Vec<String> = ranks.iter().map(u16::to_string).collect();
                 let (word, verb) = if ranks.len() == 1 { ("rank", "does") } else { ("ranks", "do") };
-                write!(f, "{word} {} {verb} not answer: silent for {}.{} s, asked again and again, while others wait", names.join(", "), for_ms / 1_000, for_ms / 100 % 10)
+                write!(
+                    f,
+                    "{word} {} {verb} not answer: silent for {}.{} s, asked again and again, while others wait",
+                    names.join(", "),
+                    for_ms / 1_000,
+                    for_ms / 100 % 10
+                )
             }
             Failure::Doubtful { rank, other } => write!(
                 f,
                 "rank {rank} begins again after rank {other}'s first packet was answered with the sum of the run before, which it may not be of"
             ),
             Failure::NoBeginning { rank, queue_pair } => {
-                write!(f, "the beginning of rank {rank}'s connection to queue pair {queue_pair} was not seen, or its run is over; its writes are dropped")
+                write!(
+                    f,
+                    "the beginning of rank {rank}'s connection to queue pair {queue_pair} was not seen, or its run is over; its writes are dropped"
+                )
             }
         }
     }

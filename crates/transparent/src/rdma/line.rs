@@ -369,7 +369,8 @@ impl Line {
 
     /// An answer says what the receiver waits for, while it is being told that it is over: it is told once more, by the right number.
     pub fn tell_again(&self, buffer: &mut Vec<u8>, emit: &mut impl FnMut(usize, &[u8])) {
-        let is_told = self.ending.is_some_and(|ending| ending.rounds > 0 && ending.grace == 0 && (ending.is_told || ending.rounds > TOLD_ROUNDS));
+        let is_told =
+            self.ending.is_some_and(|ending| ending.rounds > 0 && ending.grace == 0 && (ending.is_told || ending.rounds > TOLD_ROUNDS));
         if is_told {
             self.tell(buffer, emit);
         }

@@ -51,13 +51,17 @@ impl Odd {
     /// What is said of it.
     const fn words(self) -> &'static str {
         match self {
-            Odd::Damaged => "a write between workers of a ring was damaged on its way: its ICRC or checksum is wrong; it is dropped, and its sender sends it again",
+            Odd::Damaged => {
+                "a write between workers of a ring was damaged on its way: its ICRC or checksum is wrong; it is dropped, and its sender sends it again"
+            }
             Odd::Malformed => "a write between workers of a ring has a wrong length or version; it is dropped",
             Odd::Fragment => "a write between workers of a ring was cut up by IPv4 where whole packets are expected; it is dropped",
             Odd::Options => "a write between workers of a ring has options of IPv4 where none are expected; it is dropped",
             Odd::V6 => "a message over IPv6 passes unsummed: rings are of addresses of IPv4",
             Odd::Ethernet => "a message of RoCE's first version passes unsummed: rings are of addresses of IPv4",
-            Odd::Stranger => "a message between hosts that are no neighbours of a ring passes unsummed: addresses stand by rank in `rdma-ring`",
+            Odd::Stranger => {
+                "a message between hosts that are no neighbours of a ring passes unsummed: addresses stand by rank in `rdma-ring`"
+            }
         }
     }
 }

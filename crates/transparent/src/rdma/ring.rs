@@ -288,9 +288,7 @@ impl Ring {
         let others = (0..self.members.len() as u16).filter(|other| *other != packet.rank);
         let known = others.filter_map(|other| Some((other, self.switch.message(other, message)?.2))).next();
         match known {
-            Some((other, expected)) if expected != length => {
-                Err(Failure::Lengths { rank: packet.rank, message, length, other, expected })
-            }
+            Some((other, expected)) if expected != length => Err(Failure::Lengths { rank: packet.rank, message, length, other, expected }),
             _ => Ok(()),
         }
     }
@@ -621,7 +619,8 @@ impl Ring {
             self.members.iter_mut().for_each(|member| member.silent = None);
             return;
         }
-        let is_refused = |member: &&Member| member.line.is_none() && member.refused.as_ref().is_some_and(|(at, _)| now.since(*at) < REFUSED);
+        let is_refused =
+            |member: &&Member| member.line.is_none() && member.refused.as_ref().is_some_and(|(at, _)| now.since(*at) < REFUSED);
         if let Some(failure) = self.members.iter().find(is_refused).and_then(|member| Some(member.refused.clone()?.1)) {
             return self.fail(failure);
         }

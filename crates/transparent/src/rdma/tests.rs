@@ -37,7 +37,16 @@ fn address(rank: usize) -> [u8; 4] {
 fn envelope(from: usize, to: usize) -> Envelope {
     let mac = |rank: usize| [2, 0, 0, 0, 0, rank as u8 + 1];
     let addresses = [address(from), address(to)];
-    Envelope { macs: [mac(to), mac(from)], addresses, service: 2, identification: 7, hops: 64, source_port: 50_000, dont_fragment: true, tags: [None; 2] }
+    Envelope {
+        macs: [mac(to), mac(from)],
+        addresses,
+        service: 2,
+        identification: 7,
+        hops: 64,
+        source_port: 50_000,
+        dont_fragment: true,
+        tags: [None; 2],
+    }
 }
 
 fn frame(from: usize, to: usize, bth: Bth, reth: Option<Reth>, immediate: Option<[u8; 4]>, payload: &[u8]) -> Vec<u8> {

@@ -1,8 +1,6 @@
 //! The accelerator of a run, and its way out: packets of sums in the frames that the contributions came in.
 
-use fanin_core::{
-    Body, DropReason, Egress, Event, JobId, OpError, Payload, Piece, PortId, Rank, Suspect, Tx,
-};
+use fanin_core::{Body, DropReason, Egress, Event, JobId, OpError, Payload, Piece, PortId, Rank, Suspect, Tx};
 use fanin_protocols::netreduce::{NetReduceChild, NetReduceConnection, NetReduceSwitch, NetReduceSwitchConfig, Variants};
 use fanin_protocols::shared::connection::Psn;
 use fanin_wire::netreduce::{InaHeader, NetReduceHeader, PacketNumber};

@@ -97,13 +97,8 @@ impl Net {
             _ => (Aeth::ACK, psn.wrapping_sub(1) & 0xff_ffff),
         };
         let bth = Bth::new(opcode::ACKNOWLEDGE, origin(&self.run, from), psn);
-        let header = RoceHeader {
-            envelope: envelope(to, from),
-            bth,
-            reth: None,
-            aeth: Some(Aeth { syndrome, messages: 0 }),
-            immediate: None,
-        };
+        let header =
+            RoceHeader { envelope: envelope(to, from), bth, reth: None, aeth: Some(Aeth { syndrome, messages: 0 }), immediate: None };
         let mut out = vec![0; header.frame_len(0)];
         header.emit(&[], &mut out);
         self.put(to, out);
@@ -157,7 +152,11 @@ impl Net {
     fn finish(&mut self, ticks: u64) {
         let end = self.tick + ticks;
         while !self.is_done() {
-            assert!(self.tick < end, "not done in time: {:?}", self.workers.iter().map(|worker| (worker.received, worker.acknowledged, worker.errors)).collect::<Vec<_>>());
+            assert!(
+                self.tick < end,
+                "not done in time: {:?}",
+                self.workers.iter().map(|worker| (worker.received, worker.acknowledged, worker.errors)).collect::<Vec<_>>()
+            );
             self.step();
         }
         for worker in &self.workers {
@@ -174,7 +173,11 @@ impl Net {
     fn errors(&mut self, ticks: u64) -> u64 {
         let begin = self.tick;
         while !self.workers.iter().all(|worker| worker.is_dead || worker.errors[0] || worker.errors[1]) {
-            assert!(self.tick < begin + ticks, "no error in time: {:?}", self.workers.iter().map(|worker| worker.errors).collect::<Vec<_>>());
+            assert!(
+                self.tick < begin + ticks,
+                "no error in time: {:?}",
+                self.workers.iter().map(|worker| worker.errors).collect::<Vec<_>>()
+            );
             self.step();
         }
         self.tick - begin
@@ -328,7 +331,11 @@ fn whoever_disagrees_with_the_ring_or_the_others_ends_it_and_is_named() {
             header.bth.pad = 0;
         },
         |header, _| header.reth.as_mut().unwrap().length += 4,
-        |_, payload| payload[14..16].copy_from_slice(&InaHeader::declared("f32".parse().map(|dtype| ElementOp::new(dtype, Operator::Sum).unwrap()).unwrap()).to_be_bytes()),
+        |_, payload| {
+            payload[14..16].copy_from_slice(
+                &InaHeader::declared("f32".parse().map(|dtype| ElementOp::new(dtype, Operator::Sum).unwrap()).unwrap()).to_be_bytes(),
+            )
+        },
         |header, _| header.reth.as_mut().unwrap().length -= 2,
     ];
     for (number, change) in changes.into_iter().enumerate() {

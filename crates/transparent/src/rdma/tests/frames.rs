@@ -138,7 +138,9 @@ fn what_cannot_be_summed_is_counted_by_reason() {
 
 #[test]
 fn a_worker_may_declare_what_it_sends_and_a_contradiction_is_refused() {
-    let declare = |op: ElementOp| move |_: &mut RoceHeader, payload: &mut Vec<u8>| payload[14..16].copy_from_slice(&InaHeader::declared(op).to_be_bytes());
+    let declare = |op: ElementOp| {
+        move |_: &mut RoceHeader, payload: &mut Vec<u8>| payload[14..16].copy_from_slice(&InaHeader::declared(op).to_be_bytes())
+    };
     let (switch, left) = pair(declare(ElementOp::new(DType::I32, Operator::Sum).unwrap()));
     assert_eq!((left.len(), switch.statistics().rdma.refused), (2, 0));
     let (_, payload) = RoceHeader::parse(&left[0].1).unwrap();
@@ -174,11 +176,8 @@ fn two_rings_over_the_same_hosts_are_summed_apart() {
         let (skipped, first) = if header.reth.is_some() { (InaHeader::LEN, 0) } else { (0, (PAYLOAD - InaHeader::LEN) / 4) };
         for (index, bytes) in payload[skipped..].chunks_exact(4).enumerate() {
             let elements = (0..3).map(|rank| run.element(rank, first + index));
-            let expected = if is_one {
-                elements.fold(0u32, u32::wrapping_add)
-            } else {
-                elements.map(|element| element as i32).max().unwrap() as u32
-            };
+            let expected =
+                if is_one { elements.fold(0u32, u32::wrapping_add) } else { elements.map(|element| element as i32).max().unwrap() as u32 };
             assert_eq!(bytes, expected.to_le_bytes());
         }
     }
