@@ -55,6 +55,17 @@ pub(super) struct Answer {
     pub fatal: Option<u8>,
 }
 
+/// What a connection whose sender's queue pair is not known may learn from an answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Learns {
+    /// That it goes there.
+    Origin,
+    /// Nothing but that somebody is there: it fits several connections between the same hosts.
+    Presence,
+    /// Nothing: it is another connection's.
+    Nothing,
+}
+
 /// What follows from an answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Outcome {
@@ -219,17 +230,36 @@ impl Line {
         self.asked.is_some()
     }
 
-    /// A packet of the receiver to its sender that acknowledges something, or not. `None` where that is about another connection.
-    pub fn answer(&mut self, header: &RoceHeader) -> Option<Answer> {
-        let aeth = header.aeth?;
-        let (to, number) = (header.bth.queue_pair, Psn::new(header.bth.psn));
-        let expected = if aeth.is_negative() { number } else { number.plus(1) };
+    /// The queue pair that it begins at is this one.
+    pub fn begins_at(&self, queue_pair: u32) -> bool {
+        self.sender == Some(queue_pair)
+    }
+
+    /// The first packet that the receiver does not have, by an answer of its.
+    fn expected(header: &RoceHeader) -> Option<Psn> {
+        let number = Psn::new(header.bth.psn);
+        Some(if header.aeth?.is_negative() { number } else { number.plus(1) })
+    }
+
+    /// Whether an answer may be to this connection, by what it says.
+    fn fits(&self, header: &RoceHeader) -> bool {
         let oldest = if self.is_far { Psn::new(self.received.number().wrapping_sub(NEAR as u32)) } else { self.identity.first };
-        let fits = expected.since(oldest) >= 0 && expected.since(self.sent) <= 0;
+        Self::expected(header).is_some_and(|expected| expected.since(oldest) >= 0 && expected.since(self.sent) <= 0)
+    }
+
+    /// Whether an answer may be to this connection of which nobody knows where it begins.
+    pub fn may_begin_at(&self, header: &RoceHeader) -> bool {
+        self.sender.is_none() && !self.foreign.contains(&header.bth.queue_pair) && self.fits(header)
+    }
+
+    /// A packet of the receiver to its sender that acknowledges something, or not. `None` where that is about another connection.
+    pub fn answer(&mut self, header: &RoceHeader, learns: Learns) -> Option<Answer> {
+        let (aeth, expected) = (header.aeth?, Self::expected(header)?);
+        let to = header.bth.queue_pair;
         if self.foreign.contains(&to) || header.envelope.virtual_lans() != self.identity.lans {
             return None;
         }
-        if !fits {
+        if !self.fits(header) {
             if self.sender != Some(to) && self.foreign.len() < FOREIGN_MAX {
                 self.foreign.push(to);
             }
@@ -237,7 +267,7 @@ impl Line {
         }
         // Who begins anew may do so by another queue pair.
         let may_differ = self.sender.is_none() || self.is_first(expected) && (self.is_asked() || self.is_fresh);
-        if self.sender != Some(to) && !may_differ {
+        if self.sender != Some(to) && (!may_differ || learns != Learns::Origin) {
             return None;
         }
         self.sender = Some(to);

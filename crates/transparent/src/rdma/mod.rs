@@ -33,6 +33,7 @@ use fanin_wire::netreduce::InaHeader;
 use fanin_wire::roce::{self, Glance, Over, RoceHeader, opcode};
 
 pub use config::{RdmaRing, RingError, WORKERS_MAX};
+use line::Learns;
 pub use odd::{Odd, OddFrames};
 use ring::{Packet, Ring};
 
@@ -114,7 +115,7 @@ impl Rdma {
             if let Some(pair) = self.pairs.get(&(to, from))
                 && let Ok((header, _)) = RoceHeader::parse(frame)
             {
-                pair.seats.iter().for_each(|(ring, rank)| self.rings[*ring].on_answer(now, *rank, &header, out));
+                on_answer(&mut self.rings, pair, now, &header, out);
             }
             return false;
         }
@@ -156,6 +157,20 @@ impl Rdma {
     }
 }
 
+/// A card answers what its predecessor has sent: that may be in any of several rings between the same hosts.
+fn on_answer(rings: &mut [Ring], pair: &Pair, now: Instant, header: &RoceHeader, out: &mut impl Emit) {
+    let owner = pair.seats.iter().find(|(ring, rank)| rings[*ring].is_answered(*rank, header)).copied();
+    let candidates = pair.seats.iter().filter(|(ring, rank)| rings[*ring].may_be_answered(*rank, header)).count();
+    for &(ring, rank) in &pair.seats {
+        let learns = match owner {
+            Some(owner) if owner != (ring, rank) => Learns::Nothing,
+            None if candidates > 1 => Learns::Presence,
+            _ => Learns::Origin,
+        };
+        rings[ring].on_answer(now, rank, header, learns, out);
+    }
+}
+
 /// A write between two neighbours. Says whether it has been dealt with.
 fn on_write(
     rings: &mut [Ring],
@@ -176,7 +191,12 @@ fn on_write(
         Err(_) => return odd.count(Odd::Malformed, glance.addresses),
     };
     let queue_pair = header.bth.queue_pair;
-    let known = |rings: &[Ring]| pair.seats.iter().copied().find(|(ring, rank)| rings[*ring].knows(*rank, queue_pair));
+    let known = |rings: &[Ring]| {
+        let seats = || pair.seats.iter().copied();
+        seats()
+            .find(|(ring, rank)| rings[*ring].owns(*rank, queue_pair))
+            .or_else(|| seats().find(|(ring, rank)| rings[*ring].knows(*rank, queue_pair)))
+    };
     let packet = |rank| Packet { port, rank, header: &header, payload, frame };
     let is_first = header.reth.is_some();
     if let Some(ina) = is_first.then(|| InaHeader::parse(payload).ok()).flatten() {

@@ -12,7 +12,7 @@ use fanin_wire::stream::checksum;
 
 use super::config::RdmaRing;
 use super::failure::Failure;
-use super::line::{Answer, Identity, Line, Outcome};
+use super::line::{Answer, Identity, Learns, Line, Outcome};
 use super::way::{HEAD_MAX, Head, NO_HEAD, Way, accelerator};
 use super::{Emit, RdmaStatistics};
 
@@ -148,6 +148,21 @@ impl Ring {
     pub fn knows(&self, rank: u16, queue_pair: u32) -> bool {
         let member = &self.members[usize::from(rank)];
         member.line.iter().chain(&member.former).any(|line| line.identity.queue_pair == queue_pair)
+    }
+
+    /// The same of the run that is under way.
+    pub fn owns(&self, rank: u16, queue_pair: u32) -> bool {
+        self.members[usize::from(rank)].line.as_ref().is_some_and(|line| line.identity.queue_pair == queue_pair)
+    }
+
+    /// Whether an answer is to a rank's connection, as is known by now.
+    pub fn is_answered(&self, rank: u16, header: &RoceHeader) -> bool {
+        self.members[usize::from(rank)].line.as_ref().is_some_and(|line| line.begins_at(header.bth.queue_pair))
+    }
+
+    /// Whether it may be, as far as is known.
+    pub fn may_be_answered(&self, rank: u16, header: &RoceHeader) -> bool {
+        self.members[usize::from(rank)].line.as_ref().is_some_and(|line| line.may_begin_at(header))
     }
 
     /// Something that is not of the ring begins at a queue pair. Says whether that is none of the ring's run.
@@ -543,12 +558,16 @@ impl Ring {
     }
 
     /// A card answers a packet of rank `rank`, whose successor it is.
-    pub fn on_answer(&mut self, now: Instant, rank: u16, header: &RoceHeader, out: &mut impl Emit) {
+    pub fn on_answer(&mut self, now: Instant, rank: u16, header: &RoceHeader, learns: Learns, out: &mut impl Emit) {
         let successor = usize::from(self.successor(rank));
         let member = &mut self.members[usize::from(rank)];
         let (mut outcome, mut failed) = (Outcome::Nothing, None);
+        if learns == Learns::Presence && member.line.as_ref().is_some_and(|line| line.may_begin_at(header)) {
+            self.members[successor].silent = None;
+        }
+        let member = &mut self.members[usize::from(rank)];
         if let Some(line) = &mut member.line
-            && let Some(answer) = line.answer(header)
+            && let Some(answer) = line.answer(header, learns)
         {
             // What it has already been given it cannot be waiting for, unless it is another one by the same number.
             let is_ours = answer.expected.since(line.received) >= 0;
@@ -566,7 +585,7 @@ impl Ring {
         let alone = member.line.is_none();
         for line in &mut member.former {
             let before = line.received;
-            let Some(answer) = line.answer(header) else { continue };
+            let Some(answer) = line.answer(header, learns) else { continue };
             let follows = line.take(answer, alone);
             if outcome == Outcome::Nothing {
                 outcome = follows;

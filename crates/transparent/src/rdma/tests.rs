@@ -77,7 +77,7 @@ impl Run {
     }
 
     fn queue_pair(&self, rank: usize) -> u32 {
-        mix(self.numbers, rank as u64) as u32 & 0xff_ffff
+        mix(self.numbers ^ u64::from(self.ring - 7) << 32, rank as u64) as u32 & 0xff_ffff
     }
 
     fn psn(&self, rank: usize) -> u32 {

@@ -41,7 +41,7 @@ struct Net {
 
 /// The queue pair that a rank's connection begins at.
 fn origin(run: &Run, rank: usize) -> u32 {
-    900 + 10 * (run.numbers as u32 & 0xfff) + rank as u32
+    900 + 10 * (run.numbers as u32 & 0xfff) + 100_000 * u32::from(run.ring) + rank as u32
 }
 
 impl Net {
@@ -377,15 +377,7 @@ fn two_jobs_with_one_number_on_the_same_hosts_have_an_error_soon() {
     let mut two = Net::new(switch(3), Run { numbers: 60, ..Run::new(3, 60, 40_000) });
     two.tick = one.tick;
     for _ in 0..10 * TICKS {
-        one.step();
-        let others = std::mem::take(&mut one.foreign);
-        std::mem::swap(&mut one.switch, &mut two.switch);
-        others.iter().for_each(|(to, frame)| two.arrive(*to, frame));
-        two.step();
-        let others = std::mem::take(&mut two.foreign);
-        std::mem::swap(&mut one.switch, &mut two.switch);
-        others.iter().for_each(|(to, frame)| one.arrive(*to, frame));
-        two.foreign.clear();
+        together(&mut one, &mut two);
         let over = |net: &Net| net.workers.iter().all(|worker| worker.errors[0] || worker.errors[1]);
         if over(&one) || over(&two) {
             return;
@@ -416,4 +408,47 @@ fn what_is_held_of_a_run_that_was_given_up_is_in_no_sum() {
             }
         }
     }
+}
+
+/// A step of two jobs at the first one's switch.
+fn together(one: &mut Net, two: &mut Net) {
+    one.step();
+    let others = std::mem::take(&mut one.foreign);
+    std::mem::swap(&mut one.switch, &mut two.switch);
+    others.iter().for_each(|(to, frame)| two.arrive(*to, frame));
+    two.step();
+    let others = std::mem::take(&mut two.foreign);
+    std::mem::swap(&mut one.switch, &mut two.switch);
+    others.iter().for_each(|(to, frame)| one.arrive(*to, frame));
+    two.foreign.clear();
+}
+
+#[test]
+fn rings_over_the_same_hosts_with_the_same_first_numbers_do_not_take_each_others_answers() {
+    let mut other = ring(3);
+    other.ring = 8;
+    let both = || Switch::with_rdma(SwitchConfig { ports: 3, ..SwitchConfig::default() }, vec![ring(3), other.clone()]).unwrap();
+    let run = Run::new(3, 6, 20_000);
+    let mut one = Net::new(both(), run);
+    learn(&mut one.switch, 3);
+    // Packet numbers begin at the same one, and workers are late in one of them.
+    let mut two = Net::new(both(), Run { ring: 8, seed: 9, ..run });
+    two.workers[1].busy_until = 40;
+    for _ in 0..200 {
+        together(&mut one, &mut two);
+    }
+    one.finish(1);
+    two.finish(1);
+    assert_eq!((one.switch.statistics().rdma.runs, one.switch.statistics().rdma.ended), (2, 0));
+    // Later somebody dies in one of them.
+    let mut one = Net { tick: one.tick, ..Net::new(one.switch, Run { seed: 10, numbers: 10, elements: 40_000, ..run }) };
+    let mut two = Net { tick: one.tick, ..Net::new(both(), Run { ring: 8, seed: 11, numbers: 11, elements: 40_000, ..run }) };
+    together(&mut one, &mut two);
+    two.workers[2].is_dead = true;
+    for _ in 0..200 {
+        together(&mut one, &mut two);
+    }
+    one.finish(1);
+    assert!(two.workers[..2].iter().all(|worker| worker.errors[0] || worker.errors[1]));
+    assert_eq!((one.switch.statistics().rdma.ended, one.switch.statistics().rdma.blamed), (1, Some((8, 2))));
 }
