@@ -6,12 +6,13 @@ number, key and address; the workers compare every element. Needs neither root n
 
 Usage: rdma.py [--fanin PATH] [--workers N] [CASE ...]
 
-Cases: clean, float, loss, late, again, control. Exits with 1 if an element is wrong. Python's standard library only.
+Cases: clean, float, loss, late, again, numbers, dead, control. Exits with 1 if an element is wrong, or whoever waits for the dead has no error. Python's standard library only.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import re
 import socket
@@ -50,6 +51,12 @@ class Case:
     runs: int = 1
     #: Whether the switch knows of the ring.
     summed: bool = True
+    #: The first packet number of each connection; None is a random one.
+    psn: int | None = None
+    #: The worker that is killed after its first operation.
+    killed: int | None = None
+    #: How often cards send again. With 7, the kernel's RoCE does so for ever.
+    retries: int = 6
     timeout_s: float = 120.0
 
 
@@ -61,6 +68,10 @@ CASES = {
     "late": Case(late_ms=2_500, operations=1),
     # The same numbers of queue pairs in other runs.
     "again": Case(elements=20_000, operations=1, runs=2),
+    # The same numbers of queue pairs and of first packets, with other vectors.
+    "numbers": Case(elements=20_000, operations=1, runs=2, psn=0),
+    # By themselves the others would send again for ever.
+    "dead": Case(elements=20_000, operations=1_000, killed=1, retries=7),
     # What the workers say where nobody sums: that this is noticed.
     "control": Case(elements=20_000, operations=1, summed=False),
 }
@@ -89,6 +100,10 @@ def build(folder: Path) -> Path:
     return program
 
 
+#: A switch that asks whoever is silent for three seconds, and an emulated machine that is slow to say what it has heard.
+DEAD_S = 20.0
+
+
 def plugged(case: Case, workers: int) -> list[guests.Guest]:
     """The guests of a case."""
     free = ports(2 * workers)
@@ -97,6 +112,7 @@ def plugged(case: Case, workers: int) -> list[guests.Guest]:
     def words(rank: int) -> list[str]:
         named = {"rank": rank, "addresses": ",".join(addresses), "ring": RING, "type": case.type, "elements": case.elements}
         named |= {"operations": case.operations, "late-ms": case.late_ms if rank == workers - 1 else 0}
+        named |= {"retries": case.retries} | ({} if case.psn is None else {"psn": case.psn})
         return [word for name, value in named.items() for word in (f"--{name}", str(value))]
 
     return [guests.Guest(rank, addresses[rank], words(rank), free[2 * rank], free[2 * rank + 1]) for rank in range(workers)]
@@ -138,20 +154,43 @@ def run_case(name: str, fanin: str, workers: int, image: Path, trace: str | None
     results = []
     with Crew() as crew:
         switch = crew.start(switch_command(fanin, case, crew_of_guests, trace), {"NO_COLOR": "1"})
-        for _ in range(case.runs):
+        ended_after_s = None
+        for run in range(case.runs):
             deadline = time.monotonic() + case.timeout_s
-            running = [crew.start(guest.command(kernel, image)) for guest in crew_of_guests]
+            running = [crew.start(guest.command(kernel, image)) for guest in other_vectors(crew_of_guests, run)]
+            if case.killed is not None:
+                ended_after_s = kill_one(crew, running, case.killed, deadline)
+                continue
             results += [outcome(crew.finish(process, deadline)) for process in running]
         switch.terminate()
         switch.wait(10)
-        done = switch_words(crew.last_words(switch))
+        last_words = crew.last_words(switch)
+        done = switch_words(last_words)
     row = {"case": name, "workers": workers, "type": case.type, "elements": case.elements, "switch": done}
     row |= {key: sum(result[key] for result in results) for key in ("wrong", "unsummed")}
-    row["seconds"] = max(second for result in results for second in result["seconds"])
+    row["seconds"] = max((second for result in results for second in result["seconds"]), default=ended_after_s or 0.0)
     row["messages"] = -(-case.elements // ((170 * 1_024 - 16) // 4)) * case.operations * case.runs * workers
     row["out_of_sequence"] = sum(result["counters"].get("out_of_seq_request", 0) for result in results)
     row["expected"] = row["wrong"] == 0 and row["unsummed"] == 0 if case.summed else row["unsummed"] == row["messages"]
+    if case.killed is not None:
+        row["messages"] = 0
+        row["expected"] = done.get("rdma_ended") == 1 and f"rank {case.killed} does not answer" in re.sub(r"\x1b\[[0-9;]*m", "", last_words)
     return row
+
+
+def other_vectors(crew: Sequence[guests.Guest], run: int) -> list[guests.Guest]:
+    """The same guests with vectors of their own for each run, so that sums of another run are wrong ones."""
+    return [dataclasses.replace(guest, arguments=[*guest.arguments, "--first-operation", str(100 * run)]) for guest in crew]
+
+
+def kill_one(crew: Crew, running: Sequence[subprocess.Popen], killed: int, deadline: float) -> float:
+    """Kills a guest in the middle of the work; gives after how many seconds the last of the others had an error."""
+    crew.wait_until_it_says(running[killed], "operation=0", deadline)
+    running[killed].kill()
+    begin = time.monotonic()
+    for process in [process for process in running if process is not running[killed]]:
+        crew.wait_until_it_says(process, "guest: ended with 2", begin + DEAD_S)
+    return time.monotonic() - begin
 
 
 def table(rows: Sequence[dict]) -> str:

@@ -37,6 +37,14 @@ class Rdma(unittest.TestCase):
         self.assertEqual(command[4:], ["--rdma-ring", "7:i32:sum:10.99.0.1,10.99.0.2,10.99.0.3", "--loss", "0.01"])
         self.assertNotIn("--rdma-ring", rdma.switch_command("fanin", rdma.CASES["control"], crew))
 
+    def test_each_run_has_other_vectors_and_the_same_first_numbers_where_that_is_the_case(self) -> None:
+        crew = rdma.plugged(rdma.CASES["numbers"], 2)
+        first, second = (rdma.other_vectors(crew, run)[1].arguments for run in (0, 1))
+        self.assertEqual(first[-6:], ["--retries", "6", "--psn", "0", "--first-operation", "0"])
+        self.assertEqual(second[:-1], first[:-1])
+        self.assertEqual(second[-1], "100")
+        self.assertNotIn("--psn", rdma.plugged(rdma.CASES["clean"], 2)[0].arguments)
+
     def test_the_numbers_of_a_switch_stand_in_its_last_line(self) -> None:
         text = "joins a\n INFO traced frames=9\n INFO \x1b[3mended\x1b[0m frames=12 rdma_summed=7 rdma_runs=1"
         self.assertEqual(rdma.switch_words(text), {"frames": 12, "rdma_summed": 7, "rdma_runs": 1})

@@ -31,8 +31,8 @@ struct card {
 };
 
 struct options {
-    int rank, world, ring, is_float, operations, packets, window, late_ms;
-    long elements;
+    int rank, world, ring, is_float, operations, first_operation, packets, window, late_ms, retries;
+    long elements, psn;
     char *addresses[WORLD_MAX];
 };
 
@@ -81,13 +81,16 @@ static uint32_t sum(const struct options *options, int operation, long index) {
 }
 
 static void parse(struct options *options, int count, char **words) {
-    *options = (struct options){.packets = 170, .window = 2, .operations = 1, .elements = 1 << 16, .rank = -1};
+    *options = (struct options){.packets = 170, .window = 2, .operations = 1, .elements = 1 << 16, .rank = -1, .retries = 6, .psn = -1};
     for (int at = 1; at + 1 < count; at += 2) {
         const char *name = words[at], *value = words[at + 1];
         if (!strcmp(name, "--rank")) options->rank = atoi(value);
         else if (!strcmp(name, "--ring")) options->ring = atoi(value);
         else if (!strcmp(name, "--elements")) options->elements = atol(value);
         else if (!strcmp(name, "--operations")) options->operations = atoi(value);
+        else if (!strcmp(name, "--first-operation")) options->first_operation = atoi(value);
+        else if (!strcmp(name, "--retries")) options->retries = atoi(value);
+        else if (!strcmp(name, "--psn")) options->psn = atol(value);
         else if (!strcmp(name, "--packets")) options->packets = atoi(value);
         else if (!strcmp(name, "--window")) options->window = atoi(value);
         else if (!strcmp(name, "--late-ms")) options->late_ms = atoi(value);
@@ -100,6 +103,7 @@ static void parse(struct options *options, int count, char **words) {
     if (options->world < 2 || options->rank < 0 || options->rank >= options->world) die("--rank %d of --addresses %d", options->rank, options->world);
     if (options->elements < 1 || options->operations < 1 || options->packets < 1 || options->packets > 65535 || options->window < 1)
         die("--elements, --operations, --packets and --window are at least 1");
+    if (options->retries < 0 || options->retries > 7 || options->psn >= 1 << 24) die("--retries is 0 to 7, and --psn less than 2^24");
 }
 
 static struct sockaddr_in address_of(const char *text) {
@@ -158,15 +162,16 @@ static struct ibv_qp *queue_pair(struct ibv_pd *domain, struct ibv_cq *completio
     return pair;
 }
 
-static void join(struct ibv_qp *pair, int index, uint32_t own_psn, const struct card *other) {
+static void join(struct ibv_qp *pair, int index, uint32_t own_psn, const struct card *other, int retries) {
     struct ibv_qp_attr ready = {.qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024, .dest_qp_num = ntohl(other->queue_pair),
         .rq_psn = ntohl(other->psn), .max_dest_rd_atomic = 1, .min_rnr_timer = 12,
         .ah_attr = {.is_global = 1, .port_num = 1, .grh = {.sgid_index = index, .hop_limit = 64}}};
     memcpy(ready.ah_attr.grh.dgid.raw, other->gid, 16);
     if (ibv_modify_qp(pair, &ready, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER))
         die("ready to receive: %s", strerror(errno));
-    /* 4.096 us * 2^17, about half a second: packets may be held for whoever is late. */
-    struct ibv_qp_attr send = {.qp_state = IBV_QPS_RTS, .timeout = 17, .retry_cnt = 7, .rnr_retry = 7, .sq_psn = own_psn, .max_rd_atomic = 1};
+    /* 4.096 us * 2^17, about half a second, and that several times: packets may be held for whoever is late. With 7 retries the kernel's own
+     * RoCE sends again for ever; the switch ends what waits for somebody dead all the same. */
+    struct ibv_qp_attr send = {.qp_state = IBV_QPS_RTS, .timeout = 17, .retry_cnt = retries, .rnr_retry = 7, .sq_psn = own_psn, .max_rd_atomic = 1};
     if (ibv_modify_qp(pair, &send, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC))
         die("ready to send: %s", strerror(errno));
 }
@@ -206,11 +211,12 @@ int main(int count, char **words) {
     if (!from || !to || !completions) die("memory cannot be registered: %s", strerror(errno));
     struct ibv_qp *out = queue_pair(domain, completions, depth), *in = queue_pair(domain, completions, depth);
 
-    /* Each run begins with random numbers: by them the switch tells runs apart. */
+    /* Random numbers, as is good practice: what is still under way of a run before is not taken for this one's. */
     uint32_t psn = 0, unused = 0;
     FILE *random = fopen("/dev/urandom", "r");
     if (!random || fread(&psn, 3, 1, random) != 1) die("there is no /dev/urandom");
     fclose(random);
+    if (options.psn >= 0) psn = options.psn;
     int sockets[2];
     meet(&options, sockets);
     struct card own_out = card_of(&gid, out, psn, from), own_in = card_of(&gid, in, unused, to), successor, predecessor;
@@ -222,8 +228,8 @@ int main(int count, char **words) {
         struct ibv_recv_wr wish = {.wr_id = 0}, *bad;
         if (ibv_post_recv(in, &wish, &bad)) die("receive: %s", strerror(errno));
     }
-    join(out, index, psn, &successor);
-    join(in, index, unused, &predecessor);
+    join(out, index, psn, &successor, options.retries);
+    join(in, index, unused, &predecessor, options.retries);
     /* Both ends are ready before anything is sent. */
     char ready = 1;
     transfer(sockets[1], &ready, 1, 1);
@@ -232,7 +238,7 @@ int main(int count, char **words) {
 
     long wrong = 0, unsummed = 0;
     uint32_t numbered = 0;
-    for (int operation = 0; operation < options.operations; operation++) {
+    for (int operation = options.first_operation; operation < options.first_operation + options.operations; operation++) {
         for (long at = 0; at < options.elements; at++) {
             uint32_t value = element(&options, options.rank, operation, at);
             memcpy(input + (at / per_message + 1) * INA + at * 4, &value, 4);
@@ -241,7 +247,7 @@ int main(int count, char **words) {
         /* Nobody's results may come before the memory is ready for them. */
         transfer(sockets[1], &ready, 1, 1);
         transfer(sockets[0], &ready, 1, 0);
-        usleep(operation == 0 ? options.late_ms * 1000 : 0);
+        usleep(operation == options.first_operation ? options.late_ms * 1000 : 0);
         double begin = now_s();
         long sent = 0, received = 0, acknowledged = 0;
         while (received < messages || acknowledged < messages) {
@@ -251,7 +257,9 @@ int main(int count, char **words) {
                 size_t offset = sent * INA + first * 4, length = INA + part * 4;
                 uint8_t *ina = input + offset;
                 put32(ina, TAG), put16(ina + 4, options.ring), put16(ina + 6, options.rank), put32(ina + 8, numbered);
-                put16(ina + 12, (length + MTU - 1) / MTU), put16(ina + 14, 0);
+                put16(ina + 12, (length + MTU - 1) / MTU);
+                /* What is summed, so that a switch that was told something else says so: float32 (0) or int32 (2), and sum (0). */
+                put16(ina + 14, 0x8000 | (options.is_float ? 0 : 2) << 8);
                 struct ibv_sge piece = {.addr = (uintptr_t)ina, .length = length, .lkey = from->lkey};
                 struct ibv_send_wr write = {.wr_id = 1, .sg_list = &piece, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE_WITH_IMM,
                     .send_flags = IBV_SEND_SIGNALED, .imm_data = htonl(numbered), .wr.rdma = {.remote_addr = remote + offset, .rkey = ntohl(successor.key)}};

@@ -30,7 +30,7 @@ pub mod worker;
 
 pub use engine::{RingView, Statistics, Switch, SwitchConfig};
 pub use links::LinkCounts;
-pub use rdma::{RdmaRing, RdmaStatistics, RingError};
+pub use rdma::{Odd, OddFrames, RdmaRing, RdmaStatistics, RingError};
 pub use segment::{Damage, Flow, Unsummed};
 pub use service::{Ended, ServiceConfig, ServiceError, serve};
 pub use tap::{Seen, Tap, TapBatch, TapReader, tap};

@@ -58,7 +58,7 @@ pub enum ServiceError {
     #[error("`transparent` names interfaces and cables (udp:..) where all are of one kind")]
     MixedPorts,
     /// Two rings of RDMA connections cannot be told apart.
-    #[error("`rdma-ring` {0} and {1} have a connection between the same two workers where each has its own")]
+    #[error("`rdma-ring` {0} and {1} have a connection between the same two workers: they need different numbers")]
     SharedNeighbours(u16, u16),
 }
 
@@ -114,6 +114,7 @@ pub fn serve(config: &ServiceConfig, stop: &AtomicBool, tap: Option<Tap>, ready:
             next_tick = Monotonic::now() + TICK;
             links.look(|port, is_there| if is_there { switch.on_port_back(port) } else { switch.on_port_out(now, port) });
             switch.on_tick(now, &mut links);
+            switch.on_rdma_tick(now, &mut links);
             links.flush(|port| switch.on_port_out(now, port));
             if let Some(watch) = &config.watch {
                 watch.publish(report(now, &switch, &links));

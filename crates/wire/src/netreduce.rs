@@ -27,7 +27,7 @@
 //! before the accelerator, which makes packets anew, put the sum in its place (`netreduce 8.7`). What else a BTH or RETH could say is fixed: default partition, no padding (the hop
 //! header tells the length), the ring as key, addresses below 4 GiB.
 
-use fanin_core::{Malformed, NodeId, PacketKind, Rank, Suspect, Wire};
+use fanin_core::{ElementOp, Malformed, NodeId, PacketKind, Rank, Suspect, Wire};
 
 use crate::bytes::{front, put, require};
 use crate::roce::{AETH, Aeth, BTH, Bth, NUMBER_MAX, RETH, Reth, be16, be32, opcode};
@@ -65,14 +65,23 @@ pub struct InaHeader {
     pub message: u32,
     /// How many packets this message has; at least 1.
     pub packets: u16,
-    /// 0; in sums that leave an accelerator between real network cards the number of workers. A BTH is nothing that an application sees, so
-    /// there this says whether anybody has summed.
+    /// In sums that leave an accelerator between real network cards the number of workers. A BTH is nothing that an application sees, so
+    /// there this says whether anybody has summed. Before that 0, or what [`InaHeader::declared`] says.
     pub summed: u16,
 }
 
 impl InaHeader {
     /// Length in bytes.
     pub const LEN: usize = 16;
+    /// In `summed` as a worker sends it: what follows is an element type and an operator. No ring has so many workers.
+    pub const DECLARES: u16 = 1 << 15;
+
+    /// What a worker can say in `summed` of its elements, so that a switch that was told something else knows: 0x8000, and the number of the
+    /// element type in the bits from 8 on, and that of the operator in the lowest ones (as in [`stream`](crate::stream)).
+    pub const fn declared(op: ElementOp) -> u16 {
+        Self::DECLARES | (op.dtype.number() as u16 & 0x7F) << 8 | op.operator.number() as u16
+    }
+
     /// What the first four bytes are.
     pub const TAG: u32 = 0x1AE7_FA41;
 
@@ -262,6 +271,7 @@ fn connection(bth: &Bth) -> Result<u16, Malformed> {
 fn plain(bth: &Bth, variants: u8) -> Result<(), Malformed> {
     require(bth.events == 0, "events", bth.events)?;
     require(bth.pad == 0, "pad", bth.pad)?;
+    require(bth.reserved == 0, "reserved", bth.reserved)?;
     require(bth.partition == 0xFFFF, "partition", bth.partition)?;
     require(bth.variant & !variants == 0, "variant", bth.variant)
 }
@@ -536,6 +546,8 @@ mod tests {
             identification: 0,
             hops: 64,
             source_port: 0xC000,
+            dont_fragment: true,
+            tags: [None; 2],
         };
         let bth = Bth::parse(&FIRST_BYTES).unwrap();
         let reth = Some(Reth::parse(&FIRST_BYTES[12..]).unwrap());

@@ -2,8 +2,8 @@
 //!
 //! | offset | bytes | field | |
 //! |---|---|---|---|
-//! | 0 | 14 | Ethernet | destination, source, type 0x0800 |
-//! | 14 | 20 | IPv4 | without options, not fragmented, protocol 17 |
+//! | 0 | 14 | Ethernet | destination, source, type 0x0800; up to two tags of virtual LANs, 4 bytes each, stand before the type |
+//! | 14 | 20 | IPv4 | without options, not fragmented (whether it may be does not matter), protocol 17 |
 //! | 34 | 8 | UDP | destination port 4791; a checksum of zero |
 //! | 42 | 12 | BTH | see [`Bth`] |
 //! | 54 | 16 or 4 | RETH or AETH | RETH: first and only packets of a write; AETH: acknowledgements |
@@ -38,6 +38,18 @@ pub const IMMEDIATE: usize = 4;
 /// Length of an ICRC in bytes.
 pub const ICRC: usize = 4;
 const BEFORE_BTH: usize = ETHERNET + IPV4 + UDP;
+/// Length of a tag of a virtual LAN in bytes.
+pub const TAG: usize = 4;
+/// The most tags of a frame.
+pub const TAGS_MAX: usize = 2;
+const IPV4_TYPE: u16 = 0x0800;
+const IPV6_TYPE: u16 = 0x86DD;
+/// RoCE of the first version: a global route header, as long as that of IPv6, behind Ethernet's.
+const ROCEV1_TYPE: u16 = 0x8915;
+const IPV6: usize = 40;
+/// Fragments: more of them follow, or where this one belongs.
+const FRAGMENTED: u16 = 0x3FFF;
+const DONT_FRAGMENT: u16 = 0x4000;
 
 /// Operation codes of reliable connections.
 pub mod opcode {
@@ -92,7 +104,7 @@ pub(crate) fn put24(out: &mut [u8], at: usize, value: u32) {
 /// | 2 | 2 | partition |
 /// | 4 | 1 | forward congestion (bit 7), backward congestion (6), reserved |
 /// | 5 | 3 | the connection's number at its receiver |
-/// | 8 | 1 | an acknowledgement is asked for (bit 7), reserved |
+/// | 8 | 1 | an acknowledgement is asked for (bit 7), reserved: whoever receives it does not look at that |
 /// | 9 | 3 | the packet's number |
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Bth {
@@ -110,6 +122,8 @@ pub struct Bth {
     pub queue_pair: u32,
     /// Whether an acknowledgement is asked for.
     pub ack_request: bool,
+    /// The reserved bits beside that; at most 0x7F.
+    pub reserved: u8,
     /// The packet's number; at most [`NUMBER_MAX`].
     pub psn: u32,
 }
@@ -117,18 +131,17 @@ pub struct Bth {
 impl Bth {
     /// A packet of the default partition, without flags.
     pub const fn new(opcode: u8, queue_pair: u32, psn: u32) -> Self {
-        Bth { opcode, events: 0, pad: 0, partition: 0xFFFF, variant: 0, queue_pair, ack_request: false, psn }
+        Bth { opcode, events: 0, pad: 0, partition: 0xFFFF, variant: 0, queue_pair, ack_request: false, reserved: 0, psn }
     }
 
     /// Reads a header.
     ///
     /// # Errors
-    /// [`Malformed::Truncated`], or the field that is wrong: `version` or `reserved`.
+    /// [`Malformed::Truncated`], or the field that is wrong: `version`.
     #[inline]
     pub fn parse(bytes: &[u8]) -> Result<Self, Malformed> {
         let head = front(bytes, BTH)?;
         require(head[1] & 0xF == 0, "version", head[1] & 0xF)?;
-        require(head[8] & 0x7F == 0, "reserved", head[8] & 0x7F)?;
         Ok(Bth {
             opcode: head[0],
             events: head[1] & 0xC0,
@@ -136,7 +149,8 @@ impl Bth {
             partition: be16(head, 2),
             variant: head[4],
             queue_pair: be24(head, 5),
-            ack_request: head[8] != 0,
+            ack_request: head[8] & 0x80 != 0,
+            reserved: head[8] & 0x7F,
             // The last three bytes are read with the one before them, which would be a fourth.
             psn: be32(head, 8) & NUMBER_MAX,
         })
@@ -149,7 +163,7 @@ impl Bth {
         put(out, 2, self.partition.to_be_bytes());
         out[4] = self.variant;
         put24(out, 5, self.queue_pair & NUMBER_MAX);
-        out[8] = u8::from(self.ack_request) << 7;
+        out[8] = u8::from(self.ack_request) << 7 | self.reserved & 0x7F;
         put24(out, 9, self.psn & NUMBER_MAX);
     }
 }
@@ -200,6 +214,20 @@ impl Aeth {
     pub const ACK: u8 = 0x1F;
     /// The packet of this number is missing: all from there on must be sent again.
     pub const NAK_SEQUENCE: u8 = 0x60;
+    /// The receiver could not do what the packet of this number asks for: the connection is over at both ends.
+    pub const NAK_OPERATION: u8 = 0x63;
+    /// The receiver has no room now; lower bits say for how long.
+    pub const NOT_READY: u8 = 0x20;
+
+    /// Whether this is no acknowledgement of the packet's number, but of all before it.
+    pub const fn is_negative(&self) -> bool {
+        self.syndrome & 0x60 != 0
+    }
+
+    /// Whether the connection is over at both ends: an invalid request, a wrong key or address, an operation that failed.
+    pub const fn is_fatal(&self) -> bool {
+        matches!(self.syndrome, 0x61..=0x64)
+    }
 
     /// Reads an extension.
     ///
@@ -234,6 +262,22 @@ pub struct Envelope {
     pub hops: u8,
     /// UDP source port: by it switches tell flows apart.
     pub source_port: u16,
+    /// IPv4 may not cut it up; nothing depends on that here.
+    pub dont_fragment: bool,
+    /// Tags of virtual LANs, the outer one first: type (0x8100 or 0x88A8), then priority and number.
+    pub tags: [Option<[u8; TAG]>; TAGS_MAX],
+}
+
+impl Envelope {
+    /// The numbers of the virtual LANs, the outer one first, each plus one; 0 where there is none.
+    pub fn virtual_lans(&self) -> [u16; TAGS_MAX] {
+        self.tags.map(|tag| tag.map_or(0, |tag| (be16(&tag, 2) & 0xFFF) + 1))
+    }
+
+    /// Length of all before the network's header.
+    const fn link_len(&self) -> usize {
+        ETHERNET + if self.tags[0].is_some() { TAG } else { 0 } + if self.tags[1].is_some() { TAG } else { 0 }
+    }
 }
 
 /// A whole packet without its payload.
@@ -260,15 +304,92 @@ const fn extensions(opcode: u8) -> (bool, bool, bool) {
     )
 }
 
-/// Between whom a frame travels, by its addresses, and its BTH: what a switch needs to know whether a frame concerns it. Nothing is checked
-/// that costs a look at the payload; [`RoceHeader::parse`] does that.
-pub fn glance(frame: &[u8]) -> Option<([[u8; 4]; 2], Bth)> {
-    let head = front(frame, BEFORE_BTH + BTH + ICRC).ok()?;
-    let is_roce =
-        be16(head, 12) == 0x0800 && head[ETHERNET] == 0x45 && head[ETHERNET + 9] == 17 && be16(head, ETHERNET + IPV4 + 2) == UDP_PORT;
-    let bth = Bth::parse(&head[BEFORE_BTH..]).ok().filter(|_| is_roce)?;
-    let ip = &head[ETHERNET..];
-    Some(([be32(ip, 12).to_be_bytes(), be32(ip, 16).to_be_bytes()], bth))
+/// Over what a packet of RoCE travels.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Over {
+    /// IPv4: [`RoceHeader::parse`] reads it.
+    V4,
+    /// The first part of a packet that IPv4 has cut up.
+    Fragment,
+    /// IPv4 with options.
+    Options,
+    /// IPv6.
+    V6,
+    /// Ethernet itself, as in the first version.
+    Ethernet,
+}
+
+/// What can be seen of a packet of RoCE at a glance: whether a frame concerns a switch. Nothing is checked that costs a look at the payload;
+/// [`RoceHeader::parse`] does that.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Glance {
+    /// Over what it travels.
+    pub over: Over,
+    /// IPv4 addresses: source, destination. Zero where there are none.
+    pub addresses: [[u8; 4]; 2],
+    /// What the packet is: [`opcode`].
+    pub opcode: u8,
+    /// The connection's number at its receiver.
+    pub queue_pair: u32,
+    /// Where the BTH begins.
+    pub at: usize,
+}
+
+impl Glance {
+    /// Whether it is a packet of a write.
+    pub const fn is_write(&self) -> bool {
+        matches!(self.opcode, opcode::WRITE_FIRST..=opcode::WRITE_ONLY_IMMEDIATE)
+    }
+
+    /// What stands behind the RETH of the first packet of a write; empty for other packets.
+    pub fn first_payload<'a>(&self, frame: &'a [u8]) -> &'a [u8] {
+        let (is_first, _, has_immediate) = extensions(self.opcode);
+        let from = self.at + BTH + RETH + if has_immediate { IMMEDIATE } else { 0 };
+        if is_first { frame.get(from..).unwrap_or_default() } else { &[] }
+    }
+}
+
+/// Where the network's header begins, behind the tags of virtual LANs, and what it is. `None` where the frame ends before that, or has more
+/// tags.
+fn network(frame: &[u8]) -> Option<(usize, u16)> {
+    (0..=TAGS_MAX).map(|tags| ETHERNET + tags * TAG).find_map(|at| {
+        let kind = be16(frame.get(at - 2..at)?, 0);
+        (!matches!(kind, 0x8100 | 0x88A8)).then_some((at, kind))
+    })
+}
+
+/// See [`Glance`]. `None` where a frame is no packet of RoCE.
+pub fn glance(frame: &[u8]) -> Option<Glance> {
+    let (link, kind) = network(frame)?;
+    let packet = &frame[link..];
+    let (over, before) = match kind {
+        IPV4_TYPE => {
+            let ip = packet.get(..IPV4)?;
+            // The later parts of a packet that was cut up have no header of UDP.
+            if ip[0] >> 4 != 4 || ip[0] & 0xF < 5 || ip[9] != 17 || be16(ip, 6) & 0x1FFF != 0 {
+                return None;
+            }
+            let over = if be16(ip, 6) & FRAGMENTED != 0 {
+                Over::Fragment
+            } else if ip[0] == 0x45 {
+                Over::V4
+            } else {
+                Over::Options
+            };
+            (over, usize::from(ip[0] & 0xF) * 4 + UDP)
+        }
+        IPV6_TYPE if *packet.get(6)? == 17 => (Over::V6, IPV6 + UDP),
+        ROCEV1_TYPE => (Over::Ethernet, IPV6),
+        _ => return None,
+    };
+    let head = packet.get(..before + BTH + ICRC)?;
+    if over != Over::Ethernet && be16(head, before - UDP + 2) != UDP_PORT {
+        return None;
+    }
+    let has_addresses = kind == IPV4_TYPE;
+    let address = |at: usize| if has_addresses { be32(head, at).to_be_bytes() } else { [0; 4] };
+    let (opcode, queue_pair) = (head[before], be24(head, before + 5));
+    Some(Glance { over, addresses: [address(12), address(16)], opcode, queue_pair, at: link + before })
 }
 
 /// Makes a frame's checks right again after its payload has become another one of the same length: the ICRC at its end; the UDP checksum goes,
@@ -277,10 +398,40 @@ pub fn glance(frame: &[u8]) -> Option<([[u8; 4]; 2], Bth)> {
 /// # Panics
 /// Where the frame is shorter than the shortest of RoCEv2.
 pub fn seal(frame: &mut [u8]) {
-    put(frame, ETHERNET + IPV4 + 6, [0, 0]);
+    let (link, _) = network(frame).unwrap_or((ETHERNET, 0));
+    put(frame, link + IPV4 + 6, [0, 0]);
     let end = frame.len() - ICRC;
-    let sum = icrc(&frame[ETHERNET..end]);
+    let sum = icrc(&frame[link..end]);
     put(frame, end, sum.to_le_bytes());
+}
+
+/// The same where the length has changed, too, or what IPv4's header says: lengths and all checks are computed.
+///
+/// # Panics
+/// Where the frame is shorter than the shortest of RoCEv2, or longer than IPv4 can say.
+pub fn finish(frame: &mut [u8]) {
+    let (link, _) = network(frame).unwrap_or((ETHERNET, 0));
+    let length = u16::try_from(frame.len() - link).expect("a packet of IPv4 is shorter than 64 KiB");
+    put(frame, link + 2, length.to_be_bytes());
+    put(frame, link + 10, [0, 0]);
+    let sum = ip_checksum(&frame[link..link + IPV4]);
+    put(frame, link + 10, sum.to_be_bytes());
+    put(frame, link + IPV4 + 4, (length - IPV4 as u16).to_be_bytes());
+    seal(frame);
+}
+
+/// Turns a frame's direction round: addresses of Ethernet and of IPv4. Checks stay as they were.
+///
+/// # Panics
+/// Where the frame is shorter than the shortest of RoCEv2.
+pub fn turn(frame: &mut [u8]) {
+    let (link, _) = network(frame).unwrap_or((ETHERNET, 0));
+    let (destination, source) = (six(frame, 0), six(frame, 6));
+    put(frame, 0, source);
+    put(frame, 6, destination);
+    let addresses = [be32(frame, link + 12), be32(frame, link + 16)];
+    put(frame, link + 12, addresses[1].to_be_bytes());
+    put(frame, link + 16, addresses[0].to_be_bytes());
 }
 
 impl RoceHeader {
@@ -288,22 +439,23 @@ impl RoceHeader {
     ///
     /// # Errors
     /// [`Malformed::Truncated`], or the field that is wrong: `ether_type`, `ip_version`, `ip_fragment`, `ip_protocol`, `ip_checksum`,
-    /// `ip_length`, `udp_port`, `udp_length`, `version`, `reserved`, `pad` or `icrc`.
+    /// `ip_length`, `udp_port`, `udp_length`, `version`, `pad` or `icrc`.
     pub fn parse(frame: &[u8]) -> Result<(Self, &[u8]), Malformed> {
-        let head = front(frame, BEFORE_BTH + BTH + ICRC)?;
-        require(be16(head, 12) == 0x0800, "ether_type", be16(head, 12))?;
-        let ip = &head[ETHERNET..];
+        let (link, kind) = network(frame).ok_or(Malformed::Truncated { needed: BEFORE_BTH + BTH + ICRC, got: frame.len() })?;
+        require(kind == IPV4_TYPE, "ether_type", kind)?;
+        let head = front(frame, link + IPV4 + UDP + BTH + ICRC)?;
+        let ip = &head[link..];
         require(ip[0] == 0x45, "ip_version", ip[0])?;
-        require(be16(ip, 6) == 0x4000, "ip_fragment", be16(ip, 6))?;
+        require(be16(ip, 6) & !DONT_FRAGMENT == 0, "ip_fragment", be16(ip, 6))?;
         require(ip[9] == 17, "ip_protocol", ip[9])?;
         require(ip_checksum(&ip[..IPV4]) == 0, "ip_checksum", be16(ip, 10))?;
         let length = usize::from(be16(ip, 2));
-        require((IPV4 + UDP + BTH + ICRC..=frame.len() - ETHERNET).contains(&length), "ip_length", length as u64)?;
+        require((IPV4 + UDP + BTH + ICRC..=frame.len() - link).contains(&length), "ip_length", length as u64)?;
         let udp = &ip[IPV4..];
         require(be16(udp, 2) == UDP_PORT, "udp_port", be16(udp, 2))?;
         require(usize::from(be16(udp, 4)) == length - IPV4, "udp_length", be16(udp, 4))?;
         // Ethernet may have padded the frame.
-        let (packet, sum) = frame[ETHERNET..ETHERNET + length].split_at(length - ICRC);
+        let (packet, sum) = frame[link..link + length].split_at(length - ICRC);
         let stored = u32::from_le_bytes([sum[0], sum[1], sum[2], sum[3]]);
         require(icrc(packet) == stored, "icrc", stored)?;
         let bth = Bth::parse(&packet[IPV4 + UDP..])?;
@@ -316,8 +468,8 @@ impl RoceHeader {
         rest = &rest[if has_immediate { IMMEDIATE } else { 0 }..];
         let pad = usize::from(bth.pad);
         require(pad <= rest.len() && rest.len().is_multiple_of(4), "pad", pad as u64)?;
-        let (payload, padding) = rest.split_at(rest.len() - pad);
-        require(padding.iter().all(|byte| *byte == 0), "pad", pad as u64)?;
+        // What a sender has filled the last word with is no business of its receiver.
+        let payload = &rest[..rest.len() - pad];
         let envelope = Envelope {
             macs: [six(head, 0), six(head, 6)],
             addresses: [be32(ip, 12).to_be_bytes(), be32(ip, 16).to_be_bytes()],
@@ -325,6 +477,11 @@ impl RoceHeader {
             identification: be16(ip, 4),
             hops: ip[8],
             source_port: be16(udp, 0),
+            dont_fragment: be16(ip, 6) == DONT_FRAGMENT,
+            tags: [0, 1].map(|number| {
+                let at = ETHERNET - 2 + number * TAG;
+                (at + 2 < link).then(|| be32(head, at).to_be_bytes())
+            }),
         };
         Ok((RoceHeader { envelope, bth, reth, aeth, immediate }, payload))
     }
@@ -332,7 +489,7 @@ impl RoceHeader {
     /// Length of all before the payload, in bytes.
     pub const fn head_len(&self) -> usize {
         let address = if self.reth.is_some() { RETH } else { 0 } + if self.aeth.is_some() { AETH } else { 0 };
-        BEFORE_BTH + BTH + address + if self.immediate.is_some() { IMMEDIATE } else { 0 }
+        self.envelope.link_len() + IPV4 + UDP + BTH + address + if self.immediate.is_some() { IMMEDIATE } else { 0 }
     }
 
     /// Length of the frame with so much payload, in bytes.
@@ -350,25 +507,35 @@ impl RoceHeader {
         assert_eq!(there, extensions(self.bth.opcode), "extensions go with the operation code");
         let length = self.frame_len(payload.len());
         let out = &mut out[..length];
-        let Envelope { macs, addresses, service, identification, hops, source_port } = self.envelope;
+        let Envelope { macs, addresses, service, identification, hops, source_port, dont_fragment, tags } = self.envelope;
         put(out, 0, macs[0]);
         put(out, 6, macs[1]);
-        put(out, 12, [0x08, 0x00, 0x45, service]);
-        let ip_length = u16::try_from(length - ETHERNET).expect("a packet of IPv4 is shorter than 64 KiB");
-        put(out, 16, ip_length.to_be_bytes());
-        put(out, 18, identification.to_be_bytes());
-        put(out, 20, [0x40, 0x00, hops, 17, 0, 0]);
-        put(out, 26, addresses[0]);
-        put(out, 30, addresses[1]);
-        let sum = ip_checksum(&out[ETHERNET..ETHERNET + IPV4]);
-        put(out, 24, sum.to_be_bytes());
-        put(out, 34, source_port.to_be_bytes());
-        put(out, 36, UDP_PORT.to_be_bytes());
-        put(out, 38, (ip_length - IPV4 as u16).to_be_bytes());
-        put(out, 40, [0, 0]);
+        let mut link = ETHERNET - 2;
+        for tag in tags.into_iter().flatten() {
+            put(out, link, tag);
+            link += TAG;
+        }
+        put(out, link, IPV4_TYPE.to_be_bytes());
+        link += 2;
+        let packet = &mut out[link..];
+        put(packet, 0, [0x45, service]);
+        let ip_length = u16::try_from(length - link).expect("a packet of IPv4 is shorter than 64 KiB");
+        put(packet, 2, ip_length.to_be_bytes());
+        put(packet, 4, identification.to_be_bytes());
+        put(packet, 6, if dont_fragment { DONT_FRAGMENT } else { 0 }.to_be_bytes());
+        put(packet, 8, [hops, 17, 0, 0]);
+        put(packet, 12, addresses[0]);
+        put(packet, 16, addresses[1]);
+        let sum = ip_checksum(&packet[..IPV4]);
+        put(packet, 10, sum.to_be_bytes());
+        put(packet, IPV4, source_port.to_be_bytes());
+        put(packet, IPV4 + 2, UDP_PORT.to_be_bytes());
+        put(packet, IPV4 + 4, (ip_length - IPV4 as u16).to_be_bytes());
+        put(packet, IPV4 + 6, [0, 0]);
         let pad = payload.len().next_multiple_of(4) - payload.len();
-        Bth { pad: pad as u8, ..self.bth }.emit(&mut out[BEFORE_BTH..]);
-        let mut at = BEFORE_BTH + BTH;
+        let mut at = link + IPV4 + UDP;
+        Bth { pad: pad as u8, ..self.bth }.emit(&mut out[at..]);
+        at += BTH;
         if let Some(reth) = self.reth {
             reth.emit(&mut out[at..]);
             at += RETH;
@@ -383,7 +550,7 @@ impl RoceHeader {
         }
         out[at..at + payload.len()].copy_from_slice(payload);
         out[at + payload.len()..length - ICRC].fill(0);
-        let sum = icrc(&out[ETHERNET..length - ICRC]);
+        let sum = icrc(&out[link..length - ICRC]);
         put(out, length - ICRC, sum.to_le_bytes());
         length
     }
@@ -433,6 +600,8 @@ mod tests {
         identification: 0x718c,
         hops: 64,
         source_port: 0,
+        dont_fragment: true,
+        tags: [None; TAGS_MAX],
     };
 
     /// A congestion notification as a ConnectX-4 Lx sends it, checksums and all (captured; published with the tests of scapy).
@@ -517,7 +686,8 @@ mod tests {
             let length = header.emit(b"8 bytes.", &mut out);
             assert_eq!((header.head_len(), length, &out[head - 4..head]), (head, head + 12, &[1, 2, 3, 4][..]));
             assert_eq!(RoceHeader::parse(&out[..length]), Ok((header, &b"8 bytes."[..])));
-            assert_eq!(glance(&out[..length]), Some((ENVELOPE.addresses, header.bth)));
+            let seen = Glance { over: Over::V4, addresses: ENVELOPE.addresses, opcode, queue_pair: 5, at: BEFORE_BTH };
+            assert_eq!(glance(&out[..length]), Some(seen));
             // Another payload in the same frame, and a UDP checksum that was right before.
             out[40] = 9;
             out[head..head + 8].copy_from_slice(b"the sum.");
@@ -555,5 +725,42 @@ mod tests {
         ) else {
             panic!("the CRC covers the payload");
         };
+    }
+
+    #[test]
+    fn tags_stay_and_what_is_no_plain_packet_of_ipv4_is_known() {
+        let tags = [Some([0x88, 0xa8, 0x60, 5]), Some([0x81, 0, 0x00, 6])];
+        for tags in [[None; 2], [tags[1], None], tags] {
+            let envelope = Envelope { tags, dont_fragment: false, ..ENVELOPE };
+            let bth = Bth { reserved: 0x55, ..Bth::new(opcode::WRITE_MIDDLE, 5, 6) };
+            let header = RoceHeader { envelope, bth, reth: None, aeth: None, immediate: None };
+            let mut out = [0; 128];
+            let length = header.emit(b"8 bytes.", &mut out);
+            assert_eq!(RoceHeader::parse(&out[..length]), Ok((header, &b"8 bytes."[..])));
+            let count = tags.iter().flatten().count();
+            let seen = glance(&out[..length]).unwrap();
+            assert_eq!((seen.over, seen.addresses, seen.queue_pair, seen.at), (Over::V4, ENVELOPE.addresses, 5, BEFORE_BTH + TAG * count));
+            // Another payload, of another length, in a frame that is turned round.
+            let mut longer = out[..length].to_vec();
+            longer.splice(header.head_len()..length, *b"the sum of all, padded..");
+            longer.extend([0; ICRC]);
+            turn(&mut longer);
+            finish(&mut longer);
+            let turned = Envelope {
+                macs: [ENVELOPE.macs[1], ENVELOPE.macs[0]],
+                addresses: [ENVELOPE.addresses[1], ENVELOPE.addresses[0]],
+                ..envelope
+            };
+            assert_eq!(RoceHeader::parse(&longer), Ok((RoceHeader { envelope: turned, ..header }, &b"the sum of all, padded.."[..])));
+            let mut other = out[..length].to_vec();
+            let ip = seen.at - IPV4 - UDP;
+            other[ip + 6] = 0x20;
+            assert_eq!(glance(&other).map(|seen| seen.over), Some(Over::Fragment));
+            (other[ip + 6], other[ip + 7]) = (0, 1);
+            assert_eq!(glance(&other), None, "a later part of a packet");
+        }
+        let envelope = Envelope { tags, ..ENVELOPE };
+        assert_eq!(envelope.virtual_lans(), [6, 7]);
+        assert_eq!(ENVELOPE.virtual_lans(), [0, 0]);
     }
 }

@@ -14,7 +14,7 @@ use fanin_wire::panama::PanamaHeader;
 use fanin_wire::ps::{PsHeader, ShardBlock};
 use fanin_wire::rina::{Item, RinaHeader, Way};
 use fanin_wire::ring::{AckMask, RingHeader, Segment};
-use fanin_wire::roce::{Aeth, Bth, Envelope, NUMBER_MAX, Reth, RoceHeader, opcode};
+use fanin_wire::roce::{Aeth, Bth, Envelope, NUMBER_MAX, Reth, RoceHeader, glance, opcode, seal};
 use fanin_wire::sharp::{SharpHeader, Want};
 use fanin_wire::stream::MessageHeader;
 use fanin_wire::switchml::{CallLabel, SlotUse, SwitchMlHeader};
@@ -308,23 +308,43 @@ fn netreduce_headers() -> impl Strategy<Value = NetReduceHeader> {
 }
 
 fn roce_headers() -> impl Strategy<Value = RoceHeader> {
-    let envelope = any::<([[u8; 6]; 2], [[u8; 4]; 2], u8, u16, u8, u16)>().prop_map(
-        |(macs, addresses, service, identification, hops, source_port)| Envelope {
+    let tags = prop_oneof![
+        3 => Just([None; 2]),
+        1 => any::<u16>().prop_map(|lan| [Some([0x81, 0, (lan >> 8) as u8, lan as u8]), None]),
+        1 => any::<u16>().prop_map(|lan| [Some([0x88, 0xa8, 0, 7]), Some([0x81, 0, (lan >> 8) as u8, lan as u8])]),
+    ];
+    let envelope = (any::<([[u8; 6]; 2], [[u8; 4]; 2], u8, u16, u8, u16, bool)>(), tags).prop_map(
+        |((macs, addresses, service, identification, hops, source_port, dont_fragment), tags)| Envelope {
             macs,
             addresses,
             service,
             identification,
             hops,
             source_port,
+            dont_fragment,
+            tags,
         },
     );
     let codes = [opcode::WRITE_FIRST, opcode::WRITE_MIDDLE, opcode::WRITE_LAST, opcode::WRITE_ONLY, opcode::ACKNOWLEDGE, 0xC7]
         .into_iter()
         .chain([opcode::WRITE_LAST_IMMEDIATE, opcode::WRITE_ONLY_IMMEDIATE]);
-    let bth = (proptest::sample::select(codes.collect::<Vec<_>>()), any::<(u8, u16, u8, bool)>(), 0..=NUMBER_MAX, 0..=NUMBER_MAX);
+    let bth = (proptest::sample::select(codes.collect::<Vec<_>>()), any::<(u8, u16, u8, bool, u8)>(), 0..=NUMBER_MAX, 0..=NUMBER_MAX);
     (envelope, bth, any::<(u64, u32, u32)>(), any::<u8>(), 0..=NUMBER_MAX).prop_map(
-        |(envelope, (code, (events, partition, variant, ack_request), queue_pair, psn), (address, key, length), syndrome, messages)| {
-            let bth = Bth { events: events & 0xC0, partition, variant, ack_request, ..Bth::new(code, queue_pair, psn) };
+        |(
+            envelope,
+            (code, (events, partition, variant, ack_request, reserved), queue_pair, psn),
+            (address, key, length),
+            syndrome,
+            messages,
+        )| {
+            let bth = Bth {
+                events: events & 0xC0,
+                partition,
+                variant,
+                ack_request,
+                reserved: reserved & 0x7F,
+                ..Bth::new(code, queue_pair, psn)
+            };
             RoceHeader {
                 envelope,
                 bth,
@@ -338,6 +358,12 @@ fn roce_headers() -> impl Strategy<Value = RoceHeader> {
             }
         },
     )
+}
+
+/// From the BTH on to the payload.
+fn header_tail(header: &RoceHeader) -> usize {
+    let extension = if header.reth.is_some() { 16 } else { 0 } + if header.aeth.is_some() { 4 } else { 0 };
+    12 + extension + if header.immediate.is_some() { 4 } else { 0 }
 }
 
 fn addresses() -> impl Strategy<Value = Address> {
@@ -404,12 +430,18 @@ fn leads_back(bytes: &[u8]) {
         // The checksum is written once the packet is complete.
         assert_eq!((&out[..16], &out[20..length]), (&bytes[..16], &bytes[20..length]));
     }
+    if let Some(seen) = glance(bytes) {
+        assert!(seen.at + 12 <= bytes.len() && seen.first_payload(bytes).len() <= bytes.len());
+    }
     if let Ok((header, payload)) = RoceHeader::parse(bytes) {
         let mut out = vec![0; header.frame_len(payload.len())];
         assert_eq!(header.emit(payload, &mut out), out.len());
-        // Zero is a checksum of UDP that nobody checks; whatever else stands there is as good.
+        // Zero is a checksum of UDP that nobody checks, and zeros are padding that nobody reads; whatever else stands there is as good.
+        let (checksum, padding) = (header.head_len() - header_tail(&header) - 2, header.head_len() + payload.len());
         let same = |from: usize, to: usize| out[from..to] == bytes[from..to];
-        assert!(same(0, 40) && same(42, out.len()), "{header:?}");
+        assert!(same(0, checksum) && same(checksum + 2, padding), "{header:?}");
+        let padded = &bytes[padding..out.len() - 4];
+        assert!(padded.iter().any(|byte| *byte != 0) || same(padding, out.len()), "{header:?}");
     }
 }
 
@@ -487,6 +519,14 @@ proptest! {
         prop_assert_eq!((RoceHeader { bth: Bth { pad: 0, ..parsed.bth }, ..parsed }, carried), (header, &payload[..]));
         prop_assert_eq!((payload.len() + usize::from(pad)) % 4, 0);
         leads_back(&out[..length]);
+        // Padding that is not zero is padding all the same.
+        if pad > 0 {
+            out[length - 5] = 7;
+            seal(&mut out[..length]);
+            let (again, carried) = RoceHeader::parse(&out[..length]).unwrap();
+            prop_assert_eq!((again, carried), (parsed, &payload[..]));
+            leads_back(&out[..length]);
+        }
         // A frame of which something is wrong, or missing.
         out[usize::from(flip) / 8 % length] ^= 1 << (flip % 8);
         leads_back(&out[..length]);
@@ -546,6 +586,20 @@ fn stream_headers_fuzzed() {
             let mut again = [0; MessageHeader::LEN];
             header.emit(&mut again);
             assert_eq!(again, bytes[..MessageHeader::LEN]);
+        }
+    });
+}
+
+/// Frames of RoCEv2, whose checks a fuzzer would hardly guess: they are put right before each is read.
+#[test]
+#[cfg_attr(not(fuzzing), ignore = "draws fresh random inputs: run by `cargo bolero test`, or with --ignored")]
+fn frames_of_rocev2_fuzzed() {
+    bolero::check!().for_each(|bytes: &[u8]| {
+        leads_back(bytes);
+        if bytes.len() >= 66 && glance(bytes).is_some() {
+            let mut frame = bytes.to_vec();
+            seal(&mut frame);
+            leads_back(&frame);
         }
     });
 }

@@ -70,6 +70,7 @@ fn mend_config(error: &ConfigError) -> String {
         // Variables have names in capitals; values that do not go together are named after their field.
         ConfigError::Value { what, expected, .. } => format!("export {}=...   ({expected})", variable(what)),
         ConfigError::Missing { missing, set } => format!("export {missing}=...   (or: unset {set})"),
+        ConfigError::Misspelt { name, .. } => format!("unset {name}"),
         ConfigError::NoMeeting { .. } => "export FANIN_SWITCH=HOST:PORT   (without a switch: FANIN_RENDEZVOUS=HOST:PORT, of rank 0)".into(),
     }
 }

@@ -14,7 +14,7 @@ use clap::Args;
 use fanin_daemon::{Page, PageServer};
 use fanin_net::PortError;
 use fanin_plan::units::microseconds_of;
-use fanin_transparent::{Ended, RdmaRing, ServiceConfig, ServiceError, Watch, serve};
+use fanin_transparent::{Ended, Odd, RdmaRing, RdmaStatistics, ServiceConfig, ServiceError, Watch, serve};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::SwitchArgs;
@@ -45,8 +45,8 @@ pub struct TransparentArgs {
     #[arg(long, value_name = "TIME", default_value = "600s", requires = "transparent", value_parser = ring_patience)]
     pub ring_patience: Duration,
     /// With --transparent: sum inside the RDMA connections (RoCEv2) of these workers, too. May be given several times. RING:TYPE:OPERATOR:IP,IP,..
-    /// with the workers by rank, as 7:f32:sum:10.0.0.1,10.0.0.2; behind it :window=N, :packets=N and :payload=BYTES where they are not 2, 170
-    /// and 1024.
+    /// with the workers by rank, as 7:f32:sum:10.0.0.1,10.0.0.2; behind it :window=N, :packets=N, :payload=BYTES and :silence=TIME where they
+    /// are not 2, 170, 1024 and 3s. TIME is how long a worker's network card may leave questions unanswered while others wait.
     #[arg(long, value_name = "RING", requires = "transparent")]
     pub rdma_ring: Vec<RdmaRing>,
     /// With --transparent: write what comes to each port and what leaves there to a file for Wireshark, tshark or scapy (pcapng).
@@ -77,6 +77,16 @@ fn bytes_between(text: &str, least: usize, most: usize) -> Result<usize, String>
         .ok()
         .filter(|bytes| (least..=most).contains(bytes))
         .ok_or_else(|| format!("{text} is not between {} KiB and {} MiB", least >> 10, most >> 20))
+}
+
+/// What of RDMA connections needs somebody's attention.
+fn log_odd(done: &RdmaStatistics) {
+    if let Some((ring, rank)) = done.blamed {
+        tracing::warn!(ring, rank, rings = done.ended, "rings over RDMA could not go on, the last one because of this rank");
+    }
+    for odd in Odd::ALL.into_iter().filter(|odd| done.odd.of(*odd) > 0) {
+        tracing::warn!(reason = odd.name(), frames = done.odd.of(odd), "frames of RDMA could not be summed");
+    }
 }
 
 /// Runs until a signal ends it. The exit code is 2 where the settings are wrong.
@@ -140,6 +150,7 @@ pub(super) fn run(args: &SwitchArgs) -> ExitCode {
                     return ExitCode::from(1);
                 }
             }
+            log_odd(&ended.done.rdma);
             say_goodbye(&ended);
             ExitCode::SUCCESS
         }
@@ -203,6 +214,7 @@ fn say_goodbye(ended: &Ended) {
         rdma_dropped = done.rdma.dropped,
         rdma_refused = done.rdma.refused,
         rdma_damaged = done.rdma.damaged,
+        rdma_ended = done.rdma.ended,
         "ended"
     );
 }

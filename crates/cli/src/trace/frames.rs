@@ -74,6 +74,8 @@ impl<'a> Frames<'a> {
             identification: 0,
             hops: HOPS,
             source_port: EPHEMERAL | (bth.queue_pair as u16 & !EPHEMERAL),
+            dont_fragment: true,
+            tags: [None; 2],
         };
         let header = RoceHeader { envelope, bth, reth, aeth, immediate: None };
         let mut frame = vec![0; header.frame_len(payload.len())];

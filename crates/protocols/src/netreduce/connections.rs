@@ -55,6 +55,11 @@ impl Connection {
         Some(&self.entries[self.place(message)]).filter(|entry| entry.packets > 0 && entry.message == message)
     }
 
+    /// The newest message that has shown its first packet.
+    pub(super) fn newest(&self) -> Option<u32> {
+        self.newest
+    }
+
     /// A first packet has come, for the first time or again. Says whether it was not known. An old one does not take the place of a newer one
     /// (`netreduce 5.2`, step 1).
     ///

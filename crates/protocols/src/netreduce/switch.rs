@@ -230,6 +230,37 @@ impl<P: Payload + ?Sized> NetReduceSwitch<P> {
     }
 }
 
+/// What whoever runs an accelerator between real network cards asks it.
+impl<P: Payload + ?Sized> NetReduceSwitch<P> {
+    /// Whether anybody waits for somebody's contribution.
+    pub fn is_waiting(&self) -> bool {
+        (0..self.shape.kept() * u32::from(self.shape.packets)).any(|index| self.slots.peek(index).state == SlotState::Aggregating)
+    }
+
+    /// What the first packet of a rank's message said: its number, how many packets the message has, and how many bytes. `None` where it
+    /// has not come, or long ago.
+    pub fn message(&self, rank: u16, message: u32) -> Option<(Psn, u16, u32)> {
+        let connection = &self.connections[usize::from(self.connection(rank)?)];
+        connection.message(message).map(|entry| (entry.psn, entry.packets, entry.length))
+    }
+
+    /// The newest of a rank's messages that has shown its first packet.
+    pub fn newest(&self, rank: u16) -> Option<u32> {
+        self.connections[usize::from(self.connection(rank)?)].newest()
+    }
+
+    /// Whether there are, or have been, the sums of all packets of a rank's message.
+    pub fn has_summed(&self, rank: u16, message: u32) -> bool {
+        let Some((_, packets, _)) = self.message(rank, message) else { return false };
+        (0..packets).all(|offset| {
+            let slot = self.slots.peek(self.index(Place { message, offset }));
+            // One that is empty has been let go.
+            let is_done = slot.number == message && matches!(slot.state, SlotState::Done | SlotState::Empty);
+            is_done || newer(slot.number, message)
+        })
+    }
+}
+
 /// Contributions.
 impl<P: Payload + ?Sized> NetReduceSwitch<P> {
     /// The child and the connection of a worker's packet: it may send on its own only, and no sums.

@@ -219,7 +219,7 @@ impl Switch {
     /// The same, which sums inside these rings of RDMA connections, too.
     ///
     /// # Errors
-    /// The numbers of two rings that have a pair of neighbours in common.
+    /// The numbers of two rings that have a pair of neighbours in common and the same number.
     pub fn with_rdma(config: SwitchConfig, rings: Vec<RdmaRing>) -> Result<Self, (u16, u16)> {
         Ok(Switch { rdma: Rdma::new(rings)?, ..Switch::new(config) })
     }
@@ -310,7 +310,6 @@ impl Switch {
             }
             stays
         });
-        self.rdma.on_tick();
         self.say_what_is_due(now);
         self.end_without_ports(now, out);
         let keys: Vec<RingKey> = self.rings.keys().copied().collect();
@@ -321,6 +320,11 @@ impl Switch {
             }
         }
         self.send_words(now, out);
+    }
+
+    /// Asks workers with RDMA connections whether they are there, and tells them what is over. To be called a few times a second.
+    pub fn on_rdma_tick(&mut self, now: Instant, out: &mut impl Ports) {
+        self.rdma.on_tick(now, &mut Way { bridge: &self.bridge, ports: out });
     }
 
     fn forward(&mut self, from: usize, offload: &Offload, frame: &[u8], out: &mut impl Ports) {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::Ipv4Addr;
 use std::str::FromStr;
 
-use fanin_core::{DType, ElementOp, Operator};
+use fanin_core::{DType, Duration, ElementOp, Operator};
 use fanin_protocols::netreduce::MessageShape;
 
 /// The most workers of a ring.
@@ -13,6 +13,9 @@ pub const WORKERS_MAX: usize = 1_024;
 const WINDOW: u32 = 2;
 const PACKETS: u16 = 170;
 const PAYLOAD_BYTES: u32 = 1_024;
+const SILENCE: Duration = Duration::from_ms(3_000);
+/// Between a few questions and an hour, in milliseconds.
+const SILENCE_MS: std::ops::RangeInclusive<u64> = 1_000..=3_600_000;
 /// What a queue pair's path can have as largest payload (InfiniBand Architecture 9.4.3).
 const PAYLOADS: [u32; 5] = [256, 512, 1_024, 2_048, 4_096];
 
@@ -29,6 +32,8 @@ pub struct RdmaRing {
     pub shape: MessageShape,
     /// Payload of a full packet in bytes: the path MTU of the queue pairs.
     pub payload_bytes: u32,
+    /// How long a worker may leave questions of the switch to its network card unanswered while others wait for it.
+    pub silence: Duration,
 }
 
 /// Why a text describes no ring.
@@ -54,7 +59,7 @@ fn wrong(field: &'static str, value: &str, expected: impl fmt::Display) -> RingE
 impl FromStr for RdmaRing {
     type Err = RingError;
 
-    /// `RING:TYPE:OPERATOR:ADDRESS,ADDRESS,..`, and `:window=N`, `:packets=N`, `:payload=BYTES` behind it.
+    /// `RING:TYPE:OPERATOR:ADDRESS,ADDRESS,..`, and `:window=N`, `:packets=N`, `:payload=BYTES` and `:silence=TIME` behind it.
     fn from_str(text: &str) -> Result<Self, RingError> {
         let mut parts = text.split(':');
         let mut next = |field, expected| parts.next().filter(|part| !part.is_empty()).ok_or_else(|| wrong(field, "", expected));
@@ -75,6 +80,7 @@ impl FromStr for RdmaRing {
             return Err(wrong("workers", list, format_args!("2 to {WORKERS_MAX} different addresses")));
         }
         let (mut shape, mut payload_bytes) = (MessageShape { window: WINDOW, packets: PACKETS }, PAYLOAD_BYTES);
+        let mut silence = SILENCE;
         for part in parts {
             let (name, value) = part.split_once('=').unwrap_or((part, ""));
             match name {
@@ -84,15 +90,23 @@ impl FromStr for RdmaRing {
                     let bytes = value.parse().ok().filter(|bytes| PAYLOADS.contains(bytes));
                     payload_bytes = bytes.ok_or_else(|| wrong("payload", value, "256, 512, 1024, 2048 or 4096"))?;
                 }
-                _ => return Err(wrong("option", part, "window=N, packets=N or payload=BYTES")),
+                "silence" => silence = time(value).ok_or_else(|| wrong("silence", value, "1s to 3600s, or 1000ms to 3600000ms"))?,
+                _ => return Err(wrong("option", part, "window=N, packets=N, payload=BYTES or silence=TIME")),
             }
         }
         if !shape.is_possible() {
             let value = format!("{} messages of {} packets", shape.window, shape.packets);
             return Err(wrong("window", &value, format_args!("1 to {} messages, and at most 4194304 packets", MessageShape::WINDOW_MAX)));
         }
-        Ok(RdmaRing { ring, op, workers, shape, payload_bytes })
+        Ok(RdmaRing { ring, op, workers, shape, payload_bytes, silence })
     }
+}
+
+/// `3s` or `2500ms`.
+fn time(text: &str) -> Option<Duration> {
+    let (number, unit) = text.strip_suffix("ms").map(|number| (number, 1)).or_else(|| Some((text.strip_suffix('s')?, 1_000)))?;
+    let number: u64 = number.parse().ok()?;
+    number.checked_mul(unit).filter(|ms| SILENCE_MS.contains(ms)).map(Duration::from_ms)
 }
 
 #[cfg(test)]
@@ -123,8 +137,15 @@ mod tests {
         );
         assert_eq!(
             error("7:i32:sum:10.0.0.1,10.0.0.2:mtu=9"),
-            "`option` is \"mtu=9\" where window=N, packets=N or payload=BYTES is expected"
+            "`option` is \"mtu=9\" where window=N, packets=N, payload=BYTES or silence=TIME is expected"
         );
         assert!(error("7:i32:sum:10.0.0.1,10.0.0.2:window=65").contains("1 to 64 messages"));
+        let silence = |text: &str| format!("7:i32:sum:10.0.0.1,10.0.0.2{text}").parse::<RdmaRing>().map(|ring| ring.silence);
+        assert_eq!(silence(""), Ok(Duration::from_ms(3_000)));
+        assert_eq!((silence(":silence=5s"), silence(":silence=1500ms")), (Ok(Duration::from_ms(5_000)), Ok(Duration::from_ms(1_500))));
+        for wrong in ["5", "0s", "900ms", "3601s", "-1s", "s", "18446744073709551615s"] {
+            let said = error(&format!("7:i32:sum:10.0.0.1,10.0.0.2:silence={wrong}"));
+            assert_eq!(said, format!("`silence` is {wrong:?} where 1s to 3600s, or 1000ms to 3600000ms is expected"));
+        }
     }
 }

@@ -9,24 +9,36 @@
 //! | what the paper leaves open | what is done |
 //! |---|---|
 //! | what is summed, and who the workers are | the switch is told: [`RdmaRing`] |
-//! | when a job is over and the next one may use the ring | a worker that begins at message 0 by another connection ends the run before. Connections are told apart by queue pair and first packet number, and one that a later run has ended never counts again |
-//! | writes of connections whose beginning was not seen, as after a restart | are dropped, between neighbours of the ring: unsummed they would be taken for sums. The senders' cards give up, so that workers have an error |
+//! | when a job is over and the next one may use the ring | a worker that begins at message 0 by another connection ends the run before. Where queue pair and first packet number come again: `Ring::open` in `ring` |
+//! | writes of connections whose beginning was not seen, as after a restart, or whose run is over | are dropped, between neighbours of the ring: unsummed they would be taken for sums. Both ends are told that the connection is over (`line`) |
+//! | a worker that is dead | its card does not answer: `Ring::listen` in `ring` |
 //! | other RDMA of the same hosts | passes: whatever is no write, and writes that begin without an INA header |
+//! | frames that cannot be summed although they begin as a ring's do | are counted and said by reason: `odd` |
 //! | how a worker sees that somebody has summed | the last two bytes of the INA header at the receiver are the number of workers |
 
 mod config;
+mod failure;
+mod line;
+mod odd;
 mod ring;
 #[cfg(test)]
 mod tests;
+mod way;
 
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
 
-use fanin_core::Instant;
-use fanin_wire::roce::{self, opcode};
+use fanin_core::{Instant, Malformed};
+use fanin_wire::netreduce::InaHeader;
+use fanin_wire::roce::{self, Glance, Over, RoceHeader, opcode};
 
 pub use config::{RdmaRing, RingError, WORKERS_MAX};
-use ring::{Fate, Ring};
+use line::Learns;
+pub use odd::{Odd, OddFrames};
+use ring::{Packet, Ring};
+
+/// Connections of a pair of neighbours that are not summed in and known at once: the oldest is forgotten first.
+const OTHERS_MAX: usize = 256;
 
 /// What has been done in all rings.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -43,36 +55,53 @@ pub struct RdmaStatistics {
     pub refused: u64,
     /// Packets whose checks were wrong.
     pub damaged: u64,
+    /// Rings that were ended because they could not go on.
+    pub ended: u64,
+    /// Whom the last one was ended because of: ring and rank.
+    pub blamed: Option<(u16, u16)>,
+    /// Frames that could not be summed, by reason.
+    pub odd: OddFrames,
 }
 
 /// Takes frames that leave.
 pub(crate) trait Emit {
-    /// A frame made of one that came by `port` leaves to where its addresses lead.
+    /// A frame made of one that came by `port` leaves to where its addresses lead; `usize::MAX` is no port.
     fn emit(&mut self, port: usize, frame: &[u8]);
+}
+
+/// Two hosts of which one is the successor of the other.
+#[derive(Debug, Default)]
+struct Pair {
+    /// In which rings, and by which rank.
+    seats: Vec<(usize, u16)>,
+    /// Queue pairs that began with something else than a message.
+    others: Vec<u32>,
 }
 
 /// All rings of a switch.
 #[derive(Debug, Default)]
 pub(crate) struct Rdma {
     rings: Vec<Ring>,
-    /// Between which hosts the connections of rings run, and whose they are: ring, rank.
-    neighbours: HashMap<(Ipv4Addr, Ipv4Addr), (usize, u16)>,
+    pairs: HashMap<(Ipv4Addr, Ipv4Addr), Pair>,
+    odd: odd::Counted,
+    damaged: u64,
 }
 
 impl Rdma {
-    /// Rings between disjoint pairs of neighbours; `Err` names two that share one.
+    /// Rings that differ in number where they have neighbours in common; `Err` names two that do not.
     pub fn new(rings: Vec<RdmaRing>) -> Result<Self, (u16, u16)> {
-        let mut neighbours = HashMap::new();
+        let mut pairs: HashMap<(Ipv4Addr, Ipv4Addr), Pair> = HashMap::new();
         for (number, ring) in rings.iter().enumerate() {
             for (rank, from) in (0u16..).zip(&ring.workers) {
                 let to = ring.workers[(usize::from(rank) + 1) % ring.workers.len()];
-                if let Some((other, _)) = neighbours.insert((*from, to), (number, rank)) {
-                    let other: usize = other;
-                    return Err((rings[other].ring, ring.ring));
+                let pair = pairs.entry((*from, to)).or_default();
+                if let Some((other, _)) = pair.seats.iter().find(|(other, _)| rings[*other].ring == ring.ring) {
+                    return Err((rings[*other].ring, ring.ring));
                 }
+                pair.seats.push((number, rank));
             }
         }
-        Ok(Rdma { rings: rings.into_iter().map(Ring::new).collect(), neighbours })
+        Ok(Rdma { rings: rings.into_iter().map(Ring::new).collect(), pairs, ..Rdma::default() })
     }
 
     /// A frame has come. Says whether it has been dealt with; otherwise it goes on as it is.
@@ -80,17 +109,36 @@ impl Rdma {
         if self.rings.is_empty() {
             return false;
         }
-        let Some(([from, to], bth)) = roce::glance(frame) else { return false };
-        if !matches!(bth.opcode, opcode::WRITE_FIRST..=opcode::WRITE_ONLY_IMMEDIATE) {
+        let Some(glance) = roce::glance(frame) else { return false };
+        let [from, to] = glance.addresses.map(Ipv4Addr::from);
+        if glance.opcode == opcode::ACKNOWLEDGE && glance.over == Over::V4 {
+            if let Some(pair) = self.pairs.get(&(to, from))
+                && let Ok((header, _)) = RoceHeader::parse(frame)
+            {
+                on_answer(&mut self.rings, pair, now, &header, out);
+            }
             return false;
         }
-        let Some(&(ring, rank)) = self.neighbours.get(&(from.into(), to.into())) else { return false };
-        self.rings[ring].on_write(now, port, rank, frame, out) == Fate::Taken
+        if !glance.is_write() {
+            return false;
+        }
+        let is_message = InaHeader::parse(glance.first_payload(frame)).is_ok();
+        match (self.pairs.get_mut(&(from, to)), glance.over) {
+            (Some(pair), Over::V4) => on_write(&mut self.rings, pair, &mut self.odd, &mut self.damaged, (now, port, frame), &glance, out),
+            (Some(_), Over::Fragment) => self.odd.count(Odd::Fragment, glance.addresses),
+            (Some(_), Over::Options) => self.odd.count(Odd::Options, glance.addresses),
+            (_, Over::V6) if is_message => self.odd.count(Odd::V6, glance.addresses),
+            (_, Over::Ethernet) if is_message => self.odd.count(Odd::Ethernet, glance.addresses),
+            (None, _) if is_message => self.odd.count(Odd::Stranger, glance.addresses),
+            _ => false,
+        }
     }
 
-    /// Says whom rings wait for whose packets are sent again.
-    pub fn on_tick(&mut self) {
-        self.rings.iter_mut().for_each(Ring::on_tick);
+    /// Says whom rings wait for whose packets are sent again, ends rings of whom somebody is dead, and tells those who do not know yet that
+    /// their connection is over. To be called a few times a second.
+    pub fn on_tick(&mut self, now: Instant, out: &mut impl Emit) {
+        self.rings.iter_mut().for_each(|ring| ring.on_tick(now, out));
+        self.odd.on_tick(now);
     }
 
     pub fn statistics(&self) -> RdmaStatistics {
@@ -100,8 +148,75 @@ impl Rdma {
             repeated: all.repeated + ring.statistics.repeated,
             dropped: all.dropped + ring.statistics.dropped,
             refused: all.refused + ring.statistics.refused,
-            damaged: all.damaged + ring.statistics.damaged,
+            ended: all.ended + ring.statistics.ended,
+            blamed: ring.statistics.blamed.or(all.blamed),
+            ..all
         };
-        self.rings.iter().fold(RdmaStatistics::default(), add)
+        let own = RdmaStatistics { damaged: self.damaged, odd: self.odd.frames(), ..RdmaStatistics::default() };
+        self.rings.iter().fold(own, add)
     }
+}
+
+/// A card answers what its predecessor has sent: that may be in any of several rings between the same hosts.
+fn on_answer(rings: &mut [Ring], pair: &Pair, now: Instant, header: &RoceHeader, out: &mut impl Emit) {
+    let owner = pair.seats.iter().find(|(ring, rank)| rings[*ring].is_answered(*rank, header)).copied();
+    let candidates = pair.seats.iter().filter(|(ring, rank)| rings[*ring].may_be_answered(*rank, header)).count();
+    for &(ring, rank) in &pair.seats {
+        let learns = match owner {
+            Some(owner) if owner != (ring, rank) => Learns::Nothing,
+            None if candidates > 1 => Learns::Presence,
+            _ => Learns::Origin,
+        };
+        rings[ring].on_answer(now, rank, header, learns, out);
+    }
+}
+
+/// A write between two neighbours. Says whether it has been dealt with.
+fn on_write(
+    rings: &mut [Ring],
+    pair: &mut Pair,
+    odd: &mut odd::Counted,
+    damaged: &mut u64,
+    (now, port, frame): (Instant, usize, &[u8]),
+    glance: &Glance,
+    out: &mut impl Emit,
+) -> bool {
+    let (header, payload) = match RoceHeader::parse(frame) {
+        Ok(parsed) => parsed,
+        // What has been damaged on its way must not get into a sum; the sender's card sends it again.
+        Err(Malformed::Field { name: "icrc" | "ip_checksum", .. }) => {
+            *damaged += 1;
+            return odd.count(Odd::Damaged, glance.addresses);
+        }
+        Err(_) => return odd.count(Odd::Malformed, glance.addresses),
+    };
+    let queue_pair = header.bth.queue_pair;
+    let known = |rings: &[Ring]| {
+        let seats = || pair.seats.iter().copied();
+        seats()
+            .find(|(ring, rank)| rings[*ring].owns(*rank, queue_pair))
+            .or_else(|| seats().find(|(ring, rank)| rings[*ring].knows(*rank, queue_pair)))
+    };
+    let packet = |rank| Packet { port, rank, header: &header, payload, frame };
+    let is_first = header.reth.is_some();
+    if let Some(ina) = is_first.then(|| InaHeader::parse(payload).ok()).flatten() {
+        pair.others.retain(|other| *other != queue_pair);
+        let named = pair.seats.iter().copied().find(|(ring, _)| rings[*ring].config.ring == ina.ring);
+        // None has this number: the one whose connection it is says so, or any.
+        let (ring, rank) = named.or_else(|| known(rings)).unwrap_or(pair.seats[0]);
+        rings[ring].on_first(now, &packet(rank), &ina, out);
+        return true;
+    }
+    if is_first && pair.seats.iter().all(|(ring, rank)| rings[*ring].leaves(*rank, queue_pair)) && !pair.others.contains(&queue_pair) {
+        if pair.others.len() >= OTHERS_MAX {
+            pair.others.remove(0);
+        }
+        pair.others.push(queue_pair);
+    }
+    if pair.others.contains(&queue_pair) {
+        return false;
+    }
+    let (ring, rank) = known(rings).unwrap_or(pair.seats[0]);
+    rings[ring].on_next(now, &packet(rank), out);
+    true
 }

@@ -3,121 +3,115 @@
 use std::collections::VecDeque;
 use std::fmt;
 
-use fanin_core::{
-    Address, Body, Duration, Egress, Event, Ingress, Instant, JobId, Node, NodeId, OpError, Payload, Piece, PortId, Rank, Role, Suspect, Tx,
-};
-use fanin_protocols::netreduce::{NetReduceChild, NetReduceConnection, NetReduceSwitch, NetReduceSwitchConfig, Variants};
+use fanin_core::{Address, Duration, Ingress, Instant, JobId, Node, NodeId, PortId, Role, Suspect};
+use fanin_protocols::netreduce::NetReduceSwitch;
 use fanin_protocols::shared::connection::Psn;
 use fanin_wire::netreduce::{InaHeader, NetReduceHeader, PacketNumber};
-use fanin_wire::roce::{self, ICRC, RoceHeader, opcode};
+use fanin_wire::roce::{ICRC, RoceHeader, opcode};
+use fanin_wire::stream::checksum;
 
 use super::config::RdmaRing;
+use super::failure::Failure;
+use super::line::{Answer, Identity, Learns, Line, Outcome};
+use super::way::{HEAD_MAX, Head, NO_HEAD, Way, accelerator};
 use super::{Emit, RdmaStatistics};
 
-/// The longest head: Ethernet, IPv4, UDP, BTH, RETH, immediate data, INA header.
-const HEAD_MAX: usize = 14 + 20 + 8 + roce::BTH + roce::RETH + roce::IMMEDIATE + InaHeader::LEN;
 /// Who asks for what is held already is told who is missing at most this often; here that goes to the log.
-const RESEND_GAP: Duration = Duration::from_us(100_000);
-/// Connections of former runs that are remembered for each rank.
+pub(super) const RESEND_GAP: Duration = Duration::from_us(100_000);
+/// Connections of former runs, and refused ones, that are remembered for each rank.
 const FORMER_MAX: usize = 8;
-
-/// All before the elements of a packet that is held, as it came (`netreduce 3`, `header[n]`).
-#[derive(Clone, Copy, Debug)]
-struct Head {
-    psn: Psn,
-    bytes: [u8; HEAD_MAX],
-    /// 0 where nothing is known.
-    length: u8,
-    /// Length of the elements.
-    payload_bytes: u16,
-    /// The port that it came by.
-    port: u32,
-}
-
-const NO_HEAD: Head = Head { psn: Psn::new(0), bytes: [0; HEAD_MAX], length: 0, payload_bytes: 0, port: 0 };
-
-/// A connection in one run of a job: the queue pair that it ends at, and the number of its first packet, which verbs programs draw.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Identity {
-    queue_pair: u32,
-    first: Psn,
-}
+/// So long nothing moves before cards are asked whether they are there.
+const QUIET: Duration = Duration::from_ms(500);
+/// The most that a tick adds to anybody's silence: whoever was stopped meanwhile was the switch.
+const TICK_MAX: Duration = Duration::from_ms(500);
+/// How often a connection whose beginning was not seen may still send before both its ends are told that it is over, in ticks.
+const GRACE: u32 = 4;
+/// So long a ring is not begun without a worker who was refused.
+const REFUSED: Duration = Duration::from_ms(30_000);
+/// Whoever was silent for so long when another worker comes for the first time may be of a run that was given up: he comes again if he is not.
+const STALE: Duration = Duration::from_ms(1_000);
+/// Whoever comes later than this after another one's last word may have come in a later run than he.
+const APART: Duration = Duration::from_ms(20);
+/// How many reasons are said between two ticks.
+const WORDS: u32 = 4;
 
 /// The connection of one rank to its successor.
 #[derive(Debug, Default)]
-struct Member {
-    identity: Option<Identity>,
-    /// Identities of former runs, the newest last: what still comes of them belongs to nobody.
-    former: VecDeque<Identity>,
+pub(super) struct Member {
+    pub line: Option<Line>,
+    /// Those of former runs and refused ones, the newest last: what still comes of them belongs to nobody.
+    former: VecDeque<Line>,
     /// The head of packet p is at p modulo their number, a power of two.
     heads: Box<[Head]>,
+    /// For how long nothing has been heard of the worker since its card was asked; `None` where it was not.
+    silent: Option<Duration>,
+    /// When a connection of its was refused that would have been of the ring, and why.
+    refused: Option<(Instant, Failure)>,
 }
 
 impl Member {
-    /// Keeps a packet's head. One that is older than what is in its place is of long ago.
-    fn keep(&mut self, head: Head) {
+    /// Keeps a packet's head. One that is older than what is in its place is of long ago. `false` where the packet was another one when it
+    /// came before.
+    fn keep(&mut self, head: Head) -> bool {
         let place = head.psn.number() as usize & (self.heads.len() - 1);
         let known = &mut self.heads[place];
+        if known.length > 0 && known.psn == head.psn && (known.digest, known.payload_bytes) != (head.digest, head.payload_bytes) {
+            return false;
+        }
         if known.length == 0 || head.psn.since(known.psn) >= 0 {
             *known = head;
         }
+        true
     }
 
-    fn head(&self, psn: Psn) -> Option<&Head> {
+    pub fn head(&self, psn: Psn) -> Option<&Head> {
         Some(&self.heads[psn.number() as usize & (self.heads.len() - 1)]).filter(|head| head.length > 0 && head.psn == psn)
     }
-}
 
-/// What becomes of a frame between two neighbours of a ring.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Fate {
-    /// It has been dealt with.
-    Taken,
-    /// It goes on as it is.
-    Passes,
-}
-
-/// Why a packet is not summed and does not pass.
-#[derive(Clone, PartialEq, Eq, Debug)]
-enum Refusal {
-    /// It says something else than the ring's description.
-    Field { rank: u16, field: &'static str, value: u64, expected: u64 },
-    /// Its connection has shown no beginning: the switch was restarted in between, or the run is over.
-    NoBeginning { rank: u16, queue_pair: u32 },
-    /// Its length fits no element, or differs from the others'.
-    Disagreement { who: Suspect },
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Refusal::Field { rank, field, value, expected } => {
-                write!(f, "rank {rank} says `{field}` {value} where {expected} is expected; such packets are dropped")
-            }
-            Refusal::NoBeginning { rank, queue_pair } => {
-                write!(f, "the beginning of rank {rank}'s connection to queue pair {queue_pair} was not seen; its writes are dropped")
-            }
-            Refusal::Disagreement { who } => {
-                write!(f, "packets differ in length, that of {} first; nothing more is summed in this run", name(*who))
-            }
+    fn retire(&mut self, line: Line) {
+        if self.former.len() >= FORMER_MAX {
+            self.former.pop_front();
         }
+        self.former.push_back(line);
+    }
+}
+
+/// What is to be done with a frame that begins a message.
+#[derive(Clone, Copy)]
+pub(super) struct Packet<'a> {
+    pub port: usize,
+    pub rank: u16,
+    pub header: &'a RoceHeader,
+    pub payload: &'a [u8],
+    pub frame: &'a [u8],
+}
+
+impl Packet<'_> {
+    fn psn(&self) -> Psn {
+        Psn::new(self.header.bth.psn)
+    }
+
+    fn line(&self) -> Line {
+        Line::new(self.port, self.header, self.payload, self.frame)
     }
 }
 
 /// A ring of workers and its accelerator.
 pub(super) struct Ring {
-    config: RdmaRing,
+    pub config: RdmaRing,
     switch: NetReduceSwitch<[u8]>,
     members: Vec<Member>,
-    /// Queue pairs between neighbours that began with something else than a message, by rank.
-    others: Vec<Vec<u32>>,
     /// Who was missing when something was sent again.
     waits: Option<Suspect>,
     /// Who the log has named last.
     named: Option<Suspect>,
-    told: Option<Refusal>,
+    told: Option<Failure>,
     /// What may still be said before the next tick: anybody could fill the log.
     words_left: u32,
+    /// When something new came last, and whether something has come again since.
+    moved: Instant,
+    has_repeated: bool,
+    ticked: Instant,
     /// Where frames are made.
     buffer: Vec<u8>,
     pub statistics: RdmaStatistics,
@@ -137,142 +131,404 @@ impl Ring {
         Ring {
             switch: accelerator(&config),
             members,
-            others: vec![Vec::new(); config.workers.len()],
             waits: None,
             named: None,
             told: None,
             words_left: WORDS,
+            moved: Instant::ZERO,
+            has_repeated: false,
+            ticked: Instant::ZERO,
             buffer: Vec::with_capacity(HEAD_MAX + config.payload_bytes as usize + 2 * ICRC),
             statistics: RdmaStatistics::default(),
             config,
         }
     }
 
-    /// Says whom the ring waits for; to be called a few times a second.
-    pub fn on_tick(&mut self) {
-        self.words_left = WORDS;
-        let waits = self.waits.take();
-        if let Some(who) = waits.filter(|_| waits != self.named) {
-            tracing::warn!(ring = self.config.ring, "packets come again while the ring waits for {}", name(who));
-        }
-        self.named = waits.or(self.named);
+    /// Whether a rank's connection to this queue pair is one of the ring's run, or was one.
+    pub fn knows(&self, rank: u16, queue_pair: u32) -> bool {
+        let member = &self.members[usize::from(rank)];
+        member.line.iter().chain(&member.former).any(|line| line.identity.queue_pair == queue_pair)
     }
 
-    /// A write of rank `rank` to its successor (`netreduce 5.2`). `frame` has passed `roce::glance`.
-    pub fn on_write(&mut self, now: Instant, port: usize, rank: u16, frame: &[u8], out: &mut impl Emit) -> Fate {
-        // What has been damaged on its way must not get into a sum; the sender's card sends it again.
-        let Ok((header, payload)) = RoceHeader::parse(frame) else {
-            self.statistics.damaged += 1;
-            return Fate::Taken;
-        };
-        let is_first = header.reth.is_some();
-        let ina = if is_first { InaHeader::parse(payload).ok() } else { None };
-        let queue_pair = header.bth.queue_pair;
-        let others = &mut self.others[usize::from(rank)];
-        let Some(ina) = ina else {
-            if is_first
-                && !others.contains(&queue_pair)
-                && self.members[usize::from(rank)].identity.is_none_or(|own| own.queue_pair != queue_pair)
-            {
-                if others.len() >= OTHERS_MAX {
-                    others.remove(0);
-                }
-                others.push(queue_pair);
-            }
-            if others.contains(&queue_pair) {
-                return Fate::Passes;
-            }
-            self.on_next(now, port, rank, &header, frame, payload, out);
-            return Fate::Taken;
-        };
-        others.retain(|other| *other != queue_pair);
-        if let Err(refusal) = self.admit(rank, &header, &ina) {
-            self.refuse(refusal);
-            return Fate::Taken;
+    /// The same of the run that is under way.
+    pub fn owns(&self, rank: u16, queue_pair: u32) -> bool {
+        self.members[usize::from(rank)].line.as_ref().is_some_and(|line| line.identity.queue_pair == queue_pair)
+    }
+
+    /// Whether an answer is to a rank's connection, as is known by now.
+    pub fn is_answered(&self, rank: u16, header: &RoceHeader) -> bool {
+        self.members[usize::from(rank)].line.as_ref().is_some_and(|line| line.begins_at(header.bth.queue_pair))
+    }
+
+    /// Whether it may be, as far as is known.
+    pub fn may_be_answered(&self, rank: u16, header: &RoceHeader) -> bool {
+        self.members[usize::from(rank)].line.as_ref().is_some_and(|line| line.may_begin_at(header))
+    }
+
+    /// Something that is not of the ring begins at a queue pair. Says whether that is none of the ring's run.
+    pub fn leaves(&mut self, rank: u16, queue_pair: u32) -> bool {
+        let member = &mut self.members[usize::from(rank)];
+        if member.line.as_ref().is_some_and(|line| line.identity.queue_pair == queue_pair) {
+            return false;
         }
-        self.keep(port, rank, &header, &payload[InaHeader::LEN..], frame);
-        let (reth, at) = (header.reth.map_or((0, 0), |reth| (reth.address as u32, reth.length)), number(&header));
-        let InaHeader { ring, message, packets, .. } = ina;
+        member.former.retain(|line| line.identity.queue_pair != queue_pair);
+        true
+    }
+
+    fn successor(&self, rank: u16) -> u16 {
+        (rank + 1) % self.members.len() as u16
+    }
+
+    fn predecessor(&self, rank: u16) -> u16 {
+        rank.checked_sub(1).unwrap_or(self.members.len() as u16 - 1)
+    }
+
+    /// The first packet of a message of rank `rank` to its successor (`netreduce 5.2`).
+    pub fn on_first(&mut self, now: Instant, packet: &Packet<'_>, ina: &InaHeader, out: &mut impl Emit) {
+        let Packet { rank, header, payload, .. } = *packet;
+        let own = |line: &Option<Line>| line.as_ref().is_some_and(|line| line.identity.has(header));
+        if let Err(failure) = self.fits(rank, header, ina, payload) {
+            return self.refuse(packet, failure);
+        }
+        if ina.message == 0 {
+            if !self.open(now, packet) {
+                return;
+            }
+        } else if !own(&self.members[usize::from(rank)].line) {
+            return self.stray(packet);
+        } else if let Err(failure) = self.follows(packet, ina) {
+            return self.refuse(packet, failure);
+        }
+        if self.is_held_back(now, packet) || !self.keep(packet) {
+            return;
+        }
+        let (reth, at) = (header.reth.map_or((0, 0), |reth| (reth.address as u32, reth.length)), number(header));
+        let InaHeader { ring, message, packets, .. } = *ina;
         let first = NetReduceHeader::First { at, message, length: reth.1, address: reth.0, connection: rank, ring, packets };
         self.on_packet(now, rank, &first, &payload[InaHeader::LEN..], out);
-        Fate::Taken
     }
 
     /// A packet of a write that is not its first one.
-    fn on_next(&mut self, now: Instant, port: usize, rank: u16, header: &RoceHeader, frame: &[u8], payload: &[u8], out: &mut impl Emit) {
-        let queue_pair = header.bth.queue_pair;
-        if self.members[usize::from(rank)].identity.is_none_or(|own| own.queue_pair != queue_pair) || header.reth.is_some() {
-            return self.refuse(Refusal::NoBeginning { rank, queue_pair });
+    pub fn on_next(&mut self, now: Instant, packet: &Packet<'_>, out: &mut impl Emit) {
+        let Packet { rank, header, payload, .. } = *packet;
+        let is_own = self.members[usize::from(rank)].line.as_ref().is_some_and(|line| line.identity.has(header));
+        if !is_own {
+            return self.stray(packet);
         }
-        self.keep(port, rank, header, payload, frame);
+        if header.reth.is_some() {
+            return self.refuse(packet, Failure::Headless { rank, queue_pair: header.bth.queue_pair });
+        }
         let last = header.bth.opcode != opcode::WRITE_MIDDLE;
+        if !last && payload.len() != self.config.payload_bytes as usize {
+            let (value, expected) = (payload.len() as u64, u64::from(self.config.payload_bytes));
+            return self.refuse(packet, Failure::Field { rank, field: "payload", value, expected });
+        }
+        if self.is_held_back(now, packet) || !self.keep(packet) {
+            return;
+        }
         self.on_packet(now, rank, &NetReduceHeader::Next { at: number(header), connection: rank, last }, payload, out);
     }
 
-    /// Whether a message's first packet belongs to the ring: by its INA header, and as one of the run that is under way or of a new one.
-    fn admit(&mut self, rank: u16, header: &RoceHeader, ina: &InaHeader) -> Result<(), Refusal> {
+    /// A packet of the run under way has come. While the receiver is asked whether it begins anew, nothing of its connection counts.
+    fn is_held_back(&mut self, now: Instant, packet: &Packet<'_>) -> bool {
+        let member = &mut self.members[usize::from(packet.rank)];
+        member.silent = None;
+        let Some(line) = member.line.as_mut() else { return true };
+        if line.is_asked() {
+            self.statistics.dropped += 1;
+            return true;
+        }
+        line.note_sent(packet.psn());
+        line.heard = now;
+        false
+    }
+
+    /// Whether a message's first packet belongs to the ring, by its headers.
+    fn fits(&self, rank: u16, header: &RoceHeader, ina: &InaHeader, payload: &[u8]) -> Result<(), Failure> {
         let length = header.reth.map_or(0, |reth| reth.length);
         let only = matches!(header.bth.opcode, opcode::WRITE_ONLY | opcode::WRITE_ONLY_IMMEDIATE);
+        let RdmaRing { ring, op, payload_bytes, ref shape, .. } = self.config;
+        let element = op.dtype.bytes() as u64;
         let checks = [
-            ("ring", u64::from(ina.ring), u64::from(self.config.ring)),
+            ("ring", u64::from(ina.ring), u64::from(ring)),
             ("rank", u64::from(ina.rank), u64::from(rank)),
-            ("summed", u64::from(ina.summed), 0),
-            ("packets", u64::from(ina.packets), u64::from(length.div_ceil(self.config.payload_bytes))),
-            ("packets", u64::from(ina.packets), u64::from(ina.packets.min(self.config.shape.packets))),
+            ("packets", u64::from(ina.packets), u64::from(length.div_ceil(payload_bytes))),
+            ("packets", u64::from(ina.packets), u64::from(ina.packets.min(shape.packets))),
             ("only", u64::from(only), u64::from(ina.packets == 1)),
+            ("payload", payload.len() as u64, u64::from(length.min(payload_bytes))),
+            ("length", u64::from(length), u64::from(length) / element * element),
         ];
         if let Some(&(field, value, expected)) = checks.iter().find(|(_, value, expected)| value != expected) {
-            return Err(Refusal::Field { rank, field, value, expected });
+            return Err(Failure::Field { rank, field, value, expected });
         }
-        let came = Identity { queue_pair: header.bth.queue_pair, first: Psn::new(header.bth.psn) };
-        let member = &mut self.members[usize::from(rank)];
-        let known = member.identity.is_some_and(|own| own.queue_pair == came.queue_pair);
-        if ina.message != 0 {
-            return if known { Ok(()) } else { Err(Refusal::NoBeginning { rank, queue_pair: came.queue_pair }) };
-        }
-        if member.identity == Some(came) {
-            return Ok(());
-        }
-        if member.former.contains(&came) {
-            return Err(Refusal::NoBeginning { rank, queue_pair: came.queue_pair });
-        }
-        if member.identity.is_some() {
-            self.begin_anew();
-        }
-        self.members[usize::from(rank)].identity = Some(came);
-        if self.members.iter().filter(|member| member.identity.is_some()).count() == 1 {
-            self.statistics.runs += 1;
-            tracing::info!(ring = self.config.ring, workers = self.config.workers.len(), "a run over RDMA begins");
+        let expected = InaHeader::declared(op);
+        if ina.summed != 0 && ina.summed != expected {
+            let told = format!("{} {}", op.dtype, op.operator);
+            return Err(Failure::Declared { rank, value: ina.summed, expected, told });
         }
         Ok(())
     }
 
-    /// A worker begins with another connection: the run before is over, and nothing of it may get into the next one's sums.
-    fn begin_anew(&mut self) {
-        self.switch = accelerator(&self.config);
-        (self.told, self.waits, self.named) = (None, None, None);
-        for member in &mut self.members {
-            if let Some(identity) = member.identity.take() {
-                if member.former.len() >= FORMER_MAX {
-                    member.former.pop_front();
+    /// Whether a message that is not the first one may come now: behind the one before, as long as the others', within the window.
+    fn follows(&mut self, packet: &Packet<'_>, ina: &InaHeader) -> Result<(), Failure> {
+        let (rank, message, psn) = (packet.rank, ina.message, packet.psn());
+        self.lengths_agree(packet, message)?;
+        let is_known = self.switch.newest(rank).is_some_and(|newest| newest.wrapping_sub(message) < 1 << 31);
+        if is_known {
+            return Ok(());
+        }
+        let window = self.config.shape.window;
+        if message >= window && !self.switch.has_summed(rank, message - window) {
+            return Err(Failure::Window { rank, message, window });
+        }
+        if let Some((before, packets, _)) = self.switch.message(rank, message.wrapping_sub(1)) {
+            let expected = before.plus(u32::from(packets));
+            if psn != expected {
+                return Err(Failure::Gap { rank, message, psn: psn.number(), expected: expected.number() });
+            }
+        }
+        // Who sends message m has the sums of m-N, whether we have seen it acknowledge them or not.
+        let before = self.predecessor(rank);
+        if let Some((first, packets, _)) = message.checked_sub(window).and_then(|message| self.switch.message(before, message))
+            && let Some(line) = &mut self.members[usize::from(before)].line
+        {
+            _ = line.take(Answer { expected: first.plus(u32::from(packets)), fatal: None }, false);
+        }
+        Ok(())
+    }
+
+    /// Whether a message is as long as it is with the first other rank that has sent it.
+    fn lengths_agree(&self, packet: &Packet<'_>, message: u32) -> Result<(), Failure> {
+        let length = packet.header.reth.map_or(0, |reth| reth.length);
+        let others = (0..self.members.len() as u16).filter(|other| *other != packet.rank);
+        let known = others.filter_map(|other| Some((other, self.switch.message(other, message)?.2))).next();
+        match known {
+            Some((other, expected)) if expected != length => Err(Failure::Lengths { rank: packet.rank, message, length, other, expected }),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Runs: where they begin, what ends them.
+impl Ring {
+    /// The first packet of message 0. It is of the run that is under way, comes again there or begins a new one; says whether it is to be
+    /// taken now.
+    ///
+    /// A queue pair and a first number may come again in another run, for programs need not draw them. Then these tell:
+    ///
+    /// * Other contents: a repetition has the same ones, so this begins anew.
+    /// * The same contents, and the receiver is not known to have had them: it is the same contribution in any case. If it gets the sum of
+    ///   the run under way for it, and others begin anew before that is acknowledged, all are told that the ring is over.
+    /// * The same contents, and the receiver has had them: its card is asked what it waits for. If that is the first packet again, a run
+    ///   begins; otherwise the answer, which passes to the sender, is what it lacks.
+    fn open(&mut self, now: Instant, packet: &Packet<'_>) -> bool {
+        let Packet { rank, header, payload, frame, .. } = *packet;
+        let (came, mut comes_again) = (Identity::of(header), false);
+        let member = &mut self.members[usize::from(rank)];
+        if let Some(line) = member.line.as_mut().filter(|line| line.identity == came) {
+            let is_old = line.once_began_with(header, payload);
+            if (is_old || line.began_with(header, payload)) && !line.is_fresh {
+                if !is_old && !line.is_received {
+                    line.is_doubtful |= line.has_sums;
+                    return true;
                 }
-                member.former.push_back(identity);
+                line.ask(frame);
+                self.has_repeated = true;
+                self.statistics.dropped += 1;
+                return false;
+            }
+        } else if let Some(at) = member.former.iter().position(|line| line.identity == came) {
+            let former = &mut member.former[at];
+            let is_told = former.ending.is_some_and(|ending| ending.is_told);
+            if former.began_with(header, payload) && !former.is_fresh && (member.line.is_some() || former.has_sums || is_told) {
+                former.ask(frame);
+                former.nag(packet.psn());
+                self.statistics.dropped += 1;
+                return false;
+            }
+            comes_again = former.began_with(header, payload);
+        }
+        self.begin(now, packet, comes_again)
+    }
+
+    /// A connection of a run that begins, or has begun by another worker's. `comes_again`: it was of the run before, which is not counted
+    /// against those who wait.
+    ///
+    /// A worker who comes for the first time may be the first one of a run whose others have yet to come again, while what is held is of a
+    /// run that was given up before there was any sum. So those who were silent for long are taken only when they come again, as they do:
+    /// nothing has been acknowledged. And if one of those begins anew just after there were sums, all are told that the ring is over.
+    fn begin(&mut self, now: Instant, packet: &Packet<'_>, comes_again: bool) -> bool {
+        let rank = usize::from(packet.rank);
+        let is_stale = |member: &Member| member.line.as_ref().is_some_and(|line| now.since(line.heard) > STALE);
+        if let Some(own) = &self.members[rank].line {
+            // What this worker sent before may be in the sums of whoever came later, and nobody has acknowledged that he had it.
+            let heard = if own.is_received { now } else { own.heard };
+            let is_later = |line: &Line| line.has_sums && line.joined.since(heard) > APART;
+            let other = (0u16..).zip(&self.members).find(|(other, member)| {
+                *other != packet.rank && member.line.as_ref().is_some_and(|line| line.is_doubtful || is_later(line))
+            });
+            if let Some((other, _)) = other {
+                self.fail_with(packet, Failure::Doubtful { rank: packet.rank, other });
+                return false;
+            }
+            if self.switch.is_waiting() {
+                let queue_pair = packet.header.bth.queue_pair;
+                tracing::warn!(
+                    ring = self.config.ring,
+                    "rank {rank} begins with queue pair {queue_pair} while a run is not over: that is ended, and whoever is still of it is told"
+                );
+            }
+            self.clear(false);
+        } else if !comes_again && self.members.iter().any(is_stale) {
+            self.clear(false);
+        }
+        if let Err(failure) = self.lengths_agree(packet, 0) {
+            self.fail_with(packet, failure);
+            return false;
+        }
+        let (member, mut line) = (&mut self.members[rank], packet.line());
+        let own = line.identity;
+        (line.joined, line.heard) = (now, now);
+        // Others may have ended at the same queue pair. Nobody is there any more who could be told.
+        for former in member.former.iter_mut().filter(|former| former.identity.queue_pair == own.queue_pair) {
+            former.end(false, 0);
+            if former.identity == own {
+                line.replaces(former);
+            }
+        }
+        member.former.retain(|former| former.identity != own);
+        (member.line, member.refused) = (Some(line), None);
+        if self.members.iter().filter(|member| member.line.is_some()).count() == 1 {
+            self.statistics.runs += 1;
+            self.moved = now;
+            tracing::info!(ring = self.config.ring, workers = self.config.workers.len(), "a run over RDMA begins");
+        }
+        true
+    }
+
+    /// The run is over, and nothing of it may get into the next one's sums.
+    fn clear(&mut self, is_told: bool) {
+        self.switch = accelerator(&self.config);
+        (self.told, self.waits, self.named, self.has_repeated) = (None, None, None, false);
+        for member in &mut self.members {
+            if let Some(mut line) = member.line.take() {
+                line.end(is_told, 0);
+                member.retire(line);
             }
             member.heads.fill(NO_HEAD);
+            member.silent = None;
         }
     }
 
-    /// Keeps what stands before the elements; an INA header among it says from now on that this is a sum.
-    fn keep(&mut self, port: usize, rank: u16, header: &RoceHeader, payload: &[u8], frame: &[u8]) {
+    /// The same because of a connection that would have been one of its.
+    fn fail_with(&mut self, packet: &Packet<'_>, failure: Failure) {
+        self.statistics.refused += 1;
+        self.fail(failure);
+        let mut line = packet.line();
+        line.end(true, 0);
+        line.nag(packet.psn());
+        self.members[usize::from(packet.rank)].retire(line);
+    }
+
+    /// The ring cannot go on: both ends of all its connections are told, at the next tick.
+    fn fail(&mut self, failure: Failure) {
+        tracing::error!(ring = self.config.ring, "{failure}: the ring is ended, and so are its queue pairs");
+        self.statistics.ended += 1;
+        let (Failure::Field { rank, .. }
+        | Failure::Declared { rank, .. }
+        | Failure::Lengths { rank, .. }
+        | Failure::Window { rank, .. }
+        | Failure::Gap { rank, .. }
+        | Failure::Changed { rank, .. }
+        | Failure::Headless { rank, .. }
+        | Failure::Refused { by: rank, .. }
+        | Failure::Doubtful { rank, .. }
+        | Failure::NoBeginning { rank, .. }) = failure
+        else {
+            if let Failure::Silent { ranks, .. } = failure {
+                self.statistics.blamed = ranks.first().map(|rank| (self.config.ring, *rank));
+            }
+            return self.clear(true);
+        };
+        self.statistics.blamed = Some((self.config.ring, rank));
+        self.clear(true);
+    }
+
+    /// A packet that no ring can have: it ends the ring that its connection is of, or only that.
+    fn refuse(&mut self, packet: &Packet<'_>, failure: Failure) {
+        self.statistics.refused += 1;
+        let member = &mut self.members[usize::from(packet.rank)];
+        if member.line.as_ref().is_some_and(|line| line.identity.has(packet.header)) {
+            return self.fail(failure);
+        }
+        if member.line.is_none() {
+            member.refused = Some((self.ticked, failure.clone()));
+        }
+        match member.former.iter_mut().find(|line| line.identity.has(packet.header)) {
+            Some(line) => line.nag(packet.psn()),
+            None => {
+                let mut line = packet.line();
+                line.end(true, 0);
+                line.nag(packet.psn());
+                member.retire(line);
+            }
+        }
+        self.say(failure);
+    }
+
+    /// A packet of a connection whose beginning was not seen, or whose run is over.
+    fn stray(&mut self, packet: &Packet<'_>) {
+        // The first packet of a run may just be lost; then it comes again.
+        self.statistics.dropped += 1;
+        let (rank, queue_pair) = (packet.rank, packet.header.bth.queue_pair);
+        let member = &mut self.members[usize::from(rank)];
+        match member.former.iter_mut().find(|line| line.identity.has(packet.header)) {
+            Some(line) => line.nag(packet.psn()),
+            None => {
+                let mut line = packet.line().without_beginning();
+                line.end(true, GRACE);
+                line.nag(packet.psn());
+                member.retire(line);
+            }
+        }
+        self.say(Failure::NoBeginning { rank, queue_pair });
+    }
+
+    /// Says why a packet is dropped, once until there is another reason.
+    fn say(&mut self, failure: Failure) {
+        if self.told.as_ref() != Some(&failure) && self.words_left > 0 {
+            self.words_left -= 1;
+            tracing::warn!(ring = self.config.ring, "{failure}");
+            self.told = Some(failure);
+        }
+    }
+}
+
+/// Packets of a run.
+impl Ring {
+    /// Keeps what stands before the elements; an INA header among it says from now on that this is a sum. `false` where the packet is another
+    /// one than when it came before; then the ring is ended.
+    fn keep(&mut self, packet: &Packet<'_>) -> bool {
+        let Packet { port, rank, header, payload, frame } = *packet;
         let ina = if header.reth.is_some() { InaHeader::LEN } else { 0 };
         let length = header.head_len() + ina;
-        let mut head =
-            Head { psn: Psn::new(header.bth.psn), length: length as u8, payload_bytes: payload.len() as u16, port: port as u32, ..NO_HEAD };
+        let mut head = Head {
+            psn: packet.psn(),
+            length: length as u8,
+            payload_bytes: (payload.len() - ina) as u16,
+            digest: checksum(0, payload),
+            port: port as u32,
+            ..NO_HEAD
+        };
         head.bytes[..length].copy_from_slice(&frame[..length]);
         if ina > 0 {
             head.bytes[length - 2..length].copy_from_slice(&(self.config.workers.len() as u16).to_be_bytes());
         }
-        self.members[usize::from(rank)].keep(head);
+        let is_same = self.members[usize::from(rank)].keep(head);
+        if !is_same {
+            self.refuse(packet, Failure::Changed { rank, psn: header.bth.psn });
+        }
+        is_same
     }
 
     fn on_packet(&mut self, now: Instant, rank: u16, header: &NetReduceHeader, payload: &[u8], out: &mut impl Emit) {
@@ -280,28 +536,128 @@ impl Ring {
         let source = Address { node: NodeId(u32::from(rank)), role: Role::Worker };
         let from = Ingress { port: PortId(rank), source, job, ecn: false };
         let mut way = Way {
-            members: &self.members,
+            members: &mut self.members,
             buffer: &mut self.buffer,
             statistics: &mut self.statistics,
             waits: &mut self.waits,
             failed: None,
+            is_repeated: false,
             out,
         };
         self.switch.on_packet(now, from, header, payload, &mut way);
-        if let Some(who) = way.failed {
-            self.refuse(Refusal::Disagreement { who });
+        let (failed, is_repeated) = (way.failed, way.is_repeated);
+        if is_repeated {
+            self.has_repeated = true;
+        } else {
+            (self.moved, self.has_repeated) = (now, false);
+        }
+        if let Some(who) = failed {
+            self.statistics.refused += 1;
+            self.fail(Failure::Differ { who: name(who) });
         }
     }
 
-    /// Says why a packet is dropped, once until there is another reason.
-    fn refuse(&mut self, refusal: Refusal) {
-        // The first packet of a run may just be lost; then it comes again.
-        let is_early = matches!(refusal, Refusal::NoBeginning { .. });
-        *if is_early { &mut self.statistics.dropped } else { &mut self.statistics.refused } += 1;
-        if self.told.as_ref() != Some(&refusal) && self.words_left > 0 {
-            self.words_left -= 1;
-            tracing::warn!(ring = self.config.ring, "{refusal}");
-            self.told = Some(refusal);
+    /// A card answers a packet of rank `rank`, whose successor it is.
+    pub fn on_answer(&mut self, now: Instant, rank: u16, header: &RoceHeader, learns: Learns, out: &mut impl Emit) {
+        let successor = usize::from(self.successor(rank));
+        let member = &mut self.members[usize::from(rank)];
+        let (mut outcome, mut failed) = (Outcome::Nothing, None);
+        if learns == Learns::Presence && member.line.as_ref().is_some_and(|line| line.may_begin_at(header)) {
+            self.members[successor].silent = None;
+        }
+        let member = &mut self.members[usize::from(rank)];
+        if let Some(line) = &mut member.line
+            && let Some(answer) = line.answer(header, learns)
+        {
+            // What it has already been given it cannot be waiting for, unless it is another one by the same number.
+            let is_ours = answer.expected.since(line.received) >= 0;
+            let before = line.received;
+            outcome = line.take(answer, false);
+            if line.received != before {
+                (self.moved, self.has_repeated) = (now, false);
+            }
+            failed = answer.fatal.filter(|_| is_ours);
+            if is_ours {
+                self.members[successor].silent = None;
+            }
+        }
+        let member = &mut self.members[usize::from(rank)];
+        let alone = member.line.is_none();
+        for line in &mut member.former {
+            let before = line.received;
+            let Some(answer) = line.answer(header, learns) else { continue };
+            let follows = line.take(answer, alone);
+            if outcome == Outcome::Nothing {
+                outcome = follows;
+            }
+            if line.received != before {
+                line.tell_again(&mut self.buffer, &mut |port, frame| out.emit(port, frame));
+            }
+        }
+        if let Some(syndrome) = failed {
+            return self.fail(Failure::Refused { rank, by: successor as u16, syndrome });
+        }
+        let frame = match outcome {
+            Outcome::Nothing => return,
+            Outcome::Doubtful => return self.fail(Failure::Doubtful { rank, other: rank }),
+            Outcome::Anew(frame) => frame,
+        };
+        if let Ok((header, payload)) = RoceHeader::parse(&frame)
+            && let Ok(ina) = InaHeader::parse(payload)
+        {
+            let member = &self.members[usize::from(rank)];
+            let port = member.line.iter().chain(&member.former).find(|line| line.identity.has(&header)).map_or(0, |line| line.port);
+            self.on_first(now, &Packet { port, rank, header: &header, payload, frame: &frame }, &ina, out);
+        }
+    }
+
+    /// Says whom the ring waits for, asks those who are silent whether they are there, and ends the ring where they are not; to be called a
+    /// few times a second.
+    pub fn on_tick(&mut self, now: Instant, out: &mut impl Emit) {
+        self.words_left = WORDS;
+        let elapsed = now.since(self.ticked).min(TICK_MAX);
+        self.ticked = now;
+        let waits = self.waits.take();
+        if let Some(who) = waits.filter(|_| waits != self.named) {
+            tracing::warn!(ring = self.config.ring, "packets come again while the ring waits for {}", name(who));
+        }
+        self.named = waits.or(self.named);
+        self.listen(now, elapsed, out);
+        for member in &mut self.members {
+            for line in member.line.iter_mut().chain(&mut member.former) {
+                line.on_tick(&mut self.buffer, |port, frame| out.emit(port, frame));
+            }
+            member.former.retain(|line| !line.is_forgotten());
+        }
+    }
+
+    /// Who waits for somebody wants to know that he is there. His card answers, however busy he is.
+    fn listen(&mut self, now: Instant, elapsed: Duration, out: &mut impl Emit) {
+        let is_quiet = now.since(self.moved) >= QUIET && self.members.iter().any(|member| member.line.is_some());
+        if !is_quiet || !self.has_repeated && !self.switch.is_waiting() {
+            self.members.iter_mut().for_each(|member| member.silent = None);
+            return;
+        }
+        let is_refused =
+            |member: &&Member| member.line.is_none() && member.refused.as_ref().is_some_and(|(at, _)| now.since(*at) < REFUSED);
+        if let Some(failure) = self.members.iter().find(is_refused).and_then(|member| Some(member.refused.clone()?.1)) {
+            return self.fail(failure);
+        }
+        for rank in 0..self.members.len() as u16 {
+            let Some(line) = &self.members[usize::from(self.predecessor(rank))].line else { continue };
+            if !line.is_asked() {
+                line.question(&mut self.buffer);
+                out.emit(line.port, &self.buffer);
+            }
+            let silent = &mut self.members[usize::from(rank)].silent;
+            *silent = Some(silent.map_or(Duration::ZERO, |silent| silent + elapsed));
+        }
+        let limit = self.config.silence;
+        let silent = |member: &Member| member.silent.unwrap_or(Duration::ZERO);
+        let ranks: Vec<u16> = (0u16..).zip(&self.members).filter(|(_, member)| silent(member) >= limit).map(|(rank, _)| rank).collect();
+        if !ranks.is_empty() {
+            let for_ms = self.members.iter().map(silent).max().unwrap_or(limit).as_ps() / Duration::from_ms(1).as_ps();
+            self.fail(Failure::Silent { ranks, for_ms });
         }
     }
 }
@@ -314,102 +670,6 @@ fn name(who: Suspect) -> String {
     }
 }
 
-/// How many reasons are said between two ticks.
-const WORDS: u32 = 4;
-/// Connections of each rank to its neighbour that are not summed in and known at once: the oldest is forgotten first.
-const OTHERS_MAX: usize = 256;
-
 fn number(header: &RoceHeader) -> PacketNumber {
     PacketNumber::new(header.bth.psn, header.bth.ack_request)
-}
-
-/// The accelerator of a run. A worker is at the port that has the number of its rank: where that is, a bridge knows.
-fn accelerator(config: &RdmaRing) -> NetReduceSwitch<[u8]> {
-    let ranks = 0..config.workers.len() as u16;
-    let port = |rank: u16| PortId(rank);
-    let child = |rank: u16| NetReduceChild { port: port(rank), who: Suspect::Rank(Rank(u32::from(rank))), through: None };
-    let workers = config.workers.len() as u16;
-    let connection = |rank: u16| NetReduceConnection {
-        rank: Rank(u32::from(rank)),
-        ends_at: Some(port((rank + 1) % workers)),
-        through: None,
-        beyond: None,
-    };
-    NetReduceSwitch::new(NetReduceSwitchConfig {
-        job: JobId(config.ring),
-        op: config.op.into(),
-        workers: config.workers.len() as u32,
-        block_bytes: config.payload_bytes,
-        shape: config.shape,
-        parent: None,
-        children: ranks.clone().map(child).collect(),
-        connections: ranks.map(connection).collect(),
-        flow: Default::default(),
-        resend_gap: RESEND_GAP,
-        variants: Variants::default(),
-    })
-}
-
-/// The accelerator's way out: packets of sums in the frames that the contributions came in.
-struct Way<'a, E: Emit> {
-    members: &'a [Member],
-    buffer: &'a mut Vec<u8>,
-    statistics: &'a mut RdmaStatistics,
-    waits: &'a mut Option<Suspect>,
-    failed: Option<Suspect>,
-    out: &'a mut E,
-}
-
-impl<E: Emit> Way<'_, E> {
-    fn sum(&mut self, rank: u16, at: PacketNumber, body: Body<'_, [u8]>) {
-        let (Some(member), Body::Acc(acc)) = (self.members.get(usize::from(rank)), body) else { return };
-        let Some(head) = member.head(Psn::new(at.psn())) else { return };
-        let (length, bytes) = (usize::from(head.length), acc.as_bytes().len());
-        if bytes != usize::from(head.payload_bytes) {
-            return;
-        }
-        self.buffer.clear();
-        self.buffer.extend_from_slice(&head.bytes[..length]);
-        self.buffer.resize(length + bytes.next_multiple_of(4) + ICRC, 0);
-        self.buffer[length..length + bytes].copy_from_slice(acc.as_bytes());
-        roce::seal(self.buffer);
-        self.statistics.summed += 1;
-        self.out.emit(head.port as usize, self.buffer);
-    }
-}
-
-impl<E: Emit> Tx<NetReduceHeader, [u8]> for Way<'_, E> {
-    fn send(&mut self, _to: Egress<'_>, header: &NetReduceHeader, body: Body<'_, [u8]>) {
-        match *header {
-            NetReduceHeader::First { at, connection, .. } | NetReduceHeader::Next { at, connection, .. } => self.sum(connection, at, body),
-            // Network cards would not know what to do with it.
-            NetReduceHeader::Waiting { suspect, .. } => *self.waits = Some(suspect),
-            NetReduceHeader::Abort { suspect } => self.failed = Some(suspect),
-            _ => {}
-        }
-    }
-
-    fn room(&mut self, _to: Egress<'_>) -> bool {
-        true
-    }
-
-    fn note(&mut self, event: Event) {
-        match event {
-            Event::Dropped(fanin_core::DropReason::Duplicate) | Event::Retransmitted { .. } => self.statistics.repeated += 1,
-            Event::Dropped(_) => self.statistics.dropped += 1,
-            _ => {}
-        }
-    }
-
-    fn contribute(&mut self, _piece: Piece, _accumulator: &mut <[u8] as Payload>::Acc, _first: bool) -> Result<(), OpError> {
-        Err(OpError::NoVector)
-    }
-
-    fn fold(&mut self, _piece: Piece, _payload: &[u8]) -> Result<(), OpError> {
-        Err(OpError::NoVector)
-    }
-
-    fn deliver(&mut self, _piece: Piece, _body: Body<'_, [u8]>) -> Result<(), OpError> {
-        Err(OpError::NoVector)
-    }
 }

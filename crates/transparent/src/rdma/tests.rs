@@ -12,6 +12,9 @@ use crate::engine::{Ports, Switch, SwitchConfig};
 
 use super::*;
 
+mod cards;
+mod frames;
+
 const PAYLOAD: usize = 256;
 const PACKETS: usize = 4;
 const MESSAGE: usize = PAYLOAD * PACKETS - InaHeader::LEN;
@@ -34,7 +37,16 @@ fn address(rank: usize) -> [u8; 4] {
 fn envelope(from: usize, to: usize) -> Envelope {
     let mac = |rank: usize| [2, 0, 0, 0, 0, rank as u8 + 1];
     let addresses = [address(from), address(to)];
-    Envelope { macs: [mac(to), mac(from)], addresses, service: 2, identification: 7, hops: 64, source_port: 50_000 }
+    Envelope {
+        macs: [mac(to), mac(from)],
+        addresses,
+        service: 2,
+        identification: 7,
+        hops: 64,
+        source_port: 50_000,
+        dont_fragment: true,
+        tags: [None; 2],
+    }
 }
 
 fn frame(from: usize, to: usize, bth: Bth, reth: Option<Reth>, immediate: Option<[u8; 4]>, payload: &[u8]) -> Vec<u8> {
@@ -49,20 +61,27 @@ fn frame(from: usize, to: usize, bth: Bth, reth: Option<Reth>, immediate: Option
 #[derive(Clone, Copy)]
 struct Run {
     world: usize,
-    /// Of all random numbers of the run.
+    /// Of the vectors.
     seed: u64,
+    /// Of queue pairs and first numbers.
+    numbers: u64,
+    ring: u16,
     elements: usize,
     /// Whether the last packet of a message hands its number over.
     immediate: bool,
 }
 
 impl Run {
+    fn new(world: usize, seed: u64, elements: usize) -> Self {
+        Run { world, seed, numbers: seed, ring: 7, elements, immediate: false }
+    }
+
     fn queue_pair(&self, rank: usize) -> u32 {
-        mix(self.seed, rank as u64) as u32 & 0xff_ffff
+        mix(self.numbers ^ u64::from(self.ring - 7) << 32, rank as u64) as u32 & 0xff_ffff
     }
 
     fn psn(&self, rank: usize) -> u32 {
-        mix(self.seed, 100 + rank as u64) as u32 & 0xff_ffff
+        mix(self.numbers, 100 + rank as u64) as u32 & 0xff_ffff
     }
 
     fn element(&self, rank: usize, index: usize) -> u32 {
@@ -91,7 +110,7 @@ impl Run {
         let (message, offset) = self.place(packet);
         let bytes = self.message_bytes(message);
         let count = bytes.div_ceil(PAYLOAD);
-        let ina = InaHeader { ring: 7, rank: rank as u16, message: message as u32, packets: count as u16, summed: 0 };
+        let ina = InaHeader { ring: self.ring, rank: rank as u16, message: message as u32, packets: count as u16, summed: 0 };
         let mut whole = vec![0; InaHeader::LEN];
         ina.emit(&mut whole);
         let first = message * MESSAGE / 4;
@@ -215,7 +234,7 @@ fn sums_are_exact_in_the_frames_of_their_senders_whatever_is_lost() {
         let world = 2 + seed as usize % 3;
         let mut switch = switch(world);
         learn(&mut switch, world);
-        let run = Run { world, seed, elements: 1 + (mix(seed, 5) as usize % 3_000), immediate: seed % 2 == 0 };
+        let run = Run { immediate: seed % 2 == 0, ..Run::new(world, seed, 1 + (mix(seed, 5) as usize % 3_000)) };
         job(&mut switch, &run, seed % 4 * 20, &[]);
         let done = switch.statistics().rdma;
         assert_eq!((done.runs, done.refused, done.damaged), (1, 0, 0), "seed {seed}");
@@ -227,7 +246,7 @@ fn sums_are_exact_in_the_frames_of_their_senders_whatever_is_lost() {
 fn a_run_that_begins_ends_the_one_before_and_nothing_of_that_counts() {
     let mut switch = switch(3);
     learn(&mut switch, 3);
-    let run = |seed| Run { world: 3, seed, elements: 2_000, immediate: true };
+    let run = |seed| Run { immediate: true, ..Run::new(3, seed, 2_000) };
     // The first one never ends: rank 2 is missing.
     let old: Vec<(usize, Vec<u8>)> = (0..2).flat_map(|rank| (0..8).map(move |packet| (rank, run(1).frame(rank, packet)))).collect();
     for (rank, frame) in &old {
@@ -244,7 +263,7 @@ fn a_run_that_begins_ends_the_one_before_and_nothing_of_that_counts() {
 
 #[test]
 fn after_a_restart_nothing_of_a_run_passes_unsummed() {
-    let run = Run { world: 2, seed: 9, elements: 2_000, immediate: false };
+    let run = Run::new(2, 9, 2_000);
     let mut switch = switch(2);
     learn(&mut switch, 2);
     for packet in 1..run.packets() {
@@ -268,7 +287,7 @@ fn other_rdma_of_the_same_hosts_passes_and_what_contradicts_the_ring_does_not() 
         assert_eq!(send(&mut switch, 0, sent.clone()), [(1, sent)], "opcode {opcode}");
     }
     // Between hosts that are no neighbours nothing is looked at.
-    let run = Run { world: 2, seed: 4, elements: 300, immediate: false };
+    let run = Run::new(2, 4, 300);
     let (good, before) = (run.frame(0, 0), switch.statistics().rdma);
     let (header, payload) = RoceHeader::parse(&good).unwrap();
     let stranger = RoceHeader { envelope: Envelope { addresses: [[10, 0, 9, 9], address(1)], ..header.envelope }, ..header };
@@ -294,26 +313,26 @@ fn other_rdma_of_the_same_hosts_passes_and_what_contradicts_the_ring_does_not() 
 fn workers_whose_messages_differ_in_length_get_no_sums() {
     let mut switch = switch(2);
     learn(&mut switch, 2);
-    let run = |elements| Run { world: 2, seed: 4, elements, immediate: false };
+    let run = |elements| Run::new(2, 4, elements);
     assert_eq!(send(&mut switch, 0, run(30).frame(0, 0)), []);
     assert_eq!(send(&mut switch, 1, run(31).frame(1, 0)), []);
     assert_eq!(send(&mut switch, 1, run(30).frame(1, 0)), []);
     assert!(switch.statistics().rdma.refused > 0);
     // The next run is none the worse for it.
-    job(&mut switch, &Run { seed: 5, ..run(3_000) }, 0, &[]);
+    job(&mut switch, &Run::new(2, 5, 3_000), 0, &[]);
 }
 
 #[test]
-fn rings_that_share_neighbours_are_refused() {
-    let mut other = ring(3);
-    other.ring = 8;
-    assert_eq!(Rdma::new(vec![ring(3), other]).err(), Some((7, 8)));
+fn rings_of_one_number_that_share_neighbours_are_refused() {
+    assert_eq!(Rdma::new(vec![ring(3), ring(3)]).err(), Some((7, 7)));
+    let apart = "7:i32:sum:10.0.1.1,10.0.1.2".parse().unwrap();
+    assert!(Rdma::new(vec![ring(3), apart]).is_ok());
 }
 
 #[test]
 fn frames_from_anybody_never_panic() {
     let mut switch = switch(2);
-    let run = Run { world: 2, seed: 4, elements: 3_000, immediate: true };
+    let run = Run { immediate: true, ..Run::new(2, 4, 3_000) };
     let mut queue: VecDeque<Vec<u8>> = (0..run.packets()).map(|packet| run.frame(0, packet)).collect();
     for seed in 0..20_000u64 {
         let mut bytes = queue[seed as usize % queue.len()].clone();
@@ -328,6 +347,10 @@ fn frames_from_anybody_never_panic() {
             fanin_wire::roce::seal(&mut bytes);
         }
         send(&mut switch, seed as usize % 2, bytes.clone());
+        if seed % 64 == 0 {
+            let now = Instant::from_ps(seed / 64 * 250_000_000_000);
+            switch.on_rdma_tick(now, &mut Wire::default());
+        }
         if seed % 16 == 0 {
             queue.pop_front();
             queue.push_back(run.frame(seed as usize / 16 % 2, seed as usize / 32 % run.packets()));

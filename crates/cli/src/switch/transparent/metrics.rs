@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use fanin_daemon::Page;
 use fanin_daemon::page::Labels;
-use fanin_transparent::{Damage, Report, RingView, Unsummed};
+use fanin_transparent::{Damage, Odd, Report, RingView, Unsummed};
 
 /// A switch that has left no report for so long does nothing any more.
 const SILENCE_MAX: Duration = Duration::from_secs(5);
@@ -96,6 +96,9 @@ fn rdma(page: &mut Page, report: &Report) {
     page.counter("fanin_transparent_rdma_dropped_packets", "Packets that came before or after their turn", done.dropped);
     page.counter("fanin_transparent_rdma_refused_packets", "Packets that do not fit their ring", done.refused);
     page.counter("fanin_transparent_rdma_damaged_packets", "Packets whose checks were wrong", done.damaged);
+    page.counter("fanin_transparent_rdma_ended_rings", "Rings over RDMA that could not go on", done.ended);
+    let odd = Odd::ALL.iter().map(|odd| (label("reason", odd.name()), done.odd.of(*odd)));
+    page.counters("fanin_transparent_rdma_unsummed_frames", "Frames of RDMA that could not be summed, by reason", odd);
 }
 
 #[cfg(test)]
