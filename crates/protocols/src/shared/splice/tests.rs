@@ -135,6 +135,11 @@ fn rings_that_disagree_say_who_and_in_what() {
     assert_eq!(against(&stream(1, 1, 2, &[(op(DType::I32, Operator::Max), 8)]), 1), disagreement("operator"));
     assert_eq!(against(&stream(2, 1, 2, &[(op(DType::I32, Operator::Sum), 8)]), 1), disagreement("ring"));
     assert_eq!(against(&stream(1, 0, 2, &[(op(DType::I32, Operator::Sum), 8)]), 1), disagreement("rank"));
+    // At once, not when all have come: what a longer message of the first one says would be read by the wrong lengths.
+    let mut splice = Splice::new(1, 3, 256);
+    splice.insert(0, 0, &stream(1, 0, 3, &[(op(DType::I32, Operator::Sum), 2)]), &mut Vec::new()).unwrap();
+    let other = stream(1, 1, 3, &[(op(DType::F32, Operator::Sum), 20)]);
+    assert_eq!(splice.insert(1, 0, &other, &mut Vec::new()), Err(disagreement("bytes")));
     let mut splice = Splice::new(1, 2, 256);
     let error = splice.insert(1, 0, &[7; 40], &mut Vec::new()).unwrap_err();
     assert!(error.to_string().starts_with("no message begins at byte 0 of rank 1's stream: field `magic`"), "{error}");
