@@ -299,42 +299,31 @@ fn refusal(job: &Job, fabric: &Fabric) -> Option<String> {
 /// What `--check` finds right no worker refuses: all systems, with all collectives, operators, types, lengths and what changes what they take.
 #[test]
 fn what_is_found_right_is_not_refused_when_it_runs() {
-    let (mut right, mut wrong) = (0, std::collections::BTreeMap::<String, u32>::new());
-    for system in System::NAMES {
-        for more in [
-            "",
-            "fixed_point = true",
-            "density = 0.1",
-            "density = 0.1\nstorage = \"array\"",
-            "barrier = true",
-            "mode = \"streaming\"",
-            "reliable = false",
-        ] {
-            for collective in ["allreduce", "reduce", "broadcast", "barrier", "reduce-scatter", "all-gather"] {
-                for (element, operator) in [("f32", "sum"), ("f32", "avg"), ("i32", "max"), ("u8", "bor"), ("f64", "prod"), ("bf16", "min")]
-                {
-                    for message in [0, 8, 4_000, 4_800] {
-                        for hosts in ["all\"", "[\"host0\"]", "[\"host0\", \"host1\", \"host3\", \"host4\"]"] {
-                            let hosts = if hosts.starts_with('[') { hosts.to_string() } else { format!("\"{hosts}") };
-                            let text = format!(
-                                "[[job]]\nsystem = \"{system}\"\nhosts = {hosts}\nmessage = {message}\ncollective = \"{collective}\"\nelement = \"{element}\"\noperator = \"{operator}\"\n{more}\n"
-                            );
-                            match Workload::parse("w.toml", &text, &[], &fabric()) {
-                                Ok(workload) => {
-                                    right += 1;
-                                    assert_eq!(refusal(&workload.jobs[0], &fabric()), None, "{text}");
-                                }
-                                Err(error) => {
-                                    *wrong.entry(error.to_string().split(" = ").next().unwrap_or_default().to_string()).or_default() += 1
-                                }
-                            }
-                        }
-                    }
-                }
+    let (fabric, mut right, mut wrong) = (fabric(), 0, std::collections::BTreeMap::<String, u32>::new());
+    let extras = ["", "fixed_point = true", "density = 0.1", "barrier = true", "mode = \"streaming\"", "reliable = false"];
+    let kinds = ["allreduce", "reduce", "broadcast", "barrier", "reduce-scatter", "all-gather"];
+    let operations = [("f32", "sum"), ("f32", "avg"), ("i32", "max"), ("f64", "prod")];
+    let mut texts = Vec::new();
+    for (system, extra) in System::NAMES.iter().flat_map(|system| extras.map(|extra| (system, extra))) {
+        for (kind, (element, operator)) in kinds.iter().flat_map(|kind| operations.map(|operation| (kind, operation))) {
+            for (message, hosts) in
+                [(0, "\"all\""), (4_000, "\"all\""), (4_800, "\"all\""), (4_800, "[\"host0\"]"), (8, "[\"host0\", \"host3\"]")]
+            {
+                let sizes = format!("hosts = {hosts}\nmessage = {message}\nelement = \"{element}\"\noperator = \"{operator}\"");
+                texts.push(format!("[[job]]\nsystem = \"{system}\"\ncollective = \"{kind}\"\n{sizes}\n{extra}\n"));
             }
         }
     }
-    assert!(right > 1_000, "{right} are right, {wrong:?}");
+    for text in texts {
+        match Workload::parse("w.toml", &text, &[], &fabric) {
+            Ok(workload) => {
+                right += 1;
+                assert_eq!(refusal(&workload.jobs[0], &fabric), None, "{text}");
+            }
+            Err(error) => *wrong.entry(error.to_string().split(" = ").next().unwrap_or_default().to_string()).or_default() += 1,
+        }
+    }
+    assert!(right > 300, "{right} are right, {wrong:?}");
     for key in ["job[0].collective", "job[0].message", "job[0].operator"] {
         assert!(wrong.keys().any(|words| words.contains(key)), "{key}: {wrong:?}");
     }
