@@ -65,7 +65,7 @@ fn single_numbers_are_bounded() {
         ),
         ("\"tree\"", "\"canary\"\ndescriptors = 4294967295", "jobs[0].descriptors = 4294967295: expected"),
         ("\"tree\"", "\"tree\"\ntrees = 4294967295", "jobs[0].trees = 4294967295: expected"),
-        ("\"tree\"", "\"atp\"\naggregators = 4294967295", "jobs[0].aggregators = 4294967295: expected"),
+        ("\"tree\"", "\"atp\"\nservers = 0\naggregators = 4294967295", "jobs[0].aggregators = 4294967295: expected"),
         ("workers = 8", "workers = 8\nservers = 4294967295", "jobs[0].servers = 4294967295: expected"),
     ] {
         assert!(BASE.contains(from), "{from}");
