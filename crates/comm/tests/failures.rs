@@ -3,9 +3,9 @@
 mod common;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::{PATIENT, at_all, configs, run};
 use fanin_comm::{CommError, Communicator, FaultPlan, Interrupt, Meeting, NoSwitch, Operator, SparsePath, SparseWay, Transport};

@@ -70,8 +70,11 @@ fn known(at: &str) -> Vec<String> {
     error.split_once("xpected one of ").unwrap_or_else(|| panic!("{error}")).1.split(", ").map(str::to_string).collect()
 }
 
+/// Keys of a line, each with what to write in its place.
+type Keys = &'static [(&'static str, &'static str, &'static str)];
+
 /// A line of the file, the keys of its table, and what to write in its place for each key.
-const VARIED: &[(&str, &[(&str, &str, &str)])] = &[
+const VARIED: &[(&str, Keys)] = &[
     (
         "hosts = [\"gpu[0-7]\"]",
         &[

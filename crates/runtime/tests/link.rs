@@ -282,7 +282,7 @@ fn no_bit_of_a_packet_flips_unseen_and_random_bytes_do_no_harm() {
     let bits = packet.len() * 8;
     let flipper = thread::spawn(move || {
         let pause = |round: usize| {
-            if round % 100 == 0 {
+            if round.is_multiple_of(100) {
                 // Small receive buffers overflow otherwise, and the last packet must not be lost.
                 thread::sleep(Duration::from_millis(1));
             }

@@ -47,13 +47,11 @@ fn many_packets_far_ahead_that_agree_do_not_end_the_real_ones() {
 #[test]
 fn others_that_jump_again_and_again_use_up_their_own_room() {
     let mut link = after(EpochRule::Agreed, 100);
-    let mut real = 100;
-    for jump in 1..200u32 {
+    for (real, jump) in (100..).zip(1..200u32) {
         for number in 0..20 {
             let _ = link.accept(7, jump * 100_000 + number);
         }
         assert_eq!(link.accept(7, real), NEW, "after {jump} jumps");
-        real += 1;
     }
 }
 

@@ -84,7 +84,7 @@ fn effect(system: &str, path: &str, key: &str, one: &Try) -> Effect {
 /// The keys of a table, as the program lists them.
 fn known(system: &str, path: &str, with: &[&str]) -> Vec<String> {
     let sets: Vec<String> = with.iter().map(|set| set.to_string()).chain([format!("{path}.qqqqqqqq=1")]).collect();
-    let error = plan(system, &sets).err().expect("no such key").to_string();
+    let error = plan(system, &sets).expect_err("no such key").to_string();
     let (_, keys) = error.split_once("xpected one of ").unwrap_or_else(|| panic!("{path}: {error}"));
     keys.split(", ").map(str::to_string).collect()
 }

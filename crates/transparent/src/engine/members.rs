@@ -97,7 +97,7 @@ impl Switch {
                 |flow: Flow| flow.from.ip() == other.from.ip() && flow.to.ip() == other.to.ip() && flow.to.port() != other.to.port();
             let (rank, member) = ring.ranks().find(|&(_, flow)| beside(flow))?;
             let known_port = ring.flows().any(|flow| flow.to.port() == other.to.port());
-            known_port.then_some(Failure::Mixed { rank, member, other })
+            known_port.then_some(Failure::Mixed { rank, member, other: other.into() })
         })
     }
 

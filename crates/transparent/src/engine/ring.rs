@@ -28,9 +28,9 @@ pub(super) enum Failure {
     /// The receiver of a rank is not the sender of the next one.
     Apart { rank: u16, ends_at: SocketAddr, next: u16, sends_from: SocketAddr },
     /// A rank comes twice before anything was summed: nobody knows whose job the others are of.
-    Twice { rank: u16, one: Flow, other: Flow },
+    Twice { rank: u16, one: Flow, other: Box<Flow> },
     /// Beside a rank's connection there is one that fits the ring better.
-    Mixed { rank: u16, member: Flow, other: Flow },
+    Mixed { rank: u16, member: Flow, other: Box<Flow> },
     /// A rank comes again from where it was: the run before is over.
     Again { rank: u16, at: SocketAddr },
     /// The switch has as many rings as it may.
@@ -212,7 +212,7 @@ impl Ring {
         match self.member(rank) {
             None => Ok(()),
             Some(by) if by.from.ip() == flow.from.ip() && by.to == flow.to => Err(Failure::Again { rank, at: flow.from }),
-            Some(by) if !self.has_begun => Err(Failure::Twice { rank, one: by, other: flow }),
+            Some(by) if !self.has_begun => Err(Failure::Twice { rank, one: by, other: flow.into() }),
             Some(by) => Err(Failure::Taken { rank, by }),
         }
     }

@@ -188,8 +188,8 @@ fn the_next_run_by_the_same_number_begins_while_the_last_one_still_ends() {
     let mut network = Network::with_flows(3, 4_096, one.iter().chain(&two).copied());
     let length = stream(77, 0, 3, &[10]).len();
     (0..3).for_each(|rank| drop(speak(&mut network, &one, rank, 77, 10)));
-    for rank in 0..3 {
-        network.acknowledge(one[rank], length as u64);
+    for flow in &one {
+        network.acknowledge(*flow, length as u64);
     }
     network.data(one[1], length, &[], true);
     network.acknowledge(one[1], length as u64 + 1);
