@@ -32,8 +32,9 @@ pub fn systems() -> Vec<System> {
     };
     let canary = |failure, timeout_adaptive| System::Canary(CanaryParameters { failure, timeout_adaptive, ..CanaryParameters::default() });
     let sharp = |mode| System::Sharp(SharpParameters { mode, ..SharpParameters::default() });
-    let atp =
-        |aggregating, aggregators, overflow| System::Atp(AtpParameters { aggregating, aggregators, overflow, ..AtpParameters::default() });
+    let atp = |aggregating, aggregators, overflow| {
+        System::Atp(AtpParameters { aggregating, aggregators, fixed_point: overflow > 0.0, overflow, ..AtpParameters::default() })
+    };
     vec![
         ring(false),
         ring(true),

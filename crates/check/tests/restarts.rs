@@ -73,7 +73,7 @@ fn a_short_restart_costs_little_and_nobody_names_itself() {
         }
     }
     println!("{all}");
-    assert!(worst < 5_000, "{worst} us:\n{all}");
+    assert!(worst < 6_000, "{worst} us:\n{all}");
 }
 
 /// All systems: a restart ends in the right sum, and where patience is shorter than it takes nobody names itself.

@@ -112,8 +112,8 @@ fn steps_are_simulated_beside_the_prediction() {
     }
     let picture = fs::read_to_string(folder.join("out/steps.svg")).expect("a picture");
     assert!(picture.contains("atp, simulated") && picture.contains("rina-tor, simulated"));
-    let unsimulated = planned(&folder, &["--aggregation", "server", "--simulate"]);
-    assert!(unsimulated.iter().all(|row| row.get("simulated_gbps").is_none()), "no system here sums at every switch");
+    let said = refused(&folder, &["plan", "net.toml", "--jobs", "jobs.toml", "--aggregation", "server", "--simulate"]);
+    assert_eq!(said, "error: --simulate: expected atp or rina-tor among --aggregation: no system does the others");
 }
 
 #[test]

@@ -33,7 +33,7 @@ fn wrong_settings_are_named() {
         (&["switch", "--transparent", "no-such-a,no-such-b"], "there is no network interface \"no-such-a\""),
         (&["switch", "--transparent", "a,b", "--http", "nowhere"], "`http` is \"nowhere\" where an IP address and a TCP port"),
         (&["switch", "--transparent", "a,b", "--log-format", "xml"], "`log_format` is \"xml\" where text or json is expected"),
-        (&["switch", "--transparent", "a,b", "--ring-patience", "1h"], "1h is not a time from 1s to 86400s, as 60s"),
+        (&["switch", "--transparent", "a,b", "--ring-patience", "2 days"], "2 days is not a time from 1s to 86400s, as 60s"),
         (&["switch", "--transparent", "a,b", "--corrupt", "0.1"], "of the faults only --loss is injected with --transparent"),
         (&["switch", "--transparent", "a,b", "--stream-memory", "1KiB"], "1KiB is not between 64 KiB and 1024 MiB"),
         (&["switch", "--transparent", "udp:127.0.0.1:5,b"], "\"udp:127.0.0.1:5\" is no cable: `udp:` and the addresses of its two ends"),

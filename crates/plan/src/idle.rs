@@ -186,7 +186,8 @@ impl Mode {
             }
             System::Sharp(parameters) => {
                 let quota = parameters.mode == SharpMode::LowLatency;
-                rules.extend(["quota", "outstanding"].map(|key| (key, quota, "with mode = \"streaming\"")));
+                // `outstanding` is the switches', which jobs of both modes share.
+                rules.push(("quota", quota, "with mode = \"streaming\""));
                 let waits = "with mode = \"low-latency\" and refused = \"wait\": quota takes its place";
                 rules.push(("window", !quota || parameters.refused == RefusalRule::Host, waits));
             }

@@ -163,7 +163,7 @@ mod tests {
         assert_eq!(parse_size("100kB"), Ok(100_000));
         assert_eq!(parse_size("0"), Ok(0));
         assert!(parse_size("5").unwrap_err().contains("whole number of float32"));
-        assert!(parse_size("64 parsecs").unwrap_err().contains("64MiB"));
+        assert!(parse_size("64 parsecs").unwrap_err().contains("4MiB"));
         assert!(parse_size("99999999GiB").is_err() && parse_size("99999999999999999999GiB").is_err());
         assert!(parse_payload("70000").unwrap_err().contains("at most"));
         assert!(parse_probability("1.5").is_err() && parse_probability("NaN").is_err());

@@ -132,7 +132,7 @@ pub const JOBS: &[Key] = &[
     ("window_initial", &[bare("2")]),
     ("mode", &[bare("\"streaming\"")]),
     ("quota", &[bare("4"), with(&["jobs.0.mode=streaming"], "4")]),
-    ("outstanding", &[with(&[TWO_JOBS, "jobs.0.workers=5", "jobs.0.jobs_per_host=2"], "16"), with(&["jobs.0.mode=streaming"], "16")]),
+    ("outstanding", &[with(&[TWO_JOBS, "jobs.0.workers=5", "jobs.0.jobs_per_host=2"], "16")]),
     ("refused", &[with(&[TWO_JOBS, "jobs.0.workers=5", "jobs.0.jobs_per_host=2", "jobs.0.outstanding=16"], "\"wait\"")]),
     (
         "retry",

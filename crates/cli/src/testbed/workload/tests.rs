@@ -42,9 +42,6 @@ node = "spine0"
 progress = "50%"
 operation = 1
 after = "1s"
-
-[switches]
-aggregators = 40
 "#;
 
 /// The head of the job, and that of one that has a server.
@@ -114,9 +111,11 @@ const WRONG: &[(&str, &str, &str)] = &[
     ),
     ("operations = 3", "window = 0", "w.toml:9: job[0].window = 0: expected a whole number of 1 or more"),
     ("operations = 3", "start = \"soon\"", "w.toml:9: job[0].start = \"soon\": expected a time"),
-    ("aggregators = 40", "slot_versions = 2", "w.toml:34: switches.slot_versions = 2: expected no such key without aggregators"),
-    ("aggregators = 40", "aggregators = 40\nslot_versions = 3", "w.toml:35: switches.slot_versions = 3: expected 1 or 2"),
-    ("aggregators = 40", "aggregators = 0", "w.toml:34: switches.aggregators = 0: expected a whole number of 1 or more"),
+    (
+        "after = \"1s\"",
+        "[switches]\naggregators = 40",
+        "w.toml:32: switches.aggregators = 40: expected no such key without a job of atp, a2tp or switchml",
+    ),
     ("operations = 3", "operator = \"xor\"", "w.toml:9: job[0].operator = \"xor\": expected "),
     (
         "system = \"canary\"",
@@ -225,6 +224,10 @@ fn jobs_divide_or_share_the_aggregators_of_a_switch() {
     let refused = |first: &str, second: &str, rest: &str| two(first, second, rest).unwrap_err().to_string();
     let few = refused(switchml, switchml, "[switches]\naggregators = 1");
     assert_eq!(few, "w.toml:10: switches.aggregators = 1: expected at least 2, one for each version of a slot of each job of switchml");
+    let versions = |text: &str| refused(switchml, switchml, &format!("[switches]\n{text}"));
+    assert_eq!(versions("slot_versions = 2"), "w.toml:10: switches.slot_versions = 2: expected no such key without aggregators");
+    assert_eq!(versions("aggregators = 40\nslot_versions = 3"), "w.toml:11: switches.slot_versions = 3: expected 1 or 2");
+    assert_eq!(versions("aggregators = 0"), "w.toml:10: switches.aggregators = 0: expected a whole number of 1 or more");
     let twice = refused(atp, "system = \"a2tp\"\naggregators = 9", pool);
     assert_eq!(twice, "w.toml:9: job[1].aggregators = 9: expected no such key beside switches.aggregators");
     let others = refused(atp, "system = \"a2tp\"\naggregators = 9", "");
@@ -244,7 +247,7 @@ fn every_key_is_documented() {
         ("rate = \"75%\"", "zzz = 1"),
         ("loss = \"1%\"", "zzz = 1"),
         ("action = \"kill\"", "zzz = 1"),
-        ("aggregators = 40", "zzz = 1"),
+        ("after = \"1s\"", "[switches]\nzzz = 1"),
     ] {
         let error = Workload::parse("w.toml", &GOOD.replacen(line, replacement, 1), &[], &fabric()).unwrap_err().to_string();
         let (_, keys) = error.split_once("expected one of ").or_else(|| error.split_once("Expected one of ")).expect(&error);
