@@ -9,7 +9,7 @@ use fanin_control::{ClientMessage, ConnectionId, Decoder, FrameError};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio::time::timeout;
 
 /// How many messages may wait for a rank that does not read, and how many bytes. One that is further behind has lost its connection.
@@ -56,6 +56,7 @@ pub(crate) struct Outbox {
     messages: mpsc::Sender<Queued>,
     own: Arc<AtomicUsize>,
     all: Arc<AtomicUsize>,
+    cut: Arc<Notify>,
 }
 
 /// A message that waits, counted for as long as it does.
@@ -89,10 +90,13 @@ impl Outbox {
     pub(crate) fn send(&self, bytes: Vec<u8>) -> Result<(), ()> {
         let own = self.own.load(Ordering::Relaxed) + bytes.len();
         let all = self.all.load(Ordering::Relaxed) + bytes.len();
-        if own > OUTBOX_BYTES_MAX || own > OUTBOX_BYTES_SURE && all > OUTBOXES_BYTES_MAX {
-            return Err(());
+        let has_room = own <= OUTBOX_BYTES_MAX && (own <= OUTBOX_BYTES_SURE || all <= OUTBOXES_BYTES_MAX);
+        if has_room && self.messages.try_send(Queued::new(bytes, [self.own.clone(), self.all.clone()])).is_ok() {
+            return Ok(());
         }
-        self.messages.try_send(Queued::new(bytes, [self.own.clone(), self.all.clone()])).map_err(drop)
+        // At once: whoever does not read may go on to send, and what comes would be read for nothing.
+        self.cut.notify_one();
+        Err(())
     }
 }
 
@@ -103,6 +107,8 @@ pub(crate) fn serve(id: ConnectionId, stream: TcpStream, events: Events, shares:
     let _ = stream.set_nodelay(true);
     let (from, to) = stream.into_split();
     let incoming = Incoming { all: shares.incoming.clone(), bytes: 0 };
+    let cut = Arc::new(Notify::new());
+    let is_cut = cut.clone();
     tokio::spawn(async move {
         let reading = read(id, from, events, incoming);
         let writing = write(to, messages);
@@ -110,9 +116,10 @@ pub(crate) fn serve(id: ConnectionId, stream: TcpStream, events: Events, shares:
         tokio::select! {
             () = &mut reading => drop(timeout(LINGER, writing).await),
             () = &mut writing => drop(timeout(LINGER, reading).await),
+            () = is_cut.notified() => {}
         }
     });
-    Outbox { messages: outbox, own: Arc::default(), all: shares.outgoing.clone() }
+    Outbox { messages: outbox, own: Arc::default(), all: shares.outgoing.clone(), cut }
 }
 
 /// What a connection keeps of a message that is not whole.

@@ -343,7 +343,7 @@ mod tests {
     }
 
     fn window(capacity: u32) -> SendWindow<u32> {
-        SendWindow::new(capacity, &Reliability::lossy(Duration::from_us(100), Duration::from_us(10), Duration::from_ms(8)))
+        SendWindow::new(capacity, &Reliability::lossy(Duration::from_us(100), Duration::from_us(10), Duration::from_ms(64)))
     }
 
     #[test]
