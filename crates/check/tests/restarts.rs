@@ -1,12 +1,12 @@
 //! A switch next to hosts restarts in the middle of an operation and has forgotten all: what that costs, that sums are right, and who is named
 //! where patience is shorter than it takes.
 
-use fanin_check::{Recipe, run};
-use fanin_core::{Census, Duration, Instant, NodeId, Rank, Suspect};
+use fanin_check::Recipe;
+use fanin_core::{Duration, Instant, NodeId, Rank, Suspect};
 use fanin_sim::faults::TimedFault;
 use fanin_systems::{RinaParameters, System};
 
-use crate::lossless::systems;
+use crate::lossless::{has_servers, run_once, systems};
 
 const AWAY: Duration = Duration::from_us(500);
 
@@ -19,7 +19,7 @@ fn recipe(system: System, elements: u64, patience: Duration) -> Recipe {
     let job = &mut recipe.jobs[0];
     (job.payload_bytes, job.window, job.patience) = (1_024, 256, patience);
     (job.rto_initial, job.rto_min) = (Duration::from_ms(1), Duration::from_us(100));
-    if system.servers() > 0 {
+    if has_servers(system) {
         job.servers = vec![NodeId(15)];
         job.hosts.pop();
         job.start.pop();
@@ -34,7 +34,7 @@ struct End {
 }
 
 fn end(recipe: &Recipe) -> End {
-    let result = run::<Census>(recipe, |_| ()).unwrap_or_else(|words| panic!("{words}\n{recipe}"));
+    let result = run_once(recipe);
     assert!(result.verdict.wrong == 0 && result.broken.is_empty(), "{recipe}");
     let (mut named, mut last) = (Vec::new(), Some(Instant::ZERO));
     for (rank, worker) in (0..).zip(&result.jobs[0].workers) {
@@ -82,7 +82,8 @@ fn whoever_fails_when_a_switch_restarts_names_another() {
     let (mut all, mut wrong) = (String::new(), Vec::new());
     for system in systems() {
         let with = |patience| recipe(system, 100_000, patience);
-        let calm = end(&with(Duration::from_ms(5_000))).took.expect("nothing goes wrong");
+        let calm =
+            end(&with(Duration::from_ms(5_000))).took.unwrap_or_else(|| panic!("a calm run fails: {}", with(Duration::from_ms(5_000))));
         for percent in [10, 60] {
             for patience in [Duration::from_ms(5_000), Duration::from_us(1_200)] {
                 let recipe = with_restart(with(patience), calm, percent);
@@ -91,7 +92,10 @@ fn whoever_fails_when_a_switch_restarts_names_another() {
                 let line =
                     format!("{system:?}, at {percent} %, patience {patience}: {took_us:?} us where {calm} are calm; {:?}", named.first());
                 let is_own = named.iter().any(|(rank, suspect)| *suspect == Suspect::Rank(*rank));
-                if is_own || patience > Duration::from_ms(100) && took_us.is_none_or(|took| took > 50_000) {
+                // SHARP sets jobs up at its switches, and connections of NetReduce live there: a restart ends these within the patience.
+                let survives = !matches!(system, System::Sharp(_) | System::NetReduce(_));
+                let is_late = took_us.map_or(survives || named.is_empty(), |took| took > 50_000);
+                if is_own || patience > Duration::from_ms(100) && is_late {
                     wrong.push(line.clone());
                 }
                 all.push_str(&line);

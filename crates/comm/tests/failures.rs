@@ -273,10 +273,7 @@ fn late(timeout: Duration, set: impl Fn(&Communicator) + Send + Sync + 'static) 
 fn a_call_waits_as_long_as_its_timeout_and_not_half_as_long_again() {
     for (waited, error) in late(Duration::from_secs(2), |_| ()) {
         assert!(waited >= Duration::from_millis(1_900), "{waited:?}: {error}");
-        assert!(
-            text(&error).contains("; that is longer than the 2 s that ranks wait") && error.suspect_rank() == Some(1),
-            "{error}"
-        );
+        assert!(text(&error).contains("; that is longer than the 2 s that ranks wait") && error.suspect_rank() == Some(1), "{error}");
     }
 }
 
