@@ -25,7 +25,7 @@ const TICK: Duration = Duration::from_millis(250);
 /// Which interfaces are joined, and how.
 #[derive(Clone, Debug)]
 pub struct ServiceConfig {
-    /// Names of the interfaces, or cables as [`PacketPort::open`] takes them; at least two.
+    /// Names of the interfaces, or cables as [`fanin_net::PacketPort::open`] takes them; at least two.
     pub interfaces: Vec<String>,
     /// What waits at a port in each direction, in bytes of the kernel's memory; beyond that frames are lost, as at any switch.
     pub port_bytes: usize,

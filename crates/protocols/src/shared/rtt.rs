@@ -6,7 +6,7 @@
 //! seen or the initial timeout, whichever is longer.
 //!
 //! ## How much loss a patience bears
-//! Back-off alone makes no timeout longer than a part in [`ATTEMPTS`] of the patience, so that a packet is sent so often at least before its
+//! Back-off alone makes no timeout longer than a part in 64 of the patience, so that a packet is sent so often at least before its
 //! operation is given up. Where a tenth of all packets is lost on each of twelve links there and back, an attempt succeeds with 0.9^12 = 28 %:
 //! of 64 in a row all fail once in 10^9 times, of 8 (an eighth of the patience each, as it was) once in 14 times. What is not bounded like
 //! that is a round trip that was measured: whoever gives a job less patience than 64 of those gives it fewer attempts.
