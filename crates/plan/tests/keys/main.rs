@@ -129,13 +129,13 @@ fn check(systems: &[&str], path: &str, table: &[Key], with: &[&str]) {
 
 #[test]
 #[ignore = "simulates some thousand plans, which takes minutes: cargo test -p fanin-plan --test keys -- --ignored"]
-fn keys_of_jobs() {
+fn minutes_of_keys_of_jobs() {
     check(System::NAMES, "jobs.0", JOBS, &[]);
 }
 
 #[test]
 #[ignore = "simulates some thousand plans, which takes minutes: cargo test -p fanin-plan --test keys -- --ignored"]
-fn keys_of_networks() {
+fn minutes_of_keys_of_networks() {
     check(System::NAMES, "network", NETWORK, &[]);
 }
 
@@ -147,7 +147,7 @@ fn keys_of_lossless_networks() {
 
 #[test]
 #[ignore = "simulates some thousand plans, which takes minutes: cargo test -p fanin-plan --test keys -- --ignored"]
-fn keys_of_other_tables() {
+fn minutes_of_keys_of_other_tables() {
     for (path, keys) in OTHERS {
         let table = path.trim_end_matches(".0");
         let with = match table {
