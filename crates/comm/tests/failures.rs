@@ -3,9 +3,9 @@
 mod common;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::{PATIENT, at_all, configs, run};
 use fanin_comm::{CommError, Communicator, FaultPlan, Interrupt, Meeting, NoSwitch, Operator, SparsePath, SparseWay, Transport};
@@ -231,6 +231,65 @@ fn a_rank_that_does_not_come_is_named_first_in_a_notice_and_then_in_an_error() {
         }
         let told = told.lock().unwrap().join("\n");
         assert!(told.contains("rank 1"), "{told}");
+    }
+}
+
+/// Rank 1 does not call before the others have an error; gives how long these have waited, and what they were told.
+fn late(timeout: Duration, set: impl Fn(&Communicator) + Send + Sync + 'static) -> Vec<(Duration, CommError)> {
+    let mut all = Vec::new();
+    for transport in BOTH {
+        let (mut configs, _) = configs(3, transport);
+        configs.iter_mut().for_each(|config| config.timeout = timeout);
+        let (set, told) = (Arc::new(&set), Arc::new(AtomicUsize::new(0)));
+        thread::scope(|scope| {
+            let threads: Vec<_> = configs
+                .into_iter()
+                .map(|config| {
+                    let (set, told) = (set.clone(), told.clone());
+                    scope.spawn(move || {
+                        let comm = Communicator::join(config).unwrap();
+                        comm.barrier().unwrap();
+                        set(&comm);
+                        let start = Instant::now();
+                        if comm.rank() == 1 {
+                            while told.load(Ordering::Relaxed) < 2 && start.elapsed() < PATIENT {
+                                thread::sleep(Duration::from_millis(10));
+                            }
+                            return None;
+                        }
+                        let error = comm.allreduce(&mut [1f32; 10], Operator::Sum).unwrap_err();
+                        told.fetch_add(1, Ordering::Relaxed);
+                        Some((start.elapsed(), error))
+                    })
+                })
+                .collect();
+            all.extend(threads.into_iter().filter_map(|thread| thread.join().unwrap()));
+        });
+    }
+    all
+}
+
+#[test]
+fn a_call_waits_as_long_as_its_timeout_and_not_half_as_long_again() {
+    for (waited, error) in late(Duration::from_secs(2), |_| ()) {
+        assert!(waited >= Duration::from_millis(1_900), "{waited:?}: {error}");
+        assert!(text(&error).contains("longer than the 2 s that ranks wait") && error.suspect_rank() == Some(1), "{error}");
+    }
+}
+
+#[test]
+fn a_timeout_that_is_set_later_counts_and_the_first_rank_that_gives_up_is_not_the_one_that_is_blamed() {
+    let set = |comm: &Communicator| {
+        assert!(comm.set_timeout(Duration::ZERO).unwrap_err().to_string().contains("timeout = 0: expected seconds, 0.01 to"));
+        comm.set_timeout(Duration::from_secs(if comm.rank() == 2 { 1 } else { 500 })).unwrap();
+    };
+    for (_, error) in late(PATIENT, set) {
+        assert!(text(&error).contains("longer than the 1 s that ranks wait") && error.suspect_rank() == Some(1), "{error}");
+    }
+    // Longer than the job was opened with.
+    for (waited, error) in late(Duration::from_secs(2), |comm| comm.set_timeout(Duration::from_secs(4)).unwrap()) {
+        assert!(waited >= Duration::from_millis(3_900), "{waited:?}: {error}");
+        assert!(text(&error).contains("longer than the 4 s") && error.suspect_rank() == Some(1), "{error}");
     }
 }
 
