@@ -295,12 +295,16 @@ class FaninBackend(Backend):
     def _gloo(self, what: str, why: str, does: str | None = None, peer: int | None = None) -> Any:
         """What gloo has for an operation: ``does``, or what has the same name. ``peer`` is the only rank that it is waited for."""
         self._sequence += 1
-        try:
-            group = self._forwarding.group(what, why)
-        except RuntimeError as error:
-            # The others have to come as well, for gloo's group to be made.
-            raise of_gloo(what, self._rank, peer, error) from error
-        return getattr(group, does or what)
+
+        def operation(*arguments: Any) -> Work:
+            try:
+                started: Work = getattr(self._forwarding.group(what, why), does or what)(*arguments)
+            except RuntimeError as error:
+                # The others have to come as well: for gloo's group to be made, and for the first message between two.
+                raise of_gloo(what, self._rank, peer, error) from error
+            return started
+
+        return operation
 
     def _forwarded(self, what: str, work: Work, result: Any, lending: Lending, peer: int | None = None) -> Work:
         return self._collected(ForwardedWork(what, self._rank, peer, work, result, lending.after))
