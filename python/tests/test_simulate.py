@@ -169,7 +169,7 @@ def test_an_exception_of_progress_stops_the_simulation() -> None:
 LONG = """
 import fanin, sys
 plan = {"network": {"shape": "star", "hosts": 16, "rate": "100Gb/s", "latency": "300ns"},
-        "jobs": [{"system": "ring", "workers": 16, "message": "1MiB"}], "run": {"repetitions": 1_000_000}}
+        "jobs": [{"system": "ring", "workers": 16, "message": "1MiB"}], "run": {"repetitions": 3_000}}
 try:
     fanin.simulate(plan, threads=1, progress=lambda done, total: print(done, flush=True))
 except KeyboardInterrupt:
