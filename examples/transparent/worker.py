@@ -82,7 +82,7 @@ def reason(to: socket.socket) -> str:
         said = b""
     length = int.from_bytes(said[4:6], "little")
     if said[:4] != REASON:
-        return "that worker has died, or the switch has ended the ring and its log says why"
+        return "a worker has died, or the switch has ended the ring and its log says why"
     return "the switch says: " + said[6 : 6 + length].decode(errors="replace")
 
 

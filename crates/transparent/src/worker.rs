@@ -36,7 +36,7 @@ pub enum StreamError {
     /// A connection broke: a neighbour is gone, or the switch has reset the ring.
     #[error("the connection with {peer} is gone ({error}): {}", why(reason))]
     Broken {
-        /// The neighbour.
+        /// The neighbour; both, where the connection with the other one is gone as well.
         peer: String,
         /// What the kernel said.
         error: io::Error,
@@ -69,7 +69,7 @@ pub enum StreamError {
 fn why(reason: &Option<String>) -> String {
     match reason {
         Some(reason) => format!("the switch says: {reason}"),
-        None => "that worker has died, or the switch has ended the ring and its log says why".to_owned(),
+        None => "a worker has died, or the switch has ended the ring and its log says why".to_owned(),
     }
 }
 
@@ -231,8 +231,7 @@ impl RingStream {
                 moved = Instant::now();
             } else if moved.elapsed() > self.place.patience {
                 return Err(StreamError::Stalled { from: self.from_name.clone(), waited: self.place.patience });
-            } else if self.wait(sent.total < to_send, received.total < to_receive) {
-                let error = io::Error::new(io::ErrorKind::ConnectionAborted, "closed at the other end before all was sent");
+            } else if let Some(error) = self.wait(sent.total < to_send, received.total < to_receive) {
                 return Err(self.broken(&self.place.successor.to_string(), error));
             }
         }
@@ -240,7 +239,12 @@ impl RingStream {
     }
 
     fn broken(&self, peer: &str, error: io::Error) -> StreamError {
-        StreamError::Broken { peer: peer.to_owned(), error, reason: self.reason() }
+        let reason = self.reason();
+        let successor = self.place.successor.to_string();
+        let (other, stream) = if peer == successor { (&self.from_name, &self.from) } else { (&successor, &self.to) };
+        // A reset may be a neighbour's or the switch's: where both connections have one, either of them may be the cause.
+        let peer = if reason.is_none() && is_gone(stream) { format!("{peer}, and the one with {other},") } else { peer.to_owned() };
+        StreamError::Broken { peer, error, reason }
     }
 
     /// What the switch says about the end of the ring: it comes by the connection to the successor, against the direction of the stream.
@@ -253,9 +257,10 @@ impl RingStream {
         parse_reason(&bytes[..length])
     }
 
-    /// Waits for something to do. True if the successor has closed its end although it has not been sent everything: a switch that holds what
-    /// was sent until all have contributed keeps it from the host that would refuse it, so that no write would ever fail.
-    fn wait(&self, sends: bool, receives: bool) -> bool {
+    /// Waits for something to do. An error if the successor has closed its end although it has not been sent everything: a switch that holds
+    /// what was sent until all have contributed keeps it from the host that would refuse it, so that no write would ever fail. And if the
+    /// connection to it was reset while nothing is there to be received: who has sent all that it has to send meets that nowhere else.
+    fn wait(&self, sends: bool, receives: bool) -> Option<io::Error> {
         let events = |wanted, flag| if wanted { flag } else { PollFlags::empty() };
         let mut fds = [
             PollFd::from_borrowed_fd(self.to.as_fd(), events(sends, PollFlags::OUT | PollFlags::RDHUP)),
@@ -263,8 +268,19 @@ impl RingStream {
         ];
         // What else is wrong shows at the next read or write.
         let _ = poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 100_000_000 }));
-        fds[0].revents().contains(PollFlags::RDHUP)
+        if fds[0].revents().contains(PollFlags::RDHUP) {
+            return Some(io::Error::new(io::ErrorKind::ConnectionAborted, "closed at the other end before all was sent"));
+        }
+        let is_reset = fds[0].revents().intersects(PollFlags::ERR | PollFlags::HUP) && fds[1].revents().is_empty();
+        is_reset.then(|| self.to.take_error().ok().flatten().unwrap_or_else(|| io::ErrorKind::ConnectionReset.into()))
     }
+}
+
+/// Whether a connection is over at its other end.
+fn is_gone(stream: &TcpStream) -> bool {
+    let mut fds = [PollFd::from_borrowed_fd(stream.as_fd(), PollFlags::RDHUP)];
+    let _ = poll(&mut fds, Some(&Timespec::default()));
+    !fds[0].revents().is_empty()
 }
 
 fn is_later(error: &io::Error) -> bool {
@@ -444,6 +460,30 @@ mod tests {
         assert!(error.to_string().contains("closed at the other end before all was sent"), "{error}");
         assert!(begin.elapsed() < patience, "by itself, not by patience");
         drop((held, predecessor));
+    }
+
+    #[test]
+    fn a_connection_that_is_reset_after_all_was_sent_is_noticed_by_who_still_receives() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let successor = listener.local_addr().unwrap();
+        let to = TcpStream::connect(successor).unwrap();
+        let (reset, _) = listener.accept().unwrap();
+        let predecessor = TcpStream::connect(successor).unwrap();
+        let (from, _) = listener.accept().unwrap();
+        for stream in [&to, &from] {
+            stream.set_nonblocking(true).unwrap();
+        }
+        let patience = Duration::from_secs(60);
+        let place = RingPlace { ring: 1, rank: 0, world: 3, successor, patience };
+        let mut stream = RingStream { place, to, from, from_name: "rank 2".to_owned(), message: 0 };
+        stream.exchange(&[&[1; 8]], &mut []).unwrap();
+        // Closed with bytes that nobody has read: a reset, as the switch sends it.
+        drop(reset);
+        let begin = Instant::now();
+        let error = stream.exchange(&[], &mut [&mut [0; 64]]).unwrap_err();
+        assert!(matches!(&error, StreamError::Broken { peer, .. } if *peer == successor.to_string()), "{error}");
+        assert!(begin.elapsed() < patience, "by itself, not by patience");
+        drop(predecessor);
     }
 
     #[test]

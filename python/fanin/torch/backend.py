@@ -27,7 +27,7 @@ from fanin.torch.forwarding import Forwarding, Lending
 from fanin.torch.meeting import HOSTING, Meeting, Member, Place, own_address
 from fanin.torch.memory import After, as_bytes, check_output, lent_input, lent_output
 from fanin.torch.monitored import MonitoredBarrier
-from fanin.torch.options import common, read, tell_void_variables
+from fanin.torch.options import common, of_communicator, read, tell_void_variables
 from fanin.torch.program import Program
 from fanin.torch.sparse import SparseTensor
 from fanin.torch.work import FaninWork, ForwardedWork, GatheredWork
@@ -119,7 +119,6 @@ class FaninBackend(Backend):
         self._communicator(place, 0, 1).close()
 
     def _communicator(self, place: Place, rank: int, size: int) -> Communicator:
-        settings = {key: value for key, value in self._settings.items() if key != "switch"}
         return Communicator.from_env(
             rank=rank,
             world=size,
@@ -128,7 +127,7 @@ class FaninBackend(Backend):
             rendezvous=place.rendezvous,
             timeout=self._timeout_s,
             notices=_log.warning,
-            **settings,
+            **of_communicator(self._settings),
         )
 
     def _join(self, place: Place) -> Communicator:
@@ -325,7 +324,7 @@ class FaninBackend(Backend):
         _check_dense(tensors)
         if len(tensors) > 1 and any(tensor.dtype != first.dtype for tensor in tensors):
             raise ArgumentError(f"tensors of several types: {sorted({str(tensor.dtype) for tensor in tensors})}")
-        return reduced(first.dtype, op.op)
+        return reduced(first.dtype, op.op, propagates=self._settings.get("nan") == "propagate")
 
     def allreduce(self, tensors: list[Tensor], options: Any) -> Work:
         """Every rank gets the reduction, in place."""

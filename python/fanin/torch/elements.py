@@ -31,6 +31,9 @@ _COMPLEX_OPERATORS = {"sum", "avg"}
 _UNSIGNED = {torch.uint16: "i16", torch.uint32: "i32", torch.uint64: "i64"}
 _UNSIGNED_OPERATORS = {"sum", "prod", "and", "or", "xor"}
 
+#: What gives a NaN that any rank has, as ``torch.amin`` and ``torch.amax`` do, in place of what gives the others' numbers.
+_PROPAGATING = {"min": "minimum", "max": "maximum"}
+
 #: What floats and integers have.
 _FLOAT_OPERATORS = {"sum", "avg", "prod", "min", "max"}
 _INTEGER_OPERATORS = {"sum", "prod", "min", "max", "and", "or", "xor"}
@@ -80,8 +83,8 @@ def copied(dtype: torch.dtype) -> Elements:
 
 
 @cache
-def reduced(dtype: torch.dtype, op: ReduceOp.RedOpType) -> Elements:
-    """For collectives that reduce.
+def reduced(dtype: torch.dtype, op: ReduceOp.RedOpType, *, propagates: bool = False) -> Elements:
+    """For collectives that reduce. Of a NaN and a number, MIN and MAX give the number, or the NaN where it ``propagates``.
 
     Raises:
         ArgumentError: There is no such reduction; says which there are.
@@ -90,7 +93,10 @@ def reduced(dtype: torch.dtype, op: ReduceOp.RedOpType) -> Elements:
     known = _reductions(dtype)
     scales = op != ReduceOp.PREMUL_SUM or dtype.is_floating_point or dtype.is_complex
     if operator in known and scales:
-        return known[operator]
+        elements = known[operator]
+        if propagates and dtype.is_floating_point:
+            return elements._replace(op=_PROPAGATING.get(elements.op, elements.op))
+        return elements
     asked = op.name
     if not known:
         raise ArgumentError(f"there is no {asked} of {dtype}: elements of that type are not reduced, only copied")

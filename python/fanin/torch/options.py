@@ -19,6 +19,7 @@ _KEYS: dict[str, tuple[tuple[type, ...], str]] = {
     "fixed_point": ((bool,), "True or False"),
     "transport": ((str,), "'auto', 'udp' or 'shm'"),
     "sparse": ((str,), "'auto', 'switch' or 'lists'"),
+    "nan": ((str,), "'ignore' or 'propagate'"),
     "wait": ((str,), "'adaptive' or 'busy'"),
     "payload": ((int,), "a number of bytes"),
     "window": ((int,), "a number of packets"),
@@ -75,12 +76,19 @@ def _checked(key: object, value: object) -> Any:
     # True is a number for Python, but none of bytes.
     if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
         raise ConfigurationError(f"pg_options[{key!r}] = {value!r}: expected {expected}")
+    if key == "nan" and value not in ("ignore", "propagate"):
+        raise ConfigurationError(f"pg_options[{key!r}] = {value!r}: expected {expected}")
     return value
 
 
 def common(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Those that must be the same at all ranks."""
     return {key: value for key, value in sorted(settings.items()) if key not in _OF_A_RANK}
+
+
+def of_communicator(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Those that are the communicator's; the others say where it is, or which operators it is asked for."""
+    return {key: value for key, value in settings.items() if key not in ("switch", "nan")}
 
 
 def tell_void_variables() -> None:

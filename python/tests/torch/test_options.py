@@ -63,6 +63,7 @@ def every_key(rank: int) -> None:
         "fixed_point": True,
         "transport": "udp",
         "sparse": "lists",
+        "nan": "propagate",
         "wait": "busy",
         "payload": 1_024,
         "window": 16,
@@ -89,9 +90,10 @@ def every_key(rank: int) -> None:
         ({"transport": "rdma"}, "transport = rdma: expected auto or udp or shm"),
         ({"transport": 3}, r"pg_options\['transport'\] = 3: expected 'auto', 'udp' or 'shm'"),
         ({"sparse": "hash"}, "sparse = hash: expected auto or switch or lists"),
+        ({"nan": "no"}, r"pg_options\['nan'\] = 'no': expected 'ignore' or 'propagate'"),
         ({"bind": "eth0"}, "bind = eth0: expected an IP address"),
         ({"switch": "nowhere"}, "switch = nowhere: expected HOST:PORT"),
-        ({"stall_notice": -1}, "stall_notice = -1: expected seconds"),
+        ({"stall_notice": -1}, "stall_notice = -1: expected a time, such as .* of at least 10ms"),
         ({"timeout": 3}, "not for a group of PyTorch: give `timeout` to init_process_group or new_group"),
         ({"world": 3}, "not for a group of PyTorch: ranks are those of the group"),
         ({3: True}, r"pg_options\[3\] = True: there is no such option"),
@@ -174,3 +176,27 @@ def inherited(rank: int) -> None:
 def test_options_of_groups_that_are_split_off() -> None:
     """They are the parent's."""
     ranks.run(WORLD, inherited)
+
+
+def nans(rank: int) -> None:
+    """A NaN that one rank has, in each type of floats and each collective that reduces."""
+    for options, expected in [(None, [4.0, 4.0]), ({"nan": "ignore"}, [4.0, 4.0]), ({"nan": "propagate"}, [float("nan"), 4.0])]:
+        group = dist.new_group(backend="fanin", pg_options=options)
+        for dtype in (torch.float64, torch.float32, torch.float16, torch.bfloat16):
+            for op in (dist.ReduceOp.MAX, dist.ReduceOp.MIN):
+                given = torch.tensor([float("nan") if rank == 1 else 4.0, 4.0], dtype=dtype)
+                wanted = torch.tensor(expected, dtype=dtype)
+                everywhere, parts = given.clone(), torch.empty(2, dtype=dtype)
+                dist.all_reduce(everywhere, op=op, group=group)
+                dist.reduce_scatter_tensor(parts, given.repeat(WORLD), op=op, group=group)
+                for got in (everywhere, parts):
+                    torch.testing.assert_close(got, wanted, equal_nan=True, rtol=0, atol=0)
+        whole = torch.tensor([rank, 7])
+        dist.all_reduce(whole, op=dist.ReduceOp.MAX, group=group)
+        assert whole.tolist() == [WORLD - 1, 7]
+        dist.destroy_process_group(group)
+
+
+def test_nans_as_a_group_wants_them() -> None:
+    """``MIN`` and ``MAX`` of a NaN and a number."""
+    ranks.run(WORLD, nans)

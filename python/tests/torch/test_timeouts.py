@@ -121,7 +121,7 @@ def too_short(rank: int, folder: str) -> str:
 def test_a_timeout_that_is_none(tmp_path: object) -> None:
     """Is refused."""
     for text in ranks.run(2, too_short, f"{tmp_path}", backend=""):
-        assert "timeout = 0.001: expected seconds, 0.01 to " in text
+        assert "timeout = 0.001: expected a time, such as " in text and "of at least 10ms" in text
 
 
 def forwarded(rank: int) -> str:

@@ -52,31 +52,6 @@ BIG = {
     "test_monitored_barrier_wait_all_ranks",
 }
 
-#: Tests that know CPU backends by their names only, inside: they are told gloo's, with the group made already.
-BY_NAME = {
-    "test_accumulate_gradients_no_sync",
-    "test_accumulate_gradients_no_sync_allreduce_hook",
-    "test_accumulate_gradients_no_sync_allreduce_with_then_hook",
-    "test_accumulate_gradients_no_sync_grad_is_view",
-}
-
-#: Lists of tests, each with the reason why they are left out; where that is a number of GPUs, they run where there are as many.
-EXCLUSIONS: list[dict[str, Any]] = json.loads((Path(__file__).parent / "upstream_exclusions.json").read_text())
-
-#: Tests of groups that are made of some of at least 8 ranks.
-BIG = {
-    f"test_{name}_group{suffix}"
-    for name, suffixes in {
-        "all_reduce": ["_sum", "_product", "_min", "_max"],
-        "all_reduce_coalesced": ["_sum", "_product", "_min", "_max"],
-        "reduce": ["_sum", "_product", "_min", "_max"],
-        "broadcast": [""],
-        "all_gather": [""],
-        "barrier": [""],
-    }.items()
-    for suffix in suffixes
-}
-
 
 class TestUpstream(distributed_test.TestDistBackend, distributed_test.DistributedTest._DistTestBase):
     """One process a rank; forked, since all of them would import PyTorch again otherwise."""

@@ -8,10 +8,13 @@ use fanin_wire::stream::reason;
 use super::ring::{End, Failure, Ring, RingKey};
 use super::stream::{Membership, State};
 use super::{Ports, STALL, Switch};
-use crate::segment::{Flow, Place, Segment, reset, turned, word};
+use crate::segment::{Flow, Place, Segment, reset, turned, window_update, word};
 
 /// A worker that ends closes both of its connections within that time; one whose successor has closed ends soon after it.
 const TOGETHER: Duration = Duration::from_us(3_000_000);
+/// After which time, from the first, resets are sent once more: a reset that is lost, or that does not stand where the other end waits (one that
+/// has not said yet how much it has), is asked for by nobody, and whoever waits for bytes sends none.
+const AGAIN: [Duration; 4] = [Duration::from_us(200_000), Duration::from_us(700_000), Duration::from_us(1_700_000), Duration::from_us(3_700_000)];
 /// The window in a segment that is made here and brings bytes: nobody is to answer it.
 const NO_MATTER: u16 = 1_000;
 
@@ -106,11 +109,48 @@ impl Switch {
             self.held_bytes -= stream.held_bytes as u64;
             stream.held.clear();
             stream.held_bytes = 0;
-            stream.state = State::Reset(Arc::clone(&why));
-            stream.began = now;
-            let places = stream.places();
-            if let Some((frame, segment)) = stream.template.take() {
-                self.send_resets(&frame, &segment, places, Some(&why), out);
+            stream.reset(now, Arc::clone(&why));
+            self.reset_ends(flow, out);
+        }
+    }
+
+    /// Both ends of a connection that is over are told, by frames that are made after one that came before.
+    pub(super) fn reset_ends(&mut self, flow: Flow, out: &mut impl Ports) {
+        let Some(stream) = self.streams.get(&flow) else { return };
+        let (State::Reset(why), Some((frame, segment))) = (&stream.state, stream.template.clone()) else { return };
+        let (why, places) = (Arc::clone(why), stream.places());
+        self.send_resets(&frame, &segment, places, Some(&why), out);
+    }
+
+    /// A receiver whose last acknowledgement was lost has more than is known here, and drops a reset below that. To what it has had already it
+    /// answers where it stands (RFC 9293, 3.10.7.4), and that is answered.
+    fn ask_receiver(&self, flow: Flow, out: &mut impl Ports) {
+        let Some(stream) = self.streams.get(&flow) else { return };
+        let Some((template, segment)) = &stream.template else { return };
+        let (to_receiver, _) = stream.places();
+        let before = Place { sequence: to_receiver.sequence.wrapping_sub(1), ..to_receiver };
+        let (offload, frame) = window_update(template, segment, before, NO_MATTER);
+        self.bridge.forward(usize::MAX, &frame, |port| out.send(port, &offload, &frame));
+    }
+
+    /// Tells those ends again that may not have heard it.
+    pub(super) fn repeat_resets(&mut self, now: Instant, out: &mut impl Ports) {
+        let mut due: Vec<Flow> = Vec::new();
+        for (flow, stream) in &mut self.streams {
+            if matches!(stream.state, State::Reset(_)) && stream.template.is_some() {
+                let since = now.since(stream.began);
+                let again = AGAIN.iter().filter(|&&after| after <= since).count();
+                if again > std::mem::replace(&mut stream.resets_repeated, again) {
+                    due.push(*flow);
+                }
+            }
+        }
+        due.sort_unstable();
+        for flow in due {
+            self.reset_ends(flow, out);
+            self.ask_receiver(flow, out);
+            if let Some(stream) = self.streams.get_mut(&flow).filter(|stream| stream.resets_repeated == AGAIN.len()) {
+                stream.template = None;
             }
         }
     }

@@ -77,10 +77,9 @@ impl Switch {
         }
         let (Some(stream), Some(first)) = (self.streams.get_mut(&flow), frames.first()) else { return };
         let why: Arc<str> = format!("ring {}: rank {} is refused: {failure}", header.ring, header.rank).into();
-        stream.state = State::Reset(Arc::clone(&why));
-        stream.began = now;
-        let places = stream.places();
-        self.send_resets(&first.frame, &first.segment, places, Some(&why), out);
+        stream.keep_template(first);
+        stream.reset(now, why);
+        self.reset_ends(flow, out);
     }
 
     /// Whether the ranks that have come are of two jobs on the same hosts, which addresses do not tell apart. Where all of a job listen at

@@ -50,7 +50,7 @@ use fanin_net::Offload;
 use fanin_wire::stream::MessageHeader;
 
 use crate::rdma::{Emit, Rdma, RdmaRing, RdmaStatistics};
-use crate::segment::{Damage, Flow, Look, Segment, Unsummed, begins_message, look};
+use crate::segment::{Damage, Flow, Look, Segment, Unsummed, begins_message, look, turned};
 use bridge::Bridge;
 use notices::Notice;
 use ports::PortState;
@@ -311,6 +311,7 @@ impl Switch {
             stays
         });
         self.say_what_is_due(now);
+        self.repeat_resets(now, out);
         self.end_without_ports(now, out);
         let keys: Vec<RingKey> = self.rings.keys().copied().collect();
         for key in keys {
@@ -393,8 +394,15 @@ impl Switch {
             stream.answers.ended.get_or_insert(now);
         }
         let Some(membership) = stream.membership() else {
-            if segment.flags.rst {
-                self.forget(flow);
+            match &stream.state {
+                // The ring was reset, and its receiver was not at the place where the reset stood, or it was lost.
+                State::Reset(_) if !segment.flags.rst => {
+                    let (turned, turned_segment) = turned(frame, &segment);
+                    let places = stream.places_of_answer(&segment);
+                    self.send_resets(&turned, &turned_segment, places, None, out);
+                }
+                State::Undecided(_) | State::Passes if segment.flags.rst => self.forget(flow),
+                _ => {}
             }
             return;
         };
@@ -452,9 +460,10 @@ impl Switch {
         let offset = stream.offset_of(segment.sequence);
         let membership = match &stream.state {
             State::Reset(why) => {
-                // To a reset nobody answers, or two would answer each other for ever; and a word is for who still has something to send.
+                // To a reset nobody answers, or two would answer each other for ever; it stands where the other end expects it. And a word is
+                // for who still has something to send.
                 if segment.flags.rst {
-                    return;
+                    return self.forward(port, &offload, frame, out);
                 }
                 let speaks = segment.payload_bytes() > 0 || segment.flags.fin;
                 let (why, places) = (speaks.then(|| Arc::clone(why)), stream.places());

@@ -177,6 +177,8 @@ pub(super) struct Stream {
     pub newest: Option<u64>,
     /// Headers of a frame, to make others from.
     pub template: Option<(Vec<u8>, Segment)>,
+    /// How often its ends were told once more that it is over.
+    pub resets_repeated: usize,
 }
 
 impl Stream {
@@ -205,6 +207,7 @@ impl Stream {
             latest_time: None,
             newest: None,
             template: None,
+            resets_repeated: 0,
         }
     }
 
@@ -223,6 +226,19 @@ impl Stream {
         let (sequence, acknowledged) = (self.sequence_of(self.acknowledged), self.answers.acknowledged);
         let to_receiver = Place { sequence, acknowledged, times: None };
         (to_receiver, Place { sequence: acknowledged, acknowledged: sequence, times: self.answers.times })
+    }
+
+    /// The same, where the receiver has just said it.
+    pub fn places_of_answer(&self, answer: &Segment) -> (Place, Place) {
+        let (to_receiver, to_sender) = self.places();
+        (Place { sequence: answer.acknowledged, acknowledged: answer.sequence, ..to_receiver }, to_sender)
+    }
+
+    /// It is over: nothing of it goes on, and whoever sends in it hears why.
+    pub fn reset(&mut self, now: Instant, why: Arc<str>) {
+        self.state = State::Reset(why);
+        self.began = now;
+        self.resets_repeated = 0;
     }
 
     /// Offset of a sequence number, which is near what was seen last; `None` before the first byte.
@@ -257,6 +273,10 @@ impl Stream {
     pub fn remember(&mut self, held: &Held) {
         self.newest = Some(held.offset);
         self.ports[0] = Some(held.port);
+        self.keep_template(held);
+    }
+
+    pub fn keep_template(&mut self, held: &Held) {
         if self.template.is_none() {
             self.template = Some((held.frame[..held.segment.payload().start].to_vec(), held.segment));
         }

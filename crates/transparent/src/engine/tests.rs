@@ -367,9 +367,10 @@ fn workers_that_disagree_are_all_told() {
     // Whoever has not heard it is told again, and nothing of it passes.
     let left = network.data(flow(0, 3), 0, &stream(5, 0, 3, &[10]), false);
     assert_eq!((left.len(), resets(&left), reasons(&left)), (3, 2, vec![why.to_owned()]));
-    // A kernel that knows the connection no more answers the word with a reset; that is the end of it.
+    // A kernel that knows the connection no more answers the word with a reset, which stands where the receiver waits, and is the end of it.
     let set = |tcp: &mut TcpHeader| (tcp.rst, tcp.sequence_number) = (true, BASE);
-    assert!(network.send(0, frame(flow(0, 3), &[], 1, set)).is_empty());
+    let left = network.send(0, frame(flow(0, 3), &[], 1, set));
+    assert_eq!((left.len(), left[0].0, resets(&left)), (1, 1, 1));
     assert_eq!(resets(&network.data(flow(0, 3), 0, &[], false)), 2, "without a word");
     assert_eq!(network.switch.statistics().rings_failed, 1);
 }

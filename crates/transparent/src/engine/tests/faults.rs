@@ -607,3 +607,54 @@ fn a_reason_stands_where_the_sender_expects_the_next_byte() {
     assert!(matches!(to_receiver, Place { sequence: 5, acknowledged: 0, times: None }));
     assert!(matches!(to_sender, Place { sequence: 0, acknowledged: 5, .. }));
 }
+
+/// A ring ends, and the resets stand nowhere: a receiver had more than its acknowledgements had said, or they were lost.
+#[test]
+fn who_was_not_reset_in_place_is_reset_once_it_says_where_it_stands_or_is_asked() {
+    let job = job(&[0, 1, 2], |_| 7_000, 4_000);
+    let length = stream(77, 0, 3, &[10]).len();
+    let rst = |frames: &[(usize, Vec<u8>)], to: Flow| -> Vec<u32> {
+        let resets = frames.iter().filter_map(|(_, frame)| match look(frame) {
+            Look::Segment(segment) if segment.flags.rst && segment.flow == to => Some(segment.sequence),
+            _ => None,
+        });
+        resets.collect()
+    };
+    let fails = || {
+        let mut network = Network::with_flows(3, 4_096, job.iter().copied());
+        (0..3).for_each(|rank| drop(speak(&mut network, &job, rank, 77, 10)));
+        let left = network.data(job[2], length, &[], true);
+        let left = if rst(&left, job[0]).is_empty() { network.send(2, frame(job[1].reverse(), &[], 1, |tcp| tcp.rst = true)) } else { left };
+        // Rank 1 has received the result, and had not said so.
+        assert_eq!(rst(&left, job[0]), [BASE]);
+        network
+    };
+    let stands = BASE.wrapping_add(length as u32);
+    // The acknowledgement comes late.
+    let mut network = fails();
+    let left = network.acknowledge(job[0], length as u64);
+    assert_eq!(rst(&left, job[0]), [stands]);
+    assert!(network.acknowledge(job[0], length as u64).iter().all(|(_, frame)| frame.len() < 200), "no word against the stream");
+    // A reset of the sender's own kernel passes.
+    let own = frame(job[0], &[], 1, |tcp| (tcp.rst, tcp.sequence_number) = (true, stands));
+    assert_eq!(rst(&network.send(0, own), job[0]), [stands]);
+    // It was lost: the resets come again for some seconds, with a question that is answered by anybody who is still there.
+    let mut network = fails();
+    let mut told = 0;
+    for _ in 0..40 {
+        let left = network.pass(250);
+        if left.is_empty() {
+            continue;
+        }
+        let at = if told == 0 { BASE } else { stands };
+        told += 1;
+        assert_eq!(rst(&left, job[0]), [at]);
+        let asks = left.iter().any(|(port, frame)| {
+            *port == 1 && matches!(look(frame), Look::Segment(segment) if segment.flow == job[0] && segment.sequence == at.wrapping_sub(1))
+        });
+        assert!(asks);
+        let answered = network.acknowledge(job[0], length as u64);
+        assert_eq!(rst(&answered, job[0]), [stands]);
+    }
+    assert_eq!(told, 4);
+}
