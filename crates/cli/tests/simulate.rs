@@ -405,7 +405,7 @@ fn windows_that_hear_of_no_mark_are_told_of_where_queues_overflow() {
 fn without_the_hop_sequence_duplicates_are_told() {
     let folder = folder("duplicates");
     let text = "[network]\nshape = \"star\"\nhosts = 4\nrate = \"100Gb/s\"\nlatency = \"300ns\"\n\
-                [[jobs]]\nsystem = \"ring\"\nworkers = 4\nmessage = \"64KiB\"\nreliable = false\npatience = \"1ms\"\n\
+                [[jobs]]\nsystem = \"ring\"\nworkers = 4\nmessage = \"64KiB\"\nreliable = false\n\
                 [faults]\nlinks = [{ duplication = 0.2 }]\n";
     let name = plan(&folder, text);
     good(&folder, &["sim", name]);

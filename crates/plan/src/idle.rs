@@ -174,6 +174,8 @@ impl Mode {
         let mut rules = vec![
             ("rto_initial", reliable, UNRELIABLE),
             ("rto_min", reliable, UNRELIABLE),
+            // Canary's agents look at their blocks all the same.
+            ("patience", reliable || matches!(system, System::Canary(_)), UNRELIABLE),
             ("fixed_point", is_float, "unless elements are \"f32\""),
         ];
         let dcqcn = |rule: CongestionRule| DCQCN.map(|key| (key, rule == CongestionRule::Dcqcn, NO_DCQCN));
