@@ -165,6 +165,11 @@ impl Ring {
         self.members[usize::from(rank)].line.as_ref().is_some_and(|line| line.may_begin_at(header))
     }
 
+    /// Whether an answer that may be to a rank's connection is to the switch alone.
+    pub fn takes_echo(&mut self, rank: u16, header: &RoceHeader) -> bool {
+        self.members[usize::from(rank)].line.as_mut().is_some_and(|line| line.may_begin_at(header) && line.takes_echo(header))
+    }
+
     /// Something that is not of the ring begins at a queue pair. Says whether that is none of the ring's run.
     pub fn leaves(&mut self, rank: u16, queue_pair: u32) -> bool {
         let member = &mut self.members[usize::from(rank)];
@@ -292,7 +297,7 @@ impl Ring {
         if let Some((first, packets, _)) = message.checked_sub(window).and_then(|message| self.switch.message(before, message))
             && let Some(line) = &mut self.members[usize::from(before)].line
         {
-            _ = line.take(Answer { expected: first.plus(u32::from(packets)), fatal: None }, false);
+            _ = line.take(Answer { expected: first.plus(u32::from(packets)), fatal: None, is_echo: false }, false);
         }
         Ok(())
     }
@@ -557,11 +562,11 @@ impl Ring {
         }
     }
 
-    /// A card answers a packet of rank `rank`, whose successor it is.
-    pub fn on_answer(&mut self, now: Instant, rank: u16, header: &RoceHeader, learns: Learns, out: &mut impl Emit) {
+    /// A card answers a packet of rank `rank`, whose successor it is. Says whether only the switch wanted to hear it.
+    pub fn on_answer(&mut self, now: Instant, rank: u16, header: &RoceHeader, learns: Learns, out: &mut impl Emit) -> bool {
         let successor = usize::from(self.successor(rank));
         let member = &mut self.members[usize::from(rank)];
-        let (mut outcome, mut failed) = (Outcome::Nothing, None);
+        let (mut outcome, mut failed, mut is_echo) = (Outcome::Nothing, None, false);
         if learns == Learns::Presence && member.line.as_ref().is_some_and(|line| line.may_begin_at(header)) {
             self.members[successor].silent = None;
         }
@@ -570,7 +575,8 @@ impl Ring {
             && let Some(answer) = line.answer(header, learns)
         {
             // What it has already been given it cannot be waiting for, unless it is another one by the same number.
-            let is_ours = answer.expected.since(line.received) >= 0;
+            let is_ours = answer.is_echo || answer.expected.since(line.received) >= 0;
+            is_echo = answer.is_echo;
             let before = line.received;
             outcome = line.take(answer, false);
             if line.received != before {
@@ -586,6 +592,7 @@ impl Ring {
         for line in &mut member.former {
             let before = line.received;
             let Some(answer) = line.answer(header, learns) else { continue };
+            is_echo |= answer.is_echo;
             let follows = line.take(answer, alone);
             if outcome == Outcome::Nothing {
                 outcome = follows;
@@ -595,19 +602,25 @@ impl Ring {
             }
         }
         if let Some(syndrome) = failed {
-            return self.fail(Failure::Refused { rank, by: successor as u16, syndrome });
+            self.fail(Failure::Refused { rank, by: successor as u16, syndrome });
+            return false;
         }
-        let frame = match outcome {
-            Outcome::Nothing => return,
-            Outcome::Doubtful => return self.fail(Failure::Doubtful { rank, other: rank }),
-            Outcome::Anew(frame) => frame,
-        };
-        if let Ok((header, payload)) = RoceHeader::parse(&frame)
+        match outcome {
+            Outcome::Nothing => {}
+            Outcome::Doubtful => self.fail(Failure::Doubtful { rank, other: rank }),
+            Outcome::Anew(frame) => self.on_anew(now, rank, &frame, out),
+        }
+        is_echo
+    }
+
+    /// A first packet that was held back begins a run.
+    fn on_anew(&mut self, now: Instant, rank: u16, frame: &[u8], out: &mut impl Emit) {
+        if let Ok((header, payload)) = RoceHeader::parse(frame)
             && let Ok(ina) = InaHeader::parse(payload)
         {
             let member = &self.members[usize::from(rank)];
             let port = member.line.iter().chain(&member.former).find(|line| line.identity.has(&header)).map_or(0, |line| line.port);
-            self.on_first(now, &Packet { port, rank, header: &header, payload, frame: &frame }, &ina, out);
+            self.on_first(now, &Packet { port, rank, header: &header, payload, frame }, &ina, out);
         }
     }
 
@@ -644,7 +657,8 @@ impl Ring {
             return self.fail(failure);
         }
         for rank in 0..self.members.len() as u16 {
-            let Some(line) = &self.members[usize::from(self.predecessor(rank))].line else { continue };
+            let before = usize::from(self.predecessor(rank));
+            let Some(line) = &mut self.members[before].line else { continue };
             if !line.is_asked() {
                 line.question(&mut self.buffer);
                 out.emit(line.port, &self.buffer);
