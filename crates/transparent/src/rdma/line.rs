@@ -115,8 +115,7 @@ pub(super) struct Line {
     head: Vec<u8>,
     bth: Bth,
     pub port: usize,
-    /// When its sender was heard for the first time in the run, and when last.
-    pub joined: Instant,
+    /// When its sender was heard last.
     pub heard: Instant,
     /// The receiver has all before this one.
     pub received: Psn,
@@ -165,7 +164,6 @@ impl Line {
             head: frame[..before].to_vec(),
             bth: header.bth,
             port,
-            joined: Instant::ZERO,
             heard: Instant::ZERO,
             received: identity.first,
             is_received: false,

@@ -30,8 +30,6 @@ const GRACE: u32 = 4;
 const REFUSED: Duration = Duration::from_ms(30_000);
 /// Whoever was silent for so long when another worker comes for the first time may be of a run that was given up: he comes again if he is not.
 const STALE: Duration = Duration::from_ms(1_000);
-/// Whoever comes later than this after another one's last word may have come in a later run than he.
-const APART: Duration = Duration::from_ms(20);
 /// How many reasons are said between two ticks.
 const WORDS: u32 = 4;
 
@@ -344,8 +342,8 @@ impl Ring {
             }
         } else if let Some(at) = member.former.iter().position(|line| line.identity == came) {
             let former = &mut member.former[at];
-            let is_told = former.ending.is_some_and(|ending| ending.is_told);
-            if former.began_with(header, payload) && !former.is_fresh && (member.line.is_some() || former.has_sums || is_told) {
+            // It may be of a run that was given up; then what it sends to is gone, and does not answer.
+            if former.began_with(header, payload) && !former.is_fresh {
                 former.ask(frame);
                 former.nag(packet.psn());
                 self.statistics.dropped += 1;
@@ -361,16 +359,17 @@ impl Ring {
     ///
     /// A worker who comes for the first time may be the first one of a run whose others have yet to come again, while what is held is of a
     /// run that was given up before there was any sum. So those who were silent for long are taken only when they come again, as they do:
-    /// nothing has been acknowledged. And if one of those begins anew just after there were sums, all are told that the ring is over.
+    /// nothing has been acknowledged. And if one of those begins anew when there were sums of which his receiver has acknowledged none, all
+    /// are told that the ring is over.
     fn begin(&mut self, now: Instant, packet: &Packet<'_>, comes_again: bool) -> bool {
         let rank = usize::from(packet.rank);
         let is_stale = |member: &Member| member.line.as_ref().is_some_and(|line| now.since(line.heard) > STALE);
         if let Some(own) = &self.members[rank].line {
-            // What this worker sent before may be in the sums of whoever came later, and nobody has acknowledged that he had it.
-            let heard = if own.is_received { now } else { own.heard };
-            let is_later = |line: &Line| line.has_sums && line.joined.since(heard) > APART;
+            // What this worker sent before may be in the sums of whoever is of the run that he begins, unless it was acknowledged: then those
+            // are of that run.
+            let is_received = own.is_received;
             let other = (0u16..).zip(&self.members).find(|(other, member)| {
-                *other != packet.rank && member.line.as_ref().is_some_and(|line| line.is_doubtful || is_later(line))
+                *other != packet.rank && member.line.as_ref().is_some_and(|line| line.is_doubtful || line.has_sums && !is_received)
             });
             if let Some((other, _)) = other {
                 self.fail_with(packet, Failure::Doubtful { rank: packet.rank, other });
@@ -393,7 +392,7 @@ impl Ring {
         }
         let (member, mut line) = (&mut self.members[rank], packet.line());
         let own = line.identity;
-        (line.joined, line.heard) = (now, now);
+        line.heard = now;
         // Others may have ended at the same queue pair. Nobody is there any more who could be told.
         for former in member.former.iter_mut().filter(|former| former.identity.queue_pair == own.queue_pair) {
             former.end(false, 0);

@@ -442,13 +442,17 @@ fn two_jobs_with_one_number_on_the_same_hosts_have_an_error_soon() {
 #[test]
 fn what_is_held_of_a_run_that_was_given_up_is_in_no_sum() {
     for numbers in [6, 66] {
-        for ticks in [8, 1] {
+        for (ticks, comes_again) in [(8, false), (1, false), (0, false), (1, true)] {
             let mut one = net(3, 6, 3_000);
             (0..2).for_each(|rank| one.put(rank, one.run.frame(rank, 0)));
             let again = Net::new(std::mem::replace(&mut one.switch, switch(3)), Run { numbers, ..Run::new(3, 7, 3_000) });
             let mut again = Net { tick: one.tick + ticks, ..again };
             again.put(2, again.run.frame(2, 0));
             again.workers[2].sent = 1;
+            if comes_again {
+                // A card of the run that was given up still sends.
+                again.put(0, one.run.frame(0, 0));
+            }
             if ticks == 8 {
                 assert_eq!(again.workers.iter().map(|worker| worker.received).sum::<usize>(), 0);
                 again.finish(100);
@@ -459,6 +463,40 @@ fn what_is_held_of_a_run_that_was_given_up_is_in_no_sum() {
                 assert_eq!(again.switch.statistics().rdma.ended, 1);
             }
         }
+    }
+}
+
+#[test]
+fn a_card_of_a_run_that_was_given_up_counts_in_no_other_one() {
+    for seed in 0..8 {
+        let mut one = net(3, seed, 3_000);
+        (0..2).for_each(|rank| one.put(rank, one.run.frame(rank, 0)));
+        let again = Net::new(std::mem::replace(&mut one.switch, switch(3)), Run { numbers: 100 + seed, ..Run::new(3, 50 + seed, 3_000) });
+        let mut again = Net { tick: one.tick + 8, ..again };
+        again.workers[0].busy_until = again.tick + 10;
+        // Rank 0's process is still there and sends again; the one that it sends to is not.
+        for _ in 0..8 {
+            again.step();
+            again.put(0, one.run.frame(0, 0));
+        }
+        assert_eq!(again.workers.iter().map(|worker| worker.received).sum::<usize>(), 0, "seed {seed}");
+        again.finish(100);
+        assert_eq!(again.switch.statistics().rdma.ended, 0, "seed {seed}");
+    }
+}
+
+#[test]
+fn whoever_was_silent_for_long_before_the_last_one_came_is_of_the_run_when_he_comes_again() {
+    for seed in 0..8 {
+        let mut net = net(3, seed, 3_000);
+        let begin = net.tick;
+        (0..2).for_each(|rank| {
+            net.put(rank, net.run.frame(rank, 0));
+            (net.workers[rank].sent, net.workers[rank].busy_until) = (1, begin + 9 + seed % 3 * rank as u64);
+        });
+        net.workers[2].busy_until = begin + 6;
+        net.finish(100);
+        assert_eq!(net.switch.statistics().rdma.ended, 0, "seed {seed}");
     }
 }
 
