@@ -65,8 +65,6 @@ pub(super) struct Answer {
     pub fatal: Option<u8>,
     /// Nobody but the switch has asked for it, and it tells its sender nothing: it does not go on.
     pub is_echo: bool,
-    /// It may be in another connection: it only says that somebody is there.
-    pub is_vague: bool,
 }
 
 /// What a connection whose sender's queue pair is not known may learn from an answer.
@@ -81,23 +79,13 @@ pub(super) enum Learns {
 }
 
 /// What follows from an answer.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Outcome {
     Nothing,
-    /// The receiver waits for the first packet once more: a run begins when that comes again, and its sender is told to send it. What has come
-    /// already may be of a run that was given up.
-    Anew,
+    /// The receiver waits for this first packet once more, that it was asked about: a run begins.
+    Anew(Vec<u8>),
     /// It waits for a first packet, and nobody can say of which run.
     Doubtful,
-}
-
-/// A first packet has come, and its receiver is asked whether it waits for that.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Asked {
-    /// How often.
-    times: u32,
-    /// No run that is known began with it.
-    is_new: bool,
 }
 
 /// A connection that is over, while its ends may not know.
@@ -147,7 +135,8 @@ pub(super) struct Line {
     pub is_doubtful: bool,
     /// Its receiver begins anew: it waits for the first packet once more.
     pub is_fresh: bool,
-    asked: Option<Asked>,
+    /// A first packet that is the same as it was before, and how often its receiver has been asked whether it waits for that.
+    asked: Option<(u32, Vec<u8>)>,
     /// Questions that have no answer yet.
     questions: u32,
     pub ending: Option<Ending>,
@@ -192,13 +181,11 @@ impl Line {
         }
     }
 
-    /// It is over from now on. A first packet that is held back may be of the run that follows.
+    /// It is over from now on.
     pub fn end(&mut self, is_told: bool, grace: u32) {
         let rounds = if is_told { 0 } else { TOLD_ROUNDS };
         self.ending = Some(Ending { is_told, grace, rounds, nags: false, quiet: 0, is_confirmed: false });
-        if is_told {
-            self.asked = None;
-        }
+        self.asked = None;
     }
 
     /// Whether a first packet is the one that it began with, byte for byte: a repetition has to be (`netreduce P7`).
@@ -249,9 +236,11 @@ impl Line {
         self
     }
 
-    /// A first packet has the same numbers as one that the receiver had: it will be asked whether it begins anew.
-    pub fn ask(&mut self, is_new: bool) {
-        self.asked.get_or_insert(Asked { times: 0, is_new }).is_new = is_new;
+    /// A first packet is the same as it was before: its receiver will be asked whether it begins anew.
+    pub fn ask(&mut self, frame: &[u8]) {
+        if self.asked.is_none() {
+            self.asked = Some((0, frame.to_vec()));
+        }
     }
 
     pub fn is_asked(&self) -> bool {
@@ -320,7 +309,7 @@ impl Line {
         if expected.since(self.received) > 0 {
             self.questions = 0;
         }
-        Some(Answer { expected, fatal: aeth.is_fatal().then_some(aeth.syndrome), is_echo: self.takes_echo(header), is_vague: false })
+        Some(Answer { expected, fatal: aeth.is_fatal().then_some(aeth.syndrome), is_echo: self.takes_echo(header) })
     }
 
     /// The answer of a card that has had nothing. By another number than Linux's it may be one in another connection, and says only that
@@ -332,7 +321,7 @@ impl Line {
         if is_certain {
             (self.sender, self.messages) = (Some(to), 0);
         }
-        Answer { expected: self.identity.first, fatal: None, is_echo: true, is_vague: !is_certain }
+        Answer { expected: if is_certain { self.identity.first } else { self.received }, fatal: None, is_echo: true }
     }
 
     fn is_first(&self, expected: Psn) -> bool {
@@ -341,9 +330,6 @@ impl Line {
 
     /// Takes an answer in. `alone`: no other connection is in its place.
     pub fn take(&mut self, answer: Answer, alone: bool) -> Outcome {
-        if answer.is_vague {
-            return Outcome::Nothing;
-        }
         let was_received = self.is_received;
         if answer.expected.since(self.received) > 0 {
             self.received = answer.expected;
@@ -360,14 +346,8 @@ impl Line {
         let begins = is_first && (was_received || self.ending.is_some_and(|ending| ending.is_confirmed || !ending.is_told && alone));
         self.is_fresh |= begins;
         match self.asked.take() {
-            Some(_) if is_first && self.is_fresh => Outcome::Anew,
+            Some((_, frame)) if is_first && self.is_fresh => Outcome::Anew(frame),
             Some(_) if is_first && self.ending.is_none() => Outcome::Doubtful,
-            // It is of the run that begins, and has been given something of the one before.
-            Some(Asked { is_new: true, times: 1.., .. }) if self.ending.is_none() => Outcome::Doubtful,
-            Some(asked) if asked.is_new => {
-                self.asked = Some(asked);
-                Outcome::Nothing
-            }
             _ => Outcome::Nothing,
         }
     }
@@ -400,17 +380,8 @@ impl Line {
     /// Tells the sender that it is over, in the receiver's name; it has all before the number that is refused. `false` where nobody has
     /// said yet at which queue pair the sender is.
     fn end_sender(&self, out: &mut Vec<u8>) -> bool {
-        self.refuse(self.received, Aeth::NAK_OPERATION, out)
-    }
-
-    /// Tells the sender to begin, in the name of the receiver, who waits for the first packet.
-    pub fn call(&self, out: &mut Vec<u8>) -> bool {
-        self.refuse(self.identity.first, Aeth::NAK_SEQUENCE, out)
-    }
-
-    /// A refusal of the receiver's.
-    fn refuse(&self, psn: Psn, syndrome: u8, out: &mut Vec<u8>) -> bool {
         let Some(sender) = self.sender else { return false };
+        let psn = self.received.number();
         let bth = Bth {
             opcode: opcode::ACKNOWLEDGE,
             queue_pair: sender,
@@ -418,7 +389,7 @@ impl Line {
             pad: 0,
             variant: 0,
             events: self.bth.events & 0x40,
-            psn: psn.number(),
+            psn,
             ..self.bth
         };
         let at = self.head.len();
@@ -426,7 +397,7 @@ impl Line {
         out.extend_from_slice(&self.head);
         out.resize(at + BTH + roce::AETH + ICRC, 0);
         bth.emit(&mut out[at..]);
-        Aeth { syndrome, messages: self.messages }.emit(&mut out[at + BTH..]);
+        Aeth { syndrome: Aeth::NAK_OPERATION, messages: self.messages }.emit(&mut out[at + BTH..]);
         roce::turn(out);
         roce::finish(out);
         true
@@ -434,9 +405,9 @@ impl Line {
 
     /// What is to be sent on a line that is over or of which the receiver is asked: to be called a few times a second.
     pub fn on_tick(&mut self, buffer: &mut Vec<u8>, mut emit: impl FnMut(usize, &[u8])) {
-        if let Some(asked) = &mut self.asked {
-            asked.times += 1;
-            if asked.times > QUESTIONS_MAX {
+        if let Some((times, _)) = &mut self.asked {
+            *times += 1;
+            if *times > QUESTIONS_MAX {
                 self.asked = None;
             } else {
                 self.question(buffer);

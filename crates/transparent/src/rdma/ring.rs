@@ -199,17 +199,10 @@ impl Ring {
             }
         } else if !own(&self.members[usize::from(rank)].line) {
             return self.stray(packet);
-        }
-        // Whether it follows is not known while it is not known which run it is of.
-        if self.is_held_back(now, packet) {
-            return;
-        }
-        if ina.message > 0
-            && let Err(failure) = self.follows(packet, ina)
-        {
+        } else if let Err(failure) = self.follows(packet, ina) {
             return self.refuse(packet, failure);
         }
-        if !self.keep(packet) {
+        if self.is_held_back(now, packet) || !self.keep(packet) {
             return;
         }
         let (reth, at) = (header.reth.map_or((0, 0), |reth| (reth.address as u32, reth.length)), number(header));
@@ -239,13 +232,12 @@ impl Ring {
         self.on_packet(now, rank, &NetReduceHeader::Next { at: number(header), connection: rank, last }, payload, out);
     }
 
-    /// A packet of the run under way has come. While the receiver is asked whether it begins anew, and until it does, nothing of
-    /// its connection counts.
+    /// A packet of the run under way has come. While the receiver is asked whether it begins anew, nothing of its connection counts.
     fn is_held_back(&mut self, now: Instant, packet: &Packet<'_>) -> bool {
         let member = &mut self.members[usize::from(packet.rank)];
         member.silent = None;
         let Some(line) = member.line.as_mut() else { return true };
-        if line.is_asked() || line.is_fresh {
+        if line.is_asked() {
             self.statistics.dropped += 1;
             return true;
         }
@@ -303,7 +295,7 @@ impl Ring {
         if let Some((first, packets, _)) = message.checked_sub(window).and_then(|message| self.switch.message(before, message))
             && let Some(line) = &mut self.members[usize::from(before)].line
         {
-            _ = line.take(Answer { expected: first.plus(u32::from(packets)), fatal: None, is_echo: false, is_vague: false }, false);
+            _ = line.take(Answer { expected: first.plus(u32::from(packets)), fatal: None, is_echo: false }, false);
         }
         Ok(())
     }
@@ -327,24 +319,23 @@ impl Ring {
     ///
     /// A queue pair and a first number may come again in another run, for programs need not draw them. Then these tell:
     ///
-    /// * The receiver is not known to have had them, and they have other contents: a repetition has the same ones, so this begins anew.
-    /// * The same contents: it is the same contribution in any case. If it gets the sum of the run under way for it, and others begin anew
-    ///   before that is acknowledged, all are told that the ring is over.
-    /// * The receiver has had them: its card is asked what it waits for. If that is the first packet again, a run begins when it comes again. Otherwise, where
-    ///   the contents are the same, the answer, which passes to the sender, is what it lacks; where they are others, the receiver is of the
-    ///   run that begins and has had something of the one before, and all are told that the ring is over.
+    /// * Other contents: a repetition has the same ones, so this begins anew.
+    /// * The same contents, and the receiver is not known to have had them: it is the same contribution in any case. If it gets the sum of
+    ///   the run under way for it, and others begin anew before that is acknowledged, all are told that the ring is over.
+    /// * The same contents, and the receiver has had them: its card is asked what it waits for. If that is the first packet again, a run
+    ///   begins; otherwise the answer, which passes to the sender, is what it lacks.
     fn open(&mut self, now: Instant, packet: &Packet<'_>) -> bool {
-        let Packet { rank, header, payload, .. } = *packet;
+        let Packet { rank, header, payload, frame, .. } = *packet;
         let (came, mut comes_again) = (Identity::of(header), false);
         let member = &mut self.members[usize::from(rank)];
         if let Some(line) = member.line.as_mut().filter(|line| line.identity == came) {
-            let (is_old, is_same) = (line.once_began_with(header, payload), line.began_with(header, payload));
-            if (is_old || is_same || line.is_received) && !line.is_fresh {
-                if is_same && !line.is_received {
+            let is_old = line.once_began_with(header, payload);
+            if (is_old || line.began_with(header, payload)) && !line.is_fresh {
+                if !is_old && !line.is_received {
                     line.is_doubtful |= line.has_sums;
                     return true;
                 }
-                line.ask(!is_same && !is_old);
+                line.ask(frame);
                 self.has_repeated = true;
                 self.statistics.dropped += 1;
                 return false;
@@ -353,7 +344,7 @@ impl Ring {
             let former = &mut member.former[at];
             // It may be of a run that was given up; then what it sends to is gone, and does not answer.
             if former.began_with(header, payload) && !former.is_fresh {
-                former.ask(false);
+                former.ask(frame);
                 former.nag(packet.psn());
                 self.statistics.dropped += 1;
                 return false;
@@ -425,8 +416,7 @@ impl Ring {
         (self.told, self.waits, self.named, self.has_repeated) = (None, None, None, false);
         for member in &mut self.members {
             if let Some(mut line) = member.line.take() {
-                // By the same numbers its sender may be of the next run already, and its first packet lost.
-                line.end(is_told, if is_told { 0 } else { GRACE });
+                line.end(is_told, 0);
                 member.retire(line);
             }
             member.heads.fill(NO_HEAD);
@@ -617,18 +607,19 @@ impl Ring {
         match outcome {
             Outcome::Nothing => {}
             Outcome::Doubtful => self.fail(Failure::Doubtful { rank, other: rank }),
-            Outcome::Anew => self.call(rank, header.bth.queue_pair, out),
+            Outcome::Anew(frame) => self.on_anew(now, rank, &frame, out),
         }
         is_echo
     }
 
-    /// A rank's receiver waits for the first packet: its sender, at this queue pair, sends it again without waiting for its timeout.
-    fn call(&mut self, rank: u16, sender: u32, out: &mut impl Emit) {
-        let member = &self.members[usize::from(rank)];
-        for line in member.line.iter().chain(&member.former).filter(|line| line.is_fresh && line.begins_at(sender)) {
-            if line.call(&mut self.buffer) {
-                out.emit(usize::MAX, &self.buffer);
-            }
+    /// A first packet that was held back begins a run.
+    fn on_anew(&mut self, now: Instant, rank: u16, frame: &[u8], out: &mut impl Emit) {
+        if let Ok((header, payload)) = RoceHeader::parse(frame)
+            && let Ok(ina) = InaHeader::parse(payload)
+        {
+            let member = &self.members[usize::from(rank)];
+            let port = member.line.iter().chain(&member.former).find(|line| line.identity.has(&header)).map_or(0, |line| line.port);
+            self.on_first(now, &Packet { port, rank, header: &header, payload, frame }, &ina, out);
         }
     }
 
