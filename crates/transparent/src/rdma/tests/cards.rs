@@ -108,8 +108,7 @@ impl Net {
         };
         let messages = (worker.received / PACKETS) as u32;
         let bth = Bth::new(opcode::ACKNOWLEDGE, origin(&self.run, from), psn);
-        let header =
-            RoceHeader { envelope: envelope(to, from), bth, reth: None, aeth: Some(Aeth { syndrome, messages }), immediate: None };
+        let header = RoceHeader { envelope: envelope(to, from), bth, reth: None, aeth: Some(Aeth { syndrome, messages }), immediate: None };
         let mut out = vec![0; header.frame_len(0)];
         header.emit(&[], &mut out);
         self.put(to, out);
