@@ -79,7 +79,9 @@ def kernel() -> tuple[Path, Path]:
         KEPT.mkdir(parents=True, exist_ok=True)
         depends = subprocess.run(["apt-cache", "depends", "linux-image-amd64"], capture_output=True, text=True, check=True).stdout
         package = next(iter(re.findall(r"Depends: (linux-image-\S+)", depends)))
-        subprocess.run(["apt-get", "download", "-qq", package], cwd=KEPT, check=True, stdout=subprocess.DEVNULL)
+        # As the user that we are: apt's own may not write to this folder, and apt would warn of that.
+        command = ["apt-get", "download", "-qq", "-o", "APT::Sandbox::User=root", package]
+        subprocess.run(command, cwd=KEPT, check=True, stdout=subprocess.DEVNULL)
         archive = next(KEPT.glob("linux-image-*.deb"))
         part = KEPT / "kernel.part"
         shutil.rmtree(part, ignore_errors=True)

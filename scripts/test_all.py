@@ -81,8 +81,7 @@ CHECKS = [
     Check("bench-collectives", anywhere, ["sh", "-ec", MEASURE_ONCE]),
     # Independent judges of what is on the wire: scapy, and the RoCE of Debian's kernel.
     Check("trace", anywhere, ["sh", "-ec", f"{BUILT}{sys.executable} scripts/trace_tests.py --fanin target/debug/fanin"]),
-    # Without the cases of long vectors (`float`, `loss`), of which one did not end in time under emulation, cause not found: `scripts/rdma.py` alone runs all.
-    Check("rdma", rdma.obstacle, ["sh", "-ec", f"{BUILT}{sys.executable} scripts/rdma.py --fanin target/debug/fanin late numbers dead control"]),
+    Check("rdma", rdma.obstacle, ["sh", "-ec", f"{BUILT}{sys.executable} scripts/rdma.py --fanin target/debug/fanin float loss late numbers dead control"]),
     Check("ns3-peer", ns3.obstacle, [sys.executable, "scripts/ns3.py", "--small"]),
 ]
 

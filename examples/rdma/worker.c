@@ -120,6 +120,17 @@ static void transfer(int fd, void *bytes, size_t length, int out) {
     }
 }
 
+/* A neighbour whose machine has gone says nothing: after about ten seconds without a sign of it nobody waits for it any longer. And what is
+ * still under way to a neighbour when a worker ends gets there first. */
+static void patience(int fd) {
+    int on = 1, idle_s = 5, every_s = 1, times = 5;
+    struct linger linger = {.l_onoff = 1, .l_linger = 5};
+    if (setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on) || setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof idle_s) ||
+        setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &every_s, sizeof every_s) || setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &times, sizeof times) ||
+        setsockopt(fd, SOL_SOCKET, SO_LINGER, &linger, sizeof linger))
+        die("a socket's options: %s", strerror(errno));
+}
+
 /* The neighbours' sockets: to the successor, from the predecessor. */
 static void meet(const struct options *options, int sockets[2]) {
     int listener = socket(AF_INET, SOCK_STREAM, 0), yes = 1;
@@ -135,6 +146,7 @@ static void meet(const struct options *options, int sockets[2]) {
     }
     if ((sockets[1] = accept(listener, NULL, NULL)) < 0) die("accept: %s", strerror(errno));
     close(listener);
+    patience(sockets[0]), patience(sockets[1]);
 }
 
 /* The index of the GID of the worker's IPv4 address for RoCEv2. */
@@ -297,9 +309,11 @@ int main(int count, char **words) {
         printf("operation=%d elements=%ld messages=%ld seconds=%.4f wrong=%ld unsummed=%ld\n", operation, options.elements, messages, elapsed, wrong, unsummed);
         fflush(stdout);
     }
-    /* Not before all have their last sums: whoever lacks one asks again. */
-    transfer(sockets[1], &ready, 1, 1);
-    transfer(sockets[0], &ready, 1, 0);
+    /* Not before both neighbours are done: the predecessor's card may still lack an acknowledgement that only this one's gives, and sends
+     * again until it has it. */
+    for (int side = 0; side < 2; side++) transfer(sockets[side], &ready, 1, 1);
+    for (int side = 0; side < 2; side++) transfer(sockets[side], &ready, 1, 0);
+    close(sockets[0]), close(sockets[1]);
     printf("done rank=%d wrong=%ld unsummed=%ld\n", options.rank, wrong, unsummed);
     return wrong || unsummed ? 1 : 0;
 }

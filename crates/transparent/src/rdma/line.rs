@@ -2,10 +2,15 @@
 //! how both can be asked or told something.
 //!
 //! A receiver's card answers whatever carries a number that it has had before, with the number of what it has (InfiniBand Architecture 9.7.5.1.2),
-//! and never looks at what that carries. So a [question](Line::question) costs nobody anything, and says three things: that the queue
+//! and never looks at what that carries. So a [question](Line::question) costs its receiver nothing, and says three things: that the queue
 //! pair is there, what it waits for, and the number of the queue pair at the other end. The same packet under the number that the receiver
 //! waits for is one that it has to refuse: it says of itself that it is longer than it is. Then both ends go to their error states, whatever
 //! their retry counts are, for the refusal is the receiver's own.
+//!
+//! Answers to questions go to the sender, who has not asked, and must not hear them ([`Answer::is_echo`]): Linux's RoCE puts off its
+//! retransmission at any acknowledgement, new or not, so one who is told four times a second what he knows never sends again what was lost.
+//! And where nothing has come yet, it answers with the number [`NOTHING_YET`] instead of the one before the first; half of all senders would
+//! take that for an acknowledgement of all that they have sent.
 
 use fanin_core::Instant;
 use fanin_protocols::shared::connection::Psn;
@@ -23,6 +28,11 @@ const OPENINGS_MAX: usize = 4;
 const TOLD_ROUNDS: u32 = 2;
 /// As long as a run is shorter than this, questions have the number before its first one: a card that begins anew has not had that either.
 const NEAR: i32 = 1 << 22;
+
+/// What Linux's RoCE answers to a question as long as nothing has come: its `ack_psn`, 0 until then, less one.
+const NOTHING_YET: Psn = Psn::new(0xff_ffff);
+/// The most answers to questions that are still expected: those of a second.
+const QUESTIONS_OPEN_MAX: u32 = 4;
 
 /// A connection in one run of a job.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -53,6 +63,8 @@ pub(super) struct Answer {
     pub expected: Psn,
     /// It has ended the connection; the code.
     pub fatal: Option<u8>,
+    /// Nobody but the switch has asked for it, and it tells its sender nothing: it does not go on.
+    pub is_echo: bool,
 }
 
 /// What a connection whose sender's queue pair is not known may learn from an answer.
@@ -103,8 +115,7 @@ pub(super) struct Line {
     head: Vec<u8>,
     bth: Bth,
     pub port: usize,
-    /// When its sender was heard for the first time in the run, and when last.
-    pub joined: Instant,
+    /// When its sender was heard last.
     pub heard: Instant,
     /// The receiver has all before this one.
     pub received: Psn,
@@ -126,6 +137,8 @@ pub(super) struct Line {
     pub is_fresh: bool,
     /// A first packet that is the same as it was before, and how often its receiver has been asked whether it waits for that.
     asked: Option<(u32, Vec<u8>)>,
+    /// Questions that have no answer yet.
+    questions: u32,
     pub ending: Option<Ending>,
 }
 
@@ -151,7 +164,6 @@ impl Line {
             head: frame[..before].to_vec(),
             bth: header.bth,
             port,
-            joined: Instant::ZERO,
             heard: Instant::ZERO,
             received: identity.first,
             is_received: false,
@@ -164,6 +176,7 @@ impl Line {
             is_doubtful: false,
             is_fresh: false,
             asked: None,
+            questions: 0,
             ending: None,
         }
     }
@@ -198,6 +211,10 @@ impl Line {
         let end = psn.plus(1);
         if end.since(self.sent) > 0 {
             self.sent = end;
+        }
+        // Who sends again lacks an acknowledgement, and gets the next one, whoever has asked for it.
+        if self.is_received && !self.is_asked() {
+            self.questions = 0;
         }
     }
 
@@ -249,7 +266,21 @@ impl Line {
 
     /// Whether an answer may be to this connection of which nobody knows where it begins.
     pub fn may_begin_at(&self, header: &RoceHeader) -> bool {
-        self.sender.is_none() && !self.foreign.contains(&header.bth.queue_pair) && self.fits(header)
+        self.sender.is_none() && !self.foreign.contains(&header.bth.queue_pair) && (self.fits(header) || self.has_nothing_yet(header))
+    }
+
+    /// Whether an answer is that of a card which has had nothing, to a question. One whose queue pair was used before may have any number.
+    fn has_nothing_yet(&self, header: &RoceHeader) -> bool {
+        let is_plain = header.aeth.is_some_and(|aeth| !aeth.is_negative() && aeth.messages == 0);
+        is_plain && self.questions > 0 && (Psn::new(header.bth.psn) == NOTHING_YET || !self.fits(header))
+    }
+
+    /// Whether an answer that says nothing new was asked for by the switch alone.
+    pub fn takes_echo(&mut self, header: &RoceHeader) -> bool {
+        let is_positive = header.aeth.is_some_and(|aeth| !aeth.is_negative());
+        let is_echo = self.questions > 0 && !self.is_asked() && is_positive && Self::expected(header) == Some(self.received);
+        self.questions -= u32::from(is_echo);
+        is_echo
     }
 
     /// A packet of the receiver to its sender that acknowledges something, or not. `None` where that is about another connection.
@@ -258,6 +289,9 @@ impl Line {
         let to = header.bth.queue_pair;
         if self.foreign.contains(&to) || header.envelope.virtual_lans() != self.identity.lans {
             return None;
+        }
+        if self.has_nothing_yet(header) && learns != Learns::Nothing && self.sender.is_none_or(|sender| sender == to || self.is_asked()) {
+            return Some(self.nothing_yet(header, learns));
         }
         if !self.fits(header) {
             if self.sender != Some(to) && self.foreign.len() < FOREIGN_MAX {
@@ -272,7 +306,22 @@ impl Line {
         }
         self.sender = Some(to);
         self.messages = aeth.messages;
-        Some(Answer { expected, fatal: aeth.is_fatal().then_some(aeth.syndrome) })
+        if expected.since(self.received) > 0 {
+            self.questions = 0;
+        }
+        Some(Answer { expected, fatal: aeth.is_fatal().then_some(aeth.syndrome), is_echo: self.takes_echo(header) })
+    }
+
+    /// The answer of a card that has had nothing. By another number than Linux's it may be one in another connection, and says only that
+    /// somebody is there.
+    fn nothing_yet(&mut self, header: &RoceHeader, learns: Learns) -> Answer {
+        let to = header.bth.queue_pair;
+        let is_certain = Psn::new(header.bth.psn) == NOTHING_YET && (self.sender == Some(to) || learns == Learns::Origin);
+        self.questions -= 1;
+        if is_certain {
+            (self.sender, self.messages) = (Some(to), 0);
+        }
+        Answer { expected: if is_certain { self.identity.first } else { self.received }, fatal: None, is_echo: true }
     }
 
     fn is_first(&self, expected: Psn) -> bool {
@@ -304,7 +353,8 @@ impl Line {
     }
 
     /// Asks the receiver what it waits for.
-    pub fn question(&self, out: &mut Vec<u8>) {
+    pub fn question(&mut self, out: &mut Vec<u8>) {
+        self.questions = (self.questions + 1).min(QUESTIONS_OPEN_MAX);
         let psn = if self.is_far { self.received } else { self.identity.first };
         self.write(psn.before(), out);
     }

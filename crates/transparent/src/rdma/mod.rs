@@ -4,7 +4,7 @@
 //! The accelerator of [`fanin_protocols::netreduce`] decides what is held, summed and sent again. Here frames become its packets and sums become
 //! frames: each in the head that the contribution of the same connection and number came in, with the sum as its payload and the ICRC
 //! computed anew. Numbers, lengths, addresses, keys, immediate data and requests for acknowledgements stay the sender's own, and
-//! acknowledgements pass by (`netreduce 5.6`).
+//! acknowledgements pass by (`netreduce 5.6`), but for those that only the switch has asked for (`line`).
 //!
 //! | what the paper leaves open | what is done |
 //! |---|---|
@@ -112,12 +112,8 @@ impl Rdma {
         let Some(glance) = roce::glance(frame) else { return false };
         let [from, to] = glance.addresses.map(Ipv4Addr::from);
         if glance.opcode == opcode::ACKNOWLEDGE && glance.over == Over::V4 {
-            if let Some(pair) = self.pairs.get(&(to, from))
-                && let Ok((header, _)) = RoceHeader::parse(frame)
-            {
-                on_answer(&mut self.rings, pair, now, &header, out);
-            }
-            return false;
+            let Some(pair) = self.pairs.get(&(to, from)) else { return false };
+            return RoceHeader::parse(frame).is_ok_and(|(header, _)| on_answer(&mut self.rings, pair, now, &header, out));
         }
         if !glance.is_write() {
             return false;
@@ -157,18 +153,22 @@ impl Rdma {
     }
 }
 
-/// A card answers what its predecessor has sent: that may be in any of several rings between the same hosts.
-fn on_answer(rings: &mut [Ring], pair: &Pair, now: Instant, header: &RoceHeader, out: &mut impl Emit) {
+/// A card answers what its predecessor has sent: that may be in any of several rings between the same hosts. Says whether only the switch
+/// wanted to hear it.
+fn on_answer(rings: &mut [Ring], pair: &Pair, now: Instant, header: &RoceHeader, out: &mut impl Emit) -> bool {
     let owner = pair.seats.iter().find(|(ring, rank)| rings[*ring].is_answered(*rank, header)).copied();
     let candidates = pair.seats.iter().filter(|(ring, rank)| rings[*ring].may_be_answered(*rank, header)).count();
+    let mut is_echo = false;
     for &(ring, rank) in &pair.seats {
         let learns = match owner {
             Some(owner) if owner != (ring, rank) => Learns::Nothing,
             None if candidates > 1 => Learns::Presence,
             _ => Learns::Origin,
         };
-        rings[ring].on_answer(now, rank, header, learns, out);
+        is_echo |= rings[ring].on_answer(now, rank, header, learns, out);
     }
+    // Which of them it answers is not known; it is one of their questions.
+    is_echo || owner.is_none() && candidates > 1 && pair.seats.iter().any(|(ring, rank)| rings[*ring].takes_echo(*rank, header))
 }
 
 /// A write between two neighbours. Says whether it has been dealt with.

@@ -30,8 +30,6 @@ const GRACE: u32 = 4;
 const REFUSED: Duration = Duration::from_ms(30_000);
 /// Whoever was silent for so long when another worker comes for the first time may be of a run that was given up: he comes again if he is not.
 const STALE: Duration = Duration::from_ms(1_000);
-/// Whoever comes later than this after another one's last word may have come in a later run than he.
-const APART: Duration = Duration::from_ms(20);
 /// How many reasons are said between two ticks.
 const WORDS: u32 = 4;
 
@@ -165,6 +163,11 @@ impl Ring {
         self.members[usize::from(rank)].line.as_ref().is_some_and(|line| line.may_begin_at(header))
     }
 
+    /// Whether an answer that may be to a rank's connection is to the switch alone.
+    pub fn takes_echo(&mut self, rank: u16, header: &RoceHeader) -> bool {
+        self.members[usize::from(rank)].line.as_mut().is_some_and(|line| line.may_begin_at(header) && line.takes_echo(header))
+    }
+
     /// Something that is not of the ring begins at a queue pair. Says whether that is none of the ring's run.
     pub fn leaves(&mut self, rank: u16, queue_pair: u32) -> bool {
         let member = &mut self.members[usize::from(rank)];
@@ -292,7 +295,7 @@ impl Ring {
         if let Some((first, packets, _)) = message.checked_sub(window).and_then(|message| self.switch.message(before, message))
             && let Some(line) = &mut self.members[usize::from(before)].line
         {
-            _ = line.take(Answer { expected: first.plus(u32::from(packets)), fatal: None }, false);
+            _ = line.take(Answer { expected: first.plus(u32::from(packets)), fatal: None, is_echo: false }, false);
         }
         Ok(())
     }
@@ -339,8 +342,8 @@ impl Ring {
             }
         } else if let Some(at) = member.former.iter().position(|line| line.identity == came) {
             let former = &mut member.former[at];
-            let is_told = former.ending.is_some_and(|ending| ending.is_told);
-            if former.began_with(header, payload) && !former.is_fresh && (member.line.is_some() || former.has_sums || is_told) {
+            // It may be of a run that was given up; then what it sends to is gone, and does not answer.
+            if former.began_with(header, payload) && !former.is_fresh {
                 former.ask(frame);
                 former.nag(packet.psn());
                 self.statistics.dropped += 1;
@@ -356,16 +359,17 @@ impl Ring {
     ///
     /// A worker who comes for the first time may be the first one of a run whose others have yet to come again, while what is held is of a
     /// run that was given up before there was any sum. So those who were silent for long are taken only when they come again, as they do:
-    /// nothing has been acknowledged. And if one of those begins anew just after there were sums, all are told that the ring is over.
+    /// nothing has been acknowledged. And if one of those begins anew when there were sums of which his receiver has acknowledged none, all
+    /// are told that the ring is over.
     fn begin(&mut self, now: Instant, packet: &Packet<'_>, comes_again: bool) -> bool {
         let rank = usize::from(packet.rank);
         let is_stale = |member: &Member| member.line.as_ref().is_some_and(|line| now.since(line.heard) > STALE);
         if let Some(own) = &self.members[rank].line {
-            // What this worker sent before may be in the sums of whoever came later, and nobody has acknowledged that he had it.
-            let heard = if own.is_received { now } else { own.heard };
-            let is_later = |line: &Line| line.has_sums && line.joined.since(heard) > APART;
+            // What this worker sent before may be in the sums of whoever is of the run that he begins, unless it was acknowledged: then those
+            // are of that run.
+            let is_received = own.is_received;
             let other = (0u16..).zip(&self.members).find(|(other, member)| {
-                *other != packet.rank && member.line.as_ref().is_some_and(|line| line.is_doubtful || is_later(line))
+                *other != packet.rank && member.line.as_ref().is_some_and(|line| line.is_doubtful || line.has_sums && !is_received)
             });
             if let Some((other, _)) = other {
                 self.fail_with(packet, Failure::Doubtful { rank: packet.rank, other });
@@ -388,7 +392,7 @@ impl Ring {
         }
         let (member, mut line) = (&mut self.members[rank], packet.line());
         let own = line.identity;
-        (line.joined, line.heard) = (now, now);
+        line.heard = now;
         // Others may have ended at the same queue pair. Nobody is there any more who could be told.
         for former in member.former.iter_mut().filter(|former| former.identity.queue_pair == own.queue_pair) {
             former.end(false, 0);
@@ -557,11 +561,11 @@ impl Ring {
         }
     }
 
-    /// A card answers a packet of rank `rank`, whose successor it is.
-    pub fn on_answer(&mut self, now: Instant, rank: u16, header: &RoceHeader, learns: Learns, out: &mut impl Emit) {
+    /// A card answers a packet of rank `rank`, whose successor it is. Says whether only the switch wanted to hear it.
+    pub fn on_answer(&mut self, now: Instant, rank: u16, header: &RoceHeader, learns: Learns, out: &mut impl Emit) -> bool {
         let successor = usize::from(self.successor(rank));
         let member = &mut self.members[usize::from(rank)];
-        let (mut outcome, mut failed) = (Outcome::Nothing, None);
+        let (mut outcome, mut failed, mut is_echo) = (Outcome::Nothing, None, false);
         if learns == Learns::Presence && member.line.as_ref().is_some_and(|line| line.may_begin_at(header)) {
             self.members[successor].silent = None;
         }
@@ -570,7 +574,8 @@ impl Ring {
             && let Some(answer) = line.answer(header, learns)
         {
             // What it has already been given it cannot be waiting for, unless it is another one by the same number.
-            let is_ours = answer.expected.since(line.received) >= 0;
+            let is_ours = answer.is_echo || answer.expected.since(line.received) >= 0;
+            is_echo = answer.is_echo;
             let before = line.received;
             outcome = line.take(answer, false);
             if line.received != before {
@@ -586,6 +591,7 @@ impl Ring {
         for line in &mut member.former {
             let before = line.received;
             let Some(answer) = line.answer(header, learns) else { continue };
+            is_echo |= answer.is_echo;
             let follows = line.take(answer, alone);
             if outcome == Outcome::Nothing {
                 outcome = follows;
@@ -595,19 +601,25 @@ impl Ring {
             }
         }
         if let Some(syndrome) = failed {
-            return self.fail(Failure::Refused { rank, by: successor as u16, syndrome });
+            self.fail(Failure::Refused { rank, by: successor as u16, syndrome });
+            return false;
         }
-        let frame = match outcome {
-            Outcome::Nothing => return,
-            Outcome::Doubtful => return self.fail(Failure::Doubtful { rank, other: rank }),
-            Outcome::Anew(frame) => frame,
-        };
-        if let Ok((header, payload)) = RoceHeader::parse(&frame)
+        match outcome {
+            Outcome::Nothing => {}
+            Outcome::Doubtful => self.fail(Failure::Doubtful { rank, other: rank }),
+            Outcome::Anew(frame) => self.on_anew(now, rank, &frame, out),
+        }
+        is_echo
+    }
+
+    /// A first packet that was held back begins a run.
+    fn on_anew(&mut self, now: Instant, rank: u16, frame: &[u8], out: &mut impl Emit) {
+        if let Ok((header, payload)) = RoceHeader::parse(frame)
             && let Ok(ina) = InaHeader::parse(payload)
         {
             let member = &self.members[usize::from(rank)];
             let port = member.line.iter().chain(&member.former).find(|line| line.identity.has(&header)).map_or(0, |line| line.port);
-            self.on_first(now, &Packet { port, rank, header: &header, payload, frame: &frame }, &ina, out);
+            self.on_first(now, &Packet { port, rank, header: &header, payload, frame }, &ina, out);
         }
     }
 
@@ -644,7 +656,8 @@ impl Ring {
             return self.fail(failure);
         }
         for rank in 0..self.members.len() as u16 {
-            let Some(line) = &self.members[usize::from(self.predecessor(rank))].line else { continue };
+            let before = usize::from(self.predecessor(rank));
+            let Some(line) = &mut self.members[before].line else { continue };
             if !line.is_asked() {
                 line.question(&mut self.buffer);
                 out.emit(line.port, &self.buffer);

@@ -193,6 +193,14 @@ impl Card {
     }
 }
 
+/// A receiver acknowledges a packet.
+fn acknowledge(switch: &mut Switch, run: &Run, sender: usize, packet: usize) {
+    let (to, number) = (run.queue_pair(sender) ^ 1, (run.psn(sender) + packet as u32) & 0xff_ffff);
+    let receiver = (sender + 1) % run.world;
+    let answer = frame(receiver, sender, Bth::new(opcode::ACKNOWLEDGE, to, number), None, None, &[]);
+    assert_eq!(send(switch, receiver, answer.clone()), [(sender, answer)], "`netreduce 5.6`: acknowledgements pass");
+}
+
 /// Runs a job; `loss` in 256ths, before the switch and behind it. `stale` frames come in between.
 fn job(switch: &mut Switch, run: &Run, loss: u64, stale: &[(usize, Vec<u8>)]) {
     let mut cards: Vec<Card> = (0..run.world).map(|_| Card { expected: 0, elements: Vec::new() }).collect();
@@ -216,8 +224,12 @@ fn job(switch: &mut Switch, run: &Run, loss: u64, stale: &[(usize, Vec<u8>)]) {
                 let (header, _) = RoceHeader::parse(&left).unwrap();
                 let sender = usize::from(header.envelope.addresses[0][3]) - 1;
                 assert_eq!(port, (sender + 1) % run.world);
+                let before = cards[sender].expected;
                 if mix(draw, port as u64) & 0xff >= loss {
                     cards[sender].take(run, sender, &left);
+                }
+                if cards[sender].expected > before {
+                    acknowledge(switch, run, sender, before);
                 }
             }
             if let Some((from, frame)) = stale.get(draw as usize >> 8 & 0xff) {

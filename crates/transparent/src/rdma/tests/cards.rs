@@ -1,4 +1,6 @@
-//! Workers whose cards answer: acknowledge, miss, refuse, send again; and workers who die, come late, begin again by the same numbers.
+//! Workers whose cards answer: acknowledge, miss, refuse, send again; and workers who die, come late, begin again by the same numbers. In
+//! two things they are as Linux's RoCE, which another card need not be: any acknowledgement puts off when they send again, and what has had
+//! nothing acknowledges number 2^24 - 1.
 
 use fanin_core::{ElementOp, Operator};
 use fanin_protocols::shared::connection::Psn;
@@ -7,7 +9,7 @@ use super::*;
 
 /// Ticks a second.
 const TICKS: u64 = 4;
-/// A card sends again what was not acknowledged for so many ticks.
+/// A card sends again what was not acknowledged when it has heard nothing for so many ticks.
 const TIMEOUT: u64 = 2;
 
 /// One worker: the connection that begins at it, and the end of the one from its predecessor.
@@ -16,6 +18,8 @@ struct Worker {
     /// Packets that its successor has acknowledged, and how many have been sent.
     acknowledged: usize,
     sent: usize,
+    /// When it sends again what is not acknowledged by then.
+    again_at: u64,
     /// Packets that it has received.
     received: usize,
     /// The payload of each packet that it has received.
@@ -32,8 +36,9 @@ struct Net {
     run: Run,
     workers: Vec<Worker>,
     tick: u64,
-    /// In 256ths, behind the switch.
+    /// In 256ths, behind the switch and before it.
     loss: u64,
+    loss_before: u64,
     lost: u64,
     /// What has come for another job's queue pairs.
     foreign: Vec<(usize, Vec<u8>)>,
@@ -46,7 +51,7 @@ fn origin(run: &Run, rank: usize) -> u32 {
 
 impl Net {
     fn new(switch: Switch, run: Run) -> Self {
-        Net { switch, run, workers: vec![Worker::default(); run.world], tick: 4, loss: 0, lost: 0, foreign: Vec::new() }
+        Net { switch, run, workers: vec![Worker::default(); run.world], tick: 4, loss: 0, loss_before: 0, lost: 0, foreign: Vec::new() }
     }
 
     fn now(&self) -> Instant {
@@ -54,6 +59,10 @@ impl Net {
     }
 
     fn put(&mut self, from: usize, mut frame: Vec<u8>) {
+        self.lost += 1;
+        if mix(self.run.seed ^ 78, self.lost) & 0xff < self.loss_before {
+            return;
+        }
         let mut wire = Wire::default();
         let now = self.now();
         self.switch.on_frame(now, from, Offload::default(), &mut frame, &mut wire);
@@ -94,11 +103,12 @@ impl Net {
                 worker.sums.push(payload.to_vec());
                 (Aeth::ACK, psn)
             }
+            _ if worker.received == 0 => (Aeth::ACK, 0xff_ffff),
             _ => (Aeth::ACK, psn.wrapping_sub(1) & 0xff_ffff),
         };
+        let messages = (worker.received / PACKETS) as u32;
         let bth = Bth::new(opcode::ACKNOWLEDGE, origin(&self.run, from), psn);
-        let header =
-            RoceHeader { envelope: envelope(to, from), bth, reth: None, aeth: Some(Aeth { syndrome, messages: 0 }), immediate: None };
+        let header = RoceHeader { envelope: envelope(to, from), bth, reth: None, aeth: Some(Aeth { syndrome, messages }), immediate: None };
         let mut out = vec![0; header.frame_len(0)];
         header.emit(&[], &mut out);
         self.put(to, out);
@@ -112,10 +122,12 @@ impl Net {
         let aeth = header.aeth.unwrap();
         let at = Psn::new(header.bth.psn).since(Psn::new(run.psn(rank)));
         let (acknowledged, end) = (worker.acknowledged as i32, worker.sent as i32);
+        worker.again_at = self.tick + TIMEOUT;
         if aeth.is_fatal() {
             worker.errors[0] |= at >= acknowledged && at < end;
-        } else if !aeth.is_negative() && at >= acknowledged && at < end {
-            worker.acknowledged = at as usize + 1;
+        } else if !aeth.is_negative() && at >= acknowledged {
+            // What lies behind all that was sent acknowledges all of it.
+            worker.acknowledged = (at as usize + 1).min(worker.sent);
         }
     }
 
@@ -126,8 +138,11 @@ impl Net {
             if worker.is_dead || worker.errors[0] || self.tick < worker.busy_until {
                 continue;
             }
-            if worker.acknowledged < worker.sent && self.tick.is_multiple_of(TIMEOUT) {
+            if worker.acknowledged < worker.sent && self.tick >= worker.again_at {
                 worker.sent = worker.acknowledged;
+            }
+            if worker.acknowledged == worker.sent {
+                worker.again_at = self.tick + TIMEOUT;
             }
             let complete = worker.received / PACKETS;
             let to = ((complete + 2) * PACKETS).min(self.run.packets());
@@ -220,6 +235,42 @@ fn whoever_is_late_is_waited_for_as_long_as_his_card_answers() {
         net.workers[0].busy_until = net.workers[0].busy_until.max(net.tick + 3);
         net.finish(seconds * TICKS + 400);
         assert_eq!(net.switch.statistics().rdma.ended, 0);
+    }
+}
+
+/// A sender who hears four times a second what it knows would never send again what was lost, or take it for acknowledged.
+#[test]
+fn what_was_lost_comes_again_although_cards_are_asked_meanwhile() {
+    for seed in 0..24 {
+        let mut net = net(2 + seed as usize % 3, seed, 20_000);
+        net.loss_before = 3 + seed % 4;
+        net.loss = if seed % 3 == 0 { 4 } else { 0 };
+        // Some are asked before anything has come, others in the middle.
+        net.workers[0].busy_until = net.tick + seed % 2 * 4 * TICKS;
+        net.finish(3_000);
+        assert_eq!(net.switch.statistics().rdma.ended, 0, "seed {seed}");
+    }
+}
+
+#[test]
+fn senders_hear_no_answers_to_questions_of_the_switch() {
+    for (seed, received) in (0..16).map(|seed| (seed, seed as usize % 3)) {
+        let mut net = net(2, seed, 3_000);
+        // Rank 0 waits for rank 1, who has sent less.
+        (0..received + 2).for_each(|packet| net.put(0, net.run.frame(0, packet)));
+        net.workers[0].sent = received + 2;
+        (0..received).for_each(|packet| net.put(1, net.run.frame(1, packet)));
+        net.workers[1].sent = received;
+        net.workers.iter_mut().for_each(|worker| worker.busy_until = u64::MAX);
+        assert_eq!(net.workers[0].acknowledged, received);
+        let heard = net.workers[0].again_at;
+        (0..10 * TICKS).for_each(|_| net.step());
+        assert_eq!((net.workers[0].acknowledged, net.workers[0].again_at), (received, heard), "seed {seed}");
+        assert_eq!(net.switch.statistics().rdma.ended, 0, "seed {seed}: the answers are signs of life all the same");
+        // What its card says to a packet that came again is for it.
+        net.put(0, net.run.frame(0, received.saturating_sub(1)));
+        net.step();
+        assert_eq!(net.workers[0].again_at > heard, received > 0, "seed {seed}");
     }
 }
 
@@ -390,13 +441,17 @@ fn two_jobs_with_one_number_on_the_same_hosts_have_an_error_soon() {
 #[test]
 fn what_is_held_of_a_run_that_was_given_up_is_in_no_sum() {
     for numbers in [6, 66] {
-        for ticks in [8, 1] {
+        for (ticks, comes_again) in [(8, false), (1, false), (0, false), (1, true)] {
             let mut one = net(3, 6, 3_000);
             (0..2).for_each(|rank| one.put(rank, one.run.frame(rank, 0)));
             let again = Net::new(std::mem::replace(&mut one.switch, switch(3)), Run { numbers, ..Run::new(3, 7, 3_000) });
             let mut again = Net { tick: one.tick + ticks, ..again };
             again.put(2, again.run.frame(2, 0));
             again.workers[2].sent = 1;
+            if comes_again {
+                // A card of the run that was given up still sends.
+                again.put(0, one.run.frame(0, 0));
+            }
             if ticks == 8 {
                 assert_eq!(again.workers.iter().map(|worker| worker.received).sum::<usize>(), 0);
                 again.finish(100);
@@ -407,6 +462,40 @@ fn what_is_held_of_a_run_that_was_given_up_is_in_no_sum() {
                 assert_eq!(again.switch.statistics().rdma.ended, 1);
             }
         }
+    }
+}
+
+#[test]
+fn a_card_of_a_run_that_was_given_up_counts_in_no_other_one() {
+    for seed in 0..8 {
+        let mut one = net(3, seed, 3_000);
+        (0..2).for_each(|rank| one.put(rank, one.run.frame(rank, 0)));
+        let again = Net::new(std::mem::replace(&mut one.switch, switch(3)), Run { numbers: 100 + seed, ..Run::new(3, 50 + seed, 3_000) });
+        let mut again = Net { tick: one.tick + 8, ..again };
+        again.workers[0].busy_until = again.tick + 10;
+        // Rank 0's process is still there and sends again; the one that it sends to is not.
+        for _ in 0..8 {
+            again.step();
+            again.put(0, one.run.frame(0, 0));
+        }
+        assert_eq!(again.workers.iter().map(|worker| worker.received).sum::<usize>(), 0, "seed {seed}");
+        again.finish(100);
+        assert_eq!(again.switch.statistics().rdma.ended, 0, "seed {seed}");
+    }
+}
+
+#[test]
+fn whoever_was_silent_for_long_before_the_last_one_came_is_of_the_run_when_he_comes_again() {
+    for seed in 0..8 {
+        let mut net = net(3, seed, 3_000);
+        let begin = net.tick;
+        (0..2).for_each(|rank| {
+            net.put(rank, net.run.frame(rank, 0));
+            (net.workers[rank].sent, net.workers[rank].busy_until) = (1, begin + 9 + seed % 3 * rank as u64);
+        });
+        net.workers[2].busy_until = begin + 6;
+        net.finish(100);
+        assert_eq!(net.switch.statistics().rdma.ended, 0, "seed {seed}");
     }
 }
 
