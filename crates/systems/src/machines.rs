@@ -137,6 +137,7 @@ fn ring<Op: Clone>(
         connections.push(NetReduceConnection { rank, ends_at: Some(port(receiver)?), through: through(receiver), beyond: None });
     }
     Ok(NetReduceSwitchConfig {
+        node: switch,
         job: spec.id,
         op: spec.op.clone(),
         workers: spec.hosts.len() as u32,

@@ -66,6 +66,8 @@ pub struct NetReduceWorkerConfig<O> {
     pub successor: NetReducePeer,
     /// The port that leads to the worker's switch.
     pub uplink: PortId,
+    /// The switch there.
+    pub switch: NodeId,
     /// Label of what is sent to other workers, for flow hashing.
     pub flow: FlowLabel,
     /// Loss recovery and patience.
@@ -88,6 +90,8 @@ pub struct NetReducePeer {
 /// What a switch is told.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct NetReduceSwitchConfig<O> {
+    /// This switch.
+    pub node: NodeId,
     /// The job; its number is that of the ring.
     pub job: JobId,
     /// Element type and operator.

@@ -43,6 +43,8 @@ pub(super) fn accelerator(config: &RdmaRing) -> NetReduceSwitch<[u8]> {
         beyond: None,
     };
     NetReduceSwitch::new(NetReduceSwitchConfig {
+        // Cards do not ask, so it never names itself.
+        node: NodeId(u32::from(workers)),
         job: JobId(config.ring),
         op: config.op.into(),
         workers: config.workers.len() as u32,
