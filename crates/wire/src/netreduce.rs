@@ -544,10 +544,7 @@ mod tests {
                 then(bth(0xc3, 0, 0, 0, 0), &[0, 0, 0, 1, 0, 2, 1, 0, 0, 0, 1, 2]),
             ),
             (NetReduceHeader::Abort { suspect: switch }, then(bth(0xc4, 0, 0, 0, 0), &[2, 0, 0, 0, 0, 0, 0, 4])),
-            (
-                NetReduceHeader::Ask { message: 1, offset: 2, acknowledged: 770 },
-                then(bth(0xc5, 0, 0, 0, 0), &[0, 0, 0, 1, 0, 2, 3, 2]),
-            ),
+            (NetReduceHeader::Ask { message: 1, offset: 2, acknowledged: 770 }, then(bth(0xc5, 0, 0, 0, 0), &[0, 0, 0, 1, 0, 2, 3, 2])),
         ];
         for (header, golden) in cases {
             let mut out = [0xee; 48];

@@ -37,8 +37,8 @@
 //! ## Who is missing
 //! A worker knows whom it waits for: who should acknowledge what it has sent, who should send what a step lacks, and the accelerator that
 //! should make sums. Each of them is asked when it has been silent for a quarter of the job's patience. Who is not heard for all of it is missing:
-//! the first that notices names it, and tells all. Who answers is there, and says whom it waits for itself; so does who turns packets away,
-//! for one that is not taken is no sign of death. Where all answer and nothing moves for four patiences, somebody's caller is late, or memory
+//! the first that notices names it, and tells all. Who answers is there, and says whom it waits for itself; with a retry limit so does who turns
+//! packets away, for one that is not taken is no sign of death. Where all answer and nothing moves for four patiences, somebody's caller is late, or memory
 //! is lost: then the last word heard is the name. Nobody names itself: a worker that all others name says whom it waits for.
 //!
 //! Who is told passes it on once, to those that it has connections with, and answers whatever comes later with it. An accelerator that has lost

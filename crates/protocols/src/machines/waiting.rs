@@ -86,7 +86,7 @@ impl<P: Payload + ?Sized> MachinesWorker<P> {
     pub(super) fn on_ask<T: Tx<NetReduceHeader, P>>(&mut self, now: Instant, from: Ingress, (message, offset): (u32, u16), tx: &mut T) {
         if from.source.role == Role::Worker {
             if self.config.addresses.contains(&from.source) {
-                self.links.others(from.source).for_each(|other| other.watch.on_heard(now));
+                self.links.others(from.source).for_each(|other| other.watch.on_answer(now));
                 return self.say_whom(from.source, (message, offset), tx);
             }
             return tx.note(Event::Dropped(DropReason::NotAMember));
@@ -94,7 +94,7 @@ impl<P: Payload + ?Sized> MachinesWorker<P> {
         let Some(switch) = self.config.accelerator.filter(|switch| Address::switch(*switch) == from.source) else {
             return tx.note(Event::Dropped(DropReason::NotAMember));
         };
-        self.accelerator.on_heard(now);
+        self.accelerator.on_answer(now);
         if self.passing().is_some_and(|link| link.has_passed(message, offset)) {
             let suspect = Suspect::Switch(switch);
             tx.send(self.to(from.source), &NetReduceHeader::Waiting { message, offset, suspect }, Body::Empty);
@@ -107,23 +107,30 @@ impl<P: Payload + ?Sized> MachinesWorker<P> {
         tx.send(self.to(to), &NetReduceHeader::Waiting { message, offset, suspect }, Body::Empty);
     }
 
-    /// Who was asked, or has turned a packet away, says whom it waits for. What names this worker is no news to it.
+    /// Who was asked, or has turned a packet away, says whom it waits for. What names this worker is no news to it; what is news goes on to those
+    /// who may wait for this worker, so that a name goes round a ring at once.
     pub(super) fn on_waiting<T: Tx<NetReduceHeader, P>>(&mut self, now: Instant, from: Ingress, suspect: Suspect, tx: &mut T) {
+        let before = self.whom();
         let word = Some((suspect, now)).filter(|_| suspect != Suspect::Unknown && suspect != Suspect::Rank(self.config.rank));
-        if from.source.role == Role::Switch {
-            self.accelerator.on_heard(now);
+        if self.config.accelerator.is_some_and(|switch| Address::switch(switch) == from.source) {
+            self.accelerator.on_answer(now);
             self.suspect = word.or(self.suspect);
-            return;
+        } else if self.links.others(from.source).next().is_some() {
+            for other in self.links.others(from.source) {
+                other.watch.on_answer(now);
+                other.word = word.or(other.word);
+            }
+            let out = self.links.out.iter_mut().find(|link| link.address == from.source);
+            out.into_iter().for_each(|link| link.requester.on_alive());
+        } else {
+            return tx.note(Event::Dropped(DropReason::NotAMember));
         }
-        let mut is_known = false;
-        for other in self.links.others(from.source) {
-            other.watch.on_heard(now);
-            other.word = word.or(other.word);
-            is_known = true;
-        }
-        self.links.out.iter_mut().filter(|link| link.address == from.source).for_each(|link| link.requester.on_alive());
-        if !is_known {
-            tx.note(Event::Dropped(DropReason::NotAMember));
+        // Where packets are lost somebody is always waited for, and not for long.
+        let is_stalled = now >= self.moved_at() + self.config.reliability.patience.divided(4);
+        if is_stalled && self.whom() != before {
+            let out = self.links.out.iter().map(|link| link.address);
+            let into = self.links.into.iter().map(|link| link.address).filter(|address| self.links.to(*address).is_none());
+            out.chain(into).filter(|address| *address != from.source).for_each(|address| self.say_whom(address, (0, 0), tx));
         }
     }
 }

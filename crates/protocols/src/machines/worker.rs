@@ -457,14 +457,13 @@ impl<P: Payload + ?Sized> MachinesWorker<P> {
         }
     }
 
-    /// A packet cannot be taken yet. Its sender is told when it can; and now, where it waits for an answer, that this worker is there.
+    /// A packet cannot be taken yet. Its sender is told when it can; and now that this worker is there, where it would count this among timeouts.
     #[cold]
     fn turn_away<T: Tx<NetReduceHeader, P>>(&mut self, link: usize, number: PacketNumber, tx: &mut T) {
         self.links.into[link].turned_away = true;
         tx.note(Event::Dropped(DropReason::NotReady));
-        if number.asks_for_ack() {
-            let into = &self.links.into[link];
-            self.say_whom(into.address, (0, 0), tx);
+        if number.asks_for_ack() && self.config.retry_limit.is_some() {
+            self.say_whom(self.links.into[link].address, (0, 0), tx);
         }
     }
 

@@ -98,14 +98,7 @@ impl<P: Payload + ?Sized> NetReduceSwitch<P> {
 /// Questions.
 impl<P: Payload + ?Sized> NetReduceSwitch<P> {
     /// A child asks, or the parent does, which lacks the sum of what is below.
-    pub(super) fn on_ask<T: Tx<NetReduceHeader, P>>(
-        &mut self,
-        now: Instant,
-        from: Ingress,
-        place: Place,
-        acknowledged: u16,
-        tx: &mut T,
-    ) {
+    pub(super) fn on_ask<T: Tx<NetReduceHeader, P>>(&mut self, now: Instant, from: Ingress, place: Place, acknowledged: u16, tx: &mut T) {
         if place.offset >= self.shape.packets {
             return tx.note(Event::Dropped(DropReason::Mismatch));
         }

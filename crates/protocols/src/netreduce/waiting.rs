@@ -33,6 +33,10 @@ impl Watches {
         self.0[other as usize].on_heard(now);
     }
 
+    fn on_answer(&mut self, other: Other, now: Instant) {
+        self.0[other as usize].on_answer(now);
+    }
+
     pub(super) fn rebase(&mut self, now: Instant) {
         self.0.iter_mut().for_each(|watch| watch.rebase(now));
     }
@@ -129,13 +133,13 @@ impl<P: Payload + ?Sized> NetReduceWorker<P> {
 
     fn on_heard_from(&mut self, now: Instant, from: Ingress) {
         if from.source.role == Role::Switch {
-            return self.watches.on_heard(Other::Switch, now);
+            return self.watches.on_answer(Other::Switch, now);
         }
         if from.source == self.config.successor.address {
-            self.watches.on_heard(Other::Successor, now);
+            self.watches.on_answer(Other::Successor, now);
         }
         if from.source == self.config.predecessor.address {
-            self.watches.on_heard(Other::Predecessor, now);
+            self.watches.on_answer(Other::Predecessor, now);
         }
     }
 

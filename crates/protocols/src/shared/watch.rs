@@ -1,5 +1,6 @@
-//! Whether somebody who is waited for is there. Who has been silent for a quarter of the patience is asked, and again and again; who leaves that
-//! unanswered until all of it is over is missing. Who answers is not, whatever it waits for itself: so nobody who lives is named for another.
+//! Whether somebody who is waited for is there. Who has sent nothing for a quarter of the patience is asked, and again and again until it does;
+//! who leaves that unanswered for all of the patience is missing. Who answers is not, whatever it waits for itself: so nobody who lives is named
+//! for another. It is asked all the same, as what it says of whom it waits for may change.
 
 use fanin_core::{Duration, Instant};
 
@@ -17,7 +18,7 @@ const ASKED_EVERY: u64 = 32;
 pub struct Watch {
     /// When anything last came from it.
     heard_at: Instant,
-    /// When it was last asked, since then.
+    /// When it was last asked, since it last sent anything but answers.
     asked_at: Option<Instant>,
 }
 
@@ -26,6 +27,11 @@ impl Watch {
     #[inline]
     pub fn on_heard(&mut self, now: Instant) {
         *self = Watch { heard_at: now, asked_at: None };
+    }
+
+    /// It has answered, or asks itself.
+    pub fn on_answer(&mut self, now: Instant) {
+        self.heard_at = now;
     }
 
     /// It is asked now.
@@ -38,10 +44,9 @@ impl Watch {
         if patience == Duration::MAX {
             return Instant::FAR_FUTURE;
         }
-        let silent_since = self.heard_at.max(since);
-        match self.asked_at.filter(|at| *at >= silent_since) {
+        match self.asked_at.filter(|at| *at >= since) {
             Some(at) => at + patience.divided(ASKED_EVERY),
-            None => silent_since + patience.divided(ASKED_AFTER),
+            None => self.heard_at.max(since) + patience.divided(ASKED_AFTER),
         }
     }
 
@@ -80,6 +85,8 @@ mod tests {
         watch.on_asked(at(500));
         assert_eq!((watch.ask_at(at(100), PATIENCE), watch.missing_at(at(100), PATIENCE)), (at(550), at(1_700)));
         assert!(!watch.is_silent(at(1_299), at(100), PATIENCE) && watch.is_silent(at(1_300), at(100), PATIENCE));
+        watch.on_answer(at(510));
+        assert_eq!((watch.ask_at(at(100), PATIENCE), watch.missing_at(at(100), PATIENCE)), (at(550), at(2_110)));
         watch.on_heard(at(650));
         assert_eq!((watch.ask_at(at(100), PATIENCE), watch.missing_at(at(100), PATIENCE)), (at(1_050), at(2_250)));
     }
