@@ -143,6 +143,7 @@ fn netreduce_switch(root: bool) -> NetReduceSwitch<Bytes> {
             NetReduceConnection { rank: Rank(2), ends_at: Some(PortId(0)), through: None, beyond: None },
         ],
         flow: FlowLabel(0),
+        patience: Duration::from_ms(1),
         resend_gap: Duration::from_us(10),
         variants: Variants::default(),
     })

@@ -288,6 +288,7 @@ fn sum_of_floats(order: &[u16]) -> Vec<u8> {
             })
             .collect(),
         flow: FlowLabel(0),
+        patience: Duration::MAX,
         resend_gap: Duration::ZERO,
         variants: Variants::default(),
     });

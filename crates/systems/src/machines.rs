@@ -147,6 +147,7 @@ fn ring<Op: Clone>(
         children,
         connections,
         flow: flow(spec),
+        patience: spec.patience,
         resend_gap: resend_gap(spec.rto_min),
         variants: Variants::default(),
     })

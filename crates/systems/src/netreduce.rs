@@ -198,6 +198,7 @@ impl<Op: Clone> Plan<'_, Op> {
             children: place.children.iter().map(|&(port, node)| NetReduceChild { port, who: members.who(node), through: None }).collect(),
             connections,
             flow: self.flow(),
+            patience: spec.patience,
             resend_gap: resend_gap(spec.rto_min),
             variants: self.parameters.into(),
         };

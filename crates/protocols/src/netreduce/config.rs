@@ -110,6 +110,8 @@ pub struct NetReduceSwitchConfig<O> {
     pub connections: Vec<NetReduceConnection>,
     /// Label of what is sent beyond the next switch, for flow hashing.
     pub flow: FlowLabel,
+    /// How long an operation of the job may make no progress: a switch that leaves questions unanswered for a quarter of it is said to be missing.
+    pub patience: Duration,
     /// Something about one slot goes up, and a worker is told who is missing, at most once in this time.
     pub resend_gap: Duration,
     /// Where the paper is taken at its word.

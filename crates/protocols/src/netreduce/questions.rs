@@ -6,17 +6,15 @@ use fanin_wire::netreduce::NetReduceHeader;
 
 use super::connections::Place;
 use super::switch::NetReduceSwitch;
+use crate::shared::rtt::rebased;
 use crate::shared::serial::newer;
 use crate::shared::slots::SlotState;
-
-/// The parent is taken to be away when it has left so many questions unanswered.
-const UNANSWERED_MAX: u8 = 4;
 
 /// What is known of the parent.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub(super) struct Above {
-    /// Questions since it was last heard.
-    unanswered: u8,
+    /// Since when it has left questions unanswered.
+    asked_since: Option<Instant>,
     /// The message that it said it waits with, and for whom.
     word: Option<(u32, Suspect)>,
 }
@@ -24,7 +22,12 @@ pub(super) struct Above {
 impl Above {
     /// Something has come from there.
     pub(super) fn on_heard(&mut self) {
-        self.unanswered = 0;
+        self.asked_since = None;
+    }
+
+    /// Makes times relative to `now`.
+    pub(super) fn rebase(&mut self, now: Instant) {
+        self.asked_since = self.asked_since.map(|at| rebased(at, now));
     }
 }
 
@@ -37,7 +40,7 @@ impl<P: Payload + ?Sized> NetReduceSwitch<P> {
             return;
         }
         *told = Some(now);
-        let header = waiting(place, self.missing(place));
+        let header = waiting(place, self.missing(now, place));
         tx.send(self.to_child(child), &header, Body::Empty);
         if let Some(parent) = self.parent {
             tx.send(Egress::Port(parent.port), &header, Body::Empty);
@@ -46,18 +49,28 @@ impl<P: Payload + ?Sized> NetReduceSwitch<P> {
 
     /// Which child is missing in a slot, and who behind it: whom a switch below names, or else the child that was not heard for longest. One that
     /// has everything but acknowledgements contributes nothing either, but is heard.
-    fn missing_child(&self, place: Place) -> Option<(u16, Suspect)> {
+    fn missing_child(&self, now: Instant, place: Place) -> Option<(u16, Suspect)> {
         let index = self.index(place);
         let is_begun = self.slots.peek(index).number == place.message;
         let missing = || (0..self.children.len() as u16).filter(|child| !is_begun || !self.slots.has_arrived(index, *child));
         let report = |child: u16| self.seen[usize::from(child)].reported.filter(|(message, _)| *message == place.message);
         let named = missing().find_map(|child| report(child).map(|(_, suspect)| (child, suspect)));
         let silent = || missing().min_by_key(|child| self.seen[usize::from(*child)].heard_at);
-        named.or_else(|| silent().map(|child| (child, self.children[usize::from(child)].who)))
+        // A switch waits for others, until it does not answer.
+        let who = |child: u16| match self.children[usize::from(child)].who {
+            Suspect::Switch(_) if !self.is_silent(now, self.seen[usize::from(child)].asked_since) => Suspect::Unknown,
+            who => who,
+        };
+        named.or_else(|| silent().map(|child| (child, who(child))))
     }
 
-    fn missing(&self, place: Place) -> Suspect {
-        self.missing_child(place).map_or(Suspect::Unknown, |(_, suspect)| suspect)
+    /// Whether somebody has left questions unanswered for too long.
+    fn is_silent(&self, now: Instant, asked_since: Option<Instant>) -> bool {
+        asked_since.is_some_and(|at| now.since(at) >= self.patience.divided(4))
+    }
+
+    fn missing(&self, now: Instant, place: Place) -> Suspect {
+        self.missing_child(now, place).map_or(Suspect::Unknown, |(_, suspect)| suspect)
     }
 
     /// What the state of a place's slot is; `None` where the message has not begun here.
@@ -83,13 +96,13 @@ impl<P: Payload + ?Sized> NetReduceSwitch<P> {
         }
         let child = self.child_from(from).filter(|_| place.offset < self.shape.packets);
         let Some(child) = child else { return tx.note(Event::Dropped(DropReason::NotAMember)) };
-        self.seen[usize::from(child)].heard_at = now;
+        self.seen[usize::from(child)].on_heard(now);
         if suspect == Suspect::Switch(self.node) {
             // It may have been asked before its contribution came.
             if self.lacks(child, place) {
                 self.abort(suspect, None, tx);
             }
-        } else if self.switches.contains(from.port) {
+        } else if self.switches.contains(from.port) && suspect != Suspect::Unknown {
             self.seen[usize::from(child)].reported = Some((place.message, suspect));
         }
     }
@@ -106,13 +119,13 @@ impl<P: Payload + ?Sized> NetReduceSwitch<P> {
             return self.on_asked_from_above(now, place, tx);
         }
         let Some(child) = self.child_from(from) else { return tx.note(Event::Dropped(DropReason::NotAMember)) };
-        self.seen[usize::from(child)].heard_at = now;
+        self.seen[usize::from(child)].on_heard(now);
         if self.has_lost(child, place, acknowledged) {
             return self.abort(Suspect::Switch(self.node), None, tx);
         }
         let suspect = match (self.state(place), self.parent) {
-            (Some(SlotState::Aggregating), _) => self.missing(place),
-            (Some(SlotState::Sent), Some(parent)) if self.above.unanswered >= UNANSWERED_MAX => Suspect::Switch(parent.node),
+            (Some(SlotState::Aggregating), _) => self.missing(now, place),
+            (Some(SlotState::Sent), Some(parent)) if self.is_silent(now, self.above.asked_since) => Suspect::Switch(parent.node),
             (Some(SlotState::Sent), _) => {
                 self.above.word.filter(|(message, _)| *message == place.message).map_or(Suspect::Unknown, |(_, suspect)| suspect)
             }
@@ -149,13 +162,13 @@ impl<P: Payload + ?Sized> NetReduceSwitch<P> {
         match (state, self.parent) {
             (Some(SlotState::Aggregating), _) => {
                 slot.asked_at = now;
-                if let Some((child, _)) = self.missing_child(place) {
-                    tx.send(self.to_child(child), &question(place), Body::Empty);
+                if let Some((child, _)) = self.missing_child(now, place) {
+                    self.ask_child(now, child, place, tx);
                 }
             }
             (Some(SlotState::Sent), Some(parent)) => {
                 self.send_up_again(now, place, index, tx);
-                self.above.unanswered = self.above.unanswered.saturating_add(1);
+                self.above.asked_since.get_or_insert(now);
                 tx.send(Egress::Port(parent.port), &question(place), Body::Empty);
             }
             _ => {}
@@ -172,7 +185,7 @@ impl<P: Payload + ?Sized> NetReduceSwitch<P> {
                 tx.send(up, &waiting(place, Suspect::Switch(parent.node)), Body::Empty);
             }
             Some(SlotState::Aggregating) => {
-                tx.send(up, &waiting(place, self.missing(place)), Body::Empty);
+                tx.send(up, &waiting(place, self.missing(now, place)), Body::Empty);
                 self.ask_on(now, place, tx);
             }
             Some(_) => {
@@ -180,11 +193,16 @@ impl<P: Payload + ?Sized> NetReduceSwitch<P> {
                 self.send_up_again(now, place, index, tx);
             }
             None => {
-                let Some((child, suspect)) = self.missing_child(place) else { return };
+                let Some((child, suspect)) = self.missing_child(now, place) else { return };
                 tx.send(up, &waiting(place, suspect), Body::Empty);
-                tx.send(self.to_child(child), &question(place), Body::Empty);
+                self.ask_child(now, child, place, tx);
             }
         }
+    }
+
+    fn ask_child<T: Tx<NetReduceHeader, P>>(&mut self, now: Instant, child: u16, place: Place, tx: &mut T) {
+        self.seen[usize::from(child)].asked_since.get_or_insert(now);
+        tx.send(self.to_child(child), &question(place), Body::Empty);
     }
 }
 

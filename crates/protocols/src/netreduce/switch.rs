@@ -2,8 +2,8 @@
 //! [module's documentation](super).
 
 use fanin_core::{
-    Body, DropReason, Duration, Egress, Event, FlowLabel, Ingress, Instant, JobId, Node, Payload, PortId, PortSet, Rank, RetransmitReason,
-    Route, Suspect, Tx,
+    Body, DropReason, Duration, Egress, Event, FlowLabel, Ingress, Instant, JobId, Node, NodeId, Payload, PortId, PortSet, Rank,
+    RetransmitReason, Route, Suspect, Tx,
 };
 use fanin_wire::netreduce::{NetReduceHeader, PacketNumber};
 
@@ -28,9 +28,19 @@ pub(super) struct Seen {
     /// When it was last heard.
     pub heard_at: Instant,
     /// When it was last told who is missing.
-    told_at: Option<Instant>,
+    pub told_at: Option<Instant>,
+    /// Since when it has left questions unanswered.
+    pub asked_since: Option<Instant>,
     /// The message that it said it waits with, and for whom: a switch.
     pub reported: Option<(u32, Suspect)>,
+}
+
+impl Seen {
+    /// Something has come from it.
+    #[inline]
+    pub(super) fn on_heard(&mut self, now: Instant) {
+        (self.heard_at, self.asked_since) = (now, None);
+    }
 }
 
 /// Who asks for a sum by its contribution.
@@ -70,6 +80,7 @@ pub struct NetReduceSwitch<P: Payload + ?Sized> {
     pub(super) seen: Box<[Seen]>,
     pub(super) above: Above,
     flow: FlowLabel,
+    pub(super) patience: Duration,
     pub(super) resend_gap: Duration,
     variants: Variants,
     /// The job is over; who was missing.
@@ -98,6 +109,7 @@ node_state!(NetReduceSwitch {
     seen,
     above,
     flow,
+    patience,
     resend_gap,
     variants,
     aborted,
@@ -149,10 +161,11 @@ impl<P: Payload + ?Sized> NetReduceSwitch<P> {
             slots,
             held: (0..count as usize * config.children.len()).map(buffer).collect(),
             marked: vec![false; count as usize * config.children.len()].into(),
-            seen: vec![Seen { heard_at: Instant::ZERO, told_at: None, reported: None }; config.children.len()].into(),
+            seen: vec![Seen { heard_at: Instant::ZERO, told_at: None, asked_since: None, reported: None }; config.children.len()].into(),
             children: config.children.into(),
             op: config.op,
             flow: config.flow,
+            patience: config.patience,
             resend_gap: config.resend_gap,
             variants: config.variants,
             aborted: None,
@@ -184,9 +197,11 @@ impl<P: Payload + ?Sized> NetReduceSwitch<P> {
     /// Makes all stored times relative to `now`, so that states that differ only in when they were reached are equal.
     pub fn rebase(&mut self, now: Instant) {
         self.slots.rebase(now);
+        self.above.rebase(now);
         for seen in &mut self.seen {
             seen.heard_at = rebased(seen.heard_at, now);
             seen.told_at = seen.told_at.map(|at| rebased(at, now));
+            seen.asked_since = seen.asked_since.map(|at| rebased(at, now));
         }
     }
 
@@ -335,7 +350,7 @@ impl<P: Payload + ?Sized> NetReduceSwitch<P> {
         payload: &P,
         tx: &mut T,
     ) {
-        self.seen[usize::from(child)].heard_at = now;
+        self.seen[usize::from(child)].on_heard(now);
         let index = self.index(place);
         let slot = self.slots.get(index);
         if slot.state == SlotState::Empty || slot.number != place.message {

@@ -162,16 +162,19 @@ impl<P: Payload + ?Sized> NetReduceWorker<P> {
         if self.requester.is_idle() { self.progress_at } else { self.progress_at.max(self.requester.progress_at()) }
     }
 
-    /// When the operation fails: when somebody is missing, or all who are there have stood still for too long.
+    /// When the operation fails: when somebody is missing; when a switch is, as others say, a quarter later, so that who knows best is first; or
+    /// when all who are there have stood still for too long.
     #[inline]
     pub(super) fn give_up_at(&self) -> Instant {
         let patience = self.config.reliability.patience;
-        let standstill = self.moved_at() + patience.times(STANDSTILL_PATIENCES);
+        let is_switch = matches!(self.word(), Some(Suspect::Switch(_)));
+        let waits = if is_switch { patience + patience.divided(4) } else { patience.times(STANDSTILL_PATIENCES) };
+        let standstill = self.moved_at() + waits;
         self.watched().fold(standstill, |first, (_, since, watch)| first.min(watch.missing_at(since, patience)))
     }
 
-    /// Who is named when the operation fails now. Where a neighbour is missing and the switch has been silent as well, that is what is missing, or
-    /// the cable to it.
+    /// Who is named when the operation fails now. Where a neighbour is missing and a switch is as well, it is the switch; the own one may be cut
+    /// off.
     pub(super) fn culprit(&self, now: Instant) -> Suspect {
         let patience = self.config.reliability.patience;
         let missing = self.watched().find(|(_, since, watch)| watch.missing_at(*since, patience) <= now);
@@ -179,6 +182,7 @@ impl<P: Payload + ?Sized> NetReduceWorker<P> {
         let is_cut_off = self.watched().any(|(other, since, watch)| other == Other::Switch && watch.is_silent(now, since, patience));
         match other {
             _ if is_cut_off => Suspect::Switch(self.config.switch),
+            _ if matches!(self.word(), Some(Suspect::Switch(_))) => self.whom(),
             Other::Successor => Suspect::Rank(self.config.successor.rank),
             Other::Predecessor => Suspect::Rank(self.config.predecessor.rank),
             Other::Switch => Suspect::Switch(self.config.switch),
@@ -187,8 +191,14 @@ impl<P: Payload + ?Sized> NetReduceWorker<P> {
 
     /// Who is said to be missing; or the switch, of which the sum is waited for. Never itself.
     fn whom(&self) -> Suspect {
+        self.word().unwrap_or(Suspect::Switch(self.config.switch))
+    }
+
+    /// Who was last said to be missing, since the operation last went on.
+    #[inline]
+    fn word(&self) -> Option<Suspect> {
         let moved_at = self.moved_at();
-        self.suspect.filter(|(_, at)| *at > moved_at).map_or(Suspect::Switch(self.config.switch), |(suspect, _)| suspect)
+        self.suspect.filter(|(_, at)| *at > moved_at).map(|(suspect, _)| suspect)
     }
 
     /// Whom the others wait for waits for something itself, and that is what its caller wants to know.

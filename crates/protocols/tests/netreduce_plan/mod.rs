@@ -125,6 +125,7 @@ impl Plan {
             children,
             connections,
             flow: FlowLabel(1),
+            patience: self.reliability.patience,
             resend_gap: Duration::from_us(15),
             variants: self.variants,
         });
