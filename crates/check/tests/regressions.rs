@@ -331,3 +331,12 @@ fn a_tenth_lost_on_every_link_ends_no_job() {
     let (_, violations) = examine(&recipe, Checks { twice: false, elements: false, ..Checks::default() });
     assert_eq!(violations, [""; 0], "{recipe}");
 }
+
+/// A host died when all had all results of the last operation. The coordinator ended it with the word that the next epoch begins, and asked nobody
+/// any more; who had missed that word waited for it, and blamed the coordinator.
+#[test]
+fn who_has_missed_that_an_epoch_begins_hears_it_from_those_who_are_done() {
+    for seed in [7_000_353, 7_101_673, 7_101_980] {
+        clean(&generate_for(seed, Some("rina")));
+    }
+}
