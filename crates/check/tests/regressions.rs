@@ -340,3 +340,11 @@ fn who_has_missed_that_an_epoch_begins_hears_it_from_those_who_are_done() {
         clean(&generate_for(seed, Some("rina")));
     }
 }
+
+/// A worker that had all lists but no room for its own, as a dead one acknowledged nothing, named itself to those that asked.
+#[test]
+fn who_is_held_up_by_one_that_acknowledges_nothing_says_so() {
+    for seed in [7_100_544, 7_100_710, 7_100_773] {
+        clean(&generate_for(seed, Some("doubling")));
+    }
+}
