@@ -25,6 +25,8 @@ use shapes::{lossless_dragonflies, other_shapes, other_ways};
 
 /// Packets that all workers of a job send at most, so that a run takes milliseconds.
 const JOB_PACKETS_MAX: u64 = 6_000;
+/// The simulator counts no further on links that lose nothing.
+const LOSSLESS_LIMIT: Duration = Duration::from_ms(280_000);
 /// Packets of background traffic at most.
 const BACKGROUND_PACKETS_MAX: u64 = 8_000;
 /// Ethernet's headers, preamble, gap and checksum with those of IP, UDP and Fanin.
@@ -94,7 +96,10 @@ pub fn generate_for(seed: u64, only: Option<&str>) -> Recipe {
         (faults.timed, demand) = timed_faults(fault_draw, &map, &jobs, scale.duration_ps, patience);
     }
     let last_fault = faults.timed.iter().map(end_of).max().unwrap_or(Instant::ZERO);
-    let time_limit = Duration::from_ps(last_fault.as_ps() + scale.duration_ps * 4) + patience.times(40);
+    let mut time_limit = Duration::from_ps(last_fault.as_ps() + scale.duration_ps * 4) + patience.times(40);
+    if network.lossless.is_some() {
+        time_limit = time_limit.min(LOSSLESS_LIMIT);
+    }
     Recipe { seed, network, forwarding, jobs, traffic, limits: Vec::new(), faults, time_limit, drain: draw.percent(50), demand }
 }
 

@@ -98,19 +98,10 @@ fn check_failure(recipe: &Recipe, job: &JobRecipe, rank: u32, operation: &Operat
     if operation.ended.is_some() && failure.reason == FailureReason::NoProgress && ended < operation.submitted + job.patience {
         return Some(format!("lost patience after {}", ended.since(operation.submitted)));
     }
-    // Known and open: a worker of `machines` names whom it waits for, which may wait itself, and all others repeat that word.
-    if matches!(job.system, System::Machines(_)) && !is_alone(recipe) {
-        return None;
-    }
     if failure.suspect == Suspect::Rank(Rank(rank)) && !is_hit(recipe, job.hosts[rank as usize]) {
         return Some(format!("names itself, whom nothing has happened to: {failure}"));
     }
     check_name(recipe, job, ended, failure)
-}
-
-/// Whether a death is all that happens, to a job that has the network to itself.
-fn is_alone(recipe: &Recipe) -> bool {
-    recipe.faults.timed.len() == 1 && recipe.faults.links.is_empty() && recipe.traffic.is_empty() && recipe.jobs.len() == 1
 }
 
 /// Where hosts that die are all that fails for good or for long, losses and load are what every job bears: who does not complete has lost

@@ -74,6 +74,32 @@ fn a_dead_worker_is_named_by_all_others() {
     }
 }
 
+/// Whose caller is late answers, and is not taken for dead: all complete. Where it is later than four patiences, it is named, and nobody who waits
+/// for it; whatever the way is from there to those who fail first.
+#[test]
+fn who_is_late_is_waited_for_and_named_when_it_is_too_late() {
+    for algorithm in ALGORITHMS {
+        for (late, patiences) in [(0, 3), (6, 3), (0, 9), (6, 9), (13, 9)] {
+            let mut recipe = recipe(algorithm, 2, 4, 4, 20_000).with_link_fault(0.02, 0.0, 0.0, Duration::ZERO);
+            let patience = recipe.jobs[0].patience;
+            recipe.demand = if patiences < 4 { fanin_check::Demand::MustComplete } else { fanin_check::Demand::MayFail };
+            recipe.jobs[0].start[late] = Instant::ZERO + patience.times(patiences);
+            let result = run::<Census>(&recipe, |_| {}).expect("the run is possible");
+            if patiences < 4 {
+                assert_eq!(violations(&recipe, &result), [""; 0], "{algorithm:?}, rank {late}");
+                continue;
+            }
+            for (rank, worker) in result.jobs[0].workers.iter().enumerate().filter(|(rank, _)| *rank != late) {
+                let operation = &worker.operations[0];
+                let failure = operation.failure.as_ref().unwrap_or_else(|| panic!("{algorithm:?}, rank {rank}: it cannot be complete"));
+                assert_eq!(failure.suspect, Suspect::Rank(Rank(late as u32)), "{algorithm:?}, rank {rank}: {failure}");
+                let within = patience.times(4) + patience.divided(4);
+                assert!(operation.ended.is_some_and(|ended| ended <= Instant::ZERO + within), "{algorithm:?}, rank {rank}");
+            }
+        }
+    }
+}
+
 /// What is received before its step has begun must wait.
 #[test]
 fn a_planted_bug_is_found_within_40_random_runs() {

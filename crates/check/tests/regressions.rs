@@ -331,3 +331,20 @@ fn a_tenth_lost_on_every_link_ends_no_job() {
     let (_, violations) = examine(&recipe, Checks { twice: false, elements: false, ..Checks::default() });
     assert_eq!(violations, [""; 0], "{recipe}");
 }
+
+/// A host died when all had all results of the last operation. The coordinator ended it with the word that the next epoch begins, and asked nobody
+/// any more; who had missed that word waited for it, and blamed the coordinator.
+#[test]
+fn who_has_missed_that_an_epoch_begins_hears_it_from_those_who_are_done() {
+    for seed in [7_000_353, 7_101_673, 7_101_980] {
+        clean(&generate_for(seed, Some("rina")));
+    }
+}
+
+/// A worker that had all lists but no room for its own, as a dead one acknowledged nothing, named itself to those that asked.
+#[test]
+fn who_is_held_up_by_one_that_acknowledges_nothing_says_so() {
+    for seed in [7_100_544, 7_100_710, 7_100_773] {
+        clean(&generate_for(seed, Some("doubling")));
+    }
+}

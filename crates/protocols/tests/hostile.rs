@@ -116,6 +116,7 @@ fn netreduce_worker(workers: u32, reliability: Reliability) -> NetReduceWorker<B
         predecessor: peer(workers - 1),
         successor: peer(1 % workers),
         uplink: PortId(0),
+        switch: NodeId(workers),
         flow: FlowLabel(0),
         reliability,
         retry_limit: None,
@@ -128,6 +129,7 @@ fn netreduce_switch(root: bool) -> NetReduceSwitch<Bytes> {
     let worker = |rank| NetReduceChild { port: PortId(rank), who: Suspect::Rank(Rank(u32::from(rank))), through: None };
     let beyond = Beyond { switch: Address::switch(NodeId(9)), worker: Address::worker(NodeId(2)) };
     NetReduceSwitch::new(NetReduceSwitchConfig {
+        node: NodeId(6),
         job: JOB,
         op: Bytes::OP,
         workers: 3,
@@ -141,6 +143,7 @@ fn netreduce_switch(root: bool) -> NetReduceSwitch<Bytes> {
             NetReduceConnection { rank: Rank(2), ends_at: Some(PortId(0)), through: None, beyond: None },
         ],
         flow: FlowLabel(0),
+        patience: Duration::from_ms(1),
         resend_gap: Duration::from_us(10),
         variants: Variants::default(),
     })
@@ -375,6 +378,7 @@ fn netreduce_headers() -> impl Strategy<Value = NetReduceHeader> {
         4 => (message(), offset()).prop_map(|(message, offset)| NetReduceHeader::Down { message, offset }),
         3 => (psn(), message(), rank(), ring(), packets()).prop_map(|(psn, message, connection, ring, packets)| NetReduceHeader::Notice { psn, message, length: 40, address: 0, connection, ring, packets }),
         1 => (message(), offset(), suspect()).prop_map(|(message, offset, suspect)| NetReduceHeader::Waiting { message, offset, suspect }),
+        2 => (message(), offset(), offset()).prop_map(|(message, offset, acknowledged)| NetReduceHeader::Ask { message, offset, acknowledged }),
     ]
 }
 

@@ -268,6 +268,7 @@ fn sum_of_floats(order: &[u16]) -> Vec<u8> {
     const VALUES: [f32; 4] = [1.0e8, 5.141_592_5, -1.0e8, 7.5e-3];
     let ranks = 0..VALUES.len() as u16;
     let mut switch = NetReduceSwitch::<[u8]>::new(NetReduceSwitchConfig {
+        node: NodeId(4),
         job: JOB,
         op: ElementOp::F32_SUM.into(),
         workers: 4,
@@ -287,6 +288,7 @@ fn sum_of_floats(order: &[u16]) -> Vec<u8> {
             })
             .collect(),
         flow: FlowLabel(0),
+        patience: Duration::MAX,
         resend_gap: Duration::ZERO,
         variants: Variants::default(),
     });

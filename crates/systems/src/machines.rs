@@ -137,6 +137,7 @@ fn ring<Op: Clone>(
         connections.push(NetReduceConnection { rank, ends_at: Some(port(receiver)?), through: through(receiver), beyond: None });
     }
     Ok(NetReduceSwitchConfig {
+        node: switch,
         job: spec.id,
         op: spec.op.clone(),
         workers: spec.hosts.len() as u32,
@@ -146,6 +147,7 @@ fn ring<Op: Clone>(
         children,
         connections,
         flow: flow(spec),
+        patience: spec.patience,
         resend_gap: resend_gap(spec.rto_min),
         variants: Variants::default(),
     })

@@ -151,6 +151,7 @@ impl<Op: Clone> Plan<'_, Op> {
             predecessor: peer(self.neighbour(rank, self.ring.len() - 1)),
             successor: peer(self.neighbour(rank, 1)),
             uplink: leaf_of(self.map, host)?.port,
+            switch: leaf_of(self.map, host)?.node,
             flow: self.flow(),
             reliability: reliability(spec),
             retry_limit: (self.parameters.retries > 0).then_some(self.parameters.retries),
@@ -187,6 +188,7 @@ impl<Op: Clone> Plan<'_, Op> {
             connections.extend(self.connection(switch, rank)?);
         }
         let config = NetReduceSwitchConfig {
+            node: switch,
             job: spec.id,
             op: spec.op.clone(),
             workers: spec.hosts.len() as u32,
@@ -196,6 +198,7 @@ impl<Op: Clone> Plan<'_, Op> {
             children: place.children.iter().map(|&(port, node)| NetReduceChild { port, who: members.who(node), through: None }).collect(),
             connections,
             flow: self.flow(),
+            patience: spec.patience,
             resend_gap: resend_gap(spec.rto_min),
             variants: self.parameters.into(),
         };

@@ -11,6 +11,7 @@
 //! | `0xC2`, notice of a first packet | as that packet | |
 //! | `0xC3` waiting | BTH 12, `message` 4, `offset` 2, `suspect_kind` 1, zero 1, `suspect` 4 | |
 //! | `0xC4` abort | BTH 12, `suspect_kind` 1, zero 3, `suspect` 4 | |
+//! | `0xC5` ask | BTH 12, `message` 4, `offset` 2, `acknowledged` 2 | `netreduce 5.8` |
 //!
 //! | INA offset | bytes | field | |
 //! |---|---|---|---|
@@ -37,6 +38,7 @@ const DOWN: u8 = opcode::MANUFACTURER + 1;
 const NOTICE: u8 = opcode::MANUFACTURER + 2;
 const WAITING: u8 = opcode::MANUFACTURER + 3;
 const ABORT: u8 = opcode::MANUFACTURER + 4;
+const ASK: u8 = opcode::MANUFACTURER + 5;
 
 /// The bit of [`Bth::variant`] that says that the payload is a sum.
 const SUMMED: u8 = 1;
@@ -245,7 +247,7 @@ pub enum NetReduceHeader {
         /// How many packets the message has.
         packets: u16,
     },
-    /// The answer to a repeated contribution whose sum is not complete, and what a switch tells its parent: who is missing.
+    /// The answer to a repeated contribution whose sum is not complete, or to a question, and what a switch tells its parent: who is missing.
     Waiting {
         /// The message's number in the job.
         message: u32,
@@ -258,6 +260,15 @@ pub enum NetReduceHeader {
     Abort {
         /// Who was missing.
         suspect: Suspect,
+    },
+    /// Somebody waits for whom this goes to, and asks whether it is there.
+    Ask {
+        /// The number in the job of the message that the sender has yet to get through, or to get.
+        message: u32,
+        /// The packet's place in the message.
+        offset: u16,
+        /// How many packets of its own of this message have come to their end: whoever makes the sums has had these.
+        acknowledged: u16,
     },
 }
 
@@ -337,6 +348,9 @@ fn parse_control(bth: &Bth, bytes: &[u8]) -> Result<NetReduceHeader, Malformed> 
     }
     let rest = &front(bytes, if bth.opcode == WAITING { WAITING_LEN } else { VIRTUAL_LEN })?[BTH..];
     let (message, offset) = (be32(rest, 0), be16(rest, 4));
+    if bth.opcode == ASK {
+        return Ok(NetReduceHeader::Ask { message, offset, acknowledged: be16(rest, 6) });
+    }
     require(rest[7] == 0, "reserved", rest[7])?;
     if bth.opcode == WAITING {
         return Ok(NetReduceHeader::Waiting { message, offset, suspect: suspect(rest[6], be32(rest, 8))? });
@@ -360,6 +374,7 @@ impl NetReduceHeader {
             NetReduceHeader::Down { message, offset } => (DOWN, Some((message, offset)), (0, 0)),
             NetReduceHeader::Waiting { message, offset, suspect } => (WAITING, Some((message, offset)), named(suspect)),
             NetReduceHeader::Abort { suspect } => (ABORT, None, named(suspect)),
+            NetReduceHeader::Ask { message, offset, .. } => (ASK, Some((message, offset)), (0, 0)),
             _ => unreachable!("packets of connections are written elsewhere"),
         };
         Bth::new(opcode, 0, 0).emit(out);
@@ -371,6 +386,9 @@ impl NetReduceHeader {
         put(out, BTH, message.to_be_bytes());
         put(out, BTH + 4, offset.to_be_bytes());
         put(out, BTH + 6, [kind, 0]);
+        if let NetReduceHeader::Ask { acknowledged, .. } = *self {
+            put(out, BTH + 6, acknowledged.to_be_bytes());
+        }
         if opcode != WAITING {
             return VIRTUAL_LEN;
         }
@@ -394,7 +412,7 @@ impl Wire for NetReduceHeader {
             NetReduceHeader::Next { .. } => BTH,
             NetReduceHeader::Ack { .. } | NetReduceHeader::Nak { .. } => BTH + AETH,
             NetReduceHeader::Congested { .. } => NOTIFICATION_LEN,
-            NetReduceHeader::Up { .. } | NetReduceHeader::Down { .. } => VIRTUAL_LEN,
+            NetReduceHeader::Up { .. } | NetReduceHeader::Down { .. } | NetReduceHeader::Ask { .. } => VIRTUAL_LEN,
             NetReduceHeader::Waiting { .. } => WAITING_LEN,
             NetReduceHeader::Abort { .. } => ABORT_LEN,
         }
@@ -423,7 +441,7 @@ impl Wire for NetReduceHeader {
                 }
             }
             opcode::CONGESTION => parse_congested(&bth, bytes)?,
-            UP | DOWN | WAITING | ABORT => parse_control(&bth, bytes)?,
+            UP | DOWN | WAITING | ABORT | ASK => parse_control(&bth, bytes)?,
             code => return Err(Malformed::Field { name: "opcode", value: u64::from(code) }),
         };
         Ok((header, header.wire_len()))
@@ -526,6 +544,7 @@ mod tests {
                 then(bth(0xc3, 0, 0, 0, 0), &[0, 0, 0, 1, 0, 2, 1, 0, 0, 0, 1, 2]),
             ),
             (NetReduceHeader::Abort { suspect: switch }, then(bth(0xc4, 0, 0, 0, 0), &[2, 0, 0, 0, 0, 0, 0, 4])),
+            (NetReduceHeader::Ask { message: 1, offset: 2, acknowledged: 770 }, then(bth(0xc5, 0, 0, 0, 0), &[0, 0, 0, 1, 0, 2, 3, 2])),
         ];
         for (header, golden) in cases {
             let mut out = [0xee; 48];

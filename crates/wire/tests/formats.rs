@@ -304,6 +304,7 @@ fn netreduce_headers() -> impl Strategy<Value = NetReduceHeader> {
         place().prop_map(|(message, offset)| NetReduceHeader::Down { message, offset }),
         (place(), suspects()).prop_map(|((message, offset), suspect)| NetReduceHeader::Waiting { message, offset, suspect }),
         suspects().prop_map(|suspect| NetReduceHeader::Abort { suspect }),
+        (place(), any::<u16>()).prop_map(|((message, offset), acknowledged)| NetReduceHeader::Ask { message, offset, acknowledged }),
     ]
 }
 

@@ -257,15 +257,24 @@ impl<P: Payload + ?Sized> DoublingWorker<P> {
         tx.send(self.to(from.source), &DoublingHeader::Waiting { list, suspect, idle }, Body::Empty);
     }
 
-    /// Who keeps this worker from going on, in an answer to `asking`: itself where it has not begun, or has all that it needs.
+    /// Who keeps this worker from going on, in an answer to `asking`: itself where it has not begun. Where it waits for no list, or for that of who
+    /// asks, it may be held up by another who acknowledges nothing: there is no place in its window for what `asking` waits for.
     fn missing(&self, now: Instant, asking: Rank) -> Rank {
         let own = self.config.rank;
-        let Some(awaited) = self.awaited().filter(|_| self.ledger.running().is_some()) else { return own };
-        let told = match self.recovery.repetition.fresh_suspect(now) {
+        if self.ledger.running().is_none() {
+            return own;
+        }
+        let told = self.awaited().map(|awaited| match self.recovery.repetition.fresh_suspect(now) {
             Some((_, Suspect::Rank(rank))) => rank,
             _ => awaited.rank,
-        };
-        if told == asking { own } else { told }
+        });
+        told.filter(|rank| *rank != asking).or_else(|| self.deaf().filter(|rank| *rank != asking)).unwrap_or(own)
+    }
+
+    /// Who has not acknowledged what was sent longest ago.
+    fn deaf(&self) -> Option<Rank> {
+        let step = self.recovery.oldest_step()?;
+        self.turn(usize::from(step)).map(|turn| turn.rank)
     }
 
     /// For how long this worker has not got on, in an answer to `asking`, in microseconds. Nothing that comes from `asking` itself counts: it
@@ -300,10 +309,7 @@ impl<P: Payload + ?Sized> DoublingWorker<P> {
     fn give_up<T: Tx<DoublingHeader, P>>(&mut self, now: Instant, tx: &mut T) {
         let suspect = match self.awaited() {
             Some(turn) => self.recovery.repetition.fresh_suspect(now).map_or(Suspect::Rank(turn.rank), |(_, suspect)| suspect),
-            None => {
-                let deaf = self.recovery.oldest_step().and_then(|step| self.turn(usize::from(step)));
-                deaf.map_or(Suspect::Rank(self.config.rank), |turn| Suspect::Rank(turn.rank))
-            }
+            None => Suspect::Rank(self.deaf().unwrap_or(self.config.rank)),
         };
         self.fail(suspect, FailureReason::NoProgress, tx);
     }

@@ -1,13 +1,16 @@
 //! The two ends of a worker's connections, with what goes over them in one operation: as packets go in order, the number of a packet leads to
 //! its piece.
 
-use fanin_core::{Address, Rank};
+use fanin_core::{Address, Instant, Rank, Suspect};
 use fanin_wire::netreduce::{NetReduceHeader, PacketNumber};
 
 use super::cut::Cut;
 use super::schedule::{Apply, Step};
 use crate::shared::connection::{Dcqcn, Notifier, Psn, RateControl, Requester, Responder};
 use crate::shared::reliability::Reliability;
+use crate::shared::rtt::rebased;
+use crate::shared::serial::newer;
+use crate::shared::watch::Watch;
 
 /// What one step moves over a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -85,6 +88,32 @@ impl Traffic {
             packets: (segment.count - message * self.message_packets).min(self.message_packets) as u16,
         }
     }
+
+    /// The number of the packet that has this place in a message; `None` where it is of no message of the operation.
+    fn index_of(&self, message: u32, offset: u16) -> Option<u32> {
+        let offset = u32::from(offset);
+        self.segments.iter().find_map(|segment| {
+            let before = message.wrapping_sub(segment.message);
+            let inside = u64::from(before) * u64::from(self.message_packets) + u64::from(offset);
+            let is_inside = offset < self.message_packets && inside < u64::from(segment.count);
+            is_inside.then(|| segment.first + inside as u32)
+        })
+    }
+}
+
+/// What is known of the worker at the other end of a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub(super) struct Peer {
+    pub watch: Watch,
+    /// Whom it last said that it waits for, and when.
+    pub word: Option<(Suspect, Instant)>,
+}
+
+impl Peer {
+    fn rebase(&mut self, now: Instant) {
+        self.watch.rebase(now);
+        self.word = self.word.map(|(suspect, at)| (suspect, rebased(at, now)));
+    }
 }
 
 /// A connection that begins here.
@@ -97,9 +126,33 @@ pub(super) struct Outgoing {
     pub traffic: Traffic,
     /// Packets of the running operation that are acknowledged.
     pub acknowledged: u32,
+    pub other: Peer,
 }
 
 impl Outgoing {
+    /// Since when its receiver is to acknowledge a packet.
+    #[inline]
+    pub(super) fn awaited_since(&self) -> Option<Instant> {
+        (self.requester.outstanding() > 0).then(|| self.requester.progress_at())
+    }
+
+    /// The packet that is to be acknowledged next, where it passes an accelerator.
+    pub(super) fn accelerated(&self) -> Option<At> {
+        let at = (self.acknowledged < self.traffic.packets).then(|| self.traffic.at(self.acknowledged));
+        at.filter(|at| at.segment.accelerated)
+    }
+
+    /// Whether the packet at this place of a message has come to its end: of this operation or of one before.
+    pub(super) fn has_passed(&self, message: u32, offset: u16) -> bool {
+        let begins_at = self.traffic.segments.first().map_or(self.traffic.next_message, |segment| segment.message);
+        newer(begins_at, message) || self.traffic.index_of(message, offset).is_some_and(|index| index < self.acknowledged)
+    }
+
+    /// How many packets of a message have come to their end.
+    pub(super) fn passed(&self, at: &At) -> u16 {
+        (0..at.packets).take_while(|offset| self.has_passed(at.message, *offset)).count() as u16
+    }
+
     /// The header of the packet that is sent now.
     pub(super) fn header(&self, at: &At, number: PacketNumber, own: Rank, ring: u16, length: u32, buffer: u32) -> NetReduceHeader {
         let (connection, last) = (own.0 as u16, at.ends_message());
@@ -120,8 +173,31 @@ pub(super) struct Incoming {
     pub traffic: Traffic,
     /// Packets of the running operation that have come.
     pub received: u32,
+    /// Packets of steps that have begun, and since when the next one of these is waited for.
+    pub expected: u32,
+    pub since: Instant,
     /// Packets came when no operation ran: their sender is to be told when one does.
     pub turned_away: bool,
+    pub other: Peer,
+}
+
+impl Incoming {
+    /// A step begins in which so many packets come.
+    pub(super) fn expect(&mut self, now: Instant, packets: u32) {
+        self.expected += packets;
+        self.since = now;
+    }
+
+    /// Since when its sender is to send a packet.
+    #[inline]
+    pub(super) fn awaited_since(&self) -> Option<Instant> {
+        (self.received < self.expected).then_some(self.since)
+    }
+
+    /// The packet that comes next.
+    pub(super) fn next(&self) -> Option<At> {
+        (self.received < self.traffic.packets).then(|| self.traffic.at(self.received))
+    }
 }
 
 /// All connections of a worker.
@@ -153,6 +229,7 @@ impl Links {
                     rate: terms.congestion.map(RateControl::new),
                     traffic: Traffic::new(terms.message_packets),
                     acknowledged: 0,
+                    other: Peer::default(),
                 });
             }
             if let Some(receive) = step.receive.filter(|receive| links.into.iter().all(|link| link.peer != receive.from)) {
@@ -163,7 +240,10 @@ impl Links {
                     notifier: Notifier::default(),
                     traffic: Traffic::new(terms.message_packets),
                     received: 0,
+                    expected: 0,
+                    since: Instant::ZERO,
                     turned_away: false,
+                    other: Peer::default(),
                 });
             }
         }
@@ -178,7 +258,7 @@ impl Links {
         }
         for link in &mut self.into {
             link.traffic.clear();
-            link.received = 0;
+            (link.received, link.expected) = (0, 0);
         }
         for (number, step) in (0..).zip(steps) {
             let segment = |units, sums, apply| {
@@ -193,6 +273,28 @@ impl Links {
                 link.traffic.push(segment(receive.units, receive.sums, receive.apply));
             }
         }
+    }
+
+    /// Makes times relative to `now`.
+    pub(super) fn rebase(&mut self, now: Instant) {
+        for link in &mut self.out {
+            link.requester.rebase(now);
+            link.other.rebase(now);
+            if let Some(rate) = &mut link.rate {
+                rate.rebase(now);
+            }
+        }
+        for link in &mut self.into {
+            link.notifier.rebase(now);
+            link.other.rebase(now);
+            link.since = rebased(link.since, now);
+        }
+    }
+
+    /// What is known of a worker, once for each connection with it.
+    pub(super) fn others(&mut self, address: Address) -> impl Iterator<Item = &mut Peer> {
+        let out = self.out.iter_mut().filter(move |link| link.address == address).map(|link| &mut link.other);
+        out.chain(self.into.iter_mut().filter(move |link| link.address == address).map(|link| &mut link.other))
     }
 
     /// The connection whose receiver lives there.

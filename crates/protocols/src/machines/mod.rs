@@ -35,15 +35,21 @@
 //! has nothing to add to. It drops packets, and reports its first missing one when it begins, so that its peer goes back at once.
 //!
 //! ## Who is missing
-//! Who has sent a packet that is not acknowledged for the job's patience names its receiver, and tells all. Who only waits does so for a
-//! quarter longer, and names who should have sent; or whom an accelerator names, where it waits for a sum. Who is told passes it on once, to
-//! those that it has connections with, and answers whatever comes later with it.
+//! A worker knows whom it waits for: who should acknowledge what it has sent, who should send what a step lacks, and the accelerator that
+//! should make sums. Each of them is asked when it has been silent for a quarter of the job's patience. Who is not heard for all of it is missing:
+//! the first that notices names it, and tells all. Who answers is there, and says whom it waits for itself; with a retry limit so does who turns
+//! packets away, for one that is not taken is no sign of death. Where all answer and nothing moves for four patiences, somebody's caller is late, or memory
+//! is lost: then the last word heard is the name. Nobody names itself: a worker that all others name says whom it waits for.
+//!
+//! Who is told passes it on once, to those that it has connections with, and answers whatever comes later with it. An accelerator that has lost
+//! its memory ends the job by its own name (`netreduce`).
 
 mod config;
 mod cut;
 mod links;
 mod planted;
 mod schedule;
+mod waiting;
 mod worker;
 
 pub use config::{MachinesWorkerConfig, WORKERS_MAX};

@@ -2,7 +2,7 @@
 
 use fanin_core::{
     Address, Body, Collective, DropReason, Egress, Event, FailureReason, Gauge, Ingress, Instant, Node, OperationId, Outcome, Payload,
-    Piece, RetransmitReason, Role, Route, Suspect, Tx, Worker,
+    Piece, RetransmitReason, Route, Suspect, Tx, Worker,
 };
 use fanin_wire::netreduce::{NetReduceHeader, PacketNumber};
 
@@ -11,20 +11,22 @@ use super::cut::{Cut, Measure};
 use super::links::{At, Links, Terms};
 use super::planted::Planted;
 use super::schedule::{Apply, Receive, Step};
+use super::waiting::Verdict;
 use crate::shared::connection::{Arrival, Expiry, Psn, asks_for_ack};
 use crate::shared::ledger::Ledger;
 use crate::shared::rtt::rebased;
 use crate::shared::state::node_state;
 use crate::shared::step::{StepCost, StepGate};
+use crate::shared::watch::Watch;
 
 /// A worker of a job on several machines.
 pub struct MachinesWorker<P: Payload + ?Sized> {
-    config: MachinesWorkerConfig<P::Op>,
+    pub(super) config: MachinesWorkerConfig<P::Op>,
     measure: Measure,
-    steps: Box<[Step]>,
-    ledger: Ledger,
+    pub(super) steps: Box<[Step]>,
+    pub(super) ledger: Ledger,
     cut: Cut,
-    links: Links,
+    pub(super) links: Links,
     /// By piece: this worker's contribution, and what was added to it.
     held: Vec<P::Acc>,
     /// By piece: what came for a step that has not begun, with the number of that step plus one. Only where several peers send.
@@ -32,23 +34,24 @@ pub struct MachinesWorker<P: Payload + ?Sized> {
     /// How many of these there are.
     early_count: u32,
     /// Steps that have begun.
-    begun: usize,
+    pub(super) begun: usize,
     /// By step: packets that are still to be received; and how many of steps that have begun.
     missing: Vec<u32>,
     awaited: u32,
     /// Messages of the running operation that were handed to the connection through the accelerator.
     posted: u32,
     /// When the operation began, or anything was received.
-    progress_at: Instant,
-    /// The latest word on who is missing, and when it came.
-    suspect: Option<(Suspect, Instant)>,
+    pub(super) progress_at: Instant,
+    /// Whether the accelerator is there; its latest word on who is missing, and when it came.
+    pub(super) accelerator: Watch,
+    pub(super) suspect: Option<(Suspect, Instant)>,
     /// Why a connection went back last.
     went_back_for: RetransmitReason,
-    /// The job has failed; who was missing.
-    given_up: Option<Suspect>,
+    /// The job has failed.
+    pub(super) given_up: Option<Verdict>,
     /// It failed elsewhere and no operation here has been told.
-    inherited: bool,
-    gate: StepGate,
+    pub(super) inherited: bool,
+    pub(super) gate: StepGate,
     planted: Planted,
 }
 
@@ -67,6 +70,7 @@ node_state!(MachinesWorker {
     awaited,
     posted,
     progress_at,
+    accelerator,
     suspect,
     went_back_for,
     given_up,
@@ -119,6 +123,7 @@ impl<P: Payload + ?Sized> MachinesWorker<P> {
             awaited: 0,
             posted: 0,
             progress_at: Instant::ZERO,
+            accelerator: Watch::default(),
             suspect: None,
             went_back_for: RetransmitReason::Gap,
             given_up: None,
@@ -138,13 +143,8 @@ impl<P: Payload + ?Sized> MachinesWorker<P> {
     /// Makes all stored times relative to `now`, so that states that differ only in when they were reached are equal.
     pub fn rebase(&mut self, now: Instant) {
         self.gate.rebase(now);
-        for link in &mut self.links.out {
-            link.requester.rebase(now);
-            if let Some(rate) = &mut link.rate {
-                rate.rebase(now);
-            }
-        }
-        self.links.into.iter_mut().for_each(|link| link.notifier.rebase(now));
+        self.links.rebase(now);
+        self.accelerator.rebase(now);
         self.progress_at = rebased(self.progress_at, now);
         self.suspect = self.suspect.map(|(suspect, at)| (suspect, rebased(at, now)));
     }
@@ -155,7 +155,7 @@ impl<P: Payload + ?Sized> MachinesWorker<P> {
         self.planted = bug;
     }
 
-    fn to(&self, address: Address) -> Egress<'static> {
+    pub(super) fn to(&self, address: Address) -> Egress<'static> {
         Egress::Route(Route::direct(address, self.config.flow))
     }
 
@@ -177,6 +177,11 @@ impl<P: Payload + ?Sized> MachinesWorker<P> {
             }
             self.awaited += self.missing[self.begun];
             self.begun += 1;
+            if let Some(receive) = step.receive
+                && let Some(link) = self.links.into.iter_mut().find(|link| link.peer == receive.from)
+            {
+                link.expect(now, self.cut.range(receive.units).1);
+            }
             if let Some(receive) = step.receive.filter(|_| self.early_count > 0)
                 && !self.apply_early(receive, tx)
             {
@@ -319,6 +324,7 @@ impl<P: Payload + ?Sized> MachinesWorker<P> {
         let count = if is_nak { out.requester.on_nak(now, psn) } else { out.requester.on_ack(now, psn) };
         let Some(count) = count else { return tx.note(Event::Dropped(DropReason::OutsideWindow)) };
         out.acknowledged += count;
+        out.other.watch.on_heard(now);
         if is_nak {
             self.went_back_for = RetransmitReason::Gap;
         }
@@ -383,11 +389,9 @@ impl<P: Payload + ?Sized> MachinesWorker<P> {
             self.notify(now, link, tx);
         }
         let into = &mut self.links.into[link];
+        into.other.watch.on_heard(now);
         match into.responder.check(Psn::new(at.psn())) {
-            Arrival::Next if self.ledger.running().is_none() || into.received == into.traffic.packets => {
-                into.turned_away = true;
-                tx.note(Event::Dropped(DropReason::NotReady));
-            }
+            Arrival::Next if self.ledger.running().is_none() || into.received == into.traffic.packets => self.turn_away(link, at, tx),
             Arrival::Next => self.on_next(now, link, at, said, last, payload, tx),
             Arrival::Again => {
                 tx.note(Event::Dropped(DropReason::Duplicate));
@@ -426,8 +430,7 @@ impl<P: Payload + ?Sized> MachinesWorker<P> {
         let fits = said == expected && last == ends && payload.bytes() == length && is_summed;
         let is_early = at.segment.step as usize >= self.begun && !self.planted.applies_early();
         if fits && is_early && !self.keep_early(&at, payload) {
-            self.links.into[link].turned_away = true;
-            return tx.note(Event::Dropped(DropReason::NotReady));
+            return self.turn_away(link, number, tx);
         }
         if !fits || !is_early && !self.apply(&at, payload, tx) {
             tx.note(Event::Dropped(DropReason::Mismatch));
@@ -437,6 +440,9 @@ impl<P: Payload + ?Sized> MachinesWorker<P> {
         into.responder.accept(ends);
         into.received += 1;
         self.progress_at = now;
+        if at.segment.accelerated {
+            self.accelerator.on_heard(now);
+        }
         let step = at.segment.step as usize;
         self.missing[step] -= 1;
         self.awaited -= u32::from(step < self.begun);
@@ -448,6 +454,16 @@ impl<P: Payload + ?Sized> MachinesWorker<P> {
             self.post();
             self.pump(now, tx);
             self.finish_if_done();
+        }
+    }
+
+    /// A packet cannot be taken yet. Its sender is told when it can; and now that this worker is there, where it would count this among timeouts.
+    #[cold]
+    fn turn_away<T: Tx<NetReduceHeader, P>>(&mut self, link: usize, number: PacketNumber, tx: &mut T) {
+        self.links.into[link].turned_away = true;
+        tx.note(Event::Dropped(DropReason::NotReady));
+        if number.asks_for_ack() && self.config.retry_limit.is_some() {
+            self.say_whom(self.links.into[link].address, (0, 0), tx);
         }
     }
 
@@ -502,82 +518,13 @@ impl<P: Payload + ?Sized> MachinesWorker<P> {
     }
 }
 
-/// Giving up.
-impl<P: Payload + ?Sized> MachinesWorker<P> {
-    /// When the operation fails, and who is named. Who has sent what is not acknowledged knows whom it waits for, but where an accelerator
-    /// waits for others too; it fails first. All others wait for a quarter longer, so that the one who knows can tell.
-    fn give_up_at(&self) -> (Instant, Suspect) {
-        let patience = self.config.reliability.patience;
-        let mut progress_at = self.progress_at;
-        let mut unanswered = None;
-        for link in self.links.out.iter().filter(|link| link.requester.outstanding() > 0) {
-            progress_at = progress_at.max(link.requester.progress_at());
-            unanswered = unanswered.or(Some(link));
-        }
-        let is_accelerated =
-            |acknowledged, traffic: &super::links::Traffic| acknowledged < traffic.packets && traffic.at(acknowledged).segment.accelerated;
-        if let Some(link) = unanswered.filter(|link| !is_accelerated(link.acknowledged, &link.traffic)) {
-            return (progress_at + patience, Suspect::Rank(link.peer));
-        }
-        let heard = self.suspect.filter(|(suspect, at)| *at > progress_at && *suspect != Suspect::Unknown).map(|(suspect, _)| suspect);
-        // The next packet of the earliest step that is not complete.
-        let lacking = self.links.into.iter().filter(|link| link.received < link.traffic.packets);
-        let awaited = lacking.min_by_key(|link| link.traffic.at(link.received).segment.step).map(|link| Suspect::Rank(link.peer));
-        let named = heard.or(awaited).or(unanswered.map(|link| Suspect::Rank(link.peer))).unwrap_or(Suspect::Unknown);
-        (progress_at + patience + patience.divided(4), named)
-    }
-
-    /// Ends the job, here and everywhere.
-    fn fail<T: Tx<NetReduceHeader, P>>(&mut self, suspect: Suspect, reason: FailureReason, tx: &mut T) {
-        self.end_job(suspect, reason, tx);
-        for address in self.config.addresses.iter().filter(|address| **address != self.config.addresses[self.config.rank.index()]) {
-            tx.send(self.to(*address), &NetReduceHeader::Abort { suspect }, Body::Empty);
-        }
-    }
-
-    /// Ends the job. The running operation fails; but where only acknowledgements are missing, the caller has what it asked for.
-    fn end_job<T: Tx<NetReduceHeader, P>>(&mut self, suspect: Suspect, reason: FailureReason, tx: &mut T) {
-        let ended = self.begun == self.steps.len() && self.links.all_received();
-        let whole = ended && matches!(reason, FailureReason::NoProgress | FailureReason::PeerAborted);
-        self.given_up = Some(suspect);
-        self.links.out.iter_mut().for_each(|link| link.requester.abandon());
-        self.gate.clear();
-        if self.ledger.running().is_none() {
-            self.inherited = true;
-        } else if whole {
-            self.ledger.complete();
-            self.inherited = true;
-        } else if let Some(failure) = self.ledger.fail(Some(self.begun as u32), suspect, reason) {
-            tx.note(Event::Failed(failure));
-        }
-    }
-
-    /// Another worker has given up. What it said may have been lost on its way to others: those that this one has connections with hear it again.
-    fn on_abort<T: Tx<NetReduceHeader, P>>(&mut self, from: Ingress, suspect: Suspect, tx: &mut T) {
-        self.end_job(suspect, FailureReason::PeerAborted, tx);
-        let peers = self.links.out.iter().map(|link| link.address).chain(self.links.into.iter().map(|link| link.address));
-        for address in peers.filter(|address| *address != from.source) {
-            tx.send(self.to(address), &NetReduceHeader::Abort { suspect }, Body::Empty);
-        }
-    }
-
-    /// Who has given up says so to whoever still sends.
-    #[cold]
-    fn answer_that_it_is_over<T: Tx<NetReduceHeader, P>>(&self, from: Ingress, header: &NetReduceHeader, suspect: Suspect, tx: &mut T) {
-        tx.note(Event::Dropped(DropReason::Stale));
-        if !matches!(header, NetReduceHeader::Abort { .. }) && from.source.role == Role::Worker {
-            tx.send(self.to(from.source), &NetReduceHeader::Abort { suspect }, Body::Empty);
-        }
-    }
-}
-
 impl<P: Payload + ?Sized> Node<P> for MachinesWorker<P> {
     type Header = NetReduceHeader;
 
     #[inline]
     fn on_packet<T: Tx<NetReduceHeader, P>>(&mut self, now: Instant, from: Ingress, header: &NetReduceHeader, payload: &P, tx: &mut T) {
-        if let Some(suspect) = self.given_up {
-            return self.answer_that_it_is_over(from, header, suspect, tx);
+        if let Some(verdict) = self.given_up {
+            return self.answer_that_it_is_over(from, header, verdict.said, tx);
         }
         match *header {
             NetReduceHeader::Next { at, connection, last } => self.on_data(now, from, connection, at, None, last, payload, tx),
@@ -587,7 +534,8 @@ impl<P: Payload + ?Sized> Node<P> for MachinesWorker<P> {
             NetReduceHeader::Ack { psn, connection, .. } => self.on_answer(now, from, connection, (psn, false), tx),
             NetReduceHeader::Nak { psn, connection, .. } => self.on_answer(now, from, connection, (psn, true), tx),
             NetReduceHeader::Congested { connection } => self.on_congested(now, from, connection, tx),
-            NetReduceHeader::Waiting { suspect, .. } => self.suspect = Some((suspect, now)),
+            NetReduceHeader::Waiting { suspect, .. } => self.on_waiting(now, from, suspect, tx),
+            NetReduceHeader::Ask { message, offset, .. } => self.on_ask(now, from, (message, offset), tx),
             NetReduceHeader::Abort { suspect } => self.on_abort(from, suspect, tx),
             NetReduceHeader::Up { .. } | NetReduceHeader::Down { .. } | NetReduceHeader::Notice { .. } => {
                 tx.note(Event::Dropped(DropReason::NotAMember));
@@ -599,10 +547,10 @@ impl<P: Payload + ?Sized> Node<P> for MachinesWorker<P> {
         if self.ledger.running().is_none() {
             return;
         }
-        let (at, suspect) = self.give_up_at();
-        if at <= now {
-            return self.fail(suspect, FailureReason::NoProgress, tx);
+        if self.give_up_at() <= now {
+            return self.fail(self.culprit(now), FailureReason::NoProgress, tx);
         }
+        self.ask(now, tx);
         for link in 0..self.links.out.len() {
             match self.links.out[link].requester.on_timeout(now) {
                 Expiry::Early => {}
@@ -620,7 +568,7 @@ impl<P: Payload + ?Sized> Node<P> for MachinesWorker<P> {
     #[inline]
     fn next_timeout(&self) -> Option<Instant> {
         self.ledger.running()?;
-        let patience_ends_at = Some(self.give_up_at().0).filter(|at| *at != Instant::FAR_FUTURE);
+        let patience_ends_at = Some(self.give_up_at().min(self.ask_at())).filter(|at| *at != Instant::FAR_FUTURE);
         let of_links = self.links.out.iter().flat_map(|link| {
             let opens_at = link.rate.as_ref().filter(|_| link.requester.next_to_send().is_some()).and_then(|rate| rate.opens_at());
             link.requester.timer_at().into_iter().chain(opens_at)
@@ -645,7 +593,7 @@ impl<P: Payload + ?Sized> Node<P> for MachinesWorker<P> {
 impl<P: Payload + ?Sized> Worker<P> for MachinesWorker<P> {
     fn submit<T: Tx<NetReduceHeader, P>>(&mut self, now: Instant, collective: Collective, tx: &mut T) {
         if std::mem::take(&mut self.inherited) {
-            let suspect = self.given_up.unwrap_or(Suspect::Unknown);
+            let suspect = self.given_up.map_or(Suspect::Unknown, |verdict| verdict.named);
             return self.ledger.fail_before(collective.operation, suspect, FailureReason::PeerAborted);
         }
         let Some(cut) = Cut::new(collective.operation, collective.elements, self.measure) else {

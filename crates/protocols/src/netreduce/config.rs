@@ -66,6 +66,8 @@ pub struct NetReduceWorkerConfig<O> {
     pub successor: NetReducePeer,
     /// The port that leads to the worker's switch.
     pub uplink: PortId,
+    /// The switch there.
+    pub switch: NodeId,
     /// Label of what is sent to other workers, for flow hashing.
     pub flow: FlowLabel,
     /// Loss recovery and patience.
@@ -88,6 +90,8 @@ pub struct NetReducePeer {
 /// What a switch is told.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct NetReduceSwitchConfig<O> {
+    /// This switch.
+    pub node: NodeId,
     /// The job; its number is that of the ring.
     pub job: JobId,
     /// Element type and operator.
@@ -106,6 +110,8 @@ pub struct NetReduceSwitchConfig<O> {
     pub connections: Vec<NetReduceConnection>,
     /// Label of what is sent beyond the next switch, for flow hashing.
     pub flow: FlowLabel,
+    /// How long an operation of the job may make no progress: a switch that leaves questions unanswered for a quarter of it is said to be missing.
+    pub patience: Duration,
     /// Something about one slot goes up, and a worker is told who is missing, at most once in this time.
     pub resend_gap: Duration,
     /// Where the paper is taken at its word.

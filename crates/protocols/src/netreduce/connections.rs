@@ -55,6 +55,12 @@ impl Connection {
         Some(&self.entries[self.place(message)]).filter(|entry| entry.packets > 0 && entry.message == message)
     }
 
+    /// Whether a message has never been known here, as one before it is known in its place, or none.
+    pub(super) fn has_never_known(&self, message: u32) -> bool {
+        let known = &self.entries[self.place(message)];
+        known.packets == 0 || newer(message, known.message)
+    }
+
     /// The newest message that has shown its first packet.
     pub(super) fn newest(&self) -> Option<u32> {
         self.newest

@@ -53,6 +53,16 @@
 //! ## Who is missing
 //! A network card names its peer, which in this ring says little: when one worker dies, nobody is acknowledged. So a switch that is sent what
 //! it holds already tells the sender's flow control whom it waits for; and a worker that gives up tells all others. Cards see none of that.
+//! Flow control asks its neighbours and its switch when they have been silent for a quarter of the job's patience, and names who is not heard
+//! for all of it. Who answers is there. A switch that leaves the questions of another unanswered is named after the patience and a quarter, also
+//! in place of a neighbour behind it. Where all are there and nothing moves for four patiences, the last word heard is the name, or the switch;
+//! nobody names itself.
+//!
+//! *A switch that has restarted* has forgotten connections and contributions, which nobody sends again whose sums have arrived: no job survives
+//! that. It shows in questions. A worker says of which message it asks, and how many packets of that have been acknowledged: if these are not
+//! known, they are lost. And a switch asks who is missing in a slot: who has had the sum of that says so. Then the switch ends the job by its own
+//! name. A switch that lacks the sum of another asks that in the same way.
+//!
 //! Without a retry limit ([`NetReduceWorkerConfig::retry_limit`]) a connection waits as long as the job's patience lasts, for a packet may be
 //! held for a straggler that long (P5).
 //!
@@ -70,8 +80,10 @@ mod config;
 mod connections;
 mod cut;
 mod planted;
+mod questions;
 mod rings;
 mod switch;
+mod waiting;
 mod worker;
 
 pub use config::{

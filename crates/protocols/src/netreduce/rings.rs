@@ -40,6 +40,13 @@ impl<P: Payload + ?Sized> NetReduceRings<P> {
     }
 }
 
+impl<P: Payload + ?Sized> NetReduceRings<P> {
+    /// The ring of the worker that has sent a packet.
+    fn ring_with(&self, from: Ingress) -> Option<u16> {
+        self.rings.iter().position(|ring| ring.child_from(from).is_some()).map(|ring| ring as u16)
+    }
+}
+
 impl<P: Payload + ?Sized> Node<P> for NetReduceRings<P> {
     type Header = NetReduceHeader;
 
@@ -49,6 +56,7 @@ impl<P: Payload + ?Sized> Node<P> for NetReduceRings<P> {
             NetReduceHeader::First { connection, .. } | NetReduceHeader::Next { connection, .. } => {
                 self.ring_of.get(usize::from(*connection)).copied().filter(|ring| *ring != NONE)
             }
+            NetReduceHeader::Ask { .. } | NetReduceHeader::Waiting { .. } => self.ring_with(from),
             // There is no other switch, and workers tell each other that a job is over.
             _ => None,
         };

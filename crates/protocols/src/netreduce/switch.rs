@@ -2,8 +2,8 @@
 //! [module's documentation](super).
 
 use fanin_core::{
-    Body, DropReason, Duration, Egress, Event, FlowLabel, Ingress, Instant, JobId, Node, Payload, PortId, PortSet, Rank, RetransmitReason,
-    Route, Suspect, Tx,
+    Body, DropReason, Duration, Egress, Event, FlowLabel, Ingress, Instant, JobId, Node, NodeId, Payload, PortId, PortSet, Rank,
+    RetransmitReason, Route, Suspect, Tx,
 };
 use fanin_wire::netreduce::{NetReduceHeader, PacketNumber};
 
@@ -12,6 +12,7 @@ use super::config::{
 };
 use super::connections::{Connection, Entry, Place};
 use super::planted::Planted;
+use super::questions::Above;
 use crate::shared::connection::Psn;
 use crate::shared::rtt::rebased;
 use crate::shared::serial::newer;
@@ -23,13 +24,23 @@ const NONE: u16 = u16::MAX;
 
 /// What a switch knows of a child.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-struct Seen {
+pub(super) struct Seen {
     /// When it was last heard.
-    heard_at: Instant,
+    pub heard_at: Instant,
     /// When it was last told who is missing.
-    told_at: Option<Instant>,
+    pub told_at: Option<Instant>,
+    /// Since when it has left questions unanswered.
+    pub asked_since: Option<Instant>,
     /// The message that it said it waits with, and for whom: a switch.
-    reported: Option<(u32, Suspect)>,
+    pub reported: Option<(u32, Suspect)>,
+}
+
+impl Seen {
+    /// Something has come from it.
+    #[inline]
+    pub(super) fn on_heard(&mut self, now: Instant) {
+        (self.heard_at, self.asked_since) = (now, None);
+    }
 }
 
 /// Who asks for a sum by its contribution.
@@ -43,31 +54,34 @@ enum Asker {
 
 /// The accelerator of one job at one switch.
 pub struct NetReduceSwitch<P: Payload + ?Sized> {
+    pub(super) node: NodeId,
     job: JobId,
     op: P::Op,
     workers: u32,
     block_bytes: u32,
-    shape: MessageShape,
-    parent: Option<NetReduceParent>,
-    children: Box<[NetReduceChild]>,
+    pub(super) shape: MessageShape,
+    pub(super) parent: Option<NetReduceParent>,
+    pub(super) children: Box<[NetReduceChild]>,
     /// The child at each port, or [`NONE`].
     child_at: Box<[u16]>,
     /// By rank: which child it is, or [`NONE`].
     child_of: Box<[u16]>,
     /// The ports of all children, and of those that are switches.
-    below: PortSet,
-    switches: PortSet,
-    connections: Box<[Connection]>,
+    pub(super) below: PortSet,
+    pub(super) switches: PortSet,
+    pub(super) connections: Box<[Connection]>,
     /// By rank: where its connection stands in `connections`, or [`NONE`].
     connection_of: Box<[u16]>,
     /// Packet o of message m is in slot (m mod 2N) `MsgLen` + o; a slot's number is its message.
-    slots: Slots<P::Acc>,
+    pub(super) slots: Slots<P::Acc>,
     /// What each child has contributed to each slot, and whether that was marked on its way.
     held: Box<[P::Acc]>,
     marked: Box<[bool]>,
-    seen: Box<[Seen]>,
+    pub(super) seen: Box<[Seen]>,
+    pub(super) above: Above,
     flow: FlowLabel,
-    resend_gap: Duration,
+    pub(super) patience: Duration,
+    pub(super) resend_gap: Duration,
     variants: Variants,
     /// The job is over; who was missing.
     aborted: Option<Suspect>,
@@ -75,6 +89,7 @@ pub struct NetReduceSwitch<P: Payload + ?Sized> {
 }
 
 node_state!(NetReduceSwitch {
+    node,
     job,
     op,
     workers,
@@ -92,7 +107,9 @@ node_state!(NetReduceSwitch {
     held,
     marked,
     seen,
+    above,
     flow,
+    patience,
     resend_gap,
     variants,
     aborted,
@@ -128,6 +145,8 @@ impl<P: Payload + ?Sized> NetReduceSwitch<P> {
         let slots = Slots::new::<P>(count, config.children.len(), &config.op, config.block_bytes);
         let is_switch = |child: &&NetReduceChild| !matches!(child.who, Suspect::Rank(_));
         let mut switch = NetReduceSwitch {
+            node: config.node,
+            above: Above::default(),
             job: config.job,
             workers: config.workers,
             block_bytes: config.block_bytes,
@@ -142,10 +161,11 @@ impl<P: Payload + ?Sized> NetReduceSwitch<P> {
             slots,
             held: (0..count as usize * config.children.len()).map(buffer).collect(),
             marked: vec![false; count as usize * config.children.len()].into(),
-            seen: vec![Seen { heard_at: Instant::ZERO, told_at: None, reported: None }; config.children.len()].into(),
+            seen: vec![Seen { heard_at: Instant::ZERO, told_at: None, asked_since: None, reported: None }; config.children.len()].into(),
             children: config.children.into(),
             op: config.op,
             flow: config.flow,
+            patience: config.patience,
             resend_gap: config.resend_gap,
             variants: config.variants,
             aborted: None,
@@ -177,20 +197,29 @@ impl<P: Payload + ?Sized> NetReduceSwitch<P> {
     /// Makes all stored times relative to `now`, so that states that differ only in when they were reached are equal.
     pub fn rebase(&mut self, now: Instant) {
         self.slots.rebase(now);
+        self.above.rebase(now);
         for seen in &mut self.seen {
             seen.heard_at = rebased(seen.heard_at, now);
             seen.told_at = seen.told_at.map(|at| rebased(at, now));
+            seen.asked_since = seen.asked_since.map(|at| rebased(at, now));
         }
     }
 
     #[inline]
-    fn child(&self, port: PortId) -> Option<u16> {
+    pub(super) fn child(&self, port: PortId) -> Option<u16> {
         self.child_at.get(port.index()).copied().filter(|child| *child != NONE)
+    }
+
+    /// The child that has sent a packet: by the port, or where other switches forward what comes from it.
+    pub(super) fn child_from(&self, from: Ingress) -> Option<u16> {
+        let sender = |child: &u16| self.children[usize::from(*child)].through.is_none_or(|worker| worker == from.source);
+        let beyond = || (0..self.children.len() as u16).find(|child| self.children[usize::from(*child)].through == Some(from.source));
+        self.child(from.port).filter(sender).or_else(beyond)
     }
 
     /// The way to a child.
     #[inline]
-    fn to_child(&self, child: u16) -> Egress<'static> {
+    pub(super) fn to_child(&self, child: u16) -> Egress<'static> {
         let NetReduceChild { port, through, .. } = self.children[usize::from(child)];
         through.map_or(Egress::Port(port), |worker| Egress::Route(Route::direct(worker, self.flow)))
     }
@@ -209,12 +238,12 @@ impl<P: Payload + ?Sized> NetReduceSwitch<P> {
     }
 
     #[inline]
-    fn connection(&self, rank: u16) -> Option<u16> {
+    pub(super) fn connection(&self, rank: u16) -> Option<u16> {
         self.connection_of.get(usize::from(rank)).copied().filter(|number| *number != NONE)
     }
 
     #[inline]
-    fn index(&self, place: Place) -> u32 {
+    pub(super) fn index(&self, place: Place) -> u32 {
         (place.message & (self.shape.kept() - 1)) * u32::from(self.shape.packets) + u32::from(place.offset)
     }
 
@@ -321,7 +350,7 @@ impl<P: Payload + ?Sized> NetReduceSwitch<P> {
         payload: &P,
         tx: &mut T,
     ) {
-        self.seen[usize::from(child)].heard_at = now;
+        self.seen[usize::from(child)].on_heard(now);
         let index = self.index(place);
         let slot = self.slots.get(index);
         if slot.state == SlotState::Empty || slot.number != place.message {
@@ -374,7 +403,7 @@ impl<P: Payload + ?Sized> NetReduceSwitch<P> {
         }
         if repeated {
             tx.note(Event::Dropped(DropReason::Duplicate));
-            return self.tell_who_is_missing(now, child, place, index, tx);
+            return self.tell_who_is_missing(now, child, place, tx);
         }
         if self.slots.mark_arrived(index, child) == 0 {
             self.complete(now, place, index, tx);
@@ -483,7 +512,7 @@ impl<P: Payload + ?Sized> NetReduceSwitch<P> {
     }
 
     /// A contribution came again although all from below were sent up: that, or the sum, may be lost.
-    fn send_up_again<T: Tx<NetReduceHeader, P>>(&mut self, now: Instant, place: Place, index: u32, tx: &mut T) {
+    pub(super) fn send_up_again<T: Tx<NetReduceHeader, P>>(&mut self, now: Instant, place: Place, index: u32, tx: &mut T) {
         let slot = self.slots.get(index);
         let Some(parent) = self.parent.filter(|_| now.since(slot.asked_at) >= self.resend_gap) else {
             return tx.note(Event::Dropped(DropReason::InProgress));
@@ -495,7 +524,7 @@ impl<P: Payload + ?Sized> NetReduceSwitch<P> {
     }
 }
 
-/// What comes from other switches, and what is said about who is missing.
+/// What comes from other switches, and the end.
 impl<P: Payload + ?Sized> NetReduceSwitch<P> {
     /// `netreduce 5.7`: the sum of what is below a switch.
     fn on_up<T: Tx<NetReduceHeader, P>>(&mut self, now: Instant, port: PortId, place: Place, payload: &P, tx: &mut T) {
@@ -512,6 +541,7 @@ impl<P: Payload + ?Sized> NetReduceSwitch<P> {
         if self.parent.is_none_or(|parent| parent.port != port) {
             return tx.note(Event::Dropped(DropReason::NotAMember));
         }
+        self.above.on_heard();
         if place.offset >= self.shape.packets {
             return tx.note(Event::Dropped(DropReason::Mismatch));
         }
@@ -553,54 +583,8 @@ impl<P: Payload + ?Sized> NetReduceSwitch<P> {
         }
     }
 
-    /// A child sends again what is held already: tells it, and the parent, who is missing.
-    fn tell_who_is_missing<T: Tx<NetReduceHeader, P>>(&mut self, now: Instant, child: u16, place: Place, index: u32, tx: &mut T) {
-        let told = &mut self.seen[usize::from(child)].told_at;
-        if told.is_some_and(|at| now.since(at) < self.resend_gap) {
-            return;
-        }
-        *told = Some(now);
-        let Place { message, offset } = place;
-        let header = NetReduceHeader::Waiting { message, offset, suspect: self.missing(message, index) };
-        tx.send(self.to_child(child), &header, Body::Empty);
-        if let Some(parent) = self.parent {
-            tx.send(Egress::Port(parent.port), &header, Body::Empty);
-        }
-    }
-
-    /// Who is missing in a slot: whom a switch below names, or else the child that was not heard for longest. One that has everything but
-    /// acknowledgements contributes nothing either, but is heard.
-    fn missing(&self, message: u32, index: u32) -> Suspect {
-        let missing = || (0..self.children.len()).filter(|child| !self.slots.has_arrived(index, *child as u16));
-        let named = missing().find_map(|child| self.seen[child].reported.filter(|(reported, _)| *reported == message));
-        let silent = || missing().min_by_key(|child| self.seen[*child].heard_at).map(|child| self.children[child].who);
-        named.map(|(_, suspect)| suspect).or_else(silent).unwrap_or(Suspect::Unknown)
-    }
-
-    /// Another switch says who is missing.
-    fn on_waiting<T: Tx<NetReduceHeader, P>>(
-        &mut self,
-        now: Instant,
-        port: PortId,
-        message: u32,
-        offset: u16,
-        suspect: Suspect,
-        tx: &mut T,
-    ) {
-        if self.parent.is_some_and(|parent| parent.port == port) {
-            return tx.send(Egress::Ports(&self.below), &NetReduceHeader::Waiting { message, offset, suspect }, Body::Empty);
-        }
-        match self.child(port).filter(|_| self.switches.contains(port)) {
-            Some(child) => {
-                let seen = &mut self.seen[usize::from(child)];
-                (seen.heard_at, seen.reported) = (now, Some((message, suspect)));
-            }
-            None => tx.note(Event::Dropped(DropReason::NotAMember)),
-        }
-    }
-
     /// The job is over: all are told, but who said so.
-    fn abort<T: Tx<NetReduceHeader, P>>(&mut self, suspect: Suspect, from: Option<PortId>, tx: &mut T) {
+    pub(super) fn abort<T: Tx<NetReduceHeader, P>>(&mut self, suspect: Suspect, from: Option<PortId>, tx: &mut T) {
         self.aborted = Some(suspect);
         for child in (0..self.children.len() as u16).filter(|child| Some(self.children[usize::from(*child)].port) != from) {
             tx.send(self.to_child(child), &NetReduceHeader::Abort { suspect }, Body::Empty);
@@ -628,12 +612,7 @@ impl<P: Payload + ?Sized> Node<P> for NetReduceSwitch<P> {
         if let Some(suspect) = self.aborted.filter(|_| !matches!(header, NetReduceHeader::Abort { .. })) {
             // Who sends has not heard that the job is over.
             tx.note(Event::Dropped(DropReason::Stale));
-            let sender = |child: &u16| self.children[usize::from(*child)].through.is_none_or(|worker| worker == from.source);
-            let child = self
-                .child(from.port)
-                .filter(sender)
-                .or_else(|| (0..self.children.len() as u16).find(|child| self.children[usize::from(*child)].through == Some(from.source)));
-            if let Some(child) = child {
+            if let Some(child) = self.child_from(from) {
                 tx.send(self.to_child(child), &NetReduceHeader::Abort { suspect }, Body::Empty);
             }
             return;
@@ -649,7 +628,8 @@ impl<P: Payload + ?Sized> Node<P> for NetReduceSwitch<P> {
             NetReduceHeader::Notice { psn, message, length, address, connection, ring, packets } => {
                 self.on_notice(connection, ring, Entry { message, psn: Psn::new(psn), length, address, packets }, tx);
             }
-            NetReduceHeader::Waiting { message, offset, suspect } => self.on_waiting(now, from.port, message, offset, suspect, tx),
+            NetReduceHeader::Waiting { message, offset, suspect } => self.on_waiting(now, from, Place { message, offset }, suspect, tx),
+            NetReduceHeader::Ask { message, offset, acknowledged } => self.on_ask(now, from, Place { message, offset }, acknowledged, tx),
             NetReduceHeader::Abort { suspect } => self.on_abort(from.port, suspect, tx),
             // `netreduce 5.6`: they go by.
             NetReduceHeader::Ack { .. } | NetReduceHeader::Nak { .. } | NetReduceHeader::Congested { .. } => {

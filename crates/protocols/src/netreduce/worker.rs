@@ -1,7 +1,5 @@
 //! The worker of a NetReduce job: flow control by messages, over a connection to its successor and one from its predecessor.
 
-use std::cmp::Ordering;
-
 use fanin_core::{
     Body, Collective, DropReason, Egress, Event, FailureReason, Gauge, Ingress, Instant, Node, OperationId, Outcome, Payload,
     RetransmitReason, Route, Suspect, Tx, Wire, Worker,
@@ -10,6 +8,7 @@ use fanin_wire::netreduce::{NetReduceHeader, PacketNumber};
 
 use super::config::{MessageShape, NetReduceWorkerConfig, WORKERS_MAX};
 use super::cut::{At, Cut};
+use super::waiting::{Other, Watches};
 use crate::shared::connection::{Arrival, Expiry, Notifier, Psn, RateControl, Requester, Responder, Sending, asks_for_ack};
 use crate::shared::ledger::Ledger;
 use crate::shared::rtt::rebased;
@@ -24,33 +23,35 @@ struct Said {
 
 /// A worker of a job of NetReduce.
 pub struct NetReduceWorker<P: Payload + ?Sized> {
-    config: NetReduceWorkerConfig<P::Op>,
+    pub(super) config: NetReduceWorkerConfig<P::Op>,
     header_elements: u32,
-    ledger: Ledger,
-    cut: Cut,
+    pub(super) ledger: Ledger,
+    pub(super) cut: Cut,
     /// Number in the job of the running operation's first message.
-    first_message: u32,
+    pub(super) first_message: u32,
     /// Messages of the running operation that were handed to the connection.
     posted: u32,
     /// Packets of the running operation that the successor has acknowledged, and sums that have come: both in order.
-    acknowledged: u32,
-    received: u32,
+    pub(super) acknowledged: u32,
+    pub(super) received: u32,
     /// The connection to the successor, and the one from the predecessor.
-    requester: Requester,
+    pub(super) requester: Requester,
     responder: Responder,
     /// DCQCN at both ends.
     rate: Option<RateControl>,
     notifier: Notifier,
     /// When the operation began, or a sum came.
-    progress_at: Instant,
+    pub(super) progress_at: Instant,
+    /// Whether those are there that it waits for.
+    pub(super) watches: Watches,
     /// The latest word on who is missing, and when it came.
-    suspect: Option<(Suspect, Instant)>,
+    pub(super) suspect: Option<(Suspect, Instant)>,
     /// Why the connection went back last.
     went_back_for: RetransmitReason,
     /// The job has failed; who was missing.
-    given_up: Option<Suspect>,
+    pub(super) given_up: Option<Suspect>,
     /// It failed elsewhere and no operation here has been told.
-    inherited: bool,
+    pub(super) inherited: bool,
     /// Used by a lone worker, which is its own aggregator.
     acc: P::Acc,
 }
@@ -69,6 +70,7 @@ node_state!(NetReduceWorker {
     rate,
     notifier,
     progress_at,
+    watches,
     suspect,
     went_back_for,
     given_up,
@@ -99,6 +101,7 @@ impl<P: Payload + ?Sized> NetReduceWorker<P> {
             rate: config.congestion.map(RateControl::new),
             notifier: Notifier::default(),
             progress_at: Instant::ZERO,
+            watches: Watches::default(),
             suspect: None,
             went_back_for: RetransmitReason::Gap,
             given_up: None,
@@ -125,6 +128,7 @@ impl<P: Payload + ?Sized> NetReduceWorker<P> {
         }
         self.notifier.rebase(now);
         self.progress_at = rebased(self.progress_at, now);
+        self.watches.rebase(now);
         self.suspect = self.suspect.map(|(suspect, at)| (suspect, rebased(at, now)));
     }
 
@@ -207,6 +211,7 @@ impl<P: Payload + ?Sized> NetReduceWorker<P> {
         let psn = Psn::new(psn);
         let count = if is_nak { self.requester.on_nak(now, psn) } else { self.requester.on_ack(now, psn) };
         let Some(count) = count else { return tx.note(Event::Dropped(DropReason::OutsideWindow)) };
+        self.watches.on_heard(Other::Successor, now);
         if is_nak {
             self.went_back_for = RetransmitReason::Gap;
         }
@@ -301,6 +306,9 @@ impl<P: Payload + ?Sized> NetReduceWorker<P> {
         self.responder.accept(ends);
         self.received += 1;
         self.progress_at = now;
+        // The switch has made it, and the predecessor has contributed.
+        self.watches.on_heard(Other::Predecessor, now);
+        self.watches.on_heard(Other::Switch, now);
         if at.asks_for_ack() {
             self.acknowledge(tx);
         }
@@ -328,56 +336,7 @@ impl<P: Payload + ?Sized> NetReduceWorker<P> {
     }
 }
 
-/// Giving up.
 impl<P: Payload + ?Sized> NetReduceWorker<P> {
-    /// When the operation fails, and who is named.
-    ///
-    /// Who has a sum that its successor does not acknowledge knows whom it waits for, and so does who lacks one that its successor has
-    /// acknowledged. These fail first. All others have only the switch's word on who is missing, and wait for a quarter longer, so that the
-    /// one who knows can tell.
-    fn give_up_at(&self) -> (Instant, Suspect) {
-        let patience = self.config.reliability.patience;
-        let (successor, predecessor) = (Suspect::Rank(self.config.successor.rank), Suspect::Rank(self.config.predecessor.rank));
-        let waits_for_successor = !self.requester.is_idle();
-        let progress_at = if waits_for_successor { self.progress_at.max(self.requester.progress_at()) } else { self.progress_at };
-        match self.acknowledged.cmp(&self.received) {
-            Ordering::Less => return (progress_at + patience, successor),
-            Ordering::Greater => return (progress_at + patience, predecessor),
-            Ordering::Equal => {}
-        }
-        let heard = self.suspect.filter(|(suspect, at)| *at > progress_at && *suspect != Suspect::Unknown);
-        let named = heard.map_or(if waits_for_successor { successor } else { predecessor }, |(suspect, _)| suspect);
-        (progress_at + patience + patience.divided(4), named)
-    }
-
-    /// Ends the job, here and everywhere.
-    fn fail<T: Tx<NetReduceHeader, P>>(&mut self, suspect: Suspect, reason: FailureReason, tx: &mut T) {
-        self.end_job(suspect, reason, tx);
-        tx.send(Egress::Port(self.config.uplink), &NetReduceHeader::Abort { suspect }, Body::Empty);
-    }
-
-    /// Ends the job. The running operation fails; but where only acknowledgements are missing, the caller has what it asked for.
-    fn end_job<T: Tx<NetReduceHeader, P>>(&mut self, suspect: Suspect, reason: FailureReason, tx: &mut T) {
-        let whole = self.received == self.cut.pieces && matches!(reason, FailureReason::NoProgress | FailureReason::PeerAborted);
-        self.given_up = Some(suspect);
-        self.requester.abandon();
-        if self.ledger.running().is_none() {
-            self.inherited = true;
-        } else if whole {
-            self.ledger.complete();
-            self.inherited = true;
-        } else if let Some(failure) = self.ledger.fail(Some(self.received), suspect, reason) {
-            tx.note(Event::Failed(failure));
-        }
-    }
-
-    fn on_abort<T: Tx<NetReduceHeader, P>>(&mut self, suspect: Suspect, tx: &mut T) {
-        if self.given_up.is_some() {
-            return tx.note(Event::Dropped(DropReason::Stale));
-        }
-        self.end_job(suspect, FailureReason::PeerAborted, tx);
-    }
-
     /// A lone worker's sum is its own vector.
     fn finish_alone<T: Tx<NetReduceHeader, P>>(&mut self, tx: &mut T) {
         for index in 0..self.cut.pieces {
@@ -408,7 +367,8 @@ impl<P: Payload + ?Sized> Node<P> for NetReduceWorker<P> {
             NetReduceHeader::Congested { connection } => self.on_congested(now, from, connection, tx),
             NetReduceHeader::Ack { psn, connection, .. } => self.on_answer(now, from, connection, (psn, false), tx),
             NetReduceHeader::Nak { psn, connection, .. } => self.on_answer(now, from, connection, (psn, true), tx),
-            NetReduceHeader::Waiting { suspect, .. } => self.suspect = Some((suspect, now)),
+            NetReduceHeader::Waiting { suspect, .. } => self.on_waiting(now, from, suspect, tx),
+            NetReduceHeader::Ask { message, offset, .. } => self.on_ask(now, from, (message, offset), tx),
             NetReduceHeader::Abort { suspect } => self.on_abort(suspect, tx),
             NetReduceHeader::Up { .. } | NetReduceHeader::Down { .. } | NetReduceHeader::Notice { .. } => {
                 tx.note(Event::Dropped(DropReason::NotAMember));
@@ -420,10 +380,10 @@ impl<P: Payload + ?Sized> Node<P> for NetReduceWorker<P> {
         if self.ledger.running().is_none() {
             return;
         }
-        let (at, suspect) = self.give_up_at();
-        if at <= now {
-            return self.fail(suspect, FailureReason::NoProgress, tx);
+        if self.give_up_at() <= now {
+            return self.fail(self.culprit(now), FailureReason::NoProgress, tx);
         }
+        self.ask(now, tx);
         match self.requester.on_timeout(now) {
             Expiry::Early if self.rate.is_some() => self.pump(now, tx),
             Expiry::Early => {}
@@ -439,7 +399,7 @@ impl<P: Payload + ?Sized> Node<P> for NetReduceWorker<P> {
     fn next_timeout(&self) -> Option<Instant> {
         self.ledger.running()?;
         // Without an end of patience who waits for packets only has no timer.
-        let patience_ends_at = Some(self.give_up_at().0).filter(|at| *at != Instant::FAR_FUTURE);
+        let patience_ends_at = Some(self.give_up_at().min(self.ask_at())).filter(|at| *at != Instant::FAR_FUTURE);
         let opens_at = self.rate.as_ref().filter(|_| self.requester.next_to_send().is_some()).and_then(RateControl::opens_at);
         self.requester.timer_at().into_iter().chain(opens_at).chain(patience_ends_at).min()
     }
@@ -462,7 +422,7 @@ impl<P: Payload + ?Sized> Node<P> for NetReduceWorker<P> {
 impl<P: Payload + ?Sized> Worker<P> for NetReduceWorker<P> {
     fn submit<T: Tx<NetReduceHeader, P>>(&mut self, now: Instant, collective: Collective, tx: &mut T) {
         if std::mem::take(&mut self.inherited) {
-            let suspect = self.given_up.unwrap_or(Suspect::Unknown);
+            let suspect = self.given_up.map_or(Suspect::Unknown, |suspect| self.as_told_here(suspect));
             return self.ledger.fail_before(collective.operation, suspect, FailureReason::PeerAborted);
         }
         let (block, shape) = (self.config.block_elements, self.config.shape);

@@ -167,6 +167,12 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
             return;
         }
         self.tell_lower(header, tx);
+        // Who has ended the operation pings nobody, and says so where it is asked for that.
+        if !self.members.goes
+            && let Some((epoch, running)) = self.run.done.zip(self.ledger.running())
+        {
+            self.tell_lower(RinaHeader::Done { epoch, operation: running.operation.0 }, tx);
+        }
     }
 
     /// Sends to the lowest ranks, as far as these are lower than this one.
@@ -185,6 +191,11 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
         if own == theirs {
             if goes && !self.members.goes && rank == self.view.coordinator {
                 self.send_ready(rank, tx);
+            }
+            if !goes && self.members.goes && self.is_coordinator() {
+                // It has not heard that the epoch has begun.
+                let header = RinaHeader::Go { epoch: own.0, digest: own.1, committed: self.members.committed_most };
+                tx.send(to, &header, Body::Empty);
             }
         } else if own.0 >= theirs.0 {
             self.send_exclusions(rank, tx);

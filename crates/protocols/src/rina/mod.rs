@@ -54,7 +54,8 @@
 //! *All come to the same end.* If one worker has committed an operation, all have all its results, as nobody says `Done` before; so `Go`
 //! names the most operations that one of them has committed, and the others commit what they hold. Where all that are left hold the next
 //! one's results, `Go` names that too: one that has died may have committed it. Whoever has committed an operation says so to those that
-//! ask (`Done`): it has nothing to do any more, and would not miss a coordinator that died before it had told all. Two parts of a job cannot both go on, as
+//! ask (`Done`): it has nothing to do any more, and would not miss a coordinator that died before it had told all. So do those ask that hold all
+//! results and wait for `Go`, which a coordinator says again to who has not heard it: it may have nothing to do any more itself. Two parts of a job cannot both go on, as
 //! an epoch needs more than half of the job's workers; those in the smaller part give up. A worker that is excluded although it lives is
 //! told when it speaks, and gives up.
 //!

@@ -20,6 +20,7 @@
 //! | [`ledger`] | operations: accepted, running, ended |
 //! | [`splice`] | sums inside byte streams that are cut anyhow |
 //! | [`step`] | what a step costs its host before its first packet |
+//! | [`watch`] | whether somebody who is waited for is there |
 //! | [`trees`] | workers and switches of static trees, for any packet format |
 //! | [`jobs`] | what a node that several jobs share knows of each |
 //! | [`inner`] | a worker inside of another one, and its packets inside of those |
@@ -47,4 +48,5 @@ pub mod splice;
 pub(crate) mod state;
 pub mod step;
 pub mod trees;
+pub mod watch;
 pub mod window;

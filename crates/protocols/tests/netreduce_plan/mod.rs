@@ -84,6 +84,7 @@ impl Plan {
             predecessor: self.peer(rank + self.workers - 1),
             successor: self.peer(rank + 1),
             uplink: PortId(0),
+            switch: self.leaf_node(rank),
             flow: FlowLabel(1),
             reliability: self.reliability,
             retry_limit: self.retry_limit,
@@ -108,11 +109,13 @@ impl Plan {
 
     pub fn switch<P: HasVectors + ?Sized>(
         &self,
+        node: NodeId,
         parent: Option<NetReduceParent>,
         children: Vec<NetReduceChild>,
         connections: Vec<NetReduceConnection>,
     ) -> NetReduceSwitch<P> {
         let mut switch = NetReduceSwitch::new(NetReduceSwitchConfig {
+            node,
             job: JOB,
             op: P::OP,
             workers: self.workers,
@@ -122,6 +125,7 @@ impl Plan {
             children,
             connections,
             flow: FlowLabel(1),
+            patience: self.reliability.patience,
             resend_gap: Duration::from_us(15),
             variants: self.variants,
         });
@@ -137,12 +141,12 @@ impl Plan {
                 ranks.map(|rank| NetReduceChild { port: PortId(rank as u16), who: Suspect::Rank(Rank(rank)), through: None }).collect();
             let spine = NetReduceParent { port: PortId(100), node: NodeId(self.workers + self.leaves) };
             let connections = (0..self.workers).filter_map(|rank| self.connection(leaf, rank)).collect();
-            self.switch((self.leaves > 1).then_some(spine), children, connections)
+            self.switch(NodeId(self.workers + leaf), (self.leaves > 1).then_some(spine), children, connections)
         };
         let spine = || {
             let child =
                 |leaf: u32| NetReduceChild { port: PortId(leaf as u16), who: Suspect::Switch(NodeId(self.workers + leaf)), through: None };
-            self.switch(None, (0..self.leaves).map(child).collect(), Vec::new())
+            self.switch(NodeId(self.workers + self.leaves), None, (0..self.leaves).map(child).collect(), Vec::new())
         };
         (0..self.leaves).map(leaf).chain((self.leaves > 1).then(spine)).collect()
     }

@@ -1,6 +1,6 @@
 //! The accelerator of a run, and its way out: packets of sums in the frames that the contributions came in.
 
-use fanin_core::{Body, DropReason, Egress, Event, JobId, OpError, Payload, Piece, PortId, Rank, Suspect, Tx};
+use fanin_core::{Body, DropReason, Duration, Egress, Event, JobId, NodeId, OpError, Payload, Piece, PortId, Rank, Suspect, Tx};
 use fanin_protocols::netreduce::{NetReduceChild, NetReduceConnection, NetReduceSwitch, NetReduceSwitchConfig, Variants};
 use fanin_protocols::shared::connection::Psn;
 use fanin_wire::netreduce::{InaHeader, NetReduceHeader, PacketNumber};
@@ -43,6 +43,8 @@ pub(super) fn accelerator(config: &RdmaRing) -> NetReduceSwitch<[u8]> {
         beyond: None,
     };
     NetReduceSwitch::new(NetReduceSwitchConfig {
+        // Cards do not ask, so it never names itself.
+        node: NodeId(u32::from(workers)),
         job: JobId(config.ring),
         op: config.op.into(),
         workers: config.workers.len() as u32,
@@ -52,6 +54,7 @@ pub(super) fn accelerator(config: &RdmaRing) -> NetReduceSwitch<[u8]> {
         children: ranks.clone().map(child).collect(),
         connections: ranks.map(connection).collect(),
         flow: Default::default(),
+        patience: Duration::MAX,
         resend_gap: RESEND_GAP,
         variants: Variants::default(),
     })

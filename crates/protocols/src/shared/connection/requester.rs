@@ -160,6 +160,11 @@ impl Requester {
         Some(count)
     }
 
+    /// The peer is there, and will take what is under way later: that it has not says nothing of the connection.
+    pub fn on_alive(&mut self) {
+        self.timeouts = 0;
+    }
+
     fn acknowledge(&mut self, now: Instant, upto: Psn) -> Option<u32> {
         if upto.since(self.highest) > 0 {
             return None;
