@@ -156,18 +156,19 @@ impl<P: Payload + ?Sized> NetReduceSwitch<P> {
     fn ask_on<T: Tx<NetReduceHeader, P>>(&mut self, now: Instant, place: Place, tx: &mut T) {
         let (index, state) = (self.index(place), self.state(place));
         let slot = self.slots.get(index);
-        if now.since(slot.asked_at) < self.resend_gap {
-            return;
-        }
+        let is_due = now.since(slot.asked_at) >= self.resend_gap;
         match (state, self.parent) {
-            (Some(SlotState::Aggregating), _) => {
+            (Some(SlotState::Aggregating), _) if is_due => {
                 slot.asked_at = now;
                 if let Some((child, _)) = self.missing_child(now, place) {
                     self.ask_child(now, child, place, tx);
                 }
             }
+            // Contributions that come again may let the sum go up just before each question.
             (Some(SlotState::Sent), Some(parent)) => {
-                self.send_up_again(now, place, index, tx);
+                if is_due {
+                    self.send_up_again(now, place, index, tx);
+                }
                 self.above.asked_since.get_or_insert(now);
                 tx.send(Egress::Port(parent.port), &question(place), Body::Empty);
             }
