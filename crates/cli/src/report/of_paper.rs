@@ -12,62 +12,62 @@ use crate::repro::interval::Seeds;
 use crate::repro::output::{changed_text, counts, measured_text, number_text, seeds_text, spread_text, verdict_text, window_text};
 
 /// What has become of a paper's claims.
-pub struct Verdicts {
-    claims: Vec<Count>,
-    consistency: Vec<Count>,
-    causes: Vec<Count>,
-    by_one_seed: usize,
-    figures: Vec<FigureRows>,
-    entries: Vec<EntryRow>,
+pub(super) struct Verdicts {
+    pub(super) claims: Vec<Count>,
+    pub(super) consistency: Vec<Count>,
+    pub(super) causes: Vec<Count>,
+    pub(super) by_one_seed: usize,
+    pub(super) figures: Vec<FigureRows>,
+    pub(super) entries: Vec<EntryRow>,
 }
 
 /// How many have become what.
-struct Count {
-    number: usize,
-    text: &'static str,
-    style: String,
+pub(super) struct Count {
+    pub(super) number: usize,
+    pub(super) text: &'static str,
+    pub(super) style: String,
 }
 
 /// The claims of a figure.
-struct FigureRows {
-    id: String,
-    title: String,
-    readings: Vec<(String, String)>,
-    claims: Vec<ClaimRow>,
+pub(super) struct FigureRows {
+    pub(super) id: String,
+    pub(super) title: String,
+    pub(super) readings: Vec<(String, String)>,
+    pub(super) claims: Vec<ClaimRow>,
 }
 
 /// A claim, or the same claim in another reading.
-struct ClaimRow {
-    name: String,
-    is_reading: bool,
-    class: &'static str,
-    text: String,
-    reason: Option<String>,
-    paper: String,
-    measured: String,
-    interval: String,
-    seeds: String,
-    window: String,
-    verdict: String,
-    style: String,
-    causes: Vec<CauseRow>,
+pub(super) struct ClaimRow {
+    pub(super) name: String,
+    pub(super) is_reading: bool,
+    pub(super) class: &'static str,
+    pub(super) text: String,
+    pub(super) reason: Option<String>,
+    pub(super) paper: String,
+    pub(super) measured: String,
+    pub(super) interval: String,
+    pub(super) seeds: String,
+    pub(super) window: String,
+    pub(super) verdict: String,
+    pub(super) style: String,
+    pub(super) causes: Vec<CauseRow>,
 }
 
 /// A cause that is given for a claim.
-struct CauseRow {
-    finding: &'static str,
-    style: String,
-    text: String,
-    change: String,
-    came: String,
+pub(super) struct CauseRow {
+    pub(super) finding: &'static str,
+    pub(super) style: String,
+    pub(super) text: String,
+    pub(super) change: String,
+    pub(super) came: String,
 }
 
 /// Something that the paper shows.
-struct EntryRow {
-    name: String,
-    what: String,
-    claims: String,
-    why: String,
+pub(super) struct EntryRow {
+    pub(super) name: String,
+    pub(super) what: String,
+    pub(super) claims: String,
+    pub(super) why: String,
 }
 
 /// The name of a verdict's style.

@@ -99,7 +99,8 @@ impl Cause {
     /// # Errors
     /// [`Wrong`] where it speaks of none, or does not say one change and one thing that must come of it.
     pub fn check<'a>(&self, claims: &Claims, mut names: impl Iterator<Item = &'a String>) -> Result<(), Wrong> {
-        let wrong = |keys: &[&'static str], value: String, expected: &str| Err(Wrong { keys: keys.into(), value, expected: expected.into() });
+        let wrong =
+            |keys: &[&'static str], value: String, expected: &str| Err(Wrong { keys: keys.into(), value, expected: expected.into() });
         if names.any(|name| *name == self.id) {
             return wrong(&["id"], format!("{:?}", self.id), "another name for each cause");
         }

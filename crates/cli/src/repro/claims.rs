@@ -201,13 +201,6 @@ pub struct Window {
     pub high: f64,
 }
 
-impl Window {
-    /// Whether a number lies inside.
-    pub fn contains(self, value: f64) -> bool {
-        self.low <= value && value <= self.high
-    }
-}
-
 /// The margin of an order that does not say its own.
 pub const MARGIN: f64 = 0.01;
 

@@ -173,7 +173,11 @@ fn combine(places: &[Place], region: Region, any: bool) -> (Verdict, usize, Opti
         (false, _) if at.is_empty() => None,
         (false, Verdict::Undecided) => {
             let open = places.len() - count(&each, all);
-            Some(if open == 1 { format!("not decided at {at}") } else { format!("not decided at {open} of {} places, first {at}", places.len()) })
+            Some(if open == 1 {
+                format!("not decided at {at}")
+            } else {
+                format!("not decided at {open} of {} places, first {at}", places.len())
+            })
         }
         (false, _) => {
             let failing = count(&surer, one);
@@ -384,4 +388,71 @@ pub fn judge(claims: &Claims, results: &dyn Grid) -> Vec<Judged> {
             .collect(),
     };
     claims.claims.iter().map(of_claim).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::claims::Window;
+    use super::*;
+
+    fn place(name: &str, samples: &[&[f64]]) -> Place {
+        let mut at = Selection::default();
+        at.places.insert("axis".into(), vec![name.into()]);
+        let sample = |numbers: &&[f64]| Sample { numbers: numbers.to_vec(), scale: 1.0, statistic: Statistic::Median, draws: true };
+        Place { at, measured: Measured::Nothing, samples: samples.iter().map(sample).collect() }
+    }
+
+    const WITHIN: Region = Region::Within(Window { low: 1.0, high: 2.0 });
+    const INSIDE: &[f64] = &[1.4, 1.5, 1.6];
+    const OUTSIDE: &[f64] = &[8.9, 9.0, 9.1];
+    const ACROSS: &[f64] = &[1.0, 2.0, 3.0];
+
+    #[test]
+    fn at_each_place_all_must_be_decided_and_one_that_fails_decides() {
+        let of = |places: &[Place]| combine(places, WITHIN, false);
+        assert_eq!(of(&[place("a", &[INSIDE]), place("b", &[INSIDE])]), (Verdict::Reproduced, 0, None));
+        let open = of(&[place("a", &[INSIDE]), place("b", &[ACROSS])]);
+        assert_eq!(open, (Verdict::Undecided, 1, Some("not decided at axis b".into())));
+        let failing = of(&[place("a", &[ACROSS]), place("b", &[OUTSIDE]), place("c", &[OUTSIDE])]);
+        assert_eq!(failing, (Verdict::NotReproduced, 1, Some("not at 2 of 3 places, first axis b".into())));
+    }
+
+    #[test]
+    fn at_some_place_one_that_holds_decides_and_all_must_fail() {
+        let of = |places: &[Place]| combine(places, WITHIN, true);
+        let holding = of(&[place("a", &[OUTSIDE]), place("b", &[INSIDE]), place("c", &[ACROSS])]);
+        assert_eq!(holding, (Verdict::Reproduced, 1, Some("at 1 of 3 places".into())));
+        let open = of(&[place("a", &[OUTSIDE]), place("b", &[ACROSS])]);
+        assert_eq!(open, (Verdict::Undecided, 1, Some("at 0 of 2 places, and not decided at others".into())));
+        assert_eq!(of(&[place("a", &[OUTSIDE])]), (Verdict::NotReproduced, 0, Some("at 0 of 1 places".into())));
+    }
+
+    #[test]
+    fn one_of_many_places_must_be_surer_to_decide_alone() {
+        // 2.1 +- 0.08 at 95 %, and +- 0.29 at what one of twelve must have.
+        let barely: &[f64] = &[2.07, 2.1, 2.13];
+        let alone = [place("a", &[barely])];
+        assert_eq!(combine(&alone, WITHIN, false).0, Verdict::NotReproduced);
+        let mut many: Vec<Place> = (0..11).map(|_| place("b", &[INSIDE])).collect();
+        many.push(place("a", &[barely]));
+        assert_eq!(combine(&many, WITHIN, false).0, Verdict::Undecided);
+    }
+
+    #[test]
+    fn an_order_holds_where_each_pair_differs_by_more_than_the_margin() {
+        let above = Region::Above(0.01);
+        let of = |samples: &[&[f64]]| combine(&[place("a", samples)], above, false).0;
+        assert_eq!(of(&[&[0.09, 0.10, 0.11], &[0.5, 0.51, 0.52]]), Verdict::Reproduced);
+        assert_eq!(of(&[&[0.09, 0.10, 0.11], &[-0.3, 0.1, 0.3]]), Verdict::Undecided, "seeds that overlap");
+        assert_eq!(of(&[&[0.09, 0.10, 0.11], &[0.002, 0.0025, 0.003]]), Verdict::NotReproduced, "a difference below the margin is none");
+    }
+
+    #[test]
+    fn one_seed_near_an_edge_is_undecided() {
+        let of = |number: f64| combine(&[place("a", &[&[number]])], WITHIN, false).0;
+        assert_eq!(
+            [of(1.5), of(1.95), of(2.05), of(2.2)],
+            [Verdict::Reproduced, Verdict::Undecided, Verdict::Undecided, Verdict::NotReproduced]
+        );
+    }
 }

@@ -182,7 +182,9 @@ pub struct Counts {
 
 /// Counts verdicts.
 pub fn counts(all: &[Done]) -> Counts {
-    let of = |consistency: bool| all.iter().flat_map(|done| &done.judged).filter(move |one| (one.claim.class == Class::Consistency) == consistency);
+    let of = |consistency: bool| {
+        all.iter().flat_map(|done| &done.judged).filter(move |one| (one.claim.class == Class::Consistency) == consistency)
+    };
     let by_verdict = |consistency: bool| {
         let count = |verdict: Verdict| of(consistency).filter(|judged| judged.outcome.verdict == verdict).count();
         Verdict::ALL.map(|verdict| (verdict, count(verdict))).to_vec()
@@ -211,7 +213,8 @@ pub fn summary(all: &[Done]) -> String {
     }
     if causes.iter().any(|(_, count)| *count > 0) {
         let number: usize = causes.iter().map(|(_, count)| count).sum();
-        let each: Vec<String> = causes.iter().map(|(finding, count)| format!("{count} {}", finding.text().trim_start_matches("cause "))).collect();
+        let each: Vec<String> =
+            causes.iter().map(|(finding, count)| format!("{count} {}", finding.text().trim_start_matches("cause "))).collect();
         text.push_str(&format!("; {number} causes: {}", each.join(", ")));
     }
     format!("{text}; {} runs\n", all.iter().map(Done::runs).sum::<usize>())

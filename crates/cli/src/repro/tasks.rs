@@ -107,13 +107,7 @@ pub fn task(how: &How<'_>, catalog: &Catalog, figure: Figure) -> Result<Task, Pl
 }
 
 /// The plan of a cause, with the points that its claims look at.
-fn changed(
-    cause: &Cause,
-    catalog: &Catalog,
-    figure: &Figure,
-    claims: &Claims,
-    sets: &[String],
-) -> Result<Option<FigurePlan>, PlanError> {
+fn changed(cause: &Cause, catalog: &Catalog, figure: &Figure, claims: &Claims, sets: &[String]) -> Result<Option<FigurePlan>, PlanError> {
     let all: Vec<String> = sets.iter().chain(&cause.set).cloned().collect();
     let mut plan = match &cause.plan {
         Some(name) => FigurePlan::parse(&figure.file(name), &catalog.beside(figure, name)?, &all)?,
