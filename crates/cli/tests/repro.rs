@@ -73,7 +73,7 @@ window = [1000, inf]"#,
         "reproduced",
         r#"where = { condition = "congested" }
 ratio = [{ series = "tree <b>&" }, { series = "ring" }]
-window = [1.0, inf]
+window = [0.5, inf]
 at_each = ["jobs.0.message"]"#,
     ),
     (
@@ -182,7 +182,7 @@ fn claims(all: &[(&str, &str)]) -> String {
             ["SIM", "HW", "consistency"][usize::from(index == 7) + 2 * usize::from(index == 9)]
         )
     };
-    HEAD.to_string() + &all.iter().enumerate().map(one).collect::<String>().replace("MEAN", "45")
+    HEAD.to_string() + &all.iter().enumerate().map(one).collect::<String>().replace("MEAN", "24")
 }
 
 fn experiment(folder: &Path, plan: &str, claims: &str) {

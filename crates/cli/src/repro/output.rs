@@ -215,7 +215,7 @@ pub fn summary(all: &[Done]) -> String {
         let number: usize = causes.iter().map(|(_, count)| count).sum();
         let each: Vec<String> =
             causes.iter().map(|(finding, count)| format!("{count} {}", finding.text().trim_start_matches("cause "))).collect();
-        text.push_str(&format!("; {number} causes: {}", each.join(", ")));
+        text.push_str(&format!("; {number} cause{}: {}", if number == 1 { "" } else { "s" }, each.join(", ")));
     }
     format!("{text}; {} runs\n", all.iter().map(Done::runs).sum::<usize>())
 }
