@@ -268,6 +268,22 @@ fn a_plan_that_is_said_to_draw_nothing_has_one_value_and_is_held_to_it() {
 }
 
 #[test]
+fn what_is_sampled_in_the_first_repetition_only_is_one_seed_and_what_is_not_sampled_is_not_measured() {
+    let folder = folder("repro-sampled");
+    let body = r#"field = "jobs.0.together.goodput_gbps"
+value = { series = "ring", condition = "congested", "jobs.0.message" = "64KiB" }
+window = [0.01, 1000]"#;
+    for (plan, seeds, verdict) in [
+        (PLAN.replace("[run]", "[run]\nseries_interval = \"1us\""), serde_json::json!(1), "reproduced"),
+        (PLAN.to_string(), serde_json::Value::Null, "cannot be tested here"),
+    ] {
+        experiment(&folder, &plan, &claims(&[("", body)]));
+        let judged = rows(&good(&folder, &[&RUN[..], &["--format", "json"]].concat()));
+        assert_eq!((&judged[0]["seeds"], &judged[0]["verdict"]), (&seeds, &serde_json::json!(verdict)), "{}", judged[0]);
+    }
+}
+
+#[test]
 fn a_cause_is_run_and_is_shown_or_refuted() {
     let folder = folder("repro-causes");
     experiment(&folder, PLAN, &with_causes());

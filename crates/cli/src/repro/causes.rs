@@ -247,7 +247,9 @@ fn by_move(
     let (before, after) = match (base.measure(claim, None), changed.measure(claim, reading)) {
         (Ok(before), Ok(after)) if before.len() == after.len() => (before, after),
         (Err(Missing::LeftOut(what)), _) | (_, Err(Missing::LeftOut(what))) => return not_tested(&format!("--quick leaves out {what}")),
-        (Err(Missing::NoNumber(what)), _) | (_, Err(Missing::NoNumber(what))) => return not_tested(&what),
+        (Err(Missing::NotMeasured(what) | Missing::NoNumber(what)), _) | (_, Err(Missing::NotMeasured(what) | Missing::NoNumber(what))) => {
+            return not_tested(&what);
+        }
         _ => return not_tested("the changed plan has other places"),
     };
     let region = Region::Above(cause.margin.unwrap_or(MARGIN));

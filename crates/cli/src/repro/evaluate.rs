@@ -8,7 +8,7 @@ use fanin_plan::metrics::Fields;
 use fanin_plan::results::median;
 use serde::{Deserialize, Serialize};
 
-use crate::grid::Grid;
+use crate::grid::{Grid, NOT_MEASURED};
 
 use super::claims::{Claim, Claims, Reading, Selection, Statistic};
 use super::interval::{CONFIDENCE, Interval, Region, Sample, Seeds, Side, relative_difference};
@@ -108,7 +108,9 @@ pub struct Results<'a> {
 pub enum Missing {
     /// The plan that was run does not have the point.
     LeftOut(String),
-    /// A run has no such number.
+    /// A run that ended as it should has no such number.
+    NotMeasured(String),
+    /// A run that failed has no such number.
     NoNumber(String),
 }
 
@@ -201,6 +203,7 @@ impl<'a> Results<'a> {
         match self.measure(claim, reading) {
             Ok(places) => judged(claim, &places),
             Err(Missing::LeftOut(what)) => Outcome::without_number(Verdict::CannotBeTested, format!("--quick leaves out {what}")),
+            Err(Missing::NotMeasured(what)) => Outcome::without_number(Verdict::CannotBeTested, what),
             Err(Missing::NoNumber(what)) => Outcome::without_number(Verdict::NotReproduced, what),
         }
     }
@@ -277,24 +280,27 @@ impl<'a> Results<'a> {
         Ok(Place { at, measured: Measured::Number(sample.number()), samples: vec![sample] })
     }
 
-    /// A number of every repetition at the selected point.
+    /// A number of every repetition at the selected point, as far as repetitions have it.
     fn numbers(&self, claim: &Claim, reading: Option<&Reading>, selection: &Selection) -> Result<Vec<f64>, Missing> {
         let field = claim.field_of(selection);
         let points: Vec<usize> = (0..self.grid.points()).filter(|&point| self.selected(point, reading, selection)).collect();
         let (Some(&first), over) = (points.first(), selection.over.unwrap_or_default()) else {
             return Err(Missing::LeftOut(selection.describe()));
         };
-        (0..self.grid.repetitions(first))
-            .map(|repetition| {
-                let of_point = |&point: &usize| {
-                    self.grid.number(point, repetition, field).map_err(|why| {
-                        let place = self.grid.describe(point);
-                        Missing::NoNumber(format!("no {field} at {place}, repetition {repetition}: {why}"))
-                    })
-                };
-                Ok(over.of(&points.iter().map(of_point).collect::<Result<Vec<f64>, _>>()?))
-            })
-            .collect()
+        let mut numbers = Vec::new();
+        for repetition in 0..self.grid.repetitions(first) {
+            let of_point = |&point: &usize| self.grid.number(point, repetition, field).map_err(|why| (point, why));
+            match points.iter().map(of_point).collect::<Result<Vec<f64>, _>>() {
+                Ok(several) => numbers.push(over.of(&several)),
+                // What is sampled over time is kept for the first repetition only: these are the seeds that there are.
+                Err((_, why)) if why == NOT_MEASURED && repetition > 0 => break,
+                Err((point, why)) => {
+                    let what = format!("no {field} at {}, repetition {repetition}: {why}", self.grid.describe(point));
+                    return Err(if why == NOT_MEASURED { Missing::NotMeasured(what) } else { Missing::NoNumber(what) });
+                }
+            }
+        }
+        Ok(numbers)
     }
 
     fn selected(&self, point: usize, reading: Option<&Reading>, selection: &Selection) -> bool {
