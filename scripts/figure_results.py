@@ -46,6 +46,55 @@ def window(value: object) -> str:
     return f"{number(high)} or less" if low is None else f"{number(low)} to {number(high)}"
 
 
+def share(ends: list) -> str:
+    """The ends of a difference, in percent."""
+    low, high = (f"{100 * end:.2g}" if abs(end) < 0.1 else f"{100 * end:.0f}" for end in ends)
+    return f"{low} %" if low == high else f"{low} to {high} %"
+
+
+def interval(value: object) -> str:
+    """Of a number its ends, of an order those of the differences of neighbours; nothing where it is a point."""
+    if not isinstance(value, list) or not value:
+        return ""
+    if isinstance(value[0], list):
+        return "by " + ", ".join(share(ends) for ends in value)
+    return "" if value[0] == value[1] else f"{number(value[0])} to {number(value[1])}"
+
+
+def seeds(claim: dict) -> str:
+    """How many seeds; any number of them where the plan draws nothing."""
+    if claim.get("draws") is None:
+        return "-"
+    return str(claim["seeds"]) if claim["draws"] else "any"
+
+
+def verdict(claim: dict) -> str:
+    """The verdict, marked where it is of one seed, and its reason."""
+    mark = " (1 seed)" if claim.get("seeds") == 1 else ""
+    return claim["verdict"] + mark + (f" ({claim['reason']})" if claim.get("reason") else "")
+
+
+def measured(claim: dict) -> list[str]:
+    """What was measured, its interval and its seeds."""
+    return [number(claim["measured"]), interval(claim.get("interval")), seeds(claim)]
+
+
+def causes(claims: list[dict]) -> list[str]:
+    """Each cause, with what came of its change for each of its claims."""
+    found: dict[str, list[str]] = {}
+    for claim in claims:
+        name = claim["claim"].split("/", 1)[1]
+        for cause in claim.get("causes", []):
+            change = cause["change"] if len(cause["change"]) <= 60 else "a changed plan, in claims.toml"
+            head = f"- **{cause['of_all']}**, `{cause['cause']}`: {cause['text']} (`{change}`; expected {cause['expected']})."
+            changed = cause["changed"]
+            came = "not run" if changed is None else f"{number(changed['measured'])}, {changed['verdict']}"
+            why = f" ({cause['why']})" if cause.get("why") else ""
+            said = f"{name}: {number(claim['measured'])}, {claim['verdict']}; with the change {came}{why}"
+            found.setdefault(head, []).append(said)
+    return [f"{head} {'. '.join(said)}." for head, said in found.items()]
+
+
 def cell(text: str) -> str:
     """Text that stays in its cell."""
     return text.replace("|", "\\|").replace("\n", " ")
@@ -53,13 +102,10 @@ def cell(text: str) -> str:
 
 def row(claim: dict) -> list[str]:
     """A claim, and below it what other readings of the text give."""
-    name = claim["claim"].split("/", 1)[1]
-    verdict = claim["verdict"] + (f" ({claim['reason']})" if claim.get("reason") else "")
-    cells = [name, claim["paper"], number(claim["paper_value"]), number(claim["measured"]), window(claim["window"]), verdict]
-    rows = [cells]
+    name = claim["claim"].split("/", 1)[1] + (" (consistency)" if claim.get("class") == "consistency" else "")
+    rows = [[name, claim["paper"], number(claim["paper_value"]), *measured(claim), window(claim["window"]), verdict(claim)]]
     for reading in claim.get("readings", []):
-        said = reading["verdict"] + (f" ({reading['reason']})" if reading.get("reason") else "")
-        rows.append(["", f"*{reading['reading']} reading*", "", number(reading["measured"]), "", said])
+        rows.append(["", f"*{reading['reading']} reading*", "", *measured(reading), "", verdict(reading)])
     return ["| " + " | ".join(cell(text) for text in cells) + " |" for cells in rows]
 
 
@@ -69,8 +115,10 @@ def table(paper: str, claims: list[dict]) -> str:
     figure = claims[0]["figure"]
     command = f"fanin repro {paper} {figure}{' --quick' if quick else ''}"
     note = f"`{command}` gave:" + (" (fewer repetitions and points than the plan has)" if quick else "")
-    head = ["| claim | the paper says | paper | measured | window | verdict |", "|---|---|---|---|---|---|"]
-    return "\n".join([note, "", *head, *(line for claim in claims for line in row(claim))])
+    head = ["| claim | the paper says | paper | measured | interval | seeds | window | verdict |", "|---|---|---|---|---|---|---|---|"]
+    lines = [note, "", *head, *(line for claim in claims for line in row(claim))]
+    found = causes(claims)
+    return "\n".join([*lines, "", *found] if found else lines)
 
 
 def insert(text: str, results: str, where: str) -> str:

@@ -42,6 +42,9 @@ impl dyn Grid + '_ {
     }
 }
 
+/// Why a run that ended as it should has no such number.
+pub const NOT_MEASURED: &str = "it was not measured";
+
 /// A plan that was simulated.
 pub struct Simulated<'a> {
     /// The plan.
@@ -78,7 +81,7 @@ impl Grid for Simulated<'_> {
     fn number(&self, point: usize, repetition: u32, key: &str) -> Result<f64, String> {
         let run = self.finished.iter().find(|run| run.point == point && run.record.repetition == repetition);
         let value = run.zip(Metric::named(key)).and_then(|(run, metric)| metric.value(&run.record)).filter(|value| value.is_finite());
-        value.ok_or_else(|| run.and_then(|run| run.record.failure.clone()).unwrap_or_else(|| "it was not measured".into()))
+        value.ok_or_else(|| run.and_then(|run| run.record.failure.clone()).unwrap_or_else(|| NOT_MEASURED.into()))
     }
 }
 

@@ -73,7 +73,7 @@ window = [1000, inf]"#,
         "reproduced",
         r#"where = { condition = "congested" }
 ratio = [{ series = "tree <b>&" }, { series = "ring" }]
-window = [1.0, inf]
+window = [0.5, inf]
 at_each = ["jobs.0.message"]"#,
     ),
     (
@@ -104,9 +104,9 @@ repetitions = "lowest""#,
     ),
     ("cannot be tested here", r#"untestable = "there is no such machine""#),
     (
-        "cannot be tested here",
+        "reported",
         r#"value = { series = "ring", condition = "idle", "jobs.0.message" = "4KiB" }
-untestable = "the text gives no tolerance""#,
+reported = "the text gives no tolerance""#,
     ),
     (
         "not reproduced",
@@ -114,16 +114,75 @@ untestable = "the text gives no tolerance""#,
 order = [{ series = "ring" }, { series = "tree <b>&" }]
 at_each = ["jobs.0.message"]"#,
     ),
+    (
+        "not reproduced",
+        r#"where = { condition = "idle", "jobs.0.message" = "64KiB" }
+order = [{ series = "tree <b>&" }, { series = "ring" }]
+margin = 1.9"#,
+    ),
+    (
+        "undecided",
+        r#"value = { series = "ring", condition = "congested", "jobs.0.message" = "64KiB" }
+window = [MEAN, inf]"#,
+    ),
 ];
+
+/// What each cause must come to, of the claims above.
+const CAUSES: &[(&str, &str)] = &[
+    (
+        "cause shown",
+        r#"claims = ["claim-0", "claim-8"]
+set = ["network.rate=50Gb/s"]
+moves = "down"
+margin = 0.1"#,
+    ),
+    (
+        "cause refuted",
+        r#"claims = ["claim-0"]
+set = ["network.rate=50Gb/s"]
+moves = "up""#,
+    ),
+    (
+        "cause shown",
+        r#"claims = ["claim-1"]
+plan = "faster.toml"
+verdict = "reproduced""#,
+    ),
+    (
+        "cause refuted",
+        r#"claims = ["claim-1"]
+set = ["network.rate=200Gb/s"]
+verdict = "reproduced""#,
+    ),
+    (
+        "cause not tested",
+        r#"claims = ["claim-0"]
+set = ["network.latency=301ns"]
+verdict = "reproduced""#,
+    ),
+    (
+        "cause refuted",
+        r#"claims = ["claim-2"]
+reading = "half"
+verdict = "not reproduced""#,
+    ),
+];
+
+/// The claims, with CAUSES below them.
+fn with_causes() -> String {
+    let one =
+        |(index, (_, body)): (usize, &(&str, &str))| format!("\n[[causes]]\nid = \"cause-{index}\"\ntext = \"since <{index}>\"\n{body}\n");
+    claims(CLAIMS) + &CAUSES.iter().enumerate().map(one).collect::<String>()
+}
 
 fn claims(all: &[(&str, &str)]) -> String {
     let one = |(index, (_, body)): (usize, &(&str, &str))| {
         format!(
             "\n[[claims]]\nid = \"claim-{index}\"\nclass = \"{}\"\ntext = \"says <{index}>\"\n{body}\n",
-            if index == 7 { "HW" } else { "SIM" }
+            ["SIM", "HW", "consistency"][usize::from(index == 7) + 2 * usize::from(index == 9)]
         )
     };
-    HEAD.to_string() + &all.iter().enumerate().map(one).collect::<String>()
+    HEAD.to_string() + &all.iter().enumerate().map(one).collect::<String>().replace("MEAN", "24")
 }
 
 fn experiment(folder: &Path, plan: &str, claims: &str) {
@@ -132,6 +191,7 @@ fn experiment(folder: &Path, plan: &str, claims: &str) {
     fs::write(figure.join("plan.toml"), plan).expect("a plan");
     fs::write(figure.join("claims.toml"), claims).expect("claims");
     fs::write(figure.join("README.md"), "# Choices <of> ours\n").expect("a README");
+    fs::write(figure.join("faster.toml"), plan.replace("100Gb/s", "100000Gb/s").replace("300ns", "1ns")).expect("another plan");
 }
 
 const RUN: [&str; 4] = ["repro", "paper", "--dir", "experiments"];
@@ -163,6 +223,94 @@ fn each_kind_of_claim_gets_its_verdict() {
     assert_eq!(judged[5]["reason"], "at 0 of 2 places");
     assert_eq!((&judged[7]["measured"], &judged[7]["class"]), (&serde_json::Value::Null, &serde_json::json!("HW")));
     assert!(judged[8]["measured"].is_f64() && judged[8]["reason"] == "the text gives no tolerance", "{}", judged[8]);
+    assert_eq!((&judged[9]["class"], &judged[9]["margin"]), (&serde_json::json!("consistency"), &serde_json::json!(0.01)));
+}
+
+#[test]
+fn a_verdict_says_what_interval_and_how_many_seeds_it_comes_from() {
+    let folder = folder("repro-intervals");
+    experiment(&folder, PLAN, &claims(CLAIMS));
+    let judged = rows(&good(&folder, &[&RUN[..], &["--format", "json"]].concat()));
+    let ends = |value: &serde_json::Value| {
+        value.as_array().expect("two ends").iter().map(|end| end.as_f64().expect("a number")).collect::<Vec<_>>()
+    };
+    let (wide, number) = (ends(&judged[11]["interval"]), judged[11]["measured"].as_f64().expect("a number"));
+    assert!(wide[0] < number && number < wide[1], "two seeds of a plan that draws: {wide:?} {number}");
+    assert_eq!((&judged[11]["seeds"], &judged[11]["draws"]), (&serde_json::json!(2), &serde_json::json!(true)));
+    let point = ends(&judged[0]["interval"]);
+    assert_eq!(point[0], point[1], "two seeds that agree");
+    assert_eq!(judged[4]["interval"].as_array().map(Vec::len), Some(1), "of an order, one for each pair: {}", judged[4]);
+    assert_eq!((&judged[7]["interval"], &judged[7]["seeds"]), (&serde_json::Value::Null, &serde_json::Value::Null));
+    let table = good(&folder, &RUN);
+    let summary = table.lines().last().expect("a summary");
+    assert!(table.contains("undecided") && table.contains("by "), "{table}");
+    assert!(
+        summary.starts_with("11 claims: 4 reproduced, 4 not reproduced, 1 undecided, 1 reported, 1 cannot be tested here"),
+        "{summary}"
+    );
+    assert!(summary.contains("; 1 of consistency, counted apart: 1 not reproduced; "), "{summary}");
+    let quick = good(&folder, &[&RUN[..], &["--quick"]].concat());
+    assert!(quick.contains("reproduced (1 seed)") && quick.contains("decided by 1 seed)"), "{quick}");
+}
+
+#[test]
+fn a_plan_that_is_said_to_draw_nothing_has_one_value_and_is_held_to_it() {
+    let folder = folder("repro-draws");
+    let fixed = |claims: String| claims.replacen("\n\n", "\ndraws = false\n\n", 1);
+    experiment(&folder, &PLAN.replace("repetitions = 2", "repetitions = 1"), &fixed(claims(CLAIMS)));
+    let judged = rows(&good(&folder, &[&RUN[..], &["--format", "json"]].concat()));
+    assert_eq!((&judged[0]["seeds"], &judged[0]["draws"]), (&serde_json::Value::Null, &serde_json::json!(false)));
+    assert!(good(&folder, &RUN).contains("seeds any: the plan draws nothing: one value"));
+    let output = common::fanin(&folder, &[&RUN[..], &["--set", "run.repetitions=2"]].concat());
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "background traffic is drawn: {errors}");
+    assert!(errors.contains("its numbers are not those of other seeds; expected so by draws = false"), "{errors}");
+}
+
+#[test]
+fn what_is_sampled_in_the_first_repetition_only_is_one_seed_and_what_is_not_sampled_is_not_measured() {
+    let folder = folder("repro-sampled");
+    let body = r#"field = "jobs.0.together.goodput_gbps"
+value = { series = "ring", condition = "congested", "jobs.0.message" = "64KiB" }
+window = [0.01, 1000]"#;
+    for (plan, seeds, verdict) in [
+        (PLAN.replace("[run]", "[run]\nseries_interval = \"1us\""), serde_json::json!(1), "reproduced"),
+        (PLAN.to_string(), serde_json::Value::Null, "cannot be tested here"),
+    ] {
+        experiment(&folder, &plan, &claims(&[("", body)]));
+        let judged = rows(&good(&folder, &[&RUN[..], &["--format", "json"]].concat()));
+        assert_eq!((&judged[0]["seeds"], &judged[0]["verdict"]), (&seeds, &serde_json::json!(verdict)), "{}", judged[0]);
+    }
+}
+
+#[test]
+fn a_cause_is_run_and_is_shown_or_refuted() {
+    let folder = folder("repro-causes");
+    experiment(&folder, PLAN, &with_causes());
+    let judged = rows(&good(&folder, &[&RUN[..], &["--format", "json"]].concat()));
+    for (index, (finding, _)) in CAUSES.iter().enumerate() {
+        let of_claims = judged.iter().flat_map(|row| row["causes"].as_array().expect("causes"));
+        let of_cause: Vec<_> = of_claims.filter(|row| row["cause"] == format!("cause-{index}")).collect();
+        assert!(!of_cause.is_empty(), "cause-{index}");
+        for row in of_cause {
+            assert_eq!(
+                (&row["of_all"], &row["text"]),
+                (&serde_json::json!(finding), &serde_json::json!(format!("since <{index}>"))),
+                "{row}"
+            );
+        }
+    }
+    let of_zero = judged[0]["causes"].as_array().expect("causes");
+    assert_eq!((&of_zero[0]["change"], &of_zero[0]["expected"]), (&serde_json::json!("network.rate=50Gb/s"), &serde_json::json!("down")));
+    assert!(of_zero[0]["changed"]["measured"].as_f64() < judged[0]["measured"].as_f64(), "{}", of_zero[0]);
+    assert_eq!(of_zero[2]["why"], "reproduced without the change, too");
+    let table = good(&folder, &[&RUN[..], &["--out", "out"]].concat());
+    assert!(table.contains("; 6 causes: 2 shown, 3 refuted, 1 not tested; "), "{table}");
+    assert!(table.contains("cause refuted: cause-1: since <1> (network.rate=50Gb/s; expected up)"), "{table}");
+    let page = fs::read_to_string(folder.join("out/report.html")).expect("a report");
+    assert!(page.contains("since &#60;1&#62;") && page.contains("cause-refuted"), "causes beside claims");
+    let without = good(&folder, &[&RUN[..], &["--no-causes"]].concat());
+    assert!(without.contains("; 6 causes: 0 shown, 0 refuted, 6 not tested; "), "{without}");
 }
 
 #[test]
@@ -203,7 +351,7 @@ fn a_quick_run_says_so_and_what_it_leaves_out() {
     assert_eq!(judged[3]["reason"], "--quick leaves out idle, 64KiB, tree <b>&");
     assert_eq!(judged[2]["verdict"], "reproduced", "at the places that are left");
     let table = good(&folder, &[&RUN[..], &["--quick"]].concat());
-    assert!(table.contains("QUICK") && table.contains("10 claims: "), "{table}");
+    assert!(table.contains("QUICK") && table.contains("11 claims: "), "{table}");
 }
 
 #[test]
@@ -263,7 +411,43 @@ const WRONG: &[(&str, &str)] = &[
         "15: claims[0].value = ring: expected one place on the axis \"condition\", at_each, at_some, or over = \"lowest\" or the like",
     ),
     ("field = \"goodputs\"\nvalue = { over = \"mean\" }\nwindow = [0, 1]", "16: claims[0].value = \"goodputs\": expected a field, one of "),
-    ("value = { over = \"mean\" }", "11: claims[0] = \"claim-0\": expected a window, [lowest, highest]"),
+    ("value = { over = \"mean\" }", "11: claims[0] = \"claim-0\": expected a window, [lowest, highest], or reported with a reason"),
+    (
+        "value = { over = \"mean\" }\nuntestable = \"no tolerance\"",
+        "16: claims[0].untestable = ...: expected reported with a reason where something is measured",
+    ),
+    (
+        "value = { over = \"mean\" }\nwindow = [0, 1]\nreported = \"no tolerance\"",
+        "16: claims[0].window = ...: expected no window where what is measured is only reported",
+    ),
+    (
+        "reported = \"no tolerance\"\nuntestable = \"no machine\"",
+        "15: claims[0].reported = ...: expected value, ratio, difference or order beside it",
+    ),
+    (
+        "value = { over = \"mean\" }\nwindow = [0, 1]\nmargin = 0.1",
+        "17: claims[0].margin = 0.1: expected a share, 0 or more and below 2, beside order",
+    ),
+    (
+        "value = { over = \"mean\" }\nwindow = [0, 1]\n[[causes]]\nid = \"a\"\ntext = \"b\"\nclaims = [\"claim\"]\nset = [\"run.seed=2\"]\nmoves = \"up\"",
+        "20: causes[0].claims = \"claim\": expected a claim of this file",
+    ),
+    (
+        "value = { over = \"mean\" }\nwindow = [0, 1]\n[[causes]]\nid = \"a\"\ntext = \"b\"\nclaims = [\"claim-0\"]\nset = [\"run.seed=2\"]\nreading = \"half\"\nmoves = \"up\"",
+        "17: causes[0] = \"a\": expected one of set, reading and plan",
+    ),
+    (
+        "value = { over = \"mean\" }\nwindow = [0, 1]\n[[causes]]\nid = \"a\"\ntext = \"b\"\nclaims = [\"claim-0\"]\nset = [\"run.seed=2\"]",
+        "17: causes[0] = \"a\": expected one of verdict and moves",
+    ),
+    (
+        "value = { over = \"mean\" }\nwindow = [0, 1]\n[[causes]]\nid = \"a\"\ntext = \"b\"\nclaims = [\"claim-0\"]\nset = [\"run.seed=2\"]\nverdict = \"undecided\"",
+        "22: causes[0].verdict = \"undecided\": expected \"reproduced\" or \"not reproduced\"",
+    ),
+    (
+        "value = { over = \"mean\" }\nwindow = [0, 1]\n[[causes]]\nid = \"a\"\ntext = \"b\"\nclaims = [\"claim-0\"]\nset = [\"network.rates=2\"]\nmoves = \"up\"",
+        " causes, a: experiments/paper/fig1/plan.toml",
+    ),
     (
         "value = { over = \"mean\" }\nwindow = [2, 1]",
         "16: claims[0].window = [2, 1]: expected [lowest, highest], such as [0.7, 0.9] or [1.5, inf]",

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use fanin_plan::PlanError;
 use include_dir::{Dir, include_dir};
 
+use super::coverage::{self, Entry};
+
 static EMBEDDED: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/../../experiments");
 
 /// All experiments.
@@ -79,6 +81,34 @@ impl Catalog {
     /// A paper's figures: folders with a plan.
     pub fn figures(&self, paper: &str) -> Vec<String> {
         self.folders(paper).into_iter().filter(|figure| self.has(&format!("{paper}/{figure}/plan.toml"))).collect()
+    }
+
+    /// Another file of a figure.
+    ///
+    /// # Errors
+    /// [`PlanError`] where it is missing.
+    pub fn beside(&self, figure: &Figure, file: &str) -> Result<String, PlanError> {
+        let text = self.read(&format!("{}/{}/{file}", figure.paper, figure.name));
+        text.ok_or_else(|| PlanError::new(&figure.file(file), "expected a text that can be read"))
+    }
+
+    /// What a paper shows, figure by figure, and which claims cover it; empty where there is no such list.
+    ///
+    /// # Errors
+    /// [`PlanError`] where the list is not as it must be.
+    pub fn coverage(&self, paper: &str) -> Result<Vec<Entry>, PlanError> {
+        let path = format!("{paper}/{}", coverage::FILE);
+        let file = match self {
+            Catalog::Embedded => Path::new("experiments").join(&path),
+            Catalog::Folder(folder) => folder.join(&path),
+        };
+        self.read(&path).map_or(Ok(Vec::new()), |text| coverage::parse(&file.display().to_string(), &text))
+    }
+
+    /// Whether there is such a file, by its path below all experiments.
+    #[cfg(test)]
+    pub fn holds(&self, path: &str) -> bool {
+        self.has(path)
     }
 
     /// One figure.

@@ -31,12 +31,19 @@ use fanin_plan::tree::{Step, Tree};
 use fanin_plan::{Axis, PlanError};
 use serde::de::{Deserialize, Deserializer, Error};
 
+use super::causes::Cause;
+use super::interval::Region;
+
 /// A figure's claims.
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Claims {
     /// What the figure shows.
     pub title: String,
+    /// Whether the plan draws random numbers: where it does not, every seed gives the same numbers, and a run of several seeds in which
+    /// they differ is an error.
+    #[serde(default = "yes")]
+    pub draws: bool,
     /// What `--quick` changes.
     #[serde(default)]
     pub quick: Quick,
@@ -45,6 +52,9 @@ pub struct Claims {
     pub readings: Vec<Reading>,
     /// The claims.
     pub claims: Vec<Claim>,
+    /// Why claims come out as they do.
+    #[serde(default)]
+    pub causes: Vec<Cause>,
 }
 
 /// `[quick]`.
@@ -80,10 +90,26 @@ pub enum Class {
     Hw,
     /// Software on ordinary machines.
     Sw,
+    /// No claim that could fail: a formula held against itself, a constant of our own, a property by construction. Counted apart.
+    #[serde(rename = "consistency")]
+    Consistency,
+}
+
+impl Class {
+    /// As it is written.
+    pub fn text(self) -> &'static str {
+        match self {
+            Class::Sim => "SIM",
+            Class::Ana => "ANA",
+            Class::Hw => "HW",
+            Class::Sw => "SW",
+            Class::Consistency => "consistency",
+        }
+    }
 }
 
 /// `[[claims]]`: one claim. Exactly one of `value`, `ratio`, `difference` and `order` says what is measured; with `untestable` there
-/// may be none.
+/// is none.
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Claim {
@@ -120,7 +146,11 @@ pub struct Claim {
     pub repetitions: Statistic,
     /// Lowest and highest number that agrees with the claim; `inf` and `-inf` leave an end open.
     pub window: Option<Window>,
-    /// Why no verdict is possible here.
+    /// By how much each of an order must be more than the next, as a share of what both are on average.
+    pub margin: Option<f64>,
+    /// Why what is measured is held against nothing.
+    pub reported: Option<String>,
+    /// Why nothing that is measured here can tell.
     pub untestable: Option<String>,
 }
 
@@ -171,11 +201,11 @@ pub struct Window {
     pub high: f64,
 }
 
-impl Window {
-    /// Whether a number lies inside.
-    pub fn contains(self, value: f64) -> bool {
-        self.low <= value && value <= self.high
-    }
+/// The margin of an order that does not say its own.
+pub const MARGIN: f64 = 0.01;
+
+fn yes() -> bool {
+    true
 }
 
 fn goodput() -> String {
@@ -250,6 +280,14 @@ impl Claim {
         if self.at_some.is_empty() { &self.at_each } else { &self.at_some }
     }
 
+    /// What agrees with it; `None` where nothing is asked.
+    pub fn region(&self) -> Option<Region> {
+        match self.order {
+            Some(_) => Some(Region::Above(self.margin.unwrap_or(MARGIN))),
+            None => self.window.map(Region::Within),
+        }
+    }
+
     /// The number that a selection looks at.
     pub fn field_of<'a>(&'a self, selection: &'a Selection) -> &'a str {
         selection.field.as_ref().unwrap_or(&self.field)
@@ -274,6 +312,10 @@ impl Claims {
             if claims.claims[..index].iter().any(|other| other.id == claim.id) {
                 return Err(check.refuse(index, &["id"], format!("{:?}", claim.id), "another name for each claim"));
             }
+        }
+        for (index, cause) in claims.causes.iter().enumerate() {
+            let names = claims.causes[..index].iter().map(|other| &other.id);
+            cause.check(&claims, names).map_err(|wrong| check.refuse_at("causes", index, &wrong.keys, wrong.value, wrong.expected))?;
         }
         Ok(claims)
     }
@@ -310,23 +352,40 @@ impl Check<'_> {
         Ok(())
     }
 
-    fn claim(&self, claim: &Claim, index: usize) -> Result<(), PlanError> {
-        let kinds = [("value", claim.value.is_some()), ("ratio", claim.ratio.is_some()), ("difference", claim.difference.is_some())];
-        let mut given: Vec<&str> = kinds.iter().filter(|(_, given)| *given).map(|(name, _)| *name).collect();
-        given.extend(claim.order.as_ref().map(|_| "order"));
+    /// What is measured and what it is held against must fit together; the key that says what is measured.
+    fn kind(&self, claim: &Claim, index: usize) -> Result<Option<&'static str>, PlanError> {
+        let kinds = [
+            ("value", claim.value.is_some()),
+            ("ratio", claim.ratio.is_some()),
+            ("difference", claim.difference.is_some()),
+            ("order", claim.order.is_some()),
+        ];
+        let given: Vec<&'static str> = kinds.iter().filter(|(_, given)| *given).map(|(name, _)| *name).collect();
         let refuse = |keys: &[&str], value: String, expected: String| Err(self.refuse(index, keys, value, expected));
+        let (id, order) = (format!("{:?}", claim.id), claim.order.is_some());
         match given.as_slice() {
             [] if claim.untestable.is_some() => {}
-            [] => return refuse(&[], format!("{:?}", claim.id), "value, ratio, difference or order, or untestable with a reason".into()),
+            [] => return refuse(&[], id, "value, ratio, difference or order, or untestable with a reason".into()),
+            [_] if claim.untestable.is_some() => {
+                return refuse(&["untestable"], "...".into(), "reported with a reason where something is measured".into());
+            }
             [_] => {}
             [first, second, ..] => return refuse(&[second], "...".into(), format!("one of {first} and {second}")),
         }
-        let needs_window = claim.untestable.is_none() && claim.order.is_none();
-        if needs_window && claim.window.is_none() {
-            return refuse(&[], format!("{:?}", claim.id), "a window, [lowest, highest]".into());
+        if claim.reported.is_some() && given.is_empty() {
+            return refuse(&["reported"], "...".into(), "value, ratio, difference or order beside it".into());
         }
-        if claim.order.is_some() && claim.window.is_some() {
+        if claim.reported.is_some() && claim.window.is_some() {
+            return refuse(&["window"], "...".into(), "no window where what is measured is only reported".into());
+        }
+        if !given.is_empty() && claim.reported.is_none() && !order && claim.window.is_none() {
+            return refuse(&[], id, "a window, [lowest, highest], or reported with a reason".into());
+        }
+        if order && claim.window.is_some() {
             return refuse(&["window"], "...".into(), "no window with order".into());
+        }
+        if let Some(margin) = claim.margin.filter(|margin| !order || !(0.0..2.0).contains(margin)) {
+            return refuse(&["margin"], margin.to_string(), "a share, 0 or more and below 2, beside order".into());
         }
         if claim.order.as_ref().is_some_and(|order| order.len() < 2) {
             return refuse(&["order"], "...".into(), "two or more, the highest first".into());
@@ -334,12 +393,18 @@ impl Check<'_> {
         if !claim.at_each.is_empty() && !claim.at_some.is_empty() {
             return refuse(&["at_some"], "...".into(), "one of at_each and at_some".into());
         }
+        Ok(given.first().copied())
+    }
+
+    fn claim(&self, claim: &Claim, index: usize) -> Result<(), PlanError> {
+        let given = self.kind(claim, index)?;
+        let refuse = |keys: &[&str], value: String, expected: String| Err(self.refuse(index, keys, value, expected));
         for (key, axes) in [("at_each", &claim.at_each), ("at_some", &claim.at_some)] {
             if let Some(axis) = axes.iter().find(|axis| !self.axes.iter().any(|known| known.name == **axis)) {
                 return refuse(&[key], format!("{axis:?}"), self.axes_text());
             }
         }
-        let own = given.first().copied().unwrap_or("where");
+        let own = given.unwrap_or("where");
         for selection in claim.selections() {
             self.selection(claim, &selection.within(&claim.shared))
                 .map_err(|(value, expected)| self.refuse(index, &[own], value, expected))?;

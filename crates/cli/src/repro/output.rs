@@ -1,11 +1,12 @@
-//! Verdicts as a table for people and as JSON.
+//! Verdicts as a table for people.
 
 use comfy_table::{Cell, CellAlignment, Color, ContentArrangement, Table};
-use serde::Serialize;
 
-use super::claims::{Class, Selection};
-use super::evaluate::{Judged, Measured, Outcome, Verdict};
-use super::{Done, Ran};
+use super::Done;
+use super::causes::{Changed, Finding, Tried};
+use super::claims::{Class, MARGIN, Selection};
+use super::evaluate::{Judged, Measured, Outcome, Spread, Verdict};
+use super::interval::Seeds;
 use crate::table::STYLE;
 
 /// A number with three digits that mean something.
@@ -30,11 +31,53 @@ pub fn measured_text(measured: &Measured) -> String {
     }
 }
 
+/// In what interval it lies, for people; of an order, the differences of neighbours in percent. Empty where it is a point.
+pub fn spread_text(spread: &Spread) -> String {
+    let percent = |share: f64| format!("{:.3}", share * 100.0).trim_end_matches('0').trim_end_matches('.').to_string();
+    let rounded = |share: f64| if share.abs() < 0.1 { percent((share * 1000.0).round() / 1000.0) } else { format!("{:.0}", share * 100.0) };
+    match spread {
+        Spread::Nothing => String::new(),
+        Spread::Number([low, high]) if low == high => String::new(),
+        Spread::Number([low, high]) => format!("{} to {}", number_text(*low), number_text(*high)),
+        Spread::Differences(pairs) => {
+            let one = |[low, high]: &[f64; 2]| match low == high {
+                true => format!("{} %", rounded(*low)),
+                false => format!("{} to {} %", rounded(*low), rounded(*high)),
+            };
+            format!("by {}", pairs.iter().map(one).collect::<Vec<_>>().join(", "))
+        }
+    }
+}
+
+/// A number with its interval, for people.
+pub fn with_spread(outcome: &Outcome) -> String {
+    let (measured, spread) = (measured_text(&outcome.measured), spread_text(&outcome.spread));
+    // Several places whose intervals are points span nothing more than what is shown.
+    if spread.is_empty() || spread == measured { measured } else { format!("{measured} ({spread})") }
+}
+
+/// How many seeds, for people.
+pub fn seeds_text(outcome: &Outcome) -> String {
+    match outcome.seeds {
+        None => "-".into(),
+        Some(Seeds::Any) => "any".into(),
+        Some(Seeds::Drawn(seeds)) => seeds.to_string(),
+    }
+}
+
+/// The verdict, with a mark where it is of one seed.
+pub fn verdict_text(outcome: &Outcome) -> String {
+    let mark = if outcome.seeds == Some(Seeds::Drawn(1)) { " (1 seed)" } else { "" };
+    format!("{}{mark}", outcome.verdict.text())
+}
+
 /// What agrees with the claim, for people: a window or an order.
 pub fn window_text(judged: &Judged) -> String {
     let claim = &judged.claim;
     if let Some(order) = &claim.order {
-        return order.iter().map(Selection::describe).collect::<Vec<_>>().join(" > ");
+        let names = order.iter().map(Selection::describe).collect::<Vec<_>>().join(" > ");
+        let margin = claim.margin.filter(|margin| *margin != MARGIN).map(|margin| format!(", by {} %", number_text(margin * 100.0)));
+        return names + &margin.unwrap_or_default();
     }
     match claim.window {
         None => "-".into(),
@@ -48,28 +91,37 @@ fn verdict_cell(outcome: &Outcome) -> Cell {
     let color = match outcome.verdict {
         Verdict::Reproduced => Color::Green,
         Verdict::NotReproduced => Color::Red,
-        Verdict::CannotBeTested => Color::Yellow,
+        Verdict::Undecided | Verdict::CannotBeTested => Color::Yellow,
+        Verdict::Reported => Color::Reset,
     };
-    Cell::new(outcome.verdict.text()).fg(color)
+    Cell::new(verdict_text(outcome)).fg(color)
 }
 
-/// A figure's claims: a row each, and one below it for every other reading.
+/// A figure's claims: a row each, one below it for every other reading, and its causes below the table.
 pub fn table(done: &Done, quick: bool) -> String {
     let mut table = Table::new();
     table.load_style(STYLE).set_content_arrangement(ContentArrangement::Disabled);
-    table.set_header(["claim", "paper", "measured", "window", "verdict"]);
+    table.set_header(["claim", "class", "paper", "measured", "interval", "seeds", "window", "verdict"]);
     for judged in &done.judged {
         let paper = judged.claim.paper.map_or("-".into(), number_text);
         let row = |name: String, outcome: &Outcome| {
-            let cells = [Cell::new(name), Cell::new(&paper), Cell::new(measured_text(&outcome.measured)), Cell::new(window_text(judged))];
-            cells.into_iter().chain([verdict_cell(outcome)]).collect::<Vec<_>>()
+            let texts = [
+                name,
+                judged.claim.class.text().into(),
+                paper.clone(),
+                measured_text(&outcome.measured),
+                spread_text(&outcome.spread),
+                seeds_text(outcome),
+                window_text(judged),
+            ];
+            texts.into_iter().map(Cell::new).chain([verdict_cell(outcome)]).collect::<Vec<_>>()
         };
         table.add_row(row(judged.claim.id.clone(), &judged.outcome));
         for (reading, outcome) in &judged.readings {
             table.add_row(row(format!("  {reading} reading"), outcome));
         }
     }
-    for column in table.column_iter_mut().skip(1).take(2) {
+    for column in table.column_iter_mut().skip(2).take(4) {
         column.set_cell_alignment(CellAlignment::Right);
     }
     let mark = if quick { ", QUICK: fewer repetitions and points than the figure has" } else { "" };
@@ -77,93 +129,95 @@ pub fn table(done: &Done, quick: bool) -> String {
     for line in table.lines() {
         text.extend([line.trim_end(), "\n"]);
     }
-    for judged in &done.judged {
-        let outcomes = std::iter::once((None, &judged.outcome)).chain(judged.readings.iter().map(|(name, outcome)| (Some(name), outcome)));
-        for (reading, outcome) in outcomes {
-            if let Some(reason) = &outcome.reason {
-                let reading = reading.map_or(String::new(), |name| format!(", {name} reading"));
-                text.push_str(&format!("{}{reading}: {reason}\n", judged.claim.id));
-            }
-        }
+    if done.judged.iter().any(|judged| judged.outcome.seeds == Some(Seeds::Any)) {
+        text.push_str("seeds any: the plan draws nothing: one value\n");
     }
+    done.judged.iter().for_each(|judged| text.push_str(&reasons(judged)));
+    done.causes.iter().for_each(|tried| text.push_str(&cause_lines(tried)));
     text.push('\n');
     text
 }
 
-/// How many claims have which verdict.
-pub fn summary(all: &[Done]) -> String {
-    let verdicts = || all.iter().flat_map(|done| &done.judged).map(|judged| judged.outcome.verdict);
-    let count = |verdict: Verdict| format!("{} {}", verdicts().filter(|other| *other == verdict).count(), verdict.text());
-    let runs: usize = all.iter().map(|done| if let Ran::Simulated { finished, .. } = &done.ran { finished.len() } else { 0 }).sum();
-    let counts = [Verdict::Reproduced, Verdict::NotReproduced, Verdict::CannotBeTested].map(count).join(", ");
-    format!("{} claims: {counts}; {runs} runs\n", verdicts().count())
-}
-
-/// A claim as JSON.
-#[derive(Serialize)]
-struct ClaimRecord<'a> {
-    /// Figure and claim.
-    claim: String,
-    figure: &'a str,
-    class: Class,
-    /// What the paper says.
-    paper: &'a str,
-    /// Its number, where it has one.
-    paper_value: Option<f64>,
-    measured: &'a Measured,
-    /// `[lowest, highest]` with null for an open end, or the order as a text.
-    window: serde_json::Value,
-    verdict: Verdict,
-    reason: Option<&'a str>,
-    quick: bool,
-    /// The same claim in other readings of the text.
-    readings: Vec<ReadingRecord<'a>>,
-}
-
-#[derive(Serialize)]
-struct ReadingRecord<'a> {
-    reading: &'a str,
-    measured: &'a Measured,
-    verdict: Verdict,
-    reason: Option<&'a str>,
-}
-
-/// All claims as an array, one object a line.
-pub fn json(all: &[Done], quick: bool) -> String {
-    let rows = all.iter().flat_map(|done| done.judged.iter().map(move |judged| record(done, judged, quick)));
-    let lines: Vec<String> = rows.map(|row| serde_json::to_string(&row).expect("claims are plain data")).collect();
-    if lines.is_empty() { "[]\n".into() } else { format!("[\n{}\n]\n", lines.join(",\n")) }
-}
-
-fn record<'a>(done: &'a Done, judged: &'a Judged, quick: bool) -> ClaimRecord<'a> {
-    let finite = |value: f64| value.is_finite().then_some(value);
-    let window = match (judged.claim.window, &judged.claim.order) {
-        (Some(window), _) => serde_json::json!([finite(window.low), finite(window.high)]),
-        (None, Some(_)) => window_text(judged).into(),
-        (None, None) => serde_json::Value::Null,
-    };
-    ClaimRecord {
-        claim: format!("{}/{}", done.figure.name, judged.claim.id),
-        figure: &done.figure.name,
-        class: judged.claim.class,
-        paper: &judged.claim.text,
-        paper_value: judged.claim.paper,
-        measured: &judged.outcome.measured,
-        window,
-        verdict: judged.outcome.verdict,
-        reason: judged.outcome.reason.as_deref(),
-        quick,
-        readings: judged
-            .readings
-            .iter()
-            .map(|(name, outcome)| ReadingRecord {
-                reading: name,
-                measured: &outcome.measured,
-                verdict: outcome.verdict,
-                reason: outcome.reason.as_deref(),
-            })
-            .collect(),
+/// Where a claim fails, or why it has no verdict, in each reading: a line each.
+fn reasons(judged: &Judged) -> String {
+    let mut text = String::new();
+    let outcomes = std::iter::once((None, &judged.outcome)).chain(judged.readings.iter().map(|(name, outcome)| (Some(name), outcome)));
+    for (reading, outcome) in outcomes {
+        if let Some(reason) = &outcome.reason {
+            let reading = reading.map_or(String::new(), |name| format!(", {name} reading"));
+            text.push_str(&format!("{}{reading}: {reason}\n", judged.claim.id));
+        }
     }
+    text
+}
+
+/// A claim of a cause before and after its change, for people.
+pub fn changed_text(changed: &Changed) -> String {
+    let before = format!("{} {}", measured_text(&changed.before.measured), changed.before.verdict.text());
+    let after = changed.after.as_ref().map(|after| format!(" -> {} {}", with_spread(after), verdict_text(after)));
+    let reason = changed.reason.as_ref().map(|reason| format!(" ({reason})"));
+    format!("{}: {before}{}{}", changed.claim.id, after.unwrap_or_default(), reason.unwrap_or_default())
+}
+
+fn cause_lines(tried: &Tried) -> String {
+    let cause = &tried.cause;
+    let mut text = format!("{}: {}: {} ({}; expected {})\n", tried.finding().text(), cause.id, cause.text, cause.change(), cause.wanted());
+    for changed in &tried.claims {
+        text.extend(["    ", &changed_text(changed), "\n"]);
+    }
+    text
+}
+
+/// How many claims have which verdict: those that could fail, and those of the class consistency apart.
+pub struct Counts {
+    /// Claims that could fail.
+    pub claims: Vec<(Verdict, usize)>,
+    /// Of those that are decided, how many by one seed of a plan that draws.
+    pub by_one_seed: usize,
+    /// Those of the class consistency.
+    pub consistency: Vec<(Verdict, usize)>,
+    /// Causes.
+    pub causes: Vec<(Finding, usize)>,
+}
+
+/// Counts verdicts.
+pub fn counts(all: &[Done]) -> Counts {
+    let of = |consistency: bool| {
+        all.iter().flat_map(|done| &done.judged).filter(move |one| (one.claim.class == Class::Consistency) == consistency)
+    };
+    let by_verdict = |consistency: bool| {
+        let count = |verdict: Verdict| of(consistency).filter(|judged| judged.outcome.verdict == verdict).count();
+        Verdict::ALL.map(|verdict| (verdict, count(verdict))).to_vec()
+    };
+    let decided = |outcome: &Outcome| matches!(outcome.verdict, Verdict::Reproduced | Verdict::NotReproduced);
+    let by_one_seed = of(false).filter(|judged| decided(&judged.outcome) && judged.outcome.seeds == Some(Seeds::Drawn(1))).count();
+    let causes = || all.iter().flat_map(|done| &done.causes).map(Tried::finding);
+    let causes = Finding::ALL.map(|finding| (finding, causes().filter(|other| *other == finding).count())).to_vec();
+    Counts { claims: by_verdict(false), by_one_seed, consistency: by_verdict(true), causes }
+}
+
+/// How many claims have which verdict, and how many causes, in a line.
+pub fn summary(all: &[Done]) -> String {
+    let Counts { claims, by_one_seed, consistency, causes } = counts(all);
+    let total = |counts: &[(Verdict, usize)]| counts.iter().map(|(_, count)| count).sum::<usize>();
+    let each = |counts: &[(Verdict, usize)], all: bool| {
+        let shown = counts.iter().filter(|(_, count)| all || *count > 0);
+        shown.map(|(verdict, count)| format!("{count} {}", verdict.text())).collect::<Vec<_>>().join(", ")
+    };
+    let mut text = format!("{} claims: {}", total(&claims), each(&claims, true));
+    if by_one_seed > 0 {
+        text.push_str(&format!(" ({by_one_seed} decided by 1 seed)"));
+    }
+    if total(&consistency) > 0 {
+        text.push_str(&format!("; {} of consistency, counted apart: {}", total(&consistency), each(&consistency, false)));
+    }
+    if causes.iter().any(|(_, count)| *count > 0) {
+        let number: usize = causes.iter().map(|(_, count)| count).sum();
+        let each: Vec<String> =
+            causes.iter().map(|(finding, count)| format!("{count} {}", finding.text().trim_start_matches("cause "))).collect();
+        text.push_str(&format!("; {number} cause{}: {}", if number == 1 { "" } else { "s" }, each.join(", ")));
+    }
+    format!("{text}; {} runs\n", all.iter().map(Done::runs).sum::<usize>())
 }
 
 #[cfg(test)]
@@ -174,5 +228,16 @@ mod tests {
     fn numbers_have_three_digits() {
         let shown = [0.0, 354.2, 94.73, 1.5, 0.8, 0.0123, 0.0001, -0.25].map(number_text);
         assert_eq!(shown, ["0", "354", "94.7", "1.50", "0.800", "0.012", "1.0e-4", "-0.250"]);
+    }
+
+    #[test]
+    fn intervals_are_shown_where_they_are_more_than_a_point() {
+        let shown = [
+            Spread::Nothing,
+            Spread::Number([2.0, 2.0]),
+            Spread::Number([0.82, 0.951]),
+            Spread::Differences(vec![[0.0025, 0.0025], [-0.042, 0.31]]),
+        ];
+        assert_eq!(shown.each_ref().map(spread_text), ["", "", "0.820 to 0.951", "by 0.3 %, -4.2 to 31 %"]);
     }
 }

@@ -1,0 +1,155 @@
+//! The page of a paper: all of its claims in one table, with verdicts, readings and causes, and what of the paper has no claim.
+
+use anyhow::{Context, Result};
+use askama::Template;
+
+use super::{Page, Section};
+use crate::repro::Done;
+use crate::repro::causes::{Finding, Tried};
+use crate::repro::coverage::Entry;
+use crate::repro::evaluate::{Judged, Outcome, Verdict};
+use crate::repro::interval::Seeds;
+use crate::repro::output::{changed_text, counts, measured_text, number_text, seeds_text, spread_text, verdict_text, window_text};
+
+/// What has become of a paper's claims.
+pub(super) struct Verdicts {
+    pub(super) claims: Vec<Count>,
+    pub(super) consistency: Vec<Count>,
+    pub(super) causes: Vec<Count>,
+    pub(super) by_one_seed: usize,
+    pub(super) figures: Vec<FigureRows>,
+    pub(super) entries: Vec<EntryRow>,
+}
+
+/// How many have become what.
+pub(super) struct Count {
+    pub(super) number: usize,
+    pub(super) text: &'static str,
+    pub(super) style: String,
+}
+
+/// The claims of a figure.
+pub(super) struct FigureRows {
+    pub(super) id: String,
+    pub(super) title: String,
+    pub(super) readings: Vec<(String, String)>,
+    pub(super) claims: Vec<ClaimRow>,
+}
+
+/// A claim, or the same claim in another reading.
+pub(super) struct ClaimRow {
+    pub(super) name: String,
+    pub(super) is_reading: bool,
+    pub(super) class: &'static str,
+    pub(super) text: String,
+    pub(super) reason: Option<String>,
+    pub(super) paper: String,
+    pub(super) measured: String,
+    pub(super) interval: String,
+    pub(super) seeds: String,
+    pub(super) window: String,
+    pub(super) verdict: String,
+    pub(super) style: String,
+    pub(super) causes: Vec<CauseRow>,
+}
+
+/// A cause that is given for a claim.
+pub(super) struct CauseRow {
+    pub(super) finding: &'static str,
+    pub(super) style: String,
+    pub(super) text: String,
+    pub(super) change: String,
+    pub(super) came: String,
+}
+
+/// Something that the paper shows.
+pub(super) struct EntryRow {
+    pub(super) name: String,
+    pub(super) what: String,
+    pub(super) claims: String,
+    pub(super) why: String,
+}
+
+/// The name of a verdict's style.
+fn style(text: &str) -> String {
+    text.replace(' ', "-")
+}
+
+/// The page of a paper's figures.
+///
+/// # Errors
+/// Those of the template.
+pub fn page(paper: &str, all: &[Done], sections: &[Section], entries: &[Entry], quick: bool) -> Result<String> {
+    let counted = counts(all);
+    let of_verdicts = |counts: &[(Verdict, usize)], always: bool| -> Vec<Count> {
+        let kept = counts.iter().filter(|(_, number)| always || *number > 0);
+        kept.map(|(verdict, number)| Count { number: *number, text: verdict.text(), style: style(verdict.text()) }).collect()
+    };
+    let causes = counted.causes.iter().filter(|(_, number)| *number > 0);
+    let causes = causes.map(|(finding, number)| Count { number: *number, text: finding.text(), style: style(finding.text()) });
+    let verdicts = Verdicts {
+        claims: of_verdicts(&counted.claims, true),
+        consistency: of_verdicts(&counted.consistency, false),
+        causes: causes.collect(),
+        by_one_seed: counted.by_one_seed,
+        figures: all.iter().map(figure_rows).collect(),
+        entries: entries.iter().map(|entry| entry_row(entry, all)).collect(),
+    };
+    let title = format!("{paper}, reproduced");
+    Page { title: &title, version: env!("CARGO_PKG_VERSION"), quick, verdicts: Some(verdicts), sections }.render().context("report")
+}
+
+fn figure_rows(done: &Done) -> FigureRows {
+    let mut claims = Vec::new();
+    for judged in &done.judged {
+        claims.push(claim_row(judged, &judged.outcome, None, &done.causes));
+        claims.extend(judged.readings.iter().map(|(name, outcome)| claim_row(judged, outcome, Some(name), &[])));
+    }
+    FigureRows { id: done.figure.name.clone(), title: done.title.clone(), readings: done.readings.clone(), claims }
+}
+
+fn claim_row(judged: &Judged, outcome: &Outcome, reading: Option<&str>, causes: &[Tried]) -> ClaimRow {
+    let claim = &judged.claim;
+    let seeds = if outcome.seeds == Some(Seeds::Any) { Seeds::Any.text() } else { seeds_text(outcome) };
+    ClaimRow {
+        name: reading.map_or_else(|| claim.id.clone(), |name| format!("{name} reading")),
+        is_reading: reading.is_some(),
+        class: claim.class.text(),
+        text: if reading.is_some() { String::new() } else { claim.text.clone() },
+        reason: outcome.reason.clone(),
+        paper: claim.paper.map_or("-".into(), number_text),
+        measured: measured_text(&outcome.measured),
+        interval: spread_text(&outcome.spread),
+        seeds,
+        window: window_text(judged),
+        verdict: verdict_text(outcome),
+        style: style(outcome.verdict.text()),
+        causes: causes.iter().filter_map(|tried| cause_row(tried, &claim.id)).collect(),
+    }
+}
+
+fn cause_row(tried: &Tried, claim: &str) -> Option<CauseRow> {
+    let changed = tried.claims.iter().find(|changed| changed.claim.id == claim)?;
+    let finding: Finding = changed.finding;
+    Some(CauseRow {
+        finding: finding.text(),
+        style: style(finding.text()),
+        text: tried.cause.text.clone(),
+        change: format!("{}; expected {}", tried.cause.change(), tried.cause.wanted()),
+        came: changed_text(changed),
+    })
+}
+
+/// Claims of the figures that were run, with how many have which verdict.
+fn entry_row(entry: &Entry, all: &[Done]) -> EntryRow {
+    let judged = all.iter().flat_map(|done| done.judged.iter().filter(|judged| entry.covers(&done.figure.name, &judged.claim.id)));
+    let verdicts: Vec<Verdict> = judged.map(|judged| judged.outcome.verdict).collect();
+    let count = |verdict: &Verdict| verdicts.iter().filter(|other| *other == verdict).count();
+    let said = Verdict::ALL.iter().filter(|verdict| count(verdict) > 0).map(|verdict| format!("{} {}", count(verdict), verdict.text()));
+    let mut claims: Vec<String> = said.collect();
+    if claims.is_empty() && !entry.claims.is_empty() {
+        claims.push(format!("not run: {}", entry.claims.join(", ")));
+    }
+    claims.extend(entry.files.iter().cloned());
+    EntryRow { name: entry.name.clone(), what: entry.what.clone(), claims: claims.join(", "), why: entry.why.clone().unwrap_or_default() }
+}
