@@ -14,7 +14,8 @@ use crate::segment::{Flow, Place, Segment, reset, turned, window_update, word};
 const TOGETHER: Duration = Duration::from_us(3_000_000);
 /// After which time, from the first, resets are sent once more: a reset that is lost, or that does not stand where the other end waits (one that
 /// has not said yet how much it has), is asked for by nobody, and whoever waits for bytes sends none.
-const AGAIN: [Duration; 4] = [Duration::from_us(200_000), Duration::from_us(700_000), Duration::from_us(1_700_000), Duration::from_us(3_700_000)];
+const AGAIN: [Duration; 4] =
+    [Duration::from_us(200_000), Duration::from_us(700_000), Duration::from_us(1_700_000), Duration::from_us(3_700_000)];
 /// The window in a segment that is made here and brings bytes: nobody is to answer it.
 const NO_MATTER: u16 = 1_000;
 

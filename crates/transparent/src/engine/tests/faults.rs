@@ -624,7 +624,8 @@ fn who_was_not_reset_in_place_is_reset_once_it_says_where_it_stands_or_is_asked(
         let mut network = Network::with_flows(3, 4_096, job.iter().copied());
         (0..3).for_each(|rank| drop(speak(&mut network, &job, rank, 77, 10)));
         let left = network.data(job[2], length, &[], true);
-        let left = if rst(&left, job[0]).is_empty() { network.send(2, frame(job[1].reverse(), &[], 1, |tcp| tcp.rst = true)) } else { left };
+        let left =
+            if rst(&left, job[0]).is_empty() { network.send(2, frame(job[1].reverse(), &[], 1, |tcp| tcp.rst = true)) } else { left };
         // Rank 1 has received the result, and had not said so.
         assert_eq!(rst(&left, job[0]), [BASE]);
         network
