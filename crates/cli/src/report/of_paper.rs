@@ -8,7 +8,6 @@ use crate::repro::Done;
 use crate::repro::causes::{Finding, Tried};
 use crate::repro::coverage::Entry;
 use crate::repro::evaluate::{Judged, Outcome, Verdict};
-use crate::repro::interval::Seeds;
 use crate::repro::output::{changed_text, counts, measured_text, number_text, seeds_text, spread_text, verdict_text, window_text};
 
 /// What has become of a paper's claims.
@@ -110,7 +109,6 @@ fn figure_rows(done: &Done) -> FigureRows {
 
 fn claim_row(judged: &Judged, outcome: &Outcome, reading: Option<&str>, causes: &[Tried]) -> ClaimRow {
     let claim = &judged.claim;
-    let seeds = if outcome.seeds == Some(Seeds::Any) { Seeds::Any.text() } else { seeds_text(outcome) };
     ClaimRow {
         name: reading.map_or_else(|| claim.id.clone(), |name| format!("{name} reading")),
         is_reading: reading.is_some(),
@@ -120,7 +118,7 @@ fn claim_row(judged: &Judged, outcome: &Outcome, reading: Option<&str>, causes: 
         paper: claim.paper.map_or("-".into(), number_text),
         measured: measured_text(&outcome.measured),
         interval: spread_text(&outcome.spread),
-        seeds,
+        seeds: seeds_text(outcome),
         window: window_text(judged),
         verdict: verdict_text(outcome),
         style: style(outcome.verdict.text()),

@@ -26,17 +26,6 @@ pub enum Seeds {
     Drawn(usize),
 }
 
-impl Seeds {
-    /// In words.
-    pub fn text(self) -> String {
-        match self {
-            Seeds::Any => "draws nothing: one value".into(),
-            Seeds::Drawn(1) => "1 seed".into(),
-            Seeds::Drawn(seeds) => format!("{seeds} seeds"),
-        }
-    }
-}
-
 /// From the lowest to the highest number that is meant.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Interval {
@@ -184,7 +173,7 @@ mod tests {
     fn several_seeds_have_students_interval() {
         let five = sample(&[60.6, 59.0, 56.0, 61.0, 58.0]);
         assert!(near(five.interval(CONFIDENCE), 56.396, 61.444), "{:?}", five.interval(CONFIDENCE));
-        assert_eq!((five.number(), five.seeds().text()), (59.0, "5 seeds".into()));
+        assert_eq!((five.number(), five.seeds()), (59.0, Seeds::Drawn(5)));
         let two = sample(&[1.0, 2.0]);
         assert!(near(two.interval(CONFIDENCE), 1.5 - 6.353, 1.5 + 6.353), "{:?}", two.interval(CONFIDENCE));
         assert_eq!(sample(&[3.0, 3.0, 3.0]).interval(CONFIDENCE), Interval::point(3.0), "seeds that agree");
@@ -203,7 +192,7 @@ mod tests {
     #[test]
     fn one_seed_is_off_by_a_tenth_and_a_plan_that_draws_nothing_by_nothing() {
         let one = sample(&[50.0]);
-        assert_eq!((one.interval(CONFIDENCE), one.seeds().text()), (Interval { low: 45.0, high: 55.0 }, "1 seed".into()));
+        assert_eq!((one.interval(CONFIDENCE), one.seeds()), (Interval { low: 45.0, high: 55.0 }, Seeds::Drawn(1)));
         let fixed = Sample { draws: false, ..one.clone() };
         assert_eq!((fixed.interval(CONFIDENCE), fixed.seeds()), (Interval::point(50.0), Seeds::Any));
         let difference = Sample { scale: 200.0, ..one };
