@@ -439,50 +439,43 @@ mod tests {
         });
     }
 
-    #[test]
-    fn a_successor_that_is_gone_is_noticed_although_nothing_refuses_what_is_sent() {
-        // In place of a switch that holds what was sent: a successor that reads nothing, so that writes wait, and then says that it ends.
+    /// A worker, and the other ends of its connections: the successor's and the predecessor's.
+    fn alone() -> (RingStream, TcpStream, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let successor = listener.local_addr().unwrap();
         let to = TcpStream::connect(successor).unwrap();
-        let (held, _) = listener.accept().unwrap();
-        let predecessor = TcpStream::connect(successor).unwrap();
+        let (of_successor, _) = listener.accept().unwrap();
+        let of_predecessor = TcpStream::connect(successor).unwrap();
         let (from, _) = listener.accept().unwrap();
         for stream in [&to, &from] {
             stream.set_nonblocking(true).unwrap();
         }
+        let place = RingPlace { ring: 1, rank: 0, world: 3, successor, patience: Duration::from_secs(60) };
+        (RingStream { place, to, from, from_name: "rank 2".to_owned(), message: 0 }, of_successor, of_predecessor)
+    }
+
+    #[test]
+    fn a_successor_that_is_gone_is_noticed_although_nothing_refuses_what_is_sent() {
+        // In place of a switch that holds what was sent: a successor that reads nothing, so that writes wait, and then says that it ends.
+        let (mut stream, held, predecessor) = alone();
         held.shutdown(std::net::Shutdown::Write).unwrap();
-        let patience = Duration::from_secs(60);
-        let place = RingPlace { ring: 1, rank: 0, world: 3, successor, patience };
-        let mut stream = RingStream { place, to, from, from_name: "rank 2".to_owned(), message: 0 };
         let begin = Instant::now();
         let error = stream.exchange(&[&vec![0; 64 << 20]], &mut [&mut [0; 64]]).unwrap_err();
         assert!(error.to_string().contains("closed at the other end before all was sent"), "{error}");
-        assert!(begin.elapsed() < patience, "by itself, not by patience");
+        assert!(begin.elapsed() < stream.place.patience, "by itself, not by patience");
         drop((held, predecessor));
     }
 
     #[test]
     fn a_connection_that_is_reset_after_all_was_sent_is_noticed_by_who_still_receives() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let successor = listener.local_addr().unwrap();
-        let to = TcpStream::connect(successor).unwrap();
-        let (reset, _) = listener.accept().unwrap();
-        let predecessor = TcpStream::connect(successor).unwrap();
-        let (from, _) = listener.accept().unwrap();
-        for stream in [&to, &from] {
-            stream.set_nonblocking(true).unwrap();
-        }
-        let patience = Duration::from_secs(60);
-        let place = RingPlace { ring: 1, rank: 0, world: 3, successor, patience };
-        let mut stream = RingStream { place, to, from, from_name: "rank 2".to_owned(), message: 0 };
+        let (mut stream, reset, predecessor) = alone();
         stream.exchange(&[&[1; 8]], &mut []).unwrap();
         // Closed with bytes that nobody has read: a reset, as the switch sends it.
         drop(reset);
         let begin = Instant::now();
         let error = stream.exchange(&[], &mut [&mut [0; 64]]).unwrap_err();
-        assert!(matches!(&error, StreamError::Broken { peer, .. } if *peer == successor.to_string()), "{error}");
-        assert!(begin.elapsed() < patience, "by itself, not by patience");
+        assert!(matches!(&error, StreamError::Broken { peer, .. } if *peer == stream.place.successor.to_string()), "{error}");
+        assert!(begin.elapsed() < stream.place.patience, "by itself, not by patience");
         drop(predecessor);
     }
 
