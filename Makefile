@@ -63,9 +63,8 @@ $(CARGO_DENY):
 		--target-dir $(TOOLS)/build --config profile.release.lto=false --config profile.release.opt-level=0 --config profile.release.codegen-units=16
 	rm -rf $(TOOLS)/build
 
-check-models: ## the largest configurations of the model checker, and all keys of plans, which take minutes
+check-models: ## the largest configurations of the model checker, which take minutes
 	cargo test --locked --release -p fanin-check --test all -- --ignored minutes_of
-	cargo test --locked --release -p fanin-plan --test keys -- --ignored minutes_of
 
 traceability: ## render docs/traceability.md from docs/traceability/*.toml
 	cargo run --locked --quiet -p fanin-lint -- traceability --write

@@ -370,3 +370,76 @@ fn an_address_that_is_taken_is_an_error_that_names_it() {
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&output.stderr).contains(&format!("cannot listen for control connections at {address}")));
 }
+
+/// One setting of a config file, and what is to be seen of it at a switch that runs: with the value it has to differ from without.
+struct Probe {
+    name: &'static str,
+    value: String,
+    seen: fn(&mut Switch, SocketAddr) -> String,
+}
+
+/// What a job of one rank that comes last is told, after as many others as this.
+fn after_others(control: SocketAddr, others: u32) -> String {
+    let others: Vec<_> = (0..others).map(|other| Communicator::join(rank(control, &format!("other{other}"), 0, 1)).unwrap()).collect();
+    let last = Communicator::join(Config { timeout: Duration::from_secs(5), ..rank(control, "last", 0, 1) });
+    drop(others);
+    last.map_or_else(|error| error.to_string(), |_| "joined".into())
+}
+
+/// What is seen of each setting. The ports of `listen` and of `data_ports` are free ones.
+fn probes(listen: u16, data: u16) -> Vec<Probe> {
+    fn probe(name: &'static str, value: impl ToString, seen: fn(&mut Switch, SocketAddr) -> String) -> Probe {
+        Probe { name, value: value.to_string(), seen }
+    }
+    vec![
+        probe("listen", format!("\"127.0.0.1:{listen}\""), |_, control| control.to_string()),
+        probe("http", "\"127.0.0.1:0\"", |switch, control| {
+            assert_eq!(after_others(control, 0), "joined");
+            switch.signal(Signal::TERM);
+            switch.output.by_ref().lines().map(Result::unwrap).filter(|line| line.starts_with("metrics at ")).count().to_string()
+        }),
+        probe("data_ports", format!("\"{data}-{data}\""), |_, control| after_others(control, 1)),
+        probe("jobs_max", 1, |_, control| after_others(control, 1)),
+        probe("connections_max", 1, |_, control| after_others(control, 1)),
+        probe("memory_max", "\"1MiB\"", |_, control| after_others(control, 0)),
+        probe("patience_max", "\"1s\"", |_, control| {
+            let start = Instant::now();
+            let alone = Communicator::join(Config { timeout: Duration::from_secs(4), ..rank(control, "alone", 0, 2) });
+            format!("{} {}", alone.err().unwrap(), start.elapsed() < Duration::from_secs(3))
+        }),
+        probe("drain_timeout", "\"0s\"", |switch, control| {
+            let _joined = Communicator::join(rank(control, "job", 0, 1)).unwrap();
+            switch.signal(Signal::TERM);
+            thread::sleep(Duration::from_millis(1500));
+            switch.process.try_wait().unwrap().is_some().to_string()
+        }),
+        probe("log_format", "\"json\"", |switch, control| {
+            assert_eq!(after_others(control, 0), "joined");
+            switch.log().starts_with('{').to_string()
+        }),
+    ]
+}
+
+/// No key of a config file is read and forgotten: each shows in what a running switch does.
+#[test]
+fn every_key_of_a_config_file_changes_what_a_switch_does() {
+    let folder = folder("switch_keys");
+    fs::write(folder.join("switch.toml"), "unknown_to_all = 1\n").unwrap();
+    let said = refused(&folder, &["switch", "--config", "switch.toml"]);
+    let known: BTreeSet<&str> = said.split("there are ").nth(1).unwrap().split(", ").collect();
+    let probes = probes(free_port(), free_port());
+    assert_eq!(known, probes.iter().map(|probe| probe.name).collect());
+    for Probe { name, value, seen } in probes {
+        let see = |config: String| {
+            fs::write(folder.join("switch.toml"), config).unwrap();
+            let mut switch = Switch::start(&folder, &["--config", "switch.toml"]);
+            let control = switch.line().strip_prefix("ranks join at ").unwrap().parse().unwrap();
+            seen(&mut switch, control)
+        };
+        let listen = if name == "listen" { "" } else { "listen = \"127.0.0.1:0\"\n" };
+        let without = see("listen = \"127.0.0.1:0\"\n".into());
+        let with = see(format!("{listen}{name} = {value}\n"));
+        assert_ne!(without, with, "{name} = {value} changes nothing");
+        println!("{name} = {value}: {with:?} where it was {without:?}");
+    }
+}

@@ -20,7 +20,7 @@ pub struct DemoArgs {
     /// How vectors travel; `auto` takes shared memory. With injected faults it is UDP.
     #[arg(long, value_enum, default_value_t = Way::Udp)]
     pub transport: Way,
-    /// Number of worker processes.
+    /// Number of worker processes, at most 256: all run on this machine.
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=256))]
     pub workers: u32,
     /// Length of the vector, a multiple of 4 bytes: `64MiB`, `100kB`, `4`, `0`.

@@ -57,18 +57,18 @@ pub const NETWORK: &[Key] = &[
     ("fabric_latency", &[bare("\"900ns\"")]),
     ("global_rate", &[bare("\"50Gb/s\""), with(&[DRAGONFLY], "\"20Gb/s\"")]),
     ("global_latency", &[bare("\"900ns\""), with(&[DRAGONFLY], "\"900ns\"")]),
-    ("queue", &[bare("\"1200B\""), with(&[LOSSLESS, UNRELIABLE], "\"64KiB\"")]),
+    ("queue", &[with(&[TRAFFIC], "\"1200B\""), with(&[LOSSLESS, UNRELIABLE], "\"64KiB\"")]),
     ("lossless", &[bare("{ model = \"output-queued\", input = \"2KiB\" }")]),
     ("ecn", &[with(&[TRAFFIC], "\"1200B\"")]),
-    ("nic_queue", &[bare("\"1200B\"")]),
+    ("nic_queue", &[with(&["jobs.0.message=512KiB"], "\"1200B\"")]),
     ("frame_overhead", &[bare("99")]),
     ("frame_min", &[bare("1500")]),
-    ("routing", &[bare("\"random\""), bare("\"destination\""), with(&[TRAFFIC], "\"random\"")]),
+    ("routing", &[with(&[TRAFFIC], "\"random\""), with(&[TRAFFIC], "\"destination\"")]),
     ("background_routing", &[bare("\"random\""), with(&[TRAFFIC], "\"random\"")]),
     ("flowlet_gap", &[bare("\"1us\""), with(&["network.routing=flowlet", TRAFFIC], "\"100ns\"")]),
     ("aggregating", &[bare("[\"leaf0\", \"leaf1\"]")]),
     ("aggregators", &[bare("7")]),
-    ("slot_versions", &[with(&["network.aggregators=20"], "2")]),
+    ("slot_versions", &[bare("2"), with(&["network.aggregators=20"], "2")]),
     ("adaptive_threshold", &[bare("0.01"), with(&["network.routing=adaptive", "network.queue=\"16KiB\"", TRAFFIC], "0.01")]),
     ("drill_samples", &[bare("1"), with(&["network.routing=drill", TRAFFIC], "1")]),
     ("drill_memory", &[bare("0"), with(&["network.routing=drill", "network.spines=4", TRAFFIC], "0")]),
@@ -192,17 +192,23 @@ pub const JOBS: &[Key] = &[
     ("overflow", &[bare("0.5"), with(&["jobs.0.fixed_point=true"], "0.5")]),
     ("increase", &[with(&["jobs.0.initial=2"], "\"60KiB\"")]),
     ("windows", &[with(&[MARKS, TRAFFIC, "jobs.0.operations=8"], "\"own\"")]),
-    ("threshold", &[with(&["jobs.0.aggregators=4", "jobs.0.operations=8"], "0")]),
-    ("collision_weight", &[with(&["jobs.0.aggregators=4", "jobs.0.operations=8"], "1")]),
-    ("mark_weight", &[with(&[MARKS, TRAFFIC, "jobs.0.operations=8"], "1")]),
-    ("priority", &[with(&["jobs.0.aggregators=4", "jobs.0.operations=8"], "9")]),
-    ("aggregators_min", &[with(&["jobs.0.aggregators=4", "jobs.0.operations=8"], "16")]),
-    ("fair", &[with(&["jobs.0.aggregators=4", "jobs.0.operations=20", "jobs.0.noise={ probability = 0.3, delay = \"5us\" }"], "true")]),
-    ("col_only", &[with(&["jobs.0.aggregators=4", "jobs.0.operations=8"], "true")]),
-    ("collisions", &[with(&["jobs.0.aggregators=4", "jobs.0.operations=8"], "\"aggregated\"")]),
-    ("synchrony", &[with(&["jobs.0.aggregators=4", "jobs.0.operations=8", TRAFFIC], "\"round-trip\"")]),
+    ("threshold", &[with(CONTENDED, "0")]),
+    ("collision_weight", &[with(CONTENDED, "1")]),
+    ("mark_weight", &[with(MARKED, "1")]),
+    ("priority", &[with(CONTENDED, "9")]),
+    ("aggregators_min", &[with(CONTENDED, "16")]),
+    ("fair", &[with(CONTENDED, "true")]),
+    ("col_only", &[with(CONTENDED, "true")]),
+    ("collisions", &[with(CONTENDED, "\"aggregated\"")]),
+    ("synchrony", &[with(CONTENDED, "\"round-trip\"")]),
 ];
 
+/// Two jobs over the same switches, which have far fewer aggregators than the jobs have packets under way.
+const CONTENDED: &[&str] =
+    &["jobs.0.workers=6", TWO_JOBS, "jobs.0.aggregators=8", "jobs.0.window=64", "jobs.0.message=512KiB", "jobs.0.operations=8"];
+/// The same, at ports that mark.
+const MARKED: &[&str] =
+    &["jobs.0.workers=6", TWO_JOBS, "jobs.0.aggregators=8", "jobs.0.window=64", "jobs.0.message=512KiB", "jobs.0.operations=8", MARKS];
 const SECOND: &str = "flows=[]";
 /// Rates that recover within the run.
 const SOON: &[&str] = &[
@@ -308,7 +314,7 @@ pub const OTHERS: &[(&str, &[Key])] = &[
             ("host", &[with(DEAD, "\"host3\""), with(&["faults.timed=[{ kind = \"host-dies\" }]"], "\"host3\"")]),
             ("rank", &[with(DEAD, "3")]),
             ("job", &[with(DEAD_OF_TWO, "1")]),
-            ("from", &[with(STALL, "\"3us\"")]),
+            ("from", &[with(STALL, "\"3us\""), with(STALL, "\"4500ns\"")]),
             ("until", &[with(STALL, "\"9us\"")]),
         ],
     ),
