@@ -378,12 +378,22 @@ struct Probe {
     seen: fn(&mut Switch, SocketAddr) -> String,
 }
 
-/// What a job of one rank that comes last is told, after as many others as this.
+/// Both ranks of a job, in so far as they get in.
+fn pair(control: SocketAddr, name: &str) -> Vec<Result<Communicator, CommError>> {
+    let config = |number| Config { timeout: Duration::from_secs(5), ..rank(control, name, number, 2) };
+    thread::scope(|scope| {
+        let threads = [0, 1].map(|number| scope.spawn(move || Communicator::join(config(number))));
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    })
+}
+
+/// What the ranks of a job are told that comes after so many others, which stay.
 fn after_others(control: SocketAddr, others: u32) -> String {
-    let others: Vec<_> = (0..others).map(|other| Communicator::join(rank(control, &format!("other{other}"), 0, 1)).unwrap()).collect();
-    let last = Communicator::join(Config { timeout: Duration::from_secs(5), ..rank(control, "last", 0, 1) });
+    let others: Vec<_> = (0..others).flat_map(|other| pair(control, &format!("other{other}"))).collect();
+    let told = |rank: &Result<Communicator, CommError>| rank.as_ref().map_or_else(|error| error.to_string(), |_| "joined".into());
+    let last: Vec<String> = pair(control, "last").iter().map(told).collect();
     drop(others);
-    last.map_or_else(|error| error.to_string(), |_| "joined".into())
+    last.join("; ")
 }
 
 /// What is seen of each setting. The ports of `listen` and of `data_ports` are free ones.
@@ -394,13 +404,13 @@ fn probes(listen: u16, data: u16) -> Vec<Probe> {
     vec![
         probe("listen", format!("\"127.0.0.1:{listen}\""), |_, control| control.to_string()),
         probe("http", "\"127.0.0.1:0\"", |switch, control| {
-            assert_eq!(after_others(control, 0), "joined");
+            assert_eq!(after_others(control, 0), "joined; joined");
             switch.signal(Signal::TERM);
             switch.output.by_ref().lines().map(Result::unwrap).filter(|line| line.starts_with("metrics at ")).count().to_string()
         }),
         probe("data_ports", format!("\"{data}-{data}\""), |_, control| after_others(control, 1)),
         probe("jobs_max", 1, |_, control| after_others(control, 1)),
-        probe("connections_max", 1, |_, control| after_others(control, 1)),
+        probe("connections_max", 2, |_, control| after_others(control, 1)),
         probe("memory_max", "\"1MiB\"", |_, control| after_others(control, 0)),
         probe("patience_max", "\"1s\"", |_, control| {
             let start = Instant::now();
@@ -408,13 +418,13 @@ fn probes(listen: u16, data: u16) -> Vec<Probe> {
             format!("{} {}", alone.err().unwrap(), start.elapsed() < Duration::from_secs(3))
         }),
         probe("drain_timeout", "\"0s\"", |switch, control| {
-            let _joined = Communicator::join(rank(control, "job", 0, 1)).unwrap();
+            let _joined = pair(control, "job");
             switch.signal(Signal::TERM);
             thread::sleep(Duration::from_millis(1500));
             switch.process.try_wait().unwrap().is_some().to_string()
         }),
         probe("log_format", "\"json\"", |switch, control| {
-            assert_eq!(after_others(control, 0), "joined");
+            assert_eq!(after_others(control, 0), "joined; joined");
             switch.log().starts_with('{').to_string()
         }),
     ]
