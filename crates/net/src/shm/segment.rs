@@ -13,7 +13,7 @@ const LINE_BYTES: usize = 128;
 /// Input and result areas begin at multiples of a page.
 const PAGE_BYTES: usize = 4_096;
 /// What the first eight bytes are: name and version of the layout.
-const MAGIC: u64 = u64::from_le_bytes(*b"fanin-01");
+const MAGIC: u64 = u64::from_le_bytes(*b"fanin-02");
 
 /// The ranks that can share one segment.
 pub const WORLD_MAX: u32 = 1_024;
@@ -163,6 +163,15 @@ impl Segment {
         self.word(self.layout.ranks_at() + rank as usize * LINE_BYTES + 8 + index * 8)
     }
 
+    /// Where the words are that all ranks believe, which is all but the areas.
+    #[cfg(test)]
+    pub(super) fn heads(&self) -> Vec<&AtomicU64> {
+        let (world, slots) = (self.layout.world as usize, self.layout.slots);
+        let ranks = LINE_BYTES..self.layout.ranks_at() + world * LINE_BYTES;
+        let slots = (0..slots).map(|slot| self.slot_at(slot)..self.slot_at(slot) + LINE_BYTES + world * 8);
+        std::iter::once(ranks).chain(slots).flat_map(|head| head.step_by(8)).map(|offset| self.word(offset)).collect()
+    }
+
     /// How many blocks a rank has arrived at.
     pub(super) fn progress(&self, rank: u32) -> &AtomicU64 {
         assert!(rank < self.layout.world);
@@ -184,12 +193,17 @@ impl Segment {
         self.half(self.slot_at(slot) + 64)
     }
 
+    /// What the result in the slot was computed for.
+    pub(super) fn computed(&self, slot: u32) -> &AtomicU64 {
+        self.word(self.slot_at(slot) + 72)
+    }
+
     /// How many ranks sleep until the slot is done.
     pub(super) fn sleepers(&self, slot: u32) -> &AtomicU32 {
         self.half(self.slot_at(slot) + 68)
     }
 
-    /// What a rank takes its block of the slot for.
+    /// Which block a rank has put into the slot, and what it takes it for.
     pub(super) fn signature(&self, slot: u32, rank: u32) -> &AtomicU64 {
         assert!(rank < self.layout.world);
         self.word(self.slot_at(slot) + LINE_BYTES + rank as usize * 8)
