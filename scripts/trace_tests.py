@@ -3,7 +3,8 @@
 
 Usage: trace_tests.py [--fanin PATH] [FILE ...]
 
-Makes an environment with scapy in target/trace. With files it only judges these. Exits with 1 where something is wrong. Python's standard
+Makes an environment with scapy in target/trace. tshark reads the traces with the dissector that `fanin trace --dissector` writes, where it is
+installed or can be. With files it only judges these. Exits with 1 where something is wrong. Python's standard
 library only, outside of that environment.
 """
 
@@ -11,12 +12,15 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import subprocess
 import sys
 import tempfile
 import venv
 from collections.abc import Sequence
 from pathlib import Path
+
+import packages
 
 ROOT = Path(__file__).resolve().parent.parent
 ENVIRONMENT = ROOT / "target" / "trace"
@@ -88,7 +92,21 @@ SHAPES = {
     "star": 'shape = "star"\nhosts = 6',
     "fat-tree": 'shape = "fat-tree"\nleaves = 2\nhosts_per_leaf = 3\nspines = 1',
 }
-SYSTEMS = ("netreduce", "tree", "ring", "canary", "switchml", "atp")
+SYSTEMS = ("netreduce", "tree", "ring", "canary", "switchml", "atp", "panama", "sharp", "rina", "ps", "flare", "doubling")
+#: The field that tells packets of a system apart, by the name that Wireshark has for it.
+NAMING = {
+    "tree": "fanin.tree.block",
+    "ring": "fanin.ring.kind",
+    "canary": "fanin.canary.block",
+    "switchml": "fanin.switchml.slot",
+    "atp": "fanin.atp.seq",
+    "panama": "fanin.panama.block",
+    "sharp": "fanin.sharp.kind",
+    "rina": "fanin.rina.kind",
+    "ps": "fanin.ps.seq",
+    "flare": "fanin.flare.block",
+    "doubling": "fanin.doubling.step",
+}
 
 
 def judge(files: Sequence[Path]) -> list[dict]:
@@ -142,6 +160,25 @@ def simulated(fanin: str, folder: Path) -> list[tuple[str, dict, list[str]]]:
     return rows
 
 
+def dissected(fanin: str, folder: Path) -> list[str]:
+    """What tshark does not know of the traces in a folder, with our dissector. Traces of NetReduce it knows by itself."""
+    lua = folder / "fanin.lua"
+    subprocess.run([fanin, "trace", "--dissector", str(lua)], check=True)
+    wrong = []
+    for path in sorted(folder.glob("*.pcapng")):
+        field = NAMING.get(path.stem.split("-")[0])
+        if field is None:
+            continue
+        command = ["tshark", "-n", "-X", f"lua_script:{lua}", "-r", str(path), "-T", "fields", "-e", "_ws.col.Protocol", "-e", "fanin.system", "-e", field]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        lines = [line.split("\t") for line in done.stdout.splitlines()]
+        unknown = [line for line in lines if line[0] != "Fanin" or not all(line[1:])]
+        complaints = [line for line in done.stderr.splitlines() if "lua" in line.lower() and "Running as user" not in line]
+        if done.returncode != 0 or not lines or unknown or complaints:
+            wrong.append(f"{path.stem}: tshark: {len(unknown)} of {len(lines)} packets without {field}; {done.returncode} {' '.join(complaints)[:400]}")
+    return wrong
+
+
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--fanin", default="target/debug/fanin")
@@ -152,6 +189,11 @@ def main(arguments: Sequence[str]) -> int:
     else:
         with tempfile.TemporaryDirectory(prefix="fanin-trace-") as name:
             rows = simulated(args.fanin, Path(name))
+            reason = packages.missing(["tshark"], lambda: shutil.which("tshark") is not None)
+            unread = [] if reason else dissected(args.fanin, Path(name))
+            print(f"skipped: tshark: {reason}" if reason else "tshark and the dissector: " + ("; ".join(unread) or "every packet is known"))
+            if unread:
+                rows.append(("tshark", {"frames": 0, "interfaces": [], "roce": 0, "opcodes": {}}, unread))
     for name, found, wrong in rows:
         print(f"{name}: {found['frames']} frames at {len(found['interfaces'])} interfaces, {found['roce']} of RoCEv2 {found['opcodes'] or ''}".rstrip())
         for words in wrong:

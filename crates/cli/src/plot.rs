@@ -23,6 +23,7 @@ use fanin_plan::computed::Computed;
 use fanin_plan::metrics::Field;
 use fanin_plan::run::Finished;
 use fanin_plan::schema::{Plot, PlotKind};
+pub use frame::{FONT, INK, MUTED};
 use frame::{Frame, Look, Pen, Ticks};
 use plotters::prelude::IntoLogRange;
 

@@ -2,13 +2,15 @@
 
 mod common;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
 use common::folder;
 use fanin_core::Wire;
-use fanin_systems::System;
+use fanin_plan::Plan;
+use fanin_systems::{LAYOUTS, System, layout_of};
 use fanin_wire::hop::HopHeader;
 use fanin_wire::switchml::SwitchMlHeader;
 
@@ -173,6 +175,82 @@ fn frames_are_between_those_who_send_and_receive_them() {
     }
 }
 
+/// Two leaves of five hosts below two spines; one of each five has no worker.
+const TREES: &str = r#"[network]
+shape = "fat-tree"
+leaves = 2
+hosts_per_leaf = 5
+spines = 2
+rate = "100Gb/s"
+latency = "300ns"
+
+[[jobs]]
+system = "canary"
+placement = [0, 1, 2, 3, 5, 6, 7, 8]
+message = "48KiB"
+"#;
+
+/// What follows the headers of Ethernet, IPv4 and UDP: the number of the system, and its header.
+fn header(frame: &[u8]) -> (u8, &[u8]) {
+    let (hop, bytes) = HopHeader::parse(&frame[14 + 20 + 8..]).unwrap();
+    (hop.system, &frame[14 + 20 + 8 + bytes..])
+}
+
+#[test]
+fn a_block_is_kept_alone_and_drawn() {
+    let folder = folder("trace-block");
+    let (plan, out, picture) = (folder.join("plan.toml"), folder.join("out.pcapng"), folder.join("tree.svg"));
+    for system in ["canary", "tree", "panama", "atp"] {
+        fs::write(&plan, TREES.replace("canary", system)).unwrap();
+        let output = trace(&plan, &out, &["--block", "5", "--picture", picture.to_str().unwrap()]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let (names, frames) = frames(&fs::read(&out).unwrap());
+        for (_, frame) in &frames {
+            let (number, header) = header(frame);
+            assert_eq!(layout_of(number).unwrap().block_of(header), Some(5), "{system}");
+        }
+        // Every worker sends or receives something, and the picture has all that do.
+        let ends: BTreeSet<&str> = frames.iter().flat_map(|(interface, _)| names[*interface].split('-')).collect();
+        assert!([0, 1, 2, 3, 5, 6, 7, 8].iter().all(|host| ends.contains(format!("host{host}").as_str())), "{system}: {ends:?}");
+        let svg = fs::read_to_string(&picture).unwrap();
+        assert!(ends.iter().all(|name| svg.contains(&format!("\n{name}\n"))), "{system}: {ends:?}");
+    }
+    // Eight workers and 48 blocks of Canary: a leaf's contributions to a block are one packet less for its leader.
+    fs::write(&plan, TREES).unwrap();
+    trace(&plan, &out, &["--block", "5"]);
+    let up = |(_, frame): &&(usize, Vec<u8>)| header(frame).1[18] == 0;
+    let contributions = frames(&fs::read(&out).unwrap()).1.iter().filter(up).count();
+    // Seven to leaves, one partial sum from the other leaf to a spine and one on, and one from the root to the leader, at least.
+    assert!((10..=7 + 8).contains(&contributions), "{contributions}");
+}
+
+/// Which fields there are Wireshark is told by the program that writes the packets.
+#[test]
+fn the_dissector_has_every_system_and_field() {
+    let folder = folder("trace-dissector");
+    let lua = folder.join("fanin.lua");
+    let output = Command::new(env!("CARGO_BIN_EXE_fanin")).arg("trace").arg("--dissector").arg(&lua).output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let lua = fs::read_to_string(lua).unwrap();
+    for (number, name, layout) in LAYOUTS {
+        assert!(lua.contains(&format!("[{number}] = {name:?}")) && lua.contains(&format!("title = {:?}", layout.title)), "{name}");
+        assert!(layout.fields.iter().all(|field| lua.contains(&format!("name = {:?}, at = {},", field.name, field.at))), "{name}");
+    }
+    let known: BTreeSet<&str> = LAYOUTS.iter().map(|(_, name, _)| *name).filter(|name| *name != "link").collect();
+    assert_eq!(known, System::NAMES.iter().copied().collect());
+}
+
+/// The numbers beside names are those that the systems themselves say.
+#[test]
+fn systems_have_the_numbers_that_layouts_say() {
+    for system in System::NAMES {
+        let plan = Plan::parse("plan", &TREES.replace("canary", system), &[], None).unwrap();
+        let prepared = plan.prepare(&plan.points[0], 0).unwrap();
+        let number = prepared.jobs[0].system.number();
+        assert!(LAYOUTS.iter().any(|(known, name, _)| (*known, *name) == (number, *system)), "{system} has {number}");
+    }
+}
+
 #[test]
 fn wrong_arguments_are_named() {
     let folder = folder("trace-wrong");
@@ -180,6 +258,12 @@ fn wrong_arguments_are_named() {
     fs::write(&plan, PLAN).unwrap();
     for (arguments, words) in [
         (&["--links", "host0-host1"][..], "--links host0-host1: expected the two ends of a link, as host0-switch0, host1-switch0"),
+        (
+            &["--block", "3"],
+            "--block 3: expected a job of a system whose packets name blocks: tree, canary, atp, a2tp, panama, sharp, ps, flare",
+        ),
+        (&["--set", "jobs.0.system=tree", "--block", "3", "--job", "1"], "--job 1: expected 0 to 0, the plan's jobs"),
+        (&["--picture", "tree.svg"], "--block <N>"),
         (&["--run", "1"], "--run 1: expected 0 to 0, the plan's runs"),
         (&["--from", "soon"], "expected a time, such as"),
         (&["--from", "3us", "--until", "2us"], "--until 2 us: expected no time before --from 3 us"),

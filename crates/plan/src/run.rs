@@ -8,10 +8,11 @@ use fanin_sim::engine::NO_ADDING;
 use fanin_sim::faults::TimedFault;
 use fanin_sim::metrics::MemorySample;
 use fanin_sim::series::SeriesRow;
-use fanin_sim::trace::TraceConfig;
+use fanin_sim::trace::{Keep, TraceConfig};
 use fanin_sim::vectors::Simulated;
 use fanin_sim::{RunResult, SetupError, Topology};
 use fanin_simulation::{AnySimulation, Runs, run_traced};
+use fanin_systems::AnyHeader;
 use rayon::prelude::*;
 
 use crate::results::{LinkRecord, RunRecord, link_records, record};
@@ -195,8 +196,8 @@ pub use fanin_simulation::ElementTrace;
 ///
 /// # Errors
 /// [`PlanError`] where a system refuses its configuration.
-pub fn traced(prepared: &Prepared, config: TraceConfig) -> Result<(RunResult, ElementTrace), PlanError> {
-    Ok(run_traced(simulation::<[u8]>(prepared, |job| job.op.into())?, config))
+pub fn traced(prepared: &Prepared, config: TraceConfig, keep: Keep<AnyHeader>) -> Result<(RunResult, ElementTrace), PlanError> {
+    Ok(run_traced(simulation::<[u8]>(prepared, |job| job.op.into())?, config, keep))
 }
 
 fn simulation<P: Simulated + ?Sized>(prepared: &Prepared, op: impl Fn(&PreparedJob) -> P::Op) -> Result<AnySimulation<P>, PlanError> {

@@ -3,6 +3,8 @@
 //! A packet is noted when its last bit is at the far end of a link; one that is lost before that is not, nor is a repeat that the receiver
 //! drops. How much is kept is bounded, and up to there a run goes as it would without.
 
+use std::fmt;
+
 use fanin_core::{Address, FlowLabel, Instant, JobId, NodeId, Role, Via};
 
 use crate::packet::{Head, Rest, flags};
@@ -60,10 +62,32 @@ pub struct Trace<H, O> {
     pub is_full: bool,
 }
 
+/// Which headers are kept, by what they say.
+pub struct Keep<H>(Box<dyn Fn(JobId, &H) -> bool>);
+
+impl<H> Keep<H> {
+    /// Those of packets for which `keep` says so. The job comes first.
+    pub fn only(keep: impl Fn(JobId, &H) -> bool + 'static) -> Self {
+        Keep(Box::new(keep))
+    }
+
+    /// All.
+    pub fn all() -> Self {
+        Keep::only(|_, _| true)
+    }
+}
+
+impl<H> fmt::Debug for Keep<H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Keep")
+    }
+}
+
 /// Keeps packets during a run.
 #[derive(Debug)]
 pub(crate) struct Tracer<H, O> {
     config: TraceConfig,
+    keep: Keep<H>,
     /// By link. Links to hosts are looked at for other reasons, too.
     links: Vec<bool>,
     trace: Trace<H, O>,
@@ -71,9 +95,9 @@ pub(crate) struct Tracer<H, O> {
 
 impl<H: Clone, O: Clone> Tracer<H, O> {
     /// `links` is how many there are.
-    pub fn new(config: TraceConfig, links: usize) -> Self {
+    pub fn new(config: TraceConfig, keep: Keep<H>, links: usize) -> Self {
         let links = (0..links as u32).map(|link| config.links.as_ref().is_none_or(|chosen| chosen.contains(&link))).collect();
-        Tracer { config, links, trace: Trace { packets: Vec::new(), is_full: false } }
+        Tracer { config, keep, links, trace: Trace { packets: Vec::new(), is_full: false } }
     }
 
     /// Whether packets of this link are kept.
@@ -84,7 +108,7 @@ impl<H: Clone, O: Clone> Tracer<H, O> {
     /// A packet arrives by a link that is looked at.
     pub fn note(&mut self, now_ps: u64, link: u32, head: &Head, rest: &Rest<H, O>) {
         let at = Instant::from_ps(now_ps);
-        if !self.looks_at(link) || at < self.config.from || at > self.config.until {
+        if !self.looks_at(link) || at < self.config.from || at > self.config.until || !(self.keep.0)(JobId(head.job), &rest.header) {
             return;
         }
         if self.trace.packets.len() >= self.config.packets_max {

@@ -6,7 +6,7 @@ use fanin_sim::lossless::LosslessConfig;
 use fanin_sim::lossless::{Arbitration, SwitchModel};
 use fanin_sim::routing::Balancer;
 use fanin_sim::scenario::Scenario;
-use fanin_sim::trace::{TraceConfig, TracedPacket};
+use fanin_sim::trace::{Keep, TraceConfig, TracedPacket};
 use fanin_sim::traffic::{Pattern, TrafficConfig};
 use fanin_sim::workloads::{NoHeader, Nobody};
 use fanin_sim::{LinkSpeed, NetworkConfig, Shape, Simulation, Topology};
@@ -76,7 +76,7 @@ fn a_run_is_the_same_and_every_packet_of_every_link_is_there() {
     for (lossless, loss) in [(None, 0.0), (None, 0.02), (Some(buffers), 0.0)] {
         let scenario = scenario(lossless, loss);
         let plain = simulation(&scenario).run();
-        let (result, trace) = simulation(&scenario).run_traced(all());
+        let (result, trace) = simulation(&scenario).run_traced(all(), Keep::all());
         assert_eq!(result, plain);
         assert!(!trace.is_full && trace.packets.is_sorted_by_key(|packet| packet.at));
         let arrived: Vec<u64> =
@@ -103,14 +103,14 @@ fn keys<'a>(packets: impl IntoIterator<Item = &'a TracedPacket<NoHeader, Length>
 #[test]
 fn what_is_kept_is_bounded_by_links_number_and_time() {
     let scenario = scenario(None, 0.0);
-    let (_, whole) = simulation(&scenario).run_traced(all());
-    let (result, first) = simulation(&scenario).run_traced(TraceConfig { packets_max: 100, ..all() });
+    let (_, whole) = simulation(&scenario).run_traced(all(), Keep::all());
+    let (result, first) = simulation(&scenario).run_traced(TraceConfig { packets_max: 100, ..all() }, Keep::all());
     assert_eq!((keys(&first.packets), first.is_full), (keys(&whole.packets[..100]), true));
     assert!(result.end <= whole.packets[100].at, "there is nothing more to wait for");
-    let (_, some) = simulation(&scenario).run_traced(TraceConfig { links: Some(vec![3, 9]), ..all() });
+    let (_, some) = simulation(&scenario).run_traced(TraceConfig { links: Some(vec![3, 9]), ..all() }, Keep::all());
     assert_eq!(keys(&some.packets), keys(whole.packets.iter().filter(|packet| [3, 9].contains(&packet.link))));
     let (from, until) = (Instant::ZERO + Duration::from_us(3), Instant::ZERO + Duration::from_us(6));
-    let (_, between) = simulation(&scenario).run_traced(TraceConfig { from, until, ..all() });
+    let (_, between) = simulation(&scenario).run_traced(TraceConfig { from, until, ..all() }, Keep::all());
     assert_eq!(keys(&between.packets), keys(whole.packets.iter().filter(|packet| packet.at >= from && packet.at <= until)));
     assert!(!between.packets.is_empty() && between.packets.len() < whole.packets.len());
 }

@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use fanin_core::{Census, Length};
-use fanin_sim::trace::{Trace, TraceConfig};
+use fanin_sim::trace::{Keep, Trace, TraceConfig};
 use fanin_sim::vectors::Simulated;
 use fanin_sim::{RunResult, Simulation};
 use fanin_systems::{AnyHeader, AnyNode};
@@ -33,6 +33,6 @@ runs!(Length, Census, [u8]);
 pub type ElementTrace = Trace<AnyHeader, Box<[u8]>>;
 
 /// Runs a simulation to its end, and keeps packets of some of its links.
-pub fn run_traced(simulation: AnySimulation<[u8]>, config: TraceConfig) -> (RunResult, ElementTrace) {
-    simulation.run_traced(config)
+pub fn run_traced(simulation: AnySimulation<[u8]>, config: TraceConfig, keep: Keep<AnyHeader>) -> (RunResult, ElementTrace) {
+    simulation.run_traced(config, keep)
 }

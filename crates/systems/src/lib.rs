@@ -22,7 +22,7 @@ mod sparse;
 mod switchml;
 mod trees;
 
-pub use any::{AnyHeader, AnyNode};
+pub use any::{AnyHeader, AnyNode, LAYOUTS, layout_of};
 pub use atp::FIXED_EXPONENT;
 pub use build::{build, check_operator, ring_order, shared};
 pub use collectives::check_collective;

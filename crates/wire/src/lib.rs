@@ -19,6 +19,7 @@
 //! | [`atp`] | ATP and A2TP |
 //! | [`roce`] | RoCEv2, as network cards send it |
 //! | [`netreduce`] | NetReduce: RoCEv2 in Fanin's hops, and what its switches say |
+//! | [`layout`] | where fields are, as data: for programs that show packets |
 //!
 //! Rules for all of them: little-endian, but for [`roce`] and [`netreduce`], whose byte order is the network's; fields at fixed offsets; every reserved bit is zero, or the packet is
 //! [`Malformed`](fanin_core::Malformed); bytes from the network never panic. A view (`HopPacket`, `TreePacket`, ...) has
@@ -31,6 +32,7 @@ pub mod canary;
 pub mod doubling;
 pub mod flare;
 pub mod hop;
+pub mod layout;
 pub mod link;
 pub mod netreduce;
 pub mod panama;

@@ -11,7 +11,8 @@ use super::data::Group;
 
 const WIDTH: u32 = 860;
 const HEIGHT: u32 = 500;
-const FONT: &str = "sans-serif";
+/// Of all text.
+pub const FONT: &str = "sans-serif";
 /// Text.
 pub const INK: RGBColor = RGBColor(40, 40, 40);
 /// Text of less weight.

@@ -2,16 +2,20 @@
 //!
 //! | module | what it holds |
 //! |---|---|
+//! | [`block`] | packets of one block, and a picture of its tree |
+//! | [`dissector`] | what shows the packets' fields in Wireshark |
 //! | [`frames`] | the frames that simulated packets would be |
 //! | [`pcapng`] | the file |
 //! | [`switch`] | the same of a switch's ports |
 
+mod block;
+mod dissector;
 mod frames;
 mod pcapng;
 pub mod switch;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -21,7 +25,8 @@ use fanin_core::{Duration, Instant};
 use fanin_plan::units::bytes_text;
 use fanin_plan::{Plan, Prepared, run};
 use fanin_sim::JobSchedule;
-use fanin_sim::trace::TraceConfig;
+use fanin_sim::trace::{Keep, TraceConfig};
+use fanin_systems::AnyHeader;
 
 use frames::Frames;
 use pcapng::{Direction, PcapNg};
@@ -34,10 +39,23 @@ use pcapng::{Direction, PcapNg};
 #[command(after_help = TRACE_HELP)]
 pub struct TraceArgs {
     /// The plan.
-    pub plan: PathBuf,
+    #[arg(required_unless_present = "dissector")]
+    pub plan: Option<PathBuf>,
     /// The file.
-    #[arg(long, value_name = "FILE.pcapng")]
-    pub out: PathBuf,
+    #[arg(long, value_name = "FILE.pcapng", required_unless_present = "dissector")]
+    pub out: Option<PathBuf>,
+    /// Writes a dissector for Wireshark and tshark, which shows the fields of all of Fanin's packets, and ends.
+    #[arg(long, value_name = "FILE.lua", exclusive = true)]
+    pub dissector: Option<PathBuf>,
+    /// Only packets of this block, as they name it themselves (Canary's blocks, a tree's; of ATP and servers the fragment).
+    #[arg(long, value_name = "N")]
+    pub block: Option<u64>,
+    /// With --block: of this job only, from 0 on; of all by default.
+    #[arg(long, value_name = "N", requires = "block")]
+    pub job: Option<u16>,
+    /// With --block: draws the links that the block's contributions and sums took.
+    #[arg(long, value_name = "FILE.svg", requires = "block")]
+    pub picture: Option<PathBuf>,
     /// Which links, by their ends: host0-switch0 is from host 0 to the switch. All by default.
     #[arg(long, value_name = "FROM-TO,..", value_delimiter = ',')]
     pub links: Vec<String>,
@@ -66,6 +84,8 @@ Examples:
   fanin trace examples/loss.toml --out loss.pcapng --links host0-leaf0,leaf0-host0 --packets 500
   fanin trace plan.toml --set 'jobs.0.system=\"netreduce\"' --from 10us --until 20us --out netreduce.pcapng
   tshark -r netreduce.pcapng -Y infiniband
+  fanin trace plan.toml --block 12 --picture tree.svg --out block.pcapng
+  fanin trace --dissector fanin.lua && tshark -X lua_script:fanin.lua -r block.pcapng
 
 What a running switch sees: fanin switch --transparent .. --trace FILE.";
 
@@ -76,10 +96,20 @@ fn time(text: &str) -> Result<Duration, String> {
 
 /// Runs the command: 0 if all is well, 1 if the run failed or the file could not be written, 2 if the input is wrong.
 pub fn run(args: &TraceArgs) -> ExitCode {
+    if let Some(path) = &args.dissector {
+        return match std::fs::write(path, dissector::lua()) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("error: {}: {error}", path.display());
+                ExitCode::from(1)
+            }
+        };
+    }
+    let (Some(plan), Some(out)) = (&args.plan, &args.out) else { unreachable!("clap requires both") };
     if let Some(until) = args.until.filter(|until| *until < args.from) {
         return wrong(&format!("--until {until}: expected no time before --from {}", args.from));
     }
-    let plan = match Plan::load(&args.plan, &args.set, args.seed).and_then(|plan| plan.check_keys().map(|()| plan)) {
+    let plan = match Plan::load(plan, &args.set, args.seed).and_then(|plan| plan.check_keys().map(|()| plan)) {
         Ok(plan) => plan,
         Err(error) => return wrong(&error),
     };
@@ -98,7 +128,11 @@ pub fn run(args: &TraceArgs) -> ExitCode {
         Ok(links) => links,
         Err(error) => return wrong(&error),
     };
-    match write(args, &prepared, &links) {
+    let keep = match args.block.map_or_else(|| Ok(Keep::all()), |block| block::keep(&prepared, block, args.job)) {
+        Ok(keep) => keep,
+        Err(error) => return wrong(&error),
+    };
+    match write(args, out, &prepared, &links, keep) {
         Ok(good) => ExitCode::from(if good { 0 } else { 1 }),
         Err(error) => {
             eprintln!("error: {error:#}");
@@ -155,24 +189,27 @@ fn chosen(prepared: &Prepared, names: &[String]) -> Result<Vec<u32>, String> {
 }
 
 /// Whether the run ended well.
-fn write(args: &TraceArgs, prepared: &Prepared, links: &[u32]) -> Result<bool> {
+fn write(args: &TraceArgs, out: &Path, prepared: &Prepared, links: &[u32], keep: Keep<AnyHeader>) -> Result<bool> {
     let names: Vec<String> = links.iter().map(|&link| name(prepared, link)).collect();
     // Before the run: a file that cannot be written should not cost its time.
-    let mut file = PcapNg::create(&args.out, &names)?;
+    let mut file = PcapNg::create(out, &names)?;
     let config = TraceConfig {
         links: Some(links.to_vec()),
         packets_max: args.packets as usize,
         from: Instant::ZERO + args.from,
         until: args.until.map_or(Instant::from_ps(u64::MAX), |until| Instant::ZERO + until),
     };
-    let (result, trace) = run::traced(prepared, config)?;
+    let (result, trace) = run::traced(prepared, config, keep)?;
     let mut frames = Frames::new(prepared);
     for packet in &trace.packets {
         let interface = links.binary_search(&packet.link).expect("no other links are looked at");
         file.add(interface, packet.at.as_ps() / 1_000, Direction::In, &frames.frame(packet))?;
     }
     file.finish()?;
+    if let (Some(path), Some(number)) = (&args.picture, args.block) {
+        block::draw(path, prepared, number, &trace.packets)?;
+    }
     let end = if trace.is_full { "; the run was ended there" } else { "" };
-    println!("{} packets of {} links in {}{end}", trace.packets.len(), links.len(), args.out.display());
+    println!("{} packets of {} links in {}{end}", trace.packets.len(), links.len(), out.display());
     Ok(result.verdict.wrong == 0)
 }

@@ -6,7 +6,7 @@ use super::Simulation;
 use crate::link::link_flags;
 use crate::metrics::RunResult;
 use crate::series::{GAUGES, Recorder, Totals};
-use crate::trace::{Trace, TraceConfig, Tracer};
+use crate::trace::{Keep, Trace, TraceConfig, Tracer};
 use crate::vectors::{Simulated, Vectors};
 
 /// Sum and number of a gauge's values.
@@ -31,9 +31,9 @@ where
 
     /// Runs to the end and keeps packets of some links. The run is the same as without, but that it ends, as by its time limit, where no
     /// further packet would be kept.
-    pub fn run_traced(mut self, config: TraceConfig) -> (RunResult, Trace<N::Header, P::Owned>) {
+    pub fn run_traced(mut self, config: TraceConfig, keep: Keep<N::Header>) -> (RunResult, Trace<N::Header, P::Owned>) {
         self.scenario.time_limit = self.scenario.time_limit.min(config.until.since(Instant::ZERO));
-        let tracer = Tracer::new(config, self.net.topology.links.len());
+        let tracer = Tracer::new(config, keep, self.net.topology.links.len());
         for (number, link) in (0..).zip(&mut self.net.links) {
             if tracer.looks_at(self.net.channels.cable(number)) {
                 link.flags |= link_flags::COUNTED;
