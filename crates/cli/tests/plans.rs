@@ -94,6 +94,16 @@ const WRONG: &[(&str, &str, &str)] = &[
     ),
     (
         "hosts = 16",
+        "hosts = 16\nlossless = { model = \"output-queued\", input = \"64KiB\", made_packets = \"input\" }",
+        "plan.toml:4: network.lossless.made_packets = \"input\": expected no such key with model = \"output-queued\"",
+    ),
+    (
+        "hosts = 16",
+        "hosts = 16\nlossless = { model = \"input-queued\", input = \"64KiB\", made_packets = \"fifo\" }",
+        "plan.toml:4: network.lossless.made_packets = \"fifo\": expected \"own-fifo\" or \"input\" or \"per-output\"",
+    ),
+    (
+        "hosts = 16",
         "hosts = 16\nlossless = { model = \"input-queued\", input = \"64KiB\", arbitration = \"random\" }",
         "plan.toml:4: network.lossless.arbitration = \"random\": expected \"first-come\" or \"round-robin\" or \"oldest-first\"",
     ),

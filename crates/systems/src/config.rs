@@ -100,6 +100,13 @@ pub struct CanaryParameters {
     pub timeout_min_ps: u64,
     /// Longest adaptive timeout, in ps.
     pub timeout_max_ps: u64,
+    /// Timeout of switches without hosts, in ps, where it is another one.
+    pub timeout_spine_ps: Option<u64>,
+    /// Timeout of a block at the switch of its leader, in ps, where it is another one.
+    pub timeout_root_ps: Option<u64>,
+    /// A switch finds by scanning its descriptors, once in this time, which timeouts are over: up to so much later (canary 8, gap 8), in ps;
+    /// 0 for exact timers. Not with adaptive ones.
+    pub scan_ps: u64,
     /// Length of this job's array of descriptors at each switch; a switch's memory is divided among jobs by these. The paper's switch has
     /// 32 Ki (canary 3).
     pub descriptors: u32,
@@ -118,7 +125,11 @@ pub struct CanaryParameters {
 impl CanaryParameters {
     /// The longest that a switch waits, in ps.
     pub fn timeout_longest_ps(&self) -> u64 {
-        if self.timeout_adaptive { self.timeout_max_ps } else { self.timeout_ps }
+        if self.timeout_adaptive {
+            return self.timeout_max_ps;
+        }
+        let others = [self.timeout_spine_ps, self.timeout_root_ps].into_iter().flatten();
+        others.fold(self.timeout_ps, u64::max).saturating_add(self.scan_ps)
     }
 }
 
@@ -129,6 +140,9 @@ impl Default for CanaryParameters {
             timeout_adaptive: false,
             timeout_min_ps: 500_000,
             timeout_max_ps: 16_000_000,
+            timeout_spine_ps: None,
+            timeout_root_ps: None,
+            scan_ps: 0,
             descriptors: 32_768,
             placement: Placement::Hash,
             failure: FailureRule::AllAsked,
