@@ -350,6 +350,25 @@ fn set_changes_a_value_and_its_errors_name_it() {
 }
 
 #[test]
+fn timeouts_by_level_are_read_and_what_is_wrong_is_named() {
+    let folder = folder("timeouts");
+    let canary = GOOD.replace("\"tree\"", "\"canary\"");
+    let with = |key: &str| plan(&folder, &canary.replace("trees = 1", key));
+    let good = |key: &str| good(&folder, &["sim", with(key), "--check"]);
+    good("timeout = { leaf = \"1us\", spine = \"1.5us\", root = \"4us\" }\nscan = \"500ns\"");
+    good("timeout = { root = \"4us\" }");
+    for (key, expected) in [
+        ("timeout = { core = \"1us\" }", "jobs[0].timeout.core = \"1us\": unknown key; Expected one of leaf, spine, root"),
+        ("timeout = { root = 4 }", "jobs[0].timeout.root = 4: expected a time, such as \"300ns\", \"1.5us\", \"10ms\" or \"2s\""),
+        ("timeout = {}", "jobs[0].timeout = {}: expected a time for leaf, spine or root"),
+        ("timeout = \"adaptive\"\nscan = \"1us\"", "jobs[0].scan = \"1us\": expected no such key with timeout = \"adaptive\""),
+    ] {
+        let said = refused(&folder, &["sim", with(key)]);
+        assert!(said.ends_with(expected), "{key}: {said}");
+    }
+}
+
+#[test]
 fn set_fixes_what_is_swept_and_may_not_touch_what_series_set() {
     let folder = folder("set-sweep");
     let name = plan(&folder, SMALL);
