@@ -80,9 +80,8 @@ fn run(scenario: Scenario) -> RunResult {
 #[test]
 fn results_stay_as_they_are() {
     let (arbitration, made_packets) = (Arbitration::default(), MadePackets::default());
-    let lossless = |model| {
-        Some(LosslessConfig { model, input_bytes: 16 * FRAME, output_bytes: 4 * FRAME, arbitration, made_packets, channels: 1 })
-    };
+    let lossless =
+        |model| Some(LosslessConfig { model, input_bytes: 16 * FRAME, output_bytes: 4 * FRAME, arbitration, made_packets, channels: 1 });
     let mut broken = scenario(Pattern::Permutation, Balancer::Ecmp, None);
     broken.faults = faults();
     let scenarios = [

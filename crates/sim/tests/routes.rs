@@ -161,7 +161,14 @@ fn dragonfly() -> Shape {
 
 fn lossless(balancer: Balancer, model: SwitchModel, buffer_frames: u64, channels: u8) -> NetworkConfig {
     let (input_bytes, output_bytes) = (buffer_frames * FRAME, buffer_frames * FRAME);
-    let lossless = LosslessConfig { model, input_bytes, output_bytes, arbitration: Arbitration::default(), made_packets: MadePackets::default(), channels };
+    let lossless = LosslessConfig {
+        model,
+        input_bytes,
+        output_bytes,
+        arbitration: Arbitration::default(),
+        made_packets: MadePackets::default(),
+        channels,
+    };
     NetworkConfig { lossless: Some(lossless), ..network(dragonfly(), balancer) }
 }
 

@@ -10,6 +10,17 @@ use crate::build::reliability;
 use crate::config::{BuildError, CanaryParameters, FailureRule, JobSpec, Placement, UNLIMITED};
 use crate::layout::leaf_of;
 
+impl CanaryParameters {
+    /// The longest that a switch waits, in ps.
+    pub fn timeout_longest_ps(&self) -> u64 {
+        if self.timeout_adaptive {
+            return self.timeout_max_ps;
+        }
+        let others = [self.timeout_spine_ps, self.timeout_root_ps].into_iter().flatten();
+        others.fold(self.timeout_ps, u64::max).saturating_add(self.scan_ps)
+    }
+}
+
 pub(crate) fn nodes<P: Payload + ?Sized>(
     spec: &JobSpec<'_, P::Op>,
     map: &NetworkMap,
