@@ -63,7 +63,8 @@ def assignments(plan: dict, name: str, choice: dict) -> list[str]:
 
 def run(fanin: str, threads: int, folder: Path, name: str, sets: list[str]) -> list[dict]:
     """The figure's claims, held against what comes out."""
-    command = [fanin, "repro", "canary", name, "--quick", "--no-causes", "--format", "json", "--dir", str(folder), "--threads", str(threads)]
+    command = [fanin, "repro", "canary", name, "--quick", "--no-causes", "--format", "json"]
+    command += ["--dir", str(folder), "--threads", str(threads)]
     for one in sets:
         command += ["--set", one]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -112,7 +113,8 @@ def table(plan: dict, results: dict) -> str:
         found = results.get(choice["name"], {})
         if found:
             rows.append(f"| {choice['name']} | " + " | ".join(cell(found.get(name), base.get(name)) for name in names) + " |")
-    missing = [f"{choice['name']}: {name}" for choice in plan["choices"] for name in choice["figures"] if name not in results.get(choice["name"], {})]
+    wanted = [(choice["name"], name) for choice in plan["choices"] for name in choice["figures"]]
+    missing = [f"{choice}: {name}" for choice, name in wanted if name not in results.get(choice, {})]
     return "\n".join(rows + (["", "Not run: " + "; ".join(missing) + "."] if missing else []))
 
 

@@ -11,7 +11,8 @@ CHOICES = Path(__file__).resolve().parent.parent / "experiments" / "canary" / "c
 
 
 def claim(name: str, verdict: str, measured: object) -> dict:
-    return {"claim": f"fig1/{name}", "class": "SIM", "measured": measured, "interval": None, "window": None, "verdict": verdict, "reason": None, "seeds": 1}
+    unsaid = {"class": "SIM", "interval": None, "window": None, "reason": None, "seeds": 1}
+    return {"claim": f"fig1/{name}", "measured": measured, "verdict": verdict, **unsaid}
 
 
 class Tests(unittest.TestCase):
