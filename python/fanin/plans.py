@@ -27,6 +27,7 @@ __all__ = [
     "Series",
     "Step",
     "TimedFault",
+    "Timeouts",
     "Traffic",
 ]
 
@@ -55,6 +56,7 @@ class Lossless(_Lossless, total=False):
 
     output: Bytes
     arbitration: Literal["first-come", "round-robin", "oldest-first"]
+    made_packets: Literal["own-fifo", "input", "per-output"]
     channels: int
 
 
@@ -103,6 +105,14 @@ class Network(_Network, total=False):
     conga_aging: Time
     aggregators: int
     slot_versions: int
+
+
+class Timeouts(TypedDict, total=False):
+    """Canary's timeouts by level: at switches next to hosts, at others, and of a block at the switch of its leader."""
+
+    leaf: Time
+    spine: Time
+    root: Time
 
 
 class Noise(TypedDict):
@@ -197,7 +207,8 @@ class Job(_Job, total=False):
     # rina
     full_speed: Rate
     # canary
-    timeout: Time | Literal["adaptive"]
+    timeout: Time | Literal["adaptive"] | Timeouts
+    scan: Time
     timeout_min: Time
     timeout_max: Time
     descriptors: int

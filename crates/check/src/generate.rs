@@ -9,7 +9,7 @@ mod sparse;
 
 use fanin_core::{CollectiveKind, DType, Duration, ElementOp, Instant, NetworkMap, NodeId, Operator, PacketKind, Rank};
 use fanin_sim::faults::{FaultPlan, KindSet, LinkFault, LinkSelector, Strays, TimedFault};
-use fanin_sim::lossless::{Arbitration, LosslessConfig, SwitchModel};
+use fanin_sim::lossless::{Arbitration, LosslessConfig, MadePackets, SwitchModel};
 use fanin_sim::routing::Balancer;
 use fanin_sim::traffic::{Pattern, TrafficConfig};
 use fanin_sim::{LinkSpeed, NetworkConfig, Shape, Topology};
@@ -64,6 +64,7 @@ pub fn generate_for(seed: u64, only: Option<&str>) -> Recipe {
     let mut kind_draw = Draw::new(seed, 6);
     let mut jobs = jobs(&mut Draw::new(seed, 4), &map, weather, only);
     adaptive_timeouts(&mut Draw::new(seed, 8), &mut jobs);
+    uneven_timeouts(&mut Draw::new(seed, 47), &mut jobs);
     with_servers(&mut Draw::new(seed, 9), &map, &mut jobs, only);
     panama(&mut Draw::new(seed, 10), &mut jobs, only);
     netreduce(&mut Draw::new(seed, 11), &mut jobs, only);
@@ -77,6 +78,7 @@ pub fn generate_for(seed: u64, only: Option<&str>) -> Recipe {
     some_forward_only(&mut Draw::new(seed, 39), &mut jobs);
     let forwarding = partial::forwarding(&mut Draw::new(seed, 44), &map, &jobs);
     jobs.iter_mut().for_each(|job| kinds(&mut kind_draw, job));
+    inside_switches(&mut Draw::new(seed, 46), &mut network);
     let mut faults = FaultPlan::default();
     let fault_draw = &mut Draw::new(seed, 5);
     if weather == Weather::Calm {
@@ -116,7 +118,16 @@ fn lossless(draw: &mut Draw) -> LosslessConfig {
         input_bytes: bytes(draw),
         output_bytes: bytes(draw),
         arbitration: Arbitration::default(),
+        made_packets: MadePackets::default(),
         channels: 1,
+    }
+}
+
+/// Where input-queued switches differ inside.
+fn inside_switches(draw: &mut Draw, network: &mut NetworkConfig) {
+    if let Some(lossless) = &mut network.lossless {
+        lossless.arbitration = *draw.pick(&[Arbitration::FirstCome, Arbitration::RoundRobin, Arbitration::OldestFirst]);
+        lossless.made_packets = *draw.pick(&[MadePackets::PerOutput, MadePackets::OwnFifo, MadePackets::Input]);
     }
 }
 
@@ -312,6 +323,17 @@ fn adaptive_timeouts(draw: &mut Draw, jobs: &mut [JobRecipe]) {
             let min_ps = draw.scaled(100_000, 20_000_000);
             (parameters.timeout_adaptive, parameters.timeout_min_ps) = (true, min_ps);
             parameters.timeout_max_ps = min_ps + draw.scaled(1_000, 100_000_000);
+        }
+    }
+}
+
+/// Timers of some of Canary's jobs are found by scans, or are not the same everywhere.
+fn uneven_timeouts(draw: &mut Draw, jobs: &mut [JobRecipe]) {
+    for job in jobs {
+        if let System::Canary(parameters) = &mut job.system {
+            let mut some_ps = |percent| if draw.percent(percent) { Some(draw.scaled(10_000, 20_000_000)) } else { None };
+            parameters.scan_ps = some_ps(40).unwrap_or(0);
+            (parameters.timeout_spine_ps, parameters.timeout_root_ps) = (some_ps(30), some_ps(30));
         }
     }
 }

@@ -5,7 +5,7 @@ use fanin_check::{Demand, Draw, JobRecipe, Payloads, Recipe, run, violations};
 use fanin_core::{Census, CollectiveKind, DType, DropReason, Duration, ElementOp, Instant, NetworkMap, NodeId, Operator, Rank, Suspect};
 use fanin_protocols::canary::Planted;
 use fanin_sim::faults::{FaultPlan, TimedFault};
-use fanin_sim::lossless::{Arbitration, LosslessConfig, SwitchModel};
+use fanin_sim::lossless::{Arbitration, LosslessConfig, MadePackets, SwitchModel};
 use fanin_sim::metrics::Ended;
 use fanin_sim::routing::Balancer;
 use fanin_sim::traffic::{Pattern, TrafficConfig};
@@ -50,6 +50,7 @@ fn network(draw: &mut Draw) -> NetworkConfig {
         input_bytes: draw.scaled(2 * frame_bytes, 262_144),
         output_bytes: draw.scaled(2 * frame_bytes, 262_144),
         arbitration: Arbitration::default(),
+        made_packets: *draw.pick(&[MadePackets::PerOutput, MadePackets::OwnFifo, MadePackets::Input]),
         channels: 1,
     };
     NetworkConfig {

@@ -11,7 +11,7 @@ use fanin_core::{
     OperationId, Operator, Outcome, PacketKind, Piece, Placed, Tx, Worker,
 };
 use fanin_sim::faults::{FaultPlan, KindSet, LinkFault, LinkSelector};
-use fanin_sim::lossless::{Arbitration, LosslessConfig, SwitchModel};
+use fanin_sim::lossless::{Arbitration, LosslessConfig, MadePackets, SwitchModel};
 use fanin_sim::metrics::Ended;
 use fanin_sim::routing::Balancer;
 use fanin_sim::{LinkSpeed, NetworkConfig, RunResult, Shape, Simulation};
@@ -180,6 +180,7 @@ fn recipe(window: u32, workers: u32, bytes: u64) -> Recipe {
             input_bytes: 16 << 10,
             output_bytes: 16 << 10,
             arbitration: Arbitration::default(),
+            made_packets: MadePackets::default(),
             channels: 1,
         }),
         ecn_mark_bytes: u64::MAX,

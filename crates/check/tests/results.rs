@@ -6,7 +6,7 @@ use std::fmt::Write;
 use fanin_check::{Recipe, run, violations};
 use fanin_core::{Census, Duration, Instant, NodeId};
 use fanin_sim::faults::TimedFault;
-use fanin_sim::lossless::{Arbitration, LosslessConfig, SwitchModel};
+use fanin_sim::lossless::{Arbitration, LosslessConfig, MadePackets, SwitchModel};
 use fanin_sim::traffic::{Pattern, TrafficConfig};
 use fanin_systems::{RingOrder, System};
 
@@ -29,8 +29,14 @@ fn alone(system: System) -> Recipe {
 fn lossless(system: System, model: SwitchModel) -> Recipe {
     let mut recipe = alone(system);
     recipe.jobs[0].reliable = false;
-    recipe.network.lossless =
-        Some(LosslessConfig { model, input_bytes: 16_000, output_bytes: 8_000, arbitration: Arbitration::default(), channels: 1 });
+    recipe.network.lossless = Some(LosslessConfig {
+        model,
+        input_bytes: 16_000,
+        output_bytes: 8_000,
+        arbitration: Arbitration::default(),
+        made_packets: MadePackets::OwnFifo,
+        channels: 1,
+    });
     recipe
 }
 

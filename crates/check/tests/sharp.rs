@@ -7,7 +7,7 @@ use fanin_check::{Checks, Recipe, examine, generate_for, run, violations};
 use fanin_core::{Census, Duration, Instant, JobId, NetworkMap, NodeId};
 use fanin_protocols::sharp::Planted;
 use fanin_protocols::tree;
-use fanin_sim::lossless::{Arbitration, LosslessConfig, SwitchModel};
+use fanin_sim::lossless::{Arbitration, LosslessConfig, MadePackets, SwitchModel};
 use fanin_sim::{RunResult, Shape};
 use fanin_systems::{AnyNode, JobSpec, RefusalRule, SharpMode, SharpParameters, System};
 
@@ -28,6 +28,7 @@ fn jobs(parameters: &[SharpParameters], bytes: u64, operations: usize) -> Recipe
         input_bytes: 64_000,
         output_bytes: 64_000,
         arbitration: Arbitration::default(),
+        made_packets: MadePackets::default(),
         channels: 1,
     });
     let all = recipe.jobs.remove(0);

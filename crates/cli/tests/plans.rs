@@ -94,6 +94,16 @@ const WRONG: &[(&str, &str, &str)] = &[
     ),
     (
         "hosts = 16",
+        "hosts = 16\nlossless = { model = \"output-queued\", input = \"64KiB\", made_packets = \"input\" }",
+        "plan.toml:4: network.lossless.made_packets = \"input\": expected no such key with model = \"output-queued\"",
+    ),
+    (
+        "hosts = 16",
+        "hosts = 16\nlossless = { model = \"input-queued\", input = \"64KiB\", made_packets = \"fifo\" }",
+        "plan.toml:4: network.lossless.made_packets = \"fifo\": expected \"own-fifo\" or \"input\" or \"per-output\"",
+    ),
+    (
+        "hosts = 16",
         "hosts = 16\nlossless = { model = \"input-queued\", input = \"64KiB\", arbitration = \"random\" }",
         "plan.toml:4: network.lossless.arbitration = \"random\": expected \"first-come\" or \"round-robin\" or \"oldest-first\"",
     ),
@@ -166,7 +176,7 @@ const WRONG: &[(&str, &str, &str)] = &[
         "plan.toml:9: jobs[0].timeout_ps = 5: unknown key; expected one of system, copies, workers, servers, placement, jobs_per_host, \
          message, payload, element, operations, model, scale, iterations, tensor, compute, compute_spread, start, start_skew, arrivals, \
          crash, noise, window, reliable, rto_initial, rto_min, patience, descriptors, failure, \
-         generations, hold, lifetime, table, timeout, timeout_max, timeout_min",
+         generations, hold, lifetime, scan, table, timeout, timeout_max, timeout_min",
     ),
     ("trees = 1", "window = 0", "plan.toml:9: jobs[0].window = 0: expected a whole number of 1 or more, or \"unlimited\""),
     ("trees = 1", "window = \"unlimited\"", "plan.toml:9: jobs[0].window = \"unlimited\": expected 1 to 1048576 packets"),
@@ -336,6 +346,25 @@ fn set_changes_a_value_and_its_errors_name_it() {
     ] {
         let said = refused(&folder, &["sim", name, "--set", set]);
         assert!(said.starts_with(&format!("error: plan.toml: --set {set}: {expected}")), "{said}");
+    }
+}
+
+#[test]
+fn timeouts_by_level_are_read_and_what_is_wrong_is_named() {
+    let folder = folder("timeouts");
+    let canary = GOOD.replace("\"tree\"", "\"canary\"");
+    let with = |key: &str| plan(&folder, &canary.replace("trees = 1", key));
+    let good = |key: &str| good(&folder, &["sim", with(key), "--check"]);
+    good("timeout = { leaf = \"1us\", spine = \"1.5us\", root = \"4us\" }\nscan = \"500ns\"");
+    good("timeout = { root = \"4us\" }");
+    for (key, expected) in [
+        ("timeout = { core = \"1us\" }", "jobs[0].timeout.core = \"1us\": unknown key; expected one of leaf, spine, root"),
+        ("timeout = { root = 4 }", "jobs[0].timeout.root = 4: expected a time, such as \"300ns\", \"1.5us\", \"10ms\" or \"2s\""),
+        ("timeout = {}", "jobs[0].timeout = {}: expected a time for leaf, spine or root"),
+        ("timeout = \"adaptive\"\nscan = \"1us\"", "jobs[0].scan = \"1us\": expected no such key with timeout = \"adaptive\""),
+    ] {
+        let said = refused(&folder, &["sim", with(key)]);
+        assert!(said.ends_with(expected), "{key}: {said}");
     }
 }
 

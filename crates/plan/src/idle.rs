@@ -111,7 +111,9 @@ fn of_network(setup: &Setup, rules: &mut Vec<Rule>) {
     for key in ["conga_time", "conga_aging"] {
         rule(key, by(&[Routing::Conga]), "without routing = \"conga\"");
     }
-    rule("aggregating", jobs.iter().any(sums_at_switches), "without a job whose sums are made at switches");
+    let no_sums = "without a job whose sums are made at switches";
+    rule("aggregating", jobs.iter().any(sums_at_switches), no_sums);
+    rule("lossless.made_packets", jobs.iter().any(sums_at_switches), no_sums);
     let shares = |job: &Job| matches!(job.system, System::Atp(_) | System::A2tp(_) | System::SwitchMl { .. });
     let expected = "without a job of atp, a2tp or switchml: canary has descriptors and flare slots of each job, as keys of [[jobs]], and other systems have their window";
     rule("aggregators", jobs.iter().any(shares), expected);
@@ -183,6 +185,7 @@ impl Mode {
             System::Canary(parameters) => {
                 let adaptive = parameters.timeout_adaptive;
                 rules.extend(["timeout_min", "timeout_max"].map(|key| (key, adaptive, "without timeout = \"adaptive\"")));
+                rules.push(("scan", !adaptive, "with timeout = \"adaptive\""));
                 rules.extend(["failure", "generations", "lifetime", "hold"].map(|key| (key, reliable, UNRELIABLE)));
                 rules.push(("hold", parameters.failure == FailureRule::Hold, "without failure = \"hold\""));
             }

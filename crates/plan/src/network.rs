@@ -269,7 +269,11 @@ fn lossless(refuse: &Refuse<'_>, config: &Network, balancers: [Balancer; 2]) -> 
     if config.queue.is_some() {
         return Err(refuse.at("network.queue", "no such key beside lossless"));
     }
-    let output_queued_has_none = [("output", lossless.output.is_some()), ("arbitration", lossless.arbitration.is_some())];
+    let output_queued_has_none = [
+        ("output", lossless.output.is_some()),
+        ("arbitration", lossless.arbitration.is_some()),
+        ("made_packets", lossless.made_packets.is_some()),
+    ];
     let model = match lossless.model {
         SwitchModelName::InputQueued => SwitchModel::InputQueued,
         SwitchModelName::OutputQueued => {
@@ -284,6 +288,7 @@ fn lossless(refuse: &Refuse<'_>, config: &Network, balancers: [Balancer; 2]) -> 
         input_bytes: lossless.input.0,
         output_bytes: lossless.output.unwrap_or(lossless.input).0,
         arbitration: lossless.arbitration.unwrap_or_default(),
+        made_packets: lossless.made_packets.unwrap_or_default(),
         channels: channels(refuse, config, lossless, balancers)?,
     }))
 }

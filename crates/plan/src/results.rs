@@ -319,7 +319,18 @@ impl Leaves {
 /// timeout. The leader's own time r is 0 here: leaders sum at line rate.
 fn bytes_by_model(prepared: &Prepared) -> Option<f64> {
     let [job] = prepared.jobs.as_slice() else { return None };
-    let System::Canary(CanaryParameters { timeout_ps, timeout_adaptive: false, .. }) = job.system else { return None };
+    // The model has one timeout for all, exactly.
+    let System::Canary(CanaryParameters {
+        timeout_ps,
+        timeout_adaptive: false,
+        timeout_spine_ps: None,
+        timeout_root_ps: None,
+        scan_ps: 0,
+        ..
+    }) = job.system
+    else {
+        return None;
+    };
     let (rate, hops, path_ps) = match prepared.scenario.network.shape {
         Shape::Star { link, .. } => (link.bits_per_second, 2, 2 * link.latency.as_ps()),
         Shape::FatTree2 { host_link, fabric_link, .. } => {

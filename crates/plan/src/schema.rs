@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use fanin_core::DType;
-use fanin_sim::lossless::Arbitration;
+use fanin_sim::lossless::{Arbitration, MadePackets};
 use fanin_systems::System;
 use serde::Deserialize;
 
@@ -173,6 +173,8 @@ pub struct Lossless {
     pub output: Option<Bytes>,
     /// Input-queued: which of the inputs that wait for an output is next.
     pub arbitration: Option<Arbitration>,
+    /// Input-queued: where packets enter that a switch makes itself.
+    pub made_packets: Option<MadePackets>,
     /// Dragonfly: virtual channels of a link between routers, each with buffers of these sizes; as many as keep its routing from deadlock
     /// where it is not given.
     pub channels: Option<Count>,

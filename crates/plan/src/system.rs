@@ -12,6 +12,9 @@ use super::units::{Bytes, Fraction, Rate, RateOrNone, Time};
 const RENAMED: &[(&str, &str)] = &[
     ("timeout", "timeout_ps"),
     ("timeout", "timeout_adaptive"),
+    ("timeout", "timeout_spine_ps"),
+    ("timeout", "timeout_root_ps"),
+    ("scan", "scan_ps"),
     ("timeout_min", "timeout_min_ps"),
     ("timeout_max", "timeout_max_ps"),
     ("table", "placement"),
@@ -31,6 +34,9 @@ const RENAMED: &[(&str, &str)] = &[
     ("step_overhead", "step_overhead_ps"),
     ("step_deviation", "step_deviation_ps"),
 ];
+
+/// A timeout by level, and its name in the registry: at switches next to hosts, at others, and of a block at the switch of its leader.
+const LEVELS: &[(&str, &str)] = &[("leaf", "timeout_ps"), ("spine", "timeout_spine_ps"), ("root", "timeout_root_ps")];
 
 /// In place of a time: switches find their timeout themselves.
 const ADAPTIVE: &str = "adaptive";
@@ -61,6 +67,10 @@ pub fn read_system(file: &str, tree: &Tree, base: &[Step], common: &[&str]) -> R
     };
     let mut translated = Vec::new();
     for (key, value) in entries {
+        if let ("timeout", Kind::Table(levels)) = (key.name.as_str(), &value.kind) {
+            translated.extend(by_level(file, value, levels, base)?);
+            continue;
+        }
         let name = if is_adaptive(key, value) { "timeout_adaptive" } else { in_registry(&key.name) }.to_string();
         translated.push((Key { name, origin: key.origin.clone() }, translate(file, key, value, base)?));
     }
@@ -80,20 +90,42 @@ pub fn read_system(file: &str, tree: &Tree, base: &[Step], common: &[&str]) -> R
     }
 }
 
+/// The timeouts that a plan gives by level.
+fn by_level(file: &str, value: &Tree, levels: &[(Key, Tree)], base: &[Step]) -> Result<Vec<(Key, Tree)>, PlanError> {
+    let path: Vec<Step> = base.iter().cloned().chain([Step::Key("timeout".into())]).collect();
+    if levels.is_empty() {
+        let what = format!("{} = {value}: expected a time for leaf, spine or root", super::tree::path_text(&path));
+        return Err(PlanError::new(file, what).at(value.origin.clone()));
+    }
+    let one = |(key, value): &(Key, Tree)| {
+        let path: Vec<Step> = path.iter().cloned().chain([Step::Key(key.name.clone())]).collect();
+        let Some((_, name)) = LEVELS.iter().find(|(level, _)| *level == key.name) else {
+            let names: Vec<String> = LEVELS.iter().map(|(level, _)| level.to_string()).collect();
+            let what = format!("{} = {value}: unknown key; {}", super::tree::path_text(&path), suggestion(&key.name, &names));
+            return Err(PlanError::new(file, what).at(key.origin.clone()));
+        };
+        Ok((Key { name: name.to_string(), origin: key.origin.clone() }, time(file, value, &path)?))
+    };
+    levels.iter().map(one).collect()
+}
+
+/// A time in picoseconds.
+fn time(file: &str, value: &Tree, path: &[Step]) -> Result<Tree, PlanError> {
+    let ps = read::<Time>(file, value, path)?.0.as_ps();
+    let kind = i64::try_from(ps).map(Kind::Integer).map_err(|_| {
+        let what = format!("{} = {value}: expected at most 100 days", super::tree::path_text(path));
+        PlanError::new(file, what).at(value.origin.clone())
+    })?;
+    Ok(Tree { kind, origin: value.origin.clone() })
+}
+
 /// A value as the registry has it; what is wrong with it is said here, under the plan's key.
 fn translate(file: &str, key: &Key, value: &Tree, base: &[Step]) -> Result<Tree, PlanError> {
     let path: Vec<Step> = base.iter().cloned().chain([Step::Key(key.name.clone())]).collect();
     match key.name.as_str() {
         "timeout" if is_adaptive(key, value) => Ok(Tree { kind: Kind::Bool(true), origin: value.origin.clone() }),
-        "timeout" | "timeout_min" | "timeout_max" | "hold" | "lifetime" | "reclaim" | "retry" | "notification_gap" | "estimate_timer"
-        | "rate_timer" | "step_overhead" | "step_deviation" => {
-            let ps = read::<Time>(file, value, &path)?.0.as_ps();
-            let kind = i64::try_from(ps).map(Kind::Integer).map_err(|_| {
-                let what = format!("{} = {value}: expected at most 100 days", super::tree::path_text(&path));
-                PlanError::new(file, what).at(key.origin.clone())
-            })?;
-            Ok(Tree { kind, origin: value.origin.clone() })
-        }
+        "timeout" | "timeout_min" | "timeout_max" | "scan" | "hold" | "lifetime" | "reclaim" | "retry" | "notification_gap"
+        | "estimate_timer" | "rate_timer" | "step_overhead" | "step_deviation" => time(file, value, &path),
         "increase" => {
             let bytes = read::<Bytes>(file, value, &path)?.0;
             Ok(Tree { kind: Kind::Integer(bytes.min(1 << 31) as i64), origin: value.origin.clone() })

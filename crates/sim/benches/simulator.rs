@@ -6,7 +6,7 @@ use std::hint::black_box;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use fanin_core::hash::mix;
 use fanin_core::{Census, Length};
-use fanin_sim::lossless::{Arbitration, LosslessConfig, SwitchModel};
+use fanin_sim::lossless::{Arbitration, LosslessConfig, MadePackets, SwitchModel};
 use fanin_sim::queue::EventQueue;
 use fanin_sim::routing::Balancer;
 use fanin_sim::scenario::Scenario;
@@ -56,7 +56,14 @@ fn workload_w1(criterion: &mut Criterion) {
 fn congested(model: SwitchModel) -> Scenario {
     let mut scenario = w1(1);
     let (input_bytes, output_bytes) = (16 << 10, 16 << 10);
-    scenario.network.lossless = Some(LosslessConfig { model, input_bytes, output_bytes, arbitration: Arbitration::FirstCome, channels: 1 });
+    scenario.network.lossless = Some(LosslessConfig {
+        model,
+        input_bytes,
+        output_bytes,
+        arbitration: Arbitration::FirstCome,
+        made_packets: MadePackets::default(),
+        channels: 1,
+    });
     scenario.network.background_balancer = Balancer::Destination;
     for traffic in &mut scenario.traffic {
         (traffic.pattern, traffic.message_bytes, traffic.messages) = (Pattern::Uniform, 64 << 10, Some(4));

@@ -122,7 +122,7 @@ impl<H: Wire, O: Clone> Net<H, O> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lossless::{Arbitration, LosslessConfig, SwitchModel};
+    use crate::lossless::{Arbitration, LosslessConfig, MadePackets, SwitchModel};
     use crate::routing::Balancer;
     use crate::scenario::LinkSpeed;
     use fanin_core::{Duration, NodeId};
@@ -146,6 +146,7 @@ mod tests {
                 input_bytes: 10_000,
                 output_bytes: 10_000,
                 arbitration: Arbitration::default(),
+                made_packets: MadePackets::default(),
                 channels: 3,
             }),
             ecn_mark_bytes: u64::MAX,

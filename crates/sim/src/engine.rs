@@ -483,8 +483,10 @@ where
         let slot = &mut self.slots[number as usize];
         // A node that several jobs share acts for the one whose packet it is.
         slot.post.job = label.job;
+        self.net.lossless.handled_by = charged_to;
         let (node, mut tx) = slot.lend(&mut self.net, &mut self.vectors);
         let deadline = node.receive(now, from, &header, payload.borrow(), &mut tx);
+        self.net.lossless.handled_by = NO_LINK;
         if slot.post.worker.is_some()
             && let Some(outcome) = slot.node.poll()
         {

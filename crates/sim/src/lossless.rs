@@ -9,7 +9,8 @@
 //!   goes back with this time on it.
 //! * Only a *starved* link, whose first packet lacks credits, is woken by an event: when the next credit arrives.
 //!
-//! Two models of a switch, which differ in who is blocked by whom ([`SwitchModel`]).
+//! Two models of a switch, which differ in who is blocked by whom ([`SwitchModel`]), and in the one with a queue an input three ways from
+//! where a switch makes packets to its outputs ([`MadePackets`]).
 
 mod deadlock;
 
@@ -30,9 +31,32 @@ pub enum SwitchModel {
     OutputQueued,
     /// A queue per input, blocked by its first packet until that one's output buffer has room; outputs serve waiting inputs by their
     /// [`Arbitration`].
-    /// Packets that the switch makes enter by one more input, the aggregator's; the copies of one multicast claim their outputs
-    /// independently, and the next packet follows when all have moved on.
+    /// Where packets that the switch makes itself enter is for [`MadePackets`] to say.
     InputQueued,
+}
+
+/// Where packets that a switch makes itself, sums and copies of results, stand until their outputs' buffers have room (input-queued
+/// switches). They are charged to no input: sums lie in the aggregator's own memory, and what they were made of has given its buffer back.
+///
+/// The default is a queue for each output. What holds sums is memory of random access, and nothing in it stands behind anything else; a
+/// FIFO is what an input's buffer is, and no sum is in one. An aggregator that adds as fast as all inputs bring has to hand out as fast as
+/// all outputs take, which one FIFO cannot: its first packet would hold up those for all other outputs. So switches that aggregate are
+/// built: a Tofino's traffic manager has a queue for each port behind its pipelines, and Flare's processing units hand what they have made
+/// to the switch's scheduler, packet by packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MadePackets {
+    /// One FIFO a switch, for all jobs, blocked by its first packet: one more input, as of a processor at a port of the crossbar. The copies
+    /// of one multicast that are first claim their outputs independently, and the next packet follows when all have moved on.
+    OwnFifo,
+    /// The input of the packet that they were made at, behind what waits there: a pipeline before each input's queue, in which the packet that
+    /// completes a sum goes on as the sum. What a timer makes came by no input; it enters by one more, as a Tofino's clock packets do, which
+    /// come from a packet generator with a port of its own. Here a packet for one output can hold up another input's traffic, so systems
+    /// that send up again from a switch below can deadlock. Such a run says so.
+    Input,
+    /// A queue for each output, which takes turns with the inputs. Nothing that the switch makes holds up what is for another output.
+    #[default]
+    PerOutput,
 }
 
 /// Which of the inputs whose first packets wait for room in an output's buffer is next (input-queued switches). Each choice is fair: while
@@ -60,6 +84,8 @@ pub struct LosslessConfig {
     pub output_bytes: u64,
     /// Whom an output serves next (input-queued switches).
     pub arbitration: Arbitration,
+    /// Where packets that a switch makes enter (input-queued switches).
+    pub made_packets: MadePackets,
     /// Virtual channels of a link between switches, each with buffers of these sizes; 1 for none. More in dragonflies only: a packet takes
     /// the channel of its number of links between groups so far. So 2 keep ways of least cost from deadlock, and 3 all ways by one more
     /// group.
@@ -112,10 +138,14 @@ impl Work {
 /// State of a lossless network beside that of its links.
 #[derive(Debug)]
 pub(crate) struct Lossless {
-    /// Input-queued: by link, the input at its far end; behind them one a switch for packets that it makes itself.
+    /// Input-queued: by link, the input at its far end; behind them those for packets that switches make themselves, one a switch or, by
+    /// link, the one at its near end.
     inputs: Vec<Input>,
-    /// The first switch's input for packets that it makes itself, less the first switch's number.
+    /// Where the latter begin: the first switch's less its number, or the first link's.
     own_input: u32,
+    made_packets: MadePackets,
+    /// The input of the packet that a switch's node is handling; [`NO_LINK`] where it is handling none.
+    pub handled_by: u32,
     work: Work,
     arbitration: Arbitration,
 }
@@ -123,14 +153,19 @@ pub(crate) struct Lossless {
 impl Lossless {
     /// A network of `links` links and switches that are numbered from `first_switch` on; `None`: it is not lossless.
     pub fn new(config: Option<LosslessConfig>, links: usize, first_switch: u32, switches: u32) -> Self {
-        let inputs = match config {
-            Some(config) if config.model == SwitchModel::InputQueued => links + switches as usize,
-            _ => 0,
+        let made_packets = config.map_or_else(MadePackets::default, |config| config.made_packets);
+        let (own_inputs, first_owner) = match made_packets {
+            MadePackets::PerOutput => (links, 0),
+            MadePackets::OwnFifo | MadePackets::Input => (switches as usize, first_switch),
         };
+        let is_input_queued = config.is_some_and(|config| config.model == SwitchModel::InputQueued);
+        let inputs = if is_input_queued { links + own_inputs } else { 0 };
         let inputs = vec![Input { behind: Chain::EMPTY, pending: 0 }; inputs];
         Lossless {
             inputs,
-            own_input: (links as u32).wrapping_sub(first_switch),
+            own_input: (links as u32).wrapping_sub(first_owner),
+            made_packets,
+            handled_by: NO_LINK,
             work: Work { last: NO_LINK, others: Vec::new() },
             arbitration: config.map_or_else(Arbitration::default, |config| config.arbitration),
         }
@@ -139,6 +174,16 @@ impl Lossless {
     #[inline]
     fn is_input_queued(&self) -> bool {
         !self.inputs.is_empty()
+    }
+
+    /// The input of a packet that a node at switch `from` sends by link `number`.
+    #[inline]
+    fn input_of_made(&self, from: u32, number: u32) -> u32 {
+        match self.made_packets {
+            MadePackets::PerOutput => self.own_input.wrapping_add(number),
+            MadePackets::Input if self.handled_by != NO_LINK => self.handled_by,
+            MadePackets::OwnFifo | MadePackets::Input => self.own_input.wrapping_add(from),
+        }
     }
 
     /// Whether nothing stands at an input.
@@ -167,12 +212,17 @@ impl<H: Wire, O: Clone> Net<H, O> {
         self.settle();
     }
 
-    /// A node at switch `from` sends through its own input.
+    /// A node at switch `from` sends by `number`, through an input for packets that are made.
     #[inline(never)]
     fn send_by_input(&mut self, from: u32, number: u32, place: u32, bytes: u32) {
-        let input = self.lossless.own_input.wrapping_add(from);
+        let input = self.lossless.input_of_made(from, number);
+        let packet = self.packets.at(place);
         // It comes to the switch where it is made.
-        self.packets.at(place).arrival_ps = self.now;
+        packet.arrival_ps = self.now;
+        if self.lossless.made_packets == MadePackets::PerOutput {
+            // Its fellow copies stand in other queues.
+            packet.flags &= !flags::COPY;
+        }
         if self.lossless.is_free(input) {
             self.claim_first(input, NO_LINK, number, place, bytes);
         } else {

@@ -2,7 +2,7 @@
 
 use fanin_core::{Duration, Instant, Length, NetworkMap, NodeId};
 use fanin_sim::faults::FaultPlan;
-use fanin_sim::lossless::{Arbitration, LosslessConfig, SwitchModel};
+use fanin_sim::lossless::{Arbitration, LosslessConfig, MadePackets, SwitchModel};
 use fanin_sim::metrics::Ended;
 use fanin_sim::routing::Balancer;
 use fanin_sim::scenario::Scenario;
@@ -24,6 +24,7 @@ fn network(shape: Shape, model: SwitchModel, buffer_bytes: u64) -> NetworkConfig
             input_bytes: buffer_bytes,
             output_bytes: buffer_bytes,
             arbitration: Arbitration::default(),
+            made_packets: MadePackets::default(),
             channels: 1,
         }),
         ecn_mark_bytes: u64::MAX,

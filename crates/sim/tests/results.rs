@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use fanin_core::{Duration, Instant, Length, NodeId};
 use fanin_sim::faults::{FaultPlan, KindSet, LinkFault, LinkSelector, TimedFault};
-use fanin_sim::lossless::{Arbitration, LosslessConfig, SwitchModel};
+use fanin_sim::lossless::{Arbitration, LosslessConfig, MadePackets, SwitchModel};
 use fanin_sim::routing::Balancer;
 use fanin_sim::scenario::Scenario;
 use fanin_sim::traffic::{Pattern, TrafficConfig};
@@ -79,8 +79,9 @@ fn run(scenario: Scenario) -> RunResult {
 
 #[test]
 fn results_stay_as_they_are() {
-    let arbitration = Arbitration::default();
-    let lossless = |model| Some(LosslessConfig { model, input_bytes: 16 * FRAME, output_bytes: 4 * FRAME, arbitration, channels: 1 });
+    let (arbitration, made_packets) = (Arbitration::default(), MadePackets::default());
+    let lossless =
+        |model| Some(LosslessConfig { model, input_bytes: 16 * FRAME, output_bytes: 4 * FRAME, arbitration, made_packets, channels: 1 });
     let mut broken = scenario(Pattern::Permutation, Balancer::Ecmp, None);
     broken.faults = faults();
     let scenarios = [

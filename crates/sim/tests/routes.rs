@@ -2,7 +2,7 @@
 
 use fanin_core::{DropReason, Duration, Instant, Length, NodeId};
 use fanin_sim::faults::{FaultPlan, KindSet, LinkFault, LinkSelector, TimedFault};
-use fanin_sim::lossless::{Arbitration, LosslessConfig, SwitchModel};
+use fanin_sim::lossless::{Arbitration, LosslessConfig, MadePackets, SwitchModel};
 use fanin_sim::metrics::Ended;
 use fanin_sim::routing::{Balancer, Conga};
 use fanin_sim::scenario::Scenario;
@@ -161,7 +161,14 @@ fn dragonfly() -> Shape {
 
 fn lossless(balancer: Balancer, model: SwitchModel, buffer_frames: u64, channels: u8) -> NetworkConfig {
     let (input_bytes, output_bytes) = (buffer_frames * FRAME, buffer_frames * FRAME);
-    let lossless = LosslessConfig { model, input_bytes, output_bytes, arbitration: Arbitration::default(), channels };
+    let lossless = LosslessConfig {
+        model,
+        input_bytes,
+        output_bytes,
+        arbitration: Arbitration::default(),
+        made_packets: MadePackets::default(),
+        channels,
+    };
     NetworkConfig { lossless: Some(lossless), ..network(dragonfly(), balancer) }
 }
 

@@ -3,7 +3,7 @@
 use fanin_core::{Duration, Instant, Length, NodeId};
 use fanin_sim::faults::{FaultPlan, KindSet, LinkFault, LinkSelector};
 use fanin_sim::lossless::LosslessConfig;
-use fanin_sim::lossless::{Arbitration, SwitchModel};
+use fanin_sim::lossless::{Arbitration, MadePackets, SwitchModel};
 use fanin_sim::routing::Balancer;
 use fanin_sim::scenario::Scenario;
 use fanin_sim::trace::{Keep, TraceConfig, TracedPacket};
@@ -71,6 +71,7 @@ fn a_run_is_the_same_and_every_packet_of_every_link_is_there() {
         input_bytes: 16_384,
         output_bytes: 16_384,
         arbitration: Arbitration::default(),
+        made_packets: MadePackets::default(),
         channels: 1,
     };
     for (lossless, loss) in [(None, 0.0), (None, 0.02), (Some(buffers), 0.0)] {

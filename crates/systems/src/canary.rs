@@ -3,12 +3,23 @@
 use std::sync::Arc;
 
 use fanin_core::{Address, Duration, JobNodes, NetworkMap, NodeId, Payload, Placed, Rank};
-use fanin_protocols::canary::{self, CanarySwitch, CanarySwitchConfig, CanaryWorker, CanaryWorkerConfig, Recovery, Timeout};
+use fanin_protocols::canary::{self, CanarySwitch, CanarySwitchConfig, CanaryWorker, CanaryWorkerConfig, Clock, Recovery, Timeout};
 
 use crate::any::AnyNode;
 use crate::build::reliability;
 use crate::config::{BuildError, CanaryParameters, FailureRule, JobSpec, Placement, UNLIMITED};
 use crate::layout::leaf_of;
+
+impl CanaryParameters {
+    /// The longest that a switch waits, in ps.
+    pub fn timeout_longest_ps(&self) -> u64 {
+        if self.timeout_adaptive {
+            return self.timeout_max_ps;
+        }
+        let others = [self.timeout_spine_ps, self.timeout_root_ps].into_iter().flatten();
+        others.fold(self.timeout_ps, u64::max).saturating_add(self.scan_ps)
+    }
+}
 
 pub(crate) fn nodes<P: Payload + ?Sized>(
     spec: &JobSpec<'_, P::Op>,
@@ -109,6 +120,13 @@ fn switch_node<P: Payload + ?Sized>(
     timeout: Timeout,
     descriptor_lifetime: Duration,
 ) -> Placed<AnyNode<P>> {
+    let ends = map.neighbours(switch).iter().map(|neighbour| neighbour.node);
+    let mut hosts: Vec<NodeId> = ends.filter(|end| map.is_host(*end)).collect();
+    hosts.sort_unstable();
+    let timeout = match (timeout, parameters.timeout_spine_ps) {
+        (Timeout::Fixed(_), Some(spine_ps)) if hosts.is_empty() => Timeout::Fixed(Duration::from_ps(spine_ps)),
+        _ => timeout,
+    };
     let config = CanarySwitchConfig {
         job: spec.id,
         node: switch,
@@ -123,7 +141,12 @@ fn switch_node<P: Payload + ?Sized>(
         },
         descriptor_lifetime,
     };
-    Placed { at: Address::switch(switch), node: AnyNode::CanarySwitch(CanarySwitch::new(config)) }
+    let mut node = CanarySwitch::new(config);
+    let root = parameters.timeout_root_ps.map(Duration::from_ps);
+    if let (Timeout::Fixed(fixed), true) = (timeout, root.is_some() || parameters.scan_ps > 0) {
+        node = node.with_clock(fixed, Clock { scan: Duration::from_ps(parameters.scan_ps), root, hosts: hosts.into(), seed: spec.seed });
+    }
+    Placed { at: Address::switch(switch), node: AnyNode::CanarySwitch(node) }
 }
 
 #[cfg(test)]

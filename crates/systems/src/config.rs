@@ -91,8 +91,7 @@ pub enum FailureRule {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CanaryParameters {
-    /// How long a switch collects a block's packets, in ps, unless the timeout is adaptive. The paper's model of memory takes 1 us
-    /// (canary 7).
+    /// How long a switch collects a block's packets, in ps, unless the timeout is adaptive; 1 us in the paper's model of memory (canary 7).
     pub timeout_ps: u64,
     /// Each switch learns what to expect, and how long it pays to wait for the rest, between the two bounds that follow.
     pub timeout_adaptive: bool,
@@ -100,6 +99,12 @@ pub struct CanaryParameters {
     pub timeout_min_ps: u64,
     /// Longest adaptive timeout, in ps.
     pub timeout_max_ps: u64,
+    /// Timeout of switches without hosts, in ps, where it is another one.
+    pub timeout_spine_ps: Option<u64>,
+    /// Timeout of a block at the switch of its leader, in ps, where it is another one.
+    pub timeout_root_ps: Option<u64>,
+    /// Not adaptive ones: a switch finds by scans of its descriptors, each so long in ps, which timeouts are over; 0: at once (canary 8, 8).
+    pub scan_ps: u64,
     /// Length of this job's array of descriptors at each switch; a switch's memory is divided among jobs by these. The paper's switch has
     /// 32 Ki (canary 3).
     pub descriptors: u32,
@@ -115,13 +120,6 @@ pub struct CanaryParameters {
     pub lifetime_ps: u64,
 }
 
-impl CanaryParameters {
-    /// The longest that a switch waits, in ps.
-    pub fn timeout_longest_ps(&self) -> u64 {
-        if self.timeout_adaptive { self.timeout_max_ps } else { self.timeout_ps }
-    }
-}
-
 impl Default for CanaryParameters {
     fn default() -> Self {
         CanaryParameters {
@@ -129,6 +127,9 @@ impl Default for CanaryParameters {
             timeout_adaptive: false,
             timeout_min_ps: 500_000,
             timeout_max_ps: 16_000_000,
+            timeout_spine_ps: None,
+            timeout_root_ps: None,
+            scan_ps: 0,
             descriptors: 32_768,
             placement: Placement::Hash,
             failure: FailureRule::AllAsked,
@@ -590,8 +591,7 @@ pub enum System {
     /// NetReduce: accelerators in the connections of a ring of network cards (netreduce 1 to 10).
     #[serde(rename = "netreduce")]
     NetReduce(NetReduceParameters),
-    /// Rings, Tencent's allreduce and parallel NetReduce over machines, on reliable connections (baselines 1 to 3, netreduce 5.9). A machine
-    /// is what hangs on one switch.
+    /// Rings, Tencent's allreduce and parallel NetReduce over machines (what hangs on a switch), reliably (baselines 1 to 3, netreduce 5.9).
     Machines(MachinesParameters),
     /// Rina: a ring of racks that their switches sum, and of workers without such a switch (rina 1 to 7).
     Rina(RinaParameters),

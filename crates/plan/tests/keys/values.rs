@@ -86,6 +86,7 @@ pub const LOSSLESS_KEYS: &[Key] = &[
     ("input", &[with(&[LOSSLESS, UNRELIABLE], "\"1200B\"")]),
     ("output", &[with(&[LOSSLESS, UNRELIABLE, TRAFFIC], "\"1200B\"")]),
     ("arbitration", &[with(&[LOSSLESS, UNRELIABLE, TRAFFIC], "\"oldest-first\"")]),
+    ("made_packets", &[with(&[LOSSLESS, UNRELIABLE, TRAFFIC], "\"own-fifo\"")]),
     ("channels", &[with(&[LOSSLESS, UNRELIABLE], "2"), with(&[DRAGONFLY, LOSSLESS, UNRELIABLE, TRAFFIC, "run.time_limit=\"1ms\""], "1")]),
 ];
 
@@ -169,7 +170,8 @@ pub const JOBS: &[Key] = &[
     ("shards", &[bare("2"), with(&["jobs.0.servers=0"], "2")]),
     ("aggregating", &[bare("1")]),
     ("full_speed", &[bare("\"5Gb/s\"")]),
-    ("timeout", &[bare("\"100ns\"")]),
+    ("timeout", &[bare("\"100ns\""), bare("{ leaf = \"1us\", root = \"2us\" }"), bare("{ spine = \"2us\" }")]),
+    ("scan", &[bare("\"1us\""), with(&[ADAPTIVE], "\"1us\"")]),
     ("timeout_min", &[bare("\"900ns\""), with(&[ADAPTIVE], "\"900ns\"")]),
     ("timeout_max", &[bare("\"2us\""), with(&[ADAPTIVE, "jobs.0.operations=40", TRAFFIC], "\"600ns\"")]),
     ("descriptors", &[bare("4")]),

@@ -64,6 +64,11 @@
 //! as it pays: `timeout` has the rules. They change when sums are sent, never what is in them: a switch that expects too little sends
 //! stragglers on, and one that expects too much waits no longer than the upper bound.
 //!
+//! ## Timers that a scan finds, and timeouts of roots
+//! A switch of the paper's has no timers: clock packets scan its descriptors, and find one whose time is over up to a scan later (Canary
+//! 4.3). And a root's timer, which begins with the first packet from below, ends before partial sums can come that have waited for their
+//! own switches' timers; its leader then gets two packets of a block even in an idle network. [`Clock`] makes both otherwise.
+//!
 //! ## Window
 //! A worker has at most W blocks under way: sent, and their sums not there. It sends blocks in order, so the first block that is missing
 //! anywhere has been sent by all, or will be. Sums of led blocks, which all others wait for, leave before contributions. With loss
@@ -134,6 +139,7 @@
 //! it is sent on.
 
 mod asking;
+mod clock;
 mod config;
 mod cut;
 mod descriptors;
@@ -151,6 +157,7 @@ mod worker;
 
 use fanin_core::{FlowLabel, JobId};
 
+pub use clock::Clock;
 pub use config::{
     CanarySwitchConfig, CanaryWorkerConfig, FailureRule, GENERATIONS_MAX, Placement, RELIABLE_WINDOW_MAX, Recovery, SPAN, Timeout,
     WINDOW_UNLIMITED,

@@ -7,6 +7,7 @@ use fanin_core::{Address, Body, DropReason, Duration, Egress, Event, FlowLabel, 
 use fanin_core::{JobId, Route, Tx};
 use fanin_wire::canary::{CanaryHeader, CanaryId, PartialSum};
 
+use super::clock::Clock;
 use super::config::{CanarySwitchConfig, Timeout};
 use super::descriptors::{Descriptors, State};
 use super::flow_of;
@@ -28,6 +29,8 @@ pub struct CanarySwitch<P: Payload + ?Sized> {
     lifetime: Duration,
     descriptors: Descriptors<P::Acc>,
     timers: Timers,
+    /// Which of them is a block's, where the timeout is fixed.
+    clock: Clock,
     /// When descriptors that were sent on are given up; the first one is live.
     ageing: VecDeque<Timer>,
     /// Descriptors that wait for room on the way up, and on the way down.
@@ -48,6 +51,7 @@ node_state!(CanarySwitch {
     lifetime,
     descriptors,
     timers,
+    clock,
     ageing,
     waiting_up,
     waiting_down,
@@ -76,12 +80,22 @@ impl<P: Payload + ?Sized> CanarySwitch<P> {
             lifetime: config.descriptor_lifetime,
             descriptors: Descriptors::new(config.descriptors, config.placement, config.ports),
             timers: Timers::new(config.timeout),
+            clock: Clock::exact(),
             ageing: VecDeque::new(),
             waiting_up: VecDeque::new(),
             waiting_down: VecDeque::new(),
             copies: PortSet::new(),
             planted: Planted::NONE,
         }
+    }
+
+    /// Makes a fixed timeout differ from block to block; an adaptive one stays as it is.
+    pub fn with_clock(mut self, timeout: Duration, clock: Clock) -> Self {
+        if self.estimator.is_none() {
+            self.clock = clock.of(self.node);
+            self.timers = Timers::of(self.clock.durations(timeout));
+        }
+        self
     }
 
     /// The job that the switch aggregates for.
@@ -173,7 +187,10 @@ impl<P: Payload + ?Sized> CanarySwitch<P> {
         if self.has_all(number) {
             return self.send_up(now, number, tx);
         }
-        let lane = self.estimator.as_ref().map_or(0, |estimator| self.timers.lane(estimator.timeout()));
+        let lane = match &self.estimator {
+            None => self.clock.lane(sum.id, sum.leader),
+            Some(estimator) => self.timers.lane(estimator.timeout()),
+        };
         let descriptor = self.descriptors.get(number);
         let deadline = self.timers.set(now, lane, number, descriptor.stamp);
         (descriptor.deadline, descriptor.lane) = (deadline, lane);

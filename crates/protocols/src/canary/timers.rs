@@ -28,7 +28,7 @@ struct Lane {
 /// All timers of a switch. The first one of each lane is live: its descriptor waits for it.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Timers {
-    /// By duration; each lane's is at most a quarter longer than that of the one before.
+    /// Of an adaptive timeout by duration; each lane's is at most a quarter longer than that of the one before.
     lanes: Box<[Lane]>,
     /// Bit l: something is in lane l.
     busy: u64,
@@ -49,11 +49,16 @@ impl Timers {
                 shorter.chain([max]).collect()
             }
         };
+        Timers::of(durations)
+    }
+
+    /// The same with these lanes, at most 64.
+    pub(super) fn of(durations: Vec<Duration>) -> Self {
         let lanes = durations.into_iter().map(|duration| Lane { duration, timers: VecDeque::new() }).collect();
         Timers { lanes, busy: 0, first: None }
     }
 
-    /// The lane of those that wait for so long, or a little longer.
+    /// With an adaptive timeout: the lane of those that wait for so long, or a little longer.
     #[inline]
     pub(super) fn lane(&self, timeout: Duration) -> u8 {
         let lane = self.lanes.partition_point(|lane| lane.duration < timeout);

@@ -18,16 +18,18 @@ use fanin_sim::{JobSchedule, LinkSpeed, NetworkConfig, RunResult, Shape, Simulat
 /// Bytes of an element.
 pub const ELEMENT_BYTES: u32 = 4;
 
-/// A letter's header: its number, and its kind.
+/// A letter's header: its ends, its number, and its kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Letter {
+    pub from: NodeId,
+    pub to: NodeId,
     pub number: u32,
     pub kind: PacketKind,
 }
 
 impl Default for Letter {
     fn default() -> Self {
-        Letter { number: 0, kind: PacketKind::Background }
+        Letter { from: NodeId(0), to: NodeId(0), number: 0, kind: PacketKind::Background }
     }
 }
 
@@ -78,15 +80,22 @@ pub struct Errand {
     /// Length of each in elements.
     pub elements: u32,
     pub kind: PacketKind,
+    /// The couriers at switches on the way take it, and make another one of it.
+    pub anew: bool,
 }
 
 impl Errand {
     pub fn to(to: u32, letters: u32, elements: u32) -> Self {
-        Errand { to, letters, elements, kind: PacketKind::Contribution }
+        Errand { to, letters, elements, kind: PacketKind::Contribution, anew: false }
+    }
+
+    /// The same by way of couriers at switches.
+    pub fn anew(to: u32, letters: u32, elements: u32) -> Self {
+        Errand { anew: true, ..Errand::to(to, letters, elements) }
     }
 }
 
-/// Sends its letters as fast as there is room, then is done.
+/// Sends its letters as fast as there is room, then is done. At a switch, passes on what it gets.
 #[derive(Clone)]
 pub struct Courier {
     at: NodeId,
@@ -104,13 +113,14 @@ impl Courier {
                 self.errands.pop();
                 continue;
             }
-            let to = Egress::Route(Route::direct(Address::worker(NodeId(errand.to)), FlowLabel(self.at.0)));
+            let (address, flow) = (Address::worker(NodeId(errand.to)), FlowLabel(self.at.0));
+            let to = Egress::Route(if errand.anew { Route::by_aggregators(address, flow) } else { Route::direct(address, flow) });
             if !tx.room(to) {
                 self.log.borrow_mut().refused += 1;
                 return;
             }
             errand.letters -= 1;
-            let letter = Letter { number: self.next_number, kind: errand.kind };
+            let letter = Letter { from: self.at, to: NodeId(errand.to), number: self.next_number, kind: errand.kind };
             self.next_number += 1;
             let piece = Piece { operation: OperationId(0), index: 0, start: 0, elements: errand.elements };
             self.log.borrow_mut().sent.push((self.at, letter.number));
@@ -126,9 +136,13 @@ impl Courier {
 impl Node<Census> for Courier {
     type Header = Letter;
 
-    fn on_packet<T: Tx<Letter, Census>>(&mut self, now: Instant, from: Ingress, letter: &Letter, payload: &Census, _: &mut T) {
+    fn on_packet<T: Tx<Letter, Census>>(&mut self, now: Instant, from: Ingress, letter: &Letter, payload: &Census, tx: &mut T) {
         assert!(payload.weight() != 0, "a letter has contents");
-        let arrival = Arrival { at: now, from: from.source.node, to: self.at, number: letter.number, ecn: from.ecn };
+        if letter.to != self.at {
+            let to = Egress::Route(Route::by_aggregators(Address::worker(letter.to), FlowLabel(letter.from.0)));
+            return tx.send(to, letter, Body::Borrowed(payload));
+        }
+        let arrival = Arrival { at: now, from: letter.from, to: self.at, number: letter.number, ecn: from.ecn };
         self.log.borrow_mut().arrived.push(arrival);
     }
 
@@ -225,14 +239,13 @@ impl Run {
     pub fn run(&self) -> (RunResult, Log) {
         let topology = Topology::new(&self.network.shape).expect("a network");
         let log = Rc::new(RefCell::new(Log::default()));
-        let courier = |host: u32| {
-            let errands = self.errands.iter().find(|(from, _)| *from == host).map_or_else(Vec::new, |(_, errands)| errands.clone());
-            let at = NodeId(host);
-            let node = Courier { at, errands, next_number: 0, log: log.clone(), begun: false, done: None };
-            Placed { at: Address::worker(at), node }
+        let courier = |at: Address| {
+            let errands = self.errands.iter().find(|(from, _)| *from == at.node.0).map_or_else(Vec::new, |(_, errands)| errands.clone());
+            Placed { at, node: Courier { at: at.node, errands, next_number: 0, log: log.clone(), begun: false, done: None } }
         };
         let hosts = topology.map.hosts();
-        let nodes = JobNodes { workers: (0..hosts).map(courier).collect(), others: Vec::new() };
+        let workers = (0..hosts).map(|host| courier(Address::worker(NodeId(host)))).collect();
+        let nodes = JobNodes { workers, others: topology.map.switches().map(|switch| courier(Address::switch(switch))).collect() };
         let schedule = JobSchedule {
             elements: vec![16_000],
             kinds: Vec::new(),
