@@ -348,3 +348,19 @@ fn who_is_held_up_by_one_that_acknowledges_nothing_says_so() {
         clean(&generate_for(seed, Some("doubling")));
     }
 }
+
+/// A server said that a rank is missing, which was only the last to begin, and died with that word: it was all that was known ever after, and
+/// the rank was named for the server's host.
+#[test]
+fn what_a_server_said_before_it_died_names_nobody() {
+    for (system, seed) in [("atp", 7_003_754), ("a2tp", 7_004_118), ("a2tp", 7_004_200)] {
+        clean(&generate_for(seed, Some(system)));
+    }
+}
+
+/// A worker lacked a sum that its leader had for all others before it died: an operation behind, it had contributed to nothing that the others
+/// waited for, and was named for the dead one, even by itself.
+#[test]
+fn who_is_behind_for_a_sum_of_the_dead_is_not_named_for_it() {
+    clean(&generate_for(7_005_774, Some("canary")));
+}
