@@ -20,7 +20,7 @@ pub(super) const ATTEMPTS_BEFORE_WORD: u16 = 2;
 const BACK_OFF_MAX: u8 = 6;
 
 /// But is asked so often in the patience at least: what it says of whom it waits for may change.
-const ASKED_EVERY: u64 = 16;
+const ASKED_EVERY: u64 = 64;
 
 /// Where requests and contributions tell a leader all that it must know for the sums, it asks only to learn who is held up by whom: after this
 /// part of the patience.

@@ -18,7 +18,7 @@ use crate::shared::window::rounded;
 const ATTEMPTS: u8 = 2;
 
 /// Who is missing is asked so often in the patience whom it waits for.
-const ASKED_EVERY: u64 = 16;
+const ASKED_EVERY: u64 = 64;
 
 impl Whom for Awaited {
     fn worker(rank: Rank) -> Self {
