@@ -121,28 +121,34 @@ fn whoever_fails_when_a_switch_restarts_names_another() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// The root of NetReduce's switches is next to no worker: leaves learn that it has forgotten, as it does not know what is acknowledged, or as they
-/// have had the sum of what it asks for. Then the job ends at once, by the root's name. Where the other spine restarts packets are lost, and
-/// nothing else.
+/// The root of NetReduce's switches has no connections: what it forgets is sums under way, of which leaves have sent their parts, and send them
+/// again. So the job goes on when the root is back, where it stood in the middle of it; and should a part be gone that nobody sends again, all
+/// name the root. Where the other spine restarts nothing stands still for that long.
 #[test]
-fn a_root_of_netreduce_that_restarts_in_the_middle_is_named_by_all() {
-    let patiences = [Duration::from_ms(5_000), Duration::from_ms(20), Duration::from_us(1_200)];
+fn a_root_of_netreduce_that_restarts_in_the_middle_costs_its_absence_or_is_named_by_all() {
+    let (mut all, mut wrong, mut met) = (String::new(), Vec::new(), 0);
     for system in systems().into_iter().filter(|system| matches!(system, System::NetReduce(_))) {
         let with = |patience| recipe(system, 100_000, patience);
-        let calm = end(&with(patiences[0])).took.expect("nothing goes wrong");
-        for (percent, patience) in [10, 35, 60, 85].into_iter().flat_map(|percent| patiences.map(|patience| (percent, patience))) {
-            let restarts = SPINES.map(|spine| (spine, with_restart(with(patience), spine, at(calm, percent))));
-            let ends = restarts.map(|(spine, recipe)| (spine, end(&recipe), recipe));
-            let (ended, survived): (Vec<_>, Vec<_>) = ends.into_iter().partition(|(_, end, _)| end.took.is_none());
-            println!(
-                "{percent} %, {patience}: {:?}",
-                ended.iter().map(|(spine, end, _)| (spine, end.over, &end.named)).collect::<Vec<_>>()
-            );
-            let [(root, end, recipe)] = &ended[..] else { panic!("{} of 2 survived: {system:?} {percent} % {patience}", survived.len()) };
-            let all = end.named.len() == 16 && end.named.iter().all(|(_, suspect)| *suspect == Suspect::Switch(*root));
-            assert!(all, "root {root}: {:?}\n{recipe}", end.named);
-            let longest = AWAY + patience + patience.divided(2);
-            assert!(end.over <= at(calm, percent) + longest, "over at {}\n{recipe}", end.over);
+        let calm = end(&with(Duration::from_ms(5_000))).took.expect("nothing goes wrong");
+        for percent in [10, 35, 60, 85] {
+            for patience in [Duration::from_ms(5_000), Duration::from_ms(20)] {
+                let from = at(calm, percent);
+                let ends = SPINES.map(|spine| (spine, end(&with_restart(with(patience), spine, from))));
+                let longest = ends.iter().map(|(_, end)| end.over).max().unwrap_or_default();
+                met += usize::from(longest >= from + AWAY);
+                for (spine, End { took, over, named }) in ends {
+                    let line = format!("{percent} %, patience {patience}, {spine}: {took:?}, over at {over}, {:?}", named.first());
+                    let is_named = named.len() == 16 && named.iter().all(|(_, suspect)| *suspect == Suspect::Switch(spine));
+                    let latest = if took.is_some() { from + AWAY + Duration::from_ms(5) } else { from + AWAY + patience.times(2) };
+                    if took.is_none() && !is_named || over > latest {
+                        wrong.push(line.clone());
+                    }
+                    all.push_str(&line);
+                    all.push('\n');
+                }
+            }
         }
     }
+    println!("{all}");
+    assert!(wrong.is_empty() && met >= 12, "{met} of 24 stood still\n{}", wrong.join("\n"));
 }
