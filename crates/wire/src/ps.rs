@@ -182,7 +182,7 @@ mod tests {
     #[test]
     fn golden_bytes() {
         let at = ShardBlock { shard: 0x0201, seq: 0x0605_0403, operation: 0x0a09_0807 };
-        let cases: [(PsHeader, [u8; LENGTH]); 5] = [
+        let cases: [(PsHeader, [u8; LENGTH]); 6] = [
             (PsHeader::Push { at, rank: 0x0c0b, attempt: 9 }, [1, 9, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 0, 0]),
             (PsHeader::Sum { at, marked: false }, [2, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 0, 0, 0, 0]),
             (PsHeader::Sum { at, marked: true }, [2, 1, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 0, 0, 0, 0]),
@@ -211,6 +211,7 @@ mod tests {
         };
         assert_eq!(error(0, 5, 0), Malformed::Field { name: "kind", value: 5 });
         assert_eq!(error(1, 2, SUM), Malformed::Field { name: "marked", value: 2 });
+        assert_eq!(error(1, 2, WAITING), Malformed::Field { name: "server", value: 2 });
         assert_eq!(error(1, 1, REJECTED), Malformed::Field { name: "attempt", value: 1 });
         assert_eq!(error(12, 3, SUM), Malformed::Field { name: "rank", value: 3 });
         assert_eq!(error(15, 1, PUSH), Malformed::Field { name: "reserved", value: 256 });
