@@ -24,7 +24,7 @@ use fanin_protocols::switchml::{
 use fanin_protocols::tree::{TreeChild, TreeParent, TreeRole, TreeSwitch, TreeSwitchConfig, TreeWorker, TreeWorkerConfig};
 use fanin_wire::netreduce::{NetReduceHeader, PacketNumber};
 use fanin_wire::panama::PanamaHeader;
-use fanin_wire::ps::{PsHeader, ShardBlock};
+use fanin_wire::ps::{Awaited, PsHeader, ShardBlock};
 use fanin_wire::ring::{AckMask, RingHeader, Segment};
 use fanin_wire::sharp::{SharpHeader, Want};
 use fanin_wire::switchml::{CallLabel, SlotUse, SwitchMlHeader};
@@ -286,6 +286,7 @@ fn ps_server(workers: u32) -> PsServer<Bytes> {
         op: Bytes::OP,
         block_bytes: 2 * ELEMENT_BYTES,
         window: 3,
+        patience: Duration::from_ms(1),
         flow: FlowLabel(1),
     })
 }
@@ -295,7 +296,8 @@ fn ps_headers() -> impl Strategy<Value = PsHeader> {
     prop_oneof![
         4 => (at(), 0u16..4, any::<u8>()).prop_map(|(at, rank, attempt)| PsHeader::Push { at, rank, attempt }),
         3 => (at(), any::<bool>()).prop_map(|(at, marked)| PsHeader::Sum { at, marked }),
-        1 => (at(), any::<u16>()).prop_map(|(at, rank)| PsHeader::Waiting { at, rank }),
+        1 => (at(), 0u16..6).prop_map(|(at, rank)| PsHeader::Waiting { at, who: Awaited::Worker(rank) }),
+        1 => (at(), 0u16..6).prop_map(|(at, shard)| PsHeader::Waiting { at, who: Awaited::Server(shard) }),
         1 => at().prop_map(|at| PsHeader::Rejected { at }),
     ]
 }

@@ -66,6 +66,7 @@ impl Plan {
             op: P::OP,
             block_bytes: self.block_elements * common::ELEMENT_BYTES,
             window: self.window,
+            patience: self.reliability.patience,
             flow: FlowLabel(7),
         })
     }

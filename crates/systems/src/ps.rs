@@ -50,6 +50,7 @@ pub(crate) fn nodes<P: Payload + ?Sized>(
             op: spec.op.clone(),
             block_bytes: spec.payload_bytes,
             window: window.longest,
+            patience: reliability(spec).patience,
             flow,
         };
         Placed { at: peer.address, node: AnyNode::PsServer(PsServer::new(config)) }

@@ -3,11 +3,11 @@
 //! | offset | bytes | field | |
 //! |---|---|---|---|
 //! | 0 | 1 | `kind` | 1 push, 2 sum, 3 waiting, 4 rejected |
-//! | 1 | 1 | `attempt` or `marked` | push: how often it was sent before, 255 for more; sum: 1 where a contribution met congestion, else 0; else zero |
+//! | 1 | 1 | `attempt`, `marked` or `server` | push: how often it was sent before, 255 for more; sum: 1 where a contribution met congestion, else 0; waiting: 1 for a server, 0 for a worker; rejected: zero |
 //! | 2 | 2 | `shard` | which of the job's servers |
 //! | 4 | 4 | `seq` | number of the block among all of the shard, in all operations of the job |
 //! | 8 | 4 | `operation` | what workers must agree on |
-//! | 12 | 2 | `rank` | push: whose contribution; waiting: who has not contributed; else zero |
+//! | 12 | 2 | `rank` | push: whose contribution; waiting: who is waited for, by rank or by shard; else zero |
 //! | 14 | 2 | reserved | zero |
 
 use fanin_core::{Malformed, PacketKind, Wire};
@@ -32,6 +32,15 @@ pub struct ShardBlock {
     pub shard: u16,
 }
 
+/// Whom somebody waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Awaited {
+    /// A worker, by rank.
+    Worker(u16),
+    /// The server of a shard.
+    Server(u16),
+}
+
 /// A view over the bytes of a packet that begins with a header of parameter servers.
 #[derive(Clone, Copy, Debug)]
 pub struct PsPacket<'a> {
@@ -42,14 +51,15 @@ impl<'a> PsPacket<'a> {
     /// Checks length, kind and reserved bits.
     ///
     /// # Errors
-    /// [`Malformed::Truncated`], or the field that is wrong: `kind`, `attempt`, `marked`, `rank` or `reserved`.
+    /// [`Malformed::Truncated`], or the field that is wrong: `kind`, `attempt`, `marked`, `server`, `rank` or `reserved`.
     #[inline]
     pub fn new(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let head = front(bytes, LENGTH)?;
         match head[0] {
             PUSH => {}
             SUM => require(head[1] <= 1, "marked", head[1])?,
-            WAITING | REJECTED => require(head[1] == 0, "attempt", head[1])?,
+            WAITING => require(head[1] <= 1, "server", head[1])?,
+            REJECTED => require(head[1] == 0, "attempt", head[1])?,
             kind => require(false, "kind", kind)?,
         }
         let rank = u16_at(head, 12);
@@ -66,7 +76,8 @@ impl<'a> PsPacket<'a> {
         match self.bytes[0] {
             PUSH => PsHeader::Push { at, rank, attempt: self.bytes[1] },
             SUM => PsHeader::Sum { at, marked: self.bytes[1] == 1 },
-            WAITING => PsHeader::Waiting { at, rank },
+            WAITING if self.bytes[1] == 1 => PsHeader::Waiting { at, who: Awaited::Server(rank) },
+            WAITING => PsHeader::Waiting { at, who: Awaited::Worker(rank) },
             _ => PsHeader::Rejected { at },
         }
     }
@@ -97,12 +108,13 @@ pub enum PsHeader {
         /// A contribution met congestion on its way.
         marked: bool,
     },
-    /// The answer to a repeated push where others are missing.
+    /// A server's answer to a repeated push where others are missing, and its question to those; and a worker's answer to that which has not
+    /// come to the block.
     Waiting {
         /// The block.
         at: ShardBlock,
-        /// The lowest rank that has not contributed.
-        rank: u16,
+        /// Who has not contributed, or whom that one waits for.
+        who: Awaited,
     },
     /// Contributions differ in length or operation.
     Rejected {
@@ -139,7 +151,8 @@ impl Wire for PsHeader {
         let (kind, second, rank) = match *self {
             PsHeader::Push { rank, attempt, .. } => (PUSH, attempt, rank),
             PsHeader::Sum { marked, .. } => (SUM, u8::from(marked), 0),
-            PsHeader::Waiting { rank, .. } => (WAITING, 0, rank),
+            PsHeader::Waiting { who: Awaited::Worker(rank), .. } => (WAITING, 0, rank),
+            PsHeader::Waiting { who: Awaited::Server(shard), .. } => (WAITING, 1, shard),
             PsHeader::Rejected { .. } => (REJECTED, 0, 0),
         };
         let at = self.at();
@@ -169,11 +182,12 @@ mod tests {
     #[test]
     fn golden_bytes() {
         let at = ShardBlock { shard: 0x0201, seq: 0x0605_0403, operation: 0x0a09_0807 };
-        let cases: [(PsHeader, [u8; LENGTH]); 5] = [
+        let cases: [(PsHeader, [u8; LENGTH]); 6] = [
             (PsHeader::Push { at, rank: 0x0c0b, attempt: 9 }, [1, 9, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 0, 0]),
             (PsHeader::Sum { at, marked: false }, [2, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 0, 0, 0, 0]),
             (PsHeader::Sum { at, marked: true }, [2, 1, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 0, 0, 0, 0]),
-            (PsHeader::Waiting { at, rank: 0x0c0b }, [3, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 0, 0]),
+            (PsHeader::Waiting { at, who: Awaited::Worker(0x0c0b) }, [3, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 0, 0]),
+            (PsHeader::Waiting { at, who: Awaited::Server(0x0c0b) }, [3, 1, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 0, 0]),
             (PsHeader::Rejected { at }, [4, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 0, 0, 0, 0]),
         ];
         for (header, golden) in cases {
@@ -197,6 +211,7 @@ mod tests {
         };
         assert_eq!(error(0, 5, 0), Malformed::Field { name: "kind", value: 5 });
         assert_eq!(error(1, 2, SUM), Malformed::Field { name: "marked", value: 2 });
+        assert_eq!(error(1, 2, WAITING), Malformed::Field { name: "server", value: 2 });
         assert_eq!(error(1, 1, REJECTED), Malformed::Field { name: "attempt", value: 1 });
         assert_eq!(error(12, 3, SUM), Malformed::Field { name: "rank", value: 3 });
         assert_eq!(error(15, 1, PUSH), Malformed::Field { name: "reserved", value: 256 });

@@ -11,7 +11,7 @@ use fanin_wire::hop::HopHeader;
 use fanin_wire::link::LinkHeader;
 use fanin_wire::netreduce::{NetReduceHeader, PacketNumber};
 use fanin_wire::panama::PanamaHeader;
-use fanin_wire::ps::{PsHeader, ShardBlock};
+use fanin_wire::ps::{Awaited, PsHeader, ShardBlock};
 use fanin_wire::rina::{Item, RinaHeader, Way};
 use fanin_wire::ring::{AckMask, RingHeader, Segment};
 use fanin_wire::roce::{Aeth, Bth, Envelope, NUMBER_MAX, Reth, RoceHeader, glance, opcode, seal};
@@ -87,7 +87,8 @@ fn ps_headers() -> impl Strategy<Value = PsHeader> {
     prop_oneof![
         (at(), any::<(u16, u8)>()).prop_map(|(at, (rank, attempt))| PsHeader::Push { at, rank, attempt }),
         (at(), any::<bool>()).prop_map(|(at, marked)| PsHeader::Sum { at, marked }),
-        (at(), any::<u16>()).prop_map(|(at, rank)| PsHeader::Waiting { at, rank }),
+        (at(), any::<u16>()).prop_map(|(at, rank)| PsHeader::Waiting { at, who: Awaited::Worker(rank) }),
+        (at(), any::<u16>()).prop_map(|(at, shard)| PsHeader::Waiting { at, who: Awaited::Server(shard) }),
         at().prop_map(|at| PsHeader::Rejected { at }),
     ]
 }

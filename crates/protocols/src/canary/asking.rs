@@ -2,13 +2,13 @@
 //! where a leader says that something is lost.
 
 use fanin_core::{
-    Address, Body, DropReason, Duration, Egress, Event, FailureReason, Instant, OperationId, Payload, Rank, RetransmitReason, Route,
-    Suspect, Tx,
+    Address, Body, DropReason, Duration, Egress, Event, FailureReason, Ingress, Instant, NodeId, OperationId, Payload, Rank,
+    RetransmitReason, Route, Suspect, Tx,
 };
 use fanin_wire::canary::{CanaryHeader, CanaryId};
 
 use super::config::{Recovery, SPAN};
-use super::recovery::Request;
+use super::recovery::{ATTEMPTS_BEFORE_WORD, Request};
 use super::worker::CanaryWorker;
 use super::{app_of, flow_of};
 use crate::shared::repetition::Repetition;
@@ -155,14 +155,21 @@ impl Flights {
 impl<P: Payload + ?Sized> CanaryWorker<P> {
     /// A packet that there is only where something is lost.
     #[cold]
-    pub(super) fn on_trouble<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, header: &CanaryHeader, payload: &P, tx: &mut T) {
+    pub(super) fn on_trouble<T: Tx<CanaryHeader, P>>(
+        &mut self,
+        now: Instant,
+        from: Ingress,
+        header: &CanaryHeader,
+        payload: &P,
+        tx: &mut T,
+    ) {
         match *header {
             CanaryHeader::Request { id, rank, attempt } => self.on_request(now, id, rank, attempt, tx),
             CanaryHeader::Failed { id, .. } => self.on_failed(now, id, tx),
             CanaryHeader::Direct { id, rank } => self.on_direct(now, id, rank, payload, tx),
-            CanaryHeader::Probe { id, .. } => self.on_probe(id, tx),
-            CanaryHeader::Waiting { id, missing } => self.on_waiting(now, id, missing, tx),
-            CanaryHeader::Aborted { missing, .. } => self.on_aborted(missing, tx),
+            CanaryHeader::Probe { id, rank } => self.on_probe(now, id, rank, tx),
+            CanaryHeader::Waiting { id, missing } => self.on_waiting(now, from, id, missing, tx),
+            CanaryHeader::Aborted { missing, .. } => self.on_aborted(now, missing, tx),
             _ => tx.note(Event::Dropped(DropReason::NotAMember)),
         }
     }
@@ -290,22 +297,63 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
     }
 
     /// The leader has not heard from this worker: it asks at once, if it has contributed.
-    fn on_probe<T: Tx<CanaryHeader, P>>(&mut self, id: CanaryId, tx: &mut T) {
-        match self.lacked(id) {
-            Ok(index) if self.flights.get(index).is_some_and(|flight| flight.under_way) => {
-                tx.note(Event::Retransmitted { reason: RetransmitReason::Asked, block: index });
-                self.ask(index, tx);
+    fn on_probe<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, id: CanaryId, leader: Rank, tx: &mut T) {
+        if leader.0 >= self.hosts() || leader == self.config.rank {
+            return tx.note(Event::Dropped(DropReason::NotAMember));
+        }
+        if self.ledger.is_dead() {
+            return self.say_that_it_is_over(id, leader, tx);
+        }
+        let index = match self.lacked(id) {
+            Ok(index) => index,
+            Err(DropReason::NotReady | DropReason::OutsideWindow) => return self.say_whom(now, id, leader, tx),
+            Err(reason) => return tx.note(Event::Dropped(reason)),
+        };
+        let Some(&flight) = self.flights.get(index).filter(|flight| flight.under_way) else { return self.say_whom(now, id, leader, tx) };
+        tx.note(Event::Retransmitted { reason: RetransmitReason::Asked, block: index });
+        match self.running() {
+            // To ask would be to say that it is there.
+            Some(operation) if flight.generation == self.config.recovery.generations && !flight.accepted => {
+                self.contribute_again(operation, index, flight.generation, tx);
             }
-            Ok(_) => tx.note(Event::Dropped(DropReason::NotReady)),
-            Err(reason) => tx.note(Event::Dropped(reason)),
+            _ => self.ask(index, tx),
         }
     }
 
-    /// The leader lives, and knows who is missing.
-    fn on_waiting<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, id: CanaryId, missing: Option<Rank>, tx: &mut T) {
+    /// This worker has not come to the block that it is asked about: it lives, and says whom it waits for. Who has not begun waits for nobody, and
+    /// where patience has no end nobody is ever named.
+    fn say_whom<T: Tx<CanaryHeader, P>>(&self, now: Instant, id: CanaryId, leader: Rank, tx: &mut T) {
+        tx.note(Event::Dropped(DropReason::NotReady));
+        if self.running().is_some() && self.config.patience != Duration::MAX {
+            let missing = self.held_up_by(now).filter(|rank| *rank != leader);
+            tx.send(self.leader.to(leader.0), &CanaryHeader::Waiting { id, missing }, Body::Empty);
+        }
+    }
+
+    /// Who keeps this worker from going on, if it knows.
+    fn held_up_by(&self, now: Instant) -> Option<Rank> {
+        self.running()?;
+        match self.suspect(now) {
+            Suspect::Rank(rank) if rank != self.config.rank => Some(rank),
+            _ => None,
+        }
+    }
+
+    /// The job has been given up here; who asks does not know yet.
+    fn say_that_it_is_over<T: Tx<CanaryHeader, P>>(&self, id: CanaryId, to: Rank, tx: &mut T) {
+        tx.send(self.leader.to(to.0), &CanaryHeader::Aborted { id, missing: self.missed }, Body::Empty);
+    }
+
+    /// The leader lives, and knows who is missing; or who was asked for its contribution says whom it waits for.
+    fn on_waiting<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, from: Ingress, id: CanaryId, missing: Option<Rank>, tx: &mut T) {
         let index = match self.lacked(id) {
             Ok(index) => index,
-            Err(reason) => return tx.note(Event::Dropped(reason)),
+            Err(reason) => {
+                if self.on_excuse(now, from, id, missing).is_err() {
+                    tx.note(Event::Dropped(reason));
+                }
+                return;
+            }
         };
         let place = self.flights.place_of(index);
         let flight = &mut self.flights.flights[place as usize];
@@ -314,19 +362,31 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
         flight.accepted |= flight.index == index && is_fallback && missing != Some(self.config.rank);
         // Who lacks a later block may only wait for the same one as this worker.
         if let Some(rank) = missing
+            && rank != self.config.rank
             && index == self.oldest
         {
             self.flights.repetition.on_waiting(now, index, Suspect::Rank(rank));
         }
     }
 
+    /// What somebody says that has not come to a block which this worker leads.
+    fn on_excuse(&mut self, now: Instant, from: Ingress, id: CanaryId, missing: Option<Rank>) -> Result<(), DropReason> {
+        let index = self.led_index(id)?;
+        let is_from = |host: &NodeId| Address::worker(*host) == from.source;
+        let rank = self.config.members.iter().position(is_from).ok_or(DropReason::NotAMember)?;
+        let missing = missing.filter(|rank| rank.0 < self.hosts());
+        self.leader.on_excuse(now, self.block_at(i64::from(index)), Rank(rank as u32), missing)
+    }
+
     /// Another worker has given the job up.
-    fn on_aborted<T: Tx<CanaryHeader, P>>(&mut self, missing: Option<Rank>, tx: &mut T) {
+    fn on_aborted<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, missing: Option<Rank>, tx: &mut T) {
         if self.ledger.is_dead() {
             return;
         }
-        self.missed = missing;
-        let suspect = missing.map_or(Suspect::Unknown, Suspect::Rank);
+        // Whom the others wait for waits for somebody itself, and that is what its caller wants to know.
+        let known = missing.filter(|rank| *rank != self.config.rank).or_else(|| self.held_up_by(now)).or(missing);
+        self.missed = known;
+        let suspect = known.map_or(Suspect::Unknown, Suspect::Rank);
         if self.ledger.running().is_some() {
             return self.fail(Some(self.oldest), suspect, FailureReason::PeerAborted, tx);
         }
@@ -345,7 +405,7 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
             // It would have told who is missing.
             return Suspect::Rank(Rank(self.cut.leader_of(self.oldest)));
         }
-        let missing = self.leader.find(oldest).and_then(|number| self.leader.missing(number));
+        let missing = self.leader.find(oldest).and_then(|number| self.leader.missing(number, now, None));
         let only_other = if self.hosts() == 2 { Some(Rank(1 - self.config.rank.0)) } else { None };
         // Nobody was heard of at all.
         missing.or(only_other).map_or(Suspect::Switch(self.config.leaf), Suspect::Rank)
@@ -362,8 +422,7 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
             Err(reason) => return tx.note(Event::Dropped(reason)),
         };
         if self.ledger.is_dead() {
-            let header = CanaryHeader::Aborted { id, missing: self.missed };
-            return tx.send(self.leader.to(rank.0), &header, Body::Empty);
+            return self.say_that_it_is_over(id, rank, tx);
         }
         let (block, span) = (self.block_at(index), i64::from(self.flights.span()));
         let is_ours = !(0..i64::from(self.blocks)).contains(&index) || self.leads(index as u32);
@@ -372,7 +431,8 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
         let is_known = index >= i64::from(self.oldest) || self.leader.find(block).is_some();
         match (is_ours, is_near, is_known) {
             (true, true, true) => {
-                let request = Request { block, generation: id.generation(), rank, attempt };
+                let held_up_by = if attempt >= ATTEMPTS_BEFORE_WORD { self.held_up_by(now) } else { None };
+                let request = Request { block, generation: id.generation(), rank, attempt, held_up_by };
                 self.leader.on_request(now, request, self.flights.repetition.timeout(), &self.config.op, tx);
                 self.leader.flush(self.config.uplink, tx);
             }
@@ -396,7 +456,8 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
             Err(reason) => return tx.note(Event::Dropped(reason)),
         };
         let block_bytes = self.config.block_elements * self.config.element_bytes;
-        let added = self.leader.on_direct((self.block_at(index), id, rank), payload, &mut self.config.op, block_bytes, tx);
+        let which = (self.block_at(index), id, rank, self.held_up_by(now));
+        let added = self.leader.on_direct(now, which, payload, &mut self.config.op, block_bytes, tx);
         match u32::try_from(index) {
             Ok(index) => self.on_added(now, index, added, tx),
             // Of an operation that has ended, so the sum went back.

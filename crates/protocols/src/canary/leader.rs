@@ -15,6 +15,7 @@ use super::pool::Pool;
 use super::recovery::Trouble;
 use super::watch::Watch;
 use super::{app_of, flow_of};
+use crate::shared::excuses::Excuses;
 use crate::shared::state::node_state;
 
 /// Where a collision happened: the switch, and the port by which the packet came there.
@@ -99,12 +100,30 @@ pub(super) struct Leader<P: Payload + ?Sized> {
     /// When something is to be done about a block.
     pub(super) due: BTreeSet<(Instant, u32)>,
     pub(super) watch: Watch,
+    /// What those have said who were asked for a contribution.
+    pub(super) excuses: Excuses<Rank>,
     /// A generation was given up of which nothing was lost.
     pub(super) was_mistaken: bool,
     pub(super) planted: Planted,
 }
 
-node_state!(Leader { job, rank, members, block_bytes, recovery, records, places, open, answers, kept, due, watch, was_mistaken, planted });
+node_state!(Leader {
+    job,
+    rank,
+    members,
+    block_bytes,
+    recovery,
+    records,
+    places,
+    open,
+    answers,
+    kept,
+    due,
+    watch,
+    excuses,
+    was_mistaken,
+    planted
+});
 
 impl<P: Payload + ?Sized> Leader<P> {
     /// A leader that has heard nothing yet.
@@ -121,6 +140,7 @@ impl<P: Payload + ?Sized> Leader<P> {
             kept: VecDeque::new(),
             due: BTreeSet::new(),
             watch: Watch::default(),
+            excuses: Excuses::NONE,
             was_mistaken: false,
             planted: Planted::NONE,
             members,
@@ -396,6 +416,7 @@ impl<P: Payload + ?Sized> Leader<P> {
         self.kept.clear();
         self.due.clear();
         self.watch.clear();
+        self.excuses.clear();
     }
 
     /// Forgets how the present state was reached, and makes times relative to `now`, so that states that behave alike are equal.
@@ -412,6 +433,7 @@ impl<P: Payload + ?Sized> Leader<P> {
         self.places.renumber(renumber);
         self.due.clear();
         self.watch.rebase(now);
+        self.excuses.rebase(now);
         for number in 0..kept.len() as u32 {
             let Some(trouble) = &mut self.records[number].trouble else { continue };
             trouble.rebase(now);

@@ -117,8 +117,10 @@
 //! [`CanaryHeader::Done`](fanin_wire::canary::CanaryHeader::Done) is their format, kept for hosts that can learn of the others' end by
 //! packets only: no worker sends it, and who gets one drops it.
 //!
-//! *What tells who is missing?* From the third request on a leader that lives says whose request or contribution it lacks. A worker that
-//! loses its patience names that rank, or the leader that says nothing, and tells all others, which give up with it.
+//! *What tells who is missing?* From the third request on a leader that lives says whose request or contribution it lacks. Who is asked for
+//! its own and has not come to the block answers whom it waits for itself: it may be operations behind, for a sum whose leader has died when
+//! all others had it. A leader passes that name on in place of who has given it (`shared::excuses`), and where it is itself not as far, whom it
+//! waits for. A worker that loses its patience names that rank, or the leader that says nothing, and tells all others, which give up with it.
 //!
 //! ## A worker that comes late
 //! Others may be an operation ahead. What they send for a block that the late worker leads is summed in its record, which needs nothing

@@ -14,10 +14,17 @@ use crate::shared::serial::newer;
 const REQUESTS_FOR_BROADCAST: u32 = 4;
 
 /// From this attempt on a worker is told who is missing: the first requests are for what is lost, of which there is nothing to tell.
-const ATTEMPTS_BEFORE_WORD: u16 = 2;
+pub(super) const ATTEMPTS_BEFORE_WORD: u16 = 2;
 
 /// Who is asked again waits twice as long each time, so many times.
 const BACK_OFF_MAX: u8 = 6;
+
+/// But is asked so often in the patience at least: what it says of whom it waits for may change.
+const ASKED_EVERY: u64 = 64;
+
+/// Where requests and contributions tell a leader all that it must know for the sums, it asks only to learn who is held up by whom: after this
+/// part of the patience.
+const ASKED_AFTER: u64 = 8;
 
 /// What is known of a block of which something seems to be lost.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
@@ -61,6 +68,8 @@ pub(super) struct Request {
     pub generation: u8,
     pub rank: Rank,
     pub attempt: u16,
+    /// Who keeps this worker from coming to the block.
+    pub held_up_by: Option<Rank>,
 }
 
 impl<P: Payload + ?Sized> Leader<P> {
@@ -97,21 +106,63 @@ impl<P: Payload + ?Sized> Leader<P> {
                 let wait = if let FailureRule::AfterHold(hold) = self.recovery.rule { hold } else { round_trip };
                 self.set_due(number, now + wait);
             }
+        } else if !is_summed {
+            self.ask_in_fallback(now, number);
         }
         if request.attempt >= ATTEMPTS_BEFORE_WORD {
-            let (id, missing) = (self.id(request.block, generation), self.missing(number));
+            let (id, missing) = (self.id(request.block, generation), self.missing(number, now, request.held_up_by));
             tx.send(self.to(request.rank.0), &CanaryHeader::Waiting { id, missing }, Body::Empty);
         }
     }
 
-    /// Whose contribution to an open block is not known to have been made.
-    pub(super) fn missing(&self, number: u32) -> Option<Rank> {
+    /// Who keeps an open block waiting: whose contribution is not known to have been made, or whom that one waits for. Where only this worker's
+    /// own is missing, that is `held_up_by`, if it is known.
+    pub(super) fn missing(&self, number: u32, now: Instant, held_up_by: Option<Rank>) -> Option<Rank> {
         let record = &self.records[number];
         if record.counter + 1 == self.hosts() {
-            return Some(self.rank);
+            return held_up_by.or(Some(self.rank));
         }
         let heard = |rank: u32| record.trouble.as_ref().is_some_and(|trouble| trouble.has(rank));
-        (0..self.hosts()).find(|rank| *rank != self.rank.0 && !heard(*rank)).map(Rank)
+        let absent = (0..self.hosts()).filter(|rank| *rank != self.rank.0 && !heard(*rank)).map(Rank);
+        self.excuses.missing(absent, Some(self.rank), (now, self.recovery.reliability.patience))
+    }
+
+    /// Whether a block is open to which others have not contributed yet, and nobody is going to be asked.
+    pub(super) fn is_unasked(&self, block: u32) -> bool {
+        let Some(number) = self.find(block) else { return true };
+        let record = &self.records[number];
+        let asks = record.trouble.as_ref().is_some_and(|trouble| trouble.due.is_some());
+        record.stage == Stage::Open && record.counter + 1 < self.hosts() && !asks
+    }
+
+    /// Nobody has asked for a block that this worker waits for: it asks who has not contributed.
+    pub(super) fn ask_for<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, block: u32, round_trip: Duration, op: &P::Op, tx: &mut T) {
+        let number = match self.find(block) {
+            Some(number) => number,
+            None => self.open(block, op),
+        };
+        self.records[number].trouble.get_or_insert_default();
+        self.probe(now, number, round_trip, tx);
+    }
+
+    /// In the fallback all send until they are heard; who is not may be held up.
+    fn ask_in_fallback(&mut self, now: Instant, number: u32) {
+        let patience = self.recovery.reliability.patience;
+        let trouble = self.records[number].trouble.get_or_insert_default();
+        if trouble.due.is_none() && patience != Duration::MAX {
+            self.set_due(number, now + patience.divided(ASKED_AFTER));
+        }
+    }
+
+    /// A worker that was asked for its contribution says whom it waits for before it can make it.
+    pub(super) fn on_excuse(&mut self, now: Instant, block: u32, rank: Rank, missing: Option<Rank>) -> Result<(), DropReason> {
+        match self.find(block) {
+            Some(number) if self.records[number].stage == Stage::Open => {
+                self.excuses.add(now, rank, missing);
+                Ok(())
+            }
+            _ => Err(DropReason::Stale),
+        }
     }
 
     /// `canary 5.13`, 1: the sum is complete, so whoever asks gets it.
@@ -173,7 +224,8 @@ impl<P: Payload + ?Sized> Leader<P> {
     /// As [`Leader::add`]; [`DropReason::NotReady`] where the block is not in its fallback.
     pub(super) fn on_direct<T: Tx<CanaryHeader, P>>(
         &mut self,
-        (block, id, rank): (u32, CanaryId, Rank),
+        now: Instant,
+        (block, id, rank, held_up_by): (u32, CanaryId, Rank, Option<Rank>),
         payload: &P,
         op: &mut P::Op,
         block_bytes: u32,
@@ -196,7 +248,7 @@ impl<P: Payload + ?Sized> Leader<P> {
             record.trouble.get_or_insert_default().add(rank.0);
         }
         if record.counter + 1 < hosts || !is_new {
-            let missing = self.missing(number);
+            let missing = self.missing(number, now, held_up_by);
             tx.send(self.to(rank.0), &CanaryHeader::Waiting { id, missing }, Body::Empty);
         }
         if is_new { Ok(self.records[number].counter + 1 == hosts) } else { Err(DropReason::Duplicate) }
@@ -270,10 +322,14 @@ impl<P: Payload + ?Sized> Leader<P> {
             if let Some(trouble) = &mut record.trouble {
                 trouble.due = None;
             }
+            let record = &self.records[number];
             if record.stage != Stage::Open || record.counter + 1 == self.hosts() {
                 continue;
             }
-            if matches!(self.recovery.rule, FailureRule::AfterHold(_)) {
+            // Where nobody has asked, nothing is known to be lost.
+            let is_asked =
+                record.generation < self.recovery.generations && record.trouble.as_ref().is_some_and(|trouble| trouble.count > 0);
+            if is_asked && matches!(self.recovery.rule, FailureRule::AfterHold(_)) {
                 self.fail_generation(now, number, tx);
             } else {
                 self.probe(now, number, round_trip, tx);
@@ -289,7 +345,8 @@ impl<P: Payload + ?Sized> Leader<P> {
         for rank in (0..self.hosts()).filter(|rank| *rank != self.rank.0 && !trouble.has(*rank)) {
             tx.send(self.to(rank), &header, Body::Empty);
         }
-        let wait = round_trip.times(1 << trouble.probes.min(BACK_OFF_MAX));
+        let often = self.recovery.reliability.patience.divided(ASKED_EVERY).max(round_trip);
+        let wait = round_trip.times(1 << trouble.probes.min(BACK_OFF_MAX)).min(often);
         if let Some(trouble) = &mut self.records[number].trouble {
             trouble.probes = trouble.probes.saturating_add(1);
         }

@@ -61,6 +61,8 @@ pub struct CanaryWorker<P: Payload + ?Sized> {
     pub(super) was_told: bool,
     /// When the last sum came, or the operation began.
     progress_at: Instant,
+    /// Who has not contributed to what this worker waits for was asked since, if it leads that.
+    has_asked: bool,
     /// Used by a lone worker, which is its own network.
     alone: P::Acc,
 }
@@ -87,6 +89,7 @@ node_state!(CanaryWorker {
     missed,
     was_told,
     progress_at,
+    has_asked,
     alone,
 });
 
@@ -128,6 +131,7 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
             missed: None,
             was_told: false,
             progress_at: Instant::ZERO,
+            has_asked: false,
             alone: P::accumulator(&config.op, if hosts == 1 { block_bytes as usize } else { 0 }),
             config,
         }
@@ -465,7 +469,7 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
     /// The sum of a block of the running operation is here.
     #[inline(always)]
     fn mark_done(&mut self, now: Instant, index: u32) {
-        self.progress_at = now;
+        (self.progress_at, self.has_asked) = (now, false);
         self.done[index as usize / 64] |= 1 << (index % 64);
         self.remaining -= 1;
         if self.is_reliable() {
@@ -547,12 +551,28 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
         ends.then(|| self.progress_at + self.config.patience)
     }
 
+    /// When this worker asks for the block that it waits for, if it leads that and nobody has asked for it.
+    fn asks_at(&self) -> Instant {
+        self.progress_at + self.config.patience.divided(4)
+    }
+
+    /// Nothing has come for long: of the block that all wait for it is to be known who has not contributed, also where no other has come to it.
+    #[cold]
+    fn ask_for_oldest<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, tx: &mut T) {
+        self.has_asked = true;
+        let block = self.block_at(i64::from(self.oldest));
+        if self.ledger.running().is_some() && self.leads(self.oldest) && self.leader.is_unasked(block) {
+            self.leader.ask_for(now, block, self.flights.repetition.timeout(), &self.config.op, tx);
+        }
+    }
+
     /// With loss recovery: what is first to be done, if patience ends at `patience`.
     fn next_timeout_with(&self, patience: Option<Instant>) -> Option<Instant> {
         let runs = self.ledger.running().is_some();
         let request = if runs { self.flights.next_timeout() } else { None };
         let led = if runs { self.next_late() } else { None };
-        let first = [patience, request, led, self.leader.next_due(), self.fenced_until].into_iter().flatten().min();
+        let asks = if self.has_asked { None } else { self.patience_ends_at().map(|_| self.asks_at()) };
+        let first = [patience, asks, request, led, self.leader.next_due(), self.fenced_until].into_iter().flatten().min();
         // Where patience has no end, that is not waited for.
         first.filter(|at| *at != Instant::FAR_FUTURE)
     }
@@ -575,7 +595,7 @@ impl<P: Payload + ?Sized> Node<P> for CanaryWorker<P> {
     type Header = CanaryHeader;
 
     #[inline(never)]
-    fn on_packet<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, _from: Ingress, header: &CanaryHeader, payload: &P, tx: &mut T) {
+    fn on_packet<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, from: Ingress, header: &CanaryHeader, payload: &P, tx: &mut T) {
         match *header {
             CanaryHeader::Broadcast { id } => self.on_sum(now, id, false, payload, tx),
             CanaryHeader::Reduce(ref sum) => self.on_contribution(now, sum, None, payload, tx),
@@ -583,7 +603,7 @@ impl<P: Payload + ?Sized> Node<P> for CanaryWorker<P> {
                 self.on_contribution(now, sum, Some(Collision { switch, port }), payload, tx)
             }
             CanaryHeader::Answer { id } if self.is_reliable() || self.is_receiver() => self.take_answer(now, id, payload, tx),
-            ref header if self.is_reliable() => self.on_trouble(now, header, payload, tx),
+            ref header if self.is_reliable() => self.on_trouble(now, from, header, payload, tx),
             _ => tx.note(Event::Dropped(DropReason::NotAMember)),
         }
     }
@@ -598,6 +618,9 @@ impl<P: Payload + ?Sized> Node<P> for CanaryWorker<P> {
             self.leader.on_due(now, self.flights.repetition.timeout(), tx);
             self.look_after_late(now, tx);
             self.ask_due(now, tx);
+            if !self.has_asked && self.asks_at() <= now {
+                self.ask_for_oldest(now, tx);
+            }
             if self.fenced_until.is_some_and(|at| at <= now) {
                 self.pump(now, tx);
             }
@@ -641,6 +664,7 @@ impl<P: Payload + ?Sized> Worker<P> for CanaryWorker<P> {
         }
         let blocks = cut.blocks();
         (self.cut, self.blocks, self.remaining, self.progress_at) = (cut, blocks, blocks, now);
+        self.has_asked = false;
         self.next_leader = cut.leader_of(0);
         self.done.resize(blocks.div_ceil(64) as usize, 0);
         self.flights.repetition.begin(now);

@@ -433,9 +433,9 @@ impl<P: Payload + ?Sized> FlareWorker<P> {
     }
 
     /// Nothing has come for the job's patience.
-    fn give_up<T: Tx<FlareHeader, P>>(&mut self, tx: &mut T) {
+    fn give_up<T: Tx<FlareHeader, P>>(&mut self, now: Instant, tx: &mut T) {
         let first = self.flights.iter().filter(|flight| flight.under_way).map(|flight| flight.index).min();
-        let (block, suspect) = match self.repetition.suspect() {
+        let (block, suspect) = match self.repetition.culprit(now) {
             Some((block, suspect)) => (Some(block), suspect),
             None => (first, Suspect::Switch(self.config.leaf)),
         };
@@ -474,7 +474,7 @@ impl<P: Payload + ?Sized> Node<P> for FlareWorker<P> {
             return;
         }
         if self.repetition.has_lost_patience(now) {
-            return self.give_up(tx);
+            return self.give_up(now, tx);
         }
         if self.sending.is_some() {
             // What is due goes behind the block that waits for room.

@@ -59,9 +59,10 @@
 //! nobody names itself.
 //!
 //! *A switch that has restarted* has forgotten connections and contributions, which nobody sends again whose sums have arrived: no job survives
-//! that. It shows in questions. A worker says of which message it asks, and how many packets of that have been acknowledged: if these are not
-//! known, they are lost. And a switch asks who is missing in a slot: who has had the sum of that says so. Then the switch ends the job by its own
-//! name. A switch that lacks the sum of another asks that in the same way.
+//! that of a leaf. (A root has no connections, and leaves send up again what they hold.) It shows in questions. A worker says of which message
+//! it asks, and how many packets of that have been acknowledged: if these are not known, they are lost. And a switch asks who is missing in a
+//! slot: who has had the sum of that says so. Then the switch ends the job by its own name. A switch that lacks the sum of another asks that in
+//! the same way.
 //!
 //! Without a retry limit ([`NetReduceWorkerConfig::retry_limit`]) a connection waits as long as the job's patience lasts, for a packet may be
 //! held for a straggler that long (P5).

@@ -1,6 +1,6 @@
 //! What the nodes are told when they are made.
 
-use fanin_core::{Address, FlowLabel, JobId, Rank, Suspect};
+use fanin_core::{Address, Duration, FlowLabel, JobId, Rank, Suspect};
 
 use super::window::PsWindowConfig;
 use crate::shared::reliability::Reliability;
@@ -62,6 +62,8 @@ pub struct PsServerConfig<O> {
     pub block_bytes: u32,
     /// The longest window of the workers in blocks; 1 to [`WINDOW_MAX`]. The same as theirs.
     pub window: u32,
+    /// The workers' patience: within it those who do not contribute are asked whom they wait for.
+    pub patience: Duration,
     /// Label of the job's packets for flow hashing.
     pub flow: FlowLabel,
 }

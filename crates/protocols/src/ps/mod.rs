@@ -19,8 +19,9 @@
 //! dropped, or answered with the sum. Whatever is older or newer than a window is told by its number.
 //!
 //! ## Nothing waits for ever
-//! A worker sends again what is not answered; who asks a second time is told who is missing. Without an answer for the job's patience the
-//! operation fails, and names that rank, or the server.
+//! A worker sends again what is not answered; who asks a second time is told who is missing. Who is missing is asked as well: it may be
+//! operations behind, for a sum that the server of another shard did not send to it before it died, and says so; then that server is who is
+//! missing. Without an answer for the job's patience the operation fails, and names who is missing, or a server that has said nothing at all.
 
 mod config;
 mod planted;

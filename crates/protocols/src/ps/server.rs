@@ -2,17 +2,33 @@
 
 use std::collections::VecDeque;
 
-use fanin_core::{Body, DropReason, Egress, Event, Gauge, Ingress, Instant, Node, Payload, RetransmitReason, Route, Tx};
-use fanin_wire::ps::{PsHeader, ShardBlock};
+use fanin_core::{
+    Body, DropReason, Duration, Egress, Event, Gauge, Ingress, Instant, Node, Payload, Rank, RetransmitReason, Role, Route, Tx,
+};
+use fanin_wire::ps::{Awaited, PsHeader, ShardBlock};
 
 use super::config::{PsServerConfig, WINDOW_MAX, WORKERS_MAX};
 use super::planted::Planted;
+use crate::shared::excuses::{Excuses, Whom};
 use crate::shared::serial::newer;
 use crate::shared::state::node_state;
 use crate::shared::window::rounded;
 
 /// Who asks so often is told who is missing.
 const ATTEMPTS: u8 = 2;
+
+/// Who is missing is asked so often in the patience whom it waits for.
+const ASKED_EVERY: u64 = 64;
+
+impl Whom for Awaited {
+    fn worker(rank: Rank) -> Self {
+        Awaited::Worker(rank.0 as u16)
+    }
+
+    fn rank(self) -> Option<Rank> {
+        if let Awaited::Worker(rank) = self { Some(Rank(u32::from(rank))) } else { None }
+    }
+}
 
 /// A block.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -46,10 +62,13 @@ pub struct PsServer<P: Payload + ?Sized> {
     edge: u32,
     /// What waits for room.
     sending: VecDeque<Sending>,
+    /// When those who were missing were asked last, and what they have said.
+    asked_at: Option<Instant>,
+    excuses: Excuses<Awaited>,
     planted: Planted,
 }
 
-node_state!(PsServer { config, slots, ranks, edge, sending, planted });
+node_state!(PsServer { config, slots, ranks, edge, sending, asked_at, excuses, planted });
 
 impl<P: Payload + ?Sized> PsServer<P> {
     /// A server with all its memory.
@@ -73,6 +92,8 @@ impl<P: Payload + ?Sized> PsServer<P> {
             ranks: vec![0; capacity as usize * workers.div_ceil(64)].into(),
             edge: 0,
             sending: VecDeque::with_capacity(2 * capacity as usize),
+            asked_at: None,
+            excuses: Excuses::NONE,
             config,
             planted: Planted::default(),
         }
@@ -110,11 +131,11 @@ impl<P: Payload + ?Sized> PsServer<P> {
         is_new
     }
 
-    /// The lowest rank that has not contributed.
-    fn first_missing(&mut self, place: usize) -> u16 {
-        let bits = self.bits(place);
-        let word = bits.iter().position(|word| *word != u64::MAX).unwrap_or(0);
-        (word as u32 * 64 + bits[word].trailing_ones()) as u16
+    /// Who has not contributed.
+    fn absent(&self, place: usize) -> impl Iterator<Item = Rank> + Clone {
+        let words = self.config.workers.len().div_ceil(64);
+        let bits = &self.ranks[place * words..(place + 1) * words];
+        (0..self.workers()).filter(|rank| bits[*rank as usize / 64] >> (rank % 64) & 1 == 0).map(Rank)
     }
 
     fn is_complete(&self, seq: u32) -> bool {
@@ -129,7 +150,15 @@ impl<P: Payload + ?Sized> PsServer<P> {
 
 /// Contributions.
 impl<P: Payload + ?Sized> PsServer<P> {
-    fn on_push<T: Tx<PsHeader, P>>(&mut self, from: Ingress, at: ShardBlock, (rank, attempt): (u16, u8), payload: &P, tx: &mut T) {
+    fn on_push<T: Tx<PsHeader, P>>(
+        &mut self,
+        now: Instant,
+        from: Ingress,
+        at: ShardBlock,
+        (rank, attempt): (u16, u8),
+        payload: &P,
+        tx: &mut T,
+    ) {
         // What a worker sends lies in its window, which begins before the first block that is not complete or there.
         if !newer(self.edge.wrapping_add(self.config.window), at.seq) {
             return tx.note(Event::Dropped(DropReason::OutsideWindow));
@@ -149,7 +178,7 @@ impl<P: Payload + ?Sized> PsServer<P> {
             return self.answer(at.seq, rank, tx);
         }
         if !self.take(place, rank) && !self.planted.ignores_bits() {
-            return self.on_repeated(place, at, (rank, attempt), tx);
+            return self.on_repeated(now, place, at, (rank, attempt), tx);
         }
         let slot = &mut self.slots[place];
         if payload.reduce(&mut slot.acc, &mut self.config.op).is_err() {
@@ -181,15 +210,42 @@ impl<P: Payload + ?Sized> PsServer<P> {
 
     /// A contribution that is here already. Who asks again is told who is missing.
     #[cold]
-    fn on_repeated<T: Tx<PsHeader, P>>(&mut self, place: usize, at: ShardBlock, (rank, attempt): (u16, u8), tx: &mut T) {
+    fn on_repeated<T: Tx<PsHeader, P>>(&mut self, now: Instant, place: usize, at: ShardBlock, (rank, attempt): (u16, u8), tx: &mut T) {
         tx.note(Event::Dropped(DropReason::Duplicate));
         if self.planted.answers_early() {
             let header = PsHeader::Sum { at, marked: false };
             return tx.send(self.to(u32::from(rank)), &header, Body::Acc(&self.slots[place].acc));
         }
-        if attempt >= ATTEMPTS {
-            let header = PsHeader::Waiting { at, rank: self.first_missing(place) };
-            tx.send(self.to(u32::from(rank)), &header, Body::Empty);
+        if attempt < ATTEMPTS {
+            return;
+        }
+        if let Some(who) = self.excuses.missing(self.absent(place), None, (now, self.config.patience)) {
+            tx.send(self.to(u32::from(rank)), &PsHeader::Waiting { at, who }, Body::Empty);
+        }
+        self.ask_absent(now, place, at, tx);
+    }
+
+    /// Asks those who have not contributed whom they wait for, now and then: one may be operations behind, for a sum that the server of another
+    /// shard did not send to it before it died.
+    fn ask_absent<T: Tx<PsHeader, P>>(&mut self, now: Instant, place: usize, at: ShardBlock, tx: &mut T) {
+        let every = self.config.patience.divided(ASKED_EVERY);
+        // Where patience has no end nobody is ever named.
+        if self.config.patience == Duration::MAX || self.asked_at.is_some_and(|asked_at| now < asked_at + every) {
+            return;
+        }
+        self.asked_at = Some(now);
+        for rank in self.absent(place) {
+            tx.send(self.to(rank.0), &PsHeader::Waiting { at, who: Awaited::worker(rank) }, Body::Empty);
+        }
+    }
+
+    /// A worker that has not come to a block says whom it waits for.
+    #[cold]
+    fn on_excuse<T: Tx<PsHeader, P>>(&mut self, now: Instant, from: Ingress, who: Awaited, tx: &mut T) {
+        let rank = self.config.workers.iter().position(|worker| *worker == from.source);
+        match rank.filter(|_| from.source.role == Role::Worker) {
+            Some(rank) => self.excuses.add(now, Rank(rank as u32), Some(who)),
+            None => tx.note(Event::Dropped(DropReason::NotAMember)),
         }
     }
 
@@ -261,14 +317,16 @@ impl<P: Payload + ?Sized> Node<P> for PsServer<P> {
     type Header = PsHeader;
 
     #[inline]
-    fn on_packet<T: Tx<PsHeader, P>>(&mut self, _now: Instant, from: Ingress, header: &PsHeader, payload: &P, tx: &mut T) {
-        let PsHeader::Push { at, rank, attempt } = *header else {
-            return tx.note(Event::Dropped(DropReason::NotAMember));
+    fn on_packet<T: Tx<PsHeader, P>>(&mut self, now: Instant, from: Ingress, header: &PsHeader, payload: &P, tx: &mut T) {
+        let (at, rank, attempt) = match *header {
+            PsHeader::Push { at, rank, attempt } => (at, rank, attempt),
+            PsHeader::Waiting { at, who } if at.shard == self.config.shard => return self.on_excuse(now, from, who, tx),
+            _ => return tx.note(Event::Dropped(DropReason::NotAMember)),
         };
         if at.shard != self.config.shard || self.config.workers.get(usize::from(rank)) != Some(&from.source) {
             return tx.note(Event::Dropped(DropReason::NotAMember));
         }
-        self.on_push(from, at, (rank, attempt), payload, tx);
+        self.on_push(now, from, at, (rank, attempt), payload, tx);
     }
 
     /// A server has no timers: whoever misses something asks.

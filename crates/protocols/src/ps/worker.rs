@@ -1,10 +1,10 @@
 //! A worker: pushes its blocks to the servers of their shards, within a window at each, until all sums are here.
 
 use fanin_core::{
-    Body, Collective, DropReason, Egress, Event, FailureReason, Gauge, Ingress, Instant, Node, OperationId, Outcome, Payload, Piece, Rank,
-    RetransmitReason, Route, Suspect, Tx, Worker,
+    Body, Collective, DropReason, Duration, Egress, Event, FailureReason, Gauge, Ingress, Instant, Node, OperationId, Outcome, Payload,
+    Piece, Rank, RetransmitReason, Route, Suspect, Tx, Worker,
 };
-use fanin_wire::ps::{PsHeader, ShardBlock};
+use fanin_wire::ps::{Awaited, PsHeader, ShardBlock};
 
 use super::config::{PsWorkerConfig, WINDOW_MAX, WORKERS_MAX};
 use super::window::PsWindow;
@@ -29,7 +29,7 @@ struct Flight {
 impl Flight {
     /// From when on its timeout counts. What was sent again before waits up to a timeout longer, by a draw: workers that lose blocks at the
     /// server's link because they send them at the same time would else do so for ever.
-    fn waits_from(&self, rank: Rank, timeout: fanin_core::Duration) -> Instant {
+    fn waits_from(&self, rank: Rank, timeout: Duration) -> Instant {
         if self.attempts == 0 {
             return self.sent_at;
         }
@@ -50,6 +50,8 @@ struct Shard {
     next: u32,
     edge: u32,
     window: PsWindow,
+    /// When its server last said that others are missing.
+    told_at: Instant,
 }
 
 /// A worker of a job with parameter servers.
@@ -85,7 +87,8 @@ impl<P: Payload + ?Sized> PsWorker<P> {
         assert!(config.element_bytes > 0 && config.block_elements > 0, "elements and blocks have a length");
         let (shards, capacity) = (config.servers.len() as u32, rounded(config.window.longest));
         let block_bytes = config.block_elements as usize * config.element_bytes as usize;
-        let shard = Shard { base: 0, first_piece: 0, end: 0, next: 0, edge: 0, window: PsWindow::new(config.window) };
+        let shard =
+            Shard { base: 0, first_piece: 0, end: 0, next: 0, edge: 0, window: PsWindow::new(config.window), told_at: Instant::ZERO };
         let flight = Flight { seq: 0, answered: true, attempts: 0, first_at: Instant::ZERO, sent_at: Instant::ZERO };
         PsWorker {
             ledger: Ledger::new(config.job),
@@ -107,6 +110,7 @@ impl<P: Payload + ?Sized> PsWorker<P> {
             flight.first_at = rebased(flight.first_at, now);
             flight.sent_at = rebased(flight.sent_at, now);
         }
+        self.shards.iter_mut().for_each(|shard| shard.told_at = rebased(shard.told_at, now));
         self.repetition.rebase(now);
     }
 
@@ -279,16 +283,51 @@ impl<P: Payload + ?Sized> PsWorker<P> {
         self.shards[shard as usize].edge = edge;
     }
 
-    fn on_waiting<T: Tx<PsHeader, P>>(&mut self, now: Instant, from: Ingress, at: ShardBlock, rank: u16, tx: &mut T) {
-        if u32::from(rank) >= self.config.workers {
-            return tx.note(Event::Dropped(DropReason::Mismatch));
-        }
+    /// A server says who is missing; where that is this worker, it is asked whom it waits for.
+    fn on_waiting<T: Tx<PsHeader, P>>(&mut self, now: Instant, from: Ingress, at: ShardBlock, who: Awaited, tx: &mut T) {
+        let suspect = match who {
+            Awaited::Worker(rank) if u32::from(rank) < self.config.workers => Suspect::Rank(Rank(u32::from(rank))),
+            Awaited::Server(shard) if usize::from(shard) < self.shards.len() => self.config.servers[usize::from(shard)].suspect,
+            _ => return tx.note(Event::Dropped(DropReason::Mismatch)),
+        };
+        let is_own = suspect == Suspect::Rank(self.config.rank);
         match self.under_way(from, at) {
-            // Who lacks a later block may only wait for the same one as this worker: windows differ in length.
-            Ok(_) if at.seq != self.shards[usize::from(at.shard)].edge => {}
-            Ok(place) => self.repetition.on_waiting(now, place, Suspect::Rank(Rank(u32::from(rank)))),
+            Ok(place) => {
+                let shard = &mut self.shards[usize::from(at.shard)];
+                shard.told_at = now;
+                // Who lacks a later block may only wait for the same one as this worker: windows differ in length.
+                if at.seq == shard.edge && !is_own {
+                    self.repetition.on_waiting(now, place, suspect);
+                }
+            }
+            Err(DropReason::OutsideWindow) if is_own => self.say_whom(now, from, at, tx),
             Err(reason) => tx.note(Event::Dropped(reason)),
         }
+    }
+
+    /// This worker has not come to a block that it is asked about: it lives, and says whom it waits for.
+    fn say_whom<T: Tx<PsHeader, P>>(&mut self, now: Instant, from: Ingress, at: ShardBlock, tx: &mut T) {
+        tx.note(Event::Dropped(DropReason::OutsideWindow));
+        let silent = self.silent(now, self.config.reliability.patience.divided(4)).map(|shard| Awaited::Server(shard as u16));
+        let told = || match self.repetition.fresh_suspect(now)?.1 {
+            Suspect::Rank(rank) => Some(Awaited::Worker(rank.0 as u16)),
+            suspect => self.config.servers.iter().position(|server| server.suspect == suspect).map(|shard| Awaited::Server(shard as u16)),
+        };
+        if let Some(who) = silent.or_else(told) {
+            tx.send(Egress::Route(Route::direct(from.source, self.config.flow)), &PsHeader::Waiting { at, who }, Body::Empty);
+        }
+    }
+
+    /// A shard of which a sum is waited for, and whose server has not said for so long who is missing, though it was asked all the time.
+    fn silent(&self, now: Instant, patience: Duration) -> Option<usize> {
+        if self.ledger.running().is_none() || self.repetition.idle(now) < patience {
+            return None;
+        }
+        let is_silent = |(number, shard): (u32, &Shard)| {
+            let asked_at = self.flights[self.place_of(number, shard.edge) as usize].first_at;
+            shard.edge != shard.next && now.since(asked_at.max(shard.told_at)) >= patience
+        };
+        (0..).zip(&self.shards).position(is_silent)
     }
 
     fn on_rejected<T: Tx<PsHeader, P>>(&mut self, from: Ingress, at: ShardBlock, tx: &mut T) {
@@ -314,11 +353,13 @@ impl<P: Payload + ?Sized> PsWorker<P> {
         self.repetition.clear();
     }
 
-    /// Nothing has come for the job's patience: a server has said who is missing, or the one is suspected that was asked last.
-    fn give_up<T: Tx<PsHeader, P>>(&mut self, tx: &mut T) {
-        let waits = |shard: &&Shard| shard.edge != shard.next;
-        let silent = self.shards.iter().position(|shard| waits(&shard));
-        let (place, suspect) = match (self.repetition.suspect(), silent) {
+    /// Nothing has come for the job's patience. A server that says nothing has died; what another one says of who is missing may be of a worker
+    /// that waits for that one. Where all are there it is who they say.
+    fn give_up<T: Tx<PsHeader, P>>(&mut self, now: Instant, tx: &mut T) {
+        let silent = self.silent(now, self.config.reliability.patience.divided(2));
+        let told = self.repetition.culprit(now).filter(|_| silent.is_none());
+        let silent = silent.or_else(|| self.shards.iter().position(|shard| shard.edge != shard.next));
+        let (place, suspect) = match (told, silent) {
             (Some((place, suspect)), _) => (Some(place), suspect),
             (None, Some(shard)) => (None, self.config.servers[shard].suspect),
             (None, None) => (None, Suspect::Unknown),
@@ -350,7 +391,7 @@ impl<P: Payload + ?Sized> Node<P> for PsWorker<P> {
     fn on_packet<T: Tx<PsHeader, P>>(&mut self, now: Instant, from: Ingress, header: &PsHeader, payload: &P, tx: &mut T) {
         match *header {
             PsHeader::Sum { at, marked } => self.on_sum(now, from, at, marked, payload, tx),
-            PsHeader::Waiting { at, rank } => self.on_waiting(now, from, at, rank, tx),
+            PsHeader::Waiting { at, who } => self.on_waiting(now, from, at, who, tx),
             PsHeader::Rejected { at } => self.on_rejected(from, at, tx),
             PsHeader::Push { .. } => tx.note(Event::Dropped(DropReason::NotAMember)),
         }
@@ -361,7 +402,7 @@ impl<P: Payload + ?Sized> Node<P> for PsWorker<P> {
             return;
         }
         if self.repetition.has_lost_patience(now) {
-            return self.give_up(tx);
+            return self.give_up(now, tx);
         }
         self.resend_due(now, tx);
     }

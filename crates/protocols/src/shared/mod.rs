@@ -24,12 +24,14 @@
 //! | [`trees`] | workers and switches of static trees, for any packet format |
 //! | [`jobs`] | what a node that several jobs share knows of each |
 //! | [`inner`] | a worker inside of another one, and its packets inside of those |
+//! | `excuses` | who has not contributed, but lives and waits itself |
 //! | `slots` | the slots of a switch, with a bit per child |
 //! | `state` | `Clone`, `Eq` and `Hash` for nodes that are generic over the payload |
 
 pub mod aggregation;
 pub mod arrivals;
 pub mod connection;
+pub(crate) mod excuses;
 pub mod inner;
 pub mod jobs;
 pub mod ledger;

@@ -225,14 +225,19 @@ impl Repetition {
         self.rtt.on_reply(now.since(sent_at));
     }
 
-    /// The latest word on who is missing, and for what.
-    pub fn suspect(&self) -> Option<(u32, Suspect)> {
-        self.suspect.map(|(what, suspect, _)| (what, suspect))
+    /// Who is named when patience has ended, and for what: the latest word on who is missing, unless it was given in the first half of the
+    /// patience only. Whoever gave it was asked all the time and is silent itself since: a server that has died must not leave behind that
+    /// somebody is missing who was only the last to begin.
+    pub fn culprit(&self, now: Instant) -> Option<(u32, Suspect)> {
+        self.suspect_within(now, self.reliability.patience.divided(2))
     }
 
     /// The latest word on who is missing, if it is not so old that whoever gave it must have given it again since.
     pub fn fresh_suspect(&self, now: Instant) -> Option<(u32, Suspect)> {
-        let faded = self.reliability.patience.divided(4);
+        self.suspect_within(now, self.reliability.patience.divided(4))
+    }
+
+    fn suspect_within(&self, now: Instant, faded: Duration) -> Option<(u32, Suspect)> {
         self.suspect.filter(|(_, _, at)| now.since(*at) < faded).map(|(what, suspect, _)| (what, suspect))
     }
 
@@ -310,14 +315,15 @@ mod tests {
         window.on_waiting(at(0), 7, Suspect::Switch(NodeId(9)));
         window.on_waiting(at(1), 8, Suspect::Rank(Rank(2)));
         window.on_waiting(at(2), 7, Suspect::Switch(NodeId(9)));
-        assert_eq!(window.suspect(), Some((8, Suspect::Rank(Rank(2)))));
+        assert_eq!(window.culprit(at(4_000)), Some((8, Suspect::Rank(Rank(2)))));
+        assert_eq!(window.culprit(at(4_001)), None, "who said so is silent since");
         assert_eq!(window.fresh_suspect(at(2_000)), Some((8, Suspect::Rank(Rank(2)))));
         assert_eq!(window.fresh_suspect(at(2_001)), None, "it was not given again for a quarter of the patience");
         window.on_waiting(at(2_001), 7, Suspect::Switch(NodeId(9)));
-        assert_eq!(window.suspect(), Some((7, Suspect::Switch(NodeId(9)))));
+        assert_eq!(window.culprit(at(2_001)), Some((7, Suspect::Switch(NodeId(9)))));
         window.on_sent(0);
         window.on_answer(at(2_002), 0, at(2_000), at(2_000));
-        assert_eq!(window.suspect(), None);
+        assert_eq!(window.culprit(at(2_002)), None);
     }
 
     #[test]

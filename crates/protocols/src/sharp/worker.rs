@@ -268,7 +268,7 @@ impl<P: Payload + ?Sized, H: InnerWorker<P, Header = RingHeader>> Node<P> for Sh
             }
             Phase::Asking(_) if self.repetition.is_reliable() => {
                 if self.repetition.has_lost_patience(now) {
-                    let suspect = self.repetition.suspect().map_or(Suspect::Switch(self.config.tree.leaf), |(_, suspect)| suspect);
+                    let suspect = self.repetition.culprit(now).map_or(Suspect::Switch(self.config.tree.leaf), |(_, suspect)| suspect);
                     self.fail(suspect, FailureReason::NoProgress, tx);
                 } else {
                     self.resend_due(now, tx);

@@ -294,10 +294,10 @@ impl<P: Payload + ?Sized> SwitchMlWorker<P> {
     }
 
     /// Nothing has come for the job's patience.
-    fn give_up<T: Tx<SwitchMlHeader, P>>(&mut self, tx: &mut T) {
+    fn give_up<T: Tx<SwitchMlHeader, P>>(&mut self, now: Instant, tx: &mut T) {
         let under_way = self.flights.iter().filter(|flight| flight.under_way);
         let first = under_way.map(|flight| flight.index).min().map(|index| self.piece_of(index));
-        let (piece, suspect) = match self.repetition.suspect() {
+        let (piece, suspect) = match self.repetition.culprit(now) {
             Some((piece, suspect)) => (Some(piece), suspect),
             None => (first, Suspect::Switch(self.config.switch)),
         };
@@ -398,7 +398,7 @@ impl<P: Payload + ?Sized> Node<P> for SwitchMlWorker<P> {
             return;
         }
         if self.repetition.has_lost_patience(now) {
-            return self.give_up(tx);
+            return self.give_up(now, tx);
         }
         self.resend_due(now, tx);
     }

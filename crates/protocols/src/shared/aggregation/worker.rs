@@ -462,8 +462,8 @@ impl<P: Payload + ?Sized, W: Windows> AggregationWorker<P, W> {
     }
 
     /// Nothing has come for the job's patience.
-    fn give_up<T: Tx<AtpHeader, P>>(&mut self, tx: &mut T) {
-        let (piece, suspect) = match self.repetition.suspect() {
+    fn give_up<T: Tx<AtpHeader, P>>(&mut self, now: Instant, tx: &mut T) {
+        let (piece, suspect) = match self.repetition.culprit(now) {
             Some((piece, suspect)) => (piece, suspect),
             None => (self.edge.wrapping_sub(self.base), self.config.suspect),
         };
@@ -503,7 +503,7 @@ impl<P: Payload + ?Sized, W: Windows> Node<P> for AggregationWorker<P, W> {
             return;
         }
         if self.repetition.has_lost_patience(now) {
-            return self.give_up(tx);
+            return self.give_up(now, tx);
         }
         self.resend_gap(now, tx);
         self.resend_due(now, tx);

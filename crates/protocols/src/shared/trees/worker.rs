@@ -206,9 +206,9 @@ impl<P: Payload + ?Sized, C: Pace> TreeClient<P, C> {
     }
 
     /// Nothing has come for the job's patience.
-    fn give_up<T: Tx<C::Format, P>>(&mut self, tx: &mut T) {
+    fn give_up<T: Tx<C::Format, P>>(&mut self, now: Instant, tx: &mut T) {
         let first = self.flights.iter().filter(|flight| flight.under_way).map(|flight| flight.block.wrapping_sub(self.base)).min();
-        let (block, suspect) = match self.repetition.suspect() {
+        let (block, suspect) = match self.repetition.culprit(now) {
             Some((block, suspect)) => (Some(block.wrapping_sub(self.base)), suspect),
             None => (first, Suspect::Switch(self.config.leaf)),
         };
@@ -287,7 +287,7 @@ impl<P: Payload + ?Sized, C: Pace> Node<P> for TreeClient<P, C> {
             return;
         }
         if self.repetition.has_lost_patience(now) {
-            return self.give_up(tx);
+            return self.give_up(now, tx);
         }
         self.resend_due(now, tx);
     }
