@@ -70,6 +70,9 @@ pub enum Placement {
     /// By a hash: two blocks may want the same place.
     #[default]
     Hash,
+    /// At one of two places that two hashes give: a block collides only where both are another block's.
+    #[serde(rename = "d-choice")]
+    TwoPlaces,
     /// One block after the other, round the array: none collide while fewer are under way than it has places.
     Static,
 }
@@ -100,9 +103,11 @@ pub struct CanaryParameters {
     pub timeout_min_ps: u64,
     /// Longest adaptive timeout, in ps.
     pub timeout_max_ps: u64,
-    /// Length of this job's array of descriptors at each switch; a switch's memory is divided among jobs by these. The paper's switch has
-    /// 32 Ki (canary 3).
+    /// Length of the array of descriptors at each switch: this job's own, by which a switch's memory is divided among jobs, or the one that it
+    /// shares with others. The paper's switch has 32 Ki (canary 3).
     pub descriptors: u32,
+    /// The array is one for all jobs that say so: a descriptor is whose block comes first (3.2 and 3.4 of the paper).
+    pub shared: bool,
     /// How a block finds its place in it.
     pub placement: Placement,
     /// With loss recovery: when a block is begun anew.
@@ -130,6 +135,7 @@ impl Default for CanaryParameters {
             timeout_min_ps: 500_000,
             timeout_max_ps: 16_000_000,
             descriptors: 32_768,
+            shared: false,
             placement: Placement::Hash,
             failure: FailureRule::AllAsked,
             hold_ps: 20_000_000,

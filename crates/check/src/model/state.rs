@@ -4,7 +4,6 @@ use std::borrow::Borrow;
 
 use derive_where::derive_where;
 use fanin_core::{Address, JobId, Malformed, Node, PacketKind, PortId, Wire};
-use fanin_protocols::canary::CanarySwitch;
 use fanin_systems::{AnyHeader, AnyNode};
 
 use super::Limits;
@@ -141,6 +140,7 @@ impl<P: Modelled + ?Sized> State<P> {
         self.nodes.iter().any(|node| match node {
             AnyNode::AtpSwitch(switch) => switch.in_use_by(job) > 0,
             AnyNode::SharpSwitch(switch) => switch.is_held_by(job),
+            AnyNode::CanarySharedSwitch(switch) => switch.in_use_by(job) > 0,
             _ => false,
         })
     }
@@ -148,8 +148,12 @@ impl<P: Modelled + ?Sized> State<P> {
     /// Whether a switch still holds something of a job and will not give it up when its time is over; only Canary's give everything up by
     /// themselves.
     pub(super) fn holds_something(&self) -> bool {
-        let holds = |switch: &CanarySwitch<P>| switch.descriptors_in_use() > 0 && switch.next_timeout().is_none();
-        self.nodes.iter().any(|node| matches!(node, AnyNode::CanarySwitch(switch) if holds(switch)))
+        let holds = |node: &AnyNode<P>| match node {
+            AnyNode::CanarySwitch(switch) => switch.descriptors_in_use() > 0,
+            AnyNode::CanarySharedSwitch(switch) => switch.descriptors_in_use() > 0,
+            _ => false,
+        };
+        self.nodes.iter().any(|node| holds(node) && node.next_timeout().is_none())
     }
 
     /// Whether a switch of SHARP has something for a job.
