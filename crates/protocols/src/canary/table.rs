@@ -223,7 +223,7 @@ mod tests {
         }
     }
 
-    /// Fills half an array: with one place each about a fifth of the blocks finds it taken, with two a small share.
+    /// Fills half an array: of a share a of the places, a - 1 + e^-a collides with one place each, a - tanh a with two.
     #[test]
     fn a_second_place_saves_most_from_colliding() {
         let collided = |placement| {
@@ -239,9 +239,10 @@ mod tests {
             collided
         };
         let [one, two] = [Placement::Hash, Placement::TwoPlaces].map(collided);
-        // 1 - (1 - e^-a) / a with a = 1/2 of them.
-        assert!((390..=485).contains(&one), "{one}");
-        assert!(two * 4 < one, "{two} against {one}");
+        let expected = [0.5 - 1.0 + (-0.5f64).exp(), 0.5 - 0.5f64.tanh()].map(|share| share * 4_096.0);
+        for (found, expected) in [one, two].into_iter().zip(expected) {
+            assert!((f64::from(found) - expected).abs() < 4.0 * expected.sqrt(), "{found}, {expected} expected");
+        }
     }
 
     #[test]
