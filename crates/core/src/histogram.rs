@@ -81,9 +81,10 @@ impl Histogram {
         Some(Self::middle_of(at).min(self.longest))
     }
 
-    /// How many times are not longer than this, to within a range.
-    pub fn up_to(&self, time: Duration) -> u64 {
-        self.counts.iter().take(Self::range_of(time.as_ps()) + 1).sum()
+    /// How many times there are in each range where there are some, by the middle of the range.
+    pub fn counts(&self) -> impl Iterator<Item = (Duration, u64)> + '_ {
+        let some = self.counts.iter().enumerate().filter(|(_, count)| **count > 0);
+        some.map(|(range, count)| (Self::middle_of(range), *count))
     }
 }
 
