@@ -23,7 +23,7 @@ pub enum Quantity {
 impl Quantity {
     /// Every quantity, in the order of columns.
     pub fn all() -> impl Iterator<Item = Quantity> {
-        let own = [Quantity::Goodput, Quantity::Packets, Quantity::Collisions, Quantity::Slots, Quantity::SlotBytes];
+        let own = [Quantity::Goodput, Quantity::Packets, Quantity::Slots, Quantity::SlotBytes, Quantity::Collisions];
         own.into_iter().chain(Gauge::ALL.iter().copied().map(Quantity::Gauge))
     }
 
