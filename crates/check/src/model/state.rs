@@ -6,6 +6,7 @@ use derive_where::derive_where;
 use fanin_core::{Address, JobId, Malformed, Node, PacketKind, PortId, Wire};
 use fanin_systems::{AnyHeader, AnyNode};
 
+use super::driver::Layout;
 use super::Limits;
 use super::death::Gone;
 use super::payload::Modelled;
@@ -145,12 +146,13 @@ impl<P: Modelled + ?Sized> State<P> {
         })
     }
 
-    /// Whether a switch still holds something of a job and will not give it up when its time is over; only Canary's give everything up by
-    /// themselves.
-    pub(super) fn holds_something(&self) -> bool {
+    /// Whether a switch still holds something of a job that lives and will not give it up when its time is over; only Canary's give
+    /// everything up by themselves. What a job has left that has crashed goes when switches are told of its end.
+    pub(super) fn holds_something(&self, layout: &Layout<P>) -> bool {
+        let living = (0..layout.jobs()).filter(|job| !self.fates[*job].is_gone()).map(|job| layout.id(job));
         let holds = |node: &AnyNode<P>| match node {
             AnyNode::CanarySwitch(switch) => switch.descriptors_in_use() > 0,
-            AnyNode::CanarySharedSwitch(switch) => switch.descriptors_in_use() > 0,
+            AnyNode::CanarySharedSwitch(switch) => living.clone().any(|job| switch.in_use_by(job) > 0),
             _ => false,
         };
         self.nodes.iter().any(|node| holds(node) && node.next_timeout().is_none())
