@@ -74,7 +74,9 @@ fn json_and_csv_hold_the_same_numbers() {
                 None => &row[column],
             };
             let expected = match value {
-                Value::Null if ["drops", "retransmissions", "begun_anew", "counts"].iter().any(|table| column.starts_with(table)) => "0".to_string(),
+                Value::Null if ["drops", "retransmissions", "begun_anew", "counts"].iter().any(|table| column.starts_with(table)) => {
+                    "0".to_string()
+                }
                 Value::Null => String::new(),
                 Value::String(text) => text.clone(),
                 other => other.to_string(),
@@ -227,15 +229,14 @@ fn a_training_mix_does_not_depend_on_threads() {
 fn what_is_central_is_counted_exactly() {
     let folder = folder("counts");
     let base = "[network]\nshape = \"star\"\nhosts = 3\nrate = \"100Gb/s\"\nlatency = \"300ns\"\n\
-                lossless = { model = \"output-queued\", input = \"64KiB\", output = \"64KiB\" }\n";
+                lossless = { model = \"input-queued\", input = \"16KiB\", output = \"16KiB\" }\n";
     let job = "[[jobs]]\nsystem = \"canary\"\nworkers = 3\nmessage = \"3KiB\"\nreliable = false\nplacement = \"packed\"\noperations = 4\n";
     let run = |network: &str, of_job: &str| {
         let name = plan(&folder, &format!("{base}{network}{job}{of_job}"));
         rows(&good(&folder, &["sim", name, "--format", "json"])).remove(0)
     };
     let counts = |row: &Value, names: &[&str]| names.iter().map(|name| row["counts"][*name].as_u64().unwrap_or(0)).collect::<Vec<_>>();
-    const NAMES: [&str; 8] =
-        ["summed", "stragglers", "collisions", "restorations", "sums", "timed_out", "leader_packets", "leader_blocks"];
+    const NAMES: [&str; 8] = ["summed", "stragglers", "collisions", "restorations", "sums", "timed_out", "leader_packets", "leader_blocks"];
     let enough = run("aggregators = 1000\n", "table = \"d-choice\"\n");
     assert_eq!(counts(&enough, &NAMES), [24, 0, 0, 0, 12, 0, 12, 12], "{enough}");
     assert_eq!((&enough["collided_share"], &enough["leader_packets_per_block"]), (&0.0.into(), &1.0.into()));
@@ -305,7 +306,8 @@ fn jobs_over_time_add_up_to_the_run() {
     let mut steady = [Vec::new(), Vec::new()];
     let mut reader = csv::Reader::from_path(folder.join("out/series.csv")).expect("series.csv");
     let columns: Vec<String> = reader.headers().unwrap().iter().map(String::from).collect();
-    let expected = ["time_us", "interval_us", "job", "goodput_gbps", "packets", "slots", "slot_bytes", "collisions", "outstanding", "round_trip"];
+    let expected =
+        ["time_us", "interval_us", "job", "goodput_gbps", "packets", "slots", "slot_bytes", "collisions", "outstanding", "round_trip"];
     assert_eq!(columns, expected);
     for record in reader.records() {
         let record = record.unwrap();

@@ -6,9 +6,9 @@ use derive_where::derive_where;
 use fanin_core::{Address, JobId, Malformed, Node, PacketKind, PortId, Wire};
 use fanin_systems::{AnyHeader, AnyNode};
 
-use super::driver::Layout;
 use super::Limits;
 use super::death::Gone;
+use super::driver::Layout;
 use super::payload::Modelled;
 
 /// A packet under way. Headers are kept as bytes: they have an order then, so that equal sets of packets are equal states.

@@ -133,9 +133,7 @@ fn again(job: &JobRecord) -> String {
             let _ = write!(out, "; {what}: {}", named(&counts));
         }
     }
-    if let Some([p50, p99, max]) = block_times(sum(ends().map(|end| &end.counters.block_ns)))
-        .map(|times| times.map(|ns| ns as f64 / 1e6))
-    {
+    if let Some([p50, p99, max]) = block_times(sum(ends().map(|end| &end.counters.block_ns))).map(|times| times.map(|ns| ns as f64 / 1e6)) {
         let _ = write!(out, "; a block took {p50:.2} ms (median), {p99:.2} ms (99 %), {max:.2} ms at most");
     }
     out

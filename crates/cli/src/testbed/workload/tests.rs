@@ -240,7 +240,10 @@ fn jobs_divide_or_share_the_aggregators_of_a_switch() {
     let twice = refused(canary, "system = \"canary\"\ndescriptors = 9", pool);
     assert_eq!(twice, "w.toml:9: job[1].descriptors = 9: expected no such key beside switches.aggregators");
     let unlike = refused("system = \"canary\"\nshared = true", "system = \"canary\"\nshared = true\ndescriptors = 9", "");
-    assert!(unlike.ends_with("job[1].descriptors = 9: expected 32768, as job[0] has it: they share the descriptors of their switches"), "{unlike}");
+    assert!(
+        unlike.ends_with("job[1].descriptors = 9: expected 32768, as job[0] has it: they share the descriptors of their switches"),
+        "{unlike}"
+    );
     let longer = refused("system = \"atp\"\npayload = 400", a2tp, "");
     assert_eq!(longer, "w.toml:6: job[1].payload = 1408: expected at most 400, the length of the aggregators that job[0] brings");
     let fixed = refused(switchml, "system = \"switchml\"\nfixed_point = true\nelement = \"f16\"", "");
