@@ -8,10 +8,26 @@ use fanin_protocols::canary::{
     self, CanarySharedSwitch, CanarySwitch, CanarySwitchConfig, CanaryWorker, CanaryWorkerConfig, Recovery, Timeout,
 };
 
+use serde::{Deserialize, Serialize};
+
 use crate::any::AnyNode;
 use crate::build::reliability;
-use crate::config::{BuildError, CanaryParameters, FailureRule, JobSpec, Placement, System, UNLIMITED};
+use crate::config::{BuildError, CanaryParameters, FailureRule, JobSpec, System, UNLIMITED};
 use crate::layout::leaf_of;
+
+/// How a block finds its place in a switch's array of descriptors (Canary).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Placement {
+    /// By a hash: two blocks may want the same place.
+    #[default]
+    Hash,
+    /// At one of two places that two hashes give: a block collides only where both are another block's.
+    #[serde(rename = "d-choice")]
+    TwoPlaces,
+    /// One block after the other, round the array: none collide while fewer are under way than it has places.
+    Static,
+}
 
 pub(crate) fn nodes<P: Payload + ?Sized>(
     spec: &JobSpec<'_, P::Op>,

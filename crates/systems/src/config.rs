@@ -4,6 +4,7 @@ use fanin_core::{Duration, JobId, NodeId};
 use fanin_protocols::shared::step::StepCost;
 use serde::{Deserialize, Serialize};
 
+pub use crate::canary::Placement;
 pub use crate::sparse::{DoublingParameters, FlareParameters, FlareStorage};
 
 /// A job's configuration contradicts itself or the network.
@@ -63,20 +64,6 @@ impl StepParameters {
     }
 }
 
-/// How a block finds its place in a switch's array of descriptors (Canary).
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Placement {
-    /// By a hash: two blocks may want the same place.
-    #[default]
-    Hash,
-    /// At one of two places that two hashes give: a block collides only where both are another block's.
-    #[serde(rename = "d-choice")]
-    TwoPlaces,
-    /// One block after the other, round the array: none collide while fewer are under way than it has places.
-    Static,
-}
-
 /// When a leader gives up what it has of a block of which something is missing (Canary).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -103,8 +90,7 @@ pub struct CanaryParameters {
     pub timeout_min_ps: u64,
     /// Longest adaptive timeout, in ps.
     pub timeout_max_ps: u64,
-    /// Length of the array of descriptors at each switch: this job's own, by which a switch's memory is divided among jobs, or the one that it
-    /// shares with others. The paper's switch has 32 Ki (canary 3).
+    /// Length of the array of descriptors at each switch, this job's own or the one that it shares; the paper's switch has 32 Ki (canary 3).
     pub descriptors: u32,
     /// The array is one for all jobs that say so: a descriptor is whose block comes first (3.2 and 3.4 of the paper).
     pub shared: bool,
