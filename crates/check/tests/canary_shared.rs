@@ -1,7 +1,7 @@
 //! Canary's jobs that share the arrays of their switches: every behaviour of two small jobs, random runs, bugs that are found, and as many
 //! collisions as there must be.
 
-use fanin_check::model::{EXACT, Limits, NEVER_STUCK, NOTHING_LEFT, NetworkModel};
+use fanin_check::model::{EXACT, Limits, NEVER_STUCK, NetworkModel};
 use fanin_check::{Checks, JobRecipe, Recipe, campaign, generate_for, run, violations};
 use fanin_core::{Census, Duration, JobId, NetworkMap, NodeId, Tally};
 use fanin_protocols::canary::Planted;
@@ -87,7 +87,7 @@ fn bugs_between_jobs_have_counterexamples() {
     // Which blocks want the same places is a matter of the hash: of these, some do.
     let model = || without_losses(parameters(2, Placement::TwoPlaces), [3, 2], [&[2 * BLOCK], &[2 * BLOCK]]);
     assert_holds("TwoPlaces, 2 blocks each", model(), 1_000);
-    assert_found("ForgetSecondPlace", model().altered(planted(Planted::ForgetSecondPlace)), NOTHING_LEFT);
+    assert_found("ForgetSecondPlace", model().altered(planted(Planted::ForgetSecondPlace)), NEVER_STUCK);
 }
 
 /// Seeds of the campaign. `fanin check canary` runs as many as one likes.
@@ -165,6 +165,6 @@ fn as_many_packets_collide_as_of_the_array_is_in_use() {
         assert!(found > 0.4 * in_use && found < 2.0 * in_use, "{jobs} jobs, {places} places: {found}, in use {in_use}");
         let (two, in_use) = share(Placement::TwoPlaces);
         println!("with a second place {two}, in use {in_use}");
-        assert!(two < 0.5 * found, "{jobs} jobs, {places} places: {two} with a second place, {found} with one");
+        assert!(two < 0.6 * found, "{jobs} jobs, {places} places: {two} with a second place, {found} with one");
     }
 }
