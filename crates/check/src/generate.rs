@@ -65,6 +65,7 @@ pub fn generate_for(seed: u64, only: Option<&str>) -> Recipe {
     let mut jobs = jobs(&mut Draw::new(seed, 4), &map, weather, only);
     adaptive_timeouts(&mut Draw::new(seed, 8), &mut jobs);
     uneven_timeouts(&mut Draw::new(seed, 47), &mut jobs);
+    canary_tables(&mut Draw::new(seed, 46), &mut jobs);
     with_servers(&mut Draw::new(seed, 9), &map, &mut jobs, only);
     panama(&mut Draw::new(seed, 10), &mut jobs, only);
     netreduce(&mut Draw::new(seed, 11), &mut jobs, only);
@@ -334,6 +335,21 @@ fn uneven_timeouts(draw: &mut Draw, jobs: &mut [JobRecipe]) {
             let mut some_ps = |percent| if draw.percent(percent) { Some(draw.scaled(10_000, 20_000_000)) } else { None };
             parameters.scan_ps = some_ps(40).unwrap_or(0);
             (parameters.timeout_spine_ps, parameters.timeout_root_ps) = (some_ps(30), some_ps(30));
+        }
+    }
+}
+
+/// Blocks of some of Canary's jobs have two places to choose from; most jobs share the arrays of their switches with the others, which are
+/// short, so that collisions among jobs are the rule.
+fn canary_tables(draw: &mut Draw, jobs: &mut [JobRecipe]) {
+    let (descriptors, placement) = (draw.scaled(1, 300) as u32, *draw.pick(&[Placement::Hash, Placement::TwoPlaces]));
+    for job in jobs {
+        if let System::Canary(parameters) = &mut job.system {
+            if draw.percent(60) {
+                (parameters.shared, parameters.descriptors, parameters.placement) = (true, descriptors, placement);
+            } else if parameters.placement == Placement::Hash && draw.percent(40) {
+                parameters.placement = Placement::TwoPlaces;
+            }
         }
     }
 }

@@ -236,6 +236,7 @@ fn stuck_with(bug: Planted) -> usize {
         let result = run::<Census>(&recipe(*seed), |node| match node {
             AnyNode::CanaryWorker(worker) => worker.plant(bug),
             AnyNode::CanarySwitch(switch) => switch.plant(bug),
+            AnyNode::CanarySharedSwitch(switch) => switch.plant(bug),
             _ => {}
         });
         result.is_ok_and(|result| result.ended == Ended::Stuck)

@@ -5,6 +5,7 @@ mod a2tp;
 mod atp;
 mod campaign;
 mod canary;
+mod canary_shared;
 mod canary_timers;
 mod doubling;
 mod elements;

@@ -264,6 +264,8 @@ fn host_counters(status: &FabricStatus) -> HostCounters {
             .filter(|(_, count)| *count > 0)
             .map(|(generation, count): (u8, _)| (generation.to_string(), count))
             .collect(),
+        counted: reasons::counted(&counters.tallies),
+        block_ns: counters.block_times.counts().map(|(time, count)| ((time.as_ps() / 1_000).to_string(), count)).collect(),
         dropped: reasons::dropped(&counters.dropped),
         injected: reasons::injected(&status.sent.injected),
     }

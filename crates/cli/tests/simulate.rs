@@ -74,7 +74,9 @@ fn json_and_csv_hold_the_same_numbers() {
                 None => &row[column],
             };
             let expected = match value {
-                Value::Null if ["drops", "retransmissions", "begun_anew"].iter().any(|table| column.starts_with(table)) => "0".to_string(),
+                Value::Null if ["drops", "retransmissions", "begun_anew", "counts"].iter().any(|table| column.starts_with(table)) => {
+                    "0".to_string()
+                }
                 Value::Null => String::new(),
                 Value::String(text) => text.clone(),
                 other => other.to_string(),
@@ -91,7 +93,7 @@ fn json_and_csv_hold_the_same_numbers() {
         .as_object()
         .unwrap()
         .keys()
-        .filter(|key| !["jobs", "drops", "retransmissions", "begun_anew", "params"].contains(&key.as_str()))
+        .filter(|key| !["jobs", "drops", "retransmissions", "begun_anew", "counts", "params"].contains(&key.as_str()))
     {
         assert!(header.iter().any(|column| column == key), "{key} is missing in the CSV");
     }
@@ -220,6 +222,71 @@ fn a_training_mix_does_not_depend_on_threads() {
     insta::assert_snapshot!(text);
 }
 
+/// Three workers, three blocks, one switch: each block has two contributions, which are added and sent on as one. With a single place the first
+/// block has it until its sum is back, so the four packets of the others collide, come to their leaders one by one, and their sums are brought
+/// by a restoration each.
+#[test]
+fn what_is_central_is_counted_exactly() {
+    let folder = folder("counts");
+    let base = "[network]\nshape = \"star\"\nhosts = 3\nrate = \"100Gb/s\"\nlatency = \"300ns\"\n\
+                lossless = { model = \"input-queued\", input = \"16KiB\", output = \"16KiB\" }\n";
+    let job = "[[jobs]]\nsystem = \"canary\"\nworkers = 3\nmessage = \"3KiB\"\nreliable = false\nplacement = \"packed\"\noperations = 4\n";
+    let run = |network: &str, of_job: &str| {
+        let name = plan(&folder, &format!("{base}{network}{job}{of_job}"));
+        rows(&good(&folder, &["sim", name, "--format", "json"])).remove(0)
+    };
+    let counts = |row: &Value, names: &[&str]| names.iter().map(|name| row["counts"][*name].as_u64().unwrap_or(0)).collect::<Vec<_>>();
+    const NAMES: [&str; 8] = ["summed", "stragglers", "collisions", "restorations", "sums", "timed_out", "leader_packets", "leader_blocks"];
+    let enough = run("aggregators = 1000\n", "table = \"d-choice\"\n");
+    assert_eq!(counts(&enough, &NAMES), [24, 0, 0, 0, 12, 0, 12, 12], "{enough}");
+    assert_eq!((&enough["collided_share"], &enough["leader_packets_per_block"]), (&0.0.into(), &1.0.into()));
+    let one = run("aggregators = 1\n", "");
+    assert_eq!(counts(&one, &NAMES), [8, 0, 16, 8, 4, 0, 20, 12], "{one}");
+    assert_eq!(one["jobs"][0]["counts"]["collisions"], serde_json::json!({ "leaf": 16 }));
+    assert_eq!(one["jobs"][0]["counts"]["leader_blocks"], serde_json::json!({ "host": 12 }));
+    assert_eq!(one["collided_share"].as_f64().map(|share| (share * 3.0).round()), Some(2.0));
+    // Four links of 300 ns, each with a frame of 1081 bytes, and another one in front of some.
+    let frame_us = 1_081.0 * 8.0 / 1e5;
+    let [p50, max] = ["block_us_p50", "block_us_max"].map(|key| enough[key].as_f64().unwrap());
+    let least = 4.0 * (0.3 + frame_us);
+    assert!(least <= p50 * 1.02 && p50 <= max && max <= least + 3.0 * frame_us, "{p50} {max} {least}");
+    let operations = &enough["jobs"][0]["operation_us"];
+    assert_eq!(operations["max"], enough["operation_us_max"]);
+    assert!(operations["p50"].as_f64() <= operations["max"].as_f64() && operations["max"].as_f64() >= Some(max), "{operations}");
+}
+
+/// Parts, shares, and what cannot be either, by the name of the key.
+#[test]
+fn aggregators_are_descriptors_of_canary() {
+    let folder = folder("shared_arrays");
+    let text = |network: &str, jobs: &[&str]| {
+        let mut text = format!("[network]\nshape = \"star\"\nhosts = 8\nrate = \"100Gb/s\"\nlatency = \"300ns\"\n{network}");
+        jobs.iter().for_each(|job| text += &format!("[[jobs]]\n{job}\nworkers = 4\nmessage = \"64KiB\"\nwindow = 16\n"));
+        text
+    };
+    const CANARY: &str = "system = \"canary\"";
+    let ran = |network: &str, jobs: &[&str]| {
+        let name = plan(&folder, &text(network, jobs));
+        let row = rows(&good(&folder, &["sim", name, "--format", "json"])).remove(0);
+        assert_eq!(row["census"], "exact", "{row}");
+        row["counts"]["collisions"].as_u64().unwrap_or(0)
+    };
+    // 16 of 64 places each do for a window; one place for both does not.
+    assert_eq!(ran("aggregators = 64\n", &["system = \"canary\"\ntable = \"static\""; 2]), 0);
+    assert!(ran("aggregators = 1\n", &[CANARY; 2]) > 100);
+    let says = |network: &str, jobs: &[&str]| refused(&folder, &["sim", plan(&folder, &text(network, jobs))]);
+    let beside = says("aggregators = 64\n", &[CANARY, "system = \"canary\"\ndescriptors = 5"]);
+    assert!(beside.contains("jobs[1].descriptors = 5: expected no such key beside network.aggregators"), "{beside}");
+    let none = says("aggregators = 1\n", &["system = \"canary\"\ntable = \"static\""; 2]);
+    assert!(none.contains("network.aggregators = 1: expected at least 2, one for each job of canary with table = \"static\""), "{none}");
+    let tree = says("aggregators = 64\n", &["system = \"tree\""]);
+    assert!(tree.contains("network.aggregators = 64: expected no such key without a job of atp, a2tp, switchml or canary"), "{tree}");
+    let unlike = says("aggregators = 64\n", &[CANARY, "system = \"canary\"\ntable = \"d-choice\""]);
+    assert!(unlike.contains("jobs[1].table = \"d-choice\": expected as in the jobs before it"), "{unlike}");
+    let own = says("", &["system = \"canary\"\nshared = true\ntable = \"static\""]);
+    assert!(own.contains("jobs[0].table = \"static\": expected hash or d-choice"), "{own}");
+}
+
 /// What the series says over a run is what the run says.
 #[test]
 fn jobs_over_time_add_up_to_the_run() {
@@ -239,7 +306,8 @@ fn jobs_over_time_add_up_to_the_run() {
     let mut steady = [Vec::new(), Vec::new()];
     let mut reader = csv::Reader::from_path(folder.join("out/series.csv")).expect("series.csv");
     let columns: Vec<String> = reader.headers().unwrap().iter().map(String::from).collect();
-    let expected = ["time_us", "interval_us", "job", "goodput_gbps", "packets", "slots", "slot_bytes", "outstanding", "round_trip"];
+    let expected =
+        ["time_us", "interval_us", "job", "goodput_gbps", "packets", "slots", "slot_bytes", "collisions", "outstanding", "round_trip"];
     assert_eq!(columns, expected);
     for record in reader.records() {
         let record = record.unwrap();

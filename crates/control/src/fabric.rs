@@ -263,6 +263,9 @@ pub struct SwitchStatus {
     pub cpu_seconds: f64,
     /// Injected faults, by kind; zeros left out.
     pub injected: BTreeMap<String, u64>,
+    /// What nodes of all jobs have counted beside packets, also of those that have ended, by what it is; zeros left out.
+    #[serde(default)]
+    pub counted: BTreeMap<String, u64>,
 }
 
 /// How a port of a fabric is.
@@ -317,6 +320,9 @@ pub struct JobStatus {
     pub dropped: BTreeMap<String, u64>,
     /// Packets that it sent again, by reason; zeros left out.
     pub retransmitted: BTreeMap<String, u64>,
+    /// What it has counted beside packets, by what it is; zeros left out.
+    #[serde(default)]
+    pub counted: BTreeMap<String, u64>,
     /// Aggregator memory in use.
     pub slot_bytes: u64,
     /// The most that was in use at once.

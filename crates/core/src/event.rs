@@ -3,6 +3,7 @@
 
 use crate::collective::{Failure, Suspect};
 use crate::names::{JobId, OperationId, Rank};
+use crate::time::Duration;
 
 macro_rules! reasons {
     ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $text:literal,)* }) => {
@@ -93,6 +94,39 @@ reasons! {
     }
 }
 
+reasons! {
+    /// What the papers' authors count and readers ask for, beside packets: how often what makes a system slow or fast has happened. Drivers
+    /// count by job and by where the node is.
+    Tally {
+        /// Switch: a packet that was added to a block's sum, the first one too (Canary).
+        Summed = "summed",
+        /// Switch: a packet came for a block whose sum had been sent on already (Canary).
+        Straggler = "stragglers",
+        /// Switch: a packet passed on because the place in memory that it wants is another block's (Canary, ATP, A2TP).
+        Collision = "collisions",
+        /// Switch: a sum brought by a restoration, to children that a collision kept from being remembered (Canary).
+        Restoration = "restorations",
+        /// Switch: a sum sent on towards the leader (Canary).
+        Sum = "sums",
+        /// Those among them that were sent because their time was over, not because everything had come (Canary).
+        TimedOut = "timed_out",
+        /// Leader: a packet that was added to a block it leads (Canary).
+        LeaderPacket = "leader_packets",
+        /// Leader: a block that is complete (Canary).
+        LeaderBlock = "leader_blocks",
+        /// Leader: a block begun anew because all others have asked for it, or the first one by the paper's rule (Canary).
+        AnewAsked = "anew_asked",
+        /// Leader: a block begun anew because sums of later blocks show that all have contributed, and something of it has not come (Canary).
+        AnewOvertaken = "anew_overtaken",
+        /// Leader: a block begun anew because the time that a first request is held was over (Canary).
+        AnewHeld = "anew_held",
+        /// Switch: a packet of elements that found no room in a block's table and go on by themselves (Flare).
+        Spill = "spills",
+        /// Worker: a question for results that have passed by (Rina).
+        Repair = "repairs",
+    }
+}
+
 /// Something a driver may want to count or write down. Making one costs nothing; a driver that does not care compiles it away.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
@@ -144,6 +178,11 @@ pub enum Event {
         /// The block's number, as the system counts.
         block: u32,
     },
+    /// Something worth counting happened.
+    Counted(Tally),
+    /// Worker only: a block's sum is here, so long after the worker came to the block: by sending its contribution, or by passing a block that
+    /// it leads (Canary).
+    BlockTook(Duration),
     /// An operation failed at this node.
     Failed(Failure),
     /// Something that must never happen did; the text names the invariant. Drivers panic in tests and count it in production.

@@ -26,6 +26,7 @@ pub mod collective;
 pub mod event;
 pub mod gauge;
 pub mod hash;
+pub mod histogram;
 pub mod link_sequence;
 pub mod map;
 pub mod names;
@@ -38,8 +39,9 @@ pub mod wire;
 
 pub use address::{Address, Egress, FlowLabel, Ingress, Role, Route, TrafficClass, Via};
 pub use collective::{Collective, CollectiveKind, Failure, FailureReason, Outcome, Piece, Suspect};
-pub use event::{DropReason, Event, RetransmitReason};
+pub use event::{DropReason, Event, RetransmitReason, Tally};
 pub use gauge::Gauge;
+pub use histogram::Histogram;
 pub use link_sequence::{EpochRule, LinkSequence, Restarted};
 pub use map::NetworkMap;
 pub use names::{JobId, NodeId, OperationId, PortId, PortSet, Rank};

@@ -52,6 +52,11 @@ pub trait Tx<H: Wire, P: Payload + ?Sized> {
     /// Tells the driver what happened.
     fn note(&mut self, event: Event);
 
+    /// Shared nodes only ([`SharedNode`]): what is sent and told from here on, until the handler returns, belongs to this job. A handler
+    /// begins with the job of its packet; one that has no packet begins with any of the node's jobs. Drivers of nodes that no jobs share
+    /// need not know.
+    fn speak_for(&mut self, _job: JobId) {}
+
     /// Worker only: `accumulator := accumulator + input[piece]`, or `:= input[piece]` where `first`.
     ///
     /// # Errors
@@ -183,7 +188,7 @@ pub struct JobNodes<N> {
 
 /// A node that several jobs share: the aggregator of a switch whose memory is not divided among them. Its driver hands it the packets of
 /// all these jobs ([`Ingress::job`]) and tells it when one ends ([`Node::on_job_end`]). Whatever it sends from a handler belongs to the job
-/// of the packet that the handler was called for, so a shared node sends nothing from elsewhere.
+/// of the packet that the handler was called for, or to the one that it names by [`Tx::speak_for`].
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct SharedNode<N> {
     /// The node and where it lives.

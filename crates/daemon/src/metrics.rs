@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicU64;
 
 use fanin_control::jobs::Phase;
 use fanin_control::{FailureKind, Refusal};
-use fanin_core::{DropReason, RetransmitReason};
+use fanin_core::{DropReason, RetransmitReason, Tally};
 use fanin_runtime::{Snapshot, Statistics};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
@@ -169,8 +169,13 @@ fn jobs(page: &mut Page, jobs: &[JobView]) {
         labels
     };
     let mut dropped = Vec::new();
-    let mut sent_again = Vec::new();
+    let (mut sent_again, mut counted) = (Vec::new(), Vec::new());
     for (job, snapshot) in &running {
+        for tally in Tally::ALL.iter().filter(|tally| snapshot.counters.tallies[tally.index()] > 0) {
+            let mut labels = label(job);
+            labels.push(("what", tally.name().to_owned()));
+            counted.push((labels, snapshot.counters.tallies[tally.index()]));
+        }
         for reason in DropReason::ALL.iter().filter(|reason| snapshot.counters.dropped_for(**reason) > 0) {
             dropped.push((with_reason(job, reason.name()), snapshot.counters.dropped_for(*reason)));
         }
@@ -180,6 +185,7 @@ fn jobs(page: &mut Page, jobs: &[JobView]) {
     }
     page.counters("fanin_switch_job_dropped_packets", "Packets that went no further, by reason", dropped);
     page.counters("fanin_switch_job_retransmitted_packets", "Packets that were sent again, by reason", sent_again);
+    page.counters("fanin_switch_job_events", "What the node has counted beside packets, by what it is", counted);
 }
 
 fn ranks(page: &mut Page, jobs: &[JobView]) {

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`a2tp`] | steady state of A2TP's aggregator window, and the factor by which it shrinks |
 //! | [`bom`] | what workers can send to a server where some switches aggregate |
+//! | [`canary`] | memory of a switch, multicast groups, share of a frame |
 //! | [`flare`] | a switch of many cores: queues, latency, memory and bandwidth, by formulas and simulated; sums of sparse vectors |
 //! | [`netreduce`] | time of an allreduce over machines with several GPUs: flat ring, Tencent's, parallel NetReduce |
 //! | [`rina`] | the dependency chain of a ring over workers or groups |
@@ -14,6 +15,7 @@
 
 pub mod a2tp;
 pub mod bom;
+pub mod canary;
 pub mod flare;
 pub mod netreduce;
 pub mod rina;
@@ -28,6 +30,7 @@ pub const MODELS: &[Model] = &[
     a2tp::DECREASE,
     netreduce::TIMES,
     sharp::MODES,
+    canary::SWITCH,
     rina::CHAIN,
     bom::FAT_TREE,
     flare::PROCESSOR,

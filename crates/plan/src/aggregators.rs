@@ -1,14 +1,16 @@
-//! `network.aggregators`: what each switch has for jobs, which ATP and A2TP share and SwitchML divides.
+//! `network.aggregators`: what each switch has for jobs. ATP, A2TP and Canary share it, SwitchML divides it, and so does Canary where its
+//! blocks have static places.
 
-use fanin_systems::System;
+use fanin_systems::{Placement, System};
 
 use super::errors::{PlanError, Refuse};
 use super::placement::PreparedJob;
 use super::schema::{Network, Setup};
 use super::units::Window;
 
-/// Gives every job what it has of the switches' aggregators: jobs of ATP and A2TP share them all; each job of SwitchML has an equal part, as
-/// many slots for its pool at most, whatever the others do with theirs. A slot has two versions: it counts as one aggregator, or as two.
+/// Gives every job what it has of the switches' aggregators: jobs of ATP and A2TP share them all, and so do those of Canary; each job of
+/// SwitchML has an equal part, as many slots for its pool at most, whatever the others do with theirs, and each job of Canary with static
+/// places as many descriptors. A slot has two versions: it counts as one aggregator, or as two.
 ///
 /// # Errors
 /// [`PlanError`] where a job says otherwise, or nothing is left for it.
@@ -24,38 +26,78 @@ pub fn divide(refuse: &Refuse<'_>, setup: &Setup, jobs: &mut [PreparedJob]) -> R
         versions @ 1..=2 => versions,
         _ => return Err(refuse.at("network.slot_versions", "1 or 2")),
     };
-    let parts = jobs.iter().filter(|job| matches!(job.system, System::SwitchMl { .. })).count() as u32;
+    let parts = Parts::of(jobs.iter().map(|job| &job.system), versions);
     for job in jobs {
-        let own = format!("jobs[{}].aggregators", job.entry);
-        if refuse.has(&own) {
+        if let Some(own) = own_keys(&job.system).iter().map(|key| format!("jobs[{}].{key}", job.entry)).find(|own| refuse.has(own)) {
             return Err(refuse.at(&own, "no such key beside network.aggregators"));
         }
-        if !give(&mut job.system, &mut job.settings.common.window, aggregators, parts * versions) {
-            return Err(refuse.at("network.aggregators", enough(parts * versions)));
-        }
+        give(&mut job.system, &mut job.settings.common.window, aggregators, parts)
+            .map_err(|expected| refuse.at("network.aggregators", expected))?;
     }
     Ok(())
 }
 
+/// Whether a system has something of a switch's aggregators.
+pub fn uses(system: &System) -> bool {
+    matches!(system, System::Atp(_) | System::A2tp(_) | System::SwitchMl { .. } | System::Canary(_))
+}
+
+/// What must be there for the key to mean anything.
+pub const USERS: &str = "a job of atp, a2tp, switchml or canary";
+
+/// Keys of a job that say the same as the network's.
+pub fn own_keys(system: &System) -> &'static [&'static str] {
+    match system {
+        System::Canary(_) => &["descriptors", "shared"],
+        _ => &["aggregators"],
+    }
+}
+
+/// How many jobs divide a switch's aggregators among them.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Parts {
+    /// Jobs of SwitchML, times the versions of their slots.
+    pools: u32,
+    /// Jobs of Canary whose blocks have static places.
+    arrays: u32,
+}
+
+impl Parts {
+    /// Those of these jobs.
+    pub fn of<'a>(systems: impl Iterator<Item = &'a System>, versions: u32) -> Parts {
+        systems.fold(Parts::default(), |parts, system| match system {
+            System::SwitchMl { .. } => Parts { pools: parts.pools + versions, ..parts },
+            System::Canary(parameters) if parameters.placement == Placement::Static => Parts { arrays: parts.arrays + 1, ..parts },
+            _ => parts,
+        })
+    }
+}
+
 /// Gives one job what it has of a switch's aggregators: all of them, or one of so many parts of equal size, where its system divides them.
-/// False where nothing is left for it.
-pub fn give(system: &mut System, window: &mut Window, aggregators: u32, parts: u32) -> bool {
+///
+/// # Errors
+/// How many would be enough, where nothing is left for it.
+pub fn give(system: &mut System, window: &mut Window, aggregators: u32, parts: Parts) -> Result<(), String> {
     match system {
         System::Atp(parameters) => parameters.aggregators = aggregators,
         System::A2tp(parameters) => parameters.aggregators = aggregators,
         System::SwitchMl { .. } => {
-            let pool = aggregators / parts.max(1);
+            let pool = aggregators / parts.pools.max(1);
             *window = Window(window.0.min(pool));
-            return pool > 0;
+            if pool == 0 {
+                return Err(format!("at least {}, one for each version of a slot of each job of switchml", parts.pools));
+            }
         }
-        System::Ring { .. } | System::Tree { .. } | System::Canary(_) | System::Panama { .. } => {}
+        System::Canary(parameters) if parameters.placement == Placement::Static => {
+            (parameters.descriptors, parameters.shared) = (aggregators / parts.arrays.max(1), false);
+            if parameters.descriptors == 0 {
+                return Err(format!("at least {}, one for each job of canary with table = \"static\"", parts.arrays));
+            }
+        }
+        System::Canary(parameters) => (parameters.descriptors, parameters.shared) = (aggregators, true),
+        System::Ring { .. } | System::Tree { .. } | System::Panama { .. } => {}
         System::NetReduce(_) | System::Sharp(_) | System::Machines(_) | System::Rina(_) | System::Ps(_) => {}
         System::Flare(_) | System::Doubling(_) => {}
     }
-    true
-}
-
-/// How many aggregators are enough for so many parts.
-pub fn enough(parts: u32) -> String {
-    format!("at least {parts}, one for each version of a slot of each job of switchml")
+    Ok(())
 }

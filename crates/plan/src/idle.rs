@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 
 use fanin_systems::{AlgorithmRule, CongestionRule, FailureRule, FlareStorage, RefusalRule, SharpMode, System};
 
+use super::aggregators;
 use super::errors::{PlanError, Refuse};
 use super::schema::{Element, Job, Network, PayloadName, Routing, Servers, Setup, ShapeName};
 use super::tree::{Origin, parse_path};
@@ -114,9 +115,9 @@ fn of_network(setup: &Setup, rules: &mut Vec<Rule>) {
     let no_sums = "without a job whose sums are made at switches";
     rule("aggregating", jobs.iter().any(sums_at_switches), no_sums);
     rule("lossless.made_packets", jobs.iter().any(sums_at_switches), no_sums);
-    let shares = |job: &Job| matches!(job.system, System::Atp(_) | System::A2tp(_) | System::SwitchMl { .. });
-    let expected = "without a job of atp, a2tp or switchml: canary has descriptors and flare slots of each job, as keys of [[jobs]], and other systems have their window";
-    rule("aggregators", jobs.iter().any(shares), expected);
+    let expected =
+        format!("without {}: flare has slots of each job, as a key of [[jobs]], and other systems have their window", aggregators::USERS);
+    rule("aggregators", jobs.iter().any(|job| aggregators::uses(&job.system)), &expected);
     let divides = |job: &Job| matches!(job.system, System::SwitchMl { .. });
     rule("slot_versions", jobs.iter().any(divides), "without a job of switchml");
 }

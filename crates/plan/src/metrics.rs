@@ -1,5 +1,7 @@
 //! Numbers of runs by name, for tables, plots and claims.
 
+use fanin_core::Tally;
+
 use fanin_models::Model;
 
 use crate::results::{JobRecord, RunRecord};
@@ -67,6 +69,8 @@ pub struct Metric {
 enum Of {
     Run(fn(&RunRecord) -> Option<f64>),
     Job(usize, fn(&JobRecord) -> Option<f64>),
+    /// What all nodes have counted.
+    Counts(Tally),
     /// Job and iteration.
     Iteration(usize, usize),
     /// Job, and a quantity of its series.
@@ -86,6 +90,10 @@ impl Metric {
     pub fn named(key: &str) -> Option<Metric> {
         if let Some(field) = RUN.iter().find(|field| field.key == key) {
             return Some(Metric { field: Field::new(key, field.title, field.unit), of: Of::Run(field.value) });
+        }
+        if let Some(name) = key.strip_prefix("counts.") {
+            let tally = Tally::ALL.iter().find(|tally| tally.name() == name)?;
+            return Some(Metric { field: Field::new(key, name.replace('_', " "), ""), of: Of::Counts(*tally) });
         }
         let (number, field) = key.strip_prefix("jobs.")?.split_once('.')?;
         let job = number.parse().ok()?;
@@ -108,13 +116,20 @@ impl Metric {
     pub fn known() -> String {
         let run: Vec<&str> = RUN.iter().map(|field| field.key).collect();
         let job: Vec<&str> = JOB.iter().map(|field| field.key).collect();
-        format!("one of {}, or of a job, such as jobs.0.jct_us: {}, iterations_us.0, together.slots", run.join(", "), job.join(", "))
+        let counts: Vec<&str> = Tally::ALL.iter().map(|tally| tally.name()).collect();
+        format!(
+            "one of {}, counts of {} such as counts.collisions, or of a job, such as jobs.0.jct_us: {}, iterations_us.0, together.slots",
+            run.join(", "),
+            counts.join(", "),
+            job.join(", ")
+        )
     }
 
     /// Its value; `None` where the run has none.
     pub fn value(&self, run: &RunRecord) -> Option<f64> {
         match self.of {
             Of::Run(value) => value(run),
+            Of::Counts(tally) => Some(run.counts.get(tally.name()).copied().unwrap_or(0) as f64),
             Of::Job(job, value) => run.jobs.get(job).and_then(value),
             Of::Together(job, quantity) => run.jobs.get(job)?.together.get(quantity.name()).copied(),
             Of::Iteration(job, iteration) => run.jobs.get(job)?.iterations_us.get(iteration).copied(),
@@ -128,6 +143,9 @@ const JOB: &[Known<JobRecord>] = &[
     Known { key: "iteration_us", title: "time of an iteration", unit: "us", value: |job| job.iteration_us },
     Known { key: "communication_us", title: "communication of an iteration", unit: "us", value: |job| job.communication_us },
     Known { key: "jct_us", title: "completion time", unit: "us", value: |job| job.jct_us },
+    Known { key: "slots_mean", title: "slots in use", unit: "", value: |job| Some(job.slots_mean) },
+    Known { key: "collided_share", title: "share of packets that found their place taken", unit: "", value: |job| job.collided_share },
+    Known { key: "leader_packets_per_block", title: "packets a block at its leader", unit: "", value: |job| job.leader_packets_per_block },
 ];
 
 const RUN: &[Known<RunRecord>] = &[
@@ -172,6 +190,14 @@ const RUN: &[Known<RunRecord>] = &[
     Known { key: "packets_dropped", title: "packets dropped", unit: "", value: |run| Some(run.packets_dropped as f64) },
     Known { key: "packets_retransmitted", title: "packets sent again", unit: "", value: |run| Some(run.packets_retransmitted as f64) },
     Known { key: "blocks_begun_anew", title: "blocks begun anew", unit: "", value: |run| Some(run.blocks_begun_anew as f64) },
+    Known { key: "collided_share", title: "share of packets that found their place taken", unit: "", value: |run| run.collided_share },
+    Known { key: "leader_packets_per_block", title: "packets a block at its leader", unit: "", value: |run| run.leader_packets_per_block },
+    Known { key: "block_us_p50", title: "time of a block, median", unit: "us", value: |run| run.block_us_p50 },
+    Known { key: "block_us_p99", title: "time of a block, 99th percentile", unit: "us", value: |run| run.block_us_p99 },
+    Known { key: "block_us_max", title: "time of the slowest block", unit: "us", value: |run| run.block_us_max },
+    Known { key: "operation_us_p50", title: "time of an operation, median", unit: "us", value: |run| run.operation_us_p50 },
+    Known { key: "operation_us_p99", title: "time of an operation, 99th percentile", unit: "us", value: |run| run.operation_us_p99 },
+    Known { key: "operation_us_max", title: "time of the slowest operation", unit: "us", value: |run| run.operation_us_max },
     Known { key: "packets_marked", title: "packets marked", unit: "", value: |run| Some(run.packets_marked as f64) },
     Known { key: "packet_hops", title: "packet-hops", unit: "", value: |run| Some(run.packet_hops as f64) },
     Known { key: "link_bytes", title: "bytes on all links", unit: "B", value: |run| Some(run.link_bytes as f64) },

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use fanin_core::{Duration, Failure, Instant, Suspect};
+use fanin_core::{Duration, Failure, Histogram, Instant, Suspect, Tally};
 use fanin_sim::faults::TimedFault;
-use fanin_sim::metrics::Ended;
+use fanin_sim::metrics::{Ended, Tallies};
 use fanin_sim::{JobResult, RunResult, Shape, Topology};
 use fanin_systems::{CanaryParameters, System};
 use serde::{Serialize, Serializer};
@@ -93,6 +93,25 @@ pub struct RunRecord {
     pub blocks_begun_anew: u64,
     /// The same by the new generation, from 1 on.
     pub begun_anew: BTreeMap<u8, u64>,
+    /// What nodes have counted beside packets, of all jobs together, by what it is; zeros left out.
+    pub counts: BTreeMap<&'static str, u64>,
+    /// Share of packets that found their place taken, of those that switches would have added to sums; null for systems that do not count
+    /// what they add.
+    pub collided_share: Option<f64>,
+    /// Parts in which a leader gets a block: packets that were added, per block that is complete; null for systems without leaders.
+    pub leader_packets_per_block: Option<f64>,
+    /// How long a worker waits for a block from when it comes to it, median of all jobs' blocks; null for systems that do not tell.
+    pub block_us_p50: Option<f64>,
+    /// The 99th percentile.
+    pub block_us_p99: Option<f64>,
+    /// The longest.
+    pub block_us_max: Option<f64>,
+    /// Time of an operation as in `completion_us`, median of all jobs' operations.
+    pub operation_us_p50: Option<f64>,
+    /// The 99th percentile.
+    pub operation_us_p99: Option<f64>,
+    /// The longest.
+    pub operation_us_max: Option<f64>,
     /// Packets marked (ECN).
     pub packets_marked: u64,
     /// Events of the simulator.
@@ -134,6 +153,17 @@ pub struct JobRecord {
     pub slots_mean: f64,
     /// The most at any time.
     pub slots_peak: u64,
+    /// What its nodes have counted beside packets, by what it is and by where: `host`, `leaf`, `spine`, `core`; zeros left out.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub counts: BTreeMap<&'static str, BTreeMap<&'static str, u64>>,
+    /// As of the run.
+    pub collided_share: Option<f64>,
+    /// As of the run.
+    pub leader_packets_per_block: Option<f64>,
+    /// How long its workers wait for blocks; null for systems that do not tell.
+    pub block_us: Option<Percentiles>,
+    /// Times of its operations; null where one did not complete.
+    pub operation_us: Option<Percentiles>,
     /// When it began.
     pub begun_us: f64,
     /// From then to its end.
@@ -167,6 +197,32 @@ pub struct JobRecord {
     /// Where jobs are sampled over time: means over the time in which all jobs run, without its first quarter. Only in files.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub together: BTreeMap<&'static str, f64>,
+}
+
+/// Times, by how many are not longer.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct Percentiles {
+    /// The median.
+    pub p50: f64,
+    /// The 99th percentile.
+    pub p99: f64,
+    /// The longest.
+    pub max: f64,
+}
+
+impl Percentiles {
+    /// Of times that were counted; the longest is exact, the others to within a 64th.
+    fn of(times: &Histogram) -> Option<Self> {
+        let us = |time: Option<Duration>| time.map(Duration::as_us_f64);
+        Some(Percentiles { p50: us(times.quantile(0.5))?, p99: us(times.quantile(0.99))?, max: us(times.longest())? })
+    }
+
+    /// Of all times; `None` where there are none.
+    fn exactly(mut times: Vec<f64>) -> Option<Self> {
+        times.sort_by(f64::total_cmp);
+        let at = |share: f64| times.get(((share * times.len() as f64).ceil() as usize).max(1) - 1).copied();
+        Some(Percentiles { p50: at(0.5)?, p99: at(0.99)?, max: at(1.0)? })
+    }
 }
 
 /// One link of a run.
@@ -222,6 +278,10 @@ pub fn record(prepared: &Prepared, topology: &Topology, result: &RunResult, payl
         count as f64 / result.links.len().max(1) as f64
     };
     let from_switch = |link: &&fanin_sim::metrics::LinkResult| link.from >= topology.map.hosts();
+    let mut all = Tallies::default();
+    result.tallies.iter().for_each(|tallies| all.add(tallies));
+    let blocks = Percentiles::of(&all.block_times);
+    let operations = Percentiles::exactly(result.jobs.iter().flat_map(operation_times).collect());
     RunRecord {
         series: None,
         system: systems.join("+"),
@@ -260,20 +320,34 @@ pub fn record(prepared: &Prepared, topology: &Topology, result: &RunResult, payl
         retransmissions: result.counters.retransmissions().collect(),
         blocks_begun_anew: result.counters.begun_anew().map(|(_, count)| count).sum(),
         begun_anew: result.counters.begun_anew().collect(),
+        counts: Tally::ALL.iter().map(|tally| (tally.name(), all.total(*tally))).filter(|(_, count)| *count > 0).collect(),
+        collided_share: collided_share(&all),
+        leader_packets_per_block: leader_packets_per_block(&all),
+        block_us_p50: blocks.map(|times| times.p50),
+        block_us_p99: blocks.map(|times| times.p99),
+        block_us_max: blocks.map(|times| times.max),
+        operation_us_p50: operations.map(|times| times.p50),
+        operation_us_p99: operations.map(|times| times.p99),
+        operation_us_max: operations.map(|times| times.max),
         packets_marked: result.packets_marked,
         events: result.events,
         background_gbps: result.background_gbps,
         simulated_us: result.end.as_ps() as f64 / 1e6,
-        ended: match result.ended {
-            Ended::JobsDone => "jobs_done",
-            Ended::TrafficDone => "traffic_done",
-            Ended::Stuck => "stuck",
-            Ended::Deadlock => "deadlock",
-            Ended::TimeLimit => "time_limit",
-        },
+        ended: ended(result.ended),
         failure: failure(&jobs, result, prepared),
         jobs,
         wall_s: 0.0,
+    }
+}
+
+/// Why a run was over, as results have it.
+fn ended(ended: Ended) -> &'static str {
+    match ended {
+        Ended::JobsDone => "jobs_done",
+        Ended::TrafficDone => "traffic_done",
+        Ended::Stuck => "stuck",
+        Ended::Deadlock => "deadlock",
+        Ended::TimeLimit => "time_limit",
     }
 }
 
@@ -345,6 +419,29 @@ fn bytes_by_model(prepared: &Prepared) -> Option<f64> {
     Some(rate as f64 / 8.0 * (2 * (path_ps + hops * timeout_ps)) as f64 / 1e12)
 }
 
+/// Of the packets that came to a switch to be added, those that were not since another block had their place.
+fn collided_share(tallies: &Tallies) -> Option<f64> {
+    let [summed, stragglers, collided] = [Tally::Summed, Tally::Straggler, Tally::Collision].map(|tally| tallies.total(tally));
+    (summed > 0).then(|| collided as f64 / (summed + stragglers + collided) as f64)
+}
+
+fn leader_packets_per_block(tallies: &Tallies) -> Option<f64> {
+    let [packets, blocks] = [Tally::LeaderPacket, Tally::LeaderBlock].map(|tally| tallies.total(tally));
+    (blocks > 0).then(|| packets as f64 / blocks as f64)
+}
+
+/// What a job's nodes have counted, by what and where.
+fn counts(tallies: &Tallies) -> BTreeMap<&'static str, BTreeMap<&'static str, u64>> {
+    let at = |tally: Tally| Tallies::LEVELS.iter().enumerate().map(move |(level, name)| (*name, tallies.at(level, tally)));
+    let of = |tally: &Tally| (tally.name(), at(*tally).filter(|(_, count)| *count > 0).collect::<BTreeMap<_, _>>());
+    Tally::ALL.iter().map(of).filter(|(_, levels)| !levels.is_empty()).collect()
+}
+
+/// Times of the operations of a job that have completed.
+fn operation_times(job: &JobResult) -> impl Iterator<Item = f64> + '_ {
+    (0..job.message_bytes.len()).filter_map(|operation| job.completion(operation)).map(Duration::as_us_f64)
+}
+
 fn census(result: &RunResult, payload: PayloadName) -> String {
     if let Some(what) = result.broken.first() {
         return format!("wrong: broken invariant: {what}");
@@ -375,7 +472,7 @@ fn failure(jobs: &[JobRecord], result: &RunResult, prepared: &Prepared) -> Optio
 }
 
 fn job_record(number: usize, job: &PreparedJob, result: &RunResult, prepared: &Prepared) -> JobRecord {
-    let (ran, slots) = (&result.jobs[number], &result.job_slots[number]);
+    let (ran, slots, tallies) = (&result.jobs[number], &result.job_slots[number], &result.tallies[number]);
     let operations = ran.message_bytes.len();
     let over_operations = |value: &dyn Fn(usize) -> Option<f64>| -> Option<f64> {
         let sum: Option<f64> = (0..operations).map(value).sum();
@@ -398,6 +495,11 @@ fn job_record(number: usize, job: &PreparedJob, result: &RunResult, prepared: &P
         servers: job.servers.len() as u32,
         slots_mean: slots.slots_mean(),
         slots_peak: slots.slots_peak,
+        counts: counts(tallies),
+        collided_share: collided_share(tallies),
+        leader_packets_per_block: leader_packets_per_block(tallies),
+        block_us: Percentiles::of(&tallies.block_times),
+        operation_us: if ran.is_complete() { Percentiles::exactly(operation_times(ran).collect()) } else { None },
         begun_us: ran.begun.since(Instant::ZERO).as_us_f64(),
         jct_us: phases.jct_us,
         iteration_us: phases.iteration_us,
@@ -585,6 +687,15 @@ const COLUMNS: &[(&str, ColumnKind)] = &[
     ("retransmissions", ColumnKind::Reasons),
     ("blocks_begun_anew", ColumnKind::Count),
     ("begun_anew", ColumnKind::Reasons),
+    ("counts", ColumnKind::Reasons),
+    ("collided_share", ColumnKind::Number),
+    ("leader_packets_per_block", ColumnKind::Number),
+    ("block_us_p50", ColumnKind::Number),
+    ("block_us_p99", ColumnKind::Number),
+    ("block_us_max", ColumnKind::Number),
+    ("operation_us_p50", ColumnKind::Number),
+    ("operation_us_p99", ColumnKind::Number),
+    ("operation_us_max", ColumnKind::Number),
     ("packets_marked", ColumnKind::Count),
     ("events", ColumnKind::Count),
     ("background_gbps", ColumnKind::Number),

@@ -122,7 +122,8 @@ pub struct Network {
     pub flowlet_gap: Time,
     /// Which switches aggregate, by name; all where it is not given. The others only forward.
     pub aggregating: Option<Aggregating>,
-    /// Aggregators of each switch: jobs of ATP and A2TP share them, jobs of SwitchML have equal parts.
+    /// Aggregators of each switch: jobs of ATP and A2TP share them, jobs of Canary share them as descriptors, jobs of SwitchML and those of
+    /// Canary with static places have equal parts.
     pub aggregators: Option<Count>,
     /// How many aggregators a slot of SwitchML counts for: one, or one for each of its versions.
     pub slot_versions: Option<Count>,

@@ -10,6 +10,8 @@ pub enum Quantity {
     Goodput,
     /// Packets that reached the job's hosts.
     Packets,
+    /// Packets that found their place in a switch's memory taken.
+    Collisions,
     /// Slots in use at all switches together, mean over the interval.
     Slots,
     /// Their bytes.
@@ -21,7 +23,7 @@ pub enum Quantity {
 impl Quantity {
     /// Every quantity, in the order of columns.
     pub fn all() -> impl Iterator<Item = Quantity> {
-        let own = [Quantity::Goodput, Quantity::Packets, Quantity::Slots, Quantity::SlotBytes];
+        let own = [Quantity::Goodput, Quantity::Packets, Quantity::Slots, Quantity::SlotBytes, Quantity::Collisions];
         own.into_iter().chain(Gauge::ALL.iter().copied().map(Quantity::Gauge))
     }
 
@@ -35,6 +37,7 @@ impl Quantity {
         match self {
             Quantity::Goodput => "goodput_gbps",
             Quantity::Packets => "packets",
+            Quantity::Collisions => "collisions",
             Quantity::Slots => "slots",
             Quantity::SlotBytes => "slot_bytes",
             Quantity::Gauge(gauge) => gauge.name(),
@@ -46,6 +49,7 @@ impl Quantity {
         match self {
             Quantity::Goodput => "goodput (Gb/s)".into(),
             Quantity::Packets => "packets in an interval".into(),
+            Quantity::Collisions => "collisions in an interval".into(),
             Quantity::Slots => "slots in use".into(),
             Quantity::SlotBytes => "memory of switches in use (B)".into(),
             Quantity::Gauge(gauge) => match gauge.unit() {
@@ -60,6 +64,7 @@ impl Quantity {
         match self {
             Quantity::Goodput => Some(row.goodput_gbps),
             Quantity::Packets => Some(row.packets as f64),
+            Quantity::Collisions => Some(row.collisions as f64),
             Quantity::Slots => Some(row.slots),
             Quantity::SlotBytes => Some(row.slot_bytes),
             Quantity::Gauge(gauge) => row.gauges[gauge.index()],

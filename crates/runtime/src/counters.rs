@@ -1,6 +1,6 @@
 //! What happened, by reason. Counted, never guessed: "why is nothing moving" is answered from here.
 
-use fanin_core::{DropReason, Event, RetransmitReason, Suspect};
+use fanin_core::{DropReason, Event, Histogram, RetransmitReason, Suspect, Tally};
 
 /// Generations of a block that are counted apart; all later ones are counted with the last.
 pub const GENERATIONS: usize = 16;
@@ -26,6 +26,10 @@ pub struct Counters {
     pub retransmitted: [u64; RetransmitReason::ALL.len()],
     /// Blocks that this node, as their leader, had begun anew, by the new generation (Canary; the first is never counted).
     pub begun_anew: [u64; GENERATIONS],
+    /// What the node has counted, by [`Tally`].
+    pub tallies: [u64; Tally::ALL.len()],
+    /// How long blocks took, from when the worker came to them (Canary).
+    pub block_times: Histogram,
     /// Aggregator memory in use, in bytes.
     pub slot_bytes: u64,
     /// The most that was in use at once.
@@ -73,6 +77,8 @@ impl Default for Counters {
             dropped: [0; DropReason::ALL.len()],
             retransmitted: [0; RetransmitReason::ALL.len()],
             begun_anew: [0; GENERATIONS],
+            tallies: [0; Tally::ALL.len()],
+            block_times: Histogram::default(),
             slot_bytes: 0,
             slot_bytes_peak: 0,
             failed: 0,
@@ -108,6 +114,8 @@ impl Counters {
         self.dropped.iter_mut().zip(other.dropped).for_each(|(to, from)| *to += from);
         self.retransmitted.iter_mut().zip(other.retransmitted).for_each(|(to, from)| *to += from);
         self.begun_anew.iter_mut().zip(other.begun_anew).for_each(|(to, from)| *to += from);
+        self.tallies.iter_mut().zip(other.tallies).for_each(|(to, from)| *to += from);
+        self.block_times.merge(&other.block_times);
         self.slot_bytes += other.slot_bytes;
         self.slot_bytes_peak = self.slot_bytes_peak.max(other.slot_bytes_peak);
         self.failed += other.failed;
@@ -139,6 +147,8 @@ impl Counters {
                 self.begun_anew[usize::from(*generation).min(GENERATIONS - 1)] += 1;
                 tracing::debug!(block, generation, "begun anew");
             }
+            Event::Counted(tally) => self.tallies[tally.index()] += 1,
+            Event::BlockTook(time) => self.block_times.add(*time),
             Event::SlotTaken { bytes } => {
                 self.slot_bytes += u64::from(*bytes);
                 self.slot_bytes_peak = self.slot_bytes_peak.max(self.slot_bytes);

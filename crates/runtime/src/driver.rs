@@ -446,8 +446,8 @@ fn hand_over<N: Node<[u8]>>(
     (socket, outlet, tensors): (&Socket, &mut Outlet, &mut Tensors<'_>),
 ) {
     let (node, mut lent) = residents.lend(at, socket, outlet, tensors);
-    lent.counters.packets_received += 1;
-    lent.counters.payload_bytes_received += payload.len() as u64;
+    lent.counters().packets_received += 1;
+    lent.counters().payload_bytes_received += payload.len() as u64;
     node.on_packet(now, from, header, payload, &mut lent);
     if !outlet.reclaimed.is_empty() {
         settle_reclaimed(residents, outlet);

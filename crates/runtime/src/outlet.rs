@@ -11,6 +11,7 @@ use fanin_wire::hop::{HopHeader, RestCheck};
 use crate::counters::Counters;
 use crate::fabric::links::Links;
 use crate::peers::{PeerIndex, Peers};
+use crate::residents::Member;
 use crate::tensors::Tensors;
 
 /// A cache line.
@@ -170,9 +171,11 @@ pub(crate) struct Lent<'a, 't> {
     pub(crate) socket: &'a Socket,
     pub(crate) outlet: &'a mut Outlet,
     pub(crate) tensors: &'a mut Tensors<'t>,
-    /// The job's counts at this node.
-    pub(crate) counters: &'a mut Counters,
-    /// The job that the handler is called for.
+    /// All jobs here, with their counts.
+    pub(crate) members: &'a mut [Member],
+    /// Which of them the handler is called for, or speaks for.
+    pub(crate) at: usize,
+    /// That one's number.
     pub(crate) job: JobId,
     /// The node's role, which its packets come from.
     pub(crate) role: Role,
@@ -193,6 +196,12 @@ fn integers_of<'a>(tensors: &'a Tensors<'_>, counters: &mut Counters, piece: Pie
 }
 
 impl Lent<'_, '_> {
+    /// The counts of the job that is spoken for.
+    #[inline(always)]
+    pub(crate) fn counters(&mut self) -> &mut Counters {
+        &mut self.members[self.at].counters
+    }
+
     /// Sends one copy. All copies have one `check`, which the first of them computes.
     #[inline]
     fn send_to<H: Wire>(
@@ -210,7 +219,7 @@ impl Lent<'_, '_> {
             Ok(payload) => payload,
             Err(error) => {
                 tracing::debug!(?body, %error, "a node wants to send what it was not lent");
-                self.counters.not_lent += 1;
+                self.counters().not_lent += 1;
                 return;
             }
         };
@@ -220,10 +229,11 @@ impl Lent<'_, '_> {
         // A payload longer than a datagram is caught by `write`.
         let hop = HopHeader { payload_bytes: payload.len() as u16, ..*hop };
         if self.outlet.write(self.socket, (to, &hop, check), header.wire_len(), front, payload) {
-            self.counters.packets_sent += 1;
-            self.counters.payload_bytes_sent += payload.len() as u64;
+            let counters = &mut self.members[self.at].counters;
+            counters.packets_sent += 1;
+            counters.payload_bytes_sent += payload.len() as u64;
             if hop.destination.role == Role::Worker {
-                self.counters.payload_bytes_to_workers += payload.len() as u64;
+                counters.payload_bytes_to_workers += payload.len() as u64;
             }
         }
         if let Body::Input(piece) = body {
@@ -235,7 +245,7 @@ impl Lent<'_, '_> {
     #[cold]
     fn send_here<H: Wire>(&mut self, links: &mut Links, hop: &HopHeader, header: &H, body: Body<'_, [u8]>) {
         let Ok(payload) = self.tensors.bytes_of(body) else {
-            self.counters.not_lent += 1;
+            self.counters().not_lent += 1;
             return;
         };
         let hop = HopHeader { payload_bytes: payload.len() as u16, ..*hop };
@@ -245,8 +255,9 @@ impl Lent<'_, '_> {
             header.emit(&mut out[front..]);
             out[front_bytes..].copy_from_slice(payload);
         });
-        self.counters.packets_sent += 1;
-        self.counters.payload_bytes_sent += payload.len() as u64;
+        let bytes = payload.len() as u64;
+        self.counters().packets_sent += 1;
+        self.counters().payload_bytes_sent += bytes;
     }
 
     /// Sends one copy of a piece of the input as integers, which are written straight into the packet.
@@ -261,7 +272,7 @@ impl Lent<'_, '_> {
             Ok(to) => to,
             Err(reason) => return self.outlet.counters.drop(reason),
         };
-        let Some((input, fixed_point)) = integers_of(self.tensors, self.counters, piece) else { return };
+        let Some((input, fixed_point)) = integers_of(self.tensors, &mut self.members[self.at].counters, piece) else { return };
         let (header_bytes, integers_bytes) = (header.wire_len(), input.len());
         let fill = |out: &mut [u8]| {
             header.emit(out);
@@ -269,15 +280,15 @@ impl Lent<'_, '_> {
         };
         let hop = HopHeader { payload_bytes: integers_bytes as u16, ..*hop };
         if self.outlet.write(self.socket, (to, &hop, &mut None), header_bytes + integers_bytes, fill, &[]) {
-            self.counters.packets_sent += 1;
-            self.counters.payload_bytes_sent += integers_bytes as u64;
+            self.counters().packets_sent += 1;
+            self.counters().payload_bytes_sent += integers_bytes as u64;
         }
     }
 
     /// As [`Lent::send_here`], as integers.
     #[cold]
     fn send_fixed_here<H: Wire>(&mut self, links: &mut Links, hop: &HopHeader, header: &H, (piece, exponent): (Piece, BlockExponent)) {
-        let Some((input, fixed_point)) = integers_of(self.tensors, self.counters, piece) else { return };
+        let Some((input, fixed_point)) = integers_of(self.tensors, &mut self.members[self.at].counters, piece) else { return };
         let integers_bytes = input.len();
         let hop = HopHeader { payload_bytes: integers_bytes as u16, ..*hop };
         let front_bytes = hop.wire_len() + header.wire_len();
@@ -286,8 +297,8 @@ impl Lent<'_, '_> {
             header.emit(&mut out[front..]);
             fixed_point.quantise(exponent, input, &mut out[front_bytes..]);
         });
-        self.counters.packets_sent += 1;
-        self.counters.payload_bytes_sent += integers_bytes as u64;
+        self.counters().packets_sent += 1;
+        self.counters().payload_bytes_sent += integers_bytes as u64;
     }
 
     /// Whether all peers behind an egress have room. Where nobody is, a packet is dropped at once, so there is always room.
@@ -383,7 +394,14 @@ impl<H: Wire> Tx<H, [u8]> for Lent<'_, '_> {
         if let Event::Excluded { operation, rank } = event {
             self.tensors.exclude(operation, rank);
         }
-        self.counters.note(&event);
+        self.counters().note(&event);
+    }
+
+    fn speak_for(&mut self, job: JobId) {
+        // A node is of one role and of one system, whatever jobs share it.
+        if let Some(at) = self.members.iter().position(|member| member.job == job && member.role == self.role) {
+            (self.at, self.job) = (at, job);
+        }
     }
 
     #[inline]
@@ -425,7 +443,7 @@ impl<H: Wire> Tx<H, [u8]> for Lent<'_, '_> {
                 self.send_fixed_to(peer, &hop, header, (piece, exponent));
             }
             // Workers of systems with fixed point have one way out.
-            Egress::Ports(_) => self.counters.drop(DropReason::NoRoute),
+            Egress::Ports(_) => self.counters().drop(DropReason::NoRoute),
         }
     }
 

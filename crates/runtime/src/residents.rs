@@ -129,9 +129,9 @@ impl<N> Residents<N> {
         outlet: &'a mut Outlet,
         tensors: &'a mut Tensors<'t>,
     ) -> (&'a mut N, Lent<'a, 't>) {
-        let Member { job, role, system, counters, resident } = &mut self.members[at];
-        let node = &mut self.nodes[*resident].node;
-        (node, Lent { socket, outlet, tensors, counters, job: *job, role: *role, system: *system })
+        let Member { job, role, system, resident, .. } = self.members[at];
+        let node = &mut self.nodes[resident].node;
+        (node, Lent { socket, outlet, tensors, members: &mut self.members, at, job, role, system })
     }
 
     /// Each node's first job: timers and room are of the node, not of a job.

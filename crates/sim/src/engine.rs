@@ -59,7 +59,7 @@ impl<N> Slot<N> {
     where
         N: Worker<P>,
     {
-        (&mut self.node, Lent { net, vectors, post: &self.post })
+        (&mut self.node, Lent { net, vectors, post: &mut self.post })
     }
 
     /// Schedules the node's deadline.

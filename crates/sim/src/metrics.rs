@@ -1,6 +1,6 @@
 //! What comes out of a run.
 
-use fanin_core::{DropReason, Duration, Failure, Instant, Rank, RetransmitReason};
+use fanin_core::{DropReason, Duration, Failure, Histogram, Instant, NetworkMap, NodeId, Rank, RetransmitReason, Tally};
 
 use crate::series::SeriesRow;
 
@@ -272,6 +272,55 @@ impl MemorySampler {
     }
 }
 
+/// What a job's nodes have counted ([`Tally`]), by how far they are from hosts.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Tallies {
+    counts: [[u64; Tally::ALL.len()]; Tallies::LEVELS.len()],
+    /// How long workers have waited for blocks.
+    pub block_times: Histogram,
+}
+
+impl Tallies {
+    /// Hosts, switches next to hosts, switches next to those, and all others.
+    pub const LEVELS: [&'static str; 4] = ["host", "leaf", "spine", "core"];
+
+    /// The level of each node of a network.
+    pub fn levels(map: &NetworkMap) -> Vec<u8> {
+        let highest = Self::LEVELS.len() as u8 - 1;
+        let mut levels: Vec<u8> = (0..map.nodes()).map(|node| if map.is_host(NodeId(node)) { 0 } else { highest }).collect();
+        for level in 1..highest {
+            for switch in map.switches() {
+                let is_below = |neighbour: &fanin_core::map::Neighbour| levels[neighbour.node.index()] < level;
+                if levels[switch.index()] > level && map.neighbours(switch).iter().any(is_below) {
+                    levels[switch.index()] = level;
+                }
+            }
+        }
+        levels
+    }
+
+    #[inline]
+    pub(crate) fn count(&mut self, level: u8, tally: Tally) {
+        self.counts[usize::from(level)][tally.index()] += 1;
+    }
+
+    /// The count of all nodes.
+    pub fn total(&self, tally: Tally) -> u64 {
+        self.counts.iter().map(|counts| counts[tally.index()]).sum()
+    }
+
+    /// The count at a level, by its place in [`Tallies::LEVELS`].
+    pub fn at(&self, level: usize, tally: Tally) -> u64 {
+        self.counts[level][tally.index()]
+    }
+
+    /// Adds those of another job.
+    pub fn add(&mut self, other: &Tallies) {
+        self.counts.iter_mut().flatten().zip(other.counts.iter().flatten()).for_each(|(to, from)| *to += from);
+        self.block_times.merge(&other.block_times);
+    }
+}
+
 /// Counters by reason.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Counters {
@@ -396,6 +445,8 @@ pub struct RunResult {
     pub series: Vec<SeriesRow>,
     /// Drops and retransmissions by reason.
     pub counters: Counters,
+    /// By job: what its nodes have counted.
+    pub tallies: Vec<Tallies>,
     /// Packets that were marked.
     pub packets_marked: u64,
     /// What the oracle found.

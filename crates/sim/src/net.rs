@@ -4,7 +4,7 @@ use std::borrow::Borrow;
 use std::collections::{BTreeMap, VecDeque};
 
 use fanin_core::hash::derive;
-use fanin_core::{Body, DropReason, Egress, Event, NodeId, OpError, Pair, Piece, PortId, Role, TrafficClass, Tx, Via, Wire};
+use fanin_core::{Body, DropReason, Egress, Event, JobId, NodeId, OpError, Pair, Piece, PortId, Role, TrafficClass, Tx, Via, Wire};
 
 use crate::channels::Channels;
 use crate::engine::adding::Adder;
@@ -12,7 +12,7 @@ use crate::faults::FaultyLink;
 use crate::limits::Pace;
 use crate::link::{Link, LinkConfig, link_flags};
 use crate::lossless::{Lossless, NO_LINK, SwitchModel};
-use crate::metrics::{Counters, MemorySampler, SlotResult};
+use crate::metrics::{Counters, MemorySampler, SlotResult, Tallies};
 use crate::packet::{Head, Label, NO_PACKET, Packet, Packets, flags, pack_roles};
 use crate::queue::EventQueue;
 use crate::random::{Purpose, Random};
@@ -107,6 +107,10 @@ pub(crate) struct Net<H, O> {
     pub frame_overhead: u32,
     pub frame_min: u32,
     pub counters: Counters,
+    /// By job.
+    pub tallies: Vec<Tallies>,
+    /// By node: see [`Tallies::LEVELS`].
+    pub level_of: Vec<u8>,
     pub packets_marked: u64,
     pub packet_hops: u64,
     /// By switch.
@@ -187,6 +191,8 @@ impl<H: Wire, O: Clone> Net<H, O> {
             frame_overhead: network.frame_overhead_bytes,
             frame_min: network.frame_bytes_min,
             counters: Counters::default(),
+            tallies: vec![Tallies::default(); scenario.jobs.len()],
+            level_of: Tallies::levels(map),
             packets_marked: 0,
             packet_hops: 0,
             slots: vec![SlotResult::default(); (map.nodes() - map.hosts()) as usize],
@@ -553,6 +559,8 @@ pub(crate) struct Post {
     /// The node's job; of a node that several share, the job of the packet that it was handed last.
     pub job: u16,
     pub is_host: bool,
+    /// How far the node is from hosts.
+    pub level: u8,
     pub role: Role,
     /// The worker's number, for workers.
     pub worker: Option<u32>,
@@ -562,7 +570,7 @@ pub(crate) struct Post {
 pub(crate) struct Lent<'a, H, P: Simulated + ?Sized> {
     pub net: &'a mut Net<H, P::Owned>,
     pub vectors: &'a mut P::Vectors,
-    pub post: &'a Post,
+    pub post: &'a mut Post,
 }
 
 impl<H: Wire, P: Simulated + ?Sized> Lent<'_, H, P> {
@@ -666,6 +674,8 @@ impl<H: Wire, P: Simulated + ?Sized> Tx<H, P> for Lent<'_, H, P> {
             Event::SlotTaken { .. } | Event::SlotFreed { .. } | Event::SlotReclaimed { .. } => {}
             // Simulated jobs bring no operators along.
             Event::Failed(_) | Event::OperatorFailed { .. } => {}
+            Event::Counted(tally) => self.net.tallies[usize::from(self.post.job)].count(self.post.level, tally),
+            Event::BlockTook(time) => self.net.tallies[usize::from(self.post.job)].block_times.add(time),
             Event::Excluded { operation, rank } => {
                 if let Some(worker) = self.post.worker {
                     self.vectors.exclude(worker, operation, rank);
@@ -676,6 +686,11 @@ impl<H: Wire, P: Simulated + ?Sized> Tx<H, P> for Lent<'_, H, P> {
                 self.net.broken.push(what);
             }
         }
+    }
+
+    #[inline]
+    fn speak_for(&mut self, job: JobId) {
+        self.post.job = job.0;
     }
 
     fn contribute(&mut self, piece: Piece, accumulator: &mut P::Acc, first: bool) -> Result<(), OpError> {

@@ -23,6 +23,8 @@ pub struct SeriesRow {
     pub goodput_gbps: f64,
     /// Packets that reached the job's hosts.
     pub packets: u64,
+    /// Packets that found their place in a switch's memory taken.
+    pub collisions: u64,
     /// Slots in use at all switches together, mean over the interval.
     pub slots: f64,
     /// Their bytes.
@@ -40,6 +42,7 @@ pub(crate) struct Totals {
     /// Bytes final at a worker, added up over workers.
     pub bytes: u64,
     pub packets: u64,
+    pub collisions: u64,
     /// Slots in use, integrated over time.
     pub slot_ps: u128,
     pub byte_ps: u128,
@@ -182,6 +185,7 @@ impl Recorder {
                     job: job as u32,
                     goodput_gbps: bits * 1e3 / span_ps as f64,
                     packets: now.packets - then.packets,
+                    collisions: now.collisions - then.collisions,
                     slots: (now.slot_ps - then.slot_ps) as f64 / span_ps as f64,
                     slot_bytes: (now.byte_ps - then.byte_ps) as f64 / span_ps as f64,
                     gauges: now.gauges,

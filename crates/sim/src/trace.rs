@@ -63,7 +63,9 @@ pub struct Trace<H, O> {
 }
 
 /// Which headers are kept, by what they say.
-pub struct Keep<H>(Box<dyn Fn(JobId, &H) -> bool>);
+pub struct Keep<H>(Box<Choice<H>>);
+
+type Choice<H> = dyn Fn(JobId, &H) -> bool;
 
 impl<H> Keep<H> {
     /// Those of packets for which `keep` says so. The job comes first.

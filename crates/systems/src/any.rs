@@ -7,7 +7,7 @@ use fanin_core::{
 };
 use fanin_protocols::a2tp::{A2tpServer, A2tpWorker};
 use fanin_protocols::atp::{AtpServer, AtpSwitch, AtpWorker};
-use fanin_protocols::canary::{CanarySwitch, CanaryWorker};
+use fanin_protocols::canary::{CanarySharedSwitch, CanarySwitch, CanaryWorker};
 use fanin_protocols::doubling::DoublingWorker;
 use fanin_protocols::flare::{FlareSwitch, FlareWorker};
 use fanin_protocols::machines::MachinesWorker;
@@ -318,6 +318,8 @@ pub enum AnyNode<P: Payload + ?Sized> {
     CanaryWorker(CanaryWorker<P>),
     /// A switch of Canary.
     CanarySwitch(CanarySwitch<P>),
+    /// A switch of Canary with an array of descriptors that jobs share.
+    CanarySharedSwitch(CanarySharedSwitch<P>),
     /// A worker of SwitchML.
     SwitchMlWorker(SwitchMlWorker<P>),
     /// A switch of SwitchML.
@@ -385,6 +387,10 @@ macro_rules! dispatch {
                 $call
             }
             AnyNode::CanarySwitch($node) => {
+                let $inner = &mut Wrapped::new($tx);
+                $call
+            }
+            AnyNode::CanarySharedSwitch($node) => {
                 let $inner = &mut Wrapped::new($tx);
                 $call
             }
@@ -502,6 +508,9 @@ impl<P: Payload + ?Sized> Node<P> for AnyNode<P> {
             (AnyNode::TreeSwitch(node), AnyHeader::Tree(header)) => node.receive(now, from, header, payload, &mut Wrapped::new(tx)),
             (AnyNode::RingWorker(node), AnyHeader::Ring(header)) => node.receive(now, from, header, payload, &mut Wrapped::new(tx)),
             (AnyNode::CanarySwitch(node), AnyHeader::Canary(header)) => node.receive(now, from, header, payload, &mut Wrapped::new(tx)),
+            (AnyNode::CanarySharedSwitch(node), AnyHeader::Canary(header)) => {
+                node.receive(now, from, header, payload, &mut Wrapped::new(tx))
+            }
             (AnyNode::CanaryWorker(node), AnyHeader::Canary(header)) => node.receive(now, from, header, payload, &mut Wrapped::new(tx)),
             (AnyNode::SwitchMlSwitch(node), AnyHeader::SwitchMl(header)) => node.receive(now, from, header, payload, &mut Wrapped::new(tx)),
             (AnyNode::SwitchMlWorker(node), AnyHeader::SwitchMl(header)) => node.receive(now, from, header, payload, &mut Wrapped::new(tx)),
@@ -553,6 +562,7 @@ impl<P: Payload + ?Sized> Node<P> for AnyNode<P> {
             AnyNode::RingWorker(node) => node.next_timeout(),
             AnyNode::CanaryWorker(node) => node.next_timeout(),
             AnyNode::CanarySwitch(node) => node.next_timeout(),
+            AnyNode::CanarySharedSwitch(node) => node.next_timeout(),
             AnyNode::SwitchMlWorker(node) => node.next_timeout(),
             AnyNode::SwitchMlSwitch(node) => node.next_timeout(),
             AnyNode::AtpWorker(node) => node.next_timeout(),
@@ -593,6 +603,7 @@ impl<P: Payload + ?Sized> Node<P> for AnyNode<P> {
             AnyNode::RingWorker(node) => node.gauges(report),
             AnyNode::CanaryWorker(node) => node.gauges(report),
             AnyNode::CanarySwitch(node) => node.gauges(report),
+            AnyNode::CanarySharedSwitch(node) => node.gauges(report),
             AnyNode::SwitchMlWorker(node) => node.gauges(report),
             AnyNode::SwitchMlSwitch(node) => node.gauges(report),
             AnyNode::AtpWorker(node) => node.gauges(report),
@@ -715,6 +726,7 @@ impl<P: Payload + ?Sized> AnyNode<P> {
             AnyNode::RingWorker(node) => node.rebase(now),
             AnyNode::CanaryWorker(node) => node.rebase(now),
             AnyNode::CanarySwitch(node) => node.rebase(now),
+            AnyNode::CanarySharedSwitch(node) => node.rebase(now),
             AnyNode::SwitchMlWorker(node) => node.rebase(now),
             AnyNode::SwitchMlSwitch(node) => node.rebase(now),
             AnyNode::AtpWorker(node) => node.rebase(now),

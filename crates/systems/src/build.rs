@@ -20,8 +20,8 @@ use crate::sharp;
 use crate::switchml;
 use crate::trees;
 
-/// The nodes that jobs share: at each switch one, for all jobs that use its aggregators (ATP, A2TP), and one for all whose trees pass it
-/// (SHARP). Jobs of other systems have none.
+/// The nodes that jobs share: at each switch one, for all jobs that use its aggregators (ATP, A2TP), one for all whose trees pass it (SHARP),
+/// and one for all that share its descriptors (Canary, where a job says so). Jobs of other systems have none.
 ///
 /// # Errors
 /// The job's place in `specs` and what is wrong with it: jobs that share switches must agree about what these have.
@@ -31,6 +31,7 @@ pub fn shared<P: Payload + ?Sized>(
 ) -> Result<Vec<SharedNode<AnyNode<P>>>, (usize, BuildError)> {
     let mut nodes = atp::shared(specs, map)?;
     nodes.extend(sharp::shared(specs, map)?);
+    nodes.extend(canary::shared(specs, map)?);
     for (index, spec) in specs.iter().enumerate() {
         let at = nodes.iter().filter(|node| node.jobs.contains(&spec.id)).map(|node| node.placed.at);
         only_where_sums_are_made(spec, map, at).map_err(|error| (index, error))?;
@@ -48,6 +49,7 @@ impl<P: Payload + ?Sized> AnyNode<P> {
         match self {
             AnyNode::AtpSwitch(node) => atp::admit(node, switch, spec, map),
             AnyNode::SharpSwitch(node) => sharp::admit(node, switch, spec, map),
+            AnyNode::CanarySharedSwitch(node) => canary::admit(node, switch, spec, map),
             _ => Ok(false),
         }
     }

@@ -1,14 +1,33 @@
 //! The nodes of a Canary job.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use fanin_core::{Address, Duration, JobNodes, NetworkMap, NodeId, Payload, Placed, Rank};
-use fanin_protocols::canary::{self, CanarySwitch, CanarySwitchConfig, CanaryWorker, CanaryWorkerConfig, Clock, Recovery, Timeout};
+use fanin_core::{Address, Duration, JobNodes, NetworkMap, NodeId, Payload, Placed, Rank, SharedNode};
+use fanin_protocols::canary::{
+    self, CanarySharedSwitch, CanarySwitch, CanarySwitchConfig, CanaryWorker, CanaryWorkerConfig, Clock, Recovery, Timeout,
+};
+
+use serde::{Deserialize, Serialize};
 
 use crate::any::AnyNode;
 use crate::build::reliability;
-use crate::config::{BuildError, CanaryParameters, FailureRule, JobSpec, Placement, UNLIMITED};
+use crate::config::{BuildError, CanaryParameters, FailureRule, JobSpec, System, UNLIMITED};
 use crate::layout::leaf_of;
+
+/// How a block finds its place in a switch's array of descriptors (Canary).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Placement {
+    /// By a hash: two blocks may want the same place.
+    #[default]
+    Hash,
+    /// At one of two places that two hashes give: a block collides only where both are another block's.
+    #[serde(rename = "d-choice")]
+    TwoPlaces,
+    /// One block after the other, round the array: none collide while fewer are under way than it has places.
+    Static,
+}
 
 impl CanaryParameters {
     /// The longest that a switch waits, in ps.
@@ -39,6 +58,10 @@ pub(crate) fn nodes<P: Payload + ?Sized>(
     if parameters.descriptors == 0 || parameters.descriptors > 1 << 24 {
         return Err(BuildError::new("descriptors", parameters.descriptors, "1 to 16777216"));
     }
+    if parameters.shared && parameters.placement == Placement::Static {
+        let expected = "hash or d-choice: blocks of several jobs have no static places in an array that they share";
+        return Err(BuildError::new("table", "static", expected));
+    }
     let timeout = timeout(parameters)?;
     let (lifetime, recovery) = recovery(spec, parameters)?;
     let members: Arc<[NodeId]> = spec.hosts.into();
@@ -60,13 +83,109 @@ pub(crate) fn nodes<P: Payload + ?Sized>(
         Ok(Placed { at: Address::worker(host), node: AnyNode::CanaryWorker(CanaryWorker::new(config)) })
     };
     let workers: Vec<Placed<AnyNode<P>>> = spec.hosts.iter().enumerate().map(worker).collect::<Result<_, BuildError>>()?;
-    // A lone worker needs no network; otherwise packets may pass any switch, since balancers choose the paths.
-    let others = if workers.len() == 1 {
+    // A lone worker needs no network; otherwise packets may pass any switch, since balancers choose the paths. Switches that jobs share are
+    // made for all of them at once.
+    let others = if workers.len() == 1 || parameters.shared {
         Vec::new()
     } else {
-        map.switches().map(|switch| switch_node(spec, map, switch, parameters, timeout, lifetime)).collect()
+        let node = |switch| {
+            let (config, clock) = at_switch(spec, map, switch, parameters, timeout, lifetime);
+            let node = CanarySwitch::new(config);
+            AnyNode::CanarySwitch(match clock {
+                Some((fixed, clock)) => node.with_clock(fixed, clock),
+                None => node,
+            })
+        };
+        map.switches().map(|switch| Placed { at: Address::switch(switch), node: node(switch) }).collect()
     };
     Ok(JobNodes { workers, others })
+}
+
+/// The parameters of a job that shares its switches' arrays with others, unless it needs no switch.
+fn shares<'a, Op>(spec: &'a JobSpec<'_, Op>) -> Option<&'a CanaryParameters> {
+    match &spec.system {
+        System::Canary(parameters) if parameters.shared && spec.hosts.len() > 1 => Some(parameters),
+        _ => None,
+    }
+}
+
+/// At each switch a node for all jobs that share its array.
+///
+/// # Errors
+/// The job's place in `specs` and what is wrong with it: jobs that share an array must agree about its length and about how blocks find their
+/// places.
+pub(crate) fn shared<P: Payload + ?Sized>(
+    specs: &[JobSpec<'_, P::Op>],
+    map: &NetworkMap,
+) -> Result<Vec<SharedNode<AnyNode<P>>>, (usize, BuildError)> {
+    let mut nodes: BTreeMap<NodeId, (CanarySharedSwitch<P>, Vec<fanin_core::JobId>)> = BTreeMap::new();
+    for (index, spec) in specs.iter().enumerate() {
+        let Some(parameters) = shares(spec) else { continue };
+        let refuse = |error| (index, error);
+        for switch in map.switches() {
+            let make = || (CanarySharedSwitch::new(parameters.descriptors, placement(parameters.placement)), Vec::new());
+            let (node, jobs) = nodes.entry(switch).or_insert_with(make);
+            agrees(parameters, node, "in the jobs before it").map_err(refuse)?;
+            let (config, clock) = shared_at(spec, map, switch, parameters).map_err(refuse)?;
+            node.admit(config, clock);
+            jobs.push(spec.id);
+        }
+    }
+    let placed = |(switch, (node, jobs))| SharedNode {
+        placed: Placed { at: Address::switch(switch), node: AnyNode::CanarySharedSwitch(node) },
+        jobs,
+    };
+    Ok(nodes.into_iter().map(placed).collect())
+}
+
+fn agrees<P: Payload + ?Sized>(parameters: &CanaryParameters, node: &CanarySharedSwitch<P>, as_in: &str) -> Result<(), BuildError> {
+    let known = node.descriptors();
+    if parameters.descriptors != known {
+        let expected = format!("{known}, as {as_in}: they share the descriptors of their switches");
+        return Err(BuildError::new("descriptors", parameters.descriptors, expected));
+    }
+    if placement(parameters.placement) != node.placement() {
+        let expected = format!("as {as_in}: they share the arrays of their switches");
+        let own = match parameters.placement {
+            Placement::Hash => "hash",
+            Placement::TwoPlaces => "d-choice",
+            Placement::Static => "static",
+        };
+        return Err(BuildError::new("table", own, expected));
+    }
+    Ok(())
+}
+
+/// As [`AnyNode::admit`], at a switch whose array Canary's jobs share.
+pub(crate) fn admit<P: Payload + ?Sized>(
+    node: &mut CanarySharedSwitch<P>,
+    switch: NodeId,
+    spec: &JobSpec<'_, P::Op>,
+    map: &NetworkMap,
+) -> Result<bool, BuildError> {
+    let Some(parameters) = shares(spec) else { return Ok(false) };
+    agrees(parameters, node, "in the jobs that run")?;
+    let (config, clock) = shared_at(spec, map, switch, parameters)?;
+    node.admit(config, clock);
+    Ok(true)
+}
+
+fn shared_at<Op: Clone>(
+    spec: &JobSpec<'_, Op>,
+    map: &NetworkMap,
+    switch: NodeId,
+    parameters: &CanaryParameters,
+) -> Result<(CanarySwitchConfig<Op>, UnevenTimeout), BuildError> {
+    let (lifetime, _) = recovery(spec, parameters)?;
+    Ok(at_switch(spec, map, switch, parameters, timeout(parameters)?, lifetime))
+}
+
+fn placement(placement: Placement) -> canary::Placement {
+    match placement {
+        Placement::Hash => canary::Placement::Hash,
+        Placement::TwoPlaces => canary::Placement::TwoPlaces,
+        Placement::Static => canary::Placement::Static,
+    }
 }
 
 /// How long descriptors live, and what workers do about losses.
@@ -112,20 +231,31 @@ fn timeout(parameters: &CanaryParameters) -> Result<Timeout, BuildError> {
     }
 }
 
-fn switch_node<P: Payload + ?Sized>(
-    spec: &JobSpec<'_, P::Op>,
+/// A fixed timeout that differs from block to block, and how.
+type UnevenTimeout = Option<(Duration, Clock)>;
+
+/// What a job's part of a switch is told.
+fn at_switch<Op: Clone>(
+    spec: &JobSpec<'_, Op>,
     map: &NetworkMap,
     switch: NodeId,
     parameters: &CanaryParameters,
     timeout: Timeout,
     descriptor_lifetime: Duration,
-) -> Placed<AnyNode<P>> {
+) -> (CanarySwitchConfig<Op>, UnevenTimeout) {
     let ends = map.neighbours(switch).iter().map(|neighbour| neighbour.node);
     let mut hosts: Vec<NodeId> = ends.filter(|end| map.is_host(*end)).collect();
     hosts.sort_unstable();
     let timeout = match (timeout, parameters.timeout_spine_ps) {
         (Timeout::Fixed(_), Some(spine_ps)) if hosts.is_empty() => Timeout::Fixed(Duration::from_ps(spine_ps)),
         _ => timeout,
+    };
+    let root = parameters.timeout_root_ps.map(Duration::from_ps);
+    let clock = match timeout {
+        Timeout::Fixed(fixed) if root.is_some() || parameters.scan_ps > 0 => {
+            Some((fixed, Clock { scan: Duration::from_ps(parameters.scan_ps), root, hosts: hosts.into(), seed: spec.seed }))
+        }
+        _ => None,
     };
     let config = CanarySwitchConfig {
         job: spec.id,
@@ -135,18 +265,10 @@ fn switch_node<P: Payload + ?Sized>(
         block_bytes: spec.payload_bytes,
         timeout,
         descriptors: parameters.descriptors,
-        placement: match parameters.placement {
-            Placement::Hash => canary::Placement::Hash,
-            Placement::Static => canary::Placement::Static,
-        },
+        placement: placement(parameters.placement),
         descriptor_lifetime,
     };
-    let mut node = CanarySwitch::new(config);
-    let root = parameters.timeout_root_ps.map(Duration::from_ps);
-    if let (Timeout::Fixed(fixed), true) = (timeout, root.is_some() || parameters.scan_ps > 0) {
-        node = node.with_clock(fixed, Clock { scan: Duration::from_ps(parameters.scan_ps), root, hosts: hosts.into(), seed: spec.seed });
-    }
-    Placed { at: Address::switch(switch), node: AnyNode::CanarySwitch(node) }
+    (config, clock)
 }
 
 #[cfg(test)]
@@ -186,6 +308,60 @@ mod tests {
         let at = |placed: &[Placed<AnyNode<Length>>]| placed.iter().map(|placed| placed.at.node.0).collect::<Vec<_>>();
         assert_eq!((at(&nodes.workers), at(&nodes.others)), (vec![3, 0], vec![4, 5, 6]));
         assert_eq!(built(&[3], |_| {}).unwrap().others, []);
+    }
+
+    #[test]
+    fn jobs_share_the_arrays_of_all_switches_and_agree_about_them() {
+        let hosts = [NodeId(0), NodeId(3)];
+        let spec = |id, change: fn(&mut CanaryParameters)| {
+            let mut parameters = CanaryParameters { shared: true, descriptors: 100, ..CanaryParameters::default() };
+            change(&mut parameters);
+            JobSpec {
+                id: JobId(id),
+                hosts: &hosts,
+                servers: &[],
+                system: System::Canary(parameters),
+                op: (),
+                element_bytes: 4,
+                payload_bytes: 1024,
+                window: 64,
+                reliable: false,
+                rto_initial: Duration::ZERO,
+                rto_min: Duration::ZERO,
+                patience: Duration::from_ms(100),
+                seed: 0,
+            }
+        };
+        let mut map = NetworkMap::new(4, &[1, 1]);
+        for (a, b) in [(0, 4), (1, 4), (2, 5), (3, 5), (4, 5)] {
+            map.join(NodeId(a), NodeId(b));
+        }
+        let made = |specs: &[JobSpec<'_, ()>]| {
+            let nodes = crate::shared::<Length>(specs, &map).map_err(|(index, error)| format!("{index}: {error}"))?;
+            Ok::<_, String>(nodes.iter().map(|node| (node.placed.at.node.0, node.jobs.len())).collect::<Vec<_>>())
+        };
+        let (own, other) = (spec(1, |parameters| parameters.shared = false), spec(2, |_| {}));
+        assert_eq!(made(&[spec(0, |_| {}), own, other.clone()]), Ok(vec![(4, 2), (5, 2)]));
+        assert_eq!(crate::build::<Length>(&other, &map).unwrap().others, []);
+        let fewer = made(&[other.clone(), spec(3, |parameters| parameters.descriptors = 99)]);
+        assert_eq!(
+            fewer.unwrap_err(),
+            "1: descriptors = 99: expected 100, as in the jobs before it: they share the descriptors of their switches"
+        );
+        let elsewhere = made(&[other.clone(), spec(3, |parameters| parameters.placement = Placement::TwoPlaces)]);
+        assert_eq!(
+            elsewhere.unwrap_err(),
+            "1: table = d-choice: expected as in the jobs before it: they share the arrays of their switches"
+        );
+        let statically = spec(3, |parameters| parameters.placement = Placement::Static);
+        let refused = crate::build::<Length>(&statically, &map).unwrap_err().to_string();
+        assert!(refused.starts_with("table = static: expected hash or d-choice"), "{refused}");
+        // At a switch that runs, jobs come one after the other.
+        let mut node = crate::shared::<Length>(&[other], &map).unwrap().swap_remove(0).placed.node;
+        assert!(node.admit(NodeId(4), &spec(5, |_| {}), &map).unwrap());
+        assert!(!node.admit(NodeId(4), &spec(6, |parameters| parameters.shared = false), &map).unwrap());
+        let late = node.admit(NodeId(4), &spec(6, |parameters| parameters.descriptors = 5), &map).unwrap_err().to_string();
+        assert_eq!(late, "descriptors = 5: expected 100, as in the jobs that run: they share the descriptors of their switches");
     }
 
     #[test]

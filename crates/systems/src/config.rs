@@ -4,6 +4,7 @@ use fanin_core::{Duration, JobId, NodeId};
 use fanin_protocols::shared::step::StepCost;
 use serde::{Deserialize, Serialize};
 
+pub use crate::canary::Placement;
 pub use crate::sparse::{DoublingParameters, FlareParameters, FlareStorage};
 
 /// A job's configuration contradicts itself or the network.
@@ -63,17 +64,6 @@ impl StepParameters {
     }
 }
 
-/// How a block finds its place in a switch's array of descriptors (Canary).
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Placement {
-    /// By a hash: two blocks may want the same place.
-    #[default]
-    Hash,
-    /// One block after the other, round the array: none collide while fewer are under way than it has places.
-    Static,
-}
-
 /// When a leader gives up what it has of a block of which something is missing (Canary).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -105,9 +95,10 @@ pub struct CanaryParameters {
     pub timeout_root_ps: Option<u64>,
     /// Not adaptive ones: a switch finds by scans of its descriptors, each so long in ps, which timeouts are over; 0: at once (canary 8, 8).
     pub scan_ps: u64,
-    /// Length of this job's array of descriptors at each switch; a switch's memory is divided among jobs by these. The paper's switch has
-    /// 32 Ki (canary 3).
+    /// Length of the array of descriptors at each switch, this job's own or the one that it shares; the paper's switch has 32 Ki (canary 3).
     pub descriptors: u32,
+    /// The array is one for all jobs that say so: a descriptor is whose block comes first (3.2 and 3.4 of the paper).
+    pub shared: bool,
     /// How a block finds its place in it.
     pub placement: Placement,
     /// With loss recovery: when a block is begun anew.
@@ -131,6 +122,7 @@ impl Default for CanaryParameters {
             timeout_root_ps: None,
             scan_ps: 0,
             descriptors: 32_768,
+            shared: false,
             placement: Placement::Hash,
             failure: FailureRule::AllAsked,
             hold_ps: 20_000_000,

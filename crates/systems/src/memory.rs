@@ -59,7 +59,11 @@ impl<Op> JobSpec<'_, Op> {
 
     /// Whether the memory is one that all jobs of the system share.
     pub fn shares_slots(&self) -> bool {
-        matches!(self.system, System::Atp(_) | System::A2tp(_))
+        match self.system {
+            System::Atp(_) | System::A2tp(_) => true,
+            System::Canary(parameters) => parameters.shared,
+            _ => false,
+        }
     }
 
     /// The parameter that says how many slots there are.

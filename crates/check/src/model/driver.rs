@@ -262,6 +262,13 @@ fn call<P: Modelled + ?Sized>(
     match node {
         // A timer may run out at any time, so only their order matters.
         AnyNode::CanarySwitch(switch) => switch.forget_durations(),
+        AnyNode::CanarySharedSwitch(switch) => {
+            switch.forget_durations();
+            let (taken, in_use) = (switch.places_taken(), switch.descriptors_in_use());
+            if taken != in_use {
+                state.blame(|| format!("a switch has {taken} places taken and {in_use} descriptors in use"));
+            }
+        }
         AnyNode::SharpSwitch(switch) => {
             let (given, streaming) = (switch.operations_given(), switch.streaming_jobs());
             if given > u64::from(switch.operations()) || streaming > 1 {
@@ -425,6 +432,12 @@ impl<P: Modelled + ?Sized> Tx<AnyHeader, P> for Lent<'_, P> {
                 }
             }
             _ => {}
+        }
+    }
+
+    fn speak_for(&mut self, job: JobId) {
+        if let Some(number) = (0..self.layout.jobs()).find(|number| self.layout.id(*number) == job) {
+            self.job = number;
         }
     }
 

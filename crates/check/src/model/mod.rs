@@ -411,7 +411,7 @@ impl<P: Modelled + ?Sized> Model for NetworkModel<P> {
             Property::always(NOTHING_LEFT, |model: &NetworkModel<P>, state: &State<P>| {
                 let is_left =
                     |job: &usize| matches!(state.fates[*job], Fate::Over | Fate::Buried) && state.remembers(model.layout.id(*job));
-                let holds = state.packets.is_empty() && model.is_complete(state) && state.holds_something();
+                let holds = state.packets.is_empty() && model.is_complete(state) && state.holds_something(&model.layout);
                 !holds && !(0..model.layout.jobs()).any(|job| is_left(&job) || model.keeps_for_nobody(state, job))
             }),
             Property::sometimes(COMPLETE, |model: &NetworkModel<P>, state: &State<P>| model.is_complete(state)),

@@ -4,11 +4,11 @@ use std::borrow::Borrow;
 
 use derive_where::derive_where;
 use fanin_core::{Address, JobId, Malformed, Node, PacketKind, PortId, Wire};
-use fanin_protocols::canary::CanarySwitch;
 use fanin_systems::{AnyHeader, AnyNode};
 
 use super::Limits;
 use super::death::Gone;
+use super::driver::Layout;
 use super::payload::Modelled;
 
 /// A packet under way. Headers are kept as bytes: they have an order then, so that equal sets of packets are equal states.
@@ -141,15 +141,21 @@ impl<P: Modelled + ?Sized> State<P> {
         self.nodes.iter().any(|node| match node {
             AnyNode::AtpSwitch(switch) => switch.in_use_by(job) > 0,
             AnyNode::SharpSwitch(switch) => switch.is_held_by(job),
+            AnyNode::CanarySharedSwitch(switch) => switch.in_use_by(job) > 0,
             _ => false,
         })
     }
 
-    /// Whether a switch still holds something of a job and will not give it up when its time is over; only Canary's give everything up by
-    /// themselves.
-    pub(super) fn holds_something(&self) -> bool {
-        let holds = |switch: &CanarySwitch<P>| switch.descriptors_in_use() > 0 && switch.next_timeout().is_none();
-        self.nodes.iter().any(|node| matches!(node, AnyNode::CanarySwitch(switch) if holds(switch)))
+    /// Whether a switch still holds something of a job that lives and will not give it up when its time is over; only Canary's give
+    /// everything up by themselves. What a job has left that has crashed goes when switches are told of its end.
+    pub(super) fn holds_something(&self, layout: &Layout<P>) -> bool {
+        let living = (0..layout.jobs()).filter(|job| !self.fates[*job].is_gone()).map(|job| layout.id(job));
+        let holds = |node: &AnyNode<P>| match node {
+            AnyNode::CanarySwitch(switch) => switch.descriptors_in_use() > 0,
+            AnyNode::CanarySharedSwitch(switch) => living.clone().any(|job| switch.in_use_by(job) > 0),
+            _ => false,
+        };
+        self.nodes.iter().any(|node| holds(node) && node.next_timeout().is_none())
     }
 
     /// Whether a switch of SHARP has something for a job.

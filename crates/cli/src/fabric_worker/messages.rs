@@ -190,6 +190,12 @@ pub(crate) struct HostCounters {
     /// Blocks that this host, as their leader, had begun anew, by the new generation.
     #[serde(default)]
     pub(crate) begun_anew: BTreeMap<String, u64>,
+    /// What the host's nodes have counted beside packets, by what it is.
+    #[serde(default)]
+    pub(crate) counted: BTreeMap<String, u64>,
+    /// How many blocks took so many nanoseconds, to within 2 %, from when the worker came to them.
+    #[serde(default)]
+    pub(crate) block_ns: BTreeMap<String, u64>,
     /// By reason.
     pub(crate) dropped: BTreeMap<String, u64>,
     /// By kind.

@@ -205,6 +205,8 @@ fn difference(now: &HostCounters, before: &HostCounters) -> HostCounters {
         marked_received: now.marked_received - before.marked_received,
         retransmitted: maps(&now.retransmitted, &before.retransmitted),
         begun_anew: maps(&now.begun_anew, &before.begun_anew),
+        counted: maps(&now.counted, &before.counted),
+        block_ns: maps(&now.block_ns, &before.block_ns),
         dropped: maps(&now.dropped, &before.dropped),
         injected: maps(&now.injected, &before.injected),
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use comfy_table::{CellAlignment, ContentArrangement, Table};
+use fanin_core::Tally;
 use fanin_plan::units::bytes_text;
 
 use super::results::{DeathRecord, JobRecord, OperationRecord, Record};
@@ -124,6 +125,7 @@ fn again(job: &JobRecord) -> String {
     for (what, of) in [
         ("sent again", (|end| &end.counters.retransmitted) as fn(&OperationReport) -> &Counts),
         ("blocks begun anew, by generation", |end| &end.counters.begun_anew),
+        ("counted at workers", |end| &end.counters.counted),
         ("injected at hosts", |end| &end.counters.injected),
     ] {
         let counts = sum(ends().map(of));
@@ -131,7 +133,25 @@ fn again(job: &JobRecord) -> String {
             let _ = write!(out, "; {what}: {}", named(&counts));
         }
     }
+    if let Some([p50, p99, max]) = block_times(sum(ends().map(|end| &end.counters.block_ns))).map(|times| times.map(|ns| ns as f64 / 1e6)) {
+        let _ = write!(out, "; a block took {p50:.2} ms (median), {p99:.2} ms (99 %), {max:.2} ms at most");
+    }
     out
+}
+
+/// Median, 99th percentile and longest of times in nanoseconds, each with how often there was one.
+fn block_times(counts: Counts) -> Option<[u64; 3]> {
+    let mut times: Vec<(u64, u64)> = counts.into_iter().filter_map(|(ns, count)| Some((ns.parse().ok()?, count))).collect();
+    times.sort_unstable();
+    let all: u64 = times.iter().map(|(_, count)| count).sum();
+    let at = |share: f64| {
+        let (wanted, mut before) = ((share * all as f64).ceil() as u64, 0);
+        times.iter().find(|(_, count)| {
+            before += count;
+            before >= wanted
+        })
+    };
+    Some([at(0.5)?.0, at(0.99)?.0, times.last()?.0])
 }
 
 fn sum<'a>(all: impl Iterator<Item = &'a Counts>) -> Counts {
@@ -162,6 +182,10 @@ fn switch_counts(record: &Record) -> Vec<(String, Counts)> {
                 counts.insert(format!("{key} ({name})"), count.as_u64().unwrap_or(0));
             }
         }
+        // What disturbs; how many packets were added says nothing about that.
+        for tally in [Tally::Collision, Tally::Straggler, Tally::Restoration, Tally::Spill] {
+            counts.insert(tally.name().to_string(), switch.status["counted"][tally.name()].as_u64().unwrap_or(0));
+        }
         counts.retain(|_, count| *count > 0);
         if !counts.is_empty() {
             all.push((switch.name.clone(), counts));
@@ -189,7 +213,7 @@ mod tests {
         job.push(OperationRecord { number: 1, workers: vec![end(0.5, 0), None], ..OperationRecord::default() });
         let status = serde_json::json!({
             "ports": [{"peer": "spine0", "dropped_full": 12, "marked": 0, "went_down": 1}],
-            "dropped": {"no node": 2}, "injected": {"loss": 5},
+            "dropped": {"no node": 2}, "injected": {"loss": 5}, "counted": {"collisions": 9, "summed": 70},
         });
         let record = Record {
             fabric: "f.toml".into(),

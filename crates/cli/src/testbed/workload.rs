@@ -16,7 +16,7 @@ use std::path::Path;
 use fanin_control::JobAnnouncement;
 use fanin_core::{Duration, ElementOp};
 use fanin_fabric::Fabric;
-use fanin_plan::aggregators::{enough, give};
+use fanin_plan::aggregators::{self, Parts, give, own_keys};
 use fanin_plan::read::{read, suggestion};
 use fanin_plan::schema::Element;
 use fanin_plan::system::read_system;
@@ -358,22 +358,19 @@ fn divide(refuse: &Refuse<'_>, switches: Switches, jobs: &mut [Job]) -> Result<(
     let versions @ 1..=2 = switches.slot_versions.map_or(1, |count| count.0) else {
         return Err(refuse.at("switches.slot_versions", "1 or 2"));
     };
-    let uses = |job: &Job| matches!(job.system, System::Atp(_) | System::A2tp(_) | System::SwitchMl { .. });
-    if !jobs.iter().any(uses) {
-        return Err(refuse.at("switches.aggregators", "no such key without a job of atp, a2tp or switchml"));
+    if !jobs.iter().any(|job| aggregators::uses(&job.system)) {
+        return Err(refuse.at("switches.aggregators", format!("no such key without {}", aggregators::USERS)));
     }
     if switches.slot_versions.is_some() && !jobs.iter().any(|job| matches!(job.system, System::SwitchMl { .. })) {
         return Err(refuse.at("switches.slot_versions", "no such key without a job of switchml"));
     }
-    let parts = versions * jobs.iter().filter(|job| matches!(job.system, System::SwitchMl { .. })).count() as u32;
+    let parts = Parts::of(jobs.iter().map(|job| &job.system), versions);
     for (index, job) in jobs.iter_mut().enumerate() {
-        let own = format!("job[{index}].aggregators");
-        if refuse.has(&own) {
+        if let Some(own) = own_keys(&job.system).iter().map(|key| format!("job[{index}].{key}")).find(|own| refuse.has(own)) {
             return Err(refuse.at(&own, "no such key beside switches.aggregators"));
         }
-        if !give(&mut job.system, &mut job.common.window, aggregators, parts) {
-            return Err(refuse.at("switches.aggregators", enough(parts)));
-        }
+        give(&mut job.system, &mut job.common.window, aggregators, parts)
+            .map_err(|expected| refuse.at("switches.aggregators", expected))?;
     }
     Ok(())
 }

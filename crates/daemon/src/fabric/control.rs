@@ -208,6 +208,7 @@ impl Control {
             payload_bytes_to_workers: counters.payload_bytes_to_workers,
             dropped: reasons::dropped(&counters.dropped),
             retransmitted: reasons::retransmitted(&counters.retransmitted),
+            counted: reasons::counted(&counters.tallies),
             slot_bytes: counters.slot_bytes,
             slot_bytes_peak: counters.slot_bytes_peak,
         };
@@ -221,6 +222,7 @@ impl Control {
             peers_restarted: status.counters.peers_restarted,
             cpu_seconds: fanin_runtime::clock::process_cpu_time().as_secs_f64(),
             injected: reasons::injected(&status.sent.injected),
+            counted: reasons::counted(&status.counters.tallies),
         }
     }
 }

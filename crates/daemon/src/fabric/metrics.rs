@@ -1,7 +1,7 @@
 //! What a switch of a fabric measures, and under which names. The page about fabrics lists them; a test holds it against this file's
 //! output.
 
-use fanin_core::{DropReason, NodeId, RetransmitReason};
+use fanin_core::{DropReason, NodeId, RetransmitReason, Tally};
 use fanin_fabric::Fabric;
 use fanin_runtime::Counters;
 use fanin_runtime::fabric::{FabricStatus, LinkState, PortStatus};
@@ -23,6 +23,8 @@ pub(crate) fn render(fabric: &Fabric, node: NodeId, status: &FabricStatus) -> St
     page.counters("fanin_fabric_dropped_packets", "Packets that went no further, by reason", dropped);
     let sent_again = RetransmitReason::ALL.iter().map(|reason| (label("reason", reason.name()), all.retransmitted[reason.index()]));
     page.counters("fanin_fabric_retransmitted_packets", "Packets that were sent again, by reason", sent_again);
+    let counted = Tally::ALL.iter().map(|tally| (label("what", tally.name()), all.tallies[tally.index()]));
+    page.counters("fanin_fabric_events", "What nodes of all jobs have counted beside packets, by what it is", counted);
     process(&mut page, &ProcessStatus::read());
     page.text()
 }
@@ -79,4 +81,10 @@ fn jobs(page: &mut Page, status: &FabricStatus) {
         some.map(move |reason| (with_reason(job, *reason), counters.dropped_for(*reason)))
     });
     page.counters("fanin_fabric_job_dropped_packets", "Packets that the node dropped, by reason", dropped.collect::<Vec<_>>());
+    let with_what = |job: &fanin_core::JobId, tally: Tally| vec![("job_id", job.to_string()), ("what", tally.name().to_owned())];
+    let counted = status.jobs.iter().flat_map(|(job, counters)| {
+        let some = Tally::ALL.iter().filter(|tally| counters.tallies[tally.index()] > 0);
+        some.map(move |tally| (with_what(job, *tally), counters.tallies[tally.index()]))
+    });
+    page.counters("fanin_fabric_job_events", "What the node has counted beside packets, by what it is", counted.collect::<Vec<_>>());
 }

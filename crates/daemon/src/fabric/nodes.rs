@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use fanin_control::fabric::PortStatus;
-use fanin_core::{Address, DropReason, NodeId, RetransmitReason};
+use fanin_core::{Address, DropReason, NodeId, RetransmitReason, Tally};
 use fanin_fabric::{Fabric, FabricPort, Routes};
 use fanin_net::{FaultKind, FaultPlan, SenderConfig};
 use fanin_runtime::DriverConfig;
@@ -63,7 +63,7 @@ pub fn port_status(fabric: &Fabric, node: NodeId, status: &fabric::PortStatus) -
 
 /// Counts under their names, as they are told.
 pub mod reasons {
-    use super::{BTreeMap, DropReason, FaultKind, RetransmitReason};
+    use super::{BTreeMap, DropReason, FaultKind, RetransmitReason, Tally};
 
     fn named(names: impl Iterator<Item = &'static str>, counts: &[u64]) -> BTreeMap<String, u64> {
         names.zip(counts).filter(|(_, count)| **count > 0).map(|(name, count)| (name.to_owned(), *count)).collect()
@@ -77,6 +77,11 @@ pub mod reasons {
     /// Packets sent again by reason; zeros left out.
     pub fn retransmitted(counts: &[u64]) -> BTreeMap<String, u64> {
         named(RetransmitReason::ALL.iter().map(|reason| reason.name()), counts)
+    }
+
+    /// What nodes have counted beside packets, by what it is; zeros left out.
+    pub fn counted(counts: &[u64]) -> BTreeMap<String, u64> {
+        named(Tally::ALL.iter().map(|tally| tally.name()), counts)
     }
 
     /// Injected faults by kind; zeros left out.

@@ -90,9 +90,11 @@ pub struct CanaryWorkerConfig<O> {
 /// How a block finds its place in a switch's array of descriptors.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Placement {
-    /// By a hash of the block's name.
+    /// By a hash of the block's name, and of its job's.
     #[default]
     Hash,
+    /// At one of two places that two such hashes give: a block collides only where both are taken (section 6 of the paper).
+    TwoPlaces,
     /// Block b in place b mod the array's size. No collisions where the array is at least as long as the job's blocks under way.
     Static,
 }
@@ -127,7 +129,8 @@ pub struct CanarySwitchConfig<O> {
     pub block_bytes: u32,
     /// How long a block's packets are collected, from the first one.
     pub timeout: Timeout,
-    /// Length of the job's array of descriptors.
+    /// Length of the job's array of descriptors; without meaning at a switch that jobs share
+    /// ([`CanarySharedSwitch`](super::CanarySharedSwitch)), which has one array for all.
     pub descriptors: u32,
     /// How a block finds its place in it.
     pub placement: Placement,

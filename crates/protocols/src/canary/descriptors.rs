@@ -1,20 +1,14 @@
-//! A switch's descriptors: an array of fixed length that says which block is at which place, and the descriptors themselves, which lie
-//! close together however long the array is.
+//! A job's descriptors at a switch: the array of fixed length says which block is at which place, and the descriptors themselves lie close
+//! together however long the array is.
 
-use fanin_core::{Instant, NodeId, Payload, PortId, PortSet};
+use fanin_core::{Instant, JobId, NodeId, Payload, PortId, PortSet};
 use fanin_wire::canary::{CanaryId, PartialSum};
 
-use super::config::Placement;
 use super::pool::Pool;
+use super::table::{Found, Table};
 use super::timeout::Arrivals;
 use super::timers::Timer;
 use crate::shared::rtt::rebased;
-
-/// An empty place.
-const EMPTY: u32 = u32::MAX;
-
-/// Odd, and about 2^32 divided by the golden ratio: consecutive numbers land far apart (multiply-shift hashing).
-const MULTIPLIER: u32 = 0x9e37_79b1;
 
 /// Where a descriptor stands; the transitions are drawn in the module's documentation.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -34,6 +28,8 @@ pub(super) enum State {
 pub(super) struct Descriptor<A> {
     pub id: CanaryId,
     pub leader: NodeId,
+    /// Where it is in the array.
+    place: u32,
     /// When it is sent on; once it was, when it is given up.
     pub deadline: Instant,
     /// Contributions in `sum`.
@@ -73,9 +69,9 @@ impl<A> Descriptor<A> {
 /// All descriptors of one job at one switch.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Descriptors<A> {
-    placement: Placement,
-    /// By place: the descriptor's number, or [`EMPTY`].
-    array: Box<[u32]>,
+    job: JobId,
+    /// Where jobs share it, it is here only while the switch works for this one.
+    pub table: Table,
     pool: Pool<Descriptor<A>>,
     /// The children from port 64 on: `words` words a descriptor.
     more_children: Vec<u64>,
@@ -83,28 +79,30 @@ pub(super) struct Descriptors<A> {
 }
 
 impl<A> Descriptors<A> {
-    /// An array of `length` places, for a switch with `ports` ports.
-    pub(super) fn new(length: u32, placement: Placement, ports: u16) -> Self {
+    /// No descriptors yet, for a switch with `ports` ports.
+    pub(super) fn new(job: JobId, table: Table, ports: u16) -> Self {
         let words = usize::from(ports).div_ceil(64).saturating_sub(1);
-        Descriptors { placement, array: vec![EMPTY; length as usize].into(), pool: Pool::new(), more_children: Vec::new(), words }
+        Descriptors { job, table, pool: Pool::new(), more_children: Vec::new(), words }
     }
 
-    /// The place of a block.
+    /// What is at a block's places.
     #[inline]
-    pub(super) fn place_of(&self, id: CanaryId) -> u32 {
-        let length = self.array.len() as u32;
-        match self.placement {
-            Placement::Hash => ((u64::from(id.bits().wrapping_mul(MULTIPLIER)) * u64::from(length)) >> 32) as u32,
-            Placement::Static if length.is_power_of_two() => id.block() & (length - 1),
-            Placement::Static => id.block() % length,
+    pub(super) fn find(&self, id: CanaryId) -> Found {
+        self.table.find(self.job, self.table.choice(self.job, id), |number| self.pool[number].id == id)
+    }
+
+    /// The same with a planted bug.
+    pub(super) fn find_hastily(&self, id: CanaryId) -> Found {
+        self.table.find_hastily(self.job, self.table.choice(self.job, id), |number| self.pool[number].id == id)
+    }
+
+    /// The descriptor of a block.
+    #[inline]
+    pub(super) fn of(&self, id: CanaryId) -> Option<u32> {
+        match self.find(id) {
+            Found::Here(number) => Some(number),
+            _ => None,
         }
-    }
-
-    /// The number of the descriptor at a place.
-    #[inline]
-    pub(super) fn at(&self, place: u32) -> Option<u32> {
-        let number = self.array[place as usize];
-        (number != EMPTY).then_some(number)
     }
 
     /// A descriptor that is in use, by number.
@@ -127,6 +125,11 @@ impl<A> Descriptors<A> {
         descriptor.state == State::Sent && descriptor.deadline == deadline
     }
 
+    /// All descriptors in use.
+    pub(super) fn numbers(&mut self) -> Vec<u32> {
+        self.table.of_job(self.job).map(|(_, number)| *number).collect()
+    }
+
     /// Number of descriptors in use.
     pub(super) fn in_use(&self) -> u32 {
         self.pool.in_use()
@@ -145,6 +148,7 @@ impl<A> Descriptors<A> {
         let make = || Descriptor {
             id: sum.id,
             leader: sum.leader,
+            place,
             deadline: Instant::ZERO,
             counter: 0,
             hosts: 0,
@@ -164,12 +168,12 @@ impl<A> Descriptors<A> {
             self.pool.give_back(number);
             return None;
         }
-        (descriptor.id, descriptor.leader) = (sum.id, sum.leader);
+        (descriptor.id, descriptor.leader, descriptor.place) = (sum.id, sum.leader, place);
         (descriptor.counter, descriptor.hosts) = (sum.counter, sum.hosts);
         (descriptor.state, descriptor.children) = (State::Collecting, 0);
         descriptor.stamp = descriptor.stamp.wrapping_add(1);
         self.forget_more_children(number);
-        self.array[place as usize] = number;
+        self.table.take(self.job, place, number);
         Some(number)
     }
 
@@ -178,8 +182,7 @@ impl<A> Descriptors<A> {
     pub(super) fn give_back(&mut self, number: u32) {
         // What a timer that is still set for it will find.
         (self.pool[number].state, self.pool[number].deadline) = (State::Sent, Instant::ZERO);
-        let place = self.place_of(self.pool[number].id);
-        self.array[place as usize] = EMPTY;
+        self.table.free(self.pool[number].place);
         self.pool.give_back(number);
     }
 
@@ -238,7 +241,7 @@ impl<A> Descriptors<A> {
 
     /// Forgets how long blocks have taken so far.
     pub(super) fn forget_durations(&mut self) {
-        for number in self.array.iter().filter(|number| **number != EMPTY) {
+        for (_, number) in self.table.of_job(self.job) {
             self.pool[*number].arrivals.forget_durations();
         }
     }
@@ -248,13 +251,12 @@ impl<A> Descriptors<A> {
     where
         A: Clone,
     {
-        let kept: Vec<u32> = self.array.iter().copied().filter(|number| *number != EMPTY).collect();
+        let kept: Vec<u32> = self.table.of_job(self.job).map(|(_, number)| *number).collect();
         self.more_children =
             kept.iter().flat_map(|number| self.more_children[*number as usize * self.words..][..self.words].iter().copied()).collect();
         self.pool.renumber(&kept);
-        let places = self.array.iter_mut().filter(|number| **number != EMPTY);
-        for (new, place) in places.enumerate() {
-            *place = new as u32;
+        for (new, (_, number)) in self.table.of_job(self.job).enumerate() {
+            *number = new as u32;
             let descriptor = &mut self.pool[new as u32];
             let is_set = descriptor.state == State::Collecting || descriptor.state == State::Sent && descriptor.deadline != Instant::ZERO;
             descriptor.deadline = if is_set { rebased(descriptor.deadline, now) } else { Instant::ZERO };
@@ -269,35 +271,20 @@ impl<A> Descriptors<A> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::canary::config::Placement;
     use fanin_core::Length;
 
     fn sum(block: u32) -> PartialSum {
         PartialSum { id: CanaryId::new(1, 0, block), leader: NodeId(0), counter: 1, hosts: 9 }
     }
 
-    #[test]
-    fn every_place_is_used_about_as_often_by_the_hash() {
-        for length in [1u32, 7, 64, 1000] {
-            let descriptors = Descriptors::<Length>::new(length, Placement::Hash, 4);
-            let mut used = vec![0u32; length as usize];
-            (0..length * 64).for_each(|block| used[descriptors.place_of(CanaryId::new(3, 0, block)) as usize] += 1);
-            assert!(used.iter().all(|count| (32..=128).contains(count)), "{length}: {used:?}");
-        }
-    }
-
-    #[test]
-    fn consecutive_blocks_share_no_place_of_a_static_array() {
-        for length in [5u32, 8] {
-            let descriptors = Descriptors::<Length>::new(length, Placement::Static, 4);
-            let places: Vec<u32> = (20..20 + length).map(|block| descriptors.place_of(CanaryId::new(3, 0, block))).collect();
-            let expected: Vec<u32> = (20..20 + length).map(|block| block % length).collect();
-            assert_eq!(places, expected);
-        }
+    fn empty(ports: u16) -> Descriptors<Length> {
+        Descriptors::new(JobId(1), Table::own(8, Placement::Static), ports)
     }
 
     #[test]
     fn children_of_any_port_are_remembered_until_the_descriptor_is_free() {
-        let mut descriptors = Descriptors::<Length>::new(8, Placement::Static, 200);
+        let mut descriptors = empty(200);
         let numbers: Vec<u32> = (0..3).map(|place| descriptors.take(place, &sum(place), &Length(4), &mut (), 4).unwrap()).collect();
         let ports = [0u16, 63, 64, 199];
         for &number in &numbers {
@@ -311,7 +298,7 @@ mod tests {
             assert_eq!(set, expected);
         }
         descriptors.give_back(numbers[1]);
-        assert_eq!((descriptors.in_use(), descriptors.at(1)), (2, None));
+        assert_eq!((descriptors.in_use(), descriptors.find(CanaryId::new(1, 0, 1))), (2, Found::Free(1)));
         let again = descriptors.take(1, &sum(1), &Length(4), &mut (), 4).unwrap();
         descriptors.children(again, &mut set);
         assert!(set.is_empty());
@@ -320,7 +307,7 @@ mod tests {
     #[test]
     fn histories_are_forgotten() {
         let fill = |order: &[u32]| {
-            let mut descriptors = Descriptors::<Length>::new(8, Placement::Static, 70);
+            let mut descriptors = empty(70);
             for &place in order {
                 let number = descriptors.take(place, &sum(place), &Length(4), &mut (), 4).unwrap();
                 descriptors.add_child(number, PortId(64 + place as u16));
@@ -328,7 +315,7 @@ mod tests {
             descriptors
         };
         let (mut one, mut other) = (fill(&[1, 5, 3]), fill(&[3, 2, 1, 5]));
-        let unwanted = other.at(2).unwrap();
+        let unwanted = other.of(CanaryId::new(1, 0, 2)).unwrap();
         other.give_back(unwanted);
         assert_ne!(one, other);
         assert_eq!(one.rebase(Instant::ZERO), [0, 2, 1]);

@@ -5,7 +5,8 @@
 //! |---|---|
 //! | `canary 1`, leader in turn; root = the leader's leaf, without code of its own | [`CanaryWorker`], [`CanarySwitch`] |
 //! | `canary 2`, packet format | [`fanin_wire::canary`] |
-//! | `canary 3`, array of descriptors, by hash or statically | [`CanarySwitchConfig`], [`Placement`], `descriptors` |
+//! | `canary 3`, array of descriptors, by hash or statically | [`CanarySwitchConfig`], [`Placement`], `table`, `descriptors` |
+//! | 3.2 and 3.4 of the paper, one array for all jobs | [`CanarySharedSwitch`] |
 //! | `canary 4`, window; sum, count and ports to restore of each led block | [`CanaryWorkerConfig`], `leader` |
 //! | `canary 5.1`, `5.11`, host | [`CanaryWorker`] |
 //! | `canary 5.2` to `5.6`, `5.9`, switch: timeouts, stragglers, collisions, broadcast, restoration | [`CanarySwitch`] |
@@ -133,8 +134,11 @@
 //! Workers do not tell each other, and switches keep the descriptors of a job that has failed. (With loss recovery they age.)
 //!
 //! ## Memory
-//! A node per job and switch has an array of its own, so the switch's memory is divided among jobs beforehand (`canary 7`, concurrent
-//! allreduces) and blocks of different jobs do not collide. The array has a fixed length; it holds numbers, and the descriptors lie in a
+//! The array of a switch is one job's own, so that the switch's memory is divided among jobs beforehand (`canary 7`, concurrent allreduces)
+//! and blocks of different jobs do not collide ([`CanarySwitch`]); or it is one for all jobs, and a descriptor is whose block comes first and
+//! nobody's when the sum has passed (3.2 and 3.4 of the paper; [`CanarySharedSwitch`]). In the shared one a block of another job is a
+//! collision like any other: the place says whose it is beside which block, so jobs whose numbers are the same in packets (the low 8 bits)
+//! are told apart as well. When a job has ended its places are free. The array has a fixed length; it holds numbers, and the descriptors lie in a
 //! pool that grows to the most that were ever in use at once. A leader's records likewise: as many as blocks that are open at once.
 //! [`Event::SlotTaken`](fanin_core::Event::SlotTaken) and [`Event::SlotFreed`](fanin_core::Event::SlotFreed) count a full payload from a
 //! descriptor's first packet to the broadcast, as the paper's model of memory does (`canary 6`), though the sum itself is needed only until
@@ -144,6 +148,7 @@ mod asking;
 mod clock;
 mod config;
 mod cut;
+mod deadlines;
 mod descriptors;
 mod fence;
 mod leader;
@@ -151,7 +156,9 @@ mod places;
 mod planted;
 mod pool;
 mod recovery;
+mod shared;
 mod switch;
+mod table;
 mod timeout;
 mod timers;
 mod watch;
@@ -166,6 +173,7 @@ pub use config::{
 };
 #[cfg(feature = "planted-bugs")]
 pub use planted::Planted;
+pub use shared::CanarySharedSwitch;
 pub use switch::CanarySwitch;
 pub use worker::CanaryWorker;
 

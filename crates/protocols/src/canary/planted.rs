@@ -17,6 +17,12 @@ pub enum Planted {
     KeepFailedSum,
     /// A leader adds what is of a generation that has failed.
     MixGenerations,
+    /// A block that finds its place taken takes it over; whose it was is forgotten.
+    TakeOver,
+    /// A switch does not look at the second of a block's places where the first one is empty.
+    ForgetSecondPlace,
+    /// A job that ends leaves its places taken.
+    KeepPlaces,
 }
 
 #[cfg(feature = "planted-bugs")]
@@ -46,6 +52,21 @@ impl Planted {
     #[inline]
     pub(super) fn mixes_generations(self) -> bool {
         self == Planted::MixGenerations
+    }
+
+    #[inline]
+    pub(super) fn takes_over(self) -> bool {
+        self == Planted::TakeOver
+    }
+
+    #[inline]
+    pub(super) fn forgets_second_place(self) -> bool {
+        self == Planted::ForgetSecondPlace
+    }
+
+    #[inline]
+    pub(super) fn keeps_places(self) -> bool {
+        self == Planted::KeepPlaces
     }
 }
 
@@ -79,6 +100,21 @@ impl Planted {
 
     #[inline]
     pub(super) fn mixes_generations(self) -> bool {
+        false
+    }
+
+    #[inline]
+    pub(super) fn takes_over(self) -> bool {
+        false
+    }
+
+    #[inline]
+    pub(super) fn forgets_second_place(self) -> bool {
+        false
+    }
+
+    #[inline]
+    pub(super) fn keeps_places(self) -> bool {
         false
     }
 }

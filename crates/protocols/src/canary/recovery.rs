@@ -1,7 +1,7 @@
 //! What a leader does about losses (`canary 5.10`, `5.12` to `5.15`): answers requests, gives up generations of which something is lost, asks
 //! who has not asked, and keeps sums until nobody can lack them.
 
-use fanin_core::{Address, Body, DropReason, Duration, Egress, Event, Instant, Payload, PortId, Rank, Route, Tx};
+use fanin_core::{Address, Body, DropReason, Duration, Egress, Event, Instant, Payload, PortId, Rank, Route, Tally, Tx};
 use fanin_wire::canary::{CanaryHeader, CanaryId};
 
 use super::config::FailureRule;
@@ -100,7 +100,7 @@ impl<P: Payload + ?Sized> Leader<P> {
             let trouble = self.records[number].trouble.get_or_insert_default();
             trouble.add(request.rank.0);
             if trouble.count + 1 == self.hosts() || self.recovery.rule == FailureRule::FirstRequest {
-                return self.fail_generation(now, number, tx);
+                return self.fail_generation(now, number, Tally::AnewAsked, tx);
             }
             if self.records[number].trouble.as_ref().is_some_and(|trouble| trouble.due.is_none()) {
                 let wait = if let FailureRule::AfterHold(hold) = self.recovery.rule { hold } else { round_trip };
@@ -190,7 +190,7 @@ impl<P: Payload + ?Sized> Leader<P> {
     }
 
     /// `canary 5.14`: something of this generation is lost. All others contribute anew, and nothing that is still under way counts.
-    fn fail_generation<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, number: u32, tx: &mut T) {
+    fn fail_generation<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, number: u32, cause: Tally, tx: &mut T) {
         self.forget_due(number);
         let keeps_sum = self.planted.keeps_failed_sum();
         let record = &mut self.records[number];
@@ -202,6 +202,7 @@ impl<P: Payload + ?Sized> Leader<P> {
         record.trouble = None;
         let (block, generation) = (record.block, record.generation);
         tx.note(Event::BegunAnew { block, generation });
+        tx.note(Event::Counted(cause));
         if self.is_watching() && generation < self.recovery.generations {
             self.watch.on_anew(now, block, generation);
         }
@@ -268,7 +269,7 @@ impl<P: Payload + ?Sized> Leader<P> {
         };
         let record = &self.records[number];
         if record.stage == Stage::Open && record.generation == 0 && record.counter + 1 < self.hosts() {
-            self.fail_generation(now, number, tx);
+            self.fail_generation(now, number, Tally::AnewOvertaken, tx);
         }
     }
 
@@ -330,7 +331,7 @@ impl<P: Payload + ?Sized> Leader<P> {
             let is_asked =
                 record.generation < self.recovery.generations && record.trouble.as_ref().is_some_and(|trouble| trouble.count > 0);
             if is_asked && matches!(self.recovery.rule, FailureRule::AfterHold(_)) {
-                self.fail_generation(now, number, tx);
+                self.fail_generation(now, number, Tally::AnewHeld, tx);
             } else {
                 self.probe(now, number, round_trip, tx);
             }

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use fanin_core::{Address, Body, DropReason, Duration, Egress, Event, FlowLabel, Ingress, Instant, Node, NodeId, Payload, PortId, PortSet};
-use fanin_core::{JobId, Route, Tx};
+use fanin_core::{JobId, Route, Tally, Tx};
 use fanin_wire::canary::{CanaryHeader, CanaryId, PartialSum};
 
 use super::clock::Clock;
@@ -12,6 +12,7 @@ use super::config::{CanarySwitchConfig, Timeout};
 use super::descriptors::{Descriptors, State};
 use super::flow_of;
 use super::planted::Planted;
+use super::table::{Found, Table};
 use super::timeout::{Arrivals, Estimator};
 use super::timers::{Timer, Timers};
 use crate::shared::rtt::rebased;
@@ -66,6 +67,12 @@ impl<P: Payload + ?Sized> CanarySwitch<P> {
     /// Where the array has no place, or the switch's number has more than 16 bits.
     pub fn new(config: CanarySwitchConfig<P::Op>) -> Self {
         assert!(config.descriptors > 0, "an array of descriptors has at least one place");
+        let table = Table::own(config.descriptors, config.placement);
+        CanarySwitch::with(config, table)
+    }
+
+    /// A switch with this array.
+    pub(super) fn with(config: CanarySwitchConfig<P::Op>, table: Table) -> Self {
         assert!(config.node.0 <= u32::from(u16::MAX), "packets name a switch with 16 bits");
         CanarySwitch {
             job: config.job,
@@ -78,7 +85,7 @@ impl<P: Payload + ?Sized> CanarySwitch<P> {
                 Timeout::Adaptive { min, max } => Some(Estimator::new(config.ports, min, max)),
             },
             lifetime: config.descriptor_lifetime,
-            descriptors: Descriptors::new(config.descriptors, config.placement, config.ports),
+            descriptors: Descriptors::new(config.job, table, config.ports),
             timers: Timers::new(config.timeout),
             clock: Clock::exact(),
             ageing: VecDeque::new(),
@@ -106,6 +113,19 @@ impl<P: Payload + ?Sized> CanarySwitch<P> {
     /// Number of descriptors in use; none when nothing of the job is under way.
     pub fn descriptors_in_use(&self) -> u32 {
         self.descriptors.in_use()
+    }
+
+    /// Its array: a switch that jobs share lends it the one of all.
+    #[inline]
+    pub(super) fn table(&mut self) -> &mut Table {
+        &mut self.descriptors.table
+    }
+
+    /// The job is over: all its descriptors are free.
+    pub(super) fn free_all<T: Tx<CanaryHeader, P>>(&mut self, tx: &mut T) {
+        for number in self.descriptors.numbers() {
+            self.free(number, tx);
+        }
     }
 
     /// Puts in a bug.
@@ -165,11 +185,12 @@ impl<P: Payload + ?Sized> CanarySwitch<P> {
         if port.0 >= self.ports {
             return tx.note(Event::Dropped(DropReason::NotAMember));
         }
-        let place = self.descriptors.place_of(sum.id);
-        match self.descriptors.at(place) {
-            None => self.begin(now, place, port, sum, payload, tx),
-            Some(number) if self.descriptors.get(number).id == sum.id => self.join(now, number, port, sum, payload, tx),
-            Some(_) => self.collide(port, sum, payload, tx),
+        let found = if self.planted.forgets_second_place() { self.descriptors.find_hastily(sum.id) } else { self.descriptors.find(sum.id) };
+        match found {
+            Found::Free(place) => self.begin(now, place, port, sum, payload, tx),
+            Found::Here(number) => self.join(now, number, port, sum, payload, tx),
+            Found::Taken(place) if self.planted.takes_over() => self.begin(now, place, port, sum, payload, tx),
+            Found::Taken(_) => self.collide(port, sum, payload, tx),
         }
     }
 
@@ -181,6 +202,7 @@ impl<P: Payload + ?Sized> CanarySwitch<P> {
         let taken = if fits { self.descriptors.take(place, sum, payload, &mut self.op, self.block_bytes) } else { None };
         let Some(number) = taken else { return tx.note(Event::Dropped(DropReason::Mismatch)) };
         tx.note(Event::SlotTaken { bytes });
+        tx.note(Event::Counted(Tally::Summed));
         self.descriptors.add_child(number, port);
         self.descriptors.get(number).arrivals = Arrivals::begin(now);
         self.watch(now, number, port, sum.counter);
@@ -254,6 +276,7 @@ impl<P: Payload + ?Sized> CanarySwitch<P> {
         if !self.planted.keeps_counter() {
             descriptor.counter = descriptor.counter.saturating_add(sum.counter);
         }
+        tx.note(Event::Counted(Tally::Summed));
         let (is_collecting, lane) = (descriptor.state == State::Collecting, descriptor.lane);
         self.descriptors.add_child(number, port);
         self.watch(now, number, port, sum.counter);
@@ -270,6 +293,7 @@ impl<P: Payload + ?Sized> CanarySwitch<P> {
             self.descriptors.add_child(number, port);
         }
         let route = Route::by_aggregators(Address::worker(sum.leader), self.flow());
+        tx.note(Event::Counted(Tally::Straggler));
         tx.send(Egress::Route(route), &CanaryHeader::Reduce(*sum), Body::Borrowed(payload));
     }
 
@@ -279,6 +303,7 @@ impl<P: Payload + ?Sized> CanarySwitch<P> {
     fn collide<T: Tx<CanaryHeader, P>>(&mut self, port: PortId, sum: &PartialSum, payload: &P, tx: &mut T) {
         let route = Route::direct(Address::worker(sum.leader), self.flow());
         let header = CanaryHeader::Collided { sum: *sum, switch: self.node.0 as u16, port };
+        tx.note(Event::Counted(Tally::Collision));
         tx.send(Egress::Route(route), &header, Body::Borrowed(payload));
     }
 
@@ -293,6 +318,7 @@ impl<P: Payload + ?Sized> CanarySwitch<P> {
             return self.waiting_up.push_back(number);
         }
         let body = if descriptor.bytes == 0 { Body::Empty } else { Body::Acc(&descriptor.sum) };
+        tx.note(Event::Counted(Tally::Sum));
         tx.send(to, &CanaryHeader::Reduce(descriptor.partial_sum()), body);
         (descriptor.state, descriptor.deadline) = (State::Sent, Instant::ZERO);
         if self.lifetime != Duration::MAX {
@@ -337,11 +363,9 @@ impl<P: Payload + ?Sized> CanarySwitch<P> {
     fn on_failed<T: Tx<CanaryHeader, P>>(&mut self, id: CanaryId, host: NodeId, tx: &mut T) {
         for generation in 0..id.generation() {
             let old = CanaryId::new(id.app(), generation, id.block());
-            let found = self.descriptors.at(self.descriptors.place_of(old));
-            if let Some(number) = found.filter(|number| {
-                let descriptor = self.descriptors.get(*number);
-                descriptor.id == old && descriptor.state == State::Sent
-            }) {
+            if let Some(number) = self.descriptors.of(old)
+                && self.descriptors.get(number).state == State::Sent
+            {
                 self.free(number, tx);
             }
         }
@@ -353,10 +377,7 @@ impl<P: Payload + ?Sized> CanarySwitch<P> {
     /// theirs from a restoration, or have got it already.
     #[inline(always)]
     fn on_broadcast<T: Tx<CanaryHeader, P>>(&mut self, port: PortId, id: CanaryId, payload: &P, tx: &mut T) {
-        let found = self.descriptors.at(self.descriptors.place_of(id));
-        let Some(number) = found.filter(|number| self.descriptors.get(*number).id == id) else {
-            return tx.note(Event::Dropped(DropReason::NoSlot));
-        };
+        let Some(number) = self.descriptors.of(id) else { return tx.note(Event::Dropped(DropReason::NoSlot)) };
         let descriptor = self.descriptors.get(number);
         match descriptor.state {
             State::Sent => {}
@@ -412,6 +433,7 @@ impl<P: Payload + ?Sized> CanarySwitch<P> {
         }
         let word = u64::from(ports) << (first % 64);
         self.copies.assign(std::iter::repeat_n(0, first as usize / 64).chain([word]));
+        tx.note(Event::Counted(Tally::Restoration));
         tx.send(Egress::Ports(&self.copies), &CanaryHeader::Broadcast { id }, Body::Borrowed(payload));
     }
 
@@ -460,6 +482,7 @@ impl<P: Payload + ?Sized> Node<P> for CanarySwitch<P> {
         while let Some(timer) = self.timers.take_due(now) {
             if self.descriptors.waits_for(&timer) {
                 self.descriptors.get(timer.number).arrivals.expire(now);
+                tx.note(Event::Counted(Tally::TimedOut));
                 self.send_up(now, timer.number, tx);
             }
             self.drop_dead_timers(timer.lane);

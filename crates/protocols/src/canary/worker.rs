@@ -1,9 +1,11 @@
 //! The worker of a Canary job: sends its contributions towards each block's leader, leads some blocks itself, and takes the sums. What it
 //! does about losses is in [`super::asking`].
 
+use std::collections::VecDeque;
+
 use fanin_core::{
     Address, Body, Collective, DropReason, Duration, Egress, Event, FailureReason, Gauge, Ingress, Instant, Node, OperationId, Outcome,
-    Payload, Piece, Rank, Route, Suspect, Tx, Worker,
+    Payload, Piece, Rank, Route, Suspect, Tally, Tx, Worker,
 };
 use fanin_wire::canary::{CanaryHeader, CanaryId, PartialSum};
 
@@ -39,6 +41,8 @@ pub struct CanaryWorker<P: Payload + ?Sized> {
     next_leader: u32,
     /// Index of the first block without a sum.
     pub(super) oldest: u32,
+    /// When this worker came to each block from the first one without a sum to the last one that it has come to.
+    come_to_at: VecDeque<Instant>,
     /// With loss recovery: index of the first block that is so far ahead that this worker may not complete it.
     admitted: u32,
     /// Blocks that were sent and whose sum has not come.
@@ -77,6 +81,7 @@ node_state!(CanaryWorker {
     next,
     next_leader,
     oldest,
+    come_to_at,
     admitted,
     under_way,
     remaining,
@@ -119,6 +124,7 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
             next: 0,
             next_leader: 0,
             oldest: 0,
+            come_to_at: VecDeque::new(),
             admitted: 0,
             under_way: 0,
             remaining: 0,
@@ -153,6 +159,7 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
     /// Makes stored times relative to `now`, and forgets how the present state was reached, so that states that behave alike are equal.
     pub fn rebase(&mut self, now: Instant) {
         self.progress_at = rebased(self.progress_at, now);
+        self.come_to_at.iter_mut().for_each(|at| *at = rebased(*at, now));
         self.fenced_until = self.fenced_until.map(|at| rebased(at, now));
         self.fence.rebase(now);
         self.flights.rebase(now);
@@ -241,6 +248,9 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
             } else if self.next < self.admitted {
                 self.watch_led(now, self.next);
             }
+            if self.next >= self.oldest {
+                self.come_to_at.push_back(now);
+            }
             self.next += 1;
             self.next_leader = self.cut.next_leader(self.next_leader, self.next);
         }
@@ -314,6 +324,7 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
             self.flights.on_sum(now, index, is_answer && !self.is_receiver());
             self.leader.watch.on_sum(index, self.cut.leader_of(index));
         }
+        self.tell_latency(now, index, tx);
         self.mark_done(now, index);
         self.pump_here(now, tx);
     }
@@ -384,6 +395,9 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
     #[inline]
     pub(super) fn on_added<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, index: u32, added: Result<bool, DropReason>, tx: &mut T) {
         let has_begun = index < self.blocks;
+        if added.is_ok() {
+            tx.note(Event::Counted(Tally::LeaderPacket));
+        }
         match added {
             Ok(true) if has_begun => {
                 if !self.is_reliable() || index < self.admitted {
@@ -416,6 +430,8 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
                     self.flights.repetition.on_progress(now);
                     self.leader.watch.on_complete(index);
                 }
+                tx.note(Event::Counted(Tally::LeaderBlock));
+                self.tell_latency(now, index, tx);
                 self.mark_done(now, index);
                 while let Some((first, _)) = self.leader.watch.first_passed()
                     && self.is_done(first)
@@ -466,6 +482,15 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
         }
     }
 
+    /// How long a block's sum took from when this worker came to the block, by sending its contribution or, where it leads it, by passing
+    /// it. Nothing is told of a block that was complete before: it has not been waited for.
+    #[inline(always)]
+    fn tell_latency<T: Tx<CanaryHeader, P>>(&self, now: Instant, index: u32, tx: &mut T) {
+        if let Some(at) = self.come_to_at.get((index - self.oldest) as usize) {
+            tx.note(Event::BlockTook(now.since(*at)));
+        }
+    }
+
     /// The sum of a block of the running operation is here.
     #[inline(always)]
     fn mark_done(&mut self, now: Instant, index: u32) {
@@ -481,6 +506,7 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
         let before = self.oldest;
         while self.is_done(self.oldest) {
             self.oldest += 1;
+            self.come_to_at.pop_front();
         }
         if self.is_reliable() {
             self.fence.on_done(now, self.base.wrapping_add(before), self.base.wrapping_add(self.oldest));
@@ -510,6 +536,7 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
     fn rest(&mut self) {
         (self.blocks, self.next, self.oldest, self.under_way, self.remaining) = (0, 0, 0, 0, 0);
         self.admitted = 0;
+        self.come_to_at.clear();
         self.fenced_until = None;
         self.flights.clear();
         self.leader.watch.rest();

@@ -7,7 +7,7 @@ use std::marker::PhantomData;
 use fanin_core::hash::mix;
 use fanin_core::{
     Body, DropReason, Egress, ElementOp, Event, Ingress, Instant, JobId, Node, Pair as CorePair, Payload, PortId, PortSet,
-    RetransmitReason, Suspect, Tx,
+    RetransmitReason, Suspect, Tally, Tx,
 };
 use fanin_wire::flare::{FlareBlock, FlareHeader, Part};
 
@@ -307,7 +307,9 @@ impl<P: Payload + ?Sized> FlareSwitch<P> {
         let to = if is_root { down } else { up };
         let before = to.len();
         let combine = |sum: &mut u64, value: u64| *sum = reduce(*sum, value);
+        let mut spilled = 0;
         let send = |packet: Packet<'_, u64>| {
+            spilled += u32::from(packet.packets == 0);
             let lost = Packet { pairs: &[], ..packet };
             to.push(if planted.loses_spill() && packet.packets == 0 { &lost } else { &packet }, format);
         };
@@ -315,6 +317,7 @@ impl<P: Payload + ?Sized> FlareSwitch<P> {
         if planted.ignores_numbers() && taken == Ok(Taken::Repeated) {
             sum.add_anyway(pairs, combine);
         }
+        (0..spilled).for_each(|_| tx.note(Event::Counted(Tally::Spill)));
         // Only its memory is kept.
         unpacked.clear();
         self.scratch = unpacked;

@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use fanin_core::{Address, Body, DropReason, Egress, Event, Ingress, Instant, Payload, RetransmitReason, Route, Tx};
+use fanin_core::{Address, Body, DropReason, Egress, Event, Ingress, Instant, Payload, RetransmitReason, Route, Tally, Tx};
 use fanin_wire::rina::{Item, RinaHeader, Way};
 use fanin_wire::ring::AckMask;
 
@@ -95,6 +95,7 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
     pub(super) fn ask<T: Tx<RinaHeader, P>>(&self, base: u32, mask: u64, tx: &mut T) {
         let Some(holder) = self.holder() else { return };
         let (epoch, operation) = (self.view.epoch(), self.run.operation);
+        tx.note(Event::Counted(Tally::Repair));
         tx.send(self.to(holder), &RinaHeader::Repair { epoch, operation, mask: AckMask::new(mask), base }, Body::Empty);
     }
 

@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::hash::Hash;
 use std::marker::PhantomData;
 
-use fanin_core::{BlockExponent, Body, Egress, Event, Instant, OpError, OperationId, Pair, Payload, Piece, Tx, Wire, Worker};
+use fanin_core::{BlockExponent, Body, Egress, Event, Instant, JobId, OpError, OperationId, Pair, Payload, Piece, Tx, Wire, Worker};
 
 /// A worker that another one lets do some of its operations.
 pub trait InnerWorker<P: Payload + ?Sized>: Worker<P> + Clone + Eq + Hash + Debug {
@@ -44,6 +44,11 @@ impl<P: Payload + ?Sized, T: Tx<O, P>, O: Wire, H: Wire + Into<O>, const ROOM: b
     #[inline]
     fn note(&mut self, event: Event) {
         self.tx.note(event);
+    }
+
+    #[inline]
+    fn speak_for(&mut self, job: JobId) {
+        self.tx.speak_for(job);
     }
 
     #[inline]

@@ -3,8 +3,8 @@
 
 use fanin_core::payload::weight;
 use fanin_core::{
-    Address, Body, Census, Collective, DropReason, Duration, Egress, Event, Ingress, Instant, Node, NodeId, OpError, OperationId, Payload,
-    Piece, PortId, Rank, Tx, Via, Worker,
+    Address, Body, Census, Collective, DropReason, Duration, Egress, Event, Ingress, Instant, JobId, Node, NodeId, OpError, OperationId,
+    Payload, Piece, PortId, Rank, Tally, Tx, Via, Worker,
 };
 use fanin_protocols::canary::{
     CanarySwitch, CanarySwitchConfig, CanaryWorker, CanaryWorkerConfig, Placement, Recovery, Timeout, WINDOW_UNLIMITED,
@@ -35,6 +35,12 @@ pub struct Seen {
     pub rank: Rank,
     pub sent: Vec<(To, CanaryHeader, Census)>,
     pub notes: Vec<Event>,
+    /// What it has counted, and for which job.
+    pub counted: Vec<(JobId, Tally)>,
+    /// How long blocks took.
+    pub took: Vec<Duration>,
+    /// The job that it speaks for.
+    pub job: JobId,
     pub delivered: Vec<(Piece, Census)>,
     pub is_full: bool,
 }
@@ -72,7 +78,15 @@ impl Tx<CanaryHeader, Census> for Seen {
     }
 
     fn note(&mut self, event: Event) {
-        self.notes.push(event);
+        match event {
+            Event::Counted(tally) => self.counted.push((self.job, tally)),
+            Event::BlockTook(time) => self.took.push(time),
+            event => self.notes.push(event),
+        }
+    }
+
+    fn speak_for(&mut self, job: JobId) {
+        self.job = job;
     }
 
     fn contribute(&mut self, piece: Piece, accumulator: &mut Census, first: bool) -> Result<(), OpError> {

@@ -78,6 +78,7 @@ where
             slots: self.net.slots,
             job_slots: self.net.job_slots,
             counters: self.net.counters,
+            tallies: self.net.tallies,
             packets_marked: self.net.packets_marked,
             verdict,
             broken: self.net.broken,

@@ -65,7 +65,8 @@ where
         let links = self.net.topology.links_out(node_id);
         let (first_link, ports) = (links.first().copied().unwrap_or(0), links.len() as u16);
         let job = jobs.first().map_or(0, |job| job.0);
-        let post = Post { at: node_id.0, first_link, ports, is_host, role: placed.at.role, job, worker };
+        let level = self.net.level_of[node_id.index()];
+        let post = Post { at: node_id.0, first_link, ports, is_host, level, role: placed.at.role, job, worker };
         self.slots.push(Slot { post, armed: u64::MAX, node: placed.node });
     }
 

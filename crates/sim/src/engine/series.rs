@@ -1,6 +1,6 @@
 //! Samples of jobs over time: see [`crate::series`].
 
-use fanin_core::{Duration, Instant, Wire, Worker};
+use fanin_core::{Duration, Instant, Tally, Wire, Worker};
 
 use super::Simulation;
 use crate::link::link_flags;
@@ -77,6 +77,7 @@ where
             });
         }
         for (job, totals) in totals.iter_mut().enumerate() {
+            totals.collisions = self.net.tallies[job].total(Tally::Collision);
             for (index, gauge) in totals.gauges.iter_mut().enumerate() {
                 let (sum, count) = if of_workers[job][index].1 > 0 { of_workers[job][index] } else { of_others[job][index] };
                 *gauge = (count > 0).then(|| sum / f64::from(count));

@@ -153,7 +153,7 @@ fn the_hop_header_is_told_whole() {
     let mut seen = [false; 2];
     for _ in 0..2_000 {
         let mut bytes: [u8; 32] = std::array::from_fn(|_| chance.next() as u8);
-        (bytes[0], bytes[2], bytes[3]) = (0xF3, bytes[2] & 0xF, bytes[3] % 5 | (bytes[3] >> 4) % 5 << 4);
+        (bytes[0], bytes[2], bytes[3]) = (0xF3, bytes[2] & 0xF, (bytes[3] % 5) | (((bytes[3] >> 4) % 5) << 4));
         let hop = HopPacket::new(&bytes).unwrap();
         let length = hop.header().wire_len();
         seen[usize::from(length == 32)] = true;

@@ -131,8 +131,10 @@ fn check_memory(refuse: &Refuse<'_>, jobs: &[Job]) -> Result<(), PlanError> {
     Err(refuse.at(&format!("job[{largest}].message"), expected))
 }
 
-/// Jobs of ATP and A2TP share the aggregators of their switches, which the first of them brings.
+/// Jobs of ATP and A2TP share the aggregators of their switches, which the first of them brings, and those of Canary that say so the arrays of
+/// descriptors.
 fn check_shared(refuse: &Refuse<'_>, jobs: &[Job]) -> Result<(), PlanError> {
+    check_arrays(refuse, jobs)?;
     let aggregators = |job: &Job| match job.system {
         System::Atp(parameters) => Some(parameters.aggregators),
         System::A2tp(parameters) => Some(parameters.aggregators),
@@ -149,6 +151,27 @@ fn check_shared(refuse: &Refuse<'_>, jobs: &[Job]) -> Result<(), PlanError> {
         if payload > most {
             let expected = format!("at most {most}, the length of the aggregators that job[{first}] brings");
             return Err(refuse.say(&format!("job[{index}].payload"), payload, expected));
+        }
+    }
+    Ok(())
+}
+
+fn check_arrays(refuse: &Refuse<'_>, jobs: &[Job]) -> Result<(), PlanError> {
+    let sharing = |job: &Job| match job.system {
+        System::Canary(parameters) if parameters.shared => Some(parameters),
+        _ => None,
+    };
+    let mut sharing = jobs.iter().enumerate().filter_map(|(index, job)| Some((index, sharing(job)?)));
+    let Some((first, brought)) = sharing.next() else { return Ok(()) };
+    for (index, own) in sharing {
+        if own.descriptors != brought.descriptors {
+            let expected = format!("{}, as job[{first}] has it: they share the descriptors of their switches", brought.descriptors);
+            return Err(refuse.say(&format!("job[{index}].descriptors"), own.descriptors, expected));
+        }
+        if own.placement != brought.placement {
+            let path = format!("job[{index}].table");
+            let expected = format!("as job[{first}] has it: they share the arrays of their switches");
+            return Err(if refuse.has(&path) { refuse.at(&path, expected) } else { refuse.say(&path, "\"hash\"", expected) });
         }
     }
     Ok(())

@@ -111,11 +111,6 @@ const WRONG: &[(&str, &str, &str)] = &[
     ),
     ("operations = 3", "window = 0", "w.toml:9: job[0].window = 0: expected a whole number of 1 or more"),
     ("operations = 3", "start = \"soon\"", "w.toml:9: job[0].start = \"soon\": expected a time"),
-    (
-        "after = \"1s\"",
-        "[switches]\naggregators = 40",
-        "w.toml:32: switches.aggregators = 40: expected no such key without a job of atp, a2tp or switchml",
-    ),
     ("operations = 3", "operator = \"xor\"", "w.toml:9: job[0].operator = \"xor\": expected "),
     (
         "system = \"canary\"",
@@ -232,6 +227,23 @@ fn jobs_divide_or_share_the_aggregators_of_a_switch() {
     assert_eq!(twice, "w.toml:9: job[1].aggregators = 9: expected no such key beside switches.aggregators");
     let others = refused(atp, "system = \"a2tp\"\naggregators = 9", "");
     assert_eq!(others, "w.toml:9: job[1].aggregators = 9: expected 450, as job[0] has it: they share the aggregators of their switches");
+    let none = refused("system = \"tree\"", "system = \"ring\"", pool);
+    assert_eq!(none, "w.toml:10: switches.aggregators = 40: expected no such key without a job of atp, a2tp, switchml or canary");
+    let canary = "system = \"canary\"";
+    let arrays = |workload: Workload| -> Vec<(u32, bool)> {
+        let array = |job: &Job| if let System::Canary(own) = job.system { (own.descriptors, own.shared) } else { (0, false) };
+        workload.jobs.iter().map(array).collect()
+    };
+    assert_eq!(arrays(two(canary, canary, pool).unwrap()), [(40, true); 2]);
+    let statically = "system = \"canary\"\ntable = \"static\"";
+    assert_eq!(arrays(two(statically, statically, pool).unwrap()), [(20, false); 2]);
+    let twice = refused(canary, "system = \"canary\"\ndescriptors = 9", pool);
+    assert_eq!(twice, "w.toml:9: job[1].descriptors = 9: expected no such key beside switches.aggregators");
+    let unlike = refused("system = \"canary\"\nshared = true", "system = \"canary\"\nshared = true\ndescriptors = 9", "");
+    assert!(
+        unlike.ends_with("job[1].descriptors = 9: expected 32768, as job[0] has it: they share the descriptors of their switches"),
+        "{unlike}"
+    );
     let longer = refused("system = \"atp\"\npayload = 400", a2tp, "");
     assert_eq!(longer, "w.toml:6: job[1].payload = 1408: expected at most 400, the length of the aggregators that job[0] brings");
     let fixed = refused(switchml, "system = \"switchml\"\nfixed_point = true\nelement = \"f16\"", "");

@@ -3,7 +3,7 @@
 
 use fanin_core::{
     Address, Body, DropReason, Duration, Egress, Event, FlowLabel, Ingress, Instant, JobId, Node, NodeId, Payload, PortId, PortSet, Rank,
-    Role, Route, Tx,
+    Role, Route, Tally, Tx,
 };
 use fanin_wire::atp::{AggregatorName, AtpFlags, AtpHeader, FragmentId, RankSet, Waited};
 
@@ -300,6 +300,7 @@ impl<P: Payload + ?Sized> AggregationSwitch<P> {
             aggregator.flags = aggregator.flags.with(AtpFlags::COL);
             aggregator.wanted_late = aggregator.state != State::Open;
             packet.flags = packet.flags.with(AtpFlags::COLLIDED);
+            tx.note(Event::Counted(Tally::Collision));
             return self.pass(number, packet, payload, tx);
         }
         self.take(now, number, fan_in, packet, payload, tx);
