@@ -41,8 +41,8 @@ pub enum SwitchModel {
 /// The default is a queue for each output. What holds sums is memory of random access, and nothing in it stands behind anything else; a
 /// FIFO is what an input's buffer is, and no sum is in one. An aggregator that adds as fast as all inputs bring has to hand out as fast as
 /// all outputs take, which one FIFO cannot: its first packet would hold up those for all other outputs. So switches that aggregate are
-/// built: a Tofino's traffic manager has a queue for each port behind its pipelines, and Flare's processing units hand what they have made
-/// to the switch's scheduler, packet by packet.
+/// built: a Tofino's traffic manager has a queue for each port behind its pipelines, and in Flare packets lie in a memory that all cores
+/// share, from which commands send them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MadePackets {
