@@ -3,6 +3,7 @@
 //! What a job must bear is fixed with the draw: its patience is chosen longer than what congestion, loss and short failures can cost, so
 //! that "every worker completes" can be demanded of all runs but those in which something fails for longer or for good.
 
+mod canary;
 mod partial;
 mod shapes;
 mod sparse;
@@ -14,9 +15,9 @@ use fanin_sim::routing::Balancer;
 use fanin_sim::traffic::{Pattern, TrafficConfig};
 use fanin_sim::{LinkSpeed, NetworkConfig, Shape, Topology};
 use fanin_systems::{
-    A2tpParameters, AlgorithmRule, AtpParameters, CanaryParameters, CollisionRule, CongestionParameters, CongestionRule, FailureRule,
-    MachinesParameters, NetReduceParameters, Placement, PsParameters, RefusalRule, RinaParameters, RingOrder, SafetyNets, SharpMode,
-    SharpParameters, StepParameters, SynchronyRule, System, UNLIMITED, WindowRule,
+    A2tpParameters, AlgorithmRule, AtpParameters, CollisionRule, CongestionParameters, CongestionRule, MachinesParameters,
+    NetReduceParameters, PsParameters, RefusalRule, RinaParameters, RingOrder, SafetyNets, SharpMode, SharpParameters, StepParameters,
+    SynchronyRule, System, UNLIMITED, WindowRule,
 };
 
 use crate::draw::Draw;
@@ -63,9 +64,9 @@ pub fn generate_for(seed: u64, only: Option<&str>) -> Recipe {
     let traffic = traffic(&mut Draw::new(seed, 3), &map);
     let mut kind_draw = Draw::new(seed, 6);
     let mut jobs = jobs(&mut Draw::new(seed, 4), &map, weather, only);
-    adaptive_timeouts(&mut Draw::new(seed, 8), &mut jobs);
-    uneven_timeouts(&mut Draw::new(seed, 47), &mut jobs);
-    canary_tables(&mut Draw::new(seed, 46), &mut jobs);
+    canary::adaptive_timeouts(&mut Draw::new(seed, 8), &mut jobs);
+    canary::uneven_timeouts(&mut Draw::new(seed, 47), &mut jobs);
+    canary::tables(&mut Draw::new(seed, 46), &mut jobs);
     with_servers(&mut Draw::new(seed, 9), &map, &mut jobs, only);
     panama(&mut Draw::new(seed, 10), &mut jobs, only);
     netreduce(&mut Draw::new(seed, 11), &mut jobs, only);
@@ -238,25 +239,9 @@ fn system(draw: &mut Draw, op: ElementOp, only: Option<&str>) -> System {
             steps: fanin_systems::StepParameters::NONE,
         },
         2 => System::SwitchMl { fixed_point: op == ElementOp::F32_SUM && draw.percent(50) },
-        _ => System::Canary(canary(draw)),
+        _ => System::Canary(canary::parameters(draw)),
     }
 }
-
-fn canary(draw: &mut Draw) -> CanaryParameters {
-    let lives_short = draw.percent(30);
-    CanaryParameters {
-        timeout_ps: draw.scaled(1_000, 100_000_000),
-        descriptors: draw.scaled(1, 4_096) as u32,
-        placement: *draw.pick(&[Placement::Hash, Placement::Static]),
-        failure: *draw.pick(&[FailureRule::AllAsked, FailureRule::AllAsked, FailureRule::Hold, FailureRule::FirstRequest]),
-        hold_ps: draw.scaled(1_000, 100_000_000),
-        generations: draw.between(1, 4) as u8,
-        // Longer than four times the longest `rto_min` of a draw, and shorter than most waits.
-        lifetime_ps: if lives_short { draw.scaled(800_000_000, 4_000_000_000) } else { 0 },
-        ..CanaryParameters::default()
-    }
-}
-
 /// Some jobs become jobs of ATP or A2TP: all that were wanted, or one in six of all. Their switches have few aggregators, so that collisions
 /// are the rule.
 fn with_servers(draw: &mut Draw, map: &NetworkMap, jobs: &mut [JobRecipe], only: Option<&str>) {
@@ -313,45 +298,6 @@ fn system_with_server(draw: &mut Draw, aggregators: u32, is_a2tp: bool, op: Elem
         synchrony: *draw.pick(&[SynchronyRule::Spread, SynchronyRule::Spread, SynchronyRule::RoundTrip]),
         ..A2tpParameters::default()
     })
-}
-
-/// Switches of some of Canary's jobs adapt their timeouts.
-fn adaptive_timeouts(draw: &mut Draw, jobs: &mut [JobRecipe]) {
-    for job in jobs {
-        if let System::Canary(parameters) = &mut job.system
-            && draw.percent(40)
-        {
-            let min_ps = draw.scaled(100_000, 20_000_000);
-            (parameters.timeout_adaptive, parameters.timeout_min_ps) = (true, min_ps);
-            parameters.timeout_max_ps = min_ps + draw.scaled(1_000, 100_000_000);
-        }
-    }
-}
-
-/// Timers of some of Canary's jobs are found by scans, or are not the same everywhere.
-fn uneven_timeouts(draw: &mut Draw, jobs: &mut [JobRecipe]) {
-    for job in jobs {
-        if let System::Canary(parameters) = &mut job.system {
-            let mut some_ps = |percent| if draw.percent(percent) { Some(draw.scaled(10_000, 20_000_000)) } else { None };
-            parameters.scan_ps = some_ps(40).unwrap_or(0);
-            (parameters.timeout_spine_ps, parameters.timeout_root_ps) = (some_ps(30), some_ps(30));
-        }
-    }
-}
-
-/// Blocks of some of Canary's jobs have two places to choose from; most jobs share the arrays of their switches with the others, which are
-/// short, so that collisions among jobs are the rule.
-fn canary_tables(draw: &mut Draw, jobs: &mut [JobRecipe]) {
-    let (descriptors, placement) = (draw.scaled(1, 300) as u32, *draw.pick(&[Placement::Hash, Placement::TwoPlaces]));
-    for job in jobs {
-        if let System::Canary(parameters) = &mut job.system {
-            if draw.percent(60) {
-                (parameters.shared, parameters.descriptors, parameters.placement) = (true, descriptors, placement);
-            } else if parameters.placement == Placement::Hash && draw.percent(40) {
-                parameters.placement = Placement::TwoPlaces;
-            }
-        }
-    }
 }
 
 /// Some of the jobs on static trees heed congestion marks; all, where there are only such.

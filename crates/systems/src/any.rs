@@ -23,7 +23,6 @@ use fanin_wire::atp::AtpHeader;
 use fanin_wire::canary::CanaryHeader;
 use fanin_wire::doubling::DoublingHeader;
 use fanin_wire::flare::FlareHeader;
-use fanin_wire::layout::{Layout, blocks, hop, hosts, trees};
 use fanin_wire::netreduce::NetReduceHeader;
 use fanin_wire::panama::PanamaHeader;
 use fanin_wire::ps::PsHeader;
@@ -67,47 +66,23 @@ pub enum AnyHeader {
     Doubling(DoublingHeader),
 }
 
-/// Packets as hop headers tell them apart: the number, the system's name in plans, and where fields are in its headers.
-pub const LAYOUTS: &[(u8, &str, &Layout)] = &[
-    (BACKGROUND, "link", &hop::LINK),
-    (TREE, "tree", &trees::TREE),
-    (RING, "ring", &hosts::RING),
-    (CANARY, "canary", &blocks::CANARY),
-    (SWITCHML, "switchml", &trees::SWITCHML),
-    (ATP, "atp", &hosts::ATP),
-    (A2TP, "a2tp", &hosts::ATP),
-    (PANAMA, "panama", &trees::PANAMA),
-    (SHARP, "sharp", &trees::SHARP),
-    (NETREDUCE, "netreduce", &blocks::NETREDUCE),
-    (MACHINES, "machines", &blocks::NETREDUCE),
-    (RINA, "rina", &blocks::RINA),
-    (PS, "ps", &hosts::PS),
-    (FLARE, "flare", &trees::FLARE),
-    (DOUBLING, "doubling", &hosts::DOUBLING),
-];
-
-/// The layout of a system's headers, by its number.
-pub fn layout_of(system: u8) -> Option<&'static Layout> {
-    LAYOUTS.iter().find(|(number, ..)| *number == system).map(|(.., layout)| *layout)
-}
-
-const BACKGROUND: u8 = 0;
-const TREE: u8 = 1;
-const RING: u8 = 2;
-const CANARY: u8 = 3;
-const SWITCHML: u8 = 4;
-const ATP: u8 = 5;
+pub(crate) const BACKGROUND: u8 = 0;
+pub(crate) const TREE: u8 = 1;
+pub(crate) const RING: u8 = 2;
+pub(crate) const CANARY: u8 = 3;
+pub(crate) const SWITCHML: u8 = 4;
+pub(crate) const ATP: u8 = 5;
 /// Its packets are ATP's; in headers that say the system themselves they have its number.
-const A2TP: u8 = 6;
-const PANAMA: u8 = 8;
-const SHARP: u8 = 9;
-const NETREDUCE: u8 = 10;
+pub(crate) const A2TP: u8 = 6;
+pub(crate) const PANAMA: u8 = 8;
+pub(crate) const SHARP: u8 = 9;
+pub(crate) const NETREDUCE: u8 = 10;
 /// As A2TP: the packets are NetReduce's.
-const MACHINES: u8 = 11;
-const RINA: u8 = 12;
-const PS: u8 = 13;
-const FLARE: u8 = 14;
-const DOUBLING: u8 = 15;
+pub(crate) const MACHINES: u8 = 11;
+pub(crate) const RINA: u8 = 12;
+pub(crate) const PS: u8 = 13;
+pub(crate) const FLARE: u8 = 14;
+pub(crate) const DOUBLING: u8 = 15;
 
 /// The longer of two lengths.
 const fn longer(a: usize, b: usize) -> usize {

@@ -10,6 +10,7 @@ mod collectives;
 mod config;
 mod doubling;
 mod flare;
+mod formats;
 pub mod layout;
 mod machines;
 mod memory;
@@ -22,7 +23,7 @@ mod sparse;
 mod switchml;
 mod trees;
 
-pub use any::{AnyHeader, AnyNode, LAYOUTS, layout_of};
+pub use any::{AnyHeader, AnyNode};
 pub use atp::FIXED_EXPONENT;
 pub use build::{build, check_operator, ring_order, shared};
 pub use collectives::check_collective;
@@ -33,4 +34,5 @@ pub use config::{
     SharpParameters, StepParameters, SynchronyRule, System, UNLIMITED, WindowRule,
 };
 pub use flare::FlarePackets;
+pub use formats::{LAYOUTS, layout_of};
 pub use switchml::OfferNumbers;
