@@ -212,7 +212,8 @@ class Job(_Job, total=False):
     timeout_min: Time
     timeout_max: Time
     descriptors: int
-    table: Literal["hash", "static"]
+    shared: bool
+    table: Literal["auto", "hash", "d-choice", "static"]
     failure: Literal["all-asked", "hold", "first-request"]
     hold: Time
     generations: int

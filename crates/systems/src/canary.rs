@@ -19,8 +19,10 @@ use crate::layout::leaf_of;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Placement {
-    /// By a hash: two blocks may want the same place.
+    /// Static in an array of the job's own, where it costs nothing and no block collides, and by a hash in one that jobs share.
     #[default]
+    Auto,
+    /// By a hash: two blocks may want the same place.
     Hash,
     /// At one of two places that two hashes give: a block collides only where both are another block's.
     #[serde(rename = "d-choice")]
@@ -123,7 +125,7 @@ pub(crate) fn shared<P: Payload + ?Sized>(
         let Some(parameters) = shares(spec) else { continue };
         let refuse = |error| (index, error);
         for switch in map.switches() {
-            let make = || (CanarySharedSwitch::new(parameters.descriptors, placement(parameters.placement)), Vec::new());
+            let make = || (CanarySharedSwitch::new(parameters.descriptors, placement(parameters)), Vec::new());
             let (node, jobs) = nodes.entry(switch).or_insert_with(make);
             agrees(parameters, node, "in the jobs before it").map_err(refuse)?;
             let (config, clock) = shared_at(spec, map, switch, parameters).map_err(refuse)?;
@@ -144,12 +146,12 @@ fn agrees<P: Payload + ?Sized>(parameters: &CanaryParameters, node: &CanaryShare
         let expected = format!("{known}, as {as_in}: they share the descriptors of their switches");
         return Err(BuildError::new("descriptors", parameters.descriptors, expected));
     }
-    if placement(parameters.placement) != node.placement() {
+    if placement(parameters) != node.placement() {
         let expected = format!("as {as_in}: they share the arrays of their switches");
-        let own = match parameters.placement {
-            Placement::Hash => "hash",
-            Placement::TwoPlaces => "d-choice",
-            Placement::Static => "static",
+        let own = match placement(parameters) {
+            canary::Placement::Hash => "hash",
+            canary::Placement::TwoPlaces => "d-choice",
+            canary::Placement::Static => "static",
         };
         return Err(BuildError::new("table", own, expected));
     }
@@ -180,8 +182,11 @@ fn shared_at<Op: Clone>(
     Ok(at_switch(spec, map, switch, parameters, timeout(parameters)?, lifetime))
 }
 
-fn placement(placement: Placement) -> canary::Placement {
-    match placement {
+/// How blocks find their places, where the job may not say.
+fn placement(parameters: &CanaryParameters) -> canary::Placement {
+    match parameters.placement {
+        Placement::Auto if parameters.shared => canary::Placement::Hash,
+        Placement::Auto => canary::Placement::Static,
         Placement::Hash => canary::Placement::Hash,
         Placement::TwoPlaces => canary::Placement::TwoPlaces,
         Placement::Static => canary::Placement::Static,
@@ -265,7 +270,7 @@ fn at_switch<Op: Clone>(
         block_bytes: spec.payload_bytes,
         timeout,
         descriptors: parameters.descriptors,
-        placement: placement(parameters.placement),
+        placement: placement(parameters),
         descriptor_lifetime,
     };
     (config, clock)

@@ -123,7 +123,7 @@ impl Default for CanaryParameters {
             scan_ps: 0,
             descriptors: 32_768,
             shared: false,
-            placement: Placement::Hash,
+            placement: Placement::Auto,
             failure: FailureRule::AllAsked,
             hold_ps: 20_000_000,
             generations: 3,
