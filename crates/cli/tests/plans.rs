@@ -169,7 +169,11 @@ const WRONG: &[(&str, &str, &str)] = &[
         "\"canary\"\ntimeout = \"1\"",
         "plan.toml:9: jobs[0].timeout = \"1\": expected a time, such as \"300ns\", \"1.5us\", \"10ms\" or \"2s\"",
     ),
-    ("\"tree\"\ntrees = 1", "\"canary\"\ntable = \"hashed\"", "plan.toml:9: jobs[0].table = \"hashed\": expected \"hash\" or \"static\""),
+    (
+        "\"tree\"\ntrees = 1",
+        "\"canary\"\ntable = \"hashed\"",
+        "plan.toml:9: jobs[0].table = \"hashed\": expected \"auto\" or \"hash\" or \"d-choice\" or \"static\"",
+    ),
     (
         "\"tree\"\ntrees = 1",
         "\"canary\"\ntimeout_ps = 5",

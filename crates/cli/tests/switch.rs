@@ -260,10 +260,11 @@ fn every_metric_is_documented_and_every_documented_metric_is_there() {
     for name in &found {
         assert!(words.contains(name), "{name} is not documented");
     }
-    // Nothing had to be sent again.
+    // Nothing had to be sent again, and what is counted beside packets is of lists.
     let absent: Vec<_> =
         words.iter().filter(|word| word.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_') && !found.contains(**word)).collect();
-    assert!(absent.iter().all(|name| **name == "fanin_switch_job_retransmitted_packets_total"), "{absent:?}");
+    let seldom = ["fanin_switch_job_retransmitted_packets_total", "fanin_switch_job_events_total"];
+    assert!(absent.iter().all(|name| seldom.contains(*name)), "{absent:?}");
     for (name, section) in [("fanin_switch_jobs_failed_total", "### Why a job failed"), ("fanin_switch_refusals_total", "### Why somebody")]
     {
         let table = documentation.split(section).nth(1).unwrap().split("\n#").next().unwrap();

@@ -176,7 +176,7 @@ pub const JOBS: &[Key] = &[
     ("timeout_max", &[bare("\"2us\""), with(&[ADAPTIVE, "jobs.0.operations=40", TRAFFIC], "\"600ns\"")]),
     ("descriptors", &[bare("4")]),
     ("shared", &[with(&["jobs.0.copies=2", "jobs.0.workers=6", "jobs.0.descriptors=8"], "true")]),
-    ("table", &[with(&["jobs.0.descriptors=16"], "\"static\"")]),
+    ("table", &[with(&["jobs.0.descriptors=16"], "\"hash\""), with(&["jobs.0.descriptors=64", "jobs.0.table=hash"], "\"d-choice\"")]),
     ("failure", &[with(&[LOSS], "\"first-request\""), with(&[UNRELIABLE], "\"first-request\"")]),
     ("hold", &[bare("\"2us\""), with(&[LOSS, "jobs.0.failure=hold"], "\"900us\""), with(&[UNRELIABLE], "\"2us\"")]),
     (

@@ -81,6 +81,7 @@ pub const PS: Layout = Layout {
     fields: &[
         Field::new("attempt", 1, 1).of(&[1]),
         Field::new("marked", 1, 1).of(&[2]),
+        Field::new("server", 1, 1).of(&[3]),
         Field::new("shard", 2, 2),
         Field::new("seq", 4, 4),
         Field::new("operation", 8, 4).shown(Show::Hex),
