@@ -180,7 +180,7 @@ const WRONG: &[(&str, &str, &str)] = &[
         "plan.toml:9: jobs[0].timeout_ps = 5: unknown key; expected one of system, copies, workers, servers, placement, jobs_per_host, \
          message, payload, element, operations, model, scale, iterations, tensor, compute, compute_spread, start, start_skew, arrivals, \
          crash, noise, window, reliable, rto_initial, rto_min, patience, descriptors, failure, \
-         generations, hold, lifetime, scan, table, timeout, timeout_max, timeout_min",
+         generations, hold, lifetime, scan, shared, table, timeout, timeout_max, timeout_min",
     ),
     ("trees = 1", "window = 0", "plan.toml:9: jobs[0].window = 0: expected a whole number of 1 or more, or \"unlimited\""),
     ("trees = 1", "window = \"unlimited\"", "plan.toml:9: jobs[0].window = \"unlimited\": expected 1 to 1048576 packets"),
