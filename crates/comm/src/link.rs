@@ -73,6 +73,8 @@ pub(crate) struct Link {
     runner: Runner,
     /// The last time that this process did not run.
     stopped: Mutex<Option<Stop>>,
+    /// When the link's thread has last looked at the clock, while it listens.
+    looked: Mutex<Option<Instant>>,
     /// How the switch was lost, while it is looked for.
     lost: Mutex<Option<String>>,
     ticket: Mutex<Ticket>,
@@ -122,6 +124,7 @@ impl Link {
             survival,
             runner,
             stopped: Mutex::new(None),
+            looked: Mutex::new(None),
             lost: Mutex::new(None),
             ticket: Mutex::new(Ticket { join, instance: admitted.instance, switch_instance }),
             core: OnceLock::new(),
@@ -205,7 +208,9 @@ impl Link {
 
     /// The job has failed for this reason; the first one stays. Gives the one that stays.
     pub(crate) fn fail(&self, error: CommError) -> CommError {
-        let error = match *locked(&self.stopped) {
+        // Whoever runs first after a stop tells it, be it this thread or the link's own, which looks at the clock at every tick.
+        let unseen = locked(&self.looked).and_then(|looked| own_time::stop(looked, TICK)).map(Stop::of);
+        let error = match unseen.or(*locked(&self.stopped)) {
             Some(stop) => stop.explain(error, self.rank, self.patience),
             None => error,
         };
@@ -296,11 +301,13 @@ impl Link {
 
     fn run(&self, mut stream: TcpStream, mut session: ClientSession) {
         while let End::Lost(why) = self.talk(&mut stream, &mut session) {
+            *locked(&self.looked) = None;
             match self.find_again(&why) {
                 Some(found) => (stream, session) = found,
                 None => break,
             }
         }
+        *locked(&self.looked) = None;
         tracing::debug!(job = self.job, "the control thread ends");
     }
 
@@ -312,6 +319,7 @@ impl Link {
         let mut bytes = vec![0; 16 << 10];
         let (mut heard, mut said, mut sequence) = (Instant::now(), Instant::now(), 0);
         let silence = self.patience.max(Duration::from_millis(SILENCE_MS_MIN));
+        let mut looked = Instant::now();
         if let Err(error) = stream.set_read_timeout(Some(TICK)) {
             return End::Lost(Loss::Closed(error.to_string()));
         }
@@ -320,13 +328,14 @@ impl Link {
                 self.fail(error);
                 return End::Over;
             }
-            let begun = Instant::now();
             let read = stream.read(&mut bytes);
-            if let Some(length) = own_time::stop(begun, TICK) {
+            if let Some(length) = own_time::stop(looked, TICK) {
                 // Nothing could be heard meanwhile.
                 heard += length;
                 *locked(&self.stopped) = Some(Stop::of(length));
             }
+            looked = Instant::now();
+            *locked(&self.looked) = Some(looked);
             match read {
                 Ok(0) if self.runner.is_rank() => return End::Lost(Loss::Closed("its connection was closed".into())),
                 Ok(0) => return End::Lost(Loss::Closed("it has closed the connection: it has ended or was restarted".into())),
