@@ -30,12 +30,8 @@ end
 
 register_layout(HOP, HOP.fields)
 register_layout(HOP, WAY)
-local seen = {}
-for number, layout in pairs(SYSTEMS) do
-  -- Systems that share a format share its fields.
-  register_layout(layout, layout.fields)
-  seen[#seen + 1] = number
-end
+-- Systems that share a format share its fields.
+for _, layout in pairs(SYSTEMS) do register_layout(layout, layout.fields) end
 local system_field = ProtoField.uint32("fanin.system", "system", base.DEC, NAMES)
 local payload_field = ProtoField.bytes("fanin.payload", "payload")
 local all = { system_field, payload_field }
@@ -66,14 +62,7 @@ end
 local function header(tree, layout, tvb, offset)
   if tvb:len() <= offset + layout.kind_at then return nil end
   local number = tvb(offset + layout.kind_at, 1):uint()
-  local low = 1
-  while math.floor(layout.kind_mask / low) % 2 == 0 do low = low * 2 end
-  local kept = 0
-  for bit = 0, 7 do
-    local weight = 2 ^ bit
-    if math.floor(layout.kind_mask / weight) % 2 == 1 and math.floor(number / weight) % 2 == 1 then kept = kept + weight end
-  end
-  number = math.floor(kept / low)
+  number = math.floor(number / 2 ^ layout.kind_shift) % 2 ^ layout.kind_width
   local kind = layout.kinds[number]
   if not kind or tvb:len() < offset + kind[2] then return nil end
   local subtree = tree:add(fanin, tvb(offset, kind[2]), layout.title .. ", " .. kind[1])

@@ -60,10 +60,12 @@ fn layout(layout: &Layout) -> String {
     let kind = |kind: &fanin_wire::layout::Kind| format!("[{}] = {{ {:?}, {} }}", kind.number, kind.name, kind.header_bytes);
     let kinds: Vec<String> = layout.kinds.iter().map(kind).collect();
     format!(
-        "{{\n  name = {:?}, title = {:?}, big = {}, kind_at = {at}, kind_mask = {mask},\n  kinds = {{ {} }},\n  fields = {},\n}}",
+        "{{\n  name = {:?}, title = {:?}, big = {}, kind_at = {at}, kind_shift = {}, kind_width = {},\n  kinds = {{ {} }},\n  fields = {},\n}}",
         layout.name,
         layout.title,
         layout.big_endian,
+        mask.trailing_zeros(),
+        mask.count_ones(),
         kinds.join(", "),
         fields(layout.fields)
     )
