@@ -16,8 +16,6 @@ const SHOWN: &[&str] = &[
     "block",
     "generation",
     "counter",
-    "port",
-    "shard",
     "rank",
     "slot",
     "round",
