@@ -32,8 +32,8 @@ test: ## every test that needs neither root nor large installs
 	$(PYTHON) -m unittest discover -s scripts -p 'test_*.py'
 	$(PYTHON) scripts/python_tests.py
 
-test-all: ## what needs root or large installs; a missing privilege is a skip with its reason (CHECKS: only these)
-	$(PYTHON) scripts/test_all.py $(CHECKS)
+test-all: ## what needs root or large installs; a missing privilege is a skip with its reason (CHECKS: only these; JOBS: so many at a time)
+	$(PYTHON) scripts/test_all.py $(if $(JOBS),--jobs $(JOBS)) $(CHECKS)
 
 lint: lint-format lint-architecture lint-clippy lint-docs lint-dependencies ## formatting, warnings, documentation, licences, architecture, traceability
 

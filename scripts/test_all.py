@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Runs the checks that need root or large installs; what this machine cannot do is skipped by name, with the reason.
 
-Usage: test_all.py [--list] [NAME ...]
+Usage: test_all.py [--list] [--jobs N] [NAME ...]
 
-Exits with 1 if a check fails. Python's standard library only.
+With `--jobs 2` two checks run at the same time, but for measurements: most of them wait more than they compute. What a check prints then
+comes when it is over. Exits with 1 if a check fails. Python's standard library only.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,6 +36,8 @@ class Check:
     #: Why it cannot run here, or None if it can. May install what it needs.
     obstacle: Callable[[], str | None]
     command: Sequence[str]
+    #: It measures, so nothing runs beside it.
+    alone: bool = False
 
 
 def needs_root() -> str | None:
@@ -78,40 +83,77 @@ CHECKS = [
     # Before the measurements, which use its PyTorch.
     Check("torch", torch_tests.obstacle, [sys.executable, "scripts/torch_tests.py"]),
     # Once each, so that the measurements of `make bench-peers` can be made when they are wanted.
-    Check("bench-collectives", anywhere, ["sh", "-ec", MEASURE_ONCE]),
+    Check("bench-collectives", anywhere, ["sh", "-ec", MEASURE_ONCE], alone=True),
     # Independent judges of what is on the wire: scapy, and the RoCE of Debian's kernel.
     Check("trace", anywhere, ["sh", "-ec", f"{BUILT}{sys.executable} scripts/trace_tests.py --fanin target/debug/fanin"]),
     Check("rdma", rdma.obstacle, ["sh", "-ec", f"{BUILT}{sys.executable} scripts/rdma.py --fanin target/debug/fanin float loss late numbers dead control"]),
-    Check("ns3-peer", ns3.obstacle, [sys.executable, "scripts/ns3.py", "--small"]),
+    Check("ns3-peer", ns3.obstacle, [sys.executable, "scripts/ns3.py", "--small"], alone=True),
 ]
 
 
-def run_checks(checks: Sequence[Check], run: Callable[[Sequence[str]], int]) -> tuple[int, int, int]:
-    """Runs `checks` in order and returns how many passed, failed and were skipped."""
-    passed, failed, skipped = 0, 0, 0
-    for check in checks:
+#: What a command gave: its exit code, and what it printed where that was held back.
+Ran = tuple[int, str]
+
+
+class Checks:
+    """Runs checks and counts how many passed, failed and were skipped."""
+
+    def __init__(self, run: Callable[[Sequence[str]], Ran]) -> None:
+        self.run = run
+        self.counts = {"passed": 0, "failed": 0, "skipped": 0}
+        self.printing = threading.Lock()
+
+    def say(self, text: str, count: str | None = None) -> None:
+        """Prints whole lines, and counts."""
+        with self.printing:
+            print(text, flush=True)
+            if count is not None:
+                self.counts[count] += 1
+
+    def one(self, check: Check) -> None:
+        """Runs one check, or says why not."""
         reason = check.obstacle()
         if reason is not None:
-            skipped += 1
-            print(f"skipped: {check.name} because {reason}", flush=True)
-            continue
-        print(f"running: {check.name}: {' '.join(check.command)}", flush=True)
+            self.say(f"skipped: {check.name} because {reason}", "skipped")
+            return
+        self.say(f"running: {check.name}: {' '.join(check.command)}")
         begin = time.monotonic()
-        code = run(check.command)
+        code, output = self.run(check.command)
         elapsed_s = time.monotonic() - begin
-        if code == 0:
-            passed += 1
-            print(f"passed: {check.name} in {elapsed_s:.0f} s", flush=True)
-        else:
-            failed += 1
-            print(f"failed: {check.name}, exit code {code}", flush=True)
-    return passed, failed, skipped
+        ended = f"passed: {check.name} in {elapsed_s:.0f} s" if code == 0 else f"failed: {check.name}, exit code {code}"
+        self.say(output + ended, "passed" if code == 0 else "failed")
+
+
+def run_checks(checks: Sequence[Check], run: Callable[[Sequence[str]], Ran], jobs: int = 1) -> tuple[int, int, int]:
+    """Runs `checks`, up to `jobs` at a time, and then those that measure, and returns how many passed, failed and were skipped."""
+    state = Checks(run)
+    with ThreadPoolExecutor(max_workers=jobs) as pool:
+        for done in [pool.submit(state.one, check) for check in checks if not check.alone or jobs == 1]:
+            done.result()
+    for check in checks:
+        if check.alone and jobs > 1:
+            state.one(check)
+    return state.counts["passed"], state.counts["failed"], state.counts["skipped"]
+
+
+def command_runner(jobs: int) -> Callable[[Sequence[str]], Ran]:
+    """Runs commands from the root of the repository; what they print is held back where several run at a time."""
+
+    def at_once(command: Sequence[str]) -> Ran:
+        return subprocess.run(command, cwd=ROOT, check=False).returncode, ""
+
+    def held_back(command: Sequence[str]) -> Ran:
+        done = subprocess.run(command, cwd=ROOT, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
+        return done.returncode, done.stdout
+
+    return at_once if jobs == 1 else held_back
 
 
 def main(arguments: Sequence[str]) -> int:
     """The program; returns its exit code."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--list", action="store_true", help="name the checks and their commands, run none")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="run so many at a time, measurements alone; 1 if it is not given")
     parser.add_argument("names", nargs="*", metavar="NAME", help="run only these")
     options = parser.parse_args(arguments)
     unknown = set(options.names) - {check.name for check in CHECKS}
@@ -122,9 +164,11 @@ def main(arguments: Sequence[str]) -> int:
         for check in chosen:
             print(f"{check.name}: {' '.join(check.command)}")
         return 0
+    if options.jobs < 1:
+        parser.error(f"--jobs: {options.jobs}: expected 1 or more")
     if shutil.which("cargo") is None:
         parser.error("cargo is not on PATH")
-    passed, failed, skipped = run_checks(chosen, lambda command: subprocess.run(command, cwd=ROOT, check=False).returncode)
+    passed, failed, skipped = run_checks(chosen, command_runner(options.jobs), options.jobs)
     print(f"{passed} passed, {failed} failed, {skipped} skipped")
     return 1 if failed else 0
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import threading
 import unittest
 
 import test_all
@@ -13,10 +14,10 @@ def never(_command):
 
 
 class RunChecks(unittest.TestCase):
-    def run_quietly(self, checks, run):
+    def run_quietly(self, checks, run, jobs=1):
         output = io.StringIO()
         with contextlib.redirect_stdout(output):
-            counts = run_checks(checks, run)
+            counts = run_checks(checks, run, jobs)
         return counts, output.getvalue()
 
     def test_an_obstacle_is_a_skip_that_names_check_and_reason(self):
@@ -27,10 +28,31 @@ class RunChecks(unittest.TestCase):
     def test_a_failure_does_not_stop_the_checks_after_it(self):
         codes = {"a": 3, "b": 0}
         checks = [Check(name, lambda: None, [name]) for name in codes]
-        counts, output = self.run_quietly(checks, lambda command: codes[command[0]])
+        counts, output = self.run_quietly(checks, lambda command: (codes[command[0]], ""))
         self.assertEqual(counts, (1, 1, 0))
         self.assertIn("failed: a, exit code 3", output)
         self.assertIn("passed: b", output)
+
+    def test_two_run_at_a_time_and_what_measures_alone(self):
+        together = threading.Barrier(2, timeout=60)
+        under_way, most = [], []
+
+        def run(command):
+            under_way.append(command[0])
+            most.append(len(under_way))
+            if command[0] != "measure":
+                together.wait()
+            under_way.remove(command[0])
+            return 0, f"what {command[0]} prints\n"
+
+        checks = [Check("measure", lambda: None, ["measure"], alone=True), *(Check(name, lambda: None, [name]) for name in "abcd")]
+        counts, output = self.run_quietly(checks, run, jobs=2)
+        self.assertEqual(counts, (5, 0, 0))
+        self.assertEqual(max(most), 2)
+        self.assertEqual(most[-1], 1)
+        for name in "abcd":
+            self.assertIn(f"what {name} prints\npassed: {name} in 0 s\n", output)
+        self.assertIn("passed: measure", output)
 
     def test_names_of_checks_are_unique(self):
         names = [check.name for check in test_all.CHECKS]

@@ -6,6 +6,7 @@
 //! | [`isolation`] | no system imports another one |
 //! | [`purity`] | no `unsafe`, clocks, threads, sockets, files or hash maps where they do not belong |
 //! | [`text`] | lengths of files, words that must not appear |
+//! | [`parts`] | every file of tests that are one program is in it |
 //! | [`links`] | links between documents lead somewhere |
 //! | [`traceability`] | every clause and handler of a system has an item that implements it and a test that shows it |
 //!
@@ -15,6 +16,7 @@
 mod isolation;
 mod layers;
 mod links;
+mod parts;
 mod purity;
 mod repository;
 mod source;
@@ -66,6 +68,7 @@ fn check() -> Result<Vec<Violation>> {
     violations.extend(isolation::check(&repository));
     violations.extend(purity::check(&repository));
     violations.extend(text::check(&repository));
+    violations.extend(parts::check(&repository));
     violations.extend(links::check(&repository));
     let matrix = Matrix::load(&repository)?;
     violations.extend(traceability::check(&matrix, &repository));

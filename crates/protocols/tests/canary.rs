@@ -1,11 +1,8 @@
 //! Canary end to end on a fabric that loses nothing but delays and reorders everything: every sum is right and comes once, whatever the
 //! topology, the paths, the timeouts and the size of the tables, and nothing is left behind.
 
-mod canary_fabric;
-mod common;
-
-use canary_fabric::Plan;
-use common::{Faults, Script};
+use crate::canary_fabric::Plan;
+use crate::common::{Faults, Script};
 use fanin_core::{Census, DropReason, Duration, FailureReason, Instant, Rank, Suspect};
 use fanin_protocols::canary::{Placement, Recovery, WINDOW_UNLIMITED};
 use proptest::prelude::*;
@@ -194,7 +191,7 @@ fn a_worker_that_dies_keeps_nobody_waiting_for_ever() {
                     assert_eq!(outcomes.len(), 2, "rank {rank} has begun no other operation");
                     continue;
                 };
-                assert_eq!((failure.job, failure.reason), (common::JOB, FailureReason::NoProgress));
+                assert_eq!((failure.job, failure.reason), (crate::common::JOB, FailureReason::NoProgress));
                 assert!(failure.block.is_some());
                 assert!(*at <= died_at.max(Instant::ZERO + Duration::from_us(1)) + patience + Duration::from_us(100), "rank {rank}: {at}");
                 assert!(matches!(failure.suspect, Suspect::Unknown | Suspect::Rank(Rank(3))), "rank {rank}: {failure}");

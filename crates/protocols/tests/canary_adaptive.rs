@@ -1,11 +1,8 @@
 //! Adaptive timeouts on a fabric that loses nothing: what switches gain by learning, and what it costs them where there is nothing to
 //! learn. That sums are right with them is tested with everything else, in `canary` and `canary_recovery`.
 
-mod canary_fabric;
-mod common;
-
-use canary_fabric::{Plan, Run};
-use common::Faults;
+use crate::canary_fabric::{Plan, Run};
+use crate::common::Faults;
 use fanin_core::{Census, Duration, Instant};
 
 /// 3 leaves of 3 workers, 2 spines; a cable takes a microsecond.

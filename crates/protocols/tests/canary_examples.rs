@@ -1,10 +1,7 @@
 //! The examples of Canary's paper (Figures 1, 3, 4 and 5) and the pitfalls of its specification, packet by packet.
 
-mod canary_bench;
-mod common;
-
-use canary_bench::*;
-use common::{ELEMENT_BYTES, JOB};
+use crate::canary_bench::*;
+use crate::common::{ELEMENT_BYTES, JOB};
 use fanin_core::{
     Address, Census, DropReason, Duration, Event, FailureReason, Instant, Node, NodeId, OperationId, Outcome, PortId, Rank, Suspect, Worker,
 };

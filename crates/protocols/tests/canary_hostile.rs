@@ -1,9 +1,7 @@
 //! Packets that no node of Canary would send, in any state: nodes drop them with a reason, and never panic. Also operations that are
 //! cancelled or refused.
 
-mod common;
-
-use common::{ELEMENT_BYTES, HasVectors, JOB, Vectors, VectorsOf};
+use crate::common::{ELEMENT_BYTES, HasVectors, JOB, Vectors, VectorsOf};
 use fanin_core::{
     Address, Body, Collective, DropReason, Duration, Egress, Event, FailureReason, Ingress, Instant, Node, NodeId, OpError, OperationId,
     Outcome, Payload, Piece, PortId, Rank, Tx, Worker,

@@ -1,10 +1,7 @@
 //! What Canary's nodes do about losses (`canary 5.10` to `5.15`), packet by packet.
 
-mod canary_bench;
-mod common;
-
-use canary_bench::*;
-use common::JOB;
+use crate::canary_bench::*;
+use crate::common::JOB;
 use fanin_core::{Address, Census, Duration, Event, FailureReason, Node, NodeId, Rank, RetransmitReason, Suspect, Worker};
 use fanin_protocols::canary::{CanaryWorker, FailureRule, Recovery};
 use fanin_protocols::shared::reliability::Reliability;

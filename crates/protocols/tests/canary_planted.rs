@@ -1,11 +1,7 @@
 //! Bugs put into Canary on purpose are found: `cargo test -p fanin-protocols --features planted-bugs`.
-#![cfg(feature = "planted-bugs")]
 
-mod canary_fabric;
-mod common;
-
-use canary_fabric::Plan;
-use common::{Faults, Script};
+use crate::canary_fabric::Plan;
+use crate::common::{Faults, Script};
 use fanin_core::{Census, Duration};
 use fanin_protocols::canary::{FailureRule, Planted, Recovery};
 use fanin_protocols::shared::reliability::Reliability;

@@ -1,11 +1,8 @@
 //! Canary on a fabric that loses packets: every sum is right and comes once, whatever is lost, by whatever rule generations are given up;
 //! nothing is left behind; and where a worker dies all others are told who.
 
-mod canary_fabric;
-mod common;
-
-use canary_fabric::{Plan, Run};
-use common::{Faults, Script, given, lend};
+use crate::canary_fabric::{Plan, Run};
+use crate::common::{Faults, Script, given, lend};
 use fanin_core::hash::mix;
 use fanin_core::{
     Census, CollectiveKind, Duration, ElementOp, FailureReason, Instant, OrderFree, Rank, RetransmitReason, ScaledSum, Suspect,

@@ -1,9 +1,6 @@
 //! A switch whose array of descriptors jobs share, packet by packet.
 
-mod canary_bench;
-mod common;
-
-use canary_bench::{BLOCK_BYTES, Seen, TIMEOUT, To};
+use crate::canary_bench::{BLOCK_BYTES, Seen, TIMEOUT, To};
 use fanin_core::{Address, Census, DropReason, Duration, Event, Ingress, Instant, JobId, Node, NodeId, PortId, Tally};
 use fanin_protocols::canary::{CanarySharedSwitch, CanarySwitchConfig, Placement, Timeout};
 use fanin_wire::canary::{CanaryHeader, CanaryId, PartialSum};

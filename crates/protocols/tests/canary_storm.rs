@@ -1,11 +1,8 @@
 //! The storm of the paper's rule: a worker that is merely late has all others begin every block anew, generation after generation, until they
 //! pass the switches by. The packets that workers send are those of `src/canary/storm.txt`, which the module's documentation shows.
 
-mod canary_fabric;
-mod common;
-
-use canary_fabric::{Plan, Run};
-use common::{Faults, Script};
+use crate::canary_fabric::{Plan, Run};
+use crate::common::{Faults, Script};
 use fanin_core::{Census, Duration, Instant};
 use fanin_protocols::canary::{FailureRule, Recovery};
 use fanin_protocols::shared::reliability::Reliability;

@@ -1,9 +1,7 @@
 //! Packets that no node of ours would send, in any state: nodes drop them with a reason, and never panic. Also the ends of operations
 //! that do not depend on the network: cancelled, refused, empty, alone.
 
-mod common;
-
-use common::{ELEMENT_BYTES, HasVectors, JOB, Vectors, VectorsOf};
+use crate::common::{ELEMENT_BYTES, HasVectors, JOB, Vectors, VectorsOf};
 use fanin_core::{
     Address, BlockExponent, Body, Collective, DropReason, Duration, Egress, Event, FailureReason, FlowLabel, Ingress, Instant, Node,
     NodeId, OpError, OperationId, Outcome, Payload, Piece, PortId, Rank, Suspect, Tx, Wire, Worker,

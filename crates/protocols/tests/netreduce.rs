@@ -1,10 +1,7 @@
 //! NetReduce end to end: every sum is right and comes once, whatever the topology, the sizes and the faults; and who is missing is
 //! named.
 
-mod common;
-mod netreduce_plan;
-
-use common::{Ended, Faults, JOB, Script};
+use crate::common::{Ended, Faults, JOB, Script};
 use fanin_core::payload::ElementAcc;
 use fanin_core::{
     Address, Body, Census, DropReason, Duration, Egress, ElementOp, Event, Failure, FailureReason, FlowLabel, Ingress, Instant, Node,
@@ -13,7 +10,7 @@ use fanin_core::{
 use fanin_protocols::netreduce::{MessageShape, NetReduceChild, NetReduceConnection, NetReduceSwitch, NetReduceSwitchConfig, Variants};
 use fanin_protocols::shared::reliability::Reliability;
 use fanin_wire::netreduce::{NetReduceHeader, PacketNumber};
-use netreduce_plan::{LOSSY, PATIENCE, Plan};
+use crate::netreduce_plan::{LOSSY, PATIENCE, Plan};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 

@@ -1,13 +1,10 @@
 //! What NetReduce's paper has where its specification recommends something else, and what that breaks (`netreduce 9`).
 
-mod common;
-mod netreduce_plan;
-
-use common::{Counts, Faults, Script};
+use crate::common::{Counts, Faults, Script};
 use fanin_core::{Census, Duration, FailureReason, Instant, RetransmitReason};
 use fanin_protocols::netreduce::{Deallocation, Lookup, Reemission, Variants};
 use fanin_protocols::shared::reliability::Reliability;
-use netreduce_plan::{LOSSY, Plan};
+use crate::netreduce_plan::{LOSSY, Plan};
 
 const SEEDS: u64 = 60;
 

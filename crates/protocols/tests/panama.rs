@@ -1,9 +1,7 @@
 //! PANAMA end to end: every sum is right and comes once, whatever the topology, the sizes and the faults; and who is missing is
 //! named.
 
-mod common;
-
-use common::{Ended, Faults, HasVectors, JOB, Net, Place, Script};
+use crate::common::{Ended, Faults, HasVectors, JOB, Net, Place, Script};
 use fanin_core::{
     Census, DropReason, Duration, Failure, FailureReason, Instant, NodeId, OperationId, PortId, Rank, RetransmitReason, Suspect,
 };
@@ -67,7 +65,7 @@ impl Plan {
             rank: Rank(rank),
             workers: self.workers,
             op: P::OP,
-            element_bytes: common::ELEMENT_BYTES,
+            element_bytes: crate::common::ELEMENT_BYTES,
             block_elements: self.block_elements,
             window: self.window,
             uplink: PortId(0),
@@ -83,7 +81,7 @@ impl Plan {
         PanamaSwitch::new(TreeSwitchConfig {
             job: JOB,
             op: P::OP,
-            block_bytes: self.block_elements * common::ELEMENT_BYTES,
+            block_bytes: self.block_elements * crate::common::ELEMENT_BYTES,
             window: self.window,
             trees,
             reliable: self.reliability.reliable,

@@ -1,9 +1,6 @@
 //! Bugs put in on purpose are found by the comparison of every delivered piece: `cargo test -p fanin-protocols --features planted-bugs`.
-#![cfg(feature = "planted-bugs")]
 
-mod common;
-
-use common::{Faults, HasVectors, JOB, Net, Script};
+use crate::common::{Faults, HasVectors, JOB, Net, Script};
 use fanin_core::{Census, Duration, NodeId, PortId, Rank, Suspect};
 use fanin_protocols::shared::reliability::Reliability;
 use fanin_protocols::tree::{Planted, TreeChild, TreeRole, TreeSwitch, TreeSwitchConfig, TreeWorker, TreeWorkerConfig};
@@ -19,7 +16,7 @@ fn run(bug: Planted) {
             rank: Rank(rank),
             workers: WORKERS,
             op: Census::OP,
-            element_bytes: common::ELEMENT_BYTES,
+            element_bytes: crate::common::ELEMENT_BYTES,
             block_elements: 4,
             window: 4,
             uplink: PortId(0),

@@ -1,9 +1,7 @@
 //! Parameter servers end to end: every sum is right and comes once, whatever the number of servers, the sizes and the faults; and who is
 //! missing is named.
 
-mod common;
-
-use common::{Ended, Faults, HasVectors, JOB, Net, Script};
+use crate::common::{Ended, Faults, HasVectors, JOB, Net, Script};
 use fanin_core::{
     Address, Census, DropReason, Duration, Failure, FailureReason, FlowLabel, Instant, NodeId, Rank, RetransmitReason, Role, Suspect,
 };
@@ -50,7 +48,7 @@ impl Plan {
             servers: (0..self.servers).map(peer).collect(),
             first_shard: rank + 1,
             op: P::OP,
-            element_bytes: common::ELEMENT_BYTES,
+            element_bytes: crate::common::ELEMENT_BYTES,
             block_elements: self.block_elements,
             window: PsWindowConfig { longest: self.window, initial: self.initial, increase: Real::new(1.0) },
             reliability: self.reliability,
@@ -64,7 +62,7 @@ impl Plan {
             shard: shard as u16,
             workers: (0..self.workers).map(|rank| Address::worker(NodeId(rank))).collect(),
             op: P::OP,
-            block_bytes: self.block_elements * common::ELEMENT_BYTES,
+            block_bytes: self.block_elements * crate::common::ELEMENT_BYTES,
             window: self.window,
             patience: self.reliability.patience,
             flow: FlowLabel(7),
@@ -158,7 +156,7 @@ fn without_loss_every_block_goes_there_and_back_once() {
         assert_eq!(ended.counts.packets, 2 * 6 * 20);
         assert!(ended.counts.retransmitted.is_empty());
         let (workers, shards) = ended.counts.data_bytes_sent.split_at(6);
-        let block = u64::from(4 * common::ELEMENT_BYTES);
+        let block = u64::from(4 * crate::common::ELEMENT_BYTES);
         assert!(workers.iter().all(|bytes| *bytes == 20 * block), "{workers:?}");
         assert_eq!(shards.iter().sum::<u64>(), 6 * 20 * block);
         let (least, most) = (shards.iter().min().unwrap(), shards.iter().max().unwrap());

@@ -1,9 +1,7 @@
 //! The ring end to end: every sum is right and comes once, whatever the number of workers, the sizes and the faults; and who is missing
 //! is named by all.
 
-mod common;
-
-use common::{Ended, Faults, HasVectors, JOB, Net, NoSwitch, Script};
+use crate::common::{Ended, Faults, HasVectors, JOB, Net, NoSwitch, Script};
 use fanin_core::{
     Address, Census, DropReason, Duration, Failure, FailureReason, FlowLabel, Instant, NodeId, OperationId, Rank, RetransmitReason, Suspect,
 };
@@ -53,7 +51,7 @@ impl Plan {
             predecessor: peer(position + self.workers - 1),
             successor: peer(position + 1),
             op: P::OP,
-            element_bytes: common::ELEMENT_BYTES,
+            element_bytes: crate::common::ELEMENT_BYTES,
             block_elements: self.block_elements,
             window: self.window,
             flow: FlowLabel(rank),
@@ -151,7 +149,7 @@ fn each_worker_sends_its_share_of_bytes() {
         let elements = u64::from(workers) * 24;
         let ended = Plan::of(workers).run::<Census>(&[elements]);
         ended.all_done(1);
-        let bytes = elements * u64::from(common::ELEMENT_BYTES);
+        let bytes = elements * u64::from(crate::common::ELEMENT_BYTES);
         let share = bytes / u64::from(workers) * 2 * u64::from(workers - 1);
         assert_eq!(ended.counts.data_bytes_sent, vec![share; workers as usize], "{workers} workers");
     }

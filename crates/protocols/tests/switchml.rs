@@ -1,9 +1,7 @@
 //! SwitchML end to end: every sum is right and comes once, whatever the topology, the sizes and the faults, as floats and as block fixed
 //! point; and who is missing is named.
 
-mod common;
-
-use common::{Ended, Faults, HasVectors, JOB, Net, Script};
+use crate::common::{Ended, Faults, HasVectors, JOB, Net, Script};
 use fanin_core::{
     Census, CollectiveKind, DropReason, Duration, Failure, FailureReason, Instant, NodeId, OperationId, PortId, Rank, RetransmitReason,
     Suspect,
@@ -62,7 +60,7 @@ impl Plan {
             rank: Rank(rank),
             workers: self.workers,
             op: P::OP,
-            element_bytes: common::ELEMENT_BYTES,
+            element_bytes: crate::common::ELEMENT_BYTES,
             block_elements: self.block_elements,
             pool: self.pool,
             uplink: PortId(0),
@@ -80,7 +78,7 @@ impl Plan {
             job: JOB,
             op: P::OP,
             workers: self.workers,
-            block_bytes: self.block_elements * common::ELEMENT_BYTES,
+            block_bytes: self.block_elements * crate::common::ELEMENT_BYTES,
             pool: self.pool,
             parent,
             children,
@@ -93,7 +91,7 @@ impl Plan {
 
     /// Calls may also be about operator number 1.
     fn fixed_point_offer<P: HasVectors + ?Sized>() -> SwitchMlOffer<P::Op> {
-        SwitchMlOffer { op: P::OP, element_bytes: common::ELEMENT_BYTES, fixed_point: true }
+        SwitchMlOffer { op: P::OP, element_bytes: crate::common::ELEMENT_BYTES, fixed_point: true }
     }
 
     /// Leaf l: worker number k on it at port k, the spine at port 100. Spine: leaf l at port l.
@@ -283,7 +281,7 @@ fn the_pool_bounds_the_memory_of_a_switch() {
         let plan = Plan { pool, faults: Faults { jitter_us: 30, ..Faults::NONE }, ..Plan::star(5) };
         let ended = plan.run::<Census>(&[1_000]);
         ended.all_done(1);
-        let slot_bytes = i64::from(plan.block_elements * common::ELEMENT_BYTES);
+        let slot_bytes = i64::from(plan.block_elements * crate::common::ELEMENT_BYTES);
         assert_eq!(ended.counts.slot_bytes_peak, 2 * i64::from(pool) * slot_bytes, "pool {pool}");
         assert_eq!(ended.counts.slots_taken, 250);
     }

@@ -1,10 +1,7 @@
 //! SwitchML with bugs put in on purpose, found by the comparison of every delivered piece:
 //! `cargo test -p fanin-protocols --features planted-bugs`.
-#![cfg(feature = "planted-bugs")]
 
-mod common;
-
-use common::{Faults, HasVectors, JOB, Net, Script};
+use crate::common::{Faults, HasVectors, JOB, Net, Script};
 use fanin_core::{Census, Duration, NodeId, PortId, Rank, Suspect};
 use fanin_protocols::shared::reliability::Reliability;
 use fanin_protocols::switchml::{Planted, SwitchMlChild, SwitchMlSwitch, SwitchMlSwitchConfig, SwitchMlWorker, SwitchMlWorkerConfig};
@@ -20,7 +17,7 @@ fn run(bug: Planted, faults: Faults) {
             rank: Rank(rank),
             workers: WORKERS,
             op: Census::OP,
-            element_bytes: common::ELEMENT_BYTES,
+            element_bytes: crate::common::ELEMENT_BYTES,
             block_elements: 4,
             pool: 1,
             uplink: PortId(0),

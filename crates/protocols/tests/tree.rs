@@ -1,9 +1,7 @@
 //! Static trees end to end: every sum is right and comes once, whatever the topology, the sizes and the faults; and who is missing is
 //! named.
 
-mod common;
-
-use common::{Ended, Faults, HasVectors, JOB, Net, Script};
+use crate::common::{Ended, Faults, HasVectors, JOB, Net, Script};
 use fanin_core::{
     Census, DropReason, Duration, Failure, FailureReason, Instant, NodeId, OperationId, PortId, Rank, RetransmitReason, Suspect,
 };
@@ -52,7 +50,7 @@ impl Plan {
             rank: Rank(rank),
             workers: self.workers,
             op: P::OP,
-            element_bytes: common::ELEMENT_BYTES,
+            element_bytes: crate::common::ELEMENT_BYTES,
             block_elements: self.block_elements,
             window: self.window,
             uplink: PortId(0),
@@ -67,7 +65,7 @@ impl Plan {
         TreeSwitch::new(TreeSwitchConfig {
             job: JOB,
             op: P::OP,
-            block_bytes: self.block_elements * common::ELEMENT_BYTES,
+            block_bytes: self.block_elements * crate::common::ELEMENT_BYTES,
             window: self.window,
             trees,
             reliable: self.reliability.reliable,
@@ -205,7 +203,7 @@ fn the_window_bounds_the_memory_of_a_switch() {
         let plan = Plan { window, faults: Faults { jitter_us: 30, ..Faults::NONE }, ..Plan::star(5) };
         let ended = plan.run::<Census>(&[1_000]);
         ended.all_done(1);
-        let slot_bytes = i64::from(plan.block_elements * common::ELEMENT_BYTES);
+        let slot_bytes = i64::from(plan.block_elements * crate::common::ELEMENT_BYTES);
         assert_eq!(ended.counts.slot_bytes_peak, 2 * i64::from(window) * slot_bytes, "window {window}");
         assert_eq!(ended.counts.slots_taken, 250);
     }

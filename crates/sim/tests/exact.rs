@@ -1,8 +1,6 @@
 //! Times to the picosecond, computed by hand.
 
-mod couriers;
-
-use couriers::{Errand, Run, fat_tree, frame_ps, star};
+use crate::couriers::{Errand, Run, fat_tree, frame_ps, star};
 use fanin_core::{DropReason, Duration, Instant};
 use fanin_sim::NetworkConfig;
 

@@ -1,10 +1,8 @@
 //! What links do to packets, what fails when, and that every packet is accounted for.
 
-mod couriers;
-
 use std::collections::BTreeMap;
 
-use couriers::{Errand, Log, Run, fat_tree, frame_ps, star};
+use crate::couriers::{Errand, Log, Run, fat_tree, frame_ps, star};
 use fanin_core::{DropReason, Duration, Instant, NodeId, PacketKind};
 use fanin_sim::RunResult;
 use fanin_sim::faults::{KindSet, LinkFault, LinkSelector, TimedFault};
@@ -120,7 +118,7 @@ fn reordered_packets_are_late_by_no_more_than_the_longest_delay() {
     let fault = LinkFault { links: LinkSelector::HostDown, reordering: 0.2, delay_max: Duration::from_us(2), ..NO_FAULT };
     let (_, log) = with_link_fault(Run::new(star(2)).errand(0, Errand::to(1, 2_000, 32)), fault);
     assert_eq!(log.arrived.len(), 2_000);
-    let late = |arrival: &couriers::Arrival| arrival.at.as_ps() - on_time(arrival.number);
+    let late = |arrival: &crate::couriers::Arrival| arrival.at.as_ps() - on_time(arrival.number);
     assert!(log.arrived.iter().all(|arrival| late(arrival) <= 2_000_000));
     let count = log.arrived.iter().filter(|arrival| late(arrival) > 0).count();
     assert!((300..500).contains(&count), "{count} of 2000 were late");

@@ -1,8 +1,6 @@
 //! Limits of hosts, background flows and jobs that crash, to the picosecond where that can be computed by hand.
 
-mod couriers;
-
-use couriers::{Errand, GBIT, Run, frame_ps, star};
+use crate::couriers::{Errand, GBIT, Run, frame_ps, star};
 use fanin_core::{DropReason, Duration, Instant, NodeId};
 use fanin_sim::flows::{FlowConfig, FlowStep};
 use fanin_sim::limits::HostLimit;

@@ -1,8 +1,6 @@
 //! Where packets that a switch makes itself enter an input-queued switch, and whom they hold up there.
 
-mod couriers;
-
-use couriers::{Errand, Run, frame_ps, star};
+use crate::couriers::{Errand, Run, frame_ps, star};
 use fanin_core::Duration;
 use fanin_sim::lossless::{Arbitration, LosslessConfig, MadePackets, SwitchModel};
 use fanin_sim::metrics::Ended;

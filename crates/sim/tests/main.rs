@@ -1,0 +1,12 @@
+//! The simulator packet by packet. One program: its parts share most of their code, which takes longer to compile than to run.
+
+mod couriers;
+mod exact;
+mod faults;
+mod limits;
+mod lossless;
+mod lossy;
+mod made_packets;
+mod results;
+mod routes;
+mod trace;
