@@ -87,14 +87,20 @@ pub fn window_text(judged: &Judged) -> String {
     }
 }
 
-fn verdict_cell(outcome: &Outcome) -> Cell {
+/// The verdict of a full run, where it is recorded and another one.
+pub fn full_text(outcome: &Outcome, full: Option<Outcome>) -> Option<String> {
+    full.filter(|full| full.verdict != outcome.verdict).map(|full| format!("full: {}", verdict_text(&full)))
+}
+
+fn verdict_cell(outcome: &Outcome, full: Option<Outcome>) -> Cell {
     let color = match outcome.verdict {
         Verdict::Reproduced => Color::Green,
         Verdict::NotReproduced => Color::Red,
         Verdict::Undecided | Verdict::CannotBeTested => Color::Yellow,
         Verdict::Reported => Color::Reset,
     };
-    Cell::new(verdict_text(outcome)).fg(color)
+    let full = full_text(outcome, full).map_or(String::new(), |full| format!(", {full}"));
+    Cell::new(verdict_text(outcome) + &full).fg(color)
 }
 
 /// A figure's claims: a row each, one below it for every other reading, and its causes below the table.
@@ -104,7 +110,8 @@ pub fn table(done: &Done, quick: bool) -> String {
     table.set_header(["claim", "class", "paper", "measured", "interval", "seeds", "window", "verdict"]);
     for judged in &done.judged {
         let paper = judged.claim.paper.map_or("-".into(), number_text);
-        let row = |name: String, outcome: &Outcome| {
+        let id = &judged.claim.id;
+        let row = |name: String, outcome: &Outcome, reading: Option<&str>| {
             let texts = [
                 name,
                 judged.claim.class.text().into(),
@@ -114,11 +121,11 @@ pub fn table(done: &Done, quick: bool) -> String {
                 seeds_text(outcome),
                 window_text(judged),
             ];
-            texts.into_iter().map(Cell::new).chain([verdict_cell(outcome)]).collect::<Vec<_>>()
+            texts.into_iter().map(Cell::new).chain([verdict_cell(outcome, done.full(id, reading))]).collect::<Vec<_>>()
         };
-        table.add_row(row(judged.claim.id.clone(), &judged.outcome));
+        table.add_row(row(id.clone(), &judged.outcome, None));
         for (reading, outcome) in &judged.readings {
-            table.add_row(row(format!("  {reading} reading"), outcome));
+            table.add_row(row(format!("  {reading} reading"), outcome, Some(reading)));
         }
     }
     for column in table.column_iter_mut().skip(2).take(4) {
@@ -132,6 +139,11 @@ pub fn table(done: &Done, quick: bool) -> String {
     if done.judged.iter().any(|judged| judged.outcome.seeds == Some(Seeds::Any)) {
         text.push_str("seeds any: the plan draws nothing: one value\n");
     }
+    text.push_str(match (quick, &done.recorded) {
+        (true, Some(recorded)) if recorded.fits(&done.digest) => "full: what a full run gave, where it is another verdict\n",
+        (true, Some(_)) => "the full run that is recorded was of another plan or other claims, and is not shown\n",
+        _ => "",
+    });
     done.judged.iter().for_each(|judged| text.push_str(&reasons(judged)));
     done.causes.iter().for_each(|tried| text.push_str(&cause_lines(tried)));
     text.push('\n');

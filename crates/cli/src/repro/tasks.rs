@@ -8,8 +8,9 @@ use fanin_plan::{Axis, Plan, PlanError};
 use super::ReproArgs;
 use super::catalog::{Catalog, Figure};
 use super::causes::Cause;
-use super::claims::{Claim, Claims};
+use super::claims::{Claim, Claims, check_drops};
 use super::evaluate::Results;
+use super::recorded::{self, Recorded};
 use crate::grid::{Grid, Simulated};
 
 /// A figure, read and checked.
@@ -22,6 +23,10 @@ pub struct Task {
     pub claims: Claims,
     /// The changed plan of each cause, in the order of the file; `None` where a cause needs no plan of its own, or is not run.
     pub changed: Vec<Option<FigurePlan>>,
+    /// Of all that its verdicts depend on.
+    pub digest: String,
+    /// What a full run gave, of this plan and these claims or of others.
+    pub recorded: Option<Recorded>,
 }
 
 /// How a figure is made.
@@ -99,11 +104,21 @@ pub fn task(how: &How<'_>, catalog: &Catalog, figure: Figure) -> Result<Task, Pl
     let claims = Claims::parse(&claims_file, &figure.claims, axes, fields)?;
     let quick = if how.quick { claims.quick.set.as_slice() } else { &[] };
     let sets: Vec<String> = quick.iter().chain(how.sets).cloned().collect();
+    if how.quick {
+        let plan = FigurePlan::parse(&file, &figure.plan, quick)?;
+        plan.with_grid(&[], |grid| {
+            let results = Results::new(grid, &claims);
+            check_drops(&claims_file, &figure.claims, &claims, |claim| results.left_out(claim))
+        })?;
+    }
     let plan = if sets.is_empty() { whole } else { FigurePlan::parse(&file, &figure.plan, &sets)? };
     plan.check()?;
     let changed = claims.causes.iter().map(|cause| if how.causes { changed(cause, catalog, &figure, &claims, &sets) } else { Ok(None) });
     let changed = changed.collect::<Result<Vec<_>, _>>()?;
-    Ok(Task { figure, plan, claims, changed })
+    let digest = recorded::digest(catalog, &figure, &claims)?;
+    let parse = |text: &String| Recorded::parse(&figure.file(recorded::FILE), text);
+    let recorded = figure.recorded.as_ref().map(parse).transpose()?;
+    Ok(Task { figure, plan, claims, changed, digest, recorded })
 }
 
 /// The plan of a cause, with the points that its claims look at.
