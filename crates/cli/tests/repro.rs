@@ -365,8 +365,14 @@ fn a_claim_that_quick_leaves_out_is_listed_and_none_that_it_does_not() {
     let drops = r#"drops = ["claim-3", "claim-10", "claim-11"]"#;
     assert!(all.contains(drops), "{all}");
     for (listed, expected) in [
-        (r#"drops = ["claim-3", "claim-11"]"#, "\"claim-10\": expected it listed: --quick leaves out idle, 64KiB, tree <b>&"),
-        (r#"drops = ["claim-0", "claim-3", "claim-10", "claim-11"]"#, "\"claim-0\": expected no claim of which --quick leaves nothing out"),
+        (
+            r#"drops = ["claim-3", "claim-11"]"#,
+            "\"claim-10\": expected it listed: --quick leaves out idle, 64KiB, tree <b>&; drops = [\"claim-3\", \"claim-10\", \"claim-11\"]",
+        ),
+        (
+            r#"drops = ["claim-0", "claim-3", "claim-10", "claim-11"]"#,
+            "\"claim-0\": expected no claim of which --quick leaves nothing out; drops = [\"claim-3\", \"claim-10\", \"claim-11\"]",
+        ),
         (
             r#"drops = ["claim-3", "claim-10", "claim-11", "claim-7"]"#,
             "\"claim-7\": expected claims of this file that are measured, each once",

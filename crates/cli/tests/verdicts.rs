@@ -11,8 +11,52 @@ use std::path::Path;
 use common::{folder, good, rows};
 use serde_json::Value;
 
-/// Figures without a record, and why there is none yet. A figure that has one must not be here.
-const UNRECORDED: &[(&str, &str)] = &[];
+/// Why figures have no record yet.
+const NOT_YET: &str = "no full run since there are records";
+
+/// Figures without a record, and why there is none. A figure that has one must not be here.
+const UNRECORDED: &[(&str, &str)] = &[
+    ("a2tp/fig02", NOT_YET),
+    ("a2tp/fig04", NOT_YET),
+    ("a2tp/fig05", NOT_YET),
+    ("a2tp/fig07", NOT_YET),
+    ("a2tp/fig09", NOT_YET),
+    ("a2tp/fig10", NOT_YET),
+    ("a2tp/fig11", NOT_YET),
+    ("a2tp/fig12", NOT_YET),
+    ("a2tp/fig13", NOT_YET),
+    ("a2tp/fig13_scale", NOT_YET),
+    ("canary/adaptive_timeout", NOT_YET),
+    ("canary/arithmetic", NOT_YET),
+    ("canary/fig02", NOT_YET),
+    ("canary/fig06", NOT_YET),
+    ("canary/fig07", NOT_YET),
+    ("canary/fig08", NOT_YET),
+    ("canary/fig09", NOT_YET),
+    ("canary/fig10", NOT_YET),
+    ("canary/fig11", NOT_YET),
+    ("canary/loss", NOT_YET),
+    ("canary/memory", NOT_YET),
+    ("canary/parameters", NOT_YET),
+    ("canary/sensitivity", NOT_YET),
+    ("canary/table", NOT_YET),
+    ("flare/cores", NOT_YET),
+    ("flare/designs", NOT_YET),
+    ("flare/fig05", NOT_YET),
+    ("flare/network", NOT_YET),
+    ("flare/sparse", NOT_YET),
+    ("netreduce/congestion", NOT_YET),
+    ("netreduce/fig07", NOT_YET),
+    ("netreduce/machines", NOT_YET),
+    ("netreduce/scaling", NOT_YET),
+    ("netreduce/tab06", NOT_YET),
+    ("netreduce/tab07", NOT_YET),
+    ("rina/fig03", NOT_YET),
+    ("rina/fig05", NOT_YET),
+    ("rina/fig10", NOT_YET),
+    ("rina/fig10_dragonfly", NOT_YET),
+    ("rina/fig11", NOT_YET),
+];
 
 /// What is wrong with the claims of a paper's quick run.
 fn wrong_of(paper: &str, judged: &[Value], unrecorded: &[(&str, &str)]) -> Vec<String> {

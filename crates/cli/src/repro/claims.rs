@@ -341,13 +341,16 @@ fn refuse_drops(file: &str, tree: &Tree, value: &str, expected: &str) -> PlanErr
 /// # Errors
 /// [`PlanError`] where a claim that it leaves out is not listed, or a listed one is not left out.
 pub fn check_drops(file: &str, text: &str, claims: &Claims, left_out: impl Fn(&Claim) -> Option<String>) -> Result<(), PlanError> {
-    for claim in claims.claims.iter().filter(|claim| !claim.selections().is_empty()) {
-        let expected = match (left_out(claim), claims.quick.drops.contains(&claim.id)) {
+    let measured = claims.claims.iter().filter(|claim| !claim.selections().is_empty());
+    let all: Vec<(&Claim, Option<String>)> = measured.map(|claim| (claim, left_out(claim))).collect();
+    for (claim, what) in &all {
+        let expected = match (what, claims.quick.drops.contains(&claim.id)) {
             (Some(what), false) => format!("it listed: --quick leaves out {what}"),
             (None, true) => "no claim of which --quick leaves nothing out".into(),
             _ => continue,
         };
-        return Err(refuse_drops(file, &Tree::parse(file, text)?, &claim.id, &expected));
+        let drops: Vec<&String> = all.iter().filter(|(_, what)| what.is_some()).map(|(claim, _)| &claim.id).collect();
+        return Err(refuse_drops(file, &Tree::parse(file, text)?, &claim.id, &format!("{expected}; drops = {drops:?}")));
     }
     Ok(())
 }

@@ -4,7 +4,7 @@ use comfy_table::{Cell, CellAlignment, Color, ContentArrangement, Table};
 
 use super::Done;
 use super::causes::{Changed, Finding, Tried};
-use super::claims::{Class, MARGIN, Selection};
+use super::claims::{Class, MARGIN, Selection, Window};
 use super::evaluate::{Judged, Measured, Outcome, Spread, Verdict};
 use super::interval::Seeds;
 use crate::table::STYLE;
@@ -83,7 +83,11 @@ pub fn window_text(judged: &Judged) -> String {
         None => "-".into(),
         Some(window) if window.low == f64::NEG_INFINITY => format!("at most {}", number_text(window.high)),
         Some(window) if window.high == f64::INFINITY => format!("at least {}", number_text(window.low)),
-        Some(window) => format!("{} to {}", number_text(window.low), number_text(window.high)),
+        Some(Window { low, high }) => match (number_text(low), number_text(high)) {
+            // Closer to each other than three digits.
+            (first, second) if first == second && low != high => format!("{low} to {high}"),
+            (first, second) => format!("{first} to {second}"),
+        },
     }
 }
 
