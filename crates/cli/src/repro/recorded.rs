@@ -16,8 +16,7 @@ use super::causes::{Changed, Finding, Tried};
 use super::claims::{Claims, Class};
 use super::evaluate::{Judged, Measured, Outcome, Spread, Verdict};
 use super::interval::Seeds;
-use super::tasks::{How, task};
-use super::{Done, tables};
+use super::{Done, tables, tasks};
 
 /// The file, beside the figure's plan.
 pub const FILE: &str = "verdicts.json";
@@ -192,6 +191,14 @@ impl Recorded {
     pub fn parse(file: &str, text: &str) -> Result<Recorded, PlanError> {
         serde_json::from_str(text)
             .map_err(|error| PlanError::new(file, format!("expected what a full run gave, as `fanin repro` writes it: {error}")))
+    }
+
+    /// What is recorded of a figure.
+    ///
+    /// # Errors
+    /// [`PlanError`] where its file is no record.
+    pub fn of_figure(figure: &Figure) -> Result<Option<Recorded>, PlanError> {
+        figure.recorded.as_ref().map(|text| Recorded::parse(&figure.file(FILE), text)).transpose()
     }
 
     /// Whether it is of the plan and the claims with this digest.
@@ -372,13 +379,15 @@ fn change(catalog: &Catalog, experiments: &Path, paper: &str, name: &str, file: 
     let shown = file.display().to_string();
     let text = fs::read_to_string(file).with_context(|| shown.clone())?;
     let record = Recorded::parse(&shown, &text)?;
-    let task = task(&How { quick: false, sets: &[], causes: false }, catalog, catalog.figure(paper, name)?)?;
-    if !record.fits(&task.digest) {
-        bail!("{shown}: expected what was run with the plan and the claims that are there now, {}: run {name} again", task.digest);
+    let figure = catalog.figure(paper, name)?;
+    let (_, claims) = tasks::read(&figure)?;
+    let digest = digest(catalog, &figure, &claims)?;
+    if !record.fits(&digest) {
+        bail!("{shown}: expected what was run with the plan and the claims that are there now, {digest}: run {name} again");
     }
-    let readme = (!task.figure.readme.is_empty()).then_some(task.figure.readme.as_str());
-    let table = tables::table(paper, name, &record.judged(&task.claims), &record.tried(&task.claims));
-    let readme = readme.map(|readme| tables::insert(readme, &table).with_context(|| task.figure.file("README.md"))).transpose()?;
+    let table = || tables::table(paper, name, &record.judged(&claims), &record.tried(&claims));
+    let inserted = || tables::insert(&figure.readme, &table()).with_context(|| figure.file("README.md"));
+    let readme = (!figure.readme.is_empty()).then(inserted).transpose()?;
     Ok(Change { folder: experiments.join(paper).join(name), record: record.text(), readme })
 }
 

@@ -81,7 +81,8 @@ mod tests {
     use super::super::causes::{Cause, Direction, Finding};
     use super::super::evaluate::{Measured, Spread, Verdict};
     use super::super::interval::Seeds;
-    use super::super::tasks::{How, task};
+    use super::super::recorded::Recorded;
+    use super::super::tasks::read;
     use super::*;
 
     fn outcome(measured: Measured, spread: Spread, seeds: usize) -> Outcome {
@@ -159,13 +160,11 @@ mod tests {
         for paper in catalog.papers() {
             for name in catalog.figures(&paper) {
                 let figure = catalog.figure(&paper, &name).unwrap_or_else(|error| panic!("{error}"));
-                let task =
-                    task(&How { quick: false, sets: &[], causes: false }, &catalog, figure).unwrap_or_else(|error| panic!("{error}"));
-                let Some(record) = &task.recorded else { continue };
-                let table = table(&paper, &name, &record.judged(&task.claims), &record.tried(&task.claims));
-                let readme =
-                    insert(&task.figure.readme, &table).unwrap_or_else(|error| panic!("{}: {error}", task.figure.file("README.md")));
-                if readme != task.figure.readme {
+                let Some(record) = Recorded::of_figure(&figure).unwrap_or_else(|error| panic!("{error}")) else { continue };
+                let (_, claims) = read(&figure).unwrap_or_else(|error| panic!("{error}"));
+                let table = table(&paper, &name, &record.judged(&claims), &record.tried(&claims));
+                let readme = insert(&figure.readme, &table).unwrap_or_else(|error| panic!("{}: {error}", figure.file("README.md")));
+                if readme != figure.readme {
                     wrong.push(format!(
                         "{paper}/{name}/README.md is not what verdicts.json has: fanin repro {paper} {name} --dir experiments --tables"
                     ));

@@ -93,31 +93,42 @@ pub struct How<'a> {
     pub causes: bool,
 }
 
+/// A figure's whole plan and its claims; of the plan it is not checked that each of its points can be run.
+///
+/// # Errors
+/// [`PlanError`] where a file is not as it must be.
+pub fn read(figure: &Figure) -> Result<(FigurePlan, Claims), PlanError> {
+    let plan = FigurePlan::parse(&figure.file("plan.toml"), &figure.plan, &[])?;
+    let (axes, fields) = plan.axes_and_fields();
+    let claims = Claims::parse(&figure.file("claims.toml"), &figure.claims, axes, fields)?;
+    Ok((plan, claims))
+}
+
 /// Reads a figure.
 ///
 /// # Errors
 /// [`PlanError`] where a file is not as it must be.
 pub fn task(how: &How<'_>, catalog: &Catalog, figure: Figure) -> Result<Task, PlanError> {
-    let (file, claims_file) = (figure.file("plan.toml"), figure.file("claims.toml"));
-    let whole = FigurePlan::parse(&file, &figure.plan, &[])?;
-    let (axes, fields) = whole.axes_and_fields();
-    let claims = Claims::parse(&claims_file, &figure.claims, axes, fields)?;
+    let file = figure.file("plan.toml");
+    let (whole, claims) = read(&figure)?;
     let quick = if how.quick { claims.quick.set.as_slice() } else { &[] };
     let sets: Vec<String> = quick.iter().chain(how.sets).cloned().collect();
+    let mut plan = if quick.is_empty() { whole } else { FigurePlan::parse(&file, &figure.plan, quick)? };
     if how.quick {
-        let plan = FigurePlan::parse(&file, &figure.plan, quick)?;
+        // As the file has it: what --set changes besides is not the file's.
         plan.with_grid(&[], |grid| {
             let results = Results::new(grid, &claims);
-            check_drops(&claims_file, &figure.claims, &claims, |claim| results.left_out(claim))
+            check_drops(&figure.file("claims.toml"), &figure.claims, &claims, |claim| results.left_out(claim))
         })?;
     }
-    let plan = if sets.is_empty() { whole } else { FigurePlan::parse(&file, &figure.plan, &sets)? };
+    if !how.sets.is_empty() {
+        plan = FigurePlan::parse(&file, &figure.plan, &sets)?;
+    }
     plan.check()?;
     let changed = claims.causes.iter().map(|cause| if how.causes { changed(cause, catalog, &figure, &claims, &sets) } else { Ok(None) });
     let changed = changed.collect::<Result<Vec<_>, _>>()?;
     let digest = recorded::digest(catalog, &figure, &claims)?;
-    let parse = |text: &String| Recorded::parse(&figure.file(recorded::FILE), text);
-    let recorded = figure.recorded.as_ref().map(parse).transpose()?;
+    let recorded = Recorded::of_figure(&figure)?;
     Ok(Task { figure, plan, claims, changed, digest, recorded })
 }
 
