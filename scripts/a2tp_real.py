@@ -25,7 +25,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import mean
 
-from figure_results import BEGIN, END
+from readme_tables import BEGIN, END
 from real_vs_sim import RunError, output_of, write_readme
 
 FOLDER = Path(__file__).resolve().parent.parent / "experiments" / "a2tp" / "fig02_real"

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from figure_results import BEGIN, END, number, window
+from readme_tables import BEGIN, END, number, window
 
 FOLDER = Path(__file__).resolve().parent.parent / "experiments" / "canary" / "real_vs_sim"
 SYSTEMS = ("canary", "tree")

@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from a2tp_real import IDLE_MIN, load_text, wait_for_idle
-from figure_results import BEGIN, number, window
+from readme_tables import BEGIN, number, window
 from real_vs_sim import RunError, judge, output_of, row_of, sets, write_readme
 
 FOLDER = Path(__file__).resolve().parent.parent / "experiments" / "rina" / "fig12"

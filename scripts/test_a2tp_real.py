@@ -5,7 +5,7 @@ import unittest
 from pathlib import Path
 
 import a2tp_real
-from figure_results import BEGIN, END
+from readme_tables import BEGIN, END
 from real_vs_sim import RunError, write_readme
 
 try:

@@ -7,7 +7,7 @@ from pathlib import Path
 from unittest import mock
 
 import rina_real
-from figure_results import BEGIN, END
+from readme_tables import BEGIN, END
 
 
 def row(case, system, measured, idle=0.6):

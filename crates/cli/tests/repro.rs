@@ -49,6 +49,7 @@ const HEAD: &str = r#"title = "A figure of <i>tests</i>"
 
 [quick]
 set = ["run.repetitions=1", 'sweep.jobs.0.message=["4KiB"]']
+DROPS
 
 [[readings]]
 name = "half"
@@ -182,7 +183,10 @@ fn claims(all: &[(&str, &str)]) -> String {
             ["SIM", "HW", "consistency"][usize::from(index == 7) + 2 * usize::from(index == 9)]
         )
     };
-    HEAD.to_string() + &all.iter().enumerate().map(one).collect::<String>().replace("MEAN", "24")
+    // What --quick leaves out, of the claims above.
+    let dropped = (0..all.len()).filter(|index| all[*index].1.contains("\"64KiB\"")).map(|index| format!("claim-{index}"));
+    let drops = format!("drops = {:?}", dropped.collect::<Vec<_>>());
+    HEAD.replace("DROPS", &drops) + &all.iter().enumerate().map(one).collect::<String>().replace("MEAN", "24")
 }
 
 fn experiment(folder: &Path, plan: &str, claims: &str) {
@@ -355,6 +359,111 @@ fn a_quick_run_says_so_and_what_it_leaves_out() {
 }
 
 #[test]
+fn a_claim_that_quick_leaves_out_is_listed_and_none_that_it_does_not() {
+    let folder = folder("repro-drops");
+    let all = claims(CLAIMS);
+    let drops = r#"drops = ["claim-3", "claim-10", "claim-11"]"#;
+    assert!(all.contains(drops), "{all}");
+    for (listed, expected) in [
+        (
+            r#"drops = ["claim-3", "claim-11"]"#,
+            "\"claim-10\": expected it listed: --quick leaves out idle, 64KiB, tree <b>&; drops = [\"claim-3\", \"claim-10\", \"claim-11\"]",
+        ),
+        (
+            r#"drops = ["claim-0", "claim-3", "claim-10", "claim-11"]"#,
+            "\"claim-0\": expected no claim of which --quick leaves nothing out; drops = [\"claim-3\", \"claim-10\", \"claim-11\"]",
+        ),
+        (
+            r#"drops = ["claim-3", "claim-10", "claim-11", "claim-7"]"#,
+            "\"claim-7\": expected claims of this file that are measured, each once",
+        ),
+        (r#"drops = ["claim-3", "claim-3"]"#, "\"claim-3\": expected claims of this file that are measured, each once"),
+    ] {
+        experiment(&folder, PLAN, &all.replace(drops, listed));
+        let said = refused(&folder, &[&RUN[..], &["--quick"]].concat());
+        assert_eq!(said, format!("error: experiments/paper/fig1/claims.toml:5: quick.drops = {expected}"));
+    }
+}
+
+/// The README of a figure, with a place for the table.
+const README: &str = "# Choices\n\n<!-- results -->\nold\n<!-- end of results -->\n\nafter\n";
+
+#[test]
+fn a_full_run_is_recorded_and_a_quick_one_says_where_it_differs() {
+    let folder = folder("repro-record");
+    let all = with_causes();
+    experiment(&folder, PLAN, &all);
+    let (readme, record) = (folder.join("experiments/paper/fig1/README.md"), folder.join("experiments/paper/fig1/verdicts.json"));
+    fs::write(&readme, README).expect("a README");
+    let none = rows(&good(&folder, &[&RUN[..], &["--quick", "--format", "json"]].concat()));
+    assert!(none.iter().all(|row| row["full"].is_null()), "nothing is recorded");
+    good(&folder, &[&RUN[..], &["--out", "out"]].concat());
+    assert_eq!(good(&folder, &[&RUN[..], &["--record", "out"]].concat()), "paper: fig1\n");
+    let recorded = fs::read_to_string(&record).expect("a record");
+    assert_eq!(recorded, fs::read_to_string(folder.join("out/fig1/verdicts.json")).expect("a record"));
+    let table = fs::read_to_string(&readme).expect("a README");
+    assert!(
+        table.starts_with("# Choices\n\n<!-- results -->\n`fanin repro paper fig1` gave:\n") && table.ends_with("-->\n\nafter\n"),
+        "{table}"
+    );
+    assert!(
+        table.contains("| claim-3 | says <3> | ")
+            && table.contains("|  | *half reading* | ")
+            && table.contains("- **cause shown**, `cause-0`: ")
+    );
+    let judged = rows(&good(&folder, &[&RUN[..], &["--quick", "--format", "json"]].concat()));
+    assert!(judged.iter().all(|row| row["full"]["fits"] == true));
+    assert_eq!((&judged[3]["verdict"], &judged[3]["full"]["verdict"]), (&"cannot be tested here".into(), &"not reproduced".into()));
+    assert_eq!(judged[2]["full"]["measured"].as_array().map(Vec::len), Some(2), "a range stays one");
+    assert!(judged[2]["readings"][0]["full"]["verdict"].is_string());
+    let quick = good(&folder, &[&RUN[..], &["--quick", "--no-causes", "--out", "quick"]].concat());
+    assert!(quick.contains("cannot be tested here, full: not reproduced"), "{quick}");
+    let page = fs::read_to_string(folder.join("quick/report.html")).expect("a report");
+    assert!(page.contains("<span class=\"muted\">full: not reproduced</span>"));
+    let changed = rows(&good(&folder, &[&RUN[..], &["--quick", "--format", "json", "--set", "network.rate=50Gb/s"]].concat()));
+    assert!(changed.iter().all(|row| row["full"].is_null()), "a changed plan has no full run");
+    fs::write(&readme, README).expect("a README");
+    assert_eq!(good(&folder, &[&RUN[..], &["--tables"]].concat()), "paper: fig1\n");
+    assert_eq!(fs::read_to_string(&readme).expect("a README"), table, "the table is that of the record");
+    fs::write(folder.join("experiments/paper/fig1/claims.toml"), all.replace("window = [1000, inf]", "window = [2000, inf]"))
+        .expect("claims");
+    let stale = good(&folder, &[&RUN[..], &["--quick", "--no-causes"]].concat());
+    assert!(stale.contains("was of another plan or other claims, and is not shown") && !stale.contains("full: not"), "{stale}");
+    let said = refused(&folder, &[&RUN[..], &["--record", "out"]].concat());
+    assert!(said.contains("out/fig1/verdicts.json: expected what was run with the plan and the claims that are there now, "), "{said}");
+}
+
+#[test]
+fn what_is_not_a_full_run_is_not_recorded() {
+    let folder = folder("repro-not-recorded");
+    experiment(&folder, PLAN, &claims(&CLAIMS[..4]));
+    let refuse = |arguments: &[&str], expected: &str| {
+        let said = refused(&folder, &[&RUN[..], arguments].concat());
+        assert!(said.contains(expected), "{said}");
+    };
+    let only = "out/fig1/verdicts.json: expected it there; only a full run writes it";
+    for arguments in [&["--quick"][..], &["--no-causes"], &["--set", "run.seed=2"]] {
+        // In the folder of a full run, too, whose results it takes the place of.
+        good(&folder, &[&RUN[..], &["--out", "out"]].concat());
+        assert!(folder.join("out/fig1/verdicts.json").is_file());
+        good(&folder, &[&RUN[..], &["--out", "out"], arguments].concat());
+        refuse(&["--record", "out"], only);
+    }
+    experiment(&folder, &PLAN.replace("repetitions = 2", "repetitions = 2\ntime_limit = \"3us\""), &claims(&CLAIMS[..4]));
+    assert_eq!(common::fanin(&folder, &[&RUN[..], &["--out", "out"]].concat()).status.code(), Some(1));
+    refuse(&["--record", "out"], only);
+    refuse(&["--record", "nowhere"], "paper: nothing to record, and nothing that is recorded");
+    refuse(&["fig1", "--record", "nowhere"], "fig1: expected a folder of this name");
+    refuse(&["fig2", "--tables"], "\"fig2\": expected one of fig1");
+    experiment(&folder, PLAN, &claims(&CLAIMS[..4]));
+    good(&folder, &[&RUN[..], &["--out", "out"]].concat());
+    refuse(&["--record", "out"], "fig1/README.md: expected <!-- results --> and then <!-- end of results -->, each once");
+    assert!(!folder.join("experiments/paper/fig1/verdicts.json").exists(), "nothing is written where one thing is wrong");
+    fs::write(folder.join("experiments/paper/fig1/verdicts.json"), "{}").expect("a file");
+    refuse(&["--quick"], "fig1/verdicts.json: expected what a full run gave, as `fanin repro` writes it: missing field");
+}
+
+#[test]
 fn the_report_is_one_page_and_escapes_what_it_shows() {
     let folder = folder("repro-report");
     experiment(&folder, PLAN, &claims(CLAIMS));
@@ -400,49 +509,49 @@ fn a_run_without_its_number_is_a_reason_and_an_error() {
 const WRONG: &[(&str, &str)] = &[
     (
         "value = { series = \"rings\" }\nwindow = [0, 1]",
-        "15: claims[0].value = \"rings\": expected a place on the axis \"series\" of the plan: \"ring\", \"tree <b>&\"",
+        "16: claims[0].value = \"rings\": expected a place on the axis \"series\" of the plan: \"ring\", \"tree <b>&\"",
     ),
     (
         "value = { serie = \"ring\" }\nwindow = [0, 1]",
-        "15: claims[0].value = \"serie\": expected what the plan varies: \"series\", \"condition\", \"jobs.0.message\"",
+        "16: claims[0].value = \"serie\": expected what the plan varies: \"series\", \"condition\", \"jobs.0.message\"",
     ),
     (
         "value = { series = \"ring\" }\nwindow = [0, 1]",
-        "15: claims[0].value = ring: expected one place on the axis \"condition\", at_each, at_some, or over = \"lowest\" or the like",
+        "16: claims[0].value = ring: expected one place on the axis \"condition\", at_each, at_some, or over = \"lowest\" or the like",
     ),
-    ("field = \"goodputs\"\nvalue = { over = \"mean\" }\nwindow = [0, 1]", "16: claims[0].value = \"goodputs\": expected a field, one of "),
-    ("value = { over = \"mean\" }", "11: claims[0] = \"claim-0\": expected a window, [lowest, highest], or reported with a reason"),
+    ("field = \"goodputs\"\nvalue = { over = \"mean\" }\nwindow = [0, 1]", "17: claims[0].value = \"goodputs\": expected a field, one of "),
+    ("value = { over = \"mean\" }", "12: claims[0] = \"claim-0\": expected a window, [lowest, highest], or reported with a reason"),
     (
         "value = { over = \"mean\" }\nuntestable = \"no tolerance\"",
-        "16: claims[0].untestable = ...: expected reported with a reason where something is measured",
+        "17: claims[0].untestable = ...: expected reported with a reason where something is measured",
     ),
     (
         "value = { over = \"mean\" }\nwindow = [0, 1]\nreported = \"no tolerance\"",
-        "16: claims[0].window = ...: expected no window where what is measured is only reported",
+        "17: claims[0].window = ...: expected no window where what is measured is only reported",
     ),
     (
         "reported = \"no tolerance\"\nuntestable = \"no machine\"",
-        "15: claims[0].reported = ...: expected value, ratio, difference or order beside it",
+        "16: claims[0].reported = ...: expected value, ratio, difference or order beside it",
     ),
     (
         "value = { over = \"mean\" }\nwindow = [0, 1]\nmargin = 0.1",
-        "17: claims[0].margin = 0.1: expected a share, 0 or more and below 2, beside order",
+        "18: claims[0].margin = 0.1: expected a share, 0 or more and below 2, beside order",
     ),
     (
         "value = { over = \"mean\" }\nwindow = [0, 1]\n[[causes]]\nid = \"a\"\ntext = \"b\"\nclaims = [\"claim\"]\nset = [\"run.seed=2\"]\nmoves = \"up\"",
-        "20: causes[0].claims = \"claim\": expected a claim of this file",
+        "21: causes[0].claims = \"claim\": expected a claim of this file",
     ),
     (
         "value = { over = \"mean\" }\nwindow = [0, 1]\n[[causes]]\nid = \"a\"\ntext = \"b\"\nclaims = [\"claim-0\"]\nset = [\"run.seed=2\"]\nreading = \"half\"\nmoves = \"up\"",
-        "17: causes[0] = \"a\": expected one of set, reading and plan",
+        "18: causes[0] = \"a\": expected one of set, reading and plan",
     ),
     (
         "value = { over = \"mean\" }\nwindow = [0, 1]\n[[causes]]\nid = \"a\"\ntext = \"b\"\nclaims = [\"claim-0\"]\nset = [\"run.seed=2\"]",
-        "17: causes[0] = \"a\": expected one of verdict and moves",
+        "18: causes[0] = \"a\": expected one of verdict and moves",
     ),
     (
         "value = { over = \"mean\" }\nwindow = [0, 1]\n[[causes]]\nid = \"a\"\ntext = \"b\"\nclaims = [\"claim-0\"]\nset = [\"run.seed=2\"]\nverdict = \"undecided\"",
-        "22: causes[0].verdict = \"undecided\": expected \"reproduced\" or \"not reproduced\"",
+        "23: causes[0].verdict = \"undecided\": expected \"reproduced\" or \"not reproduced\"",
     ),
     (
         "value = { over = \"mean\" }\nwindow = [0, 1]\n[[causes]]\nid = \"a\"\ntext = \"b\"\nclaims = [\"claim-0\"]\nset = [\"network.rates=2\"]\nmoves = \"up\"",
@@ -450,17 +559,17 @@ const WRONG: &[(&str, &str)] = &[
     ),
     (
         "value = { over = \"mean\" }\nwindow = [2, 1]",
-        "16: claims[0].window = [2, 1]: expected [lowest, highest], such as [0.7, 0.9] or [1.5, inf]",
+        "17: claims[0].window = [2, 1]: expected [lowest, highest], such as [0.7, 0.9] or [1.5, inf]",
     ),
-    ("value = { over = \"mean\" }\nwindow = [1, 2, 3]", "16: claims[0].window = [1, 2, 3]: expected 2 items"),
+    ("value = { over = \"mean\" }\nwindow = [1, 2, 3]", "17: claims[0].window = [1, 2, 3]: expected 2 items"),
     (
         "value = { over = \"most\" }\nwindow = [0, 1]",
-        "15: claims[0].value = { over = \"most\" }: over: expected \"median\", \"mean\", \"lowest\" or \"highest\"",
+        "16: claims[0].value = { over = \"most\" }: over: expected \"median\", \"mean\", \"lowest\" or \"highest\"",
     ),
-    ("value = { over = \"mean\" }\nratio = [{}, {}]\nwindow = [0, 1]", "16: claims[0].ratio = ...: expected one of value and ratio"),
-    ("order = [{ over = \"mean\" }]", "15: claims[0].order = ...: expected two or more, the highest first"),
-    ("", "11: claims[0] = \"claim-0\": expected value, ratio, difference or order, or untestable with a reason"),
-    ("windows = [0, 1]", "15: claims[0].windows = [0, 1]: unknown key; did you mean window? Expected one of "),
+    ("value = { over = \"mean\" }\nratio = [{}, {}]\nwindow = [0, 1]", "17: claims[0].ratio = ...: expected one of value and ratio"),
+    ("order = [{ over = \"mean\" }]", "16: claims[0].order = ...: expected two or more, the highest first"),
+    ("", "12: claims[0] = \"claim-0\": expected value, ratio, difference or order, or untestable with a reason"),
+    ("windows = [0, 1]", "16: claims[0].windows = [0, 1]: unknown key; did you mean window? Expected one of "),
     ("class = \"SIN\"", "not TOML: "),
 ];
 

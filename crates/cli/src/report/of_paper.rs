@@ -8,7 +8,9 @@ use crate::repro::Done;
 use crate::repro::causes::{Finding, Tried};
 use crate::repro::coverage::Entry;
 use crate::repro::evaluate::{Judged, Outcome, Verdict};
-use crate::repro::output::{changed_text, counts, measured_text, number_text, seeds_text, spread_text, verdict_text, window_text};
+use crate::repro::output::{
+    changed_text, counts, full_text, measured_text, number_text, seeds_text, spread_text, verdict_text, window_text,
+};
 
 /// What has become of a paper's claims.
 pub(super) struct Verdicts {
@@ -49,6 +51,8 @@ pub(super) struct ClaimRow {
     pub(super) window: String,
     pub(super) verdict: String,
     pub(super) style: String,
+    /// Of a full run, where it is another one.
+    pub(super) full: Option<String>,
     pub(super) causes: Vec<CauseRow>,
 }
 
@@ -101,14 +105,15 @@ pub fn page(paper: &str, all: &[Done], sections: &[Section], entries: &[Entry], 
 fn figure_rows(done: &Done) -> FigureRows {
     let mut claims = Vec::new();
     for judged in &done.judged {
-        claims.push(claim_row(judged, &judged.outcome, None, &done.causes));
-        claims.extend(judged.readings.iter().map(|(name, outcome)| claim_row(judged, outcome, Some(name), &[])));
+        claims.push(claim_row(done, judged, &judged.outcome, None));
+        claims.extend(judged.readings.iter().map(|(name, outcome)| claim_row(done, judged, outcome, Some(name))));
     }
     FigureRows { id: done.figure.name.clone(), title: done.title.clone(), readings: done.readings.clone(), claims }
 }
 
-fn claim_row(judged: &Judged, outcome: &Outcome, reading: Option<&str>, causes: &[Tried]) -> ClaimRow {
+fn claim_row(done: &Done, judged: &Judged, outcome: &Outcome, reading: Option<&str>) -> ClaimRow {
     let claim = &judged.claim;
+    let causes = if reading.is_some() { &[][..] } else { &done.causes };
     ClaimRow {
         name: reading.map_or_else(|| claim.id.clone(), |name| format!("{name} reading")),
         is_reading: reading.is_some(),
@@ -122,6 +127,7 @@ fn claim_row(judged: &Judged, outcome: &Outcome, reading: Option<&str>, causes: 
         window: window_text(judged),
         verdict: verdict_text(outcome),
         style: style(outcome.verdict.text()),
+        full: full_text(outcome, done.full(&claim.id, reading)),
         causes: causes.iter().filter_map(|tried| cause_row(tried, &claim.id)).collect(),
     }
 }

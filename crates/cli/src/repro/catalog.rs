@@ -7,6 +7,7 @@ use fanin_plan::PlanError;
 use include_dir::{Dir, include_dir};
 
 use super::coverage::{self, Entry};
+use super::recorded;
 
 static EMBEDDED: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/../../experiments");
 
@@ -33,12 +34,29 @@ pub struct Figure {
     pub claims: String,
     /// `README.md`; empty where there is none.
     pub readme: String,
+    /// `verdicts.json`, what a full run gave.
+    pub recorded: Option<String>,
 }
 
 impl Figure {
     /// The name of one of its files, for errors.
     pub fn file(&self, name: &str) -> String {
         format!("{}/{name}", self.place)
+    }
+
+    /// One of these texts.
+    #[cfg(test)]
+    pub fn given(plan: &str, claims: &str) -> Figure {
+        let (readme, recorded) = (String::new(), None);
+        Figure {
+            paper: "paper".into(),
+            name: "figure".into(),
+            place: "figure".into(),
+            plan: plan.into(),
+            claims: claims.into(),
+            readme,
+            recorded,
+        }
     }
 }
 
@@ -126,7 +144,7 @@ impl Catalog {
             self.read(&path).ok_or_else(|| PlanError::new(&format!("{place}/{file}"), "expected a text that can be read"))
         };
         let (plan, claims) = (read("plan.toml")?, read("claims.toml")?);
-        let readme = read("README.md").unwrap_or_default();
-        Ok(Figure { paper: paper.into(), name: name.into(), place, plan, claims, readme })
+        let (readme, recorded) = (read("README.md").unwrap_or_default(), read(recorded::FILE).ok());
+        Ok(Figure { paper: paper.into(), name: name.into(), place, plan, claims, readme, recorded })
     }
 }

@@ -56,7 +56,7 @@ pub enum Direction {
 }
 
 /// What has become of a cause.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Finding {
     /// The change brings what it must.
     #[serde(rename = "cause shown")]

@@ -64,6 +64,9 @@ pub struct Quick {
     /// Changes of the plan, each a `KEY=VALUE` as for `--set`.
     #[serde(default)]
     pub set: Vec<String>,
+    /// The claims of which that leaves out a point. Checked both ways: a first look is not to lose a claim unseen.
+    #[serde(default)]
+    pub drops: Vec<String>,
 }
 
 /// `[[readings]]`: the same claims, held against other points of the same plan.
@@ -313,12 +316,43 @@ impl Claims {
                 return Err(check.refuse(index, &["id"], format!("{:?}", claim.id), "another name for each claim"));
             }
         }
+        for (index, id) in claims.quick.drops.iter().enumerate() {
+            let known = claims.claims.iter().any(|claim| claim.id == *id && !claim.selections().is_empty());
+            if !known || claims.quick.drops[..index].contains(id) {
+                return Err(refuse_drops(file, &tree, id, "claims of this file that are measured, each once"));
+            }
+        }
         for (index, cause) in claims.causes.iter().enumerate() {
             let names = claims.causes[..index].iter().map(|other| &other.id);
             cause.check(&claims, names).map_err(|wrong| check.refuse_at("causes", index, &wrong.keys, wrong.value, wrong.expected))?;
         }
         Ok(claims)
     }
+}
+
+/// What is wrong with `quick.drops`.
+fn refuse_drops(file: &str, tree: &Tree, value: &str, expected: &str) -> PlanError {
+    let path = ["quick", "drops"].map(|key| Step::Key(key.into()));
+    PlanError::new(file, format!("quick.drops = {value:?}: expected {expected}")).at(tree.closest(&path).origin.clone())
+}
+
+/// Holds `quick.drops` against what the quick plan leaves out: of each claim that misses a point, what it misses.
+///
+/// # Errors
+/// [`PlanError`] where a claim that it leaves out is not listed, or a listed one is not left out.
+pub fn check_drops(file: &str, text: &str, claims: &Claims, left_out: impl Fn(&Claim) -> Option<String>) -> Result<(), PlanError> {
+    let measured = claims.claims.iter().filter(|claim| !claim.selections().is_empty());
+    let all: Vec<(&Claim, Option<String>)> = measured.map(|claim| (claim, left_out(claim))).collect();
+    for (claim, what) in &all {
+        let expected = match (what, claims.quick.drops.contains(&claim.id)) {
+            (Some(what), false) => format!("it listed: --quick leaves out {what}"),
+            (None, true) => "no claim of which --quick leaves nothing out".into(),
+            _ => continue,
+        };
+        let drops: Vec<&String> = all.iter().filter(|(_, what)| what.is_some()).map(|(claim, _)| &claim.id).collect();
+        return Err(refuse_drops(file, &Tree::parse(file, text)?, &claim.id, &format!("{expected}; drops = {drops:?}")));
+    }
+    Ok(())
 }
 
 /// Holds claims against the plan.

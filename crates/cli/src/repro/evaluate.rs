@@ -223,6 +223,17 @@ impl<'a> Results<'a> {
         (0..self.grid.points()).filter(|&point| wanted.iter().any(|selection| self.selected(point, None, selection))).collect()
     }
 
+    /// What a claim looks at and the plan does not have.
+    pub fn left_out(&self, claim: &Claim) -> Option<String> {
+        let places = match self.places(claim) {
+            Ok(places) => places,
+            Err(Missing::LeftOut(what) | Missing::NotMeasured(what) | Missing::NoNumber(what)) => return Some(what),
+        };
+        let there = |selection: &Selection| (0..self.grid.points()).any(|point| self.selected(point, None, selection));
+        let wanted = places.iter().flat_map(|at| claim.selections().into_iter().map(|one| one.within(&at.within(&claim.shared))));
+        wanted.filter(|selection| !there(selection)).map(|selection| selection.describe()).next()
+    }
+
     /// All places of the axes at each of which the claim must hold.
     fn places(&self, claim: &Claim) -> Result<Vec<Selection>, Missing> {
         let mut all = vec![Selection::default()];

@@ -10,6 +10,7 @@
 //! | [`causes`] | from changed plans to causes that are shown or refuted |
 //! | [`coverage`] | `figures.toml`: everything that a paper shows, and the claims that cover it |
 //! | [`output`], [`records`] | table and JSON of verdicts |
+//! | [`recorded`], [`tables`] | what full runs gave, as a file of each figure and as the table of its README |
 
 pub mod catalog;
 pub mod causes;
@@ -18,7 +19,9 @@ pub mod coverage;
 pub mod evaluate;
 pub mod interval;
 pub mod output;
+pub mod recorded;
 pub mod records;
+pub mod tables;
 pub mod tasks;
 
 use std::fs::{self, File};
@@ -38,7 +41,8 @@ use crate::{plot, progress, sim};
 use catalog::{Catalog, Figure};
 use causes::Tried;
 use coverage::Entry;
-use evaluate::{Judged, judge};
+use evaluate::{Judged, Outcome, judge};
+use recorded::Recorded;
 use tasks::{FigurePlan, Task};
 
 /// Reproduce a paper's figures: run their plans, and hold what comes out against what the paper says.
@@ -70,6 +74,14 @@ pub struct ReproArgs {
     /// What to print: a table, or an array with one object a claim.
     #[arg(long, value_enum, default_value_t = Format::Table, requires = "paper")]
     pub format: Format,
+    /// Runs nothing: takes what full runs gave from the folders that they wrote with --out, and records it beside the plans of --dir, as
+    /// verdicts.json and as the table of each README. May be given several times; of a figure the last counts.
+    #[arg(long, value_name = "OUT", requires = "paper", requires = "dir")]
+    #[arg(conflicts_with_all = ["quick", "out", "no_causes", "set", "threads", "format", "tables"])]
+    pub record: Vec<PathBuf>,
+    /// Runs nothing: writes what is recorded beside the plans of --dir as the table of each README.
+    #[arg(long, requires = "paper", requires = "dir", conflicts_with_all = ["quick", "out", "no_causes", "set", "threads", "format"])]
+    pub tables: bool,
 }
 
 const REPRO_HELP: &str = "\
@@ -77,12 +89,14 @@ Examples:
   fanin repro
   fanin repro canary --quick --out out/canary
   fanin repro canary fig08 --format json | jq '.[] | {claim, measured, verdict}'
+  fanin repro canary fig08 --dir experiments --record out/canary
 
 A verdict comes from the seeds that a plan is run with: reproduced or not reproduced where the 95 % interval of what is measured
 (Student's t around the mean) lies wholly inside or outside of the window, undecided where it lies across an edge. An order needs a
 margin: 1 % where a claim does not say its own, of differences by seed. One seed of a plan that draws random numbers has no interval:
 it is taken to be off by a tenth to either side, and marked (1 seed). Reported: measured, and nothing to hold it against. Cannot be
 tested here: not measured. Claims of the class consistency could not fail, and are counted apart.
+--quick shows beside its own verdict that of the full run which is recorded, where it is another.
 A cause is run as a changed plan: cause shown, cause refuted, or cause not tested; --no-causes saves its time.
 A claim that is not reproduced is a result, not an error.
 Exit codes: 0 every run was exact, 1 a run failed or was not exact, 2 the input is wrong.";
@@ -116,6 +130,10 @@ pub struct Done {
     pub causes: Vec<Tried>,
     /// What the changed plans of its causes gave, by cause.
     of_causes: Vec<(String, FigurePlan, Vec<Finished>)>,
+    /// Of all that its verdicts depend on.
+    pub digest: String,
+    /// Of a quick run, what a full one gave; it may be of another plan or other claims.
+    pub recorded: Option<Recorded>,
 }
 
 impl Done {
@@ -135,13 +153,25 @@ impl Done {
         all
     }
 
+    /// What a full run of the same plan and claims gave.
+    pub fn full(&self, claim: &str, reading: Option<&str>) -> Option<Outcome> {
+        self.recorded.as_ref().filter(|recorded| recorded.fits(&self.digest))?.outcome(claim, reading)
+    }
+
     /// How many runs there were, causes' too.
     pub fn runs(&self) -> usize {
         self.finished.len() + self.of_causes.iter().map(|(_, _, finished)| finished.len()).sum::<usize>()
     }
 
-    /// Writes results, pictures and plan.
-    fn write(&self, folder: &Path) -> Result<()> {
+    /// Writes results, pictures and plan, and of a full run that is as it should be what can be recorded.
+    fn write(&self, folder: &Path, full: bool) -> Result<()> {
+        let file = folder.join(recorded::FILE);
+        if full && self.problems().is_empty() {
+            fs::write(&file, Recorded::of(self).text()).context(recorded::FILE)?;
+        } else if file.exists() {
+            // That of a run before in the same folder, whose results are not these.
+            fs::remove_file(&file).context(recorded::FILE)?;
+        }
         match &self.plan {
             FigurePlan::Simulated(plan) => sim::write_folder(folder, plan, &self.finished),
             FigurePlan::Computed(plan) => {
@@ -185,6 +215,9 @@ pub fn run(args: &ReproArgs) -> ExitCode {
         print!("{}", list(&catalog));
         return ExitCode::SUCCESS;
     };
+    if let Some(experiments) = args.dir.as_ref().filter(|_| args.tables || !args.record.is_empty()) {
+        return record(args, experiments, paper);
+    }
     let tasks = match tasks::tasks(args, &catalog, paper) {
         Ok(tasks) => tasks,
         Err(error) => {
@@ -208,6 +241,20 @@ pub fn run(args: &ReproArgs) -> ExitCode {
     }
 }
 
+/// `--record` and `--tables`.
+fn record(args: &ReproArgs, experiments: &Path, paper: &str) -> ExitCode {
+    match recorded::record(experiments, paper, &args.figures, &args.record) {
+        Ok(figures) => {
+            let _ = put(&format!("{paper}: {}\n", figures.join(", ")));
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
 /// Papers and their figures.
 fn list(catalog: &Catalog) -> String {
     let mut text = String::new();
@@ -222,11 +269,15 @@ fn reproduce(args: &ReproArgs, catalog: &Catalog, paper: &str, tasks: Vec<Task>)
     let threads = args.threads.map_or_else(|| thread::available_parallelism().map_or(1, usize::from), usize::from);
     let mut all = Vec::new();
     for task in tasks {
-        let done = one(task, threads, !args.no_causes)?;
+        let mut done = one(task, threads, !args.no_causes)?;
+        if !args.quick || !args.set.is_empty() {
+            done.recorded = None;
+        }
         if let Some(folder) = &args.out {
             let folder = folder.join(&done.figure.name);
             fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
-            done.write(&folder).with_context(|| format!("--out {}", folder.display()))?;
+            let full = !args.quick && args.set.is_empty() && !args.no_causes;
+            done.write(&folder, full).with_context(|| format!("--out {}", folder.display()))?;
         }
         if args.format == Format::Table {
             put(&output::table(&done, args.quick))?;
@@ -234,7 +285,7 @@ fn reproduce(args: &ReproArgs, catalog: &Catalog, paper: &str, tasks: Vec<Task>)
         all.push(done);
     }
     if args.format == Format::Json {
-        put(&records::json(&all, args.quick))?;
+        put(&records::text(&all, args.quick))?;
     } else {
         put(&output::summary(&all))?;
     }
@@ -258,7 +309,7 @@ fn simulate(plan: &FigurePlan, threads: usize) -> Result<Vec<Finished>> {
 }
 
 fn one(task: Task, threads: usize, causes: bool) -> Result<Done> {
-    let Task { figure, plan, claims, changed } = task;
+    let Task { figure, plan, claims, changed, digest, recorded } = task;
     let finished = simulate(&plan, threads).with_context(|| figure.name.clone())?;
     let judged = plan.with_grid(&finished, |grid| judge(&claims, grid));
     let (mut tried, mut of_causes) = (Vec::new(), Vec::new());
@@ -278,7 +329,8 @@ fn one(task: Task, threads: usize, causes: bool) -> Result<Done> {
         of_causes.push((cause.id.clone(), changed, after));
     }
     let readings = claims.readings.iter().map(|reading| (reading.name.clone(), reading.text.clone())).collect();
-    Ok(Done { title: claims.title, readings, figure, plan, finished, draws: claims.draws, judged, causes: tried, of_causes })
+    let (title, draws) = (claims.title, claims.draws);
+    Ok(Done { title, readings, figure, plan, finished, draws, judged, causes: tried, of_causes, digest, recorded })
 }
 
 /// Writes to standard output; whoever reads may have seen enough, as in `fanin repro ... | head`.
@@ -290,7 +342,7 @@ fn put(text: &str) -> Result<()> {
 }
 
 fn write_all(folder: &Path, paper: &str, all: &[Done], entries: &[Entry], quick: bool) -> Result<()> {
-    fs::write(folder.join("claims.json"), records::json(all, quick)).context("claims.json")?;
+    fs::write(folder.join("claims.json"), records::text(all, quick)).context("claims.json")?;
     let sections = all.iter().map(Section::of_figure).collect::<Result<Vec<_>>>()?;
     let page = of_paper::page(paper, all, &sections, entries, quick)?;
     fs::write(folder.join(report::FILE), page).context(report::FILE)

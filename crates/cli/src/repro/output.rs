@@ -4,7 +4,7 @@ use comfy_table::{Cell, CellAlignment, Color, ContentArrangement, Table};
 
 use super::Done;
 use super::causes::{Changed, Finding, Tried};
-use super::claims::{Class, MARGIN, Selection};
+use super::claims::{Class, MARGIN, Selection, Window};
 use super::evaluate::{Judged, Measured, Outcome, Spread, Verdict};
 use super::interval::Seeds;
 use crate::table::STYLE;
@@ -83,18 +83,28 @@ pub fn window_text(judged: &Judged) -> String {
         None => "-".into(),
         Some(window) if window.low == f64::NEG_INFINITY => format!("at most {}", number_text(window.high)),
         Some(window) if window.high == f64::INFINITY => format!("at least {}", number_text(window.low)),
-        Some(window) => format!("{} to {}", number_text(window.low), number_text(window.high)),
+        Some(Window { low, high }) => match (number_text(low), number_text(high)) {
+            // Closer to each other than three digits.
+            (first, second) if first == second && low != high => format!("{low} to {high}"),
+            (first, second) => format!("{first} to {second}"),
+        },
     }
 }
 
-fn verdict_cell(outcome: &Outcome) -> Cell {
+/// The verdict of a full run, where it is recorded and another one.
+pub fn full_text(outcome: &Outcome, full: Option<Outcome>) -> Option<String> {
+    full.filter(|full| full.verdict != outcome.verdict).map(|full| format!("full: {}", verdict_text(&full)))
+}
+
+fn verdict_cell(outcome: &Outcome, full: Option<Outcome>) -> Cell {
     let color = match outcome.verdict {
         Verdict::Reproduced => Color::Green,
         Verdict::NotReproduced => Color::Red,
         Verdict::Undecided | Verdict::CannotBeTested => Color::Yellow,
         Verdict::Reported => Color::Reset,
     };
-    Cell::new(verdict_text(outcome)).fg(color)
+    let full = full_text(outcome, full).map_or(String::new(), |full| format!(", {full}"));
+    Cell::new(verdict_text(outcome) + &full).fg(color)
 }
 
 /// A figure's claims: a row each, one below it for every other reading, and its causes below the table.
@@ -104,7 +114,8 @@ pub fn table(done: &Done, quick: bool) -> String {
     table.set_header(["claim", "class", "paper", "measured", "interval", "seeds", "window", "verdict"]);
     for judged in &done.judged {
         let paper = judged.claim.paper.map_or("-".into(), number_text);
-        let row = |name: String, outcome: &Outcome| {
+        let id = &judged.claim.id;
+        let row = |name: String, outcome: &Outcome, reading: Option<&str>| {
             let texts = [
                 name,
                 judged.claim.class.text().into(),
@@ -114,11 +125,11 @@ pub fn table(done: &Done, quick: bool) -> String {
                 seeds_text(outcome),
                 window_text(judged),
             ];
-            texts.into_iter().map(Cell::new).chain([verdict_cell(outcome)]).collect::<Vec<_>>()
+            texts.into_iter().map(Cell::new).chain([verdict_cell(outcome, done.full(id, reading))]).collect::<Vec<_>>()
         };
-        table.add_row(row(judged.claim.id.clone(), &judged.outcome));
+        table.add_row(row(id.clone(), &judged.outcome, None));
         for (reading, outcome) in &judged.readings {
-            table.add_row(row(format!("  {reading} reading"), outcome));
+            table.add_row(row(format!("  {reading} reading"), outcome, Some(reading)));
         }
     }
     for column in table.column_iter_mut().skip(2).take(4) {
@@ -132,6 +143,11 @@ pub fn table(done: &Done, quick: bool) -> String {
     if done.judged.iter().any(|judged| judged.outcome.seeds == Some(Seeds::Any)) {
         text.push_str("seeds any: the plan draws nothing: one value\n");
     }
+    text.push_str(match (quick, &done.recorded) {
+        (true, Some(recorded)) if recorded.fits(&done.digest) => "full: what a full run gave, where it is another verdict\n",
+        (true, Some(_)) => "the full run that is recorded was of another plan or other claims, and is not shown\n",
+        _ => "",
+    });
     done.judged.iter().for_each(|judged| text.push_str(&reasons(judged)));
     done.causes.iter().for_each(|tried| text.push_str(&cause_lines(tried)));
     text.push('\n');

@@ -1,6 +1,7 @@
 //! Verdicts as JSON.
 
 use serde::Serialize;
+use serde_json::{Value, json};
 
 use super::Done;
 use super::causes::{Changed, Finding, Tried};
@@ -21,12 +22,14 @@ struct ClaimRecord<'a> {
     /// Its number, where it has one.
     paper_value: Option<f64>,
     /// `[lowest, highest]` with null for an open end, or the order as a text.
-    window: serde_json::Value,
+    window: Value,
     /// By how much each of an order must be more than the next.
     margin: Option<f64>,
     #[serde(flatten)]
     outcome: OutcomeRecord<'a>,
     quick: bool,
+    /// Of a quick run, what is recorded of a full one.
+    full: Value,
     /// The same claim in other readings of the text.
     readings: Vec<ReadingRecord<'a>>,
     /// The causes that are given for it.
@@ -65,6 +68,7 @@ struct ReadingRecord<'a> {
     reading: &'a str,
     #[serde(flatten)]
     outcome: OutcomeRecord<'a>,
+    full: Value,
 }
 
 /// A cause, as far as it is about one claim.
@@ -87,7 +91,7 @@ struct CauseRecord<'a> {
 }
 
 /// All claims as an array, one object a line.
-pub fn json(all: &[Done], quick: bool) -> String {
+pub fn text(all: &[Done], quick: bool) -> String {
     let rows = all.iter().flat_map(|done| done.judged.iter().map(move |judged| record(done, judged, quick)));
     let lines: Vec<String> = rows.map(|row| serde_json::to_string(&row).expect("claims are plain data")).collect();
     if lines.is_empty() { "[]\n".into() } else { format!("[\n{}\n]\n", lines.join(",\n")) }
@@ -97,11 +101,15 @@ fn record<'a>(done: &'a Done, judged: &'a Judged, quick: bool) -> ClaimRecord<'a
     let finite = |value: f64| value.is_finite().then_some(value);
     let claim = &judged.claim;
     let window = match (claim.window, &claim.order) {
-        (Some(window), _) => serde_json::json!([finite(window.low), finite(window.high)]),
+        (Some(window), _) => json!([finite(window.low), finite(window.high)]),
         (None, Some(_)) => window_text(judged).into(),
-        (None, None) => serde_json::Value::Null,
+        (None, None) => Value::Null,
     };
-    let readings = judged.readings.iter().map(|(name, outcome)| ReadingRecord { reading: name, outcome: OutcomeRecord::of(outcome) });
+    let of_reading = |(name, outcome): &'a (String, Outcome)| ReadingRecord {
+        reading: name,
+        outcome: OutcomeRecord::of(outcome),
+        full: full(done, &claim.id, Some(name)),
+    };
     let causes = done.causes.iter().flat_map(|tried| {
         let own = tried.claims.iter().filter(|changed| changed.claim.id == claim.id);
         own.map(move |changed| cause_record(tried, changed))
@@ -116,9 +124,19 @@ fn record<'a>(done: &'a Done, judged: &'a Judged, quick: bool) -> ClaimRecord<'a
         margin: claim.order.as_ref().map(|_| claim.margin.unwrap_or(super::claims::MARGIN)),
         outcome: OutcomeRecord::of(&judged.outcome),
         quick,
-        readings: readings.collect(),
+        full: full(done, &claim.id, None),
+        readings: judged.readings.iter().map(of_reading).collect(),
         causes: causes.collect(),
     }
+}
+
+/// What is recorded of a full run, and whether it is of this plan and these claims; null where nothing is.
+fn full(done: &Done, claim: &str, reading: Option<&str>) -> Value {
+    let Some(recorded) = &done.recorded else { return Value::Null };
+    let outcome = recorded.outcome(claim, reading);
+    let mut full = outcome.map_or(json!({}), |outcome| json!(OutcomeRecord::of(&outcome)));
+    full["fits"] = recorded.fits(&done.digest).into();
+    full
 }
 
 fn cause_record<'a>(tried: &'a Tried, changed: &'a Changed) -> CauseRecord<'a> {

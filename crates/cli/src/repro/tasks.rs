@@ -8,8 +8,9 @@ use fanin_plan::{Axis, Plan, PlanError};
 use super::ReproArgs;
 use super::catalog::{Catalog, Figure};
 use super::causes::Cause;
-use super::claims::{Claim, Claims};
+use super::claims::{Claim, Claims, check_drops};
 use super::evaluate::Results;
+use super::recorded::{self, Recorded};
 use crate::grid::{Grid, Simulated};
 
 /// A figure, read and checked.
@@ -22,6 +23,10 @@ pub struct Task {
     pub claims: Claims,
     /// The changed plan of each cause, in the order of the file; `None` where a cause needs no plan of its own, or is not run.
     pub changed: Vec<Option<FigurePlan>>,
+    /// Of all that its verdicts depend on.
+    pub digest: String,
+    /// What a full run gave, of this plan and these claims or of others.
+    pub recorded: Option<Recorded>,
 }
 
 /// How a figure is made.
@@ -88,22 +93,43 @@ pub struct How<'a> {
     pub causes: bool,
 }
 
+/// A figure's whole plan and its claims; of the plan it is not checked that each of its points can be run.
+///
+/// # Errors
+/// [`PlanError`] where a file is not as it must be.
+pub fn read(figure: &Figure) -> Result<(FigurePlan, Claims), PlanError> {
+    let plan = FigurePlan::parse(&figure.file("plan.toml"), &figure.plan, &[])?;
+    let (axes, fields) = plan.axes_and_fields();
+    let claims = Claims::parse(&figure.file("claims.toml"), &figure.claims, axes, fields)?;
+    Ok((plan, claims))
+}
+
 /// Reads a figure.
 ///
 /// # Errors
 /// [`PlanError`] where a file is not as it must be.
 pub fn task(how: &How<'_>, catalog: &Catalog, figure: Figure) -> Result<Task, PlanError> {
-    let (file, claims_file) = (figure.file("plan.toml"), figure.file("claims.toml"));
-    let whole = FigurePlan::parse(&file, &figure.plan, &[])?;
-    let (axes, fields) = whole.axes_and_fields();
-    let claims = Claims::parse(&claims_file, &figure.claims, axes, fields)?;
+    let file = figure.file("plan.toml");
+    let (whole, claims) = read(&figure)?;
     let quick = if how.quick { claims.quick.set.as_slice() } else { &[] };
     let sets: Vec<String> = quick.iter().chain(how.sets).cloned().collect();
-    let plan = if sets.is_empty() { whole } else { FigurePlan::parse(&file, &figure.plan, &sets)? };
+    let mut plan = if quick.is_empty() { whole } else { FigurePlan::parse(&file, &figure.plan, quick)? };
+    if how.quick {
+        // As the file has it: what --set changes besides is not the file's.
+        plan.with_grid(&[], |grid| {
+            let results = Results::new(grid, &claims);
+            check_drops(&figure.file("claims.toml"), &figure.claims, &claims, |claim| results.left_out(claim))
+        })?;
+    }
+    if !how.sets.is_empty() {
+        plan = FigurePlan::parse(&file, &figure.plan, &sets)?;
+    }
     plan.check()?;
     let changed = claims.causes.iter().map(|cause| if how.causes { changed(cause, catalog, &figure, &claims, &sets) } else { Ok(None) });
     let changed = changed.collect::<Result<Vec<_>, _>>()?;
-    Ok(Task { figure, plan, claims, changed })
+    let digest = recorded::digest(catalog, &figure, &claims)?;
+    let recorded = Recorded::of_figure(&figure)?;
+    Ok(Task { figure, plan, claims, changed, digest, recorded })
 }
 
 /// The plan of a cause, with the points that its claims look at.

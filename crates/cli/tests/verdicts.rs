@@ -1,0 +1,222 @@
+//! Quick and full verdicts of every shipped figure, held together.
+//!
+//! `--quick` must ask what the full run asks: with fewer seeds it may be less sure, and it may leave claims out that `quick.drops` lists,
+//! but `reproduced` against `not reproduced` is a figure whose quick run has left the full one's regime, or a full run that no longer is what
+//! the program gives. What full runs gave is recorded beside the plans, in `verdicts.json`.
+
+mod common;
+
+use std::path::Path;
+
+use common::{folder, good, rows};
+use serde_json::Value;
+
+/// Why figures have no record yet.
+const NOT_YET: &str = "no full run since there are records";
+
+/// Figures without a record, and why there is none. A figure that has one must not be here.
+const UNRECORDED: &[(&str, &str)] = &[
+    ("a2tp/fig02", NOT_YET),
+    ("a2tp/fig04", NOT_YET),
+    ("a2tp/fig05", NOT_YET),
+    ("a2tp/fig07", NOT_YET),
+    ("a2tp/fig09", NOT_YET),
+    ("a2tp/fig10", NOT_YET),
+    ("a2tp/fig11", NOT_YET),
+    ("a2tp/fig12", NOT_YET),
+    ("a2tp/fig13", NOT_YET),
+    ("a2tp/fig13_scale", NOT_YET),
+    ("canary/adaptive_timeout", NOT_YET),
+    ("canary/fig02", NOT_YET),
+    ("canary/fig07", NOT_YET),
+    ("canary/fig08", NOT_YET),
+    ("canary/fig09", NOT_YET),
+    ("canary/fig10", NOT_YET),
+    ("canary/fig11", NOT_YET),
+    ("canary/memory", NOT_YET),
+    ("canary/parameters", NOT_YET),
+    ("canary/sensitivity", NOT_YET),
+    ("flare/cores", NOT_YET),
+    ("flare/designs", NOT_YET),
+    ("flare/fig05", NOT_YET),
+    ("flare/network", NOT_YET),
+    ("flare/sparse", NOT_YET),
+    ("netreduce/congestion", NOT_YET),
+    ("netreduce/fig07", NOT_YET),
+    ("netreduce/machines", NOT_YET),
+    ("netreduce/scaling", NOT_YET),
+    ("netreduce/tab06", NOT_YET),
+    ("netreduce/tab07", NOT_YET),
+    ("rina/fig03", NOT_YET),
+    ("rina/fig05", NOT_YET),
+    ("rina/fig10", NOT_YET),
+    ("rina/fig10_dragonfly", NOT_YET),
+    ("rina/fig11", NOT_YET),
+];
+
+/// What is wrong with the claims of a paper's quick run.
+fn wrong_of(paper: &str, judged: &[Value], unrecorded: &[(&str, &str)]) -> Vec<String> {
+    let figures: Vec<&str> = judged.iter().map(|row| text(row, "figure")).collect();
+    let mut wrong = Vec::new();
+    for (index, figure) in figures.iter().enumerate() {
+        if figures[..index].contains(figure) {
+            continue;
+        }
+        let claims: Vec<&Value> = judged.iter().filter(|row| row["figure"] == *figure).collect();
+        let why = unrecorded.iter().find(|(name, _)| *name == format!("{paper}/{figure}"));
+        let command = format!("fanin repro {paper} {figure} --out OUT; fanin repro {paper} {figure} --dir experiments --record OUT");
+        match (claims.iter().all(|row| row["full"].is_null()), why) {
+            (true, Some(_)) => {}
+            (true, None) => wrong.push(format!("{paper}/{figure}: no full run is recorded: {command}")),
+            (false, Some((_, why))) => {
+                wrong.push(format!("{paper}/{figure} is recorded: take it off the list of those that are not ({why})"))
+            }
+            (false, None) if claims.iter().any(|row| row["full"]["fits"] != true) => {
+                wrong.push(format!("{paper}/{figure}: what is recorded is of another plan or other claims: {command}"));
+            }
+            (false, None) => wrong.extend(of_figure(&claims).into_iter().map(|what| format!("{paper}/{what}"))),
+        }
+    }
+    wrong
+}
+
+/// What is wrong with a figure's claims, in all readings.
+fn of_figure(claims: &[&Value]) -> Vec<String> {
+    let mut wrong: Vec<String> = Vec::new();
+    let (mut decided, mut alike) = (false, false);
+    for row in claims {
+        let readings = row["readings"].as_array().expect("readings");
+        for (name, one) in
+            std::iter::once((String::new(), *row)).chain(readings.iter().map(|one| (format!(", {} reading", one["reading"]), one)))
+        {
+            let (quick, full) = (text(one, "verdict"), text(&one["full"], "verdict"));
+            let both = format!("{}{name}: quick {}, full {}", text(row, "claim"), outcome(one), outcome(&one["full"]));
+            let left_out = one["reason"].as_str().is_some_and(|reason| reason.starts_with("--quick leaves out "));
+            decided |= name.is_empty() && is_decided(full);
+            alike |= name.is_empty() && is_decided(full) && quick == full;
+            match (quick, full) {
+                (quick, full) if quick == full => {}
+                ("cannot be tested here", _) if left_out => {}
+                ("cannot be tested here", _) | (_, "cannot be tested here") | ("reported", _) | (_, "reported") => wrong.push(both),
+                (quick, full) if is_decided(quick) && is_decided(full) => wrong.push(both),
+                _ => {}
+            }
+        }
+    }
+    if decided && !alike {
+        wrong.push(format!("{}: no claim is decided by the quick run as by the full one, so nothing is held", text(claims[0], "figure")));
+    }
+    wrong
+}
+
+fn is_decided(verdict: &str) -> bool {
+    ["reproduced", "not reproduced"].contains(&verdict)
+}
+
+fn text<'a>(row: &'a Value, key: &str) -> &'a str {
+    row[key].as_str().unwrap_or_else(|| panic!("{key} in {row}"))
+}
+
+fn outcome(one: &Value) -> String {
+    format!("{} ({}, interval {}, seeds {})", text(one, "verdict"), one["measured"], one["interval"], one["seeds"])
+}
+
+fn hold(paper: &str) {
+    let experiments = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments");
+    let experiments = experiments.to_str().expect("a path in UTF-8");
+    let arguments = ["repro", paper, "--quick", "--no-causes", "--format", "json", "--dir", experiments];
+    let judged = rows(&good(&folder(&format!("verdicts-{paper}")), &arguments));
+    let wrong = wrong_of(paper, &judged, UNRECORDED);
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn quick_and_full_verdicts_of_canary_agree() {
+    hold("canary");
+}
+
+#[test]
+fn quick_and_full_verdicts_of_flare_agree() {
+    hold("flare");
+}
+
+#[test]
+fn quick_and_full_verdicts_of_netreduce_agree() {
+    hold("netreduce");
+}
+
+#[test]
+fn quick_and_full_verdicts_of_rina_agree() {
+    hold("rina");
+}
+
+#[test]
+fn quick_and_full_verdicts_of_a2tp_agree() {
+    hold("a2tp");
+}
+
+#[test]
+fn every_paper_is_held_and_every_exception_is_of_a_figure() {
+    let listed = good(&folder("verdicts-list"), &["repro"]);
+    let papers: Vec<(&str, &str)> = listed.lines().filter_map(|line| line.split_once(": ")).collect();
+    let this = include_str!("verdicts.rs");
+    for (paper, _) in &papers {
+        assert!(this.contains(&format!("    hold({paper:?});")), "{paper} is held by no test here");
+    }
+    for (name, why) in UNRECORDED {
+        let (paper, figure) = name.split_once('/').expect("PAPER/FIGURE");
+        let there = papers.iter().any(|(other, figures)| *other == paper && figures.split(", ").any(|other| other == figure));
+        assert!(there && !why.is_empty(), "{name}: expected a figure, and a reason");
+    }
+}
+
+/// A claim of a quick run, with what is recorded of the full one.
+fn claim(quick: &str, reason: Option<&str>, full: Option<(&str, bool)>) -> Value {
+    let full = full.map(
+        |(verdict, fits)| serde_json::json!({"verdict": verdict, "fits": fits, "measured": 0.25, "interval": [0.125, 0.375], "seeds": 5}),
+    );
+    serde_json::json!({
+        "claim": "fig1/faster", "figure": "fig1", "verdict": quick, "reason": reason, "measured": 0.5, "interval": [0.45, 0.55], "seeds": 1,
+        "full": full, "readings": [],
+    })
+}
+
+#[test]
+fn what_does_not_agree_is_told() {
+    let of = |claims: &[Value]| wrong_of("paper", claims, &[]).join("; ");
+    let held = || claim("reproduced", None, Some(("reproduced", true)));
+    assert_eq!(of(&[held()]), "");
+    assert_eq!(
+        of(&[held(), claim("reproduced", None, Some(("not reproduced", true)))]),
+        "paper/fig1/faster: quick reproduced (0.5, interval [0.45,0.55], seeds 1), full not reproduced (0.25, interval [0.125,0.375], seeds 5)"
+    );
+    assert_eq!(
+        of(&[held(), claim("undecided", None, Some(("not reproduced", true))), claim("reproduced", None, Some(("undecided", true)))]),
+        ""
+    );
+    assert!(of(&[claim("undecided", None, Some(("reproduced", true)))]).contains("nothing is held"));
+    assert_eq!(of(&[claim("undecided", None, Some(("undecided", true)))]), "", "nothing is decided by the full run");
+    let left_out = claim("cannot be tested here", Some("--quick leaves out 32"), Some(("reproduced", true)));
+    assert_eq!(of(&[held(), left_out.clone()]), "");
+    assert!(of(&[left_out]).contains("nothing is held"));
+    assert!(
+        of(&[held(), claim("cannot be tested here", Some("no count"), Some(("reproduced", true)))]).contains("quick cannot be tested here")
+    );
+    let of_reading = claim("reproduced", None, Some(("not reproduced", true)));
+    let mut two = held();
+    two["readings"] = serde_json::json!([of_reading]);
+    two["readings"][0]["reading"] = "literal".into();
+    assert!(of(&[two]).contains("faster, \"literal\" reading: quick reproduced"));
+}
+
+#[test]
+fn a_missing_or_stale_record_is_told_with_the_command_that_makes_it() {
+    let unrecorded = [("paper/fig1", "too dear")];
+    let (none, stale) = (claim("reproduced", None, None), claim("reproduced", None, Some(("reproduced", false))));
+    let command = "fanin repro paper fig1 --out OUT; fanin repro paper fig1 --dir experiments --record OUT";
+    assert_eq!(wrong_of("paper", std::slice::from_ref(&none), &[]), [format!("paper/fig1: no full run is recorded: {command}")]);
+    assert_eq!(wrong_of("paper", &[none], &unrecorded), [""; 0]);
+    assert_eq!(wrong_of("paper", &[stale], &[]), [format!("paper/fig1: what is recorded is of another plan or other claims: {command}")]);
+    let held = claim("reproduced", None, Some(("reproduced", true)));
+    assert_eq!(wrong_of("paper", &[held], &unrecorded), ["paper/fig1 is recorded: take it off the list of those that are not (too dear)"]);
+}
