@@ -44,7 +44,7 @@ KEPT_MAX = 0.9
 #: What the paper says: goodput of A and B beside each other over the most that A gets alone (53 Gb/s), and aggregators in use.
 PAPER = {
     "switchml": {"a": "0.50", "b": "0.25", "slots_a": "30 % alone", "slots_b": "almost half"},
-    "atp": {"a": "0.72", "b": "0.25", "slots_a": "-", "slots_b": "almost half"},
+    "atp": {"a": "0.72", "b": "0.25", "slots_a": "-", "slots_b": "-"},
     "a2tp": {"a": "0.98", "b": "0.25", "slots_a": "41 to 55 %", "slots_b": "1.2 to 4.4 %"},
 }
 
