@@ -16,13 +16,9 @@ const NOT_YET: &str = "no full run since there are records";
 
 /// Figures without a record, and why there is none. A figure that has one must not be here.
 const UNRECORDED: &[(&str, &str)] = &[
-    ("a2tp/fig02", NOT_YET),
-    ("a2tp/fig04", NOT_YET),
-    ("a2tp/fig05", NOT_YET),
     ("a2tp/fig07", NOT_YET),
     ("a2tp/fig09", NOT_YET),
     ("a2tp/fig10", NOT_YET),
-    ("a2tp/fig11", NOT_YET),
     ("a2tp/fig12", NOT_YET),
     ("a2tp/fig13", NOT_YET),
     ("a2tp/fig13_scale", NOT_YET),
@@ -36,22 +32,9 @@ const UNRECORDED: &[(&str, &str)] = &[
     ("canary/memory", NOT_YET),
     ("canary/parameters", NOT_YET),
     ("canary/sensitivity", NOT_YET),
-    ("flare/cores", NOT_YET),
-    ("flare/designs", NOT_YET),
-    ("flare/fig05", NOT_YET),
     ("flare/network", NOT_YET),
-    ("flare/sparse", NOT_YET),
-    ("netreduce/congestion", NOT_YET),
-    ("netreduce/fig07", NOT_YET),
-    ("netreduce/machines", NOT_YET),
-    ("netreduce/scaling", NOT_YET),
-    ("netreduce/tab06", NOT_YET),
-    ("netreduce/tab07", NOT_YET),
-    ("rina/fig03", NOT_YET),
-    ("rina/fig05", NOT_YET),
     ("rina/fig10", NOT_YET),
     ("rina/fig10_dragonfly", NOT_YET),
-    ("rina/fig11", NOT_YET),
 ];
 
 /// What is wrong with the claims of a paper's quick run.
