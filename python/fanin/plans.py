@@ -209,6 +209,9 @@ class Job(_Job, total=False):
     # canary
     timeout: Time | Literal["adaptive"] | Timeouts
     scan: Time
+    fan_in: Literal["unknown", "known"]
+    leader: str
+    leader_time: Time
     timeout_min: Time
     timeout_max: Time
     descriptors: int
