@@ -52,8 +52,8 @@ struct Table {
 impl Table {
     /// The delay, or what was expected.
     fn delay(self) -> Result<Delay, String> {
-        let (name, needs) = match self.distribution {
-            Distribution::Constant => ("constant", &["value"][..]),
+        let (name, needs): (&str, &[&str]) = match self.distribution {
+            Distribution::Constant => ("constant", &["value"]),
             Distribution::Uniform => ("uniform", &["min", "max"]),
             Distribution::Exponential => ("exponential", &["mean"]),
             Distribution::Lognormal => ("lognormal", &["median", "sigma"]),
