@@ -59,7 +59,7 @@ impl Delay {
         match *self {
             Delay::Constant(_) => Ok(()),
             Delay::Uniform { least, most } if most < least => {
-                Err(SetupError::new(at("max"), most, format!("min, which is {least}, or more")))
+                Err(SetupError::new(at("max"), most, format!("{least} or more, which min is")))
             }
             Delay::Uniform { most, .. } => within("max", most),
             Delay::Exponential { mean } => more("mean", mean),
