@@ -76,7 +76,7 @@ fn small(parameters: CanaryParameters, spread: Balancer) -> (f64, u64) {
     recipe.network.queue_bytes = 1 << 24;
     let result = run::<Census>(&recipe, |_| ()).expect("a run");
     assert_eq!(violations(&recipe, &result), [""; 0]);
-    (completion_us(&result) / 50.0, result.counters.tallies.total(Tally::TimedOut))
+    (completion_us(&result) / 50.0, result.tallies.iter().map(|tallies| tallies.total(Tally::TimedOut)).sum())
 }
 
 #[test]

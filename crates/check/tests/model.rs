@@ -5,7 +5,7 @@ use fanin_check::model::{EXACT, Limits, NEVER_STUCK, NetworkModel};
 use fanin_core::{Duration, JobId, NetworkMap, NodeId, PacketKind};
 use fanin_protocols::canary;
 use fanin_protocols::tree::Planted;
-use fanin_systems::{AnyNode, CanaryParameters, FailureRule, JobSpec, Placement, RingOrder, System, UNLIMITED};
+use fanin_systems::{AnyNode, CanaryParameters, FailureRule, FanInRule, JobSpec, LeaderRule, Placement, RingOrder, System, UNLIMITED};
 
 const TREE: System = System::Tree { trees: 1 };
 
