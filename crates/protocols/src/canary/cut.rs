@@ -64,7 +64,7 @@ impl Lead {
 /// By a block's number in the job, which is the same at all workers.
 #[inline(never)]
 fn drawn(seed: u64, block: u32, hosts: u32) -> u32 {
-    ((mix(seed, u64::from(block)) >> 32) * u64::from(hosts) >> 32) as u32
+    (((mix(seed, u64::from(block)) >> 32) * u64::from(hosts)) >> 32) as u32
 }
 
 impl Cut {
