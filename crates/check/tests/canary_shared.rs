@@ -118,7 +118,7 @@ fn findings(recipe: &Recipe, bug: Planted) -> Vec<String> {
 /// Most jobs have no second places, and most blocks that have do not come to theirs: the second bug takes more runs than the first.
 #[test]
 fn bugs_of_shared_arrays_are_found_within_600_random_runs() {
-    let recipe = |seed| generate_for(70_000 + seed, Some("canary"));
+    let recipe = |seed: u64| generate_for(70_000 + seed, Some("canary"));
     assert_eq!((0..60).find(|seed| !findings(&recipe(*seed), Planted::None).is_empty()), None);
     for bug in [Planted::TakeOver, Planted::ForgetSecondPlace] {
         let first = (0..600).find(|seed| !findings(&recipe(*seed), bug).is_empty());
