@@ -187,28 +187,32 @@ const WRONG: &[(&str, &str, &str)] = &[
     (
         "\"tree\"\ntrees = 1",
         "\"canary\"\nleader = \"fixed:9999\"",
-        "plan.toml:9: jobs[0].leader = \"fixed:9999\": expected a rank from 0 to",
+        "plan.toml:9: jobs[0].leader = \"fixed:9999\": expected a rank from 0 to 3",
     ),
     (
         "\"tree\"\ntrees = 1",
         "\"canary\"\nroot = \"spine\"",
-        "plan.toml:9: jobs[0].root = \"spine\": expected no such key: a block's root is the switch of its leader, which leader says",
+        "plan.toml:9: jobs[0].root = \"spine\": expected no such key: a block's root is the switch of its leader, which leader says; a spine is none, since packets name their leader only",
     ),
-    ("\"tree\"\ntrees = 1", "\"canary\"\nleader_time = 1", "plan.toml:9: jobs[0].leader_time = 1: expected a time"),
+    (
+        "\"tree\"\ntrees = 1",
+        "\"canary\"\nleader_time = 1",
+        "plan.toml:9: jobs[0].leader_time = 1: expected a time, such as \"300ns\", \"1.5us\", \"10ms\" or \"2s\"",
+    ),
     (
         "trees = 1",
         "noise = { probability = 0.1, delay = { distribution = \"pareto\", min = \"1us\" } }",
-        "expected shape: \"pareto\" has min and shape",
+        "plan.toml:9: jobs[0].noise.delay = { distribution = \"pareto\", min = \"1us\" }: expected shape: \"pareto\" has min and shape",
     ),
     (
         "trees = 1",
         "noise = { probability = 0.1, delay = { distribution = \"exponential\", mean = \"1us\", sigma = 1.0 } }",
-        "expected no sigma: \"exponential\" has mean",
+        "plan.toml:9: jobs[0].noise.delay = { distribution = \"exponential\", mean = \"1us\", sigma = 1.0 }: expected no sigma: \"exponential\" has mean",
     ),
     (
         "trees = 1",
         "noise = { probability = 0.1, delay = { distribution = \"lognormal\", median = \"1us\", sigma = 11.0 } }",
-        "expected sigma of 0 to 10",
+        "plan.toml:9: jobs[0].noise.delay = { distribution = \"lognormal\", median = \"1us\", sigma = 11.0 }: expected sigma of 0 to 10",
     ),
     (
         "\"tree\"\ntrees = 1",
