@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias, TypedDict
 
 __all__ = [
+    "Delay",
     "Ends",
     "Faults",
     "Flow",
@@ -115,11 +116,24 @@ class Timeouts(TypedDict, total=False):
     root: Time
 
 
+class Delay(TypedDict, total=False):
+    """A delay that is drawn for each late packet; which numbers it has depends on the distribution."""
+
+    distribution: Literal["constant", "uniform", "exponential", "lognormal", "pareto"]
+    value: Time
+    mean: Time
+    min: Time
+    max: Time
+    median: Time
+    sigma: float
+    shape: float
+
+
 class Noise(TypedDict):
     """Packets that leave their host late."""
 
     probability: Fraction
-    delay: Time
+    delay: Time | Delay
 
 
 class _Job(TypedDict):
@@ -209,6 +223,9 @@ class Job(_Job, total=False):
     # canary
     timeout: Time | Literal["adaptive"] | Timeouts
     scan: Time
+    fan_in: Literal["unknown", "known"]
+    leader: str
+    leader_time: Time
     timeout_min: Time
     timeout_max: Time
     descriptors: int

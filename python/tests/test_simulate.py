@@ -215,6 +215,11 @@ JOB = {"workers": 2, "message": "1KiB"}
         (plans.Network, {"network": {**NETWORK, **UNKNOWN}}, "network."),
         (plans.Lossless, {"network": {**NETWORK, "lossless": UNKNOWN}}, "network.lossless."),
         (plans.Noise, {"network": NETWORK, "jobs": [{**JOB, "system": "ring", "noise": UNKNOWN}]}, "jobs[0].noise."),
+        (
+            plans.Delay,
+            {"network": NETWORK, "jobs": [{**JOB, "system": "ring", "noise": {"probability": 0.5, "delay": UNKNOWN}}]},
+            "jobs[0].noise.delay.",
+        ),
         (plans.Timeouts, {"network": NETWORK, "jobs": [{**JOB, "system": "canary", "timeout": UNKNOWN}]}, "jobs[0].timeout."),
         (plans.Traffic, {"network": NETWORK, "traffic": [UNKNOWN]}, "traffic[0]."),
         (plans.Flow, {"network": NETWORK, "flows": [UNKNOWN]}, "flows[0]."),

@@ -11,6 +11,7 @@ mod sparse;
 use fanin_core::{CollectiveKind, DType, Duration, ElementOp, Instant, NetworkMap, NodeId, Operator, PacketKind, Rank};
 use fanin_sim::faults::{FaultPlan, KindSet, LinkFault, LinkSelector, Strays, TimedFault};
 use fanin_sim::lossless::{Arbitration, LosslessConfig, MadePackets, SwitchModel};
+use fanin_sim::noise::Delay;
 use fanin_sim::routing::Balancer;
 use fanin_sim::traffic::{Pattern, TrafficConfig};
 use fanin_sim::{LinkSpeed, NetworkConfig, Shape, Topology};
@@ -67,6 +68,7 @@ pub fn generate_for(seed: u64, only: Option<&str>) -> Recipe {
     canary::adaptive_timeouts(&mut Draw::new(seed, 8), &mut jobs);
     canary::uneven_timeouts(&mut Draw::new(seed, 47), &mut jobs);
     canary::tables(&mut Draw::new(seed, 46), &mut jobs);
+    canary::duties(&mut Draw::new(seed, 48), &mut jobs);
     with_servers(&mut Draw::new(seed, 9), &map, &mut jobs, only);
     panama(&mut Draw::new(seed, 10), &mut jobs, only);
     netreduce(&mut Draw::new(seed, 11), &mut jobs, only);
@@ -80,6 +82,7 @@ pub fn generate_for(seed: u64, only: Option<&str>) -> Recipe {
     some_forward_only(&mut Draw::new(seed, 39), &mut jobs);
     let forwarding = partial::forwarding(&mut Draw::new(seed, 44), &map, &jobs);
     jobs.iter_mut().for_each(|job| kinds(&mut kind_draw, job));
+    noises(&mut Draw::new(seed, 49), &mut jobs);
     inside_switches(&mut Draw::new(seed, 46), &mut network);
     let mut faults = FaultPlan::default();
     let fault_draw = &mut Draw::new(seed, 5);
@@ -517,8 +520,25 @@ fn job(draw: &mut Draw, map: &NetworkMap, weather: Weather, only: Option<&str>) 
         kinds: Vec::new(),
         start: Vec::new(),
         noise_probability: if draw.percent(70) { 0.0 } else { draw.between(1, 100) as f64 / 1_000.0 },
-        noise_delay: Duration::from_ns(draw.scaled(100, 50_000)),
+        noise_delay: Duration::from_ns(draw.scaled(100, 50_000)).into(),
         seed: draw.bits(),
+    }
+}
+
+/// Noise of some jobs that have it has a tail.
+fn noises(draw: &mut Draw, jobs: &mut [JobRecipe]) {
+    for job in jobs {
+        let scale = Duration::from_ns(draw.scaled(100, 20_000));
+        let tail = match draw.between(0, 7) {
+            0 => Delay::Uniform { least: Duration::ZERO, most: scale.times(2) },
+            1 => Delay::Exponential { mean: scale },
+            2 => Delay::Lognormal { median: scale, sigma: 0.5 },
+            3 => Delay::Pareto { least: scale, shape: 3.0 },
+            _ => continue,
+        };
+        if job.noise_probability > 0.0 {
+            job.noise_delay = tail;
+        }
     }
 }
 
@@ -610,8 +630,12 @@ impl Scale {
                 _ => 1,
             };
             // On both ways, a switch may hold a packet at each level for its timeout.
-            let held_ps = if let System::Canary(parameters) = job.system { 8 * parameters.timeout_longest_ps() } else { 0 };
-            let noise_ps = if job.noise_probability > 0.0 { job.noise_delay.as_ps() } else { 0 };
+            let held_ps = if let System::Canary(parameters) = job.system {
+                8 * (parameters.timeout_longest_ps() + parameters.leader_time_ps)
+            } else {
+                0
+            };
+            let noise_ps = if job.noise_probability > 0.0 { job.noise_delay.seldom_longer().as_ps() } else { 0 };
             scale.duration_ps = scale.duration_ps.max(time(2 * job.packets() * incast, job.payload_bytes) + (rounds + steps) * round_trip);
             let queued = match job.system {
                 // Its window is for all that a worker has under way; without loss recovery it has none.

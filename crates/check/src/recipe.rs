@@ -5,6 +5,7 @@ use std::fmt;
 use fanin_core::{CollectiveKind, Duration, ElementOp, Instant, JobId, NodeId};
 use fanin_sim::faults::{FaultPlan, LinkFault, TimedFault};
 use fanin_sim::limits::HostLimit;
+use fanin_sim::noise::Delay;
 use fanin_sim::scenario::Scenario;
 use fanin_sim::traffic::TrafficConfig;
 use fanin_sim::{JobSchedule, LinkSpeed, NetworkConfig, SetupError, Shape, Topology};
@@ -42,7 +43,7 @@ pub struct JobRecipe {
     /// Probability that a packet leaves its host late.
     pub noise_probability: f64,
     /// How much later.
-    pub noise_delay: Duration,
+    pub noise_delay: Delay,
     /// Seed of the job's own choices (roots of trees).
     pub seed: u64,
 }
@@ -244,7 +245,7 @@ fn write_job(f: &mut fmt::Formatter<'_>, index: usize, job: &JobRecipe) -> fmt::
         writeln!(f, "job {index}: operations {:?}", job.kinds)?;
     }
     if job.noise_probability > 0.0 {
-        writeln!(f, "job {index}: noise of {} at {}", job.noise_delay, job.noise_probability)?;
+        writeln!(f, "job {index}: noise of {:?} at {}", job.noise_delay, job.noise_probability)?;
     }
     Ok(())
 }

@@ -30,7 +30,7 @@ impl Recipe {
             kinds: Vec::new(),
             start: vec![Instant::ZERO; workers as usize],
             noise_probability: 0.0,
-            noise_delay: Duration::ZERO,
+            noise_delay: Duration::ZERO.into(),
             seed: 1,
         };
         Recipe {

@@ -104,7 +104,7 @@ fn job(draw: &mut Draw, map: &NetworkMap) -> JobRecipe {
         kinds: Vec::new(),
         start: (0..workers).map(|_| Instant::from_ps(draw.between(0, late))).collect(),
         noise_probability: if draw.percent(50) { 0.0 } else { draw.between(1, 300) as f64 / 1_000.0 },
-        noise_delay: Duration::from_ns(draw.scaled(100, 20_000)),
+        noise_delay: Duration::from_ns(draw.scaled(100, 20_000)).into(),
         seed: draw.bits(),
     }
 }

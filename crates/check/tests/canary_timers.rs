@@ -1,10 +1,10 @@
 //! Canary's timeouts by level, and timers that a scan finds late, in whole networks.
 
 use fanin_check::{Recipe, run, violations};
-use fanin_core::{Census, Duration};
+use fanin_core::{Census, Duration, Tally};
 use fanin_sim::RunResult;
 use fanin_sim::routing::Balancer;
-use fanin_systems::{CanaryParameters, System};
+use fanin_systems::{CanaryParameters, FanInRule, LeaderRule, System};
 
 const HOSTS: u32 = 16;
 const BLOCKS: u64 = 256;
@@ -65,4 +65,43 @@ fn a_scan_makes_timeouts_longer_and_the_same_seed_the_same_run() {
     let rounds = BLOCKS / u64::from(HOSTS);
     let more_us = short - exact;
     assert!(more_us < (3 * 2 * rounds) as f64, "{more_us}");
+}
+
+/// 50 allreduces of one block each, one after the other: gives how long one takes, and how many sums left because their time was over.
+fn small(parameters: CanaryParameters, spread: Balancer) -> (f64, u64) {
+    let mut recipe = Recipe::fat_tree(System::Canary(parameters), 4, HOSTS / 4, 2);
+    let job = &mut recipe.jobs[0];
+    (job.payload_bytes, job.window, job.reliable, job.elements) = (1_024, 16, false, vec![2; 50]);
+    recipe.network.collective_balancer = spread;
+    recipe.network.queue_bytes = 1 << 24;
+    let result = run::<Census>(&recipe, |_| ()).expect("a run");
+    assert_eq!(violations(&recipe, &result), [""; 0]);
+    (completion_us(&result) / 50.0, result.tallies.iter().map(|tallies| tallies.total(Tally::TimedOut)).sum())
+}
+
+#[test]
+fn a_switch_that_knows_its_fan_in_waits_for_nothing_where_everything_meets() {
+    let known = CanaryParameters { fan_in: FanInRule::Known, ..CanaryParameters::default() };
+    let (waits, timed_out) = small(CanaryParameters::default(), Balancer::Destination);
+    let (early, few) = small(known, Balancer::Destination);
+    // At a root whose time is over before a spine's sum can come; what it had goes before, and nobody waits for it.
+    assert!(timed_out >= 4 * 50 && few <= 50, "{timed_out} and {few} timeouts");
+    // A leaf waits for a microsecond, and a spine for what is left of one since the first leaf's sum came: all for nothing.
+    assert!(waits - early > 0.5 && waits - early < 2.1, "{waits} and {early}");
+    // Where a leaf's sums go by different spines, leaves are early all the same and spines wait.
+    let (_, at_random) = small(known, Balancer::Random);
+    let (_, all) = small(CanaryParameters::default(), Balancer::Random);
+    assert!(at_random > few && at_random < all, "{at_random} of {all}");
+}
+
+#[test]
+fn a_fixed_leader_and_its_time_are_honoured() {
+    let of = |leader, leader_time_ps| {
+        let parameters = CanaryParameters { fan_in: FanInRule::Known, leader, leader_time_ps, ..CanaryParameters::default() };
+        small(parameters, Balancer::Destination).0
+    };
+    let (turns, fixed) = (of(LeaderRule::Rotating, 0), of(LeaderRule::Fixed(3), 0));
+    assert!((turns - fixed).abs() < 0.2, "{turns} and {fixed}");
+    let late = of(LeaderRule::Random, 5_000_000);
+    assert!((late - turns - 5.0).abs() < 0.2, "{late} and {turns}");
 }

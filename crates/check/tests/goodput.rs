@@ -43,7 +43,7 @@ fn recipe(system: System, workers: u32, payload_bytes: u32, bytes: u64) -> Recip
             kinds: Vec::new(),
             start: vec![Instant::ZERO; workers as usize],
             noise_probability: 0.0,
-            noise_delay: Duration::ZERO,
+            noise_delay: Duration::ZERO.into(),
             seed: 1,
         }],
         traffic: Vec::new(),

@@ -169,7 +169,7 @@ fn recipe(window: u32, workers: u32, bytes: u64) -> Recipe {
         kinds: Vec::new(),
         start: vec![Instant::ZERO; workers as usize],
         noise_probability: 0.0,
-        noise_delay: Duration::ZERO,
+        noise_delay: Duration::ZERO.into(),
         seed: 1,
     };
     let network = NetworkConfig {

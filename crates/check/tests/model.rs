@@ -5,7 +5,7 @@ use fanin_check::model::{EXACT, Limits, NEVER_STUCK, NetworkModel};
 use fanin_core::{Duration, JobId, NetworkMap, NodeId, PacketKind};
 use fanin_protocols::canary;
 use fanin_protocols::tree::Planted;
-use fanin_systems::{AnyNode, CanaryParameters, FailureRule, JobSpec, Placement, RingOrder, System, UNLIMITED};
+use fanin_systems::{AnyNode, CanaryParameters, FailureRule, FanInRule, JobSpec, LeaderRule, Placement, RingOrder, System, UNLIMITED};
 
 const TREE: System = System::Tree { trees: 1 };
 
@@ -190,6 +190,37 @@ fn canary_with_adaptive_timeouts() {
     assert_holds("adaptive canary, star of 3, 3 blocks, window of 1", model(star(3), 2, 1, &[3 * BLOCK]), 100);
     assert_holds("adaptive canary, two leaves, 4 blocks, window of 1", model(two_leaves(1), 2, 1, &[4 * BLOCK]), 100);
     assert_holds("adaptive canary, two spines, 2 blocks, 1 descriptor", model(two_leaves(2), 1, UNLIMITED, &[2 * BLOCK]), 100);
+}
+
+/// Switches that know how much can come: an early timeout in every order of events, and guesses that other ways make wrong.
+#[test]
+fn canary_with_known_fan_in() {
+    let known = |parameters: CanaryParameters| CanaryParameters { fan_in: FanInRule::Known, ..parameters };
+    let model = |network, descriptors, window, elements: &[u64]| {
+        let parameters = CanaryParameters { timeout_ps: 1_000, descriptors, placement: Placement::Static, ..CanaryParameters::default() };
+        model_of_canary_as(known(parameters), Limits::default(), network, window, elements)
+    };
+    assert_holds("canary, known fan-in, star of 3, 2 blocks, 1 descriptor", model(star(3), 1, UNLIMITED, &[2 * BLOCK]), 100);
+    assert_holds("canary, known fan-in, two leaves, 2 blocks, 1 descriptor", model(two_leaves(1), 1, UNLIMITED, &[2 * BLOCK]), 100);
+    assert_holds("canary, known fan-in, two spines, 2 blocks, 1 descriptor", model(two_leaves(2), 1, UNLIMITED, &[2 * BLOCK]), 100);
+    let limits = Limits { losses: 1, early_timeouts: 0, duplicates: 0, rounds: 12 };
+    let lossy = model_of_lossy_canary(two_leaves(1), known(of_one_descriptor(FailureRule::AllAsked, 2)), &[BLOCK], limits);
+    assert_holds("canary, known fan-in, two leaves, 1 loss", lossy, 100);
+}
+
+/// One worker leads all blocks, or leaders are drawn: in every order of events, and with a loss.
+#[test]
+fn canary_with_other_leaders() {
+    for leader in [LeaderRule::Fixed(2), LeaderRule::Random] {
+        let parameters =
+            CanaryParameters { timeout_ps: 1_000, descriptors: 1, placement: Placement::Static, leader, ..CanaryParameters::default() };
+        let model = model_of_canary_as(parameters, Limits::default(), two_leaves(1), UNLIMITED, &[2 * BLOCK]);
+        assert_holds(&format!("canary, leader {leader}, two leaves, 2 blocks, 1 descriptor"), model, 100);
+        let limits = Limits { losses: 1, early_timeouts: 0, duplicates: 0, rounds: 12 };
+        let parameters = CanaryParameters { leader, ..of_one_descriptor(FailureRule::AllAsked, 2) };
+        let model = model_of_lossy_canary(star(3), parameters, &[2 * BLOCK], limits);
+        assert_holds(&format!("canary, leader {leader}, star of 3, 1 loss"), model, 100);
+    }
 }
 
 #[test]

@@ -47,7 +47,7 @@ fn a_window_longer_than_the_shortest_timeout_is_not_sent_again() {
         assert_eq!(again, 0, "{system:?}");
         assert!(took > window_takes.times(10), "{system:?}: {took}, so that the link was the limit");
         // A host that is late now and then makes all others late, by less than the shortest timeout.
-        (recipe.jobs[0].noise_probability, recipe.jobs[0].noise_delay) = (0.002, Duration::from_ms(3));
+        (recipe.jobs[0].noise_probability, recipe.jobs[0].noise_delay) = (0.002, Duration::from_ms(3).into());
         assert_eq!(sent_again(&recipe).0, 0, "{system:?} with late packets");
     }
 }

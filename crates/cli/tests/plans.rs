@@ -176,11 +176,51 @@ const WRONG: &[(&str, &str, &str)] = &[
     ),
     (
         "\"tree\"\ntrees = 1",
+        "\"canary\"\nfan_in = \"guessed\"",
+        "plan.toml:9: jobs[0].fan_in = \"guessed\": expected \"unknown\" or \"known\"",
+    ),
+    (
+        "\"tree\"\ntrees = 1",
+        "\"canary\"\nleader = \"fixed\"",
+        "plan.toml:9: jobs[0].leader = \"fixed\": expected \"rotating\", \"random\", or \"fixed:\" and a rank, as in \"fixed:0\"",
+    ),
+    (
+        "\"tree\"\ntrees = 1",
+        "\"canary\"\nleader = \"fixed:9999\"",
+        "plan.toml:9: jobs[0].leader = \"fixed:9999\": expected a rank from 0 to 3",
+    ),
+    (
+        "\"tree\"\ntrees = 1",
+        "\"canary\"\nroot = \"spine\"",
+        "plan.toml:9: jobs[0].root = \"spine\": expected no such key: a block's root is the switch of its leader, which leader says; a spine is none, since packets name their leader only",
+    ),
+    (
+        "\"tree\"\ntrees = 1",
+        "\"canary\"\nleader_time = 1",
+        "plan.toml:9: jobs[0].leader_time = 1: expected a time, such as \"300ns\", \"1.5us\", \"10ms\" or \"2s\"",
+    ),
+    (
+        "trees = 1",
+        "noise = { probability = 0.1, delay = { distribution = \"pareto\", min = \"1us\" } }",
+        "plan.toml:9: jobs[0].noise.delay = { distribution = \"pareto\", min = \"1us\" }: expected shape: \"pareto\" has min and shape",
+    ),
+    (
+        "trees = 1",
+        "noise = { probability = 0.1, delay = { distribution = \"exponential\", mean = \"1us\", sigma = 1.0 } }",
+        "plan.toml:9: jobs[0].noise.delay = { distribution = \"exponential\", mean = \"1us\", sigma = 1.0 }: expected no sigma: \"exponential\" has mean",
+    ),
+    (
+        "trees = 1",
+        "noise = { probability = 0.1, delay = { distribution = \"lognormal\", median = \"1us\", sigma = 11.0 } }",
+        "plan.toml:9: jobs[0].noise.delay = { distribution = \"lognormal\", median = \"1us\", sigma = 11.0 }: expected sigma of 0 to 10",
+    ),
+    (
+        "\"tree\"\ntrees = 1",
         "\"canary\"\ntimeout_ps = 5",
         "plan.toml:9: jobs[0].timeout_ps = 5: unknown key; expected one of system, copies, workers, servers, placement, jobs_per_host, \
          message, payload, element, operations, model, scale, iterations, tensor, compute, compute_spread, start, start_skew, arrivals, \
          crash, noise, window, reliable, rto_initial, rto_min, patience, descriptors, failure, \
-         generations, hold, lifetime, scan, shared, table, timeout, timeout_max, timeout_min",
+         fan_in, generations, hold, leader, leader_time, lifetime, scan, shared, table, timeout, timeout_max, timeout_min",
     ),
     ("trees = 1", "window = 0", "plan.toml:9: jobs[0].window = 0: expected a whole number of 1 or more, or \"unlimited\""),
     ("trees = 1", "window = \"unlimited\"", "plan.toml:9: jobs[0].window = \"unlimited\": expected 1 to 1048576 packets"),

@@ -11,7 +11,8 @@ pub fn check(repository: &Repository) -> Vec<Violation> {
     let mut violations = Vec::new();
     for (root, text) in repository.rust_files_below("crates/").filter(|(path, _)| path.ends_with(ROOT)) {
         let folder = &root[..root.len() - "main.rs".len()];
-        let parts = repository.rust_files_below(folder).filter(|(path, _)| *path != root).filter_map(|(path, _)| part(&path[folder.len()..]));
+        let parts =
+            repository.rust_files_below(folder).filter(|(path, _)| *path != root).filter_map(|(path, _)| part(&path[folder.len()..]));
         for part in parts {
             if !text.lines().any(|line| line.trim() == format!("mod {part};")) {
                 violations.push(Violation::of_file(root, format!("`mod {part};` is missing: its tests would never run")));

@@ -249,23 +249,10 @@ fn steps(refuse: &Refuse<'_>, flow: &Flow, index: usize) -> Result<Vec<FlowStep>
 ///
 /// # Errors
 /// [`PlanError`] where one names something that does not exist, or contradicts itself.
-pub fn limits(
-    refuse: &Refuse<'_>,
-    limits: &[Limit],
-    lossless: bool,
-    topology: &Topology,
-    jobs: &[PreparedJob],
-) -> Result<Vec<HostLimit>, PlanError> {
+pub fn limits(refuse: &Refuse<'_>, limits: &[Limit], topology: &Topology, jobs: &[PreparedJob]) -> Result<Vec<HostLimit>, PlanError> {
     let mut made = Vec::new();
     for (index, limit) in limits.iter().enumerate().filter(|(_, limit)| limit.enabled) {
         let path = |key: &str| format!("limits[{index}].{key}");
-        if lossless {
-            return Err(refuse.say(
-                &format!("limits[{index}]"),
-                "on",
-                "no limits with network.lossless: hosts would have to hold credits back",
-            ));
-        }
         if limit.send.is_none() && limit.receive.is_none() && limit.rate.is_none() {
             return Err(refuse.say(&format!("limits[{index}]"), "nothing", "at least one of send, receive and rate"));
         }

@@ -72,7 +72,7 @@ pub fn prepare(file: &str, tree: &Tree, setup: &Setup, seed: u64, context: &str)
         }
     }
     let flows = beside::flows(&refuse, &setup.general.flows, &topology, &placed)?;
-    let limits = beside::limits(&refuse, &setup.general.limits, network.lossless.is_some(), &topology, &placed)?;
+    let limits = beside::limits(&refuse, &setup.general.limits, &topology, &placed)?;
     let faults = faults(&refuse, setup, &topology, &placed)?;
     let run = &setup.general.run;
     if run.time_limit.0 == Duration::ZERO {

@@ -7,7 +7,7 @@ use fanin_core::{Duration, Failure, Histogram, Instant, Suspect, Tally};
 use fanin_sim::faults::TimedFault;
 use fanin_sim::metrics::{Ended, Tallies};
 use fanin_sim::{JobResult, RunResult, Shape, Topology};
-use fanin_systems::{CanaryParameters, System};
+use fanin_systems::{CanaryParameters, FanInRule, System};
 use serde::{Serialize, Serializer};
 
 use crate::by_model;
@@ -390,7 +390,7 @@ impl Leaves {
 }
 
 /// `canary 6`: b (2d (l + t) + r), the rate of a host times the longest time to the leader and back, where each switch waits for its
-/// timeout. The leader's own time r is 0 here: leaders sum at line rate.
+/// timeout, and r is the leader's time.
 fn bytes_by_model(prepared: &Prepared) -> Option<f64> {
     let [job] = prepared.jobs.as_slice() else { return None };
     // The model has one timeout for all, exactly.
@@ -400,6 +400,8 @@ fn bytes_by_model(prepared: &Prepared) -> Option<f64> {
         timeout_spine_ps: None,
         timeout_root_ps: None,
         scan_ps: 0,
+        fan_in: FanInRule::Unknown,
+        leader_time_ps,
         ..
     }) = job.system
     else {
@@ -416,7 +418,7 @@ fn bytes_by_model(prepared: &Prepared) -> Option<f64> {
         // Ways differ in length.
         Shape::Dragonfly { .. } | Shape::Wired(_) => return None,
     };
-    Some(rate as f64 / 8.0 * (2 * (path_ps + hops * timeout_ps)) as f64 / 1e12)
+    Some(rate as f64 / 8.0 * (2 * (path_ps + hops * timeout_ps) + leader_time_ps) as f64 / 1e12)
 }
 
 /// Of the packets that came to a switch to be added, those that were not since another block had their place.

@@ -13,8 +13,10 @@ use super::training::Model;
 use super::units::{Amount, Bytes, Count, Fraction, Rate, Time, Window};
 
 mod faults;
+mod noise;
 
 pub use faults::{Faults, KindName, LinkFaults, Links, Timed, TimedKind};
+pub use noise::{Noise, NoiseDelay};
 
 /// One point of a plan: everything that a run needs except for its seed.
 #[derive(Clone, Debug)]
@@ -433,16 +435,6 @@ impl Element {
             Element::U8 => DType::U8,
         }
     }
-}
-
-/// `noise`: packets that leave their host late.
-#[derive(Clone, Copy, PartialEq, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Noise {
-    /// Probability per packet.
-    pub probability: Fraction,
-    /// How much later.
-    pub delay: Time,
 }
 
 /// `[[traffic]]`: background traffic.

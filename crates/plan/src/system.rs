@@ -1,7 +1,7 @@
 //! Keys of `[[jobs]]` that belong to the system. They are those of the registry, except that times have units here and that no key may
 //! mean two things: a plan's `placement` is where workers are.
 
-use fanin_systems::{Placement, System};
+use fanin_systems::{FanInRule, LeaderRule, Placement, System};
 
 use super::errors::PlanError;
 use super::read::{read, suggestion};
@@ -15,6 +15,7 @@ const RENAMED: &[(&str, &str)] = &[
     ("timeout", "timeout_spine_ps"),
     ("timeout", "timeout_root_ps"),
     ("scan", "scan_ps"),
+    ("leader_time", "leader_time_ps"),
     ("timeout_min", "timeout_min_ps"),
     ("timeout_max", "timeout_max_ps"),
     ("table", "placement"),
@@ -67,6 +68,7 @@ pub fn read_system(file: &str, tree: &Tree, base: &[Step], common: &[&str]) -> R
     };
     let mut translated = Vec::new();
     for (key, value) in entries {
+        refuse_root(file, key, value, (base, entries))?;
         if let ("timeout", Kind::Table(levels)) = (key.name.as_str(), &value.kind) {
             translated.extend(by_level(file, value, levels, base)?);
             continue;
@@ -119,13 +121,37 @@ fn time(file: &str, value: &Tree, path: &[Step]) -> Result<Tree, PlanError> {
     Ok(Tree { kind, origin: value.origin.clone() })
 }
 
+/// The paper's Fig. 3 has a root at a spine, before there are leaders (3.1.1, 3.1.4). With them packets name the leader that they are for, and
+/// nothing would keep a packet that has passed another root from going up to it again.
+fn refuse_root(file: &str, key: &Key, value: &Tree, (base, entries): (&[Step], &[(Key, Tree)])) -> Result<(), PlanError> {
+    let is_canary = entries.iter().any(|(key, value)| key.name == "system" && matches!(&value.kind, Kind::Text(name) if name == "canary"));
+    if key.name != "root" || !is_canary {
+        return Ok(());
+    }
+    let path: Vec<Step> = base.iter().cloned().chain([Step::Key("root".into())]).collect();
+    let expected =
+        "no such key: a block's root is the switch of its leader, which leader says; a spine is none, since packets name their leader only";
+    Err(PlanError::new(file, format!("{} = {value}: expected {expected}", super::tree::path_text(&path))).at(key.origin.clone()))
+}
+
+/// Who leads.
+fn leader(file: &str, value: &Tree, path: &[Step]) -> Result<Tree, PlanError> {
+    match &value.kind {
+        Kind::Text(text) if text.parse::<LeaderRule>().is_ok() => Ok(value.clone()),
+        _ => {
+            let what = format!("{} = {value}: expected {}", super::tree::path_text(path), LeaderRule::EXPECTED);
+            Err(PlanError::new(file, what).at(value.origin.clone()))
+        }
+    }
+}
+
 /// A value as the registry has it; what is wrong with it is said here, under the plan's key.
 fn translate(file: &str, key: &Key, value: &Tree, base: &[Step]) -> Result<Tree, PlanError> {
     let path: Vec<Step> = base.iter().cloned().chain([Step::Key(key.name.clone())]).collect();
     match key.name.as_str() {
         "timeout" if is_adaptive(key, value) => Ok(Tree { kind: Kind::Bool(true), origin: value.origin.clone() }),
-        "timeout" | "timeout_min" | "timeout_max" | "scan" | "hold" | "lifetime" | "reclaim" | "retry" | "notification_gap"
-        | "estimate_timer" | "rate_timer" | "step_overhead" | "step_deviation" => time(file, value, &path),
+        "timeout" | "timeout_min" | "timeout_max" | "scan" | "leader_time" | "hold" | "lifetime" | "reclaim" | "retry"
+        | "notification_gap" | "estimate_timer" | "rate_timer" | "step_overhead" | "step_deviation" => time(file, value, &path),
         "increase" => {
             let bytes = read::<Bytes>(file, value, &path)?.0;
             Ok(Tree { kind: Kind::Integer(bytes.min(1 << 31) as i64), origin: value.origin.clone() })
@@ -147,6 +173,8 @@ fn translate(file: &str, key: &Key, value: &Tree, base: &[Step]) -> Result<Tree,
             Ok(Tree { kind: Kind::Float(share), origin: value.origin.clone() })
         }
         "table" => read::<Placement>(file, value, &path).map(|_| value.clone()),
+        "fan_in" => read::<FanInRule>(file, value, &path).map(|_| value.clone()),
+        "leader" => leader(file, value, &path),
         _ => Ok(value.clone()),
     }
 }

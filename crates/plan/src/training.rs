@@ -146,7 +146,7 @@ pub fn schedule(refuse: &Refuse<'_>, job: &PreparedJob, seed: u64, number: u64, 
         compute: common.trains().then_some(compute),
         crash: common.crash.map(|at| Instant::ZERO + at.0),
         noise_probability: common.noise.map_or(0.0, |noise| noise.probability.0),
-        noise_delay: common.noise.map_or(Duration::ZERO, |noise| noise.delay.0),
+        noise_delay: common.noise.map_or(Duration::ZERO.into(), |noise| noise.delay.0),
     })
 }
 

@@ -4,7 +4,7 @@
 use crate::canary_fabric::Plan;
 use crate::common::{Faults, Script};
 use fanin_core::{Census, DropReason, Duration, FailureReason, Instant, Rank, Suspect};
-use fanin_protocols::canary::{Placement, Recovery, WINDOW_UNLIMITED};
+use fanin_protocols::canary::{Duties, Placement, Recovery, WINDOW_UNLIMITED};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
@@ -49,6 +49,8 @@ fn plans() -> impl Strategy<Value = Plan> {
             tidy: false,
             faults: Faults { seed, jitter_us, refusal, ..Faults::NONE },
             lost: None,
+            duties: Duties::default(),
+            any_fan_in: (seed % 3 == 0).then_some(seed),
         },
     )
 }

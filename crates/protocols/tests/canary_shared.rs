@@ -34,6 +34,7 @@ impl Switch {
                     descriptor_lifetime: Duration::MAX,
                 },
                 None,
+                None,
             );
         }
         Switch { node, seen: Seen::default(), now: Instant::ZERO }

@@ -6,6 +6,7 @@ mod atp_fixed_point;
 mod canary;
 mod canary_adaptive;
 mod canary_bench;
+mod canary_duties;
 mod canary_examples;
 mod canary_fabric;
 mod canary_hostile;

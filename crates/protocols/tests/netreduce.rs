@@ -2,6 +2,7 @@
 //! named.
 
 use crate::common::{Ended, Faults, JOB, Script};
+use crate::netreduce_plan::{LOSSY, PATIENCE, Plan};
 use fanin_core::payload::ElementAcc;
 use fanin_core::{
     Address, Body, Census, DropReason, Duration, Egress, ElementOp, Event, Failure, FailureReason, FlowLabel, Ingress, Instant, Node,
@@ -10,7 +11,6 @@ use fanin_core::{
 use fanin_protocols::netreduce::{MessageShape, NetReduceChild, NetReduceConnection, NetReduceSwitch, NetReduceSwitchConfig, Variants};
 use fanin_protocols::shared::reliability::Reliability;
 use fanin_wire::netreduce::{NetReduceHeader, PacketNumber};
-use crate::netreduce_plan::{LOSSY, PATIENCE, Plan};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 

@@ -19,6 +19,7 @@
 //! | [`traffic`] | background traffic |
 //! | [`flows`] | background flows at given rates |
 //! | [`limits`] | hosts that send or take in less than their links could |
+//! | [`noise`] | packets that leave their hosts late |
 //! | [`series`] | jobs over time |
 //! | [`trace`] | what arrives by links, packet by packet |
 //! | [`vectors`] | what workers reduce: lengths, census weights with their oracle, elements |
@@ -38,6 +39,7 @@ mod link;
 pub mod lossless;
 pub mod metrics;
 mod net;
+pub mod noise;
 mod packet;
 pub mod queue;
 pub mod random;

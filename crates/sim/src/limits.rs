@@ -3,15 +3,18 @@
 //!
 //! A host works on one packet after the other, and its link sends one while it works on the next. As on links, when a packet will be
 //! through is known when it is queued, so a limit costs no events; a link without one costs nothing at all.
+//!
+//! What finds no room at a host is dropped, but in a lossless network: there a switch has credits for the packets that may wait at such a
+//! host, and holds back what has none, so that a slow host spreads congestion backwards.
 
 use fanin_core::{DropReason, Instant, NodeId, Wire};
 
+use crate::credits::Credits;
 use crate::link::{Link, link_flags};
 use crate::lossless::NO_LINK;
 use crate::net::{Net, depart};
 use crate::packet::flags;
 use crate::scenario::SetupError;
-use crate::topology::Topology;
 
 /// Limits of some hosts for some time. Where several hold at once, the tightest counts.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -82,12 +85,11 @@ impl Pace {
     }
 }
 
-/// Which links of the network limits strike, at any time.
-pub(crate) fn limited(limits: &[HostLimit], topology: &Topology) -> Vec<bool> {
-    let mut hosts = vec![false; topology.map.hosts() as usize];
-    limits.iter().flat_map(|limit| &limit.hosts).for_each(|host| hosts[host.index()] = true);
-    let has = |node: NodeId| topology.map.is_host(node) && hosts[node.index()];
-    topology.links.iter().map(|cable| has(cable.from) || has(cable.to)).collect()
+/// How many packets may wait at a host in a lossless network, at any time: its memory does not change with the time. `None` for a host
+/// that takes in what comes.
+fn places(limits: &[HostLimit], host: NodeId) -> Option<u32> {
+    let receiving = limits.iter().filter(|limit| limit.receive_packets_per_second.is_some() && limit.hosts.contains(&host));
+    receiving.map(|limit| limit.receive_queue_packets).min()
 }
 
 impl<H: Wire, O: Clone> Net<H, O> {
@@ -97,8 +99,18 @@ impl<H: Wire, O: Clone> Net<H, O> {
             return;
         }
         self.paces = vec![Pace::NONE; self.links.len()];
-        for (link, limited) in self.links.iter_mut().zip(limited(limits, &self.topology)) {
-            link.flags |= if limited { link_flags::LIMITED } else { 0 };
+        for link in &mut self.links {
+            let (is_from, is_to) = (link.has(link_flags::FROM_HOST), link.has(link_flags::TO_HOST));
+            let host = if is_from { link.from } else { NodeId(link.to) };
+            if !(is_from || is_to) || !limits.iter().any(|limit| limit.hosts.contains(&host)) {
+                continue;
+            }
+            if is_to && link.has(link_flags::LOSSLESS) {
+                let Some(places) = places(limits, host) else { continue };
+                // In packets, each of which takes one of them.
+                link.credits = Credits::new(u64::from(places));
+            }
+            link.flags |= link_flags::LIMITED;
         }
         self.set_limits(limits);
     }
@@ -120,6 +132,46 @@ impl<H: Wire, O: Clone> Net<H, O> {
                 }
             }
         }
+    }
+
+    /// In a lossless network: a packet is handed to a link of a host that has a limit. A host that sends begins its work on it now.
+    #[inline(never)]
+    pub fn begin_limited(&mut self, number: u32, place: u32, bytes: u32) {
+        if self.links[number as usize].has(link_flags::FROM_HOST) {
+            let pace = &mut self.paces[number as usize];
+            pace.until = pace.until.max(self.now) + pace.time_ps(bytes);
+            // When its link may have it; it has no arrival yet.
+            self.packets.at(place).arrival_ps = pace.until;
+        }
+    }
+
+    /// In a lossless network: sends a packet by a link of a host that has a limit, if it gets credits; gives the time when its last byte
+    /// leaves.
+    #[inline(never)]
+    pub fn leave_limited(&mut self, number: u32, place: u32) -> Option<u64> {
+        let (bytes, ready_ps) = (self.packets.get(place).frame_bytes, self.packets.get(place).arrival_ps);
+        let (link, now) = (&mut self.links[number as usize], self.now);
+        if link.has(link_flags::FROM_HOST) {
+            let begins = link.busy_until.max(now).max(ready_ps);
+            if !link.credits.take(bytes, begins) {
+                return None;
+            }
+            link.busy_until = begins;
+            return Some(depart(link, number, self.packets.heads(), place, bytes, number, now, &mut self.queue));
+        }
+        let begins = link.busy_until.max(now);
+        if !link.credits.take(1, begins) {
+            return None;
+        }
+        let pace = &mut self.paces[number as usize];
+        let leaves = begins + link.send_time_ps(bytes);
+        pace.until = pace.until.max(leaves + link.latency_ps) + pace.time_ps(bytes);
+        let latency_ps = std::mem::replace(&mut link.latency_ps, pace.until - leaves);
+        let departure = depart(link, number, self.packets.heads(), place, bytes, NO_LINK, now, &mut self.queue);
+        let link = &mut self.links[number as usize];
+        link.latency_ps = latency_ps;
+        link.credits.give(pace.until + latency_ps, 1);
+        Some(departure)
     }
 
     /// [`Net::transmit`] by a link of a host that has a limit.

@@ -286,13 +286,13 @@ impl<H: Wire, O: Clone> Net<H, O> {
         let head = &mut heads[place as usize];
         head.charged_to = charged_to;
         head.next = NO_PACKET;
-        if link.has(link_flags::DOWN | link_flags::SHARED) {
+        if link.has(link_flags::DOWN | link_flags::SHARED | link_flags::LIMITED) {
             return self.commit_or_wait_shared(number, place);
         }
         wait_for_credits(link, number, heads, place, now, &mut self.queue, self.ids.wakes);
     }
 
-    /// The same by a link that is down, or one of several channels of its cable.
+    /// The same by a link that is down, one of several channels of its cable, or one of a host that has a limit.
     #[cold]
     #[inline(never)]
     fn commit_or_wait_shared(&mut self, number: u32, place: u32) {
@@ -302,6 +302,9 @@ impl<H: Wire, O: Clone> Net<H, O> {
             return self.drop_packet(place, DropReason::Down);
         }
         let Head { frame_bytes: bytes, charged_to, .. } = heads[place as usize];
+        if link.has(link_flags::LIMITED) {
+            return self.commit_or_wait_limited(number, place, bytes, charged_to);
+        }
         if !link.waiting.is_empty() || !link.credits.take(bytes, link.busy_until.max(now)) {
             return wait_for_credits(link, number, heads, place, now, &mut self.queue, self.ids.wakes);
         }
@@ -309,6 +312,34 @@ impl<H: Wire, O: Clone> Net<H, O> {
         self.share_transmitter(number);
         if charged_to != NO_LINK {
             self.give_back(charged_to, departure, bytes);
+        }
+    }
+
+    fn commit_or_wait_limited(&mut self, number: u32, place: u32, bytes: u32, charged_to: u32) {
+        self.begin_limited(number, place, bytes);
+        let departure = if self.links[number as usize].waiting.is_empty() { self.leave_limited(number, place) } else { None };
+        match departure {
+            Some(departure) if charged_to != NO_LINK => self.give_back(charged_to, departure, bytes),
+            Some(_) => {}
+            None => {
+                let (heads, now) = (self.packets.heads(), self.now);
+                wait_for_credits(&mut self.links[number as usize], number, heads, place, now, &mut self.queue, self.ids.wakes);
+            }
+        }
+    }
+
+    /// Commits as many packets as have credits of those that wait before a link of a host that has a limit.
+    fn advance_limited(&mut self, number: u32) {
+        loop {
+            let place = self.links[number as usize].waiting.first;
+            let Some(Head { frame_bytes: bytes, charged_to, next, .. }) = self.packets.heads().get(place as usize).copied() else { return };
+            let Some(departure) = self.leave_limited(number, place) else { return };
+            let link = &mut self.links[number as usize];
+            link.waiting.first = next;
+            link.waiting_ps -= link.send_time_ps(bytes);
+            if charged_to != NO_LINK {
+                self.give_back(charged_to, departure, bytes);
+            }
         }
     }
 
@@ -328,9 +359,14 @@ impl<H: Wire, O: Clone> Net<H, O> {
 
     /// Commits as many waiting packets as have credits, lets inputs move up, and arms the next wake-up.
     fn advance_link(&mut self, number: u32) {
+        if self.links[number as usize].has(link_flags::LIMITED) {
+            self.advance_limited(number);
+        }
         let (links, heads, now) = (&mut self.links[..], self.packets.heads(), self.now);
         let mut link = &mut links[number as usize];
-        while let Some(head) = heads.get(link.waiting.first as usize) {
+        while !link.has(link_flags::LIMITED)
+            && let Some(head) = heads.get(link.waiting.first as usize)
+        {
             let (place, bytes, charged_to) = (link.waiting.first, head.frame_bytes, head.charged_to);
             if !link.credits.take(bytes, link.busy_until.max(now)) {
                 break;
@@ -542,9 +578,9 @@ fn give_back(links: &mut [Link], work: &mut Work, number: u32, at: u64, bytes: u
 /// If the packet gets credits, its departure is certain: it follows what is committed already. Gives the time when its last byte leaves.
 #[inline(always)]
 fn commit(link: &mut Link, number: u32, heads: &mut [Head], place: u32, bytes: u32, now_ps: u64, queue: &mut EventQueue) -> Option<u64> {
-    let (gets, holds) = match link.flags & (link_flags::TO_HOST | link_flags::DOWN | link_flags::SHARED) {
+    let (gets, holds) = match link.flags & (link_flags::TO_HOST | link_flags::DOWN | link_flags::SHARED | link_flags::LIMITED) {
         0 => (link.waiting.is_empty() && link.credits.take(bytes, link.busy_until.max(now_ps)), number),
-        // A host takes what comes: nobody needs to be told when it has.
+        // A host without a limit takes what comes: nobody needs to be told when it has.
         link_flags::TO_HOST => (true, NO_LINK),
         _ => (false, NO_LINK),
     };

@@ -13,6 +13,7 @@ use crate::limits::Pace;
 use crate::link::{Link, LinkConfig, link_flags};
 use crate::lossless::{Lossless, NO_LINK, SwitchModel};
 use crate::metrics::{Counters, MemorySampler, SlotResult, Tallies};
+use crate::noise::Noise;
 use crate::packet::{Head, Label, NO_PACKET, Packet, Packets, flags, pack_roles};
 use crate::queue::EventQueue;
 use crate::random::{Purpose, Random};
@@ -59,14 +60,6 @@ pub(crate) enum HeldBack {
     Add(u32, u32),
     /// Leaves its host by the link (host noise).
     Leave(u32, u32),
-}
-
-/// Noise of a job's hosts.
-#[derive(Clone, Debug)]
-pub(crate) struct Noise {
-    pub probability: f64,
-    pub delay_ps: u64,
-    pub random: Random,
 }
 
 /// Everything but the nodes.
@@ -212,13 +205,7 @@ impl<H: Wire, O: Clone> Net<H, O> {
 
     fn noise(scenario: &Scenario) -> Vec<Option<Box<Noise>>> {
         let of_job = |(index, job): (usize, &crate::scenario::JobSchedule)| {
-            (job.noise_probability > 0.0).then(|| {
-                Box::new(Noise {
-                    probability: job.noise_probability,
-                    delay_ps: job.noise_delay.as_ps(),
-                    random: Random::new(scenario.seed, Purpose::Noise, index as u64),
-                })
-            })
+            (job.noise_probability > 0.0).then(|| Box::new(Noise::new(job.noise_probability, job.noise_delay, scenario.seed, index as u64)))
         };
         scenario.jobs.iter().enumerate().map(of_job).collect()
     }
@@ -437,10 +424,9 @@ impl<H: Wire, O: Clone> Net<H, O> {
     fn leave_host(&mut self, link: u32, place: u32, bytes: u32) {
         if self.has_noise
             && let Some(noise) = &mut self.noise[self.packets.get(place).job as usize]
-            && noise.random.chance(noise.probability)
+            && let Some(late_ps) = noise.draw()
         {
-            let at = self.now + noise.delay_ps;
-            return self.hold_back(at, HeldBack::Leave(link, place));
+            return self.hold_back(self.now + late_ps, HeldBack::Leave(link, place));
         }
         self.transmit(link, place, bytes);
     }

@@ -7,6 +7,7 @@ use crate::faults::FaultPlan;
 use crate::flows::FlowConfig;
 use crate::limits::HostLimit;
 use crate::lossless::{CHANNELS_MAX, LosslessConfig, SwitchModel};
+use crate::noise::Delay;
 use crate::routing::Balancer;
 use crate::shape::Shape;
 use crate::topology::Topology;
@@ -133,7 +134,7 @@ pub struct JobSchedule {
     /// Probability that a packet of this job leaves its host late (host noise).
     pub noise_probability: f64,
     /// How much later.
-    pub noise_delay: Duration,
+    pub noise_delay: Delay,
 }
 
 /// Everything beside the nodes.

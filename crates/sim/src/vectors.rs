@@ -669,7 +669,7 @@ mod tests {
             compute: None,
             crash: None,
             noise_probability: 0.0,
-            noise_delay: Duration::ZERO,
+            noise_delay: Duration::ZERO.into(),
         };
         let mut vectors = <CensusVectors as Vectors<Census>>::new(&[job], &[()]);
         let collective = Collective { kind, ..Collective::allreduce(OperationId(0), ELEMENTS) };

@@ -5,6 +5,7 @@ mod exact;
 mod faults;
 mod limits;
 mod lossless;
+mod lossless_limits;
 mod lossy;
 mod made_packets;
 mod results;

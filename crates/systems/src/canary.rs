@@ -5,42 +5,19 @@ use std::sync::Arc;
 
 use fanin_core::{Address, Duration, JobNodes, NetworkMap, NodeId, Payload, Placed, Rank, SharedNode};
 use fanin_protocols::canary::{
-    self, CanarySharedSwitch, CanarySwitch, CanarySwitchConfig, CanaryWorker, CanaryWorkerConfig, Clock, Recovery, Timeout,
+    self, CanarySharedSwitch, CanarySwitch, CanarySwitchConfig, CanaryWorker, CanaryWorkerConfig, Clock, Duties, Leaders, Recovery, Timeout,
 };
-
-use serde::{Deserialize, Serialize};
 
 use crate::any::AnyNode;
 use crate::build::reliability;
-use crate::config::{BuildError, CanaryParameters, FailureRule, JobSpec, System, UNLIMITED};
+use crate::config::{BuildError, JobSpec, System, UNLIMITED};
 use crate::layout::leaf_of;
+use fan_in::FanIns;
 
-/// How a block finds its place in a switch's array of descriptors (Canary).
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Placement {
-    /// Static in an array of the job's own, where it costs nothing and no block collides, and by a hash in one that jobs share.
-    #[default]
-    Auto,
-    /// By a hash: two blocks may want the same place.
-    Hash,
-    /// At one of two places that two hashes give: a block collides only where both are another block's.
-    #[serde(rename = "d-choice")]
-    TwoPlaces,
-    /// One block after the other, round the array: none collide while fewer are under way than it has places.
-    Static,
-}
+mod fan_in;
+mod parameters;
 
-impl CanaryParameters {
-    /// The longest that a switch waits, in ps.
-    pub fn timeout_longest_ps(&self) -> u64 {
-        if self.timeout_adaptive {
-            return self.timeout_max_ps;
-        }
-        let others = [self.timeout_spine_ps, self.timeout_root_ps].into_iter().flatten();
-        others.fold(self.timeout_ps, u64::max).saturating_add(self.scan_ps)
-    }
-}
+pub use parameters::{CanaryParameters, FailureRule, FanInRule, LeaderRule, Placement};
 
 pub(crate) fn nodes<P: Payload + ?Sized>(
     spec: &JobSpec<'_, P::Op>,
@@ -66,6 +43,7 @@ pub(crate) fn nodes<P: Payload + ?Sized>(
     }
     let timeout = timeout(parameters)?;
     let (lifetime, recovery) = recovery(spec, parameters)?;
+    let duties = duties(spec, parameters)?;
     let members: Arc<[NodeId]> = spec.hosts.into();
     let worker = |(rank, &host): (usize, &NodeId)| {
         let leaf = leaf_of(map, host)?;
@@ -82,7 +60,7 @@ pub(crate) fn nodes<P: Payload + ?Sized>(
             uplink: leaf.port,
             leaf: leaf.node,
         };
-        Ok(Placed { at: Address::worker(host), node: AnyNode::CanaryWorker(CanaryWorker::new(config)) })
+        Ok(Placed { at: Address::worker(host), node: AnyNode::CanaryWorker(CanaryWorker::new(config).with_duties(duties)) })
     };
     let workers: Vec<Placed<AnyNode<P>>> = spec.hosts.iter().enumerate().map(worker).collect::<Result<_, BuildError>>()?;
     // A lone worker needs no network; otherwise packets may pass any switch, since balancers choose the paths. Switches that jobs share are
@@ -90,13 +68,17 @@ pub(crate) fn nodes<P: Payload + ?Sized>(
     let others = if workers.len() == 1 || parameters.shared {
         Vec::new()
     } else {
+        let fan_ins = fan_ins(spec, map, parameters)?;
         let node = |switch| {
             let (config, clock) = at_switch(spec, map, switch, parameters, timeout, lifetime);
-            let node = CanarySwitch::new(config);
-            AnyNode::CanarySwitch(match clock {
-                Some((fixed, clock)) => node.with_clock(fixed, clock),
-                None => node,
-            })
+            let mut node = CanarySwitch::new(config);
+            if let Some((fixed, clock)) = clock {
+                node = node.with_clock(fixed, clock);
+            }
+            if let Some(fan_ins) = &fan_ins {
+                node = node.with_fan_in(fan_ins.at(map, switch));
+            }
+            AnyNode::CanarySwitch(node)
         };
         map.switches().map(|switch| Placed { at: Address::switch(switch), node: node(switch) }).collect()
     };
@@ -124,12 +106,13 @@ pub(crate) fn shared<P: Payload + ?Sized>(
     for (index, spec) in specs.iter().enumerate() {
         let Some(parameters) = shares(spec) else { continue };
         let refuse = |error| (index, error);
+        let fan_ins = fan_ins(spec, map, parameters).map_err(refuse)?;
         for switch in map.switches() {
             let make = || (CanarySharedSwitch::new(parameters.descriptors, placement(parameters)), Vec::new());
             let (node, jobs) = nodes.entry(switch).or_insert_with(make);
             agrees(parameters, node, "in the jobs before it").map_err(refuse)?;
             let (config, clock) = shared_at(spec, map, switch, parameters).map_err(refuse)?;
-            node.admit(config, clock);
+            node.admit(config, clock, fan_ins.as_ref().map(|fan_ins| fan_ins.at(map, switch)));
             jobs.push(spec.id);
         }
     }
@@ -168,7 +151,7 @@ pub(crate) fn admit<P: Payload + ?Sized>(
     let Some(parameters) = shares(spec) else { return Ok(false) };
     agrees(parameters, node, "in the jobs that run")?;
     let (config, clock) = shared_at(spec, map, switch, parameters)?;
-    node.admit(config, clock);
+    node.admit(config, clock, fan_ins(spec, map, parameters)?.map(|fan_ins| fan_ins.at(map, switch)));
     Ok(true)
 }
 
@@ -180,6 +163,28 @@ fn shared_at<Op: Clone>(
 ) -> Result<(CanarySwitchConfig<Op>, UnevenTimeout), BuildError> {
     let (lifetime, _) = recovery(spec, parameters)?;
     Ok(at_switch(spec, map, switch, parameters, timeout(parameters)?, lifetime))
+}
+
+/// What all switches have to be told of how many contributions can come to them, where they know it.
+fn fan_ins<Op>(spec: &JobSpec<'_, Op>, map: &NetworkMap, parameters: &CanaryParameters) -> Result<Option<FanIns>, BuildError> {
+    match parameters.fan_in {
+        FanInRule::Unknown => Ok(None),
+        FanInRule::Known => FanIns::of(map, spec.hosts).map(Some),
+    }
+}
+
+/// Who leads, and how long that takes.
+fn duties<Op>(spec: &JobSpec<'_, Op>, parameters: &CanaryParameters) -> Result<Duties, BuildError> {
+    let leaders = match parameters.leader {
+        LeaderRule::Rotating => Leaders::InTurn,
+        LeaderRule::Fixed(rank) if rank as usize >= spec.hosts.len() => {
+            let expected = format!("a rank from 0 to {}", spec.hosts.len() - 1);
+            return Err(BuildError::new("leader", parameters.leader, expected));
+        }
+        LeaderRule::Fixed(rank) => Leaders::Fixed(Rank(rank)),
+        LeaderRule::Random => Leaders::Drawn(spec.seed),
+    };
+    Ok(Duties { leaders, time: Duration::from_ps(parameters.leader_time_ps) })
 }
 
 /// How blocks find their places, where the job may not say.

@@ -3,7 +3,7 @@
 
 use fanin_core::CollectiveKind;
 
-use crate::config::{BuildError, System};
+use crate::config::{BuildError, LeaderRule, System};
 
 /// Most packets that a vector may be cut into: every system numbers so many.
 const PACKETS_MAX: u64 = 1 << 28;
@@ -51,6 +51,13 @@ pub fn check_collective(
             other => format!("allreduce, the one that {} has; canary and switchml have all", other.name()),
         };
         return Err(BuildError::new("collective", name, expected));
+    }
+    if let System::Canary(parameters) = system
+        && parameters.leader != LeaderRule::Rotating
+        && !matches!(kind, CollectiveKind::Allreduce | CollectiveKind::Barrier)
+    {
+        let expected = format!("\"rotating\" where the collective is {name}: who leads its blocks follows from its root or its shares");
+        return Err(BuildError::new("leader", parameters.leader, expected));
     }
     if let CollectiveKind::Reduce { root } | CollectiveKind::Broadcast { root } = kind
         && root.0 >= workers

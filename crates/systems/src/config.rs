@@ -4,7 +4,7 @@ use fanin_core::{Duration, JobId, NodeId};
 use fanin_protocols::shared::step::StepCost;
 use serde::{Deserialize, Serialize};
 
-pub use crate::canary::Placement;
+pub use crate::canary::{CanaryParameters, FailureRule, FanInRule, LeaderRule, Placement};
 pub use crate::sparse::{DoublingParameters, FlareParameters, FlareStorage};
 
 /// A job's configuration contradicts itself or the network.
@@ -61,74 +61,6 @@ impl StepParameters {
     /// As the protocols have it.
     pub(crate) fn cost(self) -> StepCost {
         StepCost { overhead: Duration::from_ps(self.step_overhead_ps), deviation: Duration::from_ps(self.step_deviation_ps) }
-    }
-}
-
-/// When a leader gives up what it has of a block of which something is missing (Canary).
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum FailureRule {
-    /// At the first request for its sum: the paper's text. Every slow worker has blocks begun anew.
-    FirstRequest,
-    /// `hold` after the first request, or when all other workers have asked.
-    Hold,
-    /// When all other workers have asked, which says that all have contributed; who has not asked is asked.
-    #[default]
-    AllAsked,
-}
-
-/// The parameters of Canary.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(default)]
-pub struct CanaryParameters {
-    /// How long a switch collects a block's packets, in ps, unless the timeout is adaptive; 1 us in the paper's model of memory (canary 7).
-    pub timeout_ps: u64,
-    /// Each switch learns what to expect, and how long it pays to wait for the rest, between the two bounds that follow.
-    pub timeout_adaptive: bool,
-    /// Shortest adaptive timeout, in ps: the one that a switch begins with.
-    pub timeout_min_ps: u64,
-    /// Longest adaptive timeout, in ps.
-    pub timeout_max_ps: u64,
-    /// Timeout of switches without hosts, in ps, where it is another one.
-    pub timeout_spine_ps: Option<u64>,
-    /// Timeout of a block at the switch of its leader, in ps, where it is another one.
-    pub timeout_root_ps: Option<u64>,
-    /// Not adaptive ones: a switch finds by scans of its descriptors, each so long in ps, which timeouts are over; 0: at once (canary 8, 8).
-    pub scan_ps: u64,
-    /// Length of the array of descriptors at each switch, this job's own or the one that it shares; the paper's switch has 32 Ki (canary 3).
-    pub descriptors: u32,
-    /// The array is one for all jobs that say so: a descriptor is whose block comes first (3.2 and 3.4 of the paper).
-    pub shared: bool,
-    /// How a block finds its place in it.
-    pub placement: Placement,
-    /// With loss recovery: when a block is begun anew.
-    pub failure: FailureRule,
-    /// For [`FailureRule::Hold`]: how long, in ps.
-    pub hold_ps: u64,
-    /// With loss recovery: how often switches sum a block, at most, before workers contribute to its leader directly; 1 to 15.
-    pub generations: u8,
-    /// With loss recovery: after how long a switch gives up a descriptor whose sum does not come, in ps; 0 for half of the job's patience.
-    pub lifetime_ps: u64,
-}
-
-impl Default for CanaryParameters {
-    fn default() -> Self {
-        CanaryParameters {
-            timeout_ps: 1_000_000,
-            timeout_adaptive: false,
-            timeout_min_ps: 500_000,
-            timeout_max_ps: 16_000_000,
-            timeout_spine_ps: None,
-            timeout_root_ps: None,
-            scan_ps: 0,
-            descriptors: 32_768,
-            shared: false,
-            placement: Placement::Auto,
-            failure: FailureRule::AllAsked,
-            hold_ps: 20_000_000,
-            generations: 3,
-            lifetime_ps: 0,
-        }
     }
 }
 

@@ -139,7 +139,7 @@ pub(crate) fn aggregating(map: &NetworkMap, sizes: &[(NodeId, u32)], count: u32)
 }
 
 /// The switches that the hosts hang on, in ascending order.
-fn leaves_of(map: &NetworkMap, hosts: &[NodeId]) -> Result<Vec<NodeId>, BuildError> {
+pub(crate) fn leaves_of(map: &NetworkMap, hosts: &[NodeId]) -> Result<Vec<NodeId>, BuildError> {
     let mut leaves = Vec::with_capacity(hosts.len());
     for &host in hosts {
         leaves.push(leaf_of(map, host)?.node);

@@ -29,9 +29,9 @@ pub use build::{build, check_operator, ring_order, shared};
 pub use collectives::check_collective;
 pub use config::{
     A2tpParameters, AlgorithmRule, AtpParameters, BuildError, CanaryParameters, CollisionRule, CongestionParameters, CongestionRule,
-    DeallocationRule, DoublingParameters, FailureRule, FlareParameters, FlareStorage, JobSpec, LookupRule, MachinesParameters,
-    NetReduceParameters, Placement, PsParameters, ReemissionRule, RefusalRule, RinaParameters, RingOrder, SafetyNets, SharpMode,
-    SharpParameters, StepParameters, SynchronyRule, System, UNLIMITED, WindowRule,
+    DeallocationRule, DoublingParameters, FailureRule, FanInRule, FlareParameters, FlareStorage, JobSpec, LeaderRule, LookupRule,
+    MachinesParameters, NetReduceParameters, Placement, PsParameters, ReemissionRule, RefusalRule, RinaParameters, RingOrder, SafetyNets,
+    SharpMode, SharpParameters, StepParameters, SynchronyRule, System, UNLIMITED, WindowRule,
 };
 pub use flare::FlarePackets;
 pub use formats::{LAYOUTS, layout_of};

@@ -1,6 +1,6 @@
 //! What is drawn of Canary: timeouts, arrays of descriptors, what is done about losses.
 
-use fanin_systems::{CanaryParameters, FailureRule, Placement, System};
+use fanin_systems::{CanaryParameters, FailureRule, FanInRule, LeaderRule, Placement, System};
 
 use crate::draw::Draw;
 use crate::recipe::JobRecipe;
@@ -41,6 +41,22 @@ pub(super) fn uneven_timeouts(draw: &mut Draw, jobs: &mut [JobRecipe]) {
             let mut some_ps = |percent| if draw.percent(percent) { Some(draw.scaled(10_000, 20_000_000)) } else { None };
             parameters.scan_ps = some_ps(40).unwrap_or(0);
             (parameters.timeout_spine_ps, parameters.timeout_root_ps) = (some_ps(30), some_ps(30));
+        }
+    }
+}
+
+/// Switches of half of Canary's jobs know their fan-in; some jobs have one leader, or leaders that are drawn, or leaders that take their time.
+pub(super) fn duties(draw: &mut Draw, jobs: &mut [JobRecipe]) {
+    for job in jobs {
+        let workers = job.hosts.len() as u64;
+        if let System::Canary(parameters) = &mut job.system {
+            parameters.fan_in = *draw.pick(&[FanInRule::Unknown, FanInRule::Known]);
+            parameters.leader = match draw.between(0, 5) {
+                0 => LeaderRule::Fixed(draw.between(0, workers.max(1) - 1) as u32),
+                1 | 2 => LeaderRule::Random,
+                _ => LeaderRule::Rotating,
+            };
+            parameters.leader_time_ps = if draw.percent(30) { draw.scaled(1_000, 20_000_000) } else { 0 };
         }
     }
 }

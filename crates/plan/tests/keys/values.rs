@@ -111,7 +111,13 @@ pub const JOBS: &[Key] = &[
     ("start_skew", &[bare("\"3us\"")]),
     ("arrivals", &[bare("\"3us\"")]),
     ("crash", &[bare("\"1us\"")]),
-    ("noise", &[bare("{ probability = 0.5, delay = \"1us\" }")]),
+    (
+        "noise",
+        &[
+            bare("{ probability = 0.5, delay = \"1us\" }"),
+            bare("{ probability = 0.5, delay = { distribution = \"pareto\", min = \"1us\", shape = 2.0 } }"),
+        ],
+    ),
     (
         "window",
         &[
@@ -171,6 +177,9 @@ pub const JOBS: &[Key] = &[
     ("aggregating", &[bare("1")]),
     ("full_speed", &[bare("\"5Gb/s\"")]),
     ("timeout", &[bare("\"100ns\""), bare("{ leaf = \"1us\", root = \"2us\" }"), bare("{ spine = \"2us\" }")]),
+    ("fan_in", &[bare("\"known\"")]),
+    ("leader", &[bare("\"random\""), bare("\"fixed:1\"")]),
+    ("leader_time", &[bare("\"1us\"")]),
     ("scan", &[bare("\"1us\""), with(&[ADAPTIVE], "\"1us\"")]),
     ("timeout_min", &[bare("\"900ns\""), with(&[ADAPTIVE], "\"900ns\"")]),
     ("timeout_max", &[bare("\"2us\""), with(&[ADAPTIVE, "jobs.0.operations=40", TRAFFIC], "\"600ns\"")]),

@@ -434,7 +434,7 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
                 let held_up_by = if attempt >= ATTEMPTS_BEFORE_WORD { self.held_up_by(now) } else { None };
                 let request = Request { block, generation: id.generation(), rank, attempt, held_up_by };
                 self.leader.on_request(now, request, self.flights.repetition.timeout(), &self.config.op, tx);
-                self.leader.flush(self.config.uplink, tx);
+                self.leader.flush(now, self.config.uplink, tx);
             }
             (false, ..) => tx.note(Event::Dropped(DropReason::NotAMember)),
             (_, false, _) => tx.note(Event::Dropped(DropReason::OutsideWindow)),

@@ -60,6 +60,30 @@ impl Recovery {
     }
 }
 
+/// Who leads the blocks of an allreduce, "determined before starting the application (e.g., the hosts could select the roots in a
+/// round-robin way)" (3.1.3 of the paper). A block's root is the switch of its leader. Collectives with a root or shares have leaders by what
+/// they are.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Leaders {
+    /// One worker after the other.
+    #[default]
+    InTurn,
+    /// Always this one: its link carries what others' links carry together.
+    Fixed(Rank),
+    /// Drawn for each block with this seed, the same at all workers.
+    Drawn(u64),
+}
+
+/// What leading a block is like. The same at all workers.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Duties {
+    /// Who leads which block.
+    pub leaders: Leaders,
+    /// A sum leaves its leader so long after it is complete: r of 3.2.2 of the paper, the time in the leader's network stack. A delay, and no
+    /// limit of a rate: a leader works on several blocks at once.
+    pub time: Duration,
+}
+
 /// What a worker is told.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct CanaryWorkerConfig<O> {

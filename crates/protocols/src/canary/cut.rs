@@ -2,10 +2,10 @@
 //!
 //! | collective | leader of a block | contributions | sum |
 //! |---|---|---|---|
-//! | allreduce | in turn | data | data |
+//! | allreduce | in turn, or as [`Leaders`] says | data | data |
 //! | reduce | all but the root in turn; the root, of a single block | data | empty; with data to the root |
 //! | broadcast | the root | empty | data |
-//! | barrier, of one block | in turn | empty | empty |
+//! | barrier, of one block | as of an allreduce | empty | empty |
 //! | reduce-scatter | the owner of the share; shares in turn | data | empty |
 //! | all-gather | the owner of the share; shares in turn | empty | data |
 //!
@@ -20,8 +20,10 @@
 //! what is owed to one leader as they do in an allreduce. So shares are reduced side by side, a block of each in turn; and the blocks of a
 //! reduction to one root are led by the others, who send it each sum as one packet: its link carries every block once.
 
+use fanin_core::hash::mix;
 use fanin_core::{Collective, CollectiveKind, OperationId, Piece};
 
+use super::config::Leaders;
 use crate::shared::shares::Shares;
 
 /// The running operation's blocks.
@@ -30,20 +32,51 @@ pub(super) struct Cut {
     kind: CollectiveKind,
     shares: Shares,
     hosts: u32,
+    lead: Lead,
+}
+
+/// Who leads the blocks of allreduces and barriers.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Lead {
+    pub rule: Leaders,
     /// Who leads the first block, where blocks are led in turn.
-    first_leader: u32,
+    pub first: u32,
+    /// That block's number in the job.
+    pub base: u32,
+}
+
+impl Lead {
+    /// In turn, from this worker on.
+    pub(super) const fn from(first: u32) -> Self {
+        Lead { rule: Leaders::InTurn, first, base: 0 }
+    }
+
+    #[inline(always)]
+    fn of(self, index: u32, hosts: u32) -> u32 {
+        match self.rule {
+            Leaders::InTurn => ((u64::from(self.first) + u64::from(index)) % u64::from(hosts)) as u32,
+            Leaders::Fixed(rank) => rank.0,
+            Leaders::Drawn(seed) => drawn(seed, self.base.wrapping_add(index), hosts),
+        }
+    }
+}
+
+/// By a block's number in the job, which is the same at all workers.
+#[inline(never)]
+fn drawn(seed: u64, block: u32, hosts: u32) -> u32 {
+    (((mix(seed, u64::from(block)) >> 32) * u64::from(hosts)) >> 32) as u32
 }
 
 impl Cut {
     /// No operation runs.
     pub(super) fn none(hosts: u32) -> Self {
-        Cut { kind: CollectiveKind::Allreduce, shares: Shares::NONE, hosts, first_leader: 0 }
+        Cut { kind: CollectiveKind::Allreduce, shares: Shares::NONE, hosts, lead: Lead::from(0) }
     }
 
     /// `None` where the collective makes no sense ([`Shares::of`]).
-    pub(super) fn of(collective: &Collective, hosts: u32, block_elements: u32, first_leader: u32) -> Option<Self> {
+    pub(super) fn of(collective: &Collective, hosts: u32, block_elements: u32, lead: Lead) -> Option<Self> {
         let shares = Shares::of(collective, hosts, block_elements)?;
-        Some(Cut { kind: collective.kind, shares, hosts, first_leader })
+        Some(Cut { kind: collective.kind, shares, hosts, lead })
     }
 
     /// Number of blocks.
@@ -74,9 +107,7 @@ impl Cut {
     #[inline(always)]
     pub(super) fn leader_of(&self, index: u32) -> u32 {
         match self.kind {
-            CollectiveKind::Allreduce | CollectiveKind::Barrier => {
-                ((u64::from(self.first_leader) + u64::from(index)) % u64::from(self.hosts)) as u32
-            }
+            CollectiveKind::Allreduce | CollectiveKind::Barrier => self.lead.of(index, self.hosts),
             CollectiveKind::Reduce { root } if self.has_other_leaders() => (root.0 + 1 + index % (self.hosts - 1)) % self.hosts,
             CollectiveKind::Reduce { root } | CollectiveKind::Broadcast { root } => root.0,
             CollectiveKind::ReduceScatter | CollectiveKind::AllGather => index % self.hosts,
@@ -102,7 +133,7 @@ impl Cut {
     /// Who leads block number `index`, where `before` leads the one before it.
     #[inline]
     pub(super) fn next_leader(&self, before: u32, index: u32) -> u32 {
-        if self.kind != CollectiveKind::Allreduce {
+        if self.kind != CollectiveKind::Allreduce || self.lead.rule != Leaders::InTurn {
             return self.leader_of(index);
         }
         let next = before + 1;
@@ -111,10 +142,13 @@ impl Cut {
 
     /// The blocks that a worker leads, in order.
     pub(super) fn led_by(&self, rank: u32) -> impl Iterator<Item = u32> + use<> {
+        let cut = *self;
         let (first, end, step) = match self.kind {
-            CollectiveKind::Allreduce | CollectiveKind::Barrier => {
-                ((rank + self.hosts - self.first_leader) % self.hosts, self.blocks(), self.hosts)
-            }
+            CollectiveKind::Allreduce | CollectiveKind::Barrier => match self.lead.rule {
+                Leaders::InTurn => ((rank + self.hosts - self.lead.first) % self.hosts, self.blocks(), self.hosts),
+                Leaders::Fixed(leader) => (0, if leader.0 == rank { self.blocks() } else { 0 }, 1),
+                Leaders::Drawn(_) => (0, self.blocks(), 1),
+            },
             CollectiveKind::Reduce { root } if self.has_other_leaders() => {
                 let first = (rank + self.hosts - root.0 - 1) % self.hosts;
                 // The root itself would come after all others: it leads none.
@@ -123,7 +157,8 @@ impl Cut {
             CollectiveKind::Reduce { root } | CollectiveKind::Broadcast { root } => (0, if root.0 == rank { self.blocks() } else { 0 }, 1),
             CollectiveKind::ReduceScatter | CollectiveKind::AllGather => (rank, self.blocks(), self.hosts),
         };
-        (first..end).step_by(step as usize)
+        // Among these are all that it leads, and others only where leaders are drawn.
+        (first..end).step_by(step as usize).filter(move |index| cut.leader_of(*index) == rank)
     }
 
     /// Whether contributions carry data.
@@ -150,6 +185,23 @@ mod tests {
     use super::*;
     use fanin_core::{OperationId, Rank};
 
+    /// Every rule, and every leader to begin with.
+    fn leads() -> Vec<Lead> {
+        let in_turn = (0..5).map(Lead::from);
+        let rules = [Leaders::Fixed(Rank(3)), Leaders::Drawn(7), Leaders::Drawn(8)];
+        in_turn.chain(rules.map(|rule| Lead { rule, first: 2, base: u32::MAX - 3 })).collect()
+    }
+
+    #[test]
+    fn drawn_leaders_are_drawn_by_the_number_in_the_job_and_evenly() {
+        let lead = |base| Lead { rule: Leaders::Drawn(9), first: 0, base };
+        let of = |base| (0..4_000).map(|index| lead(base).of(index, 5)).collect::<Vec<_>>();
+        assert_eq!(of(0)[1_000..], of(1_000)[..3_000], "an operation goes on where the one before ended");
+        let mut counts = [0; 5];
+        of(0).into_iter().for_each(|leader| counts[leader as usize] += 1);
+        assert!(counts.iter().all(|count| (700..900).contains(count)), "{counts:?}");
+    }
+
     #[test]
     fn every_block_has_the_leader_that_leads_it() {
         let kinds = [
@@ -162,9 +214,9 @@ mod tests {
             (CollectiveKind::AllGather, 60),
         ];
         for (kind, elements) in kinds {
-            for first_leader in 0..5 {
+            for lead in leads() {
                 let collective = Collective { kind, ..Collective::allreduce(OperationId(7), elements) };
-                let cut = Cut::of(&collective, 5, 4, first_leader).unwrap();
+                let cut = Cut::of(&collective, 5, 4, lead).unwrap();
                 let mut led: Vec<(u32, u32)> = (0..5).flat_map(|rank| cut.led_by(rank).map(move |index| (index, rank))).collect();
                 led.sort_unstable();
                 let expected: Vec<(u32, u32)> = (0..cut.blocks()).map(|index| (index, cut.leader_of(index))).collect();
@@ -180,7 +232,7 @@ mod tests {
     #[test]
     fn contributions_of_blocks_in_a_row_go_to_different_leaders() {
         for kind in [CollectiveKind::Allreduce, CollectiveKind::Reduce { root: Rank(3) }, CollectiveKind::ReduceScatter] {
-            let cut = Cut::of(&Collective { kind, ..Collective::allreduce(OperationId(7), 60) }, 5, 4, 2).unwrap();
+            let cut = Cut::of(&Collective { kind, ..Collective::allreduce(OperationId(7), 60) }, 5, 4, Lead::from(2)).unwrap();
             for index in 4..cut.blocks() {
                 let mut leaders: Vec<u32> = (index - 3..=index).map(|index| cut.leader_of(index)).collect();
                 leaders.sort_unstable();
@@ -197,7 +249,8 @@ mod tests {
     /// The sum of a share's blocks stays with its owner, and a root that leads nothing is sent what others have summed.
     #[test]
     fn sums_are_led_or_received_by_those_whom_they_are_for() {
-        let cut = |kind, elements| Cut::of(&Collective { kind, ..Collective::allreduce(OperationId(7), elements) }, 5, 4, 0).unwrap();
+        let cut =
+            |kind, elements| Cut::of(&Collective { kind, ..Collective::allreduce(OperationId(7), elements) }, 5, 4, Lead::from(0)).unwrap();
         let scatter = cut(CollectiveKind::ReduceScatter, 60);
         assert!((0..scatter.blocks()).all(|index| scatter.piece(OperationId(7), index).start / 12 == u64::from(scatter.leader_of(index))));
         let reduce = cut(CollectiveKind::Reduce { root: Rank(3) }, 60);

@@ -36,6 +36,8 @@ pub(super) struct Descriptor<A> {
     pub counter: u16,
     /// Workers of the job.
     pub hosts: u16,
+    /// Contributions that can come here at most.
+    pub fan_in: u16,
     pub state: State,
     /// Length in bytes of each of its contributions; 0 where they are empty.
     pub bytes: u32,
@@ -53,10 +55,11 @@ pub(super) struct Descriptor<A> {
 }
 
 impl<A> Descriptor<A> {
-    /// Whether everything that can come has come: the leader sends no contribution (`canary 5.2`, 3a).
+    /// Whether everything that can come has come: the leader sends no contribution (`canary 5.2`, 3a), and where the switch knows its
+    /// [`FanIn`](super::FanIn), those do not come whose way is another one.
     #[inline]
     pub(super) fn is_complete(&self) -> bool {
-        u32::from(self.counter) + 1 >= u32::from(self.hosts)
+        self.counter >= self.fan_in
     }
 
     /// What the descriptor holds, as a packet says it.
@@ -152,6 +155,7 @@ impl<A> Descriptors<A> {
             deadline: Instant::ZERO,
             counter: 0,
             hosts: 0,
+            fan_in: 0,
             state: State::Sent,
             bytes: 0,
             empty_sum: false,
@@ -169,7 +173,7 @@ impl<A> Descriptors<A> {
             return None;
         }
         (descriptor.id, descriptor.leader, descriptor.place) = (sum.id, sum.leader, place);
-        (descriptor.counter, descriptor.hosts) = (sum.counter, sum.hosts);
+        (descriptor.counter, descriptor.hosts, descriptor.fan_in) = (sum.counter, sum.hosts, sum.hosts.saturating_sub(1));
         (descriptor.state, descriptor.children) = (State::Collecting, 0);
         descriptor.stamp = descriptor.stamp.wrapping_add(1);
         self.forget_more_children(number);

@@ -4,7 +4,9 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use fanin_core::{Address, Body, DropReason, Egress, FlowLabel, Instant, JobId, NodeId, OpError, Payload, Piece, PortId, Rank, Route, Tx};
+use fanin_core::{
+    Address, Body, DropReason, Duration, Egress, FlowLabel, Instant, JobId, NodeId, OpError, Payload, Piece, PortId, Rank, Route, Tx,
+};
 use fanin_wire::canary::{CanaryHeader, CanaryId, PartialSum};
 
 use super::config::Recovery;
@@ -16,6 +18,7 @@ use super::recovery::Trouble;
 use super::watch::Watch;
 use super::{app_of, flow_of};
 use crate::shared::excuses::Excuses;
+use crate::shared::rtt::rebased;
 use crate::shared::state::node_state;
 
 /// Where a collision happened: the switch, and the port by which the packet came there.
@@ -74,6 +77,8 @@ pub(super) struct Record<A> {
     pub bytes: u32,
     /// One a switch and shard where packets of the block have collided (`canary 4`: `got_ports`).
     restorations: Vec<Restoration>,
+    /// When the leader is through with a complete sum; `ZERO` where it takes no time.
+    ready_at: Instant,
     /// Packets of the answer that were sent: the broadcast, then the restorations.
     packets_sent: u32,
     /// Who has asked, and what is done about it; nothing for a block of which nothing is lost.
@@ -88,6 +93,8 @@ pub(super) struct Leader<P: Payload + ?Sized> {
     pub(super) members: Arc<[NodeId]>,
     block_bytes: u32,
     pub(super) recovery: Recovery,
+    /// How long it works on a sum.
+    pub(super) time: Duration,
     pub(super) records: Pool<Record<P::Acc>>,
     /// Number of the record of each block.
     pub(super) places: Places,
@@ -113,6 +120,7 @@ node_state!(Leader {
     members,
     block_bytes,
     recovery,
+    time,
     records,
     places,
     open,
@@ -133,6 +141,7 @@ impl<P: Payload + ?Sized> Leader<P> {
             rank,
             block_bytes,
             recovery,
+            time: Duration::ZERO,
             records: Pool::new(),
             places: Places::new(members.len() as u32),
             open: 0,
@@ -179,6 +188,21 @@ impl<P: Payload + ?Sized> Leader<P> {
     #[inline]
     pub(super) fn has_answers(&self) -> bool {
         !self.answers.is_empty()
+    }
+
+    /// When the first one of them may be, where the leader still works on it.
+    #[inline]
+    pub(super) fn answers_at(&self) -> Option<Instant> {
+        if self.time == Duration::ZERO {
+            return None;
+        }
+        self.answers.front().map(|number| self.records[*number].ready_at).filter(|at| *at != Instant::ZERO)
+    }
+
+    /// Whether the leader still works on a complete sum.
+    #[inline]
+    pub(super) fn is_at_work(&self, number: u32, now: Instant) -> bool {
+        self.records[number].ready_at > now
     }
 
     /// The record of a block.
@@ -253,6 +277,7 @@ impl<P: Payload + ?Sized> Leader<P> {
             counter_before: 0,
             bytes: 0,
             restorations: Vec::new(),
+            ready_at: Instant::ZERO,
             packets_sent: 0,
             trouble: None,
             sum: P::accumulator(op, block_bytes),
@@ -261,7 +286,7 @@ impl<P: Payload + ?Sized> Leader<P> {
         let record = &mut self.records[number];
         (record.block, record.generation, record.stage) = (block, 0, Stage::Open);
         (record.empty_sum, record.counter, record.bytes, record.packets_sent) = (false, 0, 0, 0);
-        (record.counter_before, record.receiver) = (0, None);
+        (record.counter_before, record.receiver, record.ready_at) = (0, None, Instant::ZERO);
         record.restorations.clear();
         record.trouble = None;
         let records = &self.records;
@@ -286,6 +311,7 @@ impl<P: Payload + ?Sized> Leader<P> {
     #[inline]
     pub(super) fn finish<T: Tx<CanaryHeader, P>>(
         &mut self,
+        now: Instant,
         block: u32,
         piece: Piece,
         cut: &Cut,
@@ -310,6 +336,7 @@ impl<P: Payload + ?Sized> Leader<P> {
         }
         (record.empty_sum, record.receiver) = (!cut.fills_sums(), cut.receiver());
         record.stage = Stage::Answering;
+        record.ready_at = if self.time == Duration::ZERO { Instant::ZERO } else { now + self.time };
         self.open -= 1;
         self.answers.push_back(number);
         if self.recovery.reliability.reliable {
@@ -321,10 +348,14 @@ impl<P: Payload + ?Sized> Leader<P> {
     }
 
     /// `canary 5.8`: sends the broadcast and then the restorations of each complete block, before them the sum itself where it is for one
-    /// worker, as far as there is room; false where some are left.
+    /// worker, as far as there is room; false where there is none for what is left. Those that it still works on wait, and who stands behind.
     #[inline]
-    pub(super) fn send_answers<T: Tx<CanaryHeader, P>>(&mut self, uplink: PortId, tx: &mut T) -> bool {
+    pub(super) fn send_answers<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, uplink: PortId, tx: &mut T) -> bool {
         while let Some(&number) = self.answers.front() {
+            if self.is_at_work(number, now) {
+                return true;
+            }
+            self.records[number].ready_at = Instant::ZERO;
             let is_direct = self.records[number].generation == self.recovery.generations;
             let was_sent = if is_direct { self.answer_all(number, uplink, tx) } else { self.broadcast(number, uplink, tx) };
             if !was_sent {
@@ -435,6 +466,7 @@ impl<P: Payload + ?Sized> Leader<P> {
         self.watch.rebase(now);
         self.excuses.rebase(now);
         for number in 0..kept.len() as u32 {
+            self.records[number].ready_at = rebased(self.records[number].ready_at, now);
             let Some(trouble) = &mut self.records[number].trouble else { continue };
             trouble.rebase(now);
             let due = trouble.due;

@@ -10,12 +10,13 @@
 //! | `canary 4`, window; sum, count and ports to restore of each led block | [`CanaryWorkerConfig`], `leader` |
 //! | `canary 5.1`, `5.11`, host | [`CanaryWorker`] |
 //! | `canary 5.2` to `5.6`, `5.9`, switch: timeouts, stragglers, collisions, broadcast, restoration | [`CanarySwitch`] |
-//! | `canary 5.7`, `5.8`, leader | `leader`, `places` |
+//! | `canary 5.7`, `5.8`, leader | `leader`, `places`, [`Duties`] |
 //! | `canary 5.10`, garbage collection | [`CanarySwitchConfig::descriptor_lifetime`] |
 //! | `canary 5.12`, `5.14`, workers and losses | `asking` |
 //! | `canary 5.13` to `5.15`, leaders and losses | `recovery`, `watch`, [`Recovery`], [`FailureRule`] |
 //! | `canary 9`, P5, names that are used again | `fence` |
 //! | collectives other than allreduce | `cut` |
+//! | 3.1.1, "does not know how many packets to wait for": a switch that knows | [`FanIn`] |
 //! | 5.2.5, "a possible future extension": timeouts that adapt | [`Timeout`], `timeout` |
 //!
 //! Without loss recovery ([`Recovery::NONE`]) nothing is sent twice, no switch gives a descriptor up, and the generation in a block's name
@@ -53,7 +54,7 @@
 //!
 //! ## Blocks
 //! A job numbers its blocks with 32 bits through all operations; block b is led by worker b mod H (counted without the wrap, so that H
-//! need not be a power of two). Packets carry the low 20 bits, and a receiver takes the nearest number to the first block whose sum it
+//! need not be a power of two) unless [`Leaders`] says otherwise. Packets carry the low 20 bits, and a receiver takes the nearest number to the first block whose sum it
 //! lacks. That is right for everything that lies ahead: a worker never sends a block [`SPAN`] = 2^18 - 1 or more ahead of the first one
 //! that it lacks, and has the sum of a block only when all others have sent it, so what it sends is less than 2^19 ahead of the first
 //! block that any other worker lacks. What lies behind is a broadcast that comes again, late. Hence neither workers nor switches confuse
@@ -69,6 +70,15 @@
 //! A switch of the paper's has no timers: clock packets scan its descriptors, and find one whose time is over up to a scan later (Canary
 //! 4.3). And a root's timer, which begins with the first packet from below, ends before partial sums can come that have waited for their
 //! own switches' timers; its leader then gets two packets of a block even in an idle network. [`Clock`] makes both otherwise.
+//!
+//! ## Sums that are sent early
+//! The paper's switch "does not know how many packets to wait for" (3.1.1) since it knows neither the workers nor the paths, and waits for its
+//! timeout even when all are here. How many can come *at most* follows from the map alone, though paths do not: a contribution can pass a
+//! switch only if that lies on a shortest way from its worker to the leader. A switch that is told those numbers ([`FanIn`]) sends a sum
+//! when it has so many. With paths that meet elsewhere the number is not reached and the timeout decides, as in the paper. It is an early
+//! timeout and nothing else: no count of a leader depends on it, so whatever is lost, repeated, begun anew or goes another way, a number
+//! that is too low makes stragglers and one that is too high makes a wait. A leaf counts its own workers, which is exact on any network;
+//! above, the number is reached where everything meets, as with a default path for each leader in an idle network.
 //!
 //! ## Window
 //! A worker has at most W blocks under way: sent, and their sums not there. It sends blocks in order, so the first block that is missing
@@ -150,6 +160,7 @@ mod config;
 mod cut;
 mod deadlines;
 mod descriptors;
+mod fan_in;
 mod fence;
 mod leader;
 mod places;
@@ -168,9 +179,10 @@ use fanin_core::{FlowLabel, JobId};
 
 pub use clock::Clock;
 pub use config::{
-    CanarySwitchConfig, CanaryWorkerConfig, FailureRule, GENERATIONS_MAX, Placement, RELIABLE_WINDOW_MAX, Recovery, SPAN, Timeout,
-    WINDOW_UNLIMITED,
+    CanarySwitchConfig, CanaryWorkerConfig, Duties, FailureRule, GENERATIONS_MAX, Leaders, Placement, RELIABLE_WINDOW_MAX, Recovery, SPAN,
+    Timeout, WINDOW_UNLIMITED,
 };
+pub use fan_in::FanIn;
 #[cfg(feature = "planted-bugs")]
 pub use planted::Planted;
 pub use shared::CanarySharedSwitch;

@@ -167,6 +167,10 @@ impl<P: Payload + ?Sized> Leader<P> {
 
     /// `canary 5.13`, 1: the sum is complete, so whoever asks gets it.
     fn on_late_request<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, number: u32, rank: u32, round_trip: Duration, tx: &mut T) {
+        if self.is_at_work(number, now) {
+            // The broadcast is about to leave.
+            return tx.note(Event::Dropped(DropReason::InProgress));
+        }
         if self.is_receiver(number, rank) {
             // No broadcast brings it that sum.
             return self.answer(number, rank, tx);
@@ -234,7 +238,9 @@ impl<P: Payload + ?Sized> Leader<P> {
     ) -> Result<bool, DropReason> {
         let number = self.find(block).ok_or(DropReason::NotReady)?;
         if self.records[number].stage != Stage::Open {
-            self.answer(number, rank.0, tx);
+            if !self.is_at_work(number, now) {
+                self.answer(number, rank.0, tx);
+            }
             return Err(DropReason::Duplicate);
         }
         let hosts = self.hosts();
@@ -381,7 +387,7 @@ impl<P: Payload + ?Sized> Leader<P> {
     }
 
     /// The sums that are complete and whose packets have not been sent.
-    pub(super) fn flush<T: Tx<CanaryHeader, P>>(&mut self, uplink: PortId, tx: &mut T) -> bool {
-        !self.has_answers() || self.send_answers(uplink, tx)
+    pub(super) fn flush<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, uplink: PortId, tx: &mut T) -> bool {
+        !self.has_answers() || self.send_answers(now, uplink, tx)
     }
 }

@@ -11,6 +11,7 @@ use fanin_wire::canary::CanaryHeader;
 use super::clock::Clock;
 use super::config::{CanarySwitchConfig, Placement};
 use super::deadlines::Deadlines;
+use super::fan_in::FanIn;
 use super::planted::Planted;
 use super::switch::CanarySwitch;
 use super::table::Table;
@@ -45,12 +46,16 @@ impl<P: Payload + ?Sized> CanarySharedSwitch<P> {
         }
     }
 
-    /// A job comes, with a clock as for [`CanarySwitch::with_clock`] where it has one; it goes by [`Node::on_job_end`].
-    pub fn admit(&mut self, config: CanarySwitchConfig<P::Op>, clock: Option<(Duration, Clock)>) {
+    /// A job comes, with a clock as for [`CanarySwitch::with_clock`] and a fan-in as for [`CanarySwitch::with_fan_in`] where it has them; it
+    /// goes by [`Node::on_job_end`].
+    pub fn admit(&mut self, config: CanarySwitchConfig<P::Op>, clock: Option<(Duration, Clock)>, fan_in: Option<FanIn>) {
         let job = config.job;
         let mut entry = CanarySwitch::with(config, Table::default());
         if let Some((timeout, clock)) = clock {
             entry = entry.with_clock(timeout, clock);
+        }
+        if let Some(fan_in) = fan_in {
+            entry = entry.with_fan_in(fan_in);
         }
         #[cfg(feature = "planted-bugs")]
         entry.plant(self.planted);

@@ -10,6 +10,7 @@ use fanin_wire::canary::{CanaryHeader, CanaryId, PartialSum};
 use super::clock::Clock;
 use super::config::{CanarySwitchConfig, Timeout};
 use super::descriptors::{Descriptors, State};
+use super::fan_in::FanIn;
 use super::flow_of;
 use super::planted::Planted;
 use super::table::{Found, Table};
@@ -32,6 +33,8 @@ pub struct CanarySwitch<P: Payload + ?Sized> {
     timers: Timers,
     /// Which of them is a block's, where the timeout is fixed.
     clock: Clock,
+    /// How much of a block can come, where it is known.
+    fan_in: Option<FanIn>,
     /// When descriptors that were sent on are given up; the first one is live.
     ageing: VecDeque<Timer>,
     /// Descriptors that wait for room on the way up, and on the way down.
@@ -53,6 +56,7 @@ node_state!(CanarySwitch {
     descriptors,
     timers,
     clock,
+    fan_in,
     ageing,
     waiting_up,
     waiting_down,
@@ -88,6 +92,7 @@ impl<P: Payload + ?Sized> CanarySwitch<P> {
             descriptors: Descriptors::new(config.job, table, config.ports),
             timers: Timers::new(config.timeout),
             clock: Clock::exact(),
+            fan_in: None,
             ageing: VecDeque::new(),
             waiting_up: VecDeque::new(),
             waiting_down: VecDeque::new(),
@@ -102,6 +107,12 @@ impl<P: Payload + ?Sized> CanarySwitch<P> {
             self.clock = clock.of(self.node);
             self.timers = Timers::of(self.clock.durations(timeout));
         }
+        self
+    }
+
+    /// Tells the switch how much of each block can come to it, so that it sends a sum at once that has everything.
+    pub fn with_fan_in(mut self, fan_in: FanIn) -> Self {
+        self.fan_in = Some(fan_in);
         self
     }
 
@@ -205,6 +216,10 @@ impl<P: Payload + ?Sized> CanarySwitch<P> {
         tx.note(Event::Counted(Tally::Summed));
         self.descriptors.add_child(number, port);
         self.descriptors.get(number).arrivals = Arrivals::begin(now);
+        if let Some(fan_in) = self.fan_in.as_ref().and_then(|fan_in| fan_in.of(sum.leader)) {
+            let descriptor = self.descriptors.get(number);
+            descriptor.fan_in = descriptor.fan_in.min(fan_in);
+        }
         self.watch(now, number, port, sum.counter);
         if self.has_all(number) {
             return self.send_up(now, number, tx);

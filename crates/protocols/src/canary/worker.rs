@@ -10,8 +10,8 @@ use fanin_core::{
 use fanin_wire::canary::{CanaryHeader, CanaryId, PartialSum};
 
 use super::asking::Flights;
-use super::config::{CanaryWorkerConfig, GENERATIONS_MAX, RELIABLE_WINDOW_MAX};
-use super::cut::Cut;
+use super::config::{CanaryWorkerConfig, Duties, GENERATIONS_MAX, Leaders, RELIABLE_WINDOW_MAX};
+use super::cut::{Cut, Lead};
 use super::fence::Fence;
 use super::leader::{Collision, Leader};
 use super::{app_of, flow_of};
@@ -33,6 +33,7 @@ pub struct CanaryWorker<P: Payload + ?Sized> {
     pub(super) base: u32,
     /// Who leads that block, where blocks are led in turn.
     base_leader: u32,
+    leaders: Leaders,
     /// Number of blocks of the running operation.
     pub(super) blocks: u32,
     /// Index of the first block that this worker has not come to.
@@ -77,6 +78,7 @@ node_state!(CanaryWorker {
     cut,
     base,
     base_leader,
+    leaders,
     blocks,
     next,
     next_leader,
@@ -120,6 +122,7 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
             cut: Cut::none(hosts),
             base: 0,
             base_leader: 0,
+            leaders: Leaders::InTurn,
             blocks: 0,
             next: 0,
             next_leader: 0,
@@ -141,6 +144,16 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
             alone: P::accumulator(&config.op, if hosts == 1 { block_bytes as usize } else { 0 }),
             config,
         }
+    }
+
+    /// Leads other blocks than those whose turn it is, or takes its time.
+    ///
+    /// # Panics
+    /// Where no member has the rank of the one leader.
+    pub fn with_duties(mut self, duties: Duties) -> Self {
+        assert!(!matches!(duties.leaders, Leaders::Fixed(rank) if rank.0 >= self.hosts()), "a leader is a member of its job");
+        (self.leaders, self.leader.time) = (duties.leaders, duties.time);
+        self
     }
 
     /// Numbers the job's blocks from `block` on instead of from 0; the same at all workers, before anything is submitted. For a job that
@@ -234,7 +247,7 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
         if self.is_reliable() {
             self.admit(now, tx);
         }
-        if self.leader.has_answers() && !self.leader.send_answers(self.config.uplink, tx) {
+        if self.leader.has_answers() && !self.leader.send_answers(now, self.config.uplink, tx) {
             return;
         }
         let Some(operation) = self.running() else { return };
@@ -424,7 +437,7 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
         let Some(operation) = self.running() else { return };
         let (block, piece) = (self.block_at(i64::from(index)), self.piece(operation, index));
         let how = (self.config.element_bytes, &self.config.op);
-        match self.leader.finish(block, piece, &self.cut, how, tx) {
+        match self.leader.finish(now, block, piece, &self.cut, how, tx) {
             Ok(()) => {
                 if self.is_reliable() {
                     self.flights.repetition.on_progress(now);
@@ -599,7 +612,8 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
         let request = if runs { self.flights.next_timeout() } else { None };
         let led = if runs { self.next_late() } else { None };
         let asks = if self.has_asked { None } else { self.patience_ends_at().map(|_| self.asks_at()) };
-        let first = [patience, asks, request, led, self.leader.next_due(), self.fenced_until].into_iter().flatten().min();
+        let first =
+            [patience, asks, request, led, self.leader.next_due(), self.fenced_until, self.leader.answers_at()].into_iter().flatten().min();
         // Where patience has no end, that is not waited for.
         first.filter(|at| *at != Instant::FAR_FUTURE)
     }
@@ -652,12 +666,19 @@ impl<P: Payload + ?Sized> Node<P> for CanaryWorker<P> {
                 self.pump(now, tx);
             }
         }
+        if self.leader.answers_at().is_some_and(|at| at <= now) {
+            self.pump(now, tx);
+        }
     }
 
     #[inline(always)]
     fn next_timeout(&self) -> Option<Instant> {
         let patience = self.patience_ends_at();
-        if self.is_reliable() { self.next_timeout_with(patience) } else { patience }
+        match (self.is_reliable(), self.leader.answers_at()) {
+            (true, _) => self.next_timeout_with(patience),
+            (false, Some(at)) => Some(patience.map_or(at, |patience| patience.min(at))),
+            (false, None) => patience,
+        }
     }
 
     fn gauges(&self, report: &mut dyn FnMut(Gauge, f64)) {
@@ -676,7 +697,8 @@ impl<P: Payload + ?Sized> Node<P> for CanaryWorker<P> {
 
 impl<P: Payload + ?Sized> Worker<P> for CanaryWorker<P> {
     fn submit<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, collective: Collective, tx: &mut T) {
-        let Some(cut) = Cut::of(&collective, self.hosts(), self.config.block_elements, self.base_leader) else {
+        let lead = Lead { rule: self.leaders, first: self.base_leader, base: self.base };
+        let Some(cut) = Cut::of(&collective, self.hosts(), self.config.block_elements, lead) else {
             return self.ledger.refuse(collective.operation);
         };
         if collective.op != 0 {

@@ -10,7 +10,9 @@ use fanin_core::{
     Address, Body, Collective, Duration, Egress, Event, Ingress, Instant, Malformed, NetworkMap, Node, NodeId, OpError, OperationId,
     Outcome, PacketKind, Payload, Piece, PortId, Rank, Role, Tx, Via, Wire, Worker,
 };
-use fanin_protocols::canary::{CanarySwitch, CanarySwitchConfig, CanaryWorker, CanaryWorkerConfig, Placement, Recovery, Timeout};
+use fanin_protocols::canary::{
+    CanarySwitch, CanarySwitchConfig, CanaryWorker, CanaryWorkerConfig, Duties, FanIn, Placement, Recovery, Timeout,
+};
 use fanin_wire::canary::CanaryHeader;
 
 use crate::common::{ELEMENT_BYTES, Ended, Faults, HasVectors, JOB, Net, Script};
@@ -318,6 +320,9 @@ pub struct Plan {
     pub placement: Placement,
     pub recovery: Recovery,
     pub descriptor_lifetime: Duration,
+    pub duties: Duties,
+    /// Switches are told numbers of contributions to expect, drawn by this seed: any.
+    pub any_fan_in: Option<u64>,
     /// Of 1000 packets, so many leave the destination's own path.
     pub wander: u32,
     pub tidy: bool,
@@ -358,6 +363,8 @@ impl Plan {
             placement: Placement::Static,
             recovery: Recovery::NONE,
             descriptor_lifetime: Duration::MAX,
+            duties: Duties::default(),
+            any_fan_in: None,
             wander: 0,
             tidy: false,
             faults: Faults::NONE,
@@ -409,11 +416,11 @@ impl Plan {
             leaf: NodeId(self.leaf_of(rank)),
         });
         worker.first_block(self.first_block);
-        worker
+        worker.with_duties(self.duties)
     }
 
     fn switch<P: HasVectors + ?Sized>(&self, node: NodeId, ports: usize) -> CanarySwitch<P> {
-        CanarySwitch::new(CanarySwitchConfig {
+        let switch = CanarySwitch::new(CanarySwitchConfig {
             job: JOB,
             node,
             ports: ports as u16,
@@ -428,7 +435,17 @@ impl Plan {
             descriptors: self.descriptors,
             placement: self.placement,
             descriptor_lifetime: self.descriptor_lifetime,
-        })
+        });
+        match self.any_fan_in {
+            None => switch,
+            Some(seed) => switch.with_fan_in(self.fan_in(seed, node)),
+        }
+    }
+
+    /// Numbers that have nothing to do with what comes, by the leader.
+    fn fan_in(&self, seed: u64, node: NodeId) -> FanIn {
+        let any = |leader: u32| (mix(seed, u64::from(node.0) << 16 | u64::from(leader)) % u64::from(self.workers + 2)) as u16;
+        FanIn::new((0..self.workers as u16).collect(), (0..self.workers).map(any).collect())
     }
 
     /// Runs until nothing moves; `alter` may change nodes before.

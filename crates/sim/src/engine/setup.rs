@@ -22,11 +22,9 @@ fn check_beside_jobs(topology: &Topology, scenario: &Scenario) -> Result<(), Set
         if let Some(host) = limit.hosts.iter().find(|host| !topology.map.is_host(**host)) {
             return Err(SetupError::new(format!("limits[{index}].hosts"), host, "hosts of the network"));
         }
-        if scenario.network.lossless.is_some() {
-            return Err(SetupError::new("limits", format!("[{} limits]", scenario.limits.len()), "none in a lossless network"));
-        }
     }
     for (index, job) in scenario.jobs.iter().enumerate() {
+        job.noise_delay.check(&format!("jobs[{index}].noise.delay"))?;
         let Some(compute) = &job.compute else { continue };
         if compute.operations == 0 || !(0.0..=1.0).contains(&compute.spread) {
             return Err(SetupError::new(format!("jobs[{index}].compute"), compute.spread, "a spread from 0 to 1, and 1 operation or more"));

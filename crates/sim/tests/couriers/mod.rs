@@ -255,7 +255,7 @@ impl Run {
             compute: None,
             crash: self.crash,
             noise_probability: self.noise.0,
-            noise_delay: self.noise.1,
+            noise_delay: self.noise.1.into(),
         };
         let scenario = Scenario {
             network: self.network.clone(),
