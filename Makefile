@@ -28,7 +28,7 @@ demo: ## only the real thing: a switch process and four workers over UDP on loop
 	cargo run --locked --release -p fanin -- demo
 
 test: ## every test that needs neither root nor large installs
-	cargo test --locked --workspace
+	cargo test --locked --workspace --no-fail-fast
 	$(PYTHON) -m unittest discover -s scripts -p 'test_*.py'
 	$(PYTHON) scripts/python_tests.py
 
