@@ -33,7 +33,6 @@ const UNRECORDED: &[(&str, &str)] = &[
     ("canary/small", NOT_YET),
     ("flare/network", NOT_YET),
     ("rina/fig10", NOT_YET),
-    ("rina/fig10_dragonfly", NOT_YET),
 ];
 
 /// What is wrong with the claims of a paper's quick run.
