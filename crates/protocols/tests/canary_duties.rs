@@ -2,7 +2,7 @@
 //! right and comes once.
 
 use crate::canary_fabric::{Plan, Run};
-use crate::common::Faults;
+use crate::common::{Faults, Script};
 use fanin_core::hash::mix;
 use fanin_core::{Census, Duration, Rank};
 use fanin_protocols::canary::{Duties, FailureRule, Leaders, Recovery};
@@ -50,8 +50,8 @@ fn sums_are_exact_whatever_switches_believe_that_will_come() {
     }
 }
 
-fn scripts() -> Vec<crate::common::Script> {
-    vec![crate::common::Script::of(&[4 * 40, 7, 4 * 25]); 9]
+fn scripts() -> Vec<Script> {
+    vec![Script::of(&[4 * 40, 7, 4 * 25]); 9]
 }
 
 #[test]

@@ -27,7 +27,7 @@ pub struct HostLimit {
     pub receive_packets_per_second: Option<u64>,
     /// Bits a second that a host sends, frame overhead included.
     pub send_bits_per_second: Option<u64>,
-    /// Packets that wait at a host to be taken in; what comes then is dropped.
+    /// Packets that wait at a host to be taken in; what comes then is dropped, or waits at the switch where nothing may be lost.
     pub receive_queue_packets: u32,
     /// From when.
     pub from: Instant,

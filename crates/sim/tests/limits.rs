@@ -1,6 +1,6 @@
 //! Limits of hosts, background flows and jobs that crash, to the picosecond where that can be computed by hand.
 
-use crate::couriers::{Errand, GBIT, Run, frame_ps, star};
+use crate::couriers::{Errand, GBIT, Run, frame_ps, limit, star};
 use fanin_core::{DropReason, Duration, Instant, NodeId};
 use fanin_sim::flows::{FlowConfig, FlowStep};
 use fanin_sim::limits::HostLimit;
@@ -13,18 +13,6 @@ const WIRE_PS: u64 = 600_000;
 
 fn at(us: u64) -> Instant {
     Instant::ZERO + Duration::from_us(us)
-}
-
-fn limit(host: u32) -> HostLimit {
-    HostLimit {
-        hosts: vec![NodeId(host)],
-        send_packets_per_second: None,
-        receive_packets_per_second: None,
-        send_bits_per_second: None,
-        receive_queue_packets: 4_096,
-        from: Instant::ZERO,
-        until: Instant::FAR_FUTURE,
-    }
 }
 
 fn times(run: &Run) -> Vec<u64> {

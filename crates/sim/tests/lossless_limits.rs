@@ -1,24 +1,12 @@
 //! Limits of hosts in a network that loses nothing: what they cannot take in waits at the switch, and nothing is dropped.
 
-use crate::couriers::{Errand, Run, frame_ps, star};
+use crate::couriers::{Errand, Run, frame_ps, limit, star};
 use fanin_core::{DropReason, Duration, Instant, NodeId};
 use fanin_sim::limits::HostLimit;
 use fanin_sim::lossless::{Arbitration, LosslessConfig, MadePackets, SwitchModel};
 
 /// Two links' propagation.
 const WIRE_PS: u64 = 600_000;
-
-fn limit(host: u32) -> HostLimit {
-    HostLimit {
-        hosts: vec![NodeId(host)],
-        send_packets_per_second: None,
-        receive_packets_per_second: None,
-        send_bits_per_second: None,
-        receive_queue_packets: 4_096,
-        from: Instant::ZERO,
-        until: Instant::FAR_FUTURE,
-    }
-}
 
 fn lossless(model: SwitchModel, limits: Vec<HostLimit>) -> Run {
     let mut run = Run { limits, ..Run::new(star(4)) };

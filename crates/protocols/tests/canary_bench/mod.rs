@@ -1,5 +1,4 @@
 //! One node of Canary on a bench: packets and time go in, and what it sends, delivers and tells comes out.
-#![allow(dead_code, reason = "each test program uses a part of this")]
 
 use fanin_core::payload::weight;
 use fanin_core::{

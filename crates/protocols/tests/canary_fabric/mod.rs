@@ -1,6 +1,5 @@
 //! Canary on a fabric of switches with routed packets, for the test network of [`crate::common`], which only knows cables: each node is
 //! wrapped in a router that takes packets hop by hop along a shortest path, one of several, as a load balancer might.
-#![allow(dead_code, reason = "each test program uses a part of this")]
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

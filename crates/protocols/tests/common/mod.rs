@@ -1,6 +1,5 @@
 //! A small deterministic network for the tests of protocols: workers and switches joined by cables, with seeded loss, duplication,
 //! jitter (so reordering) and lack of room. Every delivered piece is compared at once with a sum computed without the protocol.
-#![allow(dead_code, reason = "each test program uses a part of this")]
 
 mod vectors;
 
@@ -13,7 +12,6 @@ use fanin_core::{
     OpError, OperationId, Outcome, Piece, PortId, Rank, RetransmitReason, Role, Tx, Wire, Worker,
 };
 pub use vectors::{ELEMENT_BYTES, HasVectors, Vectors, VectorsOf};
-#[allow(unused_imports, reason = "each test program uses a part of this")]
 pub use vectors::{given, lend};
 
 /// The job of all tests.

@@ -1,5 +1,4 @@
 //! Jobs of NetReduce on one or two levels of switches.
-#![allow(dead_code, reason = "each test program uses a part of this")]
 
 use fanin_core::{Address, Duration, FlowLabel, NodeId, PortId, Rank, Suspect};
 use fanin_protocols::netreduce::{

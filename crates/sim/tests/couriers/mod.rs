@@ -1,5 +1,4 @@
 //! Nodes for tests of the simulator itself: each sends numbered letters to others, and writes down what it gets and when.
-#![allow(dead_code, reason = "each test program uses a part of this")]
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -277,4 +276,17 @@ impl Run {
 /// How long a frame with so many elements of payload takes on a link of 100 Gb/s, in ps.
 pub fn frame_ps(elements: u32) -> u64 {
     u64::from((elements * ELEMENT_BYTES + 57).max(84)) * 80
+}
+
+/// A limit of one host that limits nothing yet, for the whole run.
+pub fn limit(host: u32) -> HostLimit {
+    HostLimit {
+        hosts: vec![NodeId(host)],
+        send_packets_per_second: None,
+        receive_packets_per_second: None,
+        send_bits_per_second: None,
+        receive_queue_packets: 4_096,
+        from: Instant::ZERO,
+        until: Instant::FAR_FUTURE,
+    }
 }
