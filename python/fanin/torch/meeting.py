@@ -10,7 +10,8 @@ of ranks, with which options. The group's rank 0 looks at what each says as it c
 ``claim/N``            each of them, in the order in which ranks have come
 ``claimed/GLOBAL``     the number of the last claim of a process, by its rank in the default group
 ``expected/GLOBAL``    how many claims wait for what this process says as rank 0, and ``expected/GLOBAL/N`` their numbers
-``place/LIST/EPOCH``   where the group meets
+``told/LIST/EPOCH``    how many ranks had something to say about where the group meets: the first of them says it, and
+``place/LIST/EPOCH``   that is where it meets, or why it does not
 ``over/LIST/EPOCH``    the group was shut down
 =====================  =================================================================================================================
 """
@@ -139,7 +140,7 @@ class Meeting:
         with _explained(self._me, "decline"):
             self._say()
             if self._me.rank == 0:
-                self._tell(Place(job="", failure=f"{self._me.name}: {self._me.failure}", cause=0))
+                self._settle(Place(job="", failure=f"{self._me.name}: {self._me.failure}", cause=0))
 
     def end(self) -> None:
         """The group is no more: what was said for it means nothing for those to come."""
@@ -193,17 +194,31 @@ class Meeting:
     def _lead(self) -> Place:
         me = self._me
         try:
-            place = self._found()
+            found = self._found()
         except FaninError as error:
-            self._tell(Place(job="", failure=str(error), cause=me.rank))
+            self._settle(Place(job="", failure=str(error), cause=me.rank))
             raise CollectiveError(f"fanin: the group cannot be made: {error}", rank=me.rank, cause=me.rank) from error
-        self._tell(place)
+        place = self._settle(found)
         if place.failure is not None:
+            HOSTING.close(found)
             raise _error(place, me)
         return place
 
-    def _tell(self, place: Place) -> None:
-        self._store.set(self._place_key(self._me.list_name, self._epoch), json.dumps(asdict(place)))
+    def _settle(self, place: Place) -> Place:
+        """What holds for this group: this, or what another rank has said before."""
+        return self._settle_for(self._me.list_name, self._epoch, place)
+
+    def _settle_for(self, list_name: str, epoch: int, place: Place) -> Place:
+        """All ranks of a group hear the same, whoever speaks: of two that speak at once, the first."""
+        key = self._place_key(list_name, epoch)
+        if self._store.add(f"told/{list_name}/{epoch}", 1) == 1:
+            self._store.set(key, json.dumps(asdict(place)))
+            return place
+        # Whoever was first writes in this moment, or has died.
+        return self._told(key) if self._wait(key, timedelta(seconds=_GRACE_S)) else place
+
+    def _told(self, key: str) -> Place:
+        return Place(**json.loads(self._store.get(key)))
 
     def _found(self) -> Place:
         """Looks at all claims as they come, until all of the group are there."""
@@ -246,12 +261,9 @@ class Meeting:
             " (ranks call new_group in the same order, also for groups that they are not in)"
         )
         cause = me.ranks.index(theirs) if theirs in me.ranks else None
-        place = Place(job="", failure=text, cause=cause)
-        key = self._place_key(list_name, said["epoch"])
-        if not self._store.check([key]):
-            mine = me.ranks[me.rank]
-            self._store.set(key, json.dumps(asdict(Place(job="", failure=text, cause=ranks.index(mine) if mine in ranks else None))))
-        return place
+        mine = me.ranks[me.rank]
+        self._settle_for(list_name, said["epoch"], Place(job="", failure=text, cause=ranks.index(mine) if mine in ranks else None))
+        return Place(job="", failure=text, cause=cause)
 
     def _missing(self, there: Mapping[int, str]) -> Place:
         missing = [rank for rank in range(len(self._me.ranks)) if rank not in there]
@@ -280,21 +292,31 @@ class Meeting:
         for number in range(1, self._store.add(mine, 0) + 1):
             yield self._store.get(f"{mine}/{number}").decode()
 
-    def _follow(self) -> Place:
-        me, key = self._me, self._place_key(self._me.list_name, self._epoch)
-        first = f"claimed/{me.ranks[0]}"
-        # Whoever comes later of two that are in different lists finds what the other has said.
-        for number in self._others(first):
+    def _differs(self) -> Place | None:
+        """Whoever comes later of two that are in different lists finds what the other has said."""
+        for number in self._others(f"claimed/{self._me.ranks[0]}"):
             said = json.loads(self._store.get(f"claim/{number}"))
-            if tuple(said["ranks"]) != me.ranks and (conflict := self._conflict(said)) is not None:
-                raise _error(conflict, me)
-        if not self._wait(key, self._left()) and not (self._store.check([first]) and self._wait(key, timedelta(seconds=_GRACE_S))):
-            missing = [rank for rank, known in enumerate(me.ranks) if not self._store.check([f"claimed/{known}"])] or [0]
-            raise _error(Place(job="", failure=self._waiting_for(missing), cause=missing[0], is_late=True), me)
-        place = Place(**json.loads(self._store.get(key)))
+            if tuple(said["ranks"]) != self._me.ranks and (conflict := self._conflict(said)) is not None:
+                return conflict
+        return None
+
+    def _follow(self) -> Place:
+        if (conflict := self._differs()) is not None:
+            # Where the others of this list have met before, this rank is one of them.
+            place = self._settle(conflict)
+        else:
+            place = self._heard()
         if place.failure is not None:
-            raise _error(place, me)
+            raise _error(place, self._me)
         return place
+
+    def _heard(self) -> Place:
+        me, key = self._me, self._place_key(self._me.list_name, self._epoch)
+        is_led = f"claimed/{me.ranks[0]}"
+        if self._wait(key, self._left()) or (self._store.check([is_led]) and self._wait(key, timedelta(seconds=_GRACE_S))):
+            return self._told(key)
+        missing = [rank for rank, known in enumerate(me.ranks) if not self._store.check([f"claimed/{known}"])] or [0]
+        return Place(job="", failure=self._waiting_for(missing), cause=missing[0], is_late=True)
 
 
 def _host() -> str:
