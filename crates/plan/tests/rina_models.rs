@@ -8,8 +8,8 @@ use fanin_plan::results::RunRecord;
 use fanin_plan::run::run;
 
 /// The record of a plan with one point.
-fn record(text: &str) -> RunRecord {
-    let plan = Plan::parse("plan.toml", text, &[], Some(1)).unwrap_or_else(|error| panic!("{error}\n{text}"));
+fn record(text: &str, seed: u64) -> RunRecord {
+    let plan = Plan::parse("plan.toml", text, &[], Some(seed)).unwrap_or_else(|error| panic!("{error}\n{text}"));
     let finished = run(&plan, 1, || true).expect("the plan runs").remove(0).record;
     assert!(finished.completion_us.is_some(), "it completes: {text}");
     finished
@@ -17,12 +17,27 @@ fn record(text: &str) -> RunRecord {
 
 /// Time of an allreduce of 8 KiB by 16 workers in racks of two, in us: what the network does is little beside the steps.
 fn chain_us(system: &str, deviation: &str, operations: u32) -> f64 {
+    seeded_chain_us(system, deviation, operations, 1)
+}
+
+fn seeded_chain_us(system: &str, deviation: &str, operations: u32, seed: u64) -> f64 {
     let text = format!(
         "[network]\nshape = \"fat-tree\"\nleaves = 8\nhosts_per_leaf = 2\nspines = 1\nrate = \"100Gb/s\"\nlatency = \"100ns\"\n\
          [[jobs]]\n{system}\nworkers = 16\nplacement = \"packed\"\nmessage = \"8KiB\"\noperations = {operations}\nrto_initial = \"50ms\"\n\
          rto_min = \"50ms\"\npatience = \"20s\"\nstep_overhead = \"500us\"\nstep_deviation = \"{deviation}\"\n[run]\ntime_limit = \"100s\"\n"
     );
-    record(&text).completion_us.expect("checked above")
+    record(&text, seed).completion_us.expect("checked above")
+}
+
+/// Repetitions are of different seeds, so what steps cost at random differs between them, and only that does.
+#[test]
+fn steps_are_drawn_anew_in_each_repetition() {
+    for system in ["system = \"ring\"", "system = \"machines\"\nalgorithm = \"flat-ring\"", "system = \"rina\""] {
+        let drawn = |seed| seeded_chain_us(system, "50us", 1, seed);
+        assert!(drawn(1) != drawn(2) && drawn(1) == drawn(1), "{system}");
+        let fixed = |seed| seeded_chain_us(system, "0us", 1, seed);
+        assert!((fixed(1) / fixed(2) - 1.0).abs() < 0.01, "{system}");
+    }
 }
 
 /// A quantity of `fanin model rina` for 16 workers in so many groups, with 8 KiB, 500 us and this deviation.
@@ -86,7 +101,7 @@ fn to_a_server(system: &str, leaves: u32, per_leaf: u32) -> f64 {
         leaves + 1,
         leaves * per_leaf
     );
-    record(&text).goodput_gbps.expect("it completes")
+    record(&text, 1).goodput_gbps.expect("it completes")
 }
 
 /// The same by bandwidth occupation, less headers: the server's switch, a spine, leaves, each of which aggregates or not.

@@ -489,6 +489,40 @@ fn an_agent_hears_of_marks_on_the_way_to_its_rack() {
     assert!(2 * marked <= free, "{marked} and {free} under way");
 }
 
+/// `rina` P8: results that come late were not lost. Who has asked in vain for the first ones does not go on asking when they come: its agent
+/// would send again what is on its way.
+#[test]
+fn who_waited_long_for_the_first_result_asks_once() {
+    const WINDOW: u32 = 16;
+    for racks in MIXES {
+        let mut net = Net::new(racks, WINDOW, &[u64::from(BLOCK) * 600, u64::from(BLOCK) * 300]);
+        let mut stopped = BTreeMap::new();
+        net.run(|net, _, packet| {
+            // Before each operation's first result, longer than anybody waits.
+            let RinaHeader::Result { item, .. } = packet.header else { return Fate::Arrives };
+            if stopped.insert(item.operation, ()).is_none() {
+                net.now += Duration::from_us(110);
+                for rank in 0..net.workers.len() as u32 {
+                    net.call(Address::worker(NodeId(rank)), |worker, now, tx| worker.on_timeout(now, tx));
+                }
+            }
+            Fate::Arrives
+        });
+        net.assert_all_done();
+        let asked = |to: &Address| {
+            let is_question = |(at, header): &&(Address, RinaHeader)| {
+                at == to && matches!(header, RinaHeader::Repair { mask, .. } if mask.bits() != 0)
+            };
+            net.arrived.iter().filter(is_question).count()
+        };
+        let questions: usize = (0..net.workers.len() as u32).map(|rank| asked(&Address::worker(NodeId(rank)))).sum();
+        assert!(questions <= 2 * net.workers.len(), "{questions} questions, {racks:?}");
+        let twice = net.arrived.iter().filter(|(_, header)| matches!(header, RinaHeader::Result { way: Way::Repair, .. })).count();
+        // What was under way when they asked.
+        assert!(twice <= 2 * WINDOW as usize * net.workers.len(), "{twice} sent twice, {racks:?}");
+    }
+}
+
 /// `rina` P11, `4.3`: the first result goes alone; sums go at full speed at once.
 #[test]
 fn results_begin_with_one_packet() {

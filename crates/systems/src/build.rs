@@ -164,7 +164,7 @@ fn ring<P: Payload + ?Sized>(
 ) -> Result<JobNodes<AnyNode<P>>, BuildError> {
     let placed = |(worker, &host): (RingWorker<P>, &NodeId)| Placed {
         at: Address::worker(host),
-        node: AnyNode::RingWorker(worker.with_step_cost(steps.cost())),
+        node: AnyNode::RingWorker(worker.with_step_cost(steps.cost(spec.seed))),
     };
     let workers = ring_workers(spec, order, barrier)?.into_iter().zip(spec.hosts).map(placed).collect();
     Ok(JobNodes { workers, others: Vec::new() })

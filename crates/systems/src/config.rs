@@ -58,9 +58,9 @@ impl StepParameters {
     /// Steps begin at once.
     pub const NONE: StepParameters = StepParameters { step_overhead_ps: 0, step_deviation_ps: 0 };
 
-    /// As the protocols have it.
-    pub(crate) fn cost(self) -> StepCost {
-        StepCost { overhead: Duration::from_ps(self.step_overhead_ps), deviation: Duration::from_ps(self.step_deviation_ps) }
+    /// As the protocols have it; `seed` decides on the draws.
+    pub(crate) fn cost(self, seed: u64) -> StepCost {
+        StepCost { overhead: Duration::from_ps(self.step_overhead_ps), deviation: Duration::from_ps(self.step_deviation_ps), seed }
     }
 }
 
@@ -719,6 +719,6 @@ pub struct JobSpec<'a, Op> {
     pub rto_min: Duration,
     /// An operation without progress for so long has failed.
     pub patience: Duration,
-    /// Seed of the job's random choices (roots of trees).
+    /// Seed of the job's random choices (roots of trees, costs of steps).
     pub seed: u64,
 }

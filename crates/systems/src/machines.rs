@@ -61,7 +61,7 @@ pub(crate) fn nodes<P: Payload + ?Sized>(
         };
         Ok(Placed {
             at: Address::worker(spec.hosts[rank]),
-            node: AnyNode::MachinesWorker(MachinesWorker::new(config).with_step_cost(parameters.steps.cost())),
+            node: AnyNode::MachinesWorker(MachinesWorker::new(config).with_step_cost(parameters.steps.cost(spec.seed))),
         })
     };
     let workers = (0..count).map(worker).collect::<Result<_, _>>()?;

@@ -42,7 +42,7 @@ pub(crate) fn nodes<P: Payload + ?Sized>(
         };
         workers.push(Placed {
             at: Address::worker(host),
-            node: AnyNode::RinaWorker(RinaWorker::new(config).with_step_cost(parameters.steps.cost())),
+            node: AnyNode::RinaWorker(RinaWorker::new(config).with_step_cost(parameters.steps.cost(spec.seed))),
         });
     }
     let mut others = Vec::new();

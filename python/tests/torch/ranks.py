@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import signal
 import time
@@ -76,11 +77,23 @@ def outcomes(
             said = _hear(pipe, deadline)
             process.join(max(0.0, deadline - time.monotonic()))
             if process.exitcode is None:
+                where = _where_it_stands(process.pid or 0, _stack_file(Path(folder), len(ended)))
                 os.kill(process.pid or 0, signal.SIGKILL)
                 process.join()
-                said = Ended(error=f"it has not ended within {PATIENCE_S} s; it has said {said}")
+                said = Ended(error=f"it has not ended within {PATIENCE_S} s; it has said {said}; it stands at\n{where}")
             ended.append(Ended(said.value, said.error, process.exitcode))
         return ended
+
+
+def _stack_file(folder: Path, rank: int) -> Path:
+    return folder / f"stack-{rank}"
+
+
+def _where_it_stands(process: int, file: Path) -> str:
+    """The stacks of all threads of a process that hangs."""
+    os.kill(process, signal.SIGUSR1)
+    time.sleep(1)
+    return file.read_text() if file.exists() else "(nobody knows)"
 
 
 def _hear(pipe: Connection, deadline: float) -> Ended:
@@ -105,6 +118,8 @@ def _rank(
     arguments: tuple[Any, ...],
 ) -> None:
     os.environ.update(environ)
+    stacks = open(_stack_file(store.parent, rank), "w")  # noqa: SIM115 - it is written to when this hangs
+    faulthandler.register(signal.SIGUSR1, stacks)
     # PyTorch has read it in the parent.
     dist.set_debug_level_from_env()
     torch.set_num_threads(1)

@@ -92,10 +92,10 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
         (head.head != self.config.rank).then(|| head.address())
     }
 
+    /// Asks for the pieces of a mask; without any it says that a result was marked.
     pub(super) fn ask<T: Tx<RinaHeader, P>>(&self, base: u32, mask: u64, tx: &mut T) {
         let Some(holder) = self.holder() else { return };
         let (epoch, operation) = (self.view.epoch(), self.run.operation);
-        tx.note(Event::Counted(Tally::Repair));
         tx.send(self.to(holder), &RinaHeader::Repair { epoch, operation, mask: AckMask::new(mask), base }, Body::Empty);
     }
 
@@ -106,6 +106,7 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
         let missing = held.iter().enumerate().filter(|(_, held)| held.stage != Stage::Final);
         self.repairs.asked = Wanted { base: pieces.start, mask: missing.fold(0, |mask, (bit, _)| mask | 1 << bit) };
         if self.repairs.asked.mask != 0 {
+            tx.note(Event::Counted(Tally::Repair));
             self.ask(self.repairs.asked.base, self.repairs.asked.mask, tx);
         }
     }
@@ -127,6 +128,10 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
     /// A result was new: asks for those that it shows to be lost, or for more where all is here that was asked for.
     #[inline]
     pub(super) fn ask_for_more<T: Tx<RinaHeader, P>>(&mut self, item: Item, piece: u32, way: Way, tx: &mut T) {
+        if way != Way::Repair && std::mem::take(&mut self.repairs.was_idle) {
+            // Results come on their own again: they were late, not lost. Those that were lost, these show.
+            self.repairs.asked = Wanted::default();
+        }
         let was_asked = self.repairs.asked.mask != 0;
         if was_asked {
             self.repairs.asked.remove(piece);

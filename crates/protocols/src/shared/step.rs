@@ -13,11 +13,13 @@ pub struct StepCost {
     pub overhead: Duration,
     /// Sigma: the deviation of a normal distribution, from which each worker draws for each step.
     pub deviation: Duration,
+    /// What the draws depend on beside job, rank, operation and step: another seed, other draws.
+    pub seed: u64,
 }
 
 impl StepCost {
     /// Steps begin at once.
-    pub const NONE: StepCost = StepCost { overhead: Duration::ZERO, deviation: Duration::ZERO };
+    pub const NONE: StepCost = StepCost { overhead: Duration::ZERO, deviation: Duration::ZERO, seed: 0 };
 }
 
 /// Holds back the packets of a step until its host is ready for it. One step opens at a time, and with it all before.
@@ -35,7 +37,7 @@ pub struct StepGate {
 impl StepGate {
     /// A gate of one worker; its draws are its own.
     pub fn new(cost: StepCost, job: JobId, rank: Rank) -> Self {
-        let key = derive(0x57e9, u64::from(job.0) << 32 | u64::from(rank.0));
+        let key = derive(mix(0x57e9, cost.seed), u64::from(job.0) << 32 | u64::from(rank.0));
         StepGate { cost, key, operation: OperationId(0), open: 0, opening: None }
     }
 
@@ -47,7 +49,7 @@ impl StepGate {
     /// Whether steps cost anything.
     #[inline]
     pub fn is_none(&self) -> bool {
-        self.cost == StepCost::NONE
+        (self.cost.overhead, self.cost.deviation) == (Duration::ZERO, Duration::ZERO)
     }
 
     /// An operation begins, or begins anew: no step is open.
@@ -116,7 +118,7 @@ mod tests {
 
     #[test]
     fn steps_open_one_after_the_other_when_their_time_is_over() {
-        let mut gate = StepGate::new(StepCost { overhead: Duration::from_us(20), deviation: Duration::ZERO }, JobId(1), Rank(2));
+        let mut gate = StepGate::new(StepCost { overhead: Duration::from_us(20), deviation: Duration::ZERO, seed: 0 }, JobId(1), Rank(2));
         gate.begin(OperationId(0));
         assert!(!gate.admits(at(5), 0) && !gate.admits(at(24), 0));
         assert_eq!(gate.opens_at(), Some(at(25)));
@@ -132,12 +134,26 @@ mod tests {
 
     #[test]
     fn times_are_normal() {
-        let cost = StepCost { overhead: Duration::from_us(200), deviation: Duration::from_us(20) };
+        let cost = StepCost { overhead: Duration::from_us(200), deviation: Duration::from_us(20), seed: 0 };
         let times: Vec<f64> = (0..20_000).map(|step| StepGate::time(cost, 77, OperationId(3), step).as_us_f64()).collect();
         let mean = times.iter().sum::<f64>() / times.len() as f64;
         let deviation = (times.iter().map(|time| (time - mean) * (time - mean)).sum::<f64>() / times.len() as f64).sqrt();
         assert!((mean - 200.0).abs() < 0.5 && (deviation - 20.0).abs() < 0.5, "{mean} {deviation}");
         let beyond = times.iter().filter(|time| (*time - 200.0).abs() > 40.0).count() as f64 / times.len() as f64;
         assert!((beyond - 0.0455).abs() < 0.006, "{beyond} are more than two deviations off");
+    }
+
+    #[test]
+    fn each_worker_and_each_seed_draws_its_own() {
+        let opens = |seed, rank| {
+            let cost = StepCost { overhead: Duration::from_us(200), deviation: Duration::from_us(20), seed };
+            let mut gate = StepGate::new(cost, JobId(1), Rank(rank));
+            gate.begin(OperationId(0));
+            assert!(!gate.admits(at(0), 0));
+            gate.opens_at()
+        };
+        assert_eq!(opens(1, 2), opens(1, 2));
+        assert!(opens(1, 2) != opens(2, 2) && opens(1, 2) != opens(1, 3));
+        assert!(StepGate::new(StepCost { seed: 5, ..StepCost::NONE }, JobId(1), Rank(2)).is_none());
     }
 }
