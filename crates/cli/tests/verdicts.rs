@@ -14,10 +14,8 @@ use serde_json::Value;
 /// Why figures have no record yet.
 const NOT_YET: &str = "no full run since there are records";
 
-/// Figures without a record, and why there is none. A figure that has one must not be here.
+/// Figures without a record, and why there is none: they are not run. A figure that has one must not be here.
 const UNRECORDED: &[(&str, &str)] = &[
-    ("a2tp/fig09", NOT_YET),
-    ("a2tp/fig10", NOT_YET),
     ("a2tp/fig13", NOT_YET),
     ("a2tp/fig13_scale", NOT_YET),
     ("canary/adaptive_timeout", NOT_YET),
@@ -32,11 +30,10 @@ const UNRECORDED: &[(&str, &str)] = &[
     ("canary/sensitivity", NOT_YET),
     ("canary/small", NOT_YET),
     ("flare/network", "two of its full runs at a time take 19 GB of memory"),
-    ("rina/fig10", NOT_YET),
 ];
 
 /// What is wrong with the claims of a paper's quick run.
-fn wrong_of(paper: &str, judged: &[Value], unrecorded: &[(&str, &str)]) -> Vec<String> {
+fn wrong_of(paper: &str, judged: &[Value]) -> Vec<String> {
     let figures: Vec<&str> = judged.iter().map(|row| text(row, "figure")).collect();
     let mut wrong = Vec::new();
     for (index, figure) in figures.iter().enumerate() {
@@ -44,18 +41,13 @@ fn wrong_of(paper: &str, judged: &[Value], unrecorded: &[(&str, &str)]) -> Vec<S
             continue;
         }
         let claims: Vec<&Value> = judged.iter().filter(|row| row["figure"] == *figure).collect();
-        let why = unrecorded.iter().find(|(name, _)| *name == format!("{paper}/{figure}"));
         let command = format!("fanin repro {paper} {figure} --out OUT; fanin repro {paper} {figure} --dir experiments --record OUT");
-        match (claims.iter().all(|row| row["full"].is_null()), why) {
-            (true, Some(_)) => {}
-            (true, None) => wrong.push(format!("{paper}/{figure}: no full run is recorded: {command}")),
-            (false, Some((_, why))) => {
-                wrong.push(format!("{paper}/{figure} is recorded: take it off the list of those that are not ({why})"))
-            }
-            (false, None) if claims.iter().any(|row| row["full"]["fits"] != true) => {
-                wrong.push(format!("{paper}/{figure}: what is recorded is of another plan or other claims: {command}"));
-            }
-            (false, None) => wrong.extend(of_figure(&claims).into_iter().map(|what| format!("{paper}/{what}"))),
+        if claims.iter().all(|row| row["full"].is_null()) {
+            wrong.push(format!("{paper}/{figure}: no full run is recorded: {command}"));
+        } else if claims.iter().any(|row| row["full"]["fits"] != true) {
+            wrong.push(format!("{paper}/{figure}: what is recorded is of another plan or other claims: {command}"));
+        } else {
+            wrong.extend(of_figure(&claims).into_iter().map(|what| format!("{paper}/{what}")));
         }
     }
     wrong
@@ -116,7 +108,7 @@ fn hold(paper: &str) {
     }
     let arguments = [&["repro", paper][..], &figures, &["--quick", "--no-causes", "--format", "json", "--dir", experiments]].concat();
     let judged = rows(&good(&folder(&format!("verdicts-{paper}")), &arguments));
-    let wrong = wrong_of(paper, &judged, UNRECORDED);
+    let wrong = wrong_of(paper, &judged);
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
@@ -173,7 +165,7 @@ fn claim(quick: &str, reason: Option<&str>, full: Option<(&str, bool)>) -> Value
 
 #[test]
 fn what_does_not_agree_is_told() {
-    let of = |claims: &[Value]| wrong_of("paper", claims, &[]).join("; ");
+    let of = |claims: &[Value]| wrong_of("paper", claims).join("; ");
     let held = || claim("reproduced", None, Some(("reproduced", true)));
     assert_eq!(of(&[held()]), "");
     assert_eq!(
@@ -201,12 +193,8 @@ fn what_does_not_agree_is_told() {
 
 #[test]
 fn a_missing_or_stale_record_is_told_with_the_command_that_makes_it() {
-    let unrecorded = [("paper/fig1", "too dear")];
     let (none, stale) = (claim("reproduced", None, None), claim("reproduced", None, Some(("reproduced", false))));
     let command = "fanin repro paper fig1 --out OUT; fanin repro paper fig1 --dir experiments --record OUT";
-    assert_eq!(wrong_of("paper", std::slice::from_ref(&none), &[]), [format!("paper/fig1: no full run is recorded: {command}")]);
-    assert_eq!(wrong_of("paper", &[none], &unrecorded), [""; 0]);
-    assert_eq!(wrong_of("paper", &[stale], &[]), [format!("paper/fig1: what is recorded is of another plan or other claims: {command}")]);
-    let held = claim("reproduced", None, Some(("reproduced", true)));
-    assert_eq!(wrong_of("paper", &[held], &unrecorded), ["paper/fig1 is recorded: take it off the list of those that are not (too dear)"]);
+    assert_eq!(wrong_of("paper", &[none]), [format!("paper/fig1: no full run is recorded: {command}")]);
+    assert_eq!(wrong_of("paper", &[stale]), [format!("paper/fig1: what is recorded is of another plan or other claims: {command}")]);
 }

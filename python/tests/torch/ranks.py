@@ -45,9 +45,9 @@ def run(
 ) -> list[Any]:
     """What ``body(rank, *arguments)`` returns at each of ``world`` ranks of a group. Fails where one raises or dies."""
     ended = outcomes(world, body, *arguments, backend=backend, timeout_s=timeout_s, environ=environ)
-    for rank, end in enumerate(ended):
-        assert end.error is None, f"rank {rank} of {world}:\n{end.error}"
-        assert end.code == 0, f"rank {rank} of {world} has ended with exit code {end.code}"
+    # All of them: who raises is often not who is at fault.
+    wrong = [f"rank {rank} of {world}, exit code {end.code}:\n{end.error}" for rank, end in enumerate(ended) if end.error or end.code]
+    assert not wrong, "\n".join(wrong)
     return [end.value for end in ended]
 
 
