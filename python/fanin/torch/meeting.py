@@ -133,12 +133,14 @@ class Meeting:
         """
         with _explained(self._me, "meet the others"):
             self._say()
-            return self._lead() if self._me.rank == 0 else self._follow()
+            conflict = self._differs()
+            return self._lead() if self._me.rank == 0 else self._follow(conflict)
 
     def decline(self) -> None:
         """Tells the others why this rank cannot take part: :attr:`Member.failure`."""
         with _explained(self._me, "decline"):
             self._say()
+            self._differs()
             if self._me.rank == 0:
                 self._settle(Place(job="", failure=f"{self._me.name}: {self._me.failure}", cause=0))
 
@@ -282,30 +284,31 @@ class Meeting:
             return Place(job=job, switch=switch, local=local)
         return Place(job=job, rendezvous=HOSTING.open(own_address(self._store, local), self._timeout), local=local)
 
-    # What the others do.
+    # What all do, and what the others do.
 
-    def _others(self, first: str) -> Iterator[str]:
+    def _others(self) -> Iterator[str]:
         """The last claim of this list's rank 0, and the claims of those that take this rank for theirs."""
-        if self._store.check([first]):
+        if self._store.check([first := f"claimed/{self._me.ranks[0]}"]):
             yield self._store.get(first).decode()
         mine = f"expected/{self._me.ranks[self._me.rank]}"
         for number in range(1, self._store.add(mine, 0) + 1):
             yield self._store.get(f"{mine}/{number}").decode()
 
     def _differs(self) -> Place | None:
-        """Whoever comes later of two that are in different lists finds what the other has said."""
-        for number in self._others(f"claimed/{self._me.ranks[0]}"):
+        """Whoever comes later of two that are in different lists finds what the other has said, and tells it.
+
+        All that wait for this rank's word must hear it, also where there is a first conflict already: nobody else tells them.
+        """
+        conflicts = []
+        for number in self._others():
             said = json.loads(self._store.get(f"claim/{number}"))
             if tuple(said["ranks"]) != self._me.ranks and (conflict := self._conflict(said)) is not None:
-                return conflict
-        return None
+                conflicts.append(conflict)
+        return conflicts[0] if conflicts else None
 
-    def _follow(self) -> Place:
-        if (conflict := self._differs()) is not None:
-            # Where the others of this list have met before, this rank is one of them.
-            place = self._settle(conflict)
-        else:
-            place = self._heard()
+    def _follow(self, conflict: Place | None) -> Place:
+        # Where the others of this list have met before there was a conflict, this rank is one of them.
+        place = self._heard() if conflict is None else self._settle(conflict)
         if place.failure is not None:
             raise _error(place, self._me)
         return place

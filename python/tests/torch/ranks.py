@@ -118,7 +118,7 @@ def _rank(
     arguments: tuple[Any, ...],
 ) -> None:
     os.environ.update(environ)
-    stacks = open(_stack_file(store.parent, rank), "w")  # noqa: SIM115 - it is written to when this hangs
+    stacks = open(_stack_file(store.parent, rank), "w")
     faulthandler.register(signal.SIGUSR1, stacks)
     # PyTorch has read it in the parent.
     dist.set_debug_level_from_env()

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from random import Random
 
 import pytest
 import torch.distributed as dist
@@ -68,7 +71,7 @@ def test_another_list_comes_when_the_ranks_have_met(ranks: tuple[int, ...]) -> N
     other = Meeting(store, Member(ranks.index(0), ranks), timedelta(milliseconds=200))
     text = outcome(other)
     assert isinstance(text, str) and "expected the same list at all ranks" in text, text
-    assert follower._follow() == place
+    assert follower._follow(follower._differs()) == place
     HOSTING.close(place)
 
 
@@ -81,3 +84,93 @@ def test_another_list_came_before(first: str) -> None:
     for one in [leader, follower] if first == "leader" else [follower, leader]:
         text = outcome(one)
         assert isinstance(text, str) and "expected the same list at all ranks" in text, text
+
+
+class Interrupted:
+    """A store in which something happens before a key is set."""
+
+    def __init__(self, store: dist.Store, key: str, action: Callable[[], object]) -> None:
+        self._store, self._key, self._action = store, key, action
+
+    def set(self, key: str, value: str) -> None:
+        """As the store does."""
+        if key == self._key:
+            self._action()
+        self._store.set(key, value)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._store, name)
+
+
+def test_all_that_wait_for_a_rank_hear_of_its_other_list() -> None:
+    """Rank 2 waits for rank 1, which has found another conflict first, as has rank 0: rank 1 tells it all the same."""
+    store = dist.HashStore()
+    whole, waiting = meets(store, 0, (0, 1, 2)), meets(store, 2, AGREED)
+    conflicts: list[Place | None] = []
+
+    def waits() -> None:
+        waiting._say()
+        conflicts.append(waiting._differs())
+
+    # When rank 2 looks, rank 1 has not come yet; its claim is behind that of rank 1 in the order of claims.
+    between_both = Interrupted(store, "claimed/1", waits)
+    whole._say()
+    told = [outcome(Meeting(between_both, Member(1, (0, 1)), PATIENCE))]  # type: ignore[arg-type]
+    assert conflicts == [None]
+    begin = time.monotonic()
+    for action in (whole._lead, lambda: waiting._follow(None)):
+        with pytest.raises(CollectiveError) as raised:
+            action()
+        told.append(str(raised.value))
+    assert time.monotonic() - begin < 10
+    for text in told:
+        assert isinstance(text, str) and "expected the same list at all ranks" in text, text
+
+
+class Dawdling:
+    """A store at which each call may take a while, for one rank."""
+
+    def __init__(self, store: dist.Store, random: Random) -> None:
+        self._store, self._random = store, random
+
+    def __getattr__(self, name: str) -> object:
+        if self._random.random() < 0.3:
+            time.sleep(self._random.random() * 0.002)
+        return getattr(self._store, name)
+
+
+def dawdle(rank: int, store: dist.Store, ranks: tuple[int, ...], seed: float) -> str | Place:
+    """One rank's meeting."""
+    slow = Dawdling(store, Random(seed))
+    return outcome(Meeting(slow, Member(ranks.index(rank), ranks), PATIENCE))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_nobody_waits_in_vain_whatever_the_lists_and_the_order(seed: int) -> None:
+    """Four ranks with lists of their own: where one has another list than a rank of its list, all that have this list are told, at once."""
+    random = Random(seed)
+    for _ in range(50):
+        store = dist.HashStore()
+        lists: dict[int, tuple[int, ...]] = {}
+        for rank in range(4):
+            others = [other for other in range(4) if other != rank and random.random() < 0.5]
+            ranks = [rank, *(others or [(rank + 1) % 4])]
+            random.shuffle(ranks)
+            # Two in three have the list of one before, where they are in it.
+            known = [known for known in lists.values() if rank in known]
+            lists[rank] = random.choice(known) if known and random.random() < 0.7 else tuple(ranks)
+        seeds = [random.random() for _ in lists]
+
+        begin = time.monotonic()
+        with ThreadPoolExecutor(4) as pool:
+            ends = list(pool.map(dawdle, lists, [store] * 4, lists.values(), seeds))
+        assert time.monotonic() - begin < PATIENCE.total_seconds() / 2, (lists, ends)
+        for rank, end in enumerate(ends):
+            same = [ends[other] for other in lists[rank] if lists[other] == lists[rank]]
+            if isinstance(end, Place):
+                assert len(same) == len(lists[rank]) and all(other == end for other in same), (lists, ends)
+            else:
+                assert "expected the same list at all ranks" in end, (lists, ends)
+                assert not any(isinstance(other, Place) for other in same), (lists, ends)
+        for place in {end.rendezvous: end for end in ends if isinstance(end, Place)}.values():
+            HOSTING.close(place)
