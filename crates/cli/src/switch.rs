@@ -33,8 +33,8 @@ use settings::Settings;
 #[command(after_help = EXAMPLES)]
 pub struct SwitchArgs {
     /// Be one of the switches of the fabric that this file describes: it forwards packets by its ports, and jobs are announced to it.
-    #[arg(long, value_name = "FABRIC.toml", requires = "name", conflicts_with_all = ["config", "listen", "data_ports", "jobs_max",
-        "connections_max", "memory_max", "patience_max", "drain_timeout", "check"])]
+    #[arg(long, value_name = "FABRIC.toml", requires = "name", conflicts_with_all = ["config", "listen", "data_ports",
+        "connections_max", "patience_max", "drain_timeout", "check"])]
     pub fabric: Option<PathBuf>,
     /// Which of the fabric's switches, as leaf0.
     #[arg(long, requires = "fabric")]
@@ -57,7 +57,7 @@ pub struct SwitchArgs {
     /// Control connections at once: one for each rank of each job.
     #[arg(long, value_name = "NUMBER")]
     pub connections_max: Option<String>,
-    /// Memory of all jobs together, as 512MiB or 4GiB.
+    /// Memory of all jobs together, as 512MiB or 4GiB; with --fabric that of their slots.
     #[arg(long, value_name = "SIZE")]
     pub memory_max: Option<String>,
     /// The longest that a job may let its ranks wait for one another, as 60s.

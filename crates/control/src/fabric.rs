@@ -100,7 +100,45 @@ pub struct JobAnnouncement {
     pub servers: Vec<u32>,
 }
 
+/// What a job takes of a switch's memory at most, where it has a node there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SwitchMemory {
+    /// Slots that it may have in use.
+    pub slots: u64,
+    /// Bytes of one: its sums, in two versions or wider than the elements, and what is known of it.
+    pub slot_bytes: u64,
+    /// The number of the system, where all its jobs have one memory together.
+    pub shared: Option<u8>,
+    /// The parameter that says how many slots there are.
+    pub key: &'static str,
+}
+
+impl SwitchMemory {
+    /// All of it.
+    pub fn bytes(&self) -> u64 {
+        self.slots.saturating_mul(self.slot_bytes)
+    }
+}
+
+/// What a switch knows of a slot, beside its sums.
+const SLOT_STATE_BYTES: u64 = 64;
+
 impl JobAnnouncement {
+    /// What the job takes of a switch's memory at most, found out without taking any.
+    ///
+    /// # Errors
+    /// [`BuildError`] names the field that makes no sense.
+    pub fn switch_memory(&self, switch: NodeId, map: &NetworkMap) -> Result<SwitchMemory, BuildError> {
+        self.with_spec(map, |spec| {
+            Ok(SwitchMemory {
+                slots: spec.switch_slots(u64::MAX),
+                slot_bytes: spec.slot_bytes(map, switch).saturating_mul(2).saturating_add(SLOT_STATE_BYTES),
+                shared: spec.shares_slots().then(|| spec.system.number()),
+                key: spec.slots_key(),
+            })
+        })
+    }
+
     /// The rank of the worker at a host.
     pub fn rank_of(&self, host: NodeId) -> Option<u32> {
         self.hosts.iter().position(|&node| node == host.0).map(|rank| rank as u32)

@@ -56,7 +56,7 @@ fn switch(fabric: &Fabric, node: NodeId) -> FabricDaemonHandle {
 }
 
 fn lossy_switch(fabric: &Fabric, node: NodeId, faults: FaultPlan) -> FabricDaemonHandle {
-    let config = FabricDaemonConfig { fabric: fabric.clone(), node, http: None, faults };
+    let config = FabricDaemonConfig { faults, ..FabricDaemonConfig::new(fabric.clone(), node) };
     FabricDaemon::start(config).unwrap()
 }
 
@@ -399,6 +399,46 @@ fn garbage_is_counted_and_harmless_and_background_traffic_goes_where_it_is_pinne
     let status: Vec<FabricStatus> = switches.into_iter().map(|switch| switch.stop().unwrap()).collect();
     assert!(received > 0 && status[2].background_forwarded >= received, "{received} received");
     assert_eq!(status[3].background_forwarded, 0, "none by the other spine");
+}
+
+/// Whoever reaches the port cannot have all memory, by one job or by many, nor end the process by asking for more than there is.
+#[test]
+fn jobs_that_want_more_memory_than_a_switch_has_are_refused_and_change_nothing() {
+    let fabric = fabric(FABRIC);
+    let leaf = fabric.node_named("leaf1").unwrap();
+    let config = FabricDaemonConfig { memory_bytes_max: 48 << 20, jobs_max: 3, ..FabricDaemonConfig::new(fabric.clone(), leaf) };
+    let _switch = FabricDaemon::start(config).unwrap();
+    let mut client = client(&fabric, "leaf1");
+    let refused = |result: Result<bool, _>| result.map_err(|error: fanin_daemon::FabricClientError| error.to_string()).unwrap_err();
+    let tree = System::Tree { trees: 1 };
+    for (job, system) in (1..).zip([canary(), tree, System::atp(), System::a2tp(), System::SwitchMl { fixed_point: false }]) {
+        let mut all = announcement(&fabric, job, system);
+        all.window = 1 << 31;
+        match &mut all.system {
+            System::Canary(parameters) => parameters.descriptors = u32::MAX,
+            System::Atp(parameters) => parameters.aggregators = u32::MAX,
+            System::A2tp(parameters) => parameters.aggregators = u32::MAX,
+            _ => {}
+        }
+        let text = refused(client.announce(&all));
+        assert!(text.contains(&format!("job {job} wants ")) && text.contains("this switch has 48 MiB for all jobs: fewer "), "{text}");
+    }
+    assert!(client.status().unwrap().jobs.is_empty());
+    // Two of these are too many.
+    let half = |job| {
+        let mut half = announcement(&fabric, job, tree);
+        half.window = 1 << 13;
+        half
+    };
+    assert!(client.announce(&half(1)).unwrap());
+    let text = refused(client.announce(&half(2)));
+    assert!(text.contains("job 2 wants ") && text.contains("1 running jobs have ") && text.contains("end one, or fewer window"), "{text}");
+    assert!(refused(client.announce(&half(1))).contains("job 1 runs here already"));
+    client.end(1).unwrap();
+    assert!(client.announce(&half(2)).unwrap());
+    let small = |job| announcement(&fabric, job, tree);
+    assert!(client.announce(&small(3)).unwrap() && client.announce(&small(4)).unwrap());
+    assert!(refused(client.announce(&small(5))).contains("3 jobs run here, and no more may"));
 }
 
 #[test]

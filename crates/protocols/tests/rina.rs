@@ -510,9 +510,8 @@ fn who_waited_long_for_the_first_result_asks_once() {
         });
         net.assert_all_done();
         let asked = |to: &Address| {
-            let is_question = |(at, header): &&(Address, RinaHeader)| {
-                at == to && matches!(header, RinaHeader::Repair { mask, .. } if mask.bits() != 0)
-            };
+            let is_question =
+                |(at, header): &&(Address, RinaHeader)| at == to && matches!(header, RinaHeader::Repair { mask, .. } if mask.bits() != 0);
             net.arrived.iter().filter(is_question).count()
         };
         let questions: usize = (0..net.workers.len() as u32).map(|rank| asked(&Address::worker(NodeId(rank)))).sum();

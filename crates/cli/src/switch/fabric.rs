@@ -26,7 +26,14 @@ pub(super) fn run(args: &SwitchArgs, path: &Path, name: &str) -> ExitCode {
         }
     };
     log_to_stderr(settings.log_format);
-    let config = FabricDaemonConfig { fabric, node, http: settings.daemon().http, faults: args.faults.plan() };
+    let daemon = settings.daemon();
+    let config = FabricDaemonConfig {
+        http: daemon.http,
+        faults: args.faults.plan(),
+        jobs_max: daemon.jobs.jobs_max,
+        memory_bytes_max: daemon.jobs.memory_bytes_max,
+        ..FabricDaemonConfig::new(fabric, node)
+    };
     match serve(config, name, args.until_stdin_ends) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -17,6 +17,7 @@ use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
+use super::memory::Memory;
 use super::nodes::{port_status, reasons};
 use crate::service::{ACCEPT_PAUSE, EMFILE, ENFILE};
 
@@ -32,9 +33,6 @@ const FOREVER: Duration = Duration::from_secs(365 * 86_400);
 /// A number of requests.
 type Activity = Arc<AtomicU64>;
 
-/// Jobs at once, so that a mistake does not take all memory.
-const JOBS_MAX: usize = 1_024;
-
 /// What a control connection may ask.
 pub(crate) struct Control {
     pub(crate) fabric: Arc<Fabric>,
@@ -42,6 +40,9 @@ pub(crate) struct Control {
     pub(crate) remote: FabricRemote<AnyNode<[u8]>>,
     /// Tells this process from an earlier one.
     pub(crate) instance: u64,
+    /// Jobs at once, and their memory.
+    pub(crate) jobs_max: usize,
+    pub(super) memory: Memory,
 }
 
 impl Control {
@@ -127,10 +128,18 @@ impl Control {
     }
 
     async fn announce(&self, job: JobAnnouncement) -> FabricReply {
-        let (number, system) = (job.job, job.system);
+        let number = job.job;
         let running = self.look().await.map_or(0, |status| status.jobs.len());
-        if running >= JOBS_MAX {
-            return FabricReply::Refused { text: format!("{running} jobs run here, and no more may") };
+        if running >= self.jobs_max {
+            return FabricReply::Refused { text: format!("{running} jobs run here, and no more may (--jobs-max)") };
+        }
+        // Before anything is made: memory that a system asks the kernel for in vain ends the process.
+        let wants = match job.switch_memory(self.node, &self.fabric.map) {
+            Ok(wants) => wants,
+            Err(error) => return FabricReply::Refused { text: error.to_string() },
+        };
+        if let Err(text) = self.memory.could_hold(number, &wants) {
+            return FabricReply::Refused { text };
         }
         let (fabric, at) = (self.fabric.clone(), self.node);
         // Nodes have memory for all their slots, which takes a moment to make.
@@ -144,6 +153,19 @@ impl Control {
             Ok(Err(text)) => return FabricReply::Refused { text },
             Err(error) => return FabricReply::Refused { text: format!("its node cannot be made: {error}") },
         };
+        let took = match self.memory.take(number, &wants) {
+            Ok(took) => took,
+            Err(text) => return FabricReply::Refused { text },
+        };
+        let reply = self.begin(job, node).await;
+        if took && !matches!(reply, FabricReply::Announced { .. }) {
+            self.memory.give_back(number);
+        }
+        reply
+    }
+
+    async fn begin(&self, job: JobAnnouncement, node: AnyNode<[u8]>) -> FabricReply {
+        let (number, system, at) = (job.job, job.system, self.node);
         let (tell, told) = oneshot::channel();
         let fabric = self.fabric.clone();
         self.remote.share(
@@ -178,6 +200,7 @@ impl Control {
         );
         match told.await {
             Ok(was_there) => {
+                self.memory.give_back(job);
                 tracing::info!(job, was_there, "a job ends");
                 FabricReply::Ended { job }
             }

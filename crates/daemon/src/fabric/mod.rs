@@ -6,10 +6,12 @@
 //! | `service` | [`FabricDaemon`]: start, stop |
 //! | `control` | control connections: jobs begin and end, and how are things |
 //! | `client` | the other side of one, for testbeds: [`FabricClient`] |
+//! | `memory` | what jobs take of a switch's memory |
 //! | `metrics` | what is measured, and under which names |
 
 mod client;
 mod control;
+mod memory;
 mod metrics;
 mod nodes;
 mod service;

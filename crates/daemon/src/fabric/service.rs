@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 
+use fanin_control::JobsConfig;
 use fanin_core::{NodeId, PortId};
 use fanin_fabric::Fabric;
 use fanin_net::{FaultPlan, Socket, SocketConfig, Waker};
@@ -15,6 +16,7 @@ use tokio::runtime::Builder;
 use tokio::sync::{mpsc, oneshot};
 
 use super::control::Control;
+use super::memory::Memory;
 use super::metrics::render;
 use super::nodes::{driver_config, node_config};
 use crate::daemon::{StartError, listen};
@@ -31,6 +33,18 @@ pub struct FabricDaemonConfig {
     pub http: Option<SocketAddr>,
     /// Injected into everything that this switch sends, hellos too.
     pub faults: FaultPlan,
+    /// Jobs at once.
+    pub jobs_max: usize,
+    /// Memory of their slots together, in bytes.
+    pub memory_bytes_max: u64,
+}
+
+impl FabricDaemonConfig {
+    /// A switch with default limits: 1,024 jobs, and as much memory as a switch that is alone has ([`JobsConfig`]).
+    pub fn new(fabric: Fabric, node: NodeId) -> Self {
+        let JobsConfig { jobs_max, memory_bytes_max, .. } = JobsConfig::default();
+        FabricDaemonConfig { fabric, node, http: None, faults: FaultPlan::default(), jobs_max, memory_bytes_max }
+    }
 }
 
 /// The service.
@@ -43,7 +57,7 @@ impl FabricDaemon {
     /// # Errors
     /// [`StartError`] with the address and the kernel's reason.
     pub fn start(config: FabricDaemonConfig) -> Result<FabricDaemonHandle, StartError> {
-        let FabricDaemonConfig { fabric, node, http, faults } = config;
+        let FabricDaemonConfig { fabric, node, http, faults, jobs_max, memory_bytes_max } = config;
         let address = fabric.node(node).address;
         let control = listen("control connections", address)?;
         let http = http.map(|address| listen("HTTP", address)).transpose()?;
@@ -58,7 +72,8 @@ impl FabricDaemon {
         }));
         let (remote, waker) = (switch.remote(), switch.waker());
         let instance = u64::from(fanin_runtime::clock::fresh_epoch());
-        let service = Control { fabric: Arc::new(fabric), node, remote, instance };
+        let memory = Memory::new(memory_bytes_max);
+        let service = Control { fabric: Arc::new(fabric), node, remote, instance, jobs_max, memory };
         let stop = Arc::new(AtomicBool::new(false));
         let told = stop.clone();
         let loop_thread = thread::Builder::new().name("fanin-fabric".into()).spawn(move || {
