@@ -599,9 +599,16 @@ impl Scale {
             }
             _ => each.fold(Duration::ZERO, |sum, latency| sum + latency),
         };
+        // Without loss a link has no more under way than the buffer behind it takes, so that a short one makes a long link slow.
+        let credited = network.lossless.map(|lossless| {
+            let longest = network.shape.speeds().into_iter().map(|speed| speed.latency).max().unwrap_or(Duration::ZERO);
+            (longest.as_ps() * 2, lossless.input_bytes)
+        });
         let time = |packets: u64, payload: u32| {
-            let bits = packets * u64::from((payload + FRAME_OVERHEAD_BYTES).max(FRAME_BYTES_MIN)) * 8;
-            (u128::from(bits) * 1_000_000_000_000 / u128::from(slowest)) as u64
+            let frame = u64::from((payload + FRAME_OVERHEAD_BYTES).max(FRAME_BYTES_MIN));
+            let line_ps = (u128::from(frame * 8) * 1_000_000_000_000 / u128::from(slowest)) as u64;
+            let buffer_ps = credited.map_or(0, |(round_trip, buffer)| line_ps + round_trip / (buffer / frame).max(1));
+            packets * line_ps.max(buffer_ps)
         };
         let round_trip = latency.as_ps() * 4;
         let mut scale = Scale { duration_ps: 0, trouble_ps: 0 };

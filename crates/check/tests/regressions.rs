@@ -429,3 +429,18 @@ fn who_is_slow_is_not_named_for_the_dead() {
     }
     assert!(all.is_empty(), "{} wrong\n{}", all.len(), all.join("\n"));
 }
+
+/// A link without loss took longer for a message's packets than the longest timeout: its sender went back to the first ones before the last one
+/// had gone, with which an acknowledgement is asked for, for ever.
+#[test]
+fn a_message_that_takes_longer_than_any_timeout_gets_through() {
+    clean(&generate_for(7_011_866, Some("netreduce")));
+    for systems in ["netreduce", "machines"] {
+        let mut recipe = generate_for(7_011_866, Some("netreduce"));
+        recipe.traffic.clear();
+        if systems == "machines" {
+            recipe.jobs[0].system = System::Machines(MachinesParameters::default());
+        }
+        clean(&recipe);
+    }
+}

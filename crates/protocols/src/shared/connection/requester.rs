@@ -49,7 +49,7 @@ pub struct Requester {
     end: Psn,
     rtt: RttEstimator,
     timed: Option<Timed>,
-    /// When the timer of the oldest packet was started; `None` while nothing is under way.
+    /// When the timer was started: with the oldest packet, or the last one that was sent again; `None` while nothing is under way.
     armed_at: Option<Instant>,
     /// When something was acknowledged, or sent while nothing was under way.
     progress_at: Instant,
@@ -139,7 +139,11 @@ impl Requester {
             Some(timed) if timed.psn == psn => timed.last_at = now,
             _ => {}
         }
-        self.armed_at.get_or_insert(now);
+        if again {
+            self.armed_at = Some(now);
+        } else {
+            self.armed_at.get_or_insert(now);
+        }
         Sending { psn, again }
     }
 
@@ -190,9 +194,14 @@ impl Requester {
         (self.next, self.armed_at) = (self.first, None);
     }
 
-    /// When the timer of the oldest packet runs out.
+    /// When the timer runs out: that of the oldest packet, or after going back that of the last one that was sent again. It does not run before
+    /// all of these have gone: where a link takes longer for them than the timeout, going back once more would only begin with the first ones
+    /// again, and the last ones, which a message's acknowledgement waits for, would never go.
     #[inline]
     pub fn timer_at(&self) -> Option<Instant> {
+        if self.next.since(self.highest) < 0 {
+            return None;
+        }
         Some(self.armed_at? + self.rtt.timeout())
     }
 
@@ -287,6 +296,21 @@ mod tests {
         assert_eq!(end.timer_at(), Some(at(315)));
         end.on_ack(at(116), Psn::new(0));
         assert!(end.timer_at().is_some_and(|timer| timer > at(116) && timer <= at(316)));
+    }
+
+    #[test]
+    fn all_that_is_sent_again_goes_before_the_timer_runs_out_once_more() {
+        let mut end = requester(0, None);
+        end.post(4);
+        send_all(&mut end, at(0));
+        assert_eq!(end.on_timeout(at(100)), Expiry::Again);
+        // A packet in 150 us, where the timeout is 200.
+        for number in 0..4 {
+            assert_eq!((end.timer_at(), end.on_timeout(at(100_000))), (None, Expiry::Early));
+            assert_eq!(end.sent(at(200 + 150 * number)), Sending { psn: Psn::new(number as u32), again: true });
+        }
+        assert_eq!(end.timer_at(), Some(at(650 + 200)));
+        assert_eq!(end.on_timeout(at(850)), Expiry::Again);
     }
 
     #[test]
