@@ -28,7 +28,6 @@ const UNRECORDED: &[(&str, &str)] = &[
     ("canary/memory", NOT_YET),
     ("canary/parameters", NOT_YET),
     ("canary/sensitivity", NOT_YET),
-    ("canary/small", NOT_YET),
     ("flare/network", "two of its full runs at a time take 19 GB of memory"),
 ];
 
