@@ -18,7 +18,6 @@ const NOT_YET: &str = "no full run since there are records";
 const UNRECORDED: &[(&str, &str)] = &[
     ("a2tp/fig13", NOT_YET),
     ("a2tp/fig13_scale", NOT_YET),
-    ("canary/adaptive_timeout", NOT_YET),
     ("canary/fig02", NOT_YET),
     ("canary/fig07", NOT_YET),
     ("canary/fig08", NOT_YET),
