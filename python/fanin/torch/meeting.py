@@ -216,8 +216,11 @@ class Meeting:
         if self._store.add(f"told/{list_name}/{epoch}", 1) == 1:
             self._store.set(key, json.dumps(asdict(place)))
             return place
-        # Whoever was first writes in this moment, or has died.
-        return self._told(key) if self._wait(key, timedelta(seconds=_GRACE_S)) else place
+        # Whoever was first writes in this moment, or has died before it could: then somebody else must.
+        if self._wait(key, timedelta(seconds=_GRACE_S)):
+            return self._told(key)
+        self._store.set(key, json.dumps(asdict(place)))
+        return place
 
     def _told(self, key: str) -> Place:
         return Place(**json.loads(self._store.get(key)))

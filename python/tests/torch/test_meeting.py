@@ -86,6 +86,17 @@ def test_another_list_came_before(first: str) -> None:
         assert isinstance(text, str) and "expected the same list at all ranks" in text, text
 
 
+def test_who_was_first_has_died_before_it_said_anything() -> None:
+    """The next one says it, and all hear that."""
+    store = dist.HashStore()
+    leader, follower = meets(store, 1, AGREED), meets(store, 2, AGREED)
+    follower._say()
+    store.add(f"told/{leader._me.list_name}/1", 1)
+    place = outcome(leader)
+    assert isinstance(place, Place) and follower._follow(None) == place
+    HOSTING.close(place)
+
+
 class Interrupted:
     """A store in which something happens before a key is set."""
 
