@@ -3,7 +3,7 @@
 maturin builds one crate at a time. The native module is that crate; the `fanin` program is built here and laid where maturin takes the
 wheel's scripts from. Run as a program it does only that, for whoever calls maturin without pip.
 
-FANIN_PROFILE names the Cargo profile of both; `release` by default.
+FANIN_PROFILE names the Cargo profile of both; `release` by default, `dist` for what is handed out.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ def stage_program() -> None:
     shutil.rmtree(DATA, ignore_errors=True)
     scripts.mkdir(parents=True)
     shutil.copy2(programs[0], scripts / "fanin")
-    if profile == "release":
-        # Half of the program is line numbers for backtraces; who wants them builds it with Cargo.
+    if profile in ("release", "dist"):
+        # Names and line numbers for backtraces are half of the program; who wants them builds it with Cargo.
         subprocess.run(["strip", "--strip-debug", scripts / "fanin"], check=False)
 
 

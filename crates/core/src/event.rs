@@ -183,6 +183,12 @@ pub enum Event {
     /// Worker only: a block's sum is here, so long after the worker came to the block: by sending its contribution, or by passing a block that
     /// it leads (Canary).
     BlockTook(Duration),
+    /// Switch only: the sum of a sparse block has left, for which so many places of an array or a table were looked at (Flare 5). What that
+    /// costs is for the driver to say.
+    Scanned {
+        /// Places, whether something was there or not.
+        places: u32,
+    },
     /// An operation failed at this node.
     Failed(Failure),
     /// Something that must never happen did; the text names the invariant. Drivers panic in tests and count it in production.

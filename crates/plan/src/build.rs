@@ -1,18 +1,20 @@
 //! From one point of a plan and a seed to what the simulator needs. Sizes that depend on each other are checked here.
 
 use fanin_core::{Address, Duration, Instant, JobId, JobNodes, NodeId, Payload, SharedNode};
+use fanin_sim::engine::Processing;
 use fanin_sim::flows::FlowConfig;
 use fanin_sim::random::{Purpose, Random};
 use fanin_sim::scenario::{NetworkConfig, Scenario, SetupError};
 use fanin_sim::topology::Topology;
 use fanin_sim::traffic::{Pattern, TrafficConfig};
-use fanin_systems::{AnyNode, BuildError, JobSpec};
+use fanin_systems::{AnyHeader, AnyNode, BuildError, JobSpec};
 
 use super::aggregators;
 use super::beside;
 use super::errors::{PlanError, Refuse};
 use super::faults::faults;
 use super::network::file::Capability;
+use super::network::processor::processing;
 use super::network::{capabilities, forwarding, network};
 use super::placement::{Free, PreparedJob, place_jobs};
 use super::schema::{PatternName, Placement, Setup, Traffic, TrafficHosts};
@@ -36,6 +38,8 @@ pub struct Prepared {
     pub series_interval: Option<Duration>,
     /// What switches can do, where that is less than their links.
     pub capabilities: Vec<(NodeId, Capability)>,
+    /// What switches compute with, where that takes time.
+    pub processing: Option<Processing<AnyHeader>>,
     file: String,
     /// The point in words, for errors.
     context: String,
@@ -53,6 +57,7 @@ pub fn prepare(file: &str, tree: &Tree, setup: &Setup, seed: u64, context: &str)
         topology.map.forward_only(switch);
     }
     let capabilities = capabilities(&refuse, &setup.general.network, &topology)?;
+    let processing = processing(&refuse, &setup.general.network, &network)?;
     network.check_ways(&topology).map_err(|error| refuse.setup(&error))?;
     check_frames(&refuse, &network, setup)?;
     let mut free = Free::new(&topology, seed);
@@ -103,6 +108,7 @@ pub fn prepare(file: &str, tree: &Tree, setup: &Setup, seed: u64, context: &str)
         memory_interval,
         series_interval,
         capabilities,
+        processing,
         file: file.to_string(),
         context: context.to_string(),
     })

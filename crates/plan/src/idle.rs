@@ -115,6 +115,16 @@ fn of_network(setup: &Setup, rules: &mut Vec<Rule>) {
     let no_sums = "without a job whose sums are made at switches";
     rule("aggregating", jobs.iter().any(sums_at_switches), no_sums);
     rule("lossless.made_packets", jobs.iter().any(sums_at_switches), no_sums);
+    rule("processor", jobs.iter().any(sums_at_switches), no_sums);
+    let is_sparse = |job: &Job| matches!(job.system, System::Flare(_));
+    for key in ["processor.pair_time", "processor.place_time"] {
+        rule(key, jobs.iter().any(is_sparse), "without a job of flare, whose vectors are sparse");
+    }
+    rule(
+        "processor.rate",
+        jobs.iter().any(|job| sums_at_switches(job) && !is_sparse(job)),
+        "without a job whose dense sums are made at switches",
+    );
     let expected =
         format!("without {}: flare has slots of each job, as a key of [[jobs]], and other systems have their window", aggregators::USERS);
     rule("aggregators", jobs.iter().any(|job| aggregators::uses(&job.system)), &expected);

@@ -2,6 +2,7 @@
 
 pub mod file;
 mod graphml;
+pub mod processor;
 
 use std::path::Path;
 

@@ -51,6 +51,12 @@ pub struct RunRecord {
     pub link_utilization_mean: f64,
     /// The most payload memory that any switch had in use.
     pub switch_bytes_peak: u64,
+    /// The share of time for which the cores of the busiest switch had a packet; null where switches compute in no time.
+    pub cores_busy: Option<f64>,
+    /// The share of that for which they waited for each other, of all switches.
+    pub cores_locked: Option<f64>,
+    /// How long a packet waits for a core, mean over all switches.
+    pub core_wait_us: Option<f64>,
     /// The mean over time of payload memory in use, at the switch where that is highest.
     pub switch_bytes_mean: f64,
     /// The same at a leaf, mean over all leaves that had any in use.
@@ -299,6 +305,9 @@ pub fn record(prepared: &Prepared, topology: &Topology, result: &RunResult, payl
         jct_us: jct,
         link_utilization_mean: result.link_utilization_mean(),
         switch_bytes_peak: result.switch_bytes_peak(),
+        cores_busy: result.cores_busy(),
+        cores_locked: result.cores_locked(),
+        core_wait_us: result.core_wait_us(),
         switch_bytes_mean: result.slots.iter().map(|slots| slots.bytes_mean()).fold(0.0, f64::max),
         leaf_bytes_mean: leaves.bytes_mean,
         leaf_bytes_peak: leaves.bytes_peak,
@@ -668,6 +677,9 @@ const COLUMNS: &[(&str, ColumnKind)] = &[
     ("jct_us", ColumnKind::Number),
     ("link_utilization_mean", ColumnKind::Number),
     ("switch_bytes_peak", ColumnKind::Count),
+    ("cores_busy", ColumnKind::Number),
+    ("cores_locked", ColumnKind::Number),
+    ("core_wait_us", ColumnKind::Number),
     ("switch_bytes_mean", ColumnKind::Number),
     ("leaf_bytes_mean", ColumnKind::Number),
     ("leaf_bytes_peak", ColumnKind::Count),

@@ -103,6 +103,8 @@ pub struct Network {
     pub queue: Option<Bytes>,
     /// Buffers of a network that loses nothing, in place of `queue`.
     pub lossless: Option<Lossless>,
+    /// What switches compute with; they add in no time where it is not given.
+    pub processor: Option<Processor>,
     /// A packet that finds more than this queued is marked; none is where it is not given.
     pub ecn: Option<Bytes>,
     /// How much a host queues before its jobs wait.
@@ -181,6 +183,29 @@ pub struct Lossless {
     /// Dragonfly: virtual channels of a link between routers, each with buffers of these sizes; as many as keep its routing from deadlock
     /// where it is not given.
     pub channels: Option<Count>,
+}
+
+/// `processor`: the cores of every switch that aggregates; see [`fanin_sim::engine::processing`](fanin_sim::engine::Processing).
+#[derive(Clone, Copy, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Processor {
+    /// Cores of a switch.
+    pub cores: Count,
+    /// Cores to which packets of one block go, a divisor of `cores`; all of them where it is not given.
+    pub cores_per_block: Option<Count>,
+    /// A core's time for a contribution, whatever it carries.
+    pub packet_time: Option<Time>,
+    /// What a core adds of a dense vector.
+    pub rate: Option<Rate>,
+    /// A core's time for a pair of a sparse vector.
+    pub pair_time: Option<Time>,
+    /// A core's time for a place of an array or a table that is looked at when a block's sum leaves.
+    pub place_time: Option<Time>,
+    /// Whether cores that have packets of one block wait for each other.
+    #[serde(default)]
+    pub locks: bool,
+    /// Payload that waits or is worked at, where what finds no room is dropped; as much as `queue` where it is not given.
+    pub memory: Option<Bytes>,
 }
 
 /// How a lossless switch is built inside.

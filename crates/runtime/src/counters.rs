@@ -148,6 +148,8 @@ impl Counters {
                 tracing::debug!(block, generation, "begun anew");
             }
             Event::Counted(tally) => self.tallies[tally.index()] += 1,
+            // It takes the time that it takes.
+            Event::Scanned { .. } => {}
             Event::BlockTook(time) => self.block_times.add(*time),
             Event::SlotTaken { bytes } => {
                 self.slot_bytes += u64::from(*bytes);

@@ -5,11 +5,14 @@ mod failures;
 mod flows;
 mod outcome;
 mod placing;
+pub(crate) mod processing;
 mod series;
 mod setup;
 mod training;
 
 pub use adding::NO_ADDING;
+pub use processing::{NO_CORES, Processing};
+
 use std::borrow::Borrow;
 
 use fanin_core::hash::mix;
@@ -128,6 +131,8 @@ pub struct Simulation<N: Worker<P>, P: Simulated + ?Sized> {
     events: u64,
     /// Links that wait for each other in a circle.
     deadlock: Vec<u32>,
+    /// What switches compute with, where that takes time.
+    processors: Option<Box<processing::Processors<N::Header>>>,
 }
 
 impl<N, P> Simulation<N, P>
@@ -204,6 +209,7 @@ where
             crashed: vec![None; scenario.jobs.len()],
             events: 0,
             deadlock: Vec::new(),
+            processors: None,
             net: Net::new(topology, channels, &scenario, ids, queue),
             sources,
             scenario,
@@ -331,7 +337,7 @@ where
         }
         let (to, port, flags) = (link.to, PortId(link.to_port), link.flags);
         self.net.packet_hops += 1;
-        if flags & (link_flags::FAULTY | link_flags::COUNTED | link_flags::ADDED) != 0 {
+        if flags & (link_flags::FAULTY | link_flags::COUNTED | link_flags::ADDED | link_flags::HANDLED) != 0 {
             self.arrive_by_special_link(number, place);
         } else if let Some(role) = self.arrive(to, port, flags, place, label) {
             self.hand_over(to, port, role, place, label);
@@ -368,6 +374,9 @@ where
             self.net.look_at_arrival(number, place);
         }
         if link_flags & link_flags::ADDED != 0 && self.waits_to_be_added(number, place) {
+            return;
+        }
+        if link_flags & link_flags::HANDLED != 0 && self.waits_to_be_handled(number, place) {
             return;
         }
         self.arrive_apart(to, port, link_flags, place);
@@ -663,6 +672,7 @@ where
                         false => self.arrive_apart(to, port, flags, place),
                     }
                 }
+                HeldBack::Handled(task) => self.on_handled(task),
                 HeldBack::Leave(link, place) => {
                     if self.failures.host(self.net.links[link as usize].from.0) == Host::Dead {
                         self.net.drop_packet(place, DropReason::HostDead);

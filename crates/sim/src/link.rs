@@ -32,6 +32,8 @@ pub(crate) mod link_flags {
     pub const SHARED: u16 = 256;
     /// The switch at the far end adds what comes by this link at a rate of its own; see `engine::adding`.
     pub const ADDED: u16 = 512;
+    /// The switch at one end has cores that handle what it adds; see `engine::processing`.
+    pub const HANDLED: u16 = 1024;
 }
 
 /// No time.

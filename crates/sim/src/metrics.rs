@@ -439,6 +439,8 @@ pub struct RunResult {
     pub slots: Vec<SlotResult>,
     /// By job: memory in use at all switches together. Where several jobs share a switch, this is how they share it.
     pub job_slots: Vec<SlotResult>,
+    /// By switch with cores: what they have done. Empty where switches compute in no time.
+    pub processors: Vec<ProcessorResult>,
     /// Memory over time, where [`crate::Simulation::sample_memory`] has asked for it.
     pub memory: Vec<MemorySample>,
     /// Jobs over time, where [`crate::Simulation::sample_series`] has asked for it: by time and job.
@@ -463,7 +465,49 @@ pub struct RunResult {
     pub events: u64,
 }
 
+/// What the cores of a switch have done.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct ProcessorResult {
+    /// The switch.
+    pub switch: NodeId,
+    /// Its cores.
+    pub cores: u32,
+    /// Packets that were worked at.
+    pub packets: u64,
+    /// Time of all cores together that they had a packet, waiting for a lock included.
+    pub busy_ps: u128,
+    /// Of that, time for which cores waited for a lock.
+    pub locked_ps: u128,
+    /// Time of all packets together that they waited for a core.
+    pub waited_ps: u128,
+    /// The most bytes that waited or were worked at.
+    pub bytes_peak: u64,
+    /// Packets that found no room.
+    pub packets_dropped: u64,
+}
+
 impl RunResult {
+    /// The share of time for which the cores of the busiest switch had a packet; `None` without cores.
+    pub fn cores_busy(&self) -> Option<f64> {
+        let end = self.end.as_ps();
+        let share = |of: &ProcessorResult| if end == 0 { 0.0 } else { of.busy_ps as f64 / (end as f64 * f64::from(of.cores)) };
+        self.processors.iter().map(share).max_by(f64::total_cmp)
+    }
+
+    /// The share of the time for which cores had a packet in which they waited for a lock, over all switches; `None` without cores.
+    pub fn cores_locked(&self) -> Option<f64> {
+        let sum = |of: fn(&ProcessorResult) -> u128| self.processors.iter().map(of).sum::<u128>();
+        let (busy, locked) = (sum(|of| of.busy_ps), sum(|of| of.locked_ps));
+        (!self.processors.is_empty()).then(|| if busy == 0 { 0.0 } else { locked as f64 / busy as f64 })
+    }
+
+    /// How long a packet waits for a core, in us: the mean over all switches; `None` without cores.
+    pub fn core_wait_us(&self) -> Option<f64> {
+        let packets: u64 = self.processors.iter().map(|of| of.packets).sum();
+        let waited_ps: u128 = self.processors.iter().map(|of| of.waited_ps).sum();
+        (!self.processors.is_empty()).then(|| if packets == 0 { 0.0 } else { waited_ps as f64 / 1e6 / packets as f64 })
+    }
+
     /// Mean utilisation of all links.
     pub fn link_utilization_mean(&self) -> f64 {
         if self.links.is_empty() { 0.0 } else { self.links.iter().map(|link| link.utilization).sum::<f64>() / self.links.len() as f64 }

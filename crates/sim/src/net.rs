@@ -8,6 +8,7 @@ use fanin_core::{Body, DropReason, Egress, Event, JobId, NodeId, OpError, Pair, 
 
 use crate::channels::Channels;
 use crate::engine::adding::Adder;
+use crate::engine::processing::{Handling, Task};
 use crate::faults::FaultyLink;
 use crate::limits::Pace;
 use crate::link::{Link, LinkConfig, link_flags};
@@ -60,6 +61,8 @@ pub(crate) enum HeldBack {
     Add(u32, u32),
     /// Leaves its host by the link (host noise).
     Leave(u32, u32),
+    /// A core of a switch is done with a packet.
+    Handled(Box<Task>),
 }
 
 /// Everything but the nodes.
@@ -123,6 +126,8 @@ pub(crate) struct Net<H, O> {
     pub paces: Vec<Pace>,
     /// By link; empty where switches add as fast as their links bring.
     pub adders: Vec<Adder>,
+    /// What a core of a switch is handling at the moment.
+    pub handling: Option<Handling>,
     pub broken: Vec<&'static str>,
     /// Sources and payloads of dropped background packets, to be told.
     pub lost_background: Vec<(u32, O)>,
@@ -197,6 +202,7 @@ impl<H: Wire, O: Clone> Net<H, O> {
             watch_ps: u64::MAX,
             paces: Vec::new(),
             adders: Vec::new(),
+            handling: None,
             broken: Vec::new(),
             lost_background: Vec::new(),
             topology,
@@ -293,7 +299,10 @@ impl<H: Wire, O: Clone> Net<H, O> {
     #[inline(always)]
     pub fn transmit(&mut self, number: u32, place: u32, bytes: u32) {
         let link = &mut self.links[number as usize];
-        if link.has(link_flags::DOWN | link_flags::LOSSLESS | link_flags::LIMITED) {
+        if link.has(link_flags::DOWN | link_flags::LOSSLESS | link_flags::LIMITED | link_flags::HANDLED) {
+            if link.has(link_flags::HANDLED) {
+                return self.transmit_handled(number, place, bytes);
+            }
             if link.has(link_flags::LOSSLESS) {
                 return self.send_lossless(number, place, bytes);
             }
@@ -302,6 +311,30 @@ impl<H: Wire, O: Clone> Net<H, O> {
             }
             return self.drop_packet(place, DropReason::Down);
         }
+        self.queue_up(number, place, bytes);
+    }
+
+    /// The same by a link at a switch with cores: what a core makes leaves when it is done.
+    #[cold]
+    #[inline(never)]
+    fn transmit_handled(&mut self, number: u32, place: u32, bytes: u32) {
+        if let Some(handling) = &mut self.handling {
+            return handling.outputs.push((number, place));
+        }
+        let link = &self.links[number as usize];
+        if link.has(link_flags::LIMITED) {
+            self.transmit_limited(number, place, bytes);
+        } else if link.has(link_flags::DOWN) {
+            self.drop_packet(place, DropReason::Down);
+        } else {
+            self.queue_up(number, place, bytes);
+        }
+    }
+
+    /// The same by a link for which nothing is to be looked at.
+    #[inline(always)]
+    fn queue_up(&mut self, number: u32, place: u32, bytes: u32) {
+        let link = &mut self.links[number as usize];
         let queued = link.busy_until.saturating_sub(self.now);
         if queued + link.send_time_ps(bytes) > link.limit_ps {
             link.packets_dropped += 1;
@@ -658,6 +691,11 @@ impl<H: Wire, P: Simulated + ?Sized> Tx<H, P> for Lent<'_, H, P> {
                 self.net.slot_freed(self.post.at, job.0, bytes);
             }
             Event::SlotTaken { .. } | Event::SlotFreed { .. } | Event::SlotReclaimed { .. } => {}
+            Event::Scanned { places } => {
+                if let Some(handling) = &mut self.net.handling {
+                    handling.places_scanned += places;
+                }
+            }
             // Simulated jobs bring no operators along.
             Event::Failed(_) | Event::OperatorFailed { .. } => {}
             Event::Counted(tally) => self.net.tallies[usize::from(self.post.job)].count(self.post.level, tally),

@@ -1,8 +1,11 @@
 //! Where fields are in the headers of all systems.
 
+use fanin_core::Wire;
 use fanin_wire::layout::{Layout, blocks, hop, hosts, trees};
 
-use crate::any::{A2TP, ATP, BACKGROUND, CANARY, DOUBLING, FLARE, MACHINES, NETREDUCE, PANAMA, PS, RINA, RING, SHARP, SWITCHML, TREE};
+use crate::any::{
+    A2TP, ATP, AnyHeader, BACKGROUND, CANARY, DOUBLING, FLARE, MACHINES, NETREDUCE, PANAMA, PS, RINA, RING, SHARP, SWITCHML, TREE,
+};
 
 /// Packets as hop headers tell them apart: the number, the system's name in plans, and where fields are in its headers.
 pub const LAYOUTS: &[(u8, &str, &Layout)] = &[
@@ -22,6 +25,13 @@ pub const LAYOUTS: &[(u8, &str, &Layout)] = &[
     (FLARE, "flare", &trees::FLARE),
     (DOUBLING, "doubling", &hosts::DOUBLING),
 ];
+
+/// The block that a header is about, of systems whose packets say that.
+pub fn block_of(header: &AnyHeader) -> Option<u64> {
+    let mut bytes = [0; 1 + AnyHeader::MAX_LEN];
+    let length = header.emit(&mut bytes);
+    layout_of(bytes[0])?.block_of(&bytes[1..length])
+}
 
 /// The layout of a system's headers, by its number.
 pub fn layout_of(system: u8) -> Option<&'static Layout> {

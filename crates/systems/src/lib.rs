@@ -34,5 +34,5 @@ pub use config::{
     SharpMode, SharpParameters, StepParameters, SynchronyRule, System, UNLIMITED, WindowRule,
 };
 pub use flare::FlarePackets;
-pub use formats::{LAYOUTS, layout_of};
+pub use formats::{LAYOUTS, block_of, layout_of};
 pub use switchml::OfferNumbers;

@@ -14,12 +14,7 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 use super::frames::Traced;
 use crate::plot::{FONT, INK, MUTED};
 
-/// The block that a header is about.
-pub fn of(header: &AnyHeader) -> Option<u64> {
-    let mut bytes = [0; 1 + AnyHeader::MAX_LEN];
-    let length = header.emit(&mut bytes);
-    layout_of(bytes[0])?.block_of(&bytes[1..length])
-}
+pub use fanin_systems::block_of as of;
 
 /// Keeps packets of one block, of all jobs or of one.
 ///

@@ -9,7 +9,7 @@ use fanin_plan::run::{self, Finished};
 use fanin_plan::schema::Expect;
 use fanin_plan::{Plan, PlanError};
 use fanin_systems::System;
-use values::{JOBS, Key, LOSSLESS_KEYS, NETWORK, OTHERS, Try};
+use values::{JOBS, Key, LOSSLESS_KEYS, NETWORK, OTHERS, PROCESSOR_KEYS, Try};
 
 /// Three leaves of five hosts; twelve workers leave one host of each leaf free.
 const BASE: &str = r#"
@@ -141,6 +141,12 @@ fn keys_of_networks() {
 fn keys_of_lossless_networks() {
     let with = ["network.lossless={ model = \"input-queued\", input = \"4KiB\" }"];
     check(&["tree", "canary", "ring"], "network.lossless", LOSSLESS_KEYS, &with);
+}
+
+#[test]
+fn keys_of_processors() {
+    let with = ["network.processor={ cores = 4, packet_time = \"1us\" }"];
+    check(&["tree", "canary", "flare", "ring"], "network.processor", PROCESSOR_KEYS, &with);
 }
 
 #[test]

@@ -59,6 +59,7 @@ pub const NETWORK: &[Key] = &[
     ("global_latency", &[bare("\"900ns\""), with(&[DRAGONFLY], "\"900ns\"")]),
     ("queue", &[with(&[TRAFFIC], "\"1200B\""), with(&[LOSSLESS, UNRELIABLE], "\"64KiB\"")]),
     ("lossless", &[bare("{ model = \"output-queued\", input = \"2KiB\" }")]),
+    ("processor", &[bare("{ cores = 4, packet_time = \"200ns\" }")]),
     ("ecn", &[with(&[TRAFFIC], "\"1200B\"")]),
     ("nic_queue", &[with(&["jobs.0.message=512KiB"], "\"1200B\"")]),
     ("frame_overhead", &[bare("99")]),
@@ -88,6 +89,21 @@ pub const LOSSLESS_KEYS: &[Key] = &[
     ("arbitration", &[with(&[LOSSLESS, UNRELIABLE, TRAFFIC], "\"oldest-first\"")]),
     ("made_packets", &[with(&[LOSSLESS, UNRELIABLE, TRAFFIC], "\"own-fifo\"")]),
     ("channels", &[with(&[LOSSLESS, UNRELIABLE], "2"), with(&[DRAGONFLY, LOSSLESS, UNRELIABLE, TRAFFIC, "run.time_limit=\"1ms\""], "1")]),
+];
+
+const CORES: &str = "network.processor={ cores = 4, packet_time = \"1us\" }";
+const SPARSE_CORES: &str = "network.processor={ cores = 4, pair_time = \"100ns\" }";
+
+/// `network.processor`.
+pub const PROCESSOR_KEYS: &[Key] = &[
+    ("cores", &[with(&[CORES], "1")]),
+    ("cores_per_block", &[with(&[CORES], "1"), with(&[CORES, "network.processor.locks=true"], "2")]),
+    ("packet_time", &[with(&[CORES], "\"2us\"")]),
+    ("rate", &[with(&[CORES], "\"10Gb/s\"")]),
+    ("pair_time", &[with(&[CORES], "\"100ns\""), with(&[CORES, "jobs.0.density=0.2"], "\"100ns\"")]),
+    ("place_time", &[with(&[CORES], "\"100ns\""), with(&[SPARSE_CORES, "jobs.0.density=0.2"], "\"100ns\"")]),
+    ("locks", &[with(&[CORES], "true")]),
+    ("memory", &[with(&[CORES], "\"4KiB\"")]),
 ];
 
 /// Keys of `[[jobs]]`, those of every job and those of all systems.

@@ -222,6 +222,14 @@ impl<V: Copy + Default> Storage<V> {
         }
     }
 
+    /// Places that are looked at when a block's sum leaves: indices of an array, slots of a table.
+    pub fn places(&self) -> u32 {
+        match self {
+            Storage::Array(array) => array.values.len() as u32,
+            Storage::Table(table) => table.slots.len() as u32,
+        }
+    }
+
     /// Pairs that were spilled since it was made.
     pub fn spilled(&self) -> u64 {
         match self {

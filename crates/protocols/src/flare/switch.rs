@@ -322,7 +322,10 @@ impl<P: Payload + ?Sized> FlareSwitch<P> {
         unpacked.clear();
         self.scratch = unpacked;
         match taken {
-            Ok(Taken::Completed) => return self.complete(now, place, before, tx),
+            Ok(Taken::Completed) => {
+                tx.note(Event::Scanned { places: self.slots[place].sum.storage().places() });
+                return self.complete(now, place, before, tx);
+            }
             Ok(Taken::Added) if !is_root => self.queue_up(now, place, before, tx),
             Ok(Taken::Added) => {}
             Ok(Taken::Repeated) => drop_packet(tx, if packet.attempt == 0 { DropReason::Duplicate } else { DropReason::InProgress }),

@@ -69,19 +69,24 @@ where
         Ok(())
     }
 
+    /// Whether a packet that has arrived by a link is a contribution that a node of the switch there adds.
+    pub(super) fn is_to_be_added(&self, number: u32, place: u32) -> bool {
+        let (head, rest) = (self.net.packets.get(place), self.net.packets.rest(place));
+        let (label, to) = (head.label(), self.net.links[number as usize].to);
+        let is_for_switch = label.has(flags::NEIGHBOUR | flags::VIA_AGGREGATORS) || label.destination == to;
+        if !is_for_switch || head.has(flags::BACKGROUND) || rest.header.kind() != PacketKind::Contribution {
+            return false;
+        }
+        let node = (to as usize * self.scenario.jobs.len() + label.job as usize) * ROLES + Role::Switch as usize;
+        self.lookup.get(node).is_some_and(|slot| *slot != NONE)
+    }
+
     /// Whether a packet that has arrived by a link waits for the switch's adder, or is dropped since too much does. Only contributions wait
     /// that a node of the switch adds.
     #[cold]
     pub(crate) fn waits_to_be_added(&mut self, number: u32, place: u32) -> bool {
-        let (head, rest) = (self.net.packets.get(place), self.net.packets.rest(place));
-        let (label, to) = (head.label(), self.net.links[number as usize].to);
-        let is_for_switch = label.has(flags::NEIGHBOUR | flags::VIA_AGGREGATORS) || label.destination == to;
-        let bytes = rest.payload.borrow().bytes() as u64;
-        if !is_for_switch || head.has(flags::BACKGROUND) || bytes == 0 || rest.header.kind() != PacketKind::Contribution {
-            return false;
-        }
-        let node = (to as usize * self.scenario.jobs.len() + label.job as usize) * ROLES + Role::Switch as usize;
-        if self.lookup.get(node).is_none_or(|slot| *slot == NONE) {
+        let bytes = self.net.packets.rest(place).payload.borrow().bytes() as u64;
+        if bytes == 0 || !self.is_to_be_added(number, place) {
             return false;
         }
         let now = self.net.now;
