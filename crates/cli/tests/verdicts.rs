@@ -24,7 +24,6 @@ const UNRECORDED: &[(&str, &str)] = &[
     ("canary/fig09", NOT_YET),
     ("canary/fig10", NOT_YET),
     ("canary/fig11", NOT_YET),
-    ("canary/memory", NOT_YET),
     ("canary/sensitivity", NOT_YET),
     ("flare/network", "two of its full runs at a time take 19 GB of memory"),
 ];
