@@ -444,3 +444,25 @@ fn a_message_that_takes_longer_than_any_timeout_gets_through() {
         clean(&recipe);
     }
 }
+
+/// Two workers of a rack share an uplink with room for two packets. All have lost something and send all again at the same time: as their timeouts
+/// were equal, the same worker's packets found the queue full every time.
+#[test]
+fn senders_that_find_a_queue_full_together_do_not_stay_in_step() {
+    clean(&generate_for(7_021_704, Some("machines")));
+    for seed in 0..20 {
+        let mut recipe = generate_for(7_021_704, Some("machines"));
+        recipe.jobs.truncate(1);
+        recipe.seed = seed;
+        clean(&recipe);
+    }
+}
+
+/// The initial timeout was shorter than the round trip of an idle network whose links carry a packet at a time. Copies filled the queues, no packet
+/// was ever answered before it was sent again, and the timeout was doubled four times only: a storm of 1.4 million copies, and no progress.
+#[test]
+fn copies_that_fill_the_network_are_sent_less_and_less_often() {
+    for system in ["a2tp", "atp", "ps"] {
+        clean(&generate_for(7_011_866, Some(system)));
+    }
+}

@@ -218,7 +218,7 @@ impl<P: HasVectors + ?Sized, H: Wire + PartialEq> Tx<H, P> for Lent<'_, P, H> {
             Event::BegunAnew { generation, .. } => *counts.begun_anew.entry(generation).or_default() += 1,
             Event::Excluded { .. } => {}
             Event::Failed(_) | Event::OperatorFailed { .. } => {}
-            Event::Counted(_) | Event::BlockTook(_) => {}
+            Event::Counted(_) | Event::BlockTook(_) | Event::Scanned { .. } => {}
             Event::Broken(invariant) => panic!("broken: {invariant}"),
         }
     }

@@ -1,6 +1,7 @@
 //! The sending end of a reliable connection.
 
-use fanin_core::{Instant, Rank};
+use fanin_core::hash::mix;
+use fanin_core::{Duration, Instant, Rank};
 
 use super::Psn;
 use crate::shared::reliability::Reliability;
@@ -202,7 +203,19 @@ impl Requester {
         if self.next.since(self.highest) < 0 {
             return None;
         }
-        Some(self.armed_at? + self.rtt.timeout())
+        Some(self.armed_at? + self.patience())
+    }
+
+    /// How long an answer is waited for. Timeouts that follow each other are up to a quarter longer, each connection's by amounts of its own:
+    /// InfiniBand lets a card take one to four times the time that it is given, and no two cards' clocks agree. Connections that share a short
+    /// queue would otherwise send again in step for ever, and the same ones find it full each time.
+    fn patience(&self) -> Duration {
+        let timeout = self.rtt.timeout();
+        if self.timeouts == 0 {
+            return timeout;
+        }
+        let drawn = mix(mix(u64::from(self.peer.0), u64::from(self.first.number())), u64::from(self.timeouts)) >> 32;
+        timeout + Duration::from_ps(((u128::from(timeout.as_ps() / 4) * u128::from(drawn)) >> 32) as u64)
     }
 
     /// Looks whether the timer has run out; goes back where it has.
@@ -238,7 +251,6 @@ impl Requester {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fanin_core::Duration;
 
     const RELIABILITY: Reliability = Reliability::lossy(Duration::from_us(100), Duration::from_us(20), Duration::from_ms(100));
 
@@ -293,7 +305,7 @@ mod tests {
         assert_eq!(end.on_timeout(at(110)), Expiry::Again);
         assert_eq!(end.timer_at(), None, "nothing is under way before it is sent again");
         assert_eq!(send_all(&mut end, at(115)), [0, 1, 2]);
-        assert_eq!(end.timer_at(), Some(at(315)));
+        assert!(end.timer_at().is_some_and(|timer| (at(315)..at(365)).contains(&timer)));
         end.on_ack(at(116), Psn::new(0));
         assert!(end.timer_at().is_some_and(|timer| timer > at(116) && timer <= at(316)));
     }
@@ -309,8 +321,8 @@ mod tests {
             assert_eq!((end.timer_at(), end.on_timeout(at(100_000))), (None, Expiry::Early));
             assert_eq!(end.sent(at(200 + 150 * number)), Sending { psn: Psn::new(number as u32), again: true });
         }
-        assert_eq!(end.timer_at(), Some(at(650 + 200)));
-        assert_eq!(end.on_timeout(at(850)), Expiry::Again);
+        assert!(end.timer_at().is_some_and(|timer| (at(650 + 200)..at(650 + 250)).contains(&timer)));
+        assert_eq!(end.on_timeout(at(900)), Expiry::Again);
     }
 
     #[test]
@@ -329,5 +341,24 @@ mod tests {
         }
         assert_eq!(timeouts, 7);
         assert!(end.is_idle());
+    }
+
+    /// The first timeout is exact; those that follow it differ from connection to connection, and are never shorter, nor longer than allowed.
+    #[test]
+    fn connections_that_time_out_together_do_not_stay_in_step() {
+        let mut ends: Vec<Requester> = (0..8).map(|peer| Requester::new(Rank(peer), Psn::new(0), &RELIABILITY, None)).collect();
+        for end in &mut ends {
+            end.post(1);
+            end.sent(at(0));
+            assert_eq!(end.timer_at(), Some(at(100)));
+            assert_eq!(end.on_timeout(at(100)), Expiry::Again);
+            end.sent(at(100));
+        }
+        let mut seconds: Vec<Instant> = ends.iter().map(|end| end.timer_at().expect("it waits")).collect();
+        let timeout = ends[0].rtt.timeout();
+        assert!(seconds.iter().all(|second| (at(100) + timeout..at(100) + timeout + timeout.divided(4)).contains(second)), "{seconds:?}");
+        seconds.sort_unstable();
+        seconds.dedup();
+        assert_eq!(seconds.len(), 8, "{seconds:?}");
     }
 }
