@@ -71,11 +71,11 @@ traceability: ## render docs/traceability.md from docs/traceability/*.toml
 	cargo run --locked --quiet -p fanin-lint -- traceability --write
 
 bench: ## the simulator's and the runtime's speed on this machine
-	cargo run --locked --release -p fanin -- bench sim
+	cargo run --locked --profile dist -p fanin -- bench sim
 	cargo bench --locked -p fanin-core -p fanin-sim --bench '*'
 
 bench-peers: ## the same work on ns-3, on gloo and on Open MPI, beside ours
-	cargo build --locked --release -p fanin
+	cargo build --locked --profile dist -p fanin
 	$(PYTHON) scripts/bench_peers.py
 	$(PYTHON) scripts/bench_collectives.py
 

@@ -508,7 +508,7 @@ def main(arguments: Sequence[str]) -> int:
     if options.rounds < 1:
         parser.error("--rounds: expected at least 1")
     if not fanin_program().exists():
-        parser.error(f"{fanin_program()} is missing: `cargo build --release -p fanin`")
+        parser.error(f"{fanin_program()} is missing: `cargo build --profile dist -p fanin`")
     signal.signal(signal.SIGTERM, end_in_order)
     chosen = [case for case in CASES if not options.cases or case.name in options.cases]
     try:

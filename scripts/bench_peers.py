@@ -34,9 +34,9 @@ class BenchError(Exception):
 
 
 def fanin_program() -> Path:
-    """The release build of `fanin`; that of its tests where FANIN_PROFILE is `dev`."""
+    """The program as it is handed out, of the profile `dist`; that of FANIN_PROFILE where it is given."""
     target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
-    return target / ("debug" if os.environ.get("FANIN_PROFILE") == "dev" else "release") / "fanin"
+    return target / {"dev": "debug"}.get(profile := os.environ.get("FANIN_PROFILE", "dist"), profile) / "fanin"
 
 
 def parse_measurement(text: str) -> dict:
