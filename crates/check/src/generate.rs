@@ -297,7 +297,7 @@ fn system_with_server(draw: &mut Draw, aggregators: u32, is_a2tp: bool, op: Elem
         priority: draw.between(1, 4) as f64,
         fair: draw.percent(20),
         col_only: draw.percent(20),
-        collisions: *draw.pick(&[CollisionRule::Round, CollisionRule::Round, CollisionRule::Aggregated]),
+        collisions: *draw.pick(&[CollisionRule::Round, CollisionRule::Shared, CollisionRule::Aggregated]),
         synchrony: *draw.pick(&[SynchronyRule::Spread, SynchronyRule::Spread, SynchronyRule::RoundTrip]),
         ..A2tpParameters::default()
     })

@@ -1,13 +1,13 @@
 //! Who gets how many of A2TP's aggregators (its paper's section 8): jobs of different priority, a severe straggler with a minimum, and
 //! fairness in place of efficiency; each in whole runs on one switch, whose aggregators two jobs want.
 
-use crate::atp::rack;
+use crate::atp::{beside_each_other, rack};
 use fanin_check::{run_sampled, violations};
 use fanin_core::{Census, Duration, Gauge, Instant, NodeId};
 use fanin_sim::Shape;
 use fanin_sim::limits::HostLimit;
 use fanin_sim::series::SeriesRow;
-use fanin_systems::{A2tpParameters, System};
+use fanin_systems::{A2tpParameters, CollisionRule, System};
 
 /// Aggregators of the switch, and the longest window of each job: one of them could use all.
 const AGGREGATORS: u32 = 128;
@@ -146,4 +146,63 @@ fn what_a_crashed_job_had_is_the_others_after_the_time_for_zombies() {
     println!("window {shared:.1}, then {alone:.1}; slots {shared_slots:.1}, then {alone_slots:.1}");
     assert!(alone > 1.25 * shared && alone_slots > 1.25 * shared_slots, "{shared} {alone}, {shared_slots} {alone_slots}");
     assert_eq!(result.slots[0].slots, 0, "nothing is left in the end");
+}
+
+/// What both jobs of a run in the paper's network had, in stretches of 2 ms, some 100 round trips, from 2 ms after both have begun to when
+/// one ends; each has so many bytes.
+fn stretches(parameters: [A2tpParameters; 2], level: f64, starts_ms: [u64; 2], bytes: [u64; 2]) -> Vec<[Had; 2]> {
+    let at = |ms: u64| Instant::ZERO + Duration::from_ms(ms);
+    let mut recipe = beside_each_other(parameters, level, bytes[0]);
+    for (job, (start, bytes)) in recipe.jobs.iter_mut().zip(starts_ms.into_iter().zip(bytes)) {
+        job.start.fill(at(start));
+        job.elements = vec![bytes / 4];
+    }
+    let result = run_sampled::<Census>(&recipe, Duration::from_us(20)).expect("it runs");
+    assert_eq!(violations(&recipe, &result), [""; 0], "{recipe}");
+    let ends = result.jobs.iter().map(|job| job.completion(0).expect("it has ended"));
+    let both_ms = ends.min().expect("two jobs").as_ps() / 1_000_000_000;
+    let rows = |job: u32, from: u64| result.series.iter().filter(move |row| row.job == job && row.at > at(from) && row.at <= at(from + 2));
+    (starts_ms[0].max(starts_ms[1]) + 2..both_ms - 2).step_by(2).map(|from| [0, 1].map(|job| had(rows(job, from)))).collect()
+}
+
+/// Jain's index of two goodputs.
+fn jain(had: &[Had; 2]) -> f64 {
+    let [a, b] = had.each_ref().map(|job| job.goodput_gbps);
+    (a + b).powi(2) / (2.0 * (a * a + b * b))
+}
+
+const SHARED: fn() -> A2tpParameters = || A2tpParameters { collisions: CollisionRule::Shared, ..PLAIN() };
+
+/// Paper, section 8: over two thousand round trips, begun together or one 250 round trips later. Where owners are told of collisions the later one
+/// never comes up, however long it goes on.
+#[test]
+fn two_equal_jobs_share_whenever_they_begin() {
+    for start_ms in [0, 4] {
+        let shared = stretches([SHARED(); 2], 1.0, [0, start_ms], [130_000_000, 112_000_000]);
+        let index: Vec<f64> = shared.iter().map(jain).collect();
+        println!("second after {start_ms} ms: {index:.3?}");
+        assert!(shared.len() >= 17 && index.iter().all(|index| *index > 0.95), "{index:?}");
+    }
+    let owners = stretches([PLAIN(); 2], 1.0, [0, 4], [112_000_000; 2]);
+    println!("owners told: {:.3?}", owners.iter().map(jain).collect::<Vec<_>>());
+    assert!(owners.iter().skip(2).all(|had| jain(had) < 0.9), "{owners:?}");
+}
+
+/// A straggler that was there first gives its aggregators up to a job in step within 300 round trips of it: gamma is no weaker where jobs are
+/// told alike. Of two jobs of different priority windows are as priorities, as far as the longest one allows.
+#[test]
+fn where_jobs_are_told_alike_stragglers_yield_and_priorities_weigh() {
+    let straggles = stretches([SHARED(); 2], 0.2, [10, 0], [60_000_000, 26_000_000]);
+    println!("a straggler first: {straggles:.1?}");
+    assert!(straggles.iter().skip(2).all(|[late, first]| late.window > 3.0 * first.window && late.goodput_gbps > 35.0), "{straggles:?}");
+    let ratio = |priority: f64| {
+        let had = stretches([A2tpParameters { priority, ..SHARED() }, SHARED()], 1.0, [0; 2], [60_000_000; 2]);
+        let sum = |job: usize| had.iter().skip(2).map(|had| had[job].window).sum::<f64>();
+        sum(0) / sum(1)
+    };
+    let ratios = [1.0, 2.0, 4.0].map(ratio);
+    println!("windows by priority: {ratios:.2?}");
+    for (ratio, band) in ratios.iter().zip([0.8..1.25, 1.5..2.6, 2.6..5.0]) {
+        assert!(band.contains(ratio), "{ratios:?}");
+    }
 }

@@ -594,7 +594,10 @@ fn aggregators_are_shared_or_divided() {
         (&["jobs.0.system=a2tp", "jobs.0.threshold=2"], "jobs[0].threshold = 2: expected"),
         (&["jobs.0.system=a2tp", "jobs.0.windows=mine"], "jobs[0].windows = \"mine\": expected \"agreed\" or \"own\""),
         (&["jobs.0.system=a2tp", "jobs.0.synchrony=time"], "jobs[0].synchrony = \"time\": expected \"spread\" or \"round-trip\""),
-        (&["jobs.0.system=a2tp", "jobs.0.collisions=all"], "jobs[0].collisions = \"all\": expected \"round\" or \"aggregated\""),
+        (
+            &["jobs.0.system=a2tp", "jobs.0.collisions=all"],
+            "jobs[0].collisions = \"all\": expected \"round\" or \"aggregated\" or \"shared\"",
+        ),
     ] {
         let arguments: Vec<&str> = ["sim", name].into_iter().chain(sets.iter().flat_map(|set| ["--set", set])).collect();
         let said = refused(&folder, &arguments);

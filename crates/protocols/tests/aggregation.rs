@@ -151,6 +151,7 @@ fn job(job: JobId, is_servers: bool) -> JobAtSwitch<()> {
         server_switch: SERVER_SWITCH,
         above: if is_servers { SERVER } else { Address::switch(SERVER_SWITCH) },
         flow: FlowLabel(0),
+        shares_collisions: false,
     }
 }
 
@@ -244,6 +245,33 @@ fn who_is_wanted_when_its_sum_has_gone_on_is_told_with_the_next_one() {
     assert_eq!(sum(&mut node, OTHER, 2), AtpFlags::NONE);
     acknowledge(&mut node, OTHER, 2);
     assert_eq!(sum(&mut node, JOB, 6), AtpFlags::NONE);
+}
+
+/// What the owner met is told by whichever sum leaves, evenly, of jobs that share it out; the owner of an aggregator says nothing of its own.
+#[test]
+fn jobs_that_share_collisions_out_tell_of_each_others() {
+    let shares = |job: JobAtSwitch<()>| JobAtSwitch { shares_collisions: true, ..job };
+    let mut node = switch(false);
+    [JOB, OTHER].into_iter().for_each(|number| node.admit(shares(job(number, false))));
+    let sum = |node: &mut AtpSwitch<Census>, job: JobId, seq: u32| {
+        put(node, 0, from(job, 0), gradient(seq, 1, AtpFlags::NONE), 10);
+        let flags = flags_of(&put(node, 0, from(job, 1), gradient(seq, 2, AtpFlags::NONE), 7).sent[0].1).1;
+        let header = ack(seq, AtpHeader::TO_ALL, AtpFlags::NONE);
+        call(node, |node, tx| node.on_packet(at(1), from_server(job, false), &header, &Census::new(16, 17), tx));
+        flags
+    };
+    // Hit twice while it is open: one collision, which the 16th sum tells of (four turns of four aggregators), though none is its job's.
+    put(&mut node, 0, from(JOB, 0), gradient(5, 1, AtpFlags::NONE), 10);
+    for seq in [8, 9] {
+        let lost = put(&mut node, 0, from(OTHER, 0), gradient(seq, 1, AtpFlags::NONE), 1);
+        assert_eq!(flags_of(&lost.sent[0].1).1, AtpFlags::COLLIDED);
+    }
+    let own = put(&mut node, 0, from(JOB, 1), gradient(5, 2, AtpFlags::NONE), 7);
+    assert_eq!(flags_of(&own.sent[0].1).1, AtpFlags::NONE);
+    let header = ack(5, AtpHeader::TO_ALL, AtpFlags::NONE);
+    call(&mut node, |node, tx| node.on_packet(at(1), from_server(JOB, false), &header, &Census::new(16, 17), tx));
+    let told: Vec<u32> = (10..60).filter(|seq| sum(&mut node, OTHER, *seq) == AtpFlags::COL).collect();
+    assert_eq!(told, [10 + 14]);
 }
 
 #[test]
@@ -649,7 +677,8 @@ proptest! {
         let op = PayloadOp::from(ElementOp::F32_SUM);
         let with_op = |job: JobAtSwitch<()>| {
             let JobAtSwitch { job, block_bytes, workers, elsewhere, server, server_switch, above, flow, .. } = job;
-            JobAtSwitch { job, op: op.clone(), block_bytes, workers, elsewhere, server, server_switch, above, flow }
+            let shares_collisions = job == OTHER;
+            JobAtSwitch { job, op: op.clone(), block_bytes, workers, elsewhere, server, server_switch, above, flow, shares_collisions }
         };
         let mut node = AtpSwitch::<[u8]>::new(SwitchConfig {
             node: if is_servers { SERVER_SWITCH } else { SWITCH },

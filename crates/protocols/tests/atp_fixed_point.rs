@@ -177,6 +177,7 @@ impl Rack {
             server_switch: SWITCH,
             above: SERVER,
             flow: FlowLabel(0),
+            shares_collisions: false,
         };
         let server = ServerConfig {
             job: JOB,

@@ -152,6 +152,7 @@ fn a2tp_windows<Op>(spec: &JobSpec<'_, Op>, parameters: &A2tpParameters) -> Resu
         fair,
         col_only,
         collisions: match parameters.collisions {
+            CollisionRule::Shared => CollisionsOf::Shared,
             CollisionRule::Round => CollisionsOf::Round,
             CollisionRule::Aggregated => CollisionsOf::Aggregated,
         },
@@ -274,6 +275,7 @@ fn at_switches<Op: Clone>(spec: &JobSpec<'_, Op>, map: &NetworkMap) -> Result<Ve
             server_switch: places.server_switch,
             above,
             flow: flow(spec.id),
+            shares_collisions: matches!(&spec.system, System::A2tp(parameters) if parameters.collisions == CollisionRule::Shared),
         };
         (*switch, entry)
     };

@@ -95,6 +95,8 @@ pub enum CollisionRule {
     Round,
     /// Those that went to aggregators, as in the paper: it weighs more for jobs with few of them.
     Aggregated,
+    /// Those that an aggregator has summed up; switches share collisions out among the sums of all jobs, and average them.
+    Shared,
 }
 
 /// What the windows of a job take for stragglers (A2TP).

@@ -15,13 +15,16 @@ pub enum Synchrony {
     RoundTrip,
 }
 
-/// What h is a share of (gap 2).
+/// What h is a share of, and whose collisions it counts (gap 2).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum CollisionsOf {
     /// All fragments of a round (LCW), as with marks.
     Round,
     /// As the paper has it: those that went to aggregators (ACW).
     Aggregated,
+    /// Those that an aggregator has summed up. Their marks are of collisions of any job, shared out and averaged by the switch
+    /// ([`JobAtSwitch::shares_collisions`](crate::shared::aggregation::JobAtSwitch::shares_collisions)), so that h is alpha.
+    Shared,
 }
 
 /// Parameters of A2TP's windows.
@@ -93,12 +96,14 @@ impl Control {
         if let Some(synchrony) = met.synchrony {
             self.gamma = Real::new(synchrony.clamp(0.0, 1.0));
         }
+        let shared = config.collisions == CollisionsOf::Shared;
         let (gamma, collisions) = match met.collisions {
-            Some(collisions) if config.fair => (1.0, Some(in_step(collisions, met.aggregated, met.fragments, self.gamma.get()))),
+            Some(collisions) if config.fair && !shared => (1.0, Some(in_step(collisions, met.aggregated, met.fragments, self.gamma.get()))),
             collisions => (if config.fair { 1.0 } else { self.gamma.get() }, collisions),
         };
         if let Some(collisions) = collisions {
-            self.alpha = Real::new(average(alpha, config.collision_weight, collisions));
+            let weight = if shared { Real::new(1.0) } else { config.collision_weight };
+            self.alpha = Real::new(average(alpha, weight, collisions));
         }
         self.beta = Real::new(average(beta, config.mark_weight, met.marks));
         let d = decrease(self.alpha.get(), config.threshold.get(), gamma);
@@ -208,7 +213,7 @@ impl Tally {
         let round_trip = now.since(self.began);
         let wanted = match self.collisions {
             CollisionsOf::Round => self.acknowledged,
-            CollisionsOf::Aggregated => self.aggregated,
+            CollisionsOf::Aggregated | CollisionsOf::Shared => self.aggregated,
         };
         let met = (self.acknowledged > 0).then(|| Met {
             collisions: (self.aggregated > 0).then(|| share(self.collided, wanted)),
@@ -253,7 +258,9 @@ impl Tally {
 
     /// An acknowledgement of the round, of a fragment whose contributions were so far apart.
     pub fn count(&mut self, now: Instant, tensor: u32, aggregated: bool, flags: AtpFlags, waited: Waited) {
-        let collision = if self.col_only { AtpFlags::COL } else { AtpFlags::COL.with(AtpFlags::COLLIDED) };
+        let shared = self.collisions == CollisionsOf::Shared;
+        let aggregated = aggregated && !(shared && flags.has(AtpFlags::COLLIDED));
+        let collision = if self.col_only || shared { AtpFlags::COL } else { AtpFlags::COL.with(AtpFlags::COLLIDED) };
         self.acknowledged += 1;
         self.aggregated += u32::from(aggregated);
         self.collided += u32::from(aggregated && flags.has(collision));
@@ -398,6 +405,31 @@ mod tests {
         tally.count(at(60), 0, true, AtpFlags::NONE, Waited::NOT);
         tally.count(at(900), 1, true, AtpFlags::NONE, Waited::NOT);
         assert_eq!(tally.begin(at(901), 1, 10).map(|met| met.synchrony), Some(None));
+    }
+
+    /// Of four fragments at aggregators one was summed up and marked, one summed up, two found their aggregators taken: half of the sums.
+    #[test]
+    fn what_switches_share_out_is_a_share_of_sums_and_is_averaged_by_them() {
+        let config = A2tpWindowConfig { collisions: CollisionsOf::Shared, initial: 100, ..PAPER };
+        let mut tally = Tally::new(&config);
+        assert_eq!(tally.begin(Instant::ZERO, 0, 100), None);
+        for flags in [AtpFlags::COL, AtpFlags::NONE, AtpFlags::COLLIDED, AtpFlags::COLLIDED.with(AtpFlags::COL)] {
+            tally.count(Instant::ZERO, 0, true, flags, Waited::NOT);
+        }
+        tally.count(Instant::ZERO, 0, false, AtpFlags::NONE, Waited::NOT);
+        let met = tally.begin(Instant::ZERO, 0, 100).unwrap();
+        assert_eq!((met.collisions, met.fragments), (Some(0.5), 2));
+        let mut job = Control::new(config);
+        job.update(&met);
+        assert_eq!(job.alpha.get(), 0.5, "no average of an average");
+        // What a straggler is told is what all are told: fairness has nothing to correct.
+        let update = |fair: bool, synchrony: f64| {
+            let mut job = Control::new(A2tpWindowConfig { fair, ..config });
+            job.update(&Met { synchrony: Some(synchrony), ..met });
+            job.aggregated()
+        };
+        assert_eq!(update(true, 0.2), update(false, 1.0));
+        assert!(update(false, 0.2) < update(false, 1.0));
     }
 
     /// A server or a link that is everybody's bottleneck makes rounds as long as a straggler does; contributions are not apart.

@@ -37,7 +37,13 @@
 //! collisions as a share of all fragments of a round, as marks are counted; the two are the same where all fragments go to aggregators,
 //! as in the paper's Fig. 3. [`CollisionsOf::Aggregated`] is the paper's text.
 //!
-//! That was found before owners heard of late collisions (below); since then two equal jobs of one rack share by either rule.
+//! That is not enough for two jobs. A collision tells one fragment of each, so both hear of as many whatever their windows are, and nothing
+//! brings the larger one back; the job whose rounds are shorter, for it has more aggregators, hears of fewer a round, and stays below H.
+//! Two equal jobs part, or stay as they met. With more jobs a larger one collides with all others and hears of more than any of them.
+//! [`CollisionsOf::Shared`] lets two share, too: a switch tells of collisions by the sums that leave it, of whichever job, evenly over four
+//! turns of its aggregators. Then a job hears of them in proportion to how much it uses aggregators, all have the same h, and windows are
+//! as priorities. The switch's is the only average: with (1) beside it the job with the shortest rounds would yield first. It costs the job
+//! that is there first: a second one's collisions cut both, and the window grows back by one fragment a round trip.
 //!
 //! The owner of an aggregator is to hear of whoever found it taken (paper, 4.3.1). Most do when its sum has gone on already: an aggregator is
 //! open only until the last contribution is there, and then waits for the acknowledgement. So what comes too late for that sum is told

@@ -48,6 +48,8 @@ pub struct JobAtSwitch<O> {
     pub above: Address,
     /// Label of the job's packets for flow hashing.
     pub flow: FlowLabel,
+    /// Its sums tell of collisions of all jobs, in the order in which they leave; otherwise of those at their own aggregators.
+    pub shares_collisions: bool,
 }
 
 /// What a switch is told.

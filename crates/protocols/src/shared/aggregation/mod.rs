@@ -38,6 +38,7 @@
 //! [`AggregationSwitch`] is a [`SharedNode`](fanin_core::SharedNode): the registry makes one for each switch, its driver hands it the packets
 //! of all jobs, and [`AggregationSwitch::admit`] and [`Node::on_job_end`](fanin_core::Node::on_job_end) let jobs come and go.
 
+mod account;
 mod config;
 mod places;
 mod planted;

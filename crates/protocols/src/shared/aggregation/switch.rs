@@ -7,6 +7,7 @@ use fanin_core::{
 };
 use fanin_wire::atp::{AggregatorName, AtpFlags, AtpHeader, FragmentId, RankSet, Waited};
 
+use super::account::Account;
 use super::config::{AGGREGATORS_MAX, JobAtSwitch, SwitchConfig, WORKERS_MAX};
 use super::planted::Planted;
 use super::spread::Spread;
@@ -45,6 +46,8 @@ struct Aggregator<A> {
     spread: Spread,
     /// Another fragment wanted it when its sum had gone on: the job's next sum from here says so.
     wanted_late: bool,
+    /// Another fragment has wanted it since it was taken, and that is in the account.
+    is_entered: bool,
     /// When something was last heard of its fragment.
     touched: Instant,
     acc: A,
@@ -67,6 +70,7 @@ struct Entry<O> {
     server_switch: NodeId,
     above: Address,
     flow: FlowLabel,
+    shares_collisions: bool,
 }
 
 impl<O> Entry<O> {
@@ -89,6 +93,7 @@ impl<O> Entry<O> {
             server_switch: job.server_switch,
             above: job.above,
             flow: job.flow,
+            shares_collisions: job.shares_collisions,
         }
     }
 
@@ -150,11 +155,13 @@ pub struct AggregationSwitch<P: Payload + ?Sized> {
     reclaim_after: Duration,
     block_bytes: u32,
     jobs: JobTable<Entry<P::Op>>,
+    /// Collisions, as far as jobs share them out.
+    account: Account,
     aggregators: Box<[Aggregator<P::Acc>]>,
     planted: Planted,
 }
 
-node_state!(AggregationSwitch { node, reclaim_after, block_bytes, jobs, aggregators, planted });
+node_state!(AggregationSwitch { node, reclaim_after, block_bytes, jobs, account, aggregators, planted });
 
 impl<P: Payload + ?Sized> AggregationSwitch<P> {
     /// A switch with all its memory.
@@ -172,6 +179,7 @@ impl<P: Payload + ?Sized> AggregationSwitch<P> {
             flags: AtpFlags::NONE,
             spread: Spread::NONE,
             wanted_late: false,
+            is_entered: false,
             touched: Instant::ZERO,
             acc: P::accumulator(&config.largest, config.block_bytes as usize),
         };
@@ -180,6 +188,7 @@ impl<P: Payload + ?Sized> AggregationSwitch<P> {
             reclaim_after: config.reclaim_after,
             block_bytes: config.block_bytes,
             jobs: JobTable::default(),
+            account: Account::new(config.aggregators),
             aggregators: (0..config.aggregators).map(|_| empty()).collect(),
             planted: Planted::NONE,
         };
@@ -296,14 +305,26 @@ impl<P: Payload + ?Sized> AggregationSwitch<P> {
             return self.pass(number, packet, payload, tx);
         }
         if aggregator.state != State::Empty && !self.reclaim(now, packet.slot, tx) {
-            let aggregator = &mut self.aggregators[usize::from(packet.slot.index)];
-            aggregator.flags = aggregator.flags.with(AtpFlags::COL);
-            aggregator.wanted_late = aggregator.state != State::Open;
+            self.collide(usize::from(packet.slot.index), number);
             packet.flags = packet.flags.with(AtpFlags::COLLIDED);
             tx.note(Event::Counted(Tally::Collision));
             return self.pass(number, packet, payload, tx);
         }
         self.take(now, number, fan_in, packet, payload, tx);
+    }
+
+    /// A fragment of job `by` wants an aggregator that is taken: its owner is told, or whoever's sum is next, where jobs share that out.
+    fn collide(&mut self, index: usize, by: usize) {
+        let aggregator = &mut self.aggregators[index];
+        let owner_shares = self.jobs.place(aggregator.job).is_some_and(|owner| self.jobs.at(owner).shares_collisions);
+        if !owner_shares {
+            aggregator.flags = aggregator.flags.with(AtpFlags::COL);
+            aggregator.wanted_late = aggregator.state != State::Open;
+        }
+        if (owner_shares || self.jobs.at(by).shares_collisions) && !aggregator.is_entered {
+            aggregator.is_entered = true;
+            self.account.enter();
+        }
     }
 
     /// The packet goes on to the server as it is.
@@ -342,7 +363,7 @@ impl<P: Payload + ?Sized> AggregationSwitch<P> {
         (aggregator.state, aggregator.job, aggregator.at) = (State::Open, entry.job, packet.at);
         (aggregator.ranks, aggregator.fan_in, aggregator.touched) = (packet.ranks, fan_in, now);
         aggregator.flags = packet.flags.only(AtpFlags::ECN.with(AtpFlags::COL)).with_if(AtpFlags::COL, was_wanted);
-        aggregator.wanted_late = false;
+        (aggregator.wanted_late, aggregator.is_entered) = (false, false);
         aggregator.spread = Spread::begin(now, packet.waited, packet.attempt);
         tx.note(Event::SlotTaken { bytes: payload.bytes() as u32 });
         if aggregator.ranks.count() >= u32::from(fan_in) {
@@ -385,6 +406,8 @@ impl<P: Payload + ?Sized> AggregationSwitch<P> {
     fn complete<T: Tx<AtpHeader, P>>(&mut self, now: Instant, number: usize, packet: Gradient, tx: &mut T) {
         let aggregator = &mut self.aggregators[usize::from(packet.slot.index)];
         aggregator.state = State::Complete;
+        let tells = self.jobs.at(number).shares_collisions && self.account.tell();
+        aggregator.flags = aggregator.flags.with_if(AtpFlags::COL, tells);
         let packet = Gradient { ranks: aggregator.ranks, flags: aggregator.flags, waited: aggregator.spread.waited(now), ..packet };
         tx.send(self.jobs.at(number).to_server(), &packet.header(), Body::Acc(&aggregator.acc));
     }
