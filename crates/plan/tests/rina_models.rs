@@ -40,25 +40,6 @@ fn steps_are_drawn_anew_in_each_repetition() {
     }
 }
 
-/// A worker serves its connections in turn: where some are a microsecond ahead, what they send in their rack does not go before the last
-/// packets between racks, which a whole rack waits for. Only what steps cost more is to be seen then.
-#[test]
-fn a_step_ahead_does_not_go_before_what_others_wait_for() {
-    for algorithm in ["parallel-ring", "tencent"] {
-        let time_us = |deviation: &str| {
-            let text = format!(
-                "[network]\nshape = \"fat-tree\"\nleaves = 2\nhosts_per_leaf = 2\nspines = 1\nrate = \"100Gb/s\"\nlatency = \"300ns\"\n\
-                 fabric_rate = \"1600Gb/s\"\nqueue = \"4MiB\"\n[[jobs]]\nsystem = \"machines\"\nalgorithm = \"{algorithm}\"\nworkers = 4\n\
-                 placement = \"packed\"\nmessage = \"8MB\"\noperations = 3\nwindow = 256\npatience = \"5s\"\nstep_overhead = \"10us\"\n\
-                 step_deviation = \"{deviation}\"\n[run]\ntime_limit = \"20s\"\n"
-            );
-            record(&text, 1).completion_us.expect("checked above")
-        };
-        let (even, uneven) = (time_us("0us"), time_us("5us"));
-        assert!((uneven / even - 1.0).abs() < 0.05, "{algorithm}: {even} us, {uneven} us where steps cost 5 us more or less");
-    }
-}
-
 /// A quantity of `fanin model rina` for 16 workers in so many groups, with 8 KiB, 500 us and this deviation.
 fn model(groups: f64, deviation: f64, quantity: &str) -> f64 {
     let model = fanin_models::model("rina").expect("it is there");

@@ -40,8 +40,6 @@ pub struct MachinesWorker<P: Payload + ?Sized> {
     awaited: u32,
     /// Messages of the running operation that were handed to the connection through the accelerator.
     posted: u32,
-    /// The connection whose turn it is to send.
-    turn: usize,
     /// When the operation began, or anything was received.
     pub(super) progress_at: Instant,
     /// Whether the accelerator is there; its latest word on who is missing, and when it came.
@@ -71,7 +69,6 @@ node_state!(MachinesWorker {
     missing,
     awaited,
     posted,
-    turn,
     progress_at,
     accelerator,
     suspect,
@@ -125,7 +122,6 @@ impl<P: Payload + ?Sized> MachinesWorker<P> {
             begun: 0,
             awaited: 0,
             posted: 0,
-            turn: 0,
             progress_at: Instant::ZERO,
             accelerator: Watch::default(),
             suspect: None,
@@ -257,18 +253,14 @@ impl<P: Payload + ?Sized> MachinesWorker<P> {
         }
     }
 
-    /// Sends what may be sent, as far as there is room: a packet of each connection in turn, as network cards serve queue pairs. Served by
-    /// their number, a later step's packets to one peer would go before the last ones of an earlier step to another, which waits for them.
+    /// Sends what may be sent, as far as there is room.
     #[inline]
     fn pump<T: Tx<NetReduceHeader, P>>(&mut self, now: Instant, tx: &mut T) {
         if self.ledger.running().is_none() {
             return;
         }
-        let links = self.links.out.len();
-        let mut closed = 0;
-        while closed < links {
-            closed = if self.send_next(now, self.turn, tx) { 0 } else { closed + 1 };
-            self.turn = if self.turn + 1 < links { self.turn + 1 } else { 0 };
+        for link in 0..self.links.out.len() {
+            while self.send_next(now, link, tx) {}
         }
     }
 
