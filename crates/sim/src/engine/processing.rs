@@ -100,6 +100,7 @@ pub(super) struct Processors<H> {
     at: Vec<u32>,
     processors: Vec<Processor>,
     /// Tasks whose memory is used again.
+    #[allow(clippy::vec_box, reason = "the boxes are what is used again")]
     spare: Vec<Box<Task>>,
 }
 
