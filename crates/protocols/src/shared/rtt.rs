@@ -40,11 +40,6 @@ pub struct RttEstimator {
 /// there is no congestion to be feared that would call for more.
 const LEVEL_MAX: u8 = 4;
 
-/// And so many times by answers while no round trip was ever measured, since no packet was answered before it was sent again: what is sent
-/// again then is the congestion, copies in queues that make the round trip longer, and only a timeout that lets them drain ends it.
-/// [`ATTEMPTS`] bounds it.
-const UNMEASURED_LEVEL_MAX: u8 = 12;
-
 /// So often a packet is sent within the patience, where back-off alone makes its timeouts long.
 const ATTEMPTS: u64 = 64;
 
@@ -118,8 +113,7 @@ impl RttEstimator {
     ///
     /// By Karn's rule only the answer to a packet that was sent once is a measurement, and the end of all back-off. After several copies
     /// an answer that comes sooner than a round trip after the last one is taken as one to an earlier copy, so as a sign that the
-    /// timeout is too short. So is one after several copies where nothing was ever measured, whatever time it comes at. (Where something was,
-    /// an answer often waits for others' packets, and says little about the round trip.)
+    /// timeout is too short.
     #[inline]
     pub fn on_answer(&mut self, now: Instant, first_at: Instant, last_at: Instant) -> bool {
         self.on_answer_to(now, first_at, last_at, true)
@@ -139,10 +133,8 @@ impl RttEstimator {
                 self.sample(now.since(first_at));
             }
             self.level = 0;
-        } else if self.smoothed_ps == 0 {
-            self.double(now, last_at, UNMEASURED_LEVEL_MAX);
         } else if now.since(last_at).as_ps() < self.smoothed_ps {
-            self.double(now, last_at, LEVEL_MAX);
+            self.double(now, last_at);
         } else if stalled {
             self.level -= 1;
         }
@@ -155,13 +147,13 @@ impl RttEstimator {
     #[inline]
     pub fn on_timeout(&mut self, now: Instant, sent_at: Instant, silent: bool) {
         if silent || self.smoothed_ps == 0 {
-            self.double(now, sent_at, LEVEL_MAX);
+            self.double(now, sent_at);
         }
     }
 
     #[inline]
-    fn double(&mut self, now: Instant, sent_at: Instant, most: u8) {
-        if sent_at >= self.doubled_at && self.level < most {
+    fn double(&mut self, now: Instant, sent_at: Instant) {
+        if sent_at >= self.doubled_at && self.level < LEVEL_MAX {
             self.level += 1;
             self.doubled_at = now;
         }
@@ -310,26 +302,6 @@ mod tests {
         rtt.on_timeout(at(1_100), at(1_000), false);
         rtt.on_answer(at(1_160), at(1_000), at(1_100));
         assert_eq!(rtt, settled);
-    }
-
-    /// A round trip of 100 ms, of copies that wait in queues, where 16 times the initial timeout are 1.6 ms: every answer is to an older copy.
-    #[test]
-    fn copies_that_fill_the_queues_are_sent_ever_less_often_until_one_packet_is_answered_in_time() {
-        let mut rtt = RttEstimator::new(&Reliability::lossy(Duration::from_us(100), Duration::from_us(10), Duration::from_ms(64_000)));
-        let (mut now, mut last) = (at(100_000), at(0));
-        for answer in 0..1_000u64 {
-            // Answers come at any time of the interval between two copies.
-            now += Duration::from_us(997 + 13 * (answer % 7));
-            while last + rtt.timeout() < now {
-                let sent = last;
-                last += rtt.timeout();
-                rtt.on_timeout(last, sent, false);
-            }
-            rtt.on_answer(now, at(0), last);
-        }
-        assert!(rtt.timeout() > Duration::from_ms(100), "{}", rtt.timeout());
-        rtt.on_answer(now + Duration::from_us(60), now, now);
-        assert!(rtt.timeout() < Duration::from_us(500), "{}", rtt.timeout());
     }
 
     #[test]
