@@ -211,6 +211,8 @@ class Job(_Job, total=False):
     lookup: Literal["window", "newest"]
     deallocation: Literal["full", "packet"]
     reemission: Literal["requester", "all"]
+    recovery: Literal["switch", "cards"]
+    answer_min: Time
     # ps
     shards: int
     # ring, machines, rina

@@ -27,6 +27,7 @@ const RENAMED: &[(&str, &str)] = &[
     ("line_rate", "line_bps"),
     ("rate_min", "rate_min_bps"),
     ("notification_gap", "notification_gap_ps"),
+    ("answer_min", "answer_min_ps"),
     ("estimate_timer", "estimate_timer_ps"),
     ("rate_timer", "rate_timer_ps"),
     ("additive", "additive_bps"),
@@ -150,7 +151,7 @@ fn translate(file: &str, key: &Key, value: &Tree, base: &[Step]) -> Result<Tree,
     let path: Vec<Step> = base.iter().cloned().chain([Step::Key(key.name.clone())]).collect();
     match key.name.as_str() {
         "timeout" if is_adaptive(key, value) => Ok(Tree { kind: Kind::Bool(true), origin: value.origin.clone() }),
-        "timeout" | "timeout_min" | "timeout_max" | "scan" | "leader_time" | "hold" | "lifetime" | "reclaim" | "retry"
+        "timeout" | "timeout_min" | "timeout_max" | "scan" | "leader_time" | "hold" | "lifetime" | "reclaim" | "retry" | "answer_min"
         | "notification_gap" | "estimate_timer" | "rate_timer" | "step_overhead" | "step_deviation" => time(file, value, &path),
         "increase" => {
             let bytes = read::<Bytes>(file, value, &path)?.0;

@@ -8,7 +8,7 @@ use fanin_core::{
 };
 use fanin_protocols::netreduce::{
     Beyond, MessageShape, NetReduceChild, NetReduceConnection, NetReduceParent, NetReducePeer, NetReduceSwitch, NetReduceSwitchConfig,
-    NetReduceWorker, NetReduceWorkerConfig, Variants,
+    NetReduceWorker, NetReduceWorkerConfig, Recovery, Variants,
 };
 use fanin_protocols::panama::{PanamaSwitch, PanamaWorker};
 use fanin_protocols::ps::{PsPeer, PsServer, PsServerConfig, PsWindowConfig, PsWorker, PsWorkerConfig};
@@ -119,6 +119,7 @@ fn netreduce_worker(workers: u32, reliability: Reliability) -> NetReduceWorker<B
         reliability,
         retry_limit: None,
         congestion: None,
+        recovery: Recovery::Switch,
     })
 }
 
@@ -136,13 +137,14 @@ fn netreduce_switch(root: bool) -> NetReduceSwitch<Bytes> {
         parent: (!root).then_some(NetReduceParent { port: PortId(3), node: NodeId(8) }),
         children: vec![worker(0), worker(1), NetReduceChild { port: PortId(2), who: Suspect::Switch(NodeId(7)), through: None }],
         connections: vec![
-            NetReduceConnection { rank: Rank(0), ends_at: Some(PortId(1)), through: None, beyond: None },
-            NetReduceConnection { rank: Rank(1), ends_at: None, through: None, beyond: Some(beyond) },
-            NetReduceConnection { rank: Rank(2), ends_at: Some(PortId(0)), through: None, beyond: None },
+            NetReduceConnection { rank: Rank(0), ends_at: Some(PortId(1)), through: None, beyond: None, behind: None },
+            NetReduceConnection { rank: Rank(1), ends_at: None, through: None, beyond: Some(beyond), behind: None },
+            NetReduceConnection { rank: Rank(2), ends_at: Some(PortId(0)), through: None, beyond: None, behind: Some(beyond.switch) },
         ],
         flow: FlowLabel(0),
         patience: Duration::from_ms(1),
         resend_gap: Duration::from_us(10),
+        answers: LOSSY,
         variants: Variants::default(),
     })
 }

@@ -24,6 +24,7 @@ mod flare_sparse;
 mod hostile;
 mod netreduce;
 mod netreduce_literal;
+mod netreduce_losses;
 mod netreduce_plan;
 mod panama;
 #[cfg(feature = "planted-bugs")]

@@ -101,12 +101,12 @@ fn without_loss_every_packet_goes_once() {
     let star = Plan { packets: 4, block_elements: 8, ..Plan::star(6) };
     let ended = star.run::<Census>(&[100]);
     ended.all_done(1);
-    assert_eq!(ended.counts.packets, 6 * (2 * 15 + 4), "up and down once, and one acknowledgement a message");
+    assert_eq!(ended.counts.packets, 6 * (2 * 15 + 2 * 4), "up and down once, and one acknowledgement a message");
     let ended = Plan { leaves: 2, ..star }.run::<Census>(&[100]);
     ended.all_done(1);
-    // Six workers and two leaves up, to two leaves and six workers down; acknowledgements go straight; two connections go from one leaf to
-    // the other, with a notice for each of four messages.
-    assert_eq!(ended.counts.packets, 15 * (6 + 2 + 2 + 6) + 6 * 4 + 2 * 4);
+    // Six workers and two leaves up, to two leaves and six workers down; acknowledgements pass the leaf where their connection ends, and the
+    // one where it begins; two connections go from one leaf to the other, with a notice for each of four messages.
+    assert_eq!(ended.counts.packets, 15 * (6 + 2 + 2 + 6) + 4 * (4 * 2 + 2 * 3) + 2 * 4);
 }
 
 #[test]
@@ -282,11 +282,13 @@ fn sum_of_floats(order: &[u16]) -> Vec<u8> {
                 ends_at: Some(PortId((rank + 1) % 4)),
                 through: None,
                 beyond: None,
+                behind: None,
             })
             .collect(),
         flow: FlowLabel(0),
         patience: Duration::MAX,
         resend_gap: Duration::ZERO,
+        answers: LOSSY,
         variants: Variants::default(),
     });
     let mut sums = Sums::default();

@@ -246,6 +246,17 @@ pub enum ReemissionRule {
     All,
 }
 
+/// Who sends again what is lost (NetReduce).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RecoveryRule {
+    /// The accelerator, on the link that has lost it. Not where another rule is the paper's: those are about cards.
+    #[default]
+    Switch,
+    /// As in the paper: network cards, from end to end.
+    Cards,
+}
+
 /// The parameters of NetReduce.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(default)]
@@ -260,6 +271,11 @@ pub struct NetReduceParameters {
     pub deallocation: DeallocationRule,
     /// Who gets a sum again.
     pub reemission: ReemissionRule,
+    /// Who sends again what is lost.
+    pub recovery: RecoveryRule,
+    /// The least time that an accelerator waits for a receiver's acknowledgement. By default three of the round trips of 6.3 us that the
+    /// paper measures: cards acknowledge one packet in sixteen, behind what their links are sending. Larger where round trips are.
+    pub answer_min_ps: u64,
     /// A connection breaks with one timeout in a row more than this; 0: only the job's patience ends. Network cards have 7.
     pub retries: u32,
     /// Whether rates follow marks.
@@ -377,6 +393,8 @@ impl Default for NetReduceParameters {
             lookup: LookupRule::Window,
             deallocation: DeallocationRule::Full,
             reemission: ReemissionRule::Requester,
+            recovery: RecoveryRule::Switch,
+            answer_min_ps: 20_000_000,
             retries: 0,
             congestion: CongestionParameters::default(),
         }

@@ -134,7 +134,13 @@ fn ring<Op: Clone>(
     for (place, &rank) in ranks.iter().enumerate() {
         children.push(NetReduceChild { port: port(rank)?, who: Suspect::Rank(rank), through: through(rank) });
         let receiver = ranks[(place + 1) % ranks.len()];
-        connections.push(NetReduceConnection { rank, ends_at: Some(port(receiver)?), through: through(receiver), beyond: None });
+        connections.push(NetReduceConnection {
+            rank,
+            ends_at: Some(port(receiver)?),
+            through: through(receiver),
+            beyond: None,
+            behind: None,
+        });
     }
     Ok(NetReduceSwitchConfig {
         node: switch,
@@ -149,7 +155,8 @@ fn ring<Op: Clone>(
         flow: flow(spec),
         patience: spec.patience,
         resend_gap: resend_gap(spec.rto_min),
-        variants: Variants::default(),
+        answers: reliability(spec),
+        variants: Variants::CARDS,
     })
 }
 

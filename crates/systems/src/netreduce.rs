@@ -3,14 +3,16 @@
 use fanin_core::{Address, Duration, FlowLabel, JobNodes, NetworkMap, NodeId, Payload, Placed, PortId, Rank};
 use fanin_protocols::netreduce::{
     Beyond, Deallocation, Lookup, MessageShape, NetReduceChild, NetReduceConnection, NetReduceParent, NetReducePeer, NetReduceSwitch,
-    NetReduceSwitchConfig, NetReduceWorker, NetReduceWorkerConfig, Reemission, Variants, WORKERS_MAX,
+    NetReduceSwitchConfig, NetReduceWorker, NetReduceWorkerConfig, Recovery, Reemission, Variants, WORKERS_MAX,
 };
 use fanin_protocols::shared::connection::Dcqcn;
+use fanin_protocols::shared::reliability::Reliability;
 
 use crate::any::{AnyNode, resend_gap};
 use crate::build::{reliability, ring_order};
 use crate::config::{
-    BuildError, CongestionParameters, CongestionRule, DeallocationRule, JobSpec, LookupRule, NetReduceParameters, ReemissionRule,
+    BuildError, CongestionParameters, CongestionRule, DeallocationRule, JobSpec, LookupRule, NetReduceParameters, RecoveryRule,
+    ReemissionRule,
 };
 use crate::layout::{self, Members, TreePlace, leaf_of};
 
@@ -106,6 +108,7 @@ pub(crate) fn dcqcn(parameters: &CongestionParameters) -> Result<Option<Dcqcn>, 
 impl From<&NetReduceParameters> for Variants {
     fn from(parameters: &NetReduceParameters) -> Self {
         Variants {
+            recovery: recovery(parameters),
             lookup: match parameters.lookup {
                 LookupRule::Window => Lookup::Window,
                 LookupRule::Newest => Lookup::Newest,
@@ -120,6 +123,13 @@ impl From<&NetReduceParameters> for Variants {
             },
         }
     }
+}
+
+/// Who sends again what is lost. The paper's rules for that are about cards.
+fn recovery(parameters: &NetReduceParameters) -> Recovery {
+    let NetReduceParameters { lookup, deallocation, reemission, recovery, .. } = *parameters;
+    let is_safe = (lookup, deallocation, reemission) == (LookupRule::Window, DeallocationRule::Full, ReemissionRule::Requester);
+    if is_safe && recovery == RecoveryRule::Switch { Recovery::Switch } else { Recovery::Cards }
 }
 
 impl<Op: Clone> Plan<'_, Op> {
@@ -156,6 +166,7 @@ impl<Op: Clone> Plan<'_, Op> {
             reliability: reliability(spec),
             retry_limit: (self.parameters.retries > 0).then_some(self.parameters.retries),
             congestion: dcqcn(&self.parameters.congestion)?,
+            recovery: recovery(self.parameters),
         };
         Ok(Placed { at: Address::worker(host), node: AnyNode::NetReduceWorker(NetReduceWorker::new(config)) })
     }
@@ -172,6 +183,7 @@ impl<Op: Clone> Plan<'_, Op> {
             ends_at: ends.then_some(to.their_port),
             through: None,
             beyond: (begins && !ends).then_some(beyond),
+            behind: (ends && !begins).then_some(Address::switch(from.node)),
         }))
     }
 
@@ -200,6 +212,7 @@ impl<Op: Clone> Plan<'_, Op> {
             flow: self.flow(),
             patience: spec.patience,
             resend_gap: resend_gap(spec.rto_min),
+            answers: Reliability { rto_min: Duration::from_ps(self.parameters.answer_min_ps).min(spec.rto_min), ..reliability(spec) },
             variants: self.parameters.into(),
         };
         Ok(Placed { at: Address::switch(switch), node: AnyNode::NetReduceSwitch(NetReduceSwitch::new(config)) })

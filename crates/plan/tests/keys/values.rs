@@ -189,6 +189,8 @@ pub const JOBS: &[Key] = &[
     ),
     ("deallocation", &[with(&[LOSS, "jobs.0.window=8", "jobs.0.patience=\"2ms\"", "run.time_limit=\"20ms\""], "\"packet\"")]),
     ("reemission", &[with(&[LOSS, "jobs.0.operations=4"], "\"all\"")]),
+    ("recovery", &[with(&[LOSS], "\"cards\"")]),
+    ("answer_min", &[with(&[LOSS], "\"40us\"")]),
     ("shards", &[bare("2"), with(&["jobs.0.servers=0"], "2")]),
     ("aggregating", &[bare("1")]),
     ("full_speed", &[bare("\"5Gb/s\"")]),

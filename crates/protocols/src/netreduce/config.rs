@@ -76,6 +76,8 @@ pub struct NetReduceWorkerConfig<O> {
     pub retry_limit: Option<u32>,
     /// The rate of the connection follows congestion marks.
     pub congestion: Option<Dcqcn>,
+    /// As at the switch, which sees answers where it recovers what is lost.
+    pub recovery: Recovery,
 }
 
 /// A neighbour in the ring.
@@ -114,6 +116,9 @@ pub struct NetReduceSwitchConfig<O> {
     pub patience: Duration,
     /// Something about one slot goes up, and a worker is told who is missing, at most once in this time.
     pub resend_gap: Duration,
+    /// How long answers of the cards below are waited for, where the switch recovers what is lost. They come as soon as links and cards let
+    /// them: nothing is held on that way, so the shortest timeout may be much shorter than the workers'.
+    pub answers: Reliability,
     /// Where the paper is taken at its word.
     pub variants: Variants,
 }
@@ -149,6 +154,8 @@ pub struct NetReduceConnection {
     pub through: Option<Address>,
     /// Where it ends, where it begins here and ends elsewhere.
     pub beyond: Option<Beyond>,
+    /// The switch where it begins, where that is another one.
+    pub behind: Option<Address>,
 }
 
 /// The other end of a connection that leaves a switch's rack.
@@ -170,6 +177,25 @@ pub struct Variants {
     pub deallocation: Deallocation,
     /// Who gets a sum again.
     pub reemission: Reemission,
+    /// Who sends again what is lost.
+    pub recovery: Recovery,
+}
+
+impl Variants {
+    /// What the paper's text has, or what it leaves to network cards: the choices but for recovery are safe.
+    pub const CARDS: Variants =
+        Variants { lookup: Lookup::Window, deallocation: Deallocation::Full, reemission: Reemission::Requester, recovery: Recovery::Cards };
+}
+
+/// Who sends again what is lost (`netreduce 8.5`, P1).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Recovery {
+    /// The accelerator, on the link that has lost it: sums go to each receiver in order and again from their slots, and a sender's card is sent
+    /// back as soon as a packet of its is seen to be missing.
+    #[default]
+    Switch,
+    /// The paper's text: network cards alone, from end to end. Sums go as they are complete.
+    Cards,
 }
 
 /// How a packet that is not the first of its message finds its place (`netreduce 5.2`, step 2).

@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     fn connection() -> Connection {
-        Connection::new(NetReduceConnection { rank: Rank(3), ends_at: None, through: None, beyond: None }, 4)
+        Connection::new(NetReduceConnection { rank: Rank(3), ends_at: None, through: None, beyond: None, behind: None }, 4)
     }
 
     fn entry(message: u32, psn: u32, packets: u16) -> Entry {

@@ -39,8 +39,29 @@
 //! shows that nobody needs that of m. Each slot knows its message: one that comes late, for an older message, is dropped (P4). The sender of
 //! such a packet is satisfied all the same, as it sends again all that comes behind, of which the newest N messages have slots (P16).
 //!
-//! A contribution that comes again when there is a sum is answered with that, in its own connection only: had all their packets again, n
-//! workers that go back after one loss would make n squared (P1).
+//! ## What is lost
+//! Cards alone go back from end to end ([`Recovery::Cards`], which is all that the paper has): sums go as they are complete, so a packet that
+//! is lost before the accelerator is a gap in all connections, and all cards go back. A contribution that comes again when there is a sum is
+//! answered with that, in its own connection only: had all their packets again, n workers would make n squared (P1).
+//!
+//! The accelerator is in the middle of each connection, and has the sums of two windows. So by default ([`Recovery::Switch`]) it mends each
+//! link by itself (`netreduce 8.5`), with cards as they are:
+//!
+//! * *To the receiver* sums go in the order of the connection: those behind a gap wait in their slots, and nobody but the sender whose packet
+//!   is lost goes back. The accelerator sees the receiver's answers. It goes back itself to what is reported missing, keeps the report from the
+//!   sender, and has a timer, as a card has ([`Requester`](crate::shared::connection::Requester)). That is short: nothing is held between
+//!   accelerator and card.
+//! * *From the sender* packets behind a gap are kept. The first one behind it makes the accelerator report the gap to the sender's card, in
+//!   place of the receiver, which will not see it. A card takes a report as an acknowledgement of all before it; so the report is of the
+//!   first packet that the receiver has not acknowledged, though the accelerator has what is between. That end-to-end acknowledgements
+//!   stay true is worth the packets that go once more in vain: who has had one may forget its contribution, whatever becomes of the switch.
+//! * *Between switches* a leaf sends up again what it waits for first when the answer to something that went up later has come.
+//! * A sender that goes back for its own timer is told by the accelerator what its receiver has acknowledged. Where the connection ends at another
+//!   switch, that is reminded by a notice, and asks for the sum that it lacks.
+//!
+//! It takes no buffers: what may have to go again is at most what a receiver has not acknowledged, so of the newest N messages that have sums,
+//! whose slots are not freed before there are sums of the N behind them, which nobody sends before it has these. A connection has two
+//! positions, a round-trip estimate and a timer more, of constant size.
 //!
 //! ## Several racks
 //! A leaf adds up what its workers send, and sends that to its parent over a virtual connection (message and offset are in the packet). The
@@ -80,8 +101,10 @@
 mod config;
 mod connections;
 mod cut;
+mod halves;
 mod planted;
 mod questions;
+mod recovery;
 mod rings;
 mod switch;
 mod waiting;
@@ -89,7 +112,7 @@ mod worker;
 
 pub use config::{
     Beyond, Deallocation, Lookup, MessageShape, NetReduceChild, NetReduceConnection, NetReduceParent, NetReducePeer, NetReduceSwitchConfig,
-    NetReduceWorkerConfig, Reemission, Variants, WORKERS_MAX,
+    NetReduceWorkerConfig, Recovery, Reemission, Variants, WORKERS_MAX,
 };
 #[cfg(feature = "planted-bugs")]
 pub use planted::Planted;

@@ -167,7 +167,7 @@ impl<P: Payload + ?Sized> NetReduceSwitch<P> {
             // Contributions that come again may let the sum go up just before each question.
             (Some(SlotState::Sent), Some(parent)) => {
                 if is_due {
-                    self.send_up_again(now, place, index, tx);
+                    self.send_up_again(now, place, index, self.resend_gap, tx);
                 }
                 self.above.asked_since.get_or_insert(now);
                 tx.send(Egress::Port(parent.port), &question(place), Body::Empty);
@@ -191,7 +191,7 @@ impl<P: Payload + ?Sized> NetReduceSwitch<P> {
             }
             Some(_) => {
                 let index = self.index(place);
-                self.send_up_again(now, place, index, tx);
+                self.send_up_again(now, place, index, self.resend_gap, tx);
             }
             None => {
                 let Some((child, suspect)) = self.missing_child(now, place) else { return };

@@ -11,16 +11,19 @@ use super::config::{
     Deallocation, MessageShape, NetReduceChild, NetReduceParent, NetReduceSwitchConfig, Reemission, Variants, WORKERS_MAX,
 };
 use super::connections::{Connection, Entry, Place};
+use super::halves::Halves;
 use super::planted::Planted;
 use super::questions::Above;
+use super::recovery::Answer;
 use crate::shared::connection::Psn;
+use crate::shared::reliability::Reliability;
 use crate::shared::rtt::rebased;
 use crate::shared::serial::newer;
 use crate::shared::slots::{SlotState, Slots};
 use crate::shared::state::node_state;
 
 /// Marks a port without a child, and a rank without a connection here.
-const NONE: u16 = u16::MAX;
+pub(super) const NONE: u16 = u16::MAX;
 
 /// What a switch knows of a child.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -65,7 +68,7 @@ pub struct NetReduceSwitch<P: Payload + ?Sized> {
     /// The child at each port, or [`NONE`].
     child_at: Box<[u16]>,
     /// By rank: which child it is, or [`NONE`].
-    child_of: Box<[u16]>,
+    pub(super) child_of: Box<[u16]>,
     /// The ports of all children, and of those that are switches.
     pub(super) below: PortSet,
     pub(super) switches: PortSet,
@@ -79,12 +82,22 @@ pub struct NetReduceSwitch<P: Payload + ?Sized> {
     marked: Box<[bool]>,
     pub(super) seen: Box<[Seen]>,
     pub(super) above: Above,
-    flow: FlowLabel,
+    pub(super) flow: FlowLabel,
     pub(super) patience: Duration,
     pub(super) resend_gap: Duration,
-    variants: Variants,
+    pub(super) variants: Variants,
+    /// The halves of each connection; none where cards recover alone.
+    pub(super) halves: Box<[Halves]>,
+    /// How receivers' answers are waited for.
+    pub(super) answers: Reliability,
+    /// No timer of a half runs out earlier.
+    pub(super) wake_at: Option<Instant>,
+    /// The job's first message.
+    pub(super) first_message: u32,
+    /// Sums from the parent are there of all places before this one.
+    pub(super) head: Place,
     /// The job is over; who was missing.
-    aborted: Option<Suspect>,
+    pub(super) aborted: Option<Suspect>,
     planted: Planted,
 }
 
@@ -112,6 +125,11 @@ node_state!(NetReduceSwitch {
     patience,
     resend_gap,
     variants,
+    halves,
+    answers,
+    wake_at,
+    first_message,
+    head,
     aborted,
     planted,
 });
@@ -156,6 +174,11 @@ impl<P: Payload + ?Sized> NetReduceSwitch<P> {
             child_of: child_of.into(),
             below: config.children.iter().map(|child| child.port).collect(),
             switches: config.children.iter().filter(is_switch).map(|child| child.port).collect(),
+            halves: Box::default(),
+            answers: config.answers,
+            wake_at: None,
+            first_message: 0,
+            head: Place { message: 0, offset: 0 },
             connections: config.connections.iter().map(|connection| Connection::new(*connection, kept)).collect(),
             connection_of: connection_of.into(),
             slots,
@@ -181,6 +204,10 @@ impl<P: Payload + ?Sized> NetReduceSwitch<P> {
         for index in 0..self.shape.kept() * u32::from(self.shape.packets) {
             self.slots.get(index).number = message.wrapping_sub(1 << 30);
         }
+        self.first_message = message;
+        self.head = Place { message, offset: 0 };
+        let count = if self.recovers() { self.connections.len() } else { 0 };
+        self.halves = (0..count).map(|_| Halves::new(message)).collect();
     }
 
     /// The job that the switch aggregates for.
@@ -203,6 +230,8 @@ impl<P: Payload + ?Sized> NetReduceSwitch<P> {
             seen.told_at = seen.told_at.map(|at| rebased(at, now));
             seen.asked_since = seen.asked_since.map(|at| rebased(at, now));
         }
+        self.halves.iter_mut().for_each(|halves| halves.rebase(now));
+        self.plan_wake();
     }
 
     #[inline]
@@ -226,7 +255,7 @@ impl<P: Payload + ?Sized> NetReduceSwitch<P> {
 
     /// The way to the worker that a connection ends at, where that is below this switch.
     #[inline]
-    fn to_end(&self, connection: &Connection) -> Option<Egress<'static>> {
+    pub(super) fn to_end(&self, connection: &Connection) -> Option<Egress<'static>> {
         let port = connection.config.ends_at?;
         Some(connection.config.through.map_or(Egress::Port(port), |worker| Egress::Route(Route::direct(worker, self.flow))))
     }
@@ -254,7 +283,7 @@ impl<P: Payload + ?Sized> NetReduceSwitch<P> {
 
     /// The ring's number on the wire.
     #[inline]
-    fn ring(&self) -> u16 {
+    pub(super) fn ring(&self) -> u16 {
         self.job.0
     }
 }
@@ -327,16 +356,24 @@ impl<P: Payload + ?Sized> NetReduceSwitch<P> {
         }
         let place = Place { message: entry.message, offset: 0 };
         self.on_contribution(now, child, Asker::Worker { connection, at }, place, payload, tx);
+        if self.recovers() {
+            self.watch_sender(now, (child, connection), entry.psn, tx);
+        }
     }
 
     /// `netreduce 5.2`, step 2: any other packet.
     #[inline]
     fn on_next<T: Tx<NetReduceHeader, P>>(&mut self, now: Instant, from: Ingress, rank: u16, at: PacketNumber, payload: &P, tx: &mut T) {
         let Some((child, connection)) = self.sender(from, rank, at) else { return tx.note(Event::Dropped(DropReason::NotAMember)) };
-        let found = self.connections[usize::from(connection)].find(Psn::new(at.psn()), self.variants.lookup);
-        // The first packet was lost: it will come again, and this one behind it.
-        let Some(place) = found else { return tx.note(Event::Dropped(DropReason::NotReady)) };
-        self.on_contribution(now, child, Asker::Worker { connection, at }, place, payload, tx);
+        let psn = Psn::new(at.psn());
+        match self.connections[usize::from(connection)].find(psn, self.variants.lookup) {
+            Some(place) => self.on_contribution(now, child, Asker::Worker { connection, at }, place, payload, tx),
+            // The first packet was lost: it will come again, and this one behind it.
+            None => tx.note(Event::Dropped(DropReason::NotReady)),
+        }
+        if self.recovers() {
+            self.watch_sender(now, (child, connection), psn, tx);
+        }
     }
 
     /// `netreduce 5.2`, steps 3 to 6.
@@ -369,7 +406,12 @@ impl<P: Payload + ?Sized> NetReduceSwitch<P> {
                 self.hold(now, child, place, index, payload, tx);
             }
             SlotState::Done => self.emit_again(asker, child, place, index, tx),
-            _ => self.send_up_again(now, place, index, tx),
+            _ => {
+                // A switch that recovers what is lost asks once in a round trip at most; but others ask for the same.
+                let asks_rarely = self.recovers() && matches!(asker, Asker::Switch);
+                let gap = if asks_rarely { self.resend_gap.min(self.answers.rto_min) } else { self.resend_gap };
+                self.send_up_again(now, place, index, gap, tx);
+            }
         }
     }
 
@@ -430,7 +472,7 @@ impl<P: Payload + ?Sized> NetReduceSwitch<P> {
         }
         let Some(parent) = self.parent else {
             P::finish(&mut slot.acc, &self.op, self.workers);
-            return self.on_sum(place, index, tx);
+            return self.on_sum(now, place, index, tx);
         };
         (slot.state, slot.asked_at) = (SlotState::Sent, now);
         let Place { message, offset } = place;
@@ -438,9 +480,13 @@ impl<P: Payload + ?Sized> NetReduceSwitch<P> {
     }
 
     /// The sum of all is here: gives it to all connections that end here and to all switches below, and frees the slot one window back.
-    fn on_sum<T: Tx<NetReduceHeader, P>>(&mut self, place: Place, index: u32, tx: &mut T) {
+    fn on_sum<T: Tx<NetReduceHeader, P>>(&mut self, now: Instant, place: Place, index: u32, tx: &mut T) {
         self.slots.get(index).state = SlotState::Done;
         self.emit(place, index, tx);
+        // By a recovering accelerator in the order of each connection; the sums behind a gap wait in their slots.
+        for number in 0..self.halves.len() {
+            self.pump(now, number, tx);
+        }
         if self.variants.deallocation == Deallocation::Full {
             self.free_one_window_away(place, tx);
         }
@@ -453,6 +499,9 @@ impl<P: Payload + ?Sized> NetReduceSwitch<P> {
         if !self.switches.is_empty() {
             tx.send(Egress::Ports(&self.switches), &NetReduceHeader::Down { message, offset }, Body::Acc(acc));
         }
+        if self.recovers() {
+            return;
+        }
         for connection in &self.connections {
             // Where the notice of a first packet has not come, the receiver misses the packet and its sender sends it again (P14).
             if let (Some(to), Some(header)) = (self.to_end(connection), connection.header(place, ring)) {
@@ -463,7 +512,7 @@ impl<P: Payload + ?Sized> NetReduceSwitch<P> {
 
     /// `netreduce 8.7`: a mark stays in the connection whose contribution had it. Those of other racks are not known here.
     #[inline]
-    fn with_mark(&self, header: NetReduceHeader, rank: Rank, index: u32) -> NetReduceHeader {
+    pub(super) fn with_mark(&self, header: NetReduceHeader, rank: Rank, index: u32) -> NetReduceHeader {
         let child = self.child_of.get(rank.index()).copied().filter(|child| *child != NONE);
         match (child, header) {
             (Some(child), NetReduceHeader::First { at, message, length, address, connection, ring, packets }) => {
@@ -491,6 +540,9 @@ impl<P: Payload + ?Sized> NetReduceSwitch<P> {
     /// A contribution came again although there is a sum: its receiver has lost that.
     fn emit_again<T: Tx<NetReduceHeader, P>>(&mut self, asker: Asker, child: u16, place: Place, index: u32, tx: &mut T) {
         let Place { message, offset } = place;
+        if let (true, Asker::Worker { connection, at }) = (self.recovers(), asker) {
+            return self.on_repeated(connection, at, place, tx);
+        }
         tx.note(Event::Retransmitted { reason: RetransmitReason::Asked, block: message });
         if self.variants.reemission == Reemission::All {
             return self.emit(place, index, tx);
@@ -512,11 +564,17 @@ impl<P: Payload + ?Sized> NetReduceSwitch<P> {
     }
 
     /// A contribution came again although all from below were sent up: that, or the sum, may be lost.
-    pub(super) fn send_up_again<T: Tx<NetReduceHeader, P>>(&mut self, now: Instant, place: Place, index: u32, tx: &mut T) {
-        let slot = self.slots.get(index);
-        let Some(parent) = self.parent.filter(|_| now.since(slot.asked_at) >= self.resend_gap) else {
+    pub(super) fn send_up_again<T: Tx<NetReduceHeader, P>>(&mut self, now: Instant, place: Place, index: u32, gap: Duration, tx: &mut T) {
+        let asked_at = self.slots.peek(index).asked_at;
+        if self.parent.is_none() || now.since(asked_at) < gap {
             return tx.note(Event::Dropped(DropReason::InProgress));
-        };
+        }
+        self.repeat_up(now, place, index, tx);
+    }
+
+    pub(super) fn repeat_up<T: Tx<NetReduceHeader, P>>(&mut self, now: Instant, place: Place, index: u32, tx: &mut T) {
+        let Some(parent) = self.parent else { return };
+        let slot = self.slots.get(index);
         slot.asked_at = now;
         let Place { message, offset } = place;
         tx.note(Event::Retransmitted { reason: RetransmitReason::Asked, block: message });
@@ -537,7 +595,7 @@ impl<P: Payload + ?Sized> NetReduceSwitch<P> {
     }
 
     /// `netreduce 5.7`: the sum of all.
-    fn on_down<T: Tx<NetReduceHeader, P>>(&mut self, port: PortId, place: Place, payload: &P, tx: &mut T) {
+    fn on_down<T: Tx<NetReduceHeader, P>>(&mut self, now: Instant, port: PortId, place: Place, payload: &P, tx: &mut T) {
         if self.parent.is_none_or(|parent| parent.port != port) {
             return tx.note(Event::Dropped(DropReason::NotAMember));
         }
@@ -554,18 +612,23 @@ impl<P: Payload + ?Sized> NetReduceSwitch<P> {
         if payload.bytes() != P::acc_bytes(&slot.acc, &self.op) || payload.assign(&mut slot.acc, &mut self.op).is_err() {
             return tx.note(Event::Dropped(DropReason::Mismatch));
         }
-        self.on_sum(place, index, tx);
+        self.on_sum(now, place, index, tx);
+        if self.recovers() {
+            self.ask_for_gap(now, place, tx);
+        }
     }
 
     /// `netreduce 5.7`: the first packet of a connection that ends here and begins elsewhere has passed its own switch. Sums that were
     /// here before that go on now.
-    fn on_notice<T: Tx<NetReduceHeader, P>>(&mut self, rank: u16, ring: u16, entry: Entry, tx: &mut T) {
+    fn on_notice<T: Tx<NetReduceHeader, P>>(&mut self, now: Instant, rank: u16, ring: u16, entry: Entry, tx: &mut T) {
         let Some(number) = self.connection(rank).map(usize::from) else { return tx.note(Event::Dropped(DropReason::NotAMember)) };
         let Some(to) = self.to_end(&self.connections[number]) else { return tx.note(Event::Dropped(DropReason::NotAMember)) };
         if ring != self.ring() || entry.packets > self.shape.packets {
             return tx.note(Event::Dropped(DropReason::Mismatch));
         }
         match self.connections[number].learn(entry, self.variants.lookup) {
+            Ok(true) if self.recovers() => return self.pump(now, number, tx),
+            Ok(false) if self.recovers() => return self.on_reminded(now, number, tx),
             Ok(true) => {}
             Ok(false) => return tx.note(Event::Dropped(DropReason::Duplicate)),
             Err(reason) => return tx.note(Event::Dropped(reason)),
@@ -624,23 +687,30 @@ impl<P: Payload + ?Sized> Node<P> for NetReduceSwitch<P> {
                 self.on_first(now, from, (connection, ring, at.marked(from.ecn)), entry, payload, tx);
             }
             NetReduceHeader::Up { message, offset } => self.on_up(now, from.port, Place { message, offset }, payload, tx),
-            NetReduceHeader::Down { message, offset } => self.on_down(from.port, Place { message, offset }, payload, tx),
+            NetReduceHeader::Down { message, offset } => self.on_down(now, from.port, Place { message, offset }, payload, tx),
             NetReduceHeader::Notice { psn, message, length, address, connection, ring, packets } => {
-                self.on_notice(connection, ring, Entry { message, psn: Psn::new(psn), length, address, packets }, tx);
+                self.on_notice(now, connection, ring, Entry { message, psn: Psn::new(psn), length, address, packets }, tx);
             }
             NetReduceHeader::Waiting { message, offset, suspect } => self.on_waiting(now, from, Place { message, offset }, suspect, tx),
             NetReduceHeader::Ask { message, offset, acknowledged } => self.on_ask(now, from, Place { message, offset }, acknowledged, tx),
             NetReduceHeader::Abort { suspect } => self.on_abort(from.port, suspect, tx),
             // `netreduce 5.6`: they go by.
-            NetReduceHeader::Ack { .. } | NetReduceHeader::Nak { .. } | NetReduceHeader::Congested { .. } => {
-                tx.note(Event::Dropped(DropReason::NotAMember));
+            NetReduceHeader::Ack { psn, messages, connection } => {
+                self.on_answer(now, from, Answer { connection, psn: Psn::new(psn), messages, is_nak: false }, tx);
             }
+            NetReduceHeader::Nak { psn, messages, connection } => {
+                self.on_answer(now, from, Answer { connection, psn: Psn::new(psn), messages, is_nak: true }, tx);
+            }
+            NetReduceHeader::Congested { .. } => tx.note(Event::Dropped(DropReason::NotAMember)),
         }
     }
 
-    fn on_timeout<T: Tx<NetReduceHeader, P>>(&mut self, _now: Instant, _tx: &mut T) {}
+    fn on_timeout<T: Tx<NetReduceHeader, P>>(&mut self, now: Instant, tx: &mut T) {
+        self.on_timers(now, tx);
+    }
 
+    #[inline]
     fn next_timeout(&self) -> Option<Instant> {
-        None
+        self.wake_at.filter(|_| self.aborted.is_none())
     }
 }

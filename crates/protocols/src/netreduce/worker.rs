@@ -1,12 +1,12 @@
 //! The worker of a NetReduce job: flow control by messages, over a connection to its successor and one from its predecessor.
 
 use fanin_core::{
-    Body, Collective, DropReason, Egress, Event, FailureReason, Gauge, Ingress, Instant, Node, OperationId, Outcome, Payload,
+    Address, Body, Collective, DropReason, Egress, Event, FailureReason, Gauge, Ingress, Instant, Node, OperationId, Outcome, Payload,
     RetransmitReason, Route, Suspect, Tx, Wire, Worker,
 };
 use fanin_wire::netreduce::{NetReduceHeader, PacketNumber};
 
-use super::config::{MessageShape, NetReduceWorkerConfig, WORKERS_MAX};
+use super::config::{MessageShape, NetReduceWorkerConfig, Recovery, WORKERS_MAX};
 use super::cut::{At, Cut};
 use super::waiting::{Other, Watches};
 use crate::shared::connection::{Arrival, Expiry, Notifier, Psn, RateControl, Requester, Responder, Sending, asks_for_ack};
@@ -136,6 +136,21 @@ impl<P: Payload + ?Sized> NetReduceWorker<P> {
         self.config.rank.0 as u16
     }
 
+    /// Whether a packet comes from the own switch, which sees the answers of cards.
+    #[inline]
+    fn is_passed_on(&self, from: Ingress) -> bool {
+        self.config.recovery == Recovery::Switch && from.source == Address::switch(self.config.switch)
+    }
+
+    /// The way of answers: all of them pass the switch, and one that recovers what is lost looks at them.
+    #[inline]
+    fn answers(&self) -> Egress<'static> {
+        match self.config.recovery {
+            Recovery::Switch => Egress::Port(self.config.uplink),
+            Recovery::Cards => self.to_predecessor(),
+        }
+    }
+
     fn to_predecessor(&self) -> Egress<'static> {
         Egress::Route(Route::direct(self.config.predecessor.address, self.config.flow))
     }
@@ -205,13 +220,17 @@ impl<P: Payload + ?Sized> NetReduceWorker<P> {
         (psn, is_nak): (u32, bool),
         tx: &mut T,
     ) {
-        if from.source != self.config.successor.address || connection != self.connection() {
+        let is_successor = from.source == self.config.successor.address;
+        if !(is_successor || self.is_passed_on(from)) || connection != self.connection() {
             return tx.note(Event::Dropped(DropReason::NotAMember));
         }
         let psn = Psn::new(psn);
         let count = if is_nak { self.requester.on_nak(now, psn) } else { self.requester.on_ack(now, psn) };
         let Some(count) = count else { return tx.note(Event::Dropped(DropReason::OutsideWindow)) };
-        self.watches.on_heard(Other::Successor, now);
+        // A switch that recovers what is lost may answer for itself, and then says nothing new.
+        if is_successor || count > 0 {
+            self.watches.on_heard(Other::Successor, now);
+        }
         if is_nak {
             self.went_back_for = RetransmitReason::Gap;
         }
@@ -274,7 +293,7 @@ impl<P: Payload + ?Sized> NetReduceWorker<P> {
                 tx.note(Event::Dropped(DropReason::OutsideWindow));
                 if report {
                     let (psn, messages) = (self.responder.expected().number(), self.responder.messages());
-                    tx.send(self.to_predecessor(), &NetReduceHeader::Nak { psn, messages, connection }, Body::Empty);
+                    tx.send(self.answers(), &NetReduceHeader::Nak { psn, messages, connection }, Body::Empty);
                 }
             }
         }
@@ -322,7 +341,7 @@ impl<P: Payload + ?Sized> NetReduceWorker<P> {
     fn acknowledge<T: Tx<NetReduceHeader, P>>(&mut self, tx: &mut T) {
         let connection = self.config.predecessor.rank.0 as u16;
         let (psn, messages) = (self.responder.expected().before().number(), self.responder.messages());
-        tx.send(self.to_predecessor(), &NetReduceHeader::Ack { psn, messages, connection }, Body::Empty);
+        tx.send(self.answers(), &NetReduceHeader::Ack { psn, messages, connection }, Body::Empty);
     }
 
     /// `netreduce` P7: the vector is the caller's again when the successor has all sums too, for till then packets may have to be sent again.

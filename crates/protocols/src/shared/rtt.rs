@@ -78,6 +78,11 @@ impl RttEstimator {
         (self.smoothed_ps > 0).then(|| Duration::from_ps(self.smoothed_ps))
     }
 
+    /// Whether a round trip is no longer than two of the shortest seen, so that most of it is the way and not a queue.
+    pub(crate) fn is_short(&self, round_trip: Duration) -> bool {
+        round_trip.as_ps() <= self.shortest_ps.saturating_mul(2)
+    }
+
     /// Takes a round trip into account.
     #[inline]
     fn sample(&mut self, round_trip: Duration) {

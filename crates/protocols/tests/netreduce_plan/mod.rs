@@ -88,6 +88,7 @@ impl Plan {
             reliability: self.reliability,
             retry_limit: self.retry_limit,
             congestion: None,
+            recovery: self.variants.recovery,
         });
         worker.first_numbers(self.first.0, self.first.1);
         worker
@@ -103,6 +104,7 @@ impl Plan {
             ends_at: ends.then_some(PortId(receiver as u16)),
             through: None,
             beyond: (begins && !ends).then_some(beyond),
+            behind: (ends && !begins).then(|| Address::switch(self.leaf_node(rank))),
         })
     }
 
@@ -126,6 +128,7 @@ impl Plan {
             flow: FlowLabel(1),
             patience: self.reliability.patience,
             resend_gap: Duration::from_us(15),
+            answers: self.reliability,
             variants: self.variants,
         });
         switch.first_message(self.first.0);

@@ -3,6 +3,7 @@
 use fanin_core::{Body, DropReason, Duration, Egress, Event, JobId, NodeId, OpError, Payload, Piece, PortId, Rank, Suspect, Tx};
 use fanin_protocols::netreduce::{NetReduceChild, NetReduceConnection, NetReduceSwitch, NetReduceSwitchConfig, Variants};
 use fanin_protocols::shared::connection::Psn;
+use fanin_protocols::shared::reliability::Reliability;
 use fanin_wire::netreduce::{InaHeader, NetReduceHeader, PacketNumber};
 use fanin_wire::roce::{self, ICRC};
 
@@ -41,6 +42,7 @@ pub(super) fn accelerator(config: &RdmaRing) -> NetReduceSwitch<[u8]> {
         ends_at: Some(port((rank + 1) % workers)),
         through: None,
         beyond: None,
+        behind: None,
     };
     NetReduceSwitch::new(NetReduceSwitchConfig {
         // Cards do not ask, so it never names itself.
@@ -56,7 +58,9 @@ pub(super) fn accelerator(config: &RdmaRing) -> NetReduceSwitch<[u8]> {
         flow: Default::default(),
         patience: Duration::MAX,
         resend_gap: RESEND_GAP,
-        variants: Variants::default(),
+        answers: Reliability::LOSSLESS,
+        // Its own timers and reports would need frames of their own; cards recover from end to end.
+        variants: Variants::CARDS,
     })
 }
 

@@ -32,7 +32,7 @@ pub use requester::{Expiry, Requester, Sending};
 pub use responder::{Arrival, Responder};
 
 /// A card asks for an acknowledgement with the last packet of a message, and with one in so many.
-const ACK_EVERY: u32 = 16;
+pub const ACK_EVERY: u32 = 16;
 
 /// Whether the sender of a packet asks for an acknowledgement when it sends it for the first time. It follows from the number, so that who
 /// makes the packet anew on its way need not have kept that (`netreduce 5.7`).

@@ -50,6 +50,8 @@ pub struct Requester {
     end: Psn,
     rtt: RttEstimator,
     timed: Option<Timed>,
+    /// The last round trip that was measured since it went back.
+    latest: Option<Duration>,
     /// When the timer was started: with the oldest packet, or the last one that was sent again; `None` while nothing is under way.
     armed_at: Option<Instant>,
     /// When something was acknowledged, or sent while nothing was under way.
@@ -58,6 +60,8 @@ pub struct Requester {
     timeouts: u32,
     /// The connection breaks with one timeout more than this.
     retry_limit: Option<u32>,
+    /// What goes again waits for acknowledgements, not only for the link.
+    paced: bool,
 }
 
 impl Requester {
@@ -71,11 +75,19 @@ impl Requester {
             end: first,
             rtt: RttEstimator::new(reliability),
             timed: None,
+            latest: None,
             armed_at: None,
             progress_at: Instant::ZERO,
             timeouts: 0,
             retry_limit,
+            paced: false,
         }
+    }
+
+    /// Whoever has this end does not send all that may go again at once, but waits for acknowledgements in between; so the timer runs
+    /// meanwhile.
+    pub fn paced(self) -> Self {
+        Requester { paced: true, ..self }
     }
 
     /// The application hands over a message of so many packets.
@@ -101,6 +113,12 @@ impl Requester {
         self.next.since(self.first) as u32
     }
 
+    /// Packets that may be sent now, for the first time or again.
+    #[inline]
+    pub fn unsent(&self) -> u32 {
+        self.end.since(self.next) as u32
+    }
+
     /// Whether all that was posted is acknowledged.
     #[inline]
     pub fn is_idle(&self) -> bool {
@@ -116,6 +134,18 @@ impl Requester {
     /// The smoothed round trip in microseconds, once one has been measured.
     pub fn round_trip_us(&self) -> Option<f64> {
         self.rtt.smoothed().map(|round_trip| round_trip.as_ps() as f64 / 1e6)
+    }
+
+    /// How long it waits for an answer now.
+    #[inline]
+    pub fn timeout(&self) -> Duration {
+        self.rtt.timeout()
+    }
+
+    /// Whether packets are known to meet no queue on their way: the last round trip that was measured since it went back was a short one.
+    #[inline]
+    pub fn meets_no_queue(&self) -> bool {
+        self.latest.is_some_and(|round_trip| self.rtt.is_short(round_trip))
     }
 
     /// The packet that may be sent next.
@@ -184,6 +214,7 @@ impl Requester {
         }
         if let Some(timed) = self.timed.filter(|timed| timed.psn.since(upto) < 0) {
             self.rtt.on_answer(now, timed.first_at, timed.last_at);
+            self.latest = (timed.first_at == timed.last_at).then(|| now.since(timed.first_at));
             self.timed = None;
         }
         (self.progress_at, self.timeouts) = (now, 0);
@@ -192,7 +223,7 @@ impl Requester {
     }
 
     fn go_back(&mut self) {
-        (self.next, self.armed_at) = (self.first, None);
+        (self.next, self.armed_at, self.latest) = (self.first, None, None);
     }
 
     /// When the timer runs out: that of the oldest packet, or after going back that of the last one that was sent again. It does not run before
@@ -200,7 +231,7 @@ impl Requester {
     /// again, and the last ones, which a message's acknowledgement waits for, would never go.
     #[inline]
     pub fn timer_at(&self) -> Option<Instant> {
-        if self.next.since(self.highest) < 0 {
+        if !self.paced && self.next.since(self.highest) < 0 {
             return None;
         }
         Some(self.armed_at? + self.patience())
@@ -272,9 +303,11 @@ mod tests {
         end.post(5);
         assert_eq!(send_all(&mut end, at(0)), [0xff_fffe, 0xff_ffff, 0, 1, 2]);
         assert_eq!(end.on_ack(at(5), Psn::new(0xff_ffff)), Some(2));
+        assert!(end.meets_no_queue(), "5 us, as short as ever");
         assert_eq!(end.on_ack(at(5), Psn::new(0xff_fffe)), Some(0), "an old one");
         assert_eq!(end.on_ack(at(5), Psn::new(3)), None, "never sent");
         assert_eq!(end.on_nak(at(6), Psn::new(1)), Some(1), "0 has arrived");
+        assert!(!end.meets_no_queue(), "nobody knows, since it went back");
         assert_eq!(end.sent(at(6)), Sending { psn: Psn::new(1), again: true });
         assert_eq!(end.on_nak(at(6), Psn::new(0)), Some(0), "an old report changes nothing");
         assert_eq!(end.sent(at(6)), Sending { psn: Psn::new(2), again: true });
@@ -323,6 +356,18 @@ mod tests {
         }
         assert!(end.timer_at().is_some_and(|timer| (at(650 + 200)..at(650 + 250)).contains(&timer)));
         assert_eq!(end.on_timeout(at(900)), Expiry::Again);
+    }
+
+    #[test]
+    fn where_acknowledgements_are_waited_for_in_between_the_timer_runs() {
+        let mut end = requester(0, None).paced();
+        end.post(4);
+        send_all(&mut end, at(0));
+        assert_eq!((end.on_nak(at(50), Psn::new(0)), end.unsent()), (Some(0), 4));
+        assert_eq!(end.timer_at(), None, "nothing has gone again");
+        end.sent(at(60));
+        assert_eq!((end.unsent(), end.timer_at()), (3, Some(at(160))));
+        assert_eq!(end.on_timeout(at(160)), Expiry::Again);
     }
 
     #[test]
