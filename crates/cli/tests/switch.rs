@@ -8,8 +8,8 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
-use std::sync::Mutex;
 use std::sync::mpsc::channel;
+use std::sync::{Barrier, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -284,6 +284,8 @@ fn a_signal_drains_and_a_second_one_ends() {
     let mut switch = Switch::start(&folder, &[&EPHEMERAL[..], &["--drain-timeout", "3600s", "--log-format", "json"]].concat());
     let (control, http) = switch.addresses();
     let switch = &switch;
+    // A rank that has not taken its result yet is told of the end first, and rightly so.
+    let both_have_it = Barrier::new(2);
     let ends = job(control, "long", 2, |comm| {
         let mut vector = vec![1.0f64; 10];
         comm.allreduce(&mut vector, Operator::Sum).unwrap();
@@ -297,6 +299,7 @@ fn a_signal_drains_and_a_second_one_ends() {
         // The job goes on while the switch drains, and nobody else gets in.
         comm.allreduce(&mut vector, Operator::Sum).unwrap();
         assert_eq!(vector, [4.0; 10]);
+        both_have_it.wait();
         if comm.rank() == 0 {
             let error = Communicator::join(rank(control, "late", 0, 2)).err().unwrap().to_string();
             assert!(error.contains("about to end"), "{error}");

@@ -25,7 +25,9 @@ BIG_WORLD = 8
 
 os.environ["BACKEND"] = "gloo"
 os.environ["WORLD_SIZE"] = str(WORLD)
-os.environ["TEMP_DIR"] = tempfile.mkdtemp(prefix="fanin-upstream-")
+#: Goes with this process; those that it forks leave it alone.
+FOLDER = tempfile.TemporaryDirectory(prefix="fanin-upstream-")
+os.environ["TEMP_DIR"] = FOLDER.name
 
 from torch.testing._internal.distributed import distributed_test  # noqa: E402
 

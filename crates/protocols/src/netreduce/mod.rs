@@ -10,7 +10,8 @@
 //! | `netreduce 4`, 5.3, 5.4, the network card | [`connection`](crate::shared::connection) |
 //! | `netreduce 5.1`, 5.5, the window of messages | [`NetReduceWorker`] |
 //! | `netreduce 5.2`, a packet at the accelerator | [`NetReduceSwitch`] |
-//! | `netreduce 5.6`, acknowledgements go by | they are sent to the worker; no switch of the job sees them |
+//! | `netreduce 5.6`, acknowledgements go by | an accelerator that recovers what is lost sees them, and lets them go on; with cards alone they are sent to the worker |
+//! | `netreduce 8.5`, what is lost goes again on its link | "What is lost", below |
 //! | `netreduce 5.7`, several racks | "Several racks", below |
 //! | `netreduce 5.8`, a worker dies | "Who is missing", below |
 //! | `netreduce 5.9`, several rings | [`NetReduceRings`]; their workers are those of `machines` |
