@@ -457,3 +457,12 @@ fn senders_that_find_a_queue_full_together_do_not_stay_in_step() {
         clean(&recipe);
     }
 }
+
+/// The initial timeout was shorter than the round trip of an idle network whose links carry a packet at a time. Copies filled the queues, no packet
+/// was ever answered before it was sent again, and the timeout was doubled four times only: a storm of 1.4 million copies, and no progress.
+#[test]
+fn copies_that_fill_the_network_are_sent_less_and_less_often() {
+    for system in ["a2tp", "atp", "ps"] {
+        clean(&generate_for(7_011_866, Some(system)));
+    }
+}

@@ -1,7 +1,7 @@
 //! Recovery by the accelerator ([`Recovery::Switch`](super::Recovery)): what is lost goes once more on the link that lost it. The rules are in
 //! the [module's documentation](super).
 
-use fanin_core::{Body, DropReason, Egress, Event, Ingress, Instant, Payload, Rank, RetransmitReason, Role, Route, Suspect, Tx};
+use fanin_core::{Body, DropReason, Duration, Egress, Event, Ingress, Instant, Payload, Rank, RetransmitReason, Role, Route, Suspect, Tx};
 use fanin_wire::netreduce::{NetReduceHeader, PacketNumber};
 
 use super::config::Recovery;
@@ -280,7 +280,7 @@ impl<P: Payload + ?Sized> NetReduceSwitch<P> {
         }
         let index = self.index(place);
         let slot = self.slots.peek(index);
-        let is_overdue = slot.number == place.message && slot.state == SlotState::Sent && now.since(slot.asked_at) >= self.answers.rto_min;
+        let is_overdue = slot.number == place.message && slot.state == SlotState::Sent && now.since(slot.asked_at) >= self.gap_of_repairs();
         if is_overdue {
             self.repeat_up(now, place, index, tx);
         }
@@ -344,6 +344,12 @@ impl<P: Payload + ?Sized> NetReduceSwitch<P> {
     pub(super) fn plan_wake(&mut self) {
         let least = self.answers.rto_min;
         self.wake_at = self.halves.iter().filter_map(|halves| halves.timer_at(least)).min();
+    }
+
+    /// What is known to be missing is asked for at most once in this time: a switch knows sooner than a worker could.
+    #[inline]
+    pub(super) fn gap_of_repairs(&self) -> Duration {
+        self.resend_gap.min(self.answers.rto_min)
     }
 
     fn child_of_rank(&self, rank: Rank) -> Option<u16> {

@@ -409,7 +409,7 @@ impl<P: Payload + ?Sized> NetReduceSwitch<P> {
             _ => {
                 // A switch that recovers what is lost asks once in a round trip at most; but others ask for the same.
                 let asks_rarely = self.recovers() && matches!(asker, Asker::Switch);
-                let gap = if asks_rarely { self.resend_gap.min(self.answers.rto_min) } else { self.resend_gap };
+                let gap = if asks_rarely { self.gap_of_repairs() } else { self.resend_gap };
                 self.send_up_again(now, place, index, gap, tx);
             }
         }
