@@ -283,14 +283,14 @@ fn a_signal_drains_and_a_second_one_ends() {
     let folder = folder("switch_drain");
     let mut switch = Switch::start(&folder, &[&EPHEMERAL[..], &["--drain-timeout", "3600s", "--log-format", "json"]].concat());
     let (control, http) = switch.addresses();
-    let switch = &switch;
+    let running = &switch;
     // A rank that has not taken its result yet is told of the end first, and rightly so.
     let both_have_it = Barrier::new(2);
     let ends = job(control, "long", 2, |comm| {
         let mut vector = vec![1.0f64; 10];
         comm.allreduce(&mut vector, Operator::Sum).unwrap();
         if comm.rank() == 0 {
-            switch.signal(Signal::TERM);
+            running.signal(Signal::TERM);
             let start = Instant::now();
             while get(http, "/healthz") != (503, "draining\n".into()) {
                 assert!(start.elapsed() < GUARD);
@@ -303,7 +303,7 @@ fn a_signal_drains_and_a_second_one_ends() {
         if comm.rank() == 0 {
             let error = Communicator::join(rank(control, "late", 0, 2)).err().unwrap().to_string();
             assert!(error.contains("about to end"), "{error}");
-            switch.signal(Signal::TERM);
+            running.signal(Signal::TERM);
         }
         // It ends while both wait: one for the other, which has no more to say.
         loop {
@@ -316,6 +316,8 @@ fn a_signal_drains_and_a_second_one_ends() {
         let CommError::Failed { text, .. } = &error else { panic!("{error}") };
         assert!(text.contains("the switch shuts down"), "{text}");
     }
+    // Ranks are told before the log is.
+    switch.end();
     let log = switch.log();
     let events: Vec<serde_json::Value> = log.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}"))).collect();
     let of = |message: &str| events.iter().find(|event| event["message"] == message).unwrap_or_else(|| panic!("{message}: {log}"));
@@ -429,6 +431,10 @@ fn probes(listen: u16, data: u16) -> Vec<Probe> {
         }),
         probe("log_format", "\"json\"", |switch, control| {
             assert_eq!(after_others(control, 0), "joined; joined");
+            // Lines are written by a thread of their own.
+            while switch.log().is_empty() {
+                thread::sleep(Duration::from_millis(5));
+            }
             switch.log().starts_with('{').to_string()
         }),
     ]
