@@ -2,7 +2,7 @@
 //! where a leader says that something is lost.
 
 use fanin_core::{
-    Address, Body, DropReason, Duration, Egress, Event, FailureReason, Ingress, Instant, NodeId, OperationId, Payload, Rank,
+    Address, Body, DropReason, Duration, Egress, Event, FailureReason, Ingress, Instant, JobId, NodeId, OperationId, Payload, Rank,
     RetransmitReason, Route, Suspect, Tx,
 };
 use fanin_wire::canary::{CanaryHeader, CanaryId};
@@ -61,12 +61,12 @@ pub(super) struct Flights {
 
 impl Flights {
     /// Nothing is under way.
-    pub(super) fn new(recovery: &Recovery, window: u32) -> Self {
+    pub(super) fn new(recovery: &Recovery, window: u32, (job, rank): (JobId, Rank)) -> Self {
         let reliability = &recovery.reliability;
         let places = if reliability.reliable { window.saturating_mul(SPREAD).next_power_of_two().min(SPAN_MAX) } else { 0 };
         // Under heavy loss a block goes through all generations and the fallback, and each of them takes several timeouts, one after the other.
         let longest = reliability.rto_max().divided(u64::from(recovery.generations) + 1);
-        let repetition = Repetition::new(reliability, places.max(1)).noticing_overtaking().backing_off_to(longest);
+        let repetition = Repetition::new(reliability, places.max(1)).of(job, rank).noticing_overtaking().backing_off_to(longest);
         Flights { flights: vec![IDLE; places as usize].into(), repetition, answered_after: Duration::MAX }
     }
 

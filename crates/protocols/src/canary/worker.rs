@@ -133,7 +133,7 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
             remaining: 0,
             done: Vec::new(),
             leader: Leader::new(config.job, config.rank, config.members.clone(), block_bytes, recovery),
-            flights: Flights::new(&recovery, config.window),
+            flights: Flights::new(&recovery, config.window, (config.job, config.rank)),
             fence: Fence::new(recovery.reuse_after),
             fenced_until: None,
             horizon: 0,

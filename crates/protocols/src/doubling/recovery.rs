@@ -1,6 +1,6 @@
 //! What a worker does about lost packets and lost workers: repetitions, probes, giving up.
 
-use fanin_core::{Body, DropReason, Duration, Event, FailureReason, Ingress, Instant, Payload, Rank, RetransmitReason, Suspect, Tx};
+use fanin_core::{Body, DropReason, Duration, Event, FailureReason, Ingress, Instant, JobId, Payload, Rank, RetransmitReason, Suspect, Tx};
 use fanin_wire::doubling::{DoublingHeader, ListName};
 
 use super::worker::DoublingWorker;
@@ -63,13 +63,13 @@ pub(super) struct Recovery {
 }
 
 impl Recovery {
-    pub fn new(window: u32, reliability: &Reliability) -> Self {
+    pub fn new(window: u32, reliability: &Reliability, (job, rank): (JobId, Rank)) -> Self {
         let places = if reliability.reliable { rounded(window) } else { 1 };
         let idle = Flight { step: 0, number: 0, under_way: false, attempts: 0, first_at: Instant::ZERO, sent_at: Instant::ZERO };
         Recovery {
             flights: vec![idle; places as usize].into(),
             under_way: 0,
-            repetition: Repetition::new(reliability, places),
+            repetition: Repetition::new(reliability, places).of(job, rank),
             patience: reliability.patience,
             heard_at: Instant::ZERO,
             probed_at: Instant::ZERO,

@@ -86,7 +86,7 @@ impl<P: Payload + ?Sized> DoublingWorker<P> {
             outgoing: vec![Outgoing::default(); config.turns.len()],
             incoming: vec![<[Incoming; 2]>::default(); config.turns.len()],
             next_base: 0,
-            recovery: Recovery::new(config.window, &config.reliability),
+            recovery: Recovery::new(config.window, &config.reliability, (config.job, config.rank)),
             bytes: Vec::new(),
             unpacked: Vec::new(),
             planted: Planted::default(),

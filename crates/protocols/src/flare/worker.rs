@@ -115,7 +115,7 @@ impl<P: Payload + ?Sized> FlareWorker<P> {
             cursor: 0,
             sending: None,
             flights: (0..window).map(|_| idle()).collect(),
-            repetition: Repetition::new(&config.reliability, window),
+            repetition: Repetition::new(&config.reliability, window).of(config.job, config.rank),
             pairs: Vec::new(),
             unpacked: Vec::new(),
             bytes: Vec::new(),

@@ -98,7 +98,7 @@ impl<P: Payload + ?Sized> PsWorker<P> {
             sending: 0,
             missing: 0,
             flights: vec![flight; (shards * capacity) as usize].into(),
-            repetition: Repetition::new(&config.reliability, shards * capacity),
+            repetition: Repetition::new(&config.reliability, shards * capacity).of(config.job, config.rank),
             acc: P::accumulator(&config.op, if config.workers == 1 { block_bytes } else { 0 }),
             config,
         }

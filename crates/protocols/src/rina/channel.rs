@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use fanin_core::{Duration, Instant};
+use fanin_core::{Duration, Instant, JobId, Rank};
 use fanin_wire::rina::Item;
 use fanin_wire::ring::AckMask;
 
@@ -82,6 +82,12 @@ impl Channel {
     /// `rina 4.3`, P11: results begin with one packet, since the way to the agents is busy with sums of other partitions.
     pub(super) fn gather(capacity: u32, reliability: &Reliability) -> Self {
         Channel::new(capacity, (1, true), reliability)
+    }
+
+    /// Repetitions do not stay in step with those of other workers.
+    pub(super) fn of(mut self, job: JobId, rank: Rank) -> Self {
+        self.sent = self.sent.of(job, rank);
+        self
     }
 
     /// An operation or an epoch begins.

@@ -1,6 +1,8 @@
 //! What a ring worker does about lost packets and lost workers: acknowledgements, repetitions, probes, giving up.
 
-use fanin_core::{Address, Body, DropReason, Duration, Event, FailureReason, Ingress, Instant, Payload, RetransmitReason, Suspect, Tx};
+use fanin_core::{
+    Address, Body, DropReason, Duration, Event, FailureReason, Ingress, Instant, JobId, Payload, Rank, RetransmitReason, Suspect, Tx,
+};
 use fanin_wire::ring::{AckMask, RingHeader};
 
 use super::barrier::COORDINATOR;
@@ -41,9 +43,9 @@ pub(super) struct Recovery {
 }
 
 impl Recovery {
-    pub(super) fn new(window: u32, reliability: &Reliability) -> Self {
+    pub(super) fn new(window: u32, reliability: &Reliability, (job, rank): (JobId, Rank)) -> Self {
         Recovery {
-            sent: SendWindow::new(window, reliability),
+            sent: SendWindow::new(window, reliability).of(job, rank),
             received: ReceiveWindow::new(window),
             owed_count: 0,
             owed_at: None,
@@ -367,7 +369,7 @@ mod tests {
     #[test]
     fn a_failure_elsewhere_is_told_to_one_operation() {
         let reliability = Reliability::lossy(Duration::from_us(100), Duration::from_us(10), Duration::from_ms(8));
-        let mut recovery = Recovery::new(8, &reliability);
+        let mut recovery = Recovery::new(8, &reliability, (JobId(0), Rank(0)));
         assert_eq!(recovery.take_inherited(), None);
         (recovery.given_up, recovery.inherited) = (Some((3, Suspect::Unknown)), true);
         assert_eq!(recovery.take_inherited(), Some(Suspect::Unknown));

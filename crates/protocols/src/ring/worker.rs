@@ -104,7 +104,11 @@ impl<P: Payload + ?Sized> RingWorker<P> {
             turned_away: false,
             barrier: Barrier::default(),
             coordinator: (config.barrier.is_some() && config.rank == Rank(0)).then(|| Coordinator::new(config.workers)),
-            recovery: Recovery::new(if config.reliability.reliable { rounded(config.window) } else { 1 }, &config.reliability),
+            recovery: Recovery::new(
+                if config.reliability.reliable { rounded(config.window) } else { 1 },
+                &config.reliability,
+                (config.job, config.rank),
+            ),
             gate: StepGate::none(),
             acc: P::accumulator(&config.op, if config.workers == 1 { block_bytes } else { 0 }),
             config,

@@ -1,12 +1,19 @@
 //! When a worker sends what is under way again, who it believes is missing, and when it gives up: for workers that have a window of blocks
 //! at a switch, each in a place of its own, and of which every answer lets another block go. What a place holds is theirs to know.
 
-use fanin_core::{Duration, Instant, Suspect};
+use fanin_core::{Duration, Instant, JobId, Rank, Suspect};
 
 use super::order::SendOrder;
 use super::overtaking::Overtaking;
 use super::reliability::Reliability;
 use super::rtt::{RttEstimator, rebased};
+
+/// After so many windows of copies in a row what is due in a stall is spread over twice the time. While answers come to packets that were sent
+/// once, copies repair losses; where none does, copies may be what fills the network.
+const WINDOWS_OF_COPIES: u32 = 4;
+
+/// What is under way is sent again so often in the patience, however little copies help.
+const ASKED_IN_PATIENCE: u64 = 16;
 
 /// Timers of a window. Without loss recovery there are none.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -23,6 +30,8 @@ pub struct Repetition {
     held_up: bool,
     /// Nothing is sent again before this; in a stall, what is due goes out one by one.
     pace_at: Instant,
+    /// So many copies were sent since a packet was answered that was sent once; counted up to where more make no difference.
+    copies: u32,
     /// When a stall ended: timeouts of what was sent before count from here, as its answers are on their way now.
     resumed_at: Instant,
     /// The latest word on who is missing, and for what.
@@ -41,9 +50,16 @@ impl Repetition {
             progress_at: Instant::ZERO,
             held_up: false,
             pace_at: Instant::ZERO,
+            copies: 0,
             resumed_at: Instant::ZERO,
             suspect: None,
         }
+    }
+
+    /// Copies do not stay in step with those of other workers.
+    pub fn of(mut self, job: JobId, rank: Rank) -> Self {
+        self.rtt = self.rtt.of(job, rank);
+        self
     }
 
     /// What is overtaken is sent again before its timeout.
@@ -94,6 +110,9 @@ impl Repetition {
             return;
         }
         self.order.remove(place);
+        if first_at == sent_at {
+            self.copies = 0;
+        }
         if let Some(overtaking) = &mut self.overtaking
             && first_at == sent_at
         {
@@ -206,8 +225,19 @@ impl Repetition {
         if self.rtt.is_stalled() {
             // A whole window at once, always in the same order, would fill the same queue again before the same block comes to its turn.
             // So it is spread over the timeout.
-            self.pace_at = now + self.rtt.timeout().divided(u64::from(self.places));
+            self.pace_at = now + self.pace();
         }
+    }
+
+    /// How far apart copies go in a stall: a window of them in a timeout, and ever fewer, down to one, where they do not help. Every place is asked
+    /// for often enough all the same for word on who is missing not to fade.
+    fn pace(&mut self) -> Duration {
+        let doublings = self.places.ilog2();
+        self.copies = (self.copies + 1).min(WINDOWS_OF_COPIES * self.places * doublings);
+        let spread = self.copies / (WINDOWS_OF_COPIES * self.places);
+        let (timeout, places) = (self.rtt.timeout(), u64::from(self.places));
+        let longest = timeout.max(self.reliability.patience.divided(ASKED_IN_PATIENCE)).divided(places);
+        timeout.divided(places >> spread).min(longest)
     }
 
     /// Word on who is missing. A rank is more precise than a switch, so a switch does not replace it; unless the word on the rank was not
@@ -267,7 +297,7 @@ impl Repetition {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fanin_core::{NodeId, Rank};
+    use fanin_core::NodeId;
 
     fn at(us: u64) -> Instant {
         Instant::ZERO + Duration::from_us(us)
@@ -297,6 +327,27 @@ mod tests {
         // Nothing at all was answered: the timeout has doubled, and what is due goes out one by one.
         assert_eq!(window.next_due(at(105), |_| at(5), || true), None);
         assert_eq!(window.next_due(at(205), |_| at(5), || true), Some(0));
+    }
+
+    #[test]
+    fn copies_that_do_not_help_are_sent_ever_less_often() {
+        let mut window = window();
+        (0..4).for_each(|place| window.on_sent(place));
+        let (mut now, mut attempts, mut sent) = (at(0), 0, [at(0); 4]);
+        let mut gaps = Vec::new();
+        for _ in 0..60 {
+            let before = now;
+            now = window.next_timeout(|place| sent[place as usize]).unwrap();
+            let place = window.next_due(now, |place| sent[place as usize], || true).unwrap();
+            window.on_repeated(now, place, &mut attempts, &mut sent[place as usize]);
+            // An answer to a copy is progress, but shows nothing about timeouts.
+            window.on_progress(now);
+            gaps.push(now.since(before).as_ps() as f64 / window.timeout().as_ps() as f64);
+        }
+        assert_eq!(gaps[gaps.len() - 1], 1.0, "{gaps:?}");
+        assert!(gaps[8] < 0.5, "{gaps:?}");
+        window.on_answer(now, 0, now, now);
+        assert_eq!(window.copies, 0);
     }
 
     #[test]

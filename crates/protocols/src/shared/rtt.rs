@@ -5,13 +5,19 @@
 //! have really grown the mean follows, by 6 % a sample). And the timeout without back-off is at most 4 times the shortest round trip
 //! seen or the initial timeout, whichever is longer.
 //!
+//! ## Senders in step
+//! Senders whose packets find the same queue full at the same time, and that wait equally long, find it full together again, and whoever comes
+//! last loses each time. So timeouts that were doubled are up to a quarter shorter, which leaves them half as long again at least as before, by an
+//! amount that each sender has for itself.
+//!
 //! ## How much loss a patience bears
 //! Back-off alone makes no timeout longer than a part in 64 of the patience, so that a packet is sent so often at least before its
 //! operation is given up. Where a tenth of all packets is lost on each of twelve links there and back, an attempt succeeds with 0.9^12 = 28 %:
 //! of 64 in a row all fail once in 10^9 times, of 8 (an eighth of the patience each, as it was) once in 14 times. What is not bounded like
 //! that is a round trip that was measured: whoever gives a job less patience than 64 of those gives it fewer attempts.
 
-use fanin_core::{Duration, Instant};
+use fanin_core::hash::mix;
+use fanin_core::{Duration, Instant, JobId, Rank};
 
 use super::reliability::Reliability;
 
@@ -34,20 +40,13 @@ pub struct RttEstimator {
     level: u8,
     /// When it was doubled last.
     doubled_at: Instant,
-    /// Nor is it doubled fewer times than this while nothing is measured.
-    least: u8,
-    /// When that was raised last.
-    raised_at: Instant,
+    /// What was doubled is so many parts in 256 shorter.
+    apart: u8,
 }
 
 /// The timeout is doubled at most this many times. What is waited for here is bounded by a window and often only by a straggler, so
 /// there is no congestion to be feared that would call for more.
 const LEVEL_MAX: u8 = 4;
-
-/// And so many times by packets none of which was answered before it was sent again, while no round trip was ever measured: what is sent again
-/// then is the congestion, copies in queues that make the round trip longer, and only a timeout that lets them drain ends it. [`ATTEMPTS`]
-/// bounds it.
-const UNMEASURED_LEVEL_MAX: u8 = 12;
 
 /// So often a packet is sent within the patience, where back-off alone makes its timeouts long.
 const ATTEMPTS: u64 = 64;
@@ -74,9 +73,14 @@ impl RttEstimator {
             base_ps,
             level: 0,
             doubled_at: Instant::ZERO,
-            least: 0,
-            raised_at: Instant::ZERO,
+            apart: 0,
         }
+    }
+
+    /// Does not stay in step with other senders.
+    pub(crate) fn of(mut self, job: JobId, rank: Rank) -> Self {
+        self.apart = (mix(0x57e9, u64::from(job.0) << 32 | u64::from(rank.0)) % 64) as u8;
+        self
     }
 
     /// Back-off makes no timeout longer than this; round trips that were measured may.
@@ -129,8 +133,7 @@ impl RttEstimator {
     ///
     /// By Karn's rule only the answer to a packet that was sent once is a measurement, and the end of all back-off. After several copies
     /// an answer that comes sooner than a round trip after the last one is taken as one to an earlier copy, so as a sign that the
-    /// timeout is too short. Where nothing was ever measured, so is one to a packet that was sent first after the last such sign, however
-    /// late it comes: what waits out a stall was sent before it, and gives one such sign together.
+    /// timeout is too short.
     #[inline]
     pub fn on_answer(&mut self, now: Instant, first_at: Instant, last_at: Instant) -> bool {
         self.on_answer_to(now, first_at, last_at, true)
@@ -149,14 +152,10 @@ impl RttEstimator {
             if measures {
                 self.sample(now.since(first_at));
             }
-            (self.level, self.least) = (0, 0);
-        } else if measures && self.smoothed_ps == 0 && first_at >= self.raised_at {
-            self.raised_at = now;
-            self.least = (self.least + 1).min(UNMEASURED_LEVEL_MAX);
-            self.level = self.level.max(self.least);
+            self.level = 0;
         } else if now.since(last_at).as_ps() < self.smoothed_ps {
             self.double(now, last_at);
-        } else if self.level > self.least {
+        } else if stalled {
             self.level -= 1;
         }
         stalled
@@ -183,7 +182,9 @@ impl RttEstimator {
     /// How long to wait for an answer now.
     #[inline]
     pub fn timeout(&self) -> Duration {
-        Duration::from_ps(self.base_ps.saturating_mul(1 << self.level).min(self.back_off_max_ps.max(self.base_ps)))
+        let doubled = self.base_ps.saturating_mul(1 << self.level).min(self.back_off_max_ps.max(self.base_ps));
+        let apart = if self.level == 0 { 0 } else { doubled / 256 * u64::from(self.apart) };
+        Duration::from_ps(doubled - apart)
     }
 
     /// The smoothed round trip; the timeout before one was measured.
@@ -214,7 +215,6 @@ impl RttEstimator {
     /// Makes times relative to `now`.
     pub fn rebase(&mut self, now: Instant) {
         self.doubled_at = rebased(self.doubled_at, now);
-        self.raised_at = rebased(self.raised_at, now);
     }
 }
 
@@ -244,6 +244,22 @@ mod tests {
         assert_eq!(rtt.timeout(), Duration::from_us(400), "four times the initial timeout");
         rtt.sample(Duration::from_us(800));
         assert_eq!(rtt.timeout(), Duration::from_us(400));
+    }
+
+    #[test]
+    fn senders_that_lose_everything_do_not_stay_in_step() {
+        let timeouts = |level: u64| -> std::collections::BTreeSet<Duration> {
+            let senders = (0..16).map(|rank| {
+                let mut rtt = estimator().of(JobId(3), Rank(rank));
+                (0..level).for_each(|round| rtt.on_timeout(at(round), at(round), true));
+                rtt.timeout()
+            });
+            senders.collect()
+        };
+        assert_eq!(timeouts(0), [Duration::from_us(100)].into());
+        let apart = timeouts(3);
+        assert!(apart.len() > 12, "{apart:?}");
+        assert!(apart.iter().all(|timeout| *timeout > Duration::from_us(600) && *timeout <= Duration::from_us(800)), "{apart:?}");
     }
 
     #[test]
@@ -324,43 +340,6 @@ mod tests {
         rtt.on_timeout(at(1_100), at(1_000), false);
         rtt.on_answer(at(1_160), at(1_000), at(1_100));
         assert_eq!(rtt, settled);
-    }
-
-    /// A round trip of 100 ms, of copies that wait in queues, where 16 times the initial timeout are 1.6 ms: every answer is to an older copy.
-    #[test]
-    fn copies_that_fill_the_queues_are_sent_ever_less_often_until_one_packet_is_answered_in_time() {
-        let mut rtt = RttEstimator::new(&Reliability::lossy(Duration::from_us(100), Duration::from_us(10), Duration::from_ms(64_000)));
-        let mut now = at(0);
-        let mut answered_at_once = false;
-        for _ in 0..12 {
-            // A window of packets, of which each is sent again after the timeout that there is then.
-            let (first, timeout) = (now, rtt.timeout());
-            now += Duration::from_ms(100);
-            for packet in 0..50 {
-                let mut last = first;
-                while last + timeout < now {
-                    let sent = last;
-                    last += timeout;
-                    rtt.on_timeout(last, sent, false);
-                }
-                answered_at_once |= last == first;
-                rtt.on_answer(now + Duration::from_us(packet), first, last);
-            }
-            now += Duration::from_us(60);
-        }
-        assert!(answered_at_once, "{}", rtt.timeout());
-    }
-
-    #[test]
-    fn what_waited_out_a_stall_together_is_one_sign_that_the_timeout_is_too_short() {
-        let mut rtt = estimator();
-        rtt.on_timeout(at(100), at(0), true);
-        for packet in 0..20 {
-            rtt.on_answer(at(4_000 + packet), at(packet / 2), at(3_900));
-        }
-        assert_eq!(rtt.timeout(), Duration::from_us(200));
-        rtt.on_answer(at(4_130), at(4_100), at(4_100));
-        assert_eq!(rtt.timeout(), Duration::from_us(90), "measured");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The sending end of a reliable channel: numbers what is sent, keeps it until it is acknowledged, and says what must be sent again.
 
-use fanin_core::{Duration, Instant};
+use fanin_core::{Duration, Instant, JobId, Rank};
 
 use super::order::SendOrder;
 use super::reliability::Reliability;
@@ -61,6 +61,12 @@ impl<T: Copy + Default> SendWindow<T> {
             held_up: false,
             pace_at: Instant::ZERO,
         }
+    }
+
+    /// Repetitions do not stay in step with those of other workers.
+    pub fn of(mut self, job: JobId, rank: Rank) -> Self {
+        self.rtt = self.rtt.of(job, rank);
+        self
     }
 
     #[inline]

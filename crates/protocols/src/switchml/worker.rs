@@ -100,7 +100,7 @@ impl<P: Payload + ?Sized> SwitchMlWorker<P> {
             remaining: 0,
             flights: vec![IDLE; config.pool as usize].into(),
             released: VecDeque::with_capacity(config.pool as usize),
-            repetition: Repetition::new(&config.reliability, config.pool),
+            repetition: Repetition::new(&config.reliability, config.pool).of(config.job, config.rank),
             acc: P::accumulator(&config.op, if config.workers == 1 { block_bytes } else { 0 }),
             config,
         }

@@ -165,7 +165,7 @@ impl<P: Payload + ?Sized, W: Windows> AggregationWorker<P, W> {
             gap_held_up: false,
             echo: 0,
             flights: (0..capacity).map(flight).collect(),
-            repetition: Repetition::new(&config.reliability, capacity),
+            repetition: Repetition::new(&config.reliability, capacity).of(config.job, config.rank),
             acc: P::accumulator(&config.op, if config.workers == 1 { block_bytes } else { 0 }),
             config,
         }

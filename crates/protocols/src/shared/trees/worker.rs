@@ -68,7 +68,7 @@ impl<P: Payload + ?Sized, C: Pace> TreeClient<P, C> {
             remaining: 0,
             flights: vec![idle; window as usize].into(),
             pace,
-            repetition: Repetition::new(&config.reliability, window),
+            repetition: Repetition::new(&config.reliability, window).of(config.job, config.rank),
             acc: P::accumulator(&config.op, if config.workers == 1 { block_bytes } else { 0 }),
             config,
         }
@@ -205,12 +205,16 @@ impl<P: Payload + ?Sized, C: Pace> TreeClient<P, C> {
         self.repetition.clear();
     }
 
+    /// The first block of the operation that is under way.
+    fn first_under_way(&self) -> Option<u32> {
+        self.flights.iter().filter(|flight| flight.under_way).map(|flight| flight.block.wrapping_sub(self.base)).min()
+    }
+
     /// Nothing has come for the job's patience.
     fn give_up<T: Tx<C::Format, P>>(&mut self, now: Instant, tx: &mut T) {
-        let first = self.flights.iter().filter(|flight| flight.under_way).map(|flight| flight.block.wrapping_sub(self.base)).min();
         let (block, suspect) = match self.repetition.culprit(now) {
             Some((block, suspect)) => (Some(block.wrapping_sub(self.base)), suspect),
-            None => (first, Suspect::Switch(self.config.leaf)),
+            None => (self.first_under_way(), Suspect::Switch(self.config.leaf)),
         };
         self.fail(block, suspect, FailureReason::NoProgress, tx);
     }
@@ -242,7 +246,10 @@ impl<P: Payload + ?Sized, C: Pace> TreeClient<P, C> {
         if !flight.under_way || flight.block != block {
             return tx.note(Event::Dropped(DropReason::Stale));
         }
-        self.repetition.on_waiting(now, block, suspect);
+        // Who lacks a later block may only wait for the same one as this worker: windows differ in length.
+        if self.first_under_way() == Some(block.wrapping_sub(self.base)) {
+            self.repetition.on_waiting(now, block, suspect);
+        }
     }
 
     fn on_rejected<T: Tx<C::Format, P>>(&mut self, block: u32, tx: &mut T) {
