@@ -13,8 +13,9 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import venv
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -25,6 +26,8 @@ REQUIREMENTS = TESTS / "requirements.txt"
 INSTALLED = ENVIRONMENT / "requirements.txt"
 #: PyTorch with all that comes with it, while it is being installed.
 ROOM_BYTES = 12 << 30
+#: Tests that start programs which train, and take as long as all others together: these two halves run at the same time.
+TRAINING = [TESTS / name for name in ("test_examples.py", "test_sparse.py", "test_training.py")]
 
 
 def obstacle() -> str | None:
@@ -49,6 +52,28 @@ def program(name: str) -> str:
     return str(ENVIRONMENT / "bin" / name)
 
 
+def pytest(paths: Sequence[Path], *arguments: str) -> list[str]:
+    """The command that runs tests."""
+    return [program("python"), "-m", "pytest", "-q", "-rs", "--durations=10", "-p", "no:cacheprovider", *map(str, paths), *arguments]
+
+
+def together(commands: Sequence[Sequence[str]], environ: Mapping[str, str]) -> int:
+    """Runs commands at the same time; what each printed comes when all before it have ended. Returns the first exit code that is not 0."""
+    processes = []
+    for command in commands:
+        print("running:", " ".join(command), flush=True)
+        output = tempfile.TemporaryFile()
+        process = subprocess.Popen(command, cwd=ENVIRONMENT, env=environ, stdout=output, stderr=subprocess.STDOUT)
+        processes.append((process, output))
+    codes = []
+    for process, output in processes:
+        codes.append(process.wait())
+        with output:
+            output.seek(0)
+            print(output.read().decode(errors="replace"), flush=True)
+    return next((code for code in codes if code != 0), 0)
+
+
 def main(arguments: Sequence[str]) -> int:
     """The program; returns its exit code."""
     reason = obstacle()
@@ -69,7 +94,6 @@ def main(arguments: Sequence[str]) -> int:
         [program("ruff"), "format", "--check", *style],
         [program("python"), "-m", "pip", "install", "--quiet", "--force-reinstall", "--no-deps", str(ROOT)],
         [program("python"), "-m", "mypy", "--config-file", str(TESTS / "mypy.ini"), "-p", "fanin.torch"],
-        [program("python"), "-m", "pytest", "-q", "-rs", "--durations=10", "-p", "no:cacheprovider", str(TESTS), *arguments],
     ]
     for command in commands:
         print("running:", " ".join(map(str, command)), flush=True)
@@ -77,7 +101,10 @@ def main(arguments: Sequence[str]) -> int:
         code = subprocess.run(command, cwd=ENVIRONMENT, env=environ, check=False).returncode
         if code != 0:
             return code
-    return 0
+    if arguments:
+        return subprocess.run(pytest([TESTS], *arguments), cwd=ENVIRONMENT, env=environ, check=False).returncode
+    others = [path for path in sorted(TESTS.glob("test_*.py")) if path not in TRAINING]
+    return together([pytest(others), pytest(TRAINING)], environ)
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ __all__ = [
     "Noise",
     "Plan",
     "Plot",
+    "Processor",
     "Run",
     "Series",
     "Step",
@@ -61,6 +62,22 @@ class Lossless(_Lossless, total=False):
     channels: int
 
 
+class _Processor(TypedDict):
+    cores: int
+
+
+class Processor(_Processor, total=False):
+    """Cores of switches that aggregate, and what takes them time."""
+
+    cores_per_block: int
+    packet_time: Time
+    rate: Rate
+    pair_time: Time
+    place_time: Time
+    locks: bool
+    memory: Bytes
+
+
 class _Network(TypedDict):
     shape: Literal["star", "fat-tree", "fat-tree-3", "dragonfly", "machines", "file"]
 
@@ -91,6 +108,7 @@ class Network(_Network, total=False):
     global_latency: Time
     queue: Bytes
     lossless: Lossless
+    processor: Processor
     ecn: Bytes
     nic_queue: Bytes
     frame_overhead: Bytes
