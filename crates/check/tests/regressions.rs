@@ -484,3 +484,10 @@ fn workers_whose_copies_meet_in_a_short_queue_do_not_stay_in_step() {
 fn whoever_has_the_longer_window_does_not_name_those_who_wait_like_it() {
     clean(&generate_for(7_041_653, Some("panama")));
 }
+
+/// A queue had room for three packets, or for the short last ones of several blocks. A switch that lacked all others of those blocks said so for
+/// each last packet that came, all were sent again, and again only the last ones got through: round and round without a timer, 60 million packets.
+#[test]
+fn a_switch_that_got_nothing_of_what_it_wanted_waits_for_the_timer() {
+    clean(&generate_for(7_008_999, Some("flare")));
+}

@@ -93,6 +93,11 @@ impl<V: Copy + Default> SparseBlock<V> {
         self.children.has_some(child)
     }
 
+    /// How many packets of a child are in the sum.
+    pub fn received(&self, child: u32) -> u32 {
+        self.children.received(child)
+    }
+
     /// Forgets everything; memory stays.
     pub fn clear(&mut self) {
         self.storage.flush(&mut |_| {});

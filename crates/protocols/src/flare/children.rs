@@ -36,6 +36,11 @@ impl Children {
         self.children.get(child as usize).is_some_and(Arrivals::are_some)
     }
 
+    /// How many packets of a child have come.
+    pub fn received(&self, child: u32) -> u32 {
+        self.children.get(child as usize).map_or(0, Arrivals::received)
+    }
+
     /// The number of the first packet of a child that has not come.
     pub fn first_missing(&self, child: u32) -> u16 {
         self.children.get(child as usize).map_or(0, Arrivals::first_missing)

@@ -52,6 +52,8 @@ struct Slot {
     sum: SparseBlock<u64>,
     /// Which making of its packets each child's are that are in the sum.
     makings: Box<[u32]>,
+    /// One more than how many packets of each child had come when it was last told what is wanted; 0 where it was not.
+    told: Box<[u32]>,
     /// Which making of this switch's packets.
     making: u32,
     /// What has gone to the parent.
@@ -130,6 +132,7 @@ impl<P: Payload + ?Sized> FlareSwitch<P> {
             state: State::Empty,
             sum: SparseBlock::new(config.storage.storage(&config.blocks), children.len() as u32, config.blocks.range),
             makings: vec![0; children.len()].into(),
+            told: vec![0; children.len()].into(),
             making: 0,
             up: Kept::default(),
             down: Kept::default(),
@@ -259,6 +262,7 @@ impl<P: Payload + ?Sized> FlareSwitch<P> {
         (slot.state, slot.asked_at) = (State::Gathering, Instant::ZERO);
         (slot.unsent_up, slot.unsent_down, slot.resends, slot.parent_heard) = (0, 0, 0, false);
         slot.word = None;
+        slot.told.fill(0);
         slot.making = mix(now.as_ps(), u64::from(slot.making) << 32 | u64::from(slot.at.number)) as u32;
         slot.up.clear();
         slot.down.clear();
@@ -274,6 +278,7 @@ impl<P: Payload + ?Sized> FlareSwitch<P> {
         self.up.retain(|queued| queued.block != at.number);
         self.slots[place].sum.clear();
         self.make(now, place);
+        self.slots[place].told.fill(1);
         tx.note(Event::BegunAnew { block: at.number, generation: 1 });
         tx.send(Egress::Ports(&self.all), &FlareHeader::Wanted { at, from: 0 }, Body::Empty);
     }
@@ -446,10 +451,8 @@ impl<P: Payload + ?Sized> FlareSwitch<P> {
 
     /// A child has some of a sum that this switch knows nothing of any more: what the child has sent is wanted again, and the parent is asked.
     fn gather_again<T: Tx<FlareHeader, P>>(&mut self, now: Instant, (place, child): (usize, u16), attempt: u8, tx: &mut T) {
-        let slot = &self.slots[place];
-        if !slot.sum.has(u32::from(child)) {
-            let wanted = FlareHeader::Wanted { at: slot.at, from: slot.sum.first_missing(u32::from(child)) };
-            tx.send(self.port_of(child), &wanted, Body::Empty);
+        if !self.slots[place].sum.has(u32::from(child)) {
+            self.tell_what_is_wanted(place, child, tx);
         }
         let waiting = FlareHeader::Waiting { at: self.slots[place].at, suspect: self.missing(place) };
         self.tell_parent(now, place, &waiting, attempt, tx);
@@ -525,7 +528,24 @@ impl<P: Payload + ?Sized> FlareSwitch<P> {
             return drop_packet(tx, DropReason::InProgress);
         }
         tx.note(Event::Retransmitted { reason: RetransmitReason::Gap, block: at.number });
-        self.send_again(now, place, (from, 1), tx);
+        self.send_again(now, place, (from, 0), tx);
+    }
+
+    /// A child is told from which packet on others of it are wanted.
+    fn tell_what_is_wanted<T: Tx<FlareHeader, P>>(&mut self, place: usize, child: u16, tx: &mut T) {
+        let to = self.port_of(child);
+        let slot = &mut self.slots[place];
+        slot.told[usize::from(child)] = slot.sum.received(u32::from(child)) + 1;
+        tx.send(to, &FlareHeader::Wanted { at: slot.at, from: slot.sum.first_missing(u32::from(child)) }, Body::Empty);
+    }
+
+    /// Whether the last packet of what a child was told to send has come, and some before it have not, but more than before it was told. Where none
+    /// has, it is not told again before it asks by its timer: a queue that has room for the last packets of several blocks only, which are short,
+    /// would see the same ones go round without end.
+    fn got_some_of_what_is_wanted(&self, place: usize, child: u16) -> bool {
+        let slot = &self.slots[place];
+        let told = slot.told[usize::from(child)];
+        told != 0 && slot.sum.received(u32::from(child)) >= told
     }
 
     /// Where a child has sent its last packet again: if it has not sent everything, it is told from where on; if others are missing, who, and
@@ -537,19 +557,20 @@ impl<P: Payload + ?Sized> FlareSwitch<P> {
         packet: Contribution<'_>,
         tx: &mut T,
     ) {
-        if packet.attempt == 0 || packet.part.packets == 0 {
+        if packet.part.packets == 0 {
             return;
         }
-        let (slot, to) = (&self.slots[place], self.port_of(child));
-        if !slot.sum.has(u32::from(child)) {
-            let from = slot.sum.first_missing(u32::from(child));
-            return tx.send(to, &FlareHeader::Wanted { at: slot.at, from }, Body::Empty);
+        if !self.slots[place].sum.has(u32::from(child)) {
+            if packet.attempt > 0 || self.got_some_of_what_is_wanted(place, child) {
+                self.tell_what_is_wanted(place, child, tx);
+            }
+            return;
         }
         if packet.attempt < ATTEMPTS {
             return;
         }
-        let waiting = FlareHeader::Waiting { at: slot.at, suspect: self.missing(place) };
-        tx.send(to, &waiting, Body::Empty);
+        let waiting = FlareHeader::Waiting { at: self.slots[place].at, suspect: self.missing(place) };
+        tx.send(self.port_of(child), &waiting, Body::Empty);
         self.tell_parent(now, place, &waiting, packet.attempt, tx);
     }
 

@@ -289,14 +289,14 @@ impl<P: Payload + ?Sized> FlareWorker<P> {
         self.send_again(place as usize, None, tx)
     }
 
-    /// Packets of a block again: from one on, or only the last one.
+    /// Packets of a block again: from one on where they are wanted, or only the last one, which asks what is.
     fn send_again<T: Tx<FlareHeader, P>>(&mut self, place: usize, from: Option<u16>, tx: &mut T) -> Result<(), ()> {
         let Some(&collective) = self.ledger.running() else { return Err(()) };
         let Flight { index, block, attempts, .. } = self.flights[place];
         self.read(&collective, index, tx)?;
         let packets = self.packets();
-        let first = from.map_or(packets - 1, u32::from);
-        (first..packets).for_each(|number| self.send_part(block, (number, packets), attempts.max(1), tx));
+        let (first, attempt) = from.map_or((packets - 1, attempts.max(1)), |from| (u32::from(from), 0));
+        (first..packets).for_each(|number| self.send_part(block, (number, packets), attempt, tx));
         Ok(())
     }
 
