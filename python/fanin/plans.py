@@ -164,6 +164,7 @@ class Job(_Job, total=False):
     """One job, or several alike: the keys of every job, and those of its system. It has a ``message`` or a ``model``."""
 
     copies: int
+    file: str
     workers: Amount
     servers: int | Sequence[int]
     placement: Literal["random", "packed", "spread"] | Sequence[int]
@@ -204,6 +205,8 @@ class Job(_Job, total=False):
     retry: Time
     # flare, doubling
     density: Fraction
+    overlap: Fraction
+    picks: Literal["random", "buckets"]
     # flare
     range: int
     storage: Literal["fitting", "two-level", "array", "table"]
@@ -393,6 +396,7 @@ class Run(TypedDict, total=False):
     drain: bool
     memory_interval: Time
     series_interval: Time
+    alone: bool
     expect: Literal["success", "failure"]
 
 

@@ -137,7 +137,7 @@ impl Recipe {
             elements: job.elements.clone(),
             kinds: job.kinds.clone(),
             element_bytes: job.op.dtype.bytes() as u32,
-            density: job.system.density(),
+            sparsity: job.system.sparsity(),
             start: job.start.clone(),
             compute: None,
             crash: None,

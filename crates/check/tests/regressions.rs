@@ -491,3 +491,13 @@ fn whoever_has_the_longer_window_does_not_name_those_who_wait_like_it() {
 fn a_switch_that_got_nothing_of_what_it_wanted_waits_for_the_timer() {
     clean(&generate_for(7_008_999, Some("flare")));
 }
+
+/// A tenth of all packets was lost on every link, and with it all twelve questions whether a worker was there, which waited itself for a dead one.
+#[test]
+fn a_worker_is_not_taken_for_dead_since_some_questions_are_lost() {
+    for seed in 0..20 {
+        let mut recipe = generate_for(7_038_461, Some("ring"));
+        recipe.seed = recipe.seed.wrapping_add(seed);
+        clean(&recipe);
+    }
+}

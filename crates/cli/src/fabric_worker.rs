@@ -23,6 +23,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Args;
+use fanin_core::payload::Sparsity;
 use fanin_core::{FixedPoint, JobId, NodeId};
 use fanin_daemon::fabric::{driver_config, node_config, port_status, reasons};
 use fanin_fabric::Fabric;
@@ -134,7 +135,7 @@ struct Job {
     /// How elements become integers on the wire, where they do.
     fixed_point: Option<FixedPoint>,
     /// Where vectors are sparse, the share of the indices at which a worker has something.
-    density: Option<f64>,
+    sparsity: Option<Sparsity>,
 }
 
 /// The host.
@@ -207,8 +208,8 @@ impl Host {
             }
             let (workers, payload_bytes) = (job.hosts.len() as u32, job.payload_bytes);
             let vectors = VectorConfig { seed: vector_seed, scale: vectors::Scale::of(job) };
-            let density = job.system.density();
-            self.job = Some(Job { number, rank, workers, payload_bytes, operations, vectors, fixed_point, density });
+            let sparsity = job.system.sparsity();
+            self.job = Some(Job { number, rank, workers, payload_bytes, operations, vectors, fixed_point, sparsity });
         }
         say(&Event::JobReady { job: number, rank, server: server.is_some() });
         Ok(())

@@ -1,12 +1,14 @@
-//! Pictures of results, as SVG: bars, lines over a swept key, the distribution of the utilisation of links, memory and jobs over time.
+//! Pictures of results, as SVG: bars, lines over a swept key, distributions over links or jobs, memory and jobs over time.
 //!
 //! | module | what it holds |
 //! |---|---|
 //! | [`frame`] | title, legend, axes: what every picture shares |
+//! | [`distribution`] | which share of links or jobs has up to how much of something |
 //! | [`time`] | quantities of jobs over time |
 //! | [`data`] | which points belong to which bar or line, and their medians |
 
 mod data;
+mod distribution;
 mod frame;
 mod time;
 
@@ -20,7 +22,7 @@ use crate::grid::{Grid, Simulated};
 use data::{Group, Spread, groups, joined, numeric_axis, spread};
 use fanin_plan::Plan;
 use fanin_plan::computed::Computed;
-use fanin_plan::metrics::Field;
+use fanin_plan::metrics::{Field, Metric};
 use fanin_plan::run::Finished;
 use fanin_plan::schema::{Plot, PlotKind};
 pub use frame::{FONT, INK, MUTED};
@@ -123,6 +125,9 @@ fn usual(plan: &Plan) -> Vec<Plot> {
     if plan.points.iter().any(|point| point.setup.general.run.memory_interval.is_some()) {
         plots.push(make("memory", "Memory of switches", PlotKind::Memory, None, None));
     }
+    if plan.points.iter().any(|point| point.setup.general.run.alone) {
+        plots.push(make("slowdown", "Slowdown of jobs by each other", PlotKind::Cdf, None, Some("slowdown")));
+    }
     if plan.points.iter().any(|point| point.setup.general.run.series_interval.is_some()) {
         plots.push(make("jobs_goodput", "Goodput over time", PlotKind::Time, None, Some("goodput_gbps")));
         plots.push(make("jobs_slots", "Slots in use over time", PlotKind::Time, None, Some("slots")));
@@ -139,7 +144,10 @@ fn draw(plot: &Plot, grid: &dyn Grid, simulated: Option<&Simulated<'_>>) -> Resu
         (PlotKind::Lines, Some(x), Some(field), _) => lines(plot, grid, x, field, &groups),
         (PlotKind::Memory, _, _, Some(simulated)) => memory(plot, simulated.finished, &groups),
         (PlotKind::Time, _, _, Some(simulated)) => time::draw(plot, simulated, &groups),
-        (PlotKind::Cdf, _, _, Some(simulated)) => cdf(plot, simulated.finished, &groups),
+        (PlotKind::Cdf, _, _, Some(simulated)) => match plot.y.as_deref().and_then(Metric::of_job) {
+            Some((field, value)) => distribution::of_jobs(plot, simulated.finished, &groups, (&field, value)),
+            None => distribution::of_links(plot, simulated.finished, &groups),
+        },
         _ => bail!("it cannot be drawn from these results"),
     }
 }
@@ -267,32 +275,4 @@ pub fn round_steps(last: f64) -> Vec<f64> {
         step *= factor;
     }
     (0..=(last / step) as u32).map(|index| f64::from(index) * step).collect()
-}
-
-/// Which share of links is used up to how much, in the first repetition of each point.
-fn cdf(plot: &Plot, finished: &[Finished], groups: &[Group]) -> Result<String> {
-    let looks: Vec<Look> = groups.iter().map(|group| group.look).collect();
-    let note = "all links, both directions; first repetition of each";
-    let frame = Frame { title: &plot.title, note, x_label: "utilisation of the link (%)", y_label: "share of links (%)", groups };
-    let places: Vec<f64> = (0..=5).map(|step| f64::from(step) * 20.0).collect();
-    let ticks = Ticks { labels: places.iter().map(|place| format!("{place}")).collect(), places };
-    // A little more than everything, so that lines at the ends can be seen.
-    frame::render(&frame, &looks, (0.0..100.5, 0.0..101.0), &ticks, |pen| {
-        for (group, look) in groups.iter().zip(&looks) {
-            let links = finished.iter().filter(|run| group.points.contains(&run.point)).flat_map(|run| &run.links);
-            let mut used: Vec<f64> = links.map(|link| link.utilization * 100.0).collect();
-            used.sort_by(f64::total_cmp);
-            let share = |count: usize| count as f64 * 100.0 / used.len().max(1) as f64;
-            let mut points = vec![(0.0, 0.0)];
-            for (index, &value) in used.iter().enumerate() {
-                if used.get(index + 1) != Some(&value) {
-                    let before = points[points.len() - 1].1;
-                    points.extend([(value, before), (value, share(index + 1))]);
-                }
-            }
-            points.push((100.0, 100.0));
-            pen.line(points, *look)?;
-        }
-        Ok(())
-    })
 }

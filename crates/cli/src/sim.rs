@@ -22,7 +22,7 @@ use crate::{plot, progress, report, table};
 pub struct SimArgs {
     /// The plan.
     pub plan: PathBuf,
-    /// Folder for results.json, results.csv, links.csv, memory.csv and series.csv where they are sampled, plan.toml, plots and report.html; made where it is missing.
+    /// Folder for results.json, results.csv, links.csv, jobs.csv where there are several jobs, memory.csv and series.csv where they are sampled, plan.toml, plots and report.html; made where it is missing.
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Seed of the first repetition, in place of the plan's.
@@ -144,6 +144,9 @@ pub fn write_folder(folder: &Path, plan: &Plan, finished: &[Finished]) -> Result
     let create = |name: &str| File::create(folder.join(name)).map(BufWriter::new).with_context(|| name.to_string());
     write_json(&records, true, &mut create("results.json")?)?;
     write_csv(&records, &mut create("results.csv")?)?;
+    if records.iter().any(|record| record.jobs.len() > 1) {
+        write_frame(&frames::jobs(&records), create("jobs.csv")?)?;
+    }
     if finished.iter().any(|run| !run.memory.is_empty()) {
         write_memory(plan, finished, create("memory.csv")?)?;
     }

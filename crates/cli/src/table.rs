@@ -150,6 +150,21 @@ fn axis_names(plan: &Plan) -> Vec<String> {
     plan.axes.iter().zip(&all).map(|(axis, short)| if unique(short) { short.clone() } else { axis.name.clone() }).collect()
 }
 
+/// A number that a column is there for where a run has it.
+struct Extra {
+    title: &'static str,
+    value: fn(&RunRecord) -> Option<f64>,
+    digits: usize,
+}
+
+const EXTRAS: [Extra; 5] = [
+    Extra { title: "iteration (us)", value: |run| run.iteration_us, digits: 1 },
+    Extra { title: "slowdown", value: |run| run.slowdown_mean, digits: 2 },
+    Extra { title: "at most", value: |run| run.slowdown_max, digits: 2 },
+    Extra { title: "fairness", value: |run| run.fairness.filter(|_| run.slowdown_mean.is_some()), digits: 3 },
+    Extra { title: "background (Gb/s)", value: |run| run.congested.then_some(run.background_gbps), digits: 1 },
+];
+
 fn table(plan: &Plan, finished: &[Finished]) -> Table {
     let mut table = Table::new();
     table.load_style(STYLE).set_content_arrangement(ContentArrangement::Disabled);
@@ -159,17 +174,11 @@ fn table(plan: &Plan, finished: &[Finished]) -> Table {
         header.push("system".into());
     }
     let with_jobs = finished.iter().any(|run| run.record.workers > 0);
-    let with_training = finished.iter().any(|run| run.record.iteration_us.is_some());
-    let with_background = finished.iter().any(|run| run.record.congested);
+    let extras: Vec<&Extra> = EXTRAS.iter().filter(|extra| finished.iter().any(|run| (extra.value)(&run.record).is_some())).collect();
     if with_jobs {
         header.extend(["completion (us)".into(), "goodput (Gb/s)".into(), "switch memory".into()]);
     }
-    if with_training {
-        header.push("iteration (us)".into());
-    }
-    if with_background {
-        header.push("background (Gb/s)".into());
-    }
+    header.extend(extras.iter().map(|extra| extra.title.to_string()));
     header.extend(["link use".into(), "dropped".into(), "sent again".into(), "census".into()]);
     let numbers = header.len() - axes.len().max(1);
     table.set_header(header);
@@ -187,12 +196,7 @@ fn table(plan: &Plan, finished: &[Finished]) -> Table {
             row.push(spread(&runs, |run| run.goodput_gbps, 2));
             row.push(middle(&runs, |run| run.switch_bytes_peak as f64, bytes_short));
         }
-        if with_training {
-            row.push(spread(&runs, |run| run.iteration_us, 1));
-        }
-        if with_background {
-            row.push(spread(&runs, |run| run.congested.then_some(run.background_gbps), 1));
-        }
+        row.extend(extras.iter().map(|extra| spread(&runs, extra.value, extra.digits)));
         row.push(middle(&runs, |run| run.link_utilization_mean, |share| format!("{:.1} %", share * 100.0)));
         row.push(middle(&runs, |run| run.packets_dropped as f64, |count| format!("{count:.0}")));
         row.push(middle(&runs, |run| run.packets_retransmitted as f64, |count| format!("{count:.0}")));

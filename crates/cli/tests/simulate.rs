@@ -181,6 +181,7 @@ fn every_example_can_be_read_and_small_ones_run() {
     assert!(count >= 4, "{count} examples");
     let small = [
         ("dragonfly.toml", 3),
+        ("jobs.toml", 3),
         ("loss.toml", 60),
         ("lossless.toml", 4),
         ("rina.toml", 6),

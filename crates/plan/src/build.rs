@@ -45,11 +45,20 @@ pub struct Prepared {
     context: String,
 }
 
+/// Which jobs a run has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Jobs {
+    /// All, and what there is beside them.
+    All,
+    /// This one by itself, without background traffic.
+    Only(usize),
+}
+
 /// Builds what a run of `setup` with this seed needs.
 ///
 /// # Errors
 /// [`PlanError`] with file, line, key, value and what was expected.
-pub fn prepare(file: &str, tree: &Tree, setup: &Setup, seed: u64, context: &str) -> Result<Prepared, PlanError> {
+pub fn prepare(file: &str, tree: &Tree, setup: &Setup, (seed, jobs): (u64, Jobs), context: &str) -> Result<Prepared, PlanError> {
     let refuse = Refuse { file, tree };
     let network = network(&refuse, &setup.general.network)?;
     let mut topology = Topology::new(&network.shape).map_err(|error| refuse.setup(&error))?;
@@ -62,23 +71,23 @@ pub fn prepare(file: &str, tree: &Tree, setup: &Setup, seed: u64, context: &str)
     check_frames(&refuse, &network, setup)?;
     let mut free = Free::new(&topology, seed);
     let mut placed = place_jobs(&refuse, setup, &mut free)?;
+    let mut numbered: Vec<_> = (0..).zip(arrivals(&placed, seed)).collect();
+    let mut flows = beside::flows(&refuse, &setup.general.flows, &topology, &placed)?;
+    let limits = beside::limits(&refuse, &setup.general.limits, &topology, &placed)?;
+    let faults = faults(&refuse, setup, &topology, &placed)?;
+    let mut traffic = traffic(&refuse, setup, &topology, &mut free)?;
+    if let Jobs::Only(number) = jobs {
+        // What is drawn for a job depends on its number, which it keeps.
+        (placed, numbered) = (vec![placed.swap_remove(number)], vec![numbered.swap_remove(number)]);
+        flows.clear();
+        traffic.clear();
+    }
     aggregators::divide(&refuse, setup, &mut placed)?;
     size::check_jobs(&refuse, setup, &topology, &placed)?;
     let mut schedules = Vec::new();
-    for ((number, job), arrives) in placed.iter().enumerate().zip(arrivals(&placed, seed)) {
-        schedules.push(schedule(&refuse, job, seed, number as u64, arrives)?);
+    for (job, (number, arrives)) in placed.iter().zip(numbered) {
+        schedules.push(schedule(&refuse, job, seed, number, arrives)?);
     }
-    let mut traffic = Vec::new();
-    for (index, config) in setup.general.traffic.iter().enumerate() {
-        if config.enabled {
-            let config = background(&refuse, config, index, &topology, &mut free)?;
-            config.check(index).map_err(|error| refuse.setup(&error))?;
-            traffic.push(config);
-        }
-    }
-    let flows = beside::flows(&refuse, &setup.general.flows, &topology, &placed)?;
-    let limits = beside::limits(&refuse, &setup.general.limits, &topology, &placed)?;
-    let faults = faults(&refuse, setup, &topology, &placed)?;
     let run = &setup.general.run;
     if run.time_limit.0 == Duration::ZERO {
         return Err(refuse.at("run.time_limit", "a time above 0"));
@@ -167,7 +176,7 @@ impl Prepared {
             let spec = job.spec(());
             let payload = u64::from(spec.payload_bytes.max(1));
             let packets = schedule.elements.iter().map(|elements| (elements * u64::from(spec.element_bytes)).div_ceil(payload));
-            let blocks = if schedule.density.is_some() { u64::MAX } else { packets.fold(0, u64::saturating_add) };
+            let blocks = if schedule.sparsity.is_some() { u64::MAX } else { packets.fold(0, u64::saturating_add) };
             let bytes = spec.switch_slots(blocks).saturating_mul(spec.slot_bytes(&self.topology.map, switch));
             match spec.shares_slots() {
                 true => shared = shared.max(bytes),
@@ -246,6 +255,18 @@ fn check_frames(refuse: &Refuse<'_>, network: &NetworkConfig, setup: &Setup) -> 
         }
     }
     Ok(())
+}
+
+fn traffic(refuse: &Refuse<'_>, setup: &Setup, topology: &Topology, free: &mut Free) -> Result<Vec<TrafficConfig>, PlanError> {
+    let mut traffic = Vec::new();
+    for (index, config) in setup.general.traffic.iter().enumerate() {
+        if config.enabled {
+            let config = background(refuse, config, index, topology, free)?;
+            config.check(index).map_err(|error| refuse.setup(&error))?;
+            traffic.push(config);
+        }
+    }
+    Ok(traffic)
 }
 
 fn background(

@@ -50,11 +50,11 @@ fn shortened(text: String) -> String {
 
 impl Display for PlanError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.file)?;
         match &self.origin {
-            Some(Origin::Line(line)) => write!(f, ":{line}: ")?,
-            Some(Origin::Set(argument)) => write!(f, ": --set {argument}: ")?,
-            Some(Origin::Given) | None => f.write_str(": ")?,
+            Some(Origin::Line(line)) => write!(f, "{}:{line}: ", self.file)?,
+            Some(Origin::Row(file, line)) => write!(f, "{file}:{line}: ")?,
+            Some(Origin::Set(argument)) => write!(f, "{}: --set {argument}: ", self.file)?,
+            Some(Origin::Given) | None => write!(f, "{}: ", self.file)?,
         }
         f.write_str(&self.what)?;
         match &self.context {

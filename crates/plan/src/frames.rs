@@ -95,7 +95,7 @@ pub fn runs(records: &[&RunRecord]) -> Frame {
         let made = match column.kind {
             ColumnKind::Text => Column::Text(values.iter().map(|value| value.map(crate::results::cell)).collect()),
             ColumnKind::Count => Column::Count(values.iter().map(|value| value.and_then(Value::as_u64)).collect()),
-            ColumnKind::Number => Column::Number(values.iter().map(|value| value.and_then(Value::as_f64)).collect()),
+            ColumnKind::Number | ColumnKind::IfAny => Column::Number(values.iter().map(|value| value.and_then(Value::as_f64)).collect()),
             ColumnKind::Flag => Column::Flag(values.iter().map(|value| value.and_then(Value::as_bool)).collect()),
             ColumnKind::Reasons => Column::Count(values.iter().map(|value| value.map_or(Some(0), Value::as_u64)).collect()),
             ColumnKind::Params => Column::of_any(&values),
@@ -125,6 +125,10 @@ pub fn jobs(records: &[&RunRecord]) -> Frame {
     frame.push("servers", count(&|(_, job)| u64::from(job.servers)));
     frame.push("begun_us", number(&|job| Some(job.begun_us)));
     frame.push("jct_us", number(&|job| job.jct_us));
+    if all.iter().any(|(_, job)| job.alone_us.is_some()) {
+        frame.push("alone_us", number(&|job| job.alone_us));
+        frame.push("slowdown", number(&|job| job.slowdown));
+    }
     frame.push("iteration_us", number(&|job| job.iteration_us));
     frame.push("communication_us", number(&|job| job.communication_us));
     frame.push("crashed_us", number(&|job| job.crashed_us));

@@ -39,6 +39,7 @@ mod faults;
 pub mod frames;
 pub mod idle;
 mod iterations;
+mod jobs_file;
 pub mod metrics;
 pub mod network;
 mod placement;
@@ -50,7 +51,7 @@ pub mod series;
 pub mod size;
 mod sweep;
 pub mod system;
-mod together;
+pub mod together;
 pub mod training;
 pub mod tree;
 pub mod units;
@@ -61,7 +62,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub use build::Prepared;
-use build::prepare;
+use build::{Jobs, prepare};
 pub use errors::{PlanError, Refuse};
 use metrics::Fields;
 pub use placement::PreparedJob;
@@ -142,10 +143,13 @@ impl Plan {
             None => None,
         };
         size::check_points(file, &tree, &axes)?;
-        let points = sweep::combinations(&axes)
-            .into_iter()
-            .map(|combination| point(file, &tree, &axes, &combination, seed))
-            .collect::<Result<Vec<Point>, _>>()?;
+        let (combinations, mut expanded) = (sweep::combinations(&axes), size::Expanded::default());
+        let mut points = Vec::with_capacity(combinations.len());
+        for combination in &combinations {
+            let point = point(file, &tree, &axes, combination, seed)?;
+            expanded.count(file, &point, combinations.len())?;
+            points.push(point);
+        }
         if let Some(plot) = plots.iter().flatten().find(|plot| plot.kind == PlotKind::Memory)
             && points.iter().all(|point| point.setup.general.run.memory_interval.is_none())
         {
@@ -181,9 +185,22 @@ impl Plan {
     /// # Errors
     /// [`PlanError`] where sizes do not fit together.
     pub fn prepare(&self, point: &Point, repetition: u32) -> Result<Prepared, PlanError> {
+        self.prepare_for(point, repetition, Jobs::All)
+    }
+
+    /// The same for one job by itself, by its number: at the hosts and times that it has beside the others, with all that they leave to it.
+    /// There is no background traffic; limits of hosts and faults stay.
+    ///
+    /// # Errors
+    /// As [`Plan::prepare`].
+    pub fn prepare_alone(&self, point: &Point, repetition: u32, job: usize) -> Result<Prepared, PlanError> {
+        self.prepare_for(point, repetition, Jobs::Only(job))
+    }
+
+    fn prepare_for(&self, point: &Point, repetition: u32, jobs: Jobs) -> Result<Prepared, PlanError> {
         let context = self.describe(point);
         let seed = point.setup.general.run.seed.wrapping_add(u64::from(repetition));
-        prepare(&self.file, &point.tree, &point.setup, seed, &context).map_err(|error| error.in_point(&context))
+        prepare(&self.file, &point.tree, &point.setup, (seed, jobs), &context).map_err(|error| error.in_point(&context))
     }
 
     /// A point in words: `series 4 trees, jobs.0.message 1KiB`; empty where nothing is varied.
@@ -248,15 +265,16 @@ fn point(file: &str, base: &Tree, axes: &[Axis], indices: &[usize], seed: Option
             params.push((path.clone(), value.to_json()));
         }
     }
+    let entries = jobs_file::expand(file, &mut tree)?;
     let described = axes.iter().zip(&labels).map(|(axis, label)| format!("{} {label}", axis.name)).collect::<Vec<_>>().join(", ");
-    let mut setup = read_setup(file, &tree).map_err(|error| error.in_point(&described))?;
+    let mut setup = read_setup(file, &tree, entries).map_err(|error| error.in_point(&described))?;
     if let Some(seed) = seed {
         setup.general.run.seed = seed;
     }
     Ok(Point { indices: indices.to_vec(), labels, params, setup, tree })
 }
 
-fn read_setup(file: &str, tree: &Tree) -> Result<Setup, PlanError> {
+fn read_setup(file: &str, tree: &Tree, entries: Vec<usize>) -> Result<Setup, PlanError> {
     let mut rest = tree.clone();
     let jobs = match rest.take("jobs") {
         None => Vec::new(),
@@ -268,7 +286,7 @@ fn read_setup(file: &str, tree: &Tree) -> Result<Setup, PlanError> {
             return Err(PlanError::new(file, what).at(other.origin));
         }
     };
-    Ok(Setup { general: read(file, &rest, &[])?, jobs })
+    Ok(Setup { general: read(file, &rest, &[])?, jobs, entries })
 }
 
 /// A job's table holds the keys of its system beside those of every job; each reader gets its own.

@@ -112,6 +112,17 @@ impl Metric {
         Some(Metric { field: Field::new(key, title, field.unit), of: Of::Job(job, field.value) })
     }
 
+    /// The number of every job that goes by this name, such as `slowdown`, and how it is read.
+    pub fn of_job(key: &str) -> Option<(Field, fn(&JobRecord) -> Option<f64>)> {
+        let known = JOB.iter().find(|known| known.key == key)?;
+        Some((Field::new(key, known.title, known.unit), known.value))
+    }
+
+    /// What [`Metric::of_job`] knows, in words.
+    pub fn known_of_jobs() -> String {
+        JOB.iter().map(|field| field.key).collect::<Vec<_>>().join(", ")
+    }
+
     /// What [`Metric::named`] knows, in words.
     pub fn known() -> String {
         let run: Vec<&str> = RUN.iter().map(|field| field.key).collect();
@@ -143,6 +154,8 @@ const JOB: &[Known<JobRecord>] = &[
     Known { key: "iteration_us", title: "time of an iteration", unit: "us", value: |job| job.iteration_us },
     Known { key: "communication_us", title: "communication of an iteration", unit: "us", value: |job| job.communication_us },
     Known { key: "jct_us", title: "completion time", unit: "us", value: |job| job.jct_us },
+    Known { key: "alone_us", title: "completion time by itself", unit: "us", value: |job| job.alone_us },
+    Known { key: "slowdown", title: "slowdown by the other jobs", unit: "", value: |job| job.slowdown },
     Known { key: "slots_mean", title: "slots in use", unit: "", value: |job| Some(job.slots_mean) },
     Known { key: "collided_share", title: "share of packets that found their place taken", unit: "", value: |job| job.collided_share },
     Known { key: "leader_packets_per_block", title: "packets a block at its leader", unit: "", value: |job| job.leader_packets_per_block },
@@ -162,6 +175,14 @@ const RUN: &[Known<RunRecord>] = &[
         value: |run| run.communication_us.map(|time| 1e6 / time),
     },
     Known { key: "jct_us", title: "job completion time", unit: "us", value: |run| run.jct_us },
+    Known { key: "jct_us_p50", title: "job completion time, median", unit: "us", value: |run| run.jct_us_p50 },
+    Known { key: "jct_us_p99", title: "job completion time, 99th percentile", unit: "us", value: |run| run.jct_us_p99 },
+    Known { key: "jct_us_max", title: "completion time of the slowest job", unit: "us", value: |run| run.jct_us_max },
+    Known { key: "slowdown_mean", title: "slowdown of jobs by each other, mean", unit: "", value: |run| run.slowdown_mean },
+    Known { key: "slowdown_p99", title: "slowdown of jobs by each other, 99th percentile", unit: "", value: |run| run.slowdown_p99 },
+    Known { key: "slowdown_max", title: "slowdown of the job that suffers most", unit: "", value: |run| run.slowdown_max },
+    Known { key: "fairness", title: "Jain's index of the jobs' goodput", unit: "", value: |run| run.fairness },
+    Known { key: "fairness_min", title: "lowest Jain's index of the jobs' goodput", unit: "", value: |run| run.fairness_min },
     Known { key: "link_utilization_mean", title: "mean link utilisation", unit: "", value: |run| Some(run.link_utilization_mean) },
     Known { key: "switch_bytes_peak", title: "peak memory of a switch", unit: "B", value: |run| Some(run.switch_bytes_peak as f64) },
     Known { key: "cores_busy", title: "time that the busiest switch's cores have a packet", unit: "", value: |run| run.cores_busy },

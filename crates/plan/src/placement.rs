@@ -14,8 +14,10 @@ use super::units::Amount;
 /// One job, placed.
 #[derive(Clone, Debug)]
 pub struct PreparedJob {
-    /// Its place among the plan's `[[jobs]]`.
+    /// Its place among the plan's `[[jobs]]`, with those of files.
     pub entry: usize,
+    /// The same without them: jobs of a file share it.
+    pub listed: usize,
     /// Its system.
     pub system: System,
     /// The hosts of its workers, by rank.
@@ -209,6 +211,7 @@ pub fn place_jobs(refuse: &Refuse<'_>, setup: &Setup, free: &mut Free) -> Result
             };
             placed.push(PreparedJob {
                 entry,
+                listed: setup.entries[entry],
                 system: job.system,
                 hosts,
                 servers,

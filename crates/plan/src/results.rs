@@ -47,6 +47,30 @@ pub struct RunRecord {
     pub communication_us: Option<f64>,
     /// From a job's beginning to its end, mean over jobs; null where one did not complete. Jobs that crash do not count here and above.
     pub jct_us: Option<f64>,
+    /// Of several jobs, from a job's beginning to its end: the median; null where one did not complete.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub jct_us_p50: Option<f64>,
+    /// The 99th percentile.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub jct_us_p99: Option<f64>,
+    /// The longest.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub jct_us_max: Option<f64>,
+    /// How many times as long jobs take as by themselves, mean over jobs; only where `run.alone` asks for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slowdown_mean: Option<f64>,
+    /// The 99th percentile.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slowdown_p99: Option<f64>,
+    /// That of the job that is slowed down most.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slowdown_max: Option<f64>,
+    /// Jain's index of the goodput of jobs that run, mean over the intervals of the series in which at least two do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fairness: Option<f64>,
+    /// In the interval where it is lowest.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fairness_min: Option<f64>,
     /// Mean over all links of the share of time in which they were sending.
     pub link_utilization_mean: f64,
     /// The most payload memory that any switch had in use.
@@ -139,7 +163,7 @@ pub struct RunRecord {
 /// One job of a run.
 #[derive(Clone, Debug, Serialize)]
 pub struct JobRecord {
-    /// Its place among the plan's jobs; copies share it.
+    /// Its place among the plan's `[[jobs]]`; copies, and jobs of a file, share it.
     pub entry: usize,
     /// Its system.
     pub system: &'static str,
@@ -174,6 +198,12 @@ pub struct JobRecord {
     pub begun_us: f64,
     /// From then to its end.
     pub jct_us: Option<f64>,
+    /// The same for this job by itself, where `run.alone` asks for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub alone_us: Option<f64>,
+    /// How many times as long it takes beside the others as by itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slowdown: Option<f64>,
     /// Mean time of an iteration; null for jobs that do not train.
     pub iteration_us: Option<f64>,
     /// Mean time of its communication.
@@ -224,7 +254,7 @@ impl Percentiles {
     }
 
     /// Of all times; `None` where there are none.
-    fn exactly(mut times: Vec<f64>) -> Option<Self> {
+    pub(crate) fn exactly(mut times: Vec<f64>) -> Option<Self> {
         times.sort_by(f64::total_cmp);
         let at = |share: f64| times.get(((share * times.len() as f64).ceil() as usize).max(1) - 1).copied();
         Some(Percentiles { p50: at(0.5)?, p99: at(0.99)?, max: at(1.0)? })
@@ -254,6 +284,13 @@ fn as_map<S: Serializer>(params: &[(String, serde_json::Value)], serializer: S) 
     serializer.collect_map(params.iter().map(|(key, value)| (key, value)))
 }
 
+impl JobRecord {
+    /// When it ended, or crashed; never where it did neither.
+    pub fn end_us(&self) -> f64 {
+        self.crashed_us.or(self.jct_us.map(|time| self.begun_us + time)).unwrap_or(f64::INFINITY)
+    }
+}
+
 impl RunRecord {
     /// Whether every job completed with the right result.
     pub fn is_good(&self) -> bool {
@@ -278,6 +315,8 @@ pub fn record(prepared: &Prepared, topology: &Topology, result: &RunResult, payl
         sum.filter(|_| !lasting.is_empty()).map(|sum| sum / lasting.len() as f64)
     };
     let (goodput, jct) = (mean_of_all(|job| job.goodput_gbps), mean_of_all(|job| job.jct_us));
+    let times: Option<Vec<f64>> = lasting.iter().map(|job| job.jct_us).collect();
+    let times = times.filter(|times| times.len() > 1).and_then(Percentiles::exactly);
     let leaves = Leaves::of(topology, result);
     let share = |used: std::ops::Range<f64>| {
         let count = result.links.iter().filter(|link| used.contains(&link.utilization)).count();
@@ -303,6 +342,14 @@ pub fn record(prepared: &Prepared, topology: &Topology, result: &RunResult, payl
         iteration_us: mean(lasting.iter().map(|job| job.iteration_us)),
         communication_us: mean(lasting.iter().map(|job| job.communication_us)),
         jct_us: jct,
+        jct_us_p50: times.map(|times| times.p50),
+        jct_us_p99: times.map(|times| times.p99),
+        jct_us_max: times.map(|times| times.max),
+        slowdown_mean: None,
+        slowdown_p99: None,
+        slowdown_max: None,
+        fairness: None,
+        fairness_min: None,
         link_utilization_mean: result.link_utilization_mean(),
         switch_bytes_peak: result.switch_bytes_peak(),
         cores_busy: result.cores_busy(),
@@ -513,11 +560,13 @@ fn job_record(number: usize, job: &PreparedJob, result: &RunResult, prepared: &P
         operation_us: if ran.is_complete() { Percentiles::exactly(operation_times(ran).collect()) } else { None },
         begun_us: ran.begun.since(Instant::ZERO).as_us_f64(),
         jct_us: phases.jct_us,
+        alone_us: None,
+        slowdown: None,
         iteration_us: phases.iteration_us,
         communication_us: phases.communication_us,
         crashed_us: ran.crashed.map(|at| at.since(Instant::ZERO).as_us_f64()),
         iterations_us: phases.iterations_us,
-        entry: job.entry,
+        entry: job.listed,
         system: job.system.name(),
         workers: job.hosts.len() as u32,
         message_bytes: job.settings.common.message_bytes(job.op.dtype.bytes() as u64),
@@ -651,6 +700,8 @@ pub enum ColumnKind {
     Count,
     /// Numbers.
     Number,
+    /// Numbers, and no column where no run has one.
+    IfAny,
     /// Yes or no.
     Flag,
     /// A column for each key that points set, of any kind.
@@ -675,6 +726,14 @@ const COLUMNS: &[(&str, ColumnKind)] = &[
     ("iteration_us", ColumnKind::Number),
     ("communication_us", ColumnKind::Number),
     ("jct_us", ColumnKind::Number),
+    ("jct_us_p50", ColumnKind::IfAny),
+    ("jct_us_p99", ColumnKind::IfAny),
+    ("jct_us_max", ColumnKind::IfAny),
+    ("slowdown_mean", ColumnKind::IfAny),
+    ("slowdown_p99", ColumnKind::IfAny),
+    ("slowdown_max", ColumnKind::IfAny),
+    ("fairness", ColumnKind::IfAny),
+    ("fairness_min", ColumnKind::IfAny),
     ("link_utilization_mean", ColumnKind::Number),
     ("switch_bytes_peak", ColumnKind::Count),
     ("cores_busy", ColumnKind::Number),
@@ -747,6 +806,7 @@ pub(crate) fn columns(records: &[&RunRecord], rows: &[serde_json::Value]) -> Vec
             // In the order of the plan.
             ColumnKind::Params => records.iter().flat_map(|record| record.params.iter().map(|(key, _)| key.clone())).collect(),
             ColumnKind::Reasons => rows.iter().filter_map(|row| row[field].as_object()).flat_map(|table| table.keys().cloned()).collect(),
+            ColumnKind::IfAny if rows.iter().all(|row| row.get(field).is_none()) => continue,
             _ => {
                 columns.push(CsvColumn { field, key: None, kind });
                 continue;

@@ -82,7 +82,7 @@ fn check_built<P: Simulated + ?Sized>(prepared: &Prepared, op: impl Fn(&Prepared
 
 /// Sparse vectors have elements whatever the plan says: integers that are census weights, one for each index.
 fn payload(prepared: &Prepared, point: &Point) -> PayloadName {
-    match prepared.scenario.jobs.iter().any(|job| job.density.is_some()) {
+    match prepared.scenario.jobs.iter().any(|job| job.sparsity.is_some()) {
         true => PayloadName::Elements,
         false => point.setup.general.run.payload,
     }
@@ -131,19 +131,10 @@ fn run_one(plan: &Plan, index: usize, repetition: u32) -> Result<Finished, PlanE
     let mut prepared = plan.prepare(point, repetition)?;
     if repetition > 0 {
         // What nobody keeps is not taken.
-        (prepared.memory_interval, prepared.series_interval) = (None, None);
+        prepared.memory_interval = None;
     }
     let begin = Instant::now();
-    let mut result = match payload(&prepared, point) {
-        PayloadName::Census => simulate::<Census>(&prepared, |_| ())?,
-        PayloadName::Length => simulate::<Length>(&prepared, |_| ())?,
-        PayloadName::Elements => simulate::<[u8]>(&prepared, |job| job.op.into())?,
-    };
-    for (job, ran) in prepared.jobs.iter().zip(&mut result.jobs).filter(|(job, _)| job.system.goes_on_without_workers()) {
-        let timed = &prepared.scenario.faults.timed;
-        let dead = |host: NodeId| timed.iter().any(|fault| matches!(fault, TimedFault::HostDies { host: dead, .. } if *dead == host));
-        ran.gone = (0..).zip(&job.hosts).filter(|(_, host)| dead(**host)).map(|(rank, _)| Rank(rank)).collect();
-    }
+    let result = result(&prepared, point)?;
     let wall_s = begin.elapsed().as_secs_f64();
     tracing::debug!(point = plan.describe(point), repetition, events = result.events, wall_s, "run ended");
     for (job, ran) in result.jobs.iter().enumerate() {
@@ -155,9 +146,38 @@ fn run_one(plan: &Plan, index: usize, repetition: u32) -> Result<Finished, PlanE
     }
     let topology = &prepared.topology;
     let links = if repetition == 0 { link_records(topology, &result) } else { Vec::new() };
-    let record = describe(plan, point, repetition, &prepared, topology, &result, wall_s);
+    let mut record = describe(plan, point, repetition, &prepared, topology, &result, wall_s);
+    if point.setup.general.run.alone {
+        let jobs = (0..record.jobs.len()).into_par_iter();
+        let alone_us = jobs.map(|job| alone_us(plan, point, repetition, job)).collect::<Result<_, _>>()?;
+        together::compare(&mut record, alone_us);
+    }
     let (memory, series) = if repetition == 0 { (result.memory, result.series) } else { (Vec::new(), Vec::new()) };
     Ok(Finished { point: index, record, links, memory, series })
+}
+
+/// From a job's beginning to its end, with nobody beside it.
+fn alone_us(plan: &Plan, point: &Point, repetition: u32, job: usize) -> Result<Option<f64>, PlanError> {
+    let mut prepared = plan.prepare_alone(point, repetition, job)?;
+    (prepared.memory_interval, prepared.series_interval) = (None, None);
+    let result = result(&prepared, point)?;
+    let record = record(&prepared, &prepared.topology, &result, point.setup.general.run.payload);
+    Ok(record.jobs.first().and_then(|job| job.jct_us))
+}
+
+/// Simulates what was prepared.
+fn result(prepared: &Prepared, point: &Point) -> Result<RunResult, PlanError> {
+    let mut result = match payload(prepared, point) {
+        PayloadName::Census => simulate::<Census>(prepared, |_| ())?,
+        PayloadName::Length => simulate::<Length>(prepared, |_| ())?,
+        PayloadName::Elements => simulate::<[u8]>(prepared, |job| job.op.into())?,
+    };
+    for (job, ran) in prepared.jobs.iter().zip(&mut result.jobs).filter(|(job, _)| job.system.goes_on_without_workers()) {
+        let timed = &prepared.scenario.faults.timed;
+        let dead = |host: NodeId| timed.iter().any(|fault| matches!(fault, TimedFault::HostDies { host: dead, .. } if *dead == host));
+        ran.gone = (0..).zip(&job.hosts).filter(|(_, host)| dead(**host)).map(|(rank, _)| Rank(rank)).collect();
+    }
+    Ok(result)
 }
 
 fn describe(
@@ -174,6 +194,7 @@ fn describe(
     if !result.series.is_empty() {
         let means = together::means(&record.jobs, &result.series);
         record.jobs.iter_mut().zip(means).for_each(|(job, means)| job.together = means);
+        (record.fairness, record.fairness_min) = together::fairness(&together::sharing(&record.jobs, &result.series)).unzip();
     }
     record.series = series;
     record.repetition = repetition;

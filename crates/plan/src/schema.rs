@@ -23,8 +23,10 @@ pub use noise::{Noise, NoiseDelay};
 pub struct Setup {
     /// Everything but the jobs.
     pub general: General,
-    /// `[[jobs]]`.
+    /// `[[jobs]]`, with those of files.
     pub jobs: Vec<Job>,
+    /// By job: which entry of the plan's `[[jobs]]` it comes from.
+    pub entries: Vec<usize>,
 }
 
 /// A plan without its jobs.
@@ -281,6 +283,7 @@ pub enum Routing {
 /// Keys of `[[jobs]]` that do not belong to the system.
 pub const JOB_KEYS: &[&str] = &[
     "system",
+    super::jobs_file::KEY,
     "copies",
     "workers",
     "servers",
@@ -543,6 +546,9 @@ pub struct Run {
     pub memory_interval: Option<Time>,
     /// Interval of samples of jobs: goodput, memory, gauges; none are taken where it is not given.
     pub series_interval: Option<Time>,
+    /// Runs every job once more by itself, to say by how much the others slow it down.
+    #[serde(default)]
+    pub alone: bool,
     /// How runs are meant to end.
     #[serde(default)]
     pub expect: Expect,
@@ -558,6 +564,7 @@ impl Default for Run {
             drain: false,
             memory_interval: None,
             series_interval: None,
+            alone: false,
             expect: Expect::default(),
         }
     }
@@ -599,7 +606,8 @@ pub struct Plot {
     pub kind: PlotKind,
     /// The axis of the sweep along x: `"series"`, a swept key. For `"bars"` and `"lines"`.
     pub x: Option<String>,
-    /// The value along y: a number of results.json; for `"time"` a column of series.csv. Not for `"cdf"` and `"memory"`.
+    /// The value along y: a number of results.json; for `"time"` a column of series.csv, or `"fairness"`; for `"cdf"` a number of each job, or
+    /// none. Not for `"memory"`.
     pub y: Option<String>,
     /// By axis: the places that are shown; all where it is not given.
     #[serde(default)]
@@ -614,7 +622,7 @@ pub enum PlotKind {
     Bars,
     /// A line over x for each of the other axes' points.
     Lines,
-    /// Distribution of the utilisation of links.
+    /// Distribution of the utilisation of links, or of a number over jobs.
     Cdf,
     /// Memory of the switch that has most in use, over time.
     Memory,

@@ -3,6 +3,9 @@
 use fanin_core::Gauge;
 use fanin_sim::series::SeriesRow;
 
+/// What plots of kind `"time"` show of all jobs together: [how evenly they share](crate::together::sharing).
+pub const FAIRNESS: &str = "fairness";
+
 /// A quantity of a job in an interval.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Quantity {

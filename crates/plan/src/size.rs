@@ -84,6 +84,32 @@ pub fn check_points(file: &str, tree: &Tree, axes: &[Axis]) -> Result<(), PlanEr
     })
 }
 
+/// Counts what points take with the jobs of their files.
+#[derive(Default)]
+pub struct Expanded {
+    bytes: u64,
+    points: u64,
+}
+
+impl Expanded {
+    /// Counts one of `all` points.
+    ///
+    /// # Errors
+    /// [`PlanError`] where all take too much, those that are still to come being like this one.
+    pub fn count(&mut self, file: &str, point: &super::Point, all: usize) -> Result<(), PlanError> {
+        let one = values(&point.tree).saturating_mul(VALUE_BYTES);
+        (self.bytes, self.points) = (self.bytes.saturating_add(one), self.points + 1);
+        let bytes = self.bytes.saturating_add(one.saturating_mul((all as u64).saturating_sub(self.points)));
+        if bytes <= PLAN_BYTES_MAX {
+            return Ok(());
+        }
+        let (jobs, most) = (point.setup.jobs.len(), bytes_about(PLAN_BYTES_MAX));
+        let what =
+            format!("jobs = {all} points x {jobs} jobs, with those of files, take about {}: expected at most {most}", bytes_about(bytes));
+        Err(PlanError::new(file, what))
+    }
+}
+
 /// Refuses more runs than results can be kept of.
 ///
 /// # Errors

@@ -4,10 +4,10 @@
 use std::collections::BTreeSet;
 
 use super::errors::PlanError;
-use super::metrics::Fields;
+use super::metrics::{Fields, Metric};
 use super::read::read;
 use super::schema::{Plot, PlotKind};
-use super::series::Quantity;
+use super::series::{FAIRNESS, Quantity};
 use super::size::POINTS_MAX;
 use super::tree::{Kind, Origin, Step, Tree, parse_path};
 
@@ -242,12 +242,17 @@ pub fn check_plots(
             }
             (PlotKind::Time, None, y) => {
                 let y = y.as_deref().unwrap_or_default();
-                if Quantity::named(y).is_none() {
+                if Quantity::named(y).is_none() && y != FAIRNESS {
                     let known = Quantity::all().map(Quantity::name).collect::<Vec<_>>().join(", ");
-                    return refuse("y", y, format!("one of {known}"));
+                    return refuse("y", y, format!("{FAIRNESS}, or one of {known}"));
                 }
             }
-            (PlotKind::Cdf | PlotKind::Memory, None, Some(y)) => return refuse("y", y, "no y for a plot of this kind".into()),
+            (PlotKind::Cdf, None, Some(y)) => {
+                if Metric::of_job(y).is_none() {
+                    return refuse("y", y, format!("one of {}, or none: the links' utilisation", Metric::known_of_jobs()));
+                }
+            }
+            (PlotKind::Memory, None, Some(y)) => return refuse("y", y, "no y for a plot of this kind".into()),
             (_, x, y) => {
                 let x = x.as_deref().unwrap_or_default();
                 if !names.contains(&x) && !fixed.iter().any(|key| key == x) {

@@ -169,7 +169,7 @@ fn translate(file: &str, key: &Key, value: &Tree, base: &[Step]) -> Result<Tree,
             let bits = read::<RateOrNone>(file, value, &path)?.0;
             Ok(Tree { kind: Kind::Integer(i64::try_from(bits).unwrap_or(i64::MAX)), origin: value.origin.clone() })
         }
-        "overflow" | "threshold" | "collision_weight" | "mark_weight" | "density" => {
+        "overflow" | "threshold" | "collision_weight" | "mark_weight" | "density" | "overlap" => {
             let share = read::<Fraction>(file, value, &path)?.0;
             Ok(Tree { kind: Kind::Float(share), origin: value.origin.clone() })
         }

@@ -18,6 +18,8 @@ pub enum Origin {
     Line(u32),
     /// This `KEY=VALUE` on the command line.
     Set(Arc<str>),
+    /// A line, from 1, of this file with jobs.
+    Row(Arc<str>, u32),
     /// A program, which made the plan.
     Given,
 }
@@ -110,11 +112,16 @@ impl Tree {
 
     /// Reads the right side of a `--set`: a TOML value, or else a bare string.
     pub fn from_argument(value: &str, argument: &Arc<str>) -> Tree {
+        Tree::from_cell(value, &Origin::Set(argument.clone()))
+    }
+
+    /// Reads what stands somewhere by itself: a TOML value, or else a bare string.
+    pub fn from_cell(value: &str, origin: &Origin) -> Tree {
         let mut tree = match DeValue::parse(value) {
             Ok(value) => from_value(&value, &Lines::new("")),
             Err(_) => Tree { kind: Kind::Text(value.to_string()), origin: Origin::Line(0) },
         };
-        tree.set_origin(&Origin::Set(argument.clone()));
+        tree.set_origin(origin);
         tree
     }
 

@@ -40,6 +40,23 @@ fn steps_are_drawn_anew_in_each_repetition() {
     }
 }
 
+/// A worker that is early sends within its rack beside its last packets between racks, and not before them: jitter costs what it is, and not
+/// the half of a vector, for which the next rack would wait.
+#[test]
+fn jitter_costs_a_hierarchical_allreduce_no_more_than_it_is() {
+    let at = |deviation: &str| {
+        let text = format!(
+            "[network]\nshape = \"fat-tree\"\nleaves = 8\nhosts_per_leaf = 2\nspines = 1\nrate = \"100Gb/s\"\nfabric_rate = \"1600Gb/s\"\n\
+             latency = \"300ns\"\nqueue = \"4MiB\"\n[[jobs]]\nsystem = \"machines\"\nalgorithm = \"parallel-ring\"\nworkers = 16\n\
+             placement = \"packed\"\nmessage = \"8MiB\"\nwindow = 256\nstep_overhead = \"10us\"\nstep_deviation = \"{deviation}\"\n"
+        );
+        record(&text, 1).completion_us.expect("checked above")
+    };
+    let (without, with) = (at("0us"), at("1us"));
+    println!("{without} us without jitter, {with} us with");
+    assert!((0.0..60.0).contains(&(with - without)), "{without} us without jitter of steps, {with} us with 1 us of it in 16 steps");
+}
+
 /// A quantity of `fanin model rina` for 16 workers in so many groups, with 8 KiB, 500 us and this deviation.
 fn model(groups: f64, deviation: f64, quantity: &str) -> f64 {
     let model = fanin_models::model("rina").expect("it is there");

@@ -26,7 +26,7 @@ use crate::flows::Flow;
 use crate::link::link_flags;
 use crate::lossless::NO_LINK;
 use crate::metrics::{Ended, MemorySampler, OperationResult, RunResult, WorkerResult};
-use crate::net::{EventIds, HeldBack, Lent, Net, Post, TxWaiting};
+use crate::net::{EventIds, HeldBack, Lent, Net, Post};
 use crate::packet::{Label, Packet, flags, pack_roles};
 use crate::queue::EventQueue;
 use crate::scenario::{Scenario, SetupError};
@@ -599,18 +599,25 @@ where
     }
 
     fn on_tx_ready(&mut self, host: u32) {
-        self.net.tx_waiting[host as usize] = TxWaiting::No;
+        self.net.open_queue(host);
         if self.failures.host(host) != Host::Runs {
             return;
         }
+        let mut served = None;
         for index in 0..self.at_host[host as usize].len() {
             let slot = self.at_host[host as usize][index];
             let now = Instant::from_ps(self.net.now);
+            let before = self.net.queued_at(host);
             let (node, mut tx) = self.lend(slot);
             node.on_tx_ready(now, &mut tx);
             self.after(slot);
+            if served.is_none() && self.net.queued_at(host) > before {
+                served = Some(self.slots[slot as usize].post.job);
+            }
         }
-        self.next_jobs_turn(host);
+        if let Some(job) = served {
+            self.next_jobs_turn(host, job);
+        }
     }
 
     /// Looks for a deadlock now and then; without other events there is nothing to look for later.

@@ -100,6 +100,8 @@ pub(crate) struct Net<H, O> {
     noise: Vec<Option<Box<Noise>>>,
     /// By host: whether a node waits for room in the host's queue.
     pub tx_waiting: Vec<TxWaiting>,
+    /// By host: the room in its queue, where several jobs share it; 0 where one has it for itself.
+    shared_room_ps: Vec<u64>,
     pub frame_overhead: u32,
     pub frame_min: u32,
     pub counters: Counters,
@@ -186,6 +188,7 @@ impl<H: Wire, O: Clone> Net<H, O> {
             has_noise: scenario.jobs.iter().any(|job| job.noise_probability > 0.0),
             noise: Self::noise(scenario),
             tx_waiting: vec![TxWaiting::No; map.hosts() as usize],
+            shared_room_ps: vec![0; map.hosts() as usize],
             frame_overhead: network.frame_overhead_bytes,
             frame_min: network.frame_bytes_min,
             counters: Counters::default(),
@@ -479,15 +482,49 @@ impl<H: Wire, O: Clone> Net<H, O> {
 
     /// Schedules the call when the host's queue is nearly empty.
     fn call_back(&mut self, host: u32, number: u32) {
-        let link = &self.links[number as usize];
+        let link = &mut self.links[number as usize];
+        let mut room_ps = link.room_ps;
+        if self.shared_room_ps[host as usize] > 0 {
+            room_ps = self.shared_room_ps[host as usize];
+            link.room_ps = 0;
+        }
         if link.waiting_ps > 0 {
             self.tx_waiting[host as usize] = TxWaiting::ForCredit;
             return;
         }
         self.tx_waiting[host as usize] = TxWaiting::Scheduled;
-        let early = link.room_ps / 4;
+        let early = room_ps / 4;
         let at = link.busy_until.saturating_sub(early).max(self.now);
         self.queue.push(at, self.ids.tx_ready + host);
+    }
+
+    /// Several jobs share a host's queue, which this link empties. While one of them waits for room, none gets any before all are asked in turn:
+    /// else a job that has more packets under way, and so is woken more often, would have ever more of the link.
+    pub fn share_queue(&mut self, host: u32, number: u32) {
+        if self.shared_room_ps[host as usize] == 0 {
+            self.shared_room_ps[host as usize] = self.links[number as usize].room_ps;
+        }
+    }
+
+    /// The jobs of a host are asked in turn.
+    pub fn open_queue(&mut self, host: u32) {
+        self.tx_waiting[host as usize] = TxWaiting::No;
+        let room_ps = self.shared_room_ps[host as usize];
+        if room_ps > 0 {
+            let number = self.topology.links_out(NodeId(host))[0];
+            self.links[number as usize].room_ps = room_ps;
+        }
+    }
+
+    /// What a host has queued, as the time that its link takes for it: more after each packet.
+    #[inline]
+    pub fn queued_at(&self, host: u32) -> u64 {
+        self.links[self.topology.links_out(NodeId(host))[0] as usize].queued_ps(self.now)
+    }
+
+    /// How long a host's queue may take to empty for there to be room in it.
+    pub fn room_ps(&self, host: u32, number: u32) -> u64 {
+        self.links[number as usize].room_ps.max(self.shared_room_ps[host as usize])
     }
 
     /// The packets of a host's queue have got credits: its nodes are called back if they wait.

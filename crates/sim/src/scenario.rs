@@ -1,5 +1,6 @@
 //! What to simulate: plain data, checked when a [`crate::Simulation`] is built from it.
 
+use fanin_core::payload::Sparsity;
 use fanin_core::{CollectiveKind, Duration, Instant, JobId, NodeId, Role};
 use serde::Serialize;
 
@@ -123,8 +124,8 @@ pub struct JobSchedule {
     pub kinds: Vec<CollectiveKind>,
     /// Bytes of an element on the wire.
     pub element_bytes: u32,
-    /// Where vectors are sparse: the share of the indices at which a worker has something. Packets of such jobs carry elements.
-    pub density: Option<f64>,
+    /// Where vectors are sparse: at which indices workers have something. Packets of such jobs carry elements.
+    pub sparsity: Option<Sparsity>,
     /// When each rank begins; operations follow at once when the former has ended. One entry a rank.
     pub start: Vec<Instant>,
     /// Computing between operations; `None`: there is none.

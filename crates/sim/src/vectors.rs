@@ -664,7 +664,7 @@ mod tests {
             elements: vec![ELEMENTS],
             kinds: vec![kind],
             element_bytes: 4,
-            density: None,
+            sparsity: None,
             start: vec![Instant::ZERO; 3],
             compute: None,
             crash: None,

@@ -1,11 +1,12 @@
 //! Job configuration: which system, with which parameters.
 
+use fanin_core::payload::Sparsity;
 use fanin_core::{Duration, JobId, NodeId};
 use fanin_protocols::shared::step::StepCost;
 use serde::{Deserialize, Serialize};
 
 pub use crate::canary::{CanaryParameters, FailureRule, FanInRule, LeaderRule, Placement};
-pub use crate::sparse::{DoublingParameters, FlareParameters, FlareStorage};
+pub use crate::sparse::{DoublingParameters, FlareParameters, FlareStorage, Picks};
 
 /// A job's configuration contradicts itself or the network.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -617,16 +618,22 @@ impl System {
 
     /// Recursive doubling of lists at a density.
     pub fn doubling(density: f64) -> Self {
-        System::Doubling(DoublingParameters { density })
+        System::Doubling(DoublingParameters { density, ..DoublingParameters::default() })
     }
 
-    /// Where vectors are sparse, the share of the indices at which a worker has something.
+    /// Where vectors are sparse, at which indices workers have something.
+    pub fn sparsity(&self) -> Option<Sparsity> {
+        let (density, overlap, picks) = match self {
+            System::Flare(FlareParameters { density, overlap, picks, .. }) => (*density, *overlap, *picks),
+            System::Doubling(DoublingParameters { density, overlap, picks }) => (*density, *overlap, *picks),
+            _ => return None,
+        };
+        Some(Sparsity { density, overlap, bucketed: picks == Picks::Buckets })
+    }
+
+    /// The share of these indices.
     pub fn density(&self) -> Option<f64> {
-        match self {
-            System::Flare(parameters) => Some(parameters.density),
-            System::Doubling(parameters) => Some(parameters.density),
-            _ => None,
-        }
+        self.sparsity().map(|sparsity| sparsity.density)
     }
 
     /// The system's name.

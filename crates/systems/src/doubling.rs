@@ -6,7 +6,7 @@ use fanin_wire::doubling::INDEX_BYTES;
 
 use crate::any::AnyNode;
 use crate::build::reliability;
-use crate::config::{BuildError, DoublingParameters, JobSpec};
+use crate::config::{BuildError, DoublingParameters, JobSpec, System};
 
 /// A worker on each host.
 pub(crate) fn nodes<P: Payload + ?Sized>(
@@ -34,9 +34,8 @@ pub(crate) fn nodes<P: Payload + ?Sized>(
 
 /// Pairs in a packet.
 fn capacity<Op>(spec: &JobSpec<'_, Op>, parameters: &DoublingParameters) -> Result<u32, BuildError> {
-    let density = parameters.density;
-    if !(density > 0.0 && density <= 1.0) {
-        return Err(BuildError::new("density", density, "above 0, and at most 1"));
+    if let Some((key, value, expected)) = System::Doubling(*parameters).sparsity().and_then(|sparsity| sparsity.fault()) {
+        return Err(BuildError::new(key, value, expected));
     }
     if !matches!(spec.element_bytes, 1 | 2 | 4 | 8) {
         return Err(BuildError::new("element_bytes", spec.element_bytes, "1, 2, 4 or 8"));

@@ -8,7 +8,7 @@ use fanin_protocols::tree::TreeRole;
 use fanin_wire::flare::INDEX_BYTES;
 
 use crate::any::{AnyNode, resend_gap};
-use crate::config::{BuildError, FlareParameters, FlareStorage, JobSpec};
+use crate::config::{BuildError, FlareParameters, FlareStorage, JobSpec, System};
 use crate::trees::StaticTrees;
 
 /// Bytes of a table's values, where the plan does not say how many slots it has (`flare 4.5`: 256 of 32 bits).
@@ -106,9 +106,8 @@ fn star_storage(parameters: &FlareParameters, blocks: &Blocks, workers: u32) -> 
 
 /// How blocks are cut and packed.
 fn blocks(spec: &FlarePackets, parameters: &FlareParameters) -> Result<Blocks, BuildError> {
-    let density = parameters.density;
-    if !(density > 0.0 && density <= 1.0) {
-        return Err(BuildError::new("density", density, "above 0, and at most 1"));
+    if let Some((key, value, expected)) = System::Flare(*parameters).sparsity().and_then(|sparsity| sparsity.fault()) {
+        return Err(BuildError::new(key, value, expected));
     }
     if !matches!(spec.element_bytes, 1 | 2 | 4 | 8) {
         return Err(BuildError::new("element_bytes", spec.element_bytes, "1, 2, 4 or 8"));
@@ -129,7 +128,7 @@ fn blocks(spec: &FlarePackets, parameters: &FlareParameters) -> Result<Blocks, B
         return Err(BuildError::new("payload", spec.payload_bytes, expected));
     }
     // As the authors leave 16 of 164 pairs free: most blocks of a worker fit into one packet.
-    let derived = (f64::from(capacity) * 0.9 / density).clamp(1.0, f64::from(RANGE_MAX)) as u32;
+    let derived = (f64::from(capacity) * 0.9 / parameters.density).clamp(1.0, f64::from(RANGE_MAX)) as u32;
     let range = if parameters.range == 0 { derived } else { parameters.range };
     if range.div_ceil(capacity).saturating_mul(spec.workers) > u32::from(u16::MAX) {
         let expected =

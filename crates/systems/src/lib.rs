@@ -30,8 +30,8 @@ pub use collectives::check_collective;
 pub use config::{
     A2tpParameters, AlgorithmRule, AtpParameters, BuildError, CanaryParameters, CollisionRule, CongestionParameters, CongestionRule,
     DeallocationRule, DoublingParameters, FailureRule, FanInRule, FlareParameters, FlareStorage, JobSpec, LeaderRule, LookupRule,
-    MachinesParameters, NetReduceParameters, Placement, PsParameters, RecoveryRule, ReemissionRule, RefusalRule, RinaParameters, RingOrder,
-    SafetyNets, SharpMode, SharpParameters, StepParameters, SynchronyRule, System, UNLIMITED, WindowRule,
+    MachinesParameters, NetReduceParameters, Picks, Placement, PsParameters, RecoveryRule, ReemissionRule, RefusalRule, RinaParameters,
+    RingOrder, SafetyNets, SharpMode, SharpParameters, StepParameters, SynchronyRule, System, UNLIMITED, WindowRule,
 };
 pub use flare::FlarePackets;
 pub use formats::{LAYOUTS, block_of, layout_of};

@@ -17,12 +17,27 @@ pub enum FlareStorage {
     Table,
 }
 
+/// At which indices a worker of a sparse job has something.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Picks {
+    /// At each by chance.
+    #[default]
+    Random,
+    /// At one of every bucket of as many as one over the density, as where the largest element of each is sent (flare 7).
+    Buckets,
+}
+
 /// The parameters of Flare's sparse allreduce.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(default)]
 pub struct FlareParameters {
     /// The share of the indices at which a worker has something: above 0, at most 1.
     pub density: f64,
+    /// The share of these at which all workers have something: 0 to 1.
+    pub overlap: f64,
+    /// How they are chosen.
+    pub picks: Picks,
     /// Indices of a block, at most 65536; 0 for as many as have, on average, nine tenths of a packet of pairs (flare 2).
     pub range: u32,
     /// Whether workers begin a part of each window by their rank (flare 4.7).
@@ -37,7 +52,16 @@ pub struct FlareParameters {
 
 impl Default for FlareParameters {
     fn default() -> Self {
-        FlareParameters { density: 0.01, range: 0, staggered: true, storage: FlareStorage::Fitting, slots: 0, probes: false }
+        FlareParameters {
+            density: 0.01,
+            overlap: 0.0,
+            picks: Picks::Random,
+            range: 0,
+            staggered: true,
+            storage: FlareStorage::Fitting,
+            slots: 0,
+            probes: false,
+        }
     }
 }
 
@@ -47,10 +71,14 @@ impl Default for FlareParameters {
 pub struct DoublingParameters {
     /// The share of the indices at which a worker has something: above 0, at most 1.
     pub density: f64,
+    /// The share of these at which all workers have something: 0 to 1.
+    pub overlap: f64,
+    /// How they are chosen.
+    pub picks: Picks,
 }
 
 impl Default for DoublingParameters {
     fn default() -> Self {
-        DoublingParameters { density: 0.01 }
+        DoublingParameters { density: 0.01, overlap: 0.0, picks: Picks::Random }
     }
 }

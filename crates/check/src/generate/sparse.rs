@@ -1,13 +1,16 @@
 //! Jobs of sparse vectors.
 
 use fanin_core::Operator;
-use fanin_systems::{DoublingParameters, FlareParameters, FlareStorage, System};
+use fanin_systems::{DoublingParameters, FlareParameters, FlareStorage, Picks, System};
 
 use crate::draw::Draw;
 use crate::recipe::JobRecipe;
 
 /// Packets of a block of a sparse vector, at most.
 pub(super) const PACKETS_MAX: u64 = 10;
+
+/// The stream of how alike indices are.
+const ALIKE: u64 = 0x0a1c;
 
 /// Some jobs become jobs of Flare: all that were wanted, or one in sixteen of those without servers. Blocks have one packet or several; tables
 /// are small, so that spill is the rule.
@@ -22,8 +25,11 @@ pub(super) fn flare(draw: &mut Draw, jobs: &mut [JobRecipe], only: Option<&str>)
         job.payload_bytes = job.payload_bytes.max(pair_bytes).next_multiple_of(job.op.dtype.bytes() as u32);
         let capacity = job.payload_bytes / pair_bytes;
         let range = if draw.percent(30) { 0 } else { draw.between(1, u64::from(capacity) * (PACKETS_MAX - 2)).min(65_536) as u32 };
+        let (overlap, picks) = alike(draw);
         job.system = System::Flare(FlareParameters {
             density: draw.scaled(1, 1_000) as f64 / 1_000.0,
+            overlap,
+            picks,
             range,
             staggered: draw.percent(50),
             storage: *draw.pick(&STORAGES),
@@ -37,6 +43,13 @@ pub(super) fn flare(draw: &mut Draw, jobs: &mut [JobRecipe], only: Option<&str>)
     }
 }
 
+/// How alike the workers' indices are. Drawn apart, so that everything else of a seed stays as it was before there was this.
+fn alike(draw: &Draw) -> (f64, Picks) {
+    let mut apart = Draw::new(draw.clone().bits(), ALIKE);
+    let overlap = if apart.percent(50) { 0.0 } else { apart.between(0, 100) as f64 / 100.0 };
+    (overlap, if apart.percent(30) { Picks::Buckets } else { Picks::Random })
+}
+
 /// Some jobs become jobs of recursive doubling: all that were wanted, or one in sixteen of those without servers.
 pub(super) fn doubling(draw: &mut Draw, jobs: &mut [JobRecipe], only: Option<&str>) {
     for job in jobs {
@@ -46,7 +59,8 @@ pub(super) fn doubling(draw: &mut Draw, jobs: &mut [JobRecipe], only: Option<&st
         }
         let element_bytes = job.op.dtype.bytes() as u32;
         job.payload_bytes = job.payload_bytes.max(4 + element_bytes).next_multiple_of(element_bytes);
-        job.system = System::Doubling(DoublingParameters { density: draw.scaled(1, 1_000) as f64 / 1_000.0 });
+        let (overlap, picks) = alike(draw);
+        job.system = System::Doubling(DoublingParameters { density: draw.scaled(1, 1_000) as f64 / 1_000.0, overlap, picks });
         if job.op.operator == Operator::Avg {
             job.op.operator = Operator::Sum;
         }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use fanin_core::payload::Sparsity;
 use fanin_core::{CollectiveKind, Suspect};
 use fanin_runtime::clock::process_cpu_time;
 use fanin_runtime::{BlockSet, CollectiveCall, RunError, Vectors as Memory};
@@ -56,8 +57,8 @@ impl Host {
         input: &mut Vec<u8>,
         output: &mut Vec<u8>,
     ) -> Result<OperationReport, RunError> {
-        if let Some(density) = job.density {
-            return self.run_sparse(job, number, operation, density);
+        if let Some(sparsity) = job.sparsity {
+            return self.run_sparse(job, number, operation, sparsity);
         }
         let kind = CollectiveKind::from(operation.call());
         let vectors = Vectors::new(kind, self.op, job.workers, operation.elements, &job.vectors, number);
@@ -80,8 +81,8 @@ impl Host {
     }
 
     /// An operation on sparse vectors.
-    fn run_sparse(&mut self, job: &Job, number: u32, operation: &Operations, density: f64) -> Result<OperationReport, RunError> {
-        let vectors = SparseVectors::new(job, self.op, operation.elements, density, number);
+    fn run_sparse(&mut self, job: &Job, number: u32, operation: &Operations, sparsity: Sparsity) -> Result<OperationReport, RunError> {
+        let vectors = SparseVectors::new(job, self.op, operation.elements, sparsity, number);
         let input = self.meanwhile(|| vectors.entries(job.rank))?;
         let mut output = Vec::new();
         let memory = Memory::Sparse { size: operation.elements, input: &input, output: &mut output };

@@ -1,6 +1,7 @@
 //! Sparse vectors of operations over a fabric: what each rank has, and the sum, index by index. The same as in simulation.
 
 use fanin_core::hash::mix;
+use fanin_core::payload::Sparsity;
 use fanin_core::{ElementOp, JobId, OperationId, Pair, Piece, Rank};
 use fanin_runtime::SparseEntry;
 use fanin_sim::vectors::test_pairs;
@@ -16,7 +17,7 @@ pub(super) struct SparseVectors {
     op: ElementOp,
     workers: u32,
     size: u64,
-    density: f64,
+    sparsity: Sparsity,
     job: JobId,
     /// Stands for the seed and the operation's number.
     operation: OperationId,
@@ -24,9 +25,9 @@ pub(super) struct SparseVectors {
 
 impl SparseVectors {
     /// The vectors of operation number `operation`.
-    pub(super) fn new(job: &Job, op: ElementOp, size: u64, density: f64, operation: u32) -> Self {
+    pub(super) fn new(job: &Job, op: ElementOp, size: u64, sparsity: Sparsity, operation: u32) -> Self {
         let operation = OperationId(mix(job.vectors.seed, u64::from(operation)) as u32);
-        SparseVectors { op, workers: job.workers, size, density, job: JobId(job.number), operation }
+        SparseVectors { op, workers: job.workers, size, sparsity, job: JobId(job.number), operation }
     }
 
     /// Calls for each stretch: its first index, and the pairs that these ranks have there, merged.
@@ -37,7 +38,7 @@ impl SparseVectors {
             let piece = Piece { operation: self.operation, index, start, elements };
             all.clear();
             for rank in ranks.clone() {
-                test_pairs(self.op, self.job, Rank(rank), self.density, piece, &mut one);
+                test_pairs(self.op, self.job, Rank(rank), self.sparsity, piece, &mut one);
                 all.extend_from_slice(&one);
             }
             self.op.merge(&mut all).expect("the job was built with this operator");
@@ -91,7 +92,7 @@ mod tests {
             op: ElementOp::I32_SUM,
             workers: 3,
             size: 2 * u64::from(STRETCH) + 10,
-            density: 0.0001,
+            sparsity: Sparsity::random(0.0001),
             job: JobId(1),
             operation: OperationId(7),
         };

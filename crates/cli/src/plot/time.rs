@@ -8,21 +8,26 @@ use super::round_steps;
 use crate::grid::Simulated;
 use fanin_plan::run::Finished;
 use fanin_plan::schema::Plot;
-use fanin_plan::series::Quantity;
+use fanin_plan::series::{FAIRNESS, Quantity};
+use fanin_plan::together::sharing;
 
-/// The first repetition of each point: a line for each of the plan's jobs. Copies of a job are one line, their mean.
+/// The first repetition of each point: a line for each of the plan's jobs. Copies of a job, and the jobs of a file, are one line, their mean.
 ///
 /// # Errors
 /// Those of drawing.
 pub fn draw(plot: &Plot, simulated: &Simulated<'_>, groups: &[Group]) -> Result<String> {
     let &Simulated { plan, finished } = simulated;
+    if plot.y.as_deref() == Some(FAIRNESS) {
+        return fairness(plot, finished, groups);
+    }
     let quantity = plot.y.as_deref().and_then(Quantity::named).unwrap_or(Quantity::Goodput);
     let (mut drawn, mut lines, mut means) = (Vec::new(), Vec::new(), false);
     for group in groups {
         for run in finished.iter().filter(|run| group.points.contains(&run.point) && !run.series.is_empty()) {
-            let entries = plan.points[run.point].setup.jobs.len();
+            let setup = &plan.points[run.point].setup;
+            let entries = setup.entries.last().map_or(0, |last| last + 1);
             for entry in 0..entries {
-                means |= plan.points[run.point].setup.jobs[entry].common.copies.0 > 1;
+                means |= run.record.jobs.iter().filter(|job| job.entry == entry).count() > 1;
                 let name = if entries > 1 { format!("job {entry}") } else { String::new() };
                 let label = [group.label.as_str(), &name].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ");
                 // One group: jobs differ by colour. Several: groups by colour, jobs by the kind of line.
@@ -33,8 +38,35 @@ pub fn draw(plot: &Plot, simulated: &Simulated<'_>, groups: &[Group]) -> Result<
         }
     }
     let (groups, lines) = joined(&drawn, lines);
-    let note = if means { "mean over copies of a job; first repetition of each" } else { "first repetition of each" };
+    let note = if means { "mean over copies of a job, and jobs of a file; first repetition of each" } else { "first repetition of each" };
     over_time(&plot.title, note, &quantity.title(), &groups, lines)
+}
+
+/// How evenly jobs share over time, in the first repetition of each point.
+fn fairness(plot: &Plot, finished: &[Finished], groups: &[Group]) -> Result<String> {
+    let of_group = |group: &Group| {
+        let mut parts: Vec<Vec<(f64, f64)>> = Vec::new();
+        for run in finished.iter().filter(|run| group.points.contains(&run.point) && !run.series.is_empty()) {
+            for interval in sharing(&run.record.jobs, &run.series) {
+                let is_next = parts.last().and_then(|part| part.last()).is_some_and(|(end_us, _)| *end_us == interval.begin_us);
+                if !is_next {
+                    parts.push(Vec::new());
+                }
+                if let Some(part) = parts.last_mut() {
+                    part.extend([(interval.begin_us, interval.index), (interval.end_us, interval.index)]);
+                }
+            }
+        }
+        parts
+    };
+    let (groups, lines) = joined(groups, groups.iter().map(of_group).collect());
+    over_time(
+        &plot.title,
+        "of the jobs that run, where there are two or more; first repetition of each",
+        "Jain's index of goodput",
+        &groups,
+        lines,
+    )
 }
 
 /// A picture of lines whose corners are times in us and values. A line has several parts where it is interrupted.

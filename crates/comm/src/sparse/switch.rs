@@ -82,6 +82,7 @@ impl Plan {
             storage: FlareStorage::Fitting,
             slots: table_slots(density, world, range),
             probes: true,
+            ..FlareParameters::default()
         };
         let packets = FlarePackets { workers: world, window: *WINDOWS.start() as u32, payload_bytes, element_bytes };
         let block = packets.block_bytes(&parameters).ok()?;

@@ -13,6 +13,7 @@ mod order_free;
 mod ordered;
 mod pairs;
 mod sparse;
+mod sparsity;
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -28,6 +29,7 @@ pub use order_free::{BLOCK_ELEMENTS, NotOrderFree, OrderFree, ScaledSum, Special
 pub use ordered::OrderedReduction;
 pub use pairs::{BitsReduction, Pair, PairFormat};
 pub use sparse::{CensusPairs, Density};
+pub use sparsity::Sparsity;
 
 /// Why an operator could not take a payload.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

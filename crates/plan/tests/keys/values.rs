@@ -108,6 +108,7 @@ pub const PROCESSOR_KEYS: &[Key] = &[
 
 /// Keys of `[[jobs]]`, those of every job and those of all systems.
 pub const JOBS: &[Key] = &[
+    ("file", &[bare("\"tests/keys/jobs.csv\"")]),
     ("copies", &[with(&["jobs.0.jobs_per_host=3"], "2")]),
     ("workers", &[with(&["jobs.0.placement=packed"], "10")]),
     ("servers", &[bare("2")]),
@@ -162,6 +163,8 @@ pub const JOBS: &[Key] = &[
         &[with(&[TWO_JOBS, "jobs.0.workers=5", "jobs.0.jobs_per_host=2", "jobs.0.outstanding=16", "jobs.0.refused=wait"], "\"33us\"")],
     ),
     ("density", &[bare("0.2")]),
+    ("overlap", &[bare("0.5")]),
+    ("picks", &[bare("\"buckets\"")]),
     ("range", &[bare("512")]),
     ("storage", &[bare("\"array\""), bare("\"table\"")]),
     ("slots", &[with(&["jobs.0.storage=table"], "8"), with(&["jobs.0.storage=array"], "8")]),
@@ -358,6 +361,7 @@ pub const OTHERS: &[(&str, &[Key])] = &[
             ("drain", &[with(&["traffic=[{ pattern = \"uniform\", hosts = \"all\" }]"], "true")]),
             ("memory_interval", &[bare("\"1us\"")]),
             ("series_interval", &[bare("\"1us\"")]),
+            ("alone", &[bare("true")]),
             ("expect", &[bare("\"failure\"")]),
         ],
     ),

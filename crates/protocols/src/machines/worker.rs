@@ -33,6 +33,8 @@ pub struct MachinesWorker<P: Payload + ?Sized> {
     early: Vec<(u32, P::Acc)>,
     /// How many of these there are.
     early_count: u32,
+    /// The connection whose turn it is to send.
+    turn: usize,
     /// Steps that have begun.
     pub(super) begun: usize,
     /// By step: packets that are still to be received; and how many of steps that have begun.
@@ -65,6 +67,7 @@ node_state!(MachinesWorker {
     held,
     early,
     early_count,
+    turn,
     begun,
     missing,
     awaited,
@@ -119,6 +122,7 @@ impl<P: Payload + ?Sized> MachinesWorker<P> {
             held: Vec::new(),
             early: Vec::new(),
             early_count: 0,
+            turn: 0,
             begun: 0,
             awaited: 0,
             posted: 0,
@@ -253,14 +257,19 @@ impl<P: Payload + ?Sized> MachinesWorker<P> {
         }
     }
 
-    /// Sends what may be sent, as far as there is room.
+    /// Sends what may be sent, as far as there is room: connections take turns packet by packet, as at a network card. Were one served before
+    /// another, a worker that is early for its next step would hold back the last packets of the step before, for which another one waits.
     #[inline]
     fn pump<T: Tx<NetReduceHeader, P>>(&mut self, now: Instant, tx: &mut T) {
         if self.ledger.running().is_none() {
             return;
         }
-        for link in 0..self.links.out.len() {
-            while self.send_next(now, link, tx) {}
+        let links = self.links.out.len();
+        let mut silent = 0;
+        while silent < links {
+            let link = self.turn;
+            self.turn = if link + 1 < links { link + 1 } else { 0 };
+            silent = if self.send_next(now, link, tx) { 0 } else { silent + 1 };
         }
     }
 

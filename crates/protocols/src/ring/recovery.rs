@@ -17,6 +17,13 @@ use crate::shared::serial::newer16;
 /// nobody waits for the time after which the rest is acknowledged.
 const ACK_EVERY: u32 = 8;
 
+/// The predecessor is asked whether it is there after this part of the patience without a word.
+const ASKED_AFTER: u64 = 4;
+
+/// And then so often in the patience, until it answers: where every link loses a tenth of all packets, one question of two comes back, and who is
+/// there must not be named.
+const ASKED_EVERY: u64 = 64;
+
 /// How many times the patience the ring may stand still while all neighbours are alive: at the coordinator of a barrier, which knows
 /// who is missing; at who waits for the coordinator's word; at all others.
 const STANDSTILL_PATIENCES: [u64; 3] = [2, 3, 4];
@@ -233,7 +240,9 @@ impl<P: Payload + ?Sized> RingWorker<P> {
             return None;
         }
         let patience = self.config.reliability.patience;
-        Some(self.recovery.probed_at.map_or(self.recovery.heard_at + patience.divided(4), |at| at + patience.divided(16)))
+        Some(
+            self.recovery.probed_at.map_or(self.recovery.heard_at + patience.divided(ASKED_AFTER), |at| at + patience.divided(ASKED_EVERY)),
+        )
     }
 
     /// When the operation fails although all neighbours are alive, and who is named.

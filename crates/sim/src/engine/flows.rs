@@ -54,10 +54,8 @@ where
         let config = &self.scenario.flows[index];
         let flow = &mut self.flows[index];
         let link = self.net.topology.links_out(config.from)[0];
-        let (queued_ps, room_ps) = {
-            let link = &self.net.links[link as usize];
-            (link.queued_ps(self.net.now), link.room_ps)
-        };
+        let queued_ps = self.net.links[link as usize].queued_ps(self.net.now);
+        let room_ps = self.net.room_ps(config.from.0, link);
         if queued_ps > room_ps.saturating_mul(QUEUES) {
             return self.net.counters.drop(DropReason::QueueFull);
         }

@@ -57,14 +57,18 @@ where
         for job in jobs {
             self.lookup[(node_id.index() * count + job.index()) * ROLES + placed.at.role as usize] = number;
         }
-        if is_host {
-            self.at_host[node_id.index()].push(number);
-        }
         let keeps_copy = !is_host && !self.scenario.faults.timed.is_empty();
         self.fresh.push(keeps_copy.then(|| placed.node.clone()));
         let links = self.net.topology.links_out(node_id);
         let (first_link, ports) = (links.first().copied().unwrap_or(0), links.len() as u16);
         let job = jobs.first().map_or(0, |job| job.0);
+        if is_host {
+            let slots = &mut self.at_host[node_id.index()];
+            if slots.iter().any(|other| self.slots[*other as usize].post.job != job) {
+                self.net.share_queue(node_id.0, first_link);
+            }
+            slots.push(number);
+        }
         let level = self.net.level_of[node_id.index()];
         let post = Post { at: node_id.0, first_link, ports, is_host, level, role: placed.at.role, job, worker };
         self.slots.push(Slot { post, armed: u64::MAX, node: placed.node });

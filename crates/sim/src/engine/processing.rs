@@ -272,7 +272,7 @@ where
         let Some(known) = &self.processors else { return 0 };
         let config = &known.config;
         let job = &self.scenario.jobs[self.net.packets.get(place).job as usize];
-        let of_payload = match job.density {
+        let of_payload = match job.sparsity {
             // An index of 16 bits beside each value (Flare 4.4).
             Some(_) => bytes / u64::from(job.element_bytes + 2) * config.pair.as_ps(),
             None if config.bits_per_second == 0 => 0,

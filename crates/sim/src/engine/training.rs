@@ -49,14 +49,14 @@ where
         }
     }
 
-    /// The jobs of a host fill its queue in turn: whoever is called first finds all the room. A job's nodes stand together.
-    pub(super) fn next_jobs_turn(&mut self, host: u32) {
-        let slots = &mut self.at_host[host as usize];
-        let (Some(&first), Some(&last)) = (slots.first(), slots.last()) else { return };
-        let job = self.slots[first as usize].post.job;
-        if job != self.slots[last as usize].post.job {
-            let own = slots.iter().take_while(|slot| self.slots[**slot as usize].post.job == job).count();
-            slots.rotate_left(own);
+    /// The jobs of a host fill its queue in turn: whoever is called first finds all the room, and is called last the next time. A job's nodes
+    /// stand together.
+    pub(super) fn next_jobs_turn(&mut self, host: u32, served: u16) {
+        let Simulation { at_host, slots, .. } = self;
+        let here = &mut at_host[host as usize];
+        if let Some(last) = here.iter().rposition(|slot| slots[*slot as usize].post.job == served) {
+            let count = here.len();
+            here.rotate_left((last + 1) % count);
         }
     }
 

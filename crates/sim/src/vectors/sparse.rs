@@ -2,7 +2,7 @@
 //! drawn from gap to gap, which for sparse vectors is much faster than index by index.
 
 use fanin_core::hash::{derive, mix};
-use fanin_core::payload::{CensusPairs, Density, census_key};
+use fanin_core::payload::{CensusPairs, Density, Sparsity, census_key};
 use fanin_core::{ElementOp, JobId, OperationId, Pair, Piece, Rank};
 
 use super::Progress;
@@ -14,24 +14,101 @@ const CELL: u64 = 1_024;
 /// Keeps what says where pairs are apart from what says how much they are.
 const PLACES: u64 = 0x5bd1_e995;
 
-/// Puts a rank's contribution to a piece into `pairs`, by index from the piece's start: each index with the probability `density`, as if
-/// drawn for itself.
-pub fn test_pairs(op: ElementOp, job: JobId, rank: Rank, density: f64, piece: Piece, pairs: &mut Vec<Pair>) {
+/// Keeps what is drawn for all ranks apart from what is drawn for each.
+const SHARED: u64 = 0x7feb_352d;
+
+/// Puts a rank's contribution to a piece into `pairs`, by index from the piece's start.
+pub fn test_pairs(op: ElementOp, job: JobId, rank: Rank, sparsity: Sparsity, piece: Piece, pairs: &mut Vec<Pair>) {
     pairs.clear();
-    let places = derive(census_key(job, piece.operation, rank), PLACES);
     let values = CensusPairs { job, op, density: Density::HALF };
-    for cell in piece.start / CELL..piece.end().div_ceil(CELL) {
-        let mut next = cell * CELL;
-        for draw in 0.. {
-            next = next.saturating_add(gap(mix(places, cell << 16 | draw), density));
-            if next >= ((cell + 1) * CELL).min(piece.end()) {
-                break;
-            }
-            if next >= piece.start {
-                pairs.push(Pair { index: (next - piece.start) as u32, bits: values.bits(piece.operation, rank, next) });
-            }
-            next += 1;
+    let places = Places {
+        own: derive(census_key(job, piece.operation, rank), PLACES),
+        shared: derive(census_key(job, piece.operation, Rank(0)), SHARED),
+        sparsity,
+    };
+    let take = |index: u64| pairs.push(Pair { index: (index - piece.start) as u32, bits: values.bits(piece.operation, rank, index) });
+    if sparsity.bucketed {
+        places.of_buckets(piece, take);
+    } else {
+        places.by_chance(piece, take);
+    }
+}
+
+/// Where a rank has something.
+struct Places {
+    own: u64,
+    shared: u64,
+    sparsity: Sparsity,
+}
+
+impl Places {
+    /// Indices that are drawn one by one: those of all ranks, and the rank's own beside them.
+    fn by_chance(&self, piece: Piece, mut take: impl FnMut(u64)) {
+        let Sparsity { density, overlap, .. } = self.sparsity;
+        let mut own = Chance::new(self.own, self.sparsity.own_density(), piece);
+        if overlap == 0.0 {
+            return own.for_each(take);
         }
+        let mut shared = Chance::new(self.shared, density * overlap, piece).peekable();
+        for index in own.by_ref() {
+            while let Some(common) = shared.next_if(|common| *common < index) {
+                take(common);
+            }
+            shared.next_if_eq(&index);
+            take(index);
+        }
+        shared.for_each(take);
+    }
+
+    /// One index of each bucket: the same of all ranks, or the rank's own.
+    fn of_buckets(&self, piece: Piece, mut take: impl FnMut(u64)) {
+        let bucket = self.sparsity.bucket();
+        for number in piece.start / bucket..piece.end().div_ceil(bucket) {
+            let is_shared = self.sparsity.overlap > 0.0 && even(mix(self.shared, number << 1 | 1)) < self.sparsity.overlap;
+            let drawn = if is_shared { mix(self.shared, number << 1) } else { mix(self.own, number) };
+            let index = number * bucket + ((u128::from(drawn) * u128::from(bucket)) >> 64) as u64;
+            if (piece.start..piece.end()).contains(&index) {
+                take(index);
+            }
+        }
+    }
+}
+
+/// The indices of a piece of which each is drawn with the same probability, in order.
+struct Chance {
+    key: u64,
+    density: f64,
+    start: u64,
+    end: u64,
+    cell: u64,
+    draw: u64,
+    next: u64,
+}
+
+impl Chance {
+    fn new(key: u64, density: f64, piece: Piece) -> Self {
+        let cell = piece.start / CELL;
+        Chance { key, density, start: piece.start, end: piece.end(), cell, draw: 0, next: cell * CELL }
+    }
+}
+
+impl Iterator for Chance {
+    type Item = u64;
+
+    fn next(&mut self) -> Option<u64> {
+        while self.cell * CELL < self.end {
+            let index = self.next.saturating_add(gap(mix(self.key, self.cell << 16 | self.draw), self.density));
+            if index >= ((self.cell + 1) * CELL).min(self.end) {
+                self.cell += 1;
+                (self.draw, self.next) = (0, self.cell * CELL);
+                continue;
+            }
+            (self.draw, self.next) = (self.draw + 1, index + 1);
+            if index >= self.start {
+                return Some(index);
+            }
+        }
+        None
     }
 }
 
@@ -40,10 +117,13 @@ fn gap(bits: u64, density: f64) -> u64 {
     if density >= 1.0 {
         return 0;
     }
-    // Above 0 and below 1.
-    let even = ((bits >> 11) as f64 + 0.5) / (1u64 << 53) as f64;
     // A density of 0 divides by -0: the gap is longer than any vector.
-    (libm::log(even) / libm::log1p(-density)) as u64
+    (libm::log(even(bits)) / libm::log1p(-density)) as u64
+}
+
+/// Above 0 and below 1.
+fn even(bits: u64) -> f64 {
+    ((bits >> 11) as f64 + 0.5) / (1u64 << 53) as f64
 }
 
 /// The sums of an operation by piece, computed when the first worker asks for them.
@@ -57,20 +137,20 @@ struct Expected {
 #[derive(Clone, Debug)]
 pub(super) struct SparseVectors {
     op: ElementOp,
-    density: f64,
+    sparsity: Sparsity,
     /// Of the last two operations: workers are never further apart than that.
     expected: [Option<Expected>; 2],
     one: Vec<Pair>,
 }
 
 impl SparseVectors {
-    pub fn new(op: ElementOp, density: f64) -> Self {
-        SparseVectors { op, density, expected: [None, None], one: Vec::new() }
+    pub fn new(op: ElementOp, sparsity: Sparsity) -> Self {
+        SparseVectors { op, sparsity, expected: [None, None], one: Vec::new() }
     }
 
     /// A worker's contribution to a piece.
     pub fn read(&self, progress: &Progress, piece: Piece, pairs: &mut Vec<Pair>) {
-        test_pairs(self.op, progress.job, progress.rank, self.density, piece, pairs);
+        test_pairs(self.op, progress.job, progress.rank, self.sparsity, piece, pairs);
     }
 
     /// Compares what a worker gets with the sum over all ranks.
@@ -102,7 +182,7 @@ impl SparseVectors {
         known.pieces[piece.index as usize].get_or_insert_with(|| {
             let mut all = Vec::new();
             for rank in (0..progress.workers).map(Rank).filter(|rank| !progress.excluded.contains(rank)) {
-                test_pairs(self.op, progress.job, rank, self.density, piece, &mut self.one);
+                test_pairs(self.op, progress.job, rank, self.sparsity, piece, &mut self.one);
                 all.extend_from_slice(&self.one);
             }
             self.op.merge(&mut all).expect("the job was built with this operator");
@@ -116,10 +196,47 @@ mod tests {
     use super::*;
 
     fn pairs(density: f64, start: u64, elements: u32) -> Vec<Pair> {
+        of_rank(2, Sparsity::random(density), start, elements)
+    }
+
+    fn of_rank(rank: u32, sparsity: Sparsity, start: u64, elements: u32) -> Vec<Pair> {
         let mut pairs = Vec::new();
         let piece = Piece { operation: OperationId(3), index: 0, start, elements };
-        test_pairs(ElementOp::I32_SUM, JobId(1), Rank(2), density, piece, &mut pairs);
+        test_pairs(ElementOp::I32_SUM, JobId(1), Rank(rank), sparsity, piece, &mut pairs);
         pairs
+    }
+
+    /// All ranks have something at the shared indices, and two of them at others by chance only; each as much as the density says.
+    #[test]
+    fn ranks_are_as_alike_as_the_overlap_says() {
+        const ELEMENTS: u32 = 1_000_000;
+        for bucketed in [false, true] {
+            for (density, overlap) in [(0.1, 0.5), (0.02, 0.9), (0.5, 0.2), (0.1, 1.0), (0.1, 0.0)] {
+                let sparsity = Sparsity { density, overlap, bucketed };
+                let ranks: Vec<Vec<u32>> =
+                    (0..4).map(|rank| of_rank(rank, sparsity, 0, ELEMENTS).iter().map(|pair| pair.index).collect()).collect();
+                for rank in &ranks {
+                    assert!(rank.is_sorted_by(|a, b| a < b), "{sparsity:?}");
+                    let share = rank.len() as f64 / f64::from(ELEMENTS) / density;
+                    assert!((share - 1.0).abs() < 0.02, "{sparsity:?}: {share} of the density");
+                }
+                let of_all = ranks[0].iter().filter(|index| ranks[1..].iter().all(|rank| rank.binary_search(index).is_ok())).count();
+                let own = if bucketed { density } else { sparsity.own_density() };
+                let expected = overlap + (1.0 - overlap) * own.powi(3);
+                let share = of_all as f64 / ranks[0].len() as f64;
+                assert!((share - expected).abs() < 0.02, "{sparsity:?}: {share} of the indices are all ranks', {expected} expected");
+            }
+        }
+    }
+
+    #[test]
+    fn every_bucket_has_one_pair() {
+        for overlap in [0.0, 0.6] {
+            let sparsity = Sparsity { density: 1.0 / 512.0, overlap, bucketed: true };
+            let all = of_rank(1, sparsity, 0, 512 * 1_000);
+            let buckets: Vec<u32> = all.iter().map(|pair| pair.index / 512).collect();
+            assert_eq!(buckets, (0..1_000).collect::<Vec<_>>());
+        }
     }
 
     #[test]
@@ -138,13 +255,16 @@ mod tests {
 
     #[test]
     fn a_piece_has_the_pairs_of_the_vector_there_however_it_is_cut() {
-        let all = pairs(0.05, 0, 10_000);
-        for cut in [1u32, 1_000, 1_024, 3_333] {
-            let pieces = (0..10_000).step_by(cut as usize).flat_map(|start| {
-                let piece = pairs(0.05, start, cut.min(10_000 - start as u32));
-                piece.into_iter().map(move |pair| Pair { index: pair.index + start as u32, ..pair })
-            });
-            assert_eq!(pieces.collect::<Vec<_>>(), all, "pieces of {cut}");
+        for (overlap, bucketed) in [(0.0, false), (0.5, false), (0.0, true), (0.5, true)] {
+            let sparsity = Sparsity { density: 0.05, overlap, bucketed };
+            let all = of_rank(2, sparsity, 0, 10_000);
+            for cut in [1u32, 1_000, 1_024, 3_333] {
+                let pieces = (0..10_000).step_by(cut as usize).flat_map(|start| {
+                    let piece = of_rank(2, sparsity, start, cut.min(10_000 - start as u32));
+                    piece.into_iter().map(move |pair| Pair { index: pair.index + start as u32, ..pair })
+                });
+                assert_eq!(pieces.collect::<Vec<_>>(), all, "{sparsity:?}, pieces of {cut}");
+            }
         }
     }
 }

@@ -249,7 +249,7 @@ impl Run {
             elements: vec![16_000],
             kinds: Vec::new(),
             element_bytes: ELEMENT_BYTES,
-            density: None,
+            sparsity: None,
             start: vec![self.start; hosts as usize],
             compute: None,
             crash: self.crash,
