@@ -138,6 +138,7 @@ impl Recipe {
             kinds: job.kinds.clone(),
             element_bytes: job.op.dtype.bytes() as u32,
             sparsity: job.system.sparsity(),
+            indices: None,
             start: job.start.clone(),
             compute: None,
             crash: None,

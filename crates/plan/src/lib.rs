@@ -38,6 +38,7 @@ mod errors;
 mod faults;
 pub mod frames;
 pub mod idle;
+mod indices;
 mod iterations;
 mod jobs_file;
 pub mod metrics;

@@ -6,6 +6,7 @@ use fanin_sim::topology::Topology;
 use fanin_systems::{JobSpec, System};
 
 use super::errors::{PlanError, Refuse};
+use super::indices::Indices;
 use super::schema::{Job, Placement, Servers, Setup, Workers};
 use super::size::WORKERS_MAX;
 use super::tree::{Tree, parse_path};
@@ -26,6 +27,8 @@ pub struct PreparedJob {
     pub servers: Vec<NodeId>,
     /// Element type and operator.
     pub op: ElementOp,
+    /// Indices at which each rank has something, where they are given.
+    pub indices: Option<Indices>,
     /// What the plan says of it.
     pub settings: Job,
     /// Its table in the plan, for errors.
@@ -216,6 +219,7 @@ pub fn place_jobs(refuse: &Refuse<'_>, setup: &Setup, free: &mut Free) -> Result
                 hosts,
                 servers,
                 op: ElementOp { dtype: job.common.element.dtype(), operator: Operator::Sum },
+                indices: None,
                 settings: job.clone(),
                 table: refuse.tree.closest(&parse_path(&format!("jobs.{entry}"))).clone(),
             });

@@ -292,6 +292,7 @@ pub const JOB_KEYS: &[&str] = &[
     "message",
     "payload",
     "element",
+    "indices",
     "operations",
     "model",
     "scale",
@@ -344,6 +345,8 @@ pub struct JobKeys {
     /// Element type.
     #[serde(default)]
     pub element: Element,
+    /// Sparse vectors: a file with the indices at which each rank has something, from the plan's folder on; they are drawn where it is not given.
+    pub indices: Option<String>,
     /// How many allreduces, one after the other.
     #[serde(default = "one")]
     pub operations: Count,

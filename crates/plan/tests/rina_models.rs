@@ -40,7 +40,7 @@ fn steps_are_drawn_anew_in_each_repetition() {
     }
 }
 
-/// A worker that is early sends within its rack beside its last packets between racks, and not before them: jitter costs what it is, and not
+/// A worker that is early sends within its rack behind its last packets between racks, and not before them: jitter costs what it is, and not
 /// the half of a vector, for which the next rack would wait.
 #[test]
 fn jitter_costs_a_hierarchical_allreduce_no_more_than_it_is() {

@@ -1,5 +1,7 @@
 //! What to simulate: plain data, checked when a [`crate::Simulation`] is built from it.
 
+use std::sync::Arc;
+
 use fanin_core::payload::Sparsity;
 use fanin_core::{CollectiveKind, Duration, Instant, JobId, NodeId, Role};
 use serde::Serialize;
@@ -126,6 +128,8 @@ pub struct JobSchedule {
     pub element_bytes: u32,
     /// Where vectors are sparse: at which indices workers have something. Packets of such jobs carry elements.
     pub sparsity: Option<Sparsity>,
+    /// Sparse vectors whose indices are given: those of each rank, in order, none twice. Otherwise they are drawn.
+    pub indices: Option<Arc<[Box<[u64]>]>>,
     /// When each rank begins; operations follow at once when the former has ended. One entry a rank.
     pub start: Vec<Instant>,
     /// Computing between operations; `None`: there is none.

@@ -665,6 +665,7 @@ mod tests {
             kinds: vec![kind],
             element_bytes: 4,
             sparsity: None,
+            indices: None,
             start: vec![Instant::ZERO; 3],
             compute: None,
             crash: None,

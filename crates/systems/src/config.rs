@@ -631,6 +631,14 @@ impl System {
         Some(Sparsity { density, overlap, bucketed: picks == Picks::Buckets })
     }
 
+    /// The same at another density; nothing changes where vectors are not sparse.
+    pub fn at_density(mut self, share: f64) -> Self {
+        if let System::Flare(FlareParameters { density, .. }) | System::Doubling(DoublingParameters { density, .. }) = &mut self {
+            *density = share;
+        }
+        self
+    }
+
     /// The share of these indices.
     pub fn density(&self) -> Option<f64> {
         self.sparsity().map(|sparsity| sparsity.density)

@@ -33,8 +33,6 @@ pub struct MachinesWorker<P: Payload + ?Sized> {
     early: Vec<(u32, P::Acc)>,
     /// How many of these there are.
     early_count: u32,
-    /// The connection whose turn it is to send.
-    turn: usize,
     /// Steps that have begun.
     pub(super) begun: usize,
     /// By step: packets that are still to be received; and how many of steps that have begun.
@@ -67,7 +65,6 @@ node_state!(MachinesWorker {
     held,
     early,
     early_count,
-    turn,
     begun,
     missing,
     awaited,
@@ -122,7 +119,6 @@ impl<P: Payload + ?Sized> MachinesWorker<P> {
             held: Vec::new(),
             early: Vec::new(),
             early_count: 0,
-            turn: 0,
             begun: 0,
             awaited: 0,
             posted: 0,
@@ -257,20 +253,34 @@ impl<P: Payload + ?Sized> MachinesWorker<P> {
         }
     }
 
-    /// Sends what may be sent, as far as there is room: connections take turns packet by packet, as at a network card. Were one served before
-    /// another, a worker that is early for its next step would hold back the last packets of the step before, for which another one waits.
+    /// Sends what may be sent, as far as there is room: what is left of an earlier step before what there is of a later one, whichever connections
+    /// they go over. Were it the order of connections, a worker that is early for its next step would hold back the last packets of the step before,
+    /// for which another one waits; were it turn by turn, a step's packets would get there later than the step before them was meant to end.
     #[inline]
     fn pump<T: Tx<NetReduceHeader, P>>(&mut self, now: Instant, tx: &mut T) {
         if self.ledger.running().is_none() {
             return;
         }
-        let links = self.links.out.len();
-        let mut silent = 0;
-        while silent < links {
-            let link = self.turn;
-            self.turn = if link + 1 < links { link + 1 } else { 0 };
-            silent = if self.send_next(now, link, tx) { 0 } else { silent + 1 };
+        let mut after = None;
+        while let Some((step, link)) = self.earliest(after) {
+            while self.step_of_next(link) == Some(step) && self.send_next(now, link, tx) {}
+            after = Some((step, link));
         }
+    }
+
+    /// The earliest step that has a packet to send, behind a step and its connection that were looked at, and its connection.
+    #[inline]
+    fn earliest(&self, after: Option<(u32, usize)>) -> Option<(u32, usize)> {
+        let all = (0..self.links.out.len()).filter_map(|link| self.step_of_next(link).map(|step| (step, link)));
+        all.filter(|next| after.is_none_or(|after| *next > after)).min()
+    }
+
+    /// The step whose packet a connection sends next; `None` where it has nothing to send.
+    #[inline]
+    fn step_of_next(&self, link: usize) -> Option<u32> {
+        let out = &self.links.out[link];
+        let next = out.requester.next_to_send()?;
+        Some(out.traffic.at(out.acknowledged + next.since(out.requester.first()) as u32).segment.step)
     }
 
     /// Sends the next packet of a connection; false where none may go now.

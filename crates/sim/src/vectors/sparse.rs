@@ -1,6 +1,8 @@
 //! Sparse vectors: which pairs a worker has, and what their sum is. Values are those of [`CensusPairs`], a census weight for each index; places are
 //! drawn from gap to gap, which for sparse vectors is much faster than index by index.
 
+use std::sync::Arc;
+
 use fanin_core::hash::{derive, mix};
 use fanin_core::payload::{CensusPairs, Density, Sparsity, census_key};
 use fanin_core::{ElementOp, JobId, OperationId, Pair, Piece, Rank};
@@ -32,6 +34,15 @@ pub fn test_pairs(op: ElementOp, job: JobId, rank: Rank, sparsity: Sparsity, pie
     } else {
         places.by_chance(piece, take);
     }
+}
+
+/// Puts a rank's contribution to a piece into `pairs`, where it has something at these indices, which are in order.
+fn listed_pairs(op: ElementOp, job: JobId, rank: Rank, indices: &[u64], piece: Piece, pairs: &mut Vec<Pair>) {
+    let values = CensusPairs { job, op, density: Density::HALF };
+    let first = indices.partition_point(|index| *index < piece.start);
+    let here = indices[first..].iter().take_while(|index| **index < piece.end());
+    pairs.clear();
+    pairs.extend(here.map(|index| Pair { index: (index - piece.start) as u32, bits: values.bits(piece.operation, rank, *index) }));
 }
 
 /// Where a rank has something.
@@ -138,19 +149,28 @@ struct Expected {
 pub(super) struct SparseVectors {
     op: ElementOp,
     sparsity: Sparsity,
+    indices: Option<Arc<[Box<[u64]>]>>,
     /// Of the last two operations: workers are never further apart than that.
     expected: [Option<Expected>; 2],
     one: Vec<Pair>,
 }
 
 impl SparseVectors {
-    pub fn new(op: ElementOp, sparsity: Sparsity) -> Self {
-        SparseVectors { op, sparsity, expected: [None, None], one: Vec::new() }
+    pub fn new(op: ElementOp, sparsity: Sparsity, indices: Option<Arc<[Box<[u64]>]>>) -> Self {
+        SparseVectors { op, sparsity, indices, expected: [None, None], one: Vec::new() }
     }
 
     /// A worker's contribution to a piece.
     pub fn read(&self, progress: &Progress, piece: Piece, pairs: &mut Vec<Pair>) {
-        test_pairs(self.op, progress.job, progress.rank, self.sparsity, piece, pairs);
+        self.pairs_of(progress.job, progress.rank, piece, pairs);
+    }
+
+    /// The pairs that a rank has in a piece.
+    fn pairs_of(&self, job: JobId, rank: Rank, piece: Piece, pairs: &mut Vec<Pair>) {
+        match self.indices.as_ref().and_then(|all| all.get(rank.index())) {
+            Some(indices) => listed_pairs(self.op, job, rank, indices, piece, pairs),
+            None => test_pairs(self.op, job, rank, self.sparsity, piece, pairs),
+        }
     }
 
     /// Compares what a worker gets with the sum over all ranks.
@@ -179,15 +199,18 @@ impl SparseVectors {
         if known.pieces.len() <= piece.index as usize {
             known.pieces.resize(piece.index as usize + 1, None);
         }
-        known.pieces[piece.index as usize].get_or_insert_with(|| {
-            let mut all = Vec::new();
+        let known = &mut known.pieces[piece.index as usize];
+        if known.is_none() {
+            let (mut all, mut one) = (Vec::new(), std::mem::take(&mut self.one));
             for rank in (0..progress.workers).map(Rank).filter(|rank| !progress.excluded.contains(rank)) {
-                test_pairs(self.op, progress.job, rank, self.sparsity, piece, &mut self.one);
-                all.extend_from_slice(&self.one);
+                self.pairs_of(progress.job, rank, piece, &mut one);
+                all.extend_from_slice(&one);
             }
             self.op.merge(&mut all).expect("the job was built with this operator");
-            all
-        })
+            self.one = one;
+            self.expected[piece.operation.index() % 2].as_mut().expect("it is there").pieces[piece.index as usize] = Some(all);
+        }
+        self.expected[piece.operation.index() % 2].as_ref().and_then(|known| known.pieces[piece.index as usize].as_deref()).unwrap_or_default()
     }
 }
 

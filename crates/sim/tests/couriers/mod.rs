@@ -250,6 +250,7 @@ impl Run {
             kinds: Vec::new(),
             element_bytes: ELEMENT_BYTES,
             sparsity: None,
+            indices: None,
             start: vec![self.start; hosts as usize],
             compute: None,
             crash: self.crash,
