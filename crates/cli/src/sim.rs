@@ -9,8 +9,9 @@ use std::thread;
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use fanin_plan::Plan;
+use fanin_plan::columns::write_csv;
 use fanin_plan::frames::{self, Frame};
-use fanin_plan::results::{RunRecord, write_csv, write_json};
+use fanin_plan::results::{RunRecord, write_json};
 use fanin_plan::run::{self, Finished};
 use fanin_plan::schema::Expect;
 

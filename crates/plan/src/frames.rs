@@ -5,7 +5,8 @@ use serde_json::Value;
 use fanin_sim::series::SeriesRow;
 
 use crate::Plan;
-use crate::results::{ColumnKind, RunRecord, columns};
+use crate::columns::{ColumnKind, cell, columns};
+use crate::results::RunRecord;
 use crate::run::Finished;
 use crate::series::Quantity;
 
@@ -70,7 +71,7 @@ impl Column {
         } else if all(Value::is_number) {
             Column::Number(values.iter().map(|value| value.and_then(Value::as_f64)).collect())
         } else {
-            Column::Text(values.iter().map(|value| value.map(crate::results::cell)).collect())
+            Column::Text(values.iter().map(|value| value.map(cell)).collect())
         }
     }
 }
@@ -93,7 +94,7 @@ pub fn runs(records: &[&RunRecord]) -> Frame {
     for column in columns(records, &rows) {
         let values: Vec<Option<&Value>> = rows.iter().map(|row| column.value(row).filter(|value| !value.is_null())).collect();
         let made = match column.kind {
-            ColumnKind::Text => Column::Text(values.iter().map(|value| value.map(crate::results::cell)).collect()),
+            ColumnKind::Text => Column::Text(values.iter().map(|value| value.map(cell)).collect()),
             ColumnKind::Count => Column::Count(values.iter().map(|value| value.and_then(Value::as_u64)).collect()),
             ColumnKind::Number | ColumnKind::IfAny => Column::Number(values.iter().map(|value| value.and_then(Value::as_f64)).collect()),
             ColumnKind::Flag => Column::Flag(values.iter().map(|value| value.and_then(Value::as_bool)).collect()),
@@ -218,7 +219,7 @@ fn labels<'a>(plan: &Plan, rows: impl Iterator<Item = &'a Finished> + Clone) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::results::write_csv;
+    use crate::columns::write_csv;
     use crate::run::run;
 
     const PLAN: &str = r#"

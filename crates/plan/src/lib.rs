@@ -33,6 +33,7 @@ pub mod beside;
 mod build;
 mod by_model;
 pub mod choices;
+pub mod columns;
 pub mod computed;
 mod errors;
 mod faults;

@@ -7,7 +7,8 @@ use fanin_plan::results::RunRecord;
 use fanin_plan::run::{check, run};
 use fanin_plan::{Plan, PlanError};
 
-const NETWORK: &str = "[network]\nshape = \"fat-tree\"\nleaves = 2\nhosts_per_leaf = 4\nspines = 1\nrate = \"100Gb/s\"\nlatency = \"300ns\"\n";
+const NETWORK: &str =
+    "[network]\nshape = \"fat-tree\"\nleaves = 2\nhosts_per_leaf = 4\nspines = 1\nrate = \"100Gb/s\"\nlatency = \"300ns\"\n";
 
 fn record(name: &str, job: &str, indices: &str) -> Result<RunRecord, PlanError> {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("sparse-inputs-{name}"));

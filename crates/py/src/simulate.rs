@@ -7,7 +7,8 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
-use fanin_plan::results::{RunRecord, write_csv, write_json};
+use fanin_plan::columns::write_csv;
+use fanin_plan::results::{RunRecord, write_json};
 use fanin_plan::run::{self, Finished, RunError};
 use fanin_plan::schema::Expect;
 use fanin_plan::size::DEPTH_MAX;

@@ -113,7 +113,8 @@ impl Vectors<[u8]> for ElementVectors {
     fn new(jobs: &[JobSchedule], operators: &[PayloadOp]) -> Self {
         let workers = Progress::all(jobs);
         let built_in: Vec<ElementOp> = operators.iter().filter_map(PayloadOp::built_in).collect();
-        let sparse = |(job, op): (&JobSchedule, &ElementOp)| job.sparsity.map(|sparsity| SparseVectors::new(*op, sparsity, job.indices.clone()));
+        let sparse =
+            |(job, op): (&JobSchedule, &ElementOp)| job.sparsity.map(|sparsity| SparseVectors::new(*op, sparsity, job.indices.clone()));
         ElementVectors {
             sparse: jobs.iter().zip(&built_in).map(sparse).collect(),
             built_in,

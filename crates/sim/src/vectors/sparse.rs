@@ -210,7 +210,10 @@ impl SparseVectors {
             self.one = one;
             self.expected[piece.operation.index() % 2].as_mut().expect("it is there").pieces[piece.index as usize] = Some(all);
         }
-        self.expected[piece.operation.index() % 2].as_ref().and_then(|known| known.pieces[piece.index as usize].as_deref()).unwrap_or_default()
+        self.expected[piece.operation.index() % 2]
+            .as_ref()
+            .and_then(|known| known.pieces[piece.index as usize].as_deref())
+            .unwrap_or_default()
     }
 }
 
