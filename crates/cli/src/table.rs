@@ -159,9 +159,9 @@ struct Extra {
 
 const EXTRAS: [Extra; 5] = [
     Extra { title: "iteration (us)", value: |run| run.iteration_us, digits: 1 },
-    Extra { title: "slowdown", value: |run| run.slowdown_mean, digits: 2 },
-    Extra { title: "at most", value: |run| run.slowdown_max, digits: 2 },
-    Extra { title: "fairness", value: |run| run.fairness.filter(|_| run.slowdown_mean.is_some()), digits: 3 },
+    Extra { title: "slowdown", value: |run| run.many.slowdown_mean, digits: 2 },
+    Extra { title: "at most", value: |run| run.many.slowdown_max, digits: 2 },
+    Extra { title: "fairness", value: |run| run.many.fairness.filter(|_| run.many.slowdown_mean.is_some()), digits: 3 },
     Extra { title: "background (Gb/s)", value: |run| run.congested.then_some(run.background_gbps), digits: 1 },
 ];
 

@@ -64,6 +64,9 @@ pub struct Metric {
     of: Of,
 }
 
+/// How a number of a job is read; `None` where it has none.
+pub type OfJob = fn(&JobRecord) -> Option<f64>;
+
 /// Where a number stands.
 #[derive(Clone, Copy, Debug)]
 enum Of {
@@ -113,7 +116,7 @@ impl Metric {
     }
 
     /// The number of every job that goes by this name, such as `slowdown`, and how it is read.
-    pub fn of_job(key: &str) -> Option<(Field, fn(&JobRecord) -> Option<f64>)> {
+    pub fn of_job(key: &str) -> Option<(Field, OfJob)> {
         let known = JOB.iter().find(|known| known.key == key)?;
         Some((Field::new(key, known.title, known.unit), known.value))
     }
@@ -175,14 +178,14 @@ const RUN: &[Known<RunRecord>] = &[
         value: |run| run.communication_us.map(|time| 1e6 / time),
     },
     Known { key: "jct_us", title: "job completion time", unit: "us", value: |run| run.jct_us },
-    Known { key: "jct_us_p50", title: "job completion time, median", unit: "us", value: |run| run.jct_us_p50 },
-    Known { key: "jct_us_p99", title: "job completion time, 99th percentile", unit: "us", value: |run| run.jct_us_p99 },
-    Known { key: "jct_us_max", title: "completion time of the slowest job", unit: "us", value: |run| run.jct_us_max },
-    Known { key: "slowdown_mean", title: "slowdown of jobs by each other, mean", unit: "", value: |run| run.slowdown_mean },
-    Known { key: "slowdown_p99", title: "slowdown of jobs by each other, 99th percentile", unit: "", value: |run| run.slowdown_p99 },
-    Known { key: "slowdown_max", title: "slowdown of the job that suffers most", unit: "", value: |run| run.slowdown_max },
-    Known { key: "fairness", title: "Jain's index of the jobs' goodput", unit: "", value: |run| run.fairness },
-    Known { key: "fairness_min", title: "lowest Jain's index of the jobs' goodput", unit: "", value: |run| run.fairness_min },
+    Known { key: "jct_us_p50", title: "job completion time, median", unit: "us", value: |run| run.many.jct_us_p50 },
+    Known { key: "jct_us_p99", title: "job completion time, 99th percentile", unit: "us", value: |run| run.many.jct_us_p99 },
+    Known { key: "jct_us_max", title: "completion time of the slowest job", unit: "us", value: |run| run.many.jct_us_max },
+    Known { key: "slowdown_mean", title: "slowdown of jobs by each other, mean", unit: "", value: |run| run.many.slowdown_mean },
+    Known { key: "slowdown_p99", title: "slowdown of jobs by each other, 99th percentile", unit: "", value: |run| run.many.slowdown_p99 },
+    Known { key: "slowdown_max", title: "slowdown of the job that suffers most", unit: "", value: |run| run.many.slowdown_max },
+    Known { key: "fairness", title: "Jain's index of the jobs' goodput", unit: "", value: |run| run.many.fairness },
+    Known { key: "fairness_min", title: "lowest Jain's index of the jobs' goodput", unit: "", value: |run| run.many.fairness_min },
     Known { key: "link_utilization_mean", title: "mean link utilisation", unit: "", value: |run| Some(run.link_utilization_mean) },
     Known { key: "switch_bytes_peak", title: "peak memory of a switch", unit: "B", value: |run| Some(run.switch_bytes_peak as f64) },
     Known { key: "cores_busy", title: "time that the busiest switch's cores have a packet", unit: "", value: |run| run.cores_busy },

@@ -47,30 +47,9 @@ pub struct RunRecord {
     pub communication_us: Option<f64>,
     /// From a job's beginning to its end, mean over jobs; null where one did not complete. Jobs that crash do not count here and above.
     pub jct_us: Option<f64>,
-    /// Of several jobs, from a job's beginning to its end: the median; null where one did not complete.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub jct_us_p50: Option<f64>,
-    /// The 99th percentile.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub jct_us_p99: Option<f64>,
-    /// The longest.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub jct_us_max: Option<f64>,
-    /// How many times as long jobs take as by themselves, mean over jobs; only where `run.alone` asks for it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub slowdown_mean: Option<f64>,
-    /// The 99th percentile.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub slowdown_p99: Option<f64>,
-    /// That of the job that is slowed down most.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub slowdown_max: Option<f64>,
-    /// Jain's index of the goodput of jobs that run, mean over the intervals of the series in which at least two do.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub fairness: Option<f64>,
-    /// In the interval where it is lowest.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub fairness_min: Option<f64>,
+    /// What only runs of several jobs have.
+    #[serde(flatten)]
+    pub many: ManyJobs,
     /// Mean over all links of the share of time in which they were sending.
     pub link_utilization_mean: f64,
     /// The most payload memory that any switch had in use.
@@ -158,6 +137,48 @@ pub struct RunRecord {
     pub jobs: Vec<JobRecord>,
     /// Time that the simulation took. The only field that differs from machine to machine and run to run.
     pub wall_s: f64,
+}
+
+/// How long several jobs take, and what they take from each other.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
+pub struct ManyJobs {
+    /// Of several jobs, from a job's beginning to its end: the median; null where one did not complete.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub jct_us_p50: Option<f64>,
+    /// The 99th percentile.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub jct_us_p99: Option<f64>,
+    /// The longest.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub jct_us_max: Option<f64>,
+    /// How many times as long jobs take as by themselves, mean over jobs; only where `run.alone` asks for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slowdown_mean: Option<f64>,
+    /// The 99th percentile.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slowdown_p99: Option<f64>,
+    /// That of the job that is slowed down most.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slowdown_max: Option<f64>,
+    /// Jain's index of the goodput of jobs that run, mean over the intervals of the series in which at least two do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fairness: Option<f64>,
+    /// In the interval where it is lowest.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fairness_min: Option<f64>,
+}
+
+impl ManyJobs {
+    /// As far as it follows from these jobs themselves.
+    fn of(jobs: &[&JobRecord]) -> Self {
+        let times: Option<Vec<f64>> = jobs.iter().map(|job| job.jct_us).collect();
+        match times.filter(|times| times.len() > 1).and_then(Percentiles::exactly) {
+            Some(Percentiles { p50, p99, max }) => {
+                ManyJobs { jct_us_p50: Some(p50), jct_us_p99: Some(p99), jct_us_max: Some(max), ..ManyJobs::default() }
+            }
+            None => ManyJobs::default(),
+        }
+    }
 }
 
 /// One job of a run.
@@ -315,8 +336,6 @@ pub fn record(prepared: &Prepared, topology: &Topology, result: &RunResult, payl
         sum.filter(|_| !lasting.is_empty()).map(|sum| sum / lasting.len() as f64)
     };
     let (goodput, jct) = (mean_of_all(|job| job.goodput_gbps), mean_of_all(|job| job.jct_us));
-    let times: Option<Vec<f64>> = lasting.iter().map(|job| job.jct_us).collect();
-    let times = times.filter(|times| times.len() > 1).and_then(Percentiles::exactly);
     let leaves = Leaves::of(topology, result);
     let share = |used: std::ops::Range<f64>| {
         let count = result.links.iter().filter(|link| used.contains(&link.utilization)).count();
@@ -342,14 +361,7 @@ pub fn record(prepared: &Prepared, topology: &Topology, result: &RunResult, payl
         iteration_us: mean(lasting.iter().map(|job| job.iteration_us)),
         communication_us: mean(lasting.iter().map(|job| job.communication_us)),
         jct_us: jct,
-        jct_us_p50: times.map(|times| times.p50),
-        jct_us_p99: times.map(|times| times.p99),
-        jct_us_max: times.map(|times| times.max),
-        slowdown_mean: None,
-        slowdown_p99: None,
-        slowdown_max: None,
-        fairness: None,
-        fairness_min: None,
+        many: ManyJobs::of(&lasting),
         link_utilization_mean: result.link_utilization_mean(),
         switch_bytes_peak: result.switch_bytes_peak(),
         cores_busy: result.cores_busy(),

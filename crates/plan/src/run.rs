@@ -194,7 +194,7 @@ fn describe(
     if !result.series.is_empty() {
         let means = together::means(&record.jobs, &result.series);
         record.jobs.iter_mut().zip(means).for_each(|(job, means)| job.together = means);
-        (record.fairness, record.fairness_min) = together::fairness(&together::sharing(&record.jobs, &result.series)).unzip();
+        (record.many.fairness, record.many.fairness_min) = together::fairness(&together::sharing(&record.jobs, &result.series)).unzip();
     }
     record.series = series;
     record.repetition = repetition;

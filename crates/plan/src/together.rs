@@ -77,7 +77,7 @@ pub fn compare(record: &mut RunRecord, alone_us: Vec<Option<f64>>) {
     let slowdowns: Vec<f64> = record.jobs.iter().filter_map(|job| job.slowdown).collect();
     let mean = slowdowns.iter().sum::<f64>() / slowdowns.len() as f64;
     if let Some(of_all) = Percentiles::exactly(slowdowns) {
-        (record.slowdown_mean, record.slowdown_p99, record.slowdown_max) = (Some(mean), Some(of_all.p99), Some(of_all.max));
+        (record.many.slowdown_mean, record.many.slowdown_p99, record.many.slowdown_max) = (Some(mean), Some(of_all.p99), Some(of_all.max));
     }
 }
 

@@ -41,7 +41,7 @@ fn a_row_is_a_job_that_says_what_the_entry_does_not() {
     let seen: Vec<_> = record.jobs.iter().map(|job| (job.system, job.workers, job.message_bytes, job.begun_us)).collect();
     assert_eq!(seen, [("ring", 2, 4096, 0.0), ("ring", 3, 65536, 5.0), ("tree", 4, 1024, 0.0), ("tree", 2, 65536, 7.0)]);
     assert_eq!(record.jobs[1].workers_us.iter().map(|(host, _)| *host).collect::<Vec<_>>(), [0, 1, 2]);
-    assert!(record.is_good() && record.jct_us_max >= record.jct_us_p50);
+    assert!(record.is_good() && record.many.jct_us_max >= record.many.jct_us_p50);
 }
 
 #[test]
@@ -104,11 +104,11 @@ fn who_shares_links_is_slowed_down_and_who_does_not_is_not() {
         let slowdown: Vec<f64> = record.jobs.iter().map(|job| job.slowdown.expect("it was asked for")).collect();
         assert!(slowdown[..2].iter().all(|slowdown| (1.8..2.2).contains(slowdown)), "{slowdown:?}");
         assert!(slowdown[2..].iter().all(|slowdown| (slowdown - 1.0).abs() < 0.01), "{slowdown:?}");
-        assert_eq!(record.slowdown_max, slowdown.iter().copied().reduce(f64::max));
+        assert_eq!(record.many.slowdown_max, slowdown.iter().copied().reduce(f64::max));
         let mean = slowdown.iter().sum::<f64>() / 4.0;
-        assert!((record.slowdown_mean.unwrap() - mean).abs() < 1e-9);
+        assert!((record.many.slowdown_mean.unwrap() - mean).abs() < 1e-9);
         // Two have half of what the third one has: (1 + 1 + 2)^2 / (3 (1 + 1 + 4)) while all run, and 1 while two do.
-        let fairness = (record.fairness.unwrap(), record.fairness_min.unwrap());
+        let fairness = (record.many.fairness.unwrap(), record.many.fairness_min.unwrap());
         assert!((0.87..0.99).contains(&fairness.0) && (0.8..0.92).contains(&fairness.1), "{fairness:?}");
     }
 }
@@ -118,7 +118,7 @@ fn who_shares_links_is_slowed_down_and_who_does_not_is_not() {
 fn a_job_by_itself_has_no_spread() {
     let jobs = "[[jobs]]\nsystem = \"tree\"\nworkers = 4\nmessage = \"256KiB\"\n[run]\nseries_interval = \"5us\"\n";
     let record = &records(&plan("single", jobs, "", &[]).unwrap())[0];
-    let of_run = [record.jct_us_p50, record.slowdown_mean, record.fairness, record.jobs[0].alone_us];
+    let of_run = [record.many.jct_us_p50, record.many.slowdown_mean, record.many.fairness, record.jobs[0].alone_us];
     assert_eq!(of_run, [None; 4]);
 }
 
@@ -129,7 +129,7 @@ fn by_itself_a_job_has_what_the_others_leave() {
     let network = |aggregators: u32| format!("network.aggregators={aggregators}");
     let slowdown = |name: &str, aggregators: u32| {
         let set = network(aggregators);
-        records(&plan(name, jobs, "", &[&set]).unwrap())[0].slowdown_mean.unwrap()
+        records(&plan(name, jobs, "", &[&set]).unwrap())[0].many.slowdown_mean.unwrap()
     };
     let (scarce, plenty) = (slowdown("scarce", 8), slowdown("plenty", 512));
     assert!(scarce > 1.5 && plenty < 1.1, "{scarce} with 8 aggregators, {plenty} with 512");

@@ -1,8 +1,7 @@
 //! Which share of links or jobs has up to how much of something.
 
 use anyhow::Result;
-use fanin_plan::metrics::Field;
-use fanin_plan::results::JobRecord;
+use fanin_plan::metrics::{Field, OfJob};
 use fanin_plan::run::Finished;
 use fanin_plan::schema::Plot;
 
@@ -29,12 +28,7 @@ pub fn of_links(plot: &Plot, finished: &[Finished], groups: &[Group]) -> Result<
 ///
 /// # Errors
 /// Those of drawing.
-pub fn of_jobs(
-    plot: &Plot,
-    finished: &[Finished],
-    groups: &[Group],
-    (field, value): (&Field, fn(&JobRecord) -> Option<f64>),
-) -> Result<String> {
+pub fn of_jobs(plot: &Plot, finished: &[Finished], groups: &[Group], (field, value): (&Field, OfJob)) -> Result<String> {
     let of_group = |group: &Group| -> Vec<f64> {
         let jobs = finished.iter().filter(|run| group.points.contains(&run.point)).flat_map(|run| &run.record.jobs);
         jobs.filter_map(value).collect()

@@ -248,7 +248,7 @@ mod tests {
                 }
                 let of_all = ranks[0].iter().filter(|index| ranks[1..].iter().all(|rank| rank.binary_search(index).is_ok())).count();
                 let own = if bucketed { density } else { sparsity.own_density() };
-                let expected = overlap + (1.0 - overlap) * own.powi(3);
+                let expected = overlap + (1.0 - overlap) * own * own * own;
                 let share = of_all as f64 / ranks[0].len() as f64;
                 assert!((share - expected).abs() < 0.02, "{sparsity:?}: {share} of the indices are all ranks', {expected} expected");
             }
