@@ -61,8 +61,8 @@ const WRONG: &[(&str, &str, &str)] = &[
     (
         "message = \"4KiB\"",
         "message = \"4KiB\"\nmesage = 1",
-        "plan.toml:12: jobs[0].mesage = 1: unknown key; did you mean message? Expected one of system, copies, workers, servers, placement, \
-         jobs_per_host, message, payload, element, operations, model, scale, iterations, tensor, compute, compute_spread, start, \
+        "plan.toml:12: jobs[0].mesage = 1: unknown key; did you mean message? Expected one of system, file, copies, workers, servers, placement, \
+         jobs_per_host, message, payload, element, indices, operations, model, scale, iterations, tensor, compute, compute_spread, start, \
          start_skew, arrivals, crash, noise, window, reliable, rto_initial, rto_min, patience, trees",
     ),
     ("trees = 1", "trees = 0", "plan.toml:9: jobs[0].trees = 0: expected 1 to 1024"),
@@ -217,8 +217,8 @@ const WRONG: &[(&str, &str, &str)] = &[
     (
         "\"tree\"\ntrees = 1",
         "\"canary\"\ntimeout_ps = 5",
-        "plan.toml:9: jobs[0].timeout_ps = 5: unknown key; expected one of system, copies, workers, servers, placement, jobs_per_host, \
-         message, payload, element, operations, model, scale, iterations, tensor, compute, compute_spread, start, start_skew, arrivals, \
+        "plan.toml:9: jobs[0].timeout_ps = 5: unknown key; expected one of system, file, copies, workers, servers, placement, jobs_per_host, \
+         message, payload, element, indices, operations, model, scale, iterations, tensor, compute, compute_spread, start, start_skew, arrivals, \
          crash, noise, window, reliable, rto_initial, rto_min, patience, descriptors, failure, \
          fan_in, generations, hold, leader, leader_time, lifetime, scan, shared, table, timeout, timeout_max, timeout_min",
     ),
@@ -334,7 +334,7 @@ const WRONG_BESIDE: &[(&str, &str, &str)] = &[
     (
         "seed = 1",
         "seed = 1\n[[plot]]\nname = \"p\"\ntitle = \"P\"\nkind = \"time\"\ny = \"slot\"",
-        "plan.toml:27: plot[0].y = \"slot\": expected one of goodput_gbps, packets, slots, slot_bytes, collisions, aggregator_window, link_window, \
+        "plan.toml:27: plot[0].y = \"slot\": expected fairness, or one of goodput_gbps, packets, slots, slot_bytes, collisions, aggregator_window, link_window, \
          collision_share, mark_share, synchrony, outstanding, round_trip",
     ),
 ];

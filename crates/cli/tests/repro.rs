@@ -272,13 +272,13 @@ fn a_plan_that_is_said_to_draw_nothing_has_one_value_and_is_held_to_it() {
 }
 
 #[test]
-fn what_is_sampled_in_the_first_repetition_only_is_one_seed_and_what_is_not_sampled_is_not_measured() {
+fn what_is_sampled_is_of_all_seeds_and_what_is_not_sampled_is_not_measured() {
     let folder = folder("repro-sampled");
     let body = r#"field = "jobs.0.together.goodput_gbps"
 value = { series = "ring", condition = "congested", "jobs.0.message" = "64KiB" }
 window = [0.01, 1000]"#;
     for (plan, seeds, verdict) in [
-        (PLAN.replace("[run]", "[run]\nseries_interval = \"1us\""), serde_json::json!(1), "reproduced"),
+        (PLAN.replace("[run]", "[run]\nseries_interval = \"1us\""), serde_json::json!(2), "reproduced"),
         (PLAN.to_string(), serde_json::Value::Null, "cannot be tested here"),
     ] {
         experiment(&folder, &plan, &claims(&[("", body)]));

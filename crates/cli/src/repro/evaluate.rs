@@ -303,7 +303,7 @@ impl<'a> Results<'a> {
             let of_point = |&point: &usize| self.grid.number(point, repetition, field).map_err(|why| (point, why));
             match points.iter().map(of_point).collect::<Result<Vec<f64>, _>>() {
                 Ok(several) => numbers.push(over.of(&several)),
-                // What is sampled over time is kept for the first repetition only: these are the seeds that there are.
+                // A gauge that was told of in the first repetitions and not in this one: these are the seeds that there are.
                 Err((_, why)) if why == NOT_MEASURED && repetition > 0 => break,
                 Err((point, why)) => {
                     let what = format!("no {field} at {}, repetition {repetition}: {why}", self.grid.describe(point));
