@@ -209,6 +209,7 @@ class Job(_Job, total=False):
     overlap: Fraction
     picks: Literal["random", "buckets"]
     # flare
+    coding: Literal["shortest", "pairs"]
     range: int
     storage: Literal["fitting", "two-level", "array", "table"]
     slots: int

@@ -35,6 +35,11 @@ pub trait Wire: Copy + fmt::Debug {
 
     /// The kind of packet.
     fn kind(&self) -> PacketKind;
+
+    /// How many pairs of an index and a value follow, where the header says that some do.
+    fn pairs(&self) -> Option<u16> {
+        None
+    }
 }
 
 /// Why bytes are not a packet.

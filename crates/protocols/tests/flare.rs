@@ -2,8 +2,8 @@
 
 use fanin_core::hash::mix;
 use fanin_core::{
-    Address, Body, Collective, DropReason, Duration, Egress, ElementOp, Event, FailureReason, Ingress, Instant, JobId, Node, NodeId,
-    OpError, OperationId, Outcome, Pair, PairFormat, Payload, Piece, PortId, Rank, Suspect, Tx, Wire, Worker,
+    Address, Body, Collective, DropReason, Duration, Egress, ElementOp, Event, FailureReason, IndexCoding, Ingress, Instant, JobId, Node,
+    NodeId, OpError, OperationId, Outcome, Pair, PairFormat, Payload, Piece, PortId, Rank, Suspect, Tx, Wire, Worker,
 };
 use fanin_protocols::flare::{Blocks, FlareSwitch, FlareSwitchConfig, FlareWorker, FlareWorkerConfig, StorageKind};
 use fanin_protocols::shared::reliability::Reliability;
@@ -12,7 +12,7 @@ use fanin_wire::flare::{FlareBlock, FlareHeader, Part};
 
 type Bytes = [u8];
 
-const BLOCKS: Blocks = Blocks { range: 8, capacity: 2, value_bytes: 4, window: 2 };
+const BLOCKS: Blocks = Blocks { range: 8, capacity: 2, shortest: false, value_bytes: 4, window: 2 };
 const FORMAT: PairFormat = PairFormat { index_bytes: 2, value_bytes: 4 };
 const PARENT: PortId = PortId(2);
 
@@ -124,7 +124,7 @@ fn at(number: u32) -> FlareBlock {
 }
 
 fn last(number: u16, count: u16) -> Part {
-    Part { number, count, packets: number + 1, making: 0 }
+    Part { number, count, packets: number + 1, making: 0, coding: IndexCoding::Pairs }
 }
 
 fn from(port: u16) -> Ingress {
@@ -172,8 +172,11 @@ fn a_switch_without_memory_gets_the_sum_from_its_parent() {
     let asked = FlareHeader::Ask { at: at(4), from: 0, attempt: 2 };
     assert_eq!(told.headers_to(PortId(0)), [FlareHeader::Waiting { at: at(4), suspect: Suspect::Rank(Rank(1)) }]);
     assert!(told.headers_to(PARENT).contains(&asked), "{:?}", told.sent);
-    let parts = [Part { number: 0, count: 2, packets: 0, making: 6 }, Part { number: 1, count: 1, packets: 2, making: 6 }];
-    let sums = [packed(&[(1, 9), (3, 1)]), packed(&[(7, 2)])];
+    let first = Part { number: 0, count: 2, packets: 0, making: 6, coding: IndexCoding::Run };
+    let parts = [first, Part { number: 1, count: 1, packets: 2, coding: IndexCoding::Pairs, ..first }];
+    let mut run = Vec::new();
+    IndexCoding::Run.pack(FORMAT, [(1, 9), (2, 1)].map(|(index, bits)| Pair { index, bits }).into_iter(), &mut run);
+    let sums = [run, packed(&[(7, 2)])];
     for (part, sum) in parts.into_iter().zip(&sums).rev() {
         let told = give(&mut switch, PARENT.0, FlareHeader::Aggregate { at: at(4), part }, sum);
         assert_eq!(told.sent, [(vec![PortId(0), PortId(1)], FlareHeader::Aggregate { at: at(4), part }, sum.clone())]);

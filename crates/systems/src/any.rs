@@ -190,6 +190,10 @@ impl Wire for AnyHeader {
             AnyHeader::Doubling(header) => header.kind(),
         }
     }
+
+    fn pairs(&self) -> Option<u16> {
+        if let AnyHeader::Flare(header) = self { header.pairs() } else { None }
+    }
 }
 
 impl From<TreeHeader> for AnyHeader {

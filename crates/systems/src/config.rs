@@ -6,7 +6,7 @@ use fanin_protocols::shared::step::StepCost;
 use serde::{Deserialize, Serialize};
 
 pub use crate::canary::{CanaryParameters, FailureRule, FanInRule, LeaderRule, Placement};
-pub use crate::sparse::{DoublingParameters, FlareParameters, FlareStorage, Picks};
+pub use crate::sparse::{DoublingParameters, FlareCoding, FlareParameters, FlareStorage, Picks};
 
 /// A job's configuration contradicts itself or the network.
 #[derive(Clone, PartialEq, Eq, Debug)]

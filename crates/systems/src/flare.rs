@@ -8,7 +8,7 @@ use fanin_protocols::tree::TreeRole;
 use fanin_wire::flare::INDEX_BYTES;
 
 use crate::any::{AnyNode, resend_gap};
-use crate::config::{BuildError, FlareParameters, FlareStorage, JobSpec, System};
+use crate::config::{BuildError, FlareCoding, FlareParameters, FlareStorage, JobSpec, System};
 use crate::trees::StaticTrees;
 
 /// Bytes of a table's values, where the plan does not say how many slots it has (`flare 4.5`: 256 of 32 bits).
@@ -135,7 +135,8 @@ fn blocks(spec: &FlarePackets, parameters: &FlareParameters) -> Result<Blocks, B
             format!("a packet that takes more than {capacity} of the {range} pairs of a block: its packets are numbered by 16 bits");
         return Err(BuildError::new("payload", spec.payload_bytes, expected));
     }
-    Ok(Blocks { range, capacity, value_bytes: spec.element_bytes, window: spec.window })
+    let shortest = parameters.coding == FlareCoding::Shortest;
+    Ok(Blocks { range, capacity, shortest, value_bytes: spec.element_bytes, window: spec.window })
 }
 
 /// What a switch keeps sums in.

@@ -29,9 +29,9 @@ pub use build::{build, check_operator, ring_order, shared};
 pub use collectives::check_collective;
 pub use config::{
     A2tpParameters, AlgorithmRule, AtpParameters, BuildError, CanaryParameters, CollisionRule, CongestionParameters, CongestionRule,
-    DeallocationRule, DoublingParameters, FailureRule, FanInRule, FlareParameters, FlareStorage, JobSpec, LeaderRule, LookupRule,
-    MachinesParameters, NetReduceParameters, Picks, Placement, PsParameters, RecoveryRule, ReemissionRule, RefusalRule, RinaParameters,
-    RingOrder, SafetyNets, SharpMode, SharpParameters, StepParameters, SynchronyRule, System, UNLIMITED, WindowRule,
+    DeallocationRule, DoublingParameters, FailureRule, FanInRule, FlareCoding, FlareParameters, FlareStorage, JobSpec, LeaderRule,
+    LookupRule, MachinesParameters, NetReduceParameters, Picks, Placement, PsParameters, RecoveryRule, ReemissionRule, RefusalRule,
+    RinaParameters, RingOrder, SafetyNets, SharpMode, SharpParameters, StepParameters, SynchronyRule, System, UNLIMITED, WindowRule,
 };
 pub use flare::FlarePackets;
 pub use formats::{LAYOUTS, block_of, layout_of};

@@ -17,6 +17,18 @@ pub enum FlareStorage {
     Table,
 }
 
+/// How packets of pairs name the indices of their values (Flare).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FlareCoding {
+    /// Each packet as takes the fewest bytes: an index for each value; a bit for each index of a range; or the first index alone, where none is
+    /// left out.
+    #[default]
+    Shortest,
+    /// An index for each value, as the paper has it (flare 2).
+    Pairs,
+}
+
 /// At which indices a worker of a sparse job has something.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -40,8 +52,11 @@ pub struct FlareParameters {
     pub picks: Picks,
     /// Indices of a block, at most 65536; 0 for as many as have, on average, nine tenths of a packet of pairs (flare 2).
     pub range: u32,
-    /// Whether workers begin a part of each window by their rank (flare 4.7).
+    /// Whether workers begin a part of each window by their rank (flare 4.7), so that a switch's cores have different blocks to work at. Where switches
+    /// are not limited by their cores it only delays each block's sum by the time in which workers go round the window.
     pub staggered: bool,
+    /// How packets name indices.
+    pub coding: FlareCoding,
     /// What switches keep sums in.
     pub storage: FlareStorage,
     /// Slots of a table; 0 for as many as make 1 KiB of values (flare 4.5).
@@ -57,7 +72,8 @@ impl Default for FlareParameters {
             overlap: 0.0,
             picks: Picks::Random,
             range: 0,
-            staggered: true,
+            staggered: false,
+            coding: FlareCoding::Shortest,
             storage: FlareStorage::Fitting,
             slots: 0,
             probes: false,

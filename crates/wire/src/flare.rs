@@ -2,12 +2,12 @@
 //!
 //! | offset | bytes | field | |
 //! |---|---|---|---|
-//! | 0 | 1 | `kind` | 1 contribution, to the parent; 2 aggregate, from the parent; 3 waiting; 4 rejected; 5 ask, to the parent; 6 wanted, from the parent |
+//! | 0 | 1 | `kind` | 1 contribution, to the parent; 2 aggregate, from the parent; 3 waiting; 4 rejected; 5 ask, to the parent; 6 wanted, from the parent; contribution and aggregate whose indices are coded as a bitmap: 7 and 8, as a run: 9 and 10 |
 //! | 1 | 1 | `attempt` or `suspect_kind` | contribution and ask: how often it was sent before, 255 for more; waiting: 0 unknown, 1 rank, 2 switch; else zero |
 //! | 2 | 2 | `number` | contribution and aggregate: among the sender's packets of this block, from 0 on; ask and wanted: the first that is missing; else zero |
 //! | 4 | 4 | `block` | the block's number in its job, continued from one operation to the next |
 //! | 8 | 4 | `operation` | what workers must agree on: a digest of the operation |
-//! | 12 | 2 | `count` | contribution and aggregate: how many pairs follow; may be 0 |
+//! | 12 | 2 | `count` | contribution and aggregate: how many pairs follow; may be 0 in kinds 1 and 2 |
 //! | 14 | 2 | `packets` | contribution and aggregate: in the last packet how many there are, which is more than its `number` may say; else zero |
 //! | 16 | 4 | `making` | contribution and aggregate: which making of the block's packets this is one of; else zero |
 //! | 12 | 4 | `suspect` | waiting: the rank or the switch, zero where unknown; else zero |
@@ -15,10 +15,12 @@
 //! A switch that has lost its memory makes a block's packets anew, and may divide the pairs among them in another way: so packets say by `making`
 //! which of them go together.
 //!
-//! Behind a contribution or an aggregate come `count` indices of two bytes, and as many values. The authors' format has 12 bytes, no `number`,
-//! and eight bits for `packets` (`flare 2`, P4); with a number, copies of a packet are told from other ones (`flare 4.9`).
+//! Behind a contribution or an aggregate come `count` indices of two bytes, and as many values. A bitmap has two bytes of the first index, two of
+//! how many there are from there to the last one, less one, and a bit for each; a run the first index alone ([`IndexCoding`]). The authors' format
+//! has 12 bytes, pairs only, no `number`, and eight bits for `packets` (`flare 2`, P4); with a number, copies of a packet are told from other ones
+//! (`flare 4.9`).
 
-use fanin_core::{Malformed, NodeId, PacketKind, Rank, Suspect, Wire};
+use fanin_core::{IndexCoding, Malformed, NodeId, PacketKind, Rank, Suspect, Wire};
 
 use crate::bytes::{front, put, require, u16_at, u32_at};
 
@@ -28,6 +30,10 @@ const WAITING: u8 = 3;
 const REJECTED: u8 = 4;
 const ASK: u8 = 5;
 const WANTED: u8 = 6;
+const CONTRIBUTION_BITMAP: u8 = 7;
+const AGGREGATE_BITMAP: u8 = 8;
+const CONTRIBUTION_RUN: u8 = 9;
+const AGGREGATE_RUN: u8 = 10;
 const LENGTH: usize = 20;
 
 /// Bytes of an index.
@@ -53,6 +59,8 @@ pub struct Part {
     pub packets: u16,
     /// Packets of a block go together where they have the same; 0 from workers.
     pub making: u32,
+    /// How it names the indices of its pairs; by pairs where it has none.
+    pub coding: IndexCoding,
 }
 
 /// The header of a packet of Flare.
@@ -119,8 +127,14 @@ impl FlareHeader {
     }
 
     fn part(head: &[u8]) -> Result<Part, Malformed> {
-        let part = Part { number: u16_at(head, 2), count: u16_at(head, 12), packets: u16_at(head, 14), making: u32_at(head, 16) };
+        let coding = match head[0] {
+            CONTRIBUTION_BITMAP | AGGREGATE_BITMAP => IndexCoding::Bitmap,
+            CONTRIBUTION_RUN | AGGREGATE_RUN => IndexCoding::Run,
+            _ => IndexCoding::Pairs,
+        };
+        let part = Part { number: u16_at(head, 2), count: u16_at(head, 12), packets: u16_at(head, 14), making: u32_at(head, 16), coding };
         require(part.packets == 0 || part.number < part.packets, "packets", part.packets)?;
+        require(part.count > 0 || coding == IndexCoding::Pairs, "count", part.count)?;
         Ok(part)
     }
 
@@ -147,10 +161,13 @@ impl Wire for FlareHeader {
     fn parse(bytes: &[u8]) -> Result<(Self, usize), Malformed> {
         let head = front(bytes, LENGTH)?;
         let at = FlareBlock { number: u32_at(head, 4), operation: u32_at(head, 8) };
-        require(matches!(head[0], CONTRIBUTION | AGGREGATE) || u32_at(head, 16) == 0, "making", u32_at(head, 16))?;
+        let has_pairs = matches!(head[0], CONTRIBUTION | AGGREGATE | CONTRIBUTION_BITMAP..=AGGREGATE_RUN);
+        require(has_pairs || u32_at(head, 16) == 0, "making", u32_at(head, 16))?;
         let header = match head[0] {
-            CONTRIBUTION => FlareHeader::Contribution { at, part: Self::part(head)?, attempt: head[1] },
-            AGGREGATE => {
+            CONTRIBUTION | CONTRIBUTION_BITMAP | CONTRIBUTION_RUN => {
+                FlareHeader::Contribution { at, part: Self::part(head)?, attempt: head[1] }
+            }
+            AGGREGATE | AGGREGATE_BITMAP | AGGREGATE_RUN => {
                 require(head[1] == 0, "attempt", head[1])?;
                 FlareHeader::Aggregate { at, part: Self::part(head)? }
             }
@@ -177,10 +194,18 @@ impl Wire for FlareHeader {
 
     #[inline]
     fn emit(&self, out: &mut [u8]) -> usize {
-        let none = Part { number: 0, count: 0, packets: 0, making: 0 };
+        let none = Part { number: 0, count: 0, packets: 0, making: 0, coding: IndexCoding::Pairs };
         let (kind, second, part) = match *self {
-            FlareHeader::Contribution { part, attempt, .. } => (CONTRIBUTION, attempt, part),
-            FlareHeader::Aggregate { part, .. } => (AGGREGATE, 0, part),
+            FlareHeader::Contribution { part, attempt, .. } => match part.coding {
+                IndexCoding::Pairs => (CONTRIBUTION, attempt, part),
+                IndexCoding::Bitmap => (CONTRIBUTION_BITMAP, attempt, part),
+                IndexCoding::Run => (CONTRIBUTION_RUN, attempt, part),
+            },
+            FlareHeader::Aggregate { part, .. } => match part.coding {
+                IndexCoding::Pairs => (AGGREGATE, 0, part),
+                IndexCoding::Bitmap => (AGGREGATE_BITMAP, 0, part),
+                IndexCoding::Run => (AGGREGATE_RUN, 0, part),
+            },
             FlareHeader::Waiting { suspect: Suspect::Unknown, .. } => (WAITING, 0, none),
             FlareHeader::Waiting { suspect: Suspect::Rank(_), .. } => (WAITING, 1, none),
             FlareHeader::Waiting { suspect: Suspect::Switch(_), .. } => (WAITING, 2, none),
@@ -214,6 +239,14 @@ impl Wire for FlareHeader {
             }
         }
     }
+
+    #[inline]
+    fn pairs(&self) -> Option<u16> {
+        match self {
+            FlareHeader::Contribution { part, .. } | FlareHeader::Aggregate { part, .. } => Some(part.count),
+            _ => None,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -223,9 +256,17 @@ mod tests {
     #[test]
     fn golden_bytes() {
         let at = FlareBlock { number: 0x0403_0201, operation: 0x0807_0605 };
-        let part = Part { number: 0x0a09, count: 164, packets: 0x0c0b, making: 0x100f_0e0d };
-        let middle = Part { number: 0x0a09, count: 0, packets: 0, making: 0 };
-        let cases: [(FlareHeader, [u8; LENGTH]); 8] = [
+        let part = Part { number: 0x0a09, count: 164, packets: 0x0c0b, making: 0x100f_0e0d, coding: IndexCoding::Pairs };
+        let middle = Part { number: 0x0a09, count: 0, packets: 0, making: 0, coding: IndexCoding::Pairs };
+        let (bitmap, run) = (Part { coding: IndexCoding::Bitmap, ..part }, Part { count: 2, coding: IndexCoding::Run, ..middle });
+        let cases: [(FlareHeader, [u8; LENGTH]); 12] = [
+            (
+                FlareHeader::Contribution { at, part: bitmap, attempt: 3 },
+                [7, 3, 9, 10, 1, 2, 3, 4, 5, 6, 7, 8, 164, 0, 11, 12, 13, 14, 15, 16],
+            ),
+            (FlareHeader::Aggregate { at, part: bitmap }, [8, 0, 9, 10, 1, 2, 3, 4, 5, 6, 7, 8, 164, 0, 11, 12, 13, 14, 15, 16]),
+            (FlareHeader::Contribution { at, part: run, attempt: 0 }, [9, 0, 9, 10, 1, 2, 3, 4, 5, 6, 7, 8, 2, 0, 0, 0, 0, 0, 0, 0]),
+            (FlareHeader::Aggregate { at, part: run }, [10, 0, 9, 10, 1, 2, 3, 4, 5, 6, 7, 8, 2, 0, 0, 0, 0, 0, 0, 0]),
             (FlareHeader::Contribution { at, part, attempt: 3 }, [1, 3, 9, 10, 1, 2, 3, 4, 5, 6, 7, 8, 164, 0, 11, 12, 13, 14, 15, 16]),
             (FlareHeader::Aggregate { at, part: middle }, [2, 0, 9, 10, 1, 2, 3, 4, 5, 6, 7, 8, 0, 0, 0, 0, 0, 0, 0, 0]),
             (FlareHeader::Waiting { at, suspect: Suspect::Unknown }, [3, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 0, 0, 0, 0, 0, 0, 0, 0]),
@@ -258,7 +299,10 @@ mod tests {
         assert_eq!(FlareHeader::parse(&[1; 19]), Err(Malformed::Truncated { needed: 20, got: 19 }));
         assert_eq!(error(ASK, 16, 1), Malformed::Field { name: "making", value: 1 });
         assert_eq!(error(0, 16, 1), Malformed::Field { name: "making", value: 1 });
-        assert_eq!(error(0, 0, 7), Malformed::Field { name: "kind", value: 7 });
+        assert_eq!(error(0, 0, 11), Malformed::Field { name: "kind", value: 11 });
+        for kind in CONTRIBUTION_BITMAP..=AGGREGATE_RUN {
+            assert_eq!(error(kind, 12, 0), Malformed::Field { name: "count", value: 0 });
+        }
         assert_eq!(error(WANTED, 1, 1), Malformed::Field { name: "attempt", value: 1 });
         assert_eq!(error(ASK, 15, 1), Malformed::Field { name: "suspect", value: 1 << 24 });
         assert_eq!(error(AGGREGATE, 1, 1), Malformed::Field { name: "attempt", value: 1 });

@@ -2,7 +2,9 @@
 //! not lead back to the same bytes.
 #![allow(unexpected_cfgs, reason = "cargo-bolero sets the cfg `fuzzing`")]
 
-use fanin_core::{Address, BlockExponent, FlowLabel, JobId, Malformed, NodeId, PortId, Rank, Role, Suspect, TrafficClass, Via, Wire};
+use fanin_core::{
+    Address, BlockExponent, FlowLabel, IndexCoding, JobId, Malformed, NodeId, PortId, Rank, Role, Suspect, TrafficClass, Via, Wire,
+};
 use fanin_wire::atp::{AggregatorName, AtpFlags, AtpHeader, FragmentId, NextRound, RankSet, Waited};
 use fanin_wire::canary::{CanaryHeader, CanaryId, PartialSum};
 use fanin_wire::doubling::{DoublingHeader, ListName};
@@ -56,9 +58,11 @@ fn panama_headers() -> impl Strategy<Value = PanamaHeader> {
 fn flare_headers() -> impl Strategy<Value = FlareHeader> {
     let at = || any::<(u32, u32)>().prop_map(|(number, operation)| FlareBlock { number, operation });
     let part = || {
-        any::<(u16, u16, u16, u32)>().prop_map(|(number, count, packets, making)| {
+        let coding = prop_oneof![Just(IndexCoding::Pairs), Just(IndexCoding::Bitmap), Just(IndexCoding::Run)];
+        (any::<(u16, u16, u16, u32)>(), coding).prop_map(|((number, count, packets, making), coding)| {
             let packets = if packets > number { packets } else { 0 };
-            Part { number, count, packets, making }
+            let coding = if count > 0 { coding } else { IndexCoding::Pairs };
+            Part { number, count, packets, making, coding }
         })
     };
     prop_oneof![

@@ -1,7 +1,7 @@
 //! Jobs of sparse vectors.
 
 use fanin_core::Operator;
-use fanin_systems::{DoublingParameters, FlareParameters, FlareStorage, Picks, System};
+use fanin_systems::{DoublingParameters, FlareCoding, FlareParameters, FlareStorage, Picks, System};
 
 use crate::draw::Draw;
 use crate::recipe::JobRecipe;
@@ -11,6 +11,9 @@ pub(super) const PACKETS_MAX: u64 = 10;
 
 /// The stream of how alike indices are.
 const ALIKE: u64 = 0x0a1c;
+
+/// The stream of how packets name indices; apart for the same reason as [`alike`].
+const CODING: u64 = 0xc0d1;
 
 /// Some jobs become jobs of Flare: all that were wanted, or one in sixteen of those without servers. Blocks have one packet or several; tables
 /// are small, so that spill is the rule.
@@ -26,12 +29,14 @@ pub(super) fn flare(draw: &mut Draw, jobs: &mut [JobRecipe], only: Option<&str>)
         let capacity = job.payload_bytes / pair_bytes;
         let range = if draw.percent(30) { 0 } else { draw.between(1, u64::from(capacity) * (PACKETS_MAX - 2)).min(65_536) as u32 };
         let (overlap, picks) = alike(draw);
+        let coding = if Draw::new(draw.clone().bits(), CODING).percent(70) { FlareCoding::Shortest } else { FlareCoding::Pairs };
         job.system = System::Flare(FlareParameters {
             density: draw.scaled(1, 1_000) as f64 / 1_000.0,
             overlap,
             picks,
             range,
             staggered: draw.percent(50),
+            coding,
             storage: *draw.pick(&STORAGES),
             slots: draw.scaled(1, 2 * u64::from(capacity)) as u32,
             probes: draw.percent(50),

@@ -2,6 +2,7 @@
 //! [`Length`] (simulation at full speed), [`Census`] (exactly-once checked on every delivery) and elements (`[u8]`, production).
 
 mod census;
+mod coding;
 mod custom;
 mod dtype;
 mod elements;
@@ -20,6 +21,7 @@ use std::fmt;
 use std::hash::Hash;
 
 pub use census::{Census, CensusAcc, census_key, weight};
+pub use coding::{Extent, IndexCoding, PairCut};
 pub use custom::{CustomKernel, CustomLayout, CustomOp, PayloadOp};
 pub use dtype::{DType, ElementOp, Operator, UnknownName, Unsupported};
 pub use elements::ElementAcc;

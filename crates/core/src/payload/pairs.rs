@@ -28,11 +28,16 @@ impl PairFormat {
 
     /// Appends pairs to a packet that has none yet.
     pub fn pack(self, pairs: impl ExactSizeIterator<Item = Pair> + Clone, out: &mut Vec<u8>) {
-        let (indices, values) = (pairs.clone().map(|pair| u64::from(pair.index)), pairs.map(|pair| pair.bits));
+        let indices = pairs.clone().map(|pair| u64::from(pair.index));
         match self.index_bytes {
             2 => append::<2>(indices, out),
             _ => append::<4>(indices, out),
         }
+        self.pack_values(pairs.map(|pair| pair.bits), out);
+    }
+
+    /// Appends values alone.
+    pub(super) fn pack_values(self, values: impl ExactSizeIterator<Item = u64>, out: &mut Vec<u8>) {
         match self.value_bytes {
             1 => append::<1>(values, out),
             2 => append::<2>(values, out),
@@ -51,13 +56,18 @@ impl PairFormat {
             2 => take::<2>(indices, pairs, |pair, index| pair.index = index as u32),
             _ => take::<4>(indices, pairs, |pair, index| pair.index = index as u32),
         }
+        self.unpack_values(values, pairs);
+        true
+    }
+
+    /// Puts a value to each pair.
+    pub(super) fn unpack_values(self, values: &[u8], pairs: &mut [Pair]) {
         match self.value_bytes {
             1 => take::<1>(values, pairs, |pair, bits| pair.bits = bits),
             2 => take::<2>(values, pairs, |pair, bits| pair.bits = bits),
             4 => take::<4>(values, pairs, |pair, bits| pair.bits = bits),
             _ => take::<8>(values, pairs, |pair, bits| pair.bits = bits),
         }
-        true
     }
 
     /// Whether a packet has the bytes of `count` pairs, with indices below `range`.

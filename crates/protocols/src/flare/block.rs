@@ -1,5 +1,6 @@
 //! A block at a switch: its storage, and what has come of it; and a worker's packets of a block.
 
+use fanin_core::IndexCoding;
 use fanin_wire::flare::Part;
 
 use super::children::Children;
@@ -120,14 +121,14 @@ impl<V: Copy + Default> SparseBlock<V> {
     }
 }
 
-/// A worker's packets of a block, of at most `capacity` pairs: at least one, also where there are none, or the block would never be complete
+/// A worker's packets of a block, of at most `capacity` pairs with their indices: at least one, also where there are none, or the block would never be complete
 /// (`flare 4.6`).
 pub fn packets<V>(pairs: &[Pair<V>], capacity: usize) -> impl Iterator<Item = Packet<'_, V>> {
     let count = pairs.len().div_ceil(capacity).max(1) as u32;
     (0..count).map(move |number| {
         let first = number as usize * capacity;
         let part = &pairs[first..pairs.len().min(first + capacity)];
-        Packet { number, pairs: part, packets: if number + 1 == count { count } else { 0 } }
+        Packet { number, pairs: part, packets: if number + 1 == count { count } else { 0 }, coding: IndexCoding::Pairs }
     })
 }
 

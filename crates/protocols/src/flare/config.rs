@@ -1,6 +1,6 @@
 //! What the nodes are told when they are made.
 
-use fanin_core::{Duration, JobId, NodeId, PairFormat, PortId, Rank};
+use fanin_core::{Duration, JobId, NodeId, PairCut, PairFormat, PortId, Rank};
 use fanin_wire::flare::INDEX_BYTES;
 
 use super::storage::{Array, Storage, Table, union_density};
@@ -18,8 +18,11 @@ pub const WINDOW_MAX: u32 = 1 << 15;
 pub struct Blocks {
     /// Indices of a block; 1 to [`RANGE_MAX`].
     pub range: u32,
-    /// Most pairs in a packet; at least 1.
+    /// Most pairs in a packet, where each has its index; at least 1.
     pub capacity: u32,
+    /// Whether each packet names its indices as is shortest: sums become dense near the root (`flare 5`), where indices would be a third of the bytes.
+    /// Else as pairs, as the authors have it (`flare 2`).
+    pub shortest: bool,
     /// Bytes of a value.
     pub value_bytes: u32,
     /// Blocks that a worker has under way at most; rounded up to a power of two, at most [`WINDOW_MAX`].
@@ -30,6 +33,11 @@ impl Blocks {
     /// How pairs lie in packets.
     pub fn format(&self) -> PairFormat {
         PairFormat { index_bytes: INDEX_BYTES, value_bytes: self.value_bytes }
+    }
+
+    /// How pairs are dealt to packets.
+    pub fn cut(&self) -> PairCut {
+        PairCut { format: self.format(), capacity: self.capacity, shortest: self.shortest }
     }
 
     /// Panics where a field is out of its range.
@@ -66,8 +74,8 @@ impl StorageKind {
     /// Memory for one block.
     pub(super) fn storage(self, blocks: &Blocks) -> Storage<u64> {
         match self {
-            StorageKind::Array => Storage::Array(Array::new(blocks.range, blocks.capacity as usize)),
-            StorageKind::Table { slots, probes } => Storage::Table(Table::new(slots, probes, blocks.capacity as usize)),
+            StorageKind::Array => Storage::Array(Array::cut(blocks.range, blocks.cut())),
+            StorageKind::Table { slots, probes } => Storage::Table(Table::cut(slots, probes, blocks.cut())),
         }
     }
 }
@@ -119,7 +127,7 @@ mod tests {
     #[test]
     fn leaves_get_tables_and_roots_arrays() {
         // A block of 60,000 indices at 0.2 % has 120 pairs; with a table of 1,024, eight vectors make 950 and four 480.
-        let blocks = |range| Blocks { range, capacity: 164, value_bytes: 4, window: 4 };
+        let blocks = |range| Blocks { range, capacity: 164, shortest: false, value_bytes: 4, window: 4 };
         let of = |vectors| StorageKind::fitting(&blocks(60_000), 0.002, vectors, 1_024, false);
         let table = StorageKind::Table { slots: 1_024, probes: false };
         assert_eq!((of(1), of(4), of(8)), (table, table, StorageKind::Array));

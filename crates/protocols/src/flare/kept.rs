@@ -1,7 +1,6 @@
 //! The packets of a block that a node has sent, or passes on: kept until nobody can ask for them again.
 
-use fanin_core::Pair as CorePair;
-use fanin_core::PairFormat;
+use fanin_core::{IndexCoding, Pair as CorePair, PairFormat};
 use fanin_wire::flare::Part;
 
 use super::storage::Packet;
@@ -13,6 +12,7 @@ struct Place {
     start: u32,
     bytes: u32,
     count: u16,
+    coding: IndexCoding,
 }
 
 /// Packets of one sender and one block, by number. Memory grows to the most that there ever were, and stays.
@@ -49,8 +49,10 @@ impl Kept {
     /// A packet that this node makes, behind all that it has made before.
     pub fn push(&mut self, packet: &Packet<'_, u64>, format: PairFormat) {
         let start = self.bytes.len() as u32;
-        format.pack(packet.pairs.iter().map(|pair| CorePair { index: u32::from(pair.index), bits: pair.value }), &mut self.bytes);
-        let place = Place { start, bytes: self.bytes.len() as u32 - start, count: packet.pairs.len() as u16 };
+        let pairs = packet.pairs.iter().map(|pair| CorePair { index: u32::from(pair.index), bits: pair.value });
+        packet.coding.pack(format, pairs, &mut self.bytes);
+        let bytes = self.bytes.len() as u32 - start;
+        let place = Place { start, bytes, count: packet.pairs.len() as u16, coding: packet.coding };
         self.places.push(place);
         self.packets = packet.packets as u16;
     }
@@ -67,7 +69,8 @@ impl Kept {
         if self.places.len() <= number {
             self.places.resize(number + 1, Place::default());
         }
-        self.places[number] = Place { start: self.bytes.len() as u32, bytes: bytes.len() as u32, count: part.count };
+        let start = self.bytes.len() as u32;
+        self.places[number] = Place { start, bytes: bytes.len() as u32, count: part.count, coding: part.coding };
         self.bytes.extend_from_slice(bytes);
         if part.packets != 0 {
             self.packets = part.packets;
@@ -100,7 +103,8 @@ impl Kept {
     pub fn packet(&self, number: u16) -> (Part, &[u8]) {
         let place = self.places[usize::from(number)];
         let packets = if number + 1 == self.packets { self.packets } else { 0 };
-        (Part { number, count: place.count, packets, making: self.making }, &self.bytes[place.start as usize..][..place.bytes as usize])
+        let part = Part { number, count: place.count, packets, making: self.making, coding: place.coding };
+        (part, &self.bytes[place.start as usize..][..place.bytes as usize])
     }
 }
 
@@ -115,19 +119,20 @@ mod tests {
     fn what_a_node_makes_comes_out_as_it_went_in() {
         let mut kept = Kept::default();
         kept.begin(8);
+        let part = |number, count, packets, coding| Part { number, count, packets, making: 8, coding };
         let pairs = [Pair { index: 3, value: 9u64 }, Pair { index: 4, value: 1 }];
-        kept.push(&Packet { number: 0, pairs: &pairs, packets: 0 }, FORMAT);
-        kept.push(&Packet { number: 1, pairs: &[], packets: 2 }, FORMAT);
-        assert_eq!(kept.packet(0), (Part { number: 0, count: 2, packets: 0, making: 8 }, &[3, 0, 4, 0, 9, 0, 0, 0, 1, 0, 0, 0][..]));
-        assert_eq!(kept.packet(1), (Part { number: 1, count: 0, packets: 2, making: 8 }, &[][..]));
-        assert_eq!((kept.len(), kept.total_bytes()), (2, 12));
+        kept.push(&Packet { number: 0, pairs: &pairs, packets: 0, coding: IndexCoding::Run }, FORMAT);
+        kept.push(&Packet { number: 1, pairs: &[], packets: 2, coding: IndexCoding::Pairs }, FORMAT);
+        assert_eq!(kept.packet(0), (part(0, 2, 0, IndexCoding::Run), &[3, 0, 9, 0, 0, 0, 1, 0, 0, 0][..]));
+        assert_eq!(kept.packet(1), (part(1, 0, 2, IndexCoding::Pairs), &[][..]));
+        assert_eq!((kept.len(), kept.total_bytes()), (2, 10));
     }
 
     #[test]
     fn what_others_have_made_may_come_in_any_order_and_twice() {
         let mut kept = Kept::default();
-        let last = Part { number: 2, count: 1, packets: 3, making: 5 };
-        let middle = Part { number: 1, count: 1, packets: 0, making: 5 };
+        let last = Part { number: 2, count: 1, packets: 3, making: 5, coding: IndexCoding::Pairs };
+        let middle = Part { number: 1, packets: 0, coding: IndexCoding::Bitmap, ..last };
         assert_eq!(kept.take(last, &[7; 6]), Ok(true));
         assert_eq!(kept.take(last, &[7; 6]), Ok(false));
         assert_eq!(kept.take(Part { number: 0, ..middle }, &[1; 6]), Ok(true));

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `flare 1`, hosts, switches with parent and children | [`FlareWorker`], [`FlareSwitch`] |
 //! | `flare 2`, packets | [`FlareHeader`](fanin_wire::flare::FlareHeader), [`packets`] |
+//! | `flare 5`, sums that become dense: packets name indices as is shortest | [`Blocks::shortest`], [`IndexCoding`](fanin_core::IndexCoding) |
 //! | `flare 4.3`, sums of dense blocks in a fixed order | [`FixedOrderTree`], [`TreeBuffers`] |
 //! | `flare 4.4`, array storage | [`Array`] |
 //! | `flare 4.5`, hash storage and spill | [`Table`] |

@@ -1,5 +1,8 @@
 //! Where a switch keeps the sums of a block's pairs until the block is complete.
 
+use fanin_core::{Extent, IndexCoding, PairCut, PairFormat};
+use fanin_wire::flare::INDEX_BYTES;
+
 /// A value at an index within a block.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Pair<V> {
@@ -18,6 +21,8 @@ pub struct Packet<'a, V> {
     pub pairs: &'a [Pair<V>],
     /// In the last one how many there are, 0 in all others.
     pub packets: u32,
+    /// How it names their indices.
+    pub coding: IndexCoding,
 }
 
 /// The density of the sum of so many vectors whose indices have nothing to do with each other: 1 - (1 - density)^children (`flare 5`).
@@ -25,35 +30,49 @@ pub fn union_density(density: f64, children: u32) -> f64 {
     1.0 - libm::pow(1.0 - density, f64::from(children))
 }
 
-/// Pairs that go into packets of at most so many.
+/// Packets of so many pairs, each with its index.
+fn of_pairs(capacity: usize) -> PairCut {
+    // How long a value is does not matter where all pairs are as long.
+    PairCut { format: PairFormat { index_bytes: INDEX_BYTES, value_bytes: 4 }, capacity: capacity as u32, shortest: false }
+}
+
+/// Pairs that go into packets, as many as one takes.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct Packing<V> {
     pairs: Vec<Pair<V>>,
-    capacity: usize,
+    extent: Extent,
+    cut: PairCut,
     sent: u32,
 }
 
 impl<V: Copy> Packing<V> {
-    fn new(capacity: usize) -> Self {
-        Packing { pairs: Vec::with_capacity(capacity), capacity, sent: 0 }
+    fn new(cut: PairCut) -> Self {
+        Packing { pairs: Vec::with_capacity(cut.capacity as usize), extent: Extent::default(), cut, sent: 0 }
     }
 
-    /// Adds a pair; sends what is there first if that is a full packet.
+    /// Adds a pair; sends what is there first if it does not fit beside that.
     #[inline]
     fn push(&mut self, pair: Pair<V>, send: &mut impl FnMut(Packet<'_, V>)) {
-        if self.pairs.len() == self.capacity {
-            send(Packet { number: self.sent, pairs: &self.pairs, packets: 0 });
+        let mut extent = self.extent.with(u32::from(pair.index));
+        if !self.cut.takes(extent) {
+            send(self.packet(0));
             self.sent += 1;
             self.pairs.clear();
+            extent = Extent::default().with(u32::from(pair.index));
         }
+        self.extent = extent;
         self.pairs.push(pair);
     }
 
     /// Sends the last packet, which may be empty where nothing was there at all.
     fn finish(&mut self, send: &mut impl FnMut(Packet<'_, V>)) {
-        send(Packet { number: self.sent, pairs: &self.pairs, packets: self.sent + 1 });
+        send(self.packet(self.sent + 1));
         self.pairs.clear();
-        self.sent = 0;
+        (self.extent, self.sent) = (Extent::default(), 0);
+    }
+
+    fn packet(&self, packets: u32) -> Packet<'_, V> {
+        Packet { number: self.sent, pairs: &self.pairs, packets, coding: self.cut.coding(self.extent) }
     }
 }
 
@@ -103,7 +122,12 @@ pub struct Array<V> {
 impl<V: Copy + Default> Array<V> {
     /// Storage of a block with indices below `range`, which sends packets of at most `capacity` pairs.
     pub fn new(range: u32, capacity: usize) -> Self {
-        Array { values: vec![V::default(); range as usize], valid: Valid::new(range as usize), packing: Packing::new(capacity) }
+        Array::cut(range, of_pairs(capacity))
+    }
+
+    /// As [`Array::new`], with packets of which each takes what this says.
+    pub fn cut(range: u32, cut: PairCut) -> Self {
+        Array { values: vec![V::default(); range as usize], valid: Valid::new(range as usize), packing: Packing::new(cut) }
     }
 
     #[inline]
@@ -139,9 +163,15 @@ pub struct Table<V> {
 impl<V: Copy + Default> Table<V> {
     /// A table of `slots` slots, which sends packets of at most `capacity` pairs.
     pub fn new(slots: u32, probes: bool, capacity: usize) -> Self {
+        Table::cut(slots, probes, of_pairs(capacity))
+    }
+
+    /// As [`Table::new`], with packets of which each takes what this says. They are in the order of slots, so that it is by chance where something
+    /// else than pairs is shorter.
+    pub fn cut(slots: u32, probes: bool, cut: PairCut) -> Self {
         let slots = slots.max(1) as usize;
         let empty = Pair { index: 0, value: V::default() };
-        Table { slots: vec![empty; slots], valid: Valid::new(slots), probes, spill: Packing::new(capacity), spilled: 0 }
+        Table { slots: vec![empty; slots], valid: Valid::new(slots), probes, spill: Packing::new(cut), spilled: 0 }
     }
 
     #[inline]
@@ -217,8 +247,8 @@ impl<V: Copy + Default> Storage<V> {
     pub fn bytes(&self, value_bytes: u32) -> u32 {
         let pair = 2 + value_bytes;
         match self {
-            Storage::Array(Array { values, packing, .. }) => values.len() as u32 * value_bytes + packing.capacity as u32 * pair,
-            Storage::Table(Table { slots, spill, .. }) => (slots.len() + spill.capacity) as u32 * pair,
+            Storage::Array(Array { values, packing, .. }) => values.len() as u32 * value_bytes + packing.cut.capacity * pair,
+            Storage::Table(Table { slots, spill, .. }) => (slots.len() as u32 + spill.cut.capacity) * pair,
         }
     }
 

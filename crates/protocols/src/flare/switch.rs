@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 
 use fanin_core::hash::mix;
 use fanin_core::{
-    Body, DropReason, Egress, ElementOp, Event, Ingress, Instant, JobId, Node, Pair as CorePair, Payload, PortId, PortSet,
+    Body, DropReason, Egress, ElementOp, Event, IndexCoding, Ingress, Instant, JobId, Node, Pair as CorePair, Payload, PortId, PortSet,
     RetransmitReason, Suspect, Tally, Tx,
 };
 use fanin_wire::flare::{FlareBlock, FlareHeader, Part};
@@ -236,7 +236,8 @@ impl<P: Payload + ?Sized> FlareSwitch<P> {
     /// Whether a packet can be part of any block: nothing is begun by one that cannot.
     fn makes_sense(&self, packet: &Contribution<'_>) -> bool {
         let blocks = &self.config.blocks;
-        self.op.is_some() && blocks.format().is_within(packet.bytes, usize::from(packet.part.count), blocks.range)
+        let Part { count, coding, .. } = packet.part;
+        self.op.is_some() && coding.is_within(blocks.format(), packet.bytes, usize::from(count), blocks.range)
     }
 
     /// A block's first packet takes the slot. Everybody has the sum of the block that it had ("Exactly once"), also where this switch does not:
@@ -302,7 +303,7 @@ impl<P: Payload + ?Sized> FlareSwitch<P> {
             part.packets = part.number + 1;
         }
         let mut unpacked = std::mem::take(&mut self.scratch);
-        let fits = format.unpack(packet.bytes, usize::from(part.count), &mut unpacked);
+        let fits = part.coding.unpack(format, packet.bytes, usize::from(part.count), &mut unpacked);
         let Some(reduce) = self.op.and_then(ElementOp::of_bits).filter(|_| fits) else {
             return self.reject(port, packet.at, tx);
         };
@@ -315,7 +316,7 @@ impl<P: Payload + ?Sized> FlareSwitch<P> {
         let mut spilled = 0;
         let send = |packet: Packet<'_, u64>| {
             spilled += u32::from(packet.packets == 0);
-            let lost = Packet { pairs: &[], ..packet };
+            let lost = Packet { pairs: &[], coding: IndexCoding::Pairs, ..packet };
             to.push(if planted.loses_spill() && packet.packets == 0 { &lost } else { &packet }, format);
         };
         let taken = sum.on_packet(u32::from(child), part, pairs.clone(), combine, send);
@@ -646,7 +647,8 @@ impl<P: Payload + ?Sized> FlareSwitch<P> {
             };
             return drop_packet(tx, reason);
         }
-        if bytes.len() != usize::from(part.count) * self.config.blocks.format().pair_bytes() {
+        let blocks = &self.config.blocks;
+        if !part.coding.is_within(blocks.format(), bytes, usize::from(part.count), blocks.range) {
             return drop_packet(tx, DropReason::Mismatch);
         }
         if slot.down.differs(part.making) {

@@ -4,8 +4,8 @@ use std::marker::PhantomData;
 
 use fanin_core::hash::mix;
 use fanin_core::{
-    Body, Collective, DropReason, Egress, ElementOp, Event, FailureReason, Gauge, Ingress, Instant, Node, OperationId, Outcome, Pair,
-    Payload, Piece, RetransmitReason, Suspect, Tx, Worker,
+    Body, Collective, DropReason, Egress, ElementOp, Event, FailureReason, Gauge, IndexCoding, Ingress, Instant, Node, OperationId,
+    Outcome, Pair, Payload, Piece, RetransmitReason, Suspect, Tx, Worker,
 };
 use fanin_wire::flare::{FlareBlock, FlareHeader, Part};
 
@@ -59,6 +59,8 @@ pub struct FlareWorker<P: Payload + ?Sized> {
     flights: Box<[Flight]>,
     repetition: Repetition,
     pairs: Vec<Pair>,
+    /// The first of them in each of their packets, and how that names their indices; at least one packet, also where there are no pairs (`flare 4.6`).
+    packets: Vec<(u32, IndexCoding)>,
     /// Those of the packet that has come; empty between packets.
     unpacked: Vec<Pair>,
     bytes: Vec<u8>,
@@ -79,6 +81,7 @@ node_state!(FlareWorker {
     flights,
     repetition,
     pairs,
+    packets,
     unpacked,
     bytes,
     payload
@@ -117,6 +120,7 @@ impl<P: Payload + ?Sized> FlareWorker<P> {
             flights: (0..window).map(|_| idle()).collect(),
             repetition: Repetition::new(&config.reliability, window).of(config.job, config.rank),
             pairs: Vec::new(),
+            packets: Vec::new(),
             unpacked: Vec::new(),
             bytes: Vec::new(),
             payload: PhantomData,
@@ -186,20 +190,20 @@ impl<P: Payload + ?Sized> FlareWorker<P> {
         Piece { operation: collective.operation, index, start, elements: (collective.elements - start).min(range) as u32 }
     }
 
-    /// How many packets the pairs of a block take: at least one, also where there are none (`flare 4.6`).
+    /// How many packets the pairs of a block take.
     fn packets(&self) -> u32 {
-        self.pairs.len().div_ceil(self.config.blocks.capacity as usize).max(1) as u32
+        self.packets.len() as u32
     }
 
     /// Sends one packet of the pairs that were read.
     fn send_part<T: Tx<FlareHeader, P>>(&mut self, block: u32, (number, packets): (u32, u32), attempt: u8, tx: &mut T) {
-        let capacity = self.config.blocks.capacity as usize;
-        let first = number as usize * capacity;
-        let pairs = &self.pairs[first..self.pairs.len().min(first + capacity)];
+        let (first, coding) = self.packets[number as usize];
+        let end = self.packets.get(number as usize + 1).map_or(self.pairs.len(), |(next, _)| *next as usize);
+        let pairs = &self.pairs[first as usize..end];
         self.bytes.clear();
-        self.config.blocks.format().pack(pairs.iter().copied(), &mut self.bytes);
+        coding.pack(self.config.blocks.format(), pairs.iter().copied(), &mut self.bytes);
         let last = if number + 1 == packets { packets as u16 } else { 0 };
-        let part = Part { number: number as u16, count: pairs.len() as u16, packets: last, making: 0 };
+        let part = Part { number: number as u16, count: pairs.len() as u16, packets: last, making: 0, coding };
         let at = FlareBlock { number: block, operation: self.digest };
         let header = FlareHeader::Contribution { at, part, attempt };
         tx.send(self.way_up(), &header, P::of_contents(&self.bytes).map_or(Body::Empty, Body::Borrowed));
@@ -251,6 +255,7 @@ impl<P: Payload + ?Sized> FlareWorker<P> {
         let piece = self.piece(collective, index);
         self.pairs.clear();
         let read = tx.read_pairs(piece, &mut self.pairs);
+        self.config.blocks.cut().split(self.pairs.iter().map(|pair| pair.index), &mut self.packets);
         if read.is_ok() && self.packets() <= u32::from(u16::MAX) && self.pairs.iter().all(|pair| pair.index < piece.elements) {
             return Ok(());
         }
@@ -341,7 +346,8 @@ impl<P: Payload + ?Sized> FlareWorker<P> {
         let piece = self.piece(&collective, self.flights[place].index);
         let format = self.config.blocks.format();
         let count = usize::from(part.count);
-        let bytes = payload.contents().filter(|bytes| at.operation == self.digest && format.is_within(bytes, count, piece.elements));
+        let is_within = |bytes: &&[u8]| part.coding.is_within(format, bytes, count, piece.elements);
+        let bytes = payload.contents().filter(|bytes| at.operation == self.digest && is_within(bytes));
         let Some(bytes) = bytes else { return self.refuse(piece.index, tx) };
         let flight = &mut self.flights[place];
         if flight.arrivals.are_some() && flight.making != part.making {
@@ -357,7 +363,7 @@ impl<P: Payload + ?Sized> FlareWorker<P> {
         }
         let mut pairs = std::mem::take(&mut self.unpacked);
         // Its length was looked at.
-        let _ = format.unpack(bytes, count, &mut pairs);
+        let _ = part.coding.unpack(format, bytes, count, &mut pairs);
         flight.pairs.append(&mut pairs);
         self.unpacked = pairs;
         if flight.arrivals.are_all() {

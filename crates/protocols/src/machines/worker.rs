@@ -261,9 +261,14 @@ impl<P: Payload + ?Sized> MachinesWorker<P> {
         if self.ledger.running().is_none() {
             return;
         }
+        if self.links.out.len() == 1 {
+            // Its packets are in the order of steps.
+            while self.send_next(now, 0, None, tx) {}
+            return;
+        }
         let mut after = None;
         while let Some((step, link)) = self.earliest(after) {
-            while self.step_of_next(link) == Some(step) && self.send_next(now, link, tx) {}
+            while self.send_next(now, link, Some(step), tx) {}
             after = Some((step, link));
         }
     }
@@ -283,13 +288,16 @@ impl<P: Payload + ?Sized> MachinesWorker<P> {
         Some(out.traffic.at(out.acknowledged + next.since(out.requester.first()) as u32).segment.step)
     }
 
-    /// Sends the next packet of a connection; false where none may go now.
+    /// Sends the next packet of a connection, if it is of this step where one is given; false where none may go now.
     #[inline]
-    fn send_next<T: Tx<NetReduceHeader, P>>(&mut self, now: Instant, link: usize, tx: &mut T) -> bool {
+    fn send_next<T: Tx<NetReduceHeader, P>>(&mut self, now: Instant, link: usize, step: Option<u32>, tx: &mut T) -> bool {
         let out = &mut self.links.out[link];
         let Some(next) = out.requester.next_to_send() else { return false };
         let index = out.acknowledged + next.since(out.requester.first()) as u32;
         let at = out.traffic.at(index);
+        if step.is_some_and(|step| step != at.segment.step) {
+            return false;
+        }
         let outstanding = out.requester.outstanding();
         let in_window = at.segment.accelerated || outstanding < self.config.window;
         if !in_window || !out.rate.as_mut().is_none_or(|rate| rate.is_open(now)) {

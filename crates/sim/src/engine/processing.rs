@@ -273,8 +273,7 @@ where
         let config = &known.config;
         let job = &self.scenario.jobs[self.net.packets.get(place).job as usize];
         let of_payload = match job.sparsity {
-            // An index of 16 bits beside each value (Flare 4.4).
-            Some(_) => bytes / u64::from(job.element_bytes + 2) * config.pair.as_ps(),
+            Some(_) => u64::from(self.net.packets.rest(place).header.pairs().unwrap_or(0)) * config.pair.as_ps(),
             None if config.bits_per_second == 0 => 0,
             None => (u128::from(bytes) * 8_000_000_000_000 / u128::from(config.bits_per_second)) as u64,
         };

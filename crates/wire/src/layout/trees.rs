@@ -104,7 +104,7 @@ pub const SWITCHML: Layout = Layout {
     ],
 };
 
-const PAIRS: &[u8] = &[1, 2];
+const PAIRS: &[u8] = &[1, 2, 7, 8, 9, 10];
 
 /// Flare's sparse allreduce.
 pub const FLARE: Layout = Layout {
@@ -119,12 +119,16 @@ pub const FLARE: Layout = Layout {
         kind(4, "rejected", 20),
         kind(5, "ask", 20),
         kind(6, "wanted", 20),
+        kind(7, "contribution, bitmap", 20),
+        kind(8, "aggregate, bitmap", 20),
+        kind(9, "contribution, run", 20),
+        kind(10, "aggregate, run", 20),
     ],
     block: Some("block"),
     fields: &[
-        Field::new("attempt", 1, 1).of(&[1, 5]),
+        Field::new("attempt", 1, 1).of(&[1, 5, 7, 9]),
         Field::new("suspect_kind", 1, 1).of(WAITING).named(SUSPECTS),
-        Field::new("number", 2, 2).of(&[1, 2, 5, 6]),
+        Field::new("number", 2, 2).of(&[1, 2, 5, 6, 7, 8, 9, 10]),
         Field::new("block", 4, 4),
         Field::new("operation", 8, 4).shown(Show::Hex),
         Field::new("count", 12, 2).of(PAIRS),
