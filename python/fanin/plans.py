@@ -196,6 +196,8 @@ class Job(_Job, total=False):
     barrier: bool
     # tree, panama
     trees: int
+    # tree
+    sum_order: Literal["arrival", "fixed"]
     # panama
     window_initial: int
     # sharp

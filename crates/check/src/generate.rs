@@ -18,7 +18,7 @@ use fanin_sim::{LinkSpeed, NetworkConfig, Shape, Topology};
 use fanin_systems::{
     A2tpParameters, AlgorithmRule, AtpParameters, CollisionRule, CongestionParameters, CongestionRule, MachinesParameters,
     NetReduceParameters, PsParameters, RefusalRule, RinaParameters, RingOrder, SafetyNets, SharpMode, SharpParameters, StepParameters,
-    SynchronyRule, System, UNLIMITED, WindowRule,
+    SumOrder, SynchronyRule, System, UNLIMITED, WindowRule,
 };
 
 use crate::draw::Draw;
@@ -228,6 +228,11 @@ fn operator(draw: &mut Draw) -> ElementOp {
     ElementOp { dtype, operator: *draw.pick(operators) }
 }
 
+/// Drawn apart, so that everything else of a seed stays as it was before there was this.
+fn sum_order(draw: &Draw) -> SumOrder {
+    if Draw::new(draw.clone().bits(), 0x0d3d).percent(25) { SumOrder::Fixed } else { SumOrder::Arrival }
+}
+
 fn system(draw: &mut Draw, op: ElementOp, only: Option<&str>) -> System {
     let drawn = draw.between(0, 3);
     // In the order of the numbers below.
@@ -235,7 +240,7 @@ fn system(draw: &mut Draw, op: ElementOp, only: Option<&str>) -> System {
     let only = only.map(|name| if matches!(name, "panama" | "sharp") { "tree" } else { name });
     let wanted = only.and_then(|name| ["tree", "ring", "switchml", "canary"].iter().position(|known| *known == name));
     match wanted.map_or(drawn, |wanted| wanted as u64) {
-        0 => System::Tree { trees: draw.between(1, 4) as u32 },
+        0 => System::Tree { trees: draw.between(1, 4) as u32, sum_order: sum_order(draw) },
         1 => System::Ring {
             order: *draw.pick(&[RingOrder::Host, RingOrder::Placement]),
             barrier: draw.percent(35),
@@ -306,7 +311,7 @@ fn system_with_server(draw: &mut Draw, aggregators: u32, is_a2tp: bool, op: Elem
 /// Some of the jobs on static trees heed congestion marks; all, where there are only such.
 fn panama(draw: &mut Draw, jobs: &mut [JobRecipe], only: Option<&str>) {
     for job in jobs {
-        if let System::Tree { trees } = job.system
+        if let System::Tree { trees, .. } = job.system
             && (only == Some("panama") || only.is_none() && draw.percent(30))
         {
             job.system = System::Panama { trees, window_initial: draw.between(1, u64::from(job.window)) as u32 };

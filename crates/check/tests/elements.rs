@@ -10,7 +10,7 @@ use fanin_protocols::tree::Planted;
 use fanin_systems::{AnyNode, BuildError, JobSpec, System};
 use stateright::{Checker, Model};
 
-const TREE: System = System::Tree { trees: 1 };
+const TREE: System = System::tree(1);
 
 /// The same as [`model`], with elements.
 fn model_of(

@@ -77,7 +77,7 @@ fn trees_reach_the_cap_of_the_frame_overhead_and_never_pass_it() {
     for (payload_bytes, cap) in [(1024, 94.73), (128, 69.19)] {
         assert!((efficiency(payload_bytes) * RATE_GBPS - cap).abs() < 0.01);
         for trees in [1, 4] {
-            let goodput = goodput_gbps(&recipe(System::Tree { trees }, 16, payload_bytes, 4 << 20));
+            let goodput = goodput_gbps(&recipe(System::tree(trees), 16, payload_bytes, 4 << 20));
             let cap = efficiency(payload_bytes) * RATE_GBPS;
             assert!(goodput < cap && goodput > 0.97 * cap, "{trees} trees, {payload_bytes} B: {goodput} of {cap}");
         }
@@ -106,7 +106,7 @@ fn panamas_window_keeps_two_jobs_from_overrunning_a_link() {
     let (goodputs, dropped) = two_jobs(System::Panama { trees: 1, window_initial: 16 });
     let share = efficiency(1024) * RATE_GBPS / 2.0;
     assert!(dropped == 0 && goodputs.iter().all(|goodput| (0.95 * share..1.1 * share).contains(goodput)), "{dropped}, {goodputs:?}");
-    let (goodputs, dropped) = two_jobs(System::Tree { trees: 1 });
+    let (goodputs, dropped) = two_jobs(System::tree(1));
     assert!(dropped > 1_000, "a window that heeds nothing overruns the queues: {dropped}, {goodputs:?}");
 }
 

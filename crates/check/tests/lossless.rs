@@ -39,8 +39,8 @@ pub fn systems() -> Vec<System> {
     vec![
         ring(false),
         ring(true),
-        System::Tree { trees: 1 },
-        System::Tree { trees: 3 },
+        System::tree(1),
+        System::tree(3),
         canary(FailureRule::AllAsked, false),
         canary(FailureRule::AllAsked, true),
         canary(FailureRule::Hold, false),

@@ -5,9 +5,12 @@ use fanin_check::model::{EXACT, Limits, NEVER_STUCK, NetworkModel};
 use fanin_core::{Duration, JobId, NetworkMap, NodeId, PacketKind};
 use fanin_protocols::canary;
 use fanin_protocols::tree::Planted;
-use fanin_systems::{AnyNode, CanaryParameters, FailureRule, FanInRule, JobSpec, LeaderRule, Placement, RingOrder, System, UNLIMITED};
+use fanin_systems::{
+    AnyNode, CanaryParameters, FailureRule, FanInRule, JobSpec, LeaderRule, Placement, RingOrder, SumOrder, System, UNLIMITED,
+};
 
-const TREE: System = System::Tree { trees: 1 };
+const TREE: System = System::tree(1);
+const FIXED_ORDER: System = System::Tree { trees: 1, sum_order: SumOrder::Fixed };
 
 /// Three hosts on two leaves, joined by spines.
 fn two_leaves(spines: u32) -> (NetworkMap, Vec<NodeId>) {
@@ -84,6 +87,13 @@ fn a_star_of_three_workers() {
 fn two_operations_and_a_late_worker() {
     let model = model(star(2), TREE, true, &[BLOCK, 1], one_of_each()).with_late_worker();
     assert_holds("star of 2, 2 operations", model, 5_000);
+}
+
+/// `flare 4.3`: what comes waits for its neighbour.
+#[test]
+fn sums_in_a_fixed_order() {
+    assert_holds("star of 3, fixed order", model(star(3), FIXED_ORDER, true, &[BLOCK], one_of_each()), 1_000);
+    assert_holds("star of 2, 2 blocks, fixed order", model(star(2), FIXED_ORDER, true, &[2 * BLOCK], one_of_each()), 5_000);
 }
 
 #[test]

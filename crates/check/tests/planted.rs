@@ -85,7 +85,7 @@ fn assert_needs_the_window(system: System, bug: Planted) -> usize {
 /// A protocol that only counts contributions has nothing but the hop sequence between it and a wrong sum.
 #[test]
 fn a_tree_that_only_counts_is_wrong_without_the_anti_replay_window() {
-    let wrong_sums = assert_needs_the_window(System::Tree { trees: 2 }, Planted::IgnoreBitmap);
+    let wrong_sums = assert_needs_the_window(System::tree(2), Planted::IgnoreBitmap);
     assert!(wrong_sums >= 10, "{wrong_sums} of 20");
 }
 
@@ -101,7 +101,7 @@ fn a_ring_without_loss_recovery_is_wrong_without_the_anti_replay_window() {
 #[test]
 fn protocols_that_recover_from_loss_are_exact_without_the_anti_replay_window() {
     for system in [
-        System::Tree { trees: 2 },
+        System::tree(2),
         System::Panama { trees: 2, window_initial: 3 },
         System::Ring { order: RingOrder::Host, barrier: true, steps: fanin_systems::StepParameters::NONE },
     ] {

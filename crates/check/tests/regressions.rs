@@ -11,7 +11,7 @@ use fanin_systems::{
     RinaParameters, RingOrder, SharpMode, SharpParameters, System,
 };
 
-const TREE: System = System::Tree { trees: 2 };
+const TREE: System = System::tree(2);
 const RING: System = System::Ring { order: RingOrder::Host, barrier: false, steps: fanin_systems::StepParameters::NONE };
 const SHARP: SharpParameters =
     SharpParameters { mode: SharpMode::LowLatency, quota: 4, outstanding: 16, refused: RefusalRule::Host, retry_ps: 1_000_000 };
@@ -272,7 +272,7 @@ fn names_the_dead(mut recipe: Recipe, dead: u32) {
 #[test]
 fn who_is_missing_at_the_end_of_a_line_of_switches_is_known_at_the_other() {
     let sharp = System::Sharp(SHARP);
-    for system in [System::SwitchMl { fixed_point: false }, System::Tree { trees: 1 }, sharp] {
+    for system in [System::SwitchMl { fixed_point: false }, System::tree(1), sharp] {
         names_the_dead(long_line(system, &[0, 1, 6]), 1);
         names_the_dead(long_line(system, &[0, 1, 6, 7]), 7);
         names_the_dead(long_line(system, &[0, 1, 4, 7]), 0);
@@ -283,7 +283,7 @@ fn who_is_missing_at_the_end_of_a_line_of_switches_is_known_at_the_other() {
 #[test]
 fn a_dead_worker_alone_behind_several_switches_is_named() {
     let sharp = System::Sharp(SHARP);
-    for system in [System::SwitchMl { fixed_point: false }, System::Tree { trees: 1 }, sharp] {
+    for system in [System::SwitchMl { fixed_point: false }, System::tree(1), sharp] {
         names_the_dead(long_line(system, &[0, 2, 6]), 6);
         names_the_dead(long_line(system, &[0, 3, 7]), 0);
     }

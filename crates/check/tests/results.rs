@@ -10,8 +10,8 @@ use fanin_sim::lossless::{Arbitration, LosslessConfig, MadePackets, SwitchModel}
 use fanin_sim::traffic::{Pattern, TrafficConfig};
 use fanin_systems::{RingOrder, System};
 
-const TREE: System = System::Tree { trees: 1 };
-const TREES: System = System::Tree { trees: 4 };
+const TREE: System = System::tree(1);
+const TREES: System = System::tree(4);
 const SWITCHML: System = System::SwitchMl { fixed_point: false };
 const FIXED_POINT: System = System::SwitchMl { fixed_point: true };
 const PANAMA: System = System::Panama { trees: 1, window_initial: 16 };

@@ -132,7 +132,7 @@ fn modes_do_not_disturb_each_other() {
         job.hosts = (0..4).map(|rank| NodeId(rank % 2 * 6 + 2 * number as u32 + rank / 2)).collect();
     }
     tree.hosts = [4, 5, 10, 11].map(NodeId).to_vec();
-    tree.system = System::Tree { trees: 2 };
+    tree.system = System::tree(2);
     recipe.jobs.push(tree);
     let result = exact(&recipe);
     assert!(result.jobs.iter().all(|job| job.is_complete()));

@@ -8,7 +8,7 @@ use proptest::test_runner::RngSeed;
 
 fn system() -> impl Strategy<Value = System> {
     prop_oneof![
-        (1..5u32).prop_map(|trees| System::Tree { trees }),
+        (1..5u32).prop_map(System::tree),
         (any::<bool>(), any::<bool>()).prop_map(|(placed, barrier)| {
             let order = if placed { RingOrder::Placement } else { RingOrder::Host };
             System::Ring { order, barrier, steps: fanin_systems::StepParameters::NONE }

@@ -375,7 +375,7 @@ mod tests {
     fn announcement() -> JobAnnouncement {
         JobAnnouncement {
             job: 7,
-            system: System::Tree { trees: 1 },
+            system: System::tree(1),
             op: Op::F32_SUM,
             payload_bytes: 1024,
             window: 64,

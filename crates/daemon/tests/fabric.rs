@@ -211,11 +211,8 @@ fn canary_trees_and_rings_are_exact_over_two_leaves_and_two_spines() {
     let fabric = fabric(FABRIC);
     let switches = switches(&fabric);
     let elements = 100_001;
-    let systems = [
-        canary(),
-        System::Tree { trees: 2 },
-        System::Ring { order: RingOrder::Host, barrier: false, steps: fanin_systems::StepParameters::NONE },
-    ];
+    let systems =
+        [canary(), System::tree(2), System::Ring { order: RingOrder::Host, barrier: false, steps: fanin_systems::StepParameters::NONE }];
     for (job, system) in (1u16..).zip(systems) {
         let job = announcement(&fabric, job, system);
         let results = run(&fabric, &job, &ALL, allreduce(job.job, elements));
@@ -238,11 +235,8 @@ fn every_system_with_recovery_is_exact_where_each_process_loses_packets() {
     let faults = FaultPlan { seed: 7, loss: 0.02, duplicate: 0.01, reorder: 0.02, corrupt: 0.005 };
     let switches: Vec<FabricDaemonHandle> = fabric.switches().map(|node| lossy_switch(&fabric, node, faults)).collect();
     let elements = 50_001;
-    let systems = [
-        canary(),
-        System::Tree { trees: 2 },
-        System::Ring { order: RingOrder::Host, barrier: false, steps: fanin_systems::StepParameters::NONE },
-    ];
+    let systems =
+        [canary(), System::tree(2), System::Ring { order: RingOrder::Host, barrier: false, steps: fanin_systems::StepParameters::NONE }];
     for (job, system) in (1u16..).zip(systems) {
         let job = announcement(&fabric, job, system);
         let results = run_beside(&fabric, &job, &ALL, faults, allreduce(job.job, elements), || {});
@@ -410,7 +404,7 @@ fn jobs_that_want_more_memory_than_a_switch_has_are_refused_and_change_nothing()
     let _switch = FabricDaemon::start(config).unwrap();
     let mut client = client(&fabric, "leaf1");
     let refused = |result: Result<bool, _>| result.map_err(|error: fanin_daemon::FabricClientError| error.to_string()).unwrap_err();
-    let tree = System::Tree { trees: 1 };
+    let tree = System::tree(1);
     for (job, system) in (1..).zip([canary(), tree, System::atp(), System::a2tp(), System::SwitchMl { fixed_point: false }]) {
         let mut all = announcement(&fabric, job, system);
         all.window = 1 << 31;

@@ -39,10 +39,7 @@ fn jobs_of_all_sizes_and_several_systems_run_beside_each_other_and_are_exact() {
         scope.spawn(move || run_job(switch, "alone", 1, 5_000, 3));
         scope.spawn(move || run_job(switch, "two", 2, 50_000, 4));
         scope.spawn(move || run_job(switch, "four", 4, 20_000, 4));
-        let tree = |rank| Join {
-            wish: fanin_control::JobWish { system: System::Tree { trees: 1 }, ..join("", 0, 1).wish },
-            ..join("tree", rank, 3)
-        };
+        let tree = |rank| Join { wish: fanin_control::JobWish { system: System::tree(1), ..join("", 0, 1).wish }, ..join("tree", rank, 3) };
         scope.spawn(move || run_job_with(switch, &tree, 3, 10_000, 3));
     });
     until("all jobs have ended", || metric(&daemon, "fanin_switch_jobs_ended_total", "") == 4.0);

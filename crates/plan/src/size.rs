@@ -221,7 +221,7 @@ fn parts(job: &PreparedJob, has_elements: bool, topology: &Topology) -> Vec<Part
     let switches = u64::from(map.nodes() - map.hosts());
     // A tree passes a few switches for each of its workers; Canary has something at all of them.
     let passed = switches.min(workers.saturating_mul(3).saturating_mul(match job.system {
-        System::Tree { trees } | System::Panama { trees, .. } => u64::from(trees.max(1)),
+        System::Tree { trees, .. } | System::Panama { trees, .. } => u64::from(trees.max(1)),
         System::Canary(_) => switches,
         _ => 1,
     }));

@@ -206,6 +206,7 @@ fn switch_of_trees(reliable: bool) -> TreeSwitchConfig<<Bytes as Payload>::Op> {
         trees: vec![role(None), role(Some(TreeParent { port: PortId(3), node: NodeId(8) })), None],
         reliable,
         resend_gap: Duration::from_us(10),
+        fixed_order: false,
     }
 }
 

@@ -33,6 +33,7 @@ fn run(bug: Planted) {
         trees: vec![Some(TreeRole { parent: None, children: (0..WORKERS).map(child).collect() })],
         reliable: true,
         resend_gap: Duration::from_us(15),
+        fixed_order: false,
     });
     switch.plant(bug);
     let faults = Faults { seed: 9, loss: 100, ..Faults::NONE };

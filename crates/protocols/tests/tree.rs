@@ -70,6 +70,7 @@ impl Plan {
             trees,
             reliable: self.reliability.reliable,
             resend_gap: Duration::from_us(15),
+            fixed_order: false,
         })
     }
 

@@ -11,9 +11,9 @@ use fanin_core::{
 };
 use fanin_net::{FaultPlan, SenderConfig, Socket, SocketConfig, Waker};
 use fanin_runtime::{Counters, DriverConfig, NodeConfig, PeerConfig, RunError, SwitchDriver, WorkerDriver};
-use fanin_systems::{AnyNode, JobSpec, RingOrder, System, build};
+use fanin_systems::{AnyNode, JobSpec, RingOrder, SumOrder, System, build};
 
-const TREE: System = System::Tree { trees: 1 };
+const TREE: System = System::tree(1);
 const SWITCHML: System = System::SwitchMl { fixed_point: false };
 const FIXED_POINT: System = System::SwitchMl { fixed_point: true };
 const PANAMA: System = System::Panama { trees: 1, window_initial: 4 };
@@ -170,7 +170,9 @@ fn retransmitted(counters: &[Counters]) -> u64 {
 
 #[test]
 fn tree_is_exact_for_one_to_five_workers() {
-    (1..=5).for_each(|workers| drop(run_all(TREE, workers, NO_FAULTS)));
+    for sum_order in [SumOrder::Arrival, SumOrder::Fixed] {
+        (1..=5).for_each(|workers| drop(run_all(System::Tree { trees: 1, sum_order }, workers, NO_FAULTS)));
+    }
 }
 
 #[test]
@@ -186,6 +188,60 @@ fn tree_is_exact_under_loss_and_says_what_it_sent_again() {
 fn tree_is_exact_under_every_fault_at_once() {
     let counters = run_all(TREE, 3, FaultPlan { seed: 50, loss: 0.02, duplicate: 0.05, reorder: 0.05, corrupt: 0.01 });
     assert!(counters.iter().map(|counters| counters.dropped_for(DropReason::Repeated)).sum::<u64>() > 0);
+}
+
+/// Elements whose sums are rounded, otherwise in most orders than in others.
+fn rounded(rank: usize, index: usize) -> f32 {
+    value(rank, 7, index) as f32 * (1u64 << (mix(rank as u64, index as u64) % 40)) as f32
+}
+
+/// What the operations of a job of five gave at every worker, as bits; in each another worker is late by so much.
+fn bits_when_others_are_late(system: System, length: usize) -> Vec<Vec<u8>> {
+    let job = Job::new(system, 5, NO_FAULTS, Duration::from_ms(30_000));
+    let (drivers, switch) = job.drivers();
+    let (mut switch, all_done) = (switch.unwrap(), AtomicBool::new(false));
+    let (waker, all_done) = (switch.waker(), &all_done);
+    thread::scope(|scope| {
+        let running = scope.spawn(move || switch.run(all_done).unwrap());
+        let threads: Vec<_> = (0..)
+            .zip(drivers)
+            .map(|(rank, mut driver)| {
+                scope.spawn(move || {
+                    let input: Vec<u8> = (0..length).flat_map(|index| rounded(rank, index).to_le_bytes()).collect();
+                    let late_in = |late: usize| {
+                        if late == rank {
+                            thread::sleep(std::time::Duration::from_millis(30));
+                        }
+                        let mut output = vec![0; length * 4];
+                        driver.allreduce(&input, &mut output).unwrap();
+                        output
+                    };
+                    (0..5).map(late_in).collect::<Vec<_>>()
+                })
+            })
+            .collect();
+        let results: Vec<Vec<Vec<u8>>> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
+        all_done.store(true, Ordering::Relaxed);
+        waker.wake();
+        running.join().unwrap();
+        assert!(results.iter().all(|result| *result == results[0]), "all workers have the same sums");
+        results[0].clone()
+    })
+}
+
+/// `flare 4.3`, for real: neighbours are added first, so floats have the same bits whoever is late; as they come they have not.
+#[test]
+fn sums_in_a_fixed_order_have_the_same_bits_whoever_is_late() {
+    let length = 4_099;
+    let fixed = bits_when_others_are_late(System::Tree { trees: 1, sum_order: SumOrder::Fixed }, length);
+    let defined = |index| {
+        let of = |rank| rounded(rank, index);
+        (((of(0) + of(1)) + (of(2) + of(3))) + of(4)).to_le_bytes()
+    };
+    let defined: Vec<u8> = (0..length).flat_map(defined).collect();
+    assert!(fixed.iter().all(|sums| *sums == defined), "the sums of the definition, in each operation");
+    let arrival = bits_when_others_are_late(TREE, length);
+    assert!(arrival.iter().any(|sums| *sums != arrival[0]), "as they come the bits depend on who is late, or nothing was shown");
 }
 
 /// Whole numbers below 2^17 of up to five workers: as fixed point each has a dozen bits more than it needs.

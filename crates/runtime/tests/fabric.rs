@@ -29,7 +29,7 @@ fn address(node: u32) -> Address {
 
 /// Two hosts and their switch run one operation to warm up and one that is measured. Gives the hosts, then the switch.
 fn run(shape: LinkShape) -> Vec<Measured> {
-    let system = System::Tree { trees: 1 };
+    let system = System::tree(1);
     let hosts: Vec<NodeId> = (0..HOSTS).map(NodeId).collect();
     let spec = JobSpec {
         id: JOB,

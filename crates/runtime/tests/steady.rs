@@ -12,7 +12,7 @@ use fanin_systems::{JobSpec, System, build};
 const WORKERS: u32 = 2;
 const ELEMENTS: usize = 1 << 20;
 const PAYLOAD_BYTES: u32 = 1_024;
-const TREE: System = System::Tree { trees: 1 };
+const TREE: System = System::tree(1);
 const SWITCHML: System = System::SwitchMl { fixed_point: false };
 
 struct Measured {

@@ -82,7 +82,7 @@ pub fn check_operator<P: Payload + ?Sized>(system: &System, op: &P::Op) -> Resul
 fn nodes<P: Payload + ?Sized>(spec: &JobSpec<'_, P::Op>, map: &NetworkMap) -> Result<JobNodes<AnyNode<P>>, BuildError> {
     match spec.system {
         System::Ring { order, barrier, steps } => ring(spec, order, barrier, steps),
-        System::Tree { trees } => trees::nodes(spec, map, trees),
+        System::Tree { trees, .. } => trees::nodes(spec, map, trees),
         System::Panama { trees, window_initial } => panama::nodes(spec, map, trees, window_initial),
         System::Sharp(parameters) => sharp::nodes(spec, map, &parameters),
         System::NetReduce(parameters) => netreduce::nodes(spec, map, &parameters),
@@ -244,7 +244,7 @@ mod tests {
             build::<[u8]>(&spec, &NetworkMap::star(2))
         };
         assert!(nodes(System::SwitchMl { fixed_point: false }).is_ok() && nodes(System::canary()).is_ok() && nodes(System::rina()).is_ok());
-        let refused = nodes(System::Tree { trees: 1 }).unwrap_err().to_string();
+        let refused = nodes(System::tree(1)).unwrap_err().to_string();
         assert_eq!(
             refused,
             "operator = avg: expected one that needs no division at the end: ring, tree, sharp, flare and doubling do not divide"

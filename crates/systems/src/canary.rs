@@ -397,6 +397,6 @@ mod tests {
             spec.system = System::Canary(CanaryParameters { descriptors: 0, ..CanaryParameters::default() });
         };
         assert_eq!(error(without_places), "descriptors = 0: expected 1 to 16777216");
-        assert_eq!(error(|spec| spec.system = System::Tree { trees: 1 }), "window = 4294967295: expected 1 to 1048576 packets");
+        assert_eq!(error(|spec| spec.system = System::tree(1)), "window = 4294967295: expected 1 to 1048576 packets");
     }
 }

@@ -6,6 +6,7 @@ use fanin_protocols::shared::step::StepCost;
 use serde::{Deserialize, Serialize};
 
 pub use crate::canary::{CanaryParameters, FailureRule, FanInRule, LeaderRule, Placement};
+pub use crate::order::SumOrder;
 pub use crate::sparse::{DoublingParameters, FlareCoding, FlareParameters, FlareStorage, Picks};
 
 /// A job's configuration contradicts itself or the network.
@@ -507,6 +508,9 @@ pub enum System {
         /// How many; block b is reduced on tree b mod `trees`.
         #[serde(default = "one")]
         trees: u32,
+        /// In which order a switch adds up what its children send.
+        #[serde(default)]
+        sum_order: SumOrder,
     },
     /// Canary: trees that form anew for each block (canary 1 to 9).
     Canary(CanaryParameters),
@@ -642,6 +646,11 @@ impl System {
     /// The share of these indices.
     pub fn density(&self) -> Option<f64> {
         self.sparsity().map(|sparsity| sparsity.density)
+    }
+
+    /// Static trees, so many, that add up what comes as it comes.
+    pub const fn tree(trees: u32) -> Self {
+        System::Tree { trees, sum_order: SumOrder::Arrival }
     }
 
     /// The system's name.

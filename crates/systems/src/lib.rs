@@ -15,6 +15,7 @@ pub mod layout;
 mod machines;
 mod memory;
 mod netreduce;
+mod order;
 mod panama;
 mod ps;
 mod rina;
@@ -31,7 +32,8 @@ pub use config::{
     A2tpParameters, AlgorithmRule, AtpParameters, BuildError, CanaryParameters, CollisionRule, CongestionParameters, CongestionRule,
     DeallocationRule, DoublingParameters, FailureRule, FanInRule, FlareCoding, FlareParameters, FlareStorage, JobSpec, LeaderRule,
     LookupRule, MachinesParameters, NetReduceParameters, Picks, Placement, PsParameters, RecoveryRule, ReemissionRule, RefusalRule,
-    RinaParameters, RingOrder, SafetyNets, SharpMode, SharpParameters, StepParameters, SynchronyRule, System, UNLIMITED, WindowRule,
+    RinaParameters, RingOrder, SafetyNets, SharpMode, SharpParameters, StepParameters, SumOrder, SynchronyRule, System, UNLIMITED,
+    WindowRule,
 };
 pub use flare::FlarePackets;
 pub use formats::{LAYOUTS, block_of, layout_of};

@@ -3,7 +3,7 @@
 
 use fanin_core::{NetworkMap, NodeId};
 
-use crate::config::{AlgorithmRule, JobSpec, SharpMode, System};
+use crate::config::{AlgorithmRule, JobSpec, SharpMode, SumOrder, System};
 use crate::flare::FlarePackets;
 use crate::layout::leaf_of;
 
@@ -53,6 +53,8 @@ impl<Op> JobSpec<'_, Op> {
                 };
                 packets.block_bytes(&parameters).unwrap_or(payload)
             }
+            // What waits for its neighbour.
+            System::Tree { sum_order: SumOrder::Fixed, .. } => payload.saturating_mul(1 + map.neighbours(switch).len().div_ceil(2) as u64),
             _ => payload,
         }
     }

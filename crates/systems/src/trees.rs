@@ -8,7 +8,7 @@ use fanin_protocols::tree::{TreeChild, TreeParent, TreeRole, TreeSwitch, TreeSwi
 
 use crate::any::{AnyNode, resend_gap};
 use crate::build::reliability;
-use crate::config::{BuildError, JobSpec};
+use crate::config::{BuildError, JobSpec, SumOrder, System};
 use crate::layout::{self, Members, TreeLayout, TreePlace, leaf_of};
 
 /// Workers, and switches on `trees` static trees.
@@ -219,6 +219,7 @@ fn on_trees<Op: Clone>(
         trees: trees.iter().map(&mut role).collect(),
         reliable: spec.reliable,
         resend_gap: resend_gap(spec.rto_min),
+        fixed_order: matches!(spec.system, System::Tree { sum_order: SumOrder::Fixed, .. }),
     };
     Some(SwitchOnTrees { at: Address::switch(switch), config, first: PortId(first as u16), far })
 }
@@ -226,7 +227,6 @@ fn on_trees<Op: Clone>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::System;
     use fanin_core::{Duration, JobId, Suspect};
 
     /// 3 leaves (6, 7, 8) of 2 hosts, 2 spines (9, 10).
@@ -250,7 +250,7 @@ mod tests {
             id: JobId(3),
             hosts: &[0, 1, 2, 5].map(NodeId),
             servers: &[],
-            system: System::Tree { trees: 1 },
+            system: System::tree(1),
             op: (),
             element_bytes: 4,
             payload_bytes: 64,

@@ -498,7 +498,7 @@ mod tests {
             id: JobId(0),
             hosts: &hosts,
             servers: &[],
-            system: System::Tree { trees: 1 },
+            system: System::tree(1),
             op: PayloadOp::from(ElementOp::I32_SUM),
             element_bytes: 4,
             payload_bytes: 16,

@@ -39,7 +39,7 @@ const JOB: JobId = JobId(1);
 fn system(system: DemoSystem) -> System {
     match system {
         DemoSystem::SwitchMl => System::SwitchMl { fixed_point: false },
-        DemoSystem::Tree => System::Tree { trees: 1 },
+        DemoSystem::Tree => System::tree(1),
         DemoSystem::Ring => System::Ring { order: RingOrder::Host, barrier: false, steps: fanin_systems::StepParameters::NONE },
     }
 }

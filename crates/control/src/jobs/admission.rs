@@ -78,7 +78,7 @@ fn check_wish(config: &JobsConfig, join: &Join) -> Result<(), Refused> {
         return invalid(format!("window = {}: expected 1 to {WINDOW_MAX} packets", wish.window.unwrap_or_default()));
     }
     // What else there is keeps memory at a switch that nobody counts here, or needs several switches.
-    if !matches!(wish.system, System::SwitchMl { .. } | System::Tree { trees: 1 } | System::Flare(_) | System::Ring { .. }) {
+    if !matches!(wish.system, System::SwitchMl { .. } | System::Tree { trees: 1, .. } | System::Flare(_) | System::Ring { .. }) {
         return invalid(format!("system = {:?}: expected switchml, flare, or tree with one tree", wish.system));
     }
     if wish.op.custom.is_some() {
@@ -213,7 +213,7 @@ mod tests {
             host: HostId("a".into()),
             path_datagram_bytes: 1_472,
             wish: JobWish {
-                system: System::Tree { trees: 1 },
+                system: System::tree(1),
                 payload_bytes: None,
                 window: None,
                 patience_ms: 30_000,
@@ -231,10 +231,7 @@ mod tests {
     fn a_request_that_makes_no_sense_is_refused_with_its_value_and_what_was_expected() {
         type Change = fn(&mut Join);
         let cases: [(Change, &str); 14] = [
-            (
-                |join| join.wish.system = System::Tree { trees: 2 },
-                "system = Tree { trees: 2 }: expected switchml, flare, or tree with one tree",
-            ),
+            (|join| join.wish.system = System::tree(2), "system = Tree { trees: 2 }: expected switchml, flare, or tree with one tree"),
             (
                 |join| join.wish.system = System::Canary(CanaryParameters { descriptors: u32::MAX, ..CanaryParameters::default() }),
                 "expected switchml",
@@ -312,7 +309,7 @@ mod tests {
         let config = JobsConfig::default();
         let (wide, mut narrow) = (Join { path_datagram_bytes: 9_000, ..join() }, Join { rank: 2, ..join() });
         let dense = System::SwitchMl { fixed_point: false };
-        for (system, fixed_point) in [(System::Tree { trees: 1 }, false), (dense, false), (dense, true)] {
+        for (system, fixed_point) in [(System::tree(1), false), (dense, false), (dense, true)] {
             let of_system = |join: &Join| Join { wish: JobWish { system, fixed_point, ..join.wish }, ..join.clone() };
             let bytes = payload_bytes(&config, &[&of_system(&wide), &of_system(&narrow)]).unwrap();
             let whole = bytes + header_bytes_max(&system, fixed_point);

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use fanin_systems::{FlarePackets, System};
+use fanin_systems::{FlarePackets, SumOrder, System};
 
 use crate::call::Op;
 use crate::message::{FailureKind, JobWish, OperatorWish, Refusal, SwitchMessage};
@@ -83,6 +83,8 @@ pub fn memory_bytes(wish: &JobWish, world: u32, window: u32, payload_bytes: u32)
             let packets = FlarePackets { workers: world, window, payload_bytes, element_bytes: wish.op.dtype.bytes() as u32 };
             packets.block_bytes(parameters).unwrap_or(0)
         }
+        // What waits for its neighbour.
+        System::Tree { sum_order: SumOrder::Fixed, .. } => (1 + u64::from(world.div_ceil(2))) * 2 * u64::from(payload_bytes),
         _ => 2 * u64::from(payload_bytes),
     };
     // Flare's windows are powers of two.

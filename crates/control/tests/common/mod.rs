@@ -16,7 +16,7 @@ pub const PATIENCE_MS: u64 = 10_000;
 
 pub fn wish() -> JobWish {
     JobWish {
-        system: System::Tree { trees: 1 },
+        system: System::tree(1),
         payload_bytes: None,
         window: None,
         patience_ms: PATIENCE_MS,

@@ -154,6 +154,7 @@ pub const JOBS: &[Key] = &[
     ("step_overhead", &[bare("\"1us\"")]),
     ("step_deviation", &[bare("\"1us\"")]),
     ("trees", &[bare("2")]),
+    ("sum_order", &[bare("\"fixed\"")]),
     ("window_initial", &[bare("2")]),
     ("mode", &[bare("\"streaming\"")]),
     ("quota", &[bare("4"), with(&["jobs.0.mode=streaming"], "4")]),

@@ -62,10 +62,10 @@ mod kept;
 mod planted;
 mod storage;
 mod switch;
-mod tree;
 mod worker;
 
 pub use crate::shared::arrivals::{Arrivals, PacketError};
+pub use crate::shared::fixed_order::{FixedOrderTree, NotPlaced, Placed, TreeBuffers};
 pub use block::{Refused, SparseBlock, Taken, packets};
 pub use children::Children;
 pub use config::{Blocks, FlareSwitchConfig, FlareWorkerConfig, RANGE_MAX, StorageKind, WINDOW_MAX};
@@ -73,5 +73,4 @@ pub use config::{Blocks, FlareSwitchConfig, FlareWorkerConfig, RANGE_MAX, Storag
 pub use planted::Planted;
 pub use storage::{Array, Packet, Pair, Storage, Table, union_density};
 pub use switch::FlareSwitch;
-pub use tree::{FixedOrderTree, NotPlaced, Placed, TreeBuffers};
 pub use worker::FlareWorker;

@@ -32,6 +32,7 @@ pub mod aggregation;
 pub mod arrivals;
 pub mod connection;
 pub(crate) mod excuses;
+pub mod fixed_order;
 pub mod inner;
 pub mod jobs;
 pub mod ledger;

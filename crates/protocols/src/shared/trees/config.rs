@@ -47,6 +47,9 @@ pub struct TreeSwitchConfig<O> {
     pub reliable: bool,
     /// A partial aggregate is sent again at most once in this time. Somewhat less than the workers' shortest retransmission timeout.
     pub resend_gap: Duration,
+    /// Whether contributions are added up in the order of children, as [`FixedOrderTree`](crate::shared::fixed_order::FixedOrderTree) does, and not
+    /// as they come: then floats have the same bits every time, and a block takes an accumulator more for every second child.
+    pub fixed_order: bool,
 }
 
 /// A switch's place in one tree.

@@ -54,6 +54,7 @@ mod config;
 mod far;
 mod format;
 mod node;
+mod ordered;
 mod pace;
 mod plain;
 mod planted;

@@ -8,6 +8,7 @@ use fanin_core::{Address, Body, DropReason, Duration, Event, Ingress, Instant, J
 use super::config::{TreeChild, TreeParent, TreeRole, TreeSwitchConfig, tree_of_block, window_blocks};
 use super::far::{Children, Far};
 use super::format::{Marks, TreeFormat, TreePacket};
+use super::ordered::Ordered;
 use super::planted::Planted;
 use crate::shared::serial::newer;
 use crate::shared::slots::{Missing, SlotState, Slots};
@@ -52,17 +53,23 @@ pub struct Reduction<P: Payload + ?Sized> {
     places: Box<[Option<Place>]>,
     far: Far,
     slots: Slots<P::Acc>,
+    /// Where sums have a fixed order.
+    ordered: Option<Ordered<P>>,
+    /// Accumulators of a slot.
+    accumulators: u32,
     /// Number of slots in all `waiting_up` and `waiting_down`.
     waiting_count: u32,
     planted: Planted,
 }
 
-node_state!(Reduction { job, op, block_bytes, reliable, resend_gap, places, far, slots, waiting_count, planted });
+node_state!(Reduction { job, op, block_bytes, reliable, resend_gap, places, far, slots, ordered, accumulators, waiting_count, planted });
 
 /// What a handler works on: the slots, and the switch's place in the block's tree.
 struct At<'a, P: Payload + ?Sized> {
     op: &'a mut P::Op,
     slots: &'a mut Slots<P::Acc>,
+    ordered: &'a mut Option<Ordered<P>>,
+    accumulators: u32,
     place: &'a mut Place,
     far: &'a Far,
     waiting_count: &'a mut u32,
@@ -85,6 +92,8 @@ impl<P: Payload + ?Sized> Reduction<P> {
         let slot_count = 2 * window_blocks(config.window);
         let children_max = config.trees.iter().flatten().map(|role| role.children.len()).max().unwrap_or(0);
         let far = Far::none(config.job);
+        let ordered = config.fixed_order.then(|| Ordered::new(slot_count, children_max as u32, &config.op, config.block_bytes));
+        let more = if config.fixed_order { Ordered::<P>::accumulators(children_max as u32) } else { 0 };
         let place = |role: TreeRole| {
             assert!((1..usize::from(NO_CHILD)).contains(&role.children.len()), "a role has 1 to 65534 children");
             let all = Children::new(role.children.iter().map(|child| child.port), &far);
@@ -105,6 +114,8 @@ impl<P: Payload + ?Sized> Reduction<P> {
         Reduction {
             job: config.job,
             slots: Slots::new::<P>(slot_count, children_max, &config.op, config.block_bytes),
+            ordered,
+            accumulators: 1 + more,
             op: config.op,
             block_bytes: config.block_bytes,
             reliable: config.reliable,
@@ -141,7 +152,10 @@ impl<P: Payload + ?Sized> Reduction<P> {
     pub fn reclaim<F: TreeFormat, T: Tx<F, P>>(&mut self, tx: &mut T) {
         for slot in self.slots.iter_mut().filter(|slot| slot.state != SlotState::Empty) {
             slot.state = SlotState::Empty;
-            tx.note(Event::SlotReclaimed { job: self.job, bytes: P::acc_bytes(&slot.acc, &self.op) as u32 });
+            tx.note(Event::SlotReclaimed { job: self.job, bytes: P::acc_bytes(&slot.acc, &self.op) as u32 * self.accumulators });
+        }
+        if let Some(ordered) = &mut self.ordered {
+            ordered.clear();
         }
     }
 
@@ -160,6 +174,8 @@ impl<P: Payload + ?Sized> Reduction<P> {
             far: &self.far,
             op: &mut self.op,
             slots: &mut self.slots,
+            ordered: &mut self.ordered,
+            accumulators: self.accumulators,
             waiting_count: &mut self.waiting_count,
             reliable: self.reliable,
             block_bytes: self.block_bytes,
@@ -184,7 +200,10 @@ impl<P: Payload + ?Sized> Reduction<P> {
         if repeated || slot.number != block || slot.state != SlotState::Aggregating {
             return None;
         }
-        payload.reduce(&mut slot.acc, &mut self.op).ok()?;
+        match &mut self.ordered {
+            None => payload.reduce(&mut slot.acc, &mut self.op).ok()?,
+            Some(ordered) => ordered.add(index, child, payload, &mut slot.acc, &mut self.op)?,
+        }
         slot.marks.up |= marked;
         Some(self.slots.mark_arrived(index, child))
     }
@@ -227,7 +246,7 @@ impl<P: Payload + ?Sized> At<'_, P> {
             // No worker may be that far ahead, or, where this switch has lost its memory, its packet comes again.
             return drop_packet(tx, DropReason::OutsideWindow);
         }
-        if !self.begin(marked, payload, tx) {
+        if !self.begin(child, marked, payload, tx) {
             return self.reject(port, tx);
         }
         if self.slots.mark_arrived(self.index, child) == 0 {
@@ -242,13 +261,13 @@ impl<P: Payload + ?Sized> At<'_, P> {
     }
 
     /// A block's first contribution takes the slot. False where it does not fit.
-    fn begin<F: TreeFormat, T: Tx<F, P>>(&mut self, marked: bool, payload: &P, tx: &mut T) -> bool {
+    fn begin<F: TreeFormat, T: Tx<F, P>>(&mut self, child: u16, marked: bool, payload: &P, tx: &mut T) -> bool {
         let bytes = payload.bytes();
         if bytes == 0 || bytes > self.block_bytes as usize {
             return false;
         }
         let slot = self.slots.get(self.index);
-        let freed = P::acc_bytes(&slot.acc, self.op) as u32;
+        let freed = P::acc_bytes(&slot.acc, self.op) as u32 * self.accumulators;
         let stored = if self.planted.keeps_accumulator() && slot.state == SlotState::Done {
             payload.reduce(&mut slot.acc, self.op)
         } else {
@@ -257,10 +276,16 @@ impl<P: Payload + ?Sized> At<'_, P> {
         if stored.is_err() {
             return false;
         }
+        if let Some(ordered) = self.ordered {
+            ordered.begin(self.index, self.place.children.len() as u32);
+            if ordered.add(self.index, child, payload, &mut slot.acc, self.op).is_none() {
+                return false;
+            }
+        }
         if slot.state != SlotState::Empty {
             tx.note(Event::SlotFreed { bytes: freed });
         }
-        tx.note(Event::SlotTaken { bytes: bytes as u32 });
+        tx.note(Event::SlotTaken { bytes: bytes as u32 * self.accumulators });
         slot.number = self.block;
         slot.state = SlotState::Aggregating;
         slot.missing = self.place.children.len() as u32;
@@ -305,7 +330,7 @@ impl<P: Payload + ?Sized> At<'_, P> {
         } else {
             // `baselines 5`: nothing needs to be remembered, since children are static and nothing is lost.
             slot.state = SlotState::Empty;
-            tx.note(Event::SlotFreed { bytes: P::acc_bytes(&slot.acc, self.op) as u32 });
+            tx.note(Event::SlotFreed { bytes: P::acc_bytes(&slot.acc, self.op) as u32 * self.accumulators });
         }
     }
 
@@ -327,7 +352,7 @@ impl<P: Payload + ?Sized> At<'_, P> {
             slot.state = SlotState::Done;
         } else {
             slot.state = SlotState::Empty;
-            tx.note(Event::SlotFreed { bytes: P::acc_bytes(&slot.acc, self.op) as u32 });
+            tx.note(Event::SlotFreed { bytes: P::acc_bytes(&slot.acc, self.op) as u32 * self.accumulators });
         }
     }
 
@@ -429,7 +454,7 @@ impl<P: Payload + ?Sized> At<'_, P> {
             return drop_packet(tx, DropReason::Mismatch);
         }
         (slot.number, slot.marks) = (self.block, marks);
-        tx.note(Event::SlotTaken { bytes: payload.bytes() as u32 });
+        tx.note(Event::SlotTaken { bytes: payload.bytes() as u32 * self.accumulators });
         self.complete_down(tx);
     }
 

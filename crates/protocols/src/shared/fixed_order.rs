@@ -159,7 +159,7 @@ impl Place {
 }
 
 impl<P: Payload + ?Sized> FixedOrderTree<P> {
-    /// A tree of `children` leaves, from which nothing has come.
+    /// A tree of `children` leaves, from which nothing has come; there is room for fewer, too.
     ///
     /// # Panics
     /// Without children.
@@ -287,6 +287,13 @@ impl<P: Payload + ?Sized> FixedOrderTree<P> {
     /// The first child that has not contributed.
     pub fn first_missing(&self) -> Option<u32> {
         (0..self.children).find(|child| !self.has_arrived(*child))
+    }
+
+    /// The tree of another block, of at most as many leaves as it was made for, from which nothing has come.
+    pub fn begin(&mut self, children: u32, buffers: &mut TreeBuffers<P>) {
+        debug_assert!(children > 0 && children as usize <= self.waiting.len() + 1, "a tree of 1 to {} leaves", self.waiting.len() + 1);
+        self.clear(buffers);
+        (self.children, self.missing) = (children, children);
     }
 
     /// Gives all buffers back: nothing has come, as when it was made.
