@@ -63,7 +63,7 @@ const WRONG: &[(&str, &str, &str)] = &[
         "message = \"4KiB\"\nmesage = 1",
         "plan.toml:12: jobs[0].mesage = 1: unknown key; did you mean message? Expected one of system, file, copies, workers, servers, placement, \
          jobs_per_host, message, payload, element, indices, operations, model, scale, iterations, tensor, compute, compute_spread, start, \
-         start_skew, arrivals, crash, noise, window, reliable, rto_initial, rto_min, patience, trees",
+         start_skew, arrivals, crash, noise, window, reliable, rto_initial, rto_min, patience, sum_order, trees",
     ),
     ("trees = 1", "trees = 0", "plan.toml:9: jobs[0].trees = 0: expected 1 to 1024"),
     ("trees = 1", "trees = \"many\"", "plan.toml:9: jobs[0].trees = \"many\": expected a whole number of 0 or more"),

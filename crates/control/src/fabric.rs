@@ -393,7 +393,7 @@ mod tests {
     fn a_job_is_announced_as_json_that_people_can_read() {
         let text = serde_json::to_string(&FabricRequest::Announce(Box::new(announcement()))).unwrap();
         let expected =
-            r#"{"announce":{"job":7,"system":{"system":"tree","trees":1},"op":{"dtype":"f32","operator":"sum"},"payload_bytes":1024,"#;
+            r#"{"announce":{"job":7,"system":{"system":"tree","trees":1,"sum_order":"arrival"},"op":{"dtype":"f32","operator":"sum"},"#;
         assert!(text.starts_with(expected), "{text}");
         let again: FabricRequest = serde_json::from_str(&text).unwrap();
         assert_eq!(again, FabricRequest::Announce(Box::new(announcement())));

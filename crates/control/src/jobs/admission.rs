@@ -231,7 +231,10 @@ mod tests {
     fn a_request_that_makes_no_sense_is_refused_with_its_value_and_what_was_expected() {
         type Change = fn(&mut Join);
         let cases: [(Change, &str); 14] = [
-            (|join| join.wish.system = System::tree(2), "system = Tree { trees: 2 }: expected switchml, flare, or tree with one tree"),
+            (
+                |join| join.wish.system = System::tree(2),
+                "system = Tree { trees: 2, sum_order: Arrival }: expected switchml, flare, or tree with one tree",
+            ),
             (
                 |join| join.wish.system = System::Canary(CanaryParameters { descriptors: u32::MAX, ..CanaryParameters::default() }),
                 "expected switchml",

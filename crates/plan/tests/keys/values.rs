@@ -301,7 +301,7 @@ pub const OTHERS: &[(&str, &[Key])] = &[
             ("payload", &[with(FLOW, "300")]),
             ("rate", &[with(FLOW, "\"50Gb/s\"")]),
             ("start", &[with(FLOW, "\"1us\"")]),
-            ("until", &[with(FLOW, "\"3us\"")]),
+            ("until", &[with(FLOW, "\"3us\""), with(FLOW, "\"1us\"")]),
             ("steps", &[with(FLOW, "[{ at = \"0us\", rate = \"9Gb/s\" }]"), with(STEPS, "[{ at = \"0us\", rate = \"9Gb/s\" }]")]),
         ],
     ),
