@@ -19,7 +19,6 @@ const UNRECORDED: &[(&str, &str)] = &[
     ("a2tp/fig13_scale", NOT_YET),
     ("canary/fig07", NOT_YET),
     ("canary/fig09", NOT_YET),
-    ("canary/fig10", NOT_YET),
     ("canary/sensitivity", NOT_YET),
     ("flare/network", "two of its full runs at a time take 19 GB of memory"),
 ];
