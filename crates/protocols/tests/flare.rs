@@ -164,6 +164,27 @@ fn ranks_that_disagree_about_an_operation_are_refused() {
     assert!(matches!(worker.poll(), Some(Outcome { result: Err(_), .. })));
 }
 
+/// A run whose indices would go beyond 16 bits is refused in a block that has begun, too: cut off they would be others of the largest block.
+#[test]
+fn indices_beyond_16_bits_are_refused() {
+    let child = |rank: u32| TreeChild { port: PortId(rank as u16), who: Suspect::Rank(Rank(rank)) };
+    let mut switch: FlareSwitch<Bytes> = FlareSwitch::new(FlareSwitchConfig {
+        job: JobId(7),
+        op: ElementOp::I32_SUM.into(),
+        blocks: Blocks { range: 1 << 16, shortest: true, ..BLOCKS },
+        storage: StorageKind::Array,
+        role: TreeRole { parent: None, children: vec![child(0), child(1)] },
+        resend_gap: Duration::from_us(5),
+    });
+    assert_eq!(give(&mut switch, 0, contribution(at(4), last(0, 1), 0), &packed(&[(0, 5)])).sent, []);
+    let mut run = Vec::new();
+    IndexCoding::Run.pack(FORMAT, [(65_535, 9), (65_536, 1)].map(|(index, bits)| Pair { index, bits }).into_iter(), &mut run);
+    let part = Part { coding: IndexCoding::Run, ..last(0, 2) };
+    let told = give(&mut switch, 1, contribution(at(4), part, 0), &run);
+    assert_eq!(told.headers_to(PortId(1)), [FlareHeader::Rejected { at: at(4) }]);
+    assert_eq!(told.sent.len(), 1, "nothing else is sent: {:?}", told.sent);
+}
+
 /// `flare 4.9`: a leaf that has lost its memory hears one of its workers only; the other one has the sum.
 #[test]
 fn a_switch_without_memory_gets_the_sum_from_its_parent() {

@@ -303,7 +303,9 @@ impl<P: Payload + ?Sized> FlareSwitch<P> {
             part.packets = part.number + 1;
         }
         let mut unpacked = std::mem::take(&mut self.scratch);
-        let fits = part.coding.unpack(format, packet.bytes, usize::from(part.count), &mut unpacked);
+        // Those of a run or a bitmap count on from their first one, perhaps beyond 16 bits; the last one is the highest.
+        let below = |pair: &CorePair| pair.index < self.config.blocks.range;
+        let fits = part.coding.unpack(format, packet.bytes, usize::from(part.count), &mut unpacked) && unpacked.last().is_none_or(below);
         let Some(reduce) = self.op.and_then(ElementOp::of_bits).filter(|_| fits) else {
             return self.reject(port, packet.at, tx);
         };
