@@ -138,6 +138,8 @@ pub struct Claim {
     pub difference: Option<[Selection; 2]>,
     /// Each is more than the next.
     pub order: Option<Vec<Selection>>,
+    /// Beside `order`: the places of what each of its numbers is divided by, run by run with the same seed.
+    pub per: Option<Selection>,
     /// Holds only if it holds at every place of these axes.
     #[serde(default)]
     pub at_each: Vec<String>,
@@ -273,9 +275,16 @@ impl Selection {
 
 impl Claim {
     /// What is measured, in the order of the file; empty where nothing is.
-    pub fn selections(&self) -> Vec<&Selection> {
+    pub fn selections(&self) -> Vec<Selection> {
         let pairs = [&self.ratio, &self.difference].into_iter().flatten().flatten();
-        self.value.iter().chain(pairs).chain(self.order.iter().flatten()).collect()
+        let own = self.value.iter().chain(pairs).chain(self.order.iter().flatten()).cloned();
+        let below = self.order.iter().flatten().filter_map(|one| self.below(one));
+        own.chain(below).collect()
+    }
+
+    /// What a number of an order is divided by.
+    pub fn below(&self, one: &Selection) -> Option<Selection> {
+        self.per.as_ref().map(|per| per.within(one))
     }
 
     /// The axes along which it is held against several places.
@@ -420,6 +429,9 @@ impl Check<'_> {
         }
         if let Some(margin) = claim.margin.filter(|margin| !order || !(0.0..2.0).contains(margin)) {
             return refuse(&["margin"], margin.to_string(), "a share, 0 or more and below 2, beside order".into());
+        }
+        if !order && claim.per.is_some() {
+            return refuse(&["per"], "...".into(), "order beside it".into());
         }
         if claim.order.as_ref().is_some_and(|order| order.len() < 2) {
             return refuse(&["order"], "...".into(), "two or more, the highest first".into());

@@ -261,7 +261,11 @@ impl<'a> Results<'a> {
         let numbers = |selection: &Selection| self.numbers(claim, reading, &selection.within(&at.within(&claim.shared)));
         let sample = |numbers: Vec<f64>, scale: f64| Sample { numbers, scale, statistic: claim.repetitions, draws: self.draws };
         if let Some(order) = &claim.order {
-            let all = order.iter().map(numbers).collect::<Result<Vec<Vec<f64>>, _>>()?;
+            let one = |selection: &Selection| match claim.below(selection) {
+                Some(below) => ratios(&numbers(selection)?, &numbers(&below)?, &below),
+                None => numbers(selection),
+            };
+            let all = order.iter().map(one).collect::<Result<Vec<Vec<f64>>, _>>()?;
             let pair = |pair: &[Vec<f64>]| pairs(&pair[0], &pair[1], relative_difference);
             let samples = all.windows(2).map(|two| sample(pair(two), 1.0)).collect();
             let list = all.iter().map(|numbers| claim.repetitions.of(numbers)).collect();
@@ -274,10 +278,7 @@ impl<'a> Results<'a> {
                 sample(values, scale)
             }
             (_, Some([first, second]), _) => {
-                let ratios = pairs(&numbers(first)?, &numbers(second)?, |first, second| first / second);
-                if ratios.iter().any(|ratio| !ratio.is_finite()) {
-                    return Err(Missing::NoNumber(format!("{} is 0 in a run, and no ratio can be taken", second.describe())));
-                }
+                let ratios = ratios(&numbers(first)?, &numbers(second)?, second)?;
                 let scale = claim.repetitions.of(&ratios);
                 sample(ratios, scale)
             }
@@ -326,6 +327,15 @@ impl<'a> Results<'a> {
             }
         })
     }
+}
+
+/// The first over the second, run by run; `below` is what the second are of.
+fn ratios(first: &[f64], second: &[f64], below: &Selection) -> Result<Vec<f64>, Missing> {
+    let ratios = pairs(first, second, |first, second| first / second);
+    if ratios.iter().all(|ratio| ratio.is_finite()) {
+        return Ok(ratios);
+    }
+    Err(Missing::NoNumber(format!("{} is 0 in a run, and no ratio can be taken", below.describe())))
 }
 
 /// Numbers of the same repetitions, two by two.

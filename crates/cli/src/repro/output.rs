@@ -75,7 +75,8 @@ pub fn verdict_text(outcome: &Outcome) -> String {
 pub fn window_text(judged: &Judged) -> String {
     let claim = &judged.claim;
     if let Some(order) = &claim.order {
-        let names = order.iter().map(Selection::describe).collect::<Vec<_>>().join(" > ");
+        let per = claim.per.as_ref().map(|per| format!(" per {}", per.describe())).unwrap_or_default();
+        let names = order.iter().map(|one| one.describe() + &per).collect::<Vec<_>>().join(" > ");
         let margin = claim.margin.filter(|margin| *margin != MARGIN).map(|margin| format!(", by {} %", number_text(margin * 100.0)));
         return names + &margin.unwrap_or_default();
     }
