@@ -575,10 +575,7 @@ const WRONG: &[(&str, &str)] = &[
     ),
     ("value = { over = \"mean\" }\nratio = [{}, {}]\nwindow = [0, 1]", "17: claims[0].ratio = ...: expected one of value and ratio"),
     ("order = [{ over = \"mean\" }]", "16: claims[0].order = ...: expected two or more, the highest first"),
-    (
-        "value = { over = \"mean\" }\nper = {}\nwindow = [0, 1]",
-        "17: claims[0].per = ...: expected order beside it",
-    ),
+    ("value = { over = \"mean\" }\nper = {}\nwindow = [0, 1]", "17: claims[0].per = ...: expected order beside it"),
     ("", "12: claims[0] = \"claim-0\": expected value, ratio, difference or order, or untestable with a reason"),
     ("windows = [0, 1]", "16: claims[0].windows = [0, 1]: unknown key; did you mean window? Expected one of "),
     ("class = \"SIN\"", "not TOML: "),

@@ -11,11 +11,8 @@ use std::path::Path;
 use common::{folder, good, rows};
 use serde_json::Value;
 
-/// Why figures have no record yet.
-const NOT_YET: &str = "no full run since there are records";
-
 /// Figures without a record, and why there is none: they are not run. A figure that has one must not be here.
-const UNRECORDED: &[(&str, &str)] = &[("canary/fig09", NOT_YET), ("flare/network", "two of its full runs at a time take 19 GB of memory")];
+const UNRECORDED: &[(&str, &str)] = &[];
 
 /// What is wrong with the claims of a paper's quick run.
 fn wrong_of(paper: &str, judged: &[Value]) -> Vec<String> {

@@ -4,12 +4,12 @@
 //!
 //! | kind | | byte 1 | 4-5 | 6-7 | 8-11 | 12-15 | 16- | length |
 //! |---|---|---|---|---|---|---|---|---|
-//! | 1 | task | `count` | `operation` | `partition` | `number` | `segment` | `members`, `next` (4 each) | 24 |
+//! | 1 | task | `count` | `operation` | `partition` | `number` | `segment` | `members` (8), `next` (4) | 28 |
 //! | 2 | pull | `count`, 1 to 127; bit 7 `fresh` | `operation` | `partition` | `number` | `segment` | | 16 |
-//! | 3 | gradient | `member`, 0 to 31 | `operation` | `partition` | `number` | `segment` | `contributors` (2) | 18 |
+//! | 3 | gradient | `member`, 0 to 63 | `operation` | `partition` | `number` | `segment` | `contributors` (2) | 18 |
 //! | 4 | sum | `marked`, 0 or 1 | `operation` | `partition` | `number` | `segment` | `contributors` (2) | 18 |
 //! | 5 | result | 0 direct, 1 relayed, 2 repair | `operation` | `partition` | `number` | `segment` | `to` (4), `group`, `hops` (2 each) | 24 |
-//! | 6 | ack | bit 0 `marked`, bit 1 `gather`, bit 2 `late` | `operation` | `mask` (6) | | `next` | | 16 |
+//! | 6 | ack | bit 0 `marked`, bit 1 `gather`, bit 2 `late`, bits 3 to 7 `skip` | `operation` | `mask` (6) | | `next` | | 16 |
 //! | 7 | repair | zero | `operation` | `mask` (6) | | `base` | | 16 |
 //! | 8 | done | zero | `operation` (4) | | | | | 8 |
 //! | 9 | commit | zero | `operation` (4) | | | | | 8 |
@@ -23,7 +23,7 @@
 //!
 //! `operation` of two bytes is the low half of its number. `number` counts what a group has sent to the next one, in an operation and an
 //! epoch; it has 31 bits, and bit 31 says that the sender waits for the acknowledgement (`asks`). A task of no piece says only who the rack
-//! is. `mask`: bit i stands for the number `next` + 1 + i (ack), or for the piece `base` + i (repair; none: a
+//! is. `mask`: bit i stands for the number `next` + 1 + 48 `skip` + i (ack), or for the piece `base` + i (repair; none: a
 //! result was marked).
 
 use fanin_core::{Malformed, NodeId, PacketKind, Rank, Suspect, Wire};
@@ -53,11 +53,14 @@ const ASKS: u32 = 1 << 31;
 /// The bit of a pull's count that says that the switch begins.
 const FRESH: u8 = 1 << 7;
 
+/// An acknowledgement's mask begins at most so many times its length behind the first packet that is missing.
+pub const SKIP_MAX: u32 = 31;
+
 /// Workers of a group at most: they are bits of a task's `members`.
-pub const MEMBERS_MAX: u32 = 32;
+pub const MEMBERS_MAX: u32 = 64;
 
 /// Which piece, and as which of the packets that a group sends to the next one. Two halves each of `number` and `segment`, so that the
-/// header stays at 24 bytes in memory.
+/// header stays at 28 bytes in memory.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Item {
     /// Of which epoch.
@@ -119,6 +122,24 @@ const fn halves(word: u32) -> [u16; 2] {
     [word as u16, (word >> 16) as u16]
 }
 
+/// The workers of a switch that take part. Of parts of two bytes, as in [`Item`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Members([u16; 4]);
+
+impl Members {
+    /// Bit i: the i-th worker of the switch.
+    #[inline]
+    pub const fn new(bits: u64) -> Self {
+        Members([bits as u16, (bits >> 16) as u16, (bits >> 32) as u16, (bits >> 48) as u16])
+    }
+
+    /// Bit i: the i-th worker of the switch.
+    #[inline]
+    pub const fn bits(self) -> u64 {
+        self.0[0] as u64 | (self.0[1] as u64) << 16 | (self.0[2] as u64) << 32 | (self.0[3] as u64) << 48
+    }
+}
+
 /// How a result came here.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Way {
@@ -141,7 +162,7 @@ pub enum RinaHeader {
         /// How many; none where the switch is only told who the rack is.
         count: u8,
         /// Bit i: the i-th worker of the switch takes part.
-        members: u32,
+        members: Members,
         /// The host of the agent, or worker, that gets the sums.
         next: NodeId,
     },
@@ -197,7 +218,9 @@ pub enum RinaHeader {
         marked: bool,
         /// Nobody waited for it, so it came later than it could: no measurement of the round trip.
         late: bool,
-        /// What has arrived behind `next`.
+        /// The mask begins so many times its length behind `next`; at most [`SKIP_MAX`].
+        skip: u8,
+        /// What has arrived there.
         mask: AckMask,
         /// The first number that has not arrived.
         next: u32,
@@ -290,7 +313,8 @@ pub enum RinaHeader {
 #[inline]
 const fn length_of(kind: u8) -> Option<usize> {
     Some(match kind {
-        TASK | RESULT => 24,
+        TASK => 28,
+        RESULT => 24,
         PULL | ACK | REPAIR => 16,
         GRADIENT | SUM => 18,
         DONE | COMMIT | PING | ABORT | UNKNOWN => 8,
@@ -310,7 +334,7 @@ impl<'a> RinaPacket<'a> {
     /// Checks length, kind and reserved bits.
     ///
     /// # Errors
-    /// [`Malformed::Truncated`], or the field that is wrong: `kind`, `count`, `member`, `marked`, `way`, `flags`, `goes`, `holds`,
+    /// [`Malformed::Truncated`], or the field that is wrong: `kind`, `count`, `member`, `marked`, `way`, `goes`, `holds`,
     /// `reserved`, `suspect_kind` or `suspect`.
     #[inline]
     pub fn new(bytes: &'a [u8]) -> Result<Self, Malformed> {
@@ -319,12 +343,11 @@ impl<'a> RinaPacket<'a> {
         let head = front(bytes, needed)?;
         let own = head[1];
         match kind {
-            TASK => {}
+            TASK | ACK => {}
             PULL => require(own & !FRESH >= 1, "count", own)?,
             GRADIENT => require(u32::from(own) < MEMBERS_MAX, "member", own)?,
             SUM => require(own <= 1, "marked", own)?,
             RESULT => require(own <= 2, "way", own)?,
-            ACK => require(own <= 7, "flags", own)?,
             PING => require(own <= 1, "goes", own)?,
             READY => require(own <= 1, "holds", own)?,
             ABORT => {
@@ -350,6 +373,11 @@ impl<'a> RinaPacket<'a> {
     }
 
     #[inline]
+    fn members(&self) -> Members {
+        Members(std::array::from_fn(|part| u16_at(self.bytes, 16 + 2 * part)))
+    }
+
+    #[inline]
     fn mask(&self) -> AckMask {
         let part = |at| u64::from(u16_at(self.bytes, at));
         AckMask::new(part(6) | part(8) << 16 | part(10) << 32)
@@ -360,7 +388,7 @@ impl<'a> RinaPacket<'a> {
     pub fn header(&self) -> RinaHeader {
         let (bytes, own, epoch) = (self.bytes, self.bytes[1], u16_at(self.bytes, 2));
         match bytes[0] {
-            TASK => RinaHeader::Task { item: self.item(), count: own, members: u32_at(bytes, 16), next: NodeId(u32_at(bytes, 20)) },
+            TASK => RinaHeader::Task { item: self.item(), count: own, members: self.members(), next: NodeId(u32_at(bytes, 24)) },
             PULL => RinaHeader::Pull { item: self.item(), count: own & !FRESH, fresh: own & FRESH != 0 },
             GRADIENT => RinaHeader::Gradient { item: self.item(), member: own, contributors: u16_at(bytes, 16) },
             SUM => RinaHeader::Sum { item: self.item(), marked: own == 1, contributors: u16_at(bytes, 16) },
@@ -381,6 +409,7 @@ impl<'a> RinaPacket<'a> {
                 gather: own & 2 != 0,
                 marked: own & 1 != 0,
                 late: own & 4 != 0,
+                skip: own >> 3,
                 mask: self.mask(),
                 next: u32_at(bytes, 12),
             },
@@ -459,7 +488,7 @@ impl RinaHeader {
 }
 
 impl Wire for RinaHeader {
-    const MAX_LEN: usize = 24;
+    const MAX_LEN: usize = 28;
 
     #[inline]
     fn wire_len(&self) -> usize {
@@ -481,8 +510,8 @@ impl Wire for RinaHeader {
             RinaHeader::Task { item, count, members, next } => {
                 out[1] = count;
                 put_item(out, item);
-                put(out, 16, members.to_le_bytes());
-                put(out, 20, next.0.to_le_bytes());
+                put(out, 16, members.bits().to_le_bytes());
+                put(out, 24, next.0.to_le_bytes());
             }
             RinaHeader::Pull { item, count, fresh } => {
                 out[1] = count & !FRESH | if fresh { FRESH } else { 0 };
@@ -505,8 +534,8 @@ impl Wire for RinaHeader {
                 put(out, 20, group.to_le_bytes());
                 put(out, 22, hops.to_le_bytes());
             }
-            RinaHeader::Ack { epoch, operation, gather, marked, late, mask, next } => {
-                out[1] = u8::from(marked) | u8::from(gather) << 1 | u8::from(late) << 2;
+            RinaHeader::Ack { epoch, operation, gather, marked, late, skip, mask, next } => {
+                out[1] = u8::from(marked) | u8::from(gather) << 1 | u8::from(late) << 2 | skip << 3;
                 put_mask(out, (epoch, operation), mask, next);
             }
             RinaHeader::Repair { epoch, operation, mask, base } => put_mask(out, (epoch, operation), mask, base),
@@ -555,20 +584,21 @@ mod tests {
     #[test]
     fn golden_bytes() {
         let mask = AckMask::new(0x0b0a_0908_0706);
+        let members = Members::new(0x1716_1514_1312_1110);
         let cases: [(RinaHeader, &[u8]); 20] = [
             (
-                RinaHeader::Task { item: ITEM, count: 3, members: 0x1312_1110, next: NodeId(0x1716_1514) },
-                &[1, 3, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23],
+                RinaHeader::Task { item: ITEM, count: 3, members, next: NodeId(0x1b1a_1918) },
+                &[1, 3, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27],
             ),
             (
-                RinaHeader::Task { item: ITEM.asking(true), count: 0, members: 0x1312_1110, next: NodeId(0x1716_1514) },
-                &[1, 0, 2, 3, 4, 5, 6, 7, 8, 9, 10, 0x8b, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23],
+                RinaHeader::Task { item: ITEM.asking(true), count: 0, members, next: NodeId(0x1b1a_1918) },
+                &[1, 0, 2, 3, 4, 5, 6, 7, 8, 9, 10, 0x8b, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27],
             ),
             (RinaHeader::Pull { item: ITEM, count: 1, fresh: false }, &[2, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]),
             (RinaHeader::Pull { item: ITEM, count: 127, fresh: true }, &[2, 255, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]),
             (
-                RinaHeader::Gradient { item: ITEM, member: 31, contributors: 0x1110 },
-                &[3, 31, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17],
+                RinaHeader::Gradient { item: ITEM, member: 63, contributors: 0x1110 },
+                &[3, 63, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17],
             ),
             (
                 RinaHeader::Sum { item: ITEM, marked: true, contributors: 0x1110 },
@@ -579,8 +609,17 @@ mod tests {
                 &[5, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23],
             ),
             (
-                RinaHeader::Ack { epoch: 0x0302, operation: 0x0504, gather: true, marked: false, late: true, mask, next: 0x0f0e_0d0c },
-                &[6, 6, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15],
+                RinaHeader::Ack {
+                    epoch: 0x0302,
+                    operation: 0x0504,
+                    gather: true,
+                    marked: false,
+                    late: true,
+                    skip: 31,
+                    mask,
+                    next: 0x0f0e_0d0c,
+                },
+                &[6, 0xfe, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15],
             ),
             (
                 RinaHeader::Repair { epoch: 0x0302, operation: 0x0504, mask, base: 0x0f0e_0d0c },
@@ -617,7 +656,7 @@ mod tests {
     #[test]
     fn what_is_wrong_is_named() {
         let error = |kind: u8, own: u8| {
-            let mut bytes = [0; 24];
+            let mut bytes = [0; 28];
             (bytes[0], bytes[1]) = (kind, own);
             RinaHeader::parse(&bytes).unwrap_err()
         };
@@ -627,10 +666,9 @@ mod tests {
             (17, 0, "kind", 17),
             (2, 0, "count", 0),
             (2, 128, "count", 128),
-            (3, 32, "member", 32),
+            (3, 64, "member", 64),
             (4, 2, "marked", 2),
             (5, 3, "way", 3),
-            (6, 8, "flags", 8),
             (7, 1, "reserved", 1),
             (10, 2, "goes", 2),
             (13, 2, "holds", 2),
@@ -653,6 +691,6 @@ mod tests {
 
     #[test]
     fn the_header_is_small_in_memory() {
-        assert!(size_of::<RinaHeader>() <= 24, "{} bytes", size_of::<RinaHeader>());
+        assert!(size_of::<RinaHeader>() <= 28, "{} bytes", size_of::<RinaHeader>());
     }
 }

@@ -14,7 +14,7 @@ use fanin_wire::link::LinkHeader;
 use fanin_wire::netreduce::{NetReduceHeader, PacketNumber};
 use fanin_wire::panama::PanamaHeader;
 use fanin_wire::ps::{Awaited, PsHeader, ShardBlock};
-use fanin_wire::rina::{Item, RinaHeader, Way};
+use fanin_wire::rina::{Item, Members, RinaHeader, Way};
 use fanin_wire::ring::{AckMask, RingHeader, Segment};
 use fanin_wire::roce::{Aeth, Bth, Envelope, NUMBER_MAX, Reth, RoceHeader, glance, opcode, seal};
 use fanin_wire::sharp::{SharpHeader, Want};
@@ -119,14 +119,14 @@ fn rina_headers() -> impl Strategy<Value = RinaHeader> {
     };
     let ways = prop_oneof![Just(Way::Direct), Just(Way::Relayed), Just(Way::Repair)];
     prop_oneof![
-        (item(), any::<(u8, u32, u32)>()).prop_map(|(item, (count, members, next))| RinaHeader::Task {
+        (item(), any::<(u8, u64, u32)>()).prop_map(|(item, (count, members, next))| RinaHeader::Task {
             item,
             count,
-            members,
+            members: Members::new(members),
             next: NodeId(next)
         }),
         (item(), 1..=127u8, any::<bool>()).prop_map(|(item, count, fresh)| RinaHeader::Pull { item, count, fresh }),
-        (item(), 0u8..32, any::<u16>()).prop_map(|(item, member, contributors)| RinaHeader::Gradient { item, member, contributors }),
+        (item(), 0u8..64, any::<u16>()).prop_map(|(item, member, contributors)| RinaHeader::Gradient { item, member, contributors }),
         (item(), any::<(bool, u16)>()).prop_map(|(item, (marked, contributors))| RinaHeader::Sum { item, marked, contributors }),
         (item(), ways, any::<(u32, u16, u16)>()).prop_map(|(item, way, (to, group, hops))| RinaHeader::Result {
             item,
@@ -135,14 +135,8 @@ fn rina_headers() -> impl Strategy<Value = RinaHeader> {
             group,
             hops
         }),
-        any::<(u16, u16, [bool; 3], u64, u32)>().prop_map(|(epoch, operation, [gather, marked, late], mask, next)| RinaHeader::Ack {
-            epoch,
-            operation,
-            gather,
-            marked,
-            late,
-            mask: AckMask::new(mask),
-            next
+        (any::<(u16, u16, [bool; 3], u64, u32)>(), 0u8..32).prop_map(|((epoch, operation, [gather, marked, late], mask, next), skip)| {
+            RinaHeader::Ack { epoch, operation, gather, marked, late, skip, mask: AckMask::new(mask), next }
         }),
         any::<(u16, u16, u64, u32)>()
             .prop_map(|(epoch, operation, mask, base)| { RinaHeader::Repair { epoch, operation, mask: AckMask::new(mask), base } }),

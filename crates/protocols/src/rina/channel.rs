@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
-use fanin_core::{Duration, Instant, JobId, Rank};
-use fanin_wire::rina::Item;
+use fanin_core::{Duration, Instant, JobId, Rank, RetransmitReason};
+use fanin_wire::rina::{Item, SKIP_MAX};
 use fanin_wire::ring::AckMask;
 
 use super::window::Window;
@@ -11,6 +11,7 @@ use crate::shared::receiver::ReceiveWindow;
 use crate::shared::reliability::Reliability;
 use crate::shared::rtt::rebased;
 use crate::shared::sender::SendWindow;
+use crate::shared::serial::newer;
 use crate::shared::step::StepGate;
 
 /// A packet that comes in order is acknowledged with the 4th of its kind at the latest; at once where its sender waits for that, as it has
@@ -20,13 +21,22 @@ const ACK_EVERY: u32 = 4;
 /// What an acknowledgement says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct AckWord {
-    /// The first number that has not arrived, and what has arrived behind it.
+    /// The first number that has not arrived.
     pub next: u32,
+    /// What has arrived behind it: a mask that begins so many times its length behind it.
+    pub skip: u8,
     pub mask: u64,
     /// One was marked.
     pub marked: bool,
     /// It has been held back.
     pub late: bool,
+}
+
+impl AckWord {
+    /// The number of the mask's first bit.
+    pub(super) fn mask_begins(&self) -> u32 {
+        self.next.wrapping_add(1 + u32::from(self.skip) * AckMask::BITS)
+    }
 }
 
 /// The name of a packet's contents.
@@ -54,6 +64,10 @@ pub(super) struct Channel {
     /// Packets that are not acknowledged, whether one was marked, and when they must be.
     owed_count: u32,
     owed_mark: bool,
+    /// The packet that came last: an acknowledgement tells of those around it.
+    latest: u32,
+    /// Marks of packets before this one have been answered.
+    told_until: u32,
     pub owed_at: Option<Instant>,
 }
 
@@ -70,6 +84,8 @@ impl Channel {
             unasked: false,
             owed_count: 0,
             owed_mark: false,
+            latest: 0,
+            told_until: 0,
             owed_at: None,
         }
     }
@@ -95,6 +111,7 @@ impl Channel {
         self.waiting.clear();
         self.sent.restart();
         self.received.restart();
+        (self.latest, self.told_until) = (0, 0);
         if self.first_window.1 {
             self.window.begin_again(self.first_window.0);
         }
@@ -134,10 +151,16 @@ impl Channel {
         self.sent.round_trip()
     }
 
+    /// A packet has come again: the answer that it gets tells of it.
+    pub(super) fn came_again(&mut self, number: u32) {
+        self.latest = number;
+    }
+
     /// Takes a new packet. Says whether it must be acknowledged now.
     #[inline]
     pub(super) fn accept(&mut self, now: Instant, item: Item, marked: bool, rto_min: Duration) -> bool {
         let in_order = self.received.accept(item.number());
+        self.latest = item.number();
         self.owed_count += 1;
         self.owed_mark |= marked;
         if self.owed_at.is_none() {
@@ -146,25 +169,33 @@ impl Channel {
         !in_order || marked || item.asks() || self.owed_count >= ACK_EVERY
     }
 
-    /// What an acknowledgement says: the first number that is missing, which ones behind it have come, and whether one was marked.
+    /// What an acknowledgement says: the first number that is missing, which ones have come near the last one that did, and whether one was
+    /// marked. A window is longer than a mask: one that always began behind the first number that is missing would hide what comes further on until
+    /// that is here.
     #[inline]
-    pub(super) fn acknowledge(&mut self) -> (u32, u64, bool) {
+    pub(super) fn acknowledge(&mut self, late: bool) -> AckWord {
         (self.owed_count, self.owed_at) = (0, None);
-        (self.received.next(), self.received.mask(AckMask::BITS), std::mem::take(&mut self.owed_mark))
+        let next = self.received.next();
+        let ahead = if newer(self.latest, next) { self.latest.wrapping_sub(next) - 1 } else { 0 };
+        let skip = (ahead / AckMask::BITS).min(SKIP_MAX) as u8;
+        let mask = self.received.mask_from(u32::from(skip) * AckMask::BITS, AckMask::BITS);
+        AckWord { next, skip, mask, marked: std::mem::take(&mut self.owed_mark), late }
     }
 
     /// What has arrived at the other end. `None` where that cannot be; whether it is news.
     pub(super) fn on_ack(&mut self, now: Instant, word: AckWord, full_speed: u32) -> Option<bool> {
-        let AckWord { next, mask, marked, late } = word;
-        let before = self.sent.first();
-        let possible = if late { self.sent.on_late_ack(now, next, mask) } else { self.sent.on_ack(now, next, mask) };
+        let AckWord { next, mask, marked, late, .. } = word;
+        let (before, mask) = (self.sent.first(), (word.mask_begins(), mask));
+        let is_used = self.sent.under_way().saturating_mul(2) >= self.window_packets();
+        let possible = if late { self.sent.on_late_ack_from(now, next, mask) } else { self.sent.on_ack_from(now, next, mask) };
         if !possible {
             return None;
         }
         let moved = self.sent.first().wrapping_sub(before);
         if marked {
             self.shrink(now);
-        } else if moved > 0 {
+        } else if moved > 0 && is_used {
+            // A window that is not used says nothing of the way (RFC 7661).
             self.window.grow(moved, self.capacity.min(full_speed));
         }
         Some(moved > 0)
@@ -182,8 +213,35 @@ impl Channel {
 
     /// `rina 4.3`: half the window, once a round trip.
     pub(super) fn shrink(&mut self, now: Instant) {
+        self.window.use_of(self.sent.under_way());
         let round_trip = self.round_trip().unwrap_or(Duration::from_ps(1));
         self.window.shrink(now, round_trip);
+    }
+
+    /// Somebody behind the next group says that packet `number` was marked. The way to there may hold more than a round trip to the next group: only
+    /// what was sent since the window last shrank says something new.
+    pub(super) fn on_told_mark(&mut self, now: Instant, number: u32) {
+        if !newer(self.told_until, number) && newer(self.sent.next(), number) {
+            self.told_until = self.sent.next();
+            self.shrink(now);
+        }
+    }
+
+    /// A packet was lost without a timeout: see [`Window::shrink_by_loss`].
+    pub(super) fn shrink_by_loss(&mut self, now: Instant) {
+        self.window.use_of(self.sent.under_way());
+        match self.round_trip() {
+            Some(round_trip) => self.window.shrink_by_loss(now, round_trip, self.sent.shortest_round_trip()),
+            None => self.shrink(now),
+        }
+    }
+
+    /// What is sent again for this reason was lost.
+    pub(super) fn on_loss(&mut self, now: Instant, reason: RetransmitReason) {
+        match reason {
+            RetransmitReason::Gap => self.shrink_by_loss(now),
+            _ => self.shrink(now),
+        }
     }
 
     /// Packets that may be under way.

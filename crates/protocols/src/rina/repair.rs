@@ -5,12 +5,14 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use fanin_core::{Address, Body, DropReason, Egress, Event, Ingress, Instant, Payload, RetransmitReason, Route, Tally, Tx};
+use fanin_core::{Address, Body, DropReason, Duration, Egress, Event, Ingress, Instant, Payload, RetransmitReason, Route, Tally, Tx};
 use fanin_wire::rina::{Item, RinaHeader, Way};
 use fanin_wire::ring::AckMask;
 
 use super::channel::Hop;
 use super::worker::{RinaWorker, Stage, TASK_MAX};
+use crate::shared::reliability::Reliability;
+use crate::shared::rtt::{RttEstimator, rebased};
 
 /// A result that nobody acknowledges is of no group.
 pub(super) const NO_GROUP: u16 = u16::MAX;
@@ -18,14 +20,19 @@ pub(super) const NO_GROUP: u16 = u16::MAX;
 /// A result has passed by where one so many packets behind it has come, as packets may overtake each other.
 const GAP: u32 = 3;
 
-/// An agent hears of a mark after so many results at the soonest. It halves its window once a round trip at most, whatever it hears.
+/// A sender hears of a mark after so many results at the soonest. It halves its window once a round trip at most, whatever it hears.
 const TOLD_EVERY: u32 = 16;
+
+/// So many questions for results at most are without an answer. Each names [`AckMask::BITS`] pieces next to each other, of which often one is lost.
+const ASKED_MAX: usize = 16;
 
 /// How far the results of a partition have come.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 struct Passed {
     /// The first packet that is not here.
     lowest: u32,
+    /// The first behind all that have been asked for, or are here.
+    looked: u32,
     /// The first behind all that have come.
     until: u32,
 }
@@ -39,39 +46,86 @@ struct Wanted {
 }
 
 impl Wanted {
-    /// Takes out a piece that is here.
-    fn remove(&mut self, piece: u32) {
+    /// Takes out a piece that is here; false where it is none of these.
+    fn remove(&mut self, piece: u32) -> bool {
         let bit = piece.wrapping_sub(self.base);
-        if bit < AckMask::BITS {
-            self.mask &= !(1 << bit);
-        }
+        let is_one = bit < AckMask::BITS && self.mask >> bit & 1 == 1;
+        self.mask &= !(u64::from(is_one) << (bit % AckMask::BITS));
+        is_one
+    }
+
+    /// Whether nothing behind a piece is wanted.
+    fn ends_at(&self, piece: u32) -> bool {
+        self.mask >> (piece.wrapping_sub(self.base) % AckMask::BITS) == 0
     }
 }
 
+/// A question without an answer, and when it was asked.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+struct Asked {
+    wanted: Wanted,
+    at: Instant,
+    /// It was asked once, and no answer has come.
+    is_measured: bool,
+    /// It was asked again.
+    is_again: bool,
+}
+
 /// Results that are asked for.
-#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Repairs {
-    /// At a worker of a rack that is not its agent, by partition.
+    /// By partition, for results that nobody acknowledges.
     passed: Vec<Passed>,
-    /// What this worker has asked for and not got yet; and whether that was because nothing came.
-    asked: Wanted,
+    /// What this worker has asked for and not got yet, in the order in which it was asked; and whether that was because nothing came.
+    asked: VecDeque<Asked>,
     was_idle: bool,
-    /// Results since the agent was last told of a mark.
+    /// How long answers take, and so what is waited for.
+    answers: RttEstimator,
+    /// Results since somebody was last told of a mark.
     untold: u32,
-    /// What others have asked for and not got yet, one entry each.
+    /// What others have asked for and not got yet.
     owed: VecDeque<(Address, Wanted)>,
 }
 
 impl Repairs {
+    pub(super) fn new(reliability: &Reliability) -> Self {
+        Repairs {
+            passed: Vec::new(),
+            asked: VecDeque::new(),
+            was_idle: false,
+            answers: RttEstimator::new(reliability),
+            untold: 0,
+            owed: VecDeque::new(),
+        }
+    }
+
+    /// How long nothing may come before missing results are asked for.
+    pub(super) fn wait(&self) -> Duration {
+        self.answers.timeout()
+    }
+
+    /// Makes times relative to `now`.
+    pub(super) fn rebase(&mut self, now: Instant) {
+        self.asked.iter_mut().for_each(|asked| asked.at = rebased(asked.at, now));
+        self.answers.rebase(now);
+    }
+
     /// An operation or an epoch begins; of so many partitions results may pass by.
     pub(super) fn begin(&mut self, partitions: u32) {
         self.passed.clear();
         self.passed.resize(partitions as usize, Passed::default());
-        (self.asked, self.was_idle, self.untold) = (Wanted::default(), false, TOLD_EVERY);
+        self.asked.clear();
+        (self.was_idle, self.untold) = (false, TOLD_EVERY);
         self.owed.clear();
     }
 
-    /// A result has come. Whether the agent is to be told that it was marked: at once, but of one in so many at most.
+    /// Nothing is asked for; what has passed by will be again.
+    fn forget_asked(&mut self) {
+        self.asked.clear();
+        self.passed.iter_mut().for_each(|passed| passed.looked = passed.lowest);
+    }
+
+    /// A result has come. Whether its sender is to be told that it was marked: at once, but of one in so many at most.
     #[inline]
     pub(super) fn tells_mark(&mut self, marked: bool) -> bool {
         self.untold = self.untold.saturating_add(1);
@@ -92,52 +146,76 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
         (head.head != self.config.rank).then(|| head.address())
     }
 
-    /// Asks for the pieces of a mask; without any it says that a result was marked.
-    pub(super) fn ask<T: Tx<RinaHeader, P>>(&self, base: u32, mask: u64, tx: &mut T) {
+    /// A result was marked here, where nobody acknowledges it: whoever sent it hears of it, whose window follows the way to the next head only
+    /// (`rina 4.3`).
+    #[cold]
+    pub(super) fn tell_mark<T: Tx<RinaHeader, P>>(&self, group: u16, number: u32, tx: &mut T) {
+        let sender = self.view.group(group.into()).filter(|sender| sender.head != self.config.rank);
+        let Some(sender) = sender else { return };
+        let (epoch, operation) = (self.view.epoch(), self.run.operation);
+        let header = RinaHeader::Repair { epoch, operation, mask: AckMask::default(), base: number };
+        tx.send(self.to(sender.address()), &header, Body::Empty);
+    }
+
+    /// Asks for the pieces of a mask.
+    fn ask<T: Tx<RinaHeader, P>>(&self, base: u32, mask: u64, tx: &mut T) {
         let Some(holder) = self.holder() else { return };
         let (epoch, operation) = (self.view.epoch(), self.run.operation);
         tx.send(self.to(holder), &RinaHeader::Repair { epoch, operation, mask: AckMask::new(mask), base }, Body::Empty);
     }
 
     /// Asks for those of some pieces that are not here, from the first of them on; as many as a packet names.
-    fn ask_for<T: Tx<RinaHeader, P>>(&mut self, pieces: Range<u32>, tx: &mut T) {
+    fn ask_for<T: Tx<RinaHeader, P>>(&mut self, now: Instant, pieces: Range<u32>, tx: &mut T) {
         let end = pieces.end.min(pieces.start.saturating_add(AckMask::BITS));
         let held = self.run.held.get(pieces.start as usize..end as usize).unwrap_or_default();
         let missing = held.iter().enumerate().filter(|(_, held)| held.stage != Stage::Final);
-        self.repairs.asked = Wanted { base: pieces.start, mask: missing.fold(0, |mask, (bit, _)| mask | 1 << bit) };
-        if self.repairs.asked.mask != 0 {
-            tx.note(Event::Counted(Tally::Repair));
-            self.ask(self.repairs.asked.base, self.repairs.asked.mask, tx);
+        let wanted = Wanted { base: pieces.start, mask: missing.fold(0, |mask, (bit, _)| mask | 1 << bit) };
+        if wanted.mask != 0 {
+            self.ask_anew(now, wanted, false, tx);
         }
+    }
+
+    fn ask_anew<T: Tx<RinaHeader, P>>(&mut self, now: Instant, wanted: Wanted, is_again: bool, tx: &mut T) {
+        self.repairs.asked.push_back(Asked { wanted, at: now, is_measured: !is_again, is_again });
+        tx.note(Event::Counted(Tally::Repair));
+        self.ask(wanted.base, wanted.mask, tx);
     }
 
     /// Nothing has come for a while: asks for what has passed by, or else for what is missing. What an answer did not come for is asked for
     /// in its turn, as the holder may have only what follows.
-    pub(super) fn ask_what_is_missing<T: Tx<RinaHeader, P>>(&mut self, tx: &mut T) {
-        self.repairs.was_idle = true;
-        let asked = self.repairs.asked;
-        let behind = if asked.mask == 0 { 0 } else { asked.base.saturating_add(AckMask::BITS) };
+    pub(super) fn ask_what_is_missing<T: Tx<RinaHeader, P>>(&mut self, now: Instant, tx: &mut T) {
+        let was_idle = std::mem::replace(&mut self.repairs.was_idle, true);
+        let asked = self.repairs.asked.back().map(|asked| asked.wanted);
+        if !was_idle && asked.is_some() {
+            // These are known to have passed by.
+            for _ in 0..self.repairs.asked.len() {
+                let Some(Asked { wanted, .. }) = self.repairs.asked.pop_front() else { break };
+                self.ask_anew(now, wanted, true, tx);
+            }
+            return;
+        }
+        let behind = asked.map_or(0, |wanted| wanted.base.saturating_add(AckMask::BITS));
+        self.repairs.forget_asked();
         let is_missing = |from: u32| {
             let rest = self.run.held.iter().enumerate().skip(from as usize);
             rest.filter(|(_, held)| held.stage != Stage::Final).map(|(index, _)| index as u32).next()
         };
         let Some(first) = is_missing(behind.max(self.run.first_missing)).or(is_missing(self.run.first_missing)) else { return };
-        self.ask_for(first..self.run.held.len() as u32, tx);
+        self.ask_for(now, first..self.run.held.len() as u32, tx);
     }
 
     /// A result was new: asks for those that it shows to be lost, or for more where all is here that was asked for.
     #[inline]
-    pub(super) fn ask_for_more<T: Tx<RinaHeader, P>>(&mut self, item: Item, piece: u32, way: Way, tx: &mut T) {
+    pub(super) fn ask_for_more<T: Tx<RinaHeader, P>>(&mut self, now: Instant, item: Item, piece: u32, way: Way, tx: &mut T) {
         if way != Way::Repair && std::mem::take(&mut self.repairs.was_idle) {
             // Results come on their own again: they were late, not lost. Those that were lost, these show.
-            self.repairs.asked = Wanted::default();
+            self.repairs.forget_asked();
         }
-        let was_asked = self.repairs.asked.mask != 0;
-        if was_asked {
-            self.repairs.asked.remove(piece);
-        }
+        let is_answered = !self.repairs.asked.is_empty() && self.on_answer(now, piece, way, tx);
         let partition = usize::from(item.partition);
-        if let Some(passed) = self.repairs.passed.get_mut(partition) {
+        if !self.is_acknowledged(item.partition.into())
+            && let Some(passed) = self.repairs.passed.get_mut(partition)
+        {
             if way != Way::Repair {
                 passed.until = passed.until.max(item.segment() + 1);
             }
@@ -149,25 +227,68 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
                     passed.lowest += 1;
                 }
             }
+            self.ask_in(now, partition, tx);
         }
-        if self.repairs.asked.mask == 0 && self.run.missing > 0 {
-            self.ask_next(partition, was_asked, tx);
+        if is_answered {
+            (0..self.repairs.passed.len()).for_each(|place| self.ask_in(now, place, tx));
+            if self.repairs.asked.is_empty() && self.run.missing > 0 && std::mem::take(&mut self.repairs.was_idle) {
+                self.ask_what_is_missing(now, tx);
+            }
         }
     }
 
-    /// Nothing is asked for. Looks at one partition, or at all where something was asked for before.
-    #[inline]
-    fn ask_next<T: Tx<RinaHeader, P>>(&mut self, partition: usize, was_asked: bool, tx: &mut T) {
-        let has_hole = |passed: &Passed| passed.lowest + GAP < passed.until;
-        let mut partitions = if was_asked { 0..self.repairs.passed.len() } else { partition..partition + 1 };
-        let hole = partitions.find_map(|place| Some((place, *self.repairs.passed.get(place).filter(|passed| has_hole(passed))?)));
-        if let Some((place, passed)) = hole
-            && let Some(first) = self.run.cut.piece(place as u32, passed.lowest)
-        {
-            return self.ask_for(first.index..first.index + (passed.until - passed.lowest), tx);
+    /// Whether the head before sees what is lost of a partition's results here: it sends it by its number. It does that with its own partition's
+    /// where its switch hands on all others, and with all where it does.
+    fn is_acknowledged(&self, partition: u32) -> bool {
+        self.view.is_head && (self.view.previous().switch.is_none() || partition == self.view.previous_place())
+    }
+
+    /// Takes a piece out of what is asked for. Whether a question has all its answers. Answers come in the order of questions, so what was to come
+    /// before this one is lost.
+    #[cold]
+    fn on_answer<T: Tx<RinaHeader, P>>(&mut self, now: Instant, piece: u32, way: Way, tx: &mut T) -> bool {
+        let asked = &mut self.repairs.asked;
+        let Some(place) = asked.iter_mut().position(|asked| asked.wanted.remove(piece)) else { return false };
+        let answered = &mut asked[place];
+        let (at, base, is_last) = (answered.at, answered.wanted.base, answered.wanted.ends_at(piece));
+        if way == Way::Repair && std::mem::take(&mut answered.is_measured) {
+            self.repairs.answers.on_answer(now, at, at);
         }
-        if was_asked && std::mem::take(&mut self.repairs.was_idle) {
-            self.ask_what_is_missing(tx);
+        let mut is_answered = false;
+        for _ in 0..self.repairs.asked.len() {
+            let Some(asked) = self.repairs.asked.pop_front() else { break };
+            let is_over = asked.at < at || is_last && (asked.at, asked.wanted.base) == (at, base);
+            match asked.wanted.mask {
+                0 => is_answered = true,
+                // Once: the holder may miss it, too, and then hands it to all when it comes.
+                _ if way == Way::Repair && is_over && !asked.is_again => self.ask_anew(now, asked.wanted, true, tx),
+                _ => self.repairs.asked.push_back(asked),
+            }
+        }
+        is_answered
+    }
+
+    /// Asks for what has passed by of a partition, as far as that is not asked for yet.
+    fn ask_in<T: Tx<RinaHeader, P>>(&mut self, now: Instant, place: usize, tx: &mut T) {
+        while let Some(passed) = self.repairs.passed.get_mut(place) {
+            // Behind the last one of a partition nothing comes that would show more.
+            let behind = if passed.until == self.run.cut.segments(place as u32) { 0 } else { GAP };
+            let end = passed.until.saturating_sub(behind);
+            passed.looked = passed.looked.max(passed.lowest);
+            if passed.looked >= end || self.repairs.asked.len() >= ASKED_MAX {
+                return;
+            }
+            let Some(first) = self.run.cut.piece(place as u32, passed.looked) else { return };
+            let held = self.run.held.get(first.index as usize..(first.index + (end - passed.looked)) as usize).unwrap_or_default();
+            let Some(hole) = held.iter().position(|held| held.stage != Stage::Final) else {
+                passed.looked = end;
+                return;
+            };
+            let hole = passed.looked + hole as u32;
+            let until = end.min(hole + AckMask::BITS);
+            let index = first.index + (hole - passed.looked);
+            passed.looked = until;
+            self.ask_for(now, index..index + (until - hole), tx);
         }
     }
 
@@ -196,14 +317,20 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
             held.is_some_and(|held| held.stage == Stage::Final && held.is_sent)
         };
         let has = (0..AckMask::BITS).filter(|bit| mask >> bit & 1 == 1 && is_there(*bit)).fold(0u64, |has, bit| has | 1 << bit);
-        if mask == 0 || has != 0 {
-            self.gather.shrink(now);
+        if mask == 0 {
+            self.gather.on_told_mark(now, base);
+        } else if has != 0 {
+            self.gather.shrink_by_loss(now);
         }
         if has != 0 {
             let wanted = Wanted { base, mask: has };
-            match self.repairs.owed.iter_mut().find(|(to, _)| *to == from.source) {
+            let owed = &mut self.repairs.owed;
+            let others = owed.iter().filter(|(to, _)| *to == from.source).count();
+            match owed.iter_mut().find(|(to, owed)| *to == from.source && owed.base == base) {
                 Some((_, owed)) => *owed = wanted,
-                None => self.repairs.owed.push_back((from.source, wanted)),
+                // Whoever asks for more than it may asks again.
+                None if others >= ASKED_MAX => {}
+                None => owed.push_back((from.source, wanted)),
             }
             self.pump_repairs(tx);
         }

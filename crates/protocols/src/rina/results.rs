@@ -71,7 +71,7 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
             return self.gather.sent.hold_up();
         }
         self.gather.sent.renew(now, number);
-        self.gather.shrink(now);
+        self.gather.on_loss(now, reason);
         let block = self.run.cut.piece(hop.partition.into(), hop.segment).map_or(0, |piece| piece.index);
         tx.note(Event::Retransmitted { reason, block });
         let hop = Hop { hops: hop.hops - 1, ..hop };
@@ -101,11 +101,11 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
         let Some(piece) = self.piece(item).filter(|piece| self.fits(*piece, payload)) else {
             return self.mismatch(previous.head, tx);
         };
-        if !self.view.is_head && self.repairs.tells_mark(from.ecn) {
-            self.ask(self.run.first_missing, 0, tx);
-        }
         let counted =
             self.view.is_head && u32::from(group) == self.view.previous_place() && way != Way::Repair && own.head != previous.head;
+        if !counted && self.repairs.tells_mark(from.ecn) {
+            self.tell_mark(group, item.number(), tx);
+        }
         if self.run.held[piece.index as usize].stage == Stage::Final {
             tx.note(Event::Dropped(DropReason::Duplicate));
         } else {
@@ -114,7 +114,7 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
             }
             let contributors = self.view.count(&self.config.layout) as u16;
             self.hold_final(now, piece, way == Way::Relayed, contributors);
-            self.ask_for_more(item, piece.index, way, tx);
+            self.ask_for_more(now, item, piece.index, way, tx);
             // A worker by itself stores and forwards; an agent puts what came past its switch through that. Where this head missed it,
             // those behind it are likely to have missed it too.
             let hops = if way == Way::Repair { self.view.hops_left(item.partition.into()) as u16 } else { hops };
@@ -124,9 +124,12 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
             }
         }
         if counted {
-            match self.gather.received.check(item.number()) {
-                Ok(()) if !self.gather.accept(now, item, from.ecn, self.config.reliability.rto_min) => {}
-                _ => self.send_ack(now, true, false, tx),
+            let is_new = self.gather.received.check(item.number()).is_ok();
+            if !is_new {
+                self.gather.came_again(item.number());
+            }
+            if !is_new || self.gather.accept(now, item, from.ecn, self.config.reliability.rto_min) {
+                self.send_ack(now, true, false, tx);
             }
         }
         self.finish_if_done(now, tx);

@@ -17,7 +17,7 @@ struct Slot<A> {
     /// What it sums; `None` before the first task.
     item: Option<Item>,
     /// Whose gradients are in it, and how many ranks these have.
-    arrived: u32,
+    arrived: u64,
     contributors: u16,
     marked: bool,
     /// The agent has no room for another piece until the next group has acknowledged this one.
@@ -32,7 +32,7 @@ struct Rack {
     epoch: u16,
     operation: u16,
     agent: NodeId,
-    members: u32,
+    members: u64,
     next: NodeId,
 }
 
@@ -64,7 +64,7 @@ impl<P: Payload + ?Sized> RinaSwitch<P> {
     /// # Panics
     /// Where there are more workers than [`MEMBERS_MAX`].
     pub fn new(config: RinaSwitchConfig<P::Op>) -> Self {
-        assert!(config.members.len() <= MEMBERS_MAX as usize, "at most 32 workers at a switch that aggregates");
+        assert!(config.members.len() <= MEMBERS_MAX as usize, "at most 64 workers at a switch that aggregates");
         let slot = || Slot {
             item: None,
             arrived: 0,
@@ -109,7 +109,7 @@ impl<P: Payload + ?Sized> RinaSwitch<P> {
     }
 
     /// Fills `ports` with those of these members.
-    fn select(&mut self, members: u32) {
+    fn select(&mut self, members: u64) {
         self.ports.clear();
         let chosen = self.config.members.iter().enumerate().filter(|(bit, _)| members >> bit & 1 == 1);
         for (_, (port, _)) in chosen {
@@ -126,7 +126,7 @@ impl<P: Payload + ?Sized> RinaSwitch<P> {
             .iter()
             .enumerate()
             .any(|(bit, (port, node))| *node == rack.agent && *port == from.port && rack.members >> bit & 1 == 1);
-        let too_many = self.config.members.len() < 32 && rack.members >> self.config.members.len() != 0;
+        let too_many = self.config.members.len() < MEMBERS_MAX as usize && rack.members >> self.config.members.len() != 0;
         if !known || too_many || self.config.layout.rank_at(rack.next).is_none() || from.source != Address::worker(rack.agent) {
             return tx.note(Event::Dropped(DropReason::NotAMember));
         }
@@ -188,7 +188,7 @@ impl<P: Payload + ?Sized> RinaSwitch<P> {
     }
 
     /// Asks members for pieces; the first time after it began or an operation did, it says so.
-    fn pull<T: Tx<RinaHeader, P>>(&mut self, item: Item, count: u8, members: u32, fresh: &mut bool, tx: &mut T) {
+    fn pull<T: Tx<RinaHeader, P>>(&mut self, item: Item, count: u8, members: u64, fresh: &mut bool, tx: &mut T) {
         if count > 0 {
             self.select(members);
             tx.send(Egress::Ports(&self.ports), &RinaHeader::Pull { item, count, fresh: std::mem::take(fresh) }, Body::Empty);
@@ -214,7 +214,7 @@ impl<P: Payload + ?Sized> RinaSwitch<P> {
     fn on_gradient<T: Tx<RinaHeader, P>>(&mut self, from: Ingress, gradient: Gradient, payload: &P, tx: &mut T) {
         let Gradient { item, member, contributors } = gradient;
         let Some(rack) = self.rack else { return tx.note(Event::Dropped(DropReason::NoSlot)) };
-        let bit = 1u32 << member;
+        let bit = 1u64 << member;
         let known = self.config.members.get(usize::from(member)).is_some_and(|(port, _)| *port == from.port);
         if !known || rack.members & bit == 0 {
             return tx.note(Event::Dropped(DropReason::NotAMember));
@@ -314,7 +314,7 @@ impl<P: Payload + ?Sized> Node<P> for RinaSwitch<P> {
             }
             RinaHeader::Result { item, way, to, group, hops } => self.on_result(from, (item, way), (to, group, hops), payload, tx),
             RinaHeader::Task { item, count, members, next } => {
-                let rack = Rack { epoch: item.epoch, operation: item.operation, agent: from.source.node, members, next };
+                let rack = Rack { epoch: item.epoch, operation: item.operation, agent: from.source.node, members: members.bits(), next };
                 self.on_task(from, rack, item, count, tx);
             }
             _ => tx.note(Event::Dropped(DropReason::Mismatch)),

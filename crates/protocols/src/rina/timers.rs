@@ -43,9 +43,9 @@ impl Timers {
     }
 
     /// The operation begins, or begins anew.
-    pub(super) fn restart(&mut self, now: Instant, reliability: &Reliability) {
+    pub(super) fn restart(&mut self, now: Instant, wait: Duration) {
         self.done_at = None;
-        self.on_result(now, reliability);
+        self.on_result(now, wait);
     }
 
     /// The epoch has ended and the next one not begun.
@@ -64,12 +64,12 @@ impl Timers {
         (self.repair_at, self.done_at, self.ping_at) = (None, None, None);
     }
 
-    /// A result came.
+    /// A result came. Where nothing more comes for so long, what is missing is asked for.
     #[inline]
-    pub(super) fn on_result(&mut self, now: Instant, reliability: &Reliability) {
+    pub(super) fn on_result(&mut self, now: Instant, wait: Duration) {
         self.progress_at = now;
         self.repair_level = 0;
-        self.repair_at = Some(now + doubled(reliability, 0));
+        self.repair_at = Some(now + wait);
     }
 
     /// All results are here.
@@ -153,8 +153,9 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
         self.resend_expired(now, tx);
         if is_due(self.timers.repair_at) {
             self.timers.repair_level = self.timers.repair_level.saturating_add(1);
-            self.timers.repair_at = self.holder().map(|_| now + doubled(&self.config.reliability, self.timers.repair_level));
-            self.ask_what_is_missing(tx);
+            let wait = Duration::from_ps(self.repairs.wait().as_ps().saturating_mul(1 << self.timers.repair_level.min(LEVEL_MAX)));
+            self.timers.repair_at = self.holder().map(|_| now + wait.min(self.config.reliability.rto_max()));
+            self.ask_what_is_missing(now, tx);
         }
         if is_due(self.timers.done_at)
             && let Some(operation) = self.ledger.running().map(|running| running.operation)

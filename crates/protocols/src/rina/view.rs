@@ -15,7 +15,7 @@ pub(super) struct Group {
     /// The switch that sums; `None` for a worker by itself.
     pub switch: Option<NodeId>,
     /// Bit i: the rack's i-th worker takes part.
-    pub members: u32,
+    pub members: u64,
 }
 
 impl Group {
@@ -117,7 +117,7 @@ impl View {
             }
             let rack = layout.rack_of(rank);
             let agent = rack.ranks.first().copied().unwrap_or(rank);
-            let mut members = 0u32;
+            let mut members = 0u64;
             if rack.aggregates && self.has(agent) {
                 let present = rack.ranks.iter().enumerate().filter(|(_, rank)| self.has(**rank));
                 members = present.fold(0, |members, (bit, _)| members | 1 << bit);
@@ -168,6 +168,11 @@ impl View {
     #[inline]
     pub(super) fn previous_place(&self) -> u32 {
         if self.place == 0 { self.group_count() - 1 } else { self.place - 1 }
+    }
+
+    /// A group, by its place.
+    pub(super) fn group(&self, place: u32) -> Option<&Group> {
+        self.groups.get(place as usize)
     }
 
     /// The group before.

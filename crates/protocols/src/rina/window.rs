@@ -44,10 +44,31 @@ impl Window {
         self.size = self.size.min(u64::from(largest.max(1)) * PACKET);
     }
 
-    /// Something was marked or lost: half the window, once a round trip.
+    /// Only so many packets are under way: what shrinks is these (RFC 5681, 3.1).
+    pub(super) fn use_of(&mut self, packets: u32) {
+        self.size = self.size.min(u64::from(packets.max(1)) * PACKET);
+    }
+
+    /// Something was marked, or nothing came back in time: half the window, once a round trip.
     pub(super) fn shrink(&mut self, now: Instant, round_trip: Duration) {
+        self.shrink_to(now, round_trip, self.size / 2);
+    }
+
+    /// A packet was lost, and those behind it came. A queue that was full shows in the round trip, and the window shrinks to what fills the way
+    /// twice, by half at most, once a round trip (after TCP Westwood, MobiCom 2001; round trips without a queue differ by as much as
+    /// their half). What a link loses without a queue says nothing of the rate.
+    pub(super) fn shrink_by_loss(&mut self, now: Instant, round_trip: Duration, shortest: Duration) {
+        let twice = u128::from(shortest.as_ps()) * 2;
+        if u128::from(round_trip.as_ps()) <= twice {
+            return;
+        }
+        let without_queue = u128::from(self.size) * twice / u128::from(round_trip.as_ps());
+        self.shrink_to(now, round_trip, (without_queue as u64).max(self.size / 2));
+    }
+
+    fn shrink_to(&mut self, now: Instant, round_trip: Duration, size: u64) {
         if now >= self.answered_until {
-            self.size = (self.size / 2).max(PACKET);
+            self.size = size.max(PACKET);
             self.slow_until = self.size;
             self.answered_until = now + round_trip;
         }

@@ -7,7 +7,7 @@ use fanin_core::{
     Address, Body, Collective, DropReason, Egress, Event, FailureReason, Gauge, Ingress, Instant, Node, OperationId, Outcome, Payload,
     Piece, Rank, RetransmitReason, Route, Suspect, Tx, Worker,
 };
-use fanin_wire::rina::{Item, RinaHeader};
+use fanin_wire::rina::{Item, Members, RinaHeader};
 use fanin_wire::ring::AckMask;
 
 use super::channel::{AckWord, Channel, Hop};
@@ -127,7 +127,7 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
             scatter: Channel::scatter(window, &config.reliability).of(config.job, config.rank),
             gather: Channel::gather(window, &config.reliability).of(config.job, config.rank),
             pulls: VecDeque::with_capacity(window as usize + 1),
-            repairs: Repairs::default(),
+            repairs: Repairs::new(&config.reliability),
             is_known: false,
             known_again_at: Instant::ZERO,
             members: Membership::new(config.layout.workers()),
@@ -156,6 +156,7 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
     pub fn rebase(&mut self, now: Instant) {
         self.scatter.rebase(now);
         self.gather.rebase(now);
+        self.repairs.rebase(now);
         self.known_again_at = rebased(self.known_again_at, now);
         self.members.rebase(now);
         self.timers.rebase(now);
@@ -231,7 +232,7 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
         (self.run.missing, self.run.first_missing) = (pieces as u32, 0);
         self.run.done = None;
         self.run.cut = cut;
-        self.repairs.begin(if self.view.is_head { 0 } else { groups });
+        self.repairs.begin(groups);
         self.is_known = false;
         self.scatter.restart();
         self.gather.restart();
@@ -239,7 +240,7 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
         self.gather.gate.begin(collective.operation);
         let (epoch, operation) = (self.view.epoch(), self.run.operation);
         self.pulls.retain(|pull| pull.item.epoch == epoch && pull.item.operation == operation);
-        self.timers.restart(now, &self.config.reliability);
+        self.timers.restart(now, self.repairs.wait());
         if self.view.is_head {
             let partition = self.view.place();
             let own = (0..self.run.cut.segments(partition)).map(|segment| Hop { partition: partition as u16, hops: 0, segment });
@@ -366,7 +367,7 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
 
     /// `rina 4.1`, 2.
     pub(super) fn send_task<T: Tx<RinaHeader, P>>(&self, number: (u32, bool), hop: Hop, count: u8, tx: &mut T) {
-        let (members, next) = (self.view.own().members, self.view.next().head_node);
+        let (members, next) = (Members::new(self.view.own().members), self.view.next().head_node);
         let header = RinaHeader::Task { item: self.item(number, hop), count, members, next };
         tx.send(Egress::Port(self.config.uplink), &header, Body::Empty);
     }
@@ -397,7 +398,7 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
             return self.scatter.sent.hold_up();
         }
         self.scatter.sent.renew(now, number);
-        self.scatter.shrink(now);
+        self.scatter.on_loss(now, reason);
         tx.note(Event::Retransmitted { reason, block: piece.index });
         if by_switch { self.send_task((number, true), hop, 1, tx) } else { self.send_sum((number, true), hop, tx) }
     }
@@ -422,7 +423,7 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
         if self.pulls.len() > rounded(self.config.window) as usize {
             return tx.note(Event::Dropped(DropReason::InProgress));
         }
-        self.pulls.push_back(Pull { item, count });
+        self.push_pull(Pull { item, count });
         if current.is_ok() {
             let was_known = std::mem::replace(&mut self.is_known, true);
             if fresh && was_known && self.view.is_head {
@@ -430,6 +431,17 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
             }
             self.pump(now, tx);
         }
+    }
+
+    /// Pulls are answered by number: what is asked for once more, as it was lost, goes before what is asked for now, for whole windows wait for it.
+    fn push_pull(&mut self, pull: Pull) {
+        let run = |pull: &Pull| (pull.item.epoch, pull.item.operation);
+        let number = pull.item.number();
+        let mut place = self.pulls.len();
+        while place > 0 && run(&self.pulls[place - 1]) == run(&pull) && self.pulls[place - 1].item.number() > number {
+            place -= 1;
+        }
+        self.pulls.insert(place, pull);
     }
 
     /// `rina 4.1`, 4: the sum of the groups before.
@@ -450,6 +462,7 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
         }
         if let Err(reason) = self.scatter.received.check(item.number()) {
             tx.note(Event::Dropped(reason));
+            self.scatter.came_again(item.number());
             return self.send_ack(now, false, false, tx);
         }
         let Some(piece) = self.piece(item).filter(|piece| self.fits(*piece, payload)) else {
@@ -527,20 +540,21 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
         while self.run.held.get(self.run.first_missing as usize).is_some_and(|held| held.stage == Stage::Final) {
             self.run.first_missing += 1;
         }
-        self.timers.on_result(now, &self.config.reliability);
+        self.timers.on_result(now, self.repairs.wait());
     }
 
     /// Tells the group before what has come from it; late where it has been held back.
     pub(super) fn send_ack<T: Tx<RinaHeader, P>>(&mut self, now: Instant, gather: bool, late: bool, tx: &mut T) {
         let (epoch, operation) = (self.view.epoch(), self.run.operation);
         let channel = if gather { &mut self.gather } else { &mut self.scatter };
-        let (next, mask, marked) = channel.acknowledge();
+        let word = channel.acknowledge(late);
         let previous = self.view.previous();
         if previous.head == self.config.rank {
             // `rina` P12: the only group is its own neighbour.
-            return self.on_acknowledged(now, gather, AckWord { next, mask, marked, late }, tx);
+            return self.on_acknowledged(now, gather, word, tx);
         }
-        let header = RinaHeader::Ack { epoch, operation, gather, marked, late, mask: AckMask::new(mask), next };
+        let AckWord { next, skip, mask, marked, late } = word;
+        let header = RinaHeader::Ack { epoch, operation, gather, marked, late, skip, mask: AckMask::new(mask), next };
         tx.send(self.to(previous.address()), &header, Body::Empty);
     }
 
@@ -566,9 +580,8 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
         if moved {
             self.timers.progress_at = now;
         }
-        let AckWord { next, mask, .. } = ack;
-        if mask != 0 {
-            self.resend_lost(now, gather, next.wrapping_add(1 + mask.ilog2()), tx);
+        if ack.mask != 0 {
+            self.resend_lost(now, gather, ack.mask_begins().wrapping_add(ack.mask.ilog2()), tx);
         }
         for _ in 0..RESENT_AT_ONCE {
             let Some(lost) = (if gather { &self.gather } else { &self.scatter }).sent.overtaken() else { return };
@@ -600,8 +613,8 @@ impl<P: Payload + ?Sized> Node<P> for RinaWorker<P> {
             RinaHeader::Pull { item, count, fresh } => self.on_pull(now, from, item, (count, fresh), tx),
             RinaHeader::Sum { item, marked, contributors } => self.on_sum(now, from, (item, marked, contributors), payload, tx),
             RinaHeader::Result { item, way, group, hops, .. } => self.on_result(now, from, item, (way, group, hops), payload, tx),
-            RinaHeader::Ack { epoch, operation, gather, marked, late, mask, next } => {
-                self.on_ack(now, from, (epoch, operation, gather), AckWord { next, mask: mask.bits(), marked, late }, tx);
+            RinaHeader::Ack { epoch, operation, gather, marked, late, skip, mask, next } => {
+                self.on_ack(now, from, (epoch, operation, gather), AckWord { next, skip, mask: mask.bits(), marked, late }, tx);
             }
             RinaHeader::Unknown { epoch, operation } => self.on_unknown(now, from, (epoch, operation), tx),
             RinaHeader::Repair { epoch, operation, mask, base } => self.on_repair(now, from, (epoch, operation), base, mask.bits(), tx),

@@ -84,11 +84,19 @@ impl ReceiveWindow {
     /// Which of the `bits` packets behind [`ReceiveWindow::next`] have arrived: bit i is packet `next` + 1 + i.
     #[inline]
     pub fn mask(&self, bits: u32) -> u64 {
+        self.mask_from(0, bits)
+    }
+
+    /// The same of the packets that come `skipped` behind those; none outside of the window.
+    #[inline]
+    pub fn mask_from(&self, skipped: u32, bits: u32) -> u64 {
         if self.ahead == 0 {
             return 0;
         }
-        (0..bits).fold(0, |mask, bit| {
-            let (word, place) = self.place(self.next.wrapping_add(1).wrapping_add(bit));
+        let begins = self.next.wrapping_add(1).wrapping_add(skipped);
+        let within = (self.arrived.len() as u32 * 64 - 1).saturating_sub(skipped);
+        (0..bits.min(within)).fold(0, |mask, bit| {
+            let (word, place) = self.place(begins.wrapping_add(bit));
             if self.arrived[word] & place == 0 { mask } else { mask | 1 << bit }
         })
     }
@@ -121,6 +129,8 @@ mod tests {
             assert_eq!(window.next(), start.wrapping_add(first_missing as u32));
             let expected = (0..48).filter(|bit| taken.get(first_missing + 1 + bit) == Some(&true)).fold(0u64, |mask, bit| mask | 1 << bit);
             assert_eq!(window.mask(48), expected);
+            let further = (0..48).filter(|bit| taken.get(first_missing + 31 + bit) == Some(&true) && *bit + 30 < 63);
+            assert_eq!(window.mask_from(30, 48), further.fold(0u64, |mask, bit| mask | 1 << bit));
         }
         assert!(taken.iter().all(|taken| *taken));
     }

@@ -97,6 +97,11 @@ impl<T: Copy + Default> SendWindow<T> {
         self.rtt.smoothed()
     }
 
+    /// The shortest round trip seen.
+    pub fn shortest_round_trip(&self) -> Duration {
+        self.rtt.shortest()
+    }
+
     /// Begins anew with number 0; what was measured stays.
     pub fn restart(&mut self) {
         self.abandon();
@@ -120,17 +125,29 @@ impl<T: Copy + Default> SendWindow<T> {
     /// acknowledgement cannot be right.
     #[inline]
     pub fn on_ack(&mut self, now: Instant, next: u32, mask: u64) -> bool {
+        self.on_ack_from(now, next, (next.wrapping_add(1), mask))
+    }
+
+    /// The same for a mask whose bit i is packet `begins` + i: `(begins, mask)`.
+    #[inline]
+    pub fn on_ack_from(&mut self, now: Instant, next: u32, mask: (u32, u64)) -> bool {
         self.on_acknowledged(now, next, mask, false)
     }
 
     /// The same for an acknowledgement that the receiver has held back: no measurement of the round trip.
     #[inline]
     pub fn on_late_ack(&mut self, now: Instant, next: u32, mask: u64) -> bool {
+        self.on_late_ack_from(now, next, (next.wrapping_add(1), mask))
+    }
+
+    /// The same for a mask whose bit i is packet `begins` + i: `(begins, mask)`.
+    #[inline]
+    pub fn on_late_ack_from(&mut self, now: Instant, next: u32, mask: (u32, u64)) -> bool {
         self.on_acknowledged(now, next, mask, true)
     }
 
     #[inline]
-    fn on_acknowledged(&mut self, now: Instant, next: u32, mask: u64, late: bool) -> bool {
+    fn on_acknowledged(&mut self, now: Instant, next: u32, (begins, mask): (u32, u64), late: bool) -> bool {
         if newer(next, self.next) {
             return false;
         }
@@ -141,7 +158,7 @@ impl<T: Copy + Default> SendWindow<T> {
         }
         let mut rest = mask;
         while rest != 0 {
-            let sequence = next.wrapping_add(1).wrapping_add(rest.trailing_zeros());
+            let sequence = begins.wrapping_add(rest.trailing_zeros());
             rest &= rest - 1;
             if !newer(self.first, sequence) && newer(self.next, sequence) {
                 answered = self.acknowledge(sequence, answered);
@@ -214,6 +231,12 @@ impl<T: Copy + Default> SendWindow<T> {
     #[inline]
     fn number_in(&self, slot: u32) -> u32 {
         self.first.wrapping_add(slot.wrapping_sub(self.slot(self.first)) & (self.entries.len() as u32 - 1))
+    }
+
+    /// The number of the next packet.
+    #[inline]
+    pub fn next(&self) -> u32 {
+        self.next
     }
 
     /// The first packet that is not acknowledged.
