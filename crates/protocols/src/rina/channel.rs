@@ -257,3 +257,55 @@ impl Channel {
         self.owed_at = self.owed_at.map(|at| rebased(at, now));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reliability() -> Reliability {
+        Reliability {
+            reliable: true,
+            rto_initial: Duration::from_us(100),
+            rto_min: Duration::from_us(20),
+            patience: Duration::from_ms(100),
+        }
+    }
+
+    fn item(number: u32) -> Item {
+        Item::new(0, 0, 0, number, number)
+    }
+
+    /// A window is longer than a mask. What comes far behind the first packet that is missing is acknowledged too, and what is missing there shows.
+    #[test]
+    fn acknowledgements_tell_of_what_came_last() {
+        let (mut sender, mut receiver) = (Channel::scatter(256, &reliability()), Channel::scatter(256, &reliability()));
+        let mut at = Instant::ZERO;
+        (0..200).for_each(|segment| _ = sender.push(at, Hop { segment, ..Hop::default() }));
+        for number in (1..200).filter(|number| *number != 150) {
+            at = at + Duration::from_ns(100);
+            assert!(receiver.accept(at, item(number), false, Duration::from_us(20)), "out of order: at once");
+            let word = receiver.acknowledge(false);
+            assert_eq!((word.next, u32::from(word.skip)), (0, (number - 1) / AckMask::BITS));
+            assert_eq!(sender.on_ack(at, word, u32::MAX), Some(false));
+        }
+        let missing = |sender: &Channel, from: u32| sender.sent.lost(from, 199).map(|(number, _)| number);
+        assert_eq!((missing(&sender, 0), missing(&sender, 1), missing(&sender, 151)), (Some(0), Some(150), None));
+        receiver.accept(at, item(0), false, Duration::from_us(20));
+        let word = receiver.acknowledge(false);
+        assert_eq!((word.next, word.skip, word.mask.count_ones()), (150, 0, 48));
+        assert_eq!(sender.on_ack(at, word, u32::MAX), Some(true));
+        assert_eq!(sender.sent.under_way(), 50);
+    }
+
+    /// Somebody far away hears of a queue long after it was sent into it: one queue is one mark.
+    #[test]
+    fn marks_that_others_tell_of_count_once_for_what_was_under_way() {
+        let mut sender = Channel::scatter(64, &reliability());
+        let at = Instant::ZERO + Duration::from_ms(1);
+        (0..32).for_each(|segment| _ = sender.push(at, Hop { segment, ..Hop::default() }));
+        (0..32).for_each(|number| sender.on_told_mark(at + Duration::from_us(u64::from(number)), number));
+        assert_eq!(sender.window_packets(), 16);
+        sender.on_told_mark(at + Duration::from_ms(1), 40);
+        assert_eq!(sender.window_packets(), 16, "nothing of that number was sent");
+    }
+}

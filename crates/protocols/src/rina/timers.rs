@@ -23,6 +23,8 @@ pub(super) struct Timers {
     /// When missing results are asked for, and how often they have been since the last one came.
     repair_at: Option<Instant>,
     repair_level: u8,
+    /// How long nothing may come before they are.
+    repair_wait: Duration,
     /// When the coordinator is told again that all results are here.
     pub done_at: Option<Instant>,
     done_level: u8,
@@ -43,9 +45,10 @@ impl Timers {
     }
 
     /// The operation begins, or begins anew.
-    pub(super) fn restart(&mut self, now: Instant, wait: Duration) {
+    pub(super) fn restart(&mut self, now: Instant, reliability: &Reliability) {
         self.done_at = None;
-        self.on_result(now, wait);
+        // How long the first result takes has nothing to do with how long answers do.
+        self.on_result(now, doubled(reliability, 0));
     }
 
     /// The epoch has ended and the next one not begun.
@@ -69,7 +72,7 @@ impl Timers {
     pub(super) fn on_result(&mut self, now: Instant, wait: Duration) {
         self.progress_at = now;
         self.repair_level = 0;
-        self.repair_at = Some(now + wait);
+        (self.repair_wait, self.repair_at) = (wait, Some(now + wait));
     }
 
     /// All results are here.
@@ -153,7 +156,7 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
         self.resend_expired(now, tx);
         if is_due(self.timers.repair_at) {
             self.timers.repair_level = self.timers.repair_level.saturating_add(1);
-            let wait = Duration::from_ps(self.repairs.wait().as_ps().saturating_mul(1 << self.timers.repair_level.min(LEVEL_MAX)));
+            let wait = Duration::from_ps(self.timers.repair_wait.as_ps().saturating_mul(1 << self.timers.repair_level.min(LEVEL_MAX)));
             self.timers.repair_at = self.holder().map(|_| now + wait.min(self.config.reliability.rto_max()));
             self.ask_what_is_missing(now, tx);
         }

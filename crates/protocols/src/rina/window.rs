@@ -100,6 +100,22 @@ mod tests {
     }
 
     #[test]
+    fn a_loss_without_a_queue_says_nothing_of_the_rate() {
+        let (shortest, mut at) = (Duration::from_us(10), Instant::ZERO);
+        let mut after = |round_trip: u64| {
+            at = at + Duration::from_ms(1);
+            let mut window = Window::new(64, false);
+            window.shrink_by_loss(at, Duration::from_us(round_trip), shortest);
+            window.packets()
+        };
+        assert_eq!([10, 20, 25, 32, 100].map(&mut after), [64, 64, 51, 40, 32], "what fills the way twice, and half at least");
+        let mut window = Window::new(64, false);
+        window.use_of(16);
+        window.shrink(at, shortest);
+        assert_eq!(window.packets(), 8, "half of what is under way");
+    }
+
+    #[test]
     fn results_begin_with_one_packet_and_double() {
         let mut window = Window::new(1, true);
         for doubled in [2, 4, 8] {

@@ -240,7 +240,7 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
         self.gather.gate.begin(collective.operation);
         let (epoch, operation) = (self.view.epoch(), self.run.operation);
         self.pulls.retain(|pull| pull.item.epoch == epoch && pull.item.operation == operation);
-        self.timers.restart(now, self.repairs.wait());
+        self.timers.restart(now, &self.config.reliability);
         if self.view.is_head {
             let partition = self.view.place();
             let own = (0..self.run.cut.segments(partition)).map(|segment| Hop { partition: partition as u16, hops: 0, segment });
