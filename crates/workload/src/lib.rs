@@ -1,0 +1,29 @@
+//! A training step as data: who computes for how long, and which collectives of which groups of ranks come after what.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`mod@model`] | a [`Workload`]: ranks, groups, programs, nodes |
+//! | [`kinds`] | kinds of collectives, types of elements |
+//! | [`ranks`] | lists of ranks as text |
+//! | [`mod@error`] | what is wrong with an input |
+//! | [`mod@file`] | workloads as TOML |
+//! | [`flat`] | a program without calls, with all that its nodes wait for |
+//! | [`mod@validate`] | what must hold |
+//! | [`run`] | a workload run through with communication that takes no time |
+#![forbid(unsafe_code)]
+
+pub mod error;
+pub mod file;
+pub mod flat;
+pub mod kinds;
+pub mod model;
+pub mod ranks;
+mod read;
+pub mod run;
+pub mod validate;
+
+pub use error::WorkloadError;
+pub use kinds::{CollectiveKind, Element};
+pub use model::{Action, Block, Collective, Group, Hosts, Members, Node, Peer, Program, Transfer, Workload};
+pub use ranks::RANKS_MAX;
+pub use validate::{Checked, validate};
