@@ -162,7 +162,7 @@ fn bytes_text(bytes: u64) -> String {
         0..1024 => bytes.to_string(),
         _ if bytes.is_multiple_of(1 << 30) => format!("\"{}GiB\"", bytes >> 30),
         _ if bytes.is_multiple_of(1 << 20) => format!("\"{}MiB\"", bytes >> 20),
-        _ if bytes.is_multiple_of(1 << 10) => format!("\"{}KiB\"", bytes >> 10),
+        _ if bytes.is_multiple_of(1 << 10) && bytes < 1 << 20 => format!("\"{}KiB\"", bytes >> 10),
         _ => bytes.to_string(),
     }
 }

@@ -9,21 +9,29 @@
 //! | [`mod@file`] | workloads as TOML |
 //! | [`flat`] | a program without calls, with all that its nodes wait for |
 //! | [`mod@validate`] | what must hold |
+//! | [`mod@summary`] | what is in a workload |
+//! | [`import`] | traces and workloads of other tools |
+//! | [`mod@report`] | what importers left out and assumed |
 //! | [`run`] | a workload run through with communication that takes no time |
 #![forbid(unsafe_code)]
 
 pub mod error;
 pub mod file;
 pub mod flat;
+pub mod import;
 pub mod kinds;
 pub mod model;
 pub mod ranks;
 mod read;
+pub mod report;
 pub mod run;
+pub mod summary;
 pub mod validate;
 
 pub use error::WorkloadError;
 pub use kinds::{CollectiveKind, Element};
 pub use model::{Action, Block, Collective, Group, Hosts, Members, Node, Peer, Program, Transfer, Workload};
 pub use ranks::RANKS_MAX;
+pub use report::Report;
+pub use summary::Summary;
 pub use validate::{Checked, validate};

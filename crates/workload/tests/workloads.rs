@@ -138,12 +138,12 @@ fn what_cannot_run_is_refused_with_the_node() {
         (
             "{ id = \"all\", collective = \"barrier\", group = \"pairs\", after = [\"layers\"] }",
             "{ id = \"all\", collective = \"reduce\", group = \"pairs\", bytes = 4, element = \"f32\", root = 1, after = [\"layers\"] }",
-            "w.toml:38: members disagree about collective 0 of their group: rank 0 has barrier",
+            "w.toml:38: members disagree about collective 0 of their group: rank 1 has barrier",
         ),
         (
             "{ id = \"all\", collective = \"barrier\", group = \"pairs\", after = [\"layers\"] }",
             "{ id = \"all\", compute = \"1us\" }",
-            "w.toml:29: members disagree about collective 0 of their group: rank 0 has barrier",
+            "w.toml:29: members disagree about collective 0 of their group: rank 1 has barrier",
         ),
         ("times = 3, after = [\"take\"]", "times = 2, after = [\"take\"]", ""),
     ];

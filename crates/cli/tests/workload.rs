@@ -1,0 +1,49 @@
+//! `fanin import`: what it writes, what it says, and what it refuses.
+
+mod common;
+
+use std::fs;
+
+use common::{folder, good, refused};
+
+const GOAL: &str =
+    "num_ranks 2\nrank 0 {\nl1: calc 100\nl2: send 4096b to 1 tag 0\nl2 requires l1\n}\nrank 1 {\nl1: recv 4096b from 0 tag 0\n}\n";
+
+#[test]
+fn a_trace_becomes_a_workload_and_a_table() {
+    let folder = folder("import");
+    fs::write(folder.join("t.goal"), GOAL).expect("a file");
+    let said = good(&folder, &["import", "t.goal", "--out", "w.toml", "--summary"]);
+    let expected = "\
+wrote w.toml
+GOAL text, 1 file
+
+2 ranks on 2 hosts, 1 iteration, 2 programs, 3 nodes
+computing, a rank: 0.00 ps to 100.00 ns
+span, if communication took no time: 100.00 ns
+
+ collective   group   type   a rank   in all   lengths   bytes   elements an iteration   bytes a rank
+──────────────────────────────────────────────────────────────────────────────────────────────────────
+ send         -       -           1        1         -    4096                       -          4 KiB
+──────────────────────────────────────────────────────────────────────────────────────────────────────
+";
+    assert_eq!(said, expected);
+    let written = fs::read_to_string(folder.join("w.toml")).expect("the workload");
+    assert!(written.starts_with("workload = 1\nname = \"t.goal\"\n"), "{written}");
+    assert!(written.contains("{ id = \"l2\", send = 1, bytes = \"4KiB\", stream = \"\", after = [\"l1\"] }"), "{written}");
+}
+
+#[test]
+fn wrong_files_are_refused_and_nothing_is_written() {
+    let folder = folder("import_refused");
+    fs::write(folder.join("t.goal"), GOAL.replace("to 1", "to 7")).expect("a file");
+    fs::write(folder.join("x.txt"), "hello\n").expect("a file");
+    let found = refused(&folder, &["import", "t.goal", "--out", "w.toml"]);
+    assert_eq!(found, "error: t.goal:4: send to 7: expected a rank below 2; receiving from any is not supported");
+    let found = refused(&folder, &["import", "x.txt", "--summary"]);
+    assert!(found.starts_with("error: x.txt: not known: expected PyTorch profiler (Kineto) JSON, "), "{found}");
+    let found = refused(&folder, &["import", "none.et", "--summary"]);
+    assert!(found.starts_with("error: none.et: cannot be read: "), "{found}");
+    assert!(refused(&folder, &["import", "t.goal"]).contains("--out <OUT>"));
+    assert!(!folder.join("w.toml").exists());
+}
