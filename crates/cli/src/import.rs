@@ -38,7 +38,8 @@ GOAL text. The format is told by the content. What cannot be taken over is count
 docs/workloads.md describes what is written.
 Exit codes: 0 all is well, 2 the input is wrong.";
 
-fn element(text: &str) -> Result<Element, String> {
+/// A type of elements.
+pub fn element(text: &str) -> Result<Element, String> {
     Element::of_name(text).ok_or_else(|| format!("expected one of {}", Element::names()))
 }
 

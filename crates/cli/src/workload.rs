@@ -12,8 +12,7 @@ use crate::table::STYLE;
 
 /// What an importer took, left out and assumed.
 pub fn report(report: &Report, files: usize) -> String {
-    let s = if files == 1 { "" } else { "s" };
-    let mut text = format!("{}, {files} file{s}\n", report.format);
+    let mut text = format!("{}, {}\n", report.format, counted(files as u64, "file"));
     for one in &report.left_out {
         let _ = writeln!(text, "left out: {} ({} times, first {})", one.what, one.count, one.first);
     }
@@ -31,6 +30,12 @@ fn time(time: Duration) -> String {
     format!("{:.2} {unit}", ps / scale)
 }
 
+/// A number of things.
+fn counted(count: u64, what: &str) -> String {
+    let s = if count == 1 { "" } else { "s" };
+    format!("{count} {what}{s}")
+}
+
 fn range(low: &str, high: &str) -> String {
     if low == high { low.to_string() } else { format!("{low} to {high}") }
 }
@@ -38,14 +43,12 @@ fn range(low: &str, high: &str) -> String {
 /// What is in a workload.
 pub fn summary(summary: &Summary) -> String {
     let mut text = format!(
-        "{} ranks on {} hosts, {} iteration{}, {} program{}, {} nodes\n",
-        summary.ranks,
-        summary.hosts,
-        summary.iterations,
-        if summary.iterations == 1 { "" } else { "s" },
-        summary.programs,
-        if summary.programs == 1 { "" } else { "s" },
-        summary.nodes
+        "{}, {}, {}, {}, {}\n",
+        counted(u64::from(summary.ranks), "rank"),
+        counted(u64::from(summary.hosts), "host"),
+        counted(u64::from(summary.iterations), "iteration"),
+        counted(u64::from(summary.programs), "program"),
+        counted(summary.nodes, "node")
     );
     let groups: Vec<String> = summary
         .groups

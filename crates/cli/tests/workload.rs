@@ -1,4 +1,4 @@
-//! `fanin import`: what it writes, what it says, and what it refuses.
+//! `fanin import` and `fanin workload`: what they write, what they say, and what they refuse.
 
 mod common;
 
@@ -18,7 +18,7 @@ fn a_trace_becomes_a_workload_and_a_table() {
 wrote w.toml
 GOAL text, 1 file
 
-2 ranks on 2 hosts, 1 iteration, 2 programs, 3 nodes
+2 ranks, 2 hosts, 1 iteration, 2 programs, 3 nodes
 computing, a rank: 0.00 ps to 100.00 ns
 span, if communication took no time: 100.00 ns
 
@@ -46,4 +46,36 @@ fn wrong_files_are_refused_and_nothing_is_written() {
     assert!(found.starts_with("error: none.et: cannot be read: "), "{found}");
     assert!(refused(&folder, &["import", "t.goal"]).contains("--out <OUT>"));
     assert!(!folder.join("w.toml").exists());
+}
+
+#[test]
+fn models_become_workloads_and_wrong_options_are_refused() {
+    let folder = folder("workload");
+    let said = good(&folder, &["workload", "resnet50", "--dp", "4", "--out", "w.toml", "--summary"]);
+    assert!(
+        said.starts_with("wrote w.toml\nresnet50, dp 4, tp 1, pp 1, ep 1, micro-batches 1\n\n4 ranks, 1 host, 1 iteration, 1 program, "),
+        "{said}"
+    );
+    assert!(said.contains("25557032"), "{said}");
+    assert!(
+        fs::read_to_string(folder.join("w.toml"))
+            .expect("the workload")
+            .contains("source = \"generated for h100 at a utilisation of 0.4\"")
+    );
+    let found = refused(&folder, &["workload", "llama3-8b", "--tp", "5", "--out", "x.toml"]);
+    assert_eq!(found, "error: fanin workload: --tp 5: expected a divisor of 32 heads");
+    assert!(!folder.join("x.toml").exists());
+}
+
+/// The commands of the document that need no file are run as they stand there.
+#[test]
+fn commands_of_the_document_are_run() {
+    let folder = folder("workload_document");
+    let document = fs::read_to_string(common::examples().join("../docs/workloads.md")).expect("the document");
+    let commands: Vec<&str> = document.lines().filter_map(|line| line.strip_prefix("    fanin workload ")).collect();
+    assert_eq!(commands.len(), 3);
+    for command in commands {
+        let arguments: Vec<&str> = ["workload"].into_iter().chain(command.split_whitespace()).collect();
+        assert!(good(&folder, &arguments).starts_with("wrote step.toml\n"), "{command}");
+    }
 }

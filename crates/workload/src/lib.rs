@@ -11,6 +11,7 @@
 //! | [`mod@validate`] | what must hold |
 //! | [`mod@summary`] | what is in a workload |
 //! | [`import`] | traces and workloads of other tools |
+//! | [`generate`] | workloads from published sizes of models |
 //! | [`mod@report`] | what importers left out and assumed |
 //! | [`run`] | a workload run through with communication that takes no time |
 #![forbid(unsafe_code)]
@@ -18,6 +19,7 @@
 pub mod error;
 pub mod file;
 pub mod flat;
+pub mod generate;
 pub mod import;
 pub mod kinds;
 pub mod model;

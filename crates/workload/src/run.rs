@@ -17,6 +17,9 @@ pub struct Run {
     pub finished_ps: Vec<u64>,
 }
 
+/// Ends of transfers in the order of lists: the node, and its bytes.
+type Ends = Vec<(u32, u64)>;
+
 /// A meeting of the members of a group.
 #[derive(Clone, Default)]
 struct Meeting {
@@ -94,7 +97,7 @@ impl Through<'_> {
 
     /// The first send to a rank with a tag meets the first receive there.
     fn match_transfers(&mut self) -> Result<(), WorkloadError> {
-        let mut ends: BTreeMap<(u32, u32, u32), [Vec<(u32, u64)>; 2]> = BTreeMap::new();
+        let mut ends: BTreeMap<(u32, u32, u32), [Ends; 2]> = BTreeMap::new();
         for rank in 0..self.workload.ranks {
             for (index, node) in self.flat(rank as usize).nodes.iter().enumerate() {
                 let (transfer, is_receive) = match &node.step {

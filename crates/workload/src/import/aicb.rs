@@ -60,7 +60,7 @@ pub fn looks_like(text: &str) -> bool {
 }
 
 /// `key: value` pairs of the first line.
-fn head<'a>(line: &'a str) -> BTreeMap<&'a str, &'a str> {
+fn head(line: &str) -> BTreeMap<&str, &str> {
     let words: Vec<&str> = line.split_whitespace().collect();
     words.windows(2).filter_map(|pair| Some((pair[0].strip_suffix(':')?, pair[1]))).collect()
 }
@@ -133,7 +133,7 @@ impl Builder<'_> {
     /// A collective after a node, where it is one; the node that is to be waited for.
     fn collective(&mut self, name: &str, kind: CollectiveKind, group: &str, bytes: u64, stream: &str, after: Option<u32>) -> Option<u32> {
         let number = self.groups.iter().position(|one| &*one.name == group)? as u32;
-        let whole = bytes % self.element.bytes() == 0;
+        let whole = bytes.is_multiple_of(self.element.bytes());
         if !whole {
             self.report.assume("vectors that are no whole number of elements have elements of u8");
         }
