@@ -1,4 +1,4 @@
-//! `fanin import`: traces and workloads of other tools, as a workload of Fanin's.
+//! `fanin import`: traces and workloads of other tools as a workload of Fanin's, and networks as a network of Fanin's.
 
 use std::fs;
 use std::path::PathBuf;
@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use clap::Args;
 use fanin_workload::import::{Format, Input, Options, import};
+use fanin_workload::network::{self, NetworkFormat};
 use fanin_workload::{Element, Summary, Workload, WorkloadError, validate};
 
 use crate::workload;
@@ -18,7 +19,7 @@ pub struct ImportArgs {
     /// Files of one format, gzip or not; of traces, one for each rank
     #[arg(required = true)]
     files: Vec<PathBuf>,
-    /// Write the workload here
+    /// Write the workload, or the network, here
     #[arg(long, required_unless_present = "summary")]
     out: Option<PathBuf>,
     /// Say what is in it
@@ -34,8 +35,10 @@ pub struct ImportArgs {
 
 const AFTER: &str = "\
 Workloads: PyTorch profiler (Kineto) JSON, AICB and SimAI (text and CSV), Chakra execution traces (NAME.RANK.et, and process groups as JSON),
-GOAL text. The format is told by the content. What cannot be taken over is counted, with the place of the first, and what was assumed is said.
-docs/workloads.md describes what is written.
+GOAL text.
+Networks: htsim .topo, topologies of SimAI and HPCC, NCCL topology XML, networkx node-link JSON, containerlab YAML, a CSV of cables.
+The format is told by the content. What cannot be taken over is counted, with the place of the first, and what was assumed is said.
+docs/workloads.md describes what is written; plans take networks by network.shape = "file".
 Exit codes: 0 all is well, 2 the input is wrong.";
 
 /// A type of elements.
@@ -61,6 +64,11 @@ fn imported(args: &ImportArgs) -> Result<()> {
         let bytes = fs::read(path).map_err(|error| WorkloadError::new(&name, format!("cannot be read: {error}")))?;
         inputs.push(Input::new(&name, bytes)?);
     }
+    if Format::of(&inputs[0]).is_none()
+        && let Some(format) = NetworkFormat::of(&inputs[0])
+    {
+        return imported_network(args, format, &inputs);
+    }
     let format = format_of(&inputs)?;
     let options = Options { ranks: args.ranks, element: args.element };
     let mut found = import(format, &inputs, &options)?;
@@ -73,6 +81,28 @@ fn imported(args: &ImportArgs) -> Result<()> {
     print!("{}", workload::report(&found.report, inputs.len()));
     if args.summary {
         print!("\n{}", workload::summary(&Summary::new(&found.workload, &checked)));
+    }
+    Ok(())
+}
+
+fn imported_network(args: &ImportArgs, format: NetworkFormat, inputs: &[Input]) -> Result<()> {
+    if let [_, second, ..] = inputs {
+        return Err(WorkloadError::new(&second.name, format!("expected one file of {}", format.name())).into());
+    }
+    let unused = [("--ranks", args.ranks.is_some()), ("--element", args.element.is_some())];
+    if let Some((name, _)) = unused.iter().find(|(_, given)| *given) {
+        return Err(WorkloadError::new(&inputs[0].name, format!("{name}: expected none for a network")).into());
+    }
+    let found = network::import(format, &inputs[0])?;
+    let name = args.files[0].file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+    if let Some(out) = &args.out {
+        let text = found.network.to_toml(&format!("From {name}, {}.", format.name()));
+        fs::write(out, text).with_context(|| format!("{}", out.display()))?;
+        println!("wrote {}", out.display());
+    }
+    print!("{}", workload::report(&found.report, 1));
+    if args.summary {
+        print!("\n{}", workload::network(&found.network));
     }
     Ok(())
 }
@@ -91,14 +121,18 @@ fn format_of(inputs: &[Input]) -> Result<Format, WorkloadError> {
     for (input, one) in inputs.iter().zip(&found) {
         let is_beside = format == Some(Format::Chakra) && input.bytes.first() == Some(&b'{');
         if *one != format && !is_beside {
-            let all = Format::ALL.iter().map(|(_, name)| *name).collect::<Vec<_>>().join(", ");
             let what = match (one, format) {
                 (Some(one), Some(format)) => format!("is {}: expected {}, as another of the files", one.name(), format.name()),
-                _ => format!("not known: expected {all}"),
+                _ => format!("not known: expected {}", known()),
             };
             return Err(WorkloadError::new(&input.name, what));
         }
     }
-    let all = || Format::ALL.iter().map(|(_, name)| *name).collect::<Vec<_>>().join(", ");
-    format.ok_or_else(|| WorkloadError::new(&inputs[0].name, format!("not known: expected {}", all())))
+    format.ok_or_else(|| WorkloadError::new(&inputs[0].name, format!("not known: expected {}", known())))
+}
+
+/// The formats that are known.
+fn known() -> String {
+    let networks = NetworkFormat::ALL.iter().map(|(_, name)| *name);
+    Format::ALL.iter().map(|(_, name)| *name).chain(networks).collect::<Vec<_>>().join(", ")
 }

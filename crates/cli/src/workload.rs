@@ -5,6 +5,7 @@ use std::fmt::Write;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 use fanin_core::Duration;
 use fanin_plan::units::bytes_about;
+use fanin_workload::network::{Cable, Network};
 use fanin_workload::summary::CollectiveRow;
 use fanin_workload::{Report, Summary};
 
@@ -112,4 +113,29 @@ fn rows(summary: &Summary) -> String {
         }
     }
     table.lines().map(|line| line.trim_end().to_string()).collect::<Vec<_>>().join("\n")
+}
+
+/// What is in a network: hosts, switches, and cables by rate.
+pub fn network(network: &Network) -> String {
+    let (hosts, switches) = (network.hosts() as u64, network.switches() as u64);
+    let mut text = format!("{}, {}, {}\n", counted(hosts, "host"), plural(switches, "switch"), counted(network.cable_count(), "cable"));
+    let is_host = |cable: &Cable| network.nodes[cable.to as usize].is_host;
+    for (what, of_hosts) in [("of hosts", true), ("between switches", false)] {
+        let mut rates: std::collections::BTreeMap<Option<u64>, u64> = std::collections::BTreeMap::new();
+        for cable in network.cables.iter().filter(|cable| is_host(cable) == of_hosts) {
+            *rates.entry(cable.bits_per_second).or_default() += u64::from(cable.count);
+        }
+        for (rate, count) in rates {
+            let rate =
+                rate.map_or_else(|| "of a rate that is left to the plan".to_string(), |rate| format!("of {} Gb/s", rate as f64 / 1e9));
+            let _ = writeln!(text, "cables {what}: {count} {rate}");
+        }
+    }
+    text
+}
+
+/// A number of things whose plural ends in `es`.
+fn plural(count: u64, what: &str) -> String {
+    let es = if count == 1 { "" } else { "es" };
+    format!("{count} {what}{es}")
 }

@@ -79,3 +79,32 @@ fn commands_of_the_document_are_run() {
         assert!(good(&folder, &arguments).starts_with("wrote step.toml\n"), "{command}");
     }
 }
+
+/// A network that was taken over is one that plans take.
+#[test]
+fn networks_become_files_that_plans_take() {
+    let folder = folder("import_network");
+    let topology = "Nodes 16\nTiers 2\nPodsize 16\nTier 0\nDownlink_speed_Gbps 100\nRadix_Down 4\nRadix_Up 2\nDownlink_Latency_ns 500\n\
+        Tier 1\nDownlink_speed_Gbps 100\nRadix_Down 4\nDownlink_Latency_ns 500\n";
+    fs::write(folder.join("small.topo"), topology).expect("a file");
+    let said = good(&folder, &["import", "small.topo", "--out", "network.toml", "--summary"]);
+    let expected = "wrote network.toml\nhtsim .topo, 1 file\n\n16 hosts, 6 switches, 24 cables\ncables of hosts: 16 of 100 Gb/s\n\
+        cables between switches: 8 of 100 Gb/s\n";
+    assert_eq!(said, expected);
+    // A host with two cables has them at a switch of its own, one nanosecond away.
+    fs::write(
+        folder.join("planes.csv"),
+        "from,to,rate,latency,from_kind\nh0,a,100Gb/s,1us,host\nh0,b,100Gb/s,1us,host\nh1,a,100Gb/s,1us,host\n\
+        h1,b,100Gb/s,1us,host\n",
+    )
+    .expect("a file");
+    good(&folder, &["import", "planes.csv", "--out", "planes.toml"]);
+    for (file, workers) in [("network.toml", 16), ("planes.toml", 2)] {
+        let plan = format!(
+            "[network]\nshape = \"file\"\nfile = \"{file}\"\n\n[[jobs]]\nsystem = \"ring\"\nworkers = {workers}\nmessage = \"64KiB\"\n"
+        );
+        good(&folder, &["sim", common::plan(&folder, &plan), "--check"]);
+    }
+    let found = refused(&folder, &["import", "small.topo", "--out", "x.toml", "--ranks", "4"]);
+    assert_eq!(found, "error: small.topo: --ranks: expected none for a network");
+}

@@ -13,6 +13,7 @@
 //! | [`import`] | traces and workloads of other tools |
 //! | [`generate`] | workloads from published sizes of models |
 //! | [`mod@report`] | what importers left out and assumed |
+//! | [`network`] | networks of other tools |
 //! | [`run`] | a workload run through with communication that takes no time |
 #![forbid(unsafe_code)]
 
@@ -23,6 +24,7 @@ pub mod generate;
 pub mod import;
 pub mod kinds;
 pub mod model;
+pub mod network;
 pub mod ranks;
 mod read;
 pub mod report;

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use fanin_workload::import::{Format, Imported, Input, Options, import};
+use fanin_workload::network::{self, ImportedNetwork, NetworkFormat};
 use fanin_workload::{CollectiveKind, Element, Summary, Workload, validate};
 
 fn inputs(names: &[&str]) -> Vec<Input> {
@@ -84,6 +85,26 @@ fn a_tree_of_goal_has_31_messages() {
     let (summary, _) = taken(&["goal-binary-tree-32.goal"], &Options::default());
     let sends = summary.sends.expect("sends");
     assert_eq!((summary.ranks, sends.in_all, sends.of_rank, sends.bytes), (32, 31, 5, (1, 1)));
+}
+
+fn network(name: &str) -> ImportedNetwork {
+    let input = inputs(&[name]).remove(0);
+    let format = NetworkFormat::of(&input).expect("a known format");
+    network::import(format, &input).unwrap_or_else(|error| panic!("{error}"))
+}
+
+#[test]
+#[ignore = "needs the public traces"]
+fn networks_have_the_size_that_their_files_say() {
+    let size = |found: &ImportedNetwork| (found.network.hosts(), found.network.switches(), found.network.cable_count());
+    let found = network("htsim-leaf-spine-1024.topo");
+    assert_eq!(size(&found), (1024, 32 + 32, 1024 + 32 * 32));
+    let found = network("htsim-leaf-spine-8192-8to1.topo");
+    assert_eq!(size(&found), (8192, 128 + 8, 8192 + 128 * 8));
+    assert!(found.network.to_toml("x").len() < 20_000);
+    // Eight GPUs and eight cards, each pair below a PCIe switch, four of these a processor.
+    let found = network("nccl-topo-ndv5.xml");
+    assert_eq!(size(&found), (8, 2 + 8 + 8, 8 + 8 + 8 + 1));
 }
 
 #[test]
