@@ -38,7 +38,7 @@ Workloads: PyTorch profiler (Kineto) JSON, AICB and SimAI (text and CSV), Chakra
 GOAL text.
 Networks: htsim .topo, topologies of SimAI and HPCC, NCCL topology XML, networkx node-link JSON, containerlab YAML, a CSV of cables.
 The format is told by the content. What cannot be taken over is counted, with the place of the first, and what was assumed is said.
-docs/workloads.md describes what is written; plans take networks by network.shape = "file".
+docs/workloads.md describes what is written; plans take networks by network.shape = \"file\".
 Exit codes: 0 all is well, 2 the input is wrong.";
 
 /// A type of elements.
