@@ -10,7 +10,7 @@ use fanin_workload::import::{Format, Input, Options, import};
 use fanin_workload::network::{self, NetworkFormat};
 use fanin_workload::{Element, Summary, Workload, WorkloadError, validate};
 
-use crate::workload;
+use crate::{quantities, workload};
 
 /// Arguments of `fanin import`.
 #[derive(Args, Debug)]
@@ -31,11 +31,14 @@ pub struct ImportArgs {
     /// The type of elements, where the files do not say
     #[arg(long, value_parser = element)]
     element: Option<Element>,
+    /// The length of the vector, for algorithms of MSCCL
+    #[arg(long, value_parser = quantities::bytes)]
+    bytes: Option<u64>,
 }
 
 const AFTER: &str = "\
-Workloads: PyTorch profiler (Kineto) JSON, AICB and SimAI (text and CSV), Chakra execution traces (NAME.RANK.et, and process groups as JSON),
-GOAL text.
+Workloads: PyTorch profiler (Kineto) JSON, NCCL Inspector JSON, AICB and SimAI (text and CSV), Chakra execution traces (NAME.RANK.et, and
+process groups as JSON), GOAL text, MSCCL algorithms.
 Networks: htsim .topo, topologies of SimAI and HPCC, NCCL topology XML, networkx node-link JSON, containerlab YAML, a CSV of cables.
 The format is told by the content. What cannot be taken over is counted, with the place of the first, and what was assumed is said.
 docs/workloads.md describes what is written; plans take networks by network.shape = \"file\".
@@ -70,7 +73,7 @@ fn imported(args: &ImportArgs) -> Result<()> {
         return imported_network(args, format, &inputs);
     }
     let format = format_of(&inputs)?;
-    let options = Options { ranks: args.ranks, element: args.element };
+    let options = Options { ranks: args.ranks, element: args.element, bytes: args.bytes };
     let mut found = import(format, &inputs, &options)?;
     let name = args.files[0].file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
     found.workload.name = name;
@@ -89,7 +92,7 @@ fn imported_network(args: &ImportArgs, format: NetworkFormat, inputs: &[Input]) 
     if let [_, second, ..] = inputs {
         return Err(WorkloadError::new(&second.name, format!("expected one file of {}", format.name())).into());
     }
-    let unused = [("--ranks", args.ranks.is_some()), ("--element", args.element.is_some())];
+    let unused = [("--ranks", args.ranks.is_some()), ("--element", args.element.is_some()), ("--bytes", args.bytes.is_some())];
     if let Some((name, _)) = unused.iter().find(|(_, given)| *given) {
         return Err(WorkloadError::new(&inputs[0].name, format!("{name}: expected none for a network")).into());
     }

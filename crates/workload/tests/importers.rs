@@ -41,6 +41,49 @@ const CSV: &str = "[rank0 ~ rank15]\ncomm_type,comm_group,comm_group_size,msg_si
     CommType.all_gather,CommGroup.tp_group,2,64,forward,None,None\nCommType.isend,CommGroup.pp_group,2,64,forward,None,None\n\
     CommType.all_reduce,CommGroup.tp_group,2,0,step,None,None\nCommType.epoch_end,None,None,0,,None,None\n";
 
+/// What a process of the Inspector writes: sums of all four, then all-gathers of pairs, with times.
+fn inspector(rank: u64, verbose: bool) -> String {
+    let line = |id: &str, rank: u64, size: u64, coll: &str, sn: u64, bytes: u64, start: u64, stop: u64| {
+        let times = if verbose {
+            format!(", \"event_trace_ts\": {{\"coll_start_ts\": {start}, \"coll_stop_ts\": {stop}, \"kernel_events\": []}}")
+        } else {
+            String::new()
+        };
+        let pid = 100 + (if id == "0xa" { rank } else { rank + 2 * (u64::from(id == "0xc")) });
+        format!(
+            "{{\"header\": {{\"id\": \"{id}\", \"comm_name\": \"unknown\", \"rank\": {rank}, \"n_ranks\": {size}, \"nnodes\": 1}}, \"metadata\": \
+             {{\"inspector_output_format_version\": \"v4.2\", \"dump_timestamp_us\": 9, \"hostname\": \"h\", \"pid\": {pid}}}, \"coll_perf\": {{\"coll\": \"{coll}\", \
+             \"coll_sn\": {sn}, \"coll_msg_size_bytes\": {bytes}, \"coll_exec_time_us\": {}, \"coll_algobw_gbs\": 1.5{times}}}}}\n",
+            stop - start
+        )
+    };
+    let pair = if rank < 2 { "0xb" } else { "0xc" };
+    [
+        line("0xa", rank, 4, "AllReduce", 0, 1024, 100, 110),
+        line(pair, rank % 2, 2, "AllGather", 0, 64, 105, 130),
+        line("0xa", rank, 4, "AllReduce", 1, 2048, 150, 170),
+    ]
+    .concat()
+}
+
+const MSCCL: &str = r#"<algo name="pair" proto="LL128" nchannels="1" nchunksperloop="2" ngpus="2" coll="allreduce" inplace="1">
+  <gpu id="0" i_chunks="2" o_chunks="0" s_chunks="0">
+    <tb id="0" send="1" recv="1" chan="0">
+      <step s="0" type="s" srcbuf="i" srcoff="0" dstbuf="i" dstoff="0" cnt="1" depid="-1" deps="-1" hasdep="0"/>
+      <step s="1" type="rrc" srcbuf="i" srcoff="1" dstbuf="i" dstoff="1" cnt="1" depid="-1" deps="-1" hasdep="1"/>
+    </tb>
+    <tb id="1" send="-1" recv="-1" chan="0">
+      <step s="0" type="nop" srcbuf="i" srcoff="1" dstbuf="i" dstoff="1" cnt="0" depid="0" deps="1" hasdep="0"/>
+    </tb>
+  </gpu>
+  <gpu id="1" i_chunks="2" o_chunks="0" s_chunks="0">
+    <tb id="0" send="0" recv="0" chan="0">
+      <step s="0" type="rcs" srcbuf="i" srcoff="0" dstbuf="i" dstoff="0" cnt="1" depid="-1" deps="-1" hasdep="0"/>
+    </tb>
+  </gpu>
+</algo>
+"#;
+
 fn varint(mut value: u64) -> Vec<u8> {
     let mut bytes = Vec::new();
     while value > 0x7f {
@@ -242,6 +285,50 @@ fn transfers_of_chakra_meet() {
 }
 
 #[test]
+fn the_inspector_is_read_with_its_communicators() {
+    let files: Vec<Input> = (0..4).map(|rank| input(&format!("p{rank}.log"), inspector(rank, true).as_bytes())).collect();
+    let (found, summary) = taken(&files, Format::Inspector);
+    assert_eq!((summary.ranks, summary.programs), (4, 1));
+    let rows: Vec<(CollectiveKind, u64, u64, u64)> =
+        summary.collectives.iter().map(|row| (row.kind, row.of_rank, row.in_all, row.bytes_of_rank)).collect();
+    // An all-gather's bytes are of all members.
+    assert_eq!(rows, [(CollectiveKind::AllReduce, 2, 2, 3072), (CollectiveKind::AllGather, 1, 2, 128)]);
+    // The gather overlaps with the first sum; 20 us after it the second one begins.
+    assert_eq!(summary.span.map(|span| span.as_ps()), Some(20_000_000));
+    assert_eq!(found.workload.programs[0].nodes[2].after, [0, 1]);
+    // Without times operations come one after the other; what a rank has not written is left out everywhere.
+    let mut files: Vec<Input> = (0..4).map(|rank| input(&format!("p{rank}.log"), inspector(rank, false).as_bytes())).collect();
+    let lines = inspector(2, false);
+    files[2] = input("p2.log", lines.split_inclusive('\n').take(2).collect::<String>().as_bytes());
+    let (found, summary) = taken(&files, Format::Inspector);
+    assert_eq!(left_out(&found), [("collectives that not all files have".to_string(), 3, "p0.log: operation 3".to_string())]);
+    assert_eq!(summary.nodes, 8);
+    // Of one process alone nobody knows the pairs.
+    let (found, _) = taken(&files[..1], Format::Inspector);
+    assert_eq!(
+        found.report.left_out[0].what,
+        "operations of communicators of which not all ranks are known: expected the files of all ranks"
+    );
+    let error = import(Format::Inspector, &[files[0].clone(), input("x.log", inspector(1, true)[..500].as_bytes())], &Options::default());
+    assert!(error.map(drop).unwrap_err().to_string().starts_with("x.log:2: EOF while parsing"));
+}
+
+#[test]
+fn algorithms_of_msccl_are_sends_and_receives() {
+    let (found, summary) = taken(&[input("a.xml", MSCCL.as_bytes())], Format::Msccl);
+    assert_eq!((summary.ranks, summary.sends.map(|sends| (sends.in_all, sends.bytes))), (2, Some((2, (1 << 19, 1 << 19)))));
+    assert_eq!(found.report.assumed, ["a vector of 1048576 bytes: --bytes says it"]);
+    let refused = |from: &str, to: &str| {
+        let text = MSCCL.replacen(from, to, 1);
+        import(Format::Msccl, &[input("a.xml", text.as_bytes())], &Options::default()).map(drop).unwrap_err().to_string()
+    };
+    assert_eq!(refused("\"rrc\"", "\"rx\""), "a.xml:5: step: type = \"rx\": expected s, r, rcs, rrs, rrc, rrcs, cpy, re or nop");
+    assert_eq!(refused("send=\"1\"", "send=\"7\""), "a.xml:4: a step of type \"s\" in a tb with send = 7: expected a GPU below 2");
+    assert_eq!(refused("depid=\"0\" deps=\"1\"", "depid=\"0\" deps=\"9\""), "a.xml:8: step 9 of tb 0: expected one that is there");
+    assert_eq!(refused("ngpus=\"2\"", "ngpus=\"3\""), "a.xml:1: 2 gpus: expected 3");
+}
+
+#[test]
 fn gzip_is_opened_and_damage_in_it_is_said() {
     use std::io::Write;
     let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
@@ -266,6 +353,8 @@ fn all() -> Vec<(Format, Vec<u8>)> {
         (Format::Goal, GOAL.as_bytes().to_vec()),
         (Format::AicbText, AICB.as_bytes().to_vec()),
         (Format::AicbCsv, CSV.as_bytes().to_vec()),
+        (Format::Inspector, inspector(1, true).into_bytes()),
+        (Format::Msccl, MSCCL.as_bytes().to_vec()),
         (Format::Chakra, chakra(7, &[attribute("comm_type", 9, 0), attribute("comm_size", 9, 1 << 20)])),
     ]
 }
@@ -314,4 +403,6 @@ fuzzed! {
     aicb_text_fuzzed, AicbText;
     aicb_csv_fuzzed, AicbCsv;
     chakra_fuzzed, Chakra;
+    inspector_fuzzed, Inspector;
+    msccl_fuzzed, Msccl;
 }

@@ -59,7 +59,7 @@ fn four_ranks_of_chakra_sum_one_mebibyte() {
 #[test]
 #[ignore = "needs the public traces"]
 fn layers_of_aicb_are_those_of_its_file() {
-    let (summary, found) = taken(&["aicb-gpt175b-tp8.txt"], &Options { ranks: Some(64), element: None });
+    let (summary, found) = taken(&["aicb-gpt175b-tp8.txt"], &Options { ranks: Some(64), ..Options::default() });
     // 24 layers of attention and perceptron, the embedding and its norm, and three of the loss, which have 24 + 2 + 2 sums each way.
     assert_eq!(row(&summary, CollectiveKind::AllReduce, "tp").0, 24 + 5 + 2);
     assert_eq!(row(&summary, CollectiveKind::ReduceScatter, "dp"), (1, 1, 11_175_321_600));
@@ -85,6 +85,14 @@ fn a_tree_of_goal_has_31_messages() {
     let (summary, _) = taken(&["goal-binary-tree-32.goal"], &Options::default());
     let sends = summary.sends.expect("sends");
     assert_eq!((summary.ranks, sends.in_all, sends.of_rank, sends.bytes), (32, 31, 5, (1, 1)));
+}
+
+#[test]
+#[ignore = "needs the public traces"]
+fn a_ring_of_msccl_sends_14_chunks_a_gpu() {
+    let (summary, _) = taken(&["msccl-ring-8.xml"], &Options { bytes: Some(8 << 20), ..Options::default() });
+    let sends = summary.sends.expect("sends");
+    assert_eq!((summary.ranks, sends.of_rank, sends.in_all, sends.bytes), (8, 14, 8 * 14, (1 << 20, 1 << 20)));
 }
 
 fn network(name: &str) -> ImportedNetwork {

@@ -3,9 +3,11 @@
 //! | module | format |
 //! |---|---|
 //! | [`mod@kineto`] | PyTorch profiler (Kineto) JSON |
+//! | [`mod@inspector`] | NCCL Inspector JSON |
 //! | [`mod@aicb`] | AICB and SimAI workloads, text and CSV |
 //! | [`mod@chakra`] | Chakra execution traces |
 //! | [`mod@goal`] | GOAL text |
+//! | [`mod@msccl`] | MSCCL algorithms, XML |
 //! | [`mod@assemble`] | one workload from what each rank does |
 //!
 //! What cannot be taken over is counted in a [`Report`]; a damaged file is an error that says where.
@@ -23,7 +25,9 @@ pub mod aicb;
 pub mod assemble;
 pub mod chakra;
 pub mod goal;
+pub mod inspector;
 pub mod kineto;
+pub mod msccl;
 
 /// A file of a trace, without compression.
 #[derive(Clone, Debug)]
@@ -76,6 +80,8 @@ pub struct Options {
     pub ranks: Option<u32>,
     /// The type of elements.
     pub element: Option<Element>,
+    /// The length of a vector, of algorithms.
+    pub bytes: Option<u64>,
 }
 
 /// A workload that was taken over.
@@ -92,6 +98,8 @@ pub struct Imported {
 pub enum Format {
     /// PyTorch profiler (Kineto) JSON, a file a rank.
     Kineto,
+    /// NCCL Inspector JSON, a file a process.
+    Inspector,
     /// AICB or SimAI, text.
     AicbText,
     /// AICB, CSV.
@@ -100,16 +108,20 @@ pub enum Format {
     Chakra,
     /// GOAL text.
     Goal,
+    /// An algorithm of MSCCL, XML.
+    Msccl,
 }
 
 impl Format {
     /// All formats, with what they are called.
     pub const ALL: &[(Format, &str)] = &[
         (Format::Kineto, "PyTorch profiler (Kineto) JSON"),
+        (Format::Inspector, "NCCL Inspector JSON"),
         (Format::AicbText, "AICB/SimAI text"),
         (Format::AicbCsv, "AICB CSV"),
         (Format::Chakra, "Chakra execution trace"),
         (Format::Goal, "GOAL text"),
+        (Format::Msccl, "MSCCL algorithm"),
     ];
 
     /// Its name, for people.
@@ -125,7 +137,13 @@ impl Format {
         if head.lines().take(4).any(|line| line.starts_with("comm_type,")) {
             return Some(Format::AicbCsv);
         }
+        if first.starts_with('<') {
+            return first.contains("<algo").then_some(Format::Msccl);
+        }
         if first.starts_with(['{', '[']) {
+            if inspector::looks_like(first) {
+                return Some(Format::Inspector);
+            }
             return (head.contains("\"traceEvents\"") || has(bytes, b"\"traceEvents\"")).then_some(Format::Kineto);
         }
         if goal::looks_like(first) {
@@ -154,6 +172,8 @@ pub fn import(format: Format, inputs: &[Input], options: &Options) -> Result<Imp
     };
     match format {
         Format::Kineto => kineto::import(inputs, options),
+        Format::Inspector => inspector::import(inputs, options),
+        Format::Msccl => one(msccl::import),
         Format::AicbText => one(aicb::import_text),
         Format::AicbCsv => one(aicb::import_csv),
         Format::Chakra => chakra::import(inputs, options),
