@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 use fanin_workload::import::{Format, Input, Options, import};
 use fanin_workload::network::{self, NetworkFormat};
-use fanin_workload::{Element, Summary, Workload, WorkloadError, validate};
+use fanin_workload::{Element, Hosts, Summary, Workload, WorkloadError, validate};
 
 use crate::{quantities, workload};
 
@@ -28,6 +28,9 @@ pub struct ImportArgs {
     /// How many ranks there are, where the files do not say
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=i64::from(fanin_workload::RANKS_MAX)))]
     ranks: Option<u32>,
+    /// Ranks of a host; one unless the files say more
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=i64::from(fanin_workload::RANKS_MAX)))]
+    ranks_per_host: Option<u32>,
     /// The type of elements, where the files do not say
     #[arg(long, value_parser = element)]
     element: Option<Element>,
@@ -77,6 +80,9 @@ fn imported(args: &ImportArgs) -> Result<()> {
     let mut found = import(format, &inputs, &options)?;
     let name = args.files[0].file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
     found.workload.name = name;
+    if let Some(count) = args.ranks_per_host {
+        found.workload.hosts = Hosts::Each(count);
+    }
     let checked = validate(&found.workload, &inputs[0].name)?;
     if let Some(out) = &args.out {
         written(&found.workload, out)?;
@@ -92,7 +98,13 @@ fn imported_network(args: &ImportArgs, format: NetworkFormat, inputs: &[Input]) 
     if let [_, second, ..] = inputs {
         return Err(WorkloadError::new(&second.name, format!("expected one file of {}", format.name())).into());
     }
-    let unused = [("--ranks", args.ranks.is_some()), ("--element", args.element.is_some()), ("--bytes", args.bytes.is_some())];
+    let per_host = args.ranks_per_host.is_some();
+    let unused = [
+        ("--ranks", args.ranks.is_some()),
+        ("--ranks-per-host", per_host),
+        ("--element", args.element.is_some()),
+        ("--bytes", args.bytes.is_some()),
+    ];
     if let Some((name, _)) = unused.iter().find(|(_, given)| *given) {
         return Err(WorkloadError::new(&inputs[0].name, format!("{name}: expected none for a network")).into());
     }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use fanin_core::Duration;
 
-use crate::model::{Action, Collective, Node, Transfer, Workload};
+use crate::model::{Action, Collective, Node, Program, Transfer, Workload};
 
-/// Nodes of a program at most, with blocks counted as often as they are done.
+/// Nodes of all programs and blocks at most, with blocks counted as often as they are done.
 pub const NODES_MAX: usize = 1 << 24;
 /// What they wait for at most, in all.
 const EDGES_MAX: usize = 1 << 26;
@@ -125,6 +125,23 @@ impl Flat {
     }
 }
 
+/// The node that was written there.
+pub fn written<'a>(workload: &'a Workload, program: &'a Program, at: Written) -> &'a Node {
+    match at.block {
+        Some(block) => &workload.blocks[block as usize].nodes[at.index as usize],
+        None => &program.nodes[at.index as usize],
+    }
+}
+
+/// A node's name with that of its program, and of its block.
+pub fn node_name(workload: &Workload, program: &Program, at: Written) -> String {
+    let id = &written(workload, program, at).id;
+    match at.block {
+        Some(block) => format!("node {:?} of block {:?} in program {:?}", &**id, &*workload.blocks[block as usize].name, &*program.name),
+        None => format!("node {:?} of program {:?}", &**id, &*program.name),
+    }
+}
+
 /// A list for each node.
 #[derive(Clone, Debug)]
 pub struct Lists {
@@ -159,12 +176,14 @@ pub struct Flattener<'a> {
     blocks: Vec<Option<Template>>,
     streams: Vec<Arc<str>>,
     numbers: BTreeMap<Arc<str>, u32>,
+    /// Nodes made so far.
+    made: usize,
 }
 
 impl<'a> Flattener<'a> {
     /// For the programs of this workload, whose indices must be right ([`crate::validate`] looks at them first).
     pub fn new(workload: &'a Workload) -> Self {
-        Flattener { workload, blocks: vec![None; workload.blocks.len()], streams: Vec::new(), numbers: BTreeMap::new() }
+        Flattener { workload, blocks: vec![None; workload.blocks.len()], streams: Vec::new(), numbers: BTreeMap::new(), made: 0 }
     }
 
     /// A program without calls.
@@ -250,10 +269,12 @@ impl<'a> Flattener<'a> {
                 template.after.push(Vec::new());
                 ends.push((vec![place], vec![place]));
             }
-            if template.steps.len() > NODES_MAX {
-                return Err(TooLarge(format!("expected at most {NODES_MAX} nodes, with blocks counted as often as they are done")));
+            // Blocks are kept, so that all of them count together.
+            if self.made.saturating_add(template.steps.len()) > NODES_MAX {
+                return Err(TooLarge(format!("expected at most {NODES_MAX} nodes in all, with blocks counted as often as they are done")));
             }
         }
+        self.made += template.steps.len();
         for (node, (begin, _)) in nodes.iter().zip(&ends) {
             for before in &node.after {
                 let end = &ends[*before as usize].1;
@@ -280,7 +301,7 @@ impl Template {
         let shifted = |places: &[u32], by: usize| -> Vec<u32> { places.iter().map(|place| place + by as u32).collect() };
         let more = inner.steps.len().saturating_mul(times as usize);
         if self.steps.len().saturating_add(more) > NODES_MAX {
-            return Err(TooLarge(format!("expected at most {NODES_MAX} nodes, with blocks counted as often as they are done")));
+            return Err(TooLarge(format!("expected at most {NODES_MAX} nodes in all, with blocks counted as often as they are done")));
         }
         let (mut begin, mut end) = (Vec::new(), Vec::new());
         for time in 0..times {

@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::error::WorkloadError;
-use crate::flat::{Flat, Lists, Step};
+use crate::flat::{Flat, Lists, Step, node_name, written};
 use crate::model::{Place, Workload};
-use crate::validate::{node_name, written};
 
 /// Nodes of all ranks together at most; beyond that a workload is not run through.
 pub const RUN_MAX: usize = 1 << 25;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use fanin_core::Duration;
 
-use crate::flat::{Flat, Step};
+use crate::flat::{Flat, Step, written};
 use crate::kinds::{CollectiveKind, Element};
 use crate::model::{Members, Workload};
 use crate::validate::Checked;
@@ -160,7 +160,7 @@ fn of_program(
 ) -> OfProgram {
     let mut one = OfProgram::default();
     for node in &flat.nodes {
-        let measured = crate::validate::written(workload, program, node.written).measured;
+        let measured = written(workload, program, node.written).measured;
         one.measured_ps = one.measured_ps.saturating_add(measured.map_or(0, Duration::as_ps));
         match &node.step {
             Step::Compute(time) => one.compute_ps = one.compute_ps.saturating_add(time.as_ps()),

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::error::WorkloadError;
-use crate::flat::{Flat, Flattener, Step, Written};
+use crate::flat::{Flat, Flattener, Step, Written, node_name, written};
 use crate::kinds::CollectiveKind;
 use crate::model::{Action, Collective, Hosts, Members, Node, Peer, Place, Program, Workload};
 use crate::ranks::RANKS_MAX;
@@ -55,23 +55,6 @@ pub fn validate(workload: &Workload, file: &str) -> Result<Checked, WorkloadErro
 struct Check<'a> {
     workload: &'a Workload,
     file: &'a str,
-}
-
-/// The node that was written there.
-pub fn written<'a>(workload: &'a Workload, program: &'a Program, at: Written) -> &'a Node {
-    match at.block {
-        Some(block) => &workload.blocks[block as usize].nodes[at.index as usize],
-        None => &program.nodes[at.index as usize],
-    }
-}
-
-/// A node's name with that of its program, and of its block.
-pub fn node_name(workload: &Workload, program: &Program, at: Written) -> String {
-    let id = &written(workload, program, at).id;
-    match at.block {
-        Some(block) => format!("node {:?} of block {:?} in program {:?}", &**id, &*workload.blocks[block as usize].name, &*program.name),
-        None => format!("node {:?} of program {:?}", &**id, &*program.name),
-    }
 }
 
 /// A collective in words.

@@ -288,7 +288,7 @@ fn transfers_of_chakra_meet() {
 fn the_inspector_is_read_with_its_communicators() {
     let files: Vec<Input> = (0..4).map(|rank| input(&format!("p{rank}.log"), inspector(rank, true).as_bytes())).collect();
     let (found, summary) = taken(&files, Format::Inspector);
-    assert_eq!((summary.ranks, summary.programs), (4, 1));
+    assert_eq!((summary.ranks, summary.hosts, summary.programs), (4, 1, 1));
     let rows: Vec<(CollectiveKind, u64, u64, u64)> =
         summary.collectives.iter().map(|row| (row.kind, row.of_rank, row.in_all, row.bytes_of_rank)).collect();
     // An all-gather's bytes are of all members.
@@ -309,7 +309,7 @@ fn the_inspector_is_read_with_its_communicators() {
         found.report.left_out[0].what,
         "operations of communicators of which not all ranks are known: expected the files of all ranks"
     );
-    let error = import(Format::Inspector, &[files[0].clone(), input("x.log", inspector(1, true)[..500].as_bytes())], &Options::default());
+    let error = import(Format::Inspector, &[files[0].clone(), input("x.log", &inspector(1, true).as_bytes()[..500])], &Options::default());
     assert!(error.map(drop).unwrap_err().to_string().starts_with("x.log:2: EOF while parsing"));
 }
 

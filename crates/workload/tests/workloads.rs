@@ -1,4 +1,5 @@
 //! Workloads in files: what is read, what is refused and with which words.
+#![allow(unexpected_cfgs, reason = "cargo-bolero sets the cfg `fuzzing`")]
 
 use fanin_workload::{Workload, validate};
 
@@ -206,4 +207,10 @@ fn damaged_files_are_errors() {
         }
         leads_back(&damaged);
     }
+}
+
+#[test]
+#[cfg_attr(not(fuzzing), ignore = "draws fresh random inputs: run by `cargo bolero test`, or with --ignored")]
+fn workloads_fuzzed() {
+    bolero::check!().for_each(leads_back);
 }

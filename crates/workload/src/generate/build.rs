@@ -2,9 +2,9 @@
 
 use fanin_core::Duration;
 
-use super::Settings;
+use super::settings::Settings;
 use crate::kinds::{CollectiveKind, Element};
-use crate::model::{Action, Collective, Group, Members, Node, Peer, Transfer};
+use crate::model::{Action, Block, Collective, Group, Hosts, Members, Node, Peer, Program, Transfer, Workload};
 
 /// How fast computing goes.
 #[derive(Clone, Copy, Debug)]
@@ -131,6 +131,26 @@ pub fn product(factors: &[u64]) -> Result<u64, String> {
         .iter()
         .try_fold(1u64, |all, one| all.checked_mul(*one))
         .ok_or_else(|| format!("the product of {factors:?}: expected less than 2^64"))
+}
+
+/// What the name and the source of a workload say.
+pub fn named(settings: &Settings, division: Division, programs: Vec<Program>, blocks: Vec<Block>) -> Workload {
+    Workload {
+        name: format!(
+            "{}, dp {}, tp {}, pp {}, ep {}, micro-batches {}",
+            settings.model, settings.data, settings.tensor, settings.pipeline, settings.expert, settings.micro_batches
+        ),
+        ranks: division.ranks(),
+        hosts: Hosts::Each(settings.ranks_per_host),
+        iterations: 1,
+        source: match settings.peak {
+            Some(peak) => format!("generated for {peak:e} operations a second at a utilisation of {}", settings.utilisation),
+            None => format!("generated for {} at a utilisation of {}", settings.gpu, settings.utilisation),
+        },
+        groups: division.groups(),
+        blocks,
+        programs,
+    }
 }
 
 /// A list of nodes that mostly come one after the other.

@@ -1,8 +1,8 @@
 //! Blocks for the layers of transformers: a forward and a backward pass of a layer, with the communication of tensor and expert parallelism.
 
-use super::Settings;
 use super::build::{Division, Nodes, Rates, collective, product};
 use super::models::Transformer;
+use super::settings::Settings;
 use crate::kinds::{CollectiveKind, Element};
 use crate::model::{Action, Block};
 

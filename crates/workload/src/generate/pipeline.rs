@@ -2,10 +2,10 @@
 //! (1F1B: Narayanan et al., arXiv 2104.04473, 2.2.1). Gradients are reduced beside the last backward pass.
 
 use super::buckets::{Bucket, buckets};
-use super::build::{Division, Nodes, Rates, collective};
+use super::build::{Division, Nodes, Rates, collective, named};
 use super::layers::{Blocks, Layers, TENSOR_STREAM};
 use super::models::Transformer;
-use super::{Settings, Sharding, named};
+use super::settings::{Settings, Sharding};
 use crate::kinds::{CollectiveKind, Element};
 use crate::model::{Program, Workload};
 

@@ -1,10 +1,10 @@
 //! Parameters that are gathered layer by layer (FSDP: Zhao et al., arXiv 2304.11277; ZeRO-3: Rajbhandari et al., arXiv 1910.02054). Two layers
 //! are gathered ahead at most, forward and backward; gradients are reduced and scattered beside the next layer's backward pass.
 
-use super::build::{Division, Nodes, Rates, collective};
+use super::build::{Division, Nodes, Rates, collective, named};
 use super::layers::Layers;
 use super::models::Transformer;
-use super::{Settings, named};
+use super::settings::Settings;
 use crate::kinds::{CollectiveKind, Element};
 use crate::model::{Program, Workload};
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use fanin_core::Duration;
 
-use super::{Imported, Input, Options};
+use super::input::{Imported, Input, Options};
 use crate::error::WorkloadError;
 use crate::kinds::{CollectiveKind, Element};
 use crate::model::{Action, Collective, Group, Hosts, Members, Node, Program, Workload};

@@ -9,7 +9,7 @@ use fanin_core::Duration;
 use prost::Message;
 
 use super::assemble::{Lists, Raw, RawAction, RawNode, transfer};
-use super::{Imported, Input, Options};
+use super::input::{Imported, Input, Options};
 use crate::error::WorkloadError;
 use crate::kinds::{CollectiveKind, Element};
 use crate::model::{COMMUNICATION_STREAM, COMPUTE_STREAM};

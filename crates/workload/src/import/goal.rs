@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use fanin_core::Duration;
 
 use super::assemble::{Lists, Raw, RawAction, RawNode, transfer};
-use super::{Imported, Input, Options};
+use super::input::{Imported, Input, Options};
 use crate::error::WorkloadError;
 use crate::ranks::RANKS_MAX;
 use crate::report::Report;

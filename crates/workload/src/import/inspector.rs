@@ -10,10 +10,10 @@ use fanin_core::Duration;
 use serde::Deserialize;
 
 use super::assemble::{Lists, Raw, RawAction, RawNode, transfer};
-use super::{Imported, Input, Options};
+use super::input::{Imported, Input, Options};
 use crate::error::WorkloadError;
 use crate::kinds::{CollectiveKind, Element};
-use crate::model::COMPUTE_STREAM;
+use crate::model::{COMPUTE_STREAM, Hosts};
 use crate::ranks::RANKS_MAX;
 use crate::report::Report;
 
@@ -169,7 +169,22 @@ pub fn import(inputs: &[Input], options: &Options) -> Result<Imported, WorkloadE
         programs.insert(ranks[process], job.program(events, &mut lists, &mut report));
     }
     let raw = Raw { name: file.clone(), source: "NCCL Inspector".into(), ranks: size, iterations: 1, programs, lists };
-    Ok(Imported { workload: raw.assemble(&file, &mut report)?, report })
+    let mut workload = raw.assemble(&file, &mut report)?;
+    if ranks.len() == size as usize {
+        workload.hosts = hosts(&ranks);
+    }
+    Ok(Imported { workload, report })
+}
+
+/// The hosts of all ranks, numbered as ranks come to them.
+fn hosts(ranks: &BTreeMap<Process, u32>) -> Hosts {
+    let by_rank: BTreeMap<u32, &str> = ranks.iter().map(|((host, _), rank)| (*rank, host.as_str())).collect();
+    let mut numbers: BTreeMap<&str, u32> = BTreeMap::new();
+    let number = |host| {
+        let next = numbers.len() as u32;
+        *numbers.entry(host).or_insert(next)
+    };
+    Hosts::Listed(by_rank.into_values().map(number).collect())
 }
 
 /// Leaves out what not all members have written whose files are there: the Inspector drops operations when it has no room.

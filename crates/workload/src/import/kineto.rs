@@ -14,10 +14,10 @@ use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
 use super::assemble::{Lists, Raw, RawAction, RawNode};
-use super::{Imported, Input, Options};
+use super::input::{Imported, Input, Options};
 use crate::error::WorkloadError;
 use crate::kinds::{CollectiveKind, Element};
-use crate::model::COMPUTE_STREAM;
+use crate::model::{Action, COMPUTE_STREAM};
 use crate::report::Report;
 
 #[derive(Default, Deserialize)]
@@ -229,7 +229,7 @@ pub fn import(inputs: &[Input], options: &Options) -> Result<Imported, WorkloadE
         .programs
         .iter()
         .flat_map(|program| &program.nodes)
-        .any(|node| matches!(&node.action, crate::Action::Collective(one) if one.kind.has_root()))
+        .any(|node| matches!(&node.action, Action::Collective(one) if one.kind.has_root()))
     {
         report.assumed.retain(|one| !one.starts_with("broadcasts"));
     }

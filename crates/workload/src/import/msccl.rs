@@ -6,7 +6,7 @@ use fanin_core::Duration;
 use roxmltree::{Document, Node};
 
 use super::assemble::{Lists, Raw, RawAction, RawNode, transfer};
-use super::{Imported, Input, Options};
+use super::input::{Imported, Input, Options};
 use crate::error::WorkloadError;
 use crate::model::COMPUTE_STREAM;
 use crate::ranks::RANKS_MAX;

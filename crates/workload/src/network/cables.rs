@@ -1,6 +1,6 @@
 //! A table of cables as CSV: `from,to` and, where they are there, `rate,latency,count,cost,from_kind,to_kind`.
 
-use super::{Builder, Cable, Kind, RATE_EXPECTED, latency_of, rate_of};
+use super::builder::{Builder, Cable, Kind, RATE_EXPECTED, latency_of, rate_of};
 use crate::error::WorkloadError;
 use crate::import::Input;
 use crate::report::Report;

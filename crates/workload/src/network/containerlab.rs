@@ -1,8 +1,9 @@
-//! containerlab's YAML: `topology.nodes` with a `kind` each, `topology.links` with their `endpoints`. Nodes of kind `linux` are hosts, all others switches.
+//! containerlab's YAML: `topology.nodes` with a `kind` each, `topology.links` with their `endpoints`. Nodes of kind `linux` are hosts, all others
+//! switches.
 
 use saphyr_parser::{Event, Parser};
 
-use super::{Builder, Cable, Kind};
+use super::builder::{Builder, Cable, Kind};
 use crate::error::WorkloadError;
 use crate::import::Input;
 use crate::report::Report;

@@ -1,12 +1,12 @@
-//! networkx's node-link JSON (`networkx.node_link_data`): nodes with `id` and `kind` (`host` or `switch`), links with `source`, `target`, `rate`, `latency`,
-//! `count` and `cost`.
+//! networkx's node-link JSON (`networkx.node_link_data`): nodes with `id` and `kind` (`host` or `switch`), links with `source`, `target`, `rate`,
+//! `latency`, `count` and `cost`.
 
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::{Builder, Cable, Kind, RATE_EXPECTED, latency_of, rate_of};
+use super::builder::{Builder, Cable, Kind, RATE_EXPECTED, latency_of, rate_of};
 use crate::error::WorkloadError;
 use crate::import::Input;
 use crate::report::Report;

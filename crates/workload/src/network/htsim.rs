@@ -1,6 +1,6 @@
 //! htsim's `.topo`: two or three tiers of a fat tree by the ports of their switches.
 
-use super::{Builder, CABLES_MAX, Cable, Kind, NODES_MAX, is_rate};
+use super::builder::{Builder, CABLES_MAX, Cable, Kind, NODES_MAX, is_rate};
 use crate::error::WorkloadError;
 use crate::import::Input;
 use crate::report::Report;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use roxmltree::Document;
 
-use super::{Builder, Cable, Kind, is_rate};
+use super::builder::{Builder, Cable, Kind, is_rate};
 use crate::error::WorkloadError;
 use crate::import::Input;
 use crate::report::Report;

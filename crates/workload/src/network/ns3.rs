@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Builder, Cable, Kind, NODES_MAX, RATE_EXPECTED, latency_of, rate_of};
+use super::builder::{Builder, Cable, Kind, NODES_MAX, RATE_EXPECTED, latency_of, rate_of};
 use crate::error::WorkloadError;
 use crate::import::Input;
 use crate::report::Report;

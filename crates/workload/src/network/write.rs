@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use fanin_core::Duration;
 
-use super::{Cable, Network};
+use super::builder::{Cable, Network};
 use crate::file::{quoted, time_text};
 
 /// A rate for files, exactly.
