@@ -149,12 +149,36 @@ nodes = [
     assert!(found.workload.to_toml().ends_with(expected), "{}", found.workload.to_toml());
     assert_eq!((summary.groups[0].instances, summary.span.map(|span| span.as_ps())), (2, Some(33_000_000)));
     let expected = [
-        ("events of the host, of which only launches and waits count".to_string(), 7, "r0.json".to_string()),
+        ("events that are no work of the GPU, of which only launches and waits count".to_string(), 7, "r0.json".to_string()),
         ("collectives named \"gather\"".into(), 1, "r0.json: ncclDevKernel_SendRecv at 133 us".into()),
         ("nccl kernels without a \"Collective name\" in their args".into(), 1, "r0.json: ncclDevKernel_Generic at 134 us".into()),
     ];
     assert_eq!(left_out(&found), expected);
     assert_eq!(found.report.assumed.len(), 2, "{:?}", found.report.assumed);
+}
+
+/// PyTorch 2.3 has what it says of a collective at the host's event, and the group as its first rank and a distance.
+#[test]
+fn a_profile_whose_kernels_say_nothing_is_read_by_the_events_of_the_host() {
+    let at = KINETO.find("\"Collective name\": \"allreduce\"").expect("the sum");
+    let end = at + KINETO[at..].find('}').expect("its end");
+    let said = KINETO[at..end].replace(
+        "\"Process Group Ranks\": \"[0, 1]\"",
+        "\"Process Group Ranks\": \"[0, 1, ...]\", \"Global rank start\": 1, \"Global rank stride\": 2",
+    );
+    let event = format!(
+        "  {{\"ph\": \"X\", \"cat\": \"cpu_op\", \"name\": \"record_param_comms\", \"ts\": 104.0, \"args\": {{\"External id\": 5, {said}}}}},\n"
+    );
+    let text =
+        format!("{}\"grid\": 1{}", &KINETO[..at], &KINETO[end..]).replace("\"traceEvents\": [\n", &format!("\"traceEvents\": [\n{event}"));
+    let (found, _) = taken(&[input("r0.json", text.as_bytes())], Format::Kineto);
+    assert!(
+        found.report.left_out.iter().any(|one| one.what == "collectives of groups that the rank itself is not in"),
+        "{:?}",
+        found.report
+    );
+    let (found, _) = taken(&[input("r0.json", text.replace("rank start\": 1", "rank start\": 0").as_bytes())], Format::Kineto);
+    assert!(found.workload.to_toml().contains("size = 2\nstride = 2\n"), "{}", found.workload.to_toml());
 }
 
 #[test]

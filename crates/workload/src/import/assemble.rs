@@ -111,6 +111,7 @@ impl Raw {
             report.assume(format!("{them} no file: expected to do what rank {first} does"));
             self.leave_transfers(report);
         }
+        self.leave_foreign(report);
         let (groups, of_list) = self.groups(missing > 0, report);
         let mut programs: Vec<Program> = Vec::new();
         for (rank, raw) in &self.programs {
@@ -146,6 +147,19 @@ impl Raw {
             let keep: Vec<bool> = nodes.iter().map(|node| !matches!(node.action, RawAction::Send(_) | RawAction::Receive(_))).collect();
             for (node, _) in nodes.iter().zip(&keep).filter(|(_, keep)| !**keep) {
                 report.leave("sends and receives: expected the files of all ranks", || node.place.clone());
+            }
+            retain(nodes, &keep);
+        }
+    }
+
+    /// A rank cannot take part in a group that it is not in.
+    fn leave_foreign(&mut self, report: &mut Report) {
+        let members: Vec<BTreeSet<u32>> = self.lists.all.iter().map(|(_, ranks)| ranks.iter().copied().collect()).collect();
+        for (rank, nodes) in &mut self.programs {
+            let is_in = |node: &RawNode| !matches!(&node.action, RawAction::Collective { list, .. } if !members[*list].contains(rank));
+            let keep: Vec<bool> = nodes.iter().map(is_in).collect();
+            for (node, _) in nodes.iter().zip(&keep).filter(|(_, keep)| !**keep) {
+                report.leave("collectives of groups that the rank itself is not in", || node.place.clone());
             }
             retain(nodes, &keep);
         }

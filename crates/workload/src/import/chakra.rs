@@ -190,7 +190,7 @@ fn groups_of_node(text: &str, groups: &mut Groups) -> Option<()> {
 /// Takes over traces of ranks, and files of process groups beside them.
 ///
 /// # Errors
-/// A file is damaged, a node waits for one that is not there, or files are of the same rank.
+/// A file is damaged, nodes wait for each other, or files are of the same rank.
 pub fn import(inputs: &[Input], options: &Options) -> Result<Imported, WorkloadError> {
     let mut report = Report::new("Chakra execution trace");
     let (groups_files, traces): (Vec<&Input>, Vec<&Input>) = inputs.iter().partition(|input| input.bytes.first() == Some(&b'{'));
@@ -248,7 +248,7 @@ struct Trace<'a> {
 impl Trace<'_> {
     /// What a rank does: its nodes in an order in which each comes after what it waits for, the first of the file first.
     fn program(&self, nodes: Vec<EtNode>, lists: &mut Lists, report: &mut Report) -> Result<Vec<RawNode>, WorkloadError> {
-        let order = self.order(&nodes)?;
+        let order = self.order(&nodes, report)?;
         let mut places = vec![0u32; nodes.len()];
         order.iter().enumerate().for_each(|(place, node)| places[*node] = place as u32);
         let numbers: BTreeMap<u64, usize> = nodes.iter().enumerate().map(|(index, node)| (node.id, index)).collect();
@@ -277,7 +277,7 @@ impl Trace<'_> {
         Ok(raw)
     }
 
-    fn order(&self, nodes: &[EtNode]) -> Result<Vec<usize>, WorkloadError> {
+    fn order(&self, nodes: &[EtNode], report: &mut Report) -> Result<Vec<usize>, WorkloadError> {
         let error = |node: &EtNode, what: String| WorkloadError::new(&self.input.name, format!("node {} {:?}: {what}", node.id, node.name));
         let mut numbers = BTreeMap::new();
         for (index, node) in nodes.iter().enumerate() {
@@ -289,7 +289,12 @@ impl Trace<'_> {
         let mut pending = vec![0usize; nodes.len()];
         for (index, node) in nodes.iter().enumerate() {
             for before in node.ctrl_deps.iter().chain(&node.data_deps) {
-                let before = *numbers.get(before).ok_or_else(|| error(node, format!("waits for node {before}, which is not there")))?;
+                let Some(before) = numbers.get(before).copied() else {
+                    report.leave("dependencies on nodes that are not in the file", || {
+                        format!("{}: node {} {:?} waits for node {before}", self.input.name, node.id, node.name)
+                    });
+                    continue;
+                };
                 successors[before].push(index);
                 pending[index] += 1;
             }

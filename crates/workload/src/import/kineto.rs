@@ -1,7 +1,7 @@
 //! PyTorch's profiler (Kineto): JSON in the form of Chrome's traces, a file a rank.
 //!
 //! Kernels named `nccl*` carry `Collective name`, `In msg nelems`, `Out msg nelems`, `dtype`, `Process Group Name` and `Process Group Ranks`
-//! in their `args`. All other work of the GPU is computing, in one stream. A collective waits for what was launched before it; what was
+//! in their `args`, or the host's `record_param_comms` of the same external id does. All other work of the GPU is computing, in one stream. A collective waits for what was launched before it; what was
 //! launched after a `cudaStreamWaitEvent` outside of any collective's launch waits for the oldest collective that nobody has waited for yet,
 //! which is the order in which PyTorch waits. Where a trace has no such events, what follows the end of a collective after a pause waits for it.
 
@@ -44,6 +44,10 @@ struct Args {
     group_description: Value,
     #[serde(default, rename = "Process Group Ranks")]
     group_ranks: Value,
+    #[serde(default, rename = "Global rank start")]
+    rank_start: Value,
+    #[serde(default, rename = "Global rank stride")]
+    rank_stride: Value,
 }
 
 #[derive(Deserialize)]
@@ -107,6 +111,8 @@ struct Trace {
     launches: BTreeMap<i64, f64>,
     waits: Vec<(f64, Option<i64>)>,
     steps: BTreeSet<String>,
+    /// By external id: what the host said of a collective, in traces whose kernels do not say it.
+    described: BTreeMap<i64, Args>,
     host_events: u64,
 }
 
@@ -124,6 +130,13 @@ impl Trace {
                     self.launches.insert(correlation, ts);
                 }
                 self.host_events += 1;
+            }
+            "cpu_op" if name == "record_param_comms" => {
+                self.host_events += 1;
+                let Some(args) = event.args.filter(|args| args.collective.is_string()) else { return };
+                if let Some(external) = args.external.as_i64() {
+                    self.described.insert(external, args);
+                }
             }
             "user_annotation" if name.starts_with("ProfilerStep#") => drop(self.steps.insert(name.to_string())),
             _ => self.host_events += 1,
@@ -208,10 +221,16 @@ pub fn import(inputs: &[Input], options: &Options) -> Result<Imported, WorkloadE
             raw.ranks = raw.ranks.max(trace.distributed.world_size.unwrap_or(0)).max(rank.saturating_add(1));
         }
         raw.iterations = raw.iterations.max(trace.steps.len() as u32);
-        report.leave_many("events of the host, of which only launches and waits count", trace.host_events, || input.name.clone());
+        report.leave_many("events that are no work of the GPU, of which only launches and waits count", trace.host_events, || {
+            input.name.clone()
+        });
         let (work, communication) = split(input, &trace, &mut report)?;
         if communication.is_empty() {
-            return Err(WorkloadError::new(&input.name, "expected kernels named nccl* with a \"Collective name\" in their args"));
+            let found = report.left_out.iter().find(|one| one.what.contains("Collective name")).map_or(0, |one| one.count);
+            let what = format!(
+                "{found} nccl kernels without \"Collective name\", and none with: expected a trace of PyTorch 2.4 or later, of several GPUs"
+            );
+            return Err(WorkloadError::new(&input.name, what));
         }
         if options.ranks.is_none() {
             let last = communication.iter().flat_map(|one| &one.ranks).max().copied().unwrap_or(0);
@@ -266,7 +285,10 @@ fn split(input: &Input, trace: &Trace, report: &mut Report) -> Result<(Vec<Work>
             continue;
         }
         let place = format!("{}: {} at {ts} us", input.name, name.split('(').next().unwrap_or(name));
-        match collective(trace, args, one, place.clone()) {
+        let described = args.external.as_i64().and_then(|external| trace.described.get(&external));
+        let said = if args.collective.is_string() { args } else { described.unwrap_or(args) };
+        let stream = args.stream.as_u64().map_or_else(|| "nccl".to_string(), |stream| format!("nccl {stream}"));
+        match collective(trace, said, one, stream, place.clone()) {
             Ok(one) => communication.push(one),
             Err(what) => report.leave(what, || place),
         }
@@ -282,7 +304,7 @@ fn split(input: &Input, trace: &Trace, report: &mut Report) -> Result<(Vec<Work>
     Ok((work, communication))
 }
 
-fn collective(trace: &Trace, args: &Args, work: Work, place: String) -> Result<Communication, String> {
+fn collective(trace: &Trace, args: &Args, work: Work, stream: String, place: String) -> Result<Communication, String> {
     let Some(name) = args.collective.as_str() else { return Err("nccl kernels without a \"Collective name\" in their args".into()) };
     let Some(kind) = kind_of(name) else { return Err(format!("collectives named {name:?}")) };
     let dtype = args.dtype.as_str().unwrap_or("");
@@ -304,13 +326,22 @@ fn collective(trace: &Trace, args: &Args, work: Work, place: String) -> Result<C
             _ => None,
         }
     };
-    // The profiler shortens long lists; the head of the file has them whole.
+    // The profiler shortens long lists: some versions have the first rank and the distance beside them, and the head of the file has them whole.
+    let strided = || {
+        let of = |value: &Value| number(value).and_then(|value| u32::try_from(value).ok());
+        let (start, stride, size) = (of(&args.rank_start)?, of(&args.rank_stride)?, of(&args.group_size)?);
+        let ranks =
+            (0..size.min(crate::ranks::RANKS_MAX)).map(|place| place.checked_mul(stride)?.checked_add(start)).collect::<Option<Vec<u32>>>();
+        ranks.filter(|_| stride > 0 || size == 1)
+    };
     let configured = || trace.distributed.pg_config.iter().find(|one| one.pg_name == args.group_name).and_then(|one| listed(&one.ranks));
     let world = || {
         let size = trace.distributed.world_size.filter(|size| u64::from(*size) == number(&args.group_size).unwrap_or(0))?;
         (size <= crate::ranks::RANKS_MAX).then(|| (0..size).collect())
     };
-    let Some(ranks) = listed(&args.group_ranks).or_else(configured).or_else(world).filter(|ranks: &Vec<u32>| !ranks.is_empty()) else {
+    let Some(ranks) =
+        listed(&args.group_ranks).or_else(strided).or_else(configured).or_else(world).filter(|ranks: &Vec<u32>| !ranks.is_empty())
+    else {
         return Err(format!("collectives of process group {group:?}, whose ranks are not listed"));
     };
     let mut unique = BTreeSet::new();
@@ -321,7 +352,6 @@ fn collective(trace: &Trace, args: &Args, work: Work, place: String) -> Result<C
         Some(text) if !text.is_empty() && text != "undefined" => text.to_string(),
         _ => group,
     };
-    let stream = args.stream.as_u64().map_or_else(|| "nccl".to_string(), |stream| format!("nccl {stream}"));
     Ok(Communication { work, stream, kind, label, ranks, bytes, element, external: args.external.as_i64(), place })
 }
 
