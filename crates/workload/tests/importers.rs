@@ -305,6 +305,14 @@ fn transfers_of_chakra_meet() {
     let refused = |bytes: &[u8]| import(Format::Chakra, &[input("p.0.et", bytes)], &Options::default()).map(drop).unwrap_err().to_string();
     assert_eq!(refused(&send[..send.len() - 3]), "p.0.et: at byte 82: a message of 16 bytes, of which there are 13");
     assert!(refused(&[7, 10, 5, 48]).starts_with("p.0.et: at byte 0: a message of 7 bytes"));
+    // A caller that waits for what it calls, as traces of PyTorch have it: only data_deps count.
+    let caller = [number(1, 7), part(2, b"call"), number(3, 4), part(4, &varint(8)), number(7, 3)].concat();
+    let called = [number(1, 8), part(2, b"kernel"), number(3, 4), part(5, &varint(7)), part(4, &varint(1)), number(7, 5)].concat();
+    let file: Vec<u8> =
+        [part(1, b"0.0.4"), caller, called].iter().flat_map(|message| [varint(message.len() as u64), message.clone()].concat()).collect();
+    let (found, summary) = taken(&[input("c.0.et", &file)], Format::Chakra);
+    assert_eq!(summary.span.map(|span| span.as_ps()), Some(8_000_000));
+    assert!(found.report.assumed[0].starts_with("ctrl_deps, with which nodes would wait for each other"), "{:?}", found.report);
     assert_eq!(refused(&[send.clone(), send[8..].to_vec()].concat()), "p.0.et: node 8 \"exchange\": another node has the same id");
 }
 

@@ -247,8 +247,15 @@ struct Trace<'a> {
 
 impl Trace<'_> {
     /// What a rank does: its nodes in an order in which each comes after what it waits for, the first of the file first.
-    fn program(&self, nodes: Vec<EtNode>, lists: &mut Lists, report: &mut Report) -> Result<Vec<RawNode>, WorkloadError> {
-        let order = self.order(&nodes, report)?;
+    fn program(&self, mut nodes: Vec<EtNode>, lists: &mut Lists, report: &mut Report) -> Result<Vec<RawNode>, WorkloadError> {
+        let mut order = self.order(&nodes)?;
+        if order.is_err() {
+            // In traces of PyTorch these lead from calls to what called them and back, and feeders take data_deps alone.
+            report.assume("ctrl_deps, with which nodes would wait for each other, do not count: data_deps do");
+            nodes.iter_mut().for_each(|node| node.ctrl_deps.clear());
+            order = self.order(&nodes)?;
+        }
+        let order = order.map_err(|node| self.error(&nodes[node], "waits for itself, by way of others"))?;
         let mut places = vec![0u32; nodes.len()];
         order.iter().enumerate().for_each(|(place, node)| places[*node] = place as u32);
         let numbers: BTreeMap<u64, usize> = nodes.iter().enumerate().map(|(index, node)| (node.id, index)).collect();
@@ -266,6 +273,9 @@ impl Trace<'_> {
                 }
             };
             keep.push(stream.is_some());
+            for before in node.ctrl_deps.iter().chain(&node.data_deps).filter(|before| !numbers.contains_key(before)) {
+                report.leave("dependencies on nodes that are not in the file", || format!("{place} waits for node {before}"));
+            }
             let mut after: Vec<u32> =
                 node.ctrl_deps.iter().chain(&node.data_deps).filter_map(|id| numbers.get(id)).map(|other| places[*other]).collect();
             after.sort_unstable();
@@ -277,24 +287,23 @@ impl Trace<'_> {
         Ok(raw)
     }
 
-    fn order(&self, nodes: &[EtNode], report: &mut Report) -> Result<Vec<usize>, WorkloadError> {
-        let error = |node: &EtNode, what: String| WorkloadError::new(&self.input.name, format!("node {} {:?}: {what}", node.id, node.name));
+    fn error(&self, node: &EtNode, what: &str) -> WorkloadError {
+        WorkloadError::new(&self.input.name, format!("node {} {:?}: {what}", node.id, node.name))
+    }
+
+    /// Indices of nodes; or, where they wait for each other, the first that does.
+    fn order(&self, nodes: &[EtNode]) -> Result<Result<Vec<usize>, usize>, WorkloadError> {
         let mut numbers = BTreeMap::new();
         for (index, node) in nodes.iter().enumerate() {
             if numbers.insert(node.id, index).is_some() {
-                return Err(error(node, "another node has the same id".into()));
+                return Err(self.error(node, "another node has the same id"));
             }
         }
         let mut successors = vec![Vec::new(); nodes.len()];
         let mut pending = vec![0usize; nodes.len()];
         for (index, node) in nodes.iter().enumerate() {
             for before in node.ctrl_deps.iter().chain(&node.data_deps) {
-                let Some(before) = numbers.get(before).copied() else {
-                    report.leave("dependencies on nodes that are not in the file", || {
-                        format!("{}: node {} {:?} waits for node {before}", self.input.name, node.id, node.name)
-                    });
-                    continue;
-                };
+                let Some(before) = numbers.get(before).copied() else { continue };
                 successors[before].push(index);
                 pending[index] += 1;
             }
@@ -310,10 +319,7 @@ impl Trace<'_> {
                 }
             }
         }
-        match pending.iter().position(|count| *count > 0) {
-            Some(node) => Err(error(&nodes[node], "waits for itself, by way of others".into())),
-            None => Ok(order),
-        }
+        Ok(pending.iter().position(|count| *count > 0).map_or(Ok(order), Err))
     }
 
     /// What a node does, and the stream where there is one; an error for nodes that are left out.
