@@ -17,7 +17,7 @@ use crate::read::{Keys, Lines, Value};
 pub const VERSION: i64 = 1;
 
 impl Workload {
-    /// Reads a file's text. What it means is looked at by [`crate::validate`].
+    /// Reads a file's text. What it means is looked at by [`crate::validate()`].
     ///
     /// # Errors
     /// [`WorkloadError`] with line, key, value and what was expected.

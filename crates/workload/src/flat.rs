@@ -181,7 +181,7 @@ pub struct Flattener<'a> {
 }
 
 impl<'a> Flattener<'a> {
-    /// For the programs of this workload, whose indices must be right ([`crate::validate`] looks at them first).
+    /// For the programs of this workload, whose indices must be right ([`crate::validate()`] looks at them first).
     pub fn new(workload: &'a Workload) -> Self {
         Flattener { workload, blocks: vec![None; workload.blocks.len()], streams: Vec::new(), numbers: BTreeMap::new(), made: 0 }
     }

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-/// What the members of a group do together.
+/// What the members of a group do together. Shares of a vector are whole elements, of which the first members have one more where they do not
+/// divide.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum CollectiveKind {
     /// All end with the sum of all vectors. Bytes: of the vector.

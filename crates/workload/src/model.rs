@@ -309,7 +309,7 @@ impl Workload {
         self.groups.iter().position(|group| &*group.name == name).map(|index| index as u32)
     }
 
-    /// By rank: the index of its program; `None` for ranks in none, which [`crate::validate`] refuses.
+    /// By rank: the index of its program; `None` for ranks in none, which [`crate::validate()`] refuses.
     pub fn program_of_ranks(&self) -> Vec<Option<u32>> {
         let mut of = vec![None; self.ranks as usize];
         for (index, program) in self.programs.iter().enumerate() {

@@ -64,7 +64,9 @@ impl<'t, 'd> Keys<'t, 'd> {
 
     /// The value of a key, where it is there.
     pub fn get(&mut self, key: &'static str) -> Option<Value<'t, 'd>> {
-        self.known.push(key);
+        if !self.known.contains(&key) {
+            self.known.push(key);
+        }
         let value = self.table.get(key)?;
         let place = if self.place.is_empty() { key.to_string() } else { format!("{}.{key}", self.place) };
         Some(Value { value, lines: self.lines, place })
