@@ -14,6 +14,9 @@
 //! | [`trace`] | `fanin trace`: what goes over simulated links, for Wireshark |
 //! | [`repro`] | `fanin repro`: results held against what a paper says |
 //! | [`model`] | `fanin model`: formulas of papers, as tables |
+//! | [`generate`] | `fanin workload`: training steps of published models |
+//! | [`import`] | `fanin import`: traces and workloads of other tools |
+//! | [`workload`] | workloads for people |
 //! | [`planner`] | `fanin plan`: which switches to replace next |
 //! | [`mod@bench`] | `fanin bench sim`: the simulator's own speed |
 //! | [`allreduce`] | `fanin bench allreduce`: collectives between processes |
@@ -36,7 +39,9 @@ mod check;
 mod demo;
 mod doctor;
 mod fabric_worker;
+mod generate;
 mod grid;
+mod import;
 mod link;
 mod log;
 mod model;
@@ -53,6 +58,7 @@ mod switch;
 mod table;
 mod testbed;
 mod trace;
+mod workload;
 
 use std::process::ExitCode;
 
@@ -75,6 +81,8 @@ Examples:
   fanin repro canary --quick --out out/canary
   fanin model a2tp --flows 2..32 --aggregators 450,900
   fanin plan examples/networks/racks.toml --jobs examples/networks/jobs.toml --budget 6
+  fanin workload llama3-70b --dp 8 --tp 8 --pp 8 --micro-batches 16 --out step.toml --summary
+  fanin import trace.0.json.gz trace.1.json.gz --out step.toml --summary
   fanin check canary --seeds 100
   fanin demo --loss 0.01
   fanin operator check examples/operators/log_sum_exp.wasm
@@ -99,6 +107,10 @@ enum Command {
     Model(model::ModelArgs),
     /// Find out which switches of a network to replace next by ones that aggregate.
     Plan(planner::PlannerArgs),
+    /// Make the workload of a training step from a model's published sizes.
+    Workload(generate::WorkloadArgs),
+    /// Take over a trace or a workload of another tool.
+    Import(import::ImportArgs),
     /// Run random plans with random faults and check what must be true of all of them.
     Check(check::CheckArgs),
     /// Measure speed.
@@ -153,6 +165,8 @@ fn run(command: &Command) -> ExitCode {
         Command::Repro(args) => return repro::run(args),
         Command::Model(args) => return model::run(args),
         Command::Plan(args) => return planner::run(args),
+        Command::Workload(args) => return generate::run(args),
+        Command::Import(args) => return import::run(args),
         Command::Doctor(args) => return doctor::run(args),
         Command::Check(args) => {
             return check::run(args).unwrap_or_else(|error| {

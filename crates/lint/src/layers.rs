@@ -100,6 +100,7 @@ const LAYERS: &[Layer] = &[
             "fanin-fabric",
             "fanin-models",
             "fanin-transparent",
+            "fanin-workload",
         ],
         internal_dev: &[],
         external: None,
@@ -118,6 +119,8 @@ const LAYERS: &[Layer] = &[
         internal_dev: &[],
         external: None,
     },
+    // Data of workloads: neither protocols nor drivers.
+    Layer { name: "fanin-workload", internal: &["fanin-core"], internal_dev: &[], external: None },
     Layer { name: "fanin-fabric", internal: &["fanin-core", "fanin-plan"], internal_dev: &["fanin-sim"], external: Some(&["serde"]) },
     Layer { name: "fanin-py", internal: &["fanin-comm", "fanin-plan"], internal_dev: &[], external: None },
     Layer { name: "fanin-lint", internal: &[], internal_dev: &[], external: None },

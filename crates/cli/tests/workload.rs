@@ -1,0 +1,110 @@
+//! `fanin import` and `fanin workload`: what they write, what they say, and what they refuse.
+
+mod common;
+
+use std::fs;
+
+use common::{folder, good, refused};
+
+const GOAL: &str =
+    "num_ranks 2\nrank 0 {\nl1: calc 100\nl2: send 4096b to 1 tag 0\nl2 requires l1\n}\nrank 1 {\nl1: recv 4096b from 0 tag 0\n}\n";
+
+#[test]
+fn a_trace_becomes_a_workload_and_a_table() {
+    let folder = folder("import");
+    fs::write(folder.join("t.goal"), GOAL).expect("a file");
+    let said = good(&folder, &["import", "t.goal", "--out", "w.toml", "--summary"]);
+    let expected = "\
+wrote w.toml
+GOAL text, 1 file
+
+2 ranks, 2 hosts, 1 iteration, 2 programs, 3 nodes
+computing, a rank: 0.00 ps to 100.00 ns
+span, if communication took no time: 100.00 ns
+
+ collective   group   type   a rank   in all   lengths   bytes   elements an iteration   bytes a rank
+──────────────────────────────────────────────────────────────────────────────────────────────────────
+ send         -       -           1        1         -    4096                       -          4 KiB
+──────────────────────────────────────────────────────────────────────────────────────────────────────
+";
+    assert_eq!(said, expected);
+    let written = fs::read_to_string(folder.join("w.toml")).expect("the workload");
+    assert!(written.starts_with("workload = 1\nname = \"t.goal\"\n"), "{written}");
+    assert!(written.contains("{ id = \"l2\", send = 1, bytes = \"4KiB\", stream = \"\", after = [\"l1\"] }"), "{written}");
+}
+
+#[test]
+fn wrong_files_are_refused_and_nothing_is_written() {
+    let folder = folder("import_refused");
+    fs::write(folder.join("t.goal"), GOAL.replace("to 1", "to 7")).expect("a file");
+    fs::write(folder.join("x.txt"), "hello\n").expect("a file");
+    let found = refused(&folder, &["import", "t.goal", "--out", "w.toml"]);
+    assert_eq!(found, "error: t.goal:4: send to 7: expected a rank below 2; receiving from any is not supported");
+    let found = refused(&folder, &["import", "x.txt", "--summary"]);
+    assert!(found.starts_with("error: x.txt: not known: expected PyTorch profiler (Kineto) JSON, "), "{found}");
+    let found = refused(&folder, &["import", "none.et", "--summary"]);
+    assert!(found.starts_with("error: none.et: cannot be read: "), "{found}");
+    assert!(refused(&folder, &["import", "t.goal"]).contains("--out <OUT>"));
+    assert!(!folder.join("w.toml").exists());
+}
+
+#[test]
+fn models_become_workloads_and_wrong_options_are_refused() {
+    let folder = folder("workload");
+    let said = good(&folder, &["workload", "resnet50", "--dp", "4", "--out", "w.toml", "--summary"]);
+    assert!(
+        said.starts_with("wrote w.toml\nresnet50, dp 4, tp 1, pp 1, ep 1, micro-batches 1\n\n4 ranks, 1 host, 1 iteration, 1 program, "),
+        "{said}"
+    );
+    assert!(said.contains("25557032"), "{said}");
+    assert!(
+        fs::read_to_string(folder.join("w.toml"))
+            .expect("the workload")
+            .contains("source = \"generated for h100 at a utilisation of 0.4\"")
+    );
+    let found = refused(&folder, &["workload", "llama3-8b", "--tp", "5", "--out", "x.toml"]);
+    assert_eq!(found, "error: fanin workload: --tp 5: expected a divisor of 32 heads");
+    assert!(!folder.join("x.toml").exists());
+}
+
+/// The commands of the document that need no file are run as they stand there.
+#[test]
+fn commands_of_the_document_are_run() {
+    let folder = folder("workload_document");
+    let document = fs::read_to_string(common::examples().join("../docs/workloads.md")).expect("the document");
+    let commands: Vec<&str> = document.lines().filter_map(|line| line.strip_prefix("    fanin workload ")).collect();
+    assert_eq!(commands.len(), 3);
+    for command in commands {
+        let arguments: Vec<&str> = ["workload"].into_iter().chain(command.split_whitespace()).collect();
+        assert!(good(&folder, &arguments).starts_with("wrote step.toml\n"), "{command}");
+    }
+}
+
+/// A network that was taken over is one that plans take.
+#[test]
+fn networks_become_files_that_plans_take() {
+    let folder = folder("import_network");
+    let topology = "Nodes 16\nTiers 2\nPodsize 16\nTier 0\nDownlink_speed_Gbps 100\nRadix_Down 4\nRadix_Up 2\nDownlink_Latency_ns 500\n\
+        Tier 1\nDownlink_speed_Gbps 100\nRadix_Down 4\nDownlink_Latency_ns 500\n";
+    fs::write(folder.join("small.topo"), topology).expect("a file");
+    let said = good(&folder, &["import", "small.topo", "--out", "network.toml", "--summary"]);
+    let expected = "wrote network.toml\nhtsim .topo, 1 file\n\n16 hosts, 6 switches, 24 cables\ncables of hosts: 16 of 100 Gb/s\n\
+        cables between switches: 8 of 100 Gb/s\n";
+    assert_eq!(said, expected);
+    // A host with two cables has them at a switch of its own, one nanosecond away.
+    fs::write(
+        folder.join("planes.csv"),
+        "from,to,rate,latency,from_kind\nh0,a,100Gb/s,1us,host\nh0,b,100Gb/s,1us,host\nh1,a,100Gb/s,1us,host\n\
+        h1,b,100Gb/s,1us,host\n",
+    )
+    .expect("a file");
+    good(&folder, &["import", "planes.csv", "--out", "planes.toml"]);
+    for (file, workers) in [("network.toml", 16), ("planes.toml", 2)] {
+        let plan = format!(
+            "[network]\nshape = \"file\"\nfile = \"{file}\"\n\n[[jobs]]\nsystem = \"ring\"\nworkers = {workers}\nmessage = \"64KiB\"\n"
+        );
+        good(&folder, &["sim", common::plan(&folder, &plan), "--check"]);
+    }
+    let found = refused(&folder, &["import", "small.topo", "--out", "x.toml", "--ranks", "4"]);
+    assert_eq!(found, "error: small.topo: --ranks: expected none for a network");
+}

@@ -1,0 +1,308 @@
+//! NCCL Inspector (NCCL 2.28.3 and later, formats v4): a line of JSON an operation, a file a process.
+//!
+//! Files do not say which rank of the job a process is: that is its rank in the largest communicator. With `NCCL_INSPECTOR_DUMP_VERBOSE=1` they have
+//! times, and what is between operations is computing. `coll_msg_size_bytes` is each rank's part of an all-gather, a reduce-scatter and an
+//! all-to-all (`inspector.cc`, `inspectorComputeCollBw`), and the vector of all others.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fanin_core::Duration;
+use serde::Deserialize;
+
+use super::assemble::{Lists, Raw, RawAction, RawNode, transfer};
+use super::input::{Imported, Input, Options};
+use crate::error::WorkloadError;
+use crate::kinds::{CollectiveKind, Element};
+use crate::model::{COMPUTE_STREAM, Hosts};
+use crate::ranks::RANKS_MAX;
+use crate::report::Report;
+
+#[derive(Deserialize)]
+struct Header {
+    id: String,
+    #[serde(default)]
+    comm_name: String,
+    rank: u32,
+    n_ranks: u32,
+}
+
+#[derive(Deserialize)]
+struct Metadata {
+    #[serde(default, rename = "inspector_output_format_version")]
+    version: String,
+    #[serde(default)]
+    hostname: String,
+    #[serde(default)]
+    pid: u64,
+}
+
+#[derive(Default, Deserialize)]
+struct Times {
+    #[serde(default, alias = "p2p_start_ts")]
+    coll_start_ts: u64,
+    #[serde(default, alias = "p2p_stop_ts")]
+    coll_stop_ts: u64,
+}
+
+#[derive(Deserialize)]
+struct Operation {
+    #[serde(alias = "p2p")]
+    coll: String,
+    #[serde(alias = "p2p_sn")]
+    coll_sn: u64,
+    #[serde(alias = "p2p_msg_size_bytes")]
+    coll_msg_size_bytes: u64,
+    #[serde(default, alias = "p2p_exec_time_us")]
+    coll_exec_time_us: u64,
+    #[serde(default)]
+    p2p_peer: Option<u32>,
+    #[serde(default)]
+    event_trace_ts: Times,
+}
+
+#[derive(Deserialize)]
+struct Record {
+    header: Header,
+    metadata: Metadata,
+    #[serde(default, alias = "p2p_perf")]
+    coll_perf: Option<Operation>,
+}
+
+/// A process: where it runs, and its number there.
+type Process = (String, u64);
+
+/// A communicator as files show it.
+#[derive(Default)]
+struct Communicator {
+    size: u32,
+    name: String,
+    /// By rank in it: the process.
+    members: BTreeMap<u32, Process>,
+}
+
+/// An operation of a process, in the order of its file.
+struct Event {
+    communicator: String,
+    operation: Operation,
+    place: String,
+}
+
+#[derive(Default)]
+struct Files {
+    communicators: BTreeMap<String, Communicator>,
+    events: BTreeMap<Process, Vec<Event>>,
+}
+
+/// Whether bytes begin as such a file does.
+pub fn looks_like(head: &str) -> bool {
+    head.contains("\"header\"") && head.contains("\"n_ranks\"") && (head.contains("inspector_output") || head.contains("coll_perf"))
+}
+
+fn read(inputs: &[Input], report: &mut Report) -> Result<Files, WorkloadError> {
+    let mut files = Files::default();
+    for input in inputs {
+        let stream = serde_json::Deserializer::from_slice(&input.bytes).into_iter::<Record>();
+        let mut number = 0u64;
+        for record in stream {
+            let record = record.map_err(|error| WorkloadError::new(&input.name, error.to_string()).at(error.line() as u64))?;
+            number += 1;
+            let place = format!("{}: operation {number}", input.name);
+            let error = |what: String| WorkloadError::new(&input.name, format!("operation {number}: {what}"));
+            let Record { header, metadata, coll_perf } = record;
+            if !metadata.version.starts_with("v4") {
+                report.assume(format!("version {:?} of the format is read as v4", metadata.version));
+            }
+            if header.n_ranks == 0 || header.n_ranks > RANKS_MAX || header.rank >= header.n_ranks {
+                return Err(error(format!("rank {} of {}: expected one below at most {RANKS_MAX}", header.rank, header.n_ranks)));
+            }
+            let process = (metadata.hostname, metadata.pid);
+            let known = files.communicators.entry(header.id.clone()).or_default();
+            if known.size != 0 && known.size != header.n_ranks {
+                return Err(error(format!("communicator {} of {} ranks, which had {}", header.id, header.n_ranks, known.size)));
+            }
+            known.size = header.n_ranks;
+            if !header.comm_name.is_empty() && header.comm_name != "unknown" {
+                known.name = header.comm_name;
+            }
+            let is_other = known.members.insert(header.rank, process.clone()).is_some_and(|other| other != process);
+            if is_other || known.members.iter().any(|(rank, other)| *rank != header.rank && *other == process) {
+                return Err(error("expected one rank a process, and one process a rank".into()));
+            }
+            match coll_perf {
+                Some(operation) => {
+                    let event = Event { communicator: header.id, operation, place };
+                    files.events.entry(process).or_default().push(event);
+                }
+                None => report.leave("records that are no operation (dump_stats)", || place),
+            }
+        }
+    }
+    Ok(files)
+}
+
+/// Takes over files of processes.
+///
+/// # Errors
+/// A file is damaged, or processes have no rank in the largest communicator.
+pub fn import(inputs: &[Input], options: &Options) -> Result<Imported, WorkloadError> {
+    let mut report = Report::new("NCCL Inspector JSON");
+    let file = inputs.first().map_or_else(String::new, |input| input.name.clone());
+    let mut files = read(inputs, &mut report)?;
+    let world = files.communicators.values().max_by_key(|one| (one.size, one.members.len()));
+    let Some(world) = world else { return Err(WorkloadError::new(&file, "expected operations")) };
+    let ranks: BTreeMap<&Process, u32> = world.members.iter().map(|(rank, process)| (process, *rank)).collect();
+    if let Some((host, pid)) = files.events.keys().find(|process| !ranks.contains_key(process)) {
+        let what = format!("process {pid} on {host:?} has no rank in the largest communicator, of {}: expected one", world.size);
+        return Err(WorkloadError::new(&file, what));
+    }
+    let ranks: BTreeMap<Process, u32> = ranks.into_iter().map(|(process, rank)| (process.clone(), rank)).collect();
+    let size = world.size;
+    seen_by_all(&mut files, &mut report);
+    let element = options.element.unwrap_or(Element::F32);
+    if options.element.is_none() {
+        report.assume(format!("elements of {element}: the files do not say"));
+    }
+    let mut lists = Lists::default();
+    let mut programs = BTreeMap::new();
+    for (process, events) in &files.events {
+        let job = Job { communicators: &files.communicators, ranks: &ranks, size, element };
+        programs.insert(ranks[process], job.program(events, &mut lists, &mut report));
+    }
+    let raw = Raw { name: file.clone(), source: "NCCL Inspector".into(), ranks: size, iterations: 1, programs, lists };
+    let mut workload = raw.assemble(&file, &mut report)?;
+    if ranks.len() == size as usize {
+        workload.hosts = hosts(&ranks);
+    }
+    Ok(Imported { workload, report })
+}
+
+/// The hosts of all ranks, numbered as ranks come to them.
+fn hosts(ranks: &BTreeMap<Process, u32>) -> Hosts {
+    let by_rank: BTreeMap<u32, &str> = ranks.iter().map(|((host, _), rank)| (*rank, host.as_str())).collect();
+    let mut numbers: BTreeMap<&str, u32> = BTreeMap::new();
+    let number = |host| {
+        let next = numbers.len() as u32;
+        *numbers.entry(host).or_insert(next)
+    };
+    Hosts::Listed(by_rank.into_values().map(number).collect())
+}
+
+/// Leaves out what not all members have written whose files are there: the Inspector drops operations when it has no room.
+fn seen_by_all(files: &mut Files, report: &mut Report) {
+    let mut counts: BTreeMap<(String, String, u64), usize> = BTreeMap::new();
+    let key = |event: &Event| (event.communicator.clone(), event.operation.coll.clone(), event.operation.coll_sn);
+    let is_transfer = |event: &Event| event.operation.p2p_peer.is_some();
+    for event in files.events.values().flatten().filter(|event| !is_transfer(event)) {
+        *counts.entry(key(event)).or_default() += 1;
+    }
+    let members: BTreeMap<&String, usize> = files.communicators.iter().map(|(id, one)| (id, one.members.len())).collect();
+    for events in files.events.values_mut() {
+        events.retain(|event| {
+            let stays = is_transfer(event) || counts[&key(event)] == members[&event.communicator];
+            if !stays {
+                report.leave("collectives that not all files have", || event.place.clone());
+            }
+            stays
+        });
+    }
+}
+
+struct Job<'a> {
+    communicators: &'a BTreeMap<String, Communicator>,
+    ranks: &'a BTreeMap<Process, u32>,
+    size: u32,
+    element: Element,
+}
+
+impl Job<'_> {
+    /// Ranks of the job by rank in a communicator; `None` where not all are known.
+    fn members(&self, communicator: &Communicator) -> Option<Vec<u32>> {
+        if communicator.size == self.size {
+            let as_they_are = || communicator.members.iter().all(|(rank, process)| self.ranks.get(process) == Some(rank));
+            return as_they_are().then(|| (0..self.size).collect());
+        }
+        let of = |rank| communicator.members.get(&rank).and_then(|process| self.ranks.get(process)).copied();
+        let ranks: Vec<u32> = (0..communicator.size).map_while(of).collect();
+        let unique: BTreeSet<&u32> = ranks.iter().collect();
+        (ranks.len() == communicator.size as usize && unique.len() == ranks.len()).then_some(ranks)
+    }
+
+    fn action(&self, event: &Event, number: usize, lists: &mut Lists, report: &mut Report) -> Result<RawAction, String> {
+        let communicator = &self.communicators[&event.communicator];
+        let Some(members) = self.members(communicator) else {
+            return Err("operations of communicators of which not all ranks are known: expected the files of all ranks".into());
+        };
+        let Operation { coll, coll_msg_size_bytes: part, p2p_peer, .. } = &event.operation;
+        if let Some(peer) = p2p_peer {
+            let peer = members.get(*peer as usize).ok_or("sends and receives with a peer that is not there")?;
+            let transfer = transfer(*peer, *part, number as u32);
+            return match coll.as_str() {
+                "Send" => Ok(RawAction::Send(transfer)),
+                "Recv" => Ok(RawAction::Receive(transfer)),
+                other => Err(format!("operations named {other:?}")),
+            };
+        }
+        let kind = super::kineto::kind_of(coll).ok_or_else(|| format!("operations named {coll:?}"))?;
+        let bytes = match kind {
+            CollectiveKind::AllGather | CollectiveKind::ReduceScatter | CollectiveKind::AllToAll => {
+                part.checked_mul(members.len() as u64).ok_or("collectives of more than 2^64 bytes")?
+            }
+            CollectiveKind::Barrier => 0,
+            _ => *part,
+        };
+        if kind.has_root() {
+            report.assume("broadcasts and reduces are from or to the first member of their group");
+        }
+        let label = if communicator.name.is_empty() { format!("{} ranks", communicator.size) } else { communicator.name.clone() };
+        Ok(RawAction::Collective { kind, list: lists.number(&label, members), bytes, element: self.element, root: 0 })
+    }
+
+    fn program(&self, events: &[Event], lists: &mut Lists, report: &mut Report) -> Vec<RawNode> {
+        let numbers: BTreeMap<&String, usize> = self.communicators.keys().enumerate().map(|(number, id)| (id, number)).collect();
+        let mut order: Vec<&Event> = events.iter().collect();
+        let is_timed = events.iter().all(|event| event.operation.event_trace_ts.coll_start_ts > 0);
+        if is_timed {
+            order.sort_by_key(|event| event.operation.event_trace_ts.coll_start_ts);
+            report.assume("what is between operations is computing; operations that overlap begin together");
+        } else {
+            report.assume("no time between operations: NCCL_INSPECTOR_DUMP_VERBOSE=1 writes it");
+        }
+        let (mut nodes, mut open, mut last, mut until) = (Vec::<RawNode>::new(), Vec::<u32>::new(), None, None::<u64>);
+        let mut streams: BTreeMap<usize, usize> = BTreeMap::new();
+        for event in order {
+            let number = numbers[&event.communicator];
+            let action = match self.action(event, number, lists, report) {
+                Ok(action) => action,
+                Err(what) => {
+                    report.leave(what, || event.place.clone());
+                    continue;
+                }
+            };
+            let Times { coll_start_ts: start, coll_stop_ts: stop } = event.operation.event_trace_ts;
+            let pause = until.map(|until| start.checked_sub(until)).filter(|_| is_timed);
+            if let Some(Some(pause)) = pause {
+                let time = Duration::from_ps(pause.saturating_mul(1_000_000));
+                let id = format!("compute {}", nodes.len());
+                last = Some(nodes.len() as u32);
+                let (action, after) = (RawAction::Compute(time), std::mem::take(&mut open));
+                nodes.push(RawNode { id, action, after, stream: Some(COMPUTE_STREAM.into()), measured: None, place: String::new() });
+            }
+            until = Some(until.unwrap_or(0).max(stop).max(start));
+            let after = if is_timed { last } else { open.pop() };
+            open.push(nodes.len() as u32);
+            // Streams by when a process first used them, so that ranks that do the same have the same names.
+            let count = streams.len();
+            let stream = *streams.entry(number).or_insert(count);
+            let stream = event.operation.p2p_peer.is_none().then(|| format!("nccl {stream}").into());
+            nodes.push(RawNode {
+                id: format!("{} {}", event.operation.coll, nodes.len()),
+                action,
+                after: after.into_iter().collect(),
+                stream,
+                measured: Some(Duration::from_ps(event.operation.coll_exec_time_us.saturating_mul(1_000_000))),
+                place: event.place.clone(),
+            });
+        }
+        nodes
+    }
+}

@@ -1,0 +1,225 @@
+//! A network while it is read, and what makes it one of Fanin's: hosts with one cable each.
+
+use std::collections::BTreeMap;
+
+use fanin_core::Duration;
+use fanin_core::units::{Unit, scaled, time_of};
+
+use crate::error::WorkloadError;
+use crate::report::Report;
+
+/// Hosts and switches at most.
+pub const NODES_MAX: usize = 200_000;
+/// Cables at most.
+pub const CABLES_MAX: usize = 1 << 20;
+/// Characters of a name at most.
+const NAME_MAX: usize = 64;
+
+/// A network: hosts that have one cable each, switches, and cables.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Network {
+    /// Names, and which of them are hosts.
+    pub nodes: Vec<Node>,
+    /// Cables between them.
+    pub cables: Vec<Cable>,
+}
+
+/// A host or a switch.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Node {
+    /// The name.
+    pub name: String,
+    /// Whether it is a host.
+    pub is_host: bool,
+}
+
+/// A cable, or several that are alike.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Cable {
+    /// Index of a node.
+    pub from: u32,
+    /// Index of the other one.
+    pub to: u32,
+    /// Bits per second each way; `None`: left to the plan.
+    pub bits_per_second: Option<u64>,
+    /// Latency with that of the node at its end, in picoseconds; `None`: left to the plan.
+    pub latency_ps: Option<u64>,
+    /// Parallel cables.
+    pub count: u32,
+    /// Packets take ways of the least cost.
+    pub cost: u32,
+}
+
+const RATE_UNITS: &[Unit] = &[
+    ("b/s", 1),
+    ("kb/s", 1_000),
+    ("Mb/s", 1_000_000),
+    ("Gb/s", 1_000_000_000),
+    ("Tb/s", 1_000_000_000_000),
+    ("bps", 1),
+    ("Kbps", 1_000),
+    ("kbps", 1_000),
+    ("Mbps", 1_000_000),
+    ("Gbps", 1_000_000_000),
+    ("Tbps", 1_000_000_000_000),
+];
+
+/// What is expected where a rate is read.
+pub(super) const RATE_EXPECTED: &str = "bits per second from 1kb/s to 100Tb/s, such as \"100Gb/s\" or \"100Gbps\"";
+
+/// A rate in bits per second, within the bounds of networks.
+pub(super) fn rate_of(text: &str) -> Option<u64> {
+    scaled(text, RATE_UNITS).filter(|rate| is_rate(*rate))
+}
+
+pub(super) fn is_rate(rate: u64) -> bool {
+    (1_000..=100_000_000_000_000).contains(&rate)
+}
+
+/// A latency in picoseconds.
+pub(super) fn latency_of(text: &str) -> Option<u64> {
+    time_of(text).map(Duration::as_ps)
+}
+
+/// Whether a node is a host.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Kind {
+    Host,
+    Switch,
+    /// The file does not say: a host where it has one cable.
+    Unknown,
+}
+
+/// What a file says, before hosts have one cable each.
+pub(super) struct Builder<'a> {
+    file: &'a str,
+    pub(super) nodes: Vec<(String, Kind)>,
+    pub(super) numbers: BTreeMap<String, u32>,
+    cables: Vec<Cable>,
+}
+
+impl<'a> Builder<'a> {
+    /// Of a file.
+    pub(super) fn new(file: &'a str) -> Self {
+        Builder { file, nodes: Vec::new(), numbers: BTreeMap::new(), cables: Vec::new() }
+    }
+
+    /// Something is wrong at a line; 0 where there is none.
+    pub(super) fn error(&self, line: u64, what: impl Into<String>) -> WorkloadError {
+        WorkloadError::new(self.file, what).at(line)
+    }
+
+    /// A node of this name; the same one where it is there.
+    pub(super) fn node(&mut self, name: &str, kind: Kind, line: u64) -> Result<u32, WorkloadError> {
+        if let Some(number) = self.numbers.get(name) {
+            let known = &mut self.nodes[*number as usize].1;
+            if kind != Kind::Unknown {
+                *known = kind;
+            }
+            return Ok(*number);
+        }
+        if name.trim() != name || name.is_empty() || name.len() > NAME_MAX || name.contains(['[', ']', ',']) {
+            let what =
+                format!("{name:?}: expected a name of at most {NAME_MAX} characters without brackets, commas and blanks at its ends");
+            return Err(self.error(line, what));
+        }
+        if self.nodes.len() >= NODES_MAX {
+            return Err(self.error(line, format!("expected at most {NODES_MAX} hosts and switches")));
+        }
+        let number = self.nodes.len() as u32;
+        self.nodes.push((name.to_string(), kind));
+        self.numbers.insert(name.to_string(), number);
+        Ok(number)
+    }
+
+    /// A cable.
+    pub(super) fn cable(&mut self, cable: Cable, line: u64) -> Result<(), WorkloadError> {
+        if cable.from == cable.to {
+            return Err(self.error(line, format!("a cable from {:?} to itself", self.nodes[cable.from as usize].0)));
+        }
+        if self.cables.len() >= CABLES_MAX {
+            return Err(self.error(line, format!("expected at most {CABLES_MAX} cables")));
+        }
+        self.cables.push(cable);
+        Ok(())
+    }
+
+    /// The network, in which each host has one cable, to a switch.
+    pub(super) fn finish(mut self, report: &mut Report) -> Result<Network, WorkloadError> {
+        let mut counts = vec![0u32; self.nodes.len()];
+        for cable in &self.cables {
+            counts[cable.from as usize] = counts[cable.from as usize].saturating_add(cable.count);
+            counts[cable.to as usize] = counts[cable.to as usize].saturating_add(cable.count);
+        }
+        for ((_, kind), count) in self.nodes.iter_mut().zip(&counts) {
+            if *kind == Kind::Unknown {
+                *kind = if *count <= 1 { Kind::Host } else { Kind::Switch };
+                report.assume("nodes with one cable are hosts, others are switches: the file does not say");
+            }
+        }
+        self.ports(&counts, report)?;
+        let mut used = vec![false; self.nodes.len()];
+        self.cables.iter().for_each(|cable| (used[cable.from as usize], used[cable.to as usize]) = (true, true));
+        let (mut numbers, mut nodes) = (vec![0; self.nodes.len()], Vec::new());
+        for (index, (name, kind)) in self.nodes.iter().enumerate() {
+            if !used[index] {
+                report.leave("hosts and switches without a cable", || name.clone());
+                continue;
+            }
+            numbers[index] = nodes.len() as u32;
+            nodes.push(Node { name: name.clone(), is_host: *kind == Kind::Host });
+        }
+        let is_host = |number: u32| nodes[number as usize].is_host;
+        let mut cables = self.cables;
+        for cable in &mut cables {
+            (cable.from, cable.to) = (numbers[cable.from as usize], numbers[cable.to as usize]);
+            if is_host(cable.from) {
+                std::mem::swap(&mut cable.from, &mut cable.to);
+            }
+        }
+        if !nodes.iter().any(|node| node.is_host) || nodes.iter().all(|node| node.is_host) {
+            return Err(WorkloadError::new(self.file, "expected hosts and switches with cables between them"));
+        }
+        Ok(Network { nodes, cables })
+    }
+
+    /// Puts a switch between a host and its cables where there are several, or where the other end is a host.
+    fn ports(&mut self, counts: &[u32], report: &mut Report) -> Result<(), WorkloadError> {
+        let is_host = |nodes: &[(String, Kind)], number: u32| nodes[number as usize].1 == Kind::Host;
+        let mut apart: BTreeMap<u32, u32> = BTreeMap::new();
+        for cable in &self.cables {
+            let ends = [cable.from, cable.to];
+            let both = ends.iter().all(|end| is_host(&self.nodes, *end));
+            for end in ends.into_iter().filter(|end| is_host(&self.nodes, *end)) {
+                if counts[end as usize] > 1 || (both && end == cable.from) {
+                    apart.insert(end, 0);
+                }
+            }
+        }
+        for (host, ports) in &mut apart {
+            let name = format!("{}-ports", self.nodes[*host as usize].0);
+            if self.numbers.contains_key(&name) {
+                return Err(WorkloadError::new(self.file, format!("{name:?}: a name that the switch for a host's cables needs")));
+            }
+            *ports = self.node(&name, Kind::Switch, 0)?;
+            report.assume("a host with several cables, or with one to a host, has them at a switch of its own, NAME-ports");
+        }
+        let mut rates: BTreeMap<u32, Option<u64>> = BTreeMap::new();
+        for cable in &mut self.cables {
+            for end in [&mut cable.from, &mut cable.to] {
+                if let Some(ports) = apart.get(end) {
+                    let sum = rates.entry(*end).or_insert(Some(0));
+                    let more = cable.bits_per_second.map(|rate| rate.saturating_mul(u64::from(cable.count)));
+                    *sum = sum.zip(more).map(|(sum, more)| sum.saturating_add(more));
+                    *end = *ports;
+                }
+            }
+        }
+        for (host, ports) in apart {
+            let bits_per_second = rates.get(&host).copied().flatten().map(|rate| rate.min(100_000_000_000_000));
+            let cable = Cable { from: ports, to: host, bits_per_second, latency_ps: Some(1_000), count: 1, cost: 1 };
+            self.cable(cable, 0)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,139 @@
+//! Generated workloads: what must add up, and what is refused.
+
+use fanin_workload::generate::{Settings, Sharding, generate};
+use fanin_workload::{CollectiveKind, Summary, Workload, validate};
+
+fn made(settings: &Settings) -> (Workload, Summary) {
+    let workload = generate(settings).unwrap_or_else(|error| panic!("{error}"));
+    let text = workload.to_toml();
+    let again = Workload::from_toml("w.toml", &text).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(again.to_toml(), text);
+    let checked = validate(&again, "w.toml").unwrap_or_else(|error| panic!("{error}"));
+    assert!(checked.run.is_some(), "it is run through");
+    let summary = Summary::new(&again, &checked);
+    (again, summary)
+}
+
+fn row(summary: &Summary, kind: CollectiveKind, group: &str) -> (u64, u64, u64) {
+    let row = summary.collectives.iter().find(|row| row.kind == kind && row.group == group);
+    row.map(|row| (row.of_rank, row.in_all, row.bytes_of_rank)).unwrap_or_else(|| panic!("{kind} of {group}: {:?}", summary.collectives))
+}
+
+#[test]
+fn resnet50_sums_five_buckets() {
+    let (_, summary) = made(&Settings { data: 4, ..Settings::new("resnet50") });
+    assert_eq!(row(&summary, CollectiveKind::AllReduce, "data"), (5, 5, 25_557_032 * 4));
+    // 32 images, three times 2 x 4.09 thousand million operations, at 40 % of 989 TFLOPS: 1.98 ms.
+    let compute = summary.compute.0.as_us_f64() / 1e3;
+    assert!((compute / (32.0 * 3.0 * 8.18e9 / (0.4 * 989e12) * 1e3) - 1.0).abs() < 0.01, "{compute} ms");
+    let (_, summary) = made(&Settings { data: 2, micro_batches: 3, ..Settings::new("vgg16") });
+    assert_eq!(row(&summary, CollectiveKind::AllReduce, "data").2, 138_357_544 * 4);
+}
+
+#[test]
+fn llama3_70b_on_512_ranks_is_small_and_adds_up() {
+    let settings = Settings { data: 8, tensor: 8, pipeline: 8, micro_batches: 16, ..Settings::new("llama3-70b") };
+    let (workload, summary) = made(&settings);
+    assert!(workload.to_toml().len() < 200_000, "{} bytes", workload.to_toml().len());
+    assert_eq!((summary.ranks, summary.hosts, summary.programs), (512, 64, 8));
+    // Four sums a layer, ten layers a stage, sixteen passes, and in the first stage one more for each embedding.
+    assert_eq!(row(&summary, CollectiveKind::AllReduce, "tensor").0, 4 * 10 * 16 + 16);
+    assert_eq!(row(&summary, CollectiveKind::AllReduce, "tensor").1, (4 * 80 * 16 + 16) * 8);
+    // All gradients once, over all stages and all ranks of a layer.
+    let gradients: u64 = workload_bytes(&workload, CollectiveKind::ReduceScatter);
+    assert!((gradients as f64 / (70_553_706_496.0 / 8.0 * 4.0) - 1.0).abs() < 1e-6, "{gradients}");
+    // Activations forward and back between stages.
+    assert_eq!(summary.sends.map(|sends| (sends.of_rank, sends.bytes)), Some((32, (8192 * 8192 * 2, 8192 * 8192 * 2))));
+    // 1F1B: as if each of 16 + 7 passes took as long as one stage; stages at the ends take longer.
+    let one = summary.compute.0.as_s_f64() / 16.0;
+    let span = summary.span.expect("run").as_s_f64();
+    assert!(span > 22.9 * one && span < 1.25 * 23.0 * one, "{span} s, {one} s a pass");
+    // Three times two operations a parameter and token, and attention beside it.
+    let all = summary.compute.0.as_s_f64() * 64.0 * 8.0;
+    let least = 6.0 * 70.0e9 * 8192.0 * 16.0 * 8.0 / (0.4 * 989e12);
+    assert!(all > least && all < 1.35 * least, "{all} s beside {least}");
+}
+
+/// Bytes of the first rank of each program, all programs together.
+fn workload_bytes(workload: &Workload, kind: CollectiveKind) -> u64 {
+    let nodes = workload.programs.iter().flat_map(|program| &program.nodes);
+    nodes
+        .filter_map(|node| match &node.action {
+            fanin_workload::Action::Collective(collective) if collective.kind == kind => Some(collective.bytes),
+            _ => None,
+        })
+        .sum()
+}
+
+#[test]
+fn fsdp_gathers_twice_and_scatters_once() {
+    let settings = Settings { data: 64, sharding: Some(Sharding::Fsdp), ..Settings::new("llama3-8b") };
+    let (_, summary) = made(&settings);
+    let (gathers, _, gathered) = row(&summary, CollectiveKind::AllGather, "data");
+    assert_eq!(gathers, 32 * 2 + 1);
+    let root = 2 * 128_256 * 4_096 + 4_096;
+    assert_eq!(gathered, (2 * (8_030_261_248 - root) + root) * 2);
+    assert_eq!(row(&summary, CollectiveKind::ReduceScatter, "data"), (33, 33, 8_030_261_248 * 4));
+}
+
+#[test]
+fn experts_exchange_tokens_and_have_gradients_of_their_own() {
+    let settings = Settings { data: 8, expert: 8, micro_batches: 2, sharding: Some(Sharding::Ddp), ..Settings::new("mixtral-8x7b") };
+    let (_, summary) = made(&settings);
+    // There and back, forward and backward, in 32 layers, twice: two experts a token.
+    assert_eq!(row(&summary, CollectiveKind::AllToAll, "expert"), (4 * 32 * 2, 4 * 32 * 2, 4 * 32 * 2 * 4096 * 4096 * 2 * 2));
+    // Experts are whole at each rank: only the rest is summed.
+    let experts = 32 * 8 * 3 * 4_096 * 14_336u64;
+    assert_eq!(row(&summary, CollectiveKind::AllReduce, "data").2, (46_702_792_704 - experts) * 4);
+    let settings = Settings { data: 16, expert: 8, tensor: 2, pipeline: 2, sequence_parallel: true, ..Settings::new("deepseek-v3") };
+    let (_, summary) = made(&Settings { micro_batches: 4, ..settings });
+    assert_eq!(
+        row(&summary, CollectiveKind::AllToAll, "expert").0,
+        4 * 4 * 31,
+        "30 or 31 layers a stage, of which the first has 3 dense ones"
+    );
+    assert!(row(&summary, CollectiveKind::ReduceScatter, "expert data").0 > 0);
+    assert!(row(&summary, CollectiveKind::AllGather, "tensor").0 > 0);
+}
+
+#[test]
+fn every_model_is_made() {
+    for (model, pipeline) in
+        [("llama3-405b", 16), ("gpt3-175b", 8), ("bert", 1), ("bert-large", 2), ("deepseek-v3", 4), ("mixtral-8x7b", 2)]
+    {
+        let (_, summary) = made(&Settings { data: 2, tensor: 4, pipeline, micro_batches: pipeline, ..Settings::new(model) });
+        assert_eq!(summary.ranks, 8 * pipeline, "{model}");
+    }
+    let (_, summary) = made(&Settings { tensor: 8, pipeline: 8, micro_batches: 8, ..Settings::new("gpt3-175b") });
+    assert_eq!(row(&summary, CollectiveKind::AllReduce, "embedding"), (1, 8, 50_257 * 12_288 / 8 * 4));
+}
+
+#[test]
+fn one_rank_computes_only() {
+    let (_, summary) = made(&Settings::new("llama3-8b"));
+    assert!(summary.collectives.is_empty() && summary.sends.is_none());
+}
+
+#[test]
+fn what_does_not_fit_is_refused_with_the_option() {
+    let refused = |settings: Settings| generate(&settings).map(drop).unwrap_err();
+    let model = || Settings::new("llama3-8b");
+    let found = [
+        (Settings { tensor: 5, ..model() }, "--tp 5: expected a divisor of 32 heads"),
+        (Settings { pipeline: 33, ..model() }, "--pp 33: expected at most 32 layers"),
+        (Settings { expert: 2, data: 2, ..model() }, "--ep 2: expected a divisor of 0 experts"),
+        (Settings { expert: 3, data: 2, ..model() }, "--ep 3: expected a divisor of --dp 2"),
+        (Settings { data: 0, ..model() }, "--dp 0: expected at least 1"),
+        (Settings { data: 1 << 21, ..model() }, "2097152 ranks, the product of --dp, --tp and --pp: expected at most 1048576"),
+        (Settings { gpu: "h1".into(), ..model() }, "--gpu h1: expected one of a100, b200, h100, h200, mi300x, v100"),
+        (Settings { utilisation: 1.5, ..model() }, "--utilisation 1.5: expected more than 0 and at most 1"),
+        (Settings { peak: Some(0.0), ..model() }, "--peak 0: expected at least 1e9 operations a second"),
+        (Settings { pipeline: 2, sharding: Some(Sharding::Fsdp), ..model() }, "--sharding fsdp: expected neither --pp nor --ep"),
+        (Settings { tensor: 2, ..Settings::new("vgg16") }, "vgg16: expected neither --tp, --pp, --ep nor --set: its replicas are whole"),
+        (Settings { changes: vec!["layers=0".into()], ..model() }, "layers = 0: expected 1 to 16777216"),
+    ];
+    for (settings, expected) in found {
+        assert_eq!(refused(settings), expected);
+    }
+    assert!(refused(Settings::new("llama")).starts_with("llama: expected one of bert, bert-large, deepseek-v3, "));
+}
