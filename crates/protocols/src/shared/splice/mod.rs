@@ -277,6 +277,11 @@ impl Splice {
         }
     }
 
+    /// All receivers have what lies below.
+    pub fn released(&self) -> u64 {
+        self.base
+    }
+
     /// What lies beyond is not taken yet.
     pub fn limit(&self) -> u64 {
         self.base + self.capacity
