@@ -161,7 +161,7 @@ fn the_example_of_plain_sockets_gets_sums_and_a_dead_worker_is_told_to_all() {
 fn faults_of_networks_and_users_cost_no_sum_and_are_told_by_name() {
     let output = script("transparent_faults.py", &["--fanin", env!("CARGO_BIN_EXE_fanin")]);
     assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
-    for case in ["damage", "ports", "jobs", "killed", "memory", "two-switches", "ipv6", "pages"] {
+    for case in ["damage", "ports", "jobs", "rings", "killed", "memory", "two-switches", "racks", "racks-loss", "ipv6", "pages"] {
         assert!(text(&output.stdout).contains(&format!("{case}: ")), "{case} was not run");
     }
 }

@@ -368,7 +368,7 @@ fn racks_of_workers_get_exact_sums_whatever_is_lost() {
         let mut racks = Racks::new(seed, homes, above, 4_096);
         (racks.loss, racks.doubles) = ((seed / 7) % 4 * 25, seed >= 28);
         let hosts: Vec<usize> = (0..homes.len()).collect();
-        let mut job = Job::new(5, &hosts, 8_000, &[301, 0, 7, 1_200]);
+        let job = Job::new(5, &hosts, 8_000, &[301, 0, 7, 1_200]);
         job.open(&mut racks);
         run(&mut racks, &mut [job], seed);
     }
