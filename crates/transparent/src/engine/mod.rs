@@ -220,6 +220,7 @@ pub struct Switch {
     /// The ring of each run of a switch below, by its port.
     runs: HashMap<(usize, u64), RingKey>,
     trunks: Trunks,
+    trunks_opened: u64,
     next_ring: u64,
     next_words: Instant,
     statistics: Statistics,
@@ -243,6 +244,7 @@ impl Switch {
             numbers: HashMap::new(),
             runs: HashMap::new(),
             trunks: Trunks::new(),
+            trunks_opened: 0,
             next_ring: 0,
             next_words: Instant::ZERO,
             statistics: Statistics::default(),

@@ -492,6 +492,13 @@ impl Switch {
     /// Rings end whose other switches are silent.
     pub(super) fn end_unreachable(&mut self, now: Instant, out: &mut impl Ports) {
         let silent: Vec<usize> = self.trunks.iter().filter(|(_, trunk)| trunk.silent(now) >= GONE).map(|(port, _)| *port).collect();
-        silent.into_iter().for_each(|port| self.end_beyond(now, port, false, out));
+        for port in silent {
+            self.end_beyond(now, port, false, out);
+            // Somebody else may be plugged in there, if only a worker.
+            if self.config.uplink != Some(port) {
+                tracing::warn!(interface = self.ports[port].name(), "the transparent switch below has gone");
+                self.trunks.remove(&port);
+            }
+        }
     }
 }

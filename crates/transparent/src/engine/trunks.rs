@@ -15,8 +15,14 @@ impl Switch {
     /// The way to the switch above, if there is one.
     pub(super) fn open_uplink(&mut self) {
         if let Some(port) = self.config.uplink {
-            self.trunks.insert(port, Trunk::new(Instant::ZERO, mix(self.config.identity, port as u64), Role::Below));
+            self.open_trunk(Instant::ZERO, port, Role::Below);
         }
+    }
+
+    /// Each has an identity of its own, also where there was another one behind the port before.
+    fn open_trunk(&mut self, now: Instant, port: usize, role: Role) {
+        self.trunks_opened += 1;
+        self.trunks.insert(port, Trunk::new(now, mix(self.config.identity, self.trunks_opened), role));
     }
 
     /// A frame of another switch, for this one alone.
@@ -26,7 +32,7 @@ impl Switch {
             if !greets_above(frame) {
                 return;
             }
-            self.trunks.insert(port, Trunk::new(now, mix(self.config.identity, port as u64), Role::Above));
+            self.open_trunk(now, port, Role::Above);
         }
         let Some(trunk) = self.trunks.get_mut(&port) else { return };
         match trunk.on_frame(now, frame) {

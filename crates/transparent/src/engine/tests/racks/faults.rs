@@ -116,9 +116,18 @@ fn a_cable_that_is_cut_ends_the_ring_on_both_sides() {
             let (from, port) = if cut_at == 0 { (0, 2) } else { (1, 2) };
             racks.cables[from][port] = NOWHERE;
         });
+        assert_eq!(racks.switches[0].trunks.len(), usize::from(cut_at == 0), "a switch below that is not heard is none");
         let told: Vec<&String> = job.told.iter().flatten().collect();
         assert!(!told.is_empty() && told.iter().all(|why| why.contains("no transparent switch answers behind interface")), "{told:?}");
         assert!(beside.told.iter().all(Option::is_none) && beside.is_reset == [false; 2]);
+        // The cable is plugged in again.
+        racks.cables[0][2] = End::Switch(1, 2);
+        racks.cables[1][2] = End::Switch(0, 2);
+        racks.pass(2_000_000);
+        let mut next = Job::new(5, &[0, 1, 2, 3], 8_500, &[301, 200]);
+        next.open(&mut racks);
+        disturbed(&mut racks, &mut next, seed, |_, _| {});
+        next.check(seed);
     }
 }
 
