@@ -16,6 +16,7 @@ use std::ops::Range;
 
 use fanin_core::Instant;
 use fanin_net::Offload;
+use fanin_protocols::shared::splice::Inserted;
 
 use super::ring::{Failure, Ring, RingKey};
 use super::stream::{Held, Membership, State, Stream};
@@ -361,7 +362,6 @@ impl Switch {
 
     /// The sum of the ranks behind a switch below.
     pub(super) fn on_part(&mut self, now: Instant, port: usize, key: RingKey, offset: u64, bytes: &[u8], out: &mut impl Ports) {
-        use fanin_protocols::shared::splice::Inserted;
         let Some(ring) = self.rings.get_mut(&key).filter(|ring| ring.tree.begun.is_some()) else { return };
         let Some(seat) = ring.tree.children.iter().find(|child| child.port == port).map(Child::seat) else { return };
         let mut complete = std::mem::take(&mut ring.complete);

@@ -5,6 +5,7 @@ use fanin_core::hash::mix;
 use fanin_wire::stream::MessageHeader;
 
 use super::ring::{Failure, RingKey};
+use super::stream::State;
 use super::tree::Child;
 use super::{Ports, Switch};
 use crate::segment::Flow;
@@ -32,6 +33,9 @@ impl Switch {
             if !greets_above(frame) {
                 return;
             }
+            if self.has_workers(port) {
+                return self.note_strange(now, port, "that it is behind an interface behind which a ring has workers");
+            }
             self.open_trunk(now, port, Role::Above);
         }
         let Some(trunk) = self.trunks.get_mut(&port) else { return };
@@ -55,6 +59,11 @@ impl Switch {
                 }
             }
         }
+    }
+
+    /// Whether a ring has workers behind a port that leads to no other switch: one of them could claim to be a switch.
+    fn has_workers(&self, port: usize) -> bool {
+        self.streams.values().any(|stream| matches!(stream.state, State::Member(_)) && stream.ports.contains(&Some(port)))
     }
 
     fn grow_all(&mut self, now: Instant, out: &mut impl Ports) {

@@ -246,3 +246,24 @@ fn frames_of_other_switches_never_panic_whatever_they_say() {
         }
     }
 }
+
+#[test]
+fn a_worker_that_claims_to_be_a_switch_disturbs_no_ring() {
+    let mut racks = Racks::new(4, &[0, 0, 0], &[None], 4_096);
+    let mut job = Job::new(5, &[0, 1, 2], 8_000, &[301, 200]);
+    job.open(&mut racks);
+    let mut other = crate::trunk::Trunk::new(Instant::ZERO, 77, crate::trunk::Role::Below);
+    for rank in 0..3 {
+        racks.data(job.flows[rank], 0, &job.streams[rank][..200], false);
+    }
+    let reached = racks.pass(200);
+    job.take(&mut racks, &reached);
+    let mut greeting = Vec::new();
+    other.flush(Instant::ZERO, |frame| greeting = frame.to_vec());
+    racks.send(1, &greeting);
+    racks.pass(200);
+    let statistics = racks.switches[0].statistics();
+    assert_eq!((statistics.trunk_strange, racks.switches[0].trunks.len()), (1, 0));
+    disturbed(&mut racks, &mut job, 4, |_, _| {});
+    job.check(4);
+}
