@@ -6,7 +6,8 @@ number, key and address; the workers compare every element. Needs neither root n
 
 Usage: rdma.py [--fanin PATH] [--workers N] [CASE ...]
 
-Cases: clean, float, loss, late, again, numbers, rings, dead, control. Exits with 1 if an element is wrong, or whoever waits for the dead has no error. Python's standard library only.
+Cases: clean, float, loss, late, again, numbers, rings, dead, control. Exits with 1 if an element is wrong, or whoever waits for the dead
+has no error. Python's standard library only.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ came by name, in time.
 
 Usage: transparent_faults.py [--fanin PROGRAM] [CASE ...]
 
-Cases: damage, ports, jobs, rings, killed, memory, two-switches, racks, racks-loss, ipv6, pages. Needs root. Exits with 1 where something is otherwise than it
-has to be. Python's standard library only.
+Cases: damage, ports, jobs, rings, killed, memory, two-switches, racks, racks-loss, ipv6, pages. Needs root. Exits with 1 where
+something is otherwise than it has to be. Python's standard library only.
 """
 
 from __future__ import annotations
@@ -354,7 +354,6 @@ def racks(lab: Lab) -> str:
     before = over_the_trunk(lab)
     lab.exact(lab.job((0, 2, 1, 3), "--sizes", f"{mib}MiB", "--iterations", str(times), "--timeout", "40"))
     crossed = [after - before for after, before in zip(over_the_trunk(lab), before, strict=True)]
-    # A warm-up beside the ones that are counted, if there is one: what was summed is what crossed, and not twice of it as by two connections.
     size = ("--sizes", "1MiB", "--iterations", "4", "--timeout", "40")
     running = [lab.job((0, 1, 2, 3), *size, "--ring", str(100 + ring), port=PORT + 10 + ring) for ring in range(3)]
     running += [lab.job((3, 0, 2, 1), *size, port=PORT + 20), lab.job((0, 1), *size, port=PORT + 21), lab.job((3, 1), *size, port=PORT + 22)]
@@ -382,9 +381,10 @@ def racks(lab: Lab) -> str:
     expect(parts > 0 and wholes > 0, "nothing was summed together")
     # Each of the ring's two connections a direction would bring that once.
     vector = mib * times << 20
-    expect(all(vector <= bytes < vector * 3 // 2 for bytes in crossed), f"{crossed} bytes have crossed for vectors of {vector}")
-    shares = " and ".join(f"{bytes / vector:.2f}" for bytes in crossed)
-    return f"exact; {shares} of a vector's bytes went up and down where two connections a direction cross; dead and restarted were told in {took:.1f} s"
+    expect(all(vector <= count < vector * 3 // 2 for count in crossed), f"{crossed} bytes have crossed for vectors of {vector}")
+    shares = " and ".join(f"{count / vector:.2f}" for count in crossed)
+    crossing = f"{shares} of a vector's bytes went up and down where two connections a direction cross"
+    return f"exact; {crossing}; a dead worker was told, and a restarted switch after {took:.1f} s"
 
 
 def racks_loss(lab: Lab) -> str:

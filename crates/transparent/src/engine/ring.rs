@@ -113,7 +113,8 @@ impl fmt::Display for Failure {
             }
             Failure::Unsummed { rank, at, interface } => write!(
                 f,
-                "what rank {rank} at {at} has sent comes by interface {interface} as it was sent: the switch there, which has summed it, was restarted"
+                "what rank {rank} at {at} has sent comes by interface {interface} as it was sent: the switch there, which has summed it, was \
+                 restarted"
             ),
             Failure::Divided { here, there, from, to, interface } => write!(
                 f,
