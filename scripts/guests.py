@@ -40,8 +40,11 @@ for device in /sys/class/infiniband_verbs/uverbs*; do
 done
 sleep 1
 echo "guest: ready"
-/worker $(echo "$arguments" | tr : ' ')
-echo "guest: ended with $?"
+workers=
+for words in $(echo "$arguments" | tr + ' '); do /worker $(echo "$words" | tr : ' ') & workers="$workers $!"; done
+code=0
+for worker in $workers; do wait $worker || code=$?; done
+echo "guest: ended with $code"
 for counter in /sys/class/infiniband/rxe0/ports/1/hw_counters/*; do echo "guest: counter ${counter##*/}=$(cat $counter)"; done
 reboot -f
 """
@@ -156,15 +159,18 @@ class Guest:
 
     number: int
     address: str
-    #: Words for `/worker`; none may hold a colon or a space.
+    #: Words for `/worker`; none may hold a colon, a plus or a space.
     arguments: Sequence[str]
     #: UDP ports of loopback: the guest's network card, and the switch's end of its cable.
     card_port: int
     switch_port: int
+    #: The words of further workers on the same card, at once.
+    more: Sequence[Sequence[str]] = ()
 
     def command(self, image: Path, root: Path) -> list[str]:
         """The emulator's command line; the guest's console is its standard output."""
-        own = f"address={self.address} arguments={':'.join(self.arguments)}"
+        workers = "+".join(":".join(words) for words in (self.arguments, *self.more))
+        own = f"address={self.address} arguments={workers}"
         words = " ".join(f"fanin.{word}" for word in own.split(" "))
         cable = (
             f"dgram,id=n0,local.type=inet,local.host=127.0.0.1,local.port={self.card_port}"

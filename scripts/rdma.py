@@ -6,7 +6,8 @@ number, key and address; the workers compare every element. Needs neither root n
 
 Usage: rdma.py [--fanin PATH] [--workers N] [CASE ...]
 
-Cases: clean, float, loss, late, again, numbers, dead, control. Exits with 1 if an element is wrong, or whoever waits for the dead has no error. Python's standard library only.
+Cases: clean, float, loss, late, again, numbers, rings, dead, control. Exits with 1 if an element is wrong, or whoever waits for the dead
+has no error. Python's standard library only.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ ROOT = Path(__file__).resolve().parent.parent
 WORKER = ROOT / "examples" / "rdma" / "worker.c"
 SUBNET = "10.99.0"
 RING = 7
+#: Where workers find each other: that of the first ring, and the next ones'.
+WORKER_PORT = 7_711
 #: How much of a case scapy looks at: it takes about a millisecond for a frame.
 TRACED_FRAMES = 5_000
 
@@ -53,6 +56,9 @@ class Case:
     summed: bool = True
     #: The first packet number of each connection; None is a random one.
     psn: int | None = None
+    #: Rings over the same cards at once, as of several GPUs of a machine, and whether another job is there whose ranks are in another order.
+    rings: int = 1
+    other_job: bool = False
     #: The worker that is killed after its first operation.
     killed: int | None = None
     #: How often cards send again. With 7, the kernel's RoCE does so for ever.
@@ -75,6 +81,8 @@ CASES = {
     "again": Case(elements=20_000, operations=1, runs=2),
     # The same numbers of queue pairs and of first packets, with other vectors.
     "numbers": Case(elements=20_000, operations=1, runs=2, psn=0),
+    # Parallel NetReduce, and two jobs: each guest has three workers on one card.
+    "rings": Case(loss=0.01, elements=60_000, operations=1, rings=2, other_job=True),
     # By themselves the others would send again for ever.
     "dead": Case(elements=20_000, operations=1_000, killed=1, retries=7),
     # What the workers say where nobody sums: that this is noticed.
@@ -114,13 +122,25 @@ def plugged(case: Case, workers: int) -> list[guests.Guest]:
     free = ports(2 * workers)
     addresses = [f"{SUBNET}.{rank + 1}" for rank in range(workers)]
 
-    def words(rank: int) -> list[str]:
-        named = {"rank": rank, "addresses": ",".join(addresses), "ring": RING, "type": case.type, "elements": case.elements}
+    def words(guest: int, number: int, hosts: list[str]) -> list[str]:
+        rank = hosts.index(addresses[guest])
+        named = {"rank": rank, "addresses": ",".join(hosts), "ring": RING + number, "type": case.type, "elements": case.elements}
         named |= {"operations": case.operations, "late-ms": case.late_ms if rank == workers - 1 else 0}
+        named |= {"port": WORKER_PORT + number} if number else {}
         named |= {"retries": case.retries} | ({} if case.psn is None else {"psn": case.psn})
         return [word for name, value in named.items() for word in (f"--{name}", str(value))]
 
-    return [guests.Guest(rank, addresses[rank], words(rank), free[2 * rank], free[2 * rank + 1]) for rank in range(workers)]
+    rings = list(enumerate(ring_hosts(case, addresses)))
+    plugged = []
+    for guest, address in enumerate(addresses):
+        first, *more = [words(guest, number, hosts) for number, hosts in rings]
+        plugged.append(guests.Guest(guest, address, first, free[2 * guest], free[2 * guest + 1], more))
+    return plugged
+
+
+def ring_hosts(case: Case, addresses: list[str]) -> list[list[str]]:
+    """The hosts of each ring, by rank."""
+    return [addresses] * case.rings + ([addresses[::-1]] if case.other_job else [])
 
 
 def switch_command(fanin: str, case: Case, crew: Sequence[guests.Guest], trace: str | None = None) -> list[str]:
@@ -128,20 +148,22 @@ def switch_command(fanin: str, case: Case, crew: Sequence[guests.Guest], trace: 
     cables = ",".join(f"udp:127.0.0.1:{guest.switch_port}/127.0.0.1:{guest.card_port}" for guest in crew)
     command = [fanin, "switch", "--transparent", cables]
     if case.summed:
-        command += ["--rdma-ring", f"{RING}:{case.type}:sum:{','.join(guest.address for guest in crew)}"]
+        for number, hosts in enumerate(ring_hosts(case, [guest.address for guest in crew])):
+            command += ["--rdma-ring", f"{RING + number}:{case.type}:sum:{','.join(hosts)}"]
     if case.loss:
         command += ["--loss", str(case.loss)]
     return command + (["--trace", trace, "--trace-frames", str(TRACED_FRAMES)] if trace else [])
 
 
-def outcome(console: str) -> dict:
-    """What a guest's console says."""
+def outcome(console: str, expected: int = 1) -> dict:
+    """What a guest's console says, on which so many workers were."""
     operations = [{key: float(value) for key, value in re.findall(r"(\w+)=([\d.]+)", line)} for line in re.findall(r"^operation=.*", console, re.M)]
-    done = re.search(r"^done rank=(\d+) wrong=(\d+) unsummed=(\d+)", console, re.M)
-    if not done:
+    done = re.findall(r"^done rank=\d+ wrong=(\d+) unsummed=(\d+)", console, re.M)
+    if not done or len(done) != expected:
         raise Failed(f"a worker has not ended well: {console.strip()[-800:]}")
     counters = {name: int(value) for name, value in re.findall(r"^guest: counter (\w+)=(\d+)", console, re.M)}
-    return {"wrong": int(done[2]), "unsummed": int(done[3]), "seconds": [one["seconds"] for one in operations], "counters": counters}
+    wrong, unsummed = (sum(int(worker[field]) for worker in done) for field in (0, 1))
+    return {"wrong": wrong, "unsummed": unsummed, "seconds": [one["seconds"] for one in operations], "counters": counters}
 
 
 def switch_words(text: str) -> dict[str, int]:
@@ -154,6 +176,7 @@ def switch_words(text: str) -> dict[str, int]:
 def run_case(name: str, fanin: str, workers: int, image: Path, trace: str | None = None) -> dict:
     """Runs a case; gives what came out."""
     case = CASES[name]
+    rings = case.rings + int(case.other_job)
     kernel, _ = guests.kernel()
     crew_of_guests = plugged(case, workers)
     results = []
@@ -166,7 +189,7 @@ def run_case(name: str, fanin: str, workers: int, image: Path, trace: str | None
             if case.killed is not None:
                 ended_after_s = kill_one(crew, running, case.killed, deadline)
                 continue
-            results += outcomes(crew, running, switch, deadline)
+            results += outcomes(crew, running, switch, deadline, rings)
         switch.terminate()
         switch.wait(10)
         last_words = crew.last_words(switch)
@@ -174,23 +197,25 @@ def run_case(name: str, fanin: str, workers: int, image: Path, trace: str | None
     row = {"case": name, "workers": workers, "type": case.type, "elements": case.elements, "switch": done}
     row |= {key: sum(result[key] for result in results) for key in ("wrong", "unsummed")}
     row["seconds"] = max((second for result in results for second in result["seconds"]), default=ended_after_s or 0.0)
-    row["messages"] = -(-case.elements // ((170 * 1_024 - 16) // 4)) * case.operations * case.runs * workers
+    row["messages"] = -(-case.elements // ((170 * 1_024 - 16) // 4)) * case.operations * case.runs * rings * workers
     row["out_of_sequence"] = sum(result["counters"].get("out_of_seq_request", 0) for result in results)
     row["expected"] = row["wrong"] == 0 and row["unsummed"] == 0 if case.summed else row["unsummed"] == row["messages"]
+    if case.runs == 1 and case.summed and case.killed is None:
+        row["expected"] &= done.get("rdma_runs") == rings and done.get("rdma_ended") == 0
     if case.killed is not None:
         row["messages"] = 0
         row["expected"] = done.get("rdma_ended") == 1 and f"rank {case.killed} does not answer" in re.sub(r"\x1b\[[0-9;]*m", "", last_words)
     return row
 
 
-def outcomes(crew: Crew, running: Sequence[subprocess.Popen], switch: subprocess.Popen, deadline: float) -> list[dict]:
+def outcomes(crew: Crew, running: Sequence[subprocess.Popen], switch: subprocess.Popen, deadline: float, workers_each: int) -> list[dict]:
     """What the guests' consoles say when all have ended. The first one that ends badly is what has to be said: the others may wait for it."""
     waiting, results = list(running), []
     try:
         while waiting:
             # At the deadline the first one that has not ended is to blame.
             for process in [one for one in waiting if one.poll() is not None] or waiting[: int(time.monotonic() >= deadline)]:
-                results.append(outcome(crew.finish(process, deadline)))
+                results.append(outcome(crew.finish(process, deadline), workers_each))
                 waiting.remove(process)
             time.sleep(0.05)
     except Failed as error:
@@ -203,7 +228,11 @@ def outcomes(crew: Crew, running: Sequence[subprocess.Popen], switch: subprocess
 
 def other_vectors(crew: Sequence[guests.Guest], run: int) -> list[guests.Guest]:
     """The same guests with vectors of their own for each run, so that sums of another run are wrong ones."""
-    return [dataclasses.replace(guest, arguments=[*guest.arguments, "--first-operation", str(100 * run)]) for guest in crew]
+
+    def other(words: Sequence[str]) -> list[str]:
+        return [*words, "--first-operation", str(100 * run)]
+
+    return [dataclasses.replace(guest, arguments=other(guest.arguments), more=[other(words) for words in guest.more]) for guest in crew]
 
 
 def kill_one(crew: Crew, running: Sequence[subprocess.Popen], killed: int, deadline: float) -> float:

@@ -86,7 +86,7 @@ CHECKS = [
     Check("bench-collectives", anywhere, ["sh", "-ec", MEASURE_ONCE], alone=True),
     # Independent judges of what is on the wire: scapy, and the RoCE of Debian's kernel.
     Check("trace", anywhere, ["sh", "-ec", f"{BUILT}{sys.executable} scripts/trace_tests.py --fanin target/debug/fanin"]),
-    Check("rdma", rdma.obstacle, ["sh", "-ec", f"{BUILT}{sys.executable} scripts/rdma.py --fanin target/debug/fanin float loss late numbers dead control"]),
+    Check("rdma", rdma.obstacle, ["sh", "-ec", f"{BUILT}{sys.executable} scripts/rdma.py --fanin target/debug/fanin float loss late numbers rings dead control"]),
     Check("ns3-peer", ns3.obstacle, [sys.executable, "scripts/ns3.py", "--small"], alone=True),
 ]
 

@@ -45,6 +45,21 @@ class Rdma(unittest.TestCase):
         self.assertEqual(second[-1], "100")
         self.assertNotIn("--psn", rdma.plugged(rdma.CASES["clean"], 2)[0].arguments)
 
+    def test_several_rings_share_the_cards_of_their_guests(self) -> None:
+        case = rdma.CASES["rings"]
+        crew = rdma.plugged(case, 3)
+        self.assertEqual([len(guest.more) for guest in crew], [2, 2, 2])
+        command = rdma.switch_command("fanin", case, crew)
+        self.assertIn("8:i32:sum:10.99.0.1,10.99.0.2,10.99.0.3", command)
+        self.assertIn("9:i32:sum:10.99.0.3,10.99.0.2,10.99.0.1", command)
+        self.assertEqual(crew[0].more[1][:2], ["--rank", "2"])
+        append = crew[0].command(Path("kernel"), Path("root"))[-1]
+        self.assertEqual(append.count("+--rank:"), 2)
+        found = rdma.outcome(CONSOLE + "done rank=0 wrong=1 unsummed=2\n", 2)
+        self.assertEqual((found["wrong"], found["unsummed"]), (4, 3))
+        with self.assertRaisesRegex(Failed, "has not ended well"):
+            rdma.outcome(CONSOLE, 2)
+
     def test_the_numbers_of_a_switch_stand_in_its_last_line(self) -> None:
         text = "joins a\n INFO traced frames=9\n INFO \x1b[3mended\x1b[0m frames=12 rdma_summed=7 rdma_runs=1"
         self.assertEqual(rdma.switch_words(text), {"frames": 12, "rdma_summed": 7, "rdma_runs": 1})

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Does to `fanin switch --transparent` what networks and their users do: damages frames, takes interfaces away, gives two jobs one ring
-number, kills workers, joins two switches, leaves too little memory; and says whether sums stayed exact and errors came by name, in time.
+number, kills workers, joins two switches, puts workers into two racks, leaves too little memory; and says whether sums stayed exact and errors
+came by name, in time.
 
 Usage: transparent_faults.py [--fanin PROGRAM] [CASE ...]
 
-Cases: damage, ports, jobs, killed, memory, two-switches, ipv6, pages. Needs root. Exits with 1 where something is otherwise than it
-has to be. Python's standard library only.
+Cases: damage, ports, jobs, rings, killed, memory, two-switches, racks, racks-loss, ipv6, pages. Needs root. Exits with 1 where
+something is otherwise than it has to be. Python's standard library only.
 """
 
 from __future__ import annotations
@@ -243,6 +244,20 @@ def jobs(lab: Lab) -> str:
     return f"both were exact; of two with one number the later one was refused: {refused}"
 
 
+def rings(lab: Lab) -> str:
+    """Four rings over the same hosts and cards at once, as of four GPUs of a machine (parallel NetReduce), and two jobs of others beside them."""
+    switch = lab.switch()
+    size = ("--sizes", "1MiB", "--iterations", "5", "--timeout", "40")
+    running = [lab.job((0, 1, 2, 3), *size, "--ring", str(100 + ring), port=PORT + ring) for ring in range(4)]
+    running.append(lab.job((3, 1, 0, 2), *size, port=PORT + 10))
+    running.append(lab.job((0, 2, 3), *size, port=PORT + 11))
+    for job in running:
+        lab.exact(job)
+    words = lab.ended(switch)
+    expect((number(words, "rings"), number(words, "rings_failed"), number(words, "refused")) == (6, 0, 0), words[-500:])
+    return "four rings of one job and two jobs of others over the same cards were exact at once"
+
+
 def killed(lab: Lab) -> str:
     """Each rank is killed, more than once and at different times."""
     switch = lab.switch()
@@ -290,16 +305,20 @@ def memory(lab: Lab) -> str:
     return "exact with " + ", ".join(times)
 
 
-def two_switches(lab: Lab) -> str:
-    """Two in a row: where one sees all connections it sums; where none does, both say so."""
-    star = lab.star
-    bridge, other = star.name("bridge"), star._namespace("bridge2")
+def second_rack(lab: Lab) -> None:
+    """Another switch's namespace, with workers 2 and 3 and a cable to the first one's."""
+    bridge, other = lab.star.name("bridge"), lab.star._namespace("bridge2")
     must(["ip", "-n", bridge, "link", "add", "trunk", "type", "veth", "peer", "name", "trunk", "netns", other])
     for namespace in (bridge, other):
         must(["ip", "-n", namespace, "link", "set", "trunk", "up"])
     for port in ("p2", "p3"):
         must(["ip", "-n", bridge, "link", "set", port, "netns", other])
         must(["ip", "-n", other, "link", "set", port, "up"])
+
+
+def two_switches(lab: Lab) -> str:
+    """Two in a row: where one sees all connections it sums; where none does, both say so."""
+    second_rack(lab)
     switches = [lab.switch(ports=("p0", "p1", "trunk")), lab.switch(where="bridge2", ports=("p2", "p3", "trunk"))]
     lab.exact(lab.job((0, 1, 2), "--sizes", "256KiB", "--timeout", "30"))
     start = time.monotonic()
@@ -309,6 +328,84 @@ def two_switches(lab: Lab) -> str:
     expect(took < 20 and any(words in error for error in errors), f"after {took:.1f} s: {errors}")
     expect(any(words in lab.said(switch) for switch in switches), "no log has the reason")
     return f"a ring that passes one of them is exact; another one has an error by name after {took:.1f} s"
+
+
+def two_racks(lab: Lab, *more: str) -> tuple[subprocess.Popen, subprocess.Popen]:
+    """The switch above, and the one below."""
+    above = lab.switch(*more, ports=("p0", "p1", "trunk"))
+    below = lab.switch(*more, "--uplink", "trunk", where="bridge2", ports=("p2", "p3", "trunk"))
+    for switch in (above, below):
+        lab.wait_until(switch, "another transparent switch sums together with this one")
+    return above, below
+
+
+def over_the_trunk(lab: Lab) -> tuple[int, int]:
+    """Bytes that have come up and gone down so far."""
+    folder = "/sys/class/net/trunk/statistics"
+    said = must([*lab.star.inside("bridge"), "cat", f"{folder}/rx_bytes", f"{folder}/tx_bytes"]).split()
+    return int(said[0]), int(said[1])
+
+
+def racks(lab: Lab) -> str:
+    """Two racks: a ring of which every connection crosses the uplink, several rings and jobs at once, a dead worker, a switch that is restarted."""
+    second_rack(lab)
+    above, below = two_racks(lab)
+    mib, times = 8, 3
+    before = over_the_trunk(lab)
+    lab.exact(lab.job((0, 2, 1, 3), "--sizes", f"{mib}MiB", "--iterations", str(times), "--timeout", "40"))
+    crossed = [after - before for after, before in zip(over_the_trunk(lab), before, strict=True)]
+    size = ("--sizes", "1MiB", "--iterations", "4", "--timeout", "40")
+    running = [lab.job((0, 1, 2, 3), *size, "--ring", str(100 + ring), port=PORT + 10 + ring) for ring in range(3)]
+    running += [lab.job((3, 0, 2, 1), *size, port=PORT + 20), lab.job((0, 1), *size, port=PORT + 21), lab.job((3, 1), *size, port=PORT + 22)]
+    for job in running:
+        lab.exact(job)
+    # One in the other rack dies.
+    running = lab.job((0, 1, 2, 3), "--sizes", "1MiB", "--iterations", "100000", "--timeout", "30", "--ring", "200", port=PORT + 30)
+    lab.wait_until(above, "the ring is summed together with other switches ring=200")
+    time.sleep(1)
+    running[2].kill()
+    errors = lab.errors([running[rank] for rank in (0, 1, 3)])
+    expect(any("rank 2 at " in error for error in errors), f"{errors}")
+    # The switch below is restarted in the middle of a run.
+    running = lab.job((0, 1, 2, 3), "--sizes", "1MiB", "--iterations", "100000", "--timeout", "30", "--ring", "300", port=PORT + 40)
+    lab.wait_until(above, "the ring is summed together with other switches ring=300")
+    time.sleep(1)
+    words = lab.ended(below)
+    below = lab.switch("--uplink", "trunk", where="bridge2", ports=("p2", "p3", "trunk"))
+    start = time.monotonic()
+    errors = lab.errors(running)
+    took = time.monotonic() - start
+    expect(took < 25, f"after {took:.1f} s: {errors}")
+    lab.exact(lab.job((0, 1, 2, 3), *size, "--ring", "300", port=PORT + 50))
+    parts, wholes = number(words, "trunk_part_bytes"), number(lab.ended(above), "trunk_whole_bytes")
+    expect(parts > 0 and wholes > 0, "nothing was summed together")
+    # Each of the ring's two connections a direction would bring that once.
+    vector = mib * times << 20
+    expect(all(vector <= count < vector * 3 // 2 for count in crossed), f"{crossed} bytes have crossed for vectors of {vector}")
+    shares = " and ".join(f"{count / vector:.2f}" for count in crossed)
+    crossing = f"{shares} of a vector's bytes went up and down where two connections a direction cross"
+    return f"exact; {crossing}; a dead worker was told, and a restarted switch after {took:.1f} s"
+
+
+def racks_loss(lab: Lab) -> str:
+    """The same while one frame in a hundred is lost at both switches, between them, too."""
+    second_rack(lab)
+    for host in range(lab.star.workers):
+        must(["ip", "-n", lab.star.name(str(host)), "link", "set", INTERFACE, "gso_max_segs", "1"])
+    above, below = two_racks(lab, "--loss", "0.01")
+    size = ("--sizes", "1MiB", "--iterations", "3", "--timeout", "50")
+    start = time.monotonic()
+    lab.exact(lab.job((0, 1, 2, 3), *size))
+    lab.exact(lab.job((0, 2, 1, 3), *size, port=PORT + 1))
+    running = [lab.job((0, 1, 2, 3), *size, "--ring", str(100 + ring), port=PORT + 10 + ring) for ring in range(2)]
+    for job in running:
+        lab.exact(job)
+    took = time.monotonic() - start
+    words = [lab.ended(switch) for switch in (above, below)]
+    again = [number(text, "trunk_repeated") for text in words]
+    expect(all(count > 10 for count in again), f"{again} messages were sent again between switches")
+    expect(all(number(text, "rings_failed") == 0 for text in words), f"{words}")
+    return f"exact in {took:.0f} s; between the switches {again[0]} and {again[1]} messages were sent again"
 
 
 def ipv6(lab: Lab) -> str:
@@ -401,9 +498,12 @@ CASES: dict[str, Callable[[Lab], str]] = {
     "damage": damage,
     "ports": ports,
     "jobs": jobs,
+    "rings": rings,
     "killed": killed,
     "memory": memory,
     "two-switches": two_switches,
+    "racks": racks,
+    "racks-loss": racks_loss,
     "ipv6": ipv6,
     "pages": pages,
 }

@@ -6,7 +6,7 @@
  * A message is the 16 bytes of the INA header and a part of the vector; it is written at the same place of the successor's memory that it
  * has in the worker's own. Its immediate data is its number, so that the receiver hears of it. What `fanin switch --transparent --rdma-ring`
  * puts there in place of what the predecessor wrote is the sum; docs/transparent.md says more. Beside the writes there is one TCP connection
- * to each neighbour, in which the two ends of a queue pair tell their numbers.
+ * to each neighbour, in which the two ends of a queue pair tell their numbers (--port: another one for each ring of the same hosts).
  *
  * The vectors are made by a formula, so every worker knows the sum and compares every element. Exits with 1 where one is wrong.
  */
@@ -31,7 +31,7 @@ struct card {
 };
 
 struct options {
-    int rank, world, ring, is_float, operations, first_operation, packets, window, late_ms, retries;
+    int rank, world, ring, is_float, operations, first_operation, packets, window, late_ms, retries, port;
     long elements, psn;
     char *addresses[WORLD_MAX];
 };
@@ -81,7 +81,7 @@ static uint32_t sum(const struct options *options, int operation, long index) {
 }
 
 static void parse(struct options *options, int count, char **words) {
-    *options = (struct options){.packets = 170, .window = 2, .operations = 1, .elements = 1 << 16, .rank = -1, .retries = 6, .psn = -1};
+    *options = (struct options){.packets = 170, .window = 2, .operations = 1, .elements = 1 << 16, .rank = -1, .retries = 6, .psn = -1, .port = PORT};
     for (int at = 1; at + 1 < count; at += 2) {
         const char *name = words[at], *value = words[at + 1];
         if (!strcmp(name, "--rank")) options->rank = atoi(value);
@@ -90,6 +90,7 @@ static void parse(struct options *options, int count, char **words) {
         else if (!strcmp(name, "--operations")) options->operations = atoi(value);
         else if (!strcmp(name, "--first-operation")) options->first_operation = atoi(value);
         else if (!strcmp(name, "--retries")) options->retries = atoi(value);
+        else if (!strcmp(name, "--port")) options->port = atoi(value);
         else if (!strcmp(name, "--psn")) options->psn = atol(value);
         else if (!strcmp(name, "--packets")) options->packets = atoi(value);
         else if (!strcmp(name, "--window")) options->window = atoi(value);
@@ -106,8 +107,8 @@ static void parse(struct options *options, int count, char **words) {
     if (options->retries < 0 || options->retries > 7 || options->psn >= 1 << 24) die("--retries is 0 to 7, and --psn less than 2^24");
 }
 
-static struct sockaddr_in address_of(const char *text) {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(PORT)};
+static struct sockaddr_in address_of(const char *text, int port) {
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port)};
     if (inet_pton(AF_INET, text, &address.sin_addr) != 1) die("%s is no IPv4 address", text);
     return address;
 }
@@ -134,10 +135,10 @@ static void patience(int fd) {
 /* The neighbours' sockets: to the successor, from the predecessor. */
 static void meet(const struct options *options, int sockets[2]) {
     int listener = socket(AF_INET, SOCK_STREAM, 0), yes = 1;
-    struct sockaddr_in own = address_of(options->addresses[options->rank]);
+    struct sockaddr_in own = address_of(options->addresses[options->rank], options->port);
     setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
     if (bind(listener, (void *)&own, sizeof own) || listen(listener, 1)) die("listen at %s: %s", options->addresses[options->rank], strerror(errno));
-    struct sockaddr_in successor = address_of(options->addresses[(options->rank + 1) % options->world]);
+    struct sockaddr_in successor = address_of(options->addresses[(options->rank + 1) % options->world], options->port);
     for (double begin = now_s();; usleep(100000)) {
         sockets[0] = socket(AF_INET, SOCK_STREAM, 0);
         if (!connect(sockets[0], (void *)&successor, sizeof successor)) break;

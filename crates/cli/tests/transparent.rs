@@ -37,6 +37,11 @@ fn wrong_settings_are_named() {
         (&["switch", "--transparent", "a,b", "--corrupt", "0.1"], "of the faults only --loss is injected with --transparent"),
         (&["switch", "--transparent", "a,b", "--stream-memory", "1KiB"], "1KiB is not between 64 KiB and 1024 MiB"),
         (&["switch", "--transparent", "udp:127.0.0.1:5,b"], "\"udp:127.0.0.1:5\" is no cable: `udp:` and the addresses of its two ends"),
+        (
+            &["switch", "--transparent", "a,b", "--uplink", "c"],
+            "`uplink` is \"c\" where one of the interfaces of `transparent` is expected",
+        ),
+        (&["switch", "--uplink", "c"], "the following required arguments were not provided"),
         (&["switch", "--transparent", "a,b", "--rdma-ring", "7:i32:sum:10.0.0.1"], "where 2 to 1024 different addresses is expected"),
         (
             &["switch", "--transparent", "a,b", "--trace", "/no/such/folder/file"],
@@ -156,7 +161,7 @@ fn the_example_of_plain_sockets_gets_sums_and_a_dead_worker_is_told_to_all() {
 fn faults_of_networks_and_users_cost_no_sum_and_are_told_by_name() {
     let output = script("transparent_faults.py", &["--fanin", env!("CARGO_BIN_EXE_fanin")]);
     assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
-    for case in ["damage", "ports", "jobs", "killed", "memory", "two-switches", "ipv6", "pages"] {
+    for case in ["damage", "ports", "jobs", "rings", "killed", "memory", "two-switches", "racks", "racks-loss", "ipv6", "pages"] {
         assert!(text(&output.stdout).contains(&format!("{case}: ")), "{case} was not run");
     }
 }

@@ -25,6 +25,7 @@ pub mod rdma;
 mod segment;
 pub mod service;
 pub mod tap;
+mod trunk;
 pub mod watch;
 pub mod worker;
 

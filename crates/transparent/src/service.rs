@@ -35,6 +35,8 @@ pub struct ServiceConfig {
     pub rings_max: usize,
     /// A ring that waits and in which nothing moves for so long is reset.
     pub patience: Duration,
+    /// The interface behind which the switch above is, with which this one sums together.
+    pub uplink: Option<String>,
     /// Share of frames that are lost on their way in, for tests. What the kernel has not cut up yet counts as one frame.
     pub loss: f64,
     /// Seed of the losses.
@@ -57,6 +59,9 @@ pub enum ServiceError {
     /// Frames that the kernel has not cut up yet have no place in a cable.
     #[error("`transparent` names interfaces and cables (udp:..) where all are of one kind")]
     MixedPorts,
+    /// The uplink is none of the interfaces.
+    #[error("`uplink` is {0:?} where one of the interfaces of `transparent` is expected")]
+    NoUplink(String),
     /// Two rings of RDMA connections cannot be told apart.
     #[error("`rdma-ring` {0} and {1} have a connection between the same two workers: they need different numbers")]
     SharedNeighbours(u16, u16),
@@ -84,6 +89,9 @@ pub fn serve(config: &ServiceConfig, stop: &AtomicBool, tap: Option<Tap>, ready:
     if names.len() < 2 || names.len() != config.interfaces.len() {
         return Err(ServiceError::TooFewInterfaces(names.len()));
     }
+    let place =
+        |uplink: &String| config.interfaces.iter().position(|name| name == uplink).ok_or_else(|| ServiceError::NoUplink(uplink.clone()));
+    let uplink = config.uplink.as_ref().map(place).transpose()?;
     let mut links = Links::open(&config.interfaces, config.port_bytes, tap)?;
     if links.are_mixed() {
         return Err(ServiceError::MixedPorts);
@@ -94,6 +102,7 @@ pub fn serve(config: &ServiceConfig, stop: &AtomicBool, tap: Option<Tap>, ready:
         rings_max: config.rings_max,
         patience: fanin_core::Duration::from_us(config.patience.as_micros() as u64),
         identity: identity(),
+        uplink,
     };
     let mut switch = Switch::with_rdma(rules, config.rdma.clone()).map_err(|(one, other)| ServiceError::SharedNeighbours(one, other))?;
     switch.name_ports(config.interfaces.iter().map(String::as_str));
@@ -103,12 +112,16 @@ pub fn serve(config: &ServiceConfig, stop: &AtomicBool, tap: Option<Tap>, ready:
     let mut next_tick = start;
     ready();
     while !stop.load(Ordering::Relaxed) {
-        let readable = wait(&links);
+        let readable = wait(&links, until_due(&switch, start));
         let elapsed = start.elapsed();
         let now = Instant::from_ps(elapsed.as_nanos() as u64 * 1_000);
         links.now_ns = elapsed.as_nanos() as u64;
         for number in readable {
             take(now, number, &mut links, &mut batch, &mut switch, &mut loss);
+        }
+        if switch.due().is_some_and(|due| now >= due) {
+            switch.settle(now, &mut links);
+            links.flush(|port| switch.on_port_out(now, port));
         }
         if Monotonic::now() >= next_tick {
             next_tick = Monotonic::now() + TICK;
@@ -143,11 +156,19 @@ impl Loss {
     }
 }
 
-/// Waits for frames, or for the next tick; gives the ports that have something to say, if only that they are gone.
-fn wait(links: &Links) -> Vec<usize> {
+/// How long the switch has nothing to do but for frames that come.
+fn until_due(switch: &Switch, start: Monotonic) -> Duration {
+    let Some(due) = switch.due() else { return TICK };
+    let due = Duration::from_nanos(due.as_ps() / 1_000);
+    // Not at once again where the clock is a little behind.
+    due.saturating_sub(start.elapsed()).clamp(Duration::from_micros(100), TICK)
+}
+
+/// Waits for frames, or for so long; gives the ports that have something to say, if only that they are gone.
+fn wait(links: &Links, most: Duration) -> Vec<usize> {
     let ports = || links.all.iter().enumerate().filter_map(|(number, link)| Some((number, link.port()?)));
     let mut fds: Vec<PollFd<'_>> = ports().map(|(_, port)| PollFd::from_borrowed_fd(port.as_fd(), PollFlags::IN)).collect();
-    let timeout = Timespec { tv_sec: 0, tv_nsec: TICK.subsec_nanos().into() };
+    let timeout = Timespec { tv_sec: 0, tv_nsec: most.subsec_nanos().into() };
     match poll(&mut fds, Some(&timeout)) {
         Ok(_) | Err(rustix::io::Errno::INTR) => {}
         Err(error) => {
@@ -173,6 +194,7 @@ fn take(now: Instant, number: usize, links: &mut Links, batch: &mut FrameBatch, 
         links.note(number, false, frame);
         switch.on_frame(now, number, offload, frame, links);
     }
+    switch.settle(now, links);
     // Each batch at once: who waits for a sum should not wait for the frames of others, too.
     links.flush(|port| switch.on_port_out(now, port));
 }

@@ -4,7 +4,7 @@ use comfy_table::{Cell, CellAlignment, Color, ContentArrangement, Table};
 
 use super::Done;
 use super::causes::{Changed, Finding, Tried};
-use super::claims::{Class, MARGIN, Selection, Window};
+use super::claims::{Class, MARGIN, Window};
 use super::evaluate::{Judged, Measured, Outcome, Spread, Verdict};
 use super::interval::Seeds;
 use crate::table::STYLE;

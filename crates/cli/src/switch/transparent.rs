@@ -44,6 +44,10 @@ pub struct TransparentArgs {
     /// waited for.
     #[arg(long, value_name = "TIME", default_value = "600s", requires = "transparent", value_parser = ring_patience)]
     pub ring_patience: Duration,
+    /// With --transparent: the interface behind which another transparent switch is, to sum together with: rings whose workers are behind several
+    /// switches are summed in each, and one sum goes up and one comes down. The switch above needs no setting.
+    #[arg(long, value_name = "IF", requires = "transparent")]
+    pub uplink: Option<String>,
     /// With --transparent: sum inside the RDMA connections (RoCEv2) of these workers, too. May be given several times. RING:TYPE:OPERATOR:IP,IP,..
     /// with the workers by rank, as 7:f32:sum:10.0.0.1,10.0.0.2; behind it :window=N, :packets=N, :payload=BYTES and :silence=TIME where they
     /// are not 2, 170, 1024 and 3s. TIME is how long a worker's network card may leave questions unanswered while others wait.
@@ -158,7 +162,10 @@ pub(super) fn run(args: &SwitchArgs) -> ExitCode {
             eprintln!("error: {error}");
             let wrong_port = |error: &PortError| matches!(error, PortError::NoInterface { .. } | PortError::NoCable { .. });
             let wrong_input = match &error {
-                ServiceError::TooFewInterfaces(_) | ServiceError::MixedPorts | ServiceError::SharedNeighbours(..) => true,
+                ServiceError::TooFewInterfaces(_)
+                | ServiceError::MixedPorts
+                | ServiceError::NoUplink(_)
+                | ServiceError::SharedNeighbours(..) => true,
                 ServiceError::Port(error) => wrong_port(error),
             };
             ExitCode::from(if wrong_input { 2 } else { 1 })
@@ -177,6 +184,7 @@ fn config(args: &SwitchArgs, watch: Arc<Watch>) -> ServiceConfig {
         patience: own.ring_patience,
         loss: faults.loss,
         seed: faults.seed,
+        uplink: own.uplink.clone(),
         rdma: own.rdma_ring.clone(),
         watch: Some(watch),
     }
@@ -208,6 +216,11 @@ fn say_goodbye(ended: &Ended) {
         rings_failed = done.rings_failed,
         refused = done.refused,
         held_bytes_peak = done.held_bytes_peak,
+        trunk_part_bytes = done.trunk_part_bytes,
+        trunk_whole_bytes = done.trunk_whole_bytes,
+        trunk_segments = done.trunk_segments,
+        trunk_repeated = done.trunk_repeated,
+        trunk_damaged = done.trunk_damaged,
         rdma_runs = done.rdma.runs,
         rdma_summed = done.rdma.summed,
         rdma_repeated = done.rdma.repeated,

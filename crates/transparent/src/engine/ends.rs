@@ -9,6 +9,7 @@ use super::ring::{End, Failure, Ring, RingKey};
 use super::stream::{Membership, State};
 use super::{Ports, STALL, Switch};
 use crate::segment::{Flow, Place, Segment, reset, turned, window_update, word};
+use crate::trunk::message::Said;
 
 /// A worker that ends closes both of its connections within that time; one whose successor has closed ends soon after it.
 const TOGETHER: Duration = Duration::from_us(3_000_000);
@@ -49,8 +50,12 @@ impl Switch {
     /// A connection of a ring is gone, by rank `who`: whatever is not complete never will be.
     pub(super) fn end_member(&mut self, now: Instant, flow: Flow, membership: Membership, who: u16, out: &mut impl Ports) {
         let at = self.streams.get(&flow).map_or(0, |stream| stream.acknowledged);
-        if let Some(ring) = self.rings.get_mut(&membership.ring) {
-            ring.note_end(End { rank: who, of: membership.rank, at, since: now });
+        let of = membership.rank;
+        if let Some(ring) = self.rings.get_mut(&membership.ring)
+            && ring.note_end(End { rank: who, of, at, since: now })
+            && ring.tree.is_used()
+        {
+            self.spread_word(membership.ring, usize::MAX, &Said::End { rank: who, of, at });
         }
         self.check_ends(now, membership.ring, out);
         // Where the ring was reset, its connections are remembered for a while.
@@ -63,12 +68,12 @@ impl Switch {
     /// the port at which all others' successors listen, that rank is gone before it came.
     pub(super) fn end_unspoken(&mut self, now: Instant, flow: Flow, out: &mut impl Ports) {
         let waits_for = |ring: &Ring| {
-            if ring.joined >= ring.world {
+            if ring.joined >= ring.world || ring.tree.begun.is_some() {
                 return None;
             }
             let rank = (0..ring.world).find(|&rank| {
                 let beside = [ring.previous(rank), ring.next(rank)].iter().any(|&beside| ring.member(beside).is_some());
-                ring.member(rank).is_none() && beside && ring.fits(rank, flow).is_ok()
+                ring.seat(rank).is_none() && beside && ring.fits(rank, flow).is_ok()
             })?;
             (!ring.is_closing && ring.flows().all(|member| member.to.port() == flow.to.port())).then_some(rank)
         };
@@ -84,15 +89,24 @@ impl Switch {
         self.held_bytes -= stream.held_bytes as u64;
         if let Some(membership) = stream.membership()
             && let Some(ring) = self.rings.get_mut(&membership.ring)
-            && ring.leave(membership.rank)
         {
+            ring.leave(membership.rank);
+            if self.after_leaving(membership.ring) {
+                self.end_quietly(membership.ring);
+            }
+        }
+    }
+
+    /// Nobody is left.
+    pub(super) fn end_quietly(&mut self, key: RingKey) {
+        if let Some(ring) = self.remove_ring(key) {
             tracing::info!(ring = ring.number, "the ring has ended");
-            self.remove_ring(membership.ring);
         }
     }
 
     fn remove_ring(&mut self, key: RingKey) -> Option<Ring> {
         let ring = self.rings.remove(&key)?;
+        self.runs.retain(|_, known| *known != key);
         if self.numbers.get(&ring.number) == Some(&key) {
             self.numbers.remove(&ring.number);
         }
@@ -105,6 +119,9 @@ impl Switch {
         tracing::error!(ring = ring.number, "{failure}: all its connections are reset");
         let why: Arc<str> = format!("ring {}: {failure}", ring.number).into();
         self.statistics.rings_failed += 1;
+        self.say_to_others(&ring, key, usize::MAX, &Said::Fails { why: failure.to_string() });
+        // Before the resets come there.
+        self.settle(now, out);
         for flow in ring.flows() {
             let Some(stream) = self.streams.get_mut(&flow) else { continue };
             self.held_bytes -= stream.held_bytes as u64;

@@ -115,11 +115,11 @@ impl Switch {
             return;
         }
         self.next_words = now + INTERVAL;
-        let waits = |ring: &Ring| ring.joined < ring.world && now.since(ring.moved) >= INTERVAL;
+        let waits = |ring: &Ring| ring.joined < ring.world && !ring.tree.is_used() && now.since(ring.moved) >= INTERVAL;
         if !self.rings.values().any(waits) {
             return;
         }
-        for port in (0..self.ports.len()).filter(|&port| self.ports[port].is_in_service()) {
+        for port in (0..self.ports.len()).filter(|port| self.ports[*port].is_in_service() && !self.trunks.contains_key(port)) {
             self.send_word(port, waits, out);
         }
     }
@@ -140,13 +140,13 @@ impl Switch {
     /// Another switch says which ranks it has.
     pub(super) fn on_word(&mut self, now: Instant, port: usize, frame: &[u8], out: &mut impl Ports) {
         let other = identity(frame);
-        if other == self.config.identity {
+        if other == self.config.identity || self.trunks.contains_key(&port) {
             return;
         }
         let mut seen: Vec<(RingKey, Option<Entry>)> = Vec::new();
         for entry in entries(frame) {
             let Some(key) = self.numbers.get(&entry.ring) else { continue };
-            if !self.rings.get(key).is_some_and(|ring| ring.joined < ring.world && entry.is_missing_in(ring)) {
+            if !self.rings.get(key).is_some_and(|ring| ring.joined < ring.world && !ring.tree.is_used() && entry.is_missing_in(ring)) {
                 continue;
             }
             let own = entry.own.then_some(entry);

@@ -6,8 +6,8 @@ use std::ops::Range;
 
 use fanin_core::{Duration, Instant};
 use fanin_protocols::shared::splice::{Splice, SpliceError};
-use fanin_wire::stream::MessageHeader;
 
+use super::tree::Tree;
 use crate::segment::Flow;
 
 /// Which ring of all that there ever were: numbers come again.
@@ -41,6 +41,18 @@ pub(super) enum Failure {
     Fragments { rank: u16, at: SocketAddr },
     /// Nothing has moved for too long.
     Stalled(Waited),
+    /// What another switch says.
+    Told(String),
+    /// A switch that is needed has gone, was restarted, or was never there.
+    Beyond { interface: String, is_restart: bool },
+    /// A rank has come that another switch has, too.
+    Besides { rank: u16 },
+    /// The switch behind an interface sends more than it may.
+    TooMuch { interface: String },
+    /// A rank's segments pass another switch, and its connection was never seen here.
+    Unseen { rank: u16, at: SocketAddr },
+    /// What a rank has sent comes from another switch as it was sent.
+    Unsummed { rank: u16, at: SocketAddr, interface: String },
     /// Some connections pass only here and some only at another switch.
     Divided { here: u16, there: u16, from: SocketAddr, to: SocketAddr, interface: String },
 }
@@ -85,10 +97,30 @@ impl fmt::Display for Failure {
             }
             Failure::Fragments { rank, at } => write!(f, "segments of rank {rank} at {at} come in fragments, which cannot be summed"),
             Failure::Stalled(waited) => waited.fmt(f),
+            Failure::Told(why) => f.write_str(why),
+            Failure::Beyond { interface, is_restart: true } => {
+                write!(f, "the switch behind interface {interface}, which sums together with this one, was restarted")
+            }
+            Failure::Beyond { interface, is_restart: false } => {
+                write!(f, "no transparent switch answers behind interface {interface}, where one has to sum together with this one")
+            }
+            Failure::Besides { rank } => {
+                write!(f, "rank {rank} has come, and another switch has it, too: two jobs have the same ring number")
+            }
+            Failure::TooMuch { interface } => write!(f, "the switch behind interface {interface} has sent more than there is room for"),
+            Failure::Unseen { rank, at } => {
+                write!(f, "rank {rank} at {at} is behind another switch, and the beginning of its connection was not seen here")
+            }
+            Failure::Unsummed { rank, at, interface } => write!(
+                f,
+                "what rank {rank} at {at} has sent comes by interface {interface} as it was sent: the switch there, which has summed it, was \
+                 restarted"
+            ),
             Failure::Divided { here, there, from, to, interface } => write!(
                 f,
                 "rank {there}'s connection from {from} to {to} passes only another transparent switch, behind {interface}, and rank {here}'s only \
-                 this one: one switch has to see the connections of all ranks"
+                 this one: one switch has to see the connections of all ranks, or the lower one of two has to know which interface leads up \
+                 (--uplink)"
             ),
         }
     }
@@ -153,6 +185,8 @@ pub(super) struct Ring {
     reported: Instant,
     /// Memory for ranges.
     pub complete: Vec<Range<u64>>,
+    /// What other switches have to do with it.
+    pub tree: Tree,
 }
 
 impl Ring {
@@ -170,7 +204,39 @@ impl Ring {
             moved: now,
             reported: now,
             complete: Vec::new(),
+            tree: Tree::default(),
         }
+    }
+
+    /// Where a rank's connection leads, whether it is here or behind a switch below.
+    pub fn seat(&self, rank: u16) -> Option<Flow> {
+        self.member(rank).or_else(|| self.tree.elsewhere.get(&rank).copied())
+    }
+
+    /// All of these.
+    pub fn seats(&self) -> impl Iterator<Item = (u16, Flow)> {
+        let below = self.tree.elsewhere.iter().filter(|(rank, _)| self.member(**rank).is_none());
+        self.ranks().chain(below.map(|(rank, flow)| (*rank, *flow)))
+    }
+
+    /// How many ranks are known.
+    pub fn known(&self) -> usize {
+        self.seats().count()
+    }
+
+    /// Whether all have come who are summed, and all whose receivers are here.
+    pub fn is_whole(&self) -> bool {
+        match self.tree.begun {
+            Some(_) => self.tree.given == self.joined,
+            None => self.joined == self.world,
+        }
+    }
+
+    /// A rank behind another switch has its receiver here.
+    pub fn seat_noticed(&mut self, flow: Flow, rank: u16) {
+        self.members[usize::from(rank)] = Some(flow);
+        self.known[usize::from(rank)] = Some(flow);
+        self.tree.given += 1;
     }
 
     pub fn next(&self, rank: u16) -> u16 {
@@ -187,29 +253,28 @@ impl Ring {
 
     /// Where a rank is or was, if it has ever come.
     pub fn place(&self, rank: u16) -> Option<SocketAddr> {
-        self.known[usize::from(rank)].map(|flow| flow.from)
+        self.known[usize::from(rank)].or_else(|| self.tree.elsewhere.get(&rank).copied()).map(|flow| flow.from)
     }
 
     /// Whether rank `rank` could have this connection: the receiver of each rank is the sender of the next one, by addresses.
     pub fn fits(&self, rank: u16, flow: Flow) -> Result<(), Failure> {
         let (previous, next) = (self.previous(rank), self.next(rank));
-        if let Some(before) = self.member(previous).filter(|before| before.to.ip() != flow.from.ip()) {
+        if let Some(before) = self.seat(previous).filter(|before| before.to.ip() != flow.from.ip()) {
             return Err(Failure::Apart { rank: previous, ends_at: before.to, next: rank, sends_from: flow.from });
         }
-        if let Some(after) = self.member(next).filter(|after| after.from.ip() != flow.to.ip()) {
+        if let Some(after) = self.seat(next).filter(|after| after.from.ip() != flow.to.ip()) {
             return Err(Failure::Apart { rank, ends_at: flow.to, next, sends_from: after.from });
         }
         Ok(())
     }
 
     /// Whether a newcomer can be one of the ring.
-    pub fn admit(&self, flow: Flow, header: &MessageHeader) -> Result<(), Failure> {
-        if header.world != self.world {
-            return Err(Failure::World { ring: self.world, got: header.world });
+    pub fn admit(&self, flow: Flow, rank: u16, world: u16) -> Result<(), Failure> {
+        if world != self.world {
+            return Err(Failure::World { ring: self.world, got: world });
         }
-        let rank = header.rank;
         self.fits(rank, flow)?;
-        match self.member(rank) {
+        match self.seat(rank) {
             None => Ok(()),
             Some(by) if by.from.ip() == flow.from.ip() && by.to == flow.to => Err(Failure::Again { rank, at: flow.from }),
             Some(by) if !self.has_begun => Err(Failure::Twice { rank, one: by, other: flow.into() }),
@@ -224,11 +289,10 @@ impl Ring {
         self.moved = now;
     }
 
-    /// Whether that was the last one.
-    pub fn leave(&mut self, rank: u16) -> bool {
+    /// A rank has gone.
+    pub fn leave(&mut self, rank: u16) {
         self.members[usize::from(rank)] = None;
         self.is_closing = true;
-        self.members.iter().all(Option::is_none)
     }
 
     pub fn flows(&self) -> impl Iterator<Item = Flow> {
@@ -241,10 +305,13 @@ impl Ring {
     }
 
     /// Somebody has ended. What is known already stays where it is: the first sign counts.
-    pub fn note_end(&mut self, end: End) {
-        if !self.ends.iter().any(|known| (known.rank, known.of, known.at) == (end.rank, end.of, end.at)) {
+    /// Whether it is one.
+    pub fn note_end(&mut self, end: End) -> bool {
+        let is_new = !self.ends.iter().any(|known| (known.rank, known.of, known.at) == (end.rank, end.of, end.at));
+        if is_new {
             self.ends.push(end);
         }
+        is_new
     }
 
     /// The first one that has ended where others cannot go on.
@@ -255,18 +322,29 @@ impl Ring {
     /// What the ring waits for; `None` where it waits for nothing.
     pub fn waited(&self, now: Instant) -> Option<Waited> {
         let waits = self.splice.waits()?;
-        let name = |&rank: &u16| match (self.member(rank), self.place(rank)) {
+        let name = |&rank: &u16| match self.tree.elsewhere.get(&rank) {
+            Some(flow) => format!("{rank} at {}, behind another switch", flow.from),
+            None => self.name(rank),
+        };
+        let mut names = waits.ranks.iter().map(name).collect::<Vec<_>>().join(", rank ");
+        if names.is_empty() {
+            names.push_str("of other switches");
+        }
+        Some(Waited { time: now.since(self.moved), message: waits.message, names, ranks: waits.ranks })
+    }
+
+    /// A rank as the log calls it.
+    fn name(&self, rank: u16) -> String {
+        match (self.member(rank), self.place(rank)) {
             (Some(flow), _) => format!("{rank} at {}", flow.from),
             (None, Some(at)) => format!("{rank} at {at}, which has gone"),
             (None, None) => {
-                let (before, after) = (self.member(self.previous(rank)), self.member(self.next(rank)));
+                let (before, after) = (self.seat(self.previous(rank)), self.seat(self.next(rank)));
                 let from = before.map(|flow| format!(" from {}", flow.to.ip())).unwrap_or_default();
                 let to = after.map(|flow| format!(" to {}", flow.from.ip())).unwrap_or_default();
                 format!("{rank}, which has not come yet{}{from}{to}", if from.is_empty() && to.is_empty() { "" } else { ": a connection" })
             }
-        };
-        let names = waits.ranks.iter().map(name).collect::<Vec<_>>().join(", rank ");
-        Some(Waited { time: now.since(self.moved), message: waits.message, names, ranks: waits.ranks })
+        }
     }
 
     /// Says whom a ring waits for in which nothing has moved for so long, and gives why it is to end where that was too long. To be called
@@ -276,7 +354,9 @@ impl Ring {
             self.moved = now;
             return None;
         }
-        let ends = now.since(self.moved) >= patience;
+        // Whoever has all of its own sent on leaves it to the switch above to say for whom all wait.
+        let is_above = self.tree.begun == Some(true) && self.splice.waits().is_some_and(|waits| waits.ranks.is_empty());
+        let ends = now.since(self.moved) >= patience && !is_above;
         if now.since(self.moved) < after || (now.since(self.reported) < after && !ends) {
             return None;
         }

@@ -62,6 +62,8 @@ pub(super) struct Membership {
     /// The ring's key, not its number.
     pub ring: RingKey,
     pub rank: u16,
+    /// Its sender is at another switch, which tells what it has sent.
+    pub is_noticed: bool,
 }
 
 /// What the first bytes say.
@@ -82,8 +84,8 @@ pub(super) struct Undecided {
     pub held_bytes: usize,
     /// Something has come twice.
     pub repeated: bool,
-    /// There will be no more.
-    pub ended: bool,
+    /// Where it ends, once that is known.
+    pub end: Option<u64>,
 }
 
 impl Undecided {
@@ -95,7 +97,9 @@ impl Undecided {
             self.first[range.start as usize..range.end as usize].copy_from_slice(&payload[..(range.end - range.start) as usize]);
             self.known.insert(range);
         }
-        self.ended |= held.segment.flags.fin;
+        if held.segment.flags.fin {
+            self.end = Some(held.end());
+        }
         self.held_bytes += held.frame.len();
         self.held.push(held);
     }
@@ -110,7 +114,8 @@ impl Undecided {
             return Verdict::NotOurs;
         }
         if known < MessageHeader::LEN {
-            return if self.ended { Verdict::NotOurs } else { Verdict::Unknown };
+            // The end may come before the beginning does.
+            return if self.end.is_some_and(|end| end < MessageHeader::LEN as u64) { Verdict::NotOurs } else { Verdict::Unknown };
         }
         match MessageHeader::parse(&self.first) {
             Ok(header) if header.summed == 0 && header.message == 0 => Verdict::Ours(header),
@@ -189,7 +194,7 @@ impl Stream {
             held: Vec::new(),
             held_bytes: 0,
             repeated: false,
-            ended: false,
+            end: None,
         };
         Stream {
             state: State::Undecided(Box::new(undecided)),

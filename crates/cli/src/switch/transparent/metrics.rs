@@ -25,6 +25,7 @@ pub(super) fn health(report: &Report) -> Result<(), String> {
 /// Everything that is told.
 pub(super) fn fill(page: &mut Page, report: &Report) {
     switch(page, report);
+    trunks(page, report);
     ports(page, report);
     rings(page, &report.rings);
     rdma(page, report);
@@ -62,6 +63,22 @@ fn switch(page: &mut Page, report: &Report) {
     page.gauge("fanin_transparent_held_peak_bytes", "The most that there were at once", done.held_bytes_peak);
 }
 
+/// What goes between this switch and those that it sums together with.
+fn trunks(page: &mut Page, report: &Report) {
+    let done = &report.done;
+    page.gauge("fanin_transparent_trunks", "Switches above and below that answer", done.trunks);
+    page.counter("fanin_transparent_trunk_part_bytes", "Bytes of sums of a part of a ring that went up", done.trunk_part_bytes);
+    page.counter("fanin_transparent_trunk_whole_bytes", "Bytes of sums of all workers that went down", done.trunk_whole_bytes);
+    page.counter(
+        "fanin_transparent_trunk_segments",
+        "Segments whose headers went to the switch where their receiver is",
+        done.trunk_segments,
+    );
+    page.counter("fanin_transparent_trunk_repeated_frames", "Frames to other switches that were sent again", done.trunk_repeated);
+    page.counter("fanin_transparent_trunk_damaged_frames", "Frames of other switches that were damaged", done.trunk_damaged);
+    page.counter("fanin_transparent_trunk_strange_messages", "What other switches said that does not fit", done.trunk_strange);
+}
+
 fn ports(page: &mut Page, report: &Report) {
     let each = |value: fn(&fanin_transparent::PortView) -> u64| {
         report.ports.iter().map(move |port| (label("interface", &port.name), value(port))).collect::<Vec<_>>()
@@ -82,6 +99,7 @@ fn rings(page: &mut Page, rings: &[RingView]) {
     let each = |value: fn(&RingView) -> u64| rings.iter().map(move |ring| (label("ring", ring.ring), value(ring))).collect::<Vec<_>>();
     page.gauges("fanin_transparent_ring_world", "Workers that the ring has", each(|ring| ring.world.into()));
     page.gauges("fanin_transparent_ring_present", "Those among them that are there", each(|ring| ring.present.into()));
+    page.gauges("fanin_transparent_ring_switches", "Other switches that sum for it, too", each(|ring| ring.switches as u64));
     page.gauges("fanin_transparent_ring_idle_seconds", "For how long nothing has moved", each(|ring| ring.idle.as_s_f64() as u64));
     let waits =
         rings.iter().flat_map(|ring| ring.waits.iter().map(|rank| (vec![("ring", ring.ring.to_string()), ("rank", rank.to_string())], 1)));

@@ -7,6 +7,9 @@
 //! acknowledged it: a segment that is sent again is answered at once, however late.
 //!
 //! Messages begin at multiples of eight bytes ([`fanin_wire::stream`]), so no element is torn where memory wraps.
+//!
+//! In a tree of switches a splice sums what is behind its own switch ([`Splice::gather`]): the sum is a stream as a worker's is, and takes the
+//! place of its first rank one level up. What all have comes back from there ([`Splice::give`], `netreduce 5.7`).
 
 mod intervals;
 
@@ -14,7 +17,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::ops::Range;
 
-use fanin_core::{Malformed, OrderedReduction};
+use fanin_core::{ElementOp, Malformed, Operator, OrderedReduction};
 use fanin_wire::stream::{MessageHeader, SEAL_BYTES, checksum, seal};
 
 pub use intervals::Intervals;
@@ -45,6 +48,11 @@ pub enum SpliceError {
         /// In what it differs.
         field: &'static str,
     },
+    /// A result is given to which this part of the tree has not contributed.
+    Unasked {
+        /// Where it begins.
+        at: u64,
+    },
 }
 
 impl fmt::Display for SpliceError {
@@ -54,6 +62,7 @@ impl fmt::Display for SpliceError {
             SpliceError::Disagreement { rank, message, field } => {
                 write!(f, "rank {rank}'s message {message} has another `{field}` than the other ranks'")
             }
+            SpliceError::Unasked { at } => write!(f, "a result of byte {at} comes before the sums that it needs have been sent"),
         }
     }
 }
@@ -76,7 +85,7 @@ pub struct Waits {
     pub at: u64,
     /// The message that it belongs to.
     pub message: u32,
-    /// The ranks that have not sent it.
+    /// The ranks that have not sent it, or what is next to be sent on where this is a part of the ring.
     pub ranks: Vec<u16>,
 }
 
@@ -119,6 +128,10 @@ pub struct Splice {
     contributions: Vec<Contribution>,
     result: Box<[u8]>,
     complete: Intervals,
+    /// Whose contributions are summed, in this order.
+    summed: Box<[u16]>,
+    /// Where that is a part of the ring only: which bytes of `result` hold, or have held, the sum of the part.
+    part: Option<Intervals>,
     /// Messages that are known and not acknowledged by all, the first one first.
     messages: VecDeque<Message>,
     /// Where the first message begins that is not known yet, and its number.
@@ -141,6 +154,8 @@ impl Splice {
             contributions: (0..world).map(|_| Contribution { bytes: zeros(0), there: Intervals::default() }).collect(),
             result: zeros(capacity),
             complete: Intervals::default(),
+            summed: (0..world).collect(),
+            part: None,
             messages: VecDeque::new(),
             framed: 0,
             next_message: 0,
@@ -178,6 +193,51 @@ impl Splice {
         Ok(Inserted::Taken)
     }
 
+    /// From now on the contributions of these ranks, in this order, make the sum: where a switch behind another one sums what it has itself, its
+    /// sum comes as the contribution of its first rank. `is_part`: it is not the sum of all; [`Splice::insert`] then gives those ranges
+    /// whose sums are to be sent on ([`Splice::part`]), and results are given ([`Splice::give`]). Ranges that are there already are added to
+    /// `complete`. Only before anything is complete.
+    ///
+    /// # Errors
+    /// As of [`Splice::insert`].
+    pub fn gather(&mut self, ranks: &[u16], is_part: bool, complete: &mut Vec<Range<u64>>) -> Result<(), SpliceError> {
+        self.summed = ranks.iter().copied().filter(|rank| *rank < self.world).collect();
+        self.part = is_part.then(Intervals::default);
+        self.reduce(self.base..self.base + self.capacity, complete)
+    }
+
+    /// The sum of a part of the ring, of a range that [`Splice::insert`] or [`Splice::gather`] has just named: until its result is given.
+    pub fn part(&self, offset: u64, out: &mut [u8]) {
+        self.read(offset, out);
+    }
+
+    /// Up to where the sum of a part of the ring is there, which is to be sent on; `None` where all are summed here.
+    pub fn part_to(&self) -> Option<u64> {
+        self.part.as_ref().map(|part| part.reach(self.base))
+    }
+
+    /// Results of all ranks for a part of the ring. Ranges that are complete now are added to `complete`.
+    ///
+    /// # Errors
+    /// [`SpliceError::Unasked`]: nobody can have summed these bytes.
+    pub fn give(&mut self, offset: u64, bytes: &[u8], complete: &mut Vec<Range<u64>>) -> Result<(), SpliceError> {
+        let end = offset.checked_add(bytes.len() as u64).ok_or(SpliceError::Unasked { at: offset })?;
+        let mut range = offset.max(self.base)..end;
+        if range.start >= range.end {
+            return Ok(());
+        }
+        if !self.part.as_ref().is_some_and(|part| part.contains(&range)) {
+            return Err(SpliceError::Unasked { at: offset });
+        }
+        while let Some(missing) = self.complete.next_missing(&range) {
+            write(&mut self.result, missing.start, &bytes[(missing.start - offset) as usize..(missing.end - offset) as usize]);
+            range.start = missing.end;
+            self.complete.insert(missing.clone());
+            complete.push(missing);
+        }
+        Ok(())
+    }
+
     /// Whether the results of all these bytes are there.
     pub fn is_complete(&self, range: &Range<u64>) -> bool {
         self.complete.contains(&(range.start.max(self.base)..range.end))
@@ -208,10 +268,18 @@ impl Splice {
         self.base = self.base.max(to.min(self.complete.reach(self.base)));
         let base = self.base;
         self.complete.forget(base);
+        if let Some(part) = &mut self.part {
+            part.forget(base);
+        }
         self.contributions.iter_mut().for_each(|contribution| contribution.there.forget(base));
         while self.messages.front().is_some_and(|message| message.end() <= base) {
             self.messages.pop_front();
         }
+    }
+
+    /// All receivers have what lies below.
+    pub fn released(&self) -> u64 {
+        self.base
     }
 
     /// What lies beyond is not taken yet.
@@ -239,7 +307,12 @@ impl Splice {
         {
             return None;
         }
-        let ranks = (0..self.world).filter(|&rank| self.contributions[usize::from(rank)].there.reach(at) == at).collect();
+        // What this part has summed is waited for elsewhere.
+        let from = self.part_to().unwrap_or(at);
+        let beyond = from..self.base + self.capacity;
+        let waits = self.contributions.iter().any(|contribution| contribution.there.next_within(&beyond).is_some());
+        let lacks = |rank: &u16| waits && self.contributions[usize::from(*rank)].there.reach(from) == from;
+        let ranks = self.summed.iter().copied().filter(lacks).collect();
         let message = self.messages.iter().find(|message| message.end() > at).map_or(self.next_message, |message| message.header.message);
         Some(Waits { at, message, ranks })
     }
@@ -302,11 +375,10 @@ impl Splice {
             while let Some(there) = self.there_from_all(&part) {
                 part.start = there.end.max(part.start + 1);
                 let mut whole = there.start.next_multiple_of(ALIGNMENT)..there.end / ALIGNMENT * ALIGNMENT;
-                while let Some(missing) = self.complete.next_missing(&whole) {
+                while let Some(missing) = self.done().next_missing(&whole) {
                     self.sum(&message.header, missing.clone());
                     whole.start = missing.end;
-                    self.complete.insert(missing.clone());
-                    complete.push(missing);
+                    self.finish(missing, complete);
                 }
             }
             self.seal(index, complete);
@@ -316,6 +388,9 @@ impl Splice {
 
     /// Takes what is complete of a message into its checksum; the last byte of it is followed by the seal.
     fn seal(&mut self, index: usize, complete: &mut Vec<Range<u64>>) {
+        if self.part.is_some() {
+            return self.end_part(index, complete);
+        }
         let message = &mut self.messages[index];
         let to = self.complete.reach(message.checked).min(message.seal_at());
         while message.checked < to {
@@ -325,7 +400,7 @@ impl Splice {
             message.checked += length;
         }
         let range = message.seal_at()..message.end();
-        let all = message.checked == range.start && self.contributions.iter().all(|contribution| contribution.there.contains(&range));
+        let all = message.checked == range.start && is_there(&self.contributions, &self.summed, &range);
         if all && !self.complete.contains(&range) && range.start >= self.base {
             debug_assert_eq!(range.end - range.start, SEAL_BYTES as u64);
             write(&mut self.result, range.start, &seal(message.crc));
@@ -334,25 +409,42 @@ impl Splice {
         }
     }
 
+    /// The place of the seal in the sum of a part is as empty as in a worker's stream.
+    fn end_part(&mut self, index: usize, complete: &mut Vec<Range<u64>>) {
+        let message = &self.messages[index];
+        let range = message.seal_at()..message.end();
+        if range.start >= self.base && !self.done().contains(&range) && is_there(&self.contributions, &self.summed, &range) {
+            write(&mut self.result, range.start, &[0; SEAL_BYTES]);
+            self.finish(range, complete);
+        }
+    }
+
+    /// What is summed as far as it is here.
+    fn done(&self) -> &Intervals {
+        self.part.as_ref().unwrap_or(&self.complete)
+    }
+
+    fn finish(&mut self, range: Range<u64>, complete: &mut Vec<Range<u64>>) {
+        self.part.as_mut().unwrap_or(&mut self.complete).insert(range.clone());
+        complete.push(range);
+    }
+
     /// Once all ranks' headers of a message are there: they must agree.
     fn compare_headers(&mut self, message: &Message, complete: &mut Vec<Range<u64>>) -> Result<(), SpliceError> {
         let range = message.start..message.start + MessageHeader::LEN as u64;
-        if range.start < self.base || self.complete.contains(&range) {
+        if range.start < self.base || self.done().contains(&range) || !is_there(&self.contributions, &self.summed, &range) {
             return Ok(());
         }
-        if !self.contributions.iter().all(|contribution| contribution.there.contains(&range)) {
-            return Ok(());
-        }
-        for rank in 0..self.world {
+        for &rank in &self.summed {
             if let Some(field) = message.header.disagreement(&self.header_of(rank, message.start)?) {
                 return Err(SpliceError::Disagreement { rank, message: message.header.message, field });
             }
         }
         let mut bytes = [0; MessageHeader::LEN];
-        MessageHeader { summed: self.world, rank: 0, ..message.header }.emit(&mut bytes);
+        let (summed, rank) = if self.part.is_some() { (0, self.summed.first().copied().unwrap_or(0)) } else { (self.world, 0) };
+        MessageHeader { summed, rank, ..message.header }.emit(&mut bytes);
         write(&mut self.result, range.start, &bytes);
-        self.complete.insert(range.clone());
-        complete.push(range);
+        self.finish(range, complete);
         Ok(())
     }
 
@@ -361,8 +453,8 @@ impl Splice {
         let mut start = range.start;
         'again: loop {
             let mut end = range.end;
-            for contribution in &self.contributions {
-                let part = contribution.there.next_within(&(start..range.end))?;
+            for &rank in &self.summed {
+                let part = self.contributions[usize::from(rank)].there.next_within(&(start..range.end))?;
                 if part.start > start {
                     start = part.start;
                     continue 'again;
@@ -374,18 +466,26 @@ impl Splice {
     }
 
     fn sum(&mut self, header: &MessageHeader, range: Range<u64>) {
+        // Who has all divides.
+        let is_part = self.part.is_some() && header.op.operator == Operator::Avg;
+        let op = if is_part { ElementOp { operator: Operator::Sum, ..header.op } } else { header.op };
         let mut at = range.start;
         while at < range.end {
             let place = at % self.capacity;
             let length = (range.end - at).min(self.capacity - place).min(TILE_BYTES);
             let piece = place as usize..(place + length) as usize;
-            let inputs = self.contributions.iter().map(|contribution| &contribution.bytes[piece.clone()]);
-            let done = self.reduction.reduce(header.op, u32::from(self.world), inputs, &mut self.result[piece.clone()]);
+            let inputs = self.summed.iter().map(|&rank| &self.contributions[usize::from(rank)].bytes[piece.clone()]);
+            let done = self.reduction.reduce(op, u32::from(self.world), inputs, &mut self.result[piece.clone()]);
             // All are equally long and whole elements, and the header was checked.
             debug_assert_eq!(done, Ok(()));
             at += length;
         }
     }
+}
+
+/// Whether these ranks have all sent these bytes.
+fn is_there(contributions: &[Contribution], ranks: &[u16], range: &Range<u64>) -> bool {
+    ranks.iter().all(|&rank| contributions[usize::from(rank)].there.contains(range))
 }
 
 /// Writes bytes of a stream to the memory that it goes round in.

@@ -158,3 +158,90 @@ fn acknowledgements_of_what_was_never_sent_are_not_believed() {
     splice.release(1 << 40);
     assert_eq!(splice.base, 72);
 }
+
+/// Parts of a ring, each summed by itself, and a splice that has all of them: what it gives back is what one splice would have.
+#[test]
+fn parts_of_a_ring_add_up_to_what_one_switch_sums() {
+    // Of whole numbers: a mean of 16 bits is rounded at each switch.
+    let messages = messages();
+    for seed in 0..30u64 {
+        let world = 3 + (seed % 4) as u16;
+        let streams: Vec<Vec<u8>> = (0..world).map(|rank| stream(5, rank, world, &messages)).collect();
+        let expected = expected(&streams, &messages);
+        let end = expected.len() as u64;
+        let is_far = |rank: u16| mix(seed, u64::from(rank) + 900).is_multiple_of(2) && rank > 0;
+        let (near, far): (Vec<u16>, Vec<u16>) = (0..world).partition(|rank| !is_far(*rank));
+        if far.is_empty() {
+            continue;
+        }
+        let (mut root, mut leaf) = (Splice::new(5, world, 1 << 14), Splice::new(5, world, 1 << 14));
+        let (mut up, mut whole) = (Vec::new(), Vec::new());
+        let early = seed % 3 == 0;
+        let gather = |root: &mut Splice, leaf: &mut Splice, up: &mut Vec<Range<u64>>, whole: &mut Vec<Range<u64>>| {
+            leaf.gather(&far, true, up).unwrap();
+            let all = [&near[..], &far[..1]].concat();
+            root.gather(&all, false, whole).unwrap();
+        };
+        if early {
+            gather(&mut root, &mut leaf, &mut up, &mut whole);
+        }
+        let mut step = 0;
+        while leaf.complete_to(0) < end || root.complete_to(0) < end {
+            step += 1;
+            assert!(step < 40_000, "seed {seed}: {} and {}", root.complete_to(0), leaf.complete_to(0));
+            let draw = mix(seed, 2_000 + step);
+            let rank = (draw % u64::from(world)) as u16;
+            let from = ((draw >> 8) % (end + 200)).saturating_sub(200);
+            let to = (from + 1 + (draw >> 32) % 300).min(end);
+            let bytes = &streams[usize::from(rank)][from as usize..to as usize];
+            if is_far(rank) {
+                leaf.insert(rank, from, bytes, &mut up).unwrap();
+            } else {
+                root.insert(rank, from, bytes, &mut whole).unwrap();
+            }
+            if !early && step == 50 {
+                assert!(up.is_empty() && whole.is_empty());
+                gather(&mut root, &mut leaf, &mut up, &mut whole);
+            }
+            for range in std::mem::take(&mut up) {
+                let mut sum = vec![0; (range.end - range.start) as usize];
+                leaf.part(range.start, &mut sum);
+                root.insert(far[0], range.start, &sum, &mut whole).unwrap();
+                // A copy changes nothing.
+                root.insert(far[0], range.start, &sum, &mut whole).unwrap();
+            }
+            let mut given = Vec::new();
+            for range in std::mem::take(&mut whole) {
+                let mut result = vec![0; (range.end - range.start) as usize];
+                root.read(range.start, &mut result);
+                leaf.give(range.start, &result, &mut given).unwrap();
+                leaf.give(range.start, &vec![9; result.len()], &mut given).unwrap();
+            }
+            assert!(given.iter().all(|range| leaf.is_complete(range)));
+        }
+        let mut at_leaf = vec![0; expected.len()];
+        leaf.read(0, &mut at_leaf);
+        assert!(at_leaf == expected, "seed {seed}");
+        assert_eq!((leaf.part_to(), leaf.waits(), root.waits()), (Some(end), None, None));
+    }
+}
+
+#[test]
+fn a_result_to_which_nobody_has_contributed_is_refused() {
+    let mut leaf = Splice::new(5, 4, 4_096);
+    let bytes = stream(5, 2, 4, &[(op(DType::I32, Operator::Sum), 10)]);
+    let mut up = Vec::new();
+    leaf.insert(2, 0, &bytes[..64], &mut up).unwrap();
+    leaf.gather(&[2], true, &mut up).unwrap();
+    assert_eq!(up, [0..32, 32..64]);
+    assert_eq!(leaf.give(32, &[1; 40], &mut Vec::new()), Err(SpliceError::Unasked { at: 32 }));
+    assert_eq!(leaf.give(u64::MAX, &[1; 8], &mut Vec::new()), Err(SpliceError::Unasked { at: u64::MAX }));
+    assert_eq!(leaf.give(32, &[1; 32], &mut up), Ok(()));
+    // What its own ranks have sent is summed: the rest is waited for elsewhere.
+    assert_eq!(leaf.waits(), Some(Waits { at: 0, message: 0, ranks: vec![] }));
+    leaf.insert(2, 64, &bytes[64..], &mut up).unwrap();
+    assert_eq!(leaf.waits(), Some(Waits { at: 0, message: 0, ranks: vec![] }));
+    let mut whole = Splice::new(5, 4, 4_096);
+    whole.insert(2, 0, &bytes, &mut up).unwrap();
+    assert_eq!(whole.give(0, &[1; 8], &mut up), Err(SpliceError::Unasked { at: 0 }), "all are summed here");
+}

@@ -659,3 +659,22 @@ fn who_was_not_reset_in_place_is_reset_once_it_says_where_it_stands_or_is_asked(
     }
     assert_eq!(told, 4);
 }
+
+/// The first segment of a short stream is lost, and what comes is its end.
+#[test]
+fn a_stream_of_which_the_end_comes_first_is_summed() {
+    let mut network = Network::new(2, 4_096);
+    let streams: Vec<Vec<u8>> = (0..2).map(|rank| stream(5, rank, 2, &[10])).collect();
+    for (rank, stream) in streams.iter().enumerate() {
+        assert!(network.data(flow(rank, 2), 40, &stream[40..], true).is_empty());
+    }
+    assert!(network.data(flow(0, 2), 0, &streams[0][..40], false).is_empty());
+    let left = network.data(flow(1, 2), 0, &streams[1][..40], false);
+    let expected = result(5, 2, &[10]);
+    let parts = results(&left, &[flow(0, 2), flow(1, 2)]);
+    assert!(parts.len() == 4 && parts.iter().all(|part| *part == expected[..40] || *part == expected[40..]), "{parts:?}");
+    // One that is too short for a message is none, whatever it begins with.
+    let short = Flow { from: at(0, 4_444), to: at(1, 7_777) };
+    network.open(short);
+    assert_eq!(network.data(short, 0, &stream(5, 0, 2, &[10])[..20], true).len(), 1);
+}
