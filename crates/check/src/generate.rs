@@ -4,6 +4,7 @@
 //! that "every worker completes" can be demanded of all runs but those in which something fails for longer or for good.
 
 mod canary;
+mod limits;
 mod partial;
 mod shapes;
 mod sparse;
@@ -92,7 +93,9 @@ pub fn generate_for(seed: u64, only: Option<&str>) -> Recipe {
         faults.links = link_faults(fault_draw, &map);
     }
     faults.strays = strays(&mut Draw::new(seed, 45));
-    let scale = Scale::of(&network, &jobs, &traffic, &faults);
+    let loses = weather != Weather::Calm;
+    let (limits, slowed) = limits::host_limits(&mut Draw::new(seed, 50), (&network, &map), &jobs, loses);
+    let scale = Scale::of(&network, &jobs, &traffic, &faults).slower(slowed);
     let patience = Duration::from_ps(scale.trouble_ps.saturating_mul(draw.between(2, 4)));
     for job in &mut jobs {
         job.patience = patience;
@@ -107,7 +110,7 @@ pub fn generate_for(seed: u64, only: Option<&str>) -> Recipe {
     if network.lossless.is_some() {
         time_limit = time_limit.min(LOSSLESS_LIMIT);
     }
-    Recipe { seed, network, forwarding, jobs, traffic, limits: Vec::new(), faults, time_limit, drain: draw.percent(50), demand }
+    Recipe { seed, network, forwarding, jobs, traffic, limits, faults, time_limit, drain: draw.percent(50), demand }
 }
 
 fn link(draw: &mut Draw) -> LinkSpeed {
@@ -592,6 +595,10 @@ struct Scale {
 }
 
 impl Scale {
+    fn slower(self, by: u64) -> Self {
+        Scale { duration_ps: self.duration_ps.saturating_mul(by), trouble_ps: self.trouble_ps.saturating_mul(by) }
+    }
+
     fn of(network: &NetworkConfig, jobs: &[JobRecipe], traffic: &[TrafficConfig], faults: &FaultPlan) -> Self {
         let (slowest, _) = network.shape.slowest_and_fastest();
         // One of each kind, as from a host to the root of a tree.
