@@ -461,7 +461,7 @@ fn a_worker_asks_its_agent_for_what_it_missed() {
 fn an_agent_hears_of_marks_on_the_way_to_other_racks() {
     let under_way = |marks: bool| {
         let mut net = Net::new(&[(3, true), (3, true)], 16, &[u64::from(BLOCK) * 400]);
-        let (mut most, mut told) = (0u32, BTreeSet::new());
+        let (mut most, mut came, mut told) = (0u32, 0, BTreeSet::new());
         net.run(|net, _, packet| {
             // About as long as the shortest timeout from a result to its acknowledgement.
             net.now += Duration::from_ns(200);
@@ -470,6 +470,7 @@ fn an_agent_hears_of_marks_on_the_way_to_other_racks() {
                 told.insert(packet.to);
             }
             let is_last = matches!(packet.header, RinaHeader::Result { way: Way::Relayed, .. }) && packet.to == Address::worker(NodeId(2));
+            came += u32::from(is_last);
             if is_last && marks {
                 let marked = Packet { from: Ingress { ecn: true, ..packet.from }, ..packet.clone() };
                 net.deliver(&marked);
@@ -478,7 +479,9 @@ fn an_agent_hears_of_marks_on_the_way_to_other_racks() {
             let results = |packet: &&Packet| {
                 matches!(packet.header, RinaHeader::Result { way: Way::Direct, .. }) && packet.from.source == Address::worker(NodeId(0))
             };
-            most = most.max(net.queue.iter().filter(results).count() as u32);
+            if came > 200 {
+                most = most.max(net.queue.iter().filter(results).count() as u32);
+            }
             Fate::Arrives
         });
         net.assert_all_done();
@@ -487,7 +490,7 @@ fn an_agent_hears_of_marks_on_the_way_to_other_racks() {
         most
     };
     let (free, marked) = (under_way(false), under_way(true));
-    assert!(2 * marked <= free, "{marked} and {free} under way");
+    assert!(marked < free, "{marked} and {free} under way");
 }
 
 /// `rina` P8: results that come late were not lost. Who has asked in vain for the first ones does not go on asking when they come: its agent
@@ -523,9 +526,9 @@ fn who_waited_long_for_the_first_result_asks_once() {
     }
 }
 
-/// `rina` P11, `4.3`: the first result goes alone; sums go at full speed at once.
+/// `rina` P11, `4.3`: ten results go before anything is known of the way; sums go at full speed at once.
 #[test]
-fn results_begin_with_one_packet() {
+fn results_begin_with_ten_packets() {
     let mut net = Net::new(&[(2, true), (2, true)], 16, &[u64::from(BLOCK) * 64]);
     let (mut before_ack, mut acked, mut first_task) = (0, false, 0);
     net.run(|_, _, packet| {
@@ -539,7 +542,7 @@ fn results_begin_with_one_packet() {
         Fate::Arrives
     });
     net.assert_all_done();
-    assert_eq!((before_ack, first_task), (1, 16));
+    assert_eq!((before_ack, first_task), (10, 16));
 }
 
 /// A switch restarts without what it knew, at any moment: the sums are the same.

@@ -18,6 +18,9 @@ use crate::shared::step::StepGate;
 /// no room for another one. So nobody ever waits for the time after which the rest is acknowledged, which no round trip has to do with.
 const ACK_EVERY: u32 = 4;
 
+/// Results under way before anything is known of the way.
+const FIRST_RESULTS: u32 = 10;
+
 /// What an acknowledgement says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct AckWord {
@@ -95,9 +98,10 @@ impl Channel {
         Channel::new(capacity, (capacity, false), reliability)
     }
 
-    /// `rina 4.3`, P11: results begin with one packet, since the way to the agents is busy with sums of other partitions.
+    /// `rina 4.3`, P11: results begin with a few packets, since the way to the agents is busy with sums of other partitions. "From zero" has no
+    /// number: ten, as connections of TCP begin (RFC 6928).
     pub(super) fn gather(capacity: u32, reliability: &Reliability) -> Self {
-        Channel::new(capacity, (1, true), reliability)
+        Channel::new(capacity, (FIRST_RESULTS.min(capacity), true), reliability)
     }
 
     /// Repetitions do not stay in step with those of other workers.
@@ -220,10 +224,11 @@ impl Channel {
 
     /// Somebody behind the next group says that packet `number` was marked. The way to there may hold more than a round trip to the next group: only
     /// what was sent since the window last shrank says something new.
-    pub(super) fn on_told_mark(&mut self, now: Instant, number: u32) {
+    pub(super) fn on_told_mark(&mut self, number: u32) {
         if !newer(self.told_until, number) && newer(self.sent.next(), number) {
             self.told_until = self.sent.next();
-            self.shrink(now);
+            self.window.use_of(self.sent.under_way());
+            self.window.ease();
         }
     }
 
@@ -303,9 +308,9 @@ mod tests {
         let mut sender = Channel::scatter(64, &reliability());
         let at = Instant::ZERO + Duration::from_ms(1);
         (0..32).for_each(|segment| _ = sender.push(at, Hop { segment, ..Hop::default() }));
-        (0..32).for_each(|number| sender.on_told_mark(at + Duration::from_us(u64::from(number)), number));
-        assert_eq!(sender.window_packets(), 16);
-        sender.on_told_mark(at + Duration::from_ms(1), 40);
-        assert_eq!(sender.window_packets(), 16, "nothing of that number was sent");
+        (0..32).for_each(|number| sender.on_told_mark(number));
+        assert_eq!(sender.window_packets(), 28, "an eighth of what is under way");
+        sender.on_told_mark(40);
+        assert_eq!(sender.window_packets(), 28, "nothing of that number was sent");
     }
 }

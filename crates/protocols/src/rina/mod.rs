@@ -37,12 +37,17 @@
 //! every fourth packet, or late. So where nothing is lost no timer is waited for, and a run takes as long with any timeouts.
 //!
 //! A head sends again what is not acknowledged: as a task, upon which the switch pulls from those that are missing, or sends the sum
-//! again; or as a sum. Results that a head has sent are acknowledged by the next head; a repetition goes past the switches, which may have
-//! restarted. What a switch has passed on by itself nobody acknowledges: who misses results asks the agent, and an agent the head before it
-//! (`Repair`): as soon as later results show that one has passed by, a batch after the other, or when nothing comes any more. Whoever is asked
-//! answers with what it has sent before; what waits for its turn comes to all. Results of all groups go down to a rack's workers at once, while an agent's window follows the way to the next head only: so a
-//! worker also tells its agent that a result was marked, with a `Repair` for nothing, and whoever is told that, or
-//! is asked for what it has sent, halves its window for results.
+//! again; or as a sum. What is pulled once more goes before what is pulled now, as whole windows wait for it. An acknowledgement tells of
+//! what has come around the last packet, however far that is behind the first one that is missing. Results that a head has sent are acknowledged
+//! by the next head; a repetition goes past the switches, which may have restarted. What a switch has passed on by itself nobody
+//! acknowledges: who misses results asks its agent, and an agent the head before it (`Repair`): as soon as later results show that one has passed
+//! by, several batches at a time, or when nothing comes any more. Answers come in order, and show which of them are lost. Whoever is asked
+//! answers with what it has sent before; what waits for its turn comes to all.
+//!
+//! A packet that a link has lost is no sign of congestion where round trips have no queue in them, and does not shrink a window. Marks and
+//! full queues do. Results go down to a rack's workers and on to other racks at once, while their head's window follows the way to the next head
+//! only: so whoever gets a marked result that it does not acknowledge says so to the head that sent it (a `Repair` for nothing), which then
+//! sends more slowly.
 //!
 //! ## Who dies
 //! The coordinator asks all workers 32 times in the job's patience whether they are there and excludes who is silent for the whole of it. A

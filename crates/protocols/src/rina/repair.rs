@@ -318,7 +318,7 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
         };
         let has = (0..AckMask::BITS).filter(|bit| mask >> bit & 1 == 1 && is_there(*bit)).fold(0u64, |has, bit| has | 1 << bit);
         if mask == 0 {
-            self.gather.on_told_mark(now, base);
+            self.gather.on_told_mark(base);
         } else if has != 0 {
             self.gather.shrink_by_loss(now);
         }

@@ -49,6 +49,13 @@ impl Window {
         self.size = self.size.min(u64::from(packets.max(1)) * PACKET);
     }
 
+    /// What goes on past the next group was marked. How much of it is there the window does not say, only how fast it goes there: an eighth
+    /// slower. Half as fast, the queue would be empty long before the window has grown again.
+    pub(super) fn ease(&mut self) {
+        self.size = (self.size - self.size / 8).max(PACKET);
+        self.slow_until = self.size;
+    }
+
     /// Something was marked, or nothing came back in time: half the window, once a round trip.
     pub(super) fn shrink(&mut self, now: Instant, round_trip: Duration) {
         self.shrink_to(now, round_trip, self.size / 2);
@@ -116,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn results_begin_with_one_packet_and_double() {
+    fn results_begin_with_ten_packets_and_double() {
         let mut window = Window::new(1, true);
         for doubled in [2, 4, 8] {
             window.grow(window.packets(), 1_000);
