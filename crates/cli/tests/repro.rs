@@ -122,16 +122,16 @@ order = [{ series = "tree <b>&" }, { series = "ring" }]
 margin = 1.9"#,
     ),
     (
+        "undecided",
+        r#"value = { series = "ring", condition = "congested", "jobs.0.message" = "64KiB" }
+window = [MEAN, inf]"#,
+    ),
+    (
         "reproduced",
         r#"field = "completion_us"
 where = { condition = "idle", series = "ring" }
 per = { series = "tree <b>&" }
 order = [{ "jobs.0.message" = "4KiB" }, { "jobs.0.message" = "64KiB" }]"#,
-    ),
-    (
-        "undecided",
-        r#"value = { series = "ring", condition = "congested", "jobs.0.message" = "64KiB" }
-window = [MEAN, inf]"#,
     ),
 ];
 
@@ -232,6 +232,9 @@ fn each_kind_of_claim_gets_its_verdict() {
     assert_eq!(judged[4]["window"], "tree <b>& > ring");
     assert_eq!(judged[4]["measured"].as_array().map(Vec::len), Some(2));
     assert_eq!(judged[5]["reason"], "at 0 of 2 places");
+    assert_eq!(judged[12]["window"], "4KiB per tree <b>& > 64KiB per tree <b>&");
+    let shares = judged[12]["measured"].as_array().expect("two shares").iter().filter_map(serde_json::Value::as_f64).collect::<Vec<_>>();
+    assert!(shares.len() == 2 && shares.iter().all(|share| (0.1..100.0).contains(share)), "times over times: {shares:?}");
     assert_eq!((&judged[7]["measured"], &judged[7]["class"]), (&serde_json::Value::Null, &serde_json::json!("HW")));
     assert!(judged[8]["measured"].is_f64() && judged[8]["reason"] == "the text gives no tolerance", "{}", judged[8]);
     assert_eq!((&judged[9]["class"], &judged[9]["margin"]), (&serde_json::json!("consistency"), &serde_json::json!(0.01)));
@@ -256,7 +259,7 @@ fn a_verdict_says_what_interval_and_how_many_seeds_it_comes_from() {
     let summary = table.lines().last().expect("a summary");
     assert!(table.contains("undecided") && table.contains("by "), "{table}");
     assert!(
-        summary.starts_with("11 claims: 4 reproduced, 4 not reproduced, 1 undecided, 1 reported, 1 cannot be tested here"),
+        summary.starts_with("12 claims: 5 reproduced, 4 not reproduced, 1 undecided, 1 reported, 1 cannot be tested here"),
         "{summary}"
     );
     assert!(summary.contains("; 1 of consistency, counted apart: 1 not reproduced; "), "{summary}");
@@ -362,26 +365,26 @@ fn a_quick_run_says_so_and_what_it_leaves_out() {
     assert_eq!(judged[3]["reason"], "--quick leaves out idle, 64KiB, tree <b>&");
     assert_eq!(judged[2]["verdict"], "reproduced", "at the places that are left");
     let table = good(&folder, &[&RUN[..], &["--quick"]].concat());
-    assert!(table.contains("QUICK") && table.contains("11 claims: "), "{table}");
+    assert!(table.contains("QUICK") && table.contains("12 claims: "), "{table}");
 }
 
 #[test]
 fn a_claim_that_quick_leaves_out_is_listed_and_none_that_it_does_not() {
     let folder = folder("repro-drops");
     let all = claims(CLAIMS);
-    let drops = r#"drops = ["claim-3", "claim-10", "claim-11"]"#;
+    let drops = r#"drops = ["claim-3", "claim-10", "claim-11", "claim-12"]"#;
     assert!(all.contains(drops), "{all}");
     for (listed, expected) in [
         (
-            r#"drops = ["claim-3", "claim-11"]"#,
-            "\"claim-10\": expected it listed: --quick leaves out idle, 64KiB, tree <b>&; drops = [\"claim-3\", \"claim-10\", \"claim-11\"]",
+            r#"drops = ["claim-3", "claim-11", "claim-12"]"#,
+            "\"claim-10\": expected it listed: --quick leaves out idle, 64KiB, tree <b>&; drops = [\"claim-3\", \"claim-10\", \"claim-11\", \"claim-12\"]",
         ),
         (
-            r#"drops = ["claim-0", "claim-3", "claim-10", "claim-11"]"#,
-            "\"claim-0\": expected no claim of which --quick leaves nothing out; drops = [\"claim-3\", \"claim-10\", \"claim-11\"]",
+            r#"drops = ["claim-0", "claim-3", "claim-10", "claim-11", "claim-12"]"#,
+            "\"claim-0\": expected no claim of which --quick leaves nothing out; drops = [\"claim-3\", \"claim-10\", \"claim-11\", \"claim-12\"]",
         ),
         (
-            r#"drops = ["claim-3", "claim-10", "claim-11", "claim-7"]"#,
+            r#"drops = ["claim-3", "claim-10", "claim-11", "claim-12", "claim-7"]"#,
             "\"claim-7\": expected claims of this file that are measured, each once",
         ),
         (r#"drops = ["claim-3", "claim-3"]"#, "\"claim-3\": expected claims of this file that are measured, each once"),
