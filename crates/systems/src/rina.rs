@@ -150,13 +150,13 @@ mod tests {
 
     #[test]
     fn what_cannot_be_is_refused_by_its_name() {
-        let (map, hosts) = racks(&[65, 2]);
+        let (map, hosts) = racks(&[49, 2]);
         let error = |parameters, reliable| {
             let spec = JobSpec { reliable, ..spec(&hosts, parameters) };
             build::<Length>(&spec, &map).unwrap_err().to_string()
         };
         let default = RinaParameters::default();
-        assert_eq!(error(default, true), "workers = 65: expected at most 64 at a switch that aggregates; switch 67 has so many");
+        assert_eq!(error(default, true), "workers = 49: expected at most 48 at a switch that aggregates; switch 51 has so many");
         assert_eq!(error(default, false), "reliable = false: expected true: agents of rina have timers");
     }
 }

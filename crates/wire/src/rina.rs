@@ -4,9 +4,9 @@
 //!
 //! | kind | | byte 1 | 4-5 | 6-7 | 8-11 | 12-15 | 16- | length |
 //! |---|---|---|---|---|---|---|---|---|
-//! | 1 | task | `count` | `operation` | `partition` | `number` | `segment` | `members` (8), `next` (4) | 28 |
+//! | 1 | task | `count` | `operation` | `partition` | `number` | `segment` | `members` (6), `next` (2) | 24 |
 //! | 2 | pull | `count`, 1 to 127; bit 7 `fresh` | `operation` | `partition` | `number` | `segment` | | 16 |
-//! | 3 | gradient | `member`, 0 to 63 | `operation` | `partition` | `number` | `segment` | `contributors` (2) | 18 |
+//! | 3 | gradient | `member`, 0 to 47 | `operation` | `partition` | `number` | `segment` | `contributors` (2) | 18 |
 //! | 4 | sum | `marked`, 0 or 1 | `operation` | `partition` | `number` | `segment` | `contributors` (2) | 18 |
 //! | 5 | result | 0 direct, 1 relayed, 2 repair | `operation` | `partition` | `number` | `segment` | `to` (4), `group`, `hops` (2 each) | 24 |
 //! | 6 | ack | bit 0 `marked`, bit 1 `gather`, bit 2 `late`, bits 3 to 7 `skip` | `operation` | `mask` (6) | | `next` | | 16 |
@@ -57,10 +57,10 @@ const FRESH: u8 = 1 << 7;
 pub const SKIP_MAX: u32 = 31;
 
 /// Workers of a group at most: they are bits of a task's `members`.
-pub const MEMBERS_MAX: u32 = 64;
+pub const MEMBERS_MAX: u32 = 48;
 
 /// Which piece, and as which of the packets that a group sends to the next one. Two halves each of `number` and `segment`, so that the
-/// header stays at 28 bytes in memory.
+/// header stays at 24 bytes in memory.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Item {
     /// Of which epoch.
@@ -124,19 +124,19 @@ const fn halves(word: u32) -> [u16; 2] {
 
 /// The workers of a switch that take part. Of parts of two bytes, as in [`Item`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub struct Members([u16; 4]);
+pub struct Members([u16; 3]);
 
 impl Members {
-    /// Bit i: the i-th worker of the switch.
+    /// Bit i: the i-th worker of the switch; of the low 48 bits.
     #[inline]
     pub const fn new(bits: u64) -> Self {
-        Members([bits as u16, (bits >> 16) as u16, (bits >> 32) as u16, (bits >> 48) as u16])
+        Members([bits as u16, (bits >> 16) as u16, (bits >> 32) as u16])
     }
 
     /// Bit i: the i-th worker of the switch.
     #[inline]
     pub const fn bits(self) -> u64 {
-        self.0[0] as u64 | (self.0[1] as u64) << 16 | (self.0[2] as u64) << 32 | (self.0[3] as u64) << 48
+        self.0[0] as u64 | (self.0[1] as u64) << 16 | (self.0[2] as u64) << 32
     }
 }
 
@@ -163,8 +163,8 @@ pub enum RinaHeader {
         count: u8,
         /// Bit i: the i-th worker of the switch takes part.
         members: Members,
-        /// The host of the agent, or worker, that gets the sums.
-        next: NodeId,
+        /// The rank of the agent, or worker, that gets the sums.
+        next: u16,
     },
     /// Switch to workers: send these pieces.
     Pull {
@@ -313,8 +313,7 @@ pub enum RinaHeader {
 #[inline]
 const fn length_of(kind: u8) -> Option<usize> {
     Some(match kind {
-        TASK => 28,
-        RESULT => 24,
+        TASK | RESULT => 24,
         PULL | ACK | REPAIR => 16,
         GRADIENT | SUM => 18,
         DONE | COMMIT | PING | ABORT | UNKNOWN => 8,
@@ -388,7 +387,7 @@ impl<'a> RinaPacket<'a> {
     pub fn header(&self) -> RinaHeader {
         let (bytes, own, epoch) = (self.bytes, self.bytes[1], u16_at(self.bytes, 2));
         match bytes[0] {
-            TASK => RinaHeader::Task { item: self.item(), count: own, members: self.members(), next: NodeId(u32_at(bytes, 24)) },
+            TASK => RinaHeader::Task { item: self.item(), count: own, members: self.members(), next: u16_at(bytes, 22) },
             PULL => RinaHeader::Pull { item: self.item(), count: own & !FRESH, fresh: own & FRESH != 0 },
             GRADIENT => RinaHeader::Gradient { item: self.item(), member: own, contributors: u16_at(bytes, 16) },
             SUM => RinaHeader::Sum { item: self.item(), marked: own == 1, contributors: u16_at(bytes, 16) },
@@ -488,7 +487,7 @@ impl RinaHeader {
 }
 
 impl Wire for RinaHeader {
-    const MAX_LEN: usize = 28;
+    const MAX_LEN: usize = 24;
 
     #[inline]
     fn wire_len(&self) -> usize {
@@ -510,8 +509,8 @@ impl Wire for RinaHeader {
             RinaHeader::Task { item, count, members, next } => {
                 out[1] = count;
                 put_item(out, item);
-                put(out, 16, members.bits().to_le_bytes());
-                put(out, 24, next.0.to_le_bytes());
+                members.0.into_iter().enumerate().for_each(|(part, word)| put(out, 16 + 2 * part, word.to_le_bytes()));
+                put(out, 22, next.to_le_bytes());
             }
             RinaHeader::Pull { item, count, fresh } => {
                 out[1] = count & !FRESH | if fresh { FRESH } else { 0 };
@@ -584,21 +583,21 @@ mod tests {
     #[test]
     fn golden_bytes() {
         let mask = AckMask::new(0x0b0a_0908_0706);
-        let members = Members::new(0x1716_1514_1312_1110);
+        let members = Members::new(0x1514_1312_1110);
         let cases: [(RinaHeader, &[u8]); 20] = [
             (
-                RinaHeader::Task { item: ITEM, count: 3, members, next: NodeId(0x1b1a_1918) },
-                &[1, 3, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27],
+                RinaHeader::Task { item: ITEM, count: 3, members, next: 0x1716 },
+                &[1, 3, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23],
             ),
             (
-                RinaHeader::Task { item: ITEM.asking(true), count: 0, members, next: NodeId(0x1b1a_1918) },
-                &[1, 0, 2, 3, 4, 5, 6, 7, 8, 9, 10, 0x8b, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27],
+                RinaHeader::Task { item: ITEM.asking(true), count: 0, members, next: 0x1716 },
+                &[1, 0, 2, 3, 4, 5, 6, 7, 8, 9, 10, 0x8b, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23],
             ),
             (RinaHeader::Pull { item: ITEM, count: 1, fresh: false }, &[2, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]),
             (RinaHeader::Pull { item: ITEM, count: 127, fresh: true }, &[2, 255, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]),
             (
-                RinaHeader::Gradient { item: ITEM, member: 63, contributors: 0x1110 },
-                &[3, 63, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17],
+                RinaHeader::Gradient { item: ITEM, member: 47, contributors: 0x1110 },
+                &[3, 47, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17],
             ),
             (
                 RinaHeader::Sum { item: ITEM, marked: true, contributors: 0x1110 },
@@ -656,7 +655,7 @@ mod tests {
     #[test]
     fn what_is_wrong_is_named() {
         let error = |kind: u8, own: u8| {
-            let mut bytes = [0; 28];
+            let mut bytes = [0; 24];
             (bytes[0], bytes[1]) = (kind, own);
             RinaHeader::parse(&bytes).unwrap_err()
         };
@@ -666,7 +665,7 @@ mod tests {
             (17, 0, "kind", 17),
             (2, 0, "count", 0),
             (2, 128, "count", 128),
-            (3, 64, "member", 64),
+            (3, 48, "member", 48),
             (4, 2, "marked", 2),
             (5, 3, "way", 3),
             (7, 1, "reserved", 1),
@@ -691,6 +690,6 @@ mod tests {
 
     #[test]
     fn the_header_is_small_in_memory() {
-        assert!(size_of::<RinaHeader>() <= 28, "{} bytes", size_of::<RinaHeader>());
+        assert!(size_of::<RinaHeader>() <= 24, "{} bytes", size_of::<RinaHeader>());
     }
 }

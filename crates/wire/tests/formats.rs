@@ -119,14 +119,14 @@ fn rina_headers() -> impl Strategy<Value = RinaHeader> {
     };
     let ways = prop_oneof![Just(Way::Direct), Just(Way::Relayed), Just(Way::Repair)];
     prop_oneof![
-        (item(), any::<(u8, u64, u32)>()).prop_map(|(item, (count, members, next))| RinaHeader::Task {
+        (item(), any::<(u8, u64, u16)>()).prop_map(|(item, (count, members, next))| RinaHeader::Task {
             item,
             count,
             members: Members::new(members),
-            next: NodeId(next)
+            next
         }),
         (item(), 1..=127u8, any::<bool>()).prop_map(|(item, count, fresh)| RinaHeader::Pull { item, count, fresh }),
-        (item(), 0u8..64, any::<u16>()).prop_map(|(item, member, contributors)| RinaHeader::Gradient { item, member, contributors }),
+        (item(), 0u8..48, any::<u16>()).prop_map(|(item, member, contributors)| RinaHeader::Gradient { item, member, contributors }),
         (item(), any::<(bool, u16)>()).prop_map(|(item, (marked, contributors))| RinaHeader::Sum { item, marked, contributors }),
         (item(), ways, any::<(u32, u16, u16)>()).prop_map(|(item, way, (to, group, hops))| RinaHeader::Result {
             item,

@@ -198,9 +198,9 @@ impl Channel {
         let moved = self.sent.first().wrapping_sub(before);
         if marked {
             self.shrink(now);
-        } else if moved > 0 && is_used {
+        } else if moved > 0 {
             // A window that is not used says nothing of the way (RFC 7661).
-            self.window.grow(moved, self.capacity.min(full_speed));
+            self.window.grow(if is_used { moved } else { 0 }, self.capacity.min(full_speed));
         }
         Some(moved > 0)
     }

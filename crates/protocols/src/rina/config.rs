@@ -45,12 +45,12 @@ impl RinaLayout {
     pub const WORKERS_MAX: u32 = 1 << 15;
 
     /// # Panics
-    /// Where there is no worker or more than [`RinaLayout::WORKERS_MAX`], or an aggregating rack has more than 64.
+    /// Where there is no worker or more than [`RinaLayout::WORKERS_MAX`], or an aggregating rack has more than 48.
     pub fn new(members: Vec<RinaMember>, racks: Vec<RinaRack>, order: Vec<Rank>) -> Self {
         assert!((1..=Self::WORKERS_MAX as usize).contains(&members.len()), "a job has 1 to 32768 workers");
         assert!(order.len() == members.len(), "the ring visits every worker");
         let fits = |rack: &RinaRack| !rack.aggregates || rack.ranks.len() <= MEMBERS_MAX as usize;
-        assert!(racks.iter().all(fits), "at most 64 workers at a switch that aggregates");
+        assert!(racks.iter().all(fits), "at most 48 workers at a switch that aggregates");
         let mut by_node: Vec<(NodeId, Rank)> = members.iter().zip(0..).map(|(member, rank)| (member.node, Rank(rank))).collect();
         by_node.sort_unstable();
         RinaLayout { members, racks, order, by_node }

@@ -64,7 +64,7 @@ impl<P: Payload + ?Sized> RinaSwitch<P> {
     /// # Panics
     /// Where there are more workers than [`MEMBERS_MAX`].
     pub fn new(config: RinaSwitchConfig<P::Op>) -> Self {
-        assert!(config.members.len() <= MEMBERS_MAX as usize, "at most 64 workers at a switch that aggregates");
+        assert!(config.members.len() <= MEMBERS_MAX as usize, "at most 48 workers at a switch that aggregates");
         let slot = || Slot {
             item: None,
             arrived: 0,
@@ -127,7 +127,7 @@ impl<P: Payload + ?Sized> RinaSwitch<P> {
             .enumerate()
             .any(|(bit, (port, node))| *node == rack.agent && *port == from.port && rack.members >> bit & 1 == 1);
         let too_many = self.config.members.len() < MEMBERS_MAX as usize && rack.members >> self.config.members.len() != 0;
-        if !known || too_many || self.config.layout.rank_at(rack.next).is_none() || from.source != Address::worker(rack.agent) {
+        if !known || too_many || from.source != Address::worker(rack.agent) {
             return tx.note(Event::Dropped(DropReason::NotAMember));
         }
         if let Some(current) = self.rack {
@@ -314,6 +314,9 @@ impl<P: Payload + ?Sized> Node<P> for RinaSwitch<P> {
             }
             RinaHeader::Result { item, way, to, group, hops } => self.on_result(from, (item, way), (to, group, hops), payload, tx),
             RinaHeader::Task { item, count, members, next } => {
+                let Some(next) = self.config.layout.members.get(usize::from(next)).map(|member| member.node) else {
+                    return tx.note(Event::Dropped(DropReason::NotAMember));
+                };
                 let rack = Rack { epoch: item.epoch, operation: item.operation, agent: from.source.node, members: members.bits(), next };
                 self.on_task(from, rack, item, count, tx);
             }

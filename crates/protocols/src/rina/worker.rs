@@ -367,7 +367,7 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
 
     /// `rina 4.1`, 2.
     pub(super) fn send_task<T: Tx<RinaHeader, P>>(&self, number: (u32, bool), hop: Hop, count: u8, tx: &mut T) {
-        let (members, next) = (Members::new(self.view.own().members), self.view.next().head_node);
+        let (members, next) = (Members::new(self.view.own().members), self.view.next().head.0 as u16);
         let header = RinaHeader::Task { item: self.item(number, hop), count, members, next };
         tx.send(Egress::Port(self.config.uplink), &header, Body::Empty);
     }
