@@ -295,6 +295,46 @@ fn chakra_is_read_in_the_order_of_its_dependencies() {
     assert_eq!(found.workload.programs.len(), 2);
 }
 
+/// As converters of PyTorch's traces write process groups: Python's text of a list with a text of JSON, and no ranks of the group of all.
+#[test]
+fn process_groups_within_chakra_are_read() {
+    let with = |groups: &str, group: &str| {
+        let inputs = part(8, &part(1, groups.as_bytes()));
+        let init = [number(1, 1), part(2, b"## process_group:init ##"), number(3, 1), inputs].concat();
+        let name = part(10, &[part(1, b"pg_name"), part(29, group.as_bytes())].concat());
+        let mut file = chakra(7, &[attribute("comm_type", 9, 0), attribute("comm_size", 9, 64), name]);
+        file.extend([varint(init.len() as u64), init].concat());
+        file
+    };
+    let python = r#"['[{"pg_name": "0", "pg_desc": "it\'s \\"all\\"", "backend_id": 1, "ranks": [], "group_size": 4}, {"pg_name": "1", "ranks": [0, 1, 2, 3]}]']"#;
+    let double = r#"["[{\"pg_name\": \"0\", \"ranks\": [], \"group_size\": 4}, {\"pg_name\": \"1\", \"ranks\": [0, 1, 2, 3]}]"]"#;
+    for (groups, group) in [(python, "0"), (python, "1"), (double, "0"), (double, "1")] {
+        let (found, summary) = taken(&[input("p.0.et", &with(groups, group))], Format::Chakra);
+        assert_eq!(summary.ranks, 4, "{groups}");
+        let rows: Vec<_> = summary.collectives.iter().map(|row| (row.kind, row.group.as_str(), row.in_all)).collect();
+        assert_eq!(rows, [(CollectiveKind::AllReduce, group, 1)]);
+        assert!(left_out(&found).iter().all(|(what, ..)| !what.contains("process group")), "{:?}", found.report);
+    }
+    for (groups, what) in [
+        ("['[{\"pg_name\": \"0\"", "process groups that are no JSON"),
+        (r#"[{"pg_name": "0", "ranks": [], "group_size": 9999999}]"#, "process groups without a list of ranks or a size"),
+    ] {
+        let found = import(Format::Chakra, &[input("p.0.et", &with(groups, "0"))], &Options::default()).unwrap_or_else(|error| panic!("{error}"));
+        assert!(left_out(&found).contains(&(what.to_string(), 1, "p.0.et: node 1".to_string())), "{:?}", found.report);
+    }
+}
+
+#[test]
+fn an_empty_list_of_ranks_in_a_profile_is_the_group_of_its_configuration() {
+    let text = KINETO.replace("\"[0, 1]\"", "\"[]\"").replace("\"Process Group Name\": \"7\"", "\"Process Group Name\": \"0\"");
+    let (_, summary) = taken(&[input("r0.json", text.as_bytes())], Format::Kineto);
+    assert_eq!((summary.groups[0].instances, summary.groups[0].members), (1, (4, 4)));
+    // Without a configuration the size says that it is the group of all.
+    let text = text.replace("\"pg_config\"", "\"other\"").replace("\"Group size\": 2", "\"Group size\": 4");
+    let (_, summary) = taken(&[input("r0.json", text.as_bytes())], Format::Kineto);
+    assert_eq!((summary.groups[0].instances, summary.groups[0].members), (1, (4, 4)));
+}
+
 #[test]
 fn transfers_of_chakra_meet() {
     let send = chakra(5, &[attribute("comm_dst", 9, 1), attribute("comm_size", 9, 100), attribute("comm_tag", 9, 3)]);

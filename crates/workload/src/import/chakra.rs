@@ -167,24 +167,71 @@ fn checked(ranks: Vec<u32>) -> Option<Vec<u32>> {
     (!ranks.is_empty() && sorted.len() == ranks.len() && ranks.iter().all(|rank| *rank < RANKS_MAX)).then_some(ranks)
 }
 
-/// Process groups of a node: JSON within its inputs, in a list or two.
-fn groups_of_node(text: &str, groups: &mut Groups) -> Option<()> {
-    let mut value: serde_json::Value = serde_json::from_str(text).ok()?;
+/// Ranks of process groups that are only said by their number, of all groups together at most.
+const IMPLIED_MAX: usize = 1 << 24;
+
+/// The first text of a Python list as `str` writes it: in quotes of either kind, with escapes. Converters of PyTorch's traces write inputs so.
+fn python_text(list: &str) -> Option<String> {
+    let inner = list.trim().strip_prefix('[')?.trim_start();
+    let quote = inner.chars().next().filter(|one| ['\'', '"'].contains(one))?;
+    let (mut text, mut rest) = (String::new(), inner[1..].chars());
+    loop {
+        match rest.next()? {
+            one if one == quote => break,
+            '\\' => {
+                let of_hex = |rest: &mut std::str::Chars<'_>, digits: usize| {
+                    let code = (0..digits).try_fold(0u32, |code, _| Some(code << 4 | rest.next()?.to_digit(16)?))?;
+                    char::from_u32(code)
+                };
+                text.push(match rest.next()? {
+                    'n' => '\n',
+                    't' => '\t',
+                    'r' => '\r',
+                    'x' => of_hex(&mut rest, 2)?,
+                    'u' => of_hex(&mut rest, 4)?,
+                    'U' => of_hex(&mut rest, 8)?,
+                    one @ ('\'' | '"' | '\\') => one,
+                    _ => return None,
+                });
+            }
+            one => text.push(one),
+        }
+    }
+    rest.as_str().trim_start().starts_with([']', ',']).then_some(text)
+}
+
+/// Process groups of a node: JSON within its inputs, in a list or two, which are JSON or Python's. How many of them have no ranks that can
+/// be taken; `None` where the text is none of that.
+fn groups_of_node(text: &str, groups: &mut Groups) -> Option<u64> {
+    let parsed = serde_json::from_str(text).ok();
+    let mut value: serde_json::Value = parsed.or_else(|| serde_json::from_str(&python_text(text)?).ok())?;
     for _ in 0..4 {
         value = match value {
-            serde_json::Value::String(text) => serde_json::from_str(&text).ok()?,
+            serde_json::Value::String(text) => serde_json::from_str(&text).ok().or_else(|| serde_json::from_str(&python_text(&text)?).ok())?,
             serde_json::Value::Array(mut items) if items.len() == 1 && !items[0].is_object() => items.remove(0),
             other => other,
         };
     }
+    let mut wrong = 0;
     for one in value.as_array()? {
         let name = &one["pg_name"];
         let name = name.as_str().map_or_else(|| name.to_string(), String::from);
-        if let Some(ranks) = serde_json::from_value(one["ranks"].clone()).ok().and_then(checked) {
-            groups.insert(name, ranks);
+        let listed: Option<Vec<u32>> = serde_json::from_value(one["ranks"].clone()).ok();
+        // PyTorch lists no ranks of a group that has all of them.
+        let ranks = match listed {
+            Some(ranks) if ranks.is_empty() => {
+                let size = one["group_size"].as_u64().and_then(|size| u32::try_from(size).ok()).filter(|size| *size <= RANKS_MAX);
+                let known: usize = groups.values().map(Vec::len).sum();
+                size.filter(|size| known + *size as usize <= IMPLIED_MAX).map(|size| (0..size).collect())
+            }
+            other => other,
+        };
+        match ranks.and_then(checked) {
+            Some(ranks) => drop(groups.insert(name, ranks)),
+            None => wrong += 1,
         }
     }
-    Some(())
+    Some(wrong)
 }
 
 /// Takes over traces of ranks, and files of process groups beside them.
@@ -219,8 +266,10 @@ pub fn import(inputs: &[Input], options: &Options) -> Result<Imported, WorkloadE
         let nodes = nodes_of(input, &mut report)?;
         for node in nodes.iter().filter(|node| node.kind == METADATA_NODE && node.name.contains("process_group:init")) {
             let text = node.inputs.as_ref().map_or("", |inputs| &inputs.values);
-            if groups_of_node(text, &mut groups).is_none() {
-                report.leave("process groups that are no JSON", || format!("{}: node {}", input.name, node.id));
+            let place = || format!("{}: node {}", input.name, node.id);
+            match groups_of_node(text, &mut groups) {
+                None => report.leave("process groups that are no JSON", place),
+                Some(wrong) => report.leave_many("process groups without a list of ranks or a size", wrong, place),
             }
         }
         files.insert(rank, (*input, nodes));

@@ -319,12 +319,14 @@ fn collective(trace: &Trace, args: &Args, work: Work, stream: String, place: Str
     };
     let Some(bytes) = elements.checked_mul(element.bytes()) else { return Err("collectives of more than 2^64 bytes".into()) };
     let group = args.group_name.as_str().map_or_else(|| args.group_name.to_string(), String::from);
+    // An empty list says nothing: PyTorch lists no ranks of a group that has all of them.
     let listed = |value: &Value| -> Option<Vec<u32>> {
-        match value {
+        let ranks: Option<Vec<u32>> = match value {
             Value::String(text) => serde_json::from_str(text).ok(),
             Value::Array(_) => serde_json::from_value(value.clone()).ok(),
             _ => None,
-        }
+        };
+        ranks.filter(|ranks| !ranks.is_empty())
     };
     // The profiler shortens long lists: some versions have the first rank and the distance beside them, and the head of the file has them whole.
     let strided = || {
