@@ -132,6 +132,10 @@ fn graphs_labs_and_tables_are_taken() {
     assert_eq!(size(&found), (2, 1, 2));
     assert!(text.contains("from = \"tor\"\nto = \"1\"\nrate = \"100Gb/s\"\nlatency = \"300ns\"\ncost = 2\n"), "{text}");
     assert_eq!(refused(NODE_LINK, "\"target\": \"tor\"", "\"target\": 9"), "n.txt: links[0]: target = 9: expected the id of a node");
+    assert_eq!(
+        refused(NODE_LINK, "\"directed\": false", "\"directed\": true"),
+        "n.txt: directed = true: expected a graph whose links go both ways, as networkx's to_undirected() makes it"
+    );
     let found = taken(LAB, NetworkFormat::Containerlab);
     assert_eq!(size(&found), (2, 2, 3));
     assert_eq!(found.report.left_out[0].what, "links to the machine that runs the lab");
