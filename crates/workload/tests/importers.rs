@@ -324,6 +324,30 @@ fn process_groups_within_chakra_are_read() {
     }
 }
 
+/// A replay of a CUDA graph launches all of its kernels at once.
+#[test]
+fn a_sum_within_a_graph_waits_for_what_had_ended_and_is_waited_for() {
+    let (whole, _) = taken(&[input("r0.json", KINETO.as_bytes())], Format::Kineto);
+    let mut text = KINETO.to_string();
+    for number in [2, 3] {
+        let of_kernel = |number: u32| format!("\"stream\": {}, \"correlation\": {number}", if number == 2 { 20 } else { 7 });
+        let changed = of_kernel(number).replace(&format!("correlation\": {number}"), "correlation\": 1");
+        assert!(text.contains(&of_kernel(number)));
+        text = text.replace(&of_kernel(number), &changed);
+    }
+    let (found, _) = taken(&[input("r0.json", text.as_bytes())], Format::Kineto);
+    assert_eq!(found.workload.programs, whole.workload.programs);
+}
+
+#[test]
+fn a_group_without_a_name_has_its_size_as_one() {
+    for name in ["\"\"", "null"] {
+        let text = KINETO.replace("\"Process Group Name\": \"7\", \"Process Group Description\": \"tp\"", &format!("\"Process Group Name\": {name}"));
+        let (found, _) = taken(&[input("r0.json", text.as_bytes())], Format::Kineto);
+        assert_eq!(&*found.workload.groups[0].name, "2 ranks", "{name}");
+    }
+}
+
 #[test]
 fn an_empty_list_of_ranks_in_a_profile_is_the_group_of_its_configuration() {
     let text = KINETO.replace("\"[0, 1]\"", "\"[]\"").replace("\"Process Group Name\": \"7\"", "\"Process Group Name\": \"0\"");
