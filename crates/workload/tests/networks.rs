@@ -147,6 +147,11 @@ fn graphs_labs_and_tables_are_taken() {
     let found = taken(CABLES, NetworkFormat::Cables);
     assert_eq!(size(&found), (3, 2, 5));
     assert_eq!(refused(CABLES, "core,h2,25Gb/s", "core,core,25Gb/s"), "n.txt:5: a cable from \"core\" to itself");
+    let many: String = (0..17).map(|number| format!("core,tor{number},,,65536,\n")).collect();
+    assert_eq!(
+        refused(CABLES, "core,h2,", &format!("{many}core,h2,")),
+        "n.txt:20: expected at most 1048576 cables, parallel ones each counted"
+    );
     assert_eq!(refused(CABLES, ",,2,", ",,0,"), "n.txt:4: count = \"0\": expected 1 to 65536");
 }
 
