@@ -223,6 +223,37 @@ fn goal_is_taken_with_its_dependencies() {
     assert_eq!(refused("l3: calc", "l2: calc"), "t.goal:13: label \"l2\": expected each label of a rank once");
 }
 
+/// What begins with another operation waits for all that this one waits for, whichever line says it first.
+#[test]
+fn what_begins_with_others_waits_for_what_they_wait_for() {
+    let lines = ["d irequires c\n", "c irequires b\n", "b requires a\n", "c requires e\n"];
+    for order in [[0, 1, 2, 3], [3, 2, 1, 0], [1, 3, 0, 2]] {
+        let text: String = order.iter().map(|line| lines[*line]).collect();
+        let text = format!("num_ranks 1\nrank 0 {{\na: calc 1\nb: calc 2 cpu 1\nc: calc 3 cpu 2\nd: calc 4 cpu 3\ne: calc 5 cpu 4\n{text}}}\n");
+        let (found, _) = taken(&[input("t.goal", text.as_bytes())], Format::Goal);
+        let after: Vec<&[u32]> = found.workload.programs[0].nodes.iter().map(|node| node.after.as_slice()).collect();
+        let expected: [&[u32]; 5] = [&[], &[0], &[0, 4], &[0, 4], &[]];
+        assert_eq!(after, expected, "{order:?}");
+    }
+    let refused = |lines: &str| {
+        let text = format!("num_ranks 1\nrank 0 {{\na: calc 1\nb: calc 2\n{lines}}}\n");
+        import(Format::Goal, &[input("t.goal", text.as_bytes())], &Options::default()).map(drop).unwrap_err().to_string()
+    };
+    assert_eq!(refused("a irequires b\nb irequires a\n"), "t.goal:5: \"a\" irequires what begins with itself, by way of others");
+    // Requirements that grow with the square of the operations.
+    let count = 6_000;
+    let many: String = (0..count).map(|n| format!("r{n}: calc 1\nf{n}: calc 1\nf{n} requires r{n}\n")).collect();
+    let chain: String = (1..count).map(|n| format!("f{n} irequires f{}\n", n - 1)).collect();
+    assert!(refused(&(many + &chain)).ends_with("expected at most 16777216 requirements in all"));
+}
+
+#[test]
+fn the_cpu_of_a_send_is_said_to_be_left_out() {
+    let text = GOAL.replace("tag 5 cpu 0 nic 0", "tag 5 cpu 2 nic 0");
+    let (found, _) = taken(&[input("t.goal", text.as_bytes())], Format::Goal);
+    assert_eq!(left_out(&found), [("the cpu of a send or receive".to_string(), 1, "t.goal:5".to_string())]);
+}
+
 #[test]
 fn layers_of_aicb_run_forward_then_backward() {
     let (found, summary) = taken(&[input("w.txt", AICB.as_bytes())], Format::AicbText);
@@ -368,6 +399,7 @@ fn transfers_of_chakra_meet() {
     assert!(matches!(found.workload.programs[1].nodes[1].action, Action::Receive(_)));
     let refused = |bytes: &[u8]| import(Format::Chakra, &[input("p.0.et", bytes)], &Options::default()).map(drop).unwrap_err().to_string();
     assert_eq!(refused(&send[..send.len() - 3]), "p.0.et: at byte 82: a message of 16 bytes, of which there are 13");
+    assert_eq!(refused(&[&send[..], &[0]].concat()), format!("p.0.et: at byte {}: a node of 0 bytes: expected 1 to 67108864", send.len()));
     assert!(refused(&[7, 10, 5, 48]).starts_with("p.0.et: at byte 0: a message of 7 bytes"));
     // A caller that waits for what it calls, as traces of PyTorch have it: only data_deps count.
     let caller = [number(1, 7), part(2, b"call"), number(3, 4), part(4, &varint(8)), number(7, 3)].concat();

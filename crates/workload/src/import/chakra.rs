@@ -11,6 +11,7 @@ use prost::Message;
 use super::assemble::{Lists, Raw, RawAction, RawNode, transfer};
 use super::input::{Imported, Input, Options};
 use crate::error::WorkloadError;
+use crate::flat::NODES_MAX;
 use crate::kinds::{CollectiveKind, Element};
 use crate::model::{COMMUNICATION_STREAM, COMPUTE_STREAM};
 use crate::ranks::RANKS_MAX;
@@ -134,7 +135,39 @@ pub fn looks_like(bytes: &[u8]) -> bool {
     head.and_then(|head| GlobalMetadata::decode(head).ok()).is_some_and(|head| head.version.starts_with("0.0."))
 }
 
-fn nodes_of(input: &Input, report: &mut Report) -> Result<Vec<EtNode>, WorkloadError> {
+/// What all nodes wait for, and their attributes, at most.
+const PARTS_MAX: usize = 1 << 26;
+/// Bytes of a node at most: what is read takes more memory than the file does.
+const NODE_BYTES_MAX: usize = 64 << 20;
+/// Attributes that count.
+const ATTRIBUTES: &[&str] =
+    &["num_ops", "is_cpu_op", "comm_dst", "comm_src", "comm_size", "comm_tag", "comm_type", "pg_name"];
+
+/// How much all files hold so far.
+#[derive(Default)]
+struct Held {
+    nodes: usize,
+    parts: usize,
+}
+
+impl Held {
+    /// One more node, without what is not needed of it.
+    fn add(&mut self, node: &mut EtNode) -> Result<(), String> {
+        node.attributes.retain(|one| ATTRIBUTES.contains(&one.name.as_str()));
+        node.attributes.shrink_to_fit();
+        if node.kind != METADATA_NODE {
+            node.inputs = None;
+        }
+        self.nodes += 1;
+        self.parts = self.parts.saturating_add(node.attributes.len() + node.ctrl_deps.len() + node.data_deps.len());
+        if self.nodes > NODES_MAX {
+            return Err(format!("expected at most {NODES_MAX} nodes in all files"));
+        }
+        if self.parts > PARTS_MAX { Err(format!("expected at most {PARTS_MAX} dependencies and attributes in all files")) } else { Ok(()) }
+    }
+}
+
+fn nodes_of(input: &Input, held: &mut Held, report: &mut Report) -> Result<Vec<EtNode>, WorkloadError> {
     let mut at = 0;
     let (mut nodes, mut is_head) = (Vec::new(), true);
     loop {
@@ -148,7 +181,12 @@ fn nodes_of(input: &Input, report: &mut Report) -> Result<Vec<EtNode>, WorkloadE
             }
             continue;
         }
-        nodes.push(EtNode::decode(bytes).map_err(|one| error(format!("no node: {one}")))?);
+        if bytes.is_empty() || bytes.len() > NODE_BYTES_MAX {
+            return Err(error(format!("a node of {} bytes: expected 1 to {NODE_BYTES_MAX}", bytes.len())));
+        }
+        let mut node = EtNode::decode(bytes).map_err(|one| error(format!("no node: {one}")))?;
+        held.add(&mut node).map_err(error)?;
+        nodes.push(node);
     }
     if is_head { Err(WorkloadError::new(&input.name, "expected the head of a trace")) } else { Ok(nodes) }
 }
@@ -251,7 +289,7 @@ pub fn import(inputs: &[Input], options: &Options) -> Result<Imported, WorkloadE
             groups.insert(name, ranks);
         }
     }
-    let (mut ranks, mut files) = (options.ranks.unwrap_or(0), BTreeMap::new());
+    let (mut ranks, mut files, mut held) = (options.ranks.unwrap_or(0), BTreeMap::new(), Held::default());
     for (index, input) in traces.iter().enumerate() {
         let rank = rank_of(&input.name).unwrap_or_else(|| {
             report.assume("files without a rank in their name (NAME.RANK.et) are of ranks in the order in which they are given");
@@ -263,7 +301,7 @@ pub fn import(inputs: &[Input], options: &Options) -> Result<Imported, WorkloadE
         if options.ranks.is_none() {
             ranks = ranks.max(rank + 1);
         }
-        let nodes = nodes_of(input, &mut report)?;
+        let nodes = nodes_of(input, &mut held, &mut report)?;
         for node in nodes.iter().filter(|node| node.kind == METADATA_NODE && node.name.contains("process_group:init")) {
             let text = node.inputs.as_ref().map_or("", |inputs| &inputs.values);
             let place = || format!("{}: node {}", input.name, node.id);
