@@ -229,7 +229,8 @@ fn what_begins_with_others_waits_for_what_they_wait_for() {
     let lines = ["d irequires c\n", "c irequires b\n", "b requires a\n", "c requires e\n"];
     for order in [[0, 1, 2, 3], [3, 2, 1, 0], [1, 3, 0, 2]] {
         let text: String = order.iter().map(|line| lines[*line]).collect();
-        let text = format!("num_ranks 1\nrank 0 {{\na: calc 1\nb: calc 2 cpu 1\nc: calc 3 cpu 2\nd: calc 4 cpu 3\ne: calc 5 cpu 4\n{text}}}\n");
+        let text =
+            format!("num_ranks 1\nrank 0 {{\na: calc 1\nb: calc 2 cpu 1\nc: calc 3 cpu 2\nd: calc 4 cpu 3\ne: calc 5 cpu 4\n{text}}}\n");
         let (found, _) = taken(&[input("t.goal", text.as_bytes())], Format::Goal);
         let after: Vec<&[u32]> = found.workload.programs[0].nodes.iter().map(|node| node.after.as_slice()).collect();
         let expected: [&[u32]; 5] = [&[], &[0], &[0, 4], &[0, 4], &[]];
@@ -350,7 +351,8 @@ fn process_groups_within_chakra_are_read() {
         ("['[{\"pg_name\": \"0\"", "process groups that are no JSON"),
         (r#"[{"pg_name": "0", "ranks": [], "group_size": 9999999}]"#, "process groups without a list of ranks or a size"),
     ] {
-        let found = import(Format::Chakra, &[input("p.0.et", &with(groups, "0"))], &Options::default()).unwrap_or_else(|error| panic!("{error}"));
+        let found =
+            import(Format::Chakra, &[input("p.0.et", &with(groups, "0"))], &Options::default()).unwrap_or_else(|error| panic!("{error}"));
         assert!(left_out(&found).contains(&(what.to_string(), 1, "p.0.et: node 1".to_string())), "{:?}", found.report);
     }
 }
@@ -373,7 +375,8 @@ fn a_sum_within_a_graph_waits_for_what_had_ended_and_is_waited_for() {
 #[test]
 fn a_group_without_a_name_has_its_size_as_one() {
     for name in ["\"\"", "null"] {
-        let text = KINETO.replace("\"Process Group Name\": \"7\", \"Process Group Description\": \"tp\"", &format!("\"Process Group Name\": {name}"));
+        let text = KINETO
+            .replace("\"Process Group Name\": \"7\", \"Process Group Description\": \"tp\"", &format!("\"Process Group Name\": {name}"));
         let (found, _) = taken(&[input("r0.json", text.as_bytes())], Format::Kineto);
         assert_eq!(&*found.workload.groups[0].name, "2 ranks", "{name}");
     }

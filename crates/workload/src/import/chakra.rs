@@ -140,8 +140,7 @@ const PARTS_MAX: usize = 1 << 26;
 /// Bytes of a node at most: what is read takes more memory than the file does.
 const NODE_BYTES_MAX: usize = 64 << 20;
 /// Attributes that count.
-const ATTRIBUTES: &[&str] =
-    &["num_ops", "is_cpu_op", "comm_dst", "comm_src", "comm_size", "comm_tag", "comm_type", "pg_name"];
+const ATTRIBUTES: &[&str] = &["num_ops", "is_cpu_op", "comm_dst", "comm_src", "comm_size", "comm_tag", "comm_type", "pg_name"];
 
 /// How much all files hold so far.
 #[derive(Default)]
@@ -245,7 +244,9 @@ fn groups_of_node(text: &str, groups: &mut Groups) -> Option<u64> {
     let mut value: serde_json::Value = parsed.or_else(|| serde_json::from_str(&python_text(text)?).ok())?;
     for _ in 0..4 {
         value = match value {
-            serde_json::Value::String(text) => serde_json::from_str(&text).ok().or_else(|| serde_json::from_str(&python_text(&text)?).ok())?,
+            serde_json::Value::String(text) => {
+                serde_json::from_str(&text).ok().or_else(|| serde_json::from_str(&python_text(&text)?).ok())?
+            }
             serde_json::Value::Array(mut items) if items.len() == 1 && !items[0].is_object() => items.remove(0),
             other => other,
         };

@@ -270,12 +270,7 @@ fn number(value: &Value) -> Option<u64> {
 }
 
 /// Computing and communication, each in the order of their beginnings.
-fn split(
-    input: &Input,
-    trace: &Trace,
-    known: &mut Known,
-    report: &mut Report,
-) -> Result<(Vec<Work>, Vec<Communication>), WorkloadError> {
+fn split(input: &Input, trace: &Trace, known: &mut Known, report: &mut Report) -> Result<(Vec<Work>, Vec<Communication>), WorkloadError> {
     let zero = trace.kernels.iter().filter_map(|event| event.ts).fold(f64::INFINITY, f64::min);
     let ns = |us: f64| nanoseconds(us, zero);
     let (mut work, mut communication, mut streams) = (Vec::new(), Vec::new(), BTreeSet::new());
@@ -388,14 +383,7 @@ fn group_ranks_of(trace: &Trace, args: &Args) -> Result<Vec<u32>, String> {
     Ok(ranks)
 }
 
-fn collective(
-    trace: &Trace,
-    known: &mut Known,
-    args: &Args,
-    work: Work,
-    stream: String,
-    place: String,
-) -> Result<Communication, String> {
+fn collective(trace: &Trace, known: &mut Known, args: &Args, work: Work, stream: String, place: String) -> Result<Communication, String> {
     let Some(name) = args.collective.as_str() else { return Err("nccl kernels without a \"Collective name\" in their args".into()) };
     let Some(kind) = kind_of(name) else { return Err(format!("collectives named {name:?}")) };
     let dtype = args.dtype.as_str().unwrap_or("");

@@ -39,9 +39,8 @@ fn names_text(names: &[&str]) -> String {
     while let Some(name) = names.get(index) {
         let mut count = 1;
         if let Some((before, first)) = split(name) {
-            let follows = |(more, name): (usize, &&str)| {
-                first.checked_add(more as u32).is_some_and(|number| split(name) == Some((before, number)))
-            };
+            let follows =
+                |(more, name): (usize, &&str)| first.checked_add(more as u32).is_some_and(|number| split(name) == Some((before, number)));
             count = names[index..].iter().enumerate().take_while(|one| follows((one.0, one.1))).count().max(1);
             if count > 1 {
                 parts.push(format!("{before}[{first}-{}]", u64::from(first) + count as u64 - 1));
