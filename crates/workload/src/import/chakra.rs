@@ -316,14 +316,21 @@ pub fn import(inputs: &[Input], options: &Options) -> Result<Imported, WorkloadE
     let last = groups.values().flatten().max().map_or(0, |rank| rank + 1);
     ranks = if options.ranks.is_none() { ranks.max(last) } else { ranks };
     let name = inputs.first().map_or_else(String::new, |input| input.name.clone());
-    let mut lists = Lists::default();
+    let mut known = Known::default();
     let mut programs = BTreeMap::new();
     for (rank, (input, nodes)) in files {
         let trace = Trace { input, groups: &groups, ranks, element: options.element };
-        programs.insert(rank, trace.program(nodes, &mut lists, &mut report)?);
+        programs.insert(rank, trace.program(nodes, &mut known, &mut report)?);
     }
-    let raw = Raw { name: name.clone(), source: "Chakra".into(), ranks, iterations: 1, programs, lists };
+    let raw = Raw { name: name.clone(), source: "Chakra".into(), ranks, iterations: 1, programs, lists: known.lists };
     Ok(Imported { workload: raw.assemble(&name, &mut report)?, report })
+}
+
+/// Lists of ranks; and by group the number of its list, and how many ranks it has.
+#[derive(Default)]
+struct Known {
+    lists: Lists,
+    of: BTreeMap<String, (usize, u64)>,
 }
 
 struct Trace<'a> {
@@ -335,7 +342,7 @@ struct Trace<'a> {
 
 impl Trace<'_> {
     /// What a rank does: its nodes in an order in which each comes after what it waits for, the first of the file first.
-    fn program(&self, mut nodes: Vec<EtNode>, lists: &mut Lists, report: &mut Report) -> Result<Vec<RawNode>, WorkloadError> {
+    fn program(&self, mut nodes: Vec<EtNode>, known: &mut Known, report: &mut Report) -> Result<Vec<RawNode>, WorkloadError> {
         let mut order = self.order(&nodes)?;
         if order.is_err() {
             // In traces of PyTorch these lead from calls to what called them and back, and feeders take data_deps alone.
@@ -351,7 +358,7 @@ impl Trace<'_> {
         for index in order {
             let node = &nodes[index];
             let place = format!("{}: node {} {:?}", self.input.name, node.id, node.name);
-            let (action, stream) = match self.action(node, lists, report) {
+            let (action, stream) = match self.action(node, known, report) {
                 Ok(found) => found,
                 Err(what) => {
                     if node.kind != METADATA_NODE {
@@ -411,7 +418,7 @@ impl Trace<'_> {
     }
 
     /// What a node does, and the stream where there is one; an error for nodes that are left out.
-    fn action(&self, node: &EtNode, lists: &mut Lists, report: &mut Report) -> Result<(RawAction, Option<Option<&'static str>>), String> {
+    fn action(&self, node: &EtNode, known: &mut Known, report: &mut Report) -> Result<(RawAction, Option<Option<&'static str>>), String> {
         match node.kind {
             COMP_NODE => {
                 if node.duration_micros == 0 && node.number("num_ops").is_some_and(|count| count > 0) {
@@ -430,12 +437,28 @@ impl Trace<'_> {
                 let action = if node.kind == COMM_SEND_NODE { RawAction::Send(transfer) } else { RawAction::Receive(transfer) };
                 Ok((action, Some(None)))
             }
-            COMM_COLL_NODE => Ok((self.collective(node, lists, report)?, Some(Some(COMMUNICATION_STREAM)))),
+            COMM_COLL_NODE => Ok((self.collective(node, known, report)?, Some(Some(COMMUNICATION_STREAM)))),
             other => Err(format!("nodes of type {}", usize::try_from(other).ok().and_then(|at| KINDS.get(at)).unwrap_or(&"unknown"))),
         }
     }
 
-    fn collective(&self, node: &EtNode, lists: &mut Lists, report: &mut Report) -> Result<RawAction, String> {
+    /// The number of a group's list of ranks, and how many they are.
+    fn list(&self, group: &str, known: &mut Known) -> Result<(usize, u64), String> {
+        if let Some(found) = known.of.get(group) {
+            return Ok(*found);
+        }
+        let ranks = match self.groups.get(group) {
+            Some(ranks) => ranks.clone(),
+            None if group.is_empty() => (0..self.ranks.min(RANKS_MAX)).collect(),
+            None => return Err(format!("collectives of process group {group:?}, whose ranks are nowhere")),
+        };
+        let size = ranks.len() as u64;
+        let found = (known.lists.number(if group.is_empty() { "all" } else { group }, ranks), size);
+        known.of.insert(group.to_string(), found);
+        Ok(found)
+    }
+
+    fn collective(&self, node: &EtNode, known: &mut Known, report: &mut Report) -> Result<RawAction, String> {
         let kind = match node.number("comm_type").ok_or("collectives without comm_type")? {
             0 => CollectiveKind::AllReduce,
             1 => CollectiveKind::Reduce,
@@ -448,16 +471,12 @@ impl Trace<'_> {
             9 => CollectiveKind::Barrier,
             other => return Err(format!("collectives of type {other}")),
         };
-        let group = node.text("pg_name").unwrap_or("").to_string();
-        let ranks = match self.groups.get(&group) {
-            Some(ranks) => ranks.clone(),
-            None if group.is_empty() => (0..self.ranks.min(RANKS_MAX)).collect(),
-            None => return Err(format!("collectives of process group {group:?}, whose ranks are nowhere")),
-        };
+        let group = node.text("pg_name").unwrap_or("");
+        let (list, size) = self.list(group, known)?;
         let mut bytes =
             if kind == CollectiveKind::Barrier { 0 } else { node.number("comm_size").ok_or("collectives without comm_size")? };
         if kind == CollectiveKind::AllGather {
-            bytes = bytes.checked_mul(ranks.len() as u64).ok_or("collectives of more than 2^64 bytes")?;
+            bytes = bytes.checked_mul(size).ok_or("collectives of more than 2^64 bytes")?;
             report.assume("comm_size of an all-gather is what each rank brings, as ASTRA-sim takes it");
         }
         if kind.has_root() {
@@ -467,7 +486,6 @@ impl Trace<'_> {
         if self.element.is_none() {
             report.assume(format!("elements of {element}: the files do not say"));
         }
-        let label = if group.is_empty() { "all" } else { &group };
-        Ok(RawAction::Collective { kind, list: lists.number(label, ranks), bytes, element, root: 0 })
+        Ok(RawAction::Collective { kind, list, bytes, element, root: 0 })
     }
 }
