@@ -135,7 +135,7 @@ fn imported_network(args: &ImportArgs, format: NetworkFormat, inputs: &[Input]) 
 }
 
 /// Writes a workload.
-pub fn written(workload: &Workload, out: &std::path::Path) -> Result<()> {
+pub fn written(workload: &Workload, out: &Path) -> Result<()> {
     fs::write(out, workload.to_toml()).with_context(|| format!("{}", out.display()))?;
     println!("wrote {}", out.display());
     Ok(())

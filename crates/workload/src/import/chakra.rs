@@ -239,7 +239,7 @@ fn python_text(list: &str) -> Option<String> {
 
 /// Process groups of a node: JSON within its inputs, in a list or two, which are JSON or Python's. How many of them have no ranks that can
 /// be taken; `None` where the text is none of that.
-fn groups_of_node(text: &str, groups: &mut Groups) -> Option<u64> {
+fn groups_of_node(text: &str, groups: &mut Groups, implied: &mut usize) -> Option<u64> {
     let parsed = serde_json::from_str(text).ok();
     let mut value: serde_json::Value = parsed.or_else(|| serde_json::from_str(&python_text(text)?).ok())?;
     for _ in 0..4 {
@@ -260,8 +260,10 @@ fn groups_of_node(text: &str, groups: &mut Groups) -> Option<u64> {
         let ranks = match listed {
             Some(ranks) if ranks.is_empty() => {
                 let size = one["group_size"].as_u64().and_then(|size| u32::try_from(size).ok()).filter(|size| *size <= RANKS_MAX);
-                let known: usize = groups.values().map(Vec::len).sum();
-                size.filter(|size| known + *size as usize <= IMPLIED_MAX).map(|size| (0..size).collect())
+                // Each rank's file has the groups of all.
+                let is_new = |size: u32| groups.get(&name).is_none_or(|known| known.len() != size as usize);
+                *implied += size.filter(|size| is_new(*size)).unwrap_or(0) as usize;
+                size.filter(|_| *implied <= IMPLIED_MAX).map(|size| (0..size).collect())
             }
             other => other,
         };
@@ -280,7 +282,7 @@ fn groups_of_node(text: &str, groups: &mut Groups) -> Option<u64> {
 pub fn import(inputs: &[Input], options: &Options) -> Result<Imported, WorkloadError> {
     let mut report = Report::new("Chakra execution trace");
     let (groups_files, traces): (Vec<&Input>, Vec<&Input>) = inputs.iter().partition(|input| input.bytes.first() == Some(&b'{'));
-    let mut groups = Groups::new();
+    let (mut groups, mut implied) = (Groups::new(), 0);
     for input in groups_files {
         let all: BTreeMap<String, Vec<u32>> = serde_json::from_slice(&input.bytes)
             .map_err(|error| WorkloadError::new(&input.name, format!("no process groups: {error}")).at(error.line() as u64))?;
@@ -306,7 +308,7 @@ pub fn import(inputs: &[Input], options: &Options) -> Result<Imported, WorkloadE
         for node in nodes.iter().filter(|node| node.kind == METADATA_NODE && node.name.contains("process_group:init")) {
             let text = node.inputs.as_ref().map_or("", |inputs| &inputs.values);
             let place = || format!("{}: node {}", input.name, node.id);
-            match groups_of_node(text, &mut groups) {
+            match groups_of_node(text, &mut groups, &mut implied) {
                 None => report.leave("process groups that are no JSON", place),
                 Some(wrong) => report.leave_many("process groups without a list of ranks or a size", wrong, place),
             }
