@@ -1,12 +1,13 @@
 //! `fanin import`: traces and workloads of other tools as a workload of Fanin's, and networks as a network of Fanin's.
 
 use std::fs;
-use std::path::PathBuf;
+use std::io::Read;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use fanin_workload::import::{Format, Input, Options, import};
+use fanin_workload::import::{BYTES_MAX, Format, Input, Options, import};
 use fanin_workload::network::{self, NetworkFormat};
 use fanin_workload::{Element, Hosts, Summary, Workload, WorkloadError, validate};
 
@@ -67,8 +68,7 @@ fn imported(args: &ImportArgs) -> Result<()> {
     let mut inputs = Vec::new();
     for path in &args.files {
         let name = path.display().to_string();
-        let bytes = fs::read(path).map_err(|error| WorkloadError::new(&name, format!("cannot be read: {error}")))?;
-        inputs.push(Input::new(&name, bytes)?);
+        inputs.push(Input::new(&name, bytes_of(path, &name)?)?);
     }
     if Format::of(&inputs[0]).is_none()
         && let Some(format) = NetworkFormat::of(&inputs[0])
@@ -92,6 +92,18 @@ fn imported(args: &ImportArgs) -> Result<()> {
         print!("\n{}", workload::summary(&Summary::new(&found.workload, &checked)));
     }
     Ok(())
+}
+
+/// A file's bytes, of which there may be as many as come out of gzip.
+fn bytes_of(path: &Path, name: &str) -> Result<Vec<u8>, WorkloadError> {
+    let mut bytes = Vec::new();
+    fs::File::open(path)
+        .and_then(|file| file.take(BYTES_MAX + 1).read_to_end(&mut bytes))
+        .map_err(|error| WorkloadError::new(name, format!("cannot be read: {error}")))?;
+    if bytes.len() as u64 > BYTES_MAX {
+        return Err(WorkloadError::new(name, format!("expected at most {BYTES_MAX} bytes")));
+    }
+    Ok(bytes)
 }
 
 fn imported_network(args: &ImportArgs, format: NetworkFormat, inputs: &[Input]) -> Result<()> {
@@ -123,7 +135,7 @@ fn imported_network(args: &ImportArgs, format: NetworkFormat, inputs: &[Input]) 
 }
 
 /// Writes a workload.
-pub fn written(workload: &Workload, out: &std::path::Path) -> Result<()> {
+pub fn written(workload: &Workload, out: &Path) -> Result<()> {
     fs::write(out, workload.to_toml()).with_context(|| format!("{}", out.display()))?;
     println!("wrote {}", out.display());
     Ok(())

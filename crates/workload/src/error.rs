@@ -47,9 +47,13 @@ impl fmt::Display for WorkloadError {
 
 impl std::error::Error for WorkloadError {}
 
-/// The beginning of a text that is longer than anybody reads, and whatever is no printable character escaped.
 fn shortened(text: String) -> String {
-    let end = if text.len() > WORDS_MAX { text.floor_char_boundary(WORDS_MAX) } else { text.len() };
+    printable(&text, WORDS_MAX)
+}
+
+/// The beginning of a text, at most so many bytes of it, and control characters escaped: what is in a file does not command a terminal.
+pub(crate) fn printable(text: &str, bytes: usize) -> String {
+    let end = if text.len() > bytes { text.floor_char_boundary(bytes) } else { text.len() };
     let mut short: String =
         text[..end].chars().flat_map(|one| if one.is_control() { one.escape_default().collect() } else { vec![one] }).collect();
     if end < text.len() {

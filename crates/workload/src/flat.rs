@@ -176,14 +176,17 @@ pub struct Flattener<'a> {
     blocks: Vec<Option<Template>>,
     streams: Vec<Arc<str>>,
     numbers: BTreeMap<Arc<str>, u32>,
-    /// Nodes made so far.
+    /// Nodes and dependencies made so far.
     made: usize,
+    edges: usize,
+    edges_max: usize,
 }
 
 impl<'a> Flattener<'a> {
     /// For the programs of this workload, whose indices must be right ([`crate::validate()`] looks at them first).
     pub fn new(workload: &'a Workload) -> Self {
-        Flattener { workload, blocks: vec![None; workload.blocks.len()], streams: Vec::new(), numbers: BTreeMap::new(), made: 0 }
+        let blocks = vec![None; workload.blocks.len()];
+        Flattener { workload, blocks, streams: Vec::new(), numbers: BTreeMap::new(), made: 0, edges: 0, edges_max: EDGES_MAX }
     }
 
     /// A program without calls.
@@ -195,12 +198,20 @@ impl<'a> Flattener<'a> {
         let mut last: BTreeMap<u32, u32> = BTreeMap::new();
         let mut flat = Flat {
             nodes: Vec::with_capacity(template.steps.len()),
-            streams: self.streams.clone(),
+            streams: Vec::new(),
             after: Vec::with_capacity(template.edges + template.steps.len()),
             starts: vec![0],
         };
         let mut sequences: BTreeMap<u32, u32> = BTreeMap::new();
+        // Numbers of all programs' streams become those of this one's.
+        let mut numbers: BTreeMap<u32, u32> = BTreeMap::new();
         for (index, (written, stream)) in template.steps.iter().enumerate() {
+            let stream = stream.map(|stream| {
+                *numbers.entry(stream).or_insert_with(|| {
+                    flat.streams.push(self.streams[stream as usize].clone());
+                    flat.streams.len() as u32 - 1
+                })
+            });
             flat.after.extend(&template.after[index]);
             if let Some(before) = stream.and_then(|stream| last.insert(stream, index as u32))
                 && !template.after[index].contains(&before)
@@ -219,9 +230,14 @@ impl<'a> Flattener<'a> {
                 Action::Receive(transfer) => Step::Receive(*transfer),
                 Action::Call { .. } => unreachable!("calls are no steps of a template"),
             };
-            flat.nodes.push(FlatNode { step, stream: *stream, written: *written });
+            flat.nodes.push(FlatNode { step, stream, written: *written });
         }
         Ok(flat)
+    }
+
+    /// Dependencies that one more list of nodes may have. Blocks are kept, and programs are, so that all of them count together.
+    fn edges_left(&self) -> usize {
+        self.edges_max.saturating_sub(self.edges)
     }
 
     fn node<'n>(&'n self, nodes: &'n [Node], written: Written) -> &'n Node {
@@ -261,7 +277,7 @@ impl<'a> Flattener<'a> {
         for (index, node) in nodes.iter().enumerate() {
             if let Action::Call { block, times } = node.action {
                 let inner = self.block(block, depth + 1)?;
-                ends.push(template.inline(&inner, times)?);
+                ends.push(template.inline(&inner, times, self.edges_left())?);
             } else {
                 let stream = node.stream.as_ref().map(|name| self.stream(name));
                 let place = template.steps.len() as u32;
@@ -278,10 +294,11 @@ impl<'a> Flattener<'a> {
         for (node, (begin, _)) in nodes.iter().zip(&ends) {
             for before in &node.after {
                 let end = &ends[*before as usize].1;
-                template.grow(begin.len().saturating_mul(end.len()))?;
+                template.grow(begin.len().saturating_mul(end.len()), self.edges_left())?;
                 begin.iter().for_each(|place| template.after[*place as usize].extend(end));
             }
         }
+        self.edges = self.edges.saturating_add(template.edges);
         let mut is_sink = vec![true; template.steps.len()];
         template.after.iter().flatten().for_each(|before| is_sink[*before as usize] = false);
         template.roots = (0..template.steps.len() as u32).filter(|place| template.after[*place as usize].is_empty()).collect();
@@ -291,13 +308,13 @@ impl<'a> Flattener<'a> {
 }
 
 impl Template {
-    fn grow(&mut self, edges: usize) -> Result<(), TooLarge> {
+    fn grow(&mut self, edges: usize, left: usize) -> Result<(), TooLarge> {
         self.edges = self.edges.saturating_add(edges);
-        if self.edges > EDGES_MAX { Err(TooLarge(format!("expected at most {EDGES_MAX} dependencies in all"))) } else { Ok(()) }
+        if self.edges > left { Err(TooLarge(format!("expected at most {EDGES_MAX} dependencies in all"))) } else { Ok(()) }
     }
 
     /// Puts a block at the end so many times; gives what the first begins with and what ends the last.
-    fn inline(&mut self, inner: &Template, times: u32) -> Result<(Vec<u32>, Vec<u32>), TooLarge> {
+    fn inline(&mut self, inner: &Template, times: u32, left: usize) -> Result<(Vec<u32>, Vec<u32>), TooLarge> {
         let shifted = |places: &[u32], by: usize| -> Vec<u32> { places.iter().map(|place| place + by as u32).collect() };
         let more = inner.steps.len().saturating_mul(times as usize);
         if self.steps.len().saturating_add(more) > NODES_MAX {
@@ -306,14 +323,14 @@ impl Template {
         let (mut begin, mut end) = (Vec::new(), Vec::new());
         for time in 0..times {
             let base = self.steps.len();
-            self.grow(inner.edges)?;
+            self.grow(inner.edges, left)?;
             self.steps.extend(&inner.steps);
             self.after.extend(inner.after.iter().map(|places| shifted(places, base)));
             let roots = shifted(&inner.roots, base);
             if time == 0 {
                 begin = roots;
             } else {
-                self.grow(roots.len().saturating_mul(end.len()))?;
+                self.grow(roots.len().saturating_mul(end.len()), left)?;
                 roots.iter().for_each(|root| self.after[*root as usize].extend(&end));
             }
             end = shifted(&inner.sinks, base);
@@ -347,6 +364,22 @@ mod tests {
         assert_eq!(after, [vec![], vec![0], vec![1], vec![2, 1], vec![3, 2], vec![4]]);
         assert_eq!(flat.order().unwrap(), [0, 1, 2, 3, 4, 5]);
         assert_eq!(flat.nodes[3].written, Written { block: Some(0), index: 0 });
+    }
+
+    #[test]
+    fn streams_are_those_of_the_program_and_dependencies_of_all_count_together() {
+        let workload = workload(vec![]);
+        let mut flattener = Flattener::new(&workload);
+        flattener.edges_max = 3;
+        let chain = [compute("a").on("x"), compute("b").on("y").after([0]), compute("c").on("x").after([1])];
+        let first = flattener.flat(&chain).unwrap();
+        let second = flattener.flat(&[compute("a").on("z"), compute("b").on("y").after([0])]).unwrap();
+        let names = |flat: &Flat| -> Vec<String> {
+            flat.nodes.iter().map(|node| flat.streams[node.stream.unwrap() as usize].to_string()).collect()
+        };
+        assert_eq!((names(&first), first.streams.len()), (vec!["x".into(), "y".into(), "x".into()], 2));
+        assert_eq!((names(&second), second.streams.len()), (vec!["z".into(), "y".into()], 2));
+        assert!(flattener.flat(&chain).unwrap_err().0.contains("dependencies in all"));
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! What an importer says beside its result: what was taken, what was left out and where, and what it had to assume.
 
+use crate::error::printable;
+
 /// What an importer did with its files.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Report {
@@ -22,6 +24,9 @@ pub struct LeftOut {
     pub first: String,
 }
 
+/// Bytes of a reason or a place at most: names in files may be as long as the files.
+const WORDS_MAX: usize = 300;
+
 /// Reasons at most; what is left out beyond them is counted together.
 const REASONS_MAX: usize = 64;
 
@@ -38,22 +43,22 @@ impl Report {
 
     /// Counts several things that are left out.
     pub fn leave_many(&mut self, what: impl Into<String>, count: u64, first: impl FnOnce() -> String) {
-        let mut what = what.into();
         if count == 0 {
             return;
         }
+        let mut what = printable(&what.into(), WORDS_MAX);
         if self.left_out.len() >= REASONS_MAX && !self.left_out.iter().any(|one| one.what == what) {
             what = "others, for more reasons than are told apart".into();
         }
         match self.left_out.iter_mut().find(|one| one.what == what) {
             Some(one) => one.count += count,
-            None => self.left_out.push(LeftOut { what, count, first: first() }),
+            None => self.left_out.push(LeftOut { what, count, first: printable(&first(), WORDS_MAX) }),
         }
     }
 
     /// Notes what is assumed, once.
     pub fn assume(&mut self, what: impl Into<String>) {
-        let what = what.into();
+        let what = printable(&what.into(), WORDS_MAX);
         if !self.assumed.contains(&what) {
             self.assumed.push(what);
         }
@@ -76,6 +81,11 @@ mod tests {
         report.leave("gather", || "a:2".into());
         report.leave_many("scatter", 0, || "a:3".into());
         assert_eq!(report.left_out, [LeftOut { what: "gather".into(), count: 2, first: "a:1".into() }]);
+        let mut other = Report::new("x");
+        other.leave("a\u{1b}[2J", || "b\n".repeat(1_000));
+        other.assume("c\u{7}");
+        assert_eq!((other.left_out[0].what.as_str(), other.assumed[0].as_str()), ("a\\u{1b}[2J", "c\\u{7}"));
+        assert!(other.left_out[0].first.starts_with("b\\nb") && other.left_out[0].first.len() < 600);
         (0..100).for_each(|number| report.leave(number.to_string(), String::new));
         assert_eq!((report.left_out.len(), report.left_out_count()), (REASONS_MAX + 1, 102));
     }

@@ -4,10 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use fanin_core::Duration;
 
+use crate::error::printable;
 use crate::flat::{Flat, Step, written};
 use crate::kinds::{CollectiveKind, Element};
 use crate::model::{Members, Workload};
 use crate::validate::Checked;
+
+/// Bytes of a group's name at most.
+const NAME_MAX: usize = 100;
 
 /// What is in a workload.
 #[derive(Clone, PartialEq, Debug)]
@@ -111,7 +115,7 @@ impl Summary {
             for (key, (count, bytes)) in &one.collectives {
                 let row = rows.entry(*key).or_insert_with(|| CollectiveRow {
                     kind: key.0,
-                    group: workload.groups[key.1 as usize].name.to_string(),
+                    group: printable(&workload.groups[key.1 as usize].name, NAME_MAX),
                     element: key.2,
                     of_rank: 0,
                     in_all: 0,
@@ -210,7 +214,7 @@ fn group_rows(workload: &Workload) -> Vec<GroupRow> {
                 (sizes().min().unwrap_or(0), sizes().max().unwrap_or(0))
             }
         };
-        GroupRow { name: group.name.to_string(), instances: group.members.instances(workload.ranks), members }
+        GroupRow { name: printable(&group.name, NAME_MAX), instances: group.members.instances(workload.ranks), members }
     };
     workload.groups.iter().map(row).collect()
 }

@@ -9,6 +9,9 @@ use crate::model::{Action, Collective, Hosts, Members, Node, Peer, Place, Progra
 use crate::ranks::RANKS_MAX;
 use crate::run::{self, Run};
 
+/// Kinds of groups times ranks at most: each kind has a place for each rank.
+const PLACES_MAX: usize = 1 << 27;
+
 /// A workload in which all holds, ready to be run.
 #[derive(Clone, Debug)]
 pub struct Checked {
@@ -92,6 +95,10 @@ impl Check<'_> {
 
     fn groups(&self) -> Result<(), WorkloadError> {
         let ranks = self.workload.ranks;
+        let count = self.workload.groups.len();
+        if count.saturating_mul(ranks as usize) > PLACES_MAX {
+            return Err(self.error(0, format!("{count} groups of {ranks} ranks: expected a product of at most {PLACES_MAX}")));
+        }
         for group in &self.workload.groups {
             let name = &*group.name;
             match &group.members {

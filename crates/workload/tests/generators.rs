@@ -77,6 +77,50 @@ fn fsdp_gathers_twice_and_scatters_once() {
 }
 
 #[test]
+fn fsdp_gathers_two_layers_ahead_at_most_and_sums_the_embedding() {
+    let settings = Settings { data: 2, tensor: 2, micro_batches: 2, sharding: Some(Sharding::Fsdp), ..Settings::new("llama3-8b") };
+    let (workload, summary) = made(&settings);
+    let nodes = &workload.programs[0].nodes;
+    let after = |id: &str| -> Vec<&str> {
+        let node = nodes.iter().find(|node| &*node.id == id).unwrap_or_else(|| panic!("{id}"));
+        node.after.iter().map(|before| &*nodes[*before as usize].id).collect()
+    };
+    // The first gathers of a pass are no further ahead than all others.
+    assert_eq!(after("gather for forward 0.2"), ["forward 0.0"]);
+    assert_eq!(after("gather for backward 0.31"), ["forward 0.30"]);
+    for id in ["gather for embedding 1", "gather for forward 1.0"] {
+        assert_eq!(after(id), ["backward 0.1"], "{id}");
+    }
+    assert_eq!(after("gather for forward 1.1"), ["backward 0.0"]);
+    // Two sums forward and two backward a layer, and one for the embedding, which waits for its parameters.
+    assert_eq!(row(&summary, CollectiveKind::AllReduce, "tensor").0, 2 * (4 * 32 + 1));
+    assert_eq!(after("embed 1"), ["gather for embedding 1"]);
+}
+
+#[test]
+fn sequence_parallelism_gathers_inputs_again_and_scatters_the_embedding() {
+    let of = |model: &str| made(&Settings { tensor: 2, sequence_parallel: true, ..Settings::new(model) }).1;
+    let summary = of("llama3-8b");
+    assert_eq!(row(&summary, CollectiveKind::AllGather, "tensor").0, 32 * (2 + 4));
+    assert_eq!(row(&summary, CollectiveKind::ReduceScatter, "tensor").0, 32 * (2 + 2) + 1);
+    assert!(summary.collectives.iter().all(|row| row.kind != CollectiveKind::AllReduce), "{:?}", summary.collectives);
+    // Learned positions are added to all tokens of a sum.
+    let summary = of("gpt3-175b");
+    assert_eq!(row(&summary, CollectiveKind::ReduceScatter, "tensor").0, 96 * (2 + 2));
+    assert_eq!(row(&summary, CollectiveKind::AllReduce, "tensor").0, 1);
+}
+
+#[test]
+fn both_copies_of_a_tied_matrix_are_reduced() {
+    let settings = |pipeline| Settings { data: 2, pipeline, ..Settings::new("gpt3-175b") };
+    let whole = workload_bytes(&made(&settings(1)).0, CollectiveKind::ReduceScatter);
+    let (workload, _) = made(&settings(2));
+    assert_eq!(workload_bytes(&workload, CollectiveKind::ReduceScatter), whole + 50_257 * 12_288 * 4);
+    // Parameters are gathered as they were scattered, as bf16.
+    assert_eq!(workload_bytes(&workload, CollectiveKind::AllGather) * 2, whole + 50_257 * 12_288 * 4);
+}
+
+#[test]
 fn experts_exchange_tokens_and_have_gradients_of_their_own() {
     let settings = Settings { data: 8, expert: 8, micro_batches: 2, sharding: Some(Sharding::Ddp), ..Settings::new("mixtral-8x7b") };
     let (_, summary) = made(&settings);

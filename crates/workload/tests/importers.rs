@@ -223,6 +223,38 @@ fn goal_is_taken_with_its_dependencies() {
     assert_eq!(refused("l3: calc", "l2: calc"), "t.goal:13: label \"l2\": expected each label of a rank once");
 }
 
+/// What begins with another operation waits for all that this one waits for, whichever line says it first.
+#[test]
+fn what_begins_with_others_waits_for_what_they_wait_for() {
+    let lines = ["d irequires c\n", "c irequires b\n", "b requires a\n", "c requires e\n"];
+    for order in [[0, 1, 2, 3], [3, 2, 1, 0], [1, 3, 0, 2]] {
+        let text: String = order.iter().map(|line| lines[*line]).collect();
+        let text =
+            format!("num_ranks 1\nrank 0 {{\na: calc 1\nb: calc 2 cpu 1\nc: calc 3 cpu 2\nd: calc 4 cpu 3\ne: calc 5 cpu 4\n{text}}}\n");
+        let (found, _) = taken(&[input("t.goal", text.as_bytes())], Format::Goal);
+        let after: Vec<&[u32]> = found.workload.programs[0].nodes.iter().map(|node| node.after.as_slice()).collect();
+        let expected: [&[u32]; 5] = [&[], &[0], &[0, 4], &[0, 4], &[]];
+        assert_eq!(after, expected, "{order:?}");
+    }
+    let refused = |lines: &str| {
+        let text = format!("num_ranks 1\nrank 0 {{\na: calc 1\nb: calc 2\n{lines}}}\n");
+        import(Format::Goal, &[input("t.goal", text.as_bytes())], &Options::default()).map(drop).unwrap_err().to_string()
+    };
+    assert_eq!(refused("a irequires b\nb irequires a\n"), "t.goal:5: \"a\" irequires what begins with itself, by way of others");
+    // Requirements that grow with the square of the operations.
+    let count = 6_000;
+    let many: String = (0..count).map(|n| format!("r{n}: calc 1\nf{n}: calc 1\nf{n} requires r{n}\n")).collect();
+    let chain: String = (1..count).map(|n| format!("f{n} irequires f{}\n", n - 1)).collect();
+    assert!(refused(&(many + &chain)).ends_with("expected at most 16777216 requirements in all"));
+}
+
+#[test]
+fn the_cpu_of_a_send_is_said_to_be_left_out() {
+    let text = GOAL.replace("tag 5 cpu 0 nic 0", "tag 5 cpu 2 nic 0");
+    let (found, _) = taken(&[input("t.goal", text.as_bytes())], Format::Goal);
+    assert_eq!(left_out(&found), [("the cpu of a send or receive".to_string(), 1, "t.goal:5".to_string())]);
+}
+
 #[test]
 fn layers_of_aicb_run_forward_then_backward() {
     let (found, summary) = taken(&[input("w.txt", AICB.as_bytes())], Format::AicbText);
@@ -295,6 +327,72 @@ fn chakra_is_read_in_the_order_of_its_dependencies() {
     assert_eq!(found.workload.programs.len(), 2);
 }
 
+/// As converters of PyTorch's traces write process groups: Python's text of a list with a text of JSON, and no ranks of the group of all.
+#[test]
+fn process_groups_within_chakra_are_read() {
+    let with = |groups: &str, group: &str| {
+        let inputs = part(8, &part(1, groups.as_bytes()));
+        let init = [number(1, 1), part(2, b"## process_group:init ##"), number(3, 1), inputs].concat();
+        let name = part(10, &[part(1, b"pg_name"), part(29, group.as_bytes())].concat());
+        let mut file = chakra(7, &[attribute("comm_type", 9, 0), attribute("comm_size", 9, 64), name]);
+        file.extend([varint(init.len() as u64), init].concat());
+        file
+    };
+    let python = r#"['[{"pg_name": "0", "pg_desc": "it\'s \\"all\\"", "backend_id": 1, "ranks": [], "group_size": 4}, {"pg_name": "1", "ranks": [0, 1, 2, 3]}]']"#;
+    let double = r#"["[{\"pg_name\": \"0\", \"ranks\": [], \"group_size\": 4}, {\"pg_name\": \"1\", \"ranks\": [0, 1, 2, 3]}]"]"#;
+    for (groups, group) in [(python, "0"), (python, "1"), (double, "0"), (double, "1")] {
+        let (found, summary) = taken(&[input("p.0.et", &with(groups, group))], Format::Chakra);
+        assert_eq!(summary.ranks, 4, "{groups}");
+        let rows: Vec<_> = summary.collectives.iter().map(|row| (row.kind, row.group.as_str(), row.in_all)).collect();
+        assert_eq!(rows, [(CollectiveKind::AllReduce, group, 1)]);
+        assert!(left_out(&found).iter().all(|(what, ..)| !what.contains("process group")), "{:?}", found.report);
+    }
+    for (groups, what) in [
+        ("['[{\"pg_name\": \"0\"", "process groups that are no JSON"),
+        (r#"[{"pg_name": "0", "ranks": [], "group_size": 9999999}]"#, "process groups without a list of ranks or a size"),
+    ] {
+        let found =
+            import(Format::Chakra, &[input("p.0.et", &with(groups, "0"))], &Options::default()).unwrap_or_else(|error| panic!("{error}"));
+        assert!(left_out(&found).contains(&(what.to_string(), 1, "p.0.et: node 1".to_string())), "{:?}", found.report);
+    }
+}
+
+/// A replay of a CUDA graph launches all of its kernels at once.
+#[test]
+fn a_sum_within_a_graph_waits_for_what_had_ended_and_is_waited_for() {
+    let (whole, _) = taken(&[input("r0.json", KINETO.as_bytes())], Format::Kineto);
+    let mut text = KINETO.to_string();
+    for number in [2, 3] {
+        let of_kernel = |number: u32| format!("\"stream\": {}, \"correlation\": {number}", if number == 2 { 20 } else { 7 });
+        let changed = of_kernel(number).replace(&format!("correlation\": {number}"), "correlation\": 1");
+        assert!(text.contains(&of_kernel(number)));
+        text = text.replace(&of_kernel(number), &changed);
+    }
+    let (found, _) = taken(&[input("r0.json", text.as_bytes())], Format::Kineto);
+    assert_eq!(found.workload.programs, whole.workload.programs);
+}
+
+#[test]
+fn a_group_without_a_name_has_its_size_as_one() {
+    for name in ["\"\"", "null"] {
+        let text = KINETO
+            .replace("\"Process Group Name\": \"7\", \"Process Group Description\": \"tp\"", &format!("\"Process Group Name\": {name}"));
+        let (found, _) = taken(&[input("r0.json", text.as_bytes())], Format::Kineto);
+        assert_eq!(&*found.workload.groups[0].name, "2 ranks", "{name}");
+    }
+}
+
+#[test]
+fn an_empty_list_of_ranks_in_a_profile_is_the_group_of_its_configuration() {
+    let text = KINETO.replace("\"[0, 1]\"", "\"[]\"").replace("\"Process Group Name\": \"7\"", "\"Process Group Name\": \"0\"");
+    let (_, summary) = taken(&[input("r0.json", text.as_bytes())], Format::Kineto);
+    assert_eq!((summary.groups[0].instances, summary.groups[0].members), (1, (4, 4)));
+    // Without a configuration the size says that it is the group of all.
+    let text = text.replace("\"pg_config\"", "\"other\"").replace("\"Group size\": 2", "\"Group size\": 4");
+    let (_, summary) = taken(&[input("r0.json", text.as_bytes())], Format::Kineto);
+    assert_eq!((summary.groups[0].instances, summary.groups[0].members), (1, (4, 4)));
+}
+
 #[test]
 fn transfers_of_chakra_meet() {
     let send = chakra(5, &[attribute("comm_dst", 9, 1), attribute("comm_size", 9, 100), attribute("comm_tag", 9, 3)]);
@@ -304,6 +402,7 @@ fn transfers_of_chakra_meet() {
     assert!(matches!(found.workload.programs[1].nodes[1].action, Action::Receive(_)));
     let refused = |bytes: &[u8]| import(Format::Chakra, &[input("p.0.et", bytes)], &Options::default()).map(drop).unwrap_err().to_string();
     assert_eq!(refused(&send[..send.len() - 3]), "p.0.et: at byte 82: a message of 16 bytes, of which there are 13");
+    assert_eq!(refused(&[&send[..], &[0]].concat()), format!("p.0.et: at byte {}: a node of 0 bytes: expected 1 to 67108864", send.len()));
     assert!(refused(&[7, 10, 5, 48]).starts_with("p.0.et: at byte 0: a message of 7 bytes"));
     // A caller that waits for what it calls, as traces of PyTorch have it: only data_deps count.
     let caller = [number(1, 7), part(2, b"call"), number(3, 4), part(4, &varint(8)), number(7, 3)].concat();

@@ -132,6 +132,10 @@ fn graphs_labs_and_tables_are_taken() {
     assert_eq!(size(&found), (2, 1, 2));
     assert!(text.contains("from = \"tor\"\nto = \"1\"\nrate = \"100Gb/s\"\nlatency = \"300ns\"\ncost = 2\n"), "{text}");
     assert_eq!(refused(NODE_LINK, "\"target\": \"tor\"", "\"target\": 9"), "n.txt: links[0]: target = 9: expected the id of a node");
+    assert_eq!(
+        refused(NODE_LINK, "\"directed\": false", "\"directed\": true"),
+        "n.txt: directed = true: expected a graph whose links go both ways, as networkx's to_undirected() makes it"
+    );
     let found = taken(LAB, NetworkFormat::Containerlab);
     assert_eq!(size(&found), (2, 2, 3));
     assert_eq!(found.report.left_out[0].what, "links to the machine that runs the lab");
@@ -143,6 +147,11 @@ fn graphs_labs_and_tables_are_taken() {
     let found = taken(CABLES, NetworkFormat::Cables);
     assert_eq!(size(&found), (3, 2, 5));
     assert_eq!(refused(CABLES, "core,h2,25Gb/s", "core,core,25Gb/s"), "n.txt:5: a cable from \"core\" to itself");
+    let many: String = (0..17).map(|number| format!("core,tor{number},,,65536,\n")).collect();
+    assert_eq!(
+        refused(CABLES, "core,h2,", &format!("{many}core,h2,")),
+        "n.txt:20: expected at most 1048576 cables, parallel ones each counted"
+    );
     assert_eq!(refused(CABLES, ",,2,", ",,0,"), "n.txt:4: count = \"0\": expected 1 to 65536");
 }
 

@@ -161,6 +161,16 @@ fn what_cannot_run_is_refused_with_the_node() {
 }
 
 #[test]
+fn groups_times_ranks_are_bounded() {
+    let groups: String = (0..129).map(|number| format!("[[groups]]\nname = \"g{number}\"\nsize = 1\n")).collect();
+    let text = format!(
+        "workload = 1\nranks = 1048576\n{groups}[[programs]]\nname = \"all\"\nranks = \"0-1048575\"\nnodes = [{{ id = \"a\", compute = \"1us\" }}]\n"
+    );
+    let error = validate(&read(&text), "w.toml").map(drop).unwrap_err().to_string();
+    assert_eq!(error, "w.toml: 129 groups of 1048576 ranks: expected a product of at most 134217728");
+}
+
+#[test]
 fn ranks_that_wait_for_each_other_are_found_though_their_lists_agree() {
     let text = r#"workload = 1
 ranks = 2

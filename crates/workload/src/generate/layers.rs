@@ -82,10 +82,32 @@ impl<'a> Layers<'a> {
         Ok(())
     }
 
-    /// A part of a layer: with sequence parallelism between an all-gather and a reduce-scatter, else before a sum.
-    fn part(&self, nodes: &mut Nodes, name: &str, inner: impl FnOnce(&mut Nodes) -> Result<(), String>) -> Result<(), String> {
+    /// What the ranks of tensor parallelism do with the embedding, of which each has a part of the words: a sum; with sequence parallelism
+    /// each needs its own tokens of it only, unless learned positions or types are added first (Megatron, `reduce_scatter_embeddings`).
+    ///
+    /// # Errors
+    /// Too many elements.
+    pub fn embed(&self, nodes: &mut Nodes, id: &str) -> Result<(), String> {
+        let is_scattered = self.sequence_parallel && self.model.positions == 0 && self.model.types == 0;
+        self.among_tensor(nodes, id, if is_scattered { CollectiveKind::ReduceScatter } else { CollectiveKind::AllReduce })
+    }
+
+    /// A part of a layer: with sequence parallelism between an all-gather and a reduce-scatter, else before a sum. Backward it gathers its
+    /// inputs again, beside computing, since no rank has kept all of them (Korthikanti et al., 4.2.2).
+    fn part(
+        &self,
+        nodes: &mut Nodes,
+        name: &str,
+        is_forward: bool,
+        inner: impl FnOnce(&mut Nodes) -> Result<(), String>,
+    ) -> Result<(), String> {
         if self.sequence_parallel {
             self.among_tensor(nodes, &format!("gather {name}"), CollectiveKind::AllGather)?;
+            if let Some(group) = self.division.tensor().filter(|_| !is_forward) {
+                let action = collective(CollectiveKind::AllGather, group, self.activations()?, Element::Bf16)?;
+                let after: Vec<u32> = nodes.last.into_iter().collect();
+                nodes.beside(&format!("gather inputs of {name}"), action, TENSOR_STREAM, &after);
+            }
             inner(nodes)?;
             self.among_tensor(nodes, &format!("scatter {name}"), CollectiveKind::ReduceScatter)
         } else {
@@ -128,12 +150,12 @@ impl<'a> Layers<'a> {
         let factor = if is_forward { 1.0 } else { 2.0 };
         let attention = self.time(factor * self.model.attention_operations(self.sequence))?;
         let attend = |nodes: &mut Nodes| {
-            self.part(nodes, "attention", |nodes| {
+            self.part(nodes, "attention", is_forward, |nodes| {
                 nodes.compute("attention", attention);
                 Ok(())
             })
         };
-        let think = |nodes: &mut Nodes| self.part(nodes, "perceptron", |nodes| self.perceptron(nodes, layer, factor));
+        let think = |nodes: &mut Nodes| self.part(nodes, "perceptron", is_forward, |nodes| self.perceptron(nodes, layer, factor));
         if is_forward {
             attend(&mut nodes)?;
             think(&mut nodes)?;

@@ -184,9 +184,24 @@ impl Transformer {
         if self.dense_layers > self.layers {
             return Err(format!("dense_layers = {}: expected at most {} layers", self.dense_layers, self.layers));
         }
-        // With these bounds the largest sums fit 64 bits as floats only: look at them once.
-        let largest = self.layers as f64 * (self.experts.max(1) as f64 * 3.0 * self.hidden as f64 * self.expert_ffn.max(self.ffn) as f64);
-        if largest > 1e16 { Err("expected a model of at most 10^16 parameters".into()) } else { Ok(()) }
+        if self.largest() > 1e16 { Err("expected a model of at most 10^16 parameters".into()) } else { Ok(()) }
+    }
+
+    /// At least as many parameters as the model has, as a float: products of numbers within their bounds may not fit 64 bits.
+    fn largest(&self) -> f64 {
+        let of = |number: u64| number as f64;
+        let hidden = of(self.hidden);
+        let attention = match self.latent {
+            Some(Latent { query, key_value, rope, plain, value }) => {
+                let heads = of(self.heads);
+                (of(query) + of(key_value)) * (hidden + 1.0 + heads * of(plain + rope + value)) + hidden * (of(rope) + heads * of(value))
+            }
+            None => 2.0 * (hidden + 1.0) * (of(self.heads) + of(self.kv_heads)) * of(self.head_dim),
+        };
+        let experts = of(self.experts + self.shared);
+        let perceptrons = 3.0 * (hidden + 1.0) * (of(self.ffn) + experts * of(self.expert_ffn)) + hidden * (2.0 * experts + 8.0);
+        let ends = (2.0 * of(self.vocabulary) + of(self.positions) + of(self.types) + hidden + 8.0) * hidden;
+        of(self.layers) * (attention + perceptrons) + ends
     }
 
     /// Whether a layer has experts.
@@ -334,6 +349,22 @@ mod tests {
         assert_eq!(of(&["layers"]).unwrap_err(), "--set layers: expected key=value, such as layers=40");
         assert_eq!(of(&["layers=many"]).unwrap_err(), "--set layers=many: expected a whole number, true or false");
         assert_eq!(of(&["heads=0"]).unwrap_err(), "heads = 0: expected 1 to 16777216");
+        let large = "16777216";
+        for keys in [vec!["heads", "head_dim", "hidden"], vec!["kv_heads", "head_dim", "hidden"], vec!["hidden", "ffn", "vocabulary"]] {
+            let changes: Vec<String> = keys.iter().map(|key| format!("{key}={large}")).collect();
+            let changes: Vec<&str> = changes.iter().map(String::as_str).collect();
+            assert_eq!(of(&changes).unwrap_err(), "expected a model of at most 10^16 parameters", "{keys:?}");
+        }
+        for keys in [["heads", "latent.value", "hidden"], ["heads", "latent.query", "latent.plain"], ["shared", "expert_ffn", "hidden"]] {
+            let changes = keys.map(|key| format!("{key}={large}"));
+            let refused = Transformer::of(&data.transformers["deepseek-v3"], &changes).unwrap_err();
+            assert_eq!(refused, "expected a model of at most 10^16 parameters", "{keys:?}");
+        }
+        for (name, table) in &data.transformers {
+            let model = Transformer::of(table, &[]).unwrap();
+            let share = model.largest() / model.total() as f64;
+            assert!((1.0..1.6).contains(&share), "{name}: the bound is {share} times what there is");
+        }
         assert!(of(&["layers=-1"]).is_err() && of(&["experts=8"]).is_err() && of(&["hidden=99999999"]).is_err());
     }
 }

@@ -3,7 +3,7 @@
 
 use super::buckets::{Bucket, buckets};
 use super::build::{Division, Nodes, Rates, collective, named};
-use super::layers::{Blocks, Layers, TENSOR_STREAM};
+use super::layers::{Blocks, Layers};
 use super::models::Transformer;
 use super::settings::{Settings, Sharding};
 use crate::kinds::{CollectiveKind, Element};
@@ -101,10 +101,7 @@ impl Stage<'_> {
     fn forward(&mut self, batch: u32) -> Result<(), String> {
         let bytes = self.layers.handed_over()?;
         if self.is_first() {
-            if let Some(group) = self.layers.division.tensor() {
-                let sum = collective(CollectiveKind::AllReduce, group, self.layers.activations()?, Element::Bf16)?;
-                self.nodes.communicate(&format!("embed {batch}"), sum, TENSOR_STREAM);
-            }
+            self.layers.embed(&mut self.nodes, &format!("embed {batch}"))?;
         } else {
             self.nodes.receive(&format!("take {batch}"), -self.stride(), bytes, 0, "receive forward");
         }
@@ -162,7 +159,10 @@ impl Stage<'_> {
             dense.push([own(model.attention()), own(model.dense(layer)), with].into_iter().filter(|one| *one > 0).collect());
             routed.push(Vec::from_iter((apart > 0).then_some(apart)));
         }
-        dense.push(if self.is_last() { vec![own(model.output())] } else { Vec::new() });
+        let mut output = if self.is_last() { vec![own(model.output())] } else { Vec::new() };
+        // The last stage has a copy of the embedding's matrix, which is an own parameter to its data parallelism.
+        output.extend((self.is_last() && self.layers.division.embedding().is_some()).then(|| own(model.vocabulary * model.hidden)));
+        dense.push(output);
         let of = |parts: &[Vec<u64>]| buckets(parts, self.settings.gradient.bytes(), self.settings.bucket_bytes);
         let division = self.layers.division;
         let all = [(division.data(), dense, "gradients"), (division.expert_data(), routed, "gradients of experts")];

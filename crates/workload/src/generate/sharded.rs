@@ -35,10 +35,13 @@ pub fn workload(model: &Transformer, settings: &Settings, rates: Rates, division
     let mut one = Sharded { settings, group: division.data(), nodes: Nodes::default() };
     let own = |parameters: u64| parameters.div_ceil(u64::from(settings.tensor));
     let root = own(model.embedding() + model.output());
+    // Of all passes: gathers are ahead of them where one ends and the next begins, too, but no further than elsewhere.
+    let mut passed = Vec::new();
     for batch in 0..settings.micro_batches {
-        let mut passed = Vec::new();
-        let gathered = one.gather(&format!("embedding {batch}"), root, &[])?;
+        let after = one.ahead(&passed);
+        let gathered = one.gather(&format!("embedding {batch}"), root, &after)?;
         one.wait(gathered);
+        layers.embed(&mut one.nodes, &format!("embed {batch}"))?;
         for layer in 0..model.layers {
             let name = format!("forward {batch}.{layer}");
             let after = one.ahead(&passed);

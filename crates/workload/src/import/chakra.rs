@@ -11,6 +11,7 @@ use prost::Message;
 use super::assemble::{Lists, Raw, RawAction, RawNode, transfer};
 use super::input::{Imported, Input, Options};
 use crate::error::WorkloadError;
+use crate::flat::NODES_MAX;
 use crate::kinds::{CollectiveKind, Element};
 use crate::model::{COMMUNICATION_STREAM, COMPUTE_STREAM};
 use crate::ranks::RANKS_MAX;
@@ -134,7 +135,38 @@ pub fn looks_like(bytes: &[u8]) -> bool {
     head.and_then(|head| GlobalMetadata::decode(head).ok()).is_some_and(|head| head.version.starts_with("0.0."))
 }
 
-fn nodes_of(input: &Input, report: &mut Report) -> Result<Vec<EtNode>, WorkloadError> {
+/// What all nodes wait for, and their attributes, at most.
+const PARTS_MAX: usize = 1 << 26;
+/// Bytes of a node at most: what is read takes more memory than the file does.
+const NODE_BYTES_MAX: usize = 64 << 20;
+/// Attributes that count.
+const ATTRIBUTES: &[&str] = &["num_ops", "is_cpu_op", "comm_dst", "comm_src", "comm_size", "comm_tag", "comm_type", "pg_name"];
+
+/// How much all files hold so far.
+#[derive(Default)]
+struct Held {
+    nodes: usize,
+    parts: usize,
+}
+
+impl Held {
+    /// One more node, without what is not needed of it.
+    fn add(&mut self, node: &mut EtNode) -> Result<(), String> {
+        node.attributes.retain(|one| ATTRIBUTES.contains(&one.name.as_str()));
+        node.attributes.shrink_to_fit();
+        if node.kind != METADATA_NODE {
+            node.inputs = None;
+        }
+        self.nodes += 1;
+        self.parts = self.parts.saturating_add(node.attributes.len() + node.ctrl_deps.len() + node.data_deps.len());
+        if self.nodes > NODES_MAX {
+            return Err(format!("expected at most {NODES_MAX} nodes in all files"));
+        }
+        if self.parts > PARTS_MAX { Err(format!("expected at most {PARTS_MAX} dependencies and attributes in all files")) } else { Ok(()) }
+    }
+}
+
+fn nodes_of(input: &Input, held: &mut Held, report: &mut Report) -> Result<Vec<EtNode>, WorkloadError> {
     let mut at = 0;
     let (mut nodes, mut is_head) = (Vec::new(), true);
     loop {
@@ -148,7 +180,12 @@ fn nodes_of(input: &Input, report: &mut Report) -> Result<Vec<EtNode>, WorkloadE
             }
             continue;
         }
-        nodes.push(EtNode::decode(bytes).map_err(|one| error(format!("no node: {one}")))?);
+        if bytes.is_empty() || bytes.len() > NODE_BYTES_MAX {
+            return Err(error(format!("a node of {} bytes: expected 1 to {NODE_BYTES_MAX}", bytes.len())));
+        }
+        let mut node = EtNode::decode(bytes).map_err(|one| error(format!("no node: {one}")))?;
+        held.add(&mut node).map_err(error)?;
+        nodes.push(node);
     }
     if is_head { Err(WorkloadError::new(&input.name, "expected the head of a trace")) } else { Ok(nodes) }
 }
@@ -167,24 +204,75 @@ fn checked(ranks: Vec<u32>) -> Option<Vec<u32>> {
     (!ranks.is_empty() && sorted.len() == ranks.len() && ranks.iter().all(|rank| *rank < RANKS_MAX)).then_some(ranks)
 }
 
-/// Process groups of a node: JSON within its inputs, in a list or two.
-fn groups_of_node(text: &str, groups: &mut Groups) -> Option<()> {
-    let mut value: serde_json::Value = serde_json::from_str(text).ok()?;
+/// Ranks of process groups that are only said by their number, of all groups together at most.
+const IMPLIED_MAX: usize = 1 << 24;
+
+/// The first text of a Python list as `str` writes it: in quotes of either kind, with escapes. Converters of PyTorch's traces write inputs so.
+fn python_text(list: &str) -> Option<String> {
+    let inner = list.trim().strip_prefix('[')?.trim_start();
+    let quote = inner.chars().next().filter(|one| ['\'', '"'].contains(one))?;
+    let (mut text, mut rest) = (String::new(), inner[1..].chars());
+    loop {
+        match rest.next()? {
+            one if one == quote => break,
+            '\\' => {
+                let of_hex = |rest: &mut std::str::Chars<'_>, digits: usize| {
+                    let code = (0..digits).try_fold(0u32, |code, _| Some(code << 4 | rest.next()?.to_digit(16)?))?;
+                    char::from_u32(code)
+                };
+                text.push(match rest.next()? {
+                    'n' => '\n',
+                    't' => '\t',
+                    'r' => '\r',
+                    'x' => of_hex(&mut rest, 2)?,
+                    'u' => of_hex(&mut rest, 4)?,
+                    'U' => of_hex(&mut rest, 8)?,
+                    one @ ('\'' | '"' | '\\') => one,
+                    _ => return None,
+                });
+            }
+            one => text.push(one),
+        }
+    }
+    rest.as_str().trim_start().starts_with([']', ',']).then_some(text)
+}
+
+/// Process groups of a node: JSON within its inputs, in a list or two, which are JSON or Python's. How many of them have no ranks that can
+/// be taken; `None` where the text is none of that.
+fn groups_of_node(text: &str, groups: &mut Groups, implied: &mut usize) -> Option<u64> {
+    let parsed = serde_json::from_str(text).ok();
+    let mut value: serde_json::Value = parsed.or_else(|| serde_json::from_str(&python_text(text)?).ok())?;
     for _ in 0..4 {
         value = match value {
-            serde_json::Value::String(text) => serde_json::from_str(&text).ok()?,
+            serde_json::Value::String(text) => {
+                serde_json::from_str(&text).ok().or_else(|| serde_json::from_str(&python_text(&text)?).ok())?
+            }
             serde_json::Value::Array(mut items) if items.len() == 1 && !items[0].is_object() => items.remove(0),
             other => other,
         };
     }
+    let mut wrong = 0;
     for one in value.as_array()? {
         let name = &one["pg_name"];
         let name = name.as_str().map_or_else(|| name.to_string(), String::from);
-        if let Some(ranks) = serde_json::from_value(one["ranks"].clone()).ok().and_then(checked) {
-            groups.insert(name, ranks);
+        let listed: Option<Vec<u32>> = serde_json::from_value(one["ranks"].clone()).ok();
+        // PyTorch lists no ranks of a group that has all of them.
+        let ranks = match listed {
+            Some(ranks) if ranks.is_empty() => {
+                let size = one["group_size"].as_u64().and_then(|size| u32::try_from(size).ok()).filter(|size| *size <= RANKS_MAX);
+                // Each rank's file has the groups of all.
+                let is_new = |size: u32| groups.get(&name).is_none_or(|known| known.len() != size as usize);
+                *implied += size.filter(|size| is_new(*size)).unwrap_or(0) as usize;
+                size.filter(|_| *implied <= IMPLIED_MAX).map(|size| (0..size).collect())
+            }
+            other => other,
+        };
+        match ranks.and_then(checked) {
+            Some(ranks) => drop(groups.insert(name, ranks)),
+            None => wrong += 1,
         }
     }
-    Some(())
+    Some(wrong)
 }
 
 /// Takes over traces of ranks, and files of process groups beside them.
@@ -194,7 +282,7 @@ fn groups_of_node(text: &str, groups: &mut Groups) -> Option<()> {
 pub fn import(inputs: &[Input], options: &Options) -> Result<Imported, WorkloadError> {
     let mut report = Report::new("Chakra execution trace");
     let (groups_files, traces): (Vec<&Input>, Vec<&Input>) = inputs.iter().partition(|input| input.bytes.first() == Some(&b'{'));
-    let mut groups = Groups::new();
+    let (mut groups, mut implied) = (Groups::new(), 0);
     for input in groups_files {
         let all: BTreeMap<String, Vec<u32>> = serde_json::from_slice(&input.bytes)
             .map_err(|error| WorkloadError::new(&input.name, format!("no process groups: {error}")).at(error.line() as u64))?;
@@ -204,7 +292,7 @@ pub fn import(inputs: &[Input], options: &Options) -> Result<Imported, WorkloadE
             groups.insert(name, ranks);
         }
     }
-    let (mut ranks, mut files) = (options.ranks.unwrap_or(0), BTreeMap::new());
+    let (mut ranks, mut files, mut held) = (options.ranks.unwrap_or(0), BTreeMap::new(), Held::default());
     for (index, input) in traces.iter().enumerate() {
         let rank = rank_of(&input.name).unwrap_or_else(|| {
             report.assume("files without a rank in their name (NAME.RANK.et) are of ranks in the order in which they are given");
@@ -216,11 +304,13 @@ pub fn import(inputs: &[Input], options: &Options) -> Result<Imported, WorkloadE
         if options.ranks.is_none() {
             ranks = ranks.max(rank + 1);
         }
-        let nodes = nodes_of(input, &mut report)?;
+        let nodes = nodes_of(input, &mut held, &mut report)?;
         for node in nodes.iter().filter(|node| node.kind == METADATA_NODE && node.name.contains("process_group:init")) {
             let text = node.inputs.as_ref().map_or("", |inputs| &inputs.values);
-            if groups_of_node(text, &mut groups).is_none() {
-                report.leave("process groups that are no JSON", || format!("{}: node {}", input.name, node.id));
+            let place = || format!("{}: node {}", input.name, node.id);
+            match groups_of_node(text, &mut groups, &mut implied) {
+                None => report.leave("process groups that are no JSON", place),
+                Some(wrong) => report.leave_many("process groups without a list of ranks or a size", wrong, place),
             }
         }
         files.insert(rank, (*input, nodes));
@@ -228,14 +318,21 @@ pub fn import(inputs: &[Input], options: &Options) -> Result<Imported, WorkloadE
     let last = groups.values().flatten().max().map_or(0, |rank| rank + 1);
     ranks = if options.ranks.is_none() { ranks.max(last) } else { ranks };
     let name = inputs.first().map_or_else(String::new, |input| input.name.clone());
-    let mut lists = Lists::default();
+    let mut known = Known::default();
     let mut programs = BTreeMap::new();
     for (rank, (input, nodes)) in files {
         let trace = Trace { input, groups: &groups, ranks, element: options.element };
-        programs.insert(rank, trace.program(nodes, &mut lists, &mut report)?);
+        programs.insert(rank, trace.program(nodes, &mut known, &mut report)?);
     }
-    let raw = Raw { name: name.clone(), source: "Chakra".into(), ranks, iterations: 1, programs, lists };
+    let raw = Raw { name: name.clone(), source: "Chakra".into(), ranks, iterations: 1, programs, lists: known.lists };
     Ok(Imported { workload: raw.assemble(&name, &mut report)?, report })
+}
+
+/// Lists of ranks; and by group the number of its list, and how many ranks it has.
+#[derive(Default)]
+struct Known {
+    lists: Lists,
+    of: BTreeMap<String, (usize, u64)>,
 }
 
 struct Trace<'a> {
@@ -247,7 +344,7 @@ struct Trace<'a> {
 
 impl Trace<'_> {
     /// What a rank does: its nodes in an order in which each comes after what it waits for, the first of the file first.
-    fn program(&self, mut nodes: Vec<EtNode>, lists: &mut Lists, report: &mut Report) -> Result<Vec<RawNode>, WorkloadError> {
+    fn program(&self, mut nodes: Vec<EtNode>, known: &mut Known, report: &mut Report) -> Result<Vec<RawNode>, WorkloadError> {
         let mut order = self.order(&nodes)?;
         if order.is_err() {
             // In traces of PyTorch these lead from calls to what called them and back, and feeders take data_deps alone.
@@ -263,7 +360,7 @@ impl Trace<'_> {
         for index in order {
             let node = &nodes[index];
             let place = format!("{}: node {} {:?}", self.input.name, node.id, node.name);
-            let (action, stream) = match self.action(node, lists, report) {
+            let (action, stream) = match self.action(node, known, report) {
                 Ok(found) => found,
                 Err(what) => {
                     if node.kind != METADATA_NODE {
@@ -323,7 +420,7 @@ impl Trace<'_> {
     }
 
     /// What a node does, and the stream where there is one; an error for nodes that are left out.
-    fn action(&self, node: &EtNode, lists: &mut Lists, report: &mut Report) -> Result<(RawAction, Option<Option<&'static str>>), String> {
+    fn action(&self, node: &EtNode, known: &mut Known, report: &mut Report) -> Result<(RawAction, Option<Option<&'static str>>), String> {
         match node.kind {
             COMP_NODE => {
                 if node.duration_micros == 0 && node.number("num_ops").is_some_and(|count| count > 0) {
@@ -342,12 +439,28 @@ impl Trace<'_> {
                 let action = if node.kind == COMM_SEND_NODE { RawAction::Send(transfer) } else { RawAction::Receive(transfer) };
                 Ok((action, Some(None)))
             }
-            COMM_COLL_NODE => Ok((self.collective(node, lists, report)?, Some(Some(COMMUNICATION_STREAM)))),
+            COMM_COLL_NODE => Ok((self.collective(node, known, report)?, Some(Some(COMMUNICATION_STREAM)))),
             other => Err(format!("nodes of type {}", usize::try_from(other).ok().and_then(|at| KINDS.get(at)).unwrap_or(&"unknown"))),
         }
     }
 
-    fn collective(&self, node: &EtNode, lists: &mut Lists, report: &mut Report) -> Result<RawAction, String> {
+    /// The number of a group's list of ranks, and how many they are.
+    fn list(&self, group: &str, known: &mut Known) -> Result<(usize, u64), String> {
+        if let Some(found) = known.of.get(group) {
+            return Ok(*found);
+        }
+        let ranks = match self.groups.get(group) {
+            Some(ranks) => ranks.clone(),
+            None if group.is_empty() => (0..self.ranks.min(RANKS_MAX)).collect(),
+            None => return Err(format!("collectives of process group {group:?}, whose ranks are nowhere")),
+        };
+        let size = ranks.len() as u64;
+        let found = (known.lists.number(if group.is_empty() { "all" } else { group }, ranks), size);
+        known.of.insert(group.to_string(), found);
+        Ok(found)
+    }
+
+    fn collective(&self, node: &EtNode, known: &mut Known, report: &mut Report) -> Result<RawAction, String> {
         let kind = match node.number("comm_type").ok_or("collectives without comm_type")? {
             0 => CollectiveKind::AllReduce,
             1 => CollectiveKind::Reduce,
@@ -360,16 +473,12 @@ impl Trace<'_> {
             9 => CollectiveKind::Barrier,
             other => return Err(format!("collectives of type {other}")),
         };
-        let group = node.text("pg_name").unwrap_or("").to_string();
-        let ranks = match self.groups.get(&group) {
-            Some(ranks) => ranks.clone(),
-            None if group.is_empty() => (0..self.ranks.min(RANKS_MAX)).collect(),
-            None => return Err(format!("collectives of process group {group:?}, whose ranks are nowhere")),
-        };
+        let group = node.text("pg_name").unwrap_or("");
+        let (list, size) = self.list(group, known)?;
         let mut bytes =
             if kind == CollectiveKind::Barrier { 0 } else { node.number("comm_size").ok_or("collectives without comm_size")? };
         if kind == CollectiveKind::AllGather {
-            bytes = bytes.checked_mul(ranks.len() as u64).ok_or("collectives of more than 2^64 bytes")?;
+            bytes = bytes.checked_mul(size).ok_or("collectives of more than 2^64 bytes")?;
             report.assume("comm_size of an all-gather is what each rank brings, as ASTRA-sim takes it");
         }
         if kind.has_root() {
@@ -379,7 +488,6 @@ impl Trace<'_> {
         if self.element.is_none() {
             report.assume(format!("elements of {element}: the files do not say"));
         }
-        let label = if group.is_empty() { "all" } else { &group };
-        Ok(RawAction::Collective { kind, list: lists.number(label, ranks), bytes, element, root: 0 })
+        Ok(RawAction::Collective { kind, list, bytes, element, root: 0 })
     }
 }

@@ -2,13 +2,14 @@
 //!
 //! A rank's operations wait for what they `requires` only, apart from computations, of which one at a time runs on a `cpu`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use fanin_core::Duration;
 
 use super::assemble::{Lists, Raw, RawAction, RawNode, transfer};
 use super::input::{Imported, Input, Options};
 use crate::error::WorkloadError;
+use crate::flat::NODES_MAX;
 use crate::ranks::RANKS_MAX;
 use crate::report::Report;
 
@@ -111,7 +112,7 @@ pub fn import(input: &Input, _: &Options) -> Result<Imported, WorkloadError> {
     if ranks == 0 || ranks > RANKS_MAX {
         return Err(words.error(format!("num_ranks {ranks}: expected 1 to {RANKS_MAX}")));
     }
-    let mut programs = BTreeMap::new();
+    let (mut programs, mut count, mut edges) = (BTreeMap::new(), 0usize, 0usize);
     loop {
         match words.next()? {
             "" => break,
@@ -123,8 +124,9 @@ pub fn import(input: &Input, _: &Options) -> Result<Imported, WorkloadError> {
             return Err(words.error(format!("rank {rank}: expected each rank below {ranks} once")));
         }
         words.expect("{")?;
-        let section = section(&mut words, ranks, &mut report)?;
-        programs.insert(rank, resolve(section, &input.name, &mut report)?);
+        let section = section(&mut words, ranks, NODES_MAX - count, &mut report)?;
+        count += section.nodes.len();
+        programs.insert(rank, resolve(section, &input.name, &mut edges, &mut report)?);
     }
     for rank in 0..ranks {
         let nodes: &mut Vec<RawNode> = programs.entry(rank).or_default();
@@ -140,9 +142,16 @@ fn node(id: String, action: RawAction, stream: Option<&str>, place: String) -> R
     RawNode { id, action, after: Vec::new(), stream: stream.map(Into::into), measured: None, place }
 }
 
-fn section<'a>(words: &mut Words<'a>, ranks: u32, report: &mut Report) -> Result<Section<'a>, WorkloadError> {
+/// The section of a rank, of at most `room` operations.
+fn section<'a>(words: &mut Words<'a>, ranks: u32, room: usize, report: &mut Report) -> Result<Section<'a>, WorkloadError> {
     let mut section = Section::default();
     loop {
+        if section.nodes.len() > room {
+            return Err(words.error(format!("expected at most {NODES_MAX} operations of all ranks")));
+        }
+        if section.requires.len() + section.starts.len() > EDGES_MAX {
+            return Err(words.error(format!("expected at most {EDGES_MAX} requirements in all")));
+        }
         let word = words.next()?;
         let line = words.line;
         match word {
@@ -217,6 +226,9 @@ fn operation<'a>(
     if options[2].is_some_and(|nic| nic > 0) {
         report.leave("numbers of network cards (nic)", || place.clone());
     }
+    if options[1].is_some_and(|cpu| cpu > 0) {
+        report.leave("the cpu of a send or receive", || place.clone());
+    }
     let transfer = transfer(peer, bytes, options[0].unwrap_or(0));
     let action = if is_send { RawAction::Send(transfer) } else { RawAction::Receive(transfer) };
     section.nodes.push(node(id, action, None, place));
@@ -233,29 +245,60 @@ fn options(words: &mut Words<'_>, known: &[&str]) -> Result<Vec<Option<u32>>, Wo
     Ok(values)
 }
 
-fn resolve(mut section: Section<'_>, file: &str, report: &mut Report) -> Result<Vec<RawNode>, WorkloadError> {
+/// What nodes of a file wait for at most, in all.
+const EDGES_MAX: usize = 1 << 24;
+
+/// Puts in what nodes wait for, once all lines of the rank are read.
+fn resolve(section: Section<'_>, file: &str, edges: &mut usize, report: &mut Report) -> Result<Vec<RawNode>, WorkloadError> {
+    let Section { mut nodes, labels, requires, starts } = section;
     let find = |label: &str, line: u64| {
         let error = || WorkloadError::new(file, format!("{label:?}: expected a label of the same rank")).at(line);
-        section.labels.get(label).copied().ok_or_else(error)
+        labels.get(label).copied().ok_or_else(error)
     };
-    for (node, label, line) in &section.requires {
-        let before = find(label, *line)?;
-        let after = &mut section.nodes[*node as usize].after;
-        if !after.contains(&before) {
-            after.push(before);
+    let mut after: Vec<BTreeSet<u32>> = vec![BTreeSet::new(); nodes.len()];
+    for (node, label, line) in &requires {
+        after[*node as usize].insert(find(label, *line)?);
+    }
+    // What begins with another operation waits for what that one waits for, which is known once that one's own are.
+    let mut followers: BTreeMap<u32, Vec<(u32, u64)>> = BTreeMap::new();
+    let mut pending: BTreeMap<u32, (usize, u64)> = BTreeMap::new();
+    for (node, label, line) in &starts {
+        report.assume("what irequires an operation waits for all that this one requires");
+        followers.entry(find(label, *line)?).or_default().push((*node, *line));
+        pending.entry(*node).or_insert((0, *line)).0 += 1;
+    }
+    let too_many = |line: u64| WorkloadError::new(file, format!("expected at most {EDGES_MAX} requirements in all")).at(line);
+    let count = after.iter().map(BTreeSet::len).sum::<usize>();
+    *edges = edges.saturating_add(count);
+    if *edges > EDGES_MAX {
+        return Err(too_many(requires.last().map_or(0, |(.., line)| *line)));
+    }
+    let mut ready: Vec<u32> = followers.keys().filter(|node| !pending.contains_key(node)).copied().collect();
+    while let Some(with) = ready.pop() {
+        let theirs = after[with as usize].clone();
+        for (node, line) in followers.remove(&with).unwrap_or_default() {
+            let own = &mut after[node as usize];
+            let before = own.len();
+            own.extend(&theirs);
+            *edges = edges.saturating_add(own.len() - before);
+            if *edges > EDGES_MAX {
+                return Err(too_many(line));
+            }
+            if let Some(open) = pending.get_mut(&node) {
+                open.0 -= 1;
+                if open.0 == 0 {
+                    pending.remove(&node);
+                    ready.push(node);
+                }
+            }
         }
     }
-    // What begins with another operation waits for what that one waits for.
-    for (node, label, line) in &section.starts {
-        let with = find(label, *line)?;
-        report.assume("what irequires an operation waits for all that this one requires");
-        let more = section.nodes[with as usize].after.clone();
-        let after = &mut section.nodes[*node as usize].after;
-        more.into_iter().filter(|before| *before != *node).for_each(|before| {
-            if !after.contains(&before) {
-                after.push(before);
-            }
-        });
+    if let Some((node, (_, line))) = pending.first_key_value() {
+        let what = format!("{:?} irequires what begins with itself, by way of others", nodes[*node as usize].id);
+        return Err(WorkloadError::new(file, what).at(*line));
     }
-    Ok(section.nodes)
+    for (node, after) in nodes.iter_mut().zip(after) {
+        node.after = after.into_iter().collect();
+    }
+    Ok(nodes)
 }

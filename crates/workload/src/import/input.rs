@@ -53,6 +53,22 @@ impl Input {
     }
 }
 
+/// Where the lines of a text begin: counting them anew for each place takes the square of its length.
+#[derive(Clone, Debug)]
+pub struct LineIndex(Vec<usize>);
+
+impl LineIndex {
+    /// Of a text.
+    pub fn new(text: &str) -> Self {
+        LineIndex(memchr::memchr_iter(b'\n', text.as_bytes()).map(|end| end + 1).collect())
+    }
+
+    /// The line of a place in bytes, from 1 on.
+    pub fn line(&self, at: usize) -> u64 {
+        self.0.partition_point(|start| *start <= at) as u64 + 1
+    }
+}
+
 /// What files do not say and a user may.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
@@ -71,4 +87,16 @@ pub struct Imported {
     pub workload: Workload,
     /// What is to be said about it.
     pub report: Report,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_have_the_line_that_they_are_in() {
+        let index = LineIndex::new("ab\n\nc");
+        assert_eq!([0, 2, 3, 4, 5].map(|at| index.line(at)), [1, 1, 2, 3, 3]);
+        assert_eq!(LineIndex::new("").line(0), 1);
+    }
 }

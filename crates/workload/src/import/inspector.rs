@@ -5,6 +5,7 @@
 //! all-to-all (`inspector.cc`, `inspectorComputeCollBw`), and the vector of all others.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use fanin_core::Duration;
 use serde::Deserialize;
@@ -78,6 +79,8 @@ struct Communicator {
     name: String,
     /// By rank in it: the process.
     members: BTreeMap<u32, Process>,
+    /// By process: its rank in it.
+    ranks: BTreeMap<Process, u32>,
 }
 
 /// An operation of a process, in the order of its file.
@@ -125,7 +128,7 @@ fn read(inputs: &[Input], report: &mut Report) -> Result<Files, WorkloadError> {
                 known.name = header.comm_name;
             }
             let is_other = known.members.insert(header.rank, process.clone()).is_some_and(|other| other != process);
-            if is_other || known.members.iter().any(|(rank, other)| *rank != header.rank && *other == process) {
+            if is_other || known.ranks.insert(process.clone(), header.rank).is_some_and(|other| other != header.rank) {
                 return Err(error("expected one rank a process, and one process a rank".into()));
             }
             match coll_perf {
@@ -162,12 +165,13 @@ pub fn import(inputs: &[Input], options: &Options) -> Result<Imported, WorkloadE
     if options.element.is_none() {
         report.assume(format!("elements of {element}: the files do not say"));
     }
-    let mut lists = Lists::default();
+    let job = Job { communicators: &files.communicators, ranks: &ranks, size, element };
+    let mut groups = Groups { numbers: files.communicators.keys().zip(0..).collect(), ..Groups::default() };
     let mut programs = BTreeMap::new();
     for (process, events) in &files.events {
-        let job = Job { communicators: &files.communicators, ranks: &ranks, size, element };
-        programs.insert(ranks[process], job.program(events, &mut lists, &mut report));
+        programs.insert(ranks[process], job.program(events, &mut groups, &mut report));
     }
+    let lists = groups.lists;
     let raw = Raw { name: file.clone(), source: "NCCL Inspector".into(), ranks: size, iterations: 1, programs, lists };
     let mut workload = raw.assemble(&file, &mut report)?;
     if ranks.len() == size as usize {
@@ -207,6 +211,20 @@ fn seen_by_all(files: &mut Files, report: &mut Report) {
     }
 }
 
+/// Ranks of all communicators together at most.
+const GROUP_RANKS_MAX: usize = 1 << 26;
+
+/// Ranks of communicators, each worked out once; `None` where not all are known.
+#[derive(Default)]
+struct Groups<'a> {
+    lists: Lists,
+    /// By communicator: its number among all, its ranks, and the number of their list where a collective is of it.
+    numbers: BTreeMap<&'a String, usize>,
+    members: BTreeMap<&'a String, Option<Arc<[u32]>>>,
+    lists_of: BTreeMap<&'a String, usize>,
+    total: usize,
+}
+
 struct Job<'a> {
     communicators: &'a BTreeMap<String, Communicator>,
     ranks: &'a BTreeMap<Process, u32>,
@@ -214,7 +232,30 @@ struct Job<'a> {
     element: Element,
 }
 
-impl Job<'_> {
+impl<'a> Job<'a> {
+    /// Ranks of a communicator.
+    fn members_of(&self, id: &'a String, groups: &mut Groups<'a>) -> Result<Arc<[u32]>, String> {
+        if !groups.members.contains_key(id) {
+            let members = self.members(&self.communicators[id]);
+            let total = groups.total.saturating_add(members.as_ref().map_or(0, Vec::len));
+            if total > GROUP_RANKS_MAX {
+                return Err(format!("operations of further communicators: expected at most {GROUP_RANKS_MAX} ranks in all of them"));
+            }
+            groups.total = total;
+            groups.members.insert(id, members.map(Into::into));
+        }
+        let unknown = || "operations of communicators of which not all ranks are known: expected the files of all ranks".to_string();
+        groups.members[id].clone().ok_or_else(unknown)
+    }
+
+    /// The number of a communicator's list of ranks.
+    fn list_of(&self, id: &'a String, members: &[u32], groups: &mut Groups<'a>) -> usize {
+        let Communicator { size, name, .. } = &self.communicators[id];
+        let label = || if name.is_empty() { format!("{size} ranks") } else { name.clone() };
+        let lists = &mut groups.lists;
+        *groups.lists_of.entry(id).or_insert_with(|| lists.number(&label(), members.to_vec()))
+    }
+
     /// Ranks of the job by rank in a communicator; `None` where not all are known.
     fn members(&self, communicator: &Communicator) -> Option<Vec<u32>> {
         if communicator.size == self.size {
@@ -227,11 +268,8 @@ impl Job<'_> {
         (ranks.len() == communicator.size as usize && unique.len() == ranks.len()).then_some(ranks)
     }
 
-    fn action(&self, event: &Event, number: usize, lists: &mut Lists, report: &mut Report) -> Result<RawAction, String> {
-        let communicator = &self.communicators[&event.communicator];
-        let Some(members) = self.members(communicator) else {
-            return Err("operations of communicators of which not all ranks are known: expected the files of all ranks".into());
-        };
+    fn action(&self, event: &'a Event, number: usize, groups: &mut Groups<'a>, report: &mut Report) -> Result<RawAction, String> {
+        let members = self.members_of(&event.communicator, groups)?;
         let Operation { coll, coll_msg_size_bytes: part, p2p_peer, .. } = &event.operation;
         if let Some(peer) = p2p_peer {
             let peer = members.get(*peer as usize).ok_or("sends and receives with a peer that is not there")?;
@@ -253,12 +291,10 @@ impl Job<'_> {
         if kind.has_root() {
             report.assume("broadcasts and reduces are from or to the first member of their group");
         }
-        let label = if communicator.name.is_empty() { format!("{} ranks", communicator.size) } else { communicator.name.clone() };
-        Ok(RawAction::Collective { kind, list: lists.number(&label, members), bytes, element: self.element, root: 0 })
+        Ok(RawAction::Collective { kind, list: self.list_of(&event.communicator, &members, groups), bytes, element: self.element, root: 0 })
     }
 
-    fn program(&self, events: &[Event], lists: &mut Lists, report: &mut Report) -> Vec<RawNode> {
-        let numbers: BTreeMap<&String, usize> = self.communicators.keys().enumerate().map(|(number, id)| (id, number)).collect();
+    fn program(&self, events: &'a [Event], groups: &mut Groups<'a>, report: &mut Report) -> Vec<RawNode> {
         let mut order: Vec<&Event> = events.iter().collect();
         let is_timed = events.iter().all(|event| event.operation.event_trace_ts.coll_start_ts > 0);
         if is_timed {
@@ -270,8 +306,8 @@ impl Job<'_> {
         let (mut nodes, mut open, mut last, mut until) = (Vec::<RawNode>::new(), Vec::<u32>::new(), None, None::<u64>);
         let mut streams: BTreeMap<usize, usize> = BTreeMap::new();
         for event in order {
-            let number = numbers[&event.communicator];
-            let action = match self.action(event, number, lists, report) {
+            let number = groups.numbers[&event.communicator];
+            let action = match self.action(event, number, groups, report) {
                 Ok(action) => action,
                 Err(what) => {
                     report.leave(what, || event.place.clone());

@@ -7,6 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
+use std::sync::Arc;
 
 use fanin_core::Duration;
 use serde::Deserialize;
@@ -96,7 +97,7 @@ struct Communication {
     stream: String,
     kind: CollectiveKind,
     label: String,
-    ranks: Vec<u32>,
+    ranks: Arc<[u32]>,
     bytes: u64,
     element: Element,
     external: Option<i64>,
@@ -165,6 +166,9 @@ impl<'de> Visitor<'de> for Events<'_> {
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
         while let Some(event) = items.next_element::<Event>()? {
             self.0.keep(event);
+            if self.0.kernels.len() > crate::flat::NODES_MAX {
+                return Err(serde::de::Error::custom(format!("expected at most {} GPU events", crate::flat::NODES_MAX)));
+            }
         }
         Ok(())
     }
@@ -210,6 +214,7 @@ pub fn import(inputs: &[Input], options: &Options) -> Result<Imported, WorkloadE
         programs: BTreeMap::new(),
         lists: Lists::default(),
     };
+    let mut known = Known::default();
     for (index, input) in inputs.iter().enumerate() {
         let trace: Trace = serde_json::from_slice(&input.bytes)
             .map_err(|error| WorkloadError::new(&input.name, error.to_string()).at(error.line() as u64))?;
@@ -224,7 +229,7 @@ pub fn import(inputs: &[Input], options: &Options) -> Result<Imported, WorkloadE
         report.leave_many("events that are no work of the GPU, of which only launches and waits count", trace.host_events, || {
             input.name.clone()
         });
-        let (work, communication) = split(input, &trace, &mut report)?;
+        let (work, communication) = split(input, &trace, &mut known, &mut report)?;
         if communication.is_empty() {
             let found = report.left_out.iter().find(|one| one.what.contains("Collective name")).map_or(0, |one| one.count);
             let what = format!(
@@ -233,7 +238,7 @@ pub fn import(inputs: &[Input], options: &Options) -> Result<Imported, WorkloadE
             return Err(WorkloadError::new(&input.name, what));
         }
         if options.ranks.is_none() {
-            let last = communication.iter().flat_map(|one| &one.ranks).max().copied().unwrap_or(0);
+            let last = communication.iter().flat_map(|one| one.ranks.iter()).max().copied().unwrap_or(0);
             raw.ranks = raw.ranks.max(last.saturating_add(1));
         }
         let nodes = program(&trace, &work, &communication, &mut raw.lists);
@@ -265,7 +270,7 @@ fn number(value: &Value) -> Option<u64> {
 }
 
 /// Computing and communication, each in the order of their beginnings.
-fn split(input: &Input, trace: &Trace, report: &mut Report) -> Result<(Vec<Work>, Vec<Communication>), WorkloadError> {
+fn split(input: &Input, trace: &Trace, known: &mut Known, report: &mut Report) -> Result<(Vec<Work>, Vec<Communication>), WorkloadError> {
     let zero = trace.kernels.iter().filter_map(|event| event.ts).fold(f64::INFINITY, f64::min);
     let ns = |us: f64| nanoseconds(us, zero);
     let (mut work, mut communication, mut streams) = (Vec::new(), Vec::new(), BTreeSet::new());
@@ -288,7 +293,7 @@ fn split(input: &Input, trace: &Trace, report: &mut Report) -> Result<(Vec<Work>
         let described = args.external.as_i64().and_then(|external| trace.described.get(&external));
         let said = if args.collective.is_string() { args } else { described.unwrap_or(args) };
         let stream = args.stream.as_u64().map_or_else(|| "nccl".to_string(), |stream| format!("nccl {stream}"));
-        match collective(trace, said, one, stream, place.clone()) {
+        match collective(trace, known, said, one, stream, place.clone()) {
             Ok(one) => communication.push(one),
             Err(what) => report.leave(what, || place),
         }
@@ -296,35 +301,62 @@ fn split(input: &Input, trace: &Trace, report: &mut Report) -> Result<(Vec<Work>
     if streams.len() > 1 {
         report.assume(format!("computing on {} streams of a GPU is taken together, in one", streams.len()));
     }
-    if work.len() + communication.len() > crate::flat::NODES_MAX {
-        return Err(WorkloadError::new(&input.name, format!("expected at most {} GPU events", crate::flat::NODES_MAX)));
-    }
     work.sort_by_key(|one| (one.start, one.end));
     communication.sort_by_key(|one| (one.work.start, one.work.end));
     Ok((work, communication))
 }
 
-fn collective(trace: &Trace, args: &Args, work: Work, stream: String, place: String) -> Result<Communication, String> {
-    let Some(name) = args.collective.as_str() else { return Err("nccl kernels without a \"Collective name\" in their args".into()) };
-    let Some(kind) = kind_of(name) else { return Err(format!("collectives named {name:?}")) };
-    let dtype = args.dtype.as_str().unwrap_or("");
-    let Some(element) = element_of(dtype) else { return Err(format!("collectives of type {dtype:?}")) };
-    let (Some(into), Some(out)) = (number(&args.elements_in), number(&args.elements_out)) else {
-        return Err("collectives without \"In msg nelems\" and \"Out msg nelems\"".into());
-    };
-    let elements = match kind {
-        CollectiveKind::AllGather => into.max(out),
-        CollectiveKind::Barrier => 0,
-        _ => into,
-    };
-    let Some(bytes) = elements.checked_mul(element.bytes()) else { return Err("collectives of more than 2^64 bytes".into()) };
+/// Ranks of process groups in all files together at most.
+const GROUP_RANKS_MAX: usize = 1 << 26;
+
+/// What events say of a group, and the ranks that it means: events say the same thing many times.
+#[derive(Default)]
+struct Known {
+    groups: BTreeMap<String, Result<Arc<[u32]>, String>>,
+    lists: BTreeSet<Arc<[u32]>>,
+    total: usize,
+}
+
+impl Known {
+    fn ranks(&mut self, trace: &Trace, args: &Args) -> Result<Arc<[u32]>, String> {
+        let Args { group_ranks, rank_start, rank_stride, group_size, group_name, .. } = args;
+        // The rank tells files apart, whose configurations may differ.
+        let head = (trace.distributed.rank, trace.distributed.world_size);
+        let key = format!("{head:?} {group_ranks} {rank_start} {rank_stride} {group_size} {group_name}");
+        if let Some(found) = self.groups.get(&key) {
+            return found.clone();
+        }
+        let found = group_ranks_of(trace, args).and_then(|ranks| self.keep(ranks));
+        self.groups.insert(key, found.clone());
+        found
+    }
+
+    /// The list, once.
+    fn keep(&mut self, ranks: Vec<u32>) -> Result<Arc<[u32]>, String> {
+        if let Some(list) = self.lists.get(ranks.as_slice()) {
+            return Ok(list.clone());
+        }
+        if self.total.saturating_add(ranks.len()) > GROUP_RANKS_MAX {
+            return Err(format!("collectives of further process groups: expected at most {GROUP_RANKS_MAX} ranks in all of them"));
+        }
+        self.total += ranks.len();
+        let list: Arc<[u32]> = ranks.into();
+        self.lists.insert(list.clone());
+        Ok(list)
+    }
+}
+
+/// The ranks of the group that an event is of.
+fn group_ranks_of(trace: &Trace, args: &Args) -> Result<Vec<u32>, String> {
     let group = args.group_name.as_str().map_or_else(|| args.group_name.to_string(), String::from);
+    // An empty list says nothing: PyTorch lists no ranks of a group that has all of them.
     let listed = |value: &Value| -> Option<Vec<u32>> {
-        match value {
+        let ranks: Option<Vec<u32>> = match value {
             Value::String(text) => serde_json::from_str(text).ok(),
             Value::Array(_) => serde_json::from_value(value.clone()).ok(),
             _ => None,
-        }
+        };
+        ranks.filter(|ranks| !ranks.is_empty())
     };
     // The profiler shortens long lists: some versions have the first rank and the distance beside them, and the head of the file has them whole.
     let strided = || {
@@ -348,8 +380,32 @@ fn collective(trace: &Trace, args: &Args, work: Work, stream: String, place: Str
     if !ranks.iter().all(|rank| *rank < crate::ranks::RANKS_MAX && unique.insert(*rank)) {
         return Err(format!("collectives of process group {group:?}, whose ranks are no list of different ones"));
     }
+    Ok(ranks)
+}
+
+fn collective(trace: &Trace, known: &mut Known, args: &Args, work: Work, stream: String, place: String) -> Result<Communication, String> {
+    let Some(name) = args.collective.as_str() else { return Err("nccl kernels without a \"Collective name\" in their args".into()) };
+    let Some(kind) = kind_of(name) else { return Err(format!("collectives named {name:?}")) };
+    let dtype = args.dtype.as_str().unwrap_or("");
+    let Some(element) = element_of(dtype) else { return Err(format!("collectives of type {dtype:?}")) };
+    let (Some(into), Some(out)) = (number(&args.elements_in), number(&args.elements_out)) else {
+        return Err("collectives without \"In msg nelems\" and \"Out msg nelems\"".into());
+    };
+    let elements = match kind {
+        CollectiveKind::AllGather => into.max(out),
+        CollectiveKind::Barrier => 0,
+        _ => into,
+    };
+    let Some(bytes) = elements.checked_mul(element.bytes()) else { return Err("collectives of more than 2^64 bytes".into()) };
+    let ranks = known.ranks(trace, args)?;
+    let group = match &args.group_name {
+        Value::String(name) => name.clone(),
+        Value::Null => String::new(),
+        other => other.to_string(),
+    };
     let label = match args.group_description.as_str() {
         Some(text) if !text.is_empty() && text != "undefined" => text.to_string(),
+        _ if group.is_empty() => format!("{} ranks", ranks.len()),
         _ => group,
     };
     Ok(Communication { work, stream, kind, label, ranks, bytes, element, external: args.external.as_i64(), place })
@@ -402,21 +458,23 @@ fn waiters(trace: &Trace, work: &[Work], communication: &[Communication]) -> Vec
         .collect();
     waits.sort_unstable();
     let mut found = vec![None; communication.len()];
-    if waits.is_empty() {
+    // A graph's kernels have one launch, and the host sees no waits within it.
+    let launches: BTreeSet<i64> = work.iter().map(|work| work.launch).collect();
+    let is_unseen = |one: &Communication| waits.is_empty() || launches.contains(&one.work.launch);
+    let ends = maxima(work.iter().map(|work| work.end));
+    for (one, found) in communication.iter().zip(&mut found).filter(|(one, _)| is_unseen(one)) {
         // What begins after a pause in which a collective has ended has waited for it.
-        for (one, found) in communication.iter().zip(&mut found) {
-            let next = work.partition_point(|work| work.start < one.work.end);
-            let before = work[..next].iter().map(|work| work.end).max().unwrap_or(i64::MIN);
-            *found = (next < work.len() && before <= one.work.end).then_some(next);
-        }
-        return found;
+        let next = work.partition_point(|work| work.start < one.work.end);
+        let before = next.checked_sub(1).map_or(i64::MIN, |place| ends[place]);
+        *found = (next < work.len() && before <= one.work.end).then_some(next);
     }
-    let mut launched: Vec<usize> = (0..communication.len()).collect();
+    let mut launched: Vec<usize> = (0..communication.len()).filter(|index| !is_unseen(&communication[*index])).collect();
     launched.sort_by_key(|index| communication[*index].work.launch);
     let (mut next, mut open) = (0, VecDeque::new());
     let mut by_launch: Vec<usize> = (0..work.len()).collect();
     by_launch.sort_by_key(|index| work[*index].launch);
-    for wait in waits {
+    for wait in &waits {
+        let wait = *wait;
         while let Some(index) = launched.get(next).filter(|index| communication[**index].work.launch < wait) {
             open.push_back(*index);
             next += 1;
@@ -432,23 +490,37 @@ fn waiters(trace: &Trace, work: &[Work], communication: &[Communication]) -> Vec
     found
 }
 
+/// By place: the largest until there.
+fn maxima<T: Copy + Ord>(items: impl Iterator<Item = T>) -> Vec<T> {
+    let mut all: Vec<T> = Vec::new();
+    for item in items {
+        all.push(all.last().map_or(item, |before| item.max(*before)));
+    }
+    all
+}
+
+/// By collective: the last computation, in the order of beginnings, that it waits for.
+fn before(work: &[Work], communication: &[Communication]) -> Vec<Option<usize>> {
+    let mut launches: Vec<(i64, i64, usize)> = work.iter().enumerate().map(|(index, work)| (work.launch, work.end, index)).collect();
+    launches.sort_unstable();
+    let last = maxima(launches.iter().map(|(_, _, index)| *index));
+    // Kernels of one replay of a graph have one launch: of them those count that had ended. Launches go up, so these maxima are of one launch.
+    let within = maxima(launches.iter().map(|(launch, _, index)| (*launch, *index)));
+    let of = |one: &Communication| {
+        let Work { start, launch, .. } = one.work;
+        let earlier = launches.partition_point(|(other, ..)| *other < launch).checked_sub(1).map(|place| last[place]);
+        let ended = launches.partition_point(|(other, end, _)| (*other, *end) <= (launch, start)).checked_sub(1).map(|place| within[place]);
+        let ended = ended.filter(|(other, _)| *other == launch).map(|(_, index)| index);
+        // Nothing that began after it can have been before it.
+        earlier.filter(|place| work[*place].start <= start).max(ended)
+    };
+    communication.iter().map(of).collect()
+}
+
 /// What the rank does: computing is cut where a collective waits for it, and where it waits for one.
 fn program(trace: &Trace, work: &[Work], communication: &[Communication], lists: &mut Lists) -> Vec<RawNode> {
     let waiters = waiters(trace, work, communication);
-    let mut launches: Vec<(i64, usize)> = work.iter().enumerate().map(|(index, work)| (work.launch, index)).collect();
-    launches.sort_unstable();
-    // By place in the order of launches: the last computation, in the order of beginnings, that was launched until then.
-    let mut last = Vec::with_capacity(launches.len());
-    for (_, index) in &launches {
-        last.push(last.last().map_or(*index, |before: &usize| (*before).max(*index)));
-    }
-    let before: Vec<Option<usize>> = communication
-        .iter()
-        .map(|one| launches.partition_point(|(launch, _)| *launch < one.work.launch).checked_sub(1).map(|place| last[place]))
-        // Nothing that began after it can have been before it.
-        .zip(communication)
-        .map(|(place, one)| place.filter(|place| work[*place].start <= one.work.start))
-        .collect();
+    let before = before(work, communication);
     let mut cuts: BTreeSet<usize> = waiters.iter().flatten().copied().collect();
     cuts.extend(before.iter().flatten().map(|place| place + 1));
     cuts.insert(0);
@@ -483,8 +555,10 @@ fn program(trace: &Trace, work: &[Work], communication: &[Communication], lists:
         done = finish;
     }
     let segments = nodes.len();
+    let mut numbers: BTreeMap<(&str, *const u32), usize> = BTreeMap::new();
     for (index, one) in communication.iter().enumerate() {
-        let list = lists.number(&one.label, one.ranks.clone());
+        let of = || lists.number(&one.label, one.ranks.to_vec());
+        let list = *numbers.entry((one.label.as_str(), one.ranks.as_ptr())).or_insert_with(of);
         order.push((one.work.start, segments + index, Vec::new()));
         nodes.push(RawNode {
             id: format!("{} {index}", one.kind),

@@ -6,7 +6,7 @@ use fanin_core::Duration;
 use roxmltree::{Document, Node};
 
 use super::assemble::{Lists, Raw, RawAction, RawNode, transfer};
-use super::input::{Imported, Input, Options};
+use super::input::{Imported, Input, LineIndex, Options};
 use crate::error::WorkloadError;
 use crate::model::COMPUTE_STREAM;
 use crate::ranks::RANKS_MAX;
@@ -15,20 +15,20 @@ use crate::report::Report;
 /// The vector's length where nothing is said.
 const BYTES: u64 = 1 << 20;
 
-struct Reader<'a, 'd> {
+struct Reader<'a> {
     file: &'a str,
-    document: &'a Document<'d>,
+    lines: LineIndex,
     ranks: u32,
     chunk_bytes: u64,
 }
 
-impl Reader<'_, '_> {
+impl Reader<'_> {
     fn error(&self, node: Node<'_, '_>, what: String) -> WorkloadError {
         WorkloadError::new(self.file, what).at(self.line(node))
     }
 
     fn line(&self, node: Node<'_, '_>) -> u64 {
-        u64::from(self.document.text_pos_at(node.range().start).row)
+        self.lines.line(node.range().start)
     }
 
     fn number(&self, node: Node<'_, '_>, key: &str, least: i64) -> Result<i64, WorkloadError> {
@@ -124,10 +124,11 @@ impl Reader<'_, '_> {
 /// The line that is wrong.
 pub fn import(input: &Input, options: &Options) -> Result<Imported, WorkloadError> {
     let mut report = Report::new("MSCCL algorithm");
-    let document = Document::parse(input.text()?)
+    let text = input.text()?;
+    let document = Document::parse(text)
         .map_err(|error| WorkloadError::new(&input.name, format!("not XML: {error}")).at(u64::from(error.pos().row)))?;
     let root = document.root_element();
-    let mut reader = Reader { file: &input.name, document: &document, ranks: 0, chunk_bytes: 0 };
+    let mut reader = Reader { file: &input.name, lines: LineIndex::new(text), ranks: 0, chunk_bytes: 0 };
     if root.tag_name().name() != "algo" {
         return Err(reader.error(root, format!("{:?}: expected algo", root.tag_name().name())));
     }

@@ -10,7 +10,7 @@ use crate::report::Report;
 
 /// Hosts and switches at most.
 pub const NODES_MAX: usize = 200_000;
-/// Cables at most.
+/// Cables at most, parallel ones each counted.
 pub const CABLES_MAX: usize = 1 << 20;
 /// Characters of a name at most.
 const NAME_MAX: usize = 64;
@@ -96,12 +96,14 @@ pub(super) struct Builder<'a> {
     pub(super) nodes: Vec<(String, Kind)>,
     pub(super) numbers: BTreeMap<String, u32>,
     cables: Vec<Cable>,
+    /// Cables, parallel ones each counted.
+    count: u64,
 }
 
 impl<'a> Builder<'a> {
     /// Of a file.
     pub(super) fn new(file: &'a str) -> Self {
-        Builder { file, nodes: Vec::new(), numbers: BTreeMap::new(), cables: Vec::new() }
+        Builder { file, nodes: Vec::new(), numbers: BTreeMap::new(), cables: Vec::new(), count: 0 }
     }
 
     /// Something is wrong at a line; 0 where there is none.
@@ -137,8 +139,9 @@ impl<'a> Builder<'a> {
         if cable.from == cable.to {
             return Err(self.error(line, format!("a cable from {:?} to itself", self.nodes[cable.from as usize].0)));
         }
-        if self.cables.len() >= CABLES_MAX {
-            return Err(self.error(line, format!("expected at most {CABLES_MAX} cables")));
+        self.count = self.count.saturating_add(u64::from(cable.count));
+        if self.count > CABLES_MAX as u64 {
+            return Err(self.error(line, format!("expected at most {CABLES_MAX} cables, parallel ones each counted")));
         }
         self.cables.push(cable);
         Ok(())

@@ -14,6 +14,8 @@ use crate::report::Report;
 #[derive(Deserialize)]
 struct File {
     #[serde(default)]
+    directed: Option<bool>,
+    #[serde(default)]
     graph: Map<String, Value>,
     nodes: Vec<Map<String, Value>>,
     #[serde(alias = "edges")]
@@ -50,6 +52,10 @@ fn count(of: &Map<String, Value>, key: &str, place: &str, builder: &Builder<'_>)
 /// Reads the file.
 pub(super) fn read(input: &Input, builder: &mut Builder<'_>, report: &mut Report) -> Result<(), WorkloadError> {
     let file: File = serde_json::from_slice(&input.bytes).map_err(|error| builder.error(error.line() as u64, error.to_string()))?;
+    if file.directed == Some(true) {
+        let what = "directed = true: expected a graph whose links go both ways, as networkx's to_undirected() makes it";
+        return Err(builder.error(0, what));
+    }
     let usual = speed(&file.graph, "graph", builder)?;
     let mut numbers = BTreeMap::new();
     for (index, node) in file.nodes.iter().enumerate() {

@@ -8,6 +8,7 @@ use roxmltree::Document;
 use super::builder::{Builder, Cable, Kind, is_rate};
 use crate::error::WorkloadError;
 use crate::import::Input;
+use crate::import::input::LineIndex;
 use crate::report::Report;
 
 /// Bits per second of a PCIe link: transfers a second by lane, less its coding (8b/10b up to 5 GT/s, 128b/130b above).
@@ -33,7 +34,8 @@ fn nvlink(generation: u32) -> u64 {
 pub(super) fn read(input: &Input, builder: &mut Builder<'_>, report: &mut Report) -> Result<(), WorkloadError> {
     let text = input.text()?;
     let document = Document::parse(text).map_err(|error| builder.error(u64::from(error.pos().row), format!("not XML: {error}")))?;
-    let line = |node: roxmltree::Node<'_, '_>| u64::from(document.text_pos_at(node.range().start).row);
+    let lines = LineIndex::new(text);
+    let line = |node: roxmltree::Node<'_, '_>| lines.line(node.range().start);
     let (mut numbers, mut devices) = (BTreeMap::new(), BTreeMap::new());
     let (mut processors, mut counts) = (Vec::new(), (0u32, 0u32));
     for node in document.descendants().filter(roxmltree::Node::is_element) {

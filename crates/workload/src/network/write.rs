@@ -39,7 +39,8 @@ fn names_text(names: &[&str]) -> String {
     while let Some(name) = names.get(index) {
         let mut count = 1;
         if let Some((before, first)) = split(name) {
-            let follows = |(more, name): (usize, &&str)| split(name) == first.checked_add(more as u32).map(|number| (before, number));
+            let follows =
+                |(more, name): (usize, &&str)| first.checked_add(more as u32).is_some_and(|number| split(name) == Some((before, number)));
             count = names[index..].iter().enumerate().take_while(|one| follows((one.0, one.1))).count().max(1);
             if count > 1 {
                 parts.push(format!("{before}[{first}-{}]", u64::from(first) + count as u64 - 1));
@@ -140,6 +141,7 @@ mod tests {
         assert_eq!(names_text(&["a0", "a1", "a2"]), "\"a[0-2]\"");
         assert_eq!(names_text(&["a7", "b", "a8", "a9", "c01", "c02"]), "[\"a7\", \"b\", \"a[8-9]\", \"c01\", \"c02\"]");
         assert_eq!(names_text(&["0", "1"]), "\"[0-1]\"");
+        assert_eq!(names_text(&["h4294967294", "h4294967295", "core"]), "[\"h[4294967294-4294967295]\", \"core\"]");
         assert_eq!(names_text(&["a4294967295", "a0"]), "[\"a4294967295\", \"a0\"]");
     }
 
