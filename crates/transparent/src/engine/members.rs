@@ -101,7 +101,10 @@ impl Switch {
         if ring.seats().all(|(_, flow)| flow.to.port() == first) {
             return None;
         }
-        let undecided = |stream: &Stream| stream.answers.opened && matches!(stream.state, State::Undecided(_) | State::Reset(_));
+        // Of one that is relayed, or whose first segment is still to come from another switch, it is known of which ring it is.
+        let undecided = |stream: &Stream| {
+            stream.answers.opened && stream.far_ring.is_none() && matches!(stream.state, State::Undecided(_) | State::Reset(_))
+        };
         self.streams.iter().filter(|(_, stream)| undecided(stream)).find_map(|(&other, _)| {
             let beside =
                 |flow: Flow| flow.from.ip() == other.from.ip() && flow.to.ip() == other.to.ip() && flow.to.port() != other.to.port();

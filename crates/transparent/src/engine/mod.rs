@@ -360,6 +360,9 @@ impl Switch {
                 State::Reset(_) => RESET_MEMORY,
                 State::Member(_) => return true,
             };
+            if !stream.is_idle() {
+                return true;
+            }
             let stays = now.since(stream.began) < memory;
             if let (false, State::Undecided(undecided)) = (stays, &stream.state) {
                 self.undecided_bytes -= undecided.held_bytes;
@@ -591,7 +594,10 @@ impl Switch {
             return self.on_member(now, membership, held, out);
         }
         if self.trunks.contains_key(&port) && !tree::ends_here(&self.trunks, stream) {
-            // Between two other switches: what passes as it is they know about.
+            // Between two other switches: what passes as it is they know about, and nobody sums in it where none of them has said so.
+            if stream.far_ring.is_none() {
+                self.forget(flow);
+            }
             return self.forward(port, &held.offload, &held.frame, out);
         }
         let State::Undecided(undecided) = &mut stream.state else { return };

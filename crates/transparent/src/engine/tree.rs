@@ -268,6 +268,7 @@ impl Switch {
             };
         };
         if let Some(to) = stream.ports[1].filter(|to| self.trunks.contains_key(to)) {
+            stream.far_ring = Some(key);
             return if to == port { self.statistics.dropped += 1 } else { self.relay(key, Some(to), rank, offset, stub) };
         }
         let membership = Membership { ring: key, rank, is_noticed: true };

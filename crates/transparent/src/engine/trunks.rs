@@ -140,6 +140,9 @@ impl Switch {
         };
         let Some(ring) = self.rings.get_mut(&key) else { return };
         ring.tree.elsewhere.insert(rank, flow);
+        if let Some(stream) = self.streams.get_mut(&flow) {
+            stream.far_ring = Some(key);
+        }
         ring.moved = now;
         match ring.tree.children.iter_mut().find(|child| (child.port, child.run) == (port, run)) {
             Some(child) => child.ranks.push(rank),
