@@ -129,7 +129,8 @@ impl fmt::Display for Failure {
 impl Failure {
     /// Whether it concerns only the one who comes: those who are there have done nothing wrong.
     pub fn is_newcomers(&self) -> bool {
-        matches!(self, Failure::World { .. } | Failure::Taken { .. } | Failure::Apart { .. } | Failure::TooManyRings { .. })
+        use Failure::{Apart, Besides, Taken, TooManyRings, World};
+        matches!(self, World { .. } | Taken { .. } | Apart { .. } | Besides { .. } | TooManyRings { .. })
     }
 }
 
@@ -275,6 +276,8 @@ impl Ring {
         }
         self.fits(rank, flow)?;
         match self.seat(rank) {
+            // All are known: whoever has that rank in the ring is behind another switch.
+            None if self.tree.begun.is_some() => Err(Failure::Besides { rank }),
             None => Ok(()),
             Some(by) if by.from.ip() == flow.from.ip() && by.to == flow.to => Err(Failure::Again { rank, at: flow.from }),
             Some(by) if !self.has_begun => Err(Failure::Twice { rank, one: by, other: flow.into() }),

@@ -72,3 +72,37 @@ fn ordinary_connections_between_other_switches_are_forgotten_with_their_first_by
     assert!(reached.iter().any(|(host, frame)| *host == 1 && frame.ends_with(b"SSH-2.0")));
     assert!(racks.switches.iter().all(|switch| switch.streams.is_empty()));
 }
+
+/// A worker of another job with the ring's number begins; whether it is reset, and what it is told.
+fn intrude(racks: &mut Racks, flow: Flow, rank: usize, world: usize) -> (bool, String) {
+    racks.open(flow);
+    racks.data(flow, 0, &stream(5, rank, world, &[90])[..300], false);
+    let (mut is_reset, mut told) = (false, String::new());
+    for (_, frame) in racks.pass(3_000) {
+        if let Some(segment) = Segment::parse(&frame).filter(|segment| segment.flow == flow.reverse()) {
+            is_reset |= segment.flags.rst;
+            told.extend(parse_reason(&frame[segment.payload()]));
+        }
+    }
+    (is_reset, told)
+}
+
+#[test]
+fn who_comes_with_a_rank_of_another_rack_is_refused_and_the_ring_goes_on() {
+    // In a rack of the ring; and in one beside it, behind the switch in the middle.
+    let three: (&[usize], &[Option<usize>]) = (&[2, 2, 0, 0, 0, 0, 3], &[None, Some(0), Some(1), Some(1)]);
+    for (shape, intruder) in [(SHAPES[RACKS], (0, 1)), (SHAPES[RACKS], (0, 4)), (three, (6, 3))] {
+        for seed in 0..4u64 {
+            let mut racks = Racks::new(seed, shape.0, shape.1, 4_096);
+            let mut job = Job::new(5, &[0, 1, 2, 3, 4, 5], 8_000, &[301, 0, 7, 1_200]);
+            job.open(&mut racks);
+            disturbed(&mut racks, &mut job, seed, |racks, _| {
+                let flow = Flow { from: at(intruder.0, 9_500), to: at(intruder.1, 9_000) };
+                let (is_reset, told) = intrude(racks, flow, 3, 6);
+                assert!(is_reset && told.contains("rank 3 has come, and another switch has it, too"), "{intruder:?}, seed {seed}: {told}");
+            });
+            job.check(seed);
+            assert!(job.told.iter().all(Option::is_none), "{intruder:?}, seed {seed}: {:?}", job.told);
+        }
+    }
+}
