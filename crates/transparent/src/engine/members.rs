@@ -218,10 +218,17 @@ impl Switch {
 
     fn hold(&mut self, held: Held) {
         let Some(stream) = self.streams.get_mut(&held.segment.flow) else { return };
-        if stream.held_bytes + held.frame.len() > 2 * self.config.stream_bytes {
-            // Its bytes are kept; when it is sent again, it is answered at once.
+        // The bytes of what is dropped are kept; when it is sent again, it is answered at once. The furthest goes first: a sender at another
+        // switch may be far ahead of what can be summed, and all may wait for what it sends now.
+        while stream.held_bytes + held.frame.len() > 2 * self.config.stream_bytes {
+            let Some(last) = stream.held.last_entry() else { break };
             self.statistics.dropped += 1;
-            return;
+            if last.key().0 <= held.offset {
+                return;
+            }
+            let bytes = last.remove().frame.len();
+            stream.held_bytes -= bytes;
+            self.held_bytes -= bytes as u64;
         }
         stream.held_bytes += held.frame.len();
         self.held_bytes += held.frame.len() as u64;

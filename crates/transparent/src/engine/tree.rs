@@ -11,7 +11,7 @@
 //!    carried: that is the translation of connections (CTT). Acknowledgements pass as they are.
 //! 4. A switch keeps what its own receivers, and those below, have not acknowledged, and takes no more of those below than there is room for.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use fanin_core::Instant;
@@ -65,8 +65,8 @@ pub(super) struct Tree {
     /// What the switch above takes, and how much of a stream it keeps.
     room: u64,
     memory: u64,
-    /// Sums that it has not got.
-    pending: VecDeque<Range<u64>>,
+    /// Sums that it has not got, from where to where: the lowest go first, since what lies beyond its room may have been summed before them.
+    pending: BTreeMap<u64, u64>,
     /// Up to where it knows that everything has been received here.
     released: u64,
     is_closing_told: bool,
@@ -171,7 +171,9 @@ impl Switch {
         ring.moved = now;
         ring.tree.given =
             ring.flows().filter(|flow| self.streams.get(flow).is_some_and(|stream| ends_here(&self.trunks, stream))).count() as u16;
-        let (switches, memory) = (ring.tree.switches(), ring.splice.limit());
+        // Those below release in steps of what they are told: the least that is kept on the way up counts.
+        let kept = ring.splice.limit();
+        let (switches, memory) = (ring.tree.switches(), if is_part { kept.min(ring.tree.memory) } else { kept });
         tracing::info!(ring = ring.number, switches, ranks = ring.joined, is_part, "the ring is summed together with other switches");
         let mut complete = std::mem::take(&mut ring.complete);
         let gathered = ring.splice.gather(&seats, is_part, &mut complete);
@@ -300,7 +302,7 @@ impl Switch {
         if ring.tree.begun == Some(true) {
             if !complete.is_empty() {
                 ring.moved = now;
-                ring.tree.pending.extend(complete.iter().cloned());
+                ring.tree.pending.extend(complete.iter().map(|range| (range.start, range.end)));
                 self.send_parts(key);
             }
             return self.let_go(now, key, flow, &[], out);
@@ -313,16 +315,15 @@ impl Switch {
     fn send_parts(&mut self, key: RingKey) {
         let Some(up) = self.config.uplink else { return };
         while let Some(ring) = self.rings.get_mut(&key) {
-            let Some(range) = ring.tree.pending.front_mut() else { return };
-            let end = range.end.min(range.start + PIECE_MAX as u64).min(ring.tree.room);
-            if end <= range.start {
+            let Some((&offset, &last)) = ring.tree.pending.first_key_value() else { return };
+            let end = last.min(offset + PIECE_MAX as u64).min(ring.tree.room);
+            if end <= offset {
                 return;
             }
-            let mut bytes = vec![0; (end - range.start) as usize];
-            let offset = range.start;
-            range.start = end;
-            if range.is_empty() {
-                ring.tree.pending.pop_front();
+            let mut bytes = vec![0; (end - offset) as usize];
+            ring.tree.pending.remove(&offset);
+            if end < last {
+                ring.tree.pending.insert(end, last);
             }
             ring.splice.part(offset, &mut bytes);
             self.say(up, key.0, &Said::Part { offset, bytes });

@@ -232,6 +232,8 @@ pub(super) struct Job {
     pub most: usize,
     /// Whether receivers drop what is older than what they have, as kernels do (PAWS): nothing that is summed is.
     pub drops_old: bool,
+    /// Whether workers send again what may have come, as kernels do that have heard no acknowledgement.
+    pub goes_back: bool,
 }
 
 impl Job {
@@ -250,6 +252,7 @@ impl Job {
             is_reset: vec![false; world],
             most: 400,
             drops_old: false,
+            goes_back: false,
         }
     }
 
@@ -265,7 +268,8 @@ impl Job {
         }
         let acknowledged = self.receivers[rank].there.reach(0) as usize;
         let start = acknowledged + if draw & 3 == 0 { 0 } else { (draw >> 16) as usize % 1_500 };
-        let start = start.min(self.expected.len());
+        let back = if self.goes_back && draw & 12 == 0 { (draw >> 44) as usize % 600 } else { 0 };
+        let start = start.min(self.expected.len()).saturating_sub(back);
         // Less than a header begins with, sent again, would be taken for something else.
         let end = (start + 8 + (draw >> 32) as usize % self.most).min(self.expected.len());
         racks.data(self.flows[rank], start, &self.streams[rank][start..end], end == self.expected.len());

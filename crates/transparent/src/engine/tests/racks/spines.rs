@@ -106,3 +106,19 @@ fn who_comes_with_a_rank_of_another_rack_is_refused_and_the_ring_goes_on() {
         }
     }
 }
+
+#[test]
+fn switches_above_each_other_may_keep_different_amounts() {
+    for seed in 0..12u64 {
+        let small = seed as usize % 3;
+        let (homes, above) = SHAPES[5];
+        let mut racks = Racks::new(seed, homes, above, 8_192);
+        racks.restart(small, 512);
+        racks.pass(700_000);
+        racks.loss = seed / 6 * 20;
+        let mut job = Job::new(5, &[0, 1, 2, 3, 4], 8_000, &[301, 0, 7, 1_200]);
+        job.goes_back = true;
+        job.open(&mut racks);
+        run(&mut racks, &mut [job], seed);
+    }
+}
