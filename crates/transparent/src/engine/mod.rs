@@ -123,7 +123,7 @@ pub struct Statistics {
     pub repeated: u64,
     /// Segments that were cut in two.
     pub cut: u64,
-    /// Segments dropped for lack of memory.
+    /// Segments dropped for lack of memory, and headers of segments that nobody takes.
     pub dropped: u64,
     /// Frames dropped since they were damaged, in the order of [`Damage::ALL`].
     pub damaged: [u64; Damage::ALL.len()],
