@@ -300,7 +300,7 @@ impl Switch {
             world: ring.world,
             present: ring.known() as u16,
             switches: ring.tree.switches(),
-            waits: ring.splice.waits().map(|waits| waits.ranks).unwrap_or_default(),
+            waits: ring.waits_for(),
             idle: now.since(ring.moved),
         };
         keys.iter().filter_map(|key| self.rings.get(key)).map(view).collect()

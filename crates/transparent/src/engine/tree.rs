@@ -48,6 +48,13 @@ impl Child {
     pub fn seat(&self) -> u16 {
         self.ranks.iter().copied().min().unwrap_or(0)
     }
+
+    /// Its ranks in their order.
+    pub fn sorted(&self) -> Vec<u16> {
+        let mut ranks = self.ranks.clone();
+        ranks.sort_unstable();
+        ranks
+    }
 }
 
 /// What a switch has of a ring that others sum for, too.
@@ -76,6 +83,11 @@ impl Tree {
     /// Whether other switches have to do with the ring.
     pub fn is_used(&self) -> bool {
         self.begun.is_some() || !self.elsewhere.is_empty() || !self.told.is_empty()
+    }
+
+    /// The switch below whose sum comes in a rank's place.
+    pub fn behind(&self, seat: u16) -> Option<&Child> {
+        self.begun.and_then(|_| self.children.iter().find(|child| child.seat() == seat))
     }
 
     /// How many others there are.

@@ -234,6 +234,8 @@ pub(super) struct Job {
     pub drops_old: bool,
     /// Whether workers send again what may have come, as kernels do that have heard no acknowledgement.
     pub goes_back: bool,
+    /// Whether workers send whole elements only.
+    pub is_even: bool,
 }
 
 impl Job {
@@ -253,6 +255,7 @@ impl Job {
             most: 400,
             drops_old: false,
             goes_back: false,
+            is_even: false,
         }
     }
 
@@ -272,6 +275,7 @@ impl Job {
         let start = start.min(self.expected.len()).saturating_sub(back);
         // Less than a header begins with, sent again, would be taken for something else.
         let end = (start + 8 + (draw >> 32) as usize % self.most).min(self.expected.len());
+        let (start, end) = if self.is_even { (start / 8 * 8, end.next_multiple_of(8).min(self.expected.len())) } else { (start, end) };
         racks.data(self.flows[rank], start, &self.streams[rank][start..end], end == self.expected.len());
     }
 

@@ -5,9 +5,9 @@ use super::*;
 
 const RACKS: usize = 4;
 
-/// The long pause of a job that waits for its workers, and not for a sum.
-fn be_patient(racks: &mut Racks) {
-    racks.switches.iter_mut().for_each(|switch| switch.config.patience = Duration::from_us(8_000_000_000));
+/// How long rings may wait.
+fn be_patient(racks: &mut Racks, seconds: u64) {
+    racks.switches.iter_mut().for_each(|switch| switch.config.patience = Duration::from_us(seconds * 1_000_000));
 }
 
 #[test]
@@ -15,7 +15,7 @@ fn a_spine_relays_a_connection_for_as_long_as_its_ring_lasts() {
     for (shape, seed) in [(RACKS, 1u64), (RACKS, 2), (6, 3)] {
         let (homes, above) = SHAPES[shape];
         let mut racks = Racks::new(seed, homes, above, 4_096);
-        be_patient(&mut racks);
+        be_patient(&mut racks, 8_000);
         let hosts: Vec<usize> = (0..homes.len()).collect();
         let mut job = Job::new(5, &hosts, 8_000, &[301, 0, 7, 1_200]);
         job.open(&mut racks);
@@ -120,5 +120,56 @@ fn switches_above_each_other_may_keep_different_amounts() {
         job.goes_back = true;
         job.open(&mut racks);
         run(&mut racks, &mut [job], seed);
+    }
+}
+
+/// Runs a job to its half, lets a rank be silent while all others send, and gives what they are told.
+fn stalled(racks: &mut Racks, job: &mut Job, seed: u64, silent: usize) -> Vec<String> {
+    be_patient(racks, 5);
+    job.is_even = true;
+    job.open(racks);
+    let half = job.expected.len() / 2;
+    for step in 0..30_000 {
+        let draw = racks.draw();
+        let is_half = job.receivers.iter().all(|receiver| receiver.there.reach(0) as usize > half);
+        if !is_half || silent != (draw >> 8) as usize % job.flows.len() {
+            job.speak(racks, draw);
+        }
+        let reached = if is_half && step % 4 == 0 { racks.pass(50_000) } else { racks.step() };
+        job.take(racks, &reached);
+        if job.is_reset.iter().all(|is_reset| *is_reset) {
+            return job.told.iter().flatten().cloned().collect();
+        }
+    }
+    panic!("seed {seed}: somebody waits for ever: {:?}", job.told);
+}
+
+#[test]
+fn the_rank_that_is_waited_for_is_named_and_not_the_first_of_its_rack() {
+    for seed in 0..6u64 {
+        for (shape, silent) in [(0, 3), (0, 2), (0, 0), (RACKS, 3), (5, 1), (6, 3)] {
+            let (homes, above) = SHAPES[shape];
+            let mut racks = Racks::new(seed, homes, above, 4_096);
+            let hosts: Vec<usize> = (0..homes.len()).collect();
+            let mut job = Job::new(5, &hosts, 8_000, &[301, 1_200]);
+            let told = stalled(&mut racks, &mut job, seed, silent);
+            let name = format!("waited for rank {silent} at");
+            assert!(!told.is_empty() && told.iter().all(|why| why.contains(&name)), "seed {seed}, {shape}, {silent}: {told:?}");
+        }
+        // Where a whole rack is silent, the switch there does not know that others wait: the one above names all of it.
+        let mut racks = Racks::new(seed, SHAPES[0].0, SHAPES[0].1, 4_096);
+        let mut job = Job::new(5, &[0, 1, 2, 3], 8_000, &[301, 1_200]);
+        be_patient(&mut racks, 5);
+        job.open(&mut racks);
+        for (ranks, range) in [(0..4, 0..200), (0..2, 200..400)] {
+            ranks.for_each(|rank| racks.data(job.flows[rank], range.start, &job.streams[rank][range.clone()], false));
+            let reached = racks.pass(1_000);
+            job.take(&mut racks, &reached);
+        }
+        let reached = racks.pass(9_000_000);
+        job.take(&mut racks, &reached);
+        let told: Vec<&String> = job.told.iter().flatten().collect();
+        let name = "one of rank 2 at 10.0.0.3:8002, 3 at 10.0.0.4:8003, behind another switch";
+        assert!(!told.is_empty() && told.iter().all(|why| why.contains(name)), "seed {seed}: {told:?}");
     }
 }
