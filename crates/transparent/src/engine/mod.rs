@@ -275,8 +275,8 @@ impl Switch {
         Statistics {
             rdma: self.rdma.statistics(),
             trunks: of(|trunk| trunk.is_up().into()),
-            trunk_repeated: of(|trunk| trunk.counts.again),
-            trunk_damaged: of(|trunk| trunk.counts.damaged),
+            trunk_repeated: self.statistics.trunk_repeated + of(|trunk| trunk.counts.again),
+            trunk_damaged: self.statistics.trunk_damaged + of(|trunk| trunk.counts.damaged),
             ..self.statistics
         }
     }

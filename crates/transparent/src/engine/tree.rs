@@ -14,7 +14,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use fanin_core::Instant;
+use fanin_core::{Duration, Instant};
 use fanin_net::Offload;
 use fanin_protocols::shared::splice::Inserted;
 
@@ -23,7 +23,11 @@ use super::stream::{Held, Membership, State, Stream};
 use super::{Ports, Switch};
 use crate::segment::{Flow, Look, look};
 use crate::trunk::message::{PIECE_MAX, Said, Stub};
-use crate::trunk::{GONE, Trunk};
+use crate::trunk::{GONE, Role, Trunk};
+
+/// So long the switch above has been silent when nothing that was said to it counts any more. By then it has noticed as well that it is not heard,
+/// and does not take the new identity for a restart.
+const FORGOTTEN: Duration = Duration::from_ps(3 * GONE.as_ps());
 
 /// What the switches behind each port and this one say to each other.
 pub(super) type Trunks = BTreeMap<usize, Trunk>;
@@ -481,8 +485,9 @@ impl Switch {
         let needs = |ring: &Ring| {
             let below = ring.tree.children.iter().any(|child| child.port == port && !child.is_over);
             let crosses = || ring.tree.begun.is_none() && ring.known() < usize::from(ring.world) && self.crosses(ring, port);
+            // What was said above is lost. Where there never was anybody, the ring may still find all of its ranks here.
             let waits = |ring: &Ring| is_restart || now.since(ring.moved) >= GONE;
-            below || is_up && (!ring.tree.told.is_empty() || crosses()) && waits(ring)
+            below || is_up && (!ring.tree.told.is_empty() || crosses() && waits(ring))
         };
         let keys: Vec<RingKey> = self.rings.iter().filter(|(_, ring)| needs(ring)).map(|(key, _)| *key).collect();
         for key in keys {
@@ -511,7 +516,10 @@ impl Switch {
             // Somebody else may be plugged in there, if only a worker.
             if self.config.uplink != Some(port) {
                 tracing::warn!(interface = self.ports[port].name(), "the transparent switch below has gone");
-                self.trunks.remove(&port);
+                self.close_trunk(port);
+            } else if self.trunks.get(&port).is_some_and(|trunk| trunk.is_up() && trunk.silent(now) >= FORGOTTEN) {
+                tracing::warn!(interface = self.ports[port].name(), "the transparent switch above has gone");
+                self.open_trunk(now, port, Role::Below);
             }
         }
     }

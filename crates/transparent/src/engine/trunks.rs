@@ -21,9 +21,18 @@ impl Switch {
     }
 
     /// Each has an identity of its own, also where there was another one behind the port before.
-    fn open_trunk(&mut self, now: Instant, port: usize, role: Role) {
+    pub(super) fn open_trunk(&mut self, now: Instant, port: usize, role: Role) {
+        self.close_trunk(port);
         self.trunks_opened += 1;
         self.trunks.insert(port, Trunk::new(now, mix(self.config.identity, self.trunks_opened), role));
+    }
+
+    /// What has been counted of it stays.
+    pub(super) fn close_trunk(&mut self, port: usize) {
+        if let Some(trunk) = self.trunks.remove(&port) {
+            self.statistics.trunk_repeated += trunk.counts.again;
+            self.statistics.trunk_damaged += trunk.counts.damaged;
+        }
     }
 
     /// A frame of another switch, for this one alone.

@@ -173,3 +173,32 @@ fn the_rank_that_is_waited_for_is_named_and_not_the_first_of_its_rack() {
         assert!(!told.is_empty() && told.iter().all(|why| why.contains(name)), "seed {seed}: {told:?}");
     }
 }
+
+#[test]
+fn a_switch_that_has_gone_counts_as_none_and_its_counters_stay() {
+    for seed in 0..4u64 {
+        let mut racks = Racks::new(seed, &[0, 0, 1, 1], &[None, Some(0)], 4_096);
+        let mut job = Job::new(5, &[0, 1, 2, 3], 8_000, &[301, 1_200]);
+        racks.loss = 100;
+        job.open(&mut racks);
+        disturbed(&mut racks, &mut job, seed, |racks, _| {
+            racks.loss = 0;
+            let before: Vec<u64> = racks.switches.iter().map(|switch| switch.statistics().trunk_repeated).collect();
+            assert!(before.iter().all(|repeated| *repeated > 0));
+            (racks.cables[0][2], racks.cables[1][2]) = (NOWHERE, NOWHERE);
+            racks.pass(10_000_000);
+            for (switch, before) in racks.switches.iter().zip(before) {
+                let statistics = switch.statistics();
+                assert!(statistics.trunks == 0 && statistics.trunk_repeated >= before, "seed {seed}: {statistics:?}");
+                assert!(switch.due().is_none() && switch.rings.is_empty(), "nothing waits for who is not there");
+            }
+        });
+        (racks.cables[0][2], racks.cables[1][2]) = (End::Switch(1, 2), End::Switch(0, 2));
+        racks.pass(2_000_000);
+        assert!(racks.switches.iter().all(|switch| switch.statistics().trunks == 1));
+        let mut next = Job::new(5, &[0, 1, 2, 3], 9_000, &[301, 200]);
+        next.open(&mut racks);
+        disturbed(&mut racks, &mut next, seed, |_, _| {});
+        next.check(seed);
+    }
+}
