@@ -280,7 +280,8 @@ impl Switch {
             // It is over, and its sender does not know yet.
             let was_seen = ring.is_closing;
             return if was_seen {
-                self.statistics.repeated += 1
+                self.statistics.repeated += 1;
+                self.ask_again(port, &stub, out);
             } else {
                 self.fail(now, key, &Failure::Unseen { rank, at: flow.from }, out)
             };
@@ -310,6 +311,23 @@ impl Switch {
         let mut held = Held::new(port, offload, offset, &segment, &frame);
         held.arrival = self.arrivals;
         self.on_noticed(now, membership, held, out);
+    }
+
+    /// A connection is over here, and its last segment comes again: its receiver's last acknowledgement was lost. To a segment without bytes, where
+    /// it has everything, the receiver answers once more (RFC 9293, 3.10.7.4).
+    pub(super) fn ask_again(&mut self, port: usize, stub: &Stub, out: &mut impl Ports) {
+        let mut frame = stub.heads.clone();
+        frame.resize(stub.heads.len() + usize::from(stub.payload_bytes), 0);
+        let Look::Segment(mut segment) = look(&frame) else { return };
+        let is_whole = segment.payload().start == stub.heads.len() && segment.payload().end == frame.len();
+        if !is_whole || !segment.flags.fin || self.streams.contains_key(&segment.flow) {
+            return;
+        }
+        let length = segment.trim(&mut frame, 0);
+        frame.truncate(length);
+        let mut offload = Offload::default();
+        segment.finish(&mut frame, &mut offload);
+        self.forward(port, &offload, &frame, out);
     }
 
     /// Ranges are summed now, of all or of a part.

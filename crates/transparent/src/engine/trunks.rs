@@ -97,7 +97,12 @@ impl Switch {
         }
         let key = if is_above { Some(RingKey(run)) } else { self.runs.get(&(port, run)).copied() };
         // Of a run that is over.
-        let Some(key) = key.filter(|key| self.rings.contains_key(key)) else { return };
+        let Some(key) = key.filter(|key| self.rings.contains_key(key)) else {
+            if let Said::Segment { stub, .. } = &said {
+                self.ask_again(port, stub, out);
+            }
+            return;
+        };
         match (said, is_above) {
             (Said::Begin { memory, ranks }, true) => self.on_begin(now, key, memory, ranks, out),
             (Said::Whole { offset, bytes }, true) => self.on_whole(now, key, offset, &bytes, out),

@@ -202,3 +202,49 @@ fn a_switch_that_has_gone_counts_as_none_and_its_counters_stay() {
         next.check(seed);
     }
 }
+
+#[test]
+fn a_last_acknowledgement_that_is_lost_between_switches_is_asked_for_again() {
+    for seed in 0..4u64 {
+        let mut racks = Racks::new(seed, &[0, 1], &[None, Some(0)], 4_096);
+        let mut job = Job::new(5, &[0, 1], 8_000, &[40]);
+        job.open(&mut racks);
+        let end = job.expected.len();
+        for step in 0..20_000 {
+            assert!(step < 19_999, "seed {seed} is stuck");
+            let draw = racks.draw();
+            job.speak(&mut racks, draw);
+            let reached = racks.step();
+            job.take(&mut racks, &reached);
+            if job.is_done() {
+                break;
+            }
+        }
+        job.check(seed);
+        racks.pass(30_000);
+        // Both acknowledge all; what the switch above sends to the one below is lost, or the other direction's.
+        let (cable, lost) = if seed % 2 == 0 { ((0, 1), 1) } else { ((1, 1), 0) };
+        let to = std::mem::replace(&mut racks.cables[cable.0][cable.1], NOWHERE);
+        for flow in &job.flows {
+            racks.acknowledge(*flow, end as u64 + 1);
+        }
+        racks.pass(50);
+        racks.cables[cable.0][cable.1] = to;
+        racks.pass(30_000);
+        assert!(racks.switches[lost].streams.contains_key(&job.flows[lost]), "seed {seed}: its sender has heard nothing");
+        racks.data(job.flows[lost], end - 20, &job.streams[lost][end - 20..], true);
+        let asked = |(host, frame): &(usize, Vec<u8>)| {
+            let segment = Segment::parse(frame).filter(|segment| segment.flow == job.flows[lost])?;
+            assert!(segment.is_whole(frame, &Offload::default()) && *host == 1 - lost, "seed {seed}");
+            Some(segment.payload_bytes())
+        };
+        let reached: Vec<u32> = racks.pass(30_000).iter().filter_map(asked).collect();
+        assert_eq!(reached, [0], "seed {seed}: nothing but headers");
+        racks.acknowledge(job.flows[lost], end as u64 + 1);
+        racks.pass(30_000);
+        assert!(
+            racks.switches.iter().all(|switch| switch.rings.is_empty() && switch.held_bytes == 0 && switch.runs.is_empty()),
+            "seed {seed}"
+        );
+    }
+}
