@@ -107,6 +107,7 @@ impl Switch {
     fn remove_ring(&mut self, key: RingKey) -> Option<Ring> {
         let ring = self.rings.remove(&key)?;
         self.runs.retain(|_, known| *known != key);
+        self.streams.values_mut().filter(|stream| stream.far_ring == Some(key)).for_each(|stream| stream.far_ring = None);
         if self.numbers.get(&ring.number) == Some(&key) {
             self.numbers.remove(&ring.number);
         }

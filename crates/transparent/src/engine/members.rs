@@ -101,7 +101,10 @@ impl Switch {
         if ring.seats().all(|(_, flow)| flow.to.port() == first) {
             return None;
         }
-        let undecided = |stream: &Stream| stream.answers.opened && matches!(stream.state, State::Undecided(_) | State::Reset(_));
+        // Of one that is relayed, or whose first segment is still to come from another switch, it is known of which ring it is.
+        let undecided = |stream: &Stream| {
+            stream.answers.opened && stream.far_ring.is_none() && matches!(stream.state, State::Undecided(_) | State::Reset(_))
+        };
         self.streams.iter().filter(|(_, stream)| undecided(stream)).find_map(|(&other, _)| {
             let beside =
                 |flow: Flow| flow.from.ip() == other.from.ip() && flow.to.ip() == other.to.ip() && flow.to.port() != other.to.port();
@@ -215,10 +218,17 @@ impl Switch {
 
     fn hold(&mut self, held: Held) {
         let Some(stream) = self.streams.get_mut(&held.segment.flow) else { return };
-        if stream.held_bytes + held.frame.len() > 2 * self.config.stream_bytes {
-            // Its bytes are kept; when it is sent again, it is answered at once.
+        // The bytes of what is dropped are kept; when it is sent again, it is answered at once. The furthest goes first: a sender at another
+        // switch may be far ahead of what can be summed, and all may wait for what it sends now.
+        while stream.held_bytes + held.frame.len() > 2 * self.config.stream_bytes {
+            let Some(last) = stream.held.last_entry() else { break };
             self.statistics.dropped += 1;
-            return;
+            if last.key().0 <= held.offset {
+                return;
+            }
+            let bytes = last.remove().frame.len();
+            stream.held_bytes -= bytes;
+            self.held_bytes -= bytes as u64;
         }
         stream.held_bytes += held.frame.len();
         self.held_bytes += held.frame.len() as u64;

@@ -123,7 +123,7 @@ pub struct Statistics {
     pub repeated: u64,
     /// Segments that were cut in two.
     pub cut: u64,
-    /// Segments dropped for lack of memory.
+    /// Segments dropped for lack of memory, and headers of segments that nobody takes.
     pub dropped: u64,
     /// Frames dropped since they were damaged, in the order of [`Damage::ALL`].
     pub damaged: [u64; Damage::ALL.len()],
@@ -275,8 +275,8 @@ impl Switch {
         Statistics {
             rdma: self.rdma.statistics(),
             trunks: of(|trunk| trunk.is_up().into()),
-            trunk_repeated: of(|trunk| trunk.counts.again),
-            trunk_damaged: of(|trunk| trunk.counts.damaged),
+            trunk_repeated: self.statistics.trunk_repeated + of(|trunk| trunk.counts.again),
+            trunk_damaged: self.statistics.trunk_damaged + of(|trunk| trunk.counts.damaged),
             ..self.statistics
         }
     }
@@ -300,7 +300,7 @@ impl Switch {
             world: ring.world,
             present: ring.known() as u16,
             switches: ring.tree.switches(),
-            waits: ring.splice.waits().map(|waits| waits.ranks).unwrap_or_default(),
+            waits: ring.waits_for(),
             idle: now.since(ring.moved),
         };
         keys.iter().filter_map(|key| self.rings.get(key)).map(view).collect()
@@ -360,6 +360,9 @@ impl Switch {
                 State::Reset(_) => RESET_MEMORY,
                 State::Member(_) => return true,
             };
+            if !stream.is_idle() {
+                return true;
+            }
             let stays = now.since(stream.began) < memory;
             if let (false, State::Undecided(undecided)) = (stays, &stream.state) {
                 self.undecided_bytes -= undecided.held_bytes;
@@ -591,7 +594,10 @@ impl Switch {
             return self.on_member(now, membership, held, out);
         }
         if self.trunks.contains_key(&port) && !tree::ends_here(&self.trunks, stream) {
-            // Between two other switches: what passes as it is they know about.
+            // Between two other switches: what passes as it is they know about, and nobody sums in it where none of them has said so.
+            if stream.far_ring.is_none() {
+                self.forget(flow);
+            }
             return self.forward(port, &held.offload, &held.frame, out);
         }
         let State::Undecided(undecided) = &mut stream.state else { return };

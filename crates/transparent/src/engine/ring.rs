@@ -7,8 +7,11 @@ use std::ops::Range;
 use fanin_core::{Duration, Instant};
 use fanin_protocols::shared::splice::{Splice, SpliceError};
 
-use super::tree::Tree;
+use super::tree::{Child, Tree};
 use crate::segment::Flow;
+
+/// So much later than a switch below, which sees the workers, the one above gives up: more than a tick, and the way between them.
+const MARGIN: Duration = Duration::from_us(3_000_000);
 
 /// Which ring of all that there ever were: numbers come again.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -129,7 +132,8 @@ impl fmt::Display for Failure {
 impl Failure {
     /// Whether it concerns only the one who comes: those who are there have done nothing wrong.
     pub fn is_newcomers(&self) -> bool {
-        matches!(self, Failure::World { .. } | Failure::Taken { .. } | Failure::Apart { .. } | Failure::TooManyRings { .. })
+        use Failure::{Apart, Besides, Taken, TooManyRings, World};
+        matches!(self, World { .. } | Taken { .. } | Apart { .. } | Besides { .. } | TooManyRings { .. })
     }
 }
 
@@ -145,7 +149,7 @@ pub(super) struct Waited {
 
 impl fmt::Display for Waited {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:.0} s in which nothing has moved in message {}: waited for rank {}", self.time.as_s_f64(), self.message, self.names)
+        write!(f, "{:.0} s in which nothing has moved in message {}: waited for {}", self.time.as_s_f64(), self.message, self.names)
     }
 }
 
@@ -275,6 +279,8 @@ impl Ring {
         }
         self.fits(rank, flow)?;
         match self.seat(rank) {
+            // All are known: whoever has that rank in the ring is behind another switch.
+            None if self.tree.begun.is_some() => Err(Failure::Besides { rank }),
             None => Ok(()),
             Some(by) if by.from.ip() == flow.from.ip() && by.to == flow.to => Err(Failure::Again { rank, at: flow.from }),
             Some(by) if !self.has_begun => Err(Failure::Twice { rank, one: by, other: flow.into() }),
@@ -322,15 +328,40 @@ impl Ring {
     /// What the ring waits for; `None` where it waits for nothing.
     pub fn waited(&self, now: Instant) -> Option<Waited> {
         let waits = self.splice.waits()?;
-        let name = |&rank: &u16| match self.tree.elsewhere.get(&rank) {
-            Some(flow) => format!("{rank} at {}, behind another switch", flow.from),
-            None => self.name(rank),
+        let far = |rank: &u16| {
+            let at = self.tree.elsewhere.get(rank).map(|flow| format!(" at {}", flow.from));
+            format!("{rank}{}", at.unwrap_or_default())
         };
-        let mut names = waits.ranks.iter().map(name).collect::<Vec<_>>().join(", rank ");
+        let name = |&rank: &u16| match self.tree.behind(rank) {
+            Some(child) => {
+                let all: Vec<String> = child.sorted().iter().map(far).collect();
+                let which = if all.len() > 1 { "one of rank " } else { "rank " };
+                format!("{which}{}, behind another switch", all.join(", "))
+            }
+            None => format!("rank {}", self.name(rank)),
+        };
+        let mut names = waits.ranks.iter().map(name).collect::<Vec<_>>().join(", ");
         if names.is_empty() {
-            names.push_str("of other switches");
+            names.push_str("a rank of other switches");
         }
-        Some(Waited { time: now.since(self.moved), message: waits.message, names, ranks: waits.ranks })
+        Some(Waited { time: now.since(self.moved), message: waits.message, names, ranks: self.waits_for() })
+    }
+
+    /// The ranks that the ring waits for; of a switch below, whose sum is missing, all that are behind it.
+    pub fn waits_for(&self) -> Vec<u16> {
+        let ranks = self.splice.waits().map(|waits| waits.ranks).unwrap_or_default();
+        let all = |rank: u16| self.tree.behind(rank).map_or_else(|| vec![rank], Child::sorted);
+        let mut ranks: Vec<u16> = ranks.into_iter().flat_map(all).collect();
+        ranks.sort_unstable();
+        ranks
+    }
+
+    /// How long nothing may move: a switch below that sees the workers it waits for is left the time to say which one it is.
+    fn patience(&self, own: Duration) -> Duration {
+        let is_far = self.splice.waits().is_some_and(|waits| {
+            !waits.ranks.is_empty() && waits.ranks.iter().all(|rank| self.tree.behind(*rank).is_some_and(|child| child.ranks.len() > 1))
+        });
+        if is_far { own + MARGIN } else { own }
     }
 
     /// A rank as the log calls it.
@@ -354,6 +385,7 @@ impl Ring {
             self.moved = now;
             return None;
         }
+        let patience = self.patience(patience);
         // Whoever has all of its own sent on leaves it to the switch above to say for whom all wait.
         let is_above = self.tree.begun == Some(true) && self.splice.waits().is_some_and(|waits| waits.ranks.is_empty());
         let ends = now.since(self.moved) >= patience && !is_above;
@@ -369,7 +401,7 @@ impl Ring {
         tracing::warn!(
             ring = self.number,
             message = waited.message,
-            "for {seconds:.1} s nothing moves: waiting for rank {}; in {left:.0} s the ring is reset",
+            "for {seconds:.1} s nothing moves: waiting for {}; in {left:.0} s the ring is reset",
             waited.names
         );
         None

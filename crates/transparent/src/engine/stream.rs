@@ -160,6 +160,8 @@ pub(super) struct Anew {
 #[derive(Debug)]
 pub(super) struct Stream {
     pub state: State,
+    /// The ring of which it is, as another switch has said: it is not forgotten before that ring is over, however long nothing is sent.
+    pub far_ring: Option<RingKey>,
     pub began: Instant,
     /// Sequence number of the first byte.
     pub base: u32,
@@ -198,6 +200,7 @@ impl Stream {
         };
         Stream {
             state: State::Undecided(Box::new(undecided)),
+            far_ring: None,
             began: now,
             base,
             highest: 0,
@@ -223,7 +226,7 @@ impl Stream {
 
     /// Whether it may be forgotten where room is needed.
     pub fn is_idle(&self) -> bool {
-        !matches!(self.state, State::Member(_))
+        !matches!(self.state, State::Member(_)) && self.far_ring.is_none()
     }
 
     /// Where the receiver, and where the sender, expects a segment that is made here.

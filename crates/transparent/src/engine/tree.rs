@@ -11,10 +11,10 @@
 //!    carried: that is the translation of connections (CTT). Acknowledgements pass as they are.
 //! 4. A switch keeps what its own receivers, and those below, have not acknowledged, and takes no more of those below than there is room for.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::ops::Range;
 
-use fanin_core::Instant;
+use fanin_core::{Duration, Instant};
 use fanin_net::Offload;
 use fanin_protocols::shared::splice::Inserted;
 
@@ -23,7 +23,11 @@ use super::stream::{Held, Membership, State, Stream};
 use super::{Ports, Switch};
 use crate::segment::{Flow, Look, look};
 use crate::trunk::message::{PIECE_MAX, Said, Stub};
-use crate::trunk::{GONE, Trunk};
+use crate::trunk::{GONE, Role, Trunk};
+
+/// So long the switch above has been silent when nothing that was said to it counts any more. By then it has noticed as well that it is not heard,
+/// and does not take the new identity for a restart.
+const FORGOTTEN: Duration = Duration::from_ps(3 * GONE.as_ps());
 
 /// What the switches behind each port and this one say to each other.
 pub(super) type Trunks = BTreeMap<usize, Trunk>;
@@ -48,6 +52,13 @@ impl Child {
     pub fn seat(&self) -> u16 {
         self.ranks.iter().copied().min().unwrap_or(0)
     }
+
+    /// Its ranks in their order.
+    pub fn sorted(&self) -> Vec<u16> {
+        let mut ranks = self.ranks.clone();
+        ranks.sort_unstable();
+        ranks
+    }
 }
 
 /// What a switch has of a ring that others sum for, too.
@@ -65,8 +76,8 @@ pub(super) struct Tree {
     /// What the switch above takes, and how much of a stream it keeps.
     room: u64,
     memory: u64,
-    /// Sums that it has not got.
-    pending: VecDeque<Range<u64>>,
+    /// Sums that it has not got, from where to where: the lowest go first, since what lies beyond its room may have been summed before them.
+    pending: BTreeMap<u64, u64>,
     /// Up to where it knows that everything has been received here.
     released: u64,
     is_closing_told: bool,
@@ -76,6 +87,11 @@ impl Tree {
     /// Whether other switches have to do with the ring.
     pub fn is_used(&self) -> bool {
         self.begun.is_some() || !self.elsewhere.is_empty() || !self.told.is_empty()
+    }
+
+    /// The switch below whose sum comes in a rank's place.
+    pub fn behind(&self, seat: u16) -> Option<&Child> {
+        self.begun.and_then(|_| self.children.iter().find(|child| child.seat() == seat))
     }
 
     /// How many others there are.
@@ -171,7 +187,9 @@ impl Switch {
         ring.moved = now;
         ring.tree.given =
             ring.flows().filter(|flow| self.streams.get(flow).is_some_and(|stream| ends_here(&self.trunks, stream))).count() as u16;
-        let (switches, memory) = (ring.tree.switches(), ring.splice.limit());
+        // Those below release in steps of what they are told: the least that is kept on the way up counts.
+        let kept = ring.splice.limit();
+        let (switches, memory) = (ring.tree.switches(), if is_part { kept.min(ring.tree.memory) } else { kept });
         tracing::info!(ring = ring.number, switches, ranks = ring.joined, is_part, "the ring is summed together with other switches");
         let mut complete = std::mem::take(&mut ring.complete);
         let gathered = ring.splice.gather(&seats, is_part, &mut complete);
@@ -262,12 +280,14 @@ impl Switch {
             // It is over, and its sender does not know yet.
             let was_seen = ring.is_closing;
             return if was_seen {
-                self.statistics.repeated += 1
+                self.statistics.repeated += 1;
+                self.ask_again(port, &stub, out);
             } else {
                 self.fail(now, key, &Failure::Unseen { rank, at: flow.from }, out)
             };
         };
         if let Some(to) = stream.ports[1].filter(|to| self.trunks.contains_key(to)) {
+            stream.far_ring = Some(key);
             return if to == port { self.statistics.dropped += 1 } else { self.relay(key, Some(to), rank, offset, stub) };
         }
         let membership = Membership { ring: key, rank, is_noticed: true };
@@ -293,13 +313,30 @@ impl Switch {
         self.on_noticed(now, membership, held, out);
     }
 
+    /// A connection is over here, and its last segment comes again: its receiver's last acknowledgement was lost. To a segment without bytes, where
+    /// it has everything, the receiver answers once more (RFC 9293, 3.10.7.4).
+    pub(super) fn ask_again(&mut self, port: usize, stub: &Stub, out: &mut impl Ports) {
+        let mut frame = stub.heads.clone();
+        frame.resize(stub.heads.len() + usize::from(stub.payload_bytes), 0);
+        let Look::Segment(mut segment) = look(&frame) else { return };
+        let is_whole = segment.payload().start == stub.heads.len() && segment.payload().end == frame.len();
+        if !is_whole || !segment.flags.fin || self.streams.contains_key(&segment.flow) {
+            return;
+        }
+        let length = segment.trim(&mut frame, 0);
+        frame.truncate(length);
+        let mut offload = Offload::default();
+        segment.finish(&mut frame, &mut offload);
+        self.forward(port, &offload, &frame, out);
+    }
+
     /// Ranges are summed now, of all or of a part.
     pub(super) fn spread(&mut self, now: Instant, key: RingKey, flow: Option<Flow>, complete: &[Range<u64>], out: &mut impl Ports) {
         let Some(ring) = self.rings.get_mut(&key) else { return };
         if ring.tree.begun == Some(true) {
             if !complete.is_empty() {
                 ring.moved = now;
-                ring.tree.pending.extend(complete.iter().cloned());
+                ring.tree.pending.extend(complete.iter().map(|range| (range.start, range.end)));
                 self.send_parts(key);
             }
             return self.let_go(now, key, flow, &[], out);
@@ -312,16 +349,15 @@ impl Switch {
     fn send_parts(&mut self, key: RingKey) {
         let Some(up) = self.config.uplink else { return };
         while let Some(ring) = self.rings.get_mut(&key) {
-            let Some(range) = ring.tree.pending.front_mut() else { return };
-            let end = range.end.min(range.start + PIECE_MAX as u64).min(ring.tree.room);
-            if end <= range.start {
+            let Some((&offset, &last)) = ring.tree.pending.first_key_value() else { return };
+            let end = last.min(offset + PIECE_MAX as u64).min(ring.tree.room);
+            if end <= offset {
                 return;
             }
-            let mut bytes = vec![0; (end - range.start) as usize];
-            let offset = range.start;
-            range.start = end;
-            if range.is_empty() {
-                ring.tree.pending.pop_front();
+            let mut bytes = vec![0; (end - offset) as usize];
+            ring.tree.pending.remove(&offset);
+            if end < last {
+                ring.tree.pending.insert(end, last);
             }
             ring.splice.part(offset, &mut bytes);
             self.say(up, key.0, &Said::Part { offset, bytes });
@@ -467,8 +503,9 @@ impl Switch {
         let needs = |ring: &Ring| {
             let below = ring.tree.children.iter().any(|child| child.port == port && !child.is_over);
             let crosses = || ring.tree.begun.is_none() && ring.known() < usize::from(ring.world) && self.crosses(ring, port);
+            // What was said above is lost. Where there never was anybody, the ring may still find all of its ranks here.
             let waits = |ring: &Ring| is_restart || now.since(ring.moved) >= GONE;
-            below || is_up && (!ring.tree.told.is_empty() || crosses()) && waits(ring)
+            below || is_up && (!ring.tree.told.is_empty() || crosses() && waits(ring))
         };
         let keys: Vec<RingKey> = self.rings.iter().filter(|(_, ring)| needs(ring)).map(|(key, _)| *key).collect();
         for key in keys {
@@ -497,7 +534,10 @@ impl Switch {
             // Somebody else may be plugged in there, if only a worker.
             if self.config.uplink != Some(port) {
                 tracing::warn!(interface = self.ports[port].name(), "the transparent switch below has gone");
-                self.trunks.remove(&port);
+                self.close_trunk(port);
+            } else if self.trunks.get(&port).is_some_and(|trunk| trunk.is_up() && trunk.silent(now) >= FORGOTTEN) {
+                tracing::warn!(interface = self.ports[port].name(), "the transparent switch above has gone");
+                self.open_trunk(now, port, Role::Below);
             }
         }
     }

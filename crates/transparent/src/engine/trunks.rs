@@ -21,9 +21,18 @@ impl Switch {
     }
 
     /// Each has an identity of its own, also where there was another one behind the port before.
-    fn open_trunk(&mut self, now: Instant, port: usize, role: Role) {
+    pub(super) fn open_trunk(&mut self, now: Instant, port: usize, role: Role) {
+        self.close_trunk(port);
         self.trunks_opened += 1;
         self.trunks.insert(port, Trunk::new(now, mix(self.config.identity, self.trunks_opened), role));
+    }
+
+    /// What has been counted of it stays.
+    pub(super) fn close_trunk(&mut self, port: usize) {
+        if let Some(trunk) = self.trunks.remove(&port) {
+            self.statistics.trunk_repeated += trunk.counts.again;
+            self.statistics.trunk_damaged += trunk.counts.damaged;
+        }
     }
 
     /// A frame of another switch, for this one alone.
@@ -88,7 +97,12 @@ impl Switch {
         }
         let key = if is_above { Some(RingKey(run)) } else { self.runs.get(&(port, run)).copied() };
         // Of a run that is over.
-        let Some(key) = key.filter(|key| self.rings.contains_key(key)) else { return };
+        let Some(key) = key.filter(|key| self.rings.contains_key(key)) else {
+            if let Said::Segment { stub, .. } = &said {
+                self.ask_again(port, stub, out);
+            }
+            return;
+        };
         match (said, is_above) {
             (Said::Begin { memory, ranks }, true) => self.on_begin(now, key, memory, ranks, out),
             (Said::Whole { offset, bytes }, true) => self.on_whole(now, key, offset, &bytes, out),
@@ -140,6 +154,9 @@ impl Switch {
         };
         let Some(ring) = self.rings.get_mut(&key) else { return };
         ring.tree.elsewhere.insert(rank, flow);
+        if let Some(stream) = self.streams.get_mut(&flow) {
+            stream.far_ring = Some(key);
+        }
         ring.moved = now;
         match ring.tree.children.iter_mut().find(|child| (child.port, child.run) == (port, run)) {
             Some(child) => child.ranks.push(rank),

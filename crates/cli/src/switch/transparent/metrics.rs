@@ -47,7 +47,7 @@ fn switch(page: &mut Page, report: &Report) {
     page.counter("fanin_transparent_summed_segments", "Segments that left with sums in them", done.summed);
     page.counter("fanin_transparent_repeated_segments", "Segments whose bytes had come before, all or in part", done.repeated);
     page.counter("fanin_transparent_cut_segments", "Segments that were cut in two", done.cut);
-    page.counter("fanin_transparent_dropped_segments", "Segments dropped for lack of memory", done.dropped);
+    page.counter("fanin_transparent_dropped_segments", "Segments dropped for lack of memory, and headers that nobody takes", done.dropped);
     let damaged = Damage::ALL.iter().zip(done.damaged).map(|(damage, count)| (label("reason", damage.name()), count));
     page.counters("fanin_transparent_damaged_frames", "Frames dropped since they were damaged, by reason", damaged);
     let unsummed = Unsummed::ALL.iter().zip(done.unsummed).map(|(why, count)| (label("reason", why.name()), count));

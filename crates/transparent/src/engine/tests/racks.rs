@@ -1,6 +1,7 @@
 //! Hosts behind several switches that sum together: a tree of them, and cables that lose, double and delay frames.
 
 mod faults;
+mod spines;
 
 use super::*;
 use crate::trunk::is_trunk;
@@ -204,7 +205,8 @@ impl Racks {
     }
 
     pub fn data(&mut self, flow: Flow, offset: usize, payload: &[u8], fin: bool) {
-        let time = self.now_us as u32;
+        // Of four microseconds: an hour is less than half of what a time counts.
+        let time = (self.now_us / 4) as u32;
         let set = |tcp: &mut TcpHeader| {
             (tcp.sequence_number, tcp.acknowledgment_number, tcp.fin) = (BASE.wrapping_add(offset as u32), 100, fin);
         };
@@ -230,6 +232,10 @@ pub(super) struct Job {
     pub most: usize,
     /// Whether receivers drop what is older than what they have, as kernels do (PAWS): nothing that is summed is.
     pub drops_old: bool,
+    /// Whether workers send again what may have come, as kernels do that have heard no acknowledgement.
+    pub goes_back: bool,
+    /// Whether workers send whole elements only.
+    pub is_even: bool,
 }
 
 impl Job {
@@ -248,6 +254,8 @@ impl Job {
             is_reset: vec![false; world],
             most: 400,
             drops_old: false,
+            goes_back: false,
+            is_even: false,
         }
     }
 
@@ -263,9 +271,11 @@ impl Job {
         }
         let acknowledged = self.receivers[rank].there.reach(0) as usize;
         let start = acknowledged + if draw & 3 == 0 { 0 } else { (draw >> 16) as usize % 1_500 };
-        let start = start.min(self.expected.len());
+        let back = if self.goes_back && draw & 12 == 0 { (draw >> 44) as usize % 600 } else { 0 };
+        let start = start.min(self.expected.len()).saturating_sub(back);
         // Less than a header begins with, sent again, would be taken for something else.
         let end = (start + 8 + (draw >> 32) as usize % self.most).min(self.expected.len());
+        let (start, end) = if self.is_even { (start / 8 * 8, end.next_multiple_of(8).min(self.expected.len())) } else { (start, end) };
         racks.data(self.flows[rank], start, &self.streams[rank][start..end], end == self.expected.len());
     }
 

@@ -24,7 +24,7 @@ fn check_claims(job: &Job, seed: u64) {
 }
 
 /// Runs a job for a while, and calls `what` once half of it is there.
-fn disturbed(racks: &mut Racks, job: &mut Job, seed: u64, what: impl FnOnce(&mut Racks, &Job)) {
+pub(super) fn disturbed(racks: &mut Racks, job: &mut Job, seed: u64, what: impl FnOnce(&mut Racks, &Job)) {
     let mut what = Some(what);
     for step in 0..60_000 {
         let draw = racks.draw();
@@ -58,7 +58,7 @@ fn a_worker_that_dies_is_named_in_all_racks() {
             let set = |tcp: &mut TcpHeader| {
                 (tcp.rst, tcp.fin, tcp.sequence_number, tcp.acknowledgment_number) = (!by_fin, by_fin, BASE.wrapping_add(at), 100);
             };
-            racks.send(host(&job.flows[dead].from), &frame(job.flows[dead], &[], racks.now_us as u32, set));
+            racks.send(host(&job.flows[dead].from), &frame(job.flows[dead], &[], (racks.now_us / 4) as u32, set));
             let before = (dead + hosts.len() - 1) % hosts.len();
             let set = |tcp: &mut TcpHeader| (tcp.rst, tcp.sequence_number) = (true, 100);
             racks.send(host(&job.flows[before].to), &frame(job.flows[before].reverse(), &[], 1, set));
