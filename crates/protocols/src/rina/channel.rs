@@ -287,7 +287,7 @@ mod tests {
         let mut at = Instant::ZERO;
         (0..200).for_each(|segment| _ = sender.push(at, Hop { segment, ..Hop::default() }));
         for number in (1..200).filter(|number| *number != 150) {
-            at = at + Duration::from_ns(100);
+            at += Duration::from_ns(100);
             assert!(receiver.accept(at, item(number), false, Duration::from_us(20)), "out of order: at once");
             let word = receiver.acknowledge(false);
             assert_eq!((word.next, u32::from(word.skip)), (0, (number - 1) / AckMask::BITS));

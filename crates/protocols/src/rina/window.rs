@@ -110,7 +110,7 @@ mod tests {
     fn a_loss_without_a_queue_says_nothing_of_the_rate() {
         let (shortest, mut at) = (Duration::from_us(10), Instant::ZERO);
         let mut after = |round_trip: u64| {
-            at = at + Duration::from_ms(1);
+            at += Duration::from_ms(1);
             let mut window = Window::new(64, false);
             window.shrink_by_loss(at, Duration::from_us(round_trip), shortest);
             window.packets()
