@@ -45,6 +45,11 @@ def needs_root() -> str | None:
     return None if os.geteuid() == 0 else "it needs root"
 
 
+def needs_traces() -> str | None:
+    """The obstacle of tests that read public traces, which are no part of the repository."""
+    return None if os.environ.get("FANIN_TRACES") else "FANIN_TRACES names no folder that holds the public traces"
+
+
 def needs_miri() -> str | None:
     """The obstacle of what runs in Miri, which comes with nightly toolchains only."""
     found = subprocess.run(["cargo", "+nightly", "miri", "--version"], capture_output=True, check=False)
@@ -75,7 +80,8 @@ BUILT = "cargo build --locked -p fanin && "
 
 CHECKS = [
     # Tests that a plain `cargo test` leaves out carry #[ignore = "needs ..."]; those that take minutes are for `make check-models`.
-    Check("privileged-tests", needs_root, ["cargo", "test", "--locked", "--workspace", "--lib", "--bins", "--tests", "--", "--ignored", "--nocapture", "--skip", "minutes_of"]),
+    Check("traces", needs_traces, ["cargo", "test", "--locked", "-p", "fanin-workload", "--test", "real_traces", "--", "--ignored"]),
+    Check("privileged-tests", needs_root, ["cargo", "test", "--locked", "--workspace", "--lib", "--bins", "--tests", "--", "--ignored", "--nocapture", "--skip", "minutes_of", "--skip", "public_traces"]),
     # Every access to shared memory: races, bounds, aliasing. Clocks are the machine's, or nothing that waits would go on.
     Check("miri", needs_miri, ["env", "MIRIFLAGS=-Zmiri-disable-isolation", "cargo", "+nightly", "miri", "test", "-p", "fanin-net", "--lib", "shm"]),
     # The same tests where Miri cannot look: real mappings, sockets, stores past the caches.
