@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn results_begin_with_ten_packets_and_double() {
+    fn results_double_in_a_round_trip() {
         let mut window = Window::new(1, true);
         for doubled in [2, 4, 8] {
             window.grow(window.packets(), 1_000);
