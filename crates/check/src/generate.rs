@@ -4,6 +4,7 @@
 //! that "every worker completes" can be demanded of all runs but those in which something fails for longer or for good.
 
 mod canary;
+mod exchange;
 mod limits;
 mod partial;
 mod shapes;
@@ -35,7 +36,6 @@ const BACKGROUND_PACKETS_MAX: u64 = 8_000;
 /// Ethernet's headers, preamble, gap and checksum with those of IP, UDP and Fanin.
 const FRAME_OVERHEAD_BYTES: u32 = 57;
 const FRAME_BYTES_MIN: u32 = 84;
-/// What NetReduce puts before a message.
 const INA_HEADER_BYTES: u32 = 16;
 
 /// What a run has to suffer.
@@ -83,6 +83,7 @@ pub fn generate_for(seed: u64, only: Option<&str>) -> Recipe {
     some_forward_only(&mut Draw::new(seed, 39), &mut jobs);
     let forwarding = partial::forwarding(&mut Draw::new(seed, 44), &map, &jobs);
     jobs.iter_mut().for_each(|job| kinds(&mut kind_draw, job));
+    exchange::exchange(&mut Draw::new(seed, 51), &mut jobs, only);
     noises(&mut Draw::new(seed, 49), &mut jobs);
     inside_switches(&mut Draw::new(seed, 46), &mut network);
     let mut faults = FaultPlan::default();
@@ -557,7 +558,7 @@ fn kinds(draw: &mut Draw, job: &mut JobRecipe) {
         System::Canary(_) => false,
         System::Ring { .. } | System::Tree { .. } | System::Atp(_) | System::A2tp(_) | System::Panama { .. } => return,
         System::NetReduce(_) | System::Sharp(_) | System::Machines(_) | System::Rina(_) | System::Ps(_) | System::Flare(_) => return,
-        System::Doubling(_) => return,
+        System::Doubling(_) | System::Exchange => return,
     };
     // A job of a recipe has one operator: a mean would divide what is only copied, and fixed point is for what is added up.
     let may_copy = !fixed_point && job.op.operator != Operator::Avg;
@@ -633,7 +634,7 @@ impl Scale {
             let window = if let System::Sharp(parameters) = job.system { u64::from(parameters.quota) } else { window };
             let rounds = job.packets().div_ceil(window) + 2 * job.elements.len() as u64;
             // A ring takes as many steps as it has workers, twice.
-            let steps = if matches!(job.system, System::Ring { .. } | System::Sharp(_) | System::Machines(_) | System::Rina(_)) {
+            let steps = if matches!(job.system, System::Ring { .. } | System::Sharp(_) | System::Machines(_) | System::Rina(_) | System::Exchange) {
                 2 * job.hosts.len() as u64 * job.elements.len() as u64
             } else if matches!(job.system, System::Doubling(_)) {
                 sparse::doubling_steps(job) * job.elements.len() as u64

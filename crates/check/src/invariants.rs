@@ -40,7 +40,7 @@ fn check_leaks(recipe: &Recipe, result: &RunResult, found: &mut Vec<String>) {
         System::Atp(_) | System::A2tp(_) | System::Sharp(_) => true,
         System::Ring { .. } | System::Tree { .. } | System::SwitchMl { .. } | System::Panama { .. } => false,
         System::NetReduce(_) | System::Machines(_) | System::Rina(_) | System::Ps(_) | System::Flare(_) => false,
-        System::Doubling(_) => false,
+        System::Doubling(_) | System::Exchange => false,
     };
     if !recipe.drain || result.ended != Ended::JobsDone || !recipe.jobs.iter().all(gives_up) {
         return;

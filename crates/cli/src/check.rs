@@ -20,7 +20,7 @@ const FINDINGS_SHOWN: usize = 20;
 #[derive(Args, Clone, Debug)]
 pub struct CheckArgs {
     /// The system of all jobs, or `all` to draw that too.
-    #[arg(value_parser = ["all", "ring", "tree", "canary", "switchml", "atp", "a2tp", "panama", "sharp", "netreduce", "machines", "rina", "ps", "flare", "doubling"],
+    #[arg(value_parser = ["all", "ring", "tree", "canary", "switchml", "atp", "a2tp", "panama", "sharp", "netreduce", "machines", "rina", "ps", "flare", "doubling", "exchange"],
         default_value = "all")]
     pub system: String,
     /// How many seeds.

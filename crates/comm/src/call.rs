@@ -101,6 +101,7 @@ impl Call {
             (None, CollectiveKind::Barrier) => (4, 0),
             (None, CollectiveKind::ReduceScatter) => (5, 0),
             (None, CollectiveKind::AllGather) => (6, 0),
+            (None, CollectiveKind::AllToAll { .. }) => (7, 0),
         };
         // Of a sparse call, what follows from that is not told: all ranks conclude the same.
         let (op, elements) = self.sparse.map_or((asked.op, asked.elements), |step| (step.op, step.size));

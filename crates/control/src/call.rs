@@ -92,6 +92,11 @@ pub enum CallKind {
     ReduceScatter,
     /// Every rank gets the vectors of all ranks.
     AllGather,
+    /// Every rank gets its part of each rank's vector.
+    AllToAll {
+        /// How many ranks there are.
+        ranks: u32,
+    },
     /// Every rank gets the reduction of all vectors, of which only some elements are there.
     AllreduceSparse,
 }
@@ -105,6 +110,7 @@ impl From<CallKind> for CollectiveKind {
             CallKind::Barrier => CollectiveKind::Barrier,
             CallKind::ReduceScatter => CollectiveKind::ReduceScatter,
             CallKind::AllGather => CollectiveKind::AllGather,
+            CallKind::AllToAll { ranks } => CollectiveKind::AllToAll { workers: ranks },
         }
     }
 }
@@ -118,6 +124,7 @@ impl From<CollectiveKind> for CallKind {
             CollectiveKind::Barrier => CallKind::Barrier,
             CollectiveKind::ReduceScatter => CallKind::ReduceScatter,
             CollectiveKind::AllGather => CallKind::AllGather,
+            CollectiveKind::AllToAll { workers } => CallKind::AllToAll { ranks: workers },
         }
     }
 }
@@ -181,7 +188,7 @@ impl fmt::Display for Signature {
         match kind {
             CallKind::Barrier => write!(f, "{kind}"),
             // What is only copied has no operator.
-            CallKind::Broadcast { .. } | CallKind::AllGather => write!(f, "{kind} of {elements} {}", op.dtype),
+            CallKind::Broadcast { .. } | CallKind::AllGather | CallKind::AllToAll { .. } => write!(f, "{kind} of {elements} {}", op.dtype),
             _ => write!(f, "{kind} of {elements} {op}"),
         }?;
         part.map_or(Ok(()), |part| write!(f, ", reproducible: {part}"))

@@ -29,6 +29,12 @@ pub enum CollectiveKind {
     ReduceScatter,
     /// Every worker gets the shares of all workers, in the order of ranks.
     AllGather,
+    /// Every worker has a share for each worker, itself included. The vector is that of all of them: first what the worker of rank 0 gets, from
+    /// rank 0, 1, ...; then what that of rank 1 gets; and so on.
+    AllToAll {
+        /// How many workers there are, by which shares are numbered.
+        workers: u32,
+    },
 }
 
 impl CollectiveKind {
@@ -36,6 +42,7 @@ impl CollectiveKind {
     pub const fn shares(self, workers: u32) -> u32 {
         match self {
             CollectiveKind::ReduceScatter | CollectiveKind::AllGather => workers,
+            CollectiveKind::AllToAll { workers } => workers.saturating_mul(workers),
             _ => 1,
         }
     }
@@ -47,6 +54,7 @@ impl CollectiveKind {
             CollectiveKind::Allreduce | CollectiveKind::Reduce { .. } | CollectiveKind::ReduceScatter => true,
             CollectiveKind::Broadcast { root } => rank.0 == root.0,
             CollectiveKind::AllGather => rank.0 == share,
+            CollectiveKind::AllToAll { workers } => rank.0 == share % workers,
             CollectiveKind::Barrier => false,
         }
     }
@@ -58,6 +66,7 @@ impl CollectiveKind {
             CollectiveKind::Allreduce | CollectiveKind::Broadcast { .. } | CollectiveKind::AllGather => true,
             CollectiveKind::Reduce { root } => rank.0 == root.0,
             CollectiveKind::ReduceScatter => rank.0 == share,
+            CollectiveKind::AllToAll { workers } => rank.0 == share / workers,
             CollectiveKind::Barrier => false,
         }
     }
@@ -71,6 +80,7 @@ impl CollectiveKind {
             CollectiveKind::Barrier => "barrier",
             CollectiveKind::ReduceScatter => "reduce-scatter",
             CollectiveKind::AllGather => "all-gather",
+            CollectiveKind::AllToAll { .. } => "all-to-all",
         }
     }
 }

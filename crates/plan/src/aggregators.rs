@@ -97,7 +97,7 @@ pub fn give(system: &mut System, window: &mut Window, aggregators: u32, parts: P
         System::Canary(parameters) => (parameters.descriptors, parameters.shared) = (aggregators, true),
         System::Ring { .. } | System::Tree { .. } | System::Panama { .. } => {}
         System::NetReduce(_) | System::Sharp(_) | System::Machines(_) | System::Rina(_) | System::Ps(_) => {}
-        System::Flare(_) | System::Doubling(_) => {}
+        System::Flare(_) | System::Doubling(_) | System::Exchange => {}
     }
     Ok(())
 }

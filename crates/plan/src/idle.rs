@@ -78,7 +78,7 @@ fn is_routed(job: &Job, network: &Network) -> bool {
 /// Whether sums of a system are made at switches.
 fn sums_at_switches(job: &Job) -> bool {
     match job.system {
-        System::Ring { .. } | System::Ps(_) | System::Doubling(_) => false,
+        System::Ring { .. } | System::Ps(_) | System::Doubling(_) | System::Exchange => false,
         System::Machines(parameters) => parameters.algorithm == AlgorithmRule::ParallelNetReduce,
         _ => true,
     }
@@ -219,7 +219,7 @@ impl Mode {
                 rules.extend(["slots", "probes"].map(|key| (key, tables, "with storage = \"array\", which has no tables")));
             }
             System::Ring { .. } | System::Tree { .. } | System::SwitchMl { .. } | System::Panama { .. } => {}
-            System::Rina(_) | System::Doubling(_) => {}
+            System::Rina(_) | System::Doubling(_) | System::Exchange => {}
         }
         rules
     }

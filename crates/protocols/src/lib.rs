@@ -6,6 +6,7 @@
 //! |---|---|
 //! | [`tree`] | static reduction trees, one or several per job |
 //! | [`ring`] | bandwidth-optimal ring allreduce |
+//! | [`exchange`] | every collective by messages between hosts: rings, chains, pairwise exchange, dissemination |
 //! | [`ps`] | parameter servers without switches that sum: one, several, or one at every worker |
 //! | [`rina`] | Rina: a ring of racks that their switches sum, and of workers without such a switch |
 //! | [`canary`] | Canary: trees that form anew for each block, around congestion |
@@ -27,6 +28,7 @@ pub mod a2tp;
 pub mod atp;
 pub mod canary;
 pub mod doubling;
+pub mod exchange;
 pub mod flare;
 pub mod machines;
 pub mod netreduce;

@@ -402,6 +402,11 @@ impl ExpectedOperation {
         keys.fold(0u64, |sum, (_, &key)| sum.wrapping_add(mix(key, position)))
     }
 
+    /// The weight of a piece, which is in one share.
+    fn weight_of(&self, piece: Piece, share: u32) -> u64 {
+        self.sum_at(piece.end(), share).wrapping_sub(self.sum_at(piece.start, share))
+    }
+
     #[inline(always)]
     fn value(&mut self, piece: Piece, progress: &Progress) -> u64 {
         match self.pieces.get(piece.index as usize) {
@@ -415,6 +420,10 @@ impl ExpectedOperation {
     #[cold]
     fn compute(&mut self, piece: Piece, progress: &Progress) -> u64 {
         let share = progress.share_of(piece);
+        if matches!(self.kind, CollectiveKind::AllToAll { .. }) {
+            // Nobody else asks for it.
+            return self.weight_of(piece, share);
+        }
         let index = piece.index as usize;
         if index >= self.pieces.len() {
             self.pieces.resize(index + 1, Expected::default());
@@ -458,7 +467,7 @@ impl CensusWorker {
 #[derive(Clone, Debug)]
 pub struct CensusVectors {
     workers: Vec<CensusWorker>,
-    /// The last two operations of each job: workers are never further apart than that.
+    /// The last two operations of each job: workers are hardly ever further apart than that.
     expected: Vec<[Option<ExpectedOperation>; 2]>,
     agreed: Agreed,
     verdict: Verdict,
@@ -591,13 +600,14 @@ impl Vectors<Census> for CensusVectors {
         progress.check(piece)?;
         let held = match held.get(piece.index as usize) {
             Some(held) => *held,
-            None if progress.has(piece) => match &self.expected[progress.job.index()][piece.operation.index() % 2] {
-                Some(known) if known.operation == piece.operation => {
-                    let share = progress.share_of(piece);
-                    known.sum_at(piece.end(), share).wrapping_sub(known.sum_at(piece.start, share))
+            None if progress.has(piece) => {
+                let share = progress.share_of(piece);
+                match &self.expected[progress.job.index()][piece.operation.index() % 2] {
+                    Some(known) if known.operation == piece.operation => known.weight_of(piece, share),
+                    // The first ranks of a chain are more than an operation ahead of the last ones.
+                    _ => ExpectedOperation::new(progress, piece.operation).weight_of(piece, share),
                 }
-                _ => return Err(OpError::NoVector),
-            },
+            }
             None => return Err(OpError::NoVector),
         };
         Ok(Census::new(progress.bytes(piece) as u32, held))
@@ -660,8 +670,12 @@ mod tests {
 
     /// What the oracle says where three ranks run one collective, and `act` does what a protocol would do.
     fn verdict(kind: CollectiveKind, act: impl FnOnce(&mut CensusVectors)) -> u64 {
+        verdict_of(kind, ELEMENTS, act)
+    }
+
+    fn verdict_of(kind: CollectiveKind, elements: u64, act: impl FnOnce(&mut CensusVectors)) -> u64 {
         let job = JobSchedule {
-            elements: vec![ELEMENTS],
+            elements: vec![elements],
             kinds: vec![kind],
             element_bytes: 4,
             sparsity: None,
@@ -673,7 +687,7 @@ mod tests {
             noise_delay: Duration::ZERO.into(),
         };
         let mut vectors = <CensusVectors as Vectors<Census>>::new(&[job], &[()]);
-        let collective = Collective { kind, ..Collective::allreduce(OperationId(0), ELEMENTS) };
+        let collective = Collective { kind, ..Collective::allreduce(OperationId(0), elements) };
         (0..3).for_each(|worker| vectors.begin(worker, &collective));
         act(&mut vectors);
         (0..3).for_each(|worker| vectors.finish(worker));
@@ -698,6 +712,32 @@ mod tests {
     const SECOND: fn(u32) -> Vec<u32> = |_| vec![1];
     const OWN: fn(u32) -> Vec<u32> = |piece| vec![piece];
     const ROOT: Rank = Rank(1);
+
+    /// Of three ranks, each has a share for each: nine pieces of three elements.
+    #[test]
+    fn all_to_all_is_checked_by_sender_and_receiver() {
+        let kind = CollectiveKind::AllToAll { workers: 3 };
+        let piece = |receiver: u32, sender: u32| {
+            let index = 3 * receiver + sender;
+            Piece { operation: OperationId(0), index, start: u64::from(index) * 3, elements: 3 }
+        };
+        let pairs = || (0..3).flat_map(|receiver| (0..3).map(move |sender| (receiver, sender)));
+        let wrong = verdict_of(kind, 27, |vectors| {
+            for (receiver, sender) in pairs() {
+                let input = vectors.input(sender, piece(receiver, sender)).unwrap();
+                vectors.deliver(receiver, piece(receiver, sender), Some(&input)).unwrap();
+            }
+        });
+        assert_eq!(wrong, 0);
+        let wrong = verdict_of(kind, 27, |vectors| {
+            for (receiver, sender) in pairs() {
+                // What is for the next one.
+                let input = vectors.input(sender, piece((receiver + 1) % 3, sender)).unwrap();
+                vectors.deliver(receiver, piece(receiver, sender), Some(&input)).unwrap();
+            }
+        });
+        assert_eq!(wrong, 9);
+    }
 
     #[test]
     fn whoever_does_what_the_collective_asks_is_right() {

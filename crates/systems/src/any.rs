@@ -9,6 +9,7 @@ use fanin_protocols::a2tp::{A2tpServer, A2tpWorker};
 use fanin_protocols::atp::{AtpServer, AtpSwitch, AtpWorker};
 use fanin_protocols::canary::{CanarySharedSwitch, CanarySwitch, CanaryWorker};
 use fanin_protocols::doubling::DoublingWorker;
+use fanin_protocols::exchange::ExchangeWorker;
 use fanin_protocols::flare::{FlareSwitch, FlareWorker};
 use fanin_protocols::machines::MachinesWorker;
 use fanin_protocols::netreduce::{NetReduceRings, NetReduceSwitch, NetReduceWorker};
@@ -22,6 +23,7 @@ use fanin_protocols::tree::{TreeSwitch, TreeWorker};
 use fanin_wire::atp::AtpHeader;
 use fanin_wire::canary::CanaryHeader;
 use fanin_wire::doubling::DoublingHeader;
+use fanin_wire::exchange::ExchangeHeader;
 use fanin_wire::flare::FlareHeader;
 use fanin_wire::netreduce::NetReduceHeader;
 use fanin_wire::panama::PanamaHeader;
@@ -64,6 +66,8 @@ pub enum AnyHeader {
     Flare(FlareHeader),
     /// Of recursive doubling.
     Doubling(DoublingHeader),
+    /// Of messages between hosts.
+    Exchange(ExchangeHeader),
 }
 
 pub(crate) const BACKGROUND: u8 = 0;
@@ -83,6 +87,7 @@ pub(crate) const RINA: u8 = 12;
 pub(crate) const PS: u8 = 13;
 pub(crate) const FLARE: u8 = 14;
 pub(crate) const DOUBLING: u8 = 15;
+pub(crate) const EXCHANGE: u8 = 16;
 
 /// The longer of two lengths.
 const fn longer(a: usize, b: usize) -> usize {
@@ -128,6 +133,7 @@ impl Wire for AnyHeader {
             AnyHeader::Ps(header) => header.wire_len(),
             AnyHeader::Flare(header) => header.wire_len(),
             AnyHeader::Doubling(header) => header.wire_len(),
+            AnyHeader::Exchange(header) => header.wire_len(),
         }
     }
 
@@ -147,6 +153,7 @@ impl Wire for AnyHeader {
             PS => PsHeader::parse(rest).map(|(header, length)| (AnyHeader::Ps(header), 1 + length)),
             FLARE => FlareHeader::parse(rest).map(|(header, length)| (AnyHeader::Flare(header), 1 + length)),
             DOUBLING => DoublingHeader::parse(rest).map(|(header, length)| (AnyHeader::Doubling(header), 1 + length)),
+            EXCHANGE => ExchangeHeader::parse(rest).map(|(header, length)| (AnyHeader::Exchange(header), 1 + length)),
             _ => Err(Malformed::Field { name: "system", value: u64::from(system) }),
         }
     }
@@ -167,6 +174,7 @@ impl Wire for AnyHeader {
             AnyHeader::Ps(header) => (PS, header.emit(rest)),
             AnyHeader::Flare(header) => (FLARE, header.emit(rest)),
             AnyHeader::Doubling(header) => (DOUBLING, header.emit(rest)),
+            AnyHeader::Exchange(header) => (EXCHANGE, header.emit(rest)),
         };
         *first = system;
         1 + length
@@ -188,6 +196,7 @@ impl Wire for AnyHeader {
             AnyHeader::Ps(header) => header.kind(),
             AnyHeader::Flare(header) => header.kind(),
             AnyHeader::Doubling(header) => header.kind(),
+            AnyHeader::Exchange(header) => header.kind(),
         }
     }
 
@@ -263,6 +272,13 @@ impl From<DoublingHeader> for AnyHeader {
     #[inline(always)]
     fn from(header: DoublingHeader) -> Self {
         AnyHeader::Doubling(header)
+    }
+}
+
+impl From<ExchangeHeader> for AnyHeader {
+    #[inline(always)]
+    fn from(header: ExchangeHeader) -> Self {
+        AnyHeader::Exchange(header)
     }
 }
 
@@ -343,6 +359,8 @@ pub enum AnyNode<P: Payload + ?Sized> {
     FlareSwitch(FlareSwitch<P>),
     /// A worker of recursive doubling.
     DoublingWorker(DoublingWorker<P>),
+    /// A worker of messages between hosts.
+    ExchangeWorker(ExchangeWorker<P>),
 }
 
 /// Calls a handler of the node inside, with a [`Tx`] that wraps its headers.
@@ -461,6 +479,10 @@ macro_rules! dispatch {
                 let $inner = &mut Wrapped::new($tx);
                 $call
             }
+            AnyNode::ExchangeWorker($node) => {
+                let $inner = &mut Wrapped::new($tx);
+                $call
+            }
         }
     };
 }
@@ -521,6 +543,7 @@ impl<P: Payload + ?Sized> Node<P> for AnyNode<P> {
             (AnyNode::FlareSwitch(node), AnyHeader::Flare(header)) => node.receive(now, from, header, payload, &mut Wrapped::new(tx)),
             (AnyNode::FlareWorker(node), AnyHeader::Flare(header)) => node.receive(now, from, header, payload, &mut Wrapped::new(tx)),
             (AnyNode::DoublingWorker(node), AnyHeader::Doubling(header)) => node.receive(now, from, header, payload, &mut Wrapped::new(tx)),
+            (AnyNode::ExchangeWorker(node), AnyHeader::Exchange(header)) => node.receive(now, from, header, payload, &mut Wrapped::new(tx)),
             // A packet of another system is not of this job.
             (node, _) => {
                 tx.note(Event::Dropped(fanin_core::DropReason::Mismatch));
@@ -564,6 +587,7 @@ impl<P: Payload + ?Sized> Node<P> for AnyNode<P> {
             AnyNode::FlareWorker(node) => node.next_timeout(),
             AnyNode::FlareSwitch(node) => node.next_timeout(),
             AnyNode::DoublingWorker(node) => node.next_timeout(),
+            AnyNode::ExchangeWorker(node) => node.next_timeout(),
         }
     }
 
@@ -605,6 +629,7 @@ impl<P: Payload + ?Sized> Node<P> for AnyNode<P> {
             AnyNode::FlareWorker(node) => node.gauges(report),
             AnyNode::FlareSwitch(node) => node.gauges(report),
             AnyNode::DoublingWorker(node) => node.gauges(report),
+            AnyNode::ExchangeWorker(node) => node.gauges(report),
         }
     }
 }
@@ -626,6 +651,7 @@ impl<P: Payload + ?Sized> Worker<P> for AnyNode<P> {
             AnyNode::PsWorker(node) => node.submit(now, collective, &mut Wrapped::new(tx)),
             AnyNode::FlareWorker(node) => node.submit(now, collective, &mut Wrapped::new(tx)),
             AnyNode::DoublingWorker(node) => node.submit(now, collective, &mut Wrapped::new(tx)),
+            AnyNode::ExchangeWorker(node) => node.submit(now, collective, &mut Wrapped::new(tx)),
             _ => tx.note(Event::Broken("a node without a vector was asked to submit")),
         }
     }
@@ -643,6 +669,7 @@ impl<P: Payload + ?Sized> Worker<P> for AnyNode<P> {
             AnyNode::PsWorker(node) => node.remaining(),
             AnyNode::FlareWorker(node) => node.remaining(),
             AnyNode::DoublingWorker(node) => node.remaining(),
+            AnyNode::ExchangeWorker(node) => node.remaining(),
             _ => None,
         }
     }
@@ -664,6 +691,7 @@ impl<P: Payload + ?Sized> Worker<P> for AnyNode<P> {
             AnyNode::PsWorker(node) => node.poll(),
             AnyNode::FlareWorker(node) => node.poll(),
             AnyNode::DoublingWorker(node) => node.poll(),
+            AnyNode::ExchangeWorker(node) => node.poll(),
             _ => None,
         }
     }
@@ -684,6 +712,7 @@ impl<P: Payload + ?Sized> Worker<P> for AnyNode<P> {
             AnyNode::PsWorker(node) => node.cancel(now, operation, &mut Wrapped::new(tx)),
             AnyNode::FlareWorker(node) => node.cancel(now, operation, &mut Wrapped::new(tx)),
             AnyNode::DoublingWorker(node) => node.cancel(now, operation, &mut Wrapped::new(tx)),
+            AnyNode::ExchangeWorker(node) => node.cancel(now, operation, &mut Wrapped::new(tx)),
             _ => tx.note(Event::Broken("a node without a vector was asked to cancel")),
         }
     }
@@ -727,6 +756,7 @@ impl<P: Payload + ?Sized> AnyNode<P> {
             AnyNode::FlareWorker(node) => node.rebase(now),
             AnyNode::FlareSwitch(node) => node.rebase(now),
             AnyNode::DoublingWorker(node) => node.rebase(now),
+            AnyNode::ExchangeWorker(node) => node.rebase(now),
             // It stores no times.
             AnyNode::PsServer(_) => {}
         }

@@ -9,6 +9,7 @@ use crate::atp;
 use crate::canary;
 use crate::config::{BuildError, JobSpec, RingOrder, StepParameters, System, UNLIMITED};
 use crate::doubling;
+use crate::exchange;
 use crate::flare;
 use crate::layout::leaf_of;
 use crate::machines;
@@ -75,7 +76,7 @@ pub fn check_operator<P: Payload + ?Sized>(system: &System, op: &P::Op) -> Resul
     if !P::needs_finish(op) || divides(system) {
         return Ok(());
     }
-    let expected = "one that needs no division at the end: ring, tree, sharp, flare and doubling do not divide";
+    let expected = "one that needs no division at the end: ring, tree, sharp, flare, doubling and exchange do not divide";
     Err(BuildError::new("operator", "avg", expected))
 }
 
@@ -91,6 +92,7 @@ fn nodes<P: Payload + ?Sized>(spec: &JobSpec<'_, P::Op>, map: &NetworkMap) -> Re
         System::Ps(parameters) => ps::nodes(spec, map, &parameters),
         System::Flare(parameters) => flare::nodes(spec, map, &parameters),
         System::Doubling(parameters) => doubling::nodes(spec, &parameters),
+        System::Exchange => exchange::nodes(spec),
         System::SwitchMl { fixed_point } => switchml::nodes(spec, map, fixed_point),
         System::Canary(parameters) => canary::nodes(spec, map, &parameters),
         System::Atp(_) | System::A2tp(_) => atp::nodes(spec, map),
@@ -110,7 +112,7 @@ fn only_where_sums_are_made<Op>(spec: &JobSpec<'_, Op>, map: &NetworkMap, mut at
 
 /// Whether some node of the system makes a mean of a sum.
 fn divides(system: &System) -> bool {
-    !matches!(system, System::Ring { .. } | System::Tree { .. } | System::Sharp(_) | System::Flare(_) | System::Doubling(_))
+    !matches!(system, System::Ring { .. } | System::Tree { .. } | System::Sharp(_) | System::Flare(_) | System::Doubling(_) | System::Exchange)
 }
 
 fn check<Op>(spec: &JobSpec<'_, Op>, map: &NetworkMap) -> Result<(), BuildError> {
@@ -247,7 +249,7 @@ mod tests {
         let refused = nodes(System::tree(1)).unwrap_err().to_string();
         assert_eq!(
             refused,
-            "operator = avg: expected one that needs no division at the end: ring, tree, sharp, flare and doubling do not divide"
+            "operator = avg: expected one that needs no division at the end: ring, tree, sharp, flare, doubling and exchange do not divide"
         );
     }
 

@@ -18,9 +18,10 @@ impl System {
     pub fn offers(&self, kind: CollectiveKind) -> bool {
         let copies = matches!(kind, CollectiveKind::Broadcast { .. } | CollectiveKind::AllGather | CollectiveKind::Barrier);
         match self {
-            System::Canary(_) => true,
+            System::Exchange => true,
+            System::Canary(_) => !matches!(kind, CollectiveKind::AllToAll { .. }),
             // What is copied needs no exponents.
-            System::SwitchMl { fixed_point } => !(*fixed_point && copies),
+            System::SwitchMl { fixed_point } => !(*fixed_point && copies || matches!(kind, CollectiveKind::AllToAll { .. })),
             _ => kind == CollectiveKind::Allreduce,
         }
     }
@@ -37,14 +38,7 @@ pub fn check_collective(
     workers: u32,
     (message_bytes, element_bytes, payload_bytes): (u64, u64, u64),
 ) -> Result<(), BuildError> {
-    let name = match kind {
-        CollectiveKind::Allreduce => "allreduce",
-        CollectiveKind::Reduce { .. } => "reduce",
-        CollectiveKind::Broadcast { .. } => "broadcast",
-        CollectiveKind::Barrier => "barrier",
-        CollectiveKind::ReduceScatter => "reduce-scatter",
-        CollectiveKind::AllGather => "all-gather",
-    };
+    let name = kind.name();
     if !system.offers(kind) {
         let expected = match system {
             System::SwitchMl { .. } => "allreduce, reduce or reduce-scatter, which sum, with fixed_point".to_string(),

@@ -550,6 +550,8 @@ pub enum System {
     Flare(FlareParameters),
     /// Sparse allreduce by the hosts alone: recursive doubling of lists of index and value (flare 7).
     Doubling(DoublingParameters),
+    /// Every collective by messages between hosts: rings, chains, pairwise exchange.
+    Exchange,
 }
 
 fn one() -> u32 {
@@ -578,6 +580,7 @@ impl System {
         "ps",
         "flare",
         "doubling",
+        "exchange",
     ];
 
     /// Canary as its paper has it: 1 us, 32 Ki descriptors, hashed.
@@ -670,6 +673,7 @@ impl System {
             System::Ps(_) => "ps",
             System::Flare(_) => "flare",
             System::Doubling(_) => "doubling",
+            System::Exchange => "exchange",
         }
     }
 
@@ -707,7 +711,7 @@ impl System {
         match self {
             System::Ring { .. } | System::Tree { .. } | System::Canary { .. } | System::SwitchMl { .. } | System::Panama { .. } => 0,
             System::NetReduce(_) | System::Sharp(_) | System::Machines(_) | System::Rina(_) | System::Flare(_) => 0,
-            System::Doubling(_) => 0,
+            System::Doubling(_) | System::Exchange => 0,
             System::Atp(_) | System::A2tp(_) | System::Ps(_) => 1,
         }
     }
@@ -729,6 +733,7 @@ impl System {
             System::Ps(_) => 13,
             System::Flare(_) => 14,
             System::Doubling(_) => 15,
+            System::Exchange => 16,
         }
     }
 }

@@ -4,7 +4,7 @@ use fanin_core::Wire;
 use fanin_wire::layout::{Layout, blocks, hop, hosts, trees};
 
 use crate::any::{
-    A2TP, ATP, AnyHeader, BACKGROUND, CANARY, DOUBLING, FLARE, MACHINES, NETREDUCE, PANAMA, PS, RINA, RING, SHARP, SWITCHML, TREE,
+    A2TP, ATP, AnyHeader, BACKGROUND, CANARY, DOUBLING, EXCHANGE, FLARE, MACHINES, NETREDUCE, PANAMA, PS, RINA, RING, SHARP, SWITCHML, TREE,
 };
 
 /// Packets as hop headers tell them apart: the number, the system's name in plans, and where fields are in its headers.
@@ -24,6 +24,7 @@ pub const LAYOUTS: &[(u8, &str, &Layout)] = &[
     (PS, "ps", &hosts::PS),
     (FLARE, "flare", &trees::FLARE),
     (DOUBLING, "doubling", &hosts::DOUBLING),
+    (EXCHANGE, "exchange", &hosts::EXCHANGE),
 ];
 
 /// The block that a header is about, of systems whose packets say that.

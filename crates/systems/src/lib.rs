@@ -9,6 +9,7 @@ mod canary;
 mod collectives;
 mod config;
 mod doubling;
+mod exchange;
 mod flare;
 mod formats;
 pub mod layout;

@@ -22,7 +22,7 @@ impl<Op> JobSpec<'_, Op> {
             _ => blocks,
         };
         let slots = match self.system {
-            System::Ring { .. } | System::Ps(_) | System::Doubling(_) => 0,
+            System::Ring { .. } | System::Ps(_) | System::Doubling(_) | System::Exchange => 0,
             System::Machines(parameters) if parameters.algorithm != AlgorithmRule::ParallelNetReduce => 0,
             System::Sharp(parameters) if parameters.mode == SharpMode::LowLatency => two_windows(parameters.quota),
             System::Canary(parameters) => u64::from(parameters.descriptors),

@@ -9,6 +9,7 @@
 //! | [`tree`] | static reduction trees |
 //! | [`sharp`] | SHARP: static trees, and parts of switches that jobs take and give back |
 //! | [`ring`] | ring allreduce |
+//! | [`exchange`] | messages between hosts |
 //! | [`ps`] | parameter servers |
 //! | [`rina`] | Rina |
 //! | [`canary`] | Canary |
@@ -30,6 +31,7 @@ pub mod atp;
 mod bytes;
 pub mod canary;
 pub mod doubling;
+pub mod exchange;
 pub mod flare;
 pub mod hop;
 pub mod layout;

@@ -3,7 +3,7 @@
 //!
 //! | clause | item |
 //! |---|---|
-//! | `baselines 1`, chunks and steps; 2(N-1) steps of S/N | `geometry::{Cut, Steps}` |
+//! | `baselines 1`, chunks and steps; 2(N-1) steps of S/N | [`shared::chunks`](crate::shared::chunks), `geometry::Steps` |
 //! | `baselines 1`, receive(step): add or store, send next; the only dependency is on the predecessor | [`RingWorker`], `on_data` |
 //! | `baselines 1`, chunks of more than a packet are pipelined by packet | "Pipeline" below |
 //! | `baselines 1`, reliable channel to the successor | [`shared::sender`](crate::shared::sender), [`shared::receiver`](crate::shared::receiver), `recovery` |

@@ -10,8 +10,9 @@ use fanin_wire::ring::{RingHeader, Segment};
 
 use super::barrier::{Barrier, Coordinator, Verdict};
 use super::config::RingWorkerConfig;
-use super::geometry::{Cut, Steps};
+use super::geometry::{Steps, cut};
 use super::recovery::Recovery;
+use crate::shared::chunks::Chunks;
 use crate::shared::inner::InnerWorker;
 use crate::shared::ledger::Ledger;
 use crate::shared::serial::newer16;
@@ -47,7 +48,7 @@ pub struct RingWorker<P: Payload + ?Sized> {
     pub(super) config: RingWorkerConfig<P::Op>,
     pub(super) steps: Steps,
     pub(super) ledger: Ledger,
-    pub(super) cut: Cut,
+    pub(super) cut: Chunks,
     pub(super) rest: Rest,
     /// Received packets that have a step to go.
     pub(super) forwards: VecDeque<Hop>,
@@ -96,7 +97,7 @@ impl<P: Payload + ?Sized> RingWorker<P> {
         RingWorker {
             steps: Steps { workers: config.workers, position: config.position },
             ledger: Ledger::new(config.job),
-            cut: Cut::default(),
+            cut: Chunks::default(),
             rest: Rest::default(),
             forwards: VecDeque::new(),
             unacknowledged_sequence: 0,
@@ -483,7 +484,7 @@ impl<P: Payload + ?Sized> Worker<P> for RingWorker<P> {
             return self.ledger.fail_before(collective.operation, suspect, FailureReason::PeerAborted);
         }
         let (workers, block_elements) = (self.config.workers, self.config.block_elements);
-        let Some(cut) = Cut::new(collective.operation, collective.elements, workers, block_elements) else {
+        let Some(cut) = cut(collective.operation, collective.elements, workers, block_elements) else {
             return self.ledger.refuse(collective.operation);
         };
         if !self.ledger.begin(collective) {

@@ -13,6 +13,7 @@
 //! | [`order`] | which of a window's packets was sent longest ago |
 //! | [`overtaking`] | losses that the answers to later packets show |
 //! | [`repetition`] | when a worker sends again what is under way at a switch, and when it gives up |
+//! | [`chunks`] | a vector cut into chunks of about equal length, and these into pieces |
 //! | [`shares`] | how a vector is cut into pieces, where it has a share for each worker |
 //! | [`window`] | the size of windows |
 //! | [`sender`], [`receiver`] | the ends of a reliable channel |
@@ -30,6 +31,7 @@
 
 pub mod aggregation;
 pub mod arrivals;
+pub mod chunks;
 pub mod connection;
 pub(crate) mod excuses;
 pub mod fixed_order;

@@ -24,6 +24,8 @@ impl Shares {
             CollectiveKind::Reduce { root } | CollectiveKind::Broadcast { root } => root.0 < workers,
             CollectiveKind::Barrier => collective.elements == 0,
             CollectiveKind::Allreduce | CollectiveKind::ReduceScatter | CollectiveKind::AllGather => true,
+            // There is nothing in it for a switch.
+            CollectiveKind::AllToAll { .. } => false,
         };
         let shares = collective.kind.shares(workers);
         if !makes_sense || !collective.elements.is_multiple_of(u64::from(shares)) {

@@ -1,4 +1,4 @@
-//! What hosts do among themselves or with servers: [`ring`](crate::ring), [`doubling`](crate::doubling), [`ps`](crate::ps),
+//! What hosts do among themselves or with servers: [`ring`](crate::ring), [`doubling`](crate::doubling), [`exchange`](crate::exchange), [`ps`](crate::ps),
 //! [`atp`](crate::atp).
 
 use super::trees::SUSPECTS;
@@ -67,6 +67,39 @@ pub const DOUBLING: Layout = Layout {
         Field::new("number", 12, 4).of(&[1, 2, 3]),
         Field::new("suspect", 12, 4).of(&[5, 6]),
         Field::new("idle", 16, 4).of(&[5]),
+    ],
+};
+
+const MESSAGES: &[u8] = &[1, 2];
+
+/// Messages between hosts.
+pub const EXCHANGE: Layout = Layout {
+    name: "exchange",
+    title: "Messages between hosts",
+    big_endian: false,
+    kind: (0, 0xFF),
+    kinds: &[
+        kind(1, "partial", 16),
+        kind(2, "copy", 16),
+        kind(3, "ack", 16),
+        kind(4, "done", 8),
+        kind(5, "ready", 8),
+        kind(6, "probe", 8),
+        kind(7, "alive", 8),
+        kind(8, "abort", 12),
+    ],
+    block: None,
+    fields: &[
+        Field::new("begun", 1, 1).of(&[7]),
+        Field::new("suspect_kind", 1, 1).of(&[8]).named(SUSPECTS),
+        Field::new("operation", 2, 2),
+        Field::new("sender", 4, 2),
+        Field::new("message", 6, 2).of(MESSAGES),
+        Field::new("packet", 8, 4).of(MESSAGES),
+        Field::new("sequence", 12, 4).of(MESSAGES),
+        Field::new("mask", 6, 6).of(&[3]).shown(Show::Bits),
+        Field::new("next", 12, 4).of(&[3]),
+        Field::new("suspect", 8, 4).of(&[8]),
     ],
 };
 

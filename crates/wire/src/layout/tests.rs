@@ -40,6 +40,7 @@ fn all() -> Vec<(&'static Layout, Reader)> {
         (&trees::FLARE, length::<crate::flare::FlareHeader>),
         (&hosts::RING, length::<crate::ring::RingHeader>),
         (&hosts::DOUBLING, length::<crate::doubling::DoublingHeader>),
+        (&hosts::EXCHANGE, length::<crate::exchange::ExchangeHeader>),
         (&hosts::PS, length::<crate::ps::PsHeader>),
         (&hosts::ATP, length::<crate::atp::AtpHeader>),
         (&blocks::CANARY, length::<crate::canary::CanaryHeader>),
