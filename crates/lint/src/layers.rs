@@ -115,7 +115,7 @@ const LAYERS: &[Layer] = &[
     Layer { name: "fanin-models", internal: &["fanin-processor"], internal_dev: &[], external: Some(&["libm", "thiserror"]) },
     Layer {
         name: "fanin-plan",
-        internal: &["fanin-core", "fanin-systems", "fanin-sim", "fanin-simulation", "fanin-models"],
+        internal: &["fanin-core", "fanin-systems", "fanin-sim", "fanin-simulation", "fanin-models", "fanin-workload"],
         internal_dev: &[],
         external: None,
     },

@@ -4,6 +4,7 @@ use fanin_core::{Address, Duration, Instant, JobId, JobNodes, NodeId, Payload, S
 use fanin_sim::engine::Processing;
 use fanin_sim::flows::FlowConfig;
 use fanin_sim::random::{Purpose, Random};
+use fanin_sim::JobSchedule;
 use fanin_sim::scenario::{NetworkConfig, Scenario, SetupError};
 use fanin_sim::topology::Topology;
 use fanin_sim::traffic::{Pattern, TrafficConfig};
@@ -20,9 +21,10 @@ use super::network::{capabilities, forwarding, network};
 use super::placement::{Free, PreparedJob, place_jobs};
 use super::schema::{PatternName, Placement, Setup, Traffic, TrafficHosts};
 use super::size;
-use super::training::{arrivals, schedule};
+use super::training::{arrivals, check, driven, schedule, starts};
 use super::tree::{Tree, parse_path};
 use super::units::{Amount, bytes_about};
+use super::workload::{self, Lanes, PreparedProgram};
 
 /// What one run needs, without the nodes, which depend on what packets carry.
 #[derive(Clone, Debug)]
@@ -31,8 +33,13 @@ pub struct Prepared {
     pub topology: Topology,
     /// Everything else.
     pub scenario: Scenario,
-    /// By job number; copies are jobs of their own.
+    /// By number of the network's jobs: copies are jobs of their own. Behind those that are jobs of the plan come those that do lanes of
+    /// jobs with a workload.
     pub jobs: Vec<PreparedJob>,
+    /// Jobs with a workload.
+    pub programs: Vec<PreparedProgram>,
+    /// The plan's jobs in their order: copies are jobs of their own.
+    pub listed: Vec<Listed>,
     /// Interval of samples of the switches' memory.
     pub memory_interval: Option<Duration>,
     /// Interval of samples of jobs.
@@ -44,6 +51,15 @@ pub struct Prepared {
     file: String,
     /// The point in words, for errors.
     context: String,
+}
+
+/// A job of the plan.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Listed {
+    /// One of the network, by number.
+    Job(usize),
+    /// One with a workload, by its place among these.
+    Program(usize),
 }
 
 /// Which jobs a run has.
@@ -84,27 +100,29 @@ pub fn prepare(file: &str, tree: &Tree, setup: &Setup, (seed, jobs): (u64, Jobs)
         flows.clear();
         traffic.clear();
     }
-    aggregators::divide(&refuse, setup, &mut placed)?;
-    size::check_jobs(&refuse, setup, &topology, &placed)?;
-    let mut schedules = Vec::new();
-    for (job, (number, arrives)) in placed.iter().zip(numbered) {
-        schedules.push(schedule(&refuse, job, seed, number, arrives)?);
-    }
+    let Expanded { mut jobs, programs, listed, schedules } = expand(&refuse, placed, &numbered, seed)?;
+    aggregators::divide(&refuse, setup, &mut jobs)?;
+    size::check_jobs(&refuse, setup, &topology, &jobs)?;
+    let placed = jobs;
     let run = &setup.general.run;
     if run.time_limit.0 == Duration::ZERO {
         return Err(refuse.at("run.time_limit", "a time above 0"));
     }
-    if placed.is_empty() && traffic.iter().any(|config| config.messages.is_none()) {
+    if series_interval_with(setup, &programs) {
+        return Err(refuse.at("run.series_interval", "no such key beside a job with a workload, whose groups come and go"));
+    }
+    let none = placed.is_empty() && programs.is_empty();
+    if none && traffic.iter().any(|config| config.messages.is_none()) {
         return Err(refuse.say("jobs", "none", "a job, or traffic with a number of messages"));
     }
-    if placed.is_empty() && !flows.iter().all(FlowConfig::ends) {
+    if none && !flows.iter().all(FlowConfig::ends) {
         return Err(refuse.say("jobs", "none", "a job, or flows that end"));
     }
-    if placed.is_empty() && traffic.is_empty() && flows.is_empty() {
+    if none && traffic.is_empty() && flows.is_empty() {
         return Err(refuse.say("jobs", "none", "a job or traffic"));
     }
-    let scenario =
-        Scenario { network, jobs: schedules, traffic, flows, limits, faults, seed, time_limit: run.time_limit.0, drain: run.drain };
+    let time_limit = if programs.is_empty() || refuse.has("run.time_limit") { run.time_limit.0 } else { WORKLOAD_TIME_LIMIT };
+    let scenario = Scenario { network, jobs: schedules, traffic, flows, limits, faults, seed, time_limit, drain: run.drain };
     let memory_interval = run.memory_interval.map(|interval| interval.0);
     let series_interval = run.series_interval.map(|interval| interval.0);
     for (key, interval) in [("run.memory_interval", memory_interval), ("run.series_interval", series_interval)] {
@@ -116,6 +134,8 @@ pub fn prepare(file: &str, tree: &Tree, setup: &Setup, (seed, jobs): (u64, Jobs)
         topology,
         scenario,
         jobs: placed,
+        programs,
+        listed,
         memory_interval,
         series_interval,
         capabilities,
@@ -123,6 +143,51 @@ pub fn prepare(file: &str, tree: &Tree, setup: &Setup, (seed, jobs): (u64, Jobs)
         file: file.to_string(),
         context: context.to_string(),
     })
+}
+
+/// A run with a workload is given up at this time where the plan does not say: as late as lossless links allow.
+const WORKLOAD_TIME_LIMIT: Duration = Duration::from_ms(280_000);
+
+fn series_interval_with(setup: &Setup, programs: &[PreparedProgram]) -> bool {
+    setup.general.run.series_interval.is_some() && !programs.is_empty()
+}
+
+/// The plan's jobs as the network has them.
+#[derive(Default)]
+struct Expanded {
+    jobs: Vec<PreparedJob>,
+    programs: Vec<PreparedProgram>,
+    listed: Vec<Listed>,
+    schedules: Vec<JobSchedule>,
+}
+
+/// Makes lanes of jobs with a workload; the others stay as they are. `numbered` has the number of each, by which is drawn, and when it comes.
+fn expand(refuse: &Refuse<'_>, placed: Vec<PreparedJob>, numbered: &[(u64, Duration)], seed: u64) -> Result<Expanded, PlanError> {
+    let mut expanded = Expanded::default();
+    for job in &placed {
+        workload::check_keys(refuse, job.entry, &job.settings)?;
+        check(refuse, job.entry, &job.settings.common)?;
+    }
+    let has_workload = |job: &PreparedJob| job.settings.workload.is_some();
+    for (job, (number, arrives)) in placed.iter().zip(numbered).filter(|(job, _)| !has_workload(job)) {
+        expanded.schedules.push(schedule(refuse, job, seed, *number, *arrives)?);
+        expanded.jobs.push(job.clone());
+    }
+    let mut ordinary = 0;
+    for (job, (number, arrives)) in placed.iter().zip(numbered) {
+        let Some(source) = &job.settings.workload else {
+            expanded.listed.push(Listed::Job(ordinary));
+            ordinary += 1;
+            continue;
+        };
+        let start = starts(job, source.workload.ranks as usize, (seed, *number), *arrives);
+        let Lanes { program, jobs } = workload::lanes::lanes(refuse, job, expanded.jobs.len(), &start, *arrives)?;
+        expanded.schedules.extend(jobs.iter().map(driven));
+        expanded.jobs.extend(jobs);
+        expanded.listed.push(Listed::Program(expanded.programs.len()));
+        expanded.programs.push(program);
+    }
+    Ok(expanded)
 }
 
 impl Prepared {
@@ -177,7 +242,9 @@ impl Prepared {
             let (job, schedule) = (&self.jobs[number], &self.scenario.jobs[number]);
             let spec = job.spec(());
             let payload = u64::from(spec.payload_bytes.max(1));
-            let packets = schedule.elements.iter().map(|elements| (elements * u64::from(spec.element_bytes)).div_ceil(payload));
+            let lane = self.programs.iter().flat_map(|program| &program.job.lanes).find(|lane| lane.job == u16::try_from(number).ok());
+            let of_lane = lane.into_iter().flat_map(|lane| &lane.operations).map(|operation| &operation.elements);
+            let packets = schedule.elements.iter().chain(of_lane).map(|elements| (elements * u64::from(spec.element_bytes)).div_ceil(payload));
             let blocks = if schedule.sparsity.is_some() { u64::MAX } else { packets.fold(0, u64::saturating_add) };
             let bytes = spec.switch_slots(blocks).saturating_mul(spec.slot_bytes(&self.topology.map, switch));
             match spec.shares_slots() {

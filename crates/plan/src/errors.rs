@@ -81,6 +81,11 @@ impl Refuse<'_> {
         PlanError::new(self.file, format!("{path} = {value}: expected {expected}")).at(origin)
     }
 
+    /// Where a key stands, or what it would stand in.
+    pub fn origin(&self, path: &str) -> Origin {
+        self.tree.closest(&parse_path(path)).origin.clone()
+    }
+
     /// Whether the plan has the key.
     pub fn has(&self, path: &str) -> bool {
         self.tree.find(&parse_path(path)).is_some()

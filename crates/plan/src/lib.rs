@@ -26,6 +26,7 @@
 //! | [`series`] | quantities of jobs over time |
 //! | [`upgrade`] | which switches to replace next |
 //! | [`frames`] | the same as columns |
+//! | [`workload`] | jobs whose ranks do what a workload says |
 #![forbid(unsafe_code)]
 
 pub mod aggregators;
@@ -58,12 +59,13 @@ pub mod training;
 pub mod tree;
 pub mod units;
 pub mod upgrade;
+pub mod workload;
 
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-pub use build::Prepared;
+pub use build::{Listed, Prepared};
 use build::{Jobs, prepare};
 pub use errors::{PlanError, Refuse};
 use metrics::Fields;
@@ -71,7 +73,8 @@ pub use placement::PreparedJob;
 use read::read;
 use schema::{JOB_KEYS, Job, JobKeys, Plot, PlotKind, Setup};
 pub use sweep::Axis;
-use tree::{Key, Kind, Origin, Step, Tree, parse_path};
+use fanin_systems::System;
+use tree::{Key, Kind, Origin, Step, Tree, parse_path, path_text};
 
 /// A plan, read and checked.
 #[derive(Clone, Debug)]
@@ -146,9 +149,12 @@ impl Plan {
         };
         size::check_points(file, &tree, &axes)?;
         let (combinations, mut expanded) = (sweep::combinations(&axes), size::Expanded::default());
+        let mut workloads = workload::source::Known::new();
         let mut points = Vec::with_capacity(combinations.len());
         for combination in &combinations {
-            let point = point(file, &tree, &axes, combination, seed)?;
+            let mut point = point(file, &tree, &axes, combination, seed)?;
+            let refuse = Refuse { file, tree: &point.tree };
+            workload::source::load(&refuse, &mut point.setup.jobs, &mut workloads).map_err(|error| error.in_point(&point.labels.join(", ")))?;
             expanded.count(file, &point, combinations.len())?;
             points.push(point);
         }
@@ -303,5 +309,28 @@ fn read_job(file: &str, tree: &Tree, index: usize) -> Result<Job, PlanError> {
     };
     let own = part(|key| key == "system" || !JOB_KEYS.contains(&key));
     let system = system::read_system(file, &own, &base, JOB_KEYS)?;
-    Ok(Job { system, common: read::<JobKeys>(file, &part(|key| JOB_KEYS.contains(&key)), &base)? })
+    let groups = tree.get("groups").map_or(Ok(Vec::new()), |groups| read_groups(file, groups, index))?;
+    let common = read::<JobKeys>(file, &part(|key| JOB_KEYS.contains(&key) && key != "groups"), &base)?;
+    Ok(Job { system, common, groups, workload: None })
+}
+
+/// Systems of a workload's groups: by name, each as a system's name or as a table with its keys.
+fn read_groups(file: &str, tree: &Tree, index: usize) -> Result<Vec<(String, System)>, PlanError> {
+    let base = [Step::Key("jobs".into()), Step::Index(index), Step::Key("groups".into())];
+    let Kind::Table(entries) = &tree.kind else {
+        let what = format!("{} = {tree}: expected a table with a system for each group", path_text(&base));
+        return Err(PlanError::new(file, what).at(tree.origin.clone()));
+    };
+    let one = |(key, value): &(Key, Tree)| {
+        let base: Vec<Step> = base.iter().cloned().chain([Step::Key(key.name.clone())]).collect();
+        let table = match &value.kind {
+            Kind::Text(_) => {
+                let name = Key { name: "system".into(), origin: value.origin.clone() };
+                Tree { kind: Kind::Table(vec![(name, value.clone())]), origin: value.origin.clone() }
+            }
+            _ => value.clone(),
+        };
+        Ok((key.name.clone(), system::read_system(file, &table, &base, &["system"])?))
+    };
+    entries.iter().map(one).collect()
 }

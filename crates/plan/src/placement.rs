@@ -230,6 +230,10 @@ pub fn place_jobs(refuse: &Refuse<'_>, setup: &Setup, free: &mut Free) -> Result
 
 fn listed_workers(refuse: &Refuse<'_>, job: &Job, entry: usize, hosts: &[u32], free: &mut Free) -> Result<Vec<NodeId>, PlanError> {
     check_list(refuse, job, entry, "placement", hosts)?;
+    let wanted = job.workload.as_ref().map(|source| source.workload.hosts.count(source.workload.ranks));
+    if let Some(wanted) = wanted.filter(|wanted| *wanted as usize != hosts.len()) {
+        return Err(refuse.at(&format!("jobs[{entry}].placement"), format!("{wanted} hosts, as the workload has them")));
+    }
     if let Some(Workers::Amount(Amount::Count(workers))) = job.common.workers
         && workers as usize != hosts.len()
     {
@@ -280,8 +284,12 @@ fn listed_hosts(refuse: &Refuse<'_>, job: &Job, entry: usize, key: &str, hosts: 
 /// How many workers job number `number` has.
 fn worker_count(refuse: &Refuse<'_>, job: &Job, entry: usize, free: &Free, number: u64) -> Result<u32, PlanError> {
     let path = format!("jobs[{entry}].workers");
+    let wanted = job.workload.as_ref().map(|source| source.workload.hosts.count(source.workload.ranks));
     let (hosts, left) = (free.count(), free.left_for(job.common.jobs_per_host.0));
     let count = match job.common.workers {
+        Some(Workers::Amount(Amount::Count(count))) if wanted.is_none_or(|wanted| wanted == count) => count,
+        Some(_) if wanted.is_some() => return Err(refuse.at(&path, format!("{}, the hosts of the workload", wanted.unwrap_or(0)))),
+        None if wanted.is_some() => wanted.unwrap_or(0),
         None => return Err(refuse.at(&path, "a number of workers or a percentage of all hosts")),
         Some(Workers::Amount(Amount::Count(count))) => count,
         Some(Workers::Amount(Amount::Share(share))) => (f64::from(hosts) * share).round() as u32,
@@ -306,9 +314,10 @@ fn worker_count(refuse: &Refuse<'_>, job: &Job, entry: usize, free: &Free, numbe
 
 /// Hosts for the servers of a job whose workers are at `hosts`.
 fn drawn_servers(refuse: &Refuse<'_>, job: &Job, entry: usize, free: &mut Free, hosts: &[NodeId]) -> Result<Vec<NodeId>, PlanError> {
+    let of_groups = job.groups.iter().map(|(_, system)| system.servers()).max().unwrap_or(0);
     let count = match job.common.servers {
         Some(Servers::Count(count)) => count,
-        _ => job.system.servers(),
+        _ => job.system.servers().max(of_groups),
     };
     let placement = match &job.common.placement {
         Placement::Hosts(_) => &Placement::Random,

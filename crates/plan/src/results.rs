@@ -13,7 +13,8 @@ use serde::{Serialize, Serializer};
 use crate::by_model;
 use crate::iterations::{Times, mean};
 use crate::schema::PayloadName;
-use crate::{Prepared, PreparedJob};
+use crate::workload::{WorkloadRecord, record as workload_record};
+use crate::{Listed, Prepared, PreparedJob};
 
 /// One run.
 #[derive(Clone, Debug, Serialize)]
@@ -251,6 +252,9 @@ pub struct JobRecord {
     /// Each iteration's time. Only in files.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub iterations_us: Vec<f64>,
+    /// What it computed and communicated, where a workload says it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workload: Option<WorkloadRecord>,
     /// Where jobs are sampled over time: means over the time in which all jobs run, without its first quarter. Only in files.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub together: BTreeMap<&'static str, f64>,
@@ -326,7 +330,11 @@ impl RunRecord {
 
 /// The record of a run; what only the plan knows is left empty.
 pub fn record(prepared: &Prepared, topology: &Topology, result: &RunResult, payload: PayloadName) -> RunRecord {
-    let jobs: Vec<JobRecord> = prepared.jobs.iter().enumerate().map(|(number, job)| job_record(number, job, result, prepared)).collect();
+    let one = |listed: &Listed| match *listed {
+        Listed::Job(number) => job_record(number, &prepared.jobs[number], result, prepared),
+        Listed::Program(number) => program_record(number, result, prepared),
+    };
+    let jobs: Vec<JobRecord> = prepared.listed.iter().map(one).collect();
     let mut systems: Vec<&str> = jobs.iter().map(|job| job.system).collect();
     systems.dedup();
     let lasting: Vec<&JobRecord> = jobs.iter().filter(|job| job.crashed_us.is_none()).collect();
@@ -345,7 +353,8 @@ pub fn record(prepared: &Prepared, topology: &Topology, result: &RunResult, payl
     let mut all = Tallies::default();
     result.tallies.iter().for_each(|tallies| all.add(tallies));
     let blocks = Percentiles::of(&all.block_times);
-    let operations = Percentiles::exactly(result.jobs.iter().flat_map(operation_times).collect());
+    let ordinary = prepared.listed.iter().filter(|listed| matches!(listed, Listed::Job(_))).count();
+    let operations = Percentiles::exactly(result.jobs.iter().take(ordinary).flat_map(operation_times).collect());
     RunRecord {
         series: None,
         system: systems.join("+"),
@@ -592,6 +601,51 @@ fn job_record(number: usize, job: &PreparedJob, result: &RunResult, prepared: &P
         without: ran.without(operations.saturating_sub(1)).iter().map(|rank| rank.0).collect(),
         deaths: deaths(job, prepared),
         workers_us,
+        workload: None,
+        together: BTreeMap::new(),
+    }
+}
+
+/// A job with a workload.
+fn program_record(number: usize, result: &RunResult, prepared: &Prepared) -> JobRecord {
+    let (program, ran) = (&prepared.programs[number], &result.programs[number]);
+    let lanes = || program.job.lanes.iter().filter_map(|lane| lane.job).map(usize::from);
+    let mut tallies = Tallies::default();
+    lanes().for_each(|lane| tallies.add(&result.tallies[lane]));
+    let workload = workload_record::record(program, ran);
+    let (head, us) = (&program.head, |at: Instant| at.since(Instant::ZERO).as_us_f64());
+    JobRecord {
+        entry: head.listed,
+        system: head.system.name(),
+        workers: head.hosts.len() as u32,
+        message_bytes: 0,
+        operations: program.job.lanes.iter().map(|lane| lane.operations.len() as u32).sum(),
+        completion_us: None,
+        goodput_gbps: None,
+        servers: head.servers.len() as u32,
+        slots_mean: lanes().map(|lane| result.job_slots[lane].slots_mean()).sum(),
+        slots_peak: lanes().map(|lane| result.job_slots[lane].slots_peak).sum(),
+        counts: counts(&tallies),
+        collided_share: collided_share(&tallies),
+        leader_packets_per_block: leader_packets_per_block(&tallies),
+        block_us: Percentiles::of(&tallies.block_times),
+        operation_us: None,
+        begun_us: program.arrives.as_us_f64(),
+        jct_us: workload_record::total_us(program, ran),
+        alone_us: None,
+        slowdown: None,
+        iteration_us: workload_record::step_us(program, ran),
+        communication_us: workload.exposed_us,
+        crashed_us: ran.crashed.map(us),
+        worker_us_min: None,
+        worker_us_median: None,
+        worker_us_max: None,
+        failure: (ran.ended.is_none() && ran.crashed.is_none()).then(|| workload_record::failure(program, ran, prepared)),
+        without: Vec::new(),
+        deaths: deaths(head, prepared),
+        workers_us: Vec::new(),
+        iterations_us: Vec::new(),
+        workload: Some(workload),
         together: BTreeMap::new(),
     }
 }

@@ -228,6 +228,8 @@ fn simulation<P: Simulated + ?Sized>(prepared: &Prepared, op: impl Fn(&PreparedJ
     let mut simulation = AnySimulation::<P>::with_shared(prepared.topology.clone(), prepared.scenario.clone(), nodes, shared, &operators)
         .map_err(|error| prepared.refuse(&error))?;
     simulation.limit_adding(&prepared.adding()).map_err(|error| prepared.refuse(&error))?;
+    let programs = prepared.programs.iter().map(|program| program.job.clone()).collect();
+    simulation.run_programs(programs).map_err(|error| prepared.refuse(&error))?;
     if let Some(processing) = prepared.processing {
         simulation.process(processing).map_err(|error| prepared.refuse(&error))?;
     }

@@ -1,6 +1,7 @@
 //! What may stand in a plan, key by key. Sizes that depend on each other are checked in `build`.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use fanin_core::DType;
 use fanin_sim::lossless::{Arbitration, MadePackets};
@@ -11,6 +12,7 @@ use super::beside::{Flow, Limit};
 use super::choices::Places;
 use super::training::Model;
 use super::units::{Amount, Bytes, Count, Fraction, Rate, Time, Window};
+use super::workload::{Source, WorkloadFrom};
 
 mod faults;
 mod noise;
@@ -284,6 +286,10 @@ pub enum Routing {
 pub const JOB_KEYS: &[&str] = &[
     "system",
     super::jobs_file::KEY,
+    "workload",
+    "groups",
+    "local_rate",
+    "local_latency",
     "copies",
     "workers",
     "servers",
@@ -319,6 +325,10 @@ pub struct Job {
     pub system: System,
     /// Everything else.
     pub common: JobKeys,
+    /// With a workload: systems of its groups, by name, where they differ.
+    pub groups: Vec<(String, System)>,
+    /// What the job does, where a workload says it.
+    pub workload: Option<Arc<Source>>,
 }
 
 /// Keys of `[[jobs]]` that every system shares.
@@ -337,6 +347,14 @@ pub struct JobKeys {
     /// How many jobs a host of this one has at most, this one included.
     #[serde(default = "one")]
     pub jobs_per_host: Count,
+    /// What ranks compute and communicate, in place of one vector: a workload's file, or a model.
+    pub workload: Option<WorkloadFrom>,
+    /// With a workload: rate of a rank's link to the others of its host.
+    #[serde(default = "local_rate_default")]
+    pub local_rate: Rate,
+    /// With a workload: delay of such a link.
+    #[serde(default = "local_latency_default")]
+    pub local_latency: Time,
     /// Length of the vector; that of `model` where it is not given.
     pub message: Option<Bytes>,
     /// Payload of a full packet.
@@ -650,6 +668,13 @@ pub const QUEUE_BYTES_DEFAULT: u64 = 1 << 20;
 
 fn nic_queue_default() -> Bytes {
     Bytes(16 << 10)
+}
+/// NVLink of the fourth generation (H100): 900 GB/s, half of it each way (NVIDIA H100 Tensor Core GPU datasheet).
+fn local_rate_default() -> Rate {
+    Rate(3_600_000_000_000)
+}
+fn local_latency_default() -> Time {
+    Time(fanin_core::Duration::from_us(1))
 }
 /// 19 bytes of header, 14 of Ethernet, 24 of preamble, gap and checksum.
 fn frame_overhead_default() -> Bytes {

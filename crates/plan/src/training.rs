@@ -116,7 +116,6 @@ pub fn schedule(refuse: &Refuse<'_>, job: &PreparedJob, seed: u64, number: u64, 
     let common = &job.settings.common;
     let path = |key: &str| format!("jobs[{}].{key}", job.entry);
     let element_bytes = job.op.dtype.bytes() as u64;
-    check(refuse, common, &path)?;
     let message_bytes = common.message_bytes(element_bytes);
     for (key, bytes) in [("message", Some(message_bytes)), ("tensor", common.tensor.map(|bytes| bytes.0))] {
         if bytes.is_some_and(|bytes| !bytes.is_multiple_of(element_bytes)) {
@@ -133,9 +132,6 @@ pub fn schedule(refuse: &Refuse<'_>, job: &PreparedJob, seed: u64, number: u64, 
         return Err(refuse.say(&path(common.operations_key()), total, format!("at most {OPERATIONS_MAX} operations in all")));
     }
     let tensor = |index: u64| (message_bytes - index * tensor_bytes).min(tensor_bytes) / element_bytes;
-    let mut random = Random::new(seed, Purpose::Placement, 1 << 32 | number);
-    let skew_ps = common.start_skew.0.as_ps();
-    let late = |random: &mut Random| Duration::from_ps(if skew_ps == 0 { 0 } else { random.bits() % (skew_ps + 1) });
     let compute = Compute { operations: operations as u32, mean: common.compute_mean(), spread: common.compute_spread.0 };
     Ok(JobSchedule {
         elements: (0..total).map(|operation| tensor(operation % operations)).collect(),
@@ -143,7 +139,7 @@ pub fn schedule(refuse: &Refuse<'_>, job: &PreparedJob, seed: u64, number: u64, 
         element_bytes: element_bytes as u32,
         sparsity: job.system.sparsity(),
         indices: job.indices.clone(),
-        start: job.hosts.iter().map(|_| Instant::ZERO + arrives + late(&mut random)).collect(),
+        start: starts(job, job.hosts.len(), (seed, number), arrives),
         compute: common.trains().then_some(compute),
         crash: common.crash.map(|at| Instant::ZERO + at.0),
         noise_probability: common.noise.map_or(0.0, |noise| noise.probability.0),
@@ -151,8 +147,39 @@ pub fn schedule(refuse: &Refuse<'_>, job: &PreparedJob, seed: u64, number: u64, 
     })
 }
 
-fn check(refuse: &Refuse<'_>, common: &JobKeys, path: &dyn Fn(&str) -> String) -> Result<(), PlanError> {
+/// When each rank begins, where the job comes at `arrives`.
+pub fn starts(job: &PreparedJob, ranks: usize, (seed, number): (u64, u64), arrives: Duration) -> Vec<Instant> {
+    let mut random = Random::new(seed, Purpose::Placement, 1 << 32 | number);
+    let skew_ps = job.settings.common.start_skew.0.as_ps();
+    let late = |random: &mut Random| Duration::from_ps(if skew_ps == 0 { 0 } else { random.bits() % (skew_ps + 1) });
+    (0..ranks).map(|_| Instant::ZERO + arrives + late(&mut random)).collect()
+}
+
+/// The schedule of a job that does what programs say.
+pub fn driven(job: &PreparedJob) -> JobSchedule {
+    let common = &job.settings.common;
+    JobSchedule {
+        elements: Vec::new(),
+        kinds: Vec::new(),
+        element_bytes: job.op.dtype.bytes() as u32,
+        sparsity: None,
+        indices: None,
+        start: vec![Instant::ZERO; job.hosts.len()],
+        compute: None,
+        crash: common.crash.map(|at| Instant::ZERO + at.0),
+        noise_probability: common.noise.map_or(0.0, |noise| noise.probability.0),
+        noise_delay: common.noise.map_or(Duration::ZERO.into(), |noise| noise.delay.0),
+    }
+}
+
+/// Whether the keys that say what a job does and when fit together.
+///
+/// # Errors
+/// [`PlanError`] names the key.
+pub fn check(refuse: &Refuse<'_>, entry: usize, common: &JobKeys) -> Result<(), PlanError> {
+    let path = |key: &str| format!("jobs[{entry}].{key}");
     let keys = ["tensor", "compute", "compute_spread"];
+    let keys = if common.workload.is_some() { &keys[..2] } else { &keys[..] };
     if !common.trains()
         && let Some(key) = keys.iter().find(|key| refuse.has(&path(key)))
     {
@@ -161,11 +188,11 @@ fn check(refuse: &Refuse<'_>, common: &JobKeys, path: &dyn Fn(&str) -> String) -
     if common.trains() && refuse.has(&path("operations")) {
         return Err(refuse.at(&path("operations"), "no such key for a job that trains: iterations says how often it reduces its vector"));
     }
-    if common.model.is_none() && refuse.has(&path("scale")) {
-        return Err(refuse.at(&path("scale"), "no such key without a model"));
+    if common.model.is_none() && common.workload.is_none() && refuse.has(&path("scale")) {
+        return Err(refuse.at(&path("scale"), "no such key without a model or a workload"));
     }
-    if common.message.is_none() && common.model.is_none() {
-        return Err(refuse.at(&path("message"), "a length, such as \"4MiB\", or else a model"));
+    if common.message.is_none() && common.model.is_none() && common.workload.is_none() {
+        return Err(refuse.at(&path("message"), "a length, such as \"4MiB\", or else a model or a workload"));
     }
     if common.tensor.is_some_and(|bytes| bytes.0 == 0) {
         return Err(refuse.at(&path("tensor"), "at least one element"));

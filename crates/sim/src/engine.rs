@@ -6,6 +6,7 @@ mod flows;
 mod outcome;
 mod placing;
 pub(crate) mod processing;
+mod programs;
 mod series;
 mod setup;
 mod training;
@@ -34,6 +35,7 @@ use crate::topology::Topology;
 use crate::traffic::{Source, pace};
 use crate::vectors::{Simulated, Vectors};
 use failures::{Failures, Host};
+use programs::Programs;
 use setup::check;
 
 const NONE: u32 = u32::MAX;
@@ -131,6 +133,8 @@ pub struct Simulation<N: Worker<P>, P: Simulated + ?Sized> {
     events: u64,
     /// Links that wait for each other in a circle.
     deadlock: Vec<u32>,
+    /// Jobs whose ranks run programs.
+    programs: Programs,
     /// What switches compute with, where that takes time.
     processors: Option<Box<processing::Processors<N::Header>>>,
 }
@@ -186,7 +190,8 @@ where
             timeline: held_back + 1,
             job_start: held_back + 2,
             deadlock_check: held_back + 3,
-            wakes: held_back + 4,
+            programs: held_back + 4,
+            wakes: held_back + 5,
         };
         let queue = EventQueue::new(mean_gap_ps(&topology, &scenario), ids.wakes + links);
         let lookup = vec![NONE; map.nodes() as usize * jobs.len() * ROLES];
@@ -210,6 +215,7 @@ where
             events: 0,
             deadlock: Vec::new(),
             processors: None,
+            programs: Programs::default(),
             net: Net::new(topology, channels, &scenario, ids, queue),
             sources,
             scenario,
@@ -263,7 +269,7 @@ where
         let limit = self.scenario.time_limit.as_ps();
         // The time limit, or an earlier sample.
         let mut stop = limit.min(self.net.series.as_ref().map_or(u64::MAX, |recorder| recorder.next_ps));
-        let has_jobs = !self.workers.is_empty();
+        let has_jobs = !self.workers.is_empty() || self.programs.count() > 0;
         let ids = self.net.ids;
         loop {
             if has_jobs && self.workers_running == 0 {
@@ -319,6 +325,7 @@ where
             if !self.net.lost_background.is_empty() {
                 self.on_lost_background();
             }
+            self.drive();
         }
     }
 
@@ -534,12 +541,17 @@ where
             result.ended = Some(Instant::from_ps(self.net.now));
             let failed = outcome.result.is_err();
             state.finished_elements += self.vectors.delivered_elements(worker);
-            match outcome.result {
+            match &outcome.result {
                 Ok(()) => {
                     self.vectors.finish(worker);
                     result.without = self.vectors.excluded(worker).to_vec();
                 }
-                Err(failure) => result.failure = Some(failure),
+                Err(failure) => result.failure = Some(failure.clone()),
+            }
+            if self.programs.drives(state.job) {
+                self.programs.end(state.job, state.rank, outcome);
+                self.net.attention = true;
+                return;
             }
             if failed || state.next_operation as usize == self.scenario.jobs[state.job as usize].elements.len() {
                 return self.end_worker(worker);
@@ -577,6 +589,7 @@ where
             _ if id == ids.held_back => self.on_held_back(),
             _ if id == ids.timeline => self.on_timeline(),
             _ if id == ids.job_start => self.on_job_start(),
+            _ if id == ids.programs => self.on_programs(),
             _ => self.on_deadlock_check(),
         }
     }

@@ -26,6 +26,7 @@
 //! | `net` | the network's state and the [`fanin_core::Tx`] that nodes send through |
 //! | [`engine`] | the event loop |
 //! | [`metrics`] | what comes out |
+//! | [`programs`] | jobs whose ranks run programs, in several groups |
 //! | [`workloads`] | workloads for measuring the simulator itself |
 #![forbid(unsafe_code)]
 
@@ -41,6 +42,7 @@ pub mod metrics;
 mod net;
 pub mod noise;
 mod packet;
+pub mod programs;
 pub mod queue;
 pub mod random;
 pub mod routing;

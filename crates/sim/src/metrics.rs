@@ -2,6 +2,7 @@
 
 use fanin_core::{DropReason, Duration, Failure, Histogram, Instant, NetworkMap, NodeId, Rank, RetransmitReason, Tally};
 
+use crate::programs::ProgramResult;
 use crate::series::SeriesRow;
 
 /// One operation at one worker.
@@ -433,6 +434,8 @@ pub struct RunResult {
     pub end: Instant,
     /// By job.
     pub jobs: Vec<JobResult>,
+    /// By job of programs.
+    pub programs: Vec<ProgramResult>,
     /// By link number.
     pub links: Vec<LinkResult>,
     /// By switch, in the order of their ids.

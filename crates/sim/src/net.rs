@@ -37,6 +37,7 @@ pub(crate) struct EventIds {
     pub timeline: u32,
     pub job_start: u32,
     pub deadlock_check: u32,
+    pub programs: u32,
     /// One a link; the last ones.
     pub wakes: u32,
 }

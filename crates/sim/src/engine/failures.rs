@@ -172,6 +172,7 @@ where
                 self.end_worker(worker);
             }
         }
+        self.kill_ranks(host.0);
         let waiting = std::mem::take(&mut self.failures.waiting);
         for (at, port, place) in waiting {
             if at == host.0 {
@@ -196,6 +197,7 @@ where
                 self.after(self.workers[worker as usize].slot);
             }
         }
+        self.wake_ranks(host.0);
         let waiting = std::mem::take(&mut self.failures.waiting);
         for (at, port, place) in waiting {
             if at == host.0 {

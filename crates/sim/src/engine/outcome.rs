@@ -73,6 +73,7 @@ where
             end: Instant::from_ps(end),
             jobs,
             links: links.collect(),
+            programs: self.programs.results(),
             processors: self.processors.as_ref().map_or_else(Vec::new, |known| known.results()),
             memory: self.net.memory.finish(end, &self.net.slots),
             series: self.net.series.take().map_or_else(Vec::new, |recorder| recorder.rows(&workers)),

@@ -66,6 +66,7 @@ where
         if !running {
             return;
         }
+        self.crash_programs(job);
         self.crashed[usize::from(job)] = Some(Instant::from_ps(self.net.now));
         for worker in 0..self.workers.len() as u32 {
             let state = &mut self.workers[worker as usize];

@@ -1,0 +1,71 @@
+//! Jobs that do what a workload says: ranks with programs, in several groups.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`source`] | where workloads come from: a file, or a model's sizes |
+//! | [`lanes`] | from a workload on hosts to what the simulator runs |
+//! | `local` | what members of one host do among themselves |
+//! | [`record`] | what comes out: by group, hidden and not |
+//! | `exposed` | what of a rank's communication its computations do not hide |
+//! | `critical` | what the end of the last rank waited for |
+//! | [`trace`] | what each rank did when, for Perfetto |
+
+mod critical;
+mod exposed;
+pub mod lanes;
+mod local;
+pub mod record;
+pub mod source;
+pub mod trace;
+
+use fanin_core::Duration;
+
+pub use lanes::{Lanes, PreparedProgram};
+pub use record::{CommunicationRecord, CriticalRecord, WorkloadRecord};
+pub use source::{ModelKeys, Source, WorkloadFrom};
+
+use crate::errors::{PlanError, Refuse};
+use crate::schema::Job;
+
+/// Keys of a job that does without a workload.
+const NEITHER: &[&str] = &["message", "model", "iterations", "operations", "tensor", "compute", "element", "indices"];
+/// Keys of a job that does a workload only.
+const ONLY: &[&str] = &["groups", "local_rate", "local_latency"];
+
+/// Whether the keys of a job fit its having a workload, or none.
+///
+/// # Errors
+/// [`PlanError`] names the key.
+pub fn check_keys(refuse: &Refuse<'_>, entry: usize, job: &Job) -> Result<(), PlanError> {
+    let path = |key: &str| format!("jobs[{entry}].{key}");
+    let Some(source) = &job.workload else {
+        return match ONLY.iter().find(|key| refuse.has(&path(key))) {
+            Some(key) => Err(refuse.at(&path(key), "no such key without workload")),
+            None => Ok(()),
+        };
+    };
+    if let Some(key) = NEITHER.iter().find(|key| refuse.has(&path(key))) {
+        return Err(refuse.at(&path(key), "no such key beside workload, which says what is computed and communicated"));
+    }
+    if job.system.density().is_some() {
+        return Err(refuse.at(&path("system"), "a system whose vectors are dense beside workload"));
+    }
+    for (name, system) in &job.groups {
+        let key = path(&format!("groups.{name}"));
+        if source.workload.group(name).is_none() {
+            let known: Vec<String> = source.workload.groups.iter().map(|group| group.name.to_string()).collect();
+            let known = if known.is_empty() { "no groups: the workload has none".into() } else { known.join(", ") };
+            return Err(refuse.say(&key, system.name(), format!("a group of the workload: {known}")));
+        }
+        if system.density().is_some() {
+            return Err(refuse.say(&key, system.name(), "a system whose vectors are dense"));
+        }
+    }
+    if job.common.local_rate.0 == 0 {
+        return Err(refuse.at(&path("local_rate"), "a rate above 0"));
+    }
+    if job.common.patience.0 == Duration::ZERO {
+        return Err(refuse.at(&path("patience"), "a time above 0"));
+    }
+    Ok(())
+}
