@@ -19,8 +19,8 @@ use fanin_sim::traffic::{Pattern, TrafficConfig};
 use fanin_sim::{LinkSpeed, NetworkConfig, Shape, Topology};
 use fanin_systems::{
     A2tpParameters, AlgorithmRule, AtpParameters, CollisionRule, CongestionParameters, CongestionRule, MachinesParameters,
-    NetReduceParameters, PsParameters, RefusalRule, RinaParameters, RingOrder, SafetyNets, SharpMode, SharpParameters, StepParameters,
-    SumOrder, SynchronyRule, System, UNLIMITED, WindowRule,
+    NetReduceParameters, PanamaParameters, PsParameters, RefusalRule, RinaParameters, RingOrder, RingParameters, SafetyNets, SharpMode,
+    SharpParameters, StepParameters, SumOrder, SwitchMlParameters, SynchronyRule, System, TreeParameters, UNLIMITED, WindowRule,
 };
 
 use crate::draw::Draw;
@@ -36,6 +36,7 @@ const BACKGROUND_PACKETS_MAX: u64 = 8_000;
 /// Ethernet's headers, preamble, gap and checksum with those of IP, UDP and Fanin.
 const FRAME_OVERHEAD_BYTES: u32 = 57;
 const FRAME_BYTES_MIN: u32 = 84;
+/// What NetReduce puts before a message.
 const INA_HEADER_BYTES: u32 = 16;
 
 /// What a run has to suffer.
@@ -244,13 +245,13 @@ fn system(draw: &mut Draw, op: ElementOp, only: Option<&str>) -> System {
     let only = only.map(|name| if matches!(name, "panama" | "sharp") { "tree" } else { name });
     let wanted = only.and_then(|name| ["tree", "ring", "switchml", "canary"].iter().position(|known| *known == name));
     match wanted.map_or(drawn, |wanted| wanted as u64) {
-        0 => System::Tree { trees: draw.between(1, 4) as u32, sum_order: sum_order(draw) },
-        1 => System::Ring {
+        0 => System::Tree(TreeParameters { trees: draw.between(1, 4) as u32, sum_order: sum_order(draw) }),
+        1 => System::Ring(RingParameters {
             order: *draw.pick(&[RingOrder::Host, RingOrder::Placement]),
             barrier: draw.percent(35),
             steps: fanin_systems::StepParameters::NONE,
-        },
-        2 => System::SwitchMl { fixed_point: op == ElementOp::F32_SUM && draw.percent(50) },
+        }),
+        2 => System::SwitchMl(SwitchMlParameters { fixed_point: op == ElementOp::F32_SUM && draw.percent(50) }),
         _ => System::Canary(canary::parameters(draw)),
     }
 }
@@ -315,10 +316,10 @@ fn system_with_server(draw: &mut Draw, aggregators: u32, is_a2tp: bool, op: Elem
 /// Some of the jobs on static trees heed congestion marks; all, where there are only such.
 fn panama(draw: &mut Draw, jobs: &mut [JobRecipe], only: Option<&str>) {
     for job in jobs {
-        if let System::Tree { trees, .. } = job.system
+        if let System::Tree(TreeParameters { trees, .. }) = job.system
             && (only == Some("panama") || only.is_none() && draw.percent(30))
         {
-            job.system = System::Panama { trees, window_initial: draw.between(1, u64::from(job.window)) as u32 };
+            job.system = System::Panama(PanamaParameters { trees, window_initial: draw.between(1, u64::from(job.window)) as u32 });
         }
     }
 }
@@ -328,7 +329,7 @@ fn panama(draw: &mut Draw, jobs: &mut [JobRecipe], only: Option<&str>) {
 fn sharp(draw: &mut Draw, jobs: &mut [JobRecipe], only: Option<&str>) {
     let outstanding = draw.scaled(1, 64) as u32;
     for job in jobs {
-        let is_tree = matches!(job.system, System::Tree { .. });
+        let is_tree = matches!(job.system, System::Tree(_));
         if !is_tree || !(only == Some("sharp") || only.is_none() && draw.percent(30)) {
             continue;
         }
@@ -430,7 +431,7 @@ fn step_costs(draw: &mut Draw, jobs: &mut [JobRecipe]) {
         let costs = draw.percent(20);
         let drawn = StepParameters { step_overhead_ps: draw.scaled(1_000, 1_000_000), step_deviation_ps: draw.between(0, 300_000) };
         match &mut job.system {
-            System::Ring { steps, .. } if costs => *steps = drawn,
+            System::Ring(RingParameters { steps, .. }) if costs => *steps = drawn,
             System::Rina(parameters) if costs => parameters.steps = drawn,
             System::Machines(parameters) if costs && parameters.algorithm != AlgorithmRule::ParallelNetReduce => parameters.steps = drawn,
             _ => {}
@@ -506,10 +507,7 @@ fn job(draw: &mut Draw, map: &NetworkMap, weather: Weather, only: Option<&str>) 
     let rto_min = Duration::from_ns(draw.scaled(2_000, 200_000));
     let reliable = weather != Weather::Calm || draw.percent(30);
     let system = system(draw, op, only);
-    if matches!(system, System::SwitchMl { .. } | System::Canary(_))
-        && op.dtype.is_float()
-        && op.operator == Operator::Sum
-        && draw.percent(25)
+    if matches!(system, System::SwitchMl(_) | System::Canary(_)) && op.dtype.is_float() && op.operator == Operator::Sum && draw.percent(25)
     {
         // The switch divides, or the leader.
         op.operator = Operator::Avg;
@@ -554,11 +552,9 @@ fn noises(draw: &mut Draw, jobs: &mut [JobRecipe]) {
 /// What the operations of a job are, where its system does more than allreduces.
 fn kinds(draw: &mut Draw, job: &mut JobRecipe) {
     let fixed_point = match job.system {
-        System::SwitchMl { fixed_point } => fixed_point,
+        System::SwitchMl(SwitchMlParameters { fixed_point }) => fixed_point,
         System::Canary(_) => false,
-        System::Ring { .. } | System::Tree { .. } | System::Atp(_) | System::A2tp(_) | System::Panama { .. } => return,
-        System::NetReduce(_) | System::Sharp(_) | System::Machines(_) | System::Rina(_) | System::Ps(_) | System::Flare(_) => return,
-        System::Doubling(_) | System::Exchange => return,
+        _ => return,
     };
     // A job of a recipe has one operator: a mean would divide what is only copied, and fixed point is for what is added up.
     let may_copy = !fixed_point && job.op.operator != Operator::Avg;
@@ -634,13 +630,14 @@ impl Scale {
             let window = if let System::Sharp(parameters) = job.system { u64::from(parameters.quota) } else { window };
             let rounds = job.packets().div_ceil(window) + 2 * job.elements.len() as u64;
             // A ring takes as many steps as it has workers, twice.
-            let steps = if matches!(job.system, System::Ring { .. } | System::Sharp(_) | System::Machines(_) | System::Rina(_) | System::Exchange) {
-                2 * job.hosts.len() as u64 * job.elements.len() as u64
-            } else if matches!(job.system, System::Doubling(_)) {
-                sparse::doubling_steps(job) * job.elements.len() as u64
-            } else {
-                1
-            };
+            let steps =
+                if matches!(job.system, System::Ring(_) | System::Sharp(_) | System::Machines(_) | System::Rina(_) | System::Exchange(_)) {
+                    2 * job.hosts.len() as u64 * job.elements.len() as u64
+                } else if matches!(job.system, System::Doubling(_)) {
+                    sparse::doubling_steps(job) * job.elements.len() as u64
+                } else {
+                    1
+                };
             // All contributions to a fragment may meet at the link of one server.
             let incast = match job.system {
                 System::Atp(_) | System::A2tp(_) | System::Ps(_) => job.hosts.len() as u64,

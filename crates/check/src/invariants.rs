@@ -4,7 +4,6 @@ use fanin_core::{Failure, FailureReason, Instant, NodeId, Rank, Suspect};
 use fanin_sim::faults::TimedFault;
 use fanin_sim::metrics::{Ended, OperationResult};
 use fanin_sim::{RunResult, WorkerResult};
-use fanin_systems::System;
 
 use crate::recipe::{Demand, JobRecipe, Recipe};
 
@@ -34,14 +33,7 @@ pub fn violations(recipe: &Recipe, result: &RunResult) -> Vec<String> {
 /// When nothing moves any more, no switch holds a descriptor: its sum has come, or its time is over; nor an aggregator of a job that ended. (Without loss recovery the descriptors
 /// of a job that has failed stay, and so do slots of the other systems.)
 fn check_leaks(recipe: &Recipe, result: &RunResult, found: &mut Vec<String>) {
-    let gives_up = |job: &JobRecipe| match job.system {
-        System::Canary(_) => job.reliable,
-        // When a job has ended its switches are told, and keep nothing of it.
-        System::Atp(_) | System::A2tp(_) | System::Sharp(_) => true,
-        System::Ring { .. } | System::Tree { .. } | System::SwitchMl { .. } | System::Panama { .. } => false,
-        System::NetReduce(_) | System::Machines(_) | System::Rina(_) | System::Ps(_) | System::Flare(_) => false,
-        System::Doubling(_) | System::Exchange => false,
-    };
+    let gives_up = |job: &JobRecipe| job.system.leaves_nothing(job.reliable);
     if !recipe.drain || result.ended != Ended::JobsDone || !recipe.jobs.iter().all(gives_up) {
         return;
     }
@@ -89,8 +81,7 @@ fn check_failure(recipe: &Recipe, job: &JobRecipe, rank: u32, operation: &Operat
         FailureReason::NoProgress | FailureReason::PeerAborted => {}
         _ => return Some(format!("no reason that a fault can cause: {failure}")),
     }
-    // A sum that does not come does not tell whose contribution it lacks; only who can ask for it learns that.
-    let may_be_unknown = matches!(job.system, System::Canary(_)) && !job.reliable;
+    let may_be_unknown = job.system.names_nobody() && !job.reliable;
     if failure.suspect == Suspect::Unknown {
         return (!may_be_unknown).then(|| format!("names nobody: {failure}"));
     }

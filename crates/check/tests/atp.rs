@@ -9,7 +9,9 @@ use fanin_protocols::shared::aggregation::Planted;
 use fanin_sim::faults::TimedFault;
 use fanin_sim::limits::HostLimit;
 use fanin_sim::{RunResult, Shape};
-use fanin_systems::{A2tpParameters, AnyNode, AtpParameters, CollisionRule, JobSpec, SafetyNets, SynchronyRule, System, WindowRule};
+use fanin_systems::{
+    A2tpParameters, AnyNode, AtpParameters, CollisionRule, JobSpec, SafetyNets, SwitchMlParameters, SynchronyRule, System, WindowRule,
+};
 use stateright::{Checker, Model};
 
 /// Seeds of a campaign of one system. `fanin check` runs as many as one likes.
@@ -124,14 +126,16 @@ fn goodputs(recipe: &Recipe) -> (Vec<f64>, RunResult) {
 /// Two jobs that want 450 aggregators together with what one of them could use: all systems are exact, and none collapses.
 #[test]
 fn one_rack_of_two_jobs_with_450_aggregators() {
-    for (system, window) in [(System::atp(), 450), (System::a2tp(), 450), (System::SwitchMl { fixed_point: false }, 225)] {
+    for (system, window) in
+        [(System::atp(), 450), (System::a2tp(), 450), (System::SwitchMl(SwitchMlParameters { fixed_point: false }), 225)]
+    {
         let (both, result) = goodputs(&rack(&[system; 2], &[window; 2], 4 << 20));
         let (alone, _) = goodputs(&rack(&[system], &[window], 4 << 20));
         let peak = result.slots[0].slots_peak;
         let mean: Vec<f64> = result.job_slots.iter().map(|slots| slots.slots_mean()).collect();
         println!("{}: {both:.1?} of {alone:.1?} Gb/s alone, aggregators {mean:.0?} of at most {peak}", system.name());
         println!("{:?} {:?}", result.counters.drops().collect::<Vec<_>>(), result.counters.retransmissions().collect::<Vec<_>>());
-        let slots_max = if matches!(system, System::SwitchMl { .. }) { 2 * 450 } else { 450 };
+        let slots_max = if matches!(system, System::SwitchMl(_)) { 2 * 450 } else { 450 };
         assert!(peak <= slots_max, "{peak}");
         assert!(both.iter().all(|goodput| *goodput > 25.0), "{both:?}");
         assert!(alone[0] > 60.0, "{alone:?}");

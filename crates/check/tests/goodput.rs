@@ -5,7 +5,7 @@ use fanin_core::{Census, DType, Duration, ElementOp, Instant, NodeId, Operator};
 use fanin_sim::faults::FaultPlan;
 use fanin_sim::routing::Balancer;
 use fanin_sim::{LinkSpeed, NetworkConfig, Shape};
-use fanin_systems::{RingOrder, System};
+use fanin_systems::{PanamaParameters, RingOrder, RingParameters, SwitchMlParameters, System};
 
 const RATE_GBPS: f64 = 100.0;
 const OVERHEAD_BYTES: u32 = 57;
@@ -103,7 +103,7 @@ fn panamas_window_keeps_two_jobs_from_overrunning_a_link() {
         let goodputs = result.jobs.iter().map(|job| job.goodput_gbps(0).expect("a completed operation")).collect::<Vec<_>>();
         (goodputs, result.counters.dropped_total())
     };
-    let (goodputs, dropped) = two_jobs(System::Panama { trees: 1, window_initial: 16 });
+    let (goodputs, dropped) = two_jobs(System::Panama(PanamaParameters { trees: 1, window_initial: 16 }));
     let share = efficiency(1024) * RATE_GBPS / 2.0;
     assert!(dropped == 0 && goodputs.iter().all(|goodput| (0.95 * share..1.1 * share).contains(goodput)), "{dropped}, {goodputs:?}");
     let (goodputs, dropped) = two_jobs(System::tree(1));
@@ -116,7 +116,7 @@ fn switchml_reaches_the_cap_of_the_frame_overhead() {
     for payload_bytes in [1024, 128] {
         for workers in [4, 16] {
             for fixed_point in [false, true] {
-                let goodput = goodput_gbps(&recipe(System::SwitchMl { fixed_point }, workers, payload_bytes, 4 << 20));
+                let goodput = goodput_gbps(&recipe(System::SwitchMl(SwitchMlParameters { fixed_point }), workers, payload_bytes, 4 << 20));
                 let cap = efficiency(payload_bytes) * RATE_GBPS;
                 let what = format!("{workers} workers, {payload_bytes} B, fixed point {fixed_point}: {goodput} of {cap}");
                 assert!(goodput < cap && goodput > 0.97 * cap, "{what}");
@@ -130,7 +130,7 @@ fn switchml_reaches_the_cap_of_the_frame_overhead() {
 fn a_ring_reaches_half_of_that_and_a_little_more_for_few_workers() {
     for workers in [2, 4, 16] {
         for barrier in [false, true] {
-            let system = System::Ring { order: RingOrder::Host, barrier, steps: fanin_systems::StepParameters::NONE };
+            let system = System::Ring(RingParameters { order: RingOrder::Host, barrier, steps: fanin_systems::StepParameters::NONE });
             let goodput = goodput_gbps(&recipe(system, workers, 1024, 4 << 20));
             let share = f64::from(workers) / (2.0 * f64::from(workers - 1));
             let cap = efficiency(1024) * RATE_GBPS * share;
@@ -145,7 +145,7 @@ fn a_ring_reaches_half_of_that_and_a_little_more_for_few_workers() {
 /// `baselines 1`: the time is that of 2(N-1) hops as long as a chunk fits into one packet.
 #[test]
 fn a_rings_time_is_flat_while_a_chunk_is_one_packet() {
-    let system = System::Ring { order: RingOrder::Host, barrier: false, steps: fanin_systems::StepParameters::NONE };
+    let system = System::Ring(RingParameters { order: RingOrder::Host, barrier: false, steps: fanin_systems::StepParameters::NONE });
     let time = |bytes: u64| bytes as f64 * 8.0 / goodput_gbps(&recipe(system, 16, 1024, bytes));
     let (small, one_packet, more) = (time(1 << 10), time(16 << 10), time(256 << 10));
     assert!(one_packet < 1.5 * small, "1 KiB: {small} ns, 16 KiB: {one_packet} ns");

@@ -6,7 +6,8 @@ use fanin_core::{Census, Duration, Instant, NodeId};
 use fanin_sim::RunResult;
 use fanin_systems::{
     A2tpParameters, AlgorithmRule, AtpParameters, CanaryParameters, CongestionParameters, CongestionRule, FailureRule, MachinesParameters,
-    NetReduceParameters, PsParameters, RinaParameters, RingOrder, SharpMode, SharpParameters, StepParameters, System, UNLIMITED,
+    NetReduceParameters, PanamaParameters, PsParameters, RinaParameters, RingOrder, RingParameters, SharpMode, SharpParameters,
+    StepParameters, SwitchMlParameters, System, UNLIMITED,
 };
 
 /// First and shortest timeout, and patience. The first is above every round trip here.
@@ -21,7 +22,7 @@ const TIMES: [(Duration, Duration, Duration); 6] = [
 
 /// All systems, in all the ways in which they send differently.
 pub fn systems() -> Vec<System> {
-    let ring = |barrier| System::Ring { order: RingOrder::Host, barrier, steps: StepParameters::NONE };
+    let ring = |barrier| System::Ring(RingParameters { order: RingOrder::Host, barrier, steps: StepParameters::NONE });
     let rina = |aggregating, full_speed_bps| System::Rina(RinaParameters { aggregating, full_speed_bps, ..RinaParameters::default() });
     let machines = |algorithm, congestion| {
         let congestion = CongestionParameters { congestion, ..CongestionParameters::default() };
@@ -44,16 +45,16 @@ pub fn systems() -> Vec<System> {
         canary(FailureRule::AllAsked, false),
         canary(FailureRule::AllAsked, true),
         canary(FailureRule::Hold, false),
-        System::SwitchMl { fixed_point: false },
-        System::SwitchMl { fixed_point: true },
+        System::SwitchMl(SwitchMlParameters { fixed_point: false }),
+        System::SwitchMl(SwitchMlParameters { fixed_point: true }),
         atp(UNLIMITED, 450, 0.0),
         atp(UNLIMITED, 8, 0.0),
         atp(1, 450, 0.2),
         atp(0, 450, 0.0),
         System::a2tp(),
         System::A2tp(A2tpParameters { aggregators: 8, ..A2tpParameters::default() }),
-        System::Panama { trees: 1, window_initial: 1 },
-        System::Panama { trees: 2, window_initial: 16 },
+        System::Panama(PanamaParameters { trees: 1, window_initial: 1 }),
+        System::Panama(PanamaParameters { trees: 2, window_initial: 16 }),
         sharp(SharpMode::LowLatency),
         sharp(SharpMode::Streaming),
         netreduce(1, CongestionRule::None),

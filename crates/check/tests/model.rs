@@ -6,11 +6,12 @@ use fanin_core::{Duration, JobId, NetworkMap, NodeId, PacketKind};
 use fanin_protocols::canary;
 use fanin_protocols::tree::Planted;
 use fanin_systems::{
-    AnyNode, CanaryParameters, FailureRule, FanInRule, JobSpec, LeaderRule, Placement, RingOrder, SumOrder, System, UNLIMITED,
+    AnyNode, CanaryParameters, FailureRule, FanInRule, JobSpec, LeaderRule, PanamaParameters, Placement, RingOrder, RingParameters,
+    SumOrder, System, TreeParameters, UNLIMITED,
 };
 
 const TREE: System = System::tree(1);
-const FIXED_ORDER: System = System::Tree { trees: 1, sum_order: SumOrder::Fixed };
+const FIXED_ORDER: System = System::Tree(TreeParameters { trees: 1, sum_order: SumOrder::Fixed });
 
 /// Three hosts on two leaves, joined by spines.
 fn two_leaves(spines: u32) -> (NetworkMap, Vec<NodeId>) {
@@ -103,7 +104,7 @@ fn two_leaves_and_a_root() {
 
 #[test]
 fn panama_in_small_networks() {
-    let panama = System::Panama { trees: 1, window_initial: 1 };
+    let panama = System::Panama(PanamaParameters { trees: 1, window_initial: 1 });
     assert_holds("panama, star of 2, 2 blocks", model(star(2), panama, true, &[2 * BLOCK], one_of_each()), 5_000);
     assert_holds("panama, star of 2, 2 operations", model(star(2), panama, true, &[BLOCK, 1], one_of_each()).with_late_worker(), 5_000);
     let limits = Limits { early_timeouts: 0, ..one_of_each() };
@@ -121,7 +122,7 @@ fn panama_in_small_networks() {
 #[test]
 fn a_ring_of_two_and_of_three() {
     for barrier in [false, true] {
-        let ring = System::Ring { order: RingOrder::Host, barrier, steps: fanin_systems::StepParameters::NONE };
+        let ring = System::Ring(RingParameters { order: RingOrder::Host, barrier, steps: fanin_systems::StepParameters::NONE });
         assert_holds("ring of 2", model(star(2), ring, true, &[2 * BLOCK], one_of_each()), 5_000);
         let limits = Limits { losses: 1, duplicates: 0, early_timeouts: 0, rounds: 8 };
         assert_holds("ring of 3", model(star(3), ring, true, &[3], limits), 4_000);
@@ -158,7 +159,7 @@ fn a_tree_that_only_counts_needs_the_anti_replay_window() {
 
 #[test]
 fn a_ring_without_loss_recovery_needs_the_anti_replay_window() {
-    let ring = System::Ring { order: RingOrder::Host, barrier: false, steps: fanin_systems::StepParameters::NONE };
+    let ring = System::Ring(RingParameters { order: RingOrder::Host, barrier: false, steps: fanin_systems::StepParameters::NONE });
     let model = || {
         let limits = Limits { duplicates: 1, rounds: 1, ..Limits::default() };
         model(star(2), ring, false, &[4 * BLOCK], limits)

@@ -3,7 +3,7 @@
 use fanin_check::{Recipe, generate, generate_for, run, violations};
 use fanin_core::{Census, Duration};
 use fanin_protocols::tree::Planted;
-use fanin_systems::{AnyNode, RingOrder, System};
+use fanin_systems::{AnyNode, PanamaParameters, RingOrder, RingParameters, System};
 
 /// What the checker says of a run with a bug.
 fn findings(recipe: &Recipe, bug: Planted) -> Vec<String> {
@@ -24,7 +24,7 @@ fn is_wrong_sum(findings: &[String]) -> bool {
 
 /// Runs of the campaign whose jobs are all on trees.
 fn recipes_of_trees(count: usize) -> Vec<Recipe> {
-    let on_trees = |recipe: &Recipe| recipe.jobs.iter().all(|job| matches!(job.system, System::Tree { .. }));
+    let on_trees = |recipe: &Recipe| recipe.jobs.iter().all(|job| matches!(job.system, System::Tree(_)));
     (0..).map(generate).filter(on_trees).take(count).collect()
 }
 
@@ -92,7 +92,7 @@ fn a_tree_that_only_counts_is_wrong_without_the_anti_replay_window() {
 #[test]
 fn a_ring_without_loss_recovery_is_wrong_without_the_anti_replay_window() {
     assert_needs_the_window(
-        System::Ring { order: RingOrder::Host, barrier: false, steps: fanin_systems::StepParameters::NONE },
+        System::Ring(RingParameters { order: RingOrder::Host, barrier: false, steps: fanin_systems::StepParameters::NONE }),
         Planted::None,
     );
 }
@@ -102,8 +102,8 @@ fn a_ring_without_loss_recovery_is_wrong_without_the_anti_replay_window() {
 fn protocols_that_recover_from_loss_are_exact_without_the_anti_replay_window() {
     for system in [
         System::tree(2),
-        System::Panama { trees: 2, window_initial: 3 },
-        System::Ring { order: RingOrder::Host, barrier: true, steps: fanin_systems::StepParameters::NONE },
+        System::Panama(PanamaParameters { trees: 2, window_initial: 3 }),
+        System::Ring(RingParameters { order: RingOrder::Host, barrier: true, steps: fanin_systems::StepParameters::NONE }),
     ] {
         for mut recipe in repeated(&Recipe::fat_tree(system, 3, 2, 4_000), false) {
             recipe.jobs[0].reliable = true;

@@ -7,15 +7,15 @@ use fanin_sim::shape::{WiredCable, Wiring};
 use fanin_sim::traffic::{Pattern, TrafficConfig};
 use fanin_sim::{LinkSpeed, Shape};
 use fanin_systems::{
-    A2tpParameters, AtpParameters, CanaryParameters, FailureRule, MachinesParameters, NetReduceParameters, PsParameters, RefusalRule,
-    RinaParameters, RingOrder, SharpMode, SharpParameters, System,
+    A2tpParameters, AtpParameters, CanaryParameters, FailureRule, MachinesParameters, NetReduceParameters, PanamaParameters, PsParameters,
+    RefusalRule, RinaParameters, RingOrder, RingParameters, SharpMode, SharpParameters, SwitchMlParameters, System,
 };
 
 const TREE: System = System::tree(2);
-const RING: System = System::Ring { order: RingOrder::Host, barrier: false, steps: fanin_systems::StepParameters::NONE };
+const RING: System = System::Ring(RingParameters { order: RingOrder::Host, barrier: false, steps: fanin_systems::StepParameters::NONE });
 const SHARP: SharpParameters =
     SharpParameters { mode: SharpMode::LowLatency, quota: 4, outstanding: 16, refused: RefusalRule::Host, retry_ps: 1_000_000 };
-const BARRIER: System = System::Ring { order: RingOrder::Host, barrier: true, steps: fanin_systems::StepParameters::NONE };
+const BARRIER: System = System::Ring(RingParameters { order: RingOrder::Host, barrier: true, steps: fanin_systems::StepParameters::NONE });
 
 fn clean(recipe: &Recipe) -> fanin_sim::RunResult {
     let (result, violations) = examine(recipe, Checks::default());
@@ -209,7 +209,7 @@ fn a_router_with_workers_passes_on_what_others_contribute() {
 #[test]
 fn a_result_for_a_rank_in_the_middle_ends_the_operation_everywhere() {
     for root in 0..6 {
-        let mut recipe = line(System::SwitchMl { fixed_point: root % 2 == 1 });
+        let mut recipe = line(System::SwitchMl(SwitchMlParameters { fixed_point: root % 2 == 1 }));
         recipe.jobs[0].set_kinds(vec![CollectiveKind::Reduce { root: Rank(root) }]);
         clean(&recipe);
         recipe.jobs[0].set_kinds(vec![CollectiveKind::ReduceScatter]);
@@ -272,7 +272,7 @@ fn names_the_dead(mut recipe: Recipe, dead: u32) {
 #[test]
 fn who_is_missing_at_the_end_of_a_line_of_switches_is_known_at_the_other() {
     let sharp = System::Sharp(SHARP);
-    for system in [System::SwitchMl { fixed_point: false }, System::tree(1), sharp] {
+    for system in [System::SwitchMl(SwitchMlParameters { fixed_point: false }), System::tree(1), sharp] {
         names_the_dead(long_line(system, &[0, 1, 6]), 1);
         names_the_dead(long_line(system, &[0, 1, 6, 7]), 7);
         names_the_dead(long_line(system, &[0, 1, 4, 7]), 0);
@@ -283,7 +283,7 @@ fn who_is_missing_at_the_end_of_a_line_of_switches_is_known_at_the_other() {
 #[test]
 fn a_dead_worker_alone_behind_several_switches_is_named() {
     let sharp = System::Sharp(SHARP);
-    for system in [System::SwitchMl { fixed_point: false }, System::tree(1), sharp] {
+    for system in [System::SwitchMl(SwitchMlParameters { fixed_point: false }), System::tree(1), sharp] {
         names_the_dead(long_line(system, &[0, 2, 6]), 6);
         names_the_dead(long_line(system, &[0, 3, 7]), 0);
     }
@@ -308,8 +308,8 @@ fn a_tenth_lost_on_every_link_ends_no_job() {
     let (ps, rina) = (System::Ps(PsParameters::default()), System::Rina(RinaParameters::default()));
     let netreduce = System::NetReduce(NetReduceParameters::default());
     let sharp = System::Sharp(SHARP);
-    let panama = System::Panama { trees: 1, window_initial: 4 };
-    let switchml = System::SwitchMl { fixed_point: false };
+    let panama = System::Panama(PanamaParameters { trees: 1, window_initial: 4 });
+    let switchml = System::SwitchMl(SwitchMlParameters { fixed_point: false });
     for system in [atp, a2tp, ps, switchml, TREE, canary, RING, BARRIER, netreduce, rina, sharp, panama] {
         let mut recipe = Recipe::star(system, 20, 1_024);
         let speed = LinkSpeed { bits_per_second: 10_000_000_000, latency: Duration::from_ns(150) };
@@ -408,7 +408,7 @@ fn who_is_slow_is_not_named_for_the_dead() {
         System::NetReduce(NetReduceParameters::default()),
         System::Machines(MachinesParameters::default()),
         System::Rina(RinaParameters::default()),
-        System::SwitchMl { fixed_point: false },
+        System::SwitchMl(SwitchMlParameters { fixed_point: false }),
         System::Sharp(SHARP),
         System::flare(0.05),
     ];

@@ -8,16 +8,17 @@ use fanin_core::{Census, Duration, Instant, NodeId};
 use fanin_sim::faults::TimedFault;
 use fanin_sim::lossless::{Arbitration, LosslessConfig, MadePackets, SwitchModel};
 use fanin_sim::traffic::{Pattern, TrafficConfig};
-use fanin_systems::{RingOrder, System};
+use fanin_systems::{PanamaParameters, RingOrder, RingParameters, SwitchMlParameters, System};
 
 const TREE: System = System::tree(1);
 const TREES: System = System::tree(4);
-const SWITCHML: System = System::SwitchMl { fixed_point: false };
-const FIXED_POINT: System = System::SwitchMl { fixed_point: true };
-const PANAMA: System = System::Panama { trees: 1, window_initial: 16 };
-const PANAMAS: System = System::Panama { trees: 4, window_initial: 3 };
-const RING: System = System::Ring { order: RingOrder::Host, barrier: false, steps: fanin_systems::StepParameters::NONE };
-const BARRIER: System = System::Ring { order: RingOrder::Placement, barrier: true, steps: fanin_systems::StepParameters::NONE };
+const SWITCHML: System = System::SwitchMl(SwitchMlParameters { fixed_point: false });
+const FIXED_POINT: System = System::SwitchMl(SwitchMlParameters { fixed_point: true });
+const PANAMA: System = System::Panama(PanamaParameters { trees: 1, window_initial: 16 });
+const PANAMAS: System = System::Panama(PanamaParameters { trees: 4, window_initial: 3 });
+const RING: System = System::Ring(RingParameters { order: RingOrder::Host, barrier: false, steps: fanin_systems::StepParameters::NONE });
+const BARRIER: System =
+    System::Ring(RingParameters { order: RingOrder::Placement, barrier: true, steps: fanin_systems::StepParameters::NONE });
 
 /// 16 workers under 4 leaves reduce 256 KiB in packets of 1 KiB.
 fn alone(system: System) -> Recipe {

@@ -2,7 +2,7 @@
 
 use fanin_check::{Checks, Recipe, examine};
 use fanin_core::Duration;
-use fanin_systems::{RingOrder, System};
+use fanin_systems::{RingOrder, RingParameters, System};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
@@ -11,7 +11,7 @@ fn system() -> impl Strategy<Value = System> {
         (1..5u32).prop_map(System::tree),
         (any::<bool>(), any::<bool>()).prop_map(|(placed, barrier)| {
             let order = if placed { RingOrder::Placement } else { RingOrder::Host };
-            System::Ring { order, barrier, steps: fanin_systems::StepParameters::NONE }
+            System::Ring(RingParameters { order, barrier, steps: fanin_systems::StepParameters::NONE })
         }),
     ]
 }

@@ -5,11 +5,11 @@ use fanin_check::model::{COMPLETE, EXACT, Limits, NEVER_STUCK, NetworkModel, PRO
 use fanin_check::{Checks, Recipe, examine, generate, run, violations};
 use fanin_core::{Census, CollectiveKind, DType, Duration, ElementOp, Operator, PacketKind, Rank};
 use fanin_protocols::switchml::Planted;
-use fanin_systems::{AnyNode, System};
+use fanin_systems::{AnyNode, SwitchMlParameters, System};
 use stateright::{Checker, HasDiscoveries, Model};
 
-const FLOATS: System = System::SwitchMl { fixed_point: false };
-const FIXED_POINT: System = System::SwitchMl { fixed_point: true };
+const FLOATS: System = System::SwitchMl(SwitchMlParameters { fixed_point: false });
+const FIXED_POINT: System = System::SwitchMl(SwitchMlParameters { fixed_point: true });
 
 /// Looks at all states, of which there must be at least so many, and finds nothing wrong.
 fn assert_holds(name: &str, model: NetworkModel, states_min: usize) {
@@ -89,7 +89,7 @@ fn findings(recipe: &Recipe, bug: Planted) -> Vec<String> {
 
 #[test]
 fn bugs_are_found_within_20_random_runs() {
-    let ours = |recipe: &Recipe| recipe.jobs.iter().all(|job| matches!(job.system, System::SwitchMl { .. }));
+    let ours = |recipe: &Recipe| recipe.jobs.iter().all(|job| matches!(job.system, System::SwitchMl(_)));
     let recipes: Vec<Recipe> = (0..).map(generate).filter(ours).take(20).collect();
     for recipe in &recipes {
         assert_eq!(findings(recipe, Planted::None), [""; 0], "without the bug:\n{recipe}");
@@ -115,7 +115,7 @@ fn every_type_and_operator_is_exact_under_loss_repetition_and_overtaking() {
             recipe.jobs[0].elements = vec![3_000, 1, 0, 517];
             recipe
         };
-        let system = System::SwitchMl { fixed_point: op == ElementOp::F32_SUM && number % 2 == 0 };
+        let system = System::SwitchMl(SwitchMlParameters { fixed_point: op == ElementOp::F32_SUM && number % 2 == 0 });
         for recipe in [shape(Recipe::star(system, 5, 0)), shape(Recipe::fat_tree(system, 3, 2, 0))] {
             let (_, found) = examine(&recipe, Checks { twice: false, ..Checks::default() });
             assert_eq!(found, [""; 0], "{op:?}\n{recipe}");

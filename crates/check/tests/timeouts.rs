@@ -4,7 +4,7 @@
 use fanin_check::{Recipe, run, violations};
 use fanin_core::{Census, Duration, Instant};
 use fanin_sim::{LinkSpeed, Shape};
-use fanin_systems::System;
+use fanin_systems::{SwitchMlParameters, System};
 
 /// A gigabit Ethernet, with the whole window in the queue of each host.
 const LINK: LinkSpeed = LinkSpeed { bits_per_second: 1_000_000_000, latency: Duration::from_us(20) };
@@ -41,7 +41,11 @@ fn a_window_longer_than_the_shortest_timeout_is_not_sent_again() {
     let frame_bits = u64::from(PAYLOAD_BYTES) * 8;
     let window_takes = Duration::from_ns(u64::from(WINDOW) * frame_bits);
     assert!(window_takes > RTO_MIN, "{window_takes} on the link");
-    for system in [System::SwitchMl { fixed_point: false }, System::SwitchMl { fixed_point: true }, System::tree(1)] {
+    for system in [
+        System::SwitchMl(SwitchMlParameters { fixed_point: false }),
+        System::SwitchMl(SwitchMlParameters { fixed_point: true }),
+        System::tree(1),
+    ] {
         let mut recipe = slow_links(system);
         let (again, took) = sent_again(&recipe);
         assert_eq!(again, 0, "{system:?}");

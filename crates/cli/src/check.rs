@@ -1,9 +1,11 @@
 //! `fanin check`: random runs with faults, each from a seed that replays it.
 
+use std::iter;
 use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Args;
+use clap::builder::PossibleValuesParser;
 use fanin_check::{Checks, Report, campaign_with, generate_for};
 use fanin_systems::System;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -20,8 +22,7 @@ const FINDINGS_SHOWN: usize = 20;
 #[derive(Args, Clone, Debug)]
 pub struct CheckArgs {
     /// The system of all jobs, or `all` to draw that too.
-    #[arg(value_parser = ["all", "ring", "tree", "canary", "switchml", "atp", "a2tp", "panama", "sharp", "netreduce", "machines", "rina", "ps", "flare", "doubling", "exchange"],
-        default_value = "all")]
+    #[arg(value_parser = systems(), default_value = "all")]
     pub system: String,
     /// How many seeds.
     #[arg(long, value_name = "COUNT", default_value_t = 1_000)]
@@ -38,6 +39,11 @@ pub struct CheckArgs {
     /// Threads; as many as there are processors unless given.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub threads: Option<u16>,
+}
+
+/// What the system may be.
+fn systems() -> PossibleValuesParser {
+    PossibleValuesParser::new(iter::once("all").chain(System::NAMES.iter().copied()))
 }
 
 /// Runs the command.

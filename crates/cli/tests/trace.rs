@@ -10,7 +10,7 @@ use std::process::{Command, Output};
 use common::folder;
 use fanin_core::Wire;
 use fanin_plan::Plan;
-use fanin_systems::{LAYOUTS, System, layout_of};
+use fanin_systems::{LAYOUTS, SwitchMlParameters, System, layout_of};
 use fanin_wire::hop::HopHeader;
 use fanin_wire::switchml::SwitchMlHeader;
 
@@ -76,7 +76,7 @@ fn systems_that_stay_next_door_send_to_neighbours_only() {
     let folder = folder("trace-next-door");
     let (plan, out) = (folder.join("plan.toml"), folder.join("out.pcapng"));
     for (system, fixed_point) in [("switchml", false), ("switchml", true)] {
-        assert!(System::SwitchMl { fixed_point }.stays_next_door());
+        assert!(System::SwitchMl(SwitchMlParameters { fixed_point }).stays_next_door());
         let more = if fixed_point { "fixed_point = true\n" } else { "" };
         fs::write(&plan, PLAN.replace("\"netreduce\"", &format!("\"{system}\"\n{more}"))).unwrap();
         let output = trace(&plan, &out, &[]);
@@ -86,7 +86,7 @@ fn systems_that_stay_next_door_send_to_neighbours_only() {
         // An enhanced packet block has 20 bytes before the frame, a frame headers of Ethernet, IPv4 and UDP.
         let packets: Vec<&[u8]> = blocks.iter().filter(|block| block.0 == 6).map(|block| &block.1[20 + 14 + 20 + 8..]).collect();
         assert!(packets.len() >= 3 * 16 * 2, "{}", packets.len());
-        let room = fanin_control::header_bytes_max(&System::SwitchMl { fixed_point }, false) as usize;
+        let room = fanin_control::header_bytes_max(&System::SwitchMl(SwitchMlParameters { fixed_point }), false) as usize;
         for packet in packets {
             let (hop, hop_bytes) = HopHeader::parse(packet).unwrap();
             let (header, header_bytes) = SwitchMlHeader::parse(&packet[hop_bytes..]).unwrap();

@@ -18,7 +18,7 @@ use fanin_daemon::{DaemonConfig, DaemonHandle};
 use fanin_net::shm::{Pool, Segment};
 use fanin_net::{FaultPlan, Socket, SocketConfig};
 use fanin_operator::CustomOperator;
-use fanin_systems::System;
+use fanin_systems::{SwitchMlParameters, System};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::{Deserialize, Serialize};
 
@@ -75,7 +75,7 @@ pub(crate) struct Wanted {
 impl Wanted {
     /// What communicators are: every operation says its type and operator.
     pub(crate) const DENSE: Wanted =
-        Wanted { system: System::SwitchMl { fixed_point: false }, op: ElementOp::F32_SUM, switch_instance: None };
+        Wanted { system: System::SwitchMl(SwitchMlParameters { fixed_point: false }), op: ElementOp::F32_SUM, switch_instance: None };
 }
 
 /// Joins the job of `config` and returns once all ranks are ready.

@@ -135,7 +135,7 @@ mod tests {
             job_id,
             name: format!("job-{job_id}"),
             instance: u64::from(job_id),
-            system: fanin_systems::System::SwitchMl { fixed_point: false },
+            system: fanin_systems::System::SwitchMl(fanin_systems::SwitchMlParameters { fixed_point: false }),
             op,
             fixed_point: false,
             operators: Vec::new(),

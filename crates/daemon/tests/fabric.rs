@@ -15,7 +15,7 @@ use fanin_fabric::Fabric;
 use fanin_net::{FaultPlan, Socket, SocketConfig};
 use fanin_runtime::fabric::{FabricStatus, TrafficConfig};
 use fanin_runtime::{BlockSet, CollectiveCall, Vectors, WorkerDriver};
-use fanin_systems::{AnyNode, CanaryParameters, RingOrder, System};
+use fanin_systems::{AnyNode, CanaryParameters, RingOrder, RingParameters, SwitchMlParameters, System};
 
 const FABRIC: &str = r#"
 [defaults]
@@ -211,8 +211,11 @@ fn canary_trees_and_rings_are_exact_over_two_leaves_and_two_spines() {
     let fabric = fabric(FABRIC);
     let switches = switches(&fabric);
     let elements = 100_001;
-    let systems =
-        [canary(), System::tree(2), System::Ring { order: RingOrder::Host, barrier: false, steps: fanin_systems::StepParameters::NONE }];
+    let systems = [
+        canary(),
+        System::tree(2),
+        System::Ring(RingParameters { order: RingOrder::Host, barrier: false, steps: fanin_systems::StepParameters::NONE }),
+    ];
     for (job, system) in (1u16..).zip(systems) {
         let job = announcement(&fabric, job, system);
         let results = run(&fabric, &job, &ALL, allreduce(job.job, elements));
@@ -235,8 +238,11 @@ fn every_system_with_recovery_is_exact_where_each_process_loses_packets() {
     let faults = FaultPlan { seed: 7, loss: 0.02, duplicate: 0.01, reorder: 0.02, corrupt: 0.005 };
     let switches: Vec<FabricDaemonHandle> = fabric.switches().map(|node| lossy_switch(&fabric, node, faults)).collect();
     let elements = 50_001;
-    let systems =
-        [canary(), System::tree(2), System::Ring { order: RingOrder::Host, barrier: false, steps: fanin_systems::StepParameters::NONE }];
+    let systems = [
+        canary(),
+        System::tree(2),
+        System::Ring(RingParameters { order: RingOrder::Host, barrier: false, steps: fanin_systems::StepParameters::NONE }),
+    ];
     for (job, system) in (1u16..).zip(systems) {
         let job = announcement(&fabric, job, system);
         let results = run_beside(&fabric, &job, &ALL, faults, allreduce(job.job, elements), || {});
@@ -268,7 +274,7 @@ fn a_spine_that_is_killed_in_the_middle_of_an_allreduce_costs_no_element() {
 
 #[test]
 fn all_collectives_of_systems_that_have_them_are_exact() {
-    all_collectives(System::SwitchMl { fixed_point: false });
+    all_collectives(System::SwitchMl(SwitchMlParameters { fixed_point: false }));
     all_collectives(canary());
 }
 
@@ -405,7 +411,9 @@ fn jobs_that_want_more_memory_than_a_switch_has_are_refused_and_change_nothing()
     let mut client = client(&fabric, "leaf1");
     let refused = |result: Result<bool, _>| result.map_err(|error: fanin_daemon::FabricClientError| error.to_string()).unwrap_err();
     let tree = System::tree(1);
-    for (job, system) in (1..).zip([canary(), tree, System::atp(), System::a2tp(), System::SwitchMl { fixed_point: false }]) {
+    for (job, system) in
+        (1..).zip([canary(), tree, System::atp(), System::a2tp(), System::SwitchMl(SwitchMlParameters { fixed_point: false })])
+    {
         let mut all = announcement(&fabric, job, system);
         all.window = 1 << 31;
         match &mut all.system {
@@ -448,7 +456,7 @@ fn what_a_switch_refuses_is_said() {
     assert!(refused(client.announce(&stranger)).ends_with("hosts = 99: expected numbers of hosts, below 8"));
     let ring = JobAnnouncement {
         job: 3,
-        system: System::Ring { order: RingOrder::Host, barrier: false, steps: fanin_systems::StepParameters::NONE },
+        system: System::Ring(RingParameters { order: RingOrder::Host, barrier: false, steps: fanin_systems::StepParameters::NONE }),
         reliable: true,
         ..job
     };

@@ -14,7 +14,7 @@ use fanin_control::{
 };
 use fanin_core::hash::mix;
 use fanin_daemon::{Daemon, DaemonConfig};
-use fanin_systems::System;
+use fanin_systems::{RingParameters, System};
 
 /// A job whose ranks have joined and are ready, driven by nobody.
 fn running(switch: SocketAddr, name: &str, world: u32) -> Vec<Rank> {
@@ -295,7 +295,8 @@ fn ports_for_jobs_are_the_ones_that_were_given_and_their_end_is_told() {
 fn a_system_that_needs_no_switch_and_windows_that_no_pool_has_are_refused_in_words() {
     let daemon = start();
     let mut ring = join("a", 0, 1);
-    ring.wish.system = System::Ring { order: fanin_systems::RingOrder::Host, barrier: false, steps: fanin_systems::StepParameters::NONE };
+    ring.wish.system =
+        System::Ring(RingParameters { order: fanin_systems::RingOrder::Host, barrier: false, steps: fanin_systems::StepParameters::NONE });
     let error = text(&Rank::join(daemon.control_address(), ring).end());
     assert!(error.contains("the system ring has nothing to do at a switch"), "{error}");
 }

@@ -1,7 +1,7 @@
 //! `network.aggregators`: what each switch has for jobs. ATP, A2TP and Canary share it, SwitchML divides it, and so does Canary where its
 //! blocks have static places.
 
-use fanin_systems::{Placement, System};
+use fanin_systems::{AggregatorUse, System};
 
 use super::errors::{PlanError, Refuse};
 use super::placement::PreparedJob;
@@ -39,18 +39,17 @@ pub fn divide(refuse: &Refuse<'_>, setup: &Setup, jobs: &mut [PreparedJob]) -> R
 
 /// Whether a system has something of a switch's aggregators.
 pub fn uses(system: &System) -> bool {
-    matches!(system, System::Atp(_) | System::A2tp(_) | System::SwitchMl { .. } | System::Canary(_))
+    system.aggregators().is_some()
 }
-
-/// What must be there for the key to mean anything.
-pub const USERS: &str = "a job of atp, a2tp, switchml or canary";
 
 /// Keys of a job that say the same as the network's.
 pub fn own_keys(system: &System) -> &'static [&'static str] {
-    match system {
-        System::Canary(_) => &["descriptors", "shared"],
-        _ => &["aggregators"],
-    }
+    system.aggregators().map_or(&[], AggregatorUse::keys)
+}
+
+/// What must be there for the key to mean anything.
+pub fn users() -> String {
+    format!("a job of {}", System::names_of("or", |system| system.aggregators().is_some()))
 }
 
 /// How many jobs divide a switch's aggregators among them.
@@ -65,10 +64,10 @@ pub struct Parts {
 impl Parts {
     /// Those of these jobs.
     pub fn of<'a>(systems: impl Iterator<Item = &'a System>, versions: u32) -> Parts {
-        systems.fold(Parts::default(), |parts, system| match system {
-            System::SwitchMl { .. } => Parts { pools: parts.pools + versions, ..parts },
-            System::Canary(parameters) if parameters.placement == Placement::Static => Parts { arrays: parts.arrays + 1, ..parts },
-            _ => parts,
+        systems.fold(Parts::default(), |parts, system| match system.aggregators() {
+            Some(AggregatorUse::Pool(_)) => Parts { pools: parts.pools + versions, ..parts },
+            Some(AggregatorUse::Array(_)) => Parts { arrays: parts.arrays + 1, ..parts },
+            Some(AggregatorUse::Shares(_)) | None => parts,
         })
     }
 }
@@ -78,26 +77,24 @@ impl Parts {
 /// # Errors
 /// How many would be enough, where nothing is left for it.
 pub fn give(system: &mut System, window: &mut Window, aggregators: u32, parts: Parts) -> Result<(), String> {
-    match system {
-        System::Atp(parameters) => parameters.aggregators = aggregators,
-        System::A2tp(parameters) => parameters.aggregators = aggregators,
-        System::SwitchMl { .. } => {
+    match system.aggregators() {
+        None => {}
+        Some(AggregatorUse::Shares(_)) => system.set_aggregators(aggregators),
+        Some(AggregatorUse::Pool(_)) => {
             let pool = aggregators / parts.pools.max(1);
             *window = Window(window.0.min(pool));
             if pool == 0 {
-                return Err(format!("at least {}, one for each version of a slot of each job of switchml", parts.pools));
+                let name = system.name();
+                return Err(format!("at least {}, one for each version of a slot of each job of {name}", parts.pools));
             }
         }
-        System::Canary(parameters) if parameters.placement == Placement::Static => {
-            (parameters.descriptors, parameters.shared) = (aggregators / parts.arrays.max(1), false);
-            if parameters.descriptors == 0 {
-                return Err(format!("at least {}, one for each job of canary with table = \"static\"", parts.arrays));
+        Some(AggregatorUse::Array(_)) => {
+            let array = aggregators / parts.arrays.max(1);
+            system.set_aggregators(array);
+            if array == 0 {
+                return Err(format!("at least {}, one for each job of {} with table = \"static\"", parts.arrays, system.name()));
             }
         }
-        System::Canary(parameters) => (parameters.descriptors, parameters.shared) = (aggregators, true),
-        System::Ring { .. } | System::Tree { .. } | System::Panama { .. } => {}
-        System::NetReduce(_) | System::Sharp(_) | System::Machines(_) | System::Rina(_) | System::Ps(_) => {}
-        System::Flare(_) | System::Doubling(_) | System::Exchange => {}
     }
     Ok(())
 }

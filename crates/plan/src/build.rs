@@ -1,10 +1,10 @@
 //! From one point of a plan and a seed to what the simulator needs. Sizes that depend on each other are checked here.
 
 use fanin_core::{Address, Duration, Instant, JobId, JobNodes, NodeId, Payload, SharedNode};
+use fanin_sim::JobSchedule;
 use fanin_sim::engine::Processing;
 use fanin_sim::flows::FlowConfig;
 use fanin_sim::random::{Purpose, Random};
-use fanin_sim::JobSchedule;
 use fanin_sim::scenario::{NetworkConfig, Scenario, SetupError};
 use fanin_sim::topology::Topology;
 use fanin_sim::traffic::{Pattern, TrafficConfig};
@@ -244,7 +244,8 @@ impl Prepared {
             let payload = u64::from(spec.payload_bytes.max(1));
             let lane = self.programs.iter().flat_map(|program| &program.job.lanes).find(|lane| lane.job == u16::try_from(number).ok());
             let of_lane = lane.into_iter().flat_map(|lane| &lane.operations).map(|operation| &operation.elements);
-            let packets = schedule.elements.iter().chain(of_lane).map(|elements| (elements * u64::from(spec.element_bytes)).div_ceil(payload));
+            let packets =
+                schedule.elements.iter().chain(of_lane).map(|elements| (elements * u64::from(spec.element_bytes)).div_ceil(payload));
             let blocks = if schedule.sparsity.is_some() { u64::MAX } else { packets.fold(0, u64::saturating_add) };
             let bytes = spec.switch_slots(blocks).saturating_mul(spec.slot_bytes(&self.topology.map, switch));
             match spec.shares_slots() {

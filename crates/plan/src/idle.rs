@@ -7,11 +7,11 @@
 
 use std::collections::BTreeMap;
 
-use fanin_systems::{AlgorithmRule, CongestionRule, FailureRule, FlareStorage, RefusalRule, SharpMode, System};
+use fanin_systems::{AggregatorUse, KeyUse, KeysOf, System, UNRELIABLE};
 
 use super::aggregators;
 use super::errors::{PlanError, Refuse};
-use super::schema::{Element, Job, Network, PayloadName, Routing, Servers, Setup, ShapeName};
+use super::schema::{Element, Job, PayloadName, Routing, Servers, Setup, ShapeName};
 use super::tree::{Origin, parse_path};
 use super::{Plan, Point};
 
@@ -65,25 +65,6 @@ fn rules(point: &Point) -> Vec<Rule> {
     rules
 }
 
-/// Whether packets of a system choose among ways, as those do that go to an address beyond the next node.
-fn is_routed(job: &Job, network: &Network) -> bool {
-    match job.system {
-        System::SwitchMl { .. } | System::Flare(_) => false,
-        System::Tree { .. } | System::Panama { .. } => network.aggregating.is_some(),
-        System::Sharp(parameters) => parameters.refused == RefusalRule::Host,
-        _ => true,
-    }
-}
-
-/// Whether sums of a system are made at switches.
-fn sums_at_switches(job: &Job) -> bool {
-    match job.system {
-        System::Ring { .. } | System::Ps(_) | System::Doubling(_) | System::Exchange => false,
-        System::Machines(parameters) => parameters.algorithm == AlgorithmRule::ParallelNetReduce,
-        _ => true,
-    }
-}
-
 fn of_network(setup: &Setup, rules: &mut Vec<Rule>) {
     let (network, jobs) = (&setup.general.network, &setup.jobs);
     let mut rule = |key: &str, used: bool, expected: &str| {
@@ -95,7 +76,7 @@ fn of_network(setup: &Setup, rules: &mut Vec<Rule>) {
         _ => false,
     };
     let has_background = !setup.general.traffic.is_empty() || !setup.general.flows.is_empty();
-    let has_routed = jobs.iter().any(|job| is_routed(job, network));
+    let has_routed = jobs.iter().any(|job| job.system.is_routed(network.aggregating.is_some()));
     let one_way = "in a network with one way from each host to each other one";
     rule("routing", !single, one_way);
     let neighbours = "without traffic, flows or jobs whose packets go further than to the next node: those of tree, panama, switchml, flare and sharp do not";
@@ -112,11 +93,12 @@ fn of_network(setup: &Setup, rules: &mut Vec<Rule>) {
     for key in ["conga_time", "conga_aging"] {
         rule(key, by(&[Routing::Conga]), "without routing = \"conga\"");
     }
+    let sums_at_switches = |job: &Job| job.system.sums_at_switches();
     let no_sums = "without a job whose sums are made at switches";
     rule("aggregating", jobs.iter().any(sums_at_switches), no_sums);
     rule("lossless.made_packets", jobs.iter().any(sums_at_switches), no_sums);
     rule("processor", jobs.iter().any(sums_at_switches), no_sums);
-    let is_sparse = |job: &Job| matches!(job.system, System::Flare(_));
+    let is_sparse = |job: &Job| job.system.sparsity().is_some() && sums_at_switches(job);
     for key in ["processor.pair_time", "processor.place_time"] {
         rule(key, jobs.iter().any(is_sparse), "without a job of flare, whose vectors are sparse");
     }
@@ -126,9 +108,9 @@ fn of_network(setup: &Setup, rules: &mut Vec<Rule>) {
         "without a job whose dense sums are made at switches",
     );
     let expected =
-        format!("without {}: flare has slots of each job, as a key of [[jobs]], and other systems have their window", aggregators::USERS);
+        format!("without {}: flare has slots of each job, as a key of [[jobs]], and other systems have their window", aggregators::users());
     rule("aggregators", jobs.iter().any(|job| aggregators::uses(&job.system)), &expected);
-    let divides = |job: &Job| matches!(job.system, System::SwitchMl { .. });
+    let divides = |job: &Job| matches!(job.system.aggregators(), Some(AggregatorUse::Pool(_)));
     rule("slot_versions", jobs.iter().any(divides), "without a job of switchml");
 }
 
@@ -165,70 +147,24 @@ pub struct Mode {
     pub servers: bool,
 }
 
-/// A key, whether something uses it, and what it lacks otherwise.
-type Use = (&'static str, bool, &'static str);
-
-const UNRELIABLE: &str = "with reliable = false";
-const NO_DCQCN: &str = "without congestion = \"dcqcn\"";
-
-/// Keys of a congestion control that only DCQCN has.
-const DCQCN: [&str; 9] =
-    ["line_rate", "rate_min", "gain_inverse", "notification_gap", "estimate_timer", "rate_timer", "rate_bytes", "additive", "hyper"];
-
 impl Mode {
     /// Keys that are of no use, and what they lack.
     pub fn unused(self) -> impl Iterator<Item = (&'static str, &'static str)> {
         self.rules().into_iter().filter(|(_, used, _)| !used).map(|(key, _, expected)| (key, expected))
     }
 
-    fn rules(self) -> Vec<Use> {
+    fn rules(self) -> Vec<KeyUse> {
         let Mode { system, element, reliable, servers } = self;
         let is_float = element == Element::F32 || !system.fixed_point();
         let mut rules = vec![
             ("rto_initial", reliable, UNRELIABLE),
             ("rto_min", reliable, UNRELIABLE),
-            // Canary's agents look at their blocks all the same.
-            ("patience", reliable || matches!(system, System::Canary(_)), UNRELIABLE),
+            ("patience", reliable || system.always_has_patience(), UNRELIABLE),
             ("fixed_point", is_float, "unless elements are \"f32\""),
         ];
-        let dcqcn = |rule: CongestionRule| DCQCN.map(|key| (key, rule == CongestionRule::Dcqcn, NO_DCQCN));
-        match system {
-            System::Canary(parameters) => {
-                let adaptive = parameters.timeout_adaptive;
-                rules.extend(["timeout_min", "timeout_max"].map(|key| (key, adaptive, "without timeout = \"adaptive\"")));
-                rules.push(("scan", !adaptive, "with timeout = \"adaptive\""));
-                rules.extend(["failure", "generations", "lifetime", "hold"].map(|key| (key, reliable, UNRELIABLE)));
-                rules.push(("hold", parameters.failure == FailureRule::Hold, "without failure = \"hold\""));
-            }
-            System::Sharp(parameters) => {
-                let quota = parameters.mode == SharpMode::LowLatency;
-                // `outstanding` is the switches', which jobs of both modes share.
-                rules.push(("quota", quota, "with mode = \"streaming\""));
-                let waits = "with mode = \"low-latency\" and refused = \"wait\": quota takes its place";
-                rules.push(("window", !quota || parameters.refused == RefusalRule::Host, waits));
-            }
-            System::NetReduce(parameters) => rules.extend(dcqcn(parameters.congestion.congestion)),
-            System::Machines(parameters) => rules.extend(dcqcn(parameters.congestion.congestion)),
-            System::Atp(parameters) => rules.extend(of_aggregators(parameters.aggregating, parameters.fixed_point)),
-            System::A2tp(parameters) => rules.extend(of_aggregators(parameters.aggregating, parameters.fixed_point)),
-            System::Ps(_) => {
-                rules.push(("shards", !servers, "without servers = 0: shards are beside workers where there are no servers"));
-            }
-            System::Flare(parameters) => {
-                let tables = parameters.storage != FlareStorage::Array;
-                rules.extend(["slots", "probes"].map(|key| (key, tables, "with storage = \"array\", which has no tables")));
-            }
-            System::Ring { .. } | System::Tree { .. } | System::SwitchMl { .. } | System::Panama { .. } => {}
-            System::Rina(_) | System::Doubling(_) | System::Exchange => {}
-        }
+        rules.extend(system.idle_keys(&KeysOf { reliable, servers }));
         rules
     }
-}
-
-/// Keys of ATP and A2TP.
-fn of_aggregators(aggregating: u32, fixed_point: bool) -> [Use; 3] {
-    let none = "with aggregating = 0";
-    [("overflow", fixed_point, "without fixed_point = true"), ("aggregators", aggregating > 0, none), ("reclaim", aggregating > 0, none)]
 }
 
 /// Limits, faults, and how plans are run.
@@ -246,5 +182,7 @@ fn of_the_rest(setup: &Setup, rules: &mut Vec<Rule>) {
     rule("faults.anti_replay".into(), general.faults.anti_replay || repeats, "with the value false where no link duplicates packets");
     let is_sparse = setup.jobs.iter().any(|job| job.system.density().is_some());
     let real = general.run.payload == PayloadName::Elements;
-    rule("run.payload".into(), real || !is_sparse, "but \"elements\" beside flare or doubling, whose vectors are made of elements");
+    let sparse = System::names_of("or", |system| system.sparsity().is_some());
+    let expected = format!("but \"elements\" beside {sparse}, whose vectors are made of elements");
+    rule("run.payload".into(), real || !is_sparse, &expected);
 }

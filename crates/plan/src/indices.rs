@@ -5,6 +5,8 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::sync::Arc;
 
+use fanin_systems::System;
+
 use super::errors::{PlanError, Refuse};
 use super::placement::PreparedJob;
 use super::tree::Origin;
@@ -23,7 +25,8 @@ pub fn apply(refuse: &Refuse<'_>, job: &mut PreparedJob) -> Result<(), PlanError
     let path = format!("jobs[{}].indices", job.entry);
     let Some(name) = &job.settings.common.indices else { return Ok(()) };
     if job.system.density().is_none() {
-        return Err(refuse.at(&path, "no such key without flare or doubling, whose vectors are sparse"));
+        let sparse = System::names_of("or", |system| system.sparsity().is_some());
+        return Err(refuse.at(&path, format!("no such key without {sparse}, whose vectors are sparse")));
     }
     for key in ["overlap", "picks", "tensor"] {
         let other = format!("jobs[{}].{key}", job.entry);

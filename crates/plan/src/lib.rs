@@ -65,15 +65,15 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-pub use build::{Listed, Prepared};
 use build::{Jobs, prepare};
+pub use build::{Listed, Prepared};
 pub use errors::{PlanError, Refuse};
+use fanin_systems::System;
 use metrics::Fields;
 pub use placement::PreparedJob;
 use read::read;
 use schema::{JOB_KEYS, Job, JobKeys, Plot, PlotKind, Setup};
 pub use sweep::Axis;
-use fanin_systems::System;
 use tree::{Key, Kind, Origin, Step, Tree, parse_path, path_text};
 
 /// A plan, read and checked.
@@ -154,7 +154,8 @@ impl Plan {
         for combination in &combinations {
             let mut point = point(file, &tree, &axes, combination, seed)?;
             let refuse = Refuse { file, tree: &point.tree };
-            workload::source::load(&refuse, &mut point.setup.jobs, &mut workloads).map_err(|error| error.in_point(&point.labels.join(", ")))?;
+            workload::source::load(&refuse, &mut point.setup.jobs, &mut workloads)
+                .map_err(|error| error.in_point(&point.labels.join(", ")))?;
             expanded.count(file, &point, combinations.len())?;
             points.push(point);
         }

@@ -3,7 +3,7 @@
 
 use fanin_core::NodeId;
 use fanin_sim::topology::Topology;
-use fanin_systems::{JobSpec, System};
+use fanin_systems::JobSpec;
 
 use super::errors::{PlanError, Refuse};
 use super::placement::PreparedJob;
@@ -219,12 +219,9 @@ fn parts(job: &PreparedJob, has_elements: bool, topology: &Topology) -> Vec<Part
     let map = &topology.map;
     let kept = if has_elements { spec.slot_bytes(map, NodeId(map.hosts())) } else { 0 };
     let switches = u64::from(map.nodes() - map.hosts());
-    // A tree passes a few switches for each of its workers; Canary has something at all of them.
-    let passed = switches.min(workers.saturating_mul(3).saturating_mul(match job.system {
-        System::Tree { trees, .. } | System::Panama { trees, .. } => u64::from(trees.max(1)),
-        System::Canary(_) => switches,
-        _ => 1,
-    }));
+    // A tree passes a few switches for each of its workers; other jobs have something at all of them.
+    let trees = job.system.trees().map_or(switches, u64::from);
+    let passed = switches.min(workers.saturating_mul(3).saturating_mul(trees));
     let slots = spec.switch_slots(u64::MAX).min(SLOTS_MAX).saturating_mul(passed);
     let of_window = workers.saturating_mul(window).saturating_mul(SLOT_BYTES);
     let of_slots = slots.saturating_mul(SLOT_BYTES + kept);

@@ -11,13 +11,15 @@ use fanin_core::{
 };
 use fanin_net::{FaultPlan, SenderConfig, Socket, SocketConfig, Waker};
 use fanin_runtime::{Counters, DriverConfig, NodeConfig, PeerConfig, RunError, SwitchDriver, WorkerDriver};
-use fanin_systems::{AnyNode, JobSpec, RingOrder, SumOrder, System, build};
+use fanin_systems::{
+    AnyNode, JobSpec, PanamaParameters, RingOrder, RingParameters, SumOrder, SwitchMlParameters, System, TreeParameters, build,
+};
 
 const TREE: System = System::tree(1);
-const SWITCHML: System = System::SwitchMl { fixed_point: false };
-const FIXED_POINT: System = System::SwitchMl { fixed_point: true };
-const PANAMA: System = System::Panama { trees: 1, window_initial: 4 };
-const RING: System = System::Ring { order: RingOrder::Host, barrier: false, steps: fanin_systems::StepParameters::NONE };
+const SWITCHML: System = System::SwitchMl(SwitchMlParameters { fixed_point: false });
+const FIXED_POINT: System = System::SwitchMl(SwitchMlParameters { fixed_point: true });
+const PANAMA: System = System::Panama(PanamaParameters { trees: 1, window_initial: 4 });
+const RING: System = System::Ring(RingParameters { order: RingOrder::Host, barrier: false, steps: fanin_systems::StepParameters::NONE });
 /// No element, one, a few, an odd number over several packets, many packets.
 const LENGTHS: [usize; 5] = [0, 1, 5, 4_099, 120_001];
 const NO_FAULTS: FaultPlan = FaultPlan { seed: 0, loss: 0.0, duplicate: 0.0, reorder: 0.0, corrupt: 0.0 };
@@ -171,7 +173,7 @@ fn retransmitted(counters: &[Counters]) -> u64 {
 #[test]
 fn tree_is_exact_for_one_to_five_workers() {
     for sum_order in [SumOrder::Arrival, SumOrder::Fixed] {
-        (1..=5).for_each(|workers| drop(run_all(System::Tree { trees: 1, sum_order }, workers, NO_FAULTS)));
+        (1..=5).for_each(|workers| drop(run_all(System::Tree(TreeParameters { trees: 1, sum_order }), workers, NO_FAULTS)));
     }
 }
 
@@ -233,7 +235,7 @@ fn bits_when_others_are_late(system: System, length: usize) -> Vec<Vec<u8>> {
 #[test]
 fn sums_in_a_fixed_order_have_the_same_bits_whoever_is_late() {
     let length = 4_099;
-    let fixed = bits_when_others_are_late(System::Tree { trees: 1, sum_order: SumOrder::Fixed }, length);
+    let fixed = bits_when_others_are_late(System::Tree(TreeParameters { trees: 1, sum_order: SumOrder::Fixed }), length);
     let defined = |index| {
         let of = |rank| rounded(rank, index);
         (((of(0) + of(1)) + (of(2) + of(3))) + of(4)).to_le_bytes()

@@ -7,13 +7,13 @@ use std::thread;
 use fanin_core::{Address, Duration, ElementOp, JobId, NetworkMap, NodeId, PortId};
 use fanin_net::{Socket, SocketConfig, Waker};
 use fanin_runtime::{DriverConfig, NodeConfig, PeerConfig, Statistics, SwitchDriver, WorkerDriver};
-use fanin_systems::{JobSpec, System, build};
+use fanin_systems::{JobSpec, SwitchMlParameters, System, build};
 
 const WORKERS: u32 = 2;
 const ELEMENTS: usize = 1 << 20;
 const PAYLOAD_BYTES: u32 = 1_024;
 const TREE: System = System::tree(1);
-const SWITCHML: System = System::SwitchMl { fixed_point: false };
+const SWITCHML: System = System::SwitchMl(SwitchMlParameters { fixed_point: false });
 
 struct Measured {
     statistics: Statistics,

@@ -1,24 +1,172 @@
-//! Nodes of jobs of ATP and A2TP: workers and servers of each job, and the switches that all of them share.
+//! ATP: its parameters, and the nodes of jobs of ATP and A2TP: workers and servers of each job, and the switches that all of them share.
 
 use std::collections::BTreeMap;
 
 use fanin_core::{
     Address, Duration, ElementOp, FlowLabel, JobId, JobNodes, NetworkMap, NodeId, Payload, Placed, PortId, Rank, Role, SharedNode, Suspect,
 };
-use fanin_protocols::a2tp::{A2tpRounds, A2tpServer, A2tpWindowConfig, A2tpWindows, A2tpWorker, CollisionsOf, Synchrony};
-use fanin_protocols::atp::{AtpRounds, AtpServer, AtpSwitch, AtpWindow, AtpWindowConfig, AtpWorker};
+use fanin_protocols::a2tp::{A2tpRounds, A2tpWindowConfig, A2tpWindows, CollisionsOf, Synchrony};
+use fanin_protocols::atp::{AtpRounds, AtpWindow, AtpWindowConfig};
 use fanin_protocols::shared::aggregation::{
     AGGREGATORS_MAX, FixedScale, JobAtSwitch, Nets, ServerConfig, SwitchConfig, WINDOW_MAX, WORKERS_MAX, WorkerConfig,
 };
 use fanin_protocols::shared::real::Real;
 use fanin_wire::atp::RankSet;
 
+use serde::{Deserialize, Serialize};
+
+use crate::a2tp::{A2tpParameters, A2tpServer, A2tpWorker, CollisionRule, SynchronyRule, WindowRule};
 use crate::any::AnyNode;
 use crate::build::reliability;
-use crate::config::{
-    A2tpParameters, AtpParameters, BuildError, CollisionRule, JobSpec, SafetyNets, SynchronyRule, System, UNLIMITED, WindowRule,
-};
+use crate::config::{BuildError, JobSpec, UNLIMITED};
+use crate::facts::{AggregatorUse, Facts, KeyUse, KeysOf, Nodes};
 use crate::layout::{aggregating, leaf_of};
+use crate::system::System;
+
+pub(crate) use fanin_protocols::atp::{AtpServer, AtpSwitch, AtpWorker};
+pub(crate) use fanin_wire::atp::{AtpHeader, LAYOUT};
+
+/// What is done about fragments that are stuck (ATP, A2TP).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SafetyNets {
+    /// The server has switches flush what later fragments have overtaken; what goes to it directly flushes what it passes.
+    #[default]
+    All,
+    /// As the papers have it: workers' gap detection and timers.
+    Paper,
+}
+
+/// The parameters of ATP: aggregators that jobs share, with a server for each job behind them (a2tp 1 to 9).
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(default)]
+pub struct AtpParameters {
+    /// How many switches next to workers and the server aggregate: those with most of the job's workers; all others only forward.
+    pub aggregating: u32,
+    /// Aggregators of each switch, for all jobs together. The testbed of A2TP has 450 (a2tp 3).
+    pub aggregators: u32,
+    /// First window in packets; 0 for half of the job's window.
+    pub initial: u32,
+    /// By how much the window grows in a round trip, in bytes of payload.
+    pub increase_bytes: u32,
+    /// An aggregator that nothing was heard of for so long may be taken by whoever finds it taken, in ps.
+    pub reclaim_ps: u64,
+    /// What is done about fragments that are stuck.
+    pub nets: SafetyNets,
+    /// 32-bit floats go as integers with one scale; what is too large goes as floats by way of the server (a2tp 5.8). The simulator takes the
+    /// packets' course; its payloads are not rounded.
+    pub fixed_point: bool,
+    /// With fixed point, in the simulator: the share of packets that are too large at one worker.
+    pub overflow: f64,
+}
+
+impl Default for AtpParameters {
+    fn default() -> Self {
+        AtpParameters {
+            aggregating: UNLIMITED,
+            aggregators: 450,
+            initial: 0,
+            increase_bytes: 1_500,
+            reclaim_ps: 10_000_000_000,
+            nets: SafetyNets::All,
+            fixed_point: false,
+            overflow: 0.0,
+        }
+    }
+}
+
+impl System {
+    /// ATP with the aggregators of A2TP's testbed.
+    pub fn atp() -> Self {
+        System::Atp(AtpParameters::default())
+    }
+}
+
+impl Facts for AtpParameters {
+    fn servers(&self) -> u32 {
+        1
+    }
+
+    fn obeys_marks(&self) -> bool {
+        true
+    }
+
+    fn fixed_point(&self) -> bool {
+        self.fixed_point
+    }
+
+    fn expect_real_elements(&mut self) {
+        self.overflow = 0.0;
+    }
+
+    fn overflow(&self) -> f64 {
+        self.overflow
+    }
+
+    // When a job has ended its switches are told, and keep nothing of it.
+    fn leaves_nothing(&self, _reliable: bool) -> bool {
+        true
+    }
+
+    fn switch_slots(&self, _window: u32) -> u64 {
+        u64::from(self.aggregators)
+    }
+
+    fn shares_slots(&self) -> bool {
+        true
+    }
+
+    fn slots_key(&self) -> &'static str {
+        "aggregators"
+    }
+
+    fn aggregators(&self) -> Option<AggregatorUse> {
+        Some(AggregatorUse::Shares(&["aggregators"]))
+    }
+
+    fn set_aggregators(&mut self, count: u32) {
+        self.aggregators = count;
+    }
+
+    fn idle_keys(&self, _job: &KeysOf) -> Vec<KeyUse> {
+        idle_keys(self.aggregating, self.fixed_point)
+    }
+}
+
+impl Nodes for AtpParameters {
+    fn nodes<P: Payload + ?Sized>(&self, spec: &JobSpec<'_, P::Op>, map: &NetworkMap) -> Result<JobNodes<AnyNode<P>>, BuildError> {
+        nodes(spec, map)
+    }
+
+    fn shared<P: Payload + ?Sized>(
+        specs: &[JobSpec<'_, P::Op>],
+        map: &NetworkMap,
+    ) -> Result<Vec<SharedNode<AnyNode<P>>>, (usize, BuildError)> {
+        shared(specs, map)
+    }
+
+    fn admit<P: Payload + ?Sized>(
+        node: &mut AnyNode<P>,
+        switch: NodeId,
+        spec: &JobSpec<'_, P::Op>,
+        map: &NetworkMap,
+    ) -> Result<bool, BuildError> {
+        match node {
+            AnyNode::AtpSwitch(node) => admit(node, switch, spec, map),
+            _ => Ok(false),
+        }
+    }
+}
+
+/// Keys that some values of others make meaningless, of both systems.
+pub(crate) fn idle_keys(aggregating: u32, fixed_point: bool) -> Vec<KeyUse> {
+    let none = "with aggregating = 0";
+    vec![
+        ("overflow", fixed_point, "without fixed_point = true"),
+        ("aggregators", aggregating > 0, none),
+        ("reclaim", aggregating > 0, none),
+    ]
+}
 
 /// Elements below 2^8 fit fixed point: about what ATP's scale of a million leaves of 32 bits for a few workers (a2tp 5.8).
 pub const FIXED_EXPONENT: i16 = 8;
@@ -286,10 +434,7 @@ fn at_switches<Op: Clone>(spec: &JobSpec<'_, Op>, map: &NetworkMap) -> Result<Ve
 ///
 /// # Errors
 /// The job's place in `specs` and what is wrong with it: jobs that share switches must agree about how many aggregators these have.
-pub(crate) fn shared<P: Payload + ?Sized>(
-    specs: &[JobSpec<'_, P::Op>],
-    map: &NetworkMap,
-) -> Result<Vec<SharedNode<AnyNode<P>>>, (usize, BuildError)> {
+fn shared<P: Payload + ?Sized>(specs: &[JobSpec<'_, P::Op>], map: &NetworkMap) -> Result<Vec<SharedNode<AnyNode<P>>>, (usize, BuildError)> {
     let mut switches: BTreeMap<NodeId, Vec<JobAtSwitch<P::Op>>> = BTreeMap::new();
     let (mut aggregators, mut reclaim_ps) = (None, 0);
     for (index, spec) in specs.iter().enumerate() {
@@ -358,7 +503,9 @@ impl AnyNode<[u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::any::tests::comes_back;
     use fanin_core::Length;
+    use fanin_wire::atp::FragmentId;
 
     const HOSTS: [NodeId; 4] = [NodeId(0), NodeId(1), NodeId(2), NodeId(3)];
 
@@ -429,8 +576,7 @@ mod tests {
         assert_eq!(node.admit(NodeId(6), &late, &map()), Ok(true));
         let AnyNode::AtpSwitch(switch) = &node else { panic!("a shared switch") };
         assert_eq!(switch.jobs().collect::<Vec<_>>(), [JobId(0), JobId(7)]);
-        let ring =
-            spec(8, &there, &[], System::Ring { order: Default::default(), barrier: false, steps: crate::config::StepParameters::NONE });
+        let ring = spec(8, &there, &[], System::Ring(crate::RingParameters::default()));
         assert_eq!(node.admit(NodeId(6), &ring, &map()), Ok(false));
         let long = JobSpec { payload_bytes: 252, ..spec(9, &there, &[], System::atp()) };
         let refused = node.admit(NodeId(6), &long, &map()).unwrap_err().to_string();
@@ -464,5 +610,10 @@ mod tests {
         let (index, error) = shared::<Length>(&specs, &map()).unwrap_err();
         let expected = "aggregators = 9: expected 450, as in the jobs before it: they share the aggregators of their switches";
         assert_eq!((index, error.to_string().as_str()), (1, expected));
+    }
+
+    #[test]
+    fn packets_begin_with_the_systems_number() {
+        comes_back(5, AtpHeader::Rejected { at: FragmentId { tensor: 1, seq: 82 } });
     }
 }

@@ -1,25 +1,129 @@
-//! The nodes of a Canary job.
+//! Canary: its parameters, and the nodes of a job.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use fanin_core::{Address, Duration, JobNodes, NetworkMap, NodeId, Payload, Placed, Rank, SharedNode};
-use fanin_protocols::canary::{
-    self, CanarySharedSwitch, CanarySwitch, CanarySwitchConfig, CanaryWorker, CanaryWorkerConfig, Clock, Duties, Leaders, Recovery, Timeout,
-};
+use fanin_core::{Address, CollectiveKind, Duration, JobNodes, NetworkMap, NodeId, Payload, Placed, Rank, SharedNode};
+use fanin_protocols::canary::{self, CanarySwitchConfig, CanaryWorkerConfig, Clock, Duties, Leaders, Recovery, Timeout};
 
 use crate::any::AnyNode;
 use crate::build::reliability;
-use crate::config::{BuildError, JobSpec, System, UNLIMITED};
+use crate::config::{BuildError, JobSpec, UNLIMITED};
+use crate::facts::{AggregatorUse, Facts, KeyUse, KeysOf, Nodes, UNRELIABLE};
 use crate::layout::leaf_of;
+use crate::system::System;
 use fan_in::FanIns;
 
 mod fan_in;
 mod parameters;
 
+pub(crate) use fanin_protocols::canary::{CanarySharedSwitch, CanarySwitch, CanaryWorker};
+pub(crate) use fanin_wire::canary::{CanaryHeader, LAYOUT};
 pub use parameters::{CanaryParameters, FailureRule, FanInRule, LeaderRule, Placement};
 
-pub(crate) fn nodes<P: Payload + ?Sized>(
+impl System {
+    /// Canary as its paper has it: 1 us, 32 Ki descriptors, hashed.
+    pub fn canary() -> Self {
+        System::Canary(CanaryParameters::default())
+    }
+}
+
+impl Facts for CanaryParameters {
+    fn trees(&self) -> Option<u32> {
+        None
+    }
+
+    fn offers(&self, kind: CollectiveKind) -> bool {
+        !matches!(kind, CollectiveKind::AllToAll { .. })
+    }
+
+    fn check_collective(&self, kind: CollectiveKind, name: &str) -> Result<(), BuildError> {
+        if self.leader == LeaderRule::Rotating || matches!(kind, CollectiveKind::Allreduce | CollectiveKind::Barrier) {
+            return Ok(());
+        }
+        let expected = format!("\"rotating\" where the collective is {name}: who leads its blocks follows from its root or its shares");
+        Err(BuildError::new("leader", self.leader, expected))
+    }
+
+    fn takes_unlimited_windows(&self) -> bool {
+        true
+    }
+
+    // Switches look at their blocks all the same.
+    fn always_has_patience(&self) -> bool {
+        true
+    }
+
+    // A sum that does not come does not tell whose contribution it lacks; only who can ask for it learns that.
+    fn names_nobody(&self) -> bool {
+        true
+    }
+
+    fn leaves_nothing(&self, reliable: bool) -> bool {
+        reliable
+    }
+
+    fn switch_slots(&self, _window: u32) -> u64 {
+        u64::from(self.descriptors)
+    }
+
+    fn begun_anew(&self) -> u32 {
+        u32::from(self.generations)
+    }
+
+    fn shares_slots(&self) -> bool {
+        self.shared
+    }
+
+    fn slots_key(&self) -> &'static str {
+        "descriptors"
+    }
+
+    fn aggregators(&self) -> Option<AggregatorUse> {
+        let keys = &["descriptors", "shared"];
+        Some(if self.placement == Placement::Static { AggregatorUse::Array(keys) } else { AggregatorUse::Shares(keys) })
+    }
+
+    fn set_aggregators(&mut self, count: u32) {
+        (self.descriptors, self.shared) = (count, self.placement != Placement::Static);
+    }
+
+    fn idle_keys(&self, job: &KeysOf) -> Vec<KeyUse> {
+        let adaptive = self.timeout_adaptive;
+        let mut keys: Vec<KeyUse> = ["timeout_min", "timeout_max"].map(|key| (key, adaptive, "without timeout = \"adaptive\"")).into();
+        keys.push(("scan", !adaptive, "with timeout = \"adaptive\""));
+        keys.extend(["failure", "generations", "lifetime", "hold"].map(|key| (key, job.reliable, UNRELIABLE)));
+        keys.push(("hold", self.failure == FailureRule::Hold, "without failure = \"hold\""));
+        keys
+    }
+}
+
+impl Nodes for CanaryParameters {
+    fn nodes<P: Payload + ?Sized>(&self, spec: &JobSpec<'_, P::Op>, map: &NetworkMap) -> Result<JobNodes<AnyNode<P>>, BuildError> {
+        nodes(spec, map, self)
+    }
+
+    fn shared<P: Payload + ?Sized>(
+        specs: &[JobSpec<'_, P::Op>],
+        map: &NetworkMap,
+    ) -> Result<Vec<SharedNode<AnyNode<P>>>, (usize, BuildError)> {
+        shared(specs, map)
+    }
+
+    fn admit<P: Payload + ?Sized>(
+        node: &mut AnyNode<P>,
+        switch: NodeId,
+        spec: &JobSpec<'_, P::Op>,
+        map: &NetworkMap,
+    ) -> Result<bool, BuildError> {
+        match node {
+            AnyNode::CanarySharedSwitch(node) => admit(node, switch, spec, map),
+            _ => Ok(false),
+        }
+    }
+}
+
+fn nodes<P: Payload + ?Sized>(
     spec: &JobSpec<'_, P::Op>,
     map: &NetworkMap,
     parameters: &CanaryParameters,
@@ -98,10 +202,7 @@ fn shares<'a, Op>(spec: &'a JobSpec<'_, Op>) -> Option<&'a CanaryParameters> {
 /// # Errors
 /// The job's place in `specs` and what is wrong with it: jobs that share an array must agree about its length and about how blocks find their
 /// places.
-pub(crate) fn shared<P: Payload + ?Sized>(
-    specs: &[JobSpec<'_, P::Op>],
-    map: &NetworkMap,
-) -> Result<Vec<SharedNode<AnyNode<P>>>, (usize, BuildError)> {
+fn shared<P: Payload + ?Sized>(specs: &[JobSpec<'_, P::Op>], map: &NetworkMap) -> Result<Vec<SharedNode<AnyNode<P>>>, (usize, BuildError)> {
     let mut nodes: BTreeMap<NodeId, (CanarySharedSwitch<P>, Vec<fanin_core::JobId>)> = BTreeMap::new();
     for (index, spec) in specs.iter().enumerate() {
         let Some(parameters) = shares(spec) else { continue };
@@ -142,7 +243,7 @@ fn agrees<P: Payload + ?Sized>(parameters: &CanaryParameters, node: &CanaryShare
 }
 
 /// As [`AnyNode::admit`], at a switch whose array Canary's jobs share.
-pub(crate) fn admit<P: Payload + ?Sized>(
+fn admit<P: Payload + ?Sized>(
     node: &mut CanarySharedSwitch<P>,
     switch: NodeId,
     spec: &JobSpec<'_, P::Op>,
@@ -284,8 +385,9 @@ fn at_switch<Op: Clone>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::System;
+    use crate::any::tests::comes_back;
     use fanin_core::{JobId, Length};
+    use fanin_wire::canary::CanaryId;
 
     fn built(hosts: &[u32], change: impl FnOnce(&mut JobSpec<'_, ()>)) -> Result<JobNodes<AnyNode<Length>>, String> {
         let hosts: Vec<NodeId> = hosts.iter().copied().map(NodeId).collect();
@@ -398,5 +500,10 @@ mod tests {
         };
         assert_eq!(error(without_places), "descriptors = 0: expected 1 to 16777216");
         assert_eq!(error(|spec| spec.system = System::tree(1)), "window = 4294967295: expected 1 to 1048576 packets");
+    }
+
+    #[test]
+    fn packets_begin_with_the_systems_number() {
+        comes_back(3, CanaryHeader::Broadcast { id: CanaryId::new(1, 0, 80) });
     }
 }

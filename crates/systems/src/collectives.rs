@@ -3,29 +3,11 @@
 
 use fanin_core::CollectiveKind;
 
-use crate::config::{BuildError, LeaderRule, System};
+use crate::config::BuildError;
+use crate::system::System;
 
 /// Most packets that a vector may be cut into: every system numbers so many.
 const PACKETS_MAX: u64 = 1 << 28;
-
-impl System {
-    /// Whether a job goes on without workers that have died (`rina 4.5` to `4.7`).
-    pub fn goes_on_without_workers(&self) -> bool {
-        matches!(self, System::Rina(_))
-    }
-
-    /// Whether workers take this kind of collective at all.
-    pub fn offers(&self, kind: CollectiveKind) -> bool {
-        let copies = matches!(kind, CollectiveKind::Broadcast { .. } | CollectiveKind::AllGather | CollectiveKind::Barrier);
-        match self {
-            System::Exchange => true,
-            System::Canary(_) => !matches!(kind, CollectiveKind::AllToAll { .. }),
-            // What is copied needs no exponents.
-            System::SwitchMl { fixed_point } => !(*fixed_point && copies || matches!(kind, CollectiveKind::AllToAll { .. })),
-            _ => kind == CollectiveKind::Allreduce,
-        }
-    }
-}
 
 /// Whether `workers` workers of a system take a collective of this kind with vectors of `message_bytes` bytes, in elements of `element_bytes`
 /// bytes and packets of `payload_bytes` bytes of payload.
@@ -40,19 +22,12 @@ pub fn check_collective(
 ) -> Result<(), BuildError> {
     let name = kind.name();
     if !system.offers(kind) {
-        let expected = match system {
-            System::SwitchMl { .. } => "allreduce, reduce or reduce-scatter, which sum, with fixed_point".to_string(),
-            other => format!("allreduce, the one that {} has; canary and switchml have all", other.name()),
-        };
+        let others = || System::names_of("and", |other| other.offers(CollectiveKind::Barrier));
+        let only = || format!("allreduce, the one that {} has; {} have all", system.name(), others());
+        let expected = system.facts().offered().map_or_else(only, str::to_string);
         return Err(BuildError::new("collective", name, expected));
     }
-    if let System::Canary(parameters) = system
-        && parameters.leader != LeaderRule::Rotating
-        && !matches!(kind, CollectiveKind::Allreduce | CollectiveKind::Barrier)
-    {
-        let expected = format!("\"rotating\" where the collective is {name}: who leads its blocks follows from its root or its shares");
-        return Err(BuildError::new("leader", parameters.leader, expected));
-    }
+    system.facts().check_collective(kind, name)?;
     if let CollectiveKind::Reduce { root } | CollectiveKind::Broadcast { root } = kind
         && root.0 >= workers
     {
@@ -100,10 +75,10 @@ mod tests {
         );
         assert_eq!(words(System::canary(), reduce, 12), "fine");
         assert_eq!(
-            words(System::SwitchMl { fixed_point: true }, CollectiveKind::AllGather, 12),
+            words(System::SwitchMl(crate::SwitchMlParameters { fixed_point: true }), CollectiveKind::AllGather, 12),
             "collective = all-gather: expected allreduce, reduce or reduce-scatter, which sum, with fixed_point"
         );
-        assert_eq!(words(System::SwitchMl { fixed_point: false }, CollectiveKind::Barrier, 0), "fine");
+        assert_eq!(words(System::SwitchMl(crate::SwitchMlParameters { fixed_point: false }), CollectiveKind::Barrier, 0), "fine");
         assert_eq!(
             words(System::canary(), CollectiveKind::Barrier, 4),
             "message = 4: expected 0 with collective = \"barrier\": workers only meet in it, and have no vector"

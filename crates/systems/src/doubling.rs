@@ -1,18 +1,77 @@
-//! The nodes of a job of recursive doubling of lists: workers only.
+//! Recursive doubling of lists: its parameters, and the nodes of a job, which are workers only.
 
-use fanin_core::{Address, FlowLabel, JobNodes, NodeId, Payload, Placed, Rank};
-use fanin_protocols::doubling::{DoublingWorker, DoublingWorkerConfig, WINDOW_MAX, schedule};
+use fanin_core::payload::Sparsity;
+use fanin_core::{Address, FlowLabel, JobNodes, NetworkMap, NodeId, Payload, Placed, Rank};
+use fanin_protocols::doubling::{DoublingWorkerConfig, WINDOW_MAX, schedule};
 use fanin_wire::doubling::INDEX_BYTES;
+
+use serde::{Deserialize, Serialize};
 
 use crate::any::AnyNode;
 use crate::build::reliability;
-use crate::config::{BuildError, DoublingParameters, JobSpec, System};
+use crate::config::{BuildError, JobSpec};
+use crate::facts::{Facts, Nodes};
+use crate::sparse::{Picks, sparsity};
+use crate::system::System;
+
+pub(crate) use fanin_protocols::doubling::DoublingWorker;
+pub(crate) use fanin_wire::doubling::{DoublingHeader, LAYOUT};
+
+/// The parameters of recursive doubling of lists: sparse allreduce by the hosts alone (flare 7).
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DoublingParameters {
+    /// The share of the indices at which a worker has something: above 0, at most 1.
+    pub density: f64,
+    /// The share of these at which all workers have something: 0 to 1.
+    pub overlap: f64,
+    /// How they are chosen.
+    pub picks: Picks,
+}
+
+impl Default for DoublingParameters {
+    fn default() -> Self {
+        DoublingParameters { density: 0.01, overlap: 0.0, picks: Picks::Random }
+    }
+}
+
+impl System {
+    /// Recursive doubling of lists at a density.
+    pub fn doubling(density: f64) -> Self {
+        System::Doubling(DoublingParameters { density, ..DoublingParameters::default() })
+    }
+}
+
+impl Facts for DoublingParameters {
+    fn divides(&self) -> bool {
+        false
+    }
+
+    fn sums_at_switches(&self) -> bool {
+        false
+    }
+
+    fn sparsity(&self) -> Option<Sparsity> {
+        Some(sparsity(self.density, self.overlap, self.picks))
+    }
+
+    fn set_density(&mut self, share: f64) {
+        self.density = share;
+    }
+
+    fn switch_slots(&self, _window: u32) -> u64 {
+        0
+    }
+}
+
+impl Nodes for DoublingParameters {
+    fn nodes<P: Payload + ?Sized>(&self, spec: &JobSpec<'_, P::Op>, _map: &NetworkMap) -> Result<JobNodes<AnyNode<P>>, BuildError> {
+        nodes(spec, self)
+    }
+}
 
 /// A worker on each host.
-pub(crate) fn nodes<P: Payload + ?Sized>(
-    spec: &JobSpec<'_, P::Op>,
-    parameters: &DoublingParameters,
-) -> Result<JobNodes<AnyNode<P>>, BuildError> {
+fn nodes<P: Payload + ?Sized>(spec: &JobSpec<'_, P::Op>, parameters: &DoublingParameters) -> Result<JobNodes<AnyNode<P>>, BuildError> {
     let capacity = capacity(spec, parameters)?;
     let worker = |(rank, &host): (u32, &NodeId)| {
         let rank = Rank(rank);
@@ -34,7 +93,7 @@ pub(crate) fn nodes<P: Payload + ?Sized>(
 
 /// Pairs in a packet.
 fn capacity<Op>(spec: &JobSpec<'_, Op>, parameters: &DoublingParameters) -> Result<u32, BuildError> {
-    if let Some((key, value, expected)) = System::Doubling(*parameters).sparsity().and_then(|sparsity| sparsity.fault()) {
+    if let Some((key, value, expected)) = parameters.sparsity().and_then(|sparsity| sparsity.fault()) {
         return Err(BuildError::new(key, value, expected));
     }
     if !matches!(spec.element_bytes, 1 | 2 | 4 | 8) {
@@ -54,8 +113,10 @@ fn capacity<Op>(spec: &JobSpec<'_, Op>, parameters: &DoublingParameters) -> Resu
 
 #[cfg(test)]
 mod tests {
+    use crate::any::tests::comes_back;
     use crate::{JobSpec, System, build};
     use fanin_core::{Duration, ElementOp, JobId, NetworkMap, NodeId, PayloadOp};
+    use fanin_wire::doubling::{DoublingHeader, ListName};
 
     fn spec(hosts: &[NodeId]) -> JobSpec<'_, PayloadOp> {
         JobSpec {
@@ -93,5 +154,10 @@ mod tests {
         assert_eq!(error(|spec| spec.payload_bytes = 4), "payload = 4: expected 8 bytes, an index and a value, to 524280");
         assert_eq!(error(|spec| spec.window = 40_000), "window = 40000: expected 1 to 32768 packets");
         assert_eq!(error(|spec| spec.system = System::doubling(1.5)), "density = 1.5: expected above 0, and at most 1");
+    }
+
+    #[test]
+    fn packets_begin_with_the_systems_number() {
+        comes_back(15, DoublingHeader::Probe { list: ListName { operation: 87, digest: 5, step: 6 } });
     }
 }

@@ -1,34 +1,71 @@
-//! The nodes of a job whose hosts send each other messages: workers only.
+//! Messages between hosts: the nodes of a job, which are workers only. There are no parameters.
 
 use std::sync::Arc;
 
-use fanin_core::{Address, FlowLabel, JobNodes, Payload, Placed, Rank};
-use fanin_protocols::exchange::{ExchangeWorker, ExchangeWorkerConfig};
+use fanin_core::{Address, CollectiveKind, FlowLabel, JobNodes, NetworkMap, Payload, Placed, Rank};
+use fanin_protocols::exchange::ExchangeWorkerConfig;
+use serde::{Deserialize, Serialize};
 
 use crate::any::AnyNode;
 use crate::build::reliability;
 use crate::config::{BuildError, JobSpec};
+use crate::facts::{Facts, Nodes};
+use crate::system::System;
 
-/// A worker on each host.
-pub(crate) fn nodes<P: Payload + ?Sized>(spec: &JobSpec<'_, P::Op>) -> Result<JobNodes<AnyNode<P>>, BuildError> {
-    let (count, most) = (spec.hosts.len(), ExchangeWorkerConfig::<P::Op>::WORKERS_MAX);
-    if count > most as usize {
-        return Err(BuildError::new("workers", count, format!("at most {most} that send each other messages")));
+pub(crate) use fanin_protocols::exchange::ExchangeWorker;
+pub(crate) use fanin_wire::exchange::{ExchangeHeader, LAYOUT};
+
+/// The parameters of messages between hosts: none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ExchangeParameters {}
+
+impl System {
+    /// Every collective by messages between hosts.
+    pub const fn exchange() -> Self {
+        System::Exchange(ExchangeParameters {})
     }
-    let addresses: Arc<[Address]> = spec.hosts.iter().map(|host| Address::worker(*host)).collect();
-    let worker = |(rank, at): (u32, &Address)| {
-        let config = ExchangeWorkerConfig {
-            job: spec.id,
-            rank: Rank(rank),
-            addresses: addresses.clone(),
-            op: spec.op.clone(),
-            element_bytes: spec.element_bytes,
-            block_elements: spec.payload_bytes / spec.element_bytes,
-            window: spec.window,
-            flow: FlowLabel(u32::from(spec.id.0)),
-            reliability: reliability(spec),
+}
+
+impl Facts for ExchangeParameters {
+    fn divides(&self) -> bool {
+        false
+    }
+
+    fn sums_at_switches(&self) -> bool {
+        false
+    }
+
+    fn offers(&self, _kind: CollectiveKind) -> bool {
+        true
+    }
+
+    fn switch_slots(&self, _window: u32) -> u64 {
+        0
+    }
+}
+
+impl Nodes for ExchangeParameters {
+    fn nodes<P: Payload + ?Sized>(&self, spec: &JobSpec<'_, P::Op>, _map: &NetworkMap) -> Result<JobNodes<AnyNode<P>>, BuildError> {
+        let (count, most) = (spec.hosts.len(), ExchangeWorkerConfig::<P::Op>::WORKERS_MAX);
+        if count > most as usize {
+            return Err(BuildError::new("workers", count, format!("at most {most} that send each other messages")));
+        }
+        let addresses: Arc<[Address]> = spec.hosts.iter().map(|host| Address::worker(*host)).collect();
+        let worker = |(rank, at): (u32, &Address)| {
+            let config = ExchangeWorkerConfig {
+                job: spec.id,
+                rank: Rank(rank),
+                addresses: addresses.clone(),
+                op: spec.op.clone(),
+                element_bytes: spec.element_bytes,
+                block_elements: spec.payload_bytes / spec.element_bytes,
+                window: spec.window,
+                flow: FlowLabel(u32::from(spec.id.0)),
+                reliability: reliability(spec),
+            };
+            Placed { at: *at, node: AnyNode::ExchangeWorker(ExchangeWorker::new(config)) }
         };
-        Placed { at: *at, node: AnyNode::ExchangeWorker(ExchangeWorker::new(config)) }
-    };
-    Ok(JobNodes { workers: (0..).zip(addresses.iter()).map(worker).collect(), others: Vec::new() })
+        Ok(JobNodes { workers: (0..).zip(addresses.iter()).map(worker).collect(), others: Vec::new() })
+    }
 }

@@ -2,14 +2,99 @@
 
 use std::collections::BTreeMap;
 
+use fanin_core::payload::Sparsity;
 use fanin_core::{Address, JobNodes, NetworkMap, NodeId, Payload, Placed, Suspect};
-use fanin_protocols::flare::{Blocks, FlareSwitch, FlareSwitchConfig, FlareWorker, FlareWorkerConfig, RANGE_MAX, StorageKind, WINDOW_MAX};
+use fanin_protocols::flare::{Blocks, FlareSwitchConfig, FlareWorkerConfig, RANGE_MAX, StorageKind, WINDOW_MAX};
 use fanin_protocols::tree::TreeRole;
 use fanin_wire::flare::INDEX_BYTES;
 
+use serde::{Deserialize, Serialize};
+
 use crate::any::{AnyNode, resend_gap};
-use crate::config::{BuildError, FlareCoding, FlareParameters, FlareStorage, JobSpec, System};
+use crate::config::{BuildError, JobSpec};
+use crate::facts::{Facts, KeyUse, KeysOf, Nodes};
+use crate::sparse::{Picks, sparsity};
+use crate::system::System;
 use crate::trees::StaticTrees;
+
+pub(crate) use fanin_protocols::flare::{FlareSwitch, FlareWorker};
+pub(crate) use fanin_wire::flare::{FlareHeader, LAYOUT};
+
+/// What switches keep sums in (Flare).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FlareStorage {
+    /// At each switch a table where what is in the sum is expected to fill no more than half of it, else an array (flare 5).
+    #[default]
+    Fitting,
+    /// Tables at the switches of hosts, arrays above (flare 5, two-level approach).
+    TwoLevel,
+    /// Arrays everywhere.
+    Array,
+    /// Tables everywhere.
+    Table,
+}
+
+/// How packets of pairs name the indices of their values (Flare).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FlareCoding {
+    /// Each packet as takes the fewest bytes: an index for each value; a bit for each index of a range; or the first index alone, where none is
+    /// left out.
+    #[default]
+    Shortest,
+    /// An index for each value, as the paper has it (flare 2).
+    Pairs,
+}
+
+/// The parameters of Flare's sparse allreduce: pairs of index and value, in a static tree (flare 1 to 9). Its dense one is a static tree to the
+/// network.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(default)]
+pub struct FlareParameters {
+    /// The share of the indices at which a worker has something: above 0, at most 1.
+    pub density: f64,
+    /// The share of these at which all workers have something: 0 to 1.
+    pub overlap: f64,
+    /// How they are chosen.
+    pub picks: Picks,
+    /// Indices of a block, at most 65536; 0 for as many as have, on average, nine tenths of a packet of pairs (flare 2).
+    pub range: u32,
+    /// Whether workers begin a part of each window by their rank (flare 4.7), so that a switch's cores have different blocks to work at. Where switches
+    /// are not limited by their cores it only delays each block's sum by the time in which workers go round the window.
+    pub staggered: bool,
+    /// How packets name indices.
+    pub coding: FlareCoding,
+    /// What switches keep sums in.
+    pub storage: FlareStorage,
+    /// Slots of a table; 0 for as many as make 1 KiB of values (flare 4.5).
+    pub slots: u32,
+    /// Whether tables try the next slot, too.
+    pub probes: bool,
+}
+
+impl Default for FlareParameters {
+    fn default() -> Self {
+        FlareParameters {
+            density: 0.01,
+            overlap: 0.0,
+            picks: Picks::Random,
+            range: 0,
+            staggered: false,
+            coding: FlareCoding::Shortest,
+            storage: FlareStorage::Fitting,
+            slots: 0,
+            probes: false,
+        }
+    }
+}
+
+impl System {
+    /// Flare at a density, with what follows from it.
+    pub fn flare(density: f64) -> Self {
+        System::Flare(FlareParameters { density, ..FlareParameters::default() })
+    }
+}
 
 /// Bytes of a table's values, where the plan does not say how many slots it has (`flare 4.5`: 256 of 32 bits).
 const TABLE_BYTES: u32 = 1_024;
@@ -17,8 +102,41 @@ const TABLE_BYTES: u32 = 1_024;
 /// The most slots of a table: one for each index of the largest block.
 const SLOTS_MAX: u32 = RANGE_MAX;
 
+impl Facts for FlareParameters {
+    fn divides(&self) -> bool {
+        false
+    }
+
+    fn is_routed(&self, _partial: bool) -> bool {
+        false
+    }
+
+    fn sparsity(&self) -> Option<Sparsity> {
+        Some(sparsity(self.density, self.overlap, self.picks))
+    }
+
+    fn set_density(&mut self, share: f64) {
+        self.density = share;
+    }
+
+    fn slot_bytes(&self, job: &JobSpec<'_, ()>, _map: &NetworkMap, _switch: NodeId) -> u64 {
+        FlarePackets::of(job).block_bytes(self).unwrap_or(u64::from(job.payload_bytes))
+    }
+
+    fn idle_keys(&self, _job: &KeysOf) -> Vec<KeyUse> {
+        let tables = self.storage != FlareStorage::Array;
+        ["slots", "probes"].map(|key| (key, tables, "with storage = \"array\", which has no tables")).into()
+    }
+}
+
+impl Nodes for FlareParameters {
+    fn nodes<P: Payload + ?Sized>(&self, spec: &JobSpec<'_, P::Op>, map: &NetworkMap) -> Result<JobNodes<AnyNode<P>>, BuildError> {
+        nodes(spec, map, self)
+    }
+}
+
 /// Workers, and switches on one static tree.
-pub(crate) fn nodes<P: Payload + ?Sized>(
+fn nodes<P: Payload + ?Sized>(
     spec: &JobSpec<'_, P::Op>,
     map: &NetworkMap,
     parameters: &FlareParameters,
@@ -106,7 +224,7 @@ fn star_storage(parameters: &FlareParameters, blocks: &Blocks, workers: u32) -> 
 
 /// How blocks are cut and packed.
 fn blocks(spec: &FlarePackets, parameters: &FlareParameters) -> Result<Blocks, BuildError> {
-    if let Some((key, value, expected)) = System::Flare(*parameters).sparsity().and_then(|sparsity| sparsity.fault()) {
+    if let Some((key, value, expected)) = parameters.sparsity().and_then(|sparsity| sparsity.fault()) {
         return Err(BuildError::new(key, value, expected));
     }
     if !matches!(spec.element_bytes, 1 | 2 | 4 | 8) {
@@ -169,8 +287,10 @@ fn workers_below(role: &TreeRole, roles: &BTreeMap<NodeId, TreeRole>) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{System, build};
+    use crate::any::tests::comes_back;
+    use crate::build;
     use fanin_core::{Duration, JobId};
+    use fanin_wire::flare::FlareBlock;
 
     fn spec(hosts: &[NodeId], parameters: FlareParameters) -> JobSpec<'_, fanin_core::PayloadOp> {
         JobSpec {
@@ -262,5 +382,10 @@ mod tests {
             (spec.payload_bytes, spec.system) = (8, System::Flare(FlareParameters { range: 60_000, ..FlareParameters::default() }))
         });
         assert!(few.starts_with("payload = 8: expected a packet that takes more than 1 of the 60000 pairs"), "{few}");
+    }
+
+    #[test]
+    fn packets_begin_with_the_systems_number() {
+        comes_back(14, FlareHeader::Rejected { at: FlareBlock { number: 86, operation: 4 } });
     }
 }

@@ -1,31 +1,23 @@
 //! Where fields are in the headers of all systems.
 
 use fanin_core::Wire;
-use fanin_wire::layout::{Layout, blocks, hop, hosts, trees};
+use fanin_wire::layout::{Layout, hop};
 
-use crate::any::{
-    A2TP, ATP, AnyHeader, BACKGROUND, CANARY, DOUBLING, EXCHANGE, FLARE, MACHINES, NETREDUCE, PANAMA, PS, RINA, RING, SHARP, SWITCHML, TREE,
-};
+use crate::any::{AnyHeader, BACKGROUND};
 
-/// Packets as hop headers tell them apart: the number, the system's name in plans, and where fields are in its headers.
-pub const LAYOUTS: &[(u8, &str, &Layout)] = &[
-    (BACKGROUND, "link", &hop::LINK),
-    (TREE, "tree", &trees::TREE),
-    (RING, "ring", &hosts::RING),
-    (CANARY, "canary", &blocks::CANARY),
-    (SWITCHML, "switchml", &trees::SWITCHML),
-    (ATP, "atp", &hosts::ATP),
-    (A2TP, "a2tp", &hosts::ATP),
-    (PANAMA, "panama", &trees::PANAMA),
-    (SHARP, "sharp", &trees::SHARP),
-    (NETREDUCE, "netreduce", &blocks::NETREDUCE),
-    (MACHINES, "machines", &blocks::NETREDUCE),
-    (RINA, "rina", &blocks::RINA),
-    (PS, "ps", &hosts::PS),
-    (FLARE, "flare", &trees::FLARE),
-    (DOUBLING, "doubling", &hosts::DOUBLING),
-    (EXCHANGE, "exchange", &hosts::EXCHANGE),
-];
+/// Layouts of all systems.
+macro_rules! layouts {
+    ($($system:ident($Parameters:ident) = $number:literal $name:literal in $module:ident,
+        packets $packets:ident $(($Header:ident))?, workers [$($worker:ident),*], others [$($other:ident),*];)*) => {
+        /// Packets as hop headers tell them apart: the number, the system's name in plans, and where fields are in its headers.
+        pub const LAYOUTS: &[(u8, &str, &Layout)] = &[
+            (BACKGROUND, "link", &hop::LINK),
+            $(($number, $name, &crate::$module::LAYOUT),)*
+        ];
+    };
+}
+
+systems!(layouts);
 
 /// The block that a header is about, of systems whose packets say that.
 pub fn block_of(header: &AnyHeader) -> Option<u64> {

@@ -1,17 +1,98 @@
-//! The nodes of an allreduce over machines with several workers each: who hangs on one switch is on one machine.
+//! Allreduces over machines with several workers each: their parameters, and the nodes of a job. Who hangs on one switch is on one machine.
 
 use fanin_core::{Address, FlowLabel, JobNodes, NetworkMap, NodeId, Payload, Placed, PortId, Rank, Suspect};
-use fanin_protocols::machines::{Algorithm, MachinesWorker, MachinesWorkerConfig, WORKERS_MAX};
-use fanin_protocols::netreduce::{MessageShape, NetReduceChild, NetReduceConnection, NetReduceRings, NetReduceSwitchConfig, Variants};
+use fanin_protocols::machines::{Algorithm, MachinesWorkerConfig, WORKERS_MAX};
+use fanin_protocols::netreduce::{MessageShape, NetReduceChild, NetReduceConnection, NetReduceSwitchConfig, Variants};
+
+use serde::{Deserialize, Serialize};
 
 use crate::any::{AnyNode, resend_gap};
 use crate::build::reliability;
-use crate::config::{AlgorithmRule, BuildError, JobSpec, MachinesParameters, StepParameters};
+use crate::config::{BuildError, JobSpec, StepParameters};
+use crate::congestion::CongestionParameters;
+use crate::facts::{Facts, KeyUse, KeysOf, Nodes, two_windows};
 use crate::layout::{self, leaf_of};
 use crate::netreduce;
 
+pub(crate) use fanin_protocols::machines::MachinesWorker;
+pub(crate) use fanin_protocols::netreduce::NetReduceRings;
+pub(crate) use fanin_wire::netreduce::LAYOUT;
+
+/// How vectors on several machines are summed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AlgorithmRule {
+    /// One ring of all workers (baselines 1).
+    #[default]
+    FlatRing,
+    /// Reduce-scatter in machines, a ring for each worker of a machine, all-gather (baselines 2).
+    ParallelRing,
+    /// Reduction to masters, a ring of masters, broadcast (baselines 3).
+    Tencent,
+    /// A ring of NetReduce for each worker of a machine (netreduce 5.9).
+    #[serde(rename = "parallel-netreduce")]
+    ParallelNetReduce,
+}
+
+/// The parameters of allreduces over machines: rings, Tencent's allreduce and parallel NetReduce over machines (what hangs on a switch),
+/// reliably (baselines 1 to 3, netreduce 5.9).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(default)]
+pub struct MachinesParameters {
+    /// How vectors are summed.
+    pub algorithm: AlgorithmRule,
+    /// N: into how many messages the job's window is divided (netreduce 7).
+    pub window_messages: u32,
+    /// As of NetReduce.
+    pub retries: u32,
+    /// Whether rates follow marks.
+    #[serde(flatten)]
+    pub congestion: CongestionParameters,
+    /// What a step costs its host.
+    #[serde(flatten)]
+    pub steps: StepParameters,
+}
+
+impl Default for MachinesParameters {
+    fn default() -> Self {
+        let algorithm = AlgorithmRule::FlatRing;
+        MachinesParameters {
+            algorithm,
+            window_messages: 2,
+            retries: 0,
+            congestion: CongestionParameters::default(),
+            steps: StepParameters::NONE,
+        }
+    }
+}
+
+impl Facts for MachinesParameters {
+    fn sums_at_switches(&self) -> bool {
+        self.algorithm == AlgorithmRule::ParallelNetReduce
+    }
+
+    fn switch_slots(&self, window: u32) -> u64 {
+        if self.algorithm == AlgorithmRule::ParallelNetReduce { two_windows(window) } else { 0 }
+    }
+
+    // What each child has sent is kept by itself, for each of a machine's rings.
+    fn slot_bytes(&self, job: &JobSpec<'_, ()>, map: &NetworkMap, switch: NodeId) -> u64 {
+        u64::from(job.payload_bytes).saturating_mul(map.neighbours(switch).len() as u64).saturating_mul(rings(job, map))
+    }
+
+    fn idle_keys(&self, _job: &KeysOf) -> Vec<KeyUse> {
+        self.congestion.idle_keys()
+    }
+}
+
+impl Nodes for MachinesParameters {
+    fn nodes<P: Payload + ?Sized>(&self, spec: &JobSpec<'_, P::Op>, map: &NetworkMap) -> Result<JobNodes<AnyNode<P>>, BuildError> {
+        nodes(spec, map, self)
+    }
+}
+
 /// Workers on machines, and for parallel NetReduce the accelerators at the switch above.
-pub(crate) fn nodes<P: Payload + ?Sized>(
+fn nodes<P: Payload + ?Sized>(
     spec: &JobSpec<'_, P::Op>,
     map: &NetworkMap,
     parameters: &MachinesParameters,
@@ -76,6 +157,13 @@ pub(crate) fn nodes<P: Payload + ?Sized>(
 }
 
 /// One flow for the job: hashing tells workers apart by their addresses.
+/// Workers of the machine that has most of them.
+fn rings(job: &JobSpec<'_, ()>, map: &NetworkMap) -> u64 {
+    let mut leaves: Vec<NodeId> = job.hosts.iter().filter_map(|host| leaf_of(map, *host).ok()).map(|leaf| leaf.node).collect();
+    leaves.sort_unstable();
+    leaves.chunk_by(|a, b| a == b).map(<[NodeId]>::len).max().unwrap_or(1) as u64
+}
+
 fn flow<Op>(spec: &JobSpec<'_, Op>) -> FlowLabel {
     FlowLabel(u32::from(spec.id.0))
 }

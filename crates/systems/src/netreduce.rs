@@ -1,20 +1,119 @@
-//! The nodes of a NetReduce job.
+//! NetReduce: its parameters, and the nodes of a job.
 
 use fanin_core::{Address, Duration, FlowLabel, JobNodes, NetworkMap, NodeId, Payload, Placed, PortId, Rank};
 use fanin_protocols::netreduce::{
-    Beyond, Deallocation, Lookup, MessageShape, NetReduceChild, NetReduceConnection, NetReduceParent, NetReducePeer, NetReduceSwitch,
-    NetReduceSwitchConfig, NetReduceWorker, NetReduceWorkerConfig, Recovery, Reemission, Variants, WORKERS_MAX,
+    Beyond, Deallocation, Lookup, MessageShape, NetReduceChild, NetReduceConnection, NetReduceParent, NetReducePeer, NetReduceSwitchConfig,
+    NetReduceWorkerConfig, Recovery, Reemission, Variants, WORKERS_MAX,
 };
 use fanin_protocols::shared::connection::Dcqcn;
 use fanin_protocols::shared::reliability::Reliability;
 
+use serde::{Deserialize, Serialize};
+
 use crate::any::{AnyNode, resend_gap};
-use crate::build::{reliability, ring_order};
-use crate::config::{
-    BuildError, CongestionParameters, CongestionRule, DeallocationRule, JobSpec, LookupRule, NetReduceParameters, RecoveryRule,
-    ReemissionRule,
-};
+use crate::build::reliability;
+use crate::config::{BuildError, JobSpec, RingOrder};
+use crate::congestion::{CongestionParameters, CongestionRule};
+use crate::facts::{Facts, KeyUse, KeysOf, Nodes};
 use crate::layout::{self, Members, TreePlace, leaf_of};
+use crate::ring::ring_order;
+use crate::system::System;
+
+pub(crate) use fanin_protocols::netreduce::{NetReduceSwitch, NetReduceWorker};
+pub(crate) use fanin_wire::netreduce::{LAYOUT, NetReduceHeader};
+
+/// How an accelerator finds the message of a packet (NetReduce).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LookupRule {
+    /// It knows the messages of a window.
+    #[default]
+    Window,
+    /// As in the paper: it knows one, that of the first packet that came last. A loss can make the job wait for ever.
+    Newest,
+}
+
+/// When a slot is free again (NetReduce).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DeallocationRule {
+    /// When the sum one window on is complete.
+    #[default]
+    Full,
+    /// As in the paper: when a packet one window on comes. A lost sum can make the job wait for ever.
+    Packet,
+}
+
+/// Who gets a sum again (NetReduce).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ReemissionRule {
+    /// The receiver of the connection on which a packet was sent again.
+    #[default]
+    Requester,
+    /// All receivers.
+    All,
+}
+
+/// Who sends again what is lost (NetReduce).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RecoveryRule {
+    /// The accelerator, on the link that has lost it. Not where another rule is the paper's: those are about cards.
+    #[default]
+    Switch,
+    /// As in the paper: network cards, from end to end.
+    Cards,
+}
+
+/// The parameters of NetReduce: accelerators in the connections of a ring of network cards (netreduce 1 to 10).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(default)]
+pub struct NetReduceParameters {
+    /// N: into how many messages the job's window is divided (netreduce 7).
+    pub window_messages: u32,
+    /// The order of the ring.
+    pub order: RingOrder,
+    /// How a packet's message is found.
+    pub lookup: LookupRule,
+    /// When a slot is free again.
+    pub deallocation: DeallocationRule,
+    /// Who gets a sum again.
+    pub reemission: ReemissionRule,
+    /// Who sends again what is lost.
+    pub recovery: RecoveryRule,
+    /// The least time that an accelerator waits for a receiver's acknowledgement. By default three of the round trips of 6.3 us that the
+    /// paper measures: cards acknowledge one packet in sixteen, behind what their links are sending. Larger where round trips are.
+    pub answer_min_ps: u64,
+    /// A connection breaks with one timeout in a row more than this; 0: only the job's patience ends. Network cards have 7.
+    pub retries: u32,
+    /// Whether rates follow marks.
+    #[serde(flatten)]
+    pub congestion: CongestionParameters,
+}
+
+impl Default for NetReduceParameters {
+    fn default() -> Self {
+        NetReduceParameters {
+            window_messages: 2,
+            order: RingOrder::Host,
+            lookup: LookupRule::Window,
+            deallocation: DeallocationRule::Full,
+            reemission: ReemissionRule::Requester,
+            recovery: RecoveryRule::Switch,
+            answer_min_ps: 20_000_000,
+            retries: 0,
+            congestion: CongestionParameters::default(),
+        }
+    }
+}
+
+impl System {
+    /// NetReduce with a window of two messages, and what its text leaves open chosen to be safe.
+    pub fn netreduce() -> Self {
+        System::NetReduce(NetReduceParameters::default())
+    }
+}
 
 /// F of DCQCN: so many steps lead half way back each, before the target grows.
 const RECOVERY_STEPS: u8 = 5;
@@ -30,8 +129,25 @@ struct Plan<'a, Op> {
     place_of: Vec<usize>,
 }
 
+impl Facts for NetReduceParameters {
+    // What each child has sent is kept by itself.
+    fn slot_bytes(&self, job: &JobSpec<'_, ()>, map: &NetworkMap, switch: NodeId) -> u64 {
+        u64::from(job.payload_bytes).saturating_mul(map.neighbours(switch).len() as u64)
+    }
+
+    fn idle_keys(&self, _job: &KeysOf) -> Vec<KeyUse> {
+        self.congestion.idle_keys()
+    }
+}
+
+impl Nodes for NetReduceParameters {
+    fn nodes<P: Payload + ?Sized>(&self, spec: &JobSpec<'_, P::Op>, map: &NetworkMap) -> Result<JobNodes<AnyNode<P>>, BuildError> {
+        nodes(spec, map, self)
+    }
+}
+
 /// Workers in a ring, and accelerators on one static tree.
-pub(crate) fn nodes<P: Payload + ?Sized>(
+fn nodes<P: Payload + ?Sized>(
     spec: &JobSpec<'_, P::Op>,
     map: &NetworkMap,
     parameters: &NetReduceParameters,
@@ -222,7 +338,8 @@ impl<Op: Clone> Plan<'_, Op> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{System, build};
+    use crate::any::tests::comes_back;
+    use crate::build;
     use fanin_core::{JobId, Length, Suspect};
 
     /// A network of four workers on two leaves: Figure 5 of the paper.
@@ -300,5 +417,10 @@ mod tests {
             let shape = shape(&JobSpec { window: 1 << 20, ..spec(&hosts) }, window_messages).unwrap();
             assert!(shape.is_possible() && u32::from(shape.packets) * window_messages <= 1 << 20);
         }
+    }
+
+    #[test]
+    fn packets_begin_with_the_systems_number() {
+        comes_back(10, NetReduceHeader::Down { message: 83, offset: 1 });
     }
 }

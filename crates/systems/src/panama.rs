@@ -1,14 +1,55 @@
-//! The nodes of a PANAMA job.
+//! PANAMA: its parameters, and the nodes of a job.
 
 use fanin_core::{Address, JobNodes, NetworkMap, NodeId, Payload, Placed};
-use fanin_protocols::panama::{PanamaSwitch, PanamaWorker};
+use serde::{Deserialize, Serialize};
 
 use crate::any::AnyNode;
 use crate::config::{BuildError, JobSpec};
+use crate::facts::{Facts, Nodes};
 use crate::trees::{StaticTrees, SwitchOnTrees};
 
+pub(crate) use fanin_protocols::panama::{PanamaSwitch, PanamaWorker};
+pub(crate) use fanin_wire::panama::{LAYOUT, PanamaHeader};
+
+/// The parameters of PANAMA: static reduction trees with a window that follows congestion marks; all workers have the same (baselines 5 and 8).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PanamaParameters {
+    /// How many; block b is reduced on tree b mod `trees`.
+    pub trees: u32,
+    /// The congestion window at the beginning of the job, in packets; the job's window is the largest. By default about the ten packets that
+    /// TCP begins with (RFC 6928): all workers' first windows meet in the same queues.
+    pub window_initial: u32,
+}
+
+impl Default for PanamaParameters {
+    fn default() -> Self {
+        PanamaParameters { trees: 1, window_initial: 16 }
+    }
+}
+
+impl Facts for PanamaParameters {
+    fn obeys_marks(&self) -> bool {
+        true
+    }
+
+    fn is_routed(&self, partial: bool) -> bool {
+        partial
+    }
+
+    fn trees(&self) -> Option<u32> {
+        Some(self.trees.max(1))
+    }
+}
+
+impl Nodes for PanamaParameters {
+    fn nodes<P: Payload + ?Sized>(&self, spec: &JobSpec<'_, P::Op>, map: &NetworkMap) -> Result<JobNodes<AnyNode<P>>, BuildError> {
+        nodes(spec, map, self.trees, self.window_initial)
+    }
+}
+
 /// Workers, and switches on `trees` static trees.
-pub(crate) fn nodes<P: Payload + ?Sized>(
+fn nodes<P: Payload + ?Sized>(
     spec: &JobSpec<'_, P::Op>,
     map: &NetworkMap,
     trees: u32,
@@ -29,4 +70,15 @@ pub(crate) fn nodes<P: Payload + ?Sized>(
     };
     let others = trees.switches.into_iter().map(node).collect();
     Ok(JobNodes { workers, others })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::PanamaHeader;
+    use crate::any::tests::comes_back;
+
+    #[test]
+    fn packets_begin_with_the_systems_number() {
+        comes_back(8, PanamaHeader::Aggregate { block: 82, marked_up: true, marked_down: false });
+    }
 }

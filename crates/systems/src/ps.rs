@@ -1,16 +1,76 @@
-//! The nodes of a job with parameter servers.
+//! Parameter servers: their parameters, and the nodes of a job.
 
 use fanin_core::{Address, FlowLabel, JobNodes, NetworkMap, NodeId, Payload, Placed, Rank, Role, Suspect};
-use fanin_protocols::ps::{PsPeer, PsServer, PsServerConfig, PsWindowConfig, PsWorker, PsWorkerConfig, WINDOW_MAX, WORKERS_MAX};
+use fanin_protocols::ps::{PsPeer, PsServerConfig, PsWindowConfig, PsWorkerConfig, WINDOW_MAX, WORKERS_MAX};
 use fanin_protocols::shared::real::Real;
+
+use serde::{Deserialize, Serialize};
 
 use crate::any::AnyNode;
 use crate::build::reliability;
-use crate::config::{BuildError, JobSpec, PsParameters};
+use crate::config::{BuildError, JobSpec};
+use crate::facts::{Facts, KeyUse, KeysOf, Nodes};
 use crate::layout::leaf_of;
+use crate::system::System;
+
+pub(crate) use fanin_protocols::ps::{PsServer, PsWorker};
+pub(crate) use fanin_wire::ps::{LAYOUT, PsHeader};
+
+/// The parameters of parameter servers, with switches that only forward (baselines 4).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PsParameters {
+    /// Where a job has no servers of its own: how many of its workers have a shard beside them, those of the lowest ranks; 0 for all.
+    pub shards: u32,
+    /// First window in packets, of a worker at all servers together; 0 for half of the job's window.
+    pub initial: u32,
+    /// By how much the window at a server grows in a round trip, in bytes of payload; as of ATP.
+    pub increase_bytes: u32,
+}
+
+impl Default for PsParameters {
+    fn default() -> Self {
+        PsParameters { shards: 0, initial: 0, increase_bytes: 1_500 }
+    }
+}
+
+impl System {
+    /// One parameter server, or as many as the job has.
+    pub fn ps() -> Self {
+        System::Ps(PsParameters::default())
+    }
+}
+
+impl Facts for PsParameters {
+    fn servers(&self) -> u32 {
+        1
+    }
+
+    fn obeys_marks(&self) -> bool {
+        true
+    }
+
+    fn sums_at_switches(&self) -> bool {
+        false
+    }
+
+    fn switch_slots(&self, _window: u32) -> u64 {
+        0
+    }
+
+    fn idle_keys(&self, job: &KeysOf) -> Vec<KeyUse> {
+        vec![("shards", !job.servers, "without servers = 0: shards are beside workers where there are no servers")]
+    }
+}
+
+impl Nodes for PsParameters {
+    fn nodes<P: Payload + ?Sized>(&self, spec: &JobSpec<'_, P::Op>, map: &NetworkMap) -> Result<JobNodes<AnyNode<P>>, BuildError> {
+        nodes(spec, map, self)
+    }
+}
 
 /// Workers, and a server for each shard: on hosts of their own, or beside workers.
-pub(crate) fn nodes<P: Payload + ?Sized>(
+fn nodes<P: Payload + ?Sized>(
     spec: &JobSpec<'_, P::Op>,
     map: &NetworkMap,
     parameters: &PsParameters,
@@ -92,8 +152,10 @@ fn window<Op>(spec: &JobSpec<'_, Op>, parameters: &PsParameters, servers: u32) -
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{System, build};
+    use crate::any::tests::comes_back;
+    use crate::build;
     use fanin_core::{Duration, JobId, Length};
+    use fanin_wire::ps::ShardBlock;
 
     fn spec<'a>(hosts: &'a [NodeId], servers: &'a [NodeId], parameters: PsParameters) -> JobSpec<'a, ()> {
         JobSpec {
@@ -140,5 +202,10 @@ mod tests {
         assert_eq!(error(&[], 5, 64), "shards = 5: expected at most 4, the number of workers");
         assert_eq!(error(&hosts[5..], 2, 64), "shards = 2: expected no such key where the job has servers of its own");
         assert_eq!(error(&hosts[5..], 0, 40_000), "window = 40000: expected 1 to 32768 packets for each server");
+    }
+
+    #[test]
+    fn packets_begin_with_the_systems_number() {
+        comes_back(13, PsHeader::Rejected { at: ShardBlock { seq: 85, operation: 2, shard: 3 } });
     }
 }

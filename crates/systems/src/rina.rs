@@ -1,18 +1,76 @@
-//! The nodes of a Rina job.
+//! Rina: its parameters, and the nodes of a job.
 
 use std::sync::Arc;
 
-use fanin_core::{Address, FlowLabel, JobNodes, NetworkMap, NodeId, Payload, Placed, Rank};
-use fanin_protocols::rina::{RinaLayout, RinaMember, RinaRack, RinaSwitch, RinaSwitchConfig, RinaWorker, RinaWorkerConfig};
+use fanin_core::{Address, FlowLabel, Instant, JobNodes, NetworkMap, NodeId, Payload, Placed, Rank, Tx};
+use fanin_protocols::rina::{RinaLayout, RinaMember, RinaRack, RinaSwitchConfig, RinaWorkerConfig};
 use fanin_wire::rina::MEMBERS_MAX;
 
-use crate::any::AnyNode;
-use crate::build::{reliability, ring_order};
-use crate::config::{BuildError, JobSpec, RinaParameters};
+use serde::{Deserialize, Serialize};
+
+use crate::any::{AnyHeader, AnyNode, Wrapped};
+use crate::build::reliability;
+use crate::config::{BuildError, JobSpec, RingOrder, StepParameters, UNLIMITED};
+use crate::facts::{Facts, Nodes};
 use crate::layout::{aggregating, leaf_of};
+use crate::ring::ring_order;
+use crate::system::System;
+
+pub(crate) use fanin_protocols::rina::{RinaSwitch, RinaWorker};
+pub(crate) use fanin_wire::rina::{LAYOUT, RinaHeader};
+
+/// The parameters of Rina: a ring of racks that their switches sum, and of workers without such a switch (rina 1 to 7).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RinaParameters {
+    /// How many top-of-rack switches aggregate: those with most of the job's workers (`rina 6.5`).
+    pub aggregating: u32,
+    /// The order of the ring.
+    pub order: RingOrder,
+    /// The rate of the switches' aggregation in bits per second: agents have no more under way than that brings in a round trip
+    /// (`rina 4.3`). 0: no such limit. The paper's switch does about 20 Gb/s.
+    pub full_speed_bps: u64,
+    /// What a step costs the hosts that hand partitions on.
+    #[serde(flatten)]
+    pub steps: StepParameters,
+}
+
+impl Default for RinaParameters {
+    fn default() -> Self {
+        RinaParameters { aggregating: UNLIMITED, order: RingOrder::Host, full_speed_bps: 20_000_000_000, steps: StepParameters::NONE }
+    }
+}
+
+impl System {
+    /// Rina with every top-of-rack switch aggregating.
+    pub fn rina() -> Self {
+        System::Rina(RinaParameters::default())
+    }
+}
+
+impl<P: Payload + ?Sized> AnyNode<P> {
+    /// Tells a worker that another rank is gone, before its patience is over; nothing where the system goes on without nobody (model checking).
+    pub fn take_for_dead<T: Tx<AnyHeader, P>>(&mut self, now: Instant, rank: Rank, tx: &mut T) {
+        if let AnyNode::RinaWorker(node) = self {
+            node.take_for_dead(now, rank, &mut Wrapped::new(tx));
+        }
+    }
+}
+
+impl Facts for RinaParameters {
+    fn goes_on_without_workers(&self) -> bool {
+        true
+    }
+}
+
+impl Nodes for RinaParameters {
+    fn nodes<P: Payload + ?Sized>(&self, spec: &JobSpec<'_, P::Op>, map: &NetworkMap) -> Result<JobNodes<AnyNode<P>>, BuildError> {
+        nodes(spec, map, self)
+    }
+}
 
 /// Workers in a ring of racks, and a node at each switch that aggregates.
-pub(crate) fn nodes<P: Payload + ?Sized>(
+fn nodes<P: Payload + ?Sized>(
     spec: &JobSpec<'_, P::Op>,
     map: &NetworkMap,
     parameters: &RinaParameters,
@@ -96,8 +154,8 @@ fn layout<Op>(spec: &JobSpec<'_, Op>, map: &NetworkMap, parameters: &RinaParamet
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::UNLIMITED;
-    use crate::{System, build};
+    use crate::any::tests::comes_back;
+    use crate::build;
     use fanin_core::{Duration, JobId, Length};
 
     /// Racks of so many hosts under one root.
@@ -158,5 +216,10 @@ mod tests {
         let default = RinaParameters::default();
         assert_eq!(error(default, true), "workers = 49: expected at most 48 at a switch that aggregates; switch 51 has so many");
         assert_eq!(error(default, false), "reliable = false: expected true: agents of rina have timers");
+    }
+
+    #[test]
+    fn packets_begin_with_the_systems_number() {
+        comes_back(12, RinaHeader::Done { epoch: 1, operation: 84 });
     }
 }

@@ -1,21 +1,137 @@
-//! Nodes of jobs of SHARP: the workers of each job, and the switches that all of them share.
+//! SHARP: its parameters, the workers of each job, and the switches that all jobs share.
 
 use std::collections::BTreeMap;
 
 use fanin_core::{Address, Duration, JobNodes, NetworkMap, NodeId, Payload, Placed, SharedNode};
 use fanin_protocols::ring::RingWorker;
-use fanin_protocols::sharp::{Mode, SharpJob, SharpSwitch, SharpWorker, SharpWorkerConfig};
+use fanin_protocols::sharp::{Mode, SharpJob, SharpWorkerConfig};
+
+use serde::{Deserialize, Serialize};
 
 use crate::any::AnyNode;
-use crate::build::ring_workers;
-use crate::config::{BuildError, JobSpec, RefusalRule, RingOrder, SharpMode, SharpParameters, System};
+use crate::config::{BuildError, JobSpec, RingOrder};
+use crate::facts::{Facts, KeyUse, KeysOf, Nodes, two_windows};
+use crate::ring::ring_workers;
+use crate::system::System;
 use crate::trees::StaticTrees;
+
+pub(crate) use fanin_protocols::sharp::SharpSwitch;
+pub(crate) use fanin_wire::sharp::{LAYOUT, SharpHeader};
+
+/// A worker of SHARP, whose hosts can do without switches.
+pub(crate) type SharpWorker<P> = fanin_protocols::sharp::SharpWorker<P, RingWorker<P>>;
+
+/// How a job uses its tree (SHARP).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SharpMode {
+    /// A quota of operations under way, for as long as the job lives.
+    #[default]
+    LowLatency,
+    /// The job's window, one job at a time at each switch.
+    Streaming,
+}
+
+/// What a job does that switches have refused (SHARP).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RefusalRule {
+    /// The operation is done by its hosts, as a ring, and switches are asked again with the next one.
+    #[default]
+    Host,
+    /// It waits and asks again.
+    Wait,
+}
+
+/// The parameters of SHARP: one static tree, with a quota of a switch's operations or, streaming, all to itself (baselines 6).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SharpParameters {
+    /// How the job uses its tree.
+    pub mode: SharpMode,
+    /// In low-latency mode: operations that the job has under way, in place of its window; a power of two.
+    pub quota: u32,
+    /// Operations that a switch has under way, of all jobs in low-latency mode together. The description gives no number.
+    pub outstanding: u32,
+    /// What the job does that is refused.
+    pub refused: RefusalRule,
+    /// How long a job that was refused waits at least before it asks again, in ps.
+    pub retry_ps: u64,
+}
+
+impl Default for SharpParameters {
+    fn default() -> Self {
+        SharpParameters { mode: SharpMode::LowLatency, quota: 16, outstanding: 128, refused: RefusalRule::Host, retry_ps: 10_000_000 }
+    }
+}
+
+impl System {
+    /// SHARP in low-latency mode, with operations as `fanin model sharp` has them.
+    pub fn sharp() -> Self {
+        System::Sharp(SharpParameters::default())
+    }
+}
 
 /// Quotas beyond this are not the low-latency tree's.
 const QUOTA_MAX: u32 = 1 << 16;
 
 /// The payload of an operation under way in low-latency mode: of Quantum; Switch-IB 2 takes 256 (baselines 6).
 const LOW_LATENCY_BYTES_MAX: u32 = 2_048;
+
+impl Facts for SharpParameters {
+    fn divides(&self) -> bool {
+        false
+    }
+
+    fn is_routed(&self, _partial: bool) -> bool {
+        self.refused == RefusalRule::Host
+    }
+
+    // When a job has ended its switches are told, and keep nothing of it.
+    fn leaves_nothing(&self, _reliable: bool) -> bool {
+        true
+    }
+
+    fn switch_slots(&self, window: u32) -> u64 {
+        two_windows(if self.mode == SharpMode::LowLatency { self.quota } else { window })
+    }
+
+    fn slots_key(&self) -> &'static str {
+        if self.mode == SharpMode::LowLatency { "quota" } else { "window" }
+    }
+
+    fn idle_keys(&self, _job: &KeysOf) -> Vec<KeyUse> {
+        let quota = self.mode == SharpMode::LowLatency;
+        let waits = "with mode = \"low-latency\" and refused = \"wait\": quota takes its place";
+        // `outstanding` is the switches', which jobs of both modes share.
+        vec![("quota", quota, "with mode = \"streaming\""), ("window", !quota || self.refused == RefusalRule::Host, waits)]
+    }
+}
+
+impl Nodes for SharpParameters {
+    fn nodes<P: Payload + ?Sized>(&self, spec: &JobSpec<'_, P::Op>, map: &NetworkMap) -> Result<JobNodes<AnyNode<P>>, BuildError> {
+        nodes(spec, map, self)
+    }
+
+    fn shared<P: Payload + ?Sized>(
+        specs: &[JobSpec<'_, P::Op>],
+        map: &NetworkMap,
+    ) -> Result<Vec<SharedNode<AnyNode<P>>>, (usize, BuildError)> {
+        shared(specs, map)
+    }
+
+    fn admit<P: Payload + ?Sized>(
+        node: &mut AnyNode<P>,
+        switch: NodeId,
+        spec: &JobSpec<'_, P::Op>,
+        map: &NetworkMap,
+    ) -> Result<bool, BuildError> {
+        match node {
+            AnyNode::SharpSwitch(node) => admit(node, switch, spec, map),
+            _ => Ok(false),
+        }
+    }
+}
 
 fn parameters(system: &System) -> Option<&SharpParameters> {
     if let System::Sharp(parameters) = system { Some(parameters) } else { None }
@@ -49,7 +165,7 @@ fn on_tree<'a, Op: Clone>(spec: &JobSpec<'a, Op>, mode: Mode) -> JobSpec<'a, Op>
 }
 
 /// Workers of a job; its switches are [`shared`].
-pub(crate) fn nodes<P: Payload + ?Sized>(
+fn nodes<P: Payload + ?Sized>(
     spec: &JobSpec<'_, P::Op>,
     map: &NetworkMap,
     parameters: &SharpParameters,
@@ -88,10 +204,7 @@ fn at_switches<Op: Clone>(
 ///
 /// # Errors
 /// The job's place in `specs` and what is wrong with it: all must agree about how many operations a switch has under way.
-pub(crate) fn shared<P: Payload + ?Sized>(
-    specs: &[JobSpec<'_, P::Op>],
-    map: &NetworkMap,
-) -> Result<Vec<SharedNode<AnyNode<P>>>, (usize, BuildError)> {
+fn shared<P: Payload + ?Sized>(specs: &[JobSpec<'_, P::Op>], map: &NetworkMap) -> Result<Vec<SharedNode<AnyNode<P>>>, (usize, BuildError)> {
     let mut switches: BTreeMap<NodeId, Vec<SharpJob<P::Op>>> = BTreeMap::new();
     let mut outstanding = None;
     for (index, spec) in specs.iter().enumerate() {
@@ -117,7 +230,7 @@ fn agrees(parameters: &SharpParameters, known: u32, as_in: &str) -> Result<(), B
 }
 
 /// As [`AnyNode::admit`], at a switch of SHARP.
-pub(crate) fn admit<P: Payload + ?Sized>(
+fn admit<P: Payload + ?Sized>(
     node: &mut SharpSwitch<P>,
     switch: NodeId,
     spec: &JobSpec<'_, P::Op>,
@@ -133,6 +246,7 @@ pub(crate) fn admit<P: Payload + ?Sized>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::any::tests::comes_back;
     use crate::build;
     use fanin_core::{JobId, Length};
 
@@ -183,5 +297,10 @@ mod tests {
         let (index, differs) = shared::<Length>(&specs, &map).map(drop).unwrap_err();
         let expected = "outstanding = 64: expected 128, as in the jobs before it: they share the operations of their switches";
         assert_eq!((index, differs.to_string()), (1, expected.to_string()));
+    }
+
+    #[test]
+    fn packets_begin_with_the_systems_number() {
+        comes_back(9, SharpHeader::Answer { number: 83, refused: true });
     }
 }

@@ -1,24 +1,74 @@
 //! Nodes of a SwitchML job: one switch where all hosts hang on one, else a tree of switches (switchml 8).
 
-use fanin_core::{Address, DType, ElementOp, JobNodes, NetworkMap, NodeId, Operator, Payload, PayloadOp, Placed, Rank};
-use fanin_protocols::switchml::{
-    POOL_MAX, SwitchMlChild, SwitchMlOffer, SwitchMlParent, SwitchMlSwitch, SwitchMlSwitchConfig, SwitchMlWorker, SwitchMlWorkerConfig,
+use fanin_core::{
+    Address, CollectiveKind, DType, ElementOp, JobNodes, NetworkMap, NodeId, Operator, Payload, PayloadOp, Placed, Rank, Wire,
 };
+use fanin_protocols::switchml::{POOL_MAX, SwitchMlChild, SwitchMlOffer, SwitchMlParent, SwitchMlSwitchConfig, SwitchMlWorkerConfig};
+
+use serde::{Deserialize, Serialize};
 
 use crate::any::{AnyNode, resend_gap};
 use crate::build::reliability;
 use crate::config::{BuildError, JobSpec};
+use crate::facts::{AggregatorUse, Facts, Nodes};
 use crate::layout::{self, Members, TreeLayout, TreePlace, leaf_of};
+
+pub(crate) use fanin_protocols::switchml::{SwitchMlSwitch, SwitchMlWorker};
+pub(crate) use fanin_wire::switchml::{LAYOUT, SwitchMlHeader};
+
+/// The parameters of SwitchML: a pool of slots at one switch, or at each of a tree of switches; the window is the size of the pool
+/// (switchml 1 to 10).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SwitchMlParameters {
+    /// 32-bit floats go as integers with an exponent per block (switchml 6). The simulator takes the packets' course, with an exchange of
+    /// exponents ahead; its payloads are not rounded.
+    pub fixed_point: bool,
+}
 
 /// Bytes of an element in fixed point: a 32-bit integer for a binary32 float.
 const FIXED_POINT_BYTES: u32 = 4;
 
+impl Facts for SwitchMlParameters {
+    fn stays_next_door(&self) -> bool {
+        true
+    }
+
+    fn is_routed(&self, _partial: bool) -> bool {
+        false
+    }
+
+    fn fixed_point(&self) -> bool {
+        self.fixed_point
+    }
+
+    // What is copied needs no exponents.
+    fn offers(&self, kind: CollectiveKind) -> bool {
+        let copies = matches!(kind, CollectiveKind::Broadcast { .. } | CollectiveKind::AllGather | CollectiveKind::Barrier);
+        !(self.fixed_point && copies || matches!(kind, CollectiveKind::AllToAll { .. }))
+    }
+
+    fn offered(&self) -> Option<&'static str> {
+        Some("allreduce, reduce or reduce-scatter, which sum, with fixed_point")
+    }
+
+    fn header_bytes_max(&self, fixed_point: bool) -> Option<usize> {
+        Some(if fixed_point { SwitchMlHeader::MAX_LEN } else { SwitchMlHeader::UNSCALED_MAX_LEN })
+    }
+
+    fn aggregators(&self) -> Option<AggregatorUse> {
+        Some(AggregatorUse::Pool(&["aggregators"]))
+    }
+}
+
+impl Nodes for SwitchMlParameters {
+    fn nodes<P: Payload + ?Sized>(&self, spec: &JobSpec<'_, P::Op>, map: &NetworkMap) -> Result<JobNodes<AnyNode<P>>, BuildError> {
+        nodes(spec, map, self.fixed_point)
+    }
+}
+
 /// The nodes of the job; the pool has as many slots as the job's window has packets.
-pub(crate) fn nodes<P: Payload + ?Sized>(
-    spec: &JobSpec<'_, P::Op>,
-    map: &NetworkMap,
-    fixed_point: bool,
-) -> Result<JobNodes<AnyNode<P>>, BuildError> {
+fn nodes<P: Payload + ?Sized>(spec: &JobSpec<'_, P::Op>, map: &NetworkMap, fixed_point: bool) -> Result<JobNodes<AnyNode<P>>, BuildError> {
     if spec.window > POOL_MAX {
         return Err(BuildError::new("window", spec.window, format!("1 to {POOL_MAX} packets: a slot of the pool for each")));
     }
@@ -181,6 +231,8 @@ impl AnyNode<[u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::any::tests::comes_back;
+    use fanin_wire::switchml::{SlotUse, SwitchMlHeader};
 
     #[test]
     fn every_operator_has_a_number_of_its_own_on_both_sides() {
@@ -225,5 +277,10 @@ mod tests {
         assert_eq!(known, [1, 5, 6, 55]);
         assert_eq!((numbers.built_in(ElementOp::F32_SUM, true), numbers.custom(0), numbers.custom(3)), (Some(56), Some(58), Some(61)));
         assert_eq!(of(DType::F32, Operator::Minimum), 62);
+    }
+
+    #[test]
+    fn packets_begin_with_the_systems_number() {
+        comes_back(4, SwitchMlHeader::Rejected { at: SlotUse { slot: 2, round: 81 } });
     }
 }

@@ -1,33 +1,17 @@
-//! The nodes of a job on static trees, in networks where all switches sum or only some.
+//! Where the static trees of a job lie, in networks where all switches sum or only some.
 
 use std::collections::BTreeMap;
 
 use fanin_core::hash::derive;
-use fanin_core::{Address, JobNodes, NetworkMap, NodeId, Payload, Placed, PortId, Rank};
-use fanin_protocols::tree::{TreeChild, TreeParent, TreeRole, TreeSwitch, TreeSwitchConfig, TreeWorker, TreeWorkerConfig};
+use fanin_core::{Address, NetworkMap, NodeId, PortId, Rank};
+use fanin_protocols::tree::{TreeChild, TreeParent, TreeRole, TreeSwitchConfig, TreeWorkerConfig};
 
-use crate::any::{AnyNode, resend_gap};
+use crate::any::resend_gap;
 use crate::build::reliability;
-use crate::config::{BuildError, JobSpec, SumOrder, System};
+use crate::config::{BuildError, JobSpec};
 use crate::layout::{self, Members, TreeLayout, TreePlace, leaf_of};
-
-/// Workers, and switches on `trees` static trees.
-pub(crate) fn nodes<P: Payload + ?Sized>(
-    spec: &JobSpec<'_, P::Op>,
-    map: &NetworkMap,
-    trees: u32,
-) -> Result<JobNodes<AnyNode<P>>, BuildError> {
-    let trees = StaticTrees::of(spec, map, trees)?;
-    let worker = |(rank, &host): (usize, &NodeId)| {
-        let node = TreeWorker::new(trees.worker(spec, map, rank as u32, host)?).with_switches_above(trees.above(host));
-        Ok(Placed { at: Address::worker(host), node: AnyNode::TreeWorker(node) })
-    };
-    let workers = spec.hosts.iter().enumerate().map(worker).collect::<Result<_, BuildError>>()?;
-    let node =
-        |SwitchOnTrees { at, config, first, far }| Placed { at, node: AnyNode::TreeSwitch(TreeSwitch::new(config).with_far(first, far)) };
-    let others = trees.switches.into_iter().map(node).collect();
-    Ok(JobNodes { workers, others })
-}
+use crate::order::SumOrder;
+use crate::system::System;
 
 /// The static trees of a job.
 pub(crate) struct StaticTrees<Op> {
@@ -219,7 +203,7 @@ fn on_trees<Op: Clone>(
         trees: trees.iter().map(&mut role).collect(),
         reliable: spec.reliable,
         resend_gap: resend_gap(spec.rto_min),
-        fixed_order: matches!(spec.system, System::Tree { sum_order: SumOrder::Fixed, .. }),
+        fixed_order: matches!(spec.system, System::Tree(parameters) if parameters.sum_order == SumOrder::Fixed),
     };
     Some(SwitchOnTrees { at: Address::switch(switch), config, first: PortId(first as u16), far })
 }

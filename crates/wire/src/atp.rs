@@ -35,6 +35,7 @@
 use fanin_core::{Duration, Malformed, PacketKind, Rank, Wire};
 
 use crate::bytes::{front, put, require, u16_at, u32_at, u64_at};
+use crate::layout::{Field, Layout, Show, kind};
 
 const GRADIENT: u8 = 1;
 const ACK: u8 = 2;
@@ -466,6 +467,50 @@ impl Wire for AtpHeader {
     }
 }
 
+/// Where fields are, for programs that show packets.
+pub const LAYOUT: Layout = {
+    const GRADIENT: &[u8] = &[1];
+    const ACK: &[u8] = &[2];
+    const FRAGMENTS: &[u8] = &[1, 2];
+    Layout {
+        name: "atp",
+        title: "ATP",
+        big_endian: false,
+        kind: (0, 0xFF),
+        kinds: &[
+            kind(1, "gradient", 28),
+            kind(2, "acknowledgement", 28),
+            kind(3, "flush", 16),
+            kind(4, "waiting", 16),
+            kind(5, "rejected", 16),
+        ],
+        block: Some("seq"),
+        fields: &[
+            Field::new("direct", 1, 1).bits(1).of(GRADIENT),
+            Field::new("resend", 1, 1).bits(2).of(GRADIENT),
+            Field::new("collided", 1, 1).bits(4).of(FRAGMENTS),
+            Field::new("col", 1, 1).bits(8).of(FRAGMENTS),
+            Field::new("ecn", 1, 1).bits(16).of(FRAGMENTS),
+            Field::new("float", 1, 1).bits(32).of(FRAGMENTS),
+            Field::new("index", 2, 2).of(&[1, 2, 3]),
+            Field::new("version", 4, 1).of(&[1, 2, 3]),
+            Field::new("attempt", 5, 1).of(GRADIENT),
+            Field::new("next_version", 5, 1).of(ACK),
+            Field::new("rank", 5, 1).of(&[4]),
+            Field::new("fan_in0", 6, 1).of(GRADIENT),
+            Field::new("to", 6, 1).of(ACK).named(&[(255, "all")]),
+            Field::new("fan_in1", 7, 1).of(GRADIENT),
+            Field::new("tensor", 8, 4),
+            Field::new("seq", 12, 4),
+            Field::new("bitmap", 16, 8).of(GRADIENT).shown(Show::Bits),
+            Field::new("ahead", 16, 2).of(ACK),
+            Field::new("length", 18, 2).of(ACK),
+            Field::new("aggregated", 20, 2).of(ACK),
+            Field::new("waited", 24, 3).of(FRAGMENTS),
+        ],
+    }
+};
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -539,5 +584,10 @@ mod tests {
     #[test]
     fn the_header_is_small_in_memory() {
         assert!(size_of::<AtpHeader>() <= 28, "{} bytes", size_of::<AtpHeader>());
+    }
+
+    #[test]
+    fn layout_and_view_agree() {
+        crate::layout::tests::agree_with::<super::AtpHeader>(&super::LAYOUT);
     }
 }

@@ -35,6 +35,7 @@
 use fanin_core::{Malformed, NodeId, PacketKind, PortId, Rank, Wire};
 
 use crate::bytes::{front, put, require, u16_at, u32_at};
+use crate::layout::{Field, Layout, Show, kind};
 
 const BYPASS: u8 = 1 << 7;
 const MULTICAST: u8 = 1 << 6;
@@ -422,6 +423,47 @@ fn put_rank(out: &mut [u8], kind: u8, rank: Option<Rank>) {
     out[18] = kind | BYPASS;
 }
 
+/// Where fields are, for programs that show packets.
+pub const LAYOUT: Layout = {
+    /// Kinds whose `children` is a rank.
+    const BY_RANK: &[u8] = &[3, 6, 7, 8, 9, 10];
+    Layout {
+        name: "canary",
+        title: "Canary",
+        big_endian: false,
+        kind: (18, 0x0F),
+        kinds: &[
+            kind(0, "reduce", 19),
+            kind(1, "broadcast", 19),
+            kind(2, "restore", 19),
+            kind(3, "request", 19),
+            kind(4, "answer", 19),
+            kind(5, "failed", 19),
+            kind(6, "done", 19),
+            kind(7, "direct", 19),
+            kind(8, "waiting", 19),
+            kind(9, "aborted", 19),
+            kind(10, "probe", 19),
+        ],
+        block: Some("block"),
+        fields: &[
+            Field::new("dst", 0, 4).of(&[0, 2, 5]),
+            Field::new("block", 4, 4).bits(0x000F_FFFF),
+            Field::new("generation", 4, 4).bits(0x00F0_0000),
+            Field::new("app", 4, 4).bits(0xFF00_0000),
+            Field::new("counter", 8, 2).of(&[0, 3]),
+            Field::new("hosts", 10, 2).of(&[0]),
+            Field::new("port", 12, 4).of(&[0]),
+            Field::new("ports", 12, 4).bits(0x0000_FFFF).of(&[2]).shown(Show::Bits),
+            Field::new("shard", 12, 4).bits(0xFFFF_0000).of(&[2]),
+            Field::new("rank", 12, 4).of(BY_RANK),
+            Field::new("switch_addr", 16, 2).of(&[0]),
+            Field::new("bypass", 18, 1).bits(0x80),
+            Field::new("multicast", 18, 1).bits(0x40),
+        ],
+    }
+};
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -544,5 +586,10 @@ mod tests {
     #[test]
     fn the_header_is_small_in_memory() {
         assert!(size_of::<CanaryHeader>() <= 20, "{} bytes", size_of::<CanaryHeader>());
+    }
+
+    #[test]
+    fn layout_and_view_agree() {
+        crate::layout::tests::agree_with::<super::CanaryHeader>(&super::LAYOUT);
     }
 }

@@ -19,6 +19,7 @@
 use fanin_core::{Malformed, NodeId, PacketKind, Rank, Suspect, Wire};
 
 use crate::bytes::{front, put, require, u16_at, u32_at};
+use crate::layout::{Field, Layout, SUSPECTS, Show, kind};
 
 const PAIRS: u8 = 1;
 const LAST_PAIRS: u8 = 2;
@@ -189,6 +190,37 @@ impl Wire for DoublingHeader {
     }
 }
 
+/// Where fields are, for programs that show packets.
+pub const LAYOUT: Layout = {
+    const LISTS: &[u8] = &[1, 2];
+    Layout {
+        name: "doubling",
+        title: "Recursive doubling",
+        big_endian: false,
+        kind: (0, 0xFF),
+        kinds: &[
+            kind(1, "pairs", 16),
+            kind(2, "last pairs", 16),
+            kind(3, "acknowledgement", 16),
+            kind(4, "probe", 16),
+            kind(5, "waiting", 20),
+            kind(6, "abort", 16),
+        ],
+        block: None,
+        fields: &[
+            Field::new("step", 1, 1),
+            Field::new("count", 2, 2).of(LISTS),
+            Field::new("suspect_kind", 2, 1).of(&[6]).named(SUSPECTS),
+            Field::new("cause", 3, 1).of(&[6]).named(&[(0, "somebody is missing"), (1, "workers disagree")]),
+            Field::new("operation", 4, 4),
+            Field::new("digest", 8, 4).shown(Show::Hex),
+            Field::new("number", 12, 4).of(&[1, 2, 3]),
+            Field::new("suspect", 12, 4).of(&[5, 6]),
+            Field::new("idle", 16, 4).of(&[5]),
+        ],
+    }
+};
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -244,5 +276,10 @@ mod tests {
         assert_eq!(error(ABORT, 2, 3), Malformed::Field { name: "suspect_kind", value: 3 });
         assert_eq!(error(ABORT, 12, 3), Malformed::Field { name: "suspect", value: 3 });
         assert_eq!(error(ABORT, 3, 2), Malformed::Field { name: "cause", value: 2 });
+    }
+
+    #[test]
+    fn layout_and_view_agree() {
+        crate::layout::tests::agree_with::<super::DoublingHeader>(&super::LAYOUT);
     }
 }

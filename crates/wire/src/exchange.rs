@@ -27,6 +27,7 @@
 use fanin_core::{Malformed, NodeId, PacketKind, Rank, Suspect, Wire};
 
 use crate::bytes::{front, put, require, u16_at, u32_at};
+use crate::layout::{Field, Layout, SUSPECTS, Show, kind};
 use crate::ring::AckMask;
 
 const PARTIAL: u8 = 1;
@@ -235,9 +236,48 @@ impl Wire for ExchangeHeader {
     }
 }
 
+/// Where fields are, for programs that show packets.
+pub const LAYOUT: Layout = {
+    const MESSAGES: &[u8] = &[1, 2];
+    Layout {
+        name: "exchange",
+        title: "Messages between hosts",
+        big_endian: false,
+        kind: (0, 0xFF),
+        kinds: &[
+            kind(1, "partial", 16),
+            kind(2, "copy", 16),
+            kind(3, "ack", 16),
+            kind(4, "done", 8),
+            kind(5, "ready", 8),
+            kind(6, "probe", 8),
+            kind(7, "alive", 8),
+            kind(8, "abort", 12),
+        ],
+        block: None,
+        fields: &[
+            Field::new("begun", 1, 1).of(&[7]),
+            Field::new("suspect_kind", 1, 1).of(&[8]).named(SUSPECTS),
+            Field::new("operation", 2, 2),
+            Field::new("sender", 4, 2),
+            Field::new("message", 6, 2).of(MESSAGES),
+            Field::new("packet", 8, 4).of(MESSAGES),
+            Field::new("sequence", 12, 4).of(MESSAGES),
+            Field::new("mask", 6, 6).of(&[3]).shown(Show::Bits),
+            Field::new("next", 12, 4).of(&[3]),
+            Field::new("suspect", 8, 4).of(&[8]),
+        ],
+    }
+};
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn layout_and_view_agree() {
+        crate::layout::tests::agree_with::<super::ExchangeHeader>(&super::LAYOUT);
+    }
 
     const SENDER: Sender = Sender { operation: 0x0302, rank: 0x0504 };
 

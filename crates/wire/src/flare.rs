@@ -23,6 +23,7 @@
 use fanin_core::{IndexCoding, Malformed, NodeId, PacketKind, Rank, Suspect, Wire};
 
 use crate::bytes::{front, put, require, u16_at, u32_at};
+use crate::layout::{Field, Layout, SUSPECTS, Show, kind};
 
 const CONTRIBUTION: u8 = 1;
 const AGGREGATE: u8 = 2;
@@ -249,6 +250,42 @@ impl Wire for FlareHeader {
     }
 }
 
+/// Where fields are, for programs that show packets.
+pub const LAYOUT: Layout = {
+    const WAITING: &[u8] = &[3];
+    const PAIRS: &[u8] = &[1, 2, 7, 8, 9, 10];
+    Layout {
+        name: "flare",
+        title: "Flare",
+        big_endian: false,
+        kind: (0, 0xFF),
+        kinds: &[
+            kind(1, "contribution", 20),
+            kind(2, "aggregate", 20),
+            kind(3, "waiting", 20),
+            kind(4, "rejected", 20),
+            kind(5, "ask", 20),
+            kind(6, "wanted", 20),
+            kind(7, "contribution, bitmap", 20),
+            kind(8, "aggregate, bitmap", 20),
+            kind(9, "contribution, run", 20),
+            kind(10, "aggregate, run", 20),
+        ],
+        block: Some("block"),
+        fields: &[
+            Field::new("attempt", 1, 1).of(&[1, 5, 7, 9]),
+            Field::new("suspect_kind", 1, 1).of(WAITING).named(SUSPECTS),
+            Field::new("number", 2, 2).of(&[1, 2, 5, 6, 7, 8, 9, 10]),
+            Field::new("block", 4, 4),
+            Field::new("operation", 8, 4).shown(Show::Hex),
+            Field::new("count", 12, 2).of(PAIRS),
+            Field::new("packets", 14, 2).of(PAIRS),
+            Field::new("making", 16, 4).of(PAIRS),
+            Field::new("suspect", 12, 4).of(WAITING),
+        ],
+    }
+};
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -313,5 +350,10 @@ mod tests {
         // The third packet cannot be the last of two.
         let two = [CONTRIBUTION, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0];
         assert_eq!(FlareHeader::parse(&two), Err(Malformed::Field { name: "packets", value: 2 }));
+    }
+
+    #[test]
+    fn layout_and_view_agree() {
+        crate::layout::tests::agree_with::<super::FlareHeader>(&super::LAYOUT);
     }
 }

@@ -1,26 +1,9 @@
 //! Packet formats of Fanin, one file each: a table of the bytes, a checked view over them, a plain header that is passed by value, and
 //! golden bytes beside it.
 //!
-//! | module | format |
-//! |---|---|
-//! | [`hop`] | what two Fanin processes put before every packet; knows no protocol |
-//! | [`link`] | hellos between neighbours, and background traffic; knows no protocol either |
-//! | [`panama`] | static trees with congestion marks |
-//! | [`tree`] | static reduction trees |
-//! | [`sharp`] | SHARP: static trees, and parts of switches that jobs take and give back |
-//! | [`ring`] | ring allreduce |
-//! | [`exchange`] | messages between hosts |
-//! | [`ps`] | parameter servers |
-//! | [`rina`] | Rina |
-//! | [`canary`] | Canary |
-//! | [`flare`] | Flare's sparse allreduce |
-//! | [`doubling`] | recursive doubling of lists of pairs |
-//! | [`switchml`] | SwitchML |
-//! | [`stream`] | messages in a byte stream that a transparent switch sums (NetReduce over TCP) |
-//! | [`atp`] | ATP and A2TP |
-//! | [`roce`] | RoCEv2, as network cards send it |
-//! | [`netreduce`] | NetReduce: RoCEv2 in Fanin's hops, and what its switches say |
-//! | [`layout`] | where fields are, as data: for programs that show packets |
+//! Each system has a module of its name. Besides: [`hop`] and [`link`], what two Fanin processes put before every packet, and what neighbours
+//! say to each other, which know no protocol; [`stream`], messages in a byte stream that a transparent switch sums (NetReduce over TCP);
+//! [`roce`], RoCEv2 as network cards send it; and [`layout`], where fields are, as data: for programs that show packets.
 //!
 //! Rules for all of them: little-endian, but for [`roce`] and [`netreduce`], whose byte order is the network's; fields at fixed offsets; every reserved bit is zero, or the packet is
 //! [`Malformed`](fanin_core::Malformed); bytes from the network never panic. A view (`HopPacket`, `TreePacket`, ...) has

@@ -31,6 +31,7 @@
 use fanin_core::{ElementOp, Malformed, NodeId, PacketKind, Rank, Suspect, Wire};
 
 use crate::bytes::{front, put, require};
+use crate::layout::{Field, Layout, SUSPECTS, Show, kind};
 use crate::roce::{AETH, Aeth, BTH, Bth, NUMBER_MAX, RETH, Reth, be16, be32, opcode};
 
 const UP: u8 = opcode::MANUFACTURER;
@@ -498,6 +499,63 @@ impl Wire for NetReduceHeader {
     }
 }
 
+/// Where fields are, for programs that show packets. The kind is the operation code.
+pub const LAYOUT: Layout = {
+    /// First packets of messages: with a RETH and an INA header.
+    const FIRST: &[u8] = &[6, 10, 0xC2];
+    /// What switches say of a place in a message.
+    const PLACES: &[u8] = &[0xC0, 0xC1, 0xC3, 0xC5];
+    Layout {
+        name: "netreduce",
+        title: "NetReduce",
+        big_endian: true,
+        kind: (0, 0xFF),
+        kinds: &[
+            kind(6, "first", 44),
+            kind(7, "middle", 12),
+            kind(8, "last", 12),
+            kind(10, "only", 44),
+            kind(17, "acknowledgement", 16),
+            kind(0x81, "congestion notification", 28),
+            kind(0xC0, "up", 20),
+            kind(0xC1, "down", 20),
+            kind(0xC2, "notice", 44),
+            kind(0xC3, "waiting", 24),
+            kind(0xC4, "abort", 20),
+            kind(0xC5, "ask", 20),
+        ],
+        block: None,
+        fields: &[
+            Field::new("flags", 1, 1).shown(Show::Hex),
+            Field::new("partition", 2, 2).shown(Show::Hex),
+            Field::new("forward_congestion", 4, 1).bits(0x80),
+            Field::new("backward_congestion", 4, 1).bits(0x40),
+            Field::new("summed", 4, 1).bits(1),
+            Field::new("queue_pair", 5, 3),
+            Field::new("acknowledge", 8, 1).bits(0x80),
+            Field::new("packet_number", 9, 3),
+            Field::new("address", 12, 8).of(FIRST).shown(Show::Hex),
+            Field::new("key", 20, 4).of(FIRST).shown(Show::Hex),
+            Field::new("length", 24, 4).of(FIRST),
+            Field::new("syndrome", 12, 1).of(&[17]).shown(Show::Hex),
+            Field::new("message_number", 13, 3).of(&[17]),
+            Field::new("tag", 28, 4).of(FIRST).shown(Show::Hex),
+            Field::new("ring", 32, 2).of(FIRST),
+            Field::new("rank", 34, 2).of(FIRST),
+            Field::new("message", 36, 4).of(FIRST),
+            Field::new("packets", 40, 2).of(FIRST),
+            Field::new("summed_workers", 42, 2).of(FIRST),
+            Field::new("message", 12, 4).of(PLACES),
+            Field::new("offset", 16, 2).of(PLACES),
+            Field::new("suspect_kind", 18, 1).of(&[0xC3]).named(SUSPECTS),
+            Field::new("acknowledged", 18, 2).of(&[0xC5]),
+            Field::new("suspect", 20, 4).of(&[0xC3]),
+            Field::new("suspect_kind", 12, 1).of(&[0xC4]).named(SUSPECTS),
+            Field::new("suspect", 16, 4).of(&[0xC4]),
+        ],
+    }
+};
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -609,5 +667,10 @@ mod tests {
     #[test]
     fn the_header_is_small_in_memory() {
         assert!(size_of::<NetReduceHeader>() <= 24, "{} bytes", size_of::<NetReduceHeader>());
+    }
+
+    #[test]
+    fn layout_and_view_agree() {
+        crate::layout::tests::agree_with::<super::NetReduceHeader>(&super::LAYOUT);
     }
 }

@@ -14,6 +14,7 @@
 use fanin_core::{Malformed, NodeId, PacketKind, Rank, Suspect, Wire};
 
 use crate::bytes::{front, put, require, u32_at};
+use crate::layout::{Field, Layout, SUSPECTS};
 
 const CONTRIBUTION: u8 = 1;
 const AGGREGATE: u8 = 2;
@@ -177,6 +178,25 @@ impl Wire for PanamaHeader {
     }
 }
 
+/// Where fields are, for programs that show packets.
+pub const LAYOUT: Layout = {
+    const CONTRIBUTION: &[u8] = &[1];
+    const WAITING: &[u8] = &[3];
+    Layout {
+        name: "panama",
+        title: "PANAMA",
+        fields: &[
+            Field::new("attempt", 1, 1).of(CONTRIBUTION),
+            Field::new("suspect_kind", 1, 1).of(WAITING).named(SUSPECTS),
+            Field::new("marked_up", 2, 1).bits(1).of(&[1, 2]),
+            Field::new("marked_down", 2, 1).bits(2).of(&[2]),
+            Field::new("block", 4, 4),
+            Field::new("suspect", 8, 4).of(WAITING),
+        ],
+        ..crate::tree::LAYOUT
+    }
+};
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -222,5 +242,10 @@ mod tests {
     #[test]
     fn the_header_is_small_in_memory() {
         assert!(size_of::<PanamaHeader>() <= 12, "{} bytes", size_of::<PanamaHeader>());
+    }
+
+    #[test]
+    fn layout_and_view_agree() {
+        crate::layout::tests::agree_with::<super::PanamaHeader>(&super::LAYOUT);
     }
 }

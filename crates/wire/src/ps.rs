@@ -13,6 +13,7 @@
 use fanin_core::{Malformed, PacketKind, Wire};
 
 use crate::bytes::{front, put, require, u16_at, u32_at};
+use crate::layout::{Field, Layout, Show, kind};
 
 const PUSH: u8 = 1;
 const SUM: u8 = 2;
@@ -175,6 +176,25 @@ impl Wire for PsHeader {
     }
 }
 
+/// Where fields are, for programs that show packets.
+pub const LAYOUT: Layout = Layout {
+    name: "ps",
+    title: "Parameter server",
+    big_endian: false,
+    kind: (0, 0xFF),
+    kinds: &[kind(1, "push", 16), kind(2, "sum", 16), kind(3, "waiting", 16), kind(4, "rejected", 16)],
+    block: Some("seq"),
+    fields: &[
+        Field::new("attempt", 1, 1).of(&[1]),
+        Field::new("marked", 1, 1).of(&[2]),
+        Field::new("server", 1, 1).of(&[3]),
+        Field::new("shard", 2, 2),
+        Field::new("seq", 4, 4),
+        Field::new("operation", 8, 4).shown(Show::Hex),
+        Field::new("rank", 12, 2).of(&[1, 3]),
+    ],
+};
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -221,5 +241,10 @@ mod tests {
     #[test]
     fn the_header_is_small_in_memory() {
         assert!(size_of::<PsHeader>() <= 24, "{} bytes", size_of::<PsHeader>());
+    }
+
+    #[test]
+    fn layout_and_view_agree() {
+        crate::layout::tests::agree_with::<super::PsHeader>(&super::LAYOUT);
     }
 }

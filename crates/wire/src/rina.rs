@@ -29,6 +29,7 @@
 use fanin_core::{Malformed, NodeId, PacketKind, Rank, Suspect, Wire};
 
 use crate::bytes::{front, put, require, u16_at, u32_at};
+use crate::layout::{Field, Layout, SUSPECTS, Show, kind};
 use crate::ring::AckMask;
 
 const TASK: u8 = 1;
@@ -574,6 +575,73 @@ impl Wire for RinaHeader {
     }
 }
 
+/// Where fields are, for programs that show packets.
+pub const LAYOUT: Layout = {
+    const PIECES: &[u8] = &[1, 2, 3, 4, 5];
+    const NUMBERED: &[u8] = &[1, 2, 3, 4, 5];
+    const DIGESTS: &[u8] = &[10, 12, 13, 14];
+    Layout {
+        name: "rina",
+        title: "Rina",
+        big_endian: false,
+        kind: (0, 0xFF),
+        kinds: &[
+            kind(1, "task", 24),
+            kind(2, "pull", 16),
+            kind(3, "gradient", 18),
+            kind(4, "sum", 18),
+            kind(5, "result", 24),
+            kind(6, "ack", 16),
+            kind(7, "repair", 16),
+            kind(8, "done", 8),
+            kind(9, "commit", 8),
+            kind(10, "ping", 8),
+            kind(11, "pong", 4),
+            kind(12, "exclude", 12),
+            kind(13, "ready", 12),
+            kind(14, "go", 12),
+            kind(15, "abort", 8),
+            kind(16, "unknown", 8),
+        ],
+        block: None,
+        fields: &[
+            Field::new("count", 1, 1).of(&[1]),
+            Field::new("count", 1, 1).bits(0x7F).of(&[2]),
+            Field::new("fresh", 1, 1).bits(0x80).of(&[2]),
+            Field::new("member", 1, 1).of(&[3]),
+            Field::new("marked", 1, 1).of(&[4]),
+            Field::new("way", 1, 1).of(&[5]).named(&[(0, "direct"), (1, "relayed"), (2, "repair")]),
+            Field::new("marked", 1, 1).bits(1).of(&[6]),
+            Field::new("gather", 1, 1).bits(2).of(&[6]),
+            Field::new("late", 1, 1).bits(4).of(&[6]),
+            Field::new("skip", 1, 1).bits(0xF8).of(&[6]),
+            Field::new("goes", 1, 1).of(&[10]),
+            Field::new("holds", 1, 1).of(&[13]),
+            Field::new("suspect_kind", 1, 1).of(&[15]).named(SUSPECTS),
+            Field::new("epoch", 2, 2),
+            Field::new("operation", 4, 2).of(&[1, 2, 3, 4, 5, 6, 7, 16]),
+            Field::new("operation", 4, 4).of(&[8, 9]),
+            Field::new("digest", 4, 4).of(DIGESTS).shown(Show::Hex),
+            Field::new("suspect", 4, 4).of(&[15]),
+            Field::new("partition", 6, 2).of(PIECES),
+            Field::new("mask", 6, 6).of(&[6, 7]).shown(Show::Bits),
+            Field::new("number", 8, 4).bits(0x7FFF_FFFF).of(NUMBERED),
+            Field::new("asks", 8, 4).bits(0x8000_0000).of(NUMBERED),
+            Field::new("rank", 8, 4).of(&[12]),
+            Field::new("committed", 8, 4).of(&[13, 14]),
+            Field::new("segment", 12, 4).of(PIECES),
+            Field::new("next", 12, 4).of(&[6]),
+            Field::new("base", 12, 4).of(&[7]),
+            Field::new("members", 16, 6).of(&[1]).shown(Show::Bits),
+            Field::new("next", 22, 2).of(&[1]),
+            Field::new("contributors", 16, 2).of(&[3, 4]),
+            Field::new("to", 16, 4).of(&[5]),
+            Field::new("group", 20, 2).of(&[5]),
+            Field::new("hops", 22, 2).of(&[5]),
+        ],
+    }
+};
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -691,5 +759,10 @@ mod tests {
     #[test]
     fn the_header_is_small_in_memory() {
         assert!(size_of::<RinaHeader>() <= 24, "{} bytes", size_of::<RinaHeader>());
+    }
+
+    #[test]
+    fn layout_and_view_agree() {
+        crate::layout::tests::agree_with::<super::RinaHeader>(&super::LAYOUT);
     }
 }

@@ -28,6 +28,7 @@
 use fanin_core::{Malformed, NodeId, PacketKind, Rank, Suspect, Wire};
 
 use crate::bytes::{front, put, require, u16_at, u32_at};
+use crate::layout::{Field, Layout, SUSPECTS, Show, kind};
 
 const SCATTER: u8 = 1;
 const GATHER: u8 = 2;
@@ -324,6 +325,43 @@ impl Wire for RingHeader {
     }
 }
 
+/// Where fields are, for programs that show packets.
+pub const LAYOUT: Layout = {
+    const DATA: &[u8] = &[1, 2];
+    const STEPS: &[u8] = &[7, 8];
+    Layout {
+        name: "ring",
+        title: "Ring",
+        big_endian: false,
+        kind: (0, 0xFF),
+        kinds: &[
+            kind(1, "scatter", 12),
+            kind(2, "gather", 12),
+            kind(3, "ack", 12),
+            kind(4, "ready", 4),
+            kind(5, "probe", 4),
+            kind(6, "alive", 4),
+            kind(7, "step done", 12),
+            kind(8, "go", 8),
+            kind(9, "abort", 8),
+        ],
+        block: None,
+        fields: &[
+            Field::new("segment", 1, 3).of(DATA),
+            Field::new("operation", 4, 2).of(DATA),
+            Field::new("step", 6, 2).of(DATA),
+            Field::new("sequence", 8, 4).of(DATA),
+            Field::new("mask", 2, 6).of(&[3]).shown(Show::Bits),
+            Field::new("next", 8, 4).of(&[3]),
+            Field::new("suspect_kind", 1, 1).of(&[9]).named(SUSPECTS),
+            Field::new("operation", 2, 2).of(&[4, 5, 6, 7, 8, 9]),
+            Field::new("step", 4, 2).of(STEPS),
+            Field::new("rank", 8, 4).of(&[7]),
+            Field::new("suspect", 4, 4).of(&[9]),
+        ],
+    }
+};
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -379,5 +417,10 @@ mod tests {
     #[test]
     fn the_header_is_small_in_memory() {
         assert!(size_of::<RingHeader>() <= 12, "{} bytes", size_of::<RingHeader>());
+    }
+
+    #[test]
+    fn layout_and_view_agree() {
+        crate::layout::tests::agree_with::<super::RingHeader>(&super::LAYOUT);
     }
 }

@@ -13,6 +13,7 @@
 use fanin_core::{Malformed, NodeId, PacketKind, Rank, Suspect, Wire};
 
 use crate::bytes::{front, put, require, u32_at};
+use crate::layout::{Field, Layout, SUSPECTS, kind};
 use crate::ring::RingHeader;
 use crate::tree::TreeHeader;
 
@@ -184,6 +185,38 @@ impl Wire for SharpHeader {
     }
 }
 
+/// Where fields are, for programs that show packets. Kind 8 has a header of rings behind its first byte.
+pub const LAYOUT: Layout = {
+    const ASK: &[u8] = &[5];
+    const QUESTIONS: &[u8] = &[5, 6, 7];
+    Layout {
+        name: "sharp",
+        title: "SHARP",
+        big_endian: false,
+        kind: (0, 0xFF),
+        kinds: &[
+            kind(1, "contribution", 8),
+            kind(2, "aggregate", 8),
+            kind(3, "waiting", 12),
+            kind(4, "rejected", 8),
+            kind(5, "ask", 8),
+            kind(6, "answer", 8),
+            kind(7, "missing", 12),
+            kind(8, "between hosts", 1),
+        ],
+        block: Some("block"),
+        fields: &[
+            Field::new("attempt", 1, 1).of(&[1, 5]),
+            Field::new("suspect_kind", 1, 1).of(&[3, 7]).named(SUSPECTS),
+            Field::new("refused", 2, 1).bits(1).of(&[5, 6]),
+            Field::new("gives_back", 2, 1).bits(2).of(ASK),
+            Field::new("block", 4, 4).of(&[1, 2, 3, 4]),
+            Field::new("number", 4, 4).of(QUESTIONS),
+            Field::new("suspect", 8, 4).of(&[3, 7]),
+        ],
+    }
+};
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -231,5 +264,10 @@ mod tests {
     #[test]
     fn the_header_is_small_in_memory() {
         assert!(size_of::<SharpHeader>() <= 16, "{} bytes", size_of::<SharpHeader>());
+    }
+
+    #[test]
+    fn layout_and_view_agree() {
+        crate::layout::tests::agree_with::<super::SharpHeader>(&super::LAYOUT);
     }
 }

@@ -21,6 +21,7 @@
 use fanin_core::{BlockExponent, Malformed, NodeId, PacketKind, Rank, Suspect, Wire};
 
 use crate::bytes::{front, put, require, u16_at, u32_at};
+use crate::layout::{Field, Layout, SUSPECTS, Show, kind};
 
 const CONTRIBUTION: u8 = 1;
 const RESULT: u8 = 2;
@@ -301,6 +302,42 @@ impl Wire for SwitchMlHeader {
     }
 }
 
+/// Where fields are, for programs that show packets.
+pub const LAYOUT: Layout = {
+    const WAITING: &[u8] = &[3];
+    Layout {
+        name: "switchml",
+        title: "SwitchML",
+        big_endian: false,
+        kind: (0, 0xFF),
+        kinds: &[
+            kind(1, "contribution", 8),
+            kind(2, "result", 8),
+            kind(3, "waiting", 12),
+            kind(4, "rejected", 8),
+            kind(5, "scaled contribution", 12),
+            kind(6, "scaled result", 12),
+            kind(7, "contribution with a call", 15),
+            kind(8, "scaled contribution with a call", 19),
+        ],
+        block: None,
+        fields: &[
+            Field::new("attempt", 1, 1).of(&[1, 5, 7, 8]),
+            Field::new("suspect_kind", 1, 1).of(WAITING).named(SUSPECTS),
+            Field::new("slot", 2, 2),
+            Field::new("round", 4, 4),
+            Field::new("suspect", 8, 4).of(WAITING),
+            Field::new("exponent", 8, 2).of(&[5, 6, 8]).shown(Show::Signed),
+            Field::new("fingerprint", 8, 4).of(&[7]).shown(Show::Hex),
+            Field::new("receiver", 12, 2).of(&[7]),
+            Field::new("op", 14, 1).of(&[7]),
+            Field::new("fingerprint", 12, 4).of(&[8]).shown(Show::Hex),
+            Field::new("receiver", 16, 2).of(&[8]),
+            Field::new("op", 18, 1).of(&[8]),
+        ],
+    }
+};
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -359,5 +396,10 @@ mod tests {
     #[test]
     fn the_header_is_small_in_memory() {
         assert!(size_of::<SwitchMlHeader>() <= 24, "{} bytes", size_of::<SwitchMlHeader>());
+    }
+
+    #[test]
+    fn layout_and_view_agree() {
+        crate::layout::tests::agree_with::<super::SwitchMlHeader>(&super::LAYOUT);
     }
 }

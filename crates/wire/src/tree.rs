@@ -14,6 +14,7 @@
 use fanin_core::{Malformed, NodeId, PacketKind, Rank, Suspect, Wire};
 
 use crate::bytes::{front, put, require, u32_at};
+use crate::layout::{Field, Layout, SUSPECTS, kind};
 
 const CONTRIBUTION: u8 = 1;
 const AGGREGATE: u8 = 2;
@@ -160,6 +161,26 @@ impl Wire for TreeHeader {
     }
 }
 
+/// Where fields are, for programs that show packets.
+pub const LAYOUT: Layout = {
+    const CONTRIBUTION: &[u8] = &[1];
+    const WAITING: &[u8] = &[3];
+    Layout {
+        name: "tree",
+        title: "Static tree",
+        big_endian: false,
+        kind: (0, 0xFF),
+        kinds: &[kind(1, "contribution", 8), kind(2, "aggregate", 8), kind(3, "waiting", 12), kind(4, "rejected", 8)],
+        block: Some("block"),
+        fields: &[
+            Field::new("attempt", 1, 1).of(CONTRIBUTION),
+            Field::new("suspect_kind", 1, 1).of(WAITING).named(SUSPECTS),
+            Field::new("block", 4, 4),
+            Field::new("suspect", 8, 4).of(WAITING),
+        ],
+    }
+};
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -199,5 +220,10 @@ mod tests {
     #[test]
     fn the_header_is_small_in_memory() {
         assert!(size_of::<TreeHeader>() <= 12, "{} bytes", size_of::<TreeHeader>());
+    }
+
+    #[test]
+    fn layout_and_view_agree() {
+        crate::layout::tests::agree_with::<super::TreeHeader>(&super::LAYOUT);
     }
 }

@@ -14,7 +14,7 @@ pub(super) fn exchange(draw: &mut Draw, jobs: &mut [JobRecipe], only: Option<&st
         if !wanted {
             continue;
         }
-        job.system = System::Exchange;
+        job.system = System::exchange();
         if job.op.operator == Operator::Avg {
             job.op.operator = Operator::Sum;
         }

@@ -8,7 +8,7 @@ use crate::recipe::JobRecipe;
 
 /// In some runs with static trees not all switches aggregate; never so few that a job has none that it needs.
 pub(super) fn forwarding(draw: &mut Draw, map: &NetworkMap, jobs: &[JobRecipe]) -> Vec<NodeId> {
-    let has_trees = jobs.iter().any(|job| matches!(job.system, System::Tree { .. } | System::Panama { .. }));
+    let has_trees = jobs.iter().any(|job| matches!(job.system, System::Tree(_) | System::Panama(_)));
     if draw.percent(60) || !has_trees {
         return Vec::new();
     }

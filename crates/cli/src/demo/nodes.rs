@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use anyhow::{Context, Result};
 use fanin_core::{Address, Duration, ElementOp, JobId, NetworkMap, NodeId, PortId};
 use fanin_runtime::{NodeConfig, PeerConfig};
-use fanin_systems::{AnyNode, JobSpec, RingOrder, System, build};
+use fanin_systems::{AnyNode, JobSpec, RingOrder, RingParameters, SwitchMlParameters, System, build};
 
 use super::DemoSystem;
 use super::messages::Setup;
@@ -38,9 +38,11 @@ const JOB: JobId = JobId(1);
 /// The system, as the registry calls it.
 fn system(system: DemoSystem) -> System {
     match system {
-        DemoSystem::SwitchMl => System::SwitchMl { fixed_point: false },
+        DemoSystem::SwitchMl => System::SwitchMl(SwitchMlParameters { fixed_point: false }),
         DemoSystem::Tree => System::tree(1),
-        DemoSystem::Ring => System::Ring { order: RingOrder::Host, barrier: false, steps: fanin_systems::StepParameters::NONE },
+        DemoSystem::Ring => {
+            System::Ring(RingParameters { order: RingOrder::Host, barrier: false, steps: fanin_systems::StepParameters::NONE })
+        }
     }
 }
 

@@ -359,9 +359,9 @@ fn divide(refuse: &Refuse<'_>, switches: Switches, jobs: &mut [Job]) -> Result<(
         return Err(refuse.at("switches.slot_versions", "1 or 2"));
     };
     if !jobs.iter().any(|job| aggregators::uses(&job.system)) {
-        return Err(refuse.at("switches.aggregators", format!("no such key without {}", aggregators::USERS)));
+        return Err(refuse.at("switches.aggregators", format!("no such key without {}", aggregators::users())));
     }
-    if switches.slot_versions.is_some() && !jobs.iter().any(|job| matches!(job.system, System::SwitchMl { .. })) {
+    if switches.slot_versions.is_some() && !jobs.iter().any(|job| matches!(job.system, System::SwitchMl(_))) {
         return Err(refuse.at("switches.slot_versions", "no such key without a job of switchml"));
     }
     let parts = Parts::of(jobs.iter().map(|job| &job.system), versions);

@@ -7,7 +7,7 @@ use super::job::Job;
 use super::text::span;
 use crate::message::{Join, OPERATOR_NAME_CHARS_MAX, OPERATORS_BYTES_MAX, OPERATORS_MAX, OperatorWish, Refusal, Refused};
 use crate::{WORLD_MAX, header_bytes_max, resume};
-use fanin_systems::System;
+use fanin_systems::{SwitchMlParameters, System, TreeParameters};
 
 /// The longest name of a job, in characters.
 pub const JOB_NAME_CHARS_MAX: usize = 128;
@@ -78,7 +78,7 @@ fn check_wish(config: &JobsConfig, join: &Join) -> Result<(), Refused> {
         return invalid(format!("window = {}: expected 1 to {WINDOW_MAX} packets", wish.window.unwrap_or_default()));
     }
     // What else there is keeps memory at a switch that nobody counts here, or needs several switches.
-    if !matches!(wish.system, System::SwitchMl { .. } | System::Tree { trees: 1, .. } | System::Flare(_) | System::Ring { .. }) {
+    if !matches!(wish.system, System::SwitchMl(_) | System::Tree(TreeParameters { trees: 1, .. }) | System::Flare(_) | System::Ring(_)) {
         return invalid(format!("system = {:?}: expected switchml, flare, or tree with one tree", wish.system));
     }
     if wish.op.custom.is_some() {
@@ -93,7 +93,7 @@ fn check_operators(join: &Join) -> Result<(), Refused> {
     if operators.len() > OPERATORS_MAX {
         return invalid(format!("operators: {} of them: expected at most {OPERATORS_MAX}", operators.len()));
     }
-    if !operators.is_empty() && !matches!(join.wish.system, System::SwitchMl { fixed_point: false }) {
+    if !operators.is_empty() && !matches!(join.wish.system, System::SwitchMl(SwitchMlParameters { fixed_point: false })) {
         return invalid(format!("operators: {} reduces by built-in operators only: expected none", join.wish.system.name()));
     }
     // A rank that comes back to a running job need not bring them again.
@@ -271,7 +271,7 @@ mod tests {
             change(&mut join);
             check(&config, &join, PEER).map_err(|refused| refused.text)
         };
-        let switchml = |join: &mut Join| join.wish.system = System::SwitchMl { fixed_point: false };
+        let switchml = |join: &mut Join| join.wish.system = System::SwitchMl(SwitchMlParameters { fixed_point: false });
         assert_eq!(with(&|join| switchml(join)), Ok(()));
         type Change = fn(&mut Join);
         let cases: [(Change, &str); 6] = [
@@ -311,7 +311,7 @@ mod tests {
     fn the_shortest_path_decides_and_a_wish_that_does_not_fit_names_it() {
         let config = JobsConfig::default();
         let (wide, mut narrow) = (Join { path_datagram_bytes: 9_000, ..join() }, Join { rank: 2, ..join() });
-        let dense = System::SwitchMl { fixed_point: false };
+        let dense = System::SwitchMl(SwitchMlParameters { fixed_point: false });
         for (system, fixed_point) in [(System::tree(1), false), (dense, false), (dense, true)] {
             let of_system = |join: &Join| Join { wish: JobWish { system, fixed_point, ..join.wish }, ..join.clone() };
             let bytes = payload_bytes(&config, &[&of_system(&wide), &of_system(&narrow)]).unwrap();

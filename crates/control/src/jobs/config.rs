@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use fanin_systems::{FlarePackets, SumOrder, System};
+use fanin_systems::{FlarePackets, SumOrder, System, TreeParameters};
 
 use crate::call::Op;
 use crate::message::{FailureKind, JobWish, OperatorWish, Refusal, SwitchMessage};
@@ -84,7 +84,9 @@ pub fn memory_bytes(wish: &JobWish, world: u32, window: u32, payload_bytes: u32)
             packets.block_bytes(parameters).unwrap_or(0)
         }
         // What waits for its neighbour.
-        System::Tree { sum_order: SumOrder::Fixed, .. } => (1 + u64::from(world.div_ceil(2))) * 2 * u64::from(payload_bytes),
+        System::Tree(TreeParameters { sum_order: SumOrder::Fixed, .. }) => {
+            (1 + u64::from(world.div_ceil(2))) * 2 * u64::from(payload_bytes)
+        }
         _ => 2 * u64::from(payload_bytes),
     };
     // Flare's windows are powers of two.
@@ -240,7 +242,7 @@ pub enum Note {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fanin_systems::{FlareParameters, FlareStorage};
+    use fanin_systems::{FlareParameters, FlareStorage, SwitchMlParameters};
 
     #[test]
     fn what_a_job_keeps_at_the_switch_is_counted() {
@@ -253,7 +255,7 @@ mod tests {
             reproducible: false,
             op: Op::F32_SUM,
         };
-        let dense = memory_bytes(&wish(System::SwitchMl { fixed_point: false }), 4, 512, 1_024);
+        let dense = memory_bytes(&wish(System::SwitchMl(SwitchMlParameters { fixed_point: false })), 4, 512, 1_024);
         assert_eq!(dense, 2 * 512 * 2 * 1_024 + 4 * (192 << 10) + (1 << 20));
         let sparse = |storage| wish(System::Flare(FlareParameters { range: 60_000, storage, ..FlareParameters::default() }));
         let (array, table) =

@@ -14,12 +14,12 @@ use fanin_core::{Address, CollectiveKind, ElementOp, JobId, NetworkMap, NodeId, 
 use fanin_daemon::{Daemon, DaemonConfig, DaemonHandle, RTO_INITIAL, RTO_MIN};
 use fanin_net::{Socket, SocketConfig};
 use fanin_runtime::{BlockSet, CollectiveCall, DriverConfig, NodeConfig, PeerConfig, RunError, Vectors, WorkerDriver};
-use fanin_systems::{AnyNode, JobSpec, OfferNumbers, System, build};
+use fanin_systems::{AnyNode, JobSpec, OfferNumbers, SwitchMlParameters, System, build};
 
 /// Far longer than anything takes: only a test that hangs meets it.
 pub const GUARD: Duration = Duration::from_secs(120);
 
-pub const SWITCHML: System = System::SwitchMl { fixed_point: false };
+pub const SWITCHML: System = System::SwitchMl(SwitchMlParameters { fixed_point: false });
 
 pub fn loopback() -> SocketAddr {
     (Ipv4Addr::LOCALHOST, 0).into()

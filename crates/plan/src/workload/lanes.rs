@@ -1,7 +1,7 @@
 //! From a workload on hosts to what the simulator runs: a lane for each group and each way in which it communicates, and one for each pair of
 //! ranks of which one sends to the other.
 //!
-//! A group's system does what it offers. All else its hosts do by messages ([`System::Exchange`]); results say which. Lengths are those of
+//! A group's system does what it offers. All else its hosts do by messages ([`exchange`](fanin_systems::ExchangeParameters)); results say which. Lengths are those of
 //! vectors: where a share of one for each host is not a whole number of elements, it is rounded up.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -247,7 +247,7 @@ impl Builder<'_> {
 
     fn add_group(&mut self, (group, instance, own): Key) -> Result<u32, PlanError> {
         let hosts = self.hosts_of(group, instance);
-        let system = if own { self.system_of(group) } else { System::Exchange };
+        let system = if own { self.system_of(group) } else { System::exchange() };
         let (job, ran) = match &hosts[..] {
             [_] => (None, "local"),
             _ => {
@@ -280,7 +280,10 @@ impl Builder<'_> {
         let (count, group) = (hosts.len() as u32, collective.group);
         let (members, all) = (hosts[0], hosts.iter().sum::<u32>());
         let kind = collective.kind;
-        if count > 1 && matches!(kind, Kind::ReduceScatter | Kind::AllGather | Kind::AllToAll) && hosts.iter().any(|other| *other != members) {
+        if count > 1
+            && matches!(kind, Kind::ReduceScatter | Kind::AllGather | Kind::AllToAll)
+            && hosts.iter().any(|other| *other != members)
+        {
             let expected = format!("as many members on each host for {kind}, whose shares are equal: they are {hosts:?}");
             return Err(self.error(group, expected));
         }
@@ -299,10 +302,12 @@ impl Builder<'_> {
             Kind::AllToAll => share(count).saturating_mul(u64::from(count) * u64::from(count)),
         };
         if count > 1 {
-            let system = if self.names[lane as usize].ran == System::Exchange.name() { System::Exchange } else { self.system_of(group) };
+            let system =
+                if self.names[lane as usize].ran == System::exchange().name() { System::exchange() } else { self.system_of(group) };
             let payload = self.head.settings.common.payload.0;
-            check_collective(&system, asked, count, (elements.saturating_mul(element_bytes), element_bytes, payload))
-                .map_err(|error| self.error(group, format!("{} of {bytes} bytes, where {} is {}", error.expected, error.field, error.value)))?;
+            check_collective(&system, asked, count, (elements.saturating_mul(element_bytes), element_bytes, payload)).map_err(|error| {
+                self.error(group, format!("{} of {bytes} bytes, where {} is {}", error.expected, error.field, error.value))
+            })?;
         }
         Ok(LaneOperation { kind: asked, elements, before, after })
     }
@@ -361,8 +366,8 @@ impl Builder<'_> {
         for ((from, to), lane) in std::mem::take(&mut self.of_pair) {
             if self.lanes[lane as usize].hosts.len() == 2 {
                 let hosts = vec![self.host(from), self.host(to)];
-                self.lanes[lane as usize].job = Some(self.add_job(System::Exchange, hosts, TRANSFER_ELEMENT)?);
-                self.names[lane as usize].ran = System::Exchange.name();
+                self.lanes[lane as usize].job = Some(self.add_job(System::exchange(), hosts, TRANSFER_ELEMENT)?);
+                self.names[lane as usize].ran = System::exchange().name();
             }
         }
         Ok(())
@@ -392,7 +397,8 @@ impl Builder<'_> {
 
     /// Whether a collective waits for one of its lane that comes behind it: they would wait for each other for ever.
     fn check_order(&self, number: usize, flat: &Flat, before: &[Option<u32>]) -> Result<(), PlanError> {
-        let mut waits: Vec<u32> = (0..flat.nodes.len()).map(|node| flat.after(node).len() as u32 + u32::from(before[node].is_some())).collect();
+        let mut waits: Vec<u32> =
+            (0..flat.nodes.len()).map(|node| flat.after(node).len() as u32 + u32::from(before[node].is_some())).collect();
         let mut behind: Vec<Option<u32>> = vec![None; flat.nodes.len()];
         (0..).zip(before).for_each(|(node, before)| before.iter().for_each(|before| behind[*before as usize] = Some(node)));
         let successors = flat.successors();
@@ -414,7 +420,8 @@ impl Builder<'_> {
         let workload = &self.source.workload;
         let name = node_name(workload, &workload.programs[number], flat.nodes[stuck].written);
         let path = format!("jobs[{}].workload", self.head.entry);
-        let expected = format!("collectives of a group in an order in which they can run: {name} waits for one of its group that comes behind it");
+        let expected =
+            format!("collectives of a group in an order in which they can run: {name} waits for one of its group that comes behind it");
         Err(self.refuse.at(&path, expected))
     }
 }

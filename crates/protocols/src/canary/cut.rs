@@ -155,7 +155,9 @@ impl Cut {
                 (first, if rank == root.0 { 0 } else { self.blocks() }, self.hosts - 1)
             }
             CollectiveKind::Reduce { root } | CollectiveKind::Broadcast { root } => (0, if root.0 == rank { self.blocks() } else { 0 }, 1),
-            CollectiveKind::ReduceScatter | CollectiveKind::AllGather | CollectiveKind::AllToAll { .. } => (rank, self.blocks(), self.hosts),
+            CollectiveKind::ReduceScatter | CollectiveKind::AllGather | CollectiveKind::AllToAll { .. } => {
+                (rank, self.blocks(), self.hosts)
+            }
         };
         // Among these are all that it leads, and others only where leaders are drawn.
         (first..end).step_by(step as usize).filter(move |index| cut.leader_of(*index) == rank)

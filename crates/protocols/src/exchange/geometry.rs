@@ -145,9 +145,7 @@ impl Schedule {
                 let apply = if message + 2 == self.workers { Apply::FoldLast } else { Apply::Fold };
                 Incoming { from, chunk: self.chunk(message + 2), apply, next: next(self.sends()) }
             }
-            CollectiveKind::AllGather => {
-                Incoming { from, chunk: self.chunk(message + 1), apply: Apply::Store, next: next(self.sends()) }
-            }
+            CollectiveKind::AllGather => Incoming { from, chunk: self.chunk(message + 1), apply: Apply::Store, next: next(self.sends()) },
             CollectiveKind::Broadcast { .. } => Incoming { from, chunk: 0, apply: Apply::Store, next: (self.sends() > 0).then_some(0) },
             CollectiveKind::Reduce { .. } => {
                 let goes_on = self.sends() > 0;
@@ -196,12 +194,8 @@ mod tests {
     fn kinds(workers: u32) -> Vec<CollectiveKind> {
         let roots = (0..workers).map(Rank);
         let rooted = roots.flat_map(|root| [CollectiveKind::Reduce { root }, CollectiveKind::Broadcast { root }]);
-        let others = [
-            CollectiveKind::Allreduce,
-            CollectiveKind::ReduceScatter,
-            CollectiveKind::AllGather,
-            CollectiveKind::AllToAll { workers },
-        ];
+        let others =
+            [CollectiveKind::Allreduce, CollectiveKind::ReduceScatter, CollectiveKind::AllGather, CollectiveKind::AllToAll { workers }];
         others.into_iter().chain(rooted).collect()
     }
 

@@ -150,6 +150,9 @@ impl<P: Payload + ?Sized> PsServer<P> {
 
 /// Contributions.
 impl<P: Payload + ?Sized> PsServer<P> {
+    /// As [`PsWorker::rebase`](super::PsWorker::rebase): it stores no times that tell situations apart.
+    pub fn rebase(&mut self, _now: Instant) {}
+
     fn on_push<T: Tx<PsHeader, P>>(
         &mut self,
         now: Instant,

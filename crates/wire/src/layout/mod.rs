@@ -1,17 +1,11 @@
 //! Where fields are in headers, as data: for programs that show packets to people and know no more of them than this, as Wireshark's
-//! dissectors do. The views beside it are what Fanin reads packets with; tests hold the two together.
-//!
-//! | module | what it holds |
-//! |---|---|
-//! | [`hop`] | the hop header, and the packets of links |
-//! | [`trees`] | static trees, PANAMA, SHARP, SwitchML, Flare |
-//! | [`hosts`] | rings, recursive doubling, parameter servers, ATP and A2TP |
-//! | [`blocks`] | Canary, Rina, NetReduce |
+//! dissectors do. The views are what Fanin reads packets with; tests hold the two together. Each system has its layout beside its view, by the
+//! name of `LAYOUT`; [`hop`] has those of the hop header and of the packets of links.
 
-pub mod blocks;
 pub mod hop;
-pub mod hosts;
-pub mod trees;
+
+/// Names of who is suspected.
+pub const SUSPECTS: &[(u64, &str)] = &[(0, "unknown"), (1, "rank"), (2, "switch")];
 
 /// How a field's value is shown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -147,4 +141,4 @@ impl Layout {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

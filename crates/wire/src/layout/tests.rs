@@ -1,4 +1,4 @@
-//! Layouts against the views that packets are read with: every bit that a view accepts in either state is in a field, and no field is longer
+//! Layouts against the views that packets are read with, for the tests of all formats: every bit that a view accepts in either state is in a field, and no field is longer
 //! than the header.
 
 use fanin_core::{Malformed, Wire};
@@ -29,26 +29,6 @@ impl Chance {
 
 type Reader = fn(&[u8]) -> Result<usize, Malformed>;
 
-/// All formats of systems and links, with what reads them.
-fn all() -> Vec<(&'static Layout, Reader)> {
-    vec![
-        (&hop::LINK, length::<crate::link::LinkHeader>),
-        (&trees::TREE, length::<crate::tree::TreeHeader>),
-        (&trees::PANAMA, length::<crate::panama::PanamaHeader>),
-        (&trees::SHARP, length::<crate::sharp::SharpHeader>),
-        (&trees::SWITCHML, length::<crate::switchml::SwitchMlHeader>),
-        (&trees::FLARE, length::<crate::flare::FlareHeader>),
-        (&hosts::RING, length::<crate::ring::RingHeader>),
-        (&hosts::DOUBLING, length::<crate::doubling::DoublingHeader>),
-        (&hosts::EXCHANGE, length::<crate::exchange::ExchangeHeader>),
-        (&hosts::PS, length::<crate::ps::PsHeader>),
-        (&hosts::ATP, length::<crate::atp::AtpHeader>),
-        (&blocks::CANARY, length::<crate::canary::CanaryHeader>),
-        (&blocks::RINA, length::<crate::rina::RinaHeader>),
-        (&blocks::NETREDUCE, length::<crate::netreduce::NetReduceHeader>),
-    ]
-}
-
 /// Longer than every header.
 const BYTES: usize = 64;
 
@@ -77,7 +57,7 @@ fn agree(kind: u8, bytes: &mut [u8]) {
 fn packets(layout: &Layout, read: Reader, kind: &Kind, chance: &mut Chance) -> Vec<Vec<u8>> {
     let (at, mask) = layout.kind;
     let mut found = Vec::new();
-    for _ in 0..20_000 {
+    for _ in 0..200_000 {
         let mut bytes = vec![0; BYTES];
         for _ in 0..chance.below(24) {
             bytes[chance.below(kind.header_bytes)] = if chance.below(2) == 0 { chance.next() as u8 } else { chance.below(4) as u8 };
@@ -96,38 +76,39 @@ fn packets(layout: &Layout, read: Reader, kind: &Kind, chance: &mut Chance) -> V
     found
 }
 
-#[test]
-fn every_bit_that_may_be_either_is_in_a_field() {
-    let mut chance = Chance(0x1AE7);
-    for (layout, read) in all() {
-        for kind in layout.kinds {
-            let packets = packets(layout, read, kind, &mut chance);
-            let name = format!("{} {}", layout.name, kind.name);
-            assert!(!packets.is_empty() || kind.name == "between hosts", "{name}: no packet of it was found");
-            for packet in &packets {
-                assert_eq!(read(packet).unwrap(), kind.header_bytes, "{name}");
-                assert_eq!(layout.kind_of(packet).unwrap().number, kind.number);
-                for bit in (0..8 * kind.header_bytes).filter(|bit| read(&flip(packet, *bit)).is_ok()) {
-                    let other = flip(packet, bit);
-                    let differs = |field: &&Field| layout.value(field, packet) != layout.value(field, &other);
-                    let told = layout.fields.iter().filter(|field| field.is_of(kind.number)).filter(differs).count();
-                    let is_kind = layout.kind_of(&other).is_some_and(|other| other.number != kind.number);
-                    assert!(told == 1 || is_kind, "{name}: bit {bit} of {packet:?} is in {told} fields");
-                }
+/// Every bit that may be either is in a field, and fields are in their headers.
+pub(crate) fn agree_with<H: Wire>(layout: &Layout) {
+    fields_are_in_their_headers(layout);
+    let (read, mut chance): (Reader, Chance) = (length::<H>, Chance(0x1AE7));
+    for kind in layout.kinds {
+        let packets = packets(layout, read, kind, &mut chance);
+        let name = format!("{} {}", layout.name, kind.name);
+        assert!(!packets.is_empty() || kind.name == "between hosts", "{name}: no packet of it was found");
+        for packet in &packets {
+            assert_eq!(read(packet).unwrap(), kind.header_bytes, "{name}");
+            assert_eq!(layout.kind_of(packet).unwrap().number, kind.number);
+            for bit in (0..8 * kind.header_bytes).filter(|bit| read(&flip(packet, *bit)).is_ok()) {
+                let other = flip(packet, bit);
+                let differs = |field: &&Field| layout.value(field, packet) != layout.value(field, &other);
+                let told = layout.fields.iter().filter(|field| field.is_of(kind.number)).filter(differs).count();
+                let is_kind = layout.kind_of(&other).is_some_and(|other| other.number != kind.number);
+                assert!(told == 1 || is_kind, "{name}: bit {bit} of {packet:?} is in {told} fields");
             }
         }
     }
 }
 
-#[test]
-fn fields_are_in_their_headers() {
-    for (layout, _) in all() {
-        for field in layout.fields {
-            let mut kinds = layout.kinds.iter().filter(|kind| field.is_of(kind.number)).peekable();
-            assert!(kinds.peek().is_some(), "{}.{} is of no kind", layout.name, field.name);
-            assert!(kinds.all(|kind| field.at + field.bytes <= kind.header_bytes), "{}.{}", layout.name, field.name);
-        }
+fn fields_are_in_their_headers(layout: &Layout) {
+    for field in layout.fields {
+        let mut kinds = layout.kinds.iter().filter(|kind| field.is_of(kind.number)).peekable();
+        assert!(kinds.peek().is_some(), "{}.{} is of no kind", layout.name, field.name);
+        assert!(kinds.all(|kind| field.at + field.bytes <= kind.header_bytes), "{}.{}", layout.name, field.name);
     }
+}
+
+#[test]
+fn links_layout_and_view_agree() {
+    agree_with::<crate::link::LinkHeader>(&hop::LINK);
 }
 
 #[test]
@@ -141,8 +122,8 @@ fn names_mean_what_the_views_say() {
         panic!("a reduce")
     };
     let value = |name: &str| {
-        let field = blocks::CANARY.fields.iter().find(|field| field.name == name).unwrap();
-        blocks::CANARY.value(field, &bytes).unwrap()
+        let field = crate::canary::LAYOUT.fields.iter().find(|field| field.name == name).unwrap();
+        crate::canary::LAYOUT.value(field, &bytes).unwrap()
     };
     assert_eq!(["app", "generation", "block"].map(value), [7, 3, 0x4_5678]);
     assert_eq!(["counter", "hosts", "dst"].map(value), [counter.into(), hosts.into(), leader.0.into()]);

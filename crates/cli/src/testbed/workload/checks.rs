@@ -260,10 +260,7 @@ fn check_event(refuse: &Refuse<'_>, event: &Event, index: usize, workload: &Work
         return Err(refuse.at(&path("job"), format!("a job from 0 to {}", workload.jobs.len() - 1)));
     };
     let tell = |system| {
-        matches!(
-            system,
-            System::Canary(_) | System::SwitchMl { .. } | System::Atp(_) | System::A2tp(_) | System::Rina(_) | System::Flare(_)
-        )
+        matches!(system, System::Canary(_) | System::SwitchMl(_) | System::Atp(_) | System::A2tp(_) | System::Rina(_) | System::Flare(_))
     };
     if !tell(job.system) {
         let expected = format!("at, a time: workers of {} do not say how far they are", job.system.name());

@@ -1,0 +1,72 @@
+//! Congestion control of network cards.
+
+use serde::{Deserialize, Serialize};
+
+use crate::facts::KeyUse;
+
+/// What a network card does about marked packets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CongestionRule {
+    /// Nothing: it sends as fast as its link and window let it.
+    #[default]
+    None,
+    /// DCQCN: the rate of a connection follows its receiver's notifications (baselines 8).
+    Dcqcn,
+}
+
+/// Congestion control of network cards. The defaults are DCQCN's published ones (Zhu et al., SIGCOMM 2015), and its simulators' where the text
+/// has none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CongestionParameters {
+    /// Which.
+    pub congestion: CongestionRule,
+    /// The rate of a card's link, from which a connection begins, in bits per second.
+    pub line_bps: u64,
+    /// The least rate. Not in the paper: a thousandth of the link, so that a notification a gap still gets through.
+    pub rate_min_bps: u64,
+    /// 1/g, g = 1/256: the estimate keeps what some hundred notifications have said.
+    pub gain_inverse: u32,
+    /// A receiver notifies once in 50 us: faster than a card can make notifications for all its connections.
+    pub notification_gap_ps: u64,
+    /// Without a notification the estimate falls after 55 us: longer than the gap, or it would fall between two.
+    pub estimate_timer_ps: u64,
+    /// The rate grows every 55 us,
+    pub rate_timer_ps: u64,
+    /// and every 10 MB.
+    pub rate_bytes: u64,
+    /// Additive increase: 40 Mb/s.
+    pub additive_bps: u64,
+    /// Hyper increase, for which the paper has no number: ten times the additive one.
+    pub hyper_bps: u64,
+}
+
+impl Default for CongestionParameters {
+    fn default() -> Self {
+        CongestionParameters {
+            congestion: CongestionRule::None,
+            line_bps: 100_000_000_000,
+            rate_min_bps: 100_000_000,
+            gain_inverse: 256,
+            notification_gap_ps: 50_000_000,
+            estimate_timer_ps: 55_000_000,
+            rate_timer_ps: 55_000_000,
+            rate_bytes: 10_000_000,
+            additive_bps: 40_000_000,
+            hyper_bps: 400_000_000,
+        }
+    }
+}
+
+/// Keys of a congestion control that only DCQCN has.
+const DCQCN: [&str; 9] =
+    ["line_rate", "rate_min", "gain_inverse", "notification_gap", "estimate_timer", "rate_timer", "rate_bytes", "additive", "hyper"];
+
+impl CongestionParameters {
+    /// As [`Facts::idle_keys`](crate::facts::Facts::idle_keys).
+    pub(crate) fn idle_keys(&self) -> Vec<KeyUse> {
+        let used = self.congestion == CongestionRule::Dcqcn;
+        DCQCN.map(|key| (key, used, "without congestion = \"dcqcn\"")).into()
+    }
+}

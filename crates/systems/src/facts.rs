@@ -1,0 +1,228 @@
+//! What is particular to a system, told by its parameters. Each system says it in its own file; what it does not say is as most systems
+//! have it.
+
+use std::fmt::Debug;
+
+use fanin_core::payload::Sparsity;
+use fanin_core::{CollectiveKind, JobNodes, NetworkMap, NodeId, Payload, SharedNode};
+
+use crate::any::AnyNode;
+use crate::config::{BuildError, JobSpec};
+
+/// A key of a job, whether something uses it, and what it lacks otherwise.
+pub type KeyUse = (&'static str, bool, &'static str);
+
+/// What a job has of the aggregators of every switch, where a network says how many there are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AggregatorUse {
+    /// All of them, with other jobs of its system. The job's keys that would say the same.
+    Shares(&'static [&'static str]),
+    /// An equal part of what there are, as the slots of its pool, each of which counts as often as it has versions.
+    Pool(&'static [&'static str]),
+    /// An equal part of what there are, as an array of its own.
+    Array(&'static [&'static str]),
+}
+
+impl AggregatorUse {
+    /// Keys of a job that say the same.
+    pub fn keys(self) -> &'static [&'static str] {
+        match self {
+            AggregatorUse::Shares(keys) | AggregatorUse::Pool(keys) | AggregatorUse::Array(keys) => keys,
+        }
+    }
+}
+
+/// What is particular to a system, told by its parameters.
+pub trait Facts: Debug {
+    /// How many servers a job has where its configuration does not say; 0 for systems that have none.
+    fn servers(&self) -> u32 {
+        0
+    }
+
+    /// Whether some node of the system makes a mean of a sum.
+    fn divides(&self) -> bool {
+        true
+    }
+
+    /// Whether its windows shrink where packets come marked (ECN), and by nothing else.
+    fn obeys_marks(&self) -> bool {
+        false
+    }
+
+    /// Whether its nodes send to their neighbours only, so that no packet needs a way.
+    fn stays_next_door(&self) -> bool {
+        false
+    }
+
+    /// Whether packets choose among ways, as those do that go to an address beyond the next node; `partial`: some switches only forward.
+    fn is_routed(&self, _partial: bool) -> bool {
+        true
+    }
+
+    /// Whether sums are made at switches.
+    fn sums_at_switches(&self) -> bool {
+        true
+    }
+
+    /// How many trees pass switches for each worker; `None` where all switches have something of the job.
+    fn trees(&self) -> Option<u32> {
+        Some(1)
+    }
+
+    /// Whether 32-bit floats go on the wire as integers.
+    fn fixed_point(&self) -> bool {
+        false
+    }
+
+    /// The driver's elements are real: which do not fit fixed point is found out, not drawn (`a2tp 5.8`).
+    fn expect_real_elements(&mut self) {}
+
+    /// With fixed point: the share of packets that are drawn as too large at one worker.
+    fn overflow(&self) -> f64 {
+        0.0
+    }
+
+    /// Where vectors are sparse, at which indices workers have something.
+    fn sparsity(&self) -> Option<Sparsity> {
+        None
+    }
+
+    /// The share of these indices from now on; nothing where vectors are not sparse.
+    fn set_density(&mut self, _share: f64) {}
+
+    /// Whether a job goes on without workers that have died (`rina 4.5` to `4.7`).
+    fn goes_on_without_workers(&self) -> bool {
+        false
+    }
+
+    /// Whether workers take this kind of collective at all.
+    fn offers(&self, kind: CollectiveKind) -> bool {
+        kind == CollectiveKind::Allreduce
+    }
+
+    /// Which collectives it has, where that is more than allreduces and less than all.
+    fn offered(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// Whether these parameters suit a kind of collective that the system has, which is called `name`.
+    ///
+    /// # Errors
+    /// [`BuildError`] names the parameter.
+    fn check_collective(&self, _kind: CollectiveKind, _name: &str) -> Result<(), BuildError> {
+        Ok(())
+    }
+
+    /// Whether a window that does not limit is one.
+    fn takes_unlimited_windows(&self) -> bool {
+        false
+    }
+
+    /// Whether patience ends operations also without loss recovery.
+    fn always_has_patience(&self) -> bool {
+        false
+    }
+
+    /// Whether it may be that a worker without loss recovery knows of nobody who is missing.
+    fn names_nobody(&self) -> bool {
+        false
+    }
+
+    /// Whether switches hold nothing of a job that has ended, however it ended; `reliable`: it recovers from losses.
+    fn leaves_nothing(&self, _reliable: bool) -> bool {
+        false
+    }
+
+    /// Length of the longest header of its packets, if that is not the longest of all; `fixed_point` says that some have exponents.
+    fn header_bytes_max(&self, _fixed_point: bool) -> Option<usize> {
+        None
+    }
+
+    /// Slots that a job with such a window has in use at most at a switch where it has a node; 0 without memory at switches.
+    fn switch_slots(&self, window: u32) -> u64 {
+        two_windows(window)
+    }
+
+    /// How many further places a block may have at once: one that is begun anew has one beside its old one.
+    fn begun_anew(&self) -> u32 {
+        0
+    }
+
+    /// Bytes of a slot at this switch.
+    fn slot_bytes(&self, job: &JobSpec<'_, ()>, _map: &NetworkMap, _switch: NodeId) -> u64 {
+        u64::from(job.payload_bytes)
+    }
+
+    /// Whether the memory is one that all jobs of the system share.
+    fn shares_slots(&self) -> bool {
+        false
+    }
+
+    /// The parameter that says how many slots there are.
+    fn slots_key(&self) -> &'static str {
+        "window"
+    }
+
+    /// What a job has of the aggregators that a network gives each of its switches; `None`: nothing.
+    fn aggregators(&self) -> Option<AggregatorUse> {
+        None
+    }
+
+    /// So many of them are the job's.
+    fn set_aggregators(&mut self, _count: u32) {}
+
+    /// Keys that some values of others make meaningless.
+    fn idle_keys(&self, _job: &KeysOf) -> Vec<KeyUse> {
+        Vec::new()
+    }
+}
+
+/// What a job has beside its system's parameters that makes some of its keys meaningless.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct KeysOf {
+    /// Whether losses are recovered from.
+    pub reliable: bool,
+    /// Whether servers have hosts of their own.
+    pub servers: bool,
+}
+
+/// Why a key means nothing to a job that does not recover from losses.
+pub const UNRELIABLE: &str = "with reliable = false";
+
+/// Slots of a window: two of each number, which are counted by powers of two.
+pub(crate) fn two_windows(window: u32) -> u64 {
+    2 * u64::from(window).next_power_of_two()
+}
+
+/// How a system's nodes are laid on a network.
+pub(crate) trait Nodes: Facts {
+    /// The job's own nodes.
+    ///
+    /// # Errors
+    /// [`BuildError`] names the field that contradicts the network or another field.
+    fn nodes<P: Payload + ?Sized>(&self, spec: &JobSpec<'_, P::Op>, map: &NetworkMap) -> Result<JobNodes<AnyNode<P>>, BuildError>;
+
+    /// The nodes that jobs of the system share, of all these jobs.
+    ///
+    /// # Errors
+    /// The job's place in `specs` and what is wrong with it.
+    fn shared<P: Payload + ?Sized>(
+        _specs: &[JobSpec<'_, P::Op>],
+        _map: &NetworkMap,
+    ) -> Result<Vec<SharedNode<AnyNode<P>>>, (usize, BuildError)> {
+        Ok(Vec::new())
+    }
+
+    /// As [`AnyNode::admit`], for a job of this system.
+    ///
+    /// # Errors
+    /// As there.
+    fn admit<P: Payload + ?Sized>(
+        _node: &mut AnyNode<P>,
+        _switch: NodeId,
+        _spec: &JobSpec<'_, P::Op>,
+        _map: &NetworkMap,
+    ) -> Result<bool, BuildError> {
+        Ok(false)
+    }
+}

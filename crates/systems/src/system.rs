@@ -1,0 +1,241 @@
+//! Which systems there are, made from the list of them: nothing here names one.
+
+use fanin_core::payload::Sparsity;
+use fanin_core::{CollectiveKind, JobNodes, NetworkMap, NodeId, Payload, SharedNode};
+use serde::{Deserialize, Serialize};
+
+use crate::any::AnyNode;
+use crate::config::{BuildError, JobSpec};
+use crate::facts::{AggregatorUse, Facts, KeyUse, KeysOf, Nodes};
+
+/// The systems.
+macro_rules! kinds {
+    ($($system:ident($Parameters:ident) = $number:literal $name:literal in $module:ident,
+        packets $packets:ident $(($Header:ident))?, workers [$($worker:ident),*], others [$($other:ident),*];)*) => {
+        /// A system and its parameters.
+        #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+        #[serde(tag = "system")]
+        pub enum System {
+            $(
+                #[doc = concat!("`", $name, "`: see [`", stringify!($Parameters), "`](crate::", stringify!($Parameters), ").")]
+                #[serde(rename = $name)]
+                $system(crate::$module::$Parameters),
+            )*
+        }
+
+        impl System {
+            /// Names of all systems.
+            pub const NAMES: &'static [&'static str] = &[$($name),*];
+
+            /// All systems, each with the parameters that it has where nothing is said.
+            pub fn all() -> Vec<System> {
+                vec![$(System::$system(Default::default())),*]
+            }
+
+            /// The system's name.
+            pub fn name(&self) -> &'static str {
+                match self {
+                    $(System::$system(_) => $name,)*
+                }
+            }
+
+            /// The system's number in hop headers; 0 is not a system.
+            pub fn number(&self) -> u8 {
+                match self {
+                    $(System::$system(_) => $number,)*
+                }
+            }
+
+            /// What is particular to it.
+            pub(crate) fn facts(&self) -> &dyn Facts {
+                match self {
+                    $(System::$system(parameters) => parameters,)*
+                }
+            }
+
+            fn facts_mut(&mut self) -> &mut dyn Facts {
+                match self {
+                    $(System::$system(parameters) => parameters,)*
+                }
+            }
+
+            /// As [`Nodes::nodes`].
+            pub(crate) fn nodes<P: Payload + ?Sized>(
+                &self,
+                spec: &JobSpec<'_, P::Op>,
+                map: &NetworkMap,
+            ) -> Result<JobNodes<AnyNode<P>>, BuildError> {
+                match self {
+                    $(System::$system(parameters) => parameters.nodes(spec, map),)*
+                }
+            }
+
+            /// As [`Nodes::shared`], of all systems.
+            pub(crate) fn shared<P: Payload + ?Sized>(
+                specs: &[JobSpec<'_, P::Op>],
+                map: &NetworkMap,
+            ) -> Result<Vec<SharedNode<AnyNode<P>>>, (usize, BuildError)> {
+                let mut nodes = Vec::new();
+                $(nodes.extend(<crate::$module::$Parameters as Nodes>::shared(specs, map)?);)*
+                Ok(nodes)
+            }
+
+            /// As [`Nodes::admit`].
+            pub(crate) fn admit<P: Payload + ?Sized>(
+                &self,
+                node: &mut AnyNode<P>,
+                switch: NodeId,
+                spec: &JobSpec<'_, P::Op>,
+                map: &NetworkMap,
+            ) -> Result<bool, BuildError> {
+                match self {
+                    $(System::$system(_) => <crate::$module::$Parameters as Nodes>::admit(node, switch, spec, map),)*
+                }
+            }
+        }
+    };
+}
+
+systems!(kinds);
+
+impl System {
+    /// The names of those systems, as they are where nothing is said, that something is true of: `a, b and c`, with `last` before the last one.
+    pub fn names_of(last: &str, holds: impl Fn(&System) -> bool) -> String {
+        let names: Vec<&str> = System::all().iter().filter(|system| holds(system)).map(System::name).collect();
+        match names.split_last() {
+            Some((end, [])) => end.to_string(),
+            Some((end, others)) => format!("{} {last} {end}", others.join(", ")),
+            None => "none".to_string(),
+        }
+    }
+
+    /// Where vectors are sparse, at which indices workers have something.
+    pub fn sparsity(&self) -> Option<Sparsity> {
+        self.facts().sparsity()
+    }
+
+    /// The same at another density; nothing changes where vectors are not sparse.
+    #[must_use]
+    pub fn at_density(mut self, share: f64) -> Self {
+        self.facts_mut().set_density(share);
+        self
+    }
+
+    /// The share of these indices.
+    pub fn density(&self) -> Option<f64> {
+        self.sparsity().map(|sparsity| sparsity.density)
+    }
+
+    /// Whether its windows shrink where packets come marked (ECN), and by nothing else.
+    pub fn obeys_marks(&self) -> bool {
+        self.facts().obeys_marks()
+    }
+
+    /// Whether its nodes send to their neighbours only, so that no packet needs a way.
+    pub fn stays_next_door(&self) -> bool {
+        self.facts().stays_next_door()
+    }
+
+    /// Whether packets choose among ways, as those do that go to an address beyond the next node; `partial`: some switches only forward.
+    pub fn is_routed(&self, partial: bool) -> bool {
+        self.facts().is_routed(partial)
+    }
+
+    /// Whether sums are made at switches.
+    pub fn sums_at_switches(&self) -> bool {
+        self.facts().sums_at_switches()
+    }
+
+    /// How many trees pass switches for each worker; `None` where all switches have something of the job.
+    pub fn trees(&self) -> Option<u32> {
+        self.facts().trees()
+    }
+
+    /// Whether some node of the system makes a mean of a sum.
+    pub fn divides(&self) -> bool {
+        self.facts().divides()
+    }
+
+    /// Whether 32-bit floats go on the wire as integers.
+    pub fn fixed_point(&self) -> bool {
+        self.facts().fixed_point()
+    }
+
+    /// With fixed point, in drivers without real elements: the share of packets that are too large at one worker.
+    pub fn overflow(&self) -> f64 {
+        self.facts().overflow()
+    }
+
+    /// The same system for drivers whose elements are real: which do not fit fixed point is found out, not drawn (`a2tp 5.8`).
+    #[must_use]
+    pub fn with_real_elements(mut self) -> Self {
+        self.facts_mut().expect_real_elements();
+        self
+    }
+
+    /// How many servers a job has where its configuration does not say; 0 for systems that have none.
+    pub fn servers(&self) -> u32 {
+        self.facts().servers()
+    }
+
+    /// Whether a job goes on without workers that have died (`rina 4.5` to `4.7`).
+    pub fn goes_on_without_workers(&self) -> bool {
+        self.facts().goes_on_without_workers()
+    }
+
+    /// Whether workers take this kind of collective at all.
+    pub fn offers(&self, kind: CollectiveKind) -> bool {
+        self.facts().offers(kind)
+    }
+
+    /// Whether patience ends operations also without loss recovery.
+    pub fn always_has_patience(&self) -> bool {
+        self.facts().always_has_patience()
+    }
+
+    /// Whether it may be that a worker without loss recovery knows of nobody who is missing.
+    pub fn names_nobody(&self) -> bool {
+        self.facts().names_nobody()
+    }
+
+    /// Whether switches hold nothing of a job that has ended, however it ended; `reliable`: it recovers from losses.
+    pub fn leaves_nothing(&self, reliable: bool) -> bool {
+        self.facts().leaves_nothing(reliable)
+    }
+
+    /// What a job has of the aggregators that a network gives each of its switches; `None`: nothing.
+    pub fn aggregators(&self) -> Option<AggregatorUse> {
+        self.facts().aggregators()
+    }
+
+    /// So many of them are the job's.
+    pub fn set_aggregators(&mut self, count: u32) {
+        self.facts_mut().set_aggregators(count);
+    }
+
+    /// Keys that some values of others make meaningless.
+    pub fn idle_keys(&self, job: &KeysOf) -> Vec<KeyUse> {
+        self.facts().idle_keys(job)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_system_has_a_name_and_a_number_of_its_own() {
+        let all = System::all();
+        assert_eq!(all.iter().map(System::name).collect::<Vec<_>>(), System::NAMES);
+        let mut numbers: Vec<u8> = all.iter().map(System::number).collect();
+        numbers.sort_unstable();
+        assert!(numbers[0] > 0 && numbers.windows(2).all(|pair| pair[0] < pair[1]), "{numbers:?}");
+    }
+
+    #[test]
+    fn names_are_listed_as_people_do() {
+        assert_eq!(System::names_of("or", |system| system.number() == 1), "tree");
+        assert_eq!(System::names_of("or", |system| [1, 2, 12].contains(&system.number())), "ring, tree or rina");
+        assert_eq!(System::names_of("or", |_| false), "none");
+    }
+}

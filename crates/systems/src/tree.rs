@@ -1,0 +1,92 @@
+//! Static reduction trees: their parameters, and the nodes of a job.
+
+use fanin_core::{Address, JobNodes, NetworkMap, NodeId, Payload, Placed};
+use serde::{Deserialize, Serialize};
+
+use crate::any::AnyNode;
+use crate::config::{BuildError, JobSpec};
+use crate::facts::{Facts, Nodes};
+use crate::order::SumOrder;
+use crate::system::System;
+use crate::trees::{StaticTrees, SwitchOnTrees};
+
+pub(crate) use fanin_protocols::tree::{TreeSwitch, TreeWorker};
+pub(crate) use fanin_wire::tree::{LAYOUT, TreeHeader};
+
+/// The parameters of static reduction trees (baselines 5).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TreeParameters {
+    /// How many; block b is reduced on tree b mod `trees`.
+    pub trees: u32,
+    /// In which order a switch adds up what its children send.
+    pub sum_order: SumOrder,
+}
+
+impl Default for TreeParameters {
+    fn default() -> Self {
+        TreeParameters { trees: 1, sum_order: SumOrder::Arrival }
+    }
+}
+
+impl System {
+    /// Static trees, so many, that add up what comes as it comes.
+    pub const fn tree(trees: u32) -> Self {
+        System::Tree(TreeParameters { trees, sum_order: SumOrder::Arrival })
+    }
+}
+
+impl Facts for TreeParameters {
+    fn divides(&self) -> bool {
+        false
+    }
+
+    fn is_routed(&self, partial: bool) -> bool {
+        partial
+    }
+
+    fn trees(&self) -> Option<u32> {
+        Some(self.trees.max(1))
+    }
+
+    fn slot_bytes(&self, job: &JobSpec<'_, ()>, map: &NetworkMap, switch: NodeId) -> u64 {
+        let payload = u64::from(job.payload_bytes);
+        match self.sum_order {
+            SumOrder::Arrival => payload,
+            // What waits for its neighbour.
+            SumOrder::Fixed => payload.saturating_mul(1 + map.neighbours(switch).len().div_ceil(2) as u64),
+        }
+    }
+}
+
+impl Nodes for TreeParameters {
+    fn nodes<P: Payload + ?Sized>(&self, spec: &JobSpec<'_, P::Op>, map: &NetworkMap) -> Result<JobNodes<AnyNode<P>>, BuildError> {
+        nodes(spec, map, self.trees)
+    }
+}
+
+/// Workers, and switches on `trees` static trees.
+fn nodes<P: Payload + ?Sized>(spec: &JobSpec<'_, P::Op>, map: &NetworkMap, trees: u32) -> Result<JobNodes<AnyNode<P>>, BuildError> {
+    let trees = StaticTrees::of(spec, map, trees)?;
+    let worker = |(rank, &host): (usize, &NodeId)| {
+        let node = TreeWorker::new(trees.worker(spec, map, rank as u32, host)?).with_switches_above(trees.above(host));
+        Ok(Placed { at: Address::worker(host), node: AnyNode::TreeWorker(node) })
+    };
+    let workers = spec.hosts.iter().enumerate().map(worker).collect::<Result<_, BuildError>>()?;
+    let node =
+        |SwitchOnTrees { at, config, first, far }| Placed { at, node: AnyNode::TreeSwitch(TreeSwitch::new(config).with_far(first, far)) };
+    let others = trees.switches.into_iter().map(node).collect();
+    Ok(JobNodes { workers, others })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::any::tests::comes_back;
+
+    #[test]
+    fn packets_begin_with_the_systems_number() {
+        comes_back(1, TreeHeader::Contribution { block: 77, attempt: 3 });
+        comes_back(1, TreeHeader::Aggregate { block: 78 });
+    }
+}
