@@ -619,6 +619,9 @@ where
         let mut served = None;
         for index in 0..self.at_host[host as usize].len() {
             let slot = self.at_host[host as usize][index];
+            if self.rests(slot) {
+                continue;
+            }
             let now = Instant::from_ps(self.net.now);
             let before = self.net.queued_at(host);
             let (node, mut tx) = self.lend(slot);

@@ -232,7 +232,8 @@ impl Builder<'_> {
         system.offers(asked) && leads
     }
 
-    /// The hosts of a group, in the order of their first members, with how many members each has.
+    /// The hosts of a group with how many members each has, in the order of their numbers, in which neighbours are close to each other: so NCCL
+    /// orders its rings.
     fn hosts_of(&self, group: u32, instance: u32) -> Vec<(NodeId, u32)> {
         let members = self.source.workload.groups[group as usize].members.of(instance);
         let mut hosts: Vec<(NodeId, u32)> = Vec::new();
@@ -242,6 +243,7 @@ impl Builder<'_> {
                 None => hosts.push((host, 1)),
             }
         }
+        hosts.sort_unstable();
         hosts
     }
 

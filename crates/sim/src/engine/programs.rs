@@ -382,6 +382,16 @@ where
         self.drive();
     }
 
+    /// Whether a node is a worker whose lane does nothing now: it has nothing to send but answers.
+    #[inline]
+    pub(super) fn rests(&self, slot: u32) -> bool {
+        if self.programs.jobs.is_empty() {
+            return false;
+        }
+        let worker = self.slots[slot as usize].post.worker.map(|worker| &self.workers[worker as usize]);
+        worker.is_some_and(|worker| self.programs.drives(worker.job) && !worker.is_running())
+    }
+
     /// The worker of a lane at a host; none where all members are there.
     fn lane_worker(&self, job: u32, lane: u32, host: u32) -> Option<u32> {
         let first = self.programs.jobs[job as usize].lanes[lane as usize].first_worker;
