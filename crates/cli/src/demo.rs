@@ -9,7 +9,6 @@
 //! | [`child`] | a worker or switch process |
 //! | [`crew`] | the child processes seen from here |
 //! | [`nodes`] | which nodes the systems consist of, and how they are joined, where workers have no communicators |
-//! | [`vectors`] | the inputs, and the sums that they must give |
 //! | [`view`] | what is shown while it runs |
 //! | [`report`] | what is printed at the end |
 
@@ -19,7 +18,6 @@ mod crew;
 mod messages;
 mod nodes;
 mod report;
-pub(crate) mod vectors;
 mod view;
 
 use std::sync::Arc;
