@@ -147,7 +147,12 @@ const LAYERS: &[Layer] = &[
     // Data of workloads: neither protocols nor drivers.
     Layer { name: "fanin-workload", internal: &["fanin-core"], internal_dev: &[], external: None },
     Layer { name: "fanin-fabric", internal: &["fanin-core", "fanin-plan"], internal_dev: &["fanin-sim"], external: Some(&["serde"]) },
-    Layer { name: "fanin-py", internal: &["fanin-comm", "fanin-plan"], internal_dev: &[], external: None },
+    Layer {
+        name: "fanin-py",
+        internal: &["fanin-comm", "fanin-plan", "fanin-fabric", "fanin-pictures", "fanin-repro", "fanin-testbed"],
+        internal_dev: &[],
+        external: None,
+    },
     Layer { name: "fanin-lint", internal: &[], internal_dev: &[], external: None },
 ];
 

@@ -28,6 +28,13 @@ pub struct Task {
     pub recorded: Option<Recorded>,
 }
 
+impl Task {
+    /// How many runs it has, with those of its causes.
+    pub fn runs(&self) -> usize {
+        std::iter::once(&self.plan).chain(self.changed.iter().flatten()).map(FigurePlan::runs).sum()
+    }
+}
+
 /// How a figure is made.
 pub enum FigurePlan {
     /// By simulation.
@@ -49,6 +56,10 @@ impl FigurePlan {
             FigurePlan::Simulated(plan) => (&plan.axes, Fields::Simulated),
             FigurePlan::Computed(plan) => (&plan.axes, Fields::Model(plan.model)),
         }
+    }
+
+    fn runs(&self) -> usize {
+        if let FigurePlan::Simulated(plan) = self { run::runs(plan).len() } else { 0 }
     }
 
     fn check(&self) -> Result<(), PlanError> {

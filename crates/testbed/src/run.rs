@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use anyhow::{Context, Result};
 use fanin_fabric::Fabric;
@@ -55,6 +55,9 @@ pub fn write(out: &Path, record: &Record) -> Result<()> {
     Ok(())
 }
 
+/// How many folders this process has made.
+static MADE: AtomicU32 = AtomicU32::new(0);
+
 /// Where a run keeps the fabric's file and its processes' logs.
 #[derive(Debug)]
 pub struct Folder {
@@ -69,7 +72,10 @@ impl Folder {
     /// # Errors
     /// Where it cannot be made.
     pub fn make(wanted: Option<&Path>) -> Result<Self> {
-        let temporary = || std::env::temp_dir().join(format!("fanin-testbed-{}", std::process::id()));
+        // A process may make several at a time.
+        let more = MADE.fetch_add(1, Ordering::Relaxed);
+        let more = if more == 0 { String::new() } else { format!("-{more}") };
+        let temporary = || std::env::temp_dir().join(format!("fanin-testbed-{}{more}", std::process::id()));
         let folder = Folder { path: wanted.map_or_else(temporary, Path::to_path_buf), keep: wanted.is_some() };
         fs::create_dir_all(&folder.path).with_context(|| format!("{} cannot be made", folder.path.display()))?;
         Ok(folder)
