@@ -5,6 +5,7 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`args`] | what the user can ask for |
+//! | [`system`] | which systems there are |
 //! | [`messages`] | what passes between this process and its children, as JSON lines |
 //! | [`child`] | a worker or switch process |
 //! | [`crew`] | the child processes seen from here |
@@ -18,6 +19,7 @@ mod crew;
 mod messages;
 mod nodes;
 mod report;
+mod system;
 mod view;
 
 use std::sync::Arc;
@@ -27,7 +29,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-pub use args::{DemoArgs, DemoFormat, DemoSystem, parse_probability};
+pub use args::{DemoArgs, DemoFormat, parse_probability};
 pub use child::{NodeArgs, run as run_node};
 use crew::{Crew, Lost};
 use messages::{Ended, Order, PathFacts, Report, Setup};

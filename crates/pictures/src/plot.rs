@@ -2,6 +2,7 @@
 //!
 //! | module | what it holds |
 //! |---|---|
+//! | [`look`] | colours and kinds of lines |
 //! | [`frame`] | title, legend, axes: what every picture shares |
 //! | [`distribution`] | which share of links or jobs has up to how much of something |
 //! | [`time`] | quantities of jobs over time |
@@ -10,6 +11,7 @@
 mod data;
 mod distribution;
 mod frame;
+mod look;
 mod time;
 
 use std::collections::BTreeMap;
@@ -26,7 +28,8 @@ use fanin_plan::metrics::{Field, Metric};
 use fanin_plan::run::Finished;
 use fanin_plan::schema::{Plot, PlotKind};
 pub use frame::{FONT, INK, MUTED};
-use frame::{Frame, Look, Pen, Ticks};
+use frame::{Frame, Pen, Ticks};
+use look::Look;
 use plotters::prelude::IntoLogRange;
 
 /// Draws what the plan asks for; where it does not say, goodput as bars, links as a distribution, completion time over sizes where they

@@ -12,48 +12,13 @@
 //! A cause says what is changed and what must come out then: a verdict, or which way the measured number moves. Only the points that its
 //! claims look at are run again, with the same seeds.
 
+use fanin_pictures::grid::Grid;
 use serde::{Deserialize, Serialize};
 
+pub use super::cause::{Cause, Direction};
 use super::claims::{Claim, Claims, MARGIN, Reading};
 use super::evaluate::{Judged, Missing, Outcome, Place, Results, Verdict};
 use super::interval::{CONFIDENCE, Interval, Region, Sample, Side, relative_difference};
-use fanin_pictures::grid::Grid;
-
-/// `[[causes]]`: one cause. Exactly one of `set`, `reading` and `plan` says what is changed, one of `verdict` and `moves` what must come
-/// out.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Cause {
-    /// Its name within the figure.
-    pub id: String,
-    /// What is said to be the cause.
-    pub text: String,
-    /// The claims that it is a cause for.
-    pub claims: Vec<String>,
-    /// Changes of the plan, each a `KEY=VALUE` as for `--set`.
-    #[serde(default)]
-    pub set: Vec<String>,
-    /// Another reading of the text.
-    pub reading: Option<String>,
-    /// Another plan, a file beside `plan.toml`.
-    pub plan: Option<String>,
-    /// The verdict that the change must bring to each of the claims.
-    pub verdict: Option<Verdict>,
-    /// Which way the change must move what each of the claims measures.
-    pub moves: Option<Direction>,
-    /// By how much at least, as a share of what both are on average.
-    pub margin: Option<f64>,
-}
-
-/// Which way a number moves.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Direction {
-    /// It grows; of an order, the difference does.
-    Up,
-    /// It falls.
-    Down,
-}
 
 /// What has become of a cause.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -79,80 +44,6 @@ impl Finding {
             Finding::Shown => "cause shown",
             Finding::Refuted => "cause refuted",
             Finding::NotTested => "cause not tested",
-        }
-    }
-}
-
-/// What is wrong with a cause.
-pub struct Wrong {
-    /// The key, within the cause.
-    pub keys: Vec<&'static str>,
-    /// Its value.
-    pub value: String,
-    /// What was expected.
-    pub expected: String,
-}
-
-impl Cause {
-    /// Holds a cause against the claims that it speaks of.
-    ///
-    /// # Errors
-    /// [`Wrong`] where it speaks of none, or does not say one change and one thing that must come of it.
-    pub fn check<'a>(&self, claims: &Claims, mut names: impl Iterator<Item = &'a String>) -> Result<(), Wrong> {
-        let wrong =
-            |keys: &[&'static str], value: String, expected: &str| Err(Wrong { keys: keys.into(), value, expected: expected.into() });
-        if names.any(|name| *name == self.id) {
-            return wrong(&["id"], format!("{:?}", self.id), "another name for each cause");
-        }
-        if self.claims.is_empty() {
-            return wrong(&["claims"], "[]".into(), "the claims that it is a cause for");
-        }
-        for name in &self.claims {
-            match claims.claims.iter().find(|claim| claim.id == *name) {
-                None => return wrong(&["claims"], format!("{name:?}"), "a claim of this file"),
-                Some(claim) if claim.selections().is_empty() => {
-                    return wrong(&["claims"], format!("{name:?}"), "a claim that is measured");
-                }
-                Some(claim) if self.verdict.is_some() && claim.reported.is_some() => {
-                    return wrong(&["verdict"], "...".into(), "moves, for claims that are only reported get no other verdict");
-                }
-                Some(_) => {}
-            }
-        }
-        let changes = [!self.set.is_empty(), self.reading.is_some(), self.plan.is_some()];
-        if changes.iter().filter(|given| **given).count() != 1 {
-            return wrong(&[], format!("{:?}", self.id), "one of set, reading and plan");
-        }
-        if let Some(reading) = self.reading.as_ref().filter(|name| !claims.readings.iter().any(|reading| reading.name == **name)) {
-            return wrong(&["reading"], format!("{reading:?}"), "a reading of this file");
-        }
-        match (self.verdict, self.moves) {
-            (Some(Verdict::Reproduced | Verdict::NotReproduced), None) | (None, Some(_)) => {}
-            (Some(other), None) => return wrong(&["verdict"], format!("{:?}", other.text()), "\"reproduced\" or \"not reproduced\""),
-            _ => return wrong(&[], format!("{:?}", self.id), "one of verdict and moves"),
-        }
-        if let Some(margin) = self.margin.filter(|margin| self.moves.is_none() || !(0.0..2.0).contains(margin)) {
-            return wrong(&["margin"], margin.to_string(), "a share, 0 or more and below 2, beside moves");
-        }
-        Ok(())
-    }
-
-    /// What is changed, in words.
-    pub fn change(&self) -> String {
-        match (&self.reading, &self.plan) {
-            (Some(reading), _) => format!("{reading} reading"),
-            (_, Some(plan)) => plan.clone(),
-            _ => self.set.join(", "),
-        }
-    }
-
-    /// What must come out, in words.
-    pub fn wanted(&self) -> String {
-        match (self.verdict, self.moves) {
-            (Some(verdict), _) => verdict.text().into(),
-            (_, Some(Direction::Up)) => "up".into(),
-            (_, Some(Direction::Down)) => "down".into(),
-            _ => String::new(),
         }
     }
 }

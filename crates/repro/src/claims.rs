@@ -21,6 +21,8 @@
 //! window = [0.7, 0.9]
 //! ```
 
+mod causes;
+
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -31,8 +33,9 @@ use fanin_plan::tree::{Step, Tree};
 use fanin_plan::{Axis, PlanError};
 use serde::de::{Deserialize, Deserializer, Error};
 
-use super::causes::Cause;
+use super::cause::Cause;
 use super::interval::Region;
+pub use super::statistic::{Statistic, Window};
 
 /// A figure's claims.
 #[derive(Clone, Debug, serde::Deserialize)]
@@ -170,42 +173,6 @@ pub struct Selection {
     pub over: Option<Statistic>,
 }
 
-/// One number out of several.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Statistic {
-    /// The middle one.
-    #[default]
-    Median,
-    /// Their mean.
-    Mean,
-    /// The lowest.
-    Lowest,
-    /// The highest.
-    Highest,
-}
-
-impl Statistic {
-    /// In words.
-    pub fn text(self) -> &'static str {
-        match self {
-            Statistic::Median => "median",
-            Statistic::Mean => "mean",
-            Statistic::Lowest => "lowest",
-            Statistic::Highest => "highest",
-        }
-    }
-}
-
-/// Lowest and highest number that agrees with a claim.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Window {
-    /// The lowest.
-    pub low: f64,
-    /// The highest.
-    pub high: f64,
-}
-
 /// The margin of an order that does not say its own.
 pub const MARGIN: f64 = 0.01;
 
@@ -215,16 +182,6 @@ fn yes() -> bool {
 
 fn goodput() -> String {
     "goodput_gbps".into()
-}
-
-impl<'de> Deserialize<'de> for Window {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let [low, high] = <[f64; 2]>::deserialize(deserializer)?;
-        if low.is_nan() || high.is_nan() || low > high {
-            return Err(D::Error::custom("expected [lowest, highest], such as [0.7, 0.9] or [1.5, inf]"));
-        }
-        Ok(Window { low, high })
-    }
 }
 
 impl<'de> Deserialize<'de> for Selection {
@@ -333,7 +290,8 @@ impl Claims {
         }
         for (index, cause) in claims.causes.iter().enumerate() {
             let names = claims.causes[..index].iter().map(|other| &other.id);
-            cause.check(&claims, names).map_err(|wrong| check.refuse_at("causes", index, &wrong.keys, wrong.value, wrong.expected))?;
+            causes::check(cause, &claims, names)
+                .map_err(|wrong| check.refuse_at("causes", index, &wrong.keys, wrong.value, wrong.expected))?;
         }
         Ok(claims)
     }

@@ -5,50 +5,13 @@
 //! it is one of many that could have done so by chance, and has to be as much surer as there are many (Bonferroni).
 
 use fanin_plan::metrics::Fields;
-use fanin_plan::results::median;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use fanin_pictures::grid::{Grid, NOT_MEASURED};
 
 use super::claims::{Claim, Claims, Reading, Selection, Statistic};
 use super::interval::{CONFIDENCE, Interval, Region, Sample, Seeds, Side, relative_difference};
-
-/// What has become of a claim.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub enum Verdict {
-    /// What was measured agrees with the claim.
-    #[serde(rename = "reproduced")]
-    Reproduced,
-    /// It does not.
-    #[serde(rename = "not reproduced")]
-    NotReproduced,
-    /// The seeds that were run do not tell: an interval lies across an edge.
-    #[serde(rename = "undecided")]
-    Undecided,
-    /// It was measured, and there is nothing to hold it against.
-    #[serde(rename = "reported")]
-    Reported,
-    /// Nothing that is measured here can tell.
-    #[serde(rename = "cannot be tested here")]
-    CannotBeTested,
-}
-
-impl Verdict {
-    /// All of them, in the order of summaries.
-    pub const ALL: [Verdict; 5] =
-        [Verdict::Reproduced, Verdict::NotReproduced, Verdict::Undecided, Verdict::Reported, Verdict::CannotBeTested];
-
-    /// In words.
-    pub fn text(self) -> &'static str {
-        match self {
-            Verdict::Reproduced => "reproduced",
-            Verdict::NotReproduced => "not reproduced",
-            Verdict::Undecided => "undecided",
-            Verdict::Reported => "reported",
-            Verdict::CannotBeTested => "cannot be tested here",
-        }
-    }
-}
+pub use super::verdict::Verdict;
 
 /// What was measured.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -373,20 +336,6 @@ impl Reading {
             && own
                 .into_iter()
                 .any(|selection| selection.places.iter().any(|(axis, places)| places.iter().any(|place| replaced(axis, place))))
-    }
-}
-
-impl Statistic {
-    /// The statistic of some numbers; there is at least one.
-    pub fn of(self, numbers: &[f64]) -> f64 {
-        let mut sorted = numbers.to_vec();
-        sorted.sort_by(f64::total_cmp);
-        match self {
-            Statistic::Median => median(&sorted).unwrap_or(f64::NAN),
-            Statistic::Mean => sorted.iter().sum::<f64>() / sorted.len() as f64,
-            Statistic::Lowest => sorted.first().copied().unwrap_or(f64::NAN),
-            Statistic::Highest => sorted.last().copied().unwrap_or(f64::NAN),
-        }
     }
 }
 

@@ -10,7 +10,7 @@
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
-use super::claims::{Statistic, Window};
+use super::statistic::{Statistic, Window};
 
 /// How sure a verdict is, as a whole.
 pub const CONFIDENCE: f64 = 0.95;

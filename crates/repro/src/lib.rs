@@ -21,7 +21,7 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`catalog`] | where experiments are: plan, claims and README of each figure |
-//! | [`claims`] | the schema of claims |
+//! | [`claims`], [`cause`], [`statistic`], [`verdict`] | the schema of claims, and what becomes of them |
 //! | [`tasks`] | what is to be run: plans, and the changed plans of causes |
 //! | [`figure`] | a figure that has been run |
 //! | [`interval`] | what a number of several seeds, of one, or of a plan that draws nothing is worth |
@@ -34,6 +34,7 @@
 #![forbid(unsafe_code)]
 
 pub mod catalog;
+pub mod cause;
 pub mod causes;
 pub mod claims;
 pub mod coverage;
@@ -46,5 +47,7 @@ pub mod page;
 pub mod recorded;
 pub mod recording;
 pub mod records;
+pub mod statistic;
 pub mod tables;
 pub mod tasks;
+pub mod verdict;

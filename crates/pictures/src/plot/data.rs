@@ -7,7 +7,7 @@ use fanin_plan::metrics::Field;
 use fanin_plan::results::median;
 use fanin_plan::units::{bytes_of, fraction_of, microseconds_of};
 
-use super::frame::Look;
+use super::look::Look;
 use crate::grid::Grid;
 
 /// The points that share a colour and a kind of line: one combination of all axes but the one along x.

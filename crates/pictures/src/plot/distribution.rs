@@ -6,7 +6,8 @@ use fanin_plan::run::Finished;
 use fanin_plan::schema::Plot;
 
 use super::data::Group;
-use super::frame::{self, Frame, Look, Ticks};
+use super::frame::{self, Frame, Ticks};
+use super::look::Look;
 use super::{round_steps, with_unit};
 
 /// How many links are used up to how much, in the first repetition of each point.

@@ -8,6 +8,7 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::data::Group;
+use super::look::Look;
 
 const WIDTH: u32 = 860;
 const HEIGHT: u32 = 500;
@@ -18,42 +19,10 @@ pub const INK: RGBColor = RGBColor(40, 40, 40);
 /// Text of less weight.
 pub const MUTED: RGBColor = RGBColor(110, 110, 110);
 const GRID: RGBColor = RGBColor(225, 225, 225);
-/// Told apart also by people who do not see all colours (Okabe and Ito).
-const PALETTE: [RGBColor; 8] = [
-    RGBColor(0, 114, 178),
-    RGBColor(230, 159, 0),
-    RGBColor(0, 158, 115),
-    RGBColor(204, 121, 167),
-    RGBColor(86, 180, 233),
-    RGBColor(213, 94, 0),
-    RGBColor(120, 120, 120),
-    RGBColor(0, 0, 0),
-];
 const LEFT: i32 = 16;
 const LEGEND_ROW: i32 = 22;
 /// Mean width of a character as a share of the font's size: what a legend's entry needs.
 const CHARACTER: f64 = 0.53;
-
-/// How a group is drawn.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Look {
-    /// Its colour's number.
-    pub color: usize,
-    /// Its kind of line's number: 0 is solid.
-    pub dash: usize,
-}
-
-impl Look {
-    /// Its colour.
-    pub fn rgb(self) -> RGBColor {
-        PALETTE[self.color % PALETTE.len()]
-    }
-
-    /// Length of a dash and of the gap after it, in pixels.
-    fn dashes(self) -> Option<(u32, u32)> {
-        [None, Some((7, 4)), Some((2, 3)), Some((12, 3))][self.dash % 4]
-    }
-}
 
 /// What is written around the data.
 pub struct Frame<'a> {

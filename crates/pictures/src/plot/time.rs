@@ -3,7 +3,8 @@
 use anyhow::Result;
 
 use super::data::{Group, joined};
-use super::frame::{self, Frame, Look, Ticks};
+use super::frame::{self, Frame, Ticks};
+use super::look::Look;
 use super::round_steps;
 use crate::grid::Simulated;
 use fanin_plan::run::Finished;

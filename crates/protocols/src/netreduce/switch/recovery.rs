@@ -4,17 +4,17 @@
 use fanin_core::{Body, DropReason, Duration, Egress, Event, Ingress, Instant, Payload, Rank, RetransmitReason, Role, Route, Suspect, Tx};
 use fanin_wire::netreduce::{NetReduceHeader, PacketNumber};
 
-use super::config::Recovery;
-use super::connections::Place;
-use super::halves::{Halves, Incoming};
-use super::switch::{NONE, NetReduceSwitch};
+use super::{NONE, NetReduceSwitch};
+use crate::netreduce::config::Recovery;
+use crate::netreduce::connections::Place;
+use crate::netreduce::halves::{Halves, Incoming};
 use crate::shared::connection::{Expiry, Psn, Requester, asks_for_ack};
 use crate::shared::serial::newer;
 use crate::shared::slots::SlotState;
 
 /// An answer of a receiver's card.
 #[derive(Clone, Copy)]
-pub(super) struct Answer {
+pub(in crate::netreduce) struct Answer {
     pub connection: u16,
     pub psn: Psn,
     pub messages: u32,
@@ -23,7 +23,7 @@ pub(super) struct Answer {
 
 impl<P: Payload + ?Sized> NetReduceSwitch<P> {
     #[inline]
-    pub(super) fn recovers(&self) -> bool {
+    pub(in crate::netreduce) fn recovers(&self) -> bool {
         self.variants.recovery == Recovery::Switch
     }
 
@@ -58,7 +58,7 @@ impl<P: Payload + ?Sized> NetReduceSwitch<P> {
 impl<P: Payload + ?Sized> NetReduceSwitch<P> {
     /// Hands on all sums that a connection has in order, and sends what its receiver may be sent.
     #[inline]
-    pub(super) fn pump<T: Tx<NetReduceHeader, P>>(&mut self, now: Instant, number: usize, tx: &mut T) {
+    pub(in crate::netreduce) fn pump<T: Tx<NetReduceHeader, P>>(&mut self, now: Instant, number: usize, tx: &mut T) {
         let Some(to) = self.to_end(&self.connections[number]) else { return };
         let was_behind = self.halves[number].outgoing.behind() > 0;
         while self.has_sum(self.halves[number].outgoing.posted) {
@@ -130,7 +130,7 @@ impl<P: Payload + ?Sized> NetReduceSwitch<P> {
     }
 
     /// `netreduce 5.6`: an answer passes. What the receiver has is told its sender; what it lacks is here.
-    pub(super) fn on_answer<T: Tx<NetReduceHeader, P>>(&mut self, now: Instant, from: Ingress, answer: Answer, tx: &mut T) {
+    pub(in crate::netreduce) fn on_answer<T: Tx<NetReduceHeader, P>>(&mut self, now: Instant, from: Ingress, answer: Answer, tx: &mut T) {
         let Some(number) = self.connection(answer.connection).map(usize::from).filter(|_| self.recovers()) else {
             return tx.note(Event::Dropped(DropReason::NotAMember));
         };
@@ -192,7 +192,13 @@ impl<P: Payload + ?Sized> NetReduceSwitch<P> {
 /// From a sender to the accelerator.
 impl<P: Payload + ?Sized> NetReduceSwitch<P> {
     /// A packet of a connection that begins here has come, and been taken, or not: sends its card back where it shows that one is lost.
-    pub(super) fn watch_sender<T: Tx<NetReduceHeader, P>>(&mut self, now: Instant, (child, number): (u16, u16), psn: Psn, tx: &mut T) {
+    pub(in crate::netreduce) fn watch_sender<T: Tx<NetReduceHeader, P>>(
+        &mut self,
+        now: Instant,
+        (child, number): (u16, u16),
+        psn: Psn,
+        tx: &mut T,
+    ) {
         let number = usize::from(number);
         if self.halves[number].incoming.is_none() && !self.meet(number, psn) {
             return;
@@ -250,7 +256,13 @@ impl<P: Payload + ?Sized> NetReduceSwitch<P> {
 
     /// A packet came again whose sum is here. If its receiver has acknowledged it, its sender has not heard of that; otherwise it is under way.
     /// Where that is another switch's business, it is reminded of the first packet that is not acknowledged, by a notice.
-    pub(super) fn on_repeated<T: Tx<NetReduceHeader, P>>(&mut self, connection: u16, at: PacketNumber, place: Place, tx: &mut T) {
+    pub(in crate::netreduce) fn on_repeated<T: Tx<NetReduceHeader, P>>(
+        &mut self,
+        connection: u16,
+        at: PacketNumber,
+        place: Place,
+        tx: &mut T,
+    ) {
         tx.note(Event::Dropped(DropReason::Duplicate));
         let number = usize::from(connection);
         let (config, messages) = (self.connections[number].config, self.halves[number].messages);
@@ -270,7 +282,7 @@ impl<P: Payload + ?Sized> NetReduceSwitch<P> {
 impl<P: Payload + ?Sized> NetReduceSwitch<P> {
     /// A sender that lives elsewhere waits for the acknowledgement of what it sends again: its switch is told what has been acknowledged, and the
     /// parent is asked for the sum that is missing here.
-    pub(super) fn on_reminded<T: Tx<NetReduceHeader, P>>(&mut self, now: Instant, number: usize, tx: &mut T) {
+    pub(in crate::netreduce) fn on_reminded<T: Tx<NetReduceHeader, P>>(&mut self, now: Instant, number: usize, tx: &mut T) {
         let Halves { outgoing, messages, .. } = &self.halves[number];
         let place = outgoing.posted;
         if let Some(requester) = &outgoing.requester {
@@ -288,7 +300,7 @@ impl<P: Payload + ?Sized> NetReduceSwitch<P> {
 
     /// A sum has come from the parent for what went up later than what is waited for first: that, or its sum, is lost, or somebody is late. It goes
     /// up again, once in a round trip: the answer to what went up behind it must be there again.
-    pub(super) fn ask_for_gap<T: Tx<NetReduceHeader, P>>(&mut self, now: Instant, answered: Place, tx: &mut T) {
+    pub(in crate::netreduce) fn ask_for_gap<T: Tx<NetReduceHeader, P>>(&mut self, now: Instant, answered: Place, tx: &mut T) {
         let (answered_at, mut head) = (self.slots.peek(self.index(answered)).asked_at, self.head);
         while self.has_sum(head) || newer(self.slots.peek(self.index(head)).number, head.message) {
             let known = (0..self.connections.len()).find_map(|number| self.after(number, head));
@@ -305,7 +317,7 @@ impl<P: Payload + ?Sized> NetReduceSwitch<P> {
     }
 
     /// Does what is due. An answer may have made a timeout shorter, so that what was not due is.
-    pub(super) fn on_timers<T: Tx<NetReduceHeader, P>>(&mut self, now: Instant, tx: &mut T) {
+    pub(in crate::netreduce) fn on_timers<T: Tx<NetReduceHeader, P>>(&mut self, now: Instant, tx: &mut T) {
         while self.aborted.is_none() && self.wake_at.is_some_and(|at| at <= now) {
             self.do_what_is_due(now, tx);
         }
@@ -341,14 +353,14 @@ impl<P: Payload + ?Sized> NetReduceSwitch<P> {
     }
 
     /// When timers are to be looked at next.
-    pub(super) fn plan_wake(&mut self) {
+    pub(in crate::netreduce) fn plan_wake(&mut self) {
         let least = self.answers.rto_min;
         self.wake_at = self.halves.iter().filter_map(|halves| halves.timer_at(least)).min();
     }
 
     /// What is known to be missing is asked for at most once in this time: a switch knows sooner than a worker could.
     #[inline]
-    pub(super) fn gap_of_repairs(&self) -> Duration {
+    pub(in crate::netreduce) fn gap_of_repairs(&self) -> Duration {
         self.resend_gap.min(self.answers.rto_min)
     }
 

@@ -4,15 +4,15 @@
 use fanin_core::{Body, DropReason, Egress, Event, Ingress, Instant, Payload, Suspect, Tx};
 use fanin_wire::netreduce::NetReduceHeader;
 
-use super::connections::Place;
-use super::switch::NetReduceSwitch;
+use super::NetReduceSwitch;
+use crate::netreduce::connections::Place;
 use crate::shared::rtt::rebased;
 use crate::shared::serial::newer;
 use crate::shared::slots::SlotState;
 
 /// What is known of the parent.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub(super) struct Above {
+pub(in crate::netreduce) struct Above {
     /// Since when it has left questions unanswered.
     asked_since: Option<Instant>,
     /// The message that it said it waits with, and for whom.
@@ -21,12 +21,12 @@ pub(super) struct Above {
 
 impl Above {
     /// Something has come from there.
-    pub(super) fn on_heard(&mut self) {
+    pub(in crate::netreduce) fn on_heard(&mut self) {
         self.asked_since = None;
     }
 
     /// Makes times relative to `now`.
-    pub(super) fn rebase(&mut self, now: Instant) {
+    pub(in crate::netreduce) fn rebase(&mut self, now: Instant) {
         self.asked_since = self.asked_since.map(|at| rebased(at, now));
     }
 }
@@ -34,7 +34,13 @@ impl Above {
 /// Who is missing.
 impl<P: Payload + ?Sized> NetReduceSwitch<P> {
     /// A child sends again what is held already: tells it, and the parent, who is missing.
-    pub(super) fn tell_who_is_missing<T: Tx<NetReduceHeader, P>>(&mut self, now: Instant, child: u16, place: Place, tx: &mut T) {
+    pub(in crate::netreduce) fn tell_who_is_missing<T: Tx<NetReduceHeader, P>>(
+        &mut self,
+        now: Instant,
+        child: u16,
+        place: Place,
+        tx: &mut T,
+    ) {
         let told = &mut self.seen[usize::from(child)].told_at;
         if told.is_some_and(|at| now.since(at) < self.resend_gap) {
             return;
@@ -81,7 +87,7 @@ impl<P: Payload + ?Sized> NetReduceSwitch<P> {
     }
 
     /// Another switch says who is missing; or whoever was asked says that it is this switch, which has lost its memory.
-    pub(super) fn on_waiting<T: Tx<NetReduceHeader, P>>(
+    pub(in crate::netreduce) fn on_waiting<T: Tx<NetReduceHeader, P>>(
         &mut self,
         now: Instant,
         from: Ingress,
@@ -111,7 +117,14 @@ impl<P: Payload + ?Sized> NetReduceSwitch<P> {
 /// Questions.
 impl<P: Payload + ?Sized> NetReduceSwitch<P> {
     /// A child asks, or the parent does, which lacks the sum of what is below.
-    pub(super) fn on_ask<T: Tx<NetReduceHeader, P>>(&mut self, now: Instant, from: Ingress, place: Place, acknowledged: u16, tx: &mut T) {
+    pub(in crate::netreduce) fn on_ask<T: Tx<NetReduceHeader, P>>(
+        &mut self,
+        now: Instant,
+        from: Ingress,
+        place: Place,
+        acknowledged: u16,
+        tx: &mut T,
+    ) {
         if place.offset >= self.shape.packets {
             return tx.note(Event::Dropped(DropReason::Mismatch));
         }

@@ -9,13 +9,13 @@ use fanin_core::{Address, Body, DropReason, Duration, Egress, Event, Ingress, In
 use fanin_wire::rina::{Item, RinaHeader, Way};
 use fanin_wire::ring::AckMask;
 
-use super::channel::Hop;
-use super::worker::{RinaWorker, Stage, TASK_MAX};
+use super::{RinaWorker, Stage, TASK_MAX};
+use crate::rina::channel::Hop;
 use crate::shared::reliability::Reliability;
 use crate::shared::rtt::{RttEstimator, rebased};
 
 /// A result that nobody acknowledges is of no group.
-pub(super) const NO_GROUP: u16 = u16::MAX;
+pub(in crate::rina) const NO_GROUP: u16 = u16::MAX;
 
 /// A result has passed by where one so many packets behind it has come, as packets may overtake each other.
 const GAP: u32 = 3;
@@ -73,7 +73,7 @@ struct Asked {
 
 /// Results that are asked for.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(super) struct Repairs {
+pub(in crate::rina) struct Repairs {
     /// By partition, for results that nobody acknowledges.
     passed: Vec<Passed>,
     /// What this worker has asked for and not got yet, in the order in which it was asked; and whether that was because nothing came.
@@ -88,7 +88,7 @@ pub(super) struct Repairs {
 }
 
 impl Repairs {
-    pub(super) fn new(reliability: &Reliability) -> Self {
+    pub(in crate::rina) fn new(reliability: &Reliability) -> Self {
         Repairs {
             passed: Vec::new(),
             asked: VecDeque::new(),
@@ -100,18 +100,18 @@ impl Repairs {
     }
 
     /// How long nothing may come before missing results are asked for.
-    pub(super) fn wait(&self) -> Duration {
+    pub(in crate::rina) fn wait(&self) -> Duration {
         self.answers.timeout()
     }
 
     /// Makes times relative to `now`.
-    pub(super) fn rebase(&mut self, now: Instant) {
+    pub(in crate::rina) fn rebase(&mut self, now: Instant) {
         self.asked.iter_mut().for_each(|asked| asked.at = rebased(asked.at, now));
         self.answers.rebase(now);
     }
 
     /// An operation or an epoch begins; of so many partitions results may pass by.
-    pub(super) fn begin(&mut self, partitions: u32) {
+    pub(in crate::rina) fn begin(&mut self, partitions: u32) {
         self.passed.clear();
         self.passed.resize(partitions as usize, Passed::default());
         self.asked.clear();
@@ -127,7 +127,7 @@ impl Repairs {
 
     /// A result has come. Whether its sender is to be told that it was marked: at once, but of one in so many at most.
     #[inline]
-    pub(super) fn tells_mark(&mut self, marked: bool) -> bool {
+    pub(in crate::rina) fn tells_mark(&mut self, marked: bool) -> bool {
         self.untold = self.untold.saturating_add(1);
         let tells = marked && self.untold > TOLD_EVERY;
         if tells {
@@ -141,7 +141,7 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
     // ---- At who misses results -----------------------------------------------------------------------------------------------------
 
     /// Who may have what is missing here: the rack's agent, or the group before.
-    pub(super) fn holder(&self) -> Option<Address> {
+    pub(in crate::rina) fn holder(&self) -> Option<Address> {
         let head = if self.view.is_head { self.view.previous() } else { self.view.own() };
         (head.head != self.config.rank).then(|| head.address())
     }
@@ -149,7 +149,7 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
     /// A result was marked here, where nobody acknowledges it: whoever sent it hears of it, whose window follows the way to the next head only
     /// (`rina 4.3`).
     #[cold]
-    pub(super) fn tell_mark<T: Tx<RinaHeader, P>>(&self, group: u16, number: u32, tx: &mut T) {
+    pub(in crate::rina) fn tell_mark<T: Tx<RinaHeader, P>>(&self, group: u16, number: u32, tx: &mut T) {
         let sender = self.view.group(group.into()).filter(|sender| sender.head != self.config.rank);
         let Some(sender) = sender else { return };
         let (epoch, operation) = (self.view.epoch(), self.run.operation);
@@ -183,7 +183,7 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
 
     /// Nothing has come for a while: asks for what has passed by, or else for what is missing. What an answer did not come for is asked for
     /// in its turn, as the holder may have only what follows.
-    pub(super) fn ask_what_is_missing<T: Tx<RinaHeader, P>>(&mut self, now: Instant, tx: &mut T) {
+    pub(in crate::rina) fn ask_what_is_missing<T: Tx<RinaHeader, P>>(&mut self, now: Instant, tx: &mut T) {
         let was_idle = std::mem::replace(&mut self.repairs.was_idle, true);
         let asked = self.repairs.asked.back().map(|asked| asked.wanted);
         if !was_idle && asked.is_some() {
@@ -206,7 +206,7 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
 
     /// A result was new: asks for those that it shows to be lost, or for more where all is here that was asked for.
     #[inline]
-    pub(super) fn ask_for_more<T: Tx<RinaHeader, P>>(&mut self, now: Instant, item: Item, piece: u32, way: Way, tx: &mut T) {
+    pub(in crate::rina) fn ask_for_more<T: Tx<RinaHeader, P>>(&mut self, now: Instant, item: Item, piece: u32, way: Way, tx: &mut T) {
         if way != Way::Repair && std::mem::take(&mut self.repairs.was_idle) {
             // Results come on their own again: they were late, not lost. Those that were lost, these show.
             self.repairs.forget_asked();
@@ -296,7 +296,7 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
 
     /// `rina` P8, `4.4`: a worker of the rack, or the next group's head, misses results. Or it misses none, and one was marked: results of all
     /// groups together are too many for the way to it, which only it sees (`rina 4.3`).
-    pub(super) fn on_repair<T: Tx<RinaHeader, P>>(
+    pub(in crate::rina) fn on_repair<T: Tx<RinaHeader, P>>(
         &mut self,
         now: Instant,
         from: Ingress,
@@ -337,7 +337,7 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
     }
 
     /// Sends what others have asked for, while there is room.
-    pub(super) fn pump_repairs<T: Tx<RinaHeader, P>>(&mut self, tx: &mut T) {
+    pub(in crate::rina) fn pump_repairs<T: Tx<RinaHeader, P>>(&mut self, tx: &mut T) {
         while let Some((source, wanted)) = self.repairs.owed.front_mut() {
             let (source, bit) = (*source, wanted.mask.trailing_zeros());
             let to = Egress::Route(Route::direct(source, self.config.flow));
@@ -361,7 +361,7 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
     // ---- A switch that has restarted -----------------------------------------------------------------------------------------------
 
     /// The own switch knows nothing of the operation. It hears who the rack is, then all that it may have lost.
-    pub(super) fn on_unknown<T: Tx<RinaHeader, P>>(&mut self, now: Instant, from: Ingress, run: (u16, u16), tx: &mut T) {
+    pub(in crate::rina) fn on_unknown<T: Tx<RinaHeader, P>>(&mut self, now: Instant, from: Ingress, run: (u16, u16), tx: &mut T) {
         if let Err(reason) = self.check_current(run.0, run.1) {
             return tx.note(Event::Dropped(reason));
         }
@@ -380,7 +380,7 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
 
     /// The own switch has restarted: all that the next group has not acknowledged goes to it again, at once, but for pieces that it has just
     /// asked for. That is as much as there may be under way.
-    pub(super) fn send_all_again<T: Tx<RinaHeader, P>>(&mut self, now: Instant, known: Range<u32>, tx: &mut T) {
+    pub(in crate::rina) fn send_all_again<T: Tx<RinaHeader, P>>(&mut self, now: Instant, known: Range<u32>, tx: &mut T) {
         let round_trip = self.scatter.round_trip().or(self.gather.round_trip());
         self.known_again_at = now + round_trip.unwrap_or(self.config.reliability.rto_min);
         self.send_tasks_again(now, known, tx);

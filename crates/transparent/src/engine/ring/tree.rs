@@ -18,9 +18,10 @@ use fanin_core::{Duration, Instant};
 use fanin_net::Offload;
 use fanin_protocols::shared::splice::Inserted;
 
-use super::ring::{Failure, Ring, RingKey};
-use super::stream::{Held, Membership, State, Stream};
-use super::{Ports, Switch};
+use super::{Failure, Ring};
+use crate::engine::key::RingKey;
+use crate::engine::stream::{Held, Membership, State, Stream};
+use crate::engine::{Ports, Switch};
 use crate::segment::{Flow, Look, look};
 use crate::trunk::message::{PIECE_MAX, Said, Stub};
 use crate::trunk::{GONE, Role, Trunk};
@@ -30,11 +31,11 @@ use crate::trunk::{GONE, Role, Trunk};
 const FORGOTTEN: Duration = Duration::from_ps(3 * GONE.as_ps());
 
 /// What the switches behind each port and this one say to each other.
-pub(super) type Trunks = BTreeMap<usize, Trunk>;
+pub(in crate::engine) type Trunks = BTreeMap<usize, Trunk>;
 
 /// A switch below that has some of a ring's ranks.
 #[derive(Debug)]
-pub(super) struct Child {
+pub(in crate::engine) struct Child {
     pub port: usize,
     /// Its number of the run.
     pub run: u64,
@@ -63,7 +64,7 @@ impl Child {
 
 /// What a switch has of a ring that others sum for, too.
 #[derive(Debug, Default)]
-pub(super) struct Tree {
+pub(in crate::engine) struct Tree {
     pub children: Vec<Child>,
     /// Ranks behind switches below.
     pub elsewhere: BTreeMap<u16, Flow>,
@@ -101,7 +102,7 @@ impl Tree {
 }
 
 /// Whether a stream's receiver is at this switch, and not behind another one.
-pub(super) fn ends_here(trunks: &Trunks, stream: &Stream) -> bool {
+pub(in crate::engine) fn ends_here(trunks: &Trunks, stream: &Stream) -> bool {
     stream.ports[1].is_none_or(|port| !trunks.contains_key(&port))
 }
 
@@ -115,7 +116,7 @@ impl Switch {
     }
 
     /// A word to the switch behind a port.
-    pub(super) fn say(&mut self, port: usize, run: u64, said: &Said) {
+    pub(in crate::engine) fn say(&mut self, port: usize, run: u64, said: &Said) {
         let Some(trunk) = self.trunks.get_mut(&port).filter(|trunk| trunk.is_up()) else { return };
         match said {
             Said::Part { bytes, .. } => self.statistics.trunk_part_bytes += bytes.len() as u64,
@@ -127,7 +128,7 @@ impl Switch {
     }
 
     /// The same to all switches that have to do with a ring, but for the one behind `except`.
-    pub(super) fn say_to_others(&mut self, ring: &Ring, key: RingKey, except: usize, said: &Said) {
+    pub(in crate::engine) fn say_to_others(&mut self, ring: &Ring, key: RingKey, except: usize, said: &Said) {
         let up = self.config.uplink.filter(|_| !ring.tree.told.is_empty()).map(|port| (port, key.0));
         for (port, run) in ring.tree.children.iter().map(|child| (child.port, child.run)).chain(up) {
             if port != except {
@@ -137,7 +138,7 @@ impl Switch {
     }
 
     /// The same of a ring that is still there.
-    pub(super) fn spread_word(&mut self, key: RingKey, except: usize, said: &Said) {
+    pub(in crate::engine) fn spread_word(&mut self, key: RingKey, except: usize, said: &Said) {
         if let Some(ring) = self.rings.remove(&key) {
             self.say_to_others(&ring, key, except, said);
             self.rings.insert(key, ring);
@@ -145,7 +146,7 @@ impl Switch {
     }
 
     /// Somebody has come, here or below: the ring begins where all are known, and otherwise they are told to the switch above.
-    pub(super) fn grow(&mut self, now: Instant, key: RingKey, out: &mut impl Ports) {
+    pub(in crate::engine) fn grow(&mut self, now: Instant, key: RingKey, out: &mut impl Ports) {
         let Some(ring) = self.rings.get(&key).filter(|ring| !ring.is_closing && ring.tree.begun.is_none()) else { return };
         if ring.known() == usize::from(ring.world) {
             if ring.tree.elsewhere.is_empty() {
@@ -179,7 +180,7 @@ impl Switch {
     }
 
     /// All ranks are known: from here on the sum is that of those who are here, and of the switches below.
-    pub(super) fn begin(&mut self, now: Instant, key: RingKey, is_part: bool, out: &mut impl Ports) {
+    pub(in crate::engine) fn begin(&mut self, now: Instant, key: RingKey, is_part: bool, out: &mut impl Ports) {
         let Some(ring) = self.rings.get_mut(&key) else { return };
         let mut seats: Vec<u16> = ring.ranks().map(|(rank, _)| rank).chain(ring.tree.children.iter().map(Child::seat)).collect();
         seats.sort_unstable();
@@ -225,18 +226,18 @@ impl Switch {
 
     /// Whether who is behind a port is at another switch that has to do with the ring: that one sees the ends of connections there, and says
     /// what they mean.
-    pub(super) fn is_far(&self, membership: Membership, port: usize) -> bool {
+    pub(in crate::engine) fn is_far(&self, membership: Membership, port: usize) -> bool {
         self.trunks.contains_key(&port) && self.rings.get(&membership.ring).is_some_and(|ring| ring.tree.is_used())
     }
 
     /// Whether a stream's segments leave at another switch.
-    pub(super) fn leaves_elsewhere(&self, membership: Membership, flow: Flow) -> bool {
+    pub(in crate::engine) fn leaves_elsewhere(&self, membership: Membership, flow: Flow) -> bool {
         self.rings.get(&membership.ring).is_some_and(|ring| ring.tree.begun.is_some())
             && self.streams.get(&flow).is_some_and(|stream| !ends_here(&self.trunks, stream))
     }
 
     /// A segment is to leave where its receiver is: its headers go there.
-    pub(super) fn send_stub(&mut self, key: RingKey, rank: u16, held: &Held) {
+    pub(in crate::engine) fn send_stub(&mut self, key: RingKey, rank: u16, held: &Held) {
         let payload = held.segment.payload();
         let stub = Stub {
             payload_bytes: held.segment.payload_bytes() as u16,
@@ -259,7 +260,7 @@ impl Switch {
     }
 
     /// The headers of a segment have come from another switch: they go on, or wait here for the sums.
-    pub(super) fn on_stub(
+    pub(in crate::engine) fn on_stub(
         &mut self,
         now: Instant,
         port: usize,
@@ -315,7 +316,7 @@ impl Switch {
 
     /// A connection is over here, and its last segment comes again: its receiver's last acknowledgement was lost. To a segment without bytes, where
     /// it has everything, the receiver answers once more (RFC 9293, 3.10.7.4).
-    pub(super) fn ask_again(&mut self, port: usize, stub: &Stub, out: &mut impl Ports) {
+    pub(in crate::engine) fn ask_again(&mut self, port: usize, stub: &Stub, out: &mut impl Ports) {
         let mut frame = stub.heads.clone();
         frame.resize(stub.heads.len() + usize::from(stub.payload_bytes), 0);
         let Look::Segment(mut segment) = look(&frame) else { return };
@@ -331,7 +332,14 @@ impl Switch {
     }
 
     /// Ranges are summed now, of all or of a part.
-    pub(super) fn spread(&mut self, now: Instant, key: RingKey, flow: Option<Flow>, complete: &[Range<u64>], out: &mut impl Ports) {
+    pub(in crate::engine) fn spread(
+        &mut self,
+        now: Instant,
+        key: RingKey,
+        flow: Option<Flow>,
+        complete: &[Range<u64>],
+        out: &mut impl Ports,
+    ) {
         let Some(ring) = self.rings.get_mut(&key) else { return };
         if ring.tree.begun == Some(true) {
             if !complete.is_empty() {
@@ -383,7 +391,7 @@ impl Switch {
     }
 
     /// The switch above has all ranks.
-    pub(super) fn on_begin(&mut self, now: Instant, key: RingKey, memory: u64, mut ranks: Vec<u16>, out: &mut impl Ports) {
+    pub(in crate::engine) fn on_begin(&mut self, now: Instant, key: RingKey, memory: u64, mut ranks: Vec<u16>, out: &mut impl Ports) {
         let Some(ring) = self.rings.get_mut(&key).filter(|ring| ring.tree.begun.is_none()) else { return };
         let mut own: Vec<u16> = ring.seats().map(|(rank, _)| rank).collect();
         own.sort_unstable();
@@ -397,7 +405,7 @@ impl Switch {
     }
 
     /// The sum of the ranks behind a switch below.
-    pub(super) fn on_part(&mut self, now: Instant, port: usize, key: RingKey, offset: u64, bytes: &[u8], out: &mut impl Ports) {
+    pub(in crate::engine) fn on_part(&mut self, now: Instant, port: usize, key: RingKey, offset: u64, bytes: &[u8], out: &mut impl Ports) {
         let Some(ring) = self.rings.get_mut(&key).filter(|ring| ring.tree.begun.is_some()) else { return };
         let Some(seat) = ring.tree.children.iter().find(|child| child.port == port).map(Child::seat) else { return };
         let mut complete = std::mem::take(&mut ring.complete);
@@ -415,7 +423,7 @@ impl Switch {
     }
 
     /// The sum of all ranks.
-    pub(super) fn on_whole(&mut self, now: Instant, key: RingKey, offset: u64, bytes: &[u8], out: &mut impl Ports) {
+    pub(in crate::engine) fn on_whole(&mut self, now: Instant, key: RingKey, offset: u64, bytes: &[u8], out: &mut impl Ports) {
         let Some(ring) = self.rings.get_mut(&key) else { return };
         let mut complete = std::mem::take(&mut ring.complete);
         if let Err(error) = ring.splice.give(offset, bytes, &mut complete) {
@@ -427,7 +435,7 @@ impl Switch {
     }
 
     /// The memory for ranges goes back.
-    pub(super) fn keep_ranges(&mut self, key: RingKey, mut complete: Vec<Range<u64>>) {
+    pub(in crate::engine) fn keep_ranges(&mut self, key: RingKey, mut complete: Vec<Range<u64>>) {
         complete.clear();
         if let Some(ring) = self.rings.get_mut(&key) {
             ring.complete = complete;
@@ -435,7 +443,7 @@ impl Switch {
     }
 
     /// The switch above takes more.
-    pub(super) fn on_room(&mut self, key: RingKey, to: u64) {
+    pub(in crate::engine) fn on_room(&mut self, key: RingKey, to: u64) {
         if let Some(ring) = self.rings.get_mut(&key) {
             ring.tree.room = ring.tree.room.max(to);
         }
@@ -443,14 +451,14 @@ impl Switch {
     }
 
     /// Receivers below have what lies below.
-    pub(super) fn on_released(&mut self, port: usize, key: RingKey, to: u64, out: &mut impl Ports) {
+    pub(in crate::engine) fn on_released(&mut self, port: usize, key: RingKey, to: u64, out: &mut impl Ports) {
         let Some(ring) = self.rings.get_mut(&key) else { return };
         ring.tree.children.iter_mut().filter(|child| child.port == port).for_each(|child| child.released = child.released.max(to));
         self.release(key, None, out);
     }
 
     /// All receivers here and below have what lies below: the other switches are told, where it is worth a word.
-    pub(super) fn tell_room(&mut self, key: RingKey) {
+    pub(in crate::engine) fn tell_room(&mut self, key: RingKey) {
         let Some(ring) = self.rings.get_mut(&key).filter(|ring| ring.tree.begun.is_some()) else { return };
         let (limit, base, memory) = (ring.splice.limit(), ring.splice.released(), self.config.stream_bytes as u64);
         let (step_below, step_above) = (memory / 8, memory.min(ring.tree.memory) / 8);
@@ -470,7 +478,7 @@ impl Switch {
     }
 
     /// Somebody has left the ring; whether nobody is left, here and below.
-    pub(super) fn after_leaving(&mut self, key: RingKey) -> bool {
+    pub(in crate::engine) fn after_leaving(&mut self, key: RingKey) -> bool {
         let Some(ring) = self.rings.get_mut(&key) else { return false };
         if ring.tree.is_used() && !std::mem::replace(&mut ring.tree.is_closing_told, true) {
             self.spread_word(key, usize::MAX, &Said::Closing);
@@ -488,7 +496,7 @@ impl Switch {
     }
 
     /// Nobody is left behind a switch below.
-    pub(super) fn on_over(&mut self, port: usize, key: RingKey, out: &mut impl Ports) {
+    pub(in crate::engine) fn on_over(&mut self, port: usize, key: RingKey, out: &mut impl Ports) {
         let Some(ring) = self.rings.get_mut(&key) else { return };
         ring.tree.children.iter_mut().filter(|child| child.port == port).for_each(|child| child.is_over = true);
         if self.release_all_but_over(key) {
@@ -498,7 +506,7 @@ impl Switch {
     }
 
     /// Ends the rings that need a switch which has gone or was restarted.
-    pub(super) fn end_beyond(&mut self, now: Instant, port: usize, is_restart: bool, out: &mut impl Ports) {
+    pub(in crate::engine) fn end_beyond(&mut self, now: Instant, port: usize, is_restart: bool, out: &mut impl Ports) {
         let is_up = self.config.uplink == Some(port);
         let needs = |ring: &Ring| {
             let below = ring.tree.children.iter().any(|child| child.port == port && !child.is_over);
@@ -527,7 +535,7 @@ impl Switch {
     }
 
     /// Rings end whose other switches are silent.
-    pub(super) fn end_unreachable(&mut self, now: Instant, out: &mut impl Ports) {
+    pub(in crate::engine) fn end_unreachable(&mut self, now: Instant, out: &mut impl Ports) {
         let silent: Vec<usize> = self.trunks.iter().filter(|(_, trunk)| trunk.silent(now) >= GONE).map(|(port, _)| *port).collect();
         for port in silent {
             self.end_beyond(now, port, false, out);

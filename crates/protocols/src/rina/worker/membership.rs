@@ -4,13 +4,13 @@
 use fanin_core::{Address, Body, DropReason, Duration, Event, FailureReason, Ingress, Instant, OperationId, Payload, Rank, Suspect, Tx};
 use fanin_wire::rina::RinaHeader;
 
-use super::worker::RinaWorker;
+use super::RinaWorker;
 use crate::shared::rtt::rebased;
 use crate::shared::serial::newer;
 
 /// A set of ranks.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(super) struct Ranks {
+pub(in crate::rina) struct Ranks {
     words: Box<[u64]>,
     count: u32,
 }
@@ -38,7 +38,7 @@ impl Ranks {
 
 /// What a worker knows of the others.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(super) struct Membership {
+pub(in crate::rina) struct Membership {
     /// The current epoch has begun; before, nothing is sent but what this module sends.
     pub goes: bool,
     /// Operations that have ended here, and the epoch in which the last of them was done.
@@ -64,7 +64,7 @@ pub(super) struct Membership {
 }
 
 impl Membership {
-    pub(super) fn new(workers: u32) -> Self {
+    pub(in crate::rina) fn new(workers: u32) -> Self {
         Membership {
             goes: true,
             committed: 0,
@@ -82,19 +82,19 @@ impl Membership {
     }
 
     /// An operation begins: nobody is late yet.
-    pub(super) fn begin(&mut self, now: Instant, patience: Duration) {
+    pub(in crate::rina) fn begin(&mut self, now: Instant, patience: Duration) {
         self.silent_at.fill(now + patience);
         self.lower_silent_at = now + patience;
         self.done.clear();
     }
 
     /// The suspect of a failure elsewhere that no operation here has been told of.
-    pub(super) fn take_inherited(&mut self) -> Option<Suspect> {
+    pub(in crate::rina) fn take_inherited(&mut self) -> Option<Suspect> {
         if std::mem::take(&mut self.inherited) { self.given_up } else { None }
     }
 
     /// Makes times relative to `now`.
-    pub(super) fn rebase(&mut self, now: Instant) {
+    pub(in crate::rina) fn rebase(&mut self, now: Instant) {
         self.silent_at.iter_mut().for_each(|at| *at = rebased(*at, now));
         self.lower_silent_at = rebased(self.lower_silent_at, now);
     }
@@ -102,7 +102,7 @@ impl Membership {
 
 impl<P: Payload + ?Sized> RinaWorker<P> {
     #[inline]
-    pub(super) fn is_coordinator(&self) -> bool {
+    pub(in crate::rina) fn is_coordinator(&self) -> bool {
         self.view.coordinator == self.config.rank
     }
 
@@ -114,7 +114,7 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
     }
 
     /// A packet that is no data: it comes from a worker of the job, or is dropped.
-    pub(super) fn on_control<T: Tx<RinaHeader, P>>(&mut self, now: Instant, from: Ingress, header: &RinaHeader, tx: &mut T) {
+    pub(in crate::rina) fn on_control<T: Tx<RinaHeader, P>>(&mut self, now: Instant, from: Ingress, header: &RinaHeader, tx: &mut T) {
         let Some(rank) = self.config.layout.rank_at(from.source.node).filter(|_| from.source == Address::worker(from.source.node)) else {
             return tx.note(Event::Dropped(DropReason::NotAMember));
         };
@@ -154,7 +154,7 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
     // ---- Silence -------------------------------------------------------------------------------------------------------------------
 
     /// Asks who is there: the coordinator asks all, the others those before them where they are silent.
-    pub(super) fn ping<T: Tx<RinaHeader, P>>(&mut self, now: Instant, tx: &mut T) {
+    pub(in crate::rina) fn ping<T: Tx<RinaHeader, P>>(&mut self, now: Instant, tx: &mut T) {
         let header = RinaHeader::Ping { epoch: self.view.epoch(), goes: self.members.goes, digest: self.view.digest() };
         if self.is_coordinator() {
             if !self.members.goes {
@@ -176,7 +176,7 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
     }
 
     /// Sends to the lowest ranks, as far as these are lower than this one.
-    pub(super) fn tell_lower<T: Tx<RinaHeader, P>>(&self, header: RinaHeader, tx: &mut T) {
+    pub(in crate::rina) fn tell_lower<T: Tx<RinaHeader, P>>(&self, header: RinaHeader, tx: &mut T) {
         /// How many of them.
         const TOLD: usize = 4;
         for rank in self.view.present(&self.config.layout).take_while(|rank| *rank < self.config.rank).take(TOLD) {
@@ -204,7 +204,7 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
 
     /// Excludes who has been silent for the job's patience; a worker takes over from lower ranks that are all silent, the later the
     /// more there are.
-    pub(super) fn suspect<T: Tx<RinaHeader, P>>(&mut self, now: Instant, tx: &mut T) {
+    pub(in crate::rina) fn suspect<T: Tx<RinaHeader, P>>(&mut self, now: Instant, tx: &mut T) {
         let patience = self.config.reliability.patience;
         if !self.is_coordinator() {
             let more_places = u64::from(self.view.lower.clamp(1, 3)) - 1;
@@ -372,7 +372,14 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
     // ---- The end of an operation ---------------------------------------------------------------------------------------------------
 
     /// The coordinator: a worker has all results.
-    pub(super) fn on_done<T: Tx<RinaHeader, P>>(&mut self, now: Instant, rank: Rank, epoch: u16, operation: OperationId, tx: &mut T) {
+    pub(in crate::rina) fn on_done<T: Tx<RinaHeader, P>>(
+        &mut self,
+        now: Instant,
+        rank: Rank,
+        epoch: u16,
+        operation: OperationId,
+        tx: &mut T,
+    ) {
         if newer(self.members.committed, operation.0) {
             let header = RinaHeader::Commit { epoch: self.members.committed_epoch, operation: operation.0 };
             return tx.send(self.to(self.address_of(rank)), &header, Body::Empty);
@@ -405,12 +412,12 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
     // ---- Giving up -----------------------------------------------------------------------------------------------------------------
 
     /// Whether this worker has done all that it can, and only the coordinator's word is missing.
-    pub(super) fn waits_for_word(&self) -> bool {
+    pub(in crate::rina) fn waits_for_word(&self) -> bool {
         (self.run.done.is_some() || !self.members.goes) && !self.is_coordinator()
     }
 
     /// What this worker waits for: who may be missing where all are there and nothing moves. Never itself.
-    pub(super) fn awaited(&self) -> Suspect {
+    pub(in crate::rina) fn awaited(&self) -> Suspect {
         let waits = self.run.done.is_some() || !self.members.goes;
         if waits && !self.is_coordinator() {
             return Suspect::Rank(self.view.coordinator);
@@ -424,7 +431,7 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
     }
 
     /// Ends the job, here and elsewhere.
-    pub(super) fn fail<T: Tx<RinaHeader, P>>(&mut self, suspect: Suspect, reason: FailureReason, tx: &mut T) {
+    pub(in crate::rina) fn fail<T: Tx<RinaHeader, P>>(&mut self, suspect: Suspect, reason: FailureReason, tx: &mut T) {
         self.end_job(suspect, reason, tx);
         self.tell_all(RinaHeader::Abort { epoch: self.view.epoch(), suspect }, tx);
     }

@@ -1,10 +1,10 @@
 //! What a core does with a packet, step by step, in each [`Design`] (flare 4.1 to 4.3). A core that waits for a lock spins: it does
 //! nothing else.
 
+use super::Switch;
 use crate::blocks::{Done, Sum};
 use crate::config::{Design, ticks};
 use crate::cores::Packet;
-use crate::run::Switch;
 use crate::sending::{Stream, random};
 
 /// What a core is at.

@@ -5,8 +5,8 @@ use fanin_core::{
 };
 use fanin_wire::ring::{AckMask, RingHeader};
 
-use super::barrier::COORDINATOR;
-use super::worker::{Hop, RingWorker};
+use super::{Hop, RingWorker};
+use crate::ring::barrier::COORDINATOR;
 use crate::shared::receiver::ReceiveWindow;
 use crate::shared::reliability::Reliability;
 use crate::shared::rtt::rebased;
@@ -30,7 +30,7 @@ const STANDSTILL_PATIENCES: [u64; 3] = [2, 3, 4];
 
 /// The state of recovery.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(super) struct Recovery {
+pub(in crate::ring) struct Recovery {
     pub sent: SendWindow<Hop>,
     received: ReceiveWindow,
     /// Packets that came in order and are not acknowledged, and when they must be.
@@ -50,7 +50,7 @@ pub(super) struct Recovery {
 }
 
 impl Recovery {
-    pub(super) fn new(window: u32, reliability: &Reliability, (job, rank): (JobId, Rank)) -> Self {
+    pub(in crate::ring) fn new(window: u32, reliability: &Reliability, (job, rank): (JobId, Rank)) -> Self {
         Recovery {
             sent: SendWindow::new(window, reliability).of(job, rank),
             received: ReceiveWindow::new(window),
@@ -67,17 +67,17 @@ impl Recovery {
     }
 
     /// An operation begins.
-    pub(super) fn begin(&mut self, now: Instant) {
+    pub(in crate::ring) fn begin(&mut self, now: Instant) {
         (self.heard_at, self.probed_at, self.progress_at) = (now, None, now);
     }
 
     /// The suspect of a failure elsewhere that no operation here has been told of.
-    pub(super) fn take_inherited(&mut self) -> Option<Suspect> {
+    pub(in crate::ring) fn take_inherited(&mut self) -> Option<Suspect> {
         if std::mem::take(&mut self.inherited) { self.given_up.map(|(_, suspect)| suspect) } else { None }
     }
 
     /// Makes times relative to `now`.
-    pub(super) fn rebase(&mut self, now: Instant) {
+    pub(in crate::ring) fn rebase(&mut self, now: Instant) {
         self.sent.rebase(now);
         for at in [&mut self.heard_at, &mut self.progress_at] {
             *at = rebased(*at, now);
@@ -92,7 +92,7 @@ impl<P: Payload + ?Sized> RingWorker<P> {
 
     /// Whether a packet of the predecessor is one that it has not sent before. If not, the acknowledgement was lost, so it goes again.
     #[inline]
-    pub(super) fn is_new_packet<T: Tx<RingHeader, P>>(&mut self, now: Instant, sequence: u32, tx: &mut T) -> bool {
+    pub(in crate::ring) fn is_new_packet<T: Tx<RingHeader, P>>(&mut self, now: Instant, sequence: u32, tx: &mut T) -> bool {
         self.recovery.heard_at = now;
         self.recovery.probed_at = None;
         match self.recovery.received.check(sequence) {
@@ -107,7 +107,7 @@ impl<P: Payload + ?Sized> RingWorker<P> {
 
     /// A new packet has been stored: acknowledges it now, or soon.
     #[inline]
-    pub(super) fn on_accepted<T: Tx<RingHeader, P>>(&mut self, now: Instant, sequence: u32, last: bool, tx: &mut T) {
+    pub(in crate::ring) fn on_accepted<T: Tx<RingHeader, P>>(&mut self, now: Instant, sequence: u32, last: bool, tx: &mut T) {
         self.recovery.progress_at = now;
         let in_order = self.recovery.received.accept(sequence);
         self.recovery.owed_count += 1;
@@ -130,7 +130,7 @@ impl<P: Payload + ?Sized> RingWorker<P> {
 
     /// The successor says what has arrived.
     #[inline]
-    pub(super) fn on_ack<T: Tx<RingHeader, P>>(&mut self, now: Instant, from: Ingress, next: u32, mask: u64, tx: &mut T) {
+    pub(in crate::ring) fn on_ack<T: Tx<RingHeader, P>>(&mut self, now: Instant, from: Ingress, next: u32, mask: u64, tx: &mut T) {
         if from.source != self.config.successor.address || !self.config.reliability.reliable {
             return tx.note(Event::Dropped(DropReason::NotAMember));
         }
@@ -159,7 +159,7 @@ impl<P: Payload + ?Sized> RingWorker<P> {
     }
 
     /// The successor has begun an operation. What it turned away comes again at once; without loss recovery it comes only now.
-    pub(super) fn on_ready<T: Tx<RingHeader, P>>(&mut self, now: Instant, from: Ingress, operation: u16, tx: &mut T) {
+    pub(in crate::ring) fn on_ready<T: Tx<RingHeader, P>>(&mut self, now: Instant, from: Ingress, operation: u16, tx: &mut T) {
         if from.source != self.config.successor.address {
             return tx.note(Event::Dropped(DropReason::NotAMember));
         }
@@ -197,7 +197,7 @@ impl<P: Payload + ?Sized> RingWorker<P> {
     }
 
     /// There is room again.
-    pub(super) fn go_on<T: Tx<RingHeader, P>>(&mut self, now: Instant, tx: &mut T) {
+    pub(in crate::ring) fn go_on<T: Tx<RingHeader, P>>(&mut self, now: Instant, tx: &mut T) {
         if self.recovery.sent.go_on() {
             self.resend_expired(now, tx);
         }
@@ -210,7 +210,7 @@ impl<P: Payload + ?Sized> RingWorker<P> {
     // ---- Who is there --------------------------------------------------------------------------------------------------------------
 
     /// The successor asks whether this worker is there.
-    pub(super) fn on_probe<T: Tx<RingHeader, P>>(&mut self, from: Ingress, tx: &mut T) {
+    pub(in crate::ring) fn on_probe<T: Tx<RingHeader, P>>(&mut self, from: Ingress, tx: &mut T) {
         if from.source != self.config.successor.address {
             return tx.note(Event::Dropped(DropReason::NotAMember));
         }
@@ -221,7 +221,7 @@ impl<P: Payload + ?Sized> RingWorker<P> {
     }
 
     /// A neighbour is there: the predecessor, who was asked, or the successor, who is in an operation before this one.
-    pub(super) fn on_alive<T: Tx<RingHeader, P>>(&mut self, now: Instant, from: Ingress, operation: u16, tx: &mut T) {
+    pub(in crate::ring) fn on_alive<T: Tx<RingHeader, P>>(&mut self, now: Instant, from: Ingress, operation: u16, tx: &mut T) {
         let behind = from.source == self.config.successor.address && newer16(self.operation16(), operation);
         if behind {
             self.recovery.sent.on_alive(now);
@@ -269,7 +269,7 @@ impl<P: Payload + ?Sized> RingWorker<P> {
 
     /// The next of all timers.
     #[inline]
-    pub(super) fn next_timer(&self) -> Option<Instant> {
+    pub(in crate::ring) fn next_timer(&self) -> Option<Instant> {
         let owed = self.recovery.owed_at;
         if self.ledger.running().is_none() {
             return owed;
@@ -282,7 +282,7 @@ impl<P: Payload + ?Sized> RingWorker<P> {
     }
 
     /// Does what is due.
-    pub(super) fn on_timers<T: Tx<RingHeader, P>>(&mut self, now: Instant, tx: &mut T) {
+    pub(in crate::ring) fn on_timers<T: Tx<RingHeader, P>>(&mut self, now: Instant, tx: &mut T) {
         if !self.config.reliability.reliable {
             return;
         }
@@ -311,7 +311,7 @@ impl<P: Payload + ?Sized> RingWorker<P> {
     // ---- Giving up -----------------------------------------------------------------------------------------------------------------
 
     /// Ends the job, here and at the neighbours.
-    pub(super) fn fail<T: Tx<RingHeader, P>>(&mut self, suspect: Suspect, reason: FailureReason, tx: &mut T) {
+    pub(in crate::ring) fn fail<T: Tx<RingHeader, P>>(&mut self, suspect: Suspect, reason: FailureReason, tx: &mut T) {
         let operation = self.operation16();
         self.end_job(operation, suspect, reason, tx);
         for address in self.neighbours() {
@@ -346,7 +346,7 @@ impl<P: Payload + ?Sized> RingWorker<P> {
     }
 
     /// A neighbour has given up, or the coordinator says that it has: so does this worker, and tells those who may not know.
-    pub(super) fn on_abort<T: Tx<RingHeader, P>>(&mut self, from: Ingress, operation: u16, suspect: Suspect, tx: &mut T) {
+    pub(in crate::ring) fn on_abort<T: Tx<RingHeader, P>>(&mut self, from: Ingress, operation: u16, suspect: Suspect, tx: &mut T) {
         if self.neighbours().all(|address| address != from.source) && !self.is_coordinator(from.source) {
             return tx.note(Event::Dropped(DropReason::NotAMember));
         }
@@ -364,7 +364,7 @@ impl<P: Payload + ?Sized> RingWorker<P> {
     }
 
     /// Where the job has failed, tells so the sender of a packet, who does not know yet.
-    pub(super) fn abort_answered<T: Tx<RingHeader, P>>(&self, to: Address, tx: &mut T) -> bool {
+    pub(in crate::ring) fn abort_answered<T: Tx<RingHeader, P>>(&self, to: Address, tx: &mut T) -> bool {
         let Some((operation, suspect)) = self.recovery.given_up else { return false };
         tx.send(self.to(to), &RingHeader::Abort { operation, suspect }, Body::Empty);
         true

@@ -7,10 +7,10 @@ use fanin_core::{
 };
 use fanin_wire::canary::{CanaryHeader, CanaryId};
 
-use super::config::{Recovery, SPAN};
-use super::recovery::{ATTEMPTS_BEFORE_WORD, Request};
-use super::worker::CanaryWorker;
+use super::CanaryWorker;
 use super::{app_of, flow_of};
+use crate::canary::config::{Recovery, SPAN};
+use crate::canary::leader::recovery::{ATTEMPTS_BEFORE_WORD, Request};
 use crate::shared::repetition::Repetition;
 use crate::shared::rtt::rebased;
 
@@ -22,7 +22,7 @@ const SPAN_MAX: u32 = 1 << 18;
 
 /// A block that is under way, or was last at its place.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(super) struct Flight {
+pub(in crate::canary) struct Flight {
     /// The block's index in the running operation.
     index: u32,
     generation: u8,
@@ -51,7 +51,7 @@ const IDLE: Flight = Flight {
 /// The blocks under way, each at a place of its own: a worker sends none that is so far ahead of the first one whose sum it lacks that two
 /// would share a place.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(super) struct Flights {
+pub(in crate::canary) struct Flights {
     /// By index modulo length, a power of two; empty without loss recovery.
     flights: Box<[Flight]>,
     pub repetition: Repetition,
@@ -61,7 +61,7 @@ pub(super) struct Flights {
 
 impl Flights {
     /// Nothing is under way.
-    pub(super) fn new(recovery: &Recovery, window: u32, (job, rank): (JobId, Rank)) -> Self {
+    pub(in crate::canary) fn new(recovery: &Recovery, window: u32, (job, rank): (JobId, Rank)) -> Self {
         let reliability = &recovery.reliability;
         let places = if reliability.reliable { window.saturating_mul(SPREAD).next_power_of_two().min(SPAN_MAX) } else { 0 };
         // Under heavy loss a block goes through all generations and the fallback, and each of them takes several timeouts, one after the other.
@@ -72,7 +72,7 @@ impl Flights {
 
     /// A worker may send blocks less than this ahead of the first one whose sum it lacks.
     #[inline]
-    pub(super) fn span(&self) -> u32 {
+    pub(in crate::canary) fn span(&self) -> u32 {
         if self.flights.is_empty() { SPAN } else { self.flights.len() as u32 }
     }
 
@@ -83,13 +83,13 @@ impl Flights {
 
     /// What is known of a block within the span.
     #[inline]
-    pub(super) fn get(&self, index: u32) -> Option<&Flight> {
+    pub(in crate::canary) fn get(&self, index: u32) -> Option<&Flight> {
         Some(&self.flights[self.place_of(index) as usize]).filter(|flight| flight.index == index)
     }
 
     /// A block is sent for the first time; gives the generation.
     #[inline]
-    pub(super) fn begin(&mut self, now: Instant, index: u32) -> u8 {
+    pub(in crate::canary) fn begin(&mut self, now: Instant, index: u32) -> u8 {
         let place = self.place_of(index);
         let flight = &mut self.flights[place as usize];
         // A leader may have told that the generation has failed before this worker came to the block.
@@ -101,7 +101,7 @@ impl Flights {
 
     /// A block's sum has come, by broadcast or as an answer.
     #[inline]
-    pub(super) fn on_sum(&mut self, now: Instant, index: u32, is_answer: bool) {
+    pub(in crate::canary) fn on_sum(&mut self, now: Instant, index: u32, is_answer: bool) {
         let place = self.place_of(index);
         let flight = &mut self.flights[place as usize];
         flight.under_way = false;
@@ -128,7 +128,7 @@ impl Flights {
     }
 
     /// Nothing is under way any more.
-    pub(super) fn clear(&mut self) {
+    pub(in crate::canary) fn clear(&mut self) {
         // Indices begin anew with the next operation.
         self.flights.fill(IDLE);
         self.repetition.clear();
@@ -136,11 +136,11 @@ impl Flights {
 
     /// When a sum is to be asked for.
     #[inline]
-    pub(super) fn next_timeout(&self) -> Option<Instant> {
+    pub(in crate::canary) fn next_timeout(&self) -> Option<Instant> {
         self.repetition.next_timeout(|place| self.flights[place as usize].sent_at)
     }
 
-    pub(super) fn rebase(&mut self, now: Instant) {
+    pub(in crate::canary) fn rebase(&mut self, now: Instant) {
         self.repetition.rebase(now);
         for flight in &mut self.flights {
             if flight.under_way {
@@ -155,7 +155,7 @@ impl Flights {
 impl<P: Payload + ?Sized> CanaryWorker<P> {
     /// A packet that there is only where something is lost.
     #[cold]
-    pub(super) fn on_trouble<T: Tx<CanaryHeader, P>>(
+    pub(in crate::canary) fn on_trouble<T: Tx<CanaryHeader, P>>(
         &mut self,
         now: Instant,
         from: Ingress,
@@ -175,7 +175,7 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
     }
 
     /// `canary 5.12`: asks for the sums that are due, as far as there is room; in the fallback the contribution goes once more instead.
-    pub(super) fn ask_due<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, tx: &mut T) {
+    pub(in crate::canary) fn ask_due<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, tx: &mut T) {
         let Some(operation) = self.running() else { return };
         self.flights.repetition.retry();
         let uplink = Egress::Port(self.config.uplink);
@@ -200,7 +200,7 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
     /// When the first block that this worker leads is late, of those of which it is known that all others have contributed, or that were
     /// begun anew.
     #[inline]
-    pub(super) fn next_late(&self) -> Option<Instant> {
+    pub(in crate::canary) fn next_late(&self) -> Option<Instant> {
         let watch = &self.leader.watch;
         let passed = watch.first_passed().filter(|(index, _)| watch.is_sent_by_all(*index)).map(|(_, at)| at);
         let anew = watch.first_anew().map(|(_, _, at)| at);
@@ -209,7 +209,7 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
     }
 
     /// `canary 5.13`: has blocks begun anew of which something must be lost, and asks who has not contributed to those that were.
-    pub(super) fn look_after_late<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, tx: &mut T) {
+    pub(in crate::canary) fn look_after_late<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, tx: &mut T) {
         if self.ledger.running().is_none() {
             return;
         }
@@ -396,7 +396,7 @@ impl<P: Payload + ?Sized> CanaryWorker<P> {
     }
 
     /// Who keeps the operation from going on, as far as is known.
-    pub(super) fn suspect(&self, now: Instant) -> Suspect {
+    pub(in crate::canary) fn suspect(&self, now: Instant) -> Suspect {
         if let Some((_, suspect)) = self.flights.repetition.fresh_suspect(now) {
             return suspect;
         }

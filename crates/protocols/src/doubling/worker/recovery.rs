@@ -3,7 +3,7 @@
 use fanin_core::{Body, DropReason, Duration, Event, FailureReason, Ingress, Instant, JobId, Payload, Rank, RetransmitReason, Suspect, Tx};
 use fanin_wire::doubling::{DoublingHeader, ListName};
 
-use super::worker::DoublingWorker;
+use super::DoublingWorker;
 use crate::shared::reliability::Reliability;
 use crate::shared::repetition::Repetition;
 use crate::shared::rtt::rebased;
@@ -18,7 +18,7 @@ const PS_PER_US: u64 = 1_000_000;
 
 /// What an answer to a probe says.
 #[derive(Clone, Copy)]
-pub(super) struct Word {
+pub(in crate::doubling) struct Word {
     pub list: ListName,
     pub suspect: Rank,
     pub idle: u32,
@@ -47,7 +47,7 @@ struct Verdict {
 
 /// The state of recovery.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(super) struct Recovery {
+pub(in crate::doubling) struct Recovery {
     flights: Box<[Flight]>,
     under_way: u32,
     repetition: Repetition,
@@ -184,7 +184,7 @@ fn reason_of(mismatch: bool) -> FailureReason {
 
 /// Timers.
 impl<P: Payload + ?Sized> DoublingWorker<P> {
-    pub(super) fn next_timer(&self) -> Option<Instant> {
+    pub(in crate::doubling) fn next_timer(&self) -> Option<Instant> {
         self.ledger.running()?;
         let recovery = &self.recovery;
         let timer = recovery.repetition.next_timeout(|place| recovery.flights[place as usize].sent_at)?;
@@ -192,7 +192,7 @@ impl<P: Payload + ?Sized> DoublingWorker<P> {
     }
 
     /// Does what is due.
-    pub(super) fn on_timers<T: Tx<DoublingHeader, P>>(&mut self, now: Instant, tx: &mut T) {
+    pub(in crate::doubling) fn on_timers<T: Tx<DoublingHeader, P>>(&mut self, now: Instant, tx: &mut T) {
         let Some(operation) = self.ledger.running().map(|running| running.operation.0) else { return };
         if !self.recovery.repetition.is_reliable() {
             return;
@@ -211,7 +211,7 @@ impl<P: Payload + ?Sized> DoublingWorker<P> {
     }
 
     /// There is room again.
-    pub(super) fn go_on<T: Tx<DoublingHeader, P>>(&mut self, now: Instant, tx: &mut T) {
+    pub(in crate::doubling) fn go_on<T: Tx<DoublingHeader, P>>(&mut self, now: Instant, tx: &mut T) {
         if let Some(operation) = self.ledger.running().map(|running| running.operation.0)
             && self.recovery.repetition.is_held_up()
         {
@@ -242,7 +242,7 @@ impl<P: Payload + ?Sized> DoublingWorker<P> {
 /// Who is missing.
 impl<P: Payload + ?Sized> DoublingWorker<P> {
     /// Another worker waits for this one's list.
-    pub(super) fn on_probe<T: Tx<DoublingHeader, P>>(&mut self, now: Instant, from: Ingress, list: ListName, tx: &mut T) {
+    pub(in crate::doubling) fn on_probe<T: Tx<DoublingHeader, P>>(&mut self, now: Instant, from: Ingress, list: ListName, tx: &mut T) {
         let Some(turn) = self.turn_with(from, list).filter(|turn| turn.sends) else {
             return tx.note(Event::Dropped(DropReason::NotAMember));
         };
@@ -289,7 +289,7 @@ impl<P: Payload + ?Sized> DoublingWorker<P> {
     }
 
     /// The worker whose list is waited for says whom it waits for itself, and when it got on.
-    pub(super) fn on_waiting<T: Tx<DoublingHeader, P>>(&mut self, now: Instant, from: Ingress, word: Word, tx: &mut T) {
+    pub(in crate::doubling) fn on_waiting<T: Tx<DoublingHeader, P>>(&mut self, now: Instant, from: Ingress, word: Word, tx: &mut T) {
         let Word { list, suspect, idle } = word;
         if self.turn_with(from, list).is_none() {
             return tx.note(Event::Dropped(DropReason::NotAMember));
@@ -316,7 +316,7 @@ impl<P: Payload + ?Sized> DoublingWorker<P> {
 
     /// Ends the job, here and at all with whom this worker exchanges lists. The running operation fails; but where only acknowledgements are
     /// missing, the caller has what it asked for.
-    pub(super) fn fail<T: Tx<DoublingHeader, P>>(&mut self, suspect: Suspect, reason: FailureReason, tx: &mut T) {
+    pub(in crate::doubling) fn fail<T: Tx<DoublingHeader, P>>(&mut self, suspect: Suspect, reason: FailureReason, tx: &mut T) {
         let Some(operation) = self.ledger.running().map(|running| running.operation.0) else { return };
         let whole = self.progress.delivered && matches!(reason, FailureReason::NoProgress | FailureReason::PeerAborted);
         let mut verdict = Verdict { operation, suspect, mismatch: reason == FailureReason::Mismatch };
@@ -333,7 +333,11 @@ impl<P: Payload + ?Sized> DoublingWorker<P> {
     }
 
     /// Why the operation that is to begin cannot be done, where that is known already. Whoever waits for this worker is told, too.
-    pub(super) fn refused_before<T: Tx<DoublingHeader, P>>(&mut self, operation: u32, tx: &mut T) -> Option<(Suspect, FailureReason)> {
+    pub(in crate::doubling) fn refused_before<T: Tx<DoublingHeader, P>>(
+        &mut self,
+        operation: u32,
+        tx: &mut T,
+    ) -> Option<(Suspect, FailureReason)> {
         let verdict = self.recovery.inherited.take_if(|verdict| verdict.operation == operation)?;
         self.recovery.given_up = Some(verdict);
         self.tell_all(operation, verdict, tx);
@@ -350,7 +354,7 @@ impl<P: Payload + ?Sized> DoublingWorker<P> {
     }
 
     /// Where the job has failed, or the operation that comes next is known to fail: says so to a worker that does not know.
-    pub(super) fn abort_answered<T: Tx<DoublingHeader, P>>(&mut self, from: Ingress, list: ListName, tx: &mut T) -> bool {
+    pub(in crate::doubling) fn abort_answered<T: Tx<DoublingHeader, P>>(&mut self, from: Ingress, list: ListName, tx: &mut T) -> bool {
         let heard = self.recovery.inherited.filter(|verdict| self.ledger.running().is_none() && verdict.operation == list.operation);
         let Some(Verdict { suspect, mismatch, .. }) = self.recovery.given_up.or(heard) else { return false };
         tx.send(self.to(from.source), &DoublingHeader::Abort { list, suspect, mismatch }, Body::Empty);
@@ -358,7 +362,7 @@ impl<P: Payload + ?Sized> DoublingWorker<P> {
     }
 
     /// Another worker has given up.
-    pub(super) fn on_abort<T: Tx<DoublingHeader, P>>(
+    pub(in crate::doubling) fn on_abort<T: Tx<DoublingHeader, P>>(
         &mut self,
         from: Ingress,
         list: ListName,

@@ -4,9 +4,9 @@ use std::fmt;
 
 use fanin_core::{CustomKernel, CustomLayout, OpError};
 
+use super::{Instance, Program, why};
+use crate::identity::{Digest, Faults};
 use crate::limits;
-use crate::operator::{Digest, Faults};
-use crate::program::{Instance, Program, why};
 
 /// One instance of a module, made at the first use. Whatever fails ends it: every later call gives the same error.
 pub(crate) struct WasmKernel {

@@ -4,8 +4,8 @@
 use fanin_core::{Address, Body, DropReason, Duration, Egress, Event, Instant, Payload, PortId, Rank, Route, Tally, Tx};
 use fanin_wire::canary::{CanaryHeader, CanaryId};
 
-use super::config::FailureRule;
-use super::leader::{Leader, Stage};
+use super::{Leader, Stage};
+use crate::canary::config::FailureRule;
 use crate::shared::rtt::rebased;
 use crate::shared::serial::newer;
 
@@ -14,7 +14,7 @@ use crate::shared::serial::newer;
 const REQUESTS_FOR_BROADCAST: u32 = 4;
 
 /// From this attempt on a worker is told who is missing: the first requests are for what is lost, of which there is nothing to tell.
-pub(super) const ATTEMPTS_BEFORE_WORD: u16 = 2;
+pub(in crate::canary) const ATTEMPTS_BEFORE_WORD: u16 = 2;
 
 /// Who is asked again waits twice as long each time, so many times.
 const BACK_OFF_MAX: u8 = 6;
@@ -28,7 +28,7 @@ const ASKED_AFTER: u64 = 8;
 
 /// What is known of a block of which something seems to be lost.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
-pub(super) struct Trouble {
+pub(in crate::canary) struct Trouble {
     /// Bit r: worker r has asked for this generation's sum; in the fallback, has contributed; once it is complete, has asked since.
     heard: Vec<u64>,
     /// How many bits are set.
@@ -55,7 +55,7 @@ impl Trouble {
         self.heard[word] |= 1 << (rank % 64);
     }
 
-    pub(super) fn rebase(&mut self, now: Instant) {
+    pub(in crate::canary) fn rebase(&mut self, now: Instant) {
         self.due = self.due.map(|at| rebased(at, now));
         self.quiet_until = self.quiet_until.filter(|at| *at > now).map(|at| rebased(at, now));
     }
@@ -63,7 +63,7 @@ impl Trouble {
 
 /// A request for a sum.
 #[derive(Clone, Copy)]
-pub(super) struct Request {
+pub(in crate::canary) struct Request {
     pub block: u32,
     pub generation: u8,
     pub rank: Rank,
@@ -74,7 +74,7 @@ pub(super) struct Request {
 
 impl<P: Payload + ?Sized> Leader<P> {
     /// `canary 5.13`: a worker lacks a sum. Where the block is not known, nothing of it has come.
-    pub(super) fn on_request<T: Tx<CanaryHeader, P>>(
+    pub(in crate::canary) fn on_request<T: Tx<CanaryHeader, P>>(
         &mut self,
         now: Instant,
         request: Request,
@@ -117,7 +117,7 @@ impl<P: Payload + ?Sized> Leader<P> {
 
     /// Who keeps an open block waiting: whose contribution is not known to have been made, or whom that one waits for. Where only this worker's
     /// own is missing, that is `held_up_by`, if it is known.
-    pub(super) fn missing(&self, number: u32, now: Instant, held_up_by: Option<Rank>) -> Option<Rank> {
+    pub(in crate::canary) fn missing(&self, number: u32, now: Instant, held_up_by: Option<Rank>) -> Option<Rank> {
         let record = &self.records[number];
         if record.counter + 1 == self.hosts() {
             return held_up_by.or(Some(self.rank));
@@ -128,7 +128,7 @@ impl<P: Payload + ?Sized> Leader<P> {
     }
 
     /// Whether a block is open to which others have not contributed yet, and nobody is going to be asked.
-    pub(super) fn is_unasked(&self, block: u32) -> bool {
+    pub(in crate::canary) fn is_unasked(&self, block: u32) -> bool {
         let Some(number) = self.find(block) else { return true };
         let record = &self.records[number];
         let asks = record.trouble.as_ref().is_some_and(|trouble| trouble.due.is_some());
@@ -136,7 +136,14 @@ impl<P: Payload + ?Sized> Leader<P> {
     }
 
     /// Nobody has asked for a block that this worker waits for: it asks who has not contributed.
-    pub(super) fn ask_for<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, block: u32, round_trip: Duration, op: &P::Op, tx: &mut T) {
+    pub(in crate::canary) fn ask_for<T: Tx<CanaryHeader, P>>(
+        &mut self,
+        now: Instant,
+        block: u32,
+        round_trip: Duration,
+        op: &P::Op,
+        tx: &mut T,
+    ) {
         let number = match self.find(block) {
             Some(number) => number,
             None => self.open(block, op),
@@ -155,7 +162,7 @@ impl<P: Payload + ?Sized> Leader<P> {
     }
 
     /// A worker that was asked for its contribution says whom it waits for before it can make it.
-    pub(super) fn on_excuse(&mut self, now: Instant, block: u32, rank: Rank, missing: Option<Rank>) -> Result<(), DropReason> {
+    pub(in crate::canary) fn on_excuse(&mut self, now: Instant, block: u32, rank: Rank, missing: Option<Rank>) -> Result<(), DropReason> {
         match self.find(block) {
             Some(number) if self.records[number].stage == Stage::Open => {
                 self.excuses.add(now, rank, missing);
@@ -227,7 +234,7 @@ impl<P: Payload + ?Sized> Leader<P> {
     ///
     /// # Errors
     /// As [`Leader::add`]; [`DropReason::NotReady`] where the block is not in its fallback.
-    pub(super) fn on_direct<T: Tx<CanaryHeader, P>>(
+    pub(in crate::canary) fn on_direct<T: Tx<CanaryHeader, P>>(
         &mut self,
         now: Instant,
         (block, id, rank, held_up_by): (u32, CanaryId, Rank, Option<Rank>),
@@ -263,12 +270,12 @@ impl<P: Payload + ?Sized> Leader<P> {
 
     /// Whether this leader finds out for itself what is lost.
     #[inline]
-    pub(super) fn is_watching(&self) -> bool {
+    pub(in crate::canary) fn is_watching(&self) -> bool {
         self.recovery.reliability.reliable && self.recovery.rule == FailureRule::AllAsked
     }
 
     /// A block is late to which all others have contributed: something of its first generation is lost.
-    pub(super) fn on_late<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, block: u32, op: &P::Op, tx: &mut T) {
+    pub(in crate::canary) fn on_late<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, block: u32, op: &P::Op, tx: &mut T) {
         let number = match self.find(block) {
             Some(number) => number,
             None => self.open(block, op),
@@ -280,7 +287,7 @@ impl<P: Payload + ?Sized> Leader<P> {
     }
 
     /// A block that was begun anew is late: who contributes to it has not been heard of, since a contribution is lost or the word to make it.
-    pub(super) fn on_late_again<T: Tx<CanaryHeader, P>>(
+    pub(in crate::canary) fn on_late_again<T: Tx<CanaryHeader, P>>(
         &mut self,
         now: Instant,
         (block, generation): (u32, u8),
@@ -314,12 +321,12 @@ impl<P: Payload + ?Sized> Leader<P> {
 
     /// When something is to be done.
     #[inline]
-    pub(super) fn next_due(&self) -> Option<Instant> {
+    pub(in crate::canary) fn next_due(&self) -> Option<Instant> {
         self.due.first().map(|(at, _)| *at)
     }
 
     /// Gives up generations, or asks who has not asked.
-    pub(super) fn on_due<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, round_trip: Duration, tx: &mut T) {
+    pub(in crate::canary) fn on_due<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, round_trip: Duration, tx: &mut T) {
         while let Some(&(at, block)) = self.due.first()
             && at <= now
         {
@@ -361,14 +368,14 @@ impl<P: Payload + ?Sized> Leader<P> {
     }
 
     /// Remembers a complete sum (`canary 9`, P11 and P12).
-    pub(super) fn keep(&mut self, number: u32) {
+    pub(in crate::canary) fn keep(&mut self, number: u32) {
         self.forget_due(number);
         self.records[number].trouble = None;
         self.kept.push_back(number);
     }
 
     /// Nobody lacks the sum of a block before `horizon` any more.
-    pub(super) fn release(&mut self, horizon: u32) {
+    pub(in crate::canary) fn release(&mut self, horizon: u32) {
         while let Some(&number) = self.kept.front()
             && self.records[number].stage == Stage::Kept
             && newer(horizon, self.records[number].block)
@@ -380,14 +387,14 @@ impl<P: Payload + ?Sized> Leader<P> {
     }
 
     /// Tells all others that the job is given up.
-    pub(super) fn abort<T: Tx<CanaryHeader, P>>(&self, id: CanaryId, missing: Option<Rank>, tx: &mut T) {
+    pub(in crate::canary) fn abort<T: Tx<CanaryHeader, P>>(&self, id: CanaryId, missing: Option<Rank>, tx: &mut T) {
         for rank in (0..self.hosts()).filter(|rank| *rank != self.rank.0) {
             tx.send(self.to(rank), &CanaryHeader::Aborted { id, missing }, Body::Empty);
         }
     }
 
     /// The sums that are complete and whose packets have not been sent.
-    pub(super) fn flush<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, uplink: PortId, tx: &mut T) -> bool {
+    pub(in crate::canary) fn flush<T: Tx<CanaryHeader, P>>(&mut self, now: Instant, uplink: PortId, tx: &mut T) -> bool {
         !self.has_answers() || self.send_answers(now, uplink, tx)
     }
 }

@@ -4,13 +4,13 @@
 use fanin_core::{Address, Body, DropReason, Event, FailureReason, Ingress, Instant, Payload, Rank, Role, Suspect, Tx};
 use fanin_wire::netreduce::NetReduceHeader;
 
-use super::links::{Incoming, Outgoing};
-use super::worker::MachinesWorker;
+use super::MachinesWorker;
+use crate::machines::links::{Incoming, Outgoing};
 use crate::shared::watch::STANDSTILL_PATIENCES;
 
 /// Why the job has failed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(super) struct Verdict {
+pub(in crate::machines) struct Verdict {
     /// Who is missing, as all say.
     pub said: Suspect,
     /// As this worker's caller is told: the same, unless that is this worker.
@@ -45,7 +45,7 @@ impl<P: Payload + ?Sized> MachinesWorker<P> {
 
     /// When somebody is asked next.
     #[inline]
-    pub(super) fn ask_at(&self) -> Instant {
+    pub(in crate::machines) fn ask_at(&self) -> Instant {
         let patience = self.config.reliability.patience;
         let out = self.links.out.iter().filter_map(|link| Some(link.other.watch.ask_at(link.awaited_since()?, patience)));
         let into = self.links.into.iter().filter_map(|link| Some(link.other.watch.ask_at(link.awaited_since()?, patience)));
@@ -54,7 +54,7 @@ impl<P: Payload + ?Sized> MachinesWorker<P> {
     }
 
     /// Asks those who have been silent for too long whether they are there.
-    pub(super) fn ask<T: Tx<NetReduceHeader, P>>(&mut self, now: Instant, tx: &mut T) {
+    pub(in crate::machines) fn ask<T: Tx<NetReduceHeader, P>>(&mut self, now: Instant, tx: &mut T) {
         let patience = self.config.reliability.patience;
         for link in 0..self.links.out.len() {
             let out = &self.links.out[link];
@@ -83,7 +83,13 @@ impl<P: Payload + ?Sized> MachinesWorker<P> {
 
     /// Another worker asks whether this one is there; or the accelerator does, which lacks its contribution. If that had come to its end before,
     /// the accelerator has lost it: it had been in the sum.
-    pub(super) fn on_ask<T: Tx<NetReduceHeader, P>>(&mut self, now: Instant, from: Ingress, (message, offset): (u32, u16), tx: &mut T) {
+    pub(in crate::machines) fn on_ask<T: Tx<NetReduceHeader, P>>(
+        &mut self,
+        now: Instant,
+        from: Ingress,
+        (message, offset): (u32, u16),
+        tx: &mut T,
+    ) {
         if from.source.role == Role::Worker {
             if self.config.addresses.contains(&from.source) {
                 self.links.others(from.source).for_each(|other| other.watch.on_answer(now));
@@ -102,14 +108,14 @@ impl<P: Payload + ?Sized> MachinesWorker<P> {
     }
 
     /// Tells another worker that this one is there, and whom it waits for.
-    pub(super) fn say_whom<T: Tx<NetReduceHeader, P>>(&self, to: Address, (message, offset): (u32, u16), tx: &mut T) {
+    pub(in crate::machines) fn say_whom<T: Tx<NetReduceHeader, P>>(&self, to: Address, (message, offset): (u32, u16), tx: &mut T) {
         let suspect = self.whom().unwrap_or(Suspect::Rank(self.config.rank));
         tx.send(self.to(to), &NetReduceHeader::Waiting { message, offset, suspect }, Body::Empty);
     }
 
     /// Who was asked, or has turned a packet away, says whom it waits for. What names this worker is no news to it; what is news goes on to those
     /// who may wait for this worker, so that a name goes round a ring at once.
-    pub(super) fn on_waiting<T: Tx<NetReduceHeader, P>>(&mut self, now: Instant, from: Ingress, suspect: Suspect, tx: &mut T) {
+    pub(in crate::machines) fn on_waiting<T: Tx<NetReduceHeader, P>>(&mut self, now: Instant, from: Ingress, suspect: Suspect, tx: &mut T) {
         let before = self.whom();
         let word = Some((suspect, now)).filter(|_| suspect != Suspect::Unknown && suspect != Suspect::Rank(self.config.rank));
         if self.config.accelerator.is_some_and(|switch| Address::switch(switch) == from.source) {
@@ -161,13 +167,13 @@ impl<P: Payload + ?Sized> MachinesWorker<P> {
 
     /// When the operation fails: when somebody is missing, or all who are there have stood still for too long.
     #[inline]
-    pub(super) fn give_up_at(&self) -> Instant {
+    pub(in crate::machines) fn give_up_at(&self) -> Instant {
         let standstill = self.moved_at() + self.config.reliability.patience.times(STANDSTILL_PATIENCES);
         self.awaited().fold(standstill, |first, (at, _)| first.min(at))
     }
 
     /// Who is named when the operation fails now.
-    pub(super) fn culprit(&self, now: Instant) -> Suspect {
+    pub(in crate::machines) fn culprit(&self, now: Instant) -> Suspect {
         let silent = self.awaited().filter(|(at, _)| *at <= now).min_by_key(|(at, _)| *at).map(|(_, suspect)| suspect);
         silent.or_else(|| self.whom()).unwrap_or(Suspect::Unknown)
     }
@@ -191,7 +197,7 @@ impl<P: Payload + ?Sized> MachinesWorker<P> {
     }
 
     /// Ends the job, here and everywhere.
-    pub(super) fn fail<T: Tx<NetReduceHeader, P>>(&mut self, suspect: Suspect, reason: FailureReason, tx: &mut T) {
+    pub(in crate::machines) fn fail<T: Tx<NetReduceHeader, P>>(&mut self, suspect: Suspect, reason: FailureReason, tx: &mut T) {
         self.end_job(Verdict { said: suspect, named: suspect }, reason, tx);
         for address in self.config.addresses.iter().filter(|address| **address != self.config.addresses[self.config.rank.index()]) {
             tx.send(self.to(*address), &NetReduceHeader::Abort { suspect }, Body::Empty);
@@ -216,7 +222,7 @@ impl<P: Payload + ?Sized> MachinesWorker<P> {
     }
 
     /// Another worker has given up. What it said may have been lost on its way to others: those that this one has connections with hear it again.
-    pub(super) fn on_abort<T: Tx<NetReduceHeader, P>>(&mut self, from: Ingress, suspect: Suspect, tx: &mut T) {
+    pub(in crate::machines) fn on_abort<T: Tx<NetReduceHeader, P>>(&mut self, from: Ingress, suspect: Suspect, tx: &mut T) {
         // Whom the others wait for waits for something itself, or has lost them, and that is what its caller wants to know.
         let named = if suspect == Suspect::Rank(self.config.rank) { self.whom().unwrap_or_else(|| self.at(from)) } else { suspect };
         self.end_job(Verdict { said: suspect, named }, FailureReason::PeerAborted, tx);
@@ -234,7 +240,7 @@ impl<P: Payload + ?Sized> MachinesWorker<P> {
 
     /// Who has given up says so to whoever still sends.
     #[cold]
-    pub(super) fn answer_that_it_is_over<T: Tx<NetReduceHeader, P>>(
+    pub(in crate::machines) fn answer_that_it_is_over<T: Tx<NetReduceHeader, P>>(
         &self,
         from: Ingress,
         header: &NetReduceHeader,

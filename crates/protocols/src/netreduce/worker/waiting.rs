@@ -3,14 +3,14 @@
 use fanin_core::{Address, Body, DropReason, Egress, Event, FailureReason, Ingress, Instant, Payload, Role, Route, Suspect, Tx};
 use fanin_wire::netreduce::NetReduceHeader;
 
-use super::cut::At;
-use super::worker::NetReduceWorker;
+use super::NetReduceWorker;
+use crate::netreduce::cut::At;
 use crate::shared::serial::newer;
 use crate::shared::watch::{STANDSTILL_PATIENCES, Watch};
 
 /// Somebody that a worker waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Other {
+pub(in crate::netreduce) enum Other {
     /// It acknowledges sums.
     Successor,
     /// It contributes in the connection that ends here.
@@ -25,11 +25,11 @@ impl Other {
 
 /// Whether they are there.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub(super) struct Watches([Watch; 3]);
+pub(in crate::netreduce) struct Watches([Watch; 3]);
 
 impl Watches {
     #[inline]
-    pub(super) fn on_heard(&mut self, other: Other, now: Instant) {
+    pub(in crate::netreduce) fn on_heard(&mut self, other: Other, now: Instant) {
         self.0[other as usize].on_heard(now);
     }
 
@@ -37,7 +37,7 @@ impl Watches {
         self.0[other as usize].on_answer(now);
     }
 
-    pub(super) fn rebase(&mut self, now: Instant) {
+    pub(in crate::netreduce) fn rebase(&mut self, now: Instant) {
         self.0.iter_mut().for_each(|watch| watch.rebase(now));
     }
 }
@@ -63,7 +63,7 @@ impl<P: Payload + ?Sized> NetReduceWorker<P> {
 
     /// When somebody is asked next.
     #[inline]
-    pub(super) fn ask_at(&self) -> Instant {
+    pub(in crate::netreduce) fn ask_at(&self) -> Instant {
         let patience = self.config.reliability.patience;
         self.watched().map(|(_, since, watch)| watch.ask_at(since, patience)).min().unwrap_or(Instant::FAR_FUTURE)
     }
@@ -78,7 +78,7 @@ impl<P: Payload + ?Sized> NetReduceWorker<P> {
     }
 
     /// Asks those who have been silent for too long whether they are there.
-    pub(super) fn ask<T: Tx<NetReduceHeader, P>>(&mut self, now: Instant, tx: &mut T) {
+    pub(in crate::netreduce) fn ask<T: Tx<NetReduceHeader, P>>(&mut self, now: Instant, tx: &mut T) {
         let patience = self.config.reliability.patience;
         for other in Other::ALL {
             let is_due = |since| self.watches.0[other as usize].ask_at(since, patience) <= now;
@@ -108,7 +108,13 @@ impl<P: Payload + ?Sized> NetReduceWorker<P> {
 
     /// A neighbour asks whether this worker is there; or the switch does, which lacks its contribution. If that had come to its end before,
     /// the switch has lost it: it had been in the sum.
-    pub(super) fn on_ask<T: Tx<NetReduceHeader, P>>(&mut self, now: Instant, from: Ingress, (message, offset): (u32, u16), tx: &mut T) {
+    pub(in crate::netreduce) fn on_ask<T: Tx<NetReduceHeader, P>>(
+        &mut self,
+        now: Instant,
+        from: Ingress,
+        (message, offset): (u32, u16),
+        tx: &mut T,
+    ) {
         let is_switch = from.source.role == Role::Switch;
         if !is_switch && !self.is_neighbour(from.source) {
             return tx.note(Event::Dropped(DropReason::NotAMember));
@@ -144,7 +150,13 @@ impl<P: Payload + ?Sized> NetReduceWorker<P> {
     }
 
     /// Who is missing, as a switch says or a neighbour that was asked. What names this worker is no news to it.
-    pub(super) fn on_waiting<T: Tx<NetReduceHeader, P>>(&mut self, now: Instant, from: Ingress, suspect: Suspect, tx: &mut T) {
+    pub(in crate::netreduce) fn on_waiting<T: Tx<NetReduceHeader, P>>(
+        &mut self,
+        now: Instant,
+        from: Ingress,
+        suspect: Suspect,
+        tx: &mut T,
+    ) {
         if from.source.role != Role::Switch && !self.is_neighbour(from.source) {
             return tx.note(Event::Dropped(DropReason::NotAMember));
         }
@@ -165,7 +177,7 @@ impl<P: Payload + ?Sized> NetReduceWorker<P> {
     /// When the operation fails: when somebody is missing; when a switch is, as others say, a quarter later, so that who knows best is first; or
     /// when all who are there have stood still for too long.
     #[inline]
-    pub(super) fn give_up_at(&self) -> Instant {
+    pub(in crate::netreduce) fn give_up_at(&self) -> Instant {
         let patience = self.config.reliability.patience;
         let is_switch = matches!(self.word(), Some(Suspect::Switch(_)));
         let waits = if is_switch { patience + patience.divided(4) } else { patience.times(STANDSTILL_PATIENCES) };
@@ -175,7 +187,7 @@ impl<P: Payload + ?Sized> NetReduceWorker<P> {
 
     /// Who is named when the operation fails now. Where a neighbour is missing and a switch is as well, it is the switch; the own one may be cut
     /// off.
-    pub(super) fn culprit(&self, now: Instant) -> Suspect {
+    pub(in crate::netreduce) fn culprit(&self, now: Instant) -> Suspect {
         let patience = self.config.reliability.patience;
         let missing = self.watched().find(|(_, since, watch)| watch.missing_at(*since, patience) <= now);
         let Some((other, ..)) = missing else { return self.whom() };
@@ -202,18 +214,18 @@ impl<P: Payload + ?Sized> NetReduceWorker<P> {
     }
 
     /// Whom the others wait for waits for something itself, and that is what its caller wants to know.
-    pub(super) fn as_told_here(&self, suspect: Suspect) -> Suspect {
+    pub(in crate::netreduce) fn as_told_here(&self, suspect: Suspect) -> Suspect {
         if suspect == Suspect::Rank(self.config.rank) { self.whom() } else { suspect }
     }
 
     /// Ends the job, here and everywhere.
-    pub(super) fn fail<T: Tx<NetReduceHeader, P>>(&mut self, suspect: Suspect, reason: FailureReason, tx: &mut T) {
+    pub(in crate::netreduce) fn fail<T: Tx<NetReduceHeader, P>>(&mut self, suspect: Suspect, reason: FailureReason, tx: &mut T) {
         self.end_job(suspect, reason, tx);
         tx.send(Egress::Port(self.config.uplink), &NetReduceHeader::Abort { suspect }, Body::Empty);
     }
 
     /// Ends the job. The running operation fails; but where only acknowledgements are missing, the caller has what it asked for.
-    pub(super) fn end_job<T: Tx<NetReduceHeader, P>>(&mut self, suspect: Suspect, reason: FailureReason, tx: &mut T) {
+    pub(in crate::netreduce) fn end_job<T: Tx<NetReduceHeader, P>>(&mut self, suspect: Suspect, reason: FailureReason, tx: &mut T) {
         let whole = self.received == self.cut.pieces && matches!(reason, FailureReason::NoProgress | FailureReason::PeerAborted);
         let named = if reason == FailureReason::PeerAborted { self.as_told_here(suspect) } else { suspect };
         self.given_up = Some(suspect);
@@ -228,7 +240,7 @@ impl<P: Payload + ?Sized> NetReduceWorker<P> {
         }
     }
 
-    pub(super) fn on_abort<T: Tx<NetReduceHeader, P>>(&mut self, suspect: Suspect, tx: &mut T) {
+    pub(in crate::netreduce) fn on_abort<T: Tx<NetReduceHeader, P>>(&mut self, suspect: Suspect, tx: &mut T) {
         if self.given_up.is_some() {
             return tx.note(Event::Dropped(DropReason::Stale));
         }

@@ -7,16 +7,17 @@ use fanin_protocols::shared::reliability::Reliability;
 use fanin_wire::netreduce::{InaHeader, NetReduceHeader, PacketNumber};
 use fanin_wire::roce::{self, ICRC};
 
-use super::config::RdmaRing;
-use super::ring::{Member, RESEND_GAP};
-use super::{Emit, RdmaStatistics};
+use super::{Member, RESEND_GAP};
+use crate::rdma::config::RdmaRing;
+use crate::rdma::{Emit, RdmaStatistics};
 
 /// The longest head: Ethernet, tags, IPv4, UDP, BTH, RETH, immediate data, INA header.
-pub(super) const HEAD_MAX: usize = 14 + roce::TAGS_MAX * roce::TAG + 20 + 8 + roce::BTH + roce::RETH + roce::IMMEDIATE + InaHeader::LEN;
+pub(in crate::rdma) const HEAD_MAX: usize =
+    14 + roce::TAGS_MAX * roce::TAG + 20 + 8 + roce::BTH + roce::RETH + roce::IMMEDIATE + InaHeader::LEN;
 
 /// All before the elements of a packet that is held, as it came (`netreduce 3`, `header[n]`).
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Head {
+pub(in crate::rdma) struct Head {
     pub psn: Psn,
     pub bytes: [u8; HEAD_MAX],
     /// 0 where nothing is known.
@@ -29,10 +30,10 @@ pub(super) struct Head {
     pub port: u32,
 }
 
-pub(super) const NO_HEAD: Head = Head { psn: Psn::new(0), bytes: [0; HEAD_MAX], length: 0, payload_bytes: 0, digest: 0, port: 0 };
+pub(in crate::rdma) const NO_HEAD: Head = Head { psn: Psn::new(0), bytes: [0; HEAD_MAX], length: 0, payload_bytes: 0, digest: 0, port: 0 };
 
 /// The accelerator of a run. A worker is at the port that has the number of its rank: where that is, a bridge knows.
-pub(super) fn accelerator(config: &RdmaRing) -> NetReduceSwitch<[u8]> {
+pub(in crate::rdma) fn accelerator(config: &RdmaRing) -> NetReduceSwitch<[u8]> {
     let ranks = 0..config.workers.len() as u16;
     let port = |rank: u16| PortId(rank);
     let child = |rank: u16| NetReduceChild { port: port(rank), who: Suspect::Rank(Rank(u32::from(rank))), through: None };
@@ -65,7 +66,7 @@ pub(super) fn accelerator(config: &RdmaRing) -> NetReduceSwitch<[u8]> {
 }
 
 /// See the module's documentation.
-pub(super) struct Way<'a, E: Emit> {
+pub(in crate::rdma) struct Way<'a, E: Emit> {
     pub members: &'a mut [Member],
     pub buffer: &'a mut Vec<u8>,
     pub statistics: &'a mut RdmaStatistics,

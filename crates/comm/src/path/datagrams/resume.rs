@@ -9,12 +9,12 @@ use fanin_control::{BlockRange, OperationPlan, Progress, ResumeState, Segment, S
 use fanin_core::{CollectiveKind, Rank, hash};
 use fanin_runtime::{BlockSet, CollectiveCall, Vectors};
 
-use super::datagrams::{DatagramPath, Stop};
-use super::patience::Patience;
+use super::{DatagramPath, Stop};
 use crate::call::{Blocks, Buffers, Call};
 use crate::error::CommError;
 use crate::link::{Link, Opened};
 use crate::meeting;
+use crate::path::patience::Patience;
 
 /// What a rank remembers beyond its running call.
 #[derive(Default)]

@@ -3,7 +3,7 @@
 use fanin_core::{Duration, FailureReason, Instant, Payload, RetransmitReason, Tx};
 use fanin_wire::rina::RinaHeader;
 
-use super::worker::RinaWorker;
+use super::RinaWorker;
 use crate::shared::reliability::Reliability;
 use crate::shared::rtt::rebased;
 
@@ -17,7 +17,7 @@ const LEVEL_MAX: u8 = 3;
 
 /// When what is due.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
-pub(super) struct Timers {
+pub(in crate::rina) struct Timers {
     /// When something last went on.
     pub progress_at: Instant,
     /// When missing results are asked for, and how often they have been since the last one came.
@@ -38,61 +38,61 @@ fn doubled(reliability: &Reliability, level: u8) -> Duration {
 
 impl Timers {
     /// An operation begins. Without an end to patience nobody is asked.
-    pub(super) fn begin(&mut self, now: Instant, patience: Duration) {
+    pub(in crate::rina) fn begin(&mut self, now: Instant, patience: Duration) {
         self.progress_at = now;
         self.ping_at = (patience != Duration::MAX).then(|| now + patience.divided(PINGS));
         (self.repair_at, self.done_at) = (None, None);
     }
 
     /// The operation begins, or begins anew.
-    pub(super) fn restart(&mut self, now: Instant, reliability: &Reliability) {
+    pub(in crate::rina) fn restart(&mut self, now: Instant, reliability: &Reliability) {
         self.done_at = None;
         // How long the first result takes has nothing to do with how long answers do.
         self.on_result(now, doubled(reliability, 0));
     }
 
     /// The epoch has ended and the next one not begun.
-    pub(super) fn pause(&mut self, now: Instant) {
+    pub(in crate::rina) fn pause(&mut self, now: Instant) {
         self.progress_at = now;
         (self.repair_at, self.done_at) = (None, None);
     }
 
     /// The epoch begins.
-    pub(super) fn resume(&mut self, now: Instant) {
+    pub(in crate::rina) fn resume(&mut self, now: Instant) {
         self.progress_at = now;
     }
 
     /// The operation is over.
-    pub(super) fn end(&mut self) {
+    pub(in crate::rina) fn end(&mut self) {
         (self.repair_at, self.done_at, self.ping_at) = (None, None, None);
     }
 
     /// A result came. Where nothing more comes for so long, what is missing is asked for.
     #[inline]
-    pub(super) fn on_result(&mut self, now: Instant, wait: Duration) {
+    pub(in crate::rina) fn on_result(&mut self, now: Instant, wait: Duration) {
         self.progress_at = now;
         self.repair_level = 0;
         (self.repair_wait, self.repair_at) = (wait, Some(now + wait));
     }
 
     /// All results are here.
-    pub(super) fn on_all_results(&mut self) {
+    pub(in crate::rina) fn on_all_results(&mut self) {
         (self.repair_at, self.done_level) = (None, 0);
     }
 
     /// The coordinator was told.
-    pub(super) fn told(&mut self, now: Instant, reliability: &Reliability) {
+    pub(in crate::rina) fn told(&mut self, now: Instant, reliability: &Reliability) {
         self.done_level = self.done_level.saturating_add(1);
         self.done_at = Some(now + doubled(reliability, self.done_level - 1));
     }
 
     /// The coordinator was told before, and has not answered.
-    pub(super) fn has_told_twice(&self) -> bool {
+    pub(in crate::rina) fn has_told_twice(&self) -> bool {
         self.done_level > 1
     }
 
     /// Makes times relative to `now`.
-    pub(super) fn rebase(&mut self, now: Instant) {
+    pub(in crate::rina) fn rebase(&mut self, now: Instant) {
         self.progress_at = rebased(self.progress_at, now);
         for at in [&mut self.repair_at, &mut self.done_at, &mut self.ping_at] {
             *at = at.map(|at| rebased(at, now));
@@ -110,7 +110,7 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
 
     /// The next of all timers.
     #[inline]
-    pub(super) fn next_timer(&self) -> Option<Instant> {
+    pub(in crate::rina) fn next_timer(&self) -> Option<Instant> {
         self.ledger.running()?;
         let timers = &self.timers;
         let all = [
@@ -129,7 +129,7 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
     }
 
     /// Does what is due.
-    pub(super) fn on_timers<T: Tx<RinaHeader, P>>(&mut self, now: Instant, tx: &mut T) {
+    pub(in crate::rina) fn on_timers<T: Tx<RinaHeader, P>>(&mut self, now: Instant, tx: &mut T) {
         if self.ledger.running().is_none() {
             return;
         }
@@ -179,7 +179,7 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
     }
 
     /// There is room again.
-    pub(super) fn go_on<T: Tx<RinaHeader, P>>(&mut self, now: Instant, tx: &mut T) {
+    pub(in crate::rina) fn go_on<T: Tx<RinaHeader, P>>(&mut self, now: Instant, tx: &mut T) {
         let held_up = self.scatter.sent.go_on() | self.gather.sent.go_on();
         if held_up && self.ledger.running().is_some() && self.members.goes {
             self.resend_expired(now, tx);
