@@ -1,8 +1,9 @@
 """Fanin: in-network aggregation, simulated and for real.
 
 :func:`init` joins a job and gives a :class:`Communicator`, with collectives on arrays; :func:`run` starts such a job on this machine;
-:func:`simulate` runs a plan in the simulator. The backend for PyTorch is in ``fanin.torch`` and needs no import:
-``torch.distributed.init_process_group("fanin")``. ``python -m fanin`` is the program.
+:func:`simulate` runs a plan in the simulator, :func:`repro` the figures of a paper, :func:`testbed` a workload on real processes. The
+backend for PyTorch is in ``fanin.torch`` and needs no import: ``torch.distributed.init_process_group("fanin")``. ``python -m fanin`` is the
+program.
 """
 
 from __future__ import annotations
@@ -18,9 +19,12 @@ from fanin.errors import (
     JobTimeoutError,
     PlanError,
 )
+from fanin.fabric import TestbedResults, testbed
 from fanin.local import run
 from fanin.operators import CustomOperator
+from fanin.pictures import Pictures
 from fanin.plans import Plan
+from fanin.reproduction import Reproduction, papers, repro
 from fanin.simulation import Results, Table, simulate
 
 __all__ = [
@@ -34,12 +38,18 @@ __all__ = [
     "JobFailedError",
     "JobTimeoutError",
     "Operator",
+    "Pictures",
     "Plan",
     "PlanError",
+    "Reproduction",
     "Results",
     "Table",
+    "TestbedResults",
     "__version__",
     "init",
+    "papers",
+    "repro",
     "run",
     "simulate",
+    "testbed",
 ]

@@ -1,9 +1,25 @@
 """The native module: collectives over memory at given addresses. Programs use the package around it."""
 
 from collections.abc import Callable, Sequence
+from os import PathLike
 from typing import Any, Literal, TypeAlias, final
 
-__all__ = ["Communicator", "CustomOperator", "Handle", "Host", "Results", "SparseResult", "Table", "__version__", "simulate"]
+__all__ = [
+    "Communicator",
+    "CustomOperator",
+    "Handle",
+    "Host",
+    "Reproduction",
+    "Results",
+    "SparseResult",
+    "Table",
+    "TestbedResults",
+    "__version__",
+    "papers",
+    "repro",
+    "simulate",
+    "testbed",
+]
 
 __version__: str
 
@@ -255,6 +271,8 @@ class Results:
     def memory(self) -> Table: ...
     @property
     def series(self) -> Table: ...
+    def pictures(self) -> list[tuple[str, str]]:
+        """The pictures that the plan asks for, or the usual ones: name and SVG."""
 
 def simulate(
     plan: Any,
@@ -268,4 +286,71 @@ def simulate(
     """Runs all points of a plan and gives what came out.
 
     ``plan`` is a dictionary, or a text where ``is_text``, or else the path of a file.
+    """
+
+def papers(experiments: str | PathLike[str] | None = None) -> list[tuple[str, list[str]]]:
+    """Papers and their figures: of the experiments in this folder, or of those that the package has in it."""
+
+@final
+class Reproduction:
+    """A paper's figures that have been run."""
+
+    @property
+    def figures(self) -> list[str]: ...
+    @property
+    def problems(self) -> list[str]: ...
+    @property
+    def json(self) -> str: ...
+    @property
+    def text(self) -> str: ...
+    def results(self, figure: int) -> Results | None:
+        """What the runs of a figure have given, by its place; ``None`` for one that is computed."""
+    def pictures(self, figure: int) -> list[tuple[str, str]]:
+        """The pictures of a figure, by its place: name and SVG."""
+    def report(self) -> str:
+        """The page of the paper, as HTML."""
+    def write(self, folder: str | PathLike[str]) -> None:
+        """Writes what ``fanin repro --out`` writes into a folder, which is made where it is missing."""
+
+def repro(
+    paper: str,
+    figures: Sequence[str],
+    *,
+    quick: bool = False,
+    sets: dict[str, Any] | None = None,
+    causes: bool = True,
+    experiments: str | PathLike[str] | None = None,
+    threads: int | None = None,
+    progress: Callable[[int, int], object] | None = None,
+) -> Reproduction:
+    """Runs a paper's figures and holds what comes out against what the paper says. All figures where ``figures`` is empty."""
+
+@final
+class TestbedResults:
+    """What came out of a run on a testbed."""
+
+    @property
+    def problems(self) -> list[str]: ...
+    @property
+    def text(self) -> str: ...
+    @property
+    def json(self) -> str: ...
+    def write(self, out: str | PathLike[str]) -> None:
+        """Writes the results, as ``fanin testbed --out`` does."""
+
+def testbed(
+    program: str | PathLike[str],
+    fabric: Any,
+    workload: Any,
+    *,
+    fabric_is_text: bool = False,
+    workload_is_text: bool = False,
+    sets: dict[str, Any] | None = None,
+    seed: int | None = None,
+    namespaces: bool = False,
+    logs: str | PathLike[str] | None = None,
+) -> TestbedResults:
+    """Runs a workload on a fabric of processes of ``program``.
+
+    ``fabric`` and ``workload`` are dictionaries, or texts where the keyword says so, or else the paths of files.
     """

@@ -9,6 +9,7 @@ from typing import Any
 
 from fanin import _native
 from fanin.errors import PlanError
+from fanin.pictures import Pictures
 from fanin.plans import Plan
 
 __all__ = ["Results", "Table", "simulate"]
@@ -96,6 +97,22 @@ class Results:
         runs: list[dict[str, Any]] = json.loads(self._native.json)
         return runs
 
+    def plot(self, path: str | os.PathLike[str] | None = None, *, name: str | None = None) -> Pictures:
+        """Draws the pictures that the plan asks for, or the usual ones, as the program does.
+
+        Args:
+            path: Where to write: a folder, which gets a file ``NAME.svg`` for each, or a file ``....svg`` for one. ``None`` writes nothing.
+            name: The picture alone that has this name.
+
+        Raises:
+            ValueError: ``path`` is a file, and there are several pictures.
+            KeyError: There is no picture of this name.
+        """
+        pictures = Pictures(dict(self._native.pictures())).chosen(name)
+        if path is not None:
+            pictures.save(path)
+        return pictures
+
     def __repr__(self) -> str:
         return f"<fanin.Results of {len(self.runs)} runs, {'all as expected' if self.ok else 'not all as expected'}>"
 
@@ -128,25 +145,25 @@ def simulate(
     given: Any = plan
     is_text = isinstance(plan, str) and "\n" in plan
     if isinstance(plan, Mapping):
-        given = _plain(plan)
+        given = plain(plan)
     elif not is_text:
         given = os.fspath(plan)
-    wanted = None if changes is None else _plain(changes)
+    wanted = None if changes is None else plain(changes)
     native = _native.simulate(given, is_text=is_text, sets=wanted, seed=seed, threads=threads, progress=progress)
     return Results(native)
 
 
-def _plain(value: Any) -> Any:
-    """Mappings and sequences of any kind, and numpy's numbers, as Python's own."""
+def plain(value: Any) -> Any:
+    """For what the native module reads: mappings and sequences of any kind, and numpy's numbers, as Python's own."""
     if isinstance(value, Mapping):
-        return {key: _plain(below) for key, below in value.items()}
+        return {key: plain(below) for key, below in value.items()}
     if isinstance(value, str | bytes | bool | int | float) or value is None:
         return value
     if hasattr(value, "tolist"):
-        return _plain(value.tolist())
+        return plain(value.tolist())
     if isinstance(value, os.PathLike):
         return value
     try:
-        return [_plain(below) for below in value]
+        return [plain(below) for below in value]
     except TypeError:
         return value

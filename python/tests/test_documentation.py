@@ -53,4 +53,4 @@ def test_the_first_example_does_with_ranks_what_it_says() -> None:
 
 
 def test_pages_have_examples() -> None:
-    assert len([place for place, _ in examples() if place.startswith("docs/python.md")]) == 6
+    assert len([place for place, _ in examples() if place.startswith("docs/python.md")]) == 9

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 import fanin
-from fanin.__main__ import find_program
+from fanin.program import find_program
 
 tomllib = pytest.importorskip("tomllib")
 

@@ -20,7 +20,7 @@ import pytest
 
 import fanin
 from fanin import plans
-from fanin.__main__ import find_program
+from fanin.program import find_program
 
 tomllib = pytest.importorskip("tomllib")
 

@@ -14,6 +14,7 @@ use fanin_comm::{CollectiveKind, CommError, Communicator, Config, DType, Element
 use fanin_control::WORLD_MAX;
 use fanin_net::aligned::Aligned;
 use fanin_plan::units::{bytes_about, bytes_text};
+use fanin_testbed::memory::available_bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::quantities;
@@ -546,13 +547,6 @@ fn check_memory(text: &str, sizes: &[u64], workers: u32) -> Result<()> {
         ),
         _ => Ok(()),
     }
-}
-
-/// Memory that processes can still have.
-pub fn available_bytes() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1 << 10)
 }
 
 /// Reads sizes: whole numbers of elements, ascending in a range.

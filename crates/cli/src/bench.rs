@@ -10,6 +10,7 @@ use clap::{Args, ValueEnum};
 use comfy_table::{CellAlignment, Table};
 use fanin_core::{Census, Length};
 use fanin_plan::{Plan, Point, Prepared};
+use fanin_repro::catalog::Catalog;
 use fanin_sim::vectors::Simulated;
 use fanin_sim::workloads::{Nobody, w1};
 use fanin_sim::{RunResult, Simulation, Topology};
@@ -18,8 +19,6 @@ use perf_event::events::Hardware;
 use perf_event::{Builder, Counter};
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
-
-use crate::repro::catalog::Catalog;
 
 /// Measure the simulator: workload W1 (1024 hosts, a permutation of 1 MiB a host, random spines), the cell of Canary's Fig. 8 in which
 /// 512 hosts reduce and 512 send to each other (lossless, 4 MiB), and allreduces over 1024 hosts.
@@ -238,7 +237,7 @@ fn cpu_s() -> f64 {
 
 fn table(args: &BenchArgs, measurements: &[Measurement]) -> String {
     let mut table = Table::new();
-    table.load_style(crate::table::STYLE);
+    table.load_style(fanin_pictures::table::STYLE);
     table.set_header([
         "workload",
         "payload",

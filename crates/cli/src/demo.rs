@@ -5,11 +5,11 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`args`] | what the user can ask for |
+//! | [`system`] | which systems there are |
 //! | [`messages`] | what passes between this process and its children, as JSON lines |
 //! | [`child`] | a worker or switch process |
 //! | [`crew`] | the child processes seen from here |
 //! | [`nodes`] | which nodes the systems consist of, and how they are joined, where workers have no communicators |
-//! | [`vectors`] | the inputs, and the sums that they must give |
 //! | [`view`] | what is shown while it runs |
 //! | [`report`] | what is printed at the end |
 
@@ -19,7 +19,7 @@ mod crew;
 mod messages;
 mod nodes;
 mod report;
-pub(crate) mod vectors;
+mod system;
 mod view;
 
 use std::sync::Arc;
@@ -29,7 +29,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-pub use args::{DemoArgs, DemoFormat, DemoSystem, parse_probability};
+pub use args::{DemoArgs, DemoFormat, parse_probability};
 pub use child::{NodeArgs, run as run_node};
 use crew::{Crew, Lost};
 use messages::{Ended, Order, PathFacts, Report, Setup};

@@ -8,13 +8,13 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use comfy_table::{CellAlignment, ContentArrangement, Table};
+use fanin_pictures::plot;
+use fanin_pictures::table::STYLE;
 use fanin_plan::PlanError;
 use fanin_plan::upgrade::{Aggregation, Assumptions, Step, Upgrade};
 use serde::Serialize;
 
-use crate::plot;
 use crate::quantities;
-use crate::table::STYLE;
 
 /// Arguments of `fanin plan`.
 #[derive(Args, Debug)]

@@ -4,12 +4,11 @@ use std::fmt::Write;
 
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 use fanin_core::Duration;
+use fanin_pictures::table::STYLE;
 use fanin_plan::units::bytes_about;
 use fanin_workload::network::{Cable, Network};
 use fanin_workload::summary::CollectiveRow;
 use fanin_workload::{Report, Summary};
-
-use crate::table::STYLE;
 
 /// What an importer took, left out and assumed.
 pub fn report(report: &Report, files: usize) -> String {

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use fanin_control::{CallDescription, CallKind, CustomCall, Op, Part, Signature};
-use fanin_core::{CollectiveKind, ElementOp, Rank, hash};
+use fanin_core::{CollectiveKind, DType, ElementOp, Operator, Rank, hash};
 use fanin_net::stream::STREAMED_BYTES_MIN;
 use fanin_runtime::Vectors;
 
@@ -349,6 +349,27 @@ impl Buffers<'_> {
             }
         }
     }
+}
+
+/// How far a call is at this rank.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Progress {
+    /// Counts the calls of the communicator from 0; a reproducible reduction of floats is several.
+    pub call: u32,
+    /// Parts of the result that are here.
+    pub finished_blocks: u64,
+    /// Parts that it has.
+    pub blocks: u64,
+}
+
+/// Whether nothing is reduced.
+pub(crate) fn is_copy(kind: CollectiveKind) -> bool {
+    matches!(kind, CollectiveKind::Broadcast { .. } | CollectiveKind::AllGather | CollectiveKind::Barrier)
+}
+
+/// What is only copied needs no operator; this one is there for every type.
+pub(crate) fn copies(dtype: DType) -> ElementOp {
+    ElementOp { dtype, operator: Operator::Max }
 }
 
 #[cfg(test)]

@@ -7,29 +7,30 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use bytemuck::{AnyBitPattern, NoUninit};
-use fanin_control::{CustomCall, FailureKind, Part};
+use fanin_control::CustomCall;
 use fanin_core::{CollectiveKind, DType, ElementOp, Operator, OrderFree, Rank};
 use fanin_daemon::DaemonHandle;
 use fanin_operator::CustomOperator;
 use fanin_runtime::Statistics;
 
-use crate::call::{Buffers, Call, CallOp, RegisteredOperator, SparseStep};
-use crate::config::{Config, INTERRUPT_LOOK, Meeting, TIMEOUT_MAX};
+use crate::call::{Buffers, CallOp, Progress, RegisteredOperator, copies, is_copy};
+use crate::config::{Config, INTERRUPT_LOOK, INTERRUPTED, Meeting, TIMEOUT_MAX};
+use crate::core::{Core, Engine};
 use crate::element::Element;
 use crate::error::CommError;
-use crate::link::{Link, Opened, Survival, locked};
+use crate::link::{Link, Opened, Survival};
+use crate::lock::locked;
 use crate::meeting::{self, Wanted};
 use crate::path::datagrams::DatagramPath;
 use crate::path::memory::MemoryPath;
 use crate::path::operators::Operators;
-use crate::path::patience::{INTERRUPTED, Patience};
-use crate::path::traffic::Traffic;
-use crate::path::{Path, PathReport, alone};
-use crate::queue::{Handle, Lent, Queue, Run, SparseTask, Task, Turn};
-use crate::reproducible::{Reproducible, Scratch};
+use crate::path::{Path, PathReport};
+use crate::queue::{Handle, Lent, Queue, Run, SparseTask, Task};
+use crate::reproducible::Scratch;
 use crate::runner::Runner;
-use crate::sparse::{Given, Sparse, SwitchWay};
-use crate::within::Timeouts;
+use crate::sparse::{Given, Sparse};
+use crate::timeouts::Timeouts;
+use crate::turns::{Turn, Turns};
 
 /// A rank's place in a job.
 ///
@@ -48,43 +49,6 @@ pub struct Communicator {
     switch: Option<SocketAddr>,
     report: PathReport,
     splits: Mutex<u32>,
-}
-
-/// What a call needs, shared with the thread that runs calls in the background.
-pub(crate) struct Core {
-    pub(crate) config: Config,
-    /// `None` for a job of one rank.
-    pub(crate) link: Option<Arc<Link>>,
-    engine: Mutex<Engine>,
-    pub(crate) turns: crate::queue::Turns,
-    pub(crate) timeouts: Timeouts,
-    /// Counts of a path by UDP, also while a call holds the engine.
-    traffic: Option<Arc<Traffic>>,
-    /// Bytes of elements in a packet of a path by UDP.
-    pub(crate) payload_bytes: Option<u32>,
-    /// Where the switch sums sparse vectors, and the counts of that.
-    pub(crate) switch_way: Mutex<SwitchWay>,
-    pub(crate) switch_traffic: OnceLock<Arc<Traffic>>,
-}
-
-/// How far a call is at this rank.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Progress {
-    /// Counts the calls of the communicator from 0; a reproducible reduction of floats is several.
-    pub call: u32,
-    /// Parts of the result that are here.
-    pub finished_blocks: u64,
-    /// Parts that it has.
-    pub blocks: u64,
-}
-
-pub(crate) struct Engine {
-    path: Path,
-    /// The number of the next call.
-    next: u32,
-    closed: bool,
-    /// Of reproducible reductions.
-    pub(crate) scratch: Scratch,
 }
 
 impl fmt::Debug for Communicator {
@@ -168,14 +132,19 @@ impl Communicator {
             config,
             link,
             engine,
-            turns: crate::queue::Turns::default(),
+            turns: Turns::default(),
             traffic,
             payload_bytes,
             switch_way: Mutex::default(),
             switch_traffic: OnceLock::new(),
         });
         if let Some(link) = &core.link {
-            link.set_core(Arc::downgrade(&core));
+            let core = Arc::downgrade(&core);
+            link.set_idle(move || {
+                if let Some(core) = core.upgrade() {
+                    core.resume_if_idle();
+                }
+            });
         }
         Communicator { core, queue: Mutex::new(None), control: Mutex::new(thread), embedded, switch, report, splits: Mutex::new(0) }
     }
@@ -620,149 +589,8 @@ impl Drop for Communicator {
     }
 }
 
-impl Core {
-    /// Runs a call whose turn it is.
-    pub(crate) fn run(&self, kind: CollectiveKind, op: CallOp, elements: u64, buffers: &mut Buffers<'_>) -> Result<(), CommError> {
-        self.run_step(kind, op, elements, buffers, None)
-    }
-
-    /// Runs a call, or a step of one whose turn it is.
-    pub(crate) fn run_step(
-        &self,
-        kind: CollectiveKind,
-        op: impl Into<CallOp>,
-        elements: u64,
-        buffers: &mut Buffers<'_>,
-        sparse: Option<SparseStep>,
-    ) -> Result<(), CommError> {
-        let mut engine = locked(&self.engine);
-        if engine.closed {
-            return Err(CommError::Closed { job: self.config.job.clone() });
-        }
-        if let Some(failure) = self.link.as_ref().and_then(|link| link.failure()) {
-            return Err(failure);
-        }
-        let (op, custom) = match op.into() {
-            // What is only copied needs no operator, and a mean would divide.
-            CallOp::BuiltIn(op) if is_copy(kind) => (copies(op.dtype), None),
-            CallOp::BuiltIn(op) => (op, None),
-            CallOp::Custom(operator) => (copies(DType::U8), Some(operator.0)),
-        };
-        let Config { world, rank, .. } = self.config;
-        let call = Call { number: engine.next, kind, op, custom, elements, world, rank, part: None, sparse };
-        buffers.check(&call).map_err(CommError::Arguments)?;
-        // Without another rank, or an element, nothing is added; what a job's own operator does is its own.
-        let is_free = self.config.reproducible && custom.is_none() && !is_copy(kind) && elements > 0 && world > 1;
-        let result = if is_free {
-            OrderFree::of(op, world).map_err(|error| CommError::Arguments(error.to_string())).and_then(|how| match how {
-                OrderFree::AsItIs => self.run_one(&mut engine, &call, buffers),
-                OrderFree::Scaled(sum) => Reproducible::new(self, &mut engine, call, buffers).sum(sum),
-                OrderFree::Ordered(order) => Reproducible::new(self, &mut engine, call, buffers).extremum(order),
-            })
-        } else {
-            self.run_one(&mut engine, &call, buffers)
-        };
-        if let (Err(error), Some(link)) = (&result, &self.link) {
-            link.fail(error.clone());
-        }
-        result
-    }
-
-    /// The number of the next call.
-    pub(crate) fn next_call(&self) -> u32 {
-        locked(&self.engine).next
-    }
-
-    /// Number of ranks.
-    pub(crate) fn world(&self) -> u32 {
-        self.config.world
-    }
-
-    /// Whether dense reductions of such elements are less exact than lists: as block fixed point.
-    pub(crate) fn rounds(&self, op: ElementOp) -> bool {
-        self.config.fixed_point && op.dtype == DType::F32
-    }
-
-    /// A rank has said what cannot be: the job has failed.
-    pub(crate) fn broken(&self, text: String, rank: u32) -> CommError {
-        match &self.link {
-            Some(link) => link.fail(link.failed_with(text, Some(rank), Some(FailureKind::Protocol))),
-            None => CommError::Arguments(text),
-        }
-    }
-
-    /// Runs a part of a reproducible reduction.
-    ///
-    /// # Errors
-    /// The job has failed.
-    pub(crate) fn run_part(
-        &self,
-        engine: &mut Engine,
-        part: Part,
-        whole: &Call,
-        (kind, op, elements): (CollectiveKind, ElementOp, u64),
-        vector: &mut [u8],
-    ) -> Result<(), CommError> {
-        let call = Call { number: engine.next, kind, op, elements, part: Some((part, whole.asked())), ..*whole };
-        self.run_one(engine, &call, &mut Buffers::InPlace(vector))
-    }
-
-    /// Runs one operation, which is the next one.
-    fn run_one(&self, engine: &mut Engine, call: &Call, buffers: &mut Buffers<'_>) -> Result<(), CommError> {
-        engine.next = engine.next.wrapping_add(1);
-        match (&mut engine.path, &self.link) {
-            (Path::Memory(path), Some(link)) => path.run(call, buffers, link, self.patience(link)),
-            (Path::Datagrams(path), Some(link)) => path.run(call, buffers, link, self.patience(link)),
-            (Path::Alone(operators), _) => alone::run(call, buffers, operators).map_err(|text| self.failed_alone(text)),
-            (_, None) => Err(CommError::Closed { job: self.config.job.clone() }),
-        }
-    }
-
-    /// The switch was restarted: takes the job up again, unless a call runs, which does it itself.
-    pub(crate) fn resume_if_idle(&self) {
-        let Ok(mut engine) = self.engine.try_lock() else { return };
-        let next = engine.next;
-        if let (Path::Datagrams(path), Some(link)) = (&mut engine.path, &self.link)
-            && link.was_restarted()
-            && let Err(error) = path.resume_idle(next, link, self.patience(link))
-        {
-            link.fail(error);
-        }
-    }
-
-    /// An operator of a job of one rank has failed.
-    fn failed_alone(&self, text: String) -> CommError {
-        CommError::Failed { job: self.config.job.clone(), text, suspect_rank: Some(self.config.rank), kind: Some(FailureKind::Operator) }
-    }
-
-    /// Ends the job at this rank, and so at all.
-    pub(crate) fn fail(&self, text: &str) -> CommError {
-        match &self.link {
-            Some(link) => link.abort(text),
-            None => {
-                locked(&self.engine).closed = true;
-                CommError::Closed { job: self.config.job.clone() }
-            }
-        }
-    }
-
-    fn patience<'a>(&'a self, link: &'a Link) -> Patience<'a> {
-        Patience::new(link, &self.config.interrupt, self.config.stall_notice, self.timeouts.running())
-    }
-}
-
 fn element_op<T: Element>(operator: Operator) -> Result<ElementOp, CommError> {
     ElementOp::new(T::DTYPE, operator).map_err(|error| CommError::Arguments(error.to_string()))
-}
-
-/// Whether nothing is reduced.
-pub(crate) fn is_copy(kind: CollectiveKind) -> bool {
-    matches!(kind, CollectiveKind::Broadcast { .. } | CollectiveKind::AllGather | CollectiveKind::Barrier)
-}
-
-/// What is only copied needs no operator; this one is there for every type.
-fn copies(dtype: DType) -> ElementOp {
-    ElementOp { dtype, operator: Operator::Max }
 }
 
 fn in_place<T: Element>(vector: &mut [T]) -> Buffers<'_> {

@@ -1,11 +1,12 @@
 //! Who takes part, where the ranks meet, and how long they wait: given by the caller or read from the environment.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -16,7 +17,9 @@ use fanin_net::FaultPlan;
 use fanin_net::shm::Waiting;
 use fanin_operator::CustomOperator;
 
-use crate::variables::{self, environment};
+use crate::lock::locked;
+pub use crate::variables::VARIABLES;
+use crate::variables::{self, Misspelt, environment};
 
 /// Where the ranks of a job meet.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -138,6 +141,9 @@ pub(crate) const TIMEOUT_MAX: Duration = Duration::from_secs(100 * 365 * 86_400)
 /// How often it is asked whether to go on waiting.
 pub(crate) const INTERRUPT_LOOK: Duration = Duration::from_millis(50);
 
+/// Why a job ends whose user does not want to wait any more.
+pub(crate) const INTERRUPTED: &str = "interrupted by its user";
+
 /// The shortest time that is waited for anybody.
 const TIMEOUT_MIN: Duration = Duration::from_millis(10);
 
@@ -225,8 +231,19 @@ impl Config {
     /// # Errors
     /// [`ConfigError::Misspelt`] for a name that is nearly one of [`VARIABLES`].
     pub fn with_unread_of(mut self, names: impl Iterator<Item = String>) -> Result<Self, ConfigError> {
-        self.unread = variables::unread(names)?;
+        self.unread = variables::unread(names).map_err(|Misspelt { name, meant }| ConfigError::Misspelt { name, meant })?;
         Ok(self)
+    }
+
+    /// Tells the user of variables that nothing reads, of each once.
+    pub(crate) fn tell_unread(&self) {
+        static TOLD: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+        let mut told = locked(&TOLD);
+        for name in &self.unread {
+            if told.insert(name.clone()) {
+                self.notices.tell(&format!("{name} is set, which nothing reads"));
+            }
+        }
     }
 
     /// As [`Config::from_env`], from anything that knows variables.
@@ -328,25 +345,6 @@ impl Config {
         Ok(())
     }
 }
-
-/// The variables that [`Config::from_env`] reads, what each means, and its default.
-pub const VARIABLES: &[(&str, &str)] = &[
-    ("FANIN_RANK", "this process's rank; else RANK (torchrun), OMPI_COMM_WORLD_RANK (mpirun), 0"),
-    ("FANIN_WORLD", "number of ranks; else WORLD_SIZE, OMPI_COMM_WORLD_SIZE, 1"),
-    ("FANIN_SWITCH", "HOST:PORT of a switch (`fanin switch`)"),
-    ("FANIN_RENDEZVOUS", "HOST:PORT where rank 0 listens if there is no switch; else MASTER_ADDR:(MASTER_PORT + 1)"),
-    ("FANIN_JOB", "the job's name, the same at all ranks; else TORCHELASTIC_RUN_ID, `default`"),
-    ("FANIN_TIMEOUT", "how long to wait for other ranks or the switch, as 5s or 300ms; 60s"),
-    ("FANIN_STALL_NOTICE", "after how long without progress to say why, as 5s or 300ms; 5s"),
-    ("FANIN_TRANSPORT", "auto, udp or shm; auto takes shared memory where all ranks are on one host"),
-    ("FANIN_WAIT", "adaptive (spin, yield, then sleep) or busy (never sleep); adaptive"),
-    ("FANIN_BIND", "the local IP address to send from; by default the one that leads to the switch"),
-    ("FANIN_PAYLOAD", "bytes of elements in a packet, as 1024 or 8KiB; by default what the path carries"),
-    ("FANIN_WINDOW", "packets under way; by default the switch chooses"),
-    ("FANIN_FIXED_POINT", "1 sums floats as block fixed point, as hardware switches do; 0"),
-    ("FANIN_REPRODUCIBLE", "1 reduces floats to the same bits whatever the order, the path and the switches; 0"),
-    ("FANIN_SPARSE", "auto, switch or lists: how sparse vectors are reduced by UDP; auto takes the switch where that saves bytes"),
-];
 
 fn meeting(first: &impl Fn(&[&'static str]) -> Option<(&'static str, String)>, world: u32) -> Result<Meeting, ConfigError> {
     let address = |name: &'static str, value: String| match value.rsplit_once(':') {
@@ -457,6 +455,14 @@ mod tests {
 
     fn read(variables: &[(&str, &str)]) -> Result<Config, ConfigError> {
         Config::from_variables(|name| variables.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_string()))
+    }
+
+    #[test]
+    fn a_misspelt_variable_is_named_with_the_one_that_is_meant() {
+        let config = Config::new(0, 1, Meeting::Nowhere);
+        let error = config.with_unread_of(["FANIN_SWTICH".to_string()].into_iter()).unwrap_err();
+        assert_eq!(error, ConfigError::Misspelt { name: "FANIN_SWTICH".into(), meant: "FANIN_SWITCH" });
+        assert_eq!(error.to_string(), "FANIN_SWTICH is set, which nothing reads: is FANIN_SWITCH meant?");
     }
 
     #[test]

@@ -15,11 +15,13 @@
 //! | `meeting` | joining: control connection, embedded switch, which path vectors take |
 //! | `link` | the control connection of a running job: liveness, reasons of failures |
 //! | `communicator` | [`Communicator`]: the collectives |
+//! | `core` | what a call needs, shared by callers and threads |
 //! | `call` | one collective: blocks, shares, fingerprints |
 //! | `reproducible` | reductions of floats as reductions of integers, whose bits do not depend on the order |
-//! | `queue` | [`Handle`]: calls in the background, the order of all calls |
+//! | `queue` | [`Handle`]: calls in the background |
+//! | `turns`, `timeouts` | the order of all calls, and how long they wait |
 //! | `variables` | variables of the environment that nothing reads |
-//! | `within` | how long calls wait: [`Communicator::set_timeout`], [`Within`] |
+//! | `within` | [`Communicator::set_timeout`], [`Within`] |
 //! | `host` | [`Host`]: a switch in this process |
 //! | `sparse` | [`Sparse`]: vectors as lists of indices and values |
 //! | `path` | vectors by shared memory, by UDP, or not at all |
@@ -28,10 +30,12 @@
 mod call;
 mod communicator;
 pub mod config;
+mod core;
 mod element;
 mod error;
 mod host;
 mod link;
+mod lock;
 mod meeting;
 mod own_time;
 mod path;
@@ -39,11 +43,13 @@ mod queue;
 mod reproducible;
 mod runner;
 mod sparse;
+mod timeouts;
+mod turns;
 mod variables;
 mod within;
 
-pub use call::{CallOp, RegisteredOperator};
-pub use communicator::{Communicator, Progress};
+pub use call::{CallOp, Progress, RegisteredOperator};
+pub use communicator::Communicator;
 pub use config::{Config, ConfigError, Interrupt, Meeting, Notices, SparsePath, Transport, VARIABLES};
 pub use element::Element;
 pub use error::CommError;

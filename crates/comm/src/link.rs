@@ -3,7 +3,7 @@
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -13,9 +13,10 @@ use fanin_control::{
 };
 use fanin_net::Waker;
 
-use crate::communicator::{Core, Progress};
+use crate::call::Progress;
 use crate::config::{Config, Notices};
 use crate::error::CommError;
+use crate::lock::locked;
 use crate::meeting::{self, Knock};
 use crate::own_time::{self, Stop};
 use crate::runner::{Loss, Runner};
@@ -62,6 +63,9 @@ enum End {
     Lost(Loss),
 }
 
+/// What is done where the switch was restarted.
+type Idle = Box<dyn Fn() + Send + Sync>;
+
 /// What the control thread and the callers of collectives share.
 pub(crate) struct Link {
     job: String,
@@ -78,8 +82,8 @@ pub(crate) struct Link {
     /// How the switch was lost, while it is looked for.
     lost: Mutex<Option<String>>,
     ticket: Mutex<Ticket>,
-    /// Where the job is taken up again if no call runs.
-    core: OnceLock<Weak<Core>>,
+    /// Takes the job up again if no call runs.
+    idle: OnceLock<Idle>,
     /// Another life of the switch has answered: whoever has the engine takes the job up again.
     restarted: AtomicBool,
     /// The connection on which that was done, for the control thread.
@@ -94,11 +98,6 @@ pub(crate) struct Link {
     finished_blocks: AtomicU64,
     /// Interrupts a caller that sleeps in its socket.
     waker: Mutex<Option<Waker>>,
-}
-
-/// The data behind a lock; also where a thread has panicked with it, since every value in here is whole at all times.
-pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Link {
@@ -127,7 +126,7 @@ impl Link {
             looked: Mutex::new(None),
             lost: Mutex::new(None),
             ticket: Mutex::new(Ticket { join, instance: admitted.instance, switch_instance }),
-            core: OnceLock::new(),
+            idle: OnceLock::new(),
             restarted: AtomicBool::new(false),
             fresh: Mutex::new(None),
             writer: Mutex::new(stream.try_clone().map_err(broken)?),
@@ -146,9 +145,9 @@ impl Link {
         Ok((link, thread))
     }
 
-    /// The core that takes the job up again if no call runs.
-    pub(crate) fn set_core(&self, core: Weak<Core>) {
-        let _ = self.core.set(core);
+    /// What takes the job up again if no call runs.
+    pub(crate) fn set_idle(&self, idle: impl Fn() + Send + Sync + 'static) {
+        let _ = self.idle.set(Box::new(idle));
     }
 
     /// Where the switch is.
@@ -417,8 +416,8 @@ impl Link {
             if let Some(fresh) = locked(&self.fresh).take() {
                 return Some(fresh);
             }
-            if let Some(core) = self.core.get().and_then(Weak::upgrade) {
-                core.resume_if_idle();
+            if let Some(idle) = self.idle.get() {
+                idle();
             }
             thread::sleep(Duration::from_millis(1));
         }

@@ -22,14 +22,12 @@ use fanin_systems::{SwitchMlParameters, System};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::{Deserialize, Serialize};
 
-use crate::config::{Config, INTERRUPT_LOOK, Meeting, TIMEOUT_MAX, Transport};
+use crate::config::{Config, INTERRUPT_LOOK, INTERRUPTED, Meeting, TIMEOUT_MAX, Transport};
 use crate::error::CommError;
-use crate::link::locked;
+use crate::lock::locked;
 use crate::own_time::{self, Stop};
-use crate::path::memory;
-use crate::path::patience::INTERRUPTED;
+use crate::path::layout;
 use crate::runner::{Loss, Runner};
-use crate::variables;
 
 /// How often an address is tried at which nobody listens yet.
 const RETRY: Duration = Duration::from_millis(50);
@@ -83,7 +81,7 @@ impl Wanted {
 /// # Errors
 /// [`CommError`], within the configured timeout.
 pub(crate) fn join(config: &Config, wanted: Wanted, runner: &Runner) -> Result<Joined, CommError> {
-    variables::tell(config);
+    config.tell_unread();
     count_job();
     let deadline = Instant::now() + config.timeout;
     let (text, whom) = match &config.meeting {
@@ -570,7 +568,7 @@ impl<'a> Talk<'a> {
     fn offer(&self, admitted: &Admitted) -> (Offer, Result<Segment, String>) {
         let made = self
             .may_share(admitted)
-            .and_then(|()| Segment::create(memory::layout(self.config.world), admitted.instance).map_err(|error| error.to_string()));
+            .and_then(|()| Segment::create(layout::of(self.config.world), admitted.instance).map_err(|error| error.to_string()));
         match &made {
             Ok(segment) => (Offer::At { path: segment.path(), nonce: admitted.instance }, made),
             Err(reason) => (Offer::None { reason: reason.clone() }, made),
@@ -595,7 +593,7 @@ impl<'a> Talk<'a> {
         match serde_json::from_str(offer).map_err(|error| error.to_string())? {
             Offer::None { reason } => Err(reason),
             Offer::At { .. } if self.config.transport == Transport::Udp => Err("UDP was asked for".into()),
-            Offer::At { path, nonce } => Segment::open(&path, memory::layout(self.config.world), nonce).map_err(|error| error.to_string()),
+            Offer::At { path, nonce } => Segment::open(&path, layout::of(self.config.world), nonce).map_err(|error| error.to_string()),
         }
     }
 }

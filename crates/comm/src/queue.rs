@@ -1,66 +1,18 @@
-//! Calls in the background, and the order of all calls.
+//! Calls in the background.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
-use std::sync::{Arc, Condvar, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use fanin_core::CollectiveKind;
 
 use crate::call::{Buffers, CallOp};
-use crate::communicator::Core;
-use crate::config::INTERRUPT_LOOK;
+use crate::core::Core;
 use crate::element::Element;
 use crate::error::CommError;
-use crate::link::locked;
 use crate::sparse::{Entries, Given, SparseReport};
-
-/// Whose turn it is: calls run in the order in which tickets were taken.
-#[derive(Debug, Default)]
-pub(crate) struct Turns {
-    state: Mutex<(u64, u64)>,
-    changed: Condvar,
-}
-
-impl Turns {
-    /// A ticket for the next call.
-    pub(crate) fn take(&self) -> u64 {
-        let mut state = locked(&self.state);
-        state.0 += 1;
-        state.0 - 1
-    }
-
-    /// Waits until it is the turn of `ticket`, which ends when what is returned is dropped: also where a caller panics.
-    /// `look` is called now and then as long as it is not.
-    pub(crate) fn wait(&self, ticket: u64, mut look: impl FnMut()) -> Turn<'_> {
-        let mut state = locked(&self.state);
-        while state.1 != ticket {
-            let (again, waited) = self.changed.wait_timeout(state, INTERRUPT_LOOK).unwrap_or_else(std::sync::PoisonError::into_inner);
-            state = again;
-            if waited.timed_out() {
-                drop(state);
-                look();
-                state = locked(&self.state);
-            }
-        }
-        Turn(self)
-    }
-}
-
-/// A call's turn, for as long as it lives.
-#[must_use]
-pub(crate) struct Turn<'t>(&'t Turns);
-
-impl Drop for Turn<'_> {
-    fn drop(&mut self) {
-        let mut state = locked(&self.0.state);
-        state.1 += 1;
-        if state.0 > state.1 {
-            self.0.changed.notify_all();
-        }
-    }
-}
 
 /// A vector that is lent to a call in the background.
 pub trait Lent: Send + 'static {
@@ -225,30 +177,5 @@ impl Drop for Queue {
         if let Some(thread) = self.thread.take().filter(|thread| thread.thread().id() != thread::current().id()) {
             let _ = thread.join();
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn turns_come_in_the_order_of_tickets() {
-        let turns = Arc::new(Turns::default());
-        let order = Arc::new(Mutex::new(Vec::new()));
-        let tickets: Vec<u64> = (0..8).map(|_| turns.take()).collect();
-        let threads: Vec<_> = tickets
-            .into_iter()
-            .rev()
-            .map(|ticket| {
-                let (turns, order) = (turns.clone(), order.clone());
-                thread::spawn(move || {
-                    let _turn = turns.wait(ticket, || ());
-                    locked(&order).push(ticket);
-                })
-            })
-            .collect();
-        threads.into_iter().for_each(|thread| thread.join().unwrap());
-        assert_eq!(*locked(&order), [0, 1, 2, 3, 4, 5, 6, 7]);
     }
 }

@@ -9,7 +9,6 @@ use fanin_control::Part;
 use fanin_core::{CollectiveKind, ElementOp, ScaledSum, Specials, TotalOrder, payload::BLOCK_ELEMENTS};
 
 use crate::call::{Block, Buffers, Call};
-use crate::communicator::{Core, Engine};
 use crate::error::CommError;
 
 /// Bytes of the integers of a chunk, of all shares together. A chunk waits for its last block before the next one begins, so it is not small;
@@ -24,10 +23,15 @@ pub(crate) struct Scratch {
     integers: Vec<u8>,
 }
 
+/// Kind, operator and length of a part.
+pub(crate) type Reduction = (CollectiveKind, ElementOp, u64);
+
+/// Runs a part as an operation of its own, in place.
+pub(crate) type Run<'r> = dyn FnMut(Part, Reduction, &mut [u8]) -> Result<(), CommError> + 'r;
+
 /// A reduction.
 pub(crate) struct Reproducible<'r, 'b> {
-    core: &'r Core,
-    engine: &'r mut Engine,
+    run: &'r mut Run<'r>,
     /// As it was called.
     whole: Call,
     buffers: &'r mut Buffers<'b>,
@@ -47,19 +51,16 @@ impl Chunk {
 }
 
 impl<'r, 'b> Reproducible<'r, 'b> {
-    pub(crate) fn new(core: &'r Core, engine: &'r mut Engine, whole: Call, buffers: &'r mut Buffers<'b>) -> Self {
-        Reproducible { core, engine, whole, buffers }
+    pub(crate) fn new(run: &'r mut Run<'r>, whole: Call, buffers: &'r mut Buffers<'b>) -> Self {
+        Reproducible { run, whole, buffers }
     }
 
     /// A sum or a mean.
     ///
     /// # Errors
     /// The job has failed.
-    pub(crate) fn sum(mut self, sum: ScaledSum) -> Result<(), CommError> {
-        let mut scratch = std::mem::take(&mut self.engine.scratch);
-        let result = self.run_sum(sum, &mut scratch);
-        self.engine.scratch = scratch;
-        result
+    pub(crate) fn sum(mut self, sum: ScaledSum, scratch: &mut Scratch) -> Result<(), CommError> {
+        self.run_sum(sum, scratch)
     }
 
     fn run_sum(&mut self, sum: ScaledSum, scratch: &mut Scratch) -> Result<(), CommError> {
@@ -88,11 +89,8 @@ impl<'r, 'b> Reproducible<'r, 'b> {
     ///
     /// # Errors
     /// The job has failed.
-    pub(crate) fn extremum(mut self, order: TotalOrder) -> Result<(), CommError> {
-        let mut integers = std::mem::take(&mut self.engine.scratch.integers);
-        let result = self.run_extremum(order, &mut integers);
-        self.engine.scratch.integers = integers;
-        result
+    pub(crate) fn extremum(mut self, order: TotalOrder, scratch: &mut Scratch) -> Result<(), CommError> {
+        self.run_extremum(order, &mut scratch.integers)
     }
 
     fn run_extremum(&mut self, order: TotalOrder, integers: &mut Vec<u8>) -> Result<(), CommError> {
@@ -189,7 +187,7 @@ impl<'r, 'b> Reproducible<'r, 'b> {
     }
 
     fn run(&mut self, part: Part, kind: CollectiveKind, op: ElementOp, elements: u64, vector: &mut [u8]) -> Result<(), CommError> {
-        self.core.run_part(self.engine, part, &self.whole, (kind, op, elements), vector)
+        (self.run)(part, (kind, op, elements), vector)
     }
 }
 

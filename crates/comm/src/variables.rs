@@ -1,11 +1,5 @@
 //! Variables of the environment that look like Fanin's and that nothing reads: misspelt, most likely.
 
-use std::collections::BTreeSet;
-use std::sync::Mutex;
-
-use crate::config::{Config, ConfigError, VARIABLES};
-use crate::link::locked;
-
 /// What they begin with.
 const PREFIX: &str = "FANIN_";
 /// Variables of other parts: of the build of the Python package, and of tests.
@@ -13,6 +7,33 @@ const OTHERS: &[&str] = &["FANIN_PROFILE"];
 const TESTS: &str = "FANIN_TEST_";
 /// A name is taken for another one that is misspelt where so many letters are wrong, too many or missing.
 const LETTERS_MAX: usize = 2;
+
+/// The variables that [`Config::from_env`](crate::Config::from_env) reads, what each means, and its default.
+pub const VARIABLES: &[(&str, &str)] = &[
+    ("FANIN_RANK", "this process's rank; else RANK (torchrun), OMPI_COMM_WORLD_RANK (mpirun), 0"),
+    ("FANIN_WORLD", "number of ranks; else WORLD_SIZE, OMPI_COMM_WORLD_SIZE, 1"),
+    ("FANIN_SWITCH", "HOST:PORT of a switch (`fanin switch`)"),
+    ("FANIN_RENDEZVOUS", "HOST:PORT where rank 0 listens if there is no switch; else MASTER_ADDR:(MASTER_PORT + 1)"),
+    ("FANIN_JOB", "the job's name, the same at all ranks; else TORCHELASTIC_RUN_ID, `default`"),
+    ("FANIN_TIMEOUT", "how long to wait for other ranks or the switch, as 5s or 300ms; 60s"),
+    ("FANIN_STALL_NOTICE", "after how long without progress to say why, as 5s or 300ms; 5s"),
+    ("FANIN_TRANSPORT", "auto, udp or shm; auto takes shared memory where all ranks are on one host"),
+    ("FANIN_WAIT", "adaptive (spin, yield, then sleep) or busy (never sleep); adaptive"),
+    ("FANIN_BIND", "the local IP address to send from; by default the one that leads to the switch"),
+    ("FANIN_PAYLOAD", "bytes of elements in a packet, as 1024 or 8KiB; by default what the path carries"),
+    ("FANIN_WINDOW", "packets under way; by default the switch chooses"),
+    ("FANIN_FIXED_POINT", "1 sums floats as block fixed point, as hardware switches do; 0"),
+    ("FANIN_REPRODUCIBLE", "1 reduces floats to the same bits whatever the order, the path and the switches; 0"),
+    ("FANIN_SPARSE", "auto, switch or lists: how sparse vectors are reduced by UDP; auto takes the switch where that saves bytes"),
+];
+
+/// A name that is nearly one that is read.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Misspelt {
+    pub(crate) name: String,
+    /// The one that is meant, most likely.
+    pub(crate) meant: &'static str,
+}
 
 /// The names of all variables of the environment.
 pub fn environment() -> impl Iterator<Item = String> {
@@ -22,8 +43,8 @@ pub fn environment() -> impl Iterator<Item = String> {
 /// Those that nothing reads.
 ///
 /// # Errors
-/// [`ConfigError::Misspelt`] for one that is nearly one that is read.
-pub(crate) fn unread(names: impl Iterator<Item = String>) -> Result<Vec<String>, ConfigError> {
+/// [`Misspelt`] for one that is nearly one that is read.
+pub(crate) fn unread(names: impl Iterator<Item = String>) -> Result<Vec<String>, Misspelt> {
     let is_known = |name: &str| OTHERS.contains(&name) || name.starts_with(TESTS) || VARIABLES.iter().any(|(known, _)| *known == name);
     let mut unread: Vec<String> = names.filter(|name| name.starts_with(PREFIX) && !is_known(name)).collect();
     unread.sort_unstable();
@@ -32,28 +53,17 @@ pub(crate) fn unread(names: impl Iterator<Item = String>) -> Result<Vec<String>,
         if let Some((letters, meant)) = near
             && letters <= LETTERS_MAX
         {
-            return Err(ConfigError::Misspelt { name: name.clone(), meant });
+            return Err(Misspelt { name: name.clone(), meant });
         }
     }
     Ok(unread)
-}
-
-/// Tells the user of them, of each once.
-pub(crate) fn tell(config: &Config) {
-    static TOLD: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
-    let mut told = locked(&TOLD);
-    for name in &config.unread {
-        if told.insert(name.clone()) {
-            config.notices.tell(&format!("{name} is set, which nothing reads"));
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn of(names: &[&str]) -> Result<Vec<String>, ConfigError> {
+    fn of(names: &[&str]) -> Result<Vec<String>, Misspelt> {
         unread(names.iter().map(ToString::to_string))
     }
 
@@ -68,8 +78,7 @@ mod tests {
             ("FANIN_FIXEDPOINT", "FANIN_FIXED_POINT"),
         ] {
             let error = of(&["FANIN_COLOUR", name]).unwrap_err();
-            assert_eq!(error, ConfigError::Misspelt { name: name.into(), meant });
-            assert_eq!(error.to_string(), format!("{name} is set, which nothing reads: is {meant} meant?"));
+            assert_eq!(error, Misspelt { name: name.into(), meant });
         }
     }
 }

@@ -1,6 +1,5 @@
 //! How long calls wait: as the communicator does, or in a time of their own.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use fanin_core::{CollectiveKind, ElementOp};
@@ -11,38 +10,6 @@ use crate::config::Config;
 use crate::error::CommError;
 use crate::queue::Lent;
 use crate::sparse::Sparse;
-
-/// Timeouts of calls.
-#[derive(Debug)]
-pub(crate) struct Timeouts {
-    /// Of those that are made from now on, in ns.
-    next: AtomicU64,
-    /// Of the one whose turn it is, in ns: there is one at a time.
-    running: AtomicU64,
-}
-
-impl Timeouts {
-    pub(crate) fn new(timeout: Duration) -> Self {
-        Timeouts { next: AtomicU64::new(nanoseconds(timeout)), running: AtomicU64::new(nanoseconds(timeout)) }
-    }
-
-    pub(crate) fn next(&self) -> Duration {
-        Duration::from_nanos(self.next.load(Ordering::Relaxed))
-    }
-
-    pub(crate) fn running(&self) -> Duration {
-        Duration::from_nanos(self.running.load(Ordering::Relaxed))
-    }
-
-    /// A call's turn has come.
-    pub(crate) fn begin(&self, timeout: Duration) {
-        self.running.store(nanoseconds(timeout), Ordering::Relaxed);
-    }
-}
-
-fn nanoseconds(timeout: Duration) -> u64 {
-    u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX)
-}
 
 impl Communicator {
     /// How long calls that are made from now on wait for other ranks or the switch.
@@ -57,7 +24,7 @@ impl Communicator {
     /// [`CommError::Config`] for a time that is too short or too long.
     pub fn set_timeout(&self, timeout: Duration) -> Result<(), CommError> {
         Config::check_timeout("timeout", timeout)?;
-        self.core().timeouts.next.store(nanoseconds(timeout), Ordering::Relaxed);
+        self.core().timeouts.set_next(timeout);
         Ok(())
     }
 

@@ -61,7 +61,7 @@ impl Http {
                 }
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept an HTTP connection");
-                    tokio::time::sleep(crate::service::ACCEPT_PAUSE).await;
+                    tokio::time::sleep(crate::accept::ACCEPT_PAUSE).await;
                     continue;
                 }
             };

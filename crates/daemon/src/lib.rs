@@ -25,6 +25,7 @@
 #[cfg(test)]
 extern crate self as fanin_daemon;
 
+mod accept;
 mod clock;
 mod compile;
 pub mod config;

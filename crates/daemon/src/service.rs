@@ -17,6 +17,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::time::{Instant, sleep_until};
 
+use crate::accept::{ACCEPT_PAUSE, EMFILE, ENFILE};
 use crate::clock::OwnClock;
 use crate::compile::{Compiled, Compiler};
 use crate::config::DaemonConfig;
@@ -25,13 +26,6 @@ use crate::http::{Http, Scrape, well_until};
 use crate::metrics::{JobView, Totals, View, render};
 use crate::process::ProcessStatus;
 use crate::worker::{JobWorker, JobWorkers, Ports};
-
-/// How long to wait where the kernel has no descriptor for a new connection.
-pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-
-/// The kernel's numbers for "no descriptor is left", of this process and of the machine.
-pub(crate) const EMFILE: i32 = 24;
-pub(crate) const ENFILE: i32 = 23;
 
 /// How often the data plane's counts are looked at.
 const TRAFFIC_INTERVAL: Duration = Duration::from_millis(250);

@@ -101,6 +101,10 @@ const LAYERS: &[Layer] = &[
             "fanin-models",
             "fanin-transparent",
             "fanin-workload",
+            "fanin-pictures",
+            "fanin-repro",
+            "fanin-testbed",
+            "fanin-doctor",
         ],
         internal_dev: &[],
         external: None,
@@ -119,10 +123,36 @@ const LAYERS: &[Layer] = &[
         internal_dev: &[],
         external: None,
     },
+    // What commands do, without arguments, printing and exit codes: for the program, for Python and for other crates.
+    Layer { name: "fanin-pictures", internal: &["fanin-models", "fanin-plan"], internal_dev: &[], external: None },
+    Layer { name: "fanin-repro", internal: &["fanin-models", "fanin-pictures", "fanin-plan"], internal_dev: &[], external: None },
+    Layer {
+        name: "fanin-testbed",
+        internal: &[
+            "fanin-core",
+            "fanin-systems",
+            "fanin-sim",
+            "fanin-net",
+            "fanin-runtime",
+            "fanin-control",
+            "fanin-daemon",
+            "fanin-plan",
+            "fanin-fabric",
+            "fanin-pictures",
+        ],
+        internal_dev: &[],
+        external: None,
+    },
+    Layer { name: "fanin-doctor", internal: &["fanin-net", "fanin-control", "fanin-comm"], internal_dev: &[], external: None },
     // Data of workloads: neither protocols nor drivers.
     Layer { name: "fanin-workload", internal: &["fanin-core"], internal_dev: &[], external: None },
     Layer { name: "fanin-fabric", internal: &["fanin-core", "fanin-plan"], internal_dev: &["fanin-sim"], external: Some(&["serde"]) },
-    Layer { name: "fanin-py", internal: &["fanin-comm", "fanin-plan"], internal_dev: &[], external: None },
+    Layer {
+        name: "fanin-py",
+        internal: &["fanin-comm", "fanin-plan", "fanin-fabric", "fanin-pictures", "fanin-repro", "fanin-testbed"],
+        internal_dev: &[],
+        external: None,
+    },
     Layer { name: "fanin-lint", internal: &[], internal_dev: &[], external: None },
 ];
 

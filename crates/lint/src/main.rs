@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`layers`] | which crate may import which, what pure crates may depend on, which Cargo features may exist |
 //! | [`isolation`] | no system imports another one |
+//! | [`circles`] | files of a crate import each other in no circle |
 //! | [`purity`] | no `unsafe`, clocks, threads, sockets, files or hash maps where they do not belong |
 //! | [`text`] | lengths of files, words that must not appear |
 //! | [`parts`] | every file of tests that are one program is in it |
@@ -13,6 +14,7 @@
 //! Each rule is a function from data to violations, and each has a test in which it fails.
 #![forbid(unsafe_code)]
 
+mod circles;
 mod isolation;
 mod layers;
 mod links;
@@ -66,6 +68,7 @@ fn check() -> Result<Vec<Violation>> {
     let repository = Repository::load()?;
     let mut violations = layers::check(&repository.packages);
     violations.extend(isolation::check(&repository));
+    violations.extend(circles::check(&repository));
     violations.extend(purity::check(&repository));
     violations.extend(text::check(&repository));
     violations.extend(parts::check(&repository));

@@ -30,12 +30,14 @@ pub mod send;
 pub mod shm;
 pub mod socket;
 pub mod stream;
+mod waker;
 
 pub use faults::{FaultKind, FaultPlan};
 pub use port::{Flushed, FrameBatch, FrameQueue, Offload, PacketPort, PortError};
 pub use receive::{Receiver, Run};
 pub use send::{DestinationId, SendStatistics, Sender, SenderConfig};
-pub use socket::{NetError, Readiness, Socket, SocketConfig, Waker};
+pub use socket::{NetError, Readiness, Socket, SocketConfig};
+pub use waker::Waker;
 
 /// The longest datagram and the longest batch, in bytes: 65,535 less the longest of the IP headers (40) and the UDP header (8).
 pub const DATAGRAM_BYTES_MAX: usize = 65_487;

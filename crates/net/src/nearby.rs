@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use crate::socket::Waker;
+use crate::waker::Waker;
 
 /// Empty parcels that an inbox keeps.
 const SPARE_MAX: usize = 32;

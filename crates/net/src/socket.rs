@@ -2,7 +2,6 @@
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +10,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg_addr, sockopt};
 
 use crate::nearby::Inbox;
+use crate::waker::Waker;
 
 /// Where to bind and how large the kernel's buffers should be.
 #[derive(Clone, Debug)]
@@ -70,18 +70,6 @@ pub struct Readiness {
     pub woken: bool,
 }
 
-/// Ends a [`Socket::wait`] from another thread.
-#[derive(Clone, Debug)]
-pub struct Waker(Arc<OwnedFd>);
-
-impl Waker {
-    /// Makes the present or the next [`Socket::wait`] return at once.
-    pub fn wake(&self) {
-        // The only failure is a counter that is full, and then the socket is awake anyway.
-        let _ = rustix::io::write(&*self.0, &1u64.to_ne_bytes());
-    }
-}
-
 /// A UDP socket that sends and receives in batches.
 pub struct Socket {
     udp: UdpSocket,
@@ -121,7 +109,7 @@ impl Socket {
             tracing::warn!("no UDP receive offload (GRO) here: every datagram is delivered on its own");
         }
         let ecn = config.ecn_capable.then_some(EcnCodepoint::Ect0);
-        let wake = Waker(Arc::new(wake));
+        let wake = Waker::new(wake);
         let is_nearby = config.nearby && !address.ip().is_unspecified();
         let inbox = is_nearby.then(|| Inbox::open(address, config.receive_buffer_bytes, wake.clone()));
         Ok(Socket { udp, state, address, ecn, wake, inbox, receive_buffer_bytes, send_buffer_bytes })

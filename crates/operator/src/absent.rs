@@ -3,7 +3,7 @@
 use fanin_core::{CustomKernel, CustomLayout};
 
 use crate::error::OperatorError;
-use crate::operator::{Digest, Faults};
+use crate::identity::{Digest, Faults};
 
 /// There is none.
 pub(crate) enum Program {}

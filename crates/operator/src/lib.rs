@@ -34,8 +34,7 @@
 mod admission;
 mod error;
 mod examination;
-#[cfg(feature = "wasm")]
-mod kernel;
+mod identity;
 pub mod limits;
 mod operator;
 #[cfg(feature = "wasm")]
@@ -52,4 +51,5 @@ pub fn find_traps_by_signals() {
 
 pub use error::OperatorError;
 pub use examination::{Broken, Examined, Order, examine};
-pub use operator::{CustomOperator, Digest, Faults};
+pub use identity::{Digest, Faults};
+pub use operator::CustomOperator;

@@ -1,60 +1,14 @@
 //! A module that was checked and compiled.
 
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use fanin_core::{CustomLayout, CustomOp, PayloadOp};
-use sha2::{Digest as _, Sha256};
 
 use crate::error::OperatorError;
+use crate::identity::{Digest, Faults};
 use crate::limits;
 use crate::program::Program;
-
-/// The SHA-256 of a module's bytes: two operators with the same one do the same.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Digest(pub [u8; 32]);
-
-impl Digest {
-    /// Of a module.
-    pub fn of(module: &[u8]) -> Self {
-        Digest(Sha256::digest(module).into())
-    }
-
-    /// Its first bytes as a number, for where 32 bytes are too many.
-    pub fn short(&self) -> u64 {
-        u64::from_be_bytes(*self.0.first_chunk().expect("32 bytes"))
-    }
-}
-
-/// As 64 hexadecimal digits.
-impl fmt::Display for Digest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
-    }
-}
-
-impl fmt::Debug for Digest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-/// Where the first failure of an operator is written down, by whichever of its kernels fails first.
-#[derive(Clone, Debug, Default)]
-pub struct Faults(Arc<OnceLock<String>>);
-
-impl Faults {
-    /// What has failed, and how; `None` while nothing has.
-    pub fn first(&self) -> Option<&str> {
-        self.0.get().map(String::as_str)
-    }
-
-    /// Writes a failure down; the first one stays.
-    #[cfg(feature = "wasm")]
-    pub(crate) fn tell(&self, text: String) {
-        let _ = self.0.set(text);
-    }
-}
 
 /// An operator: a WebAssembly module that has been checked and compiled. Cheap to clone.
 #[derive(Clone)]

@@ -1,5 +1,7 @@
 //! A compiled module, and its instances.
 
+mod kernel;
+
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -11,9 +13,9 @@ use wasmtime::{
 
 use crate::admission;
 use crate::error::OperatorError;
-use crate::kernel::WasmKernel;
+use crate::identity::{Digest, Faults};
 use crate::limits;
-use crate::operator::{Digest, Faults};
+use kernel::WasmKernel;
 
 /// The version of what modules export.
 const ABI: i32 = 1;

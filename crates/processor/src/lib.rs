@@ -19,7 +19,6 @@ mod blocks;
 pub mod config;
 mod cores;
 mod gauge;
-mod handlers;
 pub mod run;
 mod sending;
 

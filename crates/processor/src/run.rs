@@ -1,5 +1,7 @@
 //! The event loop, and what comes out of a run.
 
+mod handlers;
+
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -7,8 +9,8 @@ use crate::blocks::{Block, Buffer, Sum};
 use crate::config::{Config, ConfigError, Design, TICKS, ticks};
 use crate::cores::{Cores, Packet};
 use crate::gauge::Gauge;
-use crate::handlers::{Phase, Task};
 use crate::sending::Hosts;
+use handlers::{Phase, Task};
 
 /// What happens at one time happens in this order: cores that end take no place in a queue that a packet of the same time joins.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]

@@ -6,7 +6,11 @@
 //! | `handle` | `Handle`: calls in the background |
 //! | `sparse` | `SparseResult`: results of sparse allreduces |
 //! | `host` | `Host`: a switch in this process |
+//! | `given` | plans and their like: dictionaries, texts and files |
+//! | `watch` | long work, while this thread listens to signals |
 //! | `simulate` | `simulate`: plans, run by the code of `fanin sim` |
+//! | `repro` | `repro`: papers' figures, by the code of `fanin repro` |
+//! | `testbed` | `testbed`: workloads on real processes, by the code of `fanin testbed` |
 //! | `table` | `Table`: results as Arrow tables |
 //! | `operator` | `CustomOperator`: operators that jobs bring along |
 //! | `settings` | keyword arguments and the environment become a configuration |
@@ -20,15 +24,19 @@ use pyo3::prelude::*;
 
 mod communicator;
 mod errors;
+mod given;
 mod handle;
 mod host;
 mod interrupt;
 mod memory;
 mod operator;
+mod repro;
 mod settings;
 mod simulate;
 mod sparse;
 mod table;
+mod testbed;
+mod watch;
 
 #[pymodule]
 mod _native {
@@ -43,6 +51,12 @@ mod _native {
     #[pymodule_export]
     use crate::operator::CustomOperator;
     #[pymodule_export]
+    use crate::repro::Reproduction;
+    #[pymodule_export]
+    use crate::repro::papers;
+    #[pymodule_export]
+    use crate::repro::repro;
+    #[pymodule_export]
     use crate::simulate::Results;
     #[pymodule_export]
     use crate::simulate::simulate;
@@ -50,6 +64,10 @@ mod _native {
     use crate::sparse::SparseResult;
     #[pymodule_export]
     use crate::table::Table;
+    #[pymodule_export]
+    use crate::testbed::TestbedResults;
+    #[pymodule_export]
+    use crate::testbed::testbed;
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

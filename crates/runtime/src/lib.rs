@@ -30,6 +30,7 @@ pub mod counters;
 mod driver;
 pub mod fabric;
 mod linger;
+mod member;
 mod outlet;
 mod peers;
 mod residents;

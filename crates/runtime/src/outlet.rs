@@ -1,5 +1,7 @@
 //! The way out: what a node sends is framed and written into the batch of its destination.
 
+mod over_links;
+
 use fanin_core::{
     Address, BlockExponent, Body, DropReason, Egress, Event, FixedPoint, FlowLabel, Instant, JobId, OpError, Pair, Payload, Piece, Role,
     Route, TrafficClass, Tx, Via, Wire,
@@ -10,8 +12,8 @@ use fanin_wire::hop::{HopHeader, RestCheck};
 
 use crate::counters::Counters;
 use crate::fabric::links::Links;
+use crate::member::Member;
 use crate::peers::{PeerIndex, Peers};
-use crate::residents::Member;
 use crate::tensors::Tensors;
 
 /// A cache line.

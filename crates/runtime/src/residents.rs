@@ -4,6 +4,7 @@ use fanin_core::{Instant, JobId, Node, Role};
 use fanin_net::Socket;
 
 use crate::counters::Counters;
+use crate::member::Member;
 use crate::outlet::{Lent, Outlet};
 use crate::tensors::Tensors;
 
@@ -11,16 +12,6 @@ use crate::tensors::Tensors;
 struct Resident<N> {
     node: N,
     jobs: u32,
-}
-
-/// A job at a node, with counts of its own.
-pub(crate) struct Member {
-    pub(crate) job: JobId,
-    pub(crate) role: Role,
-    pub(crate) system: u8,
-    pub(crate) counters: Counters,
-    /// Which node.
-    resident: usize,
 }
 
 /// All nodes, and all jobs by number and role.

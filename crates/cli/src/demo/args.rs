@@ -4,6 +4,7 @@ use anyhow::{Result, ensure};
 use clap::{Args, ValueEnum};
 
 use super::nodes;
+use super::system::DemoSystem;
 use crate::allreduce::Way;
 use crate::quantities;
 
@@ -85,30 +86,6 @@ impl DemoArgs {
     /// How vectors are to travel.
     pub(super) fn way(&self) -> Way {
         if self.has_faults() { Way::Udp } else { self.transport }
-    }
-}
-
-/// The systems that the demo can run.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum DemoSystem {
-    /// A switch process with a pool of slots, as `fanin switch` runs it; workers use communicators.
-    #[value(name = "switchml")]
-    SwitchMl,
-    /// A tree whose root is a switch process.
-    Tree,
-    /// Workers in a ring; no switch.
-    Ring,
-}
-
-impl DemoSystem {
-    /// The name in results.
-    pub const fn name(self) -> &'static str {
-        match self {
-            DemoSystem::Tree => "tree",
-            DemoSystem::Ring => "ring",
-            DemoSystem::SwitchMl => "switchml",
-        }
     }
 }
 

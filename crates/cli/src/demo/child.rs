@@ -25,8 +25,8 @@ use fanin_core::{DropReason, RetransmitReason};
 use fanin_net::{FaultKind, FaultPlan, Waker};
 use fanin_runtime::Statistics;
 
-use super::DemoSystem;
 use super::messages::{ChildStatistics, Order, Report, Setup};
+use super::system::DemoSystem;
 
 /// How long a child whose parent has gone may take to leave its loop.
 const ORPHAN_LIMIT: Duration = Duration::from_secs(2);

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
-use super::DemoSystem;
+use super::system::DemoSystem;
 use crate::allreduce::Way;
 
 /// What a child is to be.

@@ -9,8 +9,8 @@ use fanin_core::{Address, Duration, ElementOp, JobId, NetworkMap, NodeId, PortId
 use fanin_runtime::{NodeConfig, PeerConfig};
 use fanin_systems::{AnyNode, JobSpec, RingOrder, RingParameters, SwitchMlParameters, System, build};
 
-use super::DemoSystem;
 use super::messages::Setup;
+use super::system::DemoSystem;
 
 /// A node of any system.
 pub(super) type DemoNode = AnyNode<[u8]>;

@@ -3,8 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-
-use super::place::PlaceName;
+use fanin_testbed::place;
 
 /// Run a workload on a fabric of real switch and host processes on this machine, and check every element of every result.
 ///
@@ -41,6 +40,24 @@ pub struct TestbedArgs {
     /// Only read both files, and print the fabric with every node and link by name.
     #[arg(long, conflicts_with_all = ["out", "logs", "format"])]
     pub check: bool,
+}
+
+/// Where the processes run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum PlaceName {
+    /// Ports on 127.0.0.1; needs no privilege.
+    Loopback,
+    /// A network namespace for each node and a veth for each link, whose rate `tc` bounds; needs root.
+    Namespaces,
+}
+
+impl From<PlaceName> for place::PlaceName {
+    fn from(name: PlaceName) -> Self {
+        match name {
+            PlaceName::Loopback => place::PlaceName::Loopback,
+            PlaceName::Namespaces => place::PlaceName::Namespaces,
+        }
+    }
 }
 
 /// Output formats.

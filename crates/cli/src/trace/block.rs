@@ -12,7 +12,7 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::frames::Traced;
-use crate::plot::{FONT, INK, MUTED};
+use fanin_pictures::plot::{FONT, INK, MUTED};
 
 pub use fanin_systems::block_of as of;
 

@@ -1,5 +1,7 @@
 //! Vectors by UDP: SwitchML between this rank and the switch.
 
+mod resume;
+
 use std::sync::Arc;
 
 use fanin_control::{Admitted, FailureKind, header_bytes_max};
@@ -15,13 +17,12 @@ use fanin_systems::{AnyNode, JobSpec, OfferNumbers, build};
 
 use super::VERDICT_WAIT;
 use super::patience::Patience;
-use super::resume::Memory;
 use super::traffic::Traffic;
-use crate::call::{Blocks, Buffers, Call};
-use crate::communicator::is_copy;
+use crate::call::{Blocks, Buffers, Call, is_copy};
 use crate::config::Config;
 use crate::error::CommError;
 use crate::link::Link;
+use resume::Memory;
 
 /// The first retransmission timeout. It holds until the first answer, so it may be generous.
 const RTO_INITIAL: SimDuration = SimDuration::from_ms(100);

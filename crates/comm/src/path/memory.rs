@@ -4,41 +4,28 @@ use std::time::Duration;
 
 use fanin_control::FailureKind;
 use fanin_core::{DType, OpError, OrderedReduction, Rank};
-use fanin_net::shm::{Inputs, Layout, Pool, Trouble};
+use fanin_net::shm::{Inputs, Pool, Trouble};
 use fanin_net::stream::{Upcoming, copy_past_caches};
 use fanin_operator::CustomOperator;
 
 use super::VERDICT_WAIT;
+use super::layout::BLOCK_BYTES_MAX;
 use super::operators::Operators;
 use super::patience::Patience;
-use crate::call::{Block, Blocks, Buffers, Call};
-use crate::communicator::is_copy;
+use crate::call::{Block, Blocks, Buffers, Call, is_copy};
 use crate::error::CommError;
 use crate::link::Link;
 
-/// The longest block in bytes: what all ranks put into it, and its result, should stay in a core's own cache.
-const BLOCK_BYTES_MAX: u32 = 64 << 10;
 /// The shortest block into which a longer vector is cut: below that, meeting costs more than summing.
 const BLOCK_BYTES_MIN: u64 = 16 << 10;
 /// Into how many blocks a vector of medium length is cut, so that ranks copy while others sum.
 const BLOCKS_WANTED: u64 = 8;
-/// How far ranks may be apart, in blocks. Where there are more ranks than cores, ranks take turns, and a turn is as long as that: with 16
-/// blocks a vector of 64 MiB is summed in a quarter of the turns that it takes with 4.
-const SLOTS_MIN: u32 = 4;
-const SLOTS_MAX: u32 = 16;
-/// How many blocks all slots hold, of inputs and results: 8 MiB, which stay in a cache that cores share.
-const AREAS_MAX: u32 = 128;
 /// After how many blocks it is written down that the call goes on.
 const PATIENCE_BLOCKS: u64 = 4;
 /// Sums are computed piece by piece, so that a piece of the result stays in the first-level cache while all inputs pass by.
 const TILE_BYTES: usize = 8 << 10;
 /// How long a rank sleeps at most before it looks whether the job has failed.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
-
-/// How memory for `world` ranks is divided.
-pub(crate) fn layout(world: u32) -> Layout {
-    Layout { world, slots: (AREAS_MAX / (world + 1)).clamp(SLOTS_MIN, SLOTS_MAX), block_bytes: BLOCK_BYTES_MAX }
-}
 
 /// One rank's end of the shared memory.
 pub(crate) struct MemoryPath {

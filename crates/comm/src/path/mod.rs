@@ -2,10 +2,10 @@
 
 pub(crate) mod alone;
 pub(crate) mod datagrams;
+pub(crate) mod layout;
 pub(crate) mod memory;
 pub(crate) mod operators;
 pub(crate) mod patience;
-mod resume;
 pub(crate) mod traffic;
 
 use std::fmt;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::config::{INTERRUPT_LOOK, Interrupt};
+use crate::config::{INTERRUPT_LOOK, INTERRUPTED, Interrupt};
 use crate::error::CommError;
 use crate::link::Link;
 use crate::own_time;
@@ -10,9 +10,6 @@ use crate::own_time;
 /// The switch ends a job after its patience, in the same words for all ranks; a rank that hears nothing of that by so much later ends by
 /// itself.
 const GRACE: Duration = Duration::from_secs(3);
-
-/// Why a job ends whose user does not want to wait any more.
-pub(crate) const INTERRUPTED: &str = "interrupted by its user";
 
 /// The patience of one call.
 pub(crate) struct Patience<'a> {

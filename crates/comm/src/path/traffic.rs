@@ -4,7 +4,7 @@ use std::sync::Mutex;
 
 use fanin_runtime::{Statistics, Watch};
 
-use crate::link::locked;
+use crate::lock::locked;
 
 /// Counts that any thread may look at while a call runs.
 pub(crate) struct Traffic(Mutex<Lives>);

@@ -21,12 +21,11 @@ use fanin_control::FailureKind;
 use fanin_core::{CollectiveKind, DType, ElementOp, Operator};
 
 use crate::call::{Buffers, Call, SparseStep};
-use crate::communicator::Core;
-use crate::config::{Config, SparsePath};
+use crate::config::{Config, INTERRUPTED, SparsePath};
+use crate::core::Core;
 use crate::element::Element;
 use crate::error::CommError;
-use crate::link::locked;
-use crate::path::patience::INTERRUPTED;
+use crate::lock::locked;
 pub(crate) use lists::Entries;
 use lists::{Collection, Packed};
 use report::Choices;

@@ -1,5 +1,7 @@
 //! Real elements: little-endian, unaligned bytes on the wire; element type and operator belong to the job.
 
+mod custom;
+
 use half::{bf16, f16};
 
 use super::custom::PayloadOp;

@@ -19,7 +19,7 @@ use tokio::time::timeout;
 
 use super::memory::Memory;
 use super::nodes::{port_status, reasons};
-use crate::service::{ACCEPT_PAUSE, EMFILE, ENFILE};
+use crate::accept::{ACCEPT_PAUSE, EMFILE, ENFILE};
 
 /// Connections at once; beyond that, the one that has asked nothing for longest makes room.
 const CONNECTIONS_MAX: usize = 64;

@@ -11,7 +11,7 @@ use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use rustix::thread::futex;
 
-use super::segment::SegmentError;
+use super::layout::SegmentError;
 
 fn system(what: &'static str) -> impl Fn(io::Error) -> SegmentError {
     move |source| SegmentError::System { what, source }

@@ -25,6 +25,7 @@
 //! areas never move, never shrink (the memory is sealed) and hold plain bytes. The tests of this module also run in Miri, which sees races
 //! and accesses out of bounds: `cargo +nightly miri test -p fanin-net --lib shm`.
 
+mod layout;
 #[cfg(not(miri))]
 mod mapping;
 #[cfg(miri)]
@@ -33,5 +34,6 @@ mod mapping;
 pub mod pool;
 pub mod segment;
 
+pub use layout::{Layout, SegmentError};
 pub use pool::{Inputs, Pool, Trouble, Waiting};
-pub use segment::{Layout, Segment, SegmentError};
+pub use segment::Segment;

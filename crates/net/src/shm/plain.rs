@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread;
 use std::time::Duration;
 
-use super::segment::SegmentError;
+use super::layout::SegmentError;
 
 /// Memory that can be opened again by its path.
 static MADE: Mutex<BTreeMap<String, Weak<Plain>>> = Mutex::new(BTreeMap::new());

@@ -2,88 +2,14 @@
 #![allow(unsafe_code)]
 
 use std::ptr::NonNull;
+use std::slice;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::{io, slice};
 
+use super::layout::{LINE_BYTES, Layout, SegmentError};
 use super::mapping::Mapping;
 
-/// Areas that different ranks write begin at multiples of this, so that no two share a cache line (or a pair of them that is fetched
-/// together).
-const LINE_BYTES: usize = 128;
-/// Input and result areas begin at multiples of a page.
-const PAGE_BYTES: usize = 4_096;
 /// What the first eight bytes are: name and version of the layout.
 const MAGIC: u64 = u64::from_le_bytes(*b"fanin-02");
-
-/// The ranks that can share one segment.
-pub const WORLD_MAX: u32 = 1_024;
-/// The largest segment in bytes.
-const SEGMENT_BYTES_MAX: usize = 4 << 30;
-
-/// How a segment is divided.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Layout {
-    /// Number of ranks, 1 to [`WORLD_MAX`].
-    pub world: u32,
-    /// Slots, at least 1: how far a rank may be ahead of the slowest one, in blocks.
-    pub slots: u32,
-    /// The longest block in bytes; a multiple of 4096.
-    pub block_bytes: u32,
-}
-
-impl Layout {
-    fn check(&self) -> Result<(), SegmentError> {
-        let valid = (1..=WORLD_MAX).contains(&self.world)
-            && (1..=4_096).contains(&self.slots)
-            && self.block_bytes > 0
-            && (self.block_bytes as usize).is_multiple_of(PAGE_BYTES);
-        if valid && self.bytes() <= SEGMENT_BYTES_MAX { Ok(()) } else { Err(SegmentError::Layout(*self)) }
-    }
-
-    fn ranks_at(&self) -> usize {
-        LINE_BYTES * 2
-    }
-
-    fn slots_at(&self) -> usize {
-        (self.ranks_at() + self.world as usize * LINE_BYTES).next_multiple_of(PAGE_BYTES)
-    }
-
-    /// Counters, then a signature and a flag for each rank.
-    fn slot_head_bytes(&self) -> usize {
-        (LINE_BYTES + self.world as usize * 8).next_multiple_of(PAGE_BYTES)
-    }
-
-    fn slot_bytes(&self) -> usize {
-        self.slot_head_bytes() + (self.world as usize + 1) * self.block_bytes as usize
-    }
-
-    /// Bytes of the whole segment.
-    pub fn bytes(&self) -> usize {
-        self.slots_at() + self.slots as usize * self.slot_bytes()
-    }
-}
-
-/// Why a segment cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum SegmentError {
-    /// The layout is not possible.
-    #[error("shared memory for {} ranks with {} slots of {} bytes is not possible", .0.world, .0.slots, .0.block_bytes)]
-    Layout(Layout),
-    /// The kernel did not make or map it.
-    #[error("shared memory: {what}: {source}")]
-    System {
-        /// What was tried.
-        what: &'static str,
-        /// What the kernel said.
-        source: io::Error,
-    },
-    /// It is not the segment that was meant.
-    #[error("{path} is not the job's shared memory (another process, or another version of Fanin)")]
-    Foreign {
-        /// Where it was found.
-        path: String,
-    },
-}
 
 /// Memory that the ranks of a job share.
 #[derive(Debug)]

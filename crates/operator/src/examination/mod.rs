@@ -8,7 +8,8 @@ mod values;
 
 use fanin_core::{CustomOp, DType};
 
-use crate::operator::{CustomOperator, Faults};
+use crate::identity::Faults;
+use crate::operator::CustomOperator;
 pub use order::Order;
 use order::{agreement, same_but_for_nans};
 use values::{Sample, Values};

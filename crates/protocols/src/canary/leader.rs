@@ -1,6 +1,8 @@
 //! A worker's duties as the leader of some of its job's blocks: sums what comes, remembers which switches must be restored, and sends
 //! the sum back. What it does about losses is in [`super::recovery`].
 
+pub(super) mod recovery;
+
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
@@ -14,12 +16,12 @@ use super::cut::Cut;
 use super::places::Places;
 use super::planted::Planted;
 use super::pool::Pool;
-use super::recovery::Trouble;
 use super::watch::Watch;
 use super::{app_of, flow_of};
 use crate::shared::excuses::Excuses;
 use crate::shared::rtt::rebased;
 use crate::shared::state::node_state;
+use recovery::Trouble;
 
 /// Where a collision happened: the switch, and the port by which the packet came there.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

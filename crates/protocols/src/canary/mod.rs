@@ -154,7 +154,6 @@
 //! descriptor's first packet to the broadcast, as the paper's model of memory does (`canary 6`), though the sum itself is needed only until
 //! it is sent on.
 
-mod asking;
 mod clock;
 mod config;
 mod cut;
@@ -166,7 +165,6 @@ mod leader;
 mod places;
 mod planted;
 mod pool;
-mod recovery;
 mod shared;
 mod switch;
 mod table;

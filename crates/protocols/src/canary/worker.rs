@@ -1,6 +1,8 @@
 //! The worker of a Canary job: sends its contributions towards each block's leader, leads some blocks itself, and takes the sums. What it
 //! does about losses is in [`super::asking`].
 
+mod asking;
+
 use std::collections::VecDeque;
 
 use fanin_core::{
@@ -9,7 +11,6 @@ use fanin_core::{
 };
 use fanin_wire::canary::{CanaryHeader, CanaryId, PartialSum};
 
-use super::asking::Flights;
 use super::config::{CanaryWorkerConfig, Duties, GENERATIONS_MAX, Leaders, RELIABLE_WINDOW_MAX};
 use super::cut::{Cut, Lead};
 use super::fence::Fence;
@@ -19,6 +20,7 @@ use crate::shared::ledger::Ledger;
 use crate::shared::rtt::rebased;
 use crate::shared::serial::newer;
 use crate::shared::state::node_state;
+use asking::Flights;
 
 #[cfg(feature = "planted-bugs")]
 use super::planted::Planted;

@@ -52,7 +52,6 @@
 mod config;
 mod lists;
 mod planted;
-mod recovery;
 mod worker;
 
 pub use config::{DoublingWorkerConfig, Turn, WINDOW_MAX, schedule};

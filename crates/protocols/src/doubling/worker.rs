@@ -1,5 +1,7 @@
 //! The worker of recursive doubling: the way of the lists. What happens when packets or workers are lost is in [`super::recovery`].
 
+mod recovery;
+
 use std::marker::PhantomData;
 
 use fanin_core::hash::mix;
@@ -12,10 +14,10 @@ use fanin_wire::doubling::{DoublingHeader, ListName};
 use super::config::{DoublingWorkerConfig, Turn};
 use super::lists::{Incoming, Outgoing, merge};
 use super::planted::Planted;
-use super::recovery::{Recovery, Word};
 use crate::shared::ledger::Ledger;
 use crate::shared::serial::newer;
 use crate::shared::state::node_state;
+use recovery::{Recovery, Word};
 
 /// On a network that loses nothing, how far a packet may overtake others: so much memory a packet can take at most, in bits.
 const AHEAD_LOSSLESS: u32 = 1 << 20;

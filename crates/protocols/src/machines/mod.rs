@@ -49,7 +49,6 @@ mod cut;
 mod links;
 mod planted;
 mod schedule;
-mod waiting;
 mod worker;
 
 pub use config::{MachinesWorkerConfig, WORKERS_MAX};

@@ -1,5 +1,7 @@
 //! The worker: it goes through its steps, each of which sends and receives over reliable connections.
 
+mod waiting;
+
 use fanin_core::{
     Address, Body, Collective, DropReason, Egress, Event, FailureReason, Gauge, Ingress, Instant, Node, OperationId, Outcome, Payload,
     Piece, RetransmitReason, Route, Suspect, Tx, Worker,
@@ -11,13 +13,13 @@ use super::cut::{Cut, Measure};
 use super::links::{At, Links, Terms};
 use super::planted::Planted;
 use super::schedule::{Apply, Receive, Step};
-use super::waiting::Verdict;
 use crate::shared::connection::{Arrival, Expiry, Psn, asks_for_ack};
 use crate::shared::ledger::Ledger;
 use crate::shared::rtt::rebased;
 use crate::shared::state::node_state;
 use crate::shared::step::{StepCost, StepGate};
 use crate::shared::watch::Watch;
+use waiting::Verdict;
 
 /// A worker of a job on several machines.
 pub struct MachinesWorker<P: Payload + ?Sized> {

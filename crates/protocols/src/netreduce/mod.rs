@@ -104,11 +104,8 @@ mod connections;
 mod cut;
 mod halves;
 mod planted;
-mod questions;
-mod recovery;
 mod rings;
 mod switch;
-mod waiting;
 mod worker;
 
 pub use config::{

@@ -1,6 +1,9 @@
 //! The accelerator of a NetReduce job at one switch. What its slots go through, and why nothing is counted twice, is in the
 //! [module's documentation](super).
 
+mod questions;
+mod recovery;
+
 use fanin_core::{
     Body, DropReason, Duration, Egress, Event, FlowLabel, Ingress, Instant, JobId, Node, NodeId, Payload, PortId, PortSet, Rank,
     RetransmitReason, Route, Suspect, Tx,
@@ -13,14 +16,14 @@ use super::config::{
 use super::connections::{Connection, Entry, Place};
 use super::halves::Halves;
 use super::planted::Planted;
-use super::questions::Above;
-use super::recovery::Answer;
 use crate::shared::connection::Psn;
 use crate::shared::reliability::Reliability;
 use crate::shared::rtt::rebased;
 use crate::shared::serial::newer;
 use crate::shared::slots::{SlotState, Slots};
 use crate::shared::state::node_state;
+use questions::Above;
+use recovery::Answer;
 
 /// Marks a port without a child, and a rank without a connection here.
 pub(super) const NONE: u16 = u16::MAX;

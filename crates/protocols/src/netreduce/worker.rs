@@ -1,5 +1,7 @@
 //! The worker of a NetReduce job: flow control by messages, over a connection to its successor and one from its predecessor.
 
+mod waiting;
+
 use fanin_core::{
     Address, Body, Collective, DropReason, Egress, Event, FailureReason, Gauge, Ingress, Instant, Node, OperationId, Outcome, Payload,
     RetransmitReason, Route, Suspect, Tx, Wire, Worker,
@@ -8,11 +10,11 @@ use fanin_wire::netreduce::{NetReduceHeader, PacketNumber};
 
 use super::config::{MessageShape, NetReduceWorkerConfig, Recovery, WORKERS_MAX};
 use super::cut::{At, Cut};
-use super::waiting::{Other, Watches};
 use crate::shared::connection::{Arrival, Expiry, Notifier, Psn, RateControl, Requester, Responder, Sending, asks_for_ack};
 use crate::shared::ledger::Ledger;
 use crate::shared::rtt::rebased;
 use crate::shared::state::node_state;
+use waiting::{Other, Watches};
 
 /// What the first packet of a message says of it.
 #[derive(Clone, Copy, PartialEq, Eq)]

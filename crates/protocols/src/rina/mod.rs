@@ -77,12 +77,9 @@
 mod channel;
 mod config;
 mod cut;
-mod membership;
 mod planted;
-mod repair;
 mod results;
 mod switch;
-mod timers;
 mod view;
 mod window;
 mod worker;

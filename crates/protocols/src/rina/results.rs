@@ -4,7 +4,7 @@ use fanin_core::{Body, DropReason, Egress, Event, Ingress, Instant, NodeId, Oper
 use fanin_wire::rina::{Item, RinaHeader, Way};
 
 use super::channel::Hop;
-use super::repair::NO_GROUP;
+use super::worker::repair::NO_GROUP;
 use super::worker::{RinaWorker, Stage};
 
 impl<P: Payload + ?Sized> RinaWorker<P> {

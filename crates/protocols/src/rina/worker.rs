@@ -1,6 +1,10 @@
 //! The worker: its state, operations, and the way of the sums (`rina 4.1`). Results are in [`super::results`], excluded workers in
 //! [`super::membership`], timers in [`super::timers`].
 
+mod membership;
+pub(super) mod repair;
+mod timers;
+
 use std::collections::VecDeque;
 
 use fanin_core::{
@@ -13,10 +17,7 @@ use fanin_wire::ring::AckMask;
 use super::channel::{AckWord, Channel, Hop};
 use super::config::RinaWorkerConfig;
 use super::cut::Cut;
-use super::membership::Membership;
 use super::planted::Planted;
-use super::repair::Repairs;
-use super::timers::Timers;
 use super::view::View;
 use crate::shared::ledger::Ledger;
 use crate::shared::rtt::rebased;
@@ -24,6 +25,9 @@ use crate::shared::serial::newer16;
 use crate::shared::state::node_state;
 use crate::shared::step::{StepCost, StepGate};
 use crate::shared::window::rounded;
+use membership::Membership;
+use repair::Repairs;
+use timers::Timers;
 
 /// Pieces of one task at most.
 pub(super) const TASK_MAX: u8 = 32;

@@ -61,7 +61,6 @@
 mod barrier;
 mod config;
 mod geometry;
-mod recovery;
 mod worker;
 
 pub use config::{RingBarrier, RingPeer, RingWorkerConfig};

@@ -1,5 +1,7 @@
 //! The worker of a ring: the way of the data. What happens when packets or workers are lost is in [`super::recovery`].
 
+mod recovery;
+
 use std::collections::VecDeque;
 
 use fanin_core::{
@@ -11,7 +13,6 @@ use fanin_wire::ring::{RingHeader, Segment};
 use super::barrier::{Barrier, Coordinator, Verdict};
 use super::config::RingWorkerConfig;
 use super::geometry::{Steps, cut};
-use super::recovery::Recovery;
 use crate::shared::chunks::Chunks;
 use crate::shared::inner::InnerWorker;
 use crate::shared::ledger::Ledger;
@@ -19,6 +20,7 @@ use crate::shared::serial::newer16;
 use crate::shared::state::node_state;
 use crate::shared::step::{StepCost, StepGate};
 use crate::shared::window::rounded;
+use recovery::Recovery;
 
 /// The name of a packet's contents.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]

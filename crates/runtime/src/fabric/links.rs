@@ -2,17 +2,15 @@
 
 use std::collections::VecDeque;
 
-use fanin_core::{Address, DropReason, Duration, Instant, JobId, NodeId, PortId, Restarted, TrafficClass, Wire};
-use fanin_net::Socket;
-use fanin_wire::hop::{HopHeader, RestCheck};
-use fanin_wire::link::{LINK_SYSTEM, LinkHeader};
+use fanin_core::{DropReason, Duration, Instant, NodeId, PortId, TrafficClass, Wire};
+use fanin_wire::hop::HopHeader;
+use fanin_wire::link::LinkHeader;
 
 use super::config::{FabricConfig, pinned_by};
 use super::egress::{EgressQueue, Place};
 use super::hello::{LinkState, Neighbour};
 use super::source::{Source, TrafficConfig, TrafficCount};
 use super::ways::{PortView, choose};
-use crate::outlet::Outlet;
 use crate::peers::PeerIndex;
 
 /// How much a host queues before its nodes wait, at most. What a node has sent stands in the queue; what waits in the node can still be
@@ -59,7 +57,7 @@ pub struct PortCounters {
 
 /// Everything between a node and its sender.
 pub(crate) struct Links {
-    fingerprint: u32,
+    pub(crate) fingerprint: u32,
     pub(crate) ports: Vec<Port>,
     ways: Vec<Vec<PortId>>,
     pub(crate) sources: Vec<Source>,
@@ -74,7 +72,7 @@ pub(crate) struct Links {
     spare: Vec<Vec<u8>>,
     slice: Duration,
     /// When something was sent last because it was due.
-    released: Instant,
+    pub(crate) released: Instant,
     observer: Option<LinkObserver>,
 }
 
@@ -111,7 +109,7 @@ impl Links {
         self.observer = Some(observer);
     }
 
-    fn port(&mut self, peer: PeerIndex) -> &mut Port {
+    pub(crate) fn port(&mut self, peer: PeerIndex) -> &mut Port {
         &mut self.ports[usize::from(peer.0)]
     }
 
@@ -278,124 +276,6 @@ impl Links {
 }
 
 /// Whole datagrams of a stream.
-fn datagram_bytes(config: &TrafficConfig) -> usize {
+pub(crate) fn datagram_bytes(config: &TrafficConfig) -> usize {
     HopHeader::MAX_LEN + LinkHeader::Background.wire_len() + usize::from(config.payload_bytes)
-}
-
-impl Outlet {
-    /// A hello has come, of which nothing is believed yet: whether it shows in which epoch the neighbour lives. It does where it repeats
-    /// this node's own epoch, which nobody knows who does not get this node's hellos. Else it is answered soon, so that the neighbour can.
-    ///
-    /// # Errors
-    /// Why it is not a hello of a neighbour.
-    #[cold]
-    pub(crate) fn on_greeting(&mut self, from: PeerIndex, hop: &HopHeader, rest: &[u8]) -> Result<Restarted, DropReason> {
-        let Outlet { epoch, peers, links, now, .. } = self;
-        let (header, _) = LinkHeader::parse(rest).map_err(|_| DropReason::Malformed)?;
-        let (Some(links), LinkHeader::Hello { hears, told, fabric, .. }) = (links, header) else { return Err(DropReason::Malformed) };
-        if fabric != links.fingerprint {
-            return Err(DropReason::Mismatch);
-        }
-        let heard = &mut peers.get_mut(from).heard;
-        let before = heard.epoch();
-        if before == Some(hop.epoch) {
-            return Ok(Restarted(false));
-        }
-        if ![hears, told].contains(&Some(*epoch)) {
-            links.port(from).neighbour.on_told(*now, hop.epoch);
-            return Err(DropReason::Unproven);
-        }
-        if !heard.agree(hop.epoch, hop.sequence) {
-            return Err(DropReason::TooOld);
-        }
-        Ok(Restarted(before.is_some()))
-    }
-
-    /// Says hello where it is due, lets sources send, and hands what is due to the sender.
-    pub(crate) fn drive_links(&mut self, socket: &Socket) {
-        if self.links.is_none() {
-            return;
-        }
-        self.say_hello(socket);
-        self.run_sources(socket);
-        self.release(socket);
-    }
-
-    /// Hellos do not queue behind data: they tell whether the neighbour lives, not how busy the link is.
-    fn say_hello(&mut self, socket: &Socket) {
-        let template = HopHeader { neighbour: true, ..self.hop(JobId(0), LINK_SYSTEM, Address::default()) };
-        let Outlet { sender, peers, links, now, .. } = self;
-        let Some(links) = links else { return };
-        for (index, port) in links.ports.iter_mut().enumerate() {
-            let Some(hears) = port.neighbour.hello(*now) else { continue };
-            let peer = peers.get_mut(PeerIndex(index as u16));
-            let (hears, told) = (peer.heard.epoch().filter(|_| hears), port.neighbour.take_told());
-            let hello = LinkHeader::Hello { hears, told, port: PortId(index as u16), fabric: links.fingerprint };
-            let Some(slot) = sender.reserve(socket, peer.destination, HopHeader::NEIGHBOUR_LEN + hello.wire_len()) else { continue };
-            let front = HopHeader { sequence: peer.next_sequence, destination: peer.address, ..template }.emit(slot);
-            hello.emit(&mut slot[front..]);
-            let rest = RestCheck::of([&slot[front..]]);
-            HopHeader::seal(slot, rest);
-            peer.next_sequence = peer.next_sequence.wrapping_add(1);
-            sender.commit(socket, peer.destination);
-        }
-    }
-
-    fn run_sources(&mut self, socket: &Socket) {
-        let Some(mut links) = self.links.take() else { return };
-        let mut sources = std::mem::take(&mut links.sources);
-        self.links = Some(links);
-        for source in &mut sources {
-            let config = source.config;
-            let flow = fanin_core::FlowLabel(config.via.map_or(0, |via| via.0));
-            let destination = Address::worker(config.to);
-            let payload_bytes = config.payload_bytes;
-            let hop = HopHeader { class: TrafficClass::Background, flow, payload_bytes, ..self.hop(JobId(0), LINK_SYSTEM, destination) };
-            let header_bytes = LinkHeader::Background.wire_len();
-            let front_bytes = header_bytes + usize::from(payload_bytes);
-            while source.take(self.now) {
-                let fill = |out: &mut [u8]| {
-                    LinkHeader::Background.emit(out);
-                    out[header_bytes..].fill(0);
-                };
-                let sent = match self.towards(&hop) {
-                    Ok(peer) => self.write(socket, (peer, &hop, &mut None), front_bytes, fill, &[]),
-                    Err(reason) => {
-                        self.counters.drop(reason);
-                        false
-                    }
-                };
-                source.sent.packets += u64::from(sent);
-                source.sent.bytes += if sent { datagram_bytes(&config) as u64 } else { 0 };
-            }
-        }
-        if let Some(links) = &mut self.links {
-            links.sources = sources;
-        }
-    }
-
-    /// Numbers what is due and hands it to the sender.
-    fn release(&mut self, socket: &Socket) {
-        let Outlet { sender, peers, links, now, .. } = self;
-        let Some(links) = links else { return };
-        for (index, port) in links.ports.iter_mut().enumerate() {
-            let peer = peers.get_mut(PeerIndex(index as u16));
-            while let Some(datagram) = port.queue.due(*now) {
-                let bytes = datagram.len();
-                if !sender.has_room(peer.destination, bytes) {
-                    // The kernel has no room: what waits here stays here.
-                    break;
-                }
-                let Some(slot) = sender.reserve(socket, peer.destination, bytes) else { break };
-                slot.copy_from_slice(datagram);
-                HopHeader::number(slot, peer.next_sequence);
-                peer.next_sequence = peer.next_sequence.wrapping_add(1);
-                sender.commit(socket, peer.destination);
-                port.counts.packets_sent += 1;
-                port.counts.bytes_sent += bytes as u64;
-                port.queue.pop();
-                links.released = *now;
-            }
-        }
-    }
 }

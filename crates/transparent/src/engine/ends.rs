@@ -5,7 +5,8 @@ use std::sync::Arc;
 use fanin_core::{Duration, Instant};
 use fanin_wire::stream::reason;
 
-use super::ring::{End, Failure, Ring, RingKey};
+use super::key::RingKey;
+use super::ring::{End, Failure, Ring};
 use super::stream::{Membership, State};
 use super::{Ports, STALL, Switch};
 use crate::segment::{Flow, Place, Segment, reset, turned, window_update, word};

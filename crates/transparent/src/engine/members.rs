@@ -7,9 +7,10 @@ use fanin_core::Instant;
 use fanin_protocols::shared::splice::Inserted;
 use fanin_wire::stream::MessageHeader;
 
-use super::ring::{End, Failure, Ring, RingKey};
+use super::key::RingKey;
+use super::ring::tree::ends_here;
+use super::ring::{End, Failure, Ring};
 use super::stream::{Held, Membership, State, Stream};
-use super::tree::ends_here;
 use super::{Ports, Switch};
 use crate::segment::Flow;
 use crate::trunk::message::Said;

@@ -40,13 +40,13 @@
 
 mod bridge;
 mod ends;
+mod key;
 mod members;
 mod neighbours;
 mod notices;
 mod ports;
 mod ring;
 mod stream;
-mod tree;
 mod trunks;
 mod window;
 
@@ -61,11 +61,12 @@ use crate::rdma::{Emit, Rdma, RdmaRing, RdmaStatistics};
 use crate::segment::{Damage, Flow, Look, Segment, Unsummed, begins_message, look, turned};
 use crate::trunk::{Trunk, is_trunk};
 use bridge::Bridge;
+use key::RingKey;
 use notices::Notice;
 use ports::PortState;
-use ring::{Ring, RingKey};
+use ring::Ring;
+use ring::tree::Trunks;
 use stream::{Anew, Held, Membership, State, Stream, Verdict};
-use tree::Trunks;
 
 /// Connections that are looked at, at once.
 const STREAMS_MAX: usize = 65_536;
@@ -593,7 +594,7 @@ impl Switch {
         if let State::Member(membership) = stream.state {
             return self.on_member(now, membership, held, out);
         }
-        if self.trunks.contains_key(&port) && !tree::ends_here(&self.trunks, stream) {
+        if self.trunks.contains_key(&port) && !ring::tree::ends_here(&self.trunks, stream) {
             // Between two other switches: what passes as it is they know about, and nobody sums in it where none of them has said so.
             if stream.far_ring.is_none() {
                 self.forget(flow);

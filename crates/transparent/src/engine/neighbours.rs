@@ -18,7 +18,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use fanin_core::{Duration, Instant};
 use fanin_net::Offload;
 
-use super::ring::{Failure, Ring, RingKey};
+use super::key::RingKey;
+use super::ring::{Failure, Ring};
 use super::stream::Stream;
 use super::{Ports, Switch};
 use crate::segment::{Flow, Unsummed};

@@ -2,7 +2,8 @@
 
 use fanin_core::{Duration, Instant};
 
-use super::ring::{Failure, RingKey};
+use super::key::RingKey;
+use super::ring::Failure;
 use super::{Ports, Switch};
 
 /// For how long a ring outlives an interface that it needs: cables are plugged in again.

@@ -1,5 +1,7 @@
 //! The connections that are summed with each other.
 
+pub(super) mod tree;
+
 use std::fmt;
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -7,15 +9,11 @@ use std::ops::Range;
 use fanin_core::{Duration, Instant};
 use fanin_protocols::shared::splice::{Splice, SpliceError};
 
-use super::tree::{Child, Tree};
 use crate::segment::Flow;
+use tree::{Child, Tree};
 
 /// So much later than a switch below, which sees the workers, the one above gives up: more than a tick, and the way between them.
 const MARGIN: Duration = Duration::from_us(3_000_000);
-
-/// Which ring of all that there ever were: numbers come again.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub(super) struct RingKey(pub u64);
 
 /// Why a ring, or one who wants to join it, cannot go on.
 #[derive(Clone, PartialEq, Eq, Debug)]

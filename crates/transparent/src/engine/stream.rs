@@ -9,7 +9,7 @@ use fanin_net::Offload;
 use fanin_protocols::shared::splice::{Intervals, Splice};
 use fanin_wire::stream::{MessageHeader, STREAM_MAGIC};
 
-use super::ring::RingKey;
+use super::key::RingKey;
 use crate::segment::{Place, Segment};
 
 /// The longest payload of a frame.

@@ -4,9 +4,10 @@ use fanin_core::Instant;
 use fanin_core::hash::mix;
 use fanin_wire::stream::MessageHeader;
 
-use super::ring::{Failure, RingKey};
+use super::key::RingKey;
+use super::ring::Failure;
+use super::ring::tree::Child;
 use super::stream::State;
-use super::tree::Child;
 use super::{Ports, Switch};
 use crate::segment::Flow;
 use crate::trunk::message::Said;

@@ -23,7 +23,6 @@ mod odd;
 mod ring;
 #[cfg(test)]
 mod tests;
-mod way;
 
 use std::collections::HashMap;
 use std::net::Ipv4Addr;

@@ -1,5 +1,7 @@
 //! One ring: its workers' connections, and the accelerator between them.
 
+mod way;
+
 use std::collections::VecDeque;
 use std::fmt;
 
@@ -13,8 +15,8 @@ use fanin_wire::stream::checksum;
 use super::config::RdmaRing;
 use super::failure::Failure;
 use super::line::{Answer, Identity, Learns, Line, Outcome};
-use super::way::{HEAD_MAX, Head, NO_HEAD, Way, accelerator};
 use super::{Emit, RdmaStatistics};
+use way::{HEAD_MAX, Head, NO_HEAD, Way, accelerator};
 
 /// Who asks for what is held already is told who is missing at most this often; here that goes to the log.
 pub(super) const RESEND_GAP: Duration = Duration::from_us(100_000);

@@ -12,7 +12,7 @@ use fanin_runtime::{DriverConfig, RunError, SwitchDriver, WorkerDriver};
 use super::{Inbox, child_statistics, faults, say};
 use crate::demo::messages::{Ended, Order, PathFacts, Report, Setup};
 use crate::demo::nodes::{self, DemoNode};
-use crate::demo::vectors::Vectors;
+use fanin_testbed::sums::Vectors;
 
 /// Does what the parent says, until it says no more.
 ///

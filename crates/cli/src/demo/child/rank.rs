@@ -12,7 +12,7 @@ use fanin_runtime::clock::process_cpu_time;
 
 use super::{Inbox, child_statistics, faults, say};
 use crate::demo::messages::{Ended, Live, Order, PathFacts, Report, Setup};
-use crate::demo::vectors::Vectors;
+use fanin_testbed::sums::Vectors;
 
 /// How often the parent hears how far an operation is.
 const LIVE_INTERVAL: Duration = Duration::from_millis(100);

@@ -21,9 +21,12 @@ mod wide;
 #[cfg(test)]
 mod tests;
 
-pub use scaled::{BLOCK_ELEMENTS, ScaledSum};
+pub use scaled::ScaledSum;
 pub use special::Specials;
 pub use total_order::TotalOrder;
+
+/// Elements of a block, which have an exponent in common.
+pub const BLOCK_ELEMENTS: usize = 256;
 
 use super::dtype::{ElementOp, Operator};
 

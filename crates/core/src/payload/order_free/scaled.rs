@@ -27,14 +27,13 @@
 
 use half::{bf16, f16};
 
+use super::BLOCK_ELEMENTS;
 use super::special::Specials;
 use super::wide::WidePoint;
 use crate::payload::dtype::{DType, ElementOp, Operator};
 use crate::payload::fixed_point::{BlockExponent, FixedPoint};
 use crate::payload::narrow;
 
-/// Elements of a block, which have an exponent in common.
-pub const BLOCK_ELEMENTS: usize = 256;
 /// Bytes of a block's scale.
 const SCALE_BYTES: usize = 4;
 /// Bytes of a block that is widened.

@@ -1,0 +1,272 @@
+//! The summary for people: one row a point, medians over its repetitions.
+
+use comfy_table::{Cell, CellAlignment, Color, ContentArrangement, LineStyle, Table, TableStyle};
+use fanin_plan::Plan;
+use fanin_plan::results::{DeathRecord, RunRecord, median};
+use fanin_plan::run::Finished;
+use fanin_plan::schema::Expect;
+use fanin_plan::units::bytes_text;
+
+/// The table, what is alike in all runs above it, and below it every run that is not as it should be.
+pub fn summary(plan: &Plan, finished: &[Finished]) -> String {
+    let mut text = heading(plan, finished);
+    for line in table(plan, finished).lines() {
+        text.extend([line.trim_end(), "\n"]);
+    }
+    for line in
+        deaths(plan, finished).iter().chain(&incomplete(plan, finished)).chain(&unmarked(plan, finished)).chain(&problems(plan, finished))
+    {
+        text.extend([line.as_str(), "\n"]);
+    }
+    text
+}
+
+/// Where a run stands in the plan, for the beginning of a line.
+fn place(plan: &Plan, run: &Finished) -> String {
+    let point = plan.describe(&plan.points[run.point]);
+    if point.is_empty() { String::new() } else { format!("{point}, ") }
+}
+
+/// Every job that was completed without some of its ranks, in words.
+fn incomplete(plan: &Plan, finished: &[Finished]) -> Vec<String> {
+    let mut all = Vec::new();
+    for run in finished {
+        for (number, job) in run.record.jobs.iter().enumerate().filter(|(_, job)| !job.without.is_empty()) {
+            let ranks: Vec<String> = job.without.iter().map(u32::to_string).collect();
+            let (ranks, s) = (ranks.join(", "), if job.without.len() == 1 { "" } else { "s" });
+            let (place, seed) = (place(plan, run), run.record.seed);
+            all.push(format!("{place}seed {seed}: job {number} completed without rank{s} {ranks}; its results are the others' sums"));
+        }
+    }
+    all
+}
+
+/// Every worker that died, in words.
+fn deaths(plan: &Plan, finished: &[Finished]) -> Vec<String> {
+    let mut all = Vec::new();
+    for run in finished {
+        for (number, job) in run.record.jobs.iter().enumerate() {
+            for DeathRecord { rank, host, at_us } in &job.deaths {
+                all.push(format!(
+                    "{}seed {}: rank {rank} of job {number}, on {host}, died at {at_us:.1} us",
+                    place(plan, run),
+                    run.record.seed
+                ));
+            }
+        }
+    }
+    all
+}
+
+/// Every run in which queues overflowed though its systems would have slowed down, had they been told.
+fn unmarked(plan: &Plan, finished: &[Finished]) -> Vec<String> {
+    let mut all = Vec::new();
+    for run in finished {
+        let setup = &plan.points[run.point].setup;
+        let lost = run.record.drops.get("queue_full").copied().unwrap_or(0);
+        let deaf = setup.jobs.iter().find(|job| job.system.obeys_marks()).filter(|_| setup.general.network.ecn.is_none());
+        if let Some(job) = deaf.filter(|_| lost > 0) {
+            let (place, seed, system) = (place(plan, run), run.record.seed, job.system.name());
+            all.push(format!(
+                "{place}seed {seed}: full queues lost {lost} packets; windows of {system} shrink by ECN marks only, and network.ecn is not given"
+            ));
+        }
+    }
+    all
+}
+
+/// The runs of a plan that has not run: a line a point.
+pub fn runs(plan: &Plan) -> String {
+    let count = |point: &fanin_plan::Point| u64::from(point.setup.general.run.repetitions.0);
+    let total: u64 = plan.points.iter().map(count).sum();
+    let mut text = format!("{}: {} points, {total} runs\n", plan.file, plan.points.len());
+    for point in plan.points.iter().filter(|_| !plan.axes.is_empty()) {
+        text.push_str(&format!("  {} x {}\n", plan.describe(point), count(point)));
+    }
+    text
+}
+
+/// Every run that is not as it should be, in words.
+pub fn problems(plan: &Plan, finished: &[Finished]) -> Vec<String> {
+    let mut all = Vec::new();
+    for run in finished.iter().filter(|run| !run.record.is_good()) {
+        let place = place(plan, run);
+        let seed = run.record.seed;
+        if !run.record.is_exact() {
+            all.push(format!("NOT EXACT: {place}seed {seed}: {}", run.record.census));
+        }
+        if let Some(failure) = &run.record.failure {
+            all.push(format!("FAILED: {place}seed {seed}: {failure}"));
+        }
+    }
+    all
+}
+
+/// Whether a run ended as the plan expects, and exact in any case.
+pub fn as_expected(plan: &Plan, run: &Finished) -> bool {
+    match plan.points[run.point].setup.general.run.expect {
+        Expect::Success => run.record.is_good(),
+        Expect::Failure => run.record.is_exact() && run.record.failure.is_some(),
+    }
+}
+
+/// The cells of the table, as texts.
+pub struct Cells {
+    /// Titles of the columns.
+    pub header: Vec<String>,
+    /// A row a point.
+    pub rows: Vec<Vec<String>>,
+}
+
+/// The table without its form.
+pub fn cells(plan: &Plan, finished: &[Finished]) -> Cells {
+    let table = table(plan, finished);
+    let texts = |row: &comfy_table::Row| row.cell_iter().map(Cell::content).collect();
+    Cells { header: table.header().map(texts).unwrap_or_default(), rows: table.row_iter().map(texts).collect() }
+}
+
+/// What is alike in all runs: network, workers, length.
+pub fn heading(plan: &Plan, finished: &[Finished]) -> String {
+    let Some(first) = finished.first().map(|run| &run.record) else { return String::new() };
+    let alike = |value: fn(&RunRecord) -> u64| finished.iter().all(|run| value(&run.record) == value(first));
+    let mut parts = Vec::new();
+    if alike(|run| u64::from(run.hosts)) {
+        parts.push(format!("{} hosts", first.hosts));
+    }
+    if alike(|run| u64::from(run.workers)) && first.workers > 0 {
+        parts.push(format!("{} workers", first.workers));
+    }
+    if alike(|run| run.message_bytes) && first.workers > 0 {
+        parts.push(bytes_text(first.message_bytes));
+    }
+    let repetitions = plan.points.first().map_or(1, |point| point.setup.general.run.repetitions.0);
+    parts.push(match repetitions {
+        1 => format!("1 run a row, seed {}", first.seed),
+        _ => format!("{repetitions} runs a row, seeds from {}: median (lowest..highest)", first.seed),
+    });
+    format!("{}: {}\n", plan.file, parts.join(", "))
+}
+
+/// A number with three digits that mean something.
+pub fn number_text(value: f64) -> String {
+    let digits = match value.abs() {
+        0.0 => 0,
+        magnitude if magnitude >= 100.0 => 0,
+        magnitude if magnitude >= 10.0 => 1,
+        magnitude if magnitude >= 0.01 => 2 + usize::from(magnitude < 1.0),
+        _ => return format!("{value:.1e}"),
+    };
+    format!("{value:.digits$}")
+}
+
+/// A line under the header and one below everything.
+pub const STYLE: TableStyle =
+    TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─')).bottom_border(LineStyle::none().fill('─').junction('─'));
+
+/// The axes' names without the parts of their keys that nobody needs to tell them apart.
+fn axis_names(plan: &Plan) -> Vec<String> {
+    let last = |name: &str| name.rsplit('.').next().unwrap_or(name).to_string();
+    let all: Vec<String> = plan.axes.iter().map(|axis| last(&axis.name)).collect();
+    let unique = |short: &String| all.iter().filter(|other| *other == short).count() == 1;
+    plan.axes.iter().zip(&all).map(|(axis, short)| if unique(short) { short.clone() } else { axis.name.clone() }).collect()
+}
+
+/// A number that a column is there for where a run has it.
+struct Extra {
+    title: &'static str,
+    value: fn(&RunRecord) -> Option<f64>,
+    digits: usize,
+}
+
+const EXTRAS: [Extra; 5] = [
+    Extra { title: "iteration (us)", value: |run| run.iteration_us, digits: 1 },
+    Extra { title: "slowdown", value: |run| run.many.slowdown_mean, digits: 2 },
+    Extra { title: "at most", value: |run| run.many.slowdown_max, digits: 2 },
+    Extra { title: "fairness", value: |run| run.many.fairness.filter(|_| run.many.slowdown_mean.is_some()), digits: 3 },
+    Extra { title: "background (Gb/s)", value: |run| run.congested.then_some(run.background_gbps), digits: 1 },
+];
+
+fn table(plan: &Plan, finished: &[Finished]) -> Table {
+    let mut table = Table::new();
+    table.load_style(STYLE).set_content_arrangement(ContentArrangement::Disabled);
+    let axes = axis_names(plan);
+    let mut header = axes.clone();
+    if axes.is_empty() {
+        header.push("system".into());
+    }
+    let with_jobs = finished.iter().any(|run| run.record.workers > 0);
+    let extras: Vec<&Extra> = EXTRAS.iter().filter(|extra| finished.iter().any(|run| (extra.value)(&run.record).is_some())).collect();
+    if with_jobs {
+        header.extend(["completion (us)".into(), "goodput (Gb/s)".into(), "switch memory".into()]);
+    }
+    header.extend(extras.iter().map(|extra| extra.title.to_string()));
+    header.extend(["link use".into(), "dropped".into(), "sent again".into(), "census".into()]);
+    let numbers = header.len() - axes.len().max(1);
+    table.set_header(header);
+    for column in table.column_iter_mut().rev().take(numbers) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    for (index, point) in plan.points.iter().enumerate() {
+        let runs: Vec<&RunRecord> = finished.iter().filter(|run| run.point == index).map(|run| &run.record).collect();
+        let mut row: Vec<Cell> = point.labels.iter().map(Cell::new).collect();
+        if axes.is_empty() {
+            row.push(Cell::new(runs.first().map_or("", |run| run.system.as_str())));
+        }
+        if with_jobs {
+            row.push(spread(&runs, |run| run.completion_us, 1));
+            row.push(spread(&runs, |run| run.goodput_gbps, 2));
+            row.push(middle(&runs, |run| run.switch_bytes_peak as f64, bytes_short));
+        }
+        row.extend(extras.iter().map(|extra| spread(&runs, extra.value, extra.digits)));
+        row.push(middle(&runs, |run| run.link_utilization_mean, |share| format!("{:.1} %", share * 100.0)));
+        row.push(middle(&runs, |run| run.packets_dropped as f64, |count| format!("{count:.0}")));
+        row.push(middle(&runs, |run| run.packets_retransmitted as f64, |count| format!("{count:.0}")));
+        row.push(verdict(&runs));
+        table.add_row(row);
+    }
+    table
+}
+
+fn sorted(runs: &[&RunRecord], value: impl Fn(&RunRecord) -> Option<f64>) -> Vec<f64> {
+    let mut values: Vec<f64> = runs.iter().filter_map(|run| value(run)).collect();
+    values.sort_by(f64::total_cmp);
+    values
+}
+
+/// Median and range.
+fn spread(runs: &[&RunRecord], value: impl Fn(&RunRecord) -> Option<f64>, digits: usize) -> Cell {
+    let values = sorted(runs, value);
+    let text = match (median(&values), values.as_slice()) {
+        (None, _) => "-".to_string(),
+        (Some(middle), [_]) => format!("{middle:.digits$}"),
+        (Some(middle), values) => {
+            let [middle, low, high] = [middle, values[0], values[values.len() - 1]].map(|value| format!("{value:.digits$}"));
+            if low == high { middle } else { format!("{middle} ({low}..{high})") }
+        }
+    };
+    Cell::new(text)
+}
+
+/// Median alone.
+fn middle(runs: &[&RunRecord], value: impl Fn(&RunRecord) -> f64, text: impl Fn(f64) -> String) -> Cell {
+    Cell::new(median(&sorted(runs, |run| Some(value(run)))).map_or("-".into(), text))
+}
+
+fn bytes_short(bytes: f64) -> String {
+    match bytes {
+        bytes if bytes >= 10.0 * 1024.0 * 1024.0 => format!("{:.1} MiB", bytes / 1024.0 / 1024.0),
+        bytes if bytes >= 10.0 * 1024.0 => format!("{:.0} KiB", bytes / 1024.0),
+        bytes => format!("{bytes:.0} B"),
+    }
+}
+
+/// Whether the point's runs are right; loud where not.
+fn verdict(runs: &[&RunRecord]) -> Cell {
+    let wrong = runs.iter().filter(|run| !run.is_exact()).count();
+    let failed = runs.iter().filter(|run| run.failure.is_some()).count();
+    match (wrong, failed) {
+        (0, 0) => Cell::new(runs.first().map_or("-", |run| run.census.as_str())),
+        (0, failed) => Cell::new(format!("{failed} FAILED")).fg(Color::Red),
+        (wrong, _) => Cell::new(format!("{wrong} NOT EXACT")).fg(Color::Red),
+    }
+}

@@ -1,0 +1,387 @@
+//! What a ring worker does about lost packets and lost workers: acknowledgements, repetitions, probes, giving up.
+
+use fanin_core::{
+    Address, Body, DropReason, Duration, Event, FailureReason, Ingress, Instant, JobId, Payload, Rank, RetransmitReason, Suspect, Tx,
+};
+use fanin_wire::ring::{AckMask, RingHeader};
+
+use super::{Hop, RingWorker};
+use crate::ring::barrier::COORDINATOR;
+use crate::shared::receiver::ReceiveWindow;
+use crate::shared::reliability::Reliability;
+use crate::shared::rtt::rebased;
+use crate::shared::sender::SendWindow;
+use crate::shared::serial::newer16;
+
+/// A packet that comes in order is acknowledged with the 8th of its kind at the latest, and with the last that a smaller window has room for:
+/// nobody waits for the time after which the rest is acknowledged.
+const ACK_EVERY: u32 = 8;
+
+/// The predecessor is asked whether it is there after this part of the patience without a word.
+const ASKED_AFTER: u64 = 4;
+
+/// And then so often in the patience, until it answers: where every link loses a tenth of all packets, one question of two comes back, and who is
+/// there must not be named.
+const ASKED_EVERY: u64 = 64;
+
+/// How many times the patience the ring may stand still while all neighbours are alive: at the coordinator of a barrier, which knows
+/// who is missing; at who waits for the coordinator's word; at all others.
+const STANDSTILL_PATIENCES: [u64; 3] = [2, 3, 4];
+
+/// The state of recovery.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(in crate::ring) struct Recovery {
+    pub sent: SendWindow<Hop>,
+    received: ReceiveWindow,
+    /// Packets that came in order and are not acknowledged, and when they must be.
+    owed_count: u32,
+    owed_at: Option<Instant>,
+    ack_every: u32,
+    ack_delay: Duration,
+    /// When the predecessor was last heard, and last asked.
+    heard_at: Instant,
+    probed_at: Option<Instant>,
+    /// When a packet was last accepted or acknowledged, or a barrier passed.
+    pub progress_at: Instant,
+    /// The job has failed: the operation, and who is missing.
+    given_up: Option<(u16, Suspect)>,
+    /// It failed elsewhere and no operation here has been told.
+    inherited: bool,
+}
+
+impl Recovery {
+    pub(in crate::ring) fn new(window: u32, reliability: &Reliability, (job, rank): (JobId, Rank)) -> Self {
+        Recovery {
+            sent: SendWindow::new(window, reliability).of(job, rank),
+            received: ReceiveWindow::new(window),
+            owed_count: 0,
+            owed_at: None,
+            ack_every: ACK_EVERY.min(window),
+            ack_delay: reliability.rto_min.divided(4),
+            heard_at: Instant::ZERO,
+            probed_at: None,
+            progress_at: Instant::ZERO,
+            given_up: None,
+            inherited: false,
+        }
+    }
+
+    /// An operation begins.
+    pub(in crate::ring) fn begin(&mut self, now: Instant) {
+        (self.heard_at, self.probed_at, self.progress_at) = (now, None, now);
+    }
+
+    /// The suspect of a failure elsewhere that no operation here has been told of.
+    pub(in crate::ring) fn take_inherited(&mut self) -> Option<Suspect> {
+        if std::mem::take(&mut self.inherited) { self.given_up.map(|(_, suspect)| suspect) } else { None }
+    }
+
+    /// Makes times relative to `now`.
+    pub(in crate::ring) fn rebase(&mut self, now: Instant) {
+        self.sent.rebase(now);
+        for at in [&mut self.heard_at, &mut self.progress_at] {
+            *at = rebased(*at, now);
+        }
+        self.owed_at = self.owed_at.map(|at| rebased(at, now));
+        self.probed_at = self.probed_at.map(|at| rebased(at, now));
+    }
+}
+
+impl<P: Payload + ?Sized> RingWorker<P> {
+    // ---- Receiving -----------------------------------------------------------------------------------------------------------------
+
+    /// Whether a packet of the predecessor is one that it has not sent before. If not, the acknowledgement was lost, so it goes again.
+    #[inline]
+    pub(in crate::ring) fn is_new_packet<T: Tx<RingHeader, P>>(&mut self, now: Instant, sequence: u32, tx: &mut T) -> bool {
+        self.recovery.heard_at = now;
+        self.recovery.probed_at = None;
+        match self.recovery.received.check(sequence) {
+            Ok(()) => true,
+            Err(reason) => {
+                tx.note(Event::Dropped(reason));
+                self.send_ack(tx);
+                false
+            }
+        }
+    }
+
+    /// A new packet has been stored: acknowledges it now, or soon.
+    #[inline]
+    pub(in crate::ring) fn on_accepted<T: Tx<RingHeader, P>>(&mut self, now: Instant, sequence: u32, last: bool, tx: &mut T) {
+        self.recovery.progress_at = now;
+        let in_order = self.recovery.received.accept(sequence);
+        self.recovery.owed_count += 1;
+        if !in_order || last || self.recovery.owed_count >= self.recovery.ack_every {
+            self.send_ack(tx);
+        } else if self.recovery.owed_at.is_none() {
+            self.recovery.owed_at = Some(now + self.recovery.ack_delay);
+        }
+    }
+
+    #[inline]
+    fn send_ack<T: Tx<RingHeader, P>>(&mut self, tx: &mut T) {
+        (self.recovery.owed_count, self.recovery.owed_at) = (0, None);
+        let received = &self.recovery.received;
+        let header = RingHeader::Ack { mask: AckMask::new(received.mask(AckMask::BITS)), next: received.next() };
+        tx.send(self.to(self.config.predecessor.address), &header, Body::Empty);
+    }
+
+    // ---- Sending -------------------------------------------------------------------------------------------------------------------
+
+    /// The successor says what has arrived.
+    #[inline]
+    pub(in crate::ring) fn on_ack<T: Tx<RingHeader, P>>(&mut self, now: Instant, from: Ingress, next: u32, mask: u64, tx: &mut T) {
+        if from.source != self.config.successor.address || !self.config.reliability.reliable {
+            return tx.note(Event::Dropped(DropReason::NotAMember));
+        }
+        let before = self.recovery.sent.first();
+        if !self.recovery.sent.on_ack(now, next, mask) {
+            return tx.note(Event::Dropped(DropReason::OutsideWindow));
+        }
+        if self.recovery.sent.first() != before || mask != 0 {
+            self.recovery.progress_at = now;
+        }
+        if mask != 0 {
+            self.resend_lost(now, next.wrapping_add(1 + mask.ilog2()), tx);
+        }
+        self.pump(now, tx);
+        self.finish_if_done();
+    }
+
+    /// Packet `highest` has arrived: sends again what is missing long before it.
+    #[cold]
+    fn resend_lost<T: Tx<RingHeader, P>>(&mut self, now: Instant, highest: u32, tx: &mut T) {
+        let mut from = self.recovery.sent.first();
+        while let Some((sequence, hop)) = self.recovery.sent.lost(from, highest) {
+            self.resend(now, sequence, hop, RetransmitReason::Gap, tx);
+            from = sequence.wrapping_add(1);
+        }
+    }
+
+    /// The successor has begun an operation. What it turned away comes again at once; without loss recovery it comes only now.
+    pub(in crate::ring) fn on_ready<T: Tx<RingHeader, P>>(&mut self, now: Instant, from: Ingress, operation: u16, tx: &mut T) {
+        if from.source != self.config.successor.address {
+            return tx.note(Event::Dropped(DropReason::NotAMember));
+        }
+        if self.abort_answered(from.source, tx) {
+            return;
+        }
+        self.successor_ready = Some(operation);
+        self.open();
+        if self.ledger.running().is_some() && operation == self.operation16() && self.config.reliability.reliable {
+            let mut next = self.recovery.sent.first();
+            while let Some((sequence, hop)) = self.recovery.sent.unacknowledged(next) {
+                self.resend(now, sequence, hop, RetransmitReason::Ready, tx);
+                next = sequence.wrapping_add(1);
+            }
+        }
+        self.pump(now, tx);
+        self.finish_if_done();
+    }
+
+    /// Sends a packet again, as soon as there is room.
+    fn resend<T: Tx<RingHeader, P>>(&mut self, now: Instant, sequence: u32, hop: Hop, reason: RetransmitReason, tx: &mut T) {
+        if !tx.room(self.to(self.config.successor.address)) {
+            return self.recovery.sent.hold_up();
+        }
+        self.recovery.sent.renew(now, sequence);
+        tx.note(Event::Retransmitted { reason, block: self.piece_index(hop) });
+        self.send_data(hop, sequence, tx);
+    }
+
+    /// Sends again what has not been acknowledged in time.
+    fn resend_expired<T: Tx<RingHeader, P>>(&mut self, now: Instant, tx: &mut T) {
+        while let Some((sequence, hop)) = self.recovery.sent.expired(now) {
+            self.resend(now, sequence, hop, RetransmitReason::Timeout, tx);
+        }
+    }
+
+    /// There is room again.
+    pub(in crate::ring) fn go_on<T: Tx<RingHeader, P>>(&mut self, now: Instant, tx: &mut T) {
+        if self.recovery.sent.go_on() {
+            self.resend_expired(now, tx);
+        }
+    }
+
+    fn piece_index(&self, hop: Hop) -> u32 {
+        self.cut.piece(self.steps.sent(u32::from(hop.step)), hop.segment).index
+    }
+
+    // ---- Who is there --------------------------------------------------------------------------------------------------------------
+
+    /// The successor asks whether this worker is there.
+    pub(in crate::ring) fn on_probe<T: Tx<RingHeader, P>>(&mut self, from: Ingress, tx: &mut T) {
+        if from.source != self.config.successor.address {
+            return tx.note(Event::Dropped(DropReason::NotAMember));
+        }
+        if !self.abort_answered(from.source, tx) {
+            let operation = self.operation16();
+            tx.send(self.to(from.source), &RingHeader::Alive { operation }, Body::Empty);
+        }
+    }
+
+    /// A neighbour is there: the predecessor, who was asked, or the successor, who is in an operation before this one.
+    pub(in crate::ring) fn on_alive<T: Tx<RingHeader, P>>(&mut self, now: Instant, from: Ingress, operation: u16, tx: &mut T) {
+        let behind = from.source == self.config.successor.address && newer16(self.operation16(), operation);
+        if behind {
+            self.recovery.sent.on_alive(now);
+        } else if from.source != self.config.predecessor.address {
+            return tx.note(Event::Dropped(DropReason::NotAMember));
+        }
+        if from.source == self.config.predecessor.address {
+            (self.recovery.heard_at, self.recovery.probed_at) = (now, None);
+        }
+    }
+
+    /// When the predecessor is asked; `None` while nothing is expected of it.
+    #[inline]
+    fn probe_at(&self) -> Option<Instant> {
+        if self.rest.receives == 0 {
+            return None;
+        }
+        let patience = self.config.reliability.patience;
+        Some(
+            self.recovery.probed_at.map_or(self.recovery.heard_at + patience.divided(ASKED_AFTER), |at| at + patience.divided(ASKED_EVERY)),
+        )
+    }
+
+    /// When the operation fails although all neighbours are alive, and who is named.
+    fn standstill(&self) -> (Instant, Suspect) {
+        let [coordinator, told, other] = STANDSTILL_PATIENCES;
+        let waits = self.barrier.is_waiting();
+        let (patiences, suspect) = match &self.coordinator {
+            Some(all) if waits => (coordinator, all.first_missing().map_or(Suspect::Unknown, Suspect::Rank)),
+            None if waits => (told, Suspect::Rank(COORDINATOR)),
+            _ => (other, Suspect::Unknown),
+        };
+        (self.recovery.progress_at + self.config.reliability.patience.times(patiences), suspect)
+    }
+
+    /// When the operation fails, and who is named.
+    #[inline]
+    fn give_up_at(&self) -> (Instant, Suspect) {
+        let patience = self.config.reliability.patience;
+        let successor = self.recovery.sent.patience_ends_at(patience).map(|at| (at, Suspect::Rank(self.config.successor.rank)));
+        let silent = (self.rest.receives > 0).then(|| self.recovery.heard_at + patience);
+        let predecessor = silent.map(|at| (at, Suspect::Rank(self.config.predecessor.rank)));
+        [successor, predecessor].into_iter().flatten().fold(self.standstill(), |first, other| if other.0 < first.0 { other } else { first })
+    }
+
+    /// The next of all timers.
+    #[inline]
+    pub(in crate::ring) fn next_timer(&self) -> Option<Instant> {
+        let owed = self.recovery.owed_at;
+        if self.ledger.running().is_none() {
+            return owed;
+        }
+        let mut next = self.give_up_at().0;
+        for at in [owed, self.recovery.sent.resend_at(), self.probe_at(), self.barrier.tell_again_at(&self.config.reliability)] {
+            next = at.map_or(next, |at| at.min(next));
+        }
+        Some(next)
+    }
+
+    /// Does what is due.
+    pub(in crate::ring) fn on_timers<T: Tx<RingHeader, P>>(&mut self, now: Instant, tx: &mut T) {
+        if !self.config.reliability.reliable {
+            return;
+        }
+        if self.recovery.owed_at.is_some_and(|at| at <= now) {
+            self.send_ack(tx);
+        }
+        if self.ledger.running().is_none() {
+            return;
+        }
+        let (at, suspect) = self.give_up_at();
+        if at <= now {
+            return self.fail(suspect, FailureReason::NoProgress, tx);
+        }
+        self.resend_expired(now, tx);
+        let operation = self.operation16();
+        if self.probe_at().is_some_and(|at| at <= now) {
+            self.recovery.probed_at = Some(now);
+            tx.send(self.to(self.config.predecessor.address), &RingHeader::Probe { operation }, Body::Empty);
+        }
+        if self.barrier.tell_again_at(&self.config.reliability).is_some_and(|at| at <= now) {
+            tx.note(Event::Retransmitted { reason: RetransmitReason::Timeout, block: self.barrier.step });
+            self.tell_step_done(now, tx);
+        }
+    }
+
+    // ---- Giving up -----------------------------------------------------------------------------------------------------------------
+
+    /// Ends the job, here and at the neighbours.
+    pub(in crate::ring) fn fail<T: Tx<RingHeader, P>>(&mut self, suspect: Suspect, reason: FailureReason, tx: &mut T) {
+        let operation = self.operation16();
+        self.end_job(operation, suspect, reason, tx);
+        for address in self.neighbours() {
+            tx.send(self.to(address), &RingHeader::Abort { operation, suspect }, Body::Empty);
+        }
+    }
+
+    fn neighbours(&self) -> impl Iterator<Item = Address> + use<P> {
+        let (predecessor, successor) = (self.config.predecessor.address, self.config.successor.address);
+        let alone = self.config.workers == 1;
+        [Some(predecessor), (successor != predecessor).then_some(successor)].into_iter().flatten().filter(move |_| !alone)
+    }
+
+    /// Ends the job. The running operation fails; but where only acknowledgements are missing, the caller has what it asked for.
+    fn end_job<T: Tx<RingHeader, P>>(&mut self, operation: u16, suspect: Suspect, reason: FailureReason, tx: &mut T) {
+        let whole = self.rest.receives == 0 && matches!(reason, FailureReason::NoProgress | FailureReason::PeerAborted);
+        let mut told = false;
+        if whole {
+            self.ledger.complete();
+            self.ledger.close();
+        } else if let Some(failure) = self.ledger.fail(Some(u32::from(self.rest.step_reached)), suspect, reason) {
+            told = true;
+            tx.note(Event::Failed(failure));
+        }
+        self.recovery.given_up = Some((operation, suspect));
+        self.recovery.inherited = !told;
+        self.recovery.sent.abandon();
+        self.recovery.owed_at = None;
+        self.forwards.clear();
+        self.gate.clear();
+        (self.rest.receives, self.rest.sends) = (0, 0);
+    }
+
+    /// A neighbour has given up, or the coordinator says that it has: so does this worker, and tells those who may not know.
+    pub(in crate::ring) fn on_abort<T: Tx<RingHeader, P>>(&mut self, from: Ingress, operation: u16, suspect: Suspect, tx: &mut T) {
+        if self.neighbours().all(|address| address != from.source) && !self.is_coordinator(from.source) {
+            return tx.note(Event::Dropped(DropReason::NotAMember));
+        }
+        if self.recovery.given_up.is_some() {
+            return tx.note(Event::Dropped(DropReason::Stale));
+        }
+        self.end_job(operation, suspect, FailureReason::PeerAborted, tx);
+        for address in self.neighbours().filter(|address| *address != from.source) {
+            tx.send(self.to(address), &RingHeader::Abort { operation, suspect }, Body::Empty);
+        }
+    }
+
+    fn is_coordinator(&self, address: Address) -> bool {
+        self.config.barrier.as_ref().is_some_and(|barrier| barrier.coordinator == address)
+    }
+
+    /// Where the job has failed, tells so the sender of a packet, who does not know yet.
+    pub(in crate::ring) fn abort_answered<T: Tx<RingHeader, P>>(&self, to: Address, tx: &mut T) -> bool {
+        let Some((operation, suspect)) = self.recovery.given_up else { return false };
+        tx.send(self.to(to), &RingHeader::Abort { operation, suspect }, Body::Empty);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_elsewhere_is_told_to_one_operation() {
+        let reliability = Reliability::lossy(Duration::from_us(100), Duration::from_us(10), Duration::from_ms(8));
+        let mut recovery = Recovery::new(8, &reliability, (JobId(0), Rank(0)));
+        assert_eq!(recovery.take_inherited(), None);
+        (recovery.given_up, recovery.inherited) = (Some((3, Suspect::Unknown)), true);
+        assert_eq!(recovery.take_inherited(), Some(Suspect::Unknown));
+        assert_eq!(recovery.take_inherited(), None);
+    }
+}
