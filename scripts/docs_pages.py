@@ -30,6 +30,21 @@ PAPERS = {
 #: In the order in which a reader asks for them.
 VERDICTS = ("reproduced", "not reproduced", "undecided", "reported", "cannot be tested here", "not recorded")
 
+#: Types of plans, and the tables of a file that they are, in the order of the documentation.
+TABLES = {
+    "Network": "[network]",
+    "Job": "[[jobs]]",
+    "Traffic": "[[traffic]]",
+    "Flow": "[[flows]]",
+    "Limit": "[[limits]]",
+    "Faults": "[faults]",
+    "LinkFaults": "[[faults.links]]",
+    "TimedFault": "[[faults.timed]]",
+    "Series": "[[series]]",
+    "Run": "[run]",
+    "Plot": "[[plot]]",
+}
+
 
 @dataclass(frozen=True)
 class Key:
@@ -171,19 +186,23 @@ class Sources:
         return f"Keys of `[[jobs]]` beside those [of every job](../reference/keys.md#job):\n\n{head}"
 
     def keys_page(self) -> str:
-        """Every key of every table of plans."""
-        page = [
-            "# Plan keys\n",
-            "Generated from the types in `python/fanin/plans.py` and the tables in [Plans](plans.md), which explains them.\n",
-        ]
-        for name in dict.fromkeys(key.table for key in self.keys):
+        """Every key of every table of plans, those at the top of a file first."""
+        page = ["# Plan keys\n", "Generated from the types in `python/fanin/plans.py` and the tables in [Plans](plans.md), which explains them.\n"]
+        named = dict.fromkeys(key.table for key in self.keys)
+        for name in [*TABLES, *(name for name in named if name not in TABLES)]:
+            keys = [key for key in self.keys if key.table == name]
             rows = []
-            for key in (key for key in self.keys if key.table == name):
+            for key in keys:
                 row = self.row(key)
-                default, meaning = (row.default, row.meaning) if row else ("", "")
                 of = f" ({', '.join(key.systems)})" if key.systems else ""
-                rows.append([f"`{key.name}`{of}", f"`{typed(key.type)}`", default, site_links(meaning, "plans.md")])
-            page.append(f"## {name}\n\n{table(['key', 'type', 'default', 'meaning'], rows)}\n")
+                default, meaning = (row.default, site_links(row.meaning, "plans.md")) if row else ("", "")
+                rows.append([f"`{key.name}`{of}", f"`{typed(key.type)}`", default, meaning])
+            titles = ["key", "type", "default", "meaning"]
+            # What stands in the cell of another key has no row of its own.
+            if not any(row[3] for row in rows):
+                titles, rows = titles[:2], [row[:2] for row in rows]
+            where = f"The table `{TABLES[name]}`.\n\n" if name in TABLES else ""
+            page.append(f"## {name}\n\n{where}{table(titles, rows)}\n")
         return "\n".join(page)
 
     def results_page(self) -> str:
