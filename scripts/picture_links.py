@@ -59,10 +59,10 @@ def draw(title: str, rows: Sequence[Mapping[str, str]]) -> str:
     for start, end, packets in used:
         parts.append(arrow(at[start], at[end], packets, order.index(layer(end)) > order.index(layer(start))))
     for node, (x, y) in at.items():
-        below = layer(node) == "host"
+        # Where no link comes: below hosts, beside leaves, above spines.
+        dx, dy, anchor, radius = {"host": (0, 22, "middle", 5), "leaf": (-14, 4, "end", 8), "spine": (0, -14, "middle", 8)}[layer(node)]
         parts.append(
-            f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{5 if below else 8}" fill="{INK}"/>\n'
-            f'<text x="{x:.1f}" y="{y + (22 if below else -14):.1f}" text-anchor="middle" font-size="12" fill="{INK}" '
-            f'stroke="#FFFFFF" stroke-width="4" paint-order="stroke">{escape(node)}</text>\n'
+            f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius}" fill="{INK}"/>\n'
+            f'<text x="{x + dx:.1f}" y="{y + dy:.1f}" text-anchor="{anchor}" font-size="12" fill="{INK}">{escape(node)}</text>\n'
         )
     return "".join([*parts, "</svg>\n"])
