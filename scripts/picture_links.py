@@ -59,8 +59,9 @@ def draw(title: str, rows: Sequence[Mapping[str, str]]) -> str:
     for start, end, packets in used:
         parts.append(arrow(at[start], at[end], packets, order.index(layer(end)) > order.index(layer(start))))
     for node, (x, y) in at.items():
-        # Where no link comes: below hosts, beside leaves, above spines.
-        dx, dy, anchor, radius = {"host": (0, 22, "middle", 5), "leaf": (-14, 4, "end", 8), "spine": (0, -14, "middle", 8)}[layer(node)]
+        # Where no link comes: below hosts, beside leaves on the outer side, above spines.
+        beside = (-14, 4, "end", 8) if x < WIDTH / 2 else (14, 4, "start", 8)
+        dx, dy, anchor, radius = {"host": (0, 22, "middle", 5), "leaf": beside, "spine": (0, -14, "middle", 8)}[layer(node)]
         parts.append(
             f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius}" fill="{INK}"/>\n'
             f'<text x="{x + dx:.1f}" y="{y + dy:.1f}" text-anchor="{anchor}" font-size="12" fill="{INK}">{escape(node)}</text>\n'
