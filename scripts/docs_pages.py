@@ -166,8 +166,8 @@ class Sources:
             candidates = key_rows(self.plan_sections["`[[jobs]]`"])
             exact = [row for row in candidates if row.name == key.name and set(row.systems) & set(key.systems)]
             return next(iter([*exact, *(row for row in candidates if row.name == key.name)]), None)
-        heading = {"Network": "`[network]`", "Traffic": "`[[traffic]]`: beside the jobs", "Run": "`[[series]]`, `[sweep]`, `[run]`"}
-        within = {"Flow": "`[[flows]]`: one host to another at a given rate", "Limit": "`[[limits]]`: what hosts can do beside their links"}
+        heading = {"Network": "`[network]`", "Traffic": "`[[traffic]]`: background traffic", "Run": "`[[series]]`, `[sweep]`, `[run]`"}
+        within = {"Flow": "`[[flows]]`: from one host to another at a given rate", "Limit": "`[[limits]]`: limits of hosts besides their links"}
         part = self.plan_sections.get((heading | within).get(key.table, ""), "")
         return next((row for row in key_rows(part) if row.name == key.name), None)
 
