@@ -14,7 +14,7 @@ CARGO_DENY_VERSION := 0.20.2
 CARGO_DENY := $(TOOLS)/cargo-deny-$(CARGO_DENY_VERSION)/bin/cargo-deny
 
 .DEFAULT_GOAL := help
-.PHONY: help run sim demo test test-all lint lint-format lint-clippy lint-docs lint-dependencies lint-architecture lint-wasm check-models traceability bench bench-peers clean
+.PHONY: help run sim demo docs pictures test test-all lint lint-format lint-clippy lint-docs lint-dependencies lint-architecture lint-wasm check-models traceability bench bench-peers clean
 
 help: ## this list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z][a-z-]*:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,6 +27,14 @@ sim: ## only the simulation: results in out/quickstart
 
 demo: ## only the real thing: a switch process and four workers over UDP on loopback
 	cargo run --locked --release -p fanin --no-default-features -- demo
+
+docs: ## the site in target/site: pages, reference made from the program, every link and example checked
+	$(PYTHON) scripts/docs.py
+
+# With optimisation, since the quickstart's picture takes a minute of it.
+pictures: ## run the plans behind the pictures and tables of the documentation again
+	cargo build --locked --release -p fanin --no-default-features
+	$(PYTHON) scripts/pictures.py --fanin target/release/fanin
 
 test: ## every test that needs neither root nor large installs
 	cargo test --locked --workspace --no-fail-fast

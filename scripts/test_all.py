@@ -90,6 +90,8 @@ CHECKS = [
     Check("torch", torch_tests.obstacle, [sys.executable, "scripts/torch_tests.py"]),
     # Once each, so that the measurements of `make bench-peers` can be made when they are wanted.
     Check("bench-collectives", anywhere, ["sh", "-ec", MEASURE_ONCE], alone=True),
+    # The site, with its links, and the examples that no other test runs; its builder comes from PyPI.
+    Check("docs", anywhere, ["sh", "-ec", f"{BUILT}FANIN=target/debug/fanin {sys.executable} scripts/docs.py"]),
     # Independent judges of what is on the wire: scapy, and the RoCE of Debian's kernel.
     Check("trace", anywhere, ["sh", "-ec", f"{BUILT}{sys.executable} scripts/trace_tests.py --fanin target/debug/fanin"]),
     Check("rdma", rdma.obstacle, ["sh", "-ec", f"{BUILT}{sys.executable} scripts/rdma.py --fanin target/debug/fanin float loss late numbers rings dead control"]),

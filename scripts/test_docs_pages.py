@@ -1,0 +1,114 @@
+"""Tests of docs_pages.py: what the site generates is what the sources say."""
+
+import tempfile
+import unittest
+from pathlib import Path
+
+import docs_pages
+
+ROOT = Path(__file__).resolve().parent.parent
+
+KEYS = """
+class _Job(TypedDict):
+    system: Literal["ring", "tree"]
+
+
+class Job(_Job, total=False):
+    \"\"\"A job.\"\"\"
+
+    message: Bytes
+    # ring, rina
+    order: Literal["host", "placement"]
+
+
+_LimitFrom = TypedDict("_LimitFrom", {"from": Time}, total=False)
+"""
+
+ROWS = """
+| key | default | meaning |
+|---|---|---|
+| `order` (ring, rina) | `"host"` | one \\| two |
+| `rate`, `latency` | | of every link |
+
+| field | meaning |
+|---|---|
+| `seed` | another table |
+"""
+
+
+class Tests(unittest.TestCase):
+    def test_keys_have_their_tables_types_and_systems(self):
+        found = [(key.table, key.name, key.systems) for key in docs_pages.plan_keys(KEYS)]
+        self.assertEqual(found, [("Job", "system", ()), ("Job", "message", ()), ("Job", "order", ("ring", "rina")), ("Limit", "from", ())])
+        self.assertEqual(docs_pages.typed("int | Literal['a', 'b']"), 'int or "a" or "b"')
+
+    def test_rows_stand_for_each_key_that_they_name(self):
+        rows = docs_pages.key_rows(ROWS)
+        self.assertEqual(
+            [(row.name, row.systems, row.default) for row in rows],
+            [("order", ("ring", "rina"), '`"host"`'), ("rate", (), ""), ("latency", (), "")],
+        )
+        self.assertEqual(rows[0].meaning, "one \\| two")
+
+    def test_commands_are_listed_with_those_below_them(self):
+        texts = {
+            (): "Usage\n\nCommands:\n  sim    Simulate\n  model  Formulas\n         of papers\n  help   Print\n\nOptions:\n  -h  no command\n",
+            ("sim",): "Simulate a plan\n",
+            ("model",): "Commands:\n  a2tp  A2TP\n\n",
+            ("model", "a2tp"): "Window\n",
+        }
+        page = docs_pages.cli_page(lambda command: texts[tuple(command)])
+        self.assertEqual(
+            [line for line in page.splitlines() if line.startswith("#")],
+            ["# Command line", "## fanin", "## fanin sim", "## fanin model", "### fanin model a2tp"],
+        )
+
+    def test_claims_have_what_was_recorded(self):
+        with tempfile.TemporaryDirectory() as folder:
+            claims = Path(folder) / "claims.toml"
+            claims.write_text(
+                '[[claims]]\nid = "a"\ntext = "twice | thrice"\npaper = 2.0\n[[claims]]\nid = "b"\nclass = "consistency"\nuntestable = "no"\n'
+            )
+            claims.with_name("verdicts.json").write_text(
+                '{"claims": [{"id": "a", "measured": 1.5, "interval": [1.25, 1.75], "verdict": "not reproduced"}]}'
+            )
+            rows = list(docs_pages.claim_rows(claims))
+            self.assertEqual(rows[0], (["twice \\| thrice", "2", "1.5", "1.25 to 1.75", "not reproduced"], "not reproduced", False))
+            self.assertEqual(rows[1][1:], ("cannot be tested here", True))
+
+    def test_every_system_has_a_page_with_its_parameters_claims_and_clauses(self):
+        sources = docs_pages.Sources(ROOT)
+        systems = sorted(path.stem for path in (ROOT / "docs" / "systems").glob("*.md") if path.stem != "index")
+        named = sources.systems_table()
+        type_of = next(key.type for key in sources.keys if key.table == "Job" and key.name == "system")
+        self.assertEqual(systems, sorted(name for name in docs_pages.typed(type_of).replace('"', "").split(" or ")))
+        for system in systems:
+            text = (ROOT / "docs" / "systems" / f"{system}.md").read_text()
+            for part in ("parameters", "claims", "clauses"):
+                self.assertIn(f"<!-- generated: {part} {system} -->", text)
+            self.assertIn(f"[`{system}`]({system}.md)", named)
+            self.assertIn("clauses of its description", sources.clauses(system))
+        self.assertIn("`timeout`", sources.parameters("canary"))
+        self.assertIn("reproduced", sources.claims("canary"))
+        self.assertIn("no parameters of its own", sources.parameters("nothing"))
+
+    def test_every_key_of_jobs_and_networks_is_explained(self):
+        sources = docs_pages.Sources(ROOT)
+        # Parameters of DCQCN stand together in one row.
+        together = {
+            "line_rate",
+            "rate_min",
+            "gain_inverse",
+            "notification_gap",
+            "estimate_timer",
+            "rate_timer",
+            "rate_bytes",
+            "additive",
+            "hyper",
+        }
+        missing = {key.name for key in sources.keys if key.table in ("Job", "Network", "Traffic", "Run") and sources.row(key) is None}
+        self.assertEqual(missing, together)
+
+
+if __name__ == "__main__":
+    unittest.main()
