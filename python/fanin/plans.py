@@ -154,14 +154,56 @@ class Noise(TypedDict):
     delay: Time | Delay
 
 
+class _Model(TypedDict):
+    model: str
+
+
+class Model(_Model, total=False):
+    """A training step from a model's published sizes: the options of ``fanin workload``."""
+
+    dp: int
+    tp: int
+    pp: int
+    ep: int
+    micro_batches: int
+    micro_batch: int
+    sequence: int
+    sharding: Literal["ddp", "zero", "fsdp"]
+    bucket: Bytes
+    gradient: str
+    sequence_parallel: bool
+    gpu: str
+    utilisation: Fraction
+    ranks_per_host: int
+    set: Mapping[str, Any]
+
+
+class _Workload(TypedDict):
+    workload: Literal[1]
+    ranks: int
+    programs: Sequence[Mapping[str, Any]]
+
+
+class Workload(_Workload, total=False):
+    """A training step as data, with the keys of a workload's file (docs/workloads.md)."""
+
+    name: str
+    source: str
+    ranks_per_host: int
+    hosts: str
+    iterations: int
+    groups: Sequence[Mapping[str, Any]]
+    blocks: Sequence[Mapping[str, Any]]
+
+
 class _Job(TypedDict):
     system: Literal[
-        "ring", "tree", "canary", "switchml", "atp", "a2tp", "panama", "sharp", "netreduce", "machines", "rina", "ps", "flare", "doubling"
+        "ring", "tree", "canary", "switchml", "atp", "a2tp", "panama", "sharp", "netreduce", "machines", "rina", "ps", "flare", "doubling", "exchange"
     ]
 
 
 class Job(_Job, total=False):
-    """One job, or several alike: the keys of every job, and those of its system. It has a ``message`` or a ``model``."""
+    """One job, or several alike: the keys of every job, and those of its system. It has a ``message``, a ``model`` or a ``workload``."""
 
     copies: int
     file: str
@@ -185,6 +227,10 @@ class Job(_Job, total=False):
     arrivals: Time
     crash: Time
     noise: Noise
+    workload: str | Model | Workload
+    groups: Mapping[str, str | Mapping[str, Any]]
+    local_rate: Rate
+    local_latency: Time
     window: int | Literal["unlimited"]
     reliable: bool
     rto_initial: Time
@@ -414,7 +460,7 @@ class Series(TypedDict):
 class _Plot(TypedDict):
     name: str
     title: str
-    kind: Literal["bars", "lines", "cdf", "memory", "time"]
+    kind: Literal["bars", "lines", "cdf", "memory", "time", "steps"]
 
 
 class Plot(_Plot, total=False):

@@ -64,6 +64,8 @@ class Results:
     memory: Table
     #: Jobs over time in the first repetition of each point, where the plan says ``run.series_interval``.
     series: Table
+    #: A row for each way in which a job with a workload communicates: group, collective, system, times, and what of it no computation hides.
+    communication: Table
 
     def __init__(self, native: _native.Results) -> None:
         self._native = native
@@ -73,6 +75,7 @@ class Results:
         self.links = Table(native.links)
         self.memory = Table(native.memory)
         self.series = Table(native.series)
+        self.communication = Table(native.communication)
 
     @property
     def ok(self) -> bool:

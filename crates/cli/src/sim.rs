@@ -1,12 +1,12 @@
 //! `fanin sim`: from the command line to files and exit code.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::thread;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use fanin_pictures::folder::write_folder;
 use fanin_pictures::table::as_expected;
@@ -24,7 +24,7 @@ use crate::progress;
 pub struct SimArgs {
     /// The plan.
     pub plan: PathBuf,
-    /// Folder for results.json, results.csv, links.csv, jobs.csv where there are several jobs, memory.csv and series.csv where they are sampled, plan.toml, plots and report.html; made where it is missing.
+    /// Folder for results.json, results.csv, links.csv, jobs.csv where there are several jobs, communication.csv where they have workloads, memory.csv and series.csv where they are sampled, plan.toml, plots and report.html; made where it is missing.
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Seed of the first repetition, in place of the plan's.
@@ -36,6 +36,9 @@ pub struct SimArgs {
     /// Changes a value of the plan. A key that the plan sweeps over is fixed. May be given several times.
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
+    /// Writes what each rank of a job with a workload did when, in the plan's first run, for https://ui.perfetto.dev and chrome://tracing.
+    #[arg(long, value_name = "FILE.json", conflicts_with = "check")]
+    pub trace: Option<PathBuf>,
     /// Check the plan and list its runs without running them.
     #[arg(long, conflicts_with_all = ["out", "threads", "format"])]
     pub check: bool,
@@ -101,8 +104,20 @@ fn simulate(args: &SimArgs, plan: &Plan) -> Result<bool> {
         fs::write(folder.join(report::FILE), page).context(report::FILE)?;
         write_folder(folder, plan, &finished).with_context(|| format!("--out {}", folder.display()))?;
     }
+    if let Some(file) = &args.trace {
+        write_trace(plan, file).with_context(|| format!("--trace {}", file.display()))?;
+    }
     print(args, plan, &finished).context("standard output")?;
     Ok(finished.iter().all(|run| as_expected(plan, run)))
+}
+
+/// Runs the first run once more, since only that of all runs is written step by step.
+fn write_trace(plan: &Plan, file: &Path) -> Result<()> {
+    let mut out = BufWriter::new(File::create(file)?);
+    if !run::write_trace(plan, &mut out)?? {
+        bail!("expected a plan with a job that has a workload");
+    }
+    out.flush().context("cannot be written")
 }
 
 fn print(args: &SimArgs, plan: &Plan, finished: &[Finished]) -> io::Result<()> {

@@ -25,6 +25,9 @@ pub fn write_folder(folder: &Path, plan: &Plan, finished: &[Finished]) -> Result
     if records.iter().any(|record| record.jobs.len() > 1) {
         write_frame(&frames::jobs(&records), create("jobs.csv")?)?;
     }
+    if records.iter().any(|record| record.jobs.iter().any(|job| job.workload.is_some())) {
+        write_frame(&frames::communication(&records), create("communication.csv")?)?;
+    }
     if finished.iter().any(|run| !run.memory.is_empty()) {
         write_memory(plan, finished, create("memory.csv")?)?;
     }

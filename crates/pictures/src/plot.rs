@@ -6,12 +6,14 @@
 //! | [`frame`] | title, legend, axes: what every picture shares |
 //! | [`distribution`] | which share of links or jobs has up to how much of something |
 //! | [`time`] | quantities of jobs over time |
+//! | [`steps`] | what ranks did over time |
 //! | [`data`] | which points belong to which bar or line, and their medians |
 
 mod data;
 mod distribution;
 mod frame;
 mod look;
+mod steps;
 mod time;
 
 use std::collections::BTreeMap;
@@ -26,7 +28,7 @@ use fanin_plan::Plan;
 use fanin_plan::computed::Computed;
 use fanin_plan::metrics::{Field, Metric};
 use fanin_plan::run::Finished;
-use fanin_plan::schema::{Plot, PlotKind};
+use fanin_plan::schema::{Job, Plot, PlotKind};
 pub use frame::{FONT, INK, MUTED};
 use frame::{Frame, Pen, Ticks};
 use look::Look;
@@ -85,7 +87,7 @@ pub fn measured_over_time(title: &str, note: &str, y_label: &str, lines: Vec<(St
 /// Those of drawing.
 pub fn over_count(title: &str, note: &str, x_label: &str, y_label: &str, lines: Vec<(String, Vec<(f64, f64)>)>) -> Result<String> {
     let groups = named(&lines);
-    let frame = Frame { title, note, x_label, y_label, groups: &groups };
+    let frame = Frame { title, note, x_label, y_label, groups: &groups, names: &[] };
     time::over_count(&frame, lines.into_iter().map(|(_, line)| line).collect())
 }
 
@@ -119,7 +121,17 @@ fn usual(plan: &Plan) -> Vec<Plot> {
     if !has_jobs {
         return plots;
     }
-    if let Some(first) = plan.axes.first() {
+    let has_workload = |job: &Job| job.workload.is_some();
+    let with_workloads = |all: bool| {
+        let mut jobs = plan.points.iter().flat_map(|point| &point.setup.jobs);
+        if all { jobs.all(has_workload) } else { jobs.any(has_workload) }
+    };
+    if with_workloads(false) {
+        plots.push(make("steps", "What ranks do", PlotKind::Steps, None, None));
+    }
+    if let Some(first) = plan.axes.first().filter(|_| with_workloads(true)) {
+        plots.push(make("iteration", "Time of an iteration", PlotKind::Bars, Some(&first.name), Some("iteration_us")));
+    } else if let Some(first) = plan.axes.first() {
         plots.push(make("goodput", "Goodput", PlotKind::Bars, Some(&first.name), Some("goodput_gbps")));
     }
     if let Some(sizes) = plan.axes.iter().find(|axis| axis.name.ends_with(".message") && axis.choices.len() > 1) {
@@ -146,6 +158,7 @@ fn draw(plot: &Plot, grid: &dyn Grid, simulated: Option<&Simulated<'_>>) -> Resu
         (PlotKind::Bars, Some(x), Some(field), _) => bars(plot, grid, x, field, &groups),
         (PlotKind::Lines, Some(x), Some(field), _) => lines(plot, grid, x, field, &groups),
         (PlotKind::Memory, _, _, Some(simulated)) => memory(plot, simulated.finished, &groups),
+        (PlotKind::Steps, _, _, Some(simulated)) => steps::draw(plot, simulated.finished, &groups),
         (PlotKind::Time, _, _, Some(simulated)) => time::draw(plot, simulated, &groups),
         (PlotKind::Cdf, _, _, Some(simulated)) => match plot.y.as_deref().and_then(Metric::of_job) {
             Some((field, value)) => distribution::of_jobs(plot, simulated.finished, &groups, (&field, value)),
@@ -177,7 +190,7 @@ fn bars(plot: &Plot, grid: &dyn Grid, x: usize, field: &Field, groups: &[Group])
         groups.iter().map(|group| group.points.iter().map(|&point| spread(grid, point, field)).collect()).collect();
     let top = spreads.iter().flatten().flatten().map(|spread| spread.high).fold(0.0, f64::max);
     let y_label = with_unit(field);
-    let frame = Frame { title: &plot.title, note: &note(grid), x_label: &data::axis_title(grid, x), y_label: &y_label, groups };
+    let frame = Frame { title: &plot.title, note: &note(grid), x_label: &data::axis_title(grid, x), y_label: &y_label, groups, names: &[] };
     // Bars differ by colour alone: there is no line to be dashed.
     let looks: Vec<Look> = (0..groups.len()).map(|index| Look { color: index, dash: 0 }).collect();
     let ticks = Ticks { places: (0..categories.len()).map(|index| index as f64 + 0.5).collect(), labels: categories };
@@ -213,7 +226,14 @@ fn lines(plot: &Plot, grid: &dyn Grid, x: usize, field: &Field, groups: &[Group]
     let low = all.iter().map(|spread| spread.low).fold(f64::INFINITY, f64::min);
     let high = all.iter().map(|spread| spread.high).fold(0.0, f64::max);
     let y_label = with_unit(field);
-    let frame = Frame { title: &plot.title, note: &note(grid), x_label: &data::axis_title(grid, x), y_label: &y_label, groups: &groups };
+    let frame = Frame {
+        title: &plot.title,
+        note: &note(grid),
+        x_label: &data::axis_title(grid, x),
+        y_label: &y_label,
+        groups: &groups,
+        names: &[],
+    };
     let looks: Vec<Look> = groups.iter().map(|group| group.look).collect();
     let (first, last) = (scale.places[0], scale.places[scale.places.len() - 1]);
     let margin = if first == last { 0.5 } else { (last - first).abs() * 0.04 };
@@ -255,7 +275,7 @@ fn memory(plot: &Plot, finished: &[Finished], groups: &[Group]) -> Result<String
         .collect();
     let (groups, lines) = joined(groups, lines);
     let looks: Vec<Look> = groups.iter().map(|group| group.look).collect();
-    let frame = Frame { title: &plot.title, note, x_label: "time (us)", y_label: "memory in use (KiB)", groups: &groups };
+    let frame = Frame { title: &plot.title, note, x_label: "time (us)", y_label: "memory in use (KiB)", groups: &groups, names: &[] };
     let last = lines.iter().flatten().map(|(time, _)| *time).fold(1.0, f64::max);
     let high = lines.iter().flatten().map(|(_, used)| *used).fold(1.0, f64::max);
     let places = round_steps(last);

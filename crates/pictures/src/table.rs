@@ -2,10 +2,11 @@
 
 use comfy_table::{Cell, CellAlignment, Color, ContentArrangement, LineStyle, Table, TableStyle};
 use fanin_plan::Plan;
-use fanin_plan::results::{DeathRecord, RunRecord, median};
+use fanin_plan::results::{DeathRecord, Percentiles, RunRecord, median};
 use fanin_plan::run::Finished;
 use fanin_plan::schema::Expect;
-use fanin_plan::units::bytes_text;
+use fanin_plan::units::{bytes_about, bytes_text};
+use fanin_plan::workload::CommunicationRecord;
 
 /// The table, what is alike in all runs above it, and below it every run that is not as it should be.
 pub fn summary(plan: &Plan, finished: &[Finished]) -> String {
@@ -18,7 +19,58 @@ pub fn summary(plan: &Plan, finished: &[Finished]) -> String {
     {
         text.extend([line.as_str(), "\n"]);
     }
+    text + &workloads(plan, finished)
+}
+
+/// What jobs with a workload communicate, where the plan has one run.
+fn workloads(plan: &Plan, finished: &[Finished]) -> String {
+    let [run] = finished else { return String::new() };
+    let mut text = String::new();
+    for (number, job) in run.record.jobs.iter().enumerate() {
+        let Some(workload) = &job.workload else { continue };
+        let name =
+            plan.points[run.point].setup.jobs.get(job.entry).and_then(|job| job.workload.as_ref()).map(|of| of.workload.name.clone());
+        let name = name.filter(|name| !name.is_empty()).unwrap_or_else(|| format!("job {number}"));
+        let ranks = workload.ranks;
+        text.push_str(&format!("\n{name}: {ranks} ranks, a rank computes {} us an iteration", number_text(workload.compute_us)));
+        if let (Some(exposed), Some(share)) = (workload.exposed_us, workload.exposed_share) {
+            let percent = number_text(share * 100.0);
+            text.push_str(&format!(" and waits {} us for communication that nothing hides ({percent} %)", number_text(exposed)));
+        }
+        text.push('\n');
+        for line in communication(&workload.communication).lines() {
+            text.extend([line.trim_end(), "\n"]);
+        }
+        let critical = workload.critical.iter().map(|part| format!("{} {} %", part.what, number_text(part.share * 100.0)));
+        let critical: Vec<String> = critical.collect();
+        if !critical.is_empty() {
+            text.push_str(&format!("critical path: {}\n", critical.join(", ")));
+        }
+    }
     text
+}
+
+fn communication(rows: &[CommunicationRecord]) -> Table {
+    let mut table = Table::new();
+    table.load_style(STYLE).set_content_arrangement(ContentArrangement::Disabled);
+    table.set_header(["group", "collective", "ran", "operations", "bytes", "median (us)", "longest (us)", "exposed a rank (us)"]);
+    for column in table.column_iter_mut().skip(3) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    for row in rows {
+        let time = |of: fn(Percentiles) -> f64| row.operation_us.map_or("-".into(), |times| number_text(of(times)));
+        table.add_row([
+            row.group.clone(),
+            row.collective.into(),
+            row.ran.into(),
+            row.operations.to_string(),
+            bytes_about(row.bytes),
+            time(|times| times.p50),
+            time(|times| times.max),
+            number_text(row.exposed_us),
+        ]);
+    }
+    table
 }
 
 /// Where a run stands in the plan, for the beginning of a line.
@@ -136,7 +188,7 @@ pub fn heading(plan: &Plan, finished: &[Finished]) -> String {
     if alike(|run| u64::from(run.workers)) && first.workers > 0 {
         parts.push(format!("{} workers", first.workers));
     }
-    if alike(|run| run.message_bytes) && first.workers > 0 {
+    if alike(|run| run.message_bytes) && first.workers > 0 && first.message_bytes > 0 {
         parts.push(bytes_text(first.message_bytes));
     }
     let repetitions = plan.points.first().map_or(1, |point| point.setup.general.run.repetitions.0);
@@ -178,8 +230,15 @@ struct Extra {
     digits: usize,
 }
 
-const EXTRAS: [Extra; 5] = [
+/// Communication that no computation hides, mean over jobs with a workload.
+fn exposed_us(run: &RunRecord) -> Option<f64> {
+    let all: Option<Vec<f64>> = run.jobs.iter().filter_map(|job| job.workload.as_ref()).map(|workload| workload.exposed_us).collect();
+    all.filter(|all| !all.is_empty()).map(|all| all.iter().sum::<f64>() / all.len() as f64)
+}
+
+const EXTRAS: [Extra; 6] = [
     Extra { title: "iteration (us)", value: |run| run.iteration_us, digits: 1 },
+    Extra { title: "exposed (us)", value: exposed_us, digits: 1 },
     Extra { title: "slowdown", value: |run| run.many.slowdown_mean, digits: 2 },
     Extra { title: "at most", value: |run| run.many.slowdown_max, digits: 2 },
     Extra { title: "fairness", value: |run| run.many.fairness.filter(|_| run.many.slowdown_mean.is_some()), digits: 3 },
@@ -196,8 +255,13 @@ fn table(plan: &Plan, finished: &[Finished]) -> Table {
     }
     let with_jobs = finished.iter().any(|run| run.record.workers > 0);
     let extras: Vec<&Extra> = EXTRAS.iter().filter(|extra| finished.iter().any(|run| (extra.value)(&run.record).is_some())).collect();
+    // Jobs with a workload have iterations in their place.
+    let with_vectors = with_jobs && !finished.iter().all(|run| run.record.jobs.iter().all(|job| job.workload.is_some()));
+    if with_vectors {
+        header.extend(["completion (us)".into(), "goodput (Gb/s)".into()]);
+    }
     if with_jobs {
-        header.extend(["completion (us)".into(), "goodput (Gb/s)".into(), "switch memory".into()]);
+        header.push("switch memory".into());
     }
     header.extend(extras.iter().map(|extra| extra.title.to_string()));
     header.extend(["link use".into(), "dropped".into(), "sent again".into(), "census".into()]);
@@ -212,9 +276,11 @@ fn table(plan: &Plan, finished: &[Finished]) -> Table {
         if axes.is_empty() {
             row.push(Cell::new(runs.first().map_or("", |run| run.system.as_str())));
         }
-        if with_jobs {
+        if with_vectors {
             row.push(spread(&runs, |run| run.completion_us, 1));
             row.push(spread(&runs, |run| run.goodput_gbps, 2));
+        }
+        if with_jobs {
             row.push(middle(&runs, |run| run.switch_bytes_peak as f64, bytes_short));
         }
         row.extend(extras.iter().map(|extra| spread(&runs, extra.value, extra.digits)));

@@ -9,6 +9,7 @@ use crate::columns::{ColumnKind, cell, columns};
 use crate::results::RunRecord;
 use crate::run::Finished;
 use crate::series::Quantity;
+use crate::workload::CommunicationRecord;
 
 /// A table: columns by name, all of the same length.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -103,6 +104,34 @@ pub fn runs(records: &[&RunRecord]) -> Frame {
         };
         frame.push(column.name(), made);
     }
+    frame
+}
+
+/// One row for each way in which a job with a workload communicates; `run` is the row of the run, `job` the job's number in it.
+pub fn communication(records: &[&RunRecord]) -> Frame {
+    let of_job = |(run, (number, job)): (usize, (usize, &crate::results::JobRecord))| {
+        let rows = job.workload.iter().flat_map(|workload| workload.communication.clone());
+        rows.map(move |row| (run, number, row)).collect::<Vec<_>>()
+    };
+    let jobs = records.iter().enumerate().flat_map(|(run, record)| record.jobs.iter().enumerate().map(move |job| (run, job)));
+    let all: Vec<(usize, usize, CommunicationRecord)> = jobs.flat_map(of_job).collect();
+    let text = |value: fn(&CommunicationRecord) -> &str| Column::Text(all.iter().map(|(.., row)| Some(value(row).to_string())).collect());
+    let number = |value: fn(&CommunicationRecord) -> Option<f64>| Column::Number(all.iter().map(|(.., row)| value(row)).collect());
+    let mut frame = Frame::default();
+    frame.push("run", Column::Count(all.iter().map(|(run, ..)| Some(*run as u64)).collect()));
+    frame.push("job", Column::Count(all.iter().map(|(_, job, _)| Some(*job as u64)).collect()));
+    frame.push("group", text(|row| &row.group));
+    frame.push("collective", text(|row| row.collective));
+    frame.push("ran", text(|row| row.ran));
+    frame.push("operations", Column::Count(all.iter().map(|(.., row)| Some(row.operations)).collect()));
+    frame.push("bytes", Column::Count(all.iter().map(|(.., row)| Some(row.bytes)).collect()));
+    frame.push("operation_us_p50", number(|row| row.operation_us.map(|times| times.p50)));
+    frame.push("operation_us_p99", number(|row| row.operation_us.map(|times| times.p99)));
+    frame.push("operation_us_max", number(|row| row.operation_us.map(|times| times.max)));
+    frame.push("with_waiting_us_p50", number(|row| row.with_waiting_us.map(|times| times.p50)));
+    frame.push("with_waiting_us_p99", number(|row| row.with_waiting_us.map(|times| times.p99)));
+    frame.push("with_waiting_us_max", number(|row| row.with_waiting_us.map(|times| times.max)));
+    frame.push("exposed_us", number(|row| Some(row.exposed_us)));
     frame
 }
 

@@ -171,6 +171,12 @@ impl Plan {
             let what = format!("run.series_interval is missing: the plot {:?} needs it, such as \"10us\"", plot.name);
             return Err(PlanError::new(file, what));
         }
+        if let Some(plot) = plots.iter().flatten().find(|plot| plot.kind == PlotKind::Steps)
+            && points.iter().all(|point| point.setup.jobs.iter().all(|job| job.workload.is_none()))
+        {
+            let what = format!("jobs.workload is missing: the plot {:?} needs it, such as \"step.toml\"", plot.name);
+            return Err(PlanError::new(file, what));
+        }
         let plan = Plan { file: file.to_string(), text, sets: sets.to_vec(), axes, points, plots };
         size::check_runs(&plan)?;
         Ok(plan)

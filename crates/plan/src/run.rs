@@ -1,6 +1,7 @@
 //! Runs every point of a plan, repetition by repetition, on all cores. Results are the same, and in the same order, whatever the number
 //! of threads: each run depends on plan, point and seed only.
 
+use std::io::{self, Write};
 use std::time::Instant;
 
 use fanin_core::{Census, Length, NodeId, Rank};
@@ -18,6 +19,8 @@ use rayon::prelude::*;
 use crate::results::{LinkRecord, RunRecord, link_records, record};
 use crate::schema::PayloadName;
 use crate::size::Results;
+use crate::workload::timeline::timeline;
+use crate::workload::{Timeline, trace};
 use crate::{Plan, PlanError, Point, Prepared, PreparedJob, idle, together};
 
 /// What a run gave.
@@ -31,6 +34,8 @@ pub struct Finished {
     pub links: Vec<LinkRecord>,
     /// Memory of its switches over time; only for the first repetition of each point, and where the plan asks for it.
     pub memory: Vec<MemorySample>,
+    /// What ranks of its jobs with a workload did when; only for the first repetition of each point.
+    pub timelines: Vec<Timeline>,
     /// Its jobs over time; only for the first repetition of each point, and where the plan asks for it.
     pub series: Vec<SeriesRow>,
 }
@@ -152,8 +157,27 @@ fn run_one(plan: &Plan, index: usize, repetition: u32) -> Result<Finished, PlanE
         let alone_us = jobs.map(|job| alone_us(plan, point, repetition, job)).collect::<Result<_, _>>()?;
         together::compare(&mut record, alone_us);
     }
+    let programs = prepared.programs.iter().zip(&result.programs).take(if repetition == 0 { usize::MAX } else { 0 });
+    let timelines = programs.map(|(program, ran)| timeline(program, ran)).collect();
     let (memory, series) = if repetition == 0 { (result.memory, result.series) } else { (Vec::new(), Vec::new()) };
-    Ok(Finished { point: index, record, links, memory, series })
+    Ok(Finished { point: index, record, links, memory, timelines, series })
+}
+
+/// Writes what the ranks of a plan's first run did when, as a trace for Perfetto. False, and nothing is written, where it has no job with a
+/// workload.
+///
+/// # Errors
+/// [`PlanError`] where the run cannot be built; those of `out`.
+pub fn write_trace(plan: &Plan, out: &mut dyn Write) -> Result<io::Result<bool>, PlanError> {
+    let Some(point) = plan.points.first() else { return Ok(Ok(false)) };
+    let mut prepared = plan.prepare(point, 0)?;
+    if prepared.programs.is_empty() {
+        return Ok(Ok(false));
+    }
+    (prepared.memory_interval, prepared.series_interval) = (None, None);
+    let result = result(&prepared, point)?;
+    let jobs: Vec<_> = prepared.programs.iter().zip(&result.programs).collect();
+    Ok(trace::write(&jobs, out).map(|()| true))
 }
 
 /// From a job's beginning to its end, with nobody beside it.

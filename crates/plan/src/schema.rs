@@ -649,6 +649,8 @@ pub enum PlotKind {
     Memory,
     /// A quantity of each job over time.
     Time,
+    /// What ranks of a job with a workload did over time.
+    Steps,
 }
 
 pub(crate) fn one() -> Count {

@@ -236,8 +236,8 @@ pub fn check_plots(
             }
         }
         match (plot.kind, &plot.x, &plot.y) {
-            (PlotKind::Cdf | PlotKind::Memory, None, None) => {}
-            (PlotKind::Cdf | PlotKind::Memory | PlotKind::Time, Some(x), _) => {
+            (PlotKind::Cdf | PlotKind::Memory | PlotKind::Steps, None, None) => {}
+            (PlotKind::Cdf | PlotKind::Memory | PlotKind::Time | PlotKind::Steps, Some(x), _) => {
                 return refuse("x", x, "no x for a plot of this kind".into());
             }
             (PlotKind::Time, None, y) => {
@@ -252,7 +252,7 @@ pub fn check_plots(
                     return refuse("y", y, format!("one of {}, or none: the links' utilisation", Metric::known_of_jobs()));
                 }
             }
-            (PlotKind::Memory, None, Some(y)) => return refuse("y", y, "no y for a plot of this kind".into()),
+            (PlotKind::Memory | PlotKind::Steps, None, Some(y)) => return refuse("y", y, "no y for a plot of this kind".into()),
             (_, x, y) => {
                 let x = x.as_deref().unwrap_or_default();
                 if !names.contains(&x) && !fixed.iter().any(|key| key == x) {

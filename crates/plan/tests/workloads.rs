@@ -273,7 +273,9 @@ programs = [{ name = "all", ranks = "0-5", nodes = [
 #[test]
 fn a_rank_whose_host_dies_is_named_with_its_group() {
     let folder = Folder::new("death", &TWO.replace("AFTER", ""));
-    let plan = star(2) + RING + "patience = \"2ms\"\n[[faults.timed]]\nkind = \"host-dies\"\nhost = \"host1\"\nfrom = \"150us\"\n[run]\nexpect = \"failure\"\n";
+    let plan = star(2)
+        + RING
+        + "patience = \"2ms\"\n[[faults.timed]]\nkind = \"host-dies\"\nhost = \"host1\"\nfrom = \"150us\"\n[run]\nexpect = \"failure\"\n";
     let record = folder.run(&plan);
     let failure = record.failure.expect("it cannot end");
     assert!(failure.contains("operation 0 of group all number 0 by ring: host0 says"), "{failure}");
@@ -285,7 +287,8 @@ fn a_rank_whose_host_dies_is_named_with_its_group() {
 fn a_host_that_stalls_goes_on_where_it_was() {
     let folder = Folder::new("stall", &TWO.replace("AFTER", ""));
     let undisturbed = folder.run(&(star(2) + RING));
-    let stalled = folder.run(&(star(2) + RING + "[[faults.timed]]\nkind = \"host-stall\"\nhost = \"host1\"\nfrom = \"50us\"\nuntil = \"450us\"\n"));
+    let stalled =
+        folder.run(&(star(2) + RING + "[[faults.timed]]\nkind = \"host-stall\"\nhost = \"host1\"\nfrom = \"50us\"\nuntil = \"450us\"\n"));
     let (before, after) = (job(&undisturbed).0.iteration_us.unwrap(), job(&stalled).0.iteration_us.unwrap());
     // What it computes is over when it wakes, at 450 us.
     assert!(after > before + 200.0 && after < before + 500.0, "{before} us, then {after} us");

@@ -94,6 +94,9 @@ pub struct Results {
     /// Jobs over time.
     #[pyo3(get)]
     series: Py<Table>,
+    /// A row for each way in which a job with a workload communicates.
+    #[pyo3(get)]
+    communication: Py<Table>,
     its_plan: Arc<Plan>,
     finished: Vec<Finished>,
 }
@@ -115,9 +118,11 @@ impl Results {
             frames::links(&plan, &finished),
             frames::memory(&plan, &finished),
             frames::series(&plan, &finished),
+            frames::communication(&records),
         ];
         Python::attach(|py| {
-            let [runs, jobs, workers, links, memory, series] = frames.map(|frame| Table::new(frame).and_then(|table| Py::new(py, table)));
+            let [runs, jobs, workers, links, memory, series, communication] =
+                frames.map(|frame| Table::new(frame).and_then(|table| Py::new(py, table)));
             Ok(Results {
                 ok: finished.iter().all(|run| as_expected(&plan, run)),
                 plan: plan.text_with_sets(),
@@ -129,6 +134,7 @@ impl Results {
                 links: links?,
                 memory: memory?,
                 series: series?,
+                communication: communication?,
                 its_plan: plan,
                 finished,
             })

@@ -16,7 +16,8 @@ use super::{round_steps, with_unit};
 /// Those of drawing.
 pub fn of_links(plot: &Plot, finished: &[Finished], groups: &[Group]) -> Result<String> {
     let note = "all links, both directions; first repetition of each";
-    let frame = Frame { title: &plot.title, note, x_label: "utilisation of the link (%)", y_label: "share of links (%)", groups };
+    let frame =
+        Frame { title: &plot.title, note, x_label: "utilisation of the link (%)", y_label: "share of links (%)", groups, names: &[] };
     let places: Vec<f64> = (0..=5).map(|step| f64::from(step) * 20.0).collect();
     let of_group = |group: &Group| {
         let links = finished.iter().filter(|run| group.points.contains(&run.point)).flat_map(|run| &run.links);
@@ -36,7 +37,14 @@ pub fn of_jobs(plot: &Plot, finished: &[Finished], groups: &[Group], (field, val
     };
     let values: Vec<Vec<f64>> = groups.iter().map(of_group).collect();
     let x_label = with_unit(field);
-    let frame = Frame { title: &plot.title, note: "all jobs of all repetitions", x_label: &x_label, y_label: "share of jobs (%)", groups };
+    let frame = Frame {
+        title: &plot.title,
+        note: "all jobs of all repetitions",
+        x_label: &x_label,
+        y_label: "share of jobs (%)",
+        groups,
+        names: &[],
+    };
     let last = values.iter().flatten().copied().fold(0.0, f64::max);
     let last = if last > 0.0 { last } else { 1.0 };
     draw(&frame, round_steps(last), last, values)

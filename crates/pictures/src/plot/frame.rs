@@ -36,6 +36,8 @@ pub struct Frame<'a> {
     pub y_label: &'a str,
     /// For the legend, which is left out for a single group without a name.
     pub groups: &'a [Group],
+    /// Names along the vertical axis, at 0.5, 1.5, ..., in place of numbers.
+    pub names: &'a [String],
 }
 
 /// Where the horizontal axis has labels.
@@ -46,6 +48,8 @@ pub struct Ticks {
 
 /// What data is drawn with, in the units of the axes.
 pub trait Pen {
+    /// A rectangle.
+    fn block(&mut self, x: std::ops::Range<f64>, y: std::ops::Range<f64>, look: Look) -> Result<()>;
     /// A bar from 0 to `height`.
     fn bar(&mut self, x: std::ops::Range<f64>, height: f64, look: Look) -> Result<()>;
     /// A thin line from the lowest to the highest value.
@@ -93,13 +97,14 @@ where
             .light_line_style(TRANSPARENT)
             .axis_style(MUTED)
             .x_labels(0)
-            .y_labels(7)
+            .y_labels(if frame.names.is_empty() { 7 } else { 0 })
             .y_label_formatter(&|value| short_number(*value))
             .y_desc(frame.y_label)
             .label_style((FONT, 14, &INK))
             .axis_desc_style((FONT, 15, &INK))
             .draw()?;
         x_axis(&canvas, &chart, frame, ticks)?;
+        y_names(&canvas, &chart, frame)?;
         data(&mut ChartPen { canvas: &canvas, chart: &mut chart })?;
         canvas.present()?;
     }
@@ -143,6 +148,18 @@ fn sample(canvas: &Canvas<'_>, (x, y): (i32, i32), look: Look) -> Result<()> {
     Ok(())
 }
 
+/// Names along the vertical axis.
+fn y_names<Y: Ranged<ValueType = f64>>(canvas: &Canvas<'_>, chart: &Chart<'_, '_, Y>, frame: &Frame<'_>) -> Result<()> {
+    let area = chart.plotting_area();
+    let left = area.get_pixel_range().0.start;
+    let style = (FONT, 13).into_font().color(&INK).pos(Pos::new(HPos::Right, VPos::Center));
+    for (index, name) in frame.names.iter().enumerate() {
+        let (_, y) = area.map_coordinate(&(chart.x_range().start, index as f64 + 0.5));
+        canvas.draw(&Text::new(name.clone(), (left - 6, y), style.clone()))?;
+    }
+    Ok(())
+}
+
 /// Labels of the horizontal axis where the data is, and what it shows.
 fn x_axis<Y: Ranged<ValueType = f64>>(canvas: &Canvas<'_>, chart: &Chart<'_, '_, Y>, frame: &Frame<'_>, ticks: &Ticks) -> Result<()> {
     let area = chart.plotting_area();
@@ -175,6 +192,11 @@ struct ChartPen<'c, 'a, 'b, Y: Ranged<ValueType = f64>> {
 }
 
 impl<'a, 'b: 'a, Y: Ranged<ValueType = f64>> Pen for ChartPen<'_, 'a, 'b, Y> {
+    fn block(&mut self, x: std::ops::Range<f64>, y: std::ops::Range<f64>, look: Look) -> Result<()> {
+        self.chart.draw_series([Rectangle::new([(x.start, y.start), (x.end, y.end)], look.rgb().filled())])?;
+        Ok(())
+    }
+
     fn bar(&mut self, x: std::ops::Range<f64>, height: f64, look: Look) -> Result<()> {
         self.chart.draw_series([Rectangle::new([(x.start, 0.0), (x.end, height)], look.rgb().filled())])?;
         Ok(())

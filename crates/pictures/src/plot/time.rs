@@ -82,7 +82,7 @@ pub fn over_time(title: &str, note: &str, y_label: &str, groups: &[Group], lines
         10_000.0.. => ("time (ms)", 1e-3),
         _ => ("time (us)", 1.0),
     };
-    let frame = Frame { title, note, x_label: unit, y_label, groups };
+    let frame = Frame { title, note, x_label: unit, y_label, groups, names: &[] };
     let high = lines.iter().flatten().flatten().map(|(_, value)| *value).fold(0.0, f64::max);
     let places = round_steps(last_us * scale);
     let ticks = Ticks { labels: places.iter().map(|place| frame::short_number(*place)).collect(), places };

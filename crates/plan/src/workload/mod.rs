@@ -8,6 +8,7 @@
 //! | [`record`] | what comes out: by group, hidden and not |
 //! | `exposed` | what of a rank's communication its computations do not hide |
 //! | `critical` | what the end of the last rank waited for |
+//! | [`timeline`] | what some ranks did when, for a picture |
 //! | [`trace`] | what each rank did when, for Perfetto |
 
 mod critical;
@@ -16,6 +17,7 @@ pub mod lanes;
 mod local;
 pub mod record;
 pub mod source;
+pub mod timeline;
 pub mod trace;
 
 use fanin_core::Duration;
@@ -23,6 +25,7 @@ use fanin_core::Duration;
 pub use lanes::{Lanes, PreparedProgram};
 pub use record::{CommunicationRecord, CriticalRecord, WorkloadRecord};
 pub use source::{ModelKeys, Source, WorkloadFrom};
+pub use timeline::Timeline;
 
 use crate::errors::{PlanError, Refuse};
 use crate::schema::Job;

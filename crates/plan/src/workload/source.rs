@@ -7,24 +7,26 @@ use std::sync::Arc;
 
 use fanin_core::Duration;
 use fanin_workload::generate::{Settings, Sharding, generate};
-use fanin_workload::{Checked, Element, Workload, validate};
+use fanin_workload::{Checked, Element, Workload, WorkloadError, validate};
 use serde::Deserialize;
 
 use crate::errors::{PlanError, Refuse};
+use crate::read::read;
 use crate::schema::Job;
+use crate::tree::{Kind, Step, Tree};
 use crate::units::{Bytes, Count, Fraction, Time};
 
 /// How long an operation of a workload may stand still where the plan does not say.
 const PATIENCE: Duration = Duration::from_ms(10_000);
 
-/// `workload`.
+/// `workload`: the name of a file, from the plan's folder on; a table with a model; or a table that is a workload itself, as files have it.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
-#[serde(untagged, expecting = "the name of a file, or a table with a model")]
+#[serde(untagged, expecting = "the name of a file, a table with a model, or a workload")]
 pub enum WorkloadFrom {
-    /// A file, from the plan's folder on.
+    /// A file.
     File(String),
-    /// A generated one.
-    Model(ModelKeys),
+    /// A table: what is in it is read when it is loaded.
+    Table(BTreeMap<String, serde_json::Value>),
 }
 
 /// A generated workload: the options of `fanin workload`.
@@ -126,7 +128,7 @@ impl ModelKeys {
 }
 
 /// Workloads that were read, so that a sweep's points share them.
-pub type Known = Vec<(WorkloadFrom, Arc<Source>)>;
+pub type Known = Vec<(String, Arc<Source>)>;
 
 /// Reads the workloads of jobs.
 ///
@@ -134,12 +136,17 @@ pub type Known = Vec<(WorkloadFrom, Arc<Source>)>;
 /// [`PlanError`] names the key, or the file and its line.
 pub fn load(refuse: &Refuse<'_>, jobs: &mut [Job], known: &mut Known) -> Result<(), PlanError> {
     for (entry, job) in jobs.iter_mut().enumerate() {
-        let Some(from) = &job.common.workload else { continue };
-        let source = match known.iter().find(|(other, _)| other == from) {
+        if job.common.workload.is_none() {
+            continue;
+        }
+        let path = [Step::Key("jobs".into()), Step::Index(entry), Step::Key("workload".into())];
+        let Some(tree) = refuse.tree.find(&path) else { continue };
+        let text = tree.to_string();
+        let source = match known.iter().find(|(other, _)| *other == text) {
             Some((_, source)) => source.clone(),
             None => {
-                let source = Arc::new(read(refuse, entry, from)?);
-                known.push((from.clone(), source.clone()));
+                let source = Arc::new(read_source(refuse, entry, tree, &path)?);
+                known.push((text, source.clone()));
                 source
             }
         };
@@ -152,26 +159,28 @@ pub fn load(refuse: &Refuse<'_>, jobs: &mut [Job], known: &mut Known) -> Result<
     Ok(())
 }
 
-fn read(refuse: &Refuse<'_>, entry: usize, from: &WorkloadFrom) -> Result<Source, PlanError> {
-    let path = format!("jobs[{entry}].workload");
-    match from {
-        WorkloadFrom::File(name) => {
-            let file = Path::new(refuse.file).parent().map_or_else(|| name.into(), |folder| folder.join(name));
-            let text = fs::read_to_string(&file).map_err(|error| refuse.at(&path, format!("a file that can be read: {error}")))?;
-            let shown = file.display().to_string();
-            let source = Workload::from_toml(&shown, &text).and_then(|workload| {
-                let checked = validate(&workload, &shown)?;
-                Ok(Source { workload, checked })
-            });
-            source.map_err(|error| PlanError::new(refuse.file, format!("{path} = {name:?}: {error}")).at(refuse.origin(&path)))
-        }
-        WorkloadFrom::Model(keys) => {
-            let made = keys.settings().and_then(|settings| {
-                let workload = generate(&settings)?;
-                let checked = validate(&workload, &keys.model).map_err(|error| error.to_string())?;
-                Ok(Source { workload, checked })
-            });
-            made.map_err(|error| PlanError::new(refuse.file, format!("{path}: {error}")).at(refuse.origin(&path)))
-        }
+fn read_source(refuse: &Refuse<'_>, entry: usize, tree: &Tree, path: &[Step]) -> Result<Source, PlanError> {
+    let shown = format!("jobs[{entry}].workload");
+    let wrong = |name: String, error: WorkloadError| PlanError::new(refuse.file, format!("{name}: {error}")).at(refuse.origin(&shown));
+    if let Kind::Text(name) = &tree.kind {
+        let file = Path::new(refuse.file).parent().map_or_else(|| name.into(), |folder| folder.join(name));
+        let text = fs::read_to_string(&file).map_err(|error| refuse.at(&shown, format!("a file that can be read: {error}")))?;
+        return source(&file.display().to_string(), &text).map_err(|error| wrong(format!("{shown} = {name:?}"), error));
     }
+    if tree.get("programs").is_some() {
+        return source("workload", &tree.to_toml()).map_err(|error| wrong(shown.clone(), error));
+    }
+    let keys: ModelKeys = read(refuse.file, tree, path)?;
+    let made = keys.settings().and_then(|settings| {
+        let workload = generate(&settings)?;
+        let checked = validate(&workload, &keys.model).map_err(|error| error.to_string())?;
+        Ok(Source { workload, checked })
+    });
+    made.map_err(|error| PlanError::new(refuse.file, format!("{shown}: {error}")).at(refuse.origin(&shown)))
+}
+
+fn source(file: &str, text: &str) -> Result<Source, WorkloadError> {
+    let workload = Workload::from_toml(file, text)?;
+    let checked = validate(&workload, file)?;
+    Ok(Source { workload, checked })
 }
