@@ -5,8 +5,9 @@ use fanin_core::{CollectiveKind, JobNodes, NetworkMap, NodeId, Payload, SharedNo
 use serde::{Deserialize, Serialize};
 
 use crate::any::AnyNode;
+use crate::campaign::{Campaign, JobSize, Load};
 use crate::config::{BuildError, JobSpec};
-use crate::facts::{AggregatorUse, Facts, KeyUse, KeysOf, Nodes};
+use crate::facts::{AggregatorUse, Facts, KeyUse, KeysOf, Nodes, Unit};
 
 /// The systems.
 macro_rules! kinds {
@@ -59,6 +60,14 @@ macro_rules! kinds {
                 }
             }
 
+            /// How campaigns draw jobs of all systems, in the order in which they do.
+            pub fn campaigns() -> Vec<Campaign> {
+                let all = [$(<crate::$module::$Parameters as Nodes>::CAMPAIGN),*];
+                let mut campaigns: Vec<Campaign> = all.into_iter().flatten().collect();
+                campaigns.sort_by_key(|campaign| campaign.stream);
+                campaigns
+            }
+
             /// As [`Nodes::nodes`].
             pub(crate) fn nodes<P: Payload + ?Sized>(
                 &self,
@@ -107,6 +116,16 @@ impl System {
             Some((end, others)) => format!("{} {last} {end}", others.join(", ")),
             None => "none".to_string(),
         }
+    }
+
+    /// The key that a parameter has in plans, where one key may be several parameters.
+    pub fn key_of<'a>(&self, field: &'a str) -> &'a str {
+        self.facts().key_of(field)
+    }
+
+    /// What a parameter is in plans; `is_float`: it is no whole number.
+    pub fn unit_of(&self, field: &str, is_float: bool) -> Unit {
+        self.facts().unit_of(field, is_float)
     }
 
     /// Where vectors are sparse, at which indices workers have something.
@@ -211,6 +230,11 @@ impl System {
     /// So many of them are the job's.
     pub fn set_aggregators(&mut self, count: u32) {
         self.facts_mut().set_aggregators(count);
+    }
+
+    /// About what a job asks of a network.
+    pub fn load(&self, job: &JobSize) -> Load {
+        self.facts().load(job)
     }
 
     /// Keys that some values of others make meaningless.
