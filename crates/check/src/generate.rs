@@ -33,6 +33,9 @@ const BACKGROUND_PACKETS_MAX: u64 = 8_000;
 const FRAME_OVERHEAD_BYTES: u32 = 57;
 const FRAME_BYTES_MIN: u32 = 84;
 
+/// The stream of parameters of systems from elsewhere.
+const OWN: u64 = 0x0e15;
+
 /// What a run has to suffer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Weather {
@@ -254,6 +257,13 @@ fn by_systems(seed: u64, map: &NetworkMap, jobs: &mut [JobRecipe], only: Option<
     };
     let mut all: Vec<DrawnJob> = jobs.iter().map(drawn).collect();
     System::campaigns().iter().for_each(|campaign| (campaign.draw)(&mut Draw::new(seed, campaign.stream), map, &mut all, only));
+    let own = &mut Draw::new(seed, OWN);
+    for job in &mut all {
+        if let Some(system) = only.and_then(|name| System::drawn_own(name, own)) {
+            job.system = system;
+            job.op.operator = if job.op.operator == Operator::Avg { Operator::Sum } else { job.op.operator };
+        }
+    }
     for (job, drawn) in jobs.iter_mut().zip(all) {
         let DrawnJob { hosts, servers, system, op, payload_bytes, window, reliable } = drawn;
         (job.hosts, job.servers, job.system, job.op) = (hosts, servers, system, op);

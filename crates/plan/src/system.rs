@@ -24,7 +24,7 @@ pub struct Parameter {
 
 /// All parameters of a system.
 pub fn parameters(system: &System) -> Vec<Parameter> {
-    let Ok(Value::Object(fields)) = serde_json::to_value(system) else { return Vec::new() };
+    let Value::Object(fields) = system.to_json() else { return Vec::new() };
     let own = fields.into_iter().filter(|(field, _)| field != "system");
     let parameter = |(field, default): (String, Value)| Parameter {
         key: system.key_of(&field).to_string(),
@@ -35,14 +35,29 @@ pub fn parameters(system: &System) -> Vec<Parameter> {
     own.map(parameter).collect()
 }
 
-/// The parameters of the system that a job's table names; none where it names no system.
-fn named(entries: &[(Key, Tree)]) -> Vec<Parameter> {
-    let name = entries.iter().find_map(|(key, value)| match &value.kind {
-        Kind::Text(name) if key.name == "system" => Some(name.as_str()),
-        _ => None,
-    });
-    let system = System::all().into_iter().find(|system| Some(system.name()) == name);
-    system.as_ref().map(parameters).unwrap_or_default()
+/// The system that a job's table names, with the parameters that it has where nothing is said; nothing where it names none.
+fn named(file: &str, entries: &[(Key, Tree)], base: &[Step]) -> Result<Option<System>, PlanError> {
+    let Some((_, value)) = entries.iter().find(|(key, _)| key.name == "system") else { return Ok(None) };
+    let Kind::Text(name) = &value.kind else { return Ok(None) };
+    if let Some(system) = System::named(name) {
+        return Ok(Some(system));
+    }
+    let path: Vec<Step> = base.iter().cloned().chain([Step::Key("system".into())]).collect();
+    let names: Vec<String> = System::names().iter().map(|name| format!("{name:?}")).collect();
+    let what = format!("{} = {value}: expected {}", super::tree::path_text(&path), names.join(" or "));
+    Err(PlanError::new(file, what).at(value.origin.clone()))
+}
+
+/// A value as parameters of systems from elsewhere are read.
+fn json(tree: &Tree) -> Value {
+    match &tree.kind {
+        Kind::Bool(value) => Value::from(*value),
+        Kind::Integer(value) => Value::from(*value),
+        Kind::Float(value) => Value::from(*value),
+        Kind::Text(value) => Value::from(value.as_str()),
+        Kind::List(list) => list.iter().map(json).collect(),
+        Kind::Table(entries) => entries.iter().map(|(key, value)| (key.name.clone(), json(value))).collect(),
+    }
 }
 
 /// A timeout by level, and its name in the registry: at switches next to hosts, at others, and of a block at the switch of its leader.
@@ -65,7 +80,8 @@ pub fn read_system(file: &str, tree: &Tree, base: &[Step], common: &[&str]) -> R
         let what = format!("{} = {tree}: expected a table", super::tree::path_text(base));
         return Err(PlanError::new(file, what).at(tree.origin.clone()));
     };
-    let known = named(entries);
+    let named = named(file, entries, base)?;
+    let known = named.as_ref().map(parameters).unwrap_or_default();
     let mut translated = Vec::new();
     for (key, value) in entries {
         refuse_root(file, key, value, (base, entries))?;
@@ -80,12 +96,14 @@ pub fn read_system(file: &str, tree: &Tree, base: &[Step], common: &[&str]) -> R
         let name = if is_adaptive(key, value) { "timeout_adaptive" } else { field }.to_string();
         translated.push((Key { name, origin: key.origin.clone() }, translate(file, key, value, unit, base)?));
     }
-    let system: System = read(file, &Tree { kind: Kind::Table(translated), origin: tree.origin.clone() }, base)?;
     let mut own: Vec<&str> = known.iter().map(|parameter| parameter.key.as_str()).chain(["system"]).collect();
     own.sort_unstable();
     own.dedup();
+    let translated = Tree { kind: Kind::Table(translated), origin: tree.origin.clone() };
+    // What is wrong with a value is said before what is wrong with a key, but for systems from elsewhere, whose values are read as a whole.
+    let system = if let Some(System::Own(_)) = named { None } else { Some(read::<System>(file, &translated, base)?) };
     match entries.iter().find(|(key, _)| !own.contains(&key.name.as_str())) {
-        None => Ok(system),
+        None => system.map_or_else(|| read_own(file, &translated, base), Ok),
         Some((key, value)) => {
             let keys: Vec<String> = common.iter().chain(own.iter().filter(|key| **key != "system")).map(|key| key.to_string()).collect();
             let path = super::tree::path_text(base);
@@ -93,6 +111,16 @@ pub fn read_system(file: &str, tree: &Tree, base: &[Step], common: &[&str]) -> R
             Err(PlanError::new(file, what).at(key.origin.clone()))
         }
     }
+}
+
+/// A system from elsewhere.
+fn read_own(file: &str, tree: &Tree, base: &[Step]) -> Result<System, PlanError> {
+    let Value::Object(mut fields) = json(tree) else { return read(file, tree, base) };
+    let name = fields.remove("system").and_then(|name| name.as_str().map(str::to_string)).unwrap_or_default();
+    System::own(&name, Value::Object(fields)).map_err(|error| {
+        let what = format!("{}: {name}: {error}", super::tree::path_text(base));
+        PlanError::new(file, what).at(tree.origin.clone())
+    })
 }
 
 /// The timeouts that a plan gives by level.

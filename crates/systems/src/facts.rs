@@ -156,6 +156,11 @@ pub trait Facts: Debug {
         false
     }
 
+    /// Whether a worker that fails as a host has died names the dead rank, or its switch.
+    fn finds_the_dead(&self) -> bool {
+        true
+    }
+
     /// Whether switches hold nothing of a job that has ended, however it ended; `reliable`: it recovers from losses.
     fn leaves_nothing(&self, _reliable: bool) -> bool {
         false
