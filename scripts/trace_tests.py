@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -92,21 +93,22 @@ SHAPES = {
     "star": 'shape = "star"\nhosts = 6',
     "fat-tree": 'shape = "fat-tree"\nleaves = 2\nhosts_per_leaf = 3\nspines = 1',
 }
-SYSTEMS = ("netreduce", "tree", "ring", "canary", "switchml", "atp", "panama", "sharp", "rina", "ps", "flare", "doubling")
-#: The field that tells packets of a system apart, by the name that Wireshark has for it.
-NAMING = {
-    "tree": "fanin.tree.block",
-    "ring": "fanin.ring.kind",
-    "canary": "fanin.canary.block",
-    "switchml": "fanin.switchml.slot",
-    "atp": "fanin.atp.seq",
-    "panama": "fanin.panama.block",
-    "sharp": "fanin.sharp.kind",
-    "rina": "fanin.rina.kind",
-    "ps": "fanin.ps.seq",
-    "flare": "fanin.flare.block",
-    "doubling": "fanin.doubling.step",
-}
+
+
+def dissector(fanin: str, folder: Path) -> Path:
+    """Our dissector for Wireshark."""
+    lua = folder / "fanin.lua"
+    subprocess.run([fanin, "trace", "--dissector", str(lua)], check=True)
+    return lua
+
+
+def formats(lua: Path) -> dict[str, str]:
+    """The systems that have packets of their own, and by what Wireshark's name for it packets are told apart: a field that all of them have, or the kind."""
+    found = {}
+    for name, fields in re.findall(r'^  name = "(\w+)", title = .*?^  fields = \{(.*?)^  \},', lua.read_text(), re.DOTALL | re.MULTILINE):
+        common = re.search(r'name = "(\w+)", at = [^{}]* kinds = nil', fields)
+        found[name] = f"fanin.{name}.{common[1] if common else 'kind'}"
+    return {name: field for name, field in found.items() if name not in ("hop", "link")}
 
 
 def judge(files: Sequence[Path]) -> list[dict]:
@@ -136,7 +138,9 @@ def complaints(name: str, found: dict) -> list[str]:
 def simulated(fanin: str, folder: Path) -> list[tuple[str, dict, list[str]]]:
     """Traces of all systems, on one switch and on several: name, what is in it, what is wrong."""
     names, files = [], []
-    for system in SYSTEMS:
+    # The first one is whose message is spoiled below.
+    systems = sorted(formats(dissector(fanin, folder)), key=lambda system: system != "netreduce")
+    for system in systems:
         for shape, text in SHAPES.items():
             plan, out = folder / f"{system}-{shape}.toml", folder / f"{system}-{shape}.pcapng"
             plan.write_text(PLAN.format(shape=text, system=system))
@@ -162,13 +166,14 @@ def simulated(fanin: str, folder: Path) -> list[tuple[str, dict, list[str]]]:
 
 def dissected(fanin: str, folder: Path) -> list[str]:
     """What tshark does not know of the traces in a folder, with our dissector. Traces of NetReduce it knows by itself."""
-    lua = folder / "fanin.lua"
-    subprocess.run([fanin, "trace", "--dissector", str(lua)], check=True)
+    lua = dissector(fanin, folder)
+    naming = formats(lua)
     wrong = []
     for path in sorted(folder.glob("*.pcapng")):
-        field = NAMING.get(path.stem.split("-")[0])
-        if field is None:
+        system = path.stem.split("-")[0]
+        if system not in naming or system == "netreduce":
             continue
+        field = naming[system]
         command = ["tshark", "-n", "-X", f"lua_script:{lua}", "-r", str(path), "-T", "fields", "-e", "_ws.col.Protocol", "-e", "fanin.system", "-e", field]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         lines = [line.split("\t") for line in done.stdout.splitlines()]

@@ -10,6 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias, TypedDict
 
+from ._systems import System, SystemKeys, Timeouts
+from ._units import Amount, Bytes, Fraction, PacketRate, Rate, Time
+
 __all__ = [
     "Delay",
     "Ends",
@@ -33,18 +36,6 @@ __all__ = [
     "Traffic",
 ]
 
-#: ``"4MiB"``, ``"64KiB"``, or a number of bytes.
-Bytes: TypeAlias = str | int
-#: ``"300ns"``, ``"5us"``, ``"1ms"``.
-Time: TypeAlias = str
-#: ``"100Gb/s"``.
-Rate: TypeAlias = str
-#: ``"26.7Mp/s"``.
-PacketRate: TypeAlias = str
-#: A number of hosts, or a share of all of them such as ``0.5``.
-Amount: TypeAlias = int | float | str
-#: ``0.01``.
-Fraction: TypeAlias = int | float
 Value: TypeAlias = Any
 
 
@@ -126,14 +117,6 @@ class Network(_Network, total=False):
     slot_versions: int
 
 
-class Timeouts(TypedDict, total=False):
-    """Canary's timeouts by level: at switches next to hosts, at others, and of a block at the switch of its leader."""
-
-    leaf: Time
-    spine: Time
-    root: Time
-
-
 class Delay(TypedDict, total=False):
     """A delay that is drawn for each late packet; which numbers it has depends on the distribution."""
 
@@ -197,12 +180,10 @@ class Workload(_Workload, total=False):
 
 
 class _Job(TypedDict):
-    system: Literal[
-        "ring", "tree", "canary", "switchml", "atp", "a2tp", "panama", "sharp", "netreduce", "machines", "rina", "ps", "flare", "doubling", "exchange"
-    ]
+    system: System
 
 
-class Job(_Job, total=False):
+class Job(_Job, SystemKeys, total=False):
     """One job, or several alike: the keys of every job, and those of its system. It has a ``message``, a ``model`` or a ``workload``."""
 
     copies: int
@@ -236,99 +217,6 @@ class Job(_Job, total=False):
     rto_initial: Time
     rto_min: Time
     patience: Time
-    # ring, netreduce, rina
-    order: Literal["host", "placement"]
-    # ring
-    barrier: bool
-    # tree, panama
-    trees: int
-    # tree
-    sum_order: Literal["arrival", "fixed"]
-    # panama
-    window_initial: int
-    # sharp
-    mode: Literal["low-latency", "streaming"]
-    quota: int
-    outstanding: int
-    refused: Literal["host", "wait"]
-    retry: Time
-    # flare, doubling
-    density: Fraction
-    overlap: Fraction
-    picks: Literal["random", "buckets"]
-    # flare
-    coding: Literal["shortest", "pairs"]
-    range: int
-    storage: Literal["fitting", "two-level", "array", "table"]
-    slots: int
-    probes: bool
-    staggered: bool
-    # machines
-    algorithm: Literal["flat-ring", "parallel-ring", "tencent", "parallel-netreduce"]
-    # netreduce, machines
-    window_messages: int
-    retries: int
-    congestion: Literal["none", "dcqcn"]
-    line_rate: Rate
-    rate_min: Rate
-    gain_inverse: int
-    notification_gap: Time
-    estimate_timer: Time
-    rate_timer: Time
-    rate_bytes: Bytes
-    additive: Rate
-    hyper: Rate
-    # netreduce
-    lookup: Literal["window", "newest"]
-    deallocation: Literal["full", "packet"]
-    reemission: Literal["requester", "all"]
-    recovery: Literal["switch", "cards"]
-    answer_min: Time
-    # ps
-    shards: int
-    # ring, machines, rina
-    step_overhead: Time
-    step_deviation: Time
-    # atp, a2tp, rina
-    aggregating: int
-    # rina
-    full_speed: Rate
-    # canary
-    timeout: Time | Literal["adaptive"] | Timeouts
-    scan: Time
-    fan_in: Literal["unknown", "known"]
-    leader: str
-    leader_time: Time
-    timeout_min: Time
-    timeout_max: Time
-    descriptors: int
-    shared: bool
-    table: Literal["auto", "hash", "d-choice", "static"]
-    failure: Literal["all-asked", "hold", "first-request"]
-    hold: Time
-    generations: int
-    lifetime: Time
-    # switchml, atp and a2tp
-    fixed_point: bool
-    # atp and a2tp
-    aggregators: int
-    initial: int
-    reclaim: Time
-    nets: Literal["all", "paper"]
-    overflow: Fraction
-    # atp
-    increase: Bytes
-    # a2tp
-    windows: Literal["agreed", "own"]
-    threshold: Fraction
-    collision_weight: Fraction
-    mark_weight: Fraction
-    priority: float
-    aggregators_min: int
-    fair: bool
-    col_only: bool
-    collisions: Literal["round", "aggregated"]
-    synchrony: Literal["spread", "round-trip"]
 
 
 class _Traffic(TypedDict):

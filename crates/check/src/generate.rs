@@ -4,11 +4,9 @@
 //! that "every worker completes" can be demanded of all runs but those in which something fails for longer or for good.
 
 mod canary;
-mod exchange;
 mod limits;
 mod partial;
 mod shapes;
-mod sparse;
 
 use fanin_core::{CollectiveKind, DType, Duration, ElementOp, Instant, NetworkMap, NodeId, Operator, PacketKind, Rank};
 use fanin_sim::faults::{FaultPlan, KindSet, LinkFault, LinkSelector, Strays, TimedFault};
@@ -18,12 +16,10 @@ use fanin_sim::routing::Balancer;
 use fanin_sim::traffic::{Pattern, TrafficConfig};
 use fanin_sim::{LinkSpeed, NetworkConfig, Shape, Topology};
 use fanin_systems::{
-    A2tpParameters, AlgorithmRule, AtpParameters, CollisionRule, CongestionParameters, CongestionRule, MachinesParameters,
-    NetReduceParameters, PanamaParameters, PsParameters, RefusalRule, RinaParameters, RingOrder, RingParameters, SafetyNets, SharpMode,
-    SharpParameters, StepParameters, SumOrder, SwitchMlParameters, SynchronyRule, System, TreeParameters, UNLIMITED, WindowRule,
+    AlgorithmRule, Draw, DrawnJob, JobSize, RingOrder, RingParameters, StepParameters, SumOrder, SwitchMlParameters, System,
+    TreeParameters, UNLIMITED,
 };
 
-use crate::draw::Draw;
 use crate::recipe::{Demand, JobRecipe, Recipe};
 use shapes::{lossless_dragonflies, other_shapes, other_ways};
 
@@ -36,8 +32,9 @@ const BACKGROUND_PACKETS_MAX: u64 = 8_000;
 /// Ethernet's headers, preamble, gap and checksum with those of IP, UDP and Fanin.
 const FRAME_OVERHEAD_BYTES: u32 = 57;
 const FRAME_BYTES_MIN: u32 = 84;
-/// What NetReduce puts before a message.
-const INA_HEADER_BYTES: u32 = 16;
+
+/// The stream of parameters of systems from elsewhere.
+const OWN: u64 = 0x0e15;
 
 /// What a run has to suffer.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -71,20 +68,11 @@ pub fn generate_for(seed: u64, only: Option<&str>) -> Recipe {
     canary::uneven_timeouts(&mut Draw::new(seed, 47), &mut jobs);
     canary::tables(&mut Draw::new(seed, 46), &mut jobs);
     canary::duties(&mut Draw::new(seed, 48), &mut jobs);
-    with_servers(&mut Draw::new(seed, 9), &map, &mut jobs, only);
-    panama(&mut Draw::new(seed, 10), &mut jobs, only);
-    netreduce(&mut Draw::new(seed, 11), &mut jobs, only);
-    sharp(&mut Draw::new(seed, 12), &mut jobs, only);
-    machines(&mut Draw::new(seed, 13), &map, &mut jobs, only);
-    rina(&mut Draw::new(seed, 14), &mut jobs, only);
-    ps(&mut Draw::new(seed, 37), &map, &mut jobs, only);
-    sparse::flare(&mut Draw::new(seed, 42), &mut jobs, only);
-    sparse::doubling(&mut Draw::new(seed, 43), &mut jobs, only);
+    by_systems(seed, &map, &mut jobs, only);
     step_costs(&mut Draw::new(seed, 38), &mut jobs);
     some_forward_only(&mut Draw::new(seed, 39), &mut jobs);
     let forwarding = partial::forwarding(&mut Draw::new(seed, 44), &map, &jobs);
     jobs.iter_mut().for_each(|job| kinds(&mut kind_draw, job));
-    exchange::exchange(&mut Draw::new(seed, 51), &mut jobs, only);
     noises(&mut Draw::new(seed, 49), &mut jobs);
     inside_switches(&mut Draw::new(seed, 46), &mut network);
     let mut faults = FaultPlan::default();
@@ -255,173 +243,31 @@ fn system(draw: &mut Draw, op: ElementOp, only: Option<&str>) -> System {
         _ => System::Canary(canary::parameters(draw)),
     }
 }
-/// Some jobs become jobs of ATP or A2TP: all that were wanted, or one in six of all. Their switches have few aggregators, so that collisions
-/// are the rule.
-fn with_servers(draw: &mut Draw, map: &NetworkMap, jobs: &mut [JobRecipe], only: Option<&str>) {
-    let aggregators = draw.scaled(1, 200) as u32;
-    for job in jobs {
-        let wanted = match only {
-            Some("atp") => Some(false),
-            Some("a2tp") => Some(true),
-            Some(_) => None,
-            None => draw.percent(17).then(|| draw.percent(60)),
-        };
-        let Some(is_a2tp) = wanted else { continue };
-        job.system = system_with_server(draw, aggregators, is_a2tp, job.op);
-        (job.reliable, job.kinds) = (true, Vec::new());
-        let others: Vec<NodeId> = (0..map.hosts()).map(NodeId).filter(|host| !job.hosts.contains(host)).collect();
-        if !others.is_empty() && draw.percent(75) {
-            job.servers = vec![*draw.pick(&others)];
-        }
-    }
-}
 
-fn system_with_server(draw: &mut Draw, aggregators: u32, is_a2tp: bool, op: ElementOp) -> System {
-    let nets = *draw.pick(&[SafetyNets::All, SafetyNets::All, SafetyNets::Paper]);
-    let initial = draw.between(0, 40) as u32;
-    let reclaim_ps = draw.scaled(100_000_000, 20_000_000_000);
-    let fixed_point = op == ElementOp::F32_SUM && draw.percent(50);
-    let overflow = if fixed_point && draw.percent(50) { draw.between(0, 100) as f64 / 1_000.0 } else { 0.0 };
-    let increase_bytes = draw.scaled(1, 10_000) as u32;
-    if !is_a2tp {
-        return System::Atp(AtpParameters {
-            aggregators,
-            initial,
-            increase_bytes,
-            reclaim_ps,
-            nets,
-            fixed_point,
-            overflow,
-            ..AtpParameters::default()
-        });
-    }
-    System::A2tp(A2tpParameters {
-        aggregators,
-        initial,
-        reclaim_ps,
-        nets,
-        fixed_point,
-        overflow,
-        windows: *draw.pick(&[WindowRule::Agreed, WindowRule::Agreed, WindowRule::Own]),
-        threshold: draw.between(0, 50) as f64 / 100.0,
-        priority: draw.between(1, 4) as f64,
-        fair: draw.percent(20),
-        col_only: draw.percent(20),
-        collisions: *draw.pick(&[CollisionRule::Round, CollisionRule::Shared, CollisionRule::Aggregated]),
-        synchrony: *draw.pick(&[SynchronyRule::Spread, SynchronyRule::Spread, SynchronyRule::RoundTrip]),
-        ..A2tpParameters::default()
-    })
-}
-
-/// Some of the jobs on static trees heed congestion marks; all, where there are only such.
-fn panama(draw: &mut Draw, jobs: &mut [JobRecipe], only: Option<&str>) {
-    for job in jobs {
-        if let System::Tree(TreeParameters { trees, .. }) = job.system
-            && (only == Some("panama") || only.is_none() && draw.percent(30))
-        {
-            job.system = System::Panama(PanamaParameters { trees, window_initial: draw.between(1, u64::from(job.window)) as u32 });
+/// Jobs become jobs of other systems, as these have it.
+fn by_systems(seed: u64, map: &NetworkMap, jobs: &mut [JobRecipe], only: Option<&str>) {
+    let drawn = |job: &JobRecipe| DrawnJob {
+        hosts: job.hosts.clone(),
+        servers: job.servers.clone(),
+        system: job.system,
+        op: job.op,
+        payload_bytes: job.payload_bytes,
+        window: job.window,
+        reliable: job.reliable,
+    };
+    let mut all: Vec<DrawnJob> = jobs.iter().map(drawn).collect();
+    System::campaigns().iter().for_each(|campaign| (campaign.draw)(&mut Draw::new(seed, campaign.stream), map, &mut all, only));
+    let own = &mut Draw::new(seed, OWN);
+    for job in &mut all {
+        if let Some(system) = only.and_then(|name| System::drawn_own(name, own)) {
+            job.system = system;
+            job.op.operator = if job.op.operator == Operator::Avg { Operator::Sum } else { job.op.operator };
         }
     }
-}
-
-/// Some of the jobs on static trees are of SHARP; all, where there are only such. Their switches have few operations, so that refusals are
-/// the rule.
-fn sharp(draw: &mut Draw, jobs: &mut [JobRecipe], only: Option<&str>) {
-    let outstanding = draw.scaled(1, 64) as u32;
-    for job in jobs {
-        let is_tree = matches!(job.system, System::Tree(_));
-        if !is_tree || !(only == Some("sharp") || only.is_none() && draw.percent(30)) {
-            continue;
-        }
-        job.system = System::Sharp(SharpParameters {
-            mode: *draw.pick(&[SharpMode::LowLatency, SharpMode::LowLatency, SharpMode::Streaming]),
-            quota: 1 << draw.between(0, u64::from(outstanding.ilog2())),
-            outstanding,
-            refused: *draw.pick(&[RefusalRule::Host, RefusalRule::Wait]),
-            retry_ps: draw.scaled(100_000, 2_000_000),
-        });
-    }
-}
-
-/// Some jobs become jobs of NetReduce: all that were wanted, or one in eight of those without servers.
-fn netreduce(draw: &mut Draw, jobs: &mut [JobRecipe], only: Option<&str>) {
-    for job in jobs {
-        let wanted = only.map_or_else(|| job.system.servers() == 0 && draw.percent(12), |name| name == "netreduce");
-        if !wanted {
-            continue;
-        }
-        let order = *draw.pick(&[RingOrder::Host, RingOrder::Placement]);
-        let window_messages = draw.between(1, u64::from(job.window.min(4))) as u32;
-        let congestion = congestion(draw);
-        job.system = System::NetReduce(NetReduceParameters { window_messages, order, congestion, ..NetReduceParameters::default() });
-        job.reliable = true;
-        if job.payload_bytes <= INA_HEADER_BYTES {
-            job.payload_bytes += INA_HEADER_BYTES;
-        }
-    }
-}
-
-/// Congestion control of some jobs on network cards. Its times are shortened, as these runs are.
-fn congestion(draw: &mut Draw) -> CongestionParameters {
-    let usual = CongestionParameters::default();
-    if draw.percent(50) {
-        return usual;
-    }
-    CongestionParameters {
-        congestion: CongestionRule::Dcqcn,
-        line_bps: draw.scaled(1_000_000_000, 400_000_000_000),
-        rate_min_bps: 1_000_000_000,
-        notification_gap_ps: draw.scaled(100_000, 50_000_000),
-        estimate_timer_ps: draw.scaled(100_000, 55_000_000),
-        rate_timer_ps: draw.scaled(100_000, 55_000_000),
-        rate_bytes: draw.scaled(10_000, 10_000_000),
-        ..usual
-    }
-}
-
-/// Some jobs become allreduces over machines: all that were wanted, or one in ten of those without servers. Where an algorithm needs as many
-/// workers on each machine, the last ones of fuller machines stay away.
-fn machines(draw: &mut Draw, map: &NetworkMap, jobs: &mut [JobRecipe], only: Option<&str>) {
-    for job in jobs {
-        let wanted = only.map_or_else(|| job.system.servers() == 0 && draw.percent(10), |name| name == "machines");
-        if !wanted {
-            continue;
-        }
-        const ALGORITHMS: [AlgorithmRule; 4] =
-            [AlgorithmRule::FlatRing, AlgorithmRule::ParallelRing, AlgorithmRule::Tencent, AlgorithmRule::ParallelNetReduce];
-        let algorithm = match *draw.pick(&ALGORITHMS) {
-            // Its accelerators are at one switch, which all machines are next to.
-            AlgorithmRule::ParallelNetReduce if !has_common_switches(map, &job.hosts) => AlgorithmRule::ParallelRing,
-            algorithm => algorithm,
-        };
-        let window_messages = draw.between(1, u64::from(job.window.min(4))) as u32;
-        let congestion = congestion(draw);
-        job.system = System::Machines(MachinesParameters { algorithm, window_messages, congestion, ..MachinesParameters::default() });
-        (job.reliable, job.payload_bytes) = (true, job.payload_bytes.max(2 * INA_HEADER_BYTES));
-        if algorithm != AlgorithmRule::FlatRing {
-            job.hosts = evenly(map, &job.hosts, algorithm == AlgorithmRule::Tencent);
-        }
-    }
-}
-
-/// Some jobs get parameter servers: all that were wanted, or one in ten of those without servers. A server of its own, several, or some or all
-/// workers have one beside them.
-fn ps(draw: &mut Draw, map: &NetworkMap, jobs: &mut [JobRecipe], only: Option<&str>) {
-    for job in jobs {
-        let wanted = only.map_or_else(|| job.system.servers() == 0 && draw.percent(10), |name| name == "ps");
-        if !wanted {
-            continue;
-        }
-        let others: Vec<NodeId> = (0..map.hosts()).map(NodeId).filter(|host| !job.hosts.contains(host)).collect();
-        let own = draw.between(0, 4.min(others.len() as u64)) as usize;
-        let beside = if draw.percent(50) { 0 } else { draw.between(1, job.hosts.len() as u64) as u32 };
-        job.servers = draw.sample(others.len() as u32, own).into_iter().map(|place| others[place as usize]).collect();
-        job.system = System::Ps(PsParameters {
-            shards: if own > 0 { 0 } else { beside },
-            initial: draw.between(0, 40) as u32,
-            increase_bytes: draw.scaled(1, 10_000) as u32,
-        });
-        job.kinds = Vec::new();
+    for (job, drawn) in jobs.iter_mut().zip(all) {
+        let DrawnJob { hosts, servers, system, op, payload_bytes, window, reliable } = drawn;
+        (job.hosts, job.servers, job.system, job.op) = (hosts, servers, system, op);
+        (job.payload_bytes, job.window, job.reliable) = (payload_bytes, window, reliable);
     }
 }
 
@@ -447,43 +293,6 @@ fn some_forward_only(draw: &mut Draw, jobs: &mut [JobRecipe]) {
             System::Atp(parameters) => parameters.aggregating = count,
             System::A2tp(parameters) => parameters.aggregating = count,
             _ => {}
-        }
-    }
-}
-
-/// Whether the switches of these hosts are next to every switch of the top level, or are the only one.
-fn has_common_switches(map: &NetworkMap, hosts: &[NodeId]) -> bool {
-    let leaf = |host: &NodeId| map.leaf_of(*host).map(|leaf| leaf.node);
-    let is_next_to = |top: NodeId, host: &NodeId| map.neighbours(top).iter().any(|next| Some(next.node) == leaf(host));
-    let tops = || map.switches().filter(|switch| map.level(*switch) == map.top_level());
-    hosts.iter().all(|host| leaf(host) == leaf(&hosts[0])) || tops().all(|top| hosts.iter().all(|host| is_next_to(top, host)))
-}
-
-/// As many of these hosts on each switch that has one of them; a power of two of them, where that is asked for.
-fn evenly(map: &NetworkMap, hosts: &[NodeId], power_of_two: bool) -> Vec<NodeId> {
-    let leaf = |host: NodeId| map.leaf_of(host).map(|leaf| leaf.node);
-    let on = |host: NodeId| hosts.iter().filter(|other| leaf(**other) == leaf(host)).count();
-    let least = hosts.iter().map(|host| on(*host)).min().unwrap_or(1);
-    let size = if power_of_two { 1 << least.ilog2() } else { least };
-    let before = |place: usize| hosts[..place].iter().filter(|other| leaf(**other) == leaf(hosts[place])).count();
-    (0..hosts.len()).filter(|place| before(*place) < size).map(|place| hosts[place]).collect()
-}
-
-/// Some jobs become jobs of Rina: all that were wanted, or one in eight of those without servers. All, some or none of their switches
-/// aggregate.
-fn rina(draw: &mut Draw, jobs: &mut [JobRecipe], only: Option<&str>) {
-    for job in jobs {
-        let wanted = only.map_or_else(|| job.system.servers() == 0 && draw.percent(12), |name| name == "rina");
-        if !wanted {
-            continue;
-        }
-        let order = *draw.pick(&[RingOrder::Host, RingOrder::Placement]);
-        let aggregating = if draw.percent(50) { UNLIMITED } else { draw.between(0, 4) as u32 };
-        let full_speed_bps = if draw.percent(50) { 0 } else { draw.scaled(1_000_000_000, 100_000_000_000) };
-        job.system = System::Rina(RinaParameters { aggregating, order, full_speed_bps, ..RinaParameters::default() });
-        job.reliable = true;
-        if job.op.operator == Operator::Avg {
-            job.op.operator = Operator::Sum;
         }
     }
 }
@@ -551,26 +360,30 @@ fn noises(draw: &mut Draw, jobs: &mut [JobRecipe]) {
 
 /// What the operations of a job are, where its system does more than allreduces.
 fn kinds(draw: &mut Draw, job: &mut JobRecipe) {
-    let fixed_point = match job.system {
-        System::SwitchMl(SwitchMlParameters { fixed_point }) => fixed_point,
-        System::Canary(_) => false,
-        _ => return,
-    };
+    if !job.system.offers(CollectiveKind::ReduceScatter) {
+        return;
+    }
     // A job of a recipe has one operator: a mean would divide what is only copied, and fixed point is for what is added up.
-    let may_copy = !fixed_point && job.op.operator != Operator::Avg;
+    let may_copy = job.system.offers(CollectiveKind::AllGather) && job.op.operator != Operator::Avg;
     if draw.percent(40) {
         return;
     }
     let workers = job.hosts.len() as u64;
+    let most = match may_copy {
+        true if job.system.offers(CollectiveKind::AllToAll { workers: workers as u32 }) => 6,
+        true => 5,
+        false => 2,
+    };
     let mut kind = || {
         let root = Rank(draw.between(0, workers - 1) as u32);
-        match draw.between(0, if may_copy { 5 } else { 2 }) {
+        match draw.between(0, most) {
             0 => CollectiveKind::Allreduce,
             1 => CollectiveKind::Reduce { root },
             2 => CollectiveKind::ReduceScatter,
             3 => CollectiveKind::Broadcast { root },
             4 => CollectiveKind::AllGather,
-            _ => CollectiveKind::Barrier,
+            5 => CollectiveKind::Barrier,
+            _ => CollectiveKind::AllToAll { workers: workers as u32 },
         }
     };
     let kinds = job.elements.iter().map(|_| kind()).collect();
@@ -625,42 +438,21 @@ impl Scale {
         let mut queued_ps = 0;
         let mut slowest_timeout_ps = 0;
         for job in jobs {
-            let window = u64::from(job.window.next_power_of_two());
+            let load = job.system.load(&JobSize {
+                workers: job.hosts.len() as u64,
+                packets: job.packets(),
+                operations: job.elements.len() as u64,
+                window: u64::from(job.window.next_power_of_two()),
+                payload_bytes: job.payload_bytes,
+                element_bytes: job.op.dtype.bytes() as u32,
+                reliable: job.reliable,
+            });
             // With fixed point, exponents take a round of each operation.
-            let window = if let System::Sharp(parameters) = job.system { u64::from(parameters.quota) } else { window };
-            let rounds = job.packets().div_ceil(window) + 2 * job.elements.len() as u64;
-            // A ring takes as many steps as it has workers, twice.
-            let steps =
-                if matches!(job.system, System::Ring(_) | System::Sharp(_) | System::Machines(_) | System::Rina(_) | System::Exchange(_)) {
-                    2 * job.hosts.len() as u64 * job.elements.len() as u64
-                } else if matches!(job.system, System::Doubling(_)) {
-                    sparse::doubling_steps(job) * job.elements.len() as u64
-                } else {
-                    1
-                };
-            // All contributions to a fragment may meet at the link of one server.
-            let incast = match job.system {
-                System::Atp(_) | System::A2tp(_) | System::Ps(_) => job.hosts.len() as u64,
-                // A block has several packets.
-                System::Flare(_) => sparse::PACKETS_MAX,
-                System::Doubling(_) => sparse::doubling_load(job),
-                _ => 1,
-            };
-            // On both ways, a switch may hold a packet at each level for its timeout.
-            let held_ps = if let System::Canary(parameters) = job.system {
-                8 * (parameters.timeout_longest_ps() + parameters.leader_time_ps)
-            } else {
-                0
-            };
+            let rounds = job.packets().div_ceil(load.window) + 2 * job.elements.len() as u64;
             let noise_ps = if job.noise_probability > 0.0 { job.noise_delay.seldom_longer().as_ps() } else { 0 };
-            scale.duration_ps = scale.duration_ps.max(time(2 * job.packets() * incast, job.payload_bytes) + (rounds + steps) * round_trip);
-            let queued = match job.system {
-                // Its window is for all that a worker has under way; without loss recovery it has none.
-                System::Doubling(_) if job.reliable => 2 * window * job.hosts.len() as u64,
-                System::Doubling(_) => 2 * job.packets() * incast,
-                _ => window * job.hosts.len() as u64 * incast,
-            };
-            queued_ps += time(queued, job.payload_bytes) + noise_ps * 4 + held_ps;
+            scale.duration_ps =
+                scale.duration_ps.max(time(2 * job.packets() * load.incast, job.payload_bytes) + (rounds + load.steps) * round_trip);
+            queued_ps += time(load.queued, job.payload_bytes) + noise_ps * 4 + load.held_ps;
             slowest_timeout_ps = slowest_timeout_ps.max(job.rto_initial.as_ps().max(job.rto_min.as_ps()));
         }
         for config in traffic {

@@ -98,7 +98,7 @@ fn check_failure(recipe: &Recipe, job: &JobRecipe, rank: u32, operation: &Operat
 /// Where hosts that die are all that fails for good or for long, losses and load are what every job bears: who does not complete has lost
 /// one of its members, and names it.
 fn check_name(recipe: &Recipe, job: &JobRecipe, ended: Instant, failure: &Failure) -> Option<String> {
-    if recipe.faults.timed.is_empty() || recipe.faults.timed.len() != recipe.deaths().count() {
+    if !job.system.finds_the_dead() || recipe.faults.timed.is_empty() || recipe.faults.timed.len() != recipe.deaths().count() {
         return None;
     }
     let is_member = |host: NodeId| job.hosts.contains(&host) || job.servers.contains(&host);

@@ -26,7 +26,6 @@
 #![forbid(unsafe_code)]
 
 pub mod campaign;
-mod draw;
 pub mod generate;
 pub mod invariants;
 pub mod model;
@@ -34,8 +33,9 @@ pub mod recipe;
 pub mod run;
 mod simple;
 
+pub use fanin_systems::Draw;
+
 pub use campaign::{Checks, Finding, Report, campaign, campaign_with, examine};
-pub use draw::Draw;
 pub use generate::{generate, generate_for};
 pub use invariants::violations;
 pub use recipe::{Demand, JobRecipe, Recipe};

@@ -18,6 +18,16 @@ fn random_runs_are_as_they_must_be() {
     assert!(report.jobs_complete > 150 && report.runs_with_deaths > 20 && report.retransmitted > 5_000, "{report}");
 }
 
+/// A worker that had all lists but no room for its own, as a dead one acknowledged nothing, named itself to those that asked.
+#[test]
+fn who_is_held_up_by_one_that_acknowledges_nothing_says_so() {
+    for seed in [7_100_544, 7_100_710, 7_100_773] {
+        let recipe = generate_for(seed, Some("doubling"));
+        let (_, found) = examine(&recipe, Checks::default());
+        assert!(found.is_empty(), "{found:?}\n{recipe}");
+    }
+}
+
 /// Also those that are no powers of two; with nothing in most packets, some, and everything.
 #[test]
 fn any_number_of_workers_gets_the_sum() {

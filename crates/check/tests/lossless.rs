@@ -74,9 +74,10 @@ pub fn systems() -> Vec<System> {
         rina(2, 1_000_000_000),
         System::ps(),
         System::Ps(PsParameters { shards: 2, ..PsParameters::default() }),
-        System::flare(0.05),
-        System::doubling(0.05),
     ]
+    .into_iter()
+    .chain(System::all().into_iter().filter(|system| system.sparsity().is_some()).map(|system| system.at_density(0.05)))
+    .collect()
 }
 
 /// An operation and then a second one on two leaves of four and two spines; queues that hold everything.
@@ -105,7 +106,7 @@ pub fn recipe(mut system: System, elements: u64, window: u32, marks: bool) -> Re
 
 /// Runs it with census weights; sparse vectors have elements.
 pub fn run_once(recipe: &Recipe) -> RunResult {
-    let is_sparse = matches!(recipe.jobs[0].system, System::Flare(_) | System::Doubling(_));
+    let is_sparse = recipe.jobs[0].system.sparsity().is_some();
     let result = if is_sparse { run::<[u8]>(recipe, |_| {}) } else { run::<Census>(recipe, |_| {}) };
     result.unwrap_or_else(|words| panic!("{words}\n{recipe}"))
 }

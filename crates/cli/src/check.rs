@@ -43,7 +43,7 @@ pub struct CheckArgs {
 
 /// What the system may be.
 fn systems() -> PossibleValuesParser {
-    PossibleValuesParser::new(iter::once("all").chain(System::NAMES.iter().copied()))
+    PossibleValuesParser::new(iter::once("all").chain(System::names()))
 }
 
 /// Runs the command.
@@ -51,7 +51,7 @@ fn systems() -> PossibleValuesParser {
 /// # Errors
 /// Where something is not as it must be.
 pub fn run(args: &CheckArgs) -> anyhow::Result<ExitCode> {
-    let only = System::NAMES.iter().copied().find(|name| *name == args.system);
+    let only = System::names().into_iter().find(|name| *name == args.system);
     if args.verbose {
         (args.first..args.first.saturating_add(args.seeds)).for_each(|seed| println!("{}", generate_for(seed, only)));
     }

@@ -1,41 +1,64 @@
-//! Keys of `[[jobs]]` that belong to the system. They are those of the registry, except that times have units here and that no key may
-//! mean two things: a plan's `placement` is where workers are.
+//! Keys of `[[jobs]]` that belong to the system. They are its parameters in the registry, which says what each is called here and which unit it
+//! has: a time is `"10us"` here, and a number of picoseconds there.
 
-use fanin_systems::{FanInRule, LeaderRule, Placement, System};
+use fanin_systems::{FanInRule, LeaderRule, Placement, System, Unit};
+use serde_json::Value;
 
 use super::errors::PlanError;
 use super::read::{read, suggestion};
 use super::tree::{Key, Kind, Step, Tree};
 use super::units::{Bytes, Fraction, Rate, RateOrNone, Time};
 
-/// A key of a plan and its name in the registry; one key of a plan may be two there.
-const RENAMED: &[(&str, &str)] = &[
-    ("timeout", "timeout_ps"),
-    ("timeout", "timeout_adaptive"),
-    ("timeout", "timeout_spine_ps"),
-    ("timeout", "timeout_root_ps"),
-    ("scan", "scan_ps"),
-    ("leader_time", "leader_time_ps"),
-    ("timeout_min", "timeout_min_ps"),
-    ("timeout_max", "timeout_max_ps"),
-    ("table", "placement"),
-    ("hold", "hold_ps"),
-    ("lifetime", "lifetime_ps"),
-    ("reclaim", "reclaim_ps"),
-    ("retry", "retry_ps"),
-    ("increase", "increase_bytes"),
-    ("line_rate", "line_bps"),
-    ("rate_min", "rate_min_bps"),
-    ("notification_gap", "notification_gap_ps"),
-    ("answer_min", "answer_min_ps"),
-    ("estimate_timer", "estimate_timer_ps"),
-    ("rate_timer", "rate_timer_ps"),
-    ("additive", "additive_bps"),
-    ("hyper", "hyper_bps"),
-    ("full_speed", "full_speed_bps"),
-    ("step_overhead", "step_overhead_ps"),
-    ("step_deviation", "step_deviation_ps"),
-];
+/// A parameter of a system.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Parameter {
+    /// Its key in plans; one key may be several parameters.
+    pub key: String,
+    /// Its name in the registry.
+    pub field: String,
+    /// What it is in plans.
+    pub unit: Unit,
+    /// What it is where nothing is said, as the registry has it.
+    pub default: Value,
+}
+
+/// All parameters of a system.
+pub fn parameters(system: &System) -> Vec<Parameter> {
+    let Value::Object(fields) = system.to_json() else { return Vec::new() };
+    let own = fields.into_iter().filter(|(field, _)| field != "system");
+    let parameter = |(field, default): (String, Value)| Parameter {
+        key: system.key_of(&field).to_string(),
+        unit: system.unit_of(&field, default.is_f64()),
+        field,
+        default,
+    };
+    own.map(parameter).collect()
+}
+
+/// The system that a job's table names, with the parameters that it has where nothing is said; nothing where it names none.
+fn named(file: &str, entries: &[(Key, Tree)], base: &[Step]) -> Result<Option<System>, PlanError> {
+    let Some((_, value)) = entries.iter().find(|(key, _)| key.name == "system") else { return Ok(None) };
+    let Kind::Text(name) = &value.kind else { return Ok(None) };
+    if let Some(system) = System::named(name) {
+        return Ok(Some(system));
+    }
+    let path: Vec<Step> = base.iter().cloned().chain([Step::Key("system".into())]).collect();
+    let names: Vec<String> = System::names().iter().map(|name| format!("{name:?}")).collect();
+    let what = format!("{} = {value}: expected {}", super::tree::path_text(&path), names.join(" or "));
+    Err(PlanError::new(file, what).at(value.origin.clone()))
+}
+
+/// A value as parameters of systems from elsewhere are read.
+fn json(tree: &Tree) -> Value {
+    match &tree.kind {
+        Kind::Bool(value) => Value::from(*value),
+        Kind::Integer(value) => Value::from(*value),
+        Kind::Float(value) => Value::from(*value),
+        Kind::Text(value) => Value::from(value.as_str()),
+        Kind::List(list) => list.iter().map(json).collect(),
+        Kind::Table(entries) => entries.iter().map(|(key, value)| (key.name.clone(), json(value))).collect(),
+    }
+}
 
 /// A timeout by level, and its name in the registry: at switches next to hosts, at others, and of a block at the switch of its leader.
 const LEVELS: &[(&str, &str)] = &[("leaf", "timeout_ps"), ("spine", "timeout_spine_ps"), ("root", "timeout_root_ps")];
@@ -45,16 +68,6 @@ const ADAPTIVE: &str = "adaptive";
 
 fn is_adaptive(key: &Key, value: &Tree) -> bool {
     key.name == "timeout" && matches!(&value.kind, Kind::Text(text) if text == ADAPTIVE)
-}
-
-/// A key's name in the registry.
-fn in_registry(key: &str) -> &str {
-    RENAMED.iter().find(|(plan, _)| *plan == key).map_or(key, |(_, registry)| registry)
-}
-
-/// A key's name in plans.
-fn in_plan(key: &str) -> &str {
-    RENAMED.iter().find(|(_, registry)| *registry == key).map_or(key, |(plan, _)| plan)
 }
 
 /// Reads the part of a job's table that is not every job's, which stands at `base` in the plan. `common` are the keys of every job, for
@@ -67,6 +80,8 @@ pub fn read_system(file: &str, tree: &Tree, base: &[Step], common: &[&str]) -> R
         let what = format!("{} = {tree}: expected a table", super::tree::path_text(base));
         return Err(PlanError::new(file, what).at(tree.origin.clone()));
     };
+    let named = named(file, entries, base)?;
+    let known = named.as_ref().map(parameters).unwrap_or_default();
     let mut translated = Vec::new();
     for (key, value) in entries {
         refuse_root(file, key, value, (base, entries))?;
@@ -74,16 +89,21 @@ pub fn read_system(file: &str, tree: &Tree, base: &[Step], common: &[&str]) -> R
             translated.extend(by_level(file, value, levels, base)?);
             continue;
         }
-        let name = if is_adaptive(key, value) { "timeout_adaptive" } else { in_registry(&key.name) }.to_string();
-        translated.push((Key { name, origin: key.origin.clone() }, translate(file, key, value, base)?));
+        // Of several parameters with one key, the others have forms of their own.
+        let parameter = known.iter().filter(|parameter| parameter.key == key.name).min_by_key(|parameter| parameter.field.len());
+        let field = parameter.map_or(key.name.as_str(), |parameter| &parameter.field);
+        let unit = parameter.map_or(Unit::Plain, |parameter| parameter.unit);
+        let name = if is_adaptive(key, value) { "timeout_adaptive" } else { field }.to_string();
+        translated.push((Key { name, origin: key.origin.clone() }, translate(file, key, value, unit, base)?));
     }
-    let system: System = read(file, &Tree { kind: Kind::Table(translated), origin: tree.origin.clone() }, base)?;
-    let known = serde_json::to_value(system).expect("a system is plain data");
-    let mut own: Vec<&str> = known.as_object().into_iter().flat_map(|object| object.keys()).map(|key| in_plan(key)).collect();
+    let mut own: Vec<&str> = known.iter().map(|parameter| parameter.key.as_str()).chain(["system"]).collect();
     own.sort_unstable();
     own.dedup();
+    let translated = Tree { kind: Kind::Table(translated), origin: tree.origin.clone() };
+    // What is wrong with a value is said before what is wrong with a key, but for systems from elsewhere, whose values are read as a whole.
+    let system = if let Some(System::Own(_)) = named { None } else { Some(read::<System>(file, &translated, base)?) };
     match entries.iter().find(|(key, _)| !own.contains(&key.name.as_str())) {
-        None => Ok(system),
+        None => system.map_or_else(|| read_own(file, &translated, base), Ok),
         Some((key, value)) => {
             let keys: Vec<String> = common.iter().chain(own.iter().filter(|key| **key != "system")).map(|key| key.to_string()).collect();
             let path = super::tree::path_text(base);
@@ -91,6 +111,16 @@ pub fn read_system(file: &str, tree: &Tree, base: &[Step], common: &[&str]) -> R
             Err(PlanError::new(file, what).at(key.origin.clone()))
         }
     }
+}
+
+/// A system from elsewhere.
+fn read_own(file: &str, tree: &Tree, base: &[Step]) -> Result<System, PlanError> {
+    let Value::Object(mut fields) = json(tree) else { return read(file, tree, base) };
+    let name = fields.remove("system").and_then(|name| name.as_str().map(str::to_string)).unwrap_or_default();
+    System::own(&name, Value::Object(fields)).map_err(|error| {
+        let what = format!("{}: {name}: {error}", super::tree::path_text(base));
+        PlanError::new(file, what).at(tree.origin.clone())
+    })
 }
 
 /// The timeouts that a plan gives by level.
@@ -147,35 +177,27 @@ fn leader(file: &str, value: &Tree, path: &[Step]) -> Result<Tree, PlanError> {
 }
 
 /// A value as the registry has it; what is wrong with it is said here, under the plan's key.
-fn translate(file: &str, key: &Key, value: &Tree, base: &[Step]) -> Result<Tree, PlanError> {
+fn translate(file: &str, key: &Key, value: &Tree, unit: Unit, base: &[Step]) -> Result<Tree, PlanError> {
     let path: Vec<Step> = base.iter().cloned().chain([Step::Key(key.name.clone())]).collect();
+    let as_integer = |number: u64| Kind::Integer(i64::try_from(number).unwrap_or(i64::MAX));
+    let kind = match unit {
+        Unit::Plain | Unit::Time if is_adaptive(key, value) => Kind::Bool(true),
+        Unit::Plain => return plain(file, key, value, &path),
+        Unit::Time => return time(file, value, &path),
+        Unit::Bytes(most) => as_integer(read::<Bytes>(file, value, &path)?.0.min(most)),
+        Unit::Rate => as_integer(read::<Rate>(file, value, &path)?.0),
+        Unit::RateOrNone => as_integer(read::<RateOrNone>(file, value, &path)?.0),
+        Unit::Fraction => Kind::Float(read::<Fraction>(file, value, &path)?.0),
+    };
+    Ok(Tree { kind, origin: value.origin.clone() })
+}
+
+/// A value without a unit. Where it is one of several, and has another name in the registry, what is wrong with it is said here.
+fn plain(file: &str, key: &Key, value: &Tree, path: &[Step]) -> Result<Tree, PlanError> {
     match key.name.as_str() {
-        "timeout" if is_adaptive(key, value) => Ok(Tree { kind: Kind::Bool(true), origin: value.origin.clone() }),
-        "timeout" | "timeout_min" | "timeout_max" | "scan" | "leader_time" | "hold" | "lifetime" | "reclaim" | "retry" | "answer_min"
-        | "notification_gap" | "estimate_timer" | "rate_timer" | "step_overhead" | "step_deviation" => time(file, value, &path),
-        "increase" => {
-            let bytes = read::<Bytes>(file, value, &path)?.0;
-            Ok(Tree { kind: Kind::Integer(bytes.min(1 << 31) as i64), origin: value.origin.clone() })
-        }
-        "rate_bytes" => {
-            let bytes = read::<Bytes>(file, value, &path)?.0;
-            Ok(Tree { kind: Kind::Integer(bytes.min(1 << 40) as i64), origin: value.origin.clone() })
-        }
-        "line_rate" | "rate_min" | "additive" | "hyper" => {
-            let rate = read::<Rate>(file, value, &path)?.0;
-            Ok(Tree { kind: Kind::Integer(rate as i64), origin: value.origin.clone() })
-        }
-        "full_speed" => {
-            let bits = read::<RateOrNone>(file, value, &path)?.0;
-            Ok(Tree { kind: Kind::Integer(i64::try_from(bits).unwrap_or(i64::MAX)), origin: value.origin.clone() })
-        }
-        "overflow" | "threshold" | "collision_weight" | "mark_weight" | "density" | "overlap" => {
-            let share = read::<Fraction>(file, value, &path)?.0;
-            Ok(Tree { kind: Kind::Float(share), origin: value.origin.clone() })
-        }
-        "table" => read::<Placement>(file, value, &path).map(|_| value.clone()),
-        "fan_in" => read::<FanInRule>(file, value, &path).map(|_| value.clone()),
-        "leader" => leader(file, value, &path),
+        "table" => read::<Placement>(file, value, path).map(|_| value.clone()),
+        "fan_in" => read::<FanInRule>(file, value, path).map(|_| value.clone()),
+        "leader" => leader(file, value, path),
         _ => Ok(value.clone()),
     }
 }

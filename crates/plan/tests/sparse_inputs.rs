@@ -6,6 +6,14 @@ use std::path::PathBuf;
 use fanin_plan::results::RunRecord;
 use fanin_plan::run::{check, run};
 use fanin_plan::{Plan, PlanError};
+use fanin_systems::System;
+
+/// Systems whose vectors are sparse.
+fn sparse() -> Vec<&'static str> {
+    let sparse: Vec<&str> = System::all().iter().filter(|system| system.sparsity().is_some()).map(System::name).collect();
+    assert!(sparse.len() > 1);
+    sparse
+}
 
 const NETWORK: &str =
     "[network]\nshape = \"fat-tree\"\nleaves = 2\nhosts_per_leaf = 4\nspines = 1\nrate = \"100Gb/s\"\nlatency = \"300ns\"\n";
@@ -26,7 +34,7 @@ fn record(name: &str, job: &str, indices: &str) -> Result<RunRecord, PlanError> 
 /// Where all ranks have the same indices, the sum is as sparse as each of them; where none is shared, it is as long as all of them.
 #[test]
 fn what_ranks_share_makes_the_sum_shorter() {
-    for system in ["flare", "doubling"] {
+    for system in sparse() {
         let bytes = |overlap: f64, picks: &str| {
             let name = format!("{system}-{overlap}-{picks}");
             let job = format!("system = \"{system}\"\nmessage = \"1MiB\"\ndensity = 0.02\noverlap = {overlap}\npicks = \"{picks}\"\n");
@@ -44,7 +52,7 @@ fn what_ranks_share_makes_the_sum_shorter() {
 fn indices_come_from_a_file() {
     let line = |first: usize, step: usize| (first..20_000).step_by(step).map(|index| index.to_string()).collect::<Vec<_>>();
     let job = |system: &str| format!("system = \"{system}\"\nmessage = \"80000B\"\nindices = \"indices.txt\"\noperations = 2\n");
-    for system in ["flare", "doubling"] {
+    for system in sparse() {
         let same = (0..8).map(|_| line(3, 80).join(" ") + "\n").collect::<String>();
         let apart = (0..8).map(|rank| line(rank * 10, 80).join(",") + "\n").collect::<String>();
         let bytes = |name: &str, text: &str| record(&format!("{system}-{name}"), &job(system), text).unwrap().link_bytes as f64;
@@ -67,7 +75,7 @@ fn what_is_wrong_with_a_file_of_indices_is_said_with_its_line() {
     says("ranks", job, "0 1 2\n", "jobs[0].indices = \"indices.txt\": expected a file with a line for each of 8 workers; it has 1");
     says("none", job, &"\n".repeat(8), "expected a file with at least one index");
     says("missing", &job.replace("indices.txt", "no.txt"), "", "jobs[0].indices = \"no.txt\": expected a file that can be read");
-    says("dense", &job.replace("flare", "tree"), &eight, "no such key without flare or doubling");
+    says("dense", &job.replace("flare", "tree"), &eight, &format!("no such key without {}", sparse().join(" or ")));
     says("both", &format!("{job}overlap = 0.5\n"), &eight, "jobs[0].overlap = 0.5: expected no such key beside indices");
     says("share", "system = \"flare\"\nmessage = \"4000B\"\noverlap = 1.5\n", "", "overlap");
 }

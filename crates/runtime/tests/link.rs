@@ -179,7 +179,7 @@ fn a_routed_packet_crosses_a_switch_and_keeps_its_source() {
         assert!(drivers[driver].node().sources.iter().all(|from| from.source == other && from.port == PortId(0)));
     }
     assert_eq!(drivers[2].statistics().counters.packets_forwarded, 1_000);
-    assert_eq!(drivers[2].node().seen, []);
+    assert!(drivers[2].node().seen.is_empty());
 }
 
 /// A socket that speaks for a member, byte by byte.

@@ -5,8 +5,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::any::AnyNode;
 use crate::atp::{self, AtpParameters, SafetyNets};
+use crate::campaign::{JobSize, Load};
 use crate::config::{BuildError, JobSpec};
-use crate::facts::{AggregatorUse, Facts, KeyUse, KeysOf, Nodes};
+use crate::facts::{AggregatorUse, Facts, KeyUse, KeysOf, Nodes, Unit, unit_of};
 use crate::system::System;
 
 pub(crate) use fanin_protocols::a2tp::{A2tpServer, A2tpWorker};
@@ -120,6 +121,11 @@ impl System {
 }
 
 impl Facts for A2tpParameters {
+    fn unit_of(&self, field: &str, is_float: bool) -> Unit {
+        // Packets, as many as one likes.
+        if field == "priority" { Unit::Plain } else { unit_of(field, is_float) }
+    }
+
     fn servers(&self) -> u32 {
         1
     }
@@ -167,6 +173,11 @@ impl Facts for A2tpParameters {
 
     fn idle_keys(&self, _job: &KeysOf) -> Vec<KeyUse> {
         atp::idle_keys(self.aggregating, self.fixed_point)
+    }
+
+    // As of ATP.
+    fn load(&self, job: &JobSize) -> Load {
+        Load::of(job, job.workers)
     }
 }
 

@@ -100,7 +100,7 @@ macro_rules! headers {
     };
 }
 
-systems!(headers);
+systems!(headers with own);
 
 /// Wraps the headers of one system on their way out.
 pub(crate) type Wrapped<'a, T> = fanin_protocols::shared::inner::Wrapped<'a, T, AnyHeader>;
@@ -175,7 +175,7 @@ macro_rules! nodes {
     };
 }
 
-systems!(nodes);
+systems!(nodes with own);
 
 impl<P: Payload + ?Sized> Node<P> for AnyNode<P> {
     type Header = AnyHeader;

@@ -18,7 +18,9 @@ use serde::{Deserialize, Serialize};
 use crate::a2tp::{A2tpParameters, A2tpServer, A2tpWorker, CollisionRule, SynchronyRule, WindowRule};
 use crate::any::AnyNode;
 use crate::build::reliability;
+use crate::campaign::{Campaign, DrawnJob, JobSize, Load};
 use crate::config::{BuildError, JobSpec, UNLIMITED};
+use crate::draw::Draw;
 use crate::facts::{AggregatorUse, Facts, KeyUse, KeysOf, Nodes};
 use crate::layout::{aggregating, leaf_of};
 use crate::system::System;
@@ -131,9 +133,16 @@ impl Facts for AtpParameters {
     fn idle_keys(&self, _job: &KeysOf) -> Vec<KeyUse> {
         idle_keys(self.aggregating, self.fixed_point)
     }
+
+    // All contributions to a fragment may meet at the link of the server.
+    fn load(&self, job: &JobSize) -> Load {
+        Load::of(job, job.workers)
+    }
 }
 
 impl Nodes for AtpParameters {
+    const CAMPAIGN: Option<Campaign> = Some(Campaign { stream: 9, draw: campaign });
+
     fn nodes<P: Payload + ?Sized>(&self, spec: &JobSpec<'_, P::Op>, map: &NetworkMap) -> Result<JobNodes<AnyNode<P>>, BuildError> {
         nodes(spec, map)
     }
@@ -498,6 +507,64 @@ impl AnyNode<[u8]> {
             _ => {}
         }
     }
+}
+
+/// Some jobs become jobs of ATP or A2TP: all that were wanted, or one in six of all. Their switches have few aggregators, so that collisions
+/// are the rule.
+fn campaign(draw: &mut Draw, map: &NetworkMap, jobs: &mut [DrawnJob], only: Option<&str>) {
+    let aggregators = draw.scaled(1, 200) as u32;
+    for job in jobs {
+        let wanted = match only {
+            Some("atp") => Some(false),
+            Some("a2tp") => Some(true),
+            Some(_) => None,
+            None => draw.percent(17).then(|| draw.percent(60)),
+        };
+        let Some(is_a2tp) = wanted else { continue };
+        job.system = system_with_server(draw, aggregators, is_a2tp, job.op);
+        job.reliable = true;
+        let others: Vec<NodeId> = (0..map.hosts()).map(NodeId).filter(|host| !job.hosts.contains(host)).collect();
+        if !others.is_empty() && draw.percent(75) {
+            job.servers = vec![*draw.pick(&others)];
+        }
+    }
+}
+
+fn system_with_server(draw: &mut Draw, aggregators: u32, is_a2tp: bool, op: ElementOp) -> System {
+    let nets = *draw.pick(&[SafetyNets::All, SafetyNets::All, SafetyNets::Paper]);
+    let initial = draw.between(0, 40) as u32;
+    let reclaim_ps = draw.scaled(100_000_000, 20_000_000_000);
+    let fixed_point = op == ElementOp::F32_SUM && draw.percent(50);
+    let overflow = if fixed_point && draw.percent(50) { draw.between(0, 100) as f64 / 1_000.0 } else { 0.0 };
+    let increase_bytes = draw.scaled(1, 10_000) as u32;
+    if !is_a2tp {
+        return System::Atp(AtpParameters {
+            aggregators,
+            initial,
+            increase_bytes,
+            reclaim_ps,
+            nets,
+            fixed_point,
+            overflow,
+            ..AtpParameters::default()
+        });
+    }
+    System::A2tp(A2tpParameters {
+        aggregators,
+        initial,
+        reclaim_ps,
+        nets,
+        fixed_point,
+        overflow,
+        windows: *draw.pick(&[WindowRule::Agreed, WindowRule::Agreed, WindowRule::Own]),
+        threshold: draw.between(0, 50) as f64 / 100.0,
+        priority: draw.between(1, 4) as f64,
+        fair: draw.percent(20),
+        col_only: draw.percent(20),
+        collisions: *draw.pick(&[CollisionRule::Round, CollisionRule::Shared, CollisionRule::Aggregated]),
+        synchrony: *draw.pick(&[SynchronyRule::Spread, SynchronyRule::Spread, SynchronyRule::RoundTrip]),
+        ..A2tpParameters::default()
+    })
 }
 
 #[cfg(test)]

@@ -8,8 +8,9 @@ use fanin_protocols::canary::{self, CanarySwitchConfig, CanaryWorkerConfig, Cloc
 
 use crate::any::AnyNode;
 use crate::build::reliability;
+use crate::campaign::{JobSize, Load};
 use crate::config::{BuildError, JobSpec, UNLIMITED};
-use crate::facts::{AggregatorUse, Facts, KeyUse, KeysOf, Nodes, UNRELIABLE};
+use crate::facts::{AggregatorUse, Facts, KeyUse, KeysOf, Nodes, UNRELIABLE, key_of};
 use crate::layout::leaf_of;
 use crate::system::System;
 use fan_in::FanIns;
@@ -29,6 +30,15 @@ impl System {
 }
 
 impl Facts for CanaryParameters {
+    fn key_of<'a>(&self, field: &'a str) -> &'a str {
+        match field {
+            // A plan's `placement` is where workers are.
+            "placement" => "table",
+            "timeout_adaptive" | "timeout_spine_ps" | "timeout_root_ps" => "timeout",
+            other => key_of(other),
+        }
+    }
+
     fn trees(&self) -> Option<u32> {
         None
     }
@@ -95,6 +105,11 @@ impl Facts for CanaryParameters {
         keys.extend(["failure", "generations", "lifetime", "hold"].map(|key| (key, job.reliable, UNRELIABLE)));
         keys.push(("hold", self.failure == FailureRule::Hold, "without failure = \"hold\""));
         keys
+    }
+
+    // On both ways, a switch may hold a packet at each level for its timeout.
+    fn load(&self, job: &JobSize) -> Load {
+        Load { held_ps: 8 * (self.timeout_longest_ps() + self.leader_time_ps), ..Load::of(job, 1) }
     }
 }
 

@@ -100,6 +100,11 @@ pub struct JobSpec<'a, Op> {
 impl<'a, Op> JobSpec<'a, Op> {
     /// The same job, whatever its operator.
     pub(crate) fn without_operator(&self) -> JobSpec<'a, ()> {
+        self.with_operator(())
+    }
+
+    /// The same job with another operator.
+    pub(crate) fn with_operator<Other>(&self, op: Other) -> JobSpec<'a, Other> {
         let JobSpec {
             id,
             hosts,
@@ -115,6 +120,6 @@ impl<'a, Op> JobSpec<'a, Op> {
             seed,
             ..
         } = *self;
-        JobSpec { id, hosts, servers, system, op: (), element_bytes, payload_bytes, window, reliable, rto_initial, rto_min, patience, seed }
+        JobSpec { id, hosts, servers, system, op, element_bytes, payload_bytes, window, reliable, rto_initial, rto_min, patience, seed }
     }
 }

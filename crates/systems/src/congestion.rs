@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::facts::KeyUse;
+use crate::draw::Draw;
+use crate::facts::{self, KeyUse, Unit};
 
 /// What a network card does about marked packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -63,10 +64,45 @@ impl Default for CongestionParameters {
 const DCQCN: [&str; 9] =
     ["line_rate", "rate_min", "gain_inverse", "notification_gap", "estimate_timer", "rate_timer", "rate_bytes", "additive", "hyper"];
 
+/// Beside `rate_min` and `rate_timer`, `rate` would say nothing.
+const RATE_BYTES: &str = "rate_bytes";
+
+/// As [`Facts::key_of`](facts::Facts::key_of).
+pub(crate) fn key_of(field: &str) -> &str {
+    match field {
+        RATE_BYTES => field,
+        "line_bps" => "line_rate",
+        other => facts::key_of(other),
+    }
+}
+
+/// As [`Facts::unit_of`](facts::Facts::unit_of).
+pub(crate) fn unit_of(field: &str, is_float: bool) -> Unit {
+    if field == RATE_BYTES { Unit::Bytes(1 << 40) } else { facts::unit_of(field, is_float) }
+}
+
 impl CongestionParameters {
-    /// As [`Facts::idle_keys`](crate::facts::Facts::idle_keys).
+    /// As [`Facts::idle_keys`](facts::Facts::idle_keys).
     pub(crate) fn idle_keys(&self) -> Vec<KeyUse> {
         let used = self.congestion == CongestionRule::Dcqcn;
         DCQCN.map(|key| (key, used, "without congestion = \"dcqcn\"")).into()
+    }
+}
+
+/// Congestion control of some jobs on network cards. Its times are shortened, as these runs are.
+pub(crate) fn drawn(draw: &mut Draw) -> CongestionParameters {
+    let usual = CongestionParameters::default();
+    if draw.percent(50) {
+        return usual;
+    }
+    CongestionParameters {
+        congestion: CongestionRule::Dcqcn,
+        line_bps: draw.scaled(1_000_000_000, 400_000_000_000),
+        rate_min_bps: 1_000_000_000,
+        notification_gap_ps: draw.scaled(100_000, 50_000_000),
+        estimate_timer_ps: draw.scaled(100_000, 55_000_000),
+        rate_timer_ps: draw.scaled(100_000, 55_000_000),
+        rate_bytes: draw.scaled(10_000, 10_000_000),
+        ..usual
     }
 }

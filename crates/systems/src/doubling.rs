@@ -1,7 +1,7 @@
 //! Recursive doubling of lists: its parameters, and the nodes of a job, which are workers only.
 
 use fanin_core::payload::Sparsity;
-use fanin_core::{Address, FlowLabel, JobNodes, NetworkMap, NodeId, Payload, Placed, Rank};
+use fanin_core::{Address, FlowLabel, JobNodes, NetworkMap, NodeId, Operator, Payload, Placed, Rank};
 use fanin_protocols::doubling::{DoublingWorkerConfig, WINDOW_MAX, schedule};
 use fanin_wire::doubling::INDEX_BYTES;
 
@@ -9,9 +9,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::any::AnyNode;
 use crate::build::reliability;
+use crate::campaign::{Campaign, DrawnJob, JobSize, Load};
 use crate::config::{BuildError, JobSpec};
+use crate::draw::Draw;
 use crate::facts::{Facts, Nodes};
-use crate::sparse::{Picks, sparsity};
+use crate::sparse::{Picks, alike, sparsity};
 use crate::system::System;
 
 pub(crate) use fanin_protocols::doubling::DoublingWorker;
@@ -62,9 +64,21 @@ impl Facts for DoublingParameters {
     fn switch_slots(&self, _window: u32) -> u64 {
         0
     }
+
+    // All workers may send their lists over one link, step by step, and a packet takes fewer pairs than elements. Its window is for all that a
+    // worker has under way; without loss recovery it has none.
+    fn load(&self, job: &JobSize) -> Load {
+        let steps = 2 + u64::from(job.workers.max(1).ilog2());
+        let (elements, pairs) = (job.payload_bytes / job.element_bytes, job.payload_bytes / (INDEX_BYTES + job.element_bytes));
+        let incast = u64::from(elements.div_ceil(pairs.max(1))) * steps * job.workers;
+        let queued = if job.reliable { 2 * job.window * job.workers } else { 2 * job.packets * incast };
+        Load { steps: steps * job.operations, incast, queued, ..Load::of(job, incast) }
+    }
 }
 
 impl Nodes for DoublingParameters {
+    const CAMPAIGN: Option<Campaign> = Some(Campaign { stream: 43, draw: campaign });
+
     fn nodes<P: Payload + ?Sized>(&self, spec: &JobSpec<'_, P::Op>, _map: &NetworkMap) -> Result<JobNodes<AnyNode<P>>, BuildError> {
         nodes(spec, self)
     }
@@ -109,6 +123,23 @@ fn capacity<Op>(spec: &JobSpec<'_, Op>, parameters: &DoublingParameters) -> Resu
         return Err(BuildError::new("payload", spec.payload_bytes, expected));
     }
     Ok(capacity)
+}
+
+/// Some jobs become jobs of recursive doubling: all that were wanted, or one in sixteen of those without servers.
+fn campaign(draw: &mut Draw, _map: &NetworkMap, jobs: &mut [DrawnJob], only: Option<&str>) {
+    for job in jobs {
+        let wanted = only.map_or_else(|| job.system.servers() == 0 && draw.percent(6), |name| name == "doubling");
+        if !wanted {
+            continue;
+        }
+        let element_bytes = job.op.dtype.bytes() as u32;
+        job.payload_bytes = job.payload_bytes.max(4 + element_bytes).next_multiple_of(element_bytes);
+        let (overlap, picks) = alike(draw);
+        job.system = System::Doubling(DoublingParameters { density: draw.scaled(1, 1_000) as f64 / 1_000.0, overlap, picks });
+        if job.op.operator == Operator::Avg {
+            job.op.operator = Operator::Sum;
+        }
+    }
 }
 
 #[cfg(test)]

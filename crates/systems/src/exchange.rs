@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
-use fanin_core::{Address, CollectiveKind, FlowLabel, JobNodes, NetworkMap, Payload, Placed, Rank};
+use fanin_core::{Address, CollectiveKind, FlowLabel, JobNodes, NetworkMap, Operator, Payload, Placed, Rank};
 use fanin_protocols::exchange::ExchangeWorkerConfig;
 use serde::{Deserialize, Serialize};
 
 use crate::any::AnyNode;
 use crate::build::reliability;
+use crate::campaign::{Campaign, DrawnJob, JobSize, Load};
 use crate::config::{BuildError, JobSpec};
+use crate::draw::Draw;
 use crate::facts::{Facts, Nodes};
 use crate::system::System;
 
@@ -43,9 +45,15 @@ impl Facts for ExchangeParameters {
     fn switch_slots(&self, _window: u32) -> u64 {
         0
     }
+
+    fn load(&self, job: &JobSize) -> Load {
+        Load::of_ring(job)
+    }
 }
 
 impl Nodes for ExchangeParameters {
+    const CAMPAIGN: Option<Campaign> = Some(Campaign { stream: 51, draw: campaign });
+
     fn nodes<P: Payload + ?Sized>(&self, spec: &JobSpec<'_, P::Op>, _map: &NetworkMap) -> Result<JobNodes<AnyNode<P>>, BuildError> {
         let (count, most) = (spec.hosts.len(), ExchangeWorkerConfig::<P::Op>::WORKERS_MAX);
         if count > most as usize {
@@ -67,5 +75,29 @@ impl Nodes for ExchangeParameters {
             Placed { at: *at, node: AnyNode::ExchangeWorker(ExchangeWorker::new(config)) }
         };
         Ok(JobNodes { workers: (0..).zip(addresses.iter()).map(worker).collect(), others: Vec::new() })
+    }
+}
+
+/// Some jobs become jobs of messages between hosts: all that were wanted, or a few of those without servers.
+fn campaign(draw: &mut Draw, _map: &NetworkMap, jobs: &mut [DrawnJob], only: Option<&str>) {
+    for job in jobs {
+        if !only.map_or_else(|| job.system.servers() == 0 && draw.percent(4), |name| name == "exchange") {
+            continue;
+        }
+        job.system = System::exchange();
+        if job.op.operator == Operator::Avg {
+            job.op.operator = Operator::Sum;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::any::tests::comes_back;
+    use fanin_wire::exchange::{ExchangeHeader, Sender};
+
+    #[test]
+    fn packets_begin_with_the_systems_number() {
+        comes_back(16, ExchangeHeader::Probe(Sender { operation: 87, rank: 5 }));
     }
 }

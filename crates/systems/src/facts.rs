@@ -7,6 +7,7 @@ use fanin_core::payload::Sparsity;
 use fanin_core::{CollectiveKind, JobNodes, NetworkMap, NodeId, Payload, SharedNode};
 
 use crate::any::AnyNode;
+use crate::campaign::{Campaign, JobSize, Load};
 use crate::config::{BuildError, JobSpec};
 
 /// A key of a job, whether something uses it, and what it lacks otherwise.
@@ -32,8 +33,35 @@ impl AggregatorUse {
     }
 }
 
+/// What a parameter is in plans, where values have units.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unit {
+    /// As it is.
+    Plain,
+    /// A time; here in ps.
+    Time,
+    /// A number of bytes, of which no more than so many count.
+    Bytes(u64),
+    /// A rate above 0; here in bits per second.
+    Rate,
+    /// A rate, or 0 for none.
+    RateOrNone,
+    /// A share, 0 to 1.
+    Fraction,
+}
+
 /// What is particular to a system, told by its parameters.
 pub trait Facts: Debug {
+    /// The key that a parameter has in plans, where one key may be several parameters: its name without its unit.
+    fn key_of<'a>(&self, field: &'a str) -> &'a str {
+        key_of(field)
+    }
+
+    /// What a parameter is in plans: its name ends with its unit, and fractions are what has none and is no whole number.
+    fn unit_of(&self, field: &str, is_float: bool) -> Unit {
+        unit_of(field, is_float)
+    }
+
     /// How many servers a job has where its configuration does not say; 0 for systems that have none.
     fn servers(&self) -> u32 {
         0
@@ -128,6 +156,11 @@ pub trait Facts: Debug {
         false
     }
 
+    /// Whether a worker that fails as a host has died names the dead rank, or its switch.
+    fn finds_the_dead(&self) -> bool {
+        true
+    }
+
     /// Whether switches hold nothing of a job that has ended, however it ended; `reliable`: it recovers from losses.
     fn leaves_nothing(&self, _reliable: bool) -> bool {
         false
@@ -171,6 +204,11 @@ pub trait Facts: Debug {
     /// So many of them are the job's.
     fn set_aggregators(&mut self, _count: u32) {}
 
+    /// About what a job asks of a network.
+    fn load(&self, job: &JobSize) -> Load {
+        Load::of(job, 1)
+    }
+
     /// Keys that some values of others make meaningless.
     fn idle_keys(&self, _job: &KeysOf) -> Vec<KeyUse> {
         Vec::new()
@@ -189,6 +227,22 @@ pub struct KeysOf {
 /// Why a key means nothing to a job that does not recover from losses.
 pub const UNRELIABLE: &str = "with reliable = false";
 
+/// As [`Facts::key_of`], of most parameters.
+pub(crate) fn key_of(field: &str) -> &str {
+    ["_ps", "_bps", "_bytes"].iter().find_map(|unit| field.strip_suffix(unit)).unwrap_or(field)
+}
+
+/// As [`Facts::unit_of`], of most parameters.
+pub(crate) fn unit_of(field: &str, is_float: bool) -> Unit {
+    match field.rsplit('_').next() {
+        Some("ps") => Unit::Time,
+        Some("bps") => Unit::Rate,
+        Some("bytes") => Unit::Bytes(1 << 31),
+        _ if is_float => Unit::Fraction,
+        _ => Unit::Plain,
+    }
+}
+
 /// Slots of a window: two of each number, which are counted by powers of two.
 pub(crate) fn two_windows(window: u32) -> u64 {
     2 * u64::from(window).next_power_of_two()
@@ -196,6 +250,9 @@ pub(crate) fn two_windows(window: u32) -> u64 {
 
 /// How a system's nodes are laid on a network.
 pub(crate) trait Nodes: Facts {
+    /// How campaigns draw its jobs; `None` where what draws the others' draws them, too.
+    const CAMPAIGN: Option<Campaign> = None;
+
     /// The job's own nodes.
     ///
     /// # Errors

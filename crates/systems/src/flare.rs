@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use fanin_core::payload::Sparsity;
-use fanin_core::{Address, JobNodes, NetworkMap, NodeId, Payload, Placed, Suspect};
+use fanin_core::{Address, JobNodes, NetworkMap, NodeId, Operator, Payload, Placed, Suspect};
 use fanin_protocols::flare::{Blocks, FlareSwitchConfig, FlareWorkerConfig, RANGE_MAX, StorageKind, WINDOW_MAX};
 use fanin_protocols::tree::TreeRole;
 use fanin_wire::flare::INDEX_BYTES;
@@ -11,9 +11,11 @@ use fanin_wire::flare::INDEX_BYTES;
 use serde::{Deserialize, Serialize};
 
 use crate::any::{AnyNode, resend_gap};
+use crate::campaign::{Campaign, DrawnJob, JobSize, Load};
 use crate::config::{BuildError, JobSpec};
+use crate::draw::Draw;
 use crate::facts::{Facts, KeyUse, KeysOf, Nodes};
-use crate::sparse::{Picks, sparsity};
+use crate::sparse::{Picks, alike, sparsity};
 use crate::system::System;
 use crate::trees::StaticTrees;
 
@@ -127,9 +129,16 @@ impl Facts for FlareParameters {
         let tables = self.storage != FlareStorage::Array;
         ["slots", "probes"].map(|key| (key, tables, "with storage = \"array\", which has no tables")).into()
     }
+
+    // A block has several packets.
+    fn load(&self, job: &JobSize) -> Load {
+        Load::of(job, PACKETS_MAX)
+    }
 }
 
 impl Nodes for FlareParameters {
+    const CAMPAIGN: Option<Campaign> = Some(Campaign { stream: 42, draw: campaign });
+
     fn nodes<P: Payload + ?Sized>(&self, spec: &JobSpec<'_, P::Op>, map: &NetworkMap) -> Result<JobNodes<AnyNode<P>>, BuildError> {
         nodes(spec, map, self)
     }
@@ -282,6 +291,44 @@ fn workers_below(role: &TreeRole, roles: &BTreeMap<NodeId, TreeRole>) -> u32 {
         Suspect::Rank(_) | Suspect::Unknown => 1,
     };
     role.children.iter().map(|child| of(&child.who)).sum()
+}
+
+/// Packets of a block of a drawn job, at most.
+const PACKETS_MAX: u64 = 10;
+
+/// The stream of how packets name indices; apart, so that everything else of a seed stays as it was before there was this.
+const CODING: u64 = 0xc0d1;
+
+/// Some jobs become jobs of Flare: all that were wanted, or one in sixteen of those without servers. Blocks have one packet or several; tables
+/// are small, so that spill is the rule.
+fn campaign(draw: &mut Draw, _map: &NetworkMap, jobs: &mut [DrawnJob], only: Option<&str>) {
+    const STORAGES: [FlareStorage; 4] = [FlareStorage::Fitting, FlareStorage::TwoLevel, FlareStorage::Array, FlareStorage::Table];
+    for job in jobs {
+        let wanted = only.map_or_else(|| job.system.servers() == 0 && draw.percent(6), |name| name == "flare");
+        if !wanted {
+            continue;
+        }
+        let pair_bytes = 2 + job.op.dtype.bytes() as u32;
+        job.payload_bytes = job.payload_bytes.max(pair_bytes).next_multiple_of(job.op.dtype.bytes() as u32);
+        let capacity = job.payload_bytes / pair_bytes;
+        let range = if draw.percent(30) { 0 } else { draw.between(1, u64::from(capacity) * (PACKETS_MAX - 2)).min(65_536) as u32 };
+        let (overlap, picks) = alike(draw);
+        let coding = if Draw::new(draw.clone().bits(), CODING).percent(70) { FlareCoding::Shortest } else { FlareCoding::Pairs };
+        job.system = System::Flare(FlareParameters {
+            density: draw.scaled(1, 1_000) as f64 / 1_000.0,
+            overlap,
+            picks,
+            range,
+            staggered: draw.percent(50),
+            coding,
+            storage: *draw.pick(&STORAGES),
+            slots: draw.scaled(1, 2 * u64::from(capacity)) as u32,
+            probes: draw.percent(50),
+        });
+        if job.op.operator == Operator::Avg {
+            job.op.operator = Operator::Sum;
+        }
+    }
 }
 
 #[cfg(test)]

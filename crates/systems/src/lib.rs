@@ -6,13 +6,21 @@
 //! parameters, how its nodes are laid on a network, and what is particular to it ([`Facts`]). The list below makes the rest: [`System`],
 //! [`AnyHeader`], [`AnyNode`] and [`LAYOUTS`], by enum dispatch, so that a packet's way to its node is known when Fanin is compiled.
 //!
+//! A crate from elsewhere brings a system along without a line here: see [`OwnSystem`].
+//!
 //! A line names the system and its parameters; its number in hop headers, which stays for ever; its name in plans; its module; whose packets it
 //! has, with their header where they are its own; its workers; and its switches and servers. The order is that in which people are shown them.
 #![forbid(unsafe_code)]
 
-/// Calls a macro with the list of all systems.
+/// Calls a macro with the list of all systems, and with that of those from elsewhere, which have one place together.
 macro_rules! systems {
+    ($each:ident with own) => {
+        systems! { @list $each Own(OwnParameters) = 255 "own" in own, packets Own(OwnHeader), workers [OwnNode], others []; }
+    };
     ($each:ident) => {
+        systems! { @list $each }
+    };
+    (@list $each:ident $($own:tt)*) => {
         $each! {
             Ring(RingParameters) = 2 "ring" in ring, packets Ring(RingHeader), workers [RingWorker], others [];
             Tree(TreeParameters) = 1 "tree" in tree, packets Tree(TreeHeader), workers [TreeWorker], others [TreeSwitch];
@@ -29,6 +37,7 @@ macro_rules! systems {
             Flare(FlareParameters) = 14 "flare" in flare, packets Flare(FlareHeader), workers [FlareWorker], others [FlareSwitch];
             Doubling(DoublingParameters) = 15 "doubling" in doubling, packets Doubling(DoublingHeader), workers [DoublingWorker], others [];
             Exchange(ExchangeParameters) = 16 "exchange" in exchange, packets Exchange(ExchangeHeader), workers [ExchangeWorker], others [];
+            $($own)*
         }
     };
 }
@@ -37,11 +46,13 @@ mod a2tp;
 mod any;
 mod atp;
 mod build;
+mod campaign;
 mod canary;
 mod collectives;
 mod config;
 mod congestion;
 mod doubling;
+mod draw;
 mod exchange;
 mod facts;
 mod flare;
@@ -51,6 +62,7 @@ mod machines;
 mod memory;
 mod netreduce;
 mod order;
+mod own;
 mod panama;
 mod ps;
 mod rina;
@@ -74,11 +86,14 @@ systems!(parameters);
 
 pub use any::{AnyHeader, AnyNode};
 pub use build::{build, check_operator, shared};
+pub use campaign::{Campaign, DrawnJob, JobSize, Load};
 pub use collectives::check_collective;
 pub use config::{BuildError, JobSpec, RingOrder, StepParameters, UNLIMITED};
 pub use congestion::{CongestionParameters, CongestionRule};
-pub use facts::{AggregatorUse, Facts, KeyUse, KeysOf, UNRELIABLE};
+pub use draw::Draw;
+pub use facts::{AggregatorUse, Facts, KeyUse, KeysOf, UNRELIABLE, Unit};
 pub use formats::{LAYOUTS, block_of, layout_of};
 pub use order::SumOrder;
+pub use own::{OwnHeader, OwnNode, OwnParameters, OwnSystem, register};
 pub use sparse::Picks;
 pub use system::System;

@@ -4,15 +4,19 @@ use fanin_core::{Address, FlowLabel, JobNodes, NetworkMap, NodeId, Payload, Plac
 use fanin_protocols::machines::{Algorithm, MachinesWorkerConfig, WORKERS_MAX};
 use fanin_protocols::netreduce::{MessageShape, NetReduceChild, NetReduceConnection, NetReduceSwitchConfig, Variants};
 
+use fanin_wire::netreduce::InaHeader;
 use serde::{Deserialize, Serialize};
 
 use crate::any::{AnyNode, resend_gap};
 use crate::build::reliability;
+use crate::campaign::{Campaign, DrawnJob, JobSize, Load};
 use crate::config::{BuildError, JobSpec, StepParameters};
-use crate::congestion::CongestionParameters;
-use crate::facts::{Facts, KeyUse, KeysOf, Nodes, two_windows};
+use crate::congestion::{self, CongestionParameters, drawn};
+use crate::draw::Draw;
+use crate::facts::{Facts, KeyUse, KeysOf, Nodes, Unit, two_windows};
 use crate::layout::{self, leaf_of};
 use crate::netreduce;
+use crate::system::System;
 
 pub(crate) use fanin_protocols::machines::MachinesWorker;
 pub(crate) use fanin_protocols::netreduce::NetReduceRings;
@@ -67,6 +71,14 @@ impl Default for MachinesParameters {
 }
 
 impl Facts for MachinesParameters {
+    fn key_of<'a>(&self, field: &'a str) -> &'a str {
+        congestion::key_of(field)
+    }
+
+    fn unit_of(&self, field: &str, is_float: bool) -> Unit {
+        congestion::unit_of(field, is_float)
+    }
+
     fn sums_at_switches(&self) -> bool {
         self.algorithm == AlgorithmRule::ParallelNetReduce
     }
@@ -83,9 +95,15 @@ impl Facts for MachinesParameters {
     fn idle_keys(&self, _job: &KeysOf) -> Vec<KeyUse> {
         self.congestion.idle_keys()
     }
+
+    fn load(&self, job: &JobSize) -> Load {
+        Load::of_ring(job)
+    }
 }
 
 impl Nodes for MachinesParameters {
+    const CAMPAIGN: Option<Campaign> = Some(Campaign { stream: 13, draw: campaign });
+
     fn nodes<P: Payload + ?Sized>(&self, spec: &JobSpec<'_, P::Op>, map: &NetworkMap) -> Result<JobNodes<AnyNode<P>>, BuildError> {
         nodes(spec, map, self)
     }
@@ -246,6 +264,49 @@ fn ring<Op: Clone>(
         answers: reliability(spec),
         variants: Variants::CARDS,
     })
+}
+
+/// Some jobs become allreduces over machines: all that were wanted, or one in ten of those without servers. Where an algorithm needs as many
+/// workers on each machine, the last ones of fuller machines stay away.
+fn campaign(draw: &mut Draw, map: &NetworkMap, jobs: &mut [DrawnJob], only: Option<&str>) {
+    for job in jobs {
+        let wanted = only.map_or_else(|| job.system.servers() == 0 && draw.percent(10), |name| name == "machines");
+        if !wanted {
+            continue;
+        }
+        const ALGORITHMS: [AlgorithmRule; 4] =
+            [AlgorithmRule::FlatRing, AlgorithmRule::ParallelRing, AlgorithmRule::Tencent, AlgorithmRule::ParallelNetReduce];
+        let algorithm = match *draw.pick(&ALGORITHMS) {
+            // Its accelerators are at one switch, which all machines are next to.
+            AlgorithmRule::ParallelNetReduce if !has_common_switches(map, &job.hosts) => AlgorithmRule::ParallelRing,
+            algorithm => algorithm,
+        };
+        let window_messages = draw.between(1, u64::from(job.window.min(4))) as u32;
+        let congestion = drawn(draw);
+        job.system = System::Machines(MachinesParameters { algorithm, window_messages, congestion, ..MachinesParameters::default() });
+        (job.reliable, job.payload_bytes) = (true, job.payload_bytes.max(2 * InaHeader::LEN as u32));
+        if algorithm != AlgorithmRule::FlatRing {
+            job.hosts = evenly(map, &job.hosts, algorithm == AlgorithmRule::Tencent);
+        }
+    }
+}
+
+/// Whether the switches of these hosts are next to every switch of the top level, or are the only one.
+fn has_common_switches(map: &NetworkMap, hosts: &[NodeId]) -> bool {
+    let leaf = |host: &NodeId| map.leaf_of(*host).map(|leaf| leaf.node);
+    let is_next_to = |top: NodeId, host: &NodeId| map.neighbours(top).iter().any(|next| Some(next.node) == leaf(host));
+    let tops = || map.switches().filter(|switch| map.level(*switch) == map.top_level());
+    hosts.iter().all(|host| leaf(host) == leaf(&hosts[0])) || tops().all(|top| hosts.iter().all(|host| is_next_to(top, host)))
+}
+
+/// As many of these hosts on each switch that has one of them; a power of two of them, where that is asked for.
+fn evenly(map: &NetworkMap, hosts: &[NodeId], power_of_two: bool) -> Vec<NodeId> {
+    let leaf = |host: NodeId| map.leaf_of(host).map(|leaf| leaf.node);
+    let on = |host: NodeId| hosts.iter().filter(|other| leaf(**other) == leaf(host)).count();
+    let least = hosts.iter().map(|host| on(*host)).min().unwrap_or(1);
+    let size = if power_of_two { 1 << least.ilog2() } else { least };
+    let before = |place: usize| hosts[..place].iter().filter(|other| leaf(**other) == leaf(hosts[place])).count();
+    (0..hosts.len()).filter(|place| before(*place) < size).map(|place| hosts[place]).collect()
 }
 
 #[cfg(test)]

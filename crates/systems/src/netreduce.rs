@@ -8,13 +8,16 @@ use fanin_protocols::netreduce::{
 use fanin_protocols::shared::connection::Dcqcn;
 use fanin_protocols::shared::reliability::Reliability;
 
+use fanin_wire::netreduce::InaHeader;
 use serde::{Deserialize, Serialize};
 
 use crate::any::{AnyNode, resend_gap};
 use crate::build::reliability;
+use crate::campaign::{Campaign, DrawnJob};
 use crate::config::{BuildError, JobSpec, RingOrder};
-use crate::congestion::{CongestionParameters, CongestionRule};
-use crate::facts::{Facts, KeyUse, KeysOf, Nodes};
+use crate::congestion::{self, CongestionParameters, CongestionRule, drawn};
+use crate::draw::Draw;
+use crate::facts::{Facts, KeyUse, KeysOf, Nodes, Unit};
 use crate::layout::{self, Members, TreePlace, leaf_of};
 use crate::ring::ring_order;
 use crate::system::System;
@@ -130,6 +133,14 @@ struct Plan<'a, Op> {
 }
 
 impl Facts for NetReduceParameters {
+    fn key_of<'a>(&self, field: &'a str) -> &'a str {
+        congestion::key_of(field)
+    }
+
+    fn unit_of(&self, field: &str, is_float: bool) -> Unit {
+        congestion::unit_of(field, is_float)
+    }
+
     // What each child has sent is kept by itself.
     fn slot_bytes(&self, job: &JobSpec<'_, ()>, map: &NetworkMap, switch: NodeId) -> u64 {
         u64::from(job.payload_bytes).saturating_mul(map.neighbours(switch).len() as u64)
@@ -141,6 +152,8 @@ impl Facts for NetReduceParameters {
 }
 
 impl Nodes for NetReduceParameters {
+    const CAMPAIGN: Option<Campaign> = Some(Campaign { stream: 11, draw: campaign });
+
     fn nodes<P: Payload + ?Sized>(&self, spec: &JobSpec<'_, P::Op>, map: &NetworkMap) -> Result<JobNodes<AnyNode<P>>, BuildError> {
         nodes(spec, map, self)
     }
@@ -332,6 +345,24 @@ impl<Op: Clone> Plan<'_, Op> {
             variants: self.parameters.into(),
         };
         Ok(Placed { at: Address::switch(switch), node: AnyNode::NetReduceSwitch(NetReduceSwitch::new(config)) })
+    }
+}
+
+/// Some jobs become jobs of NetReduce: all that were wanted, or one in eight of those without servers.
+fn campaign(draw: &mut Draw, _map: &NetworkMap, jobs: &mut [DrawnJob], only: Option<&str>) {
+    for job in jobs {
+        let wanted = only.map_or_else(|| job.system.servers() == 0 && draw.percent(12), |name| name == "netreduce");
+        if !wanted {
+            continue;
+        }
+        let order = *draw.pick(&[RingOrder::Host, RingOrder::Placement]);
+        let window_messages = draw.between(1, u64::from(job.window.min(4))) as u32;
+        let congestion = drawn(draw);
+        job.system = System::NetReduce(NetReduceParameters { window_messages, order, congestion, ..NetReduceParameters::default() });
+        job.reliable = true;
+        if job.payload_bytes <= InaHeader::LEN as u32 {
+            job.payload_bytes += InaHeader::LEN as u32;
+        }
     }
 }
 

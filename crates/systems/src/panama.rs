@@ -4,8 +4,12 @@ use fanin_core::{Address, JobNodes, NetworkMap, NodeId, Payload, Placed};
 use serde::{Deserialize, Serialize};
 
 use crate::any::AnyNode;
+use crate::campaign::{Campaign, DrawnJob};
 use crate::config::{BuildError, JobSpec};
+use crate::draw::Draw;
 use crate::facts::{Facts, Nodes};
+use crate::system::System;
+use crate::tree::TreeParameters;
 use crate::trees::{StaticTrees, SwitchOnTrees};
 
 pub(crate) use fanin_protocols::panama::{PanamaSwitch, PanamaWorker};
@@ -43,6 +47,8 @@ impl Facts for PanamaParameters {
 }
 
 impl Nodes for PanamaParameters {
+    const CAMPAIGN: Option<Campaign> = Some(Campaign { stream: 10, draw: campaign });
+
     fn nodes<P: Payload + ?Sized>(&self, spec: &JobSpec<'_, P::Op>, map: &NetworkMap) -> Result<JobNodes<AnyNode<P>>, BuildError> {
         nodes(spec, map, self.trees, self.window_initial)
     }
@@ -70,6 +76,17 @@ fn nodes<P: Payload + ?Sized>(
     };
     let others = trees.switches.into_iter().map(node).collect();
     Ok(JobNodes { workers, others })
+}
+
+/// Some of the jobs on static trees heed congestion marks; all, where there are only such.
+fn campaign(draw: &mut Draw, _map: &NetworkMap, jobs: &mut [DrawnJob], only: Option<&str>) {
+    for job in jobs {
+        if let System::Tree(TreeParameters { trees, .. }) = job.system
+            && (only == Some("panama") || only.is_none() && draw.percent(30))
+        {
+            job.system = System::Panama(PanamaParameters { trees, window_initial: draw.between(1, u64::from(job.window)) as u32 });
+        }
+    }
 }
 
 #[cfg(test)]

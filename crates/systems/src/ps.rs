@@ -8,7 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::any::AnyNode;
 use crate::build::reliability;
+use crate::campaign::{Campaign, DrawnJob, JobSize, Load};
 use crate::config::{BuildError, JobSpec};
+use crate::draw::Draw;
 use crate::facts::{Facts, KeyUse, KeysOf, Nodes};
 use crate::layout::leaf_of;
 use crate::system::System;
@@ -61,9 +63,16 @@ impl Facts for PsParameters {
     fn idle_keys(&self, job: &KeysOf) -> Vec<KeyUse> {
         vec![("shards", !job.servers, "without servers = 0: shards are beside workers where there are no servers")]
     }
+
+    // All contributions to a block may meet at the link of one server.
+    fn load(&self, job: &JobSize) -> Load {
+        Load::of(job, job.workers)
+    }
 }
 
 impl Nodes for PsParameters {
+    const CAMPAIGN: Option<Campaign> = Some(Campaign { stream: 37, draw: campaign });
+
     fn nodes<P: Payload + ?Sized>(&self, spec: &JobSpec<'_, P::Op>, map: &NetworkMap) -> Result<JobNodes<AnyNode<P>>, BuildError> {
         nodes(spec, map, self)
     }
@@ -147,6 +156,26 @@ fn window<Op>(spec: &JobSpec<'_, Op>, parameters: &PsParameters, servers: u32) -
     let initial = if parameters.initial == 0 { longest.div_ceil(2) } else { parameters.initial.div_ceil(servers).min(longest) };
     let increase = f64::from(parameters.increase_bytes) / f64::from(spec.payload_bytes);
     Ok(PsWindowConfig { longest, initial, increase: Real::new(increase) })
+}
+
+/// Some jobs get parameter servers: all that were wanted, or one in ten of those without servers. A server of its own, several, or some or all
+/// workers have one beside them.
+fn campaign(draw: &mut Draw, map: &NetworkMap, jobs: &mut [DrawnJob], only: Option<&str>) {
+    for job in jobs {
+        let wanted = only.map_or_else(|| job.system.servers() == 0 && draw.percent(10), |name| name == "ps");
+        if !wanted {
+            continue;
+        }
+        let others: Vec<NodeId> = (0..map.hosts()).map(NodeId).filter(|host| !job.hosts.contains(host)).collect();
+        let own = draw.between(0, 4.min(others.len() as u64)) as usize;
+        let beside = if draw.percent(50) { 0 } else { draw.between(1, job.hosts.len() as u64) as u32 };
+        job.servers = draw.sample(others.len() as u32, own).into_iter().map(|place| others[place as usize]).collect();
+        job.system = System::Ps(PsParameters {
+            shards: if own > 0 { 0 } else { beside },
+            initial: draw.between(0, 40) as u32,
+            increase_bytes: draw.scaled(1, 10_000) as u32,
+        });
+    }
 }
 
 #[cfg(test)]

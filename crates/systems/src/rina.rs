@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fanin_core::{Address, FlowLabel, Instant, JobNodes, NetworkMap, NodeId, Payload, Placed, Rank, Tx};
+use fanin_core::{Address, FlowLabel, Instant, JobNodes, NetworkMap, NodeId, Operator, Payload, Placed, Rank, Tx};
 use fanin_protocols::rina::{RinaLayout, RinaMember, RinaRack, RinaSwitchConfig, RinaWorkerConfig};
 use fanin_wire::rina::MEMBERS_MAX;
 
@@ -10,8 +10,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::any::{AnyHeader, AnyNode, Wrapped};
 use crate::build::reliability;
+use crate::campaign::{Campaign, DrawnJob, JobSize, Load};
 use crate::config::{BuildError, JobSpec, RingOrder, StepParameters, UNLIMITED};
-use crate::facts::{Facts, Nodes};
+use crate::draw::Draw;
+use crate::facts::{Facts, Nodes, Unit, unit_of};
 use crate::layout::{aggregating, leaf_of};
 use crate::ring::ring_order;
 use crate::system::System;
@@ -58,12 +60,22 @@ impl<P: Payload + ?Sized> AnyNode<P> {
 }
 
 impl Facts for RinaParameters {
+    fn unit_of(&self, field: &str, is_float: bool) -> Unit {
+        if field == "full_speed_bps" { Unit::RateOrNone } else { unit_of(field, is_float) }
+    }
+
     fn goes_on_without_workers(&self) -> bool {
         true
+    }
+
+    fn load(&self, job: &JobSize) -> Load {
+        Load::of_ring(job)
     }
 }
 
 impl Nodes for RinaParameters {
+    const CAMPAIGN: Option<Campaign> = Some(Campaign { stream: 14, draw: campaign });
+
     fn nodes<P: Payload + ?Sized>(&self, spec: &JobSpec<'_, P::Op>, map: &NetworkMap) -> Result<JobNodes<AnyNode<P>>, BuildError> {
         nodes(spec, map, self)
     }
@@ -149,6 +161,25 @@ fn layout<Op>(spec: &JobSpec<'_, Op>, map: &NetworkMap, parameters: &RinaParamet
     }
     let order = ring_order(spec.hosts, parameters.order).into_iter().map(Rank).collect();
     Ok(RinaLayout::new(members, racks, order))
+}
+
+/// Some jobs become jobs of Rina: all that were wanted, or one in eight of those without servers. All, some or none of their switches
+/// aggregate.
+fn campaign(draw: &mut Draw, _map: &NetworkMap, jobs: &mut [DrawnJob], only: Option<&str>) {
+    for job in jobs {
+        let wanted = only.map_or_else(|| job.system.servers() == 0 && draw.percent(12), |name| name == "rina");
+        if !wanted {
+            continue;
+        }
+        let order = *draw.pick(&[RingOrder::Host, RingOrder::Placement]);
+        let aggregating = if draw.percent(50) { UNLIMITED } else { draw.between(0, 4) as u32 };
+        let full_speed_bps = if draw.percent(50) { 0 } else { draw.scaled(1_000_000_000, 100_000_000_000) };
+        job.system = System::Rina(RinaParameters { aggregating, order, full_speed_bps, ..RinaParameters::default() });
+        job.reliable = true;
+        if job.op.operator == Operator::Avg {
+            job.op.operator = Operator::Sum;
+        }
+    }
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::any::AnyNode;
 use crate::build::reliability;
+use crate::campaign::{JobSize, Load};
 use crate::config::{BuildError, JobSpec, RingOrder, StepParameters};
 use crate::facts::{Facts, Nodes};
 
@@ -36,6 +37,10 @@ impl Facts for RingParameters {
 
     fn switch_slots(&self, _window: u32) -> u64 {
         0
+    }
+
+    fn load(&self, job: &JobSize) -> Load {
+        Load::of_ring(job)
     }
 }
 

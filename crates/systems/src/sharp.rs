@@ -9,7 +9,9 @@ use fanin_protocols::sharp::{Mode, SharpJob, SharpWorkerConfig};
 use serde::{Deserialize, Serialize};
 
 use crate::any::AnyNode;
+use crate::campaign::{Campaign, DrawnJob, JobSize, Load};
 use crate::config::{BuildError, JobSpec, RingOrder};
+use crate::draw::Draw;
 use crate::facts::{Facts, KeyUse, KeysOf, Nodes, two_windows};
 use crate::ring::ring_workers;
 use crate::system::System;
@@ -106,9 +108,17 @@ impl Facts for SharpParameters {
         // `outstanding` is the switches', which jobs of both modes share.
         vec![("quota", quota, "with mode = \"streaming\""), ("window", !quota || self.refused == RefusalRule::Host, waits)]
     }
+
+    fn load(&self, job: &JobSize) -> Load {
+        let window = u64::from(self.quota);
+        // Hosts may do it all, as a ring.
+        Load { window, queued: window * job.workers, ..Load::of_ring(job) }
+    }
 }
 
 impl Nodes for SharpParameters {
+    const CAMPAIGN: Option<Campaign> = Some(Campaign { stream: 12, draw: campaign });
+
     fn nodes<P: Payload + ?Sized>(&self, spec: &JobSpec<'_, P::Op>, map: &NetworkMap) -> Result<JobNodes<AnyNode<P>>, BuildError> {
         nodes(spec, map, self)
     }
@@ -241,6 +251,25 @@ fn admit<P: Payload + ?Sized>(
     agrees(parameters, node.operations(), "in the jobs that run")?;
     node.admit(job);
     Ok(true)
+}
+
+/// Some of the jobs on static trees are of SHARP; all, where there are only such. Their switches have few operations, so that refusals are
+/// the rule.
+fn campaign(draw: &mut Draw, _map: &NetworkMap, jobs: &mut [DrawnJob], only: Option<&str>) {
+    let outstanding = draw.scaled(1, 64) as u32;
+    for job in jobs {
+        let is_tree = matches!(job.system, System::Tree(_));
+        if !is_tree || !(only == Some("sharp") || only.is_none() && draw.percent(30)) {
+            continue;
+        }
+        job.system = System::Sharp(SharpParameters {
+            mode: *draw.pick(&[SharpMode::LowLatency, SharpMode::LowLatency, SharpMode::Streaming]),
+            quota: 1 << draw.between(0, u64::from(outstanding.ilog2())),
+            outstanding,
+            refused: *draw.pick(&[RefusalRule::Host, RefusalRule::Wait]),
+            retry_ps: draw.scaled(100_000, 2_000_000),
+        });
+    }
 }
 
 #[cfg(test)]

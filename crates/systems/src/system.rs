@@ -3,10 +3,12 @@
 use fanin_core::payload::Sparsity;
 use fanin_core::{CollectiveKind, JobNodes, NetworkMap, NodeId, Payload, SharedNode};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::any::AnyNode;
+use crate::campaign::{Campaign, JobSize, Load};
 use crate::config::{BuildError, JobSpec};
-use crate::facts::{AggregatorUse, Facts, KeyUse, KeysOf, Nodes};
+use crate::facts::{AggregatorUse, Facts, KeyUse, KeysOf, Nodes, Unit};
 
 /// The systems.
 macro_rules! kinds {
@@ -24,16 +26,8 @@ macro_rules! kinds {
         }
 
         impl System {
-            /// Names of all systems.
-            pub const NAMES: &'static [&'static str] = &[$($name),*];
-
-            /// All systems, each with the parameters that it has where nothing is said.
-            pub fn all() -> Vec<System> {
-                vec![$(System::$system(Default::default())),*]
-            }
-
-            /// The system's name.
-            pub fn name(&self) -> &'static str {
+            /// The system's name in the list.
+            fn listed_name(&self) -> &'static str {
                 match self {
                     $(System::$system(_) => $name,)*
                 }
@@ -96,9 +90,48 @@ macro_rules! kinds {
     };
 }
 
-systems!(kinds);
+systems!(kinds with own);
+
+/// The systems of this workspace.
+macro_rules! listed {
+    ($($system:ident($Parameters:ident) = $number:literal $name:literal in $module:ident,
+        packets $packets:ident $(($Header:ident))?, workers [$($worker:ident),*], others [$($other:ident),*];)*) => {
+        impl System {
+            /// Names of all systems of this workspace; [`System::names`] has those from elsewhere, too.
+            pub const NAMES: &'static [&'static str] = &[$($name),*];
+
+            /// All systems of this workspace, each with the parameters that it has where nothing is said.
+            pub fn all() -> Vec<System> {
+                vec![$(System::$system(Default::default())),*]
+            }
+
+            /// How campaigns draw jobs of all systems, in the order in which they do.
+            pub fn campaigns() -> Vec<Campaign> {
+                let all = [$(<crate::$module::$Parameters as Nodes>::CAMPAIGN),*];
+                let mut campaigns: Vec<Campaign> = all.into_iter().flatten().collect();
+                campaigns.sort_by_key(|campaign| campaign.stream);
+                campaigns
+            }
+        }
+    };
+}
+
+systems!(listed);
 
 impl System {
+    /// The system's name in plans.
+    pub fn name(&self) -> &'static str {
+        if let System::Own(parameters) = self { parameters.name() } else { self.listed_name() }
+    }
+
+    /// Its parameters' values, by name, as plans say them or not.
+    pub fn to_json(&self) -> Value {
+        match self {
+            System::Own(parameters) => parameters.to_json(),
+            other => serde_json::to_value(other).unwrap_or(Value::Null),
+        }
+    }
+
     /// The names of those systems, as they are where nothing is said, that something is true of: `a, b and c`, with `last` before the last one.
     pub fn names_of(last: &str, holds: impl Fn(&System) -> bool) -> String {
         let names: Vec<&str> = System::all().iter().filter(|system| holds(system)).map(System::name).collect();
@@ -107,6 +140,16 @@ impl System {
             Some((end, others)) => format!("{} {last} {end}", others.join(", ")),
             None => "none".to_string(),
         }
+    }
+
+    /// The key that a parameter has in plans, where one key may be several parameters.
+    pub fn key_of<'a>(&self, field: &'a str) -> &'a str {
+        self.facts().key_of(field)
+    }
+
+    /// What a parameter is in plans; `is_float`: it is no whole number.
+    pub fn unit_of(&self, field: &str, is_float: bool) -> Unit {
+        self.facts().unit_of(field, is_float)
     }
 
     /// Where vectors are sparse, at which indices workers have something.
@@ -198,6 +241,11 @@ impl System {
         self.facts().names_nobody()
     }
 
+    /// Whether a worker that fails as a host has died names the dead rank, or its switch.
+    pub fn finds_the_dead(&self) -> bool {
+        self.facts().finds_the_dead()
+    }
+
     /// Whether switches hold nothing of a job that has ended, however it ended; `reliable`: it recovers from losses.
     pub fn leaves_nothing(&self, reliable: bool) -> bool {
         self.facts().leaves_nothing(reliable)
@@ -211,6 +259,11 @@ impl System {
     /// So many of them are the job's.
     pub fn set_aggregators(&mut self, count: u32) {
         self.facts_mut().set_aggregators(count);
+    }
+
+    /// About what a job asks of a network.
+    pub fn load(&self, job: &JobSize) -> Load {
+        self.facts().load(job)
     }
 
     /// Keys that some values of others make meaningless.

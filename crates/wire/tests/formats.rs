@@ -2,12 +2,12 @@
 //! not lead back to the same bytes.
 #![allow(unexpected_cfgs, reason = "cargo-bolero sets the cfg `fuzzing`")]
 
-use fanin_core::{
-    Address, BlockExponent, FlowLabel, IndexCoding, JobId, Malformed, NodeId, PortId, Rank, Role, Suspect, TrafficClass, Via, Wire,
-};
+mod common;
+
+use common::{reads_back, seeded, survives, suspects};
+use fanin_core::{Address, BlockExponent, FlowLabel, IndexCoding, JobId, Malformed, NodeId, PortId, Rank, Role, TrafficClass, Via};
 use fanin_wire::atp::{AggregatorName, AtpFlags, AtpHeader, FragmentId, NextRound, RankSet, Waited};
 use fanin_wire::canary::{CanaryHeader, CanaryId, PartialSum};
-use fanin_wire::doubling::{DoublingHeader, ListName};
 use fanin_wire::flare::{FlareBlock, FlareHeader, Part};
 use fanin_wire::hop::HopHeader;
 use fanin_wire::link::LinkHeader;
@@ -22,20 +22,6 @@ use fanin_wire::stream::MessageHeader;
 use fanin_wire::switchml::{CallLabel, SlotUse, SwitchMlHeader};
 use fanin_wire::tree::TreeHeader;
 use proptest::prelude::*;
-use proptest::test_runner::RngSeed;
-
-/// The same cases in every run.
-fn seeded(cases: u32) -> ProptestConfig {
-    ProptestConfig { cases, rng_seed: RngSeed::Fixed(0x5eed), failure_persistence: None, ..ProptestConfig::default() }
-}
-
-fn suspects() -> impl Strategy<Value = Suspect> {
-    prop_oneof![
-        Just(Suspect::Unknown),
-        any::<u32>().prop_map(|rank| Suspect::Rank(Rank(rank))),
-        any::<u32>().prop_map(|node| Suspect::Switch(NodeId(node))),
-    ]
-}
 
 fn tree_headers() -> impl Strategy<Value = TreeHeader> {
     prop_oneof![
@@ -72,17 +58,6 @@ fn flare_headers() -> impl Strategy<Value = FlareHeader> {
         at().prop_map(|at| FlareHeader::Rejected { at }),
         (at(), any::<(u16, u8)>()).prop_map(|(at, (from, attempt))| FlareHeader::Ask { at, from, attempt }),
         (at(), any::<u16>()).prop_map(|(at, from)| FlareHeader::Wanted { at, from }),
-    ]
-}
-
-fn doubling_headers() -> impl Strategy<Value = DoublingHeader> {
-    let list = || any::<(u32, u32, u8)>().prop_map(|(operation, digest, step)| ListName { operation, digest, step });
-    prop_oneof![
-        (list(), any::<(u32, u16, bool)>()).prop_map(|(list, (number, count, last))| DoublingHeader::Pairs { list, number, count, last }),
-        (list(), any::<u32>()).prop_map(|(list, number)| DoublingHeader::Acknowledgement { list, number }),
-        list().prop_map(|list| DoublingHeader::Probe { list }),
-        (list(), any::<(u32, u32)>()).prop_map(|(list, (rank, idle))| DoublingHeader::Waiting { list, suspect: Rank(rank), idle }),
-        (list(), suspects(), any::<bool>()).prop_map(|(list, suspect, mismatch)| DoublingHeader::Abort { list, suspect, mismatch }),
     ]
 }
 
@@ -389,41 +364,20 @@ fn hop_headers() -> impl Strategy<Value = HopHeader> {
     )
 }
 
-/// A header that is written and read again is the same, its length is what it says, and nothing behind it is touched or read.
-fn survives<H: Wire + PartialEq>(header: H) {
-    let mut out = [0xa5; 64];
-    let length = header.emit(&mut out);
-    assert_eq!(length, header.wire_len());
-    assert!(length <= H::MAX_LEN);
-    assert!(out[length..].iter().all(|byte| *byte == 0xa5));
-    assert_eq!(H::parse(&out), Ok((header, length)));
-    for short in 0..length {
-        assert!(matches!(H::parse(&out[..short]), Err(Malformed::Truncated { .. })), "{short} of {length} bytes");
-    }
-}
-
 /// What can be read from any bytes is exactly what would be written for it.
 fn leads_back(bytes: &[u8]) {
-    fn check<H: Wire + PartialEq>(bytes: &[u8]) {
-        if let Ok((header, length)) = H::parse(bytes) {
-            let mut out = [0; 64];
-            assert_eq!(header.emit(&mut out), length);
-            assert_eq!(out[..length], bytes[..length], "{header:?}");
-        }
-    }
-    check::<TreeHeader>(bytes);
-    check::<PanamaHeader>(bytes);
-    check::<SharpHeader>(bytes);
-    check::<RingHeader>(bytes);
-    check::<PsHeader>(bytes);
-    check::<RinaHeader>(bytes);
-    check::<CanaryHeader>(bytes);
-    check::<FlareHeader>(bytes);
-    check::<DoublingHeader>(bytes);
-    check::<SwitchMlHeader>(bytes);
-    check::<AtpHeader>(bytes);
-    check::<NetReduceHeader>(bytes);
-    check::<LinkHeader>(bytes);
+    reads_back::<TreeHeader>(bytes);
+    reads_back::<PanamaHeader>(bytes);
+    reads_back::<SharpHeader>(bytes);
+    reads_back::<RingHeader>(bytes);
+    reads_back::<PsHeader>(bytes);
+    reads_back::<RinaHeader>(bytes);
+    reads_back::<CanaryHeader>(bytes);
+    reads_back::<FlareHeader>(bytes);
+    reads_back::<SwitchMlHeader>(bytes);
+    reads_back::<AtpHeader>(bytes);
+    reads_back::<NetReduceHeader>(bytes);
+    reads_back::<LinkHeader>(bytes);
     if let Ok((header, length)) = HopHeader::parse(bytes) {
         let mut out = [0; HopHeader::MAX_LEN];
         assert_eq!(header.emit(&mut out), length);
@@ -460,11 +414,6 @@ proptest! {
 
     #[test]
     fn flare_headers_survive(header in flare_headers()) {
-        survives(header);
-    }
-
-    #[test]
-    fn doubling_headers_survive(header in doubling_headers()) {
         survives(header);
     }
 

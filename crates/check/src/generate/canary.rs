@@ -2,8 +2,8 @@
 
 use fanin_systems::{CanaryParameters, FailureRule, FanInRule, LeaderRule, Placement, System};
 
-use crate::draw::Draw;
 use crate::recipe::JobRecipe;
+use fanin_systems::Draw;
 
 /// A job's parameters.
 pub(super) fn parameters(draw: &mut Draw) -> CanaryParameters {

@@ -5,8 +5,8 @@ use fanin_sim::NetworkConfig;
 use fanin_sim::limits::HostLimit;
 
 use super::{FRAME_BYTES_MIN, FRAME_OVERHEAD_BYTES};
-use crate::draw::Draw;
 use crate::recipe::JobRecipe;
+use fanin_systems::Draw;
 
 /// In one run of eight one or two hosts have a limit. With it by how many times as long what goes by way of them may take.
 ///

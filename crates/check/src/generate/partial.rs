@@ -3,8 +3,8 @@
 use fanin_core::{Census, JobId, NetworkMap, NodeId};
 use fanin_systems::{System, build};
 
-use crate::draw::Draw;
 use crate::recipe::JobRecipe;
+use fanin_systems::Draw;
 
 /// In some runs with static trees not all switches aggregate; never so few that a job has none that it needs.
 pub(super) fn forwarding(draw: &mut Draw, map: &NetworkMap, jobs: &[JobRecipe]) -> Vec<NodeId> {

@@ -5,7 +5,7 @@ use fanin_sim::shape::{WiredCable, Wiring};
 use fanin_sim::{NetworkConfig, Shape};
 
 use super::link;
-use crate::draw::Draw;
+use fanin_systems::Draw;
 
 /// Some networks have three levels, or are dragonflies, or are joined at random.
 pub(super) fn other_shapes(draw: &mut Draw, network: &mut NetworkConfig) {

@@ -65,11 +65,11 @@ impl fmt::Display for OpError {
 impl std::error::Error for OpError {}
 
 /// The contents of a packet. Element type and operator belong to the job ([`Payload::Op`]), not to the packet.
-pub trait Payload {
+pub trait Payload: 'static {
     /// Element type and operator of a job.
-    type Op: Clone + Eq + Hash + fmt::Debug;
+    type Op: Clone + Eq + Hash + fmt::Debug + Send + Sync;
     /// Memory that a reduction accumulates in; sized once, by [`Payload::accumulator`].
-    type Acc: Clone + Eq + Hash + fmt::Debug;
+    type Acc: Clone + Eq + Hash + fmt::Debug + Send + Sync;
     /// An owned copy, for drivers that must keep packets.
     type Owned: Borrow<Self> + Clone + Eq + Hash + fmt::Debug;
 
