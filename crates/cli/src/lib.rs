@@ -10,6 +10,7 @@
 //! | [`quantities`] | durations and sizes on the command line |
 //! | [`progress`] | runs a plan and shows how far it is |
 //! | [`sim`] | `fanin sim`: from the command line to files and exit code |
+//! | [`examples`] | `fanin examples`: what comes with the program |
 //! | [`trace`] | `fanin trace`: what goes over simulated links, for Wireshark |
 //! | [`repro`] | `fanin repro`: results held against what a paper says |
 //! | [`model`] | `fanin model`: formulas of papers, as tables |
@@ -37,6 +38,7 @@ mod bench;
 mod check;
 mod demo;
 mod doctor;
+mod examples;
 mod fabric_worker;
 mod generate;
 mod import;
@@ -70,6 +72,7 @@ struct Arguments {
 
 const EXAMPLES: &str = "\
 Examples:
+  fanin sim --example quickstart
   fanin sim examples/quickstart.toml --out out/quickstart
   fanin sim examples/quickstart.toml --set jobs.0.message=1MiB --set run.repetitions=1
   fanin trace examples/loss.toml --out loss.pcapng
@@ -120,6 +123,8 @@ enum Command {
     Demo(demo::DemoArgs),
     /// Run a workload on a fabric of several real switches on this machine: losses, failures, background traffic.
     Testbed(testbed::TestbedArgs),
+    /// List the examples that are in the program, or write them into a folder.
+    Examples(examples::ExamplesArgs),
     /// Find out what keeps collectives from running, or from running well, and what mends it.
     Doctor(doctor::DoctorArgs),
     /// A node process of `fanin demo`.
@@ -174,6 +179,7 @@ fn perform(command: &Command) -> ExitCode {
         Command::Workload(args) => return generate::run(args),
         Command::Import(args) => return import::run(args),
         Command::Doctor(args) => return doctor::run(args),
+        Command::Examples(args) => return examples::run(args),
         Command::Check(args) => {
             return check::run(args).unwrap_or_else(|error| {
                 eprintln!("error: {error:#}");
