@@ -5,29 +5,29 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`mod@output`] | what commands say, and what happens where it cannot be written |
-//! | [`mod@log`] | the log |
-//! | [`quantities`] | durations and sizes on the command line |
-//! | [`progress`] | runs a plan and shows how far it is |
-//! | [`sim`] | `fanin sim`: from the command line to files and exit code |
-//! | [`examples`] | `fanin examples`: what comes with the program |
-//! | [`trace`] | `fanin trace`: what goes over simulated links, for Wireshark |
-//! | [`repro`] | `fanin repro`: results held against what a paper says |
-//! | [`model`] | `fanin model`: formulas of papers, as tables |
-//! | [`generate`] | `fanin workload`: training steps of published models |
-//! | [`import`] | `fanin import`: traces and workloads of other tools |
-//! | [`workload`] | workloads for people |
-//! | [`planner`] | `fanin plan`: which switches to replace next |
-//! | [`mod@bench`] | `fanin bench sim`: the simulator's own speed |
-//! | [`allreduce`] | `fanin bench allreduce`: collectives between processes |
-//! | [`stream`] | `fanin bench stream`: sums inside TCP connections, and what they are measured against |
-//! | [`link`] | `fanin bench link`: what a link carries, the yardstick for collectives over it |
-//! | [`operator`] | `fanin operator`: reductions of one's own, checked and measured |
-//! | [`switch`] | `fanin switch`: the software switch as a service |
-//! | [`fabric_worker`] | `fanin fabric-worker`: the process of one host of a fabric |
-//! | [`demo`] | `fanin demo`: real processes on this machine |
-//! | [`testbed`] | `fanin testbed`: a workload on a fabric of real switch and host processes |
-//! | [`doctor`] | `fanin doctor`: what is wrong here, and what mends it |
+//! | `output` | what commands say, and what happens where it cannot be written |
+//! | `log` | the log |
+//! | `quantities` | durations and sizes on the command line |
+//! | `progress` | runs a plan and shows how far it is |
+//! | `sim` | `fanin sim`: from the command line to files and exit code |
+//! | `examples` | `fanin examples`: what comes with the program |
+//! | `trace` | `fanin trace`: what goes over simulated links, for Wireshark |
+//! | `repro` | `fanin repro`: results held against what a paper says |
+//! | `model` | `fanin model`: formulas of papers, as tables |
+//! | `generate` | `fanin workload`: training steps of published models |
+//! | `import` | `fanin import`: traces and workloads of other tools |
+//! | `workload` | workloads for people |
+//! | `planner` | `fanin plan`: which switches to replace next |
+//! | `bench` | `fanin bench sim`: the simulator's own speed |
+//! | `allreduce` | `fanin bench allreduce`: collectives between processes |
+//! | `stream` | `fanin bench stream`: sums inside TCP connections, and what they are measured against |
+//! | `link` | `fanin bench link`: what a link carries, the yardstick for collectives over it |
+//! | `operator` | `fanin operator`: reductions of one's own, checked and measured |
+//! | `switch` | `fanin switch`: the software switch as a service |
+//! | `fabric_worker` | `fanin fabric-worker`: the process of one host of a fabric |
+//! | `demo` | `fanin demo`: real processes on this machine |
+//! | `testbed` | `fanin testbed`: a workload on a fabric of real switch and host processes |
+//! | `doctor` | `fanin doctor`: what is wrong here, and what mends it |
 #![forbid(unsafe_code)]
 
 #[macro_use]
