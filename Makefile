@@ -14,7 +14,7 @@ CARGO_DENY_VERSION := 0.20.2
 CARGO_DENY := $(TOOLS)/cargo-deny-$(CARGO_DENY_VERSION)/bin/cargo-deny
 
 .DEFAULT_GOAL := help
-.PHONY: help run sim demo docs pictures test test-all lint lint-format lint-clippy lint-docs lint-dependencies lint-architecture lint-wasm check-models traceability bench bench-peers clean
+.PHONY: help run sim demo docs pictures test test-rust test-python test-all dist lint lint-format lint-clippy lint-docs lint-dependencies lint-architecture lint-wasm check-models traceability bench bench-peers clean
 
 help: ## this list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z][a-z-]*:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,6 +38,13 @@ pictures: ## run the plans behind the pictures and tables of the documentation a
 
 test: ## every test that needs neither root nor large installs
 	cargo test --locked --workspace --no-fail-fast
+	$(PYTHON) -m unittest discover -s scripts -p 'test_*.py'
+	$(PYTHON) scripts/python_tests.py
+
+test-rust: ## of these, the crates'
+	cargo test --locked --workspace --no-fail-fast
+
+test-python: ## of these, the scripts' and the Python package's
 	$(PYTHON) -m unittest discover -s scripts -p 'test_*.py'
 	$(PYTHON) scripts/python_tests.py
 
@@ -78,6 +85,9 @@ check-models: ## the largest configurations of the model checker, which take min
 traceability: ## render docs/traceability.md from docs/traceability/*.toml
 	cargo run --locked --quiet -p fanin-lint -- traceability --write
 
+dist: ## what is handed out: a wheel and a static program, in dist/ (WHAT: only `wheel` or `program`)
+	$(PYTHON) scripts/dist.py $(WHAT)
+
 bench: ## the simulator's and the runtime's speed on this machine
 	cargo run --locked --profile dist -p fanin -- bench sim
 	cargo bench --locked -p fanin-core -p fanin-sim --bench '*'
@@ -89,4 +99,4 @@ bench-peers: ## the same work on ns-3, on gloo and on Open MPI, beside ours
 
 clean: ## remove what was built and what runs have written
 	cargo clean
-	rm -rf $(OUT)
+	rm -rf $(OUT) dist

@@ -88,6 +88,8 @@ CHECKS = [
     Check("address-sanitizer", needs_sanitizer, ["env", "RUSTFLAGS=-Zsanitizer=address", "sh", "-ec", ADDRESSES]),
     # Before the measurements, which use its PyTorch.
     Check("torch", torch_tests.obstacle, [sys.executable, "scripts/torch_tests.py"]),
+    # A wheel of its own, with the simulator as fast as users have it.
+    Check("clean-install", anywhere, [sys.executable, "scripts/clean_install.py"]),
     # Once each, so that the measurements of `make bench-peers` can be made when they are wanted.
     Check("bench-collectives", anywhere, ["sh", "-ec", MEASURE_ONCE], alone=True),
     # The site, with its links, and the examples that no other test runs; its builder comes from PyPI.

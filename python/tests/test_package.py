@@ -32,6 +32,13 @@ def test_there_is_one_version() -> None:
         assert subprocess.check_output([*command, "--version"], text=True) == f"fanin {VERSION}\n"
 
 
+def test_who_cites_cites_this_version() -> None:
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert citation["version"] == VERSION
+    assert citation["license"] == CARGO["workspace"]["package"]["license"]
+    assert citation["repository-code"] == CARGO["workspace"]["package"]["repository"]
+
+
 def test_the_program_is_the_one_that_was_installed() -> None:
     files = importlib.metadata.files("fanin")
     assert files is not None
@@ -67,9 +74,21 @@ def test_the_release_builds_wheels_for_the_platforms_that_are_promised() -> None
     assert (ROOT / backend["backend-path"][0] / f"{backend['build-backend']}.py").exists()
     channel = tomllib.loads((ROOT / "rust-toolchain.toml").read_text())["toolchain"]["channel"]
     assert build["with"]["rust-toolchain"] == channel
+    assert f"FROM rust:{channel}-alpine" in (ROOT / "Dockerfile").read_text()
+    assert f"RUSTUP_TOOLCHAIN={channel}\n" in (ROOT / "Dockerfile").read_text()
     for step in steps:
         if "uses" in step:
             assert "@v" in step["uses"] or "@release" in step["uses"], f"{step['uses']} has no version"
+
+
+def test_a_release_has_programs_an_image_a_bill_of_materials_and_checksums() -> None:
+    jobs = workflow()["jobs"]
+    assert {build["target"] for build in jobs["programs"]["strategy"]["matrix"]["include"]} == {"x86_64", "aarch64"}
+    assert "linux/amd64,linux/arm64" in [step.get("with", {}).get("platforms") for step in jobs["image"]["steps"]]
+    publish = jobs["publish"]
+    assert set(publish["needs"]) == {"wheels", "programs", "image", "sdist"}
+    assert any(str(step.get("uses", "")).startswith("anchore/sbom-action@") for step in publish["steps"])
+    assert any("scripts/dist.py --checksums" in step.get("run", "") for step in publish["steps"])
 
 
 def test_the_release_takes_its_version_from_the_workspace() -> None:

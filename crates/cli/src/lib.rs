@@ -5,28 +5,29 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`mod@output`] | what commands say, and what happens where it cannot be written |
-//! | [`mod@log`] | the log |
-//! | [`quantities`] | durations and sizes on the command line |
-//! | [`progress`] | runs a plan and shows how far it is |
-//! | [`sim`] | `fanin sim`: from the command line to files and exit code |
-//! | [`trace`] | `fanin trace`: what goes over simulated links, for Wireshark |
-//! | [`repro`] | `fanin repro`: results held against what a paper says |
-//! | [`model`] | `fanin model`: formulas of papers, as tables |
-//! | [`generate`] | `fanin workload`: training steps of published models |
-//! | [`import`] | `fanin import`: traces and workloads of other tools |
-//! | [`workload`] | workloads for people |
-//! | [`planner`] | `fanin plan`: which switches to replace next |
-//! | [`mod@bench`] | `fanin bench sim`: the simulator's own speed |
-//! | [`allreduce`] | `fanin bench allreduce`: collectives between processes |
-//! | [`stream`] | `fanin bench stream`: sums inside TCP connections, and what they are measured against |
-//! | [`link`] | `fanin bench link`: what a link carries, the yardstick for collectives over it |
-//! | [`operator`] | `fanin operator`: reductions of one's own, checked and measured |
-//! | [`switch`] | `fanin switch`: the software switch as a service |
-//! | [`fabric_worker`] | `fanin fabric-worker`: the process of one host of a fabric |
-//! | [`demo`] | `fanin demo`: real processes on this machine |
-//! | [`testbed`] | `fanin testbed`: a workload on a fabric of real switch and host processes |
-//! | [`doctor`] | `fanin doctor`: what is wrong here, and what mends it |
+//! | `output` | what commands say, and what happens where it cannot be written |
+//! | `log` | the log |
+//! | `quantities` | durations and sizes on the command line |
+//! | `progress` | runs a plan and shows how far it is |
+//! | `sim` | `fanin sim`: from the command line to files and exit code |
+//! | `examples` | `fanin examples`: what comes with the program |
+//! | `trace` | `fanin trace`: what goes over simulated links, for Wireshark |
+//! | `repro` | `fanin repro`: results held against what a paper says |
+//! | `model` | `fanin model`: formulas of papers, as tables |
+//! | `generate` | `fanin workload`: training steps of published models |
+//! | `import` | `fanin import`: traces and workloads of other tools |
+//! | `workload` | workloads for people |
+//! | `planner` | `fanin plan`: which switches to replace next |
+//! | `bench` | `fanin bench sim`: the simulator's own speed |
+//! | `allreduce` | `fanin bench allreduce`: collectives between processes |
+//! | `stream` | `fanin bench stream`: sums inside TCP connections, and what they are measured against |
+//! | `link` | `fanin bench link`: what a link carries, the yardstick for collectives over it |
+//! | `operator` | `fanin operator`: reductions of one's own, checked and measured |
+//! | `switch` | `fanin switch`: the software switch as a service |
+//! | `fabric_worker` | `fanin fabric-worker`: the process of one host of a fabric |
+//! | `demo` | `fanin demo`: real processes on this machine |
+//! | `testbed` | `fanin testbed`: a workload on a fabric of real switch and host processes |
+//! | `doctor` | `fanin doctor`: what is wrong here, and what mends it |
 #![forbid(unsafe_code)]
 
 #[macro_use]
@@ -37,6 +38,7 @@ mod bench;
 mod check;
 mod demo;
 mod doctor;
+mod examples;
 mod fabric_worker;
 mod generate;
 mod import;
@@ -70,6 +72,7 @@ struct Arguments {
 
 const EXAMPLES: &str = "\
 Examples:
+  fanin sim --example quickstart
   fanin sim examples/quickstart.toml --out out/quickstart
   fanin sim examples/quickstart.toml --set jobs.0.message=1MiB --set run.repetitions=1
   fanin trace examples/loss.toml --out loss.pcapng
@@ -120,6 +123,8 @@ enum Command {
     Demo(demo::DemoArgs),
     /// Run a workload on a fabric of several real switches on this machine: losses, failures, background traffic.
     Testbed(testbed::TestbedArgs),
+    /// List the examples that are in the program, or write them into a folder.
+    Examples(examples::ExamplesArgs),
     /// Find out what keeps collectives from running, or from running well, and what mends it.
     Doctor(doctor::DoctorArgs),
     /// A node process of `fanin demo`.
@@ -174,6 +179,7 @@ fn perform(command: &Command) -> ExitCode {
         Command::Workload(args) => return generate::run(args),
         Command::Import(args) => return import::run(args),
         Command::Doctor(args) => return doctor::run(args),
+        Command::Examples(args) => return examples::run(args),
         Command::Check(args) => {
             return check::run(args).unwrap_or_else(|error| {
                 eprintln!("error: {error:#}");

@@ -11,11 +11,12 @@ use clap::{Args, ValueEnum};
 use fanin_pictures::folder::write_folder;
 use fanin_pictures::table::as_expected;
 use fanin_pictures::{report, table};
-use fanin_plan::Plan;
 use fanin_plan::columns::write_csv;
 use fanin_plan::results::{RunRecord, write_json};
 use fanin_plan::run::{self, Finished};
+use fanin_plan::{Plan, PlanError};
 
+use crate::examples::Example;
 use crate::progress;
 
 /// Simulate a plan: network, jobs, traffic, faults, sweep and repetitions in a TOML file.
@@ -23,7 +24,11 @@ use crate::progress;
 #[command(after_help = SIM_HELP)]
 pub struct SimArgs {
     /// The plan.
-    pub plan: PathBuf,
+    #[arg(required_unless_present = "example")]
+    pub plan: Option<PathBuf>,
+    /// An example of those that are in the program, in place of a file: `fanin examples` lists them.
+    #[arg(long, value_name = "NAME", conflicts_with = "plan")]
+    pub example: Option<String>,
     /// Folder for results.json, results.csv, links.csv, jobs.csv where there are several jobs, communication.csv where they have workloads, memory.csv and series.csv where they are sampled, plan.toml, plots and report.html; made where it is missing.
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
@@ -50,6 +55,7 @@ pub struct SimArgs {
 const SIM_HELP: &str = "\
 Examples:
   fanin sim examples/quickstart.toml --out out/quickstart
+  fanin sim --example quickstart
   fanin sim plan.toml --set jobs.0.message=1MiB --set 'sweep.jobs.0.trees=[1, 2, 4]'
   fanin sim plan.toml --format json | jq '.[] | {series, goodput_gbps}'
 
@@ -68,24 +74,28 @@ pub enum Format {
 
 /// Runs the command: 0 if all is well, 1 if a run failed or was not exact, 2 if the input is wrong.
 pub fn run(args: &SimArgs) -> ExitCode {
-    let plan = match Plan::load(&args.plan, &args.set, args.seed).and_then(|plan| run::check(&plan).map(|()| plan)) {
-        Ok(plan) => plan,
+    // Before an example's folder may become the one that paths begin at.
+    let absolute = |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone());
+    let (out, trace) = (args.out.as_ref().map(absolute), args.trace.as_ref().map(absolute));
+    let loaded = match load(args) {
+        Ok(loaded) => loaded,
         Err(error) => {
             eprintln!("error: {error}");
             return ExitCode::from(2);
         }
     };
+    let plan = loaded.plan();
     if args.check {
-        print!("{}", table::runs(&plan));
+        print!("{}", table::runs(plan));
         return ExitCode::SUCCESS;
     }
-    if let Some(folder) = &args.out
+    if let (Some(named), Some(folder)) = (&args.out, &out)
         && let Err(error) = fs::create_dir_all(folder)
     {
-        eprintln!("error: --out {}: expected a folder that can be written to: {error}", folder.display());
+        eprintln!("error: --out {}: expected a folder that can be written to: {error}", named.display());
         return ExitCode::from(2);
     }
-    match simulate(args, &plan) {
+    match simulate(args, plan, (out.as_deref(), trace.as_deref())) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(1),
         Err(error) => {
@@ -95,17 +105,39 @@ pub fn run(args: &SimArgs) -> ExitCode {
     }
 }
 
-/// Whether all runs ended as they should.
-fn simulate(args: &SimArgs, plan: &Plan) -> Result<bool> {
+/// What is to be simulated.
+enum Loaded {
+    File(Plan),
+    Example(Example),
+}
+
+impl Loaded {
+    fn plan(&self) -> &Plan {
+        match self {
+            Loaded::File(plan) | Loaded::Example(Example { plan, .. }) => plan,
+        }
+    }
+}
+
+/// Reads and checks the plan, or the example.
+fn load(args: &SimArgs) -> Result<Loaded, PlanError> {
+    let Some(path) = &args.plan else {
+        return Example::load(args.example.as_deref().unwrap_or_default(), &args.set, args.seed).map(Loaded::Example);
+    };
+    Plan::load(path, &args.set, args.seed).and_then(|plan| run::check(&plan).map(|()| Loaded::File(plan)))
+}
+
+/// Whether all runs ended as they should; `out` and `trace` are where `--out` and `--trace` are.
+fn simulate(args: &SimArgs, plan: &Plan, (out, trace): (Option<&Path>, Option<&Path>)) -> Result<bool> {
     let threads = args.threads.map_or_else(|| thread::available_parallelism().map_or(1, usize::from), usize::from);
     let finished = progress::run(plan, threads)?;
-    if let Some(folder) = &args.out {
+    if let (Some(named), Some(folder)) = (&args.out, out) {
         let page = report::of_plan(plan, &finished)?;
         fs::write(folder.join(report::FILE), page).context(report::FILE)?;
-        write_folder(folder, plan, &finished).with_context(|| format!("--out {}", folder.display()))?;
+        write_folder(folder, plan, &finished).with_context(|| format!("--out {}", named.display()))?;
     }
-    if let Some(file) = &args.trace {
-        write_trace(plan, file).with_context(|| format!("--trace {}", file.display()))?;
+    if let (Some(named), Some(file)) = (&args.trace, trace) {
+        write_trace(plan, file).with_context(|| format!("--trace {}", named.display()))?;
     }
     print(args, plan, &finished).context("standard output")?;
     Ok(finished.iter().all(|run| as_expected(plan, run)))

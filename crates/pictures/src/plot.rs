@@ -2,12 +2,12 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`look`] | colours and kinds of lines |
-//! | [`frame`] | title, legend, axes: what every picture shares |
-//! | [`distribution`] | which share of links or jobs has up to how much of something |
-//! | [`time`] | quantities of jobs over time |
-//! | [`steps`] | what ranks did over time |
-//! | [`data`] | which points belong to which bar or line, and their medians |
+//! | `look` | colours and kinds of lines |
+//! | `frame` | title, legend, axes: what every picture shares |
+//! | `distribution` | which share of links or jobs has up to how much of something |
+//! | `time` | quantities of jobs over time |
+//! | `steps` | what ranks did over time |
+//! | `data` | which points belong to which bar or line, and their medians |
 
 mod data;
 mod distribution;

@@ -2,8 +2,8 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`checks`] | names, sizes and times held against the fabric |
-//! | [`words`] | values that are a word or something longer |
+//! | `checks` | names, sizes and times held against the fabric |
+//! | `words` | values that are a word or something longer |
 
 mod checks;
 #[cfg(test)]

@@ -34,6 +34,6 @@ mod mapping;
 pub mod pool;
 pub mod segment;
 
-pub use layout::{Layout, SegmentError};
+pub use layout::{Layout, SegmentError, WORLD_MAX};
 pub use pool::{Inputs, Pool, Trouble, Waiting};
 pub use segment::Segment;

@@ -1,0 +1,20 @@
+# The `fanin` program alone: a static program in an empty image.
+#
+#   docker build --tag fanin .
+#   docker run --rm fanin sim --example quickstart
+#   docker run --rm --network host fanin switch --listen 0.0.0.0:7700 --http 127.0.0.1:9470
+FROM rust:1.95.0-alpine AS build
+RUN apk add --no-cache musl-dev gcc
+WORKDIR /fanin
+COPY . .
+# The image has the pinned toolchain, without the components that rust-toolchain.toml asks for besides.
+ENV RUSTUP_TOOLCHAIN=1.95.0
+RUN cargo build --locked --profile dist --package fanin --bin fanin && strip target/dist/fanin
+
+FROM scratch
+COPY --from=build /fanin/target/dist/fanin /bin/fanin
+COPY LICENSE /LICENSE
+# Examples with files beside them are laid there.
+WORKDIR /tmp
+ENTRYPOINT ["/bin/fanin"]
+CMD ["--help"]

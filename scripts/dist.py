@@ -1,0 +1,156 @@
+#!/usr/bin/env python3
+"""Builds what is handed out, into dist/: a wheel for every CPython from 3.10 on, and a static program; and a file of their checksums.
+
+Usage: dist.py [--out FOLDER] [wheel] [program]
+
+The program is linked with musl. Where Rust's standard library for that is neither installed nor to be had from rustup, it is linked with this
+machine's glibc, statically as well; names of hosts are then looked up by this machine's glibc at run time, where there is one of the same
+version, and addresses need nothing. What was built is said. A program of 30 MB or more is an error.
+
+FANIN_PROFILE names the Cargo profile, `dist` by default. Python's standard library only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import venv
+from collections.abc import Sequence
+from pathlib import Path
+
+import version
+
+ROOT = Path(__file__).resolve().parent.parent
+#: Where maturin is installed.
+ENVIRONMENT = ROOT / "target" / "tools" / "dist"
+REQUIREMENTS = ROOT / "python" / "tests" / "requirements.txt"
+#: The largest program, in bytes.
+PROGRAM_BYTES_MAX = 30_000_000
+#: How long rustup may take to fetch a standard library, in seconds.
+FETCH_LIMIT_S = 120
+
+
+def run(command: Sequence[str | Path], **environment: str) -> None:
+    """Runs a command in the repository; ends this program where it fails."""
+    shown = " ".join(str(word) for word in command)
+    print(f"dist: {shown}", flush=True)
+    done = subprocess.run(command, cwd=ROOT, env={**os.environ, **environment}, check=False)
+    if done.returncode != 0:
+        sys.exit(f"dist: `{shown}` has failed")
+
+
+def profile() -> str:
+    """The Cargo profile."""
+    return os.environ.get("FANIN_PROFILE", "dist")
+
+
+def has_library(target: str) -> bool:
+    """Whether Rust's standard library is installed for a target."""
+    found = subprocess.run(["rustc", "--print", "target-libdir", "--target", target], cwd=ROOT, capture_output=True, text=True, check=False)
+    return found.returncode == 0 and any(Path(found.stdout.strip()).glob("libstd-*.rlib"))
+
+
+def can_have_library(target: str) -> bool:
+    """Whether it is there, if need be after rustup has fetched it."""
+    if has_library(target):
+        return True
+    try:
+        subprocess.run(["rustup", "target", "add", target], cwd=ROOT, capture_output=True, timeout=FETCH_LIMIT_S, check=False)
+    except (FileNotFoundError, subprocess.TimeoutExpired):
+        return False
+    return has_library(target)
+
+
+def static_target(machine: str, can_have: bool) -> tuple[str, dict[str, str], str]:
+    """The target of the static program, what is set for its build, and what it is linked with, in words."""
+    if can_have:
+        return f"{machine}-unknown-linux-musl", {}, "musl"
+    words = "glibc, since Rust's standard library for musl is not to be had here: names of hosts are looked up by the machine's own glibc"
+    return f"{machine}-unknown-linux-gnu", {"RUSTFLAGS": "-C target-feature=+crt-static"}, words
+
+
+def is_static(program: Path) -> bool:
+    """Whether a program needs no loader and no libraries."""
+    headers = subprocess.run(["readelf", "--program-headers", "--dynamic", program], capture_output=True, text=True, check=True).stdout
+    return "INTERP" not in headers and "(NEEDED)" not in headers
+
+
+def build_program(out: Path) -> Path:
+    """Builds the static program, and packs it."""
+    machine = platform.machine()
+    target, environment, linked = static_target(machine, can_have_library(f"{machine}-unknown-linux-musl"))
+    command = ["cargo", "build", "--locked", "--profile", profile(), "--target", target, "--package", "fanin", "--bin", "fanin"]
+    run(command, **environment)
+    folder = "debug" if profile() == "dev" else profile()
+    name = f"fanin-{version.version()}-{target}"
+    program = ROOT / "target" / target / folder / "stripped" / "fanin"
+    program.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy2(program.parent.parent / "fanin", program)
+    run(["strip", program])
+    if not is_static(program):
+        sys.exit(f"dist: {program} is no static program")
+    size = program.stat().st_size
+    if size >= PROGRAM_BYTES_MAX:
+        sys.exit(f"dist: {program} has {size} bytes, and less than {PROGRAM_BYTES_MAX} are allowed")
+    packed = out / f"{name}.tar.gz"
+    with tarfile.open(packed, "w:gz") as archive:
+        archive.add(program, f"{name}/fanin")
+        archive.add(ROOT / "LICENSE", f"{name}/LICENSE")
+    print(f"dist: {packed.name}: a static program of {size / 1e6:.1f} MB, linked with {linked}", flush=True)
+    return packed
+
+
+def build_wheel(out: Path) -> Path:
+    """Builds the wheel: with the tag of the oldest Linux that it runs on."""
+    if not (ENVIRONMENT / "bin" / "maturin").exists():
+        ENVIRONMENT.parent.mkdir(parents=True, exist_ok=True)
+        venv.create(ENVIRONMENT, with_pip=True, clear=True)
+        [maturin] = re.findall(r"^maturin==.*$", REQUIREMENTS.read_text(), re.MULTILINE)
+        run([ENVIRONMENT / "bin" / "pip", "install", "--quiet", "--disable-pip-version-check", maturin])
+    python = ENVIRONMENT / "bin" / "python"
+    before = set(out.glob("*.whl"))
+    # maturin builds one crate: the program is staged before it.
+    run([python, "python/build/fanin_build.py"], FANIN_PROFILE=profile())
+    run([python, "-m", "maturin", "build", "--locked", "--profile", profile(), "--out", out])
+    made = sorted(set(out.glob("*.whl")) - before) or sorted(out.glob("*.whl"), key=lambda wheel: wheel.stat().st_mtime)[-1:]
+    print(f"dist: {made[0].name}: {made[0].stat().st_size / 1e6:.1f} MB", flush=True)
+    return made[0]
+
+
+def write_checksums(out: Path) -> None:
+    """Writes the SHA-256 of every file of the folder, in the form that `sha256sum --check` reads."""
+    files = sorted(file for file in out.iterdir() if file.is_file() and file.name != "SHA256SUMS")
+    lines = [f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}\n" for file in files]
+    (out / "SHA256SUMS").write_text("".join(lines))
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The program; returns its exit code."""
+    parser = argparse.ArgumentParser(description="Builds what is handed out.")
+    parser.add_argument("--out", type=Path, default=ROOT / "dist", metavar="FOLDER", help="where it is put (dist)")
+    parser.add_argument("--checksums", action="store_true", help="only write the checksums of what is there already")
+    parser.add_argument("what", nargs="*", metavar="wheel|program", help="both where neither is named")
+    given = parser.parse_args(arguments)
+    unknown = [name for name in given.what if name not in ("wheel", "program")]
+    if unknown:
+        parser.error(f"{unknown[0]!r}: expected wheel or program")
+    out = given.out.resolve()
+    out.mkdir(parents=True, exist_ok=True)
+    what = [] if given.checksums else given.what or ["wheel", "program"]
+    if "wheel" in what:
+        build_wheel(out)
+    if "program" in what:
+        build_program(out)
+    write_checksums(out)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
