@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
@@ -133,6 +134,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         if not document.startswith("docs/"):
             files.append(File.generated(config, page, content=(ROOT / document).read_text()))
     program = Path(os.environ.get("FANIN", ROOT / "target" / "debug" / "fanin")).resolve()
+    if not program.is_file():
+        raise PluginError(f"FANIN = {program}: expected the program, whose help is a page: `make docs` builds it")
     files.append(File.generated(config, "reference/cli.md", content=docs_pages.cli_page(docs_pages.helper_of(program))))
     files.append(File.generated(config, "reference/keys.md", content=SITE.sources.keys_page()))
     files.append(File.generated(config, "reference/results.md", content=SITE.sources.results_page()))

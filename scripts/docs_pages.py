@@ -214,7 +214,9 @@ class Sources:
         """What a system's paper says, and what came out."""
         paper = PAPERS.get(system)
         if paper is None:
-            return "No figures of this system's own paper are reproduced yet. It is a baseline in figures of [other papers](../papers/index.md)."
+            where = [f"[{figure.parent.name} {figure.name}](../papers/{figure.parent.name}/{figure.name}.md)" for figure in self.figures_with(system)]
+            listed = f"It runs as a baseline in {', '.join(where)}." if where else "No other figure runs it either."
+            return f"No figures of this system's own paper are reproduced yet. {listed}"
         rows, counts = [], Counter[str]()
         by_construction = 0
         for claims in sorted((self.root / "experiments" / paper).glob("*/claims.toml")):
@@ -228,6 +230,12 @@ class Sources:
         apart = f"; {by_construction} more could not fail by construction and count apart" if by_construction else ""
         rules = "The [rules of verdicts](../papers/index.md#verdicts) say what the words mean; each figure's page has its choices and causes."
         return f"Claims of the paper: {counted}{apart}. {rules}\n\n{table(titles, rows)}"
+
+    def figures_with(self, system: str) -> list[Path]:
+        """The figures whose plans run a system, as folders."""
+        named = re.compile(rf'system"?\s*=\s*"{system}"')
+        plans = sorted((self.root / "experiments").glob("*/*/plan.toml"))
+        return [plan.parent for plan in plans if named.search(plan.read_text()) and plan.with_name("README.md").exists()]
 
     def clauses(self, system: str) -> str:
         """How many clauses of a system's description are traced to code and tests."""

@@ -91,6 +91,8 @@ class Tests(unittest.TestCase):
         self.assertIn("`timeout`", sources.parameters("canary"))
         self.assertIn("reproduced", sources.claims("canary"))
         self.assertIn("no parameters of its own", sources.parameters("nothing"))
+        self.assertIn("[canary fig08](../papers/canary/fig08.md)", sources.claims("ring"))
+        self.assertIn("No other figure runs it", sources.claims("nothing"))
 
     def test_every_key_of_jobs_and_networks_is_explained(self):
         sources = docs_pages.Sources(ROOT)
