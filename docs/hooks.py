@@ -102,7 +102,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 def navigation(items: list[Any]) -> list[Any]:
     """The navigation without pages that are not there yet, and with all papers and figures."""
     assert SITE is not None
-    known = {*SITE.documents, "reference/cli.md", "reference/keys.md", "reference/results.md"}
+    known = {*SITE.documents, "metrics.md", "reference/cli.md", "reference/keys.md", "reference/results.md"}
     kept: list[Any] = []
     for item in items:
         if item == {"Papers": None} or item == "Papers":
@@ -138,6 +138,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         raise PluginError(f"FANIN = {program}: expected the program, whose help is a page: `make docs` builds it")
     files.append(File.generated(config, "reference/cli.md", content=docs_pages.cli_page(docs_pages.helper_of(program))))
     files.append(File.generated(config, "reference/keys.md", content=SITE.sources.keys_page()))
+    files.append(File.generated(config, "metrics.md", content=SITE.sources.metrics_page()))
     files.append(File.generated(config, "reference/results.md", content=SITE.sources.results_page()))
     for document, page in SITE.pages.items():
         if page.endswith(".svg"):

@@ -45,6 +45,9 @@ TABLES = {
     "Plot": "[[plot]]",
 }
 
+#: Pages with metrics, and what they are about.
+METRICS = {"switch": "The switch service", "fabric": "A switch of a fabric", "transparent": "The transparent switch"}
+
 
 @dataclass(frozen=True)
 class Key:
@@ -209,6 +212,18 @@ class Sources:
         """The columns of results, as the documentation of plans has them."""
         body = self.plan_sections["Results"]
         return f"# Columns of results\n\nGenerated from [Plans](plans.md#results).\n\n{body}\n"
+
+    def metrics_page(self) -> str:
+        """Every metric of every kind of switch, as the pages about them have them; tests hold those against the program."""
+        page = ["# Metrics\n", "Generated from the pages of the switches, which say how to serve metrics and what to derive from them.\n"]
+        for name, title in METRICS.items():
+            rows: list[list[str]] = []
+            for titles, *body in tables((self.root / "docs" / f"{name}.md").read_text()):
+                labels = re.findall(r"`([a-z_]+)`", titles[0])
+                found = [row for row in body if row[0].startswith(("`fanin_", "`process_"))]
+                rows += [[row[0], row[1].replace("](#", f"]({name}.md#"), ", ".join(f"`{label}`" for label in labels)] for row in found]
+            page.append(f"## {title}\n\nFrom [{title}]({name}.md#metrics).\n\n{table(['metric', 'meaning', 'labels'], rows)}\n")
+        return "\n".join(page)
 
     def claims(self, system: str) -> str:
         """What a system's paper says, and what came out."""
