@@ -33,6 +33,8 @@ ELSEWHERE = {
 #: Sources, and the pages that are made from them: a link to one leads to the other.
 MADE = {"python/fanin/plans.py": "reference/keys.md", "crates/cli/src/main.rs": "reference/cli.md"}
 
+#: A paragraph that begins with the plan of the figure above it.
+PLAN = re.compile(r"^Plan: \[`([a-z]+)\.toml`\]\(plans/\1\.toml\).*(?:\n.+)*", re.MULTILINE)
 MARKER = re.compile(r"<!-- generated: ([a-z]+)(?: ([a-z0-9]+))? -->")
 LINK = re.compile(r"(?<=\]\()([^)\s]+)(?=\))")
 
@@ -78,6 +80,12 @@ class Site:
             is_code ^= line.startswith("```")
             lines.append(line if is_code else LINK.sub(lambda match: self.link(match[1], page), line))
         return "\n".join(lines) + "\n"
+
+    def plan(self, match: re.Match[str]) -> str:
+        """A paragraph that names a plan, with the plan below it."""
+        plan = (ROOT / "docs" / "plans" / f"{match[1]}.toml").read_text()
+        lines = "".join(f"    {line}\n" if line else "\n" for line in ["```toml", *plan.strip().splitlines(), "```"])
+        return f'{match[0]}\n\n??? example "{match[1]}.toml"\n\n{lines}'
 
     def generated(self, what: str, which: str | None) -> str:
         """What stands in place of a marker."""
@@ -151,7 +159,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     """A document as the site shows it."""
     assert SITE is not None
     where = page.file.src_uri
-    text = MARKER.sub(lambda match: SITE.generated(match[1], match[2]), markdown)
+    text = PLAN.sub(SITE.plan, MARKER.sub(lambda match: SITE.generated(match[1], match[2]), markdown))
     # What rustdoc alone understands.
     text = re.sub(r"^```(\w+),\w+$", r"```\1", text, flags=re.MULTILINE)
     text = re.sub(r"^# Ok::<.*\n", "", text, flags=re.MULTILINE)
