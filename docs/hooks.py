@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
@@ -32,6 +33,8 @@ ELSEWHERE = {
 #: Sources, and the pages that are made from them: a link to one leads to the other.
 MADE = {"python/fanin/plans.py": "reference/keys.md", "crates/cli/src/main.rs": "reference/cli.md"}
 
+#: A paragraph that begins with the plan of the figure above it.
+PLAN = re.compile(r"^Plan: \[`([a-z]+)\.toml`\]\(plans/\1\.toml\).*(?:\n.+)*", re.MULTILINE)
 MARKER = re.compile(r"<!-- generated: ([a-z]+)(?: ([a-z0-9]+))? -->")
 LINK = re.compile(r"(?<=\]\()([^)\s]+)(?=\))")
 
@@ -78,6 +81,12 @@ class Site:
             lines.append(line if is_code else LINK.sub(lambda match: self.link(match[1], page), line))
         return "\n".join(lines) + "\n"
 
+    def plan(self, match: re.Match[str]) -> str:
+        """A paragraph that names a plan, with the plan below it."""
+        plan = (ROOT / "docs" / "plans" / f"{match[1]}.toml").read_text()
+        lines = "".join(f"    {line}\n" if line else "\n" for line in ["```toml", *plan.strip().splitlines(), "```"])
+        return f'{match[0]}\n\n??? example "{match[1]}.toml"\n\n{lines}'
+
     def generated(self, what: str, which: str | None) -> str:
         """What stands in place of a marker."""
         if what == "systems":
@@ -101,7 +110,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 def navigation(items: list[Any]) -> list[Any]:
     """The navigation without pages that are not there yet, and with all papers and figures."""
     assert SITE is not None
-    known = {*SITE.documents, "reference/cli.md", "reference/keys.md", "reference/results.md"}
+    known = {*SITE.documents, "metrics.md", "reference/cli.md", "reference/keys.md", "reference/results.md"}
     kept: list[Any] = []
     for item in items:
         if item == {"Papers": None} or item == "Papers":
@@ -133,8 +142,11 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         if not document.startswith("docs/"):
             files.append(File.generated(config, page, content=(ROOT / document).read_text()))
     program = Path(os.environ.get("FANIN", ROOT / "target" / "debug" / "fanin")).resolve()
+    if not program.is_file():
+        raise PluginError(f"FANIN = {program}: expected the program, whose help is a page: `make docs` builds it")
     files.append(File.generated(config, "reference/cli.md", content=docs_pages.cli_page(docs_pages.helper_of(program))))
     files.append(File.generated(config, "reference/keys.md", content=SITE.sources.keys_page()))
+    files.append(File.generated(config, "metrics.md", content=SITE.sources.metrics_page()))
     files.append(File.generated(config, "reference/results.md", content=SITE.sources.results_page()))
     for document, page in SITE.pages.items():
         if page.endswith(".svg"):
@@ -147,7 +159,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     """A document as the site shows it."""
     assert SITE is not None
     where = page.file.src_uri
-    text = MARKER.sub(lambda match: SITE.generated(match[1], match[2]), markdown)
+    text = PLAN.sub(SITE.plan, MARKER.sub(lambda match: SITE.generated(match[1], match[2]), markdown))
     # What rustdoc alone understands.
     text = re.sub(r"^```(\w+),\w+$", r"```\1", text, flags=re.MULTILINE)
     text = re.sub(r"^# Ok::<.*\n", "", text, flags=re.MULTILINE)

@@ -18,6 +18,9 @@ import venv
 from collections.abc import Sequence
 from pathlib import Path
 
+if sys.version_info < (3, 11):
+    sys.exit(f"the site needs Python 3.11 to be built, and this is {sys.version.split()[0]}")
+
 import docs_examples
 import docs_links
 import pictures

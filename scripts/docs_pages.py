@@ -45,6 +45,9 @@ TABLES = {
     "Plot": "[[plot]]",
 }
 
+#: Pages with metrics, and what they are about.
+METRICS = {"switch": "The switch service", "fabric": "A switch of a fabric", "transparent": "The transparent switch"}
+
 
 @dataclass(frozen=True)
 class Key:
@@ -210,11 +213,25 @@ class Sources:
         body = self.plan_sections["Results"]
         return f"# Columns of results\n\nGenerated from [Plans](plans.md#results).\n\n{body}\n"
 
+    def metrics_page(self) -> str:
+        """Every metric of every kind of switch, as the pages about them have them; tests hold those against the program."""
+        page = ["# Metrics\n", "Generated from the pages of the switches, which say how to serve metrics and what to derive from them.\n"]
+        for name, title in METRICS.items():
+            rows: list[list[str]] = []
+            for titles, *body in tables((self.root / "docs" / f"{name}.md").read_text()):
+                labels = re.findall(r"`([a-z_]+)`", titles[0])
+                found = [row for row in body if row[0].startswith(("`fanin_", "`process_"))]
+                rows += [[row[0], row[1].replace("](#", f"]({name}.md#"), ", ".join(f"`{label}`" for label in labels)] for row in found]
+            page.append(f"## {title}\n\nFrom [{title}]({name}.md#metrics).\n\n{table(['metric', 'meaning', 'labels'], rows)}\n")
+        return "\n".join(page)
+
     def claims(self, system: str) -> str:
         """What a system's paper says, and what came out."""
         paper = PAPERS.get(system)
         if paper is None:
-            return "No figures of this system's own paper are reproduced yet. It is a baseline in figures of [other papers](../papers/index.md)."
+            where = [f"[{figure.parent.name} {figure.name}](../papers/{figure.parent.name}/{figure.name}.md)" for figure in self.figures_with(system)]
+            listed = f"It runs as a baseline in {', '.join(where)}." if where else "No other figure runs it either."
+            return f"No figures of this system's own paper are reproduced yet. {listed}"
         rows, counts = [], Counter[str]()
         by_construction = 0
         for claims in sorted((self.root / "experiments" / paper).glob("*/claims.toml")):
@@ -228,6 +245,12 @@ class Sources:
         apart = f"; {by_construction} more could not fail by construction and count apart" if by_construction else ""
         rules = "The [rules of verdicts](../papers/index.md#verdicts) say what the words mean; each figure's page has its choices and causes."
         return f"Claims of the paper: {counted}{apart}. {rules}\n\n{table(titles, rows)}"
+
+    def figures_with(self, system: str) -> list[Path]:
+        """The figures whose plans run a system, as folders."""
+        named = re.compile(rf'system"?\s*=\s*"{system}"')
+        plans = sorted((self.root / "experiments").glob("*/*/plan.toml"))
+        return [plan.parent for plan in plans if named.search(plan.read_text()) and plan.with_name("README.md").exists()]
 
     def clauses(self, system: str) -> str:
         """How many clauses of a system's description are traced to code and tests."""

@@ -91,6 +91,18 @@ class Tests(unittest.TestCase):
         self.assertIn("`timeout`", sources.parameters("canary"))
         self.assertIn("reproduced", sources.claims("canary"))
         self.assertIn("no parameters of its own", sources.parameters("nothing"))
+        self.assertIn("[canary fig08](../papers/canary/fig08.md)", sources.claims("ring"))
+        self.assertIn("No other figure runs it", sources.claims("nothing"))
+
+    def test_every_metric_of_the_switches_is_on_one_page(self):
+        page = docs_pages.Sources(ROOT).metrics_page()
+        for name in docs_pages.METRICS:
+            prefix = {"switch": "fanin_switch_", "fabric": "fanin_fabric_", "transparent": "fanin_transparent_"}[name]
+            rows = [line for line in (ROOT / "docs" / f"{name}.md").read_text().splitlines() if line.startswith(f"| `{prefix}")]
+            self.assertGreater(len(rows), 15)
+            for row in rows:
+                self.assertIn(docs_pages.cells(row)[0], page)
+        self.assertIn("| `fanin_switch_job_ranks` | ranks that have joined and not left | `job`, `job_id` |", page)
 
     def test_every_key_of_jobs_and_networks_is_explained(self):
         sources = docs_pages.Sources(ROOT)

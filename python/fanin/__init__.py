@@ -1,4 +1,4 @@
-"""Fanin: in-network aggregation, simulated and for real.
+"""Fanin: in-network aggregation, simulated and with real processes.
 
 :func:`init` joins a job and gives a :class:`Communicator`, with collectives on arrays; :func:`run` starts such a job on this machine;
 :func:`simulate` runs a plan in the simulator, :func:`repro` the figures of a paper, :func:`testbed` a workload on real processes. The

@@ -69,7 +69,7 @@ def init(
         wait: ``"busy"`` never sleeps, for ranks with a core each (``FANIN_WAIT``).
         bind: The local IP address to send from (``FANIN_BIND``).
         payload: Bytes of elements in a packet (``FANIN_PAYLOAD``).
-        window: Packets under way (``FANIN_WINDOW``).
+        window: Packets in flight (``FANIN_WINDOW``).
         fixed_point: Sum float32 as block fixed point, as hardware switches do (``FANIN_FIXED_POINT``).
         reproducible: Reduce floats to the same bits whatever the order of ranks, the path and the switches
             (``FANIN_REPRODUCIBLE``); all ranks or none. The bits depend on where in an array a value stands, and sums are exact relative to

@@ -265,7 +265,8 @@ fn every_metric_is_documented_and_every_documented_metric_is_there() {
         words.iter().filter(|word| word.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_') && !found.contains(**word)).collect();
     let seldom = ["fanin_switch_job_retransmitted_packets_total", "fanin_switch_job_events_total"];
     assert!(absent.iter().all(|name| seldom.contains(*name)), "{absent:?}");
-    for (name, section) in [("fanin_switch_jobs_failed_total", "### Why a job failed"), ("fanin_switch_refusals_total", "### Why somebody")]
+    for (name, section) in
+        [("fanin_switch_jobs_failed_total", "### Why a job failed"), ("fanin_switch_refusals_total", "### Why a rank was refused")]
     {
         let table = documentation.split(section).nth(1).unwrap().split("\n#").next().unwrap();
         let documented: BTreeSet<&str> =

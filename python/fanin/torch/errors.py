@@ -8,7 +8,7 @@ from fanin.errors import FaninError, JobFailedError, JobTimeoutError
 
 
 class CollectiveError(JobFailedError, DistBackendError):
-    """A collective has failed, and with it the group: every rank gets an error. ``cause`` is the rank that is to blame, where known."""
+    """A collective has failed, and with it the group: every rank gets an error. ``cause`` is the rank at fault, if it is known."""
 
 
 class CollectiveTimeoutError(JobTimeoutError, CollectiveError):

@@ -63,7 +63,7 @@ class FaninWork(Work):
 
         Raises:
             CollectiveError: the group has failed.
-            CollectiveTimeoutError: because somebody did not come in time.
+            CollectiveTimeoutError: because a rank did not arrive in time.
         """
         if not self._ended:
             if timeout > NO_TIMEOUT:
@@ -205,7 +205,7 @@ class ForwardedWork(Work):
 
         Raises:
             CollectiveError: It has failed.
-            CollectiveTimeoutError: Because somebody did not come in time.
+            CollectiveTimeoutError: Because a rank did not arrive in time.
         """
         with self._lock:
             if not self._ended:
