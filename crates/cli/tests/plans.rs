@@ -57,13 +57,17 @@ const WRONG: &[(&str, &str, &str)] = &[
         "message = 1022",
         "plan.toml:11: jobs[0].message = 1022: expected a multiple of 4 bytes, the length of an element",
     ),
-    ("message = \"4KiB\"", "", "plan.toml:7: jobs[0].message is missing: expected a length, such as \"4MiB\", or else a model"),
+    (
+        "message = \"4KiB\"",
+        "",
+        "plan.toml:7: jobs[0].message is missing: expected a length, such as \"4MiB\", or else a model or a workload",
+    ),
     (
         "message = \"4KiB\"",
         "message = \"4KiB\"\nmesage = 1",
-        "plan.toml:12: jobs[0].mesage = 1: unknown key; did you mean message? Expected one of system, file, copies, workers, servers, placement, \
-         jobs_per_host, message, payload, element, indices, operations, model, scale, iterations, tensor, compute, compute_spread, start, \
-         start_skew, arrivals, crash, noise, window, reliable, rto_initial, rto_min, patience, sum_order, trees",
+        "plan.toml:12: jobs[0].mesage = 1: unknown key; did you mean message? Expected one of system, file, workload, groups, local_rate, \
+         local_latency, copies, workers, servers, placement, jobs_per_host, message, payload, element, indices, operations, model, scale, iterations, \
+         tensor, compute, compute_spread, start, start_skew, arrivals, crash, noise, window, reliable, rto_initial, rto_min, patience, sum_order, trees",
     ),
     ("trees = 1", "trees = 0", "plan.toml:9: jobs[0].trees = 0: expected 1 to 1024"),
     ("trees = 1", "trees = \"many\"", "plan.toml:9: jobs[0].trees = \"many\": expected a whole number of 0 or more"),
@@ -217,8 +221,8 @@ const WRONG: &[(&str, &str, &str)] = &[
     (
         "\"tree\"\ntrees = 1",
         "\"canary\"\ntimeout_ps = 5",
-        "plan.toml:9: jobs[0].timeout_ps = 5: unknown key; expected one of system, file, copies, workers, servers, placement, jobs_per_host, \
-         message, payload, element, indices, operations, model, scale, iterations, tensor, compute, compute_spread, start, start_skew, arrivals, \
+        "plan.toml:9: jobs[0].timeout_ps = 5: unknown key; expected one of system, file, workload, groups, local_rate, local_latency, \
+         copies, workers, servers, placement, jobs_per_host, message, payload, element, indices, operations, model, scale, iterations, tensor, compute, compute_spread, start, start_skew, arrivals, \
          crash, noise, window, reliable, rto_initial, rto_min, patience, descriptors, failure, \
          fan_in, generations, hold, leader, leader_time, lifetime, scan, shared, table, timeout, timeout_max, timeout_min",
     ),

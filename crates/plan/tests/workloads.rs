@@ -346,7 +346,7 @@ fn what_does_not_fit_is_refused_by_its_key() {
     let folder = Folder::new("refused", &TWO.replace("AFTER", ""));
     let job = |keys: &str| format!("{}[[jobs]]\nsystem = \"ring\"\n{keys}", star(4));
     let with = |keys: &str| folder.refused(&job(&format!("workload = \"step.toml\"\n{keys}")));
-    assert!(with("message = \"1MiB\"\n").contains("jobs[0].message = \"1MiB\": expected no such key beside workload"));
+    assert!(with("message = \"1MiB\"\n").contains("jobs[0].workload = \"step.toml\": expected no message beside it"));
     assert!(with("workers = 3\n").contains("jobs[0].workers = 3: expected 2, the hosts of the workload"));
     assert!(with("placement = [0, 1, 2]\n").contains("jobs[0].placement = [0, 1, 2]: expected 2 hosts"));
     assert!(with("groups = { al = \"tree\" }\n").contains("jobs[0].groups.al = tree: expected a group of the workload: all"));

@@ -36,7 +36,7 @@ use crate::traffic::{Source, pace};
 use crate::vectors::{Simulated, Vectors};
 use failures::{Failures, Host};
 use programs::Programs;
-use setup::check;
+use setup::{check, mean_gap_ps};
 
 const NONE: u32 = u32::MAX;
 /// Time between two looks for a deadlock.
@@ -795,11 +795,4 @@ where
             }
         }
     }
-}
-
-/// About how often something happens when all links are busy, for the width of the event queue's buckets.
-fn mean_gap_ps(topology: &Topology, scenario: &Scenario) -> u64 {
-    let frame_bits = f64::from(scenario.network.frame_overhead_bytes + 1024) * 8.0;
-    let per_ps: f64 = topology.links.iter().map(|cable| cable.speed.bits_per_second as f64 / frame_bits / 1e12).sum();
-    (1.0 / per_ps.max(1e-12)) as u64
 }

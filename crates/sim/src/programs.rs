@@ -8,8 +8,6 @@ use std::sync::Arc;
 
 use fanin_core::{CollectiveKind, Duration, Failure, Instant};
 
-use crate::scenario::SetupError;
-
 /// A job whose ranks run programs.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ProgramJob {
@@ -139,47 +137,6 @@ pub struct LaneOperation {
     pub before: Duration,
     /// And after.
     pub after: Duration,
-}
-
-impl ProgramJob {
-    /// Whether everything that is named is there.
-    ///
-    /// # Errors
-    /// [`SetupError`] names the field.
-    pub fn check(&self, number: usize, workers: &[usize]) -> Result<(), SetupError> {
-        let path = |key: &str| format!("programs[{number}].{key}");
-        if !(0.0..=1.0).contains(&self.compute_spread) {
-            return Err(SetupError::new(path("compute_spread"), self.compute_spread, "a spread from 0 to 1"));
-        }
-        for (index, lane) in self.lanes.iter().enumerate() {
-            let at = path(&format!("lanes[{index}]"));
-            match lane.job {
-                Some(job) if workers.get(usize::from(job)) != Some(&lane.hosts.len()) => {
-                    return Err(SetupError::new(at, lane.hosts.len(), "as many hosts as the lane's job has workers"));
-                }
-                None if lane.hosts.len() != 1 => return Err(SetupError::new(at, lane.hosts.len(), "one host, or a job")),
-                _ => {}
-            }
-        }
-        for (index, rank) in self.ranks.iter().enumerate() {
-            let at = path(&format!("ranks[{index}]"));
-            let Some(program) = self.programs.get(rank.program as usize) else {
-                return Err(SetupError::new(at, rank.program, format!("a program below {}", self.programs.len())));
-            };
-            let called = |step: &Step| if let Step::Call(call) = step { Some(*call as usize) } else { None };
-            if let Some(call) = program.steps.iter().filter_map(called).find(|call| *call >= rank.calls.len()) {
-                return Err(SetupError::new(at, call, format!("a call below {}", rank.calls.len())));
-            }
-            let is_there = |call: &Call| {
-                let lane = self.lanes.get(call.lane as usize);
-                lane.is_some_and(|lane| (call.host as usize) < lane.hosts.len() && (call.operation as usize) < lane.operations.len())
-            };
-            if let Some(call) = rank.calls.iter().find(|call| !is_there(call)) {
-                return Err(SetupError::new(at, format!("{call:?}"), "lanes, hosts and operations that there are"));
-            }
-        }
-        Ok(())
-    }
 }
 
 /// When a step was under way.

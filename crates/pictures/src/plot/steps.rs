@@ -3,6 +3,7 @@
 use anyhow::{Result, bail};
 use fanin_plan::run::Finished;
 use fanin_plan::schema::Plot;
+use fanin_plan::workload::timeline::Bar;
 
 use super::data::Group;
 use super::frame::{self, Frame, Ticks};
@@ -40,7 +41,9 @@ pub fn draw(plot: &Plot, finished: &[Finished], groups: &[Group]) -> Result<Stri
     let ticks = Ticks { labels: places.iter().map(|place| frame::short_number(*place)).collect(), places };
     frame::render(&frame, &looks, (0.0..last, 0.0..rows.max(1) as f64), &ticks, |pen| {
         for (row, rank) in timeline.ranks.iter().rev().enumerate() {
-            for bar in &rank.bars {
+            // Who receives waits for long: what else goes on meanwhile is drawn over it.
+            let is_send = |bar: &&Bar| timeline.what[bar.what] == "send";
+            for bar in rank.bars.iter().filter(is_send).chain(rank.bars.iter().filter(|bar| !is_send(bar))) {
                 let (low, high) = if bar.what == 0 { (0.5, 0.92) } else { (0.08, 0.5) };
                 let (row, end) = (row as f64, (bar.ended_us * scale).min(last));
                 pen.block(bar.begun_us * scale..end, row + low..row + high, look(bar.what))?;

@@ -48,7 +48,7 @@ pub fn check_keys(refuse: &Refuse<'_>, entry: usize, job: &Job) -> Result<(), Pl
         };
     };
     if let Some(key) = NEITHER.iter().find(|key| refuse.has(&path(key))) {
-        return Err(refuse.at(&path(key), "no such key beside workload, which says what is computed and communicated"));
+        return Err(refuse.at(&path("workload"), format!("no {key} beside it: a workload says what is computed and communicated")));
     }
     if job.system.density().is_some() {
         return Err(refuse.at(&path("system"), "a system whose vectors are dense beside workload"));

@@ -71,7 +71,9 @@ fn rank(
     for (thread, stream) in flat.streams.iter().enumerate() {
         events.name("thread_name", process, thread + 1, stream)?;
     }
-    events.name("thread_name", process, flat.streams.len() + 1, "unordered")?;
+    if flat.nodes.iter().any(|node| node.stream.is_none()) {
+        events.name("thread_name", process, flat.streams.len() + 1, "unordered")?;
+    }
     for (step, (node, span)) in (0..).zip(flat.nodes.iter().zip(&result.ranks[rank as usize])) {
         if span.ended_ps == Span::NEVER {
             continue;

@@ -109,6 +109,10 @@ pub const PROCESSOR_KEYS: &[Key] = &[
 /// Keys of `[[jobs]]`, those of every job and those of all systems.
 pub const JOBS: &[Key] = &[
     ("file", &[bare("\"tests/keys/jobs.csv\"")]),
+    ("workload", &[bare("\"tests/keys/step.toml\"")]),
+    ("groups", &[bare("{ all = \"ring\" }")]),
+    ("local_rate", &[bare("\"10Gb/s\"")]),
+    ("local_latency", &[bare("\"3us\"")]),
     ("copies", &[with(&["jobs.0.jobs_per_host=3"], "2")]),
     ("workers", &[with(&["jobs.0.placement=packed"], "10")]),
     ("servers", &[bare("2")]),

@@ -11,7 +11,7 @@ use fanin_core::{Instant, Outcome, Wire, Worker};
 
 use super::failures::Host;
 use super::{NONE, Simulation};
-use crate::programs::{ProgramFailure, ProgramJob, ProgramResult, Span, Step};
+use crate::programs::{Call, ProgramFailure, ProgramJob, ProgramResult, Span, Step};
 use crate::random::Purpose;
 use crate::scenario::SetupError;
 use crate::vectors::Simulated;
@@ -181,7 +181,7 @@ where
     pub fn run_programs(&mut self, jobs: Vec<ProgramJob>) -> Result<(), SetupError> {
         let workers: Vec<usize> = self.scenario.jobs.iter().map(|job| job.start.len()).collect();
         for (number, job) in jobs.iter().enumerate() {
-            job.check(number, &workers)?;
+            check_job(job, number, &workers)?;
             if let Some(rank) = job.ranks.iter().find(|rank| rank.host >= self.net.topology.map.hosts()) {
                 return Err(SetupError::new(format!("programs[{number}].ranks"), rank.host, "hosts of the network"));
             }
@@ -404,4 +404,43 @@ where
             None => self.programs.jobs[job as usize].lanes[lane as usize].at,
         }
     }
+}
+
+/// Whether everything that is named is there.
+///
+/// # Errors
+/// [`SetupError`] names the field.
+fn check_job(job: &ProgramJob, number: usize, workers: &[usize]) -> Result<(), SetupError> {
+    let path = |key: &str| format!("programs[{number}].{key}");
+    if !(0.0..=1.0).contains(&job.compute_spread) {
+        return Err(SetupError::new(path("compute_spread"), job.compute_spread, "a spread from 0 to 1"));
+    }
+    for (index, lane) in job.lanes.iter().enumerate() {
+        let at = path(&format!("lanes[{index}]"));
+        match lane.job {
+            Some(job) if workers.get(usize::from(job)) != Some(&lane.hosts.len()) => {
+                return Err(SetupError::new(at, lane.hosts.len(), "as many hosts as the lane's job has workers"));
+            }
+            None if lane.hosts.len() != 1 => return Err(SetupError::new(at, lane.hosts.len(), "one host, or a job")),
+            _ => {}
+        }
+    }
+    for (index, rank) in job.ranks.iter().enumerate() {
+        let at = path(&format!("ranks[{index}]"));
+        let Some(program) = job.programs.get(rank.program as usize) else {
+            return Err(SetupError::new(at, rank.program, format!("a program below {}", job.programs.len())));
+        };
+        let called = |step: &Step| if let Step::Call(call) = step { Some(*call as usize) } else { None };
+        if let Some(call) = program.steps.iter().filter_map(called).find(|call| *call >= rank.calls.len()) {
+            return Err(SetupError::new(at, call, format!("a call below {}", rank.calls.len())));
+        }
+        let is_there = |call: &Call| {
+            let lane = job.lanes.get(call.lane as usize);
+            lane.is_some_and(|lane| (call.host as usize) < lane.hosts.len() && (call.operation as usize) < lane.operations.len())
+        };
+        if let Some(call) = rank.calls.iter().find(|call| !is_there(call)) {
+            return Err(SetupError::new(at, format!("{call:?}"), "lanes, hosts and operations that there are"));
+        }
+    }
+    Ok(())
 }
