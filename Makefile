@@ -1,5 +1,5 @@
 # The commands of the repository. Each one does its own set-up from a machine with Rust (rustup), Python 3.10 or newer and a C compiler;
-# none but `test-all` and `bench-peers` has anything to gain from root.
+# none but `test-all`, `bench-peers` and `dist`, which can install what they lack, has anything to gain from root.
 
 # The pinned toolchain, also where it is installed under another name; looked for only by targets that build.
 ifneq ($(filter-out help clean,$(MAKECMDGOALS)),)

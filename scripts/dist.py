@@ -3,9 +3,9 @@
 
 Usage: dist.py [--out FOLDER] [wheel] [program]
 
-The program is linked with musl. Where Rust's standard library for that is neither installed nor to be had from rustup, it is linked with this
-machine's glibc, statically as well; names of hosts are then looked up by this machine's glibc at run time, where there is one of the same
-version, and addresses need nothing. What was built is said. A program of 30 MB or more is an error.
+The program is linked with musl. Where that is not to be had (Rust's standard library for it by rustup, a C compiler as Debian's musl-tools),
+it is linked with this machine's glibc, statically as well; names of hosts are then looked up by the glibc of the machine that it runs on, and
+addresses need nothing. What was built is said. A program of 30 MB or more is an error.
 
 FANIN_PROFILE names the Cargo profile, `dist` by default. Python's standard library only.
 """
@@ -25,6 +25,7 @@ import venv
 from collections.abc import Sequence
 from pathlib import Path
 
+import packages
 import version
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -68,11 +69,19 @@ def can_have_library(target: str) -> bool:
     return has_library(target)
 
 
+def can_have_musl(target: str) -> bool:
+    """Whether Rust's library and a C compiler for musl are there, if need be after installing them: some crates have a little C in them."""
+    compiler = packages.missing(["musl-tools"], lambda: shutil.which("musl-gcc") is not None)
+    if compiler is not None:
+        print(f"dist: {compiler}", flush=True)
+    return compiler is None and can_have_library(target)
+
+
 def static_target(machine: str, can_have: bool) -> tuple[str, dict[str, str], str]:
     """The target of the static program, what is set for its build, and what it is linked with, in words."""
     if can_have:
         return f"{machine}-unknown-linux-musl", {}, "musl"
-    words = "glibc, since Rust's standard library for musl is not to be had here: names of hosts are looked up by the machine's own glibc"
+    words = "glibc, since musl is not to be had here: names of hosts are looked up by the glibc of the machine that it runs on"
     return f"{machine}-unknown-linux-gnu", {"RUSTFLAGS": "-C target-feature=+crt-static"}, words
 
 
@@ -85,7 +94,7 @@ def is_static(program: Path) -> bool:
 def build_program(out: Path) -> Path:
     """Builds the static program, and packs it."""
     machine = platform.machine()
-    target, environment, linked = static_target(machine, can_have_library(f"{machine}-unknown-linux-musl"))
+    target, environment, linked = static_target(machine, can_have_musl(f"{machine}-unknown-linux-musl"))
     command = ["cargo", "build", "--locked", "--profile", profile(), "--target", target, "--package", "fanin", "--bin", "fanin"]
     run(command, **environment)
     folder = "debug" if profile() == "dev" else profile()

@@ -205,7 +205,7 @@ impl PacketPort {
         }
         // SAFETY: a request with a name that ends with a zero byte; the call writes the flags into it, which are read only then.
         unsafe {
-            libc::ioctl(self.fd.as_raw_fd(), libc::SIOCGIFFLAGS, &raw mut request) == 0
+            libc::ioctl(self.fd.as_raw_fd(), libc::SIOCGIFFLAGS as _, &raw mut request) == 0
                 && libc::c_int::from(request.ifr_ifru.ifru_flags) & libc::IFF_UP != 0
         }
     }
@@ -270,11 +270,13 @@ impl FrameBatch {
             message.msg_hdr.msg_iov = part;
             message.msg_hdr.msg_iovlen = 1;
             message.msg_hdr.msg_control = beside.as_mut_ptr().cast();
-            message.msg_hdr.msg_controllen = size_of_val(beside);
+            // C libraries differ in the types of such fields and flags.
+            message.msg_hdr.msg_controllen = size_of_val(beside) as _;
         }
         // SAFETY: each message names one part and one place for what is said beside it, all memory of their own that lives as long as this call.
-        let count =
-            unsafe { libc::recvmmsg(port.fd.as_raw_fd(), messages.as_mut_ptr(), BATCH as u32, libc::MSG_DONTWAIT, std::ptr::null_mut()) };
+        let count = unsafe {
+            libc::recvmmsg(port.fd.as_raw_fd(), messages.as_mut_ptr(), BATCH as u32, libc::MSG_DONTWAIT as _, std::ptr::null_mut())
+        };
         if count < 0 {
             let error = io::Error::last_os_error();
             // At the other end of a cable there may be nobody yet, or nobody any more.
@@ -398,7 +400,7 @@ impl FrameQueue {
                 message.msg_hdr.msg_iovlen = 1;
             }
             // SAFETY: each message names one part, each part memory that lives as long as `self` and is only read.
-            let done = unsafe { libc::sendmmsg(port.fd.as_raw_fd(), messages.as_mut_ptr(), count as u32, libc::MSG_DONTWAIT) };
+            let done = unsafe { libc::sendmmsg(port.fd.as_raw_fd(), messages.as_mut_ptr(), count as u32, libc::MSG_DONTWAIT as _) };
             if done > 0 {
                 sent += done as usize;
                 continue;
