@@ -41,6 +41,12 @@ const KNOWN: &[(&str, &[&str])] = &[
             "sweep",
             "training",
             "tree",
+            "workload",
+            "workload::critical",
+            "workload::lanes",
+            "workload::record",
+            "workload::source",
+            "workload::timeline",
         ],
     ),
     (
@@ -71,10 +77,7 @@ const KNOWN: &[(&str, &[&str])] = &[
             "vectors::elements",
         ],
     ),
-    (
-        "systems",
-        &["atp", "build", "canary", "doubling", "flare", "machines", "netreduce", "panama", "ps", "rina", "sharp", "switchml", "trees"],
-    ),
+    ("systems", &["a2tp", "any", "atp", "campaign", "config", "facts", "system"]),
 ];
 
 /// How often a name may be passed on from module to module.

@@ -341,6 +341,55 @@ fn a_model_is_a_workload_and_scales() {
     assert!((1.8..2.2).contains(&ratio), "twice as long: {ratio}");
 }
 
+/// The plan in `docs/workloads.md`.
+#[test]
+fn the_plan_of_the_documentation_runs() {
+    let document = include_str!("../../../docs/workloads.md");
+    let (_, rest) = document.split_once("```toml\n[network]\n").expect("a plan");
+    let (text, _) = rest.split_once("```").expect("its end");
+    let record = Folder::new("document", "").run(&format!("[network]\n{text}"));
+    let (_, workload) = job(&record);
+    assert!(workload.communication.iter().all(|row| row.group == "data" && row.ran == "ring"), "{:?}", workload.communication);
+}
+
+#[test]
+fn a_trace_names_ranks_streams_and_groups_and_what_was_critical() {
+    let folder = Folder::new("trace", &TWO.replace("AFTER", ""));
+    let plan = folder.plan(&(star(2) + RING)).unwrap();
+    let mut text = Vec::new();
+    assert!(run::write_trace(&plan, &mut text).unwrap().unwrap());
+    let trace: serde_json::Value = serde_json::from_slice(&text).unwrap();
+    let events = trace["traceEvents"].as_array().unwrap();
+    let of = |kind: &str| events.iter().filter(|event| event["ph"] == kind).collect::<Vec<_>>();
+    let names: Vec<&str> = of("M").iter().map(|event| event["args"]["name"].as_str().unwrap()).collect();
+    let own = ["compute", "communication"];
+    for (rank, part) in names.chunks(3).take(2).enumerate() {
+        assert!(part[0].starts_with(&format!("rank {rank} on host")) && part[1..] == own, "{names:?}");
+    }
+    assert_eq!(names[6..], ["groups all"]);
+    // Five steps of each rank, and two sums of the group.
+    assert_eq!(of("X").len(), 12);
+    let critical: Vec<&str> =
+        of("X").iter().filter(|event| event["args"]["critical"] == true).map(|event| event["name"].as_str().unwrap()).collect();
+    assert_eq!(critical, ["a", "b", "sum b", "update"]);
+    assert_eq!(of("X")[0]["dur"], 100.0);
+    // A plan without a workload has nothing to write.
+    let plain = folder.plan(&format!("{}[[jobs]]\nsystem = \"ring\"\nworkers = 2\nmessage = \"1KiB\"\n", star(2))).unwrap();
+    assert!(!run::write_trace(&plain, &mut Vec::new()).unwrap().unwrap());
+}
+
+#[test]
+fn a_workload_may_stand_in_the_plan_itself() {
+    let plan = format!(
+        "{}[[jobs]]\nsystem = \"tree\"\n[jobs.workload]\nworkload = 1\nranks = 2\ngroups = [{{ name = \"all\", size = 2 }}]\n\
+         programs = [{{ name = \"all\", ranks = \"0-1\", nodes = [{{ id = \"sum\", collective = \"all-reduce\", group = \"all\", \
+         bytes = \"1KiB\", element = \"f32\" }}] }}]\n",
+        star(2)
+    );
+    let record = Folder::new("inline", "").run(&plan);
+    assert_eq!(job(&record).1.communication[0].ran, "tree");
+}
+
 #[test]
 fn what_does_not_fit_is_refused_by_its_key() {
     let folder = Folder::new("refused", &TWO.replace("AFTER", ""));

@@ -23,8 +23,9 @@ fn parts(text: &str, word: &str) -> Vec<String> {
 fn examples_are_taken_and_lead_back() {
     let document = include_str!("../../../docs/workloads.md");
     let examples = parts(document, "toml");
-    assert_eq!(examples.len(), 1);
-    for text in examples {
+    // The other one is a plan, which is run by a test of plans.
+    assert_eq!(examples.len(), 2);
+    for text in examples.into_iter().filter(|text| text.starts_with("workload = 1")) {
         let workload = Workload::from_toml("docs/workloads.md", &text).unwrap_or_else(|error| panic!("{error}\n{text}"));
         let checked = validate(&workload, "docs/workloads.md").unwrap_or_else(|error| panic!("{error}"));
         let again = Workload::from_toml("again.toml", &workload.to_toml()).unwrap_or_else(|error| panic!("{error}"));
