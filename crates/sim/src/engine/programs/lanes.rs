@@ -205,8 +205,7 @@ where
         }
         let at = &mut self.lane(job, lane).hosts[host as usize];
         let number = at.next;
-        let (done, rest): (Vec<(u32, Member)>, Vec<(u32, Member)>) =
-            std::mem::take(&mut at.waiting).into_iter().partition(|(of, _)| *of == number);
+        let (done, rest): (Vec<_>, Vec<_>) = std::mem::take(&mut at.waiting).into_iter().partition(|(of, _)| *of == number);
         (at.waiting, at.runs, at.next) = (rest, false, number + 1);
         for (_, (rank, step)) in done {
             self.end_step(job, rank, step);
