@@ -173,11 +173,10 @@ fn expand(refuse: &Refuse<'_>, placed: Vec<PreparedJob>, numbered: &[(u64, Durat
         expanded.schedules.push(schedule(refuse, job, seed, *number, *arrives)?);
         expanded.jobs.push(job.clone());
     }
-    let mut ordinary = 0;
+    let mut ordinary = 0..expanded.jobs.len();
     for (job, (number, arrives)) in placed.iter().zip(numbered) {
         let Some(source) = &job.settings.workload else {
-            expanded.listed.push(Listed::Job(ordinary));
-            ordinary += 1;
+            expanded.listed.push(Listed::Job(ordinary.next().unwrap_or(0)));
             continue;
         };
         let start = starts(job, source.workload.ranks as usize, (seed, *number), *arrives);

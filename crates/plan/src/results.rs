@@ -328,13 +328,24 @@ impl RunRecord {
     }
 }
 
-/// The record of a run; what only the plan knows is left empty.
-pub fn record(prepared: &Prepared, topology: &Topology, result: &RunResult, payload: PayloadName) -> RunRecord {
+/// The records of the plan's jobs, in their order.
+fn job_records(prepared: &Prepared, result: &RunResult) -> Vec<JobRecord> {
     let one = |listed: &Listed| match *listed {
         Listed::Job(number) => job_record(number, &prepared.jobs[number], result, prepared),
         Listed::Program(number) => program_record(number, result, prepared),
     };
-    let jobs: Vec<JobRecord> = prepared.listed.iter().map(one).collect();
+    prepared.listed.iter().map(one).collect()
+}
+
+/// Jobs without a workload: those of the network that come first.
+fn ordinary<'a>(prepared: &Prepared, result: &'a RunResult) -> impl Iterator<Item = &'a JobResult> {
+    let count = prepared.listed.iter().filter(|listed| matches!(listed, Listed::Job(_))).count();
+    result.jobs.iter().take(count)
+}
+
+/// The record of a run; what only the plan knows is left empty.
+pub fn record(prepared: &Prepared, topology: &Topology, result: &RunResult, payload: PayloadName) -> RunRecord {
+    let jobs = job_records(prepared, result);
     let mut systems: Vec<&str> = jobs.iter().map(|job| job.system).collect();
     systems.dedup();
     let lasting: Vec<&JobRecord> = jobs.iter().filter(|job| job.crashed_us.is_none()).collect();
@@ -353,8 +364,7 @@ pub fn record(prepared: &Prepared, topology: &Topology, result: &RunResult, payl
     let mut all = Tallies::default();
     result.tallies.iter().for_each(|tallies| all.add(tallies));
     let blocks = Percentiles::of(&all.block_times);
-    let ordinary = prepared.listed.iter().filter(|listed| matches!(listed, Listed::Job(_))).count();
-    let operations = Percentiles::exactly(result.jobs.iter().take(ordinary).flat_map(operation_times).collect());
+    let operations = Percentiles::exactly(ordinary(prepared, result).flat_map(operation_times).collect());
     RunRecord {
         series: None,
         system: systems.join("+"),
