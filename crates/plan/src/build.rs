@@ -180,7 +180,7 @@ fn expand(refuse: &Refuse<'_>, placed: Vec<PreparedJob>, numbered: &[(u64, Durat
             continue;
         };
         let start = starts(job, source.workload.ranks as usize, (seed, *number), *arrives);
-        let Lanes { program, jobs } = workload::lanes::lanes(refuse, job, expanded.jobs.len(), &start, *arrives)?;
+        let Lanes { program, jobs } = workload::lanes::lanes(refuse, (job, source), expanded.jobs.len(), &start, *arrives)?;
         expanded.schedules.extend(jobs.iter().map(driven));
         expanded.jobs.extend(jobs);
         expanded.listed.push(Listed::Program(expanded.programs.len()));

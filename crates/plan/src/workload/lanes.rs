@@ -82,8 +82,13 @@ struct Builder<'a> {
 ///
 /// # Errors
 /// [`PlanError`] where groups and hosts do not fit together, or a system refuses.
-pub fn lanes(refuse: &Refuse<'_>, head: &PreparedJob, first_job: usize, start: &[Instant], arrives: Duration) -> Result<Lanes, PlanError> {
-    let source = head.settings.workload.clone().unwrap_or_else(|| unreachable!("the job has a workload"));
+pub fn lanes(
+    refuse: &Refuse<'_>,
+    (head, source): (&PreparedJob, &Arc<Source>),
+    first_job: usize,
+    start: &[Instant],
+    arrives: Duration,
+) -> Result<Lanes, PlanError> {
     let (workload, flats) = (&source.workload, &source.checked.flats);
     let program_of: Vec<u32> = workload.program_of_ranks().into_iter().map(|program| program.unwrap_or(0)).collect();
     let steps = program_of.iter().fold(0usize, |sum, program| sum.saturating_add(flats[*program as usize].nodes.len()));
@@ -95,10 +100,10 @@ pub fn lanes(refuse: &Refuse<'_>, head: &PreparedJob, first_job: usize, start: &
     let mut builder = Builder {
         refuse,
         head,
-        source: &source,
+        source,
         links: Links { rate: common.local_rate.0, latency: common.local_latency.0 },
         scale: common.scale.0,
-        element_bytes: element_bytes(&source),
+        element_bytes: element_bytes(source),
         lanes: Vec::new(),
         names: Vec::new(),
         of_group: BTreeMap::new(),
@@ -147,6 +152,11 @@ fn element_bytes(source: &Source) -> Vec<u64> {
     bytes
 }
 
+/// Bytes of a vector where all are scaled: one at least.
+pub(super) fn scaled(bytes: u64, scale: f64) -> u64 {
+    if scale == 1.0 || bytes == 0 { bytes } else { ((bytes as f64 * scale).round() as u64).max(1) }
+}
+
 fn dtype_of(element_bytes: u64) -> DType {
     match element_bytes {
         1 => DType::U8,
@@ -162,7 +172,7 @@ impl Builder<'_> {
     }
 
     fn scaled(&self, bytes: u64) -> u64 {
-        if self.scale == 1.0 { bytes } else { ((bytes as f64 * self.scale).round() as u64).max(1) }
+        scaled(bytes, self.scale)
     }
 
     fn system_of(&self, group: u32) -> System {

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::critical;
 use super::exposed::{Stretch, divide};
-use super::lanes::PreparedProgram;
+use super::lanes::{PreparedProgram, scaled};
 use crate::Prepared;
 use crate::results::Percentiles;
 
@@ -111,10 +111,11 @@ pub(super) fn way_of(program: &PreparedProgram, rank: u32, step: u32) -> Option<
     let about = &program.job.ranks[rank as usize];
     let Step::Call(call) = program.job.programs[about.program as usize].steps[step as usize] else { return None };
     let ran = program.lanes[about.calls[call as usize].lane as usize].ran;
+    let scaled = |bytes| scaled(bytes, program.head.settings.common.scale.0);
     match &flat.nodes[step as usize].step {
         Node::Compute(_) => None,
-        Node::Collective(collective, _) => Some(((Some(collective.group), kind_number(collective.kind), ran), collective.bytes)),
-        Node::Send(transfer) | Node::Receive(transfer) => Some(((None, Kind::ALL.len() as u8, ran), transfer.bytes)),
+        Node::Collective(collective, _) => Some(((Some(collective.group), kind_number(collective.kind), ran), scaled(collective.bytes))),
+        Node::Send(transfer) | Node::Receive(transfer) => Some(((None, Kind::ALL.len() as u8, ran), scaled(transfer.bytes))),
     }
 }
 
