@@ -28,6 +28,7 @@ const DCQCN_LONG: &[&str] = &["jobs.0.congestion=dcqcn", MARKS, TRAFFIC, "jobs.0
 const TRAINS: &str = "jobs.0.iterations=2";
 const UNRELIABLE: &str = "jobs.0.reliable=false";
 const ADAPTIVE: &str = "jobs.0.timeout=adaptive";
+const WORKLOAD: &str = "jobs=[{ system = \"tree\", workload = \"tests/keys/hosts.toml\" }]";
 const TWO_JOBS: &str = "jobs.0.copies=2";
 
 /// `[network]`.
@@ -109,10 +110,10 @@ pub const PROCESSOR_KEYS: &[Key] = &[
 /// Keys of `[[jobs]]`, those of every job and those of all systems.
 pub const JOBS: &[Key] = &[
     ("file", &[bare("\"tests/keys/jobs.csv\"")]),
-    ("workload", &[bare("\"tests/keys/step.toml\"")]),
-    ("groups", &[bare("{ all = \"ring\" }")]),
-    ("local_rate", &[bare("\"10Gb/s\"")]),
-    ("local_latency", &[bare("\"3us\"")]),
+    ("workload", &[bare("\"tests/keys/step.toml\""), with(&[WORKLOAD], "\"tests/keys/step.toml\"")]),
+    ("groups", &[bare("{ all = \"ring\" }"), with(&[WORKLOAD], "{ all = \"ring\" }")]),
+    ("local_rate", &[bare("\"10Gb/s\""), with(&[WORKLOAD], "\"10Gb/s\"")]),
+    ("local_latency", &[bare("\"3us\""), with(&[WORKLOAD], "\"3us\"")]),
     ("copies", &[with(&["jobs.0.jobs_per_host=3"], "2")]),
     ("workers", &[with(&["jobs.0.placement=packed"], "10")]),
     ("servers", &[bare("2")]),
