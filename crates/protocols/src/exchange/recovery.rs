@@ -313,6 +313,10 @@ impl<P: Payload + ?Sized> ExchangeWorker<P> {
     pub(super) fn fail<T: Tx<ExchangeHeader, P>>(&mut self, suspect: Suspect, reason: FailureReason, tx: &mut T) {
         let sender = self.signature();
         self.end_job(sender.operation, suspect, reason, tx);
+        if reason == FailureReason::Mismatch {
+            // Ranks that disagree do not know either who has to do with whom.
+            (0..self.config.addresses.len() as u32).filter(|rank| *rank != self.config.rank.0).for_each(|rank| _ = self.peers.place(rank));
+        }
         self.tell_all(sender, suspect, None, tx);
     }
 
