@@ -47,6 +47,7 @@ BLOCKS: Mapping[str, Sequence[str]] = {
 #: The others: all packets of a short vector, link by link.
 LINKS: Mapping[str, Sequence[str]] = {
     "ring": (),
+    "exchange": (),
     "switchml": (),
     "netreduce": (),
     "machines": (),

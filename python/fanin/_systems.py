@@ -22,6 +22,7 @@ System: TypeAlias = Literal[
     "ps",
     "flare",
     "doubling",
+    "exchange",
 ]
 
 

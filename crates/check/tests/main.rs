@@ -9,6 +9,7 @@ mod canary_shared;
 mod canary_timers;
 mod doubling;
 mod elements;
+mod exchange;
 mod flare;
 mod flare_model;
 mod goodput;

@@ -19,6 +19,7 @@ mod canary_storm;
 mod common;
 mod connection;
 mod doubling;
+mod exchange;
 mod flare;
 mod flare_sparse;
 mod hostile;

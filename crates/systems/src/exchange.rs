@@ -98,6 +98,6 @@ mod tests {
 
     #[test]
     fn packets_begin_with_the_systems_number() {
-        comes_back(16, ExchangeHeader::Probe(Sender { operation: 87, rank: 5 }));
+        comes_back(16, ExchangeHeader::Probe(Sender { operation: 87, rank: 5 }, 3));
     }
 }

@@ -10,6 +10,7 @@
 //!
 //! | offset | bytes | field | |
 //! |---|---|---|---|
+//! | 1 | 1 | `digest` | of what all ranks must agree on: kind, root, length, operator and fingerprint of the collective |
 //! | 6 | 2 | `message` | which of the sender's messages in this operation |
 //! | 8 | 4 | `packet` | within the message |
 //! | 12 | 4 | `sequence` | of the channel to the receiver; begins anew with every operation |
@@ -21,8 +22,9 @@
 //! | 6 | 6 | `mask` | bit i: sequence `next` + 1 + i has arrived |
 //! | 12 | 4 | `next` | the first sequence that has not arrived |
 //!
-//! Done, ready, probe and alive end after bytes 6 and 7, which are zero (8 bytes). Byte 1 is zero, but for alive (`begun`: 1 where the sender
-//! runs the operation) and abort (`suspect_kind`: 0 unknown, 1 rank, 2 switch). Abort (12 bytes) goes on with the `suspect` in bytes 8-11.
+//! Done, ready, probe and alive end after bytes 6 and 7, which are zero (8 bytes). Byte 1 is the `digest` also in ready and probe; in alive it
+//! is `begun`: 1 where the sender runs the operation; in abort `suspect_kind`: 0 unknown, 1 rank, 2 switch; else zero. Abort (12 bytes) goes on
+//! with the `suspect` in bytes 8-11.
 
 use fanin_core::{Malformed, NodeId, PacketKind, Rank, Suspect, Wire};
 
@@ -51,6 +53,8 @@ pub struct Sender {
 /// A packet of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Data {
+    /// Of what all ranks must agree on.
+    pub digest: u8,
     /// Which of the sender's messages in this operation.
     pub message: u16,
     /// Within the message.
@@ -77,10 +81,10 @@ pub enum ExchangeHeader {
     },
     /// The operation is over at the sender: everything of it has arrived.
     Done(Sender),
-    /// The sender has begun the operation; what was turned away may come again.
-    Ready(Sender),
-    /// Are you there?
-    Probe(Sender),
+    /// The sender has begun the operation; what was turned away may come again. With what all ranks must agree on.
+    Ready(Sender, u8),
+    /// Are you there? With what all ranks must agree on.
+    Probe(Sender, u8),
     /// The sender is there.
     Alive {
         /// Who says so. The operation is the one that runs there, or comes next.
@@ -105,8 +109,8 @@ impl ExchangeHeader {
             ExchangeHeader::Partial(sender, _)
             | ExchangeHeader::Copy(sender, _)
             | ExchangeHeader::Done(sender)
-            | ExchangeHeader::Ready(sender)
-            | ExchangeHeader::Probe(sender)
+            | ExchangeHeader::Ready(sender, _)
+            | ExchangeHeader::Probe(sender, _)
             | ExchangeHeader::Ack { sender, .. }
             | ExchangeHeader::Alive { sender, .. }
             | ExchangeHeader::Abort { sender, .. } => sender,
@@ -119,8 +123,8 @@ impl ExchangeHeader {
             ExchangeHeader::Copy(..) => COPY,
             ExchangeHeader::Ack { .. } => ACK,
             ExchangeHeader::Done(_) => DONE,
-            ExchangeHeader::Ready(_) => READY,
-            ExchangeHeader::Probe(_) => PROBE,
+            ExchangeHeader::Ready(..) => READY,
+            ExchangeHeader::Probe(..) => PROBE,
             ExchangeHeader::Alive { .. } => ALIVE,
             ExchangeHeader::Abort { .. } => ABORT,
         }
@@ -166,14 +170,14 @@ impl Wire for ExchangeHeader {
         let Some(needed) = length_of(kind) else { return Err(Malformed::Field { name: "kind", value: kind.into() }) };
         let head = front(bytes, needed)?;
         let sender = Sender { operation: u16_at(head, 2), rank: u16_at(head, 4) };
-        require(head[1] == 0 || matches!(kind, ALIVE | ABORT), "reserved", head[1])?;
+        require(head[1] == 0 || !matches!(kind, ACK | DONE), "reserved", head[1])?;
         if !matches!(kind, PARTIAL | COPY | ACK) {
             let reserved = u16_at(head, 6);
             require(reserved == 0, "reserved", reserved)?;
         }
         let header = match kind {
             PARTIAL | COPY => {
-                let data = Data { message: u16_at(head, 6), packet: u32_at(head, 8), sequence: u32_at(head, 12) };
+                let data = Data { digest: head[1], message: u16_at(head, 6), packet: u32_at(head, 8), sequence: u32_at(head, 12) };
                 if kind == PARTIAL { ExchangeHeader::Partial(sender, data) } else { ExchangeHeader::Copy(sender, data) }
             }
             ACK => {
@@ -181,8 +185,8 @@ impl Wire for ExchangeHeader {
                 ExchangeHeader::Ack { sender, mask: AckMask::new(bits), next: u32_at(head, 12) }
             }
             DONE => ExchangeHeader::Done(sender),
-            READY => ExchangeHeader::Ready(sender),
-            PROBE => ExchangeHeader::Probe(sender),
+            READY => ExchangeHeader::Ready(sender, head[1]),
+            PROBE => ExchangeHeader::Probe(sender, head[1]),
             ALIVE => {
                 require(head[1] <= 1, "begun", head[1])?;
                 ExchangeHeader::Alive { sender, begun: head[1] == 1 }
@@ -202,6 +206,7 @@ impl Wire for ExchangeHeader {
         put(out, 4, sender.rank.to_le_bytes());
         match *self {
             ExchangeHeader::Partial(_, data) | ExchangeHeader::Copy(_, data) => {
+                out[1] = data.digest;
                 put(out, 6, data.message.to_le_bytes());
                 put(out, 8, data.packet.to_le_bytes());
                 put(out, 12, data.sequence.to_le_bytes());
@@ -221,7 +226,8 @@ impl Wire for ExchangeHeader {
                 out[1] = kind;
                 put(out, 8, name.to_le_bytes());
             }
-            ExchangeHeader::Done(_) | ExchangeHeader::Ready(_) | ExchangeHeader::Probe(_) => {}
+            ExchangeHeader::Ready(_, digest) | ExchangeHeader::Probe(_, digest) => out[1] = digest,
+            ExchangeHeader::Done(_) => {}
         }
         out.len()
     }
@@ -256,6 +262,7 @@ pub const LAYOUT: Layout = {
         ],
         block: None,
         fields: &[
+            Field::new("digest", 1, 1).of(&[1, 2, 5, 6]),
             Field::new("begun", 1, 1).of(&[7]),
             Field::new("suspect_kind", 1, 1).of(&[8]).named(SUSPECTS),
             Field::new("operation", 2, 2),
@@ -283,17 +290,17 @@ mod tests {
 
     #[test]
     fn golden_bytes() {
-        let data = Data { message: 0x0706, packet: 0x0b0a_0908, sequence: 0x0f0e_0d0c };
+        let data = Data { digest: 0x21, message: 0x0706, packet: 0x0b0a_0908, sequence: 0x0f0e_0d0c };
         let cases: [(ExchangeHeader, &[u8]); 9] = [
-            (ExchangeHeader::Partial(SENDER, data), &[1, 0, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]),
-            (ExchangeHeader::Copy(SENDER, data), &[2, 0, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]),
+            (ExchangeHeader::Partial(SENDER, data), &[1, 0x21, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]),
+            (ExchangeHeader::Copy(SENDER, data), &[2, 0x21, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]),
             (
                 ExchangeHeader::Ack { sender: SENDER, mask: AckMask::new(0x0b0a_0908_0706), next: 0x0f0e_0d0c },
                 &[3, 0, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15],
             ),
             (ExchangeHeader::Done(SENDER), &[4, 0, 2, 3, 4, 5, 0, 0]),
-            (ExchangeHeader::Ready(SENDER), &[5, 0, 2, 3, 4, 5, 0, 0]),
-            (ExchangeHeader::Probe(SENDER), &[6, 0, 2, 3, 4, 5, 0, 0]),
+            (ExchangeHeader::Ready(SENDER, 0x21), &[5, 0x21, 2, 3, 4, 5, 0, 0]),
+            (ExchangeHeader::Probe(SENDER, 0x22), &[6, 0x22, 2, 3, 4, 5, 0, 0]),
             (ExchangeHeader::Alive { sender: SENDER, begun: true }, &[7, 1, 2, 3, 4, 5, 0, 0]),
             (ExchangeHeader::Abort { sender: SENDER, suspect: Suspect::Switch(NodeId(3)) }, &[8, 2, 2, 3, 4, 5, 0, 0, 3, 0, 0, 0]),
             (ExchangeHeader::Abort { sender: SENDER, suspect: Suspect::Unknown }, &[8, 0, 2, 3, 4, 5, 0, 0, 0, 0, 0, 0]),
@@ -314,7 +321,7 @@ mod tests {
         assert_eq!(error(&[0; 16]), Malformed::Field { name: "kind", value: 0 });
         assert_eq!(error(&[9; 16]), Malformed::Field { name: "kind", value: 9 });
         assert_eq!(error(&[1, 0, 0, 0, 0, 0, 0, 0]), Malformed::Truncated { needed: 16, got: 8 });
-        assert_eq!(error(&[1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]), Malformed::Field { name: "reserved", value: 1 });
+        assert_eq!(error(&[3, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]), Malformed::Field { name: "reserved", value: 1 });
         assert_eq!(error(&[4, 0, 0, 0, 0, 0, 0, 1]), Malformed::Field { name: "reserved", value: 256 });
         assert_eq!(error(&[7, 2, 0, 0, 0, 0, 0, 0]), Malformed::Field { name: "begun", value: 2 });
         assert_eq!(error(&[8, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]), Malformed::Field { name: "suspect_kind", value: 3 });

@@ -8,6 +8,7 @@ use common::{reads_back, seeded, survives, suspects};
 use fanin_core::{Address, BlockExponent, FlowLabel, IndexCoding, JobId, Malformed, NodeId, PortId, Rank, Role, TrafficClass, Via};
 use fanin_wire::atp::{AggregatorName, AtpFlags, AtpHeader, FragmentId, NextRound, RankSet, Waited};
 use fanin_wire::canary::{CanaryHeader, CanaryId, PartialSum};
+use fanin_wire::exchange::{Data, ExchangeHeader, Sender};
 use fanin_wire::flare::{FlareBlock, FlareHeader, Part};
 use fanin_wire::hop::HopHeader;
 use fanin_wire::link::LinkHeader;
@@ -143,6 +144,21 @@ fn ring_headers() -> impl Strategy<Value = RingHeader> {
         any::<(u16, u16, u32)>().prop_map(|(operation, step, rank)| RingHeader::StepDone { operation, step, rank: Rank(rank) }),
         any::<(u16, u16)>().prop_map(|(operation, step)| RingHeader::Go { operation, step }),
         (any::<u16>(), suspects()).prop_map(|(operation, suspect)| RingHeader::Abort { operation, suspect }),
+    ]
+}
+
+fn exchange_headers() -> impl Strategy<Value = ExchangeHeader> {
+    let sender = || any::<(u16, u16)>().prop_map(|(operation, rank)| Sender { operation, rank });
+    let data = || any::<(u8, u16, u32, u32)>().prop_map(|(digest, message, packet, sequence)| Data { digest, message, packet, sequence });
+    prop_oneof![
+        (sender(), data()).prop_map(|(sender, data)| ExchangeHeader::Partial(sender, data)),
+        (sender(), data()).prop_map(|(sender, data)| ExchangeHeader::Copy(sender, data)),
+        (sender(), any::<(u64, u32)>()).prop_map(|(sender, (mask, next))| ExchangeHeader::Ack { sender, mask: AckMask::new(mask), next }),
+        sender().prop_map(ExchangeHeader::Done),
+        (sender(), any::<u8>()).prop_map(|(sender, digest)| ExchangeHeader::Ready(sender, digest)),
+        (sender(), any::<u8>()).prop_map(|(sender, digest)| ExchangeHeader::Probe(sender, digest)),
+        (sender(), any::<bool>()).prop_map(|(sender, begun)| ExchangeHeader::Alive { sender, begun }),
+        (sender(), suspects()).prop_map(|(sender, suspect)| ExchangeHeader::Abort { sender, suspect }),
     ]
 }
 
@@ -378,6 +394,7 @@ fn leads_back(bytes: &[u8]) {
     reads_back::<AtpHeader>(bytes);
     reads_back::<NetReduceHeader>(bytes);
     reads_back::<LinkHeader>(bytes);
+    reads_back::<ExchangeHeader>(bytes);
     if let Ok((header, length)) = HopHeader::parse(bytes) {
         let mut out = [0; HopHeader::MAX_LEN];
         assert_eq!(header.emit(&mut out), length);
@@ -409,6 +426,11 @@ proptest! {
 
     #[test]
     fn sharp_headers_survive(header in sharp_headers()) {
+        survives(header);
+    }
+
+    #[test]
+    fn exchange_headers_survive(header in exchange_headers()) {
         survives(header);
     }
 

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use fanin_core::map::Neighbour;
 use fanin_core::payload::{CensusPairs, Density};
 use fanin_core::{
-    Address, Body, Collective, Egress, Event, Failure, Ingress, Instant, JobId, JobNodes, NetworkMap, Node, NodeId, OpError, OperationId,
-    Pair, Piece, PortId, Rank, Route, SharedNode, Tx, Via, Worker,
+    Address, Body, Collective, CollectiveKind, Egress, Event, Failure, Ingress, Instant, JobId, JobNodes, NetworkMap, Node, NodeId,
+    OpError, OperationId, Pair, Piece, PortId, Rank, Route, SharedNode, Tx, Via, Worker,
 };
 use fanin_systems::{AnyHeader, AnyNode, JobSpec};
 
@@ -21,6 +21,8 @@ struct Job<Op> {
     density: Option<Density>,
     /// Of each of its operations.
     elements: Vec<u64>,
+    /// The same; allreduces where nothing is said.
+    kinds: Vec<CollectiveKind>,
     /// Its workers are the nodes from this one on.
     first: usize,
     workers: usize,
@@ -74,6 +76,7 @@ impl<P: Modelled + ?Sized> Layout<P> {
                 vectors: Vectors { job: job.spec.id, op: job.spec.op.clone(), element_bytes: job.spec.element_bytes },
                 density: None,
                 elements: job.elements.to_vec(),
+                kinds: Vec::new(),
                 first: nodes.len(),
                 workers: job.nodes.workers.len(),
             });
@@ -141,6 +144,35 @@ impl<P: Modelled + ?Sized> Layout<P> {
     /// The job's vectors have pairs at some indices only.
     pub fn make_sparse(&mut self, job: usize, density: Density) {
         self.jobs[job].density = Some(density);
+    }
+
+    /// The job's operations are of these kinds.
+    pub fn set_kinds(&mut self, job: usize, kinds: Vec<CollectiveKind>) {
+        self.jobs[job].kinds = kinds;
+    }
+
+    fn kind(&self, job: usize, operation: usize) -> CollectiveKind {
+        self.jobs[job].kinds.get(operation).copied().unwrap_or_default()
+    }
+
+    /// Length of a share of an operation's vector.
+    fn share_elements(&self, job: usize, operation: usize) -> u64 {
+        let Job { elements, workers, .. } = &self.jobs[job];
+        elements[operation] / u64::from(self.kind(job, operation).shares(*workers as u32))
+    }
+
+    /// How many elements an operation gives to a rank.
+    fn received(&self, job: usize, operation: usize, rank: Rank) -> u64 {
+        let kind = self.kind(job, operation);
+        let shares = (0..kind.shares(self.jobs[job].workers as u32)).filter(|share| kind.receives(rank, *share));
+        shares.count() as u64 * self.share_elements(job, operation)
+    }
+
+    /// The share that a piece lies in, with the operation's kind; `None` where it lies in two.
+    fn share_of(&self, job: usize, piece: Piece) -> Option<(CollectiveKind, u32)> {
+        let (operation, length) = (piece.operation.index(), self.share_elements(job, piece.operation.index()).max(1));
+        let share = piece.start / length;
+        (piece.end().saturating_sub(1) / length == share).then_some((self.kind(job, operation), share as u32))
     }
 
     /// What all elements of a piece are worked on by, where vectors are dense.
@@ -240,7 +272,7 @@ fn submit<P: Modelled + ?Sized>(layout: &Layout<P>, state: &mut State<P>, worker
     let operation = OperationId(results.begun as u32);
     let (begun, ended, ended_without) = (results.begun + 1, results.ended, std::mem::take(&mut results.ended_without));
     *results = Results { begun, ended, ended_without, ..Results::default() };
-    let collective = Collective::allreduce(operation, elements);
+    let collective = Collective { kind: layout.kind(job, operation.index()), ..Collective::allreduce(operation, elements) };
     call(layout, state, (worker, job), layout.now(), |node, now, tx| node.submit(now, collective, tx));
 }
 
@@ -289,13 +321,17 @@ fn call<P: Modelled + ?Sized>(
 fn finish<P: Modelled + ?Sized>(layout: &Layout<P>, state: &mut State<P>, worker: usize, result: Result<(), Failure>) {
     let job = layout.job_of(worker).expect("a worker is of one job");
     let results = &mut state.results[worker];
-    let elements = layout.jobs[job].elements[results.ended];
+    let operation = results.ended;
+    let elements = layout.received(job, operation, layout.rank_of(worker));
     results.ended += 1;
     let delivered = results.delivered_elements;
     match result {
         Err(failure) if state.may_give_up(layout, worker, &failure) => state.results[worker].has_given_up = true,
         Err(failure) => state.blame(|| format!("worker {worker} failed: {failure}")),
         Ok(()) if delivered != elements => state.blame(|| format!("worker {worker} completed with {delivered} of {elements} elements")),
+        Ok(()) if layout.kind(job, operation) == CollectiveKind::Barrier && !state.have_begun(layout.workers_of(job), operation) => {
+            state.blame(|| format!("worker {worker} left a barrier to which not all have come"));
+        }
         Ok(()) => {
             let without = std::mem::take(&mut state.results[worker].without);
             state.results[worker].ended_without.push(without);
@@ -456,7 +492,13 @@ impl<P: Modelled + ?Sized> Tx<AnyHeader, P> for Lent<'_, P> {
         let payload = self.payload(body)?;
         self.check_length(piece, payload.borrow())?;
         let without = &self.running(piece)?.without;
-        if payload != P::sum(self.layout.dense(self.job)?, self.layout.ranks(self.job, without), piece)? {
+        let Some((kind, share)) = self.layout.share_of(self.job, piece).filter(|(kind, share)| kind.receives(self.rank(), *share)) else {
+            let (worker, piece) = (self.index, piece.index);
+            self.blame(format!("worker {worker}: piece {piece} lies in two shares, or is not for it"));
+            return Err(OpError::NoVector);
+        };
+        let ranks = self.layout.ranks(self.job, without).filter(|rank| kind.contributes(*rank, share));
+        if payload != P::sum(self.layout.dense(self.job)?, ranks, piece)? {
             let what = format!("worker {}: piece {} is not the sum of all contributions without {without:?}", self.index, piece.index);
             self.blame(what);
         }

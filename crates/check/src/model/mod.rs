@@ -6,7 +6,8 @@
 //! present ([`AnyNode::rebase`]), so time that has passed makes no difference.
 //!
 //! Packets carry census weights or, for systems that look into them, real elements ([`NetworkModel::carrying`]); vectors of elements are dense,
-//! or sparse ([`NetworkModel::with_pairs`]).
+//! or sparse ([`NetworkModel::with_pairs`]). Operations are allreduces, or of any kind ([`NetworkModel::with_kinds`]): then nobody may leave a
+//! barrier to which not all have come.
 //!
 //! Packets that aggregators may absorb on their way go from switch to switch, by any of the shortest paths.
 //!
@@ -19,7 +20,7 @@ mod payload;
 mod state;
 
 use fanin_core::payload::Density;
-use fanin_core::{Census, Duration, Instant, NetworkMap, Node, PacketKind};
+use fanin_core::{Census, CollectiveKind, Duration, Instant, NetworkMap, Node, PacketKind};
 use fanin_systems::{AnyNode, BuildError, JobSpec, build, shared};
 use stateright::{Model, Property};
 
@@ -150,6 +151,15 @@ impl<P: Modelled + ?Sized> NetworkModel<P> {
             jobs_end: false,
             may_be_lost: |_| true,
         })
+    }
+
+    /// The operations of a job are of these kinds, in turn; they are allreduces otherwise. Vectors are as long as all shares together.
+    ///
+    /// # Panics
+    /// Where there is no such job: they are numbered as they were given.
+    pub fn with_kinds(mut self, job: usize, kinds: &[CollectiveKind]) -> Self {
+        self.layout.set_kinds(job, kinds.to_vec());
+        self
     }
 
     /// Without the hop sequence: the nodes see every repeat.

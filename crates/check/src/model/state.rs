@@ -136,6 +136,11 @@ impl<P: Modelled + ?Sized> State<P> {
         }
     }
 
+    /// Whether all these workers have begun an operation.
+    pub(super) fn have_begun(&self, mut workers: std::ops::Range<usize>, operation: usize) -> bool {
+        workers.all(|worker| self.results[worker].begun > operation)
+    }
+
     /// Whether a switch still has something of a job that is over.
     pub(super) fn remembers(&self, job: JobId) -> bool {
         self.nodes.iter().any(|node| match node {

@@ -1,5 +1,6 @@
 //! Which messages a rank sends and gets in a collective.
 
+use fanin_core::hash::mix;
 use fanin_core::{Collective, CollectiveKind};
 
 use crate::shared::chunks::Chunks;
@@ -13,8 +14,31 @@ pub(super) enum Apply {
     FoldLast,
     /// It is final.
     Store,
-    /// It carries nothing.
+    /// It carries nothing. This rank's next message, which says that all of the rounds before have come, goes when they have.
     Meet,
+}
+
+impl Apply {
+    /// Whether such packets carry what is final, or nothing; else partial sums.
+    #[inline]
+    pub fn is_copy(self) -> bool {
+        matches!(self, Apply::Store | Apply::Meet)
+    }
+}
+
+/// What ranks must agree on, in 8 bits: those that do not find each other out by the first packet, but for one in 256.
+pub(super) fn digest(collective: &Collective) -> u8 {
+    let (kind, root) = match collective.kind {
+        CollectiveKind::Allreduce => (0, 0),
+        CollectiveKind::ReduceScatter => (1, 0),
+        CollectiveKind::AllGather => (2, 0),
+        CollectiveKind::AllToAll { workers } => (3, workers),
+        CollectiveKind::Barrier => (4, 0),
+        CollectiveKind::Reduce { root } => (5, root.0),
+        CollectiveKind::Broadcast { root } => (6, root.0),
+    };
+    let words = [u64::from(root), collective.elements, u64::from(collective.op), u64::from(collective.fingerprint)];
+    words.into_iter().fold(kind, mix) as u8
 }
 
 /// A message that comes.
@@ -158,7 +182,7 @@ impl Schedule {
             }
             CollectiveKind::Barrier => {
                 let from = self.other(self.workers - (1 << message) % self.workers);
-                Incoming { from, chunk: 0, apply: Apply::Meet, next: next(self.sends()) }
+                Incoming { from, chunk: 0, apply: Apply::Meet, next: None }
             }
         }
     }
@@ -172,6 +196,16 @@ impl Schedule {
             CollectiveKind::Allreduce | CollectiveKind::ReduceScatter if self.workers == 1 => Some(0),
             CollectiveKind::Reduce { .. } if self.workers == 1 => Some(0),
             _ => None,
+        }
+    }
+
+    /// Whether messages bring this rank a result, or in a barrier word of all others: not where it is the root of a broadcast, and not in a
+    /// reduce whose root is another one.
+    pub(super) fn gets_result(&self) -> bool {
+        match self.kind {
+            CollectiveKind::Reduce { root } => root.0 == self.rank,
+            CollectiveKind::Broadcast { root } => root.0 != self.rank,
+            _ => true,
         }
     }
 

@@ -11,9 +11,10 @@
 //! Broadcasts of two are transfers: a send and its receive.
 //!
 //! ## Messages
-//! Each rank knows from kind, number of ranks and its own which messages it sends and which come, so that packets name message and packet only.
+//! Each rank knows from kind, number of ranks and its own which messages it sends and which come, so that packets name message and packet only;
+//! and what all must agree on, in 8 bits.
 //! A packet of a message that another one must come before (a ring's next step) is sent when the packet of the same number is here, not
-//! when all of the message is: every piece travels by itself.
+//! when all of the message is: every piece travels by itself. In a barrier it waits for the messages of all rounds before, too: it tells of them.
 //!
 //! Sending again from the output is safe, for the reason that is told at [`ring`](crate::ring): where a piece of the output is overwritten, the
 //! packet that left it before has been taken.

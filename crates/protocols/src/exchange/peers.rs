@@ -34,8 +34,8 @@ pub(super) struct Peer {
     pub awaited: u32,
     /// The newest operation that it has begun, as far as it said so.
     pub ready: Option<u16>,
-    /// It was sent away: it is to be told when the operation begins.
-    pub turned_away: bool,
+    /// It was sent away with packets of this operation: it is to be told when that begins.
+    pub turned_away: Option<u16>,
     /// It has said that it is there, but has not begun the running operation.
     pub is_behind: bool,
     pub watch: Watch,
@@ -80,7 +80,7 @@ impl Peers {
             owed_at: None,
             awaited: 0,
             ready: None,
-            turned_away: false,
+            turned_away: None,
             is_behind: false,
             watch: Watch::default(),
         });

@@ -16,12 +16,15 @@ const BEHIND_PATIENCES: u64 = STANDSTILL_PATIENCES - 1;
 impl<P: Payload + ?Sized> ExchangeWorker<P> {
     /// There is no vector to put the packet into.
     #[cold]
-    pub(super) fn turn_away<T: Tx<ExchangeHeader, P>>(&mut self, sender: Sender, tx: &mut T) {
+    pub(super) fn turn_away<T: Tx<ExchangeHeader, P>>(&mut self, sender: Sender, digest: u8, tx: &mut T) {
         if self.abort_answered(sender, tx) {
             return;
         }
         let (own, rank) = (self.signature(), u32::from(sender.rank));
         if newer16(self.ledger.next().0 as u16, sender.operation) {
+            if self.is_other_call(sender, digest, tx) {
+                return;
+            }
             // It was all here when that operation ended: only the acknowledgement was lost.
             tx.note(Event::Dropped(DropReason::Stale));
             if self.config.reliability.reliable && !self.planted.is_silent_when_done() {
@@ -31,10 +34,21 @@ impl<P: Payload + ?Sized> ExchangeWorker<P> {
         }
         tx.note(Event::Dropped(DropReason::NotReady));
         let place = self.peers.place(rank);
-        self.peers.all[place].turned_away = true;
+        self.peers.all[place].turned_away = Some(sender.operation);
         if self.config.reliability.reliable {
             self.say_alive(rank, tx);
         }
+    }
+
+    /// Whether a rank does something else than was begun here last, under the same number. Then the job has failed, and all are told.
+    fn is_other_call<T: Tx<ExchangeHeader, P>>(&mut self, sender: Sender, digest: u8, tx: &mut T) -> bool {
+        let has_begun = self.schedule.is_some() && sender.operation == self.rest.operation;
+        let other = has_begun && digest != self.rest.digest;
+        if other {
+            self.peers.place(u32::from(sender.rank));
+            self.mismatch(sender, tx);
+        }
+        other
     }
 
     fn say_alive<T: Tx<ExchangeHeader, P>>(&self, rank: u32, tx: &mut T) {
@@ -106,6 +120,8 @@ impl<P: Payload + ?Sized> ExchangeWorker<P> {
         if mask != 0 {
             self.resend_lost(now, place, next.wrapping_add(1 + mask.ilog2()), tx);
         }
+        // What has been measured may make timeouts shorter; and in a stall the next packet goes at once.
+        self.due = self.peers.all[place].sent.resend_at().map_or(self.due, |at| at.min(self.due));
         self.pump(now, tx);
         self.finish_if_done();
     }
@@ -135,14 +151,15 @@ impl<P: Payload + ?Sized> ExchangeWorker<P> {
     }
 
     /// A rank has begun an operation. What it turned away comes again at once; without loss recovery it comes only now.
-    pub(super) fn on_ready<T: Tx<ExchangeHeader, P>>(&mut self, now: Instant, sender: Sender, tx: &mut T) {
-        if self.abort_answered(sender, tx) {
+    pub(super) fn on_ready<T: Tx<ExchangeHeader, P>>(&mut self, now: Instant, sender: Sender, digest: u8, tx: &mut T) {
+        if self.abort_answered(sender, tx) || self.is_other_call(sender, digest, tx) {
             return;
         }
         let place = self.peers.place(u32::from(sender.rank));
-        let peer = &mut self.peers.all[place];
+        let (own, peer) = (self.signature().operation, &mut self.peers.all[place]);
         peer.watch.on_heard(now);
-        if peer.ready.is_none_or(|newest| newer16(sender.operation, newest)) {
+        // One that was told long ago is no measure: after half of all numbers it would seem the newer one.
+        if !newer16(own, sender.operation) {
             peer.ready = Some(sender.operation);
         }
         if self.running_peer(sender).is_some() && self.config.reliability.reliable {
@@ -202,8 +219,8 @@ impl<P: Payload + ?Sized> ExchangeWorker<P> {
 /// Who is there.
 impl<P: Payload + ?Sized> ExchangeWorker<P> {
     /// A rank asks whether this one is there.
-    pub(super) fn on_probe<T: Tx<ExchangeHeader, P>>(&mut self, sender: Sender, tx: &mut T) {
-        if !self.abort_answered(sender, tx) {
+    pub(super) fn on_probe<T: Tx<ExchangeHeader, P>>(&mut self, sender: Sender, digest: u8, tx: &mut T) {
+        if !self.abort_answered(sender, tx) && !self.is_other_call(sender, digest, tx) {
             self.say_alive(u32::from(sender.rank), tx);
         }
     }
@@ -218,6 +235,10 @@ impl<P: Payload + ?Sized> ExchangeWorker<P> {
         peer.is_behind = sender.operation == own && !begun;
         if peer.is_behind || newer16(own, sender.operation) {
             peer.sent.on_alive(now);
+        }
+        if peer.is_behind && self.ledger.running().is_some() {
+            // Who keeps others waiting is named sooner than nobody.
+            self.due = self.due.min(self.give_up_at().0);
         }
     }
 
@@ -266,7 +287,7 @@ impl<P: Payload + ?Sized> ExchangeWorker<P> {
                 if peer.awaited > 0 && peer.watch.ask_at(since, patience) <= now {
                     peer.watch.on_asked(now);
                     let rank = peer.rank.0;
-                    tx.send(self.to_rank(rank), &ExchangeHeader::Probe(self.signature()), Body::Empty);
+                    tx.send(self.to_rank(rank), &ExchangeHeader::Probe(self.signature(), self.rest.digest), Body::Empty);
                 }
             }
         }
@@ -292,6 +313,10 @@ impl<P: Payload + ?Sized> ExchangeWorker<P> {
     pub(super) fn fail<T: Tx<ExchangeHeader, P>>(&mut self, suspect: Suspect, reason: FailureReason, tx: &mut T) {
         let sender = self.signature();
         self.end_job(sender.operation, suspect, reason, tx);
+        if reason == FailureReason::Mismatch {
+            // Ranks that disagree do not know either who has to do with whom.
+            (0..self.config.addresses.len() as u32).filter(|rank| *rank != self.config.rank.0).for_each(|rank| _ = self.peers.place(rank));
+        }
         self.tell_all(sender, suspect, None, tx);
     }
 
@@ -303,7 +328,9 @@ impl<P: Payload + ?Sized> ExchangeWorker<P> {
 
     /// Ends the job. The running operation fails; but where only acknowledgements are missing, the caller has what it asked for.
     fn end_job<T: Tx<ExchangeHeader, P>>(&mut self, operation: u16, suspect: Suspect, reason: FailureReason, tx: &mut T) {
-        let whole = self.rest.receives == 0 && matches!(reason, FailureReason::NoProgress | FailureReason::PeerAborted);
+        // Whose part is but to send or to pass on knows by acknowledgements alone that it is done.
+        let gets_result = self.schedule.is_some_and(|schedule| schedule.gets_result());
+        let whole = gets_result && self.rest.receives == 0 && matches!(reason, FailureReason::NoProgress | FailureReason::PeerAborted);
         let mut told = false;
         if whole {
             self.ledger.complete();

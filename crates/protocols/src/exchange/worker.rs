@@ -9,7 +9,7 @@ use fanin_core::{
 use fanin_wire::exchange::{Data, ExchangeHeader, Sender};
 
 use super::config::ExchangeWorkerConfig;
-use super::geometry::{Apply, Incoming, Schedule};
+use super::geometry::{Apply, Incoming, Schedule, digest};
 use super::peers::{Hop, Peers};
 use super::planted::Planted;
 use crate::shared::chunks::Chunks;
@@ -22,6 +22,8 @@ use crate::shared::state::node_state;
 pub(super) struct Rest {
     /// Low 16 bits of the operation's number.
     pub operation: u16,
+    /// What all ranks must agree on.
+    pub digest: u8,
     /// The next packet of this rank's own: its message, and its number there.
     own: Hop,
     /// Messages that this rank sends.
@@ -31,6 +33,8 @@ pub(super) struct Rest {
     pub sends: u32,
     /// The highest message of which a packet has come.
     pub reached: u16,
+    /// In a barrier: bit m is set where message m has come.
+    met: u32,
 }
 
 /// A worker of a job whose hosts send each other messages.
@@ -140,7 +144,7 @@ impl<P: Payload + ?Sized> ExchangeWorker<P> {
             Some(piece) => Body::Output(piece),
         };
         let sender = Sender { operation: self.rest.operation, rank: self.config.rank.0 as u16 };
-        let data = Data { message: hop.message, packet: hop.packet, sequence };
+        let data = Data { digest: self.rest.digest, message: hop.message, packet: hop.packet, sequence };
         let header = if outgoing.copy { ExchangeHeader::Copy(sender, data) } else { ExchangeHeader::Partial(sender, data) };
         tx.send(self.to_rank(outgoing.to), &header, body);
     }
@@ -180,7 +184,7 @@ impl<P: Payload + ?Sized> ExchangeWorker<P> {
             let to = schedule.outgoing(u32::from(hop.message)).to;
             let place = self.peers.place(to);
             let peer = &self.peers.all[place];
-            let may = if reliable { peer.sent.has_room() } else { peer.ready.is_some_and(|newest| !newer16(self.rest.operation, newest)) };
+            let may = if reliable { peer.sent.has_room() } else { peer.ready == Some(self.rest.operation) };
             if !may || !tx.room(self.to_rank(to)) {
                 return;
             }
@@ -204,12 +208,26 @@ impl<P: Payload + ?Sized> ExchangeWorker<P> {
 
 /// Receiving.
 impl<P: Payload + ?Sized> ExchangeWorker<P> {
-    fn on_data<T: Tx<ExchangeHeader, P>>(&mut self, now: Instant, from: Ingress, sender: Sender, data: Data, payload: &P, tx: &mut T) {
+    fn on_data<T: Tx<ExchangeHeader, P>>(
+        &mut self,
+        now: Instant,
+        from: Ingress,
+        header: &ExchangeHeader,
+        data: Data,
+        payload: &P,
+        tx: &mut T,
+    ) {
+        let sender = header.sender();
         let Some(schedule) = self.schedule.filter(|_| self.ledger.running().is_some() && sender.operation == self.rest.operation) else {
-            return self.turn_away(sender, tx);
+            return self.turn_away(sender, data.digest, tx);
         };
         let place = self.peers.place(u32::from(sender.rank));
-        self.peers.all[place].watch.on_heard(now);
+        let peer = &mut self.peers.all[place];
+        peer.watch.on_heard(now);
+        peer.is_behind = false;
+        if data.digest != self.rest.digest {
+            return self.mismatch(sender, tx);
+        }
         let reliable = self.config.reliability.reliable;
         if reliable && !self.planted.takes_twice() && !self.is_new_packet(place, data.sequence, tx) {
             return;
@@ -220,17 +238,18 @@ impl<P: Payload + ?Sized> ExchangeWorker<P> {
         }
         let incoming = schedule.incoming(message);
         let count = schedule.packets(&self.chunks, incoming.chunk);
-        if self.config.addresses[incoming.from as usize] != from.source || data.packet >= count || self.rest.receives == 0 {
-            return self.mismatch(sender, tx);
-        }
-        if !self.store(incoming, data.packet, payload, tx) {
+        let fits = incoming.apply.is_copy() == matches!(header, ExchangeHeader::Copy(..)) && data.packet < count && self.rest.receives > 0;
+        if !fits || self.config.addresses[incoming.from as usize] != from.source || !self.store(incoming, data.packet, payload, tx) {
             return self.mismatch(sender, tx);
         }
         self.rest.receives -= 1;
         self.rest.reached = self.rest.reached.max(data.message);
         self.progress_at = now;
         self.peers.all[place].awaited = self.peers.all[place].awaited.saturating_sub(1);
-        if let Some(message) = incoming.next {
+        if incoming.apply == Apply::Meet {
+            self.meet(data.message);
+            self.pump(now, tx);
+        } else if let Some(message) = incoming.next {
             self.forwards.push_back(Hop { message, packet: data.packet });
             self.pump(now, tx);
         }
@@ -239,6 +258,15 @@ impl<P: Payload + ?Sized> ExchangeWorker<P> {
             self.on_accepted(now, place, data.sequence, last, tx);
         }
         self.finish_if_done();
+    }
+
+    /// A barrier's message has come. The next one that this rank sends tells of all messages up to here, so it waits also for those that come out
+    /// of order.
+    fn meet(&mut self, message: u16) {
+        let before = self.rest.met.trailing_ones();
+        self.rest.met |= 1 << message;
+        let rounds = before + 1..self.rest.messages.min(self.rest.met.trailing_ones() + 1);
+        self.forwards.extend(rounds.map(|message| Hop { message: message as u16, packet: 0 }));
     }
 
     /// Adds or stores a packet. False where it does not fit.
@@ -258,7 +286,7 @@ impl<P: Payload + ?Sized> ExchangeWorker<P> {
 
     /// The packet fits nothing here: ranks disagree about the operation.
     #[cold]
-    fn mismatch<T: Tx<ExchangeHeader, P>>(&mut self, sender: Sender, tx: &mut T) {
+    pub(super) fn mismatch<T: Tx<ExchangeHeader, P>>(&mut self, sender: Sender, tx: &mut T) {
         tx.note(Event::Dropped(DropReason::Mismatch));
         self.fail(Suspect::Rank(fanin_core::Rank(sender.rank.into())), FailureReason::Mismatch, tx);
     }
@@ -283,10 +311,9 @@ impl<P: Payload + ?Sized> ExchangeWorker<P> {
     }
 
     /// Sets up an operation that has been accepted.
-    fn begin<T: Tx<ExchangeHeader, P>>(&mut self, now: Instant, operation: OperationId, schedule: Schedule, tx: &mut T) {
+    fn begin<T: Tx<ExchangeHeader, P>>(&mut self, now: Instant, schedule: Schedule, tx: &mut T) {
         self.peers.begin();
-        self.forwards.clear();
-        self.rest = Rest { operation: operation.0 as u16, messages: schedule.sends(), ..Rest::default() };
+        self.rest.messages = schedule.sends();
         for message in 0..schedule.sends() {
             let outgoing = schedule.outgoing(message);
             self.rest.sends += schedule.packets(&self.chunks, outgoing.chunk);
@@ -298,10 +325,11 @@ impl<P: Payload + ?Sized> ExchangeWorker<P> {
             self.peers.all[place].awaited += count;
         }
         (self.progress_at, self.due) = (now, self.patience_first(now));
-        let ready = ExchangeHeader::Ready(self.signature());
+        let ready = ExchangeHeader::Ready(self.signature(), self.rest.digest);
         for place in 0..self.peers.all.len() {
             let peer = &mut self.peers.all[place];
-            let turned_away = std::mem::take(&mut peer.turned_away);
+            // What was sent away may be of an operation behind this one.
+            let turned_away = peer.turned_away.take_if(|wanted| !newer16(*wanted, self.rest.operation)).is_some();
             let (rank, awaited) = (peer.rank.0, peer.awaited > 0);
             if turned_away || awaited && !self.config.reliability.reliable {
                 tx.send(self.to_rank(rank), &ready, Body::Empty);
@@ -321,11 +349,11 @@ impl<P: Payload + ?Sized> Node<P> for ExchangeWorker<P> {
             return tx.note(Event::Dropped(DropReason::NotAMember));
         }
         match *header {
-            ExchangeHeader::Partial(_, data) | ExchangeHeader::Copy(_, data) => self.on_data(now, from, sender, data, payload, tx),
+            ExchangeHeader::Partial(_, data) | ExchangeHeader::Copy(_, data) => self.on_data(now, from, header, data, payload, tx),
             ExchangeHeader::Ack { mask, next, .. } => self.on_ack(now, sender, next, mask.bits(), tx),
             ExchangeHeader::Done(_) => self.on_done(now, sender, tx),
-            ExchangeHeader::Ready(_) => self.on_ready(now, sender, tx),
-            ExchangeHeader::Probe(_) => self.on_probe(sender, tx),
+            ExchangeHeader::Ready(_, digest) => self.on_ready(now, sender, digest, tx),
+            ExchangeHeader::Probe(_, digest) => self.on_probe(sender, digest, tx),
             ExchangeHeader::Alive { begun, .. } => self.on_alive(now, sender, begun, tx),
             ExchangeHeader::Abort { suspect, .. } => self.on_abort(sender, suspect, tx),
         }
@@ -368,6 +396,8 @@ impl<P: Payload + ?Sized> Worker<P> for ExchangeWorker<P> {
             return;
         }
         (self.schedule, self.chunks) = (Some(schedule), chunks);
+        self.forwards.clear();
+        self.rest = Rest { operation: collective.operation.0 as u16, digest: digest(&collective), ..Rest::default() };
         if !self.keep(&schedule, tx) {
             return self.fail(Suspect::Rank(self.config.rank), FailureReason::Mismatch, tx);
         }
@@ -375,7 +405,7 @@ impl<P: Payload + ?Sized> Worker<P> for ExchangeWorker<P> {
             self.ledger.complete();
             return;
         }
-        self.begin(now, collective.operation, schedule, tx);
+        self.begin(now, schedule, tx);
         self.pump(now, tx);
         self.finish_if_done();
     }
