@@ -542,7 +542,7 @@ proptest! {
         });
         let (mut now, mut next, mut told) = (Instant::ZERO, 1, 0);
         for (mut header, from, length, later) in packets {
-            now = now + Duration::from_us(later);
+            now += Duration::from_us(later);
             if let ExchangeHeader::Partial(_, Data { digest, .. })
             | ExchangeHeader::Copy(_, Data { digest, .. })
             | ExchangeHeader::Ready(_, digest)
