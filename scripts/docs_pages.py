@@ -9,7 +9,7 @@ import re
 import subprocess
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -114,16 +114,28 @@ def key_rows(text: str) -> list[Row]:
     return found
 
 
-def plan_keys(source: str) -> list[Key]:
-    """The keys of all tables of plans, from the source of `fanin.plans`; comments in `Job` say which systems have the keys below them."""
+def type_aliases(source: str) -> dict[str, str]:
+    """Names of types in a source, and what each stands for."""
+    named = [item for item in ast.parse(source).body if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name)]
+    return {item.target.id: ast.unparse(item.value) for item in named if item.value is not None}
+
+
+def plan_keys(source: str, aliases: Mapping[str, str] | None = None) -> list[Key]:
+    """The keys of all tables of plans, from the source of `fanin.plans` or of its keys of systems, whose comments say which systems have the key
+    below them. `aliases` are what names of types stand for."""
+    aliases = aliases or {}
     lines = source.splitlines()
     found = []
     for item in ast.parse(source).body:
         if isinstance(item, ast.ClassDef):
             for field in item.body:
                 if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
-                    systems = systems_above(lines, item.lineno, field.lineno) if item.name == "Job" else ()
-                    found.append(Key(item.name.lstrip("_"), field.target.id, ast.unparse(field.annotation), systems))
+                    # Keys of systems stand in a table of their own to Python, and with the job's in plans.
+                    of_systems = item.name == "SystemKeys"
+                    systems = systems_above(lines, item.lineno, field.lineno) if of_systems else ()
+                    table = "Job" if of_systems else item.name.lstrip("_")
+                    annotation = ast.unparse(field.annotation)
+                    found.append(Key(table, field.target.id, aliases.get(annotation, annotation), systems))
         elif isinstance(item, ast.Assign) and isinstance(item.value, ast.Call) and len(item.value.args) == 2:
             name, fields = item.value.args
             if isinstance(name, ast.Constant) and isinstance(fields, ast.Dict):
@@ -161,7 +173,9 @@ class Sources:
         self.plans_text = (root / "examples" / "README.md").read_text()
         self.plan_sections = sections(self.plans_text)
         self.rows = key_rows(self.plans_text)
-        self.keys = plan_keys((root / "python" / "fanin" / "plans.py").read_text())
+        files = [(root / "python" / "fanin" / name).read_text() for name in ("_systems.py", "plans.py")]
+        of_systems, of_plans = (plan_keys(source, type_aliases(files[0])) for source in files)
+        self.keys = of_plans + of_systems
 
     def row(self, key: Key) -> Row | None:
         """What the documentation says of a key of a table of plans."""

@@ -17,6 +17,9 @@ class Job(_Job, total=False):
     \"\"\"A job.\"\"\"
 
     message: Bytes
+
+
+class SystemKeys(TypedDict, total=False):
     # ring, rina
     order: Literal["host", "placement"]
 
