@@ -276,7 +276,7 @@ const WRONG_BESIDE: &[(&str, &str, &str)] = &[
         "iterations = 2\noperations = 2",
         "plan.toml:10: jobs[0].operations = 2: expected no such key for a job that trains: iterations says how often it reduces its vector",
     ),
-    ("trees = 1", "scale = 0.5", "plan.toml:9: jobs[0].scale = 0.5: expected no such key without a model"),
+    ("trees = 1", "scale = 0.5", "plan.toml:9: jobs[0].scale = 0.5: expected no such key without a model or a workload"),
     (
         "trees = 1",
         "model = \"resnet\"",

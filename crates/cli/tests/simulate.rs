@@ -282,7 +282,7 @@ fn aggregators_are_descriptors_of_canary() {
     let none = says("aggregators = 1\n", &["system = \"canary\"\ntable = \"static\""; 2]);
     assert!(none.contains("network.aggregators = 1: expected at least 2, one for each job of canary with table = \"static\""), "{none}");
     let tree = says("aggregators = 64\n", &["system = \"tree\""]);
-    assert!(tree.contains("network.aggregators = 64: expected no such key without a job of atp, a2tp, switchml or canary"), "{tree}");
+    assert!(tree.contains("network.aggregators = 64: expected no such key without a job of canary, switchml, atp or a2tp"), "{tree}");
     let unlike = says("aggregators = 64\n", &[CANARY, "system = \"canary\"\ntable = \"d-choice\""]);
     assert!(unlike.contains("jobs[1].table = \"d-choice\": expected as in the jobs before it"), "{unlike}");
     let own = says("", &["system = \"canary\"\nshared = true\ntable = \"static\""]);
