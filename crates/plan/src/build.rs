@@ -100,9 +100,17 @@ pub fn prepare(file: &str, tree: &Tree, setup: &Setup, (seed, jobs): (u64, Jobs)
         flows.clear();
         traffic.clear();
     }
+    let has_workload = placed.iter().any(|job| job.settings.workload.is_some());
+    if !has_workload {
+        // What would take too much is not even made.
+        aggregators::divide(&refuse, setup, &mut placed)?;
+        size::check_jobs(&refuse, setup, &topology, &placed)?;
+    }
     let Expanded { mut jobs, programs, listed, schedules } = expand(&refuse, placed, &numbered, seed)?;
-    aggregators::divide(&refuse, setup, &mut jobs)?;
-    size::check_jobs(&refuse, setup, &topology, &jobs)?;
+    if has_workload {
+        aggregators::divide(&refuse, setup, &mut jobs)?;
+        size::check_jobs(&refuse, setup, &topology, &jobs)?;
+    }
     let placed = jobs;
     let run = &setup.general.run;
     if run.time_limit.0 == Duration::ZERO {

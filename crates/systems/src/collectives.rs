@@ -71,7 +71,7 @@ mod tests {
         let reduce = CollectiveKind::Reduce { root: Rank(0) };
         assert_eq!(
             words(System::flare(0.1), reduce, 12),
-            "collective = reduce: expected allreduce, the one that flare has; canary and switchml have all"
+            "collective = reduce: expected allreduce, the one that flare has; canary, switchml and exchange have all"
         );
         assert_eq!(words(System::canary(), reduce, 12), "fine");
         assert_eq!(

@@ -79,7 +79,9 @@ fn check_wish(config: &JobsConfig, join: &Join) -> Result<(), Refused> {
     }
     // What else there is keeps memory at a switch that nobody counts here, or needs several switches.
     if !matches!(wish.system, System::SwitchMl(_) | System::Tree(TreeParameters { trees: 1, .. }) | System::Flare(_) | System::Ring(_)) {
-        return invalid(format!("system = {:?}: expected switchml, flare, or tree with one tree", wish.system));
+        // As the request has it.
+        let system = serde_json::to_string(&wish.system).unwrap_or_else(|_| wish.system.name().to_string());
+        return invalid(format!("system = {system}: expected switchml, flare, or tree with one tree"));
     }
     if wish.op.custom.is_some() {
         return invalid(format!("op = {}: expected an operator that is built in", wish.op));
@@ -233,7 +235,7 @@ mod tests {
         let cases: [(Change, &str); 14] = [
             (
                 |join| join.wish.system = System::tree(2),
-                "system = Tree { trees: 2, sum_order: Arrival }: expected switchml, flare, or tree with one tree",
+                "system = {\"system\":\"tree\",\"trees\":2,\"sum_order\":\"arrival\"}: expected switchml, flare, or tree with one tree",
             ),
             (
                 |join| join.wish.system = System::Canary(CanaryParameters { descriptors: u32::MAX, ..CanaryParameters::default() }),

@@ -228,7 +228,7 @@ fn jobs_divide_or_share_the_aggregators_of_a_switch() {
     let others = refused(atp, "system = \"a2tp\"\naggregators = 9", "");
     assert_eq!(others, "w.toml:9: job[1].aggregators = 9: expected 450, as job[0] has it: they share the aggregators of their switches");
     let none = refused("system = \"tree\"", "system = \"ring\"", pool);
-    assert_eq!(none, "w.toml:10: switches.aggregators = 40: expected no such key without a job of atp, a2tp, switchml or canary");
+    assert_eq!(none, "w.toml:10: switches.aggregators = 40: expected no such key without a job of canary, switchml, atp or a2tp");
     let canary = "system = \"canary\"";
     let arrays = |workload: Workload| -> Vec<(u32, bool)> {
         let array = |job: &Job| if let System::Canary(own) = job.system { (own.descriptors, own.shared) } else { (0, false) };
