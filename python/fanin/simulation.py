@@ -64,7 +64,7 @@ class Results:
     memory: Table
     #: Jobs over time in the first repetition of each point, where the plan says ``run.series_interval``.
     series: Table
-    #: A row for each way in which a job with a workload communicates: group, collective, system, times, and what of it no computation hides.
+    #: A row for each group, collective and system of a job with a workload: times, and what of them no computation hides.
     communication: Table
 
     def __init__(self, native: _native.Results) -> None:
