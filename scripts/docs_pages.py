@@ -282,7 +282,7 @@ class Sources:
 
 def site_links(text: str, plans: str = "../../examples/README.md") -> str:
     """Links of the documentation of plans, as seen from a page two folders below the root."""
-    text = text.replace("](#", f"]({plans}#")
+    text = text.replace("](#", f"]({plans}#").replace("](../docs/", "](../")
     return re.sub(r"\]\(([a-z]+\.toml|networks/)", r"](../../examples/\1", text)
 
 
