@@ -265,6 +265,22 @@ fn connections_of_netreduce_are_summed_exactly_under_loss() {
     assert!(operations(&results).len() == 2 && operations(&results).iter().all(|operation| operation["exact"] == true), "{results}");
 }
 
+/// Messages between hosts do every collective that workloads of the testbed have.
+#[test]
+fn every_collective_by_messages_between_hosts_is_exact_under_loss() {
+    let _alone = alone();
+    let folder = folder("testbed-exchange");
+    for collective in ["allreduce", "reduce", "broadcast", "reduce-scatter", "all-gather"] {
+        let workload = format!(
+            "[[job]]\nsystem = \"exchange\"\nhosts = [\"host0\", \"host1\", \"host5\", \"host6\"]\nmessage = \"64KiB\"\noperations = 2\n\
+             collective = \"{collective}\"\nrto_min = \"20ms\"\n[faults]\nloss = \"1%\"\n"
+        );
+        let results = results(&write(&folder, &workload), &[]);
+        let all = operations(&results);
+        assert!(all.len() == 2 && all.iter().all(|operation| operation["exact"] == true), "{collective}: {results}");
+    }
+}
+
 /// How often workers of a job sent packets again because they were asked to.
 fn asked(job: &Value) -> u64 {
     let operations = job["operations"].as_array().unwrap().iter();
