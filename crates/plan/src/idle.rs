@@ -124,7 +124,11 @@ fn of_job(index: usize, job: &Job, rules: &mut Vec<Rule>) {
     rule("model", !says_all, "beside both message and compute, which say all that a model says");
     rule("scale", !says_all, "beside both message and compute: nothing of the model is left to be scaled");
     let computes = common.compute.map_or(common.model.is_some(), |time| time.0 > fanin_core::Duration::ZERO);
-    rule("compute_spread", computes, "without a time to compute");
+    rule("compute_spread", computes || job.workload.is_some(), "without a time to compute");
+    let shares_hosts = job.workload.as_ref().is_none_or(|source| source.shares_hosts());
+    for key in ["local_rate", "local_latency"] {
+        rule(key, shares_hosts, "where every rank has a host of its own");
+    }
     let mode = Mode {
         system: job.system,
         element: common.element,

@@ -329,6 +329,14 @@ fn a_job_that_crashes_leaves_the_others_alone() {
 }
 
 #[test]
+fn computations_are_spread_where_the_plan_says_so() {
+    let folder = Folder::new("spread", &TWO.replace("AFTER", ""));
+    let spread = folder.run(&(star(2) + RING + "compute_spread = \"20%\"\n"));
+    let (_, workload) = job(&spread);
+    assert!((workload.compute_us - 210.0).abs() > 0.1 && (168.0..252.0).contains(&workload.compute_us), "{}", workload.compute_us);
+}
+
+#[test]
 fn a_model_is_a_workload_and_scales() {
     let folder = Folder::new("model", "");
     let model = "workload = { model = \"resnet50\", dp = 4, ranks_per_host = 1, gpu = \"v100\" }\n";
@@ -401,6 +409,8 @@ fn what_does_not_fit_is_refused_by_its_key() {
     assert!(with("groups = { al = \"tree\" }\n").contains("jobs[0].groups.al = tree: expected a group of the workload: all"));
     assert!(with("groups = { all = \"flare\" }\n").contains("jobs[0].groups.all = flare: expected a system whose vectors are dense"));
     assert!(with("groups = { all = \"tre\" }\n").contains("jobs[0].groups.all"));
+    assert!(with("servers = 1\n").contains("jobs[0].servers = 1: expected no such key without a system that has servers"));
+    assert!(with("local_rate = \"1Gb/s\"\n").contains("jobs[0].local_rate = \"1Gb/s\": expected no such key where every rank has a host"));
     assert!(with("[run]\nseries_interval = \"1us\"\n").contains("run.series_interval = \"1us\": expected no such key"));
     assert!(folder.refused(&job("workers = 2\nmessage = \"1MiB\"\nlocal_rate = \"1Gb/s\"\n")).contains("jobs[0].local_rate"));
     let missing = folder.refused(&job("workload = \"none.toml\"\n"));

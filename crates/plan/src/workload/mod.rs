@@ -53,6 +53,10 @@ pub fn check_keys(refuse: &Refuse<'_>, entry: usize, job: &Job) -> Result<(), Pl
     if job.system.density().is_some() {
         return Err(refuse.at(&path("system"), "a system whose vectors are dense beside workload"));
     }
+    let systems = job.groups.iter().map(|(_, system)| system).chain([&job.system]);
+    if refuse.has(&path("servers")) && systems.map(|system| system.servers()).sum::<u32>() == 0 {
+        return Err(refuse.at(&path("servers"), "no such key without a system that has servers"));
+    }
     for (name, system) in &job.groups {
         let key = path(&format!("groups.{name}"));
         if source.workload.group(name).is_none() {

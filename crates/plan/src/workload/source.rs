@@ -1,6 +1,6 @@
 //! Where workloads come from: a file, or a model's published sizes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
@@ -93,6 +93,14 @@ pub struct Source {
     pub workload: Workload,
     /// What is known of it.
     pub checked: Checked,
+}
+
+impl Source {
+    /// Whether some host has several ranks.
+    pub fn shares_hosts(&self) -> bool {
+        let mut seen = BTreeSet::new();
+        !(0..self.workload.ranks).all(|rank| seen.insert(self.workload.hosts.of(rank)))
+    }
 }
 
 impl ModelKeys {
