@@ -19,6 +19,7 @@ use super::network::file::Capability;
 use super::network::processor::processing;
 use super::network::{capabilities, forwarding, network};
 use super::placement::{Free, PreparedJob, place_jobs};
+use super::rates;
 use super::schema::{PatternName, Placement, Setup, Traffic, TrafficHosts};
 use super::size;
 use super::training::{arrivals, check, driven, schedule, starts};
@@ -89,6 +90,7 @@ pub fn prepare(file: &str, tree: &Tree, setup: &Setup, (seed, jobs): (u64, Jobs)
     let mut free = Free::new(&topology, seed);
     let mut placed = place_jobs(&refuse, setup, &mut free)?;
     placed.iter_mut().try_for_each(|job| indices::apply(&refuse, job))?;
+    placed.iter_mut().for_each(|job| rates::follow(&topology, job));
     let mut numbered: Vec<_> = (0..).zip(arrivals(&placed, seed)).collect();
     let mut flows = beside::flows(&refuse, &setup.general.flows, &topology, &placed)?;
     let limits = beside::limits(&refuse, &setup.general.limits, &topology, &placed)?;

@@ -46,6 +46,7 @@ mod jobs_file;
 pub mod metrics;
 pub mod network;
 mod placement;
+mod rates;
 pub mod read;
 pub mod results;
 pub mod run;

@@ -444,3 +444,27 @@ programs = [{ name = "all", ranks = "0-1", nodes = [
     let refused = with("");
     assert!(refused.contains("collectives of a group in an order in which they can run"), "{refused}");
 }
+
+/// Each host sends to all others, in turn to the next one and the one behind it: what comes to a host fills its link, and no queue overflows,
+/// though nobody marks packets and the window alone is as long as half of a queue.
+#[test]
+fn an_all_to_all_fills_the_network_and_no_queue() {
+    let step = "workload = 1\nranks = 32\ngroups = [{ name = \"all\", size = 32 }]\nprograms = [{ name = \"all\", ranks = \"0-31\", nodes = [\n  \
+                { id = \"x\", collective = \"all-to-all\", group = \"all\", bytes = \"4MiB\", element = \"f32\" },\n] }]\n";
+    // 31 of 32 parts leave each host; with half as many uplinks as hosts, 24 of 32 parts pass them at half of the rate.
+    let bytes = f64::from(4 << 20) / 1_024.0 * 1_081.0;
+    let fat_tree = "[network]\nshape = \"fat-tree\"\nleaves = 4\nhosts_per_leaf = 8\nspines = 4\nrate = \"RATE\"\nlatency = \"300ns\"\n";
+    let star = "[network]\nshape = \"star\"\nhosts = 32\nrate = \"RATE\"\nlatency = \"300ns\"\n";
+    // Of eight messages at a time some meet on an uplink, and others have one to themselves: flows are hashed.
+    let cases = [(star, 31.0 / 32.0, 100.0, 1.15), (star, 31.0 / 32.0, 10.0, 1.15), (fat_tree, 2.0 * 24.0 / 32.0, 100.0, 2.5)];
+    for (network, share, rate, most) in cases {
+        let network = network.replace("RATE", &format!("{rate}Gb/s"));
+        let plan = format!("{network}[[jobs]]\nsystem = \"exchange\"\nworkload = \"step.toml\"\n");
+        let record = Folder::new("all-to-all", step).run(&plan);
+        let (job, _) = job(&record);
+        let ideal_us = bytes * share * 8.0 / (rate * 1e3);
+        let ratio = job.iteration_us.unwrap() / ideal_us;
+        assert!((1.0..most).contains(&ratio), "{rate} Gb/s: {ratio} times as long as the links need");
+        assert_eq!(record.drops.get("queue_full"), None, "{rate} Gb/s");
+    }
+}

@@ -82,6 +82,16 @@ pub(crate) fn unit_of(field: &str, is_float: bool) -> Unit {
 }
 
 impl CongestionParameters {
+    /// As [`Facts::follow_rate`](facts::Facts::follow_rate): a connection begins with its card's link, and the least rate is a thousandth of it.
+    pub(crate) fn follow_rate(&mut self, bits_per_second: u64, is_given: &dyn Fn(&str) -> bool) {
+        if !is_given("line_rate") {
+            self.line_bps = bits_per_second;
+        }
+        if !is_given("rate_min") {
+            self.rate_min_bps = (self.line_bps / 1_000).max(1);
+        }
+    }
+
     /// As [`Facts::idle_keys`](facts::Facts::idle_keys).
     pub(crate) fn idle_keys(&self) -> Vec<KeyUse> {
         let used = self.congestion == CongestionRule::Dcqcn;

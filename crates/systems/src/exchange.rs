@@ -12,6 +12,7 @@ use crate::campaign::{Campaign, DrawnJob, JobSize, Load};
 use crate::config::{BuildError, JobSpec};
 use crate::draw::Draw;
 use crate::facts::{Facts, Nodes};
+use crate::layout::leaf_of;
 use crate::system::System;
 
 pub(crate) use fanin_protocols::exchange::ExchangeWorker;
@@ -54,17 +55,19 @@ impl Facts for ExchangeParameters {
 impl Nodes for ExchangeParameters {
     const CAMPAIGN: Option<Campaign> = Some(Campaign { stream: 51, draw: campaign });
 
-    fn nodes<P: Payload + ?Sized>(&self, spec: &JobSpec<'_, P::Op>, _map: &NetworkMap) -> Result<JobNodes<AnyNode<P>>, BuildError> {
+    fn nodes<P: Payload + ?Sized>(&self, spec: &JobSpec<'_, P::Op>, map: &NetworkMap) -> Result<JobNodes<AnyNode<P>>, BuildError> {
         let (count, most) = (spec.hosts.len(), ExchangeWorkerConfig::<P::Op>::WORKERS_MAX);
         if count > most as usize {
             return Err(BuildError::new("workers", count, format!("at most {most} that send each other messages")));
         }
         let addresses: Arc<[Address]> = spec.hosts.iter().map(|host| Address::worker(*host)).collect();
+        let racks = spec.hosts.iter().map(|host| leaf_of(map, *host).map(|leaf| leaf.node)).collect::<Result<Arc<[_]>, _>>()?;
         let worker = |(rank, at): (u32, &Address)| {
             let config = ExchangeWorkerConfig {
                 job: spec.id,
                 rank: Rank(rank),
                 addresses: addresses.clone(),
+                racks: racks.clone(),
                 op: spec.op.clone(),
                 element_bytes: spec.element_bytes,
                 block_elements: spec.payload_bytes / spec.element_bytes,

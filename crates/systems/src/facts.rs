@@ -118,6 +118,10 @@ pub trait Facts: Debug {
     /// The share of these indices from now on; nothing where vectors are not sparse.
     fn set_density(&mut self, _share: f64) {}
 
+    /// The slowest of the workers' links has this rate: parameters that are stated for one rate follow it, but for those that were given, by
+    /// their keys in plans.
+    fn follow_rate(&mut self, _bits_per_second: u64, _is_given: &dyn Fn(&str) -> bool) {}
+
     /// Whether a job goes on without workers that have died (`rina 4.5` to `4.7`).
     fn goes_on_without_workers(&self) -> bool {
         false

@@ -75,6 +75,10 @@ impl Facts for MachinesParameters {
         congestion::key_of(field)
     }
 
+    fn follow_rate(&mut self, bits_per_second: u64, is_given: &dyn Fn(&str) -> bool) {
+        self.congestion.follow_rate(bits_per_second, is_given);
+    }
+
     fn unit_of(&self, field: &str, is_float: bool) -> Unit {
         congestion::unit_of(field, is_float)
     }

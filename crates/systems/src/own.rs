@@ -294,6 +294,10 @@ impl Facts for OwnParameters {
         self.0.facts().sparsity()
     }
 
+    fn follow_rate(&mut self, bits_per_second: u64, is_given: &dyn Fn(&str) -> bool) {
+        *self = self.0.changed(&mut |own| own.follow_rate(bits_per_second, is_given));
+    }
+
     fn set_density(&mut self, share: f64) {
         *self = self.0.changed(&mut |own| own.set_density(share));
     }

@@ -30,7 +30,7 @@ pub struct RinaParameters {
     /// The order of the ring.
     pub order: RingOrder,
     /// The rate of the switches' aggregation in bits per second: agents have no more under way than that brings in a round trip
-    /// (`rina 4.3`). 0: no such limit. The paper's switch does about 20 Gb/s.
+    /// (`rina 4.3`). 0, the default: no such limit, as for the switches of every other system. The paper's switch does about 20 Gb/s.
     pub full_speed_bps: u64,
     /// What a step costs the hosts that hand partitions on.
     #[serde(flatten)]
@@ -39,7 +39,7 @@ pub struct RinaParameters {
 
 impl Default for RinaParameters {
     fn default() -> Self {
-        RinaParameters { aggregating: UNLIMITED, order: RingOrder::Host, full_speed_bps: 20_000_000_000, steps: StepParameters::NONE }
+        RinaParameters { aggregating: UNLIMITED, order: RingOrder::Host, full_speed_bps: 0, steps: StepParameters::NONE }
     }
 }
 

@@ -164,6 +164,14 @@ impl System {
         self
     }
 
+    /// The same where the slowest of the workers' links has this rate in bits per second: parameters that are stated for one rate follow
+    /// it, but for those that were given, by their keys in plans.
+    #[must_use]
+    pub fn at_rate(mut self, bits_per_second: u64, is_given: &dyn Fn(&str) -> bool) -> Self {
+        self.facts_mut().follow_rate(bits_per_second, is_given);
+        self
+    }
+
     /// The share of these indices.
     pub fn density(&self) -> Option<f64> {
         self.sparsity().map(|sparsity| sparsity.density)

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fanin_core::{Address, FlowLabel, JobId, Rank};
+use fanin_core::{Address, FlowLabel, JobId, NodeId, Rank};
 
 use crate::shared::reliability::Reliability;
 
@@ -15,6 +15,8 @@ pub struct ExchangeWorkerConfig<O> {
     pub rank: Rank,
     /// Where all workers live, by rank; 1 to [`ExchangeWorkerConfig::WORKERS_MAX`].
     pub addresses: Arc<[Address]>,
+    /// The switch next to each of them, by rank: ways to workers at one's own are shorter than to others.
+    pub racks: Arc<[NodeId]>,
     /// Element type and operator.
     pub op: O,
     /// Length of an element in bytes.

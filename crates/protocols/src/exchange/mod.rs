@@ -25,6 +25,10 @@
 //! ones have come. An operation is over when all is here and all that was sent is acknowledged. A packet of an operation that is over is
 //! answered with `Done`, which acknowledges all of it.
 //!
+//! Beside the window to each rank there is one for all together, which follows the network: it grows while round trips are short, and where they
+//! are longer than two of the shortest it shrinks to what fills the way twice ([`congestion`](crate::shared)). Several groups on one card, and
+//! messages that meet at one host, share what is there without marks from switches.
+//!
 //! Ranks that have not begun drop packets, and say `Ready` when they begin; without loss recovery nothing is sent to a rank before it has said
 //! so, and there are no acknowledgements.
 //!

@@ -1,7 +1,11 @@
 //! The other ranks with which this one has to do, and the channels to and from each.
 
-use fanin_core::{Duration, Instant, JobId, Rank};
+use std::sync::Arc;
 
+use fanin_core::{Duration, Instant, JobId, NodeId, Rank};
+
+use super::config::ExchangeWorkerConfig;
+use crate::shared::congestion::{CongestionWindow, is_queued};
 use crate::shared::receiver::ReceiveWindow;
 use crate::shared::reliability::Reliability;
 use crate::shared::rtt::rebased;
@@ -11,6 +15,12 @@ use crate::shared::window::rounded;
 
 /// A packet that comes in order is acknowledged with the 8th of its kind at the latest, and with the last that a smaller window has room for.
 const ACK_EVERY: u32 = 8;
+
+/// What may be under way to all ranks together before anything is known of the network: what 100 Gb/s bring in the 5 us of a round trip, so
+/// that a transfer through an empty network begins as fast as its link.
+const FIRST_BYTES: u32 = 64 << 10;
+/// So many packets always may be: two acknowledgements' worth.
+const WINDOW_MIN: u32 = 2 * ACK_EVERY;
 
 /// The name of a packet's contents.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -47,6 +57,14 @@ pub(super) struct Peers {
     pub all: Vec<Peer>,
     /// By rank: one more than its place in `all`; 0 for those without one.
     place: Box<[u16]>,
+    /// How many packets may be under way to all of them together, and how many are.
+    congestion: CongestionWindow,
+    under_way: u32,
+    /// The switch next to each worker; the shortest round trip to those at the same one, and to the others.
+    racks: Arc<[NodeId]>,
+    shortest: [Duration; 2],
+    /// A round trip to somebody, as last measured: what is expected where nothing has been.
+    usual: Option<Duration>,
     window: u32,
     reliability: Reliability,
     job: JobId,
@@ -54,10 +72,105 @@ pub(super) struct Peers {
 }
 
 impl Peers {
-    /// Nobody yet, among so many workers.
-    pub(super) fn new(workers: usize, window: u32, reliability: Reliability, (job, own): (JobId, Rank)) -> Self {
-        let window = if reliability.reliable { rounded(window) } else { 1 };
-        Peers { all: Vec::new(), place: vec![0; workers].into(), window, reliability, job, own }
+    /// Nobody yet, among the workers of a job.
+    pub(super) fn new<O>(config: &ExchangeWorkerConfig<O>) -> Self {
+        let window = if config.reliability.reliable { rounded(config.window) } else { 1 };
+        let first = FIRST_BYTES / config.block_elements.saturating_mul(config.element_bytes).max(1);
+        Peers {
+            all: Vec::new(),
+            place: vec![0; config.addresses.len()].into(),
+            congestion: CongestionWindow::new(first.clamp(WINDOW_MIN, window.max(WINDOW_MIN)), true),
+            under_way: 0,
+            racks: config.racks.clone(),
+            shortest: [Duration::MAX; 2],
+            usual: None,
+            window,
+            reliability: config.reliability,
+            job: config.job,
+            own: config.rank,
+        }
+    }
+
+    /// The shortest round trip of the longer ways. Messages to one peer are few, and the first packets to it may find a queue already, so it is
+    /// not the peer's own; and a window for all of them must fill the way to those who are far.
+    #[inline]
+    fn shortest(&mut self, place: usize) -> Duration {
+        let Peer { rank, sent, .. } = &self.all[place];
+        let is_far = self.racks.get(rank.index()) != self.racks.get(self.own.index());
+        let own = &mut self.shortest[usize::from(is_far)];
+        *own = sent.shortest_round_trip().min(*own);
+        let [near, far] = self.shortest;
+        if far == Duration::MAX || near != Duration::MAX && near > far { near } else { far }
+    }
+
+    /// Whether one more packet may be sent to this peer.
+    #[inline]
+    pub(super) fn has_room(&self, place: usize) -> bool {
+        self.under_way < self.window_packets() && self.all[place].sent.has_room()
+    }
+
+    /// How many packets may be under way to all peers together. Two acknowledgements' worth always may: with less, a sender would wait for
+    /// the time after which a receiver acknowledges fewer packets.
+    #[inline]
+    pub(super) fn window_packets(&self) -> u32 {
+        self.congestion.packets().max(WINDOW_MIN).min(self.window)
+    }
+
+    /// Sends a packet to this peer, which must have room; gives its number.
+    #[inline]
+    pub(super) fn push(&mut self, now: Instant, place: usize, hop: Hop) -> u32 {
+        let sent = &mut self.all[place].sent;
+        if let Some(usual) = self.usual.filter(|_| sent.round_trip().is_none()) {
+            sent.expect(usual);
+        }
+        let before = sent.under_way();
+        let sequence = sent.push(now, hop);
+        self.under_way += sent.under_way() - before;
+        sequence
+    }
+
+    /// A peer acknowledges: all packets before `next`, and those of `mask` behind it. `is_last` says whether a packet ends a message. False where
+    /// the acknowledgement cannot be right.
+    ///
+    /// The window grows while round trips are short and it is used; where they are longer than two of the shortest, it shrinks once a round
+    /// trip to what fills the way twice. So it needs no marks, and what other traffic has queued counts as well.
+    #[inline]
+    pub(super) fn on_ack(&mut self, now: Instant, place: usize, (next, mask): (u32, u64), is_last: impl FnOnce(Hop) -> bool) -> bool {
+        let (every, window, under_way) = (self.ack_every(), self.window_packets(), self.under_way);
+        let sent = &mut self.all[place].sent;
+        let (first, before) = (sent.first(), sent.under_way());
+        let fresh = next.wrapping_sub(first);
+        // So few, in order and in the midst of a message: the receiver has waited for more of them.
+        let is_late = mask == 0 && fresh > 0 && fresh < every && !is_last(sent.item(next.wrapping_sub(1)));
+        let sent_at = if is_late || fresh == 0 || fresh > before { None } else { sent.sent_once_at(next.wrapping_sub(1)) };
+        let is_possible = if is_late { sent.on_late_ack(now, next, mask) } else { sent.on_ack(now, next, mask) };
+        if !is_possible {
+            return false;
+        }
+        let acknowledged = before - sent.under_way();
+        self.under_way -= acknowledged;
+        self.usual = sent.round_trip().or(self.usual);
+        let shortest = self.shortest(place);
+        match sent_at.map(|at| now.since(at)) {
+            Some(round_trip) if is_queued(round_trip, shortest) => self.congestion.shrink_by_loss(now, round_trip, shortest),
+            _ if under_way >= window / 2 => self.congestion.climb(acknowledged, self.window),
+            _ => {}
+        }
+        true
+    }
+
+    /// A packet to this peer was lost, and later ones have come.
+    pub(super) fn on_loss(&mut self, now: Instant, place: usize) {
+        if let Some(round_trip) = self.all[place].sent.round_trip() {
+            let shortest = self.shortest(place);
+            self.congestion.shrink_by_loss(now, round_trip, shortest);
+        }
+    }
+
+    /// Nothing came back from this peer in time.
+    pub(super) fn on_timeout(&mut self, now: Instant, place: usize) {
+        let round_trip = self.all[place].sent.round_trip().unwrap_or(self.reliability.rto_initial);
+        self.congestion.shrink(now, round_trip);
     }
 
     /// The place of a rank in `all`, which is made where there is none. The rank is that of a worker.
@@ -107,6 +220,7 @@ impl Peers {
 
     /// An operation begins: channels begin anew.
     pub(super) fn begin(&mut self) {
+        self.under_way = 0;
         for peer in &mut self.all {
             peer.sent.restart();
             peer.received.restart();
@@ -122,6 +236,7 @@ impl Peers {
 
     /// Makes times relative to `now`.
     pub(super) fn rebase(&mut self, now: Instant) {
+        self.congestion.rebase(now);
         for peer in &mut self.all {
             peer.sent.rebase(now);
             peer.watch.rebase(now);

@@ -4,6 +4,7 @@ use fanin_core::{Body, DropReason, Duration, Event, FailureReason, Instant, Payl
 use fanin_wire::exchange::{ExchangeHeader, Sender};
 use fanin_wire::ring::AckMask;
 
+use super::geometry::Schedule;
 use super::peers::Hop;
 use super::worker::ExchangeWorker;
 use crate::shared::serial::newer16;
@@ -111,9 +112,15 @@ impl<P: Payload + ?Sized> ExchangeWorker<P> {
         let peer = &mut self.peers.all[place];
         peer.watch.on_heard(now);
         let before = peer.sent.first();
-        if !peer.sent.on_ack(now, next, mask) {
+        let (schedule, chunks) = (self.schedule.as_ref(), &self.chunks);
+        let is_last = |hop: Hop| {
+            let ends = |schedule: &Schedule| schedule.packets(chunks, schedule.outgoing(u32::from(hop.message)).chunk) == hop.packet + 1;
+            schedule.is_some_and(ends)
+        };
+        if !self.peers.on_ack(now, place, (next, mask), is_last) {
             return tx.note(Event::Dropped(DropReason::OutsideWindow));
         }
+        let peer = &mut self.peers.all[place];
         if peer.sent.first() != before || mask != 0 {
             (self.progress_at, peer.is_behind) = (now, false);
         }
@@ -134,7 +141,7 @@ impl<P: Payload + ?Sized> ExchangeWorker<P> {
         let peer = &mut self.peers.all[place];
         peer.watch.on_heard(now);
         let all = peer.sent.next();
-        peer.sent.on_ack(now, all, 0);
+        self.peers.on_ack(now, place, (all, 0), |_| true);
         self.progress_at = now;
         self.pump(now, tx);
         self.finish_if_done();
@@ -145,6 +152,7 @@ impl<P: Payload + ?Sized> ExchangeWorker<P> {
     fn resend_lost<T: Tx<ExchangeHeader, P>>(&mut self, now: Instant, place: usize, highest: u32, tx: &mut T) {
         let mut from = self.peers.all[place].sent.first();
         while let Some((sequence, hop)) = self.peers.all[place].sent.lost(from, highest) {
+            self.peers.on_loss(now, place);
             self.resend(now, place, (sequence, hop), RetransmitReason::Gap, tx);
             from = sequence.wrapping_add(1);
         }
@@ -201,6 +209,7 @@ impl<P: Payload + ?Sized> ExchangeWorker<P> {
     /// Sends again what has not been acknowledged in time.
     fn resend_expired<T: Tx<ExchangeHeader, P>>(&mut self, now: Instant, place: usize, tx: &mut T) {
         while let Some(packet) = self.peers.all[place].sent.expired(now) {
+            self.peers.on_timeout(now, place);
             self.resend(now, place, packet, RetransmitReason::Timeout, tx);
         }
     }

@@ -90,7 +90,7 @@ impl<P: Payload + ?Sized> ExchangeWorker<P> {
             chunks: Chunks::default(),
             rest: Rest::default(),
             forwards: VecDeque::new(),
-            peers: Peers::new(workers, config.window, config.reliability, (config.job, config.rank)),
+            peers: Peers::new(&config),
             due: Instant::FAR_FUTURE,
             progress_at: Instant::ZERO,
             given_up: None,
@@ -183,8 +183,7 @@ impl<P: Payload + ?Sized> ExchangeWorker<P> {
             let Some(hop) = self.next_hop(&schedule) else { return };
             let to = schedule.outgoing(u32::from(hop.message)).to;
             let place = self.peers.place(to);
-            let peer = &self.peers.all[place];
-            let may = if reliable { peer.sent.has_room() } else { peer.ready == Some(self.rest.operation) };
+            let may = if reliable { self.peers.has_room(place) } else { self.peers.all[place].ready == Some(self.rest.operation) };
             if !may || !tx.room(self.to_rank(to)) {
                 return;
             }
@@ -192,12 +191,12 @@ impl<P: Payload + ?Sized> ExchangeWorker<P> {
                 self.rest.own.packet += 1;
             }
             self.rest.sends -= 1;
-            let peer = &mut self.peers.all[place];
             let sequence = if reliable {
-                let sequence = peer.sent.push(now, hop);
-                self.due = peer.sent.resend_at().map_or(self.due, |at| at.min(self.due));
+                let sequence = self.peers.push(now, place, hop);
+                self.due = self.peers.all[place].sent.resend_at().map_or(self.due, |at| at.min(self.due));
                 sequence
             } else {
+                let peer = &mut self.peers.all[place];
                 peer.unacknowledged = peer.unacknowledged.wrapping_add(1);
                 peer.unacknowledged
             };

@@ -6,7 +6,7 @@ use fanin_core::{Duration, Instant, JobId, Rank, RetransmitReason};
 use fanin_wire::rina::{Item, SKIP_MAX};
 use fanin_wire::ring::AckMask;
 
-use super::window::Window;
+use crate::shared::congestion::CongestionWindow;
 use crate::shared::receiver::ReceiveWindow;
 use crate::shared::reliability::Reliability;
 use crate::shared::rtt::rebased;
@@ -59,7 +59,7 @@ pub(super) struct Channel {
     pub received: ReceiveWindow,
     /// What the host needs before each step.
     pub gate: StepGate,
-    window: Window,
+    window: CongestionWindow,
     first_window: (u32, bool),
     capacity: u32,
     /// The last packet that was sent did not ask for an acknowledgement.
@@ -81,7 +81,7 @@ impl Channel {
             sent: SendWindow::new(capacity, reliability),
             received: ReceiveWindow::new(capacity),
             gate: StepGate::none(),
-            window: Window::new(first_window.0, first_window.1),
+            window: CongestionWindow::new(first_window.0, first_window.1),
             first_window,
             capacity,
             unasked: false,
@@ -232,7 +232,7 @@ impl Channel {
         }
     }
 
-    /// A packet was lost without a timeout: see [`Window::shrink_by_loss`].
+    /// A packet was lost without a timeout: see [`CongestionWindow::shrink_by_loss`].
     pub(super) fn shrink_by_loss(&mut self, now: Instant) {
         self.window.use_of(self.sent.under_way());
         match self.round_trip() {

@@ -25,6 +25,7 @@
 //! | [`trees`] | workers and switches of static trees, for any packet format |
 //! | [`jobs`] | what a node that several jobs share knows of each |
 //! | [`inner`] | a worker inside of another one, and its packets inside of those |
+//! | `congestion` | a window that follows the network |
 //! | `excuses` | who has not contributed, but lives and waits itself |
 //! | `slots` | the slots of a switch, with a bit per child |
 //! | `state` | `Clone`, `Eq` and `Hash` for nodes that are generic over the payload |
@@ -32,6 +33,7 @@
 pub mod aggregation;
 pub mod arrivals;
 pub mod chunks;
+pub(crate) mod congestion;
 pub mod connection;
 pub(crate) mod excuses;
 pub mod fixed_order;

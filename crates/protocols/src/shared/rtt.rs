@@ -98,6 +98,14 @@ impl RttEstimator {
         round_trip.as_ps() <= self.shortest_ps.saturating_mul(2)
     }
 
+    /// As long as nothing has been measured: what other ways from here take.
+    pub(crate) fn expect(&mut self, round_trip: Duration) {
+        if self.smoothed_ps == 0 {
+            let estimate = round_trip.as_ps().saturating_mul(2).max(round_trip.as_ps().saturating_add(self.min_ps));
+            self.base_ps = estimate.clamp(self.min_ps, self.max_ps);
+        }
+    }
+
     /// Takes a round trip into account.
     #[inline]
     fn sample(&mut self, round_trip: Duration) {

@@ -245,6 +245,24 @@ impl<T: Copy + Default> SendWindow<T> {
         self.first
     }
 
+    /// As long as no round trip has been measured here: what it takes to others.
+    pub(crate) fn expect(&mut self, round_trip: Duration) {
+        self.rtt.expect(round_trip);
+    }
+
+    /// When a packet under way was sent, where that was only once.
+    #[inline]
+    pub(crate) fn sent_once_at(&self, sequence: u32) -> Option<Instant> {
+        let entry = &self.entries[self.slot(sequence) as usize];
+        (!entry.again && !entry.acknowledged).then_some(entry.sent_at)
+    }
+
+    /// What a packet of the last window carries.
+    #[inline]
+    pub fn item(&self, sequence: u32) -> T {
+        self.entries[self.slot(sequence) as usize].item
+    }
+
     /// The first packet from `from` on that is not acknowledged.
     pub fn unacknowledged(&self, from: u32) -> Option<(u32, T)> {
         let mut sequence = if newer(self.first, from) { self.first } else { from };
