@@ -94,6 +94,6 @@ pub use draw::Draw;
 pub use facts::{AggregatorUse, Facts, KeyUse, KeysOf, UNRELIABLE, Unit, key_of, unit_of};
 pub use formats::{LAYOUTS, block_of, layout_of};
 pub use order::SumOrder;
-pub use own::{OwnHeader, OwnNode, OwnParameters, OwnSystem, register};
+pub use own::{OwnHeader, OwnNode, OwnParameters, OwnSystem, Rack, header, register};
 pub use sparse::Picks;
 pub use system::System;
