@@ -21,7 +21,7 @@ EXAMPLES = ROOT / "examples"
 
 #: What each program runs after its tests; `OUT` is an empty folder.
 RUNS: dict[str, list[list[str]]] = {
-    "own-balancer": [["sim", "plan.toml", "--set", "jobs.0.message=256KiB", "--set", "run.repetitions=1", "--out", "OUT"]],
+    "own-balancer": [["sim", "plan.toml", "--set", "jobs.0.message=1MiB", "--set", "run.repetitions=1", "--out", "OUT"]],
     "own-system": [
         ["sim", "plan.toml", "--set", "jobs.0.message=256KiB", "--out", "OUT"],
         ["check", "racks", "--seeds", "20"],
