@@ -90,6 +90,8 @@ CHECKS = [
     Check("torch", torch_tests.obstacle, [sys.executable, "scripts/torch_tests.py"]),
     # A wheel of its own, with the simulator as fast as users have it.
     Check("clean-install", anywhere, [sys.executable, "scripts/clean_install.py"]),
+    # Crates outside of the workspace, each of which is Fanin with something more.
+    Check("own-crates", anywhere, [sys.executable, "scripts/own_crates.py"]),
     # Once each, so that the measurements of `make bench-peers` can be made when they are wanted.
     Check("bench-collectives", anywhere, ["sh", "-ec", MEASURE_ONCE], alone=True),
     # The site, with its links, and the examples that no other test runs; its builder comes from PyPI.

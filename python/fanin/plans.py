@@ -38,6 +38,9 @@ __all__ = [
 
 Value: TypeAlias = Any
 
+#: What a program from elsewhere has registered, by its ``name``, with keys of its own (docs/own-network.md).
+Own: TypeAlias = Mapping[str, Any]
+
 
 class _Lossless(TypedDict):
     model: Literal["output-queued", "input-queued"]
@@ -104,8 +107,8 @@ class Network(_Network, total=False):
     nic_queue: Bytes
     frame_overhead: Bytes
     frame_min: Bytes
-    routing: Literal["ecmp", "destination", "random", "flowlet", "adaptive", "drill", "conga", "minimal", "valiant", "ugal"]
-    background_routing: Literal["ecmp", "destination", "random", "flowlet", "adaptive", "drill", "conga", "minimal", "valiant", "ugal"]
+    routing: Literal["ecmp", "destination", "random", "flowlet", "adaptive", "drill", "conga", "minimal", "valiant", "ugal"] | Own
+    background_routing: Literal["ecmp", "destination", "random", "flowlet", "adaptive", "drill", "conga", "minimal", "valiant", "ugal"] | Own
     flowlet_gap: Time
     aggregating: Literal["file"] | Sequence[str]
     adaptive_threshold: Fraction
@@ -134,7 +137,7 @@ class Noise(TypedDict):
     """Packets that leave their host late."""
 
     probability: Fraction
-    delay: Time | Delay
+    delay: Time | Delay | Own
 
 
 class _Model(TypedDict):
@@ -220,7 +223,7 @@ class Job(_Job, SystemKeys, total=False):
 
 
 class _Traffic(TypedDict):
-    pattern: Literal["uniform", "derangement", "permutation", "incast"]
+    pattern: Literal["uniform", "derangement", "permutation", "incast"] | Own
 
 
 class Traffic(_Traffic, total=False):

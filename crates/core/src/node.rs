@@ -120,11 +120,13 @@ pub trait Node<P: Payload + ?Sized> {
     /// A packet arrived.
     fn on_packet<T: Tx<Self::Header, P>>(&mut self, now: Instant, from: Ingress, header: &Self::Header, payload: &P, tx: &mut T);
 
-    /// [`Node::next_timeout`] has passed. Calling too early does nothing.
-    fn on_timeout<T: Tx<Self::Header, P>>(&mut self, now: Instant, tx: &mut T);
+    /// [`Node::next_timeout`] has passed. Calling too early does nothing; a node that waits for packets only has nothing to do.
+    fn on_timeout<T: Tx<Self::Header, P>>(&mut self, _now: Instant, _tx: &mut T) {}
 
     /// When the node wants [`Node::on_timeout`]; `None` while it waits for packets only.
-    fn next_timeout(&self) -> Option<Instant>;
+    fn next_timeout(&self) -> Option<Instant> {
+        None
+    }
 
     /// [`Node::on_packet`], and what [`Node::next_timeout`] says then. A node that is of one of several kinds finds out only once which.
     #[inline(always)]

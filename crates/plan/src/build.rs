@@ -95,7 +95,7 @@ pub fn prepare(file: &str, tree: &Tree, setup: &Setup, (seed, jobs): (u64, Jobs)
     let mut flows = beside::flows(&refuse, &setup.general.flows, &topology, &placed)?;
     let limits = beside::limits(&refuse, &setup.general.limits, &topology, &placed)?;
     let faults = faults(&refuse, setup, &topology, &placed)?;
-    let mut traffic = traffic(&refuse, setup, &topology, &mut free)?;
+    let mut traffic = traffic(&refuse, setup, (&topology, &network), &mut free)?;
     if let Jobs::Only(number) = jobs {
         // What is drawn for a job depends on its number, which it keeps.
         (placed, numbered) = (vec![placed.swap_remove(number)], vec![numbered.swap_remove(number)]);
@@ -122,7 +122,9 @@ pub fn prepare(file: &str, tree: &Tree, setup: &Setup, (seed, jobs): (u64, Jobs)
         return Err(refuse.at("run.series_interval", "no such key beside a job with a workload, whose groups come and go"));
     }
     let none = placed.is_empty() && programs.is_empty();
-    if none && traffic.iter().any(|config| config.messages.is_none()) {
+    // A pattern from elsewhere says itself whether it ends.
+    let is_endless = |config: &TrafficConfig| config.messages.is_none() && !matches!(config.pattern, Pattern::Own(_));
+    if none && traffic.iter().any(is_endless) {
         return Err(refuse.say("jobs", "none", "a job, or traffic with a number of messages"));
     }
     if none && !flows.iter().all(FlowConfig::ends) {
@@ -336,12 +338,18 @@ fn check_frames(refuse: &Refuse<'_>, network: &NetworkConfig, setup: &Setup) -> 
     Ok(())
 }
 
-fn traffic(refuse: &Refuse<'_>, setup: &Setup, topology: &Topology, free: &mut Free) -> Result<Vec<TrafficConfig>, PlanError> {
+fn traffic(
+    refuse: &Refuse<'_>,
+    setup: &Setup,
+    (topology, network): (&Topology, &NetworkConfig),
+    free: &mut Free,
+) -> Result<Vec<TrafficConfig>, PlanError> {
     let mut traffic = Vec::new();
     for (index, config) in setup.general.traffic.iter().enumerate() {
         if config.enabled {
             let config = background(refuse, config, index, topology, free)?;
             config.check(index).map_err(|error| refuse.setup(&error))?;
+            config.check_pattern(index, topology, network).map_err(|error| refuse.setup(&error))?;
             traffic.push(config);
         }
     }
@@ -387,6 +395,14 @@ fn background(
         (PatternName::Uniform, None) => Pattern::Uniform,
         (PatternName::Derangement, None) => Pattern::Derangement,
         (PatternName::Permutation, None) => Pattern::Permutation,
+        (PatternName::Own(own), None) => {
+            // Its own keys say these.
+            if let Some(key) = ["message", "messages", "load"].into_iter().find(|key| refuse.has(&path(key))) {
+                let expected = format!("no such key with pattern = \"{}\", which has keys of its own", own.name());
+                return Err(refuse.at(&path(key), expected));
+            }
+            Pattern::Own(own)
+        }
         (PatternName::Incast, receivers) => Pattern::Incast { receivers: receivers.map_or(1, |count| count.0) },
         (_, Some(_)) => return Err(refuse.at(&path("receivers"), "no such key without pattern = \"incast\"")),
     };

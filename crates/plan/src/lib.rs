@@ -14,6 +14,7 @@
 //! | [`beside`] | what there is beside the jobs: background flows, limits of hosts |
 //! | [`training`] | jobs that compute and reduce in turn; models |
 //! | `iterations` | times of a job's iterations |
+//! | [`own`] | load balancers, traffic and noise from elsewhere |
 //! | `placement` | which hosts carry which workers |
 //! | `aggregators` | what jobs have of the switches' memory |
 //! | `faults` | names in fault plans become nodes |
@@ -45,6 +46,7 @@ mod iterations;
 mod jobs_file;
 pub mod metrics;
 pub mod network;
+pub mod own;
 mod placement;
 mod rates;
 pub mod read;

@@ -75,6 +75,7 @@ fn balancer(refuse: &Refuse<'_>, config: &Network, key: &str, routing: Routing) 
         Routing::Conga => Balancer::Conga(Conga { gap_ps, rate_ps, aging_ps }),
         Routing::Valiant => Balancer::Valiant,
         Routing::Ugal => Balancer::Ugal,
+        Routing::Own(own) => Balancer::Own(own),
     })
 }
 

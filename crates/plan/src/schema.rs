@@ -15,9 +15,12 @@ use super::units::{Amount, Bytes, Count, Fraction, Rate, Time, Window};
 use super::workload::{Source, WorkloadFrom};
 
 mod faults;
+mod named;
 mod noise;
+mod own;
 
 pub use faults::{Faults, KindName, LinkFaults, Links, Timed, TimedKind};
+pub use named::{PatternName, Routing};
 pub use noise::{Noise, NoiseDelay};
 
 /// One point of a plan: everything that a run needs except for its seed.
@@ -120,7 +123,7 @@ pub struct Network {
     /// The shortest frame with its preamble and gap.
     #[serde(default = "frame_min_default")]
     pub frame_min: Bytes,
-    /// How switches choose among equal paths.
+    /// How switches choose among equal paths; `{ name = ..., ... }` for a balancer from elsewhere with its parameters.
     #[serde(default)]
     pub routing: Routing,
     /// The same for background traffic, where it differs.
@@ -253,33 +256,6 @@ impl ShapeName {
             ShapeName::File => "file",
         }
     }
-}
-
-/// Load balancers.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Routing {
-    /// By a hash of the flow.
-    #[default]
-    Ecmp,
-    /// By the destination, always.
-    Destination,
-    /// At random for each packet.
-    Random,
-    /// At random for each flowlet.
-    Flowlet,
-    /// By queue lengths.
-    Adaptive,
-    /// By a few queues for each packet: DRILL(d, m).
-    Drill,
-    /// By congestion from leaf to leaf, for each flowlet.
-    Conga,
-    /// Dragonfly: any way of least cost for each packet.
-    Minimal,
-    /// Dragonfly: by way of a group drawn at random for each packet.
-    Valiant,
-    /// Dragonfly: minimal or Valiant's, by the queues at the first router: UGAL-L.
-    Ugal,
 }
 
 /// Keys of `[[jobs]]` that do not belong to the system.
@@ -493,7 +469,7 @@ pub struct Traffic {
     /// Off without being taken out of the plan, for sweeps.
     #[serde(default = "yes")]
     pub enabled: bool,
-    /// Who sends to whom.
+    /// Who sends to whom; `{ name = ..., ... }` for a pattern from elsewhere with its parameters.
     pub pattern: PatternName,
     /// Incast: number of receivers.
     pub receivers: Option<Count>,
@@ -514,20 +490,6 @@ pub struct Traffic {
     /// When it begins.
     #[serde(default = "no_time")]
     pub start: Time,
-}
-
-/// Patterns of background traffic.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum PatternName {
-    /// To a host drawn anew for each message.
-    Uniform,
-    /// The same, but nobody receives from two.
-    Derangement,
-    /// Always to the same host; nobody receives from two.
-    Permutation,
-    /// All to a few.
-    Incast,
 }
 
 /// Which hosts send background traffic.

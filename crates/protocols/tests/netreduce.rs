@@ -1,12 +1,13 @@
 //! NetReduce end to end: every sum is right and comes once, whatever the topology, the sizes and the faults; and who is missing is
 //! named.
 
-use crate::common::{Ended, Faults, JOB, Script};
-use crate::netreduce_plan::{LOSSY, PATIENCE, Plan};
+use crate::common::suite::{Job, LOSSY, PATIENCE, PATIENT, failures, right_whatever_happens};
+use crate::common::{Faults, JOB, Script};
+use crate::netreduce_plan::Plan;
 use fanin_core::payload::ElementAcc;
 use fanin_core::{
-    Address, Body, Census, DropReason, Duration, Egress, ElementOp, Event, Failure, FailureReason, FlowLabel, Ingress, Instant, Node,
-    NodeId, OpError, OperationId, Piece, PortId, Rank, RetransmitReason, Suspect, Tx,
+    Address, Body, Census, DropReason, Duration, Egress, ElementOp, Event, FailureReason, FlowLabel, Ingress, Instant, Node, NodeId,
+    OpError, OperationId, Piece, PortId, Rank, RetransmitReason, Suspect, Tx,
 };
 use fanin_protocols::netreduce::{MessageShape, NetReduceChild, NetReduceConnection, NetReduceSwitch, NetReduceSwitchConfig, Variants};
 use fanin_protocols::shared::reliability::Reliability;
@@ -27,7 +28,7 @@ fn plans() -> impl Strategy<Value = Plan> {
             packets,
             block_elements,
             first,
-            reliability: Reliability { patience: Duration::from_ms(5_000), ..LOSSY },
+            reliability: PATIENT,
             faults: Faults { seed, loss, duplication, jitter_us, refusal },
             ..Plan::star(workers)
         },
@@ -38,20 +39,17 @@ fn sizes() -> impl Strategy<Value = Vec<u64>> {
     proptest::collection::vec(prop_oneof![2 => 0u64..3, 3 => 1u64..80, 1 => 80u64..900], 1..4)
 }
 
+right_whatever_happens!(plans(), sizes(), 300 cases from 0x7ee: fn sums_are_right_under_all_faults, fn elements_are_summed_under_all_faults,
+    fn workers_may_come_late, fn the_same_seed_gives_the_same_run);
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, rng_seed: RngSeed::Fixed(0x7ee), failure_persistence: None, ..ProptestConfig::default() })]
 
+    /// P15: no slot is missing where windows are honoured.
     #[test]
-    fn sums_are_right_under_all_faults(plan in plans(), elements in sizes()) {
+    fn no_slot_is_missing_under_all_faults(plan in plans(), elements in sizes()) {
         let ended = plan.run::<Census>(&elements);
-        ended.all_done(elements.len());
-        // P15: no slot is missing where windows are honoured.
         prop_assert!(!ended.counts.dropped.contains_key(&DropReason::Mismatch) && !ended.counts.dropped.contains_key(&DropReason::NotAMember));
-    }
-
-    #[test]
-    fn elements_are_summed_under_all_faults(plan in plans(), elements in sizes()) {
-        plan.run::<[u8]>(&elements).all_done(elements.len());
     }
 
     #[test]
@@ -60,21 +58,6 @@ proptest! {
         let ended = plan.run::<Census>(&elements);
         ended.all_done(elements.len());
         prop_assert!(ended.counts.retransmitted.is_empty() && ended.counts.dropped.is_empty(), "{:?}", ended.counts);
-    }
-
-    #[test]
-    fn workers_may_come_late(plan in plans(), elements in sizes(), starts in proptest::collection::vec(0u64..3_000, 9), pauses in proptest::collection::vec(0u64..500, 9)) {
-        let scripts = (0..plan.workers as usize).map(|rank| Script {
-            start: Instant::ZERO + Duration::from_us(starts[rank]),
-            pause: Duration::from_us(pauses[rank]),
-            ..Script::of(&elements)
-        });
-        plan.net::<Census>(scripts.collect()).run(Duration::from_ms(20_000)).all_done(elements.len());
-    }
-
-    #[test]
-    fn the_same_seed_gives_the_same_run(plan in plans(), elements in sizes()) {
-        prop_assert_eq!(plan.run::<Census>(&elements), plan.run::<Census>(&elements));
     }
 }
 
@@ -133,17 +116,6 @@ fn a_lost_sum_is_answered_from_the_slot_to_its_own_receiver_only() {
         let from_workers = gap + again.get(&RetransmitReason::Timeout).copied().unwrap_or(0);
         assert!(asked <= from_workers * 2, "{asked} answers to {from_workers} repetitions");
     }
-}
-
-/// The failure of each worker that was alive to the end, checked to come in time.
-fn failures(ended: &Ended, dead: Option<usize>, from: Instant, within: Duration) -> Vec<Failure> {
-    let live = ended.outcomes.iter().enumerate().filter(|(rank, _)| Some(*rank) != dead);
-    live.map(|(rank, outcomes)| {
-        let (at, outcome) = outcomes.last().unwrap_or_else(|| panic!("rank {rank} told nothing"));
-        assert!(*at <= from + within, "rank {rank} told only at {at}");
-        outcome.result.clone().expect_err("it cannot have been completed")
-    })
-    .collect()
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! What NetReduce's paper has where its specification recommends something else, and what that breaks (`netreduce 9`).
 
+use crate::common::suite::{Job, LOSSY};
 use crate::common::{Counts, Faults, Script};
-use crate::netreduce_plan::{LOSSY, Plan};
+use crate::netreduce_plan::Plan;
 use fanin_core::{Census, Duration, FailureReason, Instant, RetransmitReason};
 use fanin_protocols::netreduce::{Deallocation, Lookup, Reemission, Variants};
 use fanin_protocols::shared::reliability::Reliability;

@@ -1,5 +1,6 @@
 //! NetReduce: what the accelerator itself does about loss (`netreduce 8.5`), packet by packet.
 
+use crate::common::suite::Job;
 use crate::common::{ELEMENT_BYTES, Faults, JOB};
 use crate::netreduce_plan::Plan;
 use fanin_core::{

@@ -1,10 +1,9 @@
 //! Parameter servers end to end: every sum is right and comes once, whatever the number of servers, the sizes and the faults; and who is
 //! missing is named.
 
+use crate::common::suite::{Job, LOSSES, LOSSY, PATIENCE, PATIENT, failures, faults, right_whatever_happens, sizes};
 use crate::common::{Ended, Faults, HasVectors, JOB, Net, Script};
-use fanin_core::{
-    Address, Census, DropReason, Duration, Failure, FailureReason, FlowLabel, Instant, NodeId, Rank, RetransmitReason, Role, Suspect,
-};
+use fanin_core::{Address, Census, DropReason, Duration, FailureReason, FlowLabel, Instant, NodeId, Rank, RetransmitReason, Role, Suspect};
 use fanin_protocols::ps::{PsPeer, PsServer, PsServerConfig, PsWindowConfig, PsWorker, PsWorkerConfig};
 use fanin_protocols::shared::real::Real;
 use fanin_protocols::shared::reliability::Reliability;
@@ -25,9 +24,6 @@ struct Plan {
     reliability: Reliability,
     faults: Faults,
 }
-
-const PATIENCE: Duration = Duration::from_ms(20);
-const LOSSY: Reliability = Reliability::lossy(Duration::from_us(100), Duration::from_us(20), PATIENCE);
 
 impl Plan {
     fn of(workers: u32, servers: u32) -> Plan {
@@ -76,9 +72,15 @@ impl Plan {
         net.mark(self.marks);
         net
     }
+}
 
-    fn run<P: HasVectors + ?Sized>(&self, elements: &[u64]) -> Ended {
-        self.net::<P>(vec![Script::of(elements); self.workers as usize]).run(Duration::from_ms(20_000))
+impl Job for Plan {
+    fn workers(&self) -> u32 {
+        self.workers
+    }
+
+    fn run_scripts<P: HasVectors + ?Sized>(&self, scripts: Vec<Script>) -> Ended {
+        self.net::<P>(scripts).run(Duration::from_ms(20_000))
     }
 }
 
@@ -86,41 +88,27 @@ fn plans() -> impl Strategy<Value = Plan> {
     // 65 and more workers need a second word of bits.
     let workers = prop_oneof![8 => 1u32..9, 1 => 63u32..68];
     let shape = (workers, 1u32..6, prop_oneof![Just(1u32), Just(2), Just(3), Just(8), Just(64)], 1u32..80, 1u32..6);
-    let faults = (any::<u64>(), prop_oneof![Just(0u32), Just(10), Just(100), Just(300)], prop_oneof![Just(0u32), Just(50)]);
-    let timing = (prop_oneof![Just(0u64), Just(2), Just(40)], prop_oneof![Just(0u32), Just(200)], prop_oneof![Just(0u32), Just(100)]);
-    (shape, faults, timing).prop_map(
-        |((workers, servers, window, initial, block_elements), (seed, loss, duplication), (jitter_us, refusal, marks))| Plan {
-            workers,
-            servers,
-            window,
-            initial,
-            marks,
-            block_elements,
-            reliability: Reliability { patience: Duration::from_ms(5_000), ..LOSSY },
-            faults: Faults { seed, loss, duplication, jitter_us, refusal },
-        },
-    )
+    let marks = prop_oneof![Just(0u32), Just(100)];
+    (shape, marks, faults(LOSSES)).prop_map(|((workers, servers, window, initial, block_elements), marks, faults)| Plan {
+        workers,
+        servers,
+        window,
+        initial,
+        marks,
+        block_elements,
+        reliability: PATIENT,
+        faults,
+    })
 }
 
-fn sizes() -> impl Strategy<Value = Vec<u64>> {
-    proptest::collection::vec(prop_oneof![2 => 0u64..3, 3 => 1u64..40, 1 => 40u64..300], 1..5)
-}
+right_whatever_happens!(plans(), sizes(4, 40, 300), 150 cases from 0x95: fn sums_are_right_under_all_faults, fn elements_are_summed_under_all_faults,
+    fn workers_may_come_late, fn the_same_seed_gives_the_same_run);
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 150, rng_seed: RngSeed::Fixed(0x95), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn sums_are_right_under_all_faults(plan in plans(), elements in sizes()) {
-        plan.run::<Census>(&elements).all_done(elements.len());
-    }
-
-    #[test]
-    fn elements_are_summed_under_all_faults(plan in plans(), elements in sizes()) {
-        plan.run::<[u8]>(&elements).all_done(elements.len());
-    }
-
-    #[test]
-    fn a_lossless_network_needs_no_repetition(plan in plans(), elements in sizes()) {
+    fn a_lossless_network_needs_no_repetition(plan in plans(), elements in sizes(4, 40, 300)) {
         let faults = Faults { loss: 0, duplication: 0, ..plan.faults };
         let plan = Plan { reliability: Reliability::LOSSLESS, faults, ..plan };
         let ended = plan.run::<Census>(&elements);
@@ -129,21 +117,6 @@ proptest! {
         if plan.workers == 1 {
             prop_assert_eq!(ended.counts.packets, 0);
         }
-    }
-
-    #[test]
-    fn workers_may_come_late(plan in plans(), elements in sizes(), starts in proptest::collection::vec(0u64..3_000, 70), pauses in proptest::collection::vec(0u64..500, 70)) {
-        let scripts = (0..plan.workers as usize).map(|rank| Script {
-            start: Instant::ZERO + Duration::from_us(starts[rank]),
-            pause: Duration::from_us(pauses[rank]),
-            ..Script::of(&elements)
-        });
-        plan.net::<Census>(scripts.collect()).run(Duration::from_ms(20_000)).all_done(elements.len());
-    }
-
-    #[test]
-    fn the_same_seed_gives_the_same_run(plan in plans(), elements in sizes()) {
-        prop_assert_eq!(plan.run::<Census>(&elements), plan.run::<Census>(&elements));
     }
 }
 
@@ -174,25 +147,12 @@ fn a_lost_sum_is_answered_from_the_slot() {
     assert!(ended.counts.dropped[&DropReason::Duplicate] > 0);
 }
 
-/// The failure of each worker that was alive to the end, checked to come in time.
-fn failures(ended: &Ended, dead: Option<usize>, within: Duration) -> Vec<Failure> {
-    let live = ended.outcomes.iter().enumerate().filter(|(rank, _)| Some(*rank) != dead);
-    live.map(|(rank, outcomes)| {
-        let (at, outcome) = outcomes.last().unwrap_or_else(|| panic!("rank {rank} told nothing"));
-        assert!(*at <= Instant::ZERO + within, "rank {rank} told only at {at}");
-        outcome.result.clone().expect_err("it cannot have been completed")
-    })
-    .collect()
-}
-
 #[test]
 fn a_dead_worker_is_named_by_all_others() {
     for (servers, loss, seed) in [(1, 0, 1), (1, 10, 2), (3, 0, 3), (5, 10, 4)] {
         let plan = Plan { faults: Faults { seed, loss, jitter_us: 3, ..Faults::NONE }, ..Plan::of(6, servers) };
-        let mut scripts = vec![Script::of(&[4_000]); 6];
-        scripts[4].dies_at = Some(Instant::ZERO + Duration::from_us(50));
-        let ended = plan.net::<Census>(scripts).run(Duration::from_ms(1_000));
-        let told = failures(&ended, Some(4), PATIENCE + Duration::from_ms(2));
+        let ended = plan.run_with_a_death::<Census>(4, Instant::ZERO + Duration::from_us(50));
+        let told = failures(&ended, Some(4), Instant::ZERO, PATIENCE + Duration::from_ms(2));
         assert_eq!(told.len(), 5);
         for failure in told {
             let said = (failure.suspect, failure.reason, failure.block.is_some());
@@ -207,7 +167,7 @@ fn a_dead_server_is_named() {
     let mut net = plan.net::<Census>(vec![Script::of(&[400]); 4]);
     net.kill(5);
     let ended = net.run(Duration::from_ms(1_000));
-    for failure in failures(&ended, None, PATIENCE + Duration::from_ms(1)) {
+    for failure in failures(&ended, None, Instant::ZERO, PATIENCE + Duration::from_ms(1)) {
         assert_eq!((failure.suspect, failure.reason), (Suspect::Switch(NodeId(101)), FailureReason::NoProgress));
         assert!((33..67).contains(&failure.block.unwrap()), "a block of its shard: {failure:?}");
     }
@@ -220,7 +180,7 @@ fn workers_that_disagree_are_told() {
         let mut scripts = vec![Script::of(others); 4];
         scripts[3] = Script { start: Instant::ZERO + Duration::from_us(100), ..Script::of(own) };
         let ended = Plan::of(4, 1).net::<Census>(scripts).run(Duration::from_ms(1_000));
-        let told = failures(&ended, None, PATIENCE.times(2));
+        let told = failures(&ended, None, Instant::ZERO, PATIENCE.times(2));
         assert!(told.iter().any(|failure| failure.reason == FailureReason::Mismatch), "{told:?}");
     }
 }

@@ -1,9 +1,10 @@
 //! The ring end to end: every sum is right and comes once, whatever the number of workers, the sizes and the faults; and who is missing
 //! is named by all.
 
+use crate::common::suite::{Job, LOSSES, LOSSY, PATIENCE, PATIENT, failures, faults, right_whatever_happens, sizes};
 use crate::common::{Ended, Faults, HasVectors, JOB, Net, NoSwitch, Script};
 use fanin_core::{
-    Address, Census, DropReason, Duration, Failure, FailureReason, FlowLabel, Instant, NodeId, OperationId, Rank, RetransmitReason, Suspect,
+    Address, Census, DropReason, Duration, FailureReason, FlowLabel, Instant, NodeId, OperationId, Rank, RetransmitReason, Suspect,
 };
 use fanin_protocols::ring::{RingBarrier, RingPeer, RingWorker, RingWorkerConfig};
 use fanin_protocols::shared::reliability::Reliability;
@@ -22,9 +23,6 @@ struct Plan {
     reliability: Reliability,
     faults: Faults,
 }
-
-const PATIENCE: Duration = Duration::from_ms(20);
-const LOSSY: Reliability = Reliability::lossy(Duration::from_us(100), Duration::from_us(20), PATIENCE);
 
 fn address(rank: u32) -> Address {
     Address::worker(NodeId(rank))
@@ -63,48 +61,39 @@ impl Plan {
     fn net<P: HasVectors + ?Sized>(&self, scripts: Vec<Script>) -> Net<P, RingHeader, RingWorker<P>, NoSwitch<RingHeader>> {
         Net::new(P::OP, (0..self.workers).map(|rank| self.worker(rank)).collect(), Vec::new(), scripts, self.faults)
     }
+}
 
-    fn run<P: HasVectors + ?Sized>(&self, elements: &[u64]) -> Ended {
-        self.net::<P>(vec![Script::of(elements); self.workers as usize]).run(Duration::from_ms(10_000))
+impl Job for Plan {
+    fn workers(&self) -> u32 {
+        self.workers
+    }
+
+    fn run_scripts<P: HasVectors + ?Sized>(&self, scripts: Vec<Script>) -> Ended {
+        self.net::<P>(scripts).run(Duration::from_ms(20_000))
     }
 }
 
 fn plans() -> impl Strategy<Value = Plan> {
     let shape = (1u32..10, any::<bool>(), prop_oneof![Just(1u32), Just(2), Just(3), Just(8), Just(64), Just(128)], 1u32..6, any::<bool>());
-    let faults = (any::<u64>(), prop_oneof![Just(0u32), Just(10), Just(100), Just(300)], prop_oneof![Just(0u32), Just(50)]);
-    let timing = (prop_oneof![Just(0u64), Just(2), Just(40)], prop_oneof![Just(0u32), Just(200)]);
-    (shape, faults, timing).prop_map(
-        |((workers, reversed, window, block_elements, barrier), (seed, loss, duplication), (jitter_us, refusal))| Plan {
-            workers,
-            stride: if reversed && workers > 1 { workers - 1 } else { 1 },
-            window,
-            block_elements,
-            barrier,
-            reliability: Reliability { patience: Duration::from_ms(5_000), ..LOSSY },
-            faults: Faults { seed, loss, duplication, jitter_us, refusal },
-        },
-    )
+    (shape, faults(LOSSES)).prop_map(|((workers, reversed, window, block_elements, barrier), faults)| Plan {
+        workers,
+        stride: if reversed && workers > 1 { workers - 1 } else { 1 },
+        window,
+        block_elements,
+        barrier,
+        reliability: PATIENT,
+        faults,
+    })
 }
 
-fn sizes() -> impl Strategy<Value = Vec<u64>> {
-    proptest::collection::vec(prop_oneof![2 => 0u64..10, 3 => 1u64..60, 1 => 60u64..400], 1..4)
-}
+right_whatever_happens!(plans(), sizes(3, 60, 400), 200 cases from 0x717: fn sums_are_right_under_all_faults, fn elements_are_summed_under_all_faults,
+    fn workers_may_come_late, fn the_same_seed_gives_the_same_run);
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, rng_seed: RngSeed::Fixed(0x717), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn sums_are_right_under_all_faults(plan in plans(), elements in sizes()) {
-        plan.run::<Census>(&elements).all_done(elements.len());
-    }
-
-    #[test]
-    fn elements_are_summed_under_all_faults(plan in plans(), elements in sizes()) {
-        plan.run::<[u8]>(&elements).all_done(elements.len());
-    }
-
-    #[test]
-    fn a_lossless_network_needs_no_acknowledgement(plan in plans(), elements in sizes()) {
+    fn a_lossless_network_needs_no_acknowledgement(plan in plans(), elements in sizes(3, 60, 400)) {
         let faults = Faults { loss: 0, duplication: 0, ..plan.faults };
         let plan = Plan { reliability: Reliability::LOSSLESS, faults, barrier: false, ..plan };
         let ended = plan.run::<Census>(&elements);
@@ -116,29 +105,15 @@ proptest! {
     }
 
     #[test]
-    fn a_barrier_works_without_loss_recovery(plan in plans(), elements in sizes()) {
+    fn a_barrier_works_without_loss_recovery(plan in plans(), elements in sizes(3, 60, 400)) {
         let faults = Faults { loss: 0, duplication: 0, ..plan.faults };
         Plan { reliability: Reliability::LOSSLESS, faults, barrier: true, ..plan }.run::<Census>(&elements).all_done(elements.len());
     }
 
     #[test]
-    fn workers_may_come_late(plan in plans(), lossless in any::<bool>(), elements in sizes(), starts in proptest::collection::vec(0u64..3_000, 10), pauses in proptest::collection::vec(0u64..500, 10)) {
-        let plan = if lossless {
-            Plan { reliability: Reliability::LOSSLESS, faults: Faults { loss: 0, duplication: 0, ..plan.faults }, ..plan }
-        } else {
-            plan
-        };
-        let scripts = (0..plan.workers as usize).map(|rank| Script {
-            start: Instant::ZERO + Duration::from_us(starts[rank]),
-            pause: Duration::from_us(pauses[rank]),
-            ..Script::of(&elements)
-        });
-        plan.net::<Census>(scripts.collect()).run(Duration::from_ms(20_000)).all_done(elements.len());
-    }
-
-    #[test]
-    fn the_same_seed_gives_the_same_run(plan in plans(), elements in sizes()) {
-        prop_assert_eq!(plan.run::<Census>(&elements), plan.run::<Census>(&elements));
+    fn workers_may_come_late_where_nothing_is_lost(plan in plans(), elements in sizes(3, 60, 400), starts in proptest::collection::vec(0u64..3_000, 10), pauses in proptest::collection::vec(0u64..500, 10)) {
+        let plan = Plan { reliability: Reliability::LOSSLESS, faults: Faults { loss: 0, duplication: 0, ..plan.faults }, ..plan };
+        plan.run_late::<Census>(&elements, &starts, &pauses).all_done(elements.len());
     }
 }
 
@@ -191,17 +166,6 @@ fn a_late_successor_asks_for_what_it_turned_away() {
     ended.all_done(1);
     assert!(ended.counts.dropped[&DropReason::NotReady] > 0);
     assert!(ended.counts.retransmitted[&RetransmitReason::Ready] > 0);
-}
-
-/// The failure of each live worker, checked to come in time.
-fn failures(ended: &Ended, dead: Option<usize>, from: Instant, within: Duration) -> Vec<Failure> {
-    let live = ended.outcomes.iter().enumerate().filter(|(rank, _)| Some(*rank) != dead);
-    live.map(|(rank, outcomes)| {
-        let (at, outcome) = outcomes.last().unwrap_or_else(|| panic!("rank {rank} told nothing"));
-        assert!(*at <= from + within, "rank {rank} told only at {at}");
-        outcome.result.clone().expect_err("it cannot have been completed")
-    })
-    .collect()
 }
 
 #[test]

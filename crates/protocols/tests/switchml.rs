@@ -1,10 +1,10 @@
 //! SwitchML end to end: every sum is right and comes once, whatever the topology, the sizes and the faults, as floats and as block fixed
 //! point; and who is missing is named.
 
+use crate::common::suite::{Job, LOSSES, LOSSY, PATIENCE, PATIENT, TwoLevels, failures, faults, right_whatever_happens, sizes};
 use crate::common::{Ended, Faults, HasVectors, JOB, Net, Script};
 use fanin_core::{
-    Census, CollectiveKind, DropReason, Duration, Failure, FailureReason, Instant, NodeId, OperationId, PortId, Rank, RetransmitReason,
-    Suspect,
+    Census, CollectiveKind, DropReason, Duration, FailureReason, Instant, NodeId, OperationId, PortId, Rank, RetransmitReason, Suspect,
 };
 use fanin_protocols::shared::reliability::Reliability;
 use fanin_protocols::switchml::{
@@ -28,9 +28,6 @@ struct Plan {
     faults: Faults,
 }
 
-const PATIENCE: Duration = Duration::from_ms(20);
-const LOSSY: Reliability = Reliability::lossy(Duration::from_us(100), Duration::from_us(20), PATIENCE);
-
 impl Plan {
     fn star(workers: u32) -> Plan {
         Plan {
@@ -45,13 +42,8 @@ impl Plan {
         }
     }
 
-    fn leaf_of(&self, rank: u32) -> u32 {
-        self.workers + rank % self.leaves
-    }
-
-    /// Leaves that have a worker.
-    fn leaves_used(&self) -> u32 {
-        self.leaves.min(self.workers)
+    fn levels(&self) -> TwoLevels {
+        TwoLevels { workers: self.workers, leaves: self.leaves, spines: 1 }
     }
 
     fn worker<P: HasVectors + ?Sized>(&self, rank: u32) -> SwitchMlWorker<P> {
@@ -64,7 +56,7 @@ impl Plan {
             block_elements: self.block_elements,
             pool: self.pool,
             uplink: PortId(0),
-            switch: NodeId(self.leaf_of(rank)),
+            switch: self.levels().leaf_of(rank),
             reliability: self.reliability,
             fixed_point: self.fixed_point,
         });
@@ -94,35 +86,20 @@ impl Plan {
         SwitchMlOffer { op: P::OP, element_bytes: crate::common::ELEMENT_BYTES, fixed_point: true }
     }
 
-    /// Leaf l: worker number k on it at port k, the spine at port 100. Spine: leaf l at port l.
     fn switches<P: HasVectors + ?Sized>(&self) -> Vec<SwitchMlSwitch<P>> {
-        let used = self.leaves_used();
-        let spine = SwitchMlParent { port: PortId(100), node: NodeId(self.workers + used) };
-        let leaf = |leaf: u32| {
-            let ranks = (leaf..self.workers).step_by(self.leaves as usize).enumerate();
-            let child = |(port, rank): (usize, u32)| SwitchMlChild { port: PortId(port as u16), who: Suspect::Rank(Rank(rank)) };
-            self.switch((used > 1).then_some(spine), ranks.map(child).collect())
-        };
-        let child = |leaf: u32| SwitchMlChild { port: PortId(leaf as u16), who: Suspect::Switch(NodeId(self.workers + leaf)) };
-        let mut switches: Vec<SwitchMlSwitch<P>> = (0..used).map(leaf).collect();
-        if used > 1 {
-            switches.push(self.switch(None, (0..used).map(child).collect()));
-        }
-        switches
+        let levels = self.levels();
+        let child = |(port, who)| SwitchMlChild { port, who };
+        let spine = SwitchMlParent { port: PortId(TwoLevels::UP), node: levels.spine(0) };
+        let parent = (levels.used() > 1).then_some(spine);
+        let leaves = (0..levels.used()).map(|leaf| self.switch(parent, levels.on_leaf(leaf).map(child).collect()));
+        let spine = parent.map(|_| self.switch(None, levels.on_spine().map(child).collect()));
+        leaves.chain(spine).collect()
     }
 
     fn net<P: HasVectors + ?Sized>(&self, scripts: Vec<Script>) -> Net<P, SwitchMlHeader, SwitchMlWorker<P>, SwitchMlSwitch<P>> {
         let workers = (0..self.workers).map(|rank| self.worker(rank)).collect();
         let mut net = Net::new(P::OP, workers, self.switches(), scripts, self.faults);
-        for rank in 0..self.workers {
-            net.join(rank as usize, PortId(0), self.leaf_of(rank) as usize, PortId((rank / self.leaves) as u16));
-        }
-        if self.leaves_used() > 1 {
-            for leaf in 0..self.leaves_used() {
-                let spine = (self.workers + self.leaves_used()) as usize;
-                net.join((self.workers + leaf) as usize, PortId(100), spine, PortId(leaf as u16));
-            }
-        }
+        self.levels().join(&mut net);
         net
     }
 
@@ -143,9 +120,15 @@ impl Plan {
         let ops = calls.iter().zip(&kinds).map(op).collect();
         Script { kinds, ops, fingerprint: 7, ..Script::of(&elements) }
     }
+}
 
-    fn run<P: HasVectors + ?Sized>(&self, elements: &[u64]) -> Ended {
-        self.net::<P>(vec![Script::of(elements); self.workers as usize]).run(Duration::from_ms(10_000))
+impl Job for Plan {
+    fn workers(&self) -> u32 {
+        self.workers
+    }
+
+    fn run_scripts<P: HasVectors + ?Sized>(&self, scripts: Vec<Script>) -> Ended {
+        self.net::<P>(scripts).run(Duration::from_ms(20_000))
     }
 }
 
@@ -187,38 +170,23 @@ fn plans() -> impl Strategy<Value = Plan> {
         prop_oneof![Just(0u32), Just(u32::MAX - 3)],
         any::<bool>(),
     );
-    let faults = (any::<u64>(), prop_oneof![Just(0u32), Just(10), Just(100), Just(300)], prop_oneof![Just(0u32), Just(50)]);
-    let timing = (prop_oneof![Just(0u64), Just(2), Just(40)], prop_oneof![Just(0u32), Just(200)]);
-    (shape, faults, timing).prop_map(
-        |((workers, leaves, pool, block_elements, first_round, fixed_point), (seed, loss, duplication), (jitter_us, refusal))| Plan {
-            workers,
-            leaves: leaves.min(workers),
-            pool,
-            block_elements,
-            first_round,
-            fixed_point,
-            reliability: Reliability { patience: Duration::from_ms(5_000), ..LOSSY },
-            faults: Faults { seed, loss, duplication, jitter_us, refusal },
-        },
-    )
+    (shape, faults(LOSSES)).prop_map(|((workers, leaves, pool, block_elements, first_round, fixed_point), faults)| Plan {
+        workers,
+        leaves: leaves.min(workers),
+        pool,
+        block_elements,
+        first_round,
+        fixed_point,
+        reliability: PATIENT,
+        faults,
+    })
 }
 
-fn sizes() -> impl Strategy<Value = Vec<u64>> {
-    proptest::collection::vec(prop_oneof![2 => 0u64..3, 3 => 1u64..40, 1 => 40u64..300], 1..6)
-}
+right_whatever_happens!(plans(), sizes(5, 40, 300), 250 cases from 0x5311: fn sums_are_right_under_all_faults, fn elements_are_summed_under_all_faults,
+    fn workers_may_come_late, fn the_same_seed_gives_the_same_run);
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 250, rng_seed: RngSeed::Fixed(0x5311), failure_persistence: None, ..ProptestConfig::default() })]
-
-    #[test]
-    fn sums_are_right_under_all_faults(plan in plans(), elements in sizes()) {
-        plan.run::<Census>(&elements).all_done(elements.len());
-    }
-
-    #[test]
-    fn elements_are_summed_under_all_faults(plan in plans(), elements in sizes()) {
-        plan.run::<[u8]>(&elements).all_done(elements.len());
-    }
 
     #[test]
     fn collectives_of_every_kind_are_right_under_all_faults(plan in plans(), calls in calls()) {
@@ -229,33 +197,18 @@ proptest! {
     }
 
     #[test]
-    fn a_lossless_network_needs_no_repetition(plan in plans(), elements in sizes()) {
+    fn a_lossless_network_needs_no_repetition(plan in plans(), elements in sizes(5, 40, 300)) {
         let faults = Faults { loss: 0, duplication: 0, ..plan.faults };
         let plan = Plan { reliability: Reliability::LOSSLESS, faults, ..plan };
         let ended = plan.run::<Census>(&elements);
         ended.all_done(elements.len());
         prop_assert!(ended.counts.retransmitted.is_empty() && ended.counts.dropped.is_empty(), "{:?}", ended.counts);
-        let switches = i64::from(plan.leaves_used() + u32::from(plan.leaves_used() > 1));
+        let switches = i64::from(plan.levels().used() + u32::from(plan.levels().used() > 1));
         let kept = ended.counts.slots_taken - ended.counts.slots_freed;
         prop_assert!(kept <= 2 * i64::from(plan.pool) * switches, "two versions of each slot are kept: {kept}");
         if plan.workers == 1 {
             prop_assert_eq!(ended.counts.packets, 0);
         }
-    }
-
-    #[test]
-    fn workers_may_come_late(plan in plans(), elements in sizes(), starts in proptest::collection::vec(0u64..3_000, 9), pauses in proptest::collection::vec(0u64..500, 9)) {
-        let scripts = (0..plan.workers as usize).map(|rank| Script {
-            start: Instant::ZERO + Duration::from_us(starts[rank]),
-            pause: Duration::from_us(pauses[rank]),
-            ..Script::of(&elements)
-        });
-        plan.net::<Census>(scripts.collect()).run(Duration::from_ms(20_000)).all_done(elements.len());
-    }
-
-    #[test]
-    fn the_same_seed_gives_the_same_run(plan in plans(), elements in sizes()) {
-        prop_assert_eq!(plan.run::<Census>(&elements), plan.run::<Census>(&elements));
     }
 }
 
@@ -307,23 +260,6 @@ fn late_duplicates_are_told_by_their_round() {
     assert!(ended.counts.dropped[&DropReason::Duplicate] > 0, "{:?}", ended.counts.dropped);
 }
 
-/// The failure of each worker that was alive to the end, checked to come in time.
-fn failures(ended: &Ended, dead: Option<usize>, from: Instant, within: Duration) -> Vec<Failure> {
-    let live = ended.outcomes.iter().enumerate().filter(|(rank, _)| Some(*rank) != dead);
-    live.map(|(rank, outcomes)| {
-        let (at, outcome) = outcomes.last().unwrap_or_else(|| panic!("rank {rank} told nothing"));
-        assert!(*at <= from + within, "rank {rank} told only at {at}");
-        outcome.result.clone().expect_err("it cannot have been completed")
-    })
-    .collect()
-}
-
-fn scripts_with_a_death(workers: u32, dead: usize, at: Instant) -> Vec<Script> {
-    let mut scripts = vec![Script::of(&[4_000]); workers as usize];
-    scripts[dead].dies_at = Some(at);
-    scripts
-}
-
 #[test]
 fn a_dead_worker_is_named_by_all_others() {
     for (leaves, seed) in [(1, 1), (1, 2), (2, 1), (3, 4)] {
@@ -336,7 +272,7 @@ fn a_dead_worker_is_named_by_all_others() {
                 ..Plan::star(6)
             };
             let died_at = Instant::ZERO + Duration::from_us(50);
-            let ended = plan.net::<Census>(scripts_with_a_death(6, 4, died_at)).run(Duration::from_ms(1_000));
+            let ended = plan.run_with_a_death::<Census>(4, died_at);
             let told = failures(&ended, Some(4), died_at, PATIENCE + Duration::from_ms(1));
             assert_eq!(told.len(), 5);
             for failure in told {

@@ -1,12 +1,11 @@
 //! Static trees end to end: every sum is right and comes once, whatever the topology, the sizes and the faults; and who is missing is
 //! named.
 
+use crate::common::suite::{Job, LOSSES, LOSSY, PATIENCE, PATIENT, TwoLevels, failures, faults, right_whatever_happens, sizes};
 use crate::common::{Ended, Faults, HasVectors, JOB, Net, Script};
-use fanin_core::{
-    Census, DropReason, Duration, Failure, FailureReason, Instant, NodeId, OperationId, PortId, Rank, RetransmitReason, Suspect,
-};
+use fanin_core::{Census, DropReason, Duration, FailureReason, Instant, NodeId, OperationId, PortId, Rank, RetransmitReason, Suspect};
 use fanin_protocols::shared::reliability::Reliability;
-use fanin_protocols::tree::{TreeChild, TreeParent, TreeRole, TreeSwitch, TreeSwitchConfig, TreeWorker, TreeWorkerConfig};
+use fanin_protocols::tree::{TreeRole, TreeSwitch, TreeSwitchConfig, TreeWorker, TreeWorkerConfig};
 use fanin_wire::tree::TreeHeader;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -27,21 +26,13 @@ struct Plan {
     faults: Faults,
 }
 
-const PATIENCE: Duration = Duration::from_ms(20);
-const LOSSY: Reliability = Reliability::lossy(Duration::from_us(100), Duration::from_us(20), PATIENCE);
-
 impl Plan {
     fn star(workers: u32) -> Plan {
         Plan { workers, leaves: 1, trees: 1, window: 4, block_elements: 4, first_block: 0, reliability: LOSSY, faults: Faults::NONE }
     }
 
-    fn leaf_of(&self, rank: u32) -> usize {
-        (self.workers + rank % self.leaves) as usize
-    }
-
-    /// Leaves that have a worker.
-    fn leaves_used(&self) -> u32 {
-        self.leaves.min(self.workers)
+    fn levels(&self) -> TwoLevels {
+        TwoLevels { workers: self.workers, leaves: self.leaves, spines: self.trees }
     }
 
     fn worker<P: HasVectors + ?Sized>(&self, rank: u32) -> TreeWorker<P> {
@@ -54,7 +45,7 @@ impl Plan {
             block_elements: self.block_elements,
             window: self.window,
             uplink: PortId(0),
-            leaf: NodeId(self.leaf_of(rank) as u32),
+            leaf: self.levels().leaf_of(rank),
             reliability: self.reliability,
         });
         worker.first_block(self.first_block);
@@ -74,46 +65,22 @@ impl Plan {
         })
     }
 
-    /// Leaf l: worker number k on it at port k, the spine of tree t at port 100 + t. Spine: leaf l at port l.
-    fn switches<P: HasVectors + ?Sized>(&self) -> Vec<TreeSwitch<P>> {
-        let used = self.leaves_used();
-        let leaf = |leaf: u32| {
-            let ranks = (leaf..self.workers).step_by(self.leaves as usize).enumerate();
-            let child = |(port, rank): (usize, u32)| TreeChild { port: PortId(port as u16), who: Suspect::Rank(Rank(rank)) };
-            let children: Vec<TreeChild> = ranks.map(child).collect();
-            let role = |tree: u32| {
-                let spine = TreeParent { port: PortId(100 + tree as u16), node: NodeId(self.workers + used + tree) };
-                Some(TreeRole { parent: (used > 1).then_some(spine), children: children.clone() })
-            };
-            self.switch((0..self.trees).map(role).collect())
-        };
-        let spine = |spine: u32| {
-            let child = |leaf: u32| TreeChild { port: PortId(leaf as u16), who: Suspect::Switch(NodeId(self.workers + leaf)) };
-            let role = |tree: u32| (tree == spine).then(|| TreeRole { parent: None, children: (0..used).map(child).collect() });
-            self.switch((0..self.trees).map(role).collect())
-        };
-        (0..used).map(leaf).chain((0..self.trees).filter(|_| used > 1).map(spine)).collect()
-    }
-
     fn net<P: HasVectors + ?Sized>(&self, scripts: Vec<Script>) -> Net<P, TreeHeader, TreeWorker<P>, TreeSwitch<P>> {
         let workers = (0..self.workers).map(|rank| self.worker(rank)).collect();
-        let mut net = Net::new(P::OP, workers, self.switches(), scripts, self.faults);
-        for rank in 0..self.workers {
-            net.join(rank as usize, PortId(0), self.leaf_of(rank), PortId((rank / self.leaves) as u16));
-        }
-        if self.leaves_used() > 1 {
-            for leaf in 0..self.leaves_used() {
-                for tree in 0..self.trees {
-                    let spine = (self.workers + self.leaves_used() + tree) as usize;
-                    net.join((self.workers + leaf) as usize, PortId(100 + tree as u16), spine, PortId(leaf as u16));
-                }
-            }
-        }
+        let switches = self.levels().roles().into_iter().map(|roles| self.switch(roles)).collect();
+        let mut net = Net::new(P::OP, workers, switches, scripts, self.faults);
+        self.levels().join(&mut net);
         net
     }
+}
 
-    fn run<P: HasVectors + ?Sized>(&self, elements: &[u64]) -> Ended {
-        self.net::<P>(vec![Script::of(elements); self.workers as usize]).run(Duration::from_ms(10_000))
+impl Job for Plan {
+    fn workers(&self) -> u32 {
+        self.workers
+    }
+
+    fn run_scripts<P: HasVectors + ?Sized>(&self, scripts: Vec<Script>) -> Ended {
+        self.net::<P>(scripts).run(Duration::from_ms(20_000))
     }
 }
 
@@ -126,41 +93,26 @@ fn plans() -> impl Strategy<Value = Plan> {
         1u32..6,
         prop_oneof![Just(0u32), Just(u32::MAX - 20)],
     );
-    let faults = (any::<u64>(), prop_oneof![Just(0u32), Just(10), Just(100), Just(300)], prop_oneof![Just(0u32), Just(50)]);
-    let timing = (prop_oneof![Just(0u64), Just(2), Just(40)], prop_oneof![Just(0u32), Just(200)]);
-    (shape, faults, timing).prop_map(
-        |((workers, leaves, trees, window, block_elements, first_block), (seed, loss, duplication), (jitter_us, refusal))| Plan {
-            workers,
-            leaves: leaves.min(workers),
-            trees,
-            window,
-            block_elements,
-            first_block,
-            reliability: Reliability { patience: Duration::from_ms(5_000), ..LOSSY },
-            faults: Faults { seed, loss, duplication, jitter_us, refusal },
-        },
-    )
+    (shape, faults(LOSSES)).prop_map(|((workers, leaves, trees, window, block_elements, first_block), faults)| Plan {
+        workers,
+        leaves: leaves.min(workers),
+        trees,
+        window,
+        block_elements,
+        first_block,
+        reliability: PATIENT,
+        faults,
+    })
 }
 
-fn sizes() -> impl Strategy<Value = Vec<u64>> {
-    proptest::collection::vec(prop_oneof![2 => 0u64..3, 3 => 1u64..40, 1 => 40u64..300], 1..4)
-}
+right_whatever_happens!(plans(), sizes(3, 40, 300), 250 cases from 0x7ee: fn sums_are_right_under_all_faults, fn elements_are_summed_under_all_faults,
+    fn workers_may_come_late, fn the_same_seed_gives_the_same_run);
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 250, rng_seed: RngSeed::Fixed(0x7ee), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn sums_are_right_under_all_faults(plan in plans(), elements in sizes()) {
-        plan.run::<Census>(&elements).all_done(elements.len());
-    }
-
-    #[test]
-    fn elements_are_summed_under_all_faults(plan in plans(), elements in sizes()) {
-        plan.run::<[u8]>(&elements).all_done(elements.len());
-    }
-
-    #[test]
-    fn a_lossless_network_needs_no_repetition(plan in plans(), elements in sizes()) {
+    fn a_lossless_network_needs_no_repetition(plan in plans(), elements in sizes(3, 40, 300)) {
         let faults = Faults { loss: 0, duplication: 0, ..plan.faults };
         let plan = Plan { reliability: Reliability::LOSSLESS, faults, ..plan };
         let ended = plan.run::<Census>(&elements);
@@ -170,21 +122,6 @@ proptest! {
         if plan.workers == 1 {
             prop_assert_eq!(ended.counts.packets, 0);
         }
-    }
-
-    #[test]
-    fn workers_may_come_late(plan in plans(), elements in sizes(), starts in proptest::collection::vec(0u64..3_000, 9), pauses in proptest::collection::vec(0u64..500, 9)) {
-        let scripts = (0..plan.workers as usize).map(|rank| Script {
-            start: Instant::ZERO + Duration::from_us(starts[rank]),
-            pause: Duration::from_us(pauses[rank]),
-            ..Script::of(&elements)
-        });
-        plan.net::<Census>(scripts.collect()).run(Duration::from_ms(20_000)).all_done(elements.len());
-    }
-
-    #[test]
-    fn the_same_seed_gives_the_same_run(plan in plans(), elements in sizes()) {
-        prop_assert_eq!(plan.run::<Census>(&elements), plan.run::<Census>(&elements));
     }
 }
 
@@ -230,23 +167,6 @@ fn late_duplicates_are_told_by_their_number() {
     assert!(ended.counts.dropped[&DropReason::Duplicate] > 0, "{:?}", ended.counts.dropped);
 }
 
-/// The failure of each worker that was alive to the end, checked to come in time.
-fn failures(ended: &Ended, dead: Option<usize>, from: Instant, within: Duration) -> Vec<Failure> {
-    let live = ended.outcomes.iter().enumerate().filter(|(rank, _)| Some(*rank) != dead);
-    live.map(|(rank, outcomes)| {
-        let (at, outcome) = outcomes.last().unwrap_or_else(|| panic!("rank {rank} told nothing"));
-        assert!(*at <= from + within, "rank {rank} told only at {at}");
-        outcome.result.clone().expect_err("it cannot have been completed")
-    })
-    .collect()
-}
-
-fn scripts_with_a_death(workers: u32, dead: usize, at: Instant) -> Vec<Script> {
-    let mut scripts = vec![Script::of(&[4_000]); workers as usize];
-    scripts[dead].dies_at = Some(at);
-    scripts
-}
-
 #[test]
 fn a_dead_worker_is_named_by_all_others() {
     for (leaves, seed) in [(1, 1), (1, 2), (2, 1), (3, 4)] {
@@ -254,7 +174,7 @@ fn a_dead_worker_is_named_by_all_others() {
             let plan =
                 Plan { workers: 6, leaves, trees: leaves, faults: Faults { seed, loss, jitter_us: 3, ..Faults::NONE }, ..Plan::star(6) };
             let died_at = Instant::ZERO + Duration::from_us(50);
-            let ended = plan.net::<Census>(scripts_with_a_death(6, 4, died_at)).run(Duration::from_ms(1_000));
+            let ended = plan.run_with_a_death::<Census>(4, died_at);
             let told = failures(&ended, Some(4), died_at, PATIENCE + Duration::from_ms(1));
             assert_eq!(told.len(), 5);
             for failure in told {

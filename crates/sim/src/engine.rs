@@ -3,6 +3,7 @@
 pub(crate) mod adding;
 mod failures;
 mod flows;
+mod generated;
 mod outcome;
 mod placing;
 pub(crate) mod processing;
@@ -35,6 +36,7 @@ use crate::topology::Topology;
 use crate::traffic::{Source, pace};
 use crate::vectors::{Simulated, Vectors};
 use failures::{Failures, Host};
+use generated::Generated;
 use programs::Programs;
 use setup::{check, mean_gap_ps};
 
@@ -120,6 +122,8 @@ pub struct Simulation<N: Worker<P>, P: Simulated + ?Sized> {
     shared_by: Vec<Vec<u32>>,
     sources: Vec<Source>,
     flows: Vec<Flow>,
+    /// Traffic whose patterns are from elsewhere.
+    generated: Generated,
     /// Per (traffic set's source): how long a full packet lasts on its host's link at its load.
     traffic_runs: bool,
     sources_running: u32,
@@ -181,7 +185,8 @@ where
         let links = channels.links() as u32;
         let tx_ready = links + node_count as u32;
         let first_source = tx_ready + map.hosts();
-        let held_back = first_source + (sources.len() + scenario.flows.len()) as u32;
+        let generated = Generated::new(&topology, &scenario);
+        let held_back = first_source + (sources.len() + scenario.flows.len() + generated.events()) as u32;
         let ids = EventIds {
             timers: links,
             tx_ready,
@@ -205,7 +210,8 @@ where
             workers_running: 0,
             running_in: vec![0; scenario.jobs.len()],
             shared_by: vec![Vec::new(); scenario.jobs.len()],
-            sources_running: (sources.len() + scenario.flows.len()) as u32,
+            sources_running: (sources.len() + scenario.flows.len() + generated.sets()) as u32,
+            generated,
             flows: vec![Flow::default(); scenario.flows.len()],
             traffic_runs: true,
             failures: Failures::new(&scenario, map.hosts(), channels.links()),
@@ -227,25 +233,6 @@ where
         simulation.net.limit(&simulation.scenario.limits);
         simulation.schedule_beginnings();
         Ok(simulation)
-    }
-
-    fn schedule_beginnings(&mut self) {
-        self.starts.sort_unstable_by(|a, b| b.cmp(a));
-        self.arm_starts();
-        for (index, source) in self.sources.iter().enumerate() {
-            let start = self.scenario.traffic[source.config as usize].start.as_ps();
-            self.net.queue.push(start, self.net.ids.sources + index as u32);
-        }
-        for (index, flow) in self.scenario.flows.iter().enumerate() {
-            let start = flow.steps[0].at.as_ps();
-            self.net.queue.push(start, self.net.ids.sources + (self.sources.len() + index) as u32);
-        }
-        if let Some(time) = self.failures.next_change_ps() {
-            self.net.queue.push(time, self.net.ids.timeline);
-        }
-        if self.net.is_lossless {
-            self.net.queue.push(DEADLOCK_CHECK_PS, self.net.ids.deadlock_check);
-        }
     }
 
     /// Asks for the memory of switches at this interval.

@@ -20,6 +20,7 @@
 //! | [`flows`] | background flows at given rates |
 //! | [`limits`] | hosts that send or take in less than their links could |
 //! | [`noise`] | packets that leave their hosts late |
+//! | [`own`] | load balancers, traffic and noise from elsewhere |
 //! | [`series`] | jobs over time |
 //! | [`trace`] | what arrives by links, packet by packet |
 //! | [`vectors`] | what workers reduce: lengths, census weights with their oracle, elements |
@@ -41,6 +42,7 @@ pub mod lossless;
 pub mod metrics;
 mod net;
 pub mod noise;
+pub mod own;
 mod packet;
 pub mod programs;
 pub mod queue;

@@ -154,8 +154,10 @@ impl<H: Wire, O: Clone> Net<H, O> {
         }
         let mut routes = Routes::new(&topology);
         let balancers = [network.collective_balancer, network.background_balancer];
-        let is_apart = |balancer: Balancer| balancer.is_apart() || !channels.is_empty();
-        if !channels.is_empty() || balancers.iter().any(|balancer| balancer.goes_round()) {
+        // Where one of them has to see all ways, single ones have a place like several, and so the other one chooses there as well.
+        let all_apart = !channels.is_empty() || balancers.iter().any(|balancer| balancer.sees_all());
+        let is_apart = |balancer: Balancer| balancer.is_apart() || all_apart;
+        if all_apart {
             routes.choose_apart();
         }
         let apart = balancers.iter().any(|balancer| is_apart(*balancer)).then(|| Box::new(Apart::new(&topology, scenario, &routes)));
@@ -461,7 +463,7 @@ impl<H: Wire, O: Clone> Net<H, O> {
     fn leave_host(&mut self, link: u32, place: u32, bytes: u32) {
         if self.has_noise
             && let Some(noise) = &mut self.noise[self.packets.get(place).job as usize]
-            && let Some(late_ps) = noise.draw()
+            && let Some(late_ps) = noise.draw(self.links[link as usize].from.0, self.now)
         {
             return self.hold_back(self.now + late_ps, HeldBack::Leave(link, place));
         }

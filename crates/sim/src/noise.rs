@@ -3,6 +3,9 @@
 
 use fanin_core::Duration;
 
+pub mod own;
+
+use crate::noise::own::{Hosts, NamedNoise};
 use crate::random::{Purpose, Random};
 use crate::scenario::SetupError;
 
@@ -37,6 +40,8 @@ pub enum Delay {
         /// How soon long delays become rare.
         shape: f64,
     },
+    /// As a noise from elsewhere says.
+    Own(NamedNoise),
 }
 
 impl Delay {
@@ -71,6 +76,7 @@ impl Delay {
                 Err(SetupError::new(at("shape"), shape, "0.1 to 100"))
             }
             Delay::Pareto { least, .. } => more("min", least),
+            Delay::Own(own) => own.get().check().map_err(|error| SetupError::refused(field, error)),
         }
     }
 
@@ -85,13 +91,15 @@ impl Delay {
             Delay::Exponential { mean } => scaled(mean, -libm::log(SHARE)),
             Delay::Lognormal { median, sigma } => scaled(median, libm::exp(DEVIATIONS * sigma)),
             Delay::Pareto { least, shape } => scaled(least, libm::pow(SHARE, -1.0 / shape)),
+            Delay::Own(_) => Delay::MOST,
         }
     }
 
-    /// Draws one. A constant takes nothing from the stream.
+    /// Draws one. A constant takes nothing from the stream; noise from elsewhere has [`Hosts`].
     fn draw(&self, random: &mut Random) -> Duration {
         match *self {
             Delay::Constant(delay) => delay,
+            Delay::Own(_) => Duration::ZERO,
             Delay::Uniform { least, most } => {
                 let span = u128::from((most - least).as_ps()) + 1;
                 least + Duration::from_ps(((u128::from(random.bits()) * span) >> 64) as u64)
@@ -127,23 +135,31 @@ fn normal(random: &mut Random) -> f64 {
 }
 
 /// Noise of a job's hosts.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Noise {
     probability: f64,
     delay: Delay,
     random: Random,
+    /// With noise from elsewhere.
+    hosts: Option<Hosts>,
 }
 
 impl Noise {
     /// Of job number `job`.
     pub fn new(probability: f64, delay: Delay, seed: u64, job: u64) -> Self {
-        Noise { probability, delay, random: Random::new(seed, Purpose::Noise, job) }
+        let hosts = if let Delay::Own(own) = delay { Some(Hosts::new(own, seed)) } else { None };
+        Noise { probability, delay, random: Random::new(seed, Purpose::Noise, job), hosts }
     }
 
-    /// How much later a packet leaves, if it does.
+    /// How much later a packet leaves `host`, if it does.
     #[inline]
-    pub fn draw(&mut self) -> Option<u64> {
-        if self.random.chance(self.probability) { Some(self.delay.draw(&mut self.random).as_ps()) } else { None }
+    pub fn draw(&mut self, host: u32, now_ps: u64) -> Option<u64> {
+        if !self.random.chance(self.probability) {
+            return None;
+        }
+        let Some(hosts) = &mut self.hosts else { return Some(self.delay.draw(&mut self.random).as_ps()) };
+        let late = hosts.late(host, now_ps, |seed, number| Random::new(seed, Purpose::Noise, number)).min(Delay::MOST);
+        (late > Duration::ZERO).then_some(late.as_ps())
     }
 }
 
@@ -155,7 +171,7 @@ mod tests {
 
     fn drawn(delay: Delay, seed: u64) -> Vec<f64> {
         let mut noise = Noise::new(1.0, delay, seed, 0);
-        let mut drawn: Vec<f64> = (0..100_000).map(|_| noise.draw().expect("each is late") as f64 / 1e6).collect();
+        let mut drawn: Vec<f64> = (0..100_000).map(|_| noise.draw(0, 0).expect("each is late") as f64 / 1e6).collect();
         drawn.sort_unstable_by(f64::total_cmp);
         drawn
     }

@@ -4,11 +4,13 @@ pub(crate) mod apart;
 pub(crate) mod conga;
 pub(crate) mod dragonfly;
 pub(crate) mod drill;
+pub mod own;
 
 use fanin_core::{NodeId, hash::mix};
 
 use crate::packet::{Label, Rest};
 use crate::random::Random;
+use crate::routing::own::NamedBalancer;
 use crate::scenario::SetupError;
 use crate::shape::Shape;
 use crate::topology::Topology;
@@ -48,6 +50,8 @@ pub enum Balancer {
     /// For each packet the way of least cost or one by way of a group drawn at random, whichever queue times way is shorter at its first
     /// router (UGAL-L). Dragonflies only.
     Ugal,
+    /// One from elsewhere.
+    Own(NamedBalancer),
 }
 
 /// Times of CONGA.
@@ -89,6 +93,7 @@ impl Balancer {
                 let name = if *self == Balancer::Ugal { "ugal" } else { "valiant" };
                 Err(SetupError::new(field, name, "a dragonfly, which has groups to go by way of"))
             }
+            Balancer::Own(own) => own.get().check(&topology.map).map_err(|error| SetupError::refused(field, error)),
             _ => Ok(()),
         }
     }

@@ -11,6 +11,7 @@ use crate::flows::FlowConfig;
 use crate::limits::HostLimit;
 use crate::lossless::{CHANNELS_MAX, LosslessConfig, SwitchModel};
 use crate::noise::Delay;
+use crate::own::Refusal;
 use crate::routing::Balancer;
 use crate::shape::Shape;
 use crate::topology::Topology;
@@ -32,6 +33,11 @@ impl SetupError {
     /// `field` has `value`, where `expected` is expected.
     pub fn new(field: impl Into<String>, value: impl ToString, expected: impl Into<String>) -> Self {
         SetupError { field: field.into(), value: value.to_string(), expected: expected.into() }
+    }
+
+    /// What is from elsewhere, and stands at `field`, refuses a parameter.
+    pub(crate) fn refused(field: &str, refusal: Refusal) -> Self {
+        SetupError { field: format!("{field}.{}", refusal.key), value: refusal.value, expected: refusal.expected }
     }
 }
 

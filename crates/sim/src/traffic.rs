@@ -5,8 +5,12 @@ use std::sync::Arc;
 use fanin_core::hash::mix;
 use fanin_core::{Duration, Instant, NodeId};
 
+pub mod own;
+
 use crate::random::{Purpose, Random};
-use crate::scenario::SetupError;
+use crate::scenario::{NetworkConfig, SetupError};
+use crate::topology::Topology;
+use crate::traffic::own::{Among, NamedPattern};
 
 /// Who sends to whom.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -22,6 +26,8 @@ pub enum Pattern {
         /// Number of receivers.
         receivers: u32,
     },
+    /// As a pattern from elsewhere says, which also has the messages' lengths, times and number.
+    Own(NamedPattern),
 }
 
 /// One set of hosts with background traffic among them.
@@ -68,6 +74,30 @@ impl TrafficConfig {
             return Err(SetupError::new(field("receivers"), receivers, format!("1 to {} receivers", self.hosts.len() - 1)));
         }
         Ok(())
+    }
+
+    /// What a pattern from elsewhere is told of its hosts.
+    pub fn among<'a>(&'a self, topology: &'a Topology, network: &NetworkConfig) -> Among<'a> {
+        let rate = |host: &NodeId| topology.links[topology.links_out(*host)[0] as usize].speed.bits_per_second;
+        Among {
+            hosts: &self.hosts,
+            start: self.start,
+            link_bits_per_second: self.hosts.iter().map(rate).collect(),
+            map: &topology.map,
+            payload_bytes: self.payload_bytes,
+            frame_overhead_bytes: network.frame_overhead_bytes,
+            frame_bytes_min: network.frame_bytes_min,
+        }
+    }
+
+    /// Checks the parameters of a pattern from elsewhere. `index` is the traffic's in the plan.
+    ///
+    /// # Errors
+    /// [`SetupError`] names the parameter.
+    pub fn check_pattern(&self, index: usize, topology: &Topology, network: &NetworkConfig) -> Result<(), SetupError> {
+        let Pattern::Own(own) = self.pattern else { return Ok(()) };
+        let checked = own.get().check(&self.among(topology, network));
+        checked.map_err(|error| SetupError::refused(&format!("traffic[{index}].pattern"), error))
     }
 }
 
@@ -132,8 +162,11 @@ impl Rounds {
 }
 
 impl Source {
-    /// All sources of a traffic set.
+    /// All sources of a traffic set; none where its pattern is from elsewhere.
     pub fn all(config: &TrafficConfig, index: u32, seed: u64) -> Vec<Source> {
+        if let Pattern::Own(_) = config.pattern {
+            return Vec::new();
+        }
         let mut shared = Random::new(seed, Purpose::Traffic, u64::from(index) << 32 | 0xffff_ffff);
         let partners = match config.pattern {
             Pattern::Permutation => shared.one_cycle(config.hosts.len() as u32),
@@ -181,7 +214,7 @@ impl Source {
                 let rounds = self.rounds.as_ref().expect("made with the source");
                 self.destination = config.hosts[rounds.receiver(self.place, self.begun) as usize];
             }
-            Pattern::Permutation => {}
+            Pattern::Permutation | Pattern::Own(_) => {}
             Pattern::Incast { receivers } => {
                 self.destination = config.hosts[((u64::from(self.place) + self.begun) % u64::from(receivers)) as usize];
             }

@@ -231,13 +231,13 @@ pub struct KeysOf {
 /// Why a key means nothing to a job that does not recover from losses.
 pub const UNRELIABLE: &str = "with reliable = false";
 
-/// As [`Facts::key_of`], of most parameters.
-pub(crate) fn key_of(field: &str) -> &str {
+/// The key that a parameter has in plans: its name without its unit. As [`Facts::key_of`], of most parameters.
+pub fn key_of(field: &str) -> &str {
     ["_ps", "_bps", "_bytes"].iter().find_map(|unit| field.strip_suffix(unit)).unwrap_or(field)
 }
 
-/// As [`Facts::unit_of`], of most parameters.
-pub(crate) fn unit_of(field: &str, is_float: bool) -> Unit {
+/// What a parameter is in plans, by the end of its name. As [`Facts::unit_of`], of most parameters.
+pub fn unit_of(field: &str, is_float: bool) -> Unit {
     match field.rsplit('_').next() {
         Some("ps") => Unit::Time,
         Some("bps") => Unit::Rate,

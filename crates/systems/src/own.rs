@@ -10,6 +10,9 @@
 //! | nodes | any [`Node`] and [`Worker`] with that header, made an [`OwnNode`] by [`OwnNode::worker`] or [`OwnNode::other`] |
 //! | how these are laid on a network | [`OwnSystem::nodes`] |
 
+pub mod header;
+mod layout;
+
 use std::any::{Any, TypeId};
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -30,6 +33,8 @@ use crate::config::{BuildError, JobSpec};
 use crate::draw::Draw;
 use crate::facts::{AggregatorUse, Facts, KeyUse, KeysOf, Nodes, Unit};
 use crate::system::System;
+
+pub use layout::Rack;
 
 /// A system that is not of this crate, by its parameters.
 pub trait OwnSystem: Facts + Clone + Default + Serialize + DeserializeOwned + Send + Sync + 'static {

@@ -1,10 +1,7 @@
 //! Fanin with a system more: everything that the program does, it does with `racks`, too.
 #![forbid(unsafe_code)]
 
-mod header;
 mod racks;
-mod switch;
-mod worker;
 
 fn main() -> std::process::ExitCode {
     fanin_systems::register::<racks::Racks>();

@@ -9,6 +9,9 @@ use syn::{TraitItem, Type};
 
 use crate::source::is_test_only;
 
+/// Macros that declare tests, by the names of functions: proptest's, and that of the tests of protocols.
+const DECLARE_TESTS: &[&str] = &["proptest", "right_whatever_happens"];
+
 /// Something in a file that a row can name.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Item {
@@ -100,7 +103,7 @@ impl Collector {
         self.found.push(Item { path, test, function });
     }
 
-    /// The functions that a `proptest!` block declares.
+    /// The functions that a block of one of [`DECLARE_TESTS`] declares.
     fn add_property_tests(&mut self, tokens: TokenStream) {
         let mut after_fn = false;
         for token in tokens {
@@ -189,7 +192,7 @@ impl<'ast> Visit<'ast> for Collector {
     fn visit_item_macro(&mut self, item: &'ast ItemMacro) {
         if let Some(name) = &item.ident {
             self.add(&[&name.to_string()]);
-        } else if item.mac.path.segments.last().is_some_and(|last| last.ident == "proptest") {
+        } else if item.mac.path.segments.last().is_some_and(|last| DECLARE_TESTS.iter().any(|name| last.ident == name)) {
             self.add_property_tests(item.mac.tokens.clone());
         }
     }
@@ -217,6 +220,7 @@ mod tests {
                 #[test]
                 fn any_order(a in 0..5u8) { f(|x| x); }
             }
+            right_whatever_happens!(plans(), 5 cases: fn whatever, fn happens);
         }
     "#;
 
@@ -229,7 +233,7 @@ mod tests {
         for name in ["Slot", "Slot::acc", "State::Busy", "LIMIT", "Node", "Node::on_packet", "Slot::on_packet", "on_packet", "run"] {
             assert_eq!(named(name), Some(false), "{name}");
         }
-        for name in ["sums", "tests::sums", "any_order"] {
+        for name in ["sums", "tests::sums", "any_order", "whatever", "happens"] {
             assert_eq!(named(name), Some(true), "{name}");
         }
     }

@@ -4,10 +4,13 @@ use std::fmt;
 
 use fanin_core::units::time_of;
 use fanin_sim::noise::Delay;
-use serde::de::value::MapAccessDeserializer;
+use serde::de::value::MapDeserializer;
 use serde::de::{Deserializer, Error, MapAccess, Unexpected, Visitor};
 use serde::{Deserialize, de};
+use serde_json::Value;
 
+use super::own::{Names, Plain, entries, own};
+use crate::own::NOISES;
 use crate::units::{Fraction, Time};
 
 /// `noise`.
@@ -81,8 +84,13 @@ impl Table {
             Distribution::Lognormal => Delay::Lognormal { median: time(self.median), sigma: number(self.sigma) },
             Distribution::Pareto => Delay::Pareto { least: time(self.min), shape: number(self.shape) },
         };
-        delay.check("").map(|()| delay).map_err(|error| format!("expected {} of {}", error.field.trim_start_matches('.'), error.expected))
+        checked(delay)
     }
+}
+
+/// The delay, or what was expected.
+fn checked(delay: Delay) -> Result<Delay, String> {
+    delay.check("").map(|()| delay).map_err(|error| format!("expected {} of {}", error.field.trim_start_matches('.'), error.expected))
 }
 
 struct Reader;
@@ -99,8 +107,22 @@ impl<'de> Visitor<'de> for Reader {
         Ok(NoiseDelay(Delay::Constant(time)))
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<NoiseDelay, A::Error> {
-        let table = Table::deserialize(MapAccessDeserializer::new(map))?;
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<NoiseDelay, A::Error> {
+        let mut entries = entries(&mut map)?;
+        let place = entries.iter().position(|(key, value)| key == "distribution" && value.is_string());
+        let name = place.and_then(|place| entries[place].1.as_str().map(str::to_string));
+        if let (Some(place), Some(name)) = (place, name)
+            && !NOISES.built_in().contains(&name.as_str())
+        {
+            if NOISES.named(&name).is_none() {
+                return Err(A::Error::invalid_value(Unexpected::Str(&name), &Names(&NOISES)));
+            }
+            entries.remove(place);
+            let delay = Delay::Own(own(&NOISES, &name, entries)?);
+            return checked(delay).map(NoiseDelay).map_err(de::Error::custom);
+        }
+        let entries = entries.into_iter().map(|(key, value): (String, Value)| (key, Plain::new(value)));
+        let table = Table::deserialize(MapDeserializer::new(entries))?;
         table.delay().map(NoiseDelay).map_err(de::Error::custom)
     }
 }

@@ -6,6 +6,8 @@
 //! |---|---|
 //! | [`aggregation`] | aggregators that jobs share, servers and their workers: of ATP and A2TP |
 //! | [`arrivals`] | which of a sender's numbered packets have come |
+//! | [`blocks`] | a worker that pushes blocks, again if need be, and gets their sums |
+//! | [`sums`] | sums to which each contributes once, and slots for them |
 //! | [`serial`] | comparison of numbers that wrap |
 //! | [`real`] | a floating-point number in a node's state |
 //! | [`reliability`] | what a job expects of its network, and how long it waits |
@@ -32,6 +34,7 @@
 
 pub mod aggregation;
 pub mod arrivals;
+pub mod blocks;
 pub mod chunks;
 pub(crate) mod congestion;
 pub mod connection;
@@ -54,6 +57,7 @@ pub(crate) mod slots;
 pub mod splice;
 pub(crate) mod state;
 pub mod step;
+pub mod sums;
 pub mod trees;
 pub mod watch;
 pub mod window;

@@ -1,6 +1,7 @@
 //! A small deterministic network for the tests of protocols: workers and switches joined by cables, with seeded loss, duplication,
 //! jitter (so reordering) and lack of room. Every delivered piece is compared at once with a sum computed without the protocol.
 
+pub mod suite;
 mod vectors;
 
 use std::borrow::Borrow;

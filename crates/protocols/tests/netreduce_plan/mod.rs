@@ -8,10 +8,8 @@ use fanin_protocols::netreduce::{
 use fanin_protocols::shared::reliability::Reliability;
 use fanin_wire::netreduce::NetReduceHeader;
 
+use crate::common::suite::{Job, LOSSY};
 use crate::common::{self, Ended, Faults, HasVectors, JOB, Net, Script};
-
-pub const PATIENCE: Duration = Duration::from_ms(20);
-pub const LOSSY: Reliability = Reliability::lossy(Duration::from_us(100), Duration::from_us(20), PATIENCE);
 
 /// A job on one or two levels of switches.
 #[derive(Clone, Debug)]
@@ -165,8 +163,14 @@ impl Plan {
         }
         net
     }
+}
 
-    pub fn run<P: HasVectors + ?Sized>(&self, elements: &[u64]) -> Ended {
-        self.net::<P>(vec![Script::of(elements); self.workers as usize]).run(Duration::from_ms(60_000))
+impl Job for Plan {
+    fn workers(&self) -> u32 {
+        self.workers
+    }
+
+    fn run_scripts<P: HasVectors + ?Sized>(&self, scripts: Vec<Script>) -> Ended {
+        self.net::<P>(scripts).run(Duration::from_ms(60_000))
     }
 }

@@ -216,6 +216,7 @@ where
                 self.net.queue.push(self.net.now, self.net.ids.sources + number as u32);
             }
         }
+        self.wake_generated(host);
         self.on_tx_ready(host.0);
     }
 }

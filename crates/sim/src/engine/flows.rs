@@ -27,6 +27,9 @@ where
             return;
         }
         let index = number as usize - self.sources.len();
+        if index >= self.flows.len() {
+            return self.on_generated((index - self.flows.len()) as u32);
+        }
         let config = &self.scenario.flows[index];
         let host = self.failures.host(config.from.0);
         let frame_bytes = self.net.frame_bytes(config.payload_bytes as usize);
@@ -75,7 +78,11 @@ where
 
     /// A packet of a flow has arrived.
     pub(super) fn on_flow_packet(&mut self, number: u32, payload: &P::Owned) {
-        let flow = &mut self.flows[number as usize - self.sources.len()];
+        let index = number as usize - self.sources.len();
+        let Some(flow) = self.flows.get_mut(index) else {
+            let bytes = payload.borrow().bytes() as u64;
+            return self.on_generated_packet(index, bytes, P::background_weight(payload));
+        };
         flow.in_flight -= 1;
         flow.bytes_delivered += payload.borrow().bytes() as u64;
         flow.balance = flow.balance.wrapping_sub(P::background_weight(payload));
@@ -83,7 +90,10 @@ where
 
     /// A packet of a flow was lost.
     pub(super) fn on_lost_flow_packet(&mut self, number: u32, payload: &P::Owned) {
-        let flow = &mut self.flows[number as usize - self.sources.len()];
+        let index = number as usize - self.sources.len();
+        let Some(flow) = self.flows.get_mut(index) else {
+            return self.on_generated_packet(index, 0, P::background_weight(payload));
+        };
         flow.in_flight -= 1;
         flow.balance = flow.balance.wrapping_sub(P::background_weight(payload));
     }

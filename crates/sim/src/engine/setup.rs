@@ -1,10 +1,12 @@
-//! What is checked before a simulation is built.
+//! What is checked before a simulation is built, and how it begins.
 
-use fanin_core::{JobNodes, SharedNode};
+use fanin_core::{JobNodes, SharedNode, Wire, Worker};
 
+use super::{DEADLOCK_CHECK_PS, Simulation};
 use crate::credits::TIME_MAX_PS;
 use crate::scenario::{Scenario, SetupError};
 use crate::topology::Topology;
+use crate::vectors::Simulated;
 
 /// Flows and limits.
 fn check_beside_jobs(topology: &Topology, scenario: &Scenario) -> Result<(), SetupError> {
@@ -52,6 +54,7 @@ pub(super) fn check<N>(topology: &Topology, scenario: &Scenario, jobs: &[JobNode
         if let Some(host) = config.hosts.iter().find(|host| !topology.map.is_host(**host)) {
             return Err(SetupError::new(format!("traffic[{index}].hosts"), host, "hosts of the network"));
         }
+        config.check_pattern(index, topology, &scenario.network)?;
     }
     for (index, (nodes, schedule)) in jobs.iter().zip(&scenario.jobs).enumerate() {
         if nodes.workers.len() != schedule.start.len() {
@@ -80,4 +83,34 @@ pub(super) fn mean_gap_ps(topology: &Topology, scenario: &Scenario) -> u64 {
     let frame_bits = f64::from(scenario.network.frame_overhead_bytes + 1024) * 8.0;
     let per_ps: f64 = topology.links.iter().map(|cable| cable.speed.bits_per_second as f64 / frame_bits / 1e12).sum();
     (1.0 / per_ps.max(1e-12)) as u64
+}
+
+impl<N, P> Simulation<N, P>
+where
+    N: Worker<P> + Clone,
+    N::Header: Wire + Default,
+    P: Simulated + ?Sized,
+{
+    /// Everything that begins by itself.
+    pub(super) fn schedule_beginnings(&mut self) {
+        self.starts.sort_unstable_by(|a, b| b.cmp(a));
+        self.arm_starts();
+        for (index, source) in self.sources.iter().enumerate() {
+            let start = self.scenario.traffic[source.config as usize].start.as_ps();
+            self.net.queue.push(start, self.net.ids.sources + index as u32);
+        }
+        for (index, flow) in self.scenario.flows.iter().enumerate() {
+            let start = flow.steps[0].at.as_ps();
+            self.net.queue.push(start, self.net.ids.sources + (self.sources.len() + index) as u32);
+        }
+        for (number, start) in self.generated.starts() {
+            self.net.queue.push(start, self.net.ids.sources + (self.sources.len() + self.flows.len()) as u32 + number);
+        }
+        if let Some(time) = self.failures.next_change_ps() {
+            self.net.queue.push(time, self.net.ids.timeline);
+        }
+        if self.net.is_lossless {
+            self.net.queue.push(DEADLOCK_CHECK_PS, self.net.ids.deadlock_check);
+        }
+    }
 }

@@ -1,7 +1,7 @@
 //! Choices that need more than the queues before equal ways: tables of their own, or another way than the shortest. What they need exists
 //! only in networks that have them.
 
-use fanin_core::Wire;
+use fanin_core::{Instant, NodeId, Wire};
 
 use crate::link::link_flags;
 use crate::net::Net;
@@ -10,6 +10,7 @@ use crate::random::{Purpose, Random};
 use crate::routing::conga::{self, CongaState};
 use crate::routing::dragonfly::{Groups, NO_GROUP};
 use crate::routing::drill::Drill;
+use crate::routing::own::{OwnState, Passing, Queue, Ways};
 use crate::routing::{APART, Balancer, Routes};
 use crate::scenario::Scenario;
 use crate::shape::Shape;
@@ -23,12 +24,18 @@ pub(crate) struct Apart {
     drill: [Option<Drill>; 2],
     conga: Option<CongaState>,
     groups: Option<Groups>,
+    own: Option<OwnState>,
 }
 
 impl Balancer {
     /// Whether switches need more for it than the queues before equal ways.
     pub(crate) fn is_apart(self) -> bool {
-        matches!(self, Balancer::Drill { .. } | Balancer::Conga(_) | Balancer::Valiant | Balancer::Ugal)
+        matches!(self, Balancer::Drill { .. } | Balancer::Conga(_) | Balancer::Valiant | Balancer::Ugal | Balancer::Own(_))
+    }
+
+    /// Whether it has to see a packet at its first switch also where one way leads on from there.
+    pub(crate) fn sees_all(self) -> bool {
+        self.goes_round() || matches!(self, Balancer::Own(own) if own.get().looks_at_arrivals())
     }
 
     /// Whether packets may take another way than one of least cost.
@@ -57,12 +64,14 @@ impl Apart {
             }
             _ => None,
         };
-        Apart { balancers, drill: [drill(0), drill(1)], conga, groups }
+        let from_elsewhere = |balancer: Balancer| if let Balancer::Own(own) = balancer { Some(own) } else { None };
+        let own = OwnState::new(balancers.map(from_elsewhere), &topology.map, random);
+        Apart { balancers, drill: [drill(0), drill(1)], conga, groups, own }
     }
 
     /// Whether what links deliver between switches has to be looked at.
     pub fn looks_at_links(&self) -> bool {
-        self.conga.is_some()
+        self.conga.is_some() || self.own.as_ref().is_some_and(OwnState::looks_at_arrivals)
     }
 
     /// A packet is copied on a link.
@@ -72,6 +81,9 @@ impl Apart {
         }
         if let Some(groups) = &mut self.groups {
             groups.copy(from, to);
+        }
+        if let Some(own) = &mut self.own {
+            own.copy(from, to);
         }
     }
 }
@@ -87,8 +99,9 @@ impl<H: Wire, O: Clone> Net<H, O> {
         let Some(mut apart) = self.apart.take() else { return self.routes.link(first) };
         let class = usize::from(label.has(flags::BACKGROUND));
         let count = count & !APART;
-        let Apart { balancers, drill, conga, groups } = &mut *apart;
+        let Apart { balancers, drill, conga, groups, own } = &mut *apart;
         let cable = match (balancers[class], &mut drill[class], conga, groups) {
+            (Balancer::Own(_), ..) => own.as_mut().map_or(self.routes.link(first), |own| self.choose_by_own(own, at, place, first, count)),
             (balancer, ..) if count == 1 && !balancer.goes_round() => self.routes.link(first),
             (Balancer::Drill { .. }, Some(drill), ..) => {
                 let index = drill.choose(first, count, |index| self.queue_to_compare(self.routes.link(first + index)));
@@ -111,6 +124,35 @@ impl<H: Wire, O: Clone> Net<H, O> {
     /// A link's queue; that of one which is down is longer than any.
     fn queue_to_compare(&self, link: u32) -> u64 {
         if self.links[link as usize].has(link_flags::DOWN) { u64::MAX } else { self.queued_before(link) }
+    }
+
+    /// A packet as a balancer from elsewhere sees it at a switch.
+    fn passing(&self, at: u32, place: u32) -> Passing {
+        let (head, source) = (self.packets.get(place), self.packets.rest(place).source);
+        let here = self.routes.attached(at);
+        Passing {
+            now: Instant::from_ps(self.now),
+            source: NodeId(source),
+            destination: NodeId(head.destination),
+            flow: self.flow_hash(at, place, head.label()),
+            bytes: head.frame_bytes,
+            marked: head.has(flags::ECN),
+            background: head.has(flags::BACKGROUND),
+            first: self.routes.attached(source) == here,
+            last: self.routes.attached(head.destination) == here,
+            tag: 0,
+        }
+    }
+
+    /// A balancer from elsewhere.
+    fn choose_by_own(&self, own: &mut OwnState, at: u32, place: u32, first: u32, count: u32) -> u32 {
+        let packet = self.passing(at, place);
+        let look = |number: u32| {
+            let link = self.routes.link(first + number % count);
+            Queue { is_up: !self.links[link as usize].has(link_flags::DOWN), ps: self.queued_before(link), link }
+        };
+        let index = own.choose(usize::from(packet.background), self.routes.attached(at), place, packet, &Ways::new(count, &look));
+        self.up_from(first, count, index)
     }
 
     /// CONGA: between leaves by what they know of each other, elsewhere by hash.
@@ -161,9 +203,18 @@ impl<H: Wire, O: Clone> Net<H, O> {
         turned.into_iter().find(|link| !self.links[*link as usize].has(link_flags::DOWN)).unwrap_or(links[drawn])
     }
 
-    /// CONGA: what a packet has met on a link between switches.
+    /// CONGA, and balancers from elsewhere: what a packet has met on a link between switches.
     pub fn look_at_arrival(&mut self, link: u32, place: u32) {
         let Some(mut apart) = self.apart.take() else { return };
+        let arrived_by = &self.links[link as usize];
+        // What goes to a neighbour is not routed.
+        if let Some(own) = &mut apart.own
+            && !arrived_by.has(link_flags::FROM_HOST)
+            && !self.packets.get(place).has(flags::NEIGHBOUR)
+        {
+            let packet = self.passing(arrived_by.to, place);
+            own.arrive(usize::from(packet.background), self.routes.attached(arrived_by.to), place, packet);
+        }
         if let Some(conga) = &mut apart.conga {
             let (head, source) = (self.packets.get(place), self.packets.rest(place).source);
             let label = head.label();
