@@ -90,7 +90,11 @@ pub fn prepare(file: &str, tree: &Tree, setup: &Setup, (seed, jobs): (u64, Jobs)
     let mut free = Free::new(&topology, seed);
     let mut placed = place_jobs(&refuse, setup, &mut free)?;
     placed.iter_mut().try_for_each(|job| indices::apply(&refuse, job))?;
-    placed.iter_mut().for_each(|job| rates::follow(&topology, job));
+    for job in &mut placed {
+        if let Some(rate) = rates::slowest(&topology, &job.hosts) {
+            job.follow_rate(rate);
+        }
+    }
     let mut numbered: Vec<_> = (0..).zip(arrivals(&placed, seed)).collect();
     let mut flows = beside::flows(&refuse, &setup.general.flows, &topology, &placed)?;
     let limits = beside::limits(&refuse, &setup.general.limits, &topology, &placed)?;

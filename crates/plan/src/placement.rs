@@ -36,6 +36,18 @@ pub struct PreparedJob {
 }
 
 impl PreparedJob {
+    /// The slowest link of its hosts has this rate in bits per second: its systems follow it, but for what its table gives.
+    pub fn follow_rate(&mut self, bits_per_second: u64) {
+        let given = |table: Option<&Tree>, key: &str| table.is_some_and(|table| table.get(key).is_some());
+        let own = Some(&self.table);
+        self.system = self.system.at_rate(bits_per_second, &|key| given(own, key));
+        let groups = self.table.get("groups");
+        for (name, system) in &mut self.settings.groups {
+            let table = groups.and_then(|groups| groups.get(name));
+            *system = system.at_rate(bits_per_second, &|key| given(table, key));
+        }
+    }
+
     /// As its system has it, but for its number and its seed.
     pub fn spec<Op>(&self, op: Op) -> JobSpec<'_, Op> {
         let common = &self.settings.common;

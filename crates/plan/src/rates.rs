@@ -4,28 +4,12 @@
 use fanin_core::NodeId;
 use fanin_sim::Topology;
 
-use super::placement::PreparedJob;
-use super::tree::Tree;
-
 /// The rate of the slowest link of these hosts, in bits per second; `None` without any.
-fn slowest(topology: &Topology, hosts: &[NodeId]) -> Option<u64> {
+pub fn slowest(topology: &Topology, hosts: &[NodeId]) -> Option<u64> {
     let mut is_worker = vec![false; topology.map.hosts() as usize];
     hosts.iter().for_each(|host| is_worker[host.index()] = true);
     let of_worker = |node: NodeId| is_worker.get(node.index()).is_some_and(|is| *is);
     topology.links.iter().filter(|cable| of_worker(cable.from)).map(|cable| cable.speed.bits_per_second).min()
-}
-
-/// Lets a job's systems follow the rate of its workers' links, but for what its table gives.
-pub fn follow(topology: &Topology, job: &mut PreparedJob) {
-    let Some(rate) = slowest(topology, &job.hosts) else { return };
-    let given = |table: Option<&Tree>, key: &str| table.is_some_and(|table| table.get(key).is_some());
-    let own = Some(&job.table);
-    job.system = job.system.at_rate(rate, &|key| given(own, key));
-    let groups = job.table.get("groups");
-    for (name, system) in &mut job.settings.groups {
-        let table = groups.and_then(|groups| groups.get(name));
-        *system = system.at_rate(rate, &|key| given(table, key));
-    }
 }
 
 #[cfg(test)]

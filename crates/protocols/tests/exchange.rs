@@ -31,7 +31,7 @@ fn worker<P: HasVectors + ?Sized>(plan: &Plan, rank: u32) -> ExchangeWorker<P> {
         job: JOB,
         rank: Rank(rank),
         addresses: (0..plan.workers).map(|rank| Address::worker(NodeId(rank))).collect(),
-        racks: Arc::new([]),
+        racks: std::sync::Arc::new([]),
         op: P::OP,
         element_bytes: ELEMENT_BYTES,
         block_elements: plan.block_elements,
