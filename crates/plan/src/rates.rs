@@ -6,10 +6,8 @@ use fanin_sim::Topology;
 
 /// The rate of the slowest link of these hosts, in bits per second; `None` without any.
 pub fn slowest(topology: &Topology, hosts: &[NodeId]) -> Option<u64> {
-    let mut is_worker = vec![false; topology.map.hosts() as usize];
-    hosts.iter().for_each(|host| is_worker[host.index()] = true);
-    let of_worker = |node: NodeId| is_worker.get(node.index()).is_some_and(|is| *is);
-    topology.links.iter().filter(|cable| of_worker(cable.from)).map(|cable| cable.speed.bits_per_second).min()
+    let cables = hosts.iter().flat_map(|host| topology.links_out(*host));
+    cables.map(|number| topology.links[*number as usize].speed.bits_per_second).min()
 }
 
 #[cfg(test)]

@@ -122,6 +122,16 @@ mod tests {
     }
 
     #[test]
+    fn a_window_climbs_by_an_eighth_a_round_trip_once_it_has_shrunk() {
+        let mut window = CongestionWindow::new(64, true);
+        window.climb(64, 1_000);
+        assert_eq!(window.packets(), 128, "it doubles at first");
+        window.shrink(Instant::ZERO, Duration::from_us(10));
+        (0..64).for_each(|_| window.climb(1, 1_000));
+        assert!((71..=72).contains(&window.packets()), "{}", window.packets());
+    }
+
+    #[test]
     fn a_loss_without_a_queue_says_nothing_of_the_rate() {
         let (shortest, mut at) = (Duration::from_us(10), Instant::ZERO);
         let mut after = |round_trip: u64| {
