@@ -109,6 +109,69 @@ fn a_step_of_two_ranks_with_and_without_overlap() {
     assert_close(self::job(&record).1.exposed_us, 2.0 * sum_us, "all is exposed");
 }
 
+/// Two groups of two, of which one sums a vector that is twice as long, and twice; a third kind has one group only.
+#[test]
+fn single_groups_have_their_own_percentiles() {
+    let program = |ranks: &str, bytes: &str, second: &str| {
+        format!(
+            r#"{{ name = "{ranks}", ranks = "{ranks}", nodes = [
+  {{ id = "a", collective = "all-reduce", group = "pair", bytes = "{bytes}", element = "f32" }}, {second}
+  {{ id = "all", collective = "barrier", group = "all" }},
+] }},"#
+        )
+    };
+    let again = r#"{ id = "b", collective = "all-reduce", group = "pair", bytes = "256KiB", element = "f32" },"#;
+    let programs = program("0-1", "512KiB", "") + &program("2-3", "1MiB", again);
+    let text = format!(
+        "workload = 1\nranks = 4\ngroups = [{{ name = \"pair\", size = 2 }}, {{ name = \"all\", size = 4 }}]\nprograms = [{programs}]\n"
+    );
+    let folder = Folder::new("single-groups", &text);
+    let record = folder.run(&(star(4) + RING));
+    let workload = job(&record).1;
+    let [barrier, pair] = &workload.communication[..] else { panic!("{:?}", workload.communication) };
+    assert_eq!((barrier.groups, barrier.by_group.len(), barrier.group.as_str()), (1, 0, "all"), "one group is its kind");
+    assert_eq!((pair.groups, pair.operations, pair.bytes), (2, 3, (512 + 1024 + 256) << 10));
+    let told: Vec<_> = pair.by_group.iter().map(|group| (group.number, group.ranks.as_str(), group.operations, group.bytes)).collect();
+    assert_eq!(told, [(0, "0-1", 1, 512 << 10), (1, "2-3", 2, 1280 << 10)]);
+    // A ring of two sends its vector once, each way: as many packets as KiB, one more link, both delays and what acknowledges them.
+    let sum_us = |kib: f64| kib * FRAME_US + FRAME_US + 2.0 + 2.0 * SHORT_US + 2.0;
+    let [first, second] = [0, 1].map(|number| pair.by_group[number].operation_us.unwrap());
+    assert!((first.max - sum_us(512.0)).abs() < 3.0 && first.p50 == first.max, "{first:?}");
+    assert!((second.p50 - sum_us(256.0)).abs() < 3.0 && (second.max - sum_us(1024.0)).abs() < 3.0, "{second:?}");
+    assert_eq!(pair.operation_us.unwrap().max, second.max);
+    let frame = fanin_plan::frames::communication(&[&record]);
+    let column = |name: &str| {
+        let column = &frame.columns.iter().find(|(other, _)| other == name).unwrap_or_else(|| panic!("{name}")).1;
+        (0..frame.rows()).map(|row| column.text(row)).collect::<Vec<_>>()
+    };
+    assert_eq!(column("groups"), ["1", "2", "", ""]);
+    assert_eq!(column("number"), ["", "", "0", "1"]);
+    assert_eq!(column("ranks"), ["", "", "0-1", "2-3"]);
+    assert_eq!(column("operations"), ["1", "3", "1", "2"]);
+    assert_eq!(column("operation_us_max")[3], second.max.to_string());
+    assert_eq!(column("exposed_us")[2..], ["", ""]);
+}
+
+/// Of 100 pairs, the 64 with the longest transfers are listed.
+#[test]
+fn of_many_groups_the_slowest_are_listed() {
+    let program = |pair: u32| {
+        let (from, bytes) = (2 * pair, 1_000 * (1 + (pair * 37) % 100));
+        format!(
+            "{{ name = \"from {from}\", ranks = \"{from}\", nodes = [{{ id = \"s\", send = \"+1\", bytes = \"{bytes}B\" }}] }},
+             {{ name = \"to {from}\", ranks = \"{}\", nodes = [{{ id = \"r\", receive = \"-1\", bytes = \"{bytes}B\" }}] }},\n",
+            from + 1
+        )
+    };
+    let programs: String = (0..100).map(program).collect();
+    let folder = Folder::new("many-groups", &format!("workload = 1\nranks = 200\nprograms = [{programs}]\n"));
+    let record = folder.run(&(star(200) + RING));
+    let row = &job(&record).1.communication[0];
+    assert_eq!((row.groups, row.by_group.len(), row.operations), (100, 64, 100));
+    assert!(row.by_group.iter().all(|pair| pair.bytes > 36_000 && pair.ranks == format!("{}, {}", pair.number, pair.number + 1)));
+    assert!(row.by_group.windows(2).all(|two| two[0].number < two[1].number));
+}
+
 /// A stage takes what comes, computes 50 us, and hands 256 KiB on; two micro-batches.
 const PIPELINE: &str = r#"
 workload = 1

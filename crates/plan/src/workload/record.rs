@@ -12,6 +12,7 @@ use serde::Serialize;
 use super::critical;
 use super::exposed::{Stretch, divide};
 use super::lanes::{PreparedProgram, scaled};
+use super::single::{self, GroupRecord, Operation, times};
 use crate::Prepared;
 use crate::results::Percentiles;
 
@@ -53,6 +54,10 @@ pub struct CommunicationRecord {
     pub with_waiting_us: Option<Percentiles>,
     /// How long a rank waits in it in an iteration while it computes nothing, mean over all ranks of the job.
     pub exposed_us: f64,
+    /// How many single groups communicate so; of transfers: pairs of a sender and a receiver.
+    pub groups: u32,
+    /// Single groups, where there are several: all of them, or those with the slowest operations; see [`super::single`].
+    pub by_group: Vec<GroupRecord>,
 }
 
 /// A part of the critical path.
@@ -95,16 +100,6 @@ fn kind_name(number: u8) -> &'static str {
     Kind::ALL.get(usize::from(number)).map_or("send", |kind| kind.name())
 }
 
-/// One operation of a lane.
-#[derive(Clone, Copy)]
-struct Operation {
-    way: u32,
-    bytes: u64,
-    first_ps: u64,
-    last_ps: u64,
-    ended_ps: u64,
-}
-
 /// The way of a step, and its bytes; `None` for computing.
 pub(super) fn way_of(program: &PreparedProgram, rank: u32, step: u32) -> Option<(Way, u64)> {
     let flat = &program.source.checked.flats[program.program_of[rank as usize] as usize];
@@ -144,9 +139,10 @@ pub fn record(program: &PreparedProgram, result: &ProgramResult) -> WorkloadReco
     let ended = result.ended.is_some();
     let exposed_us = ended.then(|| a_rank(exposed_ps.iter().sum()));
     let step_us = step_us(program, result);
+    let shown = single::shown(ways.list.len());
     let mut communication: Vec<CommunicationRecord> = (0..)
         .zip(ways.list.iter().zip(&exposed_ps))
-        .map(|(number, (way, exposed))| row(program, *way, &operations, number, a_rank(*exposed)))
+        .map(|(number, (way, exposed))| row(program, *way, (&operations, number, shown), a_rank(*exposed)))
         .collect();
     communication.sort_by(|a, b| (&a.group, a.collective, a.ran).cmp(&(&b.group, b.collective, b.ran)));
     WorkloadRecord {
@@ -198,7 +194,7 @@ fn operations(program: &PreparedProgram, result: &ProgramResult, ways: &mut Ways
             if span.begun_ps == Span::NEVER || !counts {
                 continue;
             }
-            let empty = Operation { way, bytes, first_ps: span.begun_ps, last_ps: 0, ended_ps: 0 };
+            let empty = Operation { way, lane: call.lane, bytes, first_ps: span.begun_ps, last_ps: 0, ended_ps: 0 };
             let operation = all.entry((call.lane, call.operation)).or_insert(empty);
             operation.first_ps = operation.first_ps.min(span.begun_ps);
             operation.last_ps = operation.last_ps.max(span.begun_ps);
@@ -208,22 +204,25 @@ fn operations(program: &PreparedProgram, result: &ProgramResult, ways: &mut Ways
     all.into_values().collect()
 }
 
-fn row(program: &PreparedProgram, way: Way, operations: &[Operation], number: u32, exposed_us: f64) -> CommunicationRecord {
-    let own = || operations.iter().filter(|operation| operation.way == number);
-    let all_ended = own().all(|operation| operation.ended_ps != Span::NEVER);
-    let times = |from: fn(&Operation) -> u64| {
-        let us = |operation: &Operation| operation.ended_ps.saturating_sub(from(operation)) as f64 / 1e6;
-        if all_ended { Percentiles::exactly(own().map(us).collect()) } else { None }
-    };
+fn row(
+    program: &PreparedProgram,
+    way: Way,
+    (operations, number, shown): (&[Operation], u32, usize),
+    exposed_us: f64,
+) -> CommunicationRecord {
+    let own: Vec<Operation> = operations.iter().filter(|operation| operation.way == number).copied().collect();
+    let (groups, by_group) = single::groups(program, &own, shown);
     CommunicationRecord {
         group: way.0.map_or("-".into(), |group| program.source.workload.groups[group as usize].name.to_string()),
         collective: kind_name(way.1),
         ran: way.2,
-        operations: own().count() as u64,
-        bytes: own().map(|operation| operation.bytes).sum(),
-        operation_us: times(|operation| operation.last_ps),
-        with_waiting_us: times(|operation| operation.first_ps),
+        operations: own.len() as u64,
+        bytes: own.iter().map(|operation| operation.bytes).sum(),
+        operation_us: times(&own, |operation| operation.last_ps),
+        with_waiting_us: times(&own, |operation| operation.first_ps),
         exposed_us,
+        groups,
+        by_group,
     }
 }
 
