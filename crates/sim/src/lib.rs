@@ -22,8 +22,11 @@
 //! | [`noise`] | packets that leave their hosts late |
 //! | [`series`] | jobs over time |
 //! | [`trace`] | what arrives by links, packet by packet |
+//! | [`watch`] | blocks of one collective, and queues over time |
 //! | [`vectors`] | what workers reduce: lengths, census weights with their oracle, elements |
 //! | `net` | the network's state and the [`fanin_core::Tx`] that nodes send through |
+//! | `hosts` | the queues of hosts, and who waits for room in them |
+//! | `uplinks` | hosts with several cables |
 //! | [`engine`] | the event loop |
 //! | [`metrics`] | what comes out |
 //! | [`programs`] | jobs whose ranks run programs, in several groups |
@@ -35,6 +38,7 @@ mod credits;
 pub mod engine;
 pub mod faults;
 pub mod flows;
+mod hosts;
 pub mod limits;
 mod link;
 pub mod lossless;
@@ -52,7 +56,9 @@ pub mod shape;
 pub mod topology;
 pub mod trace;
 pub mod traffic;
+mod uplinks;
 pub mod vectors;
+pub mod watch;
 pub mod workloads;
 
 pub use engine::Simulation;

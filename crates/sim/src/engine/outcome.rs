@@ -4,6 +4,7 @@ use fanin_core::{Instant, NodeId, Wire, Worker};
 
 use super::Simulation;
 use crate::metrics::{Ended, JobResult, LinkResult, RunResult};
+use crate::net::Net;
 use crate::vectors::{Simulated, Vectors};
 
 impl<N, P> Simulation<N, P>
@@ -17,6 +18,8 @@ where
         if self.net.series.is_some() {
             self.sample_at(end);
         }
+        let Net { watcher, links, channels, .. } = &mut self.net;
+        let watched = watcher.take().map(|watcher| watcher.finish(end, links, channels));
         self.net.slots.iter_mut().chain(&mut self.net.job_slots).for_each(|slots| slots.advance(end));
         let mut jobs: Vec<JobResult> = self
             .scenario
@@ -77,6 +80,7 @@ where
             processors: self.processors.as_ref().map_or_else(Vec::new, |known| known.results()),
             memory: self.net.memory.finish(end, &self.net.slots),
             series: self.net.series.take().map_or_else(Vec::new, |recorder| recorder.rows(&workers)),
+            watched,
             slots: self.net.slots,
             job_slots: self.net.job_slots,
             counters: self.net.counters,

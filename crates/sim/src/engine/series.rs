@@ -1,13 +1,16 @@
 //! Samples of jobs over time: see [`crate::series`].
 
-use fanin_core::{Duration, Instant, Tally, Wire, Worker};
+use fanin_core::{Duration, Instant, OperationId, Tally, Wire, Worker};
 
 use super::Simulation;
 use crate::link::link_flags;
 use crate::metrics::RunResult;
+use crate::net::Net;
+use crate::scenario::SetupError;
 use crate::series::{GAUGES, Recorder, Totals};
 use crate::trace::{Keep, Trace, TraceConfig, Tracer};
 use crate::vectors::{Simulated, Vectors};
+use crate::watch::{WatchConfig, Watcher};
 
 /// Sum and number of a gauge's values.
 type Sums = [(f64, u32); GAUGES];
@@ -45,13 +48,46 @@ where
         (self.result(ended), trace)
     }
 
+    /// Asks for blocks of a collective, and for queues of links. The run is the same as without.
+    ///
+    /// # Errors
+    /// [`SetupError`] where there is no such job or link.
+    pub fn watch(&mut self, config: WatchConfig) -> Result<(), SetupError> {
+        if let Some(blocks) = config.blocks.filter(|blocks| usize::from(blocks.job) >= self.scenario.jobs.len()) {
+            return Err(SetupError::new("watch.blocks", blocks.job, format!("a job below {}", self.scenario.jobs.len())));
+        }
+        let links = self.net.topology.links.len();
+        if let Some(link) = config.links.iter().find(|link| **link as usize >= links) {
+            return Err(SetupError::new("watch.links", link, format!("a link below {links}")));
+        }
+        self.net.watcher = Some(Box::new(Watcher::new(config)));
+        Ok(())
+    }
+
+    /// A worker begins an operation, which somebody may look at.
+    pub(super) fn watch_operation(&mut self, worker: u32, operation: OperationId) {
+        let Some(watcher) = &self.net.watcher else { return };
+        let state = &self.workers[worker as usize];
+        self.slots[state.slot as usize].post.is_watched = watcher.looks_at(state.job, operation.0);
+    }
+
+    /// When the next sample is due.
+    pub(super) fn next_sample_ps(&self) -> u64 {
+        let series_ps = self.net.series.as_ref().map_or(u64::MAX, |recorder| recorder.next_ps);
+        series_ps.min(self.net.watcher.as_ref().map_or(u64::MAX, |watcher| watcher.next_ps))
+    }
+
     /// Takes the samples that are due before `time_ps`; gives the time of the next.
     #[cold]
     pub(super) fn sample_until(&mut self, time_ps: u64) -> u64 {
+        let Net { watcher, links, channels, .. } = &mut self.net;
+        while let Some(watcher) = watcher.as_mut().filter(|watcher| watcher.next_ps < time_ps) {
+            watcher.sample(watcher.next_ps, links, channels);
+        }
         while let Some(due_ps) = self.net.series.as_ref().map(|recorder| recorder.next_ps).filter(|due_ps| *due_ps < time_ps) {
             self.sample_at(due_ps);
         }
-        self.net.series.as_ref().map_or(u64::MAX, |recorder| recorder.next_ps)
+        self.next_sample_ps()
     }
 
     /// Takes a sample at `at_ps`.
