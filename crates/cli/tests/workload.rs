@@ -73,7 +73,7 @@ fn commands_of_the_document_are_run() {
     let folder = folder("workload_document");
     let document = fs::read_to_string(common::examples().join("../docs/workloads.md")).expect("the document");
     let commands: Vec<&str> = document.lines().filter_map(|line| line.strip_prefix("    fanin workload ")).collect();
-    assert_eq!(commands.len(), 3);
+    assert_eq!(commands.len(), 4);
     for command in commands {
         let arguments: Vec<&str> = ["workload"].into_iter().chain(command.split_whitespace()).collect();
         assert!(good(&folder, &arguments).starts_with("wrote step.toml\n"), "{command}");
