@@ -228,6 +228,24 @@ fn several_cables_go_with_credits_noise_and_traffic() {
     }
 }
 
+/// Contributions and results of Canary go by first cables, as if there were no others.
+#[test]
+fn sums_of_canary_take_as_long_as_with_first_cables_alone() {
+    let sum = "[[jobs]]\nsystem = \"canary\"\nworkers = 8\nplacement = \"packed\"\nmessage = \"1MiB\"\n";
+    let us = |name: &str, network: &str, workers: u32| {
+        let finished = outcome(name, network, &sum.replace("workers = 8", &format!("workers = {workers}")));
+        finished.record.completion_us.unwrap()
+    };
+    let alone =
+        PAIRS.replace("from = [\"leaf0\", \"leaf1\"]", "from = \"leaf0\"").replace("from = [\"leaf2\", \"leaf3\"]", "from = \"leaf2\"");
+    let (two, one) = (us("canary-two", PAIRS, 8), us("canary-one", &alone, 8));
+    assert!((two / one - 1.0).abs() < 0.02, "{two} and {one} us");
+    let rails = RAILS.replace("name = [\"rail", "aggregates = true\nname = [\"rail");
+    let alone = rails.split("[[links]]\nfrom = \"nvswitch0\"").next().unwrap().replace(", \"nvswitch[0-1]\"", "");
+    let (two, one) = (us("canary-rails", &rails, 4), us("canary-rail", &alone, 4));
+    assert!((two / one - 1.0).abs() < 0.02, "{two} and {one} us");
+}
+
 #[test]
 fn what_hosts_with_several_cables_cannot_have_is_refused() {
     let sum = "[[jobs]]\nsystem = \"ring\"\nworkers = 4\nmessage = \"64KiB\"\n";

@@ -162,8 +162,10 @@ impl<H: Wire, O: Clone> Net<H, O> {
         }
         let mut routes = Routes::new(&topology);
         let balancers = [network.collective_balancer, network.background_balancer];
-        let is_apart = |balancer: Balancer| balancer.is_apart() || !channels.is_empty();
-        if !channels.is_empty() || balancers.iter().any(|balancer| balancer.goes_round()) {
+        // Where hosts have several cables, contributions go by the first one of their destination; see `uplinks`.
+        let several = topology.hosts_with_several().next().is_some();
+        let is_apart = |balancer: Balancer| balancer.is_apart() || !channels.is_empty() || several;
+        if several || !channels.is_empty() || balancers.iter().any(|balancer| balancer.goes_round()) {
             routes.choose_apart();
         }
         let apart = balancers.iter().any(|balancer| is_apart(*balancer)).then(|| Box::new(Apart::new(&topology, scenario, &routes)));
@@ -221,7 +223,7 @@ impl<H: Wire, O: Clone> Net<H, O> {
             lost_background: Vec::new(),
             topology,
         };
-        net.prepare_uplinks();
+        net.prepare_uplinks(balancers);
         net
     }
 
@@ -413,11 +415,6 @@ impl<H: Wire, O: Clone> Net<H, O> {
             Balancer::Adaptive { threshold } => self.adaptive(first, count, label.destination % count, threshold),
             _ => return None,
         })
-    }
-
-    /// What balances the load of collectives, or of background traffic; `None`: see `apart`.
-    pub fn balancer(&self, is_background: bool) -> Option<Balancer> {
-        self.balancers[usize::from(is_background)]
     }
 
     /// A hash of a flow at a node: node, source and destination; label and job.

@@ -113,6 +113,8 @@ pub(crate) struct Routes {
     /// Per (switch, attachment): the only link, and 1; or where in `candidates` links begin, and how many there are.
     ways: Vec<(u32, u32)>,
     candidates: Vec<u32>,
+    /// [`apart`] chooses, also where there is one link only.
+    is_apart: bool,
 }
 
 impl Routes {
@@ -150,7 +152,7 @@ impl Routes {
                 ways[at * targets + target] = (if count == 1 { candidates[begin as usize] } else { begin }, count);
             }
         }
-        let mut routes = Routes { attached, targets, costs: Vec::new(), first_switch: hosts, down, ways, candidates };
+        let mut routes = Routes { attached, targets, costs: Vec::new(), first_switch: hosts, down, ways, candidates, is_apart: false };
         if !several.is_empty() {
             routes.add_costs(topology, switches);
             several.iter().for_each(|host| routes.reroute(topology, *host, |_| true));
@@ -189,7 +191,11 @@ impl Routes {
                 }
             }
             let count = self.candidates.len() as u32 - begin;
-            self.ways[at * targets + target] = (if count == 1 { self.candidates[begin as usize] } else { begin }, count);
+            self.ways[at * targets + target] = match count {
+                1 if !self.is_apart => (self.candidates[begin as usize], 1),
+                0 => (begin, 0),
+                _ => (begin, count | if self.is_apart { APART } else { 0 }),
+            };
             self.costs[at * targets + target] = cost[node.index()];
         }
     }
@@ -218,6 +224,7 @@ impl Routes {
 
     /// From now on [`apart`] chooses, also where there is one link only.
     pub fn choose_apart(&mut self) {
+        self.is_apart = true;
         for (link, count) in self.ways.iter_mut().filter(|(_, count)| *count > 0) {
             if *count == 1 {
                 self.candidates.push(*link);

@@ -1,9 +1,11 @@
 //! Hosts with several cables: by which of them a packet leaves, and when their nodes wait for room.
 //!
 //! A host knows the ways of least cost from each of its cables on, and which of its cables are down. Among those that are left a packet takes one
-//! as the network balances load: by its flow, or the one with the shortest queue where switches choose for each packet. What aggregators may
-//! absorb leaves by the host's first cable as long as that is up: the switch there is the one that systems know as the host's leaf. Each cable
-//! has a queue of its own, and a node waits for room in the one that its packet would take.
+//! as the network balances load: by its flow, or the one with the shortest queue where switches choose for each packet. Each cable has a queue of
+//! its own, and a node waits for room in the one that its packet would take.
+//!
+//! What aggregators may absorb leaves by the host's first cable, and comes by that of its destination, as long as they are up: the switches there
+//! are those that systems know as the hosts' leaves. A sum's result goes back by the ways of its contributions.
 //!
 //! Nothing of this exists in networks whose hosts have one cable each.
 
@@ -26,6 +28,8 @@ pub(crate) struct Uplinks {
     /// By host: its place in `hosts`.
     places: Vec<u32>,
     hosts: Vec<Uplinked>,
+    /// For collectives, and for background traffic.
+    balancers: [Balancer; 2],
 }
 
 /// A host with several cables.
@@ -57,7 +61,7 @@ struct Leaving {
 
 impl Uplinks {
     /// Those of a network; `None` where every host has one cable.
-    pub fn new(topology: &Topology) -> Option<Self> {
+    pub fn new(topology: &Topology, balancers: [Balancer; 2]) -> Option<Self> {
         let (mut places, mut hosts) = (vec![NONE; topology.map.hosts() as usize], Vec::new());
         for host in topology.hosts_with_several() {
             let links = topology.links_out(host);
@@ -71,7 +75,7 @@ impl Uplinks {
                 armed_ps: u64::MAX,
             });
         }
-        (!hosts.is_empty()).then_some(Uplinks { places, hosts })
+        (!hosts.is_empty()).then_some(Uplinks { places, hosts, balancers })
     }
 
     fn of(&mut self, host: u32) -> Option<&mut Uplinked> {
@@ -81,8 +85,8 @@ impl Uplinks {
 
 impl<H: Wire, O: Clone> Net<H, O> {
     /// Before the run: hosts with several cables ask for room apart.
-    pub fn prepare_uplinks(&mut self) {
-        let Some(mut uplinks) = Uplinks::new(&self.topology) else { return };
+    pub fn prepare_uplinks(&mut self, balancers: [Balancer; 2]) {
+        let Some(mut uplinks) = Uplinks::new(&self.topology, balancers) else { return };
         for host in 0..self.topology.map.hosts() {
             let Some(of) = uplinks.of(host) else { continue };
             for (index, room_ps) in of.room_ps.iter_mut().enumerate() {
@@ -107,6 +111,17 @@ impl<H: Wire, O: Clone> Net<H, O> {
         let (is_background, by_aggregators) = (head.has(flags::BACKGROUND), head.has(flags::VIA_AGGREGATORS));
         let flow = rest.flow;
         self.uplink(Leaving { host, destination, flow, job, is_background, by_aggregators })
+    }
+
+    /// Of a host with several cables, whose first one is up: the switch there, and the link from it to the host.
+    pub fn leaf_for_sums(&self, host: u32) -> Option<(u32, u32)> {
+        if host >= self.topology.map.hosts() || !self.is_uplinked(host) {
+            return None;
+        }
+        let leaf = self.topology.map.leaf_of(NodeId(host))?;
+        let up = self.topology.link_out(NodeId(host), leaf.port)?;
+        let down = self.topology.link_out(leaf.node, leaf.their_port)?;
+        (!self.links[up as usize].has(link_flags::DOWN)).then_some((leaf.node.0, down))
     }
 
     /// The cable by which background traffic leaves a host.
@@ -134,17 +149,23 @@ impl<H: Wire, O: Clone> Net<H, O> {
         let Leaving { host, destination, flow, job, .. } = leaving;
         let links = self.topology.links_out(NodeId(host));
         let links = *links.first()?..=*links.last()?;
+        if leaving.by_aggregators {
+            let leads = |link: &u32| self.routes.cost_by(&self.topology, *link, destination) != u32::MAX;
+            let is_up = |link: &u32| !self.links[*link as usize].has(link_flags::DOWN);
+            return links.clone().find(|link| leads(link) && is_up(link)).or_else(|| links.into_iter().find(leads));
+        }
         let (least, some_up) = self.least_by(links.clone(), destination)?;
         let is_way = |net: &Self, link: u32| {
             let is_up = !some_up || !net.links[link as usize].has(link_flags::DOWN);
             is_up && net.routes.cost_by(&net.topology, link, destination) == least
         };
         let count = links.clone().filter(|link| is_way(self, *link)).count() as u32;
-        if leaving.by_aggregators || count == 1 {
+        if count == 1 {
             return links.into_iter().find(|link| is_way(self, *link));
         }
         let hash = self.hash_of((host, host, destination), flow, job);
-        let index = match self.balancer(leaving.is_background) {
+        let balancer = self.uplinks.as_ref().map(|uplinks| uplinks.balancers[usize::from(leaving.is_background)]);
+        let index = match balancer {
             Some(Balancer::Destination) => destination % count,
             Some(Balancer::Flowlet { gap_ps }) => self.flowlet(hash, gap_ps, count),
             Some(Balancer::Random | Balancer::Adaptive { .. }) => {
