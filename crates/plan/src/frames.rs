@@ -112,6 +112,9 @@ pub fn runs(records: &[&RunRecord]) -> Frame {
 pub fn communication(records: &[&RunRecord]) -> Frame {
     /// A row: run, job, the way, and the single group.
     type Row<'a> = (usize, usize, &'a CommunicationRecord, Option<&'a GroupRecord>);
+    /// One of a row's percentiles, by name.
+    type Part = (&'static str, fn(Percentiles) -> f64);
+    const PARTS: [Part; 3] = [("p50", |times| times.p50), ("p99", |times| times.p99), ("max", |times| times.max)];
     let mut all: Vec<Row<'_>> = Vec::new();
     for (run, record) in records.iter().enumerate() {
         for (job, of) in record.jobs.iter().enumerate() {
@@ -137,14 +140,13 @@ pub fn communication(records: &[&RunRecord]) -> Frame {
     frame.push("bytes", count(&|(.., way, group)| Some(group.map_or(way.bytes, |group| group.bytes))));
     let operation = |(.., way, group): &Row<'_>| group.map_or(way.operation_us, |group| group.operation_us);
     let with_waiting = |(.., way, group): &Row<'_>| group.map_or(way.with_waiting_us, |group| group.with_waiting_us);
-    let both: [(&str, &dyn Fn(&Row<'_>) -> Option<Percentiles>); 2] = [("operation", &operation), ("with_waiting", &with_waiting)];
-    for (name, times) in both {
-        let parts: [(&str, fn(Percentiles) -> f64); 3] =
-            [("p50", |times| times.p50), ("p99", |times| times.p99), ("max", |times| times.max)];
-        for (part, value) in parts {
+    let mut push = |name: &str, times: &dyn Fn(&Row<'_>) -> Option<Percentiles>| {
+        for (part, value) in PARTS {
             frame.push(format!("{name}_us_{part}"), Column::Number(all.iter().map(|row| times(row).map(value)).collect()));
         }
-    }
+    };
+    push("operation", &operation);
+    push("with_waiting", &with_waiting);
     let exposed = |(.., way, group): &Row<'_>| group.is_none().then_some(way.exposed_us);
     frame.push("exposed_us", Column::Number(all.iter().map(exposed).collect()));
     frame

@@ -56,12 +56,6 @@ impl Channels {
         channels
     }
 
-    /// Those of no cables, for tests.
-    #[cfg(test)]
-    pub fn none() -> Self {
-        Channels { cables: 0, cable_of: Vec::new(), first: Vec::new(), class_after: Vec::new() }
-    }
-
     /// Whether no cable has more than one.
     pub fn is_empty(&self) -> bool {
         self.first.is_empty()

@@ -26,7 +26,7 @@
 //! | [`vectors`] | what workers reduce: lengths, census weights with their oracle, elements |
 //! | `net` | the network's state and the [`fanin_core::Tx`] that nodes send through |
 //! | `hosts` | the queues of hosts, and who waits for room in them |
-//! | `uplinks` | hosts with several cables |
+//! | `uplinks`, `leaving` | hosts with several cables |
 //! | [`engine`] | the event loop |
 //! | [`metrics`] | what comes out |
 //! | [`programs`] | jobs whose ranks run programs, in several groups |
@@ -39,6 +39,7 @@ pub mod engine;
 pub mod faults;
 pub mod flows;
 mod hosts;
+mod leaving;
 pub mod limits;
 mod link;
 pub mod lossless;

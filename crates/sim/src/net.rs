@@ -103,6 +103,8 @@ pub(crate) struct Net<H, O> {
     pub has_special_hosts: bool,
     /// Hosts with several cables, where there are any.
     pub uplinks: Option<Box<Uplinks>>,
+    /// How these choose, for collectives and for background traffic.
+    pub host_balancers: [Balancer; 2],
     /// By job; `None` without noise.
     pub noise: Vec<Option<Box<Noise>>>,
     /// By host: whether a node waits for room in the host's queue.
@@ -197,6 +199,7 @@ impl<H: Wire, O: Clone> Net<H, O> {
             attention: false,
             loopback: VecDeque::new(),
             uplinks: None,
+            host_balancers: balancers,
             has_special_hosts: scenario.jobs.iter().any(|job| job.noise_probability > 0.0),
             noise: Self::noise(scenario),
             tx_waiting: vec![TxWaiting::No; map.hosts() as usize],
@@ -223,7 +226,7 @@ impl<H: Wire, O: Clone> Net<H, O> {
             lost_background: Vec::new(),
             topology,
         };
-        net.prepare_uplinks(balancers);
+        net.prepare_uplinks();
         net
     }
 

@@ -8,9 +8,6 @@ use std::collections::BTreeMap;
 
 use fanin_core::{Instant, Piece};
 
-use crate::channels::Channels;
-use crate::link::Link;
-
 /// Blocks that are kept at most, each at each rank counted by itself.
 pub const BLOCKS_MAX: usize = 1 << 17;
 /// Intervals times links that are kept at most.
@@ -71,6 +68,13 @@ pub struct Watched {
     pub queues: Vec<QueueSample>,
 }
 
+/// The longest queue before a cable since somebody asked last: in bytes, and as the time that it takes to send it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Peak {
+    pub bytes: u64,
+    pub ps: u64,
+}
+
 /// Looks during a run.
 #[derive(Debug)]
 pub(crate) struct Watcher {
@@ -129,24 +133,32 @@ impl Watcher {
         time.get_or_insert(now_ps);
     }
 
-    /// An interval ends at `at_ps`.
-    pub fn sample(&mut self, at_ps: u64, links: &mut [Link], channels: &Channels) {
-        for (cable, longest_ps) in self.config.links.iter().zip(&mut self.longest_ps) {
-            let mut bytes = 0;
-            for number in channels.of_cable(*cable) {
-                let link = &mut links[number as usize];
-                bytes = bytes.max(link.bytes_in(link.peak_ps));
-                *longest_ps = (*longest_ps).max(link.peak_ps);
-                // The next interval begins with what is still queued.
-                link.peak_ps = link.queued_ps(at_ps);
-            }
-            self.bytes.push(bytes);
+    /// Which links are looked at.
+    pub fn links(&self) -> &[u32] {
+        &self.config.links
+    }
+
+    /// An interval ends at `at_ps`, in which these were the longest queues.
+    pub fn sample(&mut self, at_ps: u64, peaks: &[Peak]) {
+        for (peak, longest_ps) in peaks.iter().zip(&mut self.longest_ps) {
+            *longest_ps = (*longest_ps).max(peak.ps);
+            self.bytes.push(peak.bytes);
         }
         self.times.push(at_ps);
         if self.bytes.len() + self.longest_ps.len() > self.rows_max {
             self.join();
         }
         self.next_ps = at_ps.saturating_add(self.interval_ps);
+    }
+
+    /// Whether an interval has begun that ends with the run.
+    pub fn is_open(&self, end_ps: u64) -> bool {
+        self.times.last().is_none_or(|last| *last < end_ps) && !self.longest_ps.is_empty()
+    }
+
+    /// By link: the longest queue of all intervals, as the time that it takes to send it.
+    pub fn longest_ps(&self) -> &[u64] {
+        &self.longest_ps
     }
 
     /// Two intervals become one.
@@ -161,14 +173,8 @@ impl Watcher {
         self.interval_ps = self.interval_ps.saturating_mul(2);
     }
 
-    /// The run has ended: links get back their longest queues.
-    pub fn finish(mut self, end_ps: u64, links: &mut [Link], channels: &Channels) -> Watched {
-        if self.times.last().is_none_or(|last| *last < end_ps) && !self.longest_ps.is_empty() {
-            self.sample(end_ps, links, channels);
-        }
-        for (cable, longest_ps) in self.config.links.iter().zip(&self.longest_ps) {
-            links[*cable as usize].peak_ps = links[*cable as usize].peak_ps.max(*longest_ps);
-        }
+    /// What was seen.
+    pub fn finish(self) -> Watched {
         let at = |ps: Option<u64>| ps.map(Instant::from_ps);
         let span = |((rank, index), (begun, ended))| BlockSpan { rank, index, begun: at(begun), ended: at(ended) };
         let queues = self.times.iter().zip(self.bytes.chunks(self.longest_ps.len().max(1)));
@@ -199,7 +205,7 @@ mod tests {
             watcher.note(30, 0, piece(1, index), true);
         }
         watcher.note(40, 0, piece(1, 1), true);
-        let watched = watcher.finish(50, &mut [], &crate::channels::Channels::none());
+        let watched = watcher.finish();
         let at = |ps| Some(Instant::from_ps(ps));
         let span = |index, begun, ended| BlockSpan { rank: 0, index, begun: at(begun), ended: at(ended) };
         assert_eq!((watched.blocks, watched.blocks_left_out), (vec![span(0, 10, 30), span(1, 11, 30)], 1));

@@ -6,7 +6,6 @@
 //! | [`lanes`] | from a workload on hosts to what the simulator runs |
 //! | `local` | what members of one host do among themselves |
 //! | [`record`] | what comes out: by group, hidden and not |
-//! | [`single`] | the same of single groups |
 //! | `exposed` | what of a rank's communication its computations do not hide |
 //! | `critical` | what the end of the last rank waited for |
 //! | [`timeline`] | what some ranks did when, for a picture |
@@ -17,7 +16,6 @@ mod exposed;
 pub mod lanes;
 mod local;
 pub mod record;
-pub mod single;
 pub mod source;
 pub mod timeline;
 pub mod trace;
@@ -25,8 +23,7 @@ pub mod trace;
 use fanin_core::Duration;
 
 pub use lanes::{Lanes, PreparedProgram};
-pub use record::{CommunicationRecord, CriticalRecord, WorkloadRecord};
-pub use single::GroupRecord;
+pub use record::{CommunicationRecord, CriticalRecord, GroupRecord, WorkloadRecord};
 pub use source::{ModelKeys, Source, WorkloadFrom};
 pub use timeline::Timeline;
 

@@ -4,7 +4,6 @@ use fanin_core::{Instant, NodeId, Wire, Worker};
 
 use super::Simulation;
 use crate::metrics::{Ended, JobResult, LinkResult, RunResult};
-use crate::net::Net;
 use crate::vectors::{Simulated, Vectors};
 
 impl<N, P> Simulation<N, P>
@@ -18,8 +17,7 @@ where
         if self.net.series.is_some() {
             self.sample_at(end);
         }
-        let Net { watcher, links, channels, .. } = &mut self.net;
-        let watched = watcher.take().map(|watcher| watcher.finish(end, links, channels));
+        let watched = self.take_watched(end);
         self.net.slots.iter_mut().chain(&mut self.net.job_slots).for_each(|slots| slots.advance(end));
         let mut jobs: Vec<JobResult> = self
             .scenario

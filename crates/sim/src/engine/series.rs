@@ -10,7 +10,7 @@ use crate::scenario::SetupError;
 use crate::series::{GAUGES, Recorder, Totals};
 use crate::trace::{Keep, Trace, TraceConfig, Tracer};
 use crate::vectors::{Simulated, Vectors};
-use crate::watch::{WatchConfig, Watcher};
+use crate::watch::{Peak, WatchConfig, Watched, Watcher};
 
 /// Sum and number of a gauge's values.
 type Sums = [(f64, u32); GAUGES];
@@ -80,14 +80,44 @@ where
     /// Takes the samples that are due before `time_ps`; gives the time of the next.
     #[cold]
     pub(super) fn sample_until(&mut self, time_ps: u64) -> u64 {
-        let Net { watcher, links, channels, .. } = &mut self.net;
-        while let Some(watcher) = watcher.as_mut().filter(|watcher| watcher.next_ps < time_ps) {
-            watcher.sample(watcher.next_ps, links, channels);
+        while let Some(due_ps) = self.net.watcher.as_ref().map(|watcher| watcher.next_ps).filter(|due_ps| *due_ps < time_ps) {
+            self.sample_queues(due_ps);
         }
         while let Some(due_ps) = self.net.series.as_ref().map(|recorder| recorder.next_ps).filter(|due_ps| *due_ps < time_ps) {
             self.sample_at(due_ps);
         }
         self.next_sample_ps()
+    }
+
+    /// The longest queues since the last look, up to `at_ps`.
+    fn sample_queues(&mut self, at_ps: u64) {
+        let Net { watcher, links, channels, .. } = &mut self.net;
+        let Some(watcher) = watcher else { return };
+        let mut peak = |cable: &u32| {
+            let mut peak = Peak { bytes: 0, ps: 0 };
+            for number in channels.of_cable(*cable) {
+                let link = &mut links[number as usize];
+                peak = Peak { bytes: peak.bytes.max(link.bytes_in(link.peak_ps)), ps: peak.ps.max(link.peak_ps) };
+                // The next interval begins with what is still queued.
+                link.peak_ps = link.queued_ps(at_ps);
+            }
+            peak
+        };
+        let peaks: Vec<Peak> = watcher.links().iter().map(&mut peak).collect();
+        watcher.sample(at_ps, &peaks);
+    }
+
+    /// What was looked at, when the run has ended; links get back their longest queues.
+    pub(super) fn take_watched(&mut self, end_ps: u64) -> Option<Watched> {
+        if self.net.watcher.as_ref()?.is_open(end_ps) {
+            self.sample_queues(end_ps);
+        }
+        let watcher = self.net.watcher.take()?;
+        for (cable, longest_ps) in watcher.links().iter().zip(watcher.longest_ps()) {
+            let link = &mut self.net.links[*cable as usize];
+            link.peak_ps = link.peak_ps.max(*longest_ps);
+        }
+        Some(watcher.finish())
     }
 
     /// Takes a sample at `at_ps`.
