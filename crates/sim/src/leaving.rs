@@ -74,15 +74,20 @@ impl<H: Wire, O: Clone> Net<H, O> {
     }
 
     /// The cable by which background traffic leaves a host.
+    #[inline(always)]
     pub fn link_of_background(&mut self, host: NodeId, destination: NodeId, flow: u32, job: u16) -> u32 {
         match self.topology.links_out(host) {
             [link] => *link,
-            links => {
-                let first = links[0];
-                let leaving = Leaving { host: host.0, destination: destination.0, flow, job, is_background: true, by_aggregators: false };
-                self.uplink(leaving).unwrap_or(first)
-            }
+            _ => self.uplink_of_background(host, destination, flow, job),
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn uplink_of_background(&mut self, host: NodeId, destination: NodeId, flow: u32, job: u16) -> u32 {
+        let first = self.topology.links_out(host)[0];
+        let leaving = Leaving { host: host.0, destination: destination.0, flow, job, is_background: true, by_aggregators: false };
+        self.uplink(leaving).unwrap_or(first)
     }
 
     /// What it costs at least to get to a destination from a host's cables that are up, or from all where none is; and whether some are.
