@@ -158,6 +158,9 @@ class Model(_Model, total=False):
     bucket: Bytes
     gradient: str
     sequence_parallel: bool
+    recompute: Literal["none", "selective", "full"]
+    virtual_stages: int
+    scatter_gather: bool
     gpu: str
     utilisation: Fraction
     ranks_per_host: int

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
-use fanin_workload::generate::{Settings, Sharding, generate};
+use fanin_workload::generate::{Recompute, Settings, Sharding, generate};
 use fanin_workload::{Element, Summary, WorkloadError, validate};
 
 use crate::{import, quantities, workload};
@@ -64,6 +64,15 @@ pub struct WorkloadArgs {
     /// Divide activations among the ranks of --tp, too: reduce-scatters and all-gathers in place of sums
     #[arg(long)]
     sequence_parallel: bool,
+    /// What of a layer's forward pass is computed again before its backward pass
+    #[arg(long, value_enum, default_value_t = RecomputeName::None)]
+    recompute: RecomputeName,
+    /// Parts of the model that each stage of --pp has, in an interleaved schedule; --micro-batches is a multiple of --pp then
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    virtual_stages: u32,
+    /// Each rank of --tp sends its share of the activations to the next stage of --pp, whose ranks gather them
+    #[arg(long)]
+    scatter_gather: bool,
     /// Ranks of a host
     #[arg(long, default_value_t = 8)]
     ranks_per_host: u32,
@@ -89,6 +98,17 @@ enum ShardingName {
     Fsdp,
 }
 
+/// What is computed again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum RecomputeName {
+    /// Nothing.
+    None,
+    /// The products of attention.
+    Selective,
+    /// All of it, with what it communicates.
+    Full,
+}
+
 impl WorkloadArgs {
     fn settings(&self) -> Settings {
         Settings {
@@ -112,6 +132,13 @@ impl WorkloadArgs {
             bucket_bytes: self.bucket,
             gradient: self.gradient,
             sequence_parallel: self.sequence_parallel,
+            recompute: match self.recompute {
+                RecomputeName::None => Recompute::None,
+                RecomputeName::Selective => Recompute::Selective,
+                RecomputeName::Full => Recompute::Full,
+            },
+            virtual_stages: self.virtual_stages,
+            scatter_gather: self.scatter_gather,
             ranks_per_host: self.ranks_per_host,
         }
     }

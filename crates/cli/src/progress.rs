@@ -2,17 +2,18 @@
 
 use fanin_plan::Plan;
 use fanin_plan::run::{self, Finished, RunError};
+use fanin_plan::traced::{Traced, Wanted};
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// Runs all points of a plan, with a bar on a terminal and nothing in a pipe.
+/// Runs all points of a plan, with a bar on a terminal and nothing in a pipe; the first run is looked at for what is wanted.
 ///
 /// # Errors
 /// As [`run::run`].
-pub fn run(plan: &Plan, threads: usize) -> Result<Vec<Finished>, RunError> {
+pub fn run(plan: &Plan, threads: usize, wanted: Option<&Wanted>) -> Result<(Vec<Finished>, Option<Traced>), RunError> {
     let style = ProgressStyle::with_template("{bar:40} {pos}/{len} runs, {elapsed} (about {eta} left)").expect("a valid template");
     let bar = ProgressBar::new(run::runs(plan).len() as u64).with_style(style);
     bar.tick();
-    let finished = run::run(plan, threads, || {
+    let finished = run::run_and_look(plan, threads, wanted, || {
         bar.inc(1);
         true
     });

@@ -149,7 +149,7 @@ fn reproduce(args: &ReproArgs, catalog: &Catalog, paper: &str, tasks: Vec<Task>)
     let how = how(args);
     let mut all = Vec::new();
     for task in tasks {
-        let done = Done::run(task, &how, &mut |plan| progress::run(plan, threads))?;
+        let done = Done::run(task, &how, &mut |plan| progress::run(plan, threads, None).map(|(finished, _)| finished))?;
         if let Some(folder) = &args.out {
             write_figure(folder, &done, &how)?;
         }

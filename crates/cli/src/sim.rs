@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::thread;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use fanin_pictures::folder::write_folder;
 use fanin_pictures::table::as_expected;
@@ -14,6 +14,7 @@ use fanin_pictures::{report, table};
 use fanin_plan::columns::write_csv;
 use fanin_plan::results::{RunRecord, write_json};
 use fanin_plan::run::{self, Finished};
+use fanin_plan::traced::{Traced, Wanted};
 use fanin_plan::{Plan, PlanError};
 
 use crate::examples::Example;
@@ -44,6 +45,12 @@ pub struct SimArgs {
     /// Writes what each rank of a job with a workload did when, in the plan's first run, for https://ui.perfetto.dev and chrome://tracing.
     #[arg(long, value_name = "FILE.json", conflicts_with = "check")]
     pub trace: Option<PathBuf>,
+    /// Adds the blocks of one collective to --trace, from a rank's first packet to its result. 0:data:3 is job 0's first group of the kind data and its collective 3, 0:data/5:3 the group with the number 5; of a job without a workload 0:3.
+    #[arg(long, value_name = "JOB:GROUP:NUMBER", requires = "trace")]
+    pub trace_blocks: Option<String>,
+    /// Adds the queues before links to --trace, by their ends: host0-switch0 is from host 0 to the switch.
+    #[arg(long, value_name = "FROM-TO,..", value_delimiter = ',', requires = "trace")]
+    pub trace_links: Vec<String>,
     /// Check the plan and list its runs without running them.
     #[arg(long, conflicts_with_all = ["out", "threads", "format"])]
     pub check: bool,
@@ -57,6 +64,7 @@ Examples:
   fanin sim examples/quickstart.toml --out out/quickstart
   fanin sim --example quickstart
   fanin sim plan.toml --set jobs.0.message=1MiB --set 'sweep.jobs.0.trees=[1, 2, 4]'
+  fanin sim examples/workload.toml --trace step.json --trace-blocks 0:data:0 --trace-links leaf0-spine0
   fanin sim plan.toml --format json | jq '.[] | {series, goodput_gbps}'
 
 Every result but wall_s depends on plan and seed only. The seed of a row with --set run.repetitions=1 repeats that row's run.";
@@ -95,7 +103,15 @@ pub fn run(args: &SimArgs) -> ExitCode {
         eprintln!("error: --out {}: expected a folder that can be written to: {error}", named.display());
         return ExitCode::from(2);
     }
-    match simulate(args, plan, (out.as_deref(), trace.as_deref())) {
+    let wanted = args.trace.as_ref().map(|_| Wanted::new(plan, args.trace_blocks.as_deref(), &args.trace_links)).transpose();
+    let wanted = match wanted {
+        Ok(wanted) => wanted,
+        Err(error) => {
+            eprintln!("error: {error}");
+            return ExitCode::from(2);
+        }
+    };
+    match simulate(args, (plan, wanted.as_ref()), (out.as_deref(), trace.as_deref())) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(1),
         Err(error) => {
@@ -128,28 +144,30 @@ fn load(args: &SimArgs) -> Result<Loaded, PlanError> {
 }
 
 /// Whether all runs ended as they should; `out` and `trace` are where `--out` and `--trace` are.
-fn simulate(args: &SimArgs, plan: &Plan, (out, trace): (Option<&Path>, Option<&Path>)) -> Result<bool> {
+fn simulate(args: &SimArgs, (plan, wanted): (&Plan, Option<&Wanted>), (out, trace): (Option<&Path>, Option<&Path>)) -> Result<bool> {
     let threads = args.threads.map_or_else(|| thread::available_parallelism().map_or(1, usize::from), usize::from);
-    let finished = progress::run(plan, threads)?;
+    let (finished, traced) = progress::run(plan, threads, wanted)?;
     if let (Some(named), Some(folder)) = (&args.out, out) {
         let page = report::of_plan(plan, &finished)?;
         fs::write(folder.join(report::FILE), page).context(report::FILE)?;
         write_folder(folder, plan, &finished).with_context(|| format!("--out {}", named.display()))?;
     }
-    if let (Some(named), Some(file)) = (&args.trace, trace) {
-        write_trace(plan, file).with_context(|| format!("--trace {}", named.display()))?;
+    if let (Some(named), Some(file), Some(traced)) = (&args.trace, trace, traced) {
+        write_trace(&traced, file).with_context(|| format!("--trace {}", named.display()))?;
     }
     print(args, plan, &finished).context("standard output")?;
     Ok(finished.iter().all(|run| as_expected(plan, run)))
 }
 
-/// Runs the first run once more, since only that of all runs is written step by step.
-fn write_trace(plan: &Plan, file: &Path) -> Result<()> {
+fn write_trace(traced: &Traced, file: &Path) -> Result<()> {
     let mut out = BufWriter::new(File::create(file)?);
-    if !run::write_trace(plan, &mut out)?? {
-        bail!("expected a plan with a job that has a workload");
+    traced.write(&mut out)?;
+    out.flush().context("cannot be written")?;
+    let (left_out, kept) = traced.blocks_left_out();
+    if left_out > 0 {
+        eprintln!("note: --trace-blocks: the trace has the first {kept} blocks, each counted at each rank; {left_out} are left out");
     }
-    out.flush().context("cannot be written")
+    Ok(())
 }
 
 fn print(args: &SimArgs, plan: &Plan, finished: &[Finished]) -> io::Result<()> {

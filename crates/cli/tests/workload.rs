@@ -73,7 +73,7 @@ fn commands_of_the_document_are_run() {
     let folder = folder("workload_document");
     let document = fs::read_to_string(common::examples().join("../docs/workloads.md")).expect("the document");
     let commands: Vec<&str> = document.lines().filter_map(|line| line.strip_prefix("    fanin workload ")).collect();
-    assert_eq!(commands.len(), 3);
+    assert_eq!(commands.len(), 4);
     for command in commands {
         let arguments: Vec<&str> = ["workload"].into_iter().chain(command.split_whitespace()).collect();
         assert!(good(&folder, &arguments).starts_with("wrote step.toml\n"), "{command}");
@@ -91,7 +91,7 @@ fn networks_become_files_that_plans_take() {
     let expected = "wrote network.toml\nhtsim .topo, 1 file\n\n16 hosts, 6 switches, 24 cables\ncables of hosts: 16 of 100 Gb/s\n\
         cables between switches: 8 of 100 Gb/s\n";
     assert_eq!(said, expected);
-    // A host with two cables has them at a switch of its own, one nanosecond away.
+    // Hosts with two cables are hosts with two cables.
     fs::write(
         folder.join("planes.csv"),
         "from,to,rate,latency,from_kind\nh0,a,100Gb/s,1us,host\nh0,b,100Gb/s,1us,host\nh1,a,100Gb/s,1us,host\n\
@@ -107,4 +107,26 @@ fn networks_become_files_that_plans_take() {
     }
     let found = refused(&folder, &["import", "small.topo", "--out", "x.toml", "--ranks", "4"]);
     assert_eq!(found, "error: small.topo: --ranks: expected none for a network");
+}
+
+/// Blocks of a collective and queues go into the trace of the first run, and what is not there is refused before anything runs.
+#[test]
+fn a_trace_has_the_blocks_and_queues_that_were_asked_for() {
+    let folder = folder("trace_blocks");
+    let plan = common::plan(
+        &folder,
+        "[network]\nshape = \"star\"\nhosts = 2\nrate = \"100Gb/s\"\nlatency = \"1us\"\n\n[[jobs]]\nsystem = \"tree\"\nworkers = 2\nmessage = \"4KiB\"\n",
+    );
+    let arguments = ["sim", plan, "--trace", "t.json", "--trace-blocks", "0:0", "--trace-links", "host0-switch0,switch0-host0"];
+    good(&folder, &arguments);
+    let trace: serde_json::Value = serde_json::from_str(&fs::read_to_string(folder.join("t.json")).expect("the trace")).expect("JSON");
+    let events = trace["traceEvents"].as_array().expect("a list");
+    assert_eq!(events.iter().filter(|event| event["ph"] == "X").count(), 8);
+    assert!(events.iter().any(|event| event["ph"] == "C" && event["name"] == "switch0-host0" && event["args"]["bytes"] == 1_081));
+    let found = refused(&folder, &["sim", plan, "--trace", "none.json", "--trace-blocks", "0:1"]);
+    assert_eq!(found, "error: --trace-blocks 0:1: expected an operation from 0 to 0 of job 0, as JOB:NUMBER: it has no workload");
+    let found = refused(&folder, &["sim", plan, "--trace", "none.json"]);
+    assert_eq!(found, "error: --trace: expected a plan with a job that has a workload, or --trace-blocks or --trace-links");
+    assert!(refused(&folder, &["sim", plan, "--trace-links", "host0-switch0"]).contains("--trace <FILE.json>"));
+    assert!(!folder.join("none.json").exists());
 }

@@ -212,9 +212,8 @@ pub fn flows(refuse: &Refuse<'_>, flows: &[Flow], topology: &Topology, jobs: &[P
             payload_bytes: flow.payload.0.min(u64::from(u32::MAX)) as u32,
             steps: steps(refuse, flow, index)?,
         };
-        let link = topology.links_out(config.from)[0];
-        let rate = topology.links[link as usize].speed.bits_per_second;
-        config.check(index, rate).map_err(|error| match &flow.steps {
+        let rates = topology.links_out(config.from).iter().map(|link| topology.links[*link as usize].speed.bits_per_second);
+        config.check(index, rates.max().unwrap_or(0)).map_err(|error| match &flow.steps {
             Some(_) => refuse.setup(&error),
             None => refuse.say(&error.field.replace("steps[0].", ""), &error.value, &error.expected),
         })?;

@@ -8,6 +8,7 @@ use fanin_sim::random::{Purpose, Random};
 use fanin_sim::scenario::{NetworkConfig, Scenario, SetupError};
 use fanin_sim::topology::Topology;
 use fanin_sim::traffic::{Pattern, TrafficConfig};
+use fanin_sim::watch::WatchConfig;
 use fanin_systems::{AnyHeader, AnyNode, BuildError, JobSpec};
 
 use super::aggregators;
@@ -45,6 +46,8 @@ pub struct Prepared {
     pub memory_interval: Option<Duration>,
     /// Interval of samples of jobs.
     pub series_interval: Option<Duration>,
+    /// Blocks and queues that somebody looks at.
+    pub watch: Option<WatchConfig>,
     /// What switches can do, where that is less than their links.
     pub capabilities: Vec<(NodeId, Capability)>,
     /// What switches compute with, where that takes time.
@@ -153,6 +156,7 @@ pub fn prepare(file: &str, tree: &Tree, setup: &Setup, (seed, jobs): (u64, Jobs)
         programs,
         listed,
         memory_interval,
+        watch: None,
         series_interval,
         capabilities,
         processing,

@@ -6,10 +6,10 @@ use fanin_sim::series::SeriesRow;
 
 use crate::Plan;
 use crate::columns::{ColumnKind, cell, columns};
-use crate::results::RunRecord;
+use crate::results::{Percentiles, RunRecord};
 use crate::run::Finished;
 use crate::series::Quantity;
-use crate::workload::CommunicationRecord;
+use crate::workload::{CommunicationRecord, GroupRecord};
 
 /// A table: columns by name, all of the same length.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -107,31 +107,48 @@ pub fn runs(records: &[&RunRecord]) -> Frame {
     frame
 }
 
-/// One row for each way in which a job with a workload communicates; `run` is the row of the run, `job` the job's number in it.
+/// One row for each way in which a job with a workload communicates, and behind it one for each single group that is listed of it, which has
+/// a `number`; `run` is the row of the run, `job` the job's number in it.
 pub fn communication(records: &[&RunRecord]) -> Frame {
-    let of_job = |(run, (number, job)): (usize, (usize, &crate::results::JobRecord))| {
-        let rows = job.workload.iter().flat_map(|workload| workload.communication.clone());
-        rows.map(move |row| (run, number, row)).collect::<Vec<_>>()
-    };
-    let jobs = records.iter().enumerate().flat_map(|(run, record)| record.jobs.iter().enumerate().map(move |job| (run, job)));
-    let all: Vec<(usize, usize, CommunicationRecord)> = jobs.flat_map(of_job).collect();
-    let text = |value: fn(&CommunicationRecord) -> &str| Column::Text(all.iter().map(|(.., row)| Some(value(row).to_string())).collect());
-    let number = |value: fn(&CommunicationRecord) -> Option<f64>| Column::Number(all.iter().map(|(.., row)| value(row)).collect());
+    /// A row: run, job, the way, and the single group.
+    type Row<'a> = (usize, usize, &'a CommunicationRecord, Option<&'a GroupRecord>);
+    /// One of a row's percentiles, by name.
+    type Part = (&'static str, fn(Percentiles) -> f64);
+    const PARTS: [Part; 3] = [("p50", |times| times.p50), ("p99", |times| times.p99), ("max", |times| times.max)];
+    let mut all: Vec<Row<'_>> = Vec::new();
+    for (run, record) in records.iter().enumerate() {
+        for (job, of) in record.jobs.iter().enumerate() {
+            for way in of.workload.iter().flat_map(|workload| &workload.communication) {
+                all.push((run, job, way, None));
+                all.extend(way.by_group.iter().map(|group| (run, job, way, Some(group))));
+            }
+        }
+    }
+    let text =
+        |value: fn(&CommunicationRecord) -> &str| Column::Text(all.iter().map(|(.., row, _)| Some(value(row).to_string())).collect());
+    let count = |value: &dyn Fn(&Row<'_>) -> Option<u64>| Column::Count(all.iter().map(value).collect());
     let mut frame = Frame::default();
-    frame.push("run", Column::Count(all.iter().map(|(run, ..)| Some(*run as u64)).collect()));
-    frame.push("job", Column::Count(all.iter().map(|(_, job, _)| Some(*job as u64)).collect()));
+    frame.push("run", count(&|(run, ..)| Some(*run as u64)));
+    frame.push("job", count(&|(_, job, ..)| Some(*job as u64)));
     frame.push("group", text(|row| &row.group));
     frame.push("collective", text(|row| row.collective));
     frame.push("ran", text(|row| row.ran));
-    frame.push("operations", Column::Count(all.iter().map(|(.., row)| Some(row.operations)).collect()));
-    frame.push("bytes", Column::Count(all.iter().map(|(.., row)| Some(row.bytes)).collect()));
-    frame.push("operation_us_p50", number(|row| row.operation_us.map(|times| times.p50)));
-    frame.push("operation_us_p99", number(|row| row.operation_us.map(|times| times.p99)));
-    frame.push("operation_us_max", number(|row| row.operation_us.map(|times| times.max)));
-    frame.push("with_waiting_us_p50", number(|row| row.with_waiting_us.map(|times| times.p50)));
-    frame.push("with_waiting_us_p99", number(|row| row.with_waiting_us.map(|times| times.p99)));
-    frame.push("with_waiting_us_max", number(|row| row.with_waiting_us.map(|times| times.max)));
-    frame.push("exposed_us", number(|row| Some(row.exposed_us)));
+    frame.push("groups", count(&|(.., way, group)| group.is_none().then(|| u64::from(way.groups))));
+    frame.push("number", count(&|(.., group)| group.map(|group| u64::from(group.number))));
+    frame.push("ranks", Column::Text(all.iter().map(|(.., group)| group.map(|group| group.ranks.clone())).collect()));
+    frame.push("operations", count(&|(.., way, group)| Some(group.map_or(way.operations, |group| group.operations))));
+    frame.push("bytes", count(&|(.., way, group)| Some(group.map_or(way.bytes, |group| group.bytes))));
+    let operation = |(.., way, group): &Row<'_>| group.map_or(way.operation_us, |group| group.operation_us);
+    let with_waiting = |(.., way, group): &Row<'_>| group.map_or(way.with_waiting_us, |group| group.with_waiting_us);
+    let mut push = |name: &str, times: &dyn Fn(&Row<'_>) -> Option<Percentiles>| {
+        for (part, value) in PARTS {
+            frame.push(format!("{name}_us_{part}"), Column::Number(all.iter().map(|row| times(row).map(value)).collect()));
+        }
+    };
+    push("operation", &operation);
+    push("with_waiting", &with_waiting);
+    let exposed = |(.., way, group): &Row<'_>| group.is_none().then_some(way.exposed_us);
+    frame.push("exposed_us", Column::Number(all.iter().map(exposed).collect()));
     frame
 }
 

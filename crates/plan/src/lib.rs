@@ -27,6 +27,8 @@
 //! | [`series`] | quantities of jobs over time |
 //! | [`upgrade`] | which switches to replace next |
 //! | [`frames`] | the same as columns |
+//! | [`traced`] | what the first run is looked at for |
+//! | [`perfetto`] | a file of events |
 //! | [`workload`] | jobs whose ranks do what a workload says |
 #![forbid(unsafe_code)]
 
@@ -47,6 +49,7 @@ mod jobs_file;
 pub mod metrics;
 pub mod network;
 pub mod own;
+pub mod perfetto;
 mod placement;
 mod rates;
 pub mod read;
@@ -58,6 +61,7 @@ pub mod size;
 mod sweep;
 pub mod system;
 pub mod together;
+pub mod traced;
 pub mod training;
 pub mod tree;
 pub mod units;

@@ -1,7 +1,6 @@
 //! Runs every point of a plan, repetition by repetition, on all cores. Results are the same, and in the same order, whatever the number
 //! of threads: each run depends on plan, point and seed only.
 
-use std::io::{self, Write};
 use std::time::Instant;
 
 use fanin_core::{Census, Length, NodeId, Rank};
@@ -19,8 +18,9 @@ use rayon::prelude::*;
 use crate::results::{LinkRecord, RunRecord, link_records, record};
 use crate::schema::PayloadName;
 use crate::size::Results;
+use crate::traced::{Traced, Wanted};
+use crate::workload::Timeline;
 use crate::workload::timeline::timeline;
-use crate::workload::{Timeline, trace};
 use crate::{Plan, PlanError, Point, Prepared, PreparedJob, idle, together};
 
 /// What a run gave.
@@ -118,26 +118,42 @@ pub fn runs(plan: &Plan) -> Vec<(usize, u32)> {
 /// # Errors
 /// [`RunError`].
 pub fn run(plan: &Plan, threads: usize, goes_on: impl Fn() -> bool + Sync) -> Result<Vec<Finished>, RunError> {
+    run_and_look(plan, threads, None, goes_on).map(|(finished, _)| finished)
+}
+
+/// The same, and looks at the first run for what is wanted: its jobs with a workload, blocks, queues. Results are the same.
+///
+/// # Errors
+/// [`RunError`].
+pub fn run_and_look(
+    plan: &Plan,
+    threads: usize,
+    wanted: Option<&Wanted>,
+    goes_on: impl Fn() -> bool + Sync,
+) -> Result<(Vec<Finished>, Option<Traced>), RunError> {
     let runs = runs(plan);
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().map_err(|error| RunError::Threads(error.to_string()))?;
-    pool.install(|| {
+    let all: Result<Vec<(Finished, Option<Traced>)>, RunError> = pool.install(|| {
         runs.par_iter()
             .with_max_len(1)
             .map(|&(index, repetition)| {
-                let finished = run_one(plan, index, repetition)?;
+                let finished = run_one(plan, index, repetition, wanted.filter(|_| (index, repetition) == (0, 0)))?;
                 if goes_on() { Ok(finished) } else { Err(RunError::Stopped) }
             })
             .collect()
-    })
+    });
+    let (finished, traced): (Vec<_>, Vec<_>) = all?.into_iter().unzip();
+    Ok((finished, traced.into_iter().flatten().next()))
 }
 
-fn run_one(plan: &Plan, index: usize, repetition: u32) -> Result<Finished, PlanError> {
+fn run_one(plan: &Plan, index: usize, repetition: u32, wanted: Option<&Wanted>) -> Result<(Finished, Option<Traced>), PlanError> {
     let point = &plan.points[index];
     let mut prepared = plan.prepare(point, repetition)?;
     if repetition > 0 {
         // What nobody keeps is not taken.
         prepared.memory_interval = None;
     }
+    prepared.watch = wanted.map(Wanted::config);
     let begin = Instant::now();
     let result = result(&prepared, point)?;
     let wall_s = begin.elapsed().as_secs_f64();
@@ -160,24 +176,8 @@ fn run_one(plan: &Plan, index: usize, repetition: u32) -> Result<Finished, PlanE
     let programs = prepared.programs.iter().zip(&result.programs).take(if repetition == 0 { usize::MAX } else { 0 });
     let timelines = programs.map(|(program, ran)| timeline(program, ran)).collect();
     let (memory, series) = if repetition == 0 { (result.memory, result.series) } else { (Vec::new(), Vec::new()) };
-    Ok(Finished { point: index, record, links, memory, timelines, series })
-}
-
-/// Writes what the ranks of a plan's first run did when, as a trace for Perfetto. False, and nothing is written, where it has no job with a
-/// workload.
-///
-/// # Errors
-/// [`PlanError`] where the run cannot be built; those of `out`.
-pub fn write_trace(plan: &Plan, out: &mut dyn Write) -> Result<io::Result<bool>, PlanError> {
-    let Some(point) = plan.points.first() else { return Ok(Ok(false)) };
-    let mut prepared = plan.prepare(point, 0)?;
-    if prepared.programs.is_empty() {
-        return Ok(Ok(false));
-    }
-    (prepared.memory_interval, prepared.series_interval) = (None, None);
-    let result = result(&prepared, point)?;
-    let jobs: Vec<_> = prepared.programs.iter().zip(&result.programs).collect();
-    Ok(trace::write(&jobs, out).map(|()| true))
+    let traced = wanted.map(|wanted| Traced::new(prepared.programs, result.programs, wanted, result.watched));
+    Ok((Finished { point: index, record, links, memory, timelines, series }, traced))
 }
 
 /// From a job's beginning to its end, with nobody beside it.
@@ -259,6 +259,9 @@ fn simulation<P: Simulated + ?Sized>(prepared: &Prepared, op: impl Fn(&PreparedJ
     }
     if let Some(interval) = prepared.memory_interval {
         simulation.sample_memory(interval);
+    }
+    if let Some(watch) = &prepared.watch {
+        simulation.watch(watch.clone()).map_err(|error| prepared.refuse(&error))?;
     }
     if let Some(interval) = prepared.series_interval {
         simulation.sample_series(interval);

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use fanin_plan::results::{JobRecord, RunRecord};
+use fanin_plan::traced::Wanted;
 use fanin_plan::workload::WorkloadRecord;
 use fanin_plan::{Plan, PlanError, run};
 
@@ -107,6 +108,69 @@ fn a_step_of_two_ranks_with_and_without_overlap() {
     let record = serial.run(&(star(2) + RING));
     assert_close(self::job(&record).0.iteration_us, 2.0 * (100.0 + sum_us) + 10.0, "without overlap");
     assert_close(self::job(&record).1.exposed_us, 2.0 * sum_us, "all is exposed");
+}
+
+/// Two groups of two, of which one sums a vector that is twice as long, and twice; a third kind has one group only.
+#[test]
+fn single_groups_have_their_own_percentiles() {
+    let program = |ranks: &str, bytes: &str, second: &str| {
+        format!(
+            r#"{{ name = "{ranks}", ranks = "{ranks}", nodes = [
+  {{ id = "a", collective = "all-reduce", group = "pair", bytes = "{bytes}", element = "f32" }}, {second}
+  {{ id = "all", collective = "barrier", group = "all" }},
+] }},"#
+        )
+    };
+    let again = r#"{ id = "b", collective = "all-reduce", group = "pair", bytes = "256KiB", element = "f32" },"#;
+    let programs = program("0-1", "512KiB", "") + &program("2-3", "1MiB", again);
+    let text = format!(
+        "workload = 1\nranks = 4\ngroups = [{{ name = \"pair\", size = 2 }}, {{ name = \"all\", size = 4 }}]\nprograms = [{programs}]\n"
+    );
+    let folder = Folder::new("single-groups", &text);
+    let record = folder.run(&(star(4) + RING));
+    let workload = job(&record).1;
+    let [barrier, pair] = &workload.communication[..] else { panic!("{:?}", workload.communication) };
+    assert_eq!((barrier.groups, barrier.by_group.len(), barrier.group.as_str()), (1, 0, "all"), "one group is its kind");
+    assert_eq!((pair.groups, pair.operations, pair.bytes), (2, 3, (512 + 1024 + 256) << 10));
+    let told: Vec<_> = pair.by_group.iter().map(|group| (group.number, group.ranks.as_str(), group.operations, group.bytes)).collect();
+    assert_eq!(told, [(0, "0-1", 1, 512 << 10), (1, "2-3", 2, 1280 << 10)]);
+    // A ring of two sends its vector once, each way: as many packets as KiB, one more link, both delays and what acknowledges them.
+    let sum_us = |kib: f64| kib * FRAME_US + FRAME_US + 2.0 + 2.0 * SHORT_US + 2.0;
+    let [first, second] = [0, 1].map(|number| pair.by_group[number].operation_us.unwrap());
+    assert!((first.max - sum_us(512.0)).abs() < 3.0 && first.p50 == first.max, "{first:?}");
+    assert!((second.p50 - sum_us(256.0)).abs() < 3.0 && (second.max - sum_us(1024.0)).abs() < 3.0, "{second:?}");
+    assert_eq!(pair.operation_us.unwrap().max, second.max);
+    let frame = fanin_plan::frames::communication(&[&record]);
+    let column = |name: &str| {
+        let column = &frame.columns.iter().find(|(other, _)| other == name).unwrap_or_else(|| panic!("{name}")).1;
+        (0..frame.rows()).map(|row| column.text(row)).collect::<Vec<_>>()
+    };
+    assert_eq!(column("groups"), ["1", "2", "", ""]);
+    assert_eq!(column("number"), ["", "", "0", "1"]);
+    assert_eq!(column("ranks"), ["", "", "0-1", "2-3"]);
+    assert_eq!(column("operations"), ["1", "3", "1", "2"]);
+    assert_eq!(column("operation_us_max")[3], second.max.to_string());
+    assert_eq!(column("exposed_us")[2..], ["", ""]);
+}
+
+/// Of 100 pairs, the 64 with the longest transfers are listed.
+#[test]
+fn of_many_groups_the_slowest_are_listed() {
+    let program = |pair: u32| {
+        let (from, bytes) = (2 * pair, 1_000 * (1 + (pair * 37) % 100));
+        format!(
+            "{{ name = \"from {from}\", ranks = \"{from}\", nodes = [{{ id = \"s\", send = \"+1\", bytes = \"{bytes}B\" }}] }},
+             {{ name = \"to {from}\", ranks = \"{}\", nodes = [{{ id = \"r\", receive = \"-1\", bytes = \"{bytes}B\" }}] }},\n",
+            from + 1
+        )
+    };
+    let programs: String = (0..100).map(program).collect();
+    let folder = Folder::new("many-groups", &format!("workload = 1\nranks = 200\nprograms = [{programs}]\n"));
+    let record = folder.run(&(star(200) + RING));
+    let row = &job(&record).1.communication[0];
+    assert_eq!((row.groups, row.by_group.len(), row.operations), (100, 64, 100));
+    assert!(row.by_group.iter().all(|pair| pair.bytes > 36_000 && pair.ranks == format!("{}, {}", pair.number, pair.number + 1)));
+    assert!(row.by_group.windows(2).all(|two| two[0].number < two[1].number));
 }
 
 /// A stage takes what comes, computes 50 us, and hands 256 KiB on; two micro-batches.
@@ -364,10 +428,7 @@ fn the_plan_of_the_documentation_runs() {
 fn a_trace_names_ranks_streams_and_groups_and_what_was_critical() {
     let folder = Folder::new("trace", &TWO.replace("AFTER", ""));
     let plan = folder.plan(&(star(2) + RING)).unwrap();
-    let mut text = Vec::new();
-    assert!(run::write_trace(&plan, &mut text).unwrap().unwrap());
-    let trace: serde_json::Value = serde_json::from_slice(&text).unwrap();
-    let events = trace["traceEvents"].as_array().unwrap();
+    let events = traced(&plan, None, &[]);
     let of = |kind: &str| events.iter().filter(|event| event["ph"] == kind).collect::<Vec<_>>();
     let names: Vec<&str> = of("M").iter().map(|event| event["args"]["name"].as_str().unwrap()).collect();
     let own = ["compute", "communication"];
@@ -383,7 +444,102 @@ fn a_trace_names_ranks_streams_and_groups_and_what_was_critical() {
     assert_eq!(of("X")[0]["dur"], 100.0);
     // A plan without a workload has nothing to write.
     let plain = folder.plan(&format!("{}[[jobs]]\nsystem = \"ring\"\nworkers = 2\nmessage = \"1KiB\"\n", star(2))).unwrap();
-    assert!(!run::write_trace(&plain, &mut Vec::new()).unwrap().unwrap());
+    let refused = Wanted::new(&plain, None, &[]).unwrap_err().to_string();
+    assert_eq!(refused, "--trace: expected a plan with a job that has a workload, or --trace-blocks or --trace-links");
+}
+
+/// Events of a plan's first run; results are those without.
+fn traced(plan: &Plan, blocks: Option<&str>, links: &[&str]) -> Vec<serde_json::Value> {
+    let links: Vec<String> = links.iter().map(|link| link.to_string()).collect();
+    let wanted = Wanted::new(plan, blocks, &links).unwrap_or_else(|error| panic!("{error}"));
+    let (finished, traced) = run::run_and_look(plan, 1, Some(&wanted), || true).unwrap();
+    let mut plain = run::run(plan, 1, || true).unwrap();
+    for (with, without) in finished.into_iter().zip(&mut plain) {
+        without.record.wall_s = with.record.wall_s;
+        assert_eq!(format!("{:?}", with.record), format!("{:?}", without.record));
+        assert_eq!(format!("{:?}", with.links), format!("{:?}", without.links));
+    }
+    let mut text = Vec::new();
+    let traced = traced.expect("the first run was looked at");
+    assert_eq!(traced.blocks_left_out().0, 0);
+    traced.write(&mut text).unwrap();
+    let trace: serde_json::Value = serde_json::from_slice(&text).unwrap();
+    trace["traceEvents"].as_array().unwrap().clone()
+}
+
+/// Four blocks of a sum over two hosts by a tree's one switch.
+#[test]
+fn blocks_and_queues_of_a_trace_are_those_of_arithmetic() {
+    let folder = Folder::new("trace-blocks", "");
+    let text = "[[jobs]]\nsystem = \"tree\"\nworkers = 2\nplacement = \"packed\"\nmessage = \"4KiB\"\noperations = 2\n";
+    let plan = folder.plan(&(star(2) + text)).unwrap();
+    let events = traced(&plan, Some("0:0"), &["host0-switch0", "switch0-host1"]);
+    let of = |kind: &str| events.iter().filter(|event| event["ph"] == kind).collect::<Vec<_>>();
+    let names: Vec<&str> = of("M").iter().map(|event| event["args"]["name"].as_str().unwrap()).collect();
+    let about = "blocks of job 0, operation 0: rank";
+    assert_eq!(names, [&format!("{about} 0 on host0"), &format!("{about} 1 on host1"), "queues before links (bytes)"]);
+    let spans = of("X");
+    assert_eq!(spans.len(), 8, "four blocks at each of two ranks");
+    for (index, span) in spans.iter().enumerate() {
+        // All are sent at once. Block 0 crosses two links; each further one is a frame later.
+        let (block, ends_us) = (index % 4, (index % 4) as f64 * FRAME_US + 2.0 * FRAME_US + 2.0);
+        assert_eq!((span["name"].as_str(), span["pid"].as_u64()), (Some(&*format!("block {block}")), Some(1 + index as u64 / 4)));
+        assert_eq!((span["ts"].as_f64(), span["tid"].as_u64()), (Some(0.0), Some(1 + block as u64)));
+        assert_close(span["dur"].as_f64(), ends_us, "a block");
+    }
+    let queue = |name: &str| {
+        let own = of("C").into_iter().filter(|event| event["name"] == name);
+        own.map(|event| (event["ts"].as_f64().unwrap(), event["args"]["bytes"].as_u64().unwrap())).collect::<Vec<_>>()
+    };
+    // Four frames at once, of which 1,250 bytes are sent in each 100 ns.
+    let host = queue("host0-switch0");
+    assert_eq!(host[..5], [(0.0, 4 * 1_081), (0.1, 4_324 - 1_250), (0.2, 4_324 - 2_500), (0.3, 4_324 - 3_750), (0.4, 0)]);
+    // Results leave as they come: one frame at a time, the first when a frame and a link's delay are over. A peak of each interval is shown.
+    let switch = queue("switch0-host1");
+    assert_eq!(switch[..2], [(0.0, 0), (1.0, 1_081)]);
+    assert!(switch.iter().all(|(_, bytes)| *bytes <= 1_081), "{switch:?}");
+}
+
+#[test]
+fn blocks_of_a_groups_collective_are_within_it() {
+    let folder = Folder::new("trace-group", &TWO.replace("AFTER", "\"sum a\""));
+    let plan = folder.plan(&(star(2) + RING)).unwrap();
+    let sum_us = plain_sum_us();
+    for (number, begins_us) in [(0, 100.0), (1, 200.0 + sum_us)] {
+        let events = traced(&plan, Some(&format!("0:all:{number}")), &[]);
+        let name = |event: &serde_json::Value| event["name"].as_str().unwrap_or_default().to_string();
+        let blocks: Vec<_> = events.iter().filter(|event| name(event).starts_with("block ")).collect();
+        assert_eq!(blocks.len(), 2 * 1_024, "1 MiB in packets of 1 KiB, at two ranks");
+        for block in blocks {
+            let (ts, dur) = (block["ts"].as_f64().unwrap(), block["dur"].as_f64().unwrap_or(0.0));
+            assert!(ts >= begins_us - 2e-5 && ts + dur <= begins_us + sum_us + 2e-5, "{number}: {block}");
+        }
+    }
+}
+
+#[test]
+fn what_a_trace_cannot_have_is_refused_with_what_it_can() {
+    let folder = Folder::new("trace-refused", &TWO.replace("AFTER", ""));
+    let text = "[[jobs]]\nsystem = \"tree\"\nworkers = 2\nmessage = \"4KiB\"\n";
+    let plan = folder.plan(&(star(5) + RING + text)).unwrap();
+    let refused = |blocks: &str| Wanted::new(&plan, Some(blocks), &[]).expect_err(blocks).to_string();
+    for (blocks, expected) in [
+        ("0", "JOB:GROUP:NUMBER for a job with a workload, JOB:NUMBER for another one"),
+        ("2:0", "a job from 0 to 1 first, as JOB:GROUP:NUMBER for a job with a workload, JOB:NUMBER for another one"),
+        ("x:0", "a job from 0 to 1 first, as JOB:GROUP:NUMBER for a job with a workload, JOB:NUMBER for another one"),
+        ("0:0", "JOB:GROUP:NUMBER, since job 0 has a workload"),
+        ("0:data:0", "one of the job's groups: all"),
+        ("0:all/1:0", "a group from all/0 to all/0"),
+        ("0:all:2", "a collective of the group from 0 to 1"),
+        ("0:all:-1", "a collective of the group from 0 to 1"),
+        ("1:all:0", "an operation from 0 to 0 of job 1, as JOB:NUMBER: it has no workload"),
+        ("1:1", "an operation from 0 to 0 of job 1, as JOB:NUMBER: it has no workload"),
+    ] {
+        assert_eq!(refused(blocks), format!("--trace-blocks {blocks}: expected {expected}"));
+    }
+    let link = Wanted::new(&plan, None, &["host0-leaf0".into()]).unwrap_err().to_string();
+    let expected = "host0-switch0, host1-switch0, host2-switch0, host3-switch0";
+    assert_eq!(link, format!("--trace-links host0-leaf0: expected the two ends of a link, as {expected}"));
 }
 
 #[test]

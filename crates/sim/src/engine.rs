@@ -255,7 +255,7 @@ where
     fn run_events(&mut self) -> Ended {
         let limit = self.scenario.time_limit.as_ps();
         // The time limit, or an earlier sample.
-        let mut stop = limit.min(self.net.series.as_ref().map_or(u64::MAX, |recorder| recorder.next_ps));
+        let mut stop = limit.min(self.next_sample_ps());
         let has_jobs = !self.workers.is_empty() || self.programs.count() > 0;
         let ids = self.net.ids;
         loop {
@@ -562,6 +562,7 @@ where
         let submitted = Instant::from_ps(self.net.now);
         state.result.operations.push(OperationResult { submitted, ended: None, failure: None, without: Vec::new() });
         let slot = state.slot;
+        self.watch_operation(worker, operation);
         self.vectors.begin(worker, &collective);
         let (node, mut tx) = self.lend(slot);
         node.submit(submitted, collective, &mut tx);
@@ -715,7 +716,7 @@ where
             self.net.attention = true;
             return;
         }
-        let link = self.net.topology.links_out(source.host)[0];
+        let link = self.net.link_of_background(source.host, source.destination, number, (source.flow & 0xffff) as u16);
         // At full rate a few packets are queued at a time; below it each leaves at its own instant.
         let burst = if config.load >= 1.0 { 8 } else { 1 };
         let full_frame = self.net.frame_bytes(config.payload_bytes as usize);

@@ -23,8 +23,11 @@
 //! | [`own`] | load balancers, traffic and noise from elsewhere |
 //! | [`series`] | jobs over time |
 //! | [`trace`] | what arrives by links, packet by packet |
+//! | [`watch`] | blocks of one collective, and queues over time |
 //! | [`vectors`] | what workers reduce: lengths, census weights with their oracle, elements |
 //! | `net` | the network's state and the [`fanin_core::Tx`] that nodes send through |
+//! | `hosts` | the queues of hosts, and who waits for room in them |
+//! | `uplinks`, `leaving` | hosts with several cables |
 //! | [`engine`] | the event loop |
 //! | [`metrics`] | what comes out |
 //! | [`programs`] | jobs whose ranks run programs, in several groups |
@@ -36,6 +39,8 @@ mod credits;
 pub mod engine;
 pub mod faults;
 pub mod flows;
+mod hosts;
+mod leaving;
 pub mod limits;
 mod link;
 pub mod lossless;
@@ -54,7 +59,9 @@ pub mod shape;
 pub mod topology;
 pub mod trace;
 pub mod traffic;
+mod uplinks;
 pub mod vectors;
+pub mod watch;
 pub mod workloads;
 
 pub use engine::Simulation;

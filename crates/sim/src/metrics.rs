@@ -4,6 +4,7 @@ use fanin_core::{DropReason, Duration, Failure, Histogram, Instant, NetworkMap, 
 
 use crate::programs::ProgramResult;
 use crate::series::SeriesRow;
+use crate::watch::Watched;
 
 /// One operation at one worker.
 #[derive(Clone, PartialEq, Debug)]
@@ -448,6 +449,8 @@ pub struct RunResult {
     pub memory: Vec<MemorySample>,
     /// Jobs over time, where [`crate::Simulation::sample_series`] has asked for it: by time and job.
     pub series: Vec<SeriesRow>,
+    /// Blocks and queues, where [`crate::Simulation::watch`] has asked for them.
+    pub watched: Option<Watched>,
     /// Drops and retransmissions by reason.
     pub counters: Counters,
     /// By job: what its nodes have counted.

@@ -24,7 +24,9 @@ use crate::scenario::{NetworkConfig, Scenario};
 use crate::series::Recorder;
 use crate::topology::{Cable, Topology};
 use crate::trace::Tracer;
+use crate::uplinks::Uplinks;
 use crate::vectors::{Simulated, Vectors};
+use crate::watch::Watcher;
 
 /// Numbers of events that are not a link's.
 #[derive(Clone, Copy, Debug)]
@@ -51,6 +53,8 @@ pub(crate) enum TxWaiting {
     Scheduled,
     /// Yes, when the queue's packets have got credits.
     ForCredit,
+    /// The host has several queues: see `uplinks`.
+    Apart,
 }
 
 /// A packet that does something later than its link would.
@@ -95,14 +99,18 @@ pub(crate) struct Net<H, O> {
     pub attention: bool,
     /// Packets from one node to another at the same host or switch.
     pub loopback: VecDeque<u32>,
-    /// Some job's hosts are noisy.
-    has_noise: bool,
+    /// Some job's hosts are noisy, or have several cables.
+    pub has_special_hosts: bool,
+    /// Hosts with several cables, where there are any.
+    pub uplinks: Option<Box<Uplinks>>,
+    /// How these choose, for collectives and for background traffic.
+    pub host_balancers: [Balancer; 2],
     /// By job; `None` without noise.
-    noise: Vec<Option<Box<Noise>>>,
+    pub noise: Vec<Option<Box<Noise>>>,
     /// By host: whether a node waits for room in the host's queue.
     pub tx_waiting: Vec<TxWaiting>,
     /// By host: the room in its queue, where several jobs share it; 0 where one has it for itself.
-    shared_room_ps: Vec<u64>,
+    pub shared_room_ps: Vec<u64>,
     pub frame_overhead: u32,
     pub frame_min: u32,
     pub counters: Counters,
@@ -123,6 +131,8 @@ pub(crate) struct Net<H, O> {
     pub series: Option<Box<Recorder>>,
     /// Packets of some links, where somebody asks for them.
     pub trace: Option<Box<Tracer<H, O>>>,
+    /// Blocks and queues, where somebody asks for them.
+    pub watcher: Option<Box<Watcher>>,
     /// From when on changes of memory are looked at.
     pub watch_ps: u64,
     /// By link; empty where no host has a limit.
@@ -154,8 +164,10 @@ impl<H: Wire, O: Clone> Net<H, O> {
         }
         let mut routes = Routes::new(&topology);
         let balancers = [network.collective_balancer, network.background_balancer];
-        // Where one of them has to see all ways, single ones have a place like several, and so the other one chooses there as well.
-        let all_apart = !channels.is_empty() || balancers.iter().any(|balancer| balancer.sees_all());
+        // Where one of them has to see all ways, single ones have a place like several, and so the other one chooses there as well. Where hosts have
+        // several cables, contributions go by the first one of their destination; see `uplinks`.
+        let several = topology.hosts_with_several().next().is_some();
+        let all_apart = several || !channels.is_empty() || balancers.iter().any(|balancer| balancer.sees_all());
         let is_apart = |balancer: Balancer| balancer.is_apart() || all_apart;
         if all_apart {
             routes.choose_apart();
@@ -169,7 +181,7 @@ impl<H: Wire, O: Clone> Net<H, O> {
         let with_flowlets = balancers.iter().any(|balancer| matches!(balancer, Balancer::Flowlet { .. }));
         let random = Random::new(scenario.seed, Purpose::Routing, 0);
         let lossless = Lossless::new(network.lossless, links.len(), map.hosts(), map.nodes() - map.hosts());
-        Net {
+        let mut net = Net {
             now: 0,
             queue,
             ids,
@@ -188,7 +200,9 @@ impl<H: Wire, O: Clone> Net<H, O> {
             held_back_armed: u64::MAX,
             attention: false,
             loopback: VecDeque::new(),
-            has_noise: scenario.jobs.iter().any(|job| job.noise_probability > 0.0),
+            uplinks: None,
+            host_balancers: balancers,
+            has_special_hosts: scenario.jobs.iter().any(|job| job.noise_probability > 0.0),
             noise: Self::noise(scenario),
             tx_waiting: vec![TxWaiting::No; map.hosts() as usize],
             shared_room_ps: vec![0; map.hosts() as usize],
@@ -205,6 +219,7 @@ impl<H: Wire, O: Clone> Net<H, O> {
             memory: MemorySampler::OFF,
             series: None,
             trace: None,
+            watcher: None,
             watch_ps: u64::MAX,
             paces: Vec::new(),
             adders: Vec::new(),
@@ -212,7 +227,9 @@ impl<H: Wire, O: Clone> Net<H, O> {
             broken: Vec::new(),
             lost_background: Vec::new(),
             topology,
-        }
+        };
+        net.prepare_uplinks();
+        net
     }
 
     fn noise(scenario: &Scenario) -> Vec<Option<Box<Noise>>> {
@@ -405,6 +422,17 @@ impl<H: Wire, O: Clone> Net<H, O> {
         })
     }
 
+    /// A hash of a flow at a node: node, source and destination; label and job.
+    pub fn hash_of(&self, (at, source, destination): (u32, u32, u32), flow: u32, job: u16) -> u64 {
+        self.balancer_state.hash_of((at, source, destination), flow, job)
+    }
+
+    /// The choice of a flowlet.
+    pub fn flowlet(&mut self, hash: u64, gap_ps: u64, count: u32) -> u32 {
+        // The table knows no time 0; here it is asked twice at a time, for room and for a packet.
+        self.balancer_state.flowlet(hash, self.now.max(1), gap_ps, count)
+    }
+
     /// A hash of a packet's flow that differs from switch to switch.
     #[inline(always)]
     pub fn flow_hash(&self, at: u32, place: u32, label: Label) -> u64 {
@@ -455,87 +483,6 @@ impl<H: Wire, O: Clone> Net<H, O> {
         {
             self.held_back_armed = time;
             self.queue.push(time, self.ids.held_back);
-        }
-    }
-
-    /// Sends a packet from a host, now or a little later.
-    #[inline(always)]
-    fn leave_host(&mut self, link: u32, place: u32, bytes: u32) {
-        if self.has_noise
-            && let Some(noise) = &mut self.noise[self.packets.get(place).job as usize]
-            && let Some(late_ps) = noise.draw(self.links[link as usize].from.0, self.now)
-        {
-            return self.hold_back(self.now + late_ps, HeldBack::Leave(link, place));
-        }
-        self.transmit(link, place, bytes);
-    }
-
-    /// Whether the queue of host `host` before its link `number` has room; if not, its nodes will be called back.
-    #[inline(always)]
-    fn host_room(&mut self, host: u32, number: u32) -> bool {
-        let link = &self.links[number as usize];
-        if link.queued_ps(self.now) < link.room_ps {
-            return true;
-        }
-        if self.tx_waiting[host as usize] == TxWaiting::No {
-            self.call_back(host, number);
-        }
-        false
-    }
-
-    /// Schedules the call when the host's queue is nearly empty.
-    fn call_back(&mut self, host: u32, number: u32) {
-        let link = &mut self.links[number as usize];
-        let mut room_ps = link.room_ps;
-        if self.shared_room_ps[host as usize] > 0 {
-            room_ps = self.shared_room_ps[host as usize];
-            link.room_ps = 0;
-        }
-        if link.waiting_ps > 0 {
-            self.tx_waiting[host as usize] = TxWaiting::ForCredit;
-            return;
-        }
-        self.tx_waiting[host as usize] = TxWaiting::Scheduled;
-        let early = room_ps / 4;
-        let at = link.busy_until.saturating_sub(early).max(self.now);
-        self.queue.push(at, self.ids.tx_ready + host);
-    }
-
-    /// Several jobs share a host's queue, which this link empties. While one of them waits for room, none gets any before all are asked in turn:
-    /// else a job that has more packets under way, and so is woken more often, would have ever more of the link.
-    pub fn share_queue(&mut self, host: u32, number: u32) {
-        if self.shared_room_ps[host as usize] == 0 {
-            self.shared_room_ps[host as usize] = self.links[number as usize].room_ps;
-        }
-    }
-
-    /// The jobs of a host are asked in turn.
-    pub fn open_queue(&mut self, host: u32) {
-        self.tx_waiting[host as usize] = TxWaiting::No;
-        let room_ps = self.shared_room_ps[host as usize];
-        if room_ps > 0 {
-            let number = self.topology.links_out(NodeId(host))[0];
-            self.links[number as usize].room_ps = room_ps;
-        }
-    }
-
-    /// What a host has queued, as the time that its link takes for it: more after each packet.
-    #[inline]
-    pub fn queued_at(&self, host: u32) -> u64 {
-        self.links[self.topology.links_out(NodeId(host))[0] as usize].queued_ps(self.now)
-    }
-
-    /// How long a host's queue may take to empty for there to be room in it.
-    pub fn room_ps(&self, host: u32, number: u32) -> u64 {
-        self.links[number as usize].room_ps.max(self.shared_room_ps[host as usize])
-    }
-
-    /// The packets of a host's queue have got credits: its nodes are called back if they wait.
-    #[inline]
-    pub fn host_may_send(&mut self, number: u32) {
-        let host = self.links[number as usize].from.0;
-        if self.tx_waiting[host as usize] == TxWaiting::ForCredit {
-            self.call_back(host, number);
         }
     }
 }
@@ -621,8 +568,12 @@ pub(crate) struct Post {
     /// How far the node is from hosts.
     pub level: u8,
     pub role: Role,
+    /// Somebody looks at the blocks of the operation that the worker does; see `watch`.
+    pub is_watched: bool,
     /// The worker's number, for workers.
     pub worker: Option<u32>,
+    /// Its rank.
+    pub rank: u32,
 }
 
 /// What a node's handler is lent.
@@ -639,8 +590,30 @@ impl<H: Wire, P: Simulated + ?Sized> Lent<'_, H, P> {
             Body::Empty => Ok(P::nothing()),
             Body::Borrowed(payload) => Ok(payload.own()),
             Body::Acc(acc) => Ok(P::own_acc(acc, self.vectors.operator(fanin_core::JobId(self.post.job)))),
-            Body::Input(piece) => self.vectors.input(self.post.worker.ok_or(OpError::NoVector)?, piece),
-            Body::Output(piece) => self.vectors.output(self.post.worker.ok_or(OpError::NoVector)?, piece),
+            Body::Input(piece) => {
+                self.look(piece, false);
+                self.vectors.input(self.post.worker.ok_or(OpError::NoVector)?, piece)
+            }
+            Body::Output(piece) => {
+                self.look(piece, false);
+                self.vectors.output(self.post.worker.ok_or(OpError::NoVector)?, piece)
+            }
+        }
+    }
+
+    /// The worker sends a packet of a piece, or has its result.
+    #[inline(always)]
+    fn look(&mut self, piece: Piece, is_result: bool) {
+        if self.post.is_watched {
+            self.note_block(piece, is_result);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn note_block(&mut self, piece: Piece, is_result: bool) {
+        if let Some(watcher) = &mut self.net.watcher {
+            watcher.note(self.net.now, self.post.rank, piece, is_result);
         }
     }
 
@@ -656,7 +629,7 @@ impl<H: Wire, P: Simulated + ?Sized> Lent<'_, H, P> {
         packet.head.destination = self.net.links[link as usize].to;
         let bytes = packet.head.frame_bytes;
         let place = self.net.packets.add(packet);
-        if self.post.is_host { self.net.leave_host(link, place, bytes) } else { self.net.transmit(link, place, bytes) }
+        if self.post.is_host { self.net.leave_host(link, place, bytes, false) } else { self.net.transmit(link, place, bytes) }
     }
 
     /// Sends a packet that is on its way to an address.
@@ -666,7 +639,7 @@ impl<H: Wire, P: Simulated + ?Sized> Lent<'_, H, P> {
             self.net.loopback.push_back(place);
             self.net.attention = true;
         } else if self.post.is_host {
-            self.net.leave_host(self.post.first_link, place, bytes);
+            self.net.leave_host(self.post.first_link, place, bytes, true);
         } else {
             let label = self.net.packets.get(place).label();
             match self.net.route(self.post.at, place, label) {
@@ -713,8 +686,8 @@ impl<H: Wire, P: Simulated + ?Sized> Tx<H, P> for Lent<'_, H, P> {
     }
 
     #[inline(always)]
-    fn room(&mut self, _to: Egress<'_>) -> bool {
-        !self.post.is_host || self.net.host_room(self.post.at, self.post.first_link)
+    fn room(&mut self, to: Egress<'_>) -> bool {
+        !self.post.is_host || self.net.host_room(self.post.at, self.post.first_link, self.post.job, to)
     }
 
     #[inline]
@@ -773,6 +746,7 @@ impl<H: Wire, P: Simulated + ?Sized> Tx<H, P> for Lent<'_, H, P> {
     #[inline(always)]
     fn deliver(&mut self, piece: Piece, body: Body<'_, P>) -> Result<(), OpError> {
         let worker = self.post.worker.ok_or(OpError::NoVector)?;
+        self.look(piece, true);
         match body {
             Body::Borrowed(payload) => self.vectors.deliver(worker, piece, Some(payload)),
             Body::Output(held) if held == piece => self.vectors.deliver(worker, piece, None),
@@ -784,10 +758,12 @@ impl<H: Wire, P: Simulated + ?Sized> Tx<H, P> for Lent<'_, H, P> {
     }
 
     fn read_pairs(&mut self, piece: Piece, pairs: &mut Vec<Pair>) -> Result<(), OpError> {
+        self.look(piece, false);
         self.vectors.read_pairs(self.post.worker.ok_or(OpError::NoVector)?, piece, pairs)
     }
 
     fn deliver_pairs(&mut self, piece: Piece, pairs: &[Pair]) -> Result<(), OpError> {
+        self.look(piece, true);
         self.vectors.deliver_pairs(self.post.worker.ok_or(OpError::NoVector)?, piece, pairs)
     }
 }

@@ -105,15 +105,21 @@ pub(crate) const APART: u32 = 1 << 31;
 /// All ways of the least cost through a network.
 #[derive(Clone, Debug)]
 pub(crate) struct Routes {
-    /// The switch that a node hangs on, or the switch itself, counted from the first switch.
+    /// By node: its place among what ways lead to. For a switch itself, and for a host with one cable the switch that it hangs on, that is the
+    /// switch's number, counted from the first switch; hosts with several cables come behind them.
     attached: Vec<u32>,
-    switches: usize,
+    /// How many there are.
+    targets: usize,
+    /// Where some host has several cables, per (switch, target): what it costs at least to get there. Else empty.
+    costs: Vec<u32>,
     first_switch: u32,
     /// By host: the link down to it.
     down: Vec<u32>,
     /// Per (switch, attachment): the only link, and 1; or where in `candidates` links begin, and how many there are.
     ways: Vec<(u32, u32)>,
     candidates: Vec<u32>,
+    /// [`apart`] chooses, also where there is one link only.
+    is_apart: bool,
 }
 
 impl Routes {
@@ -123,13 +129,18 @@ impl Routes {
         let switches = (map.nodes() - hosts) as usize;
         let mut attached: Vec<u32> = Vec::with_capacity(map.nodes() as usize);
         let (mut down, mut candidates) = (Vec::with_capacity(hosts as usize), Vec::new());
+        let several: Vec<NodeId> = topology.hosts_with_several().collect();
         for host in (0..hosts).map(NodeId) {
             let leaf = map.leaf_of(host).expect("every host has a cable");
-            attached.push(leaf.node.0 - hosts);
+            match several.binary_search(&host) {
+                Ok(place) => attached.push((switches + place) as u32),
+                Err(_) => attached.push(leaf.node.0 - hosts),
+            }
             down.push(topology.link_out(leaf.node, leaf.their_port).expect("a cable has two ends"));
         }
         attached.extend(0..switches as u32);
-        let mut ways = vec![(0, 0); switches * switches];
+        let targets = switches + several.len();
+        let mut ways = vec![(0, 0); switches * targets];
         for target in 0..switches {
             let cost = topology.costs_to(NodeId(hosts + target as u32));
             for at in 0..switches {
@@ -143,10 +154,64 @@ impl Routes {
                     candidates.extend(topology.links_out(node).iter().filter(leads_there));
                 }
                 let count = candidates.len() as u32 - begin;
-                ways[at * switches + target] = (if count == 1 { candidates[begin as usize] } else { begin }, count);
+                ways[at * targets + target] = (if count == 1 { candidates[begin as usize] } else { begin }, count);
             }
         }
-        Routes { attached, switches, first_switch: hosts, down, ways, candidates }
+        let mut routes = Routes { attached, targets, costs: Vec::new(), first_switch: hosts, down, ways, candidates, is_apart: false };
+        if !several.is_empty() {
+            routes.add_costs(topology, switches);
+            several.iter().for_each(|host| routes.reroute(topology, *host, |_| true));
+        }
+        routes
+    }
+
+    /// What it costs to get from each switch to each other one.
+    fn add_costs(&mut self, topology: &Topology, switches: usize) {
+        self.costs = vec![u32::MAX; switches * self.targets];
+        for target in 0..switches {
+            let cost = topology.costs_to(NodeId(self.first_switch + target as u32));
+            for at in 0..switches {
+                self.costs[at * self.targets + target] = cost[self.first_switch as usize + at];
+            }
+        }
+    }
+
+    /// Lays out the ways to a host with several cables, by those of them for which `is_up` says so of the link that leaves the host.
+    pub fn reroute(&mut self, topology: &Topology, host: NodeId, is_up: impl Fn(u32) -> bool) {
+        let (hosts, targets, target) = (self.first_switch, self.targets, self.attached[host.index()] as usize);
+        let cost = topology.costs_to_by(host, &is_up);
+        for node in topology.map.switches() {
+            let at = (node.0 - hosts) as usize;
+            let begin = self.candidates.len() as u32;
+            for link in topology.links_out(node) {
+                let cable = &topology.links[*link as usize];
+                let leads_there = match topology.map.is_host(cable.to) {
+                    // The link that leaves the host by the same cable.
+                    true => cable.to == host && topology.link_out(host, cable.to_port).is_some_and(&is_up),
+                    false => true,
+                };
+                let through = cost[cable.to.index()].saturating_add(cable.cost);
+                if leads_there && through != u32::MAX && through == cost[node.index()] {
+                    self.candidates.push(*link);
+                }
+            }
+            let count = self.candidates.len() as u32 - begin;
+            self.ways[at * targets + target] = match count {
+                1 if !self.is_apart => (self.candidates[begin as usize], 1),
+                0 => (begin, 0),
+                _ => (begin, count | if self.is_apart { APART } else { 0 }),
+            };
+            self.costs[at * targets + target] = cost[node.index()];
+        }
+    }
+
+    /// What it costs to get to a destination by a link that leaves a host with several cables; `u32::MAX` where no way leads there. To a host with
+    /// one cable: to its switch, since all ways share the rest.
+    pub fn cost_by(&self, topology: &Topology, link: u32, destination: u32) -> u32 {
+        let cable = &topology.links[link as usize];
+        let Some(at) = cable.to.0.checked_sub(self.first_switch) else { return u32::MAX };
+        let target = self.attached[destination as usize] as usize;
+        self.costs[at as usize * self.targets + target].saturating_add(cable.cost)
     }
 
     /// The links that lead from switch `at` towards `destination`: the only one and 1, or the first one's place among all candidates and how
@@ -156,7 +221,7 @@ impl Routes {
         let target = self.attached[destination as usize];
         let here = at - self.first_switch;
         if target != here {
-            self.ways[here as usize * self.switches + target as usize]
+            self.ways[here as usize * self.targets + target as usize]
         } else {
             self.down.get(destination as usize).map_or((0, 0), |link| (*link, 1))
         }
@@ -164,6 +229,7 @@ impl Routes {
 
     /// From now on [`apart`] chooses, also where there is one link only.
     pub fn choose_apart(&mut self) {
+        self.is_apart = true;
         for (link, count) in self.ways.iter_mut().filter(|(_, count)| *count > 0) {
             if *count == 1 {
                 self.candidates.push(*link);
@@ -240,8 +306,14 @@ impl BalancerState {
     /// A hash that differs from switch to switch, so that choices at successive levels are independent.
     #[inline]
     pub fn flow_hash<H, O>(&self, at: u32, label: Label, rest: &Rest<H, O>) -> u64 {
-        let ends = u64::from(rest.source) << 32 | u64::from(label.destination);
-        mix(self.hash_seed ^ u64::from(at), mix(ends, u64::from(rest.flow) << 16 | u64::from(label.job)))
+        self.hash_of((at, rest.source, label.destination), rest.flow, label.job)
+    }
+
+    /// The same of what it depends on: where, source and destination; flow label and job.
+    #[inline]
+    pub fn hash_of(&self, (at, source, destination): (u32, u32, u32), flow: u32, job: u16) -> u64 {
+        let ends = u64::from(source) << 32 | u64::from(destination);
+        mix(self.hash_seed ^ u64::from(at), mix(ends, u64::from(flow) << 16 | u64::from(job)))
     }
 
     /// The flowlet's path among `count`.
@@ -259,7 +331,7 @@ mod tests {
     use super::*;
     use crate::random::Purpose;
     use crate::scenario::LinkSpeed;
-    use crate::shape::Shape;
+    use crate::shape::{Shape, WiredCable, Wiring};
     use fanin_core::Duration;
 
     fn fat_tree() -> Topology {
@@ -279,6 +351,43 @@ mod tests {
         assert_eq!(down.len(), 2);
         assert!(down.iter().all(|&link| topology.name(topology.links[link as usize].to) == "leaf3"));
         assert_eq!(routes.candidates(leaf0.0, spine1.0).len(), 2);
+    }
+
+    /// Hosts x and y with cables to leaves a and b, z with one to b; a and b are below spine s.
+    fn two_homes() -> Topology {
+        let speed = LinkSpeed { bits_per_second: 100_000_000_000, latency: Duration::from_ns(300) };
+        let wire = |a, b, cost| WiredCable { a, b, speed, cost };
+        let names = |names: &[&str]| names.iter().map(|name| name.to_string()).collect();
+        let cables = vec![wire(0, 3, 1), wire(0, 4, 1), wire(1, 3, 1), wire(1, 4, 1), wire(2, 4, 1), wire(3, 5, 1), wire(4, 5, 1)];
+        let wiring = Wiring { hosts: names(&["x", "y", "z"]), switches: names(&["a", "b", "s"]), cables };
+        Topology::new(&Shape::Wired(wiring.into())).unwrap()
+    }
+
+    #[test]
+    fn a_host_with_two_cables_is_reached_by_both_that_are_up() {
+        let topology = two_homes();
+        let mut routes = Routes::new(&topology);
+        let [x, y, z, a, b, s] = ["x", "y", "z", "a", "b", "s"].map(|name| topology.node_named(name).unwrap());
+        let ways = |routes: &Routes, at: NodeId, to: NodeId| -> Vec<String> {
+            routes.candidates(at.0, to.0).iter().map(|link| topology.name(topology.links[*link as usize].to)).collect()
+        };
+        assert_eq!(
+            (ways(&routes, s, y), ways(&routes, a, y), ways(&routes, b, y)),
+            (vec!["a".into(), "b".into()], vec!["y".into()], vec!["y".into()])
+        );
+        assert_eq!((ways(&routes, a, z), ways(&routes, s, z), ways(&routes, b, z)), (vec!["s".into()], vec!["b".into()], vec!["z".into()]));
+        let out = |from: NodeId| topology.links_out(from).to_vec();
+        let costs =
+            |routes: &Routes, to: NodeId| -> Vec<u32> { out(x).iter().map(|link| routes.cost_by(&topology, *link, to.0)).collect() };
+        // From x to y there are two links by either leaf; to z, whose own link does not count, one by b and three by a; to a one, or three.
+        assert_eq!((costs(&routes, y), costs(&routes, z), costs(&routes, a)), (vec![2, 2], vec![3, 1], vec![1, 3]));
+        // The cable between y and a is down: from a one goes round.
+        let down = out(y)[0];
+        routes.reroute(&topology, y, |link| link != down);
+        assert_eq!((ways(&routes, s, y), ways(&routes, a, y), ways(&routes, b, y)), (vec!["b".into()], vec!["s".into()], vec!["y".into()]));
+        assert_eq!((costs(&routes, y), costs(&routes, z)), (vec![4, 2], vec![3, 1]));
+        routes.reroute(&topology, y, |_| true);
+        assert_eq!((ways(&routes, s, y).len(), costs(&routes, y)), (2, vec![2, 2]));
     }
 
     #[test]

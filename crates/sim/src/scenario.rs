@@ -84,6 +84,16 @@ impl NetworkConfig {
         }
     }
 
+    fn check_uplinks(&self, topology: &Topology) -> Result<(), SetupError> {
+        let Some(host) = topology.hosts_with_several().next() else { return Ok(()) };
+        let both = [("network.routing", self.collective_balancer), ("network.background_routing", self.background_balancer)];
+        let Some((field, balancer)) = both.into_iter().find(|(_, balancer)| balancer.is_apart()) else { return Ok(()) };
+        let name = if matches!(balancer, Balancer::Drill { .. }) { "drill" } else { "conga" };
+        let (host, count) = (topology.name(host), topology.links_out(host).len());
+        let expected = format!("ecmp, destination, random, flowlet or adaptive where a host has several links: {host} has {count}");
+        Err(SetupError::new(field, name, expected))
+    }
+
     /// Checks that balancers and virtual channels are of use in this network.
     ///
     /// # Errors
@@ -91,6 +101,7 @@ impl NetworkConfig {
     pub fn check_ways(&self, topology: &Topology) -> Result<(), SetupError> {
         self.collective_balancer.check("network.routing", &self.shape, topology)?;
         self.background_balancer.check("network.background_routing", &self.shape, topology)?;
+        self.check_uplinks(topology)?;
         let Some(lossless) = self.lossless else { return Ok(()) };
         let most = if matches!(self.shape, Shape::Dragonfly { .. }) { CHANNELS_MAX } else { 1 };
         if (1..=most).contains(&lossless.channels) {

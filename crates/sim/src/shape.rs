@@ -243,8 +243,8 @@ impl Wiring {
         }
         for (node, &count) in ports.iter().enumerate() {
             let name = self.name(node as u32).unwrap_or_default();
-            if node < self.hosts.len() && count != 1 {
-                return wrong(format!("{count} at {name}"), "one cable a host");
+            if node < self.hosts.len() && count == 0 {
+                return wrong(format!("{count} at {name}"), "one cable a host, or several");
             }
             if count > PORTS_MAX {
                 return wrong(format!("{count} at {name}"), "at most 60000 ports on a switch");

@@ -125,8 +125,18 @@ impl Topology {
         }
     }
 
+    /// Hosts with several cables, in ascending order.
+    pub fn hosts_with_several(&self) -> impl Iterator<Item = NodeId> + '_ {
+        (0..self.map.hosts()).map(NodeId).filter(|host| self.links_out(*host).len() > 1)
+    }
+
     /// What it costs at least to get from each node to `target`; `u32::MAX` where no way leads there. Hosts do not forward.
     pub(crate) fn costs_to(&self, target: NodeId) -> Vec<u32> {
+        self.costs_to_by(target, |_| true)
+    }
+
+    /// The same by those cables of `target` for which `is_up` says so of the link that leaves it.
+    pub(crate) fn costs_to_by(&self, target: NodeId, is_up: impl Fn(u32) -> bool) -> Vec<u32> {
         let mut costs = vec![u32::MAX; self.map.nodes() as usize];
         costs[target.index()] = 0;
         let mut frontier = BinaryHeap::from([Reverse((0, target.0))]);
@@ -137,7 +147,11 @@ impl Topology {
             }
             for next in self.map.neighbours(node) {
                 // Both ways of a cable cost the same.
-                let cable = &self.links[self.out[node.index()][next.port.index()] as usize];
+                let number = self.out[node.index()][next.port.index()];
+                let cable = &self.links[number as usize];
+                if node == target && !is_up(number) {
+                    continue;
+                }
                 let through = cost.saturating_add(cable.cost);
                 if through < costs[next.node.index()] {
                     costs[next.node.index()] = through;
@@ -269,7 +283,7 @@ mod tests {
         assert_eq!(refused(&|wiring| wiring.cables[0].b = 1), "network.cables = gpu-a to gpu-b: expected a switch at one end or at both");
         assert_eq!(refused(&|wiring| wiring.cables[0].b = 9), "network.cables = 0 to 9: expected numbers of hosts and switches");
         assert_eq!(refused(&|wiring| wiring.cables[0].a = 2), "network.cables = tor to tor: expected two different ends");
-        assert_eq!(refused(&|wiring| wiring.cables.truncate(1)), "network.cables = 0 at gpu-b: expected one cable a host");
+        assert_eq!(refused(&|wiring| wiring.cables.truncate(1)), "network.cables = 0 at gpu-b: expected one cable a host, or several");
         assert_eq!(refused(&|wiring| wiring.cables[2].cost = 0), "network.cables = tor to new: expected a cost and a rate above 0");
     }
 

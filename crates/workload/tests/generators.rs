@@ -1,6 +1,6 @@
 //! Generated workloads: what must add up, and what is refused.
 
-use fanin_workload::generate::{Settings, Sharding, generate};
+use fanin_workload::generate::{Recompute, Settings, Sharding, generate};
 use fanin_workload::{CollectiveKind, Summary, Workload, validate};
 
 fn made(settings: &Settings) -> (Workload, Summary) {
@@ -152,6 +152,95 @@ fn every_model_is_made() {
     assert_eq!(row(&summary, CollectiveKind::AllReduce, "embedding"), (1, 8, 50_257 * 12_288 / 8 * 4));
 }
 
+/// Llama 3 8B: operations of a forward pass through all layers for a token of a sequence of 8192, and those of them that are attention's products.
+/// A layer has 41,947,136 parameters of attention and 176,164,864 of its perceptron; the products are with half of 8192 tokens, of 32 heads, for
+/// keys and values of 128 each.
+const LAYERS: f64 = 32.0 * (2.0 * (41_947_136.0 + 176_164_864.0) + PRODUCTS);
+const PRODUCTS: f64 = 2.0 * 4_096.0 * 32.0 * 256.0;
+/// Those of the output.
+const OUTPUT: f64 = 2.0 * 128_256.0 * 4_096.0;
+
+#[test]
+fn what_is_computed_again_is_a_forward_pass_or_the_products_of_attention() {
+    let of = |recompute, tensor| made(&Settings { recompute, tensor, ..Settings::new("llama3-8b") }).1;
+    let seconds = |operations: f64| operations * 8_192.0 / (0.4 * 989e12);
+    for (recompute, operations) in [
+        (Recompute::None, 3.0 * (LAYERS + OUTPUT)),
+        (Recompute::Selective, 3.0 * (LAYERS + OUTPUT) + 32.0 * PRODUCTS),
+        (Recompute::Full, 4.0 * LAYERS + 3.0 * OUTPUT),
+    ] {
+        let found = of(recompute, 1).compute.0.as_s_f64();
+        assert!((found / seconds(operations) - 1.0).abs() < 1e-6, "{recompute:?}: {found} s, expected {}", seconds(operations));
+    }
+    // Two sums of a layer forward, two backward, and forward again; one of the embedding.
+    for (recompute, sums) in [(Recompute::None, 4), (Recompute::Selective, 4), (Recompute::Full, 6)] {
+        assert_eq!(row(&of(recompute, 2), CollectiveKind::AllReduce, "tensor").0, sums * 32 + 1, "{recompute:?}");
+    }
+    // Experts get their tokens again, too; parameters that are gathered are gathered as before.
+    let experts = Settings { data: 8, expert: 8, recompute: Recompute::Full, ..Settings::new("mixtral-8x7b") };
+    assert_eq!(row(&made(&experts).1, CollectiveKind::AllToAll, "expert").0, 6 * 32);
+    let sharded = Settings { data: 8, recompute: Recompute::Full, sharding: Some(Sharding::Fsdp), ..Settings::new("llama3-8b") };
+    assert_eq!(row(&made(&sharded).1, CollectiveKind::AllGather, "data").0, 32 * 2 + 1);
+}
+
+#[test]
+fn shares_of_activations_are_sent_and_gathered() {
+    let settings = |scatter_gather| Settings { tensor: 8, pipeline: 4, micro_batches: 6, scatter_gather, ..Settings::new("llama3-70b") };
+    let (whole, shares) = (made(&settings(false)).1, made(&settings(true)).1);
+    // 8192 tokens of 8192 elements of two bytes; a rank of a stage in the middle sends forward and back, six times each.
+    let all = 8_192 * 8_192 * 2;
+    assert_eq!(whole.sends.map(|sends| (sends.of_rank, sends.bytes)), Some((12, (all, all))));
+    assert_eq!(shares.sends.map(|sends| (sends.of_rank, sends.bytes)), Some((12, (all / 8, all / 8))));
+    // What comes is gathered among the eight: in 3 of the 4 stages forward, and in 3 backward, six times each.
+    assert_eq!(row(&shares, CollectiveKind::AllGather, "tensor"), (12, 2 * 3 * 6, 12 * all));
+    let sums = |summary: &Summary| row(summary, CollectiveKind::AllReduce, "tensor");
+    assert_eq!(sums(&whole), sums(&shares));
+}
+
+/// Four stages with two parts each and eight micro-batches, of a model whose output takes no time.
+#[test]
+fn an_interleaved_pipeline_waits_half_as_long_and_sends_twice_as_often() {
+    let settings = |virtual_stages| Settings {
+        pipeline: 4,
+        micro_batches: 8,
+        data: 2,
+        virtual_stages,
+        changes: vec!["vocabulary=1".into()],
+        ..Settings::new("llama3-8b")
+    };
+    let ((plain, before), (workload, summary)) = (made(&settings(1)), made(&settings(2)));
+    // A pass through a stage's 8 layers, forward and backward, is a unit: 8 units are computed, and 3 or 3 / 2 are waited for.
+    let unit = before.compute.0.as_s_f64() / 8.0;
+    assert!((unit / (3.0 * LAYERS / 4.0 * 8_192.0 / (0.4 * 989e12)) - 1.0).abs() < 1e-3, "{unit} s");
+    for (summary, units) in [(&before, 8.0 + 3.0), (&summary, 8.0 + 1.5)] {
+        let span = summary.span.expect("run").as_s_f64();
+        assert!((span / (units * unit) - 1.0).abs() < 1e-3, "{span} s, expected {units} times {unit} s");
+    }
+    // Of 4 stages with one part, a micro-batch goes over 3 ends forward and 3 back; of 8 parts over 7. There are two replicas.
+    let sends = |workload: &Workload, rank: u32| {
+        let program = workload.programs.iter().find(|program| program.ranks.contains(&rank)).expect("a program");
+        program.nodes.iter().filter(|node| matches!(node.action, fanin_workload::Action::Send(_))).count()
+    };
+    let of_stages = |workload: &Workload| [0, 2, 4, 6].map(|rank| sends(workload, rank));
+    assert_eq!(of_stages(&plain), [8, 16, 16, 8], "3 ends x 8 micro-batches x 2 directions");
+    assert_eq!(of_stages(&workload), [24, 32, 32, 24], "7 ends x 8 micro-batches x 2 directions");
+    assert_eq!(summary.sends.map(|sends| sends.bytes), before.sends.map(|sends| sends.bytes));
+    // Gradients are those of all parameters, once.
+    let reduced = |workload: &Workload| workload_bytes(workload, CollectiveKind::ReduceScatter);
+    assert_eq!(reduced(&workload), reduced(&plain));
+    let gathered = |workload: &Workload| workload_bytes(workload, CollectiveKind::AllGather);
+    assert_eq!(gathered(&workload), gathered(&plain));
+    // Two stages send each other forward and backward ones; tied matrices, experts and layers that do not divide go with it.
+    for (model, pipeline, virtual_stages) in [("gpt3-175b", 2, 3), ("deepseek-v3", 4, 3), ("llama3-405b", 2, 5)] {
+        let settings = Settings { data: 2, tensor: 2, pipeline, virtual_stages, micro_batches: 2 * pipeline, ..Settings::new(model) };
+        let settings = Settings { scatter_gather: true, recompute: Recompute::Full, ..settings };
+        let (workload, _) = made(&settings);
+        let plain = made(&Settings { virtual_stages: 1, ..settings }).0;
+        // Buckets of parts are other ones; what is in them is not.
+        assert_eq!(reduced(&workload), reduced(&plain), "{model}");
+    }
+}
+
 #[test]
 fn one_rank_computes_only() {
     let (_, summary) = made(&Settings::new("llama3-8b"));
@@ -175,6 +264,25 @@ fn what_does_not_fit_is_refused_with_the_option() {
         (Settings { pipeline: 2, sharding: Some(Sharding::Fsdp), ..model() }, "--sharding fsdp: expected neither --pp nor --ep"),
         (Settings { tensor: 2, ..Settings::new("vgg16") }, "vgg16: expected neither --tp, --pp, --ep nor --set: its replicas are whole"),
         (Settings { changes: vec!["layers=0".into()], ..model() }, "layers = 0: expected 1 to 16777216"),
+        (Settings { virtual_stages: 0, ..model() }, "--virtual-stages 0: expected at least 1"),
+        (Settings { virtual_stages: 2, ..model() }, "--virtual-stages 2: expected --pp of 2 or more"),
+        (
+            Settings { virtual_stages: 2, pipeline: 4, micro_batches: 6, ..model() },
+            "--micro-batches 6: expected a multiple of --pp 4 with --virtual-stages",
+        ),
+        (
+            Settings { virtual_stages: 9, pipeline: 4, micro_batches: 8, ..model() },
+            "--virtual-stages 9: expected --pp 4 times as many to be at most 32 layers",
+        ),
+        (Settings { scatter_gather: true, tensor: 8, ..model() }, "--scatter-gather: expected --tp and --pp of 2 or more"),
+        (
+            Settings { scatter_gather: true, sequence_parallel: true, tensor: 8, pipeline: 2, ..model() },
+            "--scatter-gather: expected no --sequence-parallel, by which each rank has its share only",
+        ),
+        (
+            Settings { recompute: Recompute::Full, ..Settings::new("resnet50") },
+            "resnet50: expected no --recompute: it is for layers of transformers",
+        ),
     ];
     for (settings, expected) in found {
         assert_eq!(refused(settings), expected);

@@ -198,7 +198,7 @@ impl NetworkFile {
             }
         }
         wiring.cables = cables;
-        one_cable_a_host(&refuse, &wiring)?;
+        cables_of_hosts(&refuse, &wiring)?;
         Ok(NetworkFile { wiring, switches })
     }
 }
@@ -218,14 +218,14 @@ fn numbers<'a>(refuse: &Refuse<'_>, wiring: &'a Wiring) -> Result<BTreeMap<&'a s
     Ok(numbers)
 }
 
-fn one_cable_a_host(refuse: &Refuse<'_>, wiring: &Wiring) -> Result<(), PlanError> {
+fn cables_of_hosts(refuse: &Refuse<'_>, wiring: &Wiring) -> Result<(), PlanError> {
     let mut cables = vec![0u32; wiring.hosts.len() + wiring.switches.len()];
     for cable in &wiring.cables {
         cables[cable.a as usize] += 1;
         cables[cable.b as usize] += 1;
     }
-    match wiring.hosts.iter().zip(&cables).find(|(_, count)| **count != 1) {
-        Some((name, count)) => Err(refuse.say("hosts", format!("{name} with {count} links"), "one link to a switch for each")),
+    match wiring.hosts.iter().zip(&cables).find(|(_, count)| **count == 0) {
+        Some((name, _)) => Err(refuse.say("hosts", format!("{name} with 0 links"), "one link to a switch for each, or several")),
         None => Ok(()),
     }
 }
@@ -326,7 +326,7 @@ mod tests {
         assert_eq!(refused("to = \"tor[0-3]\"", "to = \"core0\""), "n.toml:38: links[4].to = core0: expected another node than from");
         assert_eq!(
             refused("hosts = [\"gpu[0-15]\"]", "hosts = [\"gpu[0-16]\"]"),
-            "n.toml:2: hosts = gpu16 with 0 links: expected one link to a switch for each"
+            "n.toml:2: hosts = gpu16 with 0 links: expected one link to a switch for each, or several"
         );
         assert_eq!(refused("name = \"core[0-1]\"", "name = \"tor0\""), "n.toml:8: switches = tor0: expected each name once");
         assert_eq!(refused("rate = \"25Gb/s\"\n", ""), "n.toml:19: links[0].rate is missing: expected a rate, here or as defaults.rate");

@@ -45,6 +45,8 @@ pub struct PreparedProgram {
 pub struct LaneName {
     /// Index of the kind of groups, and which of them; `None` for transfers.
     pub group: Option<(u32, u32)>,
+    /// Of transfers: the sender and the receiver, as ranks.
+    pub pair: Option<(u32, u32)>,
     /// The name of the system that does it; `local` inside of a host.
     pub ran: &'static str,
 }
@@ -270,7 +272,7 @@ impl Builder<'_> {
         let lane = self.lanes.len() as u32;
         let counts = hosts.iter().map(|(_, count)| *count).collect();
         self.lanes.push(Lane { kind: LaneKind::Group, job, hosts: counts, operations: Vec::new() });
-        self.names.push(LaneName { group: Some((group, instance)), ran });
+        self.names.push(LaneName { group: Some((group, instance)), pair: None, ran });
         self.of_group.insert((group, instance, own), lane);
         Ok(lane)
     }
@@ -341,7 +343,7 @@ impl Builder<'_> {
                 let hosts = if self.host(rank) == self.host(peer) { vec![2] } else { vec![1, 1] };
                 // The job is made when all is known to fit.
                 self.lanes.push(Lane { kind: LaneKind::Transfers, job: None, hosts, operations: Vec::new() });
-                self.names.push(LaneName { group: None, ran: "local" });
+                self.names.push(LaneName { group: None, pair: Some((rank, peer)), ran: "local" });
                 self.of_pair.insert((rank, peer), lane);
                 lane
             }

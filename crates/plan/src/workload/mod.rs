@@ -23,7 +23,7 @@ pub mod trace;
 use fanin_core::Duration;
 
 pub use lanes::{Lanes, PreparedProgram};
-pub use record::{CommunicationRecord, CriticalRecord, WorkloadRecord};
+pub use record::{CommunicationRecord, CriticalRecord, GroupRecord, WorkloadRecord};
 pub use source::{ModelKeys, Source, WorkloadFrom};
 pub use timeline::Timeline;
 

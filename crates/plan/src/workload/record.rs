@@ -7,6 +7,7 @@ use fanin_core::Suspect;
 use fanin_sim::programs::{LaneKind, ProgramResult, Span, Step};
 use fanin_workload::CollectiveKind as Kind;
 use fanin_workload::flat::{Step as Node, node_name};
+use fanin_workload::ranks::ranks_text;
 use serde::Serialize;
 
 use super::critical;
@@ -53,6 +54,10 @@ pub struct CommunicationRecord {
     pub with_waiting_us: Option<Percentiles>,
     /// How long a rank waits in it in an iteration while it computes nothing, mean over all ranks of the job.
     pub exposed_us: f64,
+    /// How many single groups communicate so; of transfers: pairs of a sender and a receiver.
+    pub groups: u32,
+    /// Single groups, where there are several: all of them, or those with the slowest operations; see [`GROUPS_MAX`].
+    pub by_group: Vec<GroupRecord>,
 }
 
 /// A part of the critical path.
@@ -95,16 +100,6 @@ fn kind_name(number: u8) -> &'static str {
     Kind::ALL.get(usize::from(number)).map_or("send", |kind| kind.name())
 }
 
-/// One operation of a lane.
-#[derive(Clone, Copy)]
-struct Operation {
-    way: u32,
-    bytes: u64,
-    first_ps: u64,
-    last_ps: u64,
-    ended_ps: u64,
-}
-
 /// The way of a step, and its bytes; `None` for computing.
 pub(super) fn way_of(program: &PreparedProgram, rank: u32, step: u32) -> Option<(Way, u64)> {
     let flat = &program.source.checked.flats[program.program_of[rank as usize] as usize];
@@ -144,9 +139,10 @@ pub fn record(program: &PreparedProgram, result: &ProgramResult) -> WorkloadReco
     let ended = result.ended.is_some();
     let exposed_us = ended.then(|| a_rank(exposed_ps.iter().sum()));
     let step_us = step_us(program, result);
+    let shown = shown(ways.list.len());
     let mut communication: Vec<CommunicationRecord> = (0..)
         .zip(ways.list.iter().zip(&exposed_ps))
-        .map(|(number, (way, exposed))| row(program, *way, &operations, number, a_rank(*exposed)))
+        .map(|(number, (way, exposed))| row(program, *way, (&operations, number, shown), a_rank(*exposed)))
         .collect();
     communication.sort_by(|a, b| (&a.group, a.collective, a.ran).cmp(&(&b.group, b.collective, b.ran)));
     WorkloadRecord {
@@ -198,7 +194,7 @@ fn operations(program: &PreparedProgram, result: &ProgramResult, ways: &mut Ways
             if span.begun_ps == Span::NEVER || !counts {
                 continue;
             }
-            let empty = Operation { way, bytes, first_ps: span.begun_ps, last_ps: 0, ended_ps: 0 };
+            let empty = Operation { way, lane: call.lane, bytes, first_ps: span.begun_ps, last_ps: 0, ended_ps: 0 };
             let operation = all.entry((call.lane, call.operation)).or_insert(empty);
             operation.first_ps = operation.first_ps.min(span.begun_ps);
             operation.last_ps = operation.last_ps.max(span.begun_ps);
@@ -208,22 +204,25 @@ fn operations(program: &PreparedProgram, result: &ProgramResult, ways: &mut Ways
     all.into_values().collect()
 }
 
-fn row(program: &PreparedProgram, way: Way, operations: &[Operation], number: u32, exposed_us: f64) -> CommunicationRecord {
-    let own = || operations.iter().filter(|operation| operation.way == number);
-    let all_ended = own().all(|operation| operation.ended_ps != Span::NEVER);
-    let times = |from: fn(&Operation) -> u64| {
-        let us = |operation: &Operation| operation.ended_ps.saturating_sub(from(operation)) as f64 / 1e6;
-        if all_ended { Percentiles::exactly(own().map(us).collect()) } else { None }
-    };
+fn row(
+    program: &PreparedProgram,
+    way: Way,
+    (operations, number, shown): (&[Operation], u32, usize),
+    exposed_us: f64,
+) -> CommunicationRecord {
+    let own: Vec<Operation> = operations.iter().filter(|operation| operation.way == number).copied().collect();
+    let (groups, by_group) = groups(program, &own, shown);
     CommunicationRecord {
         group: way.0.map_or("-".into(), |group| program.source.workload.groups[group as usize].name.to_string()),
         collective: kind_name(way.1),
         ran: way.2,
-        operations: own().count() as u64,
-        bytes: own().map(|operation| operation.bytes).sum(),
-        operation_us: times(|operation| operation.last_ps),
-        with_waiting_us: times(|operation| operation.first_ps),
+        operations: own.len() as u64,
+        bytes: own.iter().map(|operation| operation.bytes).sum(),
+        operation_us: times(&own, |operation| operation.last_ps),
+        with_waiting_us: times(&own, |operation| operation.first_ps),
         exposed_us,
+        groups,
+        by_group,
     }
 }
 
@@ -274,4 +273,118 @@ pub fn failure(program: &PreparedProgram, result: &ProgramResult, prepared: &Pre
     });
     let host = program.job.ranks[first].host;
     format!("{count} of {} ranks have not finished, the first is rank {first} on host{host}{waits}", result.ranks.len())
+}
+
+/// Groups that are listed of one way of communicating, at most: those whose median operation takes longest. There may be as many groups as ranks.
+pub const GROUPS_MAX: usize = 64;
+/// Groups that are listed of a job, at most, or one a way, if there are more ways than that.
+pub const ROWS_MAX: usize = 1024;
+/// Characters of a list of ranks that are shown, at most.
+const RANKS_SHOWN: usize = 80;
+
+/// One operation of a lane.
+#[derive(Clone, Copy)]
+struct Operation {
+    /// How it communicates.
+    way: u32,
+    /// Who does it.
+    lane: u32,
+    bytes: u64,
+    /// When the first member came.
+    first_ps: u64,
+    /// When the last one came.
+    last_ps: u64,
+    /// When the last one ended; [`Span::NEVER`] where one has not.
+    ended_ps: u64,
+}
+
+/// A single group.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct GroupRecord {
+    /// Which of its kind, in the order of their first ranks or of the workload's list; of a transfer: the sender.
+    pub number: u32,
+    /// Its ranks, as in a workload's file; of a transfer: the sender and the receiver. What is longer than 80 characters ends with `..`.
+    pub ranks: String,
+    /// Operations, of all iterations.
+    pub operations: u64,
+    /// Bytes of their vectors.
+    pub bytes: u64,
+    /// As of all groups together: from when the last member has come; null where an operation has not ended.
+    pub operation_us: Option<Percentiles>,
+    /// From when the first member has come.
+    pub with_waiting_us: Option<Percentiles>,
+}
+
+/// How many groups are listed of each of a job's ways of communicating.
+fn shown(ways: usize) -> usize {
+    (ROWS_MAX / ways.max(1)).clamp(1, GROUPS_MAX)
+}
+
+/// How long operations took from `begun` on, in microseconds; `None` where one has not ended.
+fn times(operations: &[Operation], begun: fn(&Operation) -> u64) -> Option<Percentiles> {
+    let us = |operation: &Operation| operation.ended_ps.saturating_sub(begun(operation)) as f64 / 1e6;
+    let all_ended = operations.iter().all(|operation| operation.ended_ps != Span::NEVER);
+    if all_ended { Percentiles::exactly(operations.iter().map(us).collect()) } else { None }
+}
+
+/// A single group: its place, the times of its operations, and these.
+type Single = ((u32, u32), Option<Percentiles>, Vec<Operation>);
+
+/// How many groups do the operations of one way, and `shown` of them, in their order; none where there is one only.
+fn groups(program: &PreparedProgram, operations: &[Operation], shown: usize) -> (u32, Vec<GroupRecord>) {
+    let mut by_lane: BTreeMap<u32, Vec<Operation>> = BTreeMap::new();
+    operations.iter().for_each(|operation| by_lane.entry(operation.lane).or_default().push(*operation));
+    let count = by_lane.len() as u32;
+    if count < 2 {
+        return (count, Vec::new());
+    }
+    let mut rows: Vec<Single> = by_lane
+        .into_iter()
+        .map(|(lane, operations)| {
+            let name = &program.lanes[lane as usize];
+            let place = name.group.map_or_else(|| name.pair.unwrap_or_default(), |(_, number)| (number, 0));
+            (place, times(&operations, |operation| operation.last_ps), operations)
+        })
+        .collect();
+    // Those that have not ended first, then the slowest; of equal ones the first.
+    let slowness = |times: &Option<Percentiles>| times.map_or(f64::INFINITY, |times| times.p50);
+    rows.sort_by(|a, b| slowness(&b.1).total_cmp(&slowness(&a.1)).then(a.0.cmp(&b.0)));
+    rows.truncate(shown);
+    rows.sort_by_key(|(place, ..)| *place);
+    let record = |(place, operation_us, operations): Single| GroupRecord {
+        number: place.0,
+        ranks: ranks(program, operations[0].lane),
+        operations: operations.len() as u64,
+        bytes: operations.iter().map(|operation| operation.bytes).sum(),
+        operation_us,
+        with_waiting_us: times(&operations, |operation| operation.first_ps),
+    };
+    (count, rows.into_iter().map(record).collect())
+}
+
+/// The ranks of a lane, cut where there are many.
+fn ranks(program: &PreparedProgram, lane: u32) -> String {
+    let name = &program.lanes[lane as usize];
+    let mut text = match (name.group, name.pair) {
+        (Some((kind, number)), _) => ranks_text(&program.source.workload.groups[kind as usize].members.of(number)),
+        (None, Some((from, to))) => format!("{from}, {to}"),
+        (None, None) => String::new(),
+    };
+    if text.len() > RANKS_SHOWN {
+        text.truncate(RANKS_SHOWN - 2);
+        text.push_str("..");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_listed_is_bounded_whatever_a_workload_has() {
+        for (ways, each) in [(0, 64), (1, 64), (16, 64), (17, 60), (1_000, 1), (5_000, 1)] {
+            assert_eq!(shown(ways), each, "{ways}");
+        }
+    }
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use fanin_core::Duration;
-use fanin_workload::generate::{Settings, Sharding, generate};
+use fanin_workload::generate::{Recompute, Settings, Sharding, generate};
 use fanin_workload::{Checked, Element, Workload, WorkloadError, validate};
 use serde::Deserialize;
 
@@ -63,6 +63,15 @@ pub struct ModelKeys {
     /// Whether activations between layers are divided.
     #[serde(default)]
     pub sequence_parallel: bool,
+    /// What is computed again.
+    #[serde(default)]
+    pub recompute: RecomputeName,
+    /// Parts of the model that a stage has.
+    #[serde(default = "crate::schema::one")]
+    pub virtual_stages: Count,
+    /// Whether ranks of tensor parallelism send their shares between stages.
+    #[serde(default)]
+    pub scatter_gather: bool,
     /// A GPU of the data file.
     pub gpu: Option<String>,
     /// Share of its peak that computing reaches.
@@ -84,6 +93,19 @@ pub enum ShardingName {
     Zero,
     /// Parameters are gathered for each layer.
     Fsdp,
+}
+
+/// `recompute`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RecomputeName {
+    /// Nothing.
+    #[default]
+    None,
+    /// The products of attention.
+    Selective,
+    /// The whole forward pass of a layer.
+    Full,
 }
 
 /// A workload in which all holds.
@@ -126,6 +148,13 @@ impl ModelKeys {
             bucket_bytes: self.bucket.map_or(usual.bucket_bytes, |bytes| bytes.0),
             gradient,
             sequence_parallel: self.sequence_parallel,
+            recompute: match self.recompute {
+                RecomputeName::None => Recompute::None,
+                RecomputeName::Selective => Recompute::Selective,
+                RecomputeName::Full => Recompute::Full,
+            },
+            virtual_stages: self.virtual_stages.0,
+            scatter_gather: self.scatter_gather,
             gpu: self.gpu.clone().unwrap_or(usual.gpu),
             utilisation: self.utilisation.map_or(usual.utilisation, |share| share.0),
             ranks_per_host: self.ranks_per_host.map_or(usual.ranks_per_host, |count| count.0),

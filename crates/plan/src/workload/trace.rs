@@ -2,47 +2,22 @@
 //! kind of groups with a thread for each group, on which collectives are from when the first member came to when the last one ended.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{self, Write};
+use std::io;
 
 use fanin_sim::programs::{ProgramResult, Span, Step};
 use fanin_workload::flat::{FlatNode, Step as Node, written};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::critical;
 use super::lanes::PreparedProgram;
 use super::record::{way_name, way_of};
+use crate::perfetto::Events;
 
-/// A file of events; each job's processes begin at a number of their own.
-struct Events<'a> {
-    out: &'a mut dyn Write,
-    first: bool,
-}
-
-impl Events<'_> {
-    fn put(&mut self, event: &Value) -> io::Result<()> {
-        self.out.write_all(if self.first { b"\n" } else { b",\n" })?;
-        self.first = false;
-        serde_json::to_writer(&mut *self.out, event).map_err(io::Error::from)
-    }
-
-    /// The name of a process, or of one of its threads.
-    fn name(&mut self, what: &str, process: usize, thread: usize, name: &str) -> io::Result<()> {
-        self.put(&json!({ "ph": "M", "name": what, "pid": process, "tid": thread, "args": { "name": name } }))
-    }
-
-    fn span(&mut self, (process, thread): (usize, usize), name: &str, span: (u64, u64), args: Value) -> io::Result<()> {
-        let (ts, dur) = (span.0 as f64 / 1e6, (span.1 - span.0) as f64 / 1e6);
-        self.put(&json!({ "ph": "X", "name": name, "pid": process, "tid": thread, "ts": ts, "dur": dur, "args": args }))
-    }
-}
-
-/// Writes what the jobs of a run did: (job, what came out).
+/// Writes what the jobs of a run did: (job, what came out). Gives the number of the last process.
 ///
 /// # Errors
-/// Those of `out`.
-pub fn write(jobs: &[(&PreparedProgram, &ProgramResult)], out: &mut dyn Write) -> io::Result<()> {
-    write!(out, "{{\"displayTimeUnit\":\"ns\",\"traceEvents\":[")?;
-    let mut events = Events { out, first: true };
+/// Those of the file.
+pub fn write(jobs: &[(&PreparedProgram, &ProgramResult)], events: &mut Events<'_>) -> io::Result<usize> {
     let mut process = 0;
     for (number, (program, result)) in jobs.iter().enumerate() {
         let prefix = if jobs.len() == 1 { String::new() } else { format!("job {number} ") };
@@ -50,11 +25,11 @@ pub fn write(jobs: &[(&PreparedProgram, &ProgramResult)], out: &mut dyn Write) -
         let critical: BTreeSet<(u32, u32)> = parts.map(|part| (part.rank, part.step)).collect();
         for rank in 0..program.job.ranks.len() as u32 {
             process += 1;
-            self::rank(&mut events, (program, result), (process, rank), (&prefix, &critical))?;
+            self::rank(events, (program, result), (process, rank), (&prefix, &critical))?;
         }
-        process = groups(&mut events, (program, result), process, &prefix)?;
+        process = groups(events, (program, result), process, &prefix)?;
     }
-    writeln!(events.out, "\n]}}")
+    Ok(process)
 }
 
 /// One rank.

@@ -103,6 +103,11 @@ where
 
     /// One failure more, or less, of a link. When the first one strikes, what is queued or on the wire is lost.
     fn set_link(&mut self, number: usize, down: bool) {
+        self.change_link(number, down);
+        self.net.reroute(number as u32);
+    }
+
+    fn change_link(&mut self, number: usize, down: bool) {
         let count = &mut self.failures.down_count[number];
         let link = &mut self.net.links[number];
         if !down {

@@ -56,7 +56,7 @@ where
     fn send_of_flow(&mut self, index: usize, number: u32, frame_bytes: u32) {
         let config = &self.scenario.flows[index];
         let flow = &mut self.flows[index];
-        let link = self.net.topology.links_out(config.from)[0];
+        let link = self.net.link_of_background(config.from, config.to, number, 0);
         let queued_ps = self.net.links[link as usize].queued_ps(self.net.now);
         let room_ps = self.net.room_ps(config.from.0, link);
         if queued_ps > room_ps.saturating_mul(QUEUES) {

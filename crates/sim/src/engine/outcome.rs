@@ -17,6 +17,7 @@ where
         if self.net.series.is_some() {
             self.sample_at(end);
         }
+        let watched = self.take_watched(end);
         self.net.slots.iter_mut().chain(&mut self.net.job_slots).for_each(|slots| slots.advance(end));
         let mut jobs: Vec<JobResult> = self
             .scenario
@@ -81,6 +82,7 @@ where
             processors: self.processors.as_ref().map_or_else(Vec::new, |known| known.results()),
             memory: self.net.memory.finish(end, &self.net.slots),
             series: self.net.series.take().map_or_else(Vec::new, |recorder| recorder.rows(&workers)),
+            watched,
             slots: self.net.slots,
             job_slots: self.net.job_slots,
             counters: self.net.counters,

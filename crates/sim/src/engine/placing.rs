@@ -70,7 +70,8 @@ where
             slots.push(number);
         }
         let level = self.net.level_of[node_id.index()];
-        let post = Post { at: node_id.0, first_link, ports, is_host, level, role: placed.at.role, job, worker };
+        let rank = worker.map_or(0, |worker| self.workers[worker as usize].rank);
+        let post = Post { at: node_id.0, first_link, ports, is_host, level, role: placed.at.role, job, is_watched: false, worker, rank };
         self.slots.push(Slot { post, armed: u64::MAX, node: placed.node });
     }
 

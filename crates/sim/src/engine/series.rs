@@ -1,13 +1,16 @@
 //! Samples of jobs over time: see [`crate::series`].
 
-use fanin_core::{Duration, Instant, Tally, Wire, Worker};
+use fanin_core::{Duration, Instant, OperationId, Tally, Wire, Worker};
 
 use super::Simulation;
 use crate::link::link_flags;
 use crate::metrics::RunResult;
+use crate::net::Net;
+use crate::scenario::SetupError;
 use crate::series::{GAUGES, Recorder, Totals};
 use crate::trace::{Keep, Trace, TraceConfig, Tracer};
 use crate::vectors::{Simulated, Vectors};
+use crate::watch::{Peak, WatchConfig, Watched, Watcher};
 
 /// Sum and number of a gauge's values.
 type Sums = [(f64, u32); GAUGES];
@@ -45,13 +48,76 @@ where
         (self.result(ended), trace)
     }
 
+    /// Asks for blocks of a collective, and for queues of links. The run is the same as without.
+    ///
+    /// # Errors
+    /// [`SetupError`] where there is no such job or link.
+    pub fn watch(&mut self, config: WatchConfig) -> Result<(), SetupError> {
+        if let Some(blocks) = config.blocks.filter(|blocks| usize::from(blocks.job) >= self.scenario.jobs.len()) {
+            return Err(SetupError::new("watch.blocks", blocks.job, format!("a job below {}", self.scenario.jobs.len())));
+        }
+        let links = self.net.topology.links.len();
+        if let Some(link) = config.links.iter().find(|link| **link as usize >= links) {
+            return Err(SetupError::new("watch.links", link, format!("a link below {links}")));
+        }
+        self.net.watcher = Some(Box::new(Watcher::new(config)));
+        Ok(())
+    }
+
+    /// A worker begins an operation, which somebody may look at.
+    pub(super) fn watch_operation(&mut self, worker: u32, operation: OperationId) {
+        let Some(watcher) = &self.net.watcher else { return };
+        let state = &self.workers[worker as usize];
+        self.slots[state.slot as usize].post.is_watched = watcher.looks_at(state.job, operation.0);
+    }
+
+    /// When the next sample is due.
+    pub(super) fn next_sample_ps(&self) -> u64 {
+        let series_ps = self.net.series.as_ref().map_or(u64::MAX, |recorder| recorder.next_ps);
+        series_ps.min(self.net.watcher.as_ref().map_or(u64::MAX, |watcher| watcher.next_ps))
+    }
+
     /// Takes the samples that are due before `time_ps`; gives the time of the next.
     #[cold]
     pub(super) fn sample_until(&mut self, time_ps: u64) -> u64 {
+        while let Some(due_ps) = self.net.watcher.as_ref().map(|watcher| watcher.next_ps).filter(|due_ps| *due_ps < time_ps) {
+            self.sample_queues(due_ps);
+        }
         while let Some(due_ps) = self.net.series.as_ref().map(|recorder| recorder.next_ps).filter(|due_ps| *due_ps < time_ps) {
             self.sample_at(due_ps);
         }
-        self.net.series.as_ref().map_or(u64::MAX, |recorder| recorder.next_ps)
+        self.next_sample_ps()
+    }
+
+    /// The longest queues since the last look, up to `at_ps`.
+    fn sample_queues(&mut self, at_ps: u64) {
+        let Net { watcher, links, channels, .. } = &mut self.net;
+        let Some(watcher) = watcher else { return };
+        let mut peak = |cable: &u32| {
+            let mut peak = Peak { bytes: 0, ps: 0 };
+            for number in channels.of_cable(*cable) {
+                let link = &mut links[number as usize];
+                peak = Peak { bytes: peak.bytes.max(link.bytes_in(link.peak_ps)), ps: peak.ps.max(link.peak_ps) };
+                // The next interval begins with what is still queued.
+                link.peak_ps = link.queued_ps(at_ps);
+            }
+            peak
+        };
+        let peaks: Vec<Peak> = watcher.links().iter().map(&mut peak).collect();
+        watcher.sample(at_ps, &peaks);
+    }
+
+    /// What was looked at, when the run has ended; links get back their longest queues.
+    pub(super) fn take_watched(&mut self, end_ps: u64) -> Option<Watched> {
+        if self.net.watcher.as_ref()?.is_open(end_ps) {
+            self.sample_queues(end_ps);
+        }
+        let watcher = self.net.watcher.take()?;
+        for (cable, longest_ps) in watcher.links().iter().zip(watcher.longest_ps()) {
+            let link = &mut self.net.links[*cable as usize];
+            link.peak_ps = link.peak_ps.max(*longest_ps);
+        }
+        Some(watcher.finish())
     }
 
     /// Takes a sample at `at_ps`.

@@ -16,13 +16,17 @@ fn check_beside_jobs(topology: &Topology, scenario: &Scenario) -> Result<(), Set
                 return Err(SetupError::new(format!("flows[{index}].{key}"), host, "a host of the network"));
             }
         }
-        let link = topology.links_out(flow.from)[0];
-        flow.check(index, topology.links[link as usize].speed.bits_per_second)?;
+        let rates = topology.links_out(flow.from).iter().map(|link| topology.links[*link as usize].speed.bits_per_second);
+        flow.check(index, rates.max().unwrap_or(0))?;
     }
     for (index, limit) in scenario.limits.iter().enumerate() {
         limit.check(index)?;
         if let Some(host) = limit.hosts.iter().find(|host| !topology.map.is_host(**host)) {
             return Err(SetupError::new(format!("limits[{index}].hosts"), host, "hosts of the network"));
+        }
+        if let Some(host) = limit.hosts.iter().find(|host| topology.links_out(**host).len() > 1) {
+            let (name, count) = (topology.name(*host), topology.links_out(*host).len());
+            return Err(SetupError::new(format!("limits[{index}].hosts"), name, format!("hosts with one link: it has {count}")));
         }
     }
     for (index, job) in scenario.jobs.iter().enumerate() {

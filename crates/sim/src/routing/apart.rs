@@ -95,7 +95,16 @@ impl<H: Wire, O: Clone> Net<H, O> {
     #[inline(never)]
     pub fn choose_apart(&mut self, at: u32, place: u32) -> u32 {
         let label = self.packets.get(place).label();
-        let (first, count) = self.routes.ways(at, label.destination);
+        let (mut first, mut count) = self.routes.ways(at, label.destination);
+        if label.has(flags::VIA_AGGREGATORS)
+            && let Some((leaf, down)) = self.leaf_for_sums(label.destination)
+        {
+            if leaf == at {
+                return down;
+            }
+            let ways = self.routes.ways(at, leaf);
+            (first, count) = if ways.1 == 0 { (first, count) } else { ways };
+        }
         let Some(mut apart) = self.apart.take() else { return self.routes.link(first) };
         let class = usize::from(label.has(flags::BACKGROUND));
         let count = count & !APART;

@@ -2,7 +2,7 @@
 
 use super::build::{Division, Nodes, Rates, collective, product};
 use super::models::Transformer;
-use super::settings::Settings;
+use super::settings::{Recompute, Settings};
 use crate::kinds::{CollectiveKind, Element};
 use crate::model::{Action, Block};
 
@@ -25,6 +25,8 @@ pub struct Layers<'a> {
     pub sequence: u64,
     tensor: u64,
     sequence_parallel: bool,
+    scatter_gather: bool,
+    recompute: Recompute,
 }
 
 impl<'a> Layers<'a> {
@@ -41,11 +43,17 @@ impl<'a> Layers<'a> {
         if u64::from(settings.pipeline) > model.layers {
             return Err(format!("--pp {}: expected at most {} layers", settings.pipeline, model.layers));
         }
+        if product(&[u64::from(settings.pipeline), u64::from(settings.virtual_stages)])? > model.layers {
+            let (parts, stages) = (settings.virtual_stages, settings.pipeline);
+            return Err(format!("--virtual-stages {parts}: expected --pp {stages} times as many to be at most {} layers", model.layers));
+        }
         if !model.heads.is_multiple_of(u64::from(settings.tensor)) {
             return Err(format!("--tp {}: expected a divisor of {} heads", settings.tensor, model.heads));
         }
         let sequence_parallel = settings.sequence_parallel && settings.tensor > 1;
-        Ok(Layers { model, division, rates, tokens, sequence, tensor: u64::from(settings.tensor), sequence_parallel })
+        let (scatter_gather, recompute) = (settings.scatter_gather, settings.recompute);
+        let tensor = u64::from(settings.tensor);
+        Ok(Layers { model, division, rates, tokens, sequence, tensor, sequence_parallel, scatter_gather, recompute })
     }
 
     /// Elements of the activations between two layers.
@@ -62,8 +70,16 @@ impl<'a> Layers<'a> {
     /// Too many.
     pub fn handed_over(&self) -> Result<u64, String> {
         let elements = self.activations()?;
-        let own = if self.sequence_parallel { elements.div_ceil(self.tensor) } else { elements };
+        let own = if self.sequence_parallel || self.scatter_gather { elements.div_ceil(self.tensor) } else { elements };
         product(&[own, Element::Bf16.bytes()])
+    }
+
+    /// Where each rank of tensor parallelism was handed its share: they gather all of it.
+    ///
+    /// # Errors
+    /// Too many elements.
+    pub fn gather_handed_over(&self, nodes: &mut Nodes, id: &str) -> Result<(), String> {
+        if self.scatter_gather { self.among_tensor(nodes, id, CollectiveKind::AllGather) } else { Ok(()) }
     }
 
     /// The time of operations for each token, divided among the ranks of tensor parallelism.
@@ -145,23 +161,33 @@ impl<'a> Layers<'a> {
         Ok(())
     }
 
+    fn attend(&self, nodes: &mut Nodes, is_forward: bool) -> Result<(), String> {
+        let factor = if is_forward { 1.0 } else { 2.0 };
+        let again = !is_forward && self.recompute == Recompute::Selective;
+        self.part(nodes, "attention", is_forward, |nodes| {
+            if again {
+                nodes.compute("attention products again", self.time(self.model.attention_products(self.sequence))?);
+            }
+            nodes.compute("attention", self.time(factor * self.model.attention_operations(self.sequence))?);
+            Ok(())
+        })
+    }
+
+    fn think(&self, nodes: &mut Nodes, layer: u64, is_forward: bool) -> Result<(), String> {
+        let factor = if is_forward { 1.0 } else { 2.0 };
+        self.part(nodes, "perceptron", is_forward, |nodes| self.perceptron(nodes, layer, factor))
+    }
+
     fn block(&self, name: &str, layer: u64, is_forward: bool) -> Result<Block, String> {
         let mut nodes = Nodes::default();
-        let factor = if is_forward { 1.0 } else { 2.0 };
-        let attention = self.time(factor * self.model.attention_operations(self.sequence))?;
-        let attend = |nodes: &mut Nodes| {
-            self.part(nodes, "attention", is_forward, |nodes| {
-                nodes.compute("attention", attention);
-                Ok(())
-            })
-        };
-        let think = |nodes: &mut Nodes| self.part(nodes, "perceptron", is_forward, |nodes| self.perceptron(nodes, layer, factor));
-        if is_forward {
-            attend(&mut nodes)?;
-            think(&mut nodes)?;
-        } else {
-            think(&mut nodes)?;
-            attend(&mut nodes)?;
+        if is_forward || self.recompute == Recompute::Full {
+            self.attend(&mut nodes, true)?;
+            self.think(&mut nodes, layer, true)?;
+        }
+        if !is_forward {
+            nodes.list.iter_mut().for_each(|node| node.id = format!("{} again", node.id).into());
+            self.think(&mut nodes, layer, false)?;
+            self.attend(&mut nodes, false)?;
         }
         Ok(Block { name: name.into(), nodes: nodes.list, line: 0 })
     }

@@ -8,7 +8,7 @@
 //! | [`buckets`] | buckets of gradients |
 //! | [`build`] | lists of nodes, and times and lengths for them |
 //! | [`layers`] | blocks for the layers of transformers |
-//! | [`pipeline`] | stages of a pipeline, one forward and one backward pass in turn (1F1B) |
+//! | [`pipeline`] | stages of a pipeline, one forward and one backward pass in turn (1F1B), or interleaved |
 //! | [`sharded`] | parameters that are gathered layer by layer (FSDP, ZeRO-3) |
 //!
 //! Time of computing is operations over the GPU's peak times a utilisation: two operations for each parameter and token forward, and twice as
@@ -28,7 +28,7 @@ pub mod sharded;
 
 use build::{Division, Nodes, Rates, named};
 use models::{Data, Transformer};
-pub use settings::{Settings, Sharding};
+pub use settings::{Recompute, Settings, Sharding};
 
 /// A workload of one iteration.
 ///
@@ -59,6 +59,9 @@ pub fn generate(settings: &Settings) -> Result<Workload, String> {
     };
     if division.ranks() != settings.data || settings.expert > 1 || !settings.changes.is_empty() {
         return Err(format!("{}: expected neither --tp, --pp, --ep nor --set: its replicas are whole", settings.model));
+    }
+    if settings.recompute != Recompute::None {
+        return Err(format!("{}: expected no --recompute: it is for layers of transformers", settings.model));
     }
     if settings.sharding.is_some_and(|sharding| sharding != Sharding::Ddp) {
         return Err(format!("{}: expected --sharding ddp", settings.model));

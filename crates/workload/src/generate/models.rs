@@ -286,12 +286,17 @@ impl Transformer {
     /// Operations of attention in a forward pass, for a token: two for each parameter, and the products with all other tokens, of which a
     /// causal model needs half.
     pub fn attention_operations(&self, sequence: u64) -> f64 {
+        2.0 * self.attention() as f64 + self.attention_products(sequence)
+    }
+
+    /// Of these, the products with other tokens.
+    pub fn attention_products(&self, sequence: u64) -> f64 {
         let width = match self.latent {
             Some(latent) => latent.plain + latent.rope + latent.value,
             None => 2 * self.head_dim,
         };
         let products = 2.0 * sequence as f64 * (self.heads * width) as f64;
-        2.0 * self.attention() as f64 + if self.causal { products / 2.0 } else { products }
+        if self.causal { products / 2.0 } else { products }
     }
 
     /// Operations of what is dense beside attention.

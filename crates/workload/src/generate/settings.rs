@@ -15,6 +15,18 @@ pub enum Sharding {
     Fsdp,
 }
 
+/// What is computed again before a layer's backward pass, since its activations were not kept.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Recompute {
+    /// Nothing.
+    #[default]
+    None,
+    /// The products of attention (Korthikanti et al., arXiv 2205.05198, 5): their activations are large, and they are few operations.
+    Selective,
+    /// The whole layer's forward pass, with what it communicates: its inputs alone are kept.
+    Full,
+}
+
 /// What is asked for.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -51,6 +63,12 @@ pub struct Settings {
     /// Whether activations between layers are divided among the ranks of tensor parallelism (Korthikanti et al., arXiv 2205.05198), so that
     /// sums become reduce-scatters and all-gathers.
     pub sequence_parallel: bool,
+    /// What is computed again.
+    pub recompute: Recompute,
+    /// Parts of the model that a rank of the pipeline has, each of as many layers (interleaved schedule: Narayanan et al., arXiv 2104.04473, 2.2.2).
+    pub virtual_stages: u32,
+    /// Whether each rank of tensor parallelism sends its share of the activations to the next stage, whose ranks gather them (the same, 4.1).
+    pub scatter_gather: bool,
     /// Ranks of a host.
     pub ranks_per_host: u32,
 }
@@ -75,6 +93,9 @@ impl Settings {
             bucket_bytes: CAP,
             gradient: Element::F32,
             sequence_parallel: false,
+            recompute: Recompute::None,
+            virtual_stages: 1,
+            scatter_gather: false,
             ranks_per_host: 8,
         }
     }
@@ -93,6 +114,7 @@ impl Settings {
             ("--micro-batch", self.micro_batch.unwrap_or(1)),
             ("--sequence", self.sequence.unwrap_or(1)),
             ("--ranks-per-host", self.ranks_per_host),
+            ("--virtual-stages", self.virtual_stages),
         ];
         if let Some((name, _)) = counts.iter().find(|(_, value)| *value == 0) {
             return Err(format!("{name} 0: expected at least 1"));
@@ -107,11 +129,33 @@ impl Settings {
         if self.micro_batches > 65_536 || self.micro_batch.unwrap_or(1) > 1 << 20 || self.sequence.unwrap_or(1) > 1 << 24 {
             return Err("expected --micro-batches of at most 65536, --micro-batch of 1048576, --sequence of 16777216".into());
         }
+        self.check_pipeline()?;
         if !(self.utilisation > 0.0 && self.utilisation <= 1.0) {
             return Err(format!("--utilisation {}: expected more than 0 and at most 1", self.utilisation));
         }
         if self.bucket_bytes == 0 {
             return Err("--bucket 0: expected at least 1 byte".into());
+        }
+        Ok(())
+    }
+
+    fn check_pipeline(&self) -> Result<(), String> {
+        if self.virtual_stages > 1 {
+            if self.pipeline < 2 {
+                return Err(format!("--virtual-stages {}: expected --pp of 2 or more", self.virtual_stages));
+            }
+            if !self.micro_batches.is_multiple_of(self.pipeline) {
+                return Err(format!(
+                    "--micro-batches {}: expected a multiple of --pp {} with --virtual-stages",
+                    self.micro_batches, self.pipeline
+                ));
+            }
+        }
+        if self.scatter_gather && (self.tensor < 2 || self.pipeline < 2) {
+            return Err("--scatter-gather: expected --tp and --pp of 2 or more".into());
+        }
+        if self.scatter_gather && self.sequence_parallel {
+            return Err("--scatter-gather: expected no --sequence-parallel, by which each rank has its share only".into());
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! A network while it is read, and what makes it one of Fanin's: hosts with one cable each.
+//! A network while it is read, and what makes it one of Fanin's: hosts with cables to switches only.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ pub const CABLES_MAX: usize = 1 << 20;
 /// Characters of a name at most.
 const NAME_MAX: usize = 64;
 
-/// A network: hosts that have one cable each, switches, and cables.
+/// A network: hosts, switches, and cables, of which one end at least is a switch.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Network {
     /// Names, and which of them are hosts.
@@ -72,8 +72,11 @@ pub(super) fn rate_of(text: &str) -> Option<u64> {
     scaled(text, RATE_UNITS).filter(|rate| is_rate(*rate))
 }
 
+/// The highest rate of a cable.
+pub(super) const RATE_MAX: u64 = 100_000_000_000_000;
+
 pub(super) fn is_rate(rate: u64) -> bool {
-    (1_000..=100_000_000_000_000).contains(&rate)
+    (1_000..=RATE_MAX).contains(&rate)
 }
 
 /// A latency in picoseconds.
@@ -90,7 +93,7 @@ pub(super) enum Kind {
     Unknown,
 }
 
-/// What a file says, before hosts have one cable each.
+/// What a file says.
 pub(super) struct Builder<'a> {
     file: &'a str,
     pub(super) nodes: Vec<(String, Kind)>,
@@ -147,7 +150,7 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    /// The network, in which each host has one cable, to a switch.
+    /// The network, in which each host has one cable to a switch, or several.
     pub(super) fn finish(mut self, report: &mut Report) -> Result<Network, WorkloadError> {
         let mut counts = vec![0u32; self.nodes.len()];
         for cable in &self.cables {
@@ -160,7 +163,7 @@ impl<'a> Builder<'a> {
                 report.assume("nodes with one cable are hosts, others are switches: the file does not say");
             }
         }
-        self.ports(&counts, report)?;
+        self.ports(report)?;
         let mut used = vec![false; self.nodes.len()];
         self.cables.iter().for_each(|cable| (used[cable.from as usize], used[cable.to as usize]) = (true, true));
         let (mut numbers, mut nodes) = (vec![0; self.nodes.len()], Vec::new());
@@ -186,17 +189,13 @@ impl<'a> Builder<'a> {
         Ok(Network { nodes, cables })
     }
 
-    /// Puts a switch between a host and its cables where there are several, or where the other end is a host.
-    fn ports(&mut self, counts: &[u32], report: &mut Report) -> Result<(), WorkloadError> {
+    /// Puts a switch between a host and its cables where the other end of one is a host.
+    fn ports(&mut self, report: &mut Report) -> Result<(), WorkloadError> {
         let is_host = |nodes: &[(String, Kind)], number: u32| nodes[number as usize].1 == Kind::Host;
         let mut apart: BTreeMap<u32, u32> = BTreeMap::new();
         for cable in &self.cables {
-            let ends = [cable.from, cable.to];
-            let both = ends.iter().all(|end| is_host(&self.nodes, *end));
-            for end in ends.into_iter().filter(|end| is_host(&self.nodes, *end)) {
-                if counts[end as usize] > 1 || (both && end == cable.from) {
-                    apart.insert(end, 0);
-                }
+            if is_host(&self.nodes, cable.from) && is_host(&self.nodes, cable.to) {
+                apart.insert(cable.from, 0);
             }
         }
         for (host, ports) in &mut apart {
@@ -205,7 +204,7 @@ impl<'a> Builder<'a> {
                 return Err(WorkloadError::new(self.file, format!("{name:?}: a name that the switch for a host's cables needs")));
             }
             *ports = self.node(&name, Kind::Switch, 0)?;
-            report.assume("a host with several cables, or with one to a host, has them at a switch of its own, NAME-ports");
+            report.assume("a host with a cable to another host has all of its cables at a switch of its own, NAME-ports");
         }
         let mut rates: BTreeMap<u32, Option<u64>> = BTreeMap::new();
         for cable in &mut self.cables {
@@ -219,7 +218,7 @@ impl<'a> Builder<'a> {
             }
         }
         for (host, ports) in apart {
-            let bits_per_second = rates.get(&host).copied().flatten().map(|rate| rate.min(100_000_000_000_000));
+            let bits_per_second = rates.get(&host).copied().flatten().map(|rate| rate.min(RATE_MAX));
             let cable = Cable { from: ports, to: host, bits_per_second, latency_ps: Some(1_000), count: 1, cost: 1 };
             self.cable(cable, 0)?;
         }

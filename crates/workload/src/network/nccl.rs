@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use roxmltree::Document;
 
-use super::builder::{Builder, Cable, Kind, is_rate};
+use super::builder::{Builder, Cable, Kind, RATE_MAX, is_rate};
 use crate::error::WorkloadError;
 use crate::import::Input;
 use crate::import::input::LineIndex;
@@ -79,7 +79,7 @@ pub(super) fn read(input: &Input, builder: &mut Builder<'_>, report: &mut Report
                     .cable(Cable { from: parent, to: number, bits_per_second: rate, latency_ps: None, count: 1, cost: 1 }, line(node))?;
             }
             "gpu" => drop(parent.map(|parent| numbers.insert(node.id().get_usize(), parent))),
-            "nvlink" => nvlinks(node, parent, &devices, builder, line(node))?,
+            "nvlink" => nvlinks((node, line(node)), parent, &devices, (builder, report))?,
             "net" => {
                 report.leave("rates of network cards' ports, whose cables are not in the file", || format!("{}:{}", input.name, line(node)))
             }
@@ -101,11 +101,10 @@ fn gpu_number(node: roxmltree::Node<'_, '_>) -> Option<u32> {
 
 /// NVLinks of a GPU, to another one or to a switch.
 fn nvlinks(
-    node: roxmltree::Node<'_, '_>,
+    (node, line): (roxmltree::Node<'_, '_>, u64),
     gpu: Option<u32>,
     devices: &BTreeMap<&str, u32>,
-    builder: &mut Builder<'_>,
-    line: u64,
+    (builder, report): (&mut Builder<'_>, &mut Report),
 ) -> Result<(), WorkloadError> {
     let target = node.attribute("target").unwrap_or("");
     let count: u32 = node
@@ -127,6 +126,8 @@ fn nvlinks(
     } else {
         builder.node(&format!("nvswitch {target}"), Kind::Switch, line)?
     };
-    let cable = Cable { from, to, bits_per_second: Some(nvlink(generation)), latency_ps: None, count, cost: 1 };
+    report.assume("NVLinks between the same two devices are one cable of their rates together: what goes by them is spread over all");
+    let rate = nvlink(generation).saturating_mul(u64::from(count)).min(RATE_MAX);
+    let cable = Cable { from, to, bits_per_second: Some(rate), latency_ps: None, count: 1, cost: 1 };
     builder.cable(cable, line)
 }

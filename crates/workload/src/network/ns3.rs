@@ -73,19 +73,19 @@ pub(super) fn read(input: &Input, builder: &mut Builder<'_>, report: &mut Report
         return Err(builder.error(line, format!("{} links: expected the {links} that the first line says", found.len())));
     }
     let host = if nvswitches > 0 { "gpu" } else { "host" };
+    let kind = |id: &u32| match (nv.contains(id), others.contains(id)) {
+        (true, _) => ("nvswitch", Kind::Switch),
+        (_, true) => ("switch", Kind::Switch),
+        _ => (host, Kind::Host),
+    };
     for id in 0..nodes {
-        if nv.contains(&id) {
-            continue;
-        }
-        let is_switch = others.contains(&id);
-        builder.node(&format!("{}{id}", if is_switch { "switch" } else { host }), if is_switch { Kind::Switch } else { Kind::Host }, 0)?;
+        let (name, kind) = kind(&id);
+        builder.node(&format!("{name}{id}"), kind, 0)?;
     }
+    // A GPU's first cable is the one to the network: the switch there is the one that adds its contributions up.
+    found.sort_by_key(|(_, ends, ..)| ends.iter().any(|end| nv.contains(end)));
     for (line, ends, rate, latency) in found {
-        if ends.iter().any(|end| nv.contains(end)) {
-            report.leave("links to NVSwitches, which are within a machine", || format!("{}:{line}", input.name));
-            continue;
-        }
-        let name = |id: u32| format!("{}{id}", if others.contains(&id) { "switch" } else { host });
+        let name = |id: u32| format!("{}{id}", kind(&id).0);
         let (from, to) = (builder.node(&name(ends[0]), Kind::Unknown, line)?, builder.node(&name(ends[1]), Kind::Unknown, line)?);
         let cable = Cable { from, to, bits_per_second: Some(rate), latency_ps: Some(latency), count: 1, cost: 1 };
         builder.cable(cable, line)?;

@@ -173,6 +173,7 @@ where
         state.result.operations.clear();
         state.result.operations.push(OperationResult { submitted, ended: None, failure: None, without: Vec::new() });
         let slot = state.slot;
+        self.watch_operation(worker, operation);
         self.vectors.begin(worker, &collective);
         let (node, mut tx) = self.lend(slot);
         node.submit(submitted, collective, &mut tx);

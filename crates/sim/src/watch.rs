@@ -1,0 +1,231 @@
+//! Blocks of one collective, and queues of some links over time, for whoever wants to see them.
+//!
+//! What is kept is bounded: of blocks the first [`BLOCKS_MAX`], each at each rank counted by itself; of queues the longest in each of at most
+//! [`ROWS_MAX`] intervals of all links together, or [`SAMPLES_MIN`] of each: whenever there would be more, two intervals become one. A run is
+//! the same as without.
+
+use std::collections::BTreeMap;
+
+use fanin_core::{Instant, Piece};
+
+/// Blocks that are kept at most, each at each rank counted by itself.
+pub const BLOCKS_MAX: usize = 1 << 17;
+/// Intervals times links that are kept at most.
+pub const ROWS_MAX: usize = 1 << 16;
+/// Intervals that are kept in any case.
+pub const SAMPLES_MIN: usize = 512;
+/// The first interval of queues.
+const INTERVAL_PS: u64 = 100_000;
+
+/// What is looked at.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct WatchConfig {
+    /// Blocks of this collective.
+    pub blocks: Option<BlocksOf>,
+    /// Queues before these links, by their numbers as in [`Topology::links`](crate::Topology::links).
+    pub links: Vec<u32>,
+}
+
+/// A collective.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BlocksOf {
+    /// The job of the network.
+    pub job: u16,
+    /// Its operation, from 0.
+    pub operation: u32,
+}
+
+/// A block of a collective at a rank.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BlockSpan {
+    /// The rank in the job of the network.
+    pub rank: u32,
+    /// The block's number: that of its piece of the vector.
+    pub index: u32,
+    /// When the rank sent its first packet of it; `None` where it sends none.
+    pub begun: Option<Instant>,
+    /// When the rank had its result; `None` where it gets none, or the run ended before.
+    pub ended: Option<Instant>,
+}
+
+/// Queues in an interval, which begins where the one before it ends.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct QueueSample {
+    /// The interval's end.
+    pub until: Instant,
+    /// In the order of [`WatchConfig::links`]: the most bytes that were queued, what was being sent included.
+    pub bytes: Vec<u64>,
+}
+
+/// What was seen.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Watched {
+    /// By rank and block.
+    pub blocks: Vec<BlockSpan>,
+    /// Blocks at ranks for which there was no room.
+    pub blocks_left_out: u64,
+    /// Over time.
+    pub queues: Vec<QueueSample>,
+}
+
+/// The longest queue before a cable since somebody asked last: in bytes, and as the time that it takes to send it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Peak {
+    pub bytes: u64,
+    pub ps: u64,
+}
+
+/// Looks during a run.
+#[derive(Debug)]
+pub(crate) struct Watcher {
+    config: WatchConfig,
+    /// By rank and block: when it began and ended.
+    blocks: BTreeMap<(u32, u32), (Option<u64>, Option<u64>)>,
+    blocks_left_out: u64,
+    blocks_max: usize,
+    interval_ps: u64,
+    /// When the next interval ends; `u64::MAX` without links.
+    pub next_ps: u64,
+    /// By interval: its end.
+    times: Vec<u64>,
+    /// By interval and link.
+    bytes: Vec<u64>,
+    rows_max: usize,
+    /// By link: the longest queue of the intervals before.
+    longest_ps: Vec<u64>,
+}
+
+impl Watcher {
+    pub fn new(config: WatchConfig) -> Self {
+        let links = config.links.len();
+        Watcher {
+            blocks: BTreeMap::new(),
+            blocks_left_out: 0,
+            blocks_max: BLOCKS_MAX,
+            interval_ps: INTERVAL_PS,
+            next_ps: if links == 0 { u64::MAX } else { INTERVAL_PS },
+            times: Vec::new(),
+            bytes: Vec::new(),
+            rows_max: ROWS_MAX.max(links * SAMPLES_MIN),
+            longest_ps: vec![0; links],
+            config,
+        }
+    }
+
+    /// Whether blocks of this operation are looked at.
+    pub fn looks_at(&self, job: u16, operation: u32) -> bool {
+        self.config.blocks == Some(BlocksOf { job, operation })
+    }
+
+    /// A rank sends a packet of a piece, or has its result.
+    pub fn note(&mut self, now_ps: u64, rank: u32, piece: Piece, is_result: bool) {
+        if self.config.blocks.is_none_or(|blocks| blocks.operation != piece.operation.0) {
+            return;
+        }
+        let key = (rank, piece.index);
+        if self.blocks.len() >= self.blocks_max && !self.blocks.contains_key(&key) {
+            // A block's result comes once, its packets perhaps several times.
+            self.blocks_left_out += u64::from(is_result);
+            return;
+        }
+        let (begun, ended) = self.blocks.entry(key).or_default();
+        let time = if is_result { ended } else { begun };
+        time.get_or_insert(now_ps);
+    }
+
+    /// Which links are looked at.
+    pub fn links(&self) -> &[u32] {
+        &self.config.links
+    }
+
+    /// An interval ends at `at_ps`, in which these were the longest queues.
+    pub fn sample(&mut self, at_ps: u64, peaks: &[Peak]) {
+        for (peak, longest_ps) in peaks.iter().zip(&mut self.longest_ps) {
+            *longest_ps = (*longest_ps).max(peak.ps);
+            self.bytes.push(peak.bytes);
+        }
+        self.times.push(at_ps);
+        if self.bytes.len() + self.longest_ps.len() > self.rows_max {
+            self.join();
+        }
+        self.next_ps = at_ps.saturating_add(self.interval_ps);
+    }
+
+    /// Whether an interval has begun that ends with the run.
+    pub fn is_open(&self, end_ps: u64) -> bool {
+        self.times.last().is_none_or(|last| *last < end_ps) && !self.longest_ps.is_empty()
+    }
+
+    /// By link: the longest queue of all intervals, as the time that it takes to send it.
+    pub fn longest_ps(&self) -> &[u64] {
+        &self.longest_ps
+    }
+
+    /// Two intervals become one.
+    fn join(&mut self) {
+        let links = self.longest_ps.len();
+        let pairs = self.bytes.chunks(2 * links).flat_map(|pair| {
+            let (first, second) = pair.split_at(links);
+            first.iter().enumerate().map(|(link, bytes)| second.get(link).map_or(*bytes, |other| (*bytes).max(*other))).collect::<Vec<_>>()
+        });
+        self.bytes = pairs.collect();
+        self.times = self.times.chunks(2).filter_map(|pair| pair.last().copied()).collect();
+        self.interval_ps = self.interval_ps.saturating_mul(2);
+    }
+
+    /// What was seen.
+    pub fn finish(self) -> Watched {
+        let at = |ps: Option<u64>| ps.map(Instant::from_ps);
+        let span = |((rank, index), (begun, ended))| BlockSpan { rank, index, begun: at(begun), ended: at(ended) };
+        let queues = self.times.iter().zip(self.bytes.chunks(self.longest_ps.len().max(1)));
+        Watched {
+            queues: queues.map(|(until, bytes)| QueueSample { until: Instant::from_ps(*until), bytes: bytes.to_vec() }).collect(),
+            blocks: self.blocks.into_iter().map(span).collect(),
+            blocks_left_out: self.blocks_left_out,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fanin_core::OperationId;
+
+    #[test]
+    fn blocks_are_bounded_and_those_left_out_are_counted() {
+        let mut watcher = Watcher::new(WatchConfig { blocks: Some(BlocksOf { job: 3, operation: 1 }), links: Vec::new() });
+        watcher.blocks_max = 2;
+        assert!(watcher.looks_at(3, 1) && !watcher.looks_at(3, 0) && !watcher.looks_at(2, 1));
+        let piece = |operation, index| Piece { operation: OperationId(operation), index, start: 0, elements: 1 };
+        watcher.note(5, 0, piece(0, 0), false);
+        for index in 0..3 {
+            watcher.note(10 + u64::from(index), 0, piece(1, index), false);
+            // It is sent again, and answered twice.
+            watcher.note(20, 0, piece(1, index), false);
+            watcher.note(30, 0, piece(1, index), true);
+        }
+        watcher.note(40, 0, piece(1, 1), true);
+        let watched = watcher.finish();
+        let at = |ps| Some(Instant::from_ps(ps));
+        let span = |index, begun, ended| BlockSpan { rank: 0, index, begun: at(begun), ended: at(ended) };
+        assert_eq!((watched.blocks, watched.blocks_left_out), (vec![span(0, 10, 30), span(1, 11, 30)], 1));
+        assert_eq!(watched.queues, []);
+    }
+
+    #[test]
+    fn intervals_become_longer_where_there_are_many_and_keep_the_longest_queue() {
+        let mut watcher = Watcher::new(WatchConfig { blocks: None, links: vec![0, 1] });
+        watcher.rows_max = 6;
+        // Three intervals of two links fit.
+        for (number, bytes) in [[1, 9], [4, 2], [3, 3], [7, 1], [2, 8]].into_iter().enumerate() {
+            watcher.bytes.extend(bytes);
+            watcher.times.push(10 * (number as u64 + 1));
+            if watcher.bytes.len() + 2 > watcher.rows_max {
+                watcher.join();
+            }
+        }
+        // The first two with the third by itself; those two with the fourth by itself; those two with the fifth by itself.
+        assert_eq!((&watcher.times[..], &watcher.bytes[..]), (&[40, 50][..], &[7, 9, 2, 8][..]));
+        assert_eq!(watcher.interval_ps, 8 * INTERVAL_PS);
+    }
+}
