@@ -161,7 +161,7 @@ class SystemKeys(TypedDict, total=False):
     step_overhead: Time
     # flare
     storage: Literal["fitting", "two-level", "array", "table"]
-    # tree
+    # tree, flare
     sum_order: Literal["arrival", "fixed"]
     # a2tp
     synchrony: Literal["spread", "round-trip"]

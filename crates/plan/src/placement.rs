@@ -1,6 +1,7 @@
 //! Which hosts carry which workers.
 
-use fanin_core::{ElementOp, JobId, NodeId, Operator};
+use fanin_core::{ElementOp, JobId, NodeId, Operator, PayloadOp};
+use fanin_operator::{CustomOperator, Faults};
 use fanin_sim::random::{Purpose, Random};
 use fanin_sim::topology::Topology;
 use fanin_systems::{JobSpec, System};
@@ -25,8 +26,12 @@ pub struct PreparedJob {
     pub hosts: Vec<NodeId>,
     /// The hosts of its servers; empty for systems that have none.
     pub servers: Vec<NodeId>,
-    /// Element type and operator.
+    /// Element type and operator; sums, where the job brings its own operator along.
     pub op: ElementOp,
+    /// The operator that it brings along.
+    pub operator: Option<CustomOperator>,
+    /// Where that says why it failed.
+    pub faults: Faults,
     /// Indices at which each rank has something, where they are given.
     pub indices: Option<Indices>,
     /// What the plan says of it.
@@ -36,6 +41,17 @@ pub struct PreparedJob {
 }
 
 impl PreparedJob {
+    /// What its values are reduced by, where the plan says it.
+    pub fn operator_name(&self) -> Option<String> {
+        let named = self.settings.common.operator.as_ref()?;
+        Some(self.operator.as_ref().map_or_else(|| named.clone(), |own| format!("{} (sha256 {})", own.name(), own.digest())))
+    }
+
+    /// What real elements are reduced by.
+    pub fn payload_op(&self) -> PayloadOp {
+        self.operator.as_ref().map_or_else(|| self.op.into(), |operator| operator.payload_op(&self.faults))
+    }
+
     /// As its system has it, but for its number and its seed.
     pub fn spec<Op>(&self, op: Op) -> JobSpec<'_, Op> {
         let common = &self.settings.common;
@@ -219,6 +235,8 @@ pub fn place_jobs(refuse: &Refuse<'_>, setup: &Setup, free: &mut Free) -> Result
                 hosts,
                 servers,
                 op: ElementOp { dtype: job.common.element.dtype(), operator: Operator::Sum },
+                operator: None,
+                faults: Faults::default(),
                 indices: None,
                 settings: job.clone(),
                 table: refuse.tree.closest(&parse_path(&format!("jobs.{entry}"))).clone(),

@@ -122,6 +122,7 @@ pub const JOBS: &[Key] = &[
     ("message", &[bare("\"64KiB\"")]),
     ("payload", &[bare("512")]),
     ("element", &[with(&["jobs.0.message=96001"], "\"i8\""), with(&["jobs.0.density=0.2"], "\"f64\"")]),
+    ("operator", &[bare("\"max\"")]),
     ("indices", &[with(&["jobs.0.message=8KiB"], "\"tests/keys/indices.txt\"")]),
     ("operations", &[bare("2")]),
     ("model", &[bare("\"resnet50\""), with(&[TRAINS, "jobs.0.compute=\"1us\""], "\"vgg16\"")]),
