@@ -226,7 +226,11 @@ impl FlarePackets {
             StorageKind::Array => u64::from(blocks.range) * place,
             // An index beside each value.
             StorageKind::Table { slots, .. } => u64::from(slots) * 2 * place,
-            StorageKind::Ordered => u64::from(self.workers) * u64::from(blocks.range) * 2 * place,
+            // Pairs of all workers, and of sums while they are made; as many as vectors are expected to have.
+            StorageKind::Ordered => {
+                let pairs = (f64::from(blocks.range) * parameters.density).ceil() as u64;
+                u64::from(self.workers) * pairs * 2 * (2 * place)
+            }
         };
         Ok(stored + kept + u64::from(blocks.capacity) * 2 * place)
     }
