@@ -205,6 +205,8 @@ pub const JOBS: &[Key] = &[
     ("answer_min", &[with(&[LOSS], "\"40us\"")]),
     ("shards", &[bare("2"), with(&["jobs.0.servers=0"], "2")]),
     ("aggregating", &[bare("1")]),
+    ("partitions", &[with(&["jobs.0.aggregating=1"], "\"balanced\"")]),
+    ("results", &[with(&["jobs.0.full_speed=\"0Gb/s\"", "jobs.0.message=1MiB"], "\"first\"")]),
     ("full_speed", &[bare("\"5Gb/s\"")]),
     ("timeout", &[bare("\"100ns\""), bare("{ leaf = \"1us\", root = \"2us\" }"), bare("{ spine = \"2us\" }")]),
     ("fan_in", &[bare("\"known\"")]),
