@@ -18,8 +18,7 @@ use super::indices;
 use super::network::file::Capability;
 use super::network::processor::processing;
 use super::network::{capabilities, forwarding, network};
-use super::operators;
-use super::placement::{Free, PreparedJob, place_jobs};
+use super::placement::{Free, PreparedJob, apply_operator, place_jobs};
 use super::schema::{PatternName, Placement, Setup, Traffic, TrafficHosts};
 use super::size;
 use super::training::{arrivals, check, driven, schedule, starts};
@@ -89,7 +88,7 @@ pub fn prepare(file: &str, tree: &Tree, setup: &Setup, (seed, jobs): (u64, Jobs)
     check_frames(&refuse, &network, setup)?;
     let mut free = Free::new(&topology, seed);
     let mut placed = place_jobs(&refuse, setup, &mut free)?;
-    placed.iter_mut().try_for_each(|job| operators::apply(&refuse, job))?;
+    placed.iter_mut().try_for_each(|job| apply_operator(&refuse, job))?;
     placed.iter_mut().try_for_each(|job| indices::apply(&refuse, job))?;
     let mut numbered: Vec<_> = (0..).zip(arrivals(&placed, seed)).collect();
     let mut flows = beside::flows(&refuse, &setup.general.flows, &topology, &placed)?;

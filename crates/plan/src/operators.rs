@@ -10,13 +10,9 @@ use fanin_core::payload::Sparsity;
 use fanin_core::{DType, ElementOp, JobId, OpError, OperationId, Operator, Pair, Payload, PayloadOp, Piece, Rank};
 use fanin_operator::{CustomOperator, Digest, Faults, examine, limits};
 use fanin_sim::vectors::test_pairs;
-use fanin_systems::System;
-
-use super::errors::{PlanError, Refuse};
-use super::placement::PreparedJob;
 
 /// How a value is known for a module's file.
-const MODULE: &str = ".wasm";
+pub const MODULE: &str = ".wasm";
 
 /// How many ranks' values are combined in different orders, and at how many indices.
 const RANKS: u32 = 8;
@@ -25,33 +21,6 @@ const INDICES: u32 = 512;
 /// Modules that have been tried for a type of elements: a plan's runs share them.
 static TRIED: Mutex<Vec<(DType, CustomOperator)>> = Mutex::new(Vec::new());
 const TRIED_MAX: usize = 16;
-
-/// Gives a job the operator that it names.
-///
-/// # Errors
-/// [`PlanError`] with the key: there is no such operator, the job's packets carry no elements, or it cannot be combined by switches.
-pub fn apply(refuse: &Refuse<'_>, job: &mut PreparedJob) -> Result<(), PlanError> {
-    let path = format!("jobs[{}].operator", job.entry);
-    let Some(name) = &job.settings.common.operator else { return Ok(()) };
-    if job.system.sparsity().is_none() {
-        let sparse = System::names_of("or", |system| system.sparsity().is_some());
-        return Err(refuse.at(&path, format!("no such key without {sparse}: packets of other systems carry no elements here")));
-    }
-    let dtype = job.op.dtype;
-    if !name.ends_with(MODULE) {
-        let expected = |error: &dyn std::fmt::Display| format!("an operator ({error}), or a module's file, *{MODULE}");
-        let operator: Operator = name.parse().map_err(|error| refuse.at(&path, expected(&error)))?;
-        job.op = ElementOp::new(dtype, operator).map_err(|error| refuse.at(&path, format!("an operator of {dtype}: {error}")))?;
-        return Ok(());
-    }
-    if !job.system.takes_operators() {
-        let takers = System::names_of("or", System::takes_operators);
-        return Err(refuse.at(&path, format!("a built-in operator, or {takers}, whose switches combine by others")));
-    }
-    let file = Path::new(refuse.file).parent().map_or_else(|| name.into(), |folder| folder.join(name));
-    job.operator = Some(load(&file, dtype).map_err(|why| refuse.at(&path, why))?);
-    Ok(())
-}
 
 /// Reads, compiles and tries a module for vectors of elements of a type, which several switches combine.
 ///

@@ -1,5 +1,7 @@
 //! Which hosts carry which workers.
 
+use std::path::Path;
+
 use fanin_core::{ElementOp, JobId, NodeId, Operator, PayloadOp};
 use fanin_operator::{CustomOperator, Faults};
 use fanin_sim::random::{Purpose, Random};
@@ -8,6 +10,7 @@ use fanin_systems::{JobSpec, System};
 
 use super::errors::{PlanError, Refuse};
 use super::indices::Indices;
+use super::operators;
 use super::schema::{Job, Placement, Servers, Setup, Workers};
 use super::size::WORKERS_MAX;
 use super::tree::{Tree, parse_path};
@@ -71,6 +74,33 @@ impl PreparedJob {
             seed: 0,
         }
     }
+}
+
+/// Gives a job the operator that it names.
+///
+/// # Errors
+/// [`PlanError`] with the key: there is no such operator, the job's packets carry no elements, or it cannot be combined by switches.
+pub fn apply_operator(refuse: &Refuse<'_>, job: &mut PreparedJob) -> Result<(), PlanError> {
+    let path = format!("jobs[{}].operator", job.entry);
+    let Some(name) = &job.settings.common.operator else { return Ok(()) };
+    if job.system.sparsity().is_none() {
+        let sparse = System::names_of("or", |system| system.sparsity().is_some());
+        return Err(refuse.at(&path, format!("no such key without {sparse}: packets of other systems carry no elements here")));
+    }
+    let dtype = job.op.dtype;
+    if !name.ends_with(operators::MODULE) {
+        let expected = |error: &dyn std::fmt::Display| format!("an operator ({error}), or a module's file, *{}", operators::MODULE);
+        let operator: Operator = name.parse().map_err(|error| refuse.at(&path, expected(&error)))?;
+        job.op = ElementOp::new(dtype, operator).map_err(|error| refuse.at(&path, format!("an operator of {dtype}: {error}")))?;
+        return Ok(());
+    }
+    if !job.system.takes_operators() {
+        let takers = System::names_of("or", System::takes_operators);
+        return Err(refuse.at(&path, format!("a built-in operator, or {takers}, whose switches combine by others")));
+    }
+    let file = Path::new(refuse.file).parent().map_or_else(|| name.into(), |folder| folder.join(name));
+    job.operator = Some(operators::load(&file, dtype).map_err(|why| refuse.at(&path, why))?);
+    Ok(())
 }
 
 /// Which jobs hosts have, and who may still come.
