@@ -117,6 +117,8 @@ class SystemKeys(TypedDict, total=False):
     overflow: Fraction
     # flare, doubling
     overlap: Fraction
+    # rina
+    partitions: Literal["equal", "balanced"]
     # flare, doubling
     picks: Literal["random", "buckets"]
     # a2tp
@@ -141,6 +143,8 @@ class SystemKeys(TypedDict, total=False):
     reemission: Literal["requester", "all"]
     # sharp
     refused: Literal["host", "wait"]
+    # rina
+    results: Literal["last", "first"]
     # netreduce, machines
     retries: int
     # sharp
@@ -161,7 +165,7 @@ class SystemKeys(TypedDict, total=False):
     step_overhead: Time
     # flare
     storage: Literal["fitting", "two-level", "array", "table"]
-    # tree
+    # tree, flare
     sum_order: Literal["arrival", "fixed"]
     # a2tp
     synchrony: Literal["spread", "round-trip"]

@@ -201,6 +201,7 @@ class Job(_Job, SystemKeys, total=False):
     message: Bytes
     payload: Bytes
     element: Literal["f32", "f64", "i32", "i64", "f16", "bf16", "i8", "i16", "u8"]
+    operator: str
     indices: str
     operations: int
     model: Literal["resnet50", "vgg16", "alexnet", "resnet101", "inceptionv3", "lstm", "bert"]

@@ -137,6 +137,7 @@ impl Recipe {
             elements: job.elements.clone(),
             kinds: job.kinds.clone(),
             element_bytes: job.op.dtype.bytes() as u32,
+            values: job.op.dtype,
             sparsity: job.system.sparsity(),
             indices: None,
             start: job.start.clone(),

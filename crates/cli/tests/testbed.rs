@@ -138,6 +138,64 @@ fn sparse_sums_are_exact_though_tables_spill_packets_are_lost_and_a_leaf_restart
     assert!(operations(&results).len() == 3 && operations(&results).iter().all(|operation| operation["exact"] == true), "{results}");
 }
 
+/// `flare 4.3`: floats that are rounded in each order otherwise have the same bits in every run, whatever is lost and overtaken; and other bits where
+/// switches add as packets come, or nothing was shown. Dense and sparse.
+#[test]
+fn sums_in_a_fixed_order_have_the_same_bits_in_every_run_and_under_loss() {
+    let _alone = alone();
+    let folder = folder("testbed-fixed");
+    let faults = "[faults]\nloss = \"1%\"\nreordering = \"2%\"\nduplication = \"1%\"\n";
+    let hosts = "hosts = [\"host0\", \"host1\", \"host2\", \"host5\", \"host6\", \"host7\"]\nrto_min = \"100ms\"\nvalues = \"rounded\"\noperations = 2\n";
+    for system in ["\"flare\"\nmessage = \"512KiB\"\ndensity = \"40%\"\nwindow = 8\n", "\"tree\"\nmessage = \"64KiB\"\n"] {
+        let bits = |order: &str, faults: &str| -> Vec<String> {
+            let job = format!("[[job]]\nsystem = {system}sum_order = \"{order}\"\n{hosts}{faults}");
+            let results = results(&write(&folder, &job), &[]);
+            assert!(operations(&results).iter().all(|operation| operation["exact"] == true), "{results}");
+            operations(&results).iter().map(|operation| operation["bits"].as_str().unwrap().to_string()).collect()
+        };
+        let first = bits("fixed", "");
+        assert_ne!(first[0], first[1], "each operation has vectors of its own");
+        assert_eq!((bits("fixed", ""), bits("fixed", faults)), (first.clone(), first.clone()), "{system}");
+        assert!((0..5).any(|_| bits("arrival", faults) != first), "{system}: as packets come, bits are chance");
+    }
+}
+
+/// Leaves and spine combine sparse vectors by a module that the fabric's file names; what cannot be is refused before anything starts.
+#[test]
+#[cfg(feature = "wasm")]
+fn switches_of_a_fabric_combine_by_an_operator_of_its_file() {
+    let _alone = alone();
+    let folder = folder("testbed-operator");
+    let fabric = folder.join("fabric.toml");
+    let modules = repository().join("examples/operators");
+    let operators: String = ["float_sum", "log_sum_exp"]
+        .iter()
+        .map(|name| format!("[[operator]]\nname = \"{name}\"\nfile = \"{}\"\n", modules.join(format!("{name}.wasm")).display()))
+        .collect();
+    fs::write(&fabric, format!("{}{operators}", fs::read_to_string(repository().join(FABRIC)).unwrap())).unwrap();
+    let run = |workload: &str| {
+        let workload = write(&folder, workload);
+        testbed(&[fabric.to_str().unwrap(), workload.to_str().unwrap(), "--format", "json"]).output().unwrap()
+    };
+    let output = run(&format!("{FLARE}operator = \"float_sum\"\noperations = 2\n[faults]\nloss = \"1%\"\n"));
+    assert!(output.status.success(), "{}{}", text(&output.stderr), text(&output.stdout));
+    let results: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(operations(&results).len() == 2 && operations(&results).iter().all(|operation| operation["exact"] == true), "{results}");
+    for (workload, expected) in [
+        (format!("{FLARE}operator = \"log_sum_exp\"\n"), "accumulator_bytes = 16: expected 4, the length of an element"),
+        (format!("{FLARE}operator = \"float_sum\"\nelement = \"f64\"\n"), "element_bytes = 4: expected 8"),
+        (
+            FLARE.replace("flare", "tree").lines().take(3).collect::<Vec<_>>().join("\n") + "\nmessage = 4000\noperator = \"float_sum\"\n",
+            "run others",
+        ),
+        (format!("{FLARE}operator = \"floats\"\n"), "or one of the fabric's own: float_sum, log_sum_exp"),
+    ] {
+        let output = run(&workload);
+        let errors = text(&output.stderr);
+        assert!(output.status.code() == Some(2) && errors.contains(expected), "{workload}: {errors}");
+    }
+}
+
 /// The worker that is missing is named by all others, in bounded time.
 #[test]
 fn sparse_sums_fail_at_every_worker_where_one_is_killed() {

@@ -98,6 +98,22 @@ pub struct JobAnnouncement {
     /// The hosts of its servers, for systems that have servers; none for one at the host of rank 0.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub servers: Vec<u32>,
+    /// The operator of the fabric that reduces, in place of that of `op`, whose type elements have all the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operator: Option<OperatorName>,
+    /// What that operator does, as whoever makes nodes has it; it does not travel.
+    #[serde(skip)]
+    pub kernel: Option<PayloadOp>,
+}
+
+/// An operator that a fabric's file names.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OperatorName {
+    /// Its name there.
+    pub name: String,
+    /// The SHA-256 of its module, as 64 hexadecimal digits: all must have the same.
+    pub sha256: String,
 }
 
 /// What a job takes of a switch's memory at most, where it has a node there.
@@ -185,8 +201,7 @@ impl JobAnnouncement {
             build::<Length>(&spec, map).map(drop)
         })?;
         // What depends on the operator: lengths have none.
-        let op: PayloadOp = ElementOp::from(self.op).into();
-        check_operator::<[u8]>(&self.system, &op)
+        check_operator::<[u8]>(&self.system, &self.payload_op()?)
     }
 
     /// The job's node at a switch: its own, or one that later jobs may share; `None` where it has none.
@@ -237,6 +252,17 @@ impl JobAnnouncement {
         (*server == host.0 && self.hosts.len() > 1).then_some(Address { node: host, role: Role::Server })
     }
 
+    /// What reduces elements.
+    fn payload_op(&self) -> Result<PayloadOp, BuildError> {
+        let Some(OperatorName { name, .. }) = &self.operator else { return Ok(ElementOp::from(self.op).into()) };
+        if !self.system.takes_operators() {
+            let takers = System::names_of("or", System::takes_operators);
+            let expected = format!("one that is built in: among the switches of a fabric only those of {takers} run others");
+            return Err(BuildError::new("operator", name, expected));
+        }
+        self.kernel.clone().ok_or_else(|| BuildError::new("operator", name, "an operator that was loaded here"))
+    }
+
     fn with_spec<R>(&self, map: &NetworkMap, act: impl FnOnce(&JobSpec<'_, PayloadOp>) -> Result<R, BuildError>) -> Result<R, BuildError> {
         let op = ElementOp::from(self.op);
         if let Err(error) = ElementOp::new(op.dtype, op.operator) {
@@ -245,6 +271,7 @@ impl JobAnnouncement {
         if self.op.custom.is_some() {
             return Err(BuildError::new("operator", self.op, "one that is built in: switches of a fabric run no others"));
         }
+        let payload_op = self.payload_op()?;
         if self.system.fixed_point() && self.fixed_point().is_none() {
             return Err(BuildError::new("fixed_point", true, "false, unless elements are 32-bit floats that are summed or averaged"));
         }
@@ -260,7 +287,7 @@ impl JobAnnouncement {
             hosts: &hosts,
             servers: &servers,
             system: self.system,
-            op: op.into(),
+            op: payload_op,
             element_bytes: op.dtype.bytes() as u32,
             payload_bytes: self.payload_bytes,
             window: self.window,
@@ -374,6 +401,8 @@ mod tests {
 
     fn announcement() -> JobAnnouncement {
         JobAnnouncement {
+            operator: None,
+            kernel: None,
             job: 7,
             system: System::tree(1),
             op: Op::F32_SUM,

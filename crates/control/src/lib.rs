@@ -46,7 +46,7 @@ pub mod resume;
 
 pub use call::{CallDescription, CallKind, CustomCall, Op, Part, Signature};
 pub use client::{ClientError, ClientSession};
-pub use fabric::{FabricReply, FabricRequest, JobAnnouncement, SwitchStatus};
+pub use fabric::{FabricReply, FabricRequest, JobAnnouncement, OperatorName, SwitchStatus};
 pub use frame::{Decoder, FRAME_BYTES_MAX, FrameError, encode};
 pub use jobs::{Action, ConnectionId, Jobs, JobsConfig, Note, OpenJob, PAYLOAD_STEP_BYTES};
 pub use message::{

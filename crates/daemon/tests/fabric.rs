@@ -79,6 +79,8 @@ fn until(fabric: &Fabric, name: &str, what: impl Fn(&SwitchStatus) -> bool) -> S
 
 fn announcement(fabric: &Fabric, job: u16, system: System) -> JobAnnouncement {
     JobAnnouncement {
+        operator: None,
+        kernel: None,
         job,
         system,
         op: Op::F32_SUM,

@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
 
 use fanin_core::{Duration, NetworkMap, NodeId};
 use fanin_plan::read::read;
@@ -9,11 +10,13 @@ use fanin_plan::tree::Tree;
 use fanin_plan::{PlanError, Refuse};
 
 use crate::routes::Routes;
-use crate::schema::{Defaults, File, Link};
-use crate::{Fabric, FabricLink, FabricNode, LinkSettings};
+use crate::schema::{Defaults, File, Link, Operator};
+use crate::{Fabric, FabricLink, FabricNode, FabricOperator, LinkSettings};
 
 /// Hosts and switches of a fabric: processes of a few machines, so that more would be a mistake.
 const NODES_MAX: u64 = 4_096;
+/// Each is compiled by every process when that starts.
+const OPERATORS_MAX: usize = 8;
 /// Capacity of a port's queue, and of the line that emulates its delay.
 const QUEUE_BYTES_MAX: u64 = 1 << 30;
 /// A queue holds the longest datagram.
@@ -51,7 +54,8 @@ pub(crate) fn lay_out(file: &str, tree: &Tree) -> Result<Fabric, PlanError> {
     check_hosts(&refuse, &nodes, &map)?;
     let links = number_links(&map, &nodes, &cables);
     let nodes = nodes.into_iter().map(|drawn| drawn.node).collect();
-    Ok(Fabric { map, hello_interval, hello_timeout, nodes, links })
+    let operators = operators(&refuse, &contents.operator)?;
+    Ok(Fabric { map, hello_interval, hello_timeout, nodes, links, operators })
 }
 
 /// Says what is wrong with the value at `path`, or that it is missing.
@@ -70,6 +74,30 @@ fn hellos(refuse: &Refuse<'_>, defaults: &Defaults) -> Result<(Duration, Duratio
         return Err(at(refuse, "defaults.hello_timeout", expected));
     }
     Ok((interval, timeout))
+}
+
+/// Operators and where their modules are; these are read by whoever reduces.
+fn operators(refuse: &Refuse<'_>, listed: &[Operator]) -> Result<Vec<FabricOperator>, PlanError> {
+    let folder = Path::new(refuse.file).parent().unwrap_or(Path::new(""));
+    let mut operators: Vec<FabricOperator> = Vec::new();
+    for (index, Operator { name, file }) in listed.iter().enumerate() {
+        let path = |key: &str| format!("operator[{index}].{key}");
+        if operators.len() == OPERATORS_MAX {
+            return Err(refuse.at(&format!("operator[{index}]"), format!("at most {OPERATORS_MAX} operators")));
+        }
+        check_name(refuse, &path("name"), name)?;
+        if name.parse::<fanin_core::Operator>().is_ok() {
+            return Err(at(refuse, &path("name"), "a name that no built-in operator has"));
+        }
+        if operators.iter().any(|other| other.name == *name) {
+            return Err(at(refuse, &path("name"), "a name that no other operator has"));
+        }
+        if file.is_empty() || file.chars().any(char::is_control) {
+            return Err(at(refuse, &path("file"), "the file of a module, such as \"float_sum.wasm\""));
+        }
+        operators.push(FabricOperator { name: name.clone(), file: folder.join(file) });
+    }
+    Ok(operators)
 }
 
 /// All nodes in the order of their numbers.
@@ -118,13 +146,18 @@ fn nodes(refuse: &Refuse<'_>, contents: &File) -> Result<Vec<Drawn>, PlanError> 
 }
 
 fn drawn(refuse: &Refuse<'_>, path: &str, name: &str, level: u8, address: &str) -> Result<Drawn, PlanError> {
-    let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_';
-    if name.is_empty() || name.len() > 32 || !name.chars().all(fits) {
-        return Err(at(refuse, &format!("{path}.name"), "1 to 32 of a-z, 0-9, - and _"));
-    }
+    check_name(refuse, &format!("{path}.name"), name)?;
     let address: Option<SocketAddr> = address.parse().ok().filter(|address: &SocketAddr| address.port() != 0);
     let address = address.ok_or_else(|| at(refuse, &format!("{path}.address"), "an IP address and a port, such as \"127.0.0.1:7100\""))?;
     Ok(Drawn { node: FabricNode { name: name.into(), level, address }, path: path.into() })
+}
+
+fn check_name(refuse: &Refuse<'_>, path: &str, name: &str) -> Result<(), PlanError> {
+    let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_';
+    if name.is_empty() || name.len() > 32 || !name.chars().all(fits) {
+        return Err(at(refuse, path, "1 to 32 of a-z, 0-9, - and _"));
+    }
+    Ok(())
 }
 
 fn check_unique(refuse: &Refuse<'_>, nodes: &[Drawn]) -> Result<(), PlanError> {

@@ -17,7 +17,7 @@ mod schema;
 use std::fmt::Write;
 use std::fs;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use fanin_core::{Duration, NetworkMap, NodeId, PortId, hash};
 use fanin_plan::PlanError;
@@ -38,6 +38,17 @@ pub struct Fabric {
     nodes: Vec<FabricNode>,
     /// In the order of the file.
     links: Vec<FabricLink>,
+    /// In the order of the file.
+    operators: Vec<FabricOperator>,
+}
+
+/// What jobs may reduce by beside built-in operators: every switch and every host loads it from its file when it starts.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FabricOperator {
+    /// Its name in workloads.
+    pub name: String,
+    /// The file of its module.
+    pub file: PathBuf,
 }
 
 /// A host or switch.
@@ -115,6 +126,11 @@ impl Fabric {
     /// All links, in the order of the file.
     pub fn links(&self) -> &[FabricLink] {
         &self.links
+    }
+
+    /// Operators that jobs may name, in the order of the file.
+    pub fn operators(&self) -> &[FabricOperator] {
+        &self.operators
     }
 
     /// A node.
@@ -206,6 +222,12 @@ impl Fabric {
             if let Some(mark) = settings.ecn_mark_bytes {
                 let _ = writeln!(text, "ecn_mark = {mark}");
             }
+        }
+        for FabricOperator { name, file } in &self.operators {
+            // The copy may lie in another folder.
+            let file = std::path::absolute(file).unwrap_or_else(|_| file.clone());
+            let file = file.display().to_string().replace('\\', "\\\\").replace('"', "\\\"");
+            let _ = write!(text, "\n[[operator]]\nname = \"{name}\"\nfile = \"{file}\"\n");
         }
         text
     }

@@ -21,6 +21,19 @@ pub(crate) struct File {
     /// `[[link]]`.
     #[serde(default)]
     pub link: Vec<Link>,
+    /// `[[operator]]`.
+    #[serde(default)]
+    pub operator: Vec<Operator>,
+}
+
+/// `[[operator]]`: what jobs may reduce by beside built-in operators.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Operator {
+    /// Its name in workloads.
+    pub name: String,
+    /// The file of its module, from the folder of the fabric's file on.
+    pub file: String,
 }
 
 /// `[defaults]`: of all links.

@@ -62,6 +62,7 @@ const LAYERS: &[Layer] = &[
             "fanin-operator",
             "fanin-runtime",
             "fanin-control",
+            "fanin-plan",
             "fanin-fabric",
         ],
         internal_dev: &[],
@@ -119,7 +120,7 @@ const LAYERS: &[Layer] = &[
     Layer { name: "fanin-models", internal: &["fanin-processor"], internal_dev: &[], external: Some(&["libm", "thiserror"]) },
     Layer {
         name: "fanin-plan",
-        internal: &["fanin-core", "fanin-systems", "fanin-sim", "fanin-simulation", "fanin-models", "fanin-workload"],
+        internal: &["fanin-core", "fanin-systems", "fanin-operator", "fanin-sim", "fanin-simulation", "fanin-models", "fanin-workload"],
         internal_dev: &[],
         external: None,
     },
@@ -131,6 +132,7 @@ const LAYERS: &[Layer] = &[
         internal: &[
             "fanin-core",
             "fanin-systems",
+            "fanin-operator",
             "fanin-sim",
             "fanin-net",
             "fanin-runtime",
@@ -165,6 +167,7 @@ const FEATURES: &[(&str, &str)] = &[
     ("fanin-systems", PLANTED_BUGS),
     ("fanin-sim", PLANTED_BUGS),
     ("fanin-operator", WASM),
+    ("fanin-plan", WASM),
     ("fanin-daemon", WASM),
     ("fanin-comm", WASM),
     ("fanin-py", WASM),

@@ -24,6 +24,10 @@ impl Program {
         match *self {}
     }
 
+    pub(crate) fn begins(&self) -> bool {
+        match *self {}
+    }
+
     pub(crate) fn kernel(&self, _name: &str, _digest: Digest, _faults: &Faults) -> Box<dyn CustomKernel> {
         match *self {}
     }

@@ -96,6 +96,27 @@ impl CustomOperator {
         Err(OperatorError::Value { name: self.name().into(), what: "element_bytes", got: got as i64, expected })
     }
 
+    /// The same operator for sums at several levels of switches, whose packets carry elements of `element_bytes` bytes one by one; or an error.
+    /// What a switch has summed is a contribution to the switch above it: so elements must be what is accumulated, with nothing before and
+    /// after that.
+    ///
+    /// # Errors
+    /// [`OperatorError::Value`] or [`OperatorError::Export`] names what is in the way.
+    pub fn for_levels(self, element_bytes: usize) -> Result<Self, OperatorError> {
+        let operator = self.for_elements_of(element_bytes)?;
+        let (name, layout) = (|| operator.name().to_owned(), operator.layout());
+        let none = "none: what one switch has combined is a contribution to the next one";
+        if layout.is_beside() {
+            let expected = format!("{}, the length of an element: switches send each other what they have combined", layout.element_bytes);
+            return Err(OperatorError::Value { name: name(), what: "accumulator_bytes", got: layout.accumulator_bytes as i64, expected });
+        }
+        let exports = [("init", operator.0.program.begins()), ("finish", operator.finishes())];
+        match exports.into_iter().find(|(_, is_there)| *is_there) {
+            Some((export, _)) => Err(OperatorError::Export { name: name(), export, expected: none, got: "a function".into() }),
+            None => Ok(operator),
+        }
+    }
+
     /// The operator at work, for one thread: `faults` is told why where it fails. Its memory is taken at the first use.
     pub fn op(&self, faults: &Faults) -> CustomOp {
         CustomOp(self.0.program.kernel(&self.0.name, self.0.digest, faults))

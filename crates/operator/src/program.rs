@@ -49,6 +49,8 @@ pub(crate) struct Program {
     module: Module,
     layout: CustomLayout,
     finishes: bool,
+    /// Whether it makes an accumulator of a first contribution by itself, rather than by a copy.
+    begins: bool,
 }
 
 /// One engine for all: it holds the compiler's settings.
@@ -82,11 +84,13 @@ impl Program {
         let module = Module::new(engine().map_err(failed)?, module)
             .map_err(|error| OperatorError::Invalid { name: name.into(), reason: format!("{error:#}") })?;
         check_exports(name, &module)?;
-        let mut program = Program { layout: CustomLayout { element_bytes: 1, accumulator_bytes: 1 }, finishes: false, module };
+        let mut program =
+            Program { layout: CustomLayout { element_bytes: 1, accumulator_bytes: 1 }, finishes: false, begins: false, module };
         let mut instance = Instance::new(&program).map_err(failed)?;
         program.layout = instance.layout(name)?;
         same_again(name, program.layout, instance.layout(name)?)?;
         program.finishes = program.module.get_export("finish").is_some();
+        program.begins = program.module.get_export("init").is_some();
         Ok(program)
     }
 
@@ -98,8 +102,12 @@ impl Program {
         self.finishes
     }
 
+    pub(crate) fn begins(&self) -> bool {
+        self.begins
+    }
+
     pub(crate) fn kernel(&self, name: &str, digest: Digest, faults: &Faults) -> Box<dyn CustomKernel> {
-        let program = Program { module: self.module.clone(), layout: self.layout, finishes: self.finishes };
+        let program = self.share();
         Box::new(WasmKernel::new(program, name, digest, faults.clone()))
     }
 

@@ -19,7 +19,7 @@ use super::indices;
 use super::network::file::Capability;
 use super::network::processor::processing;
 use super::network::{capabilities, forwarding, network};
-use super::placement::{Free, PreparedJob, place_jobs};
+use super::placement::{Free, PreparedJob, apply_operator, place_jobs};
 use super::rates;
 use super::schema::{PatternName, Placement, Setup, Traffic, TrafficHosts};
 use super::size;
@@ -92,6 +92,7 @@ pub fn prepare(file: &str, tree: &Tree, setup: &Setup, (seed, jobs): (u64, Jobs)
     check_frames(&refuse, &network, setup)?;
     let mut free = Free::new(&topology, seed);
     let mut placed = place_jobs(&refuse, setup, &mut free)?;
+    placed.iter_mut().try_for_each(|job| apply_operator(&refuse, job))?;
     placed.iter_mut().try_for_each(|job| indices::apply(&refuse, job))?;
     for job in &mut placed {
         if let Some(rate) = rates::slowest(&topology, &job.hosts) {

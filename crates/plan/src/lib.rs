@@ -20,6 +20,7 @@
 //! | `faults` | names in fault plans become nodes |
 //! | [`idle`] | keys that change nothing |
 //! | `errors` | file, line, key, value, what was expected |
+//! | [`operators`] | operators that jobs bring along, tried before a plan is run |
 //! | [`computed`] | plans of figures that are computed from a model |
 //! | [`run`] | runs a plan's points on all cores |
 //! | [`metrics`] | numbers of a run by name |
@@ -48,6 +49,7 @@ mod iterations;
 mod jobs_file;
 pub mod metrics;
 pub mod network;
+pub mod operators;
 pub mod own;
 pub mod perfetto;
 mod placement;

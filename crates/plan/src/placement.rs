@@ -1,12 +1,16 @@
 //! Which hosts carry which workers.
 
-use fanin_core::{ElementOp, JobId, NodeId, Operator};
+use std::path::Path;
+
+use fanin_core::{ElementOp, JobId, NodeId, Operator, PayloadOp};
+use fanin_operator::{CustomOperator, Faults};
 use fanin_sim::random::{Purpose, Random};
 use fanin_sim::topology::Topology;
 use fanin_systems::{JobSpec, System};
 
 use super::errors::{PlanError, Refuse};
 use super::indices::Indices;
+use super::operators;
 use super::schema::{Job, Placement, Servers, Setup, Workers};
 use super::size::WORKERS_MAX;
 use super::tree::{Tree, parse_path};
@@ -25,8 +29,12 @@ pub struct PreparedJob {
     pub hosts: Vec<NodeId>,
     /// The hosts of its servers; empty for systems that have none.
     pub servers: Vec<NodeId>,
-    /// Element type and operator.
+    /// Element type and operator; sums, where the job brings its own operator along.
     pub op: ElementOp,
+    /// The operator that it brings along.
+    pub operator: Option<CustomOperator>,
+    /// Where that says why it failed.
+    pub faults: Faults,
     /// Indices at which each rank has something, where they are given.
     pub indices: Option<Indices>,
     /// What the plan says of it.
@@ -48,6 +56,17 @@ impl PreparedJob {
         }
     }
 
+    /// What its values are reduced by, where the plan says it.
+    pub fn operator_name(&self) -> Option<String> {
+        let named = self.settings.common.operator.as_ref()?;
+        Some(self.operator.as_ref().map_or_else(|| named.clone(), |own| format!("{} (sha256 {})", own.name(), own.digest())))
+    }
+
+    /// What real elements are reduced by.
+    pub fn payload_op(&self) -> PayloadOp {
+        self.operator.as_ref().map_or_else(|| self.op.into(), |operator| operator.payload_op(&self.faults))
+    }
+
     /// As its system has it, but for its number and its seed.
     pub fn spec<Op>(&self, op: Op) -> JobSpec<'_, Op> {
         let common = &self.settings.common;
@@ -67,6 +86,33 @@ impl PreparedJob {
             seed: 0,
         }
     }
+}
+
+/// Gives a job the operator that it names.
+///
+/// # Errors
+/// [`PlanError`] with the key: there is no such operator, the job's packets carry no elements, or it cannot be combined by switches.
+pub fn apply_operator(refuse: &Refuse<'_>, job: &mut PreparedJob) -> Result<(), PlanError> {
+    let path = format!("jobs[{}].operator", job.entry);
+    let Some(name) = &job.settings.common.operator else { return Ok(()) };
+    if job.system.sparsity().is_none() {
+        let sparse = System::names_of("or", |system| system.sparsity().is_some());
+        return Err(refuse.at(&path, format!("no such key without {sparse}: packets of other systems carry no elements here")));
+    }
+    let dtype = job.op.dtype;
+    if !name.ends_with(operators::MODULE) {
+        let expected = |error: &dyn std::fmt::Display| format!("an operator ({error}), or a module's file, *{}", operators::MODULE);
+        let operator: Operator = name.parse().map_err(|error| refuse.at(&path, expected(&error)))?;
+        job.op = ElementOp::new(dtype, operator).map_err(|error| refuse.at(&path, format!("an operator of {dtype}: {error}")))?;
+        return Ok(());
+    }
+    if !job.system.takes_operators() {
+        let takers = System::names_of("or", System::takes_operators);
+        return Err(refuse.at(&path, format!("a built-in operator, or {takers}, whose switches combine by others")));
+    }
+    let file = Path::new(refuse.file).parent().map_or_else(|| name.into(), |folder| folder.join(name));
+    job.operator = Some(operators::load(&file, dtype).map_err(|why| refuse.at(&path, why))?);
+    Ok(())
 }
 
 /// Which jobs hosts have, and who may still come.
@@ -231,6 +277,8 @@ pub fn place_jobs(refuse: &Refuse<'_>, setup: &Setup, free: &mut Free) -> Result
                 hosts,
                 servers,
                 op: ElementOp { dtype: job.common.element.dtype(), operator: Operator::Sum },
+                operator: None,
+                faults: Faults::default(),
                 indices: None,
                 settings: job.clone(),
                 table: refuse.tree.closest(&parse_path(&format!("jobs.{entry}"))).clone(),

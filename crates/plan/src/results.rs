@@ -191,6 +191,9 @@ pub struct JobRecord {
     pub system: &'static str,
     /// Its workers.
     pub workers: u32,
+    /// What its plan says that values are reduced by; a module's file has its SHA-256 beside the name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub operator: Option<String>,
     /// Length of its vector.
     pub message_bytes: u64,
     /// Its operations.
@@ -600,6 +603,7 @@ fn job_record(number: usize, job: &PreparedJob, result: &RunResult, prepared: &P
         entry: job.listed,
         system: job.system.name(),
         workers: job.hosts.len() as u32,
+        operator: job.operator_name(),
         message_bytes: job.settings.common.message_bytes(job.op.dtype.bytes() as u64),
         operations: operations as u32,
         completion_us: over_operations(&|operation| ran.completion(operation).map(Duration::as_us_f64)),
@@ -628,6 +632,7 @@ fn program_record(number: usize, result: &RunResult, prepared: &Prepared) -> Job
         entry: head.listed,
         system: head.system.name(),
         workers: head.hosts.len() as u32,
+        operator: None,
         message_bytes: 0,
         operations: program.job.lanes.iter().map(|lane| lane.operations.len() as u32).sum(),
         completion_us: None,

@@ -68,7 +68,7 @@ fn check_run(prepared: &Prepared, point: &Point) -> Result<(), PlanError> {
     match payload(prepared, point) {
         PayloadName::Census => check_built::<Census>(prepared, |_| ()),
         PayloadName::Length => check_built::<Length>(prepared, |_| ()),
-        PayloadName::Elements => check_built::<[u8]>(prepared, |job| job.op.into()),
+        PayloadName::Elements => check_built::<[u8]>(prepared, |job| job.payload_op()),
     }
 }
 
@@ -194,8 +194,14 @@ fn result(prepared: &Prepared, point: &Point) -> Result<RunResult, PlanError> {
     let mut result = match payload(prepared, point) {
         PayloadName::Census => simulate::<Census>(prepared, |_| ())?,
         PayloadName::Length => simulate::<Length>(prepared, |_| ())?,
-        PayloadName::Elements => simulate::<[u8]>(prepared, |job| job.op.into())?,
+        PayloadName::Elements => simulate::<[u8]>(prepared, |job| job.payload_op())?,
     };
+    // Every operator was tried before; a run in which one fails after all says nothing.
+    if let Some((job, fault)) = prepared.jobs.iter().find_map(|job| Some((job, job.faults.first()?))) {
+        let name = job.settings.common.operator.as_deref().unwrap_or_default();
+        let error = SetupError::new(format!("jobs[{}].operator", job.entry), name, format!("an operator that does not fail: {fault}"));
+        return Err(prepared.refuse(&error));
+    }
     for (job, ran) in prepared.jobs.iter().zip(&mut result.jobs).filter(|(job, _)| job.system.goes_on_without_workers()) {
         let timed = &prepared.scenario.faults.timed;
         let dead = |host: NodeId| timed.iter().any(|fault| matches!(fault, TimedFault::HostDies { host: dead, .. } if *dead == host));
@@ -242,7 +248,7 @@ pub use fanin_simulation::ElementTrace;
 /// # Errors
 /// [`PlanError`] where a system refuses its configuration.
 pub fn traced(prepared: &Prepared, config: TraceConfig, keep: Keep<AnyHeader>) -> Result<(RunResult, ElementTrace), PlanError> {
-    Ok(run_traced(simulation::<[u8]>(prepared, |job| job.op.into())?, config, keep))
+    Ok(run_traced(simulation::<[u8]>(prepared, |job| job.payload_op())?, config, keep))
 }
 
 fn simulation<P: Simulated + ?Sized>(prepared: &Prepared, op: impl Fn(&PreparedJob) -> P::Op) -> Result<AnySimulation<P>, PlanError> {

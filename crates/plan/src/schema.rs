@@ -274,6 +274,7 @@ pub const JOB_KEYS: &[&str] = &[
     "message",
     "payload",
     "element",
+    "operator",
     "indices",
     "operations",
     "model",
@@ -339,6 +340,9 @@ pub struct JobKeys {
     /// Element type.
     #[serde(default)]
     pub element: Element,
+    /// Sparse vectors: what values at the same index are reduced by, a built-in operator or the file of one of the job's own (`*.wasm`), from the
+    /// plan's folder on; sums where it is not given.
+    pub operator: Option<String>,
     /// Sparse vectors: a file with the indices at which each rank has something, from the plan's folder on; they are drawn where it is not given.
     pub indices: Option<String>,
     /// How many allreduces, one after the other.

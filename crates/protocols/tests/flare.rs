@@ -288,7 +288,11 @@ fn nothing_that_is_sent_makes_a_node_panic() {
             drawn += 1;
             mix(seed, drawn) % below
         };
-        let storage = if seed % 2 == 0 { StorageKind::Array } else { StorageKind::Table { slots: 2, probes: seed % 4 == 1 } };
+        let storage = match seed % 5 {
+            0 | 2 => StorageKind::Array,
+            4 => StorageKind::Ordered,
+            odd => StorageKind::Table { slots: 2, probes: odd == 1 },
+        };
         let (mut switch, mut worker) = (switch(storage, seed % 3 > 0), worker());
         let mut lent = Lent { input: vec![Pair { index: 1, bits: 5 }; 3], ..Lent::default() };
         worker.submit(Instant::ZERO, Collective::allreduce(OperationId(0), 20), &mut lent);

@@ -153,7 +153,7 @@ fn a_dense_sum_takes_few_more_bytes_than_its_values() {
         let mut array = Storage::Array(Array::cut(10_000, PairCut { format, capacity: 164, shortest }));
         let mut sent = (0, 0);
         for index in (0..10_000).filter(|index| index % every != 1) {
-            array.add(Pair { index, value: 1i64 }, &mut |_, _| {}, &mut |_: Packet<'_, i64>| {});
+            array.add(0, Pair { index, value: 1i64 }, &mut |_, _| {}, &mut |_: Packet<'_, i64>| {});
         }
         array.flush(&mut |packet| {
             let extent = packet.pairs.iter().fold(Extent::default(), |extent, pair| extent.with(u32::from(pair.index)));
@@ -178,7 +178,7 @@ fn the_root_sees_the_density_that_is_derived() {
     let mut array = Storage::Array(Array::new(range, 164));
     for worker in 0..workers {
         for pair in contribution(range, range / 500, mix(9, worker)) {
-            array.add(pair, &mut |sum, value| *sum += value, &mut |_: Packet<'_, i64>| {});
+            array.add(0, pair, &mut |sum, value| *sum += value, &mut |_: Packet<'_, i64>| {});
         }
     }
     let (measured, derived) = (f64::from(array.len()) / f64::from(range), union_density(0.002, 64));

@@ -9,7 +9,9 @@ use fanin_core::{
     Address, Body, Census, Collective, Duration, Egress, Event, FlowLabel, Ingress, Instant, JobId, Node, NodeId, OpError, OperationId,
     Payload, Piece, PortId, Rank, Tx, Via, Wire, Worker,
 };
-use fanin_protocols::rina::{RinaLayout, RinaMember, RinaRack, RinaSwitch, RinaSwitchConfig, RinaWorker, RinaWorkerConfig};
+use fanin_protocols::rina::{
+    Partitions, Results, RinaLayout, RinaMember, RinaRack, RinaSwitch, RinaSwitchConfig, RinaWorker, RinaWorkerConfig,
+};
 use fanin_protocols::shared::reliability::Reliability;
 use fanin_wire::rina::{Item, RinaHeader, Way};
 
@@ -153,9 +155,17 @@ impl Tx<RinaHeader, Census> for Lent<'_> {
     }
 }
 
+/// As the paper is read, and the other ways.
+const WAYS: [(Partitions, Results); 2] = [(Partitions::Equal, Results::Last), (Partitions::Balanced, Results::First)];
+
 impl Net {
     /// Racks of so many workers each, whose switches aggregate or not; operations of so many elements.
     fn new(racks: &[(u32, bool)], window: u32, lengths: &[u64]) -> Net {
+        Net::with(racks, window, lengths, WAYS[0])
+    }
+
+    /// The same with partitions of these lengths, and results sent then.
+    fn with(racks: &[(u32, bool)], window: u32, lengths: &[u64], ways: (Partitions, Results)) -> Net {
         let (mut members, mut formed) = (Vec::new(), Vec::new());
         for (rack, &(size, aggregates)) in racks.iter().enumerate() {
             let first = members.len() as u32;
@@ -164,7 +174,7 @@ impl Net {
             formed.push(RinaRack { switch: NodeId(1_000 + rack as u32), aggregates, ranks });
         }
         let order = (0..members.len() as u32).map(Rank).collect();
-        let layout = Arc::new(RinaLayout::new(members, formed, order));
+        let layout = Arc::new(RinaLayout::new(members, formed, order).with(ways.0, ways.1));
         let worker = |rank| {
             RinaWorker::new(RinaWorkerConfig {
                 job: JOB,
@@ -351,8 +361,8 @@ const MIXES: [&[(u32, bool)]; 8] = [
 #[test]
 fn every_mix_of_racks_gives_the_sum_of_all() {
     for racks in MIXES {
-        for window in [1, 2, 16] {
-            let mut net = Net::new(racks, window, &[100, 0, 1, 57]);
+        for (window, ways) in [1, 2, 16].into_iter().flat_map(|window| WAYS.map(|ways| (window, ways))) {
+            let mut net = Net::with(racks, window, &[100, 0, 1, 57], ways);
             net.run(arrives);
             net.assert_all_done();
         }
@@ -363,8 +373,10 @@ fn every_mix_of_racks_gives_the_sum_of_all() {
 #[test]
 fn sums_are_right_whatever_is_lost_or_comes_twice() {
     for racks in MIXES {
-        for (window, seed) in [(1, 1), (1, 2), (2, 3), (16, 4), (16, 5), (4, 6)] {
-            let mut net = Net::new(racks, window, &[100, 0, 1, 57]);
+        for ((window, seed), ways) in
+            [(1, 1), (1, 2), (2, 3), (16, 4), (16, 5), (4, 6)].into_iter().flat_map(|of| WAYS.map(|ways| (of, ways)))
+        {
+            let mut net = Net::with(racks, window, &[100, 0, 1, 57], ways);
             net.run(|_, number, _| match mix(seed, number as u64) % 20 {
                 0 | 1 => Fate::Lost,
                 2..=4 => Fate::Twice,

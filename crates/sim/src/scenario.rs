@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fanin_core::payload::Sparsity;
-use fanin_core::{CollectiveKind, Duration, Instant, JobId, NodeId, Role};
+use fanin_core::{CollectiveKind, DType, Duration, Instant, JobId, NodeId, Role};
 use serde::Serialize;
 
 use crate::faults::FaultPlan;
@@ -143,6 +143,8 @@ pub struct JobSchedule {
     pub kinds: Vec<CollectiveKind>,
     /// Bytes of an element on the wire.
     pub element_bytes: u32,
+    /// What values of sparse vectors are of, where the job brings its operator along.
+    pub values: DType,
     /// Where vectors are sparse: at which indices workers have something. Packets of such jobs carry elements.
     pub sparsity: Option<Sparsity>,
     /// Sparse vectors whose indices are given: those of each rank, in order, none twice. Otherwise they are drawn.

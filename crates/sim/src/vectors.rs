@@ -664,7 +664,7 @@ impl Vectors<Census> for CensusVectors {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fanin_core::{Duration, Instant};
+    use fanin_core::{DType, Duration, Instant};
 
     const ELEMENTS: u64 = 30;
 
@@ -678,6 +678,7 @@ mod tests {
             elements: vec![elements],
             kinds: vec![kind],
             element_bytes: 4,
+            values: DType::I32,
             sparsity: None,
             indices: None,
             start: vec![Instant::ZERO; 3],

@@ -115,6 +115,11 @@ pub trait Facts: Debug {
         None
     }
 
+    /// Whether its switches combine what they get by an operator that the job brings along, at any number of levels.
+    fn takes_operators(&self) -> bool {
+        false
+    }
+
     /// The share of these indices from now on; nothing where vectors are not sparse.
     fn set_density(&mut self, _share: f64) {}
 

@@ -15,6 +15,7 @@ use crate::campaign::{Campaign, DrawnJob, JobSize, Load};
 use crate::config::{BuildError, JobSpec};
 use crate::draw::Draw;
 use crate::facts::{Facts, KeyUse, KeysOf, Nodes};
+use crate::order::SumOrder;
 use crate::sparse::{Picks, alike, sparsity};
 use crate::system::System;
 use crate::trees::StaticTrees;
@@ -73,6 +74,8 @@ pub struct FlareParameters {
     pub slots: u32,
     /// Whether tables try the next slot, too.
     pub probes: bool,
+    /// The order in which switches add up what their children send (flare 4.3). A fixed one takes memory for what each child sends.
+    pub sum_order: SumOrder,
 }
 
 impl Default for FlareParameters {
@@ -87,6 +90,7 @@ impl Default for FlareParameters {
             storage: FlareStorage::Fitting,
             slots: 0,
             probes: false,
+            sum_order: SumOrder::Arrival,
         }
     }
 }
@@ -117,6 +121,10 @@ impl Facts for FlareParameters {
         Some(sparsity(self.density, self.overlap, self.picks))
     }
 
+    fn takes_operators(&self) -> bool {
+        true
+    }
+
     fn set_density(&mut self, share: f64) {
         self.density = share;
     }
@@ -126,8 +134,10 @@ impl Facts for FlareParameters {
     }
 
     fn idle_keys(&self, _job: &KeysOf) -> Vec<KeyUse> {
-        let tables = self.storage != FlareStorage::Array;
-        ["slots", "probes"].map(|key| (key, tables, "with storage = \"array\", which has no tables")).into()
+        let (tables, is_fixed) = (self.storage != FlareStorage::Array, self.sum_order == SumOrder::Fixed);
+        let why =
+            if is_fixed { "with sum_order = \"fixed\", which has no tables" } else { "with storage = \"array\", which has no tables" };
+        ["slots", "probes"].map(|key| (key, tables && !is_fixed, why)).into()
     }
 
     // A block has several packets.
@@ -216,6 +226,11 @@ impl FlarePackets {
             StorageKind::Array => u64::from(blocks.range) * place,
             // An index beside each value.
             StorageKind::Table { slots, .. } => u64::from(slots) * 2 * place,
+            // Pairs of all workers, and of sums while they are made; as many as vectors are expected to have.
+            StorageKind::Ordered => {
+                let pairs = (f64::from(blocks.range) * parameters.density).ceil() as u64;
+                u64::from(self.workers) * pairs * 2 * (2 * place)
+            }
         };
         Ok(stored + kept + u64::from(blocks.capacity) * 2 * place)
     }
@@ -225,6 +240,7 @@ impl FlarePackets {
 fn star_storage(parameters: &FlareParameters, blocks: &Blocks, workers: u32) -> StorageKind {
     let slots = slots(parameters, blocks);
     match parameters.storage {
+        _ if parameters.sum_order == SumOrder::Fixed => StorageKind::Ordered,
         FlareStorage::Fitting => StorageKind::fitting(blocks, parameters.density, workers, slots, parameters.probes),
         FlareStorage::TwoLevel | FlareStorage::Array => StorageKind::Array,
         FlareStorage::Table => StorageKind::Table { slots, probes: parameters.probes },
@@ -244,6 +260,11 @@ fn blocks(spec: &FlarePackets, parameters: &FlareParameters) -> Result<Blocks, B
     }
     if parameters.slots > SLOTS_MAX {
         return Err(BuildError::new("slots", parameters.slots, format!("at most {SLOTS_MAX}")));
+    }
+    if parameters.sum_order == SumOrder::Fixed && matches!(parameters.storage, FlareStorage::TwoLevel | FlareStorage::Table) {
+        let storage = if parameters.storage == FlareStorage::Table { "table" } else { "two-level" };
+        let expected = "fitting or array with sum_order = \"fixed\": what a table spills is summed in the order in which it comes";
+        return Err(BuildError::new("storage", storage, expected));
     }
     if parameters.range > RANGE_MAX {
         return Err(BuildError::new("range", parameters.range, format!("at most {RANGE_MAX} indices")));
@@ -272,6 +293,7 @@ fn storage(parameters: &FlareParameters, blocks: &Blocks, role: &TreeRole, roles
     let table = StorageKind::Table { slots, probes: parameters.probes };
     let has_workers = role.children.iter().any(|child| matches!(child.who, Suspect::Rank(_)));
     match parameters.storage {
+        _ if parameters.sum_order == SumOrder::Fixed => StorageKind::Ordered,
         FlareStorage::Fitting => StorageKind::fitting(blocks, parameters.density, workers_below(role, roles), slots, parameters.probes),
         FlareStorage::TwoLevel if has_workers && role.parent.is_some() => table,
         FlareStorage::TwoLevel | FlareStorage::Array => StorageKind::Array,
@@ -299,6 +321,9 @@ const PACKETS_MAX: u64 = 10;
 /// The stream of how packets name indices; apart, so that everything else of a seed stays as it was before there was this.
 const CODING: u64 = 0xc0d1;
 
+/// The same of the order of sums.
+const SUM_ORDER: u64 = 0x0d3d;
+
 /// Some jobs become jobs of Flare: all that were wanted, or one in sixteen of those without servers. Blocks have one packet or several; tables
 /// are small, so that spill is the rule.
 fn campaign(draw: &mut Draw, _map: &NetworkMap, jobs: &mut [DrawnJob], only: Option<&str>) {
@@ -314,7 +339,8 @@ fn campaign(draw: &mut Draw, _map: &NetworkMap, jobs: &mut [DrawnJob], only: Opt
         let range = if draw.percent(30) { 0 } else { draw.between(1, u64::from(capacity) * (PACKETS_MAX - 2)).min(65_536) as u32 };
         let (overlap, picks) = alike(draw);
         let coding = if Draw::new(draw.clone().bits(), CODING).percent(70) { FlareCoding::Shortest } else { FlareCoding::Pairs };
-        job.system = System::Flare(FlareParameters {
+        let sum_order = if Draw::new(draw.clone().bits(), SUM_ORDER).percent(20) { SumOrder::Fixed } else { SumOrder::Arrival };
+        let mut parameters = FlareParameters {
             density: draw.scaled(1, 1_000) as f64 / 1_000.0,
             overlap,
             picks,
@@ -324,7 +350,12 @@ fn campaign(draw: &mut Draw, _map: &NetworkMap, jobs: &mut [DrawnJob], only: Opt
             storage: *draw.pick(&STORAGES),
             slots: draw.scaled(1, 2 * u64::from(capacity)) as u32,
             probes: draw.percent(50),
-        });
+            sum_order,
+        };
+        if sum_order == SumOrder::Fixed {
+            parameters.storage = FlareStorage::Array;
+        }
+        job.system = System::Flare(parameters);
         if job.op.operator == Operator::Avg {
             job.op.operator = Operator::Sum;
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fanin_core::{Address, FlowLabel, Instant, JobNodes, NetworkMap, NodeId, Operator, Payload, Placed, Rank, Tx};
-use fanin_protocols::rina::{RinaLayout, RinaMember, RinaRack, RinaSwitchConfig, RinaWorkerConfig};
+use fanin_protocols::rina::{Partitions, Results, RinaLayout, RinaMember, RinaRack, RinaSwitchConfig, RinaWorkerConfig};
 use fanin_wire::rina::MEMBERS_MAX;
 
 use serde::{Deserialize, Serialize};
@@ -13,13 +13,36 @@ use crate::build::reliability;
 use crate::campaign::{Campaign, DrawnJob, JobSize, Load};
 use crate::config::{BuildError, JobSpec, RingOrder, StepParameters, UNLIMITED};
 use crate::draw::Draw;
-use crate::facts::{Facts, Nodes, Unit, unit_of};
+use crate::facts::{Facts, KeyUse, KeysOf, Nodes, Unit, unit_of};
 use crate::layout::{aggregating, leaf_of};
 use crate::ring::ring_order;
 use crate::system::System;
 
 pub(crate) use fanin_protocols::rina::{RinaSwitch, RinaWorker};
 pub(crate) use fanin_wire::rina::{LAYOUT, RinaHeader};
+
+/// How long the partitions of a vector are (Rina).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RinaPartitions {
+    /// All the same (rina 1).
+    #[default]
+    Equal,
+    /// Twice as long where they begin at a rack that its switch sums as where they begin at a worker by itself: then links to all heads carry the
+    /// same, and no deployment has links that carry more than a ring's.
+    Balanced,
+}
+
+/// When an agent sends the results of its partition (Rina).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RinaResults {
+    /// When it has neither gradients nor tasks to send (rina 4.3).
+    #[default]
+    Last,
+    /// Before these: its rack's workers, whose links carry nothing while there are sums, do not get all of them at the end.
+    First,
+}
 
 /// The parameters of Rina: a ring of racks that their switches sum, and of workers without such a switch (rina 1 to 7).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -32,6 +55,10 @@ pub struct RinaParameters {
     /// The rate of the switches' aggregation in bits per second: agents have no more under way than that brings in a round trip
     /// (`rina 4.3`). 0, the default: no such limit, as for the switches of every other system. The paper's switch does about 20 Gb/s.
     pub full_speed_bps: u64,
+    /// How long partitions are.
+    pub partitions: RinaPartitions,
+    /// When agents send the results of their partitions.
+    pub results: RinaResults,
     /// What a step costs the hosts that hand partitions on.
     #[serde(flatten)]
     pub steps: StepParameters,
@@ -39,7 +66,14 @@ pub struct RinaParameters {
 
 impl Default for RinaParameters {
     fn default() -> Self {
-        RinaParameters { aggregating: UNLIMITED, order: RingOrder::Host, full_speed_bps: 0, steps: StepParameters::NONE }
+        RinaParameters {
+            aggregating: UNLIMITED,
+            order: RingOrder::Host,
+            full_speed_bps: 0,
+            partitions: RinaPartitions::default(),
+            results: RinaResults::default(),
+            steps: StepParameters::NONE,
+        }
     }
 }
 
@@ -70,6 +104,12 @@ impl Facts for RinaParameters {
 
     fn load(&self, job: &JobSize) -> Load {
         Load::of_ring(job)
+    }
+
+    fn idle_keys(&self, _job: &KeysOf) -> Vec<KeyUse> {
+        ["partitions", "results"]
+            .map(|key| (key, self.aggregating > 0, "with aggregating = 0, where no rack is summed by its switch"))
+            .into()
     }
 }
 
@@ -160,8 +200,19 @@ fn layout<Op>(spec: &JobSpec<'_, Op>, map: &NetworkMap, parameters: &RinaParamet
         rack.aggregates = true;
     }
     let order = ring_order(spec.hosts, parameters.order).into_iter().map(Rank).collect();
-    Ok(RinaLayout::new(members, racks, order))
+    let partitions = match parameters.partitions {
+        RinaPartitions::Equal => Partitions::Equal,
+        RinaPartitions::Balanced => Partitions::Balanced,
+    };
+    let results = match parameters.results {
+        RinaResults::Last => Results::Last,
+        RinaResults::First => Results::First,
+    };
+    Ok(RinaLayout::new(members, racks, order).with(partitions, results))
 }
+
+/// The stream of how long partitions are, and when results are sent.
+const WAYS: u64 = 0x9a57;
 
 /// Some jobs become jobs of Rina: all that were wanted, or one in eight of those without servers. All, some or none of their switches
 /// aggregate.
@@ -174,7 +225,11 @@ fn campaign(draw: &mut Draw, _map: &NetworkMap, jobs: &mut [DrawnJob], only: Opt
         let order = *draw.pick(&[RingOrder::Host, RingOrder::Placement]);
         let aggregating = if draw.percent(50) { UNLIMITED } else { draw.between(0, 4) as u32 };
         let full_speed_bps = if draw.percent(50) { 0 } else { draw.scaled(1_000_000_000, 100_000_000_000) };
-        job.system = System::Rina(RinaParameters { aggregating, order, full_speed_bps, ..RinaParameters::default() });
+        // Drawn apart, so that everything else of a seed stays as it was before there was this.
+        let mut apart = Draw::new(draw.clone().bits(), WAYS);
+        let partitions = if apart.percent(50) { RinaPartitions::Balanced } else { RinaPartitions::Equal };
+        let results = if apart.percent(50) { RinaResults::First } else { RinaResults::Last };
+        job.system = System::Rina(RinaParameters { aggregating, order, full_speed_bps, partitions, results, ..RinaParameters::default() });
         job.reliable = true;
         if job.op.operator == Operator::Avg {
             job.op.operator = Operator::Sum;

@@ -157,6 +157,11 @@ impl System {
         self.facts().sparsity()
     }
 
+    /// Whether its switches combine what they get by an operator that the job brings along, at any number of levels.
+    pub fn takes_operators(&self) -> bool {
+        self.facts().takes_operators()
+    }
+
     /// The same at another density; nothing changes where vectors are not sparse.
     #[must_use]
     pub fn at_density(mut self, share: f64) -> Self {

@@ -12,6 +12,7 @@
 pub mod messages;
 mod operations;
 mod orders;
+mod rounded;
 mod sparse;
 mod vectors;
 
@@ -20,11 +21,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use fanin_control::JobAnnouncement;
 use fanin_core::payload::Sparsity;
-use fanin_core::{FixedPoint, JobId, NodeId};
-use fanin_daemon::fabric::{driver_config, node_config, port_status, reasons};
+use fanin_core::{FixedPoint, JobId, NodeId, PayloadOp};
+use fanin_daemon::fabric::{Operators, driver_config, node_config, port_status, reasons};
 use fanin_fabric::Fabric;
 use fanin_net::{FaultPlan, Socket, SocketConfig};
+use fanin_operator::Faults;
 use fanin_runtime::clock::process_cpu_time;
 use fanin_runtime::fabric::{FabricStatus, TrafficCount};
 use fanin_runtime::{RunError, WorkerDriver};
@@ -79,6 +82,8 @@ struct Job {
     fixed_point: Option<FixedPoint>,
     /// Where vectors are sparse, the share of the indices at which a worker has something.
     sparsity: Option<Sparsity>,
+    /// What reduces sparse vectors: a built-in operator, or one of the fabric's own.
+    reduces: PayloadOp,
 }
 
 /// The host.
@@ -88,6 +93,9 @@ struct Host {
     voice: Voice,
     driver: WorkerDriver<AnyNode<[u8]>>,
     op: fanin_core::ElementOp,
+    operators: Operators,
+    /// Why an operator has failed here, if one has.
+    faults: Faults,
     job: Option<Job>,
 }
 
@@ -95,20 +103,24 @@ impl Host {
     fn open(fabric: Fabric, node: NodeId, faults: FaultPlan, voice: Voice) -> Result<(Self, Orders)> {
         let socket = Socket::bind(&SocketConfig::new(fabric.node(node).address))?;
         let mut driver = WorkerDriver::in_fabric(socket, &node_config(&fabric, node), &driver_config(faults, node))?;
+        let operators = Operators::load(&fabric).map_err(anyhow::Error::msg)?;
         let fabric = Arc::new(fabric);
         voice.say(&Event::Ready { name: fabric.name(node).into(), node: node.0, address: driver.local_address().to_string() });
         driver.observe_links(Box::new(move |_, state| voice.say(&Event::Link { state: state.name().into() })));
         let orders = Orders::listen(fabric.clone(), node, voice, driver.remote(), driver.waker());
         driver.set_stop_flag(orders.orphaned.clone());
-        Ok((Host { fabric, node, voice, driver, op: fanin_core::ElementOp::F32_SUM, job: None }, orders))
+        Ok((
+            Host { fabric, node, voice, driver, op: fanin_core::ElementOp::F32_SUM, operators, faults: Faults::default(), job: None },
+            orders,
+        ))
     }
 
     /// Does what it is told, until there are no orders any more.
     fn serve(&mut self, orders: &Orders) -> Result<()> {
         loop {
             match orders.take() {
-                Some(Ok(Order::Job { job, operations, vector_seed })) => {
-                    if let Err(text) = self.begin(&job, operations, vector_seed) {
+                Some(Ok(Order::Job { job, operations, vector_seed, are_rounded })) => {
+                    if let Err(text) = self.begin(*job, operations, (vector_seed, are_rounded)) {
                         self.voice.say(&Event::Refused { order: "job".into(), text });
                     }
                 }
@@ -129,7 +141,14 @@ impl Host {
     }
 
     /// Takes up what a job has here: its worker, its server or both.
-    fn begin(&mut self, job: &fanin_control::JobAnnouncement, operations: Vec<Operations>, vector_seed: u64) -> Result<(), String> {
+    fn begin(
+        &mut self,
+        mut job: JobAnnouncement,
+        operations: Vec<Operations>,
+        (vector_seed, are_rounded): (u64, bool),
+    ) -> Result<(), String> {
+        self.operators.attach(&mut job, &self.faults)?;
+        let job = &job;
         let (number, rank, server) = (job.job, job.rank_of(self.node), job.server_at(self.node));
         if rank.is_none() && server.is_none() {
             return Err(format!("job {number} has neither a worker nor a server here"));
@@ -151,9 +170,10 @@ impl Host {
                 self.driver.set_fixed_point(fixed_point);
             }
             let (workers, payload_bytes) = (job.hosts.len() as u32, job.payload_bytes);
-            let vectors = VectorConfig { seed: vector_seed, scale: vectors::Scale::of(job) };
+            let vectors = VectorConfig { seed: vector_seed, scale: vectors::Scale::of(job), are_rounded };
             let sparsity = job.system.sparsity();
-            self.job = Some(Job { number, rank, workers, payload_bytes, operations, vectors, fixed_point, sparsity });
+            let reduces = job.kernel.clone().unwrap_or_else(|| self.op.into());
+            self.job = Some(Job { number, rank, workers, payload_bytes, operations, vectors, fixed_point, sparsity, reduces });
         }
         self.voice.say(&Event::JobReady { job: number, rank, server: server.is_some() });
         Ok(())
@@ -177,7 +197,7 @@ impl Host {
 }
 
 /// Whether a job's operations can be run.
-fn check(job: &fanin_control::JobAnnouncement, operations: &[Operations]) -> Result<(), String> {
+fn check(job: &JobAnnouncement, operations: &[Operations]) -> Result<(), String> {
     let workers = job.hosts.len() as u32;
     for operation in operations {
         let shares = u64::from(fanin_core::CollectiveKind::from(operation.call()).shares(workers));

@@ -9,7 +9,7 @@ use fanin_fabric::Fabric;
 use super::idle::Samples;
 use super::results::{DeathRecord, JobRecord, OperationRecord};
 use super::schedule::{Progress, plain};
-use super::workload::{Job, Workload};
+use super::workload::{Job, Values, Workload};
 use crate::host::messages::{OperationReport, Operations, Order};
 
 /// One operation, while it is gathered from the workers.
@@ -26,6 +26,7 @@ pub struct JobRun {
     announcement: JobAnnouncement,
     operations: Operations,
     vector_seed: u64,
+    are_rounded: bool,
     /// When it begins, counted from the beginning of the run.
     start: Duration,
     is_started: bool,
@@ -62,6 +63,7 @@ impl JobRun {
             announcement,
             operations,
             vector_seed: fanin_core::hash::derive(seed, number as u64),
+            are_rounded: common.values == Values::Rounded,
             start: plain(common.start.0),
             is_started: false,
             server,
@@ -106,7 +108,12 @@ impl JobRun {
 
     /// The order that makes a host a worker of it, its server or both.
     pub fn order(&self) -> Order {
-        Order::Job { job: Box::new(self.announcement.clone()), operations: vec![self.operations], vector_seed: self.vector_seed }
+        Order::Job {
+            job: Box::new(self.announcement.clone()),
+            operations: vec![self.operations],
+            vector_seed: self.vector_seed,
+            are_rounded: self.are_rounded,
+        }
     }
 
     fn rank(&self, host: NodeId) -> Option<usize> {

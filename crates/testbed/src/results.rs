@@ -1,5 +1,7 @@
 //! What came out of a run: everything for programs, and whether it is as the workload expects.
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 
 use super::series::SeriesRow;
@@ -97,6 +99,9 @@ pub struct OperationRecord {
     pub goodput_mbit_s: Option<f64>,
     /// Whether every element of every worker is right: the sum of the vectors of all, or of all but those that it lacks.
     pub exact: bool,
+    /// Of values whose sums are rounded: stands for all bits of the result, which are the same at all workers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bits: Option<String>,
     /// Ranks that the others went on without, as these say, in ascending order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub without: Vec<u32>,
@@ -211,7 +216,11 @@ impl JobRecord {
         let there: Vec<_> = operation.there().map(|(_, worker)| worker).collect();
         let times = there.iter().map(|worker| seconds(worker)).collect::<Option<Vec<f64>>>();
         let agrees = |worker: &OperationReport| worker.ok && worker.without == operation.without;
-        operation.exact = there.iter().all(|worker| worker.as_ref().is_some_and(agrees));
+        // Whatever the order of sums, all workers get the same.
+        let bits: BTreeSet<String> = there.iter().filter_map(|worker| worker.as_ref()?.bits.clone()).collect();
+        let exact = bits.len() <= 1 && there.iter().all(|worker| worker.as_ref().is_some_and(agrees));
+        operation.exact = exact;
+        operation.bits = bits.into_iter().next().filter(|_| exact);
         operation.seconds = times.and_then(|all| all.into_iter().reduce(f64::max));
         let bits = self.message_bytes as f64 * 8.0;
         operation.goodput_mbit_s = operation.seconds.filter(|seconds| *seconds > 0.0).map(|seconds| bits / seconds / 1e6);

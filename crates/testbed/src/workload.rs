@@ -13,10 +13,12 @@ mod words;
 use std::fs;
 use std::path::Path;
 
-use fanin_control::JobAnnouncement;
+use fanin_control::{JobAnnouncement, OperatorName};
 use fanin_core::{Duration, ElementOp};
 use fanin_fabric::Fabric;
+use fanin_operator::CustomOperator;
 use fanin_plan::aggregators::{self, Parts, give, own_keys};
+use fanin_plan::operators;
 use fanin_plan::read::{read, suggestion};
 use fanin_plan::schema::Element;
 use fanin_plan::system::read_system;
@@ -29,7 +31,7 @@ use serde::Deserialize;
 
 use crate::host::messages::KindName;
 
-pub use words::{Action, Hosts, Load, Outcome};
+pub use words::{Action, Hosts, Load, Outcome, Values};
 
 /// A workload, read and held against a fabric.
 #[derive(Clone, Debug)]
@@ -82,6 +84,7 @@ pub const JOB_KEYS: &[&str] = &[
     "collective",
     "element",
     "operator",
+    "values",
     "operations",
     "window",
     "reliable",
@@ -100,8 +103,10 @@ pub struct Job {
     pub common: JobKeys,
     /// The hosts of its workers, by rank.
     pub hosts: Vec<String>,
-    /// Element type and operator.
+    /// Element type and operator; sums, where the operator is one of the fabric's own.
     pub op: ElementOp,
+    /// The fabric's own operator that it names.
+    pub operator: Option<CustomOperator>,
 }
 
 impl Job {
@@ -124,6 +129,11 @@ impl Job {
             seed: Random::new(seed, Purpose::Systems, number as u64).bits(),
             hosts: nodes(&self.hosts),
             servers: nodes(&common.servers),
+            operator: self
+                .operator
+                .as_ref()
+                .map(|operator| OperatorName { name: common.operator.clone(), sha256: operator.digest().to_string() }),
+            kernel: self.operator.as_ref().map(|operator| operator.payload_op(&fanin_operator::Faults::default())),
         }
     }
 }
@@ -154,6 +164,9 @@ pub struct JobKeys {
     /// Operator.
     #[serde(default = "operator_default")]
     pub operator: String,
+    /// What elements are.
+    #[serde(default)]
+    pub values: Values,
     /// How many operations, one after the other.
     #[serde(default = "one")]
     pub operations: Count,
@@ -337,14 +350,27 @@ fn read_job(refuse: &Refuse<'_>, tree: &Tree, index: usize, fabric: &Fabric) -> 
     let system = read_system(refuse.file, &part(|key| key == "system" || !JOB_KEYS.contains(&key)), &base, JOB_KEYS)?;
     let common: JobKeys = read(refuse.file, &part(|key| key != "system" && JOB_KEYS.contains(&key)), &base)?;
     let path = |key: &str| format!("job[{index}].{key}");
-    let operator = common.operator.parse().map_err(|error| refuse.at(&path("operator"), format!("an operator ({error})")))?;
+    let own = own_operator(refuse, &path("operator"), &common, fabric)?;
+    let named = if own.is_some() { "sum" } else { common.operator.as_str() };
+    let operator = named.parse().map_err(|error| {
+        let others: Vec<&str> = fabric.operators().iter().map(|operator| operator.name.as_str()).collect();
+        let others = if others.is_empty() { String::new() } else { format!(", or one of the fabric's own: {}", others.join(", ")) };
+        refuse.at(&path("operator"), format!("an operator ({error}){others}"))
+    })?;
     let op = ElementOp::new(common.element.dtype(), operator)
         .map_err(|error| refuse.at(&path(if refuse.has(&path("operator")) { "operator" } else { "element" }), error))?;
     let hosts = match &common.hosts {
         Hosts::All => fabric.hosts().map(|host| fabric.name(host).to_string()).collect(),
         Hosts::Named(names) => names.clone(),
     };
-    Ok(Job { system, common, hosts, op })
+    Ok(Job { system, common, hosts, op, operator: own })
+}
+
+/// The fabric's own operator that a job names, tried for its elements.
+fn own_operator(refuse: &Refuse<'_>, path: &str, common: &JobKeys, fabric: &Fabric) -> Result<Option<CustomOperator>, PlanError> {
+    let Some(named) = fabric.operators().iter().find(|operator| operator.name == common.operator) else { return Ok(None) };
+    let loaded = operators::load(&named.file, common.element.dtype());
+    loaded.map(Some).map_err(|why| refuse.at(path, format!("{why} ({})", named.file.display())))
 }
 
 /// Gives every job what it has of the switches' aggregators.

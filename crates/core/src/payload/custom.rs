@@ -114,6 +114,29 @@ impl CustomOp {
     }
 }
 
+impl CustomOp {
+    /// Whether it can reduce the values of pairs ([`Pair`](super::Pair)), at several levels of aggregators: elements have 1, 2, 4 or 8 bytes, are
+    /// what is accumulated, and nothing is made of them at the end. That its first contribution is a copy is for others to see to.
+    pub fn reduces_pairs(&self) -> bool {
+        let layout = self.0.layout();
+        matches!(layout.element_bytes, 1 | 2 | 4 | 8) && !layout.is_beside() && !self.0.finishes()
+    }
+
+    /// The reduction of two elements as [`Pair::bits`](super::Pair::bits).
+    ///
+    /// # Errors
+    /// [`OpError::Unsupported`] where it [cannot](CustomOp::reduces_pairs) reduce pairs; [`OpError::Operator`].
+    pub fn reduce_bits(&mut self, a: u64, b: u64) -> Result<u64, OpError> {
+        if !self.reduces_pairs() {
+            return Err(OpError::Unsupported);
+        }
+        let width = self.0.layout().element_bytes;
+        let (mut accumulator, input) = (a.to_le_bytes(), b.to_le_bytes());
+        self.0.combine(&mut accumulator[..width], &input[..width])?;
+        Ok(u64::from_le_bytes(accumulator))
+    }
+}
+
 impl Clone for CustomOp {
     fn clone(&self) -> Self {
         CustomOp(self.0.fork())

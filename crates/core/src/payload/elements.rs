@@ -201,6 +201,20 @@ impl Payload for [u8] {
     fn element_op(op: &PayloadOp) -> Option<ElementOp> {
         op.built_in()
     }
+
+    fn reduces_pairs(op: &PayloadOp) -> bool {
+        match op {
+            PayloadOp::BuiltIn(_) => true,
+            PayloadOp::Custom(op) => op.reduces_pairs(),
+        }
+    }
+
+    fn reduce_bits(op: &mut PayloadOp, a: u64, b: u64) -> Result<u64, OpError> {
+        match op {
+            PayloadOp::BuiltIn(op) => op.reduce_bits(a, b),
+            PayloadOp::Custom(op) => op.reduce_bits(a, b),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -148,6 +148,32 @@ pub trait Payload: 'static {
         None
     }
 
+    /// Whether the operator can reduce the values of pairs ([`Pair`]): two at a time, in any number of steps.
+    #[inline]
+    fn reduces_pairs(op: &Self::Op) -> bool {
+        Self::element_op(op).is_some()
+    }
+
+    /// The reduction of two values that are given as [`Pair::bits`], by an operator that a job brings along; built-in ones are faster by
+    /// [`Payload::element_op`].
+    ///
+    /// # Errors
+    /// [`OpError::Operator`]; the job cannot go on then. [`OpError::Unsupported`] where there is no such operator.
+    fn reduce_bits(op: &mut Self::Op, a: u64, b: u64) -> Result<u64, OpError> {
+        Self::element_op(op).ok_or(OpError::Unsupported)?.reduce_bits(a, b)
+    }
+
+    /// Orders pairs by index and reduces those with the same one, in the order in which they are given.
+    ///
+    /// # Errors
+    /// As [`Payload::reduce_bits`].
+    fn merge_pairs(op: &mut Self::Op, pairs: &mut Vec<Pair>) -> Result<(), OpError> {
+        match Self::element_op(op) {
+            Some(op) => op.merge(pairs),
+            None => pairs::merge(pairs, |a, b| Self::reduce_bits(op, a, b)),
+        }
+    }
+
     /// The built-in operator on real elements; `None` where there are none, or a job brings its own operator along.
     #[inline]
     fn element_op(_op: &Self::Op) -> Option<ElementOp> {

@@ -163,16 +163,28 @@ impl ElementOp {
             return Ok(());
         }
         let reduce = self.of_bits().ok_or(OpError::Unsupported)?;
-        sort(pairs);
-        pairs.dedup_by(|next, kept| {
-            let is_same = next.index == kept.index;
-            if is_same {
-                kept.bits = reduce(kept.bits, next.bits);
-            }
-            is_same
-        });
-        Ok(())
+        merge(pairs, |a, b| Ok(reduce(a, b)))
     }
+}
+
+/// Orders pairs by index and reduces those with the same one, in the order in which they are given. After an error what is left of them means nothing.
+pub(super) fn merge(pairs: &mut Vec<Pair>, mut reduce: impl FnMut(u64, u64) -> Result<u64, OpError>) -> Result<(), OpError> {
+    if pairs.is_sorted_by(|a, b| a.index < b.index) {
+        return Ok(());
+    }
+    sort(pairs);
+    let mut failed = None;
+    pairs.dedup_by(|next, kept| {
+        let is_same = next.index == kept.index;
+        if is_same && failed.is_none() {
+            match reduce(kept.bits, next.bits) {
+                Ok(bits) => kept.bits = bits,
+                Err(error) => failed = Some(error),
+            }
+        }
+        is_same
+    });
+    failed.map_or(Ok(()), Err)
 }
 
 #[cfg(test)]

@@ -1,14 +1,16 @@
 //! Control connections of a switch of a fabric.
 
+use std::collections::BTreeMap;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use fanin_control::fabric::JobStatus;
 use fanin_control::{Decoder, FabricReply, FabricRequest, JobAnnouncement, MAGIC, SwitchHello, SwitchStatus, VERSION, encode};
 use fanin_core::{JobId, NodeId};
 use fanin_fabric::Fabric;
+use fanin_operator::Faults;
 use fanin_runtime::fabric::{FabricRemote, FabricStatus};
 use fanin_systems::AnyNode;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -19,6 +21,7 @@ use tokio::time::timeout;
 
 use super::memory::Memory;
 use super::nodes::{port_status, reasons};
+use super::operators::Operators;
 use crate::accept::{ACCEPT_PAUSE, EMFILE, ENFILE};
 
 /// Connections at once; beyond that, the one that has asked nothing for longest makes room.
@@ -43,6 +46,9 @@ pub(crate) struct Control {
     /// Jobs at once, and their memory.
     pub(crate) jobs_max: usize,
     pub(super) memory: Memory,
+    pub(super) operators: Operators,
+    /// Why operators of jobs have failed, by job.
+    pub(super) faults: Mutex<BTreeMap<u16, Faults>>,
 }
 
 impl Control {
@@ -127,8 +133,15 @@ impl Control {
         }
     }
 
-    async fn announce(&self, job: JobAnnouncement) -> FabricReply {
+    async fn announce(&self, mut job: JobAnnouncement) -> FabricReply {
         let number = job.job;
+        if job.operator.is_some() {
+            let faults = Faults::default();
+            if let Err(text) = self.operators.attach(&mut job, &faults) {
+                return FabricReply::Refused { text };
+            }
+            self.faults().insert(number, faults);
+        }
         let running = self.look().await.map_or(0, |status| status.jobs.len());
         if running >= self.jobs_max {
             return FabricReply::Refused { text: format!("{running} jobs run here, and no more may (--jobs-max)") };
@@ -189,7 +202,14 @@ impl Control {
         }
     }
 
+    fn faults(&self) -> MutexGuard<'_, BTreeMap<u16, Faults>> {
+        self.faults.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     async fn end(&self, job: u16) -> FabricReply {
+        if let Some(fault) = self.faults().remove(&job).as_ref().and_then(Faults::first) {
+            tracing::error!(job, fault, "the job's operator has failed");
+        }
         let (tell, told) = oneshot::channel();
         self.remote.end(
             JobId(job),

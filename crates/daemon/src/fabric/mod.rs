@@ -6,6 +6,7 @@
 //! | `service` | [`FabricDaemon`]: start, stop |
 //! | `control` | control connections: jobs begin and end, and how are things |
 //! | `client` | the other side of one, for testbeds: [`FabricClient`] |
+//! | `operators` | operators of the fabric's file: [`Operators`] |
 //! | `memory` | what jobs take of a switch's memory |
 //! | `metrics` | what is measured, and under which names |
 
@@ -14,8 +15,10 @@ mod control;
 mod memory;
 mod metrics;
 mod nodes;
+mod operators;
 mod service;
 
 pub use client::{FabricClient, FabricClientError};
 pub use nodes::{driver_config, node_config, port_status, reasons};
+pub use operators::Operators;
 pub use service::{FabricDaemon, FabricDaemonConfig, FabricDaemonHandle};

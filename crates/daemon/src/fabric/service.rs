@@ -2,8 +2,8 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
 use fanin_control::JobsConfig;
@@ -19,6 +19,7 @@ use super::control::Control;
 use super::memory::Memory;
 use super::metrics::render;
 use super::nodes::{driver_config, node_config};
+use super::operators::Operators;
 use crate::daemon::{StartError, listen};
 use crate::http::{Http, well_until};
 
@@ -58,6 +59,7 @@ impl FabricDaemon {
     /// [`StartError`] with the address and the kernel's reason.
     pub fn start(config: FabricDaemonConfig) -> Result<FabricDaemonHandle, StartError> {
         let FabricDaemonConfig { fabric, node, http, faults, jobs_max, memory_bytes_max } = config;
+        let operators = Operators::load(&fabric).map_err(|why| io::Error::new(io::ErrorKind::InvalidInput, why))?;
         let address = fabric.node(node).address;
         let control = listen("control connections", address)?;
         let http = http.map(|address| listen("HTTP", address)).transpose()?;
@@ -73,7 +75,7 @@ impl FabricDaemon {
         let (remote, waker) = (switch.remote(), switch.waker());
         let instance = u64::from(fanin_runtime::clock::fresh_epoch());
         let memory = Memory::new(memory_bytes_max);
-        let service = Control { fabric: Arc::new(fabric), node, remote, instance, jobs_max, memory };
+        let service = Control { fabric: Arc::new(fabric), node, remote, instance, jobs_max, memory, operators, faults: Mutex::default() };
         let stop = Arc::new(AtomicBool::new(false));
         let told = stop.clone();
         let loop_thread = thread::Builder::new().name("fanin-fabric".into()).spawn(move || {

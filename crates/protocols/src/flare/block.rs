@@ -4,7 +4,8 @@ use fanin_core::IndexCoding;
 use fanin_wire::flare::Part;
 
 use super::children::Children;
-use super::storage::{Packet, Pair, Storage};
+use super::packing::{Packet, Pair};
+use super::storage::Storage;
 use crate::shared::arrivals::PacketError;
 
 /// The sum of a block's pairs at a switch, while packets of its children come.
@@ -33,7 +34,7 @@ pub enum Taken {
 pub enum Refused {
     /// It contradicts other packets of its child.
     Packet(PacketError),
-    /// It does not have as many pairs as its header says.
+    /// It does not have as many pairs as its header says, or its child has sent more than a block has indices where each comes once.
     Count,
     /// An index is outside of the block.
     Index,
@@ -64,24 +65,28 @@ impl<V: Copy + Default> SparseBlock<V> {
         if pairs.clone().any(|pair| u32::from(pair.index) >= self.range) {
             return Err(Refused::Index);
         }
+        if !self.storage.has_room(child, pairs.len()) {
+            return Err(Refused::Count);
+        }
         let new = self.children.take(child, u32::from(part.number), u32::from(part.packets)).map_err(Refused::Packet)?;
         if !new {
             return Ok(Taken::Repeated);
         }
         for pair in pairs {
-            self.storage.add(pair, &mut combine, &mut send);
+            self.storage.add(child, pair, &mut combine, &mut send);
         }
         if !self.children.are_done() {
             return Ok(Taken::Added);
         }
+        self.storage.add_up(&mut combine);
         self.storage.flush(&mut send);
         self.children.clear();
         Ok(Taken::Completed)
     }
 
     /// Adds pairs whether they have come before or not: a bug, for those who look for it.
-    pub(super) fn add_anyway(&mut self, pairs: impl Iterator<Item = Pair<V>>, mut combine: impl FnMut(&mut V, V)) {
-        pairs.for_each(|pair| self.storage.add(pair, &mut combine, &mut |_| {}));
+    pub(super) fn add_anyway(&mut self, child: u32, pairs: impl Iterator<Item = Pair<V>>, mut combine: impl FnMut(&mut V, V)) {
+        pairs.for_each(|pair| self.storage.add(child, pair, &mut combine, &mut |_| {}));
     }
 
     /// Whether all packets of a child are in the sum.

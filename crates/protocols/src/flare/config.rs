@@ -3,6 +3,7 @@
 use fanin_core::{Duration, JobId, NodeId, PairCut, PairFormat, PortId, Rank};
 use fanin_wire::flare::INDEX_BYTES;
 
+use super::ordered::Ordered;
 use super::storage::{Array, Storage, Table, union_density};
 use crate::shared::reliability::Reliability;
 use crate::shared::trees::TreeRole;
@@ -61,6 +62,8 @@ pub enum StorageKind {
         /// Whether the next slot is tried too.
         probes: bool,
     },
+    /// What each child has sent, added up in the order of children (`flare 4.3`): the bits of a sum do not depend on whose packets come first.
+    Ordered,
 }
 
 impl StorageKind {
@@ -71,9 +74,10 @@ impl StorageKind {
         if slots < blocks.range && expected <= f64::from(slots) / 2.0 { StorageKind::Table { slots, probes } } else { StorageKind::Array }
     }
 
-    /// Memory for one block.
-    pub(super) fn storage(self, blocks: &Blocks) -> Storage<u64> {
+    /// Memory for one block of so many children.
+    pub(super) fn storage(self, blocks: &Blocks, children: u32) -> Storage<u64> {
         match self {
+            StorageKind::Ordered => Storage::Ordered(Ordered::cut(children, blocks.range, blocks.cut())),
             StorageKind::Array => Storage::Array(Array::cut(blocks.range, blocks.cut())),
             StorageKind::Table { slots, probes } => Storage::Table(Table::cut(slots, probes, blocks.cut())),
         }

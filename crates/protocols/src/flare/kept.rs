@@ -3,7 +3,7 @@
 use fanin_core::{IndexCoding, Pair as CorePair, PairFormat};
 use fanin_wire::flare::Part;
 
-use super::storage::Packet;
+use super::packing::Packet;
 use crate::shared::arrivals::{Arrivals, PacketError};
 
 /// Where a packet lies.

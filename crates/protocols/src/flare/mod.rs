@@ -6,6 +6,7 @@
 //! | `flare 2`, packets | [`FlareHeader`](fanin_wire::flare::FlareHeader), [`packets`] |
 //! | `flare 5`, sums that become dense: packets name indices as is shortest | [`Blocks::shortest`], [`IndexCoding`](fanin_core::IndexCoding) |
 //! | `flare 4.3`, sums of dense blocks in a fixed order | [`FixedOrderTree`], [`TreeBuffers`] |
+//! | `flare 4.3`, sums of sparse blocks in that order | [`Ordered`] |
 //! | `flare 4.4`, array storage | [`Array`] |
 //! | `flare 4.5`, hash storage and spill | [`Table`] |
 //! | `flare 4.6`, a block is complete when each child's last packet has said how many there are, and all of them have come | [`Children`] |
@@ -40,6 +41,11 @@
 //! has of both would not add up. Packets say which making they are of; a parent that has some of another one, but not all, sums the block anew
 //! itself, from everybody's packets ([`Event::BegunAnew`](fanin_core::Event::BegunAnew)); one that has all of them needs none of the new ones.
 //!
+//! ## Operators
+//! Values are combined by whatever the job reduces by, also by an operator that it brings along
+//! ([`Payload::reduce_bits`](fanin_core::Payload::reduce_bits)). Where that fails, the switch rejects the block to all its children, whose workers
+//! give up the operation; workers elsewhere do when nothing has come for their patience.
+//!
 //! Zero is a value as any other: places have valid bits, and a sum that cancels out is delivered (P1).
 //!
 //! ## Loss (`flare 4.9`, which the paper leaves out)
@@ -59,6 +65,8 @@ mod block;
 mod children;
 mod config;
 mod kept;
+mod ordered;
+mod packing;
 mod planted;
 mod storage;
 mod switch;
@@ -69,8 +77,10 @@ pub use crate::shared::fixed_order::{FixedOrderTree, NotPlaced, Placed, TreeBuff
 pub use block::{Refused, SparseBlock, Taken, packets};
 pub use children::Children;
 pub use config::{Blocks, FlareSwitchConfig, FlareWorkerConfig, RANGE_MAX, StorageKind, WINDOW_MAX};
+pub use ordered::Ordered;
+pub use packing::{Packet, Pair};
 #[cfg(feature = "planted-bugs")]
 pub use planted::Planted;
-pub use storage::{Array, Packet, Pair, Storage, Table, union_density};
+pub use storage::{Array, Storage, Table, union_density};
 pub use switch::FlareSwitch;
 pub use worker::FlareWorker;

@@ -1,79 +1,13 @@
 //! Where a switch keeps the sums of a block's pairs until the block is complete.
 
-use fanin_core::{Extent, IndexCoding, PairCut, PairFormat};
-use fanin_wire::flare::INDEX_BYTES;
+use fanin_core::PairCut;
 
-/// A value at an index within a block.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Pair<V> {
-    /// From 0 up to the block's range.
-    pub index: u16,
-    /// The value.
-    pub value: V,
-}
-
-/// A packet to be sent.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Packet<'a, V> {
-    /// Its number among those of this block.
-    pub number: u32,
-    /// What it carries.
-    pub pairs: &'a [Pair<V>],
-    /// In the last one how many there are, 0 in all others.
-    pub packets: u32,
-    /// How it names their indices.
-    pub coding: IndexCoding,
-}
+use super::ordered::Ordered;
+use super::packing::{Packet, Packing, Pair, of_pairs};
 
 /// The density of the sum of so many vectors whose indices have nothing to do with each other: 1 - (1 - density)^children (`flare 5`).
 pub fn union_density(density: f64, children: u32) -> f64 {
     1.0 - libm::pow(1.0 - density, f64::from(children))
-}
-
-/// Packets of so many pairs, each with its index.
-fn of_pairs(capacity: usize) -> PairCut {
-    // How long a value is does not matter where all pairs are as long.
-    PairCut { format: PairFormat { index_bytes: INDEX_BYTES, value_bytes: 4 }, capacity: capacity as u32, shortest: false }
-}
-
-/// Pairs that go into packets, as many as one takes.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-struct Packing<V> {
-    pairs: Vec<Pair<V>>,
-    extent: Extent,
-    cut: PairCut,
-    sent: u32,
-}
-
-impl<V: Copy> Packing<V> {
-    fn new(cut: PairCut) -> Self {
-        Packing { pairs: Vec::with_capacity(cut.capacity as usize), extent: Extent::default(), cut, sent: 0 }
-    }
-
-    /// Adds a pair; sends what is there first if it does not fit beside that.
-    #[inline]
-    fn push(&mut self, pair: Pair<V>, send: &mut impl FnMut(Packet<'_, V>)) {
-        let mut extent = self.extent.with(u32::from(pair.index));
-        if !self.cut.takes(extent) {
-            send(self.packet(0));
-            self.sent += 1;
-            self.pairs.clear();
-            extent = Extent::default().with(u32::from(pair.index));
-        }
-        self.extent = extent;
-        self.pairs.push(pair);
-    }
-
-    /// Sends the last packet, which may be empty where nothing was there at all.
-    fn finish(&mut self, send: &mut impl FnMut(Packet<'_, V>)) {
-        send(self.packet(self.sent + 1));
-        self.pairs.clear();
-        (self.extent, self.sent) = (Extent::default(), 0);
-    }
-
-    fn packet(&self, packets: u32) -> Packet<'_, V> {
-        Packet { number: self.sent, pairs: &self.pairs, packets, coding: self.cut.coding(self.extent) }
-    }
 }
 
 /// Which places of a storage hold something: zero is a value like any other (`flare P1`).
@@ -203,22 +137,40 @@ impl<V: Copy + Default> Table<V> {
     }
 }
 
-/// One of the two.
+/// One of the three.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Storage<V> {
     /// A value for each index.
     Array(Array<V>),
     /// A hash table.
     Table(Table<V>),
+    /// What each child has sent, until all have: sums in a fixed order.
+    Ordered(Ordered<V>),
 }
 
 impl<V: Copy + Default> Storage<V> {
-    /// Takes a pair in, whose index is in the range.
+    /// Takes a child's pair in, whose index is in the range.
     #[inline]
-    pub fn add(&mut self, pair: Pair<V>, combine: &mut impl FnMut(&mut V, V), send: &mut impl FnMut(Packet<'_, V>)) {
+    pub fn add(&mut self, child: u32, pair: Pair<V>, combine: &mut impl FnMut(&mut V, V), send: &mut impl FnMut(Packet<'_, V>)) {
         match self {
             Storage::Array(array) => array.add(pair, combine),
             Storage::Table(table) => table.add(pair, combine, send),
+            Storage::Ordered(ordered) => ordered.add(child, pair),
+        }
+    }
+
+    /// Whether a child may have so many pairs more.
+    pub fn has_room(&self, child: u32, pairs: usize) -> bool {
+        match self {
+            Storage::Array(_) | Storage::Table(_) => true,
+            Storage::Ordered(ordered) => ordered.has_room(child, pairs),
+        }
+    }
+
+    /// All children have sent everything: what was kept of each is added up.
+    pub fn add_up(&mut self, combine: &mut impl FnMut(&mut V, V)) {
+        if let Storage::Ordered(ordered) = self {
+            ordered.add_up(combine);
         }
     }
 
@@ -227,6 +179,7 @@ impl<V: Copy + Default> Storage<V> {
         match self {
             Storage::Array(array) => array.flush(send),
             Storage::Table(table) => table.flush(send),
+            Storage::Ordered(ordered) => ordered.flush(send),
         }
     }
 
@@ -235,6 +188,7 @@ impl<V: Copy + Default> Storage<V> {
         match self {
             Storage::Array(array) => array.valid.count(),
             Storage::Table(table) => table.valid.count(),
+            Storage::Ordered(ordered) => ordered.len(),
         }
     }
 
@@ -249,6 +203,7 @@ impl<V: Copy + Default> Storage<V> {
         match self {
             Storage::Array(Array { values, packing, .. }) => values.len() as u32 * value_bytes + packing.cut.capacity * pair,
             Storage::Table(Table { slots, spill, .. }) => (slots.len() as u32 + spill.cut.capacity) * pair,
+            Storage::Ordered(ordered) => ordered.bytes(value_bytes),
         }
     }
 
@@ -257,13 +212,14 @@ impl<V: Copy + Default> Storage<V> {
         match self {
             Storage::Array(array) => array.values.len() as u32,
             Storage::Table(table) => table.slots.len() as u32,
+            Storage::Ordered(ordered) => ordered.places(),
         }
     }
 
     /// Pairs that were spilled since it was made.
     pub fn spilled(&self) -> u64 {
         match self {
-            Storage::Array(_) => 0,
+            Storage::Array(_) | Storage::Ordered(_) => 0,
             Storage::Table(table) => table.spilled,
         }
     }
@@ -286,7 +242,7 @@ mod tests {
 
     fn add(storage: &mut Storage<i64>, pairs: &[(u16, i64)]) {
         for &(index, value) in pairs {
-            storage.add(Pair { index, value }, &mut |sum, value| *sum += value, &mut |_| panic!("nothing is spilled here"));
+            storage.add(0, Pair { index, value }, &mut |sum, value| *sum += value, &mut |_| panic!("nothing is spilled here"));
         }
     }
 
@@ -305,7 +261,7 @@ mod tests {
         let mut table = Storage::Table(Table::new(4, false, 8));
         add(&mut table, &[(1, 5), (1, -5)]);
         let mut spilled = 0;
-        table.add(Pair { index: 5, value: 9 }, &mut |sum, value| *sum += value, &mut |_| spilled += 1);
+        table.add(0, Pair { index: 5, value: 9 }, &mut |sum, value| *sum += value, &mut |_| spilled += 1);
         assert_eq!((table.len(), table.spilled(), spilled), (1, 1, 0));
         assert_eq!(flushed(&mut table), [(0, vec![(5, 9), (1, 0)], 1)]);
     }
@@ -315,7 +271,7 @@ mod tests {
         let mut table: Storage<i64> = Storage::Table(Table::new(1, false, 2));
         let mut early = Vec::new();
         for index in 0..4 {
-            table.add(Pair { index, value: 1 }, &mut |sum, value| *sum += value, &mut |packet: Packet<'_, i64>| {
+            table.add(0, Pair { index, value: 1 }, &mut |sum, value| *sum += value, &mut |packet: Packet<'_, i64>| {
                 early.push((packet.number, packet.pairs.len(), packet.packets));
             });
         }
@@ -352,7 +308,7 @@ mod tests {
                     draw += 1;
                 }
                 for index in chosen {
-                    table.add(Pair { index, value: 1i64 }, &mut |sum, value| *sum += value, &mut |_| {});
+                    table.add(0, Pair { index, value: 1i64 }, &mut |sum, value| *sum += value, &mut |_| {});
                 }
                 spilled += table.spilled() as f64 / f64::from(distinct) / 50.0;
             }

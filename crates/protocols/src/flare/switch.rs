@@ -14,8 +14,8 @@ use fanin_wire::flare::{FlareBlock, FlareHeader, Part};
 use super::block::{SparseBlock, Taken};
 use super::config::{FlareSwitchConfig, StorageKind};
 use super::kept::Kept;
+use super::packing::{Packet, Pair};
 use super::planted::Planted;
-use super::storage::{Packet, Pair};
 use crate::shared::rtt::rebased;
 use crate::shared::serial::newer;
 use crate::shared::state::node_state;
@@ -130,7 +130,11 @@ impl<P: Payload + ?Sized> FlareSwitch<P> {
         let slot = || Slot {
             at: FlareBlock { number: 0, operation: 0 },
             state: State::Empty,
-            sum: SparseBlock::new(config.storage.storage(&config.blocks), children.len() as u32, config.blocks.range),
+            sum: SparseBlock::new(
+                config.storage.storage(&config.blocks, children.len() as u32),
+                children.len() as u32,
+                config.blocks.range,
+            ),
             makings: vec![0; children.len()].into(),
             told: vec![0; children.len()].into(),
             making: 0,
@@ -237,7 +241,7 @@ impl<P: Payload + ?Sized> FlareSwitch<P> {
     fn makes_sense(&self, packet: &Contribution<'_>) -> bool {
         let blocks = &self.config.blocks;
         let Part { count, coding, .. } = packet.part;
-        self.op.is_some() && coding.is_within(blocks.format(), packet.bytes, usize::from(count), blocks.range)
+        P::reduces_pairs(&self.config.op) && coding.is_within(blocks.format(), packet.bytes, usize::from(count), blocks.range)
     }
 
     /// A block's first packet takes the slot. Everybody has the sum of the block that it had ("Exactly once"), also where this switch does not:
@@ -306,29 +310,36 @@ impl<P: Payload + ?Sized> FlareSwitch<P> {
         // Those of a run or a bitmap count on from their first one, perhaps beyond 16 bits; the last one is the highest.
         let below = |pair: &CorePair| pair.index < self.config.blocks.range;
         let fits = part.coding.unpack(format, packet.bytes, usize::from(part.count), &mut unpacked) && unpacked.last().is_none_or(below);
-        let Some(reduce) = self.op.and_then(ElementOp::of_bits).filter(|_| fits) else {
+        if !fits {
             return self.reject(port, packet.at, tx);
-        };
+        }
         // Indices have 16 bits.
         let pairs = unpacked.iter().map(|pair| Pair { index: pair.index as u16, value: pair.bits });
         let Slot { sum, up, down, .. } = &mut self.slots[place];
         let to = if is_root { down } else { up };
         let before = to.len();
-        let combine = |sum: &mut u64, value: u64| *sum = reduce(*sum, value);
+        let (built_in, op, mut failed) = (self.op.and_then(ElementOp::of_bits), &mut self.config.op, false);
+        let mut combine = |sum: &mut u64, value: u64| match built_in {
+            Some(reduce) => *sum = reduce(*sum, value),
+            None => P::reduce_bits(op, *sum, value).map_or_else(|_| failed = true, |bits| *sum = bits),
+        };
         let mut spilled = 0;
         let send = |packet: Packet<'_, u64>| {
             spilled += u32::from(packet.packets == 0);
             let lost = Packet { pairs: &[], coding: IndexCoding::Pairs, ..packet };
             to.push(if planted.loses_spill() && packet.packets == 0 { &lost } else { &packet }, format);
         };
-        let taken = sum.on_packet(u32::from(child), part, pairs.clone(), combine, send);
+        let taken = sum.on_packet(u32::from(child), part, pairs.clone(), &mut combine, send);
         if planted.ignores_numbers() && taken == Ok(Taken::Repeated) {
-            sum.add_anyway(pairs, combine);
+            sum.add_anyway(u32::from(child), pairs, combine);
         }
         (0..spilled).for_each(|_| tx.note(Event::Counted(Tally::Spill)));
         // Only its memory is kept.
         unpacked.clear();
         self.scratch = unpacked;
+        if failed {
+            return self.on_operator_failed(packet.at, tx);
+        }
         match taken {
             Ok(Taken::Completed) => {
                 tx.note(Event::Scanned { places: self.slots[place].sum.storage().places() });
@@ -340,6 +351,13 @@ impl<P: Payload + ?Sized> FlareSwitch<P> {
             Err(_) => return self.reject(port, packet.at, tx),
         }
         self.say_what_is_missing(now, (place, child), packet, tx);
+    }
+
+    /// The job's own operator has failed, and always will from now on: nobody below can go on.
+    #[cold]
+    fn on_operator_failed<T: Tx<FlareHeader, P>>(&mut self, at: FlareBlock, tx: &mut T) {
+        drop_packet(tx, DropReason::Mismatch);
+        tx.send(Egress::Ports(&self.all), &FlareHeader::Rejected { at }, Body::Empty);
     }
 
     /// All packets of all children are in the sum.

@@ -4,8 +4,8 @@ use std::marker::PhantomData;
 
 use fanin_core::hash::mix;
 use fanin_core::{
-    Body, Collective, DropReason, Egress, ElementOp, Event, FailureReason, Gauge, IndexCoding, Ingress, Instant, Node, OperationId,
-    Outcome, Pair, Payload, Piece, RetransmitReason, Suspect, Tx, Worker,
+    Body, Collective, DropReason, Egress, Event, FailureReason, Gauge, IndexCoding, Ingress, Instant, Node, OperationId, Outcome, Pair,
+    Payload, Piece, RetransmitReason, Suspect, Tx, Worker,
 };
 use fanin_wire::flare::{FlareBlock, FlareHeader, Part};
 
@@ -40,7 +40,6 @@ struct Flight {
 /// A worker of a sparse allreduce.
 pub struct FlareWorker<P: Payload + ?Sized> {
     config: FlareWorkerConfig<P::Op>,
-    op: Option<ElementOp>,
     ledger: Ledger,
     /// What packets of the running operation carry.
     digest: u32,
@@ -69,7 +68,6 @@ pub struct FlareWorker<P: Payload + ?Sized> {
 
 node_state!(FlareWorker {
     config,
-    op,
     ledger,
     digest,
     base,
@@ -108,7 +106,6 @@ impl<P: Payload + ?Sized> FlareWorker<P> {
             pairs: Vec::new(),
         };
         FlareWorker {
-            op: P::element_op(&config.op),
             ledger: Ledger::new(config.job),
             digest: 0,
             base: 0,
@@ -377,7 +374,7 @@ impl<P: Payload + ?Sized> FlareWorker<P> {
     fn take_sum<T: Tx<FlareHeader, P>>(&mut self, now: Instant, place: usize, piece: Piece, tx: &mut T) {
         let flight = &mut self.flights[place];
         // Packets may have come in any order, and what a table at the root has spilled comes apart from its slot.
-        let merged = self.op.is_some_and(|op| op.merge(&mut flight.pairs).is_ok());
+        let merged = P::merge_pairs(&mut self.config.op, &mut flight.pairs).is_ok();
         if !merged || tx.deliver_pairs(piece, &flight.pairs).is_err() {
             return self.refuse(piece.index, tx);
         }
@@ -518,7 +515,7 @@ impl<P: Payload + ?Sized> Node<P> for FlareWorker<P> {
 impl<P: Payload + ?Sized> Worker<P> for FlareWorker<P> {
     fn submit<T: Tx<FlareHeader, P>>(&mut self, now: Instant, collective: Collective, tx: &mut T) {
         let blocks = u32::try_from(collective.elements.div_ceil(u64::from(self.config.blocks.range)));
-        let Some(blocks) = blocks.ok().filter(|_| self.op.is_some()) else {
+        let Some(blocks) = blocks.ok().filter(|_| P::reduces_pairs(&self.config.op)) else {
             return self.ledger.refuse(collective.operation);
         };
         if !self.ledger.begin(collective) {

@@ -60,6 +60,8 @@ pub(super) struct Channel {
     /// What the host needs before each step.
     pub gate: StepGate,
     window: CongestionWindow,
+    /// Who is told of marks that others have seen soon sends as fast as before again.
+    pub comes_back_quickly: bool,
     first_window: (u32, bool),
     capacity: u32,
     /// The last packet that was sent did not ask for an acknowledgement.
@@ -82,6 +84,7 @@ impl Channel {
             received: ReceiveWindow::new(capacity),
             gate: StepGate::none(),
             window: CongestionWindow::new(first_window.0, first_window.1),
+            comes_back_quickly: false,
             first_window,
             capacity,
             unasked: false,
@@ -228,7 +231,7 @@ impl Channel {
         if !newer(self.told_until, number) && newer(self.sent.next(), number) {
             self.told_until = self.sent.next();
             self.window.use_of(self.sent.under_way());
-            self.window.ease();
+            self.window.ease(self.comes_back_quickly);
         }
     }
 

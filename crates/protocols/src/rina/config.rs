@@ -27,6 +27,28 @@ pub struct RinaRack {
     pub ranks: Vec<Rank>,
 }
 
+/// How long the partitions of a vector are.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Partitions {
+    /// All the same (`rina 1`).
+    #[default]
+    Equal,
+    /// Those that begin at a rack that its switch sums are twice as long as those that begin at a worker by itself. A head gets all of a vector twice, but
+    /// for its own partition once, and a worker by itself for the next one once, too: so all heads get the same.
+    Balanced,
+}
+
+/// When an agent sends the results of its partition.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Results {
+    /// When no gradient and no sum waits (`rina 4.3`: "AllGather starts from zero", P11).
+    #[default]
+    Last,
+    /// Before these. Links to its rack's other workers carry nothing while there are sums, and each needs all of the vector's results afterwards: so
+    /// they are what is waited for where most racks are summed by their switches.
+    First,
+}
+
 /// Who takes part and where; the same at all workers.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct RinaLayout {
@@ -36,6 +58,10 @@ pub struct RinaLayout {
     pub racks: Vec<RinaRack>,
     /// The ranks in the order in which the ring visits them.
     pub order: Vec<Rank>,
+    /// How long partitions are.
+    pub partitions: Partitions,
+    /// When agents send results.
+    pub results: Results,
     /// Ranks by their hosts, in ascending order of these.
     by_node: Vec<(NodeId, Rank)>,
 }
@@ -53,7 +79,13 @@ impl RinaLayout {
         assert!(racks.iter().all(fits), "at most 48 workers at a switch that aggregates");
         let mut by_node: Vec<(NodeId, Rank)> = members.iter().zip(0..).map(|(member, rank)| (member.node, Rank(rank))).collect();
         by_node.sort_unstable();
-        RinaLayout { members, racks, order, by_node }
+        RinaLayout { members, racks, order, partitions: Partitions::default(), results: Results::default(), by_node }
+    }
+
+    /// With partitions of these lengths, and results sent then.
+    pub fn with(mut self, partitions: Partitions, results: Results) -> Self {
+        (self.partitions, self.results) = (partitions, results);
+        self
     }
 
     /// Number of workers.

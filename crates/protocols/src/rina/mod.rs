@@ -83,7 +83,7 @@ mod switch;
 mod view;
 mod worker;
 
-pub use config::{RinaLayout, RinaMember, RinaRack, RinaSwitchConfig, RinaWorkerConfig};
+pub use config::{Partitions, Results, RinaLayout, RinaMember, RinaRack, RinaSwitchConfig, RinaWorkerConfig};
 #[cfg(feature = "planted-bugs")]
 pub use planted::Planted;
 pub use switch::RinaSwitch;

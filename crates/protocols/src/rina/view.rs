@@ -4,7 +4,7 @@
 use fanin_core::hash::mix;
 use fanin_core::{Address, NodeId, Rank};
 
-use super::config::RinaLayout;
+use super::config::{Partitions, RinaLayout};
 
 /// A rack that its switch sums, or a worker by itself.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -189,6 +189,13 @@ impl View {
         // A worker by itself keeps the sum of all; a switch sends it to where the partition began.
         let holder = if self.groups[last as usize].switch.is_some() { partition } else { last };
         (holder + 2 * groups - 1 - self.place) % groups
+    }
+
+    /// The places of groups whose partitions are twice as long as those of the others, in order; none where all are alike.
+    pub(super) fn doubles(&self, partitions: Partitions) -> Vec<u32> {
+        let is_mixed = self.groups.iter().any(|group| group.switch.is_none());
+        let racks = (0..).zip(&self.groups).filter(|(_, group)| group.switch.is_some()).map(|(place, _)| place);
+        if partitions == Partitions::Balanced && is_mixed { racks.collect() } else { Vec::new() }
     }
 
     /// How many groups have added theirs to a sum that the group before sends: s + 1 for the step s = g - p mod G (`rina 4.1`).

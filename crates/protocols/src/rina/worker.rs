@@ -15,7 +15,7 @@ use fanin_wire::rina::{Item, Members, RinaHeader};
 use fanin_wire::ring::AckMask;
 
 use super::channel::{AckWord, Channel, Hop};
-use super::config::RinaWorkerConfig;
+use super::config::{Results, RinaWorkerConfig};
 use super::cut::Cut;
 use super::planted::Planted;
 use super::view::View;
@@ -221,7 +221,8 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
     pub(super) fn restart<T: Tx<RinaHeader, P>>(&mut self, now: Instant, tx: &mut T) {
         let Some(collective) = self.ledger.running().copied() else { return };
         let groups = self.view.group_count();
-        let Some(cut) = Cut::new(collective.operation, collective.elements, groups, self.config.block_elements) else {
+        let whole = (collective.operation, collective.elements);
+        let Some(cut) = Cut::balanced(whole, groups, self.view.doubles(self.config.layout.partitions), self.config.block_elements) else {
             // It could be numbered with the job's first groups, and fewer elements than that do not make more packets.
             return self.fail(Suspect::Rank(self.config.rank), FailureReason::Mismatch, tx);
         };
@@ -240,6 +241,7 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
         self.is_known = false;
         self.scatter.restart();
         self.gather.restart();
+        self.gather.comes_back_quickly = self.config.layout.results == Results::First;
         self.scatter.gate.begin(collective.operation);
         self.gather.gate.begin(collective.operation);
         let (epoch, operation) = (self.view.epoch(), self.run.operation);
@@ -284,6 +286,10 @@ impl<P: Payload + ?Sized> RinaWorker<P> {
     pub(super) fn pump<T: Tx<RinaHeader, P>>(&mut self, now: Instant, tx: &mut T) {
         if self.ledger.running().is_none() || !self.members.goes {
             return;
+        }
+        // Until sums are over, links to the workers of an agent's rack have nothing to carry but its results.
+        if self.config.layout.results == Results::First && self.view.own().switch.is_some() {
+            self.pump_gather(now, tx);
         }
         self.pump_pulls(tx);
         self.pump_scatter(now, tx);

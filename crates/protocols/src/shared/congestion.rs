@@ -65,10 +65,12 @@ impl CongestionWindow {
     }
 
     /// What goes on past the next group was marked. How much of it is there the window does not say, only how fast it goes there: an eighth
-    /// slower. Half as fast, the queue would be empty long before the window has grown again.
-    pub(crate) fn ease(&mut self) {
+    /// slower. Half as fast, the queue would be empty long before the window has grown again. Where that is to be soon, the window doubles until it is as
+    /// large as it was.
+    pub(crate) fn ease(&mut self, is_soon_back: bool) {
+        let before = self.size;
         self.size = (self.size - self.size / 8).max(PACKET);
-        self.slow_until = self.size;
+        self.slow_until = if is_soon_back { before } else { self.size };
     }
 
     /// Something was marked, or nothing came back in time: half the window, once a round trip.
@@ -145,6 +147,18 @@ mod tests {
         window.use_of(16);
         window.shrink(at, shortest);
         assert_eq!(window.packets(), 8, "half of what is under way");
+    }
+
+    #[test]
+    fn who_is_told_of_a_mark_may_come_back_quickly() {
+        let after_a_round_trip = |is_soon_back: bool| {
+            let mut window = CongestionWindow::new(64, false);
+            window.ease(is_soon_back);
+            assert_eq!(window.packets(), 56, "an eighth slower");
+            (0..8).for_each(|_| window.grow(1, 1_000));
+            window.packets()
+        };
+        assert_eq!((after_a_round_trip(true), after_a_round_trip(false)), (64, 56));
     }
 
     #[test]

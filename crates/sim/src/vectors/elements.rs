@@ -14,7 +14,7 @@ use crate::scenario::JobSchedule;
 pub struct ElementVectors {
     workers: Vec<Progress>,
     operators: Vec<PayloadOp>,
-    /// The same. None of a simulated job is one that the job brings along.
+    /// The same, where vectors are dense: none of these is one that the job brings along, by which sparse vectors may be reduced.
     built_in: Vec<ElementOp>,
     /// By job, where its vectors are sparse.
     sparse: Vec<Option<SparseVectors>>,
@@ -112,12 +112,13 @@ impl ElementVectors {
 impl Vectors<[u8]> for ElementVectors {
     fn new(jobs: &[JobSchedule], operators: &[PayloadOp]) -> Self {
         let workers = Progress::all(jobs);
-        let built_in: Vec<ElementOp> = operators.iter().filter_map(PayloadOp::built_in).collect();
-        let sparse =
-            |(job, op): (&JobSchedule, &ElementOp)| job.sparsity.map(|sparsity| SparseVectors::new(*op, sparsity, job.indices.clone()));
+        let of = |(job, op): (&JobSchedule, &PayloadOp)| op.built_in().unwrap_or(ElementOp { dtype: job.values, operator: Operator::Sum });
+        let sparse = |(job, op): (&JobSchedule, &PayloadOp)| {
+            job.sparsity.map(|sparsity| SparseVectors::new(op, job.values, sparsity, job.indices.clone()))
+        };
         ElementVectors {
-            sparse: jobs.iter().zip(&built_in).map(sparse).collect(),
-            built_in,
+            sparse: jobs.iter().zip(operators).map(sparse).collect(),
+            built_in: jobs.iter().zip(operators).map(of).collect(),
             operators: operators.to_vec(),
             inputs: vec![Vec::new(); workers.len()],
             outputs: vec![Vec::new(); workers.len()],

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use fanin_core::hash::{derive, mix};
 use fanin_core::payload::{CensusPairs, Density, Sparsity, census_key};
-use fanin_core::{ElementOp, JobId, OperationId, Pair, Piece, Rank};
+use fanin_core::{DType, ElementOp, JobId, OperationId, Operator, Pair, Payload, PayloadOp, Piece, Rank};
 
 use super::Progress;
 use crate::metrics::Verdict;
@@ -19,10 +19,36 @@ const PLACES: u64 = 0x5bd1_e995;
 /// Keeps what is drawn for all ranks apart from what is drawn for each.
 const SHARED: u64 = 0x7feb_352d;
 
+/// Values of a job's pairs: of [`CensusPairs`]; but products of floats are exact only of 1 and -1.
+#[derive(Clone, Copy)]
+struct Values {
+    of: CensusPairs,
+    are_signs: bool,
+}
+
+impl Values {
+    fn new(op: ElementOp, job: JobId) -> Self {
+        let is_float = matches!(op.dtype, DType::F16 | DType::BF16 | DType::F32 | DType::F64);
+        // A value of another operator has the same type.
+        Values { of: CensusPairs { job, op, density: Density::HALF }, are_signs: is_float && op.operator == Operator::Prod }
+    }
+
+    fn bits(&self, operation: OperationId, rank: Rank, index: u64) -> u64 {
+        let bits = self.of.bits(operation, rank, index);
+        if !self.are_signs {
+            return bits;
+        }
+        let mut element = Vec::with_capacity(8);
+        self.of.op.dtype.push_i64(if mix(bits, index) & 1 == 0 { 1 } else { -1 }, &mut element);
+        element.resize(8, 0);
+        element.iter().rev().fold(0, |bits, &byte| bits << 8 | u64::from(byte))
+    }
+}
+
 /// Puts a rank's contribution to a piece into `pairs`, by index from the piece's start.
 pub fn test_pairs(op: ElementOp, job: JobId, rank: Rank, sparsity: Sparsity, piece: Piece, pairs: &mut Vec<Pair>) {
     pairs.clear();
-    let values = CensusPairs { job, op, density: Density::HALF };
+    let values = Values::new(op, job);
     let places = Places {
         own: derive(census_key(job, piece.operation, rank), PLACES),
         shared: derive(census_key(job, piece.operation, Rank(0)), SHARED),
@@ -38,7 +64,7 @@ pub fn test_pairs(op: ElementOp, job: JobId, rank: Rank, sparsity: Sparsity, pie
 
 /// Puts a rank's contribution to a piece into `pairs`, where it has something at these indices, which are in order.
 fn listed_pairs(op: ElementOp, job: JobId, rank: Rank, indices: &[u64], piece: Piece, pairs: &mut Vec<Pair>) {
-    let values = CensusPairs { job, op, density: Density::HALF };
+    let values = Values::new(op, job);
     let first = indices.partition_point(|index| *index < piece.start);
     let here = indices[first..].iter().take_while(|index| **index < piece.end());
     pairs.clear();
@@ -147,7 +173,10 @@ struct Expected {
 /// The sparse vectors of a job, and the oracle.
 #[derive(Clone, Debug)]
 pub(super) struct SparseVectors {
-    op: ElementOp,
+    /// What values are of.
+    values: ElementOp,
+    /// What they are reduced by: the same, or what the job brings along.
+    op: PayloadOp,
     sparsity: Sparsity,
     indices: Option<Arc<[Box<[u64]>]>>,
     /// Of the last two operations: workers are never further apart than that.
@@ -156,8 +185,9 @@ pub(super) struct SparseVectors {
 }
 
 impl SparseVectors {
-    pub fn new(op: ElementOp, sparsity: Sparsity, indices: Option<Arc<[Box<[u64]>]>>) -> Self {
-        SparseVectors { op, sparsity, indices, expected: [None, None], one: Vec::new() }
+    pub fn new(op: &PayloadOp, values: DType, sparsity: Sparsity, indices: Option<Arc<[Box<[u64]>]>>) -> Self {
+        let built_in = op.built_in().unwrap_or(ElementOp { dtype: values, operator: Operator::Sum });
+        SparseVectors { values: built_in, op: op.clone(), sparsity, indices, expected: [None, None], one: Vec::new() }
     }
 
     /// A worker's contribution to a piece.
@@ -168,8 +198,8 @@ impl SparseVectors {
     /// The pairs that a rank has in a piece.
     fn pairs_of(&self, job: JobId, rank: Rank, piece: Piece, pairs: &mut Vec<Pair>) {
         match self.indices.as_ref().and_then(|all| all.get(rank.index())) {
-            Some(indices) => listed_pairs(self.op, job, rank, indices, piece, pairs),
-            None => test_pairs(self.op, job, rank, self.sparsity, piece, pairs),
+            Some(indices) => listed_pairs(self.values, job, rank, indices, piece, pairs),
+            None => test_pairs(self.values, job, rank, self.sparsity, piece, pairs),
         }
     }
 
@@ -206,7 +236,10 @@ impl SparseVectors {
                 self.pairs_of(progress.job, rank, piece, &mut one);
                 all.extend_from_slice(&one);
             }
-            self.op.merge(&mut all).expect("the job was built with this operator");
+            if <[u8]>::merge_pairs(&mut self.op, &mut all).is_err() {
+                // Only an operator that the job brings along can fail: on what switches have got, too, so nothing is taken for right.
+                all.clear();
+            }
             self.one = one;
             self.expected[piece.operation.index() % 2].as_mut().expect("it is there").pieces[piece.index as usize] = Some(all);
         }

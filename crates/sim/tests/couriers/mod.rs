@@ -249,6 +249,7 @@ impl Run {
             elements: vec![16_000],
             kinds: Vec::new(),
             element_bytes: ELEMENT_BYTES,
+            values: fanin_core::DType::I32,
             sparsity: None,
             indices: None,
             start: vec![self.start; hosts as usize],

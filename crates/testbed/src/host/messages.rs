@@ -19,6 +19,9 @@ pub enum Order {
         operations: Vec<Operations>,
         /// Seed of the vectors; the same at all workers.
         vector_seed: u64,
+        /// Values are such that sums of them are rounded.
+        #[serde(default)]
+        are_rounded: bool,
     },
     /// Run the job's operations, one after the other.
     Start {
@@ -209,6 +212,9 @@ pub struct OperationReport {
     /// Ranks whose contributions the result lacks: the job has gone on without them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub without: Vec<u32>,
+    /// Of values whose sums are rounded: stands for all bits of the result.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bits: Option<String>,
     /// Why it is not complete.
     pub error: Option<String>,
     /// Who is missing, as far as is known: `rank 3`, `switch leaf0`.

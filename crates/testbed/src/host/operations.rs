@@ -76,20 +76,23 @@ impl Host {
             let without = &report.without;
             let (wrong, first_wrong) = self.meanwhile(|| vectors.compare(job.rank, without, output))?;
             (report.ok, report.wrong_elements, report.first_wrong) = (wrong == 0, wrong, first_wrong);
+            report.bits = vectors.digest(output);
         }
         Ok(report)
     }
 
     /// An operation on sparse vectors.
     fn run_sparse(&mut self, job: &Job, number: u32, operation: &Operations, sparsity: Sparsity) -> Result<OperationReport, RunError> {
-        let vectors = SparseVectors::new(job, self.op, operation.elements, sparsity, number);
+        let mut vectors = SparseVectors::new(job, self.op, operation.elements, sparsity, number);
         let input = self.meanwhile(|| vectors.entries(job.rank))?;
         let mut output = Vec::new();
         let memory = Memory::Sparse { size: operation.elements, input: &input, output: &mut output };
         let timed = self.timed(job, number, operation, memory)?;
         let (mut report, is_complete) = self.report(job, number, operation, timed);
         if is_complete {
-            let (wrong, first_wrong) = self.meanwhile(|| vectors.compare(output))?;
+            output.sort_unstable_by_key(|entry| entry.index);
+            report.bits = vectors.digest(&output);
+            let (wrong, first_wrong) = self.meanwhile(|| vectors.compare(&output))?;
             (report.ok, report.wrong_elements, report.first_wrong) = (wrong == 0, wrong, first_wrong);
         }
         Ok(report)

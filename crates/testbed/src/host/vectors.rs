@@ -6,6 +6,7 @@ use fanin_core::hash::{derive, mix};
 use fanin_core::{CollectiveKind, DType, ElementOp, Operator, Rank};
 use fanin_systems::{FIXED_EXPONENT, System};
 
+use super::rounded::{Sum, digest, rounded};
 use crate::sums;
 
 /// What a job's vectors are made from.
@@ -15,6 +16,8 @@ pub(super) struct VectorConfig {
     pub(super) seed: u64,
     /// For elements that go as integers with one scale for all of them.
     pub(super) scale: Option<Scale>,
+    /// Elements are binary32, and of such different sizes that sums are rounded.
+    pub(super) are_rounded: bool,
 }
 
 /// Elements for fixed point with one scale (`a2tp 5.8`): multiples of 1/256 that fit it, and some that do not.
@@ -70,6 +73,7 @@ pub(super) struct Vectors {
     /// Values of sums are below this in size.
     bound: u64,
     scale: Option<Scale>,
+    are_rounded: bool,
 }
 
 impl Vectors {
@@ -85,12 +89,12 @@ impl Vectors {
         };
         let bound = (exact / u64::from(workers.max(1))).clamp(1, 1 << 20);
         let seed = derive(config.seed, u64::from(operation));
-        Vectors { kind, op, workers, elements, seed, bound, scale: config.scale }
+        Vectors { kind, op, workers, elements, seed, bound, scale: config.scale, are_rounded: config.are_rounded }
     }
 
     /// The most usual operation has vectors that are made and compared several times faster.
     fn fast(&self) -> Option<sums::Vectors> {
-        let is_usual = self.kind == CollectiveKind::Allreduce && self.op == ElementOp::F32_SUM && self.scale.is_none();
+        let is_usual = self.kind == CollectiveKind::Allreduce && self.op == ElementOp::F32_SUM && self.scale.is_none() && !self.are_rounded;
         is_usual.then(|| sums::Vectors::new(self.seed, 0, self.workers))
     }
 
@@ -121,7 +125,32 @@ impl Vectors {
             return fast.fill(rank, out);
         }
         let key = self.key(rank);
+        if self.are_rounded {
+            return (0..self.elements).for_each(|index| out.extend(self.rounded(key, index).to_le_bytes()));
+        }
         (0..self.elements).for_each(|index| self.push(self.value(key, index), out));
+    }
+
+    fn rounded(&self, key: u64, index: u64) -> f32 {
+        rounded(self.value(key, index) as f32, key, index)
+    }
+
+    /// Compares sums that are rounded with those of longer floats.
+    fn compare_rounded(&self, output: &[u8]) -> (u64, Option<u64>) {
+        let keys: Vec<u64> = (0..self.workers).map(|rank| self.key(rank)).collect();
+        let is_wrong = |(element, index): (&[u8; 4], u64)| {
+            let mut sum = Sum::default();
+            keys.iter().for_each(|key| sum.add(self.rounded(*key, index)));
+            (!sum.is_near(f32::from_le_bytes(*element))).then_some(index)
+        };
+        let mut wrong = output.as_chunks().0.iter().zip(0..).filter_map(is_wrong);
+        let first = wrong.next();
+        (u64::from(first.is_some()) + wrong.count() as u64, first)
+    }
+
+    /// Stands for all bits of a result, where sums are rounded.
+    pub(super) fn digest(&self, output: &[u8]) -> Option<String> {
+        self.are_rounded.then(|| digest(output.as_chunks().0.iter().map(|element| u64::from(u32::from_le_bytes(*element)))))
     }
 
     /// Writes a value as an element.
@@ -142,6 +171,9 @@ impl Vectors {
     pub(super) fn compare(&self, rank: u32, without: &[u32], output: &[u8]) -> (u64, Option<u64>) {
         if let Some(fast) = self.fast() {
             return if without.is_empty() { fast.compare(output) } else { self.compare_some(without, output) };
+        }
+        if self.are_rounded {
+            return self.compare_rounded(output);
         }
         let width = self.op.dtype.bytes();
         let share = self.elements / u64::from(self.kind.shares(self.workers)).max(1);
@@ -217,7 +249,7 @@ mod tests {
     use fanin_core::{BlockExponent, FixedPoint};
 
     fn plain(seed: u64) -> VectorConfig {
-        VectorConfig { seed, scale: None }
+        VectorConfig { seed, scale: None, are_rounded: false }
     }
 
     /// Every type, operator and kind: what the registry's own reduction gives is what is expected, and a changed bit is found.
@@ -291,7 +323,7 @@ mod tests {
     fn vectors_for_fixed_point_are_exact_both_ways_and_some_packets_do_not_fit() {
         let bound = BlockExponent::from_bits(FIXED_EXPONENT);
         for (workers, too_large) in [(2, 0), (3, 16_384), (64, 65_536)] {
-            let config = VectorConfig { seed: 5, scale: Some(Scale { block: 16, too_large }) };
+            let config = VectorConfig { seed: 5, scale: Some(Scale { block: 16, too_large }), are_rounded: false };
             let vectors = Vectors::new(CollectiveKind::Allreduce, ElementOp::F32_SUM, workers, 1_601, &config, 1);
             let inputs: Vec<Vec<u8>> = (0..workers)
                 .map(|rank| {

@@ -1,6 +1,6 @@
 //! Names, sizes and times of a workload, held against the fabric.
 
-use fanin_core::{Duration, NodeId};
+use fanin_core::{Duration, ElementOp, NodeId};
 use fanin_fabric::Fabric;
 use fanin_plan::idle::Mode;
 use fanin_plan::units::bytes_about;
@@ -9,9 +9,9 @@ use fanin_systems::{System, check_collective};
 
 use crate::memory::available_bytes;
 
-use super::words::{Action, Load};
+use super::words::{Action, Load, Values};
 use super::{Event, Hosts, Job, Traffic, Workload};
-use crate::host::messages::Operations;
+use crate::host::messages::{KindName, Operations};
 
 /// With all headers this is just less than a datagram can hold.
 const PAYLOAD_BYTES_MAX: u64 = 65_000;
@@ -32,6 +32,7 @@ pub(super) fn check(refuse: &Refuse<'_>, workload: &Workload, fabric: &Fabric) -
         check_sizes(refuse, job, index)?;
         check_system(refuse, job, index, fabric)?;
         check_keys(refuse, job, index)?;
+        check_values(refuse, job, index)?;
     }
     check_memory(refuse, &workload.jobs)?;
     check_shared(refuse, &workload.jobs)?;
@@ -104,6 +105,23 @@ fn check_system(refuse: &Refuse<'_>, job: &Job, index: usize, fabric: &Fabric) -
         let path = path(&error.field);
         if refuse.has(&path) { refuse.at(&path, error.expected) } else { refuse.say(&path, error.value, error.expected) }
     })
+}
+
+/// Sums that are rounded are held against those of longer floats, and their bits against those of the other workers.
+fn check_values(refuse: &Refuse<'_>, job: &Job, index: usize) -> Result<(), PlanError> {
+    let path = format!("job[{index}].values");
+    let is_sum = job.op == ElementOp::F32_SUM && job.operator.is_none();
+    match job.common.values {
+        Values::Rounded if !is_sum => Err(refuse.at(&path, "\"whole\", unless elements are \"f32\" that are summed")),
+        Values::Rounded if job.common.collective != KindName::Allreduce => {
+            Err(refuse.at(&path, "\"whole\", unless all workers get all of the sum"))
+        }
+        Values::Rounded if job.system.fixed_point() => Err(refuse.at(&path, "\"whole\": sums of fixed point are those of integers")),
+        Values::Rounded if job.system.goes_on_without_workers() => {
+            Err(refuse.at(&path, format!("\"whole\": which workers are in a sum of {} is not known before", job.system.name())))
+        }
+        Values::Rounded | Values::Whole => Ok(()),
+    }
 }
 
 /// Keys that another key makes meaningless.

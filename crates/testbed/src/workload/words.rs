@@ -62,6 +62,17 @@ impl Action {
     }
 }
 
+/// What elements are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Values {
+    /// Whole numbers so small that sums are exact in any order.
+    #[default]
+    Whole,
+    /// Floats of such different sizes that sums are rounded, in another order in another way: for systems that add in a fixed order.
+    Rounded,
+}
+
 /// How the jobs are meant to end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
