@@ -8,7 +8,7 @@ use fanin_core::{
 use fanin_protocols::a2tp::{A2tpRounds, A2tpWindowConfig, A2tpWindows, CollisionsOf, Synchrony};
 use fanin_protocols::atp::{AtpRounds, AtpWindow, AtpWindowConfig};
 use fanin_protocols::shared::aggregation::{
-    AGGREGATORS_MAX, FixedScale, JobAtSwitch, Nets, ServerConfig, SwitchConfig, WINDOW_MAX, WORKERS_MAX, WorkerConfig,
+    AGGREGATORS_MAX, FixedScale, JobAtSwitch, Members, Nets, ServerConfig, SwitchConfig, WINDOW_MAX, WORKERS_MAX, WorkerConfig,
 };
 use fanin_protocols::shared::real::Real;
 use fanin_wire::atp::RankSet;
@@ -198,7 +198,9 @@ struct Places {
     /// By switch that aggregates: the ports and ranks of the workers there whose packets pass it.
     switches: BTreeMap<NodeId, Vec<(PortId, Rank)>>,
     /// Workers elsewhere than at the server's host whose switches only forward.
-    alone: Vec<(Address, RankSet)>,
+    alone: Vec<(Address, Rank)>,
+    /// The bit that stands for each rank in sets.
+    bits: Vec<Rank>,
 }
 
 impl Places {
@@ -221,22 +223,55 @@ impl Places {
         switches.retain(|switch, workers| {
             let aggregates = able.contains(switch);
             if !aggregates {
-                alone.extend(workers.iter().map(|(_, rank)| (Address::worker(spec.hosts[rank.index()]), RankSet::of(*rank))));
+                alone.extend(workers.iter().map(|(_, rank)| (Address::worker(spec.hosts[rank.index()]), *rank)));
             }
             aggregates
         });
-        Ok(Places { server: Address { node: host, role: Role::Server }, server_switch, switches, alone })
+        let bits = bits(spec.hosts.len(), &switches);
+        Ok(Places { server: Address { node: host, role: Role::Server }, server_switch, switches, alone, bits })
     }
 
-    fn ranks_at(&self, switch: NodeId) -> RankSet {
-        let workers = self.switches.get(&switch).into_iter().flatten();
-        workers.fold(RankSet::NONE, |all, (_, rank)| all.union(RankSet::of(*rank)))
+    fn is_wide(&self) -> bool {
+        self.bits.len() > RankSet::GROUP as usize
     }
 
-    /// How many workers complete an aggregator at a worker's switch, and at the server's.
+    fn bit(&self, rank: Rank) -> Rank {
+        self.bits[rank.index()]
+    }
+
+    /// The workers at a switch whose packets pass it.
+    fn members_at(&self, switch: NodeId) -> Members {
+        self.switches.get(&switch).into_iter().flatten().map(|(_, rank)| self.bit(*rank)).collect()
+    }
+
+    /// How many workers complete an aggregator at a worker's switch, and at the server's; 0 where packets need not tell.
     fn fan_in(&self, switch: NodeId) -> [u8; 2] {
-        let all: u32 = self.switches.keys().map(|switch| self.ranks_at(*switch).count()).sum();
-        [self.ranks_at(switch).count() as u8, (all + self.alone.len() as u32) as u8]
+        if self.is_wide() {
+            return [0; 2];
+        }
+        let all: usize = self.switches.values().map(Vec::len).sum();
+        [self.switches.get(&switch).map_or(0, Vec::len) as u8, (all + self.alone.len()) as u8]
+    }
+
+    /// A switch's number in the job: 0 for the server's, from 1 on in the order of [`below`](Self::below).
+    fn number(&self, switch: NodeId) -> u16 {
+        let others = self.switches.keys().filter(|other| **other != self.server_switch);
+        others.enumerate().find(|(_, other)| **other == switch).map_or(0, |(place, _)| place as u16 + 1)
+    }
+
+    /// The ranks of the switches of a job that is so large that packets name them, by the switch's number.
+    fn by_number(&self) -> Vec<Members> {
+        if !self.is_wide() {
+            return Vec::new();
+        }
+        let passing = self.switches.values().flatten().map(|(_, rank)| *rank).chain(self.alone.iter().map(|(_, rank)| *rank));
+        let first = if self.has_second_level() { passing.map(|rank| self.bit(rank)).collect() } else { Members::default() };
+        std::iter::once(first).chain(self.others()).collect()
+    }
+
+    /// The ranks of the switches that aggregate, but for the server's.
+    fn others(&self) -> impl Iterator<Item = Members> + '_ {
+        self.switches.keys().filter(|switch| **switch != self.server_switch).map(|switch| self.members_at(*switch))
     }
 
     fn has_second_level(&self) -> bool {
@@ -244,10 +279,32 @@ impl Places {
     }
 
     /// Where what comes from the server goes: but for the server's own switch, the switches that aggregate, and workers next to others.
-    fn below(&self) -> Vec<(Address, RankSet)> {
-        let others = self.switches.keys().filter(|switch| **switch != self.server_switch);
-        others.map(|switch| (Address::switch(*switch), self.ranks_at(*switch))).chain(self.alone.iter().copied()).collect()
+    fn below(&self) -> Vec<(Address, Members)> {
+        let others = self.switches.keys().filter(|switch| **switch != self.server_switch).map(|switch| Address::switch(*switch));
+        let alone = self.alone.iter().map(|(address, rank)| (*address, [self.bit(*rank)].into_iter().collect()));
+        others.zip(self.others()).chain(alone).collect()
     }
+}
+
+/// The bit that stands for each rank in sets. A packet names ranks of one group of 64: where there are more, the workers of each switch are
+/// in as few groups as they can be, so that what is there of a fragment has a name.
+fn bits(workers: usize, switches: &BTreeMap<NodeId, Vec<(PortId, Rank)>>) -> Vec<Rank> {
+    let mut bits: Vec<Option<Rank>> = vec![None; workers];
+    if workers <= RankSet::GROUP as usize {
+        return (0..workers as u32).map(Rank).collect();
+    }
+    let mut next = 0;
+    for at_switch in switches.values() {
+        if next % RankSet::GROUP + at_switch.len() as u32 > RankSet::GROUP {
+            next = next.next_multiple_of(RankSet::GROUP);
+        }
+        for (_, rank) in at_switch {
+            bits[rank.index()] = Some(Rank(next));
+            next += 1;
+        }
+    }
+    let mut rest = next..;
+    bits.into_iter().map(|bit| bit.unwrap_or_else(|| Rank(rest.next().unwrap_or(0)))).collect()
 }
 
 fn flow(job: JobId) -> FlowLabel {
@@ -256,7 +313,7 @@ fn flow(job: JobId) -> FlowLabel {
 
 fn check<Op>(spec: &JobSpec<'_, Op>, parameters: &AtpParameters) -> Result<(), BuildError> {
     if spec.hosts.len() > WORKERS_MAX as usize {
-        return Err(BuildError::new("workers", spec.hosts.len(), format!("at most {WORKERS_MAX}, which packets name by bits")));
+        return Err(BuildError::new("workers", spec.hosts.len(), format!("at most {WORKERS_MAX}, which packets can name")));
     }
     if spec.window > WINDOW_MAX {
         return Err(BuildError::new("window", spec.window, format!("1 to {WINDOW_MAX} packets")));
@@ -347,9 +404,11 @@ pub(crate) fn nodes<P: Payload + ?Sized>(spec: &JobSpec<'_, P::Op>, map: &Networ
     let config = ServerConfig {
         job: spec.id,
         workers: spec.hosts.iter().map(|&host| Address::worker(host)).collect(),
+        bits: places.bits.clone(),
+        switches: places.by_number(),
         at: places.server,
         below: match places.has_second_level() {
-            true => vec![(Address::switch(places.server_switch), RankSet::first(spec.hosts.len() as u32))],
+            true => vec![(Address::switch(places.server_switch), places.bits.iter().copied().collect())],
             false => places.below(),
         },
         op: spec.op.clone(),
@@ -394,6 +453,7 @@ fn worker_config<Op: Clone>(
     Ok(WorkerConfig {
         job: spec.id,
         rank,
+        bit: places.bit(rank),
         workers: spec.hosts.len() as u32,
         op: spec.op.clone(),
         element_bytes: spec.element_bytes,
@@ -426,7 +486,9 @@ fn at_switches<Op: Clone>(spec: &JobSpec<'_, Op>, map: &NetworkMap) -> Result<Ve
             job: spec.id,
             op: spec.op.clone(),
             block_bytes: spec.payload_bytes,
-            workers: workers.clone(),
+            size: spec.hosts.len() as u32,
+            number: places.number(*switch),
+            workers: workers.iter().map(|(port, rank)| (*port, places.bit(*rank))).collect(),
             elsewhere,
             server: places.server,
             server_switch: places.server_switch,

@@ -1,12 +1,12 @@
 //! What the nodes are told when they are made.
 
-use fanin_core::{Address, Duration, FlowLabel, JobId, NodeId, PortId, Rank};
-use fanin_wire::atp::RankSet;
-
 use crate::shared::reliability::Reliability;
+use fanin_core::{Address, Duration, FlowLabel, JobId, NodeId, PortId, Rank};
 
-/// The most workers of a job: a packet names them by the bits of 64.
-pub const WORKERS_MAX: u32 = RankSet::RANKS;
+use super::members::Members;
+
+/// The most workers of a job. A packet could name four times as many; by switches, groups of 64 are not always full.
+pub const WORKERS_MAX: u32 = 4_096;
 
 /// The most aggregators of a switch: their numbers have 16 bits.
 pub const AGGREGATORS_MAX: u32 = 1 << 16;
@@ -34,11 +34,15 @@ pub struct JobAtSwitch<O> {
     pub op: O,
     /// Length of a full fragment in bytes.
     pub block_bytes: u32,
-    /// The workers at this switch's ports.
+    /// How many workers the job has.
+    pub size: u32,
+    /// This switch's number in the job: 0 for the server's.
+    pub number: u16,
+    /// The workers at this switch's ports, by their bits.
     pub workers: Vec<(PortId, Rank)>,
-    /// At the server's switch only, which is the second level: the other switches that aggregate and which ranks are there, and the workers
-    /// next to switches that only forward.
-    pub elsewhere: Vec<(Address, RankSet)>,
+    /// At the server's switch only, which is the second level: the other switches that aggregate, by number from 1 on, and which ranks are
+    /// there; then the workers next to switches that only forward.
+    pub elsewhere: Vec<(Address, Members)>,
     /// The server.
     pub server: Address,
     /// The switch that the server's host hangs on.
@@ -76,11 +80,15 @@ pub struct ServerConfig<O> {
     pub job: JobId,
     /// Where its workers are, by rank; 1 to [`WORKERS_MAX`].
     pub workers: Vec<Address>,
+    /// The bit that stands for each rank in sets, as at the workers.
+    pub bits: Vec<Rank>,
+    /// The ranks of the job's switches, by the switch's number, where there are more than 64.
+    pub switches: Vec<Members>,
     /// Where the server is.
     pub at: Address,
     /// Where its acknowledgements go, and which ranks get them that way: the switch that its host hangs on, for all; where that one only
     /// forwards, switches that aggregate, and workers next to others that do not.
-    pub below: Vec<(Address, RankSet)>,
+    pub below: Vec<(Address, Members)>,
     /// Element type and operator.
     pub op: O,
     /// The same for fragments in fixed point, as switches add them; `op` where nothing goes in fixed point.
@@ -106,6 +114,8 @@ pub struct WorkerConfig<O> {
     pub job: JobId,
     /// This worker.
     pub rank: Rank,
+    /// The bit that stands for it in sets of ranks: its rank in jobs of up to 64.
+    pub bit: Rank,
     /// Number of workers in the job.
     pub workers: u32,
     /// Element type and operator.
@@ -118,7 +128,8 @@ pub struct WorkerConfig<O> {
     pub window: u32,
     /// Aggregators of a switch.
     pub aggregators: u32,
-    /// How many workers complete an aggregator, at this worker's switch and at the server's: those whose packets pass it.
+    /// How many workers complete an aggregator, at this worker's switch and at the server's: those whose packets pass it. 0
+    /// where switches know.
     pub fan_in: [u8; 2],
     /// The server.
     pub server: Address,

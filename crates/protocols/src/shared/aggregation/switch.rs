@@ -9,6 +9,7 @@ use fanin_wire::atp::{AggregatorName, AtpFlags, AtpHeader, FragmentId, RankSet, 
 
 use super::account::Account;
 use super::config::{AGGREGATORS_MAX, JobAtSwitch, SwitchConfig, WORKERS_MAX};
+use super::members::{Members, Switches};
 use super::planted::Planted;
 use super::spread::Spread;
 use crate::shared::jobs::JobTable;
@@ -37,9 +38,9 @@ struct Aggregator<A> {
     state: State,
     job: JobId,
     at: FragmentId,
-    ranks: RankSet,
+    ranks: Members,
     /// How many ranks complete it.
-    fan_in: u8,
+    fan_in: u16,
     /// What its contributions met: ECN and `Col`.
     flags: AtpFlags,
     /// How far its contributions are apart (`a2tp 3`, the timestamp).
@@ -62,10 +63,18 @@ struct Entry<O> {
     /// The rank at each port, or [`NONE`].
     rank_at: Box<[u16]>,
     /// The workers here.
-    ranks: RankSet,
+    ranks: Members,
     /// The ports of all workers here.
     ports: PortSet,
-    elsewhere: Box<[(Address, RankSet)]>,
+    elsewhere: Box<[(Address, Members)]>,
+    /// How many ranks there are here and elsewhere.
+    all: u16,
+    /// This switch, as packets name it.
+    whole: RankSet,
+    /// The job has ranks of more than one group.
+    is_wide: bool,
+    /// The ranks of the switches that packets name, where there are more than 64.
+    switches: Switches,
     server: Address,
     server_switch: NodeId,
     above: Address,
@@ -78,15 +87,28 @@ impl<O> Entry<O> {
         let highest = job.workers.iter().map(|(port, _)| port.index()).max().unwrap_or(0);
         let mut rank_at = vec![NONE; highest + 1];
         for &(port, rank) in &job.workers {
-            assert!(rank.0 < WORKERS_MAX, "ranks are below 64");
+            assert!(rank.0 < RankSet::GROUPS * RankSet::GROUP, "there are 255 groups of 64 ranks");
             rank_at[port.index()] = rank.0 as u16;
         }
+        let ranks: Members = job.workers.iter().map(|(_, rank)| *rank).collect();
+        let all: Members = ranks.ranks().chain(job.elsewhere.iter().flat_map(|(_, there)| there.ranks())).collect();
+        // Which switch a sum is of matters where more than one group is.
+        let known = match (job.number, job.size > RankSet::GROUP) {
+            (_, false) => Vec::new(),
+            (0, _) => std::iter::once(&all).chain(job.elsewhere.iter().map(|(_, there)| there)).cloned().collect(),
+            (number, _) => (0..number).map(|_| Members::default()).chain([ranks.clone()]).collect(),
+        };
         Entry {
+            all: all.count() as u16,
+            whole: RankSet::all_of_switch(job.number),
+            switches: Switches::new(known),
+            is_wide: job.size > RankSet::GROUP,
+
             job: job.job,
             op: job.op,
             block_bytes: job.block_bytes,
             rank_at: rank_at.into(),
-            ranks: job.workers.iter().fold(RankSet::NONE, |all, (_, rank)| all.union(RankSet::of(*rank))),
+            ranks,
             ports: job.workers.iter().map(|(port, _)| *port).collect(),
             elsewhere: job.elsewhere.into(),
             server: job.server,
@@ -108,7 +130,7 @@ impl<O> Entry<O> {
     fn admits(&self, port: PortId, ranks: RankSet) -> bool {
         match self.rank_at(port) {
             Some(rank) => ranks == RankSet::of(rank),
-            None => self.elsewhere.iter().any(|(_, there)| ranks.is_within(*there)),
+            None => self.elsewhere.iter().any(|(_, there)| there.holds(ranks, &self.switches)),
         }
     }
 
@@ -116,7 +138,7 @@ impl<O> Entry<O> {
     /// through switches with hosts: it is summed at these two only.
     #[inline]
     fn only_passes(&self, node: NodeId, port: PortId, ranks: RankSet) -> bool {
-        self.server_switch != node && self.rank_at(port).is_none() && !ranks.overlaps(self.ranks)
+        self.server_switch != node && self.rank_at(port).is_none() && !self.ranks.overlaps(ranks, &self.switches)
     }
 
     /// 0 at a worker's switch, 1 at the server's.
@@ -127,6 +149,17 @@ impl<O> Entry<O> {
 
     fn to_server(&self) -> Egress<'static> {
         Egress::Route(Route::by_aggregators(self.server, self.flow))
+    }
+
+    /// Whether sums of this job can be ones that no packet can name.
+    fn is_wide(&self) -> bool {
+        self.is_wide
+    }
+
+    /// What a packet calls ranks of this job here, if anything: those of one group, or all.
+    #[inline]
+    fn name(&self, ranks: &Members) -> Option<RankSet> {
+        ranks.name().or_else(|| (ranks.count() == u32::from(self.all)).then_some(self.whole))
     }
 }
 
@@ -167,14 +200,14 @@ impl<P: Payload + ?Sized> AggregationSwitch<P> {
     /// A switch with all its memory.
     ///
     /// # Panics
-    /// Where there is no aggregator or more than [`AGGREGATORS_MAX`], or a job has a rank of 64 or more.
+    /// Where there is no aggregator or more than [`AGGREGATORS_MAX`], or a job has more than [`WORKERS_MAX`] workers.
     pub fn new(config: SwitchConfig<P::Op>) -> Self {
         assert!((1..=AGGREGATORS_MAX).contains(&config.aggregators), "1 to 65536 aggregators");
         let empty = || Aggregator {
             state: State::Empty,
             job: JobId(0),
             at: FragmentId::default(),
-            ranks: RankSet::NONE,
+            ranks: Members::default(),
             fan_in: 0,
             flags: AtpFlags::NONE,
             spread: Spread::NONE,
@@ -199,10 +232,15 @@ impl<P: Payload + ?Sized> AggregationSwitch<P> {
     /// A job comes, at any time; it shares the aggregators with those that are there. One of the same number is replaced.
     ///
     /// # Panics
-    /// Where it has a rank of 64 or more, or fragments longer than aggregators are.
+    /// Where it has more than [`WORKERS_MAX`] workers, or fragments longer than aggregators are.
     pub fn admit(&mut self, job: JobAtSwitch<P::Op>) {
         assert!(job.block_bytes <= self.block_bytes, "fragments fit aggregators");
-        self.jobs.insert(job.job, Entry::new(job));
+        assert!(job.workers.len() <= WORKERS_MAX as usize, "at most 4096 workers");
+        let number = job.job;
+        let entry = Entry::new(job);
+        let groups = entry.elsewhere.iter().map(|(_, there)| there.groups()).fold(entry.ranks.groups(), usize::max);
+        self.aggregators.iter_mut().for_each(|aggregator| aggregator.ranks.grow(groups));
+        self.jobs.insert(number, entry);
     }
 
     /// Takes away a job with all that it has here.
@@ -296,7 +334,10 @@ impl<P: Payload + ?Sized> AggregationSwitch<P> {
         if packet.flags.has(AtpFlags::RESEND.with(AtpFlags::COLLIDED)) {
             return if is_ours { self.flush_with(now, number, packet, payload, tx) } else { self.pass(number, packet, payload, tx) };
         }
-        let fan_in = packet.fan_in[entry.level(self.node)];
+        let fan_in = match packet.fan_in[entry.level(self.node)] {
+            0 => entry.all,
+            told => u16::from(told),
+        };
         if is_ours || self.planted.ignores_owner() && aggregator.state == State::Open {
             return self.join(now, number, packet, payload, tx);
         }
@@ -348,7 +389,7 @@ impl<P: Payload + ?Sized> AggregationSwitch<P> {
     }
 
     /// 5.1, step 2a: the first contribution takes an aggregator that nobody has.
-    fn take<T: Tx<AtpHeader, P>>(&mut self, now: Instant, number: usize, fan_in: u8, packet: Gradient, payload: &P, tx: &mut T) {
+    fn take<T: Tx<AtpHeader, P>>(&mut self, now: Instant, number: usize, fan_in: u16, packet: Gradient, payload: &P, tx: &mut T) {
         let aggregator = &mut self.aggregators[usize::from(packet.slot.index)];
         let entry = self.jobs.at_mut(number);
         let stored = match self.planted.keeps_accumulator() && aggregator.job != entry.job {
@@ -361,7 +402,8 @@ impl<P: Payload + ?Sized> AggregationSwitch<P> {
         // A job goes round its aggregators: what one met too late to be told is told the next time.
         let was_wanted = aggregator.wanted_late && aggregator.job == entry.job;
         (aggregator.state, aggregator.job, aggregator.at) = (State::Open, entry.job, packet.at);
-        (aggregator.ranks, aggregator.fan_in, aggregator.touched) = (packet.ranks, fan_in, now);
+        aggregator.ranks.set(packet.ranks, &entry.switches);
+        (aggregator.fan_in, aggregator.touched) = (fan_in, now);
         aggregator.flags = packet.flags.only(AtpFlags::ECN.with(AtpFlags::COL)).with_if(AtpFlags::COL, was_wanted);
         (aggregator.wanted_late, aggregator.is_entered) = (false, false);
         aggregator.spread = Spread::begin(now, packet.waited, packet.attempt);
@@ -382,8 +424,8 @@ impl<P: Payload + ?Sized> AggregationSwitch<P> {
         }
         aggregator.flags = aggregator.flags.with(packet.flags.only(AtpFlags::ECN.with(AtpFlags::COL)));
         let entry = self.jobs.at_mut(number);
-        if packet.ranks.overlaps(aggregator.ranks) && !self.planted.ignores_bitmap() {
-            if !packet.ranks.is_within(aggregator.ranks) {
+        if aggregator.ranks.overlaps(packet.ranks, &entry.switches) && !self.planted.ignores_bitmap() {
+            if !aggregator.ranks.holds(packet.ranks, &entry.switches) {
                 return self.pass(number, packet, payload, tx);
             }
             return match aggregator.state {
@@ -395,7 +437,7 @@ impl<P: Payload + ?Sized> AggregationSwitch<P> {
         if aggregator.state == State::Complete || payload.reduce(&mut aggregator.acc, &mut entry.op).is_err() {
             return self.pass(number, packet, payload, tx);
         }
-        aggregator.ranks = aggregator.ranks.union(packet.ranks);
+        aggregator.ranks.add(packet.ranks, &entry.switches);
         aggregator.spread.join(now, packet.waited, packet.attempt);
         if aggregator.ranks.count() >= u32::from(aggregator.fan_in) {
             self.complete(now, number, packet, tx);
@@ -405,18 +447,20 @@ impl<P: Payload + ?Sized> AggregationSwitch<P> {
     /// 5.1, step 2c: the sum goes on, and stays until the acknowledgement.
     fn complete<T: Tx<AtpHeader, P>>(&mut self, now: Instant, number: usize, packet: Gradient, tx: &mut T) {
         let aggregator = &mut self.aggregators[usize::from(packet.slot.index)];
+        let Some(ranks) = self.jobs.at(number).name(&aggregator.ranks) else { return self.take_apart(number, packet, true, tx) };
         aggregator.state = State::Complete;
         let tells = self.jobs.at(number).shares_collisions && self.account.tell();
         aggregator.flags = aggregator.flags.with_if(AtpFlags::COL, tells);
-        let packet = Gradient { ranks: aggregator.ranks, flags: aggregator.flags, waited: aggregator.spread.waited(now), ..packet };
+        let packet = Gradient { ranks, flags: aggregator.flags, waited: aggregator.spread.waited(now), ..packet };
         tx.send(self.jobs.at(number).to_server(), &packet.header(), Body::Acc(&aggregator.acc));
     }
 
     /// 5.1, step 2d: the sum goes on once more; at the next level it takes no aggregator, for that may have been freed already.
     fn repeat<T: Tx<AtpHeader, P>>(&self, number: usize, packet: Gradient, tx: &mut T) {
         let aggregator = &self.aggregators[usize::from(packet.slot.index)];
+        let Some(ranks) = self.jobs.at(number).name(&aggregator.ranks) else { return };
         let flags = aggregator.flags.with(AtpFlags::RESEND);
-        let packet = Gradient { ranks: aggregator.ranks, flags, waited: Waited::UNKNOWN, ..packet };
+        let packet = Gradient { ranks, flags, waited: Waited::UNKNOWN, ..packet };
         tx.send(self.jobs.at(number).to_server(), &packet.header(), Body::Acc(&aggregator.acc));
     }
 
@@ -427,21 +471,26 @@ impl<P: Payload + ?Sized> AggregationSwitch<P> {
         let entry = self.jobs.at_mut(number);
         match aggregator.state {
             State::Open => {
-                let is_new = !packet.ranks.overlaps(aggregator.ranks) && payload.reduce(&mut aggregator.acc, &mut entry.op).is_ok();
+                let is_new =
+                    !aggregator.ranks.overlaps(packet.ranks, &entry.switches) && payload.reduce(&mut aggregator.acc, &mut entry.op).is_ok();
                 if is_new {
-                    aggregator.ranks = aggregator.ranks.union(packet.ranks);
+                    aggregator.ranks.add(packet.ranks, &entry.switches);
                     aggregator.spread.join(now, packet.waited, packet.attempt);
                     aggregator.flags = aggregator.flags.with(packet.flags.only(AtpFlags::ECN.with(AtpFlags::COL)));
                 }
-                let has_all = packet.ranks.is_within(aggregator.ranks);
+                let has_all = aggregator.ranks.holds(packet.ranks, &entry.switches);
                 let kept = packet.flags.only(AtpFlags::COLLIDED.with(AtpFlags::DIRECT));
                 let waited = aggregator.spread.waited(now);
+                let may_wait = packet.attempt <= 1 && kept == AtpFlags::NONE && entry.name(&aggregator.ranks).is_none();
+                if may_wait && (is_new || has_all) {
+                    return;
+                }
                 self.flush(number, Gradient { waited, ..packet }, kept, tx);
                 if !has_all {
                     self.pass(number, packet, payload, tx);
                 }
             }
-            State::Complete if packet.ranks.is_within(aggregator.ranks) => {
+            State::Complete if aggregator.ranks.holds(packet.ranks, &entry.switches) => {
                 // Where the server has some of these contributions by another way it drops the sum (P3): the next attempt goes alone.
                 aggregator.state = State::Flushed;
                 self.repeat(number, packet, tx);
@@ -453,10 +502,30 @@ impl<P: Payload + ?Sized> AggregationSwitch<P> {
     /// Sends on what an open aggregator holds; it stays its fragment's.
     fn flush<T: Tx<AtpHeader, P>>(&mut self, number: usize, packet: Gradient, kept: AtpFlags, tx: &mut T) {
         let aggregator = &mut self.aggregators[usize::from(packet.slot.index)];
+        let Some(ranks) = self.jobs.at(number).name(&aggregator.ranks) else { return self.take_apart(number, packet, true, tx) };
         aggregator.state = State::Flushed;
         let flags = aggregator.flags.with(AtpFlags::RESEND).with(kept);
-        let packet = Gradient { ranks: aggregator.ranks, flags, ..packet };
+        let packet = Gradient { ranks, flags, ..packet };
         tx.send(self.jobs.at(number).to_server(), &packet.header(), Body::Acc(&aggregator.acc));
+    }
+
+    /// What is here has no name, so it cannot go on: whoever has contributed sends again, and that passes. Other switches are asked, too,
+    /// unless they are anyway.
+    #[cold]
+    fn take_apart<T: Tx<AtpHeader, P>>(&mut self, number: usize, packet: Gradient, asks_switches: bool, tx: &mut T) {
+        let aggregator = &mut self.aggregators[usize::from(packet.slot.index)];
+        aggregator.state = State::Flushed;
+        let (entry, header) = (self.jobs.at(number), AtpHeader::Flush { at: packet.at, slot: packet.slot });
+        for (port, rank) in entry.rank_at.iter().enumerate() {
+            if *rank != NONE && aggregator.ranks.contains(Rank(u32::from(*rank))) {
+                tx.send(Egress::Port(PortId(port as u16)), &header, Body::Empty);
+            }
+        }
+        for (address, there) in &entry.elsewhere {
+            if (asks_switches || address.role != Role::Switch) && there.meets(&aggregator.ranks) {
+                tx.send(Egress::Route(Route::direct(*address, entry.flow)), &header, Body::Empty);
+            }
+        }
     }
 }
 
@@ -489,9 +558,9 @@ impl<P: Payload + ?Sized> AggregationSwitch<P> {
                 tx.send(Egress::Ports(&entry.ports), &header, Body::Borrowed(payload));
             }
             entry.elsewhere.iter().for_each(|(address, _)| tx.send(below(*address), &header, Body::Borrowed(payload)));
-        } else if let Some(port) = entry.rank_at.iter().position(|rank| *rank == u16::from(to)) {
+        } else if let Some(port) = entry.rank_at.iter().position(|rank| *rank == to) {
             tx.send(Egress::Port(PortId(port as u16)), &header, Body::Borrowed(payload));
-        } else if let Some((address, _)) = entry.elsewhere.iter().find(|(_, ranks)| RankSet::of(Rank(u32::from(to))).is_within(*ranks)) {
+        } else if let Some((address, _)) = entry.elsewhere.iter().find(|(_, ranks)| ranks.contains(Rank(u32::from(to)))) {
             tx.send(below(*address), &header, Body::Borrowed(payload));
         } else {
             drop_packet(tx, DropReason::NotAMember);
@@ -505,13 +574,17 @@ impl<P: Payload + ?Sized> AggregationSwitch<P> {
             let aggregator = &mut self.aggregators[usize::from(slot.index)];
             aggregator.touched = now;
             let flags = AtpFlags::NONE;
-            let packet = Gradient { at, slot, ranks: aggregator.ranks, fan_in: [0; 2], attempt: 0, flags, waited: Waited::UNKNOWN };
+            let packet = Gradient { at, slot, ranks: RankSet::NONE, fan_in: [0; 2], attempt: 0, flags, waited: Waited::UNKNOWN };
+            let has_name = self.jobs.at(number).name(&aggregator.ranks).is_some();
             match aggregator.state {
-                State::Open => self.flush(number, packet, AtpFlags::NONE, tx),
+                State::Open if has_name => self.flush(number, packet, AtpFlags::NONE, tx),
+                State::Open => self.take_apart(number, packet, false, tx),
                 State::Complete => {
                     aggregator.state = State::Flushed;
                     self.repeat(number, packet, tx);
                 }
+                // What it had may have been in a sum that another switch has taken apart.
+                State::Flushed if self.jobs.at(number).is_wide() => self.take_apart(number, packet, false, tx),
                 State::Flushed | State::Empty => {}
             }
         }

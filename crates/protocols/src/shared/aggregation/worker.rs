@@ -4,7 +4,7 @@ use std::hash::Hash;
 
 use fanin_core::{
     BlockExponent, Body, Collective, DropReason, Egress, Event, FailureReason, Gauge, Ingress, Instant, Node, OperationId, Outcome,
-    Payload, Piece, Rank, RetransmitReason, Route, Suspect, Tx, Worker,
+    Payload, Piece, Rank, RetransmitReason, Role, Route, Suspect, Tx, Worker,
 };
 use fanin_wire::atp::{AggregatorName, AtpFlags, AtpHeader, FragmentId, NextRound, RankSet, Waited};
 
@@ -136,7 +136,7 @@ impl<P: Payload + ?Sized, W: Windows> AggregationWorker<P, W> {
     /// # Panics
     /// Where there are more than [`WORKERS_MAX`] workers, the window is 0 or more than [`WINDOW_MAX`], or a fragment has no length.
     pub fn new(config: WorkerConfig<P::Op>, windows: W) -> Self {
-        assert!((1..=WORKERS_MAX).contains(&config.workers), "1 to 64 workers");
+        assert!((1..=WORKERS_MAX).contains(&config.workers), "1 to 4096 workers");
         assert!((1..=WINDOW_MAX).contains(&config.window), "a window of 1 to 32768 fragments");
         assert!(config.element_bytes > 0 && config.block_elements > 0, "elements and fragments have a length");
         let capacity = rounded(config.window);
@@ -264,7 +264,7 @@ impl<P: Payload + ?Sized, W: Windows> AggregationWorker<P, W> {
         let header = AtpHeader::Gradient {
             at: FragmentId { tensor: collective.operation.0, seq: flight.seq },
             slot: flight.slot,
-            ranks: RankSet::of(self.config.rank),
+            ranks: RankSet::of(self.config.bit),
             fan_in: self.config.fan_in,
             attempt: flight.attempts,
             flags: flags.with_if(AtpFlags::ECN, echo).with_if(AtpFlags::FLOAT, flight.float),
@@ -429,7 +429,7 @@ impl<P: Payload + ?Sized, W: Windows> AggregationWorker<P, W> {
         self.resend(now, place, RetransmitReason::Asked, tx);
     }
 
-    fn on_waiting<T: Tx<AtpHeader, P>>(&mut self, now: Instant, at: FragmentId, rank: u8, tx: &mut T) {
+    fn on_waiting<T: Tx<AtpHeader, P>>(&mut self, now: Instant, at: FragmentId, rank: u16, tx: &mut T) {
         let Some(place) = self.under_way(at).filter(|_| u32::from(rank) < self.config.workers) else {
             return tx.note(Event::Dropped(DropReason::Stale));
         };
@@ -441,6 +441,14 @@ impl<P: Payload + ?Sized, W: Windows> AggregationWorker<P, W> {
         // Who lacks a later fragment may only wait for the same one as this worker: windows differ in length.
         if at.seq == self.edge {
             self.repetition.on_waiting(now, at.seq.wrapping_sub(self.base), Suspect::Rank(Rank(u32::from(rank))));
+        }
+    }
+
+    /// What a switch had of this worker's, in a sum that no packet can name, it has no more.
+    fn on_taken_apart<T: Tx<AtpHeader, P>>(&mut self, now: Instant, from: Ingress, at: FragmentId, tx: &mut T) {
+        match self.under_way(at).filter(|_| from.source.role == Role::Switch) {
+            Some(place) => self.resend(now, place, RetransmitReason::Asked, tx),
+            None => tx.note(Event::Dropped(DropReason::Stale)),
         }
     }
 
@@ -493,7 +501,8 @@ impl<P: Payload + ?Sized, W: Windows> Node<P> for AggregationWorker<P, W> {
             AtpHeader::Ack { .. } => self.on_ack(now, from, header, payload, tx),
             AtpHeader::Waiting { at, rank } => self.on_waiting(now, at, rank, tx),
             AtpHeader::Rejected { at } => self.on_rejected(at, tx),
-            AtpHeader::Gradient { .. } | AtpHeader::Flush { .. } => tx.note(Event::Dropped(DropReason::NotAMember)),
+            AtpHeader::Flush { at, .. } => self.on_taken_apart(now, from, at, tx),
+            AtpHeader::Gradient { .. } => tx.note(Event::Dropped(DropReason::NotAMember)),
         }
     }
 
