@@ -277,6 +277,7 @@ class Limit(_LimitFrom, total=False):
     send: PacketRate
     receive: PacketRate
     rate: Rate
+    receive_mark: int
     receive_queue: int
     until: Time
 

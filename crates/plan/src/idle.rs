@@ -177,6 +177,7 @@ fn of_the_rest(setup: &Setup, rules: &mut Vec<Rule>) {
     let general = &setup.general;
     for (index, limit) in general.limits.iter().enumerate() {
         rule(format!("limits[{index}].receive_queue"), limit.receive.is_some(), "without receive");
+        rule(format!("limits[{index}].receive_mark"), limit.receive.is_some(), "without receive");
     }
     for (index, link) in general.faults.links.iter().enumerate() {
         let delays = link.duplication.0 > 0.0 || link.reordering.0 > 0.0;

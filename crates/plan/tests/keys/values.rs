@@ -317,6 +317,7 @@ pub const OTHERS: &[(&str, &[Key])] = &[
             ("hosts", &[with(SLOW, "[0]")]),
             ("send", &[with(LIMIT, "\"2Mp/s\"")]),
             ("receive", &[with(LIMIT, "\"2Mp/s\"")]),
+            ("receive_mark", &[with(&["limits=[{ send = \"2Mp/s\" }]"], "2"), with(SLOW, "1")]),
             ("receive_queue", &[with(&["limits=[{ send = \"2Mp/s\" }]"], "2"), with(SLOW, "1")]),
             ("rate", &[with(LIMIT, "\"9Gb/s\"")]),
             ("from", &[with(SLOW, "\"4us\"")]),
