@@ -190,6 +190,7 @@ class Job(_Job, SystemKeys, total=False):
     file: str
     workers: Amount
     servers: int | Sequence[int]
+    server_placement: Literal["packed", "spread", "random", "near"]
     placement: Literal["random", "packed", "spread"] | Sequence[int]
     jobs_per_host: int
     message: Bytes

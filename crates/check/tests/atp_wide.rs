@@ -86,3 +86,44 @@ fn sums_are_exact_when_a_switch_restarts() {
         }
     }
 }
+
+/// Several servers, in one rack and in others; each has its part of every vector, and its link what goes there.
+#[test]
+fn several_servers_share_a_job_exactly() {
+    for (number, servers) in [2, 3, 5].into_iter().enumerate() {
+        for system in systems(7, SafetyNets::All) {
+            let rate = number as f64 / 200.0;
+            let mut recipe = Recipe::fat_tree(system, 3, 5, 7_000).with_link_fault(rate, rate, rate, Duration::from_us(5));
+            recipe.seed = number as u64;
+            let job = &mut recipe.jobs[0];
+            job.elements = vec![7_000, 1, 0, 65, 640];
+            job.servers = (0..servers).map(|_| job.hosts.remove(2)).collect();
+            job.start.truncate(job.hosts.len());
+            let mut second = job.clone();
+            second.servers.reverse();
+            second.hosts.truncate(4);
+            second.start.truncate(4);
+            recipe.jobs.push(second);
+            exact(&recipe);
+        }
+    }
+}
+
+/// Where the server is what limits a job, as without aggregators, two of them take half as long.
+#[test]
+fn two_servers_take_twice_as_much() {
+    let took = |servers: usize| {
+        let system = System::Atp(AtpParameters { aggregating: 0, ..AtpParameters::default() });
+        let mut recipe = Recipe::star(system, 10, 40_000);
+        let job = &mut recipe.jobs[0];
+        job.window = 128;
+        job.servers = (0..servers).map(|_| job.hosts.pop().expect("there are ten")).collect();
+        job.hosts.truncate(8);
+        job.start.truncate(8);
+        let result = exact(&recipe);
+        result.jobs[0].goodput_gbps(0).expect("it has ended")
+    };
+    let (one, two) = (took(1), took(2));
+    println!("one server: {one:.2} Gb/s, two: {two:.2}");
+    assert!(two > 1.8 * one && two < 2.2 * one, "{one}, {two}");
+}

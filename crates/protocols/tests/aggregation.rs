@@ -9,7 +9,9 @@ use fanin_core::{
 };
 use fanin_protocols::a2tp::{A2tpRounds, A2tpServer, A2tpWindowConfig, A2tpWindows, A2tpWorker, CollisionsOf, Synchrony};
 use fanin_protocols::atp::{AtpRounds, AtpServer, AtpSwitch, AtpWindow, AtpWindowConfig, AtpWorker};
-use fanin_protocols::shared::aggregation::{FixedScale, JobAtSwitch, Members, Nets, ServerConfig, SwitchConfig, WorkerConfig};
+use fanin_protocols::shared::aggregation::{
+    FixedScale, JobAtSwitch, Members, Nets, ServerAtSwitch, ServerConfig, SwitchConfig, WorkerConfig,
+};
 use fanin_protocols::shared::real::Real;
 use fanin_protocols::shared::reliability::Reliability;
 use fanin_wire::atp::{AggregatorName, AtpFlags, AtpHeader, FragmentId, NextRound, RankSet, Waited};
@@ -140,21 +142,20 @@ pub(super) fn flags_of(header: &AtpHeader) -> (u64, AtpFlags) {
 }
 
 /// Ranks 0 and 1 at ports 0 and 1; where `is_servers`, ranks 2 and 3 below another switch, by port 9.
-pub(super) fn job(job: JobId, is_servers: bool) -> JobAtSwitch<()> {
-    JobAtSwitch {
-        job,
-        op: (),
-        block_bytes: 16,
-        size: 4,
+pub(super) fn way(is_servers: bool) -> ServerAtSwitch {
+    ServerAtSwitch {
         number: u16::from(!is_servers),
         workers: vec![(PortId(0), Rank(0)), (PortId(1), Rank(1))],
         elsewhere: if is_servers { vec![(Address::switch(SWITCH), [Rank(2), Rank(3)].into_iter().collect())] } else { Vec::new() },
         server: SERVER,
         server_switch: SERVER_SWITCH,
         above: if is_servers { SERVER } else { Address::switch(SERVER_SWITCH) },
-        flow: FlowLabel(0),
-        shares_collisions: false,
     }
+}
+
+/// With one server.
+pub(super) fn job(job: JobId, is_servers: bool) -> JobAtSwitch<()> {
+    JobAtSwitch { job, op: (), block_bytes: 16, size: 4, flow: FlowLabel(0), shares_collisions: false, servers: vec![way(is_servers)] }
 }
 
 fn switch(is_servers: bool) -> AtpSwitch<Census> {
@@ -391,6 +392,7 @@ fn server_config<Op: Clone>(op: Op, nets: Nets) -> ServerConfig<Op> {
         workers: (0..3).map(|host| Address::worker(NodeId(host))).collect(),
         bits: (0..3).map(Rank).collect(),
         switches: Vec::new(),
+        number: 0,
         at: SERVER,
         below: vec![(Address::switch(SERVER_SWITCH), Members::first(3))],
         op: op.clone(),
@@ -543,6 +545,8 @@ pub(super) fn worker_config<Op>(op: Op, nets: Nets, fixed_point: Option<FixedSca
         window: 8,
         aggregators: 16,
         fan_in: [3, 3],
+        number: 0,
+        servers: 1,
         server: SERVER,
         suspect: Suspect::Switch(SWITCH),
         nets,
@@ -559,6 +563,7 @@ const A2TP: A2tpWindowConfig = A2tpWindowConfig {
     collision_weight: Real::new(1.0),
     mark_weight: Real::new(1.0 / 16.0),
     priority: Real::new(1.0),
+    quiet_rounds: 0,
     aggregators_min: 1,
     fair: false,
     col_only: false,
@@ -621,7 +626,8 @@ fn what_is_beyond_the_aggregator_window_goes_to_the_server() {
 }
 
 fn any_header() -> impl Strategy<Value = AtpHeader> {
-    let at = || (0u32..3, prop_oneof![0u32..12, any::<u32>()]).prop_map(|(tensor, seq)| FragmentId { tensor, seq });
+    let tensor = || prop_oneof![3 => 0u32..3, 1 => 1u32 << 28..(1 << 28) + 2, 1 => any::<u32>()];
+    let at = || (tensor(), prop_oneof![0u32..12, any::<u32>()]).prop_map(|(tensor, seq)| FragmentId { tensor, seq });
     let slot = || (prop_oneof![0u16..6, any::<u16>()], any::<u8>()).prop_map(|(index, version)| AggregatorName { index, version });
     let ranks = prop_oneof![
         6 => (1u64..16).prop_map(RankSet::from_bits),
@@ -686,12 +692,14 @@ proptest! {
     fn a_switch_survives_anything(arrivals in arrivals(), is_servers in any::<bool>()) {
         let op = PayloadOp::from(ElementOp::F32_SUM);
         let with_op = |job: JobAtSwitch<()>| {
-            let JobAtSwitch { job, number, block_bytes, mut workers, elsewhere, server, server_switch, above, flow, .. } = job;
+            let JobAtSwitch { job, block_bytes, flow, mut servers, .. } = job;
             let shares_collisions = job == OTHER;
             let size = if job == OTHER { 200 } else { 4 };
-            workers.extend((job == OTHER).then_some((PortId(5), Rank(70))));
-            let op = op.clone();
-            JobAtSwitch { job, op, size, number, block_bytes, workers, elsewhere, server, server_switch, above, flow, shares_collisions }
+            if job == OTHER {
+                servers[0].workers.push((PortId(5), Rank(70)));
+                servers.push(way(!is_servers));
+            }
+            JobAtSwitch { job, op: op.clone(), size, block_bytes, flow, shares_collisions, servers }
         };
         let mut node = AtpSwitch::<[u8]>::new(SwitchConfig {
             node: if is_servers { SERVER_SWITCH } else { SWITCH },

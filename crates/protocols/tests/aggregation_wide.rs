@@ -15,8 +15,8 @@ use crate::aggregation::{
 fn wide() -> AtpSwitch<Census> {
     let mut wide = job(JOB, true);
     wide.size = 200;
-    wide.workers.extend([(PortId(2), Rank(2)), (PortId(5), Rank(70))]);
-    wide.elsewhere = vec![(Address::switch(SWITCH), [Rank(130), Rank(131)].into_iter().collect())];
+    wide.servers[0].workers.extend([(PortId(2), Rank(2)), (PortId(5), Rank(70))]);
+    wide.servers[0].elsewhere = vec![(Address::switch(SWITCH), [Rank(130), Rank(131)].into_iter().collect())];
     let largest = ();
     let reclaim_after = Duration::from_us(500);
     AtpSwitch::new(SwitchConfig { node: SERVER_SWITCH, aggregators: 4, reclaim_after, largest, block_bytes: 16, jobs: vec![wide] })

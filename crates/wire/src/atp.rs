@@ -10,8 +10,8 @@
 //! | 6 | 1 | `fan_in0` | gradient: how many workers the first switch waits for; 0 where it knows, as of jobs of more than 64 |
 //! | 7 | 1 | `fan_in1` | gradient: how many workers the server's switch waits for, or 0 |
 //! | 6 | 2 | `to` or `rank` | acknowledgement: the only one that it is for, by its bit, 65535 for all; waiting: the rank that is missing; else zero |
-//! | 8 | 4 | `tensor` | the operation |
-//! | 12 | 4 | `seq` | the fragment; numbers go on from one tensor of a job to the next |
+//! | 8 | 4 | `tensor` | the operation, its lowest 28 bits; above them which server of the job (the paper's `PSIndex`) |
+//! | 12 | 4 | `seq` | the fragment, among those of its server; numbers go on from one tensor of a job to the next |
 //! | 16 | 8 | `bitmap` | gradient: the ranks that are in the payload, at least one of the 64 of a group; or, with group 255, one more than the number of a switch, all of whose ranks are in it |
 //! | 16 | 2 | `ahead` | acknowledgement: how far behind this fragment the next round begins; zero without rounds |
 //! | 18 | 2 | `length` | acknowledgement: fragments of that round, which are the window of all workers too (LCW) |
@@ -38,7 +38,7 @@
 //! some ranks of more than one group has no name, and is never sent: what a switch has of it is taken apart ([`AtpHeader::Flush`]).
 //! Of jobs with more than 64 workers the ranks are numbered anew for that, so that those of a switch are of one group where they can be.
 
-use fanin_core::{Duration, Malformed, PacketKind, Rank, Wire};
+use fanin_core::{Duration, Malformed, OperationId, PacketKind, Rank, Wire};
 
 use crate::bytes::{front, put, require, u16_at, u32_at, u64_at};
 use crate::layout::{Field, Layout, Show, kind};
@@ -118,10 +118,29 @@ impl AtpFlags {
 /// A fragment: what a block of a job's vectors is called on the wire. No two fragments of a job have the same name.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct FragmentId {
-    /// The operation.
+    /// The operation, and which of the job's servers: see [`FragmentId::tensor`].
     pub tensor: u32,
-    /// Its number among all fragments of the job; compared as a serial number.
+    /// Its number among all fragments that the job sends this server; compared as a serial number.
     pub seq: u32,
+}
+
+impl FragmentId {
+    /// Servers of a job at most: their numbers have 4 bits.
+    pub const SERVERS: u8 = 16;
+
+    const SERVER_SHIFT: u32 = 28;
+
+    /// What an operation is called in packets to a server and from it.
+    #[inline]
+    pub const fn tensor(operation: OperationId, server: u8) -> u32 {
+        (operation.0 & ((1 << Self::SERVER_SHIFT) - 1)) | (server as u32) << Self::SERVER_SHIFT
+    }
+
+    /// Which server it is for, or from.
+    #[inline]
+    pub const fn server(self) -> u8 {
+        (self.tensor >> Self::SERVER_SHIFT) as u8
+    }
 }
 
 /// The ranks that a packet names: some of a group of 64, or all of a switch. Not empty in a packet. Nine bytes: a packet record in the
@@ -517,6 +536,7 @@ pub const LAYOUT: Layout = {
             Field::new("to", 6, 2).of(ACK).named(&[(65535, "all")]),
             Field::new("fan_in1", 7, 1).of(GRADIENT),
             Field::new("tensor", 8, 4),
+            Field::new("server", 11, 1).bits(0xF0),
             Field::new("seq", 12, 4),
             Field::new("bitmap", 16, 8).of(GRADIENT).shown(Show::Bits),
             Field::new("ahead", 16, 2).of(ACK),
@@ -602,6 +622,13 @@ mod tests {
         let all = RankSet::all_of_switch(u16::MAX);
         assert_eq!((all.switch(), all.only(), all.is_sound(), size_of::<RankSet>()), (Some(u16::MAX), None, true, 9));
         assert_eq!(RankSet::all_of_switch(0).only(), None, "one bit, but a switch");
+    }
+
+    #[test]
+    fn a_tensor_is_of_an_operation_and_a_server() {
+        let at = |operation: u32, server: u8| FragmentId { tensor: FragmentId::tensor(OperationId(operation), server), seq: 0 };
+        assert_eq!((at(7, 0).tensor, at(7, 0).server(), at(7, 15).server()), (7, 0, 15));
+        assert_eq!(at((1 << 28) + 7, 3), at(7, 3), "operations come again after 2^28");
     }
 
     #[test]

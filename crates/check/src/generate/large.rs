@@ -12,7 +12,8 @@ const WORKERS_MIN: u64 = 65;
 
 /// In one run of 16 of these systems a network has more than 64 hosts: at one switch, or at some with fewer, about, or more than 64 each.
 pub(super) fn network(draw: &mut Draw, network: &mut NetworkConfig, only: Option<&str>) -> bool {
-    if !matches!(only, Some("atp" | "a2tp")) || !draw.percent(6) {
+    let plain = matches!(network.shape, Shape::Star { .. } | Shape::FatTree2 { .. });
+    if !plain || !matches!(only, Some("atp" | "a2tp")) || !draw.percent(6) {
         return false;
     }
     let leaves = draw.between(2, 4);

@@ -43,6 +43,11 @@
 //! detection or timer come first. Without these nets ([`Nets::Paper`]) that is all there is.
 //! The last three fragments of a tensor have none behind them to show that one is stuck or lost: there it takes a timeout.
 //!
+//! ## Several servers
+//! A job's fragments are dealt out to its servers in turn. What goes to one server is a stream of its own, with its own numbers, windows, rounds
+//! and timers, so that a server whose link is full holds back nothing but its own fragments: a worker is a node for each
+//! ([`Streams`]), a switch knows the way to each, and the tensor in a packet says which one is meant.
+//!
 //! ## Several jobs, one node
 //! [`AggregationSwitch`] is a [`SharedNode`](fanin_core::SharedNode): the registry makes one for each switch, its driver hands it the packets
 //! of all jobs, and [`AggregationSwitch::admit`] and [`Node::on_job_end`](fanin_core::Node::on_job_end) let jobs come and go.
@@ -54,14 +59,19 @@ mod places;
 mod planted;
 mod server;
 mod spread;
+mod streams;
 mod switch;
 mod worker;
 
-pub use config::{AGGREGATORS_MAX, FixedScale, JobAtSwitch, Nets, ServerConfig, SwitchConfig, WINDOW_MAX, WORKERS_MAX, WorkerConfig};
+pub use config::{
+    AGGREGATORS_MAX, FixedScale, JobAtSwitch, Nets, SERVERS_MAX, ServerAtSwitch, ServerConfig, SwitchConfig, WINDOW_MAX, WORKERS_MAX,
+    WorkerConfig,
+};
 pub use members::Members;
 pub use places::{Assignment, Places};
 #[cfg(feature = "planted-bugs")]
 pub use planted::Planted;
 pub use server::{AggregationServer, Rounds};
+pub use streams::Streams;
 pub use switch::AggregationSwitch;
 pub use worker::{Acknowledged, AggregationWorker, Way, Windows};

@@ -164,7 +164,7 @@ impl<P: Payload + ?Sized, R: Rounds> AggregationServer<P, R> {
         };
         AggregationServer {
             rounds,
-            assignment: Assignment::new(Places::new(config.job, config.window, config.aggregators)),
+            assignment: Assignment::new(Places::new(config.job, config.number, config.window, config.aggregators)),
             entries: (0..capacity).map(entry).collect(),
             edge: 0,
             top: None,
@@ -225,7 +225,7 @@ impl<P: Payload + ?Sized, R: Rounds> AggregationServer<P, R> {
 impl<P: Payload + ?Sized, R: Rounds> AggregationServer<P, R> {
     /// `a2tp 5.3`.
     fn on_gradient<T: Tx<AtpHeader, P>>(&mut self, now: Instant, packet: Gradient, payload: &P, tx: &mut T) {
-        if packet.ranks.is_empty() || !self.all.holds(packet.ranks, &self.switches) {
+        if packet.ranks.is_empty() || !self.all.holds(packet.ranks, &self.switches) || packet.at.server() != self.config.number {
             return tx.note(Event::Dropped(DropReason::NotAMember));
         }
         let (place, seq) = (self.place_of(packet.at.seq), packet.at.seq);
