@@ -419,7 +419,11 @@ mod tests {
         assert_eq!(first.server_at(NodeId(2)), Some(Address { node: NodeId(2), role: Role::Server }));
         let elsewhere = JobAnnouncement { servers: vec![3, 1], ..first };
         assert_eq!(elsewhere.server_at(NodeId(2)), None);
-        assert!(elsewhere.server_at(NodeId(3)).is_some() && elsewhere.server_at(NodeId(1)).is_some() && announcement().server_at(NodeId(2)).is_none());
+        assert!(
+            elsewhere.server_at(NodeId(3)).is_some()
+                && elsewhere.server_at(NodeId(1)).is_some()
+                && announcement().server_at(NodeId(2)).is_none()
+        );
     }
 
     #[test]

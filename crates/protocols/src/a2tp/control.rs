@@ -42,8 +42,9 @@ pub struct A2tpWindowConfig {
     pub mark_weight: Real,
     /// By how much the aggregator window grows in a round: 1, and more for jobs that are to have more aggregators than others.
     pub priority: Real,
-    /// After so many rounds without a collision, or without a mark, a window grows by one fragment more in each further one, until there is one;
-    /// 0: always by the same, as in the paper.
+    /// After so many rounds without a collision the aggregator window grows by one fragment more in each further one, until there is one; the
+    /// link window as well, without a mark, when there was none for twice the time in which windows come and go where links are full. 0: always
+    /// by the same, as in the paper.
     pub quiet_rounds: u32,
     /// The aggregator window of a job never falls below this, however late its stragglers are.
     pub aggregators_min: u32,
@@ -60,8 +61,8 @@ pub struct A2tpWindowConfig {
 
 impl A2tpWindowConfig {
     /// By how many fragments a window grows after so many rounds in which it met nothing.
-    fn step(&self, rounds: u32) -> f64 {
-        let more = if self.quiet_rounds == 0 { 0 } else { rounds.saturating_sub(self.quiet_rounds) };
+    fn step(&self, rounds: u32, rounds_min: u32) -> f64 {
+        let more = if self.quiet_rounds == 0 { 0 } else { rounds.saturating_sub(self.quiet_rounds.max(rounds_min)) };
         1.0 + f64::from(more)
     }
 }
@@ -125,7 +126,9 @@ impl Control {
             met.collisions.map_or(collision_free, |collisions| if collisions > 0.0 { 0 } else { collision_free.saturating_add(1) }),
             if met.marks > 0.0 { 0 } else { mark_free.saturating_add(1) },
         ];
-        let [more_aggregators, more_links] = self.quiet.map(|rounds| config.step(rounds));
+        // Where a link is full marks are apart as far as a window needs to grow back: sqrt(2 W) / 2 rounds (DCTCP, equation 8).
+        let saw = libm::sqrt(2.0 * self.lcw.get()) as u32;
+        let (more_aggregators, more_links) = (config.step(self.quiet[0], 0), config.step(self.quiet[1], saw));
         let acw = if d > 0.0 { self.acw.get() * (1.0 - d / 2.0) } else { self.acw.get() + config.priority.get() * more_aggregators };
         let lcw = if met.marks > 0.0 { self.lcw.get() * (1.0 - self.beta.get() / 2.0) } else { self.lcw.get() + more_links };
         let lcw = lcw.clamp(1.0, f64::from(config.window));
@@ -375,11 +378,15 @@ mod tests {
             job
         };
         assert_eq!((grown(40, 0).aggregated(), grown(16, 16).aggregated()), (50, 26));
-        let mut job = grown(40, 16);
-        let soon = 10 + 40 + 24 * 25 / 2;
+        let mut job = grown(20, 16);
+        let soon = 26 + 2 + 3 + 4 + 5;
         assert_eq!((job.aggregated(), job.length()), (soon, soon));
         job.update(&met(0.01, 0.0, 1.0));
-        assert_eq!((job.aggregated(), job.length()), (soon + 1, soon + 26), "each by what it has met itself");
+        assert_eq!((job.aggregated(), job.length()), (soon + 1, soon + 6), "each by what it has met itself");
+        // Of a link window of 200 marks are up to 10 rounds apart where the link is full: it takes twice as many to be sure.
+        let mut job = Control::new(A2tpWindowConfig { initial: 200, quiet_rounds: 16, ..PAPER });
+        (0..20).for_each(|_| job.update(&met(0.0, 0.0, 1.0)));
+        assert_eq!(job.length(), 220);
     }
 
     #[test]

@@ -124,6 +124,13 @@ impl Assignment {
         self.places.versions.get(place as usize).copied().unwrap_or(0)
     }
 
+    /// Whether a place whose fragments go to the server would have an aggregator that another one has: it would lose as soon as its fragments
+    /// went there, too.
+    #[inline]
+    pub fn would_lose(&self, place: u32) -> bool {
+        (self.active..self.places.count()).contains(&place) && self.used.has(self.places.name(place).index)
+    }
+
     /// Gives a place another aggregator, and tells its version: one that no active place of the job has, if there is one.
     pub fn move_on(&mut self, place: u32) -> u8 {
         if place >= self.places.count() {
@@ -216,6 +223,14 @@ mod tests {
         for _ in 0..10 {
             assert!(moved(&mut server) >= 31 && distinct(&server) == 32);
         }
+        // A place that is to go there next is moved before it would lose.
+        assert!(!server.would_lose(31) && !server.would_lose(64));
+        let losing: Vec<u32> = (32..64).filter(|place| server.would_lose(*place)).collect();
+        assert!(losing.len() > 5, "{losing:?}");
+        for place in &losing {
+            server.move_on(*place);
+        }
+        assert!(losing.iter().filter(|place| server.would_lose(**place)).count() <= 1);
         server.activate(64);
         server.activate(32);
         assert_eq!((server.active, server.used.0.iter().map(|count| u32::from(*count)).sum::<u32>()), (32, 32));

@@ -394,9 +394,9 @@ impl<P: Payload + ?Sized, R: Rounds> AggregationServer<P, R> {
         if round.length > 0 {
             self.assignment.activate(u32::from(round.aggregated));
         }
-        // `a2tp 4`: who found its aggregator taken gets another one.
-        let collided = entry.flags.has(AtpFlags::COLLIDED);
-        entry.next_version = if collided { self.assignment.move_on(round_place) } else { self.assignment.version(round_place) };
+        // `a2tp 4`: who found its aggregator taken gets another one, and who will.
+        let loses = entry.flags.has(AtpFlags::COLLIDED) || self.assignment.would_lose(round_place);
+        entry.next_version = if loses { self.assignment.move_on(round_place) } else { self.assignment.version(round_place) };
         let seq = entry.at.seq;
         if self.top.is_none_or(|top| newer(seq, top)) {
             self.top = Some(seq);
