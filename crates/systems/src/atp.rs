@@ -3,16 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use fanin_core::{
-    Address, Duration, ElementOp, FlowLabel, JobId, JobNodes, NetworkMap, NodeId, Payload, Placed, PortId, Rank, Role, SharedNode, Suspect,
+    Address, Duration, ElementOp, FlowLabel, JobId, JobNodes, NetworkMap, NodeId, Payload, Placed, Rank, SharedNode, Suspect,
 };
 use fanin_protocols::a2tp::{A2tpRounds, A2tpWindowConfig, A2tpWindows, CollisionsOf, Synchrony};
 use fanin_protocols::atp::{AtpRounds, AtpWindow, AtpWindowConfig};
 use fanin_protocols::shared::aggregation::{
-    AGGREGATORS_MAX, FixedScale, JobAtSwitch, Members, Nets, SERVERS_MAX, ServerAtSwitch, ServerConfig, SwitchConfig, WINDOW_MAX,
-    WORKERS_MAX, WorkerConfig,
+    AGGREGATORS_MAX, FixedScale, JobAtSwitch, Nets, ServerAtSwitch, ServerConfig, SwitchConfig, WINDOW_MAX, WORKERS_MAX, WorkerConfig,
 };
 use fanin_protocols::shared::real::Real;
-use fanin_wire::atp::RankSet;
 
 use serde::{Deserialize, Serialize};
 
@@ -23,7 +21,8 @@ use crate::campaign::{Campaign, DrawnJob, JobSize, Load};
 use crate::config::{BuildError, JobSpec, UNLIMITED};
 use crate::draw::Draw;
 use crate::facts::{AggregatorUse, Facts, KeyUse, KeysOf, Nodes};
-use crate::layout::{aggregating, leaf_of};
+use crate::layout::leaf_of;
+use crate::places::Places;
 use crate::system::System;
 
 pub(crate) use fanin_protocols::atp::{AtpServer, AtpSwitch, AtpWorker};
@@ -192,134 +191,6 @@ fn common(system: &System) -> Option<AtpParameters> {
     }
 }
 
-/// Where a job's nodes are, for one of its servers.
-struct Places {
-    server: Address,
-    server_switch: NodeId,
-    /// By switch that aggregates: the ports and ranks of the workers there whose packets pass it.
-    switches: BTreeMap<NodeId, Vec<(PortId, Rank)>>,
-    /// Workers elsewhere than at the server's host whose switches only forward.
-    alone: Vec<(Address, Rank)>,
-    /// The bit that stands for each rank in sets.
-    bits: Vec<Rank>,
-}
-
-impl Places {
-    /// For each server.
-    fn all<Op>(spec: &JobSpec<'_, Op>, map: &NetworkMap) -> Result<Vec<Places>, BuildError> {
-        if spec.servers.len() > usize::from(SERVERS_MAX) {
-            return Err(BuildError::new(
-                "servers",
-                spec.servers.len(),
-                format!("at most {SERVERS_MAX}, or 0 for one at the host of rank 0"),
-            ));
-        }
-        if let Some(twice) = (1..spec.servers.len()).find(|place| spec.servers[..*place].contains(&spec.servers[*place])) {
-            return Err(BuildError::new("servers", spec.servers[twice], "each host once"));
-        }
-        let hosts = if spec.servers.is_empty() { &spec.hosts[..1] } else { spec.servers };
-        hosts.iter().map(|&host| Places::of(spec, map, host)).collect()
-    }
-
-    /// A server of its own, or one at the host of rank 0, whose worker reaches it without a switch. Of the switches next to workers and server
-    /// those aggregate that have the most workers.
-    fn of<Op>(spec: &JobSpec<'_, Op>, map: &NetworkMap, host: NodeId) -> Result<Self, BuildError> {
-        let server_switch = leaf_of(map, host)?.node;
-        let mut switches = BTreeMap::from([(server_switch, Vec::new())]);
-        for (rank, &worker) in spec.hosts.iter().enumerate().filter(|(_, worker)| **worker != host) {
-            let leaf = leaf_of(map, worker)?;
-            switches.entry(leaf.node).or_insert_with(Vec::new).push((leaf.their_port, Rank(rank as u32)));
-        }
-        let sizes: Vec<(NodeId, u32)> = switches.iter().map(|(switch, workers)| (*switch, workers.len() as u32)).collect();
-        let able = aggregating(map, &sizes, common(&spec.system).map_or(UNLIMITED, |parameters| parameters.aggregating));
-        let mut alone = Vec::new();
-        switches.retain(|switch, workers| {
-            let aggregates = able.contains(switch);
-            if !aggregates {
-                alone.extend(workers.iter().map(|(_, rank)| (Address::worker(spec.hosts[rank.index()]), *rank)));
-            }
-            aggregates
-        });
-        let bits = bits(spec.hosts.len(), &switches);
-        Ok(Places { server: Address { node: host, role: Role::Server }, server_switch, switches, alone, bits })
-    }
-
-    fn is_wide(&self) -> bool {
-        self.bits.len() > RankSet::GROUP as usize
-    }
-
-    fn bit(&self, rank: Rank) -> Rank {
-        self.bits[rank.index()]
-    }
-
-    /// The workers at a switch whose packets pass it.
-    fn members_at(&self, switch: NodeId) -> Members {
-        self.switches.get(&switch).into_iter().flatten().map(|(_, rank)| self.bit(*rank)).collect()
-    }
-
-    /// How many workers complete an aggregator at a worker's switch, and at the server's; 0 where packets need not tell.
-    fn fan_in(&self, switch: NodeId) -> [u8; 2] {
-        if self.is_wide() {
-            return [0; 2];
-        }
-        let all: usize = self.switches.values().map(Vec::len).sum();
-        [self.switches.get(&switch).map_or(0, Vec::len) as u8, (all + self.alone.len()) as u8]
-    }
-
-    /// A switch's number in the job: 0 for the server's, from 1 on in the order of [`below`](Self::below).
-    fn number(&self, switch: NodeId) -> u16 {
-        let others = self.switches.keys().filter(|other| **other != self.server_switch);
-        others.enumerate().find(|(_, other)| **other == switch).map_or(0, |(place, _)| place as u16 + 1)
-    }
-
-    /// The ranks of the switches of a job that is so large that packets name them, by the switch's number.
-    fn by_number(&self) -> Vec<Members> {
-        if !self.is_wide() {
-            return Vec::new();
-        }
-        let passing = self.switches.values().flatten().map(|(_, rank)| *rank).chain(self.alone.iter().map(|(_, rank)| *rank));
-        let first = if self.has_second_level() { passing.map(|rank| self.bit(rank)).collect() } else { Members::default() };
-        std::iter::once(first).chain(self.others()).collect()
-    }
-
-    /// The ranks of the switches that aggregate, but for the server's.
-    fn others(&self) -> impl Iterator<Item = Members> + '_ {
-        self.switches.keys().filter(|switch| **switch != self.server_switch).map(|switch| self.members_at(*switch))
-    }
-
-    fn has_second_level(&self) -> bool {
-        self.switches.contains_key(&self.server_switch)
-    }
-
-    /// Where what comes from the server goes: but for the server's own switch, the switches that aggregate, and workers next to others.
-    fn below(&self) -> Vec<(Address, Members)> {
-        let others = self.switches.keys().filter(|switch| **switch != self.server_switch).map(|switch| Address::switch(*switch));
-        let alone = self.alone.iter().map(|(address, rank)| (*address, [self.bit(*rank)].into_iter().collect()));
-        others.zip(self.others()).chain(alone).collect()
-    }
-}
-
-/// The bit that stands for each rank in sets. A packet names ranks of one group of 64: where there are more, the workers of each switch are
-/// in as few groups as they can be, so that what is there of a fragment has a name.
-fn bits(workers: usize, switches: &BTreeMap<NodeId, Vec<(PortId, Rank)>>) -> Vec<Rank> {
-    let mut bits: Vec<Option<Rank>> = vec![None; workers];
-    if workers <= RankSet::GROUP as usize {
-        return (0..workers as u32).map(Rank).collect();
-    }
-    let mut next = 0;
-    for at_switch in switches.values() {
-        if next % RankSet::GROUP + at_switch.len() as u32 > RankSet::GROUP {
-            next = next.next_multiple_of(RankSet::GROUP);
-        }
-        for (_, rank) in at_switch {
-            bits[rank.index()] = Some(Rank(next));
-            next += 1;
-        }
-    }
-    let mut rest = next..;
-    bits.into_iter().map(|bit| bit.unwrap_or_else(|| Rank(rest.next().unwrap_or(0)))).collect()
-}
-
 fn flow(job: JobId) -> FlowLabel {
     FlowLabel(u32::from(job.0))
 }
@@ -403,7 +274,7 @@ fn a2tp_windows<Op>(spec: &JobSpec<'_, Op>, parameters: &A2tpParameters) -> Resu
 pub(crate) fn nodes<P: Payload + ?Sized>(spec: &JobSpec<'_, P::Op>, map: &NetworkMap) -> Result<JobNodes<AnyNode<P>>, BuildError> {
     let Some(parameters) = common(&spec.system) else { return Err(BuildError::new("system", spec.system.name(), "atp or a2tp")) };
     check(spec, &parameters)?;
-    let servers = Places::all(spec, map)?;
+    let servers = Places::all(spec, map, common(&spec.system).map_or(UNLIMITED, |parameters| parameters.aggregating))?;
     let window = window_of_server(spec);
     let a2tp = match &spec.system {
         System::A2tp(parameters) => Some((a2tp_windows(spec, parameters)?, parameters.windows)),
@@ -517,7 +388,7 @@ fn at_switches<Op: Clone>(spec: &JobSpec<'_, Op>, map: &NetworkMap) -> Result<Ve
     if spec.hosts.len() < 2 {
         return Ok(Vec::new());
     }
-    let servers = Places::all(spec, map)?;
+    let servers = Places::all(spec, map, common(&spec.system).map_or(UNLIMITED, |parameters| parameters.aggregating))?;
     let switches: BTreeSet<NodeId> = servers.iter().flat_map(|places| places.switches.keys().copied()).collect();
     let entry = |switch: NodeId| JobAtSwitch {
         job: spec.id,
@@ -694,7 +565,7 @@ fn system_with_server(draw: &mut Draw, aggregators: u32, is_a2tp: bool, op: Elem
 mod tests {
     use super::*;
     use crate::any::tests::comes_back;
-    use fanin_core::Length;
+    use fanin_core::{Length, Role};
     use fanin_wire::atp::FragmentId;
 
     const HOSTS: [NodeId; 4] = [NodeId(0), NodeId(1), NodeId(2), NodeId(3)];
