@@ -125,6 +125,8 @@ class SystemKeys(TypedDict, total=False):
     priority: float
     # flare
     probes: bool
+    # a2tp
+    quiet_rounds: int
     # sharp
     quota: int
     # flare

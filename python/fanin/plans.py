@@ -196,6 +196,7 @@ class Job(_Job, SystemKeys, total=False):
     file: str
     workers: Amount
     servers: int | Sequence[int]
+    server_placement: Literal["packed", "spread", "random", "near"]
     placement: Literal["random", "packed", "spread"] | Sequence[int]
     jobs_per_host: int
     message: Bytes
@@ -284,6 +285,7 @@ class Limit(_LimitFrom, total=False):
     send: PacketRate
     receive: PacketRate
     rate: Rate
+    receive_mark: int
     receive_queue: int
     until: Time
 

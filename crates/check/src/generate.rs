@@ -4,6 +4,7 @@
 //! that "every worker completes" can be demanded of all runs but those in which something fails for longer or for good.
 
 mod canary;
+mod large;
 mod limits;
 mod partial;
 mod shapes;
@@ -60,6 +61,8 @@ pub fn generate_for(seed: u64, only: Option<&str>) -> Recipe {
     other_shapes(&mut Draw::new(seed, 30), &mut network);
     lossless_dragonflies(&mut Draw::new(seed, 40), &mut network);
     other_ways(&mut Draw::new(seed, 41), &mut network);
+    let large = &mut Draw::new(seed, 51);
+    let is_large = large::network(large, &mut network, only);
     let map = Topology::new(&network.shape).expect("drawn sizes are possible").map;
     let traffic = traffic(&mut Draw::new(seed, 3), &map);
     let mut kind_draw = Draw::new(seed, 6);
@@ -69,6 +72,9 @@ pub fn generate_for(seed: u64, only: Option<&str>) -> Recipe {
     canary::tables(&mut Draw::new(seed, 46), &mut jobs);
     canary::duties(&mut Draw::new(seed, 48), &mut jobs);
     by_systems(seed, &map, &mut jobs, only);
+    if is_large {
+        large::job(large, &map, &mut jobs);
+    }
     step_costs(&mut Draw::new(seed, 38), &mut jobs);
     some_forward_only(&mut Draw::new(seed, 39), &mut jobs);
     let forwarding = partial::forwarding(&mut Draw::new(seed, 44), &map, &jobs);

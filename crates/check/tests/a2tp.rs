@@ -39,6 +39,7 @@ fn two_jobs(parameters: [A2tpParameters; 2], bytes: [u64; 2], straggler: Option<
         receive_packets_per_second: None,
         send_bits_per_second: None,
         receive_queue_packets: u32::MAX,
+        receive_mark_packets: u32::MAX,
         from: Instant::ZERO,
         until: Instant::FAR_FUTURE,
     }));

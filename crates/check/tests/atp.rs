@@ -157,6 +157,7 @@ pub(crate) fn beside_each_other(parameters: [A2tpParameters; 2], level: f64, byt
         receive_packets_per_second: Some(packets),
         send_bits_per_second: None,
         receive_queue_packets: u32::MAX,
+        receive_mark_packets: u32::MAX,
         from: Instant::ZERO,
         until: Instant::FAR_FUTURE,
     };

@@ -3,6 +3,7 @@
 
 mod a2tp;
 mod atp;
+mod atp_wide;
 mod campaign;
 mod canary;
 mod canary_shared;

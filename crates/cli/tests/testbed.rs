@@ -294,7 +294,7 @@ fn jobs_with_servers_and_jobs_with_parts_of_a_pool_run_at_once_and_are_exact_und
         format!("[[job]]\nsystem = \"{system}\"\nhosts = {hosts}\nmessage = \"96KiB\"\noperations = 2\n{more}\n")
     };
     let workload = [
-        job("atp", "[\"host0\", \"host1\", \"host5\"]", "servers = [\"host9\"]"),
+        job("atp", "[\"host0\", \"host1\"]", "servers = [\"host9\", \"host5\"]"),
         job("a2tp", "[\"host2\", \"host6\"]", "element = \"i32\""),
         job("switchml", "[\"host3\", \"host7\"]", ""),
         job("switchml", "[\"host4\", \"host8\"]", "start = \"100ms\""),
@@ -307,7 +307,7 @@ fn jobs_with_servers_and_jobs_with_parts_of_a_pool_run_at_once_and_are_exact_und
         assert!(operations.len() == 2 && operations.iter().all(|operation| operation["exact"] == true), "{job}");
     }
     let servers: Vec<Option<&str>> = jobs.iter().map(|job| job["server"].as_str()).collect();
-    assert_eq!(servers, [Some("host9"), Some("host2"), None, None]);
+    assert_eq!(servers, [Some("host5, host9"), Some("host2"), None, None]);
     let injected = |host: &Value| host["status"]["counters"]["injected"]["loss"].as_u64().unwrap_or(0);
     assert!(results["hosts"].as_array().unwrap().iter().map(injected).sum::<u64>() > 0, "{results}");
 }

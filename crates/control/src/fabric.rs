@@ -245,11 +245,11 @@ impl JobAnnouncement {
         }
     }
 
-    /// The address of the job's server at a host, if it has one there.
+    /// The address of a server of the job at a host, if it has one there.
     pub fn server_at(&self, host: NodeId) -> Option<Address> {
-        let default = if self.system.servers() > 0 { self.hosts.first() } else { None };
-        let server = self.servers.first().or(default)?;
-        (*server == host.0 && self.hosts.len() > 1).then_some(Address { node: host, role: Role::Server })
+        let is_default = self.servers.is_empty() && self.system.servers() > 0 && self.hosts.first() == Some(&host.0);
+        let is_one = is_default || self.servers.contains(&host.0);
+        (is_one && self.hosts.len() > 1).then_some(Address { node: host, role: Role::Server })
     }
 
     /// What reduces elements.
@@ -446,9 +446,13 @@ mod tests {
         assert_eq!(refused, "aggregators = 9: expected 450, as in the jobs that run: they share them");
         assert_eq!(announcement().join(&mut node, switch, &map), Ok(false), "a tree has nodes of its own");
         assert_eq!(first.server_at(NodeId(2)), Some(Address { node: NodeId(2), role: Role::Server }));
-        let elsewhere = JobAnnouncement { servers: vec![3], ..first };
+        let elsewhere = JobAnnouncement { servers: vec![3, 1], ..first };
         assert_eq!(elsewhere.server_at(NodeId(2)), None);
-        assert!(elsewhere.server_at(NodeId(3)).is_some() && announcement().server_at(NodeId(2)).is_none());
+        assert!(
+            elsewhere.server_at(NodeId(3)).is_some()
+                && elsewhere.server_at(NodeId(1)).is_some()
+                && announcement().server_at(NodeId(2)).is_none()
+        );
     }
 
     #[test]

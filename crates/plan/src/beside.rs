@@ -67,6 +67,8 @@ pub struct Limit {
     /// Packets that wait at a host to be taken in; what comes then is dropped.
     #[serde(default = "receive_queue_default")]
     pub receive_queue: Count,
+    /// A packet that finds more than so many waiting there is marked, as by a switch; none where it is not given.
+    pub receive_mark: Option<Count>,
     /// From when.
     #[serde(default = "no_time")]
     pub from: Time,
@@ -261,6 +263,7 @@ pub fn limits(refuse: &Refuse<'_>, limits: &[Limit], topology: &Topology, jobs: 
             receive_packets_per_second: limit.receive.map(|rate| rate.0),
             send_bits_per_second: limit.rate.map(|rate| rate.0),
             receive_queue_packets: limit.receive_queue.0,
+            receive_mark_packets: limit.receive_mark.map_or(u32::MAX, |packets| packets.0),
             from: Instant::ZERO + limit.from.0,
             until: limit.until.map_or(Instant::FAR_FUTURE, |until| Instant::ZERO + until.0),
         };

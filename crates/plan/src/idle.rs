@@ -125,6 +125,9 @@ fn of_job(index: usize, job: &Job, rules: &mut Vec<Rule>) {
     rule("scale", !says_all, "beside both message and compute: nothing of the model is left to be scaled");
     let computes = common.compute.map_or(common.model.is_some(), |time| time.0 > fanin_core::Duration::ZERO);
     rule("compute_spread", computes || job.workload.is_some(), "without a time to compute");
+    let has_servers = job.system.servers() > 0 || job.groups.iter().any(|(_, system)| system.servers() > 0);
+    let draws = has_servers && !matches!(common.servers, Some(Servers::Hosts(_) | Servers::Count(0)));
+    rule("server_placement", draws, "where no hosts are chosen for servers");
     let shares_hosts = job.workload.as_ref().is_none_or(|source| source.shares_hosts());
     for key in ["local_rate", "local_latency"] {
         rule(key, shares_hosts, "where every rank has a host of its own");
@@ -177,6 +180,7 @@ fn of_the_rest(setup: &Setup, rules: &mut Vec<Rule>) {
     let general = &setup.general;
     for (index, limit) in general.limits.iter().enumerate() {
         rule(format!("limits[{index}].receive_queue"), limit.receive.is_some(), "without receive");
+        rule(format!("limits[{index}].receive_mark"), limit.receive.is_some(), "without receive");
     }
     for (index, link) in general.faults.links.iter().enumerate() {
         let delays = link.duplication.0 > 0.0 || link.reordering.0 > 0.0;

@@ -11,7 +11,7 @@ use fanin_systems::{JobSpec, System};
 use super::errors::{PlanError, Refuse};
 use super::indices::Indices;
 use super::operators;
-use super::schema::{Job, Placement, Servers, Setup, Workers};
+use super::schema::{Job, Placement, ServerPlacement, Servers, Setup, Workers};
 use super::size::WORKERS_MAX;
 use super::tree::{Tree, parse_path};
 use super::units::Amount;
@@ -122,6 +122,8 @@ pub struct Free {
     shuffled: Vec<u32>,
     /// Hosts leaf by leaf in turn.
     spread: Vec<u32>,
+    /// The switch next to each host.
+    leaves: Vec<u32>,
     seed: u64,
     /// Random orders drawn for jobs that share hosts.
     draws: u64,
@@ -161,6 +163,7 @@ impl Free {
             hosts: vec![Load { jobs: 0, most: u32::MAX }; hosts as usize],
             shuffled,
             spread: spread.into_iter().map(|(_, host)| host).collect(),
+            leaves: (0..hosts).map(|host| topology.map.leaf_of(NodeId(host)).map_or(u32::MAX, |leaf| leaf.node.0)).collect(),
             seed,
             draws: 0,
         }
@@ -192,6 +195,15 @@ impl Free {
         let chosen: Vec<u32> = order.into_iter().filter(fits).take(count as usize).collect();
         chosen.iter().for_each(|&host| self.settle(host, most));
         chosen.into_iter().map(NodeId).collect()
+    }
+
+    /// All hosts, first those next to the switches with most of these hosts.
+    fn near(&self, hosts: &[NodeId]) -> Vec<u32> {
+        let leaf = |host: u32| self.leaves[host as usize];
+        let neighbours = |host: &u32| std::cmp::Reverse(hosts.iter().filter(|other| leaf(other.0) == leaf(*host)).count());
+        let mut order: Vec<u32> = (0..self.count()).collect();
+        order.sort_by_cached_key(neighbours);
+        order
     }
 
     fn settle(&mut self, host: u32, most: u32) {
@@ -379,11 +391,14 @@ fn drawn_servers(refuse: &Refuse<'_>, job: &Job, entry: usize, free: &mut Free, 
         Some(Servers::Count(count)) => count,
         _ => job.system.servers().max(of_groups),
     };
-    let placement = match &job.common.placement {
-        Placement::Hosts(_) => &Placement::Random,
-        other => other,
+    let placement = match (job.common.server_placement, &job.common.placement) {
+        (Some(ServerPlacement::Packed), _) => Placement::Packed,
+        (Some(ServerPlacement::Spread), _) => Placement::Spread,
+        (Some(ServerPlacement::Near), _) => Placement::Hosts(free.near(hosts).into_iter().collect()),
+        (Some(ServerPlacement::Random), _) | (None, Placement::Hosts(_)) => Placement::Random,
+        (None, other) => other.clone(),
     };
-    let servers = free.take_shared(placement, count, job.common.jobs_per_host.0, hosts);
+    let servers = free.take_shared(&placement, count, job.common.jobs_per_host.0, hosts);
     if (servers.len() as u32) < count {
         let expected = format!("at most {}, the number of hosts that have room beside the workers", servers.len());
         return Err(refuse.say(&format!("jobs[{entry}].servers"), count, expected));
@@ -451,5 +466,17 @@ mod tests {
         let loads = loads(&both);
         assert!(both.jobs[0].hosts.iter().all(|host| loads[host.index()] == 1));
         assert!(loads.contains(&3) && loads.iter().all(|jobs| *jobs <= 3));
+    }
+
+    #[test]
+    fn servers_are_where_their_placement_says() {
+        let at = |rule: &str| {
+            let job = format!(
+                "[[jobs]]\nsystem = \"atp\"\nplacement = [0, 50, 51, 52, 53, 100]\nservers = 3\nmessage = \"1MiB\"\nserver_placement = {rule:?}\n"
+            );
+            prepared(&job, 1).jobs[0].servers.iter().map(|host| host.0).collect::<Vec<_>>()
+        };
+        assert_eq!((at("near"), at("packed"), at("spread")), (vec![48, 49, 54], vec![1, 2, 3], vec![48, 96, 144]));
+        assert_ne!(at("random"), at("packed"));
     }
 }

@@ -269,6 +269,7 @@ pub const JOB_KEYS: &[&str] = &[
     "copies",
     "workers",
     "servers",
+    "server_placement",
     "placement",
     "jobs_per_host",
     "message",
@@ -318,6 +319,8 @@ pub struct JobKeys {
     pub workers: Option<Workers>,
     /// Servers, for systems that have them; as many as the system has where it is not given.
     pub servers: Option<Servers>,
+    /// Which hosts servers have where these are not listed; chosen as those of the workers where it is not given.
+    pub server_placement: Option<ServerPlacement>,
     /// Which hosts.
     #[serde(default)]
     pub placement: Placement,
@@ -421,6 +424,20 @@ pub enum Servers {
     Count(u32),
     /// At these hosts.
     Hosts(Vec<u32>),
+}
+
+/// Which hosts servers have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ServerPlacement {
+    /// Those of the lowest numbers.
+    Packed,
+    /// Leaf by leaf in turn.
+    Spread,
+    /// Any.
+    Random,
+    /// Next to the switches with most of the job's workers.
+    Near,
 }
 
 /// Element types.

@@ -9,38 +9,40 @@ use fanin_core::{
 };
 use fanin_protocols::a2tp::{A2tpRounds, A2tpServer, A2tpWindowConfig, A2tpWindows, A2tpWorker, CollisionsOf, Synchrony};
 use fanin_protocols::atp::{AtpRounds, AtpServer, AtpSwitch, AtpWindow, AtpWindowConfig, AtpWorker};
-use fanin_protocols::shared::aggregation::{FixedScale, JobAtSwitch, Nets, ServerConfig, SwitchConfig, WorkerConfig};
+use fanin_protocols::shared::aggregation::{
+    FixedScale, JobAtSwitch, Members, Nets, ServerAtSwitch, ServerConfig, SwitchConfig, WorkerConfig,
+};
 use fanin_protocols::shared::real::Real;
 use fanin_protocols::shared::reliability::Reliability;
 use fanin_wire::atp::{AggregatorName, AtpFlags, AtpHeader, FragmentId, NextRound, RankSet, Waited};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
-const JOB: JobId = JobId(7);
+pub(super) const JOB: JobId = JobId(7);
 const OTHER: JobId = JobId(2);
-const SWITCH: NodeId = NodeId(100);
-const SERVER_SWITCH: NodeId = NodeId(101);
-const SERVER: Address = Address { node: NodeId(50), role: Role::Server };
+pub(super) const SWITCH: NodeId = NodeId(100);
+pub(super) const SERVER_SWITCH: NodeId = NodeId(101);
+pub(super) const SERVER: Address = Address { node: NodeId(50), role: Role::Server };
 const LOSSY: Reliability = Reliability::lossy(Duration::from_us(100), Duration::from_us(20), Duration::from_ms(20));
 
 /// What a handler sent, and what it said.
 #[derive(Default)]
-struct Seen<P: Payload + ?Sized> {
-    sent: Vec<(Way, AtpHeader, P::Owned)>,
+pub(super) struct Seen<P: Payload + ?Sized> {
+    pub(super) sent: Vec<(Way, AtpHeader, P::Owned)>,
     notes: Vec<Event>,
     has_no_room: bool,
     delivered: Vec<(u32, P::Owned)>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Way {
+pub(super) enum Way {
     Port(u16),
     Ports(usize),
     To(Address, Via),
 }
 
 /// A `Tx` that remembers.
-struct Lent<'a, P: Payload + ?Sized> {
+pub(super) struct Lent<'a, P: Payload + ?Sized> {
     op: P::Op,
     seen: &'a mut Seen<P>,
     input: fn(Piece) -> P::Owned,
@@ -100,25 +102,25 @@ fn census(piece: Piece) -> Census {
 }
 
 /// Calls a handler; gives what was sent since.
-fn call<N>(node: &mut N, act: impl FnOnce(&mut N, &mut Lent<'_, Census>)) -> Seen<Census> {
+pub(super) fn call<N>(node: &mut N, act: impl FnOnce(&mut N, &mut Lent<'_, Census>)) -> Seen<Census> {
     let mut seen = Seen { sent: Vec::new(), notes: Vec::new(), has_no_room: false, delivered: Vec::new() };
     act(node, &mut Lent { op: (), seen: &mut seen, input: census });
     seen
 }
 
-fn drops(seen: &Seen<Census>) -> Vec<DropReason> {
+pub(super) fn drops(seen: &Seen<Census>) -> Vec<DropReason> {
     seen.notes.iter().filter_map(|note| if let Event::Dropped(reason) = note { Some(*reason) } else { None }).collect()
 }
 
-fn at(us: u64) -> Instant {
+pub(super) fn at(us: u64) -> Instant {
     Instant::ZERO + Duration::from_us(us)
 }
 
-fn fragment(seq: u32) -> FragmentId {
+pub(super) fn fragment(seq: u32) -> FragmentId {
     FragmentId { tensor: 0, seq }
 }
 
-const SLOT: AggregatorName = AggregatorName { index: 1, version: 0 };
+pub(super) const SLOT: AggregatorName = AggregatorName { index: 1, version: 0 };
 
 fn gradient(seq: u32, ranks: u64, flags: AtpFlags) -> AtpHeader {
     AtpHeader::Gradient {
@@ -132,7 +134,7 @@ fn gradient(seq: u32, ranks: u64, flags: AtpFlags) -> AtpHeader {
     }
 }
 
-fn flags_of(header: &AtpHeader) -> (u64, AtpFlags) {
+pub(super) fn flags_of(header: &AtpHeader) -> (u64, AtpFlags) {
     match header {
         AtpHeader::Gradient { ranks, flags, .. } => (ranks.bits(), *flags),
         _ => panic!("{header:?} is no gradient"),
@@ -140,19 +142,20 @@ fn flags_of(header: &AtpHeader) -> (u64, AtpFlags) {
 }
 
 /// Ranks 0 and 1 at ports 0 and 1; where `is_servers`, ranks 2 and 3 below another switch, by port 9.
-fn job(job: JobId, is_servers: bool) -> JobAtSwitch<()> {
-    JobAtSwitch {
-        job,
-        op: (),
-        block_bytes: 16,
+pub(super) fn way(is_servers: bool) -> ServerAtSwitch {
+    ServerAtSwitch {
+        number: u16::from(!is_servers),
         workers: vec![(PortId(0), Rank(0)), (PortId(1), Rank(1))],
-        elsewhere: if is_servers { vec![(Address::switch(SWITCH), RankSet::from_bits(0b1100))] } else { Vec::new() },
+        elsewhere: if is_servers { vec![(Address::switch(SWITCH), [Rank(2), Rank(3)].into_iter().collect())] } else { Vec::new() },
         server: SERVER,
         server_switch: SERVER_SWITCH,
         above: if is_servers { SERVER } else { Address::switch(SERVER_SWITCH) },
-        flow: FlowLabel(0),
-        shares_collisions: false,
     }
+}
+
+/// With one server.
+pub(super) fn job(job: JobId, is_servers: bool) -> JobAtSwitch<()> {
+    JobAtSwitch { job, op: (), block_bytes: 16, size: 4, flow: FlowLabel(0), shares_collisions: false, servers: vec![way(is_servers)] }
 }
 
 fn switch(is_servers: bool) -> AtpSwitch<Census> {
@@ -166,19 +169,19 @@ fn switch(is_servers: bool) -> AtpSwitch<Census> {
     })
 }
 
-fn from(job: JobId, port: u16) -> Ingress {
+pub(super) fn from(job: JobId, port: u16) -> Ingress {
     Ingress { port: PortId(port), source: Address::worker(NodeId(u32::from(port))), job, ecn: false }
 }
 
-fn put(node: &mut AtpSwitch<Census>, us: u64, from: Ingress, header: AtpHeader, weight: u64) -> Seen<Census> {
+pub(super) fn put(node: &mut AtpSwitch<Census>, us: u64, from: Ingress, header: AtpHeader, weight: u64) -> Seen<Census> {
     call(node, |node, tx| node.on_packet(at(us), from, &header, &Census::new(16, weight), tx))
 }
 
-fn ack(seq: u32, to: u8, flags: AtpFlags) -> AtpHeader {
+fn ack(seq: u32, to: u16, flags: AtpFlags) -> AtpHeader {
     AtpHeader::Ack { at: fragment(seq), slot: SLOT, next_version: 0, to, flags, round: NextRound::default(), waited: Waited::NOT }
 }
 
-fn from_server(job: JobId, is_servers: bool) -> Ingress {
+pub(super) fn from_server(job: JobId, is_servers: bool) -> Ingress {
     let source = if is_servers { SERVER } else { Address::switch(SERVER_SWITCH) };
     Ingress { port: PortId(8), source, job, ecn: false }
 }
@@ -387,8 +390,11 @@ fn server_config<Op: Clone>(op: Op, nets: Nets) -> ServerConfig<Op> {
     ServerConfig {
         job: JOB,
         workers: (0..3).map(|host| Address::worker(NodeId(host))).collect(),
+        bits: (0..3).map(Rank).collect(),
+        switches: Vec::new(),
+        number: 0,
         at: SERVER,
-        below: vec![(Address::switch(SERVER_SWITCH), RankSet::first(3))],
+        below: vec![(Address::switch(SERVER_SWITCH), Members::first(3))],
         op: op.clone(),
         fixed_op: op,
         block_bytes: 16,
@@ -404,7 +410,7 @@ fn server(nets: Nets) -> AtpServer<Census> {
     AtpServer::new(server_config((), nets), AtpRounds::new(4))
 }
 
-const BY_SWITCH: Ingress = Ingress { port: PortId(0), source: Address::switch(SERVER_SWITCH), job: JOB, ecn: false };
+pub(super) const BY_SWITCH: Ingress = Ingress { port: PortId(0), source: Address::switch(SERVER_SWITCH), job: JOB, ecn: false };
 
 fn merge(node: &mut AtpServer<Census>, us: u64, header: AtpHeader, weight: u64) -> Seen<Census> {
     call(node, |node, tx| node.on_packet(at(us), BY_SWITCH, &header, &Census::new(16, weight), tx))
@@ -527,10 +533,11 @@ fn floats_replace_fixed_point_for_all() {
     assert_eq!(merge(&mut node, 4, gradient(0, 2, AtpFlags::FLOAT), 2).sent[0].2.weight(), 7);
 }
 
-fn worker_config<Op>(op: Op, nets: Nets, fixed_point: Option<FixedScale>) -> WorkerConfig<Op> {
+pub(super) fn worker_config<Op>(op: Op, nets: Nets, fixed_point: Option<FixedScale>) -> WorkerConfig<Op> {
     WorkerConfig {
         job: JOB,
         rank: Rank(0),
+        bit: Rank(0),
         workers: 3,
         op,
         element_bytes: 4,
@@ -538,6 +545,8 @@ fn worker_config<Op>(op: Op, nets: Nets, fixed_point: Option<FixedScale>) -> Wor
         window: 8,
         aggregators: 16,
         fan_in: [3, 3],
+        number: 0,
+        servers: 1,
         server: SERVER,
         suspect: Suspect::Switch(SWITCH),
         nets,
@@ -554,6 +563,7 @@ const A2TP: A2tpWindowConfig = A2tpWindowConfig {
     collision_weight: Real::new(1.0),
     mark_weight: Real::new(1.0 / 16.0),
     priority: Real::new(1.0),
+    quiet_rounds: 0,
     aggregators_min: 1,
     fair: false,
     col_only: false,
@@ -598,7 +608,7 @@ fn what_is_beyond_the_aggregator_window_goes_to_the_server() {
                 at: fragment(seq),
                 slot: SLOT,
                 next_version: 0,
-                to: 255,
+                to: AtpHeader::TO_ALL,
                 flags: AtpFlags::NONE,
                 round,
                 waited: Waited::NOT,
@@ -616,20 +626,26 @@ fn what_is_beyond_the_aggregator_window_goes_to_the_server() {
 }
 
 fn any_header() -> impl Strategy<Value = AtpHeader> {
-    let at = || (0u32..3, prop_oneof![0u32..12, any::<u32>()]).prop_map(|(tensor, seq)| FragmentId { tensor, seq });
+    let tensor = || prop_oneof![3 => 0u32..3, 1 => 1u32 << 28..(1 << 28) + 2, 1 => any::<u32>()];
+    let at = || (tensor(), prop_oneof![0u32..12, any::<u32>()]).prop_map(|(tensor, seq)| FragmentId { tensor, seq });
     let slot = || (prop_oneof![0u16..6, any::<u16>()], any::<u8>()).prop_map(|(index, version)| AggregatorName { index, version });
-    let bits = prop_oneof![3 => 1u64..16, 1 => 1u64..];
+    let ranks = prop_oneof![
+        6 => (1u64..16).prop_map(RankSet::from_bits),
+        1 => (1u64..).prop_map(RankSet::from_bits),
+        1 => (prop_oneof![Just(1u8), 0u8..255], prop_oneof![Just(64u64), 1u64..]).prop_map(|(group, bits)| RankSet::of_group(group, bits)),
+        1 => prop_oneof![0u16..3, any::<u16>()].prop_map(RankSet::all_of_switch),
+    ];
     prop_oneof![
-        4 => (at(), slot(), bits, any::<([u8; 2], u8, u32)>(), 0u8..64).prop_map(|(at, slot, bits, (fan_in, attempt, waited), flags)| {
-            let (ranks, flags) = (RankSet::from_bits(bits), AtpFlags::of_gradient(flags));
+        4 => (at(), slot(), ranks, any::<([u8; 2], u8, u32)>(), 0u8..64).prop_map(|(at, slot, ranks, (fan_in, attempt, waited), flags)| {
+            let flags = AtpFlags::of_gradient(flags);
             AtpHeader::Gradient { at, slot, ranks, fan_in: fan_in.map(|count| count % 5), attempt, flags, waited: Waited::from_bits(waited) }
         }),
-        3 => (at(), slot(), any::<(u8, u8, u8, u32)>(), (0u16..6, 0u16..9, 0u16..9)).prop_map(|(at, slot, (next_version, to, flags, waited), round)| {
+        3 => (at(), slot(), any::<(u8, u16, u8, u32)>(), (0u16..6, 0u16..9, 0u16..9)).prop_map(|(at, slot, (next_version, to, flags, waited), round)| {
             let round = NextRound { ahead: round.0, length: round.1, aggregated: round.2 };
             AtpHeader::Ack { at, slot, next_version, to: to % 5, flags: AtpFlags::of_ack(flags), round, waited: Waited::from_bits(waited) }
         }),
         1 => (at(), slot()).prop_map(|(at, slot)| AtpHeader::Flush { at, slot }),
-        1 => (at(), any::<u8>()).prop_map(|(at, rank)| AtpHeader::Waiting { at, rank }),
+        1 => (at(), any::<u16>()).prop_map(|(at, rank)| AtpHeader::Waiting { at, rank }),
         1 => at().prop_map(|at| AtpHeader::Rejected { at }),
     ]
 }
@@ -676,9 +692,14 @@ proptest! {
     fn a_switch_survives_anything(arrivals in arrivals(), is_servers in any::<bool>()) {
         let op = PayloadOp::from(ElementOp::F32_SUM);
         let with_op = |job: JobAtSwitch<()>| {
-            let JobAtSwitch { job, block_bytes, workers, elsewhere, server, server_switch, above, flow, .. } = job;
+            let JobAtSwitch { job, block_bytes, flow, mut servers, .. } = job;
             let shares_collisions = job == OTHER;
-            JobAtSwitch { job, op: op.clone(), block_bytes, workers, elsewhere, server, server_switch, above, flow, shares_collisions }
+            let size = if job == OTHER { 200 } else { 4 };
+            if job == OTHER {
+                servers[0].workers.push((PortId(5), Rank(70)));
+                servers.push(way(!is_servers));
+            }
+            JobAtSwitch { job, op: op.clone(), size, block_bytes, flow, shares_collisions, servers }
         };
         let mut node = AtpSwitch::<[u8]>::new(SwitchConfig {
             node: if is_servers { SERVER_SWITCH } else { SWITCH },

@@ -8,10 +8,12 @@ use fanin_core::{
     NodeId, OpError, OperationId, Payload, Piece, PortId, Rank, Role, Suspect, Tx, Via, Worker,
 };
 use fanin_protocols::atp::{AtpRounds, AtpServer, AtpSwitch, AtpWindow, AtpWindowConfig, AtpWorker};
-use fanin_protocols::shared::aggregation::{FixedScale, JobAtSwitch, Nets, ServerConfig, SwitchConfig, WorkerConfig};
+use fanin_protocols::shared::aggregation::{
+    FixedScale, JobAtSwitch, Members, Nets, ServerAtSwitch, ServerConfig, SwitchConfig, WorkerConfig,
+};
 use fanin_protocols::shared::real::Real;
 use fanin_protocols::shared::reliability::Reliability;
-use fanin_wire::atp::{AtpFlags, AtpHeader, RankSet};
+use fanin_wire::atp::{AtpFlags, AtpHeader};
 
 const JOB: JobId = JobId(3);
 const SWITCH: NodeId = NodeId(100);
@@ -151,6 +153,7 @@ impl Rack {
             let config = WorkerConfig {
                 job: JOB,
                 rank: Rank(rank as u32),
+                bit: Rank(rank as u32),
                 workers: count as u32,
                 op: ElementOp::F32_SUM.into(),
                 element_bytes: 4,
@@ -158,6 +161,8 @@ impl Rack {
                 window: WINDOW,
                 aggregators: 16,
                 fan_in: [count as u8; 2],
+                number: 0,
+                servers: 1,
                 server: SERVER,
                 suspect: Suspect::Switch(SWITCH),
                 nets: Nets::All,
@@ -171,19 +176,26 @@ impl Rack {
             job: JOB,
             op: ElementOp::I32_SUM.into(),
             block_bytes,
-            workers: (0..count).map(|rank| (PortId(rank as u16), Rank(rank as u32))).collect(),
-            elsewhere: Vec::new(),
-            server: SERVER,
-            server_switch: SWITCH,
-            above: SERVER,
+            size: count as u32,
             flow: FlowLabel(0),
             shares_collisions: false,
+            servers: vec![ServerAtSwitch {
+                number: 0,
+                workers: (0..count).map(|rank| (PortId(rank as u16), Rank(rank as u32))).collect(),
+                elsewhere: Vec::new(),
+                server: SERVER,
+                server_switch: SWITCH,
+                above: SERVER,
+            }],
         };
         let server = ServerConfig {
             job: JOB,
             workers: (0..count as u32).map(|host| Address::worker(NodeId(host))).collect(),
+            bits: (0..count as u32).map(Rank).collect(),
+            switches: Vec::new(),
+            number: 0,
             at: SERVER,
-            below: vec![(Address::switch(SWITCH), RankSet::first(count as u32))],
+            below: vec![(Address::switch(SWITCH), Members::first(count as u32))],
             op: ElementOp::F32_SUM.into(),
             fixed_op: ElementOp::I32_SUM.into(),
             block_bytes,

@@ -2,6 +2,7 @@
 //! takes longer to compile than to run.
 
 mod aggregation;
+mod aggregation_wide;
 mod atp_fixed_point;
 mod canary;
 mod canary_adaptive;

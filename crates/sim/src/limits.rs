@@ -29,6 +29,8 @@ pub struct HostLimit {
     pub send_bits_per_second: Option<u64>,
     /// Packets that wait at a host to be taken in; what comes then is dropped, or waits at the switch where nothing may be lost.
     pub receive_queue_packets: u32,
+    /// A packet that finds more than so many waiting at a host to be taken in is marked, as at a full queue of a switch; `u32::MAX` for none.
+    pub receive_mark_packets: u32,
     /// From when.
     pub from: Instant,
     /// Until when; `FAR_FUTURE` for good.
@@ -72,12 +74,14 @@ pub(crate) struct Pace {
     byte_time: u64,
     /// Packets that may wait, as the time that they take; `u64::MAX` for any number.
     queue_ps: u64,
+    /// Packets that wait before one is marked, as the time that they take; `u64::MAX` where none is.
+    mark_ps: u64,
     /// When the host has worked off what is queued.
     until: u64,
 }
 
 impl Pace {
-    const NONE: Pace = Pace { packet_ps: 0, byte_time: 0, queue_ps: u64::MAX, until: 0 };
+    const NONE: Pace = Pace { packet_ps: 0, byte_time: 0, queue_ps: u64::MAX, mark_ps: u64::MAX, until: 0 };
 
     /// How long the host works on a packet of `bytes` bytes.
     fn time_ps(&self, bytes: u32) -> u64 {
@@ -129,6 +133,8 @@ impl<H: Wire, O: Clone> Net<H, O> {
                     pace.byte_time = pace.byte_time.max(limit.send_bits_per_second.map_or(0, Link::byte_time_of));
                 } else if packet_ps > 0 {
                     pace.queue_ps = pace.queue_ps.min(packet_ps * u64::from(limit.receive_queue_packets));
+                    let mark_ps = packet_ps * u64::from(limit.receive_mark_packets);
+                    pace.mark_ps = pace.mark_ps.min(if limit.receive_mark_packets == u32::MAX { u64::MAX } else { mark_ps });
                 }
             }
         }
@@ -165,7 +171,13 @@ impl<H: Wire, O: Clone> Net<H, O> {
         }
         let pace = &mut self.paces[number as usize];
         let leaves = begins + link.send_time_ps(bytes);
-        pace.until = pace.until.max(leaves + link.latency_ps) + pace.time_ps(bytes);
+        let arrives = leaves + link.latency_ps;
+        let marks = pace.until.saturating_sub(arrives) > pace.mark_ps;
+        pace.until = pace.until.max(arrives) + pace.time_ps(bytes);
+        if marks {
+            self.packets.at(place).flags |= flags::ECN;
+            self.packets_marked += 1;
+        }
         let latency_ps = std::mem::replace(&mut link.latency_ps, pace.until - leaves);
         let departure = depart(link, number, self.packets.heads(), place, bytes, NO_LINK, now, &mut self.queue);
         let link = &mut self.links[number as usize];
@@ -206,6 +218,10 @@ impl<H: Wire, O: Clone> Net<H, O> {
             link.bytes_sent += u64::from(bytes);
             link.packets_sent += 1;
             return self.drop_packet(place, DropReason::HostBusy);
+        }
+        if pace.until.saturating_sub(arrives) > pace.mark_ps {
+            self.packets.at(place).flags |= flags::ECN;
+            self.packets_marked += 1;
         }
         pace.until = pace.until.max(arrives) + work_ps;
         let taken_in = pace.until;

@@ -59,6 +59,22 @@ fn what_finds_no_room_at_a_host_is_dropped_and_counted() {
     assert_eq!(down.packets, 50, "they have come over the link all the same");
 }
 
+/// 50 packets come in 4.3 us, the host takes in 10 a us: the last one finds about half of the others waiting.
+#[test]
+fn what_finds_many_waiting_at_a_host_is_marked_and_taken_in_as_before() {
+    let slow = HostLimit { receive_packets_per_second: Some(6_000_000), ..limit(1) };
+    let (plain, log) = fifty(vec![slow.clone()]).run();
+    assert_eq!((plain.packets_marked, log.arrived.len()), (0, 50));
+    let marked = |packets: u32| {
+        let (result, marking) = fifty(vec![HostLimit { receive_mark_packets: packets, ..slow.clone() }]).run();
+        assert_eq!(marking.arrived.len(), 50);
+        result.packets_marked
+    };
+    let (few, some) = (marked(20), marked(10));
+    assert!(few > 0 && few < some && some <= 40, "{few}, {some}");
+    assert_eq!(marked(49), 0);
+}
+
 #[test]
 fn a_straggler_sends_at_its_rate_for_a_time() {
     // 12.5 Gb/s are 640 ps a byte, from 2 us to 10 us.

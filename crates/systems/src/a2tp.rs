@@ -76,6 +76,9 @@ pub struct A2tpParameters {
     pub mark_weight: f64,
     /// By how many packets the window for aggregators grows in a round.
     pub priority: f64,
+    /// After so many rounds without a collision, or without a mark, a window grows by one packet more in each further one; 0: always by the same,
+    /// as in the paper.
+    pub quiet_rounds: u32,
     /// The window for aggregators never falls below this.
     pub aggregators_min: u32,
     /// Stragglers make no difference.
@@ -104,6 +107,7 @@ impl Default for A2tpParameters {
             collision_weight: 1.0 / 16.0,
             mark_weight: 1.0 / 16.0,
             priority: 1.0,
+            quiet_rounds: 0,
             aggregators_min: 1,
             fair: false,
             col_only: false,

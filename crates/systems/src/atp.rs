@@ -1,17 +1,16 @@
 //! ATP: its parameters, and the nodes of jobs of ATP and A2TP: workers and servers of each job, and the switches that all of them share.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use fanin_core::{
-    Address, Duration, ElementOp, FlowLabel, JobId, JobNodes, NetworkMap, NodeId, Payload, Placed, PortId, Rank, Role, SharedNode, Suspect,
+    Address, Duration, ElementOp, FlowLabel, JobId, JobNodes, NetworkMap, NodeId, Payload, Placed, Rank, SharedNode, Suspect,
 };
 use fanin_protocols::a2tp::{A2tpRounds, A2tpWindowConfig, A2tpWindows, CollisionsOf, Synchrony};
 use fanin_protocols::atp::{AtpRounds, AtpWindow, AtpWindowConfig};
 use fanin_protocols::shared::aggregation::{
-    AGGREGATORS_MAX, FixedScale, JobAtSwitch, Nets, ServerConfig, SwitchConfig, WINDOW_MAX, WORKERS_MAX, WorkerConfig,
+    AGGREGATORS_MAX, FixedScale, JobAtSwitch, Nets, ServerAtSwitch, ServerConfig, SwitchConfig, WINDOW_MAX, WORKERS_MAX, WorkerConfig,
 };
 use fanin_protocols::shared::real::Real;
-use fanin_wire::atp::RankSet;
 
 use serde::{Deserialize, Serialize};
 
@@ -22,7 +21,8 @@ use crate::campaign::{Campaign, DrawnJob, JobSize, Load};
 use crate::config::{BuildError, JobSpec, UNLIMITED};
 use crate::draw::Draw;
 use crate::facts::{AggregatorUse, Facts, KeyUse, KeysOf, Nodes};
-use crate::layout::{aggregating, leaf_of};
+use crate::layout::leaf_of;
+use crate::places::Places;
 use crate::system::System;
 
 pub(crate) use fanin_protocols::atp::{AtpServer, AtpSwitch, AtpWorker};
@@ -191,72 +191,13 @@ fn common(system: &System) -> Option<AtpParameters> {
     }
 }
 
-/// Where a job's nodes are.
-struct Places {
-    server: Address,
-    server_switch: NodeId,
-    /// By switch that aggregates: the ports and ranks of the workers there whose packets pass it.
-    switches: BTreeMap<NodeId, Vec<(PortId, Rank)>>,
-    /// Workers elsewhere than at the server's host whose switches only forward.
-    alone: Vec<(Address, RankSet)>,
-}
-
-impl Places {
-    /// A server of its own, or one at the host of rank 0, whose worker reaches it without a switch. Of the switches next to workers and server
-    /// those aggregate that have the most workers.
-    fn of<Op>(spec: &JobSpec<'_, Op>, map: &NetworkMap) -> Result<Self, BuildError> {
-        if spec.servers.len() > 1 {
-            return Err(BuildError::new("servers", spec.servers.len(), "1, or 0 for one at the host of rank 0"));
-        }
-        let host = spec.servers.first().copied().unwrap_or(spec.hosts[0]);
-        let server_switch = leaf_of(map, host)?.node;
-        let mut switches = BTreeMap::from([(server_switch, Vec::new())]);
-        for (rank, &worker) in spec.hosts.iter().enumerate().filter(|(_, worker)| **worker != host) {
-            let leaf = leaf_of(map, worker)?;
-            switches.entry(leaf.node).or_insert_with(Vec::new).push((leaf.their_port, Rank(rank as u32)));
-        }
-        let sizes: Vec<(NodeId, u32)> = switches.iter().map(|(switch, workers)| (*switch, workers.len() as u32)).collect();
-        let able = aggregating(map, &sizes, common(&spec.system).map_or(UNLIMITED, |parameters| parameters.aggregating));
-        let mut alone = Vec::new();
-        switches.retain(|switch, workers| {
-            let aggregates = able.contains(switch);
-            if !aggregates {
-                alone.extend(workers.iter().map(|(_, rank)| (Address::worker(spec.hosts[rank.index()]), RankSet::of(*rank))));
-            }
-            aggregates
-        });
-        Ok(Places { server: Address { node: host, role: Role::Server }, server_switch, switches, alone })
-    }
-
-    fn ranks_at(&self, switch: NodeId) -> RankSet {
-        let workers = self.switches.get(&switch).into_iter().flatten();
-        workers.fold(RankSet::NONE, |all, (_, rank)| all.union(RankSet::of(*rank)))
-    }
-
-    /// How many workers complete an aggregator at a worker's switch, and at the server's.
-    fn fan_in(&self, switch: NodeId) -> [u8; 2] {
-        let all: u32 = self.switches.keys().map(|switch| self.ranks_at(*switch).count()).sum();
-        [self.ranks_at(switch).count() as u8, (all + self.alone.len() as u32) as u8]
-    }
-
-    fn has_second_level(&self) -> bool {
-        self.switches.contains_key(&self.server_switch)
-    }
-
-    /// Where what comes from the server goes: but for the server's own switch, the switches that aggregate, and workers next to others.
-    fn below(&self) -> Vec<(Address, RankSet)> {
-        let others = self.switches.keys().filter(|switch| **switch != self.server_switch);
-        others.map(|switch| (Address::switch(*switch), self.ranks_at(*switch))).chain(self.alone.iter().copied()).collect()
-    }
-}
-
 fn flow(job: JobId) -> FlowLabel {
     FlowLabel(u32::from(job.0))
 }
 
 fn check<Op>(spec: &JobSpec<'_, Op>, parameters: &AtpParameters) -> Result<(), BuildError> {
     if spec.hosts.len() > WORKERS_MAX as usize {
-        return Err(BuildError::new("workers", spec.hosts.len(), format!("at most {WORKERS_MAX}, which packets name by bits")));
+        return Err(BuildError::new("workers", spec.hosts.len(), format!("at most {WORKERS_MAX}, which packets can name")));
     }
     if spec.window > WINDOW_MAX {
         return Err(BuildError::new("window", spec.window, format!("1 to {WINDOW_MAX} packets")));
@@ -282,30 +223,39 @@ fn share(field: &str, value: f64) -> Result<(), BuildError> {
     if (0.0..=1.0).contains(&value) { Ok(()) } else { Err(BuildError::new(field, value, "a share from 0 to 1")) }
 }
 
+/// The job's window, divided among its servers: a packet at each at least.
+fn window_of_server<Op>(spec: &JobSpec<'_, Op>) -> u32 {
+    spec.window.div_ceil(spec.servers.len().max(1) as u32)
+}
+
 /// The first window: half of the longest where none is given, as if that were twice what the network holds (gap 7).
 fn initial(given: u32, window: u32) -> u32 {
     if given == 0 { window.div_ceil(2) } else { given.min(window) }
 }
 
 fn a2tp_windows<Op>(spec: &JobSpec<'_, Op>, parameters: &A2tpParameters) -> Result<A2tpWindowConfig, BuildError> {
-    let A2tpParameters { threshold, collision_weight, mark_weight, priority, aggregators_min, fair, col_only, .. } = *parameters;
+    let A2tpParameters { threshold, collision_weight, mark_weight, priority, quiet_rounds, aggregators_min, fair, col_only, .. } =
+        *parameters;
     for (field, value) in [("threshold", threshold), ("collision_weight", collision_weight), ("mark_weight", mark_weight)] {
         share(field, value)?;
     }
     if !(priority > 0.0 && priority <= 1_000.0) {
         return Err(BuildError::new("priority", priority, "more than 0, and at most 1000"));
     }
+    let servers = spec.servers.len().max(1) as u32;
+    let window = window_of_server(spec);
     if aggregators_min == 0 || aggregators_min > spec.window {
         return Err(BuildError::new("aggregators_min", aggregators_min, format!("1 to {}, the window", spec.window)));
     }
     Ok(A2tpWindowConfig {
-        window: spec.window,
-        initial: initial(parameters.initial, spec.window),
+        window,
+        initial: initial(parameters.initial.div_ceil(servers), window),
         threshold: Real::new(threshold),
         collision_weight: Real::new(collision_weight),
         mark_weight: Real::new(mark_weight),
-        priority: Real::new(priority),
-        aggregators_min,
+        priority: Real::new(priority / f64::from(servers)),
+        quiet_rounds,
+        aggregators_min: aggregators_min.div_ceil(servers),
         fair,
         col_only,
         collisions: match parameters.collisions {
@@ -320,53 +270,71 @@ fn a2tp_windows<Op>(spec: &JobSpec<'_, Op>, parameters: &A2tpParameters) -> Resu
     })
 }
 
-/// Workers and server of a job; its switches are [`shared`].
+/// Workers and servers of a job; its switches are [`shared`].
 pub(crate) fn nodes<P: Payload + ?Sized>(spec: &JobSpec<'_, P::Op>, map: &NetworkMap) -> Result<JobNodes<AnyNode<P>>, BuildError> {
     let Some(parameters) = common(&spec.system) else { return Err(BuildError::new("system", spec.system.name(), "atp or a2tp")) };
     check(spec, &parameters)?;
-    let places = Places::of(spec, map)?;
+    let servers = Places::all(spec, map, common(&spec.system).map_or(UNLIMITED, |parameters| parameters.aggregating))?;
+    let window = window_of_server(spec);
     let a2tp = match &spec.system {
         System::A2tp(parameters) => Some((a2tp_windows(spec, parameters)?, parameters.windows)),
         _ => None,
     };
     let increase = f64::from(parameters.increase_bytes) / f64::from(spec.payload_bytes);
-    let window = AtpWindowConfig { window: spec.window, initial: initial(parameters.initial, spec.window), increase: Real::new(increase) };
+    let first = initial(parameters.initial.div_ceil(servers.len() as u32), window);
+    let atp = AtpWindowConfig { window, initial: first, increase: Real::new(increase / servers.len() as f64) };
     let mut workers = Vec::with_capacity(spec.hosts.len());
     for (rank, &host) in spec.hosts.iter().enumerate() {
-        let config = worker_config(spec, map, &parameters, &places, (Rank(rank as u32), host))?;
+        let config = |number: u8| worker_config(spec, map, &parameters, &servers, (Rank(rank as u32), host, number));
+        let configs: Vec<_> = (0..servers.len() as u8).map(config).collect::<Result<_, _>>()?;
+        let configs = configs.into_iter();
         let node = match a2tp {
-            None => AnyNode::AtpWorker(AtpWorker::new(config, AtpWindow::new(window))),
-            Some((windows, WindowRule::Agreed)) => AnyNode::A2tpWorker(A2tpWorker::new(config, A2tpWindows::agreed(windows))),
-            Some((windows, WindowRule::Own)) => AnyNode::A2tpWorker(A2tpWorker::new(config, A2tpWindows::own(windows))),
+            None => AnyNode::AtpWorker(AtpWorker::to_servers(configs.map(|config| (config, AtpWindow::new(atp))))),
+            Some((windows, WindowRule::Agreed)) => {
+                AnyNode::A2tpWorker(A2tpWorker::to_servers(configs.map(|config| (config, A2tpWindows::agreed(windows)))))
+            }
+            Some((windows, WindowRule::Own)) => {
+                AnyNode::A2tpWorker(A2tpWorker::to_servers(configs.map(|config| (config, A2tpWindows::own(windows)))))
+            }
         };
         workers.push(Placed { at: Address::worker(host), node });
     }
     if workers.len() == 1 {
         return Ok(JobNodes { workers, others: Vec::new() });
     }
-    let config = ServerConfig {
+    let server = |(number, places): (usize, &Places)| {
+        let config = server_config(spec, &parameters, places, number as u8);
+        let node = match a2tp {
+            None => AnyNode::AtpServer(AtpServer::new(config, AtpRounds::new(window))),
+            Some((windows, WindowRule::Agreed)) => AnyNode::A2tpServer(A2tpServer::new(config, A2tpRounds::agreed(windows))),
+            Some((_, WindowRule::Own)) => AnyNode::A2tpServer(A2tpServer::new(config, A2tpRounds::Own { window })),
+        };
+        Placed { at: places.server, node }
+    };
+    Ok(JobNodes { workers, others: servers.iter().enumerate().map(server).collect() })
+}
+
+fn server_config<Op: Clone>(spec: &JobSpec<'_, Op>, parameters: &AtpParameters, places: &Places, number: u8) -> ServerConfig<Op> {
+    ServerConfig {
         job: spec.id,
         workers: spec.hosts.iter().map(|&host| Address::worker(host)).collect(),
+        bits: places.bits.clone(),
+        switches: places.by_number(),
+        number,
         at: places.server,
         below: match places.has_second_level() {
-            true => vec![(Address::switch(places.server_switch), RankSet::first(spec.hosts.len() as u32))],
+            true => vec![(Address::switch(places.server_switch), places.bits.iter().copied().collect())],
             false => places.below(),
         },
         op: spec.op.clone(),
         fixed_op: spec.op.clone(),
         block_bytes: spec.payload_bytes,
-        window: spec.window,
+        window: window_of_server(spec),
         aggregators: parameters.aggregators,
         nets: nets(parameters.nets),
         reliability: reliability(spec),
         flow: flow(spec.id),
-    };
-    let node = match a2tp {
-        None => AnyNode::AtpServer(AtpServer::new(config, AtpRounds::new(spec.window))),
-        Some((windows, WindowRule::Agreed)) => AnyNode::A2tpServer(A2tpServer::new(config, A2tpRounds::agreed(windows))),
-        Some((_, WindowRule::Own)) => AnyNode::A2tpServer(A2tpServer::new(config, A2tpRounds::Own { window: spec.window })),
-    };
-    Ok(JobNodes { workers, others: vec![Placed { at: places.server, node }] })
+    }
 }
 
 fn nets(nets: SafetyNets) -> Nets {
@@ -380,13 +348,13 @@ fn worker_config<Op: Clone>(
     spec: &JobSpec<'_, Op>,
     map: &NetworkMap,
     parameters: &AtpParameters,
-    places: &Places,
-    (rank, host): (Rank, NodeId),
+    servers: &[Places],
+    (rank, host, number): (Rank, NodeId, u8),
 ) -> Result<WorkerConfig<Op>, BuildError> {
-    let leaf = leaf_of(map, host)?.node;
+    let (leaf, places) = (leaf_of(map, host)?.node, &servers[usize::from(number)]);
     // Nothing is heard when the server's host is dead: the worker there is suspected, or what a server of its own hangs on, as of
     // parameter servers.
-    let suspect = match spec.servers.first() {
+    let suspect = match spec.servers.get(usize::from(number)) {
         None if rank.0 != 0 => Suspect::Rank(Rank(0)),
         None => Suspect::Switch(leaf),
         Some(&server) => Suspect::Switch(leaf_of(map, server)?.node),
@@ -394,11 +362,14 @@ fn worker_config<Op: Clone>(
     Ok(WorkerConfig {
         job: spec.id,
         rank,
+        bit: places.bit(rank),
         workers: spec.hosts.len() as u32,
         op: spec.op.clone(),
         element_bytes: spec.element_bytes,
         block_elements: spec.payload_bytes / spec.element_bytes,
-        window: spec.window,
+        window: window_of_server(spec),
+        number,
+        servers: servers.len() as u8,
         aggregators: parameters.aggregators,
         fan_in: places.fan_in(leaf),
         server: places.server,
@@ -417,26 +388,41 @@ fn at_switches<Op: Clone>(spec: &JobSpec<'_, Op>, map: &NetworkMap) -> Result<Ve
     if spec.hosts.len() < 2 {
         return Ok(Vec::new());
     }
-    let places = Places::of(spec, map)?;
-    let at = |(switch, workers): (&NodeId, &Vec<(PortId, Rank)>)| {
-        let is_servers = *switch == places.server_switch;
-        let elsewhere = if is_servers { places.below() } else { Vec::new() };
-        let above = if is_servers || !places.has_second_level() { places.server } else { Address::switch(places.server_switch) };
-        let entry = JobAtSwitch {
-            job: spec.id,
-            op: spec.op.clone(),
-            block_bytes: spec.payload_bytes,
-            workers: workers.clone(),
-            elsewhere,
-            server: places.server,
-            server_switch: places.server_switch,
-            above,
-            flow: flow(spec.id),
-            shares_collisions: matches!(&spec.system, System::A2tp(parameters) if parameters.collisions == CollisionRule::Shared),
-        };
-        (*switch, entry)
+    let servers = Places::all(spec, map, common(&spec.system).map_or(UNLIMITED, |parameters| parameters.aggregating))?;
+    let switches: BTreeSet<NodeId> = servers.iter().flat_map(|places| places.switches.keys().copied()).collect();
+    let entry = |switch: NodeId| JobAtSwitch {
+        job: spec.id,
+        op: spec.op.clone(),
+        block_bytes: spec.payload_bytes,
+        size: spec.hosts.len() as u32,
+        flow: flow(spec.id),
+        shares_collisions: matches!(&spec.system, System::A2tp(parameters) if parameters.collisions == CollisionRule::Shared),
+        servers: servers.iter().map(|places| at_switch(places, switch)).collect(),
     };
-    Ok(places.switches.iter().map(at).collect())
+    Ok(switches.into_iter().map(|switch| (switch, entry(switch))).collect())
+}
+
+/// What a switch must know of one server. Where the switch aggregates for others only, all that comes for this one passes.
+fn at_switch(places: &Places, switch: NodeId) -> ServerAtSwitch {
+    let is_servers = switch == places.server_switch;
+    let Some(workers) = places.switches.get(&switch) else {
+        return ServerAtSwitch {
+            number: 0,
+            workers: Vec::new(),
+            elsewhere: Vec::new(),
+            server: places.server,
+            server_switch: NodeId(u32::MAX),
+            above: places.server,
+        };
+    };
+    ServerAtSwitch {
+        number: places.number(switch),
+        workers: workers.iter().map(|(port, rank)| (*port, places.bit(*rank))).collect(),
+        elsewhere: if is_servers { places.below() } else { Vec::new() },
+        server: places.server,
+        server_switch: places.server_switch,
+        above: if is_servers || !places.has_second_level() { places.server } else { Address::switch(places.server_switch) },
+    }
 }
 
 /// At each switch a node for all jobs that use its aggregators.
@@ -526,6 +512,12 @@ fn campaign(draw: &mut Draw, map: &NetworkMap, jobs: &mut [DrawnJob], only: Opti
         let others: Vec<NodeId> = (0..map.hosts()).map(NodeId).filter(|host| !job.hosts.contains(host)).collect();
         if !others.is_empty() && draw.percent(75) {
             job.servers = vec![*draw.pick(&others)];
+            // Drawn apart, so that everything else of a seed stays as it was before there was this.
+            let more = &mut Draw::new(draw.clone().bits(), 0x5e4);
+            if more.percent(25) {
+                let count = more.between(1, others.len().min(4) as u64);
+                job.servers = more.sample(others.len() as u32, count as usize).into_iter().map(|place| others[place as usize]).collect();
+            }
         }
     }
 }
@@ -559,6 +551,8 @@ fn system_with_server(draw: &mut Draw, aggregators: u32, is_a2tp: bool, op: Elem
         windows: *draw.pick(&[WindowRule::Agreed, WindowRule::Agreed, WindowRule::Own]),
         threshold: draw.between(0, 50) as f64 / 100.0,
         priority: draw.between(1, 4) as f64,
+        // Drawn apart, as more servers are.
+        quiet_rounds: Draw::new(draw.clone().bits(), 0x9e7).between(0, 20) as u32,
         fair: draw.percent(20),
         col_only: draw.percent(20),
         collisions: *draw.pick(&[CollisionRule::Round, CollisionRule::Shared, CollisionRule::Aggregated]),
@@ -571,7 +565,7 @@ fn system_with_server(draw: &mut Draw, aggregators: u32, is_a2tp: bool, op: Elem
 mod tests {
     use super::*;
     use crate::any::tests::comes_back;
-    use fanin_core::Length;
+    use fanin_core::{Length, Role};
     use fanin_wire::atp::FragmentId;
 
     const HOSTS: [NodeId; 4] = [NodeId(0), NodeId(1), NodeId(2), NodeId(3)];
@@ -677,6 +671,34 @@ mod tests {
         let (index, error) = shared::<Length>(&specs, &map()).unwrap_err();
         let expected = "aggregators = 9: expected 450, as in the jobs before it: they share the aggregators of their switches";
         assert_eq!((index, error.to_string().as_str()), (1, expected));
+    }
+
+    /// Each server has a stream of its own; a switch that is only the server's of one lets pass what goes to the other.
+    #[test]
+    fn a_job_may_have_several_servers() {
+        let (hosts, servers) = ([NodeId(0), NodeId(1)], [NodeId(2), NodeId(5)]);
+        let spec = JobSpec { window: 9, ..spec(3, &hosts, &servers, System::a2tp()) };
+        let nodes = nodes::<Length>(&spec, &map()).unwrap();
+        assert_eq!(nodes.others.iter().map(|server| server.at.node.0).collect::<Vec<_>>(), [2, 5]);
+        let at: Vec<(NodeId, JobAtSwitch<()>)> = at_switches(&spec, &map()).unwrap();
+        let known = |number: usize| -> Vec<(u32, usize, u32)> {
+            let way = |(switch, job): &(NodeId, JobAtSwitch<()>)| {
+                let server = &job.servers[number];
+                (switch.0, server.workers.len(), server.server.node.0)
+            };
+            at.iter().map(way).collect()
+        };
+        assert_eq!((known(0), known(1)), (vec![(6, 2, 2), (7, 0, 2)], vec![(6, 2, 5), (7, 0, 5)]));
+        assert_eq!(window_of_server(&spec), 5);
+        let error = check_servers(&JobSpec { servers: &[NodeId(5), NodeId(2), NodeId(5)], ..spec.clone() });
+        assert!(error.starts_with("servers = ") && error.ends_with("expected each host once"), "{error}");
+        let many: Vec<NodeId> = (2..19).map(NodeId).collect();
+        let error = check_servers(&JobSpec { servers: &many, ..spec });
+        assert_eq!(error, "servers = 17: expected at most 16, or 0 for one at the host of rank 0");
+    }
+
+    fn check_servers(spec: &JobSpec<'_, ()>) -> String {
+        nodes::<Length>(spec, &map()).map(|_| ()).unwrap_err().to_string()
     }
 
     #[test]

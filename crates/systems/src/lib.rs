@@ -64,6 +64,7 @@ mod netreduce;
 mod order;
 mod own;
 mod panama;
+mod places;
 mod ps;
 mod rina;
 mod ring;

@@ -31,9 +31,9 @@ pub struct JobRun {
     start: Duration,
     is_started: bool,
     hosts: Vec<NodeId>,
-    /// The host of its server, if it has one.
-    server: Option<NodeId>,
-    server_name: Option<String>,
+    /// The hosts of its servers, if it has any.
+    servers: Vec<NodeId>,
+    server_names: Vec<String>,
     system: String,
     message_bytes: u64,
     /// By rank.
@@ -56,7 +56,7 @@ impl JobRun {
         let common = &job.common;
         let announcement = job.announcement(number, fabric, seed);
         let hosts: Vec<NodeId> = announcement.hosts.iter().copied().map(NodeId).collect();
-        let server = fabric.hosts().find(|host| announcement.server_at(*host).is_some());
+        let servers: Vec<NodeId> = fabric.hosts().filter(|host| announcement.server_at(*host).is_some()).collect();
         let elements = common.message.0 / job.op.dtype.bytes() as u64;
         let operations = Operations { kind: common.collective, elements, count: common.operations.0, root: 0 };
         JobRun {
@@ -66,8 +66,8 @@ impl JobRun {
             are_rounded: common.values == Values::Rounded,
             start: plain(common.start.0),
             is_started: false,
-            server,
-            server_name: server.map(|host| fabric.name(host).to_string()),
+            server_names: servers.iter().map(|host| fabric.name(*host).to_string()).collect(),
+            servers,
             progress: vec![Progress { operation: 0, done: 0.0 }; hosts.len()],
             over: vec![false; hosts.len()],
             deaths: Vec::new(),
@@ -88,15 +88,15 @@ impl JobRun {
         &self.hosts
     }
 
-    /// The hosts that have something of it: its workers, by rank, and its server where that is at none of them.
+    /// The hosts that have something of it: its workers, by rank, and its servers where these are at none of them.
     pub fn members(&self) -> Vec<NodeId> {
-        let apart = self.server.filter(|server| !self.hosts.contains(server));
-        self.hosts.iter().copied().chain(apart).collect()
+        let apart = self.servers.iter().filter(|server| !self.hosts.contains(server));
+        self.hosts.iter().chain(apart).copied().collect()
     }
 
-    /// Its workers to which sums come through a switch: all but one whose host is the server's.
+    /// Its workers to which sums come through a switch: all but one whose host is a server's.
     pub fn served(&self) -> usize {
-        self.hosts.iter().filter(|host| Some(**host) != self.server).count()
+        self.hosts.iter().filter(|host| !self.servers.contains(host)).count()
     }
 
     /// Whether it is to begin now; says so once. `begun` is when the run did.
@@ -194,7 +194,7 @@ impl JobRun {
     pub fn record(&self, samples: &Samples, begun: Instant) -> JobRecord {
         let mut record =
             JobRecord { system: self.system.clone(), workers: self.hosts.len(), message_bytes: self.message_bytes, ..JobRecord::default() };
-        record.server.clone_from(&self.server_name);
+        record.server = (!self.server_names.is_empty()).then(|| self.server_names.join(", "));
         record.goes_on = self.announcement.system.goes_on_without_workers();
         record.deaths.clone_from(&self.deaths);
         for (number, Gathered { workers, span }) in self.gathered.iter().enumerate() {

@@ -53,7 +53,7 @@ pub struct JobRecord {
     pub system: String,
     /// Number of workers.
     pub workers: usize,
-    /// The host of its server, for systems that have servers.
+    /// The hosts of its servers, with commas, for systems that have servers.
     pub server: Option<String>,
     /// Length of a vector.
     pub message_bytes: u64,

@@ -144,7 +144,7 @@ pub struct JobKeys {
     /// The hosts of its workers, by rank.
     #[serde(default)]
     pub hosts: Hosts,
-    /// The host of its server, for systems that have servers; that of rank 0 where it is not given.
+    /// The hosts of its servers, for systems that have servers; that of rank 0 where none is given.
     #[serde(default)]
     pub servers: Vec<String>,
     /// When its first operation begins, counted from the beginning of the run's first one.

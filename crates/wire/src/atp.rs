@@ -6,18 +6,19 @@
 //! | 1 | 1 | `flags` | see below; those that a kind does not have are zero |
 //! | 2 | 2 | `index` | which aggregator of a switch; kinds 4 and 5: zero |
 //! | 4 | 1 | `version` | how often the worker's place was given another aggregator; kinds 4 and 5: zero |
-//! | 5 | 1 | `attempt`, `next_version` or `rank` | gradient: how often it was sent before, 255 for more; acknowledgement: the version that the place has from now on; waiting: who is missing; else zero |
-//! | 6 | 1 | `fan_in0` or `to` | gradient: how many workers the first switch waits for; acknowledgement: the only rank that it is for, 255 for all; else zero |
-//! | 7 | 1 | `fan_in1` | gradient: how many workers the server's switch waits for; else zero |
-//! | 8 | 4 | `tensor` | the operation |
-//! | 12 | 4 | `seq` | the fragment; numbers go on from one tensor of a job to the next |
-//! | 16 | 8 | `bitmap` | gradient: the ranks that are in the payload, at least one |
+//! | 5 | 1 | `attempt` or `next_version` | gradient: how often it was sent before, 255 for more; acknowledgement: the version that the place has from now on; else zero |
+//! | 6 | 1 | `fan_in0` | gradient: how many workers the first switch waits for; 0 where it knows, as of jobs of more than 64 |
+//! | 7 | 1 | `fan_in1` | gradient: how many workers the server's switch waits for, or 0 |
+//! | 6 | 2 | `to` or `rank` | acknowledgement: the only one that it is for, by its bit, 65535 for all; waiting: the rank that is missing; else zero |
+//! | 8 | 4 | `tensor` | the operation, its lowest 28 bits; above them which server of the job (the paper's `PSIndex`) |
+//! | 12 | 4 | `seq` | the fragment, among those of its server; numbers go on from one tensor of a job to the next |
+//! | 16 | 8 | `bitmap` | gradient: the ranks that are in the payload, at least one of the 64 of a group; or, with group 255, one more than the number of a switch, all of whose ranks are in it |
 //! | 16 | 2 | `ahead` | acknowledgement: how far behind this fragment the next round begins; zero without rounds |
 //! | 18 | 2 | `length` | acknowledgement: fragments of that round, which are the window of all workers too (LCW) |
 //! | 20 | 2 | `aggregated` | acknowledgement: how many of them, from the first one on, go to aggregators (ACW) |
 //! | 22 | 2 | reserved | acknowledgement: zero |
 //! | 24 | 3 | `waited` | gradient, acknowledgement: for how long the earliest contribution has waited for the latest, in ns; 2^24 - 1 where that says nothing of the workers |
-//! | 27 | 1 | reserved | gradient, acknowledgement: zero |
+//! | 27 | 1 | `group` | gradient: bit b of the bitmap stands for rank 64 `group` + b; acknowledgement: zero |
 //!
 //! | flag | | of |
 //! |---|---|---|
@@ -29,10 +30,15 @@
 //! | 32 | `float`: a gradient that does not fit fixed point, or the request to send all of them so (`overflow`) | both |
 //!
 //! `a2tp 2` has 32 bits of bitmap, one fan-in, 16 bits of `seq`, and a second index for the second half of a recirculated packet. Here
-//! 64 ranks fit, both levels have a fan-in (gap 8), a fragment's name never comes again (P5), and a packet says how far its contributions
-//! were apart (gap 3). The job stands in the hop header.
+//! ranks are named by groups of 64, both levels have a fan-in (gap 8), a fragment's name never comes again (P5), and a packet says how far
+//! its contributions were apart (gap 3). The job stands in the hop header.
+//!
+//! ## More than 64 workers
+//! A packet has room for one word of a set. So it names ranks of one group, or all ranks of a switch: what a complete sum holds. A sum of
+//! some ranks of more than one group has no name, and is never sent: what a switch has of it is taken apart ([`AtpHeader::Flush`]).
+//! Of jobs with more than 64 workers the ranks are numbered anew for that, so that those of a switch are of one group where they can be.
 
-use fanin_core::{Duration, Malformed, PacketKind, Rank, Wire};
+use fanin_core::{Duration, Malformed, OperationId, PacketKind, Rank, Wire};
 
 use crate::bytes::{front, put, require, u16_at, u32_at, u64_at};
 use crate::layout::{Field, Layout, Show, kind};
@@ -112,91 +118,120 @@ impl AtpFlags {
 /// A fragment: what a block of a job's vectors is called on the wire. No two fragments of a job have the same name.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct FragmentId {
-    /// The operation.
+    /// The operation, and which of the job's servers: see [`FragmentId::tensor`].
     pub tensor: u32,
-    /// Its number among all fragments of the job; compared as a serial number.
+    /// Its number among all fragments that the job sends this server; compared as a serial number.
     pub seq: u32,
 }
 
-/// A set of ranks below 64, not empty in a packet.
+impl FragmentId {
+    /// Servers of a job at most: their numbers have 4 bits.
+    pub const SERVERS: u8 = 16;
+
+    const SERVER_SHIFT: u32 = 28;
+
+    /// What an operation is called in packets to a server and from it.
+    #[inline]
+    pub const fn tensor(operation: OperationId, server: u8) -> u32 {
+        (operation.0 & ((1 << Self::SERVER_SHIFT) - 1)) | (server as u32) << Self::SERVER_SHIFT
+    }
+
+    /// Which server it is for, or from.
+    #[inline]
+    pub const fn server(self) -> u8 {
+        (self.tensor >> Self::SERVER_SHIFT) as u8
+    }
+}
+
+/// The ranks that a packet names: some of a group of 64, or all of a switch. Not empty in a packet. Nine bytes: a packet record in the
+/// simulator has room for no more.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub struct RankSet([u32; 2]);
+#[repr(Rust, packed)]
+pub struct RankSet {
+    bits: u64,
+    group: u8,
+}
 
 impl RankSet {
     /// No rank.
-    pub const NONE: RankSet = RankSet([0; 2]);
-    /// How many ranks there can be.
-    pub const RANKS: u32 = 64;
+    pub const NONE: RankSet = RankSet { bits: 0, group: 0 };
+    /// Ranks of a group.
+    pub const GROUP: u32 = 64;
+    /// Groups, of which there are so many at most.
+    pub const GROUPS: u32 = u8::MAX as u32;
 
-    /// Bit r for rank r.
+    /// In place of a group: the bits are a switch, all of whose ranks are meant.
+    const ALL_OF_SWITCH: u8 = u8::MAX;
+
+    /// Bit r for rank r of the first 64.
     #[inline]
     pub const fn from_bits(bits: u64) -> Self {
-        RankSet([bits as u32, (bits >> 32) as u32])
+        RankSet { bits, group: 0 }
     }
 
-    /// Bit r for rank r.
+    /// Bit r for rank 64 `group` + r. With group 255 the bits are one more than a switch's number.
     #[inline]
-    pub const fn bits(self) -> u64 {
-        self.0[0] as u64 | (self.0[1] as u64) << 32
+    pub const fn of_group(group: u8, bits: u64) -> Self {
+        RankSet { bits, group }
     }
 
-    /// This rank alone.
+    /// All ranks of the job's switch of this number.
+    #[inline]
+    pub const fn all_of_switch(number: u16) -> Self {
+        RankSet { bits: number as u64 + 1, group: Self::ALL_OF_SWITCH }
+    }
+
+    /// This rank alone, which is one of [`GROUPS`](Self::GROUPS) groups.
     #[inline]
     pub const fn of(rank: Rank) -> Self {
-        RankSet::from_bits(1 << (rank.0 % Self::RANKS))
+        RankSet { bits: 1 << (rank.0 % Self::GROUP), group: (rank.0 / Self::GROUP) as u8 }
     }
 
-    /// Ranks 0 to `count` - 1.
+    /// Ranks 0 to `count` - 1 of the first group.
     #[inline]
     pub const fn first(count: u32) -> Self {
-        RankSet::from_bits(if count >= Self::RANKS { u64::MAX } else { (1 << count) - 1 })
+        RankSet::from_bits(if count >= Self::GROUP { u64::MAX } else { (1 << count) - 1 })
     }
 
-    /// How many ranks.
+    /// Bit r for rank r of the group.
     #[inline]
-    pub const fn count(self) -> u32 {
-        self.bits().count_ones()
+    pub const fn bits(self) -> u64 {
+        self.bits
+    }
+
+    /// Which group, where no switch is named.
+    #[inline]
+    pub const fn group(self) -> u8 {
+        self.group
+    }
+
+    /// The switch all of whose ranks are meant.
+    #[inline]
+    pub const fn switch(self) -> Option<u16> {
+        if self.group == Self::ALL_OF_SWITCH { Some(self.bits.wrapping_sub(1) as u16) } else { None }
     }
 
     /// Whether there is none.
     #[inline]
     pub const fn is_empty(self) -> bool {
-        self.bits() == 0
+        self.bits == 0
     }
 
-    /// Whether a rank is in both.
+    /// The rank, where it is named alone.
     #[inline]
-    pub const fn overlaps(self, other: RankSet) -> bool {
-        self.bits() & other.bits() != 0
+    pub const fn only(self) -> Option<Rank> {
+        let is_one = self.bits.is_power_of_two() && self.group != Self::ALL_OF_SWITCH;
+        if is_one { Some(Rank(self.group as u32 * Self::GROUP + self.bits.trailing_zeros())) } else { None }
     }
 
-    /// Whether all of these ranks are in `other`.
-    #[inline]
-    pub const fn is_within(self, other: RankSet) -> bool {
-        self.bits() & !other.bits() == 0
-    }
-
-    /// The ranks of both.
-    #[inline]
-    pub const fn union(self, other: RankSet) -> RankSet {
-        RankSet::from_bits(self.bits() | other.bits())
-    }
-
-    /// Those that are not in `other`.
-    #[inline]
-    pub const fn without(self, other: RankSet) -> RankSet {
-        RankSet::from_bits(self.bits() & !other.bits())
-    }
-
-    /// The lowest rank.
-    #[inline]
-    pub fn lowest(self) -> Option<Rank> {
-        (!self.is_empty()).then(|| Rank(self.bits().trailing_zeros()))
+    const fn is_sound(self) -> bool {
+        self.bits != 0 && (self.group != Self::ALL_OF_SWITCH || self.bits <= 1 << 16)
     }
 }
 
-/// Where a fragment's aggregator is.
+/// Where a fragment's aggregator is. Three bytes, as of [`RankSet`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+#[repr(Rust, packed)]
 pub struct AggregatorName {
     /// Which one of a switch's.
     pub index: u16,
@@ -273,13 +308,11 @@ impl<'a> AtpPacket<'a> {
         match head[0] {
             GRADIENT => {
                 require(head[1] & !AtpFlags::OF_GRADIENTS == 0, "flags", head[1])?;
-                let bitmap = u64_at(front(bytes, LONG)?, 16);
-                require(bitmap != 0, "bitmap", bitmap)?;
-                require(bytes[27] == 0, "reserved", bytes[27])?;
+                let ranks = RankSet::of_group(front(bytes, LONG)?[27], u64_at(bytes, 16));
+                require(ranks.is_sound(), "bitmap", ranks.bits())?;
             }
             ACK => {
                 require(head[1] & !AtpFlags::OF_ACKS == 0, "flags", head[1])?;
-                require(head[7] == 0, "fan_in1", head[7])?;
                 let reserved = u16_at(front(bytes, LONG)?, 22);
                 require(reserved == 0 && bytes[27] == 0, "reserved", reserved.max(u16::from(bytes[27])))?;
             }
@@ -288,8 +321,8 @@ impl<'a> AtpPacket<'a> {
                 require(head[1] == 0, "flags", head[1])?;
                 let named = u16_at(head, 2) == 0 && head[4] == 0;
                 require(kind == FLUSH || named, "index", u16_at(head, 2))?;
-                require(kind == WAITING || head[5] == 0, "rank", head[5])?;
-                require(u16_at(head, 6) == 0, "fan_in0", u16_at(head, 6))?;
+                require(head[5] == 0, "attempt", head[5])?;
+                require(kind == WAITING || u16_at(head, 6) == 0, "rank", u16_at(head, 6))?;
             }
         }
         Ok(AtpPacket { bytes })
@@ -310,7 +343,7 @@ impl<'a> AtpPacket<'a> {
             GRADIENT => AtpHeader::Gradient {
                 at,
                 slot,
-                ranks: RankSet::from_bits(u64_at(bytes, 16)),
+                ranks: RankSet::of_group(bytes[27], u64_at(bytes, 16)),
                 fan_in: [bytes[6], bytes[7]],
                 attempt: bytes[5],
                 flags: AtpFlags(bytes[1]),
@@ -320,13 +353,13 @@ impl<'a> AtpPacket<'a> {
                 at,
                 slot,
                 next_version: bytes[5],
-                to: bytes[6],
+                to: u16_at(bytes, 6),
                 flags: AtpFlags(bytes[1]),
                 round: NextRound { ahead: u16_at(bytes, 16), length: u16_at(bytes, 18), aggregated: u16_at(bytes, 20) },
                 waited: Waited::from_bits(u32_at(bytes, 24)),
             },
             FLUSH => AtpHeader::Flush { at, slot },
-            WAITING => AtpHeader::Waiting { at, rank: bytes[5] },
+            WAITING => AtpHeader::Waiting { at, rank: u16_at(bytes, 6) },
             _ => AtpHeader::Rejected { at },
         }
     }
@@ -349,7 +382,7 @@ pub enum AtpHeader {
         slot: AggregatorName,
         /// Whose contributions the payload holds.
         ranks: RankSet,
-        /// How many workers complete an aggregator: at the worker's switch, and at the server's.
+        /// How many workers complete an aggregator: at the worker's switch, and at the server's; 0 where switches know.
         fan_in: [u8; 2],
         /// 0 for the first time, else how often it was sent before (255 for more).
         attempt: u8,
@@ -367,8 +400,8 @@ pub enum AtpHeader {
         slot: AggregatorName,
         /// The version that its place has from now on.
         next_version: u8,
-        /// The only rank that it is for, or [`AtpHeader::TO_ALL`].
-        to: u8,
+        /// The only rank that it is for, by its bit in sets, or [`AtpHeader::TO_ALL`].
+        to: u16,
         /// What its contributions met.
         flags: AtpFlags,
         /// The next round (A2TP).
@@ -376,7 +409,8 @@ pub enum AtpHeader {
         /// How far all contributions were apart.
         waited: Waited,
     },
-    /// From the server: send on what there is of this fragment, and let the rest pass.
+    /// From the server: send on what there is of this fragment, and let the rest pass. From a switch to those below it: what you have sent of
+    /// it is not kept any more, for the sum of it has no name; send it again.
     Flush {
         /// The fragment.
         at: FragmentId,
@@ -388,7 +422,7 @@ pub enum AtpHeader {
         /// The fragment.
         at: FragmentId,
         /// Who.
-        rank: u8,
+        rank: u16,
     },
     /// From the server: contributions to this fragment differ in length.
     Rejected {
@@ -399,7 +433,7 @@ pub enum AtpHeader {
 
 impl AtpHeader {
     /// In place of a rank: an acknowledgement for all workers.
-    pub const TO_ALL: u8 = u8::MAX;
+    pub const TO_ALL: u16 = u16::MAX;
 
     /// The fragment.
     #[inline]
@@ -435,6 +469,7 @@ impl Wire for AtpHeader {
             AtpHeader::Gradient { slot, ranks, fan_in, attempt, flags, waited, .. } => {
                 put(out, 16, ranks.bits().to_le_bytes());
                 put(out, 24, waited.to_bits().to_le_bytes());
+                put(out, 27, [ranks.group()]);
                 (GRADIENT, flags.0, slot, [attempt, fan_in[0], fan_in[1]])
             }
             AtpHeader::Ack { slot, next_version, to, flags, round, waited, .. } => {
@@ -443,10 +478,10 @@ impl Wire for AtpHeader {
                 put(out, 20, round.aggregated.to_le_bytes());
                 put(out, 22, [0, 0]);
                 put(out, 24, waited.to_bits().to_le_bytes());
-                (ACK, flags.0, slot, [next_version, to, 0])
+                (ACK, flags.0, slot, [next_version, to as u8, (to >> 8) as u8])
             }
             AtpHeader::Flush { slot, .. } => (FLUSH, 0, slot, [0; 3]),
-            AtpHeader::Waiting { rank, .. } => (WAITING, 0, none, [rank, 0, 0]),
+            AtpHeader::Waiting { rank, .. } => (WAITING, 0, none, [0, rank as u8, (rank >> 8) as u8]),
             AtpHeader::Rejected { .. } => (REJECTED, 0, none, [0; 3]),
         };
         put(out, 0, [kind, flags]);
@@ -496,17 +531,19 @@ pub const LAYOUT: Layout = {
             Field::new("version", 4, 1).of(&[1, 2, 3]),
             Field::new("attempt", 5, 1).of(GRADIENT),
             Field::new("next_version", 5, 1).of(ACK),
-            Field::new("rank", 5, 1).of(&[4]),
+            Field::new("rank", 6, 2).of(&[4]),
             Field::new("fan_in0", 6, 1).of(GRADIENT),
-            Field::new("to", 6, 1).of(ACK).named(&[(255, "all")]),
+            Field::new("to", 6, 2).of(ACK).named(&[(65535, "all")]),
             Field::new("fan_in1", 7, 1).of(GRADIENT),
             Field::new("tensor", 8, 4),
+            Field::new("server", 11, 1).bits(0xF0),
             Field::new("seq", 12, 4),
             Field::new("bitmap", 16, 8).of(GRADIENT).shown(Show::Bits),
             Field::new("ahead", 16, 2).of(ACK),
             Field::new("length", 18, 2).of(ACK),
             Field::new("aggregated", 20, 2).of(ACK),
             Field::new("waited", 24, 3).of(FRAGMENTS),
+            Field::new("group", 27, 1).of(GRADIENT).named(&[(255, "all of a switch")]),
         ],
     }
 };
@@ -523,17 +560,21 @@ mod tests {
         let ranks = RankSet::from_bits(0x8000_0000_0000_0003);
         let flags = AtpFlags::RESEND.with(AtpFlags::COL);
         let waited = Waited::of(Duration::from_ns(0x000a_0908));
-        let cases: [(AtpHeader, &[u8]); 5] = [
+        let cases: [(AtpHeader, &[u8]); 6] = [
             (
                 AtpHeader::Gradient { at, slot, ranks, fan_in: [4, 8], attempt: 2, flags, waited },
                 &[1, 10, 9, 10, 11, 2, 4, 8, 1, 2, 3, 4, 5, 6, 7, 8, 3, 0, 0, 0, 0, 0, 0, 128, 8, 9, 10, 0],
             ),
             (
-                AtpHeader::Ack { at, slot, next_version: 12, to: 255, flags: AtpFlags::COLLIDED.with(AtpFlags::ECN), round, waited },
-                &[2, 20, 9, 10, 11, 12, 255, 0, 1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3, 4, 5, 6, 0, 0, 8, 9, 10, 0],
+                AtpHeader::Ack { at, slot, next_version: 12, to: 0x0102, flags: AtpFlags::COLLIDED.with(AtpFlags::ECN), round, waited },
+                &[2, 20, 9, 10, 11, 12, 2, 1, 1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3, 4, 5, 6, 0, 0, 8, 9, 10, 0],
             ),
             (AtpHeader::Flush { at, slot }, &[3, 0, 9, 10, 11, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8]),
-            (AtpHeader::Waiting { at, rank: 63 }, &[4, 0, 0, 0, 0, 63, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8]),
+            (
+                AtpHeader::Gradient { at, slot, ranks: RankSet::all_of_switch(258), fan_in: [0; 2], attempt: 2, flags, waited },
+                &[1, 10, 9, 10, 11, 2, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 3, 1, 0, 0, 0, 0, 0, 0, 8, 9, 10, 255],
+            ),
+            (AtpHeader::Waiting { at, rank: 0x0163 }, &[4, 0, 0, 0, 0, 0, 0x63, 1, 1, 2, 3, 4, 5, 6, 7, 8]),
             (AtpHeader::Rejected { at }, &[5, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8]),
         ];
         for (header, golden) in cases {
@@ -563,22 +604,31 @@ mod tests {
         assert_eq!(error(&[], 27), Malformed::Truncated { needed: 28, got: 27 });
         assert_eq!(error(&[(0, 3)], 15), Malformed::Truncated { needed: 16, got: 15 });
         assert_eq!(error(&[(0, 2), (1, 1)], 28), field("flags", 1));
-        assert_eq!(error(&[(0, 2), (7, 3)], 28), field("fan_in1", 3));
+        assert_eq!(error(&[(18, 1), (27, 255)], 28), field("bitmap", 0x1_0001));
         assert_eq!(error(&[(0, 2), (23, 1)], 28), field("reserved", 256));
-        assert_eq!([1, 2].map(|kind| error(&[(0, kind), (27, 3)], 28)), [field("reserved", 3); 2]);
+        assert_eq!(error(&[(0, 2), (27, 3)], 28), field("reserved", 3));
         assert_eq!(error(&[(0, 3), (1, 4)], 16), field("flags", 4));
-        assert_eq!(error(&[(0, 3), (5, 1)], 16), field("rank", 1));
+        assert_eq!(error(&[(0, 3), (5, 1)], 16), field("attempt", 1));
         assert_eq!(error(&[(0, 4), (2, 9)], 16), field("index", 9));
-        assert_eq!(error(&[(0, 5), (6, 9)], 16), field("fan_in0", 9));
+        assert_eq!(error(&[(0, 5), (6, 9)], 16), field("rank", 9));
     }
 
     #[test]
-    fn sets_of_ranks_do_what_sets_do() {
-        let (low, high) = (RankSet::first(3), RankSet::of(Rank(63)));
-        assert_eq!((RankSet::first(64).count(), RankSet::first(0), low.count()), (64, RankSet::NONE, 3));
-        assert!(!low.overlaps(high) && low.union(high).overlaps(high) && high.is_within(low.union(high)));
-        assert_eq!(low.without(RankSet::of(Rank(0))).lowest(), Some(Rank(1)));
-        assert_eq!((low.without(low).lowest(), high.lowest()), (None, Some(Rank(63))));
+    fn ranks_are_named_by_group_or_by_switch() {
+        assert_eq!((RankSet::first(64).bits(), RankSet::first(0), RankSet::first(3).bits()), (u64::MAX, RankSet::NONE, 7));
+        let high = RankSet::of(Rank(200));
+        assert_eq!((high.group(), high.bits(), high.only(), high.switch()), (3, 1 << 8, Some(Rank(200)), None));
+        assert_eq!((RankSet::first(2).only(), RankSet::NONE.only(), RankSet::NONE.is_empty()), (None, None, true));
+        let all = RankSet::all_of_switch(u16::MAX);
+        assert_eq!((all.switch(), all.only(), all.is_sound(), size_of::<RankSet>()), (Some(u16::MAX), None, true, 9));
+        assert_eq!(RankSet::all_of_switch(0).only(), None, "one bit, but a switch");
+    }
+
+    #[test]
+    fn a_tensor_is_of_an_operation_and_a_server() {
+        let at = |operation: u32, server: u8| FragmentId { tensor: FragmentId::tensor(OperationId(operation), server), seq: 0 };
+        assert_eq!((at(7, 0).tensor, at(7, 0).server(), at(7, 15).server()), (7, 0, 15));
+        assert_eq!(at((1 << 28) + 7, 3), at(7, 3), "operations come again after 2^28");
     }
 
     #[test]

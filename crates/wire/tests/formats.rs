@@ -227,23 +227,19 @@ fn switchml_headers() -> impl Strategy<Value = SwitchMlHeader> {
     ]
 }
 
+fn rank_sets() -> impl Strategy<Value = RankSet> {
+    prop_oneof![(0u8..255, 1u64..).prop_map(|(group, bits)| RankSet::of_group(group, bits)), any::<u16>().prop_map(RankSet::all_of_switch)]
+}
+
 fn atp_headers() -> impl Strategy<Value = AtpHeader> {
     let at = || any::<(u32, u32)>().prop_map(|(tensor, seq)| FragmentId { tensor, seq });
     let slot = || any::<(u16, u8)>().prop_map(|(index, version)| AggregatorName { index, version });
     prop_oneof![
-        (at(), slot(), 1u64.., any::<([u8; 2], u8, u8, u32)>()).prop_map(|(at, slot, bitmap, (fan_in, attempt, flags, waited))| {
+        (at(), slot(), rank_sets(), any::<([u8; 2], u8, u8, u32)>()).prop_map(|(at, slot, ranks, (fan_in, attempt, flags, waited))| {
             let waited = Waited::from_bits(waited);
-            AtpHeader::Gradient {
-                at,
-                slot,
-                ranks: RankSet::from_bits(bitmap),
-                fan_in,
-                attempt,
-                flags: AtpFlags::of_gradient(flags),
-                waited,
-            }
+            AtpHeader::Gradient { at, slot, ranks, fan_in, attempt, flags: AtpFlags::of_gradient(flags), waited }
         }),
-        (at(), slot(), any::<(u8, u8, u8, u32)>(), any::<(u16, u16, u16)>()).prop_map(
+        (at(), slot(), any::<(u8, u16, u8, u32)>(), any::<(u16, u16, u16)>()).prop_map(
             |(at, slot, (next_version, to, flags, waited), (ahead, length, aggregated))| {
                 let waited = Waited::from_bits(waited);
                 let round = NextRound { ahead, length, aggregated };
@@ -251,7 +247,7 @@ fn atp_headers() -> impl Strategy<Value = AtpHeader> {
             }
         ),
         (at(), slot()).prop_map(|(at, slot)| AtpHeader::Flush { at, slot }),
-        (at(), any::<u8>()).prop_map(|(at, rank)| AtpHeader::Waiting { at, rank }),
+        (at(), any::<u16>()).prop_map(|(at, rank)| AtpHeader::Waiting { at, rank }),
         at().prop_map(|at| AtpHeader::Rejected { at }),
     ]
 }

@@ -31,6 +31,7 @@ pub(super) fn host_limits(
         receive_packets_per_second: None,
         send_bits_per_second: None,
         receive_queue_packets: draw.scaled(16, 4_096) as u32,
+        receive_mark_packets: u32::MAX,
         from: Instant::ZERO,
         until: Instant::FAR_FUTURE,
     };

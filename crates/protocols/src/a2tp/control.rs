@@ -42,6 +42,10 @@ pub struct A2tpWindowConfig {
     pub mark_weight: Real,
     /// By how much the aggregator window grows in a round: 1, and more for jobs that are to have more aggregators than others.
     pub priority: Real,
+    /// After so many rounds without a collision the aggregator window grows by one fragment more in each further one, until there is one; the
+    /// link window as well, without a mark, when there was none for twice the time in which windows come and go where links are full. 0: always
+    /// by the same, as in the paper.
+    pub quiet_rounds: u32,
     /// The aggregator window of a job never falls below this, however late its stragglers are.
     pub aggregators_min: u32,
     /// Fair rather than efficient (`paper 8`): all jobs count as if they had no stragglers. That takes more than the same gamma for all:
@@ -55,6 +59,14 @@ pub struct A2tpWindowConfig {
     pub synchrony: Synchrony,
 }
 
+impl A2tpWindowConfig {
+    /// By how many fragments a window grows after so many rounds in which it met nothing.
+    fn step(&self, rounds: u32, rounds_min: u32) -> f64 {
+        let more = if self.quiet_rounds == 0 { 0 } else { rounds.saturating_sub(self.quiet_rounds.max(rounds_min)) };
+        1.0 + f64::from(more)
+    }
+}
+
 /// The windows of a job.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Control {
@@ -64,13 +76,15 @@ pub struct Control {
     alpha: Real,
     beta: Real,
     gamma: Real,
+    /// Rounds since the last one with a collision, and with a mark.
+    quiet: [u32; 2],
 }
 
 impl Control {
     /// The windows that a job begins with.
     pub fn new(config: A2tpWindowConfig) -> Self {
         let initial = Real::new(f64::from(config.initial.clamp(1, config.window)));
-        Control { config, acw: initial, lcw: initial, alpha: Real::new(0.0), beta: Real::new(0.0), gamma: Real::new(1.0) }
+        Control { config, acw: initial, lcw: initial, alpha: Real::new(0.0), beta: Real::new(0.0), gamma: Real::new(1.0), quiet: [0; 2] }
     }
 
     /// Its parameters.
@@ -107,8 +121,16 @@ impl Control {
         }
         self.beta = Real::new(average(beta, config.mark_weight, met.marks));
         let d = decrease(self.alpha.get(), config.threshold.get(), gamma);
-        let acw = if d > 0.0 { self.acw.get() * (1.0 - d / 2.0) } else { self.acw.get() + config.priority.get() };
-        let lcw = if met.marks > 0.0 { self.lcw.get() * (1.0 - self.beta.get() / 2.0) } else { self.lcw.get() + 1.0 };
+        let [collision_free, mark_free] = self.quiet;
+        self.quiet = [
+            met.collisions.map_or(collision_free, |collisions| if collisions > 0.0 { 0 } else { collision_free.saturating_add(1) }),
+            if met.marks > 0.0 { 0 } else { mark_free.saturating_add(1) },
+        ];
+        // Where a link is full marks are apart as far as a window needs to grow back: sqrt(2 W) / 2 rounds (DCTCP, equation 8).
+        let saw = libm::sqrt(2.0 * self.lcw.get()) as u32;
+        let (more_aggregators, more_links) = (config.step(self.quiet[0], 0), config.step(self.quiet[1], saw));
+        let acw = if d > 0.0 { self.acw.get() * (1.0 - d / 2.0) } else { self.acw.get() + config.priority.get() * more_aggregators };
+        let lcw = if met.marks > 0.0 { self.lcw.get() * (1.0 - self.beta.get() / 2.0) } else { self.lcw.get() + more_links };
         let lcw = lcw.clamp(1.0, f64::from(config.window));
         self.lcw = Real::new(lcw);
         self.acw = Real::new(acw.max(f64::from(config.aggregators_min)).max(1.0).min(lcw));
@@ -289,6 +311,7 @@ mod tests {
         collision_weight: Real::new(1.0 / 16.0),
         mark_weight: Real::new(1.0 / 16.0),
         priority: Real::new(1.0),
+        quiet_rounds: 0,
         aggregators_min: 1,
         fair: false,
         col_only: false,
@@ -344,6 +367,26 @@ mod tests {
             job.update(&met(0.0, 0.0, 1.0));
         }
         assert_eq!((job.aggregated(), job.length()), (450, 450));
+    }
+
+    /// Where nobody else wants aggregators or links, what is free is taken soon; one collision, and windows grow by one again.
+    #[test]
+    fn windows_that_meet_nothing_for_long_grow_faster_from_round_to_round() {
+        let grown = |rounds: u32, quiet_rounds: u32| {
+            let mut job = Control::new(A2tpWindowConfig { initial: 10, quiet_rounds, ..PAPER });
+            (0..rounds).for_each(|_| job.update(&met(0.0, 0.0, 1.0)));
+            job
+        };
+        assert_eq!((grown(40, 0).aggregated(), grown(16, 16).aggregated()), (50, 26));
+        let mut job = grown(20, 16);
+        let soon = 26 + 2 + 3 + 4 + 5;
+        assert_eq!((job.aggregated(), job.length()), (soon, soon));
+        job.update(&met(0.01, 0.0, 1.0));
+        assert_eq!((job.aggregated(), job.length()), (soon + 1, soon + 6), "each by what it has met itself");
+        // Of a link window of 200 marks are up to 10 rounds apart where the link is full: it takes twice as many to be sure.
+        let mut job = Control::new(A2tpWindowConfig { initial: 200, quiet_rounds: 16, ..PAPER });
+        (0..20).for_each(|_| job.update(&met(0.0, 0.0, 1.0)));
+        assert_eq!(job.length(), 220);
     }
 
     #[test]

@@ -65,14 +65,14 @@ mod control;
 mod rounds;
 mod windows;
 
-use crate::shared::aggregation::{AggregationServer, AggregationSwitch, AggregationWorker};
+use crate::shared::aggregation::{AggregationServer, AggregationSwitch, Streams};
 
 pub use control::{A2tpWindowConfig, CollisionsOf, Control, Met, Synchrony, Tally, decrease};
 pub use rounds::{A2tpRounds, AgreedRounds};
 pub use windows::{A2tpWindows, AgreedWindows, OwnWindows};
 
 /// A worker of an A2TP job.
-pub type A2tpWorker<P> = AggregationWorker<P, A2tpWindows>;
+pub type A2tpWorker<P> = Streams<P, A2tpWindows>;
 /// The server of an A2TP job.
 pub type A2tpServer<P> = AggregationServer<P, A2tpRounds>;
 /// The aggregators of a switch.

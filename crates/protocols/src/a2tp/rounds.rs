@@ -174,6 +174,7 @@ mod tests {
         collision_weight: Real::new(0.5),
         mark_weight: Real::new(0.5),
         priority: Real::new(1.0),
+        quiet_rounds: 0,
         aggregators_min: 1,
         fair: false,
         col_only: false,

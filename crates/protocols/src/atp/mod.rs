@@ -20,12 +20,12 @@
 
 mod window;
 
-use crate::shared::aggregation::{AggregationServer, AggregationSwitch, AggregationWorker};
+use crate::shared::aggregation::{AggregationServer, AggregationSwitch, Streams};
 
 pub use window::{AtpRounds, AtpWindow, AtpWindowConfig};
 
 /// A worker of an ATP job.
-pub type AtpWorker<P> = AggregationWorker<P, AtpWindow>;
+pub type AtpWorker<P> = Streams<P, AtpWindow>;
 /// The server of an ATP job.
 pub type AtpServer<P> = AggregationServer<P, AtpRounds>;
 /// The aggregators of a switch. They can be those of jobs of A2TP, too: ATP's workers look at one mark less.

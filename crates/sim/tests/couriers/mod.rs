@@ -288,6 +288,7 @@ pub fn limit(host: u32) -> HostLimit {
         receive_packets_per_second: None,
         send_bits_per_second: None,
         receive_queue_packets: 4_096,
+        receive_mark_packets: u32::MAX,
         from: Instant::ZERO,
         until: Instant::FAR_FUTURE,
     }

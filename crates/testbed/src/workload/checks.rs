@@ -90,6 +90,9 @@ fn check_hosts<'a>(
             let expected = "a host without a worker of the job; without servers it is at the host of rank 0";
             return Err(refuse.say(&path, format_args!("{name:?}"), expected));
         }
+        if job.common.servers[..number].contains(name) {
+            return Err(refuse.say(&path, format_args!("{name:?}"), "each host once"));
+        }
     }
     Ok(())
 }

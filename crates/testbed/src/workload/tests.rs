@@ -194,8 +194,10 @@ fn jobs_with_servers_are_what_the_registry_makes_of_them() {
     let within = read(ATP).unwrap().jobs[0].announcement(0, &fabric(), 1);
     assert!(within.servers.is_empty() && within.server_at(fanin_core::NodeId(0)).is_some());
     let refused = |more: &str| read(&format!("{ATP}\n{more}")).unwrap_err().to_string();
-    let expected = "w.toml:8: job[0].servers = [\"host2\", \"host5\"]: expected 1, or 0 for one at the host of rank 0";
-    assert_eq!(refused("servers = [\"host2\", \"host5\"]"), expected);
+    let several = read(&format!("{ATP}\nservers = [\"host2\", \"host5\"]")).unwrap().jobs[0].announcement(0, &fabric(), 1);
+    assert!([2, 5].into_iter().all(|host| several.server_at(fanin_core::NodeId(host)).is_some()));
+    let twice = refused("servers = [\"host2\", \"host2\"]");
+    assert!(twice.ends_with("job[0].servers[1] = \"host2\": expected each host once"), "{twice}");
     let expected = "w.toml:8: job[0].fixed_point = true: expected false, unless elements are 32-bit floats that are summed or averaged";
     assert_eq!(refused("fixed_point = true\nelement = \"i32\""), expected);
     assert_eq!(refused("fixed_point = true\noperator = \"max\""), expected);

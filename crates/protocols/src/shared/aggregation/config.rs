@@ -1,15 +1,20 @@
 //! What the nodes are told when they are made.
 
-use fanin_core::{Address, Duration, FlowLabel, JobId, NodeId, PortId, Rank};
-use fanin_wire::atp::RankSet;
+use fanin_wire::atp::FragmentId;
 
 use crate::shared::reliability::Reliability;
+use fanin_core::{Address, Duration, FlowLabel, JobId, NodeId, PortId, Rank};
 
-/// The most workers of a job: a packet names them by the bits of 64.
-pub const WORKERS_MAX: u32 = RankSet::RANKS;
+use super::members::Members;
+
+/// The most workers of a job. A packet could name four times as many; by switches, groups of 64 are not always full.
+pub const WORKERS_MAX: u32 = 4_096;
 
 /// The most aggregators of a switch: their numbers have 16 bits.
 pub const AGGREGATORS_MAX: u32 = 1 << 16;
+
+/// The most servers of a job.
+pub const SERVERS_MAX: u8 = FragmentId::SERVERS;
 
 /// The longest window in fragments.
 pub const WINDOW_MAX: u32 = 1 << 15;
@@ -34,11 +39,26 @@ pub struct JobAtSwitch<O> {
     pub op: O,
     /// Length of a full fragment in bytes.
     pub block_bytes: u32,
-    /// The workers at this switch's ports.
+    /// How many workers the job has.
+    pub size: u32,
+    /// Label of the job's packets for flow hashing.
+    pub flow: FlowLabel,
+    /// Its sums tell of collisions of all jobs, in the order in which they leave; otherwise of those at their own aggregators.
+    pub shares_collisions: bool,
+    /// What goes to each of its servers.
+    pub servers: Vec<ServerAtSwitch>,
+}
+
+/// What a switch must know of a server of a job, and of the ways there.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct ServerAtSwitch {
+    /// This switch's number in the job: 0 for the server's.
+    pub number: u16,
+    /// The workers at this switch's ports, by their bits.
     pub workers: Vec<(PortId, Rank)>,
-    /// At the server's switch only, which is the second level: the other switches that aggregate and which ranks are there, and the workers
-    /// next to switches that only forward.
-    pub elsewhere: Vec<(Address, RankSet)>,
+    /// At the server's switch only, which is the second level: the other switches that aggregate, by number from 1 on, and which ranks are
+    /// there; then the workers next to switches that only forward.
+    pub elsewhere: Vec<(Address, Members)>,
     /// The server.
     pub server: Address,
     /// The switch that the server's host hangs on.
@@ -46,10 +66,6 @@ pub struct JobAtSwitch<O> {
     /// Who sends this switch what comes from the server: that switch, or the server itself, where this is that switch or that one only
     /// forwards.
     pub above: Address,
-    /// Label of the job's packets for flow hashing.
-    pub flow: FlowLabel,
-    /// Its sums tell of collisions of all jobs, in the order in which they leave; otherwise of those at their own aggregators.
-    pub shares_collisions: bool,
 }
 
 /// What a switch is told.
@@ -76,11 +92,17 @@ pub struct ServerConfig<O> {
     pub job: JobId,
     /// Where its workers are, by rank; 1 to [`WORKERS_MAX`].
     pub workers: Vec<Address>,
+    /// The bit that stands for each rank in sets, as at the workers.
+    pub bits: Vec<Rank>,
+    /// The ranks of the job's switches, by the switch's number, where there are more than 64.
+    pub switches: Vec<Members>,
+    /// Which of the job's servers this is.
+    pub number: u8,
     /// Where the server is.
     pub at: Address,
     /// Where its acknowledgements go, and which ranks get them that way: the switch that its host hangs on, for all; where that one only
     /// forwards, switches that aggregate, and workers next to others that do not.
-    pub below: Vec<(Address, RankSet)>,
+    pub below: Vec<(Address, Members)>,
     /// Element type and operator.
     pub op: O,
     /// The same for fragments in fixed point, as switches add them; `op` where nothing goes in fixed point.
@@ -106,6 +128,8 @@ pub struct WorkerConfig<O> {
     pub job: JobId,
     /// This worker.
     pub rank: Rank,
+    /// The bit that stands for it in sets of ranks: its rank in jobs of up to 64.
+    pub bit: Rank,
     /// Number of workers in the job.
     pub workers: u32,
     /// Element type and operator.
@@ -114,12 +138,17 @@ pub struct WorkerConfig<O> {
     pub element_bytes: u32,
     /// Length of a fragment in elements.
     pub block_elements: u32,
-    /// The longest window in fragments; 1 to [`WINDOW_MAX`].
+    /// The longest window in fragments, for this server; 1 to [`WINDOW_MAX`].
     pub window: u32,
     /// Aggregators of a switch.
     pub aggregators: u32,
-    /// How many workers complete an aggregator, at this worker's switch and at the server's: those whose packets pass it.
+    /// How many workers complete an aggregator, at this worker's switch and at the server's: those whose packets pass it. 0
+    /// where switches know.
     pub fan_in: [u8; 2],
+    /// Which of the job's servers, all of whose workers have a node for each.
+    pub number: u8,
+    /// How many it has.
+    pub servers: u8,
     /// The server.
     pub server: Address,
     /// Who is suspected where nothing is heard: who has the server, or the switch that it hangs on.

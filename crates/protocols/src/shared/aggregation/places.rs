@@ -12,6 +12,8 @@ use fanin_wire::atp::AggregatorName;
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Places {
     key: u64,
+    /// What is added to a place's number, so that places for different servers differ.
+    base: u64,
     aggregators: u32,
     /// By place.
     versions: Box<[u8]>,
@@ -19,12 +21,18 @@ pub struct Places {
 
 impl Places {
     /// `count` places at switches with so many aggregators, each with the first version that gives an aggregator which no place before it
-    /// has, as long as there is one.
-    pub fn new(job: JobId, count: u32, aggregators: u32) -> Self {
-        let mut places = Places { key: derive(0xa77, u64::from(job.0)), aggregators, versions: vec![0; count as usize].into() };
+    /// has, as long as there is one. Those for a server of the job do not take what those for the servers before it have.
+    pub fn new(job: JobId, server: u8, count: u32, aggregators: u32) -> Self {
         let mut used = Used::none(aggregators);
+        (0..server).for_each(|before| drop(Places::beside(job, before, count, aggregators, &mut used)));
+        Places::beside(job, server, count, aggregators, &mut used)
+    }
+
+    fn beside(job: JobId, server: u8, count: u32, aggregators: u32, used: &mut Used) -> Self {
+        let (key, base) = (derive(0xa77, u64::from(job.0)), u64::from(server) << 32);
+        let mut places = Places { key, base, aggregators, versions: vec![0; count as usize].into() };
         for place in 0..count {
-            places.versions[place as usize] = places.free_version(place, 0, &used);
+            places.versions[place as usize] = places.free_version(place, 0, used);
             used.add(places.index(place, places.versions[place as usize]));
         }
         places
@@ -37,7 +45,7 @@ impl Places {
 
     #[inline]
     fn index(&self, place: u32, version: u8) -> u16 {
-        let hash = mix(self.key, u64::from(place) << 8 | u64::from(version));
+        let hash = mix(self.key, (self.base | u64::from(place)) << 8 | u64::from(version));
         (((hash >> 32) * u64::from(self.aggregators)) >> 32) as u16
     }
 
@@ -116,6 +124,13 @@ impl Assignment {
         self.places.versions.get(place as usize).copied().unwrap_or(0)
     }
 
+    /// Whether a place whose fragments go to the server would have an aggregator that another one has: it would lose as soon as its fragments
+    /// went there, too.
+    #[inline]
+    pub fn would_lose(&self, place: u32) -> bool {
+        (self.active..self.places.count()).contains(&place) && self.used.has(self.places.name(place).index)
+    }
+
     /// Gives a place another aggregator, and tells its version: one that no active place of the job has, if there is one.
     pub fn move_on(&mut self, place: u32) -> u8 {
         if place >= self.places.count() {
@@ -147,21 +162,29 @@ mod tests {
     #[test]
     fn places_of_a_job_have_aggregators_of_their_own_as_long_as_there_are_enough() {
         for (count, aggregators) in [(1, 1), (20, 450), (200, 450)] {
-            let places = Places::new(JobId(3), count, aggregators);
+            let places = Places::new(JobId(3), 0, count, aggregators);
             let mut indices: Vec<u16> = (0..count).map(|place| places.name(place).index).collect();
             assert!(indices.iter().all(|index| u32::from(*index) < aggregators));
             indices.sort_unstable();
             indices.dedup();
             assert_eq!(indices.len(), count as usize);
         }
-        let more = Places::new(JobId(3), 10, 4);
+        let both: std::collections::BTreeSet<u16> = [0, 1]
+            .into_iter()
+            .flat_map(|server| {
+                let places = Places::new(JobId(3), server, 100, 450);
+                (0..100).map(move |place| places.name(place).index).collect::<Vec<_>>()
+            })
+            .collect();
+        assert_eq!(both.len(), 200, "for two servers, too");
+        let more = Places::new(JobId(3), 0, 10, 4);
         assert!((0..10).all(|place| more.name(place).index < 4));
-        assert_ne!(Places::new(JobId(3), 8, 450), Places::new(JobId(4), 8, 450));
+        assert_ne!(Places::new(JobId(3), 0, 8, 450), Places::new(JobId(4), 0, 8, 450));
     }
 
     #[test]
     fn a_place_moves_to_an_aggregator_that_no_other_place_has() {
-        let mut workers = Places::new(JobId(3), 50, 100);
+        let mut workers = Places::new(JobId(3), 0, 50, 100);
         let mut server = Assignment::new(workers.clone());
         for round in 0..500 {
             let place = round % 50;
@@ -181,7 +204,7 @@ mod tests {
     /// A job with as many places as there are aggregators moves nevertheless, as long as not all of them go there.
     #[test]
     fn what_places_beyond_the_window_for_aggregators_would_use_is_free() {
-        let mut server = Assignment::new(Places::new(JobId(3), 64, 64));
+        let mut server = Assignment::new(Places::new(JobId(3), 0, 64, 64));
         let distinct = |server: &Assignment| {
             let mut indices: Vec<u16> = (0..32).map(|place| server.places.name(place).index).collect();
             indices.sort_unstable();
@@ -200,6 +223,14 @@ mod tests {
         for _ in 0..10 {
             assert!(moved(&mut server) >= 31 && distinct(&server) == 32);
         }
+        // A place that is to go there next is moved before it would lose.
+        assert!(!server.would_lose(31) && !server.would_lose(64));
+        let losing: Vec<u32> = (32..64).filter(|place| server.would_lose(*place)).collect();
+        assert!(losing.len() > 5, "{losing:?}");
+        for place in &losing {
+            server.move_on(*place);
+        }
+        assert!(losing.iter().filter(|place| server.would_lose(**place)).count() <= 1);
         server.activate(64);
         server.activate(32);
         assert_eq!((server.active, server.used.0.iter().map(|count| u32::from(*count)).sum::<u32>()), (32, 32));

@@ -9,6 +9,7 @@ use fanin_core::{
 use fanin_wire::atp::{AggregatorName, AtpFlags, AtpHeader, FragmentId, NextRound, RankSet, Waited};
 
 use super::config::{Nets, ServerConfig, WINDOW_MAX, WORKERS_MAX};
+use super::members::{Members, Switches};
 use super::places::{Assignment, Places};
 use super::planted::Planted;
 use super::spread::Spread;
@@ -30,6 +31,9 @@ pub trait Rounds: Clone + Eq + Hash + std::fmt::Debug {
     /// See [`Node::gauges`].
     fn gauges(&self, _report: &mut dyn FnMut(Gauge, f64)) {}
 }
+
+/// In place of a rank.
+const NOBODY: u16 = u16::MAX;
 
 /// So many later fragments have overtaken one that is not complete: it is stuck.
 const OVERTAKEN_BY: u32 = 3;
@@ -67,7 +71,7 @@ struct Entry<A> {
     at: FragmentId,
     state: State,
     /// Whose contributions are here: the exact mask.
-    ranks: RankSet,
+    ranks: Members,
     /// What contributions met, and whether they come as floats.
     flags: AtpFlags,
     /// How far they are apart, and, when all are here, were.
@@ -116,13 +120,17 @@ pub struct AggregationServer<P: Payload + ?Sized, R: Rounds> {
     /// Those of which a switch was, in the order in which switches were asked last.
     asked: SendOrder,
     /// What waits for room: places in `entries`, and rank or [`AtpHeader::TO_ALL`].
-    waiting: VecDeque<(u32, u8)>,
-    all: RankSet,
+    waiting: VecDeque<(u32, u16)>,
+    all: Members,
+    /// What packets call the ranks of a switch.
+    switches: Switches,
+    /// The rank of each bit in sets, or [`NOBODY`].
+    rank_of: Box<[u16]>,
     planted: Planted,
 }
 
 node_state!(AggregationServer<R: Rounds> {
-    config, rounds, assignment, entries, edge, top, beside, ahead, fresh, asked, waiting, all, planted,
+    config, rounds, assignment, entries, edge, top, beside, ahead, fresh, asked, waiting, all, switches, rank_of, planted,
 });
 
 impl<P: Payload + ?Sized, R: Rounds> AggregationServer<P, R> {
@@ -131,14 +139,18 @@ impl<P: Payload + ?Sized, R: Rounds> AggregationServer<P, R> {
     /// # Panics
     /// Where there is no worker or more than [`WORKERS_MAX`], or the window is 0 or more than [`WINDOW_MAX`].
     pub fn new(config: ServerConfig<P::Op>, rounds: R) -> Self {
-        assert!((1..=WORKERS_MAX as usize).contains(&config.workers.len()), "1 to 64 workers");
+        assert!((1..=WORKERS_MAX as usize).contains(&config.workers.len()), "1 to 4096 workers");
         assert!((1..=WINDOW_MAX).contains(&config.window), "a window of 1 to 32768 fragments");
+        assert!(config.bits.len() == config.workers.len(), "a bit for each worker");
         let capacity = 2 * rounded(config.window);
+        let all: Members = config.bits.iter().copied().collect();
+        let mut rank_of = vec![NOBODY; all.groups() * RankSet::GROUP as usize];
+        config.bits.iter().enumerate().for_each(|(rank, bit)| rank_of[bit.index()] = rank as u16);
         let ops = [config.op.clone(), config.fixed_op.clone()];
         let entry = |number: u32| Entry {
             at: FragmentId { tensor: 0, seq: number.wrapping_sub(capacity) },
             state: State::Empty,
-            ranks: RankSet::NONE,
+            ranks: Members::with_groups(all.groups()),
             flags: AtpFlags::NONE,
             spread: Spread::NONE,
             waited: Waited::UNKNOWN,
@@ -152,19 +164,21 @@ impl<P: Payload + ?Sized, R: Rounds> AggregationServer<P, R> {
         };
         AggregationServer {
             rounds,
-            assignment: Assignment::new(Places::new(config.job, config.window, config.aggregators)),
+            assignment: Assignment::new(Places::new(config.job, config.number, config.window, config.aggregators)),
             entries: (0..capacity).map(entry).collect(),
             edge: 0,
             top: None,
             beside: match config.workers.iter().position(|worker| worker.node == config.at.node) {
-                Some(rank) => RankSet::of(Rank(rank as u32)),
+                Some(rank) => RankSet::of(config.bits[rank]),
                 None => RankSet::NONE,
             },
             ahead: SendOrder::new(capacity),
             fresh: SendOrder::new(capacity),
             asked: SendOrder::new(capacity),
             waiting: VecDeque::with_capacity(2 * capacity as usize),
-            all: RankSet::first(config.workers.len() as u32),
+            all,
+            switches: Switches::new(config.switches.clone()),
+            rank_of: rank_of.into(),
             config,
             planted: Planted::NONE,
         }
@@ -196,6 +210,11 @@ impl<P: Payload + ?Sized, R: Rounds> AggregationServer<P, R> {
         seq & (self.entries.len() as u32 - 1)
     }
 
+    /// The worker for whom a bit of a set stands.
+    fn worker_of(&self, bit: Rank) -> Option<&Address> {
+        self.rank_of.get(bit.index()).and_then(|rank| self.config.workers.get(usize::from(*rank)))
+    }
+
     /// The operator by which a fragment's contributions are added.
     fn op(config: &mut ServerConfig<P::Op>, flags: AtpFlags) -> &mut P::Op {
         if flags.has(AtpFlags::FLOAT) { &mut config.op } else { &mut config.fixed_op }
@@ -206,7 +225,7 @@ impl<P: Payload + ?Sized, R: Rounds> AggregationServer<P, R> {
 impl<P: Payload + ?Sized, R: Rounds> AggregationServer<P, R> {
     /// `a2tp 5.3`.
     fn on_gradient<T: Tx<AtpHeader, P>>(&mut self, now: Instant, packet: Gradient, payload: &P, tx: &mut T) {
-        if packet.ranks.is_empty() || !packet.ranks.is_within(self.all) {
+        if packet.ranks.is_empty() || !self.all.holds(packet.ranks, &self.switches) || packet.at.server() != self.config.number {
             return tx.note(Event::Dropped(DropReason::NotAMember));
         }
         let (place, seq) = (self.place_of(packet.at.seq), packet.at.seq);
@@ -242,15 +261,17 @@ impl<P: Payload + ?Sized, R: Rounds> AggregationServer<P, R> {
         if payload.assign(&mut entry.acc, Self::op(&mut self.config, packet.flags)).is_err() {
             return self.reject(packet.at, tx);
         }
-        (entry.at, entry.state, entry.ranks, entry.slot) = (packet.at, State::Partial, packet.ranks, packet.slot);
+        entry.ranks.set(packet.ranks, &self.switches);
+        let has_all = entry.ranks == self.all;
+        (entry.at, entry.state, entry.slot) = (packet.at, State::Partial, packet.slot);
         (entry.flags, entry.flushes) = (packet.flags, 0);
         let is_ahead = packet.ranks == self.beside;
         entry.spread = if is_ahead { Spread::AHEAD } else { Spread::begin(now, packet.waited, packet.attempt) };
-        if packet.ranks == self.all {
+        if has_all {
             return self.complete(now, place, tx);
         }
         self.wait_in(now, place, if is_ahead { Queue::Ahead } else { Queue::Fresh });
-        if packet.flags.has(AtpFlags::FLOAT) && self.all != packet.ranks {
+        if packet.flags.has(AtpFlags::FLOAT) {
             self.ask_for_floats(place, tx);
         }
         self.flush_overtaken(now, tx);
@@ -258,7 +279,6 @@ impl<P: Payload + ?Sized, R: Rounds> AggregationServer<P, R> {
 
     /// A contribution to a fragment of which some are here.
     fn merge<T: Tx<AtpHeader, P>>(&mut self, now: Instant, place: u32, packet: Gradient, payload: &P, tx: &mut T) {
-        let all = self.all;
         let entry = &mut self.entries[place as usize];
         let (have, come) = (entry.flags.has(AtpFlags::FLOAT), packet.flags.has(AtpFlags::FLOAT));
         if have && !come {
@@ -274,31 +294,32 @@ impl<P: Payload + ?Sized, R: Rounds> AggregationServer<P, R> {
             if payload.assign(&mut entry.acc, &mut self.config.op).is_err() {
                 return self.reject(packet.at, tx);
             }
-            entry.ranks = packet.ranks;
+            entry.ranks.set(packet.ranks, &self.switches);
             entry.flags = entry.flags.with(packet.flags);
             entry.spread = Spread::UNKNOWN;
             self.ask_for_floats(place, tx);
-            if self.entries[place as usize].ranks == all {
+            if self.entries[place as usize].ranks == self.all {
                 self.finish_partial(now, place, tx);
             }
             return;
         }
         let op = Self::op(&mut self.config, packet.flags);
-        if packet.ranks == all && !self.planted.adds_complete() {
+        let is_all = self.all.is(packet.ranks, &self.switches);
+        if is_all && !self.planted.adds_complete() {
             // P6: it holds all contributions once, those that are here among them.
             if payload.bytes() != P::acc_bytes(&entry.acc, op) || payload.assign(&mut entry.acc, op).is_err() {
                 return self.reject(packet.at, tx);
             }
-        } else if packet.ranks.overlaps(entry.ranks) && !self.planted.ignores_mask() && packet.ranks != all {
+        } else if entry.ranks.overlaps(packet.ranks, &self.switches) && !self.planted.ignores_mask() && !is_all {
             // P3: nothing of it can be told apart; whose contribution is not counted sends it again.
             return self.on_overlap(place, packet, tx);
         } else if payload.reduce(&mut entry.acc, op).is_err() {
             return self.reject(packet.at, tx);
         }
-        entry.ranks = entry.ranks.union(packet.ranks);
+        entry.ranks.add(packet.ranks, &self.switches);
         entry.flags = entry.flags.with(packet.flags);
         entry.spread.join(now, packet.waited, packet.attempt);
-        if entry.ranks == all {
+        if entry.ranks == self.all {
             self.finish_partial(now, place, tx);
         } else if entry.queue == Queue::Ahead {
             self.wait_in(now, place, Queue::Fresh);
@@ -339,16 +360,14 @@ impl<P: Payload + ?Sized, R: Rounds> AggregationServer<P, R> {
     /// A contribution that is here already. Who asks again is told who is missing.
     fn on_overlap<T: Tx<AtpHeader, P>>(&mut self, place: u32, packet: Gradient, tx: &mut T) {
         tx.note(Event::Dropped(DropReason::Duplicate));
-        let missing = self.all.without(self.entries[place as usize].ranks).lowest();
+        let missing = self.entries[place as usize].ranks.lowest_missing(&self.all);
         if let Some(missing) = missing
             && packet.attempt >= ATTEMPTS_BEFORE_WORD
         {
-            let header = AtpHeader::Waiting { at: packet.at, rank: missing.0 as u8 };
-            let mut askers = packet.ranks;
-            while let Some(rank) = askers.lowest() {
-                askers = askers.without(RankSet::of(rank));
-                self.tell(rank, &header, tx);
-            }
+            let header = AtpHeader::Waiting { at: packet.at, rank: self.rank_of[missing.index()] };
+            let mut askers = Members::with_groups(self.all.groups());
+            askers.set(packet.ranks, &self.switches);
+            askers.ranks().for_each(|bit| self.tell(Rank(u32::from(self.rank_of[bit.index()])), &header, tx));
         }
     }
 
@@ -375,9 +394,9 @@ impl<P: Payload + ?Sized, R: Rounds> AggregationServer<P, R> {
         if round.length > 0 {
             self.assignment.activate(u32::from(round.aggregated));
         }
-        // `a2tp 4`: who found its aggregator taken gets another one.
-        let collided = entry.flags.has(AtpFlags::COLLIDED);
-        entry.next_version = if collided { self.assignment.move_on(round_place) } else { self.assignment.version(round_place) };
+        // `a2tp 4`: who found its aggregator taken gets another one, and who will.
+        let loses = entry.flags.has(AtpFlags::COLLIDED) || self.assignment.would_lose(round_place);
+        entry.next_version = if loses { self.assignment.move_on(round_place) } else { self.assignment.version(round_place) };
         let seq = entry.at.seq;
         if self.top.is_none_or(|top| newer(seq, top)) {
             self.top = Some(seq);
@@ -407,7 +426,7 @@ impl<P: Payload + ?Sized, R: Rounds> AggregationServer<P, R> {
     }
 
     /// Sends an acknowledgement, to all or to one, as soon as there is room.
-    fn acknowledge<T: Tx<AtpHeader, P>>(&mut self, place: u32, to: u8, tx: &mut T) {
+    fn acknowledge<T: Tx<AtpHeader, P>>(&mut self, place: u32, to: u16, tx: &mut T) {
         if !self.waiting.is_empty() || !tx.room(self.way_out()) {
             // What was acknowledged before is asked for again; what was not has its place for sure.
             let is_first = self.entries[place as usize].state == State::Ready;
@@ -419,34 +438,35 @@ impl<P: Payload + ?Sized, R: Rounds> AggregationServer<P, R> {
         self.send_ack(place, to, tx);
     }
 
-    fn send_ack<T: Tx<AtpHeader, P>>(&mut self, place: u32, to: u8, tx: &mut T) {
+    fn send_ack<T: Tx<AtpHeader, P>>(&mut self, place: u32, to: u16, tx: &mut T) {
         let entry = &mut self.entries[place as usize];
         if !matches!(entry.state, State::Ready | State::Done) {
             return;
         }
         entry.state = State::Done;
         let flags = entry.flags.only(AtpFlags::COLLIDED.with(AtpFlags::COL).with(AtpFlags::ECN));
-        let Entry { at, slot, next_version, round, waited, .. } = *entry;
+        let &mut Entry { at, slot, next_version, round, waited, .. } = entry;
         let header = AtpHeader::Ack { at, slot, next_version, to, flags, round, waited };
         self.send_to(to, &header, Some(place), tx);
     }
 
     /// To all workers, or to one, by way of the switches; a worker at the server's own host is reached without them.
-    fn send_to<T: Tx<AtpHeader, P>>(&self, to: u8, header: &AtpHeader, place: Option<u32>, tx: &mut T) {
+    fn send_to<T: Tx<AtpHeader, P>>(&self, to: u16, header: &AtpHeader, place: Option<u32>, tx: &mut T) {
         let body = || match place {
             Some(place) => Body::Acc(&self.entries[place as usize].acc),
             None => Body::Empty,
         };
-        if let Some(rank) = self.beside.lowest()
-            && (to == AtpHeader::TO_ALL || u32::from(to) == rank.0)
+        if let Some(bit) = self.beside.only()
+            && (to == AtpHeader::TO_ALL || u32::from(to) == bit.0)
         {
-            tx.send(Egress::Route(Route::direct(self.config.workers[rank.index()], self.config.flow)), header, body());
+            let rank = usize::from(self.rank_of[bit.index()]);
+            tx.send(Egress::Route(Route::direct(self.config.workers[rank], self.config.flow)), header, body());
             if to != AtpHeader::TO_ALL {
                 return;
             }
         }
         for (address, ranks) in &self.config.below {
-            if to == AtpHeader::TO_ALL || RankSet::of(Rank(u32::from(to))).is_within(*ranks) {
+            if to == AtpHeader::TO_ALL || ranks.contains(Rank(u32::from(to))) {
                 tx.send(self.to(*address), header, body());
             }
         }
@@ -454,10 +474,7 @@ impl<P: Payload + ?Sized, R: Rounds> AggregationServer<P, R> {
 
     /// 5.3: any further packet of a complete fragment is answered with the sum, which also frees what the packet may have left in a switch.
     fn answer<T: Tx<AtpHeader, P>>(&mut self, place: u32, ranks: RankSet, tx: &mut T) {
-        let to = match ranks.lowest() {
-            Some(rank) if ranks.count() == 1 => rank.0 as u8,
-            _ => AtpHeader::TO_ALL,
-        };
+        let to = ranks.only().map_or(AtpHeader::TO_ALL, |bit| bit.0 as u16);
         tx.note(Event::Retransmitted { reason: RetransmitReason::Asked, block: self.entries[place as usize].at.seq });
         if self.waiting.iter().any(|waiting| *waiting == (place, to)) {
             return;
@@ -467,7 +484,7 @@ impl<P: Payload + ?Sized, R: Rounds> AggregationServer<P, R> {
 
     /// 5.8: some worker's elements do not fit fixed point.
     fn ask_for_floats<T: Tx<AtpHeader, P>>(&mut self, place: u32, tx: &mut T) {
-        let Entry { at, slot, .. } = self.entries[place as usize];
+        let &Entry { at, slot, .. } = &self.entries[place as usize];
         let (next_version, to, round, waited) = (slot.version, AtpHeader::TO_ALL, NextRound::default(), Waited::UNKNOWN);
         let header = AtpHeader::Ack { at, slot, next_version, to, flags: AtpFlags::FLOAT, round, waited };
         self.send_to(AtpHeader::TO_ALL, &header, None, tx);
@@ -511,9 +528,7 @@ impl<P: Payload + ?Sized, R: Rounds> Node<P> for AggregationServer<P, R> {
             return tx.note(Event::Dropped(DropReason::NotAMember));
         };
         // What comes straight from a worker is its own.
-        if from.source.role == Role::Worker
-            && ranks.lowest().is_none_or(|rank| ranks.count() != 1 || self.config.workers.get(rank.index()) != Some(&from.source))
-        {
+        if from.source.role == Role::Worker && ranks.only().is_none_or(|bit| self.worker_of(bit) != Some(&from.source)) {
             return tx.note(Event::Dropped(DropReason::NotAMember));
         }
         let packet = Gradient { at, slot, ranks, attempt, flags: flags.with_if(AtpFlags::ECN, from.ecn), waited };

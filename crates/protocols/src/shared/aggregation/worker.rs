@@ -4,11 +4,11 @@ use std::hash::Hash;
 
 use fanin_core::{
     BlockExponent, Body, Collective, DropReason, Egress, Event, FailureReason, Gauge, Ingress, Instant, Node, OperationId, Outcome,
-    Payload, Piece, Rank, RetransmitReason, Route, Suspect, Tx, Worker,
+    Payload, Piece, Rank, RetransmitReason, Role, Route, Suspect, Tx, Worker,
 };
 use fanin_wire::atp::{AggregatorName, AtpFlags, AtpHeader, FragmentId, NextRound, RankSet, Waited};
 
-use super::config::{FixedScale, Nets, WINDOW_MAX, WORKERS_MAX, WorkerConfig};
+use super::config::{FixedScale, Nets, SERVERS_MAX, WINDOW_MAX, WORKERS_MAX, WorkerConfig};
 use super::places::Places;
 use crate::shared::ledger::Ledger;
 use crate::shared::repetition::Repetition;
@@ -136,8 +136,9 @@ impl<P: Payload + ?Sized, W: Windows> AggregationWorker<P, W> {
     /// # Panics
     /// Where there are more than [`WORKERS_MAX`] workers, the window is 0 or more than [`WINDOW_MAX`], or a fragment has no length.
     pub fn new(config: WorkerConfig<P::Op>, windows: W) -> Self {
-        assert!((1..=WORKERS_MAX).contains(&config.workers), "1 to 64 workers");
+        assert!((1..=WORKERS_MAX).contains(&config.workers), "1 to 4096 workers");
         assert!((1..=WINDOW_MAX).contains(&config.window), "a window of 1 to 32768 fragments");
+        assert!(config.number < config.servers && config.servers <= SERVERS_MAX, "1 to 16 servers");
         assert!(config.element_bytes > 0 && config.block_elements > 0, "elements and fragments have a length");
         let capacity = rounded(config.window);
         let block_bytes = config.block_elements as usize * config.element_bytes as usize;
@@ -154,7 +155,7 @@ impl<P: Payload + ?Sized, W: Windows> AggregationWorker<P, W> {
         };
         AggregationWorker {
             windows,
-            places: Places::new(config.job, config.window, config.aggregators),
+            places: Places::new(config.job, config.number, config.window, config.aggregators),
             ledger: Ledger::new(config.job),
             shares: Shares::NONE,
             base: 0,
@@ -181,6 +182,18 @@ impl<P: Payload + ?Sized, W: Windows> AggregationWorker<P, W> {
         self.windows.rebase(now);
     }
 
+    /// Gives up the running operation without a word: another server's part of it has failed.
+    pub(super) fn abandon(&mut self) {
+        drop(self.ledger.fail(None, Suspect::Unknown, FailureReason::Cancelled));
+        self.forget();
+    }
+
+    fn forget(&mut self) {
+        self.flights.iter_mut().for_each(|flight| flight.acknowledged = true);
+        (self.edge, self.next) = (self.end, self.end);
+        self.repetition.clear();
+    }
+
     /// The worker's windows.
     pub fn windows(&self) -> &W {
         &self.windows
@@ -203,7 +216,17 @@ impl<P: Payload + ?Sized, W: Windows> AggregationWorker<P, W> {
 
     #[inline]
     fn piece(&self, collective: &Collective, seq: u32) -> Piece {
-        self.shares.piece(collective.operation, seq.wrapping_sub(self.base))
+        self.shares.piece(collective.operation, self.block(seq))
+    }
+
+    /// Which piece of the vector a fragment is: servers have them in turn.
+    #[inline]
+    fn block(&self, seq: u32) -> u32 {
+        seq.wrapping_sub(self.base) * u32::from(self.config.servers) + u32::from(self.config.number)
+    }
+
+    fn tensor(&self, operation: OperationId) -> u32 {
+        FragmentId::tensor(operation, self.config.number)
     }
 
     fn way_out(&self) -> Egress<'static> {
@@ -262,9 +285,9 @@ impl<P: Payload + ?Sized, W: Windows> AggregationWorker<P, W> {
         self.echo -= u32::from(echo);
         let flight = &self.flights[place as usize];
         let header = AtpHeader::Gradient {
-            at: FragmentId { tensor: collective.operation.0, seq: flight.seq },
+            at: FragmentId { tensor: self.tensor(collective.operation), seq: flight.seq },
             slot: flight.slot,
-            ranks: RankSet::of(self.config.rank),
+            ranks: RankSet::of(self.config.bit),
             fan_in: self.config.fan_in,
             attempt: flight.attempts,
             flags: flags.with_if(AtpFlags::ECN, echo).with_if(AtpFlags::FLOAT, flight.float),
@@ -290,7 +313,8 @@ impl<P: Payload + ?Sized, W: Windows> AggregationWorker<P, W> {
             flight.sent_at = now;
             self.repetition.on_sent_anew(place);
         }
-        tx.note(Event::Retransmitted { reason, block: flight.seq.wrapping_sub(self.base) });
+        let block = self.block(self.flights[place as usize].seq);
+        tx.note(Event::Retransmitted { reason, block });
         self.send(&collective, place, AtpFlags::RESEND, tx);
     }
 
@@ -339,7 +363,7 @@ impl<P: Payload + ?Sized, W: Windows> AggregationWorker<P, W> {
         let collective = self.ledger.running()?;
         let place = self.place_of(at.seq);
         let flight = &self.flights[place as usize];
-        (collective.operation.0 == at.tensor && flight.seq == at.seq && !flight.acknowledged).then_some(place)
+        (self.tensor(collective.operation) == at.tensor && flight.seq == at.seq && !flight.acknowledged).then_some(place)
     }
 
     /// `a2tp 5.5`.
@@ -355,7 +379,7 @@ impl<P: Payload + ?Sized, W: Windows> AggregationWorker<P, W> {
         let float = self.config.fixed_point.is_none() || flight.float;
         if !self.deliver(&collective, at.seq, float, payload, tx) {
             tx.note(Event::Dropped(DropReason::Mismatch));
-            return self.fail(Some(at.seq.wrapping_sub(self.base)), Suspect::Unknown, FailureReason::Mismatch, tx);
+            return self.fail(Some(self.block(at.seq)), Suspect::Unknown, FailureReason::Mismatch, tx);
         }
         self.flights[place as usize].acknowledged = true;
         self.places.set_version(flight.way.place, next_version);
@@ -429,7 +453,7 @@ impl<P: Payload + ?Sized, W: Windows> AggregationWorker<P, W> {
         self.resend(now, place, RetransmitReason::Asked, tx);
     }
 
-    fn on_waiting<T: Tx<AtpHeader, P>>(&mut self, now: Instant, at: FragmentId, rank: u8, tx: &mut T) {
+    fn on_waiting<T: Tx<AtpHeader, P>>(&mut self, now: Instant, at: FragmentId, rank: u16, tx: &mut T) {
         let Some(place) = self.under_way(at).filter(|_| u32::from(rank) < self.config.workers) else {
             return tx.note(Event::Dropped(DropReason::Stale));
         };
@@ -440,7 +464,16 @@ impl<P: Payload + ?Sized, W: Windows> AggregationWorker<P, W> {
         }
         // Who lacks a later fragment may only wait for the same one as this worker: windows differ in length.
         if at.seq == self.edge {
-            self.repetition.on_waiting(now, at.seq.wrapping_sub(self.base), Suspect::Rank(Rank(u32::from(rank))));
+            let block = self.block(at.seq);
+            self.repetition.on_waiting(now, block, Suspect::Rank(Rank(u32::from(rank))));
+        }
+    }
+
+    /// What a switch had of this worker's, in a sum that no packet can name, it has no more.
+    fn on_taken_apart<T: Tx<AtpHeader, P>>(&mut self, now: Instant, from: Ingress, at: FragmentId, tx: &mut T) {
+        match self.under_way(at).filter(|_| from.source.role == Role::Switch) {
+            Some(place) => self.resend(now, place, RetransmitReason::Asked, tx),
+            None => tx.note(Event::Dropped(DropReason::Stale)),
         }
     }
 
@@ -448,7 +481,7 @@ impl<P: Payload + ?Sized, W: Windows> AggregationWorker<P, W> {
         if self.under_way(at).is_none() {
             return tx.note(Event::Dropped(DropReason::Stale));
         }
-        self.fail(Some(at.seq.wrapping_sub(self.base)), Suspect::Unknown, FailureReason::Mismatch, tx);
+        self.fail(Some(self.block(at.seq)), Suspect::Unknown, FailureReason::Mismatch, tx);
     }
 
     /// Gives up the operation, and the job with it.
@@ -456,27 +489,26 @@ impl<P: Payload + ?Sized, W: Windows> AggregationWorker<P, W> {
         if let Some(failure) = self.ledger.fail(piece, suspect, reason) {
             tx.note(Event::Failed(failure));
         }
-        self.flights.iter_mut().for_each(|flight| flight.acknowledged = true);
-        (self.edge, self.next) = (self.end, self.end);
-        self.repetition.clear();
+        self.forget();
     }
 
     /// Nothing has come for the job's patience.
     fn give_up<T: Tx<AtpHeader, P>>(&mut self, now: Instant, tx: &mut T) {
         let (piece, suspect) = match self.repetition.culprit(now) {
             Some((piece, suspect)) => (piece, suspect),
-            None => (self.edge.wrapping_sub(self.base), self.config.suspect),
+            None => (self.block(self.edge), self.config.suspect),
         };
         self.fail(Some(piece), suspect, FailureReason::NoProgress, tx);
     }
 
     /// A lone worker's result is its own vector.
     fn finish_alone<T: Tx<AtpHeader, P>>(&mut self, collective: &Collective, tx: &mut T) {
-        for index in 0..self.shares.pieces() {
-            let piece = self.shares.piece(collective.operation, index);
+        while self.next != self.end {
+            let piece = self.piece(collective, self.next);
+            self.next = self.next.wrapping_add(1);
             let copied = tx.contribute(piece, &mut self.acc, true).and_then(|()| tx.deliver(piece, Body::Acc(&self.acc)));
             if copied.is_err() {
-                return self.fail(Some(index), Suspect::Rank(self.config.rank), FailureReason::Mismatch, tx);
+                return self.fail(Some(piece.index), Suspect::Rank(self.config.rank), FailureReason::Mismatch, tx);
             }
         }
         (self.edge, self.next) = (self.end, self.end);
@@ -493,7 +525,8 @@ impl<P: Payload + ?Sized, W: Windows> Node<P> for AggregationWorker<P, W> {
             AtpHeader::Ack { .. } => self.on_ack(now, from, header, payload, tx),
             AtpHeader::Waiting { at, rank } => self.on_waiting(now, at, rank, tx),
             AtpHeader::Rejected { at } => self.on_rejected(at, tx),
-            AtpHeader::Gradient { .. } | AtpHeader::Flush { .. } => tx.note(Event::Dropped(DropReason::NotAMember)),
+            AtpHeader::Flush { at, .. } => self.on_taken_apart(now, from, at, tx),
+            AtpHeader::Gradient { .. } => tx.note(Event::Dropped(DropReason::NotAMember)),
         }
     }
 
@@ -550,10 +583,11 @@ impl<P: Payload + ?Sized, W: Windows> Worker<P> for AggregationWorker<P, W> {
         }
         self.shares = shares;
         self.base = self.end;
-        self.end = self.base.wrapping_add(shares.pieces());
+        let (servers, number) = (u32::from(self.config.servers), u32::from(self.config.number));
+        self.end = self.base.wrapping_add(shares.pieces().saturating_add(servers - 1 - number) / servers);
         self.overtaken_by = 0;
         self.repetition.begin(now);
-        if shares.pieces() == 0 || self.config.workers == 1 {
+        if self.base == self.end || self.config.workers == 1 {
             return self.finish_alone(&collective, tx);
         }
         self.pump(now, tx);
