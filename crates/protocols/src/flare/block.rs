@@ -65,7 +65,8 @@ impl<V: Copy + Default> SparseBlock<V> {
         if pairs.clone().any(|pair| u32::from(pair.index) >= self.range) {
             return Err(Refused::Index);
         }
-        if !self.storage.has_room(child, pairs.len()) {
+        // One that comes again is no more than there was.
+        if !self.children.has(child, u32::from(part.number)) && !self.storage.has_room(child, pairs.len()) {
             return Err(Refused::Count);
         }
         let new = self.children.take(child, u32::from(part.number), u32::from(part.packets)).map_err(Refused::Packet)?;

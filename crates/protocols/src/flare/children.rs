@@ -26,6 +26,11 @@ impl Children {
         Ok(is_new)
     }
 
+    /// Whether this packet of a child has come.
+    pub fn has(&self, child: u32, number: u32) -> bool {
+        self.children.get(child as usize).is_some_and(|packets| packets.has(number))
+    }
+
     /// Whether all packets of a child have come.
     pub fn is_done(&self, child: u32) -> bool {
         self.children.get(child as usize).is_some_and(Arrivals::are_all)

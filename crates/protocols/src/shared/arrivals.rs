@@ -60,6 +60,11 @@ impl Arrivals {
         self.received > 0
     }
 
+    /// Whether this packet has come.
+    pub fn has(&self, number: u32) -> bool {
+        self.seen.get(number as usize / 64).is_some_and(|word| word & 1 << (number % 64) != 0)
+    }
+
     /// The number of the first that has not come.
     pub fn first_missing(&self) -> u16 {
         let word = self.seen.iter().position(|word| *word != u64::MAX).unwrap_or(self.seen.len());
