@@ -535,7 +535,7 @@ pub const LAYOUT: Layout = {
             Field::new("fan_in0", 6, 1).of(GRADIENT),
             Field::new("to", 6, 2).of(ACK).named(&[(65535, "all")]),
             Field::new("fan_in1", 7, 1).of(GRADIENT),
-            Field::new("tensor", 8, 4),
+            Field::new("tensor", 8, 4).bits(0x0FFF_FFFF),
             Field::new("server", 11, 1).bits(0xF0),
             Field::new("seq", 12, 4),
             Field::new("bitmap", 16, 8).of(GRADIENT).shown(Show::Bits),

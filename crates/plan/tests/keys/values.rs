@@ -117,7 +117,10 @@ pub const JOBS: &[Key] = &[
     ("copies", &[with(&["jobs.0.jobs_per_host=3"], "2")]),
     ("workers", &[with(&["jobs.0.placement=packed"], "10")]),
     ("servers", &[bare("2")]),
-    ("server_placement", &[bare("\"packed\""), with(&["jobs.0.system=atp", "jobs.0.workers=5"], "\"packed\"")]),
+    (
+        "server_placement",
+        &[bare("\"packed\""), bare("\"spread\""), bare("\"random\""), with(&["jobs.0.system=atp", "jobs.0.workers=5"], "\"packed\"")],
+    ),
     ("placement", &[bare("\"packed\"")]),
     ("jobs_per_host", &[with(&["jobs.0.placement=random", "jobs.0.workers=5", TWO_JOBS], "2")]),
     ("message", &[bare("\"64KiB\"")]),
