@@ -94,11 +94,7 @@ pub fn prepare(file: &str, tree: &Tree, setup: &Setup, (seed, jobs): (u64, Jobs)
     let mut placed = place_jobs(&refuse, setup, &mut free)?;
     placed.iter_mut().try_for_each(|job| apply_operator(&refuse, job))?;
     placed.iter_mut().try_for_each(|job| indices::apply(&refuse, job))?;
-    for job in &mut placed {
-        if let Some(rate) = rates::slowest(&topology, &job.hosts) {
-            job.follow_rate(rate);
-        }
-    }
+    placed.iter_mut().for_each(|job| follow_rate(&topology, job));
     let mut numbered: Vec<_> = (0..).zip(arrivals(&placed, seed)).collect();
     let mut flows = beside::flows(&refuse, &setup.general.flows, &topology, &placed)?;
     let limits = beside::limits(&refuse, &setup.general.limits, &topology, &placed)?;
@@ -164,6 +160,13 @@ pub fn prepare(file: &str, tree: &Tree, setup: &Setup, (seed, jobs): (u64, Jobs)
         file: file.to_string(),
         context: context.to_string(),
     })
+}
+
+/// Lets a job's systems follow the rate of its workers' links.
+fn follow_rate(topology: &Topology, job: &mut PreparedJob) {
+    if let Some(rate) = rates::slowest(topology, &job.hosts) {
+        job.follow_rate(rate);
+    }
 }
 
 /// A run with a workload is given up at this time where the plan does not say: as late as lossless links allow.

@@ -152,4 +152,24 @@ mod tests {
         assert_eq!(of(2), [(0, 2, 1)]);
         assert_eq!(of(5), [(0, 2, 0), (1, 2, 0), (2, 1, 3)]);
     }
+
+    #[test]
+    fn a_packet_that_comes_again_is_no_more_than_there_was() {
+        use crate::flare::ordered::Ordered;
+        use crate::flare::packing::of_pairs;
+
+        let part = |number: u16, packets: u16, count: u16| Part { number, packets, count, coding: IndexCoding::Pairs, making: 0 };
+        let pairs = |indices: std::ops::Range<u16>| indices.map(|index| Pair { index, value: 1u64 }).collect::<Vec<_>>().into_iter();
+        // Every child has a value at every index: one more packet would be too much.
+        let mut block = SparseBlock::new(Storage::Ordered(Ordered::cut(2, 4, of_pairs(2))), 2, 4);
+        let mut on = |child: u32, part: Part, pairs: std::vec::IntoIter<Pair<u64>>| {
+            block.on_packet(child, part, pairs, |sum, value| *sum += value, |_| {})
+        };
+        assert_eq!(on(0, part(0, 0, 2), pairs(0..2)), Ok(Taken::Added));
+        assert_eq!(on(0, part(1, 2, 2), pairs(2..4)), Ok(Taken::Added));
+        assert_eq!(on(0, part(0, 0, 2), pairs(0..2)), Ok(Taken::Repeated));
+        assert_eq!(on(1, part(0, 0, 2), pairs(0..2)), Ok(Taken::Added));
+        assert_eq!(on(1, part(1, 0, 3), pairs(0..3)), Err(Refused::Count), "five values of four indices");
+        assert_eq!(on(1, part(1, 2, 2), pairs(2..4)), Ok(Taken::Completed));
+    }
 }

@@ -3,7 +3,7 @@
 use fanin_core::{Instant, NodeId, Wire, Worker};
 
 use super::Simulation;
-use crate::metrics::{Ended, JobResult, LinkResult, RunResult};
+use crate::metrics::{Ended, JobResult, LinkResult, RunResult, Verdict};
 use crate::vectors::{Simulated, Vectors};
 
 impl<N, P> Simulation<N, P>
@@ -18,6 +18,8 @@ where
             self.sample_at(end);
         }
         let watched = self.take_watched(end);
+        let mut verdict = self.vectors.verdict().clone();
+        self.blame_traffic(&mut verdict);
         self.net.slots.iter_mut().chain(&mut self.net.job_slots).for_each(|slots| slots.advance(end));
         let mut jobs: Vec<JobResult> = self
             .scenario
@@ -53,16 +55,6 @@ where
                 packets_dropped: link.packets_dropped,
             }
         });
-        let mut verdict = self.vectors.verdict().clone();
-        if let Some(source) = self.sources.iter().find(|source| source.is_idle() && source.balance != 0) {
-            verdict.blame(|| format!("background traffic of host {}: what arrived is not what was sent", source.host));
-        }
-        for (config, _) in self.scenario.flows.iter().zip(&self.flows).filter(|(_, flow)| flow.in_flight == 0 && flow.balance != 0) {
-            verdict.blame(|| format!("flow of host {}: what arrived is not what was sent", config.from));
-        }
-        if let Some(host) = self.generated.unbalanced() {
-            verdict.blame(|| format!("traffic of host {host}: what arrived is not what was sent"));
-        }
         let (generated_bytes, generators) = self.generated.delivered();
         let of_flows: u64 = self.flows.iter().map(|flow| flow.bytes_delivered).sum::<u64>() + generated_bytes;
         let background_bytes = of_flows + self.sources.iter().map(|source| source.bytes_delivered).sum::<u64>();
@@ -94,6 +86,19 @@ where
             background_gbps: if senders == 0.0 || end == 0 { 0.0 } else { background_bytes as f64 * 8e3 / end as f64 / senders },
             packet_hops: self.net.packet_hops,
             events: self.events,
+        }
+    }
+
+    /// Whether what is beside jobs has arrived as it was sent.
+    fn blame_traffic(&self, verdict: &mut Verdict) {
+        if let Some(source) = self.sources.iter().find(|source| source.is_idle() && source.balance != 0) {
+            verdict.blame(|| format!("background traffic of host {}: what arrived is not what was sent", source.host));
+        }
+        for (config, _) in self.scenario.flows.iter().zip(&self.flows).filter(|(_, flow)| flow.in_flight == 0 && flow.balance != 0) {
+            verdict.blame(|| format!("flow of host {}: what arrived is not what was sent", config.from));
+        }
+        if let Some(host) = self.generated.unbalanced() {
+            verdict.blame(|| format!("traffic of host {host}: what arrived is not what was sent"));
         }
     }
 }

@@ -569,7 +569,7 @@ impl<P: Payload + ?Sized> AggregationSwitch<P> {
 /// What comes from the server.
 impl<P: Payload + ?Sized> AggregationSwitch<P> {
     /// Whether a packet is one that the job's server has sent, here or at its switch. Gives what it is of.
-    fn from_server(&self, from: Ingress, at: FragmentId) -> Option<Of> {
+    fn sent_by_server(&self, from: Ingress, at: FragmentId) -> Option<Of> {
         let of = self.of(from.job, at)?;
         (from.source == self.server(of).above).then_some(of)
     }
@@ -581,7 +581,7 @@ impl<P: Payload + ?Sized> AggregationSwitch<P> {
     /// `a2tp 5.2`: the acknowledgement frees the aggregator and goes on to all workers, or to the one that asked.
     fn on_ack<T: Tx<AtpHeader, P>>(&mut self, from: Ingress, header: &AtpHeader, payload: &P, tx: &mut T) {
         let AtpHeader::Ack { at, slot, next_version, to, flags, round, waited } = *header else { return };
-        let Some(of) = self.from_server(from, at) else { return drop_packet(tx, DropReason::NotAMember) };
+        let Some(of) = self.sent_by_server(from, at) else { return drop_packet(tx, DropReason::NotAMember) };
         if !flags.has(AtpFlags::FLOAT) && self.is_of(slot, from.job, at) {
             let aggregator = &mut self.aggregators[usize::from(slot.index)];
             aggregator.state = State::Empty;
@@ -606,7 +606,7 @@ impl<P: Payload + ?Sized> AggregationSwitch<P> {
 
     /// P1: the server wants what there is of a fragment.
     fn on_flush<T: Tx<AtpHeader, P>>(&mut self, now: Instant, from: Ingress, at: FragmentId, slot: AggregatorName, tx: &mut T) {
-        let Some(of) = self.from_server(from, at) else { return drop_packet(tx, DropReason::NotAMember) };
+        let Some(of) = self.sent_by_server(from, at) else { return drop_packet(tx, DropReason::NotAMember) };
         if self.is_of(slot, from.job, at) {
             let aggregator = &mut self.aggregators[usize::from(slot.index)];
             aggregator.touched = now;

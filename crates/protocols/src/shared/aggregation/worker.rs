@@ -184,7 +184,7 @@ impl<P: Payload + ?Sized, W: Windows> AggregationWorker<P, W> {
 
     /// Gives up the running operation without a word: another server's part of it has failed.
     pub(super) fn abandon(&mut self) {
-        drop(self.ledger.fail(None, Suspect::Unknown, FailureReason::Cancelled));
+        let _ = self.ledger.fail(None, Suspect::Unknown, FailureReason::Cancelled);
         self.forget();
     }
 
