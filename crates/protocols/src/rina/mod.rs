@@ -9,7 +9,7 @@
 //! | `rina 3`, slots of the switch | [`RinaSwitch`] |
 //! | `rina 4.1`, ScatterReduce: task, pull, gradient, sum | `worker`, `switch` |
 //! | `rina 4.2`, AllGather: multicast at the switch, cut through | `results`, `switch::RinaSwitch::on_result` |
-//! | `rina 4.3`, windows | [`CongestionWindow`](crate::shared::congestion), `channel` |
+//! | `rina 4.3`, windows | `shared::congestion::CongestionWindow`, `channel` |
 //! | `rina 4.4`, loss | `worker::RinaWorker::resend_scatter`, `switch::RinaSwitch::ask_again`, `repair` |
 //! | `rina 4.7`, epochs and the end of an operation | `membership`, `results::RinaWorker::commit` |
 //!

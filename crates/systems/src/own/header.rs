@@ -1,4 +1,4 @@
-//! [`header!`](crate::header): the packets of a system from elsewhere, field by field.
+//! [`header!`](macro@crate::header): the packets of a system from elsewhere, field by field.
 
 #[doc(hidden)]
 pub use fanin_core::{Malformed, PacketKind, Wire};
