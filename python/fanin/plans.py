@@ -108,7 +108,9 @@ class Network(_Network, total=False):
     frame_overhead: Bytes
     frame_min: Bytes
     routing: Literal["ecmp", "destination", "random", "flowlet", "adaptive", "drill", "conga", "minimal", "valiant", "ugal"] | Own
-    background_routing: Literal["ecmp", "destination", "random", "flowlet", "adaptive", "drill", "conga", "minimal", "valiant", "ugal"] | Own
+    background_routing: (
+        Literal["ecmp", "destination", "random", "flowlet", "adaptive", "drill", "conga", "minimal", "valiant", "ugal"] | Own
+    )
     flowlet_gap: Time
     aggregating: Literal["file"] | Sequence[str]
     adaptive_threshold: Fraction

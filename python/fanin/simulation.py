@@ -64,8 +64,8 @@ class Results:
     memory: Table
     #: Jobs over time in the first repetition of each point, where the plan says ``run.series_interval``.
     series: Table
-    #: A row for each kind of groups, collective and system of a job with a workload: times, and what of them no computation hides. Rows with a
-    #: ``number`` are of single groups: all of them, or the slowest where there are many.
+    #: A row for each kind of groups, collective and system of a job with a workload: times, and what of them no computation hides. Rows
+    #: with a ``number`` are of single groups: all of them, or the slowest where there are many.
     communication: Table
 
     def __init__(self, native: _native.Results) -> None:
