@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use fanin_plan::results::{JobRecord, RunRecord};
 use fanin_plan::traced::Wanted;
@@ -13,7 +14,10 @@ struct Folder(PathBuf);
 
 impl Folder {
     fn new(name: &str, workload: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("fanin-workloads-{name}-{}", std::process::id()));
+        // Tests run beside each other, and two may choose one name: the number keeps their files apart.
+        static MADE: AtomicU32 = AtomicU32::new(0);
+        let number = MADE.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("fanin-workloads-{name}-{}-{number}", std::process::id()));
         fs::create_dir_all(&path).unwrap();
         fs::write(path.join("step.toml"), workload).unwrap();
         Folder(path)
